@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: GPL-2.0
+# For people. Kbuild (next to this file) is for the kernel's build system.
+#
+# Everything runs on any Debian 12 or 13 machine: the kernel tree, the compiler and the guests'
+# programs come from a Debian root that tools/kdir makes once and keeps in the user's cache.
+
+PYTHON := python3 -B
+KDIR   := $(PYTHON) tools/kdir
+LAB    := $(PYTHON) tools/vmlab
+# `make test ONLY='io.* sysfs.*'` runs some of the VM tests.
+ONLY   ?=
+
+.PHONY: help setup modules modules_install cmodules demo shell test check test-proto test-vm bench doc clean
+
+help:
+	@echo 'make demo             two VMs, a disk over RDMA between them: the whole story, with figures'
+	@echo 'make shell            the same two VMs, modules loaded, and a prompt on the client'
+	@echo 'make test             every test; the last line counts them'
+	@echo 'make bench            speed, side by side with the C driver and nvme-rdma'
+	@echo 'make modules          the kernel modules, built for the stock kernel'
+	@echo 'make modules_install  installs them for the running kernel (as root)'
+	@echo 'make check            style, lint and the tests that need no VM'
+	@echo 'make doc              rustdoc of the library crates'
+	@echo 'make clean            removes what was built of this checkout (not the cached kernel tree)'
+
+setup:
+	@tools/setup
+
+modules: setup
+	@$(PYTHON) tools/kdir build
+
+modules_install:
+	@$(PYTHON) tools/kdir install
+
+cmodules: setup
+	@$(KDIR) cmodules >/dev/null
+
+demo: modules
+	@$(LAB) demo
+
+shell: modules
+	@$(LAB) shell
+
+test: setup
+	@$(PYTHON) tools/test $(ONLY)
+
+check: setup
+	@$(PYTHON) tools/test --check-only
+
+bench: modules cmodules
+	@$(PYTHON) tools/bench
+
+doc: setup
+	@$(KDIR) doc
+
+clean:
+	@$(KDIR) clean

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: GPL-2.0
+"""kdir: makes the build tree of the stock kernel and builds modules against it.
+
+    python3 tools/kdir tree                 make everything up to the build tree, print its path
+    python3 tools/kdir build [ARGUMENT..]   build this checkout's modules, one line of progress each
+    python3 tools/kdir modules [ARGUMENT..] the same with make's own output (make arguments may follow)
+    python3 tools/kdir install              install the modules for the running kernel (as root)
+    python3 tools/kdir doc                  rustdoc of the library crates
+    python3 tools/kdir clean                remove what was built of this checkout
+    python3 tools/kdir cmodules             build the C rtrs and rnbd of the same kernel
+    python3 tools/kdir run COMMAND..        run a command inside the Debian root
+    python3 tools/kdir paths [--json]       where everything is
+    python3 tools/kdir update               look for a newer point release of the series
+"""
+import argparse
+import json
+import pathlib
+import sys
+
+if __package__ in (None, ""):
+    sys.dont_write_bytecode = True
+    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+    __package__ = "kdir"
+    import kdir  # noqa: F401  (makes the relative imports below work)
+
+from . import cache, install, modules, native, packages, root, tree
+
+
+def paths() -> dict[str, str]:
+    """Where everything is; things that do not exist yet are named all the same."""
+    return {"root": str(root.path()), "kernel_version": packages.full_version(),
+            "packages": str(packages.folder() / "pkgs"), "tree": str(tree.path()),
+            "modules": str(modules.output()), "cmodules": str(modules.c_output())}
+
+
+def main() -> int:
+    """Runs one command; returns the exit status."""
+    parser = argparse.ArgumentParser(prog="kdir", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    for name in ("tree", "install", "doc", "clean", "cmodules", "update"):
+        commands.add_parser(name)
+    commands.add_parser("paths").add_argument("--json", action="store_true")
+    for name in ("build", "modules", "run"):
+        commands.add_parser(name).add_argument("arguments", nargs=argparse.REMAINDER)
+    options = parser.parse_args()
+    if options.command == "tree":
+        print(tree.ensure())
+    elif options.command == "modules":
+        return modules.build(options.arguments)
+    elif options.command == "build":
+        native.hint()
+        return modules.build_quietly(arguments=options.arguments)
+    elif options.command == "install":
+        return install.install()
+    elif options.command == "doc":
+        return modules.build_quietly("rustdoc", ["RDOC=1", "modules"])
+    elif options.command == "clean":
+        cache.remove(modules.output())
+    elif options.command == "cmodules":
+        print(modules.ensure_c())
+    elif options.command == "run":
+        return root.run(options.arguments, workdir=pathlib.Path.cwd(), check=False).returncode
+    elif options.command == "update":
+        packages.forget()
+        cache.say(f"the archive has {packages.full_version()}")
+    elif options.json:
+        print(json.dumps(paths()))
+    else:
+        for name, value in paths().items():
+            print(f"{name:16}{value}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

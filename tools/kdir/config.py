@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What is built for (tools/kernel.conf) and where things are kept."""
+import os
+import pathlib
+
+REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
+
+# The toolchain of the kernel's own build, and what the guests' initramfs takes its programs from.
+BUILD_PACKAGES = (
+    "make gcc-14 libc6-dev flex bison bc libelf-dev libssl-dev rustc rust-src rustfmt rust-clippy bindgen "
+    "libclang-19-dev clang-19 lld-19 llvm-19 kmod cpio xz-utils zstd python3-minimal pahole patch perl rsync cargo ca-certificates"
+).split()
+GUEST_PACKAGES = (
+    "busybox-static fio jq iproute2 rdma-core ibverbs-utils libibverbs-dev librdmacm-dev nvme-cli "
+    "e2fsprogs udev fdisk util-linux"
+).split()
+
+
+def load_kernel_conf() -> dict[str, str]:
+    """Reads tools/kernel.conf; KEY=VALUE lines, the environment variable KERNEL_<KEY> overrides."""
+    values = {}
+    for line in (REPOSITORY / "tools/kernel.conf").read_text().splitlines():
+        if line and not line.startswith("#"):
+            key, _, value = line.partition("=")
+            values[key] = os.environ.get(f"KERNEL_{key}", value)
+    return values
+
+
+def cache_dir() -> pathlib.Path:
+    """The folder outside the work tree that everything slow to make is kept in."""
+    named = os.environ.get("FERROFABRIC_CACHE")
+    if named:
+        return pathlib.Path(named).resolve()
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    return pathlib.Path(base).resolve() / "ferrofabric"

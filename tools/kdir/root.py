@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The Debian root with the kernel's own toolchain, and how a command runs inside it.
+
+The root is a plain folder. A command gets private mounts (the checkout and the cache at their own
+paths, /proc, /dev) in a mount namespace of its own, so nothing stays mounted whatever happens.
+"""
+import hashlib
+import os
+import pathlib
+import re
+import shlex
+import subprocess
+import sys
+
+from . import cache, config, native
+
+KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
+
+
+def mirror() -> str:
+    """The archive that the host's apt uses for Debian; FERROFABRIC_MIRROR overrides it."""
+    named = os.environ.get("FERROFABRIC_MIRROR")
+    if named:
+        return named
+    lines = subprocess.run(["apt-get", "indextargets", "--format", "$(SITE) $(COMPONENT) $(REPO_URI)"],
+                           capture_output=True, text=True, check=True).stdout.splitlines()
+    for line in lines:
+        uri = line.split()[-1].rstrip("/")
+        if re.search(r"/debian$", uri):
+            return uri
+    raise SystemExit("kdir: no Debian archive in this host's apt sources; set FERROFABRIC_MIRROR=<archive>")
+
+
+def key() -> str:
+    """Names the root by what is in it, so that a changed package list makes a new one."""
+    conf = config.load_kernel_conf()
+    text = " ".join([conf["SUITE"], conf["BACKPORTS"], *config.BUILD_PACKAGES, *config.GUEST_PACKAGES])
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def path() -> pathlib.Path:
+    """Where the root is, or will be; `/` where the host itself will do."""
+    if native.usable():
+        return pathlib.Path("/")
+    return config.cache_dir() / f"root-{key()}"
+
+
+def _make(part: pathlib.Path) -> None:
+    conf, site = config.load_kernel_conf(), mirror()
+    part.parent.mkdir(parents=True, exist_ok=True)
+    sources = [f"deb [signed-by={KEYRING}] {site} {suite} main" for suite in (conf["SUITE"], conf["BACKPORTS"])]
+    include = ",".join([*config.BUILD_PACKAGES, *config.GUEST_PACKAGES, "debian-archive-keyring"])
+    # An ordinary user gets files of his own in the root: everything but device nodes works, and
+    # /dev is mounted anyway. `root` mode keeps real owners.
+    mode = "root" if os.geteuid() == 0 else "unshare"
+    subprocess.run(["mmdebstrap", f"--mode={mode}", "--variant=apt", f"--include={include}",
+                    "--skip=cleanup/apt/lists", "--skip=output/dev", "--format=directory",
+                    conf["SUITE"], str(part), *sources],
+                   check=True, stdout=sys.stderr)
+
+
+def ensure() -> pathlib.Path:
+    """Makes the root if it is not there; returns its path."""
+    return cache.made_once(path(), f"making a Debian {config.load_kernel_conf()['SUITE']} root (1 to 3 min)", _make)
+
+
+def _namespace_script(root: pathlib.Path, binds: list[pathlib.Path], workdir: pathlib.Path,
+                      command: list[str]) -> str:
+    lines = ["set -e", "mount --make-rprivate / 2>/dev/null || true"]
+    for bind in binds:
+        place = shlex.quote(f"{root}{bind}")
+        lines += [f"mkdir -p {place}", f"mount --rbind {shlex.quote(str(bind))} {place}"]
+    lines += [f"mkdir -p {root}/proc {root}/dev {root}/tmp", f"mount --rbind /proc {root}/proc",
+              f"mount --rbind /dev {root}/dev",
+              # Where names are resolved is the host's business.
+              f": >> {root}/etc/resolv.conf", f"mount --bind /etc/resolv.conf {root}/etc/resolv.conf"]
+    inner = f"cd {shlex.quote(str(workdir))} && exec \"$@\""
+    lines.append(f"exec chroot {shlex.quote(str(root))} /bin/sh -c {shlex.quote(inner)} sh {shlex.join(command)}")
+    return "\n".join(lines)
+
+
+def _environment() -> dict[str, str]:
+    """A clean one: what the caller's make or shell exported must not reach Kbuild."""
+    return {"PATH": "/usr/lib/llvm-19/bin:/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C.UTF-8",
+            "HOME": "/tmp", "TMPDIR": "/tmp"}
+
+
+def run(command: list[str], workdir: pathlib.Path | None = None, check: bool = True,
+        extra_binds: tuple[pathlib.Path, ...] = (), **options) -> subprocess.CompletedProcess:
+    """Runs `command` inside the root with the checkout and the cache visible at their own paths."""
+    root = ensure()
+    environment = _environment()
+    if root == pathlib.Path("/"):
+        return subprocess.run(command, cwd=workdir or config.REPOSITORY, check=check, env=environment, **options)
+    binds = list(dict.fromkeys([config.REPOSITORY, config.cache_dir(), *extra_binds]))
+    namespace = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--mount", "--map-root-user"]
+    script = _namespace_script(root, binds, workdir or config.REPOSITORY, command)
+    return subprocess.run([*namespace, "sh", "-c", script], check=check, env=environment, **options)
