@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What a test says when something is not as it should be. Used as `from vmlab.checks import eq, ok`."""
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from vmlab.patience import scaled
+
+T = TypeVar("T")
+
+
+class Failed(AssertionError):
+    """An expectation that did not hold; the text is the report."""
+
+
+class Skip(Exception):
+    """The test cannot be made here; the text says why."""
+
+
+def ok(value: Any, what: str) -> None:
+    """Expects something true; `what` says what it would have meant."""
+    if not value:
+        raise Failed(what)
+
+
+def eq(found: Any, wanted: Any, what: str = "") -> None:
+    """Expects two equal values."""
+    if found != wanted:
+        raise Failed(f"{what + ': ' if what else ''}found {found!r}, expected {wanted!r}")
+
+
+def ge(found: Any, least: Any, what: str = "") -> None:
+    """Expects a value of at least `least`."""
+    if found < least:
+        raise Failed(f"{what + ': ' if what else ''}found {found!r}, expected at least {least!r}")
+
+
+def matches(text: str, pattern: str, what: str = "") -> None:
+    """Expects a text in which the pattern is found."""
+    if not re.search(pattern, text):
+        raise Failed(f"{what + ': ' if what else ''}{text!r} does not match {pattern!r}")
+
+
+def raises(kind: type[BaseException], deed: Callable[[], Any], what: str = "") -> BaseException:
+    """Expects that `deed` raises an exception of this kind; returns the exception."""
+    try:
+        deed()
+    except kind as why:
+        return why
+    raise Failed(f"{what + ': ' if what else ''}no {kind.__name__}")
+
+
+def until(deed: Callable[[], T], seconds: float, what: str, pause: float = 0.2) -> T:
+    """Repeats `deed` until it answers something true, and returns that."""
+    deadline = time.monotonic() + scaled(seconds)
+    while True:
+        value = deed()
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            raise Failed(f"not within {seconds:g} s: {what}")
+        time.sleep(pause)

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The command line: `python3 tools/vmlab COMMAND`."""
+from __future__ import annotations
+
+import argparse
+import sys
+
+from vmlab import demo, experiment, runner, shell
+from vmlab.assets import AssetError
+from vmlab.channel import MachineGone
+
+
+def main() -> int:
+    """Parses the arguments and runs one command; the exit status is the command's."""
+    parser = argparse.ArgumentParser(prog="vmlab", description="throw-away machines on private wires")
+    commands = parser.add_subparsers(dest="command", required=True)
+    exec_parser = commands.add_parser("exec", help="run shell commands in fresh machines")
+    experiment.add_arguments(exec_parser)
+    exec_parser.set_defaults(run=experiment.run)
+    run_parser = commands.add_parser("run", help="run tests")
+    runner.add_arguments(run_parser)
+    run_parser.set_defaults(run=runner.run)
+    demo_parser = commands.add_parser("demo", help="a disk over RDMA, told as a story")
+    demo.add_arguments(demo_parser)
+    demo_parser.set_defaults(run=demo.run)
+    shell_parser = commands.add_parser("shell", help="a prompt on the client of a pair with everything loaded")
+    shell.add_arguments(shell_parser)
+    shell_parser.set_defaults(run=shell.run)
+    options = parser.parse_args()
+    try:
+        status: int = options.run(options)
+        return status
+    except (AssetError, MachineGone) as why:
+        print(f"vmlab: {why}", file=sys.stderr)
+        return 1

@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The guest agent: obeys JSON lines on a virtio-serial port.
+
+The port is part of the stock kernel image, so it works before any module is loaded and survives every cut
+of the network. Each request runs in a thread of its own: a command that hangs for ever blocks nobody else.
+
+    {"id": 1, "do": "run", "command": "...", "timeout": 60, "stream": false}
+        -> {"id": 1, "part": "..."}... while it runs, if stream; then {"id": 1, "code": 0, "out": "..."}
+    {"id": 2, "do": "kill", "target": 1, "signal": 9}      -> {"id": 2}
+    {"id": 3, "do": "write", "path": "/sys/...", "text": "1"}  -> {"id": 3, "errno": 0}
+    {"id": 4, "do": "push", "path": "/run/x", "data": BASE64, "append": false}  -> {"id": 4}
+    {"id": 5, "do": "pull", "path": "/run/x", "offset": 0, "length": 1048576}   -> {"id": 5, "data": BASE64}
+    {"id": 6, "do": "kmsg", "after": 17}                   -> {"id": 6, "lines": [[18, 6, "text"]...]}
+
+A failure of the agent itself is answered with {"id": N, "error": "..."}.
+"""
+import base64
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+PORT = "/dev/vport0p1"
+TIMED_OUT = 124                 # as timeout(1) says it
+GROUPS = "/sys/fs/cgroup"
+KILL_GRACE_SECONDS = 2.0        # a task in an uninterruptible wait does not die; it is left behind
+POLL_SECONDS = 0.02
+STREAM_SECONDS = 0.2
+KMSG_RECORD_BYTES = 8192
+
+
+class Group:
+    """The control group of one command: fio's jobs leave their parent's session, but never this."""
+
+    def __init__(self, number):
+        self.path = f"{GROUPS}/job-{number}"
+        self.leader = None
+        os.makedirs(self.path, exist_ok=True)
+        # 0 is whoever writes; the shell enters before it starts anything.
+        self.entry = f"echo 0 >{self.path}/cgroup.procs\n"
+
+    def kill(self, number):
+        """Signals the command's process group; SIGKILL goes to all it ever started and cannot be outrun."""
+        try:
+            os.killpg(self.leader, number)      # it may not have entered its group yet
+        except ProcessLookupError:
+            pass
+        if number == signal.SIGKILL:
+            with open(f"{self.path}/cgroup.kill", "w", encoding="ascii") as file:
+                file.write("1")
+
+    def leave(self):
+        """Removes the group, unless the command left something running on purpose."""
+        try:
+            os.rmdir(self.path)
+        except OSError:
+            pass
+
+
+class Agent:
+    """The port, the lock around its writing end, and the commands that run now."""
+
+    def __init__(self, port):
+        self.port = port
+        self.lock = threading.Lock()
+        self.running = {}
+
+    def say(self, **answer):
+        """Sends one line, whole."""
+        data = json.dumps(answer).encode() + b"\n"
+        with self.lock:
+            while data:
+                data = data[os.write(self.port, data):]
+
+    def serve(self):
+        """Reads requests for ever; an end of file means that the host is not connected (yet)."""
+        rest = b""
+        while True:
+            data = os.read(self.port, 1 << 16)
+            if not data:
+                time.sleep(0.1)
+                continue
+            *lines, rest = (rest + data).split(b"\n")
+            for line in lines:
+                threading.Thread(target=self.obey, args=(line,), daemon=True).start()
+
+    def obey(self, line):
+        """Carries out one request."""
+        number = None
+        try:
+            request = json.loads(line)
+            number = request.pop("id")
+            deed = getattr(self, "do_" + request.pop("do"))
+            self.say(id=number, **deed(number, **request))
+        except Exception as why:    # the host must hear of every failure, whatever it is
+            self.say(id=number, error=f"{type(why).__name__}: {why}")
+
+    def do_run(self, number, command, timeout, stream=False):
+        """One shell command in a control group of its own; its output goes through a file."""
+        path = f"/run/jobs/{number}"
+        group = Group(number)
+        with open(path, "wb") as out:
+            child = subprocess.Popen(["/bin/bash", "-c", group.entry + command], stdin=subprocess.DEVNULL,
+                                     stdout=out, stderr=subprocess.STDOUT, start_new_session=True, cwd="/root")
+        group.leader = child.pid
+        self.running[number] = group
+        try:
+            with open(path, "rb") as out:
+                code = self.follow(number, child, out, time.monotonic() + timeout, stream)
+                return {"code": code, "out": out.read().decode(errors="replace")}
+        finally:
+            del self.running[number]
+            group.leave()
+            os.unlink(path)
+
+    def follow(self, number, child, out, deadline, stream):
+        """Waits for the child; kills it at the deadline and gives up on it if that does not help."""
+        parted = time.monotonic()
+        pause = 0.002
+        while child.poll() is None:
+            now = time.monotonic()
+            if now > deadline:
+                self.running[number].kill(signal.SIGKILL)
+                try:
+                    child.wait(KILL_GRACE_SECONDS)
+                except subprocess.TimeoutExpired:
+                    pass
+                return TIMED_OUT
+            if stream and now - parted > STREAM_SECONDS:
+                parted = now
+                part = out.read()
+                if part:
+                    self.say(id=number, part=part.decode(errors="replace"))
+            time.sleep(pause)
+            pause = min(POLL_SECONDS, pause * 1.5)
+        return child.returncode
+
+    def do_kill(self, _number, target, signal=9):
+        """A signal to a running command; the one to kill reaches every process it started."""
+        group = self.running.get(target)
+        if group:
+            group.kill(signal)
+        return {}
+
+    def do_write(self, _number, path, text):
+        """One write(2), the way user space talks to sysfs; answers the errno."""
+        try:
+            file = os.open(path, os.O_WRONLY)
+        except OSError as why:
+            return {"errno": why.errno}
+        try:
+            os.write(file, text.encode())
+        except OSError as why:
+            return {"errno": why.errno}
+        finally:
+            os.close(file)
+        return {"errno": 0}
+
+    def do_push(self, _number, path, data, append=False):
+        """A piece of a file from the host."""
+        with open(path, "ab" if append else "wb") as out:
+            out.write(base64.b64decode(data))
+        return {}
+
+    def do_pull(self, _number, path, offset, length):
+        """A piece of a file for the host; shorter than asked at the file's end."""
+        with open(path, "rb") as file:
+            file.seek(offset)
+            return {"data": base64.b64encode(file.read(length)).decode()}
+
+    def do_kmsg(self, _number, after):
+        """The kernel log after a sequence number: [sequence, level, text] each; text has the time."""
+        lines = []
+        file = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK)
+        try:
+            while True:
+                try:
+                    record = os.read(file, KMSG_RECORD_BYTES).decode(errors="replace")
+                except BlockingIOError:
+                    return {"lines": lines}
+                except OSError as why:
+                    if why.errno == errno.EPIPE:    # overwritten while reading: go on with the oldest
+                        continue
+                    raise
+                head, _, text = record.partition(";")
+                level, sequence, micros = (int(part) for part in head.split(",")[:3])
+                if sequence > after:
+                    text = text.split("\n", 1)[0]
+                    lines.append([sequence, level & 7, f"[{micros / 1e6:12.6f}] {text}"])
+        finally:
+            os.close(file)
+
+
+def protect():
+    """Makes the agent the last process to be killed for memory."""
+    with open("/proc/self/oom_score_adj", "w", encoding="ascii") as file:
+        file.write("-1000")
+
+
+def main():
+    """Waits for the port and serves it."""
+    for _ in range(200):
+        if os.path.exists(PORT):
+            break
+        time.sleep(0.05)
+    protect()
+    agent = Agent(os.open(PORT, os.O_RDWR))
+    with open("/proc/uptime", encoding="ascii") as file:
+        agent.say(ready=float(file.read().split()[0]), pid=os.getpid())
+    agent.serve()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The report: KTAP lines, and one closing line that nothing but counters makes.
+
+The report knows the plan. Tests that were planned and never reported count as failed, so a harness that
+dies half way can not look like success.
+"""
+from __future__ import annotations
+
+import sys
+from typing import TextIO
+
+GREEN, RED, YELLOW, PLAIN = "\033[32m", "\033[31m", "\033[33m", "\033[0m"
+
+
+class Report:
+    """One run's report. Use as a context manager: leaving it prints what is missing and the closing line."""
+
+    def __init__(self, plan: list[str], out: TextIO = sys.stdout) -> None:
+        self._left = list(plan)
+        self._planned = len(plan)
+        self._out = out
+        self._colour = out.isatty()
+        self._number = 0
+        self._closed = False
+        self.passed = self.failed = self.skipped = 0
+        self._say("KTAP version 1")
+        self._say(f"1..{self._planned}")
+
+    def note(self, text: str) -> None:
+        """A diagnostic line, or several."""
+        for line in text.splitlines():
+            self._say(f"# {line}")
+
+    def ok(self, name: str, seconds: float) -> None:
+        """A test that passed."""
+        self.passed += 1
+        self._result("ok", GREEN, name, f"# {seconds:.1f} s")
+
+    def not_ok(self, name: str, seconds: float, why: str = "") -> None:
+        """A test that failed, with the reason beneath it."""
+        self.failed += 1
+        self._result("not ok", RED, name, f"# {seconds:.1f} s")
+        for line in why.splitlines():
+            self._say(f"#   {line}")
+
+    def skip(self, name: str, why: str) -> None:
+        """A test that was not made."""
+        self.skipped += 1
+        self._result("ok", YELLOW, name, f"# SKIP {why}")
+
+    def close(self) -> int:
+        """Counts what never ran as failed and prints the closing line; returns the exit status."""
+        if not self._closed:
+            self._closed = True
+            for name in list(self._left):
+                self.not_ok(name, 0.0, "never ran: the harness ended before it")
+            skipped = f", {self.skipped} skipped" if self.skipped else ""
+            self._say(f"{self.passed} passed, {self.failed} failed{skipped}")
+        complete = self.passed + self.failed + self.skipped == self._planned
+        return 0 if complete and self.passed and not self.failed else 1
+
+    def __enter__(self) -> Report:
+        return self
+
+    def __exit__(self, *_why: object) -> None:
+        self.close()
+
+    def _result(self, word: str, colour: str, name: str, remark: str) -> None:
+        self._left.remove(name)     # a name that was not planned is an error of the harness
+        self._number += 1
+        word = f"{colour}{word}{PLAIN}" if self._colour else word
+        self._say(f"{word} {self._number} {name} {remark}")
+
+    def _say(self, line: str) -> None:
+        print(line, file=self._out, flush=True)

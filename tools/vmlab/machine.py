@@ -1,0 +1,281 @@
+# SPDX-License-Identifier: GPL-2.0
+"""One throw-away machine: a QEMU, its console (a log file), its QMP socket and its guest agent."""
+from __future__ import annotations
+
+import base64
+import ctypes
+import errno as errnos
+import os
+import re
+import shlex
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vmlab import qmp
+from vmlab.channel import ANSWER_MARGIN_SECONDS, Channel, MachineGone, Pending
+from vmlab.patience import scaled
+
+APPEND = ("console=ttyS0 quiet panic=-1 mitigations=off net.ifnames=0 log_buf_len=4M printk.devkmsg=on "
+          "apparmor=0 audit=0 rcupdate.rcu_cpu_stall_timeout=60 nmi_watchdog=0")
+QEMU = os.environ.get("VMLAB_QEMU", "qemu-system-x86_64")
+# A boot takes about 12 seconds of processor time under emulation, however busy the host is; one that hangs
+# either spins or does nothing at all.
+BOOT_CPU_SECONDS = 60.0
+BOOT_SECONDS = 300.0
+STALLED_SECONDS, STALLED_CPU_SECONDS = 60.0, 2.0
+WAKE_SECONDS = 90.0
+PULL_BYTES = 1 << 20
+PUSH_BYTES = 256 << 10
+PR_SET_PDEATHSIG = 1
+_LIBC = ctypes.CDLL(None)
+
+
+class CommandFailed(Exception):
+    """A guest command ended with a code other than 0."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a guest command ended. `code` 124 means that it was killed at its timeout."""
+
+    code: int
+    out: str
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """What a machine is made of. Machines of equal hardware can stand in for each other."""
+
+    smp: int = 2
+    memory_mib: int = 1024
+    accel: str = "tcg,thread=multi"
+    append: str = ""
+    qemu_args: tuple[str, ...] = ()
+
+
+class Job:
+    """A guest command that runs while the test goes on."""
+
+    def __init__(self, machine: Machine, command: str, timeout: float,
+                 on_part: Callable[[str], None] | None = None) -> None:
+        self._machine, self._command, self._timeout = machine, command, scaled(timeout)
+        self._pending: Pending = machine.channel.ask("run", on_part, command=command, timeout=self._timeout,
+                                                     stream=on_part is not None)
+
+    def kill(self, number: int = signal.SIGKILL) -> None:
+        """Sends a signal to the command and all its children."""
+        self._machine.channel.ask("kill", target=self._pending.number, signal=int(number)).wait(scaled(30))
+
+    @property
+    def running(self) -> bool:
+        """Whether the command has not ended yet."""
+        return not self._pending.arrived
+
+    def wait(self, seconds: float | None = None) -> Result:
+        """Waits for the end of the command."""
+        limit = self._timeout + scaled(ANSWER_MARGIN_SECONDS) if seconds is None else scaled(seconds)
+        answer = self._pending.wait(limit)
+        return Result(answer["code"], answer["out"])
+
+    def ok(self, seconds: float | None = None) -> str:
+        """The same, but a code other than 0 is an error."""
+        return _checked(self._machine.name, self._command, self.wait(seconds))
+
+
+def _checked(name: str, command: str, result: Result) -> str:
+    if result.code:
+        what = "ran out of time" if result.code == 124 else f"ended with code {result.code}"
+        raise CommandFailed(f"{name}: `{command}` {what}: {result.out.strip()[-2000:]}")
+    return result.out
+
+
+def _die_with_parent() -> None:
+    """Runs in the child before QEMU: no machine outlives the harness, however that ends."""
+    _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+class Machine:
+    """A machine that may be booted, killed and booted again; its wires stay where they are."""
+
+    def __init__(self, name: str, folder: Path, kernel: Path, image: Path, hardware: Hardware,
+                 net_args: list[str]) -> None:
+        self.name, self.folder, self.hardware = name, folder, hardware
+        self._kernel, self._image, self._net_args = kernel, image, net_args
+        self._qemu: subprocess.Popen[bytes] | None = None
+        self._boots = 0
+        self.reboots = 0        # by a test; the boot watchdog's own tries do not count
+        self.channel: Channel
+        folder.mkdir(parents=True, exist_ok=True)
+
+    # -- power ---------------------------------------------------------------------------------------------
+
+    @property
+    def console(self) -> Path:
+        """The console log of the latest boot."""
+        return self.folder / f"console.{self._boots}"
+
+    @property
+    def alive(self) -> bool:
+        """Whether its QEMU runs and the agent's port is open."""
+        return self._qemu is not None and self._qemu.poll() is None and not self.channel.gone.is_set()
+
+    def start(self, state: Path | None = None) -> None:
+        """Powers on, or wakes a saved state, and returns; `wait_ready` follows. Main thread only."""
+        self._boots += 1
+        self.channel = Channel(self.name, f"{self.folder}/port")
+        Path(f"{self.folder}/qmp").unlink(missing_ok=True)
+        with open(self.folder / "qemu.log", "ab") as log:
+            incoming = ["-incoming", f"exec:cat {shlex.quote(str(state))}"] if state else []
+            self._qemu = subprocess.Popen([*self.arguments(), *incoming], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                          preexec_fn=_die_with_parent, start_new_session=True)
+        self.channel.accept(20)
+
+    def arguments(self) -> list[str]:
+        """QEMU's command line."""
+        hw = self.hardware
+        return [
+            QEMU,
+            "-M", "q35", "-cpu", "host" if hw.accel.startswith("kvm") else "max", "-accel", hw.accel,
+            "-smp", str(hw.smp), "-m", str(hw.memory_mib), "-nodefaults", "-display", "none", "-no-reboot",
+            "-kernel", str(self._kernel), "-initrd", str(self._image),
+            "-append", f"{APPEND} {hw.append}".strip(),
+            "-serial", f"file:{self.console}", "-qmp", f"unix:{self.folder}/qmp,server=on,wait=off",
+            "-device", "virtio-serial-pci", "-chardev", f"socket,id=port,path={self.folder}/port",
+            "-device", "virtserialport,chardev=port,name=agent", *self._net_args, *hw.qemu_args,
+        ]
+
+    def wait_ready(self) -> None:
+        """Waits for the agent of a booting machine; raises MachineGone if it does not speak up in time."""
+        began = time.monotonic()
+        while not self.channel.ready.wait(0.2):
+            waited, used = time.monotonic() - began, self.cpu_seconds()
+            if not self.alive:
+                raise MachineGone(f"{self.name}: QEMU ended during the boot")
+            if waited > BOOT_SECONDS or used > BOOT_CPU_SECONDS or (
+                    waited > STALLED_SECONDS and used < STALLED_CPU_SECONDS):
+                raise MachineGone(f"{self.name}: no agent after {waited:.0f} s ({used:.0f} s of processor time)")
+
+    def cpu_seconds(self) -> float:
+        """Processor time that its QEMU has used on the host."""
+        try:
+            assert self._qemu is not None
+            fields = Path(f"/proc/{self._qemu.pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+        except (OSError, AssertionError):
+            return 0.0
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def wait_awake(self) -> None:
+        """Waits for the agent of a woken machine, which is already up and has nothing to announce."""
+        self.channel.ask("run", command="true", timeout=WAKE_SECONDS).wait(scaled(WAKE_SECONDS))
+
+    def kill(self) -> None:
+        """Power failure."""
+        if self._qemu is not None:
+            self._qemu.kill()
+            self._qemu.wait()
+            self._qemu = None
+            self.channel.close()
+
+    def qmp(self, command: str, **arguments: Any) -> Any:
+        """One QMP command to this machine's QEMU."""
+        return qmp.execute(f"{self.folder}/qmp", command, **arguments)
+
+    def freeze(self) -> None:
+        """Stops all processors; the guest does not notice, its peers do."""
+        self.qmp("stop")
+
+    def thaw(self) -> None:
+        """Lets the processors go on."""
+        self.qmp("cont")
+
+    def set_link(self, wire: int, up: bool) -> None:
+        """Plugs or unplugs this machine's end of a wire; the guest sees the carrier change."""
+        self.qmp("set_link", name=f"nic{wire}", up=up)
+
+    def console_tail(self, lines: int = 40) -> str:
+        """The end of the console, indented, for a report."""
+        try:
+            text = self.console.read_text(errors="replace")
+        except OSError:
+            return "#     (no console)"
+        return "\n".join(f"#     {line}" for line in text.splitlines()[-lines:])
+
+    # -- guest ---------------------------------------------------------------------------------------------
+
+    def try_run(self, command: str, timeout: float = 60.0) -> Result:
+        """Runs shell commands in the guest and waits."""
+        return self.start_job(command, timeout).wait()
+
+    def run(self, command: str, timeout: float = 60.0) -> str:
+        """The same; returns the output, and raises CommandFailed if the code is not 0."""
+        return self.start_job(command, timeout).ok()
+
+    def start_job(self, command: str, timeout: float = 600.0,
+                  on_part: Callable[[str], None] | None = None) -> Job:
+        """Starts shell commands and returns; with `on_part` the output is delivered as it grows."""
+        return Job(self, command, timeout, on_part)
+
+    def write(self, path: str, text: str, timeout: float = 60.0) -> str:
+        """One write(2) to a guest file; returns the errno's name, "" for success."""
+        number = self.channel.ask("write", path=path, text=text).wait(scaled(timeout))["errno"]
+        return errnos.errorcode[number] if number else ""
+
+    def read(self, path: str) -> str:
+        """The text of a guest file, without the newline at its end."""
+        data = base64.b64decode(self.channel.ask("pull", path=path, offset=0, length=PULL_BYTES)
+                                .wait(scaled(60))["data"])
+        return data.decode(errors="replace").removesuffix("\n")
+
+    def exists(self, path: str) -> bool:
+        """Whether a guest path exists."""
+        return self.try_run(f"test -e '{path}'").code == 0
+
+    def push(self, source: Path, path: str) -> None:
+        """Copies a host file into the guest."""
+        self.push_bytes(source.read_bytes(), path)
+
+    def push_bytes(self, data: bytes, path: str) -> None:
+        """Makes a guest file of these bytes."""
+        for at in range(0, max(1, len(data)), PUSH_BYTES):
+            piece = base64.b64encode(data[at:at + PUSH_BYTES]).decode()
+            self.channel.ask("push", path=path, data=piece, append=at > 0).wait(scaled(60))
+
+    def pull(self, path: str, target: Path) -> None:
+        """Copies a guest file to the host."""
+        with open(target, "wb") as file:
+            while True:
+                answer = self.channel.ask("pull", path=path, offset=file.tell(), length=PULL_BYTES).wait(scaled(60))
+                data = base64.b64decode(answer["data"])
+                file.write(data)
+                if len(data) < PULL_BYTES:
+                    return
+
+    def kernel_log(self, after: int = -1) -> list[tuple[int, str]]:
+        """Kernel log records after a sequence number, oldest first."""
+        lines = self.channel.ask("kmsg", after=after).wait(scaled(60))["lines"]
+        return [(sequence, text) for sequence, _level, text in lines]
+
+    def log_mark(self) -> int:
+        """The sequence number of the newest kernel log record."""
+        log = self.kernel_log()
+        return log[-1][0] if log else -1
+
+    def log_matches(self, pattern: str, after: int = -1) -> list[str]:
+        """The kernel log lines after a mark that match a regular expression."""
+        wanted = re.compile(pattern)
+        return [text for _sequence, text in self.kernel_log(after) if wanted.search(text)]
+
+
+def unique_folder(base: Path) -> Path:
+    """A folder for sockets; unix socket paths have room for 107 bytes only."""
+    folder = base / f"{os.getpid()}-{threading.get_ident() % 1000}-{int(time.time() * 1000) % 10**8:x}"
+    folder.mkdir(parents=True)
+    if len(f"{folder}/server/port") > 100:
+        raise OSError(errnos.ENAMETOOLONG, f"too long for a unix socket: {folder}; set VMLAB_RUN to a short path")
+    return folder

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Three questions to every machine after every test, unasked for.
+
+1. Did the kernel complain since the test began?
+2. Do our modules unload?
+3. Are the RDMA resources back where they were after boot?
+
+Completion queues are not counted exactly: ib_core keeps a pool of shared ones for each device, which grows at
+the first use and is freed with the device, not with its users.
+"""
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from vmlab.channel import MachineGone
+from vmlab.machine import Machine
+
+COMPLAINT = re.compile(
+    r"WARN(ING)?\b|\bBUG\b|\bOops\b|refcount|Call Trace|hung task|blocked for more than|soft lockup|"
+    r"rcu: INFO: .*(detected|stall)|general protection fault|KASAN|UBSAN|list_(add|del) corruption|"
+    r"[Kk]ernel panic|lockdep is turned off|scheduling while atomic|sleeping function called")
+EXACT = ("pd", "qp", "cm_id", "mr", "ctx", "srq")
+SETTLE_SECONDS = 5.0        # objects are freed by RCU and work queues, a moment after rmmod
+
+Resources = Mapping[str, Mapping[str, int]]
+
+
+def resources(machine: Machine) -> Resources:
+    """Counts of RDMA objects for each device."""
+    rows = json.loads(machine.run("rdma -j resource show"))
+    return {row["ifname"]: {key: row[key] for key in EXACT if key in row} for row in rows}
+
+
+def complaints(machine: Machine, after: int) -> list[str]:
+    """Kernel log lines since a mark that no test may leave behind."""
+    return [text for _sequence, text in machine.kernel_log(after) if COMPLAINT.search(text)]
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """One machine's RDMA resources, taken after boot and before any module under test."""
+
+    machine: Machine
+    at_boot: Resources
+
+    @classmethod
+    def take(cls, machine: Machine) -> Baseline:
+        """Takes it now."""
+        return cls(machine, resources(machine))
+
+    def leaks(self) -> list[str]:
+        """What is there that was not there after boot, in words."""
+        deadline = time.monotonic() + SETTLE_SECONDS
+        while (now := resources(self.machine)) != self.at_boot and time.monotonic() < deadline:
+            time.sleep(0.25)
+        return [f"{device}: {was} after boot, {now.get(device)} now"
+                for device, was in self.at_boot.items() if now.get(device) != was]
+
+
+def examine(baseline: Baseline, mark: int, unload: bool = True) -> list[str]:
+    """All three questions to one machine; what is wrong, in words, nothing if all is well."""
+    machine = baseline.machine
+    wrong: list[str] = []
+    try:
+        if unload:
+            result = machine.try_run("mods -r", 60)
+            if result.code:
+                wrong.append(f"modules do not unload: {result.out.strip()}")
+            wrong += [f"left behind, {leak}" for leak in baseline.leaks()]
+        wrong += [f"kernel: {text}" for text in complaints(machine, mark)]
+    except MachineGone as why:
+        wrong.append(str(why))
+    return [f"{machine.name}: {text}" for text in wrong]

@@ -1,0 +1,170 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Runs in the guest: an RTRS client that is honest until it is told not to be."""
+from __future__ import annotations
+
+import os
+import struct
+
+import messages as m
+from puppet import Endpoint, Event, Puppet
+
+PORT = 1234
+# Where things lie in an endpoint's memory.
+SEND, REPLY, RECEIVE = 0, 0x40000, 0x80000
+RECEIVES = 256
+
+
+class Closed(Exception):
+    """The server closed the path (or a request on it failed)."""
+
+
+class Client:
+    """One session with one path; every step can be taken alone and with false values."""
+
+    def __init__(self, puppet: Puppet, address: str, name: bytes = b"puppet", connections: int = 2) -> None:
+        self.puppet, self.address, self.name, self.count = puppet, address, name, connections
+        self.uuid, self.group = os.urandom(16), os.urandom(16)
+        self.ends: list[Endpoint] = []
+        self.chunks: list[tuple[int, int]] = []
+        self.depth = self.chunk_size = self.new_keys = 0
+
+    # -- establishment ---------------------------------------------------------------------------------
+
+    def connect_one(self, cid: int, **lies: object) -> Event:
+        """Connects one connection; returns the event that answered."""
+        end = self.puppet.open(self.address, PORT)
+        fields = {"cid": cid, "connections": self.count} | lies
+        private = fields.pop("private", None) or m.connect_request(self.uuid, self.group, **fields)
+        size = 16384 if cid == 0 else 8
+        end.receive(RECEIVE, size, 16 if cid == 0 else RECEIVES)
+        event = end.connect(private)
+        if event.name == "RDMA_CM_EVENT_ESTABLISHED":
+            self.ends.append(end)
+            answer = m.parse_connect_response(event.private)
+            self.depth, self.new_keys = answer["depth"], answer["flags"] & 2
+            self.chunk_size = answer["io_size"] + answer["head_size"]
+        return event
+
+    def info(self, data: bytes | None = None, timeout_ms: int = 10_000) -> None:
+        """Sends the info request and takes the chunk addresses out of the answer."""
+        end = self.ends[0]
+        data = m.info_request(self.name) if data is None else data
+        end.put(SEND, data)
+        end.post("send", SEND, len(data))
+        answer = self._receive(end, timeout_ms)
+        regions = m.parse_info_response(end.get(answer.request, answer.size))
+        self.chunks = [(address + start, key) for address, key, size in regions
+                       for start in range(0, size, self.chunk_size)]
+
+    def open(self) -> Client:
+        """The whole establishment, honestly."""
+        for cid in range(self.count):
+            event = self.connect_one(cid)
+            if event.name != "RDMA_CM_EVENT_ESTABLISHED":
+                raise Closed(f"connection {cid}: {event.name} {event.status}")
+        self.info()
+        return self
+
+    # -- completions -----------------------------------------------------------------------------------
+
+    def _receive(self, end: Endpoint, timeout_ms: int = 10_000):
+        """The next received message; own sends are skipped, an error means a closed path."""
+        while True:
+            got = end.completion(timeout_ms)
+            if got is None:
+                raise TimeoutError("no answer")
+            if got.status:
+                raise Closed(f"completion status {got.status}")
+            if got.opcode & 128:
+                return got
+
+    def answer(self, chunk: int, timeout_ms: int = 10_000) -> int:
+        """Waits for the response to a chunk's request; returns its errno and stores a new key."""
+        end = self.ends[1]
+        while True:
+            got = self._receive(end, timeout_ms)
+            end.receive(got.request, 8)
+            if not got.has_imm:
+                continue
+            kind, errno, request = m.split_response(got.imm)
+            if kind in (m.IMM_HEARTBEAT, m.IMM_HEARTBEAT_ACK):
+                continue
+            if request != chunk:
+                raise AssertionError(f"answer for request {request}, asked {chunk}")
+            if self.new_keys:
+                kind, buffer, key = struct.unpack("<HHI", end.get(got.request, 8))
+                assert (kind, buffer) == (m.RKEY, chunk), (kind, buffer)
+                self.chunks[chunk] = (self.chunks[chunk][0], key)
+            return errno
+
+    # -- requests --------------------------------------------------------------------------------------
+
+    def raw(self, chunk: int, start: int, data: bytes, imm: int | None, address: int | None = None,
+            key: int | None = None, end: int = 1) -> None:
+        """Writes bytes at an offset of a chunk with any immediate."""
+        base, right_key = self.chunks[chunk % len(self.chunks)]
+        self.ends[end].put(SEND, data)
+        self.ends[end].post("write", SEND, len(data), base + start if address is None else address,
+                            right_key if key is None else key, imm)
+
+    def payload(self, chunk: int, offset: int) -> int:
+        """The immediate of a request: chunk and offset of the message's head."""
+        memory_bits = 28 - (self.depth - 1).bit_length()
+        return m.imm(m.IMM_REQUEST, chunk << memory_bits | offset)
+
+    def write(self, chunk: int, data: bytes, user: bytes, head: bytes | None = None,
+              offset: int | None = None) -> None:
+        """A WRITE: data, user message, head."""
+        head = m.write_head(len(user)) if head is None else head
+        offset = len(data) + len(user) if offset is None else offset
+        self.raw(chunk, 0, data + user + head, self.payload(chunk, offset))
+
+    def read(self, chunk: int, size: int, user: bytes, head: bytes | None = None, flags: int = 0) -> None:
+        """A READ of `size` bytes into the endpoint's reply memory."""
+        end = self.ends[1]
+        if head is None:
+            regions = [(end.buffer + REPLY, end.key, size)] if size else []
+            head = m.read_head(len(user), regions, flags)
+        self.raw(chunk, size, user + head, self.payload(chunk, size + len(user)))
+
+    def reply(self, size: int) -> bytes:
+        """What the last READ brought."""
+        return self.ends[1].get(REPLY, size)
+
+    # -- block device ----------------------------------------------------------------------------------
+
+    def map(self, name: bytes, mode: int = m.RW, chunk: int = 0) -> int:
+        """SESS_INFO and OPEN; returns the device id, raises OSError with the server's errno."""
+        self.read(chunk, 36, m.session_info())
+        errno = self.answer(chunk)
+        if not errno:
+            self.read(chunk, 56, m.open_device(name, mode))
+            errno = self.answer(chunk)
+        if errno:
+            raise OSError(errno, os.strerror(errno))
+        return struct.unpack_from("<I", self.reply(56), 4)[0]
+
+    def read_device(self, device: int, sector: int, size: int, chunk: int = 1) -> bytes:
+        """Reads from the device, honestly."""
+        self.read(chunk, size, m.io(device, sector, m.OP_READ, size))
+        errno = self.answer(chunk)
+        if errno:
+            raise OSError(errno, os.strerror(errno))
+        return self.reply(size)
+
+    def write_device(self, device: int, sector: int, data: bytes, chunk: int = 1) -> None:
+        """Writes to the device, honestly."""
+        self.write(chunk, data, m.io(device, sector, m.OP_WRITE, len(data)))
+        errno = self.answer(chunk)
+        if errno:
+            raise OSError(errno, os.strerror(errno))
+
+    def is_closed(self, timeout_ms: int = 5000) -> bool:
+        """Whether the server closes the path within the time."""
+        for _ in range(50):
+            event = self.puppet.event(timeout_ms)
+            if event is None:
+                return False
+            if event.name in ("RDMA_CM_EVENT_DISCONNECTED", "RDMA_CM_EVENT_TIMEWAIT_EXIT"):
+                return True
+        return False

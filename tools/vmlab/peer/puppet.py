@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Runs in the guest: pulls the strings of the puppet (puppet.c), which does what it is told, true or false."""
+from __future__ import annotations
+
+import subprocess
+from dataclasses import dataclass
+
+PROGRAM = "/tmp/peer/puppet"
+WAIT_MS = 10_000
+
+
+class Refused(Exception):
+    """The puppet could not do it; says why."""
+
+
+@dataclass(frozen=True)
+class Event:
+    """What the connection manager said."""
+
+    name: str
+    endpoint: int
+    status: int
+    private: bytes
+
+
+@dataclass(frozen=True)
+class Completion:
+    """A work completion. `status` 0 is success, 5 is a flushed request."""
+
+    status: int
+    opcode: int
+    size: int
+    imm: int
+    flags: int
+    request: int
+
+    @property
+    def has_imm(self) -> bool:
+        """Whether immediate data came with it."""
+        return bool(self.flags & 2)
+
+
+class Puppet:
+    """One puppet process; its endpoints are connections."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen([PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                         bufsize=1)
+
+    def say(self, *words: object) -> list[str]:
+        """Gives one command; returns the words of its answer."""
+        self._process.stdin.write(" ".join(map(str, words)) + "\n")
+        answer = self._process.stdout.readline().split()
+        if not answer or answer[0] != "ok":
+            raise Refused(f"{words[0]}: {' '.join(answer[1:]) or 'the puppet died'}")
+        return answer[1:]
+
+    def event(self, timeout_ms: int = WAIT_MS) -> Event | None:
+        """The next event of any endpoint; None when there is none in time."""
+        event = self._event(self.say("event", timeout_ms))
+        return None if event.name == "none" else event
+
+    @staticmethod
+    def _event(words: list[str]) -> Event:
+        private = words[-1]
+        return Event("_".join(words[:-3]), int(words[-3]), int(words[-2]),
+                     b"" if private == "-" else bytes.fromhex(private))
+
+    def open(self, address: str, port: int) -> Endpoint:
+        """Resolves an address and makes a queue pair; nothing is sent yet."""
+        number, buffer, key = self.say("open", address, port)
+        return Endpoint(self, int(number), int(buffer, 0), int(key, 0))
+
+    def listen(self, port: int) -> int:
+        """Listens; connect requests come as events."""
+        return int(self.say("listen", port)[0])
+
+    def accept(self, number: int, private: bytes) -> Endpoint:
+        """Accepts a connect request with any private data."""
+        buffer, key = self.say("accept", number, private.hex() or "-")
+        return Endpoint(self, number, int(buffer, 0), int(key, 0))
+
+    def reject(self, number: int, private: bytes) -> None:
+        """Rejects a connect request with any private data."""
+        self.say("reject", number, private.hex() or "-")
+
+    def close(self) -> None:
+        """Ends the process; the kernel tears its connections down, as after a crash."""
+        self._process.kill()
+        self._process.wait()
+
+    def __enter__(self) -> Puppet:
+        return self
+
+    def __exit__(self, *_why: object) -> None:
+        self.close()
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """One connection with 1 MiB of registered memory at `buffer` under `key`."""
+
+    puppet: Puppet
+    number: int
+    buffer: int
+    key: int
+
+    def connect(self, private: bytes) -> Event:
+        """Sends the connect request; the event says how it was answered."""
+        return Puppet._event(self.puppet.say("connect", self.number, private.hex() or "-"))
+
+    def receive(self, offset: int = 0, size: int = 0, count: int = 1) -> None:
+        """Posts receives; with a size, one after the other from `offset` of the memory on."""
+        self.puppet.say("receive", self.number, offset, size, count)
+
+    def put(self, offset: int, data: bytes) -> None:
+        """Writes into the memory."""
+        for start in range(0, len(data), 32768):
+            self.puppet.say("set", self.number, offset + start, data[start:start + 32768].hex())
+
+    def get(self, offset: int, size: int) -> bytes:
+        """Reads from the memory."""
+        word = self.puppet.say("get", self.number, offset, size)[0]
+        return b"" if word == "-" else bytes.fromhex(word)
+
+    def post(self, kind: str, offset: int, size: int, address: int = 0, key: int = 0,
+             imm: int | None = None) -> None:
+        """Posts "send", "write" or "sendinv" of part of the memory."""
+        self.puppet.say("post", self.number, kind, offset, size, address, key, "-" if imm is None else imm)
+
+    def completion(self, timeout_ms: int = WAIT_MS) -> Completion | None:
+        """The next work completion; None when there is none in time."""
+        words = self.puppet.say("completion", self.number, timeout_ms)
+        return None if words[0] == "none" else Completion(*(int(word, 0) for word in words))
+
+    def disconnect(self) -> None:
+        """Leaves in an orderly way."""
+        self.puppet.say("disconnect", self.number)

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Runs in the guest: an RTRS + RNBD server that is honest until it is told not to be.
+
+It serves one session with one path, single-threaded, one request at a time, from memory.
+"""
+from __future__ import annotations
+
+import struct
+import time
+
+import messages as m
+from puppet import Endpoint, Puppet
+
+PORT = 1234
+# Where things lie in an endpoint's memory: chunks first, then what is sent and received.
+SEND, RECEIVE = 0xE0000, 0xE8000
+RECEIVES = 64
+
+
+class Lies:
+    """What a server says falsely; None and empty mean the truth."""
+
+    def __init__(self, **fields: object) -> None:
+        self.connect: dict[str, object] = {}        # fields of the connect response
+        self.reject: bytes | None = None            # reject with this private data
+        self.info: bytes | None = None              # another info response
+        self.silent_after_info = False
+        self.open: dict[str, object] = {}           # fields of the open response
+        self.answer_size: int | None = None         # bytes of the answer to a READ of ours that are written
+        self.at_io = None                           # called instead of answering the first IO request
+        self.__dict__.update(fields)
+
+
+class Server:
+    """One session; `run` serves until the deadline."""
+
+    def __init__(self, puppet: Puppet, lies: Lies, depth: int = 4, chunk: int = 131072) -> None:
+        self.puppet, self.lies, self.depth, self.chunk = puppet, lies, depth, chunk
+        self.ends: list[Endpoint] = []
+        self.expected = 0
+        self.memory_bits = 28 - (depth - 1).bit_length()
+        self.closed = False
+        puppet.listen(PORT)
+
+    # -- establishment ---------------------------------------------------------------------------------
+
+    def _accept(self, number: int, private: bytes) -> None:
+        if self.lies.reject is not None:
+            self.puppet.reject(number, self.lies.reject)
+            return
+        self.expected = struct.unpack_from("<H", private, 8)[0]
+        fields = {"depth": self.depth, "io_size": self.chunk - 4096, "flags": 0} | self.lies.connect
+        end = self.puppet.accept(number, m.connect_response(**fields))
+        end.receive(RECEIVE, 512, RECEIVES)
+        self.ends.append(end)
+
+    def _info(self) -> None:
+        end, io_end = self.ends[0], self.ends[-1]
+        # The chunks lie in the memory of the last connection; it is one domain for all.
+        data = self.lies.info
+        if data is None:
+            data = m.info_response([(io_end.buffer, io_end.key, self.depth * self.chunk)])
+        end.put(SEND, data)
+        end.post("send", SEND, len(data))
+
+    # -- requests --------------------------------------------------------------------------------------
+
+    def respond(self, end: Endpoint, chunk: int, errno: int = 0, kind: int = m.IMM_RESPONSE) -> None:
+        """An empty write with the response's immediate."""
+        end.post("write", SEND, 0, 0, 0, m.imm(kind, errno << 19 | chunk))
+
+    def _request(self, end: Endpoint, imm: int) -> None:
+        payload = imm & 0xFFFFFFF
+        chunk, offset = payload >> self.memory_bits, payload & ((1 << self.memory_bits) - 1)
+        memory = self.ends[-1]
+        kind, user_size = struct.unpack("<HH", memory.get(chunk * self.chunk + offset, 4))
+        user = memory.get(chunk * self.chunk + offset - user_size, user_size)
+        block_kind = struct.unpack_from("<H", user)[0] if len(user) >= 2 else -1
+        if block_kind == m.IO and self.lies.at_io:
+            deed, self.lies.at_io = self.lies.at_io, None
+            deed(self, end, chunk)
+            return
+        if kind == m.READ:
+            self._bring(end, chunk, offset, block_kind)
+        self.respond(end, chunk)
+
+    def _bring(self, end: Endpoint, chunk: int, offset: int, block_kind: int) -> None:
+        memory = self.ends[-1]
+        head = memory.get(chunk * self.chunk + offset, 24)
+        address, key, size = struct.unpack_from("<QII", head, 8)
+        data = {m.SESSION_INFO: m.session_info(2, m.SESSION_INFO_RESPONSE),
+                m.OPEN: m.open_response(**self.lies.open)}.get(block_kind, bytes(size))
+        if self.lies.answer_size is not None and block_kind in (m.SESSION_INFO, m.OPEN):
+            data = data[:self.lies.answer_size]
+        end.put(SEND, data[:8192])
+        end.post("write", SEND, min(len(data), size, 8192), address, key)
+
+    # -- loop ------------------------------------------------------------------------------------------
+
+    def run(self, seconds: float) -> None:
+        """Serves until the time is over or the client is gone."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline and not self.closed:
+            event = self.puppet.event(0 if self.ends else 100)
+            if event and event.name == "RDMA_CM_EVENT_CONNECT_REQUEST":
+                self._accept(event.endpoint, event.private)
+            elif event and event.name == "RDMA_CM_EVENT_DISCONNECTED":
+                self.closed = True
+            for end in self.ends:
+                self._poll(end)
+
+    def _poll(self, end: Endpoint) -> None:
+        got = end.completion(0)
+        if got is None or got.status or not got.opcode & 128:
+            return
+        end.receive(got.request, 512)
+        if not got.has_imm:
+            if not self.lies.silent_after_info:
+                self._info()
+        elif got.imm >> 28 == m.IMM_HEARTBEAT:
+            end.post("write", SEND, 0, 0, 0, m.imm(m.IMM_HEARTBEAT_ACK, 0))
+        elif got.imm >> 28 == m.IMM_REQUEST:
+            self._request(end, got.imm)

@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Speaks to a machine, not to its guest: links, pause, power."""
+from __future__ import annotations
+
+import json
+import socket
+from typing import Any
+
+
+class QmpError(Exception):
+    """QEMU refused a command."""
+
+
+def execute(path: str, command: str, seconds: float = 20.0, **arguments: Any) -> Any:
+    """One command on the QMP socket at `path`; returns its value."""
+    with socket.socket(socket.AF_UNIX) as link:
+        link.settimeout(seconds)
+        link.connect(path)
+        with link.makefile("rw", encoding="utf-8") as lines:
+            lines.readline()        # the greeting
+            value: Any = None
+            for request in ({"execute": "qmp_capabilities"}, {"execute": command, "arguments": arguments}):
+                lines.write(json.dumps(request) + "\n")
+                lines.flush()
+                value = _answer(lines, command)
+            return value
+
+
+def _answer(lines: Any, command: str) -> Any:
+    """The next answer; events may come before it."""
+    for line in lines:
+        reply = json.loads(line)
+        if "error" in reply:
+            raise QmpError(f"{command}: {reply['error'].get('desc', reply['error'])}")
+        if "return" in reply:
+            return reply["return"]
+    raise QmpError(f"{command}: QEMU closed the connection")

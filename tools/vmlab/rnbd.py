@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The words in which tests of the product are written: export, map, disk.
+
+Everything goes through the files and modules that a user has; the names are those of the C driver, so the
+same test can be run against the C modules, which are the oracle (`run --modules c`).
+"""
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from vmlab.checks import Failed, eq, ok, until
+from vmlab.lab import Lab
+from vmlab.machine import Job, Machine
+
+CONTROL = "/sys/devices/virtual/rnbd-client/ctl"
+SESSIONS = "/sys/class/rtrs-client"
+UNMAP_SECONDS = 60.0
+MAP_SECONDS = 60.0
+
+
+class MapRefused(Exception):
+    """map_device refused; `errno` is the error's name."""
+
+    def __init__(self, errno: str, request: str, log: list[str]) -> None:
+        super().__init__(f"{errno} for `{request}`: {' / '.join(log)}")
+        self.errno, self.log = errno, log
+
+
+@dataclass
+class FioResult:
+    """What a run of fio says about itself."""
+
+    code: int
+    out: str
+    figures: dict[str, Any]
+
+    @property
+    def errors(self) -> int:
+        """IO errors over all jobs."""
+        return sum(int(job["error"] != 0) for job in self.figures.get("jobs", []))
+
+    @property
+    def complaint(self) -> str:
+        """What fio printed beside its figures, the end of it."""
+        words = self.out[:self.out.index("{\n")] + self.out[self.out.rindex("}") + 1:] if self.figures else self.out
+        return words.strip()[-1000:]
+
+    def iops(self, kind: str) -> float:
+        """Sum over all jobs; `kind` is read or write."""
+        return sum(float(job[kind]["iops"]) for job in self.figures.get("jobs", []))
+
+    def latency_us(self, kind: str) -> float:
+        """Mean over all jobs."""
+        jobs = self.figures.get("jobs", [])
+        return sum(float(job[kind]["lat_ns"]["mean"]) for job in jobs) / 1000 / max(1, len(jobs))
+
+
+class Fio:
+    """A run of fio that goes on."""
+
+    def __init__(self, machine: Machine, device: str, arguments: str, timeout: float) -> None:
+        self.command = (f"fio --name=job --filename={device} --direct=1 --ioengine=io_uring --output-format=json "
+                        f"{arguments}")
+        self.job: Job = machine.start_job(self.command, timeout)
+
+    def wait(self, seconds: float | None = None) -> FioResult:
+        """Waits for its end, however it ends."""
+        result = self.job.wait(seconds)
+        try:
+            figures = json.loads(result.out[result.out.index("{\n"):result.out.rindex("}") + 1])
+        except ValueError:
+            figures = {}
+        return FioResult(result.code, result.out, figures)
+
+    def clean(self, seconds: float | None = None) -> FioResult:
+        """The same, but every error and every verify failure is a failure of the test."""
+        result = self.wait(seconds)
+        if result.code or not result.figures:
+            raise Failed(f"fio ended with code {result.code}: {result.complaint}")
+        eq(result.errors, 0, "IO errors")
+        return result
+
+
+class Disk:
+    """A mapped device on the client."""
+
+    def __init__(self, machine: Machine, name: str, session: str, remote: str) -> None:
+        self.machine, self.name, self.session, self.remote = machine, name, session, remote
+
+    @property
+    def path(self) -> str:
+        """The block device."""
+        return f"/dev/{self.name}"
+
+    @property
+    def control(self) -> str:
+        """The folder of its control files."""
+        return f"/sys/block/{self.name}/rnbd"
+
+    def attribute(self, name: str) -> str:
+        """The text of one of its control files."""
+        return self.machine.read(f"{self.control}/{name}")
+
+    def queue(self, name: str) -> str:
+        """The text of one of its queue's files."""
+        return self.machine.read(f"/sys/block/{self.name}/queue/{name}")
+
+    @property
+    def sectors(self) -> int:
+        """Size in units of 512 bytes."""
+        return int(self.machine.read(f"/sys/block/{self.name}/size"))
+
+    @property
+    def present(self) -> bool:
+        """Whether the device is there."""
+        return self.machine.exists(f"/sys/block/{self.name}")
+
+    def unmap(self, how: str = "normal") -> None:
+        """Unmaps it and waits until it is gone. udev or a late close may hold it for a moment."""
+        until(lambda: self.machine.write(f"{self.control}/unmap_device", how, UNMAP_SECONDS) != "EBUSY",
+              20, f"{self.name} is not busy any more")
+        until(lambda: not self.present, 20, f"{self.name} is gone")
+
+    def unmap_if_there(self) -> None:
+        """For clean-up: the test may have unmapped it already."""
+        if self.machine.alive and self.present:
+            self.unmap("force")
+
+    def fio(self, arguments: str, timeout: float = 120.0) -> Fio:
+        """Starts fio on it."""
+        return Fio(self.machine, self.path, arguments, timeout)
+
+    def checksum(self, offset_mib: int = 0, size_mib: int = 0) -> str:
+        """MD5 of (a piece of) the device, read past the page cache."""
+        count = f"count={size_mib}" if size_mib else ""
+        return self.machine.run(f"dd if={self.path} bs=1M skip={offset_mib} {count} iflag=direct status=none "
+                                f"| md5sum").split()[0]
+
+
+def load_server(lab: Lab, modules: str | None = None, rtrs: str = "", rnbd: str = "dev_search_path=/dev") -> None:
+    """Loads the server's modules with these parameters."""
+    name = modules or lab.modules
+    lab.server.run(f"mods {name} rtrs-server {rtrs} && mods {name} rnbd-server {rnbd}", 120)
+
+
+def load_client(lab: Lab, modules: str | None = None) -> None:
+    """Loads the client's modules."""
+    lab.client.run(f"mods {modules or lab.modules} rnbd-client", 120)
+
+
+def ram_disk(lab: Lab, mib: int = 64, count: int = 1) -> None:
+    """Makes /dev/ram0... on the server, removed at the end of the test."""
+    lab.server.run(f"modprobe brd rd_nr={count} rd_size={mib * 1024} max_part=0")
+    lab.defer(remove_module, lab.server, "brd")
+
+
+def null_disk(lab: Lab, arguments: str = "gb=1 memory_backed=0") -> None:
+    """Makes /dev/nullb0 on the server, removed at the end of the test."""
+    lab.server.run(f"modprobe null_blk nr_devices=1 {arguments}")
+    lab.defer(remove_module, lab.server, "null_blk")
+
+
+def remove_module(machine: Machine, name: str) -> None:
+    """A backing device's module goes after ours; closing a device may take a moment."""
+    if machine.alive:
+        machine.run("mods -r", 60)
+        machine.run(f"for i in 1 2 3 4 5 6 7 8; do [ -e /sys/module/{name} ] || exit 0; rmmod {name} 2>/dev/null && "
+                    f"exit; sleep 0.5; done; rmmod {name}")
+
+
+def start(lab: Lab, rtrs: str = "", mib: int = 64, count: int = 1) -> None:
+    """The usual beginning: ram disks, server modules, client modules, all of the set under test."""
+    ram_disk(lab, mib, count)
+    load_server(lab, rtrs=rtrs)
+    load_client(lab)
+
+
+def request(lab: Lab, device: str = "ram0", session: str = "s1", options: str = "access_mode=rw",
+            wires: int = 1, before: str = "") -> str:
+    """A line for map_device."""
+    paths = " ".join(f"path=ip:{lab.address(lab.server, wire)}" for wire in range(wires))
+    return " ".join(part for part in (before, f"sessname={session}", paths, f"device_path={device}", options) if part)
+
+
+def try_map(lab: Lab, line: str) -> str:
+    """Writes a line to map_device; answers the errno's name, "" for success."""
+    return lab.client.write(f"{CONTROL}/map_device", line, MAP_SECONDS)
+
+
+def map_disk(lab: Lab, device: str = "ram0", session: str = "s1", options: str = "access_mode=rw",
+             line: str = "") -> Disk:
+    """Maps a device; it is unmapped by force at the end of the test if it is still there."""
+    mark = lab.client.log_mark()
+    line = line or request(lab, device, session, options)
+    errno = try_map(lab, line)
+    if errno:
+        raise MapRefused(errno, line, [text for _n, text in lab.client.kernel_log(mark)])
+    link = f"{CONTROL}/devices/{device.replace('/', '!')}@{session}"
+    name = lab.client.run(f"basename $(readlink -f '{link}')").strip()
+    ok(name.startswith("rnbd"), f"{link} leads to {name!r}")
+    disk = Disk(lab.client, name, session, device)
+    lab.defer(disk.unmap_if_there)
+    until(lambda: lab.client.exists(disk.path), 10, f"{disk.path} appears")
+    return disk
+
+
+def session_file(name: str, session: str = "s1") -> str:
+    """A file of the client's session."""
+    return f"{SESSIONS}/{session}/{name}"
+
+
+def round_robin(lab: Lab, session: str = "s1") -> None:
+    """The policy without defect D1: the C driver's default answers with spurious errors under load."""
+    eq(lab.client.write(session_file("mpath_policy", session), "round-robin"), "", "setting the policy")

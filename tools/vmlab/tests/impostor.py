@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: GPL-2.0
+"""A hostile server: mapping from it fails clearly or its lie fails the IO; the client lives on.
+
+    rnbd-client + rtrs-client ── rxe0 ── impostor (user-space verbs)      one machine
+"""
+from __future__ import annotations
+
+import errno
+from collections.abc import Callable
+
+from vmlab.checks import ok, until
+from vmlab.lab import Lab
+from vmlab.needs import needs
+from vmlab.tests.hostile import PEER, puppet_program
+
+import impostors
+
+FILES = ("puppet.py", "messages.py", "server.py", "impostors.py")
+SECONDS = 25
+MAP = "sessname=impostor path=ip:{address} device_path=ram0"
+
+
+def _prepare(lab: Lab) -> None:
+    vm = lab.client
+    if not vm.exists("/tmp/peer/impostors.py"):
+        vm.run("mkdir -p /tmp/peer; modprobe ib_uverbs; modprobe rdma_ucm")
+        for name in FILES:
+            vm.push(PEER / name, f"/tmp/peer/{name}")
+        vm.push(puppet_program(), "/tmp/peer/puppet")
+        vm.run("chmod 755 /tmp/peer/puppet")
+    vm.run(f"mods {lab.modules} rnbd-client")
+
+
+def _make(name: str, expected: tuple[int, ...], title: str) -> Callable[[Lab], None]:
+    @needs(machines=1, timeout=180)
+    def test(lab: Lab) -> None:
+        _prepare(lab)
+        vm = lab.client
+        mark = vm.log_mark()
+        vm.run(f"rm -f {impostors.READY}")
+        server = vm.start_job(f"python3 /tmp/peer/impostors.py {name} {SECONDS}", SECONDS + 30)
+        lab.defer(server.wait)
+        lab.defer(vm.run, "for d in /sys/block/rnbd*; do [ -e $d ] && echo force > $d/rnbd/unmap_device; done; true")
+        until(lambda: vm.exists(impostors.READY), 20, "the impostor listens")
+        line = MAP.format(address=lab.server_address)
+        wrote = vm.try_run("python3 -c \"import os, sys; f = os.open('/sys/class/rnbd-client/ctl/map_device', "
+                           f"os.O_WRONLY)\ntry:\n os.write(f, b'{line}')\nexcept OSError as e:\n print(e.errno)\n"
+                           "else:\n print(0)\"", 90)
+        found = int(wrote.out.strip() or -1)
+        names = [errno.errorcode.get(number, "success") for number in expected]
+        ok(found in expected, f"map_device answered {errno.errorcode.get(found, found)}, expected one of {names}")
+        if found:
+            ok(vm.log_matches("rtrs_client|rnbd_client", mark), "the kernel log does not say why mapping failed")
+        else:
+            read = vm.try_run("timeout 20 dd if=/dev/rnbd0 of=/dev/null bs=4k count=1 iflag=direct 2>&1", 40)
+            ok(read.code != 124, "a read hangs")
+            if name == "an_honest_one":
+                ok(read.code == 0, f"the honest server's data was not read: {read.out}")
+    test.__doc__ = title
+    return test
+
+
+for _name, (_expected, _function) in impostors.IMPOSTORS.items():
+    globals()[f"test_{_name}"] = _make(_name, _expected, _function.__doc__ or "")

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What the module kernel_ext promises to the others: its self-test, and what user space sees of it."""
+from __future__ import annotations
+
+import re
+
+from vmlab.checks import eq, ok
+from vmlab.lab import Lab
+from vmlab.needs import needs
+
+DEVICE = "/sys/class/kernel_ext/selftest"
+PARAMETERS = "/sys/module/kernel_ext/parameters"
+TURNS = 20
+
+
+def load(lab: Lab, parameters: str = "") -> None:
+    """The C modules have no such library, so it is always ours."""
+    lab.server.run("mods -r")
+    lab.server.run(f"mods ours kernel_ext selftest=1 {parameters}")
+
+
+@needs(machines=1)
+def test_every_part_passes_its_selftest(vm: Lab) -> None:
+    """One `ok` line a part, and none that failed."""
+    mark = vm.server.log_mark()
+    load(vm)
+    lines = vm.server.log_matches(r"kernel_ext: selftest: ", mark)
+    bad = [line for line in lines if not re.search(r"selftest: [\w ]+: ok$", line)]
+    eq(bad, [], "lines that are not ok")
+    ok(len(lines) >= 16, f"only {len(lines)} parts")
+
+
+@needs(machines=1)
+def test_parameters_are_read_and_never_written(vm: Lab) -> None:
+    """Values of insmod in sysfs, mode 0444, a string without its newline and not too long."""
+    load(vm, "selftest_number=9 selftest_label=$'hello\\n'")
+    found = {name: vm.server.read(f"{PARAMETERS}/{name}") for name in ("selftest", "selftest_number", "selftest_label")}
+    eq(found, {"selftest": "Y", "selftest_number": "9", "selftest_label": "hello"})
+    eq(set(vm.server.run(f"stat -c %a {PARAMETERS}/*").split()), {"444"}, "modes")
+    vm.server.run("mods -r")
+    for refused in ("selftest_number=65536", "selftest_number=x", "selftest_label=12345678901234567", "selftest=maybe"):
+        ok(vm.server.try_run(f"mods ours kernel_ext {refused}").code, f"{refused} was accepted")
+
+
+@needs(machines=1)
+def test_attributes_are_shown_and_stored(vm: Lab) -> None:
+    """A number goes in and out; what is none, or is no text, is refused; a page that is full says so."""
+    load(vm)
+    eq(vm.server.write(f"{DEVICE}/number", "12\n"), "")
+    eq(vm.server.read(f"{DEVICE}/number"), "12")
+    eq(vm.server.write(f"{DEVICE}/number", "12 apples"), "EINVAL")
+    ok(vm.server.try_run(f"printf '\\377' > {DEVICE}/number").code, "bytes that are no text were accepted")
+    eq(vm.server.read(f"{DEVICE}/number"), "12", "after refusals")
+    ok("too long" in vm.server.try_run(f"cat {DEVICE}/flood 2>&1").out, "a full page gave no EMSGSIZE")
+
+
+@needs(machines=1)
+def test_a_removal_waits_for_a_store_that_runs(vm: Lab) -> None:
+    """A directory that is removed, and a module that is unloaded, wait for the functions of its attributes."""
+    load(vm)
+    for deed in (f"echo 1 > {DEVICE}/child/remove", "rmmod kernel_ext"):
+        vm.server.run(f"echo 1 > {DEVICE}/make_child")
+        mark = vm.server.log_mark()
+        job = vm.server.start_job(f"echo 1500 > {DEVICE}/child/hold_ms")
+        vm.server.run(f"sleep 0.5; {deed}")
+        ok(vm.server.log_matches("held for 1500 ms", mark), f"`{deed}` did not wait")
+        job.wait(10)
+    ok(not vm.server.exists("/sys/class/kernel_ext"), "the class is still there")
+
+
+@needs(machines=1)
+def test_a_directory_removes_itself_once(vm: Lab) -> None:
+    """Of two that write to it at once one succeeds, the other gets an error, and nothing is left."""
+    load(vm)
+    remove = f"(echo 1 > {DEVICE}/child/remove) 2>/dev/null && echo won"
+    turn = f"echo 1 > {DEVICE}/make_child; {remove} & {remove} & wait; ls {DEVICE} | grep -E 'child$|link'"
+    found = vm.server.run(f"for turn in $(seq {TURNS}); do {turn}; done").split()
+    eq(found, ["won", "make_child"] * TURNS)
+
+
+@needs(machines=1)
+def test_a_file_that_is_open_survives_its_directory(vm: Lab) -> None:
+    """A write through it gives ENODEV, also after the module is gone."""
+    load(vm)
+    script = (f"echo 1 > {DEVICE}/make_child; exec 7> {DEVICE}/child/hold_ms 8< {DEVICE}/number; "
+              f"echo 1 > {DEVICE}/child/remove; echo 5 >&7 && echo written; "
+              "rmmod kernel_ext; cat <&8 && echo read; true")
+    found = vm.server.try_run(f"({script}) 2>&1").out
+    eq(found.count("No such device"), 2, found)
+    ok("written" not in found and "read\n" not in found, found)

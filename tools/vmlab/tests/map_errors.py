@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What map_device refuses: the C driver's errno, and one line in the kernel log that says what was wrong."""
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from vmlab import rnbd
+from vmlab.checks import eq, ge, ok
+from vmlab.lab import Lab
+from vmlab.needs import needs
+from vmlab.patience import scaled
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A line for map_device and the errno of its write(2)."""
+
+    line: str
+    errno: str
+
+
+SERVER = "path=ip:10.0.0.2"
+# With no session, no device mapped.
+TABLE = (
+    Refusal(f"sessname=e1 {SERVER} device_path=nosuch", "ENOENT"),
+    Refusal("sessname=e1 device_path=ram0", "ENXIO"),
+    Refusal(f"sessname=e1 {SERVER}", "EINVAL"),
+    Refusal(f"{SERVER} device_path=ram0", "EINVAL"),
+    Refusal("sessname=e1 path=10.0.0.2 device_path=ram0", "EPROTONOSUPPORT"),
+    Refusal("sessname=e1 path=tcp:10.0.0.2 device_path=ram0", "EPROTONOSUPPORT"),
+    Refusal("sessname=e1 path=ip:10.0.0.999 device_path=ram0", "EINVAL"),
+    Refusal("sessname=e1 path=gid:nonsense device_path=ram0", "EINVAL"),
+    Refusal(f"sessname=e1 {SERVER} device_path=../ram0", "EINVAL"),
+    Refusal(f"sessname=e1 {SERVER} device_path=ram0 access_mode=x", "EINVAL"),
+    Refusal(f"sessname=e1 {SERVER} device_path=ram0 access_mode=", "EINVAL"),
+    Refusal(f"sessname=e1 {SERVER} device_path=ram0 nr_poll_queues=99", "EINVAL"),
+    Refusal(f"sessname=e1 {SERVER} device_path=ram0 nr_poll_queues=-2", "EINVAL"),
+    Refusal(f"sessname=e1 {SERVER} device_path=ram0 nr_poll_queues=x", "EINVAL"),
+    Refusal(f"sessname=a/b {SERVER} device_path=ram0", "EINVAL"),
+    Refusal(f"dest_port=70000 sessname=e1 {SERVER} device_path=ram0", "EINVAL"),
+    Refusal(f"dest_port=x sessname=e1 {SERVER} device_path=ram0", "EINVAL"),
+    Refusal(f"colour=red sessname=e1 {SERVER} device_path=ram0", "EINVAL"),
+    Refusal("nonsense", "EINVAL"),
+    Refusal("\n", "EINVAL"),
+    Refusal(f"sessname=e1 {' '.join([SERVER] * 129)} device_path=ram0", "ENOMEM"),
+    Refusal(f"sessname={'n' * 300} {SERVER} device_path=ram0", "EINVAL"),
+    Refusal(f"sessname=e1 {SERVER} device_path={'d' * 300}", "EINVAL"),
+    Refusal(f"dest_port=99 sessname=e9 {SERVER} device_path=ram0", "ECONNRESET"),
+)
+# With ram0 mapped as rw in session s1.
+TABLE_MAPPED = (
+    Refusal(f"sessname=s1 {SERVER} device_path=ram0", "EEXIST"),
+    Refusal(f"sessname=s2 {SERVER} device_path=ram0", "EPERM"),
+    Refusal(f"sessname=s2 {SERVER} device_path=ram0 access_mode=rw", "EPERM"),
+    Refusal(f"sessname=s1 {SERVER} device_path=ram1 nr_poll_queues=1", "EINVAL"),
+    Refusal("sessname=s1 device_path=nosuch", "ENOENT"),
+)
+
+
+def refuse(lab: Lab, table: tuple[Refusal, ...]) -> None:
+    """Tries every line; reports all that went otherwise, and those about which the kernel log is silent."""
+    wrong = []
+    for case in table:
+        mark = lab.client.log_mark()
+        errno = rnbd.try_map(lab, case.line)
+        shown = case.line if len(case.line) < 100 else f"{case.line[:97]}..."
+        if errno != case.errno:
+            wrong.append(f"{errno or 'success'} instead of {case.errno} for {shown!r}")
+        log = lab.client.log_matches("rnbd|rtrs", mark)
+        if lab.modules == "ours" and len(log) < 1:
+            wrong.append(f"no log line for {shown!r}")
+        if errno == "":
+            lab.client.run("for f in /sys/block/rnbd*/rnbd/unmap_device; do echo force > $f; done; sleep 1")
+    if wrong:
+        raise AssertionError("\n".join(wrong))
+
+
+@needs(timeout=300)
+def test_bad_lines_are_refused_with_the_errno_of_c(pair: Lab) -> None:
+    """The table of map errors, from a fresh client."""
+    rnbd.start(pair, mib=8, count=2)
+    refuse(pair, TABLE)
+    eq(pair.client.run("ls /dev | grep -c rnbd || true").strip(), "0", "devices left")
+
+
+@needs(timeout=200)
+def test_lines_that_collide_with_a_mapping_are_refused(pair: Lab) -> None:
+    """The table of map errors, with a device mapped."""
+    rnbd.start(pair, mib=8, count=2)
+    disk = rnbd.map_disk(pair)
+    refuse(pair, TABLE_MAPPED)
+    eq(disk.attribute("state"), "open", "state of the mapped disk afterwards")
+
+
+@needs()
+def test_a_refusal_says_in_one_line_what_was_wrong(pair: Lab) -> None:
+    """The kernel log names the device and the reason, once on each side."""
+    rnbd.start(pair, mib=8)
+    marks = [machine.log_mark() for machine in pair.machines]
+    eq(rnbd.try_map(pair, rnbd.request(pair, "nosuch")), "ENOENT")
+    client, server = (machine.log_matches("nosuch", mark) for machine, mark in zip(pair.machines, marks, strict=True))
+    ge(len(client), 1, "lines of the client that name the device")
+    ge(len(server), 1, "lines of the server that name the device")
+
+
+@needs(timeout=240)
+def test_a_host_that_does_not_answer_takes_half_a_minute(pair: Lab) -> None:
+    """Nobody has that address: refused after the resolution's time-out, and interruptible by nobody's patience."""
+    rnbd.start(pair, mib=8)
+    began = time.monotonic()
+    errno = pair.client.write(f"{rnbd.CONTROL}/map_device", "sessname=e2 path=ip:10.0.0.99 device_path=ram0", 120)
+    ok(errno in ("ETIMEDOUT", "EHOSTUNREACH"), f"errno {errno or 'success'}")
+    ok(time.monotonic() - began < scaled(60), "it took longer than the time-outs explain")
+
+
+@needs()
+def test_a_second_writer_needs_migration(pair: Lab) -> None:
+    """rw and rw is refused, rw and migration is let in, a third is not; ro always is."""
+    rnbd.start(pair, mib=8)
+    rnbd.map_disk(pair, session="s1")
+    eq(rnbd.try_map(pair, rnbd.request(pair, session="s2")), "EPERM", "a second writer")
+    rnbd.map_disk(pair, session="s2", options="access_mode=migration")
+    eq(rnbd.try_map(pair, rnbd.request(pair, session="s3", options="access_mode=migration")), "EPERM", "a third writer")
+    reader = rnbd.map_disk(pair, session="s3", options="access_mode=ro")
+    eq(reader.attribute("access_mode"), "ro")
