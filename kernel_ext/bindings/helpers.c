@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Inline functions of C that Rust cannot call: one wrapper each. They are exported, as generic and
+ * inlined functions of the crate call them from its users' modules.
+ */
+#include <linux/blk-mq.h>
+#include <linux/blkdev.h>
+#include <linux/export.h>
+#include "helpers.h"
+
+bool kernel_ext_helper_spin_trylock_irqsave(spinlock_t *lock, unsigned long *flags)
+{
+	return spin_trylock_irqsave(lock, *flags);
+}
+EXPORT_SYMBOL_GPL(kernel_ext_helper_spin_trylock_irqsave);
+
+void kernel_ext_helper_ida_init(struct ida *ida)
+{
+	ida_init(ida);
+}
+EXPORT_SYMBOL_GPL(kernel_ext_helper_ida_init);
+
+/* Compound: whoever holds one of the pages (a socket buffer) holds them all. */
+struct page *kernel_ext_helper_alloc_pages(unsigned int order)
+{
+	if (order > MAX_PAGE_ORDER)
+		return NULL;
+	return alloc_pages(GFP_KERNEL | __GFP_ZERO | __GFP_COMP | __GFP_NOWARN, order);
+}
+EXPORT_SYMBOL_GPL(kernel_ext_helper_alloc_pages);
+
+void *kernel_ext_helper_page_address(struct page *page)
+{
+	return page_address(page);
+}
+EXPORT_SYMBOL_GPL(kernel_ext_helper_page_address);
+
+bool kernel_ext_helper_cpu_possible(unsigned int cpu)
+{
+	return cpu < nr_cpu_ids && cpu_possible(cpu);
+}
+EXPORT_SYMBOL_GPL(kernel_ext_helper_cpu_possible);
+
+unsigned long kernel_ext_helper_per_cpu_offset(unsigned int cpu)
+{
+	return per_cpu_offset(cpu);
+}
+EXPORT_SYMBOL_GPL(kernel_ext_helper_per_cpu_offset);
+
+unsigned long kernel_ext_helper_this_cpu_offset(void)
+{
+	return __my_cpu_offset;
+}
+EXPORT_SYMBOL_GPL(kernel_ext_helper_this_cpu_offset);
+
+bool kernel_ext_helper_bdev_read_only(struct block_device *bdev)
+{
+	return bdev_read_only(bdev);
+}
+EXPORT_SYMBOL_GPL(kernel_ext_helper_bdev_read_only);
+
+bool kernel_ext_helper_bdev_write_cache(struct block_device *bdev)
+{
+	return bdev_write_cache(bdev);
+}
+EXPORT_SYMBOL_GPL(kernel_ext_helper_bdev_write_cache);
+
+unsigned int kernel_ext_helper_blk_mq_freeze_queue(struct request_queue *q)
+{
+	return blk_mq_freeze_queue(q);
+}
+EXPORT_SYMBOL_GPL(kernel_ext_helper_blk_mq_freeze_queue);
+
+void kernel_ext_helper_blk_mq_unfreeze_queue(struct request_queue *q, unsigned int memflags)
+{
+	blk_mq_unfreeze_queue(q, memflags);
+}
+EXPORT_SYMBOL_GPL(kernel_ext_helper_blk_mq_unfreeze_queue);
+
+unsigned int kernel_ext_helper_num_online_cpus(void)
+{
+	return num_online_cpus();
+}
+EXPORT_SYMBOL_GPL(kernel_ext_helper_num_online_cpus);
+
+/* Whoever uses a `Global` first initialises its mutex under this one. */
+static DEFINE_MUTEX(global_prepare);
+
+void kernel_ext_helper_global_prepare_lock(void)
+{
+	mutex_lock(&global_prepare);
+}
+EXPORT_SYMBOL_GPL(kernel_ext_helper_global_prepare_lock);
+
+void kernel_ext_helper_global_prepare_unlock(void)
+{
+	mutex_unlock(&global_prepare);
+}
+EXPORT_SYMBOL_GPL(kernel_ext_helper_global_prepare_unlock);
+
+bool kernel_ext_helper_irqs_disabled(void)
+{
+	return irqs_disabled();
+}
+EXPORT_SYMBOL_GPL(kernel_ext_helper_irqs_disabled);

@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Wrappers of inline functions and macros that Rust cannot call. */
+#ifndef KERNEL_EXT_HELPERS_H
+#define KERNEL_EXT_HELPERS_H
+#include <linux/gfp.h>
+#include <linux/cpumask.h>
+#include <linux/idr.h>
+#include <linux/mm.h>
+#include <linux/percpu.h>
+#include <linux/spinlock.h>
+
+
+bool kernel_ext_helper_spin_trylock_irqsave(spinlock_t *lock, unsigned long *flags);
+void kernel_ext_helper_ida_init(struct ida *ida);
+struct page *kernel_ext_helper_alloc_pages(unsigned int order);
+void *kernel_ext_helper_page_address(struct page *page);
+bool kernel_ext_helper_cpu_possible(unsigned int cpu);
+unsigned long kernel_ext_helper_per_cpu_offset(unsigned int cpu);
+unsigned long kernel_ext_helper_this_cpu_offset(void);
+unsigned int kernel_ext_helper_num_online_cpus(void);
+bool kernel_ext_helper_irqs_disabled(void);
+void kernel_ext_helper_global_prepare_lock(void);
+void kernel_ext_helper_global_prepare_unlock(void);
+
+struct block_device;
+struct request_queue;
+bool kernel_ext_helper_bdev_read_only(struct block_device *bdev);
+bool kernel_ext_helper_bdev_write_cache(struct block_device *bdev);
+unsigned int kernel_ext_helper_blk_mq_freeze_queue(struct request_queue *q);
+void kernel_ext_helper_blk_mq_unfreeze_queue(struct request_queue *q, unsigned int memflags);
+
+#endif

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Block devices that a module uses.
+//!
+//! C header: [`include/linux/blkdev.h`](srctree/include/linux/blkdev.h)
+
+use super::SECTOR_BYTES;
+use crate::sysfs::AsKobject;
+use core::ptr::{
+    self,
+    NonNull, //
+};
+use kernel::{
+    bindings,
+    error::from_err_ptr,
+    prelude::*,
+    sync::Arc, //
+};
+use kernel_ext_sys as raw;
+
+/// How a device is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// For reading.
+    ReadOnly,
+    /// For reading and writing.
+    ReadWrite,
+}
+
+/// Somebody who opens devices exclusively; clones are the same holder.
+#[derive(Clone)]
+pub struct Holder(Arc<u8>);
+
+impl Holder {
+    /// A new holder, different from all others.
+    pub fn new() -> Result<Self> {
+        Ok(Holder(Arc::new(0, GFP_KERNEL)?))
+    }
+}
+
+/// An open block device; closed on drop (process context, may sleep).
+///
+/// # Invariants
+///
+/// `file` is an open file of the block device `bdev`, opened for writing if `writable`; `holder`
+/// lives as long as it is open.
+pub struct BlockDevice {
+    file: NonNull<bindings::file>,
+    bdev: NonNull<bindings::block_device>,
+    writable: bool,
+    _holder: Option<Holder>,
+}
+
+// SAFETY: An open device is tied to no task.
+unsafe impl Send for BlockDevice {}
+
+// SAFETY: Shared references read fields that the block layer changes word by word.
+unsafe impl Sync for BlockDevice {}
+
+impl BlockDevice {
+    /// Opens the device file `path`. With a holder nobody else can open it exclusively, file
+    /// systems included.
+    ///
+    /// Process context, may sleep. The errors are those of the C function: `ENOENT`, `ENOTBLK`,
+    /// `EACCES` (read-only device for writing), `EBUSY` (held by another), `ENXIO`, ...
+    pub fn open(path: &CStr, mode: Mode, holder: Option<&Holder>) -> Result<Self> {
+        let writable = mode == Mode::ReadWrite;
+        let mut flags = raw::KERNEL_EXT_BLK_OPEN_READ;
+        if writable {
+            flags |= raw::KERNEL_EXT_BLK_OPEN_WRITE;
+        }
+        let id = holder.map_or(ptr::null_mut(), |holder| {
+            Arc::as_ptr(&holder.0).cast_mut().cast()
+        });
+        // SAFETY: The path is NUL-terminated. The holder is an address that nobody else uses, and
+        // lives as long as the file; without holder operations it is not looked into.
+        let file =
+            unsafe { bindings::bdev_file_open_by_path(path.as_char_ptr(), flags, id, ptr::null()) };
+        let file = NonNull::new(from_err_ptr(file)?).ok_or(ENXIO)?;
+        // SAFETY: The file has just been opened as that of a block device.
+        let bdev = unsafe { bindings::file_bdev(file.as_ptr()) };
+        // INVARIANT: The file is open; the clone keeps the holder alive.
+        Ok(BlockDevice {
+            file,
+            // SAFETY: The file of a block device always has one.
+            bdev: unsafe { NonNull::new_unchecked(bdev) },
+            writable,
+            _holder: holder.cloned(),
+        })
+    }
+
+    /// Whether it was opened for writing.
+    #[inline]
+    pub fn is_writable(&self) -> bool {
+        self.writable
+    }
+
+    /// Size in sectors; 0 when the medium is gone.
+    #[inline]
+    pub fn capacity_sectors(&self) -> u64 {
+        // SAFETY: By the type invariant the device lives; the field is one word.
+        unsafe { ptr::read_volatile(&raw const (*self.as_raw()).bd_nr_sectors) }
+    }
+
+    /// Device number (`dev_t`), the same for all names of a device.
+    pub fn number(&self) -> u32 {
+        // SAFETY: By the type invariant the device lives; its number does not change.
+        unsafe { (*self.as_raw()).bd_dev }
+    }
+
+    /// Name of the device or the partition as in `/sys/class/block`, `None` if it has none.
+    pub fn name(&self) -> Option<&CStr> {
+        // SAFETY: By the type invariant the device lives.
+        let name = unsafe { (*self.as_kobject()).name };
+        if name.is_null() {
+            return None;
+        }
+        // SAFETY: Names of objects are NUL-terminated; block devices are not renamed.
+        Some(unsafe { CStr::from_char_ptr(name) })
+    }
+
+    /// The whole disk that the device is, or is a partition of, as an object of sysfs.
+    pub fn whole_disk(&self) -> WholeDisk<'_> {
+        WholeDisk(self)
+    }
+
+    /// Whether the device cannot be written to.
+    pub fn is_read_only(&self) -> bool {
+        // SAFETY: By the type invariant the device lives.
+        unsafe { raw::kernel_ext_helper_bdev_read_only(self.as_raw()) }
+    }
+
+    #[inline]
+    fn limits(&self) -> &bindings::queue_limits {
+        // SAFETY: By the type invariant the device lives, and with it its queue. The block layer
+        // changes limits word by word, like all readers of its own expect.
+        unsafe { &(*(*self.as_raw()).bd_queue).limits }
+    }
+
+    /// Smallest unit of IO in bytes, a power of two.
+    #[inline]
+    pub fn logical_block_bytes(&self) -> u32 {
+        self.limits().logical_block_size
+    }
+
+    /// Smallest unit written without read-modify-write, in bytes.
+    pub fn physical_block_bytes(&self) -> u32 {
+        self.limits().physical_block_size
+    }
+
+    /// Longest transfer that the hardware takes, in sectors (longer bios are split).
+    pub fn max_hw_sectors(&self) -> u32 {
+        self.limits().max_hw_sectors
+    }
+
+    /// Most pieces of memory in a request of the device (longer bios are split).
+    pub fn max_segments(&self) -> u16 {
+        self.limits().max_segments
+    }
+
+    /// Longest discard in sectors, 0 if not supported.
+    pub fn max_discard_sectors(&self) -> u32 {
+        self.limits().max_discard_sectors
+    }
+
+    /// Unit of discards in bytes.
+    pub fn discard_granularity_bytes(&self) -> u32 {
+        self.limits().discard_granularity
+    }
+
+    /// Offset of the first whole unit of discards, in bytes.
+    pub fn discard_alignment_bytes(&self) -> u32 {
+        // SAFETY: By the type invariant the device lives.
+        unsafe { bindings::bdev_discard_alignment(self.as_raw()) }
+    }
+
+    /// Longest secure erase in sectors, 0 if not supported.
+    pub fn max_secure_erase_sectors(&self) -> u32 {
+        self.limits().max_secure_erase_sectors
+    }
+
+    /// Longest write of zeroes in sectors, 0 if not supported.
+    pub fn max_write_zeroes_sectors(&self) -> u32 {
+        self.limits().max_write_zeroes_sectors
+    }
+
+    /// Whether the device has a volatile cache that is switched on.
+    pub fn has_write_cache(&self) -> bool {
+        // SAFETY: By the type invariant the device lives.
+        unsafe { raw::kernel_ext_helper_bdev_write_cache(self.as_raw()) }
+    }
+
+    /// Whether the device writes through that cache when asked to.
+    pub fn has_fua(&self) -> bool {
+        self.limits().features & raw::KERNEL_EXT_BLK_FEAT_FUA != 0
+    }
+
+    /// Whether the medium rotates.
+    pub fn is_rotational(&self) -> bool {
+        self.limits().features & bindings::BLK_FEAT_ROTATIONAL != 0
+    }
+
+    /// Whether a range starts and ends at logical blocks.
+    #[inline]
+    pub fn is_aligned(&self, sector: u64, len_bytes: u32) -> bool {
+        let mask = u64::from(self.logical_block_bytes()).wrapping_sub(1);
+        let start = sector.wrapping_mul(u64::from(SECTOR_BYTES));
+        (start | u64::from(len_bytes)) & mask == 0
+    }
+
+    /// The C structure.
+    #[inline]
+    pub(super) fn as_raw(&self) -> *mut bindings::block_device {
+        self.bdev.as_ptr()
+    }
+}
+
+impl Drop for BlockDevice {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant the file is open, and this is our reference to it.
+        unsafe { bindings::bdev_fput(self.file.as_ptr()) };
+    }
+}
+
+// SAFETY: The object is the one of the device, which lives while it is open.
+unsafe impl AsKobject for BlockDevice {
+    fn as_kobject(&self) -> *mut bindings::kobject {
+        // SAFETY: By the type invariant the device lives.
+        unsafe { &raw mut (*self.as_raw()).bd_device.kobj }
+    }
+}
+
+/// The whole disk of a [`BlockDevice`]; see [`BlockDevice::whole_disk`].
+pub struct WholeDisk<'a>(&'a BlockDevice);
+
+// SAFETY: The object is the one of the disk, which lives while a device of it is open.
+unsafe impl AsKobject for WholeDisk<'_> {
+    fn as_kobject(&self) -> *mut bindings::kobject {
+        // SAFETY: By the type invariant of `BlockDevice` the device lives, and with it its disk
+        // and the device of the whole disk.
+        unsafe { &raw mut (*(*(*self.0.as_raw()).bd_disk).part0).bd_device.kobj }
+    }
+}

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Where bios come from.
+
+use super::BioData;
+use crate::pages::PageBlock;
+use core::{
+    marker::PhantomData,
+    mem::offset_of,
+    ptr::{
+        self,
+        NonNull, //
+    }, //
+};
+use kernel::{
+    bindings,
+    error::to_result,
+    prelude::*,
+    sync::Arc,
+    types::Opaque, //
+};
+use kernel_ext_sys as raw;
+
+/// An allocation of a pool: the data lies in front of the bio.
+#[repr(C)]
+pub(super) struct Frame<D> {
+    pub(super) data: D,
+    pub(super) pages: Option<Arc<PageBlock>>,
+    bio: bindings::bio,
+}
+
+impl<D: BioData> Frame<D> {
+    const BIO_OFFSET: usize = {
+        // The slab cache of a pool is aligned to 8 bytes (`ARCH_KMALLOC_MINALIGN`).
+        assert!(align_of::<Self>() <= 8);
+        offset_of!(Self, bio)
+    };
+
+    /// The frame that a bio ends.
+    #[inline]
+    pub(super) fn of(bio: *mut bindings::bio) -> *mut Self {
+        bio.wrapping_byte_sub(Self::BIO_OFFSET).cast()
+    }
+
+    /// Puts the data in front of a bio.
+    ///
+    /// # Safety
+    ///
+    /// `bio` was allocated by a [`BioPool<D>`], is owned by the caller, and its frame is not
+    /// initialized.
+    #[inline]
+    pub(super) unsafe fn init(bio: *mut bindings::bio, data: D) {
+        let this = Self::of(bio);
+        // SAFETY: The pool has left room for both in front of the bio.
+        unsafe {
+            ptr::write(&raw mut (*this).data, data);
+            ptr::write(&raw mut (*this).pages, None);
+        }
+    }
+
+    /// Takes out what [`Self::init`] has put in.
+    ///
+    /// # Safety
+    ///
+    /// The frame is initialized and owned by the caller, who takes it out once.
+    #[inline]
+    pub(super) unsafe fn take(bio: *mut bindings::bio) -> (D, Option<Arc<PageBlock>>) {
+        let this = Self::of(bio);
+        // SAFETY: By the requirement.
+        unsafe {
+            (
+                ptr::read(&raw const (*this).data),
+                ptr::read(&raw const (*this).pages),
+            )
+        }
+    }
+}
+
+/// Bios with data `D`: a cache for each CPU, and a reserve for when memory is short.
+///
+/// # Invariants
+///
+/// `set` is an initialized set of bios that have room for a [`Frame<D>`].
+pub struct BioPool<D: BioData> {
+    set: Pin<KBox<Opaque<bindings::bio_set>>>,
+    _data: PhantomData<fn(D) -> D>,
+}
+
+// SAFETY: A set of bios is not tied to a task.
+unsafe impl<D: BioData> Send for BioPool<D> {}
+
+// SAFETY: Allocating from a set of bios is synchronized by the block layer.
+unsafe impl<D: BioData> Sync for BioPool<D> {}
+
+impl<D: BioData> BioPool<D> {
+    /// A pool with a reserve of `reserve` bios (at least 1 is kept). Process context, may sleep;
+    /// `ENOMEM`.
+    pub fn new(reserve: u16) -> Result<Self> {
+        let front_pad = Frame::<D>::BIO_OFFSET.try_into()?;
+        let flags = bindings::BIOSET_NEED_BVECS | bindings::BIOSET_PERCPU_CACHE;
+        let set = KBox::pin_init(
+            Opaque::try_ffi_init(|slot: *mut bindings::bio_set| {
+                // SAFETY: `slot` is valid for writes, and all zeroes is a valid value.
+                unsafe { slot.write(pin_init::zeroed()) };
+                // SAFETY: The set is zeroed, as the function expects, and does not move.
+                to_result(unsafe {
+                    bindings::bioset_init(slot, reserve.max(1).into(), front_pad, flags as c_int)
+                })
+            }),
+            GFP_KERNEL,
+        )?;
+        // INVARIANT: Initialized just now with room in front of each bio.
+        Ok(BioPool {
+            set,
+            _data: PhantomData,
+        })
+    }
+
+    /// A bio for `bdev` with room for one piece of memory. May sleep.
+    #[inline]
+    pub(super) fn alloc(
+        &self,
+        bdev: *mut bindings::block_device,
+        opf: u32,
+    ) -> NonNull<bindings::bio> {
+        // SAFETY: By the type invariant the set is initialized, with pieces; the device is open.
+        let bio = unsafe {
+            bindings::bio_alloc_bioset(bdev, 1, opf, raw::KERNEL_EXT_GFP_NOIO, self.set.get())
+        };
+        // SAFETY: An allocation that may sleep waits for the reserve and does not fail.
+        unsafe { NonNull::new_unchecked(bio) }
+    }
+}
+
+impl<D: BioData> Drop for BioPool<D> {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant the set is initialized. No bio of it is left: each keeps
+        // the pool by its data.
+        unsafe { bindings::bioset_exit(self.set.get()) };
+    }
+}

@@ -1,0 +1,463 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Disks that a module serves.
+//!
+//! C headers: [`include/linux/blkdev.h`](srctree/include/linux/blkdev.h),
+//! [`include/linux/blk-mq.h`](srctree/include/linux/blk-mq.h)
+
+mod fops;
+
+use super::{
+    limits::Limits,
+    major::Major,
+    mq::{
+        Operations,
+        TagSet, //
+    }, //
+};
+use crate::sysfs::AsKobject;
+use core::{
+    ops::Deref,
+    ptr::NonNull, //
+};
+use fops::DiskFops;
+use kernel::{
+    bindings,
+    error::{
+        from_err_ptr,
+        to_result, //
+    },
+    fmt::{
+        self,
+        Write, //
+    },
+    prelude::*,
+    str::NullTerminatedFormatter,
+    sync::{
+        atomic::{
+            Acquire,
+            Atomic,
+            Relaxed,
+            Release, //
+        },
+        Arc, //
+    },
+    types::NotThreadSafe, //
+};
+use kernel_ext_sys as raw;
+
+/// Largest disk in sectors (`BLK_DEV_MAX_SECTORS` in `block/blk.h`).
+pub const CAPACITY_SECTORS_MAX: u64 = i64::MAX as u64 >> 9;
+
+/// Device numbers below a major number of the driver's own.
+#[derive(Clone, Copy)]
+pub struct Minors<'a> {
+    /// The major number; should outlive the disk.
+    pub major: &'a Major,
+    /// The number of the whole disk, below 2^20.
+    pub first: u32,
+    /// How many numbers the disk and its partitions have, 1 to 256; further partitions get
+    /// numbers of the block layer.
+    pub count: u32,
+}
+
+/// What a new disk is like.
+pub struct DiskConfig<'a> {
+    /// Its name in `/dev` and `/sys/block`, at most 31 bytes, not in use.
+    pub name: fmt::Arguments<'a>,
+    /// Its device numbers; with `None` the block layer chooses.
+    pub minors: Option<Minors<'a>>,
+    /// Its size in sectors.
+    pub capacity_sectors: u64,
+    /// Whether it can only be read.
+    pub read_only: bool,
+    /// Its limits.
+    pub limits: Limits,
+}
+
+/// Events about a disk for user space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Uevent {
+    /// Something about the disk has changed.
+    Change,
+    /// The disk answers again.
+    Online,
+    /// The disk does not answer for the time being.
+    Offline,
+}
+
+/// A disk that requests of `T` are made for.
+///
+/// Dereferences to [`GenDisk`], which has all the operations. Dropping it removes the disk; see
+/// [`GenDisk::remove`].
+///
+/// # Invariants
+///
+/// The disk's queue belongs to `set`, and its `queuedata` points to `queue`.
+pub struct Disk<T: Operations> {
+    // Dropped first: no request and no callback exists any more when the others go.
+    disk: GenDisk,
+    queue: Arc<T::Queue>,
+    set: Arc<TagSet<T>>,
+}
+
+impl<T: Operations> Disk<T> {
+    /// Makes a disk that nobody sees yet; [`GenDisk::add`] shows it.
+    ///
+    /// `module` is the module of the driver: it cannot be unloaded while the disk is open.
+    /// Process context, may sleep. `EINVAL` if the name, the numbers, the size or the limits are
+    /// out of range or the limits allow requests of more pieces than the requests of the set have
+    /// entries for; `ENOMEM`.
+    pub fn new(
+        set: &Arc<TagSet<T>>,
+        module: &'static ThisModule,
+        config: DiskConfig<'_>,
+        queue: Arc<T::Queue>,
+    ) -> Result<Self> {
+        if config.limits.segments_needed() > u32::from(set.sg_entries()) {
+            return Err(EINVAL);
+        }
+        let data = Arc::as_ptr(&queue).cast_mut().cast();
+        // SAFETY: The tag set and the data of the queue live as long as the disk, in this struct;
+        // the operations of the set expect `T::Queue` as the queue's data.
+        let disk = unsafe { GenDisk::new(set.as_raw(), module, config, data) }?;
+        // INVARIANT: Both were given to `GenDisk::new`.
+        Ok(Disk {
+            disk,
+            queue,
+            set: set.clone(),
+        })
+    }
+
+    /// The driver's data of the disk.
+    pub fn queue(&self) -> &Arc<T::Queue> {
+        &self.queue
+    }
+
+    /// The tag set of the disk.
+    pub fn tag_set(&self) -> &Arc<TagSet<T>> {
+        &self.set
+    }
+}
+
+impl<T: Operations> Deref for Disk<T> {
+    type Target = GenDisk;
+
+    fn deref(&self) -> &GenDisk {
+        &self.disk
+    }
+}
+
+/// Made, not shown yet.
+const STATE_NEW: u32 = 0;
+/// Being shown or removed, or never shown because that failed.
+const STATE_BUSY: u32 = 1;
+/// User space sees it.
+const STATE_LIVE: u32 = 2;
+/// Removed.
+const STATE_GONE: u32 = 3;
+
+/// The operations of a [`Disk`].
+///
+/// All functions are called in process context and may sleep, unless they say otherwise.
+///
+/// # Invariants
+///
+/// `raw` is a disk with a queue of its own and operations made by [`DiskFops`]; it was added, and
+/// not yet deleted, exactly while `state` is `STATE_LIVE`.
+pub struct GenDisk {
+    raw: NonNull<bindings::gendisk>,
+    state: Atomic<u32>,
+}
+
+// SAFETY: A disk is not tied to a task; the C functions called here lock what they need.
+unsafe impl Send for GenDisk {}
+
+// SAFETY: As for `Send`.
+unsafe impl Sync for GenDisk {}
+
+impl GenDisk {
+    /// # Safety
+    ///
+    /// `set` and `data` live until the disk is dropped, and `data` is what the operations of the
+    /// set expect as `queuedata`.
+    unsafe fn new(
+        set: *mut bindings::blk_mq_tag_set,
+        module: &'static ThisModule,
+        config: DiskConfig<'_>,
+        data: *mut c_void,
+    ) -> Result<Self> {
+        check_range(&config)?;
+        let mut limits = config.limits.to_raw()?;
+        let fops = DiskFops::new(module)?;
+        let key = kernel::static_lock_class!().as_ptr();
+        // SAFETY: The set is allocated, the limits are valid for the call, the key is static.
+        let raw = unsafe { bindings::__blk_mq_alloc_disk(set, &mut limits, data, key) };
+        let raw = NonNull::new(from_err_ptr(raw)?).ok_or(ENOMEM)?;
+        // SAFETY: Just allocated, and nobody else knows the disk yet.
+        let disk = unsafe { &mut *raw.as_ptr() };
+        disk.fops = fops.into_raw();
+        // INVARIANT: The operations are set, and the disk was not added.
+        let this = GenDisk {
+            raw,
+            state: Atomic::new(STATE_NEW),
+        };
+        if let Some(minors) = config.minors {
+            disk.major = minors.major.number().try_into()?;
+            disk.first_minor = minors.first.try_into()?;
+            disk.minors = minors.count.try_into()?;
+        }
+        NullTerminatedFormatter::new(&mut disk.disk_name)
+            .ok_or(EINVAL)?
+            .write_fmt(config.name)?;
+        this.set_capacity(config.capacity_sectors, false)?;
+        if config.read_only {
+            this.set_read_only(true);
+        }
+        Ok(this)
+    }
+
+    /// Shows the disk to user space and reads its partition table, which takes IO: the transport
+    /// must work, and no lock may be held that it needs.
+    ///
+    /// Once only: `EALREADY` is reported as `EBUSY` afterwards. Other errors are those of
+    /// `device_add_disk` (name or number in use, no memory); the disk can then only be dropped.
+    pub fn add(&self) -> Result {
+        if self.state.cmpxchg(STATE_NEW, STATE_BUSY, Acquire).is_err() {
+            return Err(EBUSY);
+        }
+        let none = core::ptr::null_mut();
+        // SAFETY: By the type invariant the disk is complete and was not added; nobody else adds
+        // it because of the state.
+        to_result(unsafe {
+            bindings::device_add_disk(none, self.as_raw(), core::ptr::null_mut())
+        })?;
+        // INVARIANT: The disk has been added.
+        self.state.store(STATE_LIVE, Release);
+        Ok(())
+    }
+
+    /// Takes the disk away: writes back what it can, removes its files, waits for all requests in
+    /// flight, and lets no new one in. Whoever has it open gets errors from now on.
+    ///
+    /// Waits for as long as the driver takes to end its requests. When it returns, no function of
+    /// the driver runs for the disk any more. Does nothing if the disk was not added or is being
+    /// removed already.
+    pub fn remove(&self) {
+        if self.state.cmpxchg(STATE_LIVE, STATE_BUSY, Acquire).is_ok() {
+            // SAFETY: By the type invariant the disk is added, and nobody else deletes it because
+            // of the state.
+            unsafe { bindings::del_gendisk(self.as_raw()) };
+            // Every request has ended, but the call of the driver that has dispatched the last one
+            // may not have returned yet. It runs under RCU.
+            // SAFETY: No lock is held that a reader could want.
+            unsafe { bindings::synchronize_rcu() };
+            // INVARIANT: The disk has been deleted.
+            self.state.store(STATE_GONE, Release);
+        }
+    }
+
+    /// Whether user space sees the disk. Any context.
+    pub fn is_live(&self) -> bool {
+        self.state.load(Acquire) == STATE_LIVE
+    }
+
+    /// Lets nobody open the disk from now on (`ENXIO`); who has it open keeps it.
+    ///
+    /// Unless `even_if_open`, it fails with `EBUSY` if somebody has it open, and changes nothing:
+    /// no opener can slip in between the check and a removal that follows.
+    pub fn forbid_open(&self, even_if_open: bool) -> Result {
+        let _guard = OpenMutex::lock(self);
+        if !even_if_open && self.open_count() != 0 {
+            return Err(EBUSY);
+        }
+        self.fops().set_closed(true);
+        Ok(())
+    }
+
+    /// Takes [`Self::forbid_open`] back.
+    pub fn allow_open(&self) {
+        let _guard = OpenMutex::lock(self);
+        self.fops().set_closed(false);
+    }
+
+    /// How often the disk is open; every open partition counts once, however often it is open.
+    /// Any context; may change at once.
+    pub fn open_count(&self) -> u32 {
+        // SAFETY: By the type invariant the disk lives, and its whole-disk device with it.
+        let openers = unsafe { &raw mut (*(*self.as_raw()).part0).bd_openers.counter };
+        // SAFETY: The counter is an aligned integer that others change by atomic operations.
+        let openers = unsafe { Atomic::from_ptr(openers) };
+        openers.load(Relaxed).unsigned_abs()
+    }
+
+    /// Size in sectors. Any context.
+    pub fn capacity_sectors(&self) -> u64 {
+        // SAFETY: As in `open_count`; the field is one word.
+        unsafe { core::ptr::read_volatile(&raw const (*(*self.as_raw()).part0).bd_nr_sectors) }
+    }
+
+    /// Sets the size. With `notify`, user space is told by an event with `RESIZE=1` when both
+    /// sizes are not 0. Returns whether the size has changed.
+    ///
+    /// `EINVAL` beyond [`CAPACITY_SECTORS_MAX`].
+    pub fn set_capacity(&self, sectors: u64, notify: bool) -> Result<bool> {
+        if sectors > CAPACITY_SECTORS_MAX {
+            return Err(EINVAL);
+        }
+        let changed = self.capacity_sectors() != sectors;
+        if notify && self.is_live() {
+            // SAFETY: By the type invariant the disk is live; the function locks the size.
+            unsafe { bindings::set_capacity_and_notify(self.as_raw(), sectors) };
+        } else {
+            // SAFETY: As above.
+            unsafe { bindings::set_capacity(self.as_raw(), sectors) };
+        }
+        Ok(changed)
+    }
+
+    /// Makes the disk read-only or not; user space is told by an event (`DISK_RO=1`).
+    pub fn set_read_only(&self, read_only: bool) {
+        // SAFETY: By the type invariant the disk lives.
+        unsafe { bindings::set_disk_ro(self.as_raw(), read_only) };
+    }
+
+    /// Sends an event about the disk to user space; the outcome does not matter to the disk.
+    pub fn uevent(&self, event: Uevent) {
+        let action = match event {
+            Uevent::Change => bindings::kobject_action_KOBJ_CHANGE,
+            Uevent::Online => bindings::kobject_action_KOBJ_ONLINE,
+            Uevent::Offline => bindings::kobject_action_KOBJ_OFFLINE,
+        };
+        if self.is_live() {
+            // SAFETY: The object of a disk lives as long as the disk.
+            unsafe { bindings::kobject_uevent(self.as_kobject(), action) };
+        }
+    }
+
+    /// Lets every new IO fail at once, from now on and for good: the medium is gone. Follow it by
+    /// [`Self::remove`].
+    pub fn mark_dead(&self) {
+        if self.is_live() {
+            // SAFETY: By the type invariant the disk is live.
+            unsafe { bindings::blk_mark_disk_dead(self.as_raw()) };
+        }
+    }
+
+    /// Waits until no request of the disk is in flight and lets no new one in (they wait) until
+    /// the guard is dropped.
+    pub fn freeze(&self) -> Frozen<'_> {
+        // SAFETY: By the type invariant the disk has a queue.
+        let flags = unsafe { raw::kernel_ext_helper_blk_mq_freeze_queue((*self.as_raw()).queue) };
+        Frozen {
+            disk: self,
+            flags,
+            _task: NotThreadSafe,
+        }
+    }
+
+    /// Waits until no call of [`Operations::queue_rq`] for the disk is running and makes none
+    /// until the guard is dropped; requests in flight are not waited for.
+    pub fn quiesce(&self) -> Quiesced<'_> {
+        // SAFETY: By the type invariant the disk has a queue.
+        unsafe { bindings::blk_mq_quiesce_queue((*self.as_raw()).queue) };
+        Quiesced(self)
+    }
+
+    /// Offers requests that the driver has rejected to it again. Any context.
+    pub fn run_queues(&self) {
+        // SAFETY: By the type invariant the disk has a queue; asynchronous runs need no context.
+        unsafe { bindings::blk_mq_run_hw_queues((*self.as_raw()).queue, true) };
+    }
+
+    fn fops(&self) -> &DiskFops {
+        // SAFETY: By the type invariant the operations are of that type; they live at least as
+        // long as the disk.
+        unsafe { &*(*self.as_raw()).fops.cast::<DiskFops>() }
+    }
+
+    fn as_raw(&self) -> *mut bindings::gendisk {
+        self.raw.as_ptr()
+    }
+}
+
+/// Checks what the block layer would answer with a kernel warning or not at all.
+fn check_range(config: &DiskConfig<'_>) -> Result {
+    if let Some(minors) = config.minors {
+        let end = minors.first.checked_add(minors.count).ok_or(EINVAL)?;
+        if !(1..=bindings::DISK_MAX_PARTS).contains(&minors.count) || end > 1 << bindings::MINORBITS
+        {
+            return Err(EINVAL);
+        }
+    }
+    Ok(())
+}
+
+impl Drop for GenDisk {
+    fn drop(&mut self) {
+        self.remove();
+        let was_added = *self.state.get_mut() == STATE_GONE;
+        let fops = self.fops() as *const DiskFops;
+        // SAFETY: The disk was not added, or was deleted just now; this is the reference that its
+        // allocation gave us.
+        unsafe { bindings::put_disk(self.as_raw()) };
+        if !was_added {
+            // SAFETY: The block layer frees the operations (by `free_disk`) only of disks that
+            // were added; nobody else knows those of this one.
+            drop(unsafe { DiskFops::from_raw(fops) });
+        }
+    }
+}
+
+// SAFETY: The object is the one of the disk's device, which lives as long as the disk.
+unsafe impl AsKobject for GenDisk {
+    fn as_kobject(&self) -> *mut bindings::kobject {
+        // SAFETY: By the type invariant the disk and its whole-disk device live.
+        unsafe { &raw mut (*(*self.as_raw()).part0).bd_device.kobj }
+    }
+}
+
+/// A disk without requests in flight; see [`GenDisk::freeze`]. Dropped by the task that froze.
+pub struct Frozen<'a> {
+    disk: &'a GenDisk,
+    flags: c_uint,
+    // The flags are those of the task that froze.
+    _task: NotThreadSafe,
+}
+
+impl Drop for Frozen<'_> {
+    fn drop(&mut self) {
+        // SAFETY: Undoes the one freeze that this guard stands for.
+        unsafe {
+            raw::kernel_ext_helper_blk_mq_unfreeze_queue((*self.disk.as_raw()).queue, self.flags)
+        };
+    }
+}
+
+/// A disk whose driver is not called; see [`GenDisk::quiesce`].
+pub struct Quiesced<'a>(&'a GenDisk);
+
+impl Drop for Quiesced<'_> {
+    fn drop(&mut self) {
+        // SAFETY: Undoes the one quiescing that this guard stands for.
+        unsafe { bindings::blk_mq_unquiesce_queue((*self.0.as_raw()).queue) };
+    }
+}
+
+/// The lock under which the block layer opens and closes a disk.
+struct OpenMutex<'a>(&'a GenDisk);
+
+impl<'a> OpenMutex<'a> {
+    fn lock(disk: &'a GenDisk) -> Self {
+        // SAFETY: The mutex of a disk is initialized when it is allocated.
+        unsafe { bindings::mutex_lock(&raw mut (*disk.as_raw()).open_mutex) };
+        OpenMutex(disk)
+    }
+}
+
+impl Drop for OpenMutex<'_> {
+    fn drop(&mut self) {
+        // SAFETY: Locked when this guard was made, by this task.
+        unsafe { bindings::mutex_unlock(&raw mut (*self.0.as_raw()).open_mutex) };
+    }
+}

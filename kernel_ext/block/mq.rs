@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Drivers of multi-queue block devices.
+//!
+//! A driver implements [`Operations`] and makes a [`TagSet`]: the requests that may be in flight
+//! together, shared by all disks of one transport. Each disk on it is a
+//! [`Disk`](super::disk::Disk). For every IO the block layer hands an owned [`Request`] to
+//! [`Operations::queue_rq`]; the driver passes it on (it is one word long) and ends it exactly
+//! once. A request that is dropped ends with `EIO`, so that none is ever lost.
+//!
+//! # States of a request
+//!
+//! | state | who may touch it | ends by |
+//! |---|---|---|
+//! | idle | block layer | `queue_rq` is called: the request has been started |
+//! | driver's | the owner of the [`Request`] | [`Request::end`], [`Request::complete`], drop; or [`Rejected`] / [`Request::requeue`] |
+//! | completing | block layer | the submitter is told; idle again |
+//!
+//! A [`Request`] keeps its disk from disappearing: [`Disk::remove`](super::disk::GenDisk::remove)
+//! waits until every request has ended. A driver must therefore end (or fail) what it has in
+//! flight when its transport goes away, before or while the disk is removed.
+//!
+//! # Examples
+//!
+//! A disk that throws everything away:
+//!
+//! ```ignore
+//! struct Null;
+//!
+//! #[vtable]
+//! impl Operations for Null {
+//!     type Set = ();
+//!     type Queue = ();
+//!     type Pdu = ();
+//!
+//!     fn queue_rq(
+//!         _hw: HwQueue<'_, Self>,
+//!         _queue: &(),
+//!         rq: Request<Self>,
+//!         _is_last: bool,
+//!     ) -> Result<(), Rejected<Self>> {
+//!         rq.end(Ok(()));
+//!         Ok(())
+//!     }
+//! }
+//!
+//! let set = TagSet::<Null>::new(TagSetConfig::new(1, 64, 32), ())?;
+//! let disk = Disk::new(&set, &THIS_MODULE, config, Arc::new((), GFP_KERNEL)?)?;
+//! disk.add()?;
+//! ```
+//!
+//! C header: [`include/linux/blk-mq.h`](srctree/include/linux/blk-mq.h)
+
+mod hw_queue;
+mod operations;
+mod request;
+mod tag_set;
+mod vtable;
+
+pub use hw_queue::HwQueue;
+pub use operations::Operations;
+pub use request::{
+    Rejected,
+    Request, //
+};
+pub use tag_set::{
+    TagSet,
+    TagSetConfig, //
+};

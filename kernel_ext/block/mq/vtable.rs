@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The functions that the block layer calls, for each driver.
+
+use super::{
+    request::Payload,
+    HwQueue,
+    Operations,
+    Rejected,
+    Request,
+    TagSet, //
+};
+use core::{
+    marker::PhantomData,
+    ptr, //
+};
+use kernel::{
+    bindings,
+    prelude::*, //
+};
+
+/// The operations of `T` as the block layer takes them.
+///
+/// There is no `timeout` operation: the block layer then restarts the timer of a request that
+/// takes long, which is right for a transport that always completes its requests (a peer that is
+/// gone fails them).
+pub(super) struct VTable<T: Operations>(PhantomData<T>);
+
+impl<T: Operations> VTable<T> {
+    const OPS: bindings::blk_mq_ops = {
+        // SAFETY: All zeroes, no function, is a valid value.
+        let mut ops: bindings::blk_mq_ops = unsafe { core::mem::zeroed() };
+        ops.queue_rq = Some(Self::queue_rq);
+        ops.complete = Some(Self::complete);
+        ops.init_request = Some(Self::init_request);
+        ops.exit_request = Some(Self::exit_request);
+        ops.map_queues = Some(Self::map_queues);
+        if T::HAS_COMMIT_RQS {
+            ops.commit_rqs = Some(Self::commit_rqs);
+        }
+        if T::HAS_POLL {
+            ops.poll = Some(Self::poll);
+        }
+        ops
+    };
+
+    pub(super) const fn get() -> *const bindings::blk_mq_ops {
+        &Self::OPS
+    }
+
+    /// # Safety
+    ///
+    /// Called by the block layer for a queue of a [`TagSet<T>`] with a request for the driver.
+    unsafe extern "C" fn queue_rq(
+        hctx: *mut bindings::blk_mq_hw_ctx,
+        bd: *const bindings::blk_mq_queue_data,
+    ) -> bindings::blk_status_t {
+        // SAFETY: By the requirement `bd` is valid, and its request is the driver's from here on.
+        let (raw, last) = unsafe { ((*bd).rq, (*bd).last) };
+        // SAFETY: The block layer has just given us the request.
+        let rq = unsafe { Request::<T>::start(raw) };
+        // SAFETY: By the requirement; the queue is live during this call.
+        let hw = unsafe { HwQueue::<T>::from_raw(hctx) };
+        match T::queue_rq(hw, hw.queue(), rq, last) {
+            Ok(()) => bindings::BLK_STS_OK as bindings::blk_status_t,
+            Err(Rejected(rq)) => {
+                if !rq.is(raw) {
+                    // The driver has kept this request and returned one that it was given earlier.
+                    rq.requeue();
+                    return bindings::BLK_STS_OK as bindings::blk_status_t;
+                }
+                // The block layer owns the request again.
+                rq.into_raw();
+                BLK_STS_RESOURCE
+            }
+        }
+    }
+
+    /// # Safety
+    ///
+    /// Called by the block layer for a queue of a [`TagSet<T>`].
+    unsafe extern "C" fn commit_rqs(hctx: *mut bindings::blk_mq_hw_ctx) {
+        // SAFETY: By the requirement; the queue is live during this call.
+        let hw = unsafe { HwQueue::<T>::from_raw(hctx) };
+        T::commit_rqs(hw, hw.queue());
+    }
+
+    /// # Safety
+    ///
+    /// Called by the block layer for a poll queue of a [`TagSet<T>`].
+    unsafe extern "C" fn poll(
+        hctx: *mut bindings::blk_mq_hw_ctx,
+        _batch: *mut bindings::io_comp_batch,
+    ) -> c_int {
+        // SAFETY: By the requirement; the queue is live during this call.
+        let hw = unsafe { HwQueue::<T>::from_raw(hctx) };
+        T::poll(hw, hw.queue()).try_into().unwrap_or(c_int::MAX)
+    }
+
+    /// Ends a request on the CPU that it came from.
+    ///
+    /// # Safety
+    ///
+    /// Called by the block layer for a request that was given to [`Request::complete`].
+    unsafe extern "C" fn complete(rq: *mut bindings::request) {
+        // SAFETY: By the requirement.
+        let status = unsafe { Payload::<T>::status(rq) };
+        // SAFETY: `Request::complete` has given up its handle and left the ending to us.
+        unsafe { bindings::blk_mq_end_request(rq, status) };
+    }
+
+    /// # Safety
+    ///
+    /// Called by the block layer for a new request of a [`TagSet<T>`], which may still be under
+    /// construction.
+    unsafe extern "C" fn init_request(
+        set: *mut bindings::blk_mq_tag_set,
+        rq: *mut bindings::request,
+        _hctx_idx: c_uint,
+        _numa_node: c_int,
+    ) -> c_int {
+        // SAFETY: By the requirement.
+        let (sg_entries, _) = unsafe { TagSet::<T>::shape(set) };
+        // SAFETY: The request is new, and `cmd_size` of the set is the payload's size.
+        unsafe { Payload::<T>::init(rq, sg_entries) };
+        0
+    }
+
+    /// # Safety
+    ///
+    /// Called by the block layer for a request that `init_request` has seen and that is freed.
+    unsafe extern "C" fn exit_request(
+        _set: *mut bindings::blk_mq_tag_set,
+        rq: *mut bindings::request,
+        _hctx_idx: c_uint,
+    ) {
+        // SAFETY: By the requirement.
+        unsafe { Payload::<T>::exit(rq) };
+    }
+
+    /// Maps CPUs to hardware queues: reads and writes share the first ones, polled IO has the
+    /// rest.
+    ///
+    /// # Safety
+    ///
+    /// Called by the block layer for a [`TagSet<T>`], which may still be under construction.
+    unsafe extern "C" fn map_queues(set: *mut bindings::blk_mq_tag_set) {
+        // SAFETY: By the requirement.
+        let (_, poll_queues) = unsafe { TagSet::<T>::shape(set) };
+        // SAFETY: By the requirement the set is allocated, and the block layer lets us change its
+        // maps here.
+        let set = unsafe { &mut *set };
+        let shared_queues = set.nr_hw_queues.saturating_sub(poll_queues);
+        let maps = set.nr_maps as usize;
+        for (kind, map) in set.map.iter_mut().enumerate().take(maps) {
+            let is_poll = kind == bindings::hctx_type_HCTX_TYPE_POLL as usize;
+            map.nr_queues = if is_poll { poll_queues } else { shared_queues };
+            map.queue_offset = if is_poll { shared_queues } else { 0 };
+            // SAFETY: The map was allocated with an entry for each CPU.
+            unsafe { bindings::blk_mq_map_queues(ptr::from_mut(map)) };
+        }
+    }
+}
+
+/// The driver has no resources now; ask again later (`include/linux/blk_types.h`).
+const BLK_STS_RESOURCE: bindings::blk_status_t = 9;

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Operations and flags of requests and bios.
+//!
+//! C header: [`include/linux/blk_types.h`](srctree/include/linux/blk_types.h)
+
+use core::ops::BitOr;
+use kernel::bindings;
+
+const OP_MASK: u32 = (1 << bindings::REQ_OP_BITS) - 1;
+
+/// What a request or a bio asks for.
+///
+/// Zone operations are not represented: no disk of this crate is zoned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// Reads sectors.
+    Read,
+    /// Writes sectors.
+    Write,
+    /// Writes back the volatile cache; carries no data and no range.
+    Flush,
+    /// Forgets a range; its content is undefined afterwards.
+    Discard,
+    /// Forgets a range so that it cannot be recovered.
+    SecureErase,
+    /// Writes zeroes to a range without carrying data.
+    WriteZeroes,
+    /// Anything else; drivers end it with `EOPNOTSUPP`.
+    Other,
+}
+
+impl Op {
+    /// Takes the operation out of `cmd_flags` or `bi_opf`.
+    #[inline]
+    pub(crate) fn from_raw(opf: u32) -> Self {
+        match opf & OP_MASK {
+            bindings::req_op_REQ_OP_READ => Op::Read,
+            bindings::req_op_REQ_OP_WRITE => Op::Write,
+            bindings::req_op_REQ_OP_FLUSH => Op::Flush,
+            bindings::req_op_REQ_OP_DISCARD => Op::Discard,
+            bindings::req_op_REQ_OP_SECURE_ERASE => Op::SecureErase,
+            bindings::req_op_REQ_OP_WRITE_ZEROES => Op::WriteZeroes,
+            _ => Op::Other,
+        }
+    }
+
+    /// The `bi_opf` that asks for this operation, `None` for [`Op::Other`].
+    ///
+    /// `REQ_OP_FLUSH` is made by the block layer only: as a bio a flush is an empty write with
+    /// `REQ_PREFLUSH`.
+    #[inline]
+    pub(crate) fn to_bio_opf(self) -> Option<u32> {
+        Some(match self {
+            Op::Read => bindings::req_op_REQ_OP_READ,
+            Op::Write => bindings::req_op_REQ_OP_WRITE,
+            Op::Flush => bindings::req_op_REQ_OP_WRITE | Flags::PREFLUSH.0,
+            Op::Discard => bindings::req_op_REQ_OP_DISCARD,
+            Op::SecureErase => bindings::req_op_REQ_OP_SECURE_ERASE,
+            Op::WriteZeroes => bindings::req_op_REQ_OP_WRITE_ZEROES,
+            Op::Other => return None,
+        })
+    }
+
+    /// Whether the operation carries data in memory.
+    #[inline]
+    pub fn has_data(self) -> bool {
+        matches!(self, Op::Read | Op::Write)
+    }
+
+    /// Whether the operation changes the medium (or its cache).
+    #[inline]
+    pub fn is_write(self) -> bool {
+        !matches!(self, Op::Read)
+    }
+}
+
+/// Modifiers of an operation, a set of `REQ_*` bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flags(u32);
+
+impl Flags {
+    /// No modifier.
+    pub const NONE: Flags = Flags(0);
+    /// Somebody waits for this IO (`REQ_SYNC`).
+    pub const SYNC: Flags = Flags(1 << bindings::req_flag_bits___REQ_SYNC);
+    /// Metadata (`REQ_META`).
+    pub const META: Flags = Flags(1 << bindings::req_flag_bits___REQ_META);
+    /// Boost priority in cfq-like schedulers (`REQ_PRIO`).
+    pub const PRIO: Flags = Flags(1 << bindings::req_flag_bits___REQ_PRIO);
+    /// Anticipate more IO after this one (`REQ_IDLE`).
+    pub const IDLE: Flags = Flags(1 << bindings::req_flag_bits___REQ_IDLE);
+    /// On stable storage before it ends (`REQ_FUA`).
+    pub const FUA: Flags = Flags(1 << bindings::req_flag_bits___REQ_FUA);
+    /// Write back the volatile cache first (`REQ_PREFLUSH`).
+    pub const PREFLUSH: Flags = Flags(1 << bindings::req_flag_bits___REQ_PREFLUSH);
+    /// Read ahead: may fail at any time (`REQ_RAHEAD`).
+    pub const RAHEAD: Flags = Flags(1 << bindings::req_flag_bits___REQ_RAHEAD);
+    /// Background IO (`REQ_BACKGROUND`).
+    pub const BACKGROUND: Flags = Flags(1 << bindings::req_flag_bits___REQ_BACKGROUND);
+    /// Polled completion (`REQ_POLLED`); meaningful on requests only.
+    pub const POLLED: Flags = Flags(1 << bindings::req_flag_bits___REQ_POLLED);
+    /// Do not free blocks when writing zeroes (`REQ_NOUNMAP`).
+    pub const NOUNMAP: Flags = Flags(1 << bindings::req_flag_bits___REQ_NOUNMAP);
+
+    /// What a bio made here may carry; the rest is private to the block layer or needs support
+    /// that [`super::bio::Bio`] does not have (integrity, polling, allocation cache).
+    const BIO: u32 = Flags::SYNC.0
+        | Flags::META.0
+        | Flags::PRIO.0
+        | Flags::IDLE.0
+        | Flags::FUA.0
+        | Flags::PREFLUSH.0
+        | Flags::RAHEAD.0
+        | Flags::BACKGROUND.0
+        | Flags::NOUNMAP.0;
+
+    /// Takes the modifiers out of `cmd_flags` or `bi_opf`.
+    #[inline]
+    pub(crate) fn from_raw(opf: u32) -> Self {
+        Flags(opf & !OP_MASK)
+    }
+
+    /// The bits for `bi_opf`.
+    #[inline]
+    pub(crate) fn to_bio_opf(self) -> u32 {
+        self.0 & Self::BIO
+    }
+
+    /// Whether all bits of `other` are set.
+    #[inline]
+    pub fn contains(self, other: Flags) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    /// Whether any bit of `other` is set.
+    #[inline]
+    pub fn intersects(self, other: Flags) -> bool {
+        self.0 & other.0 != 0
+    }
+}
+
+impl BitOr for Flags {
+    type Output = Flags;
+
+    #[inline]
+    fn bitor(self, other: Flags) -> Flags {
+        Flags(self.0 | other.0)
+    }
+}

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Error codes that `kernel::error::code` does not declare.
+//!
+//! C header: [`include/uapi/asm-generic/errno.h`](srctree/include/uapi/asm-generic/errno.h)
+//!
+//! # Examples
+//!
+//! ```
+//! use kernel_ext::errno::{self, ECONNRESET};
+//!
+//! assert_eq!(errno::from_wire(104), ECONNRESET);
+//! ```
+
+use kernel::{
+    bindings,
+    prelude::*, //
+};
+
+macro_rules! declare_errno {
+    ($($name:ident: $doc:literal,)*) => {$(
+        #[doc = $doc]
+        // CAST: errnos are below 4096.
+        pub const $name: Error = error_of(bindings::$name as i32);
+    )*};
+}
+
+/// The error of a positive errno of C, which `Error::from_errno` does not give in a constant.
+const fn error_of(errno: i32) -> Error {
+    assert!(errno > 0 && errno <= bindings::MAX_ERRNO as i32);
+    // SAFETY: `Error` is a struct whose one field is a `NonZeroI32` in -4095..=-1, which is asserted
+    // above; the field fills the struct, as `transmute` compares the sizes.
+    unsafe { core::mem::transmute::<i32, Error>(-errno) }
+}
+
+declare_errno! {
+    EDEADLK: "Resource deadlock would occur.",
+    ENAMETOOLONG: "File name too long.",
+    ENOSYS: "Function not implemented.",
+    ENODATA: "No data available.",
+    ENOLINK: "Link has been severed.",
+    ECOMM: "Communication error on send.",
+    EPROTO: "Protocol error.",
+    EBADMSG: "Not a data message.",
+    EREMOTEIO: "Remote I/O error.",
+    ENOKEY: "Required key not available.",
+    EILSEQ: "Illegal byte sequence.",
+    EPROTOTYPE: "Protocol wrong type for socket.",
+    ENOPROTOOPT: "Protocol not available.",
+    EPROTONOSUPPORT: "Protocol not supported.",
+    EOPNOTSUPP: "Operation not supported on transport endpoint.",
+    EAFNOSUPPORT: "Address family not supported by protocol.",
+    EADDRINUSE: "Address already in use.",
+    EADDRNOTAVAIL: "Cannot assign requested address.",
+    ENETDOWN: "Network is down.",
+    ENETUNREACH: "Network is unreachable.",
+    ENETRESET: "Network dropped connection because of reset.",
+    ECONNABORTED: "Software caused connection abort.",
+    ECONNRESET: "Connection reset by peer.",
+    ENOBUFS: "No buffer space available.",
+    EISCONN: "Transport endpoint is already connected.",
+    ENOTCONN: "Transport endpoint is not connected.",
+    ESHUTDOWN: "Cannot send after transport endpoint shutdown.",
+    ECONNREFUSED: "Connection refused.",
+    EHOSTDOWN: "Host is down.",
+    EHOSTUNREACH: "No route to host.",
+    EALREADY: "Operation already in progress.",
+    EINPROGRESS: "Operation now in progress.",
+    ESTALE: "Stale file handle.",
+    EDQUOT: "Quota exceeded.",
+    EMEDIUMTYPE: "Wrong medium type.",
+    ECANCELED: "Operation cancelled.",
+}
+
+/// The error that a peer means by the positive number `errno`.
+///
+/// A number that is no errno (0, or 4096 and more) becomes `EIO`: a peer cannot make a failure
+/// look like something that the kernel would take for a success or for a bug of ours.
+pub fn from_wire(errno: u16) -> Error {
+    if errno == 0 || u32::from(errno) > bindings::MAX_ERRNO {
+        return EIO;
+    }
+    Error::from_errno(-i32::from(errno))
+}
+
+/// The positive number that tells `error` to a peer.
+pub fn to_wire(error: Error) -> u16 {
+    // An `Error` lies in -4095..=-1.
+    u16::try_from(error.to_errno().unsigned_abs()).unwrap_or(bindings::EIO as u16)
+}

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Small unique numbers.
+//!
+//! C header: [`include/linux/idr.h`](srctree/include/linux/idr.h)
+//!
+//! # Examples
+//!
+//! ```
+//! use kernel_ext::ida::Ida;
+//!
+//! let ida = Ida::new()?;
+//! let id = ida.alloc(0, 15)?;
+//! assert_eq!(id.get(), 0);
+//! drop(id); // 0 may be given out again
+//! # Ok::<(), Error>(())
+//! ```
+
+use kernel::{
+    bindings,
+    error::to_result,
+    prelude::*,
+    sync::Arc,
+    types::Opaque, //
+};
+
+/// The C object.
+///
+/// # Invariants
+///
+/// `raw` is initialised and never moves.
+#[pin_data(PinnedDrop)]
+struct Raw {
+    #[pin]
+    raw: Opaque<bindings::ida>,
+}
+
+// SAFETY: `ida_alloc_range` and `ida_free` take the lock of the xarray themselves.
+unsafe impl Send for Raw {}
+// SAFETY: as above.
+unsafe impl Sync for Raw {}
+
+#[pinned_drop]
+impl PinnedDrop for Raw {
+    fn drop(self: Pin<&mut Self>) {
+        // SAFETY: initialised by the invariant; nobody else refers to it any more.
+        unsafe { bindings::ida_destroy(self.raw.get()) };
+    }
+}
+
+/// A source of small unique numbers.
+#[derive(Clone)]
+pub struct Ida(Arc<Raw>);
+
+impl Ida {
+    /// A source that has given out nothing yet. May sleep.
+    pub fn new() -> Result<Self> {
+        let init = pin_init!(Raw {
+            raw <- Opaque::ffi_init(|slot: *mut bindings::ida| {
+                // SAFETY: the helper initialises the memory of the slot, all of it.
+                unsafe { kernel_ext_sys::kernel_ext_helper_ida_init(slot) };
+            }),
+        });
+        Ok(Self(Arc::pin_init(init, GFP_KERNEL)?))
+    }
+
+    /// The smallest free number in `min..=max`. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOSPC` if all are taken, `EINVAL` if a bound does not fit an `i32`, `ENOMEM`.
+    pub fn alloc(&self, min: u32, max: u32) -> Result<IdaId> {
+        if min > max || i32::try_from(max).is_err() {
+            return Err(EINVAL);
+        }
+        // SAFETY: initialised by the invariant of `Raw`.
+        let id =
+            unsafe { bindings::ida_alloc_range(self.0.raw.get(), min, max, bindings::GFP_KERNEL) };
+        to_result(id)?;
+        Ok(IdaId {
+            ida: self.0.clone(),
+            id: u32::try_from(id)?,
+        })
+    }
+}
+
+/// A number that is nobody else's until this is dropped.
+///
+/// # Invariants
+///
+/// `id` is allocated in `ida`.
+pub struct IdaId {
+    ida: Arc<Raw>,
+    id: u32,
+}
+
+impl IdaId {
+    /// The number.
+    pub fn get(&self) -> u32 {
+        self.id
+    }
+}
+
+impl Drop for IdaId {
+    fn drop(&mut self) {
+        // SAFETY: allocated there, by the invariant.
+        unsafe { bindings::ida_free(self.ida.raw.get(), self.id) };
+    }
+}

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Random bytes.
+//!
+//! C header: [`include/linux/random.h`](srctree/include/linux/random.h)
+
+use kernel::bindings;
+
+/// Fills `buffer` with random bytes of cryptographic quality. Never sleeps.
+pub fn fill(buffer: &mut [u8]) {
+    // SAFETY: the buffer is writable for its length.
+    unsafe { bindings::get_random_bytes(buffer.as_mut_ptr().cast(), buffer.len()) };
+}
+
+/// A random (version 4) UUID in the order of RFC 9562. Never sleeps.
+pub fn uuid() -> [u8; 16] {
+    let mut uuid = [0; 16];
+    // SAFETY: the function writes 16 bytes.
+    unsafe { bindings::generate_random_uuid(uuid.as_mut_ptr()) };
+    uuid
+}

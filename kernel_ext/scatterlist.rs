@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Scatter lists: pieces of physical memory that make up one transfer.
+//!
+//! The in-tree `kernel::scatterlist` maps for a `struct device`; RDMA maps for an `ib_device`, and
+//! the pieces of a block request come from the block layer, not from a vector of pages. Hence a
+//! type of our own: [`SgList`] describes the pieces and nothing else. Its storage is either in a
+//! block request ([`crate::block::mq::Request`]) or in an [`SgTable`].
+//!
+//! C header: [`include/linux/scatterlist.h`](srctree/include/linux/scatterlist.h)
+
+use crate::pages::PageBlock;
+use core::{
+    mem::offset_of,
+    ops::{
+        Deref,
+        DerefMut, //
+    },
+    ptr::{
+        self,
+        NonNull, //
+    }, //
+};
+use kernel::{
+    bindings,
+    prelude::*,
+    sync::Arc, //
+};
+
+/// One piece; the memory of a `struct scatterlist`.
+#[repr(transparent)]
+pub struct SgEntry(bindings::scatterlist);
+
+/// What precedes the entries of an [`SgList`].
+#[repr(C, align(8))]
+pub(crate) struct SgHeader {
+    capacity: u16,
+    writable: bool,
+    len_bytes: u32,
+    nents: u32,
+    /// Entries in use after DMA mapping, 0 while not mapped.
+    mapped: u32,
+}
+
+/// The pieces of physical memory of one transfer.
+///
+/// It is an unsized type with its entries at its end, so that no two lists can be swapped through
+/// mutable references: a list stays with the memory that it describes.
+///
+/// # Invariants
+///
+/// - The first `header.nents` of `entries` describe memory that stays allocated for as long as the
+///   list exists with these entries, and are terminated (`sg_mark_end`) when there are any.
+/// - `header.nents <= header.capacity`, which is the number of `entries`.
+/// - `header.len_bytes` is the sum of the lengths of the entries in use.
+#[repr(C)]
+pub struct SgList {
+    header: SgHeader,
+    entries: [SgEntry],
+}
+
+// SAFETY: A scatter list names memory by physical pages and is tied to no thread.
+unsafe impl Send for SgList {}
+
+// SAFETY: Methods that take a shared reference do not write to the list.
+unsafe impl Sync for SgList {}
+
+const ENTRIES_OFFSET: usize = size_of::<SgHeader>();
+
+const _: () = {
+    kernel::build_assert::static_assert!(ENTRIES_OFFSET % align_of::<SgEntry>() == 0);
+    kernel::build_assert::static_assert!(align_of::<SgHeader>() <= align_of::<SgEntry>());
+};
+
+impl SgHeader {
+    /// Bytes of a list of `capacity` entries behind its start.
+    pub(crate) const fn list_size(capacity: u16) -> usize {
+        ENTRIES_OFFSET + capacity as usize * size_of::<SgEntry>()
+    }
+
+    /// Makes an empty list of `capacity` entries.
+    ///
+    /// # Safety
+    ///
+    /// `this` must be aligned to 8 bytes and valid for writes of [`Self::list_size`] bytes.
+    pub(crate) unsafe fn init(this: *mut Self, capacity: u16) {
+        // SAFETY: The requirements of this function.
+        unsafe { ptr::write_bytes(this.cast::<u8>(), 0, Self::list_size(capacity)) };
+        // SAFETY: As above; the header lies at the start.
+        unsafe { (*this).capacity = capacity };
+    }
+
+    /// The list that starts with this header.
+    ///
+    /// # Safety
+    ///
+    /// `this` was passed to [`Self::init`] and its memory is still allocated.
+    #[inline]
+    pub(crate) unsafe fn list(this: *mut Self) -> *mut SgList {
+        // SAFETY: The requirements of this function.
+        let capacity = unsafe { (*this).capacity };
+        ptr::slice_from_raw_parts_mut(this.cast::<SgEntry>(), usize::from(capacity)) as *mut SgList
+    }
+
+    /// Forgets the entries of an earlier use.
+    #[inline]
+    pub(crate) fn reset(&mut self) {
+        self.len_bytes = 0;
+        self.nents = 0;
+        self.mapped = 0;
+    }
+}
+
+impl SgList {
+    /// The entries as C functions take them; valid for [`Self::nents`] entries, which may be none.
+    #[inline]
+    pub fn as_raw(&self) -> *mut bindings::scatterlist {
+        self.entries.as_ptr().cast_mut().cast()
+    }
+
+    /// Entries in use, before DMA mapping.
+    #[inline]
+    pub fn nents(&self) -> u32 {
+        self.header.nents
+    }
+
+    /// Entries that fit.
+    #[inline]
+    pub fn capacity(&self) -> u32 {
+        self.header.capacity.into()
+    }
+
+    /// Bytes described.
+    #[inline]
+    pub fn len_bytes(&self) -> u32 {
+        self.header.len_bytes
+    }
+
+    /// Whether nothing is described.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.header.nents == 0
+    }
+
+    /// Whether the memory may be written to (by [`Self::copy_in`] or by a device).
+    ///
+    /// The data of a write request may not: it can be anything, even the kernel's zero page.
+    #[inline]
+    pub fn is_writable(&self) -> bool {
+        self.header.writable
+    }
+
+    /// Entries in use after DMA mapping, 0 while the list is not mapped.
+    #[inline]
+    pub fn mapped(&self) -> u32 {
+        self.header.mapped
+    }
+
+    /// Records that the list has been mapped for DMA to `mapped` entries, or, with 0, unmapped.
+    ///
+    /// # Safety
+    ///
+    /// The caller is the DMA layer that has just mapped or unmapped this list, and the number is
+    /// the one it got.
+    #[inline]
+    pub unsafe fn set_mapped(&mut self, mapped: u32) {
+        self.header.mapped = mapped;
+    }
+
+    /// Takes over the data of a request; the list must be empty.
+    ///
+    /// # Safety
+    ///
+    /// `rq` is owned by the caller, reads or writes data (`writable` tells that it reads), and
+    /// the list is not used after it has ended. The request has at most [`Self::capacity`]
+    /// segments.
+    #[inline]
+    pub(crate) unsafe fn map_request(&mut self, rq: *mut bindings::request, writable: bool) {
+        let mut last = ptr::null_mut();
+        // SAFETY: By the requirements the entries suffice and `rq` is ours.
+        let nents = unsafe { bindings::__blk_rq_map_sg(rq, self.as_raw(), &mut last) };
+        // INVARIANT: `__blk_rq_map_sg` fills and terminates as many entries as it returns. The
+        // memory belongs to the request until it ends, and so does the list.
+        // CAST: A number of entries is not negative.
+        self.header.nents = nents as u32;
+        // SAFETY: `rq` is ours, the field is not written to meanwhile.
+        self.header.len_bytes = unsafe { (*rq).__data_len };
+        self.header.writable = writable;
+    }
+
+    /// Copies out of the described memory, from byte `skip` on; returns how many bytes there were.
+    ///
+    /// Any context. Memory that user space has mapped may change while it is copied.
+    pub fn copy_out(&self, skip: usize, to: &mut [u8]) -> usize {
+        let Ok(skip) = skip.try_into() else {
+            return 0;
+        };
+        if self.is_empty() {
+            return 0;
+        }
+        let (entries, nents) = (self.as_raw(), self.nents());
+        // SAFETY: By the type invariants the entries describe allocated memory; `to` is a buffer
+        // of the length given.
+        unsafe {
+            bindings::sg_pcopy_to_buffer(entries, nents, to.as_mut_ptr().cast(), to.len(), skip)
+        }
+    }
+
+    /// Copies into the described memory, from byte `skip` on; returns how many bytes fitted.
+    ///
+    /// Any context. `EPERM` if the memory is not writable.
+    pub fn copy_in(&mut self, skip: usize, from: &[u8]) -> Result<usize> {
+        if !self.is_writable() {
+            return Err(EPERM);
+        }
+        let Ok(skip) = skip.try_into() else {
+            return Ok(0);
+        };
+        if self.is_empty() {
+            return Ok(0);
+        }
+        let (entries, nents) = (self.as_raw(), self.nents());
+        // SAFETY: As in `copy_out`, and the memory may be written to.
+        Ok(unsafe {
+            bindings::sg_pcopy_from_buffer(entries, nents, from.as_ptr().cast(), from.len(), skip)
+        })
+    }
+}
+
+/// A scatter list with storage of its own over pages that it keeps allocated.
+///
+/// For transfers that do not come from the block layer: admin messages, replies.
+///
+/// # Invariants
+///
+/// `words` is the memory of an initialized [`SgList`], whose entries describe parts of `pages`.
+pub struct SgTable {
+    words: KVec<u64>,
+    pages: KVec<Arc<PageBlock>>,
+}
+
+impl SgTable {
+    /// An empty table of at most `capacity` entries. Allocates, may sleep.
+    pub fn new(capacity: u16) -> Result<Self> {
+        let size = SgHeader::list_size(capacity).div_ceil(size_of::<u64>());
+        let mut words = KVec::from_elem(0u64, size, GFP_KERNEL)?;
+        let pages = KVec::with_capacity(usize::from(capacity), GFP_KERNEL)?;
+        // SAFETY: The memory is aligned to 8 bytes and has the length that a list needs.
+        unsafe { SgHeader::init(words.as_mut_ptr().cast(), capacity) };
+        // INVARIANT: The list has just been initialized and is empty.
+        Ok(SgTable { words, pages })
+    }
+
+    /// Appends `len_bytes` of `pages` from `offset_bytes` on as one entry, and keeps them.
+    ///
+    /// `EINVAL` outside of the pages or for an empty range, `ENOSPC` when the table is full,
+    /// `EBUSY` while it is mapped for DMA.
+    pub fn push(&mut self, pages: Arc<PageBlock>, offset_bytes: usize, len_bytes: u32) -> Result {
+        let end = offset_bytes.checked_add(len_bytes as usize).ok_or(EINVAL)?;
+        if len_bytes == 0 || end > pages.len_bytes() {
+            return Err(EINVAL);
+        }
+        if self.mapped() != 0 {
+            return Err(EBUSY);
+        }
+        let (index, total) = (self.nents(), self.len_bytes());
+        let total = total.checked_add(len_bytes).ok_or(EINVAL)?;
+        if index >= self.capacity() {
+            return Err(ENOSPC);
+        }
+        let page = pages.as_page();
+        self.pages.push(pages, GFP_KERNEL)?;
+        // SAFETY: `index` is below the capacity, hence inside of the table's entries; the range
+        // was checked to lie in the pages, which the table keeps from now on.
+        unsafe {
+            set_entry(
+                self.as_raw().add(index as usize),
+                page,
+                offset_bytes,
+                len_bytes,
+            )
+        };
+        if let Some(before) = index.checked_sub(1) {
+            // SAFETY: `before` is an entry in use.
+            let before = unsafe { &mut *self.as_raw().add(before as usize) };
+            before.page_link &= !(bindings::SG_END as usize);
+        }
+        // INVARIANT: One more entry is in use; it ends the list and the one before does not.
+        self.header.nents = index + 1;
+        self.header.len_bytes = total;
+        self.header.writable = true;
+        Ok(())
+    }
+
+    /// Forgets all entries and gives the pages back. `EBUSY` while the list is mapped for DMA.
+    pub fn clear(&mut self) -> Result {
+        if self.mapped() != 0 {
+            return Err(EBUSY);
+        }
+        self.header.reset();
+        self.pages.clear();
+        Ok(())
+    }
+
+    fn list(&self) -> NonNull<SgList> {
+        let header = self.words.as_ptr().cast_mut().cast::<SgHeader>();
+        // SAFETY: By the type invariant the memory is that of an initialized list; a pointer into
+        // a vector is not null.
+        unsafe { NonNull::new_unchecked(SgHeader::list(header)) }
+    }
+}
+
+/// Fills one entry and ends the list with it.
+///
+/// # Safety
+///
+/// `entry` is valid for writes, and `page` starts physically contiguous memory that contains
+/// `len_bytes` from `offset_bytes` on.
+unsafe fn set_entry(
+    entry: *mut bindings::scatterlist,
+    page: *mut bindings::page,
+    offset_bytes: usize,
+    len_bytes: u32,
+) {
+    // SAFETY: The page structures of contiguous memory are contiguous, and the offset lies in it.
+    let page = unsafe { page.add(offset_bytes / kernel::page::PAGE_SIZE) };
+    // SAFETY: `entry` is valid for writes.
+    let entry = unsafe { &mut *entry };
+    // The low two bits of a page pointer are free; the list ends here.
+    entry.page_link = page as usize | bindings::SG_END as usize;
+    entry.offset = (offset_bytes % kernel::page::PAGE_SIZE) as u32;
+    entry.length = len_bytes;
+}
+
+impl Deref for SgTable {
+    type Target = SgList;
+
+    fn deref(&self) -> &SgList {
+        // SAFETY: By the type invariant the list is initialized; it lives as long as `self`.
+        unsafe { self.list().as_ref() }
+    }
+}
+
+impl DerefMut for SgTable {
+    fn deref_mut(&mut self) -> &mut SgList {
+        // SAFETY: As in `deref`, and the borrow of `self` is exclusive.
+        unsafe { self.list().as_mut() }
+    }
+}
+
+const _: () = {
+    // The C structure is what the entries are, so an array of them can be handed to C.
+    kernel::build_assert::static_assert!(offset_of!(bindings::scatterlist, page_link) == 0);
+};

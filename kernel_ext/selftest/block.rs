@@ -1,0 +1,409 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Tests of the block layer: a disk in memory, and bios to it.
+
+use super::check;
+use crate::{
+    block::{
+        bdev::{
+            BlockDevice,
+            Mode, //
+        },
+        bio::{
+            Bio,
+            BioData,
+            BioPool, //
+        },
+        disk::{
+            Disk,
+            DiskConfig, //
+        },
+        limits::{
+            DiscardLimits,
+            Limits, //
+        },
+        mq::{
+            HwQueue,
+            Operations,
+            Rejected,
+            Request,
+            TagSet,
+            TagSetConfig, //
+        },
+        Flags,
+        Op, //
+    },
+    errno::EOPNOTSUPP,
+    pages::PageBlock,
+    scatterlist::SgTable,
+    sync::Completion,
+};
+use kernel::{
+    page::PAGE_SIZE,
+    prelude::*,
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        Arc, //
+    },
+};
+
+const SECTOR: usize = 512;
+const SECTORS: usize = 128;
+
+/// A list over pages is filled, read, written and emptied.
+pub(super) fn scatterlist() -> Result {
+    let pages = Arc::new(PageBlock::new(1)?, GFP_KERNEL)?;
+    let mut table = SgTable::new(2)?;
+    check(
+        table.is_empty() && table.capacity() == 2,
+        "a table is empty",
+    )?;
+    let outside = table.push(pages.clone(), PAGE_SIZE, PAGE_SIZE as u32 + 1);
+    check(outside == Err(EINVAL), "pages have an end")?;
+    table.push(pages.clone(), PAGE_SIZE - 2, 4)?;
+    table.push(pages.clone(), 0, 3)?;
+    check(
+        table.push(pages.clone(), 0, 1) == Err(ENOSPC),
+        "a table has an end",
+    )?;
+    check(table.nents() == 2 && table.len_bytes() == 7, "two entries")?;
+    check(
+        table.copy_in(1, b"abcdefgh") == Ok(6),
+        "what fits is copied",
+    )?;
+    let mut back = [0; 3];
+    pages.copy_out(PAGE_SIZE - 1, &mut back)?;
+    check(&back == b"abc", "an entry crosses pages")?;
+    check(
+        table.copy_out(4, &mut back) == 3,
+        "the second entry is read",
+    )?;
+    check(&back == b"def", "the second entry follows the first")?;
+    table.clear()?;
+    check(
+        table.copy_out(0, &mut back) == 0,
+        "a cleared table is empty",
+    )
+}
+
+/// Limits that the block layer would warn about are refused.
+pub(super) fn limits() -> Result {
+    let good = Limits {
+        virt_boundary_mask: 4095,
+        ..Limits::new(248, 128)
+    };
+    check(good.check().is_ok(), "usual limits are taken")?;
+    check(good.segments_needed() == 128, "small pieces count, too")?;
+    check(
+        Limits::new(248, 128).segments_needed() == 128,
+        "pieces can be short",
+    )?;
+    let bad = [
+        Limits {
+            logical_block_bytes: 0,
+            ..good
+        },
+        Limits {
+            logical_block_bytes: 131072,
+            ..good
+        },
+        Limits {
+            physical_block_bytes: 1536,
+            ..good
+        },
+        Limits {
+            virt_boundary_mask: 4096,
+            ..good
+        },
+        Limits {
+            max_hw_sectors: 7,
+            ..good
+        },
+        Limits {
+            max_segments: 0,
+            ..good
+        },
+    ];
+    for limits in bad {
+        check(limits.check() == Err(EINVAL), "odd limits are refused")?;
+    }
+    Ok(())
+}
+
+/// A disk in memory.
+struct Memory {
+    pages: PageBlock,
+    flushes: Atomic<u64>,
+}
+
+impl Memory {
+    fn serve(&self, rq: &mut Request<Self>) -> Result {
+        if rq.op() == Op::Flush {
+            self.flushes.add(1u64, Relaxed);
+            return check(
+                rq.len_bytes() == 0 && rq.sg().is_empty(),
+                "a flush is empty",
+            );
+        }
+        let start = usize::try_from(rq.sector())? * SECTOR;
+        let len = rq.len_bytes() as usize;
+        rq.map_sg()?;
+        let mut buffer = [0; SECTOR];
+        for offset in (0..len).step_by(SECTOR) {
+            match rq.op() {
+                Op::Read => {
+                    self.pages.copy_out(start + offset, &mut buffer)?;
+                    rq.sg_mut().copy_in(offset, &buffer)?;
+                }
+                Op::Write => {
+                    rq.sg().copy_out(offset, &mut buffer);
+                    self.pages.copy_in(start + offset, &buffer)?;
+                }
+                Op::Discard | Op::WriteZeroes => self.pages.zero(start + offset, SECTOR)?,
+                _ => return Err(EOPNOTSUPP),
+            }
+        }
+        Ok(())
+    }
+}
+
+#[vtable]
+impl Operations for Memory {
+    type Set = ();
+    type Queue = Memory;
+    type Pdu = bool;
+
+    fn queue_rq(
+        _hw: HwQueue<'_, Self>,
+        memory: &Memory,
+        mut rq: Request<Self>,
+        _is_last: bool,
+    ) -> Result<(), Rejected<Self>> {
+        // Each request is rejected the first time that its tag is used.
+        if !core::mem::replace(rq.pdu_mut(), true) {
+            return Err(Rejected(rq));
+        }
+        let result = memory.serve(&mut rq);
+        rq.complete(result);
+        Ok(())
+    }
+}
+
+/// An open device, and where bios for it come from.
+struct Target {
+    device: BlockDevice,
+    pool: BioPool<Io>,
+}
+
+impl Target {
+    fn open(mode: Mode) -> Result<Arc<Self>> {
+        let device = BlockDevice::open(c"/dev/kernel_ext_selftest", mode, None)?;
+        let pool = BioPool::new(1)?;
+        Ok(Arc::new(Target { device, pool }, GFP_KERNEL)?)
+    }
+
+    /// Does one IO, shaped by `fill`, and waits for its end.
+    fn io(
+        self: &Arc<Self>,
+        op: Op,
+        sector: u64,
+        fill: impl FnOnce(&mut Bio<Io>) -> Result,
+    ) -> Result {
+        let outcome = Arc::pin_init(
+            pin_init!(Outcome {
+                errno: Atomic::new(0),
+                done <- Completion::new(),
+            }),
+            GFP_KERNEL,
+        )?;
+        let io = Io {
+            target: self.clone(),
+            outcome: outcome.clone(),
+        };
+        let mut bio = Bio::new(io, op, Flags::SYNC, sector);
+        if let Err(error) = fill(&mut bio) {
+            drop(bio);
+            outcome.done.wait();
+            let lost = outcome.errno.load(Relaxed) == EIO.to_errno();
+            check(lost, "a bio that is not submitted ends with EIO")?;
+            return Err(error);
+        }
+        bio.submit();
+        outcome.done.wait();
+        match outcome.errno.load(Relaxed) {
+            0 => Ok(()),
+            errno => Err(Error::from_errno(errno)),
+        }
+    }
+
+    fn data(self: &Arc<Self>, op: Op, sector: u64, pages: &Arc<PageBlock>, len: u32) -> Result {
+        self.io(op, sector, |bio| bio.add_pages(pages.clone(), 0, len))
+    }
+
+    fn range(self: &Arc<Self>, op: Op, sector: u64, len: u32) -> Result {
+        self.io(op, sector, |bio| bio.set_len_bytes(len))
+    }
+}
+
+#[pin_data]
+struct Outcome {
+    errno: Atomic<i32>,
+    #[pin]
+    done: Completion,
+}
+
+struct Io {
+    target: Arc<Target>,
+    outcome: Arc<Outcome>,
+}
+
+impl BioData for Io {
+    fn device(&self) -> &BlockDevice {
+        &self.target.device
+    }
+
+    fn pool(&self) -> &BioPool<Self> {
+        &self.target.pool
+    }
+
+    fn end(self, result: Result) {
+        let errno = result.err().map_or(0, Error::to_errno);
+        self.outcome.errno.store(errno, Relaxed);
+        self.outcome.done.complete_all();
+    }
+}
+
+/// Data goes to a disk and comes back, and what makes no sense is refused.
+pub(super) fn disk() -> Result {
+    let disk = new_disk()?;
+    disk.add()?;
+    check(disk.add() == Err(EBUSY), "a disk is added once")?;
+    let target = Target::open(Mode::ReadWrite)?;
+    check(target.device.capacity_sectors() == SECTORS as u64, "size")?;
+    transfers(&target, disk.queue())?;
+    refusals(&target)?;
+    read_only()?;
+    check(disk.open_count() != 0, "an open disk is counted")?;
+    check(disk.forbid_open(false) == Err(EBUSY), "the disk is open")?;
+    disk.forbid_open(true)?;
+    let refused = Target::open(Mode::ReadOnly).err();
+    check(refused == Some(ENXIO), "nobody opens a closed disk")?;
+    disk.remove();
+    check(!disk.is_live(), "a removed disk is gone")?;
+    let pages = Arc::new(PageBlock::new(0)?, GFP_KERNEL)?;
+    check(
+        target.data(Op::Read, 0, &pages, 512).is_err(),
+        "a removed disk does not answer",
+    )
+}
+
+fn new_disk() -> Result<Disk<Memory>> {
+    let limits = Limits {
+        discard: DiscardLimits {
+            max_sectors: SECTORS as u32,
+            granularity_bytes: 512,
+            alignment_bytes: 0,
+        },
+        max_write_zeroes_sectors: SECTORS as u32,
+        write_cache: true,
+        ..Limits::new(64, 4)
+    };
+    let config = |sectors| DiskConfig {
+        name: fmt!("kernel_ext_selftest"),
+        minors: None,
+        capacity_sectors: sectors,
+        read_only: false,
+        limits,
+    };
+    let memory = Arc::new(
+        Memory {
+            pages: PageBlock::new(PageBlock::order_for(SECTORS * SECTOR))?,
+            flushes: Atomic::new(0),
+        },
+        GFP_KERNEL,
+    )?;
+    let none = TagSet::<Memory>::new(TagSetConfig::new(0, 8, 4), ());
+    check(none.is_err(), "a set has hardware queues")?;
+    let small = TagSet::<Memory>::new(TagSetConfig::new(1, 8, 3), ())?;
+    let refused = Disk::new(&small, &crate::THIS_MODULE, config(0), memory.clone());
+    check(
+        refused.err() == Some(EINVAL),
+        "requests have room for what the limits allow",
+    )?;
+    let set = TagSet::<Memory>::new(TagSetConfig::new(2, 8, 4), ())?;
+    let refused = Disk::new(&set, &crate::THIS_MODULE, config(u64::MAX), memory.clone());
+    check(refused.err() == Some(EINVAL), "a disk has a size")?;
+    Disk::new(&set, &crate::THIS_MODULE, config(SECTORS as u64), memory)
+}
+
+fn transfers(target: &Arc<Target>, memory: &Memory) -> Result {
+    let pages = Arc::new(PageBlock::new(0)?, GFP_KERNEL)?;
+    for offset in (0..PAGE_SIZE).step_by(8) {
+        pages.copy_in(offset, &offset.to_le_bytes())?;
+    }
+    target.data(Op::Write, 7, &pages, PAGE_SIZE as u32)?;
+    pages.zero(0, PAGE_SIZE)?;
+    target.data(Op::Read, 7, &pages, PAGE_SIZE as u32)?;
+    for offset in (0..PAGE_SIZE).step_by(8) {
+        let mut word = [0; 8];
+        pages.copy_out(offset, &mut word)?;
+        check(word == offset.to_le_bytes(), "what was written is read")?;
+    }
+    target.range(Op::WriteZeroes, 8, 512)?;
+    target.data(Op::Read, 7, &pages, PAGE_SIZE as u32)?;
+    let mut word = [1; 8];
+    pages.copy_out(520, &mut word)?;
+    check(word == [0; 8], "zeroes were written")?;
+    target.range(Op::Discard, 0, 1024)?;
+    let flushes = memory.flushes.load(Relaxed);
+    target.io(Op::Flush, u64::MAX, |_| Ok(()))?;
+    check(
+        memory.flushes.load(Relaxed) == flushes + 1,
+        "a flush reaches the disk",
+    )
+}
+
+fn refusals(target: &Arc<Target>) -> Result {
+    let pages = Arc::new(PageBlock::new(0)?, GFP_KERNEL)?;
+    let end = SECTORS as u64;
+    let refused = [
+        (target.data(Op::Read, 0, &pages, 100), EINVAL),
+        (target.data(Op::Discard, 0, &pages, 512), EINVAL),
+        (target.data(Op::Read, 0, &pages, 0), EINVAL),
+        (target.data(Op::Read, 0, &pages, u32::MAX), EINVAL),
+        (target.data(Op::Read, end, &pages, 512), EIO),
+        (target.data(Op::Write, u64::MAX, &pages, 512), EIO),
+        (target.data(Op::Other, 0, &pages, 512), EOPNOTSUPP),
+        (target.range(Op::Read, 0, 512), EINVAL),
+        (target.range(Op::Write, 0, 0), EINVAL),
+        (target.range(Op::WriteZeroes, 0, 0), EINVAL),
+        (target.range(Op::SecureErase, 0, 512), EOPNOTSUPP),
+    ];
+    for (index, (result, error)) in refused.into_iter().enumerate() {
+        if result != Err(error) {
+            pr_err!("selftest: bio {}: {:?}, not {:?}\n", index, result, error);
+            return Err(EINVAL);
+        }
+    }
+    let class = target.io(Op::Flush, 0, |bio| bio.set_ioprio(4 << 13));
+    check(class == Err(EINVAL), "there are four priority classes")?;
+    let twice = target.io(Op::Read, 0, |bio| {
+        bio.add_pages(pages.clone(), 0, 512)?;
+        bio.add_pages(pages.clone(), 0, 512)
+    });
+    check(twice == Err(ENOSPC), "a bio has one piece")
+}
+
+fn read_only() -> Result {
+    let target = Target::open(Mode::ReadOnly)?;
+    let pages = Arc::new(PageBlock::new(0)?, GFP_KERNEL)?;
+    check(
+        target.data(Op::Write, 0, &pages, 512) == Err(EROFS),
+        "a reader does not write",
+    )?;
+    target.io(Op::Flush, 0, |_| Ok(()))?;
+    target.data(Op::Read, 0, &pages, 512)
+}

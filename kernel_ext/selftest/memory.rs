@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Tests of what does not wait.
+
+use super::check;
+use crate::{
+    erased::Erased,
+    errno,
+    ida::Ida,
+    pages::PageBlock,
+    percpu::{
+        Counter,
+        PerCpu, //
+    },
+    random,
+    ratelimit::RateLimit, //
+};
+use core::sync::atomic::{AtomicU32, Ordering};
+use kernel::{
+    page::PAGE_SIZE,
+    prelude::*,
+    sync::Arc, //
+};
+
+/// Numbers of the wire and back.
+pub(super) fn errno() -> Result {
+    check(
+        errno::from_wire(104) == errno::ECONNRESET,
+        "104 is ECONNRESET",
+    )?;
+    check(errno::from_wire(0) == EIO, "0 is no errno")?;
+    check(errno::from_wire(4096) == EIO, "4096 is no errno")?;
+    check(errno::to_wire(errno::ENOTCONN) == 107, "ENOTCONN is 107")?;
+    check(
+        errno::ECONNABORTED.to_errno() == -103,
+        "ECONNABORTED is -103",
+    )
+}
+
+/// Counts its drops.
+struct Dropped(Arc<AtomicU32>);
+
+impl Drop for Dropped {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// The type is checked, and drop runs once.
+pub(super) fn erased() -> Result {
+    let drops = Arc::new(AtomicU32::new(0), GFP_KERNEL)?;
+    drop(Erased::new(Dropped(drops.clone())));
+    check(
+        drops.load(Ordering::Relaxed) == 1,
+        "an erased value is dropped",
+    )?;
+    let mut erased = Erased::new(Dropped(drops.clone()));
+    check(
+        erased.downcast_mut::<u64>().is_none(),
+        "another type is refused",
+    )?;
+    check(
+        erased.downcast_mut::<Dropped>().is_some(),
+        "the type is found",
+    )?;
+    let erased = erased.into_inner::<u64>().err().ok_or(EINVAL)?;
+    drop(erased.into_inner::<Dropped>().map_err(|_| EINVAL)?);
+    check(
+        drops.load(Ordering::Relaxed) == 2,
+        "a value that was taken out is dropped once",
+    )?;
+    check(Erased::new(()).is::<()>(), "an empty type has a kind")
+}
+
+/// Copies, and ranges at the end.
+pub(super) fn pages() -> Result {
+    let block = PageBlock::new(PageBlock::order_for(3 * PAGE_SIZE))?;
+    check(
+        block.len_bytes() == 4 * PAGE_SIZE,
+        "three pages need an order of 2",
+    )?;
+    check(PageBlock::order_for(0) == 0, "no bytes need one page")?;
+    let mut bytes = [1u8; 100];
+    block.copy_out(block.len_bytes() - 100, &mut bytes)?;
+    check(bytes == [0; 100], "new pages are zero")?;
+    for len in [0, 1, 7, 8, 23, 24, 32, 63, 64, 65, 99] {
+        let mut source = [0u8; 100];
+        random::fill(&mut source);
+        let source = source.get(..len).ok_or(EINVAL)?;
+        let mut target = [0u8; 100];
+        let target = target.get_mut(..len).ok_or(EINVAL)?;
+        block.copy_in(PAGE_SIZE - 3, source)?;
+        block.copy_out(PAGE_SIZE - 3, target)?;
+        check(source == target, "what was copied in comes out")?;
+        block.zero(PAGE_SIZE - 3, len)?;
+        block.copy_out(PAGE_SIZE - 3, target)?;
+        check(
+            target.iter().all(|byte| *byte == 0),
+            "zeroed bytes are zero",
+        )?;
+    }
+    check(
+        block.copy_in(block.len_bytes() - 1, &[0; 2]).is_err(),
+        "no copy past the end",
+    )?;
+    check(
+        block.copy_out(usize::MAX, &mut bytes).is_err(),
+        "no copy around the end",
+    )?;
+    check(
+        PageBlock::new(40).is_err(),
+        "an order that is too large is refused",
+    )
+}
+
+/// Every CPU has its own value.
+pub(super) fn percpu() -> Result {
+    #[derive(Default)]
+    struct Stats {
+        reads: Counter,
+        last: AtomicU32,
+    }
+    let stats = PerCpu::<Stats>::new()?;
+    for n in 1..=1000 {
+        stats.this_cpu().reads.add(2);
+        stats.this_cpu().last.store(n, Ordering::Relaxed);
+    }
+    let total: u64 = stats.iter().map(|(_cpu, stats)| stats.reads.get()).sum();
+    check(total == 2000, "the counters sum up")?;
+    let touched = stats
+        .iter()
+        .filter(|(_, stats)| stats.last.load(Ordering::Relaxed) != 0);
+    check(touched.count() >= 1, "a CPU was touched")?;
+    let cpus = stats.iter().count();
+    check(
+        cpus >= crate::cpu::num_online_cpus() as usize,
+        "all CPUs are there",
+    )
+}
+
+/// Two UUIDs differ, and say that they are random ones.
+pub(super) fn random() -> Result {
+    let (one, other) = (random::uuid(), random::uuid());
+    check(one != other, "UUIDs differ")?;
+    check(one[6] >> 4 == 4, "a UUID is of version 4")?;
+    let mut bytes = [0; 32];
+    random::fill(&mut bytes);
+    check(bytes != [0; 32], "random bytes are not all zero")
+}
+
+/// Numbers are unique and come back.
+pub(super) fn ida() -> Result {
+    let ida = Ida::new()?;
+    let zero = ida.alloc(0, 1)?;
+    let one = ida.alloc(0, 1)?;
+    check(
+        zero.get() == 0 && one.get() == 1,
+        "the smallest number comes first",
+    )?;
+    check(
+        ida.alloc(0, 1).err() == Some(ENOSPC),
+        "the range is limited",
+    )?;
+    drop(zero);
+    check(ida.alloc(0, 1)?.get() == 0, "a number comes back")?;
+    check(
+        ida.alloc(2, 1).err() == Some(EINVAL),
+        "an empty range is refused",
+    )
+}
+
+/// The burst passes, and what was suppressed is counted.
+pub(super) fn ratelimit() -> Result {
+    static LIMIT: RateLimit = RateLimit::new(40, 2);
+    kernel::time::delay::fsleep(kernel::time::Delta::from_millis(60));
+    check(LIMIT.allow() == Some(0), "the first passes")?;
+    check(LIMIT.allow() == Some(0), "the burst passes")?;
+    check(LIMIT.allow().is_none(), "the next is suppressed")?;
+    kernel::time::delay::fsleep(kernel::time::Delta::from_millis(60));
+    check(
+        LIMIT.allow() == Some(1),
+        "after the interval one passes and tells of one",
+    )
+}

@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Tests of the module `sync`.
+
+use super::check;
+use crate::{
+    sync::{
+        new_irq_lock,
+        new_wait_queue,
+        BoxCell,
+        Completion,
+        Global,
+        Handoff,
+        IrqLock,
+        RcuArc,
+        WaitQueue, //
+    },
+    workqueue::{
+        Flags,
+        WorkQueue, //
+    },
+};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use kernel::{
+    prelude::*,
+    sync::{
+        rcu,
+        Arc, //
+    }, //
+};
+
+/// The three states and who may change them.
+pub(super) fn handoff() -> Result {
+    let slot = Handoff::new(1u32);
+    check(slot.claim().is_none(), "a free slot cannot be claimed")?;
+    let mut held = slot.acquire().ok_or(EINVAL)?;
+    check(slot.acquire().is_none(), "a held slot cannot be acquired")?;
+    check(slot.claim().is_none(), "a held slot cannot be claimed")?;
+    *held += 1;
+    held.arm();
+    check(slot.is_armed() && !slot.is_free(), "an armed slot is armed")?;
+    check(slot.acquire().is_none(), "an armed slot cannot be acquired")?;
+    let held = slot.claim().ok_or(EINVAL)?;
+    check(
+        slot.claim().is_none(),
+        "a claimed slot cannot be claimed again",
+    )?;
+    check(*held == 2, "the value is that of the one before")?;
+    drop(held);
+    check(slot.is_free(), "a slot that was let go is free")
+}
+
+/// One box, taken once.
+pub(super) fn box_cell() -> Result {
+    let cell = BoxCell::new(KBox::new(7u32, GFP_KERNEL)?);
+    let parked = cell.take().ok_or(EINVAL)?;
+    check(
+        cell.take().is_none() && cell.is_empty(),
+        "a box is taken once",
+    )?;
+    check(cell.put(parked).is_ok(), "an empty place takes a box")?;
+    let second = cell.put(KBox::new(8, GFP_KERNEL)?);
+    check(
+        second.is_err_and(|second| *second == 8),
+        "a taken place gives the box back",
+    )?;
+    check(
+        BoxCell::<u32>::empty().take().is_none(),
+        "an empty place is empty",
+    )
+}
+
+/// Interrupts are off exactly while the lock is held.
+pub(super) fn irq_lock() -> Result {
+    #[pin_data]
+    struct Locked {
+        #[pin]
+        value: IrqLock<u32>,
+    }
+    let init = pin_init!(Locked {
+        value <- new_irq_lock!(1, "selftest")
+    });
+    let locked = KBox::pin_init(init, GFP_KERNEL)?;
+    let mut guard = locked.value.lock();
+    *guard += 1;
+    check(
+        locked.value.try_lock().is_none(),
+        "a held lock cannot be taken",
+    )?;
+    let off = irqs_disabled();
+    drop(guard);
+    check(off, "interrupts are off under the lock")?;
+    check(!irqs_disabled(), "interrupts are on after the lock")?;
+    check(
+        locked.value.try_lock().is_some_and(|guard| *guard == 2),
+        "a free lock is taken",
+    )?;
+    check(
+        !irqs_disabled(),
+        "interrupts are on after the lock that was tried",
+    )
+}
+
+fn irqs_disabled() -> bool {
+    // SAFETY: no requirements.
+    unsafe { kernel_ext_sys::kernel_ext_helper_irqs_disabled() }
+}
+
+/// The value stays between locks.
+pub(super) fn global() -> Result {
+    static LIST: Global<KVec<u32>> = Global::new(KVec::new());
+    LIST.lock().push(1, GFP_KERNEL)?;
+    LIST.lock().push(2, GFP_KERNEL)?;
+    let list = core::mem::take(&mut *LIST.lock());
+    check(list.iter().sum::<u32>() == 3, "a global keeps its value")
+}
+
+/// Readers see the value of their time.
+pub(super) fn rcu_arc() -> Result {
+    static EMPTY: RcuArc<u32> = RcuArc::empty();
+    check(EMPTY.get().is_none(), "an empty one is empty")?;
+    let arc = RcuArc::new(Some(Arc::new(1u32, GFP_KERNEL)?));
+    let kept = arc.get().ok_or(EINVAL)?;
+    let guard = rcu::read_lock();
+    let seen = arc.read(&guard) == Some(&1);
+    drop(guard);
+    check(seen, "a reader sees the value")?;
+    let old = arc.replace(Some(Arc::new(2, GFP_KERNEL)?));
+    check(
+        old.is_some_and(|old| *old == 1) && *kept == 1,
+        "the old value comes back",
+    )?;
+    check(
+        arc.get_with(&rcu::read_lock()).is_some_and(|new| *new == 2),
+        "the new one is seen",
+    )
+}
+
+/// Timeouts, and completion from another thread.
+pub(super) fn completion() -> Result {
+    let done = Arc::pin_init(Completion::new(), GFP_KERNEL)?;
+    check(done.wait_timeout_ms(10) == Err(ETIMEDOUT), "it times out")?;
+    check(
+        done.wait_killable_timeout_ms(10) == Err(ETIMEDOUT),
+        "it times out, killable",
+    )?;
+    let other = done.clone();
+    let queue = WorkQueue::new(c"kernel_ext_test", Flags::UNBOUND, 0)?;
+    queue.try_spawn(GFP_KERNEL, move || other.complete_all())?;
+    done.wait_killable_timeout_ms(10_000)?;
+    done.wait();
+    done.wait_killable()?;
+    check(done.is_done(), "it is done")?;
+    done.reinit();
+    check(!done.is_done(), "it is not done any more")
+}
+
+/// Timeouts, and a condition that another thread makes true.
+pub(super) fn wait_queue() -> Result {
+    #[pin_data]
+    struct Gate {
+        open: AtomicBool,
+        looks: AtomicU32,
+        #[pin]
+        queue: WaitQueue,
+    }
+    let init = pin_init!(Gate {
+        open: AtomicBool::new(false),
+        looks: AtomicU32::new(0),
+        queue <- new_wait_queue!("selftest"),
+    });
+    let gate = Arc::pin_init(init, GFP_KERNEL)?;
+    let is_open = || {
+        gate.looks.fetch_add(1, Ordering::Relaxed);
+        gate.open.load(Ordering::Acquire)
+    };
+    check(
+        gate.queue.wait_until_timeout_ms(is_open, 10) == Err(ETIMEDOUT),
+        "it times out",
+    )?;
+    check(
+        gate.looks.load(Ordering::Relaxed) < 10,
+        "a waiter does not spin",
+    )?;
+    let other = gate.clone();
+    let queue = WorkQueue::new(c"kernel_ext_test", Flags::UNBOUND, 0)?;
+    queue.try_spawn(GFP_KERNEL, move || {
+        other.open.store(true, Ordering::Release);
+        other.queue.wake_all();
+    })?;
+    gate.queue.wait_until_killable_timeout_ms(is_open, 10_000)?;
+    gate.queue.wait_until_killable(is_open)?;
+    gate.queue.wait_until(is_open);
+    Ok(())
+}

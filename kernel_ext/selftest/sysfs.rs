@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What user space tries in `/sys/class/kernel_ext/selftest`:
+//!
+//! - `number` is read and written; what is no number gives `EINVAL`.
+//! - Writing to `make_child` makes the directory `child` and the link `link` to it.
+//! - Writing to `child/remove` removes both from inside.
+//! - Writing a number to `child/hold_ms` takes so long; whoever removes the directory waits for it.
+
+use crate::{
+    module_param_int, module_param_string,
+    sync::Global,
+    sysfs::{
+        Attribute,
+        Class,
+        ClassDevice,
+        Directory,
+        Link,
+        ShowBuffer,
+        StoreContext, //
+    },
+};
+use core::sync::atomic::{AtomicU32, Ordering};
+use kernel::{
+    prelude::*,
+    sync::{
+        Arc,
+        ArcBorrow, //
+    },
+    time::{
+        delay::fsleep,
+        Delta, //
+    },
+};
+
+module_param_int!(
+    NUMBER: u16,
+    "selftest_number",
+    7,
+    "First value of the attribute number of the self-test (default: 7)"
+);
+module_param_string!(
+    LABEL: 16,
+    "selftest_label",
+    "none",
+    "Value of the attribute label of the self-test, at most 16 bytes (default: none)"
+);
+
+/// Most milliseconds that a write to `hold_ms` takes.
+const HOLD_MS_MAX: u32 = 10_000;
+
+/// The state behind the device.
+struct Number(AtomicU32);
+
+/// The state behind `child`.
+struct Child;
+
+/// Fields are dropped in this order: the link first.
+struct Children {
+    _link: Link,
+    _directory: Directory<Child>,
+}
+
+/// The device, for its attribute `make_child`, and what that made.
+struct Tree {
+    device: Option<ClassDevice<Number>>,
+    children: Option<Children>,
+}
+
+static TREE: Global<Tree> = Global::new(Tree {
+    device: None,
+    children: None,
+});
+
+fn show_number(this: &Number, page: &mut ShowBuffer<'_>) -> Result {
+    writeln!(page, "{}", this.0.load(Ordering::Relaxed))
+}
+
+fn store_number(this: ArcBorrow<'_, Number>, _context: &StoreContext<'_>, text: &str) -> Result {
+    let number = text.parse().map_err(|_| EINVAL)?;
+    this.0.store(number, Ordering::Relaxed);
+    Ok(())
+}
+
+fn show_label(_this: &Number, page: &mut ShowBuffer<'_>) -> Result {
+    writeln!(page, "{}", LABEL.get())
+}
+
+/// More than a page.
+fn show_flood(_this: &Number, page: &mut ShowBuffer<'_>) -> Result {
+    loop {
+        page.push_str("flood\n")?;
+    }
+}
+
+fn store_make_child(
+    _this: ArcBorrow<'_, Number>,
+    _context: &StoreContext<'_>,
+    _text: &str,
+) -> Result {
+    let mut tree = TREE.lock();
+    if tree.children.is_some() {
+        return Err(EEXIST);
+    }
+    let device = tree.device.as_ref().ok_or(ENODEV)?;
+    let data = Arc::new(Child, GFP_KERNEL)?;
+    let directory = Directory::new(device, c"child", &CHILD_ATTRIBUTES, data)?;
+    let link = Link::new(device, c"link", &directory)?;
+    tree.children = Some(Children {
+        _link: link,
+        _directory: directory,
+    });
+    Ok(())
+}
+
+fn store_remove(_this: ArcBorrow<'_, Child>, context: &StoreContext<'_>, _text: &str) -> Result {
+    context.remove_self(&crate::THIS_MODULE)?;
+    let again = context.remove_self(&crate::THIS_MODULE);
+    let children = TREE.lock().children.take();
+    drop(children);
+    super::check(again.is_err(), "a file removes itself once")
+}
+
+fn store_hold(_this: ArcBorrow<'_, Child>, _context: &StoreContext<'_>, text: &str) -> Result {
+    let hold_ms: u32 = text.parse().map_err(|_| EINVAL)?;
+    fsleep(Delta::from_millis(hold_ms.min(HOLD_MS_MAX).into()));
+    pr_info!("selftest: held for {} ms\n", hold_ms);
+    Ok(())
+}
+
+static ATTRIBUTES: [Attribute<Number>; 4] = [
+    Attribute::rw(c"number", show_number, store_number),
+    Attribute::ro(c"label", show_label),
+    Attribute::ro(c"flood", show_flood),
+    Attribute::wo(c"make_child", store_make_child),
+];
+
+static CHILD_ATTRIBUTES: [Attribute<Child>; 2] = [
+    Attribute::wo(c"remove", store_remove),
+    Attribute::wo(c"hold_ms", store_hold),
+];
+
+/// What is left in place while the module is loaded.
+pub(crate) struct Stage {
+    _class: Class,
+}
+
+impl Stage {
+    pub(super) fn new() -> Result<Self> {
+        let class = Class::register(c"kernel_ext")?;
+        let number = Arc::new(Number(AtomicU32::new(NUMBER.get().into())), GFP_KERNEL)?;
+        let device = ClassDevice::new(&class, c"selftest", &ATTRIBUTES, number)?;
+        TREE.lock().device = Some(device);
+        Ok(Self { _class: class })
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        // Not under the lock: a write to `make_child` takes it, and the drop waits for that.
+        let device = TREE.lock().device.take();
+        drop(device);
+        let children = TREE.lock().children.take();
+        drop(children);
+    }
+}

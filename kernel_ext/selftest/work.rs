@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Tests of the module `workqueue`.
+
+use super::check;
+use crate::{
+    sync::Completion,
+    workqueue::{
+        self,
+        Flags,
+        WorkQueue, //
+    },
+};
+use core::sync::atomic::{AtomicU32, Ordering};
+use kernel::{
+    prelude::*,
+    sync::Arc,
+    workqueue::{
+        impl_has_delayed_work,
+        impl_has_work,
+        new_delayed_work,
+        new_work,
+        DelayedWork,
+        Work,
+        WorkItem, //
+    },
+};
+
+/// Longer than any test waits.
+const NEVER_MS: u32 = 3_600_000;
+
+#[pin_data]
+struct Item {
+    runs: AtomicU32,
+    #[pin]
+    work: Work<Item>,
+    #[pin]
+    later: DelayedWork<Item, 1>,
+    #[pin]
+    may_go: Completion,
+    #[pin]
+    ran: Completion,
+}
+
+impl_has_work! {
+    impl HasWork<Self> for Item { self.work }
+}
+
+impl_has_delayed_work! {
+    impl HasDelayedWork<Self, 1> for Item { self.later }
+}
+
+impl WorkItem for Item {
+    type Pointer = Arc<Item>;
+
+    fn run(this: Arc<Item>) {
+        this.may_go.wait();
+        this.runs.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl WorkItem<1> for Item {
+    type Pointer = Arc<Item>;
+
+    fn run(this: Arc<Item>) {
+        this.runs.fetch_add(100, Ordering::Relaxed);
+        this.ran.complete_all();
+    }
+}
+
+impl Item {
+    fn new() -> Result<Arc<Self>> {
+        let init = pin_init!(Self {
+            runs: AtomicU32::new(0),
+            work <- new_work!("selftest"),
+            later <- new_delayed_work!("selftest"),
+            may_go <- Completion::new(),
+            ran <- Completion::new(),
+        });
+        Arc::pin_init(init, GFP_KERNEL)
+    }
+
+    fn runs(&self) -> u32 {
+        self.runs.load(Ordering::Relaxed)
+    }
+}
+
+/// The one reference that is left, if a queue keeps none.
+fn is_last(item: Arc<Item>) -> bool {
+    Arc::into_unique_or_drop(item).is_some()
+}
+
+/// Items run in their order, a queued one can be cancelled, and dropping the queue waits.
+pub(super) fn queue() -> Result {
+    let queue = WorkQueue::new(c"kernel_ext_test", Flags::ORDERED | Flags::MEM_RECLAIM, 0)?;
+    let (first, second) = (Item::new()?, Item::new()?);
+    check(
+        queue.enqueue::<_, 0>(first.clone()).is_ok(),
+        "an item is queued",
+    )?;
+    check(
+        queue.enqueue::<_, 0>(second.clone()).is_ok(),
+        "another item is queued",
+    )?;
+    check(
+        queue.enqueue::<_, 0>(second.clone()).is_err(),
+        "an item is queued once",
+    )?;
+    let cancelled = workqueue::cancel_sync::<_, 0>(&second);
+    check(cancelled.is_some(), "an item that waits is cancelled")?;
+    drop(cancelled);
+    check(
+        workqueue::cancel_sync::<_, 0>(&second).is_none(),
+        "it is cancelled once",
+    )?;
+    check(first.runs() == 0, "the first item waits")?;
+    first.may_go.complete_all();
+    workqueue::flush::<_, 0>(&first);
+    check(first.runs() == 1, "a flushed item has run")?;
+    second.may_go.complete_all();
+    let _ = queue.enqueue::<_, 0>(second.clone());
+    queue.flush();
+    check(second.runs() == 1, "a flushed queue has run its items")?;
+    let _ = queue.enqueue::<_, 0>(second.clone());
+    drop(queue);
+    check(second.runs() == 2, "a dropped queue has run its items")?;
+    check(
+        is_last(first) && is_last(second),
+        "the queue keeps no reference",
+    )
+}
+
+/// A delayed item can be moved and cancelled.
+pub(super) fn delayed() -> Result {
+    let queue = WorkQueue::new(c"kernel_ext_test", Flags::UNBOUND, 0)?;
+    let item = Item::new()?;
+    let is_new = !workqueue::mod_delayed::<_, 1>(&queue, item.clone(), NEVER_MS);
+    check(is_new, "an item is not pending before")?;
+    check(
+        workqueue::mod_delayed::<_, 1>(&queue, item.clone(), NEVER_MS),
+        "it is pending",
+    )?;
+    let cancelled = workqueue::cancel_delayed_sync::<_, 1>(&item);
+    check(cancelled.is_some(), "an item that waits is cancelled")?;
+    drop(cancelled);
+    check(
+        workqueue::cancel_delayed_sync::<_, 1>(&item).is_none(),
+        "it is cancelled once",
+    )?;
+    workqueue::mod_delayed::<_, 1>(&queue, item.clone(), NEVER_MS);
+    workqueue::mod_delayed::<_, 1>(&queue, item.clone(), 0);
+    item.ran.wait_timeout_ms(10_000)?;
+    drop(queue);
+    check(
+        item.runs() == 100,
+        "an item that was moved to now has run once",
+    )?;
+    check(is_last(item), "the queue keeps no reference")
+}

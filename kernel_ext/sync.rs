@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Synchronisation that `kernel::sync` lacks.
+
+pub mod box_cell;
+pub mod completion;
+pub mod global;
+pub mod handoff;
+pub mod irq_lock;
+pub mod rcu_arc;
+pub mod wait_queue;
+
+pub use box_cell::BoxCell;
+pub use completion::Completion;
+pub use global::{Global, GlobalGuard};
+pub use handoff::{Handoff, Held};
+pub use irq_lock::{IrqLock, IrqLockGuard};
+pub use rcu_arc::RcuArc;
+pub use wait_queue::WaitQueue;
+
+pub use crate::{
+    new_irq_lock,
+    new_wait_queue, //
+};
+
+/// Waits until every reader of RCU that runs now is done. Sleeps.
+///
+/// C header: [`include/linux/rcupdate.h`](srctree/include/linux/rcupdate.h)
+pub fn synchronize_rcu() {
+    // SAFETY: no requirements, but that the caller may sleep.
+    unsafe { kernel::bindings::synchronize_rcu() };
+}

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A cell that exactly one party holds at a time, and that is never waited for.
+//!
+//! This is the lock of requests in flight. Whoever starts a request holds its slot, fills it, and
+//! *arms* it when the request is handed to the hardware. Whoever learns that the request is over
+//! (a completion, or the teardown of the connection) *claims* it; of several exactly one succeeds.
+//! Nobody spins, and each step is one or two instructions.
+//!
+//! ```text
+//!          acquire()              arm()
+//!   free ------------->  held  ---------->  armed
+//!    ^                   |  ^                 |
+//!    +-------------------+  +-----------------+
+//!         drop(Held)              claim()
+//! ```
+//!
+//! # Examples
+//!
+//! ```
+//! use kernel_ext::sync::Handoff;
+//!
+//! let slot = Handoff::new(0u32);
+//! let mut held = slot.acquire().ok_or(EBUSY)?;
+//! *held = 7;
+//! held.arm(); // from here on the other side may come
+//! assert_eq!(slot.claim().map(|held| *held), Some(7));
+//! # Ok::<(), Error>(())
+//! ```
+
+use core::{
+    cell::UnsafeCell,
+    mem,
+    ops::{Deref, DerefMut},
+    sync::atomic::{AtomicU32, Ordering},
+};
+
+/// Nobody holds the value, and nobody is expected.
+const FREE: u32 = 0;
+/// A [`Held`] exists.
+const HELD: u32 = 1;
+/// Nobody holds the value, and the one who ends the request is expected.
+const ARMED: u32 = 2;
+
+/// A value with an owner that changes hands without waiting.
+///
+/// The atomic is that of `core`: the one of the `kernel` crate calls a C helper for every
+/// operation, which would cost more than the operation.
+///
+/// # Invariants
+///
+/// While `state` is `HELD`, exactly one [`Held`] of this cell exists (or was forgotten); in the
+/// other states there is none.
+pub struct Handoff<T> {
+    state: AtomicU32,
+    value: UnsafeCell<T>,
+}
+
+// SAFETY: the value moves with the cell.
+unsafe impl<T: Send> Send for Handoff<T> {}
+// SAFETY: by the invariant only one party at a time refers to the value; it may be any thread,
+// hence `T: Send`.
+unsafe impl<T: Send> Sync for Handoff<T> {}
+
+impl<T> Handoff<T> {
+    /// A free cell.
+    pub const fn new(value: T) -> Self {
+        // INVARIANT: free, and nobody has a `Held`.
+        Self {
+            state: AtomicU32::new(FREE),
+            value: UnsafeCell::new(value),
+        }
+    }
+
+    #[inline(always)]
+    fn take(&self, from: u32) -> Option<Held<'_, T>> {
+        // `Acquire` pairs with the `Release` of the party that let go.
+        match self
+            .state
+            .compare_exchange(from, HELD, Ordering::Acquire, Ordering::Relaxed)
+        {
+            // INVARIANT: the state was not `HELD`, so no other `Held` exists; now it is.
+            Ok(_) => Some(Held { cell: self }),
+            Err(_) => None,
+        }
+    }
+
+    /// Takes a free cell. Any context.
+    #[inline(always)]
+    #[must_use = "the cell is let go at once"]
+    pub fn acquire(&self) -> Option<Held<'_, T>> {
+        self.take(FREE)
+    }
+
+    /// Takes an armed cell. Any context.
+    #[inline(always)]
+    #[must_use = "the cell is let go at once"]
+    pub fn claim(&self) -> Option<Held<'_, T>> {
+        self.take(ARMED)
+    }
+
+    /// Whether the cell is armed right now. It may be no longer when this returns.
+    #[inline(always)]
+    pub fn is_armed(&self) -> bool {
+        self.state.load(Ordering::Relaxed) == ARMED
+    }
+
+    /// Whether the cell is free right now.
+    #[inline(always)]
+    pub fn is_free(&self) -> bool {
+        self.state.load(Ordering::Acquire) == FREE
+    }
+
+    /// The value, which nobody else can refer to.
+    pub fn get_mut(&mut self) -> &mut T {
+        self.value.get_mut()
+    }
+
+    /// The value, which nobody else can refer to.
+    pub fn into_inner(self) -> T {
+        self.value.into_inner()
+    }
+}
+
+/// The right to the value of a [`Handoff`]. Dropping it makes the cell free.
+///
+/// # Invariants
+///
+/// The state of `cell` is `HELD`, and this is the only `Held` of it.
+pub struct Held<'a, T> {
+    cell: &'a Handoff<T>,
+}
+
+// SAFETY: a `&Held` gives only a `&T`.
+unsafe impl<T: Sync> Sync for Held<'_, T> {}
+// SAFETY: whoever has the `Held` has the value, hence `T: Send`; the cell is `Sync` then.
+unsafe impl<T: Send> Send for Held<'_, T> {}
+
+impl<'a, T> Held<'a, T> {
+    /// Lets go of the value and expects one [`Handoff::claim`].
+    #[inline(always)]
+    pub fn arm(self) {
+        let cell = self.cell;
+        mem::forget(self);
+        // INVARIANT: the only `Held` is gone.
+        cell.state.store(ARMED, Ordering::Release);
+    }
+
+    /// The cell.
+    #[inline(always)]
+    pub fn cell(&self) -> &'a Handoff<T> {
+        self.cell
+    }
+}
+
+impl<T> Drop for Held<'_, T> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        // INVARIANT: the only `Held` is gone.
+        self.cell.state.store(FREE, Ordering::Release);
+    }
+}
+
+impl<T> Deref for Held<'_, T> {
+    type Target = T;
+
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        // SAFETY: by the invariant nobody else refers to the value.
+        unsafe { &*self.cell.value.get() }
+    }
+}
+
+impl<T> DerefMut for Held<'_, T> {
+    #[inline(always)]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: by the invariant nobody else refers to the value.
+        unsafe { &mut *self.cell.value.get() }
+    }
+}

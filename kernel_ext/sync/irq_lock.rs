@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A spin lock that disables interrupts while it is held.
+//!
+//! C header: [`include/linux/spinlock.h`](srctree/include/linux/spinlock.h)
+
+use kernel::{
+    bindings,
+    ffi::{
+        c_char,
+        c_ulong, //
+    },
+    sync::lock::{
+        Backend,
+        Guard,
+        Lock, //
+    },
+};
+
+/// Creates an [`IrqLock`] initialiser with the given name and a newly-created lock class.
+#[macro_export]
+macro_rules! new_irq_lock {
+    ($inner:expr $(, $name:literal)? $(,)?) => {
+        $crate::sync::IrqLock::new(
+            $inner,
+            ::kernel::optional_name!($($name)?),
+            ::kernel::static_lock_class!(),
+        )
+    };
+}
+
+/// A spin lock that may be taken in every context, also in a hard interrupt.
+///
+/// # Examples
+///
+/// ```
+/// use kernel_ext::sync::{new_irq_lock, IrqLock};
+///
+/// #[pin_data]
+/// struct Slots {
+///     #[pin]
+///     free: IrqLock<u32>,
+/// }
+///
+/// let slots = KBox::pin_init(pin_init!(Slots { free <- new_irq_lock!(4) }), GFP_KERNEL)?;
+/// *slots.free.lock() -= 1;
+/// # Ok::<(), Error>(())
+/// ```
+pub type IrqLock<T> = Lock<T, IrqLockBackend>;
+
+/// The right to the value of an [`IrqLock`].
+pub type IrqLockGuard<'a, T> = Guard<'a, T, IrqLockBackend>;
+
+/// `spinlock_t` with `spin_lock_irqsave` and `spin_unlock_irqrestore`.
+pub struct IrqLockBackend;
+
+/// The lock inside, which is the first field: on a kernel without PREEMPT_RT, `spin_lock_irqsave` is
+/// an inline function that calls `_raw_spin_lock_irqsave` on it.
+#[cfg(not(CONFIG_PREEMPT_RT))]
+#[inline(always)]
+fn raw(ptr: *mut bindings::spinlock_t) -> *mut bindings::raw_spinlock_t {
+    ptr.cast()
+}
+
+#[cfg(CONFIG_PREEMPT_RT)]
+compile_error!("a spin lock of PREEMPT_RT sleeps: IrqLock would need raw_spinlock_t");
+
+// SAFETY: `spinlock_t` gives mutual exclusion. `relock` is the default and calls `lock`.
+unsafe impl Backend for IrqLockBackend {
+    type State = bindings::spinlock_t;
+    type GuardState = c_ulong;
+
+    #[inline]
+    unsafe fn init(ptr: *mut Self::State, name: *const c_char, key: *mut bindings::lock_class_key) {
+        // SAFETY: the caller promises that `ptr` is writable and that `name` and `key` stay.
+        unsafe { bindings::__spin_lock_init(ptr, name, key) }
+    }
+
+    #[inline(always)]
+    unsafe fn lock(ptr: *mut Self::State) -> Self::GuardState {
+        // SAFETY: the caller promises that the lock is initialised.
+        unsafe { bindings::_raw_spin_lock_irqsave(raw(ptr)) }
+    }
+
+    #[inline(always)]
+    unsafe fn try_lock(ptr: *mut Self::State) -> Option<Self::GuardState> {
+        let mut flags = 0;
+        // SAFETY: the caller promises that the lock is initialised.
+        unsafe { kernel_ext_sys::kernel_ext_helper_spin_trylock_irqsave(ptr, &mut flags) }
+            .then_some(flags)
+    }
+
+    #[inline(always)]
+    unsafe fn unlock(ptr: *mut Self::State, guard_state: &Self::GuardState) {
+        // SAFETY: the caller promises that it holds the lock; the flags are those of `lock`.
+        unsafe { bindings::_raw_spin_unlock_irqrestore(raw(ptr), *guard_state) }
+    }
+
+    /// Only lockdep knows; without it the C helper would be a call to an empty function for each
+    /// `lock`.
+    #[inline(always)]
+    unsafe fn assert_is_held(ptr: *mut Self::State) {
+        if cfg!(CONFIG_LOCKDEP) {
+            // SAFETY: the caller promises that the lock is initialised.
+            unsafe { bindings::spin_assert_is_held(ptr) }
+        }
+    }
+}

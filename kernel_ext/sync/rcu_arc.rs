@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! An `Arc` that readers look at without a lock and without counting.
+//!
+//! C header: [`include/linux/rcupdate.h`](srctree/include/linux/rcupdate.h)
+
+use core::{
+    marker::PhantomData,
+    ptr,
+    sync::atomic::{AtomicPtr, Ordering},
+};
+use kernel::{
+    bindings,
+    sync::{
+        rcu,
+        Arc, //
+    },
+};
+
+/// A replaceable `Arc`, read under RCU.
+///
+/// # Examples
+///
+/// ```
+/// use kernel::sync::{rcu, Arc};
+/// use kernel_ext::sync::RcuArc;
+///
+/// let paths = RcuArc::new(Some(Arc::new(1u32, GFP_KERNEL)?));
+/// let guard = rcu::read_lock();
+/// assert_eq!(paths.read(&guard), Some(&1));
+/// drop(guard);
+/// let old = paths.replace(None); // no reader can see it any more
+/// # Ok::<(), Error>(())
+/// ```
+///
+/// # Invariants
+///
+/// `ptr` is null or comes from [`Arc::into_raw`], and this value owns that reference. A reference
+/// that was in `ptr` is given away only after a grace period.
+pub struct RcuArc<T> {
+    ptr: AtomicPtr<T>,
+    _owned: PhantomData<Arc<T>>,
+}
+
+// SAFETY: it is an `Arc` that can be replaced from any thread.
+unsafe impl<T: Send + Sync> Send for RcuArc<T> {}
+// SAFETY: as above; readers get a `&T`, hence `T: Sync`.
+unsafe impl<T: Send + Sync> Sync for RcuArc<T> {}
+
+impl<T> RcuArc<T> {
+    /// Starts with nothing; for a static.
+    pub const fn empty() -> Self {
+        // INVARIANT: null.
+        Self {
+            ptr: AtomicPtr::new(ptr::null_mut()),
+            _owned: PhantomData,
+        }
+    }
+
+    /// Starts with `value`.
+    pub fn new(value: Option<Arc<T>>) -> Self {
+        // INVARIANT: null or from `into_raw`.
+        Self {
+            ptr: AtomicPtr::new(into_raw(value)),
+            _owned: PhantomData,
+        }
+    }
+
+    /// The value as of now, valid while the guard lives. Any context, never sleeps.
+    #[inline(always)]
+    pub fn read<'a>(&'a self, _guard: &'a rcu::Guard) -> Option<&'a T> {
+        // SAFETY: by the invariant the value lives until a grace period after its replacement,
+        // which cannot end while the guard lives.
+        unsafe { self.ptr.load(Ordering::Acquire).as_ref() }
+    }
+
+    /// A counted reference to the value as of now. Any context, never sleeps.
+    pub fn get(&self) -> Option<Arc<T>> {
+        self.get_with(&rcu::read_lock())
+    }
+
+    /// As [`RcuArc::get`], under a guard that the caller has anyway.
+    #[inline(always)]
+    pub fn get_with(&self, guard: &rcu::Guard) -> Option<Arc<T>> {
+        let value = ptr::from_ref(self.read(guard)?);
+        // SAFETY: the pointer comes from `into_raw`, and while the guard lives that reference is
+        // not given away. The borrow makes a new reference and leaves the old one alone.
+        let borrowed = unsafe { kernel::sync::ArcBorrow::from_raw(value) };
+        Some(borrowed.into())
+    }
+
+    /// Puts `value` in and gives the old one back, which no reader can see any more.
+    ///
+    /// Sleeps for a grace period (milliseconds) if there was an old value.
+    pub fn replace(&self, value: Option<Arc<T>>) -> Option<Arc<T>> {
+        let old = self.ptr.swap(into_raw(value), Ordering::AcqRel);
+        if old.is_null() {
+            return None;
+        }
+        // SAFETY: no requirements, but that the caller may sleep.
+        unsafe { bindings::synchronize_rcu() };
+        // SAFETY: from `into_raw` by the invariant; a grace period has passed since it was taken
+        // out, and only this call took it out.
+        Some(unsafe { Arc::from_raw(old) })
+    }
+}
+
+impl<T> Drop for RcuArc<T> {
+    fn drop(&mut self) {
+        let old = *self.ptr.get_mut();
+        if !old.is_null() {
+            // SAFETY: from `into_raw` by the invariant. Readers borrow `self`: there are none.
+            drop(unsafe { Arc::from_raw(old) });
+        }
+    }
+}
+
+fn into_raw<T>(value: Option<Arc<T>>) -> *mut T {
+    value.map_or(ptr::null_mut(), |value| Arc::into_raw(value).cast_mut())
+}

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Classes, devices, directories, attributes and links in sysfs.
+//!
+//! An [`Attribute`] is a static: a name and functions that print or parse the state of a `T`. A
+//! [`ClassDevice`] or a [`Directory`] holds an `Arc<T>` and shows its attributes. Dropping it
+//! removes them and waits until no show or store function runs any more, so whatever these
+//! functions use may go away afterwards, also the module.
+//!
+//! A store function that removes *its own* directory would wait for itself. It first calls
+//! [`StoreContext::remove_self`], and no other function may remove its own directory.
+//!
+//! Not supported: binary attributes, namespaces, symbolic links between class devices made by the
+//! driver core.
+//!
+//! C headers: [`include/linux/kobject.h`](srctree/include/linux/kobject.h),
+//! [`include/linux/sysfs.h`](srctree/include/linux/sysfs.h),
+//! [`include/linux/device/class.h`](srctree/include/linux/device/class.h)
+//!
+//! # Examples
+//!
+//! ```
+//! use kernel::sync::{Arc, ArcBorrow};
+//! use kernel_ext::sysfs::{Attribute, Class, ClassDevice, Directory, ShowBuffer, StoreContext};
+//!
+//! struct Control;
+//!
+//! fn usage(_this: &Control, page: &mut ShowBuffer<'_>) -> Result {
+//!     writeln!(page, "Usage: echo <name>")
+//! }
+//!
+//! fn map(_this: ArcBorrow<'_, Control>, _context: &StoreContext<'_>, text: &str) -> Result {
+//!     pr_info!("map '{}'\n", text);
+//!     Ok(())
+//! }
+//!
+//! static ATTRIBUTES: [Attribute<Control>; 1] = [Attribute::rw(c"map_device", usage, map)];
+//!
+//! let class = Class::register(c"demo-client")?;
+//! let data = Arc::new(Control, GFP_KERNEL)?;
+//! let device = ClassDevice::new(&class, c"ctl", &ATTRIBUTES, data)?;
+//! let devices = Directory::new(&device, c"devices", &[], Arc::new((), GFP_KERNEL)?)?;
+//! # Ok::<(), Error>(())
+//! ```
+
+mod attribute;
+mod class;
+mod directory;
+mod link;
+mod node;
+
+use kernel::bindings;
+
+pub use attribute::{
+    Attribute,
+    ShowBuffer,
+    ShowFn,
+    StoreContext,
+    StoreFn, //
+};
+pub use class::{
+    Class,
+    ClassDevice, //
+};
+pub use directory::Directory;
+pub use link::Link;
+
+/// What has a directory in sysfs.
+///
+/// # Safety
+///
+/// [`AsKobject::as_kobject`] gives a kobject that is initialised and that stays so while `self`
+/// lives.
+pub unsafe trait AsKobject {
+    /// The kobject.
+    fn as_kobject(&self) -> *mut bindings::kobject;
+}

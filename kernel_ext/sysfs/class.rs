@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Classes and their devices.
+
+use super::{
+    attribute::Attribute,
+    directory::check_name,
+    node::Node,
+    AsKobject, //
+};
+use core::{
+    marker::PhantomData,
+    ptr::{self, NonNull},
+};
+use kernel::{
+    bindings,
+    error::from_err_ptr,
+    prelude::*,
+    str::CStr,
+    sync::Arc, //
+};
+
+/// # Invariants
+///
+/// `raw` is a class of `class_create` that this value owns.
+struct Raw {
+    raw: NonNull<bindings::class>,
+}
+
+// SAFETY: a class belongs to no thread; the driver core locks itself.
+unsafe impl Send for Raw {}
+// SAFETY: as above.
+unsafe impl Sync for Raw {}
+
+impl Drop for Raw {
+    fn drop(&mut self) {
+        // SAFETY: owned by the invariant. The memory is the driver core's and freed by it.
+        unsafe { bindings::class_destroy(self.raw.as_ptr()) };
+    }
+}
+
+/// A directory in `/sys/class`. It exists until the last of its clones and devices is gone.
+#[derive(Clone)]
+pub struct Class(Arc<Raw>);
+
+impl Class {
+    /// Makes the class `name`. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `EEXIST` if there is one of that name (the kernel logs that), `ENOMEM`.
+    pub fn register(name: &'static CStr) -> Result<Self> {
+        // SAFETY: the name is static.
+        let raw = from_err_ptr(unsafe { bindings::class_create(name.as_char_ptr()) })?;
+        // INVARIANT: just created.
+        let raw = Raw {
+            raw: NonNull::new(raw).ok_or(ENOMEM)?,
+        };
+        Ok(Self(Arc::new(raw, GFP_KERNEL)?))
+    }
+}
+
+/// The tables that the driver core looks at while a device exists.
+struct Tables {
+    node: Node,
+    /// Ends in null.
+    attributes: KVec<*const bindings::attribute>,
+    group: bindings::attribute_group,
+    /// Ends in null.
+    groups: [*const bindings::attribute_group; 2],
+}
+
+/// A device of a class, without a device number, with the attributes of a `T`.
+///
+/// Its attributes are there before the uevent is sent. Dropping it removes the device and waits
+/// for functions of its attributes that run. It sleeps then.
+///
+/// # Invariants
+///
+/// `device` is a device of `device_create_with_groups`; its driver data is the node of `tables`,
+/// which is of `T`.
+pub struct ClassDevice<T: Send + Sync + 'static> {
+    device: NonNull<bindings::device>,
+    tables: KBox<Tables>,
+    _class: Class,
+    _data: PhantomData<Arc<T>>,
+}
+
+// SAFETY: a device belongs to no thread, and its data is `Send` and `Sync`.
+unsafe impl<T: Send + Sync> Send for ClassDevice<T> {}
+// SAFETY: as above.
+unsafe impl<T: Send + Sync> Sync for ClassDevice<T> {}
+
+impl<T: Send + Sync> ClassDevice<T> {
+    /// Makes the device `name` of `class`. The kernel turns a slash in the name into `!`. May
+    /// sleep.
+    ///
+    /// # Errors
+    ///
+    /// `EEXIST` if the name is taken (the kernel logs that), `ENOMEM`, `EINVAL` for the names `""`,
+    /// `.` and `..`.
+    pub fn new(
+        class: &Class,
+        name: &CStr,
+        attributes: &'static [Attribute<T>],
+        data: Arc<T>,
+    ) -> Result<Self> {
+        check_name(name)?;
+        let tables = tables(attributes, data)?;
+        // SAFETY: the class lives, as it is borrowed; there is no parent; the node and the groups
+        // live until the device is removed; the format takes one string.
+        let device = from_err_ptr(unsafe {
+            bindings::device_create_with_groups(
+                class.0.raw.as_ptr(),
+                ptr::null_mut(),
+                0,
+                ptr::from_ref(&tables.node).cast_mut().cast(),
+                tables.groups.as_ptr().cast_mut(),
+                c"%s".as_char_ptr(),
+                name.as_char_ptr(),
+            )
+        });
+        let device = device.and_then(|device| NonNull::new(device).ok_or(ENOMEM));
+        if device.is_err() {
+            // SAFETY: of `T`; there is no device that would refer to it.
+            unsafe { tables.node.release::<T>() };
+        }
+        // INVARIANT: just created.
+        Ok(Self {
+            device: device?,
+            tables,
+            _class: class.clone(),
+            _data: PhantomData,
+        })
+    }
+}
+
+/// The tables of a device with these attributes.
+fn tables<T: Send + Sync + 'static>(
+    attributes: &'static [Attribute<T>],
+    data: Arc<T>,
+) -> Result<KBox<Tables>> {
+    let mut table = KVec::with_capacity(attributes.len().saturating_add(1), GFP_KERNEL)?;
+    for attribute in attributes {
+        table.push(attribute.as_raw(), GFP_KERNEL)?;
+    }
+    table.push(ptr::null(), GFP_KERNEL)?;
+    let tables = KBox::<Tables>::new_uninit(GFP_KERNEL)?;
+    // Nothing fails from here on: the reference in the node is not given back by a drop.
+    let mut tables = KBox::write(
+        tables,
+        Tables {
+            node: Node::new(data),
+            attributes: table,
+            group: pin_init::zeroed(),
+            groups: [ptr::null(); 2],
+        },
+    );
+    tables.group.__bindgen_anon_2.attrs = tables.attributes.as_mut_ptr().cast();
+    tables.groups[0] = &raw const tables.group;
+    Ok(tables)
+}
+
+// SAFETY: the device exists by the invariant.
+unsafe impl<T: Send + Sync> AsKobject for ClassDevice<T> {
+    fn as_kobject(&self) -> *mut bindings::kobject {
+        // SAFETY: only an address is made.
+        unsafe { &raw mut (*self.device.as_ptr()).kobj }
+    }
+}
+
+impl<T: Send + Sync> Drop for ClassDevice<T> {
+    fn drop(&mut self) {
+        // SAFETY: the device exists by the invariant, and is unregistered once. The driver core
+        // frees it. Afterwards no function of an attribute runs, but for a store that called
+        // `remove_self`, which holds its own reference of the data.
+        unsafe { bindings::device_unregister(self.device.as_ptr()) };
+        // SAFETY: of `T` by the invariant; nobody refers to it any more.
+        unsafe { self.tables.node.release::<T>() };
+    }
+}

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Directories.
+
+use super::{
+    attribute::Attribute,
+    node::{
+        Node,
+        Object,
+        TYPE, //
+    },
+    AsKobject, //
+};
+use core::{
+    marker::PhantomData,
+    ptr::{self, NonNull},
+};
+use kernel::{
+    bindings,
+    error::to_result,
+    prelude::*,
+    str::CStr,
+    sync::Arc, //
+};
+
+/// A directory of sysfs with the attributes of a `T`.
+///
+/// Dropping it removes the directory with everything in it, and waits for functions of its
+/// attributes that run. It sleeps then. The removal of a parent removes the entries of its children
+/// as well; these may be dropped later.
+///
+/// # Invariants
+///
+/// `object` is a kobject that was added, of which this value owns a reference; its node is of `T`.
+pub struct Directory<T: Send + Sync + 'static> {
+    object: NonNull<Object>,
+    _data: PhantomData<Arc<T>>,
+}
+
+// SAFETY: a directory belongs to no thread, and its data is `Send` and `Sync`.
+unsafe impl<T: Send + Sync> Send for Directory<T> {}
+// SAFETY: as above.
+unsafe impl<T: Send + Sync> Sync for Directory<T> {}
+
+impl<T: Send + Sync> Directory<T> {
+    /// Makes the directory `name` in that of `parent`. The kernel turns a slash in the name into
+    /// `!`. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `EEXIST` if the name is taken (the kernel logs that), `ENOMEM`, `EINVAL` for the names `""`,
+    /// `.` and `..`.
+    pub fn new(
+        parent: &(impl AsKobject + ?Sized),
+        name: &CStr,
+        attributes: &'static [Attribute<T>],
+        data: Arc<T>,
+    ) -> Result<Self> {
+        check_name(name)?;
+        let object = KBox::<Object>::new_uninit(GFP_KERNEL)?;
+        // Nothing fails from here on without the drop of `this`, which gives the data back.
+        let object = KBox::write(object, Object::new(Node::new(data)));
+        let object = NonNull::from(KBox::leak(object));
+        // INVARIANT: the kobject has one reference from `kobject_init_and_add` on, also if that
+        // fails; dropping a kobject that was not added removes nothing.
+        let this = Self {
+            object,
+            _data: PhantomData,
+        };
+        // SAFETY: the kobject is zeroed memory that stays until its release; the type is static,
+        // the parent lives by the contract of `AsKobject`, and the format takes one string.
+        to_result(unsafe {
+            bindings::kobject_init_and_add(
+                this.as_kobject(),
+                TYPE.as_raw(),
+                parent.as_kobject(),
+                c"%s".as_char_ptr(),
+                name.as_char_ptr(),
+            )
+        })?;
+        for attribute in attributes {
+            // SAFETY: the kobject was added; the attribute is static and of the type of the node.
+            to_result(unsafe {
+                bindings::sysfs_create_file_ns(
+                    this.as_kobject(),
+                    attribute.as_raw(),
+                    ptr::null_mut(),
+                )
+            })?;
+        }
+        Ok(this)
+    }
+}
+
+/// Refuses what is no name.
+pub(super) fn check_name(name: &CStr) -> Result {
+    if name.is_empty() || name == c"." || name == c".." {
+        Err(EINVAL)
+    } else {
+        Ok(())
+    }
+}
+
+// SAFETY: the kobject is initialised by the invariant.
+unsafe impl<T: Send + Sync> AsKobject for Directory<T> {
+    fn as_kobject(&self) -> *mut bindings::kobject {
+        // SAFETY: the object exists by the invariant.
+        unsafe { self.object.as_ref() }.as_kobject()
+    }
+}
+
+impl<T: Send + Sync> Drop for Directory<T> {
+    fn drop(&mut self) {
+        let kobject = self.as_kobject();
+        // SAFETY: initialised by the invariant. Afterwards no function of an attribute runs, but
+        // for a store that called `remove_self`, which holds its own reference of the data.
+        unsafe { bindings::kobject_del(kobject) };
+        // SAFETY: the object exists until the reference is put below; the node is of `T`, and
+        // nobody refers to it any more.
+        unsafe { self.object.as_ref().node().release::<T>() };
+        // SAFETY: a reference that this value owns.
+        unsafe { bindings::kobject_put(kobject) };
+    }
+}

@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Own work queues, and cancelling work.
+//!
+//! Work items themselves are those of [`kernel::workqueue`].
+//!
+//! C header: [`include/linux/workqueue.h`](srctree/include/linux/workqueue.h)
+//!
+//! # Examples
+//!
+//! ```
+//! use kernel::{sync::Arc, workqueue::{impl_has_work, new_work, Work, WorkItem}};
+//! use kernel_ext::workqueue::{self, Flags, WorkQueue};
+//!
+//! #[pin_data]
+//! struct Path {
+//!     #[pin]
+//!     close: Work<Path>,
+//! }
+//!
+//! impl_has_work! {
+//!     impl HasWork<Self> for Path { self.close }
+//! }
+//!
+//! impl WorkItem for Path {
+//!     type Pointer = Arc<Path>;
+//!
+//!     fn run(_this: Arc<Path>) {}
+//! }
+//!
+//! let queue = WorkQueue::new(c"paths", Flags::UNBOUND | Flags::MEM_RECLAIM, 0)?;
+//! let path = Arc::pin_init(pin_init!(Path { close <- new_work!("Path::close") }), GFP_KERNEL)?;
+//! let _ = queue.enqueue(path.clone());
+//! workqueue::cancel_sync(&path);
+//! # Ok::<(), Error>(())
+//! ```
+
+use core::{
+    ops::{BitOr, Deref},
+    ptr::NonNull,
+};
+use kernel::{
+    bindings, container_of,
+    ffi::c_int,
+    prelude::*,
+    str::CStr,
+    sync::Arc,
+    time::msecs_to_jiffies,
+    workqueue::{
+        HasDelayedWork,
+        HasWork,
+        Queue,
+        Work,
+        WorkItem, //
+    },
+};
+
+/// How a work queue behaves.
+#[derive(Clone, Copy)]
+pub struct Flags(u32);
+
+impl Flags {
+    /// Not bound to the CPU that queues (`WQ_UNBOUND`).
+    pub const UNBOUND: Self = Self(bindings::wq_flags_WQ_UNBOUND);
+    /// Bound to the CPU that queues (`WQ_PERCPU`).
+    pub const PERCPU: Self = Self(bindings::wq_flags_WQ_PERCPU);
+    /// Makes progress when memory is short, as the IO path needs it (`WQ_MEM_RECLAIM`).
+    pub const MEM_RECLAIM: Self = Self(bindings::wq_flags_WQ_MEM_RECLAIM);
+    /// Workers of high priority (`WQ_HIGHPRI`).
+    pub const HIGHPRI: Self = Self(bindings::wq_flags_WQ_HIGHPRI);
+    /// One item at a time, in the order of queueing (`alloc_ordered_workqueue`).
+    pub const ORDERED: Self = Self(bindings::wq_flags_WQ_UNBOUND | bindings::wq_flags___WQ_ORDERED);
+}
+
+impl BitOr for Flags {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+/// A work queue of one's own.
+///
+/// Dropping it waits for everything that is queued (so it must not be dropped by an item that runs
+/// on it). A *delayed* item whose time has not come is not queued yet: it must be cancelled before
+/// ([`cancel_delayed_sync`]).
+///
+/// # Invariants
+///
+/// `raw` is a work queue that this value owns.
+pub struct WorkQueue {
+    raw: NonNull<bindings::workqueue_struct>,
+}
+
+// SAFETY: a work queue belongs to no thread.
+unsafe impl Send for WorkQueue {}
+// SAFETY: the C functions lock themselves.
+unsafe impl Sync for WorkQueue {}
+
+impl WorkQueue {
+    /// Creates a queue. `max_active` limits how many items run at a time (per CPU, or per node for
+    /// an unbound one); 0 is the default. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub fn new(name: &CStr, flags: Flags, max_active: u16) -> Result<Self> {
+        let max_active = if flags.0 & bindings::wq_flags___WQ_ORDERED != 0 {
+            1
+        } else {
+            c_int::from(max_active)
+        };
+        // SAFETY: the format takes one string, which is copied.
+        let raw = unsafe {
+            bindings::alloc_workqueue_noprof(
+                c"%s".as_char_ptr(),
+                flags.0,
+                max_active,
+                name.as_char_ptr(),
+            )
+        };
+        // INVARIANT: just created.
+        Ok(Self {
+            raw: NonNull::new(raw).ok_or(ENOMEM)?,
+        })
+    }
+
+    /// Waits for everything that was queued before. Sleeps.
+    pub fn flush(&self) {
+        // SAFETY: a work queue by the invariant.
+        unsafe { bindings::__flush_workqueue(self.raw.as_ptr()) };
+    }
+}
+
+impl Deref for WorkQueue {
+    type Target = Queue;
+
+    fn deref(&self) -> &Queue {
+        // SAFETY: a work queue by the invariant, which lives as long as `self`.
+        unsafe { Queue::from_raw(self.raw.as_ptr()) }
+    }
+}
+
+impl Drop for WorkQueue {
+    fn drop(&mut self) {
+        // SAFETY: owned by the invariant. Waits for all items.
+        unsafe { bindings::destroy_workqueue(self.raw.as_ptr()) };
+    }
+}
+
+/// The `work_struct` inside `item`.
+fn raw_work<T, const ID: u64>(item: &Arc<T>) -> *mut bindings::work_struct
+where
+    T: HasWork<T, ID>,
+{
+    let item = Arc::as_ptr(item).cast_mut();
+    // SAFETY: the item is alive, as an `Arc` refers to it; only addresses are made.
+    unsafe { Work::raw_get(T::raw_get_work(item)) }
+}
+
+/// Gives back the reference that a queue owned for `item`.
+///
+/// # Safety
+///
+/// A queue has just let go of the item without running it.
+unsafe fn reclaim<T>(item: &Arc<T>) -> Arc<T> {
+    // SAFETY: enqueueing took the reference by `Arc::into_raw`; by the requirement nobody else
+    // takes it back.
+    unsafe { Arc::from_raw(Arc::as_ptr(item)) }
+}
+
+/// Takes `item` off its queue, and waits until it does not run. Sleeps.
+///
+/// Returns the reference that the queue owned, if the item was queued and will not run. Must not
+/// be called by the item itself. For an item with a delay use [`cancel_delayed_sync`].
+pub fn cancel_sync<T, const ID: u64>(item: &Arc<T>) -> Option<Arc<T>>
+where
+    T: WorkItem<ID, Pointer = Arc<T>> + HasWork<T, ID>,
+{
+    // SAFETY: `Work::new` initialised the work, and the item is alive.
+    let was_queued = unsafe { bindings::cancel_work_sync(raw_work::<T, ID>(item)) };
+    // SAFETY: it was queued and is not any more.
+    was_queued.then(|| unsafe { reclaim(item) })
+}
+
+/// Waits until `item`, if it was queued before, has run. Sleeps. Returns whether there was
+/// something to wait for.
+pub fn flush<T, const ID: u64>(item: &Arc<T>) -> bool
+where
+    T: WorkItem<ID, Pointer = Arc<T>> + HasWork<T, ID>,
+{
+    // SAFETY: `Work::new` initialised the work, and the item is alive.
+    unsafe { bindings::flush_work(raw_work::<T, ID>(item)) }
+}
+
+/// The `delayed_work` inside `item`.
+fn raw_delayed_work<T, const ID: u64>(item: &Arc<T>) -> *mut bindings::delayed_work
+where
+    T: HasDelayedWork<T, ID>,
+{
+    let work = raw_work::<T, ID>(item);
+    // SAFETY: `HasDelayedWork` promises that the work is that of a `delayed_work`.
+    unsafe { container_of!(work, bindings::delayed_work, work) }
+}
+
+/// Takes the delayed `item` off its timer or queue, and waits until it does not run. Sleeps.
+///
+/// Returns the reference that the queue owned, if the item was pending and will not run. Must not
+/// be called by the item itself.
+pub fn cancel_delayed_sync<T, const ID: u64>(item: &Arc<T>) -> Option<Arc<T>>
+where
+    T: WorkItem<ID, Pointer = Arc<T>> + HasDelayedWork<T, ID>,
+{
+    // SAFETY: `DelayedWork::new` initialised the work, and the item is alive.
+    let was_pending =
+        unsafe { bindings::cancel_delayed_work_sync(raw_delayed_work::<T, ID>(item)) };
+    // SAFETY: it was pending and is not any more.
+    was_pending.then(|| unsafe { reclaim(item) })
+}
+
+/// Makes `item` run on `queue` in `delay_ms` milliseconds from now, whether it is pending already
+/// (then its time changes) or not. Any context.
+///
+/// While [`cancel_delayed_sync`] runs, nothing is queued. Returns whether the item was pending.
+pub fn mod_delayed<T, const ID: u64>(queue: &Queue, item: Arc<T>, delay_ms: u32) -> bool
+where
+    T: WorkItem<ID, Pointer = Arc<T>> + HasDelayedWork<T, ID> + Send + Sync + 'static,
+{
+    // Not `mod_delayed_work_on`: from its result one cannot tell an item that was queued from one
+    // that was not because somebody cancels it, so nobody would know who owns the reference.
+    // SAFETY: `DelayedWork::new` initialised the work, and the item is alive.
+    let was_pending = unsafe { bindings::cancel_delayed_work(raw_delayed_work::<T, ID>(&item)) };
+    if was_pending {
+        // SAFETY: it was pending and is not any more.
+        drop(unsafe { reclaim(&item) });
+    }
+    // Fails if somebody cancels the item, or has queued it since: then theirs came later.
+    let _ = queue.enqueue_delayed::<Arc<T>, ID>(item, msecs_to_jiffies(delay_ms));
+    was_pending
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Inline functions of ib_core's headers that Rust cannot call: one wrapper each. They are exported, since
+ * inlined Rust functions call them from the modules of their users.
+ */
+#include <linux/dma-mapping.h>
+#include <linux/export.h>
+#include <linux/gfp.h>
+#include <linux/scatterlist.h>
+#include "helpers.h"
+
+bool rdma_helper_device_try_get(struct ib_device *dev)
+{
+	return ib_device_try_get(dev);
+}
+EXPORT_SYMBOL_GPL(rdma_helper_device_try_get);
+
+u64 rdma_helper_ib_dma_map_page(struct ib_device *dev, struct page *page, unsigned long offset, size_t size,
+				enum dma_data_direction dir)
+{
+	return ib_dma_map_page(dev, page, offset, size, dir);
+}
+EXPORT_SYMBOL_GPL(rdma_helper_ib_dma_map_page);
+
+void rdma_helper_ib_dma_unmap_page(struct ib_device *dev, u64 addr, size_t size, enum dma_data_direction dir)
+{
+	ib_dma_unmap_page(dev, addr, size, dir);
+}
+EXPORT_SYMBOL_GPL(rdma_helper_ib_dma_unmap_page);
+
+int rdma_helper_ib_dma_mapping_error(struct ib_device *dev, u64 addr)
+{
+	return ib_dma_mapping_error(dev, addr);
+}
+EXPORT_SYMBOL_GPL(rdma_helper_ib_dma_mapping_error);
+
+void rdma_helper_sync_for_cpu(struct ib_device *dev, u64 addr, size_t size, enum dma_data_direction dir)
+{
+	ib_dma_sync_single_for_cpu(dev, addr, size, dir);
+}
+EXPORT_SYMBOL_GPL(rdma_helper_sync_for_cpu);
+
+void rdma_helper_sync_for_device(struct ib_device *dev, u64 addr, size_t size, enum dma_data_direction dir)
+{
+	ib_dma_sync_single_for_device(dev, addr, size, dir);
+}
+EXPORT_SYMBOL_GPL(rdma_helper_sync_for_device);
+
+int rdma_helper_map_sg(struct ib_device *dev, struct scatterlist *sg, int nents, enum dma_data_direction dir)
+{
+	return ib_dma_map_sg(dev, sg, nents, dir);
+}
+EXPORT_SYMBOL_GPL(rdma_helper_map_sg);
+
+void rdma_helper_unmap_sg(struct ib_device *dev, struct scatterlist *sg, int nents, enum dma_data_direction dir)
+{
+	ib_dma_unmap_sg(dev, sg, nents, dir);
+}
+EXPORT_SYMBOL_GPL(rdma_helper_unmap_sg);
+
+/* The caller knows that the list has more than index mapped entries. */
+u64 rdma_helper_sg_dma(struct scatterlist *sg, u32 index, u32 *length)
+{
+	while (index--)
+		sg = sg_next(sg);
+	*length = sg_dma_len(sg);
+	return sg_dma_address(sg);
+}
+EXPORT_SYMBOL_GPL(rdma_helper_sg_dma);
+
+/* An index beyond the table is ignored. */
+void rdma_helper_sg_set_dma(struct sg_table *table, u32 index, u64 addr, u32 length)
+{
+	struct scatterlist *sg;
+	unsigned int i;
+
+	for_each_sg(table->sgl, sg, table->nents, i) {
+		if (i != index)
+			continue;
+		sg_dma_address(sg) = addr;
+		sg_dma_len(sg) = length;
+		return;
+	}
+}
+EXPORT_SYMBOL_GPL(rdma_helper_sg_set_dma);
+
+/* Zeroed memory that needs no synchronising; devices in software use the CPU's address of it. */
+void *rdma_helper_alloc_coherent(struct ib_device *dev, size_t size, u64 *addr)
+{
+	dma_addr_t dma;
+	void *cpu;
+
+	if (ib_uses_virt_dma(dev)) {
+		cpu = alloc_pages_exact(size, GFP_KERNEL | __GFP_ZERO | __GFP_NOWARN);
+		*addr = (uintptr_t)cpu;
+		return cpu;
+	}
+	cpu = dma_alloc_coherent(dev->dma_device, size, &dma, GFP_KERNEL | __GFP_NOWARN);
+	*addr = dma;
+	return cpu;
+}
+EXPORT_SYMBOL_GPL(rdma_helper_alloc_coherent);
+
+void rdma_helper_free_coherent(struct ib_device *dev, size_t size, void *cpu, u64 addr)
+{
+	if (ib_uses_virt_dma(dev))
+		free_pages_exact(cpu, size);
+	else
+		dma_free_coherent(dev->dma_device, size, cpu, addr);
+}
+EXPORT_SYMBOL_GPL(rdma_helper_free_coherent);

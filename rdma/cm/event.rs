@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What happens to a connection.
+//!
+//! C header: [`include/rdma/rdma_cm.h`](srctree/include/rdma/rdma_cm.h)
+
+use super::Id;
+use crate::sys;
+use core::{ptr, slice};
+use kernel::{
+    fmt,
+    prelude::*,
+    str::CStr,
+    sync::Arc, //
+};
+
+/// Takes the events of one connection identifier.
+///
+/// Events of one identifier come one at a time, in process context; the handler may sleep. The
+/// identifier, its owner [`CmId`](super::CmId) and its queue pair may be used and dropped in it.
+pub trait CmHandler: Send + Sync + 'static {
+    /// Something happened to `id`.
+    fn event(&self, id: &Id, event: Event<'_>);
+}
+
+/// Ignores all events.
+impl CmHandler for () {
+    fn event(&self, _id: &Id, _event: Event<'_>) {}
+}
+
+/// A closure is a handler; its errors are logged.
+impl<F: Fn(&Id, Event<'_>) -> Result + Send + Sync + 'static> CmHandler for F {
+    fn event(&self, id: &Id, event: Event<'_>) {
+        if let Err(error) = self(id, event) {
+            pr_err!("event of a connection not handled: {error:?}\n");
+        }
+    }
+}
+
+impl<T: CmHandler> CmHandler for Arc<T> {
+    fn event(&self, id: &Id, event: Event<'_>) {
+        T::event(self, id, event);
+    }
+}
+
+/// An event of a connection (`enum rdma_cm_event_type`).
+#[derive(Clone, Copy, Debug)]
+pub enum Event<'a> {
+    /// [`Id::resolve_address`] succeeded: the device is known.
+    AddressResolved,
+    /// [`Id::resolve_address`] failed.
+    AddressError(Error),
+    /// [`Id::resolve_route`] succeeded.
+    RouteResolved,
+    /// [`Id::resolve_route`] failed.
+    RouteError(Error),
+    /// The connection is up.
+    Established {
+        /// What the passive side said when it accepted, padded; nothing on the passive side itself.
+        private: &'a [u8],
+    },
+    /// The peer, or somebody on the way, refused the connection.
+    Rejected {
+        /// Why.
+        reason: RejectReason,
+        /// What the peer said, padded, if the reason is [`RejectReason::is_consumer`].
+        private: &'a [u8],
+    },
+    /// The peer did not answer the request or the acceptance.
+    Unreachable(Error),
+    /// The connection could not be set up.
+    ConnectError(Error),
+    /// The connection has ended, by either side. All that is posted is flushed.
+    Disconnected,
+    /// The time in which late packets may arrive is over.
+    TimewaitExit,
+    /// The device is about to go away: everything on it must be dropped soon.
+    DeviceRemoval,
+    /// The local address moved to another port or device; the connection goes on.
+    AddressChange,
+    /// An event that connections do not have.
+    Other(u32),
+}
+
+/// Why a connection was refused: a number of the connection manager (`enum ib_cm_rej_reason`).
+///
+/// [`Display`](fmt::Display) writes the kernel's text for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RejectReason {
+    code: i32,
+    message: &'static CStr,
+    consumer: bool,
+}
+
+impl RejectReason {
+    /// The number.
+    pub fn code(&self) -> i32 {
+        self.code
+    }
+
+    /// Whether it was the peer's user who refused, and not its connection manager.
+    pub fn is_consumer(&self) -> bool {
+        self.consumer
+    }
+}
+
+impl fmt::Display for RejectReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self.message, f)
+    }
+}
+
+/// The error of an event that failed; its status is a negative errno.
+fn error(status: i32) -> Error {
+    if status < 0 {
+        Error::from_errno(status)
+    } else {
+        EIO
+    }
+}
+
+/// # Safety
+///
+/// `data` is null or points to `length` bytes that stay unchanged for `'a`.
+unsafe fn bytes<'a>(data: *const kernel::ffi::c_void, length: u8) -> &'a [u8] {
+    if data.is_null() {
+        return &[];
+    }
+    // SAFETY: By the safety requirement.
+    unsafe { slice::from_raw_parts(data.cast::<u8>(), usize::from(length)) }
+}
+
+impl<'a> Event<'a> {
+    /// # Safety
+    ///
+    /// `id` and `raw` are what the connection manager passed to an event handler that runs for `'a`.
+    pub(super) unsafe fn from_raw(id: *mut sys::rdma_cm_id, raw: &'a sys::rdma_cm_event) -> Self {
+        match raw.event {
+            sys::rdma_cm_event_type_RDMA_CM_EVENT_ADDR_RESOLVED => Self::AddressResolved,
+            sys::rdma_cm_event_type_RDMA_CM_EVENT_ADDR_ERROR => {
+                Self::AddressError(error(raw.status))
+            }
+            sys::rdma_cm_event_type_RDMA_CM_EVENT_ROUTE_RESOLVED => Self::RouteResolved,
+            sys::rdma_cm_event_type_RDMA_CM_EVENT_ROUTE_ERROR => {
+                Self::RouteError(error(raw.status))
+            }
+            sys::rdma_cm_event_type_RDMA_CM_EVENT_ESTABLISHED => Self::Established {
+                // SAFETY: By the safety requirement; this event has connection parameters.
+                private: unsafe { connection_data(raw) },
+            },
+            // SAFETY: By the safety requirement.
+            sys::rdma_cm_event_type_RDMA_CM_EVENT_REJECTED => unsafe { Self::rejected(id, raw) },
+            sys::rdma_cm_event_type_RDMA_CM_EVENT_UNREACHABLE => {
+                Self::Unreachable(error(raw.status))
+            }
+            sys::rdma_cm_event_type_RDMA_CM_EVENT_CONNECT_ERROR => {
+                Self::ConnectError(error(raw.status))
+            }
+            sys::rdma_cm_event_type_RDMA_CM_EVENT_DISCONNECTED => Self::Disconnected,
+            sys::rdma_cm_event_type_RDMA_CM_EVENT_TIMEWAIT_EXIT => Self::TimewaitExit,
+            sys::rdma_cm_event_type_RDMA_CM_EVENT_DEVICE_REMOVAL => Self::DeviceRemoval,
+            sys::rdma_cm_event_type_RDMA_CM_EVENT_ADDR_CHANGE => Self::AddressChange,
+            other => Self::Other(other),
+        }
+    }
+
+    /// # Safety
+    ///
+    /// As for [`Self::from_raw`]; the event is a rejection.
+    unsafe fn rejected(id: *mut sys::rdma_cm_id, raw: &'a sys::rdma_cm_event) -> Self {
+        let mut length = 0;
+        // SAFETY: By the safety requirement; all three return something static or out of the event.
+        let (message, data) = unsafe {
+            let event = ptr::from_ref(raw).cast_mut();
+            (
+                CStr::from_char_ptr(sys::rdma_reject_msg(id, raw.status)),
+                sys::rdma_consumer_reject_data(id, event, &mut length),
+            )
+        };
+        Self::Rejected {
+            reason: RejectReason {
+                code: raw.status,
+                message,
+                consumer: !data.is_null(),
+            },
+            // SAFETY: The data is in the event and has `length` bytes.
+            private: unsafe { bytes(data, length) },
+        }
+    }
+}
+
+/// The private data of an event with connection parameters.
+///
+/// # Safety
+///
+/// `raw` is such an event, and what it refers to stays unchanged while `raw` is borrowed.
+pub(super) unsafe fn connection_data(raw: &sys::rdma_cm_event) -> &[u8] {
+    // SAFETY: By the safety requirement `conn` is the member in use.
+    unsafe { bytes(raw.param.conn.private_data, raw.param.conn.private_data_len) }
+}

@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The passive side: listening, and answering requests.
+//!
+//! C header: [`include/rdma/rdma_cm.h`](srctree/include/rdma/rdma_cm.h)
+
+use super::{
+    address::{SocketAddress, Storage},
+    core_id::IdCore,
+    event::{connection_data, CmHandler},
+    id::{CmId, Id},
+    param::ConnectParam, //
+};
+use crate::{device::Device, sys};
+use core::{
+    cell::RefCell,
+    ptr::{self, NonNull}, //
+};
+use kernel::{
+    error::{from_err_ptr, to_result},
+    ffi::c_int,
+    prelude::*,
+    sync::{
+        atomic::{Atomic, Relaxed},
+        Arc, //
+    },
+    task::Task,
+};
+
+/// Takes the requests that come to a [`Listener`].
+pub trait ListenHandler: Send + Sync + 'static {
+    /// A peer wants to connect. Process context, one request at a time; may sleep.
+    ///
+    /// A request that is dropped without an answer is rejected. The listener must not be dropped in
+    /// here.
+    fn request(&self, request: ConnectRequest<'_>);
+}
+
+/// A closure is a handler; its errors are logged.
+impl<F: Fn(ConnectRequest<'_>) -> Result + Send + Sync + 'static> ListenHandler for F {
+    fn request(&self, request: ConnectRequest<'_>) {
+        if let Err(error) = self(request) {
+            pr_err!("connection request not accepted: {error:?}\n");
+        }
+    }
+}
+
+impl<T: ListenHandler> ListenHandler for Arc<T> {
+    fn request(&self, request: ConnectRequest<'_>) {
+        T::request(self, request);
+    }
+}
+
+/// Waits for requests until it is dropped; that waits for [`ListenHandler::request`] to return.
+///
+/// A listener at one address of a device keeps that device from being removed; one at an unspecified
+/// address follows devices as they come and go.
+///
+/// # Invariants
+///
+/// `raw` is an identifier that `self` owns and whose context is `core`.
+pub struct Listener {
+    raw: NonNull<sys::rdma_cm_id>,
+    core: Pin<KBox<ListenCore>>,
+}
+
+/// What the event handler of a listener needs.
+struct ListenCore {
+    handling: Atomic<usize>,
+    handler: KBox<dyn ListenHandler>,
+}
+
+// SAFETY: An identifier may be used and destroyed by any thread; the handler is `Send`.
+unsafe impl Send for Listener {}
+// SAFETY: There is no method on a shared listener; the handler is `Sync`.
+unsafe impl Sync for Listener {}
+
+impl Listener {
+    /// Listens at `address`, on all devices if that is unspecified (`rdma_listen()`). Sleeps.
+    ///
+    /// [`SocketAddress::any_ip`] takes requests for IPv4 and IPv6 addresses. `backlog` is the number
+    /// of requests that may wait. `EADDRINUSE` if the port is taken.
+    pub fn new(address: &SocketAddress, backlog: u32, handler: impl ListenHandler) -> Result<Self> {
+        let handler: KBox<dyn ListenHandler> = KBox::new(handler, GFP_KERNEL)?;
+        let core = KBox::pin(
+            ListenCore {
+                handling: Atomic::new(0),
+                handler,
+            },
+            GFP_KERNEL,
+        )?;
+        let context = ptr::from_ref(&*core).cast_mut();
+        // SAFETY: The network name space is a static, and the context lives as long as the listener.
+        let raw = from_err_ptr(unsafe {
+            sys::__rdma_create_kernel_id(
+                &raw mut kernel::bindings::init_net,
+                Some(handle),
+                context.cast(),
+                address.address.port_space().as_raw(),
+                sys::ib_qp_type_IB_QPT_RC,
+                crate::CALLER.as_char_ptr(),
+            )
+        })?;
+        // INVARIANT: The identifier is new. From here on dropping `listener` destroys it.
+        let listener = Self {
+            raw: NonNull::new(raw).ok_or(ENOMEM)?,
+            core,
+        };
+        let mut storage = address.to_storage();
+        let backlog = i32::try_from(backlog).unwrap_or(i32::MAX);
+        // SAFETY: The identifier is valid; the address lives until the calls return.
+        unsafe {
+            to_result(sys::rdma_bind_addr(raw, storage.as_mut_ptr()))?;
+            to_result(sys::rdma_listen(raw, backlog))?;
+        }
+        Ok(listener)
+    }
+
+    /// The address that is listened at; its port is the one chosen if none was asked for.
+    pub fn address(&self) -> Option<SocketAddress> {
+        // SAFETY: By the type invariant; a bound address does not change.
+        unsafe { Storage::read(&raw const (*self.raw.as_ptr()).route.addr.src_addr) }.to_address()
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if self.core.handling.load(Relaxed) == Task::current_raw() as usize {
+            // Waiting for ourselves would take for ever.
+            pr_err!("a listener was dropped in its own handler: the task hangs\n");
+        }
+        // SAFETY: By the type invariant; afterwards the handler is not called any more, so that
+        // `core` may go.
+        unsafe { sys::rdma_destroy_id(self.raw.as_ptr()) };
+    }
+}
+
+/// What became of a request: the core that its identifier was given, if it got that far.
+type Prepared = RefCell<Option<Arc<IdCore>>>;
+
+/// A peer's wish to connect.
+pub struct ConnectRequest<'a> {
+    raw: NonNull<sys::rdma_cm_id>,
+    event: &'a sys::rdma_cm_event,
+    device: Device,
+    prepared: &'a Prepared,
+}
+
+impl<'a> ConnectRequest<'a> {
+    /// What the peer said, padded by the connection manager to the size of the message's field (56
+    /// bytes for IP addresses).
+    pub fn private(&self) -> &'a [u8] {
+        // SAFETY: A connection request has connection parameters, which stay unchanged until the
+        // event handler returns.
+        unsafe { connection_data(self.event) }
+    }
+
+    /// The device at which the request arrived.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// The device's port.
+    pub fn port_number(&self) -> u32 {
+        // SAFETY: The identifier is valid while the request is handled.
+        unsafe { (*self.raw.as_ptr()).port_num }
+    }
+
+    /// The address that the peer connects to.
+    pub fn local_address(&self) -> Option<SocketAddress> {
+        // SAFETY: The identifier is valid while the request is handled.
+        unsafe { Storage::read(&raw const (*self.raw.as_ptr()).route.addr.src_addr) }.to_address()
+    }
+
+    /// The peer's address.
+    pub fn peer_address(&self) -> Option<SocketAddress> {
+        // SAFETY: The identifier is valid while the request is handled.
+        unsafe { Storage::read(&raw const (*self.raw.as_ptr()).route.addr.dst_addr) }.to_address()
+    }
+
+    /// Refuses, and tells the peer `private` (at most 148 bytes).
+    pub fn reject(self, private: &[u8]) -> Result {
+        reject(self.raw, private)
+    }
+
+    /// Gives the connection's identifier a handler, as the first step of accepting it.
+    ///
+    /// If this fails the request is rejected.
+    pub fn prepare(self, handler: impl CmHandler) -> Result<Pending<'a>> {
+        let handler: KBox<dyn CmHandler> = KBox::new(handler, GFP_KERNEL)?;
+        let core = IdCore::empty(handler)?;
+        // SAFETY: The identifier was made for this request and is ours from now on. Its events wait
+        // for the handler lock, which is held until the request has been handled.
+        let core = unsafe { IdCore::attach(core, self.raw, Some(self.device.clone()), true) };
+        *self.prepared.borrow_mut() = Some(core.clone());
+        Ok(Pending {
+            id: Some(Id::new(core)),
+            _request: self,
+        })
+    }
+}
+
+/// A connection that is about to be accepted. Dropping it rejects the request.
+pub struct Pending<'a> {
+    id: Option<Id>,
+    _request: ConnectRequest<'a>,
+}
+
+impl Pending<'_> {
+    /// The identifier of the connection, to make the queue pair on.
+    pub fn id(&self) -> Result<&Id> {
+        self.id.as_ref().ok_or(EINVAL)
+    }
+
+    /// Accepts the connection (`rdma_accept()`). `private` is for the peer's
+    /// [`Event::Established`](super::Event::Established), at most 196 bytes.
+    ///
+    /// Events come after [`ListenHandler::request`] has returned; completions may come earlier. If it
+    /// fails the peer has been told.
+    pub fn accept(mut self, param: &ConnectParam, private: &[u8]) -> Result<CmId> {
+        let mut raw = param.to_raw(private)?;
+        // SAFETY: The identifier is valid, and its handler lock is held by the caller of `handle`.
+        to_result(unsafe { sys::rdma_accept(self.id()?.core().as_raw(), &mut raw) })?;
+        self.id.take().map(CmId::from_id).ok_or(EINVAL)
+    }
+
+    /// Refuses, and tells the peer `private` (at most 148 bytes).
+    pub fn reject(self, private: &[u8]) -> Result {
+        reject(self._request.raw, private)
+    }
+}
+
+impl Drop for Pending<'_> {
+    fn drop(&mut self) {
+        if let Some(id) = &self.id {
+            id.core().close();
+        }
+    }
+}
+
+fn reject(id: NonNull<sys::rdma_cm_id>, private: &[u8]) -> Result {
+    let length = private.len().try_into()?;
+    let reason = sys::ib_cm_rej_reason_IB_CM_REJ_CONSUMER_DEFINED as u8;
+    // SAFETY: The identifier is that of a request that is being handled.
+    to_result(unsafe { sys::rdma_reject(id.as_ptr(), private.as_ptr().cast(), length, reason) })
+}
+
+/// Takes the events of listeners and of identifiers that nobody has prepared yet.
+///
+/// # Safety
+///
+/// Called by the connection manager for an identifier whose context is the [`ListenCore`] of a listener
+/// that is alive, with the locks of both held.
+unsafe extern "C" fn handle(id: *mut sys::rdma_cm_id, event: *mut sys::rdma_cm_event) -> c_int {
+    // SAFETY: The context is the listener's core, also of an identifier that was just made for a
+    // request; the listener waits for this function before it goes away.
+    let (core, event) = unsafe { (&*(*id).context.cast::<ListenCore>(), &*event) };
+    if event.event != sys::rdma_cm_event_type_RDMA_CM_EVENT_CONNECT_REQUEST {
+        // The identifier of a listener is its owner's to destroy.
+        return 0;
+    }
+    // SAFETY: The identifier of a request is bound to its device.
+    let device = unsafe { Device::try_get((*id).device) };
+    let (Some(raw), Some(device)) = (NonNull::new(id), device) else {
+        return 1;
+    };
+    let prepared = Prepared::new(None);
+    core.handling.store(Task::current_raw() as usize, Relaxed);
+    core.handler.request(ConnectRequest {
+        raw,
+        event,
+        device,
+        prepared: &prepared,
+    });
+    core.handling.store(0, Relaxed);
+    // Without a core the connection manager destroys the identifier, which rejects the request.
+    prepared.into_inner().map_or(1, IdCore::end_handling)
+}

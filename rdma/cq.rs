@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Completion queues.
+//!
+//! Queues are allocated for their user and not taken from the device's pool (`ib_cq_pool_get()`):
+//! the pool frees its queues at device removal without waiting for their users, and never before.
+//!
+//! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
+
+use crate::{device::Device, sys};
+use core::ptr::{self, NonNull};
+use kernel::{
+    error::from_err_ptr,
+    prelude::*,
+    sync::Arc, //
+};
+
+/// Where completions are handled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PollContext {
+    /// In softirq context: handlers must not sleep.
+    Softirq,
+    /// In process context, on a work queue bound to the CPU of the interrupt.
+    Workqueue,
+    /// Only by [`Cq::poll`], in the caller's context; there are no interrupts.
+    Direct,
+}
+
+impl PollContext {
+    fn as_raw(self) -> sys::ib_poll_context {
+        match self {
+            Self::Softirq => sys::ib_poll_context_IB_POLL_SOFTIRQ,
+            Self::Workqueue => sys::ib_poll_context_IB_POLL_WORKQUEUE,
+            Self::Direct => sys::ib_poll_context_IB_POLL_DIRECT,
+        }
+    }
+}
+
+/// A completion queue. Dropping the last reference sleeps and must not happen in a completion
+/// handler of the queue; queue pairs hold references, so this is only their creator's concern.
+///
+/// # Invariants
+///
+/// `raw` is a completion queue of `_device`, allocated with `context` and owned by `self`.
+pub struct Cq {
+    raw: NonNull<sys::ib_cq>,
+    context: PollContext,
+    _device: Device,
+}
+
+// SAFETY: A completion queue may be used and freed by any thread.
+unsafe impl Send for Cq {}
+// SAFETY: Drivers serialise polling by a lock of their own.
+unsafe impl Sync for Cq {}
+
+impl Cq {
+    /// Allocates a queue of `entries` completions (`ib_alloc_cq()`). Sleeps.
+    ///
+    /// `entries` must cover every send and receive of every queue pair on it and two more a queue
+    /// pair ([`QpConfig::cq_entries`](crate::QpConfig::cq_entries)). `vector` spreads queues over
+    /// interrupts and is taken modulo their number.
+    pub fn new(
+        device: &Device,
+        entries: u32,
+        vector: u32,
+        context: PollContext,
+    ) -> Result<Arc<Self>> {
+        let entries = i32::try_from(entries.min(device.max_cqe())).map_err(|_| EINVAL)?;
+        if entries == 0 {
+            return Err(EINVAL);
+        }
+        let vector = vector.checked_rem(device.comp_vectors()).unwrap_or(0);
+        // SAFETY: The device is valid, the vector one that it has, and the name a static string.
+        let raw = from_err_ptr(unsafe {
+            sys::__ib_alloc_cq(
+                device.as_raw(),
+                ptr::null_mut(),
+                entries,
+                vector.try_into().unwrap_or(0),
+                context.as_raw(),
+                crate::CALLER.as_char_ptr(),
+            )
+        })?;
+        // INVARIANT: The queue was just allocated and has no other owner; if there is no memory for
+        // the `Arc`, the drop of the `Cq` frees it.
+        Ok(Arc::new(
+            Self {
+                raw: NonNull::new(raw).ok_or(ENOMEM)?,
+                context,
+                _device: device.clone(),
+            },
+            GFP_KERNEL,
+        )?)
+    }
+
+    /// Handles up to `budget` completions in the caller's context and returns how many there were.
+    ///
+    /// Does nothing for a queue that is not [`PollContext::Direct`]. Any context that the handlers
+    /// allow; several CPUs may poll the same queue at the same time.
+    #[inline]
+    pub fn poll(&self, budget: u32) -> u32 {
+        if self.context != PollContext::Direct {
+            return 0;
+        }
+        let budget = i32::try_from(budget).unwrap_or(i32::MAX);
+        // SAFETY: By the type invariant the queue is valid. The budget is not negative.
+        let done = unsafe { sys::ib_process_cq_direct(self.raw.as_ptr(), budget) };
+        u32::try_from(done).unwrap_or(0)
+    }
+
+    /// Where the queue's completions are handled.
+    pub fn context(&self) -> PollContext {
+        self.context
+    }
+
+    pub(crate) fn as_raw(&self) -> *mut sys::ib_cq {
+        self.raw.as_ptr()
+    }
+}
+
+impl Drop for Cq {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant the queue is owned. Every queue pair on it holds an `Arc`,
+        // so none is left.
+        unsafe { sys::ib_free_cq(self.raw.as_ptr()) };
+    }
+}

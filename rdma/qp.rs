@@ -1,0 +1,398 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Queue pairs of reliable connections.
+//!
+//! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
+
+use crate::{
+    batch::{Batch, Space},
+    cm::IdCore,
+    completion::WorkCompletion,
+    cq::Cq,
+    pd::Pd,
+    segment::{Segment, SendFlags},
+    sys, //
+};
+use core::{
+    ffi::{c_int, c_void},
+    marker::PhantomPinned,
+    mem::{size_of, MaybeUninit},
+    ptr,
+};
+use kernel::{
+    alloc::KVVec,
+    prelude::*,
+    sync::{Arc, UniqueArc},
+};
+
+/// What is done with the completions of a queue pair.
+///
+/// The methods are called in the context of the completion queue: with
+/// [`PollContext::Softirq`](crate::PollContext::Softirq) they must not sleep. Sends and receives on
+/// different queues may complete at the same time on several CPUs, hence `Sync`.
+pub trait QpHandler: Send + Sync + Sized + 'static {
+    /// The work request that was posted with `tag` has completed.
+    ///
+    /// After an error the queue pair is in the error state: all its work requests complete, those
+    /// that were still queued as [`WcStatus::FLUSHED`](crate::WcStatus::FLUSHED).
+    fn completed(qp: &Qp<Self>, tag: u32, completion: &WorkCompletion);
+}
+
+/// The sizes of a queue pair.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct QpConfig {
+    /// Send work requests that may be under way, including those without a completion of their own.
+    pub max_send_wr: u32,
+    /// Receive work requests that may be posted.
+    pub max_recv_wr: u32,
+    /// Segments of a send work request.
+    pub max_send_sge: u32,
+    /// Segments of a receive work request.
+    pub max_recv_sge: u32,
+    /// Bytes that [`Batch::send_inline`] takes; 0 if it is not used.
+    pub max_inline_data: u32,
+    /// Tags are `0..tags`; each takes 8 bytes.
+    pub tags: u32,
+}
+
+impl QpConfig {
+    /// A queue pair whose work requests have one segment at most, without inline data.
+    pub const fn new(max_send_wr: u32, max_recv_wr: u32, tags: u32) -> Self {
+        Self {
+            max_send_wr,
+            max_recv_wr,
+            max_send_sge: 1,
+            max_recv_sge: 1,
+            max_inline_data: 0,
+            tags,
+        }
+    }
+
+    /// The entries that a completion queue needs for this queue pair: one for each work request and
+    /// two for draining.
+    pub fn cq_entries(&self) -> u32 {
+        self.max_send_wr
+            .saturating_add(self.max_recv_wr)
+            .saturating_add(2)
+    }
+}
+
+type PostSend = unsafe extern "C" fn(
+    *mut sys::ib_qp,
+    *const sys::ib_send_wr,
+    *mut *const sys::ib_send_wr,
+) -> c_int;
+type PostReceive = unsafe extern "C" fn(
+    *mut sys::ib_qp,
+    *const sys::ib_recv_wr,
+    *mut *const sys::ib_recv_wr,
+) -> c_int;
+
+/// A queue pair of a reliable connection with its handler; made by
+/// [`Id::create_qp`](crate::cm::Id::create_qp).
+///
+/// Posting is possible from any context and any number of CPUs. The last reference drains and
+/// destroys the queue pair: it must be dropped where sleeping is allowed and not in
+/// [`QpHandler::completed`] of the same queue pair.
+///
+/// # Invariants
+///
+/// - `raw` is a queue pair on the identifier `id`, which was made with `self` as its context and with
+///   the given domain and queues, or null while `self` is being made.
+/// - `post_send` and `post_receive` are the functions of its driver, or post nothing.
+/// - Every entry of `table` is [`complete::<H>`].
+#[pin_data(PinnedDrop)]
+pub struct Qp<H: QpHandler> {
+    raw: *mut sys::ib_qp,
+    post_send: PostSend,
+    post_receive: PostReceive,
+    table: KVVec<sys::ib_cqe>,
+    pd: Arc<Pd>,
+    handler: H,
+    id: Arc<IdCore>,
+    _send_cq: Arc<Cq>,
+    _receive_cq: Arc<Cq>,
+    // Completions refer to `self` while it is being dropped.
+    #[pin]
+    _pinned: PhantomPinned,
+}
+
+// SAFETY: `raw` may be used and destroyed by any thread; everything else is `Send`.
+unsafe impl<H: QpHandler> Send for Qp<H> {}
+// SAFETY: Drivers lock each queue of a queue pair; everything else is `Sync`.
+unsafe impl<H: QpHandler> Sync for Qp<H> {}
+
+impl<H: QpHandler> Qp<H> {
+    /// Makes a queue pair on a connection identifier (`rdma_create_qp()`). Sleeps.
+    pub(crate) fn create(
+        id: &Arc<IdCore>,
+        pd: &Arc<Pd>,
+        send_cq: &Arc<Cq>,
+        receive_cq: &Arc<Cq>,
+        config: &QpConfig,
+        handler: H,
+    ) -> Result<Arc<Self>> {
+        let entry = sys::ib_cqe {
+            done: Some(complete::<H>),
+        };
+        let table = KVVec::from_elem(entry, config.tags.try_into()?, GFP_KERNEL)?;
+        let mut qp = UniqueArc::pin_init(
+            pin_init!(Qp {
+                raw: ptr::null_mut(),
+                post_send: no_send,
+                post_receive: no_receive,
+                table,
+                pd: pd.clone(),
+                handler,
+                id: id.clone(),
+                _send_cq: send_cq.clone(),
+                _receive_cq: receive_cq.clone(),
+                _pinned: PhantomPinned,
+            }),
+            GFP_KERNEL,
+        )?;
+        let most = pd.device().max_qp_wr();
+        let mut attributes = sys::ib_qp_init_attr {
+            event_handler: Some(event::<H>),
+            qp_context: ptr::from_ref(&*qp).cast_mut().cast::<c_void>(),
+            send_cq: send_cq.as_raw(),
+            recv_cq: receive_cq.as_raw(),
+            cap: sys::ib_qp_cap {
+                // One more of each for draining.
+                max_send_wr: config.max_send_wr.saturating_add(1).min(most),
+                max_recv_wr: config.max_recv_wr.saturating_add(1).min(most),
+                max_send_sge: config.max_send_sge,
+                max_recv_sge: config.max_recv_sge,
+                max_inline_data: config.max_inline_data,
+                ..Default::default()
+            },
+            sq_sig_type: sys::ib_sig_type_IB_SIGNAL_REQ_WR,
+            qp_type: sys::ib_qp_type_IB_QPT_RC,
+            ..Default::default()
+        };
+        pd.queue_pair_created();
+        let raw = id
+            .create_qp(pd, &mut attributes)
+            .inspect_err(|_| pd.queue_pair_destroyed())?;
+        // SAFETY: The queue pair was just made, and a driver's operations do not change.
+        let ops = unsafe { &(*(*raw.as_ptr()).device).ops };
+        let this = qp.as_mut().project();
+        // INVARIANT: `raw` was made on `id` with `self` as its context.
+        *this.raw = raw.as_ptr();
+        *this.post_send = ops.post_send.unwrap_or(no_send);
+        *this.post_receive = ops.post_recv.unwrap_or(no_receive);
+        Ok(qp.into())
+    }
+
+    /// The handler that the queue pair was made with.
+    #[inline(always)]
+    pub fn handler(&self) -> &H {
+        &self.handler
+    }
+
+    /// The protection domain.
+    #[inline(always)]
+    pub fn pd(&self) -> &Arc<Pd> {
+        &self.pd
+    }
+
+    /// The queue pair's number.
+    pub fn number(&self) -> u32 {
+        // SAFETY: By the type invariant the queue pair is valid; its number does not change.
+        unsafe { (*self.raw).qp_num }
+    }
+
+    /// An empty batch in `space`, which has room for `N` work requests with `S` segments altogether.
+    #[inline(always)]
+    pub fn batch<'a, const N: usize, const S: usize>(
+        &'a self,
+        space: &'a mut Space<N, S>,
+    ) -> Batch<'a, H, N, S> {
+        Batch::new(self, space)
+    }
+
+    /// Sends one message; a [batch](Self::batch) of one work request.
+    #[inline]
+    pub fn send<const S: usize>(
+        &self,
+        tag: u32,
+        message: [Segment<'_>; S],
+        flags: SendFlags,
+    ) -> Result {
+        let mut space = Space::new();
+        let mut batch = self.batch::<1, S>(&mut space);
+        batch.send(tag, &message, flags);
+        batch.post()
+    }
+
+    /// Posts a receive, which takes one message of the peer or one RDMA write with immediate data.
+    ///
+    /// Any context. `EINVAL` for a wrong tag or segment, `ENOMEM` if the queue is full.
+    #[inline(always)]
+    pub fn post_receive(&self, tag: u32, into: Option<Segment<'_>>) -> Result {
+        let cqe = self.entry(tag).ok_or(EINVAL)?;
+        let mut sge = match into {
+            Some(segment) if segment.is_of(&self.pd) => Some(segment.as_raw()),
+            Some(_) => return Err(EINVAL),
+            None => None,
+        };
+        let request = sys::ib_recv_wr {
+            next: ptr::null_mut(),
+            __bindgen_anon_1: sys::ib_recv_wr__bindgen_ty_1 { wr_cqe: cqe },
+            sg_list: sge.as_mut().map_or(ptr::null_mut(), ptr::from_mut),
+            num_sge: sge.is_some().into(),
+        };
+        // SAFETY: The request and its segment live until the call returns; what the segment names
+        // stays allocated as long as queue pairs of its domain exist.
+        unsafe { self.post_receive_chain(&request) }
+    }
+
+    /// Posts `count` receives (at most 32) without memory in one call, all with the same tag.
+    ///
+    /// They take RDMA writes with immediate data and empty messages. Any context.
+    #[inline]
+    pub fn post_receives(&self, tag: u32, count: u32) -> Result {
+        const MOST: usize = 32;
+        let cqe = self.entry(tag).ok_or(EINVAL)?;
+        let count = usize::try_from(count)?;
+        if count == 0 {
+            return Ok(());
+        }
+        let mut requests = [const { MaybeUninit::<sys::ib_recv_wr>::uninit() }; MOST];
+        let requests = requests.get_mut(..count).ok_or(EINVAL)?;
+        let mut next = ptr::null_mut();
+        for request in requests.iter_mut().rev() {
+            let request = request.write(sys::ib_recv_wr {
+                next,
+                __bindgen_anon_1: sys::ib_recv_wr__bindgen_ty_1 { wr_cqe: cqe },
+                sg_list: ptr::null_mut(),
+                num_sge: 0,
+            });
+            next = ptr::from_mut(request);
+        }
+        // SAFETY: The chain lives until the call returns and names no memory.
+        unsafe { self.post_receive_chain(next) }
+    }
+
+    /// Moves the queue pair into the error state and waits until all its work requests have
+    /// completed and their handlers have returned (`ib_drain_qp()`). Sleeps; any number of times.
+    ///
+    /// Posting later is harmless: such requests complete as flushed.
+    pub fn drain(&self) {
+        // SAFETY: By the type invariant the queue pair is valid, and it has room for one more work
+        // request in each queue.
+        unsafe { sys::ib_drain_qp(self.raw) };
+    }
+
+    /// The completion entry for `tag`.
+    #[inline(always)]
+    pub(crate) fn entry(&self, tag: u32) -> Option<*mut sys::ib_cqe> {
+        let entry = self.table.get(tag as usize)?;
+        Some(ptr::from_ref(entry).cast_mut())
+    }
+
+    /// Posts a chain of send work requests.
+    ///
+    /// # Safety
+    ///
+    /// `first` is a valid chain whose entries are in `self.table`; the memory that it names belongs to
+    /// the domain of `self` and is not freed while queue pairs of it exist.
+    #[inline(always)]
+    pub(crate) unsafe fn post_send(&self, first: *const sys::ib_send_wr) -> Result {
+        let mut failed = MaybeUninit::uninit();
+        // SAFETY: By the type invariants and the safety requirement.
+        let code = unsafe { (self.post_send)(self.raw, first, failed.as_mut_ptr()) };
+        if code == 0 {
+            return Ok(());
+        }
+        Err(Error::from_errno(code))
+    }
+
+    /// Posts a chain of receive work requests.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Self::post_send`].
+    #[inline(always)]
+    unsafe fn post_receive_chain(&self, first: *const sys::ib_recv_wr) -> Result {
+        let mut failed = MaybeUninit::uninit();
+        // SAFETY: By the type invariants and the safety requirement.
+        let code = unsafe { (self.post_receive)(self.raw, first, failed.as_mut_ptr()) };
+        if code == 0 {
+            return Ok(());
+        }
+        Err(Error::from_errno(code))
+    }
+}
+
+#[pinned_drop]
+impl<H: QpHandler> PinnedDrop for Qp<H> {
+    fn drop(self: Pin<&mut Self>) {
+        if self.raw.is_null() {
+            return;
+        }
+        self.drain();
+        // SAFETY: The queue pair is on `id` by the type invariant, and nothing uses it any more:
+        // no reference is left, and after draining there is no completion.
+        unsafe { self.id.destroy_qp() };
+        self.pd.queue_pair_destroyed();
+    }
+}
+
+/// Posts nothing: for a device that lacks the operation, and until the queue pair is there.
+///
+/// # Safety
+///
+/// None; it is unsafe for its type.
+unsafe extern "C" fn no_send(
+    _qp: *mut sys::ib_qp,
+    _first: *const sys::ib_send_wr,
+    _failed: *mut *const sys::ib_send_wr,
+) -> c_int {
+    ENODEV.to_errno()
+}
+
+/// As [`no_send`].
+///
+/// # Safety
+///
+/// None; it is unsafe for its type.
+unsafe extern "C" fn no_receive(
+    _qp: *mut sys::ib_qp,
+    _first: *const sys::ib_recv_wr,
+    _failed: *mut *const sys::ib_recv_wr,
+) -> c_int {
+    ENODEV.to_errno()
+}
+
+/// `done` of every entry of every queue pair whose handler is `H`.
+///
+/// # Safety
+///
+/// Called by the core for a completion of a work request of such a queue pair.
+unsafe extern "C" fn complete<H: QpHandler>(_cq: *mut sys::ib_cq, wc: *mut sys::ib_wc) {
+    // SAFETY: The core passes a completion of a work request of ours. The queue pair's context is
+    // the `Qp`, which lives until it is drained.
+    let (qp, entry) = unsafe {
+        let qp = (*(*wc).qp).qp_context.cast::<Qp<H>>();
+        (&*qp, (*wc).__bindgen_anon_1.wr_cqe)
+    };
+    let offset = (entry as usize).wrapping_sub(qp.table.as_ptr() as usize);
+    let tag = offset / size_of::<sys::ib_cqe>();
+    // SAFETY: The core passes a completion that stays unchanged during the call.
+    let completion = unsafe { WorkCompletion::from_raw(wc) };
+    H::completed(qp, tag as u32, completion);
+}
+
+/// Asynchronous events of every queue pair whose handler is `H`.
+///
+/// # Safety
+///
+/// Called by the core for such a queue pair, with the queue pair's context.
+unsafe extern "C" fn event<H: QpHandler>(event: *mut sys::ib_event, context: *mut c_void) {
+    // SAFETY: The context is the `Qp`, which lives until the queue pair is destroyed.
+    let qp = unsafe { &*context.cast::<Qp<H>>() };
+    // SAFETY: The core passes a valid event.
+    let event = unsafe { (*event).event };
+    qp.id.qp_event(event);
+}

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Safe RDMA verbs and connection manager, over `ib_core` and `rdma_cm`.
+//!
+//! # Objects
+//!
+//! Each object holds what it stands on, so that they can be dropped in any order:
+//!
+//! ```text
+//! Device <- Pd <- MessageSlots   messages, coherent memory
+//!        |     <- PageMapping    blocks of pages
+//!        |     <- Mr             pages under a key of their own, for the peer
+//!        |     <- Qp<H> -> Cq    work requests; completions go to the handler H
+//!        <- Cq   |
+//!        <- cm::CmId             the connection; its events go to a handler
+//! ```
+//!
+//! # Memory
+//!
+//! A device reads and writes memory on its own. What protects it:
+//!
+//! - Work requests name local memory by [`Segment`]s, which only objects of a [`Pd`] can make, and
+//!   a queue pair takes segments of its own domain only. Memory that is dropped while queue pairs of
+//!   its domain exist is freed with the last of them ([`Pd`]).
+//! - There are no slices of memory that a device may write: only copies in and out.
+//! - A peer reaches only what a key was given out for. The pages under a [`Mr`] that maps blocks stay
+//!   as long as the region. The pages under a [scatterlist](sg) are not ours to keep: there the user
+//!   must invalidate before the pages' owner gets them back. This is the one promise that the types
+//!   do not check.
+//!
+//! # Contexts
+//!
+//! Making and dropping objects sleeps. Posting, mapping scatterlists and everything on a
+//! [`WorkCompletion`] works in any context, without locks or allocations of this crate.
+//!
+//! # What is not here yet
+//!
+//! Unreliable datagrams. They fit in as `UdQp<H>` beside [`Qp`]: the completion table, the handler and
+//! the receive side are the same; its batch has `send` with an `AddressHandle` (`rdma_create_ah()`, an
+//! object on a [`Pd`]), the peer's queue pair number and key, and its completions add the source and
+//! the 40 bytes of global routing header in front of the message. Reads by
+//! [`Batch::read`] are there; atomics are not.
+//!
+//! C headers: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h),
+//! [`include/rdma/rdma_cm.h`](srctree/include/rdma/rdma_cm.h)
+
+mod batch;
+pub mod cm;
+mod completion;
+mod cq;
+mod device;
+mod mr;
+mod page_mapping;
+mod pd;
+mod qp;
+mod segment;
+pub mod sg;
+mod slots;
+mod status;
+
+pub use self::{
+    batch::{Batch, Space},
+    completion::{Opcode, WorkCompletion},
+    cq::{Cq, PollContext},
+    device::Device,
+    mr::Mr,
+    page_mapping::{DmaDirection, PageMapping},
+    pd::Pd,
+    qp::{Qp, QpConfig, QpHandler},
+    segment::{Access, Remote, Segment, SendFlags},
+    slots::MessageSlots,
+    status::WcStatus,
+};
+
+use kernel::prelude::*;
+use rdma_sys as sys;
+
+module! {
+    type: Library,
+    name: "rdma_rust",
+    authors: ["The Ferrofabric developers"],
+    description: "Safe RDMA verbs and connection manager",
+    license: "GPL",
+}
+
+/// The owner that `rdma resource show` names for the objects of this crate.
+const CALLER: &CStr = c"rdma_rust";
+
+struct Library;
+
+impl kernel::Module for Library {
+    fn init(_module: &'static ThisModule) -> Result<Self> {
+        Ok(Library)
+    }
+}
