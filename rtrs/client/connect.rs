@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! How a path is connected: the connections one after the other, then the info exchange.
+
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use rdma::{
+    cm::{
+        CmHandler,
+        CmId,
+        ConnectParam,
+        Event,
+        Id, //
+    },
+    Cq,
+    MessageSlots,
+    Pd,
+    PollContext,
+    QpConfig,
+    SendFlags, //
+};
+use rtrs_core::proto::{
+    handshake::{
+        self,
+        Accepted,
+        Connect, //
+    },
+    info::{
+        self,
+        Chunks, //
+    },
+    signal::QueueSizes,
+    wire::InfoRequest,
+    CONNECT_TIMEOUT_MS,
+    SEGMENTS_MAX, //
+};
+use zerocopy::IntoBytes;
+
+use crate::{
+    channel::{
+        Channel,
+        Ready,
+        Tagged,
+        Tags, //
+    },
+    exchange::Exchange,
+    fault::Fault,
+    path::Path,
+    progress::Step,
+    transport::{
+        hang_up,
+        Connection,
+        Transport, //
+    },
+};
+
+/// Hears what the connection manager has to say about one connection.
+struct Listener {
+    path: Arc<Path>,
+    cid: u16,
+}
+
+impl CmHandler for Listener {
+    fn event(&self, _id: &Id, event: Event<'_>) {
+        let progress = &self.path.progress;
+        let fault = match event {
+            Event::AddressResolved => return progress.reached(self.cid, Step::Address),
+            Event::RouteResolved => return progress.reached(self.cid, Step::Route),
+            Event::Established { private } => {
+                let depth = self.path.session.depth_agreed();
+                match handshake::accepted(private, depth) {
+                    Ok(accepted) => return progress.accepted(self.cid, accepted),
+                    Err(e) => Fault::Response(e),
+                }
+            }
+            Event::Rejected { reason, private } => {
+                Fault::Rejected(handshake::rejected(private), reason)
+            }
+            Event::AddressError(e) => Fault::Unreachable("address resolution", e),
+            Event::RouteError(e) => Fault::Unreachable("route resolution", e),
+            Event::Unreachable(e) => Fault::Connect("peer does not answer", e.to_errno()),
+            Event::ConnectError(e) => Fault::Connect("connection manager error", e.to_errno()),
+            Event::AddressChange => Fault::Connect("address has changed", 0),
+            Event::Disconnected | Event::TimewaitExit => Fault::Disconnected,
+            Event::DeviceRemoval => Fault::DeviceRemoval,
+            _ => return,
+        };
+        Path::fail(&self.path, fault);
+    }
+}
+
+/// What all connections of one attempt have in common.
+struct Attempt<'a> {
+    path: &'a Arc<Path>,
+    recon_cnt: u16,
+    first_conn: bool,
+    /// From the first connection on.
+    pd: Option<Arc<Pd>>,
+    exchange: Option<Arc<Exchange>>,
+}
+
+fn resource(what: &'static str) -> impl FnOnce(Error) -> Fault {
+    move |e| Fault::Resource(what, e)
+}
+
+/// Connects a path; sleeps, for 30 s a step at most, and can be killed. On failure nothing is left
+/// of it.
+pub(crate) fn connect(
+    path: &Arc<Path>,
+    recon_cnt: u16,
+    first_conn: bool,
+) -> Result<Arc<Transport>, Fault> {
+    path.progress.begin();
+    let mut attempt = Attempt {
+        path,
+        recon_cnt,
+        first_conn,
+        pd: None,
+        exchange: None,
+    };
+    let mut connections = KVec::new();
+    let done = attempt
+        .connect_all(&mut connections)
+        .and_then(|()| attempt.exchange_info(&connections));
+    let exchange = match (done, attempt.exchange.take()) {
+        (Ok(()), Some(exchange)) => exchange,
+        (done, _) => {
+            hang_up(&connections);
+            return Err(done.err().unwrap_or(Fault::Disconnected));
+        }
+    };
+    Transport::new(connections, path.session.cpu_connections(), exchange)
+        .map_err(resource("transport"))
+}
+
+impl Attempt<'_> {
+    fn connect_all(&mut self, connections: &mut KVec<Connection>) -> Result<(), Fault> {
+        for cid in 0..self.path.session.connections() {
+            let connection = self.connect_one(cid)?;
+            // A connection that cannot be kept hangs up when it is dropped.
+            connections
+                .push(connection, GFP_KERNEL)
+                .map_err(|e| Fault::Resource("list of connections", e.into()))?;
+            self.progress_with(cid, connections)?;
+        }
+        Ok(())
+    }
+
+    /// Connects what [`Self::connect_one`] has made, which is the last of `connections`.
+    fn progress_with(&mut self, cid: u16, connections: &[Connection]) -> Result<(), Fault> {
+        let Some(connection) = connections.last() else {
+            return Ok(());
+        };
+        let progress = &self.path.progress;
+        let session = &self.path.session;
+        progress.expect();
+        connection
+            .id
+            .resolve_route(CONNECT_TIMEOUT_MS)
+            .map_err(|e| Fault::Unreachable("route resolution", e))?;
+        progress.wait(cid, Step::Route)?;
+
+        let request = Connect {
+            cid,
+            cid_num: session.connections(),
+            recon_cnt: self.recon_cnt,
+            sess_uuid: self.path.uuid,
+            paths_uuid: session.uuid,
+            first_conn: self.first_conn,
+        };
+        progress.expect();
+        connection
+            .id
+            .connect(&ConnectParam::default(), request.to_wire().as_bytes())
+            .map_err(resource("connect request"))?;
+        progress.wait(cid, Step::Accept)?;
+
+        if cid == 0 {
+            let granted = progress.granted().ok_or(Fault::Disconnected)?;
+            self.path.learn_ends(connection)?;
+            self.allocate(granted, connection)?;
+        }
+        Ok(())
+    }
+
+    /// Makes a connection up to its queue pair.
+    fn connect_one(&mut self, cid: u16) -> Result<Connection, Fault> {
+        let path = self.path;
+        let (src, dst) = path.socket_addresses();
+        let listener = Listener {
+            path: path.clone(),
+            cid,
+        };
+        let id = CmId::new(listener, dst.address.port_space())
+            .map_err(resource("connection identity"))?;
+        path.progress.expect();
+        id.resolve_address(src.as_ref(), &dst, CONNECT_TIMEOUT_MS)
+            .map_err(|e| Fault::Unreachable("address resolution", e))?;
+        path.progress.wait(cid, Step::Address)?;
+
+        let device = id.device().ok_or(Fault::DeviceRemoval)?;
+        let pd = match &self.pd {
+            Some(pd) if pd.device() == device => pd.clone(),
+            // All connections of a path are on one device, for they share their memory.
+            Some(_) => return Err(Fault::Unreachable("route over another device", ENODEV)),
+            None => {
+                let pd = Pd::new(device).map_err(resource("protection domain"))?;
+                self.pd = Some(pd.clone());
+                pd
+            }
+        };
+        let polled = u32::from(cid) > path.session.cpu_connections();
+        let cpu = path.session.cpu_of(cid);
+        let (tags, sizes, segments) = match &self.exchange {
+            None => (Tags::ADMIN, QueueSizes::admin(device.max_qp_wr()), 2),
+            Some(exchange) => {
+                let depth = exchange.granted.geometry.queue_depth();
+                let sizes = QueueSizes::client_io(depth, device.max_qp_wr());
+                (Tags::io(depth), sizes, 2)
+            }
+        };
+        let config = QpConfig {
+            max_send_wr: sizes.send,
+            max_recv_wr: sizes.recv,
+            max_send_sge: segments,
+            max_recv_sge: 1,
+            max_inline_data: 0,
+            tags: tags.count(),
+        };
+        let context = if polled {
+            PollContext::Direct
+        } else {
+            PollContext::Softirq
+        };
+        let cq = Cq::new(device, config.cq_entries(), cpu, context)
+            .map_err(resource("completion queue"))?;
+        let ready = match &self.exchange {
+            Some(exchange) => {
+                Some(Ready::new(exchange, tags, sizes.recv).map_err(resource("receives"))?)
+            }
+            None => None,
+        };
+        let channel = Channel::new(path.clone(), cid, cpu, tags, ready);
+        let qp = id
+            .create_qp(&pd, &cq, &cq, &config, channel)
+            .map_err(resource("queue pair"))?;
+        Ok(Connection { id, qp, cq })
+    }
+
+    /// Makes what the requests need, now that their number and size are known.
+    fn allocate(&mut self, granted: Accepted, admin: &Connection) -> Result<(), Fault> {
+        let pd = self.pd.as_ref().ok_or(Fault::DeviceRemoval)?;
+        let pages = u32::from(SEGMENTS_MAX).min(pd.device().max_fast_reg_pages());
+        if pages == 0 {
+            return Err(Fault::NoRegistration);
+        }
+        self.path
+            .session
+            .agree(&granted, pages)
+            .map_err(Fault::Response)?;
+        let exchange =
+            Exchange::new(pd, granted, pages).map_err(resource("memory for the requests"))?;
+        let room = QueueSizes::admin(pd.device().max_qp_wr()).recv;
+        let ready = Ready::new(&exchange, Tags::ADMIN, room).map_err(resource("receives"))?;
+        admin.qp.handler().introduce(ready);
+        self.exchange = Some(exchange);
+        Ok(())
+    }
+
+    /// Names the session to the server and learns where its chunks are.
+    fn exchange_info(&self, connections: &[Connection]) -> Result<(), Fault> {
+        let (Some(admin), Some(exchange)) = (connections.first(), &self.exchange) else {
+            return Err(Fault::Disconnected);
+        };
+        let geometry = &exchange.granted.geometry;
+        let request = InfoRequest::new(self.path.session.name().to_bytes())
+            .map_err(|_| Fault::Resource("info request", EINVAL))?;
+        let len_max = info::response_len(geometry.queue_depth()) as u32;
+        let memory = resource("memory for the info exchange");
+        let (sent, received) = MessageSlots::new(&exchange.pd, 1, size_of::<InfoRequest>() as u32)
+            .and_then(|sent| Ok((sent, MessageSlots::new(&exchange.pd, 1, len_max)?)))
+            .map_err(memory)?;
+        sent.write(0, 0, request.as_bytes()).map_err(Fault::Post)?;
+
+        let tags = admin.qp.handler().tags;
+        self.path.progress.expect();
+        admin
+            .qp
+            .post_receive(
+                tags.encode(Tagged::InfoResponse),
+                Some(received.segment(0, 0, len_max)),
+            )
+            .map_err(Fault::Post)?;
+        let message = sent.segment(0, 0, size_of::<InfoRequest>() as u32);
+        admin
+            .qp
+            .send(
+                tags.encode(Tagged::InfoRequest),
+                [message],
+                SendFlags::SIGNALED,
+            )
+            .map_err(Fault::Post)?;
+        self.path.progress.wait(0, Step::Info)?;
+
+        let len = self.path.progress.info_len().min(len_max);
+        let mut bytes = KVVec::from_elem(0u8, len as usize, GFP_KERNEL)
+            .map_err(|e| Fault::Resource("memory for the info response", e.into()))?;
+        received.read(0, 0, &mut bytes).map_err(Fault::Post)?;
+        let chunks = Chunks::parse(&bytes, geometry).map_err(Fault::Info)?;
+        exchange.locate(chunks.iter());
+
+        for connection in connections {
+            let channel = connection.qp.handler();
+            channel.post_receives(&connection.qp).map_err(Fault::Post)?;
+        }
+        Ok(())
+    }
+}

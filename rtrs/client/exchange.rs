@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The requests of one connected path, and what their completions need.
+
+use core::sync::atomic::{
+    AtomicU32,
+    Ordering, //
+};
+
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use kernel_ext::{
+    errno,
+    sync::{
+        Handoff,
+        Held, //
+    },
+};
+use rdma::{
+    sg,
+    Device,
+    MessageSlots,
+    Mr,
+    Pd, //
+};
+use rtrs_core::proto::{
+    handshake::Accepted,
+    info::RemoteChunk,
+    signal, //
+};
+
+use crate::{
+    slot::{
+        Data,
+        InFlight, //
+    },
+    transfer::AnyTransfer, //
+};
+
+/// Bytes of each slot for user message and head: a request's largest user message is RNBD's open
+/// (264), a head is at most 24.
+pub(crate) const MESSAGE_SIZE: u32 = 512;
+
+/// State of the requests of one connected path; shared by the path and its connections, and made
+/// anew for each connect.
+///
+/// For each chunk id there is one slot, one region and one place for its message. Whoever holds the
+/// slot may use all three; nobody ever waits for a slot.
+pub(crate) struct Exchange {
+    pub(crate) granted: Accepted,
+    /// Most bytes of user message and head.
+    pub(crate) message_max: u32,
+    /// One send in so many asks for a completion.
+    pub(crate) signal_interval: u32,
+    pub(crate) slots: KVVec<Handoff<InFlight>>,
+    /// User message and head of each request.
+    pub(crate) messages: MessageSlots,
+    /// Requests in flight.
+    pub(crate) inflight: AtomicU32,
+    pub(crate) pd: Arc<Pd>,
+}
+
+impl Exchange {
+    /// Allocates everything for the chunks that the server granted; sleeps.
+    pub(crate) fn new(pd: &Arc<Pd>, granted: Accepted, pages_max: u32) -> Result<Arc<Self>> {
+        let depth = granted.geometry.queue_depth();
+        let mut slots = KVVec::with_capacity(depth.into(), GFP_KERNEL)?;
+        for _ in 0..depth {
+            let mr = Mr::new(pd, pages_max, pd.device().sg_gaps())?;
+            slots.push(Handoff::new(InFlight::new(mr)), GFP_KERNEL)?;
+        }
+        Ok(Arc::new(
+            Self {
+                granted,
+                message_max: granted.max_hdr_size.min(MESSAGE_SIZE),
+                signal_interval: signal::interval(depth),
+                slots,
+                messages: MessageSlots::new(pd, depth.into(), MESSAGE_SIZE)?,
+                inflight: AtomicU32::new(0),
+                pd: pd.clone(),
+            },
+            GFP_KERNEL,
+        )?)
+    }
+
+    /// Learns where the server's chunks are, before any IO.
+    pub(crate) fn locate(&self, remote: impl Iterator<Item = RemoteChunk>) {
+        for (slot, chunk) in self.slots.iter().zip(remote) {
+            // Nobody else is here yet.
+            if let Some(mut held) = slot.acquire() {
+                held.chunk = chunk;
+            }
+        }
+    }
+
+    #[inline]
+    pub(crate) fn device(&self) -> &Device {
+        self.pd.device()
+    }
+
+    /// Ends a request: takes its memory off the device, frees its slot and gives the memory back.
+    ///
+    /// The caller has made sure that nobody reaches the memory over the wire any more.
+    #[inline]
+    pub(crate) fn end(&self, mut held: Held<'_, InFlight>, result: Result) {
+        let Some(mut transfer) = held.transfer.take() else {
+            return;
+        };
+        self.unmap(&held, &mut transfer);
+        // The slot first: the one who is told may use its tag again at once.
+        drop(held);
+        self.inflight.fetch_sub(1, Ordering::Relaxed);
+        transfer.done(result);
+    }
+
+    #[inline]
+    fn unmap(&self, slot: &InFlight, transfer: &mut AnyTransfer) {
+        if slot.data != Data::None {
+            if let Some(list) = transfer.sg() {
+                sg::unmap(self.device(), list, slot.direction.dma());
+            }
+        }
+    }
+
+    /// Ends all that is in flight. The connections are drained: no completion comes any more, and
+    /// no peer reaches any memory.
+    pub(crate) fn abort(&self) {
+        for slot in &self.slots {
+            if let Some(held) = slot.claim() {
+                self.end(held, Err(errno::ECONNABORTED));
+            }
+        }
+    }
+}

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Admin messages: sent on the admin connection, with an answer that somebody waits for.
+
+use kernel::{
+    prelude::*,
+    sync::Arc,
+    time::{
+        delay::fsleep,
+        Delta, //
+    },
+};
+use kernel_ext::{
+    new_irq_lock,
+    pages::PageBlock,
+    scatterlist::{
+        SgList,
+        SgTable, //
+    },
+    sync::{
+        Completion,
+        IrqLock, //
+    },
+};
+
+use crate::{
+    permit::AdminPermit,
+    session::Session,
+    transfer::{
+        AnyTransfer,
+        Direction,
+        Transfer, //
+    },
+};
+
+/// Most bytes of an answer.
+const REPLY_MAX: usize = kernel::page::PAGE_SIZE;
+
+/// Pause between two tries where IO and messages share the only chunk.
+const RETRY_MS: i64 = 1;
+
+/// Where the answer arrives.
+#[pin_data]
+struct Answer {
+    #[pin]
+    arrived: Completion,
+    #[pin]
+    result: IrqLock<Option<Result>>,
+}
+
+/// A message under way. It owns its memory and its id until its end, whether somebody still waits
+/// or not.
+struct Message {
+    table: SgTable,
+    answer: Arc<Answer>,
+    permit: AdminPermit,
+}
+
+impl Transfer for KBox<Message> {
+    fn sg(&mut self) -> &mut SgList {
+        &mut self.table
+    }
+
+    fn done(self, result: Result) {
+        let answer = self.answer.clone();
+        // The id is free before the waiter goes on.
+        drop(self);
+        *answer.result.lock() = Some(result);
+        answer.arrived.complete_all();
+    }
+}
+
+impl Session {
+    /// Sends a message and waits for its answer, at most `timeout_ms`; sleeps, and can be killed.
+    ///
+    /// For [`Direction::Read`] the answer is `reply.len()` bytes, 1 to 4096. Returns their number.
+    ///
+    /// Fails with the server's error, `ECONNABORTED` if no path is connected or the path went away,
+    /// `ETIMEDOUT` or `ERESTARTSYS`; then the message may still have its effect on the server.
+    pub fn send_message(
+        &self,
+        direction: Direction,
+        message: &[u8],
+        reply: &mut [u8],
+        timeout_ms: u32,
+    ) -> Result<usize> {
+        if reply.len() > REPLY_MAX || (direction == Direction::Write && !reply.is_empty()) {
+            return Err(EINVAL);
+        }
+        let answer = Arc::pin_init(
+            pin_init!(Answer {
+                arrived <- Completion::new(),
+                result <- new_irq_lock!(None),
+            }),
+            GFP_KERNEL,
+        )?;
+        let pages = Arc::new(PageBlock::new(0)?, GFP_KERNEL)?;
+        let mut table = SgTable::new(1)?;
+        if !reply.is_empty() {
+            // CAST: at most a page.
+            table.push(pages.clone(), 0, reply.len() as u32)?;
+        }
+        let permit = AdminPermit::take(
+            &self.admin_ids,
+            self.partition().admin_ids().end,
+            timeout_ms,
+        )?;
+        let under_way = KBox::new(
+            Message {
+                table,
+                answer: answer.clone(),
+                permit,
+            },
+            GFP_KERNEL,
+        )?;
+        self.send_patiently(under_way, direction, message, timeout_ms)?;
+
+        answer.arrived.wait_killable_timeout_ms(timeout_ms)?;
+        let result = *answer.result.lock();
+        result.unwrap_or(Err(EIO))?;
+        pages.copy_out(0, reply)?;
+        Ok(reply.len())
+    }
+
+    /// Sends a message; where IO and messages share the only chunk, waits for it.
+    fn send_patiently(
+        &self,
+        under_way: KBox<Message>,
+        direction: Direction,
+        message: &[u8],
+        timeout_ms: u32,
+    ) -> Result {
+        let id = under_way.permit.id();
+        let mut transfer = Some(AnyTransfer::new(under_way));
+        for _ in 0..timeout_ms {
+            match self.send_admin(direction, id, message, &mut transfer) {
+                Err(e) if e == EBUSY => fsleep(Delta::from_millis(RETRY_MS)),
+                done => return done,
+            }
+        }
+        Err(ETIMEDOUT)
+    }
+}

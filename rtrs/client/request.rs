@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! How a request goes out: memory mapped, message laid out, work requests posted.
+
+use core::sync::atomic::Ordering;
+
+use kernel::prelude::*;
+use kernel_ext::scatterlist::SgList;
+use rdma::{
+    sg,
+    Access,
+    Batch,
+    Mr,
+    SendFlags,
+    Space, //
+};
+use rtrs_core::proto::{
+    imm::Imm,
+    request::head_offset,
+    wire::{
+        Descriptor,
+        ReadHead,
+        ReadMessage,
+        WriteHead, //
+    },
+};
+use zerocopy::IntoBytes;
+
+use crate::{
+    channel::{
+        Channel,
+        Tagged, //
+    },
+    exchange::Exchange,
+    fault::Fault,
+    path::Path,
+    slot::{
+        Data,
+        InFlight,
+        Stage, //
+    },
+    transfer::{
+        AnyTransfer,
+        Direction, //
+    },
+    transport::Connection, //
+};
+
+/// The direction of a request as the compiler sees it: reads and writes are two functions, each
+/// without the other's branches.
+pub(crate) const READ: bool = false;
+/// As [`READ`].
+pub(crate) const WRITE: bool = true;
+
+const fn direction<const IS_WRITE: bool>() -> Direction {
+    if IS_WRITE {
+        Direction::Write
+    } else {
+        Direction::Read
+    }
+}
+
+/// Where in the chunk everything is.
+struct Layout {
+    data_len: u32,
+    usr_len: u16,
+    /// User message and head together.
+    message_len: u32,
+    /// Of the head in the chunk.
+    head_offset: u32,
+}
+
+impl Layout {
+    #[inline(always)]
+    fn new<const IS_WRITE: bool>(
+        message: &[u8],
+        data_len: u32,
+        exchange: &Exchange,
+    ) -> Result<Self> {
+        let usr_len = u16::try_from(message.len()).map_err(|_| EMSGSIZE)?;
+        // The head behind the user message, with its descriptor if there is data.
+        // CAST: sizes of messages.
+        let head_len = match (IS_WRITE, data_len) {
+            (WRITE, _) => size_of::<WriteHead>() as u32,
+            (READ, 0) => size_of::<ReadHead>() as u32,
+            (READ, _) => size_of::<ReadMessage>() as u32,
+        };
+        let head_offset = head_offset(
+            data_len,
+            usr_len,
+            head_len,
+            exchange.message_max,
+            exchange.granted.geometry.chunk_size(),
+        )
+        .map_err(|_| EMSGSIZE)?;
+        Ok(Self {
+            data_len,
+            usr_len,
+            // Below MESSAGE_SIZE, which `head_offset` checked.
+            message_len: u32::from(usr_len).wrapping_add(head_len),
+            head_offset,
+        })
+    }
+}
+
+/// Gives the device a way to the data.
+///
+/// A write of one piece goes by its DMA address: that saves the registration and the invalidation,
+/// and nobody but us can use that way. Everything else goes through the region, whose key is new
+/// each time.
+#[inline(always)]
+fn expose(
+    exchange: &Exchange,
+    mr: &mut Mr,
+    list: &mut SgList,
+    direction: Direction,
+) -> Result<Data> {
+    let pieces = sg::map(exchange.device(), list, direction.dma())?;
+    if pieces == 1 && direction == Direction::Write {
+        return Ok(Data::Direct);
+    }
+    if let Err(e) = mr.map(list) {
+        sg::unmap(exchange.device(), list, direction.dma());
+        return Err(e);
+    }
+    mr.bump_key();
+    Ok(Data::Registered)
+}
+
+type Chain<'a> = Batch<'a, Channel, 2, 2>;
+
+/// What goes out for one request.
+struct Outgoing<'a> {
+    exchange: &'a Exchange,
+    channel: &'a Channel,
+    id: u16,
+    message: &'a [u8],
+    layout: &'a Layout,
+}
+
+impl Outgoing<'_> {
+    /// Writes user message and head to where the device takes them from, and chains the work
+    /// requests: the registration of the memory where it has a key, then one write with an
+    /// immediate.
+    #[inline(always)]
+    fn lay_out<const IS_WRITE: bool>(
+        &self,
+        chain: &mut Chain<'_>,
+        slot: &InFlight,
+        list: Option<&SgList>,
+        data: Data,
+    ) -> Result {
+        let (exchange, layout) = (self.exchange, self.layout);
+        let payload = exchange.granted.geometry.join(self.id, layout.head_offset);
+        let payload = payload.ok_or(EINVAL)?;
+        let imm = Imm::Request { payload }.encode();
+        let flags = self.channel.next_send(exchange.signal_interval);
+        let tag = self.channel.tags.encode(Tagged::Send);
+
+        let (place, messages) = (u32::from(self.id), &exchange.messages);
+        let at = u32::from(layout.usr_len);
+        messages.write(place, 0, self.message)?;
+        let message = messages.segment(place, 0, layout.message_len);
+        if IS_WRITE {
+            messages.write(place, at, WriteHead::new(layout.usr_len).as_bytes())?;
+            let remote = slot.remote(0);
+            match data {
+                Data::None => chain.write_imm(tag, &[message], remote, imm, flags),
+                Data::Direct => {
+                    let piece = list.and_then(|list| exchange.pd.mapped_segment(list, 0));
+                    let local = [piece.ok_or(EINVAL)?, message];
+                    let tag = self.channel.tags.encode(Tagged::Write(self.id));
+                    chain.write_imm(tag, &local, remote, imm, SendFlags::SIGNALED);
+                }
+                Data::Registered => {
+                    chain.reg_mr(tag, &slot.mr, Access::LOCAL_WRITE, SendFlags::NONE);
+                    let local = [slot.mr.segment(0, layout.data_len), message];
+                    let tag = self.channel.tags.encode(Tagged::Write(self.id));
+                    chain.write_imm(tag, &local, remote, imm, SendFlags::SIGNALED);
+                }
+            }
+            return Ok(());
+        }
+        if data == Data::None {
+            let head = ReadHead::without_reply(layout.usr_len);
+            messages.write(place, at, head.as_bytes())?;
+        } else {
+            let reply = Descriptor::new(slot.mr.iova(), slot.mr.key(), layout.data_len);
+            let head = ReadMessage::new(layout.usr_len, reply);
+            messages.write(place, at, head.as_bytes())?;
+            chain.reg_mr(tag, &slot.mr, Access::REMOTE_WRITE, SendFlags::NONE);
+        }
+        let remote = slot.remote(layout.data_len);
+        chain.write_imm(tag, &[message], remote, imm, flags);
+        Ok(())
+    }
+}
+
+impl Connection {
+    /// Sends a request for chunk `id`.
+    ///
+    /// On success `transfer` is taken; its end is a completion's business, or the teardown's. On
+    /// failure it is still there: `EBUSY` if the chunk is in use, `EMSGSIZE`, `EINVAL`, or what
+    /// mapping its memory said. Any context, under RCU.
+    #[inline(always)]
+    pub(crate) fn send<const IS_WRITE: bool>(
+        &self,
+        exchange: &Exchange,
+        id: u16,
+        message: &[u8],
+        transfer: &mut Option<AnyTransfer>,
+    ) -> Result {
+        let slot = exchange.slots.get(usize::from(id)).ok_or(EINVAL)?;
+        let mut held = slot.acquire().ok_or(EBUSY)?;
+        let mut list = transfer.as_mut().and_then(AnyTransfer::sg);
+        let data_len = list.as_ref().map_or(0, |list| list.len_bytes());
+        let layout = Layout::new::<IS_WRITE>(message, data_len, exchange)?;
+        let direction = direction::<IS_WRITE>();
+        let data = match &mut list {
+            Some(list) if data_len != 0 => expose(exchange, &mut held.mr, list, direction)?,
+            _ => Data::None,
+        };
+
+        let channel = self.qp.handler();
+        let mut space = Space::new();
+        let mut chain = self.qp.batch::<2, 2>(&mut space);
+        let outgoing = Outgoing {
+            exchange,
+            channel,
+            id,
+            message,
+            layout: &layout,
+        };
+        let laid_out = outgoing.lay_out::<IS_WRITE>(&mut chain, &held, list.as_deref(), data);
+        if let Err(e) = laid_out {
+            if let (Some(list), true) = (list, data != Data::None) {
+                sg::unmap(exchange.device(), list, direction.dma());
+            }
+            return Err(e);
+        }
+
+        held.stage = Stage::Sent;
+        held.data = data;
+        held.direction = direction;
+        held.cid = channel.cid;
+        held.transfer = transfer.take();
+        exchange.inflight.fetch_add(1, Ordering::Relaxed);
+        let bytes = layout.data_len.wrapping_add(u32::from(layout.usr_len));
+        channel.path.stats.count(direction, bytes);
+        // From here on the answer may come, even before the post returns.
+        held.arm();
+        if let Err(e) = chain.post() {
+            // Part of it may be out: the teardown of the path ends the request.
+            Path::fail(&channel.path, Fault::Post(e));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,439 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A session: a name, and the paths to the server that knows it.
+
+use core::sync::atomic::{
+    AtomicBool,
+    AtomicI32,
+    AtomicU32,
+    AtomicU8,
+    Ordering, //
+};
+
+use kernel::{
+    cpu::nr_cpu_ids,
+    new_mutex,
+    prelude::*,
+    str::{
+        CStr,
+        CString, //
+    },
+    sync::{
+        Arc,
+        Mutex, //
+    },
+};
+use kernel_ext::{
+    percpu::{
+        Counter,
+        PerCpu, //
+    },
+    random,
+    sync::RcuArc, //
+};
+use rtrs_core::proto::{
+    addr::PathAddrs,
+    handshake::{
+        Accepted,
+        ConnectError, //
+    },
+    info,
+    permit::Partition,
+    policy::Policy,
+    CONNECTIONS_MAX,
+    DEFAULT_PORT,
+    PATHS_MAX,
+    SEGMENTS_MAX, //
+};
+
+use crate::{
+    library::Library,
+    path::Path,
+    permit::AdminIds,
+    sysfs::SessionFiles, //
+};
+
+/// Size of the pages that memory is registered in.
+const REGISTERED_PAGE: u32 = 4096;
+
+/// Hears of a session's paths coming and going. Process context, may sleep, must not close the
+/// session.
+pub trait LinkEvents: Send + Sync {
+    /// The first path is up again after all were down.
+    fn connected(&self);
+    /// The last path is down. Everything that was in flight has been ended.
+    fn disconnected(&self);
+}
+
+/// What a session is opened with.
+pub struct OpenParam<'a> {
+    /// 1 to 254 bytes, neither `/` nor `.`.
+    pub name: &'a str,
+    /// At least one, at most 128.
+    pub paths: &'a [PathAddrs],
+    /// The server's port; 0 is the default, 1234.
+    pub port: u16,
+    /// Connections whose completions are polled for, besides one for each CPU.
+    pub poll_queues: u32,
+    /// Whom to tell of changes.
+    pub link: Arc<dyn LinkEvents>,
+}
+
+/// What the server has granted; the same for all paths, or the least of all.
+#[derive(Clone, Copy)]
+struct Agreed {
+    max_io_size: u32,
+    max_segments: u32,
+}
+
+/// The paths that are up, and who hears of it.
+struct Up {
+    paths: u32,
+    /// Taken away when the session is closed: its code may be gone before the last reference to
+    /// the session is.
+    link: Option<Arc<dyn LinkEvents>>,
+}
+
+impl Up {
+    fn tell(&self, event: impl FnOnce(&dyn LinkEvents)) {
+        if let Some(link) = &self.link {
+            event(&**link);
+        }
+    }
+}
+
+/// The paths of a session, as those who send see them.
+pub(crate) struct Paths(pub(crate) KVec<Arc<Path>>);
+
+/// Where this CPU's last request went, for round-robin: the path's index and 1, or 0.
+#[derive(Default)]
+pub(crate) struct LastPath(pub(crate) Counter);
+
+/// A session with a server.
+///
+/// Between [`Session::open`] and [`Session::close`] it holds its paths and they hold it; whoever
+/// opens it must close it.
+#[pin_data]
+pub struct Session {
+    name: CString,
+    pub(crate) uuid: [u8; 16],
+    port: u16,
+    cpus: u32,
+    poll_queues: u32,
+    pub(crate) library: Arc<Library>,
+    /// Chunks of the session; 0 before the first accept.
+    depth: AtomicU32,
+    #[pin]
+    agreed: Mutex<Agreed>,
+    /// Read under RCU by those who send.
+    pub(crate) paths: RcuArc<Paths>,
+    /// Held by whoever changes the list of paths; sleeps.
+    #[pin]
+    pub(crate) paths_lock: Mutex<()>,
+    pub(crate) last_path: PerCpu<LastPath>,
+    /// A [`Policy`].
+    policy: AtomicU8,
+    pub(crate) max_reconnect_attempts: AtomicI32,
+    #[pin]
+    up: Mutex<Up>,
+    open: AtomicBool,
+    pub(crate) admin_ids: Arc<AdminIds>,
+    #[pin]
+    pub(crate) files: Mutex<Option<SessionFiles>>,
+}
+
+impl Session {
+    /// Opens a session: connects all its paths, one after the other.
+    ///
+    /// Sleeps, for 30 s at most in each step, and can be killed. Fails with `EINVAL` for a name or
+    /// a number of paths or poll queues that cannot be, `EEXIST` for a name that is in use, and
+    /// with what the first path that fails has met: `ECONNRESET`, `EHOSTUNREACH`, `ETIMEDOUT`,
+    /// `EINTR`, or the server's error. Then nothing is left.
+    pub fn open(param: OpenParam<'_>) -> Result<Arc<Self>> {
+        if let Err(e) = info::check_name(param.name.as_bytes()) {
+            pr_err!("cannot open a session: {e}\n");
+            return Err(EINVAL);
+        }
+        if param.paths.is_empty() || param.paths.len() > PATHS_MAX {
+            return Err(EINVAL);
+        }
+        let session = Self::new(&param)?;
+        let library = session.library.clone();
+        library.enter(&session)?;
+        if let Err(e) = session.connect_all(param.paths) {
+            session.close();
+            return Err(e);
+        }
+        session.open.store(true, Ordering::Release);
+        Ok(session)
+    }
+
+    fn new(param: &OpenParam<'_>) -> Result<Arc<Self>> {
+        let library = Library::get()?;
+        let cpus = nr_cpu_ids();
+        let connections = param.poll_queues.checked_add(cpus).ok_or(EINVAL)?;
+        if connections >= u32::from(CONNECTIONS_MAX) {
+            return Err(EINVAL);
+        }
+        let mut uuid = [0; 16];
+        random::fill(&mut uuid);
+        let name = CString::try_from_fmt(fmt!("{}", param.name))?;
+        let last_path = PerCpu::new()?;
+        let admin_ids = Arc::pin_init(AdminIds::new(), GFP_KERNEL)?;
+        let port = match param.port {
+            0 => DEFAULT_PORT,
+            port => port,
+        };
+        Arc::pin_init(
+            pin_init!(Self {
+                name,
+                uuid,
+                port,
+                cpus,
+                poll_queues: param.poll_queues,
+                library,
+                depth: AtomicU32::new(0),
+                agreed <- new_mutex!(Agreed {
+                    max_io_size: u32::MAX,
+                    max_segments: SEGMENTS_MAX.into(),
+                }),
+                paths: RcuArc::new(None),
+                paths_lock <- new_mutex!(()),
+                last_path,
+                policy: AtomicU8::new(Policy::default() as u8),
+                max_reconnect_attempts: AtomicI32::new(-1),
+                up <- new_mutex!(Up {
+                    paths: 0,
+                    link: Some(param.link.clone()),
+                }),
+                open: AtomicBool::new(false),
+                admin_ids,
+                files <- new_mutex!(None),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    fn connect_all(self: &Arc<Self>, all: &[PathAddrs]) -> Result {
+        for (index, addrs) in all.iter().enumerate() {
+            let path = Path::new(self, *addrs)?;
+            self.add(&path)?;
+            Path::connect(&path, index == 0)?;
+        }
+        let files = SessionFiles::new(self)?;
+        *self.files.lock() = Some(files);
+        Ok(())
+    }
+
+    /// Puts a path on the list.
+    fn add(&self, path: &Arc<Path>) -> Result {
+        let _lock = self.paths_lock.lock();
+        let mut paths = self.copy_paths()?;
+        paths.push(path.clone(), GFP_KERNEL)?;
+        drop(
+            self.paths
+                .replace(Some(Arc::new(Paths(paths), GFP_KERNEL)?)),
+        );
+        Ok(())
+    }
+
+    /// Returns the paths of this moment.
+    pub(crate) fn copy_paths(&self) -> Result<KVec<Arc<Path>>> {
+        let mut copy = KVec::new();
+        if let Some(paths) = self.paths.get() {
+            for path in &paths.0 {
+                copy.push(path.clone(), GFP_KERNEL)?;
+            }
+        }
+        Ok(copy)
+    }
+
+    /// Adds a path and connects it; sleeps, and can be killed.
+    pub(crate) fn add_path(self: &Arc<Self>, addrs: PathAddrs) -> Result<Arc<Path>> {
+        if self.copy_paths()?.len() >= PATHS_MAX {
+            return Err(ENOSPC);
+        }
+        let path = Path::new(self, addrs)?;
+        // To its server a session without a path is a new one.
+        let first_conn = self.copy_paths()?.is_empty();
+        self.add(&path)?;
+        match Path::connect(&path, first_conn) {
+            Ok(()) => Ok(path),
+            Err(e) => {
+                self.remove(&path)?;
+                Err(e)
+            }
+        }
+    }
+
+    /// Closes a path for good and takes it off the list; sleeps.
+    pub(crate) fn remove(&self, path: &Arc<Path>) -> Result {
+        if !Path::bury(path) {
+            return Ok(());
+        }
+        let _lock = self.paths_lock.lock();
+        let mut paths = self.copy_paths()?;
+        paths.retain(|p| !Arc::ptr_eq(p, path));
+        drop(
+            self.paths
+                .replace(Some(Arc::new(Paths(paths), GFP_KERNEL)?)),
+        );
+        Ok(())
+    }
+
+    /// Returns the open session of this name, if there is one.
+    pub fn find(name: &str) -> Option<Arc<Self>> {
+        let session = Library::get().ok()?.find(name)?;
+        session.open.load(Ordering::Acquire).then_some(session)
+    }
+
+    /// Closes the session: every request in flight ends, with `ECONNABORTED` if need be, and
+    /// nothing is left of its connections and its files. Sleeps; a second call waits for the first.
+    pub fn close(&self) {
+        self.open.store(false, Ordering::Release);
+        // First nobody comes in by the files any more.
+        let files = self.files.lock().take();
+        drop(files);
+        if let Some(paths) = self.paths.get() {
+            for path in &paths.0 {
+                Path::close(path);
+            }
+        }
+        let lock = self.paths_lock.lock();
+        drop(self.paths.replace(None));
+        drop(lock);
+        let link = self.up.lock().link.take();
+        drop(link);
+        self.library.leave(self);
+    }
+
+    /// The session's name.
+    pub fn name(&self) -> &CStr {
+        &self.name
+    }
+
+    /// Chunks that the server keeps for the session.
+    pub fn queue_depth(&self) -> u16 {
+        // CAST: came from a u16.
+        self.depth.load(Ordering::Relaxed) as u16
+    }
+
+    /// How the chunks are shared out.
+    #[inline]
+    pub(crate) fn partition(&self) -> Partition {
+        Partition::new(self.queue_depth())
+    }
+
+    /// Returns the chunk id of the IO with this tag; `None` if there are not that many.
+    #[inline(always)]
+    pub(crate) fn io_id(&self, tag: u16) -> Option<u16> {
+        self.partition().io_id(tag.into())
+    }
+
+    /// Requests that may be in flight besides admin messages: tags are below this.
+    pub fn io_depth(&self) -> u16 {
+        self.partition().io_depth()
+    }
+
+    /// Most bytes of data of one request.
+    pub fn max_io_size(&self) -> u32 {
+        let agreed = *self.agreed.lock();
+        agreed
+            .max_io_size
+            .min(agreed.max_segments.saturating_mul(REGISTERED_PAGE))
+    }
+
+    /// Most pieces of data of one request.
+    pub fn max_segments(&self) -> u16 {
+        let segments = self.agreed.lock().max_segments;
+        // CAST: at most SEGMENTS_MAX.
+        segments as u16
+    }
+
+    /// Connections whose completions are polled for.
+    pub fn poll_queues(&self) -> u32 {
+        self.poll_queues
+    }
+
+    /// Says whether a path is connected right now.
+    pub fn is_connected(&self) -> bool {
+        self.paths
+            .get()
+            .is_some_and(|paths| paths.0.iter().any(|p| p.is_connected()))
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Connections of each path with completions in softirq, without the admin connection.
+    pub(crate) fn cpu_connections(&self) -> u32 {
+        self.cpus
+    }
+
+    /// Connections of each path.
+    pub(crate) fn connections(&self) -> u16 {
+        // CAST: below CONNECTIONS_MAX, as `new` checked.
+        (self.cpus + self.poll_queues) as u16 + 1
+    }
+
+    /// The CPU that a connection is meant for: the first two are the first one's.
+    pub(crate) fn cpu_of(&self, cid: u16) -> u32 {
+        let io = u32::from(cid).saturating_sub(1);
+        io.checked_rem(self.cpus).unwrap_or(0)
+    }
+
+    pub(crate) fn policy(&self) -> Policy {
+        Policy::from_u8(self.policy.load(Ordering::Relaxed)).unwrap_or_default()
+    }
+
+    pub(crate) fn set_policy(&self, policy: Policy) {
+        self.policy.store(policy as u8, Ordering::Relaxed);
+    }
+
+    /// What the first accept has granted; `None` before.
+    pub(crate) fn depth_agreed(&self) -> Option<u16> {
+        match self.queue_depth() {
+            0 => None,
+            depth => Some(depth),
+        }
+    }
+
+    /// Takes what a path's server grants into account.
+    pub(crate) fn agree(&self, granted: &Accepted, segments: u32) -> Result<(), ConnectError> {
+        let mut agreed = self.agreed.lock();
+        let depth = granted.geometry.queue_depth();
+        match self.depth_agreed() {
+            None => self.depth.store(depth.into(), Ordering::Relaxed),
+            Some(known) if known == depth => {}
+            Some(_) => return Err(ConnectError::QueueDepthChanged(depth)),
+        }
+        agreed.max_io_size = agreed.max_io_size.min(granted.max_io_size);
+        agreed.max_segments = agreed.max_segments.min(segments);
+        Ok(())
+    }
+
+    /// A path has come up; says whether it is the only one.
+    pub(crate) fn path_up(&self) -> bool {
+        let mut up = self.up.lock();
+        up.paths = up.paths.saturating_add(1);
+        up.paths == 1
+    }
+
+    /// Tells the upper layer that the session is back.
+    pub(crate) fn tell_connected(&self) {
+        let up = self.up.lock();
+        if self.open.load(Ordering::Acquire) {
+            up.tell(|link| link.connected());
+        }
+    }
+
+    /// A path that was up has gone down.
+    pub(crate) fn path_down(&self) {
+        let mut up = self.up.lock();
+        up.paths = up.paths.saturating_sub(1);
+        if up.paths == 0 && self.open.load(Ordering::Acquire) {
+            up.tell(|link| link.disconnected());
+        }
+    }
+}

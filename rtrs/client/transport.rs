@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The connections of a connected path.
+
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use rdma::{
+    cm::CmId,
+    Cq,
+    Qp, //
+};
+use rtrs_core::proto::imm::Imm;
+
+use crate::{
+    channel::Channel,
+    exchange::Exchange,
+    transfer::Lane, //
+};
+
+/// One connection: identity, queue pair and completion queue.
+///
+/// The order of the fields is that of their end: first no more events, then no more completions.
+pub(crate) struct Connection {
+    pub(crate) id: CmId,
+    pub(crate) qp: Arc<Qp<Channel>>,
+    pub(crate) cq: Arc<Cq>,
+}
+
+/// Hangs up and waits until no completion of these connections can come any more; sleeps.
+pub(crate) fn hang_up(connections: &[Connection]) {
+    // All at once: the peers' answers overlap.
+    for connection in connections {
+        // It fails where the connection was never up, or is down already.
+        let _ = connection.id.disconnect();
+    }
+    for connection in connections {
+        connection.qp.drain();
+    }
+}
+
+/// What a connected path sends with. Read under RCU by those who send; taken away and shut down by
+/// the path's teardown.
+pub(crate) struct Transport {
+    /// By number: the admin connection, those of the CPUs, those of the poll queues.
+    connections: KVec<Connection>,
+    cpu_connections: u32,
+    pub(crate) exchange: Arc<Exchange>,
+}
+
+impl Transport {
+    pub(crate) fn new(
+        connections: KVec<Connection>,
+        cpu_connections: u32,
+        exchange: Arc<Exchange>,
+    ) -> Result<Arc<Self>> {
+        let transport = Self {
+            connections,
+            cpu_connections,
+            exchange,
+        };
+        Ok(Arc::new(transport, GFP_KERNEL)?)
+    }
+
+    /// Returns the connection for admin messages.
+    #[inline]
+    pub(crate) fn admin(&self) -> Option<&Connection> {
+        self.connections.first()
+    }
+
+    /// Returns the connection for a lane; `None` if there is no such poll queue.
+    #[inline]
+    pub(crate) fn connection(&self, lane: Lane) -> Option<&Connection> {
+        let number = match lane {
+            Lane::Cpu(cpu) if cpu < self.cpu_connections => cpu,
+            Lane::Cpu(cpu) => cpu.checked_rem(self.cpu_connections)?,
+            Lane::Poll(queue) => self.cpu_connections.checked_add(queue)?,
+        };
+        self.connections.get(number as usize + 1)
+    }
+
+    /// Sends an empty message on the admin connection.
+    pub(crate) fn send_admin_imm(&self, imm: Imm) -> Result {
+        match self.admin() {
+            Some(admin) => admin.qp.handler().send_imm(&admin.qp, &self.exchange, imm),
+            None => Ok(()),
+        }
+    }
+
+    /// Hangs up and ends everything that is in flight with `ECONNABORTED`; sleeps.
+    ///
+    /// Nobody sends any more: the path has taken this out of its readers' sight.
+    pub(crate) fn shut_down(&self) {
+        hang_up(&self.connections);
+        self.exchange.abort();
+    }
+}

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The protocol's addresses as the connection manager takes them.
+
+use rdma::cm::{
+    Address,
+    SocketAddress, //
+};
+
+use crate::proto::addr::Addr;
+
+/// Returns `addr` with `port` for the connection manager; 0 leaves the port to it.
+pub fn to_cm(addr: &Addr, port: u16) -> SocketAddress {
+    let address = match *addr {
+        Addr::V4(bytes) => Address::V4(bytes.into()),
+        Addr::V6(bytes) => Address::V6(bytes.into(), 0),
+        Addr::Gid(gid) => Address::Gid(gid),
+    };
+    SocketAddress { address, port }
+}
+
+/// Returns an address of the connection manager. An IPv4 address that comes as an IPv6 one is an
+/// IPv4 address: both mean the same peer.
+pub fn from_cm(address: &Address) -> Addr {
+    match *address {
+        Address::V4(ip) => Addr::V4(ip.octets()),
+        Address::V6(ip, _) => match ip.to_ipv4_mapped() {
+            Some(ip) => Addr::V4(ip.octets()),
+            None => Addr::V6(ip.octets()),
+        },
+        Address::Gid(gid) => Addr::Gid(gid),
+    }
+}

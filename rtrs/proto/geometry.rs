@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! How a session's chunks are numbered inside the 28 payload bits of an immediate.
+
+use super::{
+    IMM_PAYLOAD_BITS,
+    QUEUE_DEPTH_MAX, //
+};
+
+/// Number and size of a session's chunks, and the arithmetic between a chunk id, an offset in the
+/// chunk and a request's payload: `id << mem_bits | offset`.
+///
+/// # Invariants
+///
+/// `queue_depth` and `chunk_size` are not 0, `id_bits + bits(chunk_size - 1) <= 28` and
+/// `mem_bits == 28 - id_bits`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    queue_depth: u16,
+    chunk_size: u32,
+    mem_bits: u32,
+}
+
+/// Why a queue depth and a chunk size do not go together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GeometryError {
+    /// The queue depth is 0 or above 65535.
+    QueueDepth,
+    /// The chunk size is 0.
+    ChunkSize,
+    /// Ids and offsets together do not fit the immediate.
+    ImmediateBits,
+}
+
+/// A request's payload that points nowhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BadPayload {
+    /// The chunk id is not below the queue depth.
+    ChunkId(u32),
+    /// The offset is not below the chunk size.
+    Offset(u32),
+}
+
+/// Returns how many bits numbers below `count` need: 0 for one number (C: `ilog2(0)`, D22).
+const fn bits_below(count: u32) -> u32 {
+    u32::BITS - count.saturating_sub(1).leading_zeros()
+}
+
+impl Geometry {
+    /// Checks that `queue_depth` chunks of `chunk_size` bytes can be told apart in an immediate.
+    pub const fn new(queue_depth: u32, chunk_size: u32) -> Result<Self, GeometryError> {
+        if queue_depth == 0 || queue_depth > QUEUE_DEPTH_MAX as u32 {
+            return Err(GeometryError::QueueDepth);
+        }
+        if chunk_size == 0 {
+            return Err(GeometryError::ChunkSize);
+        }
+        let id_bits = bits_below(queue_depth);
+        if id_bits + bits_below(chunk_size) > IMM_PAYLOAD_BITS {
+            return Err(GeometryError::ImmediateBits);
+        }
+        // INVARIANT: all three were checked above.
+        Ok(Self {
+            queue_depth: queue_depth as u16,
+            chunk_size,
+            mem_bits: IMM_PAYLOAD_BITS - id_bits,
+        })
+    }
+
+    /// Returns the number of chunks.
+    #[inline]
+    pub const fn queue_depth(&self) -> u16 {
+        self.queue_depth
+    }
+
+    /// Returns the size of a chunk in bytes.
+    #[inline]
+    pub const fn chunk_size(&self) -> u32 {
+        self.chunk_size
+    }
+
+    /// Returns how many low bits of a payload are the offset.
+    #[inline]
+    pub const fn mem_bits(&self) -> u32 {
+        self.mem_bits
+    }
+
+    /// Takes a request's payload apart into chunk id and offset, both within their ranges.
+    #[inline]
+    pub const fn split(&self, payload: u32) -> Result<(u16, u32), BadPayload> {
+        // Wrapping shifts, for their checked sisters leave a panic behind; mem_bits is at most 28.
+        let id = payload.wrapping_shr(self.mem_bits);
+        let offset = payload & 1u32.wrapping_shl(self.mem_bits).wrapping_sub(1);
+        if id >= self.queue_depth as u32 {
+            return Err(BadPayload::ChunkId(id));
+        }
+        if offset >= self.chunk_size {
+            return Err(BadPayload::Offset(offset));
+        }
+        // CAST: below queue_depth, a u16.
+        Ok((id as u16, offset))
+    }
+
+    /// Puts chunk id and offset together, the opposite of [`split`](Self::split); `None` where
+    /// either is out of its range.
+    #[inline]
+    pub const fn join(&self, id: u16, offset: u32) -> Option<u32> {
+        if id >= self.queue_depth || offset >= self.chunk_size {
+            return None;
+        }
+        Some((id as u32).wrapping_shl(self.mem_bits) | offset)
+    }
+
+    /// Checks the message id of a response.
+    #[inline]
+    pub const fn chunk_id(&self, msg_id: u32) -> Option<u16> {
+        if msg_id < self.queue_depth as u32 {
+            // CAST: below queue_depth, a u16.
+            Some(msg_id as u16)
+        } else {
+            None
+        }
+    }
+}

@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The connect request and its answer: who may connect, and to what.
+
+use zerocopy::{
+    little_endian::U16,
+    FromBytes, //
+};
+
+use super::{
+    errno::Errno,
+    geometry::Geometry,
+    wire::{
+        ConnectRequest,
+        ConnectResponse,
+        FIRST_CONN,
+        NEW_RKEY, //
+    },
+    CONNECTIONS_MAX,
+    MAGIC,
+    VERSION,
+    VERSION_MAJOR, //
+};
+
+/// What a connect request says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Connect {
+    /// Number of this connection in its path; 0 is the admin connection.
+    pub cid: u16,
+    /// Connections of the path, above `cid`.
+    pub cid_num: u16,
+    /// How often this path has connected, from 1.
+    pub recon_cnt: u16,
+    /// Names the path.
+    pub sess_uuid: [u8; 16],
+    /// Names the session.
+    pub paths_uuid: [u8; 16],
+    /// The client knows of no session with this `paths_uuid` yet, or has had it up before.
+    pub first_conn: bool,
+}
+
+/// Why a server refuses a connect request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The private data is shorter than the request.
+    Truncated,
+    /// It does not begin with the magic number.
+    Magic(u16),
+    /// The major version is not ours.
+    Version(u16),
+    /// More connections than [`CONNECTIONS_MAX`].
+    ConnectionCount(u16),
+    /// The connection's number is not below the number of connections.
+    ConnectionId(u16),
+    /// The path is known and past its set-up, or being torn down.
+    PathState,
+    /// The path is known with another number of connections.
+    ConnectionCountChanged(u16),
+    /// The path already has this connection.
+    ConnectionTaken(u16),
+    /// A path begins with its admin connection, and this one is not.
+    NotAdminFirst(u16),
+    /// Not the first connection, but nobody knows the session.
+    UnknownSession,
+    /// The session has a path between these two addresses.
+    AddressTaken,
+    /// The session has all the paths that it may have.
+    TooManyPaths,
+    /// No memory for the path.
+    NoMemory,
+}
+
+impl Refusal {
+    /// Returns the number that goes into the reject message, the C driver's for the same reason.
+    pub const fn errno(self) -> Errno {
+        match self {
+            Refusal::UnknownSession => Errno::ENXIO,
+            Refusal::AddressTaken => Errno::EEXIST,
+            Refusal::NoMemory => Errno::ENOMEM,
+            _ => Errno::ECONNRESET,
+        }
+    }
+}
+
+impl core::fmt::Display for Refusal {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Refusal::Truncated => f.write_str("connect request too short"),
+            Refusal::Magic(m) => write!(f, "magic number {m:#06x}, not RTRS"),
+            Refusal::Version(v) => {
+                write!(f, "protocol version {}.{}, ours is 2.0", v >> 8, v & 0xff)
+            }
+            Refusal::ConnectionCount(n) => write!(f, "{n} connections asked for, at most 4096"),
+            Refusal::ConnectionId(c) => write!(f, "connection {c} is beyond the announced number"),
+            Refusal::PathState => f.write_str("path is not being connected"),
+            Refusal::ConnectionCountChanged(n) => write!(f, "number of connections changed to {n}"),
+            Refusal::ConnectionTaken(c) => write!(f, "connection {c} exists"),
+            Refusal::NotAdminFirst(c) => write!(f, "connection {c} came before connection 0"),
+            Refusal::UnknownSession => f.write_str("session is unknown"),
+            Refusal::AddressTaken => f.write_str("session has a path between these addresses"),
+            Refusal::TooManyPaths => f.write_str("session has all its paths"),
+            Refusal::NoMemory => f.write_str("no memory"),
+        }
+    }
+}
+
+impl Connect {
+    /// Makes the message.
+    pub const fn to_wire(&self) -> ConnectRequest {
+        ConnectRequest {
+            cma_version: 0,
+            ip_version: 0,
+            magic: U16::new(MAGIC),
+            version: U16::new(VERSION),
+            cid: U16::new(self.cid),
+            cid_num: U16::new(self.cid_num),
+            recon_cnt: U16::new(self.recon_cnt),
+            sess_uuid: self.sess_uuid,
+            paths_uuid: self.paths_uuid,
+            first_conn: if self.first_conn { FIRST_CONN } else { 0 },
+            reserved: [0; 11],
+        }
+    }
+
+    /// Reads the private data of a connect request and checks what can be checked without knowing
+    /// any session. Transports may pad the data, so bytes behind the message are let be.
+    pub fn parse(private_data: &[u8]) -> Result<Self, Refusal> {
+        let (msg, _) =
+            ConnectRequest::read_from_prefix(private_data).map_err(|_| Refusal::Truncated)?;
+        if msg.magic.get() != MAGIC {
+            return Err(Refusal::Magic(msg.magic.get()));
+        }
+        if msg.version.get() >> 8 != VERSION_MAJOR {
+            return Err(Refusal::Version(msg.version.get()));
+        }
+        let cid_num = msg.cid_num.get();
+        if cid_num > CONNECTIONS_MAX {
+            return Err(Refusal::ConnectionCount(cid_num));
+        }
+        let cid = msg.cid.get();
+        if cid >= cid_num {
+            return Err(Refusal::ConnectionId(cid));
+        }
+        Ok(Self {
+            cid,
+            cid_num,
+            recon_cnt: msg.recon_cnt.get(),
+            sess_uuid: msg.sess_uuid,
+            paths_uuid: msg.paths_uuid,
+            first_conn: msg.first_conn & FIRST_CONN != 0,
+        })
+    }
+
+    /// Checks a request that opens a path: its admin connection comes first.
+    ///
+    /// C takes any connection as the first; a client that lost its half-made path on the server
+    /// then waits for an answer to `INFO_REQ` that cannot come.
+    pub const fn check_new_path(&self) -> Result<(), Refusal> {
+        if self.cid == 0 {
+            Ok(())
+        } else {
+            Err(Refusal::NotAdminFirst(self.cid))
+        }
+    }
+
+    /// Checks a request for one more connection of a path that exists: `connecting` says whether
+    /// the path is in set-up, `cid_num` how many connections it announced, `taken` whether
+    /// connection `self.cid` exists.
+    pub const fn check_known_path(
+        &self,
+        connecting: bool,
+        cid_num: u16,
+        taken: bool,
+    ) -> Result<(), Refusal> {
+        if !connecting {
+            return Err(Refusal::PathState);
+        }
+        if self.cid_num != cid_num {
+            return Err(Refusal::ConnectionCountChanged(self.cid_num));
+        }
+        if taken {
+            return Err(Refusal::ConnectionTaken(self.cid));
+        }
+        Ok(())
+    }
+}
+
+/// What a server grants with its accept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Accepted {
+    /// Number and size of the chunks.
+    pub geometry: Geometry,
+    /// Most data bytes of one request.
+    pub max_io_size: u32,
+    /// Most bytes of user message and head of one request.
+    pub max_hdr_size: u32,
+    /// The server invalidates its keys and sends a new one with each response.
+    pub new_rkey: bool,
+}
+
+/// Why a client gives up a connection that a server answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConnectError {
+    /// The private data is shorter than the response.
+    Truncated,
+    /// It does not begin with the magic number.
+    Magic(u16),
+    /// The major version is not ours.
+    Version(u16),
+    /// The server said no, for this reason (`None`: an accept's or reject's errno that is none).
+    Rejected(Option<Errno>),
+    /// Queue depth, IO size and header size make no session.
+    Geometry,
+    /// The queue depth is not that of the session's first connect; a session cannot change it.
+    QueueDepthChanged(u16),
+}
+
+impl ConnectError {
+    /// Returns the error that the opener of the session sees: the C driver knows only this one.
+    pub const fn errno(self) -> Errno {
+        Errno::ECONNRESET
+    }
+
+    /// Says whether trying again later can help.
+    pub const fn may_retry(self) -> bool {
+        !matches!(
+            self,
+            ConnectError::Version(_) | ConnectError::QueueDepthChanged(_)
+        )
+    }
+}
+
+impl core::fmt::Display for ConnectError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            ConnectError::Truncated => f.write_str("connect response too short"),
+            ConnectError::Magic(m) => write!(f, "magic number {m:#06x}, not RTRS"),
+            ConnectError::Version(v) => {
+                write!(f, "protocol version {}.{}, ours is 2.0", v >> 8, v & 0xff)
+            }
+            ConnectError::Rejected(Some(e)) if *e == Errno::EBUSY => {
+                f.write_str("server still holds the previous session, try again later")
+            }
+            ConnectError::Rejected(Some(e)) => write!(f, "server refused with {e}"),
+            ConnectError::Rejected(None) => f.write_str("server refused without a reason"),
+            ConnectError::Geometry => f.write_str("queue depth and sizes make no session"),
+            ConnectError::QueueDepthChanged(d) => write!(f, "queue depth changed to {d}"),
+        }
+    }
+}
+
+fn response(private_data: &[u8]) -> Result<ConnectResponse, ConnectError> {
+    let (msg, _) =
+        ConnectResponse::read_from_prefix(private_data).map_err(|_| ConnectError::Truncated)?;
+    if msg.magic.get() != MAGIC {
+        return Err(ConnectError::Magic(msg.magic.get()));
+    }
+    if msg.version.get() >> 8 != VERSION_MAJOR {
+        return Err(ConnectError::Version(msg.version.get()));
+    }
+    Ok(msg)
+}
+
+fn errno_of(msg: &ConnectResponse) -> Option<Errno> {
+    // CAST: the field is a signed number.
+    Errno::new(i32::from(msg.errno.get() as i16))
+}
+
+/// Reads the private data of an accept. `queue_depth` is what the session was opened with, `None`
+/// on its first connect.
+pub fn accepted(private_data: &[u8], queue_depth: Option<u16>) -> Result<Accepted, ConnectError> {
+    let msg = response(private_data)?;
+    if msg.errno.get() != 0 {
+        return Err(ConnectError::Rejected(errno_of(&msg)));
+    }
+    let depth = msg.queue_depth.get();
+    if queue_depth.is_some_and(|d| d != depth) {
+        return Err(ConnectError::QueueDepthChanged(depth));
+    }
+    let (io, hdr) = (msg.max_io_size.get(), msg.max_hdr_size.get());
+    if io == 0 || hdr == 0 {
+        return Err(ConnectError::Geometry);
+    }
+    let chunk_size = io.checked_add(hdr).ok_or(ConnectError::Geometry)?;
+    Ok(Accepted {
+        geometry: Geometry::new(u32::from(depth), chunk_size)
+            .map_err(|_| ConnectError::Geometry)?,
+        max_io_size: io,
+        max_hdr_size: hdr,
+        new_rkey: msg.flags.get() & NEW_RKEY != 0,
+    })
+}
+
+/// Reads the private data of a reject: the reason, as far as the server gave one.
+pub fn rejected(private_data: &[u8]) -> ConnectError {
+    match response(private_data) {
+        Ok(msg) => ConnectError::Rejected(errno_of(&msg)),
+        // A reject by the CM itself carries none of our data.
+        Err(ConnectError::Truncated) => ConnectError::Rejected(None),
+        Err(e) => e,
+    }
+}

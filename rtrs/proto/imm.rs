@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The 32-bit immediate that rides on every request, response and heartbeat: 4 bits of kind, 28
+//! bits of payload. Numbers are in host order here; on the wire an immediate is big-endian.
+
+use super::{
+    errno::Errno,
+    IMM_PAYLOAD_BITS, //
+};
+
+const PAYLOAD_MASK: u32 = (1 << IMM_PAYLOAD_BITS) - 1;
+const MSG_ID_BITS: u32 = 19;
+const MSG_ID_MASK: u32 = (1 << MSG_ID_BITS) - 1;
+const ERRNO_MASK: u32 = (1 << (IMM_PAYLOAD_BITS - MSG_ID_BITS)) - 1;
+
+const REQUEST: u32 = 0;
+const RESPONSE: u32 = 1;
+const RESPONSE_INVALIDATED: u32 = 2;
+const HEARTBEAT: u32 = 8;
+const HEARTBEAT_ACK: u32 = 9;
+
+/// A server's verdict on one request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Response {
+    /// Id of the request's chunk, 19 bits; to be checked with `Geometry::chunk_id`.
+    pub msg_id: u32,
+    /// 0, or the error number, positive, at most 511.
+    pub errno: u16,
+    /// The server has invalidated the client's key.
+    pub invalidated: bool,
+}
+
+impl Response {
+    /// Makes the answer to request `msg_id`.
+    ///
+    /// An error that the field of 9 bits cannot hold becomes `EIO`: C cuts it off, which can turn
+    /// an error into a success.
+    #[inline]
+    pub const fn new(msg_id: u16, error: Option<Errno>, invalidated: bool) -> Self {
+        let errno = match error {
+            None => 0,
+            Some(e) if e.get() as u32 <= ERRNO_MASK => e.get(),
+            Some(_) => Errno::EIO.get(),
+        };
+        Self {
+            msg_id: msg_id as u32,
+            errno,
+            invalidated,
+        }
+    }
+}
+
+/// What an immediate says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Imm {
+    /// Client to server: a request; the payload is `Geometry::join` of chunk id and offset.
+    Request {
+        /// Chunk id and offset, 28 bits.
+        payload: u32,
+    },
+    /// Server to client: the end of a request.
+    Response(Response),
+    /// Either way: are you there?
+    Heartbeat,
+    /// Either way: I am.
+    HeartbeatAck,
+}
+
+/// The immediate is of no known kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnknownImm(pub u32);
+
+impl Imm {
+    /// Returns the number that goes on the wire, in host order. Bits that do not fit their field
+    /// are cut off; `Geometry::join` and [`Response::new`] make none such.
+    #[inline]
+    pub const fn encode(self) -> u32 {
+        match self {
+            Imm::Request { payload } => (REQUEST << IMM_PAYLOAD_BITS) | (payload & PAYLOAD_MASK),
+            Imm::Response(r) => {
+                let kind = if r.invalidated {
+                    RESPONSE_INVALIDATED
+                } else {
+                    RESPONSE
+                };
+                (kind << IMM_PAYLOAD_BITS)
+                    | ((r.errno as u32 & ERRNO_MASK) << MSG_ID_BITS)
+                    | (r.msg_id & MSG_ID_MASK)
+            }
+            Imm::Heartbeat => HEARTBEAT << IMM_PAYLOAD_BITS,
+            Imm::HeartbeatAck => HEARTBEAT_ACK << IMM_PAYLOAD_BITS,
+        }
+    }
+
+    /// Reads an immediate that a peer sent. The payload of a heartbeat means nothing and is let be,
+    /// as in the C driver.
+    #[inline]
+    pub const fn decode(raw: u32) -> Result<Self, UnknownImm> {
+        let payload = raw & PAYLOAD_MASK;
+        let kind = raw >> IMM_PAYLOAD_BITS;
+        match kind {
+            REQUEST => Ok(Imm::Request { payload }),
+            RESPONSE | RESPONSE_INVALIDATED => Ok(Imm::Response(Response {
+                msg_id: payload & MSG_ID_MASK,
+                // CAST: 9 bits.
+                errno: (payload >> MSG_ID_BITS) as u16,
+                invalidated: kind == RESPONSE_INVALIDATED,
+            })),
+            HEARTBEAT => Ok(Imm::Heartbeat),
+            HEARTBEAT_ACK => Ok(Imm::HeartbeatAck),
+            _ => Err(UnknownImm(raw)),
+        }
+    }
+}

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Which path the next request takes.
+
+use core::fmt;
+
+use super::{
+    text,
+    PATHS_MAX, //
+};
+
+/// How a session chooses among its paths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[repr(u8)]
+pub enum Policy {
+    /// The connected path after the one used last.
+    RoundRobin = 0,
+    /// The connected path with the fewest requests in flight.
+    #[default]
+    MinInflight = 1,
+    /// The connected path whose heartbeat was answered fastest.
+    MinLatency = 2,
+}
+
+/// The policy's name is not known (`EINVAL`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnknownPolicy;
+
+impl fmt::Display for UnknownPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("unknown policy: write round-robin, min-inflight or min-latency")
+    }
+}
+
+/// What is known of one path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PathLoad {
+    /// It carries IO.
+    pub connected: bool,
+    /// Requests in flight.
+    pub inflight: u32,
+    /// Time of its last heartbeat's answer; `None` before the first, which is not 0 (D17).
+    pub latency_ns: Option<u64>,
+}
+
+/// The paths that a request has already tried in vain.
+///
+/// Belongs to the request, on its submitter's stack: the C driver keeps it for each CPU, where a
+/// preempted submitter hides healthy paths from others (D1, D2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Tried(u128);
+
+const _: () = assert!(PATHS_MAX == u128::BITS as usize);
+
+impl Tried {
+    /// None tried yet.
+    pub const NONE: Self = Self(0);
+
+    /// Remembers a path by its index; one beyond [`PATHS_MAX`] cannot be and is let be.
+    #[inline]
+    pub fn insert(&mut self, index: usize) {
+        self.0 |= Self::bit(index);
+    }
+
+    /// Says whether the path was tried; one beyond [`PATHS_MAX`] counts as tried, so that no
+    /// request can try it for ever.
+    #[inline]
+    pub fn contains(&self, index: usize) -> bool {
+        index >= PATHS_MAX || self.0 & Self::bit(index) != 0
+    }
+
+    #[inline]
+    fn bit(index: usize) -> u128 {
+        if index < PATHS_MAX {
+            // CAST: below 128.
+            1u128.wrapping_shl(index as u32)
+        } else {
+            0
+        }
+    }
+}
+
+impl Policy {
+    /// Reads what was written to `mpath_policy`: the number, the short name, or the long name with
+    /// anything behind it; upper and lower case are the same.
+    pub fn parse(written: &[u8]) -> Result<Self, UnknownPolicy> {
+        if let Ok(number) = text::parse_i32(written, 10) {
+            return match number {
+                0 => Ok(Self::RoundRobin),
+                1 => Ok(Self::MinInflight),
+                2 => Ok(Self::MinLatency),
+                _ => Err(UnknownPolicy),
+            };
+        }
+        let word = written.strip_suffix(b"\n").unwrap_or(written);
+        for (policy, short, long) in [
+            (Self::RoundRobin, &b"rr"[..], &b"round-robin"[..]),
+            (Self::MinInflight, b"mi", b"min-inflight"),
+            (Self::MinLatency, b"ml", b"min-latency"),
+        ] {
+            let long_matches = word
+                .get(..long.len())
+                .is_some_and(|w| w.eq_ignore_ascii_case(long));
+            if long_matches || word.eq_ignore_ascii_case(short) {
+                return Ok(policy);
+            }
+        }
+        Err(UnknownPolicy)
+    }
+
+    /// Reads a policy that was stored as a number.
+    #[inline]
+    pub const fn from_u8(raw: u8) -> Option<Self> {
+        match raw {
+            0 => Some(Self::RoundRobin),
+            1 => Some(Self::MinInflight),
+            2 => Some(Self::MinLatency),
+            _ => None,
+        }
+    }
+
+    /// Chooses a path for a request: the index of a connected one that it has not tried, or `None`
+    /// (`ECONNABORTED`). `last` is where the previous request of this CPU went, for round-robin;
+    /// `None` at first. Ties go to the path that comes first.
+    #[inline]
+    pub fn choose(
+        self,
+        last: Option<usize>,
+        tried: &Tried,
+        paths: impl Iterator<Item = PathLoad>,
+    ) -> Option<usize> {
+        // `enumerate` would count with a check that can panic.
+        let mut usable = (0..PATHS_MAX)
+            .zip(paths)
+            .filter(|(i, p)| p.connected && !tried.contains(*i));
+        match self {
+            Self::RoundRobin => {
+                let mut first = None;
+                for (i, _) in usable {
+                    if last.is_none_or(|l| i > l) {
+                        return Some(i);
+                    }
+                    if first.is_none() {
+                        first = Some(i);
+                    }
+                }
+                first
+            }
+            Self::MinInflight => {
+                let (mut best, p) = usable.next()?;
+                let mut least = p.inflight;
+                for (i, p) in usable {
+                    if p.inflight < least {
+                        (best, least) = (i, p.inflight);
+                    }
+                }
+                Some(best)
+            }
+            Self::MinLatency => {
+                let (mut best, p) = usable.next()?;
+                let mut least = p.latency_ns.unwrap_or(u64::MAX);
+                for (i, p) in usable {
+                    let latency_ns = p.latency_ns.unwrap_or(u64::MAX);
+                    if latency_ns < least {
+                        (best, least) = (i, latency_ns);
+                    }
+                }
+                Some(best)
+            }
+        }
+    }
+}
+
+impl fmt::Display for Policy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::RoundRobin => "round-robin (RR: 0)",
+            Self::MinInflight => "min-inflight (MI: 1)",
+            Self::MinLatency => "min-latency (ML: 2)",
+        })
+    }
+}

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The texts of the statistics in sysfs, without the line's end.
+
+use core::fmt;
+
+/// IO counted since the last reset.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct IoCounts {
+    /// Read requests.
+    pub reads: u64,
+    /// Bytes of data read.
+    pub read_bytes: u64,
+    /// Write requests.
+    pub writes: u64,
+    /// Bytes of data written.
+    pub written_bytes: u64,
+}
+
+/// `stats/rdma` of a server's path: `rcnt rbytes wcnt wbytes`.
+impl fmt::Display for IoCounts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} {} {} {}",
+            self.reads, self.read_bytes, self.writes, self.written_bytes
+        )
+    }
+}
+
+impl IoCounts {
+    /// Adds another CPU's counts.
+    pub const fn plus(self, other: Self) -> Self {
+        Self {
+            reads: self.reads.wrapping_add(other.reads),
+            read_bytes: self.read_bytes.wrapping_add(other.read_bytes),
+            writes: self.writes.wrapping_add(other.writes),
+            written_bytes: self.written_bytes.wrapping_add(other.written_bytes),
+        }
+    }
+}
+
+/// `stats/rdma` of a client's path: `rcnt rbytes wcnt wbytes inflight failover`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct ClientRdma {
+    /// Since the last reset.
+    pub counts: IoCounts,
+    /// Requests in flight now: a state, which no reset touches (D19).
+    pub inflight: u32,
+    /// Requests taken over from failed paths, since the last reset.
+    pub failover: u64,
+}
+
+impl fmt::Display for ClientRdma {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} {}", self.counts, self.inflight, self.failover)
+    }
+}
+
+/// `stats/reconnects`: `succ fail`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Reconnects {
+    /// Reconnects that succeeded.
+    pub successful: u32,
+    /// Reconnects that failed.
+    pub failed: u32,
+}
+
+impl fmt::Display for Reconnects {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.successful, self.failed)
+    }
+}
+
+/// `cur_latency`: `N ns`; 0 before the first heartbeat was answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Latency(pub Option<u64>);
+
+impl fmt::Display for Latency {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ns", self.0.unwrap_or(0))
+    }
+}

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Numbers and words that people write to sysfs, read as the kernel's `kstrto*` reads them.
+
+use core::fmt;
+
+use super::errno::Errno;
+
+/// Why a number is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NumberError {
+    /// Not a number (`EINVAL`).
+    Invalid,
+    /// Too large or too small (`ERANGE`).
+    Range,
+}
+
+impl NumberError {
+    /// Returns the error that `kstrto*` gives.
+    pub const fn errno(self) -> Errno {
+        match self {
+            NumberError::Invalid => Errno::EINVAL,
+            NumberError::Range => Errno::ERANGE,
+        }
+    }
+}
+
+impl fmt::Display for NumberError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            NumberError::Invalid => "not a number",
+            NumberError::Range => "number out of range",
+        })
+    }
+}
+
+/// Shows bytes that somebody else chose, fit for a log line: at most 64 of them, and `?` for what is
+/// not graphic ASCII, so that nobody can forge lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shown<'a>(pub &'a [u8]);
+
+impl fmt::Display for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for c in self.0.iter().take(64) {
+            let shown = if c.is_ascii_graphic() { *c } else { b'?' };
+            write!(f, "{}", char::from(shown))?;
+        }
+        if self.0.len() > 64 {
+            f.write_str("...")?;
+        }
+        Ok(())
+    }
+}
+
+/// Removes white space at both ends.
+pub fn trim(written: &[u8]) -> &[u8] {
+    written.trim_ascii()
+}
+
+/// Takes a base's prefix off: base 0 means `0x` is 16, `0` is 8, anything else 10.
+fn prefix(digits: &[u8], base: u32) -> (&[u8], u32) {
+    let hex = digits
+        .strip_prefix(b"0x")
+        .or_else(|| digits.strip_prefix(b"0X"))
+        .filter(|d| d.first().is_some_and(u8::is_ascii_hexdigit));
+    match (base, hex) {
+        (0 | 16, Some(rest)) => (rest, 16),
+        (0, None) if digits.first() == Some(&b'0') => (digits, 8),
+        (0, None) => (digits, 10),
+        _ => (digits, base),
+    }
+}
+
+fn digits(text: &[u8], base: u32) -> Result<u64, NumberError> {
+    let (text, base) = prefix(text, base);
+    if text.is_empty() {
+        return Err(NumberError::Invalid);
+    }
+    let mut value = Some(0u64);
+    for c in text {
+        let digit = match c {
+            b'0'..=b'9' => c.wrapping_sub(b'0'),
+            b'a'..=b'f' => c.wrapping_sub(b'a').wrapping_add(10),
+            b'A'..=b'F' => c.wrapping_sub(b'A').wrapping_add(10),
+            _ => return Err(NumberError::Invalid),
+        };
+        if u32::from(digit) >= base {
+            return Err(NumberError::Invalid);
+        }
+        value = value
+            .and_then(|v| v.checked_mul(u64::from(base)))
+            .and_then(|v| v.checked_add(u64::from(digit)));
+    }
+    value.ok_or(NumberError::Range)
+}
+
+/// Reads an unsigned number, with one `+` in front and one line end behind allowed. `base` is 0
+/// (by prefix), 8, 10 or 16.
+pub fn parse_u64(written: &[u8], base: u32) -> Result<u64, NumberError> {
+    let text = written.strip_suffix(b"\n").unwrap_or(written);
+    digits(text.strip_prefix(b"+").unwrap_or(text), base)
+}
+
+/// Reads a signed number likewise.
+pub fn parse_i32(written: &[u8], base: u32) -> Result<i32, NumberError> {
+    let text = written.strip_suffix(b"\n").unwrap_or(written);
+    let value = match text.strip_prefix(b"-") {
+        Some(rest) => i64::try_from(digits(rest, base)?).map(i64::wrapping_neg),
+        None => i64::try_from(parse_u64(text, base)?),
+    };
+    value
+        .ok()
+        .and_then(|v| i32::try_from(v).ok())
+        .ok_or(NumberError::Range)
+}
+
+/// Reads what was written to `max_reconnect_attempts`: -1 (for ever) to 9999.
+pub fn parse_max_reconnect_attempts(written: &[u8]) -> Result<i32, NumberError> {
+    match parse_i32(written, 10)? {
+        // C answers EINVAL for these, too.
+        n if !(-1..=9999).contains(&n) => Err(NumberError::Invalid),
+        n => Ok(n),
+    }
+}
+
+/// Says whether somebody wrote `word`, with or without a line end: how the files are operated that
+/// do one thing (`reconnect`, `force_close`, ...), whose word is `1`.
+pub fn is_word(written: &[u8], word: &[u8]) -> bool {
+    written.strip_suffix(b"\n").unwrap_or(written) == word
+}

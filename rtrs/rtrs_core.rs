@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! RDMA Transport (RTRS), what client and server share.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`proto`] | the protocol 2.0 as pure code: messages, immediates, states, policies |
+//! | [`address`] | the protocol's addresses as the connection manager takes them |
+//! | [`errno`] | the protocol's error numbers as the kernel's |
+//!
+//! Client and server are modules of their own (`rtrs-client.ko`, `rtrs-server.ko`) that link to this
+//! one.
+
+use kernel::prelude::*;
+
+#[path = "core/address.rs"]
+pub mod address;
+#[path = "core/display.rs"]
+mod display;
+#[path = "core/errno.rs"]
+pub mod errno;
+pub mod proto;
+
+module! {
+    type: Library,
+    name: "rtrs_core",
+    authors: ["The Ferrofabric developers"],
+    description: "RDMA Transport, common parts",
+    license: "GPL",
+}
+
+struct Library;
+
+impl kernel::Module for Library {
+    fn init(_module: &'static ThisModule) -> Result<Self> {
+        Ok(Library)
+    }
+}

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Listening for clients, and the answer to their connect requests.
+
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use kernel_ext::ratelimit::RateLimit;
+use rdma::cm::{
+    self,
+    ConnectRequest,
+    ListenHandler,
+    SocketAddress, //
+};
+use rtrs_core::proto::{
+    handshake::{
+        Connect,
+        Refusal, //
+    },
+    wire::ConnectResponse,
+    LISTEN_BACKLOG, //
+};
+use zerocopy::IntoBytes;
+
+use super::{
+    registry::Registry,
+    session::Service,
+    shared::Shared, //
+};
+
+/// A server on one port.
+///
+/// Dropping it stops listening, closes all sessions, waits until all their requests have been
+/// answered, and frees everything. It sleeps then.
+pub struct Listener {
+    /// Over IP, and over the InfiniBand address family.
+    ids: Option<(cm::Listener, cm::Listener)>,
+    registry: Arc<Registry>,
+}
+
+impl Listener {
+    /// Listens on all addresses of all RDMA devices, those to come included: IPv6 and IPv4 on
+    /// `port` of the TCP port space, and GIDs on the service id of that port.
+    ///
+    /// # Errors
+    ///
+    /// `EADDRINUSE` if somebody else listens on the port; others of `rdma_bind_addr` and
+    /// `rdma_listen`.
+    pub fn new(port: u16, service: Arc<dyn Service>) -> Result<Self> {
+        let registry = Registry::new(Shared::get()?, service)?;
+        let listen = |on: SocketAddress| {
+            cm::Listener::new(
+                &on,
+                LISTEN_BACKLOG.unsigned_abs(),
+                Requests(registry.clone()),
+            )
+            .inspect_err(|e| {
+                pr_err!("cannot listen on {} port {}: {:?}\n", on.address, port, e);
+            })
+        };
+        let ip = listen(SocketAddress::any_ip(port))?;
+        let ib = listen(SocketAddress::any_gid(port))?;
+        Ok(Self {
+            ids: Some((ip, ib)),
+            registry,
+        })
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        // No new connections; waits for requests that are being answered.
+        self.ids = None;
+        self.registry.close();
+    }
+}
+
+/// Answers connect requests.
+struct Requests(Arc<Registry>);
+
+impl ListenHandler for Requests {
+    fn request(&self, request: ConnectRequest<'_>) {
+        let connect = match Connect::parse(request.private()) {
+            Ok(connect) => connect,
+            Err(refusal) => return refuse(request, &refusal),
+        };
+        match self.0.path_for(&connect, &request) {
+            Ok(path) => path.join(&connect, request),
+            Err(refusal) => refuse(request, &refusal),
+        }
+    }
+}
+
+/// A client may ask as often as it likes.
+static REFUSED: RateLimit = RateLimit::new(5000, 10);
+
+/// Rejects a connect request, and says why.
+pub(crate) fn refuse(request: ConnectRequest<'_>, refusal: &Refusal) {
+    if let Some(suppressed) = REFUSED.allow() {
+        match request.peer_address().map(|peer| peer.address) {
+            Some(peer) => pr_err!(
+                "connect request from {} rejected: {}\n",
+                peer,
+                format_args!("{refusal}")
+            ),
+            None => pr_err!("connect request rejected: {}\n", format_args!("{refusal}")),
+        }
+        if suppressed > 0 {
+            pr_err!("{} more connect requests were rejected\n", suppressed);
+        }
+    }
+    // If the reject cannot be sent, the client finds out by itself.
+    let _ = request.reject(ConnectResponse::reject(refusal.errno()).as_bytes());
+}

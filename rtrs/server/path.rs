@@ -1,0 +1,408 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A path: the connections between one address of a client and one of ours, and what they share.
+
+use core::{
+    fmt,
+    sync::atomic::{
+        AtomicBool, AtomicU32, AtomicU8,
+        Ordering::{
+            Relaxed,
+            SeqCst, //
+        },
+    },
+};
+
+use kernel::{
+    impl_has_delayed_work, impl_has_work, new_mutex,
+    prelude::*,
+    sync::{
+        Arc,
+        Mutex,
+        SetOnce, //
+    },
+    time::{
+        msecs_to_jiffies,
+        Instant,
+        Monotonic, //
+    },
+    workqueue::{
+        new_delayed_work,
+        new_work,
+        DelayedWork,
+        Work,
+        WorkItem, //
+    },
+};
+use kernel_ext::{
+    new_wait_queue,
+    sync::{
+        Completion,
+        RcuArc,
+        WaitQueue, //
+    },
+    workqueue, //
+};
+use rdma::{
+    cm::ConnectRequest,
+    Device,
+    MessageSlots,
+    Mr,
+    Pd, //
+};
+use rtrs_core::proto::{
+    addr::PathName,
+    geometry::Geometry,
+    handshake::{
+        Connect,
+        Refusal, //
+    },
+    path::{
+        ServerEffect,
+        ServerEvent,
+        ServerState, //
+    },
+};
+
+use super::{
+    connection::{
+        self,
+        Connections,
+        INFO_REQUEST_LEN,
+        KEY_MESSAGE_LEN, //
+    },
+    establish,
+    heartbeat,
+    region,
+    session::{
+        Session,
+        SessionService, //
+    },
+    slot::{
+        Place,
+        Slot, //
+    },
+    stats::Stats,
+    sysfs::PathFiles,
+    teardown, //
+};
+
+/// A path.
+///
+/// Its life is that of [`ServerState`]; whatever takes it to `Closing` queues [`Path::work`], which
+/// also runs the set-up, so that the two never meet. Set-up and teardown take no lock that a
+/// completion handler waits for.
+#[pin_data]
+pub(crate) struct Path {
+    /// The session that the path belongs to.
+    pub(crate) session: Arc<Session>,
+    /// Name of the path among the client's.
+    uuid: [u8; 16],
+    /// Connections that the client has announced.
+    connection_count: u16,
+    /// The session's, close at hand.
+    pub(crate) geometry: Geometry,
+    /// The session's, close at hand.
+    pub(crate) always_invalidate: bool,
+    /// Both addresses, the client's first.
+    pub(crate) name: PathName,
+    /// The device of all connections.
+    pub(crate) device: Device,
+    pub(crate) pd: Arc<Pd>,
+    state: AtomicU8,
+    /// Heartbeats since the client was heard last.
+    pub(crate) missed: AtomicU32,
+    /// Completion vector of the next connection.
+    vector: AtomicU32,
+    pub(crate) stats: Stats,
+    /// By chunk.
+    places: KVVec<Place>,
+    /// Registrations of several chunks each; with `always_invalidate` a chunk's own registration is
+    /// in its slot, and there are none here.
+    pub(crate) regions: KVVec<Mr>,
+    /// The messages that bring new keys, by chunk; with `always_invalidate`.
+    pub(crate) keys: Option<MessageSlots>,
+    /// The info request is received here.
+    pub(crate) info: MessageSlots,
+    /// Bytes of it that have come; 0 as long as it has not.
+    pub(crate) info_len: AtomicU32,
+    /// The info response, as long as it may be sent.
+    #[pin]
+    pub(crate) info_response: Mutex<Option<MessageSlots>>,
+    service: SetOnce<Arc<dyn SessionService>>,
+    /// Counted by the session as up.
+    pub(crate) counted: AtomicBool,
+    /// The connections; taken out by the teardown.
+    pub(crate) connections: RcuArc<Connections>,
+    /// Held while a connection is added.
+    #[pin]
+    joined: Mutex<Instant<Monotonic>>,
+    #[pin]
+    pub(crate) files: Mutex<Option<PathFiles>>,
+    /// A registration of the set-up is over.
+    #[pin]
+    pub(crate) setup_done: Completion,
+    /// A slot has come home although the path is not up.
+    #[pin]
+    pub(crate) returned: WaitQueue,
+    #[pin]
+    work: Work<Path, 0>,
+    #[pin]
+    tick: DelayedWork<Path, 1>,
+}
+
+impl_has_work! {
+    impl HasWork<Self, 0> for Path { self.work }
+}
+
+impl_has_delayed_work! {
+    impl HasDelayedWork<Self, 1> for Path { self.tick }
+}
+
+impl Path {
+    /// Makes the path of a connect request: maps and registers the session's chunks. Sleeps.
+    pub(crate) fn new(
+        session: &Arc<Session>,
+        connect: &Connect,
+        request: &ConnectRequest<'_>,
+        name: PathName,
+    ) -> Result<Arc<Self>> {
+        let device = request.device().clone();
+        let pd = Pd::new(&device)?;
+        let connections = Connections::new(connect.cid_num)?;
+        let depth = session.geometry().queue_depth();
+        let keys = if session.always_invalidate() {
+            Some(MessageSlots::new(&pd, depth.into(), KEY_MESSAGE_LEN)?)
+        } else {
+            None
+        };
+        let (places, regions) = region::register(session, &pd, &connections)?;
+        let info = MessageSlots::new(&pd, 1, INFO_REQUEST_LEN)?;
+        let stats = Stats::new()?;
+        let path = Arc::pin_init(
+            pin_init!(Self {
+                session: session.clone(),
+                uuid: connect.sess_uuid,
+                connection_count: connect.cid_num,
+                geometry: *session.geometry(),
+                always_invalidate: session.always_invalidate(),
+                name,
+                device,
+                pd,
+                state: AtomicU8::new(ServerState::Connecting as u8),
+                missed: AtomicU32::new(0),
+                vector: AtomicU32::new(0),
+                stats,
+                places,
+                regions,
+                keys,
+                info,
+                info_len: AtomicU32::new(0),
+                info_response <- new_mutex!(None, "Path::info_response"),
+                service: SetOnce::new(),
+                counted: AtomicBool::new(false),
+                connections: RcuArc::new(Some(connections)),
+                joined <- new_mutex!(Instant::now(), "Path::joined"),
+                files <- new_mutex!(None, "Path::files"),
+                setup_done <- Completion::new(),
+                returned <- new_wait_queue!("Path::returned"),
+                work <- new_work!("Path::work"),
+                tick <- new_delayed_work!("Path::tick"),
+            }),
+            GFP_KERNEL,
+        )?;
+        path.tick_in(heartbeat::FIRST_TICK_MS);
+        Ok(path)
+    }
+
+    /// Adds a connection; answers the request either way.
+    pub(crate) fn join(self: &Arc<Self>, connect: &Connect, request: ConnectRequest<'_>) {
+        let mut joined = self.joined.lock();
+        let connections = self.connections.get();
+        let connecting = self.state() == ServerState::Connecting;
+        let taken = connections
+            .as_ref()
+            .is_none_or(|c| c.get(connect.cid).is_some());
+        let checked = connect.check_known_path(connecting, self.connection_count, taken);
+        let connections = match (checked, connections) {
+            (Ok(()), Some(connections)) => connections,
+            (Err(refusal), _) => return super::listener::refuse(request, &refusal),
+            (Ok(()), None) => return super::listener::refuse(request, &Refusal::PathState),
+        };
+        *joined = Instant::now();
+        if let Err(e) = connection::accept(self, &connections, connect.cid, request) {
+            self.fail(format_args!(
+                "connection {} cannot be made ({e:?})",
+                connect.cid
+            ));
+        }
+    }
+
+    /// The connections. Waits for one that is being added.
+    pub(crate) fn joined(&self) -> Option<Arc<Connections>> {
+        let _joined = self.joined.lock();
+        self.connections.get()
+    }
+
+    /// Milliseconds since the last connection was added.
+    pub(crate) fn idle_ms(&self) -> u32 {
+        let joined = *self.joined.lock();
+        u32::try_from(joined.elapsed().as_millis()).unwrap_or(u32::MAX)
+    }
+
+    /// Whether this is the path that the client means.
+    pub(crate) fn is(&self, uuid: &[u8; 16]) -> bool {
+        self.uuid == *uuid
+    }
+
+    /// Where the slot of chunk `id` is parked.
+    #[inline]
+    pub(crate) fn place(&self, id: u16) -> Option<&Place> {
+        self.places.get(usize::from(id))
+    }
+
+    /// All places, by chunk.
+    pub(crate) fn places(&self) -> &[Place] {
+        &self.places
+    }
+
+    /// Puts a slot back into its place: the chunk may carry a request again.
+    #[inline]
+    pub(crate) fn park(&self, slot: KBox<Slot>) {
+        if let Some(place) = self.place(slot.id) {
+            let parked = place.idle.put(slot);
+            debug_assert!(parked.is_ok());
+        }
+        if !self.is_up() {
+            self.returned.wake_all();
+        }
+    }
+
+    /// Spreads the connections over the device's completion vectors.
+    pub(crate) fn next_vector(&self) -> u32 {
+        self.vector.fetch_add(1, Relaxed)
+    }
+
+    /// The client has been heard.
+    #[inline]
+    pub(crate) fn heard(&self) {
+        if self.missed.load(Relaxed) != 0 {
+            self.missed.store(0, Relaxed);
+        }
+    }
+
+    /// What serves the requests, once the path is up.
+    #[inline]
+    pub(crate) fn service(&self) -> Option<&dyn SessionService> {
+        self.service.as_ref().map(|s| &**s)
+    }
+
+    /// Sets what serves the requests, once.
+    pub(crate) fn serve_with(&self, service: Arc<dyn SessionService>) {
+        self.service.populate(service);
+    }
+
+    pub(crate) fn state(&self) -> ServerState {
+        ServerState::from_u8(self.state.load(SeqCst)).unwrap_or(ServerState::Closed)
+    }
+
+    /// Whether requests are served.
+    #[inline]
+    pub(crate) fn is_up(&self) -> bool {
+        self.state.load(SeqCst) == ServerState::Connected as u8
+    }
+
+    /// Lets `event` happen; returns what is to be done about it.
+    pub(crate) fn step(&self, event: ServerEvent) -> ServerEffect {
+        let mut old = self.state();
+        loop {
+            let (new, effect) = old.step(event);
+            let swapped = self
+                .state
+                .compare_exchange(old as u8, new as u8, SeqCst, SeqCst);
+            match swapped {
+                Ok(_) => return effect,
+                Err(_) => old = self.state(),
+            }
+        }
+    }
+
+    /// Closes the path, if it is not being closed. Any context; what there is to do is done later.
+    pub(crate) fn close(self: &Arc<Self>) {
+        if self.step(ServerEvent::Close) == ServerEffect::TearDown {
+            self.queue_work();
+        }
+    }
+
+    /// Closes the path, and says why.
+    #[cold]
+    pub(crate) fn fail(self: &Arc<Self>, why: fmt::Arguments<'_>) {
+        if self.step(ServerEvent::Close) == ServerEffect::TearDown {
+            pr_err!("{}: {}, path closed\n", format_args!("{}", self.name), why);
+            self.queue_work();
+        }
+    }
+
+    /// A request has come although the path is not up: that is a mistake of a client that has not
+    /// been told where to put it, and nothing at all when the path is being closed.
+    #[cold]
+    pub(crate) fn early_request(self: &Arc<Self>) {
+        if self.step(ServerEvent::Request) == ServerEffect::TearDown {
+            pr_err!(
+                "{}: request before the path is set up, path closed\n",
+                format_args!("{}", self.name)
+            );
+            self.queue_work();
+        }
+    }
+
+    /// The info request has come: it is looked at where sleeping is no harm.
+    #[cold]
+    pub(crate) fn info_received(self: &Arc<Self>, len: u32) {
+        self.info_len.store(len.max(1), SeqCst);
+        self.queue_work();
+    }
+
+    fn queue_work(self: &Arc<Self>) {
+        // If it is queued already it will see the state that it is called for.
+        let _ = self.session.queue().enqueue::<Arc<Path>, 0>(self.clone());
+    }
+
+    /// Makes the next tick happen in `delay_ms`, for whoever knows that the path is not being torn
+    /// down.
+    pub(crate) fn tick_in(self: &Arc<Self>, delay_ms: u32) {
+        workqueue::mod_delayed::<Path, 1>(self.session.queue(), self.clone(), delay_ms);
+    }
+
+    /// Ends the ticks, and waits for one that runs.
+    pub(crate) fn stop_ticks(self: &Arc<Self>) {
+        drop(workqueue::cancel_delayed_sync::<Path, 1>(self));
+    }
+}
+
+impl WorkItem<0> for Path {
+    type Pointer = Arc<Path>;
+
+    fn run(this: Arc<Path>) {
+        match this.state() {
+            ServerState::Connecting if this.info_len.load(SeqCst) != 0 => {
+                establish::establish(&this);
+            }
+            ServerState::Closing => teardown::tear_down(&this),
+            _ => {}
+        }
+    }
+}
+
+impl WorkItem<1> for Path {
+    type Pointer = Arc<Path>;
+
+    fn run(this: Arc<Path>) {
+        if let Some(delay_ms) = heartbeat::tick(&this) {
+            let path = this.clone();
+            // Refused if the teardown waits for this tick.
+            let delay = msecs_to_jiffies(delay_ms);
+            let _ = path.session.queue().enqueue_delayed::<_, 1>(this, delay);
+        }
+    }
+}

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The answers to requests: which work requests they are made of, and when they are posted.
+//!
+//! ```text
+//!   read, ok     WRITE data, [REG_MR], [SEND_WITH_INV client's key], answer
+//!   read, error  [SEND_WITH_INV client's key], [REG_MR], answer
+//!   write        [REG_MR], answer
+//! ```
+//!
+//! `answer` is SEND_WITH_IMM with the chunk's key under `always_invalidate`, else an empty
+//! WRITE_WITH_IMM. REG_MR is there if the chunk's key was invalidated for the request.
+
+use kernel::{
+    prelude::*,
+    sync::rcu, //
+};
+use rdma::{
+    Access,
+    Batch,
+    MessageSlots,
+    Qp,
+    Remote,
+    SendFlags, //
+};
+use rtrs_core::{
+    errno,
+    proto::{
+        imm::{
+            Imm,
+            Response, //
+        },
+        request::Request,
+        wire::RkeyResponse, //
+    },
+};
+use zerocopy::IntoBytes;
+
+use super::{
+    connection::{
+        Receiver,
+        KEY_MESSAGE_LEN,
+        TAG_IO,
+        TAG_REGISTER, //
+    },
+    slot::Slot, //
+};
+
+/// Most work requests of an answer.
+const ANSWER_WORK: usize = 4;
+/// Most gather entries of an answer: the data's and the key message's.
+const ANSWER_SEGMENTS: usize = 2;
+
+/// Answers the request of `slot`. Any context.
+#[inline]
+pub(crate) fn answer(mut slot: KBox<Slot>, result: Result) {
+    slot.status = result;
+    if slot.is_read() && !slot.filled {
+        fill(&mut slot);
+    }
+    send(slot);
+}
+
+/// Nobody has filled the data of a read: what the chunk held before must not go out.
+#[cold]
+fn fill(slot: &mut Slot) {
+    let len = slot.request.data_len() as usize;
+    if slot.status.is_ok() {
+        slot.status = slot.chunk.zero(0, len);
+    }
+}
+
+/// Posts the answer of `slot`, or has it wait until there is room for it.
+fn send(slot: KBox<Slot>) {
+    // The teardown of the path waits for a grace period after it has got all slots back. So within
+    // this guard the queue pair may be used although the slot is home already, and the reference
+    // taken here is never the last one. Locals are dropped in reverse order: the guard at the end.
+    let _guard = rcu::read_lock();
+    let connections = slot.connections.clone();
+    let Some(connection) = connections.get(slot.cid) else {
+        return;
+    };
+    let receiver = connection.qp.handler();
+    if receiver.sends.reserve() {
+        post(&connection.qp, slot);
+    } else {
+        receiver.sends.wait(slot);
+        // What made room may have come before the slot was there to be found.
+        send_waiting(&connection.qp);
+    }
+}
+
+/// Posts answers that wait, as long as there is room: room has been made, or the path has failed.
+#[cold]
+pub(crate) fn send_waiting(qp: &Qp<Receiver>) {
+    let _guard = rcu::read_lock();
+    let receiver = qp.handler();
+    while receiver.sends.has_waiting() && (receiver.sends.reserve() || !receiver.path.is_up()) {
+        match receiver.sends.next_waiting() {
+            Some(slot) => post(qp, slot),
+            None => {
+                receiver.sends.unreserve();
+                break;
+            }
+        }
+    }
+}
+
+/// Posts the answer of `slot`, for which room was reserved.
+#[inline(always)]
+fn post(qp: &Qp<Receiver>, mut slot: KBox<Slot>) {
+    let receiver = qp.handler();
+    let path = &receiver.path;
+    if !path.is_up() {
+        path.park(slot);
+        return;
+    }
+
+    let mut space = rdma::Space::new();
+    let mut batch = qp.batch::<ANSWER_WORK, ANSWER_SEGMENTS>(&mut space);
+    let flags = SendFlags::signaled(receiver.sends.next_is_signaled());
+    compose(&mut batch, &mut slot, path.keys.as_ref(), flags);
+    // Home before the client can know: its next request for the chunk may come at once.
+    path.park(slot);
+    if let Err(e) = batch.post() {
+        path.fail(format_args!("answer cannot be posted ({e:?})"));
+    }
+}
+
+/// Writes the work requests of an answer; the last one gets `flags`.
+#[inline(always)]
+fn compose(
+    batch: &mut Batch<'_, Receiver, ANSWER_WORK, ANSWER_SEGMENTS>,
+    slot: &mut Slot,
+    keys: Option<&MessageSlots>,
+    flags: SendFlags,
+) {
+    let none = SendFlags::NONE;
+    let mut client_key = None;
+    if let Request::Read(read) = &slot.request {
+        if let Some(reply) = &read.reply {
+            if slot.status.is_ok() {
+                let data = slot.mapping.segment(0, read.data_len);
+                let target = Remote {
+                    addr: reply.addr,
+                    key: reply.rkey,
+                };
+                batch.write(TAG_IO, &[data], target, none);
+            }
+            client_key = reply.need_inval.then_some(reply.rkey);
+        }
+    }
+    let imm = match slot.status {
+        Ok(()) => Imm::Response(Response::new(slot.id, None, client_key.is_some())).encode(),
+        Err(e) => error_imm(slot.id, e, client_key.is_some()),
+    };
+
+    match (&mut slot.region, keys) {
+        (Some(region), Some(keys)) => {
+            if slot.revoked {
+                // The new key is made at posting: an answer that had to wait gets one (D20).
+                slot.revoked = false;
+                region.bump_key();
+                let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
+                batch.reg_mr(TAG_REGISTER, region, access, none);
+            }
+            if let Some(key) = client_key {
+                batch.send_invalidate(TAG_IO, &[], key, none);
+            }
+            let message = RkeyResponse::new(slot.id, region.key());
+            let index = u32::from(slot.id);
+            // Index and length are within the path's messages, or `post` says so.
+            let _ = keys.write(index, 0, message.as_bytes());
+            let message = keys.segment(index, 0, KEY_MESSAGE_LEN);
+            batch.send_imm(TAG_IO, &[message], imm, flags);
+        }
+        _ => {
+            if let Some(key) = client_key {
+                batch.send_invalidate(TAG_IO, &[], key, none);
+            }
+            batch.empty_write_imm(TAG_IO, imm, flags);
+        }
+    }
+}
+
+/// The immediate that tells the client of an error.
+#[cold]
+#[inline(never)]
+fn error_imm(id: u16, error: Error, invalidated: bool) -> u32 {
+    let error = Some(errno::to_wire(error));
+    Imm::Response(Response::new(id, error, invalidated)).encode()
+}

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A session: one client's chunks, and the paths that lead to them.
+
+use kernel::{
+    new_mutex,
+    prelude::*,
+    str::CString,
+    sync::{
+        Arc,
+        Mutex,
+        SetOnce, //
+    },
+};
+use kernel_ext::{
+    pages::PageBlock,
+    workqueue::WorkQueue, //
+};
+use rtrs_core::proto::{
+    geometry::Geometry,
+    HDR_SIZE_MAX, //
+};
+
+use super::{
+    operation::Operation,
+    path::Path,
+    registry::Registry,
+    sysfs::{
+        PathFiles,
+        SessionFiles, //
+    },
+};
+
+/// What runs on top of a server: it is told of each client's session.
+pub trait Service: Send + Sync + 'static {
+    /// The first path of `session` is up: returns what serves its requests. Process context, may
+    /// sleep.
+    ///
+    /// An error closes the path.
+    fn link_up(&self, session: &Arc<Session>) -> Result<Arc<dyn SessionService>>;
+}
+
+/// What serves the requests of one session.
+pub trait SessionService: Send + Sync + 'static {
+    /// Serves a request: now, or later through the [`Operation`].
+    ///
+    /// Process context (the handler of a completion queue), on several CPUs at a time. It may sleep
+    /// for a short while, but must not wait for other requests of the session.
+    fn request(&self, operation: Operation);
+
+    /// The last path of the session is down, and all its requests have been answered. Process
+    /// context, may sleep.
+    fn link_down(&self);
+}
+
+/// What is there as long as a path of the session is up.
+struct Link {
+    /// Paths that are up.
+    paths: usize,
+    service: Option<Arc<dyn SessionService>>,
+    files: Option<SessionFiles>,
+}
+
+/// A client's session.
+///
+/// Its memory is shared by all paths, which register it for their devices. It lives from the
+/// connect request of its first path to the teardown of its last.
+#[pin_data]
+pub struct Session {
+    pub(crate) registry: Arc<Registry>,
+    uuid: [u8; 16],
+    chunks: KVVec<Arc<PageBlock>>,
+    name: SetOnce<CString>,
+    /// Paths in any state, those being torn down included.
+    #[pin]
+    pub(crate) paths: Mutex<KVec<Arc<Path>>>,
+    #[pin]
+    link: Mutex<Link>,
+}
+
+impl Session {
+    /// Makes a session with all its chunks, zeroed. Sleeps.
+    pub(crate) fn new(registry: &Arc<Registry>, uuid: [u8; 16]) -> Result<Arc<Self>> {
+        let geometry = registry.shared.geometry;
+        let order = PageBlock::order_for(geometry.chunk_size() as usize);
+        let depth = geometry.queue_depth();
+        let mut chunks = KVVec::with_capacity(depth.into(), GFP_KERNEL)?;
+        for _ in 0..depth {
+            let chunk = PageBlock::new(order)?;
+            chunks.push(Arc::new(chunk, GFP_KERNEL)?, GFP_KERNEL)?;
+        }
+        Arc::pin_init(
+            pin_init!(Self {
+                registry: registry.clone(),
+                uuid,
+                chunks,
+                name: SetOnce::new(),
+                paths <- new_mutex!(KVec::new(), "Session::paths"),
+                link <- new_mutex!(Link {
+                    paths: 0,
+                    service: None,
+                    files: None,
+                }, "Session::link"),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// The name that the client has given; empty before the first path is up.
+    pub fn name(&self) -> &CStr {
+        self.name.as_ref().map_or(c"", |name| name)
+    }
+
+    /// Number of chunks, that is of requests that the client can have in flight.
+    pub fn queue_depth(&self) -> u16 {
+        self.geometry().queue_depth()
+    }
+
+    /// Most bytes of data of one request.
+    pub fn max_io_size(&self) -> u32 {
+        self.geometry().chunk_size().saturating_sub(HDR_SIZE_MAX)
+    }
+
+    /// Closes all paths. Does not wait for that; [`SessionService::link_down`] tells.
+    pub fn close(&self) {
+        for path in self.paths.lock().iter() {
+            path.close();
+        }
+    }
+
+    /// Gives the session its name, which the caller knows to be free; says whether it has that
+    /// name now.
+    pub(crate) fn set_name(&self, name: CString) -> bool {
+        match self.name.as_ref() {
+            Some(old) => **old == *name,
+            None => self.name.populate(name),
+        }
+    }
+
+    /// Whether this is the session that the client means.
+    pub(crate) fn is(&self, uuid: &[u8; 16]) -> bool {
+        self.uuid == *uuid
+    }
+
+    #[inline]
+    pub(crate) fn geometry(&self) -> &Geometry {
+        &self.registry.shared.geometry
+    }
+
+    #[inline]
+    pub(crate) fn always_invalidate(&self) -> bool {
+        self.registry.shared.always_invalidate
+    }
+
+    /// The chunks, by their ids.
+    pub(crate) fn chunks(&self) -> &[Arc<PageBlock>] {
+        &self.chunks
+    }
+
+    /// Where set-up, teardown and ticks of the paths run.
+    pub(crate) fn queue(&self) -> &WorkQueue {
+        &self.registry.shared.queue
+    }
+
+    /// A path is about to be up: makes its files, and on the first one those of the session, whose
+    /// service is asked for.
+    pub(crate) fn link_up(self: &Arc<Self>, path: &Arc<Path>) -> Result {
+        let mut link = self.link.lock();
+        let link = &mut *link;
+        if link.files.is_none() {
+            let class = &self.registry.shared.class;
+            link.files = Some(SessionFiles::new(class, self.name())?);
+        }
+        let files = match &link.files {
+            Some(files) => PathFiles::new(files, path),
+            None => Err(ENODEV),
+        };
+        let service = match &link.service {
+            Some(service) => Ok(service.clone()),
+            None => self.registry.service.link_up(self),
+        };
+        match (files, service) {
+            (Ok(files), Ok(service)) => {
+                link.service = Some(service.clone());
+                link.paths = link.paths.saturating_add(1);
+                *path.files.lock() = Some(files);
+                path.serve_with(service);
+                Ok(())
+            }
+            (files, service) => {
+                let error = files.err().unwrap_or(EIO);
+                if link.paths == 0 {
+                    if let Ok(service) = service {
+                        service.link_down();
+                    }
+                    link.service = None;
+                    link.files = None;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// A path for which [`link_up`](Self::link_up) succeeded is down; its files are gone.
+    pub(crate) fn link_down(&self) {
+        let mut link = self.link.lock();
+        link.paths = link.paths.saturating_sub(1);
+        if link.paths == 0 {
+            if let Some(service) = link.service.take() {
+                service.link_down();
+            }
+            link.files = None;
+        }
+    }
+}

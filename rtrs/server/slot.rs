@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What serving one chunk of one path needs, allocated when the path is made: a request allocates
+//! nothing.
+
+use core::ops::Range;
+
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use kernel_ext::{
+    pages::PageBlock,
+    sync::BoxCell, //
+};
+use rdma::{
+    Mr,
+    PageMapping, //
+};
+use rtrs_core::proto::{
+    request::{
+        self,
+        Malformed,
+        Request,
+        WriteRequest,
+        HEAD_MAX, //
+    },
+    wire, //
+};
+
+use super::connection::Connections;
+
+/// Longest user message that is kept in the slot itself. RNBD's longest has 264 bytes.
+const USER_INLINE: usize = 288;
+/// Length of RNBD's message for reads and writes.
+const USER_USUAL: usize = 32;
+
+/// The one request that a chunk can carry on one path.
+///
+/// At rest it is parked in its [`Place`]; while its request is in flight it belongs to whoever
+/// works on the request. A chunk whose slot is not at home is busy.
+pub(crate) struct Slot {
+    /// The chunk.
+    pub(crate) id: u16,
+    /// The connection that the request came on, which the answer takes.
+    pub(crate) cid: u16,
+    /// Where in the chunk the request's head is.
+    pub(crate) offset: u32,
+    /// The request, once it has been parsed.
+    pub(crate) request: Request,
+    /// The chunk's key has been invalidated for this request: the answer brings a new one.
+    pub(crate) revoked: bool,
+    /// The data area of a read holds what is to be answered.
+    pub(crate) filled: bool,
+    /// What is answered, as long as the answer waits for room on the send queue.
+    pub(crate) status: Result,
+    /// Memory of the chunk, shared by the paths of the session.
+    pub(crate) chunk: Arc<PageBlock>,
+    /// The same memory as the path's device sees it.
+    pub(crate) mapping: Arc<PageMapping>,
+    /// The chunk's own registration, under `always_invalidate`.
+    pub(crate) region: Option<Mr>,
+    /// The path's connections; given up when the path is torn down, which takes all slots out of
+    /// their places.
+    pub(crate) connections: Arc<Connections>,
+    /// The next slot of a [`Chain`](super::sends::Chain).
+    pub(crate) next: Option<KBox<Slot>>,
+    user: UserMessage,
+}
+
+impl Slot {
+    /// Makes the slot of chunk `id`.
+    pub(crate) fn new(
+        id: u16,
+        chunk: Arc<PageBlock>,
+        mapping: Arc<PageMapping>,
+        region: Option<Mr>,
+        connections: Arc<Connections>,
+    ) -> Result<KBox<Self>> {
+        Ok(KBox::new(
+            Self {
+                id,
+                cid: 0,
+                offset: 0,
+                request: Request::Write(WriteRequest {
+                    data_len: 0,
+                    usr_len: 0,
+                }),
+                revoked: false,
+                filled: false,
+                status: Ok(()),
+                chunk,
+                mapping,
+                region,
+                connections,
+                next: None,
+                user: UserMessage::new(),
+            },
+            GFP_KERNEL,
+        )?)
+    }
+
+    /// Whether the head says that it is a write, as of now: the client can still change that.
+    #[inline(always)]
+    pub(crate) fn seems_write(&self) -> bool {
+        let mut kind = [0; size_of::<u16>()];
+        self.chunk
+            .copy_out(self.offset as usize, &mut kind)
+            .is_ok_and(|()| u16::from_le_bytes(kind) == wire::WRITE)
+    }
+
+    /// Copies the request's head out of the chunk, once, parses the copy and keeps the result.
+    ///
+    /// `chunk_size` is the session's; the offset is below it.
+    #[inline(always)]
+    pub(crate) fn parse(&mut self, chunk_size: u32) -> Result<(), Malformed> {
+        let mut head = [0; HEAD_MAX];
+        let offset = self.offset as usize;
+        // A copy of constant length is a few moves.
+        self.request = if self.chunk.copy_out(offset, &mut head).is_ok() {
+            request::parse(&head, self.offset)?
+        } else {
+            self.parse_short(chunk_size)?
+        };
+        Ok(())
+    }
+
+    /// The same for a head that is near the chunk's end.
+    #[cold]
+    fn parse_short(&self, chunk_size: u32) -> Result<Request, Malformed> {
+        let mut head = [0; HEAD_MAX];
+        let len = request::head_len(self.offset, chunk_size);
+        let head = head.get_mut(..len).ok_or(Malformed::Truncated)?;
+        self.chunk
+            .copy_out(self.offset as usize, head)
+            .map_err(|_| Malformed::Truncated)?;
+        request::parse(head, self.offset)
+    }
+
+    /// Begins to serve the parsed request: copies its user message out of the chunk, once.
+    #[inline]
+    pub(crate) fn begin(&mut self) -> Result {
+        self.filled = false;
+        self.status = Ok(());
+        self.user.copy_from(&self.chunk, self.request.user())
+    }
+
+    /// The private copy of the request's user message.
+    #[inline]
+    pub(crate) fn user(&self) -> &[u8] {
+        self.user.bytes()
+    }
+
+    /// Says whether the client wants data.
+    #[inline]
+    pub(crate) fn is_read(&self) -> bool {
+        matches!(self.request, Request::Read(_))
+    }
+}
+
+/// A user message, copied out of its chunk.
+struct UserMessage {
+    len: usize,
+    short: [u8; USER_INLINE],
+    /// Messages that do not fit `short`: no user of ours sends such.
+    long: KVec<u8>,
+}
+
+impl UserMessage {
+    const fn new() -> Self {
+        Self {
+            len: 0,
+            short: [0; USER_INLINE],
+            long: KVec::new(),
+        }
+    }
+
+    /// Copies `range` of the chunk. Needs memory for a message over [`USER_INLINE`].
+    #[inline]
+    fn copy_from(&mut self, chunk: &PageBlock, range: Range<usize>) -> Result {
+        let len = range.end.wrapping_sub(range.start);
+        self.len = len;
+        // The usual message: a copy of constant length is a few moves. What is behind a shorter
+        // message, the head, does no harm here.
+        if len <= USER_USUAL {
+            if let Some(usual) = self.short.first_chunk_mut::<USER_USUAL>() {
+                if chunk.copy_out(range.start, usual).is_ok() {
+                    return Ok(());
+                }
+            }
+        }
+        match self.short.get_mut(..len) {
+            Some(short) => chunk.copy_out(range.start, short),
+            None => self.copy_long(chunk, range.start, len),
+        }
+    }
+
+    #[cold]
+    fn copy_long(&mut self, chunk: &PageBlock, start: usize, len: usize) -> Result {
+        self.long.resize(len, 0, GFP_NOWAIT)?;
+        chunk.copy_out(start, self.long.as_mut_slice())
+    }
+
+    #[inline]
+    fn bytes(&self) -> &[u8] {
+        self.short
+            .get(..self.len)
+            .unwrap_or_else(|| self.long.get(..self.len).unwrap_or(&[]))
+    }
+}
+
+/// Where one chunk's slot is parked.
+pub(crate) struct Place {
+    /// Here while the chunk carries no request.
+    pub(crate) idle: BoxCell<Slot>,
+    /// Here while the chunk's key is being invalidated.
+    pub(crate) armed: BoxCell<Slot>,
+}
+
+impl Place {
+    /// A place whose slot is yet to be made.
+    pub(crate) const fn new() -> Self {
+        Self {
+            idle: BoxCell::empty(),
+            armed: BoxCell::empty(),
+        }
+    }
+}
