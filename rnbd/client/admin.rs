@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a client says besides its requests: which version it speaks, which devices it opens and
+//! closes. All of it sleeps until the server has answered.
+
+use kernel::{
+    prelude::*,
+    str::CStr, //
+};
+use kernel_ext::errno;
+use rtrs_client::{
+    Direction,
+    Session, //
+};
+use zerocopy::IntoBytes;
+
+use crate::{
+    proto::{
+        access::AccessMode,
+        device::{
+            self,
+            BadResponse,
+            Device, //
+        },
+        wire::{
+            Close,
+            Open,
+            OpenResponse,
+            SessInfo, //
+        }, //
+    },
+    shown::Shown,
+};
+
+/// Time for an answer. A server that is gone is noticed by RTRS much earlier.
+const TIMEOUT_MS: u32 = 60_000;
+
+/// Agrees with the server on a protocol version.
+pub(super) fn agree(rtrs: &Session) -> Result {
+    let mut answer = [0; size_of::<SessInfo>()];
+    rtrs.send_message(
+        Direction::Read,
+        SessInfo::request().as_bytes(),
+        &mut answer,
+        TIMEOUT_MS,
+    )?;
+    // The version changes nothing for a client: servers of version 1 ignore the priority.
+    device::parse_sess_info_response(&answer).map_err(|reason| bad(rtrs, reason))?;
+    Ok(())
+}
+
+/// Has the server open the device that it calls `name`.
+///
+/// # Errors
+///
+/// The server's; `EINVAL` for an answer that no disk can be made of.
+pub(super) fn open(rtrs: &Session, name: &CStr, access: AccessMode) -> Result<Device> {
+    let request = Open::new(name.to_bytes(), access).ok_or(errno::ENAMETOOLONG)?;
+    let mut answer = [0; size_of::<OpenResponse>()];
+    rtrs.send_message(Direction::Read, request.as_bytes(), &mut answer, TIMEOUT_MS)?;
+    Device::parse(&answer).map_err(|reason| {
+        // A device that is no use to us is not to stay open there.
+        if let Ok(answer) = OpenResponse::read_from_bytes(&answer) {
+            close(rtrs, answer.device_id.get());
+        }
+        bad(rtrs, reason)
+    })
+}
+
+/// Has the server close a device. If that fails the server closes it with the session.
+pub(super) fn close(rtrs: &Session, device_id: u32) {
+    let request = Close::new(device_id);
+    let closed = rtrs.send_message(Direction::Write, request.as_bytes(), &mut [], TIMEOUT_MS);
+    match closed {
+        // A server that is gone has closed its devices with the session.
+        Err(error) if error != errno::ECONNABORTED => pr_info!(
+            "session {}: device {} stays open on the server: {error:?}\n",
+            rtrs.name(),
+            device_id
+        ),
+        _ => {}
+    }
+}
+
+fn bad(rtrs: &Session, reason: BadResponse) -> Error {
+    pr_err!(
+        "session {}: the server's answer is no use: {}\n",
+        rtrs.name(),
+        Shown(reason)
+    );
+    EINVAL
+}

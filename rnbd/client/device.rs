@@ -1,0 +1,360 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A mapped device: its state, its number on the server, and the disk that shows it.
+
+use kernel::{
+    fmt,
+    prelude::*,
+    str::{
+        CStr,
+        CString, //
+    },
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        new_mutex,
+        Arc,
+        Mutex, //
+    },
+};
+use kernel_ext::{
+    block::{
+        disk::{
+            Disk,
+            Uevent, //
+        },
+        mq::{
+            Rejected,
+            Request, //
+        },
+        Op, //
+    },
+    errno,
+    ida::IdaId,
+    ratelimit::RateLimit,
+    sysfs::{
+        Directory,
+        Link, //
+    },
+};
+
+use super::{
+    admin,
+    queue::Queue,
+    session::{
+        Session,
+        User, //
+    }, //
+};
+use crate::proto::{
+    access::AccessMode,
+    control::{
+        DeviceState,
+        Unmap, //
+    },
+    device::Device as Remote, //
+};
+
+/// `Device::remote_id` of a device that is not open: more than 32 bits hold.
+const NOT_OPEN: u64 = u64::MAX;
+
+/// Lines about failed requests.
+static LOG_LIMIT: RateLimit = RateLimit::new(5000, 10);
+
+/// A mapped device.
+///
+/// Lives until it is unmapped and nobody has its disk open any more; then it lets its session go.
+#[pin_data]
+pub(super) struct Device {
+    /// Its number on the server, `NOT_OPEN` while it is not open there. Read for each request.
+    remote_id: Atomic<u64>,
+    rtrs: Arc<rtrs_client::Session>,
+    /// The device's name on the server.
+    path: CString,
+    /// How the server opens it.
+    access: AccessMode,
+    #[pin]
+    inner: Mutex<Inner>,
+    /// The N of `rnbdN`.
+    number: IdaId,
+    // Dropped last: the session may close with it.
+    user: User,
+}
+
+/// What changes in the life of a device.
+struct Inner {
+    state: DeviceState,
+    front: Option<Front>,
+}
+
+/// The disk and its files, dropped in this order.
+pub(super) struct Front {
+    _link: Link,
+    _files: Directory<Device>,
+    disk: Disk<Queue>,
+}
+
+impl Front {
+    /// Keeps the three together.
+    pub(super) fn new(link: Link, files: Directory<Device>, disk: Disk<Queue>) -> Self {
+        Self {
+            _link: link,
+            _files: files,
+            disk,
+        }
+    }
+}
+
+impl Device {
+    /// A device that is being mapped.
+    pub(super) fn new(
+        user: User,
+        path: CString,
+        access: AccessMode,
+        number: IdaId,
+    ) -> Result<Arc<Self>> {
+        let rtrs = user.session().rtrs()?.clone();
+        Arc::pin_init(
+            pin_init!(Self {
+                remote_id: Atomic::new(NOT_OPEN),
+                rtrs,
+                path,
+                access,
+                inner <- new_mutex!(Inner {
+                    state: DeviceState::Init,
+                    front: None,
+                }),
+                number,
+                user,
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// The device's number on the server; `None` while it is not open there.
+    #[inline]
+    pub(super) fn remote_id(&self) -> Option<u32> {
+        u32::try_from(self.remote_id.load(Relaxed)).ok()
+    }
+
+    /// The connection to the server.
+    #[inline]
+    pub(super) fn rtrs(&self) -> &rtrs_client::Session {
+        &self.rtrs
+    }
+
+    /// The session to which the device belongs.
+    pub(super) fn session(&self) -> &Arc<Session> {
+        self.user.session()
+    }
+
+    /// The device's name on the server.
+    pub(super) fn path(&self) -> &CStr {
+        &self.path
+    }
+
+    /// How the server opens it.
+    pub(super) fn access(&self) -> AccessMode {
+        self.access
+    }
+
+    /// The N of `rnbdN`.
+    pub(super) fn number(&self) -> u32 {
+        self.number.get()
+    }
+
+    /// Where the device is in its life.
+    pub(super) fn state(&self) -> DeviceState {
+        self.inner.lock().state
+    }
+
+    /// Notes that the server has opened the device as `remote`: at first, or again after the link
+    /// was lost.
+    ///
+    /// # Errors
+    ///
+    /// `ENOENT` if the device was unmapped meanwhile; the server should close it then.
+    pub(super) fn connected(&self, remote: &Remote) -> Result {
+        let mut inner = self.inner.lock();
+        match inner.state {
+            DeviceState::Unmapped => return Err(ENOENT),
+            DeviceState::Init => {}
+            DeviceState::Mapped | DeviceState::Disconnected => {
+                if let Some(front) = &inner.front {
+                    // The size was checked: it is one that a disk can have.
+                    let _ = self.set_size(&front.disk, remote.nsectors);
+                    front.disk.uevent(Uevent::Online);
+                }
+                pr_info!("{self}: opened again\n");
+            }
+        }
+        self.remote_id.store(u64::from(remote.device_id), Relaxed);
+        inner.state = DeviceState::Mapped;
+        Ok(())
+    }
+
+    /// Notes that the connection to the server is lost: requests fail from now on.
+    pub(super) fn disconnected(&self) {
+        let mut inner = self.inner.lock();
+        if inner.state != DeviceState::Mapped {
+            return;
+        }
+        pr_err!("{self}: disconnected, requests fail until the session is back\n");
+        self.remote_id.store(NOT_OPEN, Relaxed);
+        inner.state = DeviceState::Disconnected;
+        if let Some(front) = &inner.front {
+            front.disk.uevent(Uevent::Offline);
+        }
+    }
+
+    /// Keeps the disk and its files until the device is unmapped.
+    ///
+    /// # Errors
+    ///
+    /// `ENODEV` if the device was unmapped meanwhile.
+    pub(super) fn show(&self, front: Front) -> Result {
+        let mut inner = self.inner.lock();
+        if inner.state == DeviceState::Unmapped {
+            // Not under the lock: removing the disk waits for whoever opens it.
+            drop(inner);
+            drop(front);
+            return Err(ENODEV);
+        }
+        inner.front = Some(front);
+        Ok(())
+    }
+
+    /// Has the server open the device again after the link was lost.
+    ///
+    /// # Errors
+    ///
+    /// `EALREADY` if it is open there, `ENODEV` if it is being unmapped, `EBUSY` while it is being
+    /// mapped; else the server's.
+    pub(super) fn remap(&self) -> Result {
+        self.state().check_remap()?;
+        let remote = admin::open(&self.rtrs, &self.path, self.access).inspect_err(|error| {
+            pr_err!("{self}: not opened again: {error:?}\n");
+        })?;
+        self.connected(&remote).inspect_err(|_| {
+            admin::close(&self.rtrs, remote.device_id);
+        })
+    }
+
+    /// Changes the size that the disk shows, in sectors of 512 bytes.
+    ///
+    /// # Errors
+    ///
+    /// `ENOENT` while the device is not open on the server, `EINVAL` for sizes that no file can
+    /// have.
+    pub(super) fn resize(&self, sectors: u64) -> Result {
+        let inner = self.inner.lock();
+        match (&inner.front, inner.state) {
+            (Some(front), DeviceState::Mapped) => self.set_size(&front.disk, sectors),
+            _ => {
+                pr_err!("{self}: resize: not open on the server\n");
+                Err(ENOENT)
+            }
+        }
+    }
+
+    /// Takes the device out of use: with `Ok` nobody else unmaps it. Requests fail from now on.
+    ///
+    /// # Errors
+    ///
+    /// `EALREADY` if somebody else unmaps it, `EBUSY` if the disk is open and `how` is normal.
+    pub(super) fn begin_unmap(&self, how: Unmap) -> Result<Ending> {
+        let mut inner = self.inner.lock();
+        if inner.state == DeviceState::Unmapped {
+            pr_info!("{self}: is being unmapped already\n");
+            return Err(errno::EALREADY);
+        }
+        if let Some(front) = &inner.front {
+            front
+                .disk
+                .forbid_open(how == Unmap::Force)
+                .inspect_err(|_| {
+                    pr_err!(
+                        "{self}: not unmapped, it is open {} times\n",
+                        front.disk.open_count()
+                    );
+                })?;
+        }
+        let ending = Ending {
+            state: inner.state,
+            remote_id: self.remote_id.load(Relaxed),
+        };
+        inner.state = DeviceState::Unmapped;
+        self.remote_id.store(NOT_OPEN, Relaxed);
+        Ok(ending)
+    }
+
+    /// Takes `begin_unmap` back.
+    pub(super) fn cancel_unmap(&self, ending: Ending) {
+        let mut inner = self.inner.lock();
+        inner.state = ending.state;
+        self.remote_id.store(ending.remote_id, Relaxed);
+        if let Some(front) = &inner.front {
+            front.disk.allow_open();
+        }
+    }
+
+    /// Removes the disk and tells the server. Sleeps until the disk's requests have ended.
+    pub(super) fn finish_unmap(self: &Arc<Self>, ending: Ending) {
+        self.session().forget(self);
+        let front = self.inner.lock().front.take();
+        drop(front);
+        if let Ok(remote_id) = u32::try_from(ending.remote_id) {
+            admin::close(&self.rtrs, remote_id);
+        }
+    }
+
+    fn set_size(&self, disk: &Disk<Queue>, sectors: u64) -> Result {
+        let before = disk.capacity_sectors();
+        if disk.set_capacity(sectors, true)? {
+            pr_info!("{self}: size changed from {before} to {sectors} sectors\n");
+        }
+        Ok(())
+    }
+
+    /// Ends a request that RTRS has not taken, or gives it back to the block layer to try later.
+    #[cold]
+    pub(super) fn take_back(
+        &self,
+        error: Error,
+        request: Request<Queue>,
+    ) -> Result<(), Rejected<Queue>> {
+        if error == EBUSY || error == EAGAIN || error == ENOMEM {
+            return Err(Rejected(request));
+        }
+        self.log_failed(request.op(), error);
+        request.end(Err(EIO));
+        Ok(())
+    }
+
+    /// Logs that a request failed, if there are not too many of these lines.
+    #[cold]
+    pub(super) fn log_failed(&self, op: Op, error: Error) {
+        if LOG_LIMIT.allow().is_some() {
+            pr_info!("{self}: {op:?} failed: {error:?}\n");
+        }
+    }
+}
+
+/// What a device was before it was unmapped.
+pub(super) struct Ending {
+    state: DeviceState,
+    remote_id: u64,
+}
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_fmt(fmt!(
+            "rnbd{} ('{}' of session {})",
+            self.number(),
+            &*self.path,
+            self.session().name()
+        ))
+    }
+}

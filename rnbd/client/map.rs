@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Mapping: from the line that was written to `map_device` to a disk, and back.
+
+use kernel::{
+    prelude::*,
+    str::CStr,
+    sync::Arc, //
+};
+use kernel_ext::{
+    block::disk::{
+        GenDisk,
+        Uevent, //
+    },
+    cpu,
+    errno,
+    sysfs::Link, //
+};
+
+use super::{
+    admin,
+    device::{
+        Device,
+        Front, //
+    },
+    disk,
+    session::Session,
+    sysfs,
+    Client, //
+};
+use crate::{
+    proto::{
+        control::Unmap,
+        device::Device as Remote,
+        map::{
+            link_name,
+            MapRequest, //
+        }, //
+    },
+    shown::Shown,
+};
+
+/// Longest name of a file, and its NUL.
+const LINK_NAME_LEN_MAX: usize = 256;
+
+/// Maps a device as `line` says. Sleeps; the caller can be killed.
+///
+/// Every failure is logged once, with its reason.
+pub(super) fn map(client: &Arc<Client>, line: &[u8]) -> Result {
+    let request = MapRequest::parse(line, cpu::nr_cpu_ids()).map_err(|reason| {
+        pr_err!("map_device: {}\n", Shown(reason));
+        Error::from(reason.errno())
+    })?;
+    let path = super::c_string(request.device_path)?;
+    let name = super::c_string(request.sess_name)?;
+    pr_info!(
+        "mapping '{}' over session {} ({}, {} poll queues)\n",
+        &*path,
+        &*name,
+        Shown(request.access_mode),
+        request.nr_poll_queues
+    );
+    if client.has_device(&request) {
+        return Err(exists(&path, &name));
+    }
+    let user = Session::get(client, &request)?;
+    let device = Device::new(user, path, request.access_mode, client.number()?)?;
+    let session = device.session().clone();
+    session.add(device.clone()).inspect_err(|_| {
+        exists(device.path(), session.name());
+    })?;
+    let mapped = open(&device);
+    if let Err(error) = mapped {
+        pr_err!("map_device: {device} is not mapped: {error:?}\n");
+        abandon(&device);
+    }
+    mapped
+}
+
+fn exists(path: &CStr, session: &CStr) -> Error {
+    pr_err!("map_device: '{path}' is mapped over session {session} already\n");
+    EEXIST
+}
+
+/// Opens `device` on the server and shows its disk.
+fn open(device: &Arc<Device>) -> Result {
+    let remote = admin::open(device.rtrs(), device.path(), device.access())?;
+    device.connected(&remote)?;
+    let disk = disk::make(device, &remote)?;
+    disk.add()?;
+    let files = sysfs::files(&*disk, device.clone())?;
+    disk.uevent(Uevent::Online);
+    let link = link(device, &disk)?;
+    log_mapped(device, &remote);
+    device.show(Front::new(link, files, disk))
+}
+
+/// The link to the disk in `ctl/devices`.
+fn link(device: &Device, disk: &GenDisk) -> Result<Link> {
+    let mut name = [0; LINK_NAME_LEN_MAX];
+    let path = device.path().to_bytes();
+    let session = device.session().name().to_bytes();
+    let name = link_name(path, session, &mut name).ok_or(errno::ENAMETOOLONG)?;
+    let devices = device.session().client().devices().ok_or(ENODEV)?;
+    Link::new(&*devices, name, disk)
+}
+
+/// Takes back what was done for a device that could not be mapped.
+fn abandon(device: &Arc<Device>) {
+    if let Ok(ending) = device.begin_unmap(Unmap::Force) {
+        device.finish_unmap(ending);
+    }
+}
+
+fn log_mapped(device: &Device, remote: &Remote) {
+    pr_info!(
+        "{device}: mapped as {} ({} sectors, blocks {}/{} bytes, write zeroes {}, discard {} \
+         granularity {} alignment {} secure {} sectors, cache {}, fua {})\n",
+        Shown(device.access()),
+        remote.nsectors,
+        remote.logical_block_size,
+        remote.physical_block_size,
+        remote.max_write_zeroes_sectors,
+        remote.max_discard_sectors,
+        remote.discard_granularity,
+        remote.discard_alignment,
+        remote.secure_discard,
+        remote.writeback,
+        remote.fua
+    );
+}
+
+/// Unmaps everything: the module is being unloaded, nobody maps any more.
+pub(super) fn unmap_all(client: &Client) {
+    while let Some(session) = client.first_session() {
+        // First the link, so that requests and messages under way end at once.
+        session.disconnect();
+        while let Some(device) = session.first_device() {
+            abandon(&device);
+        }
+    }
+}

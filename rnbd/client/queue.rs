@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Requests of the block layer, on their way to the server and back.
+//!
+//! Everything here is the IO path: no allocation, no sleeping lock. The tag of a request is the
+//! number of the server's chunk that it uses, so the block layer's tags are the only flow control.
+
+use kernel::prelude::*;
+use kernel_ext::{
+    block::{
+        self,
+        mq::{
+            HwQueue,
+            Operations,
+            Rejected,
+            Request, //
+        },
+        Flags, //
+    },
+    errno,
+    scatterlist::SgList, //
+};
+use rtrs_client::{
+    Direction,
+    Lane,
+    Transfer, //
+};
+use zerocopy::IntoBytes;
+
+use super::device::Device;
+use crate::proto::{
+    flags::{
+        Op,
+        Rw, //
+    },
+    wire::Io, //
+};
+
+/// The queues of a session's disks, as the block layer sees them.
+pub(super) struct Queue;
+
+/// A request that RTRS carries out.
+struct Carried(Request<Queue>);
+
+impl Transfer for Carried {
+    #[inline]
+    fn sg(&mut self) -> &mut SgList {
+        self.0.sg_mut()
+    }
+
+    #[inline]
+    fn done(self, result: Result) {
+        if let Err(error) = result {
+            self.0.queue().log_failed(self.0.op(), error);
+        }
+        self.0.end(result);
+    }
+}
+
+#[vtable]
+impl Operations for Queue {
+    type Set = ();
+    type Queue = Device;
+    type Pdu = ();
+
+    #[inline]
+    fn queue_rq(
+        hw: HwQueue<'_, Self>,
+        device: &Device,
+        mut request: Request<Self>,
+        _is_last: bool,
+    ) -> Result<(), Rejected<Self>> {
+        let Some(rw) = rw_of(&request) else {
+            request.end(Err(errno::EOPNOTSUPP));
+            return Ok(());
+        };
+        // With the device goes its number on the server, so a request for a device that is not
+        // open must not leave.
+        let Some(remote_id) = device.remote_id() else {
+            request.end(Err(EIO));
+            return Ok(());
+        };
+        if let Err(error) = request.map_sg() {
+            request.end(Err(error));
+            return Ok(());
+        }
+        let head = Io::new(
+            remote_id,
+            request.sector(),
+            rw.to_wire(),
+            request.len_bytes(),
+            request.ioprio(),
+        );
+        send(hw, device, direction_of(rw.op), head.as_bytes(), request)
+    }
+
+    #[inline]
+    fn poll(hw: HwQueue<'_, Self>, device: &Device) -> u32 {
+        hw.poll_index().map_or(0, |index| device.rtrs().poll(index))
+    }
+}
+
+/// Hands `request` to RTRS.
+#[inline]
+fn send(
+    hw: HwQueue<'_, Queue>,
+    device: &Device,
+    direction: Direction,
+    head: &[u8],
+    request: Request<Queue>,
+) -> Result<(), Rejected<Queue>> {
+    let lane = match hw.poll_index() {
+        Some(index) => Lane::Poll(index),
+        None => Lane::Cpu(hw.index()),
+    };
+    // CAST: tags are below the depth of the tag set, which is at most 65535.
+    let chunk = request.tag() as u16;
+    match device
+        .rtrs()
+        .submit(chunk, lane, direction, head, Carried(request))
+    {
+        Ok(()) => Ok(()),
+        Err(back) => device.take_back(back.error, back.transfer.0),
+    }
+}
+
+/// The operation and flags that the server gets; `None` if the protocol has no word for it.
+#[inline]
+fn rw_of(request: &Request<Queue>) -> Option<Rw> {
+    let op = match request.op() {
+        block::Op::Read => Op::Read,
+        block::Op::Write => Op::Write,
+        block::Op::Flush => Op::Flush,
+        block::Op::Discard => Op::Discard,
+        block::Op::SecureErase => Op::SecureErase,
+        block::Op::WriteZeroes => Op::WriteZeroes,
+        block::Op::Other => return None,
+    };
+    let flags = request.flags();
+    Some(Rw {
+        op,
+        sync: request.is_sync(),
+        // As the C driver: whatever flushes is forced as well.
+        fua: flags.intersects(Flags::FUA | Flags::PREFLUSH),
+        preflush: flags.contains(Flags::PREFLUSH),
+        nounmap: op == Op::WriteZeroes && flags.contains(Flags::NOUNMAP),
+    })
+}
+
+/// The way of an operation's data; operations without data go where the C driver sends them, which
+/// is decided by the block layer's number of the operation.
+#[inline]
+fn direction_of(op: Op) -> Direction {
+    match op {
+        Op::Read | Op::Flush => Direction::Read,
+        Op::Write | Op::Discard | Op::SecureErase | Op::WriteZeroes => Direction::Write,
+    }
+}

@@ -1,0 +1,429 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Sessions: the connection to a server, its tags, and the devices that are mapped over it.
+//!
+//! A session is made by the first device that is mapped over it and closed when the last one is
+//! gone. Its name is taken until it is closed: who wants to map over a session that is being
+//! connected or closed waits for the outcome.
+
+use kernel::{
+    prelude::*,
+    str::{
+        BStr,
+        CStr,
+        CString, //
+    },
+    sync::{
+        new_mutex,
+        Arc,
+        Mutex,
+        SetOnce, //
+    },
+};
+use kernel_ext::{
+    block::mq::{
+        TagSet,
+        TagSetConfig, //
+    },
+    cpu,
+    errno,
+    sync::Completion, //
+};
+use rtrs_client::{
+    LinkEvents,
+    OpenParam, //
+};
+
+use super::{
+    admin,
+    device::Device,
+    disk,
+    queue::Queue,
+    Client, //
+};
+use crate::proto::{
+    control::DeviceState,
+    map::MapRequest, //
+};
+
+/// Most requests of a tag set (`BLK_MQ_MAX_DEPTH`).
+const DEPTH_MAX: u32 = 10240;
+
+/// Where a session is in its life.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// The first user connects it.
+    Connecting,
+    /// Devices can be mapped over it.
+    Ready,
+    /// Connecting has failed, or the last user is gone: it is being closed.
+    Closing,
+}
+
+/// The connection of a session, there from the moment it is ready.
+struct Connection {
+    rtrs: Arc<rtrs_client::Session>,
+    tags: Arc<TagSet<Queue>>,
+}
+
+/// How a session is used.
+struct Usage {
+    phase: Phase,
+    users: usize,
+}
+
+/// A session.
+///
+/// Locking: `usage` is taken under the client's list of sessions.
+#[pin_data]
+pub(super) struct Session {
+    name: CString,
+    client: Arc<Client>,
+    poll_queues: u32,
+    connection: SetOnce<Connection>,
+    watcher: Arc<Watcher>,
+    #[pin]
+    usage: Mutex<Usage>,
+    /// Completes when connecting has succeeded or failed.
+    #[pin]
+    settled: Completion,
+    /// Completes when the name is free again.
+    #[pin]
+    gone: Completion,
+    #[pin]
+    devices: Mutex<KVec<Arc<Device>>>,
+}
+
+/// Somebody who needs a session. When the last one is dropped the session is closed, which sleeps.
+pub(super) struct User(Arc<Session>);
+
+impl User {
+    /// The session.
+    pub(super) fn session(&self) -> &Arc<Session> {
+        &self.0
+    }
+}
+
+impl Drop for User {
+    fn drop(&mut self) {
+        self.0.leave();
+    }
+}
+
+/// What somebody who looks for a session finds.
+enum Found {
+    /// A session that is ready, or that the caller has to connect (`true`).
+    Session(User, bool),
+    /// A session that is being connected or closed; look again when it has settled or is gone.
+    Wait(Arc<Session>, Phase),
+}
+
+impl Session {
+    fn new(client: &Arc<Client>, request: &MapRequest<'_>) -> Result<Arc<Self>> {
+        let name = super::c_string(request.sess_name)?;
+        let client = client.clone();
+        let poll_queues = request.nr_poll_queues;
+        let watcher = pin_init!(Watcher {
+            session <- new_mutex!(None),
+        });
+        let watcher = Arc::pin_init(watcher, GFP_KERNEL)?;
+        Arc::pin_init(
+            pin_init!(Self {
+                name,
+                client,
+                poll_queues,
+                connection: SetOnce::new(),
+                watcher,
+                usage <- new_mutex!(Usage {
+                    phase: Phase::Connecting,
+                    users: 1,
+                }),
+                settled <- Completion::new(),
+                gone <- Completion::new(),
+                devices <- new_mutex!(KVec::new()),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// The session that `request` names, made and connected if there is none.
+    ///
+    /// # Errors
+    ///
+    /// `ENXIO` if there is none and `request` has no path, `EINVAL` if it asks for poll queues that
+    /// the session does not have or does not ask for those that it has, `ERESTARTSYS` if the caller
+    /// is killed; else what connecting gives.
+    pub(super) fn get(client: &Arc<Client>, request: &MapRequest<'_>) -> Result<User> {
+        loop {
+            let (user, is_new) = match Self::find_or_make(client, request)? {
+                Found::Session(user, is_new) => (user, is_new),
+                Found::Wait(session, Phase::Connecting) => {
+                    session.settled.wait_killable()?;
+                    continue;
+                }
+                Found::Wait(session, _) => {
+                    session.gone.wait_killable()?;
+                    continue;
+                }
+            };
+            if is_new {
+                user.0.connect(request)?;
+            } else {
+                user.0.check_poll_queues(request)?;
+            }
+            return Ok(user);
+        }
+    }
+
+    fn find_or_make(client: &Arc<Client>, request: &MapRequest<'_>) -> Result<Found> {
+        let mut sessions = client.sessions.lock();
+        let known = sessions
+            .iter()
+            .find(|s| s.name.to_bytes() == request.sess_name);
+        if let Some(session) = known {
+            let mut usage = session.usage.lock();
+            if usage.phase == Phase::Ready {
+                usage.users = usage.users.saturating_add(1);
+                return Ok(Found::Session(User(session.clone()), false));
+            }
+            return Ok(Found::Wait(session.clone(), usage.phase));
+        }
+        if request.path_count == 0 {
+            pr_err!(
+                "map_device: there is no session '{}', and no path= to make it\n",
+                BStr::from_bytes(request.sess_name)
+            );
+            return Err(ENXIO);
+        }
+        let session = Self::new(client, request)?;
+        sessions.push(session.clone(), GFP_KERNEL)?;
+        Ok(Found::Session(User(session), true))
+    }
+
+    /// A device over a session with poll queues would need them, too; and the session has the queues
+    /// that its first device has asked for.
+    fn check_poll_queues(&self, request: &MapRequest<'_>) -> Result {
+        if request.nr_poll_queues == 0 && self.poll_queues == 0 {
+            return Ok(());
+        }
+        pr_err!(
+            "map_device: session {} exists with {} poll queues: another device cannot use it with {}\n",
+            &*self.name,
+            self.poll_queues,
+            request.nr_poll_queues
+        );
+        Err(EINVAL)
+    }
+
+    /// Connects the session and tells whoever waits for that. On failure the session is closed when
+    /// its user is dropped.
+    fn connect(self: &Arc<Self>, request: &MapRequest<'_>) -> Result {
+        let connected = self.try_connect(request);
+        if connected.is_ok() {
+            self.usage.lock().phase = Phase::Ready;
+        } else {
+            self.usage.lock().phase = Phase::Closing;
+        }
+        self.settled.complete_all();
+        connected
+    }
+
+    fn try_connect(self: &Arc<Self>, request: &MapRequest<'_>) -> Result {
+        let mut paths = KVec::with_capacity(request.path_count, GFP_KERNEL)?;
+        for path in request.paths() {
+            paths.push(path, GFP_KERNEL)?;
+        }
+        let rtrs = rtrs_client::Session::open(OpenParam {
+            name: self.name.to_str().map_err(|_| EINVAL)?,
+            paths: &paths,
+            port: request.dest_port,
+            poll_queues: request.nr_poll_queues,
+            link: self.watcher.clone(),
+        })
+        .inspect_err(|error| {
+            pr_err!(
+                "map_device: session {} is not connected: {error:?}\n",
+                &*self.name
+            );
+        })?;
+        let tags = make_tags(&rtrs).and_then(|tags| admin::agree(&rtrs).map(|()| tags));
+        match tags {
+            Ok(tags) => {
+                self.connection.populate(Connection { rtrs, tags });
+                *self.watcher.session.lock() = Some(self.clone());
+                Ok(())
+            }
+            Err(error) => {
+                pr_err!(
+                    "map_device: session {} cannot be used: {error:?}\n",
+                    &*self.name
+                );
+                rtrs.close();
+                Err(error)
+            }
+        }
+    }
+
+    /// Somebody needs the session no longer; the last one closes it.
+    fn leave(self: &Arc<Self>) {
+        {
+            let _sessions = self.client.sessions.lock();
+            let mut usage = self.usage.lock();
+            usage.users = usage.users.saturating_sub(1);
+            if usage.users > 0 {
+                return;
+            }
+            usage.phase = Phase::Closing;
+        }
+        drop(self.watcher.session.lock().take());
+        self.disconnect();
+        let forgotten = self.client.forget(self);
+        self.gone.complete_all();
+        drop(forgotten);
+    }
+
+    /// Closes the connection: what is under way fails. May be called more than once.
+    pub(super) fn disconnect(&self) {
+        if let Some(connection) = self.connection.as_ref() {
+            connection.rtrs.close();
+        }
+    }
+
+    /// The session's name.
+    pub(super) fn name(&self) -> &CStr {
+        &self.name
+    }
+
+    /// Poll queues of the session.
+    pub(super) fn poll_queues(&self) -> u32 {
+        self.poll_queues
+    }
+
+    /// What all sessions share.
+    pub(super) fn client(&self) -> &Arc<Client> {
+        &self.client
+    }
+
+    /// The connection to the server.
+    pub(super) fn rtrs(&self) -> Result<&Arc<rtrs_client::Session>> {
+        let connection = self.connection.as_ref().ok_or(errno::ENOTCONN)?;
+        Ok(&connection.rtrs)
+    }
+
+    /// The requests of the session's disks.
+    pub(super) fn tags(&self) -> Result<&Arc<TagSet<Queue>>> {
+        let connection = self.connection.as_ref().ok_or(errno::ENOTCONN)?;
+        Ok(&connection.tags)
+    }
+
+    /// Whether a device of that name is mapped over the session.
+    pub(super) fn has_device(&self, path: &[u8]) -> bool {
+        self.devices
+            .lock()
+            .iter()
+            .any(|device| device.path().to_bytes() == path)
+    }
+
+    /// Adds a device.
+    ///
+    /// # Errors
+    ///
+    /// `EEXIST` if one of that name is there, `ENOMEM`.
+    pub(super) fn add(&self, device: Arc<Device>) -> Result {
+        let mut devices = self.devices.lock();
+        if devices.iter().any(|other| other.path() == device.path()) {
+            return Err(EEXIST);
+        }
+        devices.push(device, GFP_KERNEL)?;
+        Ok(())
+    }
+
+    /// Removes a device.
+    pub(super) fn forget(&self, device: &Arc<Device>) {
+        let mut devices = self.devices.lock();
+        let index = devices.iter().position(|other| Arc::ptr_eq(other, device));
+        let removed = index.map(|index| devices.remove(index));
+        // The last reference may close the session, which is not to happen under the lock.
+        drop(devices);
+        drop(removed);
+    }
+
+    /// The devices that are mapped over the session at the moment.
+    pub(super) fn devices(&self) -> Result<KVec<Arc<Device>>> {
+        let devices = self.devices.lock();
+        let mut copy = KVec::with_capacity(devices.len(), GFP_KERNEL)?;
+        for device in devices.iter() {
+            copy.push(device.clone(), GFP_KERNEL)?;
+        }
+        Ok(copy)
+    }
+
+    /// Any device that is mapped over the session.
+    pub(super) fn first_device(&self) -> Option<Arc<Device>> {
+        self.devices.lock().first().cloned()
+    }
+}
+
+/// The requests for a session: one for each chunk that the server lets us use.
+fn make_tags(rtrs: &Arc<rtrs_client::Session>) -> Result<Arc<TagSet<Queue>>> {
+    let config = TagSetConfig {
+        hw_queues: cpu::num_online_cpus(),
+        poll_queues: rtrs.poll_queues(),
+        depth: u32::from(rtrs.io_depth()).min(DEPTH_MAX),
+        sg_entries: u16::try_from(disk::transfer_limits(rtrs).segments_needed())?,
+    };
+    TagSet::new(config, ())
+}
+
+/// Hears of a session's link.
+#[pin_data]
+struct Watcher {
+    /// The session while it is ready: a watcher must not keep it.
+    #[pin]
+    session: Mutex<Option<Arc<Session>>>,
+}
+
+impl Watcher {
+    fn devices(&self) -> Option<(Arc<Session>, KVec<Arc<Device>>)> {
+        let session = self.session.lock().clone()?;
+        let devices = session.devices().inspect_err(|error| {
+            pr_err!(
+                "session {}: link event is lost: {error:?}\n",
+                session.name()
+            );
+        });
+        Some((session, devices.ok()?))
+    }
+}
+
+impl LinkEvents for Watcher {
+    fn disconnected(&self) {
+        if let Some((_session, devices)) = self.devices() {
+            for device in &devices {
+                device.disconnected();
+            }
+        }
+    }
+
+    fn connected(&self) {
+        let Some((session, devices)) = self.devices() else {
+            return;
+        };
+        let Ok(rtrs) = session.rtrs() else {
+            return;
+        };
+        if let Err(error) = admin::agree(rtrs) {
+            pr_err!(
+                "session {}: devices are not opened again: {error:?}\n",
+                session.name()
+            );
+            return;
+        }
+        for device in &devices {
+            if device.state() == DeviceState::Disconnected {
+                // The reason of a failure has been logged; writing `remap_device` tries again.
+                let _ = device.remap();
+            }
+        }
+    }
+}

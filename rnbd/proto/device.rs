@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a server says about a device that it has opened.
+
+use zerocopy::{
+    little_endian::{
+        U16,
+        U32,
+        U64, //
+    },
+    FromBytes, //
+};
+
+use super::{
+    wire::{
+        OpenResponse,
+        SessInfo,
+        CACHE_FUA,
+        CACHE_WRITEBACK,
+        OPEN_RESPONSE,
+        SESS_INFO_RESPONSE, //
+    },
+    SECTOR_SIZE,
+    VERSION, //
+};
+
+/// A device's number, size and limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Device {
+    /// Its number in its session.
+    pub device_id: u32,
+    /// Capacity in sectors of 512 bytes.
+    pub nsectors: u64,
+    /// Most sectors of one IO.
+    pub max_hw_sectors: u32,
+    /// Most sectors of one write-zeroes; 0: not supported.
+    pub max_write_zeroes_sectors: u32,
+    /// Most sectors of one discard; 0: not supported.
+    pub max_discard_sectors: u32,
+    /// Granularity of discards in bytes.
+    pub discard_granularity: u32,
+    /// Alignment of discards in bytes.
+    pub discard_alignment: u32,
+    /// Physical block size in bytes.
+    pub physical_block_size: u16,
+    /// Logical block size in bytes.
+    pub logical_block_size: u16,
+    /// Most segments of one IO.
+    pub max_segments: u16,
+    /// It can erase securely.
+    pub secure_discard: bool,
+    /// It honours FUA.
+    pub fua: bool,
+    /// It has a volatile cache, so flushes make sense.
+    pub writeback: bool,
+}
+
+/// Why a client does not believe a server's answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BadResponse {
+    /// Shorter than the message.
+    Truncated,
+    /// The message is of another type.
+    Kind(u16),
+    /// A block size that is no power of two, below 512, or smaller than the logical one.
+    BlockSize(u16),
+    /// More bytes than a file offset can name.
+    Capacity(u64),
+}
+
+impl core::fmt::Display for BadResponse {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            BadResponse::Truncated => f.write_str("answer too short"),
+            BadResponse::Kind(k) => write!(f, "answer of wrong type {k}"),
+            BadResponse::BlockSize(b) => write!(f, "impossible block size {b}"),
+            BadResponse::Capacity(n) => write!(f, "impossible capacity of {n} sectors"),
+        }
+    }
+}
+
+impl Device {
+    /// Makes a server's answer.
+    pub const fn to_wire(&self) -> OpenResponse {
+        let fua = if self.fua { CACHE_FUA } else { 0 };
+        let writeback = if self.writeback { CACHE_WRITEBACK } else { 0 };
+        OpenResponse {
+            header: OpenResponse::HEADER,
+            device_id: U32::new(self.device_id),
+            nsectors: U64::new(self.nsectors),
+            max_hw_sectors: U32::new(self.max_hw_sectors),
+            max_write_zeroes_sectors: U32::new(self.max_write_zeroes_sectors),
+            max_discard_sectors: U32::new(self.max_discard_sectors),
+            discard_granularity: U32::new(self.discard_granularity),
+            discard_alignment: U32::new(self.discard_alignment),
+            physical_block_size: U16::new(self.physical_block_size),
+            logical_block_size: U16::new(self.logical_block_size),
+            max_segments: U16::new(self.max_segments),
+            secure_discard: U16::new(self.secure_discard as u16),
+            obsolete_rotational: 0,
+            cache_policy: fua | writeback,
+            reserved: [0; 10],
+        }
+    }
+
+    /// Reads a server's answer; the block sizes and the capacity are such that a disk can have.
+    pub fn parse(bytes: &[u8]) -> Result<Self, BadResponse> {
+        let (msg, _) = OpenResponse::ref_from_prefix(bytes).map_err(|_| BadResponse::Truncated)?;
+        if msg.header.kind.get() != OPEN_RESPONSE {
+            return Err(BadResponse::Kind(msg.header.kind.get()));
+        }
+        let logical = msg.logical_block_size.get();
+        if !logical.is_power_of_two() || u32::from(logical) < SECTOR_SIZE {
+            return Err(BadResponse::BlockSize(logical));
+        }
+        let physical = msg.physical_block_size.get();
+        if !physical.is_power_of_two() || physical < logical {
+            return Err(BadResponse::BlockSize(physical));
+        }
+        let nsectors = msg.nsectors.get();
+        if nsectors > (i64::MAX as u64) >> SECTOR_SIZE.trailing_zeros() {
+            return Err(BadResponse::Capacity(nsectors));
+        }
+        Ok(Self {
+            device_id: msg.device_id.get(),
+            nsectors,
+            max_hw_sectors: msg.max_hw_sectors.get(),
+            max_write_zeroes_sectors: msg.max_write_zeroes_sectors.get(),
+            max_discard_sectors: msg.max_discard_sectors.get(),
+            discard_granularity: msg.discard_granularity.get(),
+            discard_alignment: msg.discard_alignment.get(),
+            physical_block_size: physical,
+            logical_block_size: logical,
+            max_segments: msg.max_segments.get(),
+            secure_discard: msg.secure_discard.get() != 0,
+            fua: msg.cache_policy & CACHE_FUA != 0,
+            writeback: msg.cache_policy & CACHE_WRITEBACK != 0,
+        })
+    }
+}
+
+/// Returns the version that both sides speak.
+pub const fn agree(theirs: u8) -> u8 {
+    if theirs < VERSION {
+        theirs
+    } else {
+        VERSION
+    }
+}
+
+/// Reads a server's answer to `sess_info`: the version agreed on.
+pub fn parse_sess_info_response(bytes: &[u8]) -> Result<u8, BadResponse> {
+    let (msg, _) = SessInfo::ref_from_prefix(bytes).map_err(|_| BadResponse::Truncated)?;
+    match msg.header.kind.get() {
+        SESS_INFO_RESPONSE => Ok(agree(msg.version)),
+        kind => Err(BadResponse::Kind(kind)),
+    }
+}

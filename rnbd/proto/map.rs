@@ -1,0 +1,274 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The line that people write to `map_device`:
+//!
+//! ```text
+//! [dest_port=N] sessname=S path=[src@|src,]dst ... device_path=P
+//!     [access_mode=ro|rw|migration] [nr_poll_queues=N|-1]
+//! ```
+
+use core::{
+    ffi::CStr,
+    fmt, //
+};
+
+use rtrs_core::proto::{
+    addr::{
+        AddrError,
+        PathAddrs, //
+    },
+    errno::Errno,
+    info::{
+        self,
+        NameError, //
+    },
+    text::{
+        self,
+        Shown, //
+    },
+    DEFAULT_PORT,
+    PATHS_MAX, //
+};
+
+use super::{
+    access::AccessMode,
+    DEVICE_NAME_MAX, //
+};
+
+/// Longest name of a directory's entry (`NAME_MAX`): that of the link `device@session`.
+const LINK_NAME_MAX: usize = 255;
+
+/// A checked line.
+///
+/// # Invariants
+///
+/// Every `path=` of `line` parses, and there are at most [`PATHS_MAX`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MapRequest<'a> {
+    line: &'a [u8],
+    /// Name of the session, 1 to 254 bytes, checked by `info::check_name`.
+    pub sess_name: &'a [u8],
+    /// The device's name on the server, 1 to 254 bytes without `..`.
+    pub device_path: &'a [u8],
+    /// Port of every path's server.
+    pub dest_port: u16,
+    /// How to open the device.
+    pub access_mode: AccessMode,
+    /// Poll queues of a new session; `-1` has become one a CPU.
+    pub nr_poll_queues: u32,
+    /// Number of [`paths`](Self::paths).
+    pub path_count: usize,
+}
+
+/// Why a line is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MapError<'a> {
+    /// A word that is none of the options, or an option without a value.
+    Unknown(&'a [u8]),
+    /// `sessname=` is missing.
+    NoSessName,
+    /// `device_path=` is missing.
+    NoDevicePath,
+    /// The session's name is refused.
+    SessName(NameError),
+    /// The device's name is longer than 254 bytes.
+    DevicePathTooLong,
+    /// The device's name has `..` in it.
+    DevicePathParent,
+    /// `device_path@sessname` is too long for a file name (`ENAMETOOLONG`).
+    LinkTooLong,
+    /// A `path=` does not parse.
+    Path(&'a [u8], AddrError),
+    /// More than [`PATHS_MAX`] paths (`ENOMEM`).
+    TooManyPaths,
+    /// `dest_port=` is not 0 to 65535.
+    Port(&'a [u8]),
+    /// `dest_port=` comes after a `path=`, which it would not have reached in the C driver.
+    PortAfterPath,
+    /// The access mode is none of the three.
+    AccessMode(&'a [u8]),
+    /// `nr_poll_queues=` is neither -1 nor 0 to the number of CPUs.
+    PollQueues(&'a [u8]),
+}
+
+impl MapError<'_> {
+    /// Returns what the writer of the line sees, the C driver's for the same reason.
+    pub const fn errno(self) -> Errno {
+        match self {
+            MapError::Path(_, e) => e.errno(),
+            MapError::TooManyPaths => Errno::ENOMEM,
+            MapError::LinkTooLong => Errno::ENAMETOOLONG,
+            _ => Errno::EINVAL,
+        }
+    }
+}
+
+impl fmt::Display for MapError<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            MapError::Unknown(w) => write!(
+                f,
+                "unknown or empty option '{}': known are dest_port=, sessname=, path=, \
+                 device_path=, access_mode=, nr_poll_queues=",
+                Shown(w)
+            ),
+            MapError::NoSessName => f.write_str("session missing: add sessname=NAME"),
+            MapError::NoDevicePath => {
+                f.write_str("device missing: add device_path=NAME, its name on the server")
+            }
+            MapError::SessName(e) => write!(f, "{e}: choose another sessname="),
+            MapError::DevicePathTooLong => {
+                write!(f, "device_path= has more than {DEVICE_NAME_MAX} bytes")
+            }
+            MapError::DevicePathParent => f.write_str(
+                "device_path= contains '..': name the device below the server's dev_search_path",
+            ),
+            MapError::LinkTooLong => write!(
+                f,
+                "device_path= and sessname= have more than {} bytes together: shorten sessname=",
+                LINK_NAME_MAX - 1
+            ),
+            MapError::Path(p, e) => write!(
+                f,
+                "path={}: {e}: write path=ip:ADDRESS or path=gid:GID, with SOURCE@ in front if \
+                 wanted",
+                Shown(p)
+            ),
+            MapError::TooManyPaths => write!(f, "more than {PATHS_MAX} paths: remove some path="),
+            MapError::Port(p) => write!(f, "dest_port={} is not in 0..=65535", Shown(p)),
+            MapError::PortAfterPath => f.write_str("dest_port= must come before the first path="),
+            MapError::AccessMode(m) => write!(
+                f,
+                "access_mode={} is unknown: write ro, rw or migration",
+                Shown(m)
+            ),
+            MapError::PollQueues(n) => write!(
+                f,
+                "nr_poll_queues={} is not -1 or 0 up to the number of CPUs",
+                Shown(n)
+            ),
+        }
+    }
+}
+
+/// Splits a line into its words: spaces separate, and white space at both ends goes.
+fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+    text::trim(line)
+        .split(|c| *c == b' ')
+        .filter(|w| !w.is_empty())
+}
+
+/// Splits a word into option and value, neither empty.
+fn option(word: &[u8]) -> Option<(&[u8], &[u8])> {
+    let mark = word.iter().position(|c| *c == b'=')?;
+    let (key, rest) = word.split_at_checked(mark)?;
+    let value = rest.get(1..)?;
+    (!value.is_empty()).then_some((key, value))
+}
+
+impl<'a> MapRequest<'a> {
+    /// Parses a line on a machine with `cpus` CPUs. Of an option given twice the last counts.
+    pub fn parse(line: &'a [u8], cpus: u32) -> Result<Self, MapError<'a>> {
+        let (mut sess_name, mut device_path) = (None, None);
+        let mut request = Self {
+            line,
+            sess_name: &[],
+            device_path: &[],
+            dest_port: DEFAULT_PORT,
+            access_mode: AccessMode::default(),
+            nr_poll_queues: 0,
+            path_count: 0,
+        };
+        for word in words(line) {
+            let (key, value) = option(word).ok_or(MapError::Unknown(word))?;
+            match key {
+                b"sessname" => sess_name = Some(value),
+                b"device_path" => device_path = Some(value),
+                b"path" => request.add_path(value)?,
+                b"dest_port" => request.set_port(value)?,
+                b"access_mode" => {
+                    request.access_mode =
+                        AccessMode::parse(value).map_err(|_| MapError::AccessMode(value))?;
+                }
+                b"nr_poll_queues" => request.nr_poll_queues = poll_queues(value, cpus)?,
+                _ => return Err(MapError::Unknown(word)),
+            }
+        }
+        request.sess_name = sess_name.ok_or(MapError::NoSessName)?;
+        request.device_path = device_path.ok_or(MapError::NoDevicePath)?;
+        request.check_names()?;
+        // INVARIANT: add_path parsed and counted every path.
+        Ok(request)
+    }
+
+    /// Goes through the paths in the order given.
+    pub fn paths(&self) -> impl Iterator<Item = PathAddrs> + 'a {
+        words(self.line)
+            .filter_map(option)
+            .filter(|(key, _)| *key == b"path")
+            .filter_map(|(_, value)| PathAddrs::parse(value).ok())
+    }
+
+    fn add_path(&mut self, value: &'a [u8]) -> Result<(), MapError<'a>> {
+        if self.path_count >= PATHS_MAX {
+            return Err(MapError::TooManyPaths);
+        }
+        PathAddrs::parse(value).map_err(|e| MapError::Path(value, e))?;
+        self.path_count = self.path_count.wrapping_add(1);
+        Ok(())
+    }
+
+    fn set_port(&mut self, value: &'a [u8]) -> Result<(), MapError<'a>> {
+        let port = text::parse_i32(value, 0)
+            .ok()
+            .and_then(|p| u16::try_from(p).ok())
+            .ok_or(MapError::Port(value))?;
+        if self.path_count > 0 {
+            return Err(MapError::PortAfterPath);
+        }
+        self.dest_port = port;
+        Ok(())
+    }
+
+    fn check_names(&self) -> Result<(), MapError<'a>> {
+        info::check_name(self.sess_name).map_err(MapError::SessName)?;
+        if self.device_path.len() > DEVICE_NAME_MAX {
+            return Err(MapError::DevicePathTooLong);
+        }
+        if self.device_path.windows(2).any(|w| w == b"..") {
+            return Err(MapError::DevicePathParent);
+        }
+        let link_len = self.device_path.len().saturating_add(self.sess_name.len());
+        if link_len >= LINK_NAME_MAX {
+            return Err(MapError::LinkTooLong);
+        }
+        Ok(())
+    }
+}
+
+fn poll_queues(value: &[u8], cpus: u32) -> Result<u32, MapError<'_>> {
+    match text::parse_i32(value, 0) {
+        Ok(-1) => Some(cpus),
+        Ok(n) => u32::try_from(n).ok().filter(|n| *n <= cpus),
+        Err(_) => None,
+    }
+    .ok_or(MapError::PollQueues(value))
+}
+
+/// Writes the name of a device's link under `devices/` into `out`, NUL-terminated:
+/// `device@session`, with `!` for each `/`. `None` if it does not fit or has a NUL in it; 256
+/// bytes fit every name of a [`MapRequest`].
+pub fn link_name<'b>(device: &[u8], session: &[u8], out: &'b mut [u8]) -> Option<&'b CStr> {
+    let name = device
+        .iter()
+        .map(|c| if *c == b'/' { b'!' } else { *c })
+        .chain([b'@'])
+        .chain(session.iter().copied())
+        .chain([0]);
+    let mut len = 0usize;
+    for c in name {
+        *out.get_mut(len)? = c;
+        len = len.wrapping_add(1);
+    }
+    CStr::from_bytes_with_nul(out.get(..len)?).ok()
+}

@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a client asks of a server: the user message of an RTRS request, checked.
+//!
+//! Everything refused here is answered with an error; the session goes on.
+
+use rtrs_core::proto::errno::Errno;
+use zerocopy::FromBytes;
+
+use super::{
+    access::AccessMode,
+    device,
+    flags::{
+        Op,
+        Rw, //
+    },
+    wire::{
+        Close,
+        Header,
+        Io,
+        IoV1,
+        Open,
+        OpenResponse,
+        SessInfo,
+        CLOSE,
+        IO,
+        OPEN,
+        SESS_INFO, //
+    },
+    SECTOR_SIZE,
+    VERSION, //
+};
+
+/// Which way an RTRS request moves data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// From the server to the client.
+    Read,
+    /// From the client to the server.
+    Write,
+}
+
+/// A client's message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Message<'a> {
+    /// Agree on a version; answered with `wire::SessInfo::response`.
+    SessInfo {
+        /// The version agreed on.
+        version: u8,
+    },
+    /// Open a device; answered with `device::Device::to_wire`.
+    Open {
+        /// The device's name, 1 to 254 bytes without a NUL.
+        name: &'a [u8],
+        /// How to open it.
+        access_mode: AccessMode,
+    },
+    /// Close a device.
+    Close {
+        /// The device's number in its session.
+        device_id: u32,
+    },
+    /// Do something with a device.
+    Io(IoRequest),
+}
+
+/// An operation on a device, whose numbers go together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IoRequest {
+    /// The device's number in its session.
+    pub device_id: u32,
+    /// First sector. Where the device ends is for the block layer to check; that sector and length
+    /// do not wrap round was checked here.
+    pub sector: u64,
+    /// Operation and flags.
+    pub rw: Rw,
+    /// Bytes concerned, whole sectors; for reads and writes the length of the data and not 0, for
+    /// a flush 0.
+    pub size: u32,
+    /// IO priority; 0 for clients that send none.
+    pub prio: u16,
+}
+
+/// Why a message is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Malformed {
+    /// Shorter than its type asks for (D7).
+    Truncated,
+    /// The type is none that a client sends.
+    Kind(u16),
+    /// The client left too little room for the answer (D7), or sent data with a message that has
+    /// none.
+    DataLength(u32),
+    /// The device's name has no NUL (D7) or is empty.
+    DeviceName,
+    /// The access mode is not known.
+    AccessMode(u8),
+    /// The operation is not known (D9).
+    Op(u8),
+    /// The request moves data the other way than the operation.
+    Direction,
+    /// `bi_size` is not the length of the data (D9), not whole sectors, or missing.
+    Size(u32),
+    /// Sector and length wrap round.
+    Sector(u64),
+}
+
+impl Malformed {
+    /// Returns the error that the client gets.
+    pub const fn errno(self) -> Errno {
+        match self {
+            Malformed::Op(_) => Errno::EOPNOTSUPP,
+            _ => Errno::EINVAL,
+        }
+    }
+}
+
+impl core::fmt::Display for Malformed {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Malformed::Truncated => f.write_str("message too short"),
+            Malformed::Kind(k) => write!(f, "message of unknown type {k}"),
+            Malformed::DataLength(n) => write!(f, "{n} bytes of data do not fit the message"),
+            Malformed::DeviceName => f.write_str("device name empty or without an end"),
+            Malformed::AccessMode(m) => write!(f, "unknown access mode {m}"),
+            Malformed::Op(op) => write!(f, "unknown operation {op}"),
+            Malformed::Direction => f.write_str("data moves the wrong way for the operation"),
+            Malformed::Size(n) => write!(f, "size of {n} bytes does not fit the operation"),
+            Malformed::Sector(s) => write!(f, "sector {s} is past the end of everything"),
+        }
+    }
+}
+
+impl<'a> Message<'a> {
+    /// Parses the user message `user` of a request that moves `data_len` bytes in `direction`, in
+    /// a session that agreed on `version`.
+    #[inline]
+    pub fn parse(
+        user: &'a [u8],
+        data_len: u32,
+        direction: Direction,
+        version: u8,
+    ) -> Result<Self, Malformed> {
+        let (header, _) = Header::ref_from_prefix(user).map_err(|_| Malformed::Truncated)?;
+        match header.kind.get() {
+            IO => IoRequest::parse(user, data_len, direction, version).map(Message::Io),
+            SESS_INFO => sess_info(user, data_len, direction),
+            OPEN => open(user, data_len, direction),
+            CLOSE => close(user, data_len),
+            kind => Err(Malformed::Kind(kind)),
+        }
+    }
+}
+
+/// Checks that a message is a read with room for an answer of `need` bytes.
+fn answerable(data_len: u32, direction: Direction, need: usize) -> Result<(), Malformed> {
+    if direction != Direction::Read {
+        return Err(Malformed::Direction);
+    }
+    if (data_len as usize) < need {
+        return Err(Malformed::DataLength(data_len));
+    }
+    Ok(())
+}
+
+fn sess_info(
+    user: &[u8],
+    data_len: u32,
+    direction: Direction,
+) -> Result<Message<'static>, Malformed> {
+    let (msg, _) = SessInfo::ref_from_prefix(user).map_err(|_| Malformed::Truncated)?;
+    answerable(data_len, direction, size_of::<SessInfo>())?;
+    Ok(Message::SessInfo {
+        version: device::agree(msg.version),
+    })
+}
+
+fn open(user: &[u8], data_len: u32, direction: Direction) -> Result<Message<'_>, Malformed> {
+    let (msg, _) = Open::ref_from_prefix(user).map_err(|_| Malformed::Truncated)?;
+    answerable(data_len, direction, size_of::<OpenResponse>())?;
+    let name = msg
+        .dev_name
+        .iter()
+        .position(|c| *c == 0)
+        .and_then(|end| msg.dev_name.get(..end))
+        .filter(|name| !name.is_empty())
+        .ok_or(Malformed::DeviceName)?;
+    let access_mode = AccessMode::from_wire(msg.access_mode)
+        .map_err(|_| Malformed::AccessMode(msg.access_mode))?;
+    Ok(Message::Open { name, access_mode })
+}
+
+fn close(user: &[u8], data_len: u32) -> Result<Message<'static>, Malformed> {
+    let (msg, _) = Close::ref_from_prefix(user).map_err(|_| Malformed::Truncated)?;
+    if data_len != 0 {
+        return Err(Malformed::DataLength(data_len));
+    }
+    Ok(Message::Close {
+        device_id: msg.device_id.get(),
+    })
+}
+
+impl IoRequest {
+    /// Says whether a user message is an IO message, as nearly all are; servers look here first and
+    /// leave the others to [`Message::parse`].
+    #[inline]
+    pub fn is_one(user: &[u8]) -> bool {
+        Header::ref_from_prefix(user).is_ok_and(|(header, _)| header.kind.get() == IO)
+    }
+
+    /// Parses an IO message; the arguments are those of [`Message::parse`].
+    #[inline(always)]
+    pub fn parse(
+        user: &[u8],
+        data_len: u32,
+        direction: Direction,
+        version: u8,
+    ) -> Result<Self, Malformed> {
+        let (msg, _) = IoV1::ref_from_prefix(user).map_err(|_| Malformed::Truncated)?;
+        let prio = match Io::ref_from_prefix(user) {
+            Ok((msg, _)) if version >= VERSION => msg.prio.get(),
+            _ => 0,
+        };
+        let rw = Rw::from_wire(msg.rw.get()).map_err(|op| Malformed::Op(op.0))?;
+        let size = msg.bi_size.get();
+        check_size(rw.op, direction, data_len, size)?;
+        let sector = msg.sector.get();
+        if sector.checked_add(u64::from(size / SECTOR_SIZE)).is_none() {
+            return Err(Malformed::Sector(sector));
+        }
+        Ok(Self {
+            device_id: msg.device_id.get(),
+            sector,
+            rw,
+            size,
+            prio,
+        })
+    }
+}
+
+/// Checks that operation, direction and the two lengths go together.
+///
+/// Operations without data may come either way: the C client sends its flushes as reads of nothing
+/// and its discards as writes of nothing.
+#[inline]
+fn check_size(op: Op, direction: Direction, data_len: u32, size: u32) -> Result<(), Malformed> {
+    match (op, direction) {
+        (Op::Read, Direction::Write) | (Op::Write, Direction::Read) => {
+            return Err(Malformed::Direction)
+        }
+        _ => {}
+    }
+    if op.has_data() {
+        if size != data_len {
+            return Err(Malformed::Size(size));
+        }
+    } else if data_len != 0 {
+        return Err(Malformed::DataLength(data_len));
+    }
+    let empty = matches!(op, Op::Flush);
+    if (size == 0) != empty || size % SECTOR_SIZE != 0 {
+        return Err(Malformed::Size(size));
+    }
+    Ok(())
+}

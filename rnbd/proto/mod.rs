@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The RNBD protocol as pure code: block device messages over RTRS.
+//!
+//! The promise is that of `rtrs_core::proto`: no `unsafe`, no kernel types, no allocation, no
+//! lock, no clock, no log and no panic.
+//!
+//! The protocol is RNBD 2 as spoken by the in-tree C driver (`drivers/block/rnbd`).
+
+#![forbid(unsafe_code)]
+
+pub mod access;
+pub mod control;
+pub mod device;
+pub mod flags;
+pub mod map;
+pub mod message;
+pub mod path_name;
+pub mod wire;
+
+/// Protocol version; the minor one is not on the wire.
+pub const VERSION: u8 = 2;
+
+/// Sector size in bytes, of every sector number in the protocol.
+pub const SECTOR_SIZE: u32 = 512;
+
+/// Longest device name in bytes: its wire field has 255, the last for the NUL.
+pub const DEVICE_NAME_MAX: usize = 254;
+
+/// Delay before a lost path connects again, in seconds.
+pub const RECONNECT_DELAY_S: u32 = 30;
+
+/// Attempts to connect a lost path again; -1 is for ever.
+pub const MAX_RECONNECTS: i32 = -1;
+
+/// Minor numbers of one disk: the whole and its partitions.
+pub const MINORS: u32 = 1 << 6;

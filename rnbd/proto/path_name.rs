@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Which file a client's device name means on the server.
+
+use core::ffi::CStr;
+
+use rtrs_core::proto::errno::Errno;
+
+/// Stands for the session's name in `dev_search_path`.
+const SESSION: &[u8] = b"%SESSNAME%";
+
+/// Longest path in bytes, its NUL included (`PATH_MAX`).
+pub const PATH_LEN_MAX: usize = 4096;
+
+/// Default of `dev_search_path`.
+pub const DEV_SEARCH_PATH_DEFAULT: &[u8] = b"/";
+
+/// Why a device name or a search path is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PathNameError {
+    /// The device name has `..` in it.
+    Parent,
+    /// The device name is empty, or one of the parts has a NUL in it.
+    Name,
+    /// The whole path does not fit the buffer.
+    TooLong,
+}
+
+impl PathNameError {
+    /// Returns the C driver's error for all of these.
+    pub const fn errno(self) -> Errno {
+        Errno::EINVAL
+    }
+}
+
+impl core::fmt::Display for PathNameError {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            PathNameError::Parent => "device name contains ..",
+            PathNameError::Name => "device name is empty or has a NUL in it",
+            PathNameError::TooLong => "path is longer than 4095 bytes",
+        })
+    }
+}
+
+/// Appends to a caller's buffer, with runs of slashes made one.
+struct Joiner<'b> {
+    out: &'b mut [u8],
+    len: usize,
+    after_slash: bool,
+}
+
+impl Joiner<'_> {
+    fn push(&mut self, bytes: &[u8]) -> Result<(), PathNameError> {
+        for c in bytes {
+            if *c == 0 {
+                return Err(PathNameError::Name);
+            }
+            let slash = *c == b'/';
+            if slash && self.after_slash {
+                continue;
+            }
+            self.after_slash = slash;
+            self.put(*c)?;
+        }
+        Ok(())
+    }
+
+    fn put(&mut self, c: u8) -> Result<(), PathNameError> {
+        *self.out.get_mut(self.len).ok_or(PathNameError::TooLong)? = c;
+        self.len = self.len.wrapping_add(1);
+        Ok(())
+    }
+}
+
+/// Writes `search_path/device` into `out`, NUL-terminated, with the first `%SESSNAME%` of
+/// `search_path` replaced by `session`. `out` is at most [`PATH_LEN_MAX`] bytes long.
+///
+/// `session` is a checked session name: without slash or dot it cannot lead out of the search
+/// path. Neither can `device`, which must not contain `..` anywhere.
+pub fn join<'b>(
+    search_path: &[u8],
+    session: &[u8],
+    device: &[u8],
+    out: &'b mut [u8],
+) -> Result<&'b CStr, PathNameError> {
+    if device.is_empty() {
+        return Err(PathNameError::Name);
+    }
+    if device.windows(2).any(|w| w == b"..") {
+        return Err(PathNameError::Parent);
+    }
+    let mut to = Joiner {
+        out,
+        len: 0,
+        after_slash: false,
+    };
+    let mark = search_path
+        .windows(SESSION.len())
+        .position(|w| w == SESSION);
+    match mark.and_then(|at| search_path.split_at_checked(at)) {
+        Some((before, rest)) => {
+            to.push(before)?;
+            to.push(session)?;
+            to.push(rest.get(SESSION.len()..).unwrap_or(&[]))?;
+        }
+        None => to.push(search_path)?,
+    }
+    to.push(b"/")?;
+    to.push(device)?;
+    to.put(0)?;
+    let Joiner { out, len, .. } = to;
+    let path = out.get(..len).ok_or(PathNameError::TooLong)?;
+    CStr::from_bytes_with_nul(path).map_err(|_| PathNameError::Name)
+}
+
+/// Checks what was given as `dev_search_path`: one line end is cut off, and it must be shorter
+/// than [`PATH_LEN_MAX`].
+pub fn check_search_path(given: &[u8]) -> Result<&[u8], PathNameError> {
+    let path = given.strip_suffix(b"\n").unwrap_or(given);
+    if path.len() >= PATH_LEN_MAX {
+        return Err(PathNameError::TooLong);
+    }
+    Ok(path)
+}

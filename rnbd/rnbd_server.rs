@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! RDMA Network Block Device, server: lets clients use block devices of this machine.
+//!
+//! | folder | what |
+//! |---|---|
+//! | `proto/` | messages, flags, path names: pure code, the same on the host |
+//! | `server/` | sessions, exports, requests, sysfs |
+//!
+//! The transport is `rtrs_server`; the block layer's side is `kernel_ext::block`. What user space
+//! sees is what the in-tree C driver of the same name shows.
+
+pub mod proto;
+
+mod server;
+mod shown;
+
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use kernel_ext::{
+    module_param_int,
+    module_param_string, //
+};
+use rtrs_server::Listener;
+
+use server::{
+    Control,
+    Server,
+    Sessions, //
+};
+
+module! {
+    type: RnbdServer,
+    name: "rnbd_server",
+    authors: ["The Ferrofabric developers"],
+    description: "RDMA Network Block Device, server",
+    license: "GPL",
+}
+
+module_param_int!(
+    PORT_NR: u16,
+    "port_nr",
+    1234,
+    "The port number the server is listening on (default: 1234)"
+);
+module_param_string!(
+    DEV_SEARCH_PATH: 4095,
+    "dev_search_path",
+    "/",
+    "Sets the dev_search_path. When a device is mapped this path is prepended to the device path \
+     from the map device operation. If %SESSNAME% is specified in a path, then device will be \
+     searched in a session namespace. (default: /)"
+);
+
+/// The module. Dropped in this order: the listener ends all sessions, which close their devices.
+struct RnbdServer {
+    _listener: Listener,
+    _control: Control,
+}
+
+impl kernel::Module for RnbdServer {
+    fn init(_module: &'static ThisModule) -> Result<Self> {
+        let control = Control::new()?;
+        let server = Server::new(&control)?;
+        let sessions = Arc::new(Sessions(server), GFP_KERNEL)?;
+        let listener = Listener::new(PORT_NR.get(), sessions).inspect_err(|error| {
+            pr_err!("port {} cannot be listened on: {error:?}\n", PORT_NR.get());
+        })?;
+        Ok(Self {
+            _listener: listener,
+            _control: control,
+        })
+    }
+}

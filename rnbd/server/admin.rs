@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a client says besides its requests: which version it speaks, which devices it opens and
+//! closes.
+
+use kernel::{
+    prelude::*,
+    str::{
+        CStr,
+        CString, //
+    },
+    sync::Arc, //
+};
+use kernel_ext::block::bdev::{
+    BlockDevice,
+    Mode, //
+};
+use rtrs_server::Operation;
+use zerocopy::IntoBytes;
+
+use super::{
+    mapping::{
+        Description,
+        Mapping, //
+    },
+    session::Session, //
+};
+use crate::{
+    proto::{
+        access::AccessMode,
+        message::Message,
+        path_name::{
+            self,
+            PATH_LEN_MAX, //
+        },
+        wire::{
+            OpenResponse,
+            SessInfo, //
+        },
+    },
+    shown::Shown,
+    DEV_SEARCH_PATH, //
+};
+
+/// What goes back to the client, besides the error number.
+pub(super) enum Answer {
+    /// Nothing.
+    Done,
+    /// The version agreed on.
+    Version(SessInfo),
+    /// A device.
+    Opened(OpenResponse),
+}
+
+impl Answer {
+    /// Puts the answer where the client reads it.
+    pub(super) fn write_to(&self, operation: &mut Operation) -> Result {
+        match self {
+            Answer::Done => Ok(()),
+            Answer::Version(info) => operation.write_reply(info.as_bytes()),
+            Answer::Opened(device) => operation.write_reply(device.as_bytes()),
+        }
+    }
+}
+
+/// Does what `message` asks for. Sleeps.
+pub(super) fn answer(session: &Arc<Session>, message: Message<'_>) -> Result<Answer> {
+    match message {
+        Message::SessInfo { version } => {
+            session.set_version(version);
+            Ok(Answer::Version(SessInfo::response(version)))
+        }
+        Message::Open { name, access_mode } => open(session, name, access_mode).map(Answer::Opened),
+        Message::Close { device_id } => {
+            close(session, device_id);
+            Ok(Answer::Done)
+        }
+        // `Session` starts these itself.
+        Message::Io(_) => Err(EINVAL),
+    }
+}
+
+/// Closes a device. A number that stands for none is no error: it may have been closed by force.
+fn close(session: &Session, device_id: u32) {
+    let _admin = session.lock_admin();
+    if !session.close(device_id, false) {
+        pr_info!(
+            "session {}: device {} is to be closed, but is not open: ignored\n",
+            session.name(),
+            device_id
+        );
+    }
+}
+
+/// Opens the device that the client calls `name`, or finds it open already.
+fn open(session: &Arc<Session>, name: &[u8], access: AccessMode) -> Result<OpenResponse> {
+    let _admin = session.lock_admin();
+    if let Some(device) = session.with_mapping(name, Mapping::answer) {
+        return Ok(device.to_wire());
+    }
+    let path = full_path(session, name)?;
+    let mode = if access.may_write() {
+        Mode::ReadWrite
+    } else {
+        Mode::ReadOnly
+    };
+    let device = BlockDevice::open(&path, mode, None).inspect_err(|error| {
+        pr_err!(
+            "session {}: device '{}' cannot be opened as {}: {:?}\n",
+            session.name(),
+            &*path,
+            Shown(access),
+            error
+        );
+    })?;
+    let device = Arc::new(device, GFP_KERNEL)?;
+    let device_id = session.reserve()?;
+    let opened = show(session, name, access, device, device_id);
+    if opened.is_err() {
+        session.release(device_id);
+    }
+    opened
+}
+
+/// Makes `device` one of the session's mappings.
+fn show(
+    session: &Arc<Session>,
+    name: &[u8],
+    access: AccessMode,
+    device: Arc<BlockDevice>,
+    device_id: u32,
+) -> Result<OpenResponse> {
+    let claim = session
+        .server()
+        .exports()
+        .claim(&device, session.name(), access)?;
+    let description = Description {
+        session: session.clone(),
+        device_id,
+        path: c_string(name)?,
+        access,
+    };
+    let published = Mapping::new(description, device, claim).and_then(|(mapping, target)| {
+        let answer = mapping.answer().to_wire();
+        mapping.log_opened();
+        session.publish(device_id, mapping, target)?;
+        Ok(answer)
+    });
+    published.inspect_err(|error| {
+        pr_err!(
+            "session {}: device {device_id} cannot be set up: {error:?}\n",
+            session.name()
+        );
+    })
+}
+
+/// The file that the client's `name` means here.
+fn full_path(session: &Session, name: &[u8]) -> Result<CString> {
+    let mut buffer = KVec::from_elem(0u8, PATH_LEN_MAX, GFP_KERNEL)?;
+    let search_path = DEV_SEARCH_PATH.get().as_bytes();
+    let path = path_name::join(search_path, session.name().to_bytes(), name, &mut buffer);
+    let path = path.map_err(|reason| {
+        pr_err!(
+            "session {}: device refused: {}\n",
+            session.name(),
+            Shown(reason)
+        );
+        Error::from(reason.errno())
+    })?;
+    Ok(CString::try_from(path)?)
+}
+
+/// An owned copy of `bytes`, which contain no NUL.
+fn c_string(bytes: &[u8]) -> Result<CString> {
+    let mut with_end = KVec::with_capacity(bytes.len().saturating_add(1), GFP_KERNEL)?;
+    with_end.extend_from_slice(bytes, GFP_KERNEL)?;
+    with_end.push(0, GFP_KERNEL)?;
+    Ok(CString::try_from(
+        CStr::from_bytes_with_nul(&with_end).map_err(|_| EINVAL)?,
+    )?)
+}

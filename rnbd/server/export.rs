@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Exports: the local block devices that at least one session has open, and who may write to them.
+//!
+//! An export appears as `/sys/class/rnbd-server/ctl/devices/D` when the first session opens the
+//! device and disappears when the last one closes it.
+
+use kernel::{
+    prelude::*,
+    str::{
+        CStr,
+        CString, //
+    },
+    sync::{
+        new_mutex,
+        Arc,
+        Mutex, //
+    },
+};
+use kernel_ext::{
+    block::bdev::BlockDevice,
+    sysfs::{
+        Directory,
+        Link, //
+    },
+};
+
+use super::sysfs;
+use crate::{
+    proto::access::AccessMode,
+    shown::Shown, //
+};
+
+/// One session's use of an export.
+struct User {
+    session: CString,
+    writes: bool,
+}
+
+/// A local block device that somebody has open.
+struct Export {
+    name: CString,
+    users: KVec<User>,
+    // Dropped in this order: the link and the folder `sessions` lie in `_directory`.
+    _link: Link,
+    sessions: Arc<Directory<()>>,
+    _directory: Directory<()>,
+}
+
+/// All exports of this server.
+///
+/// Locking: `list` is the innermost lock of the server. Folders are made and removed under it, which
+/// cannot deadlock because they have no attributes.
+#[pin_data]
+pub(crate) struct Exports {
+    #[pin]
+    list: Mutex<KVec<Export>>,
+    devices: Directory<()>,
+}
+
+impl Exports {
+    /// An empty list; `devices` is the folder in which the exports appear.
+    pub(crate) fn new(devices: Directory<()>) -> impl PinInit<Self> {
+        pin_init!(Self {
+            list <- new_mutex!(KVec::new()),
+            devices,
+        })
+    }
+
+    /// Lets the session named `session` use `device` in `access` mode.
+    ///
+    /// # Errors
+    ///
+    /// `EPERM` if the device has too many writers for that mode, `EEXIST` if the session uses the
+    /// device already (under another name), else those of sysfs and of the allocator.
+    pub(crate) fn claim(
+        self: &Arc<Self>,
+        device: &BlockDevice,
+        session: &CStr,
+        access: AccessMode,
+    ) -> Result<Claim> {
+        let name = CString::try_from(device.name().ok_or(ENXIO)?)?;
+        let user = User {
+            session: session.try_into()?,
+            writes: access.may_write(),
+        };
+        let claim_names = (CString::try_from(&*name)?, CString::try_from(session)?);
+        let mut list = self.list.lock();
+        let known = list.iter().position(|export| *export.name == *name);
+        if known.is_none() {
+            let export = Export::new(&self.devices, device, name)?;
+            list.push(export, GFP_KERNEL)?;
+        }
+        let index = known.unwrap_or(list.len().saturating_sub(1));
+        let Some(export) = list.get_mut(index) else {
+            return Err(ENOENT);
+        };
+        let admitted = export.admit(user, access);
+        let sessions = export.sessions.clone();
+        if let Err(error) = admitted {
+            remove_unused(&mut list);
+            return Err(error);
+        }
+        Ok(Claim {
+            exports: self.clone(),
+            export: claim_names.0,
+            session: claim_names.1,
+            sessions,
+        })
+    }
+}
+
+/// Removes the exports that nobody uses, with their folders.
+fn remove_unused(list: &mut KVec<Export>) {
+    list.retain(|export| !export.users.is_empty());
+}
+
+impl Export {
+    fn new(devices: &Directory<()>, device: &BlockDevice, name: CString) -> Result<Self> {
+        let directory = sysfs::folder(devices, &name)?;
+        let sessions = Arc::new(sysfs::folder(&directory, c"sessions")?, GFP_KERNEL)?;
+        let link = Link::new(&directory, c"block_dev", device)?;
+        Ok(Self {
+            name,
+            users: KVec::new(),
+            _link: link,
+            sessions,
+            _directory: directory,
+        })
+    }
+
+    /// Adds `user` if the access rules allow it.
+    fn admit(&mut self, user: User, access: AccessMode) -> Result {
+        let twice = self
+            .users
+            .iter()
+            .any(|other| *other.session == *user.session);
+        let writers = self.users.iter().filter(|other| other.writes).count();
+        let writers = u32::try_from(writers).unwrap_or(u32::MAX);
+        let refusal = if twice {
+            Err(EEXIST)
+        } else {
+            access.check(writers).map_err(Error::from)
+        };
+        refusal.inspect_err(|error| {
+            pr_err!(
+                "session {}: device '{}' ({writers} writers, open in this session: {twice}) is \
+                 refused as {}: {error:?}\n",
+                &*user.session,
+                &*self.name,
+                Shown(access)
+            );
+        })?;
+        self.users.push(user, GFP_KERNEL)?;
+        Ok(())
+    }
+}
+
+/// The right of one session to use one export; dropping it gives the right back.
+pub(crate) struct Claim {
+    exports: Arc<Exports>,
+    export: CString,
+    session: CString,
+    sessions: Arc<Directory<()>>,
+}
+
+impl Claim {
+    /// The name of the export, as in `/sys/block`.
+    pub(crate) fn export(&self) -> &CStr {
+        &self.export
+    }
+
+    /// The folder `sessions` of the export.
+    pub(crate) fn sessions(&self) -> &Directory<()> {
+        &self.sessions
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        let mut list = self.exports.list.lock();
+        for export in list.iter_mut() {
+            if *export.name == *self.export {
+                export.users.retain(|user| *user.session != *self.session);
+            }
+        }
+        remove_unused(&mut list);
+    }
+}

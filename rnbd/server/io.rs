@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! One request of a client: a bio over the chunk's pages in, an answer out.
+//!
+//! Everything here is the IO path: no allocation but that of the bio (from its pool), no sleeping
+//! lock. That the numbers of a request go together was checked in `proto`, what the mapping allows by
+//! the session.
+
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use kernel_ext::{
+    block::{
+        self,
+        bdev::BlockDevice,
+        bio::{
+            Bio,
+            BioData,
+            BioPool, //
+        },
+        Flags, //
+    },
+    sync::Completion, //
+};
+use rtrs_server::Operation;
+
+use crate::proto::{
+    flags::{
+        Op,
+        Rw, //
+    },
+    message::IoRequest,
+};
+
+/// What a request needs of the device that it is for.
+///
+/// Requests under way hold a reference. The owner of the mapping holds its own one of `device`, so
+/// that the last request never closes a block device: it may end in an interrupt.
+pub(crate) struct Target {
+    device: Arc<BlockDevice>,
+    bios: Arc<BioPool<Io>>,
+    may_write: bool,
+    // Dropped after `device`: tells the owner that no request is left.
+    _unused: Notice,
+}
+
+/// Completes when it is dropped.
+struct Notice(Arc<Completion>);
+
+impl Drop for Notice {
+    fn drop(&mut self) {
+        self.0.complete_all();
+    }
+}
+
+impl Target {
+    /// The target of requests to `device`; `unused` completes when the last reference is gone.
+    pub(crate) fn new(
+        device: Arc<BlockDevice>,
+        bios: Arc<BioPool<Io>>,
+        may_write: bool,
+        unused: Arc<Completion>,
+    ) -> Self {
+        Self {
+            device,
+            bios,
+            may_write,
+            _unused: Notice(unused),
+        }
+    }
+
+    /// Whether the access mode of the mapping allows the operation.
+    #[inline]
+    pub(crate) fn allows(&self, op: Op) -> bool {
+        self.may_write || !op.changes_device()
+    }
+}
+
+/// A request under way: who is to be answered, and the device that it keeps open.
+pub(crate) struct Io {
+    operation: Operation,
+    target: Arc<Target>,
+}
+
+impl BioData for Io {
+    #[inline]
+    fn device(&self) -> &BlockDevice {
+        &self.target.device
+    }
+
+    #[inline]
+    fn pool(&self) -> &BioPool<Self> {
+        &self.target.bios
+    }
+
+    #[inline]
+    fn end(self, result: Result) {
+        // The device is let go first: a client that has its answer may close the device.
+        drop(self.target);
+        self.operation.reply(result);
+    }
+}
+
+/// Hands `request`, which [`Target::allows`], to the block layer; `operation` is answered when it
+/// has ended.
+#[inline]
+pub(crate) fn submit(target: Arc<Target>, request: &IoRequest, mut operation: Operation) {
+    let rw = request.rw;
+    let has_data = rw.op.has_data();
+    if has_data {
+        operation.promise_data();
+    }
+    let io = Io { operation, target };
+    let mut bio = Bio::new(io, op_of(rw.op), flags_of(rw), request.sector);
+    // A priority that does not exist is none.
+    let _ = bio.set_ioprio(request.prio);
+    let filled = if has_data {
+        bio.add_own_pages(|io| io.operation.memory(), 0, request.size)
+    } else {
+        bio.set_len_bytes(request.size)
+    };
+    // A bio that is dropped ends with an error.
+    if filled.is_ok() {
+        bio.submit();
+    }
+}
+
+/// The block layer's word for an operation.
+#[inline]
+fn op_of(op: Op) -> block::Op {
+    match op {
+        Op::Read => block::Op::Read,
+        Op::Write => block::Op::Write,
+        Op::Flush => block::Op::Flush,
+        Op::Discard => block::Op::Discard,
+        Op::SecureErase => block::Op::SecureErase,
+        Op::WriteZeroes => block::Op::WriteZeroes,
+    }
+}
+
+/// The block layer's words for the flags of an operation.
+#[inline]
+fn flags_of(rw: Rw) -> Flags {
+    let flag = |set: bool, flag: Flags| if set { flag } else { Flags::NONE };
+    flag(rw.sync, Flags::SYNC)
+        | flag(rw.fua, Flags::FUA)
+        | flag(rw.preflush, Flags::PREFLUSH)
+        | flag(rw.nounmap, Flags::NOUNMAP)
+}

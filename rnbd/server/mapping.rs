@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A mapping: one device as one session has it open.
+
+use kernel::{
+    prelude::*,
+    str::CString,
+    sync::Arc, //
+};
+use kernel_ext::{
+    block::bdev::BlockDevice,
+    sync::Completion,
+    sysfs::Directory, //
+};
+
+use super::{
+    export::Claim,
+    io::Target,
+    session::Session,
+    sysfs, //
+};
+use crate::{
+    proto::{
+        access::AccessMode,
+        device::Device, //
+    },
+    shown::Shown, //
+};
+
+/// What the files of a mapping show, and whom they ask to close it.
+pub(crate) struct Description {
+    /// The session that has the device open.
+    pub(crate) session: Arc<Session>,
+    /// Number of the device in its session.
+    pub(crate) device_id: u32,
+    /// The device's name as the client gave it.
+    pub(crate) path: CString,
+    /// How the client opened it.
+    pub(crate) access: AccessMode,
+}
+
+/// A device that a session has open.
+///
+/// Dropping it closes the device: it sleeps until the requests under way have ended and until
+/// nobody reads or writes the mapping's files any more. The one who drops it has taken the target
+/// out of the session's table before, so that no new request finds it.
+pub(crate) struct Mapping {
+    // Dropped first, so that nobody asks to close a mapping that is being closed.
+    directory: Option<Directory<Description>>,
+    description: Arc<Description>,
+    unused: Arc<Completion>,
+    device: Arc<BlockDevice>,
+    // Dropped last: another session may write only when the device is closed here.
+    claim: Claim,
+}
+
+impl Mapping {
+    /// Shows that `description.session` uses `device`; the target is for its table.
+    pub(crate) fn new(
+        description: Description,
+        device: Arc<BlockDevice>,
+        claim: Claim,
+    ) -> Result<(Self, Arc<Target>)> {
+        let unused = Arc::pin_init(Completion::new(), GFP_KERNEL)?;
+        let may_write = description.access.may_write();
+        let bios = description.session.server().bios().clone();
+        let target = Target::new(device.clone(), bios, may_write, unused.clone());
+        let target = Arc::new(target, GFP_KERNEL)?;
+        let description = Arc::new(description, GFP_KERNEL)?;
+        let directory = sysfs::mapping(claim.sessions(), description.clone())?;
+        let mapping = Self {
+            directory: Some(directory),
+            description,
+            unused,
+            device,
+            claim,
+        };
+        Ok((mapping, target))
+    }
+
+    /// The device's name as the client gave it.
+    pub(crate) fn path(&self) -> &[u8] {
+        self.description.path.to_bytes()
+    }
+
+    /// Logs that the session has opened the device.
+    pub(crate) fn log_opened(&self) {
+        pr_info!(
+            "session {}: device '{}' ({}) opened as {}\n",
+            self.description.session.name(),
+            &*self.description.path,
+            self.claim.export(),
+            Shown(self.description.access)
+        );
+    }
+
+    /// What the client is told about the device.
+    pub(crate) fn answer(&self) -> Device {
+        describe(&self.device, self.description.device_id)
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        self.directory = None;
+        self.unused.wait();
+        pr_info!(
+            "session {}: device '{}' ({}) closed\n",
+            self.description.session.name(),
+            &*self.description.path,
+            self.claim.export()
+        );
+    }
+}
+
+/// Largest block size that the wire can name.
+const BLOCK_SIZE_MAX: u16 = 1 << 15;
+
+/// Size and limits of `device`, in the numbers of the wire. Sizes that do not fit are cut.
+fn describe(device: &BlockDevice, device_id: u32) -> Device {
+    let block_size = |bytes: u32| u16::try_from(bytes).unwrap_or(BLOCK_SIZE_MAX);
+    Device {
+        device_id,
+        nsectors: device.capacity_sectors(),
+        max_hw_sectors: device.max_hw_sectors(),
+        max_write_zeroes_sectors: device.max_write_zeroes_sectors(),
+        max_discard_sectors: device.max_discard_sectors(),
+        discard_granularity: device.discard_granularity_bytes(),
+        discard_alignment: device.discard_alignment_bytes(),
+        physical_block_size: block_size(device.physical_block_bytes()),
+        logical_block_size: block_size(device.logical_block_bytes()),
+        max_segments: device.max_segments(),
+        secure_discard: device.max_secure_erase_sectors() != 0,
+        fua: device.has_fua(),
+        writeback: device.has_write_cache(),
+    }
+}

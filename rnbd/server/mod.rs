@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The server: sessions open exports, requests become bios.
+//!
+//! ```text
+//! Server ── Exports ── Export (one a local device that is open, /sys/.../ctl/devices/D)
+//!    │                    └── Claim (one a session that has it open)
+//!    └── Session (one an RTRS session) ── Mapping (one a device that it has open)
+//!                                            └── Target (what a request needs of the device)
+//! ```
+
+mod admin;
+mod export;
+mod io;
+mod mapping;
+mod session;
+mod sysfs;
+
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use kernel_ext::block::bio::BioPool;
+use rtrs_server::{
+    Service,
+    SessionService, //
+};
+
+use self::{
+    export::Exports,
+    io::Io,
+    session::{
+        Link,
+        Session, //
+    }, //
+};
+
+pub(crate) use self::sysfs::Control;
+
+/// Bios that are always there, so that requests go on when memory is short.
+const BIOS_RESERVED: u16 = 64;
+
+/// What all sessions share.
+pub(crate) struct Server {
+    exports: Arc<Exports>,
+    bios: Arc<BioPool<Io>>,
+}
+
+impl Server {
+    /// A server that shows its exports in `control`.
+    pub(crate) fn new(control: &Control) -> Result<Arc<Self>> {
+        let server = Self {
+            exports: Arc::pin_init(Exports::new(control.devices()?), GFP_KERNEL)?,
+            bios: Arc::new(BioPool::new(BIOS_RESERVED)?, GFP_KERNEL)?,
+        };
+        Ok(Arc::new(server, GFP_KERNEL)?)
+    }
+
+    /// The devices that sessions have open.
+    fn exports(&self) -> &Arc<Exports> {
+        &self.exports
+    }
+
+    /// Where the bios of all requests come from.
+    fn bios(&self) -> &Arc<BioPool<Io>> {
+        &self.bios
+    }
+}
+
+/// The server as RTRS sees it.
+pub(crate) struct Sessions(pub(crate) Arc<Server>);
+
+impl Service for Sessions {
+    fn link_up(&self, rtrs: &Arc<rtrs_server::Session>) -> Result<Arc<dyn SessionService>> {
+        let session = Session::new(self.0.clone(), rtrs.name())?;
+        pr_info!("session {} connected\n", session.name());
+        let link: Arc<dyn SessionService> = Arc::new(Link(session), GFP_KERNEL)?;
+        Ok(link)
+    }
+}

@@ -1,0 +1,371 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! One client session: the devices that it has open, by number.
+
+use kernel::{
+    prelude::*,
+    str::{
+        CStr,
+        CString, //
+    },
+    sync::{
+        atomic::{
+            Atomic,
+            Relaxed, //
+        },
+        new_mutex,
+        rcu,
+        Arc,
+        Mutex, //
+    },
+};
+use kernel_ext::{
+    errno,
+    ratelimit::RateLimit,
+    sync::RcuArc, //
+};
+use rtrs_server::{
+    Operation,
+    SessionService, //
+};
+
+use super::{
+    admin,
+    io::{
+        self,
+        Target, //
+    },
+    mapping::Mapping,
+    Server, //
+};
+use crate::{
+    proto::{
+        message::{
+            Direction,
+            IoRequest,
+            Malformed,
+            Message, //
+        },
+        VERSION, //
+    },
+    shown::Shown, //
+};
+
+/// Lines about refused requests.
+static LOG_LIMIT: RateLimit = RateLimit::new(5000, 10);
+
+/// What a number of a device stands for.
+enum Slot {
+    /// Nothing; the next device gets it.
+    Free,
+    /// A device that is about to be opened.
+    Reserved,
+    /// A device that is open.
+    Open(Mapping),
+    /// A device that was closed by force: its client may still use the number, which stands for
+    /// nothing until the session ends.
+    Retired,
+}
+
+/// The targets of a session by number, as requests see them.
+type Table = KVec<RcuArc<Target>>;
+
+/// Numbers that a table has room for at first; a full one is replaced by one of twice the length.
+const TABLE_LEN_MIN: usize = 8;
+
+/// A client session.
+///
+/// Locking: `admin` is held while the client's messages open and close devices, `slots` only while
+/// a number changes its meaning; requests look into `table` under RCU. Nobody holds `slots` while
+/// waiting for the files of a mapping to be left, since the writer of `force_close` takes it.
+#[pin_data]
+pub(crate) struct Session {
+    name: CString,
+    server: Arc<Server>,
+    /// Protocol version agreed on.
+    version: Atomic<u32>,
+    table: RcuArc<Table>,
+    #[pin]
+    slots: Mutex<KVec<Slot>>,
+    #[pin]
+    admin: Mutex<()>,
+}
+
+impl Session {
+    /// The session of the client that calls itself `name`.
+    pub(super) fn new(server: Arc<Server>, name: &CStr) -> Result<Arc<Self>> {
+        let name = CString::try_from(name)?;
+        Arc::pin_init(
+            pin_init!(Self {
+                name,
+                server,
+                version: Atomic::new(u32::from(VERSION)),
+                table: RcuArc::new(None),
+                slots <- new_mutex!(KVec::new()),
+                admin <- new_mutex!(()),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// The name that the client chose.
+    pub(super) fn name(&self) -> &CStr {
+        &self.name
+    }
+
+    /// What all sessions share.
+    pub(super) fn server(&self) -> &Server {
+        &self.server
+    }
+
+    /// Notes the protocol version agreed on.
+    pub(super) fn set_version(&self, version: u8) {
+        self.version.store(u32::from(version), Relaxed);
+    }
+
+    /// Keeps other messages of the client from opening and closing devices.
+    pub(super) fn lock_admin(&self) -> impl Sized + '_ {
+        self.admin.lock()
+    }
+
+    /// Runs `f` on the mapping whose path is `path`, if there is one.
+    pub(super) fn with_mapping<R>(&self, path: &[u8], f: impl FnOnce(&Mapping) -> R) -> Option<R> {
+        self.slots
+            .lock()
+            .iter()
+            .find_map(|slot| match slot {
+                Slot::Open(mapping) if mapping.path() == path => Some(mapping),
+                _ => None,
+            })
+            .map(f)
+    }
+
+    /// Takes the lowest free number.
+    pub(super) fn reserve(&self) -> Result<u32> {
+        let mut slots = self.slots.lock();
+        let free = slots.iter().position(|slot| matches!(slot, Slot::Free));
+        let index = free.unwrap_or(slots.len());
+        match slots.get_mut(index) {
+            Some(slot) => *slot = Slot::Reserved,
+            None => slots.push(Slot::Reserved, GFP_KERNEL)?,
+        }
+        u32::try_from(index).map_err(|_| ENOSPC)
+    }
+
+    /// Gives a reserved number back.
+    pub(super) fn release(&self, device_id: u32) {
+        if let Some(slot) = self.slots.lock().get_mut(device_id as usize) {
+            *slot = Slot::Free;
+        }
+    }
+
+    /// Lets the reserved number `device_id` stand for `mapping`, and requests reach `target`.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`; `mapping` is closed then.
+    pub(super) fn publish(&self, device_id: u32, mapping: Mapping, target: Arc<Target>) -> Result {
+        let mut slots = self.slots.lock();
+        let published = self.set_target(device_id, target);
+        if published.is_ok() {
+            if let Some(slot) = slots.get_mut(device_id as usize) {
+                *slot = Slot::Open(mapping);
+            }
+            return Ok(());
+        }
+        // Not under the lock: dropping a mapping waits for the writers of `force_close`.
+        drop(slots);
+        drop(mapping);
+        published
+    }
+
+    /// Closes device `device_id`; sleeps until its requests have ended. `retire` keeps the number
+    /// from being used again. `false` if the number stands for no open device.
+    pub(super) fn close(&self, device_id: u32, retire: bool) -> bool {
+        let mut slots = self.slots.lock();
+        let Some(slot) = slots.get_mut(device_id as usize) else {
+            return false;
+        };
+        if !matches!(slot, Slot::Open(_)) {
+            return false;
+        }
+        let closed = core::mem::replace(
+            slot,
+            if retire {
+                Slot::Retired
+            } else {
+                Slot::Reserved
+            },
+        );
+        self.clear_target(device_id);
+        // Not under the lock: a writer of `force_close`, for whom this waits, takes it.
+        drop(slots);
+        drop(closed);
+        if !retire {
+            self.release(device_id);
+        }
+        true
+    }
+
+    /// Closes everything.
+    fn close_all(&self) {
+        let _admin = self.admin.lock();
+        let mut device_id = 0;
+        while (device_id as usize) < self.slots.lock().len() {
+            self.close(device_id, false);
+            device_id = device_id.wrapping_add(1);
+        }
+    }
+
+    /// Makes requests for `device_id` reach `target`. `slots` is locked.
+    fn set_target(&self, device_id: u32, target: Arc<Target>) -> Result {
+        let index = device_id as usize;
+        let guard = rcu::read_lock();
+        let len = self.table.read(&guard).map_or(0, |table| table.len());
+        drop(guard);
+        if index >= len {
+            let len = len.saturating_mul(2).max(TABLE_LEN_MIN);
+            let table = self.longer_table(len.max(index.saturating_add(1)))?;
+            drop(self.table.replace(Some(Arc::new(table, GFP_KERNEL)?)));
+        }
+        let table = self.table.get().ok_or(ENOENT)?;
+        drop(table.get(index).ok_or(ENOENT)?.replace(Some(target)));
+        Ok(())
+    }
+
+    /// Keeps requests for `device_id` from finding a target; sleeps until those that just look
+    /// have found it or not. `slots` is locked.
+    fn clear_target(&self, device_id: u32) {
+        if let Some(table) = self.table.get() {
+            if let Some(entry) = table.get(device_id as usize) {
+                drop(entry.replace(None));
+            }
+        }
+    }
+
+    /// A table of `len` entries with the targets of the present one. `slots` is locked.
+    fn longer_table(&self, len: usize) -> Result<Table> {
+        let old = self.table.get();
+        let mut table = Table::with_capacity(len, GFP_KERNEL)?;
+        for index in 0..len {
+            let entry = old.as_ref().and_then(|old| old.get(index));
+            let target = entry.and_then(RcuArc::get);
+            table.push(RcuArc::new(target), GFP_KERNEL)?;
+        }
+        Ok(table)
+    }
+
+    /// The target of requests to `device_id`.
+    #[inline]
+    fn target(&self, device_id: u32) -> Option<Arc<Target>> {
+        let guard = rcu::read_lock();
+        self.table
+            .read(&guard)?
+            .get(device_id as usize)?
+            .get_with(&guard)
+    }
+
+    /// Protocol version agreed on.
+    #[inline]
+    fn version(&self) -> u8 {
+        // CAST: `set_version` stored a byte.
+        self.version.load(Relaxed) as u8
+    }
+
+    /// Starts an IO request.
+    #[inline]
+    fn start(&self, request: &IoRequest, operation: Operation) {
+        match self.target(request.device_id) {
+            Some(target) if target.allows(request.rw.op) => io::submit(target, request, operation),
+            Some(_) => self.refuse_change(request.device_id, operation),
+            None => self.refuse_unknown(request.device_id, operation),
+        }
+    }
+
+    #[cold]
+    fn refuse_change(&self, device_id: u32, operation: Operation) {
+        if LOG_LIMIT.allow().is_some() {
+            pr_err!(
+                "session {}: request refused: device {} is open read-only\n",
+                self.name(),
+                device_id
+            );
+        }
+        operation.reply(Err(EROFS));
+    }
+
+    #[cold]
+    fn refuse_unknown(&self, device_id: u32, operation: Operation) {
+        if LOG_LIMIT.allow().is_some() {
+            pr_err!(
+                "session {}: request for device {}, which is not open: refused\n",
+                self.name(),
+                device_id
+            );
+        }
+        operation.reply(Err(errno::ENOTCONN));
+    }
+
+    #[cold]
+    fn refuse(&self, reason: Malformed, operation: Operation) {
+        if LOG_LIMIT.allow().is_some() {
+            pr_err!(
+                "session {}: request refused: {}\n",
+                self.name(),
+                Shown(reason)
+            );
+        }
+        operation.reply(Err(reason.errno().into()));
+    }
+}
+
+/// A session as RTRS sees it.
+pub(super) struct Link(pub(super) Arc<Session>);
+
+impl Link {
+    /// Answers a message that is no request; not inlined, so that requests need not carry its
+    /// room on the stack.
+    #[cold]
+    #[inline(never)]
+    fn answer(&self, mut operation: Operation) {
+        let (user, len) = (operation.user(), operation.data_len());
+        match Message::parse(user, len, direction_of(&operation), self.0.version()) {
+            Ok(message) => {
+                let answer = admin::answer(&self.0, message);
+                let result = answer.and_then(|answer| answer.write_to(&mut operation));
+                operation.reply(result);
+            }
+            Err(reason) => self.0.refuse(reason, operation),
+        }
+    }
+}
+
+/// The way of a request's data.
+#[inline]
+fn direction_of(operation: &Operation) -> Direction {
+    if operation.is_read() {
+        Direction::Read
+    } else {
+        Direction::Write
+    }
+}
+
+impl SessionService for Link {
+    #[inline]
+    fn request(&self, operation: Operation) {
+        let session = &*self.0;
+        let (user, len) = (operation.user(), operation.data_len());
+        if !IoRequest::is_one(user) {
+            return self.answer(operation);
+        }
+        match IoRequest::parse(user, len, direction_of(&operation), session.version()) {
+            Ok(request) => session.start(&request, operation),
+            Err(reason) => session.refuse(reason, operation),
+        }
+    }
+
+    fn link_down(&self) {
+        self.0.close_all();
+        pr_info!("session {} ended\n", self.0.name());
+    }
+}

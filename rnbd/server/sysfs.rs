@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `/sys/class/rnbd-server`: which sessions have which devices open.
+//!
+//! ```text
+//! ctl/devices/D/block_dev                 link to the disk
+//! ctl/devices/D/sessions/S/read_only      0 or 1
+//! ctl/devices/D/sessions/S/access_mode    ro, rw or migration
+//! ctl/devices/D/sessions/S/mapping_path   the device's name as the client gave it
+//! ctl/devices/D/sessions/S/force_close    1: close the device, whatever its client does
+//! ```
+
+use kernel::{
+    prelude::*,
+    str::CStr,
+    sync::{
+        Arc,
+        ArcBorrow, //
+    },
+};
+use kernel_ext::sysfs::{
+    AsKobject,
+    Attribute,
+    Class,
+    ClassDevice,
+    Directory,
+    ShowBuffer,
+    StoreContext, //
+};
+
+use super::mapping::Description;
+use crate::{
+    proto::control,
+    THIS_MODULE, //
+};
+
+/// `/sys/class/rnbd-server/ctl`.
+pub(crate) struct Control {
+    device: ClassDevice<()>,
+    _class: Class,
+}
+
+impl Control {
+    /// Makes the class and its device.
+    pub(crate) fn new() -> Result<Self> {
+        let class = Class::register(c"rnbd-server")?;
+        let device = ClassDevice::new(&class, c"ctl", &[], Arc::new((), GFP_KERNEL)?)?;
+        Ok(Self {
+            device,
+            _class: class,
+        })
+    }
+
+    /// The folder of the exports.
+    pub(super) fn devices(&self) -> Result<Directory<()>> {
+        folder(&self.device, c"devices")
+    }
+}
+
+/// A folder without files of its own.
+pub(super) fn folder(parent: &impl AsKobject, name: &CStr) -> Result<Directory<()>> {
+    Directory::new(parent, name, &[], Arc::new((), GFP_KERNEL)?)
+}
+
+/// The files of a mapping, in the folder `sessions` of its export.
+pub(super) fn mapping(
+    sessions: &Directory<()>,
+    description: Arc<Description>,
+) -> Result<Directory<Description>> {
+    let session = description.session.clone();
+    Directory::new(sessions, session.name(), &MAPPING, description)
+}
+
+/// The files of a mapping.
+static MAPPING: [Attribute<Description>; 4] = [
+    Attribute::ro(c"access_mode", show_access_mode),
+    Attribute::ro(c"read_only", show_read_only),
+    Attribute::ro(c"mapping_path", show_mapping_path),
+    Attribute::rw(c"force_close", show_force_close, store_force_close),
+];
+
+fn show_access_mode(mapping: &Description, page: &mut ShowBuffer<'_>) -> Result {
+    writeln!(page, "{}", mapping.access)
+}
+
+fn show_read_only(mapping: &Description, page: &mut ShowBuffer<'_>) -> Result {
+    writeln!(page, "{}", u8::from(!mapping.access.may_write()))
+}
+
+fn show_mapping_path(mapping: &Description, page: &mut ShowBuffer<'_>) -> Result {
+    page.write_fmt(fmt!("{}\n", &*mapping.path))
+}
+
+fn show_force_close(_mapping: &Description, page: &mut ShowBuffer<'_>) -> Result {
+    writeln!(page, "Usage: echo 1 > force_close")
+}
+
+fn store_force_close(
+    mapping: ArcBorrow<'_, Description>,
+    context: &StoreContext<'_>,
+    written: &str,
+) -> Result {
+    let session = &mapping.session;
+    control::parse_one(written.as_bytes()).map_err(|reason| {
+        pr_err!(
+            "session {}: force_close of '{}': '{}' is not 1: ignored\n",
+            session.name(),
+            &*mapping.path,
+            written
+        );
+        Error::from(reason.errno())
+    })?;
+    pr_info!(
+        "session {}: force_close of '{}'\n",
+        session.name(),
+        &*mapping.path
+    );
+    // This file goes with the mapping: first, so that closing does not wait for its own writer.
+    context.remove_self(&THIS_MODULE)?;
+    session.close(mapping.device_id, true);
+    Ok(())
+}
