@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: GPL-2.0
+"""bench: our modules, the C driver and nvme-rdma side by side in one guest.
+
+    python3 tools/bench                  both tables (about half an hour under emulation)
+    python3 tools/bench --counts         instructions per IO only
+    python3 tools/bench --rates [--quick]  guest-time rates only
+    python3 tools/bench --only 'Rust Y' --hot randread,4k   where the instructions go
+"""
+import argparse
+import pathlib
+import sys
+
+sys.dont_write_bytecode = True
+sys.path[:0] = [str(pathlib.Path(__file__).resolve().parent), str(pathlib.Path(__file__).resolve().parents[1])]
+
+import counting  # noqa: E402
+import rates  # noqa: E402
+import setups  # noqa: E402
+import tables  # noqa: E402
+
+
+def say(text: str) -> None:
+    """Progress goes to standard error: standard output is the tables."""
+    print(f"  bench: {text}", file=sys.stderr, flush=True)
+
+
+def main() -> int:
+    """Measures and prints Markdown."""
+    parser = argparse.ArgumentParser(prog="bench", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--counts", action="store_true")
+    parser.add_argument("--rates", action="store_true")
+    parser.add_argument("--quick", action="store_true", help="a few cells of the rates only")
+    parser.add_argument("--only", action="append", metavar="SETUP", help="repeatable; default: all")
+    parser.add_argument("--case", action="append", metavar="PATTERN,SIZE", help="count these only; repeatable")
+    parser.add_argument("--hot", metavar="PATTERN,SIZE", help="also print the hottest functions of a case")
+    options = parser.parse_args()
+    wanted = [s for s in setups.SETUPS if not options.only or s.name in options.only]
+    if not wanted:
+        parser.error(f"no such setup; there are: {', '.join(s.name for s in setups.SETUPS)}")
+    both = options.counts == options.rates
+    if options.counts or both:
+        counts = counting.measure(say, wanted, [tuple(case.split(",")) for case in options.case or ()] or counting.CASES)
+        print(tables.instructions(counts, wanted), end="\n\n")
+        for case in (("randread", "4k"), ("randwrite", "4k")):
+            print(tables.by_module(counts, wanted, case), end="\n\n")
+        for setup in wanted if options.hot else ():
+            print(tables.hottest(counts, setup, tuple(options.hot.split(","))), end="\n\n")
+    if options.rates or both:
+        print(tables.rates(rates.measure(say, wanted, options.quick), wanted), end="\n\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Guest instructions per IO by module: exact, and the same whatever the host does.
+
+(run of n2 IOs - run of n1 IOs) / (n2 - n1): what a run costs whatever its length cancels out.
+"""
+import bisect
+import pathlib
+import re
+import subprocess
+import tempfile
+
+import setups
+from vmlab.lab import Lab, Spec
+from vmlab.machine import Machine
+
+HERE = pathlib.Path(__file__).resolve().parent
+REPOSITORY = HERE.parents[1]
+CASES = (("randread", "4k"), ("randwrite", "4k"), ("randread", "64k"), ("randwrite", "64k"),
+         ("randread", "128k"), ("randwrite", "128k"))
+IOS = (100, 500)
+
+
+def _compile(folder: pathlib.Path) -> tuple[pathlib.Path, pathlib.Path]:
+    """Builds the plugin for this host's QEMU and the guest's `mark`."""
+    version = subprocess.run(["qemu-system-x86_64", "--version"], capture_output=True, text=True, check=True).stdout
+    major, minor = map(int, re.search(r"version (\d+)\.(\d+)", version).groups())
+    interface = 1 if (major, minor) < (8, 2) else 4
+    plugin, mark = folder / "count.so", folder / "mark"
+    subprocess.run(["gcc", "-O2", "-Wall", "-Werror", "-shared", "-fPIC", f"-DPLUGIN_VERSION={interface}",
+                    "-o", plugin, HERE / "guest/count.c"], check=True)
+    subprocess.run(["gcc", "-O2", "-Wall", "-Werror", "-static", "-nostdlib", "-o", mark, HERE / "guest/mark.c"],
+                   check=True)
+    return plugin, mark
+
+
+class Symbols:
+    """Which module and function an address belongs to, by the guest's own kallsyms."""
+
+    def __init__(self, text: str) -> None:
+        found = []
+        for line in text.splitlines():
+            address, kind, name, *module = line.split()
+            if kind.lower() in "tw":
+                found.append((int(address, 16), name, module[0].strip("[]") if module else "kernel"))
+        found.sort()
+        self._found, self._starts = found, [entry[0] for entry in found]
+
+    def of(self, address: int) -> tuple[str, str]:
+        """(module, function); the function before the first one is nobody's."""
+        index = bisect.bisect_right(self._starts, address) - 1
+        return ("?", "?") if index < 0 else (self._found[index][2], self._found[index][1])
+
+
+def _read_counts(file: pathlib.Path, symbols: Symbols) -> dict[tuple[str, str], int]:
+    counts: dict[tuple[str, str], int] = {}
+    for line in file.read_text().splitlines():
+        address, count = line.split()
+        key = ("user", "user") if address == "user" else symbols.of(int(address, 16))
+        counts[key] = counts.get(key, 0) + int(count)
+    return counts
+
+
+def _fio(device: str, pattern: str, size: str, ios: int) -> str:
+    return (f"fio --name=x --filename={device} --rw={pattern} --bs={size} --iodepth=1 --direct=1 --ioengine=io_uring "
+            f"--number_ios={ios} --norandommap --randrepeat=1 --output=/tmp/fio.out || cat /tmp/fio.out")
+
+
+class Counter:
+    """A machine under the plugin; runs cases and reads what they cost."""
+
+    def __init__(self, machine: Machine, base: pathlib.Path) -> None:
+        self._machine, self._base, self._marks = machine, base, 0
+
+    def case(self, setup: setups.Setup, pattern: str, size: str, symbols: Symbols) -> dict[tuple[str, str], float]:
+        """Instructions per IO by (module, function) of one pattern and block size."""
+        first, second = (_fio(setup.device, pattern, size, ios) for ios in IOS)
+        self._machine.run(f"{first}\n/tmp/mark\n{first}\n/tmp/mark\n{second}\n/tmp/mark", 600)
+        short, long = (_read_counts(self._base.with_name(f"{self._base.name}.{self._marks + n}"), symbols)
+                       for n in (1, 2))
+        self._marks += 3
+        return {key: (long.get(key, 0) - short.get(key, 0)) / (IOS[1] - IOS[0]) for key in short.keys() | long.keys()}
+
+
+def measure(say, wanted: list[setups.Setup], cases=CASES) -> dict[tuple[str, str, str], dict[tuple[str, str], float]]:
+    """{(setup, pattern, size): {(module, function): instructions per IO}}."""
+    results = {}
+    with tempfile.TemporaryDirectory(prefix="bench-") as name:
+        folder = pathlib.Path(name)
+        plugin, mark = _compile(folder)
+        base = folder / "counts"
+        spec = Spec(machines=1, smp=1, memory_mib=2048, accel="tcg,thread=single", append="nokaslr",
+                    qemu_args=("-plugin", f"file={plugin},out={base}"))
+        with Lab(spec) as lab:
+            machine = lab.client
+            machine.push(mark, "/tmp/mark")
+            machine.run(f"chmod 755 /tmp/mark; {setups.BACKING}")
+            counter = Counter(machine, base)
+            for setup in wanted:
+                setups.bring_up(machine, setup)
+                symbols = Symbols(machine.run("cat /proc/kallsyms", 120))
+                for pattern, size in cases:
+                    say(f"counting {setup.name} {pattern} {size}")
+                    results[setup.name, pattern, size] = counter.case(setup, pattern, size, symbols)
+                setups.take_down(machine, setup)
+    return results

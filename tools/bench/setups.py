@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What is compared: our modules, the C driver and nvme-rdma, each a block device in the same guest."""
+import dataclasses
+
+from vmlab.machine import Machine
+
+ADDRESS = "10.0.0.1"
+# No data is stored: what remains is the transport.
+BACKING = "modprobe null_blk nr_devices=1 memory_backed=0 queue_mode=2 submit_queues=2 gb=4 irqmode=0"
+
+
+@dataclasses.dataclass(frozen=True)
+class Setup:
+    """One way to reach the backing device over RDMA, and the modules that are to be counted."""
+
+    name: str
+    modules: tuple[str, ...]
+    up: str
+    down: str
+    device: str
+
+
+def _rnbd(name: str, module_set: str, invalidate: str, modules: tuple[str, ...]) -> Setup:
+    session = f"bench{invalidate}"
+    up = f"""
+mods {module_set} rtrs-server always_invalidate={invalidate}
+mods {module_set} rnbd-server dev_search_path=/dev
+mods {module_set} rnbd-client
+echo "sessname={session} path=ip:{ADDRESS} device_path=nullb0 access_mode=rw" \\
+    > /sys/class/rnbd-client/ctl/map_device
+echo round-robin > /sys/class/rtrs-client/{session}/mpath_policy
+"""
+    down = "echo normal > /sys/block/rnbd0/rnbd/unmap_device; sleep 1; mods -r"
+    return Setup(name, modules, up, down, "/dev/rnbd0")
+
+
+_C = ("rtrs_core", "rtrs_client", "rtrs_server", "rnbd_client", "rnbd_server")
+_NVME_UP = f"""
+modprobe nvmet-rdma; modprobe nvme-rdma
+mount -t configfs none /sys/kernel/config 2>/dev/null
+cd /sys/kernel/config/nvmet
+mkdir -p subsystems/bench/namespaces/1 ports/1
+echo 1 > subsystems/bench/attr_allow_any_host
+echo -n /dev/nullb0 > subsystems/bench/namespaces/1/device_path
+echo 1 > subsystems/bench/namespaces/1/enable
+echo rdma > ports/1/addr_trtype; echo ipv4 > ports/1/addr_adrfam
+echo {ADDRESS} > ports/1/addr_traddr; echo 4420 > ports/1/addr_trsvcid
+ln -s /sys/kernel/config/nvmet/subsystems/bench ports/1/subsystems/bench
+nvme connect -t rdma -n bench -a {ADDRESS} -s 4420
+for i in 1 2 3 4 5 6 7 8 9 10; do [ -e /dev/nvme0n1 ] && break; sleep 0.5; done
+ls /dev/nvme0n1
+"""
+_NVME_DOWN = """
+nvme disconnect -n bench
+cd /sys/kernel/config/nvmet
+rm -f ports/1/subsystems/bench; echo 0 > subsystems/bench/namespaces/1/enable
+rmdir subsystems/bench/namespaces/1 ports/1 subsystems/bench
+"""
+
+SETUPS = (
+    _rnbd("C Y", "c", "Y", _C),
+    _rnbd("Rust Y", "ours", "Y", ("kernel_ext", "rdma_rust", *_C)),
+    _rnbd("C N", "c", "N", _C),
+    _rnbd("Rust N", "ours", "N", ("kernel_ext", "rdma_rust", *_C)),
+    Setup("nvme-rdma", ("nvme_rdma", "nvme_fabrics", "nvme_core", "nvmet_rdma", "nvmet"),
+          _NVME_UP, _NVME_DOWN, "/dev/nvme0n1"),
+)
+
+
+def bring_up(machine: Machine, setup: Setup) -> None:
+    """Loads the setup's modules and makes its device appear."""
+    machine.run(f"set -e\n{setup.up}\nblockdev --getsize64 {setup.device}", 120)
+
+
+def take_down(machine: Machine, setup: Setup) -> None:
+    """Removes the device and the modules again."""
+    machine.run(setup.down, 120)

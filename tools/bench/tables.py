@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Turns measurements into Markdown tables."""
+import setups
+
+
+def _table(head: list[str], rows: list[list[str]]) -> str:
+    lines = [head, ["---"] + ["---:"] * (len(head) - 1), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def instructions(results, wanted: list[setups.Setup]) -> str:
+    """Instructions per IO in the modules of each setup, and ours relative to the C driver's."""
+    cases = list(dict.fromkeys((pattern, size) for _, pattern, size in results))
+    rows = []
+    for pattern, size in cases:
+        row = [f"{pattern} {size}"]
+        sums = {s.name: _in_modules(results[s.name, pattern, size], s) for s in wanted}
+        row += [f"{value:.0f}" for value in sums.values()]
+        for mode in "YN":
+            c, rust = sums.get(f"C {mode}"), sums.get(f"Rust {mode}")
+            row.append(f"{rust / c:.2f}" if c and rust else "-")
+        rows.append(row)
+    return _table(["instructions per IO", *(s.name for s in wanted), "Rust/C Y", "Rust/C N"], rows)
+
+
+def _in_modules(counts: dict[tuple[str, str], float], setup: setups.Setup) -> float:
+    return sum(value for (module, _), value in counts.items() if module in setup.modules)
+
+
+def by_module(results, wanted: list[setups.Setup], case=("randread", "4k")) -> str:
+    """The same for one case, module by module, with the transport below."""
+    names = list(dict.fromkeys(m for s in wanted for m in s.modules)) + ["ib_core", "rdma_rxe"]
+    rows = []
+    for setup in wanted:
+        counts = results.get((setup.name, *case), {})
+        sums = {name: sum(v for (m, _), v in counts.items() if m == name) for name in names}
+        rows.append([setup.name, *(f"{sums[name]:.0f}" if sums[name] else "" for name in names)])
+    return _table([" ".join(case), *names], rows)
+
+
+def hottest(results, setup: setups.Setup, case, most: int = 30) -> str:
+    """The functions of a setup's modules that cost most."""
+    counts = [(value, module, name) for (module, name), value in results[setup.name, *case].items()
+              if module in setup.modules]
+    rows = [[f"{value:.1f}", module, name] for value, module, name in sorted(counts, reverse=True)[:most]]
+    return _table([f"{setup.name} {' '.join(case)}", "module", "function"], rows)
+
+
+def rates(results, wanted: list[setups.Setup]) -> str:
+    """IOPS in guest time and ours relative to the C driver's and to nvme-rdma's."""
+    rows = []
+    for cell in dict.fromkeys(cell for _, cell in results):
+        values = {s.name: results.get((s.name, cell)) for s in wanted}
+        row = [f"{cell[0]} {cell[1]} qd {cell[2]} x {cell[3]}"]
+        row += [f"{value:.0f}" if value else "-" for value in values.values()]
+        for ours, theirs in (("Rust Y", "C Y"), ("Rust N", "C N"), ("Rust Y", "nvme-rdma"), ("Rust Y", "Rust N")):
+            a, b = values.get(ours), values.get(theirs)
+            row.append(f"{a / b:.2f}" if a and b else "-")
+        rows.append(row)
+    return _table(["IOPS in guest time", *(s.name for s in wanted), "Rust/C Y", "Rust/C N", "Rust Y/nvme",
+                   "Rust Y/N"], rows)

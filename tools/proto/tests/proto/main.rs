@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Tests of the pure protocol folders. One binary, so that it links once; a file is a noun.
+//!
+//! Tests named `dN_...` show that defect N of the C driver is absent.
+
+#![expect(
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+mod access;
+mod addr;
+mod chance;
+mod fuzz;
+mod geometry;
+mod golden;
+mod handshake;
+mod heartbeat;
+mod imm;
+mod info;
+mod map;
+mod message;
+mod path;
+mod path_name;
+mod permit;
+mod policy;
+mod request;
+mod signal;
+mod targets;
+mod text;

@@ -1,0 +1,362 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a client asks of an RNBD server, and what it is answered.
+
+use proptest::prelude::*;
+use proto::{
+    rnbd::{
+        access::AccessMode,
+        device::{
+            agree,
+            parse_sess_info_response,
+            BadResponse,
+            Device, //
+        },
+        flags::{
+            Op,
+            Rw, //
+        },
+        message::{
+            Direction,
+            IoRequest,
+            Malformed,
+            Message, //
+        },
+        wire::{
+            Close,
+            Io,
+            Open,
+            SessInfo, //
+        },
+    },
+    rtrs::errno::Errno,
+};
+use zerocopy::IntoBytes;
+
+fn io(op: u32, sector: u64, size: u32) -> Io {
+    Io::new(3, sector, op, size, 0x4004)
+}
+
+fn parse_io(
+    op: Op,
+    size: u32,
+    data_len: u32,
+    direction: Direction,
+) -> Result<IoRequest, Malformed> {
+    let message = io(op as u32, 8, size);
+    match Message::parse(message.as_bytes(), data_len, direction, 2)? {
+        Message::Io(io) => Ok(io),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn d7_a_message_shorter_than_its_type_is_refused() {
+    let open = Open::new(b"ram0", AccessMode::ReadWrite).unwrap();
+    let (info, close, io) = (SessInfo::request(), Close::new(1), io(0, 0, 512));
+    let messages: [(&[u8], u32, Direction); 4] = [
+        (info.as_bytes(), 36, Direction::Read),
+        (open.as_bytes(), 56, Direction::Read),
+        (close.as_bytes(), 0, Direction::Write),
+        (&io.as_bytes()[..24], 512, Direction::Read),
+    ];
+    for (bytes, data_len, direction) in messages {
+        assert!(Message::parse(bytes, data_len, direction, 2).is_ok());
+        for len in 0..bytes.len() {
+            let short = Message::parse(&bytes[..len], data_len, direction, 2);
+            assert_eq!(short, Err(Malformed::Truncated));
+        }
+    }
+}
+
+#[test]
+fn d7_an_answer_must_have_room() {
+    let info = SessInfo::request();
+    let open = Open::new(b"ram0", AccessMode::ReadWrite).unwrap();
+    for (bytes, need) in [(info.as_bytes(), 36), (open.as_bytes(), 56)] {
+        for data_len in 0..need {
+            let tight = Message::parse(bytes, data_len, Direction::Read, 2);
+            assert_eq!(tight, Err(Malformed::DataLength(data_len)));
+        }
+        let wrong_way = Message::parse(bytes, need, Direction::Write, 2);
+        assert_eq!(wrong_way, Err(Malformed::Direction));
+    }
+}
+
+#[test]
+fn d7_a_device_name_without_an_end_is_refused() {
+    let mut open = Open::new(b"ram0", AccessMode::ReadWrite).unwrap();
+    open.dev_name = [b'x'; 255];
+    let parse = |open: &Open| {
+        let bytes = open.as_bytes().to_vec();
+        match Message::parse(&bytes, 56, Direction::Read, 2) {
+            Ok(Message::Open { name, .. }) => Ok(name.len()),
+            Ok(other) => panic!("{other:?}"),
+            Err(e) => Err(e),
+        }
+    };
+    assert_eq!(parse(&open), Err(Malformed::DeviceName));
+    open.dev_name[254] = 0;
+    assert_eq!(parse(&open), Ok(254));
+    open.dev_name[0] = 0;
+    assert_eq!(parse(&open), Err(Malformed::DeviceName));
+}
+
+#[test]
+fn an_unknown_access_mode_is_refused() {
+    let mut open = Open::new(b"ram0", AccessMode::ReadWrite).unwrap();
+    for mode in 3..=255 {
+        open.access_mode = mode;
+        let refused = Message::parse(open.as_bytes(), 56, Direction::Read, 2);
+        assert_eq!(refused, Err(Malformed::AccessMode(mode)));
+    }
+}
+
+#[test]
+fn a_name_that_does_not_fit_its_field_makes_no_message() {
+    assert!(Open::new(&[b'x'; 254], AccessMode::ReadOnly).is_some());
+    assert!(Open::new(&[b'x'; 255], AccessMode::ReadOnly).is_none());
+    assert!(Open::new(b"a\0b", AccessMode::ReadOnly).is_none());
+}
+
+#[test]
+fn messages_that_no_client_sends_are_refused() {
+    for kind in (0..=u16::MAX).filter(|k| !matches!(k, 0 | 2 | 4 | 5)) {
+        let bytes = [&kind.to_le_bytes()[..], &[0; 300]].concat();
+        let refused = Message::parse(&bytes, 0, Direction::Read, 2);
+        assert_eq!(refused, Err(Malformed::Kind(kind)));
+    }
+}
+
+#[test]
+fn d9_a_read_or_write_whose_size_is_not_its_data_is_refused() {
+    for (op, direction) in [(Op::Read, Direction::Read), (Op::Write, Direction::Write)] {
+        assert!(parse_io(op, 4096, 4096, direction).is_ok());
+        for (size, data_len) in [(4096, 0), (4096, 512), (512, 4096), (0, 512), (0, 0)] {
+            let refused = parse_io(op, size, data_len, direction);
+            assert_eq!(
+                refused,
+                Err(Malformed::Size(size)),
+                "{op:?} {size} {data_len}"
+            );
+        }
+        for size in [1, 511, 513, 4097] {
+            assert_eq!(
+                parse_io(op, size, size, direction),
+                Err(Malformed::Size(size))
+            );
+        }
+    }
+}
+
+#[test]
+fn d9_operations_without_data_come_without_data() {
+    for op in [Op::Discard, Op::SecureErase, Op::WriteZeroes] {
+        for direction in [Direction::Read, Direction::Write] {
+            assert_eq!(parse_io(op, 65536, 0, direction).unwrap().size, 65536);
+            let refused = parse_io(op, 512, 512, direction);
+            assert_eq!(refused, Err(Malformed::DataLength(512)));
+            assert_eq!(parse_io(op, 0, 0, direction), Err(Malformed::Size(0)));
+            assert_eq!(parse_io(op, 100, 0, direction), Err(Malformed::Size(100)));
+        }
+    }
+}
+
+#[test]
+fn d9_an_unknown_operation_is_answered_with_an_error() {
+    for op in 6..=255u8 {
+        let message = io(op.into(), 0, 512);
+        for (data_len, direction) in [(0, Direction::Write), (512, Direction::Read)] {
+            let refused = Message::parse(message.as_bytes(), data_len, direction, 2);
+            assert_eq!(refused, Err(Malformed::Op(op)));
+            assert_eq!(refused.unwrap_err().errno(), Errno::EOPNOTSUPP);
+        }
+    }
+}
+
+#[test]
+fn a_flush_comes_either_way_and_concerns_nothing() {
+    for direction in [Direction::Read, Direction::Write] {
+        assert!(parse_io(Op::Flush, 0, 0, direction).is_ok());
+        assert_eq!(
+            parse_io(Op::Flush, 512, 0, direction),
+            Err(Malformed::Size(512))
+        );
+        assert_eq!(
+            parse_io(Op::Flush, 0, 512, direction),
+            Err(Malformed::DataLength(512))
+        );
+    }
+}
+
+#[test]
+fn data_that_moves_the_wrong_way_is_refused() {
+    // A "write" in an RTRS read would put the chunk's old contents on the disk.
+    let refused = parse_io(Op::Write, 512, 512, Direction::Read);
+    assert_eq!(refused, Err(Malformed::Direction));
+    let refused = parse_io(Op::Read, 512, 512, Direction::Write);
+    assert_eq!(refused, Err(Malformed::Direction));
+}
+
+#[test]
+fn sectors_do_not_wrap_round() {
+    let parse = |sector| {
+        let message = io(Op::Discard as u32, sector, 512 * 8);
+        Message::parse(message.as_bytes(), 0, Direction::Write, 2).err()
+    };
+    assert_eq!(parse(u64::MAX - 8), None);
+    assert_eq!(parse(u64::MAX - 7), Some(Malformed::Sector(u64::MAX - 7)));
+}
+
+#[test]
+fn a_priority_counts_from_version_2_and_32_bytes_on() {
+    let message = io(Op::Read as u32, 0, 512);
+    for (version, len, prio) in [
+        (2, 32, 0x4004),
+        (1, 32, 0),
+        (2, 31, 0),
+        (2, 24, 0),
+        (0, 24, 0),
+    ] {
+        let bytes = &message.as_bytes()[..len];
+        let parsed = Message::parse(bytes, 512, Direction::Read, version);
+        let Ok(Message::Io(io)) = parsed else {
+            panic!("{parsed:?}");
+        };
+        assert_eq!(io.prio, prio, "version {version}, {len} bytes");
+    }
+}
+
+#[test]
+fn d15_what_we_do_not_use_is_zero_on_the_wire() {
+    let open = Open::new(b"x", AccessMode::ReadOnly).unwrap();
+    assert!(open.as_bytes()[7..].iter().all(|b| *b == 0));
+    assert!(SessInfo::request().as_bytes()[5..].iter().all(|b| *b == 0));
+    let io = Io::new(u32::MAX, u64::MAX, u32::MAX, u32::MAX, u16::MAX);
+    assert_eq!(io.as_bytes()[2..4], [0; 2]);
+    assert_eq!(io.as_bytes()[26..], [0; 6]);
+    assert_eq!(Close::new(u32::MAX).as_bytes()[2..4], [0; 2]);
+}
+
+#[test]
+fn both_sides_speak_the_older_version() {
+    for (theirs, agreed) in [(0, 0), (1, 1), (2, 2), (3, 2), (255, 2)] {
+        assert_eq!(agree(theirs), agreed);
+        let answer = SessInfo::response(theirs);
+        assert_eq!(parse_sess_info_response(answer.as_bytes()), Ok(agreed));
+    }
+    let answer = SessInfo::request();
+    let kind = parse_sess_info_response(answer.as_bytes());
+    assert_eq!(kind, Err(BadResponse::Kind(0)));
+    let short = parse_sess_info_response(&answer.as_bytes()[..35]);
+    assert_eq!(short, Err(BadResponse::Truncated));
+}
+
+fn device() -> Device {
+    Device {
+        device_id: 1,
+        nsectors: 2048,
+        max_hw_sectors: 248,
+        max_write_zeroes_sectors: 1,
+        max_discard_sectors: 2,
+        discard_granularity: 4096,
+        discard_alignment: 512,
+        physical_block_size: 4096,
+        logical_block_size: 512,
+        max_segments: 128,
+        secure_discard: true,
+        fua: true,
+        writeback: false,
+    }
+}
+
+#[test]
+fn a_device_that_no_disk_can_be_is_not_believed() {
+    type Change = fn(&mut Device);
+    let parse = |change: Change| {
+        let mut device = device();
+        change(&mut device);
+        Device::parse(device.to_wire().as_bytes()).err()
+    };
+    assert_eq!(parse(|_| {}), None);
+    assert_eq!(
+        parse(|d| d.logical_block_size = 0),
+        Some(BadResponse::BlockSize(0))
+    );
+    assert_eq!(
+        parse(|d| d.logical_block_size = 256),
+        Some(BadResponse::BlockSize(256))
+    );
+    assert_eq!(
+        parse(|d| d.logical_block_size = 520),
+        Some(BadResponse::BlockSize(520))
+    );
+    assert_eq!(
+        parse(|d| d.logical_block_size = 8192),
+        Some(BadResponse::BlockSize(4096))
+    );
+    assert_eq!(
+        parse(|d| d.physical_block_size = 0),
+        Some(BadResponse::BlockSize(0))
+    );
+    let last = u64::MAX >> 10;
+    assert_eq!(parse(|d| d.nsectors = u64::MAX >> 10), None);
+    assert_eq!(
+        parse(|d| d.nsectors = (u64::MAX >> 10) + 1),
+        Some(BadResponse::Capacity(last + 1))
+    );
+    let bytes = device().to_wire();
+    for len in 0..56 {
+        let short = Device::parse(&bytes.as_bytes()[..len]);
+        assert_eq!(short, Err(BadResponse::Truncated));
+    }
+    let mut other = *bytes.as_bytes().first_chunk::<56>().unwrap();
+    other[0] = 2;
+    assert_eq!(Device::parse(&other), Err(BadResponse::Kind(2)));
+}
+
+proptest! {
+    #[test]
+    fn devices_survive_the_wire(
+        ids in any::<(u32, u32, u32, u32, u32, u32, u16)>(),
+        nsectors in 0..=u64::MAX >> 10,
+        bits in (9..=15u32, 0..=6u32),
+        flags in any::<(bool, bool, bool)>(),
+    ) {
+        let device = Device {
+            device_id: ids.0,
+            nsectors,
+            max_hw_sectors: ids.1,
+            max_write_zeroes_sectors: ids.2,
+            max_discard_sectors: ids.3,
+            discard_granularity: ids.4,
+            discard_alignment: ids.5,
+            physical_block_size: 1 << (bits.0 + bits.1).min(15),
+            logical_block_size: 1 << bits.0,
+            max_segments: ids.6,
+            secure_discard: flags.0,
+            fua: flags.1,
+            writeback: flags.2,
+        };
+        prop_assert_eq!(Device::parse(device.to_wire().as_bytes()), Ok(device));
+    }
+
+    #[test]
+    fn io_survives_the_wire(
+        device_id in any::<u32>(),
+        sector in 0..=u64::MAX >> 1,
+        sectors in 1..1024u32,
+        prio in any::<u16>(),
+        flags in any::<u32>(),
+        writes in any::<bool>(),
+    ) {
+        let raw = (flags & !0xff) | u32::from(writes);
+        let rw = Rw::from_wire(raw).unwrap();
+        let size = sectors * 512;
+        let message = Io::new(device_id, sector, rw.to_wire(), size, prio);
+        let direction = if writes { Direction::Write } else { Direction::Read };
+        let parsed = Message::parse(message.as_bytes(), size, direction, 2);
+        let expected = IoRequest { device_id, sector, rw, size, prio };
+        prop_assert_eq!(parsed, Ok(Message::Io(expected)));
+    }
+}

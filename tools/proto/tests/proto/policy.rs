@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Which path the next request takes.
+
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+use proto::rtrs::policy::{
+    PathLoad,
+    Policy,
+    Tried,
+    UnknownPolicy, //
+};
+
+const POLICIES: [Policy; 3] = [Policy::RoundRobin, Policy::MinInflight, Policy::MinLatency];
+
+fn load(connected: bool, inflight: u32, latency_ns: Option<u64>) -> PathLoad {
+    PathLoad {
+        connected,
+        inflight,
+        latency_ns,
+    }
+}
+
+/// The rule in plain words: sort what is usable, take the first.
+fn model(
+    policy: Policy,
+    last: Option<usize>,
+    tried: &BTreeSet<usize>,
+    paths: &[PathLoad],
+) -> Option<usize> {
+    let mut usable: Vec<usize> = (0..paths.len())
+        .filter(|i| paths[*i].connected && !tried.contains(i))
+        .collect();
+    usable.sort_by_key(|i| match policy {
+        Policy::RoundRobin => (last.is_some_and(|l| *i <= l).into(), *i),
+        Policy::MinInflight => (paths[*i].inflight.into(), *i),
+        Policy::MinLatency => (paths[*i].latency_ns.unwrap_or(u64::MAX), *i),
+    });
+    usable.first().copied()
+}
+
+#[test]
+fn d1_a_request_tries_each_connected_path_once_and_none_is_hidden_by_others() {
+    // Two submitters, interleaved as if each preempted the other between two tries.
+    let paths = [load(true, 0, None); 5];
+    for policy in POLICIES {
+        let (mut first, mut second) = (Tried::NONE, Tried::NONE);
+        let mut seen = [BTreeSet::new(), BTreeSet::new()];
+        for _ in 0..paths.len() {
+            for (tried, seen) in [&mut first, &mut second].into_iter().zip(&mut seen) {
+                let i = policy.choose(None, tried, paths.into_iter()).unwrap();
+                tried.insert(i);
+                assert!(seen.insert(i), "{policy} tried path {i} twice");
+            }
+        }
+        assert_eq!(policy.choose(None, &first, paths.into_iter()), None);
+        assert_eq!(
+            policy.choose(None, &Tried::NONE, paths.into_iter()),
+            Some(0)
+        );
+    }
+}
+
+#[test]
+fn round_robin_goes_round() {
+    let paths = [
+        load(true, 9, None),
+        load(false, 0, None),
+        load(true, 0, None),
+        load(true, 5, None),
+    ];
+    let mut last = None;
+    let mut taken = Vec::new();
+    for _ in 0..7 {
+        last = Policy::RoundRobin.choose(last, &Tried::NONE, paths.into_iter());
+        taken.push(last.unwrap());
+    }
+    assert_eq!(taken, [0, 2, 3, 0, 2, 3, 0]);
+}
+
+#[test]
+fn d17_a_path_whose_latency_is_not_known_does_not_win() {
+    let paths = [
+        load(true, 0, None),
+        load(true, 0, Some(90)),
+        load(true, 0, Some(80)),
+    ];
+    let choose = |tried: &Tried| Policy::MinLatency.choose(None, tried, paths.into_iter());
+    let mut tried = Tried::NONE;
+    assert_eq!(choose(&tried), Some(2));
+    tried.insert(2);
+    assert_eq!(choose(&tried), Some(1));
+    tried.insert(1);
+    assert_eq!(choose(&tried), Some(0));
+}
+
+#[test]
+fn the_first_of_equal_paths_wins() {
+    let paths = [
+        load(false, 0, Some(1)),
+        load(true, 3, Some(7)),
+        load(true, 3, Some(7)),
+    ];
+    for policy in [Policy::MinInflight, Policy::MinLatency] {
+        assert_eq!(
+            policy.choose(Some(1), &Tried::NONE, paths.into_iter()),
+            Some(1)
+        );
+    }
+}
+
+#[test]
+fn a_path_beyond_the_last_possible_one_is_never_tried_for_ever() {
+    let mut tried = Tried::NONE;
+    assert!(tried.contains(128) && tried.contains(usize::MAX));
+    tried.insert(128);
+    tried.insert(usize::MAX);
+    assert_eq!(tried, Tried::NONE);
+    tried.insert(127);
+    assert!(tried.contains(127) && !tried.contains(126));
+    let paths = (0..200).map(|i| load(i >= 128, 0, None));
+    assert_eq!(Policy::MinInflight.choose(None, &Tried::NONE, paths), None);
+}
+
+#[test]
+fn policies_are_written_as_the_c_driver_reads_them() {
+    for (written, policy) in [
+        ("0", Policy::RoundRobin),
+        ("1\n", Policy::MinInflight),
+        ("+2", Policy::MinLatency),
+        ("rr", Policy::RoundRobin),
+        ("RR\n", Policy::RoundRobin),
+        ("mi", Policy::MinInflight),
+        ("Ml\n", Policy::MinLatency),
+        ("round-robin", Policy::RoundRobin),
+        ("Round-Robin\n", Policy::RoundRobin),
+        ("min-inflight (MI: 1)\n", Policy::MinInflight),
+        ("MIN-LATENCY-whatever", Policy::MinLatency),
+    ] {
+        assert_eq!(Policy::parse(written.as_bytes()), Ok(policy), "{written:?}");
+    }
+    for written in [
+        "",
+        "\n",
+        "3",
+        "-1",
+        "r",
+        "rrr",
+        "round",
+        "min-",
+        " rr",
+        "99999999999",
+        "0x1",
+    ] {
+        assert_eq!(
+            Policy::parse(written.as_bytes()),
+            Err(UnknownPolicy),
+            "{written:?}"
+        );
+    }
+}
+
+#[test]
+fn policies_are_shown_as_the_c_driver_shows_them_and_can_be_written_back() {
+    for (policy, shown) in POLICIES.into_iter().zip([
+        "round-robin (RR: 0)",
+        "min-inflight (MI: 1)",
+        "min-latency (ML: 2)",
+    ]) {
+        assert_eq!(policy.to_string(), shown);
+        assert_eq!(Policy::parse(shown.as_bytes()), Ok(policy));
+        assert_eq!(Policy::from_u8(policy as u8), Some(policy));
+    }
+    assert_eq!(Policy::from_u8(3), None);
+    assert_eq!(Policy::default(), Policy::MinInflight);
+}
+
+proptest! {
+    #[test]
+    fn every_choice_is_that_of_the_plain_rule(
+        loads in prop::collection::vec((any::<bool>(), 0..4u32, prop::option::of(0..4u64)), 0..20),
+        last in prop::option::of(0..20usize),
+        tried in prop::collection::btree_set(0..20usize, 0..10),
+    ) {
+        let paths: Vec<_> = loads.iter().map(|(c, n, l)| load(*c, *n, *l)).collect();
+        let mut bits = Tried::NONE;
+        tried.iter().for_each(|i| bits.insert(*i));
+        for policy in POLICIES {
+            let chosen = policy.choose(last, &bits, paths.iter().copied());
+            prop_assert_eq!(chosen, model(policy, last, &tried, &paths));
+        }
+    }
+}

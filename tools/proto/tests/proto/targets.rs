@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What must hold for any bytes at all, one target a parser. Run for a moment by `fuzz.rs` and for
+//! as long as one likes by `tools/fuzz`, which includes this file.
+
+use proto::{
+    rnbd::{
+        control,
+        device::{
+            self,
+            Device, //
+        },
+        map::{
+            link_name,
+            MapRequest, //
+        },
+        message::{
+            Direction,
+            Message, //
+        },
+        path_name,
+    },
+    rtrs::{
+        addr::{
+            Addr,
+            PathAddrs, //
+        },
+        geometry::Geometry,
+        handshake::{
+            self,
+            Connect, //
+        },
+        imm::Imm,
+        info::Chunks,
+        policy::Policy,
+        request::{
+            self,
+            head_len,
+            Request, //
+        },
+        text,
+        wire::InfoRequest,
+    },
+};
+use zerocopy::IntoBytes;
+
+/// A target: panics if the parser breaks its promise.
+pub(crate) type Target = fn(&[u8]);
+
+/// All targets, by the names that `tools/fuzz` knows them by.
+pub(crate) const TARGETS: [(&str, Target); 9] = [
+    ("connect", connect),
+    ("info", info),
+    ("chunks", chunks),
+    ("imm", imm),
+    ("request", request),
+    ("message", message),
+    ("device", answers),
+    ("map", map),
+    ("sysfs", sysfs),
+];
+
+/// Takes a number off the front.
+fn number<const N: usize>(bytes: &[u8]) -> ([u8; N], &[u8]) {
+    match bytes.split_first_chunk::<N>() {
+        Some((number, rest)) => (*number, rest),
+        None => ([0; N], bytes),
+    }
+}
+
+/// A server reads a connect request, a client its answers.
+pub(crate) fn connect(bytes: &[u8]) {
+    if let Ok(c) = Connect::parse(bytes) {
+        assert!(c.cid < c.cid_num && c.cid_num <= 4096);
+        assert_eq!(Connect::parse(c.to_wire().as_bytes()), Ok(c));
+    }
+    let (depth, rest) = number(bytes);
+    let depth = u16::from_le_bytes(depth);
+    if let Ok(a) = handshake::accepted(rest, Some(depth)) {
+        assert_eq!(a.geometry.queue_depth(), depth);
+        let size = u64::from(a.geometry.chunk_size());
+        assert_eq!(size, u64::from(a.max_io_size) + u64::from(a.max_hdr_size));
+        assert!(u64::from(depth) * size <= 1 << 28);
+    }
+    let _ = handshake::rejected(bytes).to_string();
+}
+
+/// A server reads an info request.
+pub(crate) fn info(bytes: &[u8]) {
+    if let Ok(request) = InfoRequest::parse(bytes) {
+        match request.name() {
+            Ok(name) => {
+                assert!((1..255).contains(&name.len()));
+                assert!(!name.iter().any(|c| matches!(c, b'/' | b'.' | 0..=31 | 127)));
+            }
+            Err(e) => assert!(!e.to_string().is_empty()),
+        }
+    }
+}
+
+/// A client reads an info response.
+pub(crate) fn chunks(bytes: &[u8]) {
+    let ([depth, size_bits], rest) = number(bytes);
+    let depth = u32::from(depth % 16) + 1;
+    let size = 1 << (9 + size_bits % 16);
+    let Ok(geometry) = Geometry::new(depth, size) else {
+        return;
+    };
+    match Chunks::parse(rest, &geometry) {
+        Ok(chunks) => {
+            assert_eq!(chunks.iter().count(), depth as usize);
+            for c in chunks.iter() {
+                assert!(c.addr.checked_add(size.into()).is_some());
+            }
+        }
+        Err(e) => assert!(!e.to_string().is_empty()),
+    }
+}
+
+/// Either side reads an immediate.
+pub(crate) fn imm(bytes: &[u8]) {
+    let (raw, rest) = number(bytes);
+    let raw = u32::from_le_bytes(raw);
+    let ([depth, size, high], _) = number(rest);
+    let Ok(imm) = Imm::decode(raw) else {
+        assert!(matches!(raw >> 28, 3..=7 | 10..));
+        return;
+    };
+    match imm {
+        Imm::Request { payload } => {
+            assert_eq!(imm.encode(), raw);
+            let depth = (u32::from(high) << 8) | u32::from(depth);
+            if let Ok(geometry) = Geometry::new(depth, 1 << (size % 32)) {
+                if let Ok((id, offset)) = geometry.split(payload) {
+                    assert!(u32::from(id) < depth && offset < geometry.chunk_size());
+                    assert_eq!(geometry.join(id, offset), Some(payload));
+                }
+            }
+        }
+        Imm::Response(r) => {
+            assert_eq!(imm.encode(), raw);
+            assert!(r.errno < 512 && r.msg_id < 1 << 19);
+        }
+        Imm::Heartbeat | Imm::HeartbeatAck => assert!(raw >> 28 >= 8),
+    }
+}
+
+/// A server finds a request in a chunk, and in it a message.
+pub(crate) fn request(bytes: &[u8]) {
+    let (offset, chunk) = number(bytes);
+    let offset = u32::from(u16::from_le_bytes(offset)) % (chunk.len() as u32 + 2);
+    let len = head_len(offset, chunk.len() as u32);
+    let Some(head) = chunk.get(offset as usize..).and_then(|c| c.get(..len)) else {
+        assert_eq!(len, 0);
+        return;
+    };
+    let parsed = match request::parse(head, offset) {
+        Ok(parsed) => parsed,
+        Err(e) => {
+            assert!(!e.to_string().is_empty());
+            return;
+        }
+    };
+    let data = chunk.get(..parsed.data_len() as usize);
+    let user = chunk.get(parsed.user());
+    let (Some(data), Some(user)) = (data, user) else {
+        panic!("{parsed:?} reaches past the chunk");
+    };
+    assert_eq!(data.len() + user.len(), offset as usize);
+    let direction = match parsed {
+        Request::Read(r) => {
+            assert_eq!(r.reply.is_some(), r.data_len > 0);
+            Direction::Read
+        }
+        Request::Write(_) => Direction::Write,
+    };
+    let _ = Message::parse(user, parsed.data_len(), direction, 2);
+    let _ = request::parse_rkey(chunk, offset as u16);
+}
+
+/// A server reads a message.
+pub(crate) fn message(bytes: &[u8]) {
+    let ([version, way, low, high], user) = number(bytes);
+    let data_len = (u32::from(high) << 8) | u32::from(low);
+    let direction = if way % 2 == 0 {
+        Direction::Read
+    } else {
+        Direction::Write
+    };
+    match Message::parse(user, data_len, direction, version) {
+        Ok(Message::SessInfo { version }) => {
+            assert!(version <= 2 && data_len >= 36);
+        }
+        Ok(Message::Open { name, .. }) => {
+            assert!((1..255).contains(&name.len()) && !name.contains(&0));
+            assert!(data_len >= 56);
+            let mut out = [0; 300];
+            let _ = path_name::join(b"/x/%SESSNAME%", b"s", name, &mut out);
+            let _ = link_name(name, b"s", &mut out);
+        }
+        Ok(Message::Close { .. }) => assert_eq!(data_len, 0),
+        Ok(Message::Io(io)) => {
+            assert_eq!(io.size % 512, 0);
+            assert!(io.sector.checked_add(u64::from(io.size / 512)).is_some());
+            assert_eq!(data_len, if io.rw.op.has_data() { io.size } else { 0 });
+            assert!(io.prio == 0 || version >= 2);
+        }
+        Err(e) => assert!(!e.to_string().is_empty() && e.errno().get() != 0),
+    }
+}
+
+/// A client reads a server's answers.
+pub(crate) fn answers(bytes: &[u8]) {
+    if let Ok(d) = Device::parse(bytes) {
+        assert!(d.logical_block_size >= 512 && d.logical_block_size <= d.physical_block_size);
+        assert!(d
+            .nsectors
+            .checked_mul(512)
+            .is_some_and(|n| i64::try_from(n).is_ok()));
+        assert_eq!(Device::parse(d.to_wire().as_bytes()), Ok(d));
+    }
+    if let Ok(version) = device::parse_sess_info_response(bytes) {
+        assert!(version <= 2);
+    }
+}
+
+/// A client reads a line written to `map_device`.
+pub(crate) fn map(bytes: &[u8]) {
+    match MapRequest::parse(bytes, 8) {
+        Ok(m) => {
+            assert_eq!(m.paths().count(), m.path_count);
+            assert!(m.path_count <= 128 && m.nr_poll_queues <= 8);
+            assert!((1..255).contains(&m.sess_name.len()));
+            assert!((1..255).contains(&m.device_path.len()));
+            let mut out = [0; 256];
+            let link = link_name(m.device_path, m.sess_name, &mut out);
+            let nul = m.device_path.contains(&0);
+            assert_eq!(link.is_some(), !nul);
+            assert!(link.is_none_or(|l| !l.to_bytes().contains(&b'/')));
+        }
+        Err(e) => {
+            let shown = e.to_string();
+            assert!(!shown.is_empty() && shown.len() < 400 && !shown.contains('\n'));
+            assert_ne!(e.errno().get(), 0);
+        }
+    }
+}
+
+/// Either side reads what was written to a small file of sysfs.
+pub(crate) fn sysfs(bytes: &[u8]) {
+    if let Ok(addr) = Addr::parse(bytes) {
+        assert_eq!(Addr::parse(addr.to_string().as_bytes()), Ok(addr));
+    }
+    if let Ok(path) = PathAddrs::parse(bytes) {
+        assert!(path.src.is_none() || bytes.contains(&b'@') || bytes.contains(&b','));
+    }
+    if let Ok(policy) = Policy::parse(bytes) {
+        assert_eq!(Policy::parse(policy.to_string().as_bytes()), Ok(policy));
+    }
+    for base in [0, 8, 10, 16] {
+        if let (Ok(n), Ok(m)) = (text::parse_i32(bytes, base), text::parse_u64(bytes, base)) {
+            assert_eq!(Ok(m), u64::try_from(n));
+        }
+    }
+    let _ = text::parse_max_reconnect_attempts(bytes);
+    let _ = control::Unmap::parse(bytes);
+    let _ = control::parse_one(bytes);
+    let _ = control::parse_resize(bytes);
+    let _ = path_name::check_search_path(bytes);
+    let _ = path_name::join(bytes, b"s", bytes, &mut [0; 64]);
+}

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Rules for Rust files: where unsafe may stand, how it is argued, and how long a function is."""
+import pathlib
+import re
+
+from rules import FUNCTION_LINES_MAX, Source
+
+# The abstractions; everything else is a driver, a sample or host code, and has no unsafe.
+UNSAFE_FOLDERS = ("kernel_ext", "rdma")
+KERNEL_FOLDERS = ("kernel_ext", "rdma", "rtrs", "rnbd", "samples")
+_LAZY = re.compile(r"SAFETY: *(ffi|valid pointer|trivial|obvious|safe|ok|fine)\b[ .,]*$", re.I)
+
+
+def _rust(sources: list[Source]) -> list[Source]:
+    return [s for s in sources if s.path.suffix == ".rs"]
+
+
+def _code_of(line: str) -> str:
+    """The line without its comment and its strings: enough for counting braces and words."""
+    line = re.sub(r"'(\\.|[^'\\])'", "' '", line)
+    line = re.sub(r'"(\\.|[^"\\])*"', '""', line)
+    return line.split("//")[0]
+
+
+def _in_folder(path: pathlib.Path, folders: tuple[str, ...]) -> bool:
+    return path.parts[0] in folders
+
+
+def unsafe_lines(source: Source) -> list[int]:
+    """Numbers of the lines that open an unsafe block, function, impl or trait."""
+    return [n for n, line in enumerate(source.lines, 1)
+            if re.search(r"\bunsafe\b(?!_)", _code_of(line)) and "unsafe_code" not in line
+            and "unsafe_op_in_unsafe_fn" not in line and not re.search(r"\bunsafe extern \"C\" fn\(", line)]
+
+
+def unsafe_only_in_abstractions(sources: list[Source]) -> list[str]:
+    """Drivers carry out what proto decides, through safe abstractions."""
+    return [f"{s.path}:{n}: {s.lines[n - 1].strip()[:80]}" for s in _rust(sources)
+            if not _in_folder(s.path, UNSAFE_FOLDERS) for n in unsafe_lines(s)]
+
+
+def drivers_see_no_bindings(sources: list[Source]) -> list[str]:
+    """Raw bindings are visible to the abstractions only."""
+    pattern = re.compile(r"\b(bindings::|use kernel::bindings|kernel_ext_sys|rdma_sys)\b")
+    return [f"{s.path}:{n}: {line.strip()[:80]}" for s in _rust(sources)
+            if _in_folder(s.path, KERNEL_FOLDERS) and not _in_folder(s.path, UNSAFE_FOLDERS)
+            for n, line in enumerate(s.lines, 1) if pattern.search(_code_of(line))]
+
+
+def safety_comments_argue(sources: list[Source]) -> list[str]:
+    """A SAFETY comment says why; the word 'valid pointer' alone is no reason."""
+    return [f"{s.path}:{n}: {line.strip()[:80]}" for s in _rust(sources)
+            for n, line in enumerate(s.lines, 1) if _LAZY.search(line)]
+
+
+def proto_forbids_unsafe(sources: list[Source]) -> list[str]:
+    """Every pure folder says so itself."""
+    return [f"{s.path}: no #![forbid(unsafe_code)]" for s in _rust(sources)
+            if s.path.name == "mod.rs" and s.path.parent.name == "proto"
+            and "#![forbid(unsafe_code)]" not in s.text]
+
+
+def proto_is_pure(sources: list[Source]) -> list[str]:
+    """No kernel, allocator, clock, lock or log in what decides."""
+    pattern = re.compile(r"\b(kernel::|alloc::|std::|pr_(info|warn|err)!|static mut)")
+    complaints = []
+    for source in _rust(sources):
+        if "proto" not in source.path.parts or source.path.parts[0] == "tools":
+            continue
+        for number, line in enumerate(source.lines, 1):
+            if "#[cfg(test)]" in line:
+                break
+            if pattern.search(_code_of(line)):
+                complaints.append(f"{source.path}:{number}: {line.strip()[:80]}")
+    return complaints
+
+
+def function_length(sources: list[Source]) -> list[str]:
+    """A function is read at one glance: at most 70 lines."""
+    complaints = []
+    for source in _rust(sources):
+        for start, length, name in _functions(source):
+            if length > FUNCTION_LINES_MAX:
+                complaints.append(f"{source.path}:{start}: {name} has {length} lines")
+    return complaints
+
+
+def _functions(source: Source) -> list[tuple[int, int, str]]:
+    """(first line, number of lines, name) of each function with a body, by counting braces."""
+    found, stack, depth, waiting = [], [], 0, None
+    for number, line in enumerate(source.lines, 1):
+        code = _code_of(line)
+        if waiting is None and (match := re.search(r"\bfn (\w+)", code)):
+            waiting = (number, match[1])
+        for char in code:
+            if char == "{":
+                if waiting:
+                    stack.append((*waiting, depth))
+                    waiting = None
+                depth += 1
+            elif char == "}":
+                depth -= 1
+                if stack and stack[-1][2] == depth:
+                    first, name, _ = stack.pop()
+                    found.append((first, number - first + 1, name))
+            elif char == ";" and waiting and depth == (stack[-1][2] + 1 if stack else depth):
+                waiting = None
+    return found
+
+
+def no_panicking_shortcuts(sources: list[Source]) -> list[str]:
+    """Kernel code answers an error; it does not unwrap, assert at run time or leave stubs."""
+    pattern = re.compile(r"(\.unwrap\(\)|\.expect\([^)]|\bpanic!|\btodo!|\bunimplemented!|\bunreachable!|\bdbg!)")
+    complaints = []
+    for source in _rust(sources):
+        if not _in_folder(source.path, KERNEL_FOLDERS) or source.path.stem == "tests":
+            continue
+        for number, line in enumerate(source.lines, 1):
+            if "#[cfg(test)]" in line:
+                break
+            if pattern.search(_code_of(line)) and "const" not in line:
+                complaints.append(f"{source.path}:{number}: {line.strip()[:80]}")
+    return complaints
+
+
+def no_dead_files(sources: list[Source]) -> list[str]:
+    """A Rust file that no `mod` names is not compiled, whatever it promises."""
+    modules = set()
+    for source in _rust(sources):
+        for match in re.finditer(r"\bmod (\w+);", source.text):
+            modules.add(match[1])
+        for match in re.finditer(r'#\[path = "([^"]+)"\]', source.text):
+            modules.add(pathlib.Path(match[1]).stem)
+            modules.add(pathlib.Path(match[1]).parent.name)
+    complaints = []
+    for source in _rust(sources):
+        if not _in_folder(source.path, KERNEL_FOLDERS):
+            continue
+        name = source.path.parent.name if source.path.name == "mod.rs" else source.path.stem
+        root = len(source.path.parts) == 2 and source.path.parts[0] in KERNEL_FOLDERS
+        if name not in modules and not root:
+            complaints.append(f"{source.path}: no `mod {name};` anywhere")
+    return complaints
+
+
+RULES = [unsafe_only_in_abstractions, drivers_see_no_bindings, safety_comments_argue, proto_forbids_unsafe,
+         proto_is_pure, function_length, no_panicking_shortcuts, no_dead_files]
