@@ -52,6 +52,7 @@ mod device;
 mod mr;
 mod page_mapping;
 mod pd;
+mod port_watch;
 mod qp;
 mod segment;
 pub mod sg;
@@ -66,6 +67,7 @@ pub use self::{
     mr::Mr,
     page_mapping::{DmaDirection, PageMapping},
     pd::Pd,
+    port_watch::{DeviceId, PortEvents, PortWatch},
     qp::{Qp, QpConfig, QpHandler},
     segment::{Access, Remote, Segment, SendFlags},
     slots::MessageSlots,
@@ -86,10 +88,14 @@ module! {
 /// The owner that `rdma resource show` names for the objects of this crate.
 const CALLER: &CStr = c"rdma_rust";
 
-struct Library;
+struct Library {
+    _ports: port_watch::Registration,
+}
 
 impl kernel::Module for Library {
     fn init(_module: &'static ThisModule) -> Result<Self> {
-        Ok(Library)
+        Ok(Library {
+            _ports: port_watch::Registration::new()?,
+        })
     }
 }

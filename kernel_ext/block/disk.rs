@@ -168,6 +168,8 @@ const STATE_GONE: u32 = 3;
 pub struct GenDisk {
     raw: NonNull<bindings::gendisk>,
     state: Atomic<u32>,
+    /// Whether [`GenDisk::hold`] has quiesced the queue: 0 or 1.
+    held: Atomic<u32>,
 }
 
 // SAFETY: A disk is not tied to a task; the C functions called here lock what they need.
@@ -201,6 +203,7 @@ impl GenDisk {
         let this = GenDisk {
             raw,
             state: Atomic::new(STATE_NEW),
+            held: Atomic::new(0),
         };
         if let Some(minors) = config.minors {
             disk.major = minors.major.number().try_into()?;
@@ -240,10 +243,12 @@ impl GenDisk {
     /// Takes the disk away: writes back what it can, removes its files, waits for all requests in
     /// flight, and lets no new one in. Whoever has it open gets errors from now on.
     ///
-    /// Waits for as long as the driver takes to end its requests. When it returns, no function of
-    /// the driver runs for the disk any more. Does nothing if the disk was not added or is being
-    /// removed already.
+    /// Waits for as long as the driver takes to end its requests, and lets a disk go that is
+    /// [held](Self::hold): its requests reach the driver, which has to end them. When it returns,
+    /// no function of the driver runs for the disk any more. Does nothing if the disk was not added
+    /// or is being removed already.
     pub fn remove(&self) {
+        self.let_go();
         if self.state.cmpxchg(STATE_LIVE, STATE_BUSY, Acquire).is_ok() {
             // SAFETY: By the type invariant the disk is added, and nobody else deletes it because
             // of the state.
@@ -362,6 +367,29 @@ impl GenDisk {
         // SAFETY: By the type invariant the disk has a queue.
         unsafe { bindings::blk_mq_quiesce_queue((*self.as_raw()).queue) };
         Quiesced(self)
+    }
+
+    /// Keeps requests from the driver until [`Self::let_go`]: those to come wait, those that the
+    /// driver gives back by [`Request::requeue_later`](super::mq::Request::requeue_later) as well.
+    /// Waits until no call of [`Operations::queue_rq`] for the disk is running.
+    ///
+    /// A second call changes nothing; holding is not counted.
+    pub fn hold(&self) {
+        if self.held.cmpxchg(0, 1, Acquire).is_ok() {
+            // SAFETY: By the type invariant the disk has a queue.
+            unsafe { bindings::blk_mq_quiesce_queue((*self.as_raw()).queue) };
+        }
+    }
+
+    /// Takes [`Self::hold`] back: what has waited goes to the driver. Any context; not at the same
+    /// time as `hold`.
+    pub fn let_go(&self) {
+        if self.held.cmpxchg(1, 0, Release).is_ok() {
+            // SAFETY: By the type invariant the disk has a queue, and `hold` has quiesced it.
+            unsafe { bindings::blk_mq_unquiesce_queue((*self.as_raw()).queue) };
+            // SAFETY: As above; requests that were given back wait on a list of their own.
+            unsafe { bindings::blk_mq_kick_requeue_list((*self.as_raw()).queue) };
+        }
     }
 
     /// Offers requests that the driver has rejected to it again. Any context.

@@ -56,4 +56,14 @@ pub trait Operations: Sized + 'static {
     fn poll(_hw: HwQueue<'_, Self>, _queue: &Self::Queue) -> u32 {
         build_error!(kernel::error::VTABLE_DEFAULT_ERROR)
     }
+
+    /// The request with this tag has been the driver's for longer than the queue's time limit
+    /// ([`TagSetConfig::timeout_ms`](super::TagSetConfig::timeout_ms), `queue/io_timeout` in sysfs).
+    /// The driver may see to it that it ends; it stays the driver's in any case, and may have ended
+    /// already. Called again after as long again.
+    ///
+    /// In a worker, but atomic.
+    fn timeout(_queue: &Self::Queue, _tag: u32) {
+        build_error!(kernel::error::VTABLE_DEFAULT_ERROR)
+    }
 }

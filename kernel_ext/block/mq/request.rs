@@ -28,7 +28,8 @@ use core::{
 };
 use kernel::{
     bindings,
-    prelude::*, //
+    prelude::*,
+    sync::rcu, //
 };
 
 /// What lies behind a `struct request`: the driver's data and the scatter list.
@@ -334,6 +335,21 @@ impl<T: Operations> Request<T> {
         let raw = self.into_raw();
         // SAFETY: As in `end`.
         unsafe { bindings::blk_mq_requeue_request(raw, true) };
+    }
+
+    /// As [`Self::requeue`], but the request is not started again before `delay_ms` have passed, or
+    /// the disk is [let go](crate::block::disk::GenDisk::let_go).
+    pub fn requeue_later(self, delay_ms: u32) {
+        let raw = self.into_raw();
+        // SAFETY: By the type invariants the request belongs to a queue, which its disk keeps.
+        let queue = unsafe { (*raw).q };
+        // Somebody else's kick may let the request end before ours: from then on it is this that
+        // keeps the queue, for whoever removes a disk waits for readers before freeing anything.
+        let _guard = rcu::read_lock();
+        // SAFETY: As in `end`.
+        unsafe { bindings::blk_mq_requeue_request(raw, false) };
+        // SAFETY: The guard keeps the queue, see above.
+        unsafe { bindings::blk_mq_delay_kick_requeue_list(queue, delay_ms.into()) };
     }
 }
 

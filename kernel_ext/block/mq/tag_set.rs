@@ -13,6 +13,7 @@ use kernel::{
     bindings,
     prelude::*,
     sync::Arc,
+    time::msecs_to_jiffies,
     types::Opaque, //
 };
 
@@ -32,6 +33,9 @@ pub struct TagSetConfig {
     /// Scatter list entries of each request; see
     /// [`Limits::segments_needed`](crate::block::limits::Limits::segments_needed).
     pub sg_entries: u16,
+    /// How long a request may take before [`Operations::timeout`] is called; 0 for the block
+    /// layer's default, 30 s.
+    pub timeout_ms: u32,
 }
 
 impl TagSetConfig {
@@ -42,6 +46,7 @@ impl TagSetConfig {
             poll_queues: 0,
             depth,
             sg_entries,
+            timeout_ms: 0,
         }
     }
 
@@ -111,6 +116,8 @@ impl<T: Operations> TagSet<T> {
                     set.nr_maps = if config.poll_queues == 0 { 1 } else { 3 };
                     set.queue_depth = config.depth;
                     set.cmd_size = cmd_size;
+                    // CAST: the jiffies of 2^32 ms fit.
+                    set.timeout = msecs_to_jiffies(config.timeout_ms) as c_uint;
                     set.numa_node = bindings::NUMA_NO_NODE;
                     set.flags = bindings::BLK_MQ_F_TAG_HCTX_SHARED
                         | bindings::BLK_MQ_F_NO_SCHED_BY_DEFAULT;

@@ -21,9 +21,8 @@ use kernel::{
 
 /// The operations of `T` as the block layer takes them.
 ///
-/// There is no `timeout` operation: the block layer then restarts the timer of a request that
-/// takes long, which is right for a transport that always completes its requests (a peer that is
-/// gone fails them).
+/// A request that takes long stays the driver's: its timer is restarted, whether the driver has a
+/// `timeout` operation or not.
 pub(super) struct VTable<T: Operations>(PhantomData<T>);
 
 impl<T: Operations> VTable<T> {
@@ -40,6 +39,9 @@ impl<T: Operations> VTable<T> {
         }
         if T::HAS_POLL {
             ops.poll = Some(Self::poll);
+        }
+        if T::HAS_TIMEOUT {
+            ops.timeout = Some(Self::timeout);
         }
         ops
     };
@@ -74,6 +76,22 @@ impl<T: Operations> VTable<T> {
                 BLK_STS_RESOURCE
             }
         }
+    }
+
+    /// # Safety
+    ///
+    /// Called by the block layer for a request of a [`TagSet<T>`] that the driver has had for too
+    /// long; the request does not go away during the call, though the driver may end it.
+    unsafe extern "C" fn timeout(raw: *mut bindings::request) -> bindings::blk_eh_timer_return {
+        // SAFETY: By the requirement the request lives; these fields do not change as long as it is
+        // started.
+        let (queue, tag) = unsafe { ((*raw).q, (*raw).tag) };
+        // SAFETY: The queue of a request of a `TagSet<T>` has a `T::Queue`, which its disk keeps.
+        let queue = unsafe { &*(*queue).queuedata.cast::<T::Queue>() };
+        if let Ok(tag) = u32::try_from(tag) {
+            T::timeout(queue, tag);
+        }
+        bindings::blk_eh_timer_return_BLK_EH_RESET_TIMER
     }
 
     /// # Safety
