@@ -219,6 +219,19 @@ where
     was_pending.then(|| unsafe { reclaim(item) })
 }
 
+/// Takes the delayed `item` off its timer or queue; it may be running. Any context.
+///
+/// Returns the reference that the queue owned, if the item was pending and will not run.
+pub fn cancel_delayed<T, const ID: u64>(item: &Arc<T>) -> Option<Arc<T>>
+where
+    T: WorkItem<ID, Pointer = Arc<T>> + HasDelayedWork<T, ID>,
+{
+    // SAFETY: `DelayedWork::new` initialised the work, and the item is alive.
+    let was_pending = unsafe { bindings::cancel_delayed_work(raw_delayed_work::<T, ID>(item)) };
+    // SAFETY: it was pending and is not any more.
+    was_pending.then(|| unsafe { reclaim(item) })
+}
+
 /// Makes `item` run on `queue` in `delay_ms` milliseconds from now, whether it is pending already
 /// (then its time changes) or not. Any context.
 ///
@@ -229,12 +242,7 @@ where
 {
     // Not `mod_delayed_work_on`: from its result one cannot tell an item that was queued from one
     // that was not because somebody cancels it, so nobody would know who owns the reference.
-    // SAFETY: `DelayedWork::new` initialised the work, and the item is alive.
-    let was_pending = unsafe { bindings::cancel_delayed_work(raw_delayed_work::<T, ID>(&item)) };
-    if was_pending {
-        // SAFETY: it was pending and is not any more.
-        drop(unsafe { reclaim(&item) });
-    }
+    let was_pending = cancel_delayed::<T, ID>(&item).is_some();
     // Fails if somebody cancels the item, or has queued it since: then theirs came later.
     let _ = queue.enqueue_delayed::<Arc<T>, ID>(item, msecs_to_jiffies(delay_ms));
     was_pending

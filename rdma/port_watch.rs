@@ -140,7 +140,7 @@ impl Client {
 static CLIENT: Client = Client(UnsafeCell::new({
     // SAFETY: All zeroes is what C leaves in the fields that nobody initialises.
     let mut client: sys::ib_client = unsafe { core::mem::zeroed() };
-    client.name = crate::CALLER.as_ptr().cast();
+    client.name = crate::CALLER.to_bytes_with_nul().as_ptr().cast();
     client.add = Some(add);
     client.remove = Some(remove);
     client

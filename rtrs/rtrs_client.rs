@@ -7,8 +7,9 @@
 //!
 //! ```text
 //!   Session  session     name, list of paths, policy              submit, permit, message
-//!     |
+//!     |                  paths up, outages, settings              link, failover, settings
 //!    Path    path        state, heartbeat, statistics             pulse, stats, progress, connect
+//!     |                  connected, lost, connected again         life
 //!     |
 //!  Transport transport   connections of a connected path
 //!     |   \
@@ -33,10 +34,16 @@ mod completion;
 mod connect;
 #[path = "client/exchange.rs"]
 mod exchange;
+#[path = "client/failover.rs"]
+mod failover;
 #[path = "client/fault.rs"]
 mod fault;
 #[path = "client/library.rs"]
 mod library;
+#[path = "client/life.rs"]
+mod life;
+#[path = "client/link.rs"]
+mod link;
 #[path = "client/message.rs"]
 mod message;
 #[path = "client/path.rs"]
@@ -51,6 +58,8 @@ mod pulse;
 mod request;
 #[path = "client/session.rs"]
 mod session;
+#[path = "client/settings.rs"]
+mod settings;
 #[path = "client/slot.rs"]
 mod slot;
 #[path = "client/stats.rs"]
@@ -66,8 +75,8 @@ mod transfer;
 #[path = "client/transport.rs"]
 mod transport;
 
+pub use link::LinkEvents;
 pub use session::{
-    LinkEvents,
     OpenParam,
     Session, //
 };
@@ -79,6 +88,14 @@ pub use transfer::{
 };
 
 use library::Library;
+
+/// Waits until no call of a [`LinkEvents`] is under way for a session that was closed before. For
+/// modules that are about to be unloaded; sleeps.
+pub fn flush() {
+    if let Ok(library) = Library::get() {
+        library.queue.flush();
+    }
+}
 
 module! {
     type: Client,

@@ -25,10 +25,6 @@ use kernel_ext::{
             Disk,
             Uevent, //
         },
-        mq::{
-            Rejected,
-            Request, //
-        },
         Op, //
     },
     errno,
@@ -57,8 +53,11 @@ use crate::proto::{
     device::Device as Remote, //
 };
 
-/// `Device::remote_id` of a device that is not open: more than 32 bits hold.
+/// `Device::remote_id` of a device that is not open: more than 32 bits hold. Requests fail.
 const NOT_OPEN: u64 = u64::MAX;
+
+/// `Device::remote_id` of a device that will be opened again. Requests wait.
+const WAITING: u64 = u64::MAX - 1;
 
 /// Lines about failed requests.
 static LOG_LIMIT: RateLimit = RateLimit::new(5000, 10);
@@ -68,7 +67,8 @@ static LOG_LIMIT: RateLimit = RateLimit::new(5000, 10);
 /// Lives until it is unmapped and nobody has its disk open any more; then it lets its session go.
 #[pin_data]
 pub(super) struct Device {
-    /// Its number on the server, `NOT_OPEN` while it is not open there. Read for each request.
+    /// Its number on the server, `NOT_OPEN` or `WAITING` while it is not open there. Read for each
+    /// request.
     remote_id: Atomic<u64>,
     rtrs: Arc<rtrs_client::Session>,
     /// The device's name on the server.
@@ -86,6 +86,8 @@ pub(super) struct Device {
 /// What changes in the life of a device.
 struct Inner {
     state: DeviceState,
+    /// How often the link was lost: what was opened before is not open any more.
+    losses: u32,
     front: Option<Front>,
 }
 
@@ -124,6 +126,7 @@ impl Device {
                 access,
                 inner <- new_mutex!(Inner {
                     state: DeviceState::Init,
+                    losses: 0,
                     front: None,
                 }),
                 number,
@@ -137,6 +140,12 @@ impl Device {
     #[inline]
     pub(super) fn remote_id(&self) -> Option<u32> {
         u32::try_from(self.remote_id.load(Relaxed)).ok()
+    }
+
+    /// Whether requests may wait for the server, rather than fail.
+    #[inline]
+    pub(super) fn is_hopeful(&self) -> bool {
+        self.remote_id.load(Relaxed) != NOT_OPEN && self.rtrs.is_open()
     }
 
     /// The connection to the server.
@@ -170,42 +179,75 @@ impl Device {
         self.inner.lock().state
     }
 
-    /// Notes that the server has opened the device as `remote`: at first, or again after the link
-    /// was lost.
+    /// Has the server open the device, and notes that it is open: at first, or again after the link
+    /// was lost. What waits is sent then.
     ///
     /// # Errors
     ///
-    /// `ENOENT` if the device was unmapped meanwhile; the server should close it then.
-    pub(super) fn connected(&self, remote: &Remote) -> Result {
-        let mut inner = self.inner.lock();
-        match inner.state {
-            DeviceState::Unmapped => return Err(ENOENT),
-            DeviceState::Init => {}
-            DeviceState::Mapped | DeviceState::Disconnected => {
-                if let Some(front) = &inner.front {
-                    // The size was checked: it is one that a disk can have.
-                    let _ = self.set_size(&front.disk, remote.nsectors);
-                    front.disk.uevent(Uevent::Online);
-                }
-                pr_info!("{self}: opened again\n");
+    /// `ENOENT` if the device was unmapped meanwhile, `ECONNABORTED` if the link was lost, `EINVAL`
+    /// if the server has another device of that name now; else the server's.
+    pub(super) fn open(&self) -> Result<Remote> {
+        let losses = self.inner.lock().losses;
+        let remote = admin::open(&self.rtrs, &self.path, self.access)?;
+        let opened = self.opened(&remote, losses);
+        if let Err(error) = opened {
+            if error != errno::ECONNABORTED {
+                admin::close(&self.rtrs, remote.device_id);
             }
+            return Err(error);
+        }
+        Ok(remote)
+    }
+
+    fn opened(&self, remote: &Remote, losses: u32) -> Result {
+        let mut inner = self.inner.lock();
+        if inner.state == DeviceState::Unmapped {
+            return Err(ENOENT);
+        }
+        if inner.losses != losses {
+            return Err(errno::ECONNABORTED);
         }
         self.remote_id.store(u64::from(remote.device_id), Relaxed);
+        let again = inner.state != DeviceState::Init;
         inner.state = DeviceState::Mapped;
+        if let (true, Some(front)) = (again, &inner.front) {
+            // The size was checked: it is one that a disk can have.
+            let _ = self.set_size(&front.disk, remote.nsectors);
+            front.disk.let_go();
+            front.disk.uevent(Uevent::Online);
+        }
+        if again {
+            pr_info!("{self}: opened again\n");
+        }
         Ok(())
     }
 
-    /// Notes that the connection to the server is lost: requests fail from now on.
+    /// Notes that the connection to the server is lost: requests wait from now on, and none that was
+    /// made before is on its way when this returns.
     pub(super) fn disconnected(&self) {
         let mut inner = self.inner.lock();
+        inner.losses = inner.losses.wrapping_add(1);
         if inner.state != DeviceState::Mapped {
             return;
         }
-        pr_err!("{self}: disconnected, requests fail until the session is back\n");
-        self.remote_id.store(NOT_OPEN, Relaxed);
+        pr_err!("{self}: disconnected, requests wait until the session is back\n");
+        self.remote_id.store(WAITING, Relaxed);
         inner.state = DeviceState::Disconnected;
         if let Some(front) = &inner.front {
+            front.disk.hold();
             front.disk.uevent(Uevent::Offline);
+        }
+    }
+
+    /// Notes that nobody is to wait for the server any longer: requests fail.
+    pub(super) fn gave_up(&self) {
+        let inner = self.inner.lock();
+        if inner.state == DeviceState::Disconnected {
+            pr_err!("{self}: the session is not back, requests fail\n");
+            self.remote_id.store(NOT_OPEN, Relaxed);
+            if let Some(front) = &inner.front {
+                front.disk.let_go();
+            }
         }
     }
 
@@ -222,6 +264,9 @@ impl Device {
             drop(front);
             return Err(ENODEV);
         }
+        if self.remote_id.load(Relaxed) == WAITING {
+            front.disk.hold();
+        }
         inner.front = Some(front);
         Ok(())
     }
@@ -234,12 +279,10 @@ impl Device {
     /// mapped; else the server's.
     pub(super) fn remap(&self) -> Result {
         self.state().check_remap()?;
-        let remote = admin::open(&self.rtrs, &self.path, self.access).inspect_err(|error| {
+        self.open().inspect_err(|error| {
             pr_err!("{self}: not opened again: {error:?}\n");
         })?;
-        self.connected(&remote).inspect_err(|_| {
-            admin::close(&self.rtrs, remote.device_id);
-        })
+        Ok(())
     }
 
     /// Changes the size that the disk shows, in sectors of 512 bytes.
@@ -315,21 +358,6 @@ impl Device {
         if disk.set_capacity(sectors, true)? {
             pr_info!("{self}: size changed from {before} to {sectors} sectors\n");
         }
-        Ok(())
-    }
-
-    /// Ends a request that RTRS has not taken, or gives it back to the block layer to try later.
-    #[cold]
-    pub(super) fn take_back(
-        &self,
-        error: Error,
-        request: Request<Queue>,
-    ) -> Result<(), Rejected<Queue>> {
-        if error == EBUSY || error == EAGAIN || error == ENOMEM {
-            return Err(Rejected(request));
-        }
-        self.log_failed(request.op(), error);
-        request.end(Err(EIO));
         Ok(())
     }
 

@@ -18,7 +18,6 @@ use kernel_ext::{
 };
 
 use super::{
-    admin,
     device::{
         Device,
         Front, //
@@ -84,8 +83,7 @@ fn exists(path: &CStr, session: &CStr) -> Error {
 
 /// Opens `device` on the server and shows its disk.
 fn open(device: &Arc<Device>) -> Result {
-    let remote = admin::open(device.rtrs(), device.path(), device.access())?;
-    device.connected(&remote)?;
+    let remote = device.open()?;
     let disk = disk::make(device, &remote)?;
     disk.add()?;
     let files = sysfs::files(&*disk, device.clone())?;

@@ -14,6 +14,7 @@
 mod admin;
 mod device;
 mod disk;
+mod loss;
 mod map;
 mod queue;
 mod session;

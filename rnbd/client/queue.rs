@@ -27,7 +27,13 @@ use rtrs_client::{
 };
 use zerocopy::IntoBytes;
 
-use super::device::Device;
+use super::{
+    device::Device,
+    loss::{
+        end,
+        Loss, //
+    }, //
+};
 use crate::proto::{
     flags::{
         Op,
@@ -53,7 +59,11 @@ impl Transfer for Carried {
         if let Err(error) = result {
             self.0.queue().log_failed(self.0.op(), error);
         }
-        self.0.end(result);
+        end(self.0, result);
+    }
+
+    fn lost(self) {
+        Device::lost(self.0);
     }
 }
 
@@ -61,7 +71,7 @@ impl Transfer for Carried {
 impl Operations for Queue {
     type Set = ();
     type Queue = Device;
-    type Pdu = ();
+    type Pdu = Loss;
 
     #[inline]
     fn queue_rq(
@@ -77,11 +87,11 @@ impl Operations for Queue {
         // With the device goes its number on the server, so a request for a device that is not
         // open must not leave.
         let Some(remote_id) = device.remote_id() else {
-            request.end(Err(EIO));
-            return Ok(());
+            return device.refuse(request);
         };
         if let Err(error) = request.map_sg() {
-            request.end(Err(error));
+            device.log_failed(request.op(), error);
+            end(request, Err(error));
             return Ok(());
         }
         let head = Io::new(
@@ -97,6 +107,11 @@ impl Operations for Queue {
     #[inline]
     fn poll(hw: HwQueue<'_, Self>, device: &Device) -> u32 {
         hw.poll_index().map_or(0, |index| device.rtrs().poll(index))
+    }
+
+    fn timeout(device: &Device, tag: u32) {
+        // CAST: as in `send`.
+        device.rtrs().timed_out(tag as u16);
     }
 }
 

@@ -33,6 +33,7 @@ use rtrs_client::{
     LinkEvents,
     OpenParam, //
 };
+use rtrs_core::proto::settings::Settings;
 
 use super::{
     admin,
@@ -170,6 +171,7 @@ impl Session {
                 user.0.connect(request)?;
             } else {
                 user.0.check_poll_queues(request)?;
+                user.0.check_settings(request)?;
             }
             return Ok(user);
         }
@@ -215,6 +217,19 @@ impl Session {
         Err(EINVAL)
     }
 
+    /// The settings of a session that exists are changed by its files, not by one of its devices.
+    fn check_settings(&self, request: &MapRequest<'_>) -> Result {
+        if request.settings == Settings::default() && request.io_timeout_ms == 0 {
+            return Ok(());
+        }
+        pr_err!(
+            "map_device: session {} exists: change its settings in /sys/class/rtrs-client/{}\n",
+            &*self.name,
+            &*self.name
+        );
+        Err(EINVAL)
+    }
+
     /// Connects the session and tells whoever waits for that. On failure the session is closed when
     /// its user is dropped.
     fn connect(self: &Arc<Self>, request: &MapRequest<'_>) -> Result {
@@ -238,6 +253,7 @@ impl Session {
             paths: &paths,
             port: request.dest_port,
             poll_queues: request.nr_poll_queues,
+            settings: request.settings,
             link: self.watcher.clone(),
         })
         .inspect_err(|error| {
@@ -246,7 +262,8 @@ impl Session {
                 &*self.name
             );
         })?;
-        let tags = make_tags(&rtrs).and_then(|tags| admin::agree(&rtrs).map(|()| tags));
+        let tags = make_tags(&rtrs, request.io_timeout_ms)
+            .and_then(|tags| admin::agree(&rtrs).map(|()| tags));
         match tags {
             Ok(tags) => {
                 self.connection.populate(Connection { rtrs, tags });
@@ -365,12 +382,13 @@ impl Session {
 }
 
 /// The requests for a session: one for each chunk that the server lets us use.
-fn make_tags(rtrs: &Arc<rtrs_client::Session>) -> Result<Arc<TagSet<Queue>>> {
+fn make_tags(rtrs: &Arc<rtrs_client::Session>, timeout_ms: u32) -> Result<Arc<TagSet<Queue>>> {
     let config = TagSetConfig {
         hw_queues: cpu::num_online_cpus(),
         poll_queues: rtrs.poll_queues(),
         depth: u32::from(rtrs.io_depth()).min(DEPTH_MAX),
         sg_entries: u16::try_from(disk::transfer_limits(rtrs).segments_needed())?,
+        timeout_ms,
     };
     TagSet::new(config, ())
 }
@@ -384,46 +402,46 @@ struct Watcher {
 }
 
 impl Watcher {
-    fn devices(&self) -> Option<(Arc<Session>, KVec<Arc<Device>>)> {
-        let session = self.session.lock().clone()?;
-        let devices = session.devices().inspect_err(|error| {
-            pr_err!(
-                "session {}: link event is lost: {error:?}\n",
-                session.name()
-            );
-        });
-        Some((session, devices.ok()?))
+    /// Does something quick to all devices. Nothing of them is kept: who drops the last reference to
+    /// a device closes its session, which must not wait for its own news.
+    fn for_each_device(&self, visit: impl Fn(&Device)) {
+        let session = self.session.lock().clone();
+        if let Some(session) = session {
+            session
+                .devices
+                .lock()
+                .iter()
+                .for_each(|device| visit(device));
+        }
     }
 }
 
 impl LinkEvents for Watcher {
     fn disconnected(&self) {
-        if let Some((_session, devices)) = self.devices() {
-            for device in &devices {
-                device.disconnected();
-            }
-        }
+        self.for_each_device(Device::disconnected);
     }
 
-    fn connected(&self) {
-        let Some((session, devices)) = self.devices() else {
-            return;
+    fn gave_up(&self) {
+        self.for_each_device(Device::gave_up);
+    }
+
+    fn connected(&self) -> Result {
+        let Some(session) = self.session.lock().clone() else {
+            return Ok(());
         };
-        let Ok(rtrs) = session.rtrs() else {
-            return;
-        };
-        if let Err(error) = admin::agree(rtrs) {
+        admin::agree(session.rtrs()?).inspect_err(|error| {
             pr_err!(
                 "session {}: devices are not opened again: {error:?}\n",
                 session.name()
             );
-            return;
-        }
-        for device in &devices {
+        })?;
+        let mut done = Ok(());
+        for device in &session.devices()? {
             if device.state() == DeviceState::Disconnected {
-                // The reason of a failure has been logged; writing `remap_device` tries again.
-                let _ = device.remap();
+                // The others are opened all the same.
+                done = device.remap().and(done);
             }
         }
+        done
     }
 }

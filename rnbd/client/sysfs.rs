@@ -89,6 +89,8 @@ impl Drop for Control {
         self.client.set_devices(None);
         self.device = None;
         map::unmap_all(&self.client);
+        // News of a session that is gone may still be on its way here.
+        rtrs_client::flush();
     }
 }
 

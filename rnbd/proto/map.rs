@@ -4,8 +4,12 @@
 //!
 //! ```text
 //! [dest_port=N] sessname=S path=[src@|src,]dst ... device_path=P
-//!     [access_mode=ro|rw|migration] [nr_poll_queues=N|-1]
+//!     [access_mode=ro|rw|migration] [nr_poll_queues=N|-1] [io_timeout_ms=N]
+//!     [max_reconnect_attempts=N] [reconnect_delay_ms=N] [fast_io_fail_tmo=SECONDS|off]
+//!     [heartbeat_interval_ms=N] [heartbeat_missed_max=N]
 //! ```
+//!
+//! What follows `nr_poll_queues` is not known to the C driver.
 
 use core::{
     ffi::CStr,
@@ -21,6 +25,11 @@ use rtrs_core::proto::{
     info::{
         self,
         NameError, //
+    },
+    settings::{
+        Setting,
+        SettingError,
+        Settings, //
     },
     text::{
         self,
@@ -56,6 +65,11 @@ pub struct MapRequest<'a> {
     pub access_mode: AccessMode,
     /// Poll queues of a new session; `-1` has become one a CPU.
     pub nr_poll_queues: u32,
+    /// Settings of a new session.
+    pub settings: Settings,
+    /// How long a request may take before its path is given up, 1000 to 3600000 milliseconds; 0 is
+    /// the block layer's default.
+    pub io_timeout_ms: u32,
     /// Number of [`paths`](Self::paths).
     pub path_count: usize,
 }
@@ -89,6 +103,10 @@ pub enum MapError<'a> {
     AccessMode(&'a [u8]),
     /// `nr_poll_queues=` is neither -1 nor 0 to the number of CPUs.
     PollQueues(&'a [u8]),
+    /// A setting of the session is refused.
+    Setting(&'a [u8], SettingError),
+    /// `io_timeout_ms=` is not 1000 to 3600000.
+    IoTimeout(&'a [u8]),
 }
 
 impl MapError<'_> {
@@ -109,7 +127,9 @@ impl fmt::Display for MapError<'_> {
             MapError::Unknown(w) => write!(
                 f,
                 "unknown or empty option '{}': known are dest_port=, sessname=, path=, \
-                 device_path=, access_mode=, nr_poll_queues=",
+                 device_path=, access_mode=, nr_poll_queues=, io_timeout_ms=, \
+                 max_reconnect_attempts=, reconnect_delay_ms=, fast_io_fail_tmo=, \
+                 heartbeat_interval_ms=, heartbeat_missed_max=",
                 Shown(w)
             ),
             MapError::NoSessName => f.write_str("session missing: add sessname=NAME"),
@@ -147,6 +167,10 @@ impl fmt::Display for MapError<'_> {
                 "nr_poll_queues={} is not -1 or 0 up to the number of CPUs",
                 Shown(n)
             ),
+            MapError::Setting(value, e) => write!(f, "'{}': {e}", Shown(value)),
+            MapError::IoTimeout(n) => {
+                write!(f, "io_timeout_ms={} is not in 1000..=3600000", Shown(n))
+            }
         }
     }
 }
@@ -177,6 +201,8 @@ impl<'a> MapRequest<'a> {
             dest_port: DEFAULT_PORT,
             access_mode: AccessMode::default(),
             nr_poll_queues: 0,
+            settings: Settings::default(),
+            io_timeout_ms: 0,
             path_count: 0,
         };
         for word in words(line) {
@@ -191,7 +217,13 @@ impl<'a> MapRequest<'a> {
                         AccessMode::parse(value).map_err(|_| MapError::AccessMode(value))?;
                 }
                 b"nr_poll_queues" => request.nr_poll_queues = poll_queues(value, cpus)?,
-                _ => return Err(MapError::Unknown(word)),
+                b"io_timeout_ms" => request.io_timeout_ms = io_timeout_ms(value)?,
+                _ => {
+                    let setting = Setting::by_name(key).ok_or(MapError::Unknown(word))?;
+                    let refused = |e| MapError::Setting(value, e);
+                    let value = setting.parse(value).map_err(refused)?;
+                    request.settings.set(setting, value);
+                }
             }
         }
         request.sess_name = sess_name.ok_or(MapError::NoSessName)?;
@@ -253,6 +285,13 @@ fn poll_queues(value: &[u8], cpus: u32) -> Result<u32, MapError<'_>> {
         Err(_) => None,
     }
     .ok_or(MapError::PollQueues(value))
+}
+
+fn io_timeout_ms(value: &[u8]) -> Result<u32, MapError<'_>> {
+    match text::parse_i32(value, 10) {
+        Ok(ms @ 1000..=3_600_000) => Ok(ms.unsigned_abs()),
+        _ => Err(MapError::IoTimeout(value)),
+    }
 }
 
 /// Writes the name of a device's link under `devices/` into `out`, NUL-terminated:

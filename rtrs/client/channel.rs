@@ -347,9 +347,10 @@ impl QpHandler for Channel {
         let channel = qp.handler();
         let done = match wc.status() {
             Ok(()) => channel.completed_well(qp, channel.tags.decode(tag), wc),
-            // Not a reason but a consequence: that of a work request that failed, or of the peer's
-            // hanging up, both of which are heard of as well.
-            Err(status) if status.is_flush() => Ok(()),
+            // Most often not a reason but a consequence: of a work request that failed, of the
+            // peer's hanging up, or of ours. But rxe gives a queue pair up without any other word
+            // when it has to repeat a registration.
+            Err(status) if status.is_flush() && !channel.path.is_connected() => Ok(()),
             Err(status) => Err(Fault::Completion(status)),
         };
         if let Err(fault) = done {

@@ -2,6 +2,8 @@
 
 //! How a path is connected: the connections one after the other, then the info exchange.
 
+use core::sync::atomic::Ordering;
+
 use kernel::{
     prelude::*,
     sync::Arc, //
@@ -60,12 +62,18 @@ use crate::{
 struct Listener {
     path: Arc<Path>,
     cid: u16,
+    /// Which of the path's connects the connection belongs to.
+    recon_cnt: u16,
 }
 
 impl CmHandler for Listener {
     fn event(&self, _id: &Id, event: Event<'_>) {
         let progress = &self.path.progress;
+        let late = self.path.life.load(Ordering::Acquire) != u32::from(self.recon_cnt);
         let fault = match event {
+            Event::DeviceRemoval => return Path::let_device_go(&self.path),
+            // Of a connection that is kept for its farewell only.
+            _ if late => return,
             Event::AddressResolved => return progress.reached(self.cid, Step::Address),
             Event::RouteResolved => return progress.reached(self.cid, Step::Route),
             Event::Established { private } => {
@@ -84,10 +92,48 @@ impl CmHandler for Listener {
             Event::ConnectError(e) => Fault::Connect("connection manager error", e.to_errno()),
             Event::AddressChange => Fault::Connect("address has changed", 0),
             Event::Disconnected | Event::TimewaitExit => Fault::Disconnected,
-            Event::DeviceRemoval => Fault::DeviceRemoval,
             _ => return,
         };
         Path::fail(&self.path, fault);
+    }
+}
+
+/// How long the steps of a connect may take.
+#[derive(Clone, Copy)]
+pub(crate) struct Patience {
+    /// Resolving the peer's address, in milliseconds.
+    address_ms: u32,
+    /// Each other step, in milliseconds.
+    step_ms: u32,
+}
+
+/// Least time for a step of a path that is connected again, in milliseconds.
+const AGAIN_MS: u32 = 1500;
+
+impl Patience {
+    /// For a path that somebody waits for.
+    pub(crate) const FIRST: Self = Self {
+        address_ms: CONNECT_TIMEOUT_MS,
+        step_ms: CONNECT_TIMEOUT_MS,
+    };
+
+    /// For a path that is to be back soon after its link, when `silent` attempts in a row were not
+    /// answered by a peer whose address is known.
+    ///
+    /// A new attempt asks the peer at once, an old one may be between two of its questions: the
+    /// connection manager repeats its own after 4 s, and a neighbour is asked for no more than three
+    /// times. But a peer that is slow is given more time after a while.
+    pub(crate) const fn again(silent: u32) -> Self {
+        let doublings = silent / 8;
+        let step_ms = if doublings < 4 {
+            AGAIN_MS.wrapping_shl(doublings)
+        } else {
+            CONNECT_TIMEOUT_MS
+        };
+        Self {
+            address_ms: AGAIN_MS,
+            step_ms,
+        }
     }
 }
 
@@ -96,6 +142,7 @@ struct Attempt<'a> {
     path: &'a Arc<Path>,
     recon_cnt: u16,
     first_conn: bool,
+    patience: Patience,
     /// From the first connection on.
     pd: Option<Arc<Pd>>,
     exchange: Option<Arc<Exchange>>,
@@ -105,18 +152,20 @@ fn resource(what: &'static str) -> impl FnOnce(Error) -> Fault {
     move |e| Fault::Resource(what, e)
 }
 
-/// Connects a path; sleeps, for 30 s a step at most, and can be killed. On failure nothing is left
-/// of it.
+/// Connects a path; sleeps, and can be killed. On failure nothing is left of it.
 pub(crate) fn connect(
     path: &Arc<Path>,
     recon_cnt: u16,
     first_conn: bool,
+    patience: Patience,
 ) -> Result<Arc<Transport>, Fault> {
     path.progress.begin();
+    path.life.store(recon_cnt.into(), Ordering::Release);
     let mut attempt = Attempt {
         path,
         recon_cnt,
         first_conn,
+        patience,
         pd: None,
         exchange: None,
     };
@@ -158,9 +207,9 @@ impl Attempt<'_> {
         progress.expect();
         connection
             .id
-            .resolve_route(CONNECT_TIMEOUT_MS)
+            .resolve_route(self.patience.step_ms)
             .map_err(|e| Fault::Unreachable("route resolution", e))?;
-        progress.wait(cid, Step::Route)?;
+        progress.wait(cid, Step::Route, self.patience.step_ms)?;
 
         let request = Connect {
             cid,
@@ -175,7 +224,7 @@ impl Attempt<'_> {
             .id
             .connect(&ConnectParam::default(), request.to_wire().as_bytes())
             .map_err(resource("connect request"))?;
-        progress.wait(cid, Step::Accept)?;
+        progress.wait(cid, Step::Accept, self.patience.step_ms)?;
 
         if cid == 0 {
             let granted = progress.granted().ok_or(Fault::Disconnected)?;
@@ -192,13 +241,15 @@ impl Attempt<'_> {
         let listener = Listener {
             path: path.clone(),
             cid,
+            recon_cnt: self.recon_cnt,
         };
         let id = CmId::new(listener, dst.address.port_space())
             .map_err(resource("connection identity"))?;
         path.progress.expect();
-        id.resolve_address(src.as_ref(), &dst, CONNECT_TIMEOUT_MS)
+        id.resolve_address(src.as_ref(), &dst, self.patience.address_ms)
             .map_err(|e| Fault::Unreachable("address resolution", e))?;
-        path.progress.wait(cid, Step::Address)?;
+        path.progress
+            .wait(cid, Step::Address, self.patience.address_ms)?;
 
         let device = id.device().ok_or(Fault::DeviceRemoval)?;
         let pd = match &self.pd {
@@ -302,7 +353,9 @@ impl Attempt<'_> {
                 SendFlags::SIGNALED,
             )
             .map_err(Fault::Post)?;
-        self.path.progress.wait(0, Step::Info)?;
+        self.path
+            .progress
+            .wait(0, Step::Info, self.patience.step_ms)?;
 
         let len = self.path.progress.info_len().min(len_max);
         let mut bytes = KVVec::from_elem(0u8, len as usize, GFP_KERNEL)

@@ -11,12 +11,9 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
-use kernel_ext::{
-    errno,
-    sync::{
-        Handoff,
-        Held, //
-    },
+use kernel_ext::sync::{
+    Handoff,
+    Held, //
 };
 use rdma::{
     sg,
@@ -108,28 +105,19 @@ impl Exchange {
         let Some(mut transfer) = held.transfer.take() else {
             return;
         };
-        self.unmap(&held, &mut transfer);
+        self.release(&held, &mut transfer);
         // The slot first: the one who is told may use its tag again at once.
         drop(held);
         self.inflight.fetch_sub(1, Ordering::Relaxed);
         transfer.done(result);
     }
 
+    /// Takes a request's memory off the device.
     #[inline]
-    fn unmap(&self, slot: &InFlight, transfer: &mut AnyTransfer) {
+    pub(crate) fn release(&self, slot: &InFlight, transfer: &mut AnyTransfer) {
         if slot.data != Data::None {
             if let Some(list) = transfer.sg() {
                 sg::unmap(self.device(), list, slot.direction.dma());
-            }
-        }
-    }
-
-    /// Ends all that is in flight. The connections are drained: no completion comes any more, and
-    /// no peer reaches any memory.
-    pub(crate) fn abort(&self) {
-        for slot in &self.slots {
-            if let Some(held) = slot.claim() {
-                self.end(held, Err(errno::ECONNABORTED));
             }
         }
     }

@@ -17,6 +17,8 @@ use rtrs_core::proto::{
     request::RkeyError, //
 };
 
+use crate::progress::Step;
+
 /// What ended a path or its set-up. Its text is the second half of one log line.
 #[derive(Clone, Copy)]
 pub(crate) enum Fault {
@@ -60,11 +62,25 @@ pub(crate) enum Fault {
     NotInFlight(u16),
     /// A new key that cannot be taken.
     Rkey(RkeyError),
+    /// A request has had no answer within its time.
+    Overdue(u16),
+    /// The port that the path goes over is down.
+    PortDown,
     /// Somebody asked for it.
     Asked,
 }
 
 impl Fault {
+    /// Whether somebody who can be found has not answered in time.
+    pub(crate) fn is_silence(self) -> bool {
+        matches!(self, Fault::Timeout(step) if step != Step::Address.name())
+    }
+
+    /// Whether it is the server that says no, not somebody on the way to it.
+    pub(crate) fn is_servers_word(self) -> bool {
+        matches!(self, Fault::Rejected(_, reason) if reason.is_consumer())
+    }
+
     /// Returns what the opener of the session gets to see.
     pub(crate) fn error(self) -> Error {
         match self {
@@ -121,6 +137,8 @@ impl fmt::Display for Fault {
             Fault::Rkey(RkeyError::ForeignChunk(id)) => {
                 f.write_fmt(fmt!("server sent a key for the foreign chunk {id}"))
             }
+            Fault::Overdue(id) => f.write_fmt(fmt!("request {id} has had no answer in its time")),
+            Fault::PortDown => f.write_str("port is down"),
             Fault::Asked => f.write_str("closed on request"),
         }
     }

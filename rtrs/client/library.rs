@@ -19,19 +19,59 @@ use kernel_ext::{
     },
 };
 
-use crate::session::Session;
+use rdma::{
+    DeviceId,
+    PortEvents,
+    PortWatch, //
+};
+
+use crate::{
+    fault::Fault,
+    path::Path,
+    session::Session, //
+};
 
 static LIBRARY: Global<Option<Arc<Library>>> = Global::new(None);
+
+/// Hears of ports: a path whose link is back need not wait for its next attempt, and one whose link
+/// is gone need not wait for its peer's silence.
+struct Ports;
+
+impl PortEvents for Ports {
+    fn port_up(&self, _device: DeviceId, _port: u32) {
+        // Which port a path will go over is known when its address is resolved.
+        if let Ok(library) = Library::get() {
+            library.for_each_path(Path::hurry);
+        }
+    }
+
+    fn port_down(&self, device: DeviceId, port: u32) {
+        if let Ok(library) = Library::get() {
+            library.for_each_path(|path| {
+                if path.is_over(device, port) {
+                    Path::fail(path, Fault::PortDown);
+                }
+            });
+        }
+    }
+
+    fn device_added(&self, device: DeviceId) {
+        self.port_up(device, 0);
+    }
+}
 
 /// The module's state. The work queue outlives all paths: [`Library::stop`] waits for what is left
 /// of them.
 #[pin_data]
 pub(crate) struct Library {
     pub(crate) class: Class,
-    /// Heartbeats and teardowns; a teardown waits for heartbeats only.
+    /// Heartbeats, teardowns and attempts to connect again. A teardown waits for the other two, and
+    /// an attempt for a teardown, each of the same path.
     pub(crate) queue: WorkQueue,
     #[pin]
     sessions: Mutex<KVec<Arc<Session>>>,
+    #[pin]
+    ports: Mutex<Option<PortWatch>>,
 }
 
 impl Library {
@@ -44,9 +84,12 @@ impl Library {
                 class,
                 queue,
                 sessions <- new_mutex!(KVec::new()),
+                ports <- new_mutex!(None),
             }),
             GFP_KERNEL,
         )?;
+        let ports = PortWatch::new(Arc::new(Ports, GFP_KERNEL)?)?;
+        *library.ports.lock() = Some(ports);
         *LIBRARY.lock() = Some(library.clone());
         Ok(library)
     }
@@ -54,6 +97,8 @@ impl Library {
     /// Takes the module's state away, at the module's exit. No session is left: those who open them
     /// use this module.
     pub(crate) fn stop(&self) {
+        let ports = self.ports.lock().take();
+        drop(ports);
         drop(LIBRARY.lock().take());
         // A last reference must not be dropped by an item on the queue.
         self.queue.flush();
@@ -61,6 +106,15 @@ impl Library {
 
     pub(crate) fn get() -> Result<Arc<Self>> {
         LIBRARY.lock().clone().ok_or(ENODEV)
+    }
+
+    /// Goes through the paths of all sessions; `visit` must not sleep.
+    fn for_each_path(&self, visit: impl Fn(&Arc<Path>)) {
+        for session in self.sessions.lock().iter() {
+            if let Some(paths) = session.paths.get() {
+                paths.0.iter().for_each(&visit);
+            }
+        }
     }
 
     /// Enters a session; `EEXIST` if its name is taken.

@@ -11,7 +11,7 @@ use kernel::{
     },
 };
 use kernel_ext::{
-    new_irq_lock,
+    errno, new_irq_lock,
     pages::PageBlock,
     scatterlist::{
         SgList,
@@ -67,6 +67,10 @@ impl Transfer for KBox<Message> {
         drop(self);
         *answer.result.lock() = Some(result);
         answer.arrived.complete_all();
+    }
+
+    fn lost(self) {
+        self.done(Err(errno::ECONNABORTED));
     }
 }
 

@@ -4,24 +4,21 @@
 //!
 //! Its state is `proto::path`'s. Whatever ends a connected path, be it an event of the connection
 //! manager, a failed work request, a breach of the protocol, the heartbeat, sysfs or the end of the
-//! session, goes through [`Path::fail`] or [`Path::close`] and is carried out by one work item,
-//! [`Path::tear_down`].
+//! session, goes through [`Path::fail`] or [`Path::close`]; what follows from it is in `life`.
+
+use core::sync::atomic::{
+    AtomicBool,
+    AtomicU32, //
+};
 
 use kernel::{
     impl_has_delayed_work, impl_has_work, new_mutex,
     prelude::*,
     str::CString,
     sync::{
-        lock::{
-            mutex::MutexBackend,
-            Guard, //
-        },
+        rcu,
         Arc,
         Mutex, //
-    },
-    time::{
-        delay::fsleep,
-        Delta, //
     },
     workqueue::{
         new_delayed_work,
@@ -32,15 +29,20 @@ use kernel::{
     },
 };
 use kernel_ext::{
-    errno, new_irq_lock, new_wait_queue, random,
+    errno,
+    new_irq_lock,
+    new_wait_queue,
+    random,
     sync::{
         IrqLock,
         RcuArc,
         WaitQueue, //
-    },
-    workqueue,
+    }, //
 };
-use rdma::cm::SocketAddress;
+use rdma::{
+    cm::SocketAddress,
+    DeviceId, //
+};
 use rtrs_core::{
     address,
     proto::{
@@ -53,14 +55,13 @@ use rtrs_core::{
             ClientEffect,
             ClientEvent,
             ClientState, //
-        },
-        RECONNECT_BACKOFF_MS, //
+        }, //
     },
 };
 
 use crate::{
-    connect,
     fault::Fault,
+    life::Attempts,
     progress::Progress,
     pulse::Pulse,
     session::Session,
@@ -72,23 +73,17 @@ use crate::{
 };
 
 /// The work item that tears down.
-const TEAR_DOWN: u64 = 0;
+pub(crate) const TEAR_DOWN: u64 = 0;
 /// The work item that is the heartbeat.
-const HEARTBEAT: u64 = 1;
+pub(crate) const HEARTBEAT: u64 = 1;
+/// The work item that connects again.
+pub(crate) const RECONNECT: u64 = 2;
 
 /// What is known of a path's ends once it has been connected.
 pub(crate) struct Ends {
     pub(crate) src: Addr,
     pub(crate) device: CString,
     pub(crate) port: u32,
-}
-
-/// Guarded by the lock of set-up and teardown.
-struct Attempts {
-    /// Connects so far.
-    count: u16,
-    /// The session counts this path as up.
-    up: bool,
 }
 
 /// One path of a session.
@@ -105,10 +100,18 @@ pub(crate) struct Path {
     #[pin]
     state: IrqLock<ClientState>,
     #[pin]
-    state_changed: WaitQueue,
+    pub(crate) state_changed: WaitQueue,
     /// Held by whoever sets the path up or tears it down; sleeps.
     #[pin]
-    attempts: Mutex<Attempts>,
+    pub(crate) attempts: Mutex<Attempts>,
+    /// The device that it was last connected over is going away.
+    pub(crate) device_gone: AtomicBool,
+    /// The number of the connect that counts (`recon_cnt`).
+    pub(crate) life: AtomicU32,
+    /// Attempts to connect it again that have ended.
+    pub(crate) ended: AtomicU32,
+    /// Somebody wants it back now: the next pause is none, and counting starts again.
+    pub(crate) wanted: AtomicBool,
     pub(crate) progress: Pin<KBox<Progress>>,
     pub(crate) pulse: Pulse,
     pub(crate) stats: Stats,
@@ -118,6 +121,8 @@ pub(crate) struct Path {
     tear_down: Work<Path, TEAR_DOWN>,
     #[pin]
     heartbeat: DelayedWork<Path, HEARTBEAT>,
+    #[pin]
+    reconnect: DelayedWork<Path, RECONNECT>,
 }
 
 impl_has_work! {
@@ -126,6 +131,7 @@ impl_has_work! {
 
 impl_has_delayed_work! {
     impl HasDelayedWork<Self, 1> for Path { self.heartbeat }
+    impl HasDelayedWork<Self, 2> for Path { self.reconnect }
 }
 
 impl WorkItem<TEAR_DOWN> for Path {
@@ -144,6 +150,14 @@ impl WorkItem<HEARTBEAT> for Path {
     }
 }
 
+impl WorkItem<RECONNECT> for Path {
+    type Pointer = Arc<Path>;
+
+    fn run(this: Arc<Path>) {
+        Path::connect_again(&this);
+    }
+}
+
 impl Path {
     /// Makes a path that is to be connected.
     pub(crate) fn new(session: &Arc<Session>, addrs: PathAddrs) -> Result<Arc<Self>> {
@@ -159,19 +173,26 @@ impl Path {
                 ends <- new_mutex!(None),
                 state <- new_irq_lock!(ClientState::Connecting),
                 state_changed <- new_wait_queue!("Path::state_changed"),
-                attempts <- new_mutex!(Attempts {
-                    count: 0,
-                    up: false,
-                }),
+                attempts <- new_mutex!(Attempts::NONE),
+                device_gone: AtomicBool::new(false),
+                life: AtomicU32::new(0),
+                ended: AtomicU32::new(0),
+                wanted: AtomicBool::new(false),
                 progress,
                 pulse: Pulse::new(),
                 stats,
                 transport: RcuArc::new(None),
                 tear_down <- new_work!("Path::tear_down"),
                 heartbeat <- new_delayed_work!("Path::heartbeat"),
+                reconnect <- new_delayed_work!("Path::reconnect"),
             }),
             GFP_KERNEL,
         )
+    }
+
+    /// Where the path leads to.
+    pub(crate) fn dst(&self) -> &Addr {
+        &self.addrs.dst
     }
 
     /// The ends as sysfs names them. The source is not known before the first connect, unless it
@@ -219,8 +240,23 @@ impl Path {
         self.state().carries_io()
     }
 
+    /// Whether the path is up, or will be without anybody's doing.
+    pub(crate) fn may_come_back(&self) -> bool {
+        !matches!(
+            self.state(),
+            ClientState::Closing | ClientState::Closed | ClientState::Dead
+        )
+    }
+
+    /// Whether the path's connections go over this port.
+    pub(crate) fn is_over(&self, device: DeviceId, port: u32) -> bool {
+        let guard = rcu::read_lock();
+        let transport = self.transport.read(&guard);
+        transport.is_some_and(|transport| transport.is_over(device, port))
+    }
+
     /// Something happened: goes into the next state and says what to do.
-    fn step(&self, event: ClientEvent) -> ClientEffect {
+    pub(crate) fn step(&self, event: ClientEvent) -> ClientEffect {
         let mut state = self.state.lock();
         let (next, effect) = state.step(event);
         *state = next;
@@ -245,131 +281,6 @@ impl Path {
             ClientEffect::AbortConnect => this.progress.failed(fault),
             _ => {}
         }
-    }
-
-    fn queue_tear_down(self: &Arc<Self>) {
-        // If it is queued already, that run will do.
-        let _ = self
-            .session
-            .library
-            .queue
-            .enqueue::<_, TEAR_DOWN>(self.clone());
-    }
-
-    /// Connects a new path; sleeps, and can be killed. On failure the path is closed.
-    pub(crate) fn connect(this: &Arc<Self>, first_conn: bool) -> Result {
-        let attempts = this.attempts.lock();
-        Self::attempt(this, attempts, first_conn)
-    }
-
-    /// Connects the path again, whether it is connected or not; sleeps, and can be killed.
-    ///
-    /// Fails with `EBUSY` if somebody else is about to connect, close or remove it, and with
-    /// `ENOTCONN` if it could not be connected; then it is closed.
-    pub(crate) fn reconnect(this: &Arc<Self>) -> Result {
-        let mut effect = this.step(ClientEvent::Reconnect);
-        if effect == ClientEffect::Recover {
-            this.queue_tear_down();
-            this.wait_closed();
-            effect = this.step(ClientEvent::Reconnect);
-        }
-        if effect != ClientEffect::ScheduleStart {
-            return Err(EBUSY);
-        }
-        // The server needs a moment to forget the last connect.
-        fsleep(Delta::from_millis(RECONNECT_BACKOFF_MS.into()));
-        let attempts = this.attempts.lock();
-        if this.step(ClientEvent::Start) != ClientEffect::Connect {
-            return Err(EBUSY);
-        }
-        // A session that was up once may be new to its server: that may be another one by now.
-        let done = Self::attempt(this, attempts, true);
-        this.stats.count_reconnect(done.is_ok());
-        done.map_err(|_| errno::ENOTCONN)
-    }
-
-    /// One attempt to connect.
-    fn attempt(
-        this: &Arc<Self>,
-        mut attempts: Guard<'_, Attempts, MutexBackend>,
-        first_conn: bool,
-    ) -> Result {
-        attempts.count = attempts.count.wrapping_add(1);
-        let done = connect::connect(this, attempts.count, first_conn).and_then(|transport| {
-            drop(this.transport.replace(Some(transport)));
-            match this.step(ClientEvent::Established) {
-                ClientEffect::GoLive => Ok(()),
-                _ => Err(this.progress.fault().unwrap_or(Fault::Asked)),
-            }
-        });
-        attempts.up = done.is_ok();
-        // Under the lock, so that the teardown finds it all. What follows takes long.
-        let first = attempts.up && this.session.path_up();
-        if attempts.up {
-            Self::start_heartbeat(this);
-        }
-        drop(attempts);
-        match done {
-            Ok(()) => {
-                if first {
-                    this.session.tell_connected();
-                }
-                Ok(())
-            }
-            Err(fault) => {
-                pr_err!(
-                    "session {}: cannot connect to {}: {fault}\n",
-                    this.session.name(),
-                    this.addrs.dst
-                );
-                Self::close(this);
-                Err(fault.error())
-            }
-        }
-    }
-
-    /// Closes the path and waits until nothing of it is left; sleeps. Not for the path's own work.
-    pub(crate) fn close(this: &Arc<Self>) {
-        if this.step(ClientEvent::Close) == ClientEffect::TearDown {
-            this.progress.failed(Fault::Asked);
-            this.queue_tear_down();
-        }
-        this.wait_closed();
-    }
-
-    fn wait_closed(&self) {
-        self.state_changed
-            .wait_until(|| matches!(self.state(), ClientState::Closed | ClientState::Dead));
-    }
-
-    /// Takes a closed path out of its life. Of several callers, one gets `true`.
-    pub(crate) fn bury(this: &Arc<Self>) -> bool {
-        Self::close(this);
-        this.step(ClientEvent::Remove) == ClientEffect::Release
-    }
-
-    /// Stops everything: no IO, no heartbeat, no connection; what was in flight ends with
-    /// `ECONNABORTED`.
-    fn tear_down(this: &Arc<Self>) {
-        let mut attempts = this.attempts.lock();
-        // Two who ask at the same time make it run twice; the second time there may be a new life.
-        if !matches!(
-            this.state(),
-            ClientState::Reconnecting | ClientState::Closing
-        ) {
-            return;
-        }
-        // The tick does not take the lock.
-        drop(workqueue::cancel_delayed_sync::<_, HEARTBEAT>(this));
-        if let Some(transport) = this.transport.replace(None) {
-            transport.shut_down();
-        }
-        if core::mem::take(&mut attempts.up) {
-            this.session.path_down();
-        }
-        // A failed path stays closed: it does not connect again by itself yet.
-        this.step(ClientEvent::Close);
-        this.step(ClientEvent::TornDown);
     }
 
     /// Returns what a reader of sysfs gets for a path that was never connected.

@@ -12,10 +12,7 @@ use kernel_ext::{
         IrqLock, //
     },
 };
-use rtrs_core::proto::{
-    handshake::Accepted,
-    CONNECT_TIMEOUT_MS, //
-};
+use rtrs_core::proto::handshake::Accepted;
 
 use crate::fault::Fault;
 
@@ -33,7 +30,7 @@ pub(crate) enum Step {
 }
 
 impl Step {
-    fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Step::Address => "address resolution",
             Step::Route => "route resolution",
@@ -131,8 +128,8 @@ impl Progress {
         self.reached.lock().fault
     }
 
-    /// Waits for a step to end, 30 s at most; sleeps, and a fatal signal ends it.
-    pub(crate) fn wait(&self, cid: u16, step: Step) -> Result<(), Fault> {
+    /// Waits for a step to end, `timeout_ms` at most; sleeps, and a fatal signal ends it.
+    pub(crate) fn wait(&self, cid: u16, step: Step, timeout_ms: u32) -> Result<(), Fault> {
         loop {
             {
                 let reached = self.reached.lock();
@@ -143,7 +140,7 @@ impl Progress {
                     return Ok(());
                 }
             }
-            match self.woken.wait_killable_timeout_ms(CONNECT_TIMEOUT_MS) {
+            match self.woken.wait_killable_timeout_ms(timeout_ms) {
                 Ok(()) => {}
                 Err(e) if e == ETIMEDOUT => return Err(Fault::Timeout(step.name())),
                 Err(_) => return Err(Fault::Killed),

@@ -30,7 +30,10 @@ use rtrs_core::proto::{
 
 use crate::{
     fault::Fault,
-    path::Path, //
+    path::{
+        Path,
+        HEARTBEAT, //
+    }, //
 };
 
 /// When the peer was last heard, and how quickly it answers.
@@ -97,17 +100,23 @@ impl Path {
     /// Lets the heart beat, from now on and until the path is closed.
     pub(crate) fn start_heartbeat(this: &Arc<Self>) {
         this.pulse.restart();
-        workqueue::mod_delayed(
+        workqueue::mod_delayed::<_, HEARTBEAT>(
             &this.session.library.queue,
             this.clone(),
-            Heartbeat::DEFAULT.interval_ms,
+            this.heartbeat().interval_ms,
         );
+    }
+
+    /// How often to ask, as it is set right now.
+    fn heartbeat(&self) -> Heartbeat {
+        self.session.settings.snapshot().heartbeat()
     }
 
     /// One beat.
     pub(crate) fn beat(this: Arc<Self>) {
         let pulse = &this.pulse;
-        let (missed, tick) = Heartbeat::DEFAULT.tick(pulse.missed.load(Ordering::Relaxed));
+        let heartbeat = this.heartbeat();
+        let (missed, tick) = heartbeat.tick(pulse.missed.load(Ordering::Relaxed));
         pulse.missed.store(missed, Ordering::Relaxed);
         match tick {
             Tick::Dead => return Path::fail(&this, Fault::Heartbeat),
@@ -126,7 +135,7 @@ impl Path {
         }
         if this.is_connected() {
             let library = this.session.library.clone();
-            workqueue::mod_delayed(&library.queue, this, Heartbeat::DEFAULT.interval_ms);
+            workqueue::mod_delayed::<_, HEARTBEAT>(&library.queue, this, heartbeat.interval_ms);
         }
     }
 }

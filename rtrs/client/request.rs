@@ -199,7 +199,7 @@ impl Outgoing<'_> {
 impl Connection {
     /// Sends a request for chunk `id`.
     ///
-    /// On success `transfer` is taken; its end is a completion's business, or the teardown's. On
+    /// `resent` says how often it was sent on other paths before. On success `transfer` is taken; its end is a completion's business, or the teardown's. On
     /// failure it is still there: `EBUSY` if the chunk is in use, `EMSGSIZE`, `EINVAL`, or what
     /// mapping its memory said. Any context, under RCU.
     #[inline(always)]
@@ -208,6 +208,7 @@ impl Connection {
         exchange: &Exchange,
         id: u16,
         message: &[u8],
+        resent: u8,
         transfer: &mut Option<AnyTransfer>,
     ) -> Result {
         let slot = exchange.slots.get(usize::from(id)).ok_or(EINVAL)?;
@@ -243,10 +244,15 @@ impl Connection {
         held.data = data;
         held.direction = direction;
         held.cid = channel.cid;
+        held.usr_len = layout.usr_len;
+        held.resent = resent;
         held.transfer = transfer.take();
         exchange.inflight.fetch_add(1, Ordering::Relaxed);
         let bytes = layout.data_len.wrapping_add(u32::from(layout.usr_len));
         channel.path.stats.count(direction, bytes);
+        if resent != 0 {
+            channel.path.stats.count_failover();
+        }
         // From here on the answer may come, even before the post returns.
         held.arm();
         if let Err(e) = chain.post() {

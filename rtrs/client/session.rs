@@ -4,7 +4,6 @@
 
 use core::sync::atomic::{
     AtomicBool,
-    AtomicI32,
     AtomicU32,
     AtomicU8,
     Ordering, //
@@ -22,6 +21,14 @@ use kernel::{
         Arc,
         Mutex, //
     },
+    time::{
+        Instant,
+        Monotonic, //
+    },
+    workqueue::{
+        new_delayed_work,
+        DelayedWork, //
+    },
 };
 use kernel_ext::{
     percpu::{
@@ -38,8 +45,10 @@ use rtrs_core::proto::{
         ConnectError, //
     },
     info,
+    outage::FastIoFail,
     permit::Partition,
     policy::Policy,
+    settings::Settings,
     CONNECTIONS_MAX,
     DEFAULT_PORT,
     PATHS_MAX,
@@ -48,22 +57,20 @@ use rtrs_core::proto::{
 
 use crate::{
     library::Library,
+    link::{
+        Link,
+        LinkEvents,
+        GIVE_UP,
+        REOPEN, //
+    },
     path::Path,
     permit::AdminIds,
+    settings::SharedSettings,
     sysfs::SessionFiles, //
 };
 
 /// Size of the pages that memory is registered in.
 const REGISTERED_PAGE: u32 = 4096;
-
-/// Hears of a session's paths coming and going. Process context, may sleep, must not close the
-/// session.
-pub trait LinkEvents: Send + Sync {
-    /// The first path is up again after all were down.
-    fn connected(&self);
-    /// The last path is down. Everything that was in flight has been ended.
-    fn disconnected(&self);
-}
 
 /// What a session is opened with.
 pub struct OpenParam<'a> {
@@ -75,6 +82,8 @@ pub struct OpenParam<'a> {
     pub port: u16,
     /// Connections whose completions are polled for, besides one for each CPU.
     pub poll_queues: u32,
+    /// Time limits; they can be changed later.
+    pub settings: Settings,
     /// Whom to tell of changes.
     pub link: Arc<dyn LinkEvents>,
 }
@@ -84,22 +93,6 @@ pub struct OpenParam<'a> {
 struct Agreed {
     max_io_size: u32,
     max_segments: u32,
-}
-
-/// The paths that are up, and who hears of it.
-struct Up {
-    paths: u32,
-    /// Taken away when the session is closed: its code may be gone before the last reference to
-    /// the session is.
-    link: Option<Arc<dyn LinkEvents>>,
-}
-
-impl Up {
-    fn tell(&self, event: impl FnOnce(&dyn LinkEvents)) {
-        if let Some(link) = &self.link {
-            event(&**link);
-        }
-    }
 }
 
 /// The paths of a session, as those who send see them.
@@ -133,17 +126,24 @@ pub struct Session {
     pub(crate) last_path: PerCpu<LastPath>,
     /// A [`Policy`].
     policy: AtomicU8,
-    pub(crate) max_reconnect_attempts: AtomicI32,
+    pub(crate) settings: SharedSettings,
+    /// Lock order: a path's `attempts`, then this.
     #[pin]
-    up: Mutex<Up>,
+    pub(crate) link: Mutex<Link>,
     open: AtomicBool,
+    born: Instant<Monotonic>,
+    #[pin]
+    pub(crate) reopen: DelayedWork<Session, REOPEN>,
+    #[pin]
+    pub(crate) give_up: DelayedWork<Session, GIVE_UP>,
     pub(crate) admin_ids: Arc<AdminIds>,
     #[pin]
     pub(crate) files: Mutex<Option<SessionFiles>>,
 }
 
 impl Session {
-    /// Opens a session: connects all its paths, one after the other.
+    /// Opens a session: connects all its paths, one after the other. From then on a path that is
+    /// lost connects again by itself.
     ///
     /// Sleeps, for 30 s at most in each step, and can be killed. Fails with `EINVAL` for a name or
     /// a number of paths or poll queues that cannot be, `EEXIST` for a name that is in use, and
@@ -165,6 +165,7 @@ impl Session {
             return Err(e);
         }
         session.open.store(true, Ordering::Release);
+        session.open_link(param.link);
         Ok(session)
     }
 
@@ -201,12 +202,12 @@ impl Session {
                 paths_lock <- new_mutex!(()),
                 last_path,
                 policy: AtomicU8::new(Policy::default() as u8),
-                max_reconnect_attempts: AtomicI32::new(-1),
-                up <- new_mutex!(Up {
-                    paths: 0,
-                    link: Some(param.link.clone()),
-                }),
+                settings: SharedSettings::new(&param.settings),
+                link <- new_mutex!(Link::new()),
                 open: AtomicBool::new(false),
+                born: Instant::now(),
+                reopen <- new_delayed_work!("Session::reopen"),
+                give_up <- new_delayed_work!("Session::give_up"),
                 admin_ids,
                 files <- new_mutex!(None),
             }),
@@ -289,22 +290,35 @@ impl Session {
 
     /// Closes the session: every request in flight ends, with `ECONNABORTED` if need be, and
     /// nothing is left of its connections and its files. Sleeps; a second call waits for the first.
-    pub fn close(&self) {
+    pub fn close(self: &Arc<Self>) {
         self.open.store(false, Ordering::Release);
+        self.close_link();
         // First nobody comes in by the files any more.
         let files = self.files.lock().take();
         drop(files);
         if let Some(paths) = self.paths.get() {
+            // All at once: what is in flight is not to wander from one to the next.
             for path in &paths.0 {
-                Path::close(path);
+                Path::begin_close(path);
+            }
+            for path in &paths.0 {
+                Path::bury(path);
             }
         }
         let lock = self.paths_lock.lock();
         drop(self.paths.replace(None));
         drop(lock);
-        let link = self.up.lock().link.take();
-        drop(link);
         self.library.leave(self);
+    }
+
+    /// Whether the session is open. Any context.
+    pub fn is_open(&self) -> bool {
+        self.open.load(Ordering::Acquire)
+    }
+
+    /// Milliseconds since the session was made.
+    pub(crate) fn now_ms(&self) -> u64 {
+        u64::try_from(self.born.elapsed().as_millis()).unwrap_or(0)
     }
 
     /// The session's name.
@@ -362,6 +376,14 @@ impl Session {
             .is_some_and(|paths| paths.0.iter().any(|p| p.is_connected()))
     }
 
+    /// How long a request may wait for a path, in milliseconds; `None`: for ever.
+    pub fn fast_io_fail_ms(&self) -> Option<u64> {
+        match self.settings.snapshot().fast_io_fail() {
+            FastIoFail::Off => None,
+            FastIoFail::After(s) => Some(u64::from(s).saturating_mul(1000)),
+        }
+    }
+
     pub(crate) fn port(&self) -> u16 {
         self.port
     }
@@ -411,29 +433,5 @@ impl Session {
         agreed.max_io_size = agreed.max_io_size.min(granted.max_io_size);
         agreed.max_segments = agreed.max_segments.min(segments);
         Ok(())
-    }
-
-    /// A path has come up; says whether it is the only one.
-    pub(crate) fn path_up(&self) -> bool {
-        let mut up = self.up.lock();
-        up.paths = up.paths.saturating_add(1);
-        up.paths == 1
-    }
-
-    /// Tells the upper layer that the session is back.
-    pub(crate) fn tell_connected(&self) {
-        let up = self.up.lock();
-        if self.open.load(Ordering::Acquire) {
-            up.tell(|link| link.connected());
-        }
-    }
-
-    /// A path that was up has gone down.
-    pub(crate) fn path_down(&self) {
-        let mut up = self.up.lock();
-        up.paths = up.paths.saturating_sub(1);
-        if up.paths == 0 && self.open.load(Ordering::Acquire) {
-            up.tell(|link| link.disconnected());
-        }
     }
 }

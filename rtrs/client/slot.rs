@@ -55,6 +55,10 @@ pub(crate) struct InFlight {
     pub(crate) direction: Direction,
     /// The connection that it went out on; its answer must come there, too.
     pub(crate) cid: u16,
+    /// Bytes of the user message.
+    pub(crate) usr_len: u16,
+    /// How often it was sent on other paths before.
+    pub(crate) resent: u8,
 }
 
 impl InFlight {
@@ -67,6 +71,8 @@ impl InFlight {
             data: Data::None,
             direction: Direction::Read,
             cid: 0,
+            usr_len: 0,
+            resent: 0,
         }
     }
 

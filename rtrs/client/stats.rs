@@ -82,6 +82,12 @@ impl Stats {
         }
     }
 
+    /// Counts a request that was taken over from a failed path.
+    #[cold]
+    pub(crate) fn count_failover(&self) {
+        self.counts.this_cpu().failover.add(1);
+    }
+
     /// Counts a reconnect that came to its end.
     pub(crate) fn count_reconnect(&self, succeeded: bool) {
         let counter = if succeeded {

@@ -42,6 +42,7 @@ impl Path {
         lane: Option<Lane>,
         id: u16,
         message: &[u8],
+        resent: u8,
         transfer: &mut Option<AnyTransfer>,
     ) -> Result {
         let transport = self.transport.read(guard).ok_or(errno::ECONNABORTED)?;
@@ -49,9 +50,13 @@ impl Path {
             Some(lane) => transport.connection(lane),
             None => transport.admin(),
         };
-        connection
-            .ok_or(EINVAL)?
-            .send::<IS_WRITE>(&transport.exchange, id, message, transfer)
+        connection.ok_or(EINVAL)?.send::<IS_WRITE>(
+            &transport.exchange,
+            id,
+            message,
+            resent,
+            transfer,
+        )
     }
 
     /// What the choice among paths looks at.
@@ -147,19 +152,23 @@ impl Session {
         let guard = rcu::read_lock();
         let paths = self.paths.read(&guard).ok_or(errno::ECONNABORTED)?;
         match paths.0.as_slice() {
-            [path] => path.send::<IS_WRITE>(&guard, lane, id, message, transfer),
-            paths => self.send_on_one_of::<IS_WRITE>(paths, &guard, lane, id, message, transfer),
+            [path] => path.send::<IS_WRITE>(&guard, lane, id, message, 0, transfer),
+            paths => self.send_on_one_of::<IS_WRITE>(paths, &guard, lane, id, message, 0, transfer),
         }
     }
 
+    /// As [`Self::send_on_any_path`], for sessions of several paths and for requests that were
+    /// `resent` so often before.
     #[inline(never)]
-    fn send_on_one_of<const IS_WRITE: bool>(
+    #[expect(clippy::too_many_arguments, reason = "a tail call of the IO path")]
+    pub(crate) fn send_on_one_of<const IS_WRITE: bool>(
         &self,
         paths: &[Arc<Path>],
         guard: &rcu::Guard,
         lane: Option<Lane>,
         id: u16,
         message: &[u8],
+        resent: u8,
         transfer: &mut Option<AnyTransfer>,
     ) -> Result {
         let policy = self.policy();
@@ -177,7 +186,7 @@ impl Session {
             };
             tried.insert(chosen);
             last.set((chosen as u64).wrapping_add(1));
-            result = path.send::<IS_WRITE>(guard, lane, id, message, transfer);
+            result = path.send::<IS_WRITE>(guard, lane, id, message, resent, transfer);
             match result {
                 Err(e) if e != EBUSY && e != EMSGSIZE => {}
                 _ => return result,

@@ -2,8 +2,6 @@
 
 //! `/sys/class/rtrs-client/SESSION`.
 
-use core::sync::atomic::Ordering;
-
 use kernel::{
     prelude::*,
     str::CString,
@@ -22,7 +20,10 @@ use kernel_ext::sysfs::{
 use rtrs_core::proto::{
     addr::PathAddrs,
     policy::Policy,
-    text, //
+    settings::{
+        Setting,
+        Shown, //
+    }, //
 };
 
 use crate::{
@@ -34,12 +35,12 @@ use crate::{
     },
 };
 
-static SESSION: [Attribute<Session>; 4] = [
-    Attribute::rw(
-        c"max_reconnect_attempts",
-        show_max_reconnect_attempts,
-        store_max_reconnect_attempts,
-    ),
+static SESSION: [Attribute<Session>; 8] = [
+    setting::<{ Setting::MaxReconnectAttempts as usize }>(c"max_reconnect_attempts"),
+    setting::<{ Setting::ReconnectDelayMs as usize }>(c"reconnect_delay_ms"),
+    setting::<{ Setting::FastIoFailTmo as usize }>(c"fast_io_fail_tmo"),
+    setting::<{ Setting::HeartbeatIntervalMs as usize }>(c"heartbeat_interval_ms"),
+    setting::<{ Setting::HeartbeatMissedMax as usize }>(c"heartbeat_missed_max"),
     Attribute::rw(c"mpath_policy", show_policy, store_policy),
     // What the documents of the in-tree driver call it.
     Attribute::rw(c"mp_policy", show_policy, store_policy),
@@ -69,26 +70,30 @@ fn store_add_path(
     Ok(())
 }
 
-fn show_max_reconnect_attempts(session: &Session, page: &mut ShowBuffer<'_>) -> Result {
-    let attempts = session.max_reconnect_attempts.load(Ordering::Relaxed);
-    writeln!(page, "{attempts}")
+/// The file of the setting with this number.
+const fn setting<const NUMBER: usize>(name: &'static CStr) -> Attribute<Session> {
+    Attribute::rw(name, show_setting::<NUMBER>, store_setting::<NUMBER>)
 }
 
-fn store_max_reconnect_attempts(
+fn show_setting<const NUMBER: usize>(session: &Session, page: &mut ShowBuffer<'_>) -> Result {
+    let setting = *Setting::ALL.get(NUMBER).ok_or(EINVAL)?;
+    writeln!(page, "{}", Shown(setting, session.settings.get(setting)))
+}
+
+fn store_setting<const NUMBER: usize>(
     session: ArcBorrow<'_, Session>,
     _context: &StoreContext<'_>,
     text: &str,
 ) -> Result {
-    let attempts = text::parse_max_reconnect_attempts(text.as_bytes()).map_err(|e| {
-        pr_err!(
-            "session {}: max_reconnect_attempts '{text}': {e}\n",
-            session.name()
-        );
+    let setting = *Setting::ALL.get(NUMBER).ok_or(EINVAL)?;
+    let value = setting.parse(text.as_bytes()).map_err(|e| {
+        pr_err!("session {}: '{text}': {e}\n", session.name());
         Error::from(e.errno())
     })?;
-    session
-        .max_reconnect_attempts
-        .store(attempts, Ordering::Relaxed);
+    session.settings.set(setting, value);
+    if setting == Setting::FastIoFailTmo {
+        Arc::from(session).fast_io_fail_changed();
+    }
     Ok(())
 }
 

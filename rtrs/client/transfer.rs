@@ -22,6 +22,13 @@ pub trait Transfer: Send + Sized + 'static {
     ///
     /// Runs in softirq or process context and must not sleep. The tag is free again.
     fn done(self, result: Result);
+
+    /// Ends the transfer without an answer: the last path is gone, or the request has been sent
+    /// again too often. The server may have carried it out or not; whoever sends it once more does
+    /// well to make its message anew, and to use the same tag.
+    ///
+    /// Runs in process context and must not sleep. The tag is free again.
+    fn lost(self);
 }
 
 /// Where the data goes.
@@ -67,6 +74,7 @@ pub struct Rejected<T> {
 struct Deeds {
     sg: fn(&mut Erased) -> Option<&mut SgList>,
     done: fn(Erased, Result),
+    lost: fn(Erased),
 }
 
 trait HasDeeds {
@@ -79,6 +87,11 @@ impl<T: Transfer> HasDeeds for T {
         done: |erased, result| {
             if let Ok(transfer) = erased.into_inner::<T>() {
                 transfer.done(result);
+            }
+        },
+        lost: |erased| {
+            if let Ok(transfer) = erased.into_inner::<T>() {
+                transfer.lost();
             }
         },
     };
@@ -113,5 +126,10 @@ impl AnyTransfer {
     #[inline]
     pub(crate) fn done(self, result: Result) {
         (self.deeds.done)(self.owned, result);
+    }
+
+    #[cold]
+    pub(crate) fn lost(self) {
+        (self.deeds.lost)(self.owned);
     }
 }

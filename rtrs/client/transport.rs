@@ -9,6 +9,7 @@ use kernel::{
 use rdma::{
     cm::CmId,
     Cq,
+    DeviceId,
     Qp, //
 };
 use rtrs_core::proto::imm::Imm;
@@ -88,11 +89,34 @@ impl Transport {
         }
     }
 
-    /// Hangs up and ends everything that is in flight with `ECONNABORTED`; sleeps.
+    /// Hangs up, and waits until no completion can come any more; sleeps.
     ///
     /// Nobody sends any more: the path has taken this out of its readers' sight.
-    pub(crate) fn shut_down(&self) {
+    pub(crate) fn hang_up(&self) {
         hang_up(&self.connections);
-        self.exchange.abort();
+    }
+
+    /// Does the same, but keeps the word of farewell on the admin connection for later. Where the
+    /// link is dead the others' get lost, and this one is heard when [`Self::say_farewell`] sends it
+    /// over a link that works: a server takes a path down that loses one of its connections.
+    pub(crate) fn hang_up_but_one(&self) {
+        if let Some((admin, others)) = self.connections.split_first() {
+            hang_up(others);
+            admin.qp.drain();
+        }
+    }
+
+    /// Hangs up the admin connection, too.
+    pub(crate) fn say_farewell(&self) {
+        if let Some(admin) = self.admin() {
+            // It fails if it was said before.
+            let _ = admin.id.disconnect();
+        }
+    }
+
+    /// Whether the connections go over this port.
+    pub(crate) fn is_over(&self, device: DeviceId, port: u32) -> bool {
+        let on_port = |admin: &Connection| admin.id.port_number() == port;
+        self.exchange.device().id() == device && self.admin().is_some_and(on_port)
     }
 }

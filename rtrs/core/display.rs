@@ -28,6 +28,10 @@ use crate::proto::{
         UnknownPolicy, //
     },
     request::Malformed,
+    settings::{
+        SettingError,
+        Shown, //
+    },
     stats::{
         ClientRdma,
         IoCounts,
@@ -65,5 +69,7 @@ forward! {
     Policy,
     Reconnects,
     Refusal,
+    SettingError,
+    Shown,
     UnknownPolicy,
 }

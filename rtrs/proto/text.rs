@@ -114,15 +114,6 @@ pub fn parse_i32(written: &[u8], base: u32) -> Result<i32, NumberError> {
         .ok_or(NumberError::Range)
 }
 
-/// Reads what was written to `max_reconnect_attempts`: -1 (for ever) to 9999.
-pub fn parse_max_reconnect_attempts(written: &[u8]) -> Result<i32, NumberError> {
-    match parse_i32(written, 10)? {
-        // C answers EINVAL for these, too.
-        n if !(-1..=9999).contains(&n) => Err(NumberError::Invalid),
-        n => Ok(n),
-    }
-}
-
 /// Says whether somebody wrote `word`, with or without a line end: how the files are operated that
 /// do one thing (`reconnect`, `force_close`, ...), whose word is `1`.
 pub fn is_word(written: &[u8], word: &[u8]) -> bool {

@@ -214,7 +214,9 @@ impl Receiver {
         if tag == TAG_SETUP {
             self.path.setup_done.complete_all();
         }
-        if !status.is_flush() {
+        // A flush is most often the consequence of a closing that is known; but rxe gives a queue
+        // pair up without any other word when it has to repeat a registration.
+        if !status.is_flush() || self.path.is_up() {
             let (cid, status) = (self.cid, status.message().to_str().unwrap_or("?"));
             self.path
                 .fail(format_args!("connection {cid}: {status} (tag {tag})"));

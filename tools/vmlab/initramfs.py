@@ -24,11 +24,11 @@ from vmlab.cpio import Archive
 
 HERE = Path(__file__).resolve().parent
 GUEST_FILES = {"init": "guest/init", "usr/bin/mods": "guest/mods", "usr/lib/vmlab/agent.py": "guest/agent.py"}
-KEPT_IMAGES = 2
+KEPT_IMAGES = 4
 
 # Stock modules that tests may load; what they need comes along.
 STOCK_MODULES = (
-    "rdma_rxe", "rdma_cm", "rdma_ucm", "ib_uverbs", "virtio_net", "dummy", "brd", "loop", "null_blk",
+    "rdma_rxe", "rdma_cm", "rdma_ucm", "ib_uverbs", "virtio_net", "virtio_blk", "dummy", "brd", "loop", "null_blk",
     "ext4", "scsi_debug", "sd_mod", "dm_mod", "dm_flakey", "dm_delay", "nvme_rdma", "nvmet_rdma", "configfs",
     "crc32c_cryptoapi", "sch_netem", "virtio_rng",
 )

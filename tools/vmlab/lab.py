@@ -33,6 +33,7 @@ BOOT_TRIES = 3
 class Spec:
     """What a lab is to be made of; labs of equal spec can stand in for each other.
 
+    `disk_mib` gives each machine a disk /dev/vda that survives its power failures.
     `icount` is the argument of QEMU's -icount (which needs single-threaded emulation). `qemu_args` go to every
     machine; "{name}" in them becomes the machine's name. `extra_modules` appear under /ko in the guest.
     """
@@ -41,6 +42,7 @@ class Spec:
     wires: int = 1
     smp: int = 2
     memory_mib: int = 1024
+    disk_mib: int = 0
     icount: str = ""
     append: str = ""
     qemu_args: tuple[str, ...] = ()
@@ -75,6 +77,7 @@ class Lab:
         self._cleanups: list[tuple[Callable[..., Any], tuple[Any, ...]]] = []
         for index, name in enumerate(("client", "server")[:spec.machines]):
             args = tuple(arg.replace("{name}", name) for arg in (*extra, *spec.qemu_args))
+            args += self._disk_args(name)
             hardware = Hardware(spec.smp, spec.memory_mib, accelerator, f"vmlab.name={name} {spec.append}", args)
             self.machines.append(Machine(name, self.folder / name, self.assets.kernel, image, hardware,
                                          self._net_args(index)))
@@ -90,6 +93,15 @@ class Lab:
                      "-device", f"virtio-net-pci,netdev=wire{wire},id=nic{wire},host_mtu={MTU},"
                                 f"mac=52:54:00:00:0{wire}:0{index + 1}"]
         return args
+
+    def _disk_args(self, name: str) -> tuple[str, ...]:
+        if not self.spec.disk_mib:
+            return ()
+        path = self.folder / f"{name}.disk"
+        with open(path, "wb") as disk:
+            disk.truncate(self.spec.disk_mib << 20)
+        return ("-blockdev", f"driver=file,node-name=disk,filename={path}",
+                "-device", "virtio-blk-pci,drive=disk")
 
     # -- life ----------------------------------------------------------------------------------------------
 
@@ -179,7 +191,7 @@ class Lab:
         if self.spec.machines == 1:
             lines += ["modprobe dummy numdummies=0", "ip link add eth0 type dummy"]
         else:
-            lines += ["modprobe virtio_net"]
+            lines += ["modprobe virtio_net", "modprobe virtio_blk"]
         for wire in range(max(1, self.spec.wires) if self.spec.machines > 1 else 1):
             four, six = (self.address(machine, wire, family) for family in (4, 6))
             lines += [f"ip link set eth{wire} mtu {MTU}", f"ip addr add {four}/24 dev eth{wire}",
@@ -229,6 +241,10 @@ class Lab:
         """Cuts a wire at both ends; both guests see the carrier go."""
         for machine in self.machines:
             machine.set_link(wire, False)
+
+    def silence(self, wire: int = 0) -> None:
+        """Cuts a wire at the server's end: the client sees nothing, and nothing answers."""
+        self.server.set_link(wire, False)
 
     def mend(self, wire: int = 0) -> None:
         """Joins a cut wire again."""

@@ -31,7 +31,7 @@ class Needs:
 def needs(machines: int = 2, wires: int = 1, smp: int = 2, memory_mib: int = 1024,
           **rest: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """The decorator of a test: its lab's shape, then the fields of `Needs`."""
-    extra = {key: rest.pop(key) for key in ("append", "qemu_args", "icount") if key in rest}
+    extra = {key: rest.pop(key) for key in ("append", "qemu_args", "icount", "disk_mib") if key in rest}
     spec = Spec(machines=machines, wires=wires, smp=smp, memory_mib=memory_mib, **extra)
 
     def mark(test: Callable[..., None]) -> Callable[..., None]:

@@ -42,6 +42,13 @@ class FioResult:
         return sum(int(job["error"] != 0) for job in self.figures.get("jobs", []))
 
     @property
+    def worst_ms(self) -> float:
+        """Longest time that any IO of any job took."""
+        jobs = self.figures.get("jobs", [])
+        return max((float(job[kind]["lat_ns"].get("max", 0)) for job in jobs for kind in ("read", "write")),
+                   default=0.0) / 1e6
+
+    @property
     def complaint(self) -> str:
         """What fio printed beside its figures, the end of it."""
         words = self.out[:self.out.index("{\n")] + self.out[self.out.rindex("}") + 1:] if self.figures else self.out
@@ -209,6 +216,13 @@ def map_disk(lab: Lab, device: str = "ram0", session: str = "s1", options: str =
 def session_file(name: str, session: str = "s1") -> str:
     """A file of the client's session."""
     return f"{SESSIONS}/{session}/{name}"
+
+
+def fail_fast(lab: Lab, seconds: int | str, session: str = "s1") -> None:
+    """How long IO waits for a path. The C driver has no such file, and never waits."""
+    file = session_file("fast_io_fail_tmo", session)
+    if lab.client.exists(file):
+        eq(lab.client.write(file, str(seconds)), "", "setting fast_io_fail_tmo")
 
 
 def round_robin(lab: Lab, session: str = "s1") -> None:

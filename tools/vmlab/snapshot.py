@@ -21,7 +21,7 @@ from vmlab.qmp import QmpError
 
 KEPT_STATES = 8
 SAVE_SECONDS = 120.0
-VOLATILE = ("-serial", "-qmp", "-chardev", "-netdev")     # their arguments name this run's folder
+VOLATILE = ("-serial", "-qmp", "-chardev", "-netdev", "-blockdev")     # their arguments name this run's folder
 
 
 @cache

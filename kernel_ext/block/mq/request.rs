@@ -348,8 +348,9 @@ impl<T: Operations> Request<T> {
         let _guard = rcu::read_lock();
         // SAFETY: As in `end`.
         unsafe { bindings::blk_mq_requeue_request(raw, false) };
+        // CAST: `c_ulong` has 64 bits here.
         // SAFETY: The guard keeps the queue, see above.
-        unsafe { bindings::blk_mq_delay_kick_requeue_list(queue, delay_ms.into()) };
+        unsafe { bindings::blk_mq_delay_kick_requeue_list(queue, delay_ms as c_ulong) };
     }
 }
 

@@ -82,9 +82,10 @@ def test_unloading_the_client_with_io_in_flight(pair: Lab) -> None:
 
 @needs(timeout=180)
 def test_unloading_the_server_with_io_in_flight(pair: Lab) -> None:
-    """The server may leave at any time: the client's IO ends with errors."""
+    """The server may leave at any time: the client's IO ends with errors once it has waited for long enough."""
     rnbd.start(pair)
     disk = rnbd.map_disk(pair)
+    rnbd.fail_fast(pair, 3)
     rnbd.round_robin(pair)
     fio = disk.fio(LOAD)
     settle(disk)
@@ -110,6 +111,7 @@ def test_the_server_dies_under_io(pair: Lab) -> None:
     """Power failure of the server: IO ends with errors, the disk unmaps by force, the modules unload."""
     rnbd.start(pair)
     disk = rnbd.map_disk(pair)
+    rnbd.fail_fast(pair, 3)
     rnbd.round_robin(pair)
     fio = disk.fio(f"{LOAD} --runtime=200", 220)
     settle(disk)

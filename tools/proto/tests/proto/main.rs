@@ -28,6 +28,7 @@ mod path_name;
 mod permit;
 mod policy;
 mod request;
+mod settings;
 mod signal;
 mod targets;
 mod text;

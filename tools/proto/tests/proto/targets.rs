@@ -38,6 +38,7 @@ use proto::{
             head_len,
             Request, //
         },
+        settings::Setting,
         text,
         wire::InfoRequest,
     },
@@ -262,7 +263,11 @@ pub(crate) fn sysfs(bytes: &[u8]) {
             assert_eq!(Ok(m), u64::try_from(n));
         }
     }
-    let _ = text::parse_max_reconnect_attempts(bytes);
+    for setting in Setting::ALL {
+        if let Ok(value) = setting.parse(bytes) {
+            assert!(setting.range().contains(&value));
+        }
+    }
     let _ = control::Unmap::parse(bytes);
     let _ = control::parse_one(bytes);
     let _ = control::parse_resize(bytes);

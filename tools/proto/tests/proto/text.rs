@@ -22,7 +22,6 @@ use proto::{
         text::{
             is_word,
             parse_i32,
-            parse_max_reconnect_attempts,
             parse_u64,
             NumberError, //
         },
@@ -90,20 +89,6 @@ fn signed_numbers_have_their_bounds() {
             Err(NumberError::Invalid),
             "{written:?}"
         );
-    }
-}
-
-#[test]
-fn reconnect_attempts_are_minus_one_to_9999() {
-    for n in [-1, 0, 1, 9999] {
-        assert_eq!(
-            parse_max_reconnect_attempts(format!("{n}\n").as_bytes()),
-            Ok(n)
-        );
-    }
-    for n in ["-2", "10000", "", "x"] {
-        let refused = parse_max_reconnect_attempts(n.as_bytes());
-        assert_eq!(refused, Err(NumberError::Invalid));
     }
 }
 

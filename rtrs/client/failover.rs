@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Requests whose path is gone.
+//!
+//! They keep their chunk id and their data, so that a server that has carried one out already does
+//! the same once more (decision 0006 says what that may do, and what it may not). The connections of
+//! the path that is gone have been drained: no copy of a request leaves there any more.
+
+use core::sync::atomic::Ordering;
+
+use kernel::sync::rcu;
+
+use crate::{
+    exchange::{
+        Exchange,
+        MESSAGE_SIZE, //
+    },
+    fault::Fault,
+    path::Path,
+    request::{
+        READ,
+        WRITE, //
+    },
+    session::Session,
+    slot::Stage,
+    transfer::{
+        AnyTransfer,
+        Direction,
+        Lane, //
+    },
+};
+
+/// How often a request is sent again before the upper layer gets it back, and may think of something
+/// else.
+const RESENDS_MAX: u8 = 8;
+
+/// A request that was in flight on a path that is gone, and not answered.
+pub(crate) struct Orphan {
+    pub(crate) transfer: AnyTransfer,
+    direction: Direction,
+    id: u16,
+    cid: u16,
+    /// How often it was sent again so far.
+    resent: u8,
+    message: [u8; MESSAGE_SIZE as usize],
+    message_len: u16,
+}
+
+impl Exchange {
+    /// Ends all that is in flight and was answered, and hands the rest to `heir`. The connections
+    /// are drained: no completion comes any more, and no peer reaches any memory. Sleeps.
+    pub(crate) fn abandon(&self, mut heir: impl FnMut(Orphan)) {
+        for (id, slot) in (0..=u16::MAX).zip(self.slots.iter()) {
+            let Some(mut held) = slot.claim() else {
+                continue;
+            };
+            // Whatever has become of the key and the acknowledgement, with the connection both are
+            // over.
+            if let Stage::Answered(result) | Stage::Invalidating(result) = held.stage {
+                self.end(held, result);
+                continue;
+            }
+            let Some(mut transfer) = held.transfer.take() else {
+                continue;
+            };
+            self.release(&held, &mut transfer);
+            self.inflight.fetch_sub(1, Ordering::Relaxed);
+            let mut orphan = Orphan {
+                transfer,
+                direction: held.direction,
+                id,
+                cid: held.cid,
+                resent: held.resent,
+                message: [0; MESSAGE_SIZE as usize],
+                message_len: held.usr_len,
+            };
+            drop(held);
+            let message = orphan.message.get_mut(..usize::from(orphan.message_len));
+            let read = self
+                .messages
+                .read(id.into(), 0, message.unwrap_or_default());
+            match read {
+                Ok(()) => heir(orphan),
+                // It was written there; this does not happen.
+                Err(_) => orphan.transfer.lost(),
+            }
+        }
+    }
+}
+
+impl Session {
+    /// Sends a request again on one of the other paths, or gives it back.
+    pub(crate) fn resend(&self, orphan: Orphan) {
+        let lane = self.lane_of(orphan.cid);
+        let resent = orphan.resent.saturating_add(1);
+        let message = orphan.message.get(..usize::from(orphan.message_len));
+        let message = message.unwrap_or_default();
+        let mut transfer = Some(orphan.transfer);
+        if resent <= RESENDS_MAX {
+            let guard = rcu::read_lock();
+            let sent = match (self.paths.read(&guard), orphan.direction) {
+                (Some(paths), Direction::Read) => self.send_on_one_of::<READ>(
+                    &paths.0,
+                    &guard,
+                    lane,
+                    orphan.id,
+                    message,
+                    resent,
+                    &mut transfer,
+                ),
+                (Some(paths), Direction::Write) => self.send_on_one_of::<WRITE>(
+                    &paths.0,
+                    &guard,
+                    lane,
+                    orphan.id,
+                    message,
+                    resent,
+                    &mut transfer,
+                ),
+                (None, _) => Err(kernel_ext::errno::ECONNABORTED),
+            };
+            // Without a path the request is still here.
+            let _ = sent;
+        }
+        if let Some(transfer) = transfer {
+            transfer.lost();
+        }
+    }
+
+    /// The lane that connection `cid` serves; `None` for admin messages.
+    fn lane_of(&self, cid: u16) -> Option<Lane> {
+        let io = u32::from(cid).checked_sub(1)?;
+        Some(match io.checked_sub(self.cpu_connections()) {
+            None => Lane::Cpu(io),
+            Some(queue) => Lane::Poll(queue),
+        })
+    }
+
+    /// A request with this tag takes too long: whatever path it is on is given up, so that it is
+    /// sent again on another one. Atomic context will do.
+    pub fn timed_out(&self, tag: u16) {
+        let Some(id) = self.io_id(tag) else {
+            return;
+        };
+        let guard = rcu::read_lock();
+        let Some(paths) = self.paths.read(&guard) else {
+            return;
+        };
+        for path in &paths.0 {
+            let transport = path.transport.read(&guard);
+            let slot = transport.and_then(|t| t.exchange.slots.get(usize::from(id)));
+            if slot.is_some_and(|slot| slot.is_armed()) {
+                Path::fail(path, Fault::Overdue(id));
+            }
+        }
+    }
+}

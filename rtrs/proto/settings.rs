@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What administrators may set of a client's session: by options of `map_device` for a new one, by
+//! files of the session's directory at any time.
+
+use core::{
+    fmt,
+    ops::RangeInclusive, //
+};
+
+use super::{
+    backoff,
+    errno::Errno,
+    heartbeat::Heartbeat,
+    outage::FastIoFail,
+    text, //
+};
+
+/// One setting. Each is kept as an `i32`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Setting {
+    /// Attempts to connect a lost path before it is left closed: -1 for ever, up to 9999.
+    MaxReconnectAttempts = 0,
+    /// Longest pause between two such attempts, in milliseconds.
+    ReconnectDelayMs = 1,
+    /// How long IO waits while no path is connected, in seconds; -1 (`off`) for ever.
+    FastIoFailTmo = 2,
+    /// Time between two heartbeats, in milliseconds.
+    HeartbeatIntervalMs = 3,
+    /// Heartbeats that may stay unanswered; one more and the path is given up.
+    HeartbeatMissedMax = 4,
+}
+
+/// Number of settings.
+pub const COUNT: usize = 5;
+
+/// Values that a setting can have are outside, or are no numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SettingError(pub Setting);
+
+impl SettingError {
+    /// Returns what the writer sees: `EINVAL`, as the C driver for `max_reconnect_attempts`.
+    pub const fn errno(self) -> Errno {
+        Errno::EINVAL
+    }
+}
+
+impl fmt::Display for SettingError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let range = self.0.range();
+        let name = self.0.name();
+        match self.0 {
+            Setting::FastIoFailTmo => {
+                write!(f, "{name} is neither off nor 0..={} seconds", range.end())
+            }
+            _ => write!(f, "{name} is not in {}..={}", range.start(), range.end()),
+        }
+    }
+}
+
+impl Setting {
+    /// All of them, by number.
+    pub const ALL: [Self; COUNT] = [
+        Self::MaxReconnectAttempts,
+        Self::ReconnectDelayMs,
+        Self::FastIoFailTmo,
+        Self::HeartbeatIntervalMs,
+        Self::HeartbeatMissedMax,
+    ];
+
+    /// Returns the name of the file, and of the option.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::MaxReconnectAttempts => "max_reconnect_attempts",
+            Self::ReconnectDelayMs => "reconnect_delay_ms",
+            Self::FastIoFailTmo => "fast_io_fail_tmo",
+            Self::HeartbeatIntervalMs => "heartbeat_interval_ms",
+            Self::HeartbeatMissedMax => "heartbeat_missed_max",
+        }
+    }
+
+    /// Finds a setting by its name.
+    pub fn by_name(name: &[u8]) -> Option<Self> {
+        Self::ALL.into_iter().find(|s| s.name().as_bytes() == name)
+    }
+
+    /// Returns the values that it can have.
+    pub const fn range(self) -> RangeInclusive<i32> {
+        // CAST: all far below 2^31.
+        match self {
+            Self::MaxReconnectAttempts => backoff::ATTEMPTS_FOR_EVER..=9999,
+            Self::ReconnectDelayMs => backoff::DELAY_MS_MIN as i32..=backoff::DELAY_MS_MAX as i32,
+            Self::FastIoFailTmo => {
+                FastIoFail::Off.to_i32()..=super::outage::FAST_IO_FAIL_S_MAX as i32
+            }
+            Self::HeartbeatIntervalMs => 100..=60_000,
+            Self::HeartbeatMissedMax => 1..=100,
+        }
+    }
+
+    /// Returns the value that it has unless somebody sets another one.
+    pub const fn default(self) -> i32 {
+        // CAST: all far below 2^31.
+        match self {
+            Self::MaxReconnectAttempts => backoff::ATTEMPTS_FOR_EVER,
+            Self::ReconnectDelayMs => backoff::DELAY_MS_DEFAULT as i32,
+            Self::FastIoFailTmo => FastIoFail::DEFAULT.to_i32(),
+            Self::HeartbeatIntervalMs => Heartbeat::CLIENT.interval_ms as i32,
+            Self::HeartbeatMissedMax => Heartbeat::CLIENT.missed_max as i32,
+        }
+    }
+
+    /// Reads what was written.
+    pub fn parse(self, written: &[u8]) -> Result<i32, SettingError> {
+        let refused = SettingError(self);
+        if self == Self::FastIoFailTmo {
+            let tmo = FastIoFail::parse(written).map_err(|_| refused)?;
+            return Ok(tmo.to_i32());
+        }
+        match text::parse_i32(written, 10) {
+            Ok(value) if self.range().contains(&value) => Ok(value),
+            _ => Err(refused),
+        }
+    }
+}
+
+/// A value as it is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shown(pub Setting, pub i32);
+
+impl fmt::Display for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Setting::FastIoFailTmo => write!(f, "{}", FastIoFail::from_i32(self.1)),
+            _ => write!(f, "{}", self.1),
+        }
+    }
+}
+
+/// A value for each setting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings([i32; COUNT]);
+
+impl Settings {
+    /// Returns the value of a setting.
+    pub fn get(&self, setting: Setting) -> i32 {
+        self.0
+            .get(setting as usize)
+            .copied()
+            .unwrap_or(setting.default())
+    }
+
+    /// Changes a setting; the value was read by [`Setting::parse`].
+    pub fn set(&mut self, setting: Setting, value: i32) {
+        if let Some(old) = self.0.get_mut(setting as usize) {
+            *old = value;
+        }
+    }
+
+    /// Returns how often to ask for the peer.
+    pub fn heartbeat(&self) -> Heartbeat {
+        Heartbeat {
+            interval_ms: self.get(Setting::HeartbeatIntervalMs).unsigned_abs(),
+            missed_max: self.get(Setting::HeartbeatMissedMax).unsigned_abs(),
+        }
+    }
+
+    /// Returns how long IO waits for a path.
+    pub fn fast_io_fail(&self) -> FastIoFail {
+        FastIoFail::from_i32(self.get(Setting::FastIoFailTmo))
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        let mut settings = Self([0; COUNT]);
+        for setting in Setting::ALL {
+            settings.set(setting, setting.default());
+        }
+        settings
+    }
+}

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The words in which tests of paths are written: what a session's paths are doing, and for how long."""
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from vmlab import rnbd
+from vmlab.checks import eq, until
+from vmlab.lab import Lab
+from vmlab.machine import Machine
+from vmlab.patience import factor
+
+
+def names(lab: Lab, session: str = "s1") -> list[str]:
+    """The names of the client's paths."""
+    return lab.client.run(f"ls {rnbd.session_file('paths', session)}").split()
+
+
+def to_wire(lab: Lab, wire: int = 0, session: str = "s1") -> str:
+    """The folder of the client's path to the server's address on a wire."""
+    address = lab.address(lab.server, wire)
+    found = [name for name in names(lab, session) if name.endswith(f"@ip:{address}")]
+    eq(len(found), 1, f"paths to {address}")
+    return f"{rnbd.session_file('paths', session)}/{found[0]}"
+
+
+def state(lab: Lab, wire: int = 0, session: str = "s1") -> str:
+    """`connected` or `disconnected`."""
+    return lab.client.read(f"{to_wire(lab, wire, session)}/state")
+
+
+def states(lab: Lab, session: str = "s1") -> list[str]:
+    """The states of all paths."""
+    return lab.client.run(f"cat {rnbd.session_file('paths', session)}/*/state").split()
+
+
+def set_all(lab: Lab, session: str = "s1", **settings: int | str) -> None:
+    """Writes settings of the session; the C driver has most of them not."""
+    for name, value in settings.items():
+        eq(lab.client.write(rnbd.session_file(name, session), str(value)), "", f"setting {name}")
+
+
+def count(lab: Lab, file: str, column: int, wire: int = 0, session: str = "s1") -> int:
+    """A number of a file of a path's statistics."""
+    return int(lab.client.read(f"{to_wire(lab, wire, session)}/stats/{file}").split()[column])
+
+
+def failovers(lab: Lab, wire: int = 0, session: str = "s1") -> int:
+    """Requests that the path has taken over from others."""
+    return count(lab, "rdma", 5, wire, session)
+
+
+def uptime(machine: Machine) -> float:
+    """The guest's own clock, which stands still when the guest does."""
+    return float(machine.read("/proc/uptime").split()[0])
+
+
+def guest_seconds(machine: Machine, reached: Callable[[], bool], limit: float, what: str) -> float:
+    """How long it takes until `reached`, by the clock of `machine`; asks often."""
+    began = uptime(machine)
+    until(reached, limit, what, pause=0.05)
+    return uptime(machine) - began
+
+
+def figure(text: str) -> None:
+    """A line for people: a measured figure of the running test."""
+    print(f"# {text} (load factor {factor():.1f})", flush=True)
+
+
+@contextmanager
+def two_paths(lab: Lab, options: str = "access_mode=rw", mib: int = 64) -> Iterator[rnbd.Disk]:
+    """A disk over both wires."""
+    rnbd.start(lab, mib=mib)
+    disk = rnbd.map_disk(lab, line=rnbd.request(lab, options=options, wires=2))
+    eq(states(lab), ["connected", "connected"])
+    yield disk
+    disk.unmap()
+
+
+def wait_busy(disk: rnbd.Disk, more: int = 40) -> None:
+    """Waits until a load is in full flight."""
+    read = f"awk '{{print $1 + $5}}' /sys/block/{disk.name}/stat"
+    before = int(disk.machine.run(read))
+    until(lambda: int(disk.machine.run(read)) > before + more, 30, "IO is going on")
+
+
+def rest(seconds: float) -> None:
+    """Lets time pass in which something must or must not happen."""
+    time.sleep(seconds * min(2.0, factor()))

@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Cables are pulled, servers die and freeze: no application sees an error.
+
+Every test runs a verifying fio through the event and prints what it measured. The bars are those of
+Documentation/failover.md; on a busy host they are as much wider as everything is slower.
+"""
+from __future__ import annotations
+
+import random
+import time
+
+from vmlab import paths, rnbd
+from vmlab.checks import Failed, eq, ge, ok, until
+from vmlab.lab import Lab
+from vmlab.needs import needs
+from vmlab.patience import factor, scaled
+
+VERIFY = "--rw=randrw --bs=4k --iodepth=8 --size=16m --verify=crc32c --verify_backlog=64 --time_based"
+
+
+def below(found: float, bar: float, what: str) -> None:
+    """A bar that a busy host may miss by as much as it is busy."""
+    paths.figure(f"{what}: {found:.2f} s, bar {bar:g} s")
+    if found > bar * max(1.0, factor()):
+        raise Failed(f"{what}: {found:.2f} s, expected at most {bar:g} s")
+
+
+@needs(wires=2, timeout=240)
+def test_one_of_two_paths_is_silent(pair: Lab) -> None:
+    """The server's end of a cable goes: the client sees nothing but silence on that path."""
+    with paths.two_paths(pair) as disk:
+        rnbd.round_robin(pair)
+        fio = disk.fio(f"{VERIFY} --runtime=12")
+        paths.wait_busy(disk)
+        pair.defer(pair.mend, 0)
+        pair.silence(0)
+        result = fio.clean(120)
+        below(result.worst_ms / 1000, 1.0, "longest IO while one of two paths fell silent")
+        eq(paths.state(pair, 1), "connected")
+        ge(paths.failovers(pair, 1), 1, "requests that the other path took over")
+        pair.mend(0)
+        below(paths.guest_seconds(pair.client, lambda: paths.state(pair, 0) == "connected", 30, "the path is back"),
+              2.0, "path back after its link")
+
+
+@needs(wires=2, timeout=240)
+def test_one_of_two_paths_loses_its_carrier(pair: Lab) -> None:
+    """The cable is pulled out at the client."""
+    with paths.two_paths(pair) as disk:
+        rnbd.round_robin(pair)
+        fio = disk.fio(f"{VERIFY} --runtime=10")
+        paths.wait_busy(disk)
+        pair.defer(pair.mend, 0)
+        pair.cut(0)
+        result = fio.clean(120)
+        below(result.worst_ms / 1000, 0.5, "longest IO while one of two paths lost its carrier")
+        eq(paths.state(pair, 0), "disconnected")
+        pair.mend(0)
+        below(paths.guest_seconds(pair.client, lambda: paths.state(pair, 0) == "connected", 30, "the path is back"),
+              2.0, "path back after its carrier")
+
+
+@needs(wires=1, timeout=240)
+def test_the_only_path_is_silent_and_idle(pair: Lab) -> None:
+    """Nothing is under way, so only the heartbeat can tell; what is read meanwhile waits, and is read."""
+    rnbd.start(pair)
+    disk = rnbd.map_disk(pair)
+    pair.defer(pair.mend, 0)
+    paths.rest(2)
+    pair.silence(0)
+    noticed = paths.guest_seconds(pair.client, lambda: paths.state(pair) == "disconnected", 60, "the loss is noticed")
+    below(noticed, 6.0, "loss of an idle path noticed")
+    eq(disk.attribute("state"), "closed")
+    reader = pair.client.start_job(f"dd if={disk.path} of=/dev/null bs=64k count=4 iflag=direct status=none")
+    paths.rest(3)
+    ok(reader.running, "the read ended without a path")
+    pair.mend(0)
+    below(paths.guest_seconds(pair.client, lambda: paths.state(pair) == "connected", 60, "the path is back"),
+          2.0, "path back after its link")
+    reader.ok()
+    eq(disk.attribute("state"), "open")
+    disk.unmap()
+
+
+@needs(wires=1, timeout=300)
+def test_the_only_path_is_silent_under_load(pair: Lab) -> None:
+    """Everything waits for as long as the cable is out, and nothing is lost."""
+    rnbd.start(pair)
+    disk = rnbd.map_disk(pair)
+    rnbd.round_robin(pair)
+    fio = disk.fio(f"{VERIFY} --runtime=30", 200)
+    paths.wait_busy(disk)
+    pair.defer(pair.mend, 0)
+    pair.silence(0)
+    below(paths.guest_seconds(pair.client, lambda: paths.state(pair) == "disconnected", 60, "the loss is noticed"),
+          6.0, "loss of a busy path noticed")
+    paths.rest(8)
+    pair.mend(0)
+    below(paths.guest_seconds(pair.client, lambda: disk.attribute("state") == "open", 60, "the disk is back"),
+          2.5, "disk back after its link")
+    fio.clean(160)
+    disk.unmap()
+
+
+@needs(wires=1, timeout=300)
+def test_a_short_glitch_of_the_only_path(pair: Lab) -> None:
+    """Half a second without carrier: C pays 62 s for that (D23)."""
+    rnbd.start(pair)
+    disk = rnbd.map_disk(pair)
+    rnbd.round_robin(pair)
+    fio = disk.fio(f"{VERIFY} --runtime=12", 200)
+    paths.wait_busy(disk)
+    pair.defer(pair.mend, 0)
+    for _ in range(3):
+        pair.cut(0)
+        time.sleep(0.5)
+        pair.mend(0)
+        paths.rest(2)
+    result = fio.clean(100)
+    below(result.worst_ms / 1000, 3.0, "longest IO over three glitches of half a second")
+    disk.unmap()
+
+
+@needs(wires=1, disk_mib=64, disruptive=True, timeout=400)
+def test_the_server_dies_and_comes_back(pair: Lab) -> None:
+    """Power failure of the server; its disk survives. IO waits for it, resumes and verifies."""
+    rnbd.load_server(pair)
+    rnbd.load_client(pair)
+    disk = rnbd.map_disk(pair, "vda")
+    rnbd.round_robin(pair)
+    fio = disk.fio("--rw=randwrite --bs=4k --iodepth=8 --size=16m --verify=crc32c --do_verify=1 --runtime=15 "
+                   "--time_based", 300)
+    paths.wait_busy(disk)
+    paths.rest(1)
+    pair.reboot(pair.server)
+    rnbd.load_server(pair)
+    below(paths.guest_seconds(pair.client, lambda: disk.attribute("state") == "open", 60, "the disk is back"),
+          5.0, "disk back after its server was ready")
+    fio.clean(260)
+    disk.unmap()
+
+
+@needs(wires=1, timeout=300)
+def test_the_server_is_frozen_for_a_while(pair: Lab) -> None:
+    """Ten seconds in which the server does not run: no error, and every block is what was written last."""
+    rnbd.start(pair)
+    disk = rnbd.map_disk(pair)
+    rnbd.round_robin(pair)
+    fio = disk.fio(f"{VERIFY} --runtime=25", 200)
+    paths.wait_busy(disk)
+    pair.defer(pair.server.thaw)
+    pair.server.freeze()
+    time.sleep(10)
+    pair.server.thaw()
+    result = fio.clean(160)
+    paths.figure(f"longest IO while the server was frozen for 10 s: {result.worst_ms / 1000:.2f} s")
+    until(lambda: paths.state(pair) == "connected", 30, "the path is back")
+    disk.unmap()
+
+
+@needs(wires=2, timeout=600)
+def test_both_paths_flap(pair: Lab) -> None:
+    """Cables come and go at random for five minutes under eight verifying jobs."""
+    seed = random.randrange(1 << 32)
+    print(f"# seed {seed}", flush=True)
+    chance = random.Random(seed)
+    with paths.two_paths(pair) as disk:
+        fio = disk.fio("--rw=randrw --bs=4k --iodepth=4 --numjobs=8 --size=6m --offset_increment=6m --verify=crc32c "
+                       "--verify_backlog=32 --time_based --runtime=300", 560)
+        paths.wait_busy(disk)
+        for wire in (0, 1):
+            pair.defer(pair.mend, wire)
+        end = time.monotonic() + 285
+        flaps = 0
+        while time.monotonic() < end:
+            wire = chance.randrange(2)
+            chance.choice((pair.cut, pair.silence))(wire)
+            time.sleep(chance.uniform(0.1, 6.0))
+            pair.mend(wire)
+            flaps += 1
+            time.sleep(chance.uniform(0.0, 4.0))
+        result = fio.clean(240)
+        paths.figure(f"{flaps} flaps in 5 min: 0 errors, longest IO {result.worst_ms / 1000:.1f} s")
+        until(lambda: paths.states(pair) == ["connected", "connected"], 30, "both paths are back")
+
+
+@needs(wires=1, timeout=240)
+def test_d1_no_spurious_errors_under_any_policy(pair: Lab) -> None:
+    """D1, D2: eight jobs on one healthy path; the C driver fails about half of these writes."""
+    rnbd.start(pair)
+    disk = rnbd.map_disk(pair)
+    for policy in ("min-inflight", "min-latency", "round-robin"):
+        eq(pair.client.write(rnbd.session_file("mpath_policy"), policy), "")
+        fio = disk.fio("--rw=randwrite --bs=4k --iodepth=4 --numjobs=8 --size=32m --time_based --runtime=6 "
+                       "--group_reporting")
+        result = fio.clean(100)
+        paths.figure(f"{policy}: 0 errors in {sum(j['write']['total_ios'] for j in result.figures['jobs'])} writes")
+    disk.unmap()
+
+
+@needs(wires=2, timeout=240)
+def test_d1_with_two_paths_and_changing_policies(pair: Lab) -> None:
+    """The policy changes all the time under eight jobs, and no request fails."""
+    with paths.two_paths(pair) as disk:
+        fio = disk.fio("--rw=randrw --bs=4k --iodepth=4 --numjobs=8 --size=6m --offset_increment=6m --verify=crc32c "
+                       "--verify_backlog=32 --time_based --runtime=15")
+        paths.wait_busy(disk)
+        end = time.monotonic() + scaled(12)
+        while time.monotonic() < end and fio.job.running:
+            for policy in ("0", "1", "2"):
+                eq(pair.client.write(rnbd.session_file("mp_policy"), policy), "")
+        fio.clean(100)
