@@ -70,7 +70,7 @@ def test_the_only_path_is_silent_and_idle(pair: Lab) -> None:
     pair.silence(0)
     noticed = paths.guest_seconds(pair.client, lambda: paths.state(pair) == "disconnected", 60, "the loss is noticed")
     below(noticed, 6.0, "loss of an idle path noticed")
-    eq(disk.attribute("state"), "closed")
+    until(lambda: disk.attribute("state") == "closed", 10, "the disk waits")
     reader = pair.client.start_job(f"dd if={disk.path} of=/dev/null bs=64k count=4 iflag=direct status=none")
     paths.rest(3)
     ok(reader.running, "the read ended without a path")
