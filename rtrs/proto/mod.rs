@@ -12,6 +12,8 @@
 #![forbid(unsafe_code)]
 
 pub mod addr;
+pub mod admission;
+pub mod budget;
 pub mod errno;
 pub mod geometry;
 pub mod handshake;
