@@ -47,6 +47,16 @@ pub const fn default_limit_mib(memory_bytes: u64) -> u32 {
     }
 }
 
+/// Says whether a machine of `total` bytes with `available` of them free can spare `bytes`: a 16th
+/// of its memory stays for everybody else, whatever the limit. Without that a client could drive
+/// the machine out of memory, and the kernel then ends programs or itself.
+pub const fn is_to_spare(bytes: u64, available: u64, total: u64) -> bool {
+    match available.checked_sub(bytes) {
+        Some(left) => left >= total / 16,
+        None => false,
+    }
+}
+
 /// Largest limit that can be set, in MiB.
 pub const LIMIT_MIB_MAX: u32 = u32::MAX - 1;
 

@@ -105,7 +105,9 @@ impl core::fmt::Display for Refusal {
             Refusal::TooManyPaths => f.write_str("session has all its paths"),
             Refusal::Stale(n) => write!(f, "path has connected since attempt {n}"),
             Refusal::NoMemory => f.write_str("no memory"),
-            Refusal::MemoryLimit => f.write_str("limit of memory (max_memory_mib) reached"),
+            Refusal::MemoryLimit => {
+                f.write_str("limit of memory (max_memory_mib, or what is free) reached")
+            }
         }
     }
 }

@@ -11,6 +11,7 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
+use kernel_ext::memory;
 use rtrs_core::proto::budget;
 
 use super::shared::{
@@ -39,9 +40,13 @@ impl Charge {
     ///
     /// # Errors
     ///
-    /// `ENOMEM` if the limit does not allow them. One that was lowered meanwhile takes nothing away
+    /// `ENOMEM` if the limit does not allow them, or the machine cannot spare them now. A limit that was lowered meanwhile takes nothing away
     /// from those who have it.
     pub(crate) fn new(shared: &Arc<Shared>, bytes: u64) -> Result<Self> {
+        let (available, total) = (memory::available_bytes(), memory::total_bytes());
+        if !budget::is_to_spare(bytes, available, total) {
+            return Err(ENOMEM);
+        }
         let limit_mib = MAX_MEMORY_MIB.get();
         let charged = shared.used.0.fetch_update(Relaxed, Relaxed, |used| {
             budget::charge(used, bytes, limit_mib)

@@ -7,6 +7,7 @@ use proto::rtrs::{
         charge,
         connection_bytes,
         default_limit_mib,
+        is_to_spare,
         path_bytes,
         session_bytes,
         LIMIT_MIB_MAX, //
@@ -41,4 +42,13 @@ fn the_largest_session_does_not_overflow() {
         recv: u32::MAX,
     };
     assert!(connection_bytes(&most) > u64::from(u32::MAX));
+}
+
+#[test]
+fn a_sixteenth_of_the_memory_stays_free() {
+    let total = 16 << 20;
+    assert!(is_to_spare(1 << 20, 2 << 20, total));
+    assert!(!is_to_spare((1 << 20) + 1, 2 << 20, total));
+    assert!(!is_to_spare(3 << 20, 2 << 20, total));
+    assert!(!is_to_spare(0, 0, total));
 }
