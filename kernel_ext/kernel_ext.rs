@@ -14,7 +14,7 @@
 //! | [`percpu`] | per-CPU data |
 //! | [`workqueue`] | own work queues, cancelling |
 //! | [`sysfs`] | classes, devices, directories, attributes, links |
-//! | [`pages`], [`random`], [`ida`] | memory, random bytes, small unique numbers |
+//! | [`pages`], [`memory`], [`random`], [`ida`] | memory, its size, random bytes, unique numbers |
 //! | [`ratelimit`], [`cpu`] | limits for log lines, numbers of CPUs |
 
 pub mod block;
@@ -22,6 +22,7 @@ pub mod cpu;
 pub mod erased;
 pub mod errno;
 pub mod ida;
+pub mod memory;
 pub mod pages;
 pub mod param;
 pub mod percpu;

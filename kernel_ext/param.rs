@@ -5,8 +5,9 @@
 //! `module!` knows integers only, and hides their values. The macros here define a static with a
 //! `get()` method, and the entries that make it a parameter: it is set at load
 //! (`insmod x.ko name=value`), described by `modinfo`, and read in
-//! `/sys/module/x/parameters/name` (mode 0444). Nothing can change it later. Values that are of
-//! the type but out of range are refused by the module's `init`.
+//! `/sys/module/x/parameters/name` (mode 0444). Nothing can change it later, except one of
+//! [`RangedParam`] (mode 0644). Values that are of the type but out of range are refused by the
+//! module's `init`.
 //!
 //! C header: [`include/linux/moduleparam.h`](srctree/include/linux/moduleparam.h)
 //!
@@ -28,6 +29,7 @@
 //! }
 //! ```
 
+mod ranged;
 mod string;
 
 use core::cell::UnsafeCell;
@@ -39,6 +41,7 @@ use kernel::{
     },
 };
 
+pub use ranged::RangedParam;
 pub use string::StringParam;
 
 /// A type of C's `param_ops_*`.
@@ -128,20 +131,21 @@ pub struct Entry(bindings::kernel_param);
 unsafe impl Sync for Entry {}
 
 impl Entry {
-    /// An entry of mode 0444. `name` ends in NUL.
+    /// An entry of any mode. `name` ends in NUL.
     #[doc(hidden)]
-    pub const fn new(
+    pub const fn with_mode(
         name: &'static [u8],
         module: *const bindings::module,
         ops: *const bindings::kernel_param_ops,
         arg: *mut c_void,
+        mode: u16,
     ) -> Self {
         assert!(matches!(name.last(), Some(0)));
         Self(bindings::kernel_param {
             name: name.as_ptr().cast::<c_char>(),
             mod_: module.cast_mut(),
             ops,
-            perm: 0o444,
+            perm: mode,
             level: -1,
             flags: 0,
             __bindgen_anon_1: bindings::kernel_param__bindgen_ty_1 { arg },
@@ -187,14 +191,18 @@ macro_rules! modinfo {
 #[macro_export]
 macro_rules! module_param_entry {
     ($ident:ident, $name:literal, $type:expr, $description:literal) => {
+        $crate::module_param_entry!($ident, $name, $type, $description, 0o444);
+    };
+    ($ident:ident, $name:literal, $type:expr, $description:literal, $mode:literal) => {
         const _: () = {
             #[link_section = "__param"]
             #[used(compiler)]
-            static ENTRY: $crate::param::Entry = $crate::param::Entry::new(
+            static ENTRY: $crate::param::Entry = $crate::param::Entry::with_mode(
                 ::core::concat!($name, "\0").as_bytes(),
                 &raw const ::kernel::bindings::__this_module,
                 $ident.ops(),
                 $ident.arg(),
+                $mode,
             );
         };
         $crate::modinfo!("parm", $name, ":", $description);
@@ -237,6 +245,20 @@ macro_rules! module_param_int {
             $crate::module_param_int!(@type $type),
             $description
         );
+    };
+}
+
+/// Defines a `u32` module parameter of a range that may be changed at any time (mode 0644): a
+/// static of the given name. See [`RangedParam`](crate::param::RangedParam).
+#[macro_export]
+macro_rules! module_param_ranged {
+    ($(#[$meta:meta])* $vis:vis $ident:ident: $min:expr, $max:expr, $name:literal, $default:expr,
+        $description:literal $(,)?) => {
+        $(#[$meta])*
+        #[doc = $description]
+        $vis static $ident: $crate::param::RangedParam =
+            $crate::param::RangedParam::new($default, $min, $max);
+        $crate::module_param_entry!($ident, $name, "uint", $description, 0o644);
     };
 }
 

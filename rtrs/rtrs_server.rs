@@ -22,10 +22,14 @@
 mod connection;
 #[path = "server/establish.rs"]
 mod establish;
+#[path = "server/fence.rs"]
+mod fence;
 #[path = "server/heartbeat.rs"]
 mod heartbeat;
 #[path = "server/listener.rs"]
 mod listener;
+#[path = "server/memory.rs"]
+mod memory;
 #[path = "server/operation.rs"]
 mod operation;
 #[path = "server/path.rs"]

@@ -74,6 +74,13 @@ impl Rw {
         }
     }
 
+    /// Says whether the flags about stable storage are with an operation that can have them. The
+    /// block layer warns about the others.
+    #[inline]
+    pub const fn is_consistent(self) -> bool {
+        matches!(self.op, Op::Write | Op::Flush) || !(self.fua || self.preflush)
+    }
+
     /// Returns the word that goes on the wire.
     #[inline]
     pub const fn to_wire(self) -> u32 {

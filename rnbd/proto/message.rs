@@ -97,6 +97,8 @@ pub enum Malformed {
     AccessMode(u8),
     /// The operation is not known (D9).
     Op(u8),
+    /// The operation cannot have the flags that it has.
+    Flags,
     /// The request moves data the other way than the operation.
     Direction,
     /// `bi_size` is not the length of the data (D9), not whole sectors, or missing.
@@ -124,6 +126,7 @@ impl core::fmt::Display for Malformed {
             Malformed::DeviceName => f.write_str("device name empty or without an end"),
             Malformed::AccessMode(m) => write!(f, "unknown access mode {m}"),
             Malformed::Op(op) => write!(f, "unknown operation {op}"),
+            Malformed::Flags => f.write_str("flags do not fit the operation"),
             Malformed::Direction => f.write_str("data moves the wrong way for the operation"),
             Malformed::Size(n) => write!(f, "size of {n} bytes does not fit the operation"),
             Malformed::Sector(s) => write!(f, "sector {s} is past the end of everything"),
@@ -222,6 +225,9 @@ impl IoRequest {
             _ => 0,
         };
         let rw = Rw::from_wire(msg.rw.get()).map_err(|op| Malformed::Op(op.0))?;
+        if !rw.is_consistent() {
+            return Err(Malformed::Flags);
+        }
         let size = msg.bi_size.get();
         check_size(rw.op, direction, data_len, size)?;
         let sector = msg.sector.get();

@@ -23,7 +23,10 @@ use super::{
         Description,
         Mapping, //
     },
-    session::Session, //
+    session::{
+        Session,
+        LOG_LIMIT, //
+    },
 };
 use crate::{
     proto::{
@@ -83,7 +86,7 @@ pub(super) fn answer(session: &Arc<Session>, message: Message<'_>) -> Result<Ans
 /// Closes a device. A number that stands for none is no error: it may have been closed by force.
 fn close(session: &Session, device_id: u32) {
     let _admin = session.lock_admin();
-    if !session.close(device_id, false) {
+    if !session.close(device_id, false) && LOG_LIMIT.allow().is_some() {
         pr_info!(
             "session {}: device {} is to be closed, but is not open: ignored\n",
             session.name(),
@@ -105,13 +108,15 @@ fn open(session: &Arc<Session>, name: &[u8], access: AccessMode) -> Result<OpenR
         Mode::ReadOnly
     };
     let device = BlockDevice::open(&path, mode, None).inspect_err(|error| {
-        pr_err!(
-            "session {}: device '{}' cannot be opened as {}: {:?}\n",
-            session.name(),
-            &*path,
-            Shown(access),
-            error
-        );
+        if LOG_LIMIT.allow().is_some() {
+            pr_err!(
+                "session {}: device '{}' cannot be opened as {}: {:?}\n",
+                session.name(),
+                &*path,
+                Shown(access),
+                error
+            );
+        }
     })?;
     let device = Arc::new(device, GFP_KERNEL)?;
     let device_id = session.reserve()?;
@@ -160,11 +165,13 @@ fn full_path(session: &Session, name: &[u8]) -> Result<CString> {
     let search_path = DEV_SEARCH_PATH.get().as_bytes();
     let path = path_name::join(search_path, session.name().to_bytes(), name, &mut buffer);
     let path = path.map_err(|reason| {
-        pr_err!(
-            "session {}: device refused: {}\n",
-            session.name(),
-            Shown(reason)
-        );
+        if LOG_LIMIT.allow().is_some() {
+            pr_err!(
+                "session {}: device refused: {}\n",
+                session.name(),
+                Shown(reason)
+            );
+        }
         Error::from(reason.errno())
     })?;
     Ok(CString::try_from(path)?)

@@ -51,8 +51,8 @@ use crate::{
     shown::Shown, //
 };
 
-/// Lines about refused requests.
-static LOG_LIMIT: RateLimit = RateLimit::new(5000, 10);
+/// Lines about refused requests and messages.
+pub(super) static LOG_LIMIT: RateLimit = RateLimit::new(5000, 10);
 
 /// What a number of a device stands for.
 enum Slot {

@@ -66,8 +66,12 @@ pub enum Refusal {
     AddressTaken,
     /// The session has all the paths that it may have.
     TooManyPaths,
+    /// The path has connected since this request was made, which is number so and so.
+    Stale(u16),
     /// No memory for the path.
     NoMemory,
+    /// The session, its path or the connection would take more memory than all may have together.
+    MemoryLimit,
 }
 
 impl Refusal {
@@ -76,7 +80,7 @@ impl Refusal {
         match self {
             Refusal::UnknownSession => Errno::ENXIO,
             Refusal::AddressTaken => Errno::EEXIST,
-            Refusal::NoMemory => Errno::ENOMEM,
+            Refusal::NoMemory | Refusal::MemoryLimit => Errno::ENOMEM,
             _ => Errno::ECONNRESET,
         }
     }
@@ -99,7 +103,11 @@ impl core::fmt::Display for Refusal {
             Refusal::UnknownSession => f.write_str("session is unknown"),
             Refusal::AddressTaken => f.write_str("session has a path between these addresses"),
             Refusal::TooManyPaths => f.write_str("session has all its paths"),
+            Refusal::Stale(n) => write!(f, "path has connected since attempt {n}"),
             Refusal::NoMemory => f.write_str("no memory"),
+            Refusal::MemoryLimit => {
+                f.write_str("limit of memory (max_memory_mib, or what is free) reached")
+            }
         }
     }
 }

@@ -12,7 +12,9 @@
 #![forbid(unsafe_code)]
 
 pub mod addr;
+pub mod admission;
 pub mod backoff;
+pub mod budget;
 pub mod errno;
 pub mod geometry;
 pub mod handshake;

@@ -21,6 +21,23 @@ pub const SESS_QUEUE_DEPTH_DEFAULT: i32 = 512;
 /// Default of `always_invalidate`.
 pub const ALWAYS_INVALIDATE_DEFAULT: bool = true;
 
+/// Default of the server's `heartbeat_interval_ms`. A client of the C driver acknowledges at once,
+/// whatever its own interval is.
+pub const SERVER_HEARTBEAT_INTERVAL_MS_DEFAULT: u32 = 1000;
+
+/// Range of `heartbeat_interval_ms`.
+pub const HEARTBEAT_INTERVAL_MS_MIN: u32 = 100;
+/// As above.
+pub const HEARTBEAT_INTERVAL_MS_MAX: u32 = 60_000;
+
+/// Default of the server's `heartbeat_missed_max`.
+pub const SERVER_HEARTBEAT_MISSED_MAX_DEFAULT: u32 = 4;
+
+/// Range of `heartbeat_missed_max`.
+pub const HEARTBEAT_MISSED_MAX_MIN: u32 = 1;
+/// As above.
+pub const HEARTBEAT_MISSED_MAX_MAX: u32 = 100;
+
 /// Why the module does not load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParamError {

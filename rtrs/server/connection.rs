@@ -21,11 +21,13 @@ use rdma::{
         Id, //
     },
     Cq,
+    Device,
     PollContext,
     Qp,
     QpConfig, //
 };
 use rtrs_core::proto::{
+    budget,
     errno::Errno,
     signal::{
         self,
@@ -42,7 +44,8 @@ use zerocopy::IntoBytes;
 
 use super::{
     path::Path,
-    sends::Sends, //
+    sends::Sends,
+    session::Session, //
 };
 
 /// Tag of empty receives and of the sends of answers and heartbeats.
@@ -129,6 +132,13 @@ struct Sizes {
     queue: QueueSizes,
     /// Answers that fit the send queue.
     answers: u32,
+}
+
+/// What a connection of `session` costs on `device`, in bytes.
+pub(crate) fn cost_bytes(session: &Session, device: &Device) -> u64 {
+    let (depth, max) = (session.geometry().queue_depth(), device.max_qp_wr());
+    let io = QueueSizes::server_io(depth, session.always_invalidate(), max);
+    budget::connection_bytes(&io)
 }
 
 impl Sizes {

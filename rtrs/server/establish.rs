@@ -38,9 +38,10 @@ use super::{
         TAG_REGISTER,
         TAG_SETUP, //
     },
-    heartbeat,
+    fence,
     path::Path,
-    region, //
+    region,
+    shared, //
 };
 
 /// Registrations that are posted at a time.
@@ -57,6 +58,11 @@ pub(crate) fn establish(path: &Arc<Path>) {
     let Some(admin) = connections.get(0) else {
         return;
     };
+    // No old write may be executed after a new one was (D26). The last one that is waited for
+    // calls again.
+    if path.session.has_predecessor_of(path) {
+        return;
+    }
     if let Err(e) = name_session(path) {
         return path.fail(format_args!("{e}"));
     }
@@ -70,7 +76,7 @@ pub(crate) fn establish(path: &Arc<Path>) {
     if path.step(ServerEvent::InfoRequest { complete: true }) != ServerEffect::GoLive {
         return;
     }
-    path.tick_in(heartbeat::TICK_MS);
+    path.tick_in(shared::heartbeat().interval_ms);
     if let Err(e) = respond(path, &admin.qp) {
         path.fail(format_args!("info response cannot be sent ({e:?})"));
     }
@@ -148,6 +154,7 @@ fn respond(path: &Arc<Path>, qp: &Qp<Receiver>) -> Result {
             run(path, &mut batch)?;
         }
     }
+    fence::enter(path)?;
     send(path, qp, &descriptors)
 }
 

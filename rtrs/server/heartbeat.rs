@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Is the client still there? A heartbeat every five seconds in either direction, on the admin
-//! connection; and the limit on how long a path may take to be set up.
+//! Is the client still there? A heartbeat in either direction, on the admin connection; and the limit on how long a path may take to be set up.
 
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -11,10 +10,7 @@ use rdma::{
     SendFlags, //
 };
 use rtrs_core::proto::{
-    heartbeat::{
-        Heartbeat,
-        Tick, //
-    },
+    heartbeat::Tick,
     imm::Imm,
     path::ServerState,
     CONNECT_TIMEOUT_MS, //
@@ -25,13 +21,12 @@ use super::{
         Receiver,
         TAG_IO, //
     },
-    path::Path, //
+    path::Path,
+    shared, //
 };
 
 /// The first tick of a path that is being set up.
 pub(crate) const FIRST_TICK_MS: u32 = CONNECT_TIMEOUT_MS;
-/// The ticks of a path that is up.
-pub(crate) const TICK_MS: u32 = Heartbeat::DEFAULT.interval_ms;
 
 /// One tick of `path`: returns in how many milliseconds the next one is due, if any.
 pub(crate) fn tick(path: &Arc<Path>) -> Option<u32> {
@@ -55,7 +50,8 @@ fn set_up_tick(path: &Arc<Path>) -> Option<u32> {
 }
 
 fn beat(path: &Arc<Path>) -> Option<u32> {
-    let (missed, tick) = Heartbeat::DEFAULT.tick(path.missed.load(Relaxed));
+    let heartbeat = shared::heartbeat();
+    let (missed, tick) = heartbeat.tick(path.missed.load(Relaxed));
     path.missed.store(missed, Relaxed);
     match tick {
         Tick::Dead => {
@@ -65,26 +61,28 @@ fn beat(path: &Arc<Path>) -> Option<u32> {
         Tick::Wait => {}
         Tick::Send => {
             let connections = path.connections.get();
-            if let Some(admin) = connections.as_ref().and_then(|c| c.get(0)) {
-                send(&admin.qp, Imm::Heartbeat);
+            let admin = connections.as_ref().and_then(|c| c.get(0));
+            if !admin.is_some_and(|admin| send(&admin.qp, Imm::Heartbeat)) {
+                // Not asked, so not missed: the next tick asks.
+                path.missed.store(0, Relaxed);
             }
         }
     }
-    Some(TICK_MS)
+    Some(heartbeat.interval_ms)
 }
 
 /// Answers a heartbeat.
 #[cold]
 pub(crate) fn acknowledge(qp: &Qp<Receiver>) {
-    send(qp, Imm::HeartbeatAck);
+    let _ = send(qp, Imm::HeartbeatAck);
 }
 
-/// Sends `imm` and nothing else. Without room on the send queue it is left out: what fills the
-/// queue tells the client that we are there.
-fn send(qp: &Qp<Receiver>, imm: Imm) {
+/// Sends `imm` and nothing else; says whether it did. Without room on the send queue it is left
+/// out: what fills the queue tells the client that we are there.
+fn send(qp: &Qp<Receiver>, imm: Imm) -> bool {
     let receiver = qp.handler();
     if !receiver.path.is_up() || !receiver.sends.reserve() {
-        return;
+        return false;
     }
     let flags = SendFlags::signaled(receiver.sends.next_is_signaled());
     let mut space = rdma::Space::new();
@@ -94,5 +92,7 @@ fn send(qp: &Qp<Receiver>, imm: Imm) {
         receiver
             .path
             .fail(format_args!("heartbeat cannot be posted ({e:?})"));
+        return false;
     }
+    true
 }

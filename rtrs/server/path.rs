@@ -35,9 +35,11 @@ use kernel::{
     },
 };
 use kernel_ext::{
+    new_irq_lock,
     new_wait_queue,
     sync::{
         Completion,
+        IrqLock,
         RcuArc,
         WaitQueue, //
     },
@@ -52,6 +54,7 @@ use rdma::{
 };
 use rtrs_core::proto::{
     addr::PathName,
+    admission::Known,
     geometry::Geometry,
     handshake::{
         Connect,
@@ -72,8 +75,11 @@ use super::{
         KEY_MESSAGE_LEN, //
     },
     establish,
+    fence,
     heartbeat,
+    memory::Charge,
     region,
+    sends::Chain,
     session::{
         Session,
         SessionService, //
@@ -98,6 +104,8 @@ pub(crate) struct Path {
     pub(crate) session: Arc<Session>,
     /// Name of the path among the client's.
     uuid: [u8; 16],
+    /// How often its client had connected it when this was made.
+    recon_cnt: u16,
     /// Connections that the client has announced.
     connection_count: u16,
     /// The session's, close at hand.
@@ -110,6 +118,8 @@ pub(crate) struct Path {
     pub(crate) device: Device,
     pub(crate) pd: Arc<Pd>,
     state: AtomicU8,
+    /// The session has other paths that carry requests.
+    pub(crate) has_peers: AtomicBool,
     /// Heartbeats since the client was heard last.
     pub(crate) missed: AtomicU32,
     /// Completion vector of the next connection.
@@ -145,14 +155,25 @@ pub(crate) struct Path {
     /// A slot has come home although the path is not up.
     #[pin]
     pub(crate) returned: WaitQueue,
+    /// Requests that wait until their chunk is free on the other paths.
+    #[pin]
+    pub(crate) deferred: IrqLock<Chain>,
     #[pin]
     work: Work<Path, 0>,
     #[pin]
     tick: DelayedWork<Path, 1>,
+    #[pin]
+    resume: Work<Path, 2>,
+    /// Given back last.
+    _charge: Charge,
 }
 
 impl_has_work! {
     impl HasWork<Self, 0> for Path { self.work }
+}
+
+impl_has_work! {
+    impl HasWork<Self, 2> for Path { self.resume }
 }
 
 impl_has_delayed_work! {
@@ -166,6 +187,7 @@ impl Path {
         connect: &Connect,
         request: &ConnectRequest<'_>,
         name: PathName,
+        charge: Charge,
     ) -> Result<Arc<Self>> {
         let device = request.device().clone();
         let pd = Pd::new(&device)?;
@@ -183,6 +205,7 @@ impl Path {
             pin_init!(Self {
                 session: session.clone(),
                 uuid: connect.sess_uuid,
+                recon_cnt: connect.recon_cnt,
                 connection_count: connect.cid_num,
                 geometry: *session.geometry(),
                 always_invalidate: session.always_invalidate(),
@@ -190,6 +213,7 @@ impl Path {
                 device,
                 pd,
                 state: AtomicU8::new(ServerState::Connecting as u8),
+                has_peers: AtomicBool::new(false),
                 missed: AtomicU32::new(0),
                 vector: AtomicU32::new(0),
                 stats,
@@ -206,8 +230,11 @@ impl Path {
                 files <- new_mutex!(None, "Path::files"),
                 setup_done <- Completion::new(),
                 returned <- new_wait_queue!("Path::returned"),
+                deferred <- new_irq_lock!(Chain::new(), "Path::deferred"),
                 work <- new_work!("Path::work"),
                 tick <- new_delayed_work!("Path::tick"),
+                resume <- new_work!("Path::resume"),
+                _charge: charge,
             }),
             GFP_KERNEL,
         )?;
@@ -250,9 +277,27 @@ impl Path {
         u32::try_from(joined.elapsed().as_millis()).unwrap_or(u32::MAX)
     }
 
-    /// Whether this is the path that the client means.
-    pub(crate) fn is(&self, uuid: &[u8; 16]) -> bool {
-        self.uuid == *uuid
+    /// What a connect request for path `uuid` between the addresses of `name` finds of this one.
+    pub(crate) fn known(&self, uuid: &[u8; 16], name: &PathName) -> Known {
+        Known {
+            same_path: self.uuid == *uuid,
+            same_addresses: self.name == *name,
+            recon_cnt: self.recon_cnt,
+            state: self.state(),
+            // The tick that sends the heartbeat counts as the first.
+            silent: self.missed.load(Relaxed) > 1,
+        }
+    }
+
+    /// Whether `later` takes the place of this path, which was there before it.
+    pub(crate) fn precedes(&self, later: &Path) -> bool {
+        self.known(&later.uuid, &later.name).is_rival()
+    }
+
+    /// Whether the session has other paths that carry requests.
+    #[inline(always)]
+    pub(crate) fn has_peers(&self) -> bool {
+        self.has_peers.load(Relaxed)
     }
 
     /// Where the slot of chunk `id` is parked.
@@ -274,8 +319,15 @@ impl Path {
             debug_assert!(parked.is_ok());
         }
         if !self.is_up() {
-            self.returned.wake_all();
+            self.came_home();
         }
+    }
+
+    /// A slot has come home to a path that is not up.
+    #[cold]
+    fn came_home(&self) {
+        self.returned.wake_all();
+        fence::resume_peers(self);
     }
 
     /// Spreads the connections over the device's completion vectors.
@@ -363,6 +415,13 @@ impl Path {
         self.queue_work();
     }
 
+    /// The end of another path may be what this one's info request waits for.
+    pub(crate) fn predecessor_gone(self: &Arc<Self>) {
+        if self.info_len.load(SeqCst) != 0 {
+            self.queue_work();
+        }
+    }
+
     fn queue_work(self: &Arc<Self>) {
         // If it is queued already it will see the state that it is called for.
         let _ = self.session.queue().enqueue::<Arc<Path>, 0>(self.clone());
@@ -372,6 +431,17 @@ impl Path {
     /// down.
     pub(crate) fn tick_in(self: &Arc<Self>, delay_ms: u32) {
         workqueue::mod_delayed::<Path, 1>(self.session.queue(), self.clone(), delay_ms);
+    }
+
+    /// Has the requests that wait looked at again. Any context.
+    pub(crate) fn queue_resume(self: &Arc<Self>) {
+        // If it runs already it will run once more.
+        let _ = self.session.queue().enqueue::<Arc<Path>, 2>(self.clone());
+    }
+
+    /// Waits until nobody looks at the requests that wait.
+    pub(crate) fn stop_resume(self: &Arc<Self>) {
+        drop(workqueue::cancel_sync::<Path, 2>(self));
     }
 
     /// Ends the ticks, and waits for one that runs.
@@ -404,5 +474,13 @@ impl WorkItem<1> for Path {
             let delay = msecs_to_jiffies(delay_ms);
             let _ = path.session.queue().enqueue_delayed::<_, 1>(this, delay);
         }
+    }
+}
+
+impl WorkItem<2> for Path {
+    type Pointer = Arc<Path>;
+
+    fn run(this: Arc<Path>) {
+        fence::resume(&this);
     }
 }

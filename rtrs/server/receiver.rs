@@ -25,6 +25,7 @@ use super::{
         TAG_REVOKE,
         TAG_SETUP, //
     },
+    fence,
     heartbeat,
     operation::Operation,
     reply,
@@ -116,6 +117,16 @@ impl Receiver {
         };
         slot.cid = self.cid;
         slot.offset = offset;
+        if path.has_peers() && fence::is_contested(path, id) {
+            return fence::defer(path, slot);
+        }
+        self.admit(qp, slot);
+    }
+
+    /// Goes on with a request whose chunk is on no other path.
+    #[inline(always)]
+    pub(crate) fn admit(&self, qp: &Qp<Self>, mut slot: KBox<Slot>) {
+        let path = &self.path;
         slot.mapping.sync_for_cpu(0, path.geometry.chunk_size());
         if path.always_invalidate && slot.seems_write() {
             return self.revoke(qp, slot);

@@ -20,15 +20,21 @@ use rtrs_core::{
     address,
     proto::{
         addr::PathName,
+        admission::{
+            self,
+            Admission, //
+        },
+        budget,
         handshake::{
             Connect,
             Refusal, //
         },
-        PATHS_MAX, //
     },
 };
 
 use super::{
+    connection,
+    memory::Charge,
     path::Path,
     session::{
         Service,
@@ -94,7 +100,9 @@ impl Registry {
             return Err(Refusal::UnknownSession);
         }
         connect.check_new_path()?;
-        let session = Session::new(self, connect.paths_uuid).map_err(|_| Refusal::NoMemory)?;
+        let charge = self.charge(budget::session_bytes(&self.shared.geometry))?;
+        let session =
+            Session::new(self, connect.paths_uuid, charge).map_err(|_| Refusal::NoMemory)?;
         sessions
             .list
             .reserve(1, GFP_KERNEL)
@@ -114,14 +122,6 @@ impl Registry {
         connect: &Connect,
         request: &ConnectRequest<'_>,
     ) -> Result<Arc<Path>, Refusal> {
-        let mut paths = session.paths.lock();
-        if let Some(path) = paths.iter().find(|p| p.is(&connect.sess_uuid)) {
-            return Ok(path.clone());
-        }
-        connect.check_new_path()?;
-        if paths.len() >= PATHS_MAX {
-            return Err(Refusal::TooManyPaths);
-        }
         let name = match (request.peer_address(), request.local_address()) {
             (Some(peer), Some(local)) => PathName {
                 src: address::from_cm(&peer.address),
@@ -129,17 +129,33 @@ impl Registry {
             },
             _ => return Err(Refusal::PathState),
         };
-        if paths.iter().any(|p| p.name == name) {
-            return Err(Refusal::AddressTaken);
+        let mut paths = session.paths.lock();
+        let known = paths.iter().map(|p| p.known(&connect.sess_uuid, &name));
+        if let Admission::Join(index) = admission::admit(connect, known)? {
+            return paths.get(index).cloned().ok_or(Refusal::PathState);
         }
+        let cost = budget::path_bytes(session.geometry()).saturating_add(
+            connection::cost_bytes(session, request.device())
+                .saturating_mul(connect.cid_num.into()),
+        );
+        let charge = self.charge(cost)?;
         paths
             .reserve(1, GFP_KERNEL)
             .map_err(|_| Refusal::NoMemory)?;
-        let path = Path::new(session, connect, request, name).map_err(|_| Refusal::NoMemory)?;
+        let path =
+            Path::new(session, connect, request, name, charge).map_err(|_| Refusal::NoMemory)?;
+        // What it comes in the place of, before anybody can see it.
+        for rival in paths.iter().filter(|rival| rival.precedes(&path)) {
+            rival.fail(format_args!("client connects it anew"));
+        }
         paths
             .push_within_capacity(path.clone())
             .map_err(|_| Refusal::NoMemory)?;
         Ok(path)
+    }
+
+    fn charge(&self, bytes: u64) -> Result<Charge, Refusal> {
+        Charge::new(&self.shared, bytes).map_err(|_| Refusal::MemoryLimit)
     }
 
     /// Gives `session` the name that its client asks for. No two sessions have the same.
@@ -166,6 +182,9 @@ impl Registry {
         let mut sessions = self.sessions.lock();
         let mut paths = path.session.paths.lock();
         paths.retain(|p| !Arc::ptr_eq(p, path));
+        for later in paths.iter() {
+            later.predecessor_gone();
+        }
         if paths.is_empty() {
             sessions.list.retain(|s| !Arc::ptr_eq(s, &path.session));
         }

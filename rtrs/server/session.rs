@@ -14,6 +14,7 @@ use kernel::{
 };
 use kernel_ext::{
     pages::PageBlock,
+    sync::RcuArc,
     workqueue::WorkQueue, //
 };
 use rtrs_core::proto::{
@@ -22,6 +23,8 @@ use rtrs_core::proto::{
 };
 
 use super::{
+    fence::Members,
+    memory::Charge,
     operation::Operation,
     path::Path,
     registry::Registry,
@@ -74,13 +77,24 @@ pub struct Session {
     /// Paths in any state, those being torn down included.
     #[pin]
     pub(crate) paths: Mutex<KVec<Arc<Path>>>,
+    /// Paths that carry requests.
+    pub(crate) members: RcuArc<Members>,
+    /// Held while `members` changes.
+    #[pin]
+    pub(crate) membership: Mutex<()>,
     #[pin]
     link: Mutex<Link>,
+    /// Given back last.
+    _charge: Charge,
 }
 
 impl Session {
     /// Makes a session with all its chunks, zeroed. Sleeps.
-    pub(crate) fn new(registry: &Arc<Registry>, uuid: [u8; 16]) -> Result<Arc<Self>> {
+    pub(crate) fn new(
+        registry: &Arc<Registry>,
+        uuid: [u8; 16],
+        charge: Charge,
+    ) -> Result<Arc<Self>> {
         let geometry = registry.shared.geometry;
         let order = PageBlock::order_for(geometry.chunk_size() as usize);
         let depth = geometry.queue_depth();
@@ -96,11 +110,14 @@ impl Session {
                 chunks,
                 name: SetOnce::new(),
                 paths <- new_mutex!(KVec::new(), "Session::paths"),
+                members: RcuArc::new(None),
+                membership <- new_mutex!((), "Session::membership"),
                 link <- new_mutex!(Link {
                     paths: 0,
                     service: None,
                     files: None,
                 }, "Session::link"),
+                _charge: charge,
             }),
             GFP_KERNEL,
         )
@@ -150,6 +167,15 @@ impl Session {
     #[inline]
     pub(crate) fn always_invalidate(&self) -> bool {
         self.registry.shared.always_invalidate
+    }
+
+    /// Whether a path in whose place `path` comes is not torn down yet.
+    pub(crate) fn has_predecessor_of(&self, path: &Arc<Path>) -> bool {
+        self.paths
+            .lock()
+            .iter()
+            .take_while(|earlier| !Arc::ptr_eq(earlier, path))
+            .any(|earlier| earlier.precedes(path))
     }
 
     /// The chunks, by their ids.

@@ -8,6 +8,7 @@ use kernel::sync::Arc;
 use rtrs_core::proto::path::ServerEvent;
 
 use super::{
+    fence,
     path::Path,
     sends::Chain, //
 };
@@ -34,11 +35,16 @@ pub(crate) fn tear_down(path: &Arc<Path>) {
             }
         }
     }
+    fence::abandon(path);
 
     // Requests in flight: their slots come home when the service has answered them.
-    let mut slots = Chain::new();
     for place in path.places() {
         path.returned.wait_until(|| !place.idle.is_empty());
+    }
+    // Nobody takes a place that is empty from now on for that of a request.
+    fence::leave(path);
+    let mut slots = Chain::new();
+    for place in path.places() {
         if let Some(slot) = place.idle.take() {
             slots.push(slot);
         }

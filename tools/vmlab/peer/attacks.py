@@ -8,6 +8,7 @@ keeps a session open, and must be served before and after.
 from __future__ import annotations
 
 import errno
+import os
 import random
 import struct
 import sys
@@ -261,19 +262,26 @@ def access_mode_that_does_not_exist(c: Client, device: int) -> None:
 
 
 @attack(0)
-def two_thousand_random_messages(c: Client, device: int) -> int:
-    """2,000 random block messages in honest envelopes: each is answered, none does harm."""
-    chance = random.Random(1)
-    for _ in range(2000):
-        size = chance.choice((0, 1, 4, 8, 12, 20, 24, 31, 32, 36, 56, 264))
-        user = bytearray(chance.randbytes(size))
-        if size >= 2 and chance.random() < 0.9:
-            struct.pack_into("<H", user, 0, chance.choice((0, 1, 2, 3, 4, 5, 6)))
-        if size >= 24 and user[0] == m.IO and chance.random() < 0.7:
-            struct.pack_into("<IQII", user, 4, device, chance.getrandbits(64), m.OP_READ, chance.getrandbits(32))
-        chunk = chance.randrange(4, 64)
-        c.read(chunk, chance.choice((0, 16, 36, 56, 512, 4096)), bytes(user))
-        c.answer(chunk)
+def a_hundred_thousand_random_messages(c: Client, device: int) -> int:
+    """100,000 random and mutated block messages in honest envelopes: each is answered, none does harm."""
+    seed = int(os.environ.get("SEED") or 1)
+    sent, answered, refused = c.barrage(100_000, seed)
+    print(f"seed {seed}: {sent} sent, {answered} answered, {refused} with an error", file=sys.stderr)
+    assert sent == answered == 100_000, f"seed {seed}: {answered} of {sent} messages answered"
+    assert 0 < refused < sent, f"seed {seed}: {refused} of {sent} messages refused"
+    return 0
+
+
+@attack(0)
+def forty_random_envelopes(c: Client, device: int) -> int:
+    """40 sessions, each ended by a random head at a random place of a chunk."""
+    chance = random.Random(2)
+    for turn in range(40):
+        with Puppet() as liar:
+            victim = Client(liar, c.address, b"envelope", 2).open()
+            victim.raw(chance.randrange(64), 0, chance.randbytes(chance.choice((4, 8, 24, 64))),
+                       m.imm(chance.choice((0, 0, 0, 3, 15)), chance.getrandbits(28)))
+            assert victim.is_closed(), f"envelope {turn} was believed"
     return 0
 
 

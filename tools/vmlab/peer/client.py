@@ -11,6 +11,7 @@ from puppet import Endpoint, Event, Puppet
 PORT = 1234
 # Where things lie in an endpoint's memory.
 SEND, REPLY, RECEIVE = 0, 0x40000, 0x80000
+TABLE = 0xC0000
 RECEIVES = 256
 
 
@@ -23,17 +24,29 @@ class Client:
 
     def __init__(self, puppet: Puppet, address: str, name: bytes = b"puppet", connections: int = 2) -> None:
         self.puppet, self.address, self.name, self.count = puppet, address, name, connections
-        self.uuid, self.group = os.urandom(16), os.urandom(16)
+        self.uuid, self.group, self.attempt = os.urandom(16), os.urandom(16), 1
         self.ends: list[Endpoint] = []
         self.chunks: list[tuple[int, int]] = []
         self.depth = self.chunk_size = self.new_keys = 0
+
+    def another_path(self, address: str, puppet: Puppet | None = None) -> Client:
+        """A further path of the same session, not connected yet."""
+        path = Client(puppet or self.puppet, address, self.name, self.count)
+        path.group = self.group
+        return path
+
+    def anew(self, puppet: Puppet | None = None, attempt: int | None = None) -> Client:
+        """The same path as it connects again, not connected yet."""
+        path = self.another_path(self.address, puppet)
+        path.uuid, path.attempt = self.uuid, self.attempt + 1 if attempt is None else attempt
+        return path
 
     # -- establishment ---------------------------------------------------------------------------------
 
     def connect_one(self, cid: int, **lies: object) -> Event:
         """Connects one connection; returns the event that answered."""
         end = self.puppet.open(self.address, PORT)
-        fields = {"cid": cid, "connections": self.count} | lies
+        fields = {"cid": cid, "connections": self.count, "reconnect": self.attempt} | lies
         private = fields.pop("private", None) or m.connect_request(self.uuid, self.group, **fields)
         size = 16384 if cid == 0 else 8
         end.receive(RECEIVE, size, 16 if cid == 0 else RECEIVES)
@@ -106,6 +119,12 @@ class Client:
         self.ends[end].put(SEND, data)
         self.ends[end].post("write", SEND, len(data), base + start if address is None else address,
                             right_key if key is None else key, imm)
+
+    def barrage(self, count: int, seed: int) -> tuple[int, int, int]:
+        """Random messages, thousands a second; returns how many were sent, answered, refused."""
+        table = b"".join(struct.pack("<QII", address, key, 0) for address, key in self.chunks[:64])
+        self.ends[1].put(TABLE, table)
+        return self.ends[1].barrage(count, seed, 28 - (self.depth - 1).bit_length())
 
     def payload(self, chunk: int, offset: int) -> int:
         """The immediate of a request: chunk and offset of the message's head."""

@@ -305,6 +305,8 @@ static void do_get(struct endpoint *end, unsigned long offset, unsigned long siz
 	answer("");
 }
 
+#include "barrage.h"
+
 static void obey(char *line)
 {
 	char *words[9] = { 0 };
@@ -343,6 +345,8 @@ static void obey(char *line)
 		do_set(end, numbers[2], words[3]);
 	else if (!strcmp(words[0], "get") && count == 4)
 		do_get(end, numbers[2], numbers[3]);
+	else if (!strcmp(words[0], "barrage") && count == 5)
+		do_barrage(end, numbers[2], numbers[3], numbers[4]);
 	else if (!strcmp(words[0], "disconnect") && count == 2)
 		answer(rdma_disconnect(end->id) ? "err disconnect" : "ok");
 	else

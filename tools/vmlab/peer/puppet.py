@@ -133,6 +133,11 @@ class Endpoint:
         words = self.puppet.say("completion", self.number, timeout_ms)
         return None if words[0] == "none" else Completion(*(int(word, 0) for word in words))
 
+    def barrage(self, count: int, seed: int, memory_bits: int) -> tuple[int, int, int]:
+        """Sends so many random messages (barrage.h); returns how many were sent, answered, refused."""
+        sent, answered, refused = map(int, self.puppet.say("barrage", self.number, count, seed, memory_bits))
+        return sent, answered, refused
+
     def disconnect(self) -> None:
         """Leaves in an orderly way."""
         self.puppet.say("disconnect", self.number)

@@ -16,11 +16,20 @@ from pathlib import Path
 from vmlab import assets
 from vmlab.checks import eq, ok
 from vmlab.lab import Lab
+from vmlab.machine import Machine
 from vmlab.needs import needs
 
 PEER = Path(__file__).resolve().parents[1] / "peer"
 KDIR = PEER.parents[1] / "kdir"
 FILES = ("puppet.py", "messages.py", "client.py", "attacks.py", "strangers.py")
+# A puppet does not answer heartbeats: it would count as dead.
+PATIENT = "heartbeat_interval_ms=60000"
+# What may come out differently where keys are not invalidated, and one of each other kind.
+ALSO_WITH_N = ("d5_head_across_the_end_of_the_chunk", "d6_descriptor_longer_than_asked",
+               "d11_user_length_past_the_offset", "d11_two_descriptors", "unknown_message_type",
+               "a_send_where_only_writes_belong", "d7_io_message_cut_short", "d8_write_to_a_read_only_mapping",
+               "d9_write_without_data", "read_past_the_end_of_the_device", "io_after_close",
+               "a_hundred_thousand_random_messages", "forty_random_envelopes")
 # A lie costs one line, or two where the request was refused first and the path closed then.
 LOG_LINES_MAX = 2
 
@@ -32,7 +41,8 @@ import strangers  # noqa: E402
 def puppet_program() -> Path:
     """The puppet, compiled in the Debian root against its own verbs libraries."""
     source = PEER / "puppet.c"
-    digest = hashlib.sha256(source.read_bytes()).hexdigest()[:12]
+    parts = source.read_bytes() + (PEER / "barrage.h").read_bytes()
+    digest = hashlib.sha256(parts).hexdigest()[:12]
     program = assets.cache_dir() / f"puppet-{digest}"
     if not program.exists():
         subprocess.run([sys.executable, "-B", str(KDIR), "run", "gcc-14", "-O2", "-Wall", "-Wextra", "-Werror",
@@ -41,27 +51,36 @@ def puppet_program() -> Path:
     return program
 
 
-def _prepare(lab: Lab) -> None:
-    """Loads the server once; the tests of this file share it."""
-    vm = lab.server
-    if vm.exists("/tmp/peer/attacks.py") and "rnbd_server" in vm.run("lsmod"):
-        return
-    vm.run("mkdir -p /tmp/peer; modprobe ib_uverbs; modprobe rdma_ucm; "
-           "modprobe brd rd_nr=4 rd_size=16384 2>/dev/null; true")
-    for name in FILES:
+def bring_puppets(vm: Machine, files: tuple[str, ...] = FILES) -> None:
+    """Puts the puppet and its scripts into a machine."""
+    vm.run("mkdir -p /tmp/peer; modprobe ib_uverbs; modprobe rdma_ucm")
+    for name in files:
         vm.push(PEER / name, f"/tmp/peer/{name}")
     vm.push(puppet_program(), "/tmp/peer/puppet")
     vm.run("chmod 755 /tmp/peer/puppet")
-    vm.run(f"mods {lab.modules} rtrs-server always_invalidate=Y; mods {lab.modules} rnbd-server dev_search_path=/dev")
 
 
-def _make(script: str, name: str, title: str, silent: bool) -> Callable[[Lab], None]:
+def _prepare(lab: Lab, invalidate: str) -> None:
+    """Loads the server once; the tests of this file share it."""
+    vm = lab.server
+    parameter = "/sys/module/rtrs_server/parameters/always_invalidate"
+    if vm.exists("/tmp/peer/attacks.py") and "rnbd_server" in vm.run("lsmod"):
+        if vm.read(parameter) == invalidate:
+            return
+        vm.run("mods -r", 90)
+    vm.run("modprobe brd rd_nr=4 rd_size=16384 2>/dev/null; true")
+    bring_puppets(vm)
+    vm.run(f"mods {lab.modules} rtrs-server always_invalidate={invalidate} {PATIENT}; "
+           f"mods {lab.modules} rnbd-server dev_search_path=/dev")
+
+
+def _make(script: str, name: str, title: str, silent: bool, invalidate: str = "Y") -> Callable[[Lab], None]:
     @needs(machines=1, unloads=False, timeout=240)
     def test(lab: Lab) -> None:
-        _prepare(lab)
+        _prepare(lab, invalidate)
         vm = lab.server
         mark = vm.log_mark()
-        eq(vm.try_run(f"python3 /tmp/peer/{script}.py {name} {lab.server_address}", 200).out.strip(), "ok")
+        eq(vm.try_run(f"python3 /tmp/peer/{script}.py {name} {lab.server_address}", 200).out.split("\n")[-2:], ["ok", ""])
         lines = [line for line in vm.log_matches("rtrs_server|rnbd_server|beyond end of device", mark) if not _is_routine(line)]
         if not silent:
             ok(lines, "the kernel log does not say what happened")
@@ -79,10 +98,14 @@ for _name, (_expected, _function) in attacks.ATTACKS.items():
     globals()[f"test_{_name}"] = _make("attacks", _name, _function.__doc__ or "", _expected == 0)
 for _name, (_expected, _function) in strangers.STRANGERS.items():
     globals()[f"test_{_name}"] = _make("strangers", _name, _function.__doc__ or "", _expected is None)
+for _name in ALSO_WITH_N:
+    _expected, _function = attacks.ATTACKS[_name]
+    globals()[f"test_{_name}_with_n"] = _make("attacks", _name, f"{_function.__doc__} (always_invalidate=N)",
+                                              _expected == 0, "N")
 
 
 @needs(machines=1)
 def test_nothing_is_left_of_the_attackers(lab: Lab) -> None:
     """After all of them: no session, and the modules unload (the harness looks for leaks)."""
-    _prepare(lab)
+    _prepare(lab, "N")
     eq(lab.server.run("ls /sys/class/rtrs-server").split(), [], "sessions that are left")

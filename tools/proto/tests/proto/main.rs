@@ -13,6 +13,8 @@
 
 mod access;
 mod addr;
+mod admission;
+mod budget;
 mod chance;
 mod fuzz;
 mod geometry;

@@ -163,6 +163,34 @@ fn d9_operations_without_data_come_without_data() {
 }
 
 #[test]
+fn flags_about_stable_storage_are_for_writes_and_flushes() {
+    for (op, fits) in [
+        (0, false),
+        (1, true),
+        (2, true),
+        (3, false),
+        (4, false),
+        (5, false),
+    ] {
+        for flag in [1 << 9, 1 << 10] {
+            let size = if op == 2 { 0 } else { 512 };
+            let data_len = if op < 2 { size } else { 0 };
+            let direction = if op == 0 {
+                Direction::Read
+            } else {
+                Direction::Write
+            };
+            let message = io(op | flag, 8, size);
+            let parsed = Message::parse(message.as_bytes(), data_len, direction, 2);
+            assert_eq!(parsed.is_ok(), fits, "operation {op}, flag {flag:#x}");
+            if !fits {
+                assert_eq!(parsed, Err(Malformed::Flags));
+            }
+        }
+    }
+}
+
+#[test]
 fn d9_an_unknown_operation_is_answered_with_an_error() {
     for op in 6..=255u8 {
         let message = io(op.into(), 0, 512);
@@ -350,7 +378,8 @@ proptest! {
         flags in any::<u32>(),
         writes in any::<bool>(),
     ) {
-        let raw = (flags & !0xff) | u32::from(writes);
+        let durable = if writes { 0 } else { 3 << 9 };
+        let raw = (flags & !0xff & !durable) | u32::from(writes);
         let rw = Rw::from_wire(raw).unwrap();
         let size = sectors * 512;
         let message = Io::new(device_id, sector, rw.to_wire(), size, prio);

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! How much memory of the server a client's session costs, for the limit on that of all sessions.
+//!
+//! The chunks are exact. What a path and a connection have beside them depends on the RDMA device;
+//! the figures here are what the software device rxe takes, rounded up.
+
+use super::{
+    geometry::Geometry,
+    signal::QueueSizes, //
+};
+
+/// Bytes that a path keeps for each chunk: the request's slot, the mapping, the registration and
+/// the message with the new key.
+const PATH_BYTES_PER_CHUNK: u64 = 2048;
+
+/// Bytes of one entry of a send queue, its completion included.
+const SEND_ENTRY_BYTES: u64 = 384;
+
+/// Bytes of one entry of a receive queue, its completion included.
+const RECV_ENTRY_BYTES: u64 = 192;
+
+/// Returns the bytes of a session's chunks.
+pub const fn session_bytes(geometry: &Geometry) -> u64 {
+    geometry.queue_depth() as u64 * geometry.chunk_size() as u64
+}
+
+/// Returns the bytes that a path of the session costs, without its connections.
+pub const fn path_bytes(geometry: &Geometry) -> u64 {
+    geometry.queue_depth() as u64 * PATH_BYTES_PER_CHUNK
+}
+
+/// Returns the bytes that a connection costs.
+pub const fn connection_bytes(sizes: &QueueSizes) -> u64 {
+    (sizes.send as u64 * SEND_ENTRY_BYTES).saturating_add(sizes.recv as u64 * RECV_ENTRY_BYTES)
+}
+
+/// Returns what the limit is where nobody set one: a quarter of the machine's memory, in MiB and
+/// at least 1.
+pub const fn default_limit_mib(memory_bytes: u64) -> u32 {
+    let mib = memory_bytes / 4 >> 20;
+    match mib {
+        0 => 1,
+        // CAST: compared first.
+        _ if mib <= LIMIT_MIB_MAX as u64 => mib as u32,
+        _ => LIMIT_MIB_MAX,
+    }
+}
+
+/// Says whether a machine of `total` bytes with `available` of them free can spare `bytes`: a 16th
+/// of its memory stays for everybody else, whatever the limit. Without that a client could drive
+/// the machine out of memory, and the kernel then ends programs or itself.
+pub const fn is_to_spare(bytes: u64, available: u64, total: u64) -> bool {
+    match available.checked_sub(bytes) {
+        Some(left) => left >= total / 16,
+        None => false,
+    }
+}
+
+/// Largest limit that can be set, in MiB.
+pub const LIMIT_MIB_MAX: u32 = u32::MAX - 1;
+
+/// Returns how much is used after `bytes` more, or `None` if the limit does not allow them.
+/// A `limit_mib` of 0 is none.
+pub const fn charge(used: u64, bytes: u64, limit_mib: u32) -> Option<u64> {
+    match used.checked_add(bytes) {
+        Some(sum) if limit_mib == 0 || sum <= (limit_mib as u64) << 20 => Some(sum),
+        _ => None,
+    }
+}

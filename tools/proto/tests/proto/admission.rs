@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Which path of a session a connect request is for, and which paths make room for it.
+
+use proptest::prelude::*;
+use proto::rtrs::{
+    admission::{
+        admit,
+        Admission,
+        Known, //
+    },
+    handshake::{
+        Connect,
+        Refusal, //
+    },
+    path::ServerState,
+    PATHS_MAX, //
+};
+
+const STATES: [ServerState; 4] = [
+    ServerState::Connecting,
+    ServerState::Connected,
+    ServerState::Closing,
+    ServerState::Closed,
+];
+
+fn connect(cid: u16, recon_cnt: u16) -> Connect {
+    Connect {
+        cid,
+        cid_num: 3,
+        recon_cnt,
+        sess_uuid: [1; 16],
+        paths_uuid: [2; 16],
+        first_conn: true,
+    }
+}
+
+/// The path that the request names, at the same addresses.
+fn same(recon_cnt: u16, state: ServerState) -> Known {
+    Known {
+        same_path: true,
+        same_addresses: true,
+        recon_cnt,
+        state,
+        silent: false,
+    }
+}
+
+/// A path of the session that has nothing to do with the request.
+fn apart(state: ServerState) -> Known {
+    Known {
+        same_path: false,
+        same_addresses: false,
+        ..same(1, state)
+    }
+}
+
+fn ask(connect: &Connect, known: &[Known]) -> Result<Admission, Refusal> {
+    admit(connect, known.iter().copied())
+}
+
+#[test]
+fn a_session_without_paths_gets_one() {
+    assert_eq!(ask(&connect(0, 1), &[]), Ok(Admission::Begin));
+    assert_eq!(ask(&connect(1, 1), &[]), Err(Refusal::NotAdminFirst(1)));
+}
+
+#[test]
+fn a_newer_attempt_takes_the_place_of_the_old_one_in_every_state() {
+    for state in STATES {
+        assert_eq!(
+            ask(&connect(0, 8), &[same(7, state)]),
+            Ok(Admission::Begin),
+            "{state:?}"
+        );
+        // What is left of a half-made path on the client is no path.
+        let refused = ask(&connect(2, 8), &[same(7, state)]);
+        assert_eq!(refused, Err(Refusal::NotAdminFirst(2)), "{state:?}");
+    }
+}
+
+#[test]
+fn an_attempt_that_is_not_newer_never_replaces_anything() {
+    for state in STATES {
+        for old in [6, 0, 7_u16.wrapping_sub(0x7fff), 7 + 0x8000] {
+            let refused = ask(&connect(0, old), &[same(7, state)]);
+            assert_eq!(refused, Err(Refusal::Stale(old)), "{state:?}");
+        }
+        let again = ask(&connect(0, 7), &[same(7, state)]);
+        assert_eq!(again, Ok(Admission::Join(0)), "{state:?}");
+    }
+}
+
+#[test]
+fn further_connections_find_the_newest_of_their_path() {
+    let known = [
+        same(7, ServerState::Closing),
+        apart(ServerState::Connected),
+        same(8, ServerState::Connecting),
+    ];
+    assert_eq!(ask(&connect(1, 8), &known), Ok(Admission::Join(2)));
+    assert_eq!(ask(&connect(0, 9), &known), Ok(Admission::Begin));
+}
+
+#[test]
+fn addresses_are_given_up_by_those_who_are_silent_or_ending() {
+    for state in STATES {
+        for silent in [false, true] {
+            let other = Known {
+                same_path: false,
+                silent,
+                ..same(5, state)
+            };
+            let gives_way = match state {
+                ServerState::Connecting => false,
+                ServerState::Connected => silent,
+                ServerState::Closing | ServerState::Closed => true,
+            };
+            let expected = if gives_way {
+                Ok(Admission::Begin)
+            } else {
+                Err(Refusal::AddressTaken)
+            };
+            let what = format!("{state:?}, silent {silent}");
+            assert_eq!(ask(&connect(0, 1), &[other]), expected, "{what}");
+        }
+    }
+}
+
+#[test]
+fn all_paths_can_come_back_but_no_more_of_them() {
+    let full = vec![apart(ServerState::Connected); PATHS_MAX];
+    assert_eq!(ask(&connect(0, 1), &full), Err(Refusal::TooManyPaths));
+    let mut mine = full.clone();
+    mine[3] = same(1, ServerState::Connected);
+    assert_eq!(ask(&connect(0, 2), &mine), Ok(Admission::Begin));
+    let ending = vec![apart(ServerState::Closing); 2 * PATHS_MAX];
+    assert_eq!(ask(&connect(0, 1), &ending[1..]), Ok(Admission::Begin));
+    assert_eq!(ask(&connect(0, 1), &ending), Err(Refusal::TooManyPaths));
+}
+
+fn known() -> impl Strategy<Value = Known> {
+    let bits = (any::<bool>(), any::<bool>(), any::<bool>());
+    (bits, any::<u16>(), 0..4_usize).prop_map(|(bits, recon_cnt, state)| Known {
+        same_path: bits.0,
+        same_addresses: bits.1,
+        recon_cnt,
+        state: STATES[state],
+        silent: bits.2,
+    })
+}
+
+proptest! {
+    #[test]
+    fn whoever_gets_in_is_newer_than_all_that_it_replaces(
+        known in proptest::collection::vec(known(), 0..6),
+        cid in 0..3_u16,
+        recon_cnt in any::<u16>(),
+    ) {
+        match ask(&connect(cid, recon_cnt), &known) {
+            Ok(Admission::Join(index)) => {
+                prop_assert!(known[index].same_path);
+                prop_assert_eq!(known[index].recon_cnt, recon_cnt);
+            }
+            Ok(Admission::Begin) => {
+                prop_assert_eq!(cid, 0);
+                for old in known.iter().filter(|old| old.same_path) {
+                    let ahead = recon_cnt.wrapping_sub(old.recon_cnt);
+                    prop_assert!(ahead != 0 && ahead < 0x8000);
+                }
+            }
+            Err(_) => {}
+        }
+    }
+}

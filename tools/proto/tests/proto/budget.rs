@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What sessions may take together.
+
+use proto::rtrs::{
+    budget::{
+        charge,
+        connection_bytes,
+        default_limit_mib,
+        is_to_spare,
+        path_bytes,
+        session_bytes,
+        LIMIT_MIB_MAX, //
+    },
+    geometry::Geometry,
+    signal::QueueSizes, //
+};
+
+#[test]
+fn the_default_is_a_quarter_of_the_memory() {
+    assert_eq!(default_limit_mib(64 << 30), 16 << 10);
+    assert_eq!(default_limit_mib(0), 1);
+    assert_eq!(default_limit_mib(u64::MAX), LIMIT_MIB_MAX);
+}
+
+#[test]
+fn nothing_is_granted_beyond_the_limit() {
+    assert_eq!(charge(0, 1 << 20, 1), Some(1 << 20));
+    assert_eq!(charge(1, 1 << 20, 1), None);
+    assert_eq!(charge(2 << 20, 1, 1), None, "a limit that was lowered");
+    assert_eq!(charge(u64::MAX, 1, 0), None, "no limit is not no end");
+    assert_eq!(charge(1 << 60, 1 << 60, 0), Some(1 << 61));
+}
+
+#[test]
+fn the_largest_session_does_not_overflow() {
+    let largest = Geometry::new(1 << 15, 8192).unwrap();
+    assert_eq!(session_bytes(&largest), 1 << 28);
+    assert!(path_bytes(&largest) > 0);
+    let most = QueueSizes {
+        send: u32::MAX,
+        recv: u32::MAX,
+    };
+    assert!(connection_bytes(&most) > u64::from(u32::MAX));
+}
+
+#[test]
+fn a_sixteenth_of_the_memory_stays_free() {
+    let total = 16 << 20;
+    assert!(is_to_spare(1 << 20, 2 << 20, total));
+    assert!(!is_to_spare((1 << 20) + 1, 2 << 20, total));
+    assert!(!is_to_spare(3 << 20, 2 << 20, total));
+    assert!(!is_to_spare(0, 0, total));
+}

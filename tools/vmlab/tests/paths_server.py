@@ -1,0 +1,235 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Paths of the server that live and die: fail-over, connecting again, dead clients, limits, removal.
+
+    puppet (user-space verbs) ── rxe0 ── rtrs-server + rnbd-server      one machine, 10.0.0.1 and 10.0.1.1
+"""
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from vmlab import rnbd
+from vmlab.checks import eq, ge, ok, until
+from vmlab.lab import Lab
+from vmlab.needs import needs
+from vmlab.tests.hostile import PATIENT, bring_puppets
+from vmlab.tests.lifecycle import LOAD, settle
+
+import paths
+
+FILES = ("puppet.py", "messages.py", "client.py", "paths.py")
+OTHER = "10.0.1.1"
+PARAMETERS = "/sys/module/rtrs_server/parameters"
+DELAY_MS = int(paths.DELAY_SECONDS * 1000)
+# Cases that are about the server's own settings; in the others the puppet's silence is no death.
+WITH_DEFAULTS = ("a_dead_client_is_noticed", "a_second_path_between_the_same_addresses")
+ALSO_WITH_N = ("d26_a_write_sent_again_waits_for_the_old_one", "all_that_was_in_flight_is_sent_again",
+               "a_newer_attempt_takes_the_place_of_a_live_path")
+LEAVING_LOG = r"path closed|rejected"
+
+
+def _prepare(lab: Lab, rtrs: str = PATIENT) -> None:
+    """A second address, a late device over ram1, and the server with these parameters."""
+    vm = lab.server
+    vm.run(f"ip addr add {OTHER}/24 dev eth0 2>/dev/null; mods -r", 60)
+    rnbd.ram_disk(lab, 8, 4)
+    vm.run("modprobe dm_delay; dmsetup create late --table "
+           f"\"0 $(blockdev --getsz /dev/ram1) delay /dev/ram1 0 {DELAY_MS}\"; udevadm settle; ls /dev/dm-0")
+    lab.defer(_remove_late, lab)
+    if not vm.exists("/tmp/peer/paths.py"):
+        bring_puppets(vm, FILES)
+    vm.run(f"mods {lab.modules} rtrs-server {rtrs} && mods {lab.modules} rnbd-server dev_search_path=/dev", 120)
+
+
+def _remove_late(lab: Lab) -> None:
+    lab.server.run("dmsetup resume late; mods -r; dmsetup remove --retry late", 60)
+
+
+def _play(lab: Lab, name: str) -> str:
+    """Runs a case of paths.py; returns what it printed before its verdict."""
+    done = lab.server.try_run(f"python3 /tmp/peer/paths.py {name} {lab.server_address} {OTHER}", 150)
+    *words, verdict = done.out.strip().split("\n")
+    eq((verdict, done.code), ("ok", 0), " ".join(words))
+    return " ".join(words)
+
+
+def _make(name: str, title: str, rtrs: str) -> Callable[[Lab], None]:
+    @needs(machines=1, timeout=200)
+    def test(lab: Lab) -> None:
+        _prepare(lab, rtrs)
+        said = _play(lab, name)
+        if said:
+            print(f"# {said}", flush=True)
+    test.__doc__ = title
+    return test
+
+
+for _name, _function in paths.CASES.items():
+    if _name == "the_memory_limit_refuses_with_enomem":
+        continue
+    globals()[f"test_{_name}"] = _make(_name, _function.__doc__ or "", "" if _name in WITH_DEFAULTS else PATIENT)
+for _name in ALSO_WITH_N:
+    globals()[f"test_{_name}_with_n"] = _make(_name, f"{paths.CASES[_name].__doc__} (always_invalidate=N)",
+                                              f"{PATIENT} always_invalidate=N")
+
+
+@needs(machines=1)
+def test_the_memory_limit_refuses_with_enomem(lab: Lab) -> None:
+    """One session fits: the second is refused with ENOMEM and one line, and gets in when the first is gone."""
+    _prepare(lab, f"{PATIENT} max_memory_mib=100")
+    mark = lab.server.log_mark()
+    _play(lab, "the_memory_limit_refuses_with_enomem")
+    lines = lab.server.log_matches(r"max_memory_mib", mark)
+    ge(len(lines), 1, "lines in the kernel log that name the limit")
+    eq(lab.server.write(f"{PARAMETERS}/max_memory_mib", "1"), "")
+    _play_refused(lab)
+    eq(lab.server.write(f"{PARAMETERS}/max_memory_mib", "0"), "")
+    _play(lab, "a_stale_attempt_is_refused")
+
+
+def _play_refused(lab: Lab) -> None:
+    done = lab.server.try_run(f"python3 /tmp/peer/paths.py a_stale_attempt_is_refused {lab.server_address} {OTHER}", 60)
+    ok(done.code == 1 and "REJECTED" in done.out, f"a session got in over the limit: {done.out}")
+
+
+@needs(machines=1, memory_mib=512, timeout=240)
+def test_a_session_that_memory_cannot_hold_is_refused(lab: Lab) -> None:
+    """No limit, and chunks for all that is free in a small machine: ENOMEM, and nothing is left of it."""
+    _prepare(lab, f"{PATIENT} max_memory_mib=0 sess_queue_depth=2048 max_chunk_size=131072")
+    free = "awk '/MemAvailable/ {print int($2 / 1024)}' /proc/meminfo"
+    lab.server.run("echo 3 > /proc/sys/vm/drop_caches")
+    before = int(lab.server.run(free))
+    mark = lab.server.log_mark()
+    for _ in range(3):
+        _play_refused(lab)
+    until(lambda: int(lab.server.run(f"echo 3 > /proc/sys/vm/drop_caches; {free}")) > before - 40, 20,
+          "the memory is back")
+    ok(lab.server.log_matches("what is free", mark), "the kernel log does not say why")
+    eq(lab.server.run("ls /sys/class/rtrs-server").split(), [], "sessions that are left")
+
+
+@needs(machines=1)
+def test_settings_are_checked_and_may_change(lab: Lab) -> None:
+    """The parameters' files: mode, default, range, errors; a wrong value leaves the old one."""
+    _prepare(lab, "")
+    vm = lab.server
+    total = int(vm.run("awk '/MemTotal/ {print int($2 / 1024)}' /proc/meminfo"))
+    limit = int(vm.read(f"{PARAMETERS}/max_memory_mib"))
+    ok(abs(limit - total / 4) < 2 + total / 100, f"max_memory_mib is {limit} of {total} MiB")
+    for name, default, least, most in (("heartbeat_interval_ms", "1000", 100, 60000),
+                                       ("heartbeat_missed_max", "4", 1, 100)):
+        file = f"{PARAMETERS}/{name}"
+        eq(vm.run(f"stat -c %a {file}").strip(), "644")
+        eq(vm.read(file), default, name)
+        for text, errno in ((str(least - 1), "ERANGE"), (str(most + 1), "ERANGE"), ("-1", "EINVAL"), ("x", "EINVAL"),
+                            (str(least), ""), (f"{most}\n", "")):
+            eq(vm.write(file, text), errno, f"{name} = {text!r}")
+        eq(vm.read(file), str(most), name)
+    vm.run("mods -r")
+    for line in ("heartbeat_interval_ms=99", "heartbeat_missed_max=0", "max_memory_mib=-1"):
+        ok(vm.try_run(f"mods {lab.modules} rtrs-server {line}").code, f"loaded with {line}")
+
+
+@needs(machines=1, timeout=200)
+def test_unloading_in_every_state(lab: Lab) -> None:
+    """Half-made, serving, deferred, closing behind a late disk, waiting for that: the module leaves them all."""
+    _prepare(lab)
+    vm = lab.server
+    for invalidate in ("Y", "N"):
+        job = vm.start_job(f"python3 /tmp/peer/paths.py leave_states {lab.server_address} {OTHER} > /tmp/states 2>&1", 90)
+        until(lambda: "ready" in vm.try_run("cat /tmp/states").out, 40, "the paths are in their states")
+        vm.run("rmmod rnbd_server", 60)
+        vm.run("mods -r", 60)
+        job.kill()
+        job.wait(20)
+        vm.run("rm /tmp/states")
+        if invalidate == "Y":
+            vm.run(f"mods {lab.modules} rtrs-server {PATIENT} always_invalidate=N && "
+                   f"mods {lab.modules} rnbd-server dev_search_path=/dev", 120)
+
+
+# -- with a real client --------------------------------------------------------------------------------------
+
+@needs(timeout=200)
+def test_a_queue_depth_of_one(pair: Lab) -> None:
+    """sess_queue_depth=1, one chunk for everything: map, write, read, verify, unmap (D22)."""
+    for rtrs in ("sess_queue_depth=1", "sess_queue_depth=1 always_invalidate=N"):
+        rnbd.start(pair, rtrs=rtrs, mib=8)
+        disk = rnbd.map_disk(pair)
+        disk.fio("--rw=randwrite --bs=4k --iodepth=4 --size=512k --verify=crc32c --verify_fatal=1", 150).clean()
+        disk.fio("--rw=randrw --bs=64k --numjobs=2 --iodepth=2 --size=1m", 150).clean()
+        disk.unmap()
+        pair.server.run("mods -r", 60)
+        pair.client.run("mods -r", 60)
+        rnbd.remove_module(pair.server, "brd")
+
+
+@needs(timeout=240)
+def test_the_rdma_device_is_removed_under_io(pair: Lab) -> None:
+    """`rdma link delete` on the server under load: IO ends, the path is gone, the link comes back and serves again."""
+    rnbd.start(pair)
+    disk = rnbd.map_disk(pair)
+    rnbd.round_robin(pair)
+    fio = disk.fio(LOAD)
+    settle(disk)
+    pair.defer(pair.server.try_run, "rdma link show rxe0 2>/dev/null || rdma link add rxe0 type rxe netdev eth0")
+    pair.server.run("rdma link delete rxe0", 60)
+    until(lambda: not pair.server.run("ls /sys/class/rtrs-server").split(), 20, "the session is gone")
+    fio.job.kill()
+    fio.job.wait(60)
+    disk.unmap("force")
+    pair.server.run("rdma link add rxe0 type rxe netdev eth0")
+    disk = rnbd.map_disk(pair)
+    disk.fio("--rw=randwrite --bs=4k --iodepth=4 --size=1m --verify=crc32c --verify_fatal=1", 120).clean()
+    disk.unmap()
+
+
+@needs(timeout=300)
+def test_a_c_client_comes_back_before_the_server_has_noticed(pair: Lab) -> None:
+    """The server's end goes silent and does not count heartbeats; the C client connects again at once."""
+    rnbd.ram_disk(pair)
+    rnbd.load_server(pair, modules="ours", rtrs=PATIENT)
+    rnbd.load_client(pair, modules="c")
+    disk = rnbd.map_disk(pair)
+    rnbd.round_robin(pair)
+    path = rnbd.session_file("paths/ip:10.0.0.1@ip:10.0.0.2")
+    pair.defer(pair.client.try_run, "tc qdisc del dev eth0 root 2>/dev/null")
+    # Nothing that the client says comes through: the server's path stays as it is.
+    pair.client.run("modprobe sch_netem; tc qdisc add dev eth0 root netem loss 100%")
+    eq(pair.client.write(f"{path}/disconnect", "1", 90), "")
+    eq(len(pair.server.run("ls /sys/class/rtrs-server/s1/paths").split()), 1, "paths on the server")
+    pair.client.run("tc qdisc del dev eth0 root")
+    mark, began = pair.server.log_mark(), time.monotonic()
+    eq(pair.client.write(f"{path}/reconnect", "1", 90), "")
+    until(lambda: pair.client.read(f"{path}/state") == "connected", 30, "the path is back")
+    print(f"# back after {time.monotonic() - began:.1f} s: {pair.server.log_matches(LEAVING_LOG, mark)}", flush=True)
+    until(lambda: disk.attribute("state") == "open", 20, "the disk is open again")
+    disk.fio("--rw=randwrite --bs=4k --iodepth=4 --size=1m --verify=crc32c --verify_fatal=1", 120).clean()
+    disk.unmap()
+
+
+@needs(wires=2, timeout=300)
+def test_paths_of_a_c_client_come_and_go_under_load(pair: Lab) -> None:
+    """Two paths, closed in turn from the server's sysfs while data is verified; the counts add up."""
+    rnbd.ram_disk(pair)
+    rnbd.load_server(pair, modules="ours")
+    rnbd.load_client(pair, modules="c")
+    disk = rnbd.map_disk(pair, line=rnbd.request(pair, wires=2))
+    rnbd.round_robin(pair)
+    base = "/sys/class/rtrs-server/s1/paths"
+    for wire in range(2):
+        eq(pair.server.write(f"{base}/ip:10.0.{wire}.1@ip:10.0.{wire}.2/stats/rdma", "1"), "")
+    fio = disk.fio("--rw=randwrite --bs=4k --iodepth=8 --size=4m --verify=crc32c --verify_fatal=1 "
+                   "--time_based --runtime=20 --verify_backlog=64", 200)
+    settle(disk)
+    counts = [pair.server.read(f"{base}/ip:10.0.{wire}.1@ip:10.0.{wire}.2/stats/rdma").split() for wire in range(2)]
+    ok(all(len(row) == 4 and int(row[2]) > 0 for row in counts), f"stats of two paths under load: {counts}")
+    for wire in (1, 0):
+        other = f"{base}/ip:10.0.{wire}.1@ip:10.0.{wire}.2"
+        eq(pair.server.write(f"{other}/disconnect", "1", 60), "")
+        until(lambda where=other: not pair.server.exists(where), 30, "the path is gone")
+        eq(pair.client.write(rnbd.session_file(f"paths/ip:10.0.{wire}.1@ip:10.0.{wire}.2/reconnect"), "1", 90), "")
+        until(lambda where=other: pair.server.exists(where), 60, "the path is back")
+    fio.clean()
+    eq(pair.server.write("/sys/class/rnbd-server/ctl/devices/ram0/sessions/s1/force_close", "1"), "")
+    disk.unmap("force")
