@@ -12,12 +12,14 @@
 #![forbid(unsafe_code)]
 
 pub mod addr;
+pub mod backoff;
 pub mod errno;
 pub mod geometry;
 pub mod handshake;
 pub mod heartbeat;
 pub mod imm;
 pub mod info;
+pub mod outage;
 pub mod params;
 pub mod path;
 pub mod permit;

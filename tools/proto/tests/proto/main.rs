@@ -13,6 +13,7 @@
 
 mod access;
 mod addr;
+mod backoff;
 mod chance;
 mod fuzz;
 mod geometry;
@@ -23,6 +24,7 @@ mod imm;
 mod info;
 mod map;
 mod message;
+mod outage;
 mod path;
 mod path_name;
 mod permit;
