@@ -94,7 +94,9 @@ impl Check {
     /// A request has ended, once and for all.
     pub(crate) fn ends(&mut self, request: u64) {
         let first = self.done.insert(request);
-        self.require(first, Kind::DoneTwice, || format!("request {request} ended twice"));
+        self.require(first, Kind::DoneTwice, || {
+            format!("request {request} ended twice")
+        });
     }
 
     /// A write has ended; `content` is what is on the disk.

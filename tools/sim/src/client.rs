@@ -56,6 +56,8 @@ pub(crate) struct Slot {
     send: u64,
     /// Paths that it went out on without an answer.
     trail: Vec<usize>,
+    /// Of an open message: the client's count when it was made.
+    epoch: u64,
     /// The request has failed, but the server may still have it: the chunk must not carry another.
     pub(crate) quarantined: bool,
 }
@@ -70,8 +72,10 @@ pub(crate) struct Client {
     pub(crate) slots: Vec<Option<Slot>>,
     /// Chunks whose requests wait for a path.
     pub(crate) waiting: VecDeque<u16>,
-    /// The device is open at the session that is up.
-    pub(crate) opened: bool,
+    /// The device is open on the server that the connected paths lead to.
+    opened: bool,
+    /// Counts the times that the device had to be opened.
+    epoch: u64,
     sends: u64,
     requests: u64,
 }
@@ -86,6 +90,7 @@ impl Client {
             slots: vec![None; queue_depth.into()],
             waiting: VecDeque::new(),
             opened: false,
+            epoch: 0,
             sends: 0,
             requests: 0,
         }
@@ -140,6 +145,7 @@ impl World {
             on: None,
             send: 0,
             trail: Vec::new(),
+            epoch: self.client.epoch,
             quarantined: false,
         });
         note!(self, Client, "r{request} {deed:?} takes chunk {chunk}");
@@ -193,7 +199,8 @@ impl World {
         };
         let conn = conns[lane];
         let Some(payload) = self.geometry.join(chunk, 0) else {
-            self.check.fail(Kind::ChunkTwice, format!("no chunk {chunk}"));
+            self.check
+                .fail(Kind::ChunkTwice, format!("no chunk {chunk}"));
             return true;
         };
         self.client.sends += 1;
@@ -207,7 +214,11 @@ impl World {
             return false;
         }
         let request = slot.body.request;
-        note!(self, Client, "r{request} chunk {chunk} sent on p{path} c{conn}");
+        note!(
+            self,
+            Client,
+            "r{request} chunk {chunk} sent on p{path} c{conn}"
+        );
         if let Some(slot) = &mut self.client.slots[usize::from(chunk)] {
             slot.on = Some((path, conn));
             slot.send = send;
@@ -228,7 +239,11 @@ impl World {
             return;
         };
         if let (Some((path, _)), true) = (slot.on, slot.send == send) {
-            note!(self, Client, "chunk {chunk} unanswered on p{path}: time-out");
+            note!(
+                self,
+                Client,
+                "chunk {chunk} unanswered on p{path}: time-out"
+            );
             self.path_failed(path);
         }
     }
@@ -249,7 +264,12 @@ impl World {
             self.check.fail(Kind::WrongReply, what);
             return;
         }
-        note!(self, Client, "r{request} chunk {chunk} answered on p{}", at.0);
+        note!(
+            self,
+            Client,
+            "r{request} chunk {chunk} answered on p{}",
+            at.0
+        );
         if r.errno != 0 {
             let what = format!("r{request} answered with error {}", r.errno);
             self.check.fail(Kind::Refused, what);
@@ -257,9 +277,7 @@ impl World {
         }
         if slot.body.deed == Deed::Open {
             self.client.slots[usize::from(chunk)] = None;
-            self.client.opened = true;
-            note!(self, Client, "device open");
-            self.flush();
+            self.opened(slot.epoch);
         } else {
             self.end_io(chunk, Some(content));
         }
@@ -307,7 +325,12 @@ impl World {
             }
             if let Some(slot) = &mut self.client.slots[usize::from(chunk)] {
                 slot.on = None;
-                note!(self, Client, "r{} fails over from p{path}", slot.body.request);
+                note!(
+                    self,
+                    Client,
+                    "r{} fails over from p{path}",
+                    slot.body.request
+                );
             }
             self.submit(chunk);
         }
@@ -340,7 +363,8 @@ impl World {
                 let event = Event::OutageDeadline { until_ms };
                 self.agenda.push(self.now_us.max(until_ms * MS), event);
             }
-            outage::Effect::Resume => self.resume(),
+            // The path that came up has the device opened, which sends what waits.
+            outage::Effect::Resume => {}
             outage::Effect::FailQueued => {
                 for chunk in std::mem::take(&mut self.client.waiting) {
                     self.submit(chunk);
@@ -349,21 +373,48 @@ impl World {
         }
     }
 
-    /// A path went up; IO that met it while the session was already up waits for this.
+    /// A path went up. It may lead to a server that was started again, or into a session whose
+    /// devices were closed, while another path only seems to be up: no IO goes out, on any path,
+    /// until the device was opened after this.
     pub(crate) fn path_up(&mut self) {
-        let was_up = self.client.outage == Outage::Up;
+        let first = self.client.outage != Outage::Up;
         self.outage(outage::Event::PathUp);
-        if was_up && !self.settings.broken(Mutation::NoFlush) {
+        if (!first && self.settings.broken(Mutation::ReopenAfterOutageOnly))
+            || (self.client.opened && self.settings.broken(Mutation::NoReopen))
+        {
             self.flush();
+            return;
+        }
+        self.client.opened = false;
+        self.client.epoch += 1;
+        self.open();
+    }
+
+    /// Opens the device, unless that is under way.
+    fn open(&mut self) {
+        let mut slots = self.client.slots.iter().flatten();
+        if slots.any(|s| s.body.deed == Deed::Open) {
+            self.flush();
+        } else if let Some(chunk) = self.client.free(self.partition().admin_ids()) {
+            self.take(chunk, Deed::Open);
+        }
+    }
+
+    /// An open message was answered.
+    fn opened(&mut self, epoch: u64) {
+        if epoch == self.client.epoch {
+            self.client.opened = true;
+            note!(self, Client, "device open");
+            self.flush();
+        } else {
+            // The answer may be that of a server which is no more.
+            self.open();
         }
     }
 
     pub(crate) fn path_down(&mut self) {
         if self.client.paths.iter().any(|p| p.state.carries_io()) {
             return;
-        }
-        if !self.settings.broken(Mutation::NoReopen) {
-            self.client.opened = false;
         }
         let (now_ms, setting) = (self.now_ms(), self.settings.fast_io_fail);
         self.outage(outage::Event::LastPathDown { now_ms, setting });
@@ -381,17 +432,5 @@ impl World {
     pub(crate) fn change_outage_setting(&mut self) {
         let (now_ms, setting) = (self.now_ms(), self.settings.fast_io_fail);
         self.outage(outage::Event::SettingChanged { now_ms, setting });
-    }
-
-    /// The session is back: the device is opened first.
-    fn resume(&mut self) {
-        let mut slots = self.client.slots.iter().flatten();
-        let opening = slots.any(|s| s.body.deed == Deed::Open);
-        if !self.client.opened && !opening {
-            if let Some(chunk) = self.client.free(self.partition().admin_ids()) {
-                self.take(chunk, Deed::Open);
-            }
-        }
-        self.flush();
     }
 }

@@ -74,6 +74,7 @@ pub(crate) struct ClientPath {
     pub(crate) disconnected: bool,
     recon_cnt: u16,
     first_conn: bool,
+    was_up: bool,
     backoff: Backoff,
     /// The check's own count of attempts since the last success.
     attempts: u32,
@@ -102,6 +103,7 @@ impl ClientPath {
             disconnected: false,
             recon_cnt: 0,
             first_conn: true,
+            was_up: false,
             backoff: Backoff::NEW,
             attempts: 0,
             conns: Vec::new(),
@@ -153,7 +155,11 @@ impl World {
         let before = p.state;
         let (next, effect) = before.step(event);
         p.state = next;
-        note!(self, Client, "p{path} {before:?} + {event:?}: {next:?}, {effect:?}");
+        note!(
+            self,
+            Client,
+            "p{path} {before:?} + {event:?}: {next:?}, {effect:?}"
+        );
         match effect {
             ClientEffect::GoLive => self.go_live(path),
             ClientEffect::AbortConnect | ClientEffect::Recover | ClientEffect::TearDown => {
@@ -195,14 +201,12 @@ impl World {
     /// Makes the connections, one after the other, then the info exchange.
     fn connect(&mut self, path: usize) {
         let others_up = self.client.paths.iter().any(|p| p.state.carries_io());
-        let always = self.settings.broken(Mutation::AlwaysFirstConn);
         let p = &mut self.client.paths[path];
         p.life += 1;
         p.torn_down = false;
         p.recon_cnt = p.recon_cnt.wrapping_add(1);
-        // While another path is up, a server that does not know the session is not the one that
-        // the other path leads to.
-        p.first_conn = !others_up || always;
+        // As the driver: a path that was up before may meet a server that was started again.
+        p.first_conn = p.was_up || !others_up;
         p.conns.clear();
         let life = p.life;
         self.connect_next(path);
@@ -299,7 +303,7 @@ impl World {
         }
         self.client.paths[path].missed = 0;
         match message {
-            Message::InfoResponse => self.established(path),
+            Message::InfoResponse => self.path_event(path, ClientEvent::Established),
             Message::Pulse { imm } => match Imm::decode(imm) {
                 Ok(Imm::Heartbeat) => {
                     let imm = Imm::HeartbeatAck.encode();
@@ -325,20 +329,6 @@ impl World {
         }
     }
 
-    /// The info response is there.
-    fn established(&mut self, path: usize) {
-        let others_up = self.client.paths.iter().any(|p| p.state.carries_io());
-        let always = self.settings.broken(Mutation::AlwaysFirstConn);
-        if self.client.paths[path].first_conn && others_up && !always {
-            // This may be a new session of a server that was started again, of which the path that
-            // came up meanwhile knows nothing. Ask once more, without leave to make a new one.
-            note!(self, Client, "p{path}: another path was faster, asks again");
-            self.path_failed(path);
-        } else {
-            self.path_event(path, ClientEvent::Established);
-        }
-    }
-
     fn go_live(&mut self, path: usize) {
         let reset = !self.settings.broken(Mutation::NoBackoffReset);
         let p = &mut self.client.paths[path];
@@ -346,6 +336,7 @@ impl World {
             p.backoff.reset();
         }
         p.attempts = 0;
+        p.was_up = true;
         p.missed = 0;
         p.latency_ns = None;
         let life = p.life;

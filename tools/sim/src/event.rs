@@ -40,11 +40,7 @@ pub(crate) enum Event {
         message: Message,
     },
     /// Everything below `upto` has arrived.
-    Ack {
-        conn: ConnId,
-        to: Side,
-        upto: u64,
-    },
+    Ack { conn: ConnId, to: Side, upto: u64 },
     /// Nothing was acknowledged for a while.
     Retransmit {
         conn: ConnId,

@@ -250,7 +250,13 @@ impl World {
             }
         }
         let mut up = 0;
-        for (i, p) in self.client.paths.iter().enumerate().filter(|(_, p)| p.exists()) {
+        for (i, p) in self
+            .client
+            .paths
+            .iter()
+            .enumerate()
+            .filter(|(_, p)| p.exists())
+        {
             up += usize::from(p.state.carries_io());
             if !p.state.carries_io() {
                 missing.push(format!("p{i} {:?}", p.state));

@@ -121,7 +121,11 @@ fn run(args: &Args) -> anyhow::Result<Sum> {
         if told.elapsed() > Duration::from_secs(3) {
             told = Instant::now();
             let (done, s) = (sum.passed + sum.failed, begun.elapsed().as_secs());
-            writeln!(out, "# {done} of {count} seeds, {} failed, {s} s", sum.failed)?;
+            writeln!(
+                out,
+                "# {done} of {count} seeds, {} failed, {s} s",
+                sum.failed
+            )?;
         }
     }
     for (kind, (count, seed)) in &sum.kinds {

@@ -181,7 +181,14 @@ impl World {
     }
 
     /// A packet is at the receiver's host: the adapter's part.
-    pub(crate) fn arrive(&mut self, conn: ConnId, to: Side, seq: u64, message: Message, late: bool) {
+    pub(crate) fn arrive(
+        &mut self,
+        conn: ConnId,
+        to: Side,
+        seq: u64,
+        message: Message,
+        late: bool,
+    ) {
         let wire = self.conns[conn].wire;
         if (self.wires[wire].cut && !late) || !self.conns[conn].is_open(to) {
             return;

@@ -55,8 +55,6 @@ pub(crate) struct Session {
     pub(crate) chunks: Vec<Option<Body>>,
     /// Paths that are up, those being torn down included.
     linked: usize,
-    /// Counts the times that the session came up.
-    epoch: u64,
     pub(crate) device_open: bool,
 }
 
@@ -74,8 +72,6 @@ pub(crate) struct ServerPath {
     asked: bool,
     /// The session counts it.
     linked: bool,
-    first_conn: bool,
-    epoch: u64,
     missed: u32,
     /// [`Event::ServerTornDown`] is on its way.
     leaving: bool,
@@ -157,14 +153,8 @@ impl World {
 
     /// Finds the path that a connect request is for, or makes it, and its session if need be.
     fn path_for(&mut self, conn: ConnId, connect: &Connect) -> Result<u64, Refusal> {
-        let join_dead = self.settings.broken(Mutation::JoinDeadSession);
-        match self.server.sessions.get(&connect.paths_uuid) {
-            // A session that is down has forgotten its devices; who counts on them must know.
-            Some(s) if !connect.first_conn && s.linked == 0 && !join_dead => {
-                return Err(Refusal::UnknownSession);
-            }
-            None if !connect.first_conn => return Err(Refusal::UnknownSession),
-            _ => {}
+        if !connect.first_conn && !self.server.sessions.contains_key(&connect.paths_uuid) {
+            return Err(Refusal::UnknownSession);
         }
         let paths = &self.server.paths;
         let known = paths
@@ -204,12 +194,13 @@ impl World {
         let depth = usize::from(self.settings.queue_depth);
         let id = self.server.number();
         let sessions = &mut self.server.sessions;
-        let session = sessions.entry(connect.paths_uuid).or_insert_with(|| Session {
-            chunks: vec![None; depth],
-            linked: 0,
-            epoch: 0,
-            device_open: false,
-        });
+        sessions
+            .entry(connect.paths_uuid)
+            .or_insert_with(|| Session {
+                chunks: vec![None; depth],
+                linked: 0,
+                device_open: false,
+            });
         let path = ServerPath {
             session: connect.paths_uuid,
             uuid: connect.sess_uuid,
@@ -220,8 +211,6 @@ impl World {
             state: ServerState::Connecting,
             asked: false,
             linked: false,
-            first_conn: connect.first_conn,
-            epoch: session.epoch,
             missed: 0,
             leaving: false,
         };
@@ -304,13 +293,6 @@ impl World {
             return;
         }
         let complete = p.conns.len() == usize::from(p.cid_num);
-        let join_dead = self.settings.broken(Mutation::JoinDeadSession);
-        let up = self.server.sessions.get(&p.session);
-        let same = up.is_some_and(|s| s.linked > 0 && s.epoch == p.epoch);
-        if !p.first_conn && !same && !join_dead {
-            note!(self, Server, "path {path} joined a session that went down");
-            return self.server_close(path);
-        }
         match self.server_step(path, ServerEvent::InfoRequest { complete }) {
             ServerEffect::GoLive => self.server_go_live(path),
             ServerEffect::TearDown => self.server_tear_down(path),
@@ -325,9 +307,6 @@ impl World {
         p.linked = true;
         let admin = p.conns.get(&0).copied();
         if let Some(session) = self.server.sessions.get_mut(&p.session) {
-            if session.linked == 0 {
-                session.epoch += 1;
-            }
             session.linked += 1;
         }
         if let Some(admin) = admin {

@@ -85,9 +85,18 @@ impl World {
             return;
         };
         let same = |op: &&Op| op.session == session && op.chunk == chunk;
-        let others: Vec<u64> = self.server.ops.values().filter(same).map(|o| o.path).collect();
+        let others: Vec<u64> = self
+            .server
+            .ops
+            .values()
+            .filter(same)
+            .map(|o| o.path)
+            .collect();
         if others.contains(&path) {
-            let what = format!("r{} came for chunk {chunk} in use on its path", body.request);
+            let what = format!(
+                "r{} came for chunk {chunk} in use on its path",
+                body.request
+            );
             self.check.fail(Kind::ChunkTwice, what);
             self.server_close(path);
             return;
@@ -108,7 +117,11 @@ impl World {
             return;
         }
         let request = body.request;
-        note!(self, Server, "r{request} waits: chunk {chunk} is in flight on {others:?}");
+        note!(
+            self,
+            Server,
+            "r{request} waits: chunk {chunk} is in flight on {others:?}"
+        );
         for other in others {
             self.server_close(other);
         }
@@ -126,9 +139,18 @@ impl World {
         let same = |o: &&Op| o.running && o.session == session && o.chunk == chunk;
         let running = self.server.ops.values().filter(same).count();
         self.check.require(running == 1, Kind::ChunkTwice, || {
-            format!("chunk {chunk} is with the disk {running} times, last by r{}", body.request)
+            format!(
+                "chunk {chunk} is with the disk {running} times, last by r{}",
+                body.request
+            )
         });
-        note!(self, Server, "r{} {:?} begins, path {path}", body.request, body.deed);
+        note!(
+            self,
+            Server,
+            "r{} {:?} begins, path {path}",
+            body.request,
+            body.deed
+        );
         if self.settings.broken(Mutation::AnswerEarly) {
             self.reply(number, None, 0);
         }
@@ -160,7 +182,10 @@ impl World {
         let held = session.and_then(|s| s.chunks.get(usize::from(op.chunk)).copied());
         let request = op.body.request;
         if let Some(held) = held.flatten().filter(|held| *held != op.body) {
-            let what = format!("r{request} wrote the data of r{} to block {block}", held.request);
+            let what = format!(
+                "r{request} wrote the data of r{} to block {block}",
+                held.request
+            );
             self.check.fail(Kind::ForeignData, what);
         }
         note!(self, Disk, "block {block} = r{request}");
@@ -220,6 +245,8 @@ impl World {
 
     /// A path goes down: its requests that wait are never served.
     pub(crate) fn drop_waiting(&mut self, path: u64) {
-        self.server.ops.retain(|_, op| op.path != path || op.running);
+        self.server
+            .ops
+            .retain(|_, op| op.path != path || op.running);
     }
 }

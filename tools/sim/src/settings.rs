@@ -30,14 +30,10 @@ pub enum Mutation {
     NoFailOver,
     /// The client goes on counting attempts after a success.
     NoBackoffReset,
-    /// The client sends what waits without opening the device again.
+    /// The client never opens the device again.
     NoReopen,
-    /// The client claims on each connect that the session may be new, and believes any answer.
-    AlwaysFirstConn,
-    /// The server takes a path into a session whose other paths are all gone.
-    JoinDeadSession,
-    /// Only the end of an outage sends what waits.
-    NoFlush,
+    /// The client opens the device again only after it had no path at all.
+    ReopenAfterOutageOnly,
     /// The client waits for ever for an answer.
     NoRequestTimeout,
     /// The server answers before the data is on the disk.
@@ -48,7 +44,7 @@ pub enum Mutation {
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 13] = [
         Self::SkipDrain,
         Self::ForgetChunkFence,
         Self::ForgetReconnectFence,
@@ -58,9 +54,7 @@ impl Mutation {
         Self::NoFailOver,
         Self::NoBackoffReset,
         Self::NoReopen,
-        Self::AlwaysFirstConn,
-        Self::JoinDeadSession,
-        Self::NoFlush,
+        Self::ReopenAfterOutageOnly,
         Self::NoRequestTimeout,
         Self::AnswerEarly,
         Self::NoHeartbeat,
@@ -110,7 +104,10 @@ impl Settings {
     pub(crate) fn draw(rng: &mut Rng, options: Options) -> Self {
         use crate::event::S;
 
-        let kinds: Vec<Kind> = Kind::ALL.into_iter().filter(|_| rng.u32(0..5) < 2).collect();
+        let kinds: Vec<Kind> = Kind::ALL
+            .into_iter()
+            .filter(|_| rng.u32(0..5) < 2)
+            .collect();
         Self {
             options,
             wires: rng.usize(1..=3),
@@ -140,7 +137,11 @@ impl Settings {
             request_timeout_us: rng.u64(2..=15) * S,
             adapter_acks: rng.bool(),
             late_one_in: rng.u32(1..=20),
-            kinds: if kinds.is_empty() { vec![Kind::Cut] } else { kinds },
+            kinds: if kinds.is_empty() {
+                vec![Kind::Cut]
+            } else {
+                kinds
+            },
             fault_pause_us: rng.u64(S / 4..=3 * S),
             calm_us: rng.u64(10..=30) * S,
         }

@@ -135,7 +135,13 @@ impl World {
 
     /// Lets an event happen, or puts it off while the server is frozen.
     pub(crate) fn handle(&mut self, event: Event) {
-        let to_adapter = matches!(event, Event::Arrive { to: Side::Server, .. });
+        let to_adapter = matches!(
+            event,
+            Event::Arrive {
+                to: Side::Server,
+                ..
+            }
+        );
         let busy = event.is_servers() || (to_adapter && !self.settings.adapter_acks);
         if self.server.frozen && busy {
             self.server.backlog.push_back(event);
