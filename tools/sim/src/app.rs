@@ -3,11 +3,11 @@
 //! The application: one request for each block at a time, and it remembers what it was told.
 
 use crate::{
-    check::Kind,
-    event::{
-        Event,
-        MS, //
+    check::{
+        End,
+        Kind, //
     },
+    event::Event,
     message::{
         Body,
         Deed, //
@@ -57,12 +57,12 @@ impl World {
                 self.app.busy[block] = false;
             }
         }
-        let later = self.rng.u64(MS..60 * MS);
+        let later = self.rng.u64(0..2 * self.settings.app_pause_us);
         self.after(later, Event::App);
     }
 
-    /// A request has ended; `None` is an error.
-    pub(crate) fn io_done(&mut self, body: Body, answer: Option<u64>) {
+    /// A request has ended; `None` is an error. `unknown`: the server may have it.
+    pub(crate) fn io_done(&mut self, body: Body, answer: Option<u64>, unknown: bool) {
         let Body { request, deed } = body;
         self.check.ends(request);
         match answer {
@@ -76,8 +76,12 @@ impl World {
             (Deed::Write { block }, _) => {
                 self.app.busy[block] = false;
                 let on_disk = self.disk.blocks[block];
-                let ok = answer.is_some();
-                self.check.write_ends(block, request, ok, on_disk);
+                let end = match (answer, unknown) {
+                    (Some(_), _) => End::Done,
+                    (None, true) => End::Unknown,
+                    (None, false) => End::Never,
+                };
+                self.check.write_ends(block, request, end, on_disk);
             }
             (Deed::Read { block }, Some(content)) => {
                 self.app.busy[block] = false;

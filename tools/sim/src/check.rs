@@ -52,10 +52,22 @@ impl fmt::Display for Violation {
 struct Block {
     /// The last write that it was told is done.
     acked: u64,
-    /// Writes that ended with an error: they may be on the disk, or get there later.
+    /// Writes that ended with an error and that the server may still have: they may be on the disk,
+    /// or get there.
     failed: BTreeSet<u64>,
     /// A write under way.
     writing: Option<u64>,
+}
+
+/// How a write ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// It is done.
+    Done,
+    /// With an error; the server may have it.
+    Unknown,
+    /// With an error; it never went out.
+    Never,
 }
 
 /// The checks' memory.
@@ -100,15 +112,27 @@ impl Check {
     }
 
     /// A write has ended; `content` is what is on the disk.
-    pub(crate) fn write_ends(&mut self, block: usize, request: u64, ok: bool, content: u64) {
+    pub(crate) fn write_ends(&mut self, block: usize, request: u64, end: End, content: u64) {
         let known = &mut self.blocks[block];
         known.writing = None;
-        if ok {
-            known.acked = request;
-        } else {
-            known.failed.insert(request);
+        match end {
+            End::Done => known.acked = request,
+            End::Unknown => {
+                known.failed.insert(request);
+            }
+            End::Never => {}
         }
         self.content(block, content, Kind::LostWrite);
+    }
+
+    /// The client is sure that the server has nothing any more of a write that failed: what it has
+    /// not done by now, it must never do.
+    pub(crate) fn write_settled(&mut self, block: usize, request: u64, content: u64) {
+        let known = &mut self.blocks[block];
+        known.failed.remove(&request);
+        if content == request {
+            known.acked = request;
+        }
     }
 
     /// Checks a block's content, on the disk or as it was read.

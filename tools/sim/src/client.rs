@@ -179,9 +179,15 @@ impl World {
                 tried.insert(path);
             }
             self.client.last = Some(path);
+            if seen.len() > 1 {
+                self.trace.reached("a request tries a second path");
+            }
             if self.send(chunk, &slot, path) {
                 return;
             }
+        }
+        if !seen.is_empty() {
+            self.trace.reached("every path refuses a request");
         }
         match self.client.outage.verdict() {
             Verdict::Queue => self.client.waiting.push_back(chunk),
@@ -244,6 +250,7 @@ impl World {
                 Client,
                 "chunk {chunk} unanswered on p{path}: time-out"
             );
+            self.trace.reached("a request times out");
             self.path_failed(path);
         }
     }
@@ -293,7 +300,7 @@ impl World {
             (slot.on, slot.quarantined) = (None, true);
             self.client.slots[usize::from(chunk)] = Some(slot.clone());
         }
-        self.io_done(slot.body, answer);
+        self.io_done(slot.body, answer, unanswered);
     }
 
     /// The server has nothing any more of what went out on this path before.
@@ -303,9 +310,20 @@ impl World {
                 continue;
             };
             held.trail.retain(|p| *p != path);
-            if held.trail.is_empty() {
-                *slot = None;
+            if !held.trail.is_empty() {
+                continue;
             }
+            self.trace
+                .reached("a chunk is used again after its request failed");
+            if let Body {
+                request,
+                deed: Deed::Write { block },
+            } = held.body
+            {
+                let content = self.disk.blocks[block];
+                self.check.write_settled(block, request, content);
+            }
+            *slot = None;
         }
     }
 
@@ -325,6 +343,7 @@ impl World {
             }
             if let Some(slot) = &mut self.client.slots[usize::from(chunk)] {
                 slot.on = None;
+                self.trace.reached("a request fails over");
                 note!(
                     self,
                     Client,
@@ -364,8 +383,9 @@ impl World {
                 self.agenda.push(self.now_us.max(until_ms * MS), event);
             }
             // The path that came up has the device opened, which sends what waits.
-            outage::Effect::Resume => {}
+            outage::Effect::Resume => self.trace.reached("a session is back"),
             outage::Effect::FailQueued => {
+                self.trace.reached("what waits is failed");
                 for chunk in std::mem::take(&mut self.client.waiting) {
                     self.submit(chunk);
                 }
@@ -408,6 +428,7 @@ impl World {
             self.flush();
         } else {
             // The answer may be that of a server which is no more.
+            self.trace.reached("an open is answered too late");
             self.open();
         }
     }

@@ -172,7 +172,10 @@ impl World {
                     self.path_event(path, ClientEvent::Remove);
                 }
             }
-            ClientEffect::Release => self.after(GONE_US, Event::QuarantineOver { path }),
+            ClientEffect::Release => {
+                self.trace.reached("a path is removed");
+                self.after(GONE_US, Event::QuarantineOver { path });
+            }
             ClientEffect::Ignore | ClientEffect::Busy => {}
         }
         if before.carries_io() && !next.carries_io() {
@@ -249,6 +252,7 @@ impl World {
     pub(crate) fn connect_timeout(&mut self, path: usize, life: u64) {
         let p = &self.client.paths[path];
         if p.life == life && p.state == ClientState::Connecting {
+            self.trace.reached("a set-up takes too long");
             self.path_failed(path);
         }
     }
@@ -287,6 +291,7 @@ impl World {
             CmMessage::Reject(bytes) => {
                 let why = handshake::rejected(bytes);
                 note!(self, Client, "p{path}: {why}");
+                self.trace.reached("a connect is refused");
                 self.path_failed(path);
             }
             CmMessage::Connect(_) => {}
@@ -357,6 +362,7 @@ impl World {
         match tick {
             Tick::Dead => {
                 note!(self, Client, "p{path}: heartbeat unanswered");
+                self.trace.reached("the client's heartbeat gives up");
                 self.path_failed(path);
                 return;
             }
@@ -421,6 +427,7 @@ impl World {
         let Some(pause_ms) = p.backoff.next(delay_ms, max, random) else {
             let early = u32::try_from(max).is_ok_and(|max| p.attempts >= max);
             let attempts = p.attempts;
+            self.trace.reached("attempts are used up");
             self.check.require(early, Kind::GivenUpEarly, || {
                 format!("p{path} given up after {attempts} of {max} attempts")
             });

@@ -28,6 +28,8 @@ mod settings;
 mod trace;
 mod world;
 
+use std::collections::BTreeMap;
+
 use proto::rtrs::{
     geometry::Geometry,
     HDR_SIZE_MAX, //
@@ -55,6 +57,8 @@ pub struct Outcome {
     pub virtual_us: u64,
     /// Requests that ended well.
     pub done: u64,
+    /// How often rare places of the model were reached.
+    pub reached: BTreeMap<&'static str, u64>,
     /// Requests that ended with an error, as `fast_io_fail_tmo` says.
     pub failed: u64,
 }
@@ -74,6 +78,7 @@ pub fn run(seed: u64, options: Options) -> anyhow::Result<Outcome> {
     Ok(Outcome {
         violation: world.check.violation,
         trace: world.trace.lines,
+        reached: world.trace.reached,
         events: world.events,
         virtual_us: world.now_us,
         done: world.app.done,

@@ -66,6 +66,7 @@ struct Sum {
     errors: u64,
     virtual_us: u64,
     kinds: BTreeMap<String, (u64, u64)>,
+    reached: BTreeMap<&'static str, u64>,
 }
 
 impl Sum {
@@ -73,6 +74,9 @@ impl Sum {
         self.requests += outcome.done;
         self.errors += outcome.failed;
         self.virtual_us += outcome.virtual_us;
+        for (place, count) in &outcome.reached {
+            *self.reached.entry(place).or_insert(0) += count;
+        }
         match &outcome.violation {
             None => self.passed += 1,
             Some(violation) => {
@@ -130,6 +134,9 @@ fn run(args: &Args) -> anyhow::Result<Sum> {
     }
     for (kind, (count, seed)) in &sum.kinds {
         writeln!(out, "# {kind}: {count}, first with --seed {seed} --trace")?;
+    }
+    for (place, count) in &sum.reached {
+        writeln!(out, "# {count:9}  {place}")?;
     }
     writeln!(
         out,

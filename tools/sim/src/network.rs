@@ -196,6 +196,7 @@ impl World {
         let given_up = !self.conns[conn].is_open(to.other());
         if given_up && !self.settings.options.late_packets && self.is_superseded(&message) {
             note!(self, Net, "c{conn}: late packet {message:?} dropped");
+            self.trace.reached("a late packet is dropped");
             return;
         }
         let flow = &mut self.conns[conn].end(to.other()).sends;
@@ -210,6 +211,7 @@ impl World {
         if fresh {
             if given_up {
                 note!(self, Net, "c{conn}: late packet {message:?} delivered");
+                self.trace.reached("a late packet is delivered");
             }
             if to == Side::Server {
                 self.land(conn, &message);
@@ -253,6 +255,7 @@ impl World {
         if flow.retries > RETRY_COUNT {
             end.broken = true;
             note!(self, Net, "c{conn}: {from:?} gives up: retries exceeded");
+            self.trace.reached("retries are exceeded");
             let later = self.rng.u64(0..5 * MS);
             self.after(later, Event::Broken { conn, side: from });
             return;

@@ -106,6 +106,17 @@ impl Server {
     }
 }
 
+/// What is noted of a refusal.
+fn refusal_name(refusal: &Refusal) -> &'static str {
+    match refusal {
+        Refusal::UnknownSession => "refused: unknown session",
+        Refusal::AddressTaken => "refused: address taken",
+        Refusal::PathState => "refused: path state",
+        Refusal::NotAdminFirst(_) => "refused: not admin first",
+        _ => "refused: otherwise",
+    }
+}
+
 impl World {
     pub(crate) fn server_cm(&mut self, conn: ConnId, message: &CmMessage) {
         if self.server.down {
@@ -144,6 +155,7 @@ impl World {
             }
             Err(refusal) => {
                 note!(self, Server, "c{conn} refused: {refusal}");
+                self.trace.reached(refusal_name(&refusal));
                 let response = ConnectResponse::reject(refusal.errno());
                 let bytes = response.as_bytes().to_vec();
                 self.send_cm(conn, Side::Client, CmMessage::Reject(bytes));
@@ -178,6 +190,7 @@ impl World {
             connect.check_new_path()?;
             let id = *id;
             note!(self, Server, "path {id} is replaced");
+            self.trace.reached("a reconnect replaces a path");
             self.server_close(id);
         } else {
             connect.check_new_path()?;
@@ -244,6 +257,7 @@ impl World {
     pub(crate) fn setup_timeout(&mut self, path: u64) {
         let state = self.server.paths.get(&path).map(|p| p.state);
         if state == Some(ServerState::Connecting) {
+            self.trace.reached("a half-made path is given up");
             self.server_close(path);
         }
     }
@@ -290,6 +304,7 @@ impl World {
         let mut others = self.server.paths.iter();
         let old = others.any(|(id, o)| *id != path && o.uuid == p.uuid && o.session == p.session);
         if old && !self.settings.broken(Mutation::ForgetReconnectFence) {
+            self.trace.reached("an info request waits for the old path");
             return;
         }
         let complete = p.conns.len() == usize::from(p.cid_num);
@@ -326,7 +341,10 @@ impl World {
         p.missed = missed;
         let admin = p.conns.get(&0).copied();
         match (tick, admin) {
-            (Tick::Dead, _) => return self.server_close(path),
+            (Tick::Dead, _) => {
+                self.trace.reached("the server's heartbeat gives up");
+                return self.server_close(path);
+            }
             (Tick::Send, Some(admin)) => {
                 let imm = Imm::Heartbeat.encode();
                 self.post(admin, Side::Server, Message::Pulse { imm });

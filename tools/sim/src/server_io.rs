@@ -84,7 +84,15 @@ impl World {
             self.server_close(path);
             return;
         };
-        let same = |op: &&Op| op.session == session && op.chunk == chunk;
+        let live = |path| {
+            let state = self.server.paths.get(&path).map(|p| p.state);
+            state == Some(ServerState::Connected)
+        };
+        let only_live = self.settings.broken(Mutation::FenceOnlyLive);
+        let same = |op: &&Op| {
+            let here = op.session == session && op.chunk == chunk;
+            here && (!only_live || live(op.path))
+        };
         let others: Vec<u64> = self
             .server
             .ops
@@ -122,6 +130,7 @@ impl World {
             Server,
             "r{request} waits: chunk {chunk} is in flight on {others:?}"
         );
+        self.trace.reached("a request waits for its chunk");
         for other in others {
             self.server_close(other);
         }
@@ -214,6 +223,11 @@ impl World {
         let Some(op) = self.server.ops.remove(&number) else {
             return;
         };
+        let path = self.server.paths.get(&op.path);
+        if path.is_some_and(|p| p.state == ServerState::Closing) {
+            self.trace
+                .reached("a request ends on a path that is closed");
+        }
         if error.is_none() {
             self.apply(&op);
         }

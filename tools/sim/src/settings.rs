@@ -18,6 +18,8 @@ pub enum Mutation {
     SkipDrain,
     /// The server serves a request although its chunk is in flight on another path.
     ForgetChunkFence,
+    /// The server overlooks what is in flight on a path that is being closed.
+    FenceOnlyLive,
     /// The server lets a path in again before its predecessor is drained.
     ForgetReconnectFence,
     /// The client gives a request that it sends again another chunk.
@@ -44,9 +46,10 @@ pub enum Mutation {
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::SkipDrain,
         Self::ForgetChunkFence,
+        Self::FenceOnlyLive,
         Self::ForgetReconnectFence,
         Self::ReuseChunkEarly,
         Self::NoQuarantine,
@@ -94,6 +97,8 @@ pub(crate) struct Settings {
     pub(crate) late_one_in: u32,
     /// The faults of this run: a few kinds, so that rare combinations get their turn.
     pub(crate) kinds: Vec<Kind>,
+    /// Mean pause between two requests.
+    pub(crate) app_pause_us: u64,
     /// Mean pause between two faults.
     pub(crate) fault_pause_us: u64,
     /// When faults stop.
@@ -102,7 +107,10 @@ pub(crate) struct Settings {
 
 impl Settings {
     pub(crate) fn draw(rng: &mut Rng, options: Options) -> Self {
-        use crate::event::S;
+        use crate::event::{
+            MS,
+            S, //
+        };
 
         let kinds: Vec<Kind> = Kind::ALL
             .into_iter()
@@ -112,8 +120,8 @@ impl Settings {
             options,
             wires: rng.usize(1..=3),
             connections: rng.u16(2..=3),
-            queue_depth: rng.u16(4..=12),
-            blocks: rng.usize(3..=10),
+            queue_depth: rng.u16(4..=20),
+            blocks: rng.usize(3..=16),
             policy: Policy::from_u8(rng.u8(0..3)).unwrap_or_default(),
             fast_io_fail: match rng.u32(0..10) {
                 0 => FastIoFail::After(0),
@@ -142,6 +150,7 @@ impl Settings {
             } else {
                 kinds
             },
+            app_pause_us: rng.u64(MS..=40 * MS),
             fault_pause_us: rng.u64(S / 4..=3 * S),
             calm_us: rng.u64(10..=30) * S,
         }

@@ -2,7 +2,10 @@
 
 //! The timeline of a run, for people.
 
-use std::fmt;
+use std::{
+    collections::BTreeMap,
+    fmt, //
+};
 
 /// Who did it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,9 +25,15 @@ pub(crate) struct Trace {
     /// Keep lines.
     pub(crate) wanted: bool,
     pub(crate) lines: Vec<String>,
+    /// How often rare places were reached: a run that never gets there shows nothing.
+    pub(crate) reached: BTreeMap<&'static str, u64>,
 }
 
 impl Trace {
+    pub(crate) fn reached(&mut self, place: &'static str) {
+        *self.reached.entry(place).or_insert(0) += 1;
+    }
+
     pub(crate) fn line(&mut self, now_us: u64, who: Who, what: fmt::Arguments<'_>) {
         if self.wanted {
             let (s, us) = (now_us / 1_000_000, now_us % 1_000_000);

@@ -78,7 +78,7 @@ impl World {
             check: Check::new(blocks),
             trace: Trace {
                 wanted: settings.options.trace,
-                lines: Vec::new(),
+                ..Trace::default()
             },
             landed: BTreeMap::new(),
             over: false,
@@ -144,6 +144,7 @@ impl World {
         );
         let busy = event.is_servers() || (to_adapter && !self.settings.adapter_acks);
         if self.server.frozen && busy {
+            self.trace.reached("a frozen server puts something off");
             self.server.backlog.push_back(event);
             return;
         }
