@@ -3,10 +3,7 @@
 //! The application: one request for each block at a time, and it remembers what it was told.
 
 use crate::{
-    check::{
-        End,
-        Kind, //
-    },
+    check::End,
     event::Event,
     message::{
         Body,
@@ -85,7 +82,7 @@ impl World {
             }
             (Deed::Read { block }, Some(content)) => {
                 self.app.busy[block] = false;
-                self.check.content(block, content, Kind::WrongRead);
+                self.check.read_ends(block, content);
             }
             (Deed::Read { block }, None) => self.app.busy[block] = false,
             (Deed::Open, _) => {}

@@ -57,6 +57,8 @@ struct Block {
     failed: BTreeSet<u64>,
     /// A write under way.
     writing: Option<u64>,
+    /// What a read under way may have found when it began.
+    before: BTreeSet<u64>,
 }
 
 /// How a write ended.
@@ -99,6 +101,20 @@ impl Check {
         }
     }
 
+    pub(crate) fn read_begins(&mut self, block: usize) {
+        let known = &mut self.blocks[block];
+        known.before.clone_from(&known.failed);
+        known.before.insert(known.acked);
+    }
+
+    /// A read has ended: it found what was there when it began, or what came meanwhile.
+    pub(crate) fn read_ends(&mut self, block: usize, content: u64) {
+        let before = std::mem::take(&mut self.blocks[block].before);
+        if !before.contains(&content) {
+            self.content(block, content, Kind::WrongRead);
+        }
+    }
+
     pub(crate) fn write_begins(&mut self, block: usize, request: u64) {
         self.blocks[block].writing = Some(request);
     }
@@ -129,10 +145,13 @@ impl Check {
     /// not done by now, it must never do.
     pub(crate) fn write_settled(&mut self, block: usize, request: u64, content: u64) {
         let known = &mut self.blocks[block];
-        known.failed.remove(&request);
-        if content == request {
+        if content != request {
+            known.failed.remove(&request);
+        } else if known.writing.is_none() {
+            known.failed.remove(&request);
             known.acked = request;
         }
+        // Else it came over a write whose answer is on its way, which a failed one may.
     }
 
     /// Checks a block's content, on the disk or as it was read.

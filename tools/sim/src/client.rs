@@ -78,6 +78,9 @@ pub(crate) struct Client {
     epoch: u64,
     sends: u64,
     requests: u64,
+    pub(crate) frozen: bool,
+    /// What happens when a frozen client runs again.
+    pub(crate) backlog: VecDeque<Event>,
 }
 
 impl Client {
@@ -93,6 +96,8 @@ impl Client {
             epoch: 0,
             sends: 0,
             requests: 0,
+            frozen: false,
+            backlog: VecDeque::new(),
         }
     }
 
@@ -137,8 +142,10 @@ impl World {
     fn take(&mut self, chunk: u16, deed: Deed) -> u64 {
         self.client.requests += 1;
         let request = self.client.requests;
-        if let Deed::Write { block } = deed {
-            self.check.write_begins(block, request);
+        match deed {
+            Deed::Write { block } => self.check.write_begins(block, request),
+            Deed::Read { block } => self.check.read_begins(block),
+            Deed::Open => {}
         }
         self.client.slots[usize::from(chunk)] = Some(Slot {
             body: Body { request, deed },

@@ -81,8 +81,8 @@ pub(crate) enum Event {
     ServerTornDown { path: u64 },
     /// The disk has carried out an operation.
     DiskDone { op: u64 },
-    /// The server runs again after a freeze.
-    Thaw,
+    /// One side runs again after a freeze.
+    Thaw { side: Side },
     /// The server runs again after a crash.
     Restart,
     /// The application may want something.
@@ -98,20 +98,32 @@ pub(crate) enum Event {
 }
 
 impl Event {
-    /// Says whether it is the server that acts on it: a frozen one does that later.
-    pub(crate) fn is_servers(&self) -> bool {
+    /// Says whose software acts on it, if anybody's: a frozen one does that later.
+    pub(crate) fn owner(&self) -> Option<Side> {
         match self {
-            Self::Receive { to, .. } | Self::Ack { to, .. } | Self::Cm { to, .. } => {
-                *to == Side::Server
-            }
-            Self::Retransmit { from: side, .. } | Self::Broken { side, .. } => {
-                *side == Side::Server
-            }
+            Self::Receive { to, .. } | Self::Ack { to, .. } | Self::Cm { to, .. } => Some(*to),
+            Self::Retransmit { from: side, .. } | Self::Broken { side, .. } => Some(*side),
             Self::ServerTick { .. }
             | Self::SetupTimeout { .. }
             | Self::ServerTornDown { .. }
-            | Self::DiskDone { .. } => true,
-            _ => false,
+            | Self::DiskDone { .. } => Some(Side::Server),
+            Self::CmRetry { .. }
+            | Self::ConnectTimeout { .. }
+            | Self::TornDown { .. }
+            | Self::CloseLate { .. }
+            | Self::Start { .. }
+            | Self::ClientTick { .. }
+            | Self::RequestTimeout { .. }
+            | Self::OutageDeadline { .. }
+            | Self::QuarantineOver { .. }
+            | Self::App
+            | Self::Reconnect { .. } => Some(Side::Client),
+            Self::Arrive { .. }
+            | Self::Thaw { .. }
+            | Self::Restart
+            | Self::Fault
+            | Self::Mend { .. }
+            | Self::Watch => None,
         }
     }
 }

@@ -19,7 +19,10 @@ use crate::{
         MS,
         S, //
     },
-    message::Deed,
+    message::{
+        Deed,
+        Side, //
+    },
     trace::note,
     world::World,
 };
@@ -35,6 +38,8 @@ pub(crate) enum Kind {
     Crash,
     /// The server stands still, then does everything at once.
     Freeze,
+    /// The client stands still, then does everything at once.
+    ClientFreeze,
     /// The server forgets its answers, until it is picked again.
     Mute,
     /// The disk is slow, until it is picked again.
@@ -56,11 +61,12 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 13] = [
+    pub(crate) const ALL: [Self; 14] = [
         Self::Cut,
         Self::Loss,
         Self::Crash,
         Self::Freeze,
+        Self::ClientFreeze,
         Self::Mute,
         Self::SlowDisk,
         Self::Disconnect,
@@ -86,10 +92,13 @@ impl World {
         let kind = self.settings.kinds[kind];
         note!(self, Fault, "{kind:?}");
         match kind {
+            Kind::ClientFreeze => self.freeze_client(),
             Kind::Cut | Kind::Loss => self.damage(kind),
             Kind::Crash | Kind::Freeze | Kind::Mute | Kind::SlowDisk | Kind::ServerClose => {
                 self.fault_of_server(kind);
             }
+            // Nobody types on a machine that stands still.
+            _ if self.client.frozen => {}
             Kind::Disconnect | Kind::Reconnect | Kind::Remove | Kind::Add => {
                 self.fault_of_path(kind);
             }
@@ -134,6 +143,18 @@ impl World {
         }
     }
 
+    fn freeze_client(&mut self) {
+        if !self.client.frozen {
+            self.client.frozen = true;
+            let longest = match self.rng.u32(0..4) {
+                0 => 45 * S,
+                _ => 8 * S,
+            };
+            let later = self.rng.u64(50 * MS..longest);
+            self.after(later, Event::Thaw { side: Side::Client });
+        }
+    }
+
     fn fault_of_server(&mut self, kind: Kind) {
         match kind {
             Kind::Crash if !self.server.down => {
@@ -144,7 +165,7 @@ impl World {
             Kind::Freeze if !self.server.down && !self.server.frozen => {
                 self.server.frozen = true;
                 let later = self.rng.u64(50 * MS..12 * S);
-                self.after(later, Event::Thaw);
+                self.after(later, Event::Thaw { side: Side::Server });
             }
             Kind::Mute => self.server.mute = !self.server.mute,
             Kind::SlowDisk => self.disk.slow = !self.disk.slow,
@@ -190,10 +211,19 @@ impl World {
         }
     }
 
-    /// The server goes on after a freeze: everything that has queued happens, in its order.
-    pub(crate) fn thaw(&mut self) {
-        self.server.frozen = false;
-        for event in std::mem::take(&mut self.server.backlog) {
+    /// A side goes on after a freeze: everything that has queued happens, in its order.
+    pub(crate) fn thaw(&mut self, side: Side) {
+        let backlog = match side {
+            Side::Client => {
+                self.client.frozen = false;
+                std::mem::take(&mut self.client.backlog)
+            }
+            Side::Server => {
+                self.server.frozen = false;
+                std::mem::take(&mut self.server.backlog)
+            }
+        };
+        for event in backlog {
             self.handle(event);
         }
     }
@@ -208,7 +238,8 @@ impl World {
         self.server.down = false;
         self.server.mute = false;
         self.disk.slow = false;
-        self.thaw();
+        self.thaw(Side::Client);
+        self.thaw(Side::Server);
         self.app.until_us = self.now_us + S;
         self.after(S, Event::Watch);
     }

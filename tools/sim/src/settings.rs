@@ -152,7 +152,11 @@ impl Settings {
             },
             app_pause_us: rng.u64(MS..=40 * MS),
             fault_pause_us: rng.u64(S / 4..=3 * S),
-            calm_us: rng.u64(10..=30) * S,
+            // Now and then long enough for the server's heartbeat, which takes half a minute.
+            calm_us: S * match rng.u32(0..12) {
+                0 => rng.u64(60..=90),
+                _ => rng.u64(8..=25),
+            },
         }
     }
 

@@ -133,17 +133,18 @@ impl World {
         self.server.paths.get(&path).map(|p| p.session)
     }
 
-    /// Lets an event happen, or puts it off while the server is frozen.
+    /// Lets an event happen, or puts it off while its owner is frozen.
     pub(crate) fn handle(&mut self, event: Event) {
-        let to_adapter = matches!(
-            event,
-            Event::Arrive {
-                to: Side::Server,
-                ..
-            }
-        );
-        let busy = event.is_servers() || (to_adapter && !self.settings.adapter_acks);
-        if self.server.frozen && busy {
+        let owner = match event {
+            Event::Arrive { to, .. } if !self.settings.adapter_acks => Some(to),
+            ref event => event.owner(),
+        };
+        if self.client.frozen && owner == Some(Side::Client) {
+            self.trace.reached("a frozen client puts something off");
+            self.client.backlog.push_back(event);
+            return;
+        }
+        if self.server.frozen && owner == Some(Side::Server) {
             self.trace.reached("a frozen server puts something off");
             self.server.backlog.push_back(event);
             return;
@@ -159,7 +160,7 @@ impl World {
             Event::SetupTimeout { path } => self.setup_timeout(path),
             Event::ServerTornDown { path } => self.server_torn_down(path),
             Event::DiskDone { op } => self.disk_done(op),
-            Event::Thaw => self.thaw(),
+            Event::Thaw { side } => self.thaw(side),
             Event::Restart => self.server.down = false,
             Event::App => self.app(),
             Event::Fault => self.fault(),
