@@ -15,6 +15,8 @@ REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 PYTHON = [sys.executable, "-B"]
 KDIR = [*PYTHON, "tools/kdir"]
 CARGO_MIN = (1, 85)
+# About half a minute of one core.
+SIMULATION_SEEDS = 20_000
 
 
 @dataclasses.dataclass
@@ -102,7 +104,8 @@ def cargo() -> list[str]:
 
 
 def _cargo_tests() -> Counts:
-    """The pure protocol code on the host: golden vectors, exhaustive, property and fuzz tests."""
+    """The pure protocol code on the host: golden vectors, exhaustive, property and fuzz tests; and that the simulation
+    finds what it is for."""
     status, lines = _stream([*cargo(), "test", "--locked", "--manifest-path", "tools/Cargo.toml"])
     total = Counts()
     for line in lines:
@@ -111,6 +114,12 @@ def _cargo_tests() -> Counts:
     if status and not total.failed or not total.passed:
         total.failed += 1
     return total
+
+
+def _simulation() -> Counts:
+    """Client and server with several paths and faults: many seeds of the simulation."""
+    return _closing(*_stream([*cargo(), "run", "--release", "--locked", "--quiet", "--manifest-path", "tools/Cargo.toml",
+                              "--package", "ferrofabric-sim", "--", "--seeds", str(SIMULATION_SEEDS)]))
 
 
 def _lint() -> Counts:
@@ -151,7 +160,8 @@ def _objects() -> Counts:
 
 
 CHECKS = (Stage("tidy", _tidy), Stage("unit tests of the tools", _python_units),
-          Stage("protocol code on the host", _cargo_tests), Stage("lint", _lint))
+          Stage("protocol code on the host", _cargo_tests), Stage("simulation", _simulation),
+          Stage("lint", _lint))
 OBJECTS = (Stage("build", _build), Stage("objects", _objects))
 
 

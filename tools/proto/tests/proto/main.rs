@@ -14,6 +14,7 @@
 mod access;
 mod addr;
 mod admission;
+mod backoff;
 mod budget;
 mod chance;
 mod fuzz;
@@ -25,6 +26,7 @@ mod imm;
 mod info;
 mod map;
 mod message;
+mod outage;
 mod path;
 mod path_name;
 mod permit;

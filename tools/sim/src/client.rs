@@ -1,0 +1,464 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The client's requests: how one finds its path, waits for one, goes out again and ends.
+//!
+//! Stands for `rtrs/client/{session,submit,slot,completion}.rs` and `rnbd/client`. What decides is
+//! the drivers' own code: `proto::policy`, `proto::outage`, `proto::permit`, `proto::geometry` and
+//! `proto::imm`.
+
+use std::collections::VecDeque;
+
+use proto::rtrs::{
+    geometry::Geometry,
+    imm::{
+        Imm,
+        Response, //
+    },
+    outage::{
+        self,
+        Outage,
+        Verdict, //
+    },
+    permit::Partition,
+    policy::{
+        PathLoad,
+        Policy,
+        Tried, //
+    },
+};
+
+use crate::{
+    check::Kind,
+    client_path::ClientPath,
+    event::{
+        Event,
+        MS, //
+    },
+    message::{
+        Body,
+        Deed,
+        Message,
+        Side, //
+    },
+    network::ConnId,
+    settings::Mutation,
+    trace::note,
+    world::World,
+};
+
+/// What a chunk is used for.
+#[derive(Clone, Debug)]
+pub(crate) struct Slot {
+    pub(crate) body: Body,
+    /// Where it is in flight; `None`: it waits.
+    pub(crate) on: Option<(usize, ConnId)>,
+    /// Number of its last sending.
+    send: u64,
+    /// Paths that it went out on without an answer.
+    trail: Vec<usize>,
+    /// Of an open message: the client's count when it was made.
+    epoch: u64,
+    /// The request has failed, but the server may still have it: the chunk must not carry another.
+    pub(crate) quarantined: bool,
+}
+
+/// A client with one session and one device.
+#[derive(Debug)]
+pub(crate) struct Client {
+    pub(crate) paths: Vec<ClientPath>,
+    pub(crate) outage: Outage,
+    pub(crate) policy: Policy,
+    last: Option<usize>,
+    pub(crate) slots: Vec<Option<Slot>>,
+    /// Chunks whose requests wait for a path.
+    pub(crate) waiting: VecDeque<u16>,
+    /// The device is open on the server that the connected paths lead to.
+    opened: bool,
+    /// Counts the times that the device had to be opened.
+    epoch: u64,
+    sends: u64,
+    requests: u64,
+    pub(crate) frozen: bool,
+    /// What happens when a frozen client runs again.
+    pub(crate) backlog: VecDeque<Event>,
+}
+
+impl Client {
+    pub(crate) fn new(queue_depth: u16, policy: Policy) -> Self {
+        Self {
+            paths: Vec::new(),
+            outage: Outage::Up,
+            policy,
+            last: None,
+            slots: vec![None; queue_depth.into()],
+            waiting: VecDeque::new(),
+            opened: false,
+            epoch: 0,
+            sends: 0,
+            requests: 0,
+            frozen: false,
+            backlog: VecDeque::new(),
+        }
+    }
+
+    fn loads(&self) -> Vec<PathLoad> {
+        let load = |(i, p): (usize, &ClientPath)| PathLoad {
+            connected: p.state.carries_io(),
+            inflight: self.in_flight(i).count().try_into().unwrap_or(u32::MAX),
+            latency_ns: p.latency_ns,
+        };
+        self.paths.iter().enumerate().map(load).collect()
+    }
+
+    /// The chunks in flight on a path.
+    pub(crate) fn in_flight(&self, path: usize) -> impl Iterator<Item = u16> + '_ {
+        let on = move |s: &Option<Slot>| {
+            let on = s.as_ref().and_then(|s| s.on);
+            on.is_some_and(|(p, _)| p == path)
+        };
+        (0u16..)
+            .zip(&self.slots)
+            .filter(move |(_, s)| on(s))
+            .map(|(id, _)| id)
+    }
+
+    /// A chunk that nothing uses, out of a range.
+    fn free(&self, mut ids: std::ops::Range<u16>) -> Option<u16> {
+        ids.find(|id| self.slots[usize::from(*id)].is_none())
+    }
+}
+
+impl World {
+    fn partition(&self) -> Partition {
+        Partition::new(self.settings.queue_depth)
+    }
+
+    /// Takes a request from the application; `None` if every tag is taken.
+    pub(crate) fn take_io(&mut self, deed: Deed) -> Option<u64> {
+        let chunk = self.client.free(self.partition().io_ids())?;
+        Some(self.take(chunk, deed))
+    }
+
+    fn take(&mut self, chunk: u16, deed: Deed) -> u64 {
+        self.client.requests += 1;
+        let request = self.client.requests;
+        match deed {
+            Deed::Write { block } => self.check.write_begins(block, request),
+            Deed::Read { block } => self.check.read_begins(block),
+            Deed::Open => {}
+        }
+        self.client.slots[usize::from(chunk)] = Some(Slot {
+            body: Body { request, deed },
+            on: None,
+            send: 0,
+            trail: Vec::new(),
+            epoch: self.client.epoch,
+            quarantined: false,
+        });
+        note!(self, Client, "r{request} {deed:?} takes chunk {chunk}");
+        self.submit(chunk);
+        request
+    }
+
+    /// Sends a chunk's request on the path that the policy chooses, or lets it wait, or fails it.
+    pub(crate) fn submit(&mut self, chunk: u16) {
+        let Some(slot) = self.client.slots[usize::from(chunk)].clone() else {
+            return;
+        };
+        let is_open = slot.body.deed == Deed::Open;
+        if !is_open && !self.client.opened && self.client.outage.verdict() == Verdict::Queue {
+            self.client.waiting.push_back(chunk);
+            return;
+        }
+        let mut tried = Tried::NONE;
+        let mut seen = Vec::new();
+        let loads = self.client.loads();
+        let policy = self.client.policy;
+        while let Some(path) = policy.choose(self.client.last, &tried, loads.iter().copied()) {
+            if seen.contains(&path) {
+                let request = slot.body.request;
+                let what = format!("r{request} tried path {path} twice");
+                self.check.fail(Kind::TriedTwice, what);
+                return;
+            }
+            seen.push(path);
+            if !self.settings.broken(Mutation::LoseTried) {
+                tried.insert(path);
+            }
+            self.client.last = Some(path);
+            if seen.len() > 1 {
+                self.trace.reached("a request tries a second path");
+            }
+            if self.send(chunk, &slot, path) {
+                return;
+            }
+        }
+        if !seen.is_empty() {
+            self.trace.reached("every path refuses a request");
+        }
+        match self.client.outage.verdict() {
+            Verdict::Queue => self.client.waiting.push_back(chunk),
+            // The session's own; nobody is there to be told.
+            Verdict::Fail if is_open => self.client.waiting.push_back(chunk),
+            Verdict::Fail => self.end_io(chunk, None),
+        }
+    }
+
+    fn send(&mut self, chunk: u16, slot: &Slot, path: usize) -> bool {
+        let conns = &self.client.paths[path].conns;
+        let lane = match slot.body.deed {
+            Deed::Open => 0,
+            _ => 1 + usize::from(chunk) % (conns.len() - 1),
+        };
+        let conn = conns[lane];
+        let Some(payload) = self.geometry.join(chunk, 0) else {
+            self.check
+                .fail(Kind::ChunkTwice, format!("no chunk {chunk}"));
+            return true;
+        };
+        self.client.sends += 1;
+        let send = self.client.sends;
+        let message = Message::Request {
+            imm: Imm::Request { payload }.encode(),
+            body: slot.body,
+            send,
+        };
+        if !self.post(conn, Side::Client, message) {
+            return false;
+        }
+        let request = slot.body.request;
+        note!(
+            self,
+            Client,
+            "r{request} chunk {chunk} sent on p{path} c{conn}"
+        );
+        if let Some(slot) = &mut self.client.slots[usize::from(chunk)] {
+            slot.on = Some((path, conn));
+            slot.send = send;
+            if !slot.trail.contains(&path) {
+                slot.trail.push(path);
+            }
+        }
+        if !self.settings.broken(Mutation::NoRequestTimeout) {
+            let timeout = self.settings.request_timeout_us;
+            self.after(timeout, Event::RequestTimeout { chunk, send });
+        }
+        true
+    }
+
+    /// A request is unanswered for too long: the path recovers, and the request goes elsewhere.
+    pub(crate) fn request_timeout(&mut self, chunk: u16, send: u64) {
+        let Some(slot) = &self.client.slots[usize::from(chunk)] else {
+            return;
+        };
+        if let (Some((path, _)), true) = (slot.on, slot.send == send) {
+            note!(
+                self,
+                Client,
+                "chunk {chunk} unanswered on p{path}: time-out"
+            );
+            self.trace.reached("a request times out");
+            self.path_failed(path);
+        }
+    }
+
+    /// A response has come on a connection of a path.
+    pub(crate) fn response(&mut self, at: (usize, ConnId), r: Response, content: u64, truth: u64) {
+        let geometry: Geometry = self.geometry;
+        let chunk = geometry.chunk_id(r.msg_id);
+        let slot = chunk.and_then(|c| self.client.slots[usize::from(c)].clone());
+        let (Some(chunk), Some(slot)) = (chunk, slot) else {
+            let what = format!("answer to r{truth} in a free chunk, p{}", at.0);
+            self.check.fail(Kind::WrongReply, what);
+            return;
+        };
+        let request = slot.body.request;
+        if slot.on != Some(at) || request != truth || slot.quarantined {
+            let what = format!("answer to r{truth} taken for r{request}, p{}", at.0);
+            self.check.fail(Kind::WrongReply, what);
+            return;
+        }
+        note!(
+            self,
+            Client,
+            "r{request} chunk {chunk} answered on p{}",
+            at.0
+        );
+        if r.errno != 0 {
+            let what = format!("r{request} answered with error {}", r.errno);
+            self.check.fail(Kind::Refused, what);
+            return;
+        }
+        if slot.body.deed == Deed::Open {
+            self.client.slots[usize::from(chunk)] = None;
+            self.opened(slot.epoch);
+        } else {
+            self.end_io(chunk, Some(content));
+        }
+    }
+
+    /// Ends a request of the application; `None` is an error.
+    fn end_io(&mut self, chunk: u16, answer: Option<u64>) {
+        let Some(mut slot) = self.client.slots[usize::from(chunk)].take() else {
+            return;
+        };
+        let unanswered = answer.is_none() && !slot.trail.is_empty();
+        if unanswered && !self.settings.broken(Mutation::NoQuarantine) {
+            (slot.on, slot.quarantined) = (None, true);
+            self.client.slots[usize::from(chunk)] = Some(slot.clone());
+        }
+        self.io_done(slot.body, answer, unanswered);
+    }
+
+    /// The server has nothing any more of what went out on this path before.
+    pub(crate) fn end_quarantine(&mut self, path: usize) {
+        for slot in &mut self.client.slots {
+            let Some(held) = slot.as_mut().filter(|s| s.quarantined) else {
+                continue;
+            };
+            held.trail.retain(|p| *p != path);
+            if !held.trail.is_empty() {
+                continue;
+            }
+            self.trace
+                .reached("a chunk is used again after its request failed");
+            if let Body {
+                request,
+                deed: Deed::Write { block },
+            } = held.body
+            {
+                let content = self.disk.blocks[block];
+                self.check.write_settled(block, request, content);
+            }
+            *slot = None;
+        }
+    }
+
+    /// The path's queue pairs are drained: what was in flight goes out again.
+    pub(crate) fn fail_over(&mut self, path: usize) {
+        let chunks: Vec<u16> = self.client.in_flight(path).collect();
+        for mut chunk in chunks {
+            if self.settings.broken(Mutation::NoFailOver) {
+                continue;
+            }
+            if self.settings.broken(Mutation::ReuseChunkEarly) {
+                if let Some(other) = self.client.free(self.partition().io_ids()) {
+                    let moved = self.client.slots[usize::from(chunk)].take();
+                    self.client.slots[usize::from(other)] = moved;
+                    chunk = other;
+                }
+            }
+            if let Some(slot) = &mut self.client.slots[usize::from(chunk)] {
+                slot.on = None;
+                self.trace.reached("a request fails over");
+                note!(
+                    self,
+                    Client,
+                    "r{} fails over from p{path}",
+                    slot.body.request
+                );
+            }
+            self.submit(chunk);
+        }
+    }
+
+    /// Sends what waits, as far as it can be sent.
+    pub(crate) fn flush(&mut self) {
+        for chunk in std::mem::take(&mut self.client.waiting) {
+            self.submit(chunk);
+        }
+    }
+
+    fn now_ms(&self) -> u64 {
+        self.now_us / MS
+    }
+
+    /// Something happened to the session as a whole.
+    pub(crate) fn outage(&mut self, event: outage::Event) {
+        let (next, effect) = self.client.outage.step(event);
+        if next != self.client.outage {
+            note!(self, Client, "session: {event:?}: {next:?}");
+        }
+        self.client.outage = next;
+        match effect {
+            outage::Effect::Ignore => {}
+            outage::Effect::Queue { until_ms: None } => {}
+            outage::Effect::Queue {
+                until_ms: Some(until_ms),
+            } => {
+                let event = Event::OutageDeadline { until_ms };
+                self.agenda.push(self.now_us.max(until_ms * MS), event);
+            }
+            // The path that came up has the device opened, which sends what waits.
+            outage::Effect::Resume => self.trace.reached("a session is back"),
+            outage::Effect::FailQueued => {
+                self.trace.reached("what waits is failed");
+                for chunk in std::mem::take(&mut self.client.waiting) {
+                    self.submit(chunk);
+                }
+            }
+        }
+    }
+
+    /// A path went up. It may lead to a server that was started again, or into a session whose
+    /// devices were closed, while another path only seems to be up: no IO goes out, on any path,
+    /// until the device was opened after this.
+    pub(crate) fn path_up(&mut self) {
+        let first = self.client.outage != Outage::Up;
+        self.outage(outage::Event::PathUp);
+        if (!first && self.settings.broken(Mutation::ReopenAfterOutageOnly))
+            || (self.client.opened && self.settings.broken(Mutation::NoReopen))
+        {
+            self.flush();
+            return;
+        }
+        self.client.opened = false;
+        self.client.epoch += 1;
+        self.open();
+    }
+
+    /// Opens the device, unless that is under way.
+    fn open(&mut self) {
+        let mut slots = self.client.slots.iter().flatten();
+        if slots.any(|s| s.body.deed == Deed::Open) {
+            self.flush();
+        } else if let Some(chunk) = self.client.free(self.partition().admin_ids()) {
+            self.take(chunk, Deed::Open);
+        }
+    }
+
+    /// An open message was answered.
+    fn opened(&mut self, epoch: u64) {
+        if epoch == self.client.epoch {
+            self.client.opened = true;
+            note!(self, Client, "device open");
+            self.flush();
+        } else {
+            // The answer may be that of a server which is no more.
+            self.trace.reached("an open is answered too late");
+            self.open();
+        }
+    }
+
+    pub(crate) fn path_down(&mut self) {
+        if self.client.paths.iter().any(|p| p.state.carries_io()) {
+            return;
+        }
+        let (now_ms, setting) = (self.now_ms(), self.settings.fast_io_fail);
+        self.outage(outage::Event::LastPathDown { now_ms, setting });
+    }
+
+    pub(crate) fn outage_deadline(&mut self, until_ms: u64) {
+        let now_ms = self.now_ms();
+        // A timer that was replaced is one that was stopped.
+        if matches!(self.client.outage, Outage::Queueing { until_ms: Some(u), .. } if u == until_ms)
+        {
+            self.outage(outage::Event::DeadlinePassed { now_ms });
+        }
+    }
+
+    pub(crate) fn change_outage_setting(&mut self) {
+        let (now_ms, setting) = (self.now_ms(), self.settings.fast_io_fail);
+        self.outage(outage::Event::SettingChanged { now_ms, setting });
+    }
+}

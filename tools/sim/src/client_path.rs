@@ -1,0 +1,443 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The life of a client's path: set-up, heartbeat, teardown, back-off.
+//!
+//! Stands for `rtrs/client/{path,connect,pulse,transport}.rs`. What decides is `proto::path`,
+//! `proto::backoff`, `proto::heartbeat` and `proto::handshake`.
+
+use proto::rtrs::{
+    backoff::Backoff,
+    handshake::{
+        self,
+        Connect, //
+    },
+    heartbeat::{
+        latency_ns,
+        Tick, //
+    },
+    imm::Imm,
+    path::{
+        ClientEffect,
+        ClientEvent,
+        ClientState, //
+    },
+    CONNECT_TIMEOUT_MS,
+};
+use zerocopy::IntoBytes;
+
+use crate::{
+    check::Kind,
+    disk::OPERATION_US_MAX,
+    event::{
+        Event,
+        MS,
+        S, //
+    },
+    message::{
+        CmMessage,
+        Message,
+        Side, //
+    },
+    network::ConnId,
+    settings::Mutation,
+    trace::note,
+    world::World,
+};
+
+/// Name of the only session.
+pub(crate) const SESSION: [u8; 16] = [0x5e; 16];
+
+/// Pause before a connect request is repeated by the connection manager.
+const CM_RETRY_US: u64 = 500 * MS;
+
+/// When the server is sure to have closed a path that its client has removed, and to be done with
+/// its requests: heartbeats, and the slowest disk twice.
+const GONE_US: u64 = 40 * S + 2 * OPERATION_US_MAX;
+
+/// A path.
+#[derive(Debug)]
+pub(crate) struct ClientPath {
+    pub(crate) wire: usize,
+    uuid: [u8; 16],
+    pub(crate) state: ClientState,
+    /// Counts set-ups and teardowns.
+    life: u64,
+    /// Number of the start that is to come.
+    start: u64,
+    /// Nothing is left of the last life.
+    torn_down: bool,
+    /// Somebody asked for a start while the path was being torn down.
+    asked: bool,
+    /// To be released when it is closed.
+    removed: bool,
+    /// The administrator wants it closed.
+    pub(crate) disconnected: bool,
+    recon_cnt: u16,
+    first_conn: bool,
+    was_up: bool,
+    backoff: Backoff,
+    /// The check's own count of attempts since the last success.
+    attempts: u32,
+    pub(crate) conns: Vec<ConnId>,
+    /// The connection whose answer is awaited.
+    pending: Option<ConnId>,
+    missed: u32,
+    pulse_sent_us: u64,
+    pub(crate) latency_ns: Option<u64>,
+}
+
+impl ClientPath {
+    fn new(index: usize, wire: usize) -> Self {
+        let mut uuid = [0; 16];
+        // CAST: a run adds few paths.
+        (uuid[0], uuid[1]) = (index as u8 + 1, (index >> 8) as u8);
+        Self {
+            wire,
+            uuid,
+            state: ClientState::Connecting,
+            life: 0,
+            start: 0,
+            torn_down: true,
+            asked: false,
+            removed: false,
+            disconnected: false,
+            recon_cnt: 0,
+            first_conn: true,
+            was_up: false,
+            backoff: Backoff::NEW,
+            attempts: 0,
+            conns: Vec::new(),
+            pending: None,
+            missed: 0,
+            pulse_sent_us: 0,
+            latency_ns: None,
+        }
+    }
+
+    /// Says whether the path is there at all.
+    pub(crate) fn exists(&self) -> bool {
+        self.state != ClientState::Dead && !self.removed
+    }
+}
+
+impl World {
+    pub(crate) fn add_path(&mut self, wire: usize) {
+        let path = self.client.paths.len();
+        self.client.paths.push(ClientPath::new(path, wire));
+        note!(self, Client, "p{path} added on wire {wire}");
+        self.connect(path);
+    }
+
+    pub(crate) fn remove_path(&mut self, path: usize) {
+        self.client.paths[path].removed = true;
+        self.path_event(path, ClientEvent::Remove);
+    }
+
+    /// The administrator wants the path connected; counting starts again.
+    pub(crate) fn reconnect_path(&mut self, path: usize) {
+        let p = &mut self.client.paths[path];
+        if !p.exists() {
+            return;
+        }
+        p.disconnected = false;
+        p.backoff.reset();
+        p.attempts = 0;
+        self.path_event(path, ClientEvent::Reconnect);
+    }
+
+    pub(crate) fn path_failed(&mut self, path: usize) {
+        self.path_event(path, ClientEvent::Failed);
+    }
+
+    /// Something happened to a path: `Path::step` of the driver, and what follows.
+    pub(crate) fn path_event(&mut self, path: usize, event: ClientEvent) {
+        let p = &mut self.client.paths[path];
+        let before = p.state;
+        let (next, effect) = before.step(event);
+        p.state = next;
+        note!(
+            self,
+            Client,
+            "p{path} {before:?} + {event:?}: {next:?}, {effect:?}"
+        );
+        match effect {
+            ClientEffect::GoLive => self.go_live(path),
+            ClientEffect::AbortConnect | ClientEffect::Recover | ClientEffect::TearDown => {
+                self.tear_down(path);
+            }
+            ClientEffect::ScheduleStart => self.start_soon(path, 0),
+            ClientEffect::Connect => self.connect(path),
+            ClientEffect::AnnounceClosed => {
+                if self.client.paths[path].removed {
+                    self.path_event(path, ClientEvent::Remove);
+                }
+            }
+            ClientEffect::Release => {
+                self.trace.reached("a path is removed");
+                self.after(GONE_US, Event::QuarantineOver { path });
+            }
+            ClientEffect::Ignore | ClientEffect::Busy => {}
+        }
+        if before.carries_io() && !next.carries_io() {
+            self.path_down();
+        }
+    }
+
+    fn start_soon(&mut self, path: usize, pause_us: u64) {
+        let p = &mut self.client.paths[path];
+        if !p.torn_down {
+            p.asked = true;
+            return;
+        }
+        p.start += 1;
+        let start = p.start;
+        self.after(pause_us, Event::Start { path, start });
+    }
+
+    pub(crate) fn start(&mut self, path: usize, start: u64) {
+        let p = &self.client.paths[path];
+        if p.start == start && p.torn_down {
+            self.path_event(path, ClientEvent::Start);
+        }
+    }
+
+    /// Makes the connections, one after the other, then the info exchange.
+    fn connect(&mut self, path: usize) {
+        let others_up = self.client.paths.iter().any(|p| p.state.carries_io());
+        let p = &mut self.client.paths[path];
+        p.life += 1;
+        p.torn_down = false;
+        p.recon_cnt = p.recon_cnt.wrapping_add(1);
+        // As the driver: a path that was up before may meet a server that was started again.
+        p.first_conn = p.was_up || !others_up;
+        p.conns.clear();
+        let life = p.life;
+        self.connect_next(path);
+        self.after(CM_RETRY_US, Event::CmRetry { path, life });
+        let timeout_us = u64::from(CONNECT_TIMEOUT_MS) * MS;
+        self.after(timeout_us, Event::ConnectTimeout { path, life });
+    }
+
+    fn connect_next(&mut self, path: usize) {
+        let conn = self.new_conn(self.client.paths[path].wire);
+        let p = &mut self.client.paths[path];
+        p.conns.push(conn);
+        p.pending = Some(conn);
+        self.send_connect(path, conn);
+    }
+
+    fn send_connect(&mut self, path: usize, conn: ConnId) {
+        let p = &self.client.paths[path];
+        let connect = Connect {
+            // CAST: a few connections.
+            cid: p.conns.len() as u16 - 1,
+            cid_num: self.settings.connections,
+            recon_cnt: p.recon_cnt,
+            sess_uuid: p.uuid,
+            paths_uuid: SESSION,
+            first_conn: p.first_conn,
+        };
+        let bytes = connect.to_wire().as_bytes().to_vec();
+        self.send_cm(conn, Side::Server, CmMessage::Connect(bytes));
+    }
+
+    pub(crate) fn cm_retry(&mut self, path: usize, life: u64) {
+        let p = &self.client.paths[path];
+        if let (true, ClientState::Connecting, Some(conn)) = (p.life == life, p.state, p.pending) {
+            self.send_connect(path, conn);
+            self.after(CM_RETRY_US, Event::CmRetry { path, life });
+        }
+    }
+
+    pub(crate) fn connect_timeout(&mut self, path: usize, life: u64) {
+        let p = &self.client.paths[path];
+        if p.life == life && p.state == ClientState::Connecting {
+            self.trace.reached("a set-up takes too long");
+            self.path_failed(path);
+        }
+    }
+
+    /// The path that a connection belongs to now.
+    pub(crate) fn path_of(&self, conn: ConnId) -> Option<usize> {
+        let mut paths = self.client.paths.iter();
+        paths.position(|p| p.conns.contains(&conn))
+    }
+
+    pub(crate) fn client_cm(&mut self, conn: ConnId, message: &CmMessage) {
+        let Some(path) = self.path_of(conn) else {
+            return;
+        };
+        let p = &mut self.client.paths[path];
+        match message {
+            CmMessage::Disconnect => self.path_failed(path),
+            // An answer to a repeated request.
+            _ if p.pending != Some(conn) => {}
+            CmMessage::Accept(bytes) => {
+                p.pending = None;
+                match handshake::accepted(bytes, Some(self.settings.queue_depth)) {
+                    Ok(accepted) if accepted.geometry == self.geometry => {}
+                    answer => {
+                        let what = format!("accept not understood: {answer:?}");
+                        self.check.fail(Kind::Refused, what);
+                    }
+                }
+                if self.client.paths[path].conns.len() < self.settings.connections.into() {
+                    self.connect_next(path);
+                } else {
+                    let admin = self.client.paths[path].conns[0];
+                    self.post(admin, Side::Client, Message::InfoRequest);
+                }
+            }
+            CmMessage::Reject(bytes) => {
+                let why = handshake::rejected(bytes);
+                note!(self, Client, "p{path}: {why}");
+                self.trace.reached("a connect is refused");
+                self.path_failed(path);
+            }
+            CmMessage::Connect(_) => {}
+        }
+    }
+
+    /// A message was received on a connection of the client's.
+    pub(crate) fn client_receive(&mut self, conn: ConnId, message: Message) {
+        let Some(path) = self.path_of(conn) else {
+            return;
+        };
+        if !self.conns[conn].is_open(Side::Client) {
+            return;
+        }
+        self.client.paths[path].missed = 0;
+        match message {
+            Message::InfoResponse => self.path_event(path, ClientEvent::Established),
+            Message::Pulse { imm } => match Imm::decode(imm) {
+                Ok(Imm::Heartbeat) => {
+                    let imm = Imm::HeartbeatAck.encode();
+                    self.post(conn, Side::Client, Message::Pulse { imm });
+                }
+                Ok(Imm::HeartbeatAck) => {
+                    let now_us = self.now_us;
+                    let p = &mut self.client.paths[path];
+                    p.latency_ns = Some(latency_ns(p.pulse_sent_us * 1000, now_us * 1000));
+                }
+                _ => {}
+            },
+            Message::Response {
+                imm,
+                content,
+                request,
+            } => {
+                if let Ok(Imm::Response(r)) = Imm::decode(imm) {
+                    self.response((path, conn), r, content, request);
+                }
+            }
+            Message::InfoRequest | Message::Request { .. } => {}
+        }
+    }
+
+    fn go_live(&mut self, path: usize) {
+        let reset = !self.settings.broken(Mutation::NoBackoffReset);
+        let p = &mut self.client.paths[path];
+        if reset {
+            p.backoff.reset();
+        }
+        p.attempts = 0;
+        p.was_up = true;
+        p.missed = 0;
+        p.latency_ns = None;
+        let life = p.life;
+        // The server has drained this path's predecessors before it answered.
+        self.end_quarantine(path);
+        self.client_tick(path, life);
+        self.path_up();
+    }
+
+    pub(crate) fn client_tick(&mut self, path: usize, life: u64) {
+        let heartbeat = self.settings.heartbeat;
+        let p = &mut self.client.paths[path];
+        if p.life != life || !p.state.carries_io() || self.settings.broken(Mutation::NoHeartbeat) {
+            return;
+        }
+        let (missed, tick) = heartbeat.tick(p.missed);
+        p.missed = missed;
+        match tick {
+            Tick::Dead => {
+                note!(self, Client, "p{path}: heartbeat unanswered");
+                self.trace.reached("the client's heartbeat gives up");
+                self.path_failed(path);
+                return;
+            }
+            Tick::Send => {
+                p.pulse_sent_us = self.now_us;
+                let admin = p.conns[0];
+                let imm = Imm::Heartbeat.encode();
+                self.post(admin, Side::Client, Message::Pulse { imm });
+            }
+            Tick::Wait => {}
+        }
+        let interval_us = u64::from(heartbeat.interval_ms) * MS;
+        self.after(interval_us, Event::ClientTick { path, life });
+    }
+
+    /// Disconnects and drains; what was in flight goes out again when that is done.
+    fn tear_down(&mut self, path: usize) {
+        let p = &mut self.client.paths[path];
+        p.life += 1;
+        p.torn_down = false;
+        p.pending = None;
+        let (life, conns) = (p.life, std::mem::take(&mut p.conns));
+        for conn in conns {
+            self.send_cm(conn, Side::Server, CmMessage::Disconnect);
+            if self.settings.broken(Mutation::SkipDrain) {
+                let later = self.rng.u64(0..3 * S);
+                self.after(later, Event::CloseLate { conn });
+            } else {
+                self.close_conn(conn, Side::Client);
+            }
+        }
+        let pause = match self.settings.broken(Mutation::SkipDrain) {
+            true => 0,
+            false => self.rng.u64(MS..30 * MS),
+        };
+        self.after(pause, Event::TornDown { path, life });
+    }
+
+    pub(crate) fn torn_down(&mut self, path: usize, life: u64) {
+        let p = &mut self.client.paths[path];
+        if p.life != life {
+            return;
+        }
+        p.torn_down = true;
+        let asked = std::mem::take(&mut p.asked);
+        self.fail_over(path);
+        match self.client.paths[path].state {
+            ClientState::Closing => self.path_event(path, ClientEvent::TornDown),
+            _ if asked => self.start_soon(path, 0),
+            state => self.back_off(path, state),
+        }
+    }
+
+    /// The next attempt, or none.
+    fn back_off(&mut self, path: usize, state: ClientState) {
+        let (delay_ms, max) = (
+            self.settings.reconnect_delay_ms,
+            self.settings.max_reconnect_attempts,
+        );
+        let random = self.rng.u32(..);
+        let p = &mut self.client.paths[path];
+        let Some(pause_ms) = p.backoff.next(delay_ms, max, random) else {
+            let early = u32::try_from(max).is_ok_and(|max| p.attempts >= max);
+            let attempts = p.attempts;
+            self.trace.reached("attempts are used up");
+            self.check.require(early, Kind::GivenUpEarly, || {
+                format!("p{path} given up after {attempts} of {max} attempts")
+            });
+            self.path_event(path, ClientEvent::Close);
+            return;
+        };
+        p.attempts += 1;
+        if state == ClientState::ConnectingErr {
+            p.state = state.step(ClientEvent::Retry).0;
+        }
+        self.start_soon(path, u64::from(pause_ms) * MS);
+    }
+}

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The clock: what happens when, in virtual microseconds.
+
+use std::{
+    cmp::Ordering,
+    collections::BinaryHeap, //
+};
+
+use crate::{
+    message::{
+        CmMessage,
+        Message,
+        Side, //
+    },
+    network::ConnId,
+};
+
+/// A millisecond.
+pub(crate) const MS: u64 = 1_000;
+/// A second.
+pub(crate) const S: u64 = 1_000_000;
+
+/// Something that happens. Work of a path carries the path's life: work of an earlier one is void.
+#[derive(Clone, Debug)]
+pub(crate) enum Event {
+    /// A packet reaches the host of the receiver.
+    Arrive {
+        conn: ConnId,
+        to: Side,
+        seq: u64,
+        message: Message,
+        /// Was held up somewhere, and comes whatever the wire does now.
+        late: bool,
+    },
+    /// A message was received: its completion.
+    Receive {
+        conn: ConnId,
+        to: Side,
+        message: Message,
+    },
+    /// Everything below `upto` has arrived.
+    Ack { conn: ConnId, to: Side, upto: u64 },
+    /// Nothing was acknowledged for a while.
+    Retransmit {
+        conn: ConnId,
+        from: Side,
+        round: u64,
+    },
+    /// A sender learns that its connection has failed.
+    Broken { conn: ConnId, side: Side },
+    /// A message of the connection manager.
+    Cm {
+        conn: ConnId,
+        to: Side,
+        message: CmMessage,
+    },
+    /// Send the connect request once more.
+    CmRetry { path: usize, life: u64 },
+    /// The client's set-up takes too long.
+    ConnectTimeout { path: usize, life: u64 },
+    /// The client's queue pairs are drained.
+    TornDown { path: usize, life: u64 },
+    /// The broken model closes connections after what was in flight was sent again.
+    CloseLate { conn: ConnId },
+    /// The pause before an attempt to connect is over.
+    Start { path: usize, start: u64 },
+    /// The client's heartbeat.
+    ClientTick { path: usize, life: u64 },
+    /// A request is unanswered for too long.
+    RequestTimeout { chunk: u16, send: u64 },
+    /// The timer of `Outage`.
+    OutageDeadline { until_ms: u64 },
+    /// A removed path cannot be alive at the server any more.
+    QuarantineOver { path: usize },
+    /// The server's heartbeat.
+    ServerTick { path: u64 },
+    /// The set-up of a server's path takes too long.
+    SetupTimeout { path: u64 },
+    /// A server's path is drained.
+    ServerTornDown { path: u64 },
+    /// The disk has carried out an operation.
+    DiskDone { op: u64 },
+    /// One side runs again after a freeze.
+    Thaw { side: Side },
+    /// The server runs again after a crash.
+    Restart,
+    /// The application may want something.
+    App,
+    /// Time for a fault.
+    Fault,
+    /// A wire is mended.
+    Mend { wire: usize, round: u64 },
+    /// The administrator connects a path again that he has disconnected.
+    Reconnect { path: usize },
+    /// Is everything back?
+    Watch,
+}
+
+impl Event {
+    /// Says whose software acts on it, if anybody's: a frozen one does that later.
+    pub(crate) fn owner(&self) -> Option<Side> {
+        match self {
+            Self::Receive { to, .. } | Self::Ack { to, .. } | Self::Cm { to, .. } => Some(*to),
+            Self::Retransmit { from: side, .. } | Self::Broken { side, .. } => Some(*side),
+            Self::ServerTick { .. }
+            | Self::SetupTimeout { .. }
+            | Self::ServerTornDown { .. }
+            | Self::DiskDone { .. } => Some(Side::Server),
+            Self::CmRetry { .. }
+            | Self::ConnectTimeout { .. }
+            | Self::TornDown { .. }
+            | Self::CloseLate { .. }
+            | Self::Start { .. }
+            | Self::ClientTick { .. }
+            | Self::RequestTimeout { .. }
+            | Self::OutageDeadline { .. }
+            | Self::QuarantineOver { .. }
+            | Self::App
+            | Self::Reconnect { .. } => Some(Side::Client),
+            Self::Arrive { .. }
+            | Self::Thaw { .. }
+            | Self::Restart
+            | Self::Fault
+            | Self::Mend { .. }
+            | Self::Watch => None,
+        }
+    }
+}
+
+struct Entry {
+    at_us: u64,
+    order: u64,
+    event: Event,
+}
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other).is_eq()
+    }
+}
+
+impl Eq for Entry {}
+
+impl PartialOrd for Entry {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Entry {
+    /// The earliest is the greatest, as `BinaryHeap` wants it; of two, the one that came first.
+    fn cmp(&self, other: &Self) -> Ordering {
+        (other.at_us, other.order).cmp(&(self.at_us, self.order))
+    }
+}
+
+/// What is to happen.
+#[derive(Default)]
+pub(crate) struct Agenda {
+    heap: BinaryHeap<Entry>,
+    order: u64,
+}
+
+impl Agenda {
+    pub(crate) fn push(&mut self, at_us: u64, event: Event) {
+        self.order += 1;
+        self.heap.push(Entry {
+            at_us,
+            order: self.order,
+            event,
+        });
+    }
+
+    /// Takes what is next, with its time.
+    pub(crate) fn pop(&mut self) -> Option<(u64, Event)> {
+        self.heap.pop().map(|e| (e.at_us, e.event))
+    }
+}

@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What goes wrong, and the end of it: the calm in which everything has to come back.
+
+use proto::rtrs::{
+    outage::FastIoFail,
+    path::{
+        ClientEvent,
+        ClientState,
+        ServerState, //
+    },
+    policy::Policy,
+};
+
+use crate::{
+    check,
+    event::{
+        Event,
+        MS,
+        S, //
+    },
+    message::{
+        Deed,
+        Side, //
+    },
+    trace::note,
+    world::World,
+};
+
+/// A kind of fault, or of something else that people do at a bad moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// A wire is cut, and mended later.
+    Cut,
+    /// A wire loses packets for a while.
+    Loss,
+    /// The server dies and comes back; its disk survives.
+    Crash,
+    /// The server stands still, then does everything at once.
+    Freeze,
+    /// The client stands still, then does everything at once.
+    ClientFreeze,
+    /// The server forgets its answers, until it is picked again.
+    Mute,
+    /// The disk is slow, until it is picked again.
+    SlowDisk,
+    /// `disconnect` of a path at the client, `reconnect` some time later.
+    Disconnect,
+    /// `reconnect` of a path in whatever state.
+    Reconnect,
+    /// `remove_path`.
+    Remove,
+    /// `add_path`.
+    Add,
+    /// `disconnect` of a path at the server.
+    ServerClose,
+    /// Another policy.
+    Policy,
+    /// Another `fast_io_fail_tmo`.
+    FastIoFail,
+}
+
+impl Kind {
+    pub(crate) const ALL: [Self; 14] = [
+        Self::Cut,
+        Self::Loss,
+        Self::Crash,
+        Self::Freeze,
+        Self::ClientFreeze,
+        Self::Mute,
+        Self::SlowDisk,
+        Self::Disconnect,
+        Self::Reconnect,
+        Self::Remove,
+        Self::Add,
+        Self::ServerClose,
+        Self::Policy,
+        Self::FastIoFail,
+    ];
+}
+
+/// Virtual time within which everything must be back.
+const BACK_US: u64 = 240 * S;
+
+impl World {
+    /// Time for a fault, or for the calm.
+    pub(crate) fn fault(&mut self) {
+        if self.now_us >= self.settings.calm_us {
+            return self.calm();
+        }
+        let kind = self.rng.usize(0..self.settings.kinds.len());
+        let kind = self.settings.kinds[kind];
+        note!(self, Fault, "{kind:?}");
+        match kind {
+            Kind::ClientFreeze => self.freeze_client(),
+            Kind::Cut | Kind::Loss => self.damage(kind),
+            Kind::Crash | Kind::Freeze | Kind::Mute | Kind::SlowDisk | Kind::ServerClose => {
+                self.fault_of_server(kind);
+            }
+            // Nobody types on a machine that stands still.
+            _ if self.client.frozen => {}
+            Kind::Disconnect | Kind::Reconnect | Kind::Remove | Kind::Add => {
+                self.fault_of_path(kind);
+            }
+            Kind::Policy => {
+                let policy = Policy::from_u8(self.rng.u8(0..3));
+                self.client.policy = policy.unwrap_or_default();
+            }
+            Kind::FastIoFail => {
+                self.settings.fast_io_fail = FastIoFail::from_i32(self.rng.i32(-3..20));
+                self.change_outage_setting();
+            }
+        }
+        let pause_us = self.rng.u64(0..2 * self.settings.fault_pause_us);
+        let next_us = (self.now_us + pause_us).min(self.settings.calm_us);
+        self.agenda.push(next_us, Event::Fault);
+    }
+
+    fn damage(&mut self, kind: Kind) {
+        let wire = self.rng.usize(0..self.wires.len());
+        let per_cent = self.rng.u32(5..70);
+        let for_us = match self.rng.u32(0..3) {
+            0 => self.rng.u64(20 * MS..S),
+            1 => self.rng.u64(S..5 * S),
+            _ => self.rng.u64(S..40 * S),
+        };
+        let w = &mut self.wires[wire];
+        w.round += 1;
+        let round = w.round;
+        match kind {
+            Kind::Cut => w.cut = true,
+            _ => w.loss = per_cent,
+        }
+        note!(self, Fault, "wire {wire} for {} ms", for_us / MS);
+        self.after(for_us, Event::Mend { wire, round });
+    }
+
+    pub(crate) fn mend(&mut self, wire: usize, round: u64) {
+        let w = &mut self.wires[wire];
+        if w.round == round {
+            (w.cut, w.loss) = (false, 0);
+            note!(self, Fault, "wire {wire} mended");
+        }
+    }
+
+    fn freeze_client(&mut self) {
+        if !self.client.frozen {
+            self.client.frozen = true;
+            let longest = match self.rng.u32(0..4) {
+                0 => 45 * S,
+                _ => 8 * S,
+            };
+            let later = self.rng.u64(50 * MS..longest);
+            self.after(later, Event::Thaw { side: Side::Client });
+        }
+    }
+
+    fn fault_of_server(&mut self, kind: Kind) {
+        match kind {
+            Kind::Crash if !self.server.down => {
+                self.crash();
+                let later = self.rng.u64(10 * MS..10 * S);
+                self.after(later, Event::Restart);
+            }
+            Kind::Freeze if !self.server.down && !self.server.frozen => {
+                self.server.frozen = true;
+                let later = self.rng.u64(50 * MS..12 * S);
+                self.after(later, Event::Thaw { side: Side::Server });
+            }
+            Kind::Mute => self.server.mute = !self.server.mute,
+            Kind::SlowDisk => self.disk.slow = !self.disk.slow,
+            Kind::ServerClose if !self.server.frozen => {
+                let paths: Vec<u64> = self.server.paths.keys().copied().collect();
+                if let Some(path) = self.rng.choice(&paths) {
+                    self.server_close(*path);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn fault_of_path(&mut self, kind: Kind) {
+        let there: Vec<usize> = (0..self.client.paths.len())
+            .filter(|i| self.client.paths[*i].exists())
+            .collect();
+        let picked = self.rng.choice(&there).copied();
+        match (kind, picked) {
+            (Kind::Disconnect, Some(path)) => {
+                self.client.paths[path].disconnected = true;
+                self.path_event(path, ClientEvent::Close);
+                let later = self.rng.u64(0..5 * S);
+                self.after(later, Event::Reconnect { path });
+            }
+            (Kind::Reconnect, Some(path)) => self.reconnect_path(path),
+            (Kind::Remove, Some(path)) if there.len() > 1 => self.remove_path(path),
+            (Kind::Add, _) => self.add_missing_path(),
+            _ => {}
+        }
+    }
+
+    /// Adds a path on a wire that has none.
+    fn add_missing_path(&mut self) {
+        let used = |wire: usize| {
+            let mut paths = self.client.paths.iter();
+            paths.any(|p| p.exists() && p.wire == wire)
+        };
+        if let Some(wire) = (0..self.wires.len()).find(|w| !used(*w)) {
+            if self.client.paths.len() < proto::rtrs::PATHS_MAX {
+                self.add_path(wire);
+            }
+        }
+    }
+
+    /// A side goes on after a freeze: everything that has queued happens, in its order.
+    pub(crate) fn thaw(&mut self, side: Side) {
+        let backlog = match side {
+            Side::Client => {
+                self.client.frozen = false;
+                std::mem::take(&mut self.client.backlog)
+            }
+            Side::Server => {
+                self.server.frozen = false;
+                std::mem::take(&mut self.server.backlog)
+            }
+        };
+        for event in backlog {
+            self.handle(event);
+        }
+    }
+
+    /// Faults stop.
+    fn calm(&mut self) {
+        note!(self, Fault, "calm");
+        for wire in 0..self.wires.len() {
+            let round = self.wires[wire].round;
+            self.mend(wire, round);
+        }
+        self.server.down = false;
+        self.server.mute = false;
+        self.disk.slow = false;
+        self.thaw(Side::Client);
+        self.thaw(Side::Server);
+        self.app.until_us = self.now_us + S;
+        self.after(S, Event::Watch);
+    }
+
+    /// Looks whether everything is back.
+    pub(crate) fn watch(&mut self) {
+        for path in 0..self.client.paths.len() {
+            let p = &self.client.paths[path];
+            if p.exists() && p.state == ClientState::Closed {
+                self.reconnect_path(path);
+            }
+        }
+        let missing = self.missing();
+        if missing.is_empty() {
+            for block in 0..self.disk.blocks.len() {
+                let content = self.disk.blocks[block];
+                self.check.content(block, content, check::Kind::LostWrite);
+            }
+            note!(self, Check, "everything is back");
+            self.over = true;
+        } else if self.now_us > self.settings.calm_us + BACK_US {
+            self.check.fail(check::Kind::Stuck, missing.join(", "));
+        } else {
+            self.after(100 * MS, Event::Watch);
+        }
+    }
+
+    /// What is not as it should be when all is well.
+    fn missing(&self) -> Vec<String> {
+        let mut missing = Vec::new();
+        for (chunk, slot) in self.client.slots.iter().enumerate() {
+            if let Some(s) = slot {
+                let what = match (s.quarantined, s.body.deed) {
+                    (true, _) => "withheld after",
+                    (_, Deed::Open) => "opening",
+                    _ => "used by",
+                };
+                missing.push(format!("chunk {chunk} {what} r{}", s.body.request));
+            }
+        }
+        let mut up = 0;
+        for (i, p) in self
+            .client
+            .paths
+            .iter()
+            .enumerate()
+            .filter(|(_, p)| p.exists())
+        {
+            up += usize::from(p.state.carries_io());
+            if !p.state.carries_io() {
+                missing.push(format!("p{i} {:?}", p.state));
+            }
+        }
+        let paths = self.server.paths.values();
+        let serving = paths.clone().filter(|p| p.state == ServerState::Connected);
+        if (serving.count(), paths.len()) != (up, up) {
+            let held = self.server.paths.len();
+            missing.push(format!("server has {held} paths, client {up}"));
+        }
+        if !self.server.ops.is_empty() || self.server.sessions.len() != 1 {
+            missing.push("server is not at rest".to_owned());
+        }
+        if !self.client.waiting.is_empty() {
+            missing.push("requests wait".to_owned());
+        }
+        if self.now_us <= self.app.until_us {
+            missing.push("application runs".to_owned());
+        }
+        missing
+    }
+}

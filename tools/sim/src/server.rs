@@ -1,0 +1,432 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The server's sessions and paths: who may connect, when a path goes live, and how it goes down.
+//!
+//! Stands for `rtrs/server/{listener,registry,session,path,establish,heartbeat,teardown}.rs`. What
+//! decides is `proto::handshake`, `proto::path` and `proto::heartbeat`.
+
+use std::collections::{
+    BTreeMap,
+    VecDeque, //
+};
+
+use proto::rtrs::{
+    handshake::{
+        Connect,
+        Refusal, //
+    },
+    heartbeat::{
+        Heartbeat,
+        Tick, //
+    },
+    imm::Imm,
+    path::{
+        ServerEffect,
+        ServerEvent,
+        ServerState, //
+    },
+    wire::ConnectResponse,
+    CONNECT_TIMEOUT_MS,
+};
+use zerocopy::IntoBytes;
+
+use crate::{
+    event::{
+        Event,
+        MS, //
+    },
+    message::{
+        Body,
+        CmMessage,
+        Message,
+        Side, //
+    },
+    network::ConnId,
+    server_io::Op,
+    settings::Mutation,
+    trace::note,
+    world::World,
+};
+
+/// A session: the chunks, and what the service above knows.
+#[derive(Debug)]
+pub(crate) struct Session {
+    /// What was last written into each chunk by a client's adapter.
+    pub(crate) chunks: Vec<Option<Body>>,
+    /// Paths that are up, those being torn down included.
+    linked: usize,
+    pub(crate) device_open: bool,
+}
+
+/// A path.
+#[derive(Debug)]
+pub(crate) struct ServerPath {
+    pub(crate) session: [u8; 16],
+    uuid: [u8; 16],
+    wire: usize,
+    recon_cnt: u16,
+    cid_num: u16,
+    conns: BTreeMap<u16, ConnId>,
+    pub(crate) state: ServerState,
+    /// The info request is there.
+    asked: bool,
+    /// The session counts it.
+    linked: bool,
+    missed: u32,
+    /// [`Event::ServerTornDown`] is on its way.
+    leaving: bool,
+}
+
+/// The server.
+#[derive(Debug, Default)]
+pub(crate) struct Server {
+    pub(crate) sessions: BTreeMap<[u8; 16], Session>,
+    pub(crate) paths: BTreeMap<u64, ServerPath>,
+    of_conn: BTreeMap<ConnId, u64>,
+    pub(crate) ops: BTreeMap<u64, Op>,
+    pub(crate) down: bool,
+    pub(crate) frozen: bool,
+    /// What happens when a frozen server runs again.
+    pub(crate) backlog: VecDeque<Event>,
+    /// Answers are forgotten these days.
+    pub(crate) mute: bool,
+    next: u64,
+}
+
+impl Server {
+    /// A number that was never used.
+    pub(crate) fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    /// The path that a connection belongs to.
+    pub(crate) fn path_of(&self, conn: ConnId) -> Option<u64> {
+        self.of_conn.get(&conn).copied()
+    }
+}
+
+/// What is noted of a refusal.
+fn refusal_name(refusal: &Refusal) -> &'static str {
+    match refusal {
+        Refusal::UnknownSession => "refused: unknown session",
+        Refusal::AddressTaken => "refused: address taken",
+        Refusal::PathState => "refused: path state",
+        Refusal::NotAdminFirst(_) => "refused: not admin first",
+        _ => "refused: otherwise",
+    }
+}
+
+impl World {
+    pub(crate) fn server_cm(&mut self, conn: ConnId, message: &CmMessage) {
+        if self.server.down {
+            return;
+        }
+        match message {
+            CmMessage::Connect(bytes) => self.connect_request(conn, bytes),
+            CmMessage::Disconnect => {
+                if let Some(path) = self.server.path_of(conn) {
+                    self.server_close(path);
+                }
+            }
+            CmMessage::Accept(_) | CmMessage::Reject(_) => {}
+        }
+    }
+
+    fn connect_request(&mut self, conn: ConnId, bytes: &[u8]) {
+        let accept = |w: &mut Self| {
+            let response = ConnectResponse::accept(&w.geometry, false);
+            let bytes = response.as_bytes().to_vec();
+            w.send_cm(conn, Side::Client, CmMessage::Accept(bytes));
+        };
+        // The connection manager knows a request that is repeated.
+        if self.server.of_conn.contains_key(&conn) {
+            return accept(self);
+        }
+        let answer = Connect::parse(bytes).and_then(|c| self.path_for(conn, &c).map(|p| (c, p)));
+        match answer {
+            Ok((connect, path)) => {
+                self.server.of_conn.insert(conn, path);
+                if let Some(p) = self.server.paths.get_mut(&path) {
+                    p.conns.insert(connect.cid, conn);
+                }
+                self.open_conn(conn, Side::Server);
+                accept(self);
+            }
+            Err(refusal) => {
+                note!(self, Server, "c{conn} refused: {refusal}");
+                self.trace.reached(refusal_name(&refusal));
+                let response = ConnectResponse::reject(refusal.errno());
+                let bytes = response.as_bytes().to_vec();
+                self.send_cm(conn, Side::Client, CmMessage::Reject(bytes));
+            }
+        }
+    }
+
+    /// Finds the path that a connect request is for, or makes it, and its session if need be.
+    fn path_for(&mut self, conn: ConnId, connect: &Connect) -> Result<u64, Refusal> {
+        if !connect.first_conn && !self.server.sessions.contains_key(&connect.paths_uuid) {
+            return Err(Refusal::UnknownSession);
+        }
+        let paths = &self.server.paths;
+        let known = paths
+            .iter()
+            .filter(|(_, p)| p.session == connect.paths_uuid && p.uuid == connect.sess_uuid)
+            .max_by_key(|(id, _)| **id);
+        if let Some((id, p)) = known {
+            // CAST: the count goes round; which is later shows in the sign.
+            let later = connect.recon_cnt.wrapping_sub(p.recon_cnt) as i16;
+            if later == 0 {
+                connect.check_known_path(
+                    p.state == ServerState::Connecting,
+                    p.cid_num,
+                    p.conns.contains_key(&connect.cid),
+                )?;
+                return Ok(*id);
+            }
+            if later < 0 {
+                return Err(Refusal::PathState);
+            }
+            connect.check_new_path()?;
+            let id = *id;
+            note!(self, Server, "path {id} is replaced");
+            self.trace.reached("a reconnect replaces a path");
+            self.server_close(id);
+        } else {
+            connect.check_new_path()?;
+            let wire = self.conns[conn].wire;
+            let mut same = paths.values().filter(|p| p.session == connect.paths_uuid);
+            if same.any(|p| p.wire == wire && p.uuid != connect.sess_uuid) {
+                return Err(Refusal::AddressTaken);
+            }
+        }
+        Ok(self.new_path(conn, connect))
+    }
+
+    fn new_path(&mut self, conn: ConnId, connect: &Connect) -> u64 {
+        let depth = usize::from(self.settings.queue_depth);
+        let id = self.server.number();
+        let sessions = &mut self.server.sessions;
+        sessions
+            .entry(connect.paths_uuid)
+            .or_insert_with(|| Session {
+                chunks: vec![None; depth],
+                linked: 0,
+                device_open: false,
+            });
+        let path = ServerPath {
+            session: connect.paths_uuid,
+            uuid: connect.sess_uuid,
+            wire: self.conns[conn].wire,
+            recon_cnt: connect.recon_cnt,
+            cid_num: connect.cid_num,
+            conns: BTreeMap::new(),
+            state: ServerState::Connecting,
+            asked: false,
+            linked: false,
+            missed: 0,
+            leaving: false,
+        };
+        self.server.paths.insert(id, path);
+        note!(self, Server, "path {id} made for {connect:?}");
+        let limit_us = u64::from(CONNECT_TIMEOUT_MS) * MS;
+        self.after(limit_us, Event::SetupTimeout { path: id });
+        id
+    }
+
+    /// Steps a path's state and says what to do.
+    fn server_step(&mut self, path: u64, event: ServerEvent) -> ServerEffect {
+        let Some(p) = self.server.paths.get_mut(&path) else {
+            return ServerEffect::Ignore;
+        };
+        let before = p.state;
+        let (next, effect) = before.step(event);
+        p.state = next;
+        if next != before {
+            note!(self, Server, "path {path} {before:?} + {event:?}: {next:?}");
+        }
+        effect
+    }
+
+    pub(crate) fn server_close(&mut self, path: u64) {
+        if self.server_step(path, ServerEvent::Close) == ServerEffect::TearDown {
+            self.server_tear_down(path);
+        }
+    }
+
+    pub(crate) fn setup_timeout(&mut self, path: u64) {
+        let state = self.server.paths.get(&path).map(|p| p.state);
+        if state == Some(ServerState::Connecting) {
+            self.trace.reached("a half-made path is given up");
+            self.server_close(path);
+        }
+    }
+
+    /// A message was received on a connection of the server's.
+    pub(crate) fn server_receive(&mut self, conn: ConnId, message: Message) {
+        let Some(path) = self.server.path_of(conn) else {
+            return;
+        };
+        let Some(p) = self.server.paths.get_mut(&path) else {
+            return;
+        };
+        p.missed = 0;
+        match message {
+            Message::InfoRequest => {
+                p.asked = true;
+                self.try_go_live(path);
+            }
+            Message::Pulse { imm } => {
+                if Imm::decode(imm) == Ok(Imm::Heartbeat) {
+                    let imm = Imm::HeartbeatAck.encode();
+                    self.post(conn, Side::Server, Message::Pulse { imm });
+                }
+            }
+            Message::Request { imm, body, .. } => {
+                match self.server_step(path, ServerEvent::Request) {
+                    ServerEffect::Serve => self.serve(path, conn, imm, body),
+                    ServerEffect::TearDown => self.server_tear_down(path),
+                    _ => {}
+                }
+            }
+            Message::InfoResponse | Message::Response { .. } => {}
+        }
+    }
+
+    /// Answers an info request, once the path's predecessors are drained.
+    fn try_go_live(&mut self, path: u64) {
+        let Some(p) = self.server.paths.get(&path) else {
+            return;
+        };
+        if p.state != ServerState::Connecting || !p.asked {
+            return;
+        }
+        let mut others = self.server.paths.iter();
+        let old = others.any(|(id, o)| *id != path && o.uuid == p.uuid && o.session == p.session);
+        if old && !self.settings.broken(Mutation::ForgetReconnectFence) {
+            self.trace.reached("an info request waits for the old path");
+            return;
+        }
+        let complete = p.conns.len() == usize::from(p.cid_num);
+        match self.server_step(path, ServerEvent::InfoRequest { complete }) {
+            ServerEffect::GoLive => self.server_go_live(path),
+            ServerEffect::TearDown => self.server_tear_down(path),
+            _ => {}
+        }
+    }
+
+    fn server_go_live(&mut self, path: u64) {
+        let Some(p) = self.server.paths.get_mut(&path) else {
+            return;
+        };
+        p.linked = true;
+        let admin = p.conns.get(&0).copied();
+        if let Some(session) = self.server.sessions.get_mut(&p.session) {
+            session.linked += 1;
+        }
+        if let Some(admin) = admin {
+            self.post(admin, Side::Server, Message::InfoResponse);
+        }
+        self.server_tick(path);
+    }
+
+    pub(crate) fn server_tick(&mut self, path: u64) {
+        let Some(p) = self.server.paths.get_mut(&path) else {
+            return;
+        };
+        if p.state != ServerState::Connected {
+            return;
+        }
+        let (missed, tick) = Heartbeat::DEFAULT.tick(p.missed);
+        p.missed = missed;
+        let admin = p.conns.get(&0).copied();
+        match (tick, admin) {
+            (Tick::Dead, _) => {
+                self.trace.reached("the server's heartbeat gives up");
+                return self.server_close(path);
+            }
+            (Tick::Send, Some(admin)) => {
+                let imm = Imm::Heartbeat.encode();
+                self.post(admin, Side::Server, Message::Pulse { imm });
+            }
+            _ => {}
+        }
+        let interval_us = u64::from(Heartbeat::DEFAULT.interval_ms) * MS;
+        self.after(interval_us, Event::ServerTick { path });
+    }
+
+    pub(crate) fn server_broken(&mut self, conn: ConnId) {
+        if let Some(path) = self.server.path_of(conn) {
+            self.server_close(path);
+        }
+    }
+
+    /// From here on nothing new comes; what is on its way is thrown away, and what is in flight on
+    /// the disk is waited for.
+    fn server_tear_down(&mut self, path: u64) {
+        let Some(p) = self.server.paths.get(&path) else {
+            return;
+        };
+        for conn in p.conns.values().copied().collect::<Vec<_>>() {
+            self.close_conn(conn, Side::Server);
+            self.send_cm(conn, Side::Client, CmMessage::Disconnect);
+        }
+        self.drop_waiting(path);
+        self.maybe_torn_down(path);
+    }
+
+    /// A path being torn down is done when nothing of it is on the disk's hands.
+    pub(crate) fn maybe_torn_down(&mut self, path: u64) {
+        let busy = self.server.ops.values().any(|op| op.path == path);
+        let Some(p) = self.server.paths.get_mut(&path) else {
+            return;
+        };
+        if p.state == ServerState::Closing && !busy && !p.leaving {
+            p.leaving = true;
+            let later = self.rng.u64(MS..20 * MS);
+            self.after(later, Event::ServerTornDown { path });
+        }
+    }
+
+    pub(crate) fn server_torn_down(&mut self, path: u64) {
+        if self.server_step(path, ServerEvent::TornDown) != ServerEffect::Release {
+            return;
+        }
+        let Some(p) = self.server.paths.remove(&path) else {
+            return;
+        };
+        self.server.of_conn.retain(|_, of| *of != path);
+        let left = self.server.paths.values().any(|o| o.session == p.session);
+        if let Some(session) = self.server.sessions.get_mut(&p.session) {
+            session.linked -= usize::from(p.linked);
+            if session.linked == 0 {
+                session.device_open = false;
+            }
+        }
+        if !left {
+            self.server.sessions.remove(&p.session);
+        }
+        let waiting: Vec<u64> = self.server.paths.keys().copied().collect();
+        for other in waiting {
+            self.try_go_live(other);
+        }
+    }
+
+    /// The server stops without a word. What the disk has not done may still be done, or not.
+    pub(crate) fn crash(&mut self) {
+        for op in std::mem::take(&mut self.server.ops).into_values() {
+            if op.running && self.rng.bool() {
+                self.apply(&op);
+            }
+        }
+        for conn in std::mem::take(&mut self.server.of_conn).into_keys() {
+            self.close_conn(conn, Side::Server);
+        }
+        self.server.paths.clear();
+        self.server.sessions.clear();
+        self.server.backlog.clear();
+        self.server.frozen = false;
+        self.server.down = true;
+        self.landed.clear();
+    }
+}

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The timeline of a run, for people.
+
+use std::{
+    collections::BTreeMap,
+    fmt, //
+};
+
+/// Who did it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Who {
+    App,
+    Client,
+    Net,
+    Server,
+    Disk,
+    Fault,
+    Check,
+}
+
+/// What is kept of a run; nothing unless asked for.
+#[derive(Default)]
+pub(crate) struct Trace {
+    /// Keep lines.
+    pub(crate) wanted: bool,
+    pub(crate) lines: Vec<String>,
+    /// How often rare places were reached: a run that never gets there shows nothing.
+    pub(crate) reached: BTreeMap<&'static str, u64>,
+}
+
+impl Trace {
+    pub(crate) fn reached(&mut self, place: &'static str) {
+        *self.reached.entry(place).or_insert(0) += 1;
+    }
+
+    pub(crate) fn line(&mut self, now_us: u64, who: Who, what: fmt::Arguments<'_>) {
+        if self.wanted {
+            let (s, us) = (now_us / 1_000_000, now_us % 1_000_000);
+            let who = format!("{who:?}").to_lowercase();
+            self.lines.push(format!("{s:4}.{us:06} {who:7} {what}"));
+        }
+    }
+}
+
+/// Writes a line of the timeline of a world.
+macro_rules! note {
+    ($world:expr, $who:ident, $($what:tt)+) => {
+        if $world.trace.wanted {
+            let now_us = $world.now_us;
+            $world.trace.line(now_us, $crate::trace::Who::$who, format_args!($($what)+));
+        }
+    };
+}
+pub(crate) use note;

@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Everything there is, and the loop that lets it happen.
+
+use std::collections::BTreeMap;
+
+use fastrand::Rng;
+use proto::rtrs::{
+    geometry::Geometry,
+    outage, //
+};
+
+use crate::{
+    app::App,
+    check::{
+        self,
+        Check, //
+    },
+    client::Client,
+    disk::Disk,
+    event::{
+        Agenda,
+        Event, //
+    },
+    faults::Kind,
+    message::Side,
+    network::{
+        Conn,
+        ConnId,
+        Wire, //
+    },
+    server::Server,
+    settings::Settings,
+    trace::{
+        note,
+        Trace, //
+    },
+};
+
+/// Events of one run; a run that needs more goes in circles.
+const EVENTS_MAX: u64 = 3_000_000;
+
+/// Everything there is.
+pub(crate) struct World {
+    pub(crate) now_us: u64,
+    pub(crate) rng: Rng,
+    pub(crate) settings: Settings,
+    pub(crate) geometry: Geometry,
+    pub(crate) agenda: Agenda,
+    pub(crate) wires: Vec<Wire>,
+    pub(crate) conns: Vec<Conn>,
+    pub(crate) client: Client,
+    pub(crate) server: Server,
+    pub(crate) disk: Disk,
+    pub(crate) app: App,
+    pub(crate) check: Check,
+    pub(crate) trace: Trace,
+    /// The last sending that the server received in each chunk: true, but nobody could know.
+    pub(crate) landed: BTreeMap<u16, u64>,
+    /// Everything is back.
+    pub(crate) over: bool,
+    pub(crate) events: u64,
+}
+
+impl World {
+    pub(crate) fn new(rng: Rng, settings: Settings, geometry: Geometry) -> Self {
+        let blocks = settings.blocks;
+        Self {
+            now_us: 0,
+            geometry,
+            agenda: Agenda::default(),
+            wires: (0..settings.wires).map(|_| Wire::default()).collect(),
+            conns: Vec::new(),
+            client: Client::new(settings.queue_depth, settings.policy),
+            server: Server::default(),
+            disk: Disk::new(blocks),
+            app: App::new(blocks, u64::MAX),
+            check: Check::new(blocks),
+            trace: Trace {
+                wanted: settings.options.trace,
+                ..Trace::default()
+            },
+            landed: BTreeMap::new(),
+            over: false,
+            events: 0,
+            rng,
+            settings,
+        }
+    }
+
+    /// Lets `event` happen in `delay_us`.
+    pub(crate) fn after(&mut self, delay_us: u64, event: Event) {
+        self.agenda.push(self.now_us + delay_us, event);
+    }
+
+    /// Runs until everything is back or something is wrong.
+    pub(crate) fn run(&mut self) {
+        note!(self, Check, "{:?}", self.settings);
+        let setting = self.settings.fast_io_fail;
+        self.outage(outage::Event::LastPathDown { now_ms: 0, setting });
+        let mut paths = self.settings.wires;
+        if self.settings.kinds.contains(&Kind::Add) {
+            paths = 1;
+        }
+        for wire in 0..paths {
+            self.add_path(wire);
+        }
+        self.agenda.push(0, Event::App);
+        let first_us = self.rng.u64(0..2 * self.settings.fault_pause_us);
+        self.agenda.push(first_us, Event::Fault);
+        while let (false, None) = (self.over, &self.check.violation) {
+            let Some((at_us, event)) = self.agenda.pop() else {
+                let what = "nothing is left to happen".to_owned();
+                self.check.fail(check::Kind::Stuck, what);
+                break;
+            };
+            self.now_us = at_us;
+            self.events += 1;
+            if self.events > EVENTS_MAX {
+                let what = format!("{EVENTS_MAX} events were not enough");
+                self.check.fail(check::Kind::Stuck, what);
+            }
+            self.handle(event);
+        }
+        if let Some(violation) = self.check.violation.clone() {
+            note!(self, Check, "{violation}");
+        }
+    }
+
+    /// The session that a connection of the server's belongs to.
+    pub(crate) fn session_of(&self, conn: ConnId) -> Option<[u8; 16]> {
+        let path = self.server.path_of(conn)?;
+        self.server.paths.get(&path).map(|p| p.session)
+    }
+
+    /// Lets an event happen, or puts it off while its owner is frozen.
+    pub(crate) fn handle(&mut self, event: Event) {
+        let owner = match event {
+            Event::Arrive { to, .. } if !self.settings.adapter_acks => Some(to),
+            ref event => event.owner(),
+        };
+        if self.client.frozen && owner == Some(Side::Client) {
+            self.trace.reached("a frozen client puts something off");
+            self.client.backlog.push_back(event);
+            return;
+        }
+        if self.server.frozen && owner == Some(Side::Server) {
+            self.trace.reached("a frozen server puts something off");
+            self.server.backlog.push_back(event);
+            return;
+        }
+        match event {
+            Event::Arrive { .. }
+            | Event::Receive { .. }
+            | Event::Ack { .. }
+            | Event::Retransmit { .. }
+            | Event::Broken { .. }
+            | Event::Cm { .. } => self.on_network(event),
+            Event::ServerTick { path } => self.server_tick(path),
+            Event::SetupTimeout { path } => self.setup_timeout(path),
+            Event::ServerTornDown { path } => self.server_torn_down(path),
+            Event::DiskDone { op } => self.disk_done(op),
+            Event::Thaw { side } => self.thaw(side),
+            Event::Restart => self.server.down = false,
+            Event::App => self.app(),
+            Event::Fault => self.fault(),
+            Event::Mend { wire, round } => self.mend(wire, round),
+            Event::Watch => self.watch(),
+            event => self.on_client(event),
+        }
+    }
+
+    fn on_network(&mut self, event: Event) {
+        match event {
+            Event::Arrive {
+                conn,
+                to,
+                seq,
+                message,
+                late,
+            } => self.arrive(conn, to, seq, message, late),
+            Event::Receive { conn, to, message } => match to {
+                Side::Client => self.client_receive(conn, message),
+                Side::Server => self.server_receive(conn, message),
+            },
+            Event::Ack { conn, to, upto } => self.acked(conn, to, upto),
+            Event::Retransmit { conn, from, round } => self.retransmit(conn, from, round),
+            Event::Broken { conn, side } => match (side, self.path_of(conn)) {
+                (Side::Server, _) => self.server_broken(conn),
+                (Side::Client, Some(path)) => self.path_failed(path),
+                (Side::Client, None) => {}
+            },
+            Event::Cm { conn, to, message } => match to {
+                Side::Client => self.client_cm(conn, &message),
+                Side::Server => self.server_cm(conn, &message),
+            },
+            _ => {}
+        }
+    }
+
+    fn on_client(&mut self, event: Event) {
+        match event {
+            Event::CmRetry { path, life } => self.cm_retry(path, life),
+            Event::ConnectTimeout { path, life } => self.connect_timeout(path, life),
+            Event::TornDown { path, life } => self.torn_down(path, life),
+            Event::CloseLate { conn } => self.close_conn(conn, Side::Client),
+            Event::Start { path, start } => self.start(path, start),
+            Event::ClientTick { path, life } => self.client_tick(path, life),
+            Event::RequestTimeout { chunk, send } => self.request_timeout(chunk, send),
+            Event::OutageDeadline { until_ms } => self.outage_deadline(until_ms),
+            Event::QuarantineOver { path } => self.end_quarantine(path),
+            Event::Reconnect { path } => self.reconnect_path(path),
+            _ => {}
+        }
+    }
+}

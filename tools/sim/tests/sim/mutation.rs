@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The model, broken on purpose: each way is found within some hundred seeds, by the check that it
+//! is for. A simulation that cannot fail shows nothing.
+
+use sim::{
+    Kind,
+    Mutation,
+    Options, //
+};
+
+use crate::first_failure;
+
+/// Seeds within which a broken model must be found.
+const SEEDS: u64 = 1500;
+
+fn is_found(mutation: Mutation, as_one_of: &[Kind]) {
+    let options = Options {
+        mutation: Some(mutation),
+        ..Options::default()
+    };
+    let found = first_failure(SEEDS, options);
+    let kind = found
+        .and_then(|(_, outcome)| outcome.violation)
+        .map(|v| v.kind);
+    assert!(
+        kind.is_some_and(|k| as_one_of.contains(&k)),
+        "{mutation:?} was found as {kind:?}"
+    );
+}
+
+#[test]
+fn sending_again_before_the_old_queue_pair_is_drained_is_found() {
+    is_found(Mutation::SkipDrain, &[Kind::LostWrite, Kind::ForeignData]);
+}
+
+#[test]
+fn serving_a_chunk_that_is_in_flight_on_another_path_is_found() {
+    is_found(Mutation::ForgetChunkFence, &[Kind::ChunkTwice]);
+}
+
+#[test]
+fn overlooking_a_path_that_is_being_closed_is_found() {
+    is_found(Mutation::FenceOnlyLive, &[Kind::ChunkTwice]);
+}
+
+#[test]
+fn letting_a_path_in_before_its_predecessor_is_drained_is_found() {
+    let kinds = [Kind::LostWrite, Kind::ForeignData, Kind::ChunkTwice];
+    is_found(Mutation::ForgetReconnectFence, &kinds);
+}
+
+#[test]
+fn giving_a_request_another_chunk_at_fail_over_is_found() {
+    let kinds = [Kind::ForeignData, Kind::LostWrite];
+    is_found(Mutation::ReuseChunkEarly, &kinds);
+}
+
+#[test]
+fn using_the_chunk_of_a_request_that_failed_unanswered_is_found() {
+    is_found(Mutation::NoQuarantine, &[Kind::ForeignData]);
+}
+
+#[test]
+fn d1_a_lost_set_of_tried_paths_is_found() {
+    is_found(Mutation::LoseTried, &[Kind::TriedTwice]);
+}
+
+#[test]
+fn forgetting_what_was_in_flight_is_found() {
+    is_found(Mutation::NoFailOver, &[Kind::Stuck]);
+}
+
+#[test]
+fn counting_attempts_past_a_success_is_found() {
+    is_found(Mutation::NoBackoffReset, &[Kind::GivenUpEarly]);
+}
+
+#[test]
+fn never_opening_the_device_again_is_found() {
+    is_found(Mutation::NoReopen, &[Kind::Refused]);
+}
+
+#[test]
+fn opening_the_device_again_only_after_a_full_outage_is_found() {
+    is_found(Mutation::ReopenAfterOutageOnly, &[Kind::Refused]);
+}
+
+#[test]
+fn d24_waiting_for_ever_for_an_answer_is_found() {
+    is_found(Mutation::NoRequestTimeout, &[Kind::Stuck]);
+}
+
+#[test]
+fn answering_before_the_disk_has_it_is_found() {
+    let kinds = [Kind::LostWrite, Kind::WrongRead, Kind::ChunkTwice];
+    is_found(Mutation::AnswerEarly, &kinds);
+}
+
+#[test]
+fn a_client_without_heartbeat_is_found() {
+    is_found(Mutation::NoHeartbeat, &[Kind::Stuck]);
+}
