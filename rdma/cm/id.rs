@@ -75,6 +75,17 @@ impl Id {
         })
     }
 
+    /// Sets how long the device waits for an acknowledgement before it sends again:
+    /// 4.096 µs · 2^`exponent`, 1 to 31. Before the route is resolved; on RoCE it counts for the
+    /// peer's side as well. `EINVAL` for other exponents.
+    pub fn set_ack_timeout(&self, exponent: u8) -> Result {
+        if !(1..=31).contains(&exponent) {
+            return Err(EINVAL);
+        }
+        // SAFETY: The identifier is valid.
+        to_result(unsafe { sys::rdma_set_ack_timeout(self.raw(), exponent) })
+    }
+
     /// Begins to find the way to the peer.
     ///
     /// [`Event::RouteResolved`](super::Event::RouteResolved) or

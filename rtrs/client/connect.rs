@@ -107,6 +107,15 @@ pub(crate) struct Patience {
     step_ms: u32,
 }
 
+/// The device repeats what is not acknowledged after 268 ms, and twice: after 0.8 s of silence the
+/// path is given up. The connection manager's default and the C driver's seven retries come to 4.3 s,
+/// in which every request on the path waits; here a path is lost and found again at little cost.
+/// (With rxe seven retries are endless. Less time is not for it: when its peer is short of processor
+/// time its acknowledgements are late, and a repeated registration ends the queue pair.)
+const ACK_TIMEOUT_EXPONENT: u8 = 16;
+/// See [`ACK_TIMEOUT_EXPONENT`].
+const RETRY_COUNT: u8 = 2;
+
 /// Least time for a step of a path that is connected again, in milliseconds.
 const AGAIN_MS: u32 = 1500;
 
@@ -204,6 +213,10 @@ impl Attempt<'_> {
         };
         let progress = &self.path.progress;
         let session = &self.path.session;
+        connection
+            .id
+            .set_ack_timeout(ACK_TIMEOUT_EXPONENT)
+            .map_err(resource("acknowledgement timeout"))?;
         progress.expect();
         connection
             .id
@@ -219,10 +232,14 @@ impl Attempt<'_> {
             paths_uuid: session.uuid,
             first_conn: self.first_conn,
         };
+        let param = ConnectParam {
+            retry_count: RETRY_COUNT,
+            ..Default::default()
+        };
         progress.expect();
         connection
             .id
-            .connect(&ConnectParam::default(), request.to_wire().as_bytes())
+            .connect(&param, request.to_wire().as_bytes())
             .map_err(resource("connect request"))?;
         progress.wait(cid, Step::Accept, self.patience.step_ms)?;
 

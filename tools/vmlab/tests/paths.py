@@ -1,0 +1,368 @@
+# SPDX-License-Identifier: GPL-2.0
+"""A session's paths: made, lost, left, removed, and made again; and what IO does meanwhile."""
+from __future__ import annotations
+
+import random
+import time
+
+from vmlab import paths, rnbd
+from vmlab.checks import eq, ge, matches, ok, until
+from vmlab.lab import Lab
+from vmlab.needs import needs
+from vmlab.patience import scaled
+
+VERIFY = "--rw=randrw --bs=4k --iodepth=8 --size=16m --verify=crc32c --verify_backlog=64 --time_based"
+SUSPENDED = "slow"      # a device-mapper disk of the server that can be made not to answer
+
+
+def dm_disk(lab: Lab, mib: int = 32) -> None:
+    """/dev/mapper/slow on the server, over a ram disk."""
+    lab.server.run(f"modprobe -q brd rd_nr=1 rd_size={mib * 1024}; modprobe dm_mod; "
+                   f"dmsetup create {SUSPENDED} --table '0 {mib * 2048} linear /dev/ram0 0'")
+
+    def remove() -> None:
+        lab.server.run(f"dmsetup resume {SUSPENDED}; mods -r; for i in 1 2 3 4 5 6; do sleep 0.5; "
+                       f"dmsetup remove {SUSPENDED} && break; done; rmmod brd", 90)
+    lab.defer(remove)
+
+
+@needs(wires=2)
+def test_a_path_is_added_and_removed_under_load(pair: Lab) -> None:
+    """add_path, disconnect, reconnect and remove_path while fio verifies; the last number of paths is what it was."""
+    rnbd.start(pair)
+    disk = rnbd.map_disk(pair)
+    fio = disk.fio(f"{VERIFY} --runtime=20")
+    paths.wait_busy(disk)
+    for _ in range(3):
+        eq(pair.client.write(rnbd.session_file("add_path"), f"ip:{pair.address(pair.server, 1)}"), "")
+        eq(paths.states(pair), ["connected", "connected"])
+        eq(pair.client.write(f"{paths.to_wire(pair, 1)}/disconnect", "1"), "")
+        eq(paths.state(pair, 1), "disconnected")
+        eq(pair.client.write(f"{paths.to_wire(pair, 1)}/reconnect", "1"), "")
+        eq(paths.state(pair, 1), "connected")
+        eq(pair.client.write(f"{paths.to_wire(pair, 1)}/remove_path", "1"), "")
+        eq(len(paths.names(pair)), 1)
+    fio.clean(100)
+    disk.unmap()
+
+
+@needs(wires=2)
+def test_a_closed_path_stays_closed(pair: Lab) -> None:
+    """What somebody has disconnected is not connected again by the driver, only by somebody."""
+    with paths.two_paths(pair):
+        eq(pair.client.write(f"{paths.to_wire(pair, 1)}/disconnect", "1"), "")
+        paths.rest(4)
+        eq(paths.state(pair, 1), "disconnected")
+        eq(pair.client.write(f"{paths.to_wire(pair, 1)}/reconnect", "1"), "")
+        eq(paths.state(pair, 1), "connected")
+        eq(paths.count(pair, "reconnects", 0, 1), 1, "successful reconnects")
+
+
+@needs(wires=1)
+def test_io_fails_when_its_time_without_a_path_is_over(pair: Lab) -> None:
+    """fast_io_fail_tmo: IO waits for so long, then fails; with a path it works again."""
+    rnbd.start(pair)
+    disk = rnbd.map_disk(pair, options="access_mode=rw fast_io_fail_tmo=6")
+    eq(pair.client.read(rnbd.session_file("fast_io_fail_tmo")), "6")
+    pair.defer(pair.mend, 0)
+    pair.cut(0)
+    until(lambda: disk.attribute("state") == "closed", 20, "the disk waits")
+    began = paths.uptime(pair.client)
+    read = pair.client.try_run(f"dd if={disk.path} of=/dev/null bs=4k count=1 iflag=direct", 60)
+    ok(read.code, "a read succeeded without a path")
+    waited = paths.uptime(pair.client) - began
+    ge(waited, 3.5, "seconds that the read waited")
+    ge(8.0, waited, "seconds that the read waited, at most")
+    # From then on nothing waits.
+    began = paths.uptime(pair.client)
+    ok(pair.client.try_run(f"dd if={disk.path} of=/dev/null bs=4k count=1 iflag=direct", 60).code, "a read succeeded")
+    ge(1.0, paths.uptime(pair.client) - began, "seconds that a later read waited, at most")
+    pair.mend(0)
+    until(lambda: disk.attribute("state") == "open", 30, "the disk is back")
+    pair.client.run(f"dd if={disk.path} of=/dev/null bs=4k count=1 iflag=direct status=none")
+    disk.unmap()
+
+
+@needs(wires=1)
+def test_d21_the_time_can_be_none_for_ever_or_changed_meanwhile(pair: Lab) -> None:
+    """D21: 0 fails at once as the C driver does; off waits; a change counts for what waits already."""
+    rnbd.start(pair)
+    disk = rnbd.map_disk(pair, options="access_mode=rw fast_io_fail_tmo=0")
+    read = f"dd if={disk.path} of=/dev/null bs=4k count=1 iflag=direct status=none"
+    pair.defer(pair.mend, 0)
+    pair.cut(0)
+    until(lambda: disk.attribute("state") == "closed", 20, "the disk waits")
+    ok(pair.client.try_run(read, 20).code, "a read succeeded without a path")
+    paths.set_all(pair, fast_io_fail_tmo="off")
+    eq(pair.client.read(rnbd.session_file("fast_io_fail_tmo")), "off")
+    pair.mend(0)
+    until(lambda: disk.attribute("state") == "open", 30, "the disk is back")
+    pair.cut(0)
+    until(lambda: disk.attribute("state") == "closed", 20, "the disk waits")
+    job = pair.client.start_job(read)
+    paths.rest(3)
+    ok(job.running, "a read did not wait although fast_io_fail_tmo is off")
+    paths.set_all(pair, fast_io_fail_tmo=1)
+    ok(job.wait(20).code, "a read succeeded without a path")
+    pair.mend(0)
+    until(lambda: disk.attribute("state") == "open", 30, "the disk is back")
+    disk.unmap()
+
+
+@needs(wires=1)
+def test_settings_are_checked(pair: Lab) -> None:
+    """Each setting has a range, a default, and an option of map_device; what is outside is EINVAL."""
+    rnbd.start(pair)
+    disk = rnbd.map_disk(pair)
+    defaults = {"max_reconnect_attempts": "-1", "reconnect_delay_ms": "1000", "fast_io_fail_tmo": "600",
+                "heartbeat_interval_ms": "1000", "heartbeat_missed_max": "3"}
+    bad = {"max_reconnect_attempts": ("-2", "10000"), "reconnect_delay_ms": ("99", "600001"),
+           "fast_io_fail_tmo": ("-2", "86401", "on"), "heartbeat_interval_ms": ("99", "60001"),
+           "heartbeat_missed_max": ("0", "101", "")}
+    for name, default in defaults.items():
+        file = rnbd.session_file(name)
+        eq(pair.client.read(file), default, name)
+        for value in bad[name]:
+            mark = pair.client.log_mark()
+            eq(pair.client.write(file, value or "x"), "EINVAL", f"{name}={value}")
+            matches(" ".join(text for _n, text in pair.client.kernel_log(mark)), name)
+            if value:
+                eq(rnbd.try_map(pair, rnbd.request(pair, session="s2", options=f"{name}={value}")), "EINVAL")
+        eq(pair.client.read(file), default, name)
+    eq(rnbd.try_map(pair, rnbd.request(pair, device="ram0", session="s1", options="reconnect_delay_ms=500")), "EEXIST")
+    disk.unmap()
+    options = " ".join(f"{name}=7" for name in ("max_reconnect_attempts", "heartbeat_missed_max"))
+    disk = rnbd.map_disk(pair, options=f"access_mode=rw {options} io_timeout_ms=5000")
+    eq(pair.client.read(rnbd.session_file("heartbeat_missed_max")), "7")
+    eq(disk.queue("io_timeout"), "5000")
+    disk.unmap()
+
+
+@needs(wires=1)
+def test_attempts_are_counted_and_a_path_is_left(pair: Lab) -> None:
+    """max_reconnect_attempts: after so many the path stays closed and nobody is kept waiting; reconnect revives it."""
+    rnbd.start(pair)
+    disk = rnbd.map_disk(pair, options="access_mode=rw max_reconnect_attempts=2")
+    pair.server.run("mods -r", 60)
+    until(lambda: disk.attribute("state") == "closed", 20, "the disk waits")
+    read = pair.client.try_run(f"dd if={disk.path} of=/dev/null bs=4k count=1 iflag=direct", 60)
+    ok(read.code, "a read succeeded without a server")
+    eq(paths.state(pair), "disconnected")
+    eq(paths.count(pair, "reconnects", 1), 2, "failed reconnects")
+    paths.rest(3)
+    eq(paths.count(pair, "reconnects", 1), 2, "failed reconnects, later")
+    rnbd.load_server(pair)
+    eq(pair.client.write(f"{paths.to_wire(pair)}/reconnect", "1"), "")
+    until(lambda: disk.attribute("state") == "open", 20, "the disk is back")
+    disk.unmap()
+
+
+@needs(wires=1)
+def test_d24_a_request_that_is_never_answered_does_not_wait_for_ever(pair: Lab) -> None:
+    """D24: the server lives and acknowledges, its disk does not answer: the path is given up, and in the end the IO."""
+    dm_disk(pair)
+    rnbd.load_server(pair, rnbd="dev_search_path=/dev/mapper")
+    rnbd.load_client(pair)
+    disk = rnbd.map_disk(pair, SUSPENDED, options="access_mode=rw io_timeout_ms=2000 fast_io_fail_tmo=5")
+    pair.server.run(f"dmsetup suspend --nolockfs {SUSPENDED}")
+    mark = pair.client.log_mark()
+    read = pair.client.try_run(f"dd if={disk.path} of=/dev/null bs=4k count=1 iflag=direct", 100)
+    ok(read.code, "a read succeeded although the disk did not answer")
+    matches(" ".join(text for _n, text in pair.client.kernel_log(mark)), "has had no answer in its time")
+    pair.server.run(f"dmsetup resume {SUSPENDED}")
+    until(lambda: disk.attribute("state") == "open", 60, "the disk is back")
+    pair.client.run(f"dd if={disk.path} of=/dev/null bs=4k count=1 iflag=direct status=none")
+    disk.unmap()
+
+
+@needs(wires=2)
+def test_d3_added_paths_have_the_sessions_poll_queues(pair: Lab) -> None:
+    """D3: add_path to a session with poll queues, then polled IO over both; the C driver oopses."""
+    rnbd.start(pair)
+    disk = rnbd.map_disk(pair, options="access_mode=rw nr_poll_queues=2")
+    rnbd.round_robin(pair)
+    eq(pair.client.write(rnbd.session_file("add_path"), f"ip:{pair.address(pair.server, 1)}"), "")
+    disk.fio("--rw=randrw --bs=4k --iodepth=8 --hipri --size=8m --verify=crc32c --number_ios=600").clean(100)
+    for wire in (0, 1):
+        ge(paths.count(pair, "rdma", 0, wire) + paths.count(pair, "rdma", 2, wire), 100, f"requests over wire {wire}")
+    disk.unmap()
+
+
+@needs(wires=2)
+def test_d17_a_path_that_was_never_measured_does_not_win(pair: Lab) -> None:
+    """D17: with min-latency the measured path takes the IO, not the one whose latency is not known yet."""
+    rnbd.start(pair)
+    disk = rnbd.map_disk(pair)
+    until(lambda: pair.client.read(f"{paths.to_wire(pair)}/cur_latency") != "0 ns", 20, "the first path is measured")
+    eq(pair.client.write(rnbd.session_file("mpath_policy"), "min-latency"), "")
+    paths.set_all(pair, heartbeat_interval_ms=30000)
+    eq(pair.client.write(rnbd.session_file("add_path"), f"ip:{pair.address(pair.server, 1)}"), "")
+    before = paths.count(pair, "rdma", 0, 1)
+    pair.client.run(f"dd if={disk.path} of=/dev/null bs=4k count=64 iflag=direct status=none")
+    eq(pair.client.read(f"{paths.to_wire(pair, 1)}/cur_latency"), "0 ns")
+    eq(paths.count(pair, "rdma", 0, 1), before, "reads over the path that was never measured")
+    disk.unmap()
+
+
+@needs(wires=1)
+def test_d19_statistics_are_reset_under_load(pair: Lab) -> None:
+    """D19: reset_all while IO is in flight: the number in flight is no statistic, and never negative."""
+    rnbd.start(pair)
+    disk = rnbd.map_disk(pair)
+    fio = disk.fio("--rw=randread --bs=4k --iodepth=16 --size=16m --time_based --runtime=6")
+    paths.wait_busy(disk)
+    folder = paths.to_wire(pair)
+    for _ in range(20):
+        eq(pair.client.write(f"{folder}/stats/reset_all", "1"), "")
+        inflight = paths.count(pair, "rdma", 4)
+        ok(0 <= inflight <= 16, f"{inflight} requests in flight")
+    fio.clean(60)
+    eq(paths.count(pair, "rdma", 4), 0, "requests in flight afterwards")
+    disk.unmap()
+
+
+@needs(wires=1)
+def test_d25_a_lost_path_is_a_line_not_a_storm(pair: Lab) -> None:
+    """D25: a path lost under load for ten seconds takes at most eight lines of the log."""
+    rnbd.start(pair)
+    disk = rnbd.map_disk(pair)
+    rnbd.round_robin(pair)
+    fio = disk.fio(f"{VERIFY} --runtime=15", 100)
+    paths.wait_busy(disk)
+    mark = pair.client.log_mark()
+    pair.defer(pair.mend, 0)
+    pair.cut(0)
+    time.sleep(10)
+    pair.mend(0)
+    fio.clean(90)
+    lines = [text for _n, text in pair.client.kernel_log(mark) if "rtrs" in text or "rnbd" in text]
+    ge(8, len(lines), f"lines at most ({' / '.join(lines)})")
+    disk.unmap()
+
+
+@needs(wires=2, timeout=240)
+def test_the_rdma_device_goes_and_comes_back_under_load(pair: Lab) -> None:
+    """`rdma link delete` on the client and then on the server, under IO over both wires: no error, and both return."""
+    with paths.two_paths(pair) as disk:
+        rnbd.round_robin(pair)
+        fio = disk.fio(f"{VERIFY} --runtime=30", 150)
+        paths.wait_busy(disk)
+        for machine in (pair.client, pair.server):
+            machine.run("rdma link delete rxe1", 60)
+            until(lambda: paths.state(pair, 1) == "disconnected", 20, "the path is down")
+            eq(paths.state(pair, 0), "connected")
+            paths.rest(1)
+            machine.run("rdma link add rxe1 type rxe netdev eth1")
+            until(lambda: paths.state(pair, 1) == "connected", 30, "the path is back")
+        fio.clean(120)
+
+
+@needs(wires=1, timeout=240)
+def test_the_only_rdma_device_goes_and_comes_back(pair: Lab) -> None:
+    """The same with the only path: IO waits for the device."""
+    rnbd.start(pair)
+    disk = rnbd.map_disk(pair)
+    fio = disk.fio(f"{VERIFY} --runtime=20", 150)
+    paths.wait_busy(disk)
+    pair.client.run("rdma link delete rxe0", 60)
+    until(lambda: disk.attribute("state") == "closed", 20, "the disk waits")
+    pair.client.run("rdma link add rxe0 type rxe netdev eth0")
+    until(lambda: disk.attribute("state") == "open", 30, "the disk is back")
+    fio.clean(120)
+    disk.unmap()
+
+
+@needs(wires=2, timeout=300)
+def test_everything_at_once_under_load(pair: Lab) -> None:
+    """Paths come and go, policies change and somebody reads all files, under eight verifying jobs."""
+    seed = random.randrange(1 << 32)
+    print(f"# seed {seed}", flush=True)
+    chance = random.Random(seed)
+    with paths.two_paths(pair) as disk:
+        fio = disk.fio("--rw=randrw --bs=4k --iodepth=4 --numjobs=8 --size=6m --offset_increment=6m --verify=crc32c "
+                       "--verify_backlog=32 --time_based --runtime=40", 250)
+        paths.wait_busy(disk)
+        reader = pair.client.start_job(f"while :; do grep -r . {rnbd.SESSIONS}/s1/ /sys/block/{disk.name}/rnbd "
+                                       ">/dev/null 2>&1; done", 250)
+        pair.defer(reader.kill)
+        end = time.monotonic() + scaled(25)
+        while time.monotonic() < end:
+            path = paths.to_wire(pair, 1)
+            deed = chance.randrange(4)
+            if deed == 0:
+                eq(pair.client.write(f"{path}/remove_path", "1"), "")
+                eq(pair.client.write(rnbd.session_file("add_path"), f"ip:{pair.address(pair.server, 1)}"), "")
+            elif deed == 1:
+                eq(pair.client.write(f"{path}/disconnect", "1"), "")
+                eq(pair.client.write(f"{path}/reconnect", "1"), "")
+            elif deed == 2:
+                eq(pair.client.write(f"{path}/reconnect", "1"), "")
+            eq(pair.client.write(rnbd.session_file("mpath_policy"), chance.choice("012")), "")
+        reader.kill()
+        fio.clean(200)
+        until(lambda: paths.states(pair) == ["connected", "connected"], 20, "both paths are up")
+
+
+@needs(wires=1, timeout=300)
+def test_a_device_that_is_gone_when_the_session_returns(pair: Lab) -> None:
+    """The server comes back without the disk: its IO waits until the server has it again, larger than before."""
+    rnbd.start(pair, mib=16)
+    disk = rnbd.map_disk(pair)
+    pair.server.run("mods -r && rmmod brd", 60)
+    until(lambda: disk.attribute("state") == "closed", 20, "the disk waits")
+    rnbd.load_server(pair)
+    until(lambda: paths.state(pair) == "connected", 30, "the path is back")
+    paths.rest(2)
+    eq(disk.attribute("state"), "closed")
+    job = pair.client.start_job(f"dd if={disk.path} of=/dev/null bs=4k count=1 iflag=direct status=none")
+    pair.server.run("modprobe brd rd_nr=1 rd_size=32768 max_part=0")
+    until(lambda: disk.attribute("state") == "open", 30, "the disk is back")
+    job.ok()
+    eq(disk.sectors, 65536, "size of the disk")
+    disk.unmap()
+
+
+@needs(wires=1, timeout=300)
+def test_modules_unload_in_every_state(pair: Lab) -> None:
+    """The client's modules go while the path is up, while it is lost, and while it is being connected."""
+    for state in ("connected", "lost", "connecting"):
+        rnbd.load_server(pair)
+        rnbd.load_client(pair)
+        pair.server.run("[ -e /dev/ram0 ] || modprobe brd rd_nr=1 rd_size=16384 max_part=0")
+        rnbd.map_disk(pair)
+        if state != "connected":
+            pair.silence(0)
+            until(lambda: paths.state(pair) == "disconnected", 30, "the loss is noticed")
+        if state == "connecting":
+            pair.server.run("mods -r", 60)
+            pair.mend(0)
+            paths.rest(0.5)
+        pair.client.run("mods -r", 60)
+        pair.mend(0)
+        pair.server.run("mods -r", 90)
+    pair.server.run("rmmod brd")
+
+
+@needs(wires=1, timeout=600)
+def test_a_hundred_reconnects_leave_nothing(pair: Lab) -> None:
+    """After the first ten, the memory of both machines does not grow any more."""
+    rnbd.start(pair, rtrs="sess_queue_depth=64")
+    rnbd.map_disk(pair)
+    folder = paths.to_wire(pair)
+
+    def used_kib() -> list[int]:
+        kib = "awk '/^(Slab|VmallocUsed|Percpu|KernelStack):/ {s += $2} END {print s}' /proc/meminfo"
+        return [int(machine.run(f"sync; echo 3 > /proc/sys/vm/drop_caches; sleep 1; {kib}"))
+                for machine in (pair.client, pair.server)]
+
+    def reconnect(times: int) -> None:
+        pair.client.run(f"for i in $(seq {times}); do echo 1 > {folder}/reconnect || exit 1; done", 400)
+
+    reconnect(10)
+    before = used_kib()
+    reconnect(90)
+    after = used_kib()
+    eq(paths.count(pair, "reconnects", 0), 100, "successful reconnects")
+    grown = [late - early for early, late in zip(before, after, strict=True)]
+    paths.figure(f"kernel memory after 90 more reconnects: client {grown[0]:+} KiB, server {grown[1]:+} KiB")
+    ge(2048, max(grown), "KiB that the kernel's memory has grown, at most")
