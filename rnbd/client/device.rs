@@ -88,6 +88,8 @@ struct Inner {
     state: DeviceState,
     /// How often the link was lost: what was opened before is not open any more.
     losses: u32,
+    /// Bytes of a logical block; a disk cannot change that while somebody has it open.
+    block_size: u16,
     front: Option<Front>,
 }
 
@@ -127,6 +129,7 @@ impl Device {
                 inner <- new_mutex!(Inner {
                     state: DeviceState::Init,
                     losses: 0,
+                    block_size: 0,
                     front: None,
                 }),
                 number,
@@ -207,8 +210,17 @@ impl Device {
         if inner.losses != losses {
             return Err(errno::ECONNABORTED);
         }
-        self.remote_id.store(u64::from(remote.device_id), Relaxed);
         let again = inner.state != DeviceState::Init;
+        if again && inner.block_size != remote.logical_block_size {
+            pr_err!(
+                "{self}: has blocks of {} bytes now, not {}: unmap it and map it again\n",
+                remote.logical_block_size,
+                inner.block_size
+            );
+            return Err(EINVAL);
+        }
+        inner.block_size = remote.logical_block_size;
+        self.remote_id.store(u64::from(remote.device_id), Relaxed);
         inner.state = DeviceState::Mapped;
         if let (true, Some(front)) = (again, &inner.front) {
             // The size was checked: it is one that a disk can have.

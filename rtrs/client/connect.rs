@@ -103,7 +103,7 @@ impl CmHandler for Listener {
 pub(crate) struct Patience {
     /// Resolving the peer's address, in milliseconds.
     address_ms: u32,
-    /// Each other step, in milliseconds.
+    /// Finding the way and being accepted, in milliseconds each.
     step_ms: u32,
 }
 
@@ -133,7 +133,7 @@ impl Patience {
     /// connection manager repeats its own after 4 s, and a neighbour is asked for no more than three
     /// times. But a peer that is slow is given more time after a while.
     pub(crate) const fn again(silent: u32) -> Self {
-        let doublings = silent / 8;
+        let doublings = silent / 4;
         let step_ms = if doublings < 4 {
             AGAIN_MS.wrapping_shl(doublings)
         } else {
@@ -370,9 +370,8 @@ impl Attempt<'_> {
                 SendFlags::SIGNALED,
             )
             .map_err(Fault::Post)?;
-        self.path
-            .progress
-            .wait(0, Step::Info, self.patience.step_ms)?;
+        // The server is there, and may have work to do. If it goes, the connection tells.
+        self.path.progress.wait(0, Step::Info, CONNECT_TIMEOUT_MS)?;
 
         let len = self.path.progress.info_len().min(len_max);
         let mut bytes = KVVec::from_elem(0u8, len as usize, GFP_KERNEL)

@@ -194,7 +194,7 @@ impl Path {
                     // The server can be reached, and may not have noticed what we have.
                     ghost.say_farewell();
                 }
-                if attempts.backoff.attempts() % LOG_INTERVAL < 64 {
+                if attempts.backoff.attempts() % LOG_INTERVAL == 1 {
                     pr_err!(
                         "session {}: cannot connect to {} again: {fault}, trying on\n",
                         this.session.name(),

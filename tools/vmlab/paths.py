@@ -70,9 +70,12 @@ def figure(text: str) -> None:
 
 
 @contextmanager
-def two_paths(lab: Lab, options: str = "access_mode=rw", mib: int = 64) -> Iterator[rnbd.Disk]:
-    """A disk over both wires."""
-    rnbd.start(lab, mib=mib)
+def two_paths(lab: Lab, options: str = "access_mode=rw", mib: int = 64, server: str | None = None,
+              client: str | None = None) -> Iterator[rnbd.Disk]:
+    """A disk over both wires; `server` and `client` are module sets, the one under test by default."""
+    rnbd.ram_disk(lab, mib)
+    rnbd.load_server(lab, server)
+    rnbd.load_client(lab, client)
     disk = rnbd.map_disk(lab, line=rnbd.request(lab, options=options, wires=2))
     eq(states(lab), ["connected", "connected"])
     yield disk

@@ -103,8 +103,8 @@ def test_the_only_path_is_silent_under_load(pair: Lab) -> None:
 
 
 @needs(wires=1, timeout=300)
-def test_a_short_glitch_of_the_only_path(pair: Lab) -> None:
-    """Half a second without carrier: C pays 62 s for that (D23)."""
+def test_d23_a_short_glitch_of_the_only_path(pair: Lab) -> None:
+    """D23: half a second without carrier; the C driver pays 62 s for that."""
     rnbd.start(pair)
     disk = rnbd.map_disk(pair)
     rnbd.round_robin(pair)

@@ -366,3 +366,18 @@ def test_a_hundred_reconnects_leave_nothing(pair: Lab) -> None:
     grown = [late - early for early, late in zip(before, after, strict=True)]
     paths.figure(f"kernel memory after 90 more reconnects: client {grown[0]:+} KiB, server {grown[1]:+} KiB")
     ge(2048, max(grown), "KiB that the kernel's memory has grown, at most")
+
+
+@needs(wires=2)
+def test_d14_writes_that_cannot_be_sent(pair: Lab) -> None:
+    """D14: the path of a write goes away while it is being sent, again and again; no count of references falls."""
+    with paths.two_paths(pair) as disk:
+        rnbd.round_robin(pair)
+        fio = disk.fio("--rw=randwrite --bs=16k --iodepth=8 --numjobs=2 --size=16m --time_based --runtime=12")
+        paths.wait_busy(disk)
+        while fio.job.running:
+            for wire in (0, 1):
+                folder = paths.to_wire(pair, wire)
+                eq(pair.client.write(f"{folder}/disconnect", "1"), "")
+                eq(pair.client.write(f"{folder}/reconnect", "1"), "")
+        fio.clean(60)

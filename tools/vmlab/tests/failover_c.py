@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The events of failover.py with a C peer on the other side, in both roles."""
+from __future__ import annotations
+
+import time
+
+from vmlab import paths, rnbd
+from vmlab.checks import eq, ge, until
+from vmlab.lab import Lab
+from vmlab.needs import needs
+
+VERIFY = "--rw=randrw --bs=4k --iodepth=8 --size=16m --verify=crc32c --verify_backlog=64 --time_based"
+
+
+@needs(wires=2, timeout=240)
+def test_our_client_loses_one_of_two_paths_to_a_c_server(pair: Lab) -> None:
+    """Silence, then no carrier, on one of two paths: no error, and each path is back within seconds of its link."""
+    with paths.two_paths(pair, server="c", client="ours") as disk:
+        rnbd.round_robin(pair)
+        fio = disk.fio(f"{VERIFY} --runtime=25", 150)
+        paths.wait_busy(disk)
+        for wire, lose in ((0, pair.silence), (1, pair.cut)):
+            pair.defer(pair.mend, wire)
+            lose(wire)
+            until(lambda wire=wire: paths.state(pair, wire) == "disconnected", 20, "the path is down")
+            paths.rest(2)
+            pair.mend(wire)
+            took = paths.guest_seconds(pair.client, lambda wire=wire: paths.state(pair, wire) == "connected", 40,
+                                       "the path is back")
+            paths.figure(f"path to a C server back {took:.2f} s after its link")
+        result = fio.clean(120)
+        paths.figure(f"longest IO {result.worst_ms / 1000:.2f} s")
+
+
+@needs(wires=1, timeout=240)
+def test_our_client_waits_for_a_c_server(pair: Lab) -> None:
+    """A glitch of the only path: IO waits, the C server is told of the path's end, and everything goes on."""
+    rnbd.ram_disk(pair)
+    rnbd.load_server(pair, "c")
+    rnbd.load_client(pair, "ours")
+    disk = rnbd.map_disk(pair)
+    fio = disk.fio(f"{VERIFY} --runtime=15", 150)
+    paths.wait_busy(disk)
+    pair.defer(pair.mend, 0)
+    pair.cut(0)
+    time.sleep(2)
+    pair.mend(0)
+    took = paths.guest_seconds(pair.client, lambda: disk.attribute("state") == "open", 60, "the disk is back")
+    paths.figure(f"disk of a C server back {took:.2f} s after its link")
+    fio.clean(120)
+    disk.unmap()
+
+
+@needs(wires=1, timeout=240)
+def test_a_c_server_is_unloaded_and_loaded_again(pair: Lab) -> None:
+    """The server's modules go under load and come back: IO waits and goes on."""
+    rnbd.ram_disk(pair)
+    rnbd.load_server(pair, "c")
+    rnbd.load_client(pair, "ours")
+    disk = rnbd.map_disk(pair)
+    fio = disk.fio(f"{VERIFY} --runtime=15", 150)
+    paths.wait_busy(disk)
+    pair.server.run("mods -r", 90)
+    until(lambda: disk.attribute("state") == "closed", 20, "the disk waits")
+    rnbd.load_server(pair, "c")
+    until(lambda: disk.attribute("state") == "open", 60, "the disk is back")
+    fio.clean(120)
+    disk.unmap()
+
+
+@needs(wires=2, timeout=300)
+def test_a_c_client_loses_one_of_two_paths_to_our_server(pair: Lab) -> None:
+    """The C client fails over; our server notices, gives the path's memory back, and lets it in again."""
+    with paths.two_paths(pair, server="ours", client="c") as disk:
+        rnbd.round_robin(pair)
+        fio = disk.fio(f"{VERIFY} --runtime=12", 150)
+        paths.wait_busy(disk)
+        pair.defer(pair.mend, 0)
+        pair.silence(0)
+        fio.clean(100)
+        eq(paths.state(pair, 1), "connected")
+        sessions = "ls /sys/class/rtrs-server/s1/paths | wc -l"
+        until(lambda: int(pair.server.run(sessions)) == 1, 20, "the server has noticed")
+        pair.mend(0)
+        # The C client waits for 30 s of its own, and 30 s more: the path is asked for by hand.
+        until(lambda: pair.client.write(f"{paths.to_wire(pair, 0)}/reconnect", "1", 60) == "", 60, "it reconnects")
+        eq(paths.states(pair), ["connected", "connected"])
+        ge(paths.failovers(pair, 1), 1, "requests that the other path took over")
