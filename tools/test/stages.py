@@ -118,8 +118,10 @@ def _cargo_tests() -> Counts:
 
 def _simulation() -> Counts:
     """Client and server with several paths and faults: many seeds of the simulation."""
-    return _closing(*_stream([*cargo(), "run", "--release", "--locked", "--quiet", "--manifest-path", "tools/Cargo.toml",
-                              "--package", "ferrofabric-sim", "--", "--seeds", str(SIMULATION_SEEDS)]))
+    status, _ = _stream([*cargo(), "run", "--release", "--locked", "--quiet", "--manifest-path", "tools/Cargo.toml",
+                         "--package", "ferrofabric-sim", "--", "--seeds", str(SIMULATION_SEEDS)])
+    # A seed is not a test: the closing line counts what somebody wrote.
+    return _one(f"simulation.{SIMULATION_SEEDS}-seeds", status)
 
 
 def _lint() -> Counts:

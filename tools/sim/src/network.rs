@@ -256,7 +256,8 @@ impl World {
             end.broken = true;
             note!(self, Net, "c{conn}: {from:?} gives up: retries exceeded");
             self.trace.reached("retries are exceeded");
-            let later = self.rng.u64(0..5 * MS);
+            // Its owner is busy elsewhere; meanwhile requests meet a queue pair that takes none.
+            let later = self.rng.u64(0..60 * MS);
             self.after(later, Event::Broken { conn, side: from });
             return;
         }

@@ -15,10 +15,7 @@ use proto::rtrs::{
         Connect,
         Refusal, //
     },
-    heartbeat::{
-        Heartbeat,
-        Tick, //
-    },
+    heartbeat::Tick,
     imm::Imm,
     path::{
         ServerEffect,
@@ -337,7 +334,8 @@ impl World {
         if p.state != ServerState::Connected {
             return;
         }
-        let (missed, tick) = Heartbeat::DEFAULT.tick(p.missed);
+        let heartbeat = self.settings.server_heartbeat;
+        let (missed, tick) = heartbeat.tick(p.missed);
         p.missed = missed;
         let admin = p.conns.get(&0).copied();
         match (tick, admin) {
@@ -351,7 +349,7 @@ impl World {
             }
             _ => {}
         }
-        let interval_us = u64::from(Heartbeat::DEFAULT.interval_ms) * MS;
+        let interval_us = u64::from(heartbeat.interval_ms) * MS;
         self.after(interval_us, Event::ServerTick { path });
     }
 

@@ -90,6 +90,8 @@ pub(crate) struct Settings {
     pub(crate) reconnect_delay_ms: u32,
     pub(crate) max_reconnect_attempts: i32,
     pub(crate) heartbeat: Heartbeat,
+    /// The server's: the C driver's, or ours.
+    pub(crate) server_heartbeat: Heartbeat,
     pub(crate) request_timeout_us: u64,
     /// The server's adapter takes packets and acknowledges them while the server is frozen.
     pub(crate) adapter_acks: bool,
@@ -140,6 +142,13 @@ impl Settings {
                 _ => Heartbeat {
                     interval_ms: rng.u32(200..=2000),
                     missed_max: rng.u32(2..=5),
+                },
+            },
+            server_heartbeat: match rng.bool() {
+                true => Heartbeat::DEFAULT,
+                false => Heartbeat {
+                    interval_ms: 1000,
+                    missed_max: 4,
                 },
             },
             request_timeout_us: rng.u64(2..=15) * S,

@@ -57,7 +57,7 @@ fn d26_the_hole_that_the_protocol_leaves_is_found() {
 #[test]
 fn runs_get_to_the_rare_places() {
     let mut reached = BTreeSet::new();
-    for seed in 0..700 {
+    for seed in 0..1000 {
         reached.extend(
             sim::run(seed, Options::default())
                 .unwrap()
