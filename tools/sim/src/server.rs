@@ -11,6 +11,11 @@ use std::collections::{
 };
 
 use proto::rtrs::{
+    admission::{
+        self,
+        Admission,
+        Known, //
+    },
     handshake::{
         Connect,
         Refusal, //
@@ -74,6 +79,19 @@ pub(crate) struct ServerPath {
     leaving: bool,
 }
 
+impl ServerPath {
+    /// What a connect request for path `uuid` over `wire` finds of this one.
+    fn known(&self, uuid: &[u8; 16], wire: usize) -> Known {
+        Known {
+            same_path: self.uuid == *uuid,
+            same_addresses: self.wire == wire,
+            recon_cnt: self.recon_cnt,
+            state: self.state,
+            silent: self.missed > 1,
+        }
+    }
+}
+
 /// The server.
 #[derive(Debug, Default)]
 pub(crate) struct Server {
@@ -109,6 +127,7 @@ fn refusal_name(refusal: &Refusal) -> &'static str {
         Refusal::UnknownSession => "refused: unknown session",
         Refusal::AddressTaken => "refused: address taken",
         Refusal::PathState => "refused: path state",
+        Refusal::Stale(_) => "refused: stale",
         Refusal::NotAdminFirst(_) => "refused: not admin first",
         _ => "refused: otherwise",
     }
@@ -165,36 +184,28 @@ impl World {
         if !connect.first_conn && !self.server.sessions.contains_key(&connect.paths_uuid) {
             return Err(Refusal::UnknownSession);
         }
-        let paths = &self.server.paths;
-        let known = paths
-            .iter()
-            .filter(|(_, p)| p.session == connect.paths_uuid && p.uuid == connect.sess_uuid)
-            .max_by_key(|(id, _)| **id);
-        if let Some((id, p)) = known {
-            // CAST: the count goes round; which is later shows in the sign.
-            let later = connect.recon_cnt.wrapping_sub(p.recon_cnt) as i16;
-            if later == 0 {
-                connect.check_known_path(
-                    p.state == ServerState::Connecting,
-                    p.cid_num,
-                    p.conns.contains_key(&connect.cid),
-                )?;
-                return Ok(*id);
-            }
-            if later < 0 {
-                return Err(Refusal::PathState);
-            }
-            connect.check_new_path()?;
-            let id = *id;
-            note!(self, Server, "path {id} is replaced");
-            self.trace.reached("a reconnect replaces a path");
-            self.server_close(id);
-        } else {
-            connect.check_new_path()?;
-            let wire = self.conns[conn].wire;
-            let mut same = paths.values().filter(|p| p.session == connect.paths_uuid);
-            if same.any(|p| p.wire == wire && p.uuid != connect.sess_uuid) {
-                return Err(Refusal::AddressTaken);
+        let wire = self.conns[conn].wire;
+        let paths = self.server.paths.iter();
+        let known: Vec<(u64, Known)> = paths
+            .filter(|(_, p)| p.session == connect.paths_uuid)
+            .map(|(id, p)| (*id, p.known(&connect.sess_uuid, wire)))
+            .collect();
+        let admission = admission::admit(connect, known.iter().map(|(_, k)| *k))?;
+        if let Admission::Join(index) = admission {
+            let id = known.get(index).map_or(0, |(id, _)| *id);
+            let p = self.server.paths.get(&id).ok_or(Refusal::PathState)?;
+            connect.check_known_path(
+                p.state == ServerState::Connecting,
+                p.cid_num,
+                p.conns.contains_key(&connect.cid),
+            )?;
+            return Ok(id);
+        }
+        for (id, rival) in known {
+            if rival.is_rival() {
+                note!(self, Server, "path {id} is replaced");
+                self.trace.reached("a reconnect replaces a path");
+                self.server_close(id);
             }
         }
         Ok(self.new_path(conn, connect))
@@ -298,8 +309,9 @@ impl World {
         if p.state != ServerState::Connecting || !p.asked {
             return;
         }
-        let mut others = self.server.paths.iter();
-        let old = others.any(|(id, o)| *id != path && o.uuid == p.uuid && o.session == p.session);
+        let mut earlier = self.server.paths.range(..path);
+        let old =
+            earlier.any(|(_, o)| o.session == p.session && o.known(&p.uuid, p.wire).is_rival());
         if old && !self.settings.broken(Mutation::ForgetReconnectFence) {
             self.trace.reached("an info request waits for the old path");
             return;
