@@ -76,6 +76,10 @@ mod transfer;
 mod transport;
 
 pub use link::LinkEvents;
+pub use message::{
+    Messenger,
+    Via, //
+};
 pub use session::{
     OpenParam,
     Session, //

@@ -10,7 +10,7 @@ use kernel::{
 use kernel_ext::errno;
 use rtrs_client::{
     Direction,
-    Session, //
+    Messenger, //
 };
 use zerocopy::IntoBytes;
 
@@ -36,7 +36,7 @@ use crate::{
 const TIMEOUT_MS: u32 = 60_000;
 
 /// Agrees with the server on a protocol version.
-pub(super) fn agree(rtrs: &Session) -> Result {
+pub(super) fn agree(rtrs: &impl Messenger) -> Result {
     let mut answer = [0; size_of::<SessInfo>()];
     rtrs.send_message(
         Direction::Read,
@@ -54,7 +54,7 @@ pub(super) fn agree(rtrs: &Session) -> Result {
 /// # Errors
 ///
 /// The server's; `EINVAL` for an answer that no disk can be made of.
-pub(super) fn open(rtrs: &Session, name: &CStr, access: AccessMode) -> Result<Device> {
+pub(super) fn open(rtrs: &impl Messenger, name: &CStr, access: AccessMode) -> Result<Device> {
     let request = Open::new(name.to_bytes(), access).ok_or(errno::ENAMETOOLONG)?;
     let mut answer = [0; size_of::<OpenResponse>()];
     rtrs.send_message(Direction::Read, request.as_bytes(), &mut answer, TIMEOUT_MS)?;
@@ -68,24 +68,24 @@ pub(super) fn open(rtrs: &Session, name: &CStr, access: AccessMode) -> Result<De
 }
 
 /// Has the server close a device. If that fails the server closes it with the session.
-pub(super) fn close(rtrs: &Session, device_id: u32) {
+pub(super) fn close(rtrs: &impl Messenger, device_id: u32) {
     let request = Close::new(device_id);
     let closed = rtrs.send_message(Direction::Write, request.as_bytes(), &mut [], TIMEOUT_MS);
     match closed {
         // A server that is gone has closed its devices with the session.
         Err(error) if error != errno::ECONNABORTED => pr_info!(
             "session {}: device {} stays open on the server: {error:?}\n",
-            rtrs.name(),
+            rtrs.session().name(),
             device_id
         ),
         _ => {}
     }
 }
 
-fn bad(rtrs: &Session, reason: BadResponse) -> Error {
+fn bad(rtrs: &impl Messenger, reason: BadResponse) -> Error {
     pr_err!(
         "session {}: the server's answer is no use: {}\n",
-        rtrs.name(),
+        rtrs.session().name(),
         Shown(reason)
     );
     EINVAL

@@ -36,6 +36,8 @@ use kernel_ext::{
     },
 };
 
+use rtrs_client::Via;
+
 use super::{
     admin,
     queue::Queue,
@@ -191,11 +193,11 @@ impl Device {
     /// if the server has another device of that name now; else the server's.
     pub(super) fn open(&self) -> Result<Remote> {
         let losses = self.inner.lock().losses;
-        let remote = admin::open(&self.rtrs, &self.path, self.access)?;
+        let remote = admin::open(&*self.rtrs, &self.path, self.access)?;
         let opened = self.opened(&remote, losses);
         if let Err(error) = opened {
             if error != errno::ECONNABORTED {
-                admin::close(&self.rtrs, remote.device_id);
+                admin::close(&*self.rtrs, remote.device_id);
             }
             return Err(error);
         }
@@ -232,6 +234,23 @@ impl Device {
             pr_info!("{self}: opened again\n");
         }
         Ok(())
+    }
+
+    /// Has the server open the device by way of `path`, which is not in use yet; says whether it has
+    /// the number there that requests are made with.
+    ///
+    /// # Errors
+    ///
+    /// The server's.
+    pub(super) fn is_same_via(&self, path: &Via<'_>) -> Result<bool> {
+        let Some(remote_id) = self.remote_id() else {
+            // Nothing is sent for it.
+            return Ok(true);
+        };
+        let remote = admin::open(path, &self.path, self.access).inspect_err(|error| {
+            pr_err!("{self}: cannot be opened on a path that is back: {error:?}\n");
+        })?;
+        Ok(remote.device_id == remote_id)
     }
 
     /// Notes that the connection to the server is lost: requests wait from now on, and none that was
@@ -361,7 +380,7 @@ impl Device {
         let front = self.inner.lock().front.take();
         drop(front);
         if let Ok(remote_id) = u32::try_from(ending.remote_id) {
-            admin::close(&self.rtrs, remote_id);
+            admin::close(&*self.rtrs, remote_id);
         }
     }
 

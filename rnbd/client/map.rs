@@ -136,5 +136,6 @@ pub(super) fn unmap_all(client: &Client) {
         while let Some(device) = session.first_device() {
             abandon(&device);
         }
+        session.await_end();
     }
 }

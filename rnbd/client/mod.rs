@@ -38,7 +38,11 @@ use kernel_ext::{
         Ida,
         IdaId, //
     },
-    sysfs::Directory, //
+    sysfs::Directory,
+    workqueue::{
+        Flags,
+        WorkQueue, //
+    }, //
 };
 
 use self::session::Session;
@@ -61,6 +65,8 @@ pub(crate) struct Client {
     major: Major,
     /// Numbers of the disks.
     numbers: Ida,
+    /// Closes the sessions that nobody uses any more.
+    closing: WorkQueue,
     /// The sessions that are being connected, are connected or are being closed.
     #[pin]
     sessions: Mutex<KVec<Arc<Session>>>,
@@ -74,10 +80,12 @@ impl Client {
     pub(crate) fn new() -> Result<Arc<Self>> {
         let major = Major::register(c"rnbd")?;
         let numbers = Ida::new()?;
+        let closing = WorkQueue::new(c"rnbd_client_wq", Flags::UNBOUND, 0)?;
         Arc::pin_init(
             pin_init!(Self {
                 major,
                 numbers,
+                closing,
                 sessions <- new_mutex!(KVec::new()),
                 devices <- new_mutex!(None),
             }),
@@ -92,6 +100,11 @@ impl Client {
     /// The number of a new disk.
     fn number(&self) -> Result<IdaId> {
         self.numbers.alloc(0, DISKS_MAX - 1)
+    }
+
+    /// Waits until what is left of sessions that were closed is gone.
+    fn flush(&self) {
+        self.closing.flush();
     }
 
     fn devices(&self) -> Option<Arc<Directory<()>>> {

@@ -7,6 +7,7 @@
 //! connected or closed waits for the outcome.
 
 use kernel::{
+    impl_has_work,
     prelude::*,
     str::{
         BStr,
@@ -18,6 +19,11 @@ use kernel::{
         Arc,
         Mutex,
         SetOnce, //
+    },
+    workqueue::{
+        new_work,
+        Work,
+        WorkItem, //
     },
 };
 use kernel_ext::{
@@ -31,7 +37,8 @@ use kernel_ext::{
 };
 use rtrs_client::{
     LinkEvents,
-    OpenParam, //
+    OpenParam,
+    Via, //
 };
 use rtrs_core::proto::settings::Settings;
 
@@ -93,9 +100,11 @@ pub(super) struct Session {
     gone: Completion,
     #[pin]
     devices: Mutex<KVec<Arc<Device>>>,
+    #[pin]
+    closing: Work<Session>,
 }
 
-/// Somebody who needs a session. When the last one is dropped the session is closed, which sleeps.
+/// Somebody who needs a session. When the last one is dropped the session is closed.
 pub(super) struct User(Arc<Session>);
 
 impl User {
@@ -108,6 +117,18 @@ impl User {
 impl Drop for User {
     fn drop(&mut self) {
         self.0.leave();
+    }
+}
+
+impl_has_work! {
+    impl HasWork<Self> for Session { self.closing }
+}
+
+impl WorkItem for Session {
+    type Pointer = Arc<Session>;
+
+    fn run(this: Arc<Session>) {
+        this.close();
     }
 }
 
@@ -142,6 +163,7 @@ impl Session {
                 settled <- Completion::new(),
                 gone <- Completion::new(),
                 devices <- new_mutex!(KVec::new()),
+                closing <- new_work!("Session::closing"),
             }),
             GFP_KERNEL,
         )
@@ -263,7 +285,7 @@ impl Session {
             );
         })?;
         let tags = make_tags(&rtrs, request.io_timeout_ms)
-            .and_then(|tags| admin::agree(&rtrs).map(|()| tags));
+            .and_then(|tags| admin::agree(&*rtrs).map(|()| tags));
         match tags {
             Ok(tags) => {
                 self.connection.populate(Connection { rtrs, tags });
@@ -281,17 +303,21 @@ impl Session {
         }
     }
 
-    /// Somebody needs the session no longer; the last one closes it.
+    /// Somebody needs the session no longer; after the last one it is closed. Not here: this may be
+    /// the news of a path of the session, which closing waits for.
     fn leave(self: &Arc<Self>) {
-        {
-            let _sessions = self.client.sessions.lock();
-            let mut usage = self.usage.lock();
-            usage.users = usage.users.saturating_sub(1);
-            if usage.users > 0 {
-                return;
-            }
+        let _sessions = self.client.sessions.lock();
+        let mut usage = self.usage.lock();
+        usage.users = usage.users.saturating_sub(1);
+        if usage.users == 0 {
             usage.phase = Phase::Closing;
+            // Once: it is not used again.
+            let _ = self.client.closing.enqueue(self.clone());
         }
+    }
+
+    /// Closes a session that nobody uses any more.
+    fn close(self: &Arc<Self>) {
         drop(self.watcher.session.lock().take());
         self.disconnect();
         let forgotten = self.client.forget(self);
@@ -304,6 +330,11 @@ impl Session {
         if let Some(connection) = self.connection.as_ref() {
             connection.rtrs.close();
         }
+    }
+
+    /// Waits a little while for the session to be closed and forgotten.
+    pub(super) fn await_end(&self) {
+        let _ = self.gone.wait_timeout_ms(100);
     }
 
     /// The session's name.
@@ -425,11 +456,24 @@ impl LinkEvents for Watcher {
         self.for_each_device(Device::gave_up);
     }
 
+    fn admits(&self, path: &Via<'_>) -> Result<bool> {
+        let Some(session) = self.session.lock().clone() else {
+            return Ok(true);
+        };
+        admin::agree(path)?;
+        // Every device, for the server is to have all of them open before a request comes.
+        let mut same = true;
+        for device in &session.devices()? {
+            same &= device.is_same_via(path)?;
+        }
+        Ok(same)
+    }
+
     fn connected(&self) -> Result {
         let Some(session) = self.session.lock().clone() else {
             return Ok(());
         };
-        admin::agree(session.rtrs()?).inspect_err(|error| {
+        admin::agree(&**session.rtrs()?).inspect_err(|error| {
             pr_err!(
                 "session {}: devices are not opened again: {error:?}\n",
                 session.name()

@@ -89,7 +89,8 @@ impl Drop for Control {
         self.client.set_devices(None);
         self.device = None;
         map::unmap_all(&self.client);
-        // News of a session that is gone may still be on its way here.
+        // A session that is gone may be on its last steps, and its last news on their way.
+        self.client.flush();
         rtrs_client::flush();
     }
 }

@@ -64,8 +64,14 @@ pub(crate) enum Fault {
     Rkey(RkeyError),
     /// A request has had no answer within its time.
     Overdue(u16),
+    /// The server behind the path is not the one behind the others.
+    OtherServer,
+    /// The upper layer cannot use the path.
+    NotAdmitted(Error),
     /// The port that the path goes over is down.
     PortDown,
+    /// The link has come up while the peer was looked for: it is looked for again.
+    LinkIsUp,
     /// Somebody asked for it.
     Asked,
 }
@@ -88,7 +94,7 @@ impl Fault {
             Fault::Rejected(ConnectError::Rejected(Some(e)), _) => e.into(),
             Fault::Timeout(_) => ETIMEDOUT,
             Fault::Killed => EINTR,
-            Fault::Resource(_, e) | Fault::Post(e) => e,
+            Fault::Resource(_, e) | Fault::Post(e) | Fault::NotAdmitted(e) => e,
             Fault::NoRegistration => errno::EOPNOTSUPP,
             Fault::DeviceRemoval | Fault::Asked => errno::ECONNABORTED,
             _ => errno::ECONNRESET,
@@ -138,7 +144,10 @@ impl fmt::Display for Fault {
                 f.write_fmt(fmt!("server sent a key for the foreign chunk {id}"))
             }
             Fault::Overdue(id) => f.write_fmt(fmt!("request {id} has had no answer in its time")),
+            Fault::OtherServer => f.write_str("the server was started anew"),
+            Fault::NotAdmitted(e) => f.write_fmt(fmt!("the path is of no use yet ({e:?})")),
             Fault::PortDown => f.write_str("port is down"),
+            Fault::LinkIsUp => f.write_str("a link has come up"),
             Fault::Asked => f.write_str("closed on request"),
         }
     }

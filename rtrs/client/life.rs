@@ -119,8 +119,15 @@ impl Path {
     /// Something may have changed for the better, or somebody wants to know: a path that waits to
     /// connect again does so now. Any context.
     pub(crate) fn hurry(self: &Arc<Self>) {
-        if self.state() == ClientState::Reconnecting {
-            self.connect_in(0);
+        match self.state() {
+            ClientState::Reconnecting => self.connect_in(0),
+            // A peer that was asked for in vain before the link was there is not asked for again
+            // soon. (Not in the first life: whoever makes the path waits for it.)
+            ClientState::Connecting if self.life.load(Ordering::Relaxed) > 1 => {
+                self.wanted.store(true, Ordering::Relaxed);
+                self.progress.give_up_address();
+            }
+            _ => {}
         }
     }
 
@@ -255,6 +262,11 @@ impl Path {
         attempts.count = attempts.count.wrapping_add(1);
         let first_conn = first_conn || attempts.was_up;
         let transport = connect::connect(this, attempts.count, first_conn, patience)?;
+        if let Err(fault) = this.session.admit(this, &transport) {
+            transport.hang_up();
+            transport.exchange.abandon(|orphan| orphan.transfer.lost());
+            return Err(fault);
+        }
         attempts.up = this.session.path_up(|| {
             let live = this.step(ClientEvent::Established) == ClientEffect::GoLive;
             if live {

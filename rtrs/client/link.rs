@@ -24,7 +24,11 @@ use rtrs_core::proto::outage::{
 
 use crate::{
     exchange::Exchange,
-    session::Session, //
+    fault::Fault,
+    message::Via,
+    path::Path,
+    session::Session,
+    transport::Transport, //
 };
 
 /// The work item that makes the session usable again.
@@ -48,6 +52,14 @@ pub trait LinkEvents: Send + Sync {
     ///
     /// When this returns no request may be on its way to [`Session::submit`] that was made before.
     fn disconnected(&self);
+
+    /// A path is connected while others are up, and would carry requests from now on. It may lead to
+    /// another server than they do: one that was started anew. `path` carries messages already.
+    ///
+    /// `Ok(true)`: what was agreed upon holds there as well. `Ok(false)`: it does not; the other
+    /// paths are given up, and everything is agreed upon anew. An error: the path is not to be used
+    /// yet, and is tried again later.
+    fn admits(&self, path: &Via<'_>) -> Result<bool>;
 
     /// There was no path for as long as `fast_io_fail_tmo` says: what waits is to fail, and
     /// everything until [`Self::connected`].
@@ -126,6 +138,32 @@ impl Session {
         // Both look for the listener before they do or queue anything.
         drop(workqueue::cancel_delayed::<_, REOPEN>(self));
         drop(workqueue::cancel_delayed::<_, GIVE_UP>(self));
+    }
+
+    /// Asks the upper layer about a path that is connected, and not yet seen by those who send.
+    /// Sleeps; the path's `attempts` are locked.
+    pub(crate) fn admit(&self, path: &Arc<Path>, transport: &Transport) -> Result<(), Fault> {
+        let link = self.link.lock();
+        // In an outage everything is agreed upon anew before a request leaves.
+        let Some(listener) = link.listener.clone().filter(|_| link.paths > 0) else {
+            return Ok(());
+        };
+        drop(link);
+        let via = Via {
+            session: self,
+            transport,
+        };
+        match listener.admits(&via) {
+            Ok(true) => Ok(()),
+            Ok(false) => {
+                if let Some(paths) = self.paths.get() {
+                    let others = paths.0.iter().filter(|other| !Arc::ptr_eq(other, path));
+                    others.for_each(|other| Path::fail(other, Fault::OtherServer));
+                }
+                Err(Fault::OtherServer)
+            }
+            Err(e) => Err(Fault::NotAdmitted(e)),
+        }
     }
 
     /// A path comes up, unless `go_live` finds that it does not.

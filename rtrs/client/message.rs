@@ -25,12 +25,17 @@ use kernel_ext::{
 
 use crate::{
     permit::AdminPermit,
+    request::{
+        READ,
+        WRITE, //
+    },
     session::Session,
     transfer::{
         AnyTransfer,
         Direction,
         Transfer, //
     },
+    transport::Transport, //
 };
 
 /// Most bytes of an answer.
@@ -74,14 +79,28 @@ impl Transfer for KBox<Message> {
     }
 }
 
-impl Session {
+/// Whoever carries messages to the server and answers back.
+pub trait Messenger {
+    /// The session of whom the messages are.
+    fn session(&self) -> &Session;
+
+    /// Sends a message on its way: `transfer` is taken, or still there.
+    #[doc(hidden)]
+    fn send_admin(
+        &self,
+        direction: Direction,
+        id: u16,
+        message: &[u8],
+        transfer: &mut Option<AnyTransfer>,
+    ) -> Result;
+
     /// Sends a message and waits for its answer, at most `timeout_ms`; sleeps, and can be killed.
     ///
     /// For [`Direction::Read`] the answer is `reply.len()` bytes, 1 to 4096. Returns their number.
     ///
     /// Fails with the server's error, `ECONNABORTED` if no path is connected or the path went away,
     /// `ETIMEDOUT` or `ERESTARTSYS`; then the message may still have its effect on the server.
-    pub fn send_message(
+    fn send_message(
         &self,
         direction: Direction,
         message: &[u8],
@@ -104,11 +123,9 @@ impl Session {
             // CAST: at most a page.
             table.push(pages.clone(), 0, reply.len() as u32)?;
         }
-        let permit = AdminPermit::take(
-            &self.admin_ids,
-            self.partition().admin_ids().end,
-            timeout_ms,
-        )?;
+        let session = self.session();
+        let ids = session.partition().admin_ids().end;
+        let permit = AdminPermit::take(&session.admin_ids, ids, timeout_ms)?;
         let under_way = KBox::new(
             Message {
                 table,
@@ -117,7 +134,7 @@ impl Session {
             },
             GFP_KERNEL,
         )?;
-        self.send_patiently(under_way, direction, message, timeout_ms)?;
+        send_patiently(self, under_way, direction, message, timeout_ms)?;
 
         answer.arrived.wait_killable_timeout_ms(timeout_ms)?;
         let result = *answer.result.lock();
@@ -125,23 +142,67 @@ impl Session {
         pages.copy_out(0, reply)?;
         Ok(reply.len())
     }
+}
 
-    /// Sends a message; where IO and messages share the only chunk, waits for it.
-    fn send_patiently(
-        &self,
-        under_way: KBox<Message>,
-        direction: Direction,
-        message: &[u8],
-        timeout_ms: u32,
-    ) -> Result {
-        let id = under_way.permit.id();
-        let mut transfer = Some(AnyTransfer::new(under_way));
-        for _ in 0..timeout_ms {
-            match self.send_admin(direction, id, message, &mut transfer) {
-                Err(e) if e == EBUSY => fsleep(Delta::from_millis(RETRY_MS)),
-                done => return done,
-            }
+/// Sends a message; where IO and messages share the only chunk, waits for it.
+fn send_patiently<M: Messenger + ?Sized>(
+    messenger: &M,
+    under_way: KBox<Message>,
+    direction: Direction,
+    message: &[u8],
+    timeout_ms: u32,
+) -> Result {
+    let id = under_way.permit.id();
+    let mut transfer = Some(AnyTransfer::new(under_way));
+    for _ in 0..timeout_ms {
+        match messenger.send_admin(direction, id, message, &mut transfer) {
+            Err(e) if e == EBUSY => fsleep(Delta::from_millis(RETRY_MS)),
+            done => return done,
         }
-        Err(ETIMEDOUT)
+    }
+    Err(ETIMEDOUT)
+}
+
+/// On whichever path the policy chooses.
+impl Messenger for Session {
+    fn session(&self) -> &Session {
+        self
+    }
+
+    fn send_admin(
+        &self,
+        direction: Direction,
+        id: u16,
+        message: &[u8],
+        transfer: &mut Option<AnyTransfer>,
+    ) -> Result {
+        self.send_admin_on_any_path(direction, id, message, transfer)
+    }
+}
+
+/// One path of a session, for messages only: nobody else sends on it yet.
+pub struct Via<'a> {
+    pub(crate) session: &'a Session,
+    pub(crate) transport: &'a Transport,
+}
+
+impl Messenger for Via<'_> {
+    fn session(&self) -> &Session {
+        self.session
+    }
+
+    fn send_admin(
+        &self,
+        direction: Direction,
+        id: u16,
+        message: &[u8],
+        transfer: &mut Option<AnyTransfer>,
+    ) -> Result {
+        let admin = self.transport.admin().ok_or(errno::ECONNABORTED)?;
+        let exchange = &self.transport.exchange;
+        match direction {
+            Direction::Read => admin.send::<READ>(exchange, id, message, 0, transfer),
+            Direction::Write => admin.send::<WRITE>(exchange, id, message, 0, transfer),
+        }
     }
 }

@@ -49,6 +49,18 @@ struct Reached {
     info_len: u32,
     /// The first fault of this attempt.
     fault: Option<Fault>,
+    /// What is waited for is the peer's address.
+    awaits_address: bool,
+}
+
+impl Reached {
+    const NOTHING: Self = Self {
+        step: None,
+        accepted: None,
+        info_len: 0,
+        fault: None,
+        awaits_address: false,
+    };
 }
 
 /// Where events and the connecting task meet.
@@ -63,24 +75,14 @@ pub(crate) struct Progress {
 impl Progress {
     pub(crate) fn new() -> impl PinInit<Self> {
         pin_init!(Self {
-            reached <- new_irq_lock!(Reached {
-                step: None,
-                accepted: None,
-                info_len: 0,
-                fault: None,
-            }),
+            reached <- new_irq_lock!(Reached::NOTHING),
             woken <- Completion::new(),
         })
     }
 
     /// A new attempt begins: forgets everything.
     pub(crate) fn begin(&self) {
-        *self.reached.lock() = Reached {
-            step: None,
-            accepted: None,
-            info_len: 0,
-            fault: None,
-        };
+        *self.reached.lock() = Reached::NOTHING;
     }
 
     /// The next step is about to be started. A fault that came in between stays.
@@ -113,6 +115,16 @@ impl Progress {
         self.woken.complete_all();
     }
 
+    /// If it is the peer's address that is being waited for, the attempt is lost.
+    pub(crate) fn give_up_address(&self) {
+        let mut reached = self.reached.lock();
+        if reached.awaits_address {
+            reached.fault.get_or_insert(Fault::LinkIsUp);
+            drop(reached);
+            self.woken.complete_all();
+        }
+    }
+
     /// Returns what the server granted last.
     pub(crate) fn granted(&self) -> Option<Accepted> {
         self.reached.lock().accepted
@@ -132,7 +144,8 @@ impl Progress {
     pub(crate) fn wait(&self, cid: u16, step: Step, timeout_ms: u32) -> Result<(), Fault> {
         loop {
             {
-                let reached = self.reached.lock();
+                let mut reached = self.reached.lock();
+                reached.awaits_address = step == Step::Address;
                 if let Some(fault) = reached.fault {
                     return Err(fault);
                 }

@@ -127,7 +127,7 @@ impl Session {
     }
 
     /// Sends an admin message on the path that the policy chooses.
-    pub(crate) fn send_admin(
+    pub(crate) fn send_admin_on_any_path(
         &self,
         direction: Direction,
         id: u16,

@@ -98,7 +98,7 @@ impl<T: Transfer> HasDeeds for T {
 }
 
 /// A [`Transfer`] whose type is forgotten.
-pub(crate) struct AnyTransfer {
+pub struct AnyTransfer {
     owned: Erased,
     deeds: &'static Deeds,
 }

@@ -16,7 +16,7 @@ SUSPENDED = "slow"      # a device-mapper disk of the server that can be made no
 
 
 def dm_disk(lab: Lab, mib: int = 32) -> None:
-    """/dev/mapper/slow on the server, over a ram disk."""
+    """/dev/dm-0 on the server, over a ram disk."""
     lab.server.run(f"modprobe -q brd rd_nr=1 rd_size={mib * 1024}; modprobe dm_mod; "
                    f"dmsetup create {SUSPENDED} --table '0 {mib * 2048} linear /dev/ram0 0'")
 
@@ -161,9 +161,9 @@ def test_attempts_are_counted_and_a_path_is_left(pair: Lab) -> None:
 def test_d24_a_request_that_is_never_answered_does_not_wait_for_ever(pair: Lab) -> None:
     """D24: the server lives and acknowledges, its disk does not answer: the path is given up, and in the end the IO."""
     dm_disk(pair)
-    rnbd.load_server(pair, rnbd="dev_search_path=/dev/mapper")
+    rnbd.load_server(pair)
     rnbd.load_client(pair)
-    disk = rnbd.map_disk(pair, SUSPENDED, options="access_mode=rw io_timeout_ms=2000 fast_io_fail_tmo=5")
+    disk = rnbd.map_disk(pair, "dm-0", options="access_mode=rw io_timeout_ms=2000 fast_io_fail_tmo=5")
     pair.server.run(f"dmsetup suspend --nolockfs {SUSPENDED}")
     mark = pair.client.log_mark()
     read = pair.client.try_run(f"dd if={disk.path} of=/dev/null bs=4k count=1 iflag=direct", 100)
