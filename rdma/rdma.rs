@@ -53,6 +53,7 @@ mod mr;
 mod page_mapping;
 mod pd;
 mod qp;
+mod receives;
 mod segment;
 pub mod sg;
 mod slots;
@@ -67,8 +68,9 @@ pub use self::{
     page_mapping::{DmaDirection, PageMapping},
     pd::Pd,
     qp::{Qp, QpConfig, QpHandler},
+    receives::StandingReceives,
     segment::{Access, Remote, Segment, SendFlags},
-    slots::MessageSlots,
+    slots::{MessageSlot, MessageSlots},
     status::WcStatus,
 };
 

@@ -131,12 +131,13 @@ impl Session {
         timeout_ms: u32,
     ) -> Result {
         let id = under_way.permit.id();
-        let mut transfer = Some(AnyTransfer::new(under_way));
+        let mut transfer = AnyTransfer::new(under_way);
         for _ in 0..timeout_ms {
-            match self.send_admin(direction, id, message, &mut transfer) {
-                Err(e) if e == EBUSY => fsleep(Delta::from_millis(RETRY_MS)),
-                done => return done,
+            match self.send_admin(direction, id, message, transfer) {
+                Err(back) if back.error == EBUSY => transfer = back.transfer,
+                done => return done.map_err(|back| back.error),
             }
+            fsleep(Delta::from_millis(RETRY_MS));
         }
         Err(ETIMEDOUT)
     }

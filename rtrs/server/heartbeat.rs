@@ -6,10 +6,7 @@
 use core::sync::atomic::Ordering::Relaxed;
 
 use kernel::sync::Arc;
-use rdma::{
-    Qp,
-    SendFlags, //
-};
+use rdma::Qp;
 use rtrs_core::proto::{
     heartbeat::{
         Heartbeat,
@@ -83,10 +80,12 @@ pub(crate) fn acknowledge(qp: &Qp<Receiver>) {
 /// queue tells the client that we are there.
 fn send(qp: &Qp<Receiver>, imm: Imm) {
     let receiver = qp.handler();
-    if !receiver.path.is_up() || !receiver.sends.reserve() {
+    if !receiver.path.is_up() {
         return;
     }
-    let flags = SendFlags::signaled(receiver.sends.next_is_signaled());
+    let Some(flags) = receiver.sends.reserve() else {
+        return;
+    };
     let mut space = rdma::Space::new();
     let mut batch = qp.batch::<1, 0>(&mut space);
     batch.empty_write_imm(TAG_IO, imm.encode(), flags);

@@ -18,8 +18,7 @@ use kernel::{
     prelude::*,
     sync::{
         Arc,
-        Mutex,
-        SetOnce, //
+        Mutex, //
     },
     time::{
         msecs_to_jiffies,
@@ -39,6 +38,7 @@ use kernel_ext::{
     sync::{
         Completion,
         RcuArc,
+        SetOnce,
         WaitQueue, //
     },
     workqueue, //

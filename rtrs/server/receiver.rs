@@ -2,8 +2,6 @@
 
 //! What the completions of a connection say: requests, heartbeats, room on the send queue.
 
-use core::sync::atomic::Ordering::Relaxed;
-
 use kernel::prelude::*;
 use rdma::{
     Opcode,
@@ -18,7 +16,6 @@ use rtrs_core::proto::imm::Imm;
 use super::{
     connection::{
         Receiver,
-        RECEIVE_BATCH,
         TAG_INFO,
         TAG_IO,
         TAG_REGISTER,
@@ -32,21 +29,29 @@ use super::{
 };
 
 impl QpHandler for Receiver {
-    #[inline]
+    #[inline(always)]
+    fn received(qp: &Qp<Self>, tag: u32, wc: &WorkCompletion) {
+        let this = qp.handler();
+        if let Err(status) = wc.status() {
+            return this.failed(tag, status);
+        }
+        match wc.imm() {
+            Some(imm) if wc.opcode() == Opcode::ReceiveRdmaWithImm => this.request_came(qp, imm),
+            _ => this.path.fail(format_args!(
+                "message that is no request on connection {}",
+                this.cid
+            )),
+        }
+    }
+
+    #[inline(always)]
     fn completed(qp: &Qp<Self>, tag: u32, wc: &WorkCompletion) {
         let this = qp.handler();
         if let Err(status) = wc.status() {
             return this.failed(tag, status);
         }
         match tag {
-            TAG_IO => match wc.opcode() {
-                Opcode::ReceiveRdmaWithImm => this.received(qp, wc.imm().unwrap_or(u32::MAX)),
-                Opcode::Send | Opcode::RdmaWrite => this.sent(qp),
-                _ => this.path.fail(format_args!(
-                    "message that is no request on connection {}",
-                    this.cid
-                )),
-            },
+            TAG_IO => this.sent(qp),
             TAG_REGISTER => {}
             TAG_INFO => this.path.info_received(wc.byte_len()),
             TAG_SETUP => this.path.setup_done.complete_all(),
@@ -56,11 +61,16 @@ impl QpHandler for Receiver {
 }
 
 impl Receiver {
-    /// Something has come with an immediate.
-    #[inline]
-    fn received(&self, qp: &Qp<Self>, imm: u32) {
+    /// Something has come with an immediate, most likely a request.
+    #[inline(always)]
+    fn request_came(&self, qp: &Qp<Self>, imm: u32) {
         self.path.heard();
-        if let Err(e) = self.post_receives(qp) {
+        // They are there before the first is posted.
+        let posted = match self.receives.as_ref() {
+            Some(receives) => receives.used(qp),
+            None => Err(EINVAL),
+        };
+        if let Err(e) = posted {
             return self
                 .path
                 .fail(format_args!("receive cannot be posted ({e:?})"));
@@ -85,20 +95,8 @@ impl Receiver {
         }
     }
 
-    /// Counts one used receive, and posts new ones when enough have been used.
-    #[inline]
-    fn post_receives(&self, qp: &Qp<Self>) -> Result {
-        let used = self.used.load(Relaxed).wrapping_add(1);
-        if used < RECEIVE_BATCH {
-            self.used.store(used, Relaxed);
-            return Ok(());
-        }
-        self.used.store(0, Relaxed);
-        qp.post_receives(TAG_IO, RECEIVE_BATCH)
-    }
-
     /// A request has come: `payload` says in which chunk, and where its head is.
-    #[inline]
+    #[inline(always)]
     fn request(&self, qp: &Qp<Self>, payload: u32) {
         let path = &self.path;
         let (id, offset) = match path.geometry.split(payload) {
@@ -117,14 +115,15 @@ impl Receiver {
         slot.cid = self.cid;
         slot.offset = offset;
         slot.mapping.sync_for_cpu(0, path.geometry.chunk_size());
-        if path.always_invalidate && slot.seems_write() {
+        let head = slot.head(path.geometry.chunk_size());
+        if path.always_invalidate && head.is_write() {
+            // The client can still change it: it is read again when that is over.
             return self.revoke(qp, slot);
         }
-        match slot.parse(path.geometry.chunk_size()) {
-            // What a read has in its chunk is of no use to anybody else, and its head was copied:
-            // the key may stay as it is.
-            Ok(()) if slot.is_read() || !path.always_invalidate => self.serve(slot),
-            Ok(()) => self.refuse(slot, format_args!("read that became a write")),
+        // What a read has in its chunk is of no use to anybody else, and its head was copied: the
+        // key may stay as it is.
+        match slot.parse(&head) {
+            Ok(()) => self.serve(slot),
             Err(malformed) => self.refuse(slot, format_args!("{malformed}")),
         }
     }
@@ -160,7 +159,8 @@ impl Receiver {
             return;
         };
         // Until now the client could change it.
-        match slot.parse(self.path.geometry.chunk_size()) {
+        let head = slot.head(self.path.geometry.chunk_size());
+        match slot.parse(&head) {
             Ok(()) if !slot.is_read() => self.serve(slot),
             Ok(()) => self.refuse(slot, format_args!("write that became a read")),
             Err(malformed) => self.refuse(slot, format_args!("{malformed}")),
