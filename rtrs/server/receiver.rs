@@ -11,7 +11,13 @@ use rdma::{
     WcStatus,
     WorkCompletion, //
 };
-use rtrs_core::proto::imm::Imm;
+use rtrs_core::proto::{
+    imm::Imm,
+    request::{
+        Malformed,
+        HEAD_MAX, //
+    },
+};
 
 use super::{
     connection::{
@@ -25,7 +31,10 @@ use super::{
     heartbeat,
     operation::Operation,
     reply,
-    slot::Slot, //
+    slot::{
+        self,
+        Slot, //
+    },
 };
 
 impl QpHandler for Receiver {
@@ -115,14 +124,32 @@ impl Receiver {
         slot.cid = self.cid;
         slot.offset = offset;
         slot.mapping.sync_for_cpu(0, path.geometry.chunk_size());
-        let head = slot.head(path.geometry.chunk_size());
-        if path.always_invalidate && head.is_write() {
+        match slot.head() {
+            Some(head) => self.judge(qp, slot, &head),
+            None => self.judge_short(qp, slot),
+        }
+    }
+
+    /// As [`Self::judge`] for a request whose head is near its chunk's end.
+    #[cold]
+    fn judge_short(&self, qp: &Qp<Self>, slot: KBox<Slot>) {
+        let mut bytes = [0; HEAD_MAX];
+        match slot.short_head(self.path.geometry.chunk_size(), &mut bytes) {
+            Ok(head) => self.judge(qp, slot, head),
+            Err(malformed) => self.refuse(slot, format_args!("{malformed}")),
+        }
+    }
+
+    /// Decides what to do with a request whose head was copied.
+    #[inline(always)]
+    fn judge(&self, qp: &Qp<Self>, mut slot: KBox<Slot>, head: &[u8]) {
+        if self.path.always_invalidate && slot::is_write(head) {
             // The client can still change it: it is read again when that is over.
             return self.revoke(qp, slot);
         }
         // What a read has in its chunk is of no use to anybody else, and its head was copied: the
         // key may stay as it is.
-        match slot.parse(&head) {
+        match slot.parse(head) {
             Ok(()) => self.serve(slot),
             Err(malformed) => self.refuse(slot, format_args!("{malformed}")),
         }
@@ -159,12 +186,22 @@ impl Receiver {
             return;
         };
         // Until now the client could change it.
-        let head = slot.head(self.path.geometry.chunk_size());
-        match slot.parse(&head) {
+        let parsed = match slot.head() {
+            Some(head) => slot.parse(&head),
+            None => self.parse_short(&mut slot),
+        };
+        match parsed {
             Ok(()) if !slot.is_read() => self.serve(slot),
             Ok(()) => self.refuse(slot, format_args!("write that became a read")),
             Err(malformed) => self.refuse(slot, format_args!("{malformed}")),
         }
+    }
+
+    #[cold]
+    fn parse_short(&self, slot: &mut Slot) -> Result<(), Malformed> {
+        let mut bytes = [0; HEAD_MAX];
+        let head = slot.short_head(self.path.geometry.chunk_size(), &mut bytes)?;
+        slot.parse(head)
     }
 
     /// Takes the slot whose key was being invalidated under `tag`.

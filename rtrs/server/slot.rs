@@ -107,46 +107,37 @@ impl Slot {
         )?)
     }
 
-    /// Copies the request's head out of the chunk, once.
-    ///
-    /// `chunk_size` is the session's; the offset is below it.
+    /// Copies the request's head out of the chunk, once; `None` if it is near the chunk's end, where
+    /// [`Self::short_head`] does.
     #[inline(always)]
-    pub(crate) fn head(&self, chunk_size: u32) -> Head {
+    pub(crate) fn head(&self) -> Option<[u8; HEAD_MAX]> {
         let mut bytes = [0; HEAD_MAX];
         // A copy of constant length is a few moves.
-        if self
-            .chunk
-            .copy_out(self.offset as usize, &mut bytes)
-            .is_ok()
-        {
-            return Head {
-                bytes,
-                len: HEAD_MAX,
-            };
-        }
-        self.short_head(chunk_size)
+        self.chunk.copy_out(self.offset as usize, &mut bytes).ok()?;
+        Some(bytes)
     }
 
-    /// The same for a head that is near the chunk's end.
+    /// Copies what the chunk has of the head into `bytes`, once.
+    ///
+    /// `chunk_size` is the session's; the offset is below it.
     #[cold]
-    fn short_head(&self, chunk_size: u32) -> Head {
-        let mut bytes = [0; HEAD_MAX];
+    pub(crate) fn short_head<'a>(
+        &self,
+        chunk_size: u32,
+        bytes: &'a mut [u8; HEAD_MAX],
+    ) -> Result<&'a [u8], Malformed> {
         let len = request::head_len(self.offset, chunk_size);
-        let copied = bytes
-            .get_mut(..len)
-            .is_some_and(|head| self.chunk.copy_out(self.offset as usize, head).is_ok());
-        // Without bytes it is malformed.
-        Head {
-            bytes,
-            len: if copied { len } else { 0 },
-        }
+        let head = bytes.get_mut(..len).ok_or(Malformed::Truncated)?;
+        self.chunk
+            .copy_out(self.offset as usize, head)
+            .map_err(|_| Malformed::Truncated)?;
+        Ok(head)
     }
 
     /// Parses a head and keeps the result.
     #[inline(always)]
-    pub(crate) fn parse(&mut self, head: &Head) -> Result<(), Malformed> {
-        let bytes = head.bytes.get(..head.len).unwrap_or(&[]);
-        match request::parse(bytes, self.offset)? {
+    pub(crate) fn parse(&mut self, head: &[u8]) -> Result<(), Malformed> {
+        match request::parse(head, self.offset)? {
             Request::Write(write) => {
                 self.data_len = write.data_len;
                 self.usr_len = write.usr_len;
@@ -185,18 +176,11 @@ impl Slot {
     }
 }
 
-/// A private copy of a request's head.
-pub(crate) struct Head {
-    bytes: [u8; HEAD_MAX],
-    len: usize,
-}
-
-impl Head {
-    /// Whether it says that it is a write.
-    #[inline(always)]
-    pub(crate) fn is_write(&self) -> bool {
-        self.len != 0 && u16::from_le_bytes([self.bytes[0], self.bytes[1]]) == wire::WRITE
-    }
+/// Whether a head says that it is a write.
+#[inline(always)]
+pub(crate) fn is_write(head: &[u8]) -> bool {
+    head.first_chunk()
+        .is_some_and(|kind| u16::from_le_bytes(*kind) == wire::WRITE)
 }
 
 /// A user message, copied out of its chunk.
