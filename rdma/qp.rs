@@ -380,9 +380,7 @@ unsafe extern "C" fn receive<H: QpHandler>(_cq: *mut sys::ib_cq, wc: *mut sys::i
 /// `wc` is a completion of a work request of a queue pair whose handler is `H`, and stays unchanged
 /// for `'a`, during which the queue pair is not destroyed.
 #[inline(always)]
-unsafe fn identify<'a, H: QpHandler>(
-    wc: *mut sys::ib_wc,
-) -> (&'a Qp<H>, u32, &'a WorkCompletion) {
+unsafe fn identify<'a, H: QpHandler>(wc: *mut sys::ib_wc) -> (&'a Qp<H>, u32, &'a WorkCompletion) {
     // SAFETY: By the requirement; the queue pair's context is the `Qp`, which lives until it is
     // drained.
     let (qp, entry) = unsafe {

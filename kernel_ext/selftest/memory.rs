@@ -67,10 +67,7 @@ pub(super) fn erased() -> Result {
         erased.downcast_mut(&NUMBER).is_none(),
         "another type is refused",
     )?;
-    check(
-        erased.downcast_mut(&DROPPED).is_some(),
-        "the type is found",
-    )?;
+    check(erased.downcast_mut(&DROPPED).is_some(), "the type is found")?;
     let erased = erased.into_inner(&NUMBER).err().ok_or(EINVAL)?;
     drop(erased.into_inner(&DROPPED).map_err(|_| EINVAL)?);
     check(

@@ -135,9 +135,9 @@ impl<T> Handoff<T> {
     #[must_use = "the cell is let go at once"]
     pub fn note(&self) -> Option<Held<'_, T>> {
         // Mostly the event is the first.
-        let noted =
-            self.state
-                .compare_exchange(ARMED, NOTED, Ordering::AcqRel, Ordering::Relaxed);
+        let noted = self
+            .state
+            .compare_exchange(ARMED, NOTED, Ordering::AcqRel, Ordering::Relaxed);
         match noted {
             Ok(_) => None,
             Err(_) => self.note_late(),

@@ -71,9 +71,9 @@ impl<T> SetOnce<T> {
 
     /// Sets the value, if nobody else has; returns whether it did. Any context.
     pub fn populate(&self, value: T) -> bool {
-        let begun =
-            self.state
-                .compare_exchange(EMPTY, BUSY, Ordering::Relaxed, Ordering::Relaxed);
+        let begun = self
+            .state
+            .compare_exchange(EMPTY, BUSY, Ordering::Relaxed, Ordering::Relaxed);
         if begun.is_err() {
             return false;
         }

@@ -254,10 +254,7 @@ impl Connection {
         core::mem::forget(held.transfer.replace(transfer.forget_type()));
         exchange.inflight.fetch_add(1, Ordering::Relaxed);
         let bytes = layout.data_len.wrapping_add(u32::from(layout.usr_len));
-        channel
-            .path
-            .stats
-            .count(direction::<IS_WRITE>(), bytes);
+        channel.path.stats.count(direction::<IS_WRITE>(), bytes);
         // From here on the answer may come, even before the post returns.
         held.arm();
         if let Err(e) = chain.post() {

@@ -115,9 +115,7 @@ impl Operation {
     pub fn read_data(&self, offset: usize, target: &mut [u8]) -> Result {
         let slot = self.slot.as_ref().ok_or(EIO)?;
         match offset.checked_add(target.len()) {
-            Some(end) if end <= slot.data_len as usize => {
-                slot.chunk.copy_out(offset, target)
-            }
+            Some(end) if end <= slot.data_len as usize => slot.chunk.copy_out(offset, target),
             _ => Err(EINVAL),
         }
     }

@@ -119,9 +119,7 @@ impl Sends {
                 return None;
             }
             let next = number.wrapping_add(1);
-            let taken = self
-                .begun
-                .compare_exchange(number, next, SeqCst, Relaxed);
+            let taken = self.begun.compare_exchange(number, next, SeqCst, Relaxed);
             if taken.is_ok() {
                 return Some(SendFlags::signaled(next & self.mask == 0));
             }
