@@ -3,86 +3,116 @@
 //! Owned values whose type is forgotten, without an allocation.
 //!
 //! A library that must keep something of its user until later (a request in flight) and that is
-//! not generic over the user stores an [`Erased`]. The value lies inside; it is at most
-//! [`Erased::SIZE`] bytes, which a box, an `Arc` or an owned block request fit.
+//! not generic over the user stores an [`Erased`]. The value lies inside; it is at most one word,
+//! which a box, an `Arc` or an owned block request fit. With it goes a table of what can be done
+//! with the value, the `D`, so that both travel in two registers.
 //!
 //! # Examples
 //!
 //! ```
-//! use kernel_ext::erased::Erased;
+//! use kernel_ext::erased::{Erased, Kind};
 //!
-//! let erased = Erased::new(7u32);
-//! let erased = erased.into_inner::<u64>().unwrap_err();
-//! assert_eq!(erased.into_inner::<u32>().ok(), Some(7));
+//! static NUMBER: Kind<u32, &str> = Kind::new("a number");
+//! static LETTER: Kind<char, &str> = Kind::new("a letter");
+//!
+//! let erased = Erased::new(7u32, &NUMBER);
+//! assert_eq!(*erased.deeds(), "a number");
+//! let erased = erased.into_inner(&LETTER).unwrap_err();
+//! assert_eq!(erased.into_inner(&NUMBER).ok(), Some(7));
 //! ```
 
 use core::{
     any::TypeId,
+    marker::PhantomData,
     mem::{self, ManuallyDrop, MaybeUninit},
     ptr,
 };
 
+/// Room for a value.
+type Word = MaybeUninit<usize>;
+
 /// What is remembered of a type.
-struct Kind {
+struct RawKind<D> {
     type_id: fn() -> TypeId,
-    drop_in_place: unsafe fn(*mut Words),
+    drop_in_place: unsafe fn(*mut Word),
+    deeds: D,
 }
 
-/// Room for a value.
-type Words = MaybeUninit<[usize; 2]>;
+/// The type `T`, and what can be done with its values.
+///
+/// # Invariants
+///
+/// The functions of `raw` are those for `T`.
+#[repr(transparent)]
+pub struct Kind<T, D> {
+    raw: RawKind<D>,
+    _type: PhantomData<fn(T) -> T>,
+}
 
-struct KindOf<T>(core::marker::PhantomData<T>);
-
-impl<T: Send + 'static> KindOf<T> {
-    const KIND: Kind = Kind {
-        type_id: TypeId::of::<T>,
-        drop_in_place: |words| {
-            // SAFETY: by the invariant of `Erased`, the words hold a `T`; `Drop` runs this once.
-            unsafe { ptr::drop_in_place(words.cast::<T>()) }
-        },
-    };
+impl<T: Send + 'static, D> Kind<T, D> {
+    /// The kind of `T`, with `deeds` as what can be done with its values.
+    pub const fn new(deeds: D) -> Self {
+        // INVARIANT: for `T`.
+        Self {
+            raw: RawKind {
+                type_id: TypeId::of::<T>,
+                drop_in_place: |word| {
+                    // SAFETY: by the invariant of `Erased`, the word holds a `T`; `Drop` runs this
+                    // once.
+                    unsafe { ptr::drop_in_place(word.cast::<T>()) }
+                },
+                deeds,
+            },
+            _type: PhantomData,
+        }
+    }
 }
 
 /// An owned value of a forgotten type.
 ///
 /// # Invariants
 ///
-/// `words` holds an initialised value of exactly the type for which `kind` was made; that type is
+/// `word` holds an initialised value of exactly the type for which `kind` was made; that type is
 /// `Send` and `'static`.
-pub struct Erased {
-    words: Words,
-    kind: &'static Kind,
+pub struct Erased<D: 'static> {
+    word: Word,
+    kind: &'static RawKind<D>,
 }
 
-impl Erased {
+impl<D> Erased<D> {
     /// Most bytes that a value may have.
-    pub const SIZE: usize = mem::size_of::<Words>();
+    pub const SIZE: usize = mem::size_of::<Word>();
 
     /// Takes `value` in.
     ///
     /// A type that does not fit is refused at compile time.
     #[inline(always)]
-    pub fn new<T: Send + 'static>(value: T) -> Self {
+    pub fn new<T: Send + 'static>(value: T, kind: &'static Kind<T, D>) -> Self {
         const {
-            assert!(mem::size_of::<T>() <= mem::size_of::<Words>());
-            assert!(mem::align_of::<T>() <= mem::align_of::<Words>());
+            assert!(mem::size_of::<T>() <= mem::size_of::<Word>());
+            assert!(mem::align_of::<T>() <= mem::align_of::<Word>());
         }
-        let mut words = Words::uninit();
-        // SAFETY: the words are large and aligned enough, which was checked above.
-        unsafe { words.as_mut_ptr().cast::<T>().write(value) };
+        let mut word = Word::uninit();
+        // SAFETY: the word is large and aligned enough, which was checked above.
+        unsafe { word.as_mut_ptr().cast::<T>().write(value) };
         // INVARIANT: `T` was just written, and the kind is that of `T`.
         Self {
-            words,
-            kind: const { &KindOf::<T>::KIND },
+            word,
+            kind: &kind.raw,
         }
+    }
+
+    /// What can be done with the value.
+    #[inline(always)]
+    pub fn deeds(&self) -> &'static D {
+        &self.kind.deeds
     }
 
     /// Whether the value is a `T`.
     #[inline(always)]
-    pub fn is<T: Send + 'static>(&self) -> bool {
-        // Two types never share a `Kind`, as `type_id` differs in content; one type may have
-        // several (one per crate), hence the comparison of the ids as the second way.
-        ptr::eq(self.kind, const { &KindOf::<T>::KIND }) || self.is_slow(TypeId::of::<T>())
+    pub fn is<T: Send + 'static>(&self, kind: &'static Kind<T, D>) -> bool {
+        // Two types never share a kind; one type may have several, hence the second way.
+        ptr::eq(self.kind, &kind.raw) || self.is_slow(TypeId::of::<T>())
     }
 
     #[cold]
@@ -92,21 +122,10 @@ impl Erased {
 
     /// The value, if it is a `T`.
     #[inline(always)]
-    pub fn downcast_ref<T: Send + Sync + 'static>(&self) -> Option<&T> {
-        if self.is::<T>() {
-            // SAFETY: by the invariant, the words hold a `T`.
-            Some(unsafe { &*self.words.as_ptr().cast::<T>() })
-        } else {
-            None
-        }
-    }
-
-    /// The value, if it is a `T`.
-    #[inline(always)]
-    pub fn downcast_mut<T: Send + 'static>(&mut self) -> Option<&mut T> {
-        if self.is::<T>() {
-            // SAFETY: by the invariant, the words hold a `T`; `self` is borrowed mutably.
-            Some(unsafe { &mut *self.words.as_mut_ptr().cast::<T>() })
+    pub fn downcast_mut<T: Send + 'static>(&mut self, kind: &'static Kind<T, D>) -> Option<&mut T> {
+        if self.is(kind) {
+            // SAFETY: by the invariant, the word holds a `T`; `self` is borrowed mutably.
+            Some(unsafe { &mut *self.word.as_mut_ptr().cast::<T>() })
         } else {
             None
         }
@@ -118,27 +137,27 @@ impl Erased {
     ///
     /// `self`, if the value is not a `T`.
     #[inline(always)]
-    pub fn into_inner<T: Send + 'static>(self) -> Result<T, Self> {
-        if self.is::<T>() {
+    pub fn into_inner<T: Send + 'static>(self, kind: &'static Kind<T, D>) -> Result<T, Self> {
+        if self.is(kind) {
             let this = ManuallyDrop::new(self);
-            // SAFETY: by the invariant, the words hold a `T`; it is read once, as `this` is
+            // SAFETY: by the invariant, the word holds a `T`; it is read once, as `this` is
             // neither dropped nor used again.
-            Ok(unsafe { this.words.as_ptr().cast::<T>().read() })
+            Ok(unsafe { this.word.as_ptr().cast::<T>().read() })
         } else {
             Err(self)
         }
     }
 }
 
-impl Drop for Erased {
+impl<D> Drop for Erased<D> {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: by the invariant, the words hold a value of that kind; it is not used again.
-        unsafe { (self.kind.drop_in_place)(&mut self.words) }
+        // SAFETY: by the invariant, the word holds a value of that kind; it is not used again.
+        unsafe { (self.kind.drop_in_place)(&mut self.word) }
     }
 }
 
-// SAFETY: by the invariant, the value is `Send`.
-unsafe impl Send for Erased {}
-// SAFETY: a shared `Erased` gives access to its value only for types that are `Sync`.
-unsafe impl Sync for Erased {}
+// SAFETY: by the invariant, the value is `Send`; of `D` there is a shared reference.
+unsafe impl<D: Sync> Send for Erased<D> {}
+// SAFETY: a shared `Erased` gives no access to its value; of `D` there is a shared reference.
+unsafe impl<D: Sync> Sync for Erased<D> {}

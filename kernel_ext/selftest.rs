@@ -18,7 +18,7 @@ pub(crate) use sysfs::Stage;
 /// A part and its test.
 type Part = (&'static str, fn() -> Result);
 
-const PARTS: [Part; 18] = [
+const PARTS: [Part; 20] = [
     ("errno", memory::errno),
     ("erased", memory::erased),
     ("pages", memory::pages),
@@ -29,6 +29,8 @@ const PARTS: [Part; 18] = [
     ("scatterlist", block::scatterlist),
     ("limits", block::limits),
     ("handoff", sync::handoff),
+    ("handoff_note", sync::handoff_note),
+    ("set_once", sync::set_once),
     ("box_cell", sync::box_cell),
     ("irq_lock", sync::irq_lock),
     ("global", sync::global),

@@ -8,6 +8,7 @@ pub mod global;
 pub mod handoff;
 pub mod irq_lock;
 pub mod rcu_arc;
+pub mod set_once;
 pub mod wait_queue;
 
 pub use box_cell::BoxCell;
@@ -16,6 +17,7 @@ pub use global::{Global, GlobalGuard};
 pub use handoff::{Handoff, Held};
 pub use irq_lock::{IrqLock, IrqLockGuard};
 pub use rcu_arc::RcuArc;
+pub use set_once::SetOnce;
 pub use wait_queue::WaitQueue;
 
 pub use crate::{

@@ -8,7 +8,10 @@
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
 use crate::{device::Device, sys};
-use core::ptr::{self, NonNull};
+use core::{
+    ptr::{self, NonNull},
+    sync::atomic::{AtomicBool, Ordering}, //
+};
 use kernel::{
     error::from_err_ptr,
     prelude::*,
@@ -45,6 +48,8 @@ impl PollContext {
 pub struct Cq {
     raw: NonNull<sys::ib_cq>,
     context: PollContext,
+    /// Somebody is in [`Self::poll`].
+    polled: AtomicBool,
     _device: Device,
 }
 
@@ -87,6 +92,7 @@ impl Cq {
             Self {
                 raw: NonNull::new(raw).ok_or(ENOMEM)?,
                 context,
+                polled: AtomicBool::new(false),
                 _device: device.clone(),
             },
             GFP_KERNEL,
@@ -95,16 +101,18 @@ impl Cq {
 
     /// Handles up to `budget` completions in the caller's context and returns how many there were.
     ///
-    /// Does nothing for a queue that is not [`PollContext::Direct`]. Any context that the handlers
-    /// allow; several CPUs may poll the same queue at the same time.
+    /// Does nothing for a queue that is not [`PollContext::Direct`], or while somebody else polls it:
+    /// completions of one queue are always handled one after the other, in their order. Any context
+    /// that the handlers allow.
     #[inline]
     pub fn poll(&self, budget: u32) -> u32 {
-        if self.context != PollContext::Direct {
+        if self.context != PollContext::Direct || self.polled.swap(true, Ordering::Acquire) {
             return 0;
         }
         let budget = i32::try_from(budget).unwrap_or(i32::MAX);
         // SAFETY: By the type invariant the queue is valid. The budget is not negative.
         let done = unsafe { sys::ib_process_cq_direct(self.raw.as_ptr(), budget) };
+        self.polled.store(false, Ordering::Release);
         u32::try_from(done).unwrap_or(0)
     }
 

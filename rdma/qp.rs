@@ -36,6 +36,13 @@ pub trait QpHandler: Send + Sync + Sized + 'static {
     /// After an error the queue pair is in the error state: all its work requests complete, those
     /// that were still queued as [`WcStatus::FLUSHED`](crate::WcStatus::FLUSHED).
     fn completed(qp: &Qp<Self>, tag: u32, completion: &WorkCompletion);
+
+    /// The same for tags below [`QpConfig::receive_tags`]: a function of its own, since most of what
+    /// a connection hears are receives.
+    #[inline(always)]
+    fn received(qp: &Qp<Self>, tag: u32, completion: &WorkCompletion) {
+        Self::completed(qp, tag, completion);
+    }
 }
 
 /// The sizes of a queue pair.
@@ -53,6 +60,8 @@ pub struct QpConfig {
     pub max_inline_data: u32,
     /// Tags are `0..tags`; each takes 8 bytes.
     pub tags: u32,
+    /// Tags below this complete by [`QpHandler::received`].
+    pub receive_tags: u32,
 }
 
 impl QpConfig {
@@ -65,6 +74,7 @@ impl QpConfig {
             max_recv_sge: 1,
             max_inline_data: 0,
             tags,
+            receive_tags: 0,
         }
     }
 
@@ -100,7 +110,7 @@ type PostReceive = unsafe extern "C" fn(
 /// - `raw` is a queue pair on the identifier `id`, which was made with `self` as its context and with
 ///   the given domain and queues, or null while `self` is being made.
 /// - `post_send` and `post_receive` are the functions of its driver, or post nothing.
-/// - Every entry of `table` is [`complete::<H>`].
+/// - Every entry of `table` is [`complete::<H>`] or [`receive::<H>`], and the table never moves.
 #[pin_data(PinnedDrop)]
 pub struct Qp<H: QpHandler> {
     raw: *mut sys::ib_qp,
@@ -135,7 +145,10 @@ impl<H: QpHandler> Qp<H> {
         let entry = sys::ib_cqe {
             done: Some(complete::<H>),
         };
-        let table = KVVec::from_elem(entry, config.tags.try_into()?, GFP_KERNEL)?;
+        let mut table = KVVec::from_elem(entry, config.tags.try_into()?, GFP_KERNEL)?;
+        for entry in table.iter_mut().take(config.receive_tags as usize) {
+            entry.done = Some(receive::<H>);
+        }
         let mut qp = UniqueArc::pin_init(
             pin_init!(Qp {
                 raw: ptr::null_mut(),
@@ -247,33 +260,6 @@ impl<H: QpHandler> Qp<H> {
         unsafe { self.post_receive_chain(&request) }
     }
 
-    /// Posts `count` receives (at most 32) without memory in one call, all with the same tag.
-    ///
-    /// They take RDMA writes with immediate data and empty messages. Any context.
-    #[inline]
-    pub fn post_receives(&self, tag: u32, count: u32) -> Result {
-        const MOST: usize = 32;
-        let cqe = self.entry(tag).ok_or(EINVAL)?;
-        let count = usize::try_from(count)?;
-        if count == 0 {
-            return Ok(());
-        }
-        let mut requests = [const { MaybeUninit::<sys::ib_recv_wr>::uninit() }; MOST];
-        let requests = requests.get_mut(..count).ok_or(EINVAL)?;
-        let mut next = ptr::null_mut();
-        for request in requests.iter_mut().rev() {
-            let request = request.write(sys::ib_recv_wr {
-                next,
-                __bindgen_anon_1: sys::ib_recv_wr__bindgen_ty_1 { wr_cqe: cqe },
-                sg_list: ptr::null_mut(),
-                num_sge: 0,
-            });
-            next = ptr::from_mut(request);
-        }
-        // SAFETY: The chain lives until the call returns and names no memory.
-        unsafe { self.post_receive_chain(next) }
-    }
-
     /// Moves the queue pair into the error state and waits until all its work requests have
     /// completed and their handlers have returned (`ib_drain_qp()`). Sleeps; any number of times.
     ///
@@ -314,7 +300,7 @@ impl<H: QpHandler> Qp<H> {
     ///
     /// As for [`Self::post_send`].
     #[inline(always)]
-    unsafe fn post_receive_chain(&self, first: *const sys::ib_recv_wr) -> Result {
+    pub(crate) unsafe fn post_receive_chain(&self, first: *const sys::ib_recv_wr) -> Result {
         let mut failed = MaybeUninit::uninit();
         // SAFETY: By the type invariants and the safety requirement.
         let code = unsafe { (self.post_receive)(self.raw, first, failed.as_mut_ptr()) };
@@ -365,23 +351,47 @@ unsafe extern "C" fn no_receive(
     ENODEV.to_errno()
 }
 
-/// `done` of every entry of every queue pair whose handler is `H`.
+/// `done` of the entries of every queue pair whose handler is `H`, but for those of [`receive`].
 ///
 /// # Safety
 ///
 /// Called by the core for a completion of a work request of such a queue pair.
 unsafe extern "C" fn complete<H: QpHandler>(_cq: *mut sys::ib_cq, wc: *mut sys::ib_wc) {
-    // SAFETY: The core passes a completion of a work request of ours. The queue pair's context is
-    // the `Qp`, which lives until it is drained.
+    // SAFETY: By the requirement.
+    let (qp, tag, completion) = unsafe { identify::<H>(wc) };
+    H::completed(qp, tag, completion);
+}
+
+/// `done` of the entries below [`QpConfig::receive_tags`].
+///
+/// # Safety
+///
+/// As for [`complete`].
+unsafe extern "C" fn receive<H: QpHandler>(_cq: *mut sys::ib_cq, wc: *mut sys::ib_wc) {
+    // SAFETY: By the requirement.
+    let (qp, tag, completion) = unsafe { identify::<H>(wc) };
+    H::received(qp, tag, completion);
+}
+
+/// Finds out what a completion is for.
+///
+/// # Safety
+///
+/// `wc` is a completion of a work request of a queue pair whose handler is `H`, and stays unchanged
+/// for `'a`, during which the queue pair is not destroyed.
+#[inline(always)]
+unsafe fn identify<'a, H: QpHandler>(wc: *mut sys::ib_wc) -> (&'a Qp<H>, u32, &'a WorkCompletion) {
+    // SAFETY: By the requirement; the queue pair's context is the `Qp`, which lives until it is
+    // drained.
     let (qp, entry) = unsafe {
         let qp = (*(*wc).qp).qp_context.cast::<Qp<H>>();
         (&*qp, (*wc).__bindgen_anon_1.wr_cqe)
     };
     let offset = (entry as usize).wrapping_sub(qp.table.as_ptr() as usize);
     let tag = offset / size_of::<sys::ib_cqe>();
-    // SAFETY: The core passes a completion that stays unchanged during the call.
+    // SAFETY: By the requirement.
     let completion = unsafe { WorkCompletion::from_raw(wc) };
-    H::completed(qp, tag as u32, completion);
+    (qp, tag as u32, completion)
 }
 
 /// Asynchronous events of every queue pair whose handler is `H`.

@@ -54,6 +54,7 @@ mod page_mapping;
 mod pd;
 mod port_watch;
 mod qp;
+mod receives;
 mod segment;
 pub mod sg;
 mod slots;
@@ -69,8 +70,9 @@ pub use self::{
     pd::Pd,
     port_watch::{DeviceId, PortEvents, PortWatch},
     qp::{Qp, QpConfig, QpHandler},
+    receives::StandingReceives,
     segment::{Access, Remote, Segment, SendFlags},
-    slots::MessageSlots,
+    slots::{MessageSlot, MessageSlots},
     status::WcStatus,
 };
 

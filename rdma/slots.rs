@@ -70,12 +70,22 @@ impl MessageSlots {
     ///
     /// `EINVAL` if either is zero or a slot is larger than 1 MiB.
     pub fn new(pd: &Arc<Pd>, count: u32, size: u32) -> Result<Self> {
+        Self::aligned(pd, count, size, SLOT_ALIGN)
+    }
+
+    /// As [`new`](Self::new), with slots that share cache lines: for small messages that one CPU
+    /// handles one after the other.
+    pub(crate) fn packed(pd: &Arc<Pd>, count: u32, size: u32) -> Result<Self> {
+        Self::aligned(pd, count, size, align_of::<u64>())
+    }
+
+    fn aligned(pd: &Arc<Pd>, count: u32, size: u32, align: usize) -> Result<Self> {
         if count == 0 || size == 0 || size > 1 << 20 {
             return Err(EINVAL);
         }
         let count = count as usize;
         let stride = (size as usize)
-            .checked_next_multiple_of(SLOT_ALIGN)
+            .checked_next_multiple_of(align)
             .ok_or(EINVAL)?;
         let in_block = BLOCK_BYTES.checked_div(stride).unwrap_or(1).max(1);
         let block_bytes = stride.saturating_mul(in_block).max(BLOCK_BYTES);
@@ -144,6 +154,13 @@ impl MessageSlots {
         Ok(())
     }
 
+    /// Slot `slot`, for several accesses; [`None`] if there is no such slot.
+    #[inline(always)]
+    pub fn slot(&self, slot: u32) -> Option<MessageSlot<'_>> {
+        let place = *self.places.get(slot as usize)?;
+        Some(MessageSlot { slots: self, place })
+    }
+
     /// A part of slot `slot`, to be posted.
     #[inline(always)]
     pub fn segment(&self, slot: u32, offset: u32, length: u32) -> Segment<'_> {
@@ -157,6 +174,11 @@ impl MessageSlots {
         unsafe { Segment::new(&self.pd, addr, length, self.local_key) }.only_if(good)
     }
 
+    /// Whether the slots may be posted on queue pairs of `pd`.
+    pub(crate) fn is_of(&self, pd: &Arc<Pd>) -> bool {
+        Arc::ptr_eq(&self.pd, pd)
+    }
+
     /// Where `length` bytes at `offset` of a slot are for the CPU, if that is inside of it.
     #[inline(always)]
     fn locate(&self, slot: u32, offset: u32, length: u32) -> Option<*mut u8> {
@@ -166,6 +188,45 @@ impl MessageSlots {
         }
         // SAFETY: By the type invariant the place has `size` bytes.
         Some(unsafe { place.cpu.as_ptr().add(offset as usize) })
+    }
+}
+
+/// One of [`MessageSlots`].
+///
+/// # Invariants
+///
+/// `place` is one of `slots.places`.
+#[derive(Clone, Copy)]
+pub struct MessageSlot<'a> {
+    slots: &'a MessageSlots,
+    place: Place,
+}
+
+impl<'a> MessageSlot<'a> {
+    /// Copies `bytes` into the slot, from `offset` on. `EINVAL` if they do not fit. Any context.
+    #[inline(always)]
+    pub fn write(&self, offset: u32, bytes: &[u8]) -> Result {
+        let length = u32::try_from(bytes.len()).map_err(|_| EINVAL)?;
+        if !fits(offset, length, self.slots.size) {
+            return Err(EINVAL);
+        }
+        // SAFETY: By the type invariants the place has `size` bytes, to which no reference refers. A
+        // device that accesses them at the same time is not a thread of ours.
+        unsafe {
+            let to = self.place.cpu.as_ptr().add(offset as usize);
+            ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
+        }
+        Ok(())
+    }
+
+    /// A part of the slot, to be posted.
+    #[inline(always)]
+    pub fn segment(&self, offset: u32, length: u32) -> Segment<'a> {
+        let slots = self.slots;
+        let addr = self.place.dma.wrapping_add(u64::from(offset));
+        // SAFETY: As in `MessageSlots::segment`.
+        let segment = unsafe { Segment::new(&slots.pd, addr, length, slots.local_key) };
+        segment.only_if(fits(offset, length, slots.size))
     }
 }
 

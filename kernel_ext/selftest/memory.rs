@@ -4,7 +4,10 @@
 
 use super::check;
 use crate::{
-    erased::Erased,
+    erased::{
+        Erased,
+        Kind, //
+    },
     errno,
     ida::Ida,
     pages::PageBlock,
@@ -46,30 +49,35 @@ impl Drop for Dropped {
     }
 }
 
+static DROPPED: Kind<Dropped, u32> = Kind::new(1);
+static NUMBER: Kind<usize, u32> = Kind::new(2);
+static EMPTY: Kind<(), u32> = Kind::new(3);
+
 /// The type is checked, and drop runs once.
 pub(super) fn erased() -> Result {
     let drops = Arc::new(AtomicU32::new(0), GFP_KERNEL)?;
-    drop(Erased::new(Dropped(drops.clone())));
+    drop(Erased::new(Dropped(drops.clone()), &DROPPED));
     check(
         drops.load(Ordering::Relaxed) == 1,
         "an erased value is dropped",
     )?;
-    let mut erased = Erased::new(Dropped(drops.clone()));
+    let mut erased = Erased::new(Dropped(drops.clone()), &DROPPED);
+    check(*erased.deeds() == 1, "its deeds are those of its kind")?;
     check(
-        erased.downcast_mut::<u64>().is_none(),
+        erased.downcast_mut(&NUMBER).is_none(),
         "another type is refused",
     )?;
-    check(
-        erased.downcast_mut::<Dropped>().is_some(),
-        "the type is found",
-    )?;
-    let erased = erased.into_inner::<u64>().err().ok_or(EINVAL)?;
-    drop(erased.into_inner::<Dropped>().map_err(|_| EINVAL)?);
+    check(erased.downcast_mut(&DROPPED).is_some(), "the type is found")?;
+    let erased = erased.into_inner(&NUMBER).err().ok_or(EINVAL)?;
+    drop(erased.into_inner(&DROPPED).map_err(|_| EINVAL)?);
     check(
         drops.load(Ordering::Relaxed) == 2,
         "a value that was taken out is dropped once",
     )?;
-    check(Erased::new(()).is::<()>(), "an empty type has a kind")
+    check(
+        Erased::new((), &EMPTY).is(&EMPTY),
+        "an empty type has a kind",
+    )
 }
 
 /// Copies, and ranges at the end.

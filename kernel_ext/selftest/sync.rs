@@ -13,6 +13,7 @@ use crate::{
         Handoff,
         IrqLock,
         RcuArc,
+        SetOnce,
         WaitQueue, //
     },
     workqueue::{
@@ -48,6 +49,52 @@ pub(super) fn handoff() -> Result {
     check(*held == 2, "the value is that of the one before")?;
     drop(held);
     check(slot.is_free(), "a slot that was let go is free")
+}
+
+/// An answer and an event end a request in either order; whichever is second gets the value.
+pub(super) fn handoff_note() -> Result {
+    let slot = Handoff::new(1u32);
+    check(slot.note().is_none(), "a free slot forgets an event")?;
+    slot.acquire().ok_or(EINVAL)?.arm();
+    check(slot.note().is_none(), "the event first: nobody gets it")?;
+    let (held, noted) = slot.claim_noted().ok_or(EINVAL)?;
+    check(noted, "the answer second: it knows of the event")?;
+    drop(held);
+
+    slot.acquire().ok_or(EINVAL)?.arm();
+    let (held, noted) = slot.claim_noted().ok_or(EINVAL)?;
+    check(!noted, "the answer first")?;
+    check(held.wait_for_note().is_none(), "it waits for the event")?;
+    check(slot.claim_noted().is_none(), "a second answer gets nothing")?;
+    let held = slot.note().ok_or(EINVAL)?;
+    check(slot.note().is_none(), "the event is taken once")?;
+    drop(held);
+
+    slot.acquire().ok_or(EINVAL)?.arm();
+    let (held, _) = slot.claim_noted().ok_or(EINVAL)?;
+    check(slot.note().is_none(), "a held slot is not taken")?;
+    let held = held.wait_for_note().ok_or(EINVAL)?;
+    check(held.wait_for_note().is_none(), "a note counts once")?;
+    drop(slot.claim().ok_or(EINVAL)?);
+    check(slot.is_free(), "a teardown ends what waits")
+}
+
+/// Set once, dropped once.
+pub(super) fn set_once() -> Result {
+    let drops = Arc::new((), GFP_KERNEL)?;
+    let cell = SetOnce::new();
+    check(cell.as_ref().is_none(), "nothing is set at first")?;
+    check(cell.populate(drops.clone()), "the first value is taken")?;
+    check(!cell.populate(drops.clone()), "the second is not")?;
+    check(
+        cell.as_ref().is_some_and(|set| Arc::ptr_eq(set, &drops)),
+        "the value is found",
+    )?;
+    drop(cell);
+    check(
+        Arc::into_unique_or_drop(drops).is_some(),
+        "the value was dropped with the cell",
+    )
 }
 
 /// One box, taken once.

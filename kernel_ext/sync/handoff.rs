@@ -39,8 +39,14 @@ use core::{
 const FREE: u32 = 0;
 /// A [`Held`] exists.
 const HELD: u32 = 1;
+/// A [`Held`] exists, and the event was noted meanwhile.
+const HELD_NOTED: u32 = 2;
 /// Nobody holds the value, and the one who ends the request is expected.
-const ARMED: u32 = 2;
+const ARMED: u32 = 3;
+/// As `ARMED`, and the event was noted.
+const NOTED: u32 = 4;
+/// Nobody holds the value, and only the event is expected.
+const WAITING: u32 = 5;
 
 /// A value with an owner that changes hands without waiting.
 ///
@@ -49,8 +55,8 @@ const ARMED: u32 = 2;
 ///
 /// # Invariants
 ///
-/// While `state` is `HELD`, exactly one [`Held`] of this cell exists (or was forgotten); in the
-/// other states there is none.
+/// While `state` is `HELD` or `HELD_NOTED`, exactly one [`Held`] of this cell exists (or was
+/// forgotten); in the other states there is none.
 pub struct Handoff<T> {
     state: AtomicU32,
     value: UnsafeCell<T>,
@@ -92,17 +98,82 @@ impl<T> Handoff<T> {
         self.take(FREE)
     }
 
-    /// Takes an armed cell. Any context.
-    #[inline(always)]
+    /// Takes an armed cell, whatever it still waits for. Any context.
     #[must_use = "the cell is let go at once"]
     pub fn claim(&self) -> Option<Held<'_, T>> {
-        self.take(ARMED)
+        self.claim_waiting().map(|(held, _)| held)
+    }
+
+    /// The same, and says whether all that the cell still waited for was the event that is noted.
+    #[must_use = "the cell is let go at once"]
+    pub fn claim_waiting(&self) -> Option<(Held<'_, T>, bool)> {
+        loop {
+            let state = self.state.load(Ordering::Relaxed);
+            if state < ARMED {
+                return None;
+            }
+            // Only a change by somebody else makes it fail.
+            if let Some(held) = self.take(state) {
+                return Some((held, state == WAITING));
+            }
+        }
+    }
+
+    /// Takes an armed cell that does not wait for its event, and says whether the event was noted.
+    /// Any context.
+    #[inline(always)]
+    #[must_use = "the cell is let go at once"]
+    pub fn claim_noted(&self) -> Option<(Held<'_, T>, bool)> {
+        loop {
+            let state = self.state.load(Ordering::Relaxed);
+            if state != ARMED && state != NOTED {
+                return None;
+            }
+            if let Some(held) = self.take(state) {
+                return Some((held, state == NOTED));
+            }
+        }
+    }
+
+    /// Notes that the event has happened; if the cell was waiting for it, takes the cell. An event
+    /// of a free cell is forgotten. Any context.
+    #[inline(always)]
+    #[must_use = "the cell is let go at once"]
+    pub fn note(&self) -> Option<Held<'_, T>> {
+        // Mostly the event is the first.
+        let noted = self
+            .state
+            .compare_exchange(ARMED, NOTED, Ordering::AcqRel, Ordering::Relaxed);
+        match noted {
+            Ok(_) => None,
+            Err(_) => self.note_late(),
+        }
+    }
+
+    /// The rest of [`Self::note`].
+    fn note_late(&self) -> Option<Held<'_, T>> {
+        loop {
+            let state = self.state.load(Ordering::Relaxed);
+            let next = match state {
+                ARMED => NOTED,
+                HELD => HELD_NOTED,
+                WAITING => HELD,
+                _ => return None,
+            };
+            let noted =
+                self.state
+                    .compare_exchange(state, next, Ordering::AcqRel, Ordering::Relaxed);
+            if noted.is_ok() {
+                // INVARIANT: nobody held a waiting cell; now the state is `HELD`.
+                return (state == WAITING).then_some(Held { cell: self });
+            }
+        }
     }
 
     /// Whether the cell is armed right now. It may be no longer when this returns.
     #[inline(always)]
     pub fn is_armed(&self) -> bool {
-        self.state.load(Ordering::Relaxed) == ARMED
+        self.state.load(Ordering::Relaxed) >= ARMED
     }
 
     /// Whether the cell is free right now.
@@ -126,7 +197,7 @@ impl<T> Handoff<T> {
 ///
 /// # Invariants
 ///
-/// The state of `cell` is `HELD`, and this is the only `Held` of it.
+/// The state of `cell` is `HELD` or `HELD_NOTED`, and this is the only `Held` of it.
 pub struct Held<'a, T> {
     cell: &'a Handoff<T>,
 }
@@ -137,13 +208,34 @@ unsafe impl<T: Sync> Sync for Held<'_, T> {}
 unsafe impl<T: Send> Send for Held<'_, T> {}
 
 impl<'a, T> Held<'a, T> {
-    /// Lets go of the value and expects one [`Handoff::claim`].
+    /// Lets go of the value and expects one [`Handoff::claim`]. A note is forgotten.
     #[inline(always)]
     pub fn arm(self) {
         let cell = self.cell;
         mem::forget(self);
         // INVARIANT: the only `Held` is gone.
         cell.state.store(ARMED, Ordering::Release);
+    }
+
+    /// Lets go of the value and expects one [`Handoff::note`]. If that has come since the value was
+    /// taken, the value is given back at once.
+    #[inline(always)]
+    #[must_use = "the cell is let go at once"]
+    pub fn wait_for_note(self) -> Option<Self> {
+        let cell = self.cell;
+        mem::forget(self);
+        // INVARIANT: the only `Held` is gone, if the exchange succeeds.
+        let waiting =
+            cell.state
+                .compare_exchange(HELD, WAITING, Ordering::Release, Ordering::Acquire);
+        match waiting {
+            Ok(_) => None,
+            Err(_) => {
+                cell.state.store(HELD, Ordering::Relaxed);
+                // INVARIANT: the state was `HELD_NOTED`, which only its holder changes.
+                Some(Held { cell })
+            }
+        }
     }
 
     /// The cell.

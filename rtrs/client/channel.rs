@@ -10,22 +10,23 @@ use core::sync::atomic::{
 
 use kernel::{
     prelude::*,
-    sync::{
-        Arc,
-        SetOnce, //
-    },
+    sync::Arc, //
 };
+use kernel_ext::sync::SetOnce;
 use rdma::{
-    MessageSlots,
     Opcode,
     Qp,
     QpHandler,
     SendFlags,
     Space,
+    StandingReceives,
     WorkCompletion, //
 };
 use rtrs_core::proto::{
-    imm::Imm,
+    imm::{
+        Imm,
+        Response, //
+    },
     SERVICE_QUEUE_DEPTH, //
 };
 
@@ -38,8 +39,11 @@ use crate::{
 /// Chunk ids that the admin connection may have in flight: `proto::permit` keeps at most 8.
 const ADMIN_IDS: u32 = 8;
 
-/// Says that [`Channel::invalidated`] holds a key.
-const KEY_SEEN: u64 = 1 << 32;
+/// [`Channel::invalidated`] holds no key: more than 32 bits hold.
+const NO_KEY: u64 = u64::MAX;
+
+/// Receives that are posted at a time, once as many have been used; a power of two.
+const RECEIVE_BATCH: u32 = 16;
 
 /// What the tags of a queue pair's work requests stand for: first the receives, then for each chunk
 /// id the invalidation and the write that its request waits for, then the rest.
@@ -53,11 +57,9 @@ pub(crate) struct Tags {
     rest: u32,
 }
 
-/// What a tag stands for.
+/// What a tag stands for that is none of the receives'.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tagged {
-    /// The receive with this number.
-    Receive(u32),
     /// The invalidation of the key of this chunk id's request.
     Invalidate(u16),
     /// The data of this chunk id's request.
@@ -74,12 +76,14 @@ impl Tags {
     /// Tags of the admin connection.
     pub(crate) const ADMIN: Self = Self::new(SERVICE_QUEUE_DEPTH as u32 * 2, ADMIN_IDS);
 
-    /// Tags of an IO connection. A read is answered with up to two messages.
+    /// Tags of an IO connection. A read is answered with up to two messages; the rest are those that
+    /// have been used and wait for their batch.
     pub(crate) const fn io(queue_depth: u16) -> Self {
         Self::new(queue_depth as u32 * 2, queue_depth as u32)
     }
 
     const fn new(receives: u32, ids: u32) -> Self {
+        let receives = receives.wrapping_add(RECEIVE_BATCH * 2);
         Self {
             invalidate: receives,
             write: receives.wrapping_add(ids),
@@ -92,7 +96,7 @@ impl Tags {
         self.rest.wrapping_add(3)
     }
 
-    /// Returns how many receives are kept posted.
+    /// Returns how many receives there are, the first tags.
     pub(crate) const fn receives(self) -> u32 {
         self.invalidate
     }
@@ -100,7 +104,6 @@ impl Tags {
     #[inline(always)]
     pub(crate) const fn encode(self, tagged: Tagged) -> u32 {
         match tagged {
-            Tagged::Receive(n) => n,
             Tagged::Invalidate(id) => self.invalidate.wrapping_add(id as u32),
             Tagged::Write(id) => self.write.wrapping_add(id as u32),
             Tagged::Send => self.rest,
@@ -112,9 +115,7 @@ impl Tags {
     #[inline(always)]
     pub(crate) const fn decode(self, tag: u32) -> Tagged {
         // CAST: the ids come from a u16.
-        if tag < self.invalidate {
-            Tagged::Receive(tag)
-        } else if tag < self.write {
+        if tag < self.write {
             Tagged::Invalidate(tag.wrapping_sub(self.invalidate) as u16)
         } else if tag < self.rest {
             Tagged::Write(tag.wrapping_sub(self.write) as u16)
@@ -128,48 +129,38 @@ impl Tags {
     }
 }
 
-/// What a connection needs to carry requests.
+/// What a connection will need to carry requests.
 pub(crate) struct Ready {
-    pub(crate) exchange: Arc<Exchange>,
-    /// Room for each receive, where responses bring a new key.
-    receives: Option<MessageSlots>,
-    /// How many receives are kept posted.
-    count: u32,
+    exchange: Arc<Exchange>,
+    /// Receives that are kept posted, and how many of them are posted at a time.
+    receives: u32,
+    batch: u32,
 }
 
 impl Ready {
-    /// Gets a connection with these tags ready, whose receive queue has `room` entries; sleeps.
+    /// For a connection with these tags, whose receive queue has `room` entries.
     pub(crate) fn new(exchange: &Arc<Exchange>, tags: Tags, room: u32) -> Result<Self> {
         // Devices may have less room than the protocol asks for.
-        let count = tags.receives().min(room);
-        let receives = if exchange.granted.new_rkey {
-            Some(MessageSlots::new(&exchange.pd, count, KEY_LEN)?)
-        } else {
-            None
-        };
+        let receives = tags.receives().min(room);
+        let needed = tags.receives().saturating_sub(RECEIVE_BATCH * 2);
+        // Less than a batch may be missing at any time.
+        let mut batch = RECEIVE_BATCH;
+        while batch > 1 && receives.saturating_sub(needed) < batch * 2 {
+            batch /= 2;
+        }
         Ok(Self {
             exchange: exchange.clone(),
             receives,
-            count,
+            batch,
         })
     }
+}
 
-    /// Posts receive `n` (again).
-    #[inline]
-    fn repost(&self, qp: &Qp<Channel>, n: u32) -> Result {
-        match &self.receives {
-            Some(slots) => qp.post_receive(n, Some(slots.segment(n, 0, KEY_LEN))),
-            None => qp.post_receive(n, None),
-        }
-    }
-
-    /// The message of receive `n`.
-    #[inline(always)]
-    fn message(&self, n: u32) -> Option<[u8; KEY_LEN as usize]> {
-        let mut bytes = [0; KEY_LEN as usize];
-        self.receives.as_ref()?.read(n, 0, &mut bytes).ok()?;
-        Some(bytes)
-    }
+/// What a connection needs to carry requests.
+pub(crate) struct Live {
+    pub(crate) exchange: Arc<Exchange>,
+    /// With room for a new key where responses bring one.
+    pub(crate) receives: StandingReceives,
 }
 
 /// What the completions of one connection need.
@@ -179,12 +170,13 @@ pub(crate) struct Channel {
     /// The CPU that the connection is meant for.
     cpu: u32,
     pub(crate) tags: Tags,
-    /// An IO connection is ready from the start.
-    ready: Option<Ready>,
-    /// The admin connection is there before the requests are.
-    ready_late: SetOnce<Ready>,
-    /// The key that the server said last that it invalidated, and [`KEY_SEEN`]. Only completions
-    /// use it, and those of one queue pair come one after the other.
+    /// An IO connection is ready from the start; the admin connection is there before the requests
+    /// are.
+    ready: SetOnce<Ready>,
+    /// Set when the server knows us.
+    live: SetOnce<Live>,
+    /// The key that the server said last that it invalidated, or [`NO_KEY`]. Only completions use
+    /// it, and those of one queue pair come one after the other.
     invalidated: AtomicU64,
     /// Sends so far, from 1.
     sends: AtomicU32,
@@ -198,97 +190,101 @@ impl Channel {
         tags: Tags,
         ready: Option<Ready>,
     ) -> Self {
-        Self {
+        let this = Self {
             path,
             cid,
             cpu,
             tags,
-            ready,
-            ready_late: SetOnce::new(),
-            invalidated: AtomicU64::new(0),
+            ready: SetOnce::new(),
+            live: SetOnce::new(),
+            invalidated: AtomicU64::new(NO_KEY),
             sends: AtomicU32::new(1),
+        };
+        if let Some(ready) = ready {
+            this.introduce(ready);
         }
+        this
     }
 
-    /// What carrying requests takes; `None` only on the admin connection during the set-up.
-    #[inline(always)]
-    fn ready(&self) -> Option<&Ready> {
-        match &self.ready {
-            Some(ready) => Some(ready),
-            None => self.ready_late.as_ref(),
-        }
-    }
-
-    /// Gets the admin connection ready.
+    /// Gets the connection ready.
     pub(crate) fn introduce(&self, ready: Ready) {
-        self.ready_late.populate(ready);
+        self.ready.populate(ready);
     }
 
-    /// Counts one send and says whether it is to be signalled.
-    #[inline]
-    pub(crate) fn next_send(&self, interval: u32) -> SendFlags {
-        let sends = self.sends.fetch_add(1, Ordering::Relaxed).wrapping_add(1);
-        SendFlags::signaled(sends.checked_rem(interval) == Some(0))
+    /// Counts one send and says whether it is to be signalled; `mask` is
+    /// [`Exchange::signal_mask`].
+    #[inline(always)]
+    pub(crate) fn next_send(&self, mask: u32) -> SendFlags {
+        let sends = self.sends.fetch_add(1, Ordering::Relaxed);
+        SendFlags::signaled(sends & mask == 0)
     }
 
-    /// Posts the receives that stay posted from now on.
+    /// Posts the receives that stay posted from now on; once, sleeps.
     pub(crate) fn post_receives(&self, qp: &Qp<Self>) -> Result {
-        if let Some(ready) = self.ready() {
-            for n in 0..ready.count {
-                ready.repost(qp, n)?;
-            }
+        let Some(ready) = self.ready.as_ref() else {
+            return Ok(());
+        };
+        let len = if ready.exchange.granted.new_rkey {
+            KEY_LEN
+        } else {
+            0
+        };
+        self.live.populate(Live {
+            exchange: ready.exchange.clone(),
+            receives: StandingReceives::new(qp, ready.receives, ready.batch, len)?,
+        });
+        match self.live.as_ref() {
+            Some(live) => live.receives.post(qp),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// Takes the key that the message right before this one invalidated.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn take_invalidated(&self) -> Option<u32> {
         let seen = self.invalidated.load(Ordering::Relaxed);
-        self.invalidated.store(0, Ordering::Relaxed);
-        // CAST: the low half is the key.
-        (seen & KEY_SEEN != 0).then_some(seen as u32)
+        self.invalidated.store(NO_KEY, Ordering::Relaxed);
+        u32::try_from(seen).ok()
     }
 
-    /// A message has come in receive `n`.
-    #[inline]
-    fn received(
-        &self,
-        qp: &Qp<Self>,
-        ready: &Ready,
-        n: u32,
-        wc: &WorkCompletion,
-    ) -> Result<(), Fault> {
-        let exchange = &*ready.exchange;
-        self.path.pulse.heard();
-        match (wc.imm(), wc.invalidated_key()) {
-            (Some(imm), None) => {
-                let written = wc.opcode() == Opcode::ReceiveRdmaWithImm;
-                match Imm::decode(imm).map_err(|e| Fault::Immediate(e.0))? {
-                    Imm::Response(response) if written => {
-                        self.answered(qp, exchange, response, None)?;
-                    }
-                    Imm::Response(response) => {
-                        let bytes = ready.message(n).ok_or(Fault::Receive)?;
-                        let len = wc.byte_len().min(KEY_LEN) as usize;
-                        let message = bytes.get(..len).unwrap_or(&[]);
-                        self.answered(qp, exchange, response, Some(message))?;
-                    }
-                    Imm::Heartbeat | Imm::HeartbeatAck if self.cid != 0 || !written => {
-                        return Err(Fault::StrayHeartbeat);
-                    }
-                    Imm::Heartbeat => self.acknowledge_heartbeat(qp, exchange)?,
-                    Imm::HeartbeatAck => self.path.pulse.acknowledged(),
-                    Imm::Request { .. } => return Err(Fault::Immediate(imm)),
+    /// Something has come that is no response.
+    #[cold]
+    fn other(&self, qp: &Qp<Self>, exchange: &Exchange, imm: u32, written: bool) {
+        match Imm::decode(imm) {
+            Err(e) => self.fail(Fault::Immediate(e.0)),
+            Ok(Imm::Heartbeat | Imm::HeartbeatAck) if self.cid != 0 || !written => {
+                self.fail(Fault::StrayHeartbeat);
+            }
+            Ok(Imm::Heartbeat) => {
+                if let Err(e) = self.send_imm(qp, exchange, Imm::HeartbeatAck) {
+                    self.fail(Fault::Post(e));
                 }
             }
-            (None, Some(key)) => {
-                self.invalidated
-                    .store(KEY_SEEN | u64::from(key), Ordering::Relaxed);
-            }
-            _ => return Err(Fault::Receive),
+            Ok(Imm::HeartbeatAck) => self.path.pulse.acknowledged(),
+            Ok(Imm::Request { .. } | Imm::Response(_)) => self.fail(Fault::Immediate(imm)),
         }
-        ready.repost(qp, n).map_err(Fault::Post)
+    }
+
+    /// A work request has failed.
+    #[cold]
+    fn failed(&self, wc: &WorkCompletion) {
+        match wc.status() {
+            Ok(()) => {}
+            // Most often not a reason but a consequence: of a work request that failed, of the
+            // peer's hanging up, or of ours. But rxe gives a queue pair up without any other word
+            // when it has to repeat a registration.
+            Err(status) if status.is_flush() && !self.path.is_connected() => {}
+            Err(status) => self.fail(Fault::Completion(status)),
+        }
+    }
+
+    /// The info response has come.
+    #[cold]
+    fn informed(&self, wc: &WorkCompletion) {
+        if wc.opcode() != Opcode::Receive || wc.imm().is_some() {
+            return self.fail(Fault::Receive);
+        }
+        self.path.progress.informed(wc.byte_len());
     }
 
     /// Sends an empty write with an immediate.
@@ -298,43 +294,9 @@ impl Channel {
         batch.empty_write_imm(
             self.tags.encode(Tagged::Send),
             imm.encode(),
-            self.next_send(exchange.signal_interval),
+            self.next_send(exchange.signal_mask),
         );
         batch.post()
-    }
-
-    #[cold]
-    fn acknowledge_heartbeat(&self, qp: &Qp<Self>, exchange: &Exchange) -> Result<(), Fault> {
-        self.send_imm(qp, exchange, Imm::HeartbeatAck)
-            .map_err(Fault::Post)
-    }
-
-    #[inline]
-    fn completed_well(
-        &self,
-        qp: &Qp<Self>,
-        tagged: Tagged,
-        wc: &WorkCompletion,
-    ) -> Result<(), Fault> {
-        match (tagged, self.ready()) {
-            (Tagged::Receive(n), Some(ready)) => {
-                self.path.stats.count_completion(self.cpu);
-                self.received(qp, ready, n, wc)
-            }
-            (Tagged::Invalidate(id), Some(ready)) => {
-                self.key_invalidated(&ready.exchange, id);
-                Ok(())
-            }
-            (Tagged::Write(id), Some(ready)) => self.written(qp, &ready.exchange, id),
-            (Tagged::InfoResponse, _) => {
-                if wc.opcode() != Opcode::Receive || wc.imm().is_some() {
-                    return Err(Fault::Receive);
-                }
-                self.path.progress.informed(wc.byte_len());
-                Ok(())
-            }
-            _ => Ok(()),
-        }
     }
 }
 
@@ -342,19 +304,43 @@ impl Channel {
 pub(crate) const KEY_LEN: u32 = size_of::<rtrs_core::proto::wire::RkeyResponse>() as u32;
 
 impl QpHandler for Channel {
-    #[inline]
+    #[inline(always)]
+    fn received(qp: &Qp<Self>, tag: u32, wc: &WorkCompletion) {
+        let channel = qp.handler();
+        let (true, Some(live)) = (wc.is_success(), channel.live.as_ref()) else {
+            return channel.failed(wc);
+        };
+        channel.path.stats.count_completion(channel.cpu);
+        channel.path.pulse.heard();
+        if let Some(imm) = wc.imm() {
+            match Response::decode(imm) {
+                Some(response) => channel.answered(qp, live, tag, wc, response),
+                None => {
+                    let written = wc.opcode() == Opcode::ReceiveRdmaWithImm;
+                    channel.other(qp, &live.exchange, imm, written);
+                }
+            }
+        } else if let Some(key) = wc.invalidated_key() {
+            channel.invalidated.store(key.into(), Ordering::Relaxed);
+        } else {
+            return channel.fail(Fault::Receive);
+        }
+        if let Err(e) = live.receives.used(qp) {
+            channel.fail(Fault::Post(e));
+        }
+    }
+
+    #[inline(always)]
     fn completed(qp: &Qp<Self>, tag: u32, wc: &WorkCompletion) {
         let channel = qp.handler();
-        let done = match wc.status() {
-            Ok(()) => channel.completed_well(qp, channel.tags.decode(tag), wc),
-            // Most often not a reason but a consequence: of a work request that failed, of the
-            // peer's hanging up, or of ours. But rxe gives a queue pair up without any other word
-            // when it has to repeat a registration.
-            Err(status) if status.is_flush() && !channel.path.is_connected() => Ok(()),
-            Err(status) => Err(Fault::Completion(status)),
-        };
-        if let Err(fault) = done {
-            Path::fail(&channel.path, fault);
+        if !wc.is_success() {
+            return channel.failed(wc);
+        }
+        match (channel.tags.decode(tag), channel.live.as_ref()) {
+            (Tagged::Write(id), Some(live)) => channel.sent(qp, live, id),
+            (Tagged::Invalidate(id), Some(live)) => channel.key_invalidated(live, id),
+            (Tagged::InfoResponse, _) => channel.informed(wc),
+            _ => {}
         }
     }
 }

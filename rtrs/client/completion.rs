@@ -12,136 +12,171 @@
 use kernel::prelude::*;
 use kernel_ext::sync::Held;
 use rdma::{
+    Opcode,
     Qp,
     SendFlags,
-    Space, //
+    Space,
+    WorkCompletion, //
 };
 use rtrs_core::{
     errno,
     proto::{
         imm::Response,
-        request::parse_rkey, //
+        request::{
+            parse_rkey,
+            RkeyError, //
+        },
     },
 };
 
 use crate::{
     channel::{
         Channel,
-        Tagged, //
+        Live,
+        Tagged,
+        KEY_LEN, //
     },
     exchange::Exchange,
     fault::Fault,
+    path::Path,
     slot::{
         Data,
-        InFlight,
-        Stage, //
+        InFlight, //
     },
-    transfer::Direction, //
 };
 
 impl Channel {
-    /// The server has answered. `message` is what came with the answer, if anything did: the
-    /// chunk's new key.
-    #[inline]
+    /// The server has answered, by a message in receive `n` or by a write.
+    #[inline(always)]
     pub(crate) fn answered(
         &self,
         qp: &Qp<Self>,
-        exchange: &Exchange,
+        live: &Live,
+        n: u32,
+        wc: &WorkCompletion,
         response: Response,
-        message: Option<&[u8]>,
-    ) -> Result<(), Fault> {
+    ) {
+        let exchange = &*live.exchange;
         let by_server = self.take_invalidated();
-        let unknown = Fault::MessageId(response.msg_id);
-        let id = exchange
-            .granted
-            .geometry
-            .chunk_id(response.msg_id)
-            .ok_or(unknown)?;
-        let slot = exchange.slots.get(usize::from(id)).ok_or(unknown)?;
-        let mut held = slot.claim().ok_or(Fault::NotInFlight(id))?;
-        let waiting = matches!(held.stage, Stage::Sent | Stage::Acknowledged);
-        if !waiting || held.cid != self.cid {
+        // There is a slot for each chunk of the session.
+        let Some(slot) = exchange.slots.get(response.msg_id as usize) else {
+            return self.fail(Fault::MessageId(response.msg_id));
+        };
+        // CAST: there are at most 65535 slots.
+        let id = response.msg_id as u16;
+        let Some((mut held, sent)) = slot.claim_noted() else {
+            return self.fail(Fault::NotInFlight(id));
+        };
+        if held.cid != self.cid {
             held.arm();
-            return Err(Fault::NotInFlight(id));
+            return self.fail(Fault::NotInFlight(id));
         }
-        if let Some(message) = message {
-            match parse_rkey(message, id) {
-                Ok(rkey) => held.chunk.rkey = rkey,
-                Err(e) => {
+        // With a message comes the chunk's new key.
+        if wc.opcode() == Opcode::Receive {
+            match new_key(live, n, wc, id) {
+                Ok(key) => held.chunk.rkey = key,
+                Err(fault) => {
                     held.arm();
-                    return Err(Fault::Rkey(e));
+                    return self.fail(fault);
                 }
             }
         }
 
-        let result = errno::from_wire(response.errno);
-        match (held.data, held.direction, held.stage) {
-            (Data::Direct | Data::Registered, Direction::Write, Stage::Sent) => {
-                held.stage = Stage::Answered(result);
-                held.arm();
-            }
-            (Data::None | Data::Direct, ..) => exchange.end(held, result),
-            (Data::Registered, ..) => {
-                if response.invalidated && by_server == Some(held.mr.key()) {
-                    exchange.end(held, result);
+        let result = match response.errno {
+            0 => Ok(()),
+            errno => failed(errno),
+        };
+        let invalidated = response.invalidated && by_server == Some(held.mr.key());
+        match held.data {
+            Data::None => exchange.end(held, result),
+            Data::Read if invalidated => exchange.end(held, result),
+            // A server that did not do what it was asked for.
+            Data::Read => self.invalidate(qp, held, id, result),
+            Data::Direct if sent => exchange.end(held, result),
+            Data::Direct | Data::Keyed => {
+                held.result = result;
+                // The device may read the data again until the send is complete.
+                let complete = if sent {
+                    Some(held)
                 } else {
-                    // A write, or a server that did not do what it was asked for.
-                    self.invalidate(qp, held, id, result)?;
+                    held.wait_for_note()
+                };
+                if let Some(held) = complete {
+                    self.written(qp, exchange, held, id);
                 }
             }
         }
-        Ok(())
+    }
+
+    /// Response and completion of a write have come: nothing will be sent again.
+    #[inline]
+    fn written(&self, qp: &Qp<Self>, exchange: &Exchange, held: Held<'_, InFlight>, id: u16) {
+        let result = held.result;
+        match held.data {
+            Data::Keyed => self.invalidate(qp, held, id, result),
+            _ => exchange.end(held, result),
+        }
     }
 
     /// Makes the key of a request invalid whose answer is `result`; its end comes with that.
-    #[inline]
-    fn invalidate(
-        &self,
-        qp: &Qp<Self>,
-        mut held: Held<'_, InFlight>,
-        id: u16,
-        result: Result,
-    ) -> Result<(), Fault> {
-        held.stage = Stage::Invalidating(result);
+    #[cold]
+    fn invalidate(&self, qp: &Qp<Self>, mut held: Held<'_, InFlight>, id: u16, result: Result) {
+        held.result = result;
         let key = held.mr.key();
-        held.arm();
+        // Nothing can be noted before the work request is posted; the teardown would end it.
+        if let Some(held) = held.wait_for_note() {
+            held.arm();
+        }
         let tag = self.tags.encode(Tagged::Invalidate(id));
         let mut space = Space::new();
         let mut batch = qp.batch::<1, 0>(&mut space);
         batch.local_invalidate(tag, key, SendFlags::SIGNALED);
-        batch.post().map_err(Fault::Post)
+        if let Err(e) = batch.post() {
+            self.fail(Fault::Post(e));
+        }
     }
 
     /// Our key for a request that was answered is invalid.
     #[inline]
-    pub(crate) fn key_invalidated(&self, exchange: &Exchange, id: u16) {
-        let Some(held) = exchange.slots.get(usize::from(id)).and_then(|s| s.claim()) else {
-            return;
-        };
-        match held.stage {
-            Stage::Invalidating(result) => exchange.end(held, result),
-            // Not ours any more.
-            _ => held.arm(),
+    pub(crate) fn key_invalidated(&self, live: &Live, id: u16) {
+        let slot = live.exchange.slots.get(usize::from(id));
+        if let Some(held) = slot.and_then(|slot| slot.note()) {
+            let result = held.result;
+            live.exchange.end(held, result);
         }
     }
 
-    /// The server has all the data of a write; nothing will be sent again.
-    #[inline]
-    pub(crate) fn written(&self, qp: &Qp<Self>, exchange: &Exchange, id: u16) -> Result<(), Fault> {
-        let Some(mut held) = exchange.slots.get(usize::from(id)).and_then(|s| s.claim()) else {
-            return Ok(());
-        };
-        match (held.stage, held.data) {
-            (Stage::Answered(result), Data::Registered) => {
-                self.invalidate(qp, held, id, result)?;
-            }
-            (Stage::Answered(result), _) => exchange.end(held, result),
-            (Stage::Sent, _) => {
-                held.stage = Stage::Acknowledged;
-                held.arm();
-            }
-            _ => held.arm(),
+    /// The server has all the data of a write.
+    #[inline(always)]
+    pub(crate) fn sent(&self, qp: &Qp<Self>, live: &Live, id: u16) {
+        let slot = live.exchange.slots.get(usize::from(id));
+        if let Some(held) = slot.and_then(|slot| slot.note()) {
+            self.written(qp, &live.exchange, held, id);
         }
-        Ok(())
     }
+
+    /// The connection cannot go on.
+    #[cold]
+    pub(crate) fn fail(&self, fault: Fault) {
+        Path::fail(&self.path, fault);
+    }
+}
+
+/// The new key of chunk `id`, which came in receive `n`.
+#[inline(always)]
+fn new_key(live: &Live, n: u32, wc: &WorkCompletion, id: u16) -> Result<u32, Fault> {
+    let mut bytes = [0; KEY_LEN as usize];
+    if live.receives.read(n, &mut bytes).is_err() {
+        return Err(Fault::Receive);
+    }
+    if wc.byte_len() < KEY_LEN {
+        return Err(Fault::Rkey(RkeyError::Truncated));
+    }
+    parse_rkey(&bytes, id).map_err(Fault::Rkey)
+}
+
+/// The error that a server answers with.
+#[cold]
+fn failed(errno: u16) -> Result {
+    errno::from_wire(errno)
 }

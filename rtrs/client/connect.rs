@@ -296,6 +296,7 @@ impl Attempt<'_> {
             max_recv_sge: 1,
             max_inline_data: 0,
             tags: tags.count(),
+            receive_tags: tags.receives(),
         };
         let context = if polled {
             PollContext::Direct

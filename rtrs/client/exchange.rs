@@ -16,7 +16,6 @@ use kernel_ext::sync::{
     Held, //
 };
 use rdma::{
-    sg,
     Device,
     MessageSlots,
     Mr,
@@ -28,13 +27,7 @@ use rtrs_core::proto::{
     signal, //
 };
 
-use crate::{
-    slot::{
-        Data,
-        InFlight, //
-    },
-    transfer::AnyTransfer, //
-};
+use crate::slot::InFlight;
 
 /// Bytes of each slot for user message and head: a request's largest user message is RNBD's open
 /// (264), a head is at most 24.
@@ -49,8 +42,8 @@ pub(crate) struct Exchange {
     pub(crate) granted: Accepted,
     /// Most bytes of user message and head.
     pub(crate) message_max: u32,
-    /// One send in so many asks for a completion.
-    pub(crate) signal_interval: u32,
+    /// One send in so many and one more asks for a completion: all lower bits of a number.
+    pub(crate) signal_mask: u32,
     pub(crate) slots: KVVec<Handoff<InFlight>>,
     /// User message and head of each request.
     pub(crate) messages: MessageSlots,
@@ -72,7 +65,7 @@ impl Exchange {
             Self {
                 granted,
                 message_max: granted.max_hdr_size.min(MESSAGE_SIZE),
-                signal_interval: signal::interval(depth),
+                signal_mask: signal::interval_mask(depth),
                 slots,
                 messages: MessageSlots::new(pd, depth.into(), MESSAGE_SIZE)?,
                 inflight: AtomicU32::new(0),
@@ -92,7 +85,7 @@ impl Exchange {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(crate) fn device(&self) -> &Device {
         self.pd.device()
     }
@@ -102,23 +95,13 @@ impl Exchange {
     /// The caller has made sure that nobody reaches the memory over the wire any more.
     #[inline]
     pub(crate) fn end(&self, mut held: Held<'_, InFlight>, result: Result) {
-        let Some(mut transfer) = held.transfer.take() else {
+        let Some(transfer) = held.transfer.take() else {
             return;
         };
-        self.release(&held, &mut transfer);
+        let mapped = held.data.direction().map(|d| (self.device(), d));
         // The slot first: the one who is told may use its tag again at once.
         drop(held);
         self.inflight.fetch_sub(1, Ordering::Relaxed);
-        transfer.done(result);
-    }
-
-    /// Takes a request's memory off the device.
-    #[inline]
-    pub(crate) fn release(&self, slot: &InFlight, transfer: &mut AnyTransfer) {
-        if slot.data != Data::None {
-            if let Some(list) = transfer.sg() {
-                sg::unmap(self.device(), list, slot.direction.dma());
-            }
-        }
+        transfer.done(mapped, result);
     }
 }

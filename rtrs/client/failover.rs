@@ -9,6 +9,7 @@
 use core::sync::atomic::Ordering;
 
 use kernel::sync::rcu;
+use rdma::sg;
 
 use crate::{
     exchange::{
@@ -22,11 +23,10 @@ use crate::{
         WRITE, //
     },
     session::Session,
-    slot::Stage,
     transfer::{
         AnyTransfer,
-        Direction,
-        Lane, //
+        Lane,
+        Outbound, //
     },
 };
 
@@ -37,7 +37,7 @@ const RESENDS_MAX: u8 = 8;
 /// A request that was in flight on a path that is gone, and not answered.
 pub(crate) struct Orphan {
     pub(crate) transfer: AnyTransfer,
-    direction: Direction,
+    is_write: bool,
     id: u16,
     cid: u16,
     /// How often it was sent again so far.
@@ -51,23 +51,27 @@ impl Exchange {
     /// are drained: no completion comes any more, and no peer reaches any memory. Sleeps.
     pub(crate) fn abandon(&self, mut heir: impl FnMut(Orphan)) {
         for (id, slot) in (0..=u16::MAX).zip(self.slots.iter()) {
-            let Some(mut held) = slot.claim() else {
+            let Some((mut held, answered)) = slot.claim_waiting() else {
                 continue;
             };
             // Whatever has become of the key and the acknowledgement, with the connection both are
             // over.
-            if let Stage::Answered(result) | Stage::Invalidating(result) = held.stage {
+            if answered {
+                let result = held.result;
                 self.end(held, result);
                 continue;
             }
             let Some(mut transfer) = held.transfer.take() else {
                 continue;
             };
-            self.release(&held, &mut transfer);
+            let direction = held.data.direction();
+            if let (Some(direction), Some(list)) = (direction, transfer.sg()) {
+                sg::unmap(self.device(), list, direction.dma());
+            }
             self.inflight.fetch_sub(1, Ordering::Relaxed);
             let mut orphan = Orphan {
                 transfer,
-                direction: held.direction,
+                is_write: held.is_write,
                 id,
                 cid: held.cid,
                 resent: held.resent,
@@ -95,35 +99,36 @@ impl Session {
         let resent = orphan.resent.saturating_add(1);
         let message = orphan.message.get(..usize::from(orphan.message_len));
         let message = message.unwrap_or_default();
-        let mut transfer = Some(orphan.transfer);
-        if resent <= RESENDS_MAX {
-            let guard = rcu::read_lock();
-            let sent = match (self.paths.read(&guard), orphan.direction) {
-                (Some(paths), Direction::Read) => self.send_on_one_of::<READ>(
-                    &paths.0,
-                    &guard,
-                    lane,
-                    orphan.id,
-                    message,
-                    resent,
-                    &mut transfer,
-                ),
-                (Some(paths), Direction::Write) => self.send_on_one_of::<WRITE>(
-                    &paths.0,
-                    &guard,
-                    lane,
-                    orphan.id,
-                    message,
-                    resent,
-                    &mut transfer,
-                ),
-                (None, _) => Err(kernel_ext::errno::ECONNABORTED),
-            };
-            // Without a path the request is still here.
-            let _ = sent;
+        if resent > RESENDS_MAX {
+            return orphan.transfer.lost();
         }
-        if let Some(transfer) = transfer {
-            transfer.lost();
+        let guard = rcu::read_lock();
+        let Some(paths) = self.paths.read(&guard) else {
+            return orphan.transfer.lost();
+        };
+        let sent = if orphan.is_write {
+            self.send_on_one_of::<WRITE, _>(
+                &paths.0,
+                &guard,
+                lane,
+                orphan.id,
+                message,
+                resent,
+                orphan.transfer,
+            )
+        } else {
+            self.send_on_one_of::<READ, _>(
+                &paths.0,
+                &guard,
+                lane,
+                orphan.id,
+                message,
+                resent,
+                orphan.transfer,
+            )
+        };
+        if let Err(back) = sent {
+            back.transfer.lost();
         }
     }
 

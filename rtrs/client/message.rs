@@ -33,6 +33,7 @@ use crate::{
     transfer::{
         AnyTransfer,
         Direction,
+        Rejected,
         Transfer, //
     },
     transport::Transport, //
@@ -84,15 +85,15 @@ pub trait Messenger {
     /// The session of whom the messages are.
     fn session(&self) -> &Session;
 
-    /// Sends a message on its way: `transfer` is taken, or still there.
+    /// Sends a message on its way: `transfer` is taken, or comes back.
     #[doc(hidden)]
     fn send_admin(
         &self,
         direction: Direction,
         id: u16,
         message: &[u8],
-        transfer: &mut Option<AnyTransfer>,
-    ) -> Result;
+        transfer: AnyTransfer,
+    ) -> Result<(), Rejected<AnyTransfer>>;
 
     /// Sends a message and waits for its answer, at most `timeout_ms`; sleeps, and can be killed.
     ///
@@ -153,12 +154,13 @@ fn send_patiently<M: Messenger + ?Sized>(
     timeout_ms: u32,
 ) -> Result {
     let id = under_way.permit.id();
-    let mut transfer = Some(AnyTransfer::new(under_way));
+    let mut transfer = AnyTransfer::new(under_way);
     for _ in 0..timeout_ms {
-        match messenger.send_admin(direction, id, message, &mut transfer) {
-            Err(e) if e == EBUSY => fsleep(Delta::from_millis(RETRY_MS)),
-            done => return done,
+        match messenger.send_admin(direction, id, message, transfer) {
+            Err(back) if back.error == EBUSY => transfer = back.transfer,
+            done => return done.map_err(|back| back.error),
         }
+        fsleep(Delta::from_millis(RETRY_MS));
     }
     Err(ETIMEDOUT)
 }
@@ -174,8 +176,8 @@ impl Messenger for Session {
         direction: Direction,
         id: u16,
         message: &[u8],
-        transfer: &mut Option<AnyTransfer>,
-    ) -> Result {
+        transfer: AnyTransfer,
+    ) -> Result<(), Rejected<AnyTransfer>> {
         self.send_admin_on_any_path(direction, id, message, transfer)
     }
 }
@@ -196,13 +198,15 @@ impl Messenger for Via<'_> {
         direction: Direction,
         id: u16,
         message: &[u8],
-        transfer: &mut Option<AnyTransfer>,
-    ) -> Result {
-        let admin = self.transport.admin().ok_or(errno::ECONNABORTED)?;
+        transfer: AnyTransfer,
+    ) -> Result<(), Rejected<AnyTransfer>> {
+        let Some(admin) = self.transport.admin() else {
+            return Err(Rejected::new(errno::ECONNABORTED, transfer));
+        };
         let exchange = &self.transport.exchange;
         match direction {
-            Direction::Read => admin.send::<READ>(exchange, id, message, 0, transfer),
-            Direction::Write => admin.send::<WRITE>(exchange, id, message, 0, transfer),
+            Direction::Read => admin.send::<READ, _>(exchange, id, message, 0, transfer),
+            Direction::Write => admin.send::<WRITE, _>(exchange, id, message, 0, transfer),
         }
     }
 }

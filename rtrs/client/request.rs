@@ -33,15 +33,14 @@ use crate::{
     },
     exchange::Exchange,
     fault::Fault,
-    path::Path,
     slot::{
         Data,
-        InFlight,
-        Stage, //
+        InFlight, //
     },
     transfer::{
-        AnyTransfer,
-        Direction, //
+        Direction,
+        Outbound,
+        Rejected, //
     },
     transport::Connection, //
 };
@@ -109,22 +108,22 @@ impl Layout {
 /// and nobody but us can use that way. Everything else goes through the region, whose key is new
 /// each time.
 #[inline(always)]
-fn expose(
+fn expose<const IS_WRITE: bool>(
     exchange: &Exchange,
     mr: &mut Mr,
     list: &mut SgList,
-    direction: Direction,
 ) -> Result<Data> {
-    let pieces = sg::map(exchange.device(), list, direction.dma())?;
-    if pieces == 1 && direction == Direction::Write {
+    let direction = direction::<IS_WRITE>().dma();
+    let pieces = sg::map(exchange.device(), list, direction)?;
+    if pieces == 1 && IS_WRITE {
         return Ok(Data::Direct);
     }
     if let Err(e) = mr.map(list) {
-        sg::unmap(exchange.device(), list, direction.dma());
+        sg::unmap(exchange.device(), list, direction);
         return Err(e);
     }
     mr.bump_key();
-    Ok(Data::Registered)
+    Ok(if IS_WRITE { Data::Keyed } else { Data::Read })
 }
 
 type Chain<'a> = Batch<'a, Channel, 2, 2>;
@@ -154,42 +153,42 @@ impl Outgoing<'_> {
         let payload = exchange.granted.geometry.join(self.id, layout.head_offset);
         let payload = payload.ok_or(EINVAL)?;
         let imm = Imm::Request { payload }.encode();
-        let flags = self.channel.next_send(exchange.signal_interval);
         let tag = self.channel.tags.encode(Tagged::Send);
 
-        let (place, messages) = (u32::from(self.id), &exchange.messages);
+        let place = exchange.messages.slot(self.id.into()).ok_or(EINVAL)?;
         let at = u32::from(layout.usr_len);
-        messages.write(place, 0, self.message)?;
-        let message = messages.segment(place, 0, layout.message_len);
+        place.write(0, self.message)?;
+        let message = place.segment(0, layout.message_len);
         if IS_WRITE {
-            messages.write(place, at, WriteHead::new(layout.usr_len).as_bytes())?;
+            place.write(at, WriteHead::new(layout.usr_len).as_bytes())?;
             let remote = slot.remote(0);
-            match data {
-                Data::None => chain.write_imm(tag, &[message], remote, imm, flags),
-                Data::Direct => {
-                    let piece = list.and_then(|list| exchange.pd.mapped_segment(list, 0));
-                    let local = [piece.ok_or(EINVAL)?, message];
-                    let tag = self.channel.tags.encode(Tagged::Write(self.id));
-                    chain.write_imm(tag, &local, remote, imm, SendFlags::SIGNALED);
+            let piece = match data {
+                Data::Direct => list.and_then(|list| exchange.pd.mapped_segment(list, 0)),
+                Data::None | Data::Read => {
+                    let flags = self.channel.next_send(exchange.signal_mask);
+                    chain.write_imm(tag, &[message], remote, imm, flags);
+                    return Ok(());
                 }
-                Data::Registered => {
+                Data::Keyed => {
                     chain.reg_mr(tag, &slot.mr, Access::LOCAL_WRITE, SendFlags::NONE);
-                    let local = [slot.mr.segment(0, layout.data_len), message];
-                    let tag = self.channel.tags.encode(Tagged::Write(self.id));
-                    chain.write_imm(tag, &local, remote, imm, SendFlags::SIGNALED);
+                    Some(slot.mr.segment(0, layout.data_len))
                 }
-            }
+            };
+            let local = [piece.ok_or(EINVAL)?, message];
+            let tag = self.channel.tags.encode(Tagged::Write(self.id));
+            chain.write_imm(tag, &local, remote, imm, SendFlags::SIGNALED);
             return Ok(());
         }
         if data == Data::None {
             let head = ReadHead::without_reply(layout.usr_len);
-            messages.write(place, at, head.as_bytes())?;
+            place.write(at, head.as_bytes())?;
         } else {
             let reply = Descriptor::new(slot.mr.iova(), slot.mr.key(), layout.data_len);
             let head = ReadMessage::new(layout.usr_len, reply);
-            messages.write(place, at, head.as_bytes())?;
+            place.write(at, head.as_bytes())?;
             chain.reg_mr(tag, &slot.mr, Access::REMOTE_WRITE, SendFlags::NONE);
         }
+        let flags = self.channel.next_send(exchange.signal_mask);
         let remote = slot.remote(layout.data_len);
         chain.write_imm(tag, &[message], remote, imm, flags);
         Ok(())
@@ -199,27 +198,38 @@ impl Outgoing<'_> {
 impl Connection {
     /// Sends a request for chunk `id`.
     ///
-    /// `resent` says how often it was sent on other paths before. On success `transfer` is taken; its end is a completion's business, or the teardown's. On
-    /// failure it is still there: `EBUSY` if the chunk is in use, `EMSGSIZE`, `EINVAL`, or what
+    /// `resent` says how often it was sent on other paths before. On success `transfer` is taken;
+    /// its end is a completion's business, or the teardown's. On failure it comes back: `EBUSY` if
+    /// the chunk is in use, `EMSGSIZE`, `EINVAL`, or what
     /// mapping its memory said. Any context, under RCU.
     #[inline(always)]
-    pub(crate) fn send<const IS_WRITE: bool>(
+    pub(crate) fn send<const IS_WRITE: bool, T: Outbound>(
         &self,
         exchange: &Exchange,
         id: u16,
         message: &[u8],
         resent: u8,
-        transfer: &mut Option<AnyTransfer>,
-    ) -> Result {
-        let slot = exchange.slots.get(usize::from(id)).ok_or(EINVAL)?;
-        let mut held = slot.acquire().ok_or(EBUSY)?;
-        let mut list = transfer.as_mut().and_then(AnyTransfer::sg);
+        mut transfer: T,
+    ) -> Result<(), Rejected<T>> {
+        let Some(slot) = exchange.slots.get(usize::from(id)) else {
+            return Err(Rejected::new(EINVAL, transfer));
+        };
+        let Some(mut held) = slot.acquire() else {
+            return Err(Rejected::new(EBUSY, transfer));
+        };
+        let mut list = transfer.sg();
         let data_len = list.as_ref().map_or(0, |list| list.len_bytes());
-        let layout = Layout::new::<IS_WRITE>(message, data_len, exchange)?;
-        let direction = direction::<IS_WRITE>();
-        let data = match &mut list {
-            Some(list) if data_len != 0 => expose(exchange, &mut held.mr, list, direction)?,
-            _ => Data::None,
+        let layout = match Layout::new::<IS_WRITE>(message, data_len, exchange) {
+            Ok(layout) => layout,
+            Err(e) => return Err(Rejected::new(e, transfer)),
+        };
+        let exposed = match &mut list {
+            Some(list) if data_len != 0 => expose::<IS_WRITE>(exchange, &mut held.mr, list),
+            _ => Ok(Data::None),
+        };
+        let data = match exposed {
+            Ok(data) => data,
+            Err(e) => return Err(Rejected::new(e, transfer)),
         };
 
         let channel = self.qp.handler();
@@ -235,21 +245,21 @@ impl Connection {
         let laid_out = outgoing.lay_out::<IS_WRITE>(&mut chain, &held, list.as_deref(), data);
         if let Err(e) = laid_out {
             if let (Some(list), true) = (list, data != Data::None) {
-                sg::unmap(exchange.device(), list, direction.dma());
+                sg::unmap(exchange.device(), list, direction::<IS_WRITE>().dma());
             }
-            return Err(e);
+            return Err(Rejected::new(e, transfer));
         }
 
-        held.stage = Stage::Sent;
         held.data = data;
-        held.direction = direction;
         held.cid = channel.cid;
+        held.is_write = IS_WRITE;
         held.usr_len = layout.usr_len;
         held.resent = resent;
-        held.transfer = transfer.take();
+        // The slot was free, so there is none to drop; the compiler does not know that.
+        core::mem::forget(held.transfer.replace(transfer.forget_type()));
         exchange.inflight.fetch_add(1, Ordering::Relaxed);
         let bytes = layout.data_len.wrapping_add(u32::from(layout.usr_len));
-        channel.path.stats.count(direction, bytes);
+        channel.path.stats.count(direction::<IS_WRITE>(), bytes);
         if resent != 0 {
             channel.path.stats.count_failover();
         }
@@ -257,7 +267,7 @@ impl Connection {
         held.arm();
         if let Err(e) = chain.post() {
             // Part of it may be out: the teardown of the path ends the request.
-            Path::fail(&channel.path, Fault::Post(e));
+            channel.fail(Fault::Post(e));
         }
         Ok(())
     }

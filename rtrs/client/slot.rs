@@ -14,34 +14,39 @@ use crate::transfer::{
     Direction, //
 };
 
-/// How far a request has come.
-#[derive(Clone, Copy)]
-pub(crate) enum Stage {
-    /// Sent; neither the response nor, where one was asked for, the send's completion has come.
-    Sent,
-    /// The send is complete; the server has all the data.
-    Acknowledged,
-    /// The response has come, the send's completion has not: the device may still read the data
-    /// for a retransmission.
-    Answered(Result),
-    /// The response has come, and our key is being invalidated.
-    Invalidating(Result),
-}
-
 /// How the request's data is reached over the wire.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Data {
     /// It has none.
     None,
-    /// By its DMA address, and by us only: a write of one piece. It ends with the send's completion
+    /// A write of one piece: by its DMA address, and by us only. It ends with the send's completion
     /// and the response, whichever comes last.
     Direct,
-    /// By the key of the region. It ends when the key is invalid again, which is not asked for
-    /// before the data has been sent.
-    Registered,
+    /// A write by the key of the region. It ends when the key is invalid again, which is not asked
+    /// for before both have come.
+    Keyed,
+    /// A read by the key of the region. It ends when the key is invalid again.
+    Read,
+}
+
+impl Data {
+    /// Which way the data goes.
+    #[inline(always)]
+    pub(crate) fn direction(self) -> Option<Direction> {
+        match self {
+            Data::None => None,
+            Data::Direct | Data::Keyed => Some(Direction::Write),
+            Data::Read => Some(Direction::Read),
+        }
+    }
 }
 
 /// What stands in the place of one chunk.
+///
+/// Its [`Handoff`](kernel_ext::sync::Handoff) says how far the request has come: it is armed while
+/// the response is awaited, which is claimed; the completion of the send of a write's data is noted;
+/// and once the response has come, it waits for the note of what is left: that completion, or the
+/// invalidation of our key.
 pub(crate) struct InFlight {
     /// Where the chunk is. Under `always_invalidate=Y` the key is good for one request, and the
     /// response brings the next.
@@ -50,11 +55,13 @@ pub(crate) struct InFlight {
     pub(crate) mr: Mr,
     /// The request's memory, from its submission to its end.
     pub(crate) transfer: Option<AnyTransfer>,
-    pub(crate) stage: Stage,
     pub(crate) data: Data,
-    pub(crate) direction: Direction,
+    /// The response, once it has come.
+    pub(crate) result: Result,
     /// The connection that it went out on; its answer must come there, too.
     pub(crate) cid: u16,
+    /// Which kind of message it went out with; one without data may be of either.
+    pub(crate) is_write: bool,
     /// Bytes of the user message.
     pub(crate) usr_len: u16,
     /// How often it was sent on other paths before.
@@ -67,10 +74,10 @@ impl InFlight {
             chunk: RemoteChunk { addr: 0, rkey: 0 },
             mr,
             transfer: None,
-            stage: Stage::Sent,
             data: Data::None,
-            direction: Direction::Read,
+            result: Ok(()),
             cid: 0,
+            is_write: false,
             usr_len: 0,
             resent: 0,
         }

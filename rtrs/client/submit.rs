@@ -27,7 +27,9 @@ use crate::{
     transfer::{
         AnyTransfer,
         Direction,
+        Known,
         Lane,
+        Outbound,
         Rejected,
         Transfer, //
     },
@@ -36,27 +38,26 @@ use crate::{
 impl Path {
     /// Sends a request on this path; `None` is the lane of admin messages.
     #[inline(always)]
-    fn send<const IS_WRITE: bool>(
+    fn send<const IS_WRITE: bool, T: Outbound>(
         &self,
         guard: &rcu::Guard,
         lane: Option<Lane>,
         id: u16,
         message: &[u8],
         resent: u8,
-        transfer: &mut Option<AnyTransfer>,
-    ) -> Result {
-        let transport = self.transport.read(guard).ok_or(errno::ECONNABORTED)?;
+        transfer: T,
+    ) -> Result<(), Rejected<T>> {
+        let Some(transport) = self.transport.read(guard) else {
+            return Err(Rejected::new(errno::ECONNABORTED, transfer));
+        };
         let connection = match lane {
             Some(lane) => transport.connection(lane),
             None => transport.admin(),
         };
-        connection.ok_or(EINVAL)?.send::<IS_WRITE>(
-            &transport.exchange,
-            id,
-            message,
-            resent,
-            transfer,
-        )
+        let Some(to) = connection else {
+            return Err(Rejected::new(EINVAL, transfer));
+        };
+        to.send::<IS_WRITE, T>(&transport.exchange, id, message, resent, transfer)
     }
 
     /// What the choice among paths looks at.
@@ -78,7 +79,7 @@ impl Session {
     ///
     /// On success [`Transfer::done`] is called later, or has been called already. Otherwise the
     /// transfer comes back in [`Rejected`].
-    #[inline]
+    #[inline(always)]
     pub fn submit<T: Transfer>(
         &self,
         tag: u16,
@@ -87,43 +88,16 @@ impl Session {
         message: &[u8],
         transfer: T,
     ) -> Result<(), Rejected<T>> {
-        let mut transfer = Some(AnyTransfer::new(transfer));
-        let done = match direction {
-            Direction::Read => self.submit_read(tag, lane, message, &mut transfer),
-            Direction::Write => self.submit_write(tag, lane, message, &mut transfer),
+        let lane = Some(lane);
+        let transfer = Known(transfer);
+        let Some(id) = self.io_id(tag) else {
+            return Err(Rejected::new(EINVAL, transfer.0));
         };
-        match done {
-            Ok(()) => Ok(()),
-            Err(error) => match transfer.and_then(AnyTransfer::into_inner) {
-                Some(transfer) => Err(Rejected { error, transfer }),
-                // A request that was taken is not rejected.
-                None => Ok(()),
-            },
-        }
-    }
-
-    /// [`Self::submit`] without the type, for reads.
-    fn submit_read(
-        &self,
-        tag: u16,
-        lane: Lane,
-        message: &[u8],
-        transfer: &mut Option<AnyTransfer>,
-    ) -> Result {
-        let id = self.io_id(tag).ok_or(EINVAL)?;
-        self.send_on_any_path::<READ>(Some(lane), id, message, transfer)
-    }
-
-    /// [`Self::submit`] without the type, for writes.
-    fn submit_write(
-        &self,
-        tag: u16,
-        lane: Lane,
-        message: &[u8],
-        transfer: &mut Option<AnyTransfer>,
-    ) -> Result {
-        let id = self.io_id(tag).ok_or(EINVAL)?;
-        self.send_on_any_path::<WRITE>(Some(lane), id, message, transfer)
+        let sent = match direction {
+            Direction::Read => self.send_on_any_path::<READ, _>(lane, id, message, transfer),
+            Direction::Write => self.send_on_any_path::<WRITE, _>(lane, id, message, transfer),
+        };
+        sent.map_err(|back| Rejected::new(back.error, back.transfer.0))
     }
 
     /// Sends an admin message on the path that the policy chooses.
@@ -132,28 +106,32 @@ impl Session {
         direction: Direction,
         id: u16,
         message: &[u8],
-        transfer: &mut Option<AnyTransfer>,
-    ) -> Result {
+        transfer: AnyTransfer,
+    ) -> Result<(), Rejected<AnyTransfer>> {
         match direction {
-            Direction::Read => self.send_on_any_path::<READ>(None, id, message, transfer),
-            Direction::Write => self.send_on_any_path::<WRITE>(None, id, message, transfer),
+            Direction::Read => self.send_on_any_path::<READ, _>(None, id, message, transfer),
+            Direction::Write => self.send_on_any_path::<WRITE, _>(None, id, message, transfer),
         }
     }
 
     /// Sends a request on the path that the policy chooses; `None` is the lane of admin messages.
     #[inline(always)]
-    fn send_on_any_path<const IS_WRITE: bool>(
+    fn send_on_any_path<const IS_WRITE: bool, T: Outbound>(
         &self,
         lane: Option<Lane>,
         id: u16,
         message: &[u8],
-        transfer: &mut Option<AnyTransfer>,
-    ) -> Result {
+        transfer: T,
+    ) -> Result<(), Rejected<T>> {
         let guard = rcu::read_lock();
-        let paths = self.paths.read(&guard).ok_or(errno::ECONNABORTED)?;
+        let Some(paths) = self.paths.read(&guard) else {
+            return Err(Rejected::new(errno::ECONNABORTED, transfer));
+        };
         match paths.0.as_slice() {
-            [path] => path.send::<IS_WRITE>(&guard, lane, id, message, 0, transfer),
-            paths => self.send_on_one_of::<IS_WRITE>(paths, &guard, lane, id, message, 0, transfer),
+            [path] => path.send::<IS_WRITE, T>(&guard, lane, id, message, 0, transfer),
+            paths => {
+                self.send_on_one_of::<IS_WRITE, T>(paths, &guard, lane, id, message, 0, transfer)
+            }
         }
     }
 
@@ -161,7 +139,7 @@ impl Session {
     /// `resent` so often before.
     #[inline(never)]
     #[expect(clippy::too_many_arguments, reason = "a tail call of the IO path")]
-    pub(crate) fn send_on_one_of<const IS_WRITE: bool>(
+    pub(crate) fn send_on_one_of<const IS_WRITE: bool, T: Outbound>(
         &self,
         paths: &[Arc<Path>],
         guard: &rcu::Guard,
@@ -169,27 +147,26 @@ impl Session {
         id: u16,
         message: &[u8],
         resent: u8,
-        transfer: &mut Option<AnyTransfer>,
-    ) -> Result {
+        transfer: T,
+    ) -> Result<(), Rejected<T>> {
         let policy = self.policy();
         let mut tried = Tried::NONE;
-        let mut result = Err(errno::ECONNABORTED);
+        let mut back = Rejected::new(errno::ECONNABORTED, transfer);
         loop {
             let last = &self.last_path.this_cpu().0;
             let index = usize::try_from(last.get()).unwrap_or(0).checked_sub(1);
             let loads = paths.iter().map(|path| path.load(guard));
             let Some(chosen) = policy.choose(index, &tried, loads) else {
-                return result;
+                return Err(back);
             };
             let Some(path) = paths.get(chosen) else {
-                return result;
+                return Err(back);
             };
             tried.insert(chosen);
             last.set((chosen as u64).wrapping_add(1));
-            result = path.send::<IS_WRITE>(guard, lane, id, message, resent, transfer);
-            match result {
-                Err(e) if e != EBUSY && e != EMSGSIZE => {}
-                _ => return result,
+            match path.send::<IS_WRITE, T>(guard, lane, id, message, resent, back.transfer) {
+                Err(again) if again.error != EBUSY && again.error != EMSGSIZE => back = again,
+                done => return done,
             }
         }
     }

@@ -4,15 +4,22 @@
 
 use kernel::prelude::*;
 use kernel_ext::{
-    erased::Erased,
+    erased::{
+        Erased,
+        Kind, //
+    },
     scatterlist::SgList, //
 };
-use rdma::DmaDirection;
+use rdma::{
+    sg,
+    Device,
+    DmaDirection, //
+};
 
 /// What a request owns while it is under way: the memory that its data is in.
 ///
-/// At most two words, for it is kept in place with its type forgotten (a block layer request or an
-/// `Arc` fits).
+/// At most one word, for it is kept in place with its type forgotten (a block layer request, a box
+/// or an `Arc` fits).
 pub trait Transfer: Send + Sized + 'static {
     /// Returns the memory, not DMA-mapped; an empty list for a request without data.
     fn sg(&mut self) -> &mut SgList;
@@ -70,66 +77,100 @@ pub struct Rejected<T> {
     pub transfer: T,
 }
 
+impl<T> Rejected<T> {
+    #[inline(always)]
+    pub(crate) fn new(error: Error, transfer: T) -> Self {
+        Self { error, transfer }
+    }
+}
+
+/// A device for which the memory of a request is mapped, and how.
+pub(crate) type Mapped<'a> = Option<(&'a Device, Direction)>;
+
 /// The two deeds of a [`Transfer`], found by its type.
 struct Deeds {
-    sg: fn(&mut Erased) -> Option<&mut SgList>,
-    done: fn(Erased, Result),
-    lost: fn(Erased),
+    sg: fn(&mut AnyTransfer) -> Option<&mut SgList>,
+    done: fn(AnyTransfer, Mapped<'_>, Result),
+    lost: fn(AnyTransfer),
 }
 
-trait HasDeeds {
-    const DEEDS: &'static Deeds;
+trait HasKind: Transfer {
+    const KIND: &'static Kind<Self, Deeds>;
 }
 
-impl<T: Transfer> HasDeeds for T {
-    const DEEDS: &'static Deeds = &Deeds {
-        sg: |erased| erased.downcast_mut::<T>().map(T::sg),
-        done: |erased, result| {
-            if let Ok(transfer) = erased.into_inner::<T>() {
+impl<T: Transfer> HasKind for T {
+    const KIND: &'static Kind<T, Deeds> = &Kind::new(Deeds {
+        sg: |any| any.0.downcast_mut(T::KIND).map(T::sg),
+        done: |any, mapped, result| {
+            if let Ok(mut transfer) = any.0.into_inner(T::KIND) {
+                if let Some((device, direction)) = mapped {
+                    sg::unmap(device, transfer.sg(), direction.dma());
+                }
                 transfer.done(result);
             }
         },
-        lost: |erased| {
-            if let Ok(transfer) = erased.into_inner::<T>() {
+        lost: |any| {
+            if let Ok(transfer) = any.0.into_inner(T::KIND) {
                 transfer.lost();
             }
         },
-    };
+    });
 }
 
 /// A [`Transfer`] whose type is forgotten.
-pub struct AnyTransfer {
-    owned: Erased,
-    deeds: &'static Deeds,
-}
+pub struct AnyTransfer(Erased<Deeds>);
 
 impl AnyTransfer {
-    #[inline]
+    #[inline(always)]
     pub(crate) fn new<T: Transfer>(transfer: T) -> Self {
-        Self {
-            owned: Erased::new(transfer),
-            deeds: <T as HasDeeds>::DEEDS,
-        }
+        Self(Erased::new(transfer, T::KIND))
     }
 
-    /// Gives it back to whoever still knows its type.
-    #[inline]
-    pub(crate) fn into_inner<T: Transfer>(self) -> Option<T> {
-        self.owned.into_inner::<T>().ok()
+    /// Takes the memory off the device for which it is `mapped`, and gives the transfer back.
+    ///
+    /// Nobody reaches the memory over the wire any more.
+    #[inline(always)]
+    pub(crate) fn done(self, mapped: Mapped<'_>, result: Result) {
+        (self.0.deeds().done)(self, mapped, result);
     }
 
-    #[inline]
-    pub(crate) fn sg(&mut self) -> Option<&mut SgList> {
-        (self.deeds.sg)(&mut self.owned)
-    }
-
-    #[inline]
-    pub(crate) fn done(self, result: Result) {
-        (self.deeds.done)(self.owned, result);
-    }
-
+    /// Gives the transfer back without an answer; its memory is on no device any more.
     #[cold]
     pub(crate) fn lost(self) {
-        (self.deeds.lost)(self.owned);
+        (self.0.deeds().lost)(self);
+    }
+}
+
+/// A [`Transfer`] on its way out, whose type may be known still: what is known need not be looked up.
+pub(crate) trait Outbound: Sized {
+    /// The memory.
+    fn sg(&mut self) -> Option<&mut SgList>;
+
+    /// Forgets the type.
+    fn forget_type(self) -> AnyTransfer;
+}
+
+/// A [`Transfer`] whose type is known.
+pub(crate) struct Known<T>(pub(crate) T);
+
+impl<T: Transfer> Outbound for Known<T> {
+    #[inline(always)]
+    fn sg(&mut self) -> Option<&mut SgList> {
+        Some(self.0.sg())
+    }
+
+    #[inline(always)]
+    fn forget_type(self) -> AnyTransfer {
+        AnyTransfer::new(self.0)
+    }
+}
+
+impl Outbound for AnyTransfer {
+    fn sg(&mut self) -> Option<&mut SgList> {
+        (self.0.deeds().sg)(self)
+    }
+
+    fn forget_type(self) -> AnyTransfer {
+        self
     }
 }

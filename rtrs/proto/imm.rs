@@ -35,7 +35,7 @@ impl Response {
     ///
     /// An error that the field of 9 bits cannot hold becomes `EIO`: C cuts it off, which can turn
     /// an error into a success.
-    #[inline]
+    #[inline(always)]
     pub const fn new(msg_id: u16, error: Option<Errno>, invalidated: bool) -> Self {
         let errno = match error {
             None => 0,
@@ -47,6 +47,23 @@ impl Response {
             errno,
             invalidated,
         }
+    }
+
+    /// Reads an immediate that ends a request; `None` for any other, which [`Imm::decode`] reads.
+    /// Nearly all that a client gets do; it looks here first.
+    #[inline(always)]
+    pub const fn decode(raw: u32) -> Option<Self> {
+        let kind = raw >> IMM_PAYLOAD_BITS;
+        if kind != RESPONSE && kind != RESPONSE_INVALIDATED {
+            return None;
+        }
+        let payload = raw & PAYLOAD_MASK;
+        Some(Self {
+            msg_id: payload & MSG_ID_MASK,
+            // CAST: 9 bits.
+            errno: (payload >> MSG_ID_BITS) as u16,
+            invalidated: kind == RESPONSE_INVALIDATED,
+        })
     }
 }
 
@@ -73,7 +90,7 @@ pub struct UnknownImm(pub u32);
 impl Imm {
     /// Returns the number that goes on the wire, in host order. Bits that do not fit their field
     /// are cut off; `Geometry::join` and [`Response::new`] make none such.
-    #[inline]
+    #[inline(always)]
     pub const fn encode(self) -> u32 {
         match self {
             Imm::Request { payload } => (REQUEST << IMM_PAYLOAD_BITS) | (payload & PAYLOAD_MASK),
@@ -96,16 +113,13 @@ impl Imm {
     /// as in the C driver.
     #[inline]
     pub const fn decode(raw: u32) -> Result<Self, UnknownImm> {
-        let payload = raw & PAYLOAD_MASK;
-        let kind = raw >> IMM_PAYLOAD_BITS;
-        match kind {
-            REQUEST => Ok(Imm::Request { payload }),
-            RESPONSE | RESPONSE_INVALIDATED => Ok(Imm::Response(Response {
-                msg_id: payload & MSG_ID_MASK,
-                // CAST: 9 bits.
-                errno: (payload >> MSG_ID_BITS) as u16,
-                invalidated: kind == RESPONSE_INVALIDATED,
-            })),
+        if let Some(response) = Response::decode(raw) {
+            return Ok(Imm::Response(response));
+        }
+        match raw >> IMM_PAYLOAD_BITS {
+            REQUEST => Ok(Imm::Request {
+                payload: raw & PAYLOAD_MASK,
+            }),
             HEARTBEAT => Ok(Imm::Heartbeat),
             HEARTBEAT_ACK => Ok(Imm::HeartbeatAck),
             _ => Err(UnknownImm(raw)),

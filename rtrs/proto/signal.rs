@@ -14,6 +14,15 @@ pub const fn interval(queue_depth: u16) -> u32 {
     }
 }
 
+/// Returns the largest power of two that is not above [`interval`], less 1: a send asks for a
+/// completion where its number has none of these bits, which takes no division.
+#[inline]
+pub const fn interval_mask(queue_depth: u16) -> u32 {
+    // At least 1 and at most 512, so nothing is shifted out.
+    let bits = u32::BITS - 1 - interval(queue_depth).leading_zeros();
+    1u32.wrapping_shl(bits).wrapping_sub(1)
+}
+
 /// Counts the sends of one connection, heartbeats included, and picks those that ask for a
 /// completion: each `interval`th.
 ///

@@ -2,15 +2,11 @@
 
 //! The connections of one path: a queue pair and the connection manager's id of each.
 
-use core::sync::atomic::AtomicU32;
-
 use kernel::{
     prelude::*,
-    sync::{
-        Arc,
-        SetOnce, //
-    },
+    sync::Arc, //
 };
+use kernel_ext::sync::SetOnce;
 use rdma::{
     cm::{
         CmHandler,
@@ -24,15 +20,13 @@ use rdma::{
     Device,
     PollContext,
     Qp,
-    QpConfig, //
+    QpConfig,
+    StandingReceives, //
 };
 use rtrs_core::proto::{
     budget,
     errno::Errno,
-    signal::{
-        self,
-        QueueSizes, //
-    },
+    signal::QueueSizes,
     wire::{
         ConnectResponse,
         InfoRequest,
@@ -48,16 +42,18 @@ use super::{
     session::Session, //
 };
 
-/// Tag of empty receives and of the sends of answers and heartbeats.
-pub(crate) const TAG_IO: u32 = 0;
+/// Tag of empty receives.
+pub(crate) const TAG_RECEIVE: u32 = 0;
+/// Tag of the sends of answers and heartbeats.
+pub(crate) const TAG_IO: u32 = 1;
 /// Tag of registrations, which are never signalled and complete only when they fail.
-pub(crate) const TAG_REGISTER: u32 = 1;
+pub(crate) const TAG_REGISTER: u32 = 2;
 /// Tag of the receive for the info request.
-pub(crate) const TAG_INFO: u32 = 2;
+pub(crate) const TAG_INFO: u32 = 3;
 /// Tag of the work requests of the info response that ask for a completion.
-pub(crate) const TAG_SETUP: u32 = 3;
+pub(crate) const TAG_SETUP: u32 = 4;
 /// Tag of the invalidation of chunk 0's key; those of the other chunks follow.
-pub(crate) const TAG_REVOKE: u32 = 4;
+pub(crate) const TAG_REVOKE: u32 = 5;
 
 /// Receives that are posted at a time, once as many have been used.
 pub(crate) const RECEIVE_BATCH: u32 = 16;
@@ -73,9 +69,8 @@ pub(crate) struct Receiver {
     pub(crate) path: Arc<Path>,
     /// Number of the connection in its path.
     pub(crate) cid: u16,
-    /// Receives that have been used since receives were posted last. Completions of one queue pair
-    /// come one after the other, so nobody else writes it.
-    pub(crate) used: AtomicU32,
+    /// The receives that take requests, while the path is up.
+    pub(crate) receives: SetOnce<StandingReceives>,
     /// The send queue.
     pub(crate) sends: Pin<KBox<Sends>>,
 }
@@ -105,7 +100,7 @@ impl Connections {
     }
 
     /// Connection `cid`, if it exists.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn get(&self, cid: u16) -> Option<&Connection> {
         self.0.get(usize::from(cid))?.as_ref()
     }
@@ -152,7 +147,7 @@ impl Sizes {
             QueueSizes::server_io(depth, always_invalidate, max)
         };
         // Receives are posted in batches, so more than one for each chunk.
-        queue.recv = queue.recv.saturating_add(RECEIVE_BATCH).min(max);
+        queue.recv = queue.recv.saturating_add(RECEIVE_BATCH * 2).min(max);
         // Invalidation, data, registration, client's key, answer; or data, client's key, answer.
         let work = if always_invalidate { 5 } else { 3 };
         Self {
@@ -201,6 +196,7 @@ fn create(path: &Arc<Path>, cid: u16, id: &Id) -> Result<Arc<Qp<Receiver>>> {
         max_recv_sge: 1,
         max_inline_data: 0,
         tags: TAG_REVOKE + u32::from(depth),
+        receive_tags: TAG_RECEIVE + 1,
     };
     let cq = Cq::new(
         &path.device,
@@ -208,12 +204,11 @@ fn create(path: &Arc<Path>, cid: u16, id: &Id) -> Result<Arc<Qp<Receiver>>> {
         path.next_vector(),
         PollContext::Workqueue,
     )?;
-    let interval = signal::interval(depth);
     let receiver = Receiver {
         path: path.clone(),
         cid,
-        used: AtomicU32::new(0),
-        sends: KBox::pin_init(Sends::new(sizes.answers, interval), GFP_KERNEL)?,
+        receives: SetOnce::new(),
+        sends: KBox::pin_init(Sends::new(sizes.answers, depth), GFP_KERNEL)?,
     };
     let qp = id.create_qp(&path.pd, &cq, &cq, &config, receiver)?;
     if cid == 0 {
@@ -222,20 +217,25 @@ fn create(path: &Arc<Path>, cid: u16, id: &Id) -> Result<Arc<Qp<Receiver>>> {
     Ok(qp)
 }
 
-/// Posts the receives that a connection has while its path is up.
+/// Posts the receives that a connection has while its path is up; once, sleeps.
 pub(crate) fn post_receives(connection: &Connection) -> Result {
     let receiver = connection.qp.handler();
-    let mut left = if receiver.cid == 0 {
+    let needed = if receiver.cid == 0 {
         u32::from(SERVICE_QUEUE_DEPTH)
     } else {
-        u32::from(receiver.path.geometry.queue_depth()).saturating_add(RECEIVE_BATCH)
+        u32::from(receiver.path.geometry.queue_depth())
     };
-    while left > 0 {
-        let count = left.min(RECEIVE_BATCH);
-        connection.qp.post_receives(TAG_IO, count)?;
-        left = left.saturating_sub(count);
+    // Less than a batch may be missing at any time.
+    let count = needed
+        .saturating_add(RECEIVE_BATCH)
+        .checked_next_multiple_of(RECEIVE_BATCH)
+        .ok_or(EINVAL)?;
+    let receives = StandingReceives::new(&connection.qp, count, RECEIVE_BATCH, 0)?;
+    receiver.receives.populate(receives);
+    match receiver.receives.as_ref() {
+        Some(receives) => receives.post(&connection.qp),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// What the connection manager says about a connection.

@@ -5,10 +5,7 @@
 use core::sync::atomic::Ordering::Relaxed;
 
 use kernel::sync::Arc;
-use rdma::{
-    Qp,
-    SendFlags, //
-};
+use rdma::Qp;
 use rtrs_core::proto::{
     heartbeat::Tick,
     imm::Imm,
@@ -81,10 +78,12 @@ pub(crate) fn acknowledge(qp: &Qp<Receiver>) {
 /// out: what fills the queue tells the client that we are there.
 fn send(qp: &Qp<Receiver>, imm: Imm) -> bool {
     let receiver = qp.handler();
-    if !receiver.path.is_up() || !receiver.sends.reserve() {
+    if !receiver.path.is_up() {
         return false;
     }
-    let flags = SendFlags::signaled(receiver.sends.next_is_signaled());
+    let Some(flags) = receiver.sends.reserve() else {
+        return false;
+    };
     let mut space = rdma::Space::new();
     let mut batch = qp.batch::<1, 0>(&mut space);
     batch.empty_write_imm(TAG_IO, imm.encode(), flags);

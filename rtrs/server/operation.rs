@@ -49,7 +49,7 @@ impl Operation {
     /// Bytes of data. They are at the start of the chunk.
     #[inline]
     pub fn data_len(&self) -> u32 {
-        self.slot.as_ref().map_or(0, |s| s.request.data_len())
+        self.slot.as_ref().map_or(0, |s| s.data_len)
     }
 
     /// The chunk's number in its session.
@@ -97,7 +97,7 @@ impl Operation {
     /// `EINVAL` if this is no read or has less data.
     pub fn write_reply(&mut self, bytes: &[u8]) -> Result {
         let slot = self.slot.as_mut().ok_or(EIO)?;
-        let rest = (slot.request.data_len() as usize).checked_sub(bytes.len());
+        let rest = (slot.data_len as usize).checked_sub(bytes.len());
         let Some(rest) = rest.filter(|_| slot.is_read()) else {
             return Err(EINVAL);
         };
@@ -115,9 +115,7 @@ impl Operation {
     pub fn read_data(&self, offset: usize, target: &mut [u8]) -> Result {
         let slot = self.slot.as_ref().ok_or(EIO)?;
         match offset.checked_add(target.len()) {
-            Some(end) if end <= slot.request.data_len() as usize => {
-                slot.chunk.copy_out(offset, target)
-            }
+            Some(end) if end <= slot.data_len as usize => slot.chunk.copy_out(offset, target),
             _ => Err(EINVAL),
         }
     }

@@ -18,8 +18,7 @@ use kernel::{
     prelude::*,
     sync::{
         Arc,
-        Mutex,
-        SetOnce, //
+        Mutex, //
     },
     time::{
         msecs_to_jiffies,
@@ -41,6 +40,7 @@ use kernel_ext::{
         Completion,
         IrqLock,
         RcuArc,
+        SetOnce,
         WaitQueue, //
     },
     workqueue, //

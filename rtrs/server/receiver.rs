@@ -2,8 +2,6 @@
 
 //! What the completions of a connection say: requests, heartbeats, room on the send queue.
 
-use core::sync::atomic::Ordering::Relaxed;
-
 use kernel::prelude::*;
 use rdma::{
     Opcode,
@@ -13,41 +11,56 @@ use rdma::{
     WcStatus,
     WorkCompletion, //
 };
-use rtrs_core::proto::imm::Imm;
+use rtrs_core::proto::{
+    imm::Imm,
+    request::{
+        Malformed,
+        HEAD_MAX, //
+    },
+};
 
 use super::{
     connection::{
         Receiver,
-        RECEIVE_BATCH,
         TAG_INFO,
         TAG_IO,
         TAG_REGISTER,
         TAG_REVOKE,
         TAG_SETUP, //
     },
-    fence,
-    heartbeat,
+    fence, heartbeat,
     operation::Operation,
     reply,
-    slot::Slot, //
+    slot::{
+        self,
+        Slot, //
+    },
 };
 
 impl QpHandler for Receiver {
-    #[inline]
+    #[inline(always)]
+    fn received(qp: &Qp<Self>, tag: u32, wc: &WorkCompletion) {
+        let this = qp.handler();
+        if let Err(status) = wc.status() {
+            return this.failed(tag, status);
+        }
+        match wc.imm() {
+            Some(imm) if wc.opcode() == Opcode::ReceiveRdmaWithImm => this.request_came(qp, imm),
+            _ => this.path.fail(format_args!(
+                "message that is no request on connection {}",
+                this.cid
+            )),
+        }
+    }
+
+    #[inline(always)]
     fn completed(qp: &Qp<Self>, tag: u32, wc: &WorkCompletion) {
         let this = qp.handler();
         if let Err(status) = wc.status() {
             return this.failed(tag, status);
         }
         match tag {
-            TAG_IO => match wc.opcode() {
-                Opcode::ReceiveRdmaWithImm => this.received(qp, wc.imm().unwrap_or(u32::MAX)),
-                Opcode::Send | Opcode::RdmaWrite => this.sent(qp),
-                _ => this.path.fail(format_args!(
-                    "message that is no request on connection {}",
-                    this.cid
-                )),
-            },
+            TAG_IO => this.sent(qp),
             TAG_REGISTER => {}
             TAG_INFO => this.path.info_received(wc.byte_len()),
             TAG_SETUP => this.path.setup_done.complete_all(),
@@ -57,11 +70,16 @@ impl QpHandler for Receiver {
 }
 
 impl Receiver {
-    /// Something has come with an immediate.
-    #[inline]
-    fn received(&self, qp: &Qp<Self>, imm: u32) {
+    /// Something has come with an immediate, most likely a request.
+    #[inline(always)]
+    fn request_came(&self, qp: &Qp<Self>, imm: u32) {
         self.path.heard();
-        if let Err(e) = self.post_receives(qp) {
+        // They are there before the first is posted.
+        let posted = match self.receives.as_ref() {
+            Some(receives) => receives.used(qp),
+            None => Err(EINVAL),
+        };
+        if let Err(e) = posted {
             return self
                 .path
                 .fail(format_args!("receive cannot be posted ({e:?})"));
@@ -86,20 +104,8 @@ impl Receiver {
         }
     }
 
-    /// Counts one used receive, and posts new ones when enough have been used.
-    #[inline]
-    fn post_receives(&self, qp: &Qp<Self>) -> Result {
-        let used = self.used.load(Relaxed).wrapping_add(1);
-        if used < RECEIVE_BATCH {
-            self.used.store(used, Relaxed);
-            return Ok(());
-        }
-        self.used.store(0, Relaxed);
-        qp.post_receives(TAG_IO, RECEIVE_BATCH)
-    }
-
     /// A request has come: `payload` says in which chunk, and where its head is.
-    #[inline]
+    #[inline(always)]
     fn request(&self, qp: &Qp<Self>, payload: u32) {
         let path = &self.path;
         let (id, offset) = match path.geometry.split(payload) {
@@ -125,17 +131,36 @@ impl Receiver {
 
     /// Goes on with a request whose chunk is on no other path.
     #[inline(always)]
-    pub(crate) fn admit(&self, qp: &Qp<Self>, mut slot: KBox<Slot>) {
+    pub(crate) fn admit(&self, qp: &Qp<Self>, slot: KBox<Slot>) {
         let path = &self.path;
         slot.mapping.sync_for_cpu(0, path.geometry.chunk_size());
-        if path.always_invalidate && slot.seems_write() {
+        match slot.head() {
+            Some(head) => self.judge(qp, slot, &head),
+            None => self.judge_short(qp, slot),
+        }
+    }
+
+    /// As [`Self::judge`] for a request whose head is near its chunk's end.
+    #[cold]
+    fn judge_short(&self, qp: &Qp<Self>, slot: KBox<Slot>) {
+        let mut bytes = [0; HEAD_MAX];
+        match slot.short_head(self.path.geometry.chunk_size(), &mut bytes) {
+            Ok(head) => self.judge(qp, slot, head),
+            Err(malformed) => self.refuse(slot, format_args!("{malformed}")),
+        }
+    }
+
+    /// Decides what to do with a request whose head was copied.
+    #[inline(always)]
+    fn judge(&self, qp: &Qp<Self>, mut slot: KBox<Slot>, head: &[u8]) {
+        if self.path.always_invalidate && slot::is_write(head) {
+            // The client can still change it: it is read again when that is over.
             return self.revoke(qp, slot);
         }
-        match slot.parse(path.geometry.chunk_size()) {
-            // What a read has in its chunk is of no use to anybody else, and its head was copied:
-            // the key may stay as it is.
-            Ok(()) if slot.is_read() || !path.always_invalidate => self.serve(slot),
-            Ok(()) => self.refuse(slot, format_args!("read that became a write")),
+        // What a read has in its chunk is of no use to anybody else, and its head was copied: the
+        // key may stay as it is.
+        match slot.parse(head) {
+            Ok(()) => self.serve(slot),
             Err(malformed) => self.refuse(slot, format_args!("{malformed}")),
         }
     }
@@ -171,11 +196,22 @@ impl Receiver {
             return;
         };
         // Until now the client could change it.
-        match slot.parse(self.path.geometry.chunk_size()) {
+        let parsed = match slot.head() {
+            Some(head) => slot.parse(&head),
+            None => self.parse_short(&mut slot),
+        };
+        match parsed {
             Ok(()) if !slot.is_read() => self.serve(slot),
             Ok(()) => self.refuse(slot, format_args!("write that became a read")),
             Err(malformed) => self.refuse(slot, format_args!("{malformed}")),
         }
+    }
+
+    #[cold]
+    fn parse_short(&self, slot: &mut Slot) -> Result<(), Malformed> {
+        let mut bytes = [0; HEAD_MAX];
+        let head = slot.short_head(self.path.geometry.chunk_size(), &mut bytes)?;
+        slot.parse(head)
     }
 
     /// Takes the slot whose key was being invalidated under `tag`.

@@ -3,7 +3,7 @@
 //! Room on the send queue of one connection, and the answers that wait for it.
 
 use core::sync::atomic::{
-    AtomicBool, AtomicI32, AtomicU32,
+    AtomicBool, AtomicU32,
     Ordering::{
         Relaxed,
         SeqCst, //
@@ -15,6 +15,8 @@ use kernel_ext::{
     new_irq_lock,
     sync::IrqLock, //
 };
+use rdma::SendFlags;
+use rtrs_core::proto::signal;
 
 use super::slot::Slot;
 
@@ -70,14 +72,19 @@ impl Drop for Chain {
 
 /// Room on one send queue, counted in answers.
 ///
-/// Each answer, and each heartbeat, takes one of `room` and is counted; each `interval`th asks for
-/// a completion, which gives `interval` of them back. `interval <= room`, so whenever there is no
-/// room left a completion is on its way.
+/// Each answer, and each heartbeat, is numbered when room for it is reserved, which is when it is
+/// going to be posted for certain. Each `interval`th asks for a completion, which says that it and
+/// those before it are done. `interval <= room`, so whenever there is no room left a completion is
+/// on its way.
 #[pin_data]
 pub(crate) struct Sends {
-    room: AtomicI32,
-    count: AtomicU32,
-    interval: u32,
+    /// Answers so far.
+    begun: AtomicU32,
+    /// How many of them are known to be done.
+    done: AtomicU32,
+    room: u32,
+    /// `interval` less 1, which is a power of two.
+    mask: u32,
     /// `waiting` may hold something: read before the lock is taken.
     has_waiting: AtomicBool,
     #[pin]
@@ -85,45 +92,44 @@ pub(crate) struct Sends {
 }
 
 impl Sends {
-    /// A queue with room for `room` answers, one in `interval` of which asks for a completion.
-    pub(crate) fn new(room: u32, interval: u32) -> impl PinInit<Self> {
-        let answers = i32::try_from(room).unwrap_or(i32::MAX).max(1);
+    /// A queue with room for `room` answers, of a session with this queue depth.
+    pub(crate) fn new(room: u32, queue_depth: u16) -> impl PinInit<Self> {
+        let room = room.max(1);
+        let mut mask = signal::interval_mask(queue_depth);
+        while mask >= room {
+            mask /= 2;
+        }
         pin_init!(Self {
-            room: AtomicI32::new(answers),
-            count: AtomicU32::new(1),
-            interval: interval.clamp(1, answers.unsigned_abs()),
+            begun: AtomicU32::new(0),
+            done: AtomicU32::new(0),
+            room,
+            mask,
             has_waiting: AtomicBool::new(false),
             waiting <- new_irq_lock!(Chain::new(), "Sends::waiting"),
         })
     }
 
-    /// Takes room for one answer; `false` if there is none.
-    #[inline]
-    pub(crate) fn reserve(&self) -> bool {
-        if self.room.fetch_sub(1, SeqCst) > 0 {
-            return true;
+    /// Takes room for one answer, which must then be posted unless the path has failed; returns
+    /// whether it is to ask for a completion. `None` if there is no room.
+    #[inline(always)]
+    pub(crate) fn reserve(&self) -> Option<SendFlags> {
+        loop {
+            let number = self.begun.load(Relaxed);
+            if number.wrapping_sub(self.done.load(SeqCst)) >= self.room {
+                return None;
+            }
+            let next = number.wrapping_add(1);
+            let taken = self.begun.compare_exchange(number, next, SeqCst, Relaxed);
+            if taken.is_ok() {
+                return Some(SendFlags::signaled(next & self.mask == 0));
+            }
         }
-        self.room.fetch_add(1, SeqCst);
-        false
-    }
-
-    /// Gives back room that was reserved and not used.
-    pub(crate) fn unreserve(&self) {
-        self.room.fetch_add(1, SeqCst);
-    }
-
-    /// Counts an answer that is about to be posted; says whether it is to ask for a completion.
-    #[inline]
-    pub(crate) fn next_is_signaled(&self) -> bool {
-        let count = self.count.fetch_add(1, Relaxed).wrapping_add(1);
-        count.checked_rem(self.interval) == Some(0)
     }
 
     /// A completion that was asked for has come.
     #[inline]
     pub(crate) fn completed(&self) {
-        // CAST: at most `room`, which fits.
-        self.room.fetch_add(self.interval as i32, SeqCst);
+        self.done.fetch_add(self.mask.wrapping_add(1), SeqCst);
     }
 
     /// Puts an answer in the queue of those that wait.
@@ -140,10 +146,24 @@ impl Sends {
         self.has_waiting.load(SeqCst)
     }
 
-    /// Takes the answer that has waited longest.
+    /// Takes the answer that has waited longest, if there is room for it.
+    #[cold]
+    pub(crate) fn next_with_room(&self) -> Option<(KBox<Slot>, SendFlags)> {
+        let mut waiting = self.waiting.lock();
+        if waiting.is_empty() {
+            return None;
+        }
+        let flags = self.reserve()?;
+        Some((self.pop(&mut waiting)?, flags))
+    }
+
+    /// Takes the answer that has waited longest, of a path that has failed.
     #[cold]
     pub(crate) fn next_waiting(&self) -> Option<KBox<Slot>> {
-        let mut waiting = self.waiting.lock();
+        self.pop(&mut self.waiting.lock())
+    }
+
+    fn pop(&self, waiting: &mut Chain) -> Option<KBox<Slot>> {
         let first = waiting.pop();
         if waiting.is_empty() {
             self.has_waiting.store(false, SeqCst);

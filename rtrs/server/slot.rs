@@ -3,8 +3,6 @@
 //! What serving one chunk of one path needs, allocated when the path is made: a request allocates
 //! nothing.
 
-use core::ops::Range;
-
 use kernel::{
     prelude::*,
     sync::Arc, //
@@ -21,8 +19,8 @@ use rtrs_core::proto::{
     request::{
         self,
         Malformed,
+        Reply,
         Request,
-        WriteRequest,
         HEAD_MAX, //
     },
     wire, //
@@ -46,8 +44,16 @@ pub(crate) struct Slot {
     pub(crate) cid: u16,
     /// Where in the chunk the request's head is.
     pub(crate) offset: u32,
-    /// The request, once it has been parsed.
-    pub(crate) request: Request,
+    /// Bytes of data of the request, from the start of the chunk.
+    pub(crate) data_len: u32,
+    /// Bytes of user message, right behind the data.
+    usr_len: u16,
+    /// Whether the request is a read; otherwise it is a write.
+    is_read: bool,
+    /// Where the data of a read goes; `None` if there is none.
+    pub(crate) reply: Option<Reply>,
+    /// The path's message for this chunk names the chunk's present key.
+    pub(crate) key_written: bool,
     /// The chunk's key has been invalidated for this request: the answer brings a new one.
     pub(crate) revoked: bool,
     /// The data area of a read holds what is to be answered.
@@ -82,10 +88,11 @@ impl Slot {
                 id,
                 cid: 0,
                 offset: 0,
-                request: Request::Write(WriteRequest {
-                    data_len: 0,
-                    usr_len: 0,
-                }),
+                data_len: 0,
+                usr_len: 0,
+                is_read: false,
+                reply: None,
+                key_written: false,
                 revoked: false,
                 filled: false,
                 status: Ok(()),
@@ -100,49 +107,60 @@ impl Slot {
         )?)
     }
 
-    /// Whether the head says that it is a write, as of now: the client can still change that.
+    /// Copies the request's head out of the chunk, once; `None` if it is near the chunk's end, where
+    /// [`Self::short_head`] does.
     #[inline(always)]
-    pub(crate) fn seems_write(&self) -> bool {
-        let mut kind = [0; size_of::<u16>()];
-        self.chunk
-            .copy_out(self.offset as usize, &mut kind)
-            .is_ok_and(|()| u16::from_le_bytes(kind) == wire::WRITE)
+    pub(crate) fn head(&self) -> Option<[u8; HEAD_MAX]> {
+        let mut bytes = [0; HEAD_MAX];
+        // A copy of constant length is a few moves.
+        self.chunk.copy_out(self.offset as usize, &mut bytes).ok()?;
+        Some(bytes)
     }
 
-    /// Copies the request's head out of the chunk, once, parses the copy and keeps the result.
+    /// Copies what the chunk has of the head into `bytes`, once.
     ///
     /// `chunk_size` is the session's; the offset is below it.
-    #[inline(always)]
-    pub(crate) fn parse(&mut self, chunk_size: u32) -> Result<(), Malformed> {
-        let mut head = [0; HEAD_MAX];
-        let offset = self.offset as usize;
-        // A copy of constant length is a few moves.
-        self.request = if self.chunk.copy_out(offset, &mut head).is_ok() {
-            request::parse(&head, self.offset)?
-        } else {
-            self.parse_short(chunk_size)?
-        };
-        Ok(())
-    }
-
-    /// The same for a head that is near the chunk's end.
     #[cold]
-    fn parse_short(&self, chunk_size: u32) -> Result<Request, Malformed> {
-        let mut head = [0; HEAD_MAX];
+    pub(crate) fn short_head<'a>(
+        &self,
+        chunk_size: u32,
+        bytes: &'a mut [u8; HEAD_MAX],
+    ) -> Result<&'a [u8], Malformed> {
         let len = request::head_len(self.offset, chunk_size);
-        let head = head.get_mut(..len).ok_or(Malformed::Truncated)?;
+        let head = bytes.get_mut(..len).ok_or(Malformed::Truncated)?;
         self.chunk
             .copy_out(self.offset as usize, head)
             .map_err(|_| Malformed::Truncated)?;
-        request::parse(head, self.offset)
+        Ok(head)
+    }
+
+    /// Parses a head and keeps the result.
+    #[inline(always)]
+    pub(crate) fn parse(&mut self, head: &[u8]) -> Result<(), Malformed> {
+        match request::parse(head, self.offset)? {
+            Request::Write(write) => {
+                self.data_len = write.data_len;
+                self.usr_len = write.usr_len;
+                self.is_read = false;
+                self.reply = None;
+            }
+            Request::Read(read) => {
+                self.data_len = read.data_len;
+                self.usr_len = read.usr_len;
+                self.is_read = true;
+                self.reply = read.reply;
+            }
+        }
+        Ok(())
     }
 
     /// Begins to serve the parsed request: copies its user message out of the chunk, once.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn begin(&mut self) -> Result {
         self.filled = false;
         self.status = Ok(());
-        self.user.copy_from(&self.chunk, self.request.user())
+        let (start, len) = (self.data_len as usize, usize::from(self.usr_len));
+        self.user.copy_from(&self.chunk, start, len)
     }
 
     /// The private copy of the request's user message.
@@ -154,8 +172,15 @@ impl Slot {
     /// Says whether the client wants data.
     #[inline]
     pub(crate) fn is_read(&self) -> bool {
-        matches!(self.request, Request::Read(_))
+        self.is_read
     }
+}
+
+/// Whether a head says that it is a write.
+#[inline(always)]
+pub(crate) fn is_write(head: &[u8]) -> bool {
+    head.first_chunk()
+        .is_some_and(|kind| u16::from_le_bytes(*kind) == wire::WRITE)
 }
 
 /// A user message, copied out of its chunk.
@@ -175,27 +200,31 @@ impl UserMessage {
         }
     }
 
-    /// Copies `range` of the chunk. Needs memory for a message over [`USER_INLINE`].
-    #[inline]
-    fn copy_from(&mut self, chunk: &PageBlock, range: Range<usize>) -> Result {
-        let len = range.end.wrapping_sub(range.start);
+    /// Copies `len` bytes of the chunk from `start` on. Needs memory for a message over
+    /// [`USER_INLINE`].
+    #[inline(always)]
+    fn copy_from(&mut self, chunk: &PageBlock, start: usize, len: usize) -> Result {
         self.len = len;
         // The usual message: a copy of constant length is a few moves. What is behind a shorter
         // message, the head, does no harm here.
         if len <= USER_USUAL {
             if let Some(usual) = self.short.first_chunk_mut::<USER_USUAL>() {
-                if chunk.copy_out(range.start, usual).is_ok() {
+                if chunk.copy_out(start, usual).is_ok() {
                     return Ok(());
                 }
             }
         }
-        match self.short.get_mut(..len) {
-            Some(short) => chunk.copy_out(range.start, short),
-            None => self.copy_long(chunk, range.start, len),
-        }
+        self.copy_unusual(chunk, start, len)
     }
 
     #[cold]
+    fn copy_unusual(&mut self, chunk: &PageBlock, start: usize, len: usize) -> Result {
+        match self.short.get_mut(..len) {
+            Some(short) => chunk.copy_out(start, short),
+            None => self.copy_long(chunk, start, len),
+        }
+    }
+
     fn copy_long(&mut self, chunk: &PageBlock, start: usize, len: usize) -> Result {
         self.long.resize(len, 0, GFP_NOWAIT)?;
         chunk.copy_out(start, self.long.as_mut_slice())

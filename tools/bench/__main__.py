@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0
 """bench: our modules, the C driver and nvme-rdma side by side in one guest.
 
-    python3 tools/bench                  both tables (about half an hour under emulation)
+    python3 tools/bench                  all tables (about half an hour under emulation)
     python3 tools/bench --counts         instructions per IO only
     python3 tools/bench --rates [--quick]  guest-time rates only
+    python3 tools/bench --memory         memory of a session only
     python3 tools/bench --only 'Rust Y' --hot randread,4k   where the instructions go
 """
 import argparse
@@ -14,6 +15,7 @@ sys.dont_write_bytecode = True
 sys.path[:0] = [str(pathlib.Path(__file__).resolve().parent), str(pathlib.Path(__file__).resolve().parents[1])]
 
 import counting  # noqa: E402
+import memory  # noqa: E402
 import rates  # noqa: E402
 import setups  # noqa: E402
 import tables  # noqa: E402
@@ -30,6 +32,7 @@ def main() -> int:
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--counts", action="store_true")
     parser.add_argument("--rates", action="store_true")
+    parser.add_argument("--memory", action="store_true")
     parser.add_argument("--quick", action="store_true", help="a few cells of the rates only")
     parser.add_argument("--only", action="append", metavar="SETUP", help="repeatable; default: all")
     parser.add_argument("--case", action="append", metavar="PATTERN,SIZE", help="count these only; repeatable")
@@ -38,16 +41,18 @@ def main() -> int:
     wanted = [s for s in setups.SETUPS if not options.only or s.name in options.only]
     if not wanted:
         parser.error(f"no such setup; there are: {', '.join(s.name for s in setups.SETUPS)}")
-    both = options.counts == options.rates
-    if options.counts or both:
+    everything = not (options.counts or options.rates or options.memory)
+    if options.counts or everything:
         counts = counting.measure(say, wanted, [tuple(case.split(",")) for case in options.case or ()] or counting.CASES)
         print(tables.instructions(counts, wanted), end="\n\n")
         for case in (("randread", "4k"), ("randwrite", "4k")):
             print(tables.by_module(counts, wanted, case), end="\n\n")
         for setup in wanted if options.hot else ():
             print(tables.hottest(counts, setup, tuple(options.hot.split(","))), end="\n\n")
-    if options.rates or both:
+    if options.rates or everything:
         print(tables.rates(rates.measure(say, wanted, options.quick), wanted), end="\n\n")
+    if options.memory or everything:
+        print(tables.memory(memory.measure(say)), end="\n\n")
     return 0
 
 

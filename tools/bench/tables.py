@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
 """Turns measurements into Markdown tables."""
+import memory as memory_use
 import setups
 
 
@@ -59,3 +60,14 @@ def rates(results, wanted: list[setups.Setup]) -> str:
         rows.append(row)
     return _table(["IOPS in guest time", *(s.name for s in wanted), "Rust/C Y", "Rust/C N", "Rust Y/nvme",
                    "Rust Y/N"], rows)
+
+
+def memory(results) -> str:
+    """KiB a session on either side, the server's also without the chunks themselves."""
+    rows = []
+    for (name, invalidate), sides in results.items():
+        for side, use in zip(("client", "server"), sides):
+            rest = use.total - (memory_use.CHUNKS_KIB if side == "server" else 0)
+            figures = (use.total, rest, use.slab, use.vmalloc, use.percpu)
+            rows.append([f"{name} {invalidate} {side}", *(f"{figure:.0f}" for figure in figures)])
+    return _table(["KiB a session", "all", "without chunks", "in slabs", "in vmalloc", "per CPU"], rows)

@@ -208,14 +208,19 @@ def test_force_close_and_remap(pair: Lab) -> None:
 
 @needs(timeout=180)
 def test_disconnect_and_reconnect_by_hand(pair: Lab) -> None:
-    """The path goes down on request; IO fails at once and does not hang."""
+    """The path goes down on request; IO fails when its time is over, and goes on after a reconnect."""
     rnbd.start(pair, mib=8)
     disk = rnbd.map_disk(pair)
+    rnbd.fail_fast(pair, 2)
     path = rnbd.session_file("paths/ip:10.0.0.1@ip:10.0.0.2")
     eq(pair.client.write(f"{path}/disconnect", "1", 60), "")
     eq(pair.client.read(f"{path}/state"), "disconnected")
     ok(pair.client.try_run(f"dd if={disk.path} of=/dev/null bs=4k count=1 iflag=direct", 30).code == 1, "a read passed")
-    disk.unmap("force")
+    eq(pair.client.write(f"{path}/reconnect", "1", 60), "")
+    eq(pair.client.read(f"{path}/state"), "connected")
+    until(lambda: disk.attribute("state") == "open", 20, "the disk is back")
+    pair.client.run(f"dd if={disk.path} of=/dev/null bs=4k count=1 iflag=direct status=none")
+    disk.unmap()
 
 
 @needs(timeout=180)

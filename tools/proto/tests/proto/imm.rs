@@ -71,3 +71,18 @@ fn error_numbers_have_either_sign_and_no_error_has_none() {
     }
     assert_eq!(Errno::EINVAL.to_raw(), -22);
 }
+
+#[test]
+fn a_client_that_looks_for_responses_first_finds_just_these() {
+    for kind in 0..16 {
+        for payload in [0, 1, 0x7_ffff, 0x8_0000, (1 << 28) - 1] {
+            let raw = (kind << 28) | payload;
+            let response = match Imm::decode(raw) {
+                Ok(Imm::Response(response)) => Some(response),
+                _ => None,
+            };
+            assert_eq!(Response::decode(raw), response);
+            assert_eq!(response.is_some(), kind == 1 || kind == 2);
+        }
+    }
+}

@@ -4,6 +4,7 @@
 
 use proto::rtrs::signal::{
     interval,
+    interval_mask,
     QueueSizes,
     SendCredit,
     Signaller, //
@@ -85,4 +86,13 @@ fn queue_sizes_are_those_of_the_c_driver() {
         QueueSizes::server_io(65535, true, u32::MAX).completions(),
         65535 * 6 + 2
     );
+}
+
+#[test]
+fn the_mask_stands_for_the_largest_power_of_two_in_the_interval() {
+    for depth in 0..=u16::MAX {
+        let sends = interval_mask(depth) + 1;
+        assert!(sends.is_power_of_two());
+        assert!(sends <= interval(depth) && sends * 2 > interval(depth));
+    }
 }

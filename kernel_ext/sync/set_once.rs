@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A value that is set once and read from then on.
+
+use core::{
+    cell::UnsafeCell,
+    mem::MaybeUninit,
+    sync::atomic::{AtomicU8, Ordering},
+};
+
+/// Not set.
+const EMPTY: u8 = 0;
+/// Somebody is about to set it.
+const BUSY: u8 = 1;
+/// Set.
+const SET: u8 = 2;
+
+/// A value that is set at most once.
+///
+/// As `kernel::sync::SetOnce`, which calls a C helper each time that it is read: this one is for the
+/// IO path, where reading is one load.
+///
+/// # Examples
+///
+/// ```
+/// use kernel_ext::sync::SetOnce;
+///
+/// let value = SetOnce::new();
+/// assert_eq!(value.as_ref(), None);
+/// assert!(value.populate(7));
+/// assert!(!value.populate(8));
+/// assert_eq!(value.as_ref(), Some(&7));
+/// # Ok::<(), Error>(())
+/// ```
+///
+/// # Invariants
+///
+/// While `state` is `SET`, which it stays, `value` is initialised and not changed. While it is
+/// `BUSY`, one caller of [`populate`](Self::populate) has `value` for itself.
+pub struct SetOnce<T> {
+    state: AtomicU8,
+    value: UnsafeCell<MaybeUninit<T>>,
+}
+
+// SAFETY: the value moves with the cell.
+unsafe impl<T: Send> Send for SetOnce<T> {}
+// SAFETY: readers get a `&T`, hence `T: Sync`; the value may come from another thread, hence
+// `T: Send`.
+unsafe impl<T: Send + Sync> Sync for SetOnce<T> {}
+
+impl<T> SetOnce<T> {
+    /// A value that is not set yet.
+    pub const fn new() -> Self {
+        // INVARIANT: not set.
+        Self {
+            state: AtomicU8::new(EMPTY),
+            value: UnsafeCell::new(MaybeUninit::uninit()),
+        }
+    }
+
+    /// The value, if it is set. Any context.
+    #[inline(always)]
+    pub fn as_ref(&self) -> Option<&T> {
+        // `Acquire` pairs with the `Release` of `populate`.
+        if self.state.load(Ordering::Acquire) != SET {
+            return None;
+        }
+        // SAFETY: by the invariant the value is initialised and nobody changes it.
+        Some(unsafe { (*self.value.get()).assume_init_ref() })
+    }
+
+    /// Sets the value, if nobody else has; returns whether it did. Any context.
+    pub fn populate(&self, value: T) -> bool {
+        let begun = self
+            .state
+            .compare_exchange(EMPTY, BUSY, Ordering::Relaxed, Ordering::Relaxed);
+        if begun.is_err() {
+            return false;
+        }
+        // SAFETY: by the invariant the place is ours until the state changes.
+        unsafe { (*self.value.get()).write(value) };
+        // INVARIANT: initialised above.
+        self.state.store(SET, Ordering::Release);
+        true
+    }
+}
+
+impl<T> Default for SetOnce<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T> Drop for SetOnce<T> {
+    fn drop(&mut self) {
+        if *self.state.get_mut() == SET {
+            // SAFETY: initialised by the invariant, and not used again.
+            unsafe { self.value.get_mut().assume_init_drop() };
+        }
+    }
+}
