@@ -76,7 +76,7 @@ for _name in ALSO_WITH_N:
 @needs(machines=1)
 def test_the_memory_limit_refuses_with_enomem(lab: Lab) -> None:
     """One session fits: the second is refused with ENOMEM and one line, and gets in when the first is gone."""
-    _prepare(lab, f"{PATIENT} max_memory_mib=100")
+    _prepare(lab, "heartbeat_interval_ms=60000 max_memory_mib=100")
     mark = lab.server.log_mark()
     _play(lab, "the_memory_limit_refuses_with_enomem")
     lines = lab.server.log_matches(r"max_memory_mib", mark)
@@ -95,7 +95,7 @@ def _play_refused(lab: Lab) -> None:
 @needs(machines=1, memory_mib=512, timeout=240)
 def test_a_session_that_memory_cannot_hold_is_refused(lab: Lab) -> None:
     """No limit, and chunks for all that is free in a small machine: ENOMEM, and nothing is left of it."""
-    _prepare(lab, f"{PATIENT} max_memory_mib=0 sess_queue_depth=2048 max_chunk_size=131072")
+    _prepare(lab, "heartbeat_interval_ms=60000 max_memory_mib=0 sess_queue_depth=2048 max_chunk_size=131072")
     free = "awk '/MemAvailable/ {print int($2 / 1024)}' /proc/meminfo"
     lab.server.run("echo 3 > /proc/sys/vm/drop_caches")
     before = int(lab.server.run(free))
