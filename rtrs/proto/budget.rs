@@ -38,7 +38,7 @@ pub const fn connection_bytes(sizes: &QueueSizes) -> u64 {
 /// Returns what the limit is where nobody set one: a quarter of the machine's memory, in MiB and
 /// at least 1.
 pub const fn default_limit_mib(memory_bytes: u64) -> u32 {
-    let mib = memory_bytes / 4 >> 20;
+    let mib = (memory_bytes / 4) >> 20;
     match mib {
         0 => 1,
         // CAST: compared first.
