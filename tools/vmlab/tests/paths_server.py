@@ -184,6 +184,22 @@ def test_the_rdma_device_is_removed_under_io(pair: Lab) -> None:
     disk.unmap()
 
 
+@needs(disruptive=True, timeout=200)
+def test_a_killed_client_leaves_nothing(pair: Lab) -> None:
+    """Power failure of a client under load: its session is gone within the heartbeats' limit, the disk is free."""
+    rnbd.start(pair)
+    disk = rnbd.map_disk(pair)
+    rnbd.round_robin(pair)
+    disk.fio(LOAD)
+    settle(disk)
+    pair.client.kill()
+    began = time.monotonic()
+    until(lambda: not pair.server.run("ls /sys/class/rtrs-server").split(), 15, "the session is gone")
+    print(f"# gone after {time.monotonic() - began:.1f} s", flush=True)
+    eq(pair.server.run("ls /sys/class/rnbd-server/ctl/devices").split(), [], "devices that are still open")
+    pair.server.run("mods -r", 60)
+
+
 @needs(timeout=300)
 def test_a_c_client_comes_back_before_the_server_has_noticed(pair: Lab) -> None:
     """The server's end goes silent and does not count heartbeats; the C client is let in."""
