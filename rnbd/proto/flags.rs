@@ -74,11 +74,11 @@ impl Rw {
         }
     }
 
-    /// Says whether the flags about stable storage are with an operation that can have them. The
-    /// block layer warns about the others.
-    #[inline]
-    pub const fn is_consistent(self) -> bool {
-        matches!(self.op, Op::Write | Op::Flush) || !(self.fua || self.preflush)
+    /// Says whether the flags about stable storage in `raw` are with an operation that can have
+    /// them, which is `op`. The block layer warns about the others.
+    #[inline(always)]
+    pub const fn is_consistent(raw: u32, op: Op) -> bool {
+        raw & (FUA | PREFLUSH) == 0 || matches!(op, Op::Write | Op::Flush)
     }
 
     /// Returns the word that goes on the wire.

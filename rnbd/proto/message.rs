@@ -224,8 +224,9 @@ impl IoRequest {
             Ok((msg, _)) if version >= VERSION => msg.prio.get(),
             _ => 0,
         };
-        let rw = Rw::from_wire(msg.rw.get()).map_err(|op| Malformed::Op(op.0))?;
-        if !rw.is_consistent() {
+        let raw = msg.rw.get();
+        let rw = Rw::from_wire(raw).map_err(|op| Malformed::Op(op.0))?;
+        if !Rw::is_consistent(raw, rw.op) {
             return Err(Malformed::Flags);
         }
         let size = msg.bi_size.get();

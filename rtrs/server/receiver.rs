@@ -166,7 +166,7 @@ impl Receiver {
     }
 
     /// Takes the chunk away from the client before its request is believed.
-    #[inline]
+    #[inline(always)]
     fn revoke(&self, qp: &Qp<Self>, mut slot: KBox<Slot>) {
         let Some(region) = &slot.region else {
             return self.refuse(slot, format_args!("chunk has no key"));

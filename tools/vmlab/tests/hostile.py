@@ -22,8 +22,8 @@ from vmlab.needs import needs
 PEER = Path(__file__).resolve().parents[1] / "peer"
 KDIR = PEER.parents[1] / "kdir"
 FILES = ("puppet.py", "messages.py", "client.py", "attacks.py", "strangers.py")
-# A puppet does not answer heartbeats: it would count as dead.
-PATIENT = "heartbeat_interval_ms=60000"
+# A puppet does not answer heartbeats: it would count as dead. Sessions that end take a moment to give memory back.
+PATIENT = "heartbeat_interval_ms=60000 max_memory_mib=600"
 # What may come out differently where keys are not invalidated, and one of each other kind.
 ALSO_WITH_N = ("d5_head_across_the_end_of_the_chunk", "d6_descriptor_longer_than_asked",
                "d11_user_length_past_the_offset", "d11_two_descriptors", "unknown_message_type",

@@ -76,7 +76,7 @@ for _name in ALSO_WITH_N:
 @needs(machines=1)
 def test_the_memory_limit_refuses_with_enomem(lab: Lab) -> None:
     """One session fits: the second is refused with ENOMEM and one line, and gets in when the first is gone."""
-    _prepare(lab, f"{PATIENT} max_memory_mib=100")
+    _prepare(lab, "heartbeat_interval_ms=60000 max_memory_mib=100")
     mark = lab.server.log_mark()
     _play(lab, "the_memory_limit_refuses_with_enomem")
     lines = lab.server.log_matches(r"max_memory_mib", mark)
@@ -95,7 +95,7 @@ def _play_refused(lab: Lab) -> None:
 @needs(machines=1, memory_mib=512, timeout=240)
 def test_a_session_that_memory_cannot_hold_is_refused(lab: Lab) -> None:
     """No limit, and chunks for all that is free in a small machine: ENOMEM, and nothing is left of it."""
-    _prepare(lab, f"{PATIENT} max_memory_mib=0 sess_queue_depth=2048 max_chunk_size=131072")
+    _prepare(lab, "heartbeat_interval_ms=60000 max_memory_mib=0 sess_queue_depth=2048 max_chunk_size=131072")
     free = "awk '/MemAvailable/ {print int($2 / 1024)}' /proc/meminfo"
     lab.server.run("echo 3 > /proc/sys/vm/drop_caches")
     before = int(lab.server.run(free))
@@ -184,9 +184,25 @@ def test_the_rdma_device_is_removed_under_io(pair: Lab) -> None:
     disk.unmap()
 
 
+@needs(disruptive=True, timeout=200)
+def test_a_killed_client_leaves_nothing(pair: Lab) -> None:
+    """Power failure of a client under load: its session is gone within the heartbeats' limit, the disk is free."""
+    rnbd.start(pair)
+    disk = rnbd.map_disk(pair)
+    rnbd.round_robin(pair)
+    disk.fio(LOAD)
+    settle(disk)
+    pair.client.kill()
+    began = time.monotonic()
+    until(lambda: not pair.server.run("ls /sys/class/rtrs-server").split(), 15, "the session is gone")
+    print(f"# gone after {time.monotonic() - began:.1f} s", flush=True)
+    eq(pair.server.run("ls /sys/class/rnbd-server/ctl/devices").split(), [], "devices that are still open")
+    pair.server.run("mods -r", 60)
+
+
 @needs(timeout=300)
 def test_a_c_client_comes_back_before_the_server_has_noticed(pair: Lab) -> None:
-    """The server's end goes silent and does not count heartbeats; the C client connects again at once."""
+    """The server's end goes silent and does not count heartbeats; the C client is let in."""
     rnbd.ram_disk(pair)
     rnbd.load_server(pair, modules="ours", rtrs=PATIENT)
     rnbd.load_client(pair, modules="c")
