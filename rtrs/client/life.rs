@@ -11,6 +11,8 @@ use kernel::{
     prelude::*,
     sync::Arc,
     time::{
+        delay::fsleep,
+        Delta,
         Instant,
         Monotonic, //
     }, //
@@ -27,7 +29,8 @@ use rtrs_core::proto::{
         ClientEvent,
         ClientState, //
     },
-    settings::Setting, //
+    settings::Setting,
+    LINK_SETTLE_MS, //
 };
 
 use crate::{
@@ -329,10 +332,14 @@ impl Path {
         // The tick does not take the lock.
         drop(workqueue::cancel_delayed_sync::<_, HEARTBEAT>(this));
         if let Some(transport) = this.transport.replace(None) {
-            transport.hang_up_but_one();
+            transport.drain();
             if core::mem::take(&mut attempts.up) {
                 this.session.path_down(&transport.exchange);
             }
+            if this.state() == ClientState::Reconnecting {
+                fsleep(Delta::from_millis(LINK_SETTLE_MS.into()));
+            }
+            transport.hang_up_but_one();
             attempts.ghost = Some(transport);
         }
         if this.state() == ClientState::Reconnecting {

@@ -96,13 +96,22 @@ impl Transport {
         hang_up(&self.connections);
     }
 
-    /// Does the same, but keeps the word of farewell on the admin connection for later. Where the
+    /// Waits until no completion can come any more, without a word to the peer; sleeps.
+    ///
+    /// Nobody sends any more: the path has taken this out of its readers' sight.
+    pub(crate) fn drain(&self) {
+        for connection in &self.connections {
+            connection.qp.drain();
+        }
+    }
+
+    /// Hangs up drained connections, but keeps the word of farewell on the admin connection for later. Where the
     /// link is dead the others' get lost, and this one is heard when [`Self::say_farewell`] sends it
     /// over a link that works: a server takes a path down that loses one of its connections.
     pub(crate) fn hang_up_but_one(&self) {
-        if let Some((admin, others)) = self.connections.split_first() {
-            hang_up(others);
-            admin.qp.drain();
+        for connection in self.connections.iter().skip(1) {
+            // It fails where the connection is down already.
+            let _ = connection.id.disconnect();
         }
     }
 

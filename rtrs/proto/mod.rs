@@ -76,8 +76,12 @@ pub const HEARTBEAT_MISSED_MAX: u32 = 5;
 /// milliseconds.
 pub const CONNECT_TIMEOUT_MS: u32 = 30_000;
 
-/// Pause before each attempt to reconnect, in milliseconds.
-pub const RECONNECT_BACKOFF_MS: u32 = 1000;
+/// Pause between a fault of a path and the first word about it to the peer, in milliseconds.
+///
+/// A link that is going down refuses packets for a moment. The queue pair of the connection manager
+/// of rxe does not survive such a refusal, and without it no connection is made over the device any
+/// more until somebody removes and adds it.
+pub const LINK_SETTLE_MS: u32 = 100;
 
 /// Most segments of one IO.
 pub const SEGMENTS_MAX: u16 = 128;

@@ -134,6 +134,8 @@ pub(crate) struct Path {
     pub(crate) keys: Option<MessageSlots>,
     /// The info request is received here.
     pub(crate) info: MessageSlots,
+    /// It is closed for a fault, perhaps that of a link.
+    pub(crate) has_failed: AtomicBool,
     /// Bytes of it that have come; 0 as long as it has not.
     pub(crate) info_len: AtomicU32,
     /// The info response, as long as it may be sent.
@@ -221,6 +223,7 @@ impl Path {
                 regions,
                 keys,
                 info,
+                has_failed: AtomicBool::new(false),
                 info_len: AtomicU32::new(0),
                 info_response <- new_mutex!(None, "Path::info_response"),
                 service: SetOnce::new(),
@@ -390,6 +393,7 @@ impl Path {
     #[cold]
     pub(crate) fn fail(self: &Arc<Self>, why: fmt::Arguments<'_>) {
         if self.step(ServerEvent::Close) == ServerEffect::TearDown {
+            self.has_failed.store(true, SeqCst);
             pr_err!("{}: {}, path closed\n", format_args!("{}", self.name), why);
             self.queue_work();
         }

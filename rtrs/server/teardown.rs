@@ -4,8 +4,17 @@
 
 use core::sync::atomic::Ordering::SeqCst;
 
-use kernel::sync::Arc;
-use rtrs_core::proto::path::ServerEvent;
+use kernel::{
+    sync::Arc,
+    time::{
+        delay::fsleep,
+        Delta, //
+    }, //
+};
+use rtrs_core::proto::{
+    path::ServerEvent,
+    LINK_SETTLE_MS, //
+};
 
 use super::{
     fence,
@@ -22,11 +31,14 @@ pub(crate) fn tear_down(path: &Arc<Path>) {
     let connections = path.joined();
     if let Some(connections) = &connections {
         for connection in connections.iter() {
-            // An id that is not connected any more says so; it does not matter here.
-            let _ = connection.cm.disconnect();
+            connection.qp.drain();
+        }
+        if path.has_failed.load(SeqCst) {
+            fsleep(Delta::from_millis(LINK_SETTLE_MS.into()));
         }
         for connection in connections.iter() {
-            connection.qp.drain();
+            // An id that is not connected any more says so; it does not matter here.
+            let _ = connection.cm.disconnect();
         }
         for connection in connections.iter() {
             let sends = &connection.qp.handler().sends;

@@ -20,15 +20,24 @@ class Setup:
     device: str
 
 
-def _rnbd(name: str, module_set: str, invalidate: str, modules: tuple[str, ...]) -> Setup:
+# The same machine by another address: a second path in a guest of one device. (Not an IPv6 one: the C server takes
+# addresses of different families for the same, D18.)
+SECOND_ADDRESS = "10.0.0.3"
+POLICIES = ("round-robin", "min-inflight", "min-latency")
+
+
+def _rnbd(name: str, module_set: str, invalidate: str, modules: tuple[str, ...], policy: str = "round-robin",
+          path_count: int = 1) -> Setup:
     session = f"bench{invalidate}"
+    paths = " ".join(f"path=ip:{address}" for address in (ADDRESS, SECOND_ADDRESS)[:path_count])
     up = f"""
+ip addr replace {SECOND_ADDRESS}/24 dev eth0
 mods {module_set} rtrs-server always_invalidate={invalidate}
 mods {module_set} rnbd-server dev_search_path=/dev
 mods {module_set} rnbd-client
-echo "sessname={session} path=ip:{ADDRESS} device_path=nullb0 access_mode=rw" \\
+echo "sessname={session} {paths} device_path=nullb0 access_mode=rw" \\
     > /sys/class/rnbd-client/ctl/map_device
-echo round-robin > /sys/class/rtrs-client/{session}/mpath_policy
+echo {policy} > /sys/class/rtrs-client/{session}/mpath_policy
 """
     down = "echo normal > /sys/block/rnbd0/rnbd/unmap_device; sleep 1; mods -r"
     return Setup(name, modules, up, down, "/dev/rnbd0")
@@ -65,6 +74,10 @@ SETUPS = (
     Setup("nvme-rdma", ("nvme_rdma", "nvme_fabrics", "nvme_core", "nvmet_rdma", "nvmet"),
           _NVME_UP, _NVME_DOWN, "/dev/nvme0n1"),
 )
+
+# Two paths, each policy: what choosing costs.
+TWO_PATHS = tuple(_rnbd(f"{name} {policy}", modules, "Y", counted, policy, 2) for policy in POLICIES
+                  for name, modules, counted in (("C", "c", _C), ("Rust", "ours", ("kernel_ext", "rdma_rust", *_C))))
 
 
 def bring_up(machine: Machine, setup: Setup) -> None:

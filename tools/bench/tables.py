@@ -24,6 +24,17 @@ def instructions(results, wanted: list[setups.Setup]) -> str:
     return _table(["instructions per IO", *(s.name for s in wanted), "Rust/C Y", "Rust/C N"], rows)
 
 
+def policies(results) -> str:
+    """Instructions per 4 KiB IO over two paths, by policy, and ours relative to the C driver's."""
+    by_name = {setup.name: setup for setup in setups.TWO_PATHS}
+    rows = []
+    for policy in setups.POLICIES:
+        for case in dict.fromkeys((pattern, size) for _, pattern, size in results):
+            c, rust = (_in_modules(results[name, *case], by_name[name]) for name in (f"C {policy}", f"Rust {policy}"))
+            rows.append([f"{policy}, {' '.join(case)}", f"{c:.0f}", f"{rust:.0f}", f"{rust / c:.2f}"])
+    return _table(["instructions per IO, two paths", "C Y", "Rust Y", "Rust/C"], rows)
+
+
 def _in_modules(counts: dict[tuple[str, str], float], setup: setups.Setup) -> float:
     return sum(value for (module, _), value in counts.items() if module in setup.modules)
 

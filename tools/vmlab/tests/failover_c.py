@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from vmlab import paths, rnbd
-from vmlab.checks import eq, ge, until
+from vmlab.checks import eq, ge, ok, until
 from vmlab.lab import Lab
 from vmlab.needs import needs
 
@@ -70,14 +70,21 @@ def test_a_c_server_is_unloaded_and_loaded_again(pair: Lab) -> None:
 
 @needs(wires=2, timeout=300)
 def test_a_c_client_loses_one_of_two_paths_to_our_server(pair: Lab) -> None:
-    """The C client fails over; our server notices, gives the path's memory back, and lets it in again."""
+    """The C client fails over; our server notices, gives the path's memory back, and lets it in again.
+
+    The C client itself fails a request now and then while it does so (seen in one of four runs with the C server,
+    too): that ends its load, and is told, but nothing may come back that was not written.
+    """
     with paths.two_paths(pair, server="ours", client="c") as disk:
         rnbd.round_robin(pair)
         fio = disk.fio(f"{VERIFY} --runtime=12", 150)
         paths.wait_busy(disk)
         pair.defer(pair.mend, 0)
         pair.silence(0)
-        fio.clean(100)
+        result = fio.wait(100)
+        ok("verify" not in result.complaint, result.complaint)
+        if result.code:
+            paths.figure(f"the C client failed a request over to us with an error: {result.complaint.splitlines()[0]}")
         eq(paths.state(pair, 1), "connected")
         sessions = "ls /sys/class/rtrs-server/s1/paths | wc -l"
         until(lambda: int(pair.server.run(sessions)) == 1, 20, "the server has noticed")
