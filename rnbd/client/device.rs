@@ -90,6 +90,8 @@ struct Inner {
     state: DeviceState,
     /// How often the link was lost: what was opened before is not open any more.
     losses: u32,
+    /// Why it was not opened again the last time.
+    refusal: Option<Error>,
     /// Bytes of a logical block; a disk cannot change that while somebody has it open.
     block_size: u16,
     front: Option<Front>,
@@ -131,6 +133,7 @@ impl Device {
                 inner <- new_mutex!(Inner {
                     state: DeviceState::Init,
                     losses: 0,
+                    refusal: None,
                     block_size: 0,
                     front: None,
                 }),
@@ -221,6 +224,7 @@ impl Device {
             );
             return Err(EINVAL);
         }
+        inner.refusal = None;
         inner.block_size = remote.logical_block_size;
         self.remote_id.store(u64::from(remote.device_id), Relaxed);
         inner.state = DeviceState::Mapped;
@@ -247,9 +251,7 @@ impl Device {
             // Nothing is sent for it.
             return Ok(true);
         };
-        let remote = admin::open(path, &self.path, self.access).inspect_err(|error| {
-            pr_err!("{self}: cannot be opened on a path that is back: {error:?}\n");
-        })?;
+        let remote = admin::open(path, &self.path, self.access)?;
         Ok(remote.device_id == remote_id)
     }
 
@@ -311,7 +313,12 @@ impl Device {
     pub(super) fn remap(&self) -> Result {
         self.state().check_remap()?;
         self.open().inspect_err(|error| {
-            pr_err!("{self}: not opened again: {error:?}\n");
+            // It may go on for long, once a second: a line for each reason.
+            let mut inner = self.inner.lock();
+            if inner.refusal != Some(*error) {
+                inner.refusal = Some(*error);
+                pr_err!("{self}: not opened again: {error:?}\n");
+            }
         })?;
         Ok(())
     }

@@ -42,6 +42,9 @@ use crate::{
 /// Most bytes of an answer.
 const REPLY_MAX: usize = kernel::page::PAGE_SIZE;
 
+/// Longest time for an answer on a path that is not in use yet.
+const VIA_PATIENCE_MS: u32 = 5000;
+
 /// Pause between two tries where IO and messages share the only chunk.
 const RETRY_MS: i64 = 1;
 
@@ -85,6 +88,11 @@ pub trait Messenger {
     /// The session of whom the messages are.
     fn session(&self) -> &Session;
 
+    /// Longest time for an answer, in milliseconds, however patient the sender is.
+    fn patience_ms(&self) -> u32 {
+        u32::MAX
+    }
+
     /// Sends a message on its way: `transfer` is taken, or comes back.
     #[doc(hidden)]
     fn send_admin(
@@ -108,6 +116,7 @@ pub trait Messenger {
         reply: &mut [u8],
         timeout_ms: u32,
     ) -> Result<usize> {
+        let timeout_ms = timeout_ms.min(self.patience_ms());
         if reply.len() > REPLY_MAX || (direction == Direction::Write && !reply.is_empty()) {
             return Err(EINVAL);
         }
@@ -191,6 +200,11 @@ pub struct Via<'a> {
 impl Messenger for Via<'_> {
     fn session(&self) -> &Session {
         self.session
+    }
+
+    /// The path is tried again; and whoever closes it waits for this.
+    fn patience_ms(&self) -> u32 {
+        VIA_PATIENCE_MS
     }
 
     fn send_admin(
