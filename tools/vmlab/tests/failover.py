@@ -18,10 +18,14 @@ from vmlab.patience import factor, scaled
 VERIFY = "--rw=randrw --bs=4k --iodepth=8 --size=16m --verify=crc32c --verify_backlog=64 --time_based"
 
 
+# An emulated machine stands still now and then while its host does something else.
+EMULATION = 1.5
+
+
 def below(found: float, bar: float, what: str) -> None:
-    """A bar that a busy host may miss by as much as it is busy."""
+    """A bar that emulation may miss by half, and a busy host by as much as it is busy; the figure is printed."""
     paths.figure(f"{what}: {found:.2f} s, bar {bar:g} s")
-    if found > bar * max(1.0, factor()):
+    if found > bar * EMULATION * max(1.0, factor()):
         raise Failed(f"{what}: {found:.2f} s, expected at most {bar:g} s")
 
 
