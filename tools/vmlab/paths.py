@@ -89,6 +89,21 @@ def wait_busy(disk: rnbd.Disk, more: int = 40) -> None:
     until(lambda: int(disk.machine.run(read)) > before + more, 30, "IO is going on")
 
 
+def revive_rxe(lab: Lab) -> bool:
+    """Makes rxe devices anew whose connection manager's queue pair has died of a link that went down, a defect of
+    rxe that no driver above can mend (Documentation/failover.md); says whether there were any."""
+    found = False
+    for machine in lab.machines:
+        for line in machine.run("rdma resource show qp").splitlines():
+            words = line.split()
+            if "GSI" in words and words[words.index("state") + 1] == "ERR":
+                device = words[1].split("/")[0]
+                figure(f"{machine.name}: the GSI queue pair of {device} was dead, the device is made anew")
+                machine.run(f"rdma link delete {device} && rdma link add {device} type rxe netdev eth{device[3:]}")
+                found = True
+    return found
+
+
 def rest(seconds: float) -> None:
     """Lets time pass in which something must or must not happen."""
     time.sleep(seconds * min(2.0, factor()))

