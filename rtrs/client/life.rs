@@ -196,9 +196,10 @@ impl Path {
                 attempts.ghost = None;
             }
             Err(fault) => {
-                attempts.silent = match fault.is_silence() {
-                    true => attempts.silent.saturating_add(1),
-                    false => 0,
+                attempts.silent = if fault.is_silence() {
+                    attempts.silent.saturating_add(1)
+                } else {
+                    0
                 };
                 if let (true, Some(ghost)) = (fault.is_servers_word(), &attempts.ghost) {
                     // The server can be reached, and may not have noticed what we have.
