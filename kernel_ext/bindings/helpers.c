@@ -65,18 +65,6 @@ bool kernel_ext_helper_bdev_write_cache(struct block_device *bdev)
 }
 EXPORT_SYMBOL_GPL(kernel_ext_helper_bdev_write_cache);
 
-unsigned int kernel_ext_helper_blk_mq_freeze_queue(struct request_queue *q)
-{
-	return blk_mq_freeze_queue(q);
-}
-EXPORT_SYMBOL_GPL(kernel_ext_helper_blk_mq_freeze_queue);
-
-void kernel_ext_helper_blk_mq_unfreeze_queue(struct request_queue *q, unsigned int memflags)
-{
-	blk_mq_unfreeze_queue(q, memflags);
-}
-EXPORT_SYMBOL_GPL(kernel_ext_helper_blk_mq_unfreeze_queue);
-
 unsigned int kernel_ext_helper_num_online_cpus(void)
 {
 	return num_online_cpus();

@@ -26,7 +26,5 @@ struct block_device;
 struct request_queue;
 bool kernel_ext_helper_bdev_read_only(struct block_device *bdev);
 bool kernel_ext_helper_bdev_write_cache(struct block_device *bdev);
-unsigned int kernel_ext_helper_blk_mq_freeze_queue(struct request_queue *q);
-void kernel_ext_helper_blk_mq_unfreeze_queue(struct request_queue *q, unsigned int memflags);
 
 #endif

@@ -6,6 +6,7 @@
 //! [`include/linux/blk-mq.h`](srctree/include/linux/blk-mq.h)
 
 mod fops;
+mod limits;
 
 use super::{
     limits::Limits,
@@ -41,10 +42,8 @@ use kernel::{
             Release, //
         },
         Arc, //
-    },
-    types::NotThreadSafe, //
+    }, //
 };
-use kernel_ext_sys as raw;
 
 /// Largest disk in sectors (`BLK_DEV_MAX_SECTORS` in `block/blk.h`).
 pub const CAPACITY_SECTORS_MAX: u64 = i64::MAX as u64 >> 9;
@@ -349,26 +348,6 @@ impl GenDisk {
         }
     }
 
-    /// Waits until no request of the disk is in flight and lets no new one in (they wait) until
-    /// the guard is dropped.
-    pub fn freeze(&self) -> Frozen<'_> {
-        // SAFETY: By the type invariant the disk has a queue.
-        let flags = unsafe { raw::kernel_ext_helper_blk_mq_freeze_queue((*self.as_raw()).queue) };
-        Frozen {
-            disk: self,
-            flags,
-            _task: NotThreadSafe,
-        }
-    }
-
-    /// Waits until no call of [`Operations::queue_rq`] for the disk is running and makes none
-    /// until the guard is dropped; requests in flight are not waited for.
-    pub fn quiesce(&self) -> Quiesced<'_> {
-        // SAFETY: By the type invariant the disk has a queue.
-        unsafe { bindings::blk_mq_quiesce_queue((*self.as_raw()).queue) };
-        Quiesced(self)
-    }
-
     /// Keeps requests from the driver until [`Self::let_go`]: those to come wait, those that the
     /// driver gives back by [`Request::requeue_later`](super::mq::Request::requeue_later) as well.
     /// Waits until no call of [`Operations::queue_rq`] for the disk is running.
@@ -442,33 +421,6 @@ unsafe impl AsKobject for GenDisk {
     fn as_kobject(&self) -> *mut bindings::kobject {
         // SAFETY: By the type invariant the disk and its whole-disk device live.
         unsafe { &raw mut (*(*self.as_raw()).part0).bd_device.kobj }
-    }
-}
-
-/// A disk without requests in flight; see [`GenDisk::freeze`]. Dropped by the task that froze.
-pub struct Frozen<'a> {
-    disk: &'a GenDisk,
-    flags: c_uint,
-    // The flags are those of the task that froze.
-    _task: NotThreadSafe,
-}
-
-impl Drop for Frozen<'_> {
-    fn drop(&mut self) {
-        // SAFETY: Undoes the one freeze that this guard stands for.
-        unsafe {
-            raw::kernel_ext_helper_blk_mq_unfreeze_queue((*self.disk.as_raw()).queue, self.flags)
-        };
-    }
-}
-
-/// A disk whose driver is not called; see [`GenDisk::quiesce`].
-pub struct Quiesced<'a>(&'a GenDisk);
-
-impl Drop for Quiesced<'_> {
-    fn drop(&mut self) {
-        // SAFETY: Undoes the one quiescing that this guard stands for.
-        unsafe { bindings::blk_mq_unquiesce_queue((*self.0.as_raw()).queue) };
     }
 }
 

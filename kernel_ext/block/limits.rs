@@ -18,6 +18,11 @@ const BLOCK_BYTES_MAX: u32 = 65536;
 /// Sectors of a page; every disk must take that much at once.
 const PAGE_SECTORS: u32 = PAGE_SIZE as u32 / SECTOR_BYTES;
 
+/// The features that [`Limits`] decides.
+const FEATURES: bindings::blk_features_t = raw::KERNEL_EXT_BLK_FEAT_WRITE_CACHE
+    | raw::KERNEL_EXT_BLK_FEAT_FUA
+    | bindings::BLK_FEAT_ROTATIONAL;
+
 /// Discard support of a disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DiscardLimits {
@@ -131,9 +136,18 @@ impl Limits {
     /// The limits as the block layer takes them. `EINVAL` as in [`Self::check`].
     pub(crate) fn to_raw(self) -> Result<bindings::queue_limits> {
         self.check()?;
-        let mut limits: bindings::queue_limits = pin_init::zeroed();
+        let mut limits = pin_init::zeroed();
+        self.apply(&mut limits);
+        Ok(limits)
+    }
+
+    /// Puts these limits, which were [checked](Self::check), in place of those in `limits`; what
+    /// an administrator has set there, and what is none of a driver's business, stays.
+    pub(crate) fn apply(self, limits: &mut bindings::queue_limits) {
         limits.logical_block_size = self.logical_block_bytes;
         limits.physical_block_size = self.physical_block_bytes.max(self.logical_block_bytes);
+        // The block layer raises it to what the block size asks for.
+        limits.io_min = 0;
         limits.max_hw_sectors = self.max_hw_sectors;
         limits.max_segments = self.max_segments;
         limits.virt_boundary_mask = self.virt_boundary_mask as usize;
@@ -143,8 +157,7 @@ impl Limits {
         limits.discard_alignment = self.discard.alignment_bytes;
         limits.max_secure_erase_sectors = self.max_secure_erase_sectors;
         limits.max_write_zeroes_sectors = self.max_write_zeroes_sectors;
-        limits.features = self.features();
-        Ok(limits)
+        limits.features = limits.features & !FEATURES | self.features();
     }
 
     fn features(&self) -> bindings::blk_features_t {

@@ -287,6 +287,7 @@ pub(super) fn disk() -> Result {
     refusals(&target)?;
     read_only()?;
     check(disk.open_count() != 0, "an open disk is counted")?;
+    relimit(&disk)?;
     check(disk.forbid_open(false) == Err(EBUSY), "the disk is open")?;
     disk.forbid_open(true)?;
     let refused = Target::open(Mode::ReadOnly).err();
@@ -297,6 +298,27 @@ pub(super) fn disk() -> Result {
     check(
         target.data(Op::Read, 0, &pages, 512).is_err(),
         "a removed disk does not answer",
+    )
+}
+
+/// A disk in use takes other limits, but none that it has no room for.
+fn relimit(disk: &Disk<Memory>) -> Result {
+    let limits = |segments| Limits {
+        physical_block_bytes: 4096,
+        ..Limits::new(32, segments)
+    };
+    disk.set_limits(limits(4))?;
+    check(
+        disk.set_limits(limits(5)) == Err(EINVAL),
+        "requests have room for what other limits allow",
+    )?;
+    let odd = Limits {
+        logical_block_bytes: 513,
+        ..limits(4)
+    };
+    check(
+        disk.set_limits(odd) == Err(EINVAL),
+        "other limits are checked",
     )
 }
 

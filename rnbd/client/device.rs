@@ -3,20 +3,21 @@
 //! A mapped device: its state, its number on the server, and the disk that shows it.
 
 use kernel::{
-    fmt,
+    fmt, impl_has_work,
     prelude::*,
     str::{
         CStr,
         CString, //
     },
     sync::{
-        atomic::{
-            Atomic,
-            Relaxed, //
-        },
         new_mutex,
         Arc,
         Mutex, //
+    },
+    workqueue::{
+        new_work,
+        Work,
+        WorkItem, //
     },
 };
 use kernel_ext::{
@@ -29,18 +30,23 @@ use kernel_ext::{
     },
     errno,
     ida::IdaId,
-    ratelimit::RateLimit,
-    sysfs::{
-        Directory,
-        Link, //
-    },
+    ratelimit::RateLimit, //
 };
 
 use rtrs_client::Via;
 
 use super::{
     admin,
+    front::Front,
+    limits::{
+        self,
+        Following, //
+    },
     queue::Queue,
+    reach::{
+        Reach,
+        ReachCell, //
+    },
     session::{
         Session,
         User, //
@@ -55,12 +61,6 @@ use crate::proto::{
     device::Device as Remote, //
 };
 
-/// `Device::remote_id` of a device that is not open: more than 32 bits hold. Requests fail.
-const NOT_OPEN: u64 = u64::MAX;
-
-/// `Device::remote_id` of a device that will be opened again. Requests wait.
-const WAITING: u64 = u64::MAX - 1;
-
 /// Lines about failed requests.
 static LOG_LIMIT: RateLimit = RateLimit::new(5000, 10);
 
@@ -69,9 +69,8 @@ static LOG_LIMIT: RateLimit = RateLimit::new(5000, 10);
 /// Lives until it is unmapped and nobody has its disk open any more; then it lets its session go.
 #[pin_data]
 pub(super) struct Device {
-    /// Its number on the server, `NOT_OPEN` or `WAITING` while it is not open there. Read for each
-    /// request.
-    remote_id: Atomic<u64>,
+    /// How its requests are sent. Changes under the lock of `inner`.
+    reach: ReachCell,
     rtrs: Arc<rtrs_client::Session>,
     /// The device's name on the server.
     path: CString,
@@ -79,6 +78,9 @@ pub(super) struct Device {
     access: AccessMode,
     #[pin]
     inner: Mutex<Inner>,
+    /// Has the disk follow the limits of the server's device.
+    #[pin]
+    following: Work<Device>,
     /// The N of `rnbdN`.
     number: IdaId,
     // Dropped last: the session may close with it.
@@ -92,26 +94,20 @@ struct Inner {
     losses: u32,
     /// Why it was not opened again the last time.
     refusal: Option<Error>,
-    /// Bytes of a logical block; a disk cannot change that while somebody has it open.
-    block_size: u16,
+    /// The limits, from the first opening on.
+    limits: Option<Following>,
     front: Option<Front>,
 }
 
-/// The disk and its files, dropped in this order.
-pub(super) struct Front {
-    _link: Link,
-    _files: Directory<Device>,
-    disk: Disk<Queue>,
+impl_has_work! {
+    impl HasWork<Self> for Device { self.following }
 }
 
-impl Front {
-    /// Keeps the three together.
-    pub(super) fn new(link: Link, files: Directory<Device>, disk: Disk<Queue>) -> Self {
-        Self {
-            _link: link,
-            _files: files,
-            disk,
-        }
+impl WorkItem for Device {
+    type Pointer = Arc<Device>;
+
+    fn run(this: Arc<Device>) {
+        this.follow_limits();
     }
 }
 
@@ -126,7 +122,7 @@ impl Device {
         let rtrs = user.session().rtrs()?.clone();
         Arc::pin_init(
             pin_init!(Self {
-                remote_id: Atomic::new(NOT_OPEN),
+                reach: ReachCell::new(),
                 rtrs,
                 path,
                 access,
@@ -134,9 +130,10 @@ impl Device {
                     state: DeviceState::Init,
                     losses: 0,
                     refusal: None,
-                    block_size: 0,
+                    limits: None,
                     front: None,
                 }),
+                following <- new_work!("Device::following"),
                 number,
                 user,
             }),
@@ -144,16 +141,16 @@ impl Device {
         )
     }
 
-    /// The device's number on the server; `None` while it is not open there.
+    /// How its requests are sent at the moment.
     #[inline]
-    pub(super) fn remote_id(&self) -> Option<u32> {
-        u32::try_from(self.remote_id.load(Relaxed)).ok()
+    pub(super) fn reach(&self) -> Reach {
+        self.reach.get()
     }
 
     /// Whether requests may wait for the server, rather than fail.
     #[inline]
     pub(super) fn is_hopeful(&self) -> bool {
-        self.remote_id.load(Relaxed) != NOT_OPEN && self.rtrs.is_open()
+        self.reach() != Reach::NotOpen && self.rtrs.is_open()
     }
 
     /// The connection to the server.
@@ -194,7 +191,7 @@ impl Device {
     ///
     /// `ENOENT` if the device was unmapped meanwhile, `ECONNABORTED` if the link was lost, `EINVAL`
     /// if the server has another device of that name now; else the server's.
-    pub(super) fn open(&self) -> Result<Remote> {
+    pub(super) fn open(self: &Arc<Self>) -> Result<Remote> {
         let losses = self.inner.lock().losses;
         let remote = admin::open(&*self.rtrs, &self.path, self.access)?;
         let opened = self.opened(&remote, losses);
@@ -207,7 +204,7 @@ impl Device {
         Ok(remote)
     }
 
-    fn opened(&self, remote: &Remote, losses: u32) -> Result {
+    fn opened(self: &Arc<Self>, remote: &Remote, losses: u32) -> Result {
         let mut inner = self.inner.lock();
         if inner.state == DeviceState::Unmapped {
             return Err(ENOENT);
@@ -216,28 +213,82 @@ impl Device {
             return Err(errno::ECONNABORTED);
         }
         let again = inner.state != DeviceState::Init;
-        if again && inner.block_size != remote.logical_block_size {
-            pr_err!(
-                "{self}: has blocks of {} bytes now, not {}: unmap it and map it again\n",
-                remote.logical_block_size,
-                inner.block_size
-            );
-            return Err(EINVAL);
-        }
+        let is_forced = self.compare_limits(&mut inner, remote)?;
         inner.refusal = None;
-        inner.block_size = remote.logical_block_size;
-        self.remote_id.store(u64::from(remote.device_id), Relaxed);
+        self.reach.set(if is_forced {
+            Reach::Forced(remote.device_id)
+        } else {
+            Reach::Open(remote.device_id)
+        });
         inner.state = DeviceState::Mapped;
         if let (true, Some(front)) = (again, &inner.front) {
             // The size was checked: it is one that a disk can have.
-            let _ = self.set_size(&front.disk, remote.nsectors);
-            front.disk.let_go();
-            front.disk.uevent(Uevent::Online);
+            let _ = self.set_size(front.disk(), remote.nsectors);
+            front.disk().let_go();
+            front.disk().uevent(Uevent::Online);
         }
         if again {
             pr_info!("{self}: opened again\n");
+            self.begin_following(&inner);
         }
         Ok(())
+    }
+
+    /// Notes what the server's device is like; says whether writes are to be forced for the time
+    /// being.
+    fn compare_limits(&self, inner: &mut Inner, remote: &Remote) -> Result<bool> {
+        let limits = limits::of_disk(&self.rtrs, remote);
+        let Some(following) = &mut inner.limits else {
+            inner.limits = Some(Following::new(limits));
+            return Ok(false);
+        };
+        if let Err(error) = following.follow(limits) {
+            // Once, however often it is tried.
+            if inner.refusal != Some(error) {
+                pr_err!(
+                    "{self}: has larger blocks now, {} bytes instead of {}: unmap it and map it again\n",
+                    remote.logical_block_size,
+                    following.block_bytes()
+                );
+            }
+            return Err(error);
+        }
+        Ok(following.lacks_flushes())
+    }
+
+    /// Has the disk's limits changed, if there is a disk and they are to change.
+    fn begin_following(self: &Arc<Self>, inner: &Inner) {
+        if inner.front.is_some() && inner.limits.as_ref().is_some_and(|l| l.due().is_some()) {
+            // If it is queued already, it will see what is due.
+            let _ = self.session().client().chores().enqueue(self.clone());
+        }
+    }
+
+    /// Changes the disk's limits to what they should be. Sleeps, for as long as requests are under
+    /// way or wait for a path.
+    fn follow_limits(&self) {
+        loop {
+            let inner = self.inner.lock();
+            let due = inner.limits.as_ref().and_then(Following::due);
+            let (Some(limits), Some(front)) = (due, &inner.front) else {
+                return;
+            };
+            let disk = front.disk().clone();
+            drop(inner);
+            if let Err(error) = disk.set_limits(limits) {
+                pr_err!("{self}: the disk keeps its old limits: {error:?}\n");
+                return;
+            }
+            let mut inner = self.inner.lock();
+            if let Some(following) = &mut inner.limits {
+                following.changed(limits);
+                if let (false, Reach::Forced(id)) = (following.lacks_flushes(), self.reach()) {
+                    self.reach.set(Reach::Open(id));
+                }
+            }
+            pr_info!("{self}: the disk has the limits of the server's device now\n");
+            disk.uevent(Uevent::Change);
+        }
     }
 
     /// Has the server open the device by way of `path`, which is not in use yet; says whether it has
@@ -247,7 +298,7 @@ impl Device {
     ///
     /// The server's.
     pub(super) fn is_same_via(&self, path: &Via<'_>) -> Result<bool> {
-        let Some(remote_id) = self.remote_id() else {
+        let Some(remote_id) = self.reach().remote_id() else {
             // Nothing is sent for it.
             return Ok(true);
         };
@@ -264,11 +315,11 @@ impl Device {
             return;
         }
         pr_err!("{self}: disconnected, requests wait until the session is back\n");
-        self.remote_id.store(WAITING, Relaxed);
+        self.reach.set(Reach::Waiting);
         inner.state = DeviceState::Disconnected;
         if let Some(front) = &inner.front {
-            front.disk.hold();
-            front.disk.uevent(Uevent::Offline);
+            front.disk().hold();
+            front.disk().uevent(Uevent::Offline);
         }
     }
 
@@ -277,9 +328,9 @@ impl Device {
         let inner = self.inner.lock();
         if inner.state == DeviceState::Disconnected {
             pr_err!("{self}: the session is not back, requests fail\n");
-            self.remote_id.store(NOT_OPEN, Relaxed);
+            self.reach.set(Reach::NotOpen);
             if let Some(front) = &inner.front {
-                front.disk.let_go();
+                front.disk().let_go();
             }
         }
     }
@@ -289,7 +340,7 @@ impl Device {
     /// # Errors
     ///
     /// `ENODEV` if the device was unmapped meanwhile.
-    pub(super) fn show(&self, front: Front) -> Result {
+    pub(super) fn show(self: &Arc<Self>, front: Front) -> Result {
         let mut inner = self.inner.lock();
         if inner.state == DeviceState::Unmapped {
             // Not under the lock: removing the disk waits for whoever opens it.
@@ -297,10 +348,11 @@ impl Device {
             drop(front);
             return Err(ENODEV);
         }
-        if self.remote_id.load(Relaxed) == WAITING {
-            front.disk.hold();
+        if self.reach() == Reach::Waiting {
+            front.disk().hold();
         }
         inner.front = Some(front);
+        self.begin_following(&inner);
         Ok(())
     }
 
@@ -310,7 +362,7 @@ impl Device {
     ///
     /// `EALREADY` if it is open there, `ENODEV` if it is being unmapped, `EBUSY` while it is being
     /// mapped; else the server's.
-    pub(super) fn remap(&self) -> Result {
+    pub(super) fn remap(self: &Arc<Self>) -> Result {
         self.state().check_remap()?;
         self.open().inspect_err(|error| {
             // It may go on for long, once a second: a line for each reason.
@@ -332,7 +384,7 @@ impl Device {
     pub(super) fn resize(&self, sectors: u64) -> Result {
         let inner = self.inner.lock();
         match (&inner.front, inner.state) {
-            (Some(front), DeviceState::Mapped) => self.set_size(&front.disk, sectors),
+            (Some(front), DeviceState::Mapped) => self.set_size(front.disk(), sectors),
             _ => {
                 pr_err!("{self}: resize: not open on the server\n");
                 Err(ENOENT)
@@ -353,21 +405,21 @@ impl Device {
         }
         if let Some(front) = &inner.front {
             front
-                .disk
+                .disk()
                 .forbid_open(how == Unmap::Force)
                 .inspect_err(|_| {
                     pr_err!(
                         "{self}: not unmapped, it is open {} times\n",
-                        front.disk.open_count()
+                        front.disk().open_count()
                     );
                 })?;
         }
         let ending = Ending {
             state: inner.state,
-            remote_id: self.remote_id.load(Relaxed),
+            reach: self.reach(),
         };
         inner.state = DeviceState::Unmapped;
-        self.remote_id.store(NOT_OPEN, Relaxed);
+        self.reach.set(Reach::NotOpen);
         Ok(ending)
     }
 
@@ -375,9 +427,9 @@ impl Device {
     pub(super) fn cancel_unmap(&self, ending: Ending) {
         let mut inner = self.inner.lock();
         inner.state = ending.state;
-        self.remote_id.store(ending.remote_id, Relaxed);
+        self.reach.set(ending.reach);
         if let Some(front) = &inner.front {
-            front.disk.allow_open();
+            front.disk().allow_open();
         }
     }
 
@@ -385,8 +437,11 @@ impl Device {
     pub(super) fn finish_unmap(self: &Arc<Self>, ending: Ending) {
         self.session().forget(self);
         let front = self.inner.lock().front.take();
-        drop(front);
-        if let Ok(remote_id) = u32::try_from(ending.remote_id) {
+        // Not under the lock: requests that end want it, and so do those who change the limits.
+        if let Some(front) = front {
+            front.remove();
+        }
+        if let Some(remote_id) = ending.reach.remote_id() {
             admin::close(&*self.rtrs, remote_id);
         }
     }
@@ -411,7 +466,7 @@ impl Device {
 /// What a device was before it was unmapped.
 pub(super) struct Ending {
     state: DeviceState,
-    remote_id: u64,
+    reach: Reach,
 }
 
 impl fmt::Display for Device {

@@ -18,11 +18,9 @@ use kernel_ext::{
 };
 
 use super::{
-    device::{
-        Device,
-        Front, //
-    },
+    device::Device,
     disk,
+    front::Front,
     session::Session,
     sysfs,
     Client, //
@@ -84,9 +82,9 @@ fn exists(path: &CStr, session: &CStr) -> Error {
 /// Opens `device` on the server and shows its disk.
 fn open(device: &Arc<Device>) -> Result {
     let remote = device.open()?;
-    let disk = disk::make(device, &remote)?;
+    let disk = Arc::new(disk::make(device, &remote)?, GFP_KERNEL)?;
     disk.add()?;
-    let files = sysfs::files(&*disk, device.clone())?;
+    let files = sysfs::files(&**disk, device.clone())?;
     disk.uevent(Uevent::Online);
     let link = link(device, &disk)?;
     log_mapped(device, &remote);

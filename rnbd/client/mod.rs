@@ -14,9 +14,12 @@
 mod admin;
 mod device;
 mod disk;
+mod front;
+mod limits;
 mod loss;
 mod map;
 mod queue;
+mod reach;
 mod session;
 mod sysfs;
 
@@ -65,8 +68,8 @@ pub(crate) struct Client {
     major: Major,
     /// Numbers of the disks.
     numbers: Ida,
-    /// Closes the sessions that nobody uses any more.
-    closing: WorkQueue,
+    /// Closes the sessions that nobody uses any more, and changes the limits of disks.
+    chores: WorkQueue,
     /// The sessions that are being connected, are connected or are being closed.
     #[pin]
     sessions: Mutex<KVec<Arc<Session>>>,
@@ -80,12 +83,12 @@ impl Client {
     pub(crate) fn new() -> Result<Arc<Self>> {
         let major = Major::register(c"rnbd")?;
         let numbers = Ida::new()?;
-        let closing = WorkQueue::new(c"rnbd_client_wq", Flags::UNBOUND, 0)?;
+        let chores = WorkQueue::new(c"rnbd_client_wq", Flags::UNBOUND, 0)?;
         Arc::pin_init(
             pin_init!(Self {
                 major,
                 numbers,
-                closing,
+                chores,
                 sessions <- new_mutex!(KVec::new()),
                 devices <- new_mutex!(None),
             }),
@@ -97,14 +100,19 @@ impl Client {
         &self.major
     }
 
+    /// Where slow work is done that nobody waits for.
+    fn chores(&self) -> &WorkQueue {
+        &self.chores
+    }
+
     /// The number of a new disk.
     fn number(&self) -> Result<IdaId> {
         self.numbers.alloc(0, DISKS_MAX - 1)
     }
 
-    /// Waits until what is left of sessions that were closed is gone.
+    /// Waits until what is left of sessions that were closed is gone, and nothing else is being done.
     fn flush(&self) {
-        self.closing.flush();
+        self.chores.flush();
     }
 
     fn devices(&self) -> Option<Arc<Directory<()>>> {

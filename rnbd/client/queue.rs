@@ -32,7 +32,8 @@ use super::{
     loss::{
         end,
         Loss, //
-    }, //
+    },
+    reach::Reach, //
 };
 use crate::proto::{
     flags::{
@@ -80,14 +81,19 @@ impl Operations for Queue {
         mut request: Request<Self>,
         _is_last: bool,
     ) -> Result<(), Rejected<Self>> {
-        let Some(rw) = rw_of(&request) else {
+        let Some(mut rw) = rw_of(&request) else {
             request.end(Err(errno::EOPNOTSUPP));
             return Ok(());
         };
         // With the device goes its number on the server, so a request for a device that is not
         // open must not leave.
-        let Some(remote_id) = device.remote_id() else {
-            return device.refuse(request);
+        let remote_id = match device.reach() {
+            Reach::Open(remote_id) => remote_id,
+            Reach::Forced(remote_id) => {
+                rw.fua |= rw.op == Op::Write;
+                remote_id
+            }
+            Reach::Waiting | Reach::NotOpen => return device.refuse(request),
         };
         if let Err(error) = request.map_sg() {
             device.log_failed(request.op(), error);

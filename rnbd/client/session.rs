@@ -45,7 +45,7 @@ use rtrs_core::proto::settings::Settings;
 use super::{
     admin,
     device::Device,
-    disk,
+    limits,
     queue::Queue,
     Client, //
 };
@@ -312,7 +312,7 @@ impl Session {
         if usage.users == 0 {
             usage.phase = Phase::Closing;
             // Once: it is not used again.
-            let _ = self.client.closing.enqueue(self.clone());
+            let _ = self.client.chores.enqueue(self.clone());
         }
     }
 
@@ -418,7 +418,7 @@ fn make_tags(rtrs: &Arc<rtrs_client::Session>, timeout_ms: u32) -> Result<Arc<Ta
         hw_queues: cpu::num_online_cpus(),
         poll_queues: rtrs.poll_queues(),
         depth: u32::from(rtrs.io_depth()).min(DEPTH_MAX),
-        sg_entries: u16::try_from(disk::transfer_limits(rtrs).segments_needed())?,
+        sg_entries: u16::try_from(limits::of_transfers(rtrs).segments_needed())?,
         timeout_ms,
     };
     TagSet::new(config, ())

@@ -181,7 +181,7 @@ fn store_remap_device(
         pr_err!("{}: remap_device: '{}' is not 1\n", &*device, word);
         Error::from(reason.errno())
     })?;
-    device.remap()
+    Arc::<Device>::from(device).remap()
 }
 
 fn show_mapping_path(device: &Device, page: &mut ShowBuffer<'_>) -> Result {

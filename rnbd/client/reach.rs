@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Whether a device's requests reach it, and by which number.
+
+use kernel::sync::atomic::{
+    Atomic,
+    Relaxed, //
+};
+
+/// Says that requests cannot be sent and fail: more than the number and `FORCED` hold.
+const NOT_OPEN: u64 = u64::MAX;
+
+/// Says that requests cannot be sent and wait: the device will be opened again.
+const WAITING: u64 = u64::MAX - 1;
+
+/// Beside the number: writes are to be forced through the server's cache.
+const FORCED: u64 = 1 << 32;
+
+/// How requests are sent at the moment.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Reach {
+    /// To the device of that number on the server.
+    Open(u32),
+    /// As `Open`, and writes forced through its cache.
+    Forced(u32),
+    /// They wait until it is open again.
+    Waiting,
+    /// They fail.
+    NotOpen,
+}
+
+impl Reach {
+    /// The device's number on the server, if it is open there.
+    #[inline]
+    pub(super) fn remote_id(self) -> Option<u32> {
+        match self {
+            Reach::Open(id) | Reach::Forced(id) => Some(id),
+            Reach::Waiting | Reach::NotOpen => None,
+        }
+    }
+}
+
+/// A [`Reach`] that is read for each request. Any context.
+pub(super) struct ReachCell(Atomic<u64>);
+
+impl ReachCell {
+    /// Of a device that is not open yet.
+    pub(super) fn new() -> Self {
+        Self(Atomic::new(NOT_OPEN))
+    }
+
+    /// How requests are sent.
+    #[inline]
+    pub(super) fn get(&self) -> Reach {
+        let word = self.0.load(Relaxed);
+        // CAST: the number is the lower half.
+        let id = word as u32;
+        match word {
+            0..FORCED => Reach::Open(id),
+            NOT_OPEN => Reach::NotOpen,
+            WAITING => Reach::Waiting,
+            _ => Reach::Forced(id),
+        }
+    }
+
+    /// Changes how requests are sent.
+    pub(super) fn set(&self, reach: Reach) {
+        let word = match reach {
+            Reach::Open(id) => u64::from(id),
+            Reach::Forced(id) => FORCED | u64::from(id),
+            Reach::Waiting => WAITING,
+            Reach::NotOpen => NOT_OPEN,
+        };
+        self.0.store(word, Relaxed);
+    }
+}

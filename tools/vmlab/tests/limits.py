@@ -1,0 +1,142 @@
+# SPDX-License-Identifier: GPL-2.0
+"""A device that is another when its server is back: the disk follows it, or says why not."""
+from __future__ import annotations
+
+from vmlab import paths, rnbd
+from vmlab.checks import eq, ge, matches, ok, until
+from vmlab.lab import Lab
+from vmlab.needs import needs
+
+NULL = "/sys/kernel/config/nullb/nullb0"
+
+
+def make_null(lab: Lab, **attributes: int) -> None:
+    """/dev/nullb0 on the server, made anew with these attributes."""
+    values = {"size": 64, "memory_backed": 1, "blocksize": 512, **attributes}
+    lines = [f"[ ! -d {NULL} ] || rmdir {NULL}", f"mkdir {NULL}"]
+    lines += [f"echo {value} > {NULL}/{name}" for name, value in values.items()]
+    until(lambda: not lab.server.run("ls /sys/class/rnbd-server/ctl/devices 2>/dev/null || true").split(), 20,
+          "the server has closed the device")
+    lab.server.run("set -e; " + "; ".join([*lines, f"echo 1 > {NULL}/power"]))
+
+
+def start(lab: Lab, **attributes: int) -> rnbd.Disk:
+    """A disk over a null_blk device with these attributes."""
+    lab.server.run("modprobe null_blk nr_devices=0; mountpoint -q /sys/kernel/config || mount -t configfs none /sys/kernel/config")
+    lab.defer(lab.server.run, f"mods -r; [ ! -d {NULL} ] || rmdir {NULL}; rmmod null_blk", 60)
+    make_null(lab, **attributes)
+    rnbd.load_server(lab)
+    rnbd.load_client(lab)
+    return rnbd.map_disk(lab, device="nullb0")
+
+
+def away(lab: Lab, disk: rnbd.Disk) -> None:
+    """Cuts the wire until both sides have noticed."""
+    lab.cut(0)
+    until(lambda: disk.attribute("state") == "closed", 20, "the client has noticed")
+
+
+def back(lab: Lab, disk: rnbd.Disk) -> None:
+    """Mends the wire and waits until the device is open again."""
+    lab.mend(0)
+    until(lambda: disk.attribute("state") == "open", 30, "the disk is back")
+
+
+@needs(wires=1)
+def test_the_disk_follows_its_device(pair: Lab) -> None:
+    """Discard, a volatile cache and smaller blocks come with the server's new device, under load; and go again."""
+    disk = start(pair, blocksize=1024)
+    eq(disk.queue("discard_max_bytes"), "0")
+    eq(disk.queue("write_cache"), "write through")
+    pair.defer(pair.mend, 0)
+    fio = disk.fio("--rw=randwrite --bs=4k --iodepth=8 --size=32m --fsync=16 --time_based --runtime=40")
+    paths.wait_busy(disk)
+    away(pair, disk)
+    # Waits for IO that waits for the link, with the lock of the limits in hand.
+    other = pair.client.start_job(f"echo 64 > /sys/block/{disk.name}/queue/max_sectors_kb", 100)
+    make_null(pair, blocksize=512, discard=1, cache_size=16)
+    back(pair, disk)
+    until(lambda: disk.queue("write_cache") == "write back", 30, "the disk has a cache")
+    ge(int(disk.queue("discard_max_bytes")), 1 << 20, "longest discard")
+    eq(disk.queue("logical_block_size"), "1024", "blocks stay while the disk is open")
+    eq(other.wait(30).code, 0, "setting max_sectors_kb")
+    eq(disk.queue("max_sectors_kb"), "64", "what the administrator has set stays")
+    fio.clean(100)
+    pair.client.run(f"blkdiscard {disk.path} && dd if=/dev/urandom of={disk.path} bs=64k count=64 conv=fsync status=none")
+    away(pair, disk)
+    make_null(pair, blocksize=512)
+    back(pair, disk)
+    until(lambda: disk.queue("write_cache") == "write through", 30, "the cache is gone")
+    eq(disk.queue("discard_max_bytes"), "0")
+    disk.unmap()
+
+
+@needs(wires=1)
+def test_flushes_are_not_lost_on_the_way(pair: Lab) -> None:
+    """Writes that keep the disk from taking new limits are forced through the cache that its device has now."""
+    disk = start(pair)
+    pair.defer(pair.mend, 0)
+    away(pair, disk)
+    write = pair.client.start_job(f"dd if=/dev/urandom of={disk.path} bs=4k count=1 oflag=direct status=none", 60)
+    paths.rest(1)
+    ok(write.running, "a write did not wait for the link")
+    make_null(pair, cache_size=16, fua=0)
+    before = flushed(pair)
+    back(pair, disk)
+    eq(write.wait(20).code, 0, "the write")
+    ge(flushed(pair), before + 1, "flushes of the server's device")
+    disk.unmap()
+
+
+def flushed(lab: Lab) -> int:
+    """Flushes that the server's device has carried out."""
+    return int(lab.server.read("/sys/block/nullb0/stat").split()[15])
+
+
+@needs(wires=1)
+def test_larger_blocks_are_refused(pair: Lab) -> None:
+    """A disk cannot have larger blocks while it may be open: one line says so, and IO waits until they fit again."""
+    disk = start(pair)
+    pair.defer(pair.mend, 0)
+    away(pair, disk)
+    make_null(pair, blocksize=4096)
+    mark = pair.client.log_mark()
+    pair.mend(0)
+    until(lambda: "larger" in " ".join(text for _n, text in pair.client.kernel_log(mark)), 20, "the log says why")
+    paths.rest(3)
+    eq(disk.attribute("state"), "closed")
+    lines = [text for _n, text in pair.client.kernel_log(mark) if "larger" in text]
+    eq(len(lines), 1, "lines about it")
+    matches(lines[0], "4096.*512")
+    eq(pair.client.write(f"{disk.control}/remap_device", "1"), "EINVAL")
+    make_null(pair, blocksize=512)
+    until(lambda: disk.attribute("state") == "open", 30, "the disk is back")
+    disk.unmap()
+
+
+@needs(wires=1)
+def test_limits_that_wait_hinder_nobody(pair: Lab) -> None:
+    """Limits that wait for slow IO live through another outage, and do not keep the disk from being unmapped."""
+    slow = {"irqmode": 2, "completion_nsec": 4_000_000_000}
+    disk = start(pair)
+    pair.defer(pair.mend, 0)
+    away(pair, disk)
+    write = pair.client.start_job(f"dd if=/dev/urandom of={disk.path} bs=4k count=1 oflag=direct status=none", 90)
+    paths.rest(1)
+    make_null(pair, discard=1, **slow)
+    back(pair, disk)
+    ok(write.running, "the write did not keep the limits waiting")
+    away(pair, disk)
+    read = pair.client.start_job(f"dd if={disk.path} of=/dev/null bs=4k count=1 iflag=direct status=none", 90)
+    paths.rest(1)
+    back(pair, disk)
+    eq(write.wait(30).code, 0, "the write")
+    eq(read.wait(30).code, 0, "the read")
+    until(lambda: disk.queue("discard_max_bytes") != "0", 20, "the disk can discard")
+    away(pair, disk)
+    write = pair.client.start_job(f"dd if=/dev/urandom of={disk.path} bs=4k count=1 oflag=direct status=none", 90)
+    paths.rest(1)
+    make_null(pair, **slow)
+    back(pair, disk)
+    disk.unmap("force")
+    write.wait(30)
