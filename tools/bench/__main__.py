@@ -5,6 +5,7 @@
     python3 tools/bench --counts         instructions per IO only
     python3 tools/bench --rates [--quick]  guest-time rates only
     python3 tools/bench --paths          instructions per 4 KiB IO with two paths, by policy
+    python3 tools/bench --wires          throughput over one wire and over two
     python3 tools/bench --memory         memory of a session only
     python3 tools/bench --only 'Rust Y' --hot randread,4k   where the instructions go
 """
@@ -20,6 +21,7 @@ import memory  # noqa: E402
 import rates  # noqa: E402
 import setups  # noqa: E402
 import tables  # noqa: E402
+import wires  # noqa: E402
 
 
 def say(text: str) -> None:
@@ -34,6 +36,7 @@ def main() -> int:
     parser.add_argument("--counts", action="store_true")
     parser.add_argument("--rates", action="store_true")
     parser.add_argument("--paths", action="store_true")
+    parser.add_argument("--wires", action="store_true")
     parser.add_argument("--memory", action="store_true")
     parser.add_argument("--quick", action="store_true", help="a few cells of the rates only")
     parser.add_argument("--only", action="append", metavar="SETUP", help="repeatable; default: all")
@@ -43,7 +46,7 @@ def main() -> int:
     wanted = [s for s in setups.SETUPS if not options.only or s.name in options.only]
     if not wanted:
         parser.error(f"no such setup; there are: {', '.join(s.name for s in setups.SETUPS)}")
-    everything = not (options.counts or options.rates or options.paths or options.memory)
+    everything = not (options.counts or options.rates or options.paths or options.wires or options.memory)
     if options.counts or everything:
         counts = counting.measure(say, wanted, [tuple(case.split(",")) for case in options.case or ()] or counting.CASES)
         print(tables.instructions(counts, wanted), end="\n\n")
@@ -54,6 +57,8 @@ def main() -> int:
     if options.paths or everything:
         counts = counting.measure(say, setups.TWO_PATHS, counting.CASES[:2])
         print(tables.policies(counts), end="\n\n")
+    if options.wires or everything:
+        print(tables.wires(wires.measure(say)), end="\n\n")
     if options.rates or everything:
         print(tables.rates(rates.measure(say, wanted, options.quick), wanted), end="\n\n")
     if options.memory or everything:

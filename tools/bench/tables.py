@@ -2,6 +2,7 @@
 """Turns measurements into Markdown tables."""
 import memory as memory_use
 import setups
+import wires as wire_use
 
 
 def _table(head: list[str], rows: list[list[str]]) -> str:
@@ -82,3 +83,18 @@ def memory(results) -> str:
             figures = (use.total, rest, use.slab, use.vmalloc, use.percpu)
             rows.append([f"{name} {invalidate} {side}", *(f"{figure:.0f}" for figure in figures)])
     return _table(["KiB a session", "all", "without chunks", "in slabs", "in vmalloc", "per CPU"], rows)
+
+
+def wires(results) -> str:
+    """MB/s over one wire and over two, and how many times as much that is."""
+    rows = []
+    for name, policy in dict.fromkeys((name, policy) for name, policy, _, _ in results):
+        row = [f"{name}, {policy}"]
+        for pattern in wire_use.PATTERNS:
+            # With one path there is nothing to choose: measured once, whatever the policy.
+            one = next(rate for key, rate in results.items() if (key[0], *key[2:]) == (name, 1, pattern))
+            two = results[name, policy, 2, pattern]
+            row += [f"{one:.2f}", f"{two:.2f}", f"{two / one:.2f}"]
+        rows.append(row)
+    head = [f"{pattern} {what}" for pattern in wire_use.PATTERNS for what in ("1 wire", "2 wires", "ratio")]
+    return _table(["MB/s, 8 KiB, queue depth 8", *head], rows)

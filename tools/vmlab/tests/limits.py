@@ -22,7 +22,7 @@ def make_null(lab: Lab, **attributes: int) -> None:
 
 def start(lab: Lab, **attributes: int) -> rnbd.Disk:
     """A disk over a null_blk device with these attributes."""
-    lab.server.run("modprobe null_blk nr_devices=0; mountpoint -q /sys/kernel/config || mount -t configfs none /sys/kernel/config")
+    lab.server.run("modprobe null_blk nr_devices=0; grep -q configfs /proc/mounts || mount -t configfs none /sys/kernel/config")
     lab.defer(lab.server.run, f"mods -r; [ ! -d {NULL} ] || rmdir {NULL}; rmmod null_blk", 60)
     make_null(lab, **attributes)
     rnbd.load_server(lab)

@@ -381,3 +381,24 @@ def test_d14_writes_that_cannot_be_sent(pair: Lab) -> None:
                 eq(pair.client.write(f"{folder}/disconnect", "1"), "")
                 eq(pair.client.write(f"{folder}/reconnect", "1"), "")
         fio.clean(60)
+
+
+@needs(wires=1, timeout=400)
+def test_as_many_paths_as_the_protocol_has(pair: Lab) -> None:
+    """Eight from map_device, where the C driver takes six, the others by add_path; the 129th is refused."""
+    hosts = [f"10.0.0.{host}" for host in range(100, 229)]
+    pair.server.run("; ".join(f"ip addr add {host}/24 dev eth0" for host in hosts), 60)
+    pair.defer(pair.server.run, "; ".join(f"ip addr del {host}/24 dev eth0" for host in hosts), 60)
+    rnbd.start(pair, rtrs="sess_queue_depth=16 max_chunk_size=8192")
+    line = " ".join(f"path=ip:{host}" for host in hosts[:8])
+    disk = rnbd.map_disk(pair, line=f"sessname=s1 {line} device_path=ram0 access_mode=rw")
+    eq(len(paths.names(pair)), 8)
+    for host in hosts[8:128]:
+        eq(pair.client.write(rnbd.session_file("add_path"), f"ip:{host}", 60), "")
+    eq(paths.states(pair), ["connected"] * 128)
+    eq(pair.client.write(rnbd.session_file("add_path"), f"ip:{hosts[128]}", 60), "ENOSPC")
+    rnbd.round_robin(pair)
+    disk.fio("--rw=randwrite --bs=4k --iodepth=16 --size=8m --verify=crc32c --verify_fatal=1", 120).clean(150)
+    used = pair.client.run(f"cat {rnbd.session_file('paths')}/*/stats/rdma").splitlines()
+    eq(sum(int(line.split()[2]) > 0 for line in used), 128, "paths that have written")
+    disk.unmap()
