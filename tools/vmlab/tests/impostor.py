@@ -39,7 +39,7 @@ def _make(name: str, expected: tuple[int, ...], title: str) -> Callable[[Lab], N
         mark = vm.log_mark()
         vm.run(f"rm -f {impostors.READY}")
         server = vm.start_job(f"python3 /tmp/peer/impostors.py {name} {SECONDS}", SECONDS + 30)
-        lab.defer(server.wait)
+        lab.defer(server.kill)
         lab.defer(vm.run, "for d in /sys/block/rnbd*; do [ -e $d ] && echo force > $d/rnbd/unmap_device; done; true")
         until(lambda: vm.exists(impostors.READY), 20, "the impostor listens")
         line = MAP.format(address=lab.server_address)
