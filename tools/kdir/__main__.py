@@ -10,11 +10,15 @@
     python3 tools/kdir cmodules             build the C rtrs and rnbd of the same kernel
     python3 tools/kdir run COMMAND..        run a command inside the Debian root
     python3 tools/kdir paths [--json]       where everything is
+    python3 tools/kdir debug [COMMAND..]    make a kernel with KASAN, lockdep and kmemleak and this checkout's modules for it,
+                                            and run COMMAND so that the lab uses them
     python3 tools/kdir update               look for a newer point release of the series
 """
 import argparse
 import json
+import os
 import pathlib
+import subprocess
 import sys
 
 if __package__ in (None, ""):
@@ -23,7 +27,7 @@ if __package__ in (None, ""):
     __package__ = "kdir"
     import kdir  # noqa: F401  (makes the relative imports below work)
 
-from . import cache, install, modules, native, packages, root, tree
+from . import cache, debug, install, modules, native, packages, root, tree
 
 
 def paths() -> dict[str, str]:
@@ -31,6 +35,13 @@ def paths() -> dict[str, str]:
     return {"root": str(root.path()), "kernel_version": packages.full_version(),
             "packages": str(packages.folder() / "pkgs"), "tree": str(tree.path()),
             "modules": str(modules.output()), "cmodules": str(modules.c_output())}
+
+
+def in_debug_kernel(command: list[str]) -> int:
+    """Runs a command whose virtual machines have the debug kernel."""
+    if not command:
+        return 0
+    return subprocess.run(command, env=os.environ | debug.environment(), check=False).returncode
 
 
 def main() -> int:
@@ -41,7 +52,7 @@ def main() -> int:
     for name in ("tree", "install", "doc", "clean", "cmodules", "update"):
         commands.add_parser(name)
     commands.add_parser("paths").add_argument("--json", action="store_true")
-    for name in ("build", "modules", "run"):
+    for name in ("build", "modules", "run", "debug"):
         commands.add_parser(name).add_argument("arguments", nargs=argparse.REMAINDER)
     options = parser.parse_args()
     if options.command == "tree":
@@ -61,6 +72,8 @@ def main() -> int:
         print(modules.ensure_c())
     elif options.command == "run":
         return root.run(options.arguments, workdir=pathlib.Path.cwd(), check=False).returncode
+    elif options.command == "debug":
+        return debug.build() or in_debug_kernel(options.arguments)
     elif options.command == "update":
         packages.forget()
         cache.say(f"the archive has {packages.full_version()}")

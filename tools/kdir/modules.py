@@ -33,19 +33,24 @@ def build(arguments: list[str]) -> int:
     kernel, out = tree.ensure(), output()
     out.mkdir(parents=True, exist_ok=True)
     with cache.locked(_turn()), cache.locked(out.with_name(f".{out.name}.lock")):
-        return root.run(_make_line(kernel, out, arguments or ["modules"]), check=False,
+        return root.run(_make_line(tree.kernel_make(kernel), out, arguments or ["modules"]), check=False,
                         extra_binds=(out,)).returncode
 
 
 def build_quietly(what: str = "the kernel modules", arguments: list[str] | None = None) -> int:
     """Builds with one line of progress; on failure the compiler's words follow."""
-    kernel, out = tree.ensure(), output()
+    return compile_into(output(), tree.kernel_make(tree.ensure()), f"{what} for {packages.full_version()}",
+                        arguments or ["modules"])
+
+
+def compile_into(out: pathlib.Path, make: list[str], what: str, arguments: list[str]) -> int:
+    """Has the `make` of a kernel tree build this checkout into `out`, with one line of progress."""
     out.mkdir(parents=True, exist_ok=True)
     log = out / "build.log"
     began = time.monotonic()
-    cache.say(f"building {what} for {packages.full_version()} ...")
+    cache.say(f"building {what} ...")
     with cache.locked(_turn()), cache.locked(out.with_name(f".{out.name}.lock")), log.open("w") as sink:
-        status = root.run(_make_line(kernel, out, arguments or ["modules"]), check=False, extra_binds=(out,),
+        status = root.run(_make_line(make, out, arguments), check=False, extra_binds=(out,),
                           stdout=sink, stderr=subprocess.STDOUT).returncode
     if status:
         tree.fail_with_log(log)
@@ -55,8 +60,8 @@ def build_quietly(what: str = "the kernel modules", arguments: list[str] | None 
     return 0
 
 
-def _make_line(kernel: pathlib.Path, out: pathlib.Path, arguments: list[str]) -> list[str]:
-    return [*tree.kernel_make(kernel), f"M={config.REPOSITORY}", f"MO={out}", f"-j{os.cpu_count()}", *arguments]
+def _make_line(make: list[str], out: pathlib.Path, arguments: list[str]) -> list[str]:
+    return [*make, f"M={config.REPOSITORY}", f"MO={out}", f"-j{os.cpu_count()}", *arguments]
 
 
 def c_output() -> pathlib.Path:

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Three questions to every machine after every test, unasked for.
+"""Questions to every machine after every test, unasked for.
 
 1. Did the kernel complain since the test began?
 2. Do our modules unload?
 3. Are the RDMA resources back where they were after boot?
+4. In a debug kernel: does kmemleak know of memory that nobody refers to any more?
 
 Completion queues are not counted exactly: ib_core keeps a pool of shared ones for each device, which grows at
 the first use and is freed with the device, not with its users.
@@ -26,6 +27,15 @@ COMPLAINT = re.compile(
 EXACT = ("pd", "qp", "cm_id", "mr", "ctx", "srq")
 SETTLE_SECONDS = 5.0        # objects are freed by RCU and work queues, a moment after rmmod
 
+# kmemleak takes what it has seen twice, some seconds apart, for lost. Its objects from before the test are forgotten.
+KMEMLEAK = "/sys/kernel/debug/kmemleak"
+_HAS_KMEMLEAK = f"mount -t debugfs none /sys/kernel/debug 2>/dev/null; [ -e {KMEMLEAK} ] && echo clear > {KMEMLEAK}"
+_SCAN = f"""
+for i in 1 2; do sleep 3; echo scan > {KMEMLEAK}; done
+cat {KMEMLEAK}
+echo clear > {KMEMLEAK}
+"""
+
 Resources = Mapping[str, Mapping[str, int]]
 
 
@@ -33,6 +43,12 @@ def resources(machine: Machine) -> Resources:
     """Counts of RDMA objects for each device."""
     rows = json.loads(machine.run("rdma -j resource show"))
     return {row["ifname"]: {key: row[key] for key in EXACT if key in row} for row in rows}
+
+
+def unreferenced(machine: Machine) -> list[str]:
+    """What kmemleak has found, an object a line with where it was allocated."""
+    objects = machine.run(_SCAN, 120).split("unreferenced object")[1:]
+    return ["unreferenced object" + " | ".join(line.strip() for line in text.splitlines()) for text in objects]
 
 
 def complaints(machine: Machine, after: int) -> list[str]:
@@ -46,11 +62,12 @@ class Baseline:
 
     machine: Machine
     at_boot: Resources
+    has_kmemleak: bool
 
     @classmethod
     def take(cls, machine: Machine) -> Baseline:
         """Takes it now."""
-        return cls(machine, resources(machine))
+        return cls(machine, resources(machine), machine.try_run(_HAS_KMEMLEAK).code == 0)
 
     def leaks(self) -> list[str]:
         """What is there that was not there after boot, in words."""
@@ -71,6 +88,7 @@ def examine(baseline: Baseline, mark: int, unload: bool = True) -> list[str]:
             if result.code:
                 wrong.append(f"modules do not unload: {result.out.strip()}")
             wrong += [f"left behind, {leak}" for leak in baseline.leaks()]
+            wrong += unreferenced(machine) if baseline.has_kmemleak else []
         wrong += [f"kernel: {text}" for text in complaints(machine, mark)]
     except MachineGone as why:
         wrong.append(str(why))

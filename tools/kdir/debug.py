@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: GPL-2.0
+"""A kernel that finds bugs: the same source with KASAN, lockdep, kmemleak and fault injection, and modules for it.
+
+Nothing of the stock kernel's tree is used or changed. KASAN and Rust together need clang.
+"""
+import hashlib
+import os
+import pathlib
+import shutil
+import subprocess
+
+from . import cache, config, modules, packages, root
+
+FRAGMENT = pathlib.Path(__file__).with_name("debug.config")
+C_MODULES = ("rtrs-core", "rtrs-client", "rtrs-server", "rnbd-client", "rnbd-server")
+
+
+def folder() -> pathlib.Path:
+    """Everything that belongs to this debug kernel, named by its configuration."""
+    key = hashlib.sha256(FRAGMENT.read_bytes()).hexdigest()[:8]
+    return packages.folder() / f"debug-{key}"
+
+
+def _kernel_make() -> list[str]:
+    return ["make", "-C", str(folder() / "tree"), "ARCH=x86_64", "LLVM=1", f"-j{os.cpu_count()}"]
+
+
+def _settings(text: str) -> dict[str, str]:
+    return dict(line.split("=", 1) for line in text.splitlines() if line.startswith("CONFIG_"))
+
+
+def lost(wanted: str, got: str) -> list[str]:
+    """Lines of a configuration that did not come to be: allnoconfig drops what cannot be had without a word."""
+    have = _settings(got)
+    return [f"{key}={value}" for key, value in _settings(wanted).items()
+            if have.get(key, "n") != value and (value, have.get(key)) != ("m", "y")]
+
+
+def _configure(tree: pathlib.Path, log) -> None:
+    # The build reads it inside the root, where the checkout is at its own path.
+    root.run(["env", f"KCONFIG_ALLCONFIG={FRAGMENT}", *_kernel_make(), "allnoconfig"], stdout=log, stderr=subprocess.STDOUT)
+    missing = lost(FRAGMENT.read_text(), (tree / ".config").read_text())
+    if missing:
+        raise SystemExit(f"kdir: the debug kernel cannot have {', '.join(missing)}; see {tree}/.config")
+
+
+def _make_tree() -> None:
+    tree = folder() / "tree"
+    cache.remove(tree)
+    tree.mkdir(parents=True)
+    series = config.load_kernel_conf()["SERIES"]
+    archive = packages.ensure() / f"usr/src/linux-source-{series}.tar.xz"
+    root.run(["tar", "-xJf", str(archive), "-C", str(tree), "--strip-components=1"])
+    with (folder() / "tree.log").open("w") as log:
+        _configure(tree, log)
+        for what, targets in (("the debug kernel (10 to 25 min)", ["bzImage", "modules"]),
+                              ("its modules' folder", [f"INSTALL_MOD_PATH={folder() / 'install/usr'}", "modules_install"])):
+            cache.say(f"making {what}")
+            if root.run([*_kernel_make(), *targets], check=False, stdout=log, stderr=subprocess.STDOUT).returncode:
+                raise SystemExit(f"kdir: `make {targets[-1]}` failed; the end of {log.name} says why")
+
+
+def release() -> str:
+    """What `uname -r` says in the debug kernel."""
+    return (folder() / "tree/include/config/kernel.release").read_text().strip()
+
+
+def _arrange() -> None:
+    """Puts the image where the lab looks for it, and the C modules apart from the kernel's own."""
+    installed = folder() / "install/usr/lib/modules" / release()
+    shutil.copy(folder() / "tree/arch/x86/boot/bzImage", installed / "vmlinuz.unsigned")
+    peers = folder() / "cmodules"
+    peers.mkdir(exist_ok=True)
+    for file in [f for f in installed.rglob("*.ko") if f.stem in C_MODULES]:
+        file.rename(peers / file.name)
+
+
+def ensure() -> pathlib.Path:
+    """Makes the debug kernel if it is not there; returns its folder."""
+    stamp = folder() / "ok"
+    with cache.locked(folder().with_name(f".{folder().name}.lock")):
+        if not stamp.exists():
+            _make_tree()
+            _arrange()
+            stamp.touch()
+    return folder()
+
+
+def output() -> pathlib.Path:
+    """Where this checkout's modules for the debug kernel go."""
+    return folder() / modules.output().name
+
+
+def build() -> int:
+    """Builds this checkout's modules for the debug kernel."""
+    ensure()
+    return modules.compile_into(output(), _kernel_make(), "the modules for the debug kernel", ["modules"])
+
+
+def environment() -> dict[str, str]:
+    """What makes the lab run in the debug kernel."""
+    return {"VMLAB_KERNEL_VERSION": release(), "VMLAB_PACKAGES": str(folder() / "install"),
+            "VMLAB_MODULES": str(output()), "VMLAB_CMODULES": str(folder() / "cmodules")}
