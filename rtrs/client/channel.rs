@@ -27,7 +27,7 @@ use rtrs_core::proto::{
         Imm,
         Response, //
     },
-    SERVICE_QUEUE_DEPTH, //
+    signal::ADMIN_RECEIVES, //
 };
 
 use crate::{
@@ -43,7 +43,7 @@ const ADMIN_IDS: u32 = 8;
 const NO_KEY: u64 = u64::MAX;
 
 /// Receives that are posted at a time, once as many have been used; a power of two.
-const RECEIVE_BATCH: u32 = 16;
+pub(crate) const RECEIVE_BATCH: u32 = 16;
 
 /// What the tags of a queue pair's work requests stand for: first the receives, then for each chunk
 /// id the invalidation and the write that its request waits for, then the rest.
@@ -74,7 +74,7 @@ pub(crate) enum Tagged {
 
 impl Tags {
     /// Tags of the admin connection.
-    pub(crate) const ADMIN: Self = Self::new(SERVICE_QUEUE_DEPTH as u32 * 2, ADMIN_IDS);
+    pub(crate) const ADMIN: Self = Self::new(ADMIN_RECEIVES, ADMIN_IDS);
 
     /// Tags of an IO connection. A read is answered with up to two messages; the rest are those that
     /// have been used and wait for their batch.
@@ -180,6 +180,8 @@ pub(crate) struct Channel {
     invalidated: AtomicU64,
     /// Sends so far, from 1.
     sends: AtomicU32,
+    /// A send whose number has none of these bits asks for a completion.
+    signal_mask: u32,
 }
 
 impl Channel {
@@ -188,6 +190,7 @@ impl Channel {
         cid: u16,
         cpu: u32,
         tags: Tags,
+        signal_mask: u32,
         ready: Option<Ready>,
     ) -> Self {
         let this = Self {
@@ -199,6 +202,7 @@ impl Channel {
             live: SetOnce::new(),
             invalidated: AtomicU64::new(NO_KEY),
             sends: AtomicU32::new(1),
+            signal_mask,
         };
         if let Some(ready) = ready {
             this.introduce(ready);
@@ -211,12 +215,11 @@ impl Channel {
         self.ready.populate(ready);
     }
 
-    /// Counts one send and says whether it is to be signalled; `mask` is
-    /// [`Exchange::signal_mask`].
+    /// Counts one send and says whether it is to be signalled.
     #[inline(always)]
-    pub(crate) fn next_send(&self, mask: u32) -> SendFlags {
+    pub(crate) fn next_send(&self) -> SendFlags {
         let sends = self.sends.fetch_add(1, Ordering::Relaxed);
-        SendFlags::signaled(sends & mask == 0)
+        SendFlags::signaled(sends & self.signal_mask == 0)
     }
 
     /// Posts the receives that stay posted from now on; once, sleeps.
@@ -249,14 +252,14 @@ impl Channel {
 
     /// Something has come that is no response.
     #[cold]
-    fn other(&self, qp: &Qp<Self>, exchange: &Exchange, imm: u32, written: bool) {
+    fn other(&self, qp: &Qp<Self>, imm: u32, written: bool) {
         match Imm::decode(imm) {
             Err(e) => self.fail(Fault::Immediate(e.0)),
             Ok(Imm::Heartbeat | Imm::HeartbeatAck) if self.cid != 0 || !written => {
                 self.fail(Fault::StrayHeartbeat);
             }
             Ok(Imm::Heartbeat) => {
-                if let Err(e) = self.send_imm(qp, exchange, Imm::HeartbeatAck) {
+                if let Err(e) = self.send_imm(qp, Imm::HeartbeatAck) {
                     self.fail(Fault::Post(e));
                 }
             }
@@ -288,13 +291,13 @@ impl Channel {
     }
 
     /// Sends an empty write with an immediate.
-    pub(crate) fn send_imm(&self, qp: &Qp<Self>, exchange: &Exchange, imm: Imm) -> Result {
+    pub(crate) fn send_imm(&self, qp: &Qp<Self>, imm: Imm) -> Result {
         let mut space = Space::new();
         let mut batch = qp.batch::<1, 0>(&mut space);
         batch.empty_write_imm(
             self.tags.encode(Tagged::Send),
             imm.encode(),
-            self.next_send(exchange.signal_mask),
+            self.next_send(),
         );
         batch.post()
     }
@@ -317,7 +320,7 @@ impl QpHandler for Channel {
                 Some(response) => channel.answered(qp, live, tag, wc, response),
                 None => {
                     let written = wc.opcode() == Opcode::ReceiveRdmaWithImm;
-                    channel.other(qp, &live.exchange, imm, written);
+                    channel.other(qp, imm, written);
                 }
             }
         } else if let Some(key) = wc.invalidated_key() {

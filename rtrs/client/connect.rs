@@ -17,6 +17,7 @@ use rdma::{
         Id, //
     },
     Cq,
+    Device,
     MessageSlots,
     Pd,
     PollContext,
@@ -33,7 +34,11 @@ use rtrs_core::proto::{
         self,
         Chunks, //
     },
-    signal::QueueSizes,
+    signal::{
+        self,
+        QueueSizes,
+        ADMIN_MASK, //
+    },
     wire::InfoRequest,
     CONNECT_TIMEOUT_MS,
     SEGMENTS_MAX, //
@@ -45,7 +50,8 @@ use crate::{
         Channel,
         Ready,
         Tagged,
-        Tags, //
+        Tags,
+        RECEIVE_BATCH, //
     },
     exchange::Exchange,
     fault::Fault,
@@ -281,18 +287,18 @@ impl Attempt<'_> {
         };
         let polled = u32::from(cid) > path.session.cpu_connections();
         let cpu = path.session.cpu_of(cid);
-        let (tags, sizes, segments) = match &self.exchange {
-            None => (Tags::ADMIN, QueueSizes::admin(device.max_qp_wr()), 2),
+        let (tags, sizes, signal_mask) = match &self.exchange {
+            None => (Tags::ADMIN, admin_sizes(device), ADMIN_MASK),
             Some(exchange) => {
                 let depth = exchange.granted.geometry.queue_depth();
                 let sizes = QueueSizes::client_io(depth, device.max_qp_wr());
-                (Tags::io(depth), sizes, 2)
+                (Tags::io(depth), sizes, signal::interval_mask(depth))
             }
         };
         let config = QpConfig {
             max_send_wr: sizes.send,
             max_recv_wr: sizes.recv,
-            max_send_sge: segments,
+            max_send_sge: 2,
             max_recv_sge: 1,
             max_inline_data: 0,
             tags: tags.count(),
@@ -311,7 +317,7 @@ impl Attempt<'_> {
             }
             None => None,
         };
-        let channel = Channel::new(path.clone(), cid, cpu, tags, ready);
+        let channel = Channel::new(path.clone(), cid, cpu, tags, signal_mask, ready);
         let qp = id
             .create_qp(&pd, &cq, &cq, &config, channel)
             .map_err(resource("queue pair"))?;
@@ -331,7 +337,7 @@ impl Attempt<'_> {
             .map_err(Fault::Response)?;
         let exchange =
             Exchange::new(pd, granted, pages).map_err(resource("memory for the requests"))?;
-        let room = QueueSizes::admin(pd.device().max_qp_wr()).recv;
+        let room = admin_sizes(pd.device()).recv;
         let ready = Ready::new(&exchange, Tags::ADMIN, room).map_err(resource("receives"))?;
         admin.qp.handler().introduce(ready);
         self.exchange = Some(exchange);
@@ -387,4 +393,9 @@ impl Attempt<'_> {
         }
         Ok(())
     }
+}
+
+/// How large the queues of the admin connection are.
+fn admin_sizes(device: &Device) -> QueueSizes {
+    QueueSizes::admin(RECEIVE_BATCH, device.max_qp_wr())
 }

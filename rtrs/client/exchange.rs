@@ -23,8 +23,7 @@ use rdma::{
 };
 use rtrs_core::proto::{
     handshake::Accepted,
-    info::RemoteChunk,
-    signal, //
+    info::RemoteChunk, //
 };
 
 use crate::slot::InFlight;
@@ -42,8 +41,6 @@ pub(crate) struct Exchange {
     pub(crate) granted: Accepted,
     /// Most bytes of user message and head.
     pub(crate) message_max: u32,
-    /// One send in so many and one more asks for a completion: all lower bits of a number.
-    pub(crate) signal_mask: u32,
     pub(crate) slots: KVVec<Handoff<InFlight>>,
     /// User message and head of each request.
     pub(crate) messages: MessageSlots,
@@ -65,7 +62,6 @@ impl Exchange {
             Self {
                 granted,
                 message_max: granted.max_hdr_size.min(MESSAGE_SIZE),
-                signal_mask: signal::interval_mask(depth),
                 slots,
                 messages: MessageSlots::new(pd, depth.into(), MESSAGE_SIZE)?,
                 inflight: AtomicU32::new(0),

@@ -165,7 +165,7 @@ impl Outgoing<'_> {
             let piece = match data {
                 Data::Direct => list.and_then(|list| exchange.pd.mapped_segment(list, 0)),
                 Data::None | Data::Read => {
-                    let flags = self.channel.next_send(exchange.signal_mask);
+                    let flags = self.channel.next_send();
                     chain.write_imm(tag, &[message], remote, imm, flags);
                     return Ok(());
                 }
@@ -188,7 +188,7 @@ impl Outgoing<'_> {
             place.write(at, head.as_bytes())?;
             chain.reg_mr(tag, &slot.mr, Access::REMOTE_WRITE, SendFlags::NONE);
         }
-        let flags = self.channel.next_send(exchange.signal_mask);
+        let flags = self.channel.next_send();
         let remote = slot.remote(layout.data_len);
         chain.write_imm(tag, &[message], remote, imm, flags);
         Ok(())
