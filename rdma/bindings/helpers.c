@@ -58,15 +58,16 @@ void rdma_helper_unmap_sg(struct ib_device *dev, struct scatterlist *sg, int nen
 }
 EXPORT_SYMBOL_GPL(rdma_helper_unmap_sg);
 
-/* The caller knows that the list has more than index mapped entries. */
-u64 rdma_helper_sg_dma(struct scatterlist *sg, u32 index, u32 *length)
+/* The caller knows that the list has count mapped entries, one behind the other, and to the room. */
+void rdma_helper_sg_gather(struct scatterlist *sg, u32 count, struct ib_sge *to, u32 lkey)
 {
-	while (index--)
-		sg = sg_next(sg);
-	*length = sg_dma_len(sg);
-	return sg_dma_address(sg);
+	for (; count; count--, sg++, to++) {
+		to->addr = sg_dma_address(sg);
+		to->length = sg_dma_len(sg);
+		to->lkey = lkey;
+	}
 }
-EXPORT_SYMBOL_GPL(rdma_helper_sg_dma);
+EXPORT_SYMBOL_GPL(rdma_helper_sg_gather);
 
 /* An index beyond the table is ignored. */
 void rdma_helper_sg_set_dma(struct sg_table *table, u32 index, u64 addr, u32 length)

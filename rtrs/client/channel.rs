@@ -340,8 +340,7 @@ impl QpHandler for Channel {
             return channel.failed(wc);
         }
         match (channel.tags.decode(tag), channel.live.as_ref()) {
-            (Tagged::Write(id), Some(live)) => channel.sent(qp, live, id),
-            (Tagged::Invalidate(id), Some(live)) => channel.key_invalidated(live, id),
+            (Tagged::Write(id) | Tagged::Invalidate(id), Some(live)) => Self::noted(live, id),
             (Tagged::InfoResponse, _) => channel.informed(wc),
             _ => {}
         }

@@ -53,7 +53,10 @@ use crate::{
         Tags,
         RECEIVE_BATCH, //
     },
-    exchange::Exchange,
+    exchange::{
+        gathered_max,
+        Exchange, //
+    },
     fault::Fault,
     path::Path,
     progress::Step,
@@ -292,13 +295,13 @@ impl Attempt<'_> {
             Some(exchange) => {
                 let depth = exchange.granted.geometry.queue_depth();
                 let sizes = QueueSizes::client_io(depth, device.max_qp_wr());
-                (Tags::io(depth), sizes, signal::interval_mask(depth))
+                (Tags::io(depth), sizes, signal::client_mask(depth))
             }
         };
         let config = QpConfig {
             max_send_wr: sizes.send,
             max_recv_wr: sizes.recv,
-            max_send_sge: 2,
+            max_send_sge: gathered_max(device).saturating_add(1),
             max_recv_sge: 1,
             max_inline_data: 0,
             tags: tags.count(),

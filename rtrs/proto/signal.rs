@@ -23,6 +23,17 @@ pub const fn interval_mask(queue_depth: u16) -> u32 {
     1u32.wrapping_shl(bits).wrapping_sub(1)
 }
 
+/// As [`interval_mask`] for a client's IO connection: a completion each eighth of the queue depth, so
+/// that few entries of the send queue are done without anybody knowing.
+#[inline]
+pub const fn client_mask(queue_depth: u16) -> u32 {
+    if queue_depth < 8 {
+        0
+    } else {
+        interval_mask(queue_depth / 8)
+    }
+}
+
 /// Counts the sends of one connection, heartbeats included, and picks those that ask for a
 /// completion: each `interval`th.
 ///
@@ -145,11 +156,12 @@ impl QueueSizes {
         .at_most(max_qp_wr)
     }
 
-    /// An IO connection of a client: register, write and invalidate for each request and one
-    /// spare; answers of up to two receives.
+    /// An IO connection of a client: invalidate, register and write for each request, and as much
+    /// again for those that are done without anybody knowing ([`client_mask`]); answers of up to two
+    /// receives.
     pub const fn client_io(queue_depth: u16, max_qp_wr: u32) -> Self {
         Self {
-            send: queue_depth as u32 * 4 + 1,
+            send: queue_depth as u32 * 7 / 2 + 1,
             recv: queue_depth as u32 * 3 + 1,
         }
         .at_most(max_qp_wr)

@@ -3,6 +3,7 @@
 //! Which sends ask for a completion, and how much room that leaves.
 
 use proto::rtrs::signal::{
+    client_mask,
     interval,
     interval_mask,
     QueueSizes,
@@ -78,7 +79,7 @@ fn queues_have_room_for_all_requests_and_the_batches_of_receives() {
     let sizes = |q: QueueSizes| (q.send, q.recv);
     let max = 1 << 20;
     assert_eq!(sizes(QueueSizes::admin(16, max)), (241, 160));
-    assert_eq!(sizes(QueueSizes::client_io(512, max)), (2049, 1537));
+    assert_eq!(sizes(QueueSizes::client_io(512, max)), (1793, 1537));
     assert_eq!(
         sizes(QueueSizes::server_io(512, true, 16, max)),
         (2561, 545)
@@ -103,6 +104,15 @@ fn a_few_answers_wait_where_that_halves_the_completion_queue() {
             assert!(sizes.send <= all && sizes.send >= all - all / 16);
             assert!(sizes.send > per_response);
         }
+    }
+}
+
+#[test]
+fn a_client_s_send_queue_holds_what_is_done_without_anybody_knowing() {
+    for depth in 1..=u16::MAX {
+        let unknown = client_mask(depth);
+        let send = QueueSizes::client_io(depth, u32::MAX).send;
+        assert!((u32::from(depth) + unknown) * 3 < send, "{depth}");
     }
 }
 
