@@ -10,7 +10,10 @@
 //!   the next registration, which saves an interrupt.
 
 use kernel::prelude::*;
-use kernel_ext::sync::Held;
+use kernel_ext::sync::{
+    Handoff,
+    Held, //
+};
 use rdma::{
     Opcode,
     Qp,
@@ -95,10 +98,21 @@ impl Channel {
             Data::Direct | Data::Keyed => {
                 held.result = result;
                 // The device may read the data again until the send is complete.
-                if let Some(held) = held.wait_for_note() {
-                    exchange.end(held, result);
+                match held.wait_for_note() {
+                    Some(held) => exchange.end(held, result),
+                    None => self.look_for_note(slot),
                 }
             }
+        }
+    }
+
+    /// Looks for the completion that the request in `slot` waits for.
+    #[inline(always)]
+    fn look_for_note(&self, slot: &Handoff<InFlight>) {
+        self.reap();
+        // It may have begun another request meanwhile: then there is one look too many.
+        if slot.is_waiting() {
+            self.path.look_later();
         }
     }
 
@@ -118,6 +132,7 @@ impl Channel {
         if let Err(e) = batch.post() {
             self.fail(Fault::Post(e));
         }
+        self.path.look_later();
     }
 
     /// What request `id` has to wait for besides its response has come: the server has all the data

@@ -312,17 +312,30 @@ impl Attempt<'_> {
         } else {
             PollContext::Softirq
         };
-        let cq = Cq::new(device, config.cq_entries(), cpu, context)
-            .map_err(resource("completion queue"))?;
+        let queue = |work: u32, context| {
+            // Draining takes one more.
+            Cq::new(device, work.saturating_add(2), cpu, context)
+                .map_err(resource("completion queue"))
+        };
+        let cq = queue(config.max_recv_wr, context)?;
+        let sends = queue(config.max_send_wr, PollContext::Direct)?;
         let ready = match &self.exchange {
             Some(exchange) => {
                 Some(Ready::new(exchange, tags, sizes.recv).map_err(resource("receives"))?)
             }
             None => None,
         };
-        let channel = Channel::new(path.clone(), cid, cpu, tags, signal_mask, ready);
+        let channel = Channel::new(
+            path.clone(),
+            cid,
+            cpu,
+            tags,
+            signal_mask,
+            sends.clone(),
+            ready,
+        );
         let qp = id
-            .create_qp(&pd, &cq, &cq, &config, channel)
+            .create_qp(&pd, &sends, &cq, &config, channel)
             .map_err(resource("queue pair"))?;
         Ok(Connection { id, qp, cq })
     }

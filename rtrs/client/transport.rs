@@ -89,6 +89,13 @@ impl Transport {
         }
     }
 
+    /// Handles the completions of sends that there are.
+    pub(crate) fn reap(&self) {
+        for connection in &self.connections {
+            connection.qp.handler().reap();
+        }
+    }
+
     /// Hangs up, and waits until no completion can come any more; sleeps.
     ///
     /// Nobody sends any more: the path has taken this out of its readers' sight.
