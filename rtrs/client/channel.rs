@@ -249,7 +249,7 @@ impl Channel {
         }
     }
 
-    /// Handles the completions of sends that there are. Any context; not on several CPUs at a time.
+    /// Handles the completions of sends that there are, unless somebody else does. Any context.
     #[inline(always)]
     pub(crate) fn reap(&self) {
         self.done.poll(u32::MAX);

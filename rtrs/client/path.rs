@@ -8,8 +8,7 @@
 
 use core::sync::atomic::{
     AtomicBool,
-    AtomicU32,
-    Ordering, //
+    AtomicU32, //
 };
 
 use kernel::{
@@ -241,14 +240,14 @@ impl Path {
         let _ = queue.enqueue_delayed::<Arc<Path>, LOOK>(self.clone(), delay);
     }
 
-    /// Looks for completions of sends, and will again as long as there are requests.
+    /// Looks for completions of sends, and will again as long as a request waits for one.
     fn look(self: &Arc<Self>) {
         let guard = rcu::read_lock();
         let Some(transport) = self.transport.read(&guard) else {
             return;
         };
         transport.reap();
-        if transport.exchange.inflight.load(Ordering::Relaxed) != 0 {
+        if transport.exchange.is_any_waiting() {
             self.look_later();
         }
     }
