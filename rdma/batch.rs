@@ -12,6 +12,7 @@ use crate::{
 };
 use core::{marker::PhantomData, mem::MaybeUninit, ptr};
 use kernel::prelude::*;
+use kernel_ext::scatterlist::SgList;
 
 /// Room for `N` work requests with `S` segments altogether, on the caller's stack. It is not zeroed.
 pub struct Space<const N: usize, const S: usize> {
@@ -149,6 +150,39 @@ impl<'a, H: QpHandler, const N: usize, const S: usize> Batch<'a, H, N, S> {
         self.push_rdma(tag, opcode, from, to, Extra::Imm(imm), flags);
     }
 
+    /// As [`Self::write_imm`] with the data of a list that [`sg::map`](crate::sg::map) has mapped for
+    /// the domain's device, piece by piece and without a memory region, and `tail` behind it.
+    #[inline(always)]
+    pub fn gather_imm(
+        &mut self,
+        tag: u32,
+        (data, tail): (&SgList, Segment<'_>),
+        to: Remote,
+        imm: u32,
+        flags: SendFlags,
+    ) {
+        let list = self.next_segment;
+        let end = self.first_segment.wrapping_add(S) as usize;
+        let room = end.wrapping_sub(list as usize) / size_of::<sys::ib_sge>();
+        let pieces = data.mapped();
+        if pieces == 0 || pieces as usize >= room {
+            self.bad = true;
+            return;
+        }
+        let key = self.qp.pd().local_dma_key();
+        // SAFETY: The list has so many mapped entries in one array, and by the type invariant there
+        // are so many places in ours.
+        unsafe { sys::rdma_helper_sg_gather(data.as_raw(), pieces, list, key) };
+        // INVARIANT: Not beyond the end, and just written. The pages are their owner's, see `sg`.
+        self.next_segment = list.wrapping_add(pieces as usize);
+        self.require(tail.is_of(self.qp.pd()));
+        self.push_segment(tail.as_raw());
+        let opcode = sys::ib_wr_opcode_IB_WR_RDMA_WRITE_WITH_IMM;
+        let segments = (pieces as usize).wrapping_add(1);
+        let request = self.push_raw(tag, opcode, list, segments, Extra::Imm(imm), flags);
+        Self::set_remote(request, to);
+    }
+
     /// Consumes one of the peer's receives, which carries `imm`, and writes nothing.
     #[inline(always)]
     pub fn empty_write_imm(&mut self, tag: u32, imm: u32, flags: SendFlags) {
@@ -255,8 +289,15 @@ impl<'a, H: QpHandler, const N: usize, const S: usize> Batch<'a, H, N, S> {
         extra: Extra,
         flags: SendFlags,
     ) {
-        if let Some(request) = self.push(tag, opcode, local, extra, flags) {
-            // SAFETY: `push` returns a place that it has written; the RDMA part is added to it.
+        let request = self.push(tag, opcode, local, extra, flags);
+        Self::set_remote(request, remote);
+    }
+
+    /// Adds the RDMA part to a request that was just pushed.
+    #[inline(always)]
+    fn set_remote(request: Option<*mut Request>, remote: Remote) {
+        if let Some(request) = request {
+            // SAFETY: It is a place of ours that was just written.
             unsafe {
                 (&raw mut (*request).rdma.remote_addr).write(remote.addr);
                 (&raw mut (*request).rdma.rkey).write(remote.key);

@@ -267,7 +267,7 @@ impl<H: QpHandler> Qp<H> {
     pub fn drain(&self) {
         // SAFETY: By the type invariant the queue pair is valid, and it has room for one more work
         // request in each queue.
-        unsafe { sys::ib_drain_qp(self.raw) };
+        unsafe { sys::rdma_helper_drain_qp(self.raw) };
     }
 
     /// The completion entry for `tag`.

@@ -123,18 +123,19 @@ impl StandingReceives {
     }
 
     /// One more receive has been used, and its message was read: posts the used ones again when a
-    /// batch of them has come together.
+    /// batch of them has come together, and says so.
     ///
     /// Not on several CPUs at a time: for the handler of completions, which come one after the other.
     #[inline(always)]
-    pub fn used<H: QpHandler>(&self, qp: &Qp<H>) -> Result {
+    pub fn used<H: QpHandler>(&self, qp: &Qp<H>) -> Result<bool> {
         let next = self.next.load(Ordering::Relaxed).wrapping_add(1);
         self.next.store(next, Ordering::Relaxed);
         // The remainder of a division, for a power of two.
         if next & self.batch.wrapping_sub(1) != 0 {
-            return Ok(());
+            return Ok(false);
         }
-        self.batch_used(qp, next)
+        self.batch_used(qp, next)?;
+        Ok(true)
     }
 
     #[inline(never)]

@@ -10,8 +10,8 @@ use core::{marker::PhantomData, ops::BitOr, ptr};
 /// A piece of local memory that the device may read or write (`struct ib_sge`).
 ///
 /// Made by [`MessageSlots::segment`](crate::MessageSlots::segment), [`Mr::segment`](crate::Mr::segment),
-/// [`PageMapping::segment`](crate::PageMapping::segment) and [`Pd::mapped_segment`]. A segment that
-/// was asked for beyond the end of its memory is invalid: posting it fails with `EINVAL`.
+/// [`PageMapping::segment`](crate::PageMapping::segment). A segment that was asked for beyond the end
+/// of its memory is invalid: posting it fails with `EINVAL`.
 ///
 /// # Invariants
 ///

@@ -11,8 +11,6 @@
 use crate::{
     device::Device,
     page_mapping::DmaDirection,
-    pd::Pd,
-    segment::Segment,
     sys, //
 };
 use kernel::prelude::*;
@@ -72,20 +70,4 @@ pub fn unmap(device: &Device, list: &mut SgList, direction: DmaDirection) {
     }
     // SAFETY: Nothing is mapped any more.
     unsafe { list.set_mapped(0) };
-}
-
-impl Pd {
-    /// The DMA segment `index` of a list that [`map`] has mapped for the domain's device: to be written
-    /// to the peer without a memory region. [`None`] beyond the last one.
-    #[inline(always)]
-    pub fn mapped_segment<'a>(&'a self, list: &'a SgList, index: u32) -> Option<Segment<'a>> {
-        if index >= list.mapped() {
-            return None;
-        }
-        let mut length = 0;
-        // SAFETY: The list is valid and has more than `index` mapped entries.
-        let addr = unsafe { sys::rdma_helper_sg_dma(list.as_raw(), index, &mut length) };
-        // SAFETY: The list is alive for `'a`; its pages are its owner's, see the module.
-        Some(unsafe { Segment::new(self, addr, length, self.local_dma_key()) })
-    }
 }

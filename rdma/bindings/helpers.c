@@ -58,15 +58,52 @@ void rdma_helper_unmap_sg(struct ib_device *dev, struct scatterlist *sg, int nen
 }
 EXPORT_SYMBOL_GPL(rdma_helper_unmap_sg);
 
-/* The caller knows that the list has more than index mapped entries. */
-u64 rdma_helper_sg_dma(struct scatterlist *sg, u32 index, u32 *length)
+/*
+ * Drains a queue pair whose send queue completes where nobody is woken. ib_drain_qp() lets a tenth of a
+ * second pass before it looks there for the first time.
+ */
+struct rdma_helper_drain {
+	struct ib_cqe cqe;
+	struct completion done;
+};
+
+static void rdma_helper_drained(struct ib_cq *cq, struct ib_wc *wc)
 {
-	while (index--)
-		sg = sg_next(sg);
-	*length = sg_dma_len(sg);
-	return sg_dma_address(sg);
+	struct rdma_helper_drain *drain = container_of(wc->wr_cqe, struct rdma_helper_drain, cqe);
+
+	complete(&drain->done);
 }
-EXPORT_SYMBOL_GPL(rdma_helper_sg_dma);
+
+void rdma_helper_drain_qp(struct ib_qp *qp)
+{
+	struct ib_qp_attr attr = { .qp_state = IB_QPS_ERR };
+	struct rdma_helper_drain drain = { .cqe.done = rdma_helper_drained };
+	struct ib_rdma_wr last = { .wr = { .wr_cqe = &drain.cqe, .opcode = IB_WR_RDMA_WRITE } };
+
+	if (qp->send_cq->poll_ctx != IB_POLL_DIRECT || qp->device->ops.drain_sq) {
+		ib_drain_qp(qp);
+		return;
+	}
+	init_completion(&drain.done);
+	if (WARN_ON_ONCE(ib_modify_qp(qp, &attr, IB_QP_STATE)) || WARN_ON_ONCE(ib_post_send(qp, &last.wr, NULL)))
+		return;
+	do {
+		ib_process_cq_direct(qp->send_cq, -1);
+	} while (!wait_for_completion_timeout(&drain.done, 1));
+	ib_drain_rq(qp);
+}
+EXPORT_SYMBOL_GPL(rdma_helper_drain_qp);
+
+/* The caller knows that the list has count mapped entries, one behind the other, and to the room. */
+void rdma_helper_sg_gather(struct scatterlist *sg, u32 count, struct ib_sge *to, u32 lkey)
+{
+	for (; count; count--, sg++, to++) {
+		to->addr = sg_dma_address(sg);
+		to->length = sg_dma_len(sg);
+		to->lkey = lkey;
+	}
+}
+EXPORT_SYMBOL_GPL(rdma_helper_sg_gather);
 
 /* An index beyond the table is ignored. */
 void rdma_helper_sg_set_dma(struct sg_table *table, u32 index, u64 addr, u32 length)

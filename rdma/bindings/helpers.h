@@ -13,7 +13,8 @@ void rdma_helper_sync_for_cpu(struct ib_device *dev, u64 addr, size_t size, enum
 void rdma_helper_sync_for_device(struct ib_device *dev, u64 addr, size_t size, enum dma_data_direction dir);
 int rdma_helper_map_sg(struct ib_device *dev, struct scatterlist *sg, int nents, enum dma_data_direction dir);
 void rdma_helper_unmap_sg(struct ib_device *dev, struct scatterlist *sg, int nents, enum dma_data_direction dir);
-u64 rdma_helper_sg_dma(struct scatterlist *sg, u32 index, u32 *length);
+void rdma_helper_drain_qp(struct ib_qp *qp);
+void rdma_helper_sg_gather(struct scatterlist *sg, u32 count, struct ib_sge *to, u32 lkey);
 void rdma_helper_sg_set_dma(struct sg_table *table, u32 index, u64 addr, u32 length);
 void *rdma_helper_alloc_coherent(struct ib_device *dev, size_t size, u64 *addr);
 void rdma_helper_free_coherent(struct ib_device *dev, size_t size, void *cpu, u64 addr);

@@ -14,6 +14,7 @@ use kernel::{
 };
 use kernel_ext::sync::SetOnce;
 use rdma::{
+    Cq,
     Opcode,
     Qp,
     QpHandler,
@@ -27,7 +28,7 @@ use rtrs_core::proto::{
         Imm,
         Response, //
     },
-    SERVICE_QUEUE_DEPTH, //
+    signal::ADMIN_RECEIVES, //
 };
 
 use crate::{
@@ -43,7 +44,7 @@ const ADMIN_IDS: u32 = 8;
 const NO_KEY: u64 = u64::MAX;
 
 /// Receives that are posted at a time, once as many have been used; a power of two.
-const RECEIVE_BATCH: u32 = 16;
+pub(crate) const RECEIVE_BATCH: u32 = 16;
 
 /// What the tags of a queue pair's work requests stand for: first the receives, then for each chunk
 /// id the invalidation and the write that its request waits for, then the rest.
@@ -74,7 +75,7 @@ pub(crate) enum Tagged {
 
 impl Tags {
     /// Tags of the admin connection.
-    pub(crate) const ADMIN: Self = Self::new(SERVICE_QUEUE_DEPTH as u32 * 2, ADMIN_IDS);
+    pub(crate) const ADMIN: Self = Self::new(ADMIN_RECEIVES, ADMIN_IDS);
 
     /// Tags of an IO connection. A read is answered with up to two messages; the rest are those that
     /// have been used and wait for their batch.
@@ -180,6 +181,12 @@ pub(crate) struct Channel {
     invalidated: AtomicU64,
     /// Sends so far, from 1.
     sends: AtomicU32,
+    /// A send whose number has none of these bits asks for a completion.
+    signal_mask: u32,
+    /// The completions of sends, which nobody is woken for. A write's is most often there when its
+    /// answer comes, for it shows what the server has acknowledged before: it is looked for then.
+    /// An interrupt for each of them cost more than everything else that we do for a write.
+    done: Arc<Cq>,
 }
 
 impl Channel {
@@ -188,6 +195,8 @@ impl Channel {
         cid: u16,
         cpu: u32,
         tags: Tags,
+        signal_mask: u32,
+        done: Arc<Cq>,
         ready: Option<Ready>,
     ) -> Self {
         let this = Self {
@@ -199,6 +208,8 @@ impl Channel {
             live: SetOnce::new(),
             invalidated: AtomicU64::new(NO_KEY),
             sends: AtomicU32::new(1),
+            signal_mask,
+            done,
         };
         if let Some(ready) = ready {
             this.introduce(ready);
@@ -211,12 +222,11 @@ impl Channel {
         self.ready.populate(ready);
     }
 
-    /// Counts one send and says whether it is to be signalled; `mask` is
-    /// [`Exchange::signal_mask`].
+    /// Counts one send and says whether it is to be signalled.
     #[inline(always)]
-    pub(crate) fn next_send(&self, mask: u32) -> SendFlags {
+    pub(crate) fn next_send(&self) -> SendFlags {
         let sends = self.sends.fetch_add(1, Ordering::Relaxed);
-        SendFlags::signaled(sends & mask == 0)
+        SendFlags::signaled(sends & self.signal_mask == 0)
     }
 
     /// Posts the receives that stay posted from now on; once, sleeps.
@@ -239,6 +249,12 @@ impl Channel {
         }
     }
 
+    /// Handles the completions of sends that there are, unless somebody else does. Any context.
+    #[inline(always)]
+    pub(crate) fn reap(&self) {
+        self.done.poll(u32::MAX);
+    }
+
     /// Takes the key that the message right before this one invalidated.
     #[inline(always)]
     pub(crate) fn take_invalidated(&self) -> Option<u32> {
@@ -249,14 +265,14 @@ impl Channel {
 
     /// Something has come that is no response.
     #[cold]
-    fn other(&self, qp: &Qp<Self>, exchange: &Exchange, imm: u32, written: bool) {
+    fn other(&self, qp: &Qp<Self>, imm: u32, written: bool) {
         match Imm::decode(imm) {
             Err(e) => self.fail(Fault::Immediate(e.0)),
             Ok(Imm::Heartbeat | Imm::HeartbeatAck) if self.cid != 0 || !written => {
                 self.fail(Fault::StrayHeartbeat);
             }
             Ok(Imm::Heartbeat) => {
-                if let Err(e) = self.send_imm(qp, exchange, Imm::HeartbeatAck) {
+                if let Err(e) = self.send_imm(qp, Imm::HeartbeatAck) {
                     self.fail(Fault::Post(e));
                 }
             }
@@ -268,6 +284,8 @@ impl Channel {
     /// A work request has failed.
     #[cold]
     fn failed(&self, wc: &WorkCompletion) {
+        // What has failed first tells most, and it may be a send.
+        self.reap();
         match wc.status() {
             Ok(()) => {}
             // Most often not a reason but a consequence: of a work request that failed, of the
@@ -288,13 +306,13 @@ impl Channel {
     }
 
     /// Sends an empty write with an immediate.
-    pub(crate) fn send_imm(&self, qp: &Qp<Self>, exchange: &Exchange, imm: Imm) -> Result {
+    pub(crate) fn send_imm(&self, qp: &Qp<Self>, imm: Imm) -> Result {
         let mut space = Space::new();
         let mut batch = qp.batch::<1, 0>(&mut space);
         batch.empty_write_imm(
             self.tags.encode(Tagged::Send),
             imm.encode(),
-            self.next_send(exchange.signal_mask),
+            self.next_send(),
         );
         batch.post()
     }
@@ -317,7 +335,7 @@ impl QpHandler for Channel {
                 Some(response) => channel.answered(qp, live, tag, wc, response),
                 None => {
                     let written = wc.opcode() == Opcode::ReceiveRdmaWithImm;
-                    channel.other(qp, &live.exchange, imm, written);
+                    channel.other(qp, imm, written);
                 }
             }
         } else if let Some(key) = wc.invalidated_key() {
@@ -325,8 +343,11 @@ impl QpHandler for Channel {
         } else {
             return channel.fail(Fault::Receive);
         }
-        if let Err(e) = live.receives.used(qp) {
-            channel.fail(Fault::Post(e));
+        match live.receives.used(qp) {
+            Ok(false) => {}
+            // Nobody looks for the completions of reads.
+            Ok(true) => channel.reap(),
+            Err(e) => channel.fail(Fault::Post(e)),
         }
     }
 
@@ -337,8 +358,7 @@ impl QpHandler for Channel {
             return channel.failed(wc);
         }
         match (channel.tags.decode(tag), channel.live.as_ref()) {
-            (Tagged::Write(id), Some(live)) => channel.sent(qp, live, id),
-            (Tagged::Invalidate(id), Some(live)) => channel.key_invalidated(live, id),
+            (Tagged::Write(id) | Tagged::Invalidate(id), Some(live)) => Self::noted(live, id),
             (Tagged::InfoResponse, _) => channel.informed(wc),
             _ => {}
         }

@@ -5,12 +5,15 @@
 //! A request is ended only when nobody can reach its memory over the wire any more:
 //!
 //! - a read, when its key was invalidated by the server, which its completion shows, or by us;
-//! - a write without key, when the response has come and the send is complete: until then the
-//!   device may send the data again;
-//! - a write by key likewise, and when we have invalidated the key after that.
+//! - a write, when the response has come and the send is complete: until then the device may send
+//!   the data again. Nobody but us can use its key, if it has one; that is invalidated together with
+//!   the next registration, which saves an interrupt.
 
 use kernel::prelude::*;
-use kernel_ext::sync::Held;
+use kernel_ext::sync::{
+    Handoff,
+    Held, //
+};
 use rdma::{
     Opcode,
     Qp,
@@ -36,7 +39,6 @@ use crate::{
         Tagged,
         KEY_LEN, //
     },
-    exchange::Exchange,
     fault::Fault,
     path::Path,
     slot::{
@@ -92,29 +94,25 @@ impl Channel {
             Data::Read if invalidated => exchange.end(held, result),
             // A server that did not do what it was asked for.
             Data::Read => self.invalidate(qp, held, id, result),
-            Data::Direct if sent => exchange.end(held, result),
+            Data::Direct | Data::Keyed if sent => exchange.end(held, result),
             Data::Direct | Data::Keyed => {
                 held.result = result;
                 // The device may read the data again until the send is complete.
-                let complete = if sent {
-                    Some(held)
-                } else {
-                    held.wait_for_note()
-                };
-                if let Some(held) = complete {
-                    self.written(qp, exchange, held, id);
+                match held.wait_for_note() {
+                    Some(held) => exchange.end(held, result),
+                    None => self.look_for_note(slot),
                 }
             }
         }
     }
 
-    /// Response and completion of a write have come: nothing will be sent again.
-    #[inline]
-    fn written(&self, qp: &Qp<Self>, exchange: &Exchange, held: Held<'_, InFlight>, id: u16) {
-        let result = held.result;
-        match held.data {
-            Data::Keyed => self.invalidate(qp, held, id, result),
-            _ => exchange.end(held, result),
+    /// Looks for the completion that the request in `slot` waits for.
+    #[inline(always)]
+    fn look_for_note(&self, slot: &Handoff<InFlight>) {
+        self.reap();
+        // It may have begun another request meanwhile: then there is one look too many.
+        if slot.is_waiting() {
+            self.path.look_later();
         }
     }
 
@@ -134,24 +132,17 @@ impl Channel {
         if let Err(e) = batch.post() {
             self.fail(Fault::Post(e));
         }
+        self.path.look_later();
     }
 
-    /// Our key for a request that was answered is invalid.
-    #[inline]
-    pub(crate) fn key_invalidated(&self, live: &Live, id: u16) {
+    /// What request `id` has to wait for besides its response has come: the server has all the data
+    /// of a write, or our key for a read is invalid.
+    #[inline(always)]
+    pub(crate) fn noted(live: &Live, id: u16) {
         let slot = live.exchange.slots.get(usize::from(id));
         if let Some(held) = slot.and_then(|slot| slot.note()) {
             let result = held.result;
             live.exchange.end(held, result);
-        }
-    }
-
-    /// The server has all the data of a write.
-    #[inline(always)]
-    pub(crate) fn sent(&self, qp: &Qp<Self>, live: &Live, id: u16) {
-        let slot = live.exchange.slots.get(usize::from(id));
-        if let Some(held) = slot.and_then(|slot| slot.note()) {
-            self.written(qp, &live.exchange, held, id);
         }
     }
 

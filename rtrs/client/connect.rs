@@ -17,6 +17,7 @@ use rdma::{
         Id, //
     },
     Cq,
+    Device,
     MessageSlots,
     Pd,
     PollContext,
@@ -33,7 +34,11 @@ use rtrs_core::proto::{
         self,
         Chunks, //
     },
-    signal::QueueSizes,
+    signal::{
+        self,
+        QueueSizes,
+        ADMIN_MASK, //
+    },
     wire::InfoRequest,
     CONNECT_TIMEOUT_MS,
     SEGMENTS_MAX, //
@@ -45,9 +50,13 @@ use crate::{
         Channel,
         Ready,
         Tagged,
-        Tags, //
+        Tags,
+        RECEIVE_BATCH, //
     },
-    exchange::Exchange,
+    exchange::{
+        gathered_max,
+        Exchange, //
+    },
     fault::Fault,
     path::Path,
     progress::Step,
@@ -281,18 +290,18 @@ impl Attempt<'_> {
         };
         let polled = u32::from(cid) > path.session.cpu_connections();
         let cpu = path.session.cpu_of(cid);
-        let (tags, sizes, segments) = match &self.exchange {
-            None => (Tags::ADMIN, QueueSizes::admin(device.max_qp_wr()), 2),
+        let (tags, sizes, signal_mask) = match &self.exchange {
+            None => (Tags::ADMIN, admin_sizes(device), ADMIN_MASK),
             Some(exchange) => {
                 let depth = exchange.granted.geometry.queue_depth();
                 let sizes = QueueSizes::client_io(depth, device.max_qp_wr());
-                (Tags::io(depth), sizes, 2)
+                (Tags::io(depth), sizes, signal::client_mask(depth))
             }
         };
         let config = QpConfig {
             max_send_wr: sizes.send,
             max_recv_wr: sizes.recv,
-            max_send_sge: segments,
+            max_send_sge: gathered_max(device).saturating_add(1),
             max_recv_sge: 1,
             max_inline_data: 0,
             tags: tags.count(),
@@ -303,17 +312,30 @@ impl Attempt<'_> {
         } else {
             PollContext::Softirq
         };
-        let cq = Cq::new(device, config.cq_entries(), cpu, context)
-            .map_err(resource("completion queue"))?;
+        let queue = |work: u32, context| {
+            // Draining takes one more.
+            Cq::new(device, work.saturating_add(2), cpu, context)
+                .map_err(resource("completion queue"))
+        };
+        let cq = queue(config.max_recv_wr, context)?;
+        let sends = queue(config.max_send_wr, PollContext::Direct)?;
         let ready = match &self.exchange {
             Some(exchange) => {
                 Some(Ready::new(exchange, tags, sizes.recv).map_err(resource("receives"))?)
             }
             None => None,
         };
-        let channel = Channel::new(path.clone(), cid, cpu, tags, ready);
+        let channel = Channel::new(
+            path.clone(),
+            cid,
+            cpu,
+            tags,
+            signal_mask,
+            sends.clone(),
+            ready,
+        );
         let qp = id
-            .create_qp(&pd, &cq, &cq, &config, channel)
+            .create_qp(&pd, &sends, &cq, &config, channel)
             .map_err(resource("queue pair"))?;
         Ok(Connection { id, qp, cq })
     }
@@ -331,7 +353,7 @@ impl Attempt<'_> {
             .map_err(Fault::Response)?;
         let exchange =
             Exchange::new(pd, granted, pages).map_err(resource("memory for the requests"))?;
-        let room = QueueSizes::admin(pd.device().max_qp_wr()).recv;
+        let room = admin_sizes(pd.device()).recv;
         let ready = Ready::new(&exchange, Tags::ADMIN, room).map_err(resource("receives"))?;
         admin.qp.handler().introduce(ready);
         self.exchange = Some(exchange);
@@ -387,4 +409,9 @@ impl Attempt<'_> {
         }
         Ok(())
     }
+}
+
+/// How large the queues of the admin connection are.
+fn admin_sizes(device: &Device) -> QueueSizes {
+    QueueSizes::admin(RECEIVE_BATCH, device.max_qp_wr())
 }

@@ -23,8 +23,7 @@ use rdma::{
 };
 use rtrs_core::proto::{
     handshake::Accepted,
-    info::RemoteChunk,
-    signal, //
+    info::RemoteChunk, //
 };
 
 use crate::slot::InFlight;
@@ -32,6 +31,16 @@ use crate::slot::InFlight;
 /// Bytes of each slot for user message and head: a request's largest user message is RNBD's open
 /// (264), a head is at most 24.
 pub(crate) const MESSAGE_SIZE: u32 = 512;
+
+/// Most pieces of a write that goes piece by piece: the pages of 64 KiB. More would make each entry
+/// of the send queues twice as long.
+pub(crate) const GATHERED_MAX: usize = 16;
+
+/// As many of them as `device` takes, with one more segment for the message.
+pub(crate) fn gathered_max(device: &Device) -> u32 {
+    let room = device.max_send_sge().saturating_sub(1).max(1);
+    room.min(GATHERED_MAX as u32)
+}
 
 /// State of the requests of one connected path; shared by the path and its connections, and made
 /// anew for each connect.
@@ -42,8 +51,8 @@ pub(crate) struct Exchange {
     pub(crate) granted: Accepted,
     /// Most bytes of user message and head.
     pub(crate) message_max: u32,
-    /// One send in so many and one more asks for a completion: all lower bits of a number.
-    pub(crate) signal_mask: u32,
+    /// Most pieces of a write that goes without a key.
+    pub(crate) gathered_max: u32,
     pub(crate) slots: KVVec<Handoff<InFlight>>,
     /// User message and head of each request.
     pub(crate) messages: MessageSlots,
@@ -65,7 +74,7 @@ impl Exchange {
             Self {
                 granted,
                 message_max: granted.max_hdr_size.min(MESSAGE_SIZE),
-                signal_mask: signal::interval_mask(depth),
+                gathered_max: gathered_max(pd.device()),
                 slots,
                 messages: MessageSlots::new(pd, depth.into(), MESSAGE_SIZE)?,
                 inflight: AtomicU32::new(0),
@@ -83,6 +92,11 @@ impl Exchange {
                 held.chunk = chunk;
             }
         }
+    }
+
+    /// Whether a request that was answered still waits for the completion of a send.
+    pub(crate) fn is_any_waiting(&self) -> bool {
+        self.slots.iter().any(Handoff::is_waiting)
     }
 
     #[inline(always)]

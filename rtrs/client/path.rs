@@ -20,6 +20,7 @@ use kernel::{
         Arc,
         Mutex, //
     },
+    time::msecs_to_jiffies,
     workqueue::{
         new_delayed_work,
         new_work,
@@ -78,6 +79,11 @@ pub(crate) const TEAR_DOWN: u64 = 0;
 pub(crate) const HEARTBEAT: u64 = 1;
 /// The work item that connects again.
 pub(crate) const RECONNECT: u64 = 2;
+/// The work item that looks for completions of sends.
+pub(crate) const LOOK: u64 = 3;
+
+/// Pause between two looks.
+const LOOK_MS: u32 = 1;
 
 /// What is known of a path's ends once it has been connected.
 pub(crate) struct Ends {
@@ -123,6 +129,8 @@ pub(crate) struct Path {
     heartbeat: DelayedWork<Path, HEARTBEAT>,
     #[pin]
     reconnect: DelayedWork<Path, RECONNECT>,
+    #[pin]
+    look: DelayedWork<Path, LOOK>,
 }
 
 impl_has_work! {
@@ -132,6 +140,7 @@ impl_has_work! {
 impl_has_delayed_work! {
     impl HasDelayedWork<Self, 1> for Path { self.heartbeat }
     impl HasDelayedWork<Self, 2> for Path { self.reconnect }
+    impl HasDelayedWork<Self, 3> for Path { self.look }
 }
 
 impl WorkItem<TEAR_DOWN> for Path {
@@ -155,6 +164,14 @@ impl WorkItem<RECONNECT> for Path {
 
     fn run(this: Arc<Path>) {
         Path::connect_again(&this);
+    }
+}
+
+impl WorkItem<LOOK> for Path {
+    type Pointer = Arc<Path>;
+
+    fn run(this: Arc<Path>) {
+        this.look();
     }
 }
 
@@ -185,6 +202,7 @@ impl Path {
                 tear_down <- new_work!("Path::tear_down"),
                 heartbeat <- new_delayed_work!("Path::heartbeat"),
                 reconnect <- new_delayed_work!("Path::reconnect"),
+                look <- new_delayed_work!("Path::look"),
             }),
             GFP_KERNEL,
         )
@@ -209,6 +227,28 @@ impl Path {
         PathName {
             src,
             dst: self.addrs.dst,
+        }
+    }
+
+    /// An answered request waits for the completion of a send, which nobody is woken for: an
+    /// acknowledgement was lost, or the server has not invalidated a key. Has it looked for.
+    #[cold]
+    pub(crate) fn look_later(self: &Arc<Self>) {
+        let delay = msecs_to_jiffies(LOOK_MS);
+        // If it is queued already, it comes early enough.
+        let queue = &self.session.library.queue;
+        let _ = queue.enqueue_delayed::<Arc<Path>, LOOK>(self.clone(), delay);
+    }
+
+    /// Looks for completions of sends, and will again as long as a request waits for one.
+    fn look(self: &Arc<Self>) {
+        let guard = rcu::read_lock();
+        let Some(transport) = self.transport.read(&guard) else {
+            return;
+        };
+        transport.reap();
+        if transport.exchange.is_any_waiting() {
+            self.look_later();
         }
     }
 

@@ -31,7 +31,10 @@ use crate::{
         Channel,
         Tagged, //
     },
-    exchange::Exchange,
+    exchange::{
+        Exchange,
+        GATHERED_MAX, //
+    },
     fault::Fault,
     slot::{
         Data,
@@ -104,9 +107,9 @@ impl Layout {
 
 /// Gives the device a way to the data.
 ///
-/// A write of one piece goes by its DMA address: that saves the registration and the invalidation,
-/// and nobody but us can use that way. Everything else goes through the region, whose key is new
-/// each time.
+/// A write of few pieces goes by their DMA addresses: that saves the registration and the
+/// invalidation, and nobody but us can use that way. Everything else goes through the region, whose
+/// key is new each time.
 #[inline(always)]
 fn expose<const IS_WRITE: bool>(
     exchange: &Exchange,
@@ -115,7 +118,7 @@ fn expose<const IS_WRITE: bool>(
 ) -> Result<Data> {
     let direction = direction::<IS_WRITE>().dma();
     let pieces = sg::map(exchange.device(), list, direction)?;
-    if pieces == 1 && IS_WRITE {
+    if IS_WRITE && pieces <= exchange.gathered_max {
         return Ok(Data::Direct);
     }
     if let Err(e) = mr.map(list) {
@@ -126,7 +129,21 @@ fn expose<const IS_WRITE: bool>(
     Ok(if IS_WRITE { Data::Keyed } else { Data::Read })
 }
 
-type Chain<'a> = Batch<'a, Channel, 2, 2>;
+/// Most work requests of a request: invalidation of the region's old key, registration, write.
+const CHAIN: usize = 3;
+/// Most gather entries of a request: the pieces of its data, and the message.
+const SEGMENTS: usize = GATHERED_MAX + 1;
+
+type Chain<'a> = Batch<'a, Channel, CHAIN, SEGMENTS>;
+
+/// Registers the region of `slot` under its new key, after its old one has gone.
+#[inline(always)]
+fn register(chain: &mut Chain<'_>, tag: u32, slot: &InFlight, access: Access) {
+    if let Some(key) = slot.stale {
+        chain.local_invalidate(tag, key, SendFlags::NONE);
+    }
+    chain.reg_mr(tag, &slot.mr, access, SendFlags::NONE);
+}
 
 /// What goes out for one request.
 struct Outgoing<'a> {
@@ -162,21 +179,22 @@ impl Outgoing<'_> {
         if IS_WRITE {
             place.write(at, WriteHead::new(layout.usr_len).as_bytes())?;
             let remote = slot.remote(0);
-            let piece = match data {
-                Data::Direct => list.and_then(|list| exchange.pd.mapped_segment(list, 0)),
-                Data::None | Data::Read => {
-                    let flags = self.channel.next_send(exchange.signal_mask);
-                    chain.write_imm(tag, &[message], remote, imm, flags);
-                    return Ok(());
+            let write = self.channel.tags.encode(Tagged::Write(self.id));
+            match data {
+                Data::Direct => {
+                    let from = (list.ok_or(EINVAL)?, message);
+                    chain.gather_imm(write, from, remote, imm, SendFlags::SIGNALED);
                 }
                 Data::Keyed => {
-                    chain.reg_mr(tag, &slot.mr, Access::LOCAL_WRITE, SendFlags::NONE);
-                    Some(slot.mr.segment(0, layout.data_len))
+                    register(chain, tag, slot, Access::LOCAL_WRITE);
+                    let local = [slot.mr.segment(0, layout.data_len), message];
+                    chain.write_imm(write, &local, remote, imm, SendFlags::SIGNALED);
                 }
-            };
-            let local = [piece.ok_or(EINVAL)?, message];
-            let tag = self.channel.tags.encode(Tagged::Write(self.id));
-            chain.write_imm(tag, &local, remote, imm, SendFlags::SIGNALED);
+                Data::None | Data::Read => {
+                    let flags = self.channel.next_send();
+                    chain.write_imm(tag, &[message], remote, imm, flags);
+                }
+            }
             return Ok(());
         }
         if data == Data::None {
@@ -186,9 +204,9 @@ impl Outgoing<'_> {
             let reply = Descriptor::new(slot.mr.iova(), slot.mr.key(), layout.data_len);
             let head = ReadMessage::new(layout.usr_len, reply);
             place.write(at, head.as_bytes())?;
-            chain.reg_mr(tag, &slot.mr, Access::REMOTE_WRITE, SendFlags::NONE);
+            register(chain, tag, slot, Access::REMOTE_WRITE);
         }
-        let flags = self.channel.next_send(exchange.signal_mask);
+        let flags = self.channel.next_send();
         let remote = slot.remote(layout.data_len);
         chain.write_imm(tag, &[message], remote, imm, flags);
         Ok(())
@@ -234,7 +252,7 @@ impl Connection {
 
         let channel = self.qp.handler();
         let mut space = Space::new();
-        let mut chain = self.qp.batch::<2, 2>(&mut space);
+        let mut chain = self.qp.batch::<CHAIN, SEGMENTS>(&mut space);
         let outgoing = Outgoing {
             exchange,
             channel,
@@ -251,6 +269,11 @@ impl Connection {
         }
 
         held.data = data;
+        match data {
+            Data::Keyed => held.stale = Some(held.mr.key()),
+            Data::Read => held.stale = None,
+            Data::Direct | Data::None => {}
+        }
         held.cid = channel.cid;
         held.is_write = IS_WRITE;
         held.usr_len = layout.usr_len;

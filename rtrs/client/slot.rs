@@ -19,11 +19,11 @@ use crate::transfer::{
 pub(crate) enum Data {
     /// It has none.
     None,
-    /// A write of one piece: by its DMA address, and by us only. It ends with the send's completion
-    /// and the response, whichever comes last.
+    /// A write of few pieces: by their DMA addresses, and by us only. It ends with the send's
+    /// completion and the response, whichever comes last.
     Direct,
-    /// A write by the key of the region. It ends when the key is invalid again, which is not asked
-    /// for before both have come.
+    /// A write by the key of the region, which is for us only, too, and stays valid until the region
+    /// is used again. It ends likewise.
     Keyed,
     /// A read by the key of the region. It ends when the key is invalid again.
     Read,
@@ -51,8 +51,10 @@ pub(crate) struct InFlight {
     /// Where the chunk is. Under `always_invalidate=Y` the key is good for one request, and the
     /// response brings the next.
     pub(crate) chunk: RemoteChunk,
-    /// The region that is registered anew for each request.
+    /// The region that is registered anew for each request that needs a key.
     pub(crate) mr: Mr,
+    /// The key of the region that is to be made invalid first: that of an earlier write.
+    pub(crate) stale: Option<u32>,
     /// The request's memory, from its submission to its end.
     pub(crate) transfer: Option<AnyTransfer>,
     pub(crate) data: Data,
@@ -73,6 +75,7 @@ impl InFlight {
         Self {
             chunk: RemoteChunk { addr: 0, rkey: 0 },
             mr,
+            stale: None,
             transfer: None,
             data: Data::None,
             result: Ok(()),

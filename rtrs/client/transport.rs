@@ -84,8 +84,15 @@ impl Transport {
     /// Sends an empty message on the admin connection.
     pub(crate) fn send_admin_imm(&self, imm: Imm) -> Result {
         match self.admin() {
-            Some(admin) => admin.qp.handler().send_imm(&admin.qp, &self.exchange, imm),
+            Some(admin) => admin.qp.handler().send_imm(&admin.qp, imm),
             None => Ok(()),
+        }
+    }
+
+    /// Handles the completions of sends that there are.
+    pub(crate) fn reap(&self) {
+        for connection in &self.connections {
+            connection.qp.handler().reap();
         }
     }
 

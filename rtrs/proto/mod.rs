@@ -51,7 +51,7 @@ pub const QUEUE_DEPTH_MAX: u16 = 65535;
 /// Bits of an immediate that are left for its payload.
 pub const IMM_PAYLOAD_BITS: u32 = 28;
 
-/// Depth of the admin connection, and the upper bound of the signalling interval.
+/// Upper bound of the signalling interval.
 pub const SERVICE_QUEUE_DEPTH: u16 = 512;
 
 /// Most paths of one session.

@@ -23,6 +23,17 @@ pub const fn interval_mask(queue_depth: u16) -> u32 {
     1u32.wrapping_shl(bits).wrapping_sub(1)
 }
 
+/// As [`interval_mask`] for a client's IO connection: a completion each eighth of the queue depth, so
+/// that few entries of the send queue are done without anybody knowing.
+#[inline]
+pub const fn client_mask(queue_depth: u16) -> u32 {
+    if queue_depth < 8 {
+        0
+    } else {
+        interval_mask(queue_depth / 8)
+    }
+}
+
 /// Counts the sends of one connection, heartbeats included, and picks those that ask for a
 /// completion: each `interval`th.
 ///
@@ -112,39 +123,82 @@ pub struct QueueSizes {
     pub recv: u32,
 }
 
-/// Entries of either queue of an admin connection: two for each message, and room for the
-/// heartbeat and for draining.
-const ADMIN_QUEUE: u32 = SERVICE_QUEUE_DEPTH as u32 * 2 + 2;
+/// Messages that a server can answer on an admin connection at a time. Clients of ours have 8 under
+/// way; of a client that has more the answers wait for room, as they do on every connection.
+const ADMIN_MESSAGES: u32 = 48;
+
+/// Messages that either side takes on an admin connection without having handled one: answers of up
+/// to two receives, and heartbeats. A peer that sends more repeats them (RNR).
+///
+/// Such queues exist once a path, so their length is memory and nothing else: with the session's
+/// depth, which is what the C driver takes, they were a quarter of what a path needs beside its
+/// chunks.
+pub const ADMIN_RECEIVES: u32 = 128;
+
+/// Sends to one completion on a client's admin connection.
+const ADMIN_INTERVAL: u32 = 32;
+
+/// [`interval_mask`] of a client's admin connection.
+pub const ADMIN_MASK: u32 = ADMIN_INTERVAL - 1;
+
+// A client's messages under way and those that are done without anybody knowing fit twice over,
+// each with a registration, a write and an invalidation.
+const _: () = assert!((ADMIN_INTERVAL + 8) * 3 * 2 <= ADMIN_MESSAGES * 5);
 
 impl QueueSizes {
-    /// The admin connection, on either side.
-    pub const fn admin(max_qp_wr: u32) -> Self {
+    /// The admin connection, on either side. Receives are posted in batches of `batch`, two of which
+    /// come on top.
+    pub const fn admin(batch: u32, max_qp_wr: u32) -> Self {
         Self {
-            send: ADMIN_QUEUE,
-            recv: ADMIN_QUEUE,
+            send: ADMIN_MESSAGES * 5 + 1,
+            recv: ADMIN_RECEIVES + batch * 2,
         }
         .at_most(max_qp_wr)
     }
 
-    /// An IO connection of a client: register, write and invalidate for each request and one
-    /// spare; answers of up to two receives.
+    /// An IO connection of a client: invalidate, register and write for each request, and as much
+    /// again for those that are done without anybody knowing ([`client_mask`]); answers of up to two
+    /// receives.
     pub const fn client_io(queue_depth: u16, max_qp_wr: u32) -> Self {
         Self {
-            send: queue_depth as u32 * 4 + 1,
+            send: queue_depth as u32 * 7 / 2 + 1,
             recv: queue_depth as u32 * 3 + 1,
         }
         .at_most(max_qp_wr)
     }
 
     /// An IO connection of a server: data, invalidation and answer for each response, and with
-    /// `always_invalidate` the invalidation and registration of the chunk.
-    pub const fn server_io(queue_depth: u16, always_invalidate: bool, max_qp_wr: u32) -> Self {
+    /// `always_invalidate` the invalidation and registration of the chunk. Receives as for
+    /// [`Self::admin`].
+    pub const fn server_io(
+        queue_depth: u16,
+        always_invalidate: bool,
+        batch: u32,
+        max_qp_wr: u32,
+    ) -> Self {
         let per_response = if always_invalidate { 5 } else { 3 };
         Self {
             send: queue_depth as u32 * per_response + 1,
-            recv: queue_depth as u32 + 1,
+            recv: queue_depth as u32 + 1 + batch * 2,
         }
+        .fitted()
         .at_most(max_qp_wr)
+    }
+
+    /// Leaves out a few entries of the send queue, a 16th at most, if one completion queue for both
+    /// is half as long then: its length is rounded up to a power of two. An answer that finds no
+    /// room waits.
+    const fn fitted(self) -> Self {
+        // Two for draining, and the one that drivers keep free.
+        let entries = self.completions().saturating_add(3);
+        let half = 1u32.wrapping_shl(u32::BITS - 1 - entries.leading_zeros());
+        let over = entries.wrapping_sub(half);
+        let send = if over <= self.send / 16 {
+            self.send.wrapping_sub(over)
+        } else {
+            self.send
+        };
+        Self { send, ..self }
     }
 
     /// Returns how many entries a completion queue for both needs.

@@ -26,13 +26,15 @@ use rdma::{
 use rtrs_core::proto::{
     budget,
     errno::Errno,
-    signal::QueueSizes,
+    signal::{
+        QueueSizes,
+        ADMIN_RECEIVES, //
+    },
     wire::{
         ConnectResponse,
         InfoRequest,
         RkeyResponse, //
-    },
-    SERVICE_QUEUE_DEPTH, //
+    }, //
 };
 use zerocopy::IntoBytes;
 
@@ -132,7 +134,7 @@ struct Sizes {
 /// What a connection of `session` costs on `device`, in bytes.
 pub(crate) fn cost_bytes(session: &Session, device: &Device) -> u64 {
     let (depth, max) = (session.geometry().queue_depth(), device.max_qp_wr());
-    let io = QueueSizes::server_io(depth, session.always_invalidate(), max);
+    let io = QueueSizes::server_io(depth, session.always_invalidate(), RECEIVE_BATCH, max);
     budget::connection_bytes(&io)
 }
 
@@ -141,13 +143,11 @@ impl Sizes {
         let always_invalidate = path.always_invalidate;
         let depth = path.geometry.queue_depth();
         let max = path.device.max_qp_wr();
-        let mut queue = if cid == 0 {
-            QueueSizes::admin(max)
+        let queue = if cid == 0 {
+            QueueSizes::admin(RECEIVE_BATCH, max)
         } else {
-            QueueSizes::server_io(depth, always_invalidate, max)
+            QueueSizes::server_io(depth, always_invalidate, RECEIVE_BATCH, max)
         };
-        // Receives are posted in batches, so more than one for each chunk.
-        queue.recv = queue.recv.saturating_add(RECEIVE_BATCH * 2).min(max);
         // Invalidation, data, registration, client's key, answer; or data, client's key, answer.
         let work = if always_invalidate { 5 } else { 3 };
         Self {
@@ -221,7 +221,7 @@ fn create(path: &Arc<Path>, cid: u16, id: &Id) -> Result<Arc<Qp<Receiver>>> {
 pub(crate) fn post_receives(connection: &Connection) -> Result {
     let receiver = connection.qp.handler();
     let needed = if receiver.cid == 0 {
-        u32::from(SERVICE_QUEUE_DEPTH)
+        ADMIN_RECEIVES
     } else {
         u32::from(receiver.path.geometry.queue_depth())
     };

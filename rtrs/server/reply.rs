@@ -55,6 +55,7 @@ const ANSWER_SEGMENTS: usize = 2;
 #[inline]
 pub(crate) fn answer(mut slot: KBox<Slot>, result: Result) {
     slot.status = result;
+    slot.forget_user();
     if slot.is_read() && !slot.filled {
         fill(&mut slot);
     }

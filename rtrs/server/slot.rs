@@ -28,15 +28,16 @@ use rtrs_core::proto::{
 
 use super::connection::Connections;
 
-/// Longest user message that is kept in the slot itself. RNBD's longest has 264 bytes.
-const USER_INLINE: usize = 288;
-/// Length of RNBD's message for reads and writes.
+/// Longest user message that is kept in the slot itself: RNBD's for reads and writes.
 const USER_USUAL: usize = 32;
 
 /// The one request that a chunk can carry on one path.
 ///
 /// At rest it is parked in its [`Place`]; while its request is in flight it belongs to whoever
 /// works on the request. A chunk whose slot is not at home is busy.
+///
+/// There is one for each chunk of each path, so its size is memory: it is meant to fit the
+/// allocator's 192 bytes.
 pub(crate) struct Slot {
     /// The chunk.
     pub(crate) id: u16,
@@ -71,8 +72,13 @@ pub(crate) struct Slot {
     pub(crate) connections: Arc<Connections>,
     /// The next slot of a [`Chain`](super::sends::Chain).
     pub(crate) next: Option<KBox<Slot>>,
-    user: UserMessage,
+    /// The user message, copied out of the chunk, if it fits.
+    user: [u8; USER_USUAL],
+    /// One that does not fit, as long as its request is in flight.
+    user_long: KVec<u8>,
 }
+
+const _: () = assert!(size_of::<Slot>() <= 192);
 
 impl Slot {
     /// Makes the slot of chunk `id`.
@@ -101,7 +107,8 @@ impl Slot {
                 region,
                 connections,
                 next: None,
-                user: UserMessage::new(),
+                user: [0; USER_USUAL],
+                user_long: KVec::new(),
             },
             GFP_KERNEL,
         )?)
@@ -155,18 +162,43 @@ impl Slot {
     }
 
     /// Begins to serve the parsed request: copies its user message out of the chunk, once.
+    ///
+    /// Sleeps for memory, but only for a message that is no read or write.
     #[inline(always)]
     pub(crate) fn begin(&mut self) -> Result {
         self.filled = false;
         self.status = Ok(());
         let (start, len) = (self.data_len as usize, usize::from(self.usr_len));
-        self.user.copy_from(&self.chunk, start, len)
+        // A copy of constant length is a few moves. What is behind a shorter message, the head, does
+        // no harm here.
+        if len <= USER_USUAL && self.chunk.copy_out(start, &mut self.user).is_ok() {
+            return Ok(());
+        }
+        self.begin_unusual(start, len)
+    }
+
+    #[cold]
+    fn begin_unusual(&mut self, start: usize, len: usize) -> Result {
+        if let Some(user) = self.user.get_mut(..len) {
+            return self.chunk.copy_out(start, user);
+        }
+        self.user_long = KVec::from_elem(0, len, GFP_KERNEL)?;
+        self.chunk.copy_out(start, &mut self.user_long)
     }
 
     /// The private copy of the request's user message.
     #[inline]
     pub(crate) fn user(&self) -> &[u8] {
-        self.user.bytes()
+        let len = usize::from(self.usr_len);
+        self.user.get(..len).unwrap_or(&self.user_long)
+    }
+
+    /// The user message is of no use any more: gives back what a long one took. Any context.
+    #[inline(always)]
+    pub(crate) fn forget_user(&mut self) {
+        if !self.user_long.is_empty() {
+            self.user_long = KVec::new();
+        }
     }
 
     /// Says whether the client wants data.
@@ -181,61 +213,6 @@ impl Slot {
 pub(crate) fn is_write(head: &[u8]) -> bool {
     head.first_chunk()
         .is_some_and(|kind| u16::from_le_bytes(*kind) == wire::WRITE)
-}
-
-/// A user message, copied out of its chunk.
-struct UserMessage {
-    len: usize,
-    short: [u8; USER_INLINE],
-    /// Messages that do not fit `short`: no user of ours sends such.
-    long: KVec<u8>,
-}
-
-impl UserMessage {
-    const fn new() -> Self {
-        Self {
-            len: 0,
-            short: [0; USER_INLINE],
-            long: KVec::new(),
-        }
-    }
-
-    /// Copies `len` bytes of the chunk from `start` on. Needs memory for a message over
-    /// [`USER_INLINE`].
-    #[inline(always)]
-    fn copy_from(&mut self, chunk: &PageBlock, start: usize, len: usize) -> Result {
-        self.len = len;
-        // The usual message: a copy of constant length is a few moves. What is behind a shorter
-        // message, the head, does no harm here.
-        if len <= USER_USUAL {
-            if let Some(usual) = self.short.first_chunk_mut::<USER_USUAL>() {
-                if chunk.copy_out(start, usual).is_ok() {
-                    return Ok(());
-                }
-            }
-        }
-        self.copy_unusual(chunk, start, len)
-    }
-
-    #[cold]
-    fn copy_unusual(&mut self, chunk: &PageBlock, start: usize, len: usize) -> Result {
-        match self.short.get_mut(..len) {
-            Some(short) => chunk.copy_out(start, short),
-            None => self.copy_long(chunk, start, len),
-        }
-    }
-
-    fn copy_long(&mut self, chunk: &PageBlock, start: usize, len: usize) -> Result {
-        self.long.resize(len, 0, GFP_NOWAIT)?;
-        chunk.copy_out(start, self.long.as_mut_slice())
-    }
-
-    #[inline]
-    fn bytes(&self) -> &[u8] {
-        self.short
-            .get(..self.len)
-            .unwrap_or_else(|| self.long.get(..self.len).unwrap_or(&[]))
-    }
 }
 
 /// Where one chunk's slot is parked.

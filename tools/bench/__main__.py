@@ -3,7 +3,7 @@
 
     python3 tools/bench                  all tables (about half an hour under emulation)
     python3 tools/bench --counts         instructions per IO only
-    python3 tools/bench --rates [--quick]  guest-time rates only
+    python3 tools/bench --rates [--quick] [--repeat N]  guest-time rates only
     python3 tools/bench --paths          instructions per 4 KiB IO with two paths, by policy
     python3 tools/bench --wires          throughput over one wire and over two
     python3 tools/bench --memory         memory of a session only
@@ -40,15 +40,18 @@ def main() -> int:
     parser.add_argument("--memory", action="store_true")
     parser.add_argument("--quick", action="store_true", help="a few cells of the rates only")
     parser.add_argument("--only", action="append", metavar="SETUP", help="repeatable; default: all")
-    parser.add_argument("--case", action="append", metavar="PATTERN,SIZE", help="count these only; repeatable")
+    parser.add_argument("--case", action="append", metavar="PATTERN,SIZE[,DEPTH[,JOBS]]",
+                        help="these only (counts: without depth and jobs); repeatable")
+    parser.add_argument("--repeat", type=int, default=1, metavar="N", help="rates: the median of N rounds")
     parser.add_argument("--hot", metavar="PATTERN,SIZE", help="also print the hottest functions of a case")
     options = parser.parse_args()
     wanted = [s for s in setups.SETUPS if not options.only or s.name in options.only]
     if not wanted:
         parser.error(f"no such setup; there are: {', '.join(s.name for s in setups.SETUPS)}")
+    cases = [tuple(case.split(",")) for case in options.case or ()]
     everything = not (options.counts or options.rates or options.paths or options.wires or options.memory)
     if options.counts or everything:
-        counts = counting.measure(say, wanted, [tuple(case.split(",")) for case in options.case or ()] or counting.CASES)
+        counts = counting.measure(say, wanted, [case[:2] for case in cases] or counting.CASES)
         print(tables.instructions(counts, wanted), end="\n\n")
         for case in (("randread", "4k"), ("randwrite", "4k")):
             print(tables.by_module(counts, wanted, case), end="\n\n")
@@ -60,7 +63,8 @@ def main() -> int:
     if options.wires or everything:
         print(tables.wires(wires.measure(say)), end="\n\n")
     if options.rates or everything:
-        print(tables.rates(rates.measure(say, wanted, options.quick), wanted), end="\n\n")
+        print(tables.rates(rates.measure(say, wanted, rates.cells(options.quick, cases), options.repeat), wanted),
+              end="\n\n")
     if options.memory or everything:
         print(tables.memory(memory.measure(say)), end="\n\n")
     return 0

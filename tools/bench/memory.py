@@ -65,7 +65,7 @@ def measure(say) -> dict[tuple[str, str], tuple[Use, Use]]:
         for name, module_set in SETS:
             say(f"memory of a session, {name} {invalidate}")
             # Fresh machines each time: what others have freed lies about in the slabs.
-            with Lab(Spec(machines=2, smp=2, memory_mib=1024)) as lab:
+            with Lab(Spec(machines=2, smp=2, memory_mib=2048)) as lab:
                 lab.server.run("modprobe null_blk nr_devices=1 memory_backed=0 queue_mode=2 gb=4")
                 results[name, invalidate] = _measure(lab, module_set, invalidate)
     return results

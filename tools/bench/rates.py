@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0
 """Guest-time rates under -icount: every guest instruction takes 4 ns of guest time, idle time is skipped.
 
-fio's IOPS then count instructions (and timers), repeat within about 1 %, and do not depend on the
-host's load. They compare implementations in one guest; they are no absolute speeds.
+fio's IOPS then count instructions (and timers), and do not depend on the host's load. They compare
+implementations in one guest; they are no absolute speeds. A cell repeats within a few per cent only,
+since where the pages of fio's buffers are and who wakes whom first differs: so each is measured in
+several machines, in each with the setups in another order, and the median counts.
 """
+import concurrent.futures
 import json
+import os
+import statistics
 
 import setups
 from vmlab.lab import Lab, Spec
@@ -20,11 +25,12 @@ GUEST_SECONDS = 1
 Cell = tuple[str, str, int, int]
 
 
-def cells(quick: bool) -> tuple[Cell, ...]:
-    """(pattern, size, depth, jobs) of every cell that is measured."""
-    if quick:
-        return QUICK
-    return tuple((p, s, d, j) for p in PATTERNS for s in SIZES for d in DEPTHS for j in JOBS)
+def cells(quick: bool, cases: list[tuple[str, ...]]) -> tuple[Cell, ...]:
+    """(pattern, size, depth, jobs) of every cell that is measured; all that begin as one of `cases`, if any."""
+    every = tuple((p, s, d, j) for p in PATTERNS for s in SIZES for d in DEPTHS for j in JOBS)
+    if cases:
+        return tuple(cell for cell in every if any(tuple(map(str, cell))[:len(case)] == case for case in cases))
+    return QUICK if quick else every
 
 
 def _run(machine: Machine, device: str, cell: Cell) -> float:
@@ -39,17 +45,35 @@ def _run(machine: Machine, device: str, cell: Cell) -> float:
     return job["read" if pattern == "randread" else "write"]["iops"]
 
 
-def measure(say, wanted: list[setups.Setup], quick: bool) -> dict[tuple[str, Cell], float]:
-    """{(setup, cell): IOPS in guest time}."""
+def _round(say, wanted: list[setups.Setup], chosen: tuple[Cell, ...]) -> dict[tuple[str, Cell], float]:
     results = {}
     with Lab(Spec(machines=1, smp=2, memory_mib=2048, icount="shift=2,sleep=off")) as lab:
         machine = lab.client
         machine.run(setups.BACKING)
         for setup in wanted:
             setups.bring_up(machine, setup)
-            for cell in cells(quick):
+            for cell in chosen:
                 results[setup.name, cell] = _run(machine, setup.device, cell)
                 say(f"{setup.name:9} {cell[0]:9} {cell[1]:>4} qd {cell[2]:2} jobs {cell[3]}: "
                     f"{results[setup.name, cell]:8.0f} IOPS (guest time)")
             setups.take_down(machine, setup)
     return results
+
+
+def _order(wanted: list[setups.Setup], number: int) -> list[setups.Setup]:
+    """Every other round goes backwards: what comes later in a machine finds its memory in smaller pieces."""
+    return wanted if number % 2 == 0 else wanted[::-1]
+
+
+def measure(say, wanted: list[setups.Setup], chosen: tuple[Cell, ...],
+            repeat: int) -> dict[tuple[str, Cell], list[float]]:
+    """{(setup, cell): IOPS in guest time, of each round}. The rounds run side by side."""
+    with concurrent.futures.ThreadPoolExecutor(min(repeat, os.cpu_count() or 1)) as pool:
+        rounds = list(pool.map(lambda number: _round(say, _order(wanted, number), chosen), range(repeat)))
+    return {key: [one[key] for one in rounds] for key in rounds[0]}
+
+
+def spread(results: dict[tuple[str, Cell], list[float]]) -> tuple[float, float]:
+    """The median and the largest distance of the rounds of one cell, relative to its median."""
+    spreads = [(max(values) - min(values)) / statistics.median(values) for values in results.values()]
+    return statistics.median(spreads), max(spreads)

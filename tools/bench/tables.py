@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0
 """Turns measurements into Markdown tables."""
+import statistics
+
 import memory as memory_use
+import rates as guest_time
 import setups
 import wires as wire_use
 
@@ -63,15 +66,17 @@ def rates(results, wanted: list[setups.Setup]) -> str:
     """IOPS in guest time and ours relative to the C driver's and to nvme-rdma's."""
     rows = []
     for cell in dict.fromkeys(cell for _, cell in results):
-        values = {s.name: results.get((s.name, cell)) for s in wanted}
+        values = {s.name: statistics.median(results[s.name, cell]) for s in wanted}
         row = [f"{cell[0]} {cell[1]} qd {cell[2]} x {cell[3]}"]
         row += [f"{value:.0f}" if value else "-" for value in values.values()]
         for ours, theirs in (("Rust Y", "C Y"), ("Rust N", "C N"), ("Rust Y", "nvme-rdma"), ("Rust Y", "Rust N")):
             a, b = values.get(ours), values.get(theirs)
             row.append(f"{a / b:.2f}" if a and b else "-")
         rows.append(row)
-    return _table(["IOPS in guest time", *(s.name for s in wanted), "Rust/C Y", "Rust/C N", "Rust Y/nvme",
-                   "Rust Y/N"], rows)
+    table = _table(["IOPS in guest time", *(s.name for s in wanted), "Rust/C Y", "Rust/C N", "Rust Y/nvme",
+                    "Rust Y/N"], rows)
+    usual, worst = guest_time.spread(results)
+    return f"{table}\n\nDistance of a cell's rounds: {usual:.1%} in the median, {worst:.1%} at most."
 
 
 def memory(results) -> str:

@@ -3,6 +3,7 @@
 //! Which sends ask for a completion, and how much room that leaves.
 
 use proto::rtrs::signal::{
+    client_mask,
     interval,
     interval_mask,
     QueueSizes,
@@ -59,7 +60,8 @@ fn a_server_s_send_queue_never_overflows_and_never_stalls() {
     for depth in [1u16, 2, 3, 8, 100, 512, 1024] {
         let n = interval(depth);
         let mut signaller = Signaller::new(depth);
-        let mut credit = SendCredit::new(QueueSizes::server_io(depth, true, u32::MAX).send);
+        let sizes = QueueSizes::server_io(depth, true, 16, u32::MAX);
+        let mut credit = SendCredit::new(sizes.send);
         let mut completions = 0u32;
         for _ in 0..20_000 {
             while !credit.take() {
@@ -73,19 +75,45 @@ fn a_server_s_send_queue_never_overflows_and_never_stalls() {
 }
 
 #[test]
-fn queue_sizes_are_those_of_the_c_driver() {
+fn queues_have_room_for_all_requests_and_the_batches_of_receives() {
     let sizes = |q: QueueSizes| (q.send, q.recv);
     let max = 1 << 20;
-    assert_eq!(sizes(QueueSizes::admin(max)), (1026, 1026));
-    assert_eq!(sizes(QueueSizes::client_io(512, max)), (2049, 1537));
-    assert_eq!(sizes(QueueSizes::server_io(512, true, max)), (2561, 513));
-    assert_eq!(sizes(QueueSizes::server_io(512, false, max)), (1537, 513));
-    assert_eq!(sizes(QueueSizes::client_io(65535, 16384)), (16384, 16384));
-    assert_eq!(QueueSizes::admin(1000).completions(), 2000);
+    assert_eq!(sizes(QueueSizes::admin(16, max)), (241, 160));
+    assert_eq!(sizes(QueueSizes::client_io(512, max)), (1793, 1537));
     assert_eq!(
-        QueueSizes::server_io(65535, true, u32::MAX).completions(),
-        65535 * 6 + 2
+        sizes(QueueSizes::server_io(512, true, 16, max)),
+        (2561, 545)
     );
+    assert_eq!(sizes(QueueSizes::client_io(65535, 16384)), (16384, 16384));
+    assert_eq!(QueueSizes::admin(16, 100).completions(), 200);
+}
+
+#[test]
+fn a_few_answers_wait_where_that_halves_the_completion_queue() {
+    let sizes = QueueSizes::server_io(512, false, 16, 1 << 20);
+    assert_eq!((sizes.send, sizes.recv), (1500, 545));
+    for (depth, batch) in (1..=u16::MAX).zip((0..5).cycle()) {
+        for always_invalidate in [false, true] {
+            let per_response = if always_invalidate { 5 } else { 3 };
+            let all = u32::from(depth) * per_response + 1;
+            let batch = 1 << batch;
+            let sizes = QueueSizes::server_io(depth, always_invalidate, batch, u32::MAX);
+            let entries = |send: u32| (send + sizes.recv + 3).next_power_of_two();
+            assert_eq!(sizes.recv, u32::from(depth) + 1 + batch * 2);
+            assert!(sizes.send == all || entries(sizes.send) * 2 == entries(all));
+            assert!(sizes.send <= all && sizes.send >= all - all / 16);
+            assert!(sizes.send > per_response);
+        }
+    }
+}
+
+#[test]
+fn a_client_s_send_queue_holds_what_is_done_without_anybody_knowing() {
+    for depth in 1..=u16::MAX {
+        let unknown = client_mask(depth);
+        let send = QueueSizes::client_io(depth, u32::MAX).send;
+        assert!((u32::from(depth) + unknown) * 3 < send, "{depth}");
+    }
 }
 
 #[test]
