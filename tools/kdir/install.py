@@ -6,7 +6,7 @@ import platform
 import shutil
 import subprocess
 
-from . import cache, modules, packages
+from . import cache, config, modules, packages
 
 # An ordinary user's path lacks depmod.
 PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
@@ -26,6 +26,10 @@ def obstacle(running: str, built: str, root: str, is_root: bool) -> str:
 
 def install() -> int:
     """Copies the modules to lib/modules/<kernel>/updates and runs depmod; returns 0 or 1."""
+    config.use_cache_of_invoker()
+    if not packages.pinned().exists():
+        cache.say("nothing built yet: make modules")
+        return 1
     built, root = packages.full_version(), os.environ.get("INSTALL_MOD_PATH", "")
     if why := obstacle(platform.release(), built, root, os.geteuid() == 0):
         cache.say(why)

@@ -45,11 +45,20 @@ def path() -> pathlib.Path:
     return config.cache_dir() / f"root-{key()}"
 
 
-def _make(part: pathlib.Path) -> None:
+def guests_path() -> pathlib.Path:
+    """Where the guests' programs come from: the same root, or on a host that builds without one, a smaller one."""
+    if path() != pathlib.Path("/"):
+        return path()
+    if native.guests_usable():
+        return pathlib.Path("/")
+    return config.cache_dir() / f"guests-{key()}"
+
+
+def _make(part: pathlib.Path, packages: tuple[str, ...] = (*config.BUILD_PACKAGES, *config.GUEST_PACKAGES)) -> None:
     conf, site = config.load_kernel_conf(), mirror()
     part.parent.mkdir(parents=True, exist_ok=True)
     sources = [f"deb [signed-by={KEYRING}] {site} {suite} main" for suite in (conf["SUITE"], conf["BACKPORTS"])]
-    include = ",".join([*config.BUILD_PACKAGES, *config.GUEST_PACKAGES, "debian-archive-keyring"])
+    include = ",".join([*packages, "debian-archive-keyring"])
     # An ordinary user gets files of his own in the root: everything but device nodes works, and
     # /dev is mounted anyway. `root` mode keeps real owners.
     mode = "root" if os.geteuid() == 0 else "unshare"
@@ -62,6 +71,14 @@ def _make(part: pathlib.Path) -> None:
 def ensure() -> pathlib.Path:
     """Makes the root if it is not there; returns its path."""
     return cache.made_once(path(), f"making a Debian {config.load_kernel_conf()['SUITE']} root (1 to 3 min)", _make)
+
+
+def ensure_for_guests() -> pathlib.Path:
+    """Makes the root that the guests' programs come from if it is not there; returns its path."""
+    if guests_path() == path():
+        return ensure()
+    return cache.made_once(guests_path(), "making a Debian root of the guests' programs (a minute)",
+                           lambda part: _make(part, config.GUEST_PACKAGES_ALONE))
 
 
 def _namespace_script(root: pathlib.Path, binds: list[pathlib.Path], workdir: pathlib.Path,

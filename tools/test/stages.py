@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """The stages of `make test`. A stage runs programs, shows their output and counts."""
 import dataclasses
+import json
 import os
 import pathlib
 import re
@@ -9,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 
+import native
 import objects
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
@@ -68,6 +70,10 @@ def _closing(status: int, lines: list[str]) -> Counts:
         print(f"not ok: exit status {status} although nothing failed")
         counts.failed += 1
     return counts
+
+
+def _output(*command: str) -> str:
+    return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout
 
 
 def _one(name: str, status: int) -> Counts:
@@ -161,10 +167,21 @@ def _objects() -> Counts:
     return total
 
 
+def _native() -> Counts:
+    """The build as a Debian of the kernel's own release does it."""
+    if json.loads(_output(*KDIR, "paths", "--json"))["root"] == "/":
+        print("# this host builds without a root: the stages before have shown it")
+        return Counts(skipped=1)
+    enter = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--mount", "--map-root-user"]
+    status, lines = native.check(REPOSITORY, KDIR, enter)
+    print("\n".join(lines[:-1]), flush=True)
+    return _closing(status, lines)
+
+
 CHECKS = (Stage("tidy", _tidy), Stage("unit tests of the tools", _python_units),
           Stage("protocol code on the host", _cargo_tests), Stage("simulation", _simulation),
           Stage("lint", _lint))
-OBJECTS = (Stage("build", _build), Stage("objects", _objects))
+OBJECTS = (Stage("build", _build), Stage("objects", _objects), Stage("native", _native))
 
 
 def machines(patterns: list[str]) -> list[Stage]:
