@@ -8,6 +8,7 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
+use kernel_ext::memory;
 use rdma::{
     cm::{
         CmHandler,
@@ -24,6 +25,7 @@ use rdma::{
     SendFlags, //
 };
 use rtrs_core::proto::{
+    budget,
     handshake::{
         self,
         Accepted,
@@ -145,6 +147,9 @@ impl Patience {
         }
     }
 }
+
+/// Number of a path's first connect.
+const FIRST_CONNECT: u16 = 1;
 
 /// What all connections of one attempt have in common.
 struct Attempt<'a> {
@@ -329,12 +334,30 @@ impl Attempt<'_> {
             .session
             .agree(&granted, pages)
             .map_err(Fault::Response)?;
+        self.afford(&granted, pd.device().max_qp_wr())
+            .map_err(resource("memory for the requests"))?;
         let exchange =
             Exchange::new(pd, granted, pages).map_err(resource("memory for the requests"))?;
         let room = QueueSizes::admin(pd.device().max_qp_wr()).recv;
         let ready = Ready::new(&exchange, Tags::ADMIN, room).map_err(resource("receives"))?;
         admin.qp.handler().introduce(ready);
         self.exchange = Some(exchange);
+        Ok(())
+    }
+
+    /// Refuses a number of requests that this machine has no memory for. The server names it, and
+    /// allocations as small as these do not fail: the kernel ends programs, or itself, to serve them.
+    ///
+    /// A path that comes back is not asked: its session has the same number of requests already,
+    /// and the memory may be full of data that waits for it.
+    fn afford(&self, granted: &Accepted, max_qp_wr: u32) -> Result {
+        let depth = granted.geometry.queue_depth();
+        let sizes = QueueSizes::client_io(depth, max_qp_wr);
+        let wanted = budget::client_bytes(depth, self.path.session.connections(), &sizes);
+        let (available, total) = (memory::available_bytes(), memory::total_bytes());
+        if self.recon_cnt == FIRST_CONNECT && !budget::is_to_spare(wanted, available, total) {
+            return Err(ENOMEM);
+        }
         Ok(())
     }
 
