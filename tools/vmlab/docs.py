@@ -116,7 +116,14 @@ def unsaid(message: str, sources: str) -> list[str]:
     """Pieces of a message, between what varies in it, that no source says."""
     pieces = re.split(r"\.\.\.|<[^>]*>|\bN\b|\bE[A-Z]{3,}\b|[^ ]*=?\d+|[,:] ?|[()]", message)
     words = [piece.strip(" .") for piece in pieces]
-    return [piece for piece in words if " " in piece and piece not in sources and piece not in KERNEL_WORDS]
+    return [piece for piece in words if " " in piece and piece not in KERNEL_WORDS and not _is_said(piece, sources)]
+
+
+def _is_said(piece: str, sources: str) -> bool:
+    """As one literal or as two, of at least two words each: one that says what, one that says what of it."""
+    words = piece.split()
+    return piece in sources or any(" ".join(words[:cut]) in sources and " ".join(words[cut:]) in sources
+                                   for cut in range(2, len(words) - 1))
 
 
 def sources() -> str:
