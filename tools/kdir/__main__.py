@@ -6,7 +6,7 @@
     python3 tools/kdir modules [ARGUMENT..] the same with make's own output (make arguments may follow)
     python3 tools/kdir install              install the modules for the running kernel (as root)
     python3 tools/kdir doc                  rustdoc of the library crates
-    python3 tools/kdir clean                remove what was built of this checkout
+    python3 tools/kdir clean [--all]        remove what was built of this checkout, or all that is in the cache
     python3 tools/kdir cmodules             build the C rtrs and rnbd of the same kernel
     python3 tools/kdir run COMMAND..        run a command inside the Debian root
     python3 tools/kdir paths [--json]       where everything is
@@ -22,7 +22,7 @@ import sys
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-from kdir import cache, install, modules, native, packages, root, tree  # noqa: E402
+from kdir import cache, config, install, modules, native, packages, root, tree  # noqa: E402
 
 
 def paths() -> dict[str, str]:
@@ -37,8 +37,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="kdir", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
-    for name in ("tree", "install", "doc", "clean", "cmodules", "update", "guests"):
+    for name in ("tree", "install", "doc", "cmodules", "update", "guests"):
         commands.add_parser(name)
+    commands.add_parser("clean").add_argument("--all", action="store_true")
     commands.add_parser("native").add_argument("--guests", action="store_true")
     commands.add_parser("paths").add_argument("--json", action="store_true")
     for name in ("build", "modules", "run"):
@@ -56,7 +57,7 @@ def main() -> int:
     elif options.command == "doc":
         return modules.build_quietly("rustdoc", ["RDOC=1", "modules"])
     elif options.command == "clean":
-        cache.remove(modules.output())
+        cache.remove(config.cache_dir() if options.all else modules.output())
     elif options.command == "cmodules":
         print(modules.ensure_c())
     elif options.command == "guests":

@@ -4,6 +4,7 @@
 The root is a plain folder. A command gets private mounts (the checkout and the cache at their own
 paths, /proc, /dev) in a mount namespace of its own, so nothing stays mounted whatever happens.
 """
+import getpass
 import hashlib
 import os
 import pathlib
@@ -54,14 +55,33 @@ def guests_path() -> pathlib.Path:
     return config.cache_dir() / f"guests-{key()}"
 
 
+def namespaces_refused() -> str:
+    """Why this user cannot make and enter a root, and the cure; "" if nothing is in the way."""
+    done = subprocess.run([*cache.namespace(), "true"], capture_output=True, text=True, check=False)
+    if done.returncode == 0:
+        return ""
+    user = getpass.getuser()
+    ranges = "".join(file.read_text() for file in map(pathlib.Path, ("/etc/subuid", "/etc/subgid")) if file.exists())
+    if len(re.findall(rf"^(?:{re.escape(user)}|{os.geteuid()}):", ranges, re.M)) < 2:
+        first = max([100000, *(int(start) + int(count) for start, count in re.findall(r":(\d+):(\d+)$", ranges, re.M))])
+        free = f"{first}-{first + 65535}"       # nobody else's
+        return ("an ordinary user needs subordinate ids to make a Debian root; type this once:  "
+                f"sudo usermod --add-subuids {free} --add-subgids {free} {user}")
+    return ("this machine does not let ordinary users make namespaces, which a Debian root needs; type this once:  "
+            "sudo sysctl user.max_user_namespaces=10000 kernel.unprivileged_userns_clone=1  (where a name is unknown, leave "
+            f"it out), or run make as root. unshare says: {done.stderr.strip()}")
+
+
 def _make(part: pathlib.Path, packages: tuple[str, ...] = (*config.BUILD_PACKAGES, *config.GUEST_PACKAGES)) -> None:
     conf, site = config.load_kernel_conf(), mirror()
     part.parent.mkdir(parents=True, exist_ok=True)
     sources = [f"deb [signed-by={KEYRING}] {site} {suite} main" for suite in (conf["SUITE"], conf["BACKPORTS"])]
     include = ",".join([*packages, "debian-archive-keyring"])
-    # An ordinary user gets files of his own in the root: everything but device nodes works, and
-    # /dev is mounted anyway. `root` mode keeps real owners.
+    # For an ordinary user the root's files belong to that user's subordinate ids: everything but device nodes works,
+    # and /dev is mounted anyway. `root` mode keeps real owners.
     mode = "root" if os.geteuid() == 0 else "unshare"
+    if (why := namespaces_refused()):
+        raise SystemExit(f"kdir: {why}")
     subprocess.run(["mmdebstrap", f"--mode={mode}", "--variant=apt", f"--include={include}",
                     "--skip=cleanup/apt/lists", "--skip=output/dev", "--format=directory",
                     conf["SUITE"], str(part), *sources],
@@ -110,6 +130,5 @@ def run(command: list[str], workdir: pathlib.Path | None = None, check: bool = T
     if root == pathlib.Path("/"):
         return subprocess.run(command, cwd=workdir or config.REPOSITORY, check=check, env=environment, **options)
     binds = list(dict.fromkeys([config.REPOSITORY, config.cache_dir(), *extra_binds]))
-    namespace = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--mount", "--map-root-user"]
     script = _namespace_script(root, binds, workdir or config.REPOSITORY, command)
-    return subprocess.run([*namespace, "sh", "-c", script], check=check, env=environment, **options)
+    return subprocess.run([*cache.namespace(), "sh", "-c", script], check=check, env=environment, **options)

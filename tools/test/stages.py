@@ -172,7 +172,7 @@ def _native() -> Counts:
     if json.loads(_output(*KDIR, "paths", "--json"))["root"] == "/":
         print("# this host builds without a root: the stages before have shown it")
         return Counts(skipped=1)
-    enter = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--mount", "--map-root-user"]
+    enter = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--mount", "--map-root-user", "--map-auto"]
     status, lines = native.check(REPOSITORY, KDIR, enter)
     print("\n".join(lines[:-1]), flush=True)
     return _closing(status, lines)

@@ -3,12 +3,13 @@
 import io
 import os
 import pathlib
+import subprocess
 import tempfile
 import unittest
 from contextlib import redirect_stderr
 from unittest import mock
 
-from kdir import config, install, native, packages
+from kdir import cache, config, install, native, packages, root
 
 VERSION = "7.2.12+deb13-amd64"
 
@@ -36,6 +37,35 @@ class MissingPackagesTest(unittest.TestCase):
         self.assertIn("trixie-backports", self.said(True, (), False))
         self.assertEqual(self.said(True, (), True), "")
         self.assertEqual(self.said(False, ("bindgen",), True), "")
+
+
+class OrdinaryUserTest(unittest.TestCase):
+    """A root needs namespaces and subordinate ids; who lacks them is told which, and the cure."""
+
+    def refused(self, status: int, ranges: str) -> str:
+        """What such a user is told, where unshare ends with this status."""
+        done = subprocess.CompletedProcess([], status, "", "unshare: nope")
+        with (mock.patch("subprocess.run", return_value=done), mock.patch("getpass.getuser", lambda: "ann"),
+              mock.patch.object(pathlib.Path, "exists", lambda _path: True),
+              mock.patch.object(pathlib.Path, "read_text", lambda _path: ranges)):
+            return root.namespaces_refused()
+
+    def test_each_obstacle_has_its_cure(self) -> None:
+        """Subordinate ids of somebody else are none."""
+        self.assertEqual(self.refused(0, ""), "")
+        self.assertIn("usermod --add-subuids 165536-231071 --add-subgids 165536-231071 ann",
+                      self.refused(1, "bob:100000:65536\n"))
+        self.assertIn("--add-subuids 100000-165535", self.refused(1, ""))
+        self.assertIn("sysctl", self.refused(1, "ann:100000:65536\n"))
+        self.assertIn("unshare: nope", self.refused(1, "ann:100000:65536\n"))
+
+    def test_a_folder_that_cannot_be_removed_is_removed_in_a_namespace(self) -> None:
+        """Its files belong to subordinate ids."""
+        with (tempfile.TemporaryDirectory() as folder, mock.patch("shutil.rmtree", side_effect=PermissionError),
+              mock.patch("subprocess.run") as run, mock.patch("os.geteuid", lambda: 1000)):
+            cache.remove(pathlib.Path(folder))
+        self.assertEqual(run.call_args.args[0],
+                         ["unshare", "--mount", "--map-root-user", "--map-auto", "rm", "-rf", "--one-file-system", folder])
 
 
 class ReleaseTest(unittest.TestCase):
