@@ -56,7 +56,9 @@ def guests_path() -> pathlib.Path:
 
 
 def namespaces_refused() -> str:
-    """Why this user cannot make and enter a root, and the cure; "" if nothing is in the way."""
+    """Why this ordinary user cannot make and enter a root, and the cure; "" if nothing is in the way."""
+    if os.geteuid() == 0:
+        return ""
     done = subprocess.run([*cache.namespace(), "true"], capture_output=True, text=True, check=False)
     if done.returncode == 0:
         return ""
@@ -82,10 +84,12 @@ def _make(part: pathlib.Path, packages: tuple[str, ...] = (*config.BUILD_PACKAGE
     mode = "root" if os.geteuid() == 0 else "unshare"
     if (why := namespaces_refused()):
         raise SystemExit(f"kdir: {why}")
-    subprocess.run(["mmdebstrap", f"--mode={mode}", "--variant=apt", f"--include={include}",
-                    "--skip=cleanup/apt/lists", "--skip=output/dev", "--format=directory",
-                    conf["SUITE"], str(part), *sources],
-                   check=True, stdout=sys.stderr)
+    done = subprocess.run(["mmdebstrap", f"--mode={mode}", "--variant=apt", f"--include={include}",
+                           "--skip=cleanup/apt/lists", "--skip=output/dev", "--format=directory",
+                           conf["SUITE"], str(part), *sources], check=False, stdout=sys.stderr)
+    if done.returncode:
+        raise SystemExit(f"kdir: mmdebstrap failed (its words are above); the archive was {site}, FERROFABRIC_MIRROR names "
+                         "another")
 
 
 def ensure() -> pathlib.Path:
@@ -128,7 +132,13 @@ def run(command: list[str], workdir: pathlib.Path | None = None, check: bool = T
     root = ensure()
     environment = _environment()
     if root == pathlib.Path("/"):
-        return subprocess.run(command, cwd=workdir or config.REPOSITORY, check=check, env=environment, **options)
-    binds = list(dict.fromkeys([config.REPOSITORY, config.cache_dir(), *extra_binds]))
-    script = _namespace_script(root, binds, workdir or config.REPOSITORY, command)
-    return subprocess.run([*cache.namespace(), "sh", "-c", script], check=check, env=environment, **options)
+        environment["HOME"] = str(config.cache_dir())       # cargo keeps things there; /tmp is everybody's
+        done = subprocess.run(command, cwd=workdir or config.REPOSITORY, check=False, env=environment, **options)
+    else:
+        binds = list(dict.fromkeys([config.REPOSITORY, config.cache_dir(), *extra_binds]))
+        script = _namespace_script(root, binds, workdir or config.REPOSITORY, command)
+        done = subprocess.run([*cache.namespace(), "sh", "-c", script], check=False, env=environment, **options)
+    if check and done.returncode:
+        raise SystemExit(f"kdir: `{shlex.join(command)[:300]}` ended with status {done.returncode} "
+                         f"{'in ' + str(root) if root.name else 'on this host'}. {done.stderr or ''}".rstrip())
+    return done

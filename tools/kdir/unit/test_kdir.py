@@ -46,6 +46,7 @@ class OrdinaryUserTest(unittest.TestCase):
         """What such a user is told, where unshare ends with this status."""
         done = subprocess.CompletedProcess([], status, "", "unshare: nope")
         with (mock.patch("subprocess.run", return_value=done), mock.patch("getpass.getuser", lambda: "ann"),
+              mock.patch("os.geteuid", lambda: 1000),
               mock.patch.object(pathlib.Path, "exists", lambda _path: True),
               mock.patch.object(pathlib.Path, "read_text", lambda _path: ranges)):
             return root.namespaces_refused()
