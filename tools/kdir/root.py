@@ -59,9 +59,12 @@ def namespaces_refused() -> str:
     """Why this ordinary user cannot make and enter a root, and the cure; "" if nothing is in the way."""
     if os.geteuid() == 0:
         return ""
-    done = subprocess.run([*cache.namespace(), "true"], capture_output=True, text=True, check=False)
-    if done.returncode == 0:
-        return ""
+    # Without --map-auto: where namespaces are forbidden, that option makes util-linux 2.38 wait for ever.
+    done = subprocess.run(["unshare", "--mount", "--map-root-user", "true"], capture_output=True, text=True, check=False)
+    if done.returncode:
+        return ("this machine does not let ordinary users make namespaces, which a Debian root needs; type this once:  "
+                "sudo sysctl user.max_user_namespaces=10000 kernel.unprivileged_userns_clone=1  (where a name is unknown, "
+                f"leave it out), or run make as root. unshare says: {done.stderr.strip()}")
     user = getpass.getuser()
     ranges = "".join(file.read_text() for file in map(pathlib.Path, ("/etc/subuid", "/etc/subgid")) if file.exists())
     if len(re.findall(rf"^(?:{re.escape(user)}|{os.geteuid()}):", ranges, re.M)) < 2:
@@ -69,9 +72,7 @@ def namespaces_refused() -> str:
         free = f"{first}-{first + 65535}"       # nobody else's
         return ("an ordinary user needs subordinate ids to make a Debian root; type this once:  "
                 f"sudo usermod --add-subuids {free} --add-subgids {free} {user}")
-    return ("this machine does not let ordinary users make namespaces, which a Debian root needs; type this once:  "
-            "sudo sysctl user.max_user_namespaces=10000 kernel.unprivileged_userns_clone=1  (where a name is unknown, leave "
-            f"it out), or run make as root. unshare says: {done.stderr.strip()}")
+    return ""
 
 
 def _make(part: pathlib.Path, packages: tuple[str, ...] = (*config.BUILD_PACKAGES, *config.GUEST_PACKAGES)) -> None:
