@@ -22,6 +22,7 @@ BUILT = pathlib.Path("/mnt/build")
 # for what is built.
 ENTER = r"""
 set -e
+export PATH=/usr/sbin:/usr/bin:/sbin:/bin
 mount --make-rprivate / 2>/dev/null || true
 mount -t tmpfs none "$1"
 cd "$2"
@@ -55,7 +56,7 @@ def check(repository: pathlib.Path, kdir: list[str], enter: list[str]) -> tuple[
         done = subprocess.run([*enter, "bash", "-c", ENTER, "enter", host, paths["root"], str(repository),
                                str(kernel.parents[1]), str(kernel), out, paths["kernel_version"]],
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
-    return done.returncode, done.stdout.splitlines()
+    return done.returncode, done.stdout.splitlines() or ["nothing was printed"]
 
 
 # -- inside --------------------------------------------------------------------------------------------------

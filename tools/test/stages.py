@@ -17,6 +17,7 @@ REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 PYTHON = [sys.executable, "-B"]
 KDIR = [*PYTHON, "tools/kdir"]
 CARGO_MIN = (1, 85)
+CLOSING = re.compile(r"(\d+) passed, (\d+) failed(?:, (\d+) skipped)?")
 # About half a minute of one core.
 SIMULATION_SEEDS = 20_000
 
@@ -53,7 +54,7 @@ def _stream(command: list[str], **options) -> tuple[int, list[str]]:
         for line in process.stdout or ():
             lines.append(line.rstrip("\n"))
             # A stage's own closing line must not be taken for that of the whole.
-            if not re.fullmatch(r"\d+ passed, \d+ failed(, \d+ skipped)?", lines[-1]):
+            if not CLOSING.fullmatch(lines[-1]):
                 print(line, end="", flush=True)
         status = process.wait()
     return status, lines
@@ -61,7 +62,7 @@ def _stream(command: list[str], **options) -> tuple[int, list[str]]:
 
 def _closing(status: int, lines: list[str]) -> Counts:
     """Reads the closing line of one of our own programs; none, or a bad status, is a failure."""
-    match = re.fullmatch(r"(\d+) passed, (\d+) failed(?:, (\d+) skipped)?", lines[-1]) if lines else None
+    match = CLOSING.fullmatch(lines[-1]) if lines else None
     if not match:
         print(f"not ok: no closing line (exit status {status})")
         return Counts(failed=1)
@@ -174,7 +175,7 @@ def _native() -> Counts:
         return Counts(skipped=1)
     enter = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--mount", "--map-root-user", "--map-auto"]
     status, lines = native.check(REPOSITORY, KDIR, enter)
-    print("\n".join(lines[:-1]), flush=True)
+    print("\n".join(line for line in lines if not CLOSING.fullmatch(line)), flush=True)
     return _closing(status, lines)
 
 
