@@ -115,9 +115,11 @@ def names_the_missing_package(_version: str) -> str:
     """Without a package, the line that installs it is printed, and nothing else is in that line."""
     text = pathlib.Path("/var/lib/dpkg/status").read_text(encoding="utf-8")
     less = re.sub(rf"^(Package: {MISSING}\nStatus: ).*$", r"\1deinstall ok config-files", text, flags=re.M)
-    changed = pathlib.Path("/mnt/status")
-    changed.write_text(less, encoding="utf-8")
-    subprocess.run(["mount", "--bind", str(changed), "/var/lib/dpkg/status"], check=True)
+    database = pathlib.Path("/mnt/dpkg")
+    for folder in (database, database / "updates", database / "info"):
+        folder.mkdir()
+    (database / "status").write_text(less, encoding="utf-8")
+    os.environ["DPKG_ADMINDIR"] = str(database)
     status, said = _run(sys.executable, "-B", "tools/kdir", "native")
     if status == 0 or not re.search(rf"apt-get install {MISSING}$", said, re.M):
         return f"status {status}: {said}"
