@@ -10,7 +10,7 @@ LAB    := $(PYTHON) tools/vmlab
 # `make test ONLY='io.* sysfs.*'` runs some of the VM tests.
 ONLY   ?=
 
-.PHONY: help setup modules modules_install cmodules demo shell test check test-proto test-vm bench doc clean
+.PHONY: help setup setup-build modules modules_install cmodules demo shell test check bench doc clean
 
 help:
 	@echo 'make demo             two VMs, a disk over RDMA between them: the whole story, with figures'
@@ -26,31 +26,35 @@ help:
 setup:
 	@tools/setup
 
-modules: setup
-	@$(PYTHON) tools/kdir build
+setup-build:
+	@tools/setup build
 
+modules: setup-build
+	@$(KDIR) build
+
+# For the running kernel; INSTALL_MOD_PATH=/elsewhere installs below another root, as with the kernel's own target.
 modules_install:
-	@$(PYTHON) tools/kdir install
+	@$(KDIR) install
 
-cmodules: setup
+cmodules: setup-build
 	@$(KDIR) cmodules >/dev/null
 
-demo: modules
+demo: setup modules
 	@$(LAB) demo
 
-shell: modules
+shell: setup modules
 	@$(LAB) shell
 
 test: setup
 	@$(PYTHON) tools/test $(ONLY)
 
-check: setup
+check: setup-build
 	@$(PYTHON) tools/test --check-only
 
-bench: modules cmodules
+bench: setup modules cmodules
 	@$(PYTHON) tools/bench
 
-doc: setup
+doc: setup-build
 	@$(KDIR) doc
 
 clean:

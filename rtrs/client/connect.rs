@@ -8,6 +8,7 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
+use kernel_ext::memory;
 use rdma::{
     cm::{
         CmHandler,
@@ -25,6 +26,7 @@ use rdma::{
     SendFlags, //
 };
 use rtrs_core::proto::{
+    budget,
     handshake::{
         self,
         Accepted,
@@ -154,6 +156,9 @@ impl Patience {
         }
     }
 }
+
+/// Number of a path's first connect.
+const FIRST_CONNECT: u16 = 1;
 
 /// What all connections of one attempt have in common.
 struct Attempt<'a> {
@@ -351,12 +356,30 @@ impl Attempt<'_> {
             .session
             .agree(&granted, pages)
             .map_err(Fault::Response)?;
+        self.afford(&granted, pd.device().max_qp_wr())
+            .map_err(resource("memory for the requests"))?;
         let exchange =
             Exchange::new(pd, granted, pages).map_err(resource("memory for the requests"))?;
         let room = admin_sizes(pd.device()).recv;
         let ready = Ready::new(&exchange, Tags::ADMIN, room).map_err(resource("receives"))?;
         admin.qp.handler().introduce(ready);
         self.exchange = Some(exchange);
+        Ok(())
+    }
+
+    /// Refuses a number of requests that this machine has no memory for. The server names it, and
+    /// allocations as small as these do not fail: the kernel ends programs, or itself, to serve them.
+    ///
+    /// A path that comes back is not asked: its session has the same number of requests already,
+    /// and the memory may be full of data that waits for it.
+    fn afford(&self, granted: &Accepted, max_qp_wr: u32) -> Result {
+        let depth = granted.geometry.queue_depth();
+        let sizes = QueueSizes::client_io(depth, max_qp_wr);
+        let wanted = budget::client_bytes(depth, self.path.session.connections(), &sizes);
+        let (available, total) = (memory::available_bytes(), memory::total_bytes());
+        if self.recon_cnt == FIRST_CONNECT && !budget::is_to_spare(wanted, available, total) {
+            return Err(ENOMEM);
+        }
         Ok(())
     }
 

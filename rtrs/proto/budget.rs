@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How much memory of the server a client's session costs, for the limit on that of all sessions.
+//! How much memory a session costs: a server, for the limit on that of all sessions, and a client,
+//! whose server decides how many requests there are.
 //!
 //! The chunks are exact. What a path and a connection have beside them depends on the RDMA device;
 //! the figures here are what the software device rxe takes, rounded up.
@@ -33,6 +34,18 @@ pub const fn path_bytes(geometry: &Geometry) -> u64 {
 /// Returns the bytes that a connection costs.
 pub const fn connection_bytes(sizes: &QueueSizes) -> u64 {
     (sizes.send as u64 * SEND_ENTRY_BYTES).saturating_add(sizes.recv as u64 * RECV_ENTRY_BYTES)
+}
+
+/// Bytes that a client's path keeps for each request: the block layer's request with its scatter
+/// list, the registration, the message and the slot.
+const CLIENT_BYTES_PER_REQUEST: u64 = 10 << 10;
+
+/// Returns the bytes that a client's path with this many IO connections costs, the requests of its
+/// session included. Entries of its queues have room for two segments, about twice a server's.
+pub const fn client_bytes(queue_depth: u16, connections: u16, io: &QueueSizes) -> u64 {
+    // No overflow: the largest sum is far below 2^64.
+    let queues = connections as u64 * 2 * connection_bytes(io);
+    queue_depth as u64 * CLIENT_BYTES_PER_REQUEST + queues
 }
 
 /// Returns what the limit is where nobody set one: a quarter of the machine's memory, in MiB and

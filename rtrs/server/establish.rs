@@ -39,6 +39,7 @@ use super::{
         TAG_SETUP, //
     },
     fence,
+    heartbeat,
     path::Path,
     region,
     shared, //
@@ -76,9 +77,11 @@ pub(crate) fn establish(path: &Arc<Path>) {
     if path.step(ServerEvent::InfoRequest { complete: true }) != ServerEffect::GoLive {
         return;
     }
-    path.tick_in(shared::heartbeat().interval_ms);
-    if let Err(e) = respond(path, &admin.qp) {
-        path.fail(format_args!("info response cannot be sent ({e:?})"));
+    // A heartbeat that overtakes the response would arrive in its place: the first one comes after it.
+    path.tick_in(heartbeat::FIRST_TICK_MS);
+    match respond(path, &admin.qp) {
+        Ok(()) => path.tick_in(shared::heartbeat().interval_ms),
+        Err(e) => path.fail(format_args!("info response cannot be sent ({e:?})")),
     }
 }
 

@@ -6,13 +6,15 @@
     python3 tools/kdir modules [ARGUMENT..] the same with make's own output (make arguments may follow)
     python3 tools/kdir install              install the modules for the running kernel (as root)
     python3 tools/kdir doc                  rustdoc of the library crates
-    python3 tools/kdir clean                remove what was built of this checkout
+    python3 tools/kdir clean [--all]        remove what was built of this checkout, or all that is in the cache
     python3 tools/kdir cmodules             build the C rtrs and rnbd of the same kernel
     python3 tools/kdir run COMMAND..        run a command inside the Debian root
     python3 tools/kdir paths [--json]       where everything is
     python3 tools/kdir debug [COMMAND..]    make a kernel with KASAN, lockdep and kmemleak and this checkout's modules for it,
                                             and run COMMAND so that the lab uses them
     python3 tools/kdir update               look for a newer point release of the series
+    python3 tools/kdir guests               make the root that the guests' programs come from, print its path
+    python3 tools/kdir native [--guests]    status 0 if this host builds without a root (has the guests' programs)
 """
 import argparse
 import json
@@ -21,18 +23,15 @@ import pathlib
 import subprocess
 import sys
 
-if __package__ in (None, ""):
-    sys.dont_write_bytecode = True
-    sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
-    __package__ = "kdir"
-    import kdir  # noqa: F401  (makes the relative imports below work)
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-from . import cache, debug, install, modules, native, packages, root, tree
+from kdir import cache, config, debug, install, modules, native, packages, root, tree  # noqa: E402
 
 
 def paths() -> dict[str, str]:
     """Where everything is; things that do not exist yet are named all the same."""
-    return {"root": str(root.path()), "kernel_version": packages.full_version(),
+    return {"root": str(root.guests_path()), "kernel_version": packages.full_version(),
             "packages": str(packages.folder() / "pkgs"), "tree": str(tree.path()),
             "modules": str(modules.output()), "cmodules": str(modules.c_output())}
 
@@ -49,8 +48,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="kdir", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
-    for name in ("tree", "install", "doc", "clean", "cmodules", "update"):
+    for name in ("tree", "install", "doc", "cmodules", "update", "guests"):
         commands.add_parser(name)
+    commands.add_parser("clean").add_argument("--all", action="store_true")
+    commands.add_parser("native").add_argument("--guests", action="store_true")
     commands.add_parser("paths").add_argument("--json", action="store_true")
     for name in ("build", "modules", "run", "debug"):
         commands.add_parser(name).add_argument("arguments", nargs=argparse.REMAINDER)
@@ -67,9 +68,14 @@ def main() -> int:
     elif options.command == "doc":
         return modules.build_quietly("rustdoc", ["RDOC=1", "modules"])
     elif options.command == "clean":
-        cache.remove(modules.output())
+        cache.remove(config.cache_dir() if options.all else modules.output())
     elif options.command == "cmodules":
         print(modules.ensure_c())
+    elif options.command == "guests":
+        print(root.ensure_for_guests())
+    elif options.command == "native":
+        native.hint()
+        return 0 if native.usable() and (native.guests_usable() or not options.guests) else 1
     elif options.command == "run":
         return root.run(options.arguments, workdir=pathlib.Path.cwd(), check=False).returncode
     elif options.command == "debug":

@@ -2,8 +2,10 @@
 """Steps that are made once: a lock against a concurrent run, a rename against a broken one."""
 import contextlib
 import fcntl
+import os
 import pathlib
 import shutil
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -27,10 +29,19 @@ def say(text: str) -> None:
     print(f"  kdir: {text}", file=sys.stderr, flush=True)
 
 
+def namespace() -> list[str]:
+    """What a command is started with that mounts: an ordinary user is root over that user's own and subordinate ids."""
+    return ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--mount", "--map-root-user", "--map-auto"]
+
+
 def remove(path: pathlib.Path) -> None:
-    """Removes a folder, also one with read-only parts in it."""
-    if path.exists():
-        shutil.rmtree(path, ignore_errors=False)
+    """Removes a folder, also one whose files belong to an ordinary user's subordinate ids."""
+    if not path.exists():
+        return
+    try:
+        shutil.rmtree(path)
+    except PermissionError:
+        subprocess.run([*namespace(), "rm", "-rf", "--one-file-system", str(path)], check=True)
 
 
 def made_once(target: pathlib.Path, what: str, make: Callable[[pathlib.Path], None]) -> pathlib.Path:

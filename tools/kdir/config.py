@@ -2,6 +2,7 @@
 """What is built for (tools/kernel.conf) and where things are kept."""
 import os
 import pathlib
+import pwd
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 
@@ -14,6 +15,8 @@ GUEST_PACKAGES = (
     "busybox-static fio jq iproute2 rdma-core ibverbs-utils libibverbs-dev librdmacm-dev nvme-cli "
     "e2fsprogs udev fdisk util-linux"
 ).split()
+# What the guests take from a root that has no toolchain beside them.
+GUEST_PACKAGES_ALONE = (*GUEST_PACKAGES, *"python3 dmsetup mount bash".split())
 
 
 def load_kernel_conf() -> dict[str, str]:
@@ -33,3 +36,10 @@ def cache_dir() -> pathlib.Path:
         return pathlib.Path(named).resolve()
     base = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     return pathlib.Path(base).resolve() / "ferrofabric"
+
+
+def use_cache_of_invoker() -> None:
+    """Under sudo, what the ordinary user has made is in that user's cache, not in root's."""
+    user = os.environ.get("SUDO_USER")
+    if user and os.geteuid() == 0 and not (os.environ.get("FERROFABRIC_CACHE") or os.environ.get("XDG_CACHE_HOME")):
+        os.environ["FERROFABRIC_CACHE"] = f"{pwd.getpwnam(user).pw_dir}/.cache/ferrofabric"

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """The kernel's packages: which point release is complete, and its files unpacked side by side."""
+import os
 import pathlib
+import platform
 import re
 import subprocess
 
@@ -20,6 +22,8 @@ def _apt(*arguments: str) -> str:
 
 def _refresh() -> None:
     cache.say("asking the archive for its package lists")
+    if root.path() == pathlib.Path("/") and os.geteuid() != 0:
+        raise SystemExit("kdir: this host's package lists are old; type this once:  sudo apt-get update")
     root.run(["apt-get", "-q", "update"], stdout=subprocess.DEVNULL)
 
 
@@ -28,39 +32,72 @@ def _source_versions(series: str) -> set[str]:
     return {re.match(r"[0-9.]+", version)[0] for version in found}
 
 
+def _can_be_fetched(release: str, flavour: str) -> bool:
+    """Whether the archive still has them: apt also knows packages that are only installed."""
+    return root.run(["apt-get", "-q", "download", "--print-uris", *_names(release, flavour)], check=False,
+                    stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0
+
+
+def release_of(version: str, series: str, flavour: str) -> str:
+    """7.2.12+deb13 of 7.2.12+deb13-amd64, "" if that is another series or another flavour."""
+    match = re.fullmatch(rf"({re.escape(series)}\.\d+\+\w+)-{re.escape(flavour)}", version)
+    return match[1] if match else ""
+
+
+def _running() -> str:
+    """The release that this machine runs, "" if it is none of the series."""
+    conf = config.load_kernel_conf()
+    return release_of(platform.release(), conf["SERIES"], conf["FLAVOUR"])
+
+
+def in_order(releases: list[str], running: str) -> list[str]:
+    """The running one first, for modules fit one release only; then the newest."""
+    newest = sorted(releases, key=lambda r: [int(n) for n in re.findall(r"\d+", r)], reverse=True)
+    return sorted(newest, key=lambda r: r != running)
+
+
 def resolve() -> str:
-    """The newest release of the series (like 7.2.12+deb13) of which the archive has every package."""
+    """The release of the series (like 7.2.12+deb13) to build for: one of which the archive has every package."""
     conf = config.load_kernel_conf()
     series, flavour = conf["SERIES"], conf["FLAVOUR"]
     for attempt in range(2):
         listed = set(_apt("pkgnames", "linux-").split())
-        pattern = re.compile(rf"linux-modules-({re.escape(series)}\.\d+\+\w+)-{flavour}$")
-        releases = {m[1] for name in listed if (m := pattern.match(name))}
+        releases = {release for name in listed if name.startswith("linux-modules-")
+                    and (release := release_of(name.removeprefix("linux-modules-"), series, flavour))}
         sources = _source_versions(series) if releases else set()
         complete = [r for r in releases
                     if r.split("+")[0] in sources and all(name in listed for name in _names(r, flavour))]
-        if complete:
-            return max(complete, key=lambda r: [int(n) for n in re.findall(r"\d+", r)])
+        for release in in_order(complete, _running()):
+            if _can_be_fetched(release, flavour):
+                if _running() not in ("", release):
+                    cache.say(f"this machine runs {_running()}, which the archive has no longer; building for {release}")
+                return release
         if attempt == 0:
             _refresh()
     raise SystemExit(f"kdir: the archive has no complete kernel {series} ({flavour}): image, modules, headers and "
                      "source of one version are needed. If the series has moved on, change tools/kernel.conf.")
 
 
+def pinned() -> pathlib.Path:
+    """Where the resolved release is noted; a machine that runs the series has a note for each kernel it has run."""
+    running = _running()
+    return config.cache_dir() / f"release-{config.load_kernel_conf()['SERIES']}{f'-for-{running}' if running else ''}"
+
+
 def current() -> str:
     """The release in use: the one resolved before, as long as its tree is there; else a new look."""
-    pinned = config.cache_dir() / f"release-{config.load_kernel_conf()['SERIES']}"
-    if pinned.exists():
-        return pinned.read_text().strip()
+    note = pinned()
+    if note.exists():
+        return note.read_text().strip()
     release = resolve()
     config.cache_dir().mkdir(parents=True, exist_ok=True)
-    pinned.write_text(release + "\n")
+    note.write_text(release + "\n")
     return release
 
 
 def forget() -> None:
     """Makes the next run look for a newer point release."""
-    (config.cache_dir() / f"release-{config.load_kernel_conf()['SERIES']}").unlink(missing_ok=True)
+    pinned().unlink(missing_ok=True)
     _refresh()
 
 

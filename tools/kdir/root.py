@@ -4,6 +4,7 @@
 The root is a plain folder. A command gets private mounts (the checkout and the cache at their own
 paths, /proc, /dev) in a mount namespace of its own, so nothing stays mounted whatever happens.
 """
+import getpass
 import hashlib
 import os
 import pathlib
@@ -45,23 +46,64 @@ def path() -> pathlib.Path:
     return config.cache_dir() / f"root-{key()}"
 
 
-def _make(part: pathlib.Path) -> None:
+def guests_path() -> pathlib.Path:
+    """Where the guests' programs come from: the same root, or on a host that builds without one, a smaller one."""
+    if path() != pathlib.Path("/"):
+        return path()
+    if native.guests_usable():
+        return pathlib.Path("/")
+    return config.cache_dir() / f"guests-{key()}"
+
+
+def namespaces_refused() -> str:
+    """Why this ordinary user cannot make and enter a root, and the cure; "" if nothing is in the way."""
+    if os.geteuid() == 0:
+        return ""
+    # Without --map-auto: where namespaces are forbidden, that option makes util-linux 2.38 wait for ever.
+    done = subprocess.run(["unshare", "--mount", "--map-root-user", "true"], capture_output=True, text=True, check=False)
+    if done.returncode:
+        return ("this machine does not let ordinary users make namespaces, which a Debian root needs; type this once:  "
+                "sudo sysctl user.max_user_namespaces=10000 kernel.unprivileged_userns_clone=1  (where a name is unknown, "
+                f"leave it out), or run make as root. unshare says: {done.stderr.strip()}")
+    user = getpass.getuser()
+    ranges = "".join(file.read_text() for file in map(pathlib.Path, ("/etc/subuid", "/etc/subgid")) if file.exists())
+    if len(re.findall(rf"^(?:{re.escape(user)}|{os.geteuid()}):", ranges, re.M)) < 2:
+        first = max([100000, *(int(start) + int(count) for start, count in re.findall(r":(\d+):(\d+)$", ranges, re.M))])
+        free = f"{first}-{first + 65535}"       # nobody else's
+        return ("an ordinary user needs subordinate ids to make a Debian root; type this once:  "
+                f"sudo usermod --add-subuids {free} --add-subgids {free} {user}")
+    return ""
+
+
+def _make(part: pathlib.Path, packages: tuple[str, ...] = (*config.BUILD_PACKAGES, *config.GUEST_PACKAGES)) -> None:
     conf, site = config.load_kernel_conf(), mirror()
     part.parent.mkdir(parents=True, exist_ok=True)
     sources = [f"deb [signed-by={KEYRING}] {site} {suite} main" for suite in (conf["SUITE"], conf["BACKPORTS"])]
-    include = ",".join([*config.BUILD_PACKAGES, *config.GUEST_PACKAGES, "debian-archive-keyring"])
-    # An ordinary user gets files of his own in the root: everything but device nodes works, and
-    # /dev is mounted anyway. `root` mode keeps real owners.
+    include = ",".join([*packages, "debian-archive-keyring"])
+    # For an ordinary user the root's files belong to that user's subordinate ids: everything but device nodes works,
+    # and /dev is mounted anyway. `root` mode keeps real owners.
     mode = "root" if os.geteuid() == 0 else "unshare"
-    subprocess.run(["mmdebstrap", f"--mode={mode}", "--variant=apt", f"--include={include}",
-                    "--skip=cleanup/apt/lists", "--skip=output/dev", "--format=directory",
-                    conf["SUITE"], str(part), *sources],
-                   check=True, stdout=sys.stderr)
+    if (why := namespaces_refused()):
+        raise SystemExit(f"kdir: {why}")
+    done = subprocess.run(["mmdebstrap", f"--mode={mode}", "--variant=apt", f"--include={include}",
+                           "--skip=cleanup/apt/lists", "--skip=output/dev", "--format=directory",
+                           conf["SUITE"], str(part), *sources], check=False, stdout=sys.stderr)
+    if done.returncode:
+        raise SystemExit(f"kdir: mmdebstrap failed (its words are above); the archive was {site}, FERROFABRIC_MIRROR names "
+                         "another")
 
 
 def ensure() -> pathlib.Path:
     """Makes the root if it is not there; returns its path."""
     return cache.made_once(path(), f"making a Debian {config.load_kernel_conf()['SUITE']} root (1 to 3 min)", _make)
+
+
+def ensure_for_guests() -> pathlib.Path:
+    """Makes the root that the guests' programs come from if it is not there; returns its path."""
+    if guests_path() == path():
+        return ensure()
+    return cache.made_once(guests_path(), "making a Debian root of the guests' programs (a minute)",
+                           lambda part: _make(part, config.GUEST_PACKAGES_ALONE))
 
 
 def _namespace_script(root: pathlib.Path, binds: list[pathlib.Path], workdir: pathlib.Path,
@@ -91,8 +133,13 @@ def run(command: list[str], workdir: pathlib.Path | None = None, check: bool = T
     root = ensure()
     environment = _environment()
     if root == pathlib.Path("/"):
-        return subprocess.run(command, cwd=workdir or config.REPOSITORY, check=check, env=environment, **options)
-    binds = list(dict.fromkeys([config.REPOSITORY, config.cache_dir(), *extra_binds]))
-    namespace = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--mount", "--map-root-user"]
-    script = _namespace_script(root, binds, workdir or config.REPOSITORY, command)
-    return subprocess.run([*namespace, "sh", "-c", script], check=check, env=environment, **options)
+        environment["HOME"] = str(config.cache_dir())       # cargo keeps things there; /tmp is everybody's
+        done = subprocess.run(command, cwd=workdir or config.REPOSITORY, check=False, env=environment, **options)
+    else:
+        binds = list(dict.fromkeys([config.REPOSITORY, config.cache_dir(), *extra_binds]))
+        script = _namespace_script(root, binds, workdir or config.REPOSITORY, command)
+        done = subprocess.run([*cache.namespace(), "sh", "-c", script], check=False, env=environment, **options)
+    if check and done.returncode:
+        raise SystemExit(f"kdir: `{shlex.join(command)[:300]}` ended with status {done.returncode} "
+                         f"{'in ' + str(root) if root.name else 'on this host'}. {done.stderr or ''}".rstrip())
+    return done

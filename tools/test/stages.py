@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """The stages of `make test`. A stage runs programs, shows their output and counts."""
 import dataclasses
+import json
 import os
 import pathlib
 import re
@@ -9,12 +10,14 @@ import subprocess
 import sys
 from collections.abc import Callable
 
+import native
 import objects
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 PYTHON = [sys.executable, "-B"]
 KDIR = [*PYTHON, "tools/kdir"]
 CARGO_MIN = (1, 85)
+CLOSING = re.compile(r"(\d+) passed, (\d+) failed(?:, (\d+) skipped)?")
 # About half a minute of one core.
 SIMULATION_SEEDS = 20_000
 
@@ -51,7 +54,7 @@ def _stream(command: list[str], **options) -> tuple[int, list[str]]:
         for line in process.stdout or ():
             lines.append(line.rstrip("\n"))
             # A stage's own closing line must not be taken for that of the whole.
-            if not re.fullmatch(r"\d+ passed, \d+ failed(, \d+ skipped)?", lines[-1]):
+            if not CLOSING.fullmatch(lines[-1]):
                 print(line, end="", flush=True)
         status = process.wait()
     return status, lines
@@ -59,7 +62,7 @@ def _stream(command: list[str], **options) -> tuple[int, list[str]]:
 
 def _closing(status: int, lines: list[str]) -> Counts:
     """Reads the closing line of one of our own programs; none, or a bad status, is a failure."""
-    match = re.fullmatch(r"(\d+) passed, (\d+) failed(?:, (\d+) skipped)?", lines[-1]) if lines else None
+    match = CLOSING.fullmatch(lines[-1]) if lines else None
     if not match:
         print(f"not ok: no closing line (exit status {status})")
         return Counts(failed=1)
@@ -68,6 +71,10 @@ def _closing(status: int, lines: list[str]) -> Counts:
         print(f"not ok: exit status {status} although nothing failed")
         counts.failed += 1
     return counts
+
+
+def _output(*command: str) -> str:
+    return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout
 
 
 def _one(name: str, status: int) -> Counts:
@@ -161,10 +168,21 @@ def _objects() -> Counts:
     return total
 
 
+def _native() -> Counts:
+    """The build as a Debian of the kernel's own release does it."""
+    if json.loads(_output(*KDIR, "paths", "--json"))["root"] == "/":
+        print("# this host builds without a root: the stages before have shown it")
+        return Counts(skipped=1)
+    enter = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--mount", "--map-root-user", "--map-auto"]
+    status, lines = native.check(REPOSITORY, KDIR, enter)
+    print("\n".join(line for line in lines if not CLOSING.fullmatch(line)), flush=True)
+    return _closing(status, lines)
+
+
 CHECKS = (Stage("tidy", _tidy), Stage("unit tests of the tools", _python_units),
           Stage("protocol code on the host", _cargo_tests), Stage("simulation", _simulation),
           Stage("lint", _lint))
-OBJECTS = (Stage("build", _build), Stage("objects", _objects))
+OBJECTS = (Stage("build", _build), Stage("objects", _objects), Stage("native", _native))
 
 
 def machines(patterns: list[str]) -> list[Stage]:

@@ -83,6 +83,8 @@ def find() -> Assets:
     assets = Assets(root=Path(said["root"]), kernel_version=said["kernel_version"],
                     packages=Path(said["packages"]),
                     sets=(("ours", Path(said["modules"])), ("c", Path(said["cmodules"]))))
+    if not assets.root.exists():    # a host that builds without a root may lack the guests' programs
+        subprocess.run([sys.executable, "-B", str(TOOLS / "kdir"), "guests"], stdout=subprocess.DEVNULL, check=False)
     for what, path in (("Debian root", assets.root), ("kernel image", assets.kernel),
                        ("kernel modules", assets.module_tree / "kernel")):
         if not path.exists():

@@ -7,7 +7,7 @@ import re
 import sys
 import textwrap
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -155,35 +155,40 @@ def _origin(lab: Lab, modules: str) -> str:
     return f"modules {what}, kernel {lab.assets.kernel_version} as the distribution ships it"
 
 
+def chapters(demo: Demo, boot: Callable[[], object]) -> None:
+    """The whole story in machines that `boot` brings up; raises at the first thing that is not as it should be."""
+    story, lab = demo.story, demo.lab
+    with story.chapter("Two machines, one wire"):
+        story.tell(f"Booting a client and a server: {_origin(lab, demo.modules)}.")
+        boot()
+        clock = [float(re.split(r"\s", machine.read("/proc/uptime"))[0]) for machine in lab.machines]
+        story.tell(f"Up after {max(clock):.0f} s of their own time ({lab.accel.split(',')[0]}). Soft RDMA (rxe) on "
+                   f"the wire between them: 10.0.0.1 and 10.0.0.2, RDMA MTU 4096.")
+        baselines = [oracle.Baseline.take(machine) for machine in lab.machines]
+    with story.chapter("Modules"):
+        demo.load()
+    with story.chapter(f"A disk of the server, {DISK_MIB} MiB of its memory, appears on the client"):
+        disk = demo.map()
+    with story.chapter("A file system with real files on it"):
+        demo.fill(disk)
+    with story.chapter("Letting go"):
+        demo.let_go(disk)
+    with story.chapter("The same disk again: is everything still there?"):
+        disk = demo.map()
+        demo.verify(disk)
+    with story.chapter("A short load"):
+        demo.fio(disk)
+        disk.unmap()
+    with story.chapter("Taking everything down"):
+        demo.part(baselines)
+
+
 def tell(options: argparse.Namespace) -> None:
-    """The whole story; raises at the first thing that is not as it should be."""
+    """The story in machines of its own; what their kernels said follows if it ends badly."""
     story = Story()
     lab = Lab(Spec(accel=options.accel))
     try:
-        with story.chapter("Two machines, one wire"):
-            story.tell(f"Booting a client and a server: {_origin(lab, options.modules)}.")
-            lab.boot()
-            clock = [float(re.split(r"\s", machine.read("/proc/uptime"))[0]) for machine in lab.machines]
-            story.tell(f"Up after {max(clock):.0f} s of their own time ({lab.accel.split(',')[0]}). Soft RDMA (rxe) on "
-                       f"the wire between them: 10.0.0.1 and 10.0.0.2, RDMA MTU 4096.")
-            baselines = [oracle.Baseline.take(machine) for machine in lab.machines]
-        demo = Demo(lab, story, options.modules, options.always_invalidate)
-        with story.chapter("Modules"):
-            demo.load()
-        with story.chapter(f"A disk of the server, {DISK_MIB} MiB of its memory, appears on the client"):
-            disk = demo.map()
-        with story.chapter("A file system with real files on it"):
-            demo.fill(disk)
-        with story.chapter("Letting go"):
-            demo.let_go(disk)
-        with story.chapter("The same disk again: is everything still there?"):
-            disk = demo.map()
-            demo.verify(disk)
-        with story.chapter("A short load"):
-            demo.fio(disk)
-            disk.unmap()
-        with story.chapter("Taking everything down"):
-            demo.part(baselines)
+        chapters(Demo(lab, story, options.modules, options.always_invalidate), lab.boot)
         lab.take_cleanups()
     except BaseException:
         for machine in lab.machines:
@@ -195,6 +200,11 @@ def tell(options: argparse.Namespace) -> None:
     finally:
         lab.close()
     lab.forget()
+
+
+def closing(seconds: float) -> str:
+    """The last line of a story that ended well."""
+    return f"\nDone in {seconds:.0f} s: a disk over RDMA, verified, and nothing left behind."
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -212,5 +222,5 @@ def run(options: argparse.Namespace) -> int:
     except Exception as why:    # the story's last line says what went wrong, whatever it was
         print(f"\nThe demo failed after {time.monotonic() - began:.0f} s: {why}", flush=True)
         return 1
-    print(f"\nDone in {time.monotonic() - began:.0f} s: a disk over RDMA, verified, and nothing left behind.", flush=True)
+    print(closing(time.monotonic() - began), flush=True)
     return 0

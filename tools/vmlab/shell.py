@@ -111,14 +111,19 @@ def run(options: argparse.Namespace) -> int:
     print("Booting two machines...", flush=True)
     with Lab(Spec(wires=options.wires, accel=options.accel)) as lab:
         lab.modules = options.modules
-        rnbd.start(lab)
-        print(f"The server exports its /dev/ram0 (64 MiB). Addresses: client 10.0.0.1, server 10.0.0.2"
-              f"{' (second wire: 10.0.1.1, 10.0.1.2)' if options.wires == 2 else ''}. Logs: {lab.folder}")
-        try:
-            disk = rnbd.map_disk(lab)
-            print(f"It is mapped here as {disk.path}.")
-        except rnbd.MapRefused as why:
-            print(f"It could not be mapped: {why}")
-        print(f"Map it yourself: echo '{rnbd.request(lab)}' > /sys/class/rnbd-client/ctl/map_device")
-        converse(lab)
+        receive(lab)
     return 0
+
+
+def receive(lab: Lab) -> None:
+    """Loads the modules, maps a disk if that works, and gives the prompt."""
+    rnbd.start(lab)
+    print(f"The server exports its /dev/ram0 (64 MiB). Addresses: client 10.0.0.1, server 10.0.0.2"
+          f"{' (second wire: 10.0.1.1, 10.0.1.2)' if lab.spec.wires == 2 else ''}. Logs: {lab.folder}")
+    try:
+        disk = rnbd.map_disk(lab)
+        print(f"It is mapped here as {disk.path}.")
+    except rnbd.MapRefused as why:
+        print(f"It could not be mapped: {why}")
+    print(f"Map it yourself: echo '{rnbd.request(lab)}' > /sys/class/rnbd-client/ctl/map_device")
+    converse(lab)

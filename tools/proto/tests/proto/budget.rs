@@ -5,6 +5,7 @@
 use proto::rtrs::{
     budget::{
         charge,
+        client_bytes,
         connection_bytes,
         default_limit_mib,
         is_to_spare,
@@ -42,6 +43,19 @@ fn the_largest_session_does_not_overflow() {
         recv: u32::MAX,
     };
     assert!(connection_bytes(&most) > u64::from(u32::MAX));
+}
+
+#[test]
+fn a_client_counts_what_it_was_measured_to_take() {
+    // Two processors, 512 requests: Documentation/benchmarks.md has 9.1 MiB.
+    let measured = client_bytes(512, 2, &QueueSizes::client_io(512, 1 << 20));
+    assert!((9 << 20..12 << 20).contains(&measured), "{measured}");
+    let most = client_bytes(
+        u16::MAX,
+        u16::MAX,
+        &QueueSizes::client_io(u16::MAX, u32::MAX),
+    );
+    assert!(most > 1 << 40, "no overflow");
 }
 
 #[test]

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What is missing on a host, which kernel is built for, and when modules can be installed."""
+import io
+import os
+import pathlib
+import subprocess
+import tempfile
+import unittest
+from contextlib import redirect_stderr
+from unittest import mock
+
+from kdir import cache, config, install, native, packages, root
+
+VERSION = "7.2.12+deb13-amd64"
+
+
+class MissingPackagesTest(unittest.TestCase):
+    """The apt line of a Debian that could build without a root."""
+
+    LISTED = "make installed\nbindgen config-files\nrustc installed\n"
+
+    def test_absent_are_the_unknown_and_the_removed(self) -> None:
+        """In the order of the wanted ones; one that was removed and left its settings is not installed."""
+        self.assertEqual(native.absent(("rustc", "bindgen", "make", "pahole"), self.LISTED), ("bindgen", "pahole"))
+
+    def said(self, release: bool, missing: tuple[str, ...], knows: bool) -> str:
+        """What the hint says on such a host."""
+        with (mock.patch.object(native, "is_release", lambda: release),
+              mock.patch.object(native, "missing", lambda *_wanted: missing),
+              mock.patch.object(native, "knows_kernel", lambda: knows), redirect_stderr(io.StringIO()) as said):
+            native.hint()
+        return said.getvalue()
+
+    def test_the_hint_names_the_line(self) -> None:
+        """On the kernel's Debian only, and only if something is lacking."""
+        self.assertIn("    apt-get install bindgen pahole\n", self.said(True, ("bindgen", "pahole"), True))
+        self.assertIn("trixie-backports", self.said(True, (), False))
+        self.assertEqual(self.said(True, (), True), "")
+        self.assertEqual(self.said(False, ("bindgen",), True), "")
+
+
+class OrdinaryUserTest(unittest.TestCase):
+    """A root needs namespaces and subordinate ids; who lacks them is told which, and the cure."""
+
+    def refused(self, status: int, ranges: str) -> str:
+        """What such a user is told, where unshare ends with this status."""
+        done = subprocess.CompletedProcess([], status, "", "unshare: nope")
+        with (mock.patch("subprocess.run", return_value=done), mock.patch("getpass.getuser", lambda: "ann"),
+              mock.patch("os.geteuid", lambda: 1000),
+              mock.patch.object(pathlib.Path, "exists", lambda _path: True),
+              mock.patch.object(pathlib.Path, "read_text", lambda _path: ranges)):
+            return root.namespaces_refused()
+
+    def test_each_obstacle_has_its_cure(self) -> None:
+        """Subordinate ids of somebody else are none."""
+        self.assertEqual(self.refused(0, "ann:100000:65536\n"), "")
+        self.assertIn("usermod --add-subuids 165536-231071 --add-subgids 165536-231071 ann",
+                      self.refused(0, "bob:100000:65536\n"))
+        self.assertIn("--add-subuids 100000-165535", self.refused(0, ""))
+        self.assertIn("sysctl", self.refused(1, "ann:100000:65536\n"))
+        self.assertIn("unshare: nope", self.refused(1, ""))
+
+    def test_a_folder_that_cannot_be_removed_is_removed_in_a_namespace(self) -> None:
+        """Its files belong to subordinate ids."""
+        with (tempfile.TemporaryDirectory() as folder, mock.patch("shutil.rmtree", side_effect=PermissionError),
+              mock.patch("subprocess.run") as run, mock.patch("os.geteuid", lambda: 1000)):
+            cache.remove(pathlib.Path(folder))
+        self.assertEqual(run.call_args.args[0],
+                         ["unshare", "--mount", "--map-root-user", "--map-auto", "rm", "-rf", "--one-file-system", folder])
+
+
+class ReleaseTest(unittest.TestCase):
+    """Modules fit one point release."""
+
+    def test_release_of_a_version(self) -> None:
+        """Another series, another flavour or another system's kernel is none."""
+        for version, release in ((VERSION, "7.2.12+deb13"), ("7.20.1+deb13-amd64", ""), ("7.2.12+deb13-cloud-amd64", ""),
+                                 ("7.2.12+deb13-arm64", ""), ("6.1.0-40-amd64", ""), ("7.2.12", "")):
+            self.assertEqual(packages.release_of(version, "7.2", "amd64"), release, version)
+
+    def test_the_running_release_comes_first_then_the_newest(self) -> None:
+        """By number, not by letter; one that runs and is not in the archive does not count."""
+        releases = ["7.2.9+deb13", "7.2.12+deb13", "7.2.10+deb13"]
+        self.assertEqual(packages.in_order(releases, ""), ["7.2.12+deb13", "7.2.10+deb13", "7.2.9+deb13"])
+        self.assertEqual(packages.in_order(releases, "7.2.9+deb13")[0], "7.2.9+deb13")
+        self.assertEqual(packages.in_order(releases, "7.2.8+deb13")[0], "7.2.12+deb13")
+
+    def test_a_machine_that_runs_the_series_has_a_note_of_its_own(self) -> None:
+        """So that a new kernel that was booted is looked for, and other machines keep theirs."""
+        for running, name in ((VERSION, "release-7.2-for-7.2.12+deb13"), ("6.1.0-40-amd64", "release-7.2")):
+            with mock.patch("platform.release", lambda running=running: running):
+                self.assertEqual(packages.pinned().name, name)
+
+
+class InstallTest(unittest.TestCase):
+    """When modules_install refuses, and what it says."""
+
+    def test_another_running_kernel(self) -> None:
+        """Both are named."""
+        said = install.obstacle("7.2.11+deb13-amd64", VERSION, "", True)
+        self.assertIn("runs 7.2.11+deb13-amd64", said)
+        self.assertIn(f"linux-image-{VERSION}", said)
+
+    def test_an_ordinary_user(self) -> None:
+        """Is told to use sudo."""
+        self.assertIn("sudo make modules_install", install.obstacle(VERSION, VERSION, "", False))
+
+    def test_below_another_root(self) -> None:
+        """Neither counts there, but the kernel's own modules must be there, for depmod to find what ours need."""
+        with tempfile.TemporaryDirectory() as root:
+            self.assertIn("must be there first", install.obstacle("6.1.0", VERSION, root, False))
+            place = pathlib.Path(root) / "lib/modules" / VERSION
+            place.mkdir(parents=True)
+            (place / "modules.builtin").touch()
+            self.assertEqual(install.obstacle("6.1.0", VERSION, root, False), "")
+
+    def test_sudo_finds_what_the_user_has_built(self) -> None:
+        """The cache is the user's, unless it is named."""
+        for given, wanted in (({"SUDO_USER": "root"}, f"{os.path.expanduser('~root')}/.cache/ferrofabric"),
+                              ({"SUDO_USER": "root", "FERROFABRIC_CACHE": "/x"}, "/x"), ({}, None)):
+            with mock.patch.dict(os.environ, given, clear=True), mock.patch("os.geteuid", lambda: 0):
+                config.use_cache_of_invoker()
+                self.assertEqual(os.environ.get("FERROFABRIC_CACHE"), wanted)
+
+
+if __name__ == "__main__":
+    unittest.main()

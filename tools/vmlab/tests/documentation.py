@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What the documents tell people to type is typed, and what they promise is looked for.
+
+    client ══ wire 0 ══ server
+           ══ wire 1 ══
+
+Which blocks there are, and which are commands of the host, is checked without machines (unit/test_docs.py).
+"""
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from vmlab import demo, docs, rnbd, shell
+from vmlab.checks import Failed, eq, ok, until
+from vmlab.docs import REPOSITORY, Block
+from vmlab.lab import Lab
+from vmlab.machine import Machine
+from vmlab.needs import needs
+
+sys.path.append(str(REPOSITORY / "tools/test"))
+
+import stages  # noqa: E402
+
+BLOCK_SECONDS = 120
+TRANSCRIPTS = ("README.md", "Documentation/quickstart.md")
+# Commands that take hours as they stand in the documents, and what is run of them.
+SHORTENED = {"--seeds 1000000": "--seeds 10"}
+
+
+def _run(lab: Lab, block: Block) -> None:
+    """Runs a block as one script on its machines; the first command that fails ends it."""
+    for machine in {"client": [lab.client], "server": [lab.server], "both": lab.machines}[block.place]:
+        done = machine.try_run("set -ex\n" + "\n".join(block.commands), BLOCK_SECONDS)
+        if done.code:
+            raise Failed(f"{block.where} on the {machine.name}, code {done.code}:\n{done.out[-1500:]}")
+
+
+def _machine_blocks(file: str) -> list[Block]:
+    return [block for block in docs.blocks(file) if block.place in docs.MACHINES]
+
+
+# -- the quickstart ------------------------------------------------------------------------------------------
+
+def _install(lab: Lab, folder: Path) -> None:
+    """`make modules_install` below `folder`, over the stock modules, and its outcome in each machine."""
+    version = lab.assets.kernel_version
+    place = folder / "lib/modules" / version
+    place.mkdir(parents=True)
+    for item in lab.assets.module_tree.iterdir():
+        (place / item.name).symlink_to(item)
+    done = subprocess.run(["make", "--no-print-directory", "modules_install"], cwd=REPOSITORY, capture_output=True,
+                          text=True, check=False, env=os.environ | {"INSTALL_MOD_PATH": str(folder)})
+    ok(done.returncode == 0, f"make modules_install: {done.stderr}")
+    # The guests hold the stock modules unpacked.
+    index = (place / "modules.dep").read_text(encoding="utf-8").replace(".ko.xz", ".ko")
+    base = f"/usr/lib/modules/{version}"
+    for machine in lab.machines:
+        machine.run(f"mkdir -p {base}/updates/ferrofabric; cp {base}/modules.dep /run/modules.dep")
+        lab.defer(machine.run, f"mods -r; cp /run/modules.dep {base}/modules.dep; rm -r {base}/updates")
+        machine.push_bytes(index.encode(), f"{base}/modules.dep")
+        for file in (place / "updates/ferrofabric").glob("*.ko"):
+            machine.push(file, f"{base}/updates/ferrofabric/{file.name}")
+
+
+def _loaded(machine: Machine) -> set[str]:
+    return set(machine.run("mods -l").split())
+
+
+def _disk_is_there(lab: Lab) -> None:
+    ok(lab.client.exists("/dev/rnbd0"), "/dev/rnbd0 is not there when the line has returned")
+    eq(lab.client.read("/sys/block/rnbd0/rnbd/state"), "open")
+    eq(lab.client.read("/sys/block/rnbd0/size"), lab.server.read("/sys/block/ram0/size"), "size")
+
+
+def _file_system_is_on_the_server(lab: Lab) -> None:
+    lab.client.run("echo kept > /mnt/file && sync")
+    ok("ext4" in lab.server.run("blkid /dev/ram0"), "the server's disk has no ext4")
+
+
+def _disk_is_gone(lab: Lab) -> None:
+    until(lambda: not lab.client.exists("/sys/block/rnbd0"), 10, "rnbd0 is gone")
+    eq(_loaded(lab.client), set(), "modules on the client")
+
+
+def _server_is_empty(lab: Lab) -> None:
+    eq(_loaded(lab.server), set(), "modules on the server")
+
+
+def _loaded_by_hand(lab: Lab, machine: Machine, side: str) -> None:
+    eq(_loaded(machine), {"kernel_ext", "rdma_rust", "rtrs_core", f"rtrs_{side}", f"rnbd_{side}"}, f"on the {side}")
+    machine.run("mods -r")
+
+
+# What a block promises, by a command in it; each is looked for, and none may be without its block.
+PROMISES: dict[str, Callable[[Lab], None]] = {
+    r"rdma link add": lambda lab: ok(all("rxe0/1 state ACTIVE" in m.run("rdma link") for m in lab.machines), "no link"),
+    r"modprobe rnbd-server": lambda lab: ok("rnbd_server" in _loaded(lab.server), "the server's modules are not loaded"),
+    r"> \S*/map_device": _disk_is_there,
+    r"mkfs": _file_system_is_on_the_server,
+    r"unmap_device": _disk_is_gone,
+    r"modprobe -r rnbd-server": _server_is_empty,
+    r"rtrs-client rnbd-client; do": lambda lab: _loaded_by_hand(lab, lab.client, "client"),
+    r"rtrs-server rnbd-server; do": lambda lab: _loaded_by_hand(lab, lab.server, "server"),
+}
+
+
+@needs(wires=2, timeout=240)
+def test_the_quickstart_works_as_it_is_written(pair: Lab) -> None:
+    """From modules_install to the last line: each block on its machine, in order, each promise looked for."""
+    with tempfile.TemporaryDirectory() as folder:
+        _install(pair, Path(folder))
+    rnbd.ram_disk(pair, 32)
+    pair.client.run("modprobe ext4")        # a whole Debian does that by itself
+    pair.server.run("cp -a /dev/ram0 /dev/vdb")
+    pair.defer(pair.server.run, "rm /dev/vdb")
+    for machine in pair.machines:       # the reader makes it
+        machine.run("rdma link delete rxe0")
+        pair.defer(machine.run, "rdma link show rxe0/1 >/dev/null || rdma link add rxe0 type rxe netdev eth0")
+    pair.defer(pair.client.run, "umount /mnt 2>/dev/null; true")
+    kept = set()
+    for block in _machine_blocks("Documentation/quickstart.md"):
+        _run(pair, block)
+        for pattern, promise in PROMISES.items():
+            if re.search(pattern, "\n".join(block.commands)):
+                promise(pair)
+                kept.add(pattern)
+    eq(set(PROMISES) - kept, set(), "promises of which the quickstart has no command")
+
+
+@needs(wires=2)
+def test_the_paths_of_the_failover_page(pair: Lab) -> None:
+    """Its commands give three paths and the policy; then every file of /sys that any document names is there."""
+    rnbd.start(pair)
+    for machine, address in ((pair.client, "10.0.2.1"), (pair.server, "10.0.2.2")):
+        machine.run(f"ip addr add {address}/24 dev eth0")
+        pair.defer(machine.run, f"ip addr del {address}/24 dev eth0")
+    (block,) = _machine_blocks("Documentation/failover.md")
+    _run(pair, block)
+    pair.defer(pair.client.run, "echo force > /sys/block/rnbd0/rnbd/unmap_device")
+    eq(pair.client.run("cat /sys/class/rtrs-client/s/paths/*/state").split(), ["connected"] * 3, "paths")
+    eq(pair.client.read("/sys/class/rtrs-client/s/mpath_policy"), "min-latency (ML: 2)")
+    abi = sorted(str(path.relative_to(REPOSITORY)) for path in (REPOSITORY / "Documentation/ABI").rglob("sysfs-*"))
+    missing = []
+    for file in (*docs.documents(), *abi):
+        for path in sorted(docs.sysfs_paths((REPOSITORY / file).read_text(encoding="utf-8"))):
+            # The device's own name on the server, and N or <N> on the client, are patterns.
+            if not any(machine.try_run(f"ls -d {path}").code == 0 for machine in pair.machines):
+                missing.append(f"{file}: {path}")
+    eq(missing, [], "files that documents name")
+
+
+# -- the host's commands that need machines, or a compiler ---------------------------------------------------
+
+@needs(wires=2, timeout=240)
+def test_the_demo_prints_what_the_documents_show(pair: Lab) -> None:
+    """`make demo` in these machines; every piece of its transcripts is in what it prints, but for the figures."""
+    began, said = time.monotonic(), io.StringIO()
+    with contextlib.redirect_stdout(said):
+        demo.chapters(demo.Demo(pair, demo.Story(), pair.modules, "Y"), lambda: None)
+        print(demo.closing(time.monotonic() - began))
+    for file in TRANSCRIPTS:
+        shown = [block for block in docs.blocks(file) if block.place == "printed"]
+        eq(len(shown), 1, f"transcripts in {file}")
+        eq(docs.transcript_errors("\n".join(shown[0].lines), said.getvalue()), [], f"{file} shows, and nothing prints")
+
+
+@needs(wires=2)
+def test_the_shell_has_a_disk_and_obeys(pair: Lab) -> None:
+    """`make shell`: the disk is mapped, a line runs on the client or where it says, wires are cut and mended."""
+    lines = "cat /sys/block/rnbd0/rnbd/state\n@server cat /sys/class/rnbd-server/ctl/devices/ram0/sessions/s1/mapping_path\n" \
+            "!cut 1\nip -br link show eth1\n!mend 1\n@nobody true\nfalse\n!help\nexit\n"
+    said = io.StringIO()
+    before, sys.stdin = sys.stdin, io.StringIO(lines)
+    try:
+        with contextlib.redirect_stdout(said):
+            shell.receive(pair)
+    finally:
+        sys.stdin = before
+        pair.mend(1)
+    for words in ("mapped here as /dev/rnbd0", "open\n", "ram0\n", "NO-CARRIER", "no machine nobody", "[code 1]"):
+        ok(words in said.getvalue(), f"the shell does not say {words!r}: {said.getvalue()}")
+    eq(said.getvalue().count("!push FILE"), 2, "times that the help is shown")
+
+
+@needs(wires=2, timeout=400)
+def test_the_simulation_runs_as_it_is_written(pair: Lab) -> None:
+    """The lines with cargo, in tools/, with fewer seeds where a document asks for hours."""
+    commands = [command for file in docs.documents() for block in docs.blocks(file) if block.place == "host"
+                for command in block.commands if command.startswith("cargo ")]
+    ok(len(commands) >= 2, f"only {len(commands)} commands with cargo are found")
+    for command in commands:
+        for long, short in SHORTENED.items():
+            command = command.replace(long, short)
+        words = [*stages.cargo(), *command.split()[1:]]
+        at = words.index("--") if "--" in words else len(words)
+        words[at:at] = ["--manifest-path", str(REPOSITORY / "tools/Cargo.toml"), "--locked", "--quiet"]
+        done = subprocess.run(words, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+        ok(done.returncode == 0, f"{command}: {done.stdout[-500:]} {done.stderr[-1000:]}")

@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Sessions for which there is no memory: the mapper gets ENOMEM, the log says why, and nothing is left behind.
+
+The kernel serves small allocations at any price: it ends programs, or panics when none is left. So the
+drivers ask for what is free before they take much (rtrs/proto/budget.rs), and the two ways in which they
+are refused have tests of their own here: by that question, and by an allocation that really fails, which only large
+blocks do. Whichever it is, the OOM killer must not have been at work.
+
+    one machine of 640 MiB: client, server, and a RAM disk that is in the way
+"""
+from __future__ import annotations
+
+from vmlab import rnbd
+from vmlab.checks import Failed, eq, ge, ok, until
+from vmlab.lab import Lab
+from vmlab.machine import Machine
+from vmlab.needs import needs
+
+MEMORY_MIB = 640
+OOM = r"[Oo]ut of memory|invoked oom-killer|oom-kill"
+SERVER = "max_memory_mib=0"
+VERIFY = "--rw=randwrite --bs=4k --iodepth=8 --size=2m --verify=crc32c --verify_fatal=1"
+SLACK_MIB = 24
+# A RAM disk's pages stay where they are. With one left in each 64 KiB of it there is no larger block in
+# what is freed around them, and no compaction makes one.
+PERFORATE = """
+import fcntl, os, struct, sys
+BLKDISCARD, PAGE, PIECE = 0x1277, 4096, 65536
+disk = os.open(sys.argv[1], os.O_WRONLY)
+for at in range(0, int(sys.argv[2]) << 20, PIECE):
+    fcntl.ioctl(disk, BLKDISCARD, struct.pack("QQ", at + PAGE, PIECE - PAGE))
+"""
+
+
+def _meminfo(vm: Machine, field: str = "MemAvailable") -> int:
+    vm.run("sync; echo 3 > /proc/sys/vm/drop_caches")
+    return int(vm.run(f"awk '/^{field}:/ {{print int($2 / 1024)}}' /proc/meminfo"))
+
+
+def _prepare(lab: Lab, rtrs: str) -> None:
+    """ram0 is to be mapped, ram1 takes memory away."""
+    lab.server.run(f"modprobe brd rd_nr=2 rd_size={MEMORY_MIB * 1024} max_part=0")
+    lab.defer(rnbd.remove_module, lab.server, "brd")
+    rnbd.load_server(lab, rtrs=f"{SERVER} {rtrs}")
+    rnbd.load_client(lab)
+    # The first session makes what stays until the module goes.
+    rnbd.map_disk(lab).unmap()
+
+
+def _fill(vm: Machine, mib: int) -> None:
+    vm.run(f"dd if=/dev/zero of=/dev/ram1 bs=1M count={mib} oflag=direct status=none")
+
+
+def _empty(vm: Machine) -> None:
+    vm.run("blkdiscard /dev/ram1")
+
+
+def _refused(lab: Lab, reason: str) -> None:
+    """A mapping fails with ENOMEM for this reason; what it had taken is back, and nobody was killed."""
+    mark, before = lab.client.log_mark(), _meminfo(lab.client)
+    eq(rnbd.try_map(lab, rnbd.request(lab)), "ENOMEM", "mapping")
+    ok(lab.client.log_matches(reason, mark), f"the kernel log does not say {reason!r}")
+    eq(lab.client.log_matches(OOM, mark), [], "the OOM killer's words")
+    for place in (rnbd.SESSIONS, "/sys/class/rtrs-server"):
+        until(lambda place=place: lab.client.run(f"ls {place}").split() in ([], ["ctl"]), 10, f"{place} is empty")
+    until(lambda: _meminfo(lab.client) > before - SLACK_MIB, 20, "the memory is back")
+
+
+def _works(lab: Lab) -> None:
+    disk = rnbd.map_disk(lab)
+    disk.fio(VERIFY).clean()
+    disk.unmap()
+
+
+@needs(machines=1, memory_mib=MEMORY_MIB, timeout=240)
+def test_chunks_for_which_memory_is_in_pieces(vm: Lab) -> None:
+    """Enough is free, but not in blocks of a chunk: the allocation fails in the middle of the session's set-up."""
+    _prepare(vm, "sess_queue_depth=1024 max_chunk_size=131072")
+    eq(rnbd.try_map(vm, rnbd.request(vm)), "", "mapping with all memory free")
+    vm.client.write("/sys/block/rnbd0/rnbd/unmap_device", "normal")
+    filled = _meminfo(vm.server, "MemFree") - 60
+    _fill(vm.server, filled)
+    vm.server.push_bytes(PERFORATE.encode(), "/tmp/perforate.py")
+    vm.server.run(f"python3 -I -S /tmp/perforate.py /dev/ram1 {filled}", 120)
+    ge(_meminfo(vm.server), 128 + MEMORY_MIB // 16 + 64, "MiB that are free, more than the session wants")
+    for _ in range(2):
+        _refused(vm, "rejected: no memory")
+    _empty(vm.server)
+    _works(vm)
+
+
+@needs(machines=1, memory_mib=MEMORY_MIB, timeout=240)
+def test_a_server_that_grants_more_requests_than_the_client_can_hold(vm: Lab) -> None:
+    """The server names the number of requests; a client without memory for them says so and does not try."""
+    _prepare(vm, "sess_queue_depth=8192 max_chunk_size=8192")
+    _fill(vm.client, _meminfo(vm.client) - 210)
+    for _ in range(2):
+        _refused(vm, "memory for the requests could not be made")
+    _empty(vm.client)
+    _works(vm)
+
+
+@needs(machines=1, memory_mib=MEMORY_MIB, timeout=300)
+def test_sessions_until_memory_ends(vm: Lab) -> None:
+    """One session after the other, until ENOMEM: those that are there go on, and all their memory comes back."""
+    _prepare(vm, "sess_queue_depth=512 max_chunk_size=8192")
+    _fill(vm.client, _meminfo(vm.client) - 160)
+    before, mark, disks = _meminfo(vm.client), vm.client.log_mark(), []
+    while len(disks) < 40:
+        try:
+            disks.append(rnbd.map_disk(vm, session=f"s{len(disks)}", options="access_mode=ro"))
+        except rnbd.MapRefused as why:
+            eq(why.errno, "ENOMEM", f"after {len(disks)} sessions")
+            break
+    else:
+        raise Failed("40 sessions fit into 160 MiB")
+    ge(len(disks), 2, "sessions that fit")
+    for disk in disks:
+        vm.client.run(f"dd if={disk.path} of=/dev/null bs=64k count=4 iflag=direct status=none")
+    for disk in disks:
+        disk.unmap()
+    eq(vm.client.log_matches(OOM, mark), [], "the OOM killer's words")
+    until(lambda: _meminfo(vm.client) > before - SLACK_MIB, 20, "the memory is back")
+    _works(vm)
+    print(f"# {len(disks)} sessions fitted", flush=True)
