@@ -295,22 +295,11 @@ impl Attempt<'_> {
         };
         let polled = u32::from(cid) > path.session.cpu_connections();
         let cpu = path.session.cpu_of(cid);
-        let (tags, sizes, signal_mask) = match &self.exchange {
-            None => (Tags::ADMIN, admin_sizes(device), ADMIN_MASK),
-            Some(exchange) => {
-                let depth = exchange.granted.geometry.queue_depth();
-                let sizes = QueueSizes::client_io(depth, device.max_qp_wr());
-                (Tags::io(depth), sizes, signal::client_mask(depth))
-            }
-        };
+        let (tags, sizes, signal_mask) = self.sizes(device);
         let config = QpConfig {
-            max_send_wr: sizes.send,
-            max_recv_wr: sizes.recv,
             max_send_sge: gathered_max(device).saturating_add(1),
-            max_recv_sge: 1,
-            max_inline_data: 0,
-            tags: tags.count(),
             receive_tags: tags.receives(),
+            ..QpConfig::new(sizes.send, sizes.recv, tags.count())
         };
         let context = if polled {
             PollContext::Direct
@@ -343,6 +332,18 @@ impl Attempt<'_> {
             .create_qp(&pd, &sends, &cq, &config, channel)
             .map_err(resource("queue pair"))?;
         Ok(Connection { id, qp, cq })
+    }
+
+    /// Tags, queues and [`signal`] mask of the next connection.
+    fn sizes(&self, device: &Device) -> (Tags, QueueSizes, u32) {
+        match &self.exchange {
+            None => (Tags::ADMIN, admin_sizes(device), ADMIN_MASK),
+            Some(exchange) => {
+                let depth = exchange.granted.geometry.queue_depth();
+                let sizes = QueueSizes::client_io(depth, device.max_qp_wr());
+                (Tags::io(depth), sizes, signal::client_mask(depth))
+            }
+        }
     }
 
     /// Makes what the requests need, now that their number and size are known.

@@ -268,12 +268,7 @@ impl Connection {
             return Err(Rejected::new(e, transfer));
         }
 
-        held.data = data;
-        match data {
-            Data::Keyed => held.stale = Some(held.mr.key()),
-            Data::Read => held.stale = None,
-            Data::Direct | Data::None => {}
-        }
+        held.goes_out(data);
         held.cid = channel.cid;
         held.is_write = IS_WRITE;
         held.usr_len = layout.usr_len;

@@ -86,6 +86,17 @@ impl InFlight {
         }
     }
 
+    /// A request begins whose data is reached in this way.
+    #[inline(always)]
+    pub(crate) fn goes_out(&mut self, data: Data) {
+        self.data = data;
+        match data {
+            Data::Keyed => self.stale = Some(self.mr.key()),
+            Data::Read => self.stale = None,
+            Data::Direct | Data::None => {}
+        }
+    }
+
     /// Returns where byte `offset` of the chunk is.
     #[inline(always)]
     pub(crate) fn remote(&self, offset: u32) -> Remote {
