@@ -9,6 +9,7 @@
 
 use crate::{device::Device, sys};
 use core::{
+    ffi::c_void,
     ptr::{self, NonNull},
     sync::atomic::{AtomicBool, Ordering}, //
 };
@@ -39,15 +40,23 @@ impl PollContext {
     }
 }
 
+/// Who is told that a queue which was [armed](Cq::arm) has a completion.
+pub trait Wake: Send + Sync + 'static {
+    /// There is something to [poll](Cq::poll). Any context, hard interrupts included.
+    fn wake(&self);
+}
+
 /// A completion queue. Dropping the last reference sleeps and must not happen in a completion
 /// handler of the queue; queue pairs hold references, so this is only their creator's concern.
 ///
 /// # Invariants
 ///
-/// `raw` is a completion queue of `_device`, allocated with `context` and owned by `self`.
+/// `raw` is a completion queue of `_device`, allocated with `context` and owned by `self`. If there is
+/// `wake`, then its handler is [`wake_up`] with the content of the box.
 pub struct Cq {
     raw: NonNull<sys::ib_cq>,
     context: PollContext,
+    wake: Option<KBox<Arc<dyn Wake>>>,
     /// Somebody is in [`Self::poll`].
     polled: AtomicBool,
     _device: Device,
@@ -70,6 +79,36 @@ impl Cq {
         vector: u32,
         context: PollContext,
     ) -> Result<Arc<Self>> {
+        let queue = Self::alloc(device, entries, vector, context, None)?;
+        Ok(Arc::new(queue, GFP_KERNEL)?)
+    }
+
+    /// As [`new`](Self::new) with [`PollContext::Direct`]; where polling alone is not enough, the queue
+    /// can be [armed](Self::arm).
+    pub fn quiet(
+        device: &Device,
+        entries: u32,
+        vector: u32,
+        wake: Arc<dyn Wake>,
+    ) -> Result<Arc<Self>> {
+        let wake = KBox::new(wake, GFP_KERNEL)?;
+        let queue = Self::alloc(device, entries, vector, PollContext::Direct, Some(wake))?;
+        if let Some(told) = &queue.wake {
+            let context = ptr::from_ref(&**told).cast_mut().cast();
+            // SAFETY: The queue is valid and not armed yet. The context lives in a box that is freed
+            // after the queue.
+            unsafe { sys::rdma_helper_cq_wake(queue.raw.as_ptr(), Some(wake_up), context) };
+        }
+        Ok(Arc::new(queue, GFP_KERNEL)?)
+    }
+
+    fn alloc(
+        device: &Device,
+        entries: u32,
+        vector: u32,
+        context: PollContext,
+        wake: Option<KBox<Arc<dyn Wake>>>,
+    ) -> Result<Self> {
         let entries = i32::try_from(entries.min(device.max_cqe())).map_err(|_| EINVAL)?;
         if entries == 0 {
             return Err(EINVAL);
@@ -87,16 +126,25 @@ impl Cq {
             )
         })?;
         // INVARIANT: The queue was just allocated and has no other owner; if there is no memory for
-        // the `Arc`, the drop of the `Cq` frees it.
-        Ok(Arc::new(
-            Self {
-                raw: NonNull::new(raw).ok_or(ENOMEM)?,
-                context,
-                polled: AtomicBool::new(false),
-                _device: device.clone(),
-            },
-            GFP_KERNEL,
-        )?)
+        // an `Arc`, the drop of the `Cq` frees it.
+        Ok(Self {
+            raw: NonNull::new(raw).ok_or(ENOMEM)?,
+            context,
+            wake,
+            polled: AtomicBool::new(false),
+            _device: device.clone(),
+        })
+    }
+
+    /// Has its [`Wake`] told of the next completion, once (`ib_req_notify_cq()`); says whether there are
+    /// some already, to be polled first. Does nothing for a queue that is not [quiet](Self::quiet). Any
+    /// context.
+    pub fn arm(&self) -> bool {
+        if self.wake.is_none() {
+            return false;
+        }
+        // SAFETY: By the type invariants the queue is valid, and its handler is ours.
+        unsafe { sys::rdma_helper_req_notify_cq(self.raw.as_ptr()) > 0 }
     }
 
     /// Handles up to `budget` completions in the caller's context and returns how many there were.
@@ -124,6 +172,17 @@ impl Cq {
     pub(crate) fn as_raw(&self) -> *mut sys::ib_cq {
         self.raw.as_ptr()
     }
+}
+
+/// The handler of a quiet queue.
+///
+/// # Safety
+///
+/// Called by the core for a queue whose context is the content of [`Cq::wake`].
+unsafe extern "C" fn wake_up(_cq: *mut sys::ib_cq, context: *mut c_void) {
+    // SAFETY: By the requirement; the box lives until the queue is freed.
+    let wake = unsafe { &*context.cast::<Arc<dyn Wake>>() };
+    wake.wake();
 }
 
 impl Drop for Cq {

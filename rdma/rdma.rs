@@ -63,7 +63,7 @@ mod status;
 pub use self::{
     batch::{Batch, Space},
     completion::{Opcode, WorkCompletion},
-    cq::{Cq, PollContext},
+    cq::{Cq, PollContext, Wake},
     device::Device,
     mr::Mr,
     page_mapping::{DmaDirection, PageMapping},

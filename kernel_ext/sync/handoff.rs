@@ -176,12 +176,6 @@ impl<T> Handoff<T> {
         self.state.load(Ordering::Relaxed) >= ARMED
     }
 
-    /// Whether all that the cell waits for right now is the event that is noted.
-    #[inline(always)]
-    pub fn is_waiting(&self) -> bool {
-        self.state.load(Ordering::Relaxed) == WAITING
-    }
-
     /// Whether the cell is free right now.
     #[inline(always)]
     pub fn is_free(&self) -> bool {

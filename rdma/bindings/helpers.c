@@ -58,6 +58,20 @@ void rdma_helper_unmap_sg(struct ib_device *dev, struct scatterlist *sg, int nen
 }
 EXPORT_SYMBOL_GPL(rdma_helper_unmap_sg);
 
+/* A queue of IB_POLL_DIRECT is never armed by the core, whose handler only complains. */
+void rdma_helper_cq_wake(struct ib_cq *cq, ib_comp_handler handler, void *context)
+{
+	cq->cq_context = context;
+	cq->comp_handler = handler;
+}
+EXPORT_SYMBOL_GPL(rdma_helper_cq_wake);
+
+int rdma_helper_req_notify_cq(struct ib_cq *cq)
+{
+	return ib_req_notify_cq(cq, IB_CQ_NEXT_COMP | IB_CQ_REPORT_MISSED_EVENTS);
+}
+EXPORT_SYMBOL_GPL(rdma_helper_req_notify_cq);
+
 /*
  * Drains a queue pair whose send queue completes where nobody is woken. ib_drain_qp() lets a tenth of a
  * second pass before it looks there for the first time.

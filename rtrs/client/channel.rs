@@ -187,6 +187,8 @@ pub(crate) struct Channel {
     /// answer comes, for it shows what the server has acknowledged before: it is looked for then.
     /// An interrupt for each of them cost more than everything else that we do for a write.
     done: Arc<Cq>,
+    /// Requests that were answered and wait for such a completion.
+    waiting: AtomicU32,
 }
 
 impl Channel {
@@ -210,6 +212,7 @@ impl Channel {
             sends: AtomicU32::new(1),
             signal_mask,
             done,
+            waiting: AtomicU32::new(0),
         };
         if let Some(ready) = ready {
             this.introduce(ready);
@@ -253,6 +256,47 @@ impl Channel {
     #[inline(always)]
     pub(crate) fn reap(&self) {
         self.done.poll(u32::MAX);
+    }
+
+    /// As [`Self::reap`]; if requests still wait after that, the path is woken when there is more.
+    #[inline(always)]
+    pub(crate) fn reap_all(&self) {
+        self.reap();
+        if self.waiting.load(Ordering::Relaxed) != 0 {
+            self.be_woken();
+        }
+    }
+
+    #[cold]
+    fn be_woken(&self) {
+        if self.done.arm() {
+            // Some came meanwhile, or are in the hands of somebody who is not done.
+            self.path.look_later();
+        }
+    }
+
+    /// One more request waits for a completion.
+    #[inline(always)]
+    pub(crate) fn waits(&self) {
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// One less.
+    #[inline(always)]
+    pub(crate) fn waiting_is_over(&self) {
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// What request `id` has to wait for besides its response has come: the server has all the data
+    /// of a write, or our key for a read is invalid.
+    #[inline(always)]
+    fn noted(&self, live: &Live, id: u16) {
+        let slot = live.exchange.slots.get(usize::from(id));
+        if let Some(held) = slot.and_then(|slot| slot.note()) {
+            self.waiting_is_over();
+            let result = held.result;
+            live.exchange.end(held, result);
+        }
     }
 
     /// Takes the key that the message right before this one invalidated.
@@ -358,7 +402,7 @@ impl QpHandler for Channel {
             return channel.failed(wc);
         }
         match (channel.tags.decode(tag), channel.live.as_ref()) {
-            (Tagged::Write(id) | Tagged::Invalidate(id), Some(live)) => Self::noted(live, id),
+            (Tagged::Write(id) | Tagged::Invalidate(id), Some(live)) => channel.noted(live, id),
             (Tagged::InfoResponse, _) => channel.informed(wc),
             _ => {}
         }

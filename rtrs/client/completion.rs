@@ -10,10 +10,7 @@
 //!   the next registration, which saves an interrupt.
 
 use kernel::prelude::*;
-use kernel_ext::sync::{
-    Handoff,
-    Held, //
-};
+use kernel_ext::sync::Held;
 use rdma::{
     Opcode,
     Qp,
@@ -98,21 +95,15 @@ impl Channel {
             Data::Direct | Data::Keyed => {
                 held.result = result;
                 // The device may read the data again until the send is complete.
+                self.waits();
                 match held.wait_for_note() {
-                    Some(held) => exchange.end(held, result),
-                    None => self.look_for_note(slot),
+                    Some(held) => {
+                        self.waiting_is_over();
+                        exchange.end(held, result);
+                    }
+                    None => self.reap_all(),
                 }
             }
-        }
-    }
-
-    /// Looks for the completion that the request in `slot` waits for.
-    #[inline(always)]
-    fn look_for_note(&self, slot: &Handoff<InFlight>) {
-        self.reap();
-        // It may have begun another request meanwhile: then there is one look too many.
-        if slot.is_waiting() {
-            self.path.look_later();
         }
     }
 
@@ -122,7 +113,9 @@ impl Channel {
         held.result = result;
         let key = held.mr.key();
         // Nothing can be noted before the work request is posted; the teardown would end it.
+        self.waits();
         if let Some(held) = held.wait_for_note() {
+            self.waiting_is_over();
             held.arm();
         }
         let tag = self.tags.encode(Tagged::Invalidate(id));
@@ -132,18 +125,7 @@ impl Channel {
         if let Err(e) = batch.post() {
             self.fail(Fault::Post(e));
         }
-        self.path.look_later();
-    }
-
-    /// What request `id` has to wait for besides its response has come: the server has all the data
-    /// of a write, or our key for a read is invalid.
-    #[inline(always)]
-    pub(crate) fn noted(live: &Live, id: u16) {
-        let slot = live.exchange.slots.get(usize::from(id));
-        if let Some(held) = slot.and_then(|slot| slot.note()) {
-            let result = held.result;
-            live.exchange.end(held, result);
-        }
+        self.reap_all();
     }
 
     /// The connection cannot go on.

@@ -60,7 +60,10 @@ use crate::{
         Exchange, //
     },
     fault::Fault,
-    path::Path,
+    path::{
+        Late,
+        Path, //
+    },
     progress::Step,
     transport::{
         hang_up,
@@ -306,13 +309,13 @@ impl Attempt<'_> {
         } else {
             PollContext::Softirq
         };
-        let queue = |work: u32, context| {
-            // Draining takes one more.
-            Cq::new(device, work.saturating_add(2), cpu, context)
-                .map_err(resource("completion queue"))
-        };
-        let cq = queue(config.max_recv_wr, context)?;
-        let sends = queue(config.max_send_wr, PollContext::Direct)?;
+        // Draining takes one more of each.
+        let cq = Cq::new(device, config.max_recv_wr.saturating_add(2), cpu, context)
+            .map_err(resource("completion queue"))?;
+        let late = Arc::new(Late(path.clone()), GFP_KERNEL)
+            .map_err(|e| Fault::Resource("completion queue", e.into()))?;
+        let sends = Cq::quiet(device, config.max_send_wr.saturating_add(2), cpu, late)
+            .map_err(resource("completion queue"))?;
         let ready = match &self.exchange {
             Some(exchange) => {
                 Some(Ready::new(exchange, tags, sizes.recv).map_err(resource("receives"))?)

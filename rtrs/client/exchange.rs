@@ -94,11 +94,6 @@ impl Exchange {
         }
     }
 
-    /// Whether a request that was answered still waits for the completion of a send.
-    pub(crate) fn is_any_waiting(&self) -> bool {
-        self.slots.iter().any(Handoff::is_waiting)
-    }
-
     #[inline(always)]
     pub(crate) fn device(&self) -> &Device {
         self.pd.device()

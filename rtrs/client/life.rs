@@ -335,7 +335,7 @@ impl Path {
         drop(workqueue::cancel_delayed_sync::<_, HEARTBEAT>(this));
         if let Some(transport) = this.transport.replace(None) {
             transport.drain();
-            drop(workqueue::cancel_delayed_sync::<_, LOOK>(this));
+            drop(workqueue::cancel_sync::<_, LOOK>(this));
             if core::mem::take(&mut attempts.up) {
                 this.session.path_down(&transport.exchange);
             }

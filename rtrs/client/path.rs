@@ -20,7 +20,6 @@ use kernel::{
         Arc,
         Mutex, //
     },
-    time::msecs_to_jiffies,
     workqueue::{
         new_delayed_work,
         new_work,
@@ -42,7 +41,8 @@ use kernel_ext::{
 };
 use rdma::{
     cm::SocketAddress,
-    DeviceId, //
+    DeviceId,
+    Wake, //
 };
 use rtrs_core::{
     address,
@@ -81,9 +81,6 @@ pub(crate) const HEARTBEAT: u64 = 1;
 pub(crate) const RECONNECT: u64 = 2;
 /// The work item that looks for completions of sends.
 pub(crate) const LOOK: u64 = 3;
-
-/// Pause between two looks.
-const LOOK_MS: u32 = 1;
 
 /// What is known of a path's ends once it has been connected.
 pub(crate) struct Ends {
@@ -130,17 +127,20 @@ pub(crate) struct Path {
     #[pin]
     reconnect: DelayedWork<Path, RECONNECT>,
     #[pin]
-    look: DelayedWork<Path, LOOK>,
+    look: Work<Path, LOOK>,
 }
 
 impl_has_work! {
     impl HasWork<Self, 0> for Path { self.tear_down }
 }
 
+impl_has_work! {
+    impl HasWork<Self, 3> for Path { self.look }
+}
+
 impl_has_delayed_work! {
     impl HasDelayedWork<Self, 1> for Path { self.heartbeat }
     impl HasDelayedWork<Self, 2> for Path { self.reconnect }
-    impl HasDelayedWork<Self, 3> for Path { self.look }
 }
 
 impl WorkItem<TEAR_DOWN> for Path {
@@ -175,6 +175,15 @@ impl WorkItem<LOOK> for Path {
     }
 }
 
+/// Tells a path that a send of it has completed.
+pub(crate) struct Late(pub(crate) Arc<Path>);
+
+impl Wake for Late {
+    fn wake(&self) {
+        self.0.look_later();
+    }
+}
+
 impl Path {
     /// Makes a path that is to be connected.
     pub(crate) fn new(session: &Arc<Session>, addrs: PathAddrs) -> Result<Arc<Self>> {
@@ -202,7 +211,7 @@ impl Path {
                 tear_down <- new_work!("Path::tear_down"),
                 heartbeat <- new_delayed_work!("Path::heartbeat"),
                 reconnect <- new_delayed_work!("Path::reconnect"),
-                look <- new_delayed_work!("Path::look"),
+                look <- new_work!("Path::look"),
             }),
             GFP_KERNEL,
         )
@@ -230,25 +239,20 @@ impl Path {
         }
     }
 
-    /// An answered request waits for the completion of a send, which nobody is woken for: an
-    /// acknowledgement was lost, or the server has not invalidated a key. Has it looked for.
-    #[cold]
+    /// Has completions of sends looked for that an answered request waits for. Any context.
     pub(crate) fn look_later(self: &Arc<Self>) {
-        let delay = msecs_to_jiffies(LOOK_MS);
-        // If it is queued already, it comes early enough.
-        let queue = &self.session.library.queue;
-        let _ = queue.enqueue_delayed::<Arc<Path>, LOOK>(self.clone(), delay);
+        // If it is queued already it looks soon enough.
+        let _ = self
+            .session
+            .library
+            .queue
+            .enqueue::<Arc<Path>, LOOK>(self.clone());
     }
 
-    /// Looks for completions of sends, and will again as long as a request waits for one.
-    fn look(self: &Arc<Self>) {
+    fn look(&self) {
         let guard = rcu::read_lock();
-        let Some(transport) = self.transport.read(&guard) else {
-            return;
-        };
-        transport.reap();
-        if transport.exchange.is_any_waiting() {
-            self.look_later();
+        if let Some(transport) = self.transport.read(&guard) {
+            transport.reap_all();
         }
     }
 

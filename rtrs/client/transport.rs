@@ -89,10 +89,10 @@ impl Transport {
         }
     }
 
-    /// Handles the completions of sends that there are.
-    pub(crate) fn reap(&self) {
+    /// Handles the completions of sends that there are, and will those that requests wait for.
+    pub(crate) fn reap_all(&self) {
         for connection in &self.connections {
-            connection.qp.handler().reap();
+            connection.qp.handler().reap_all();
         }
     }
 
