@@ -151,7 +151,7 @@ impl QueueSizes {
     pub const fn admin(batch: u32, max_qp_wr: u32) -> Self {
         Self {
             send: ADMIN_MESSAGES * 5 + 1,
-            recv: ADMIN_RECEIVES + batch * 2,
+            recv: ADMIN_RECEIVES.saturating_add(batch.saturating_mul(2)),
         }
         .at_most(max_qp_wr)
     }
@@ -179,7 +179,7 @@ impl QueueSizes {
         let per_response = if always_invalidate { 5 } else { 3 };
         Self {
             send: queue_depth as u32 * per_response + 1,
-            recv: queue_depth as u32 + 1 + batch * 2,
+            recv: (queue_depth as u32 + 1).saturating_add(batch.saturating_mul(2)),
         }
         .fitted()
         .at_most(max_qp_wr)
@@ -191,7 +191,7 @@ impl QueueSizes {
     const fn fitted(self) -> Self {
         // Two for draining, and the one that drivers keep free.
         let entries = self.completions().saturating_add(3);
-        let half = 1u32.wrapping_shl(u32::BITS - 1 - entries.leading_zeros());
+        let half = 1u32.wrapping_shl(31u32.wrapping_sub(entries.leading_zeros()));
         let over = entries.wrapping_sub(half);
         let send = if over <= self.send / 16 {
             self.send.wrapping_sub(over)
