@@ -78,7 +78,7 @@ class Demo:
         self.do(client, f"mods {self.modules} rnbd-client")
         for machine in self.lab.machines:
             names = machine.run("mods -l").split()
-            self.story.tell(f"{machine.name}: {', '.join(reversed(names))}")
+            self.story.tell(f"{machine.name}: {', '.join(sorted(names))}")
         self.story.tell("always_invalidate=Y: the server takes back the remote key of a buffer before it looks at what "
                         "a client wrote there.")
 
