@@ -43,7 +43,7 @@ def test_one_of_two_paths_is_silent(pair: Lab) -> None:
         eq(paths.state(pair, 1), "connected")
         ge(paths.failovers(pair, 1), 1, "requests that the other path took over")
         pair.mend(0)
-        below(paths.guest_seconds(pair.client, lambda: paths.state(pair, 0) == "connected", 30, "the path is back"),
+        below(paths.back_seconds(pair, lambda: paths.state(pair, 0) == "connected", 30, "the path is back"),
               2.0, "path back after its link")
 
 
@@ -60,7 +60,7 @@ def test_one_of_two_paths_loses_its_carrier(pair: Lab) -> None:
         below(result.worst_ms / 1000, 0.5, "longest IO while one of two paths lost its carrier")
         eq(paths.state(pair, 0), "disconnected")
         pair.mend(0)
-        below(paths.guest_seconds(pair.client, lambda: paths.state(pair, 0) == "connected", 30, "the path is back"),
+        below(paths.back_seconds(pair, lambda: paths.state(pair, 0) == "connected", 30, "the path is back"),
               2.0, "path back after its carrier")
 
 
@@ -79,7 +79,7 @@ def test_the_only_path_is_silent_and_idle(pair: Lab) -> None:
     paths.rest(3)
     ok(reader.running, "the read ended without a path")
     pair.mend(0)
-    below(paths.guest_seconds(pair.client, lambda: paths.state(pair) == "connected", 60, "the path is back"),
+    below(paths.back_seconds(pair, lambda: paths.state(pair) == "connected", 60, "the path is back"),
           2.0, "path back after its link")
     reader.ok()
     eq(disk.attribute("state"), "open")
@@ -100,7 +100,7 @@ def test_the_only_path_is_silent_under_load(pair: Lab) -> None:
           6.0, "loss of a busy path noticed")
     paths.rest(8)
     pair.mend(0)
-    below(paths.guest_seconds(pair.client, lambda: disk.attribute("state") == "open", 60, "the disk is back"),
+    below(paths.back_seconds(pair, lambda: disk.attribute("state") == "open", 60, "the disk is back"),
           2.5, "disk back after its link")
     fio.clean(160)
     disk.unmap()
@@ -138,7 +138,7 @@ def test_the_server_dies_and_comes_back(pair: Lab) -> None:
     paths.rest(1)
     pair.reboot(pair.server)
     rnbd.load_server(pair)
-    below(paths.guest_seconds(pair.client, lambda: disk.attribute("state") == "open", 60, "the disk is back"),
+    below(paths.back_seconds(pair, lambda: disk.attribute("state") == "open", 60, "the disk is back"),
           5.0, "disk back after its server was ready")
     fio.clean(260)
     disk.unmap()

@@ -25,7 +25,7 @@ def test_our_client_loses_one_of_two_paths_to_a_c_server(pair: Lab) -> None:
             until(lambda wire=wire: paths.state(pair, wire) == "disconnected", 20, "the path is down")
             paths.rest(2)
             pair.mend(wire)
-            took = paths.guest_seconds(pair.client, lambda wire=wire: paths.state(pair, wire) == "connected", 40,
+            took = paths.back_seconds(pair, lambda wire=wire: paths.state(pair, wire) == "connected", 40,
                                        "the path is back")
             paths.figure(f"path to a C server back {took:.2f} s after its link")
         result = fio.clean(120)
@@ -45,7 +45,7 @@ def test_our_client_waits_for_a_c_server(pair: Lab) -> None:
     pair.cut(0)
     time.sleep(2)
     pair.mend(0)
-    took = paths.guest_seconds(pair.client, lambda: disk.attribute("state") == "open", 60, "the disk is back")
+    took = paths.back_seconds(pair, lambda: disk.attribute("state") == "open", 60, "the disk is back")
     paths.figure(f"disk of a C server back {took:.2f} s after its link")
     fio.clean(120)
     disk.unmap()

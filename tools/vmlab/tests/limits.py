@@ -39,7 +39,7 @@ def away(lab: Lab, disk: rnbd.Disk) -> None:
 def back(lab: Lab, disk: rnbd.Disk) -> None:
     """Mends the wire and waits until the device is open again."""
     lab.mend(0)
-    until(lambda: disk.attribute("state") == "open", 30, "the disk is back")
+    paths.back_seconds(lab, lambda: disk.attribute("state") == "open", 30, "the disk is back")
 
 
 @needs(wires=1)
