@@ -49,7 +49,7 @@ def test_the_disk_follows_its_device(pair: Lab) -> None:
     eq(disk.queue("discard_max_bytes"), "0")
     eq(disk.queue("write_cache"), "write through")
     pair.defer(pair.mend, 0)
-    fio = disk.fio("--rw=randwrite --bs=4k --iodepth=8 --size=32m --fsync=16 --time_based --runtime=40")
+    fio = disk.fio("--rw=randwrite --bs=4k --iodepth=8 --size=32m --fsync=16 --time_based --runtime=20")
     paths.wait_busy(disk)
     away(pair, disk)
     # Waits for IO that waits for the link, with the lock of the limits in hand.

@@ -11,14 +11,11 @@ from collections.abc import Callable
 from vmlab.checks import eq
 from vmlab.lab import Lab
 from vmlab.needs import ATTRIBUTE, Needs, needs
-from vmlab.tests import failover, lifecycle, paths, paths_server
+from vmlab.tests import failover, paths, paths_server
 
 AGAIN = (
     failover.test_d1_no_spurious_errors_under_any_policy,
     failover.test_d1_with_two_paths_and_changing_policies,
-    failover.test_one_of_two_paths_loses_its_carrier,
-    failover.test_d23_a_short_glitch_of_the_only_path,
-    lifecycle.test_forced_unmap_under_load_ends_the_load,
     paths.test_everything_at_once_under_load,
     paths.test_modules_unload_in_every_state,
     paths.test_d14_writes_that_cannot_be_sent,
