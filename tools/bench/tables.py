@@ -102,4 +102,4 @@ def wires(results) -> str:
             row += [f"{one:.2f}", f"{two:.2f}", f"{two / one:.2f}"]
         rows.append(row)
     head = [f"{pattern} {what}" for pattern in wire_use.PATTERNS for what in ("1 wire", "2 wires", "ratio")]
-    return _table(["MB/s, 8 KiB, queue depth 8", *head], rows)
+    return _table(["MB/s, 4 KiB, queue depth 8", *head], rows)

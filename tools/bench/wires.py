@@ -6,7 +6,7 @@ far below what the emulated processors can do: so wall-clock rates are those of 
 """
 from vmlab.lab import Lab, Spec
 
-WIRE_MBIT = 4
+WIRE_MBIT = 2
 SECONDS = 10
 PATTERNS = ("read", "write")
 SETS = (("C", "c", ("round-robin",)), ("Rust", "ours", ("round-robin", "min-inflight", "min-latency")))
@@ -14,7 +14,7 @@ SESSION = "/sys/class/rtrs-client/wires"
 
 # What is in flight has to fit into the queue of a wire: a transport that has to repeat would be measured instead.
 _SHAPE = f"tc qdisc replace dev {{dev}} root netem rate {WIRE_MBIT}mbit limit 4000"
-_FIO = (f"fio --name=wires --filename=/dev/rnbd0 --direct=1 --ioengine=io_uring --rw={{pattern}} --bs=8k --iodepth=8 "
+_FIO = (f"fio --name=wires --filename=/dev/rnbd0 --direct=1 --ioengine=io_uring --rw={{pattern}} --bs=4k --iodepth=8 "
         f"--size=256m --time_based --runtime={SECONDS} --ramp_time=2 --output-format=terse --terse-version=3")
 _KIB_PER_SECOND = {"read": 6, "write": 47}     # fields of fio's terse output
 
