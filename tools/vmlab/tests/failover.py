@@ -181,6 +181,8 @@ def test_both_paths_flap(pair: Lab) -> None:
             chance.choice((pair.cut, pair.silence))(wire)
             time.sleep(chance.uniform(0.1, 6.0))
             pair.mend(wire)
+            # Else both might die one after the other, and what is measured would be how long IO waits.
+            paths.revive_rxe(pair)
             flaps += 1
             time.sleep(chance.uniform(0.0, 4.0))
         result = fio.clean(240)
