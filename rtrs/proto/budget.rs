@@ -41,7 +41,7 @@ pub const fn connection_bytes(sizes: &QueueSizes) -> u64 {
 const CLIENT_BYTES_PER_REQUEST: u64 = 10 << 10;
 
 /// Returns the bytes that a client's path with this many IO connections costs, the requests of its
-/// session included. Entries of its queues have room for two segments, about twice a server's.
+/// session included. Entries of its queues have room for more segments, about twice a server's.
 pub const fn client_bytes(queue_depth: u16, connections: u16, io: &QueueSizes) -> u64 {
     // No overflow: the largest sum is far below 2^64.
     let queues = connections as u64 * 2 * connection_bytes(io);
