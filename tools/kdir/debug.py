@@ -22,7 +22,7 @@ def folder() -> pathlib.Path:
 
 
 def _kernel_make() -> list[str]:
-    return ["make", "-C", str(folder() / "tree"), "ARCH=x86_64", "LLVM=1", f"-j{os.cpu_count()}"]
+    return ["make", "-C", str(folder() / "tree"), "ARCH=x86_64", "LLVM=1"]
 
 
 def _settings(text: str) -> dict[str, str]:
@@ -38,7 +38,8 @@ def lost(wanted: str, got: str) -> list[str]:
 
 def _configure(tree: pathlib.Path, log) -> None:
     # The build reads it inside the root, where the checkout is at its own path.
-    root.run(["env", f"KCONFIG_ALLCONFIG={FRAGMENT}", *_kernel_make(), "allnoconfig"], stdout=log, stderr=subprocess.STDOUT)
+    root.run(["env", f"KCONFIG_ALLCONFIG={FRAGMENT}", *_kernel_make(), "allnoconfig"],
+             stdout=log, stderr=subprocess.STDOUT)
     missing = lost(FRAGMENT.read_text(), (tree / ".config").read_text())
     if missing:
         raise SystemExit(f"kdir: the debug kernel cannot have {', '.join(missing)}; see {tree}/.config")
@@ -56,7 +57,9 @@ def _make_tree() -> None:
         for what, targets in (("the debug kernel (10 to 25 min)", ["bzImage", "modules"]),
                               ("its modules' folder", [f"INSTALL_MOD_PATH={folder() / 'install/usr'}", "modules_install"])):
             cache.say(f"making {what}")
-            if root.run([*_kernel_make(), *targets], check=False, stdout=log, stderr=subprocess.STDOUT).returncode:
+            made = root.run([*_kernel_make(), f"-j{os.cpu_count()}", *targets], check=False,
+                            stdout=log, stderr=subprocess.STDOUT)
+            if made.returncode:
                 raise SystemExit(f"kdir: `make {targets[-1]}` failed; the end of {log.name} says why")
 
 

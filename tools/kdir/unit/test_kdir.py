@@ -9,9 +9,20 @@ import unittest
 from contextlib import redirect_stderr
 from unittest import mock
 
-from kdir import cache, config, install, native, packages, root
+from kdir import cache, config, debug, install, native, packages, root
 
 VERSION = "7.2.12+deb13-amd64"
+
+
+class DebugKernelTest(unittest.TestCase):
+    """The configuration of the debug kernel."""
+
+    def test_what_kconfig_has_dropped_is_named(self) -> None:
+        """Built in will do for a module; a missing option, another value and one that is on all the same will not."""
+        wanted = "# bugs\nCONFIG_A=y\nCONFIG_B=m\nCONFIG_C=n\nCONFIG_D=y\nCONFIG_E=4\n"
+        self.assertEqual(debug.lost(wanted, "CONFIG_A=y\nCONFIG_B=y\nCONFIG_D=y\nCONFIG_E=4\n"), [])
+        self.assertEqual(debug.lost(wanted, "CONFIG_A=m\nCONFIG_B=m\nCONFIG_C=y\nCONFIG_E=5\n"),
+                         ["CONFIG_A=y", "CONFIG_C=n", "CONFIG_D=y", "CONFIG_E=4"])
 
 
 class MissingPackagesTest(unittest.TestCase):
