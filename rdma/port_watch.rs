@@ -66,6 +66,10 @@ impl Drop for PortWatch {
         let mut listeners = LISTENERS.lock();
         let index = listeners.iter().position(|l| Arc::ptr_eq(l, &self.0));
         let removed = index.map(|index| listeners.remove(index));
+        if listeners.is_empty() {
+            // A static is not dropped when its module goes: nothing of it may be left on the heap.
+            *listeners = KVec::new();
+        }
         drop(listeners);
         drop(removed);
     }
