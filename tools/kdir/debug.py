@@ -102,5 +102,5 @@ def build() -> int:
 
 def environment() -> dict[str, str]:
     """What makes the lab run in the debug kernel."""
-    return {"VMLAB_KERNEL_VERSION": release(), "VMLAB_PACKAGES": str(folder() / "install"),
+    return {"VMLAB_DEBUG": "1", "VMLAB_KERNEL_VERSION": release(), "VMLAB_PACKAGES": str(folder() / "install"),
             "VMLAB_MODULES": str(output()), "VMLAB_CMODULES": str(folder() / "cmodules")}

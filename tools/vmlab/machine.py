@@ -234,7 +234,7 @@ class Machine:
 
     def exists(self, path: str) -> bool:
         """Whether a guest path exists."""
-        return self.try_run(f"test -e '{path}'").code == 0
+        return bool(self.channel.ask("exists", path=path).wait(scaled(60))["exists"])
 
     def push(self, source: Path, path: str) -> None:
         """Copies a host file into the guest."""
@@ -263,8 +263,7 @@ class Machine:
 
     def log_mark(self) -> int:
         """The sequence number of the newest kernel log record."""
-        log = self.kernel_log()
-        return log[-1][0] if log else -1
+        return int(self.channel.ask("mark").wait(scaled(60))["sequence"])
 
     def log_matches(self, pattern: str, after: int = -1) -> list[str]:
         """The kernel log lines after a mark that match a regular expression."""

@@ -26,6 +26,7 @@ class Needs:
     disruptive: bool = False    # leaves machines that nobody else may use
     unloads: bool = True        # modules are unloaded after it, and leaks are looked for
     complaints: bool = False    # the kernel may complain: the test looks for itself
+    debug: bool = False         # only the debug kernel can do it (`kdir debug`)
 
 
 def needs(machines: int = 2, wires: int = 1, smp: int = 2, memory_mib: int = 1024,

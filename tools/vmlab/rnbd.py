@@ -148,8 +148,11 @@ class Disk:
 
 def load_server(lab: Lab, modules: str | None = None, rtrs: str = "", rnbd: str = "dev_search_path=/dev") -> None:
     """Loads the server's modules with these parameters."""
-    name = modules or lab.modules
-    lab.server.run(f"mods {name} rtrs-server {rtrs} && mods {name} rnbd-server {rnbd}", 120)
+    lab.server.run(_server_line(modules or lab.modules, rtrs, rnbd), 120)
+
+
+def _server_line(modules: str, rtrs: str = "", rnbd: str = "dev_search_path=/dev") -> str:
+    return f"mods {modules} rtrs-server {rtrs} && mods {modules} rnbd-server {rnbd}"
 
 
 def load_client(lab: Lab, modules: str | None = None) -> None:
@@ -180,8 +183,12 @@ def remove_module(machine: Machine, name: str) -> None:
 def start(lab: Lab, rtrs: str = "", mib: int = 64, count: int = 1) -> None:
     """The usual beginning: ram disks, server modules, client modules, all of the set under test."""
     ram_disk(lab, mib, count)
-    load_server(lab, rtrs=rtrs)
+    server = lab.server.start_job(_server_line(lab.modules, rtrs), 120)
+    if lab.client is lab.server:
+        server.ok()
     load_client(lab)
+    if lab.client is not lab.server:
+        server.ok()
 
 
 def request(lab: Lab, device: str = "ram0", session: str = "s1", options: str = "access_mode=rw",

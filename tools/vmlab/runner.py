@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import os
 import signal
 import time
 import traceback
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from types import FrameType
 
@@ -65,6 +67,9 @@ class Runner:
 
     def run(self, name: str, case: Case) -> None:
         """One test from its boot (if one is due) to its last question."""
+        if case.needs.debug and not os.environ.get("VMLAB_DEBUG"):
+            self._report.skip(name, "needs the debug kernel: python3 tools/kdir debug python3 tools/vmlab run ...")
+            return
         began = time.monotonic()
         try:
             lab = self._lab_for(case)
@@ -123,22 +128,28 @@ class Runner:
         return wrong
 
     def _examine(self, case: Case, marks: list[int]) -> list[str]:
-        """The oracle's three questions to every machine that lives."""
+        """The oracle's questions to every machine that lives, to all at once."""
+        pool = ThreadPoolExecutor(len(marks))
+        asked = [pool.submit(self._examine_one, case, baseline, mark)
+                 for baseline, mark in zip(self._baselines, marks, strict=True)]
+        pool.shutdown(wait=False)
         wrong = []
-        for baseline, mark in zip(self._baselines, marks, strict=True):
-            if not baseline.machine.alive:
-                if not case.needs.disruptive:
-                    wrong.append(f"{baseline.machine.name}: the machine died")
-                continue
-            if baseline.machine.reboots:
-                mark = -1       # booted again by the test: its whole log is the test's
-            since = 2**62 if case.needs.complaints else mark
+        for baseline, answer in zip(self._baselines, asked, strict=True):
             try:
                 with Deadline(CLEANUP_SECONDS):
-                    wrong += oracle.examine(baseline, since, case.needs.unloads)
+                    wrong += answer.result()
             except Exception as why:    # a machine that can not be asked is not clean
                 wrong.append(f"{baseline.machine.name}: {reason(why)}")
         return wrong
+
+    @staticmethod
+    def _examine_one(case: Case, baseline: oracle.Baseline, mark: int) -> list[str]:
+        machine = baseline.machine
+        if not machine.alive:
+            return [] if case.needs.disruptive else [f"{machine.name}: the machine died"]
+        if machine.reboots:
+            mark = -1       # booted again by the test: its whole log is the test's
+        return oracle.examine(baseline, 2**62 if case.needs.complaints else mark, case.needs.unloads)
 
     def _evidence(self, lab: Lab, marks: list[int]) -> list[str]:
         """What the machines have to say about a failure."""

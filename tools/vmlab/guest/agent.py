@@ -11,10 +11,13 @@ of the network. Each request runs in a thread of its own: a command that hangs f
     {"id": 4, "do": "push", "path": "/run/x", "data": BASE64, "append": false}  -> {"id": 4}
     {"id": 5, "do": "pull", "path": "/run/x", "offset": 0, "length": 1048576}   -> {"id": 5, "data": BASE64}
     {"id": 6, "do": "kmsg", "after": 17}                   -> {"id": 6, "lines": [[18, 6, "text"]...]}
+    {"id": 7, "do": "mark"}                                -> {"id": 7, "sequence": 18}, the newest record of the log
+    {"id": 8, "do": "exists", "path": "/dev/rnbd0"}        -> {"id": 8, "exists": true}
 
 A failure of the agent itself is answered with {"id": N, "error": "..."}.
 """
 import base64
+import bisect
 import errno
 import json
 import os
@@ -50,8 +53,11 @@ class Group:
         except ProcessLookupError:
             pass
         if number == signal.SIGKILL:
-            with open(f"{self.path}/cgroup.kill", "w", encoding="ascii") as file:
-                file.write("1")
+            try:
+                with open(f"{self.path}/cgroup.kill", "w", encoding="ascii") as file:
+                    file.write("1")
+            except FileNotFoundError:
+                pass        # it has just ended by itself
 
     def leave(self):
         """Removes the group, unless the command left something running on purpose."""
@@ -61,6 +67,42 @@ class Group:
             pass
 
 
+class KernelLog:
+    """The kernel log, kept as far as it was read: to read it whole takes longer with every test."""
+
+    def __init__(self):
+        self.lock = threading.Lock()
+        self.file = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK)
+        self.lines = []
+
+    def after(self, sequence):
+        """[sequence, level, text] of the records after a sequence number."""
+        with self.lock:
+            self._catch_up()
+            return self.lines[bisect.bisect_right(self.lines, sequence, key=lambda line: line[0]):]
+
+    def newest(self):
+        """The sequence number of the newest record, -1 if there is none."""
+        with self.lock:
+            self._catch_up()
+            return self.lines[-1][0] if self.lines else -1
+
+    def _catch_up(self):
+        while True:
+            try:
+                record = os.read(self.file, KMSG_RECORD_BYTES).decode(errors="replace")
+            except BlockingIOError:
+                return
+            except OSError as why:
+                if why.errno == errno.EPIPE:    # overwritten while reading: go on with the oldest
+                    continue
+                raise
+            head, _, text = record.partition(";")
+            level, sequence, micros = (int(part) for part in head.split(",")[:3])
+            text = text.split("\n", 1)[0]
+            self.lines.append([sequence, level & 7, f"[{micros / 1e6:12.6f}] {text}"])
+
+
 class Agent:
     """The port, the lock around its writing end, and the commands that run now."""
 
@@ -68,6 +110,7 @@ class Agent:
         self.port = port
         self.lock = threading.Lock()
         self.running = {}
+        self.log = KernelLog()
 
     def say(self, **answer):
         """Sends one line, whole."""
@@ -174,25 +217,15 @@ class Agent:
 
     def do_kmsg(self, _number, after):
         """The kernel log after a sequence number: [sequence, level, text] each; text has the time."""
-        lines = []
-        file = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK)
-        try:
-            while True:
-                try:
-                    record = os.read(file, KMSG_RECORD_BYTES).decode(errors="replace")
-                except BlockingIOError:
-                    return {"lines": lines}
-                except OSError as why:
-                    if why.errno == errno.EPIPE:    # overwritten while reading: go on with the oldest
-                        continue
-                    raise
-                head, _, text = record.partition(";")
-                level, sequence, micros = (int(part) for part in head.split(",")[:3])
-                if sequence > after:
-                    text = text.split("\n", 1)[0]
-                    lines.append([sequence, level & 7, f"[{micros / 1e6:12.6f}] {text}"])
-        finally:
-            os.close(file)
+        return {"lines": self.log.after(after)}
+
+    def do_mark(self, _number):
+        """The sequence number of the newest record, -1 if there is none."""
+        return {"sequence": self.log.newest()}
+
+    def do_exists(self, _number, path):
+        """Whether there is such a file, without a process."""
+        return {"exists": os.path.exists(path)}
 
 
 def protect():

@@ -34,7 +34,7 @@ def test_one_of_two_paths_is_silent(pair: Lab) -> None:
     """The server's end of a cable goes: the client sees nothing but silence on that path."""
     with paths.two_paths(pair) as disk:
         rnbd.round_robin(pair)
-        fio = disk.fio(f"{VERIFY} --runtime=12")
+        fio = disk.fio(f"{VERIFY} --runtime=8")
         paths.wait_busy(disk)
         pair.defer(pair.mend, 0)
         pair.silence(0)
@@ -52,7 +52,7 @@ def test_one_of_two_paths_loses_its_carrier(pair: Lab) -> None:
     """The cable is pulled out at the client."""
     with paths.two_paths(pair) as disk:
         rnbd.round_robin(pair)
-        fio = disk.fio(f"{VERIFY} --runtime=10")
+        fio = disk.fio(f"{VERIFY} --runtime=7")
         paths.wait_busy(disk)
         pair.defer(pair.mend, 0)
         pair.cut(0)
@@ -92,7 +92,7 @@ def test_the_only_path_is_silent_under_load(pair: Lab) -> None:
     rnbd.start(pair)
     disk = rnbd.map_disk(pair)
     rnbd.round_robin(pair)
-    fio = disk.fio(f"{VERIFY} --runtime=30", 200)
+    fio = disk.fio(f"{VERIFY} --runtime=20", 200)
     paths.wait_busy(disk)
     pair.defer(pair.mend, 0)
     pair.silence(0)
@@ -112,7 +112,7 @@ def test_d23_a_short_glitch_of_the_only_path(pair: Lab) -> None:
     rnbd.start(pair)
     disk = rnbd.map_disk(pair)
     rnbd.round_robin(pair)
-    fio = disk.fio(f"{VERIFY} --runtime=12", 200)
+    fio = disk.fio(f"{VERIFY} --runtime=10", 200)
     paths.wait_busy(disk)
     pair.defer(pair.mend, 0)
     for _ in range(3):
@@ -150,7 +150,7 @@ def test_the_server_is_frozen_for_a_while(pair: Lab) -> None:
     rnbd.start(pair)
     disk = rnbd.map_disk(pair)
     rnbd.round_robin(pair)
-    fio = disk.fio(f"{VERIFY} --runtime=25", 200)
+    fio = disk.fio(f"{VERIFY} --runtime=16", 200)
     paths.wait_busy(disk)
     pair.defer(pair.server.thaw)
     pair.server.freeze()
@@ -202,7 +202,7 @@ def test_d1_no_spurious_errors_under_any_policy(pair: Lab) -> None:
     disk = rnbd.map_disk(pair)
     for policy in ("min-inflight", "min-latency", "round-robin"):
         eq(pair.client.write(rnbd.session_file("mpath_policy"), policy), "")
-        fio = disk.fio("--rw=randwrite --bs=4k --iodepth=4 --numjobs=8 --size=32m --time_based --runtime=6 "
+        fio = disk.fio("--rw=randwrite --bs=4k --iodepth=4 --numjobs=8 --size=32m --time_based --runtime=4 "
                        "--group_reporting")
         result = fio.clean(100)
         paths.figure(f"{policy}: 0 errors in {sum(j['write']['total_ios'] for j in result.figures['jobs'])} writes")
@@ -214,9 +214,9 @@ def test_d1_with_two_paths_and_changing_policies(pair: Lab) -> None:
     """The policy changes all the time under eight jobs, and no request fails."""
     with paths.two_paths(pair) as disk:
         fio = disk.fio("--rw=randrw --bs=4k --iodepth=4 --numjobs=8 --size=6m --offset_increment=6m --verify=crc32c "
-                       "--verify_backlog=32 --time_based --runtime=15")
+                       "--verify_backlog=32 --time_based --runtime=10")
         paths.wait_busy(disk)
-        end = time.monotonic() + scaled(12)
+        end = time.monotonic() + scaled(8)
         while time.monotonic() < end and fio.job.running:
             for policy in ("0", "1", "2"):
                 eq(pair.client.write(rnbd.session_file("mp_policy"), policy), "")

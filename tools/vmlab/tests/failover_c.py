@@ -17,7 +17,7 @@ def test_our_client_loses_one_of_two_paths_to_a_c_server(pair: Lab) -> None:
     """Silence, then no carrier, on one of two paths: no error, and each path is back within seconds of its link."""
     with paths.two_paths(pair, server="c", client="ours") as disk:
         rnbd.round_robin(pair)
-        fio = disk.fio(f"{VERIFY} --runtime=25", 150)
+        fio = disk.fio(f"{VERIFY} --runtime=18", 150)
         paths.wait_busy(disk)
         for wire, lose in ((0, pair.silence), (1, pair.cut)):
             pair.defer(pair.mend, wire)
@@ -39,7 +39,7 @@ def test_our_client_waits_for_a_c_server(pair: Lab) -> None:
     rnbd.load_server(pair, "c")
     rnbd.load_client(pair, "ours")
     disk = rnbd.map_disk(pair)
-    fio = disk.fio(f"{VERIFY} --runtime=15", 150)
+    fio = disk.fio(f"{VERIFY} --runtime=10", 150)
     paths.wait_busy(disk)
     pair.defer(pair.mend, 0)
     pair.cut(0)
@@ -58,7 +58,7 @@ def test_a_c_server_is_unloaded_and_loaded_again(pair: Lab) -> None:
     rnbd.load_server(pair, "c")
     rnbd.load_client(pair, "ours")
     disk = rnbd.map_disk(pair)
-    fio = disk.fio(f"{VERIFY} --runtime=15", 150)
+    fio = disk.fio(f"{VERIFY} --runtime=10", 150)
     paths.wait_busy(disk)
     pair.server.run("mods -r", 90)
     until(lambda: disk.attribute("state") == "closed", 20, "the disk waits")
@@ -77,7 +77,7 @@ def test_a_c_client_loses_one_of_two_paths_to_our_server(pair: Lab) -> None:
     """
     with paths.two_paths(pair, server="ours", client="c") as disk:
         rnbd.round_robin(pair)
-        fio = disk.fio(f"{VERIFY} --runtime=12", 150)
+        fio = disk.fio(f"{VERIFY} --runtime=8", 150)
         paths.wait_busy(disk)
         pair.defer(pair.mend, 0)
         pair.silence(0)

@@ -24,6 +24,8 @@ KDIR = PEER.parents[1] / "kdir"
 FILES = ("puppet.py", "messages.py", "client.py", "attacks.py", "strangers.py")
 # A puppet does not answer heartbeats: it would count as dead. Sessions that end take a moment to give memory back.
 PATIENT = "heartbeat_interval_ms=60000 max_memory_mib=600"
+# Each test makes two sessions or three, and forty_random_envelopes forty.
+SMALL = f"{PATIENT} sess_queue_depth=128"
 # What may come out differently where keys are not invalidated, and one of each other kind.
 ALSO_WITH_N = ("d5_head_across_the_end_of_the_chunk", "d6_descriptor_longer_than_asked",
                "d11_user_length_past_the_offset", "d11_two_descriptors", "unknown_message_type",
@@ -70,7 +72,7 @@ def _prepare(lab: Lab, invalidate: str) -> None:
         vm.run("mods -r", 90)
     vm.run("modprobe brd rd_nr=4 rd_size=16384 2>/dev/null; true")
     bring_puppets(vm)
-    vm.run(f"mods {lab.modules} rtrs-server always_invalidate={invalidate} {PATIENT}; "
+    vm.run(f"mods {lab.modules} rtrs-server always_invalidate={invalidate} {SMALL}; "
            f"mods {lab.modules} rnbd-server dev_search_path=/dev")
 
 

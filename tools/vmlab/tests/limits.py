@@ -25,7 +25,8 @@ def start(lab: Lab, **attributes: int) -> rnbd.Disk:
     lab.server.run("modprobe null_blk nr_devices=0; grep -q configfs /proc/mounts || mount -t configfs none /sys/kernel/config")
     lab.defer(lab.server.run, f"mods -r; [ ! -d {NULL} ] || rmdir {NULL}; rmmod null_blk", 60)
     make_null(lab, **attributes)
-    rnbd.load_server(lab)
+    # The server soon closes the device of a client that is away.
+    rnbd.load_server(lab, rtrs="heartbeat_interval_ms=500")
     rnbd.load_client(lab)
     return rnbd.map_disk(lab, device="nullb0")
 
@@ -49,7 +50,7 @@ def test_the_disk_follows_its_device(pair: Lab) -> None:
     eq(disk.queue("discard_max_bytes"), "0")
     eq(disk.queue("write_cache"), "write through")
     pair.defer(pair.mend, 0)
-    fio = disk.fio("--rw=randwrite --bs=4k --iodepth=8 --size=32m --fsync=16 --time_based --runtime=20")
+    fio = disk.fio("--rw=randwrite --bs=4k --iodepth=8 --size=32m --fsync=16 --time_based --runtime=12")
     paths.wait_busy(disk)
     away(pair, disk)
     # Waits for IO that waits for the link, with the lock of the limits in hand.
@@ -117,7 +118,7 @@ def test_larger_blocks_are_refused(pair: Lab) -> None:
 @needs(wires=1)
 def test_limits_that_wait_hinder_nobody(pair: Lab) -> None:
     """Limits that wait for slow IO live through another outage, and do not keep the disk from being unmapped."""
-    slow = {"irqmode": 2, "completion_nsec": 4_000_000_000}
+    slow = {"irqmode": 2, "completion_nsec": 3_000_000_000}
     disk = start(pair)
     pair.defer(pair.mend, 0)
     away(pair, disk)

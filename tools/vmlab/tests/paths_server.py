@@ -236,7 +236,7 @@ def test_paths_of_a_c_client_come_and_go_under_load(pair: Lab) -> None:
     for wire in range(2):
         eq(pair.server.write(f"{base}/ip:10.0.{wire}.1@ip:10.0.{wire}.2/stats/rdma", "1"), "")
     fio = disk.fio("--rw=randwrite --bs=4k --iodepth=8 --size=4m --verify=crc32c --verify_fatal=1 "
-                   "--time_based --runtime=20 --verify_backlog=64", 200)
+                   "--time_based --runtime=14 --verify_backlog=64", 200)
     settle(disk)
     counts = [pair.server.read(f"{base}/ip:10.0.{wire}.1@ip:10.0.{wire}.2/stats/rdma").split() for wire in range(2)]
     ok(all(len(row) == 4 and int(row[2]) > 0 for row in counts), f"stats of two paths under load: {counts}")

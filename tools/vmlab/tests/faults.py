@@ -1,0 +1,163 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Allocations that fail, one after the other and at random: set-up is undone, and what is up stays up.
+
+    python3 tools/kdir debug python3 tools/vmlab run 'faults.*'
+
+Only the debug kernel can let them fail; elsewhere these tests are skipped. Its other tools look on: KASAN, lockdep, and
+kmemleak after each test. One machine is client and server.
+"""
+from __future__ import annotations
+
+import errno as errnos
+import json
+from collections import Counter
+from pathlib import Path
+
+from vmlab import paths, rnbd
+from vmlab.checks import Failed, eq, ok, until
+from vmlab.lab import Lab
+from vmlab.needs import needs
+
+NTH = Path(__file__).resolve().parents[1] / "guest/nth.py"
+INJECTORS = ("failslab", "fail_page_alloc")
+DEBUG = "/sys/kernel/debug"
+# Few chunks: each is memory that may fail to come, in the same way.
+SMALL = "sess_queue_depth=2 max_chunk_size=8192"
+VERIFY = "--rw=randwrite --bs=4k --iodepth=4 --size=1m --verify=crc32c --verify_fatal=1"
+PERCENT = 2
+ROUNDS = 30
+
+
+def prepare(lab: Lab) -> None:
+    """Allocations that may wait for memory may fail as well, and nothing is printed of it."""
+    files = " ".join(f"{DEBUG}/{name}" for name in INJECTORS)
+    lab.client.run(f"grep -q debugfs /proc/mounts || mount -t debugfs none {DEBUG}; for f in {files}; do "
+                   "echo N > $f/ignore-gfp-wait; echo 0 > $f/verbose; echo 0 > $f/probability; done; "
+                   f"echo N > {DEBUG}/fail_page_alloc/ignore-gfp-highmem; echo 0 > {DEBUG}/fail_page_alloc/min-order")
+    lab.client.push(NTH, "/tmp/nth.py")
+
+
+def start(lab: Lab) -> None:
+    """Client and server, and a first session, which makes what stays until the module goes."""
+    prepare(lab)
+    rnbd.start(lab, rtrs=SMALL, mib=8)
+    rnbd.map_disk(lab).unmap()
+
+
+def each_fails(lab: Lab, what: str, path: str, text: str, undo: str) -> None:
+    """Does something with each of its allocations failing; `undo` takes it back where it succeeded all the same."""
+    errors: Counter[str] = Counter()
+    number, done = 1, False
+    while not done:
+        said = json.loads(lab.client.run(f"python3 -I -S /tmp/nth.py {number} {what} '{path}' '{text}'", 3600))
+        errors.update({errnos.errorcode[int(key)]: times for key, times in said["errors"].items()})
+        done = not said["injected"]
+        if said["error"]:
+            raise Failed(f"{errnos.errorcode[said['error']]} although nothing failed, after {number} allocations")
+        lab.client.run(undo, 120)
+        number = said["n"] + 1
+    told = ", ".join(f"{name} {times}" for name, times in sorted(errors.items()))
+    paths.figure(f"{number - 1} allocations: {told or 'no error'}, the others did without")
+    ok(errors["ENOMEM"] or errors["EAGAIN"], "no allocation failed")
+
+
+@needs(machines=1, debug=True, timeout=3600)
+def test_mapping_with_each_allocation_failing(vm: Lab) -> None:
+    """map_device with a new session: an error or a disk that works, and the next try finds nothing of it in its way."""
+    start(vm)
+    each_fails(vm, "write", f"{rnbd.CONTROL}/map_device", rnbd.request(vm),
+               "udevadm settle; dd if=/dev/rnbd0 of=/dev/null bs=4k count=1 iflag=direct status=none && "
+               "echo normal > /sys/block/rnbd0/rnbd/unmap_device")
+    disk = rnbd.map_disk(vm)
+    disk.fio(VERIFY).clean()
+    disk.unmap()
+
+
+@needs(machines=1, debug=True, timeout=3600)
+def test_adding_a_path_with_each_allocation_failing(vm: Lab) -> None:
+    """add_path beside a path that works: the session goes on whatever happens."""
+    start(vm)
+    vm.server.run("ip addr add 10.0.0.9/24 dev eth0 2>/dev/null || true")
+    disk = rnbd.map_disk(vm)
+    each_fails(vm, "write", rnbd.session_file("add_path"), "ip:10.0.0.9",
+               f"echo 1 > {rnbd.session_file('paths')}/*@ip:10.0.0.9/remove_path")
+    eq(paths.states(vm), ["connected"])
+    disk.fio(VERIFY).clean()
+    disk.unmap()
+
+
+@needs(machines=1, debug=True, timeout=3600)
+def test_loading_with_each_allocation_failing(vm: Lab) -> None:
+    """Each module in its order: it loads or does not, and it does when nothing fails."""
+    prepare(vm)
+    folder = vm.client.run("echo /usr/lib/modules/$(uname -r)/ours").strip()
+    for target in ("rnbd-server", "rnbd-client"):
+        for line in vm.client.run(f"cat {folder}/{target.replace('-', '_')}.load").splitlines():
+            kind, name, file = line.split()
+            if vm.client.exists(f"/sys/module/{name}/initstate"):
+                continue
+            if kind == "stock":
+                vm.client.run(f"modprobe {name}")
+                continue
+            parameters = "dev_search_path=/dev" if name == "rnbd_server" else ""
+            each_fails(vm, "insmod", f"{folder}/{file}", parameters, f"rmmod {name}")
+            vm.client.run(f"insmod {folder}/{file} {parameters}")
+
+
+def at_random(lab: Lab, modules: tuple[str, ...], percent: int) -> None:
+    """Lets so many percent of the allocations fail that these modules ask for, themselves or by what they call."""
+    areas = [line.split() for line in lab.client.run("cat /proc/modules").splitlines()]
+    found = [(int(words[5], 16), int(words[1])) for words in areas if words[0] in modules]
+    eq(len(found), len(modules), "modules that are loaded")
+    first, last = min(at for at, _ in found), max(at + size for at, size in found)
+    for name in INJECTORS:
+        folder = f"{DEBUG}/{name}"
+        lab.client.run(f"set -e; echo {first:#x} > {folder}/require-start; echo {last:#x} > {folder}/require-end; "
+                       f"echo -1 > {folder}/times; echo 0 > {folder}/space; echo 1 > {folder}/interval; "
+                       f"echo {percent} > {folder}/probability")
+
+
+def never(lab: Lab) -> None:
+    """Nothing fails any more."""
+    for name in INJECTORS:
+        lab.client.run(f"cd {DEBUG}/{name}; echo 0 > probability; echo 0 > require-start; echo 0xffffffffffffffff > "
+                       "require-end")
+
+
+@needs(machines=1, debug=True, timeout=3600)
+def test_a_server_whose_allocations_fail_at_random(vm: Lab) -> None:
+    """Sessions are made while the server's set-up fails here and there; those that are made work."""
+    start(vm)
+    vm.defer(never, vm)
+    errors: Counter[str] = Counter()
+    for _ in range(ROUNDS):
+        at_random(vm, ("rtrs_server", "rnbd_server"), PERCENT)
+        errors[rnbd.try_map(vm, rnbd.request(vm))] += 1
+        never(vm)
+        if vm.client.exists("/sys/block/rnbd0"):
+            vm.client.run("dd if=/dev/rnbd0 of=/dev/null bs=4k count=1 iflag=direct status=none; "
+                          "echo normal > /sys/block/rnbd0/rnbd/unmap_device", 120)
+        until(lambda: not vm.server.run("ls /sys/class/rtrs-server").split(), 60, "the session is gone")
+    paths.figure(f"{ROUNDS} sessions, {PERCENT} % of the server's allocations: "
+                 + ", ".join(f"{name or 'mapped'} {times}" for name, times in sorted(errors.items())))
+    disk = rnbd.map_disk(vm)
+    disk.fio(VERIFY).clean()
+    disk.unmap()
+
+
+@needs(machines=1, debug=True, timeout=3600)
+def test_a_client_that_reconnects_while_allocations_fail_at_random(vm: Lab) -> None:
+    """The server closes the path again and again: the client comes back sooner or later, and IO waits for it."""
+    start(vm)
+    vm.defer(never, vm)
+    disk = rnbd.map_disk(vm)
+    for _ in range(ROUNDS):
+        at_random(vm, ("rtrs_client", "rnbd_client"), PERCENT)
+        vm.server.run("echo 1 > /sys/class/rtrs-server/s1/paths/*/disconnect", 60)
+        paths.rest(1)
+        never(vm)
+        until(lambda: disk.attribute("state") == "open", 60, "the disk is back")
+    failed = paths.count(vm, "reconnects", 1)
+    paths.figure(f"{ROUNDS} lost paths, {PERCENT} % of the client's allocations: {failed} attempts failed")
+    disk.fio(VERIFY).clean()
+    disk.unmap()
