@@ -152,35 +152,52 @@ impl<'a, H: QpHandler, const N: usize, const S: usize> Batch<'a, H, N, S> {
 
     /// As [`Self::write_imm`] with the data of a list that [`sg::map`](crate::sg::map) has mapped for
     /// the domain's device, piece by piece and without a memory region, and `tail` behind it.
+    ///
+    /// What one request cannot hold goes in writes of its own before it, with the tag `part`; no request
+    /// has more than `pieces_max` pieces, at least one.
     #[inline(always)]
     pub fn gather_imm(
         &mut self,
-        tag: u32,
+        (part, tag): (u32, u32),
+        pieces_max: u32,
         (data, tail): (&SgList, Segment<'_>),
-        to: Remote,
+        mut to: Remote,
         imm: u32,
         flags: SendFlags,
     ) {
-        let list = self.next_segment;
         let end = self.first_segment.wrapping_add(S) as usize;
-        let room = end.wrapping_sub(list as usize) / size_of::<sys::ib_sge>();
+        let room = end.wrapping_sub(self.next_segment as usize) / size_of::<sys::ib_sge>();
         let pieces = data.mapped();
-        if pieces == 0 || pieces as usize >= room {
+        if pieces == 0 || pieces_max == 0 || pieces as usize >= room {
             self.bad = true;
             return;
         }
         let key = self.qp.pd().local_dma_key();
-        // SAFETY: The list has so many mapped entries in one array, and by the type invariant there
-        // are so many places in ours.
-        unsafe { sys::rdma_helper_sg_gather(data.as_raw(), pieces, list, key) };
-        // INVARIANT: Not beyond the end, and just written. The pages are their owner's, see `sg`.
-        self.next_segment = list.wrapping_add(pieces as usize);
-        self.require(tail.is_of(self.qp.pd()));
-        self.push_segment(tail.as_raw());
-        let opcode = sys::ib_wr_opcode_IB_WR_RDMA_WRITE_WITH_IMM;
-        let segments = (pieces as usize).wrapping_add(1);
-        let request = self.push_raw(tag, opcode, list, segments, Extra::Imm(imm), flags);
-        Self::set_remote(request, to);
+        let mut first = 0;
+        loop {
+            let list = self.next_segment;
+            let left = pieces.wrapping_sub(first);
+            let count = left.min(pieces_max);
+            // SAFETY: The list has so many mapped entries in one array, and by the type invariant
+            // there are so many places in ours.
+            let bytes =
+                unsafe { sys::rdma_helper_sg_gather(data.as_raw(), first, count, list, key) };
+            // INVARIANT: Not beyond the end, and just written. The pages are their owner's, see `sg`.
+            self.next_segment = list.wrapping_add(count as usize);
+            if count == left {
+                self.require(tail.is_of(self.qp.pd()));
+                self.push_segment(tail.as_raw());
+                let opcode = sys::ib_wr_opcode_IB_WR_RDMA_WRITE_WITH_IMM;
+                let segments = (count as usize).wrapping_add(1);
+                let request = self.push_raw(tag, opcode, list, segments, Extra::Imm(imm), flags);
+                return Self::set_remote(request, to);
+            }
+            let (opcode, flags) = (sys::ib_wr_opcode_IB_WR_RDMA_WRITE, SendFlags::NONE);
+            let request = self.push_raw(part, opcode, list, count as usize, Extra::None, flags);
+            Self::set_remote(request, to);
+            to.addr = to.addr.wrapping_add(bytes);
+            first = first.wrapping_add(count);
+        }
     }
 
     /// Consumes one of the peer's receives, which carries `imm`, and writes nothing.

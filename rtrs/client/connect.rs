@@ -56,7 +56,7 @@ use crate::{
         RECEIVE_BATCH, //
     },
     exchange::{
-        gathered_max,
+        pieces_max,
         Exchange, //
     },
     fault::Fault,
@@ -300,7 +300,7 @@ impl Attempt<'_> {
         let cpu = path.session.cpu_of(cid);
         let (tags, sizes, signal_mask) = self.sizes(device);
         let config = QpConfig {
-            max_send_sge: gathered_max(device).saturating_add(1),
+            max_send_sge: pieces_max(device).saturating_add(1),
             receive_tags: tags.receives(),
             ..QpConfig::new(sizes.send, sizes.recv, tags.count())
         };

@@ -32,14 +32,19 @@ use crate::slot::InFlight;
 /// (264), a head is at most 24.
 pub(crate) const MESSAGE_SIZE: u32 = 512;
 
-/// Most pieces of a write that goes piece by piece: the pages of 64 KiB. More would make each entry
-/// of the send queues twice as long.
-pub(crate) const GATHERED_MAX: usize = 16;
+/// Most pieces of one work request of a write that goes piece by piece: the pages of 64 KiB. More
+/// would make each entry of the send queues twice as long.
+const PIECES_MAX: u32 = 16;
+/// Work requests of such a write: its data may be in the pages of 128 KiB. More might save nothing
+/// over a registration, which takes a work request as well, and later one for its invalidation.
+const PARTS_MAX: u32 = 2;
+/// Most pieces of a write that goes piece by piece.
+pub(crate) const GATHERED_MAX: usize = (PIECES_MAX * PARTS_MAX) as usize;
 
-/// As many of them as `device` takes, with one more segment for the message.
-pub(crate) fn gathered_max(device: &Device) -> u32 {
+/// As many pieces of one work request as `device` takes, with one more segment for the message.
+pub(crate) fn pieces_max(device: &Device) -> u32 {
     let room = device.max_send_sge().saturating_sub(1).max(1);
-    room.min(GATHERED_MAX as u32)
+    room.min(PIECES_MAX)
 }
 
 /// State of the requests of one connected path; shared by the path and its connections, and made
@@ -51,8 +56,8 @@ pub(crate) struct Exchange {
     pub(crate) granted: Accepted,
     /// Most bytes of user message and head.
     pub(crate) message_max: u32,
-    /// Most pieces of a write that goes without a key.
-    pub(crate) gathered_max: u32,
+    /// Most pieces of one work request of a write that goes without a key.
+    pub(crate) pieces_max: u32,
     pub(crate) slots: KVVec<Handoff<InFlight>>,
     /// User message and head of each request.
     pub(crate) messages: MessageSlots,
@@ -74,7 +79,7 @@ impl Exchange {
             Self {
                 granted,
                 message_max: granted.max_hdr_size.min(MESSAGE_SIZE),
-                gathered_max: gathered_max(pd.device()),
+                pieces_max: pieces_max(pd.device()),
                 slots,
                 messages: MessageSlots::new(pd, depth.into(), MESSAGE_SIZE)?,
                 inflight: AtomicU32::new(0),
@@ -92,6 +97,13 @@ impl Exchange {
                 held.chunk = chunk;
             }
         }
+    }
+
+    /// Most pieces of a write that goes without a key.
+    #[inline(always)]
+    pub(crate) fn gathered_max(&self) -> u32 {
+        // At most GATHERED_MAX.
+        self.pieces_max.wrapping_mul(PARTS_MAX)
     }
 
     #[inline(always)]

@@ -118,7 +118,7 @@ fn expose<const IS_WRITE: bool>(
 ) -> Result<Data> {
     let direction = direction::<IS_WRITE>().dma();
     let pieces = sg::map(exchange.device(), list, direction)?;
-    if IS_WRITE && pieces <= exchange.gathered_max {
+    if IS_WRITE && pieces <= exchange.gathered_max() {
         return Ok(Data::Direct);
     }
     if let Err(e) = mr.map(list) {
@@ -183,7 +183,8 @@ impl Outgoing<'_> {
             match data {
                 Data::Direct => {
                     let from = (list.ok_or(EINVAL)?, message);
-                    chain.gather_imm(write, from, remote, imm, SendFlags::SIGNALED);
+                    let most = exchange.pieces_max;
+                    chain.gather_imm((tag, write), most, from, remote, imm, SendFlags::SIGNALED);
                 }
                 Data::Keyed => {
                     register(chain, tag, slot, Access::LOCAL_WRITE);
