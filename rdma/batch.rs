@@ -153,8 +153,8 @@ impl<'a, H: QpHandler, const N: usize, const S: usize> Batch<'a, H, N, S> {
     /// As [`Self::write_imm`] with the data of a list that [`sg::map`](crate::sg::map) has mapped for
     /// the domain's device, piece by piece and without a memory region, and `tail` behind it.
     ///
-    /// What one request cannot hold goes in writes of its own before it, with the tag `part`; no request
-    /// has more than `pieces_max` pieces, at least one.
+    /// No request has more than `pieces_max` pieces: what one cannot hold goes in writes of its own
+    /// before it, with the tag `part`.
     #[inline(always)]
     pub fn gather_imm(
         &mut self,
@@ -165,39 +165,66 @@ impl<'a, H: QpHandler, const N: usize, const S: usize> Batch<'a, H, N, S> {
         imm: u32,
         flags: SendFlags,
     ) {
+        let mut list = self.next_segment;
         let end = self.first_segment.wrapping_add(S) as usize;
-        let room = end.wrapping_sub(self.next_segment as usize) / size_of::<sys::ib_sge>();
-        let pieces = data.mapped();
-        if pieces == 0 || pieces_max == 0 || pieces as usize >= room {
+        let room = end.wrapping_sub(list as usize) / size_of::<sys::ib_sge>();
+        let mut pieces = data.mapped() as usize;
+        if pieces == 0 || pieces >= room {
             self.bad = true;
             return;
         }
         let key = self.qp.pd().local_dma_key();
-        let mut first = 0;
-        loop {
-            let list = self.next_segment;
-            let left = pieces.wrapping_sub(first);
-            let count = left.min(pieces_max);
-            // SAFETY: The list has so many mapped entries in one array, and by the type invariant
-            // there are so many places in ours.
-            let bytes =
-                unsafe { sys::rdma_helper_sg_gather(data.as_raw(), first, count, list, key) };
-            // INVARIANT: Not beyond the end, and just written. The pages are their owner's, see `sg`.
-            self.next_segment = list.wrapping_add(count as usize);
-            if count == left {
-                self.require(tail.is_of(self.qp.pd()));
-                self.push_segment(tail.as_raw());
-                let opcode = sys::ib_wr_opcode_IB_WR_RDMA_WRITE_WITH_IMM;
-                let segments = (count as usize).wrapping_add(1);
-                let request = self.push_raw(tag, opcode, list, segments, Extra::Imm(imm), flags);
-                return Self::set_remote(request, to);
-            }
-            let (opcode, flags) = (sys::ib_wr_opcode_IB_WR_RDMA_WRITE, SendFlags::NONE);
-            let request = self.push_raw(part, opcode, list, count as usize, Extra::None, flags);
-            Self::set_remote(request, to);
-            to.addr = to.addr.wrapping_add(bytes);
-            first = first.wrapping_add(count);
+        // SAFETY: The list has so many mapped entries in one array, and by the type invariant there
+        // are so many places in ours.
+        unsafe { sys::rdma_helper_sg_gather(data.as_raw(), data.mapped(), list, key) };
+        // INVARIANT: Not beyond the end, and just written. The pages are their owner's, see `sg`.
+        self.next_segment = list.wrapping_add(pieces);
+        self.require(tail.is_of(self.qp.pd()));
+        self.push_segment(tail.as_raw());
+        if pieces > pieces_max as usize {
+            cold();
+            let whole = (list, pieces);
+            (*self, (list, pieces), to) = self.again().write_parts(part, pieces_max, whole, to);
         }
+        let opcode = sys::ib_wr_opcode_IB_WR_RDMA_WRITE_WITH_IMM;
+        let segments = pieces.wrapping_add(1);
+        let request = self.push_raw(tag, opcode, list, segments, Extra::Imm(imm), flags);
+        Self::set_remote(request, to);
+    }
+
+    /// Writes the first of the `pieces` segments at `list`, as many at a time as a request takes, until one
+    /// request can hold the others; returns the batch, those others and where they go.
+    ///
+    /// Not inlined, and with the batch by value: it stays in registers where a write has one part.
+    #[inline(never)]
+    fn write_parts(
+        mut self,
+        tag: u32,
+        pieces_max: u32,
+        (mut list, mut pieces): (*mut sys::ib_sge, usize),
+        mut to: Remote,
+    ) -> (Self, (*mut sys::ib_sge, usize), Remote) {
+        let count = pieces_max as usize;
+        // With no piece a request there is no end; the first request that is too many is one.
+        while pieces > count && !self.bad {
+            let opcode = sys::ib_wr_opcode_IB_WR_RDMA_WRITE;
+            let request = self.push_raw(tag, opcode, list, count, Extra::None, SendFlags::NONE);
+            Self::set_remote(request, to);
+            for _ in 0..count {
+                // SAFETY: `gather_imm` has written that many segments.
+                let length = unsafe { (*list).length };
+                to.addr = to.addr.wrapping_add(length.into());
+                list = list.wrapping_add(1);
+            }
+            pieces = pieces.wrapping_sub(count);
+        }
+        (self, (list, pieces), to)
+    }
+
+    /// The batch once more; only one of them goes on.
+    #[inline(always)]
+    fn again(&self) -> Self {
+        Self { ..*self }
     }
 
     /// Consumes one of the peer's receives, which carries `imm`, and writes nothing.

@@ -108,21 +108,14 @@ void rdma_helper_drain_qp(struct ib_qp *qp)
 }
 EXPORT_SYMBOL_GPL(rdma_helper_drain_qp);
 
-/*
- * The bytes of count entries from first on. The caller knows that the list has so many mapped entries, one behind
- * the other, and to the room.
- */
-u64 rdma_helper_sg_gather(struct scatterlist *sg, u32 first, u32 count, struct ib_sge *to, u32 lkey)
+/* The caller knows that the list has count mapped entries, one behind the other, and to the room. */
+void rdma_helper_sg_gather(struct scatterlist *sg, u32 count, struct ib_sge *to, u32 lkey)
 {
-	u64 bytes = 0;
-
-	for (sg += first; count; count--, sg++, to++) {
+	for (; count; count--, sg++, to++) {
 		to->addr = sg_dma_address(sg);
 		to->length = sg_dma_len(sg);
 		to->lkey = lkey;
-		bytes += to->length;
 	}
-	return bytes;
 }
 EXPORT_SYMBOL_GPL(rdma_helper_sg_gather);
 

@@ -16,7 +16,7 @@ void rdma_helper_unmap_sg(struct ib_device *dev, struct scatterlist *sg, int nen
 void rdma_helper_cq_wake(struct ib_cq *cq, ib_comp_handler handler, void *context);
 int rdma_helper_req_notify_cq(struct ib_cq *cq);
 void rdma_helper_drain_qp(struct ib_qp *qp);
-u64 rdma_helper_sg_gather(struct scatterlist *sg, u32 first, u32 count, struct ib_sge *to, u32 lkey);
+void rdma_helper_sg_gather(struct scatterlist *sg, u32 count, struct ib_sge *to, u32 lkey);
 void rdma_helper_sg_set_dma(struct sg_table *table, u32 index, u64 addr, u32 length);
 void *rdma_helper_alloc_coherent(struct ib_device *dev, size_t size, u64 *addr);
 void rdma_helper_free_coherent(struct ib_device *dev, size_t size, void *cpu, u64 addr);
