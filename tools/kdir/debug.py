@@ -101,6 +101,7 @@ def build() -> int:
 
 
 def environment() -> dict[str, str]:
-    """What makes the lab run in the debug kernel."""
-    return {"VMLAB_DEBUG": "1", "VMLAB_KERNEL_VERSION": release(), "VMLAB_PACKAGES": str(folder() / "install"),
+    """What makes the lab run in the debug kernel, where everything takes several times as long."""
+    return {"VMLAB_DEBUG": "1", "VMLAB_PATIENCE": os.environ.get("VMLAB_PATIENCE", "6"),
+            "VMLAB_KERNEL_VERSION": release(), "VMLAB_PACKAGES": str(folder() / "install"),
             "VMLAB_MODULES": str(output()), "VMLAB_CMODULES": str(folder() / "cmodules")}

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0
 """Runs in the guest: does one thing again and again, and each time another allocation of the kernel fails.
 
-    nth.py FROM write PATH TEXT          write(2)
-    nth.py FROM insmod PATH PARAMETERS   finit_module(2)
+    nth.py FROM STEP write PATH TEXT          write(2)
+    nth.py FROM STEP insmod PATH PARAMETERS   finit_module(2)
 
 Needs CONFIG_FAULT_INJECTION (fail-nth in the kernel's Documentation/fault-injection/fault-injection.rst). Ends with the
 first try that succeeds, or in which nothing was left to fail. Prints one JSON object: `n`, the number of the
 allocation in that try; `injected`, whether it failed; `error`, what came of the try; and `errors`, how often the tries
-before gave which errno.
+before gave which errno. The kernel log has a line for each try.
 """
 import collections
 import ctypes
@@ -41,7 +41,7 @@ def attempt(nth, deed, path, text, number):
     return error, left == 0
 
 
-def main(start, what, path, text):
+def main(start, step, what, path, text):
     """Tries until nothing fails any more."""
     deed = insmod if what == "insmod" else os.write
     nth = os.open(f"/proc/self/task/{os.getpid()}/fail-nth", os.O_RDWR)
@@ -49,10 +49,12 @@ def main(start, what, path, text):
     number = int(start)
     while True:
         error, injected = attempt(nth, deed, path, text.encode(), number)
+        with open("/dev/kmsg", "w", encoding="ascii") as log:
+            log.write(f"<3>nth: {number} of {path}: {error} {'injected' if injected else 'whole'}")
         if not error or not injected:
             break
         errors[error] += 1
-        number += 1
+        number += int(step)
     print(json.dumps({"n": number, "injected": injected, "error": error, "errors": errors}))
 
 
