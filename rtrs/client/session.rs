@@ -19,7 +19,8 @@ use kernel::{
     },
     sync::{
         Arc,
-        Mutex, //
+        Mutex,
+        UniqueArc, //
     },
     time::{
         Instant,
@@ -97,6 +98,27 @@ struct Agreed {
 
 /// The paths of a session, as those who send see them.
 pub(crate) struct Paths(pub(crate) KVec<Arc<Path>>);
+
+/// Memory for a list of paths. Whoever may have to take a path off has it before: then nothing can
+/// fail half-way.
+pub(crate) struct Room(UniqueArc<Paths>);
+
+impl Room {
+    /// `ENOMEM`. Sleeps.
+    pub(crate) fn new() -> Result<Self> {
+        let list = KVec::with_capacity(PATHS_MAX, GFP_KERNEL)?;
+        Ok(Self(UniqueArc::new(Paths(list), GFP_KERNEL)?))
+    }
+
+    /// A list of those of `paths` that are to stay.
+    fn fill(mut self, paths: &Paths, stays: impl Fn(&Arc<Path>) -> bool) -> Arc<Paths> {
+        for path in paths.0.iter().filter(|path| stays(path)) {
+            // There is room for all: a session has at most PATHS_MAX.
+            let _ = self.0 .0.push_within_capacity(path.clone());
+        }
+        self.0.into()
+    }
+}
 
 /// Where this CPU's last request went, for round-robin: the path's index and 1, or 0.
 #[derive(Default)]
@@ -230,6 +252,9 @@ impl Session {
     fn add(&self, path: &Arc<Path>) -> Result {
         let _lock = self.paths_lock.lock();
         let mut paths = self.copy_paths()?;
+        if paths.len() >= PATHS_MAX {
+            return Err(ENOSPC);
+        }
         paths.push(path.clone(), GFP_KERNEL)?;
         drop(
             self.paths
@@ -251,9 +276,7 @@ impl Session {
 
     /// Adds a path and connects it; sleeps, and can be killed.
     pub(crate) fn add_path(self: &Arc<Self>, addrs: PathAddrs) -> Result<Arc<Path>> {
-        if self.copy_paths()?.len() >= PATHS_MAX {
-            return Err(ENOSPC);
-        }
+        let room = Room::new()?;
         let path = Path::new(self, addrs)?;
         // To its server a session without a path is a new one.
         let first_conn = self.copy_paths()?.is_empty();
@@ -261,25 +284,22 @@ impl Session {
         match Path::connect(&path, first_conn) {
             Ok(()) => Ok(path),
             Err(e) => {
-                self.remove(&path)?;
+                self.remove(&path, room);
                 Err(e)
             }
         }
     }
 
     /// Closes a path for good and takes it off the list; sleeps.
-    pub(crate) fn remove(&self, path: &Arc<Path>) -> Result {
+    pub(crate) fn remove(&self, path: &Arc<Path>, room: Room) {
         if !Path::bury(path) {
-            return Ok(());
+            return;
         }
         let _lock = self.paths_lock.lock();
-        let mut paths = self.copy_paths()?;
-        paths.retain(|p| !Arc::ptr_eq(p, path));
-        drop(
-            self.paths
-                .replace(Some(Arc::new(Paths(paths), GFP_KERNEL)?)),
-        );
-        Ok(())
+        if let Some(paths) = self.paths.get() {
+            let left = room.fill(&paths, |p| !Arc::ptr_eq(p, path));
+            drop(self.paths.replace(Some(left)));
+        }
     }
 
     /// Returns the open session of this name, if there is one.

@@ -28,7 +28,10 @@ use rtrs_core::proto::{
 
 use crate::{
     path::Path,
-    session::Session,
+    session::{
+        Room,
+        Session, //
+    },
     sysfs_path::{
         PATH,
         STATS, //
@@ -63,11 +66,21 @@ fn store_add_path(
         pr_err!("session {}: add_path '{text}': {e}\n", session.name());
         EINVAL
     })?;
+    let room = Room::new()?;
     let path = Arc::from(session).add_path(addrs)?;
-    if let Some(files) = &mut *session.files.lock() {
-        files.add(&path)?;
-    }
-    Ok(())
+    let shown = match &mut *session.files.lock() {
+        Some(files) => files.add(&path),
+        None => Ok(()),
+    };
+    // A path that nobody sees could not be removed any more.
+    shown.inspect_err(|e| {
+        pr_err!(
+            "session {}: no files for the path to {}, it is removed ({e:?})\n",
+            session.name(),
+            path.dst()
+        );
+        session.remove(&path, room);
+    })
 }
 
 /// The file of the setting with this number.

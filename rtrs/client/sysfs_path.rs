@@ -25,7 +25,10 @@ use rtrs_core::proto::{
     text, //
 };
 
-use crate::path::Path;
+use crate::{
+    path::Path,
+    session::Room, //
+};
 
 pub(crate) static PATH: [Attribute<Path>; 9] = [
     Attribute::ro(c"state", |path, page| writeln!(page, "{}", path.state())),
@@ -87,8 +90,9 @@ fn store_disconnect(path: ArcBorrow<'_, Path>, _context: &StoreContext<'_>, text
 fn store_remove_path(path: ArcBorrow<'_, Path>, context: &StoreContext<'_>, text: &str) -> Result {
     expect_one(&path, "remove_path", text)?;
     let path = Arc::from(path);
+    let room = Room::new()?;
     context.remove_self(&crate::THIS_MODULE)?;
-    path.session.remove(&path)?;
+    path.session.remove(&path, room);
     let files = match &mut *path.session.files.lock() {
         Some(files) => files.take(&path),
         None => None,

@@ -26,8 +26,8 @@ DEBUG = "/sys/kernel/debug"
 # Few chunks: each is memory that may fail to come, in the same way.
 SMALL = "sess_queue_depth=2 max_chunk_size=8192"
 # An allocation that fails is told with a trace by some who ask for it; that is no complaint here.
-COMPLAINT = (r"WARNING:|\bBUG\b|\bOops\b|refcount_t:|KASAN|UBSAN|corruption|lockdep|while atomic|sleeping function|hung task|"
-             r"blocked for more|stall|general protection|[Pp]anic")
+COMPLAINT = (r"WARNING:|\bBUG\b|\bOops\b|refcount_t:|KASAN|UBSAN|corruption|possible .* (locking|deadlock)|inconsistent lock|"
+             r"suspicious RCU|while atomic|sleeping function|hung task|blocked for more|stall|general protection|[Pp]anic")
 VERIFY = "--rw=randwrite --bs=4k --iodepth=4 --size=1m --verify=crc32c --verify_fatal=1"
 # So many percent of each so many-th allocation: about every other set-up fails.
 PERCENT, INTERVAL = 10, 20
