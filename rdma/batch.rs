@@ -205,7 +205,7 @@ impl<'a, H: QpHandler, const N: usize, const S: usize> Batch<'a, H, N, S> {
         mut to: Remote,
     ) -> (Self, (*mut sys::ib_sge, usize), Remote) {
         let count = pieces_max as usize;
-        // With no piece a request there is no end; the first request that is too many is one.
+        // With `pieces_max` 0 it ends at the first request for which there is no room.
         while pieces > count && !self.bad {
             let opcode = sys::ib_wr_opcode_IB_WR_RDMA_WRITE;
             let request = self.push_raw(tag, opcode, list, count, Extra::None, SendFlags::NONE);
