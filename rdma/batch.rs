@@ -184,7 +184,11 @@ impl<'a, H: QpHandler, const N: usize, const S: usize> Batch<'a, H, N, S> {
         if pieces > pieces_max as usize {
             cold();
             let whole = (list, pieces);
-            (*self, (list, pieces), to) = self.again().write_parts(part, pieces_max, whole, to);
+            // Only the batch that comes back goes on.
+            let batch = Self { ..*self };
+            // SAFETY: These segments are in the array, and were just written.
+            let rest = unsafe { batch.write_parts(part, pieces_max, whole, to) };
+            (*self, (list, pieces), to) = rest;
         }
         let opcode = sys::ib_wr_opcode_IB_WR_RDMA_WRITE_WITH_IMM;
         let segments = pieces.wrapping_add(1);
@@ -196,8 +200,12 @@ impl<'a, H: QpHandler, const N: usize, const S: usize> Batch<'a, H, N, S> {
     /// request can hold the others; returns the batch, those others and where they go.
     ///
     /// Not inlined, and with the batch by value: it stays in registers where a write has one part.
+    ///
+    /// # Safety
+    ///
+    /// The `pieces` segments from `list` on are in the array of segments, before `next_segment`.
     #[inline(never)]
-    fn write_parts(
+    unsafe fn write_parts(
         mut self,
         tag: u32,
         pieces_max: u32,
@@ -211,7 +219,7 @@ impl<'a, H: QpHandler, const N: usize, const S: usize> Batch<'a, H, N, S> {
             let request = self.push_raw(tag, opcode, list, count, Extra::None, SendFlags::NONE);
             Self::set_remote(request, to);
             for _ in 0..count {
-                // SAFETY: `gather_imm` has written that many segments.
+                // SAFETY: One of `pieces` by the requirement, and initialised by the type invariant.
                 let length = unsafe { (*list).length };
                 to.addr = to.addr.wrapping_add(length.into());
                 list = list.wrapping_add(1);
@@ -219,12 +227,6 @@ impl<'a, H: QpHandler, const N: usize, const S: usize> Batch<'a, H, N, S> {
             pieces = pieces.wrapping_sub(count);
         }
         (self, (list, pieces), to)
-    }
-
-    /// The batch once more; only one of them goes on.
-    #[inline(always)]
-    fn again(&self) -> Self {
-        Self { ..*self }
     }
 
     /// Consumes one of the peer's receives, which carries `imm`, and writes nothing.

@@ -35,8 +35,8 @@ pub(crate) const MESSAGE_SIZE: u32 = 512;
 /// Most pieces of one work request of a write that goes piece by piece: the pages of 64 KiB. More
 /// would make each entry of the send queues twice as long.
 const PIECES_MAX: u32 = 16;
-/// Work requests of such a write: its data may be in the pages of 128 KiB. More might save nothing
-/// over a registration, which takes a work request as well, and later one for its invalidation.
+/// Work requests of such a write: its data may be in the pages of 128 KiB. A registration and the
+/// write take as many, and the invalidation one more.
 const PARTS_MAX: u32 = 2;
 /// Most pieces of a write that goes piece by piece.
 pub(crate) const GATHERED_MAX: usize = (PIECES_MAX * PARTS_MAX) as usize;

@@ -79,7 +79,7 @@ class Baseline:
 
 
 def examine(baseline: Baseline, mark: int, unload: bool = True) -> list[str]:
-    """All three questions to one machine; what is wrong, in words, nothing if all is well."""
+    """All questions to one machine; what is wrong, in words, nothing if all is well."""
     machine = baseline.machine
     wrong: list[str] = []
     try:

@@ -29,6 +29,8 @@ SMALL = "sess_queue_depth=2 max_chunk_size=8192"
 COMPLAINT = (r"WARNING:|\bBUG\b|\bOops\b|refcount_t:|KASAN|UBSAN|corruption|possible .* (locking|deadlock)|inconsistent lock|"
              r"suspicious RCU|while atomic|sleeping function|hung task|blocked for more|stall|general protection|[Pp]anic")
 VERIFY = "--rw=randwrite --bs=4k --iodepth=4 --size=1m --verify=crc32c --verify_fatal=1"
+READ_AND_UNMAP = ("udevadm settle; dd if=/dev/rnbd0 of=/dev/null bs=4k count=1 iflag=direct status=none && "
+                  "echo normal > /sys/block/rnbd0/rnbd/unmap_device")
 # So many percent of each so many-th allocation: about every other set-up fails.
 PERCENT, INTERVAL = 10, 20
 ROUNDS = 20
@@ -81,11 +83,8 @@ def test_mapping_with_each_allocation_failing(vm: Lab) -> None:
     """map_device with a new session: an error or a disk that works, and the next try finds nothing of it in its way."""
     start(vm)
     each_fails(vm, "write", f"{rnbd.CONTROL}/map_device", rnbd.request(vm),
-               "udevadm settle; dd if=/dev/rnbd0 of=/dev/null bs=4k count=1 iflag=direct status=none && "
-               "echo normal > /sys/block/rnbd0/rnbd/unmap_device")
-    disk = rnbd.map_disk(vm)
-    disk.fio(VERIFY).clean()
-    disk.unmap()
+               READ_AND_UNMAP)
+    rnbd.works(vm)
 
 
 @needs(machines=1, debug=True, complaints=True, timeout=3600)
@@ -146,14 +145,13 @@ def test_a_server_whose_allocations_fail_at_random(vm: Lab) -> None:
         errors[rnbd.try_map(vm, rnbd.request(vm))] += 1
         never(vm)
         if vm.client.exists("/sys/block/rnbd0"):
-            vm.client.run("dd if=/dev/rnbd0 of=/dev/null bs=4k count=1 iflag=direct status=none; "
-                          "echo normal > /sys/block/rnbd0/rnbd/unmap_device", 120)
+            vm.client.run(READ_AND_UNMAP, 120)
         until(lambda: not vm.server.run("ls /sys/class/rtrs-server").split(), 60, "the session is gone")
     paths.figure(f"{ROUNDS} sessions: "
                  + ", ".join(f"{name or 'mapped'} {times}" for name, times in sorted(errors.items())))
-    disk = rnbd.map_disk(vm)
-    disk.fio(VERIFY).clean()
-    disk.unmap()
+    ok(errors["ENOMEM"], "no session failed")
+    ok(errors[""], "no session was made")
+    rnbd.works(vm)
 
 
 @needs(machines=1, debug=True, complaints=True, timeout=3600)

@@ -19,7 +19,6 @@ from vmlab.needs import needs
 MEMORY_MIB = 640
 OOM = r"[Oo]ut of memory|invoked oom-killer|oom-kill"
 SERVER = "max_memory_mib=0"
-VERIFY = "--rw=randwrite --bs=4k --iodepth=8 --size=2m --verify=crc32c --verify_fatal=1"
 SLACK_MIB = 24
 # A RAM disk's pages stay where they are. With one left in each 64 KiB of it there is no larger block in
 # what is freed around them, and no compaction makes one.
@@ -66,12 +65,6 @@ def _refused(lab: Lab, reason: str) -> None:
     until(lambda: _meminfo(lab.client) > before - SLACK_MIB, 20, "the memory is back")
 
 
-def _works(lab: Lab) -> None:
-    disk = rnbd.map_disk(lab)
-    disk.fio(VERIFY).clean()
-    disk.unmap()
-
-
 @needs(machines=1, memory_mib=MEMORY_MIB, timeout=240)
 def test_chunks_for_which_memory_is_in_pieces(vm: Lab) -> None:
     """Enough is free, but not in blocks of a chunk: the allocation fails in the middle of the session's set-up."""
@@ -86,7 +79,7 @@ def test_chunks_for_which_memory_is_in_pieces(vm: Lab) -> None:
     for _ in range(2):
         _refused(vm, "rejected: no memory")
     _empty(vm.server)
-    _works(vm)
+    rnbd.works(vm)
 
 
 @needs(machines=1, memory_mib=MEMORY_MIB, timeout=240)
@@ -97,7 +90,7 @@ def test_a_server_that_grants_more_requests_than_the_client_can_hold(vm: Lab) ->
     for _ in range(2):
         _refused(vm, "memory for the requests could not be made")
     _empty(vm.client)
-    _works(vm)
+    rnbd.works(vm)
 
 
 @needs(machines=1, memory_mib=MEMORY_MIB, timeout=300)
@@ -121,5 +114,5 @@ def test_sessions_until_memory_ends(vm: Lab) -> None:
         disk.unmap()
     eq(vm.client.log_matches(OOM, mark), [], "the OOM killer's words")
     until(lambda: _meminfo(vm.client) > before - SLACK_MIB, 20, "the memory is back")
-    _works(vm)
+    rnbd.works(vm)
     print(f"# {len(disks)} sessions fitted", flush=True)

@@ -398,7 +398,7 @@ def test_as_many_paths_as_the_protocol_has(pair: Lab) -> None:
     pair.defer(pair.server.run, "; ".join(f"ip addr del {host}/24 dev eth0" for host in hosts), 60)
     # rxe drops what comes for an address that its table does not have yet, and the connection manager tries again
     # after four seconds.
-    last = f"0000:0000:0000:0000:0000:ffff:0a00:00{228:02x}"
+    last = f"0000:0000:0000:0000:0000:ffff:0a00:00{int(hosts[-1].rpartition('.')[2]):02x}"
     until(lambda: last in pair.server.run("cat /sys/class/infiniband/rxe0/ports/1/gids/* 2>/dev/null || true"), 30,
           "rxe knows all addresses")
     rnbd.start(pair, rtrs="sess_queue_depth=16 max_chunk_size=8192")
