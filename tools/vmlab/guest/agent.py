@@ -30,6 +30,7 @@ import time
 PORT = "/dev/vport0p1"
 TIMED_OUT = 124                 # as timeout(1) says it
 GROUPS = "/sys/fs/cgroup"
+START_SECONDS = 30.0
 KILL_GRACE_SECONDS = 2.0        # a task in an uninterruptible wait does not die; it is left behind
 POLL_SECONDS = 0.02
 STREAM_SECONDS = 0.2
@@ -41,30 +42,46 @@ class Group:
 
     def __init__(self, number):
         self.path = f"{GROUPS}/job-{number}"
+        self.lock = threading.Lock()        # the group is not removed while it is being killed
+        self.started = threading.Event()
         self.leader = None
-        os.makedirs(self.path, exist_ok=True)
-        # 0 is whoever writes; the shell enters before it starts anything.
-        self.entry = f"echo 0 >{self.path}/cgroup.procs\n"
+
+    def start(self, command, out):
+        """Starts the shell command in the group; answers its process."""
+        try:
+            with self.lock:
+                os.makedirs(self.path, exist_ok=True)
+                # 0 is whoever writes; the shell enters before it starts anything.
+                entry = f"echo 0 >{self.path}/cgroup.procs\n"
+                child = subprocess.Popen(["/bin/bash", "-c", entry + command], stdin=subprocess.DEVNULL,
+                                         stdout=out, stderr=subprocess.STDOUT, start_new_session=True, cwd="/root")
+                self.leader = child.pid
+                return child
+        finally:
+            self.started.set()
 
     def kill(self, number):
         """Signals the command's process group; SIGKILL goes to all it ever started and cannot be outrun."""
-        try:
-            os.killpg(self.leader, number)      # it may not have entered its group yet
-        except ProcessLookupError:
-            pass
-        if number == signal.SIGKILL:
+        self.started.wait(START_SECONDS)
+        with self.lock:
+            if self.leader is None:
+                return      # it has ended, or never began
             try:
+                os.killpg(self.leader, number)      # it may not have entered its group yet
+            except ProcessLookupError:
+                pass
+            if number == signal.SIGKILL:
                 with open(f"{self.path}/cgroup.kill", "w", encoding="ascii") as file:
                     file.write("1")
-            except FileNotFoundError:
-                pass        # it has just ended by itself
 
     def leave(self):
         """Removes the group, unless the command left something running on purpose."""
-        try:
-            os.rmdir(self.path)
-        except OSError:
-            pass
+        with self.lock:
+            self.leader = None
+            try:
+                os.rmdir(self.path)
+            except OSError:
+                pass
 
 
 class KernelLog:
@@ -129,29 +146,26 @@ class Agent:
                 continue
             *lines, rest = (rest + data).split(b"\n")
             for line in lines:
-                threading.Thread(target=self.obey, args=(line,), daemon=True).start()
+                request = json.loads(line)
+                number, deed = request.pop("id"), request.pop("do")
+                if deed == "run":
+                    self.running[number] = Group(number)    # here, before a request to kill it can be read
+                threading.Thread(target=self.obey, args=(number, deed, request), daemon=True).start()
 
-    def obey(self, line):
+    def obey(self, number, deed, request):
         """Carries out one request."""
-        number = None
         try:
-            request = json.loads(line)
-            number = request.pop("id")
-            deed = getattr(self, "do_" + request.pop("do"))
-            self.say(id=number, **deed(number, **request))
+            self.say(id=number, **getattr(self, "do_" + deed)(number, **request))
         except Exception as why:    # the host must hear of every failure, whatever it is
             self.say(id=number, error=f"{type(why).__name__}: {why}")
 
     def do_run(self, number, command, timeout, stream=False):
         """One shell command in a control group of its own; its output goes through a file."""
         path = f"/run/jobs/{number}"
-        group = Group(number)
-        with open(path, "wb") as out:
-            child = subprocess.Popen(["/bin/bash", "-c", group.entry + command], stdin=subprocess.DEVNULL,
-                                     stdout=out, stderr=subprocess.STDOUT, start_new_session=True, cwd="/root")
-        group.leader = child.pid
-        self.running[number] = group
+        group = self.running[number]
         try:
+            with open(path, "wb") as out:
+                child = group.start(command, out)
             with open(path, "rb") as out:
                 code = self.follow(number, child, out, time.monotonic() + timeout, stream)
                 return {"code": code, "out": out.read().decode(errors="replace")}

@@ -88,6 +88,17 @@ def test_commands_run_side_by_side_and_can_be_killed(pair: Lab) -> None:
 
 
 @needs(wires=2)
+def test_commands_are_killed_as_they_begin_and_as_they_end(pair: Lab) -> None:
+    """A kill that meets the start or the end of a command neither fails nor is lost."""
+    for command in ("sleep 300", "sleep 0.02", "true"):
+        for _ in range(40):
+            job = pair.client.start_job(command)
+            job.kill()
+            job.kill()
+            ok(job.wait(20).code in (0, -9), "a killed command ends")
+
+
+@needs(wires=2)
 def test_files_travel_both_ways(pair: Lab) -> None:
     """Push and pull keep every byte."""
     data = bytes(range(256)) * 4096 + b"end"
