@@ -25,6 +25,9 @@ from vmlab.channel import MachineGone
 from vmlab.machine import CommandFailed, Hardware, Machine, unique_folder
 
 MTU = 9000      # makes rxe choose an RDMA MTU of 4096
+# With merged buffers virtio-net takes its pages from a page pool, and rxe gives pages of a pool back in a way that can
+# stop the processor: Documentation/failover.md, "With rxe".
+NIC = f"virtio-net-pci,host_mtu={MTU},mrg_rxbuf=off"
 SETUP_SECONDS = 120.0
 BOOT_TRIES = 3
 
@@ -90,8 +93,7 @@ class Lab:
         for wire, path in enumerate(self._wire_paths()):
             listens = "off" if index else "on"
             args += ["-netdev", f"stream,id=wire{wire},server={listens},addr.type=unix,addr.path={path}",
-                     "-device", f"virtio-net-pci,netdev=wire{wire},id=nic{wire},host_mtu={MTU},"
-                                f"mac=52:54:00:00:0{wire}:0{index + 1}"]
+                     "-device", f"{NIC},netdev=wire{wire},id=nic{wire},mac=52:54:00:00:0{wire}:0{index + 1}"]
         return args
 
     def _disk_args(self, name: str) -> tuple[str, ...]:
