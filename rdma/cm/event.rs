@@ -82,6 +82,27 @@ pub enum Event<'a> {
     Other(u32),
 }
 
+/// A few words for a log line; what the peer said along with it is not shown.
+impl fmt::Display for Event<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Event::AddressResolved => f.write_str("address resolved"),
+            Event::AddressError(e) => f.write_fmt(fmt!("address resolution failed ({e:?})")),
+            Event::RouteResolved => f.write_str("route resolved"),
+            Event::RouteError(e) => f.write_fmt(fmt!("route resolution failed ({e:?})")),
+            Event::Established { .. } => f.write_str("connected"),
+            Event::Rejected { reason, .. } => f.write_fmt(fmt!("connection rejected: {reason}")),
+            Event::Unreachable(e) => f.write_fmt(fmt!("peer does not answer ({e:?})")),
+            Event::ConnectError(e) => f.write_fmt(fmt!("connection cannot be set up ({e:?})")),
+            Event::Disconnected => f.write_str("disconnected"),
+            Event::TimewaitExit => f.write_str("the connection's last packets are past"),
+            Event::DeviceRemoval => f.write_str("device is being removed"),
+            Event::AddressChange => f.write_str("local address moved to another device"),
+            Event::Other(kind) => f.write_fmt(fmt!("event {kind} of the connection manager")),
+        }
+    }
+}
+
 /// Why a connection was refused: a number of the connection manager (`enum ib_cm_rej_reason`).
 ///
 /// [`Display`](fmt::Display) writes the kernel's text for it.

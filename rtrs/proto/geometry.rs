@@ -41,6 +41,15 @@ pub enum BadPayload {
     Offset(u32),
 }
 
+impl core::fmt::Display for BadPayload {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            BadPayload::ChunkId(id) => write!(f, "there is no chunk {id}"),
+            BadPayload::Offset(offset) => write!(f, "offset {offset} is beyond a chunk's end"),
+        }
+    }
+}
+
 /// Returns how many bits numbers below `count` need: 0 for one number (C: `ilog2(0)`, D22).
 const fn bits_below(count: u32) -> u32 {
     u32::BITS - count.saturating_sub(1).leading_zeros()

@@ -251,7 +251,7 @@ impl CmHandler for Events {
             | Event::ConnectError(_)
             | Event::TimewaitExit
             | Event::DeviceRemoval
-            | Event::AddressChange => self.0.fail(format_args!("{event:?}")),
+            | Event::AddressChange => self.0.fail(fmt!("{event}")),
             _ => {}
         }
     }

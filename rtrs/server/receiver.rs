@@ -110,7 +110,7 @@ impl Receiver {
         let path = &self.path;
         let (id, offset) = match path.geometry.split(payload) {
             Ok(at) => at,
-            Err(bad) => return path.fail(format_args!("request points nowhere: {bad:?}")),
+            Err(bad) => return path.fail(format_args!("request points nowhere: {bad}")),
         };
         if !path.is_up() {
             return path.early_request();

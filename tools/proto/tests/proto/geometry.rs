@@ -85,6 +85,14 @@ fn d22_a_queue_depth_of_one_needs_no_bits_for_the_chunk_id() {
 }
 
 #[test]
+fn a_bad_payload_says_what_is_wrong_with_it() {
+    let g = Geometry::new(512, 100 << 10).unwrap();
+    let words = |payload| g.split(payload).unwrap_err().to_string();
+    assert_eq!(words(600 << g.mem_bits()), "there is no chunk 600");
+    assert_eq!(words(100 << 10), "offset 102400 is beyond a chunk's end");
+}
+
+#[test]
 fn nothing_and_too_much_are_no_geometry() {
     assert_eq!(Geometry::new(0, 8192), Err(GeometryError::QueueDepth));
     assert_eq!(Geometry::new(65536, 1), Err(GeometryError::QueueDepth));
