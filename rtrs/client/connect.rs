@@ -130,8 +130,11 @@ const ACK_TIMEOUT_EXPONENT: u8 = 16;
 /// See [`ACK_TIMEOUT_EXPONENT`].
 const RETRY_COUNT: u8 = 2;
 
-/// Least time for a step of a path that is connected again, in milliseconds.
+/// Time for a step of most attempts to connect a path again, in milliseconds.
 const AGAIN_MS: u32 = 1500;
+
+/// One attempt in so many has more time, for a peer that is slow.
+const AGAIN_ROUND: u32 = 4;
 
 impl Patience {
     /// For a path that somebody waits for.
@@ -145,11 +148,14 @@ impl Patience {
     ///
     /// A new attempt asks the peer at once, an old one may be between two of its questions: the
     /// connection manager repeats its own after 4 s, and a neighbour is asked for no more than three
-    /// times. But a peer that is slow is given more time after a while.
+    /// times. A slow peer is given more time in the last attempt of each round, and twice as much in
+    /// the next round.
     pub(crate) const fn again(silent: u32) -> Self {
-        let doublings = silent / 4;
-        let step_ms = if doublings < 4 {
-            AGAIN_MS.wrapping_shl(doublings)
+        let round = silent / AGAIN_ROUND;
+        let step_ms = if silent % AGAIN_ROUND != AGAIN_ROUND - 1 {
+            AGAIN_MS
+        } else if round < 4 {
+            (2 * AGAIN_MS).wrapping_shl(round)
         } else {
             CONNECT_TIMEOUT_MS
         };
