@@ -24,8 +24,8 @@ from vmlab.patience import scaled
 APPEND = ("console=ttyS0 quiet panic=-1 mitigations=off net.ifnames=0 log_buf_len=4M printk.devkmsg=on "
           "apparmor=0 audit=0 rcupdate.rcu_cpu_stall_timeout=60 nmi_watchdog=0")
 QEMU = os.environ.get("VMLAB_QEMU", "qemu-system-x86_64")
-# A boot takes about 12 seconds of processor time under emulation, however busy the host is (the debug kernel's about
-# 50); one that hangs either spins or does nothing at all.
+# A boot takes about 12 seconds of processor time under emulation, however busy the host is (the debug kernel's took
+# more than 60); one that hangs either spins or does nothing at all.
 BOOT_CPU_SECONDS = 200.0 if os.environ.get("VMLAB_DEBUG") else 60.0
 BOOT_SECONDS = 300.0
 STALLED_SECONDS, STALLED_CPU_SECONDS = 60.0, 2.0

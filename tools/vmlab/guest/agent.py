@@ -30,7 +30,6 @@ import time
 PORT = "/dev/vport0p1"
 TIMED_OUT = 124                 # as timeout(1) says it
 GROUPS = "/sys/fs/cgroup"
-START_SECONDS = 30.0
 KILL_GRACE_SECONDS = 2.0        # a task in an uninterruptible wait does not die; it is left behind
 POLL_SECONDS = 0.02
 STREAM_SECONDS = 0.2
@@ -48,21 +47,18 @@ class Group:
 
     def start(self, command, out):
         """Starts the shell command in the group; answers its process."""
-        try:
-            with self.lock:
-                os.makedirs(self.path, exist_ok=True)
-                # 0 is whoever writes; the shell enters before it starts anything.
-                entry = f"echo 0 >{self.path}/cgroup.procs\n"
-                child = subprocess.Popen(["/bin/bash", "-c", entry + command], stdin=subprocess.DEVNULL,
-                                         stdout=out, stderr=subprocess.STDOUT, start_new_session=True, cwd="/root")
-                self.leader = child.pid
-                return child
-        finally:
-            self.started.set()
+        os.makedirs(self.path, exist_ok=True)
+        # 0 is whoever writes; the shell enters before it starts anything.
+        entry = f"echo 0 >{self.path}/cgroup.procs\n"
+        child = subprocess.Popen(["/bin/bash", "-c", entry + command], stdin=subprocess.DEVNULL,
+                                 stdout=out, stderr=subprocess.STDOUT, start_new_session=True, cwd="/root")
+        self.leader = child.pid
+        self.started.set()
+        return child
 
     def kill(self, number):
         """Signals the command's process group; SIGKILL goes to all it ever started and cannot be outrun."""
-        self.started.wait(START_SECONDS)
+        self.started.wait()
         with self.lock:
             if self.leader is None:
                 return      # it has ended, or never began
@@ -78,6 +74,7 @@ class Group:
         """Removes the group, unless the command left something running on purpose."""
         with self.lock:
             self.leader = None
+            self.started.set()      # or it never will be
             try:
                 os.rmdir(self.path)
             except OSError:
@@ -146,11 +143,19 @@ class Agent:
                 continue
             *lines, rest = (rest + data).split(b"\n")
             for line in lines:
-                request = json.loads(line)
-                number, deed = request.pop("id"), request.pop("do")
-                if deed == "run":
-                    self.running[number] = Group(number)    # here, before a request to kill it can be read
-                threading.Thread(target=self.obey, args=(number, deed, request), daemon=True).start()
+                self.take(line)
+
+    def take(self, line):
+        """Has a request carried out in a thread of its own; a command is known before a request to kill it is read."""
+        try:
+            request = json.loads(line)
+            number, deed = request.pop("id"), request.pop("do")
+        except (ValueError, KeyError, AttributeError) as why:
+            self.say(id=None, error=f"{type(why).__name__}: {why}")
+            return
+        if deed == "run":
+            self.running[number] = Group(number)
+        threading.Thread(target=self.obey, args=(number, deed, request), daemon=True).start()
 
     def obey(self, number, deed, request):
         """Carries out one request."""
@@ -172,7 +177,8 @@ class Agent:
         finally:
             del self.running[number]
             group.leave()
-            os.unlink(path)
+            if os.path.exists(path):
+                os.unlink(path)
 
     def follow(self, number, child, out, deadline, stream):
         """Waits for the child; kills it at the deadline and gives up on it if that does not help."""
