@@ -4,13 +4,28 @@
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
+pub(crate) mod batch;
+pub(crate) mod completion;
+pub(crate) mod recv_ring;
+pub(crate) mod status;
+
 use crate::{
-    batch::{Batch, Space},
     cm::IdCore,
-    completion::WorkCompletion,
     cq::Cq,
-    pd::Pd,
-    segment::{Segment, SendFlags},
+    memory::{
+        pd::Pd,
+        segment::{
+            Segment,
+            SendFlags, //
+        }, //
+    },
+    qp::{
+        batch::{
+            Batch,
+            Space, //
+        },
+        completion::WorkCompletion, //
+    },
     sys, //
 };
 use core::{

@@ -44,36 +44,32 @@
 //! C headers: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h),
 //! [`include/rdma/rdma_cm.h`](srctree/include/rdma/rdma_cm.h)
 
-mod batch;
 pub mod cm;
-mod completion;
 mod cq;
 mod device;
-mod mr;
-mod page_mapping;
-mod pd;
-mod port_watch;
+mod memory;
+mod port_events;
 mod qp;
-mod receives;
-mod segment;
-pub mod sg;
-mod slots;
-mod status;
 
 pub use self::{
-    batch::{Batch, Space},
-    completion::{Opcode, WorkCompletion},
     cq::{Cq, PollContext, Wake},
     device::Device,
-    mr::Mr,
-    page_mapping::{DmaDirection, PageMapping},
-    pd::Pd,
-    port_watch::{DeviceId, PortEvents, PortWatch},
-    qp::{Qp, QpConfig, QpHandler},
-    receives::StandingReceives,
-    segment::{Access, Remote, Segment, SendFlags},
-    slots::{MessageSlot, MessageSlots},
-    status::WcStatus,
+    memory::{
+        message_buffers::{MessageSlot, MessageSlots},
+        mr::Mr,
+        page_mapping::{DmaDirection, PageMapping},
+        pd::Pd,
+        segment::{Access, Remote, Segment, SendFlags},
+        sg,
+    },
+    port_events::{DeviceId, PortEvents, PortWatch},
+    qp::{
+        batch::{Batch, Space},
+        completion::{Opcode, WorkCompletion},
+        recv_ring::StandingReceives,
+        status::WcStatus,
+        Qp, QpConfig, QpHandler,
+    },
 };
 
 use kernel::prelude::*;
@@ -91,13 +87,13 @@ module! {
 const CALLER: &CStr = c"rdma_rust";
 
 struct Library {
-    _ports: port_watch::Registration,
+    _ports: port_events::Registration,
 }
 
 impl kernel::Module for Library {
     fn init(_module: &'static ThisModule) -> Result<Self> {
         Ok(Library {
-            _ports: port_watch::Registration::new()?,
+            _ports: port_events::Registration::new()?,
         })
     }
 }

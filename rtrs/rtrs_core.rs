@@ -13,13 +13,13 @@
 
 use kernel::prelude::*;
 
-#[path = "core/address.rs"]
-pub mod address;
-#[path = "core/display.rs"]
-mod display;
-#[path = "core/errno.rs"]
-pub mod errno;
+mod convert;
 pub mod proto;
+
+pub use convert::{
+    address,
+    errno, //
+};
 
 module! {
     type: Library,

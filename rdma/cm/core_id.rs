@@ -10,7 +10,7 @@
 //! C header: [`include/rdma/rdma_cm.h`](srctree/include/rdma/rdma_cm.h)
 
 use super::{event::CmHandler, param::ConnectParam, Event, Id};
-use crate::{device::Device, pd::Pd, sys};
+use crate::{device::Device, memory::pd::Pd, sys};
 use core::{
     cell::UnsafeCell,
     marker::PhantomPinned,

@@ -13,8 +13,12 @@ use super::{
 use crate::{
     cq::Cq,
     device::Device,
-    pd::Pd,
-    qp::{Qp, QpConfig, QpHandler},
+    memory::pd::Pd,
+    qp::{
+        Qp,
+        QpConfig,
+        QpHandler, //
+    },
     sys, //
 };
 use core::{

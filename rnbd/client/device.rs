@@ -35,18 +35,18 @@ use kernel_ext::{
 
 use rtrs_client::Via;
 
-use super::{
+use crate::client::{
     admin,
     front::Front,
+    io_state::{
+        Reach,
+        ReachCell, //
+    },
     limits::{
         self,
         Following, //
     },
     queue::Queue,
-    reach::{
-        Reach,
-        ReachCell, //
-    },
     session::{
         Session,
         User, //

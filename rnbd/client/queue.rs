@@ -27,13 +27,13 @@ use rtrs_client::{
 };
 use zerocopy::IntoBytes;
 
-use super::{
+use crate::client::{
     device::Device,
-    loss::{
+    io_state::Reach, //
+    retry::{
         end,
         Loss, //
     },
-    reach::Reach, //
 };
 use crate::proto::{
     flags::{

@@ -6,6 +6,14 @@
 //! manager, a failed work request, a breach of the protocol, the heartbeat, sysfs or the end of the
 //! session, goes through [`Path::fail`] or [`Path::close`]; what follows from it is in `life`.
 
+pub(crate) mod connect;
+pub(crate) mod connections;
+pub(crate) mod error;
+pub(crate) mod heartbeat;
+pub(crate) mod recovery;
+pub(crate) mod setup;
+pub(crate) mod stats;
+
 use core::sync::atomic::{
     AtomicBool,
     AtomicU32, //
@@ -60,17 +68,19 @@ use rtrs_core::{
     },
 };
 
-use crate::{
-    fault::Fault,
-    life::Attempts,
-    progress::Progress,
-    pulse::Pulse,
-    session::Session,
-    stats::Stats,
-    transport::{
-        Connection,
-        Transport, //
+use crate::client::{
+    path::{
+        connections::{
+            Connection,
+            Transport, //
+        }, //
+        error::Fault,
+        heartbeat::Pulse,
+        recovery::Attempts,
+        setup::Progress,
+        stats::Stats,
     },
+    session::Session, //
 };
 
 /// The work item that tears down.

@@ -2,6 +2,13 @@
 
 //! A session: a name, and the paths to the server that knows it.
 
+pub(crate) mod admin;
+pub(crate) mod failover;
+pub(crate) mod multipath;
+pub(crate) mod outage;
+pub(crate) mod permit;
+pub(crate) mod settings;
+
 use core::sync::atomic::{
     AtomicBool,
     AtomicU32,
@@ -56,18 +63,20 @@ use rtrs_core::proto::{
     SEGMENTS_MAX, //
 };
 
-use crate::{
-    library::Library,
-    link::{
-        Link,
-        LinkEvents,
-        GIVE_UP,
-        REOPEN, //
-    },
+use crate::client::{
+    module::Library,
     path::Path,
-    permit::AdminIds,
-    settings::SharedSettings,
-    sysfs::SessionFiles, //
+    session::{
+        outage::{
+            Link,
+            LinkEvents,
+            GIVE_UP,
+            REOPEN, //
+        },
+        permit::AdminIds,
+        settings::SharedSettings, //
+    },
+    sysfs::session::SessionFiles, //
 };
 
 /// Size of the pages that memory is registered in.

@@ -23,10 +23,12 @@ use rtrs_core::proto::{
 };
 use zerocopy::IntoBytes;
 
-use super::{
-    registry::Registry,
-    session::Service,
-    shared::Shared, //
+use crate::server::{
+    module::Shared, //
+    session::{
+        table::Registry,
+        Service, //
+    },
 };
 
 /// A server on one port.

@@ -2,6 +2,14 @@
 
 //! A path: the connections between one address of a client and one of ours, and what they share.
 
+pub(crate) mod chunks;
+pub(crate) mod connections;
+pub(crate) mod fence;
+pub(crate) mod heartbeat;
+pub(crate) mod info;
+pub(crate) mod stats;
+pub(crate) mod teardown;
+
 use core::{
     fmt,
     sync::atomic::{
@@ -67,30 +75,28 @@ use rtrs_core::proto::{
     },
 };
 
-use super::{
-    connection::{
-        self,
-        Connections,
-        INFO_REQUEST_LEN,
-        KEY_MESSAGE_LEN, //
+use crate::server::{
+    io::{
+        request::{
+            Place,
+            Slot, //
+        }, //
+        send_queue::Chain,
     },
-    establish,
-    fence,
-    heartbeat,
-    memory::Charge,
-    region,
-    sends::Chain,
+    path::{
+        connections::{
+            Connections,
+            INFO_REQUEST_LEN,
+            KEY_MESSAGE_LEN, //
+        },
+        stats::Stats, //
+    },
+    quota::Charge,
     session::{
         Session,
         SessionService, //
     },
-    slot::{
-        Place,
-        Slot, //
-    },
-    stats::Stats,
-    sysfs::PathFiles,
-    teardown, //
+    sysfs::PathFiles, //
 };
 
 /// A path.
@@ -200,7 +206,7 @@ impl Path {
         } else {
             None
         };
-        let (places, regions) = region::register(session, &pd, &connections)?;
+        let (places, regions) = chunks::register(session, &pd, &connections)?;
         let info = MessageSlots::new(&pd, 1, INFO_REQUEST_LEN)?;
         let stats = Stats::new()?;
         let path = Arc::pin_init(
@@ -260,7 +266,7 @@ impl Path {
             (Ok(()), None) => return super::listener::refuse(request, &Refusal::PathState),
         };
         *joined = Instant::now();
-        if let Err(e) = connection::accept(self, &connections, connect.cid, request) {
+        if let Err(e) = connections::accept(self, &connections, connect.cid, request) {
             self.fail(format_args!(
                 "connection {} cannot be made ({e:?})",
                 connect.cid
@@ -460,7 +466,7 @@ impl WorkItem<0> for Path {
     fn run(this: Arc<Path>) {
         match this.state() {
             ServerState::Connecting if this.info_len.load(SeqCst) != 0 => {
-                establish::establish(&this);
+                info::establish(&this);
             }
             ServerState::Closing => teardown::tear_down(&this),
             _ => {}

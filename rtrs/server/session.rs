@@ -2,6 +2,8 @@
 
 //! A session: one client's chunks, and the paths that lead to them.
 
+pub(crate) mod table;
+
 use kernel::{
     new_mutex,
     prelude::*,
@@ -22,16 +24,18 @@ use rtrs_core::proto::{
     HDR_SIZE_MAX, //
 };
 
-use super::{
-    fence::Members,
-    memory::Charge,
-    operation::Operation,
-    path::Path,
-    registry::Registry,
+use crate::server::{
+    io::operation::Operation,
+    path::{
+        fence::Members,
+        Path, //
+    },
+    quota::Charge,
+    session::table::Registry,
     sysfs::{
         PathFiles,
         SessionFiles, //
-    },
+    }, //
 };
 
 /// What runs on top of a server: it is told of each client's session.

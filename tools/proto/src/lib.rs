@@ -12,8 +12,16 @@
 extern crate self as rtrs_core;
 pub use rtrs as proto;
 
-#[path = "../../../rtrs/proto/mod.rs"]
-pub mod rtrs;
+// An inline module with a path names a folder, so that `proto.rs` finds its files in `proto/` as in
+// the kernel.
+#[path = "../../../rtrs"]
+mod rtrs_folder {
+    pub mod proto;
+}
+#[path = "../../../rnbd"]
+mod rnbd_folder {
+    pub mod proto;
+}
 
-#[path = "../../../rnbd/proto/mod.rs"]
-pub mod rnbd;
+pub use rnbd_folder::proto as rnbd;
+pub use rtrs_folder::proto as rtrs;

@@ -2,7 +2,7 @@
 
 //! The client's requests: how one finds its path, waits for one, goes out again and ends.
 //!
-//! Stands for `rtrs/client/{session,submit,slot,completion}.rs` and `rnbd/client`. What decides is
+//! Stands for `rtrs/client/{session,io}` and `rnbd/client`. What decides is
 //! the drivers' own code: `proto::policy`, `proto::outage`, `proto::permit`, `proto::geometry` and
 //! `proto::imm`.
 

@@ -2,7 +2,7 @@
 
 //! The life of a client's path: set-up, heartbeat, teardown, back-off.
 //!
-//! Stands for `rtrs/client/{path,connect,pulse,transport}.rs`. What decides is `proto::path`,
+//! Stands for `rtrs/client/path`. What decides is `proto::path`,
 //! `proto::backoff`, `proto::heartbeat` and `proto::handshake`.
 
 use proto::rtrs::{

@@ -2,7 +2,7 @@
 
 //! The server's sessions and paths: who may connect, when a path goes live, and how it goes down.
 //!
-//! Stands for `rtrs/server/{listener,registry,session,path,establish,heartbeat,teardown}.rs`. What
+//! Stands for `rtrs/server/{listener,session,path}`. What
 //! decides is `proto::handshake`, `proto::path` and `proto::heartbeat`.
 
 use std::collections::{

@@ -3,7 +3,7 @@
 //! The server's requests: from the chunk to the disk and back, and the fence between two paths that
 //! bring a request for the same chunk.
 //!
-//! Stands for `rtrs/server/{receiver,slot,operation,reply}.rs` and `rnbd/server`. As there, a write
+//! Stands for `rtrs/server/io` and `rnbd/server`. As there, a write
 //! goes to the disk straight from the chunk: what the chunk holds in the end is what is written.
 
 use proto::rtrs::{

@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Small messages: an array of equal slots of memory that the device may use.
+//!
+//! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
+
+use crate::{
+    device::Device,
+    memory::{
+        pd::{
+            Pd,
+            Retired, //
+        },
+        segment::{
+            fits,
+            Segment, //
+        }, //
+    },
+    sys, //
+};
+use core::{
+    mem::ManuallyDrop,
+    ptr::{self, NonNull}, //
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+
+/// Slots begin at multiples of a cache line.
+const SLOT_ALIGN: usize = 64;
+
+/// Slots share allocations of this size, or have one each if they are larger.
+const BLOCK_BYTES: usize = 16 * 1024;
+
+/// An array of message buffers, zeroed at first.
+///
+/// The memory is coherent: what the CPU writes the device sees without further ado, and the other way
+/// round. Since the device may access it at any time there are no slices of it, only copies; a copy
+/// that is made while the device writes may be a mixture of old and new bytes.
+///
+/// # Invariants
+///
+/// Every place is inside a block of `memory` and has `size` bytes, which no other place has.
+pub struct MessageSlots {
+    places: KVVec<Place>,
+    pd: Arc<Pd>,
+    local_key: u32,
+    size: u32,
+    memory: ManuallyDrop<SlotMemory>,
+}
+
+/// What remains of the slots when their handle is dropped.
+///
+/// # Invariants
+///
+/// Every block has `block_bytes` bytes that were allocated for `device`.
+pub(crate) struct SlotMemory {
+    device: Device,
+    block_bytes: usize,
+    blocks: KVVec<Place>,
+}
+
+/// Where some memory is for the CPU and for the device.
+#[derive(Clone, Copy)]
+struct Place {
+    cpu: NonNull<u8>,
+    dma: u64,
+}
+
+// SAFETY: The memory belongs to no thread.
+unsafe impl Send for Place {}
+// SAFETY: The bytes are accessed by copies through raw pointers only.
+unsafe impl Sync for Place {}
+
+impl MessageSlots {
+    /// Allocates `count` slots of `size` bytes each. Sleeps.
+    ///
+    /// `EINVAL` if either is zero or a slot is larger than 1 MiB.
+    pub fn new(pd: &Arc<Pd>, count: u32, size: u32) -> Result<Self> {
+        Self::aligned(pd, count, size, SLOT_ALIGN)
+    }
+
+    /// As [`new`](Self::new), with slots that share cache lines: for small messages that one CPU
+    /// handles one after the other.
+    pub(crate) fn packed(pd: &Arc<Pd>, count: u32, size: u32) -> Result<Self> {
+        Self::aligned(pd, count, size, align_of::<u64>())
+    }
+
+    fn aligned(pd: &Arc<Pd>, count: u32, size: u32, align: usize) -> Result<Self> {
+        if count == 0 || size == 0 || size > 1 << 20 {
+            return Err(EINVAL);
+        }
+        let count = count as usize;
+        let stride = (size as usize)
+            .checked_next_multiple_of(align)
+            .ok_or(EINVAL)?;
+        let in_block = BLOCK_BYTES.checked_div(stride).unwrap_or(1).max(1);
+        let block_bytes = stride.saturating_mul(in_block).max(BLOCK_BYTES);
+        // Rounded up.
+        let blocks = count
+            .wrapping_sub(1)
+            .checked_div(in_block)
+            .ok_or(EINVAL)?
+            .wrapping_add(1);
+        let mut memory = SlotMemory {
+            device: pd.device().clone(),
+            block_bytes,
+            blocks: KVVec::with_capacity(blocks, GFP_KERNEL)?,
+        };
+        let mut places = KVVec::with_capacity(count, GFP_KERNEL)?;
+        for _ in 0..blocks {
+            let block = memory.add()?;
+            let rest = count.saturating_sub(places.len());
+            for index in 0..rest.min(in_block) {
+                let start = index.wrapping_mul(stride);
+                // INVARIANT: `in_block` strides fit into a block.
+                // SAFETY: As said; the block is one allocation.
+                let cpu = unsafe { block.cpu.add(start) };
+                let dma = block.dma.wrapping_add(start as u64);
+                places.push(Place { cpu, dma }, GFP_KERNEL)?;
+            }
+        }
+        pd.add_handle()?;
+        Ok(Self {
+            places,
+            pd: pd.clone(),
+            local_key: pd.local_dma_key(),
+            size,
+            memory: ManuallyDrop::new(memory),
+        })
+    }
+
+    /// The number of slots.
+    pub fn count(&self) -> u32 {
+        self.places.len() as u32
+    }
+
+    /// The size of a slot in bytes.
+    pub fn size(&self) -> u32 {
+        self.size
+    }
+
+    /// Copies `bytes` into slot `slot`, from `offset` on. `EINVAL` if they do not fit. Any context.
+    #[inline(always)]
+    pub fn write(&self, slot: u32, offset: u32, bytes: &[u8]) -> Result {
+        let length = u32::try_from(bytes.len()).map_err(|_| EINVAL)?;
+        let cpu = self.locate(slot, offset, length).ok_or(EINVAL)?;
+        // SAFETY: `locate` returns a place with room for `length` bytes, which no reference refers
+        // to. A device that accesses it at the same time is not a thread of ours.
+        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), cpu, bytes.len()) };
+        Ok(())
+    }
+
+    /// Copies out of slot `slot`, from `offset` on. `EINVAL` if that is beyond its end. Any context.
+    #[inline(always)]
+    pub fn read(&self, slot: u32, offset: u32, into: &mut [u8]) -> Result {
+        let length = u32::try_from(into.len()).map_err(|_| EINVAL)?;
+        let cpu = self.locate(slot, offset, length).ok_or(EINVAL)?;
+        // SAFETY: As in `write()`.
+        unsafe { ptr::copy_nonoverlapping(cpu.cast_const(), into.as_mut_ptr(), into.len()) };
+        Ok(())
+    }
+
+    /// Slot `slot`, for several accesses; [`None`] if there is no such slot.
+    #[inline(always)]
+    pub fn slot(&self, slot: u32) -> Option<MessageSlot<'_>> {
+        let place = *self.places.get(slot as usize)?;
+        Some(MessageSlot { slots: self, place })
+    }
+
+    /// A part of slot `slot`, to be posted.
+    #[inline(always)]
+    pub fn segment(&self, slot: u32, offset: u32, length: u32) -> Segment<'_> {
+        let (dma, good) = match self.places.get(slot as usize) {
+            Some(place) => (place.dma, fits(offset, length, self.size)),
+            None => (0, false),
+        };
+        let addr = dma.wrapping_add(u64::from(offset));
+        // SAFETY: The slots are of `pd`, are retired to `pd` when dropped, and cover the part if it is
+        // good.
+        unsafe { Segment::new(&self.pd, addr, length, self.local_key) }.only_if(good)
+    }
+
+    /// Whether the slots may be posted on queue pairs of `pd`.
+    pub(crate) fn is_of(&self, pd: &Arc<Pd>) -> bool {
+        Arc::ptr_eq(&self.pd, pd)
+    }
+
+    /// Where `length` bytes at `offset` of a slot are for the CPU, if that is inside of it.
+    #[inline(always)]
+    fn locate(&self, slot: u32, offset: u32, length: u32) -> Option<*mut u8> {
+        let place = self.places.get(slot as usize)?;
+        if !fits(offset, length, self.size) {
+            return None;
+        }
+        // SAFETY: By the type invariant the place has `size` bytes.
+        Some(unsafe { place.cpu.as_ptr().add(offset as usize) })
+    }
+}
+
+/// One of [`MessageSlots`].
+///
+/// # Invariants
+///
+/// `place` is one of `slots.places`.
+#[derive(Clone, Copy)]
+pub struct MessageSlot<'a> {
+    slots: &'a MessageSlots,
+    place: Place,
+}
+
+impl<'a> MessageSlot<'a> {
+    /// Copies `bytes` into the slot, from `offset` on. `EINVAL` if they do not fit. Any context.
+    #[inline(always)]
+    pub fn write(&self, offset: u32, bytes: &[u8]) -> Result {
+        let length = u32::try_from(bytes.len()).map_err(|_| EINVAL)?;
+        if !fits(offset, length, self.slots.size) {
+            return Err(EINVAL);
+        }
+        // SAFETY: By the type invariants the place has `size` bytes, to which no reference refers. A
+        // device that accesses them at the same time is not a thread of ours.
+        unsafe {
+            let to = self.place.cpu.as_ptr().add(offset as usize);
+            ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
+        }
+        Ok(())
+    }
+
+    /// A part of the slot, to be posted.
+    #[inline(always)]
+    pub fn segment(&self, offset: u32, length: u32) -> Segment<'a> {
+        let slots = self.slots;
+        let addr = self.place.dma.wrapping_add(u64::from(offset));
+        // SAFETY: As in `MessageSlots::segment`.
+        let segment = unsafe { Segment::new(&slots.pd, addr, length, slots.local_key) };
+        segment.only_if(fits(offset, length, slots.size))
+    }
+}
+
+impl Drop for MessageSlots {
+    fn drop(&mut self) {
+        // SAFETY: `self.memory` is not used after this.
+        let memory = unsafe { ManuallyDrop::take(&mut self.memory) };
+        self.pd.retire(Retired::Slots(memory));
+    }
+}
+
+impl SlotMemory {
+    fn add(&mut self) -> Result<Place> {
+        let mut dma = 0;
+        // SAFETY: The device is valid; sleeping is allowed.
+        let cpu = unsafe {
+            sys::rdma_helper_alloc_coherent(self.device.as_raw(), self.block_bytes, &mut dma)
+        };
+        let cpu = NonNull::new(cpu.cast()).ok_or(ENOMEM)?;
+        let block = Place { cpu, dma };
+        // INVARIANT: The block was just allocated for the device. There is room in the list.
+        let _ = self.blocks.push_within_capacity(block);
+        Ok(block)
+    }
+}
+
+impl Drop for SlotMemory {
+    fn drop(&mut self) {
+        for block in &self.blocks {
+            // SAFETY: By the type invariant; no work request uses the memory any more.
+            unsafe {
+                sys::rdma_helper_free_coherent(
+                    self.device.as_raw(),
+                    self.block_bytes,
+                    block.cpu.as_ptr().cast(),
+                    block.dma,
+                )
+            };
+        }
+    }
+}

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Protection domains, and the rule that keeps posted memory alive.
+//!
+//! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
+
+use crate::{
+    device::Device,
+    memory::{
+        message_buffers::SlotMemory, //
+        mr::MrMemory,
+        page_mapping::MappedMemory,
+    },
+    sys, //
+};
+use core::{mem, ptr::NonNull};
+use kernel::{
+    error::from_err_ptr,
+    new_mutex,
+    prelude::*,
+    sync::{
+        Arc,
+        Mutex, //
+    },
+};
+
+/// A protection domain: queue pairs reach the memory of their own domain only.
+///
+/// # Memory that was posted
+///
+/// A work request names memory by its address, and the device may use that memory until the request
+/// completes. Hence [`MessageSlots`](crate::MessageSlots), [`Mr`](crate::Mr) and
+/// [`PageMapping`](crate::PageMapping) belong to a domain, and when one of them is dropped while a
+/// queue pair of its domain exists, its memory (and the region) is kept and freed together with the
+/// domain's last queue pair. Safe code can therefore not free memory that a device may still touch.
+///
+/// # Invariants
+///
+/// - `raw` is a protection domain of `device` that `self` owns.
+/// - `keep.retired` is empty when there is neither a queue pair nor a thread that is destroying one.
+/// - The capacity of `keep.retired` is at least its length plus `keep.handles`.
+#[pin_data(PinnedDrop)]
+pub struct Pd {
+    raw: NonNull<sys::ib_pd>,
+    device: Device,
+    #[pin]
+    keep: Mutex<Keep>,
+}
+
+/// What was dropped while queue pairs of the domain existed; dropping it frees the memory.
+#[expect(dead_code, reason = "held for its drop only")]
+pub(crate) enum Retired {
+    Slots(SlotMemory),
+    Mr(MrMemory),
+    Pages(MappedMemory),
+}
+
+struct Keep {
+    queue_pairs: usize,
+    handles: usize,
+    retired: KVVec<Retired>,
+}
+
+// SAFETY: A protection domain may be used and freed by any thread.
+unsafe impl Send for Pd {}
+// SAFETY: The C object is not changed by its users, and `keep` has a lock.
+unsafe impl Sync for Pd {}
+
+impl Pd {
+    /// Allocates a protection domain on `device` (`ib_alloc_pd()`). Sleeps.
+    pub fn new(device: &Device) -> Result<Arc<Self>> {
+        // SAFETY: The device is valid, and the name is a static string.
+        let raw = from_err_ptr(unsafe {
+            sys::__ib_alloc_pd(device.as_raw(), 0, crate::CALLER.as_char_ptr())
+        })?;
+        let guard = RawPd(NonNull::new(raw).ok_or(ENOMEM)?);
+        let pd = Arc::pin_init(
+            pin_init!(Pd {
+                raw: guard.0,
+                device: device.clone(),
+                keep <- new_mutex!(Keep {
+                    queue_pairs: 0,
+                    handles: 0,
+                    retired: KVVec::new(),
+                }),
+            }),
+            GFP_KERNEL,
+        )?;
+        // INVARIANT: The domain belongs to `pd` from here on.
+        mem::forget(guard);
+        Ok(pd)
+    }
+
+    /// The device of the domain.
+    #[inline(always)]
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    #[inline(always)]
+    pub(crate) fn as_raw(&self) -> *mut sys::ib_pd {
+        self.raw.as_ptr()
+    }
+
+    /// The key that covers all DMA-mapped memory, for local use only.
+    #[inline(always)]
+    pub(crate) fn local_dma_key(&self) -> u32 {
+        // SAFETY: By the type invariant the domain is valid; the key never changes.
+        unsafe { (*self.raw.as_ptr()).local_dma_lkey }
+    }
+
+    /// Counts an object that may be retired later, and makes sure that this cannot fail then.
+    pub(crate) fn add_handle(&self) -> Result {
+        let mut keep = self.keep.lock();
+        let handles = keep.handles.checked_add(1).ok_or(EOVERFLOW)?;
+        // INVARIANT: There is room for all handles after this.
+        keep.retired.reserve(handles, GFP_KERNEL)?;
+        keep.handles = handles;
+        Ok(())
+    }
+
+    /// Ends a handle: what it held is freed now, or with the last queue pair of the domain.
+    pub(crate) fn retire(&self, item: Retired) {
+        let mut keep = self.keep.lock();
+        keep.handles = keep.handles.saturating_sub(1);
+        if keep.queue_pairs == 0 {
+            drop(keep);
+            drop(item);
+        } else if let Err(error) = keep.retired.push_within_capacity(item) {
+            // Unreachable by the type invariant. Leaking is the safe answer.
+            mem::forget(error);
+        }
+    }
+
+    /// Ends a handle that held nothing.
+    pub(crate) fn cancel_handle(&self) {
+        let mut keep = self.keep.lock();
+        keep.handles = keep.handles.saturating_sub(1);
+    }
+
+    pub(crate) fn queue_pair_created(&self) {
+        let mut keep = self.keep.lock();
+        keep.queue_pairs = keep.queue_pairs.saturating_add(1);
+    }
+
+    pub(crate) fn queue_pair_destroyed(&self) {
+        {
+            let mut keep = self.keep.lock();
+            keep.queue_pairs = keep.queue_pairs.saturating_sub(1);
+        }
+        // One at a time and outside the lock: freeing a region may retire the pages under it. The
+        // list keeps its capacity. A queue pair that is made meanwhile ends this; what is left then
+        // goes with that one.
+        loop {
+            let mut keep = self.keep.lock();
+            if keep.queue_pairs != 0 {
+                return;
+            }
+            let Some(item) = keep.retired.pop() else {
+                return;
+            };
+            drop(keep);
+            drop(item);
+        }
+    }
+}
+
+#[pinned_drop]
+impl PinnedDrop for Pd {
+    fn drop(self: Pin<&mut Self>) {
+        // Every handle and every queue pair holds an `Arc` of the domain, so none is left, and by
+        // the type invariant nothing is retired.
+        drop(RawPd(self.raw));
+    }
+}
+
+/// An allocated protection domain that no longer, or not yet, belongs to a [`Pd`].
+///
+/// # Invariants
+///
+/// The domain is valid and owned.
+struct RawPd(NonNull<sys::ib_pd>);
+
+impl Drop for RawPd {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariant the domain is owned; nothing uses it any more.
+        // A kernel-owned domain cannot fail to be freed.
+        let _ = unsafe { sys::ib_dealloc_pd_user(self.0.as_ptr(), core::ptr::null_mut()) };
+    }
+}

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Local and remote memory as work requests name it.
+//!
+//! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
+
+use crate::{memory::pd::Pd, sys};
+use core::{marker::PhantomData, ops::BitOr, ptr};
+
+/// A piece of local memory that the device may read or write (`struct ib_sge`).
+///
+/// Made by [`MessageSlots::segment`](crate::MessageSlots::segment), [`Mr::segment`](crate::Mr::segment),
+/// [`PageMapping::segment`](crate::PageMapping::segment). A segment that was asked for beyond the end
+/// of its memory is invalid: posting it fails with `EINVAL`.
+///
+/// # Invariants
+///
+/// `pd` is null, or it is the domain of an object that is alive for `'a` and that covers `sge`.
+#[derive(Clone, Copy)]
+pub struct Segment<'a> {
+    sge: sys::ib_sge,
+    pd: *const Pd,
+    _memory: PhantomData<&'a ()>,
+}
+
+impl<'a> Segment<'a> {
+    /// # Safety
+    ///
+    /// The object that covers `length` bytes at `addr` under the key `lkey` is alive for `'a`,
+    /// belongs to `pd`, and is kept as [`Pd`] says when it is dropped while queue pairs exist; or
+    /// [`Self::only_if`] makes the segment invalid before anybody sees it.
+    #[inline(always)]
+    pub(crate) unsafe fn new(pd: &Pd, addr: u64, length: u32, lkey: u32) -> Self {
+        // INVARIANT: By the safety requirement.
+        Self {
+            sge: sys::ib_sge { addr, length, lkey },
+            pd,
+            _memory: PhantomData,
+        }
+    }
+
+    /// The number of bytes.
+    #[inline(always)]
+    pub fn len(&self) -> u32 {
+        self.sge.length
+    }
+
+    /// Whether there are no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.sge.length == 0
+    }
+
+    /// The same segment, or an invalid one.
+    #[inline(always)]
+    pub(crate) fn only_if(mut self, good: bool) -> Self {
+        if !good {
+            // INVARIANT: Null.
+            self.pd = ptr::null();
+        }
+        self
+    }
+
+    /// Whether the segment is valid and may be posted on a queue pair of `pd`.
+    #[inline(always)]
+    pub(crate) fn is_of(&self, pd: &Pd) -> bool {
+        ptr::eq(self.pd, pd)
+    }
+
+    /// The C segment; it may be used only if it [is of](Self::is_of) the queue pair's domain.
+    #[inline(always)]
+    pub(crate) fn as_raw(&self) -> sys::ib_sge {
+        self.sge
+    }
+}
+
+/// The offset is within `size` and `length` bytes fit behind it.
+#[inline(always)]
+pub(crate) fn fits(offset: u32, length: u32, size: u32) -> bool {
+    u64::from(offset) + u64::from(length) <= u64::from(size)
+}
+
+/// Memory of the peer: where it is, and the key that opens it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Remote {
+    /// The address that the peer told.
+    pub addr: u64,
+    /// The remote key that the peer told.
+    pub key: u32,
+}
+
+/// What a key of a memory region allows (`enum ib_access_flags`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Access(u32);
+
+impl Access {
+    /// Local reading only.
+    pub const LOCAL_READ: Self = Self(0);
+    /// Local writing (by receives and RDMA reads).
+    pub const LOCAL_WRITE: Self = Self(sys::ib_access_flags_IB_ACCESS_LOCAL_WRITE);
+    /// Writing by the peer; needs `LOCAL_WRITE` as well, which this includes.
+    pub const REMOTE_WRITE: Self = Self(
+        sys::ib_access_flags_IB_ACCESS_LOCAL_WRITE | sys::ib_access_flags_IB_ACCESS_REMOTE_WRITE,
+    );
+    /// Reading by the peer.
+    pub const REMOTE_READ: Self = Self(sys::ib_access_flags_IB_ACCESS_REMOTE_READ);
+
+    #[inline(always)]
+    pub(crate) fn as_raw(self) -> u32 {
+        self.0
+    }
+}
+
+impl BitOr for Access {
+    type Output = Self;
+
+    #[inline(always)]
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+/// How a work request is to be carried out (`enum ib_send_flags`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SendFlags(i32);
+
+impl SendFlags {
+    /// No completion unless it fails.
+    pub const NONE: Self = Self(0);
+    /// With a completion.
+    pub const SIGNALED: Self = Self(sys::ib_send_flags_IB_SEND_SIGNALED);
+    /// Only after earlier RDMA reads and invalidations have ended.
+    pub const FENCE: Self = Self(sys::ib_send_flags_IB_SEND_FENCE);
+    /// The peer's receive raises a solicited event.
+    pub const SOLICITED: Self = Self(sys::ib_send_flags_IB_SEND_SOLICITED);
+    /// The bytes are taken out of memory by the CPU at posting.
+    pub(crate) const INLINE: Self = Self(sys::ib_send_flags_IB_SEND_INLINE);
+
+    /// [`Self::SIGNALED`] or [`Self::NONE`].
+    #[inline(always)]
+    pub const fn signaled(yes: bool) -> Self {
+        if yes {
+            Self::SIGNALED
+        } else {
+            Self::NONE
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn as_raw(self) -> i32 {
+        self.0
+    }
+}
+
+impl BitOr for SendFlags {
+    type Output = Self;
+
+    #[inline(always)]
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}

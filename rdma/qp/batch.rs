@@ -1,0 +1,439 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Posting send work requests: several of them share one call into the driver (one doorbell).
+//!
+//! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
+
+use crate::{
+    memory::{
+        mr::Mr,
+        segment::{
+            Access,
+            Remote,
+            Segment,
+            SendFlags, //
+        }, //
+    },
+    qp::{
+        Qp,
+        QpHandler, //
+    },
+    sys, //
+};
+use core::{marker::PhantomData, mem::MaybeUninit, ptr};
+use kernel::prelude::*;
+use kernel_ext::scatterlist::SgList;
+
+/// Room for `N` work requests with `S` segments altogether, on the caller's stack. It is not zeroed.
+pub struct Space<const N: usize, const S: usize> {
+    requests: [MaybeUninit<Request>; N],
+    segments: [MaybeUninit<sys::ib_sge>; S],
+}
+
+impl<const N: usize, const S: usize> Space<N, S> {
+    /// Empty room.
+    #[inline(always)]
+    #[expect(clippy::new_without_default)]
+    pub const fn new() -> Self {
+        Self {
+            requests: [const { MaybeUninit::uninit() }; N],
+            segments: [const { MaybeUninit::uninit() }; S],
+        }
+    }
+}
+
+/// Work requests that are posted together, in the order in which they were added.
+///
+/// They are written into a [`Space`], and a method writes just the fields that its operation has.
+/// Everything is copied at once, so that the objects that are named need not stay borrowed until
+/// [`post`](Self::post). (Room and batch are two objects, since the batch stays in registers then.)
+///
+/// Each request carries a tag, which comes back in its completion. A request without
+/// [`SendFlags::SIGNALED`] has a completion only if it fails.
+///
+/// A mistake (a tag beyond [`QpConfig::tags`](crate::QpConfig::tags), more requests or segments than
+/// there is room for, memory of another protection domain) makes `post` fail with `EINVAL` without
+/// posting anything, and so does posting a second time. Dropping a batch posts nothing.
+///
+/// # Examples
+///
+/// ```ignore
+/// let mut space = Space::new();
+/// let mut batch = qp.batch::<2, 1>(&mut space);
+/// batch.reg_mr(tag, &mr, Access::REMOTE_WRITE, SendFlags::NONE);
+/// batch.write_imm(tag, &[slots.segment(slot, 0, len)], remote, imm, SendFlags::NONE);
+/// batch.post()?;
+/// ```
+///
+/// # Invariants
+///
+/// - `next` is in the array of requests that begins at `first`, or at its end; what is before it is
+///   initialised for its opcode. Each request points to the next place for one, and to its segments.
+/// - `next_segment` is in the array of segments that begins at `first_segment`, or at its end; what is
+///   before it is initialised.
+/// - Unless `bad`, the completion entries of the requests are `qp`'s, and all memory that they name
+///   belongs to `qp`'s protection domain, which keeps it.
+#[must_use = "a batch does nothing until it is posted"]
+pub struct Batch<'a, H: QpHandler, const N: usize, const S: usize> {
+    qp: &'a Qp<H>,
+    bad: bool,
+    first: *mut Request,
+    next: *mut Request,
+    first_segment: *mut sys::ib_sge,
+    next_segment: *mut sys::ib_sge,
+    _borrowed: PhantomData<(&'a mut Space<N, S>, &'a [u8])>,
+}
+
+/// The work requests that a reliable connection knows; they all begin with the same part.
+#[repr(C)]
+union Request {
+    any: sys::ib_send_wr,
+    rdma: sys::ib_rdma_wr,
+    reg: sys::ib_reg_wr,
+}
+
+/// The `ex` member of a work request.
+#[derive(Clone, Copy)]
+enum Extra {
+    None,
+    Imm(u32),
+    Invalidate(u32),
+}
+
+impl<'a, H: QpHandler, const N: usize, const S: usize> Batch<'a, H, N, S> {
+    #[inline(always)]
+    pub(crate) fn new(qp: &'a Qp<H>, space: &'a mut Space<N, S>) -> Self {
+        let first = space.requests.as_mut_ptr().cast::<Request>();
+        let first_segment = space.segments.as_mut_ptr().cast::<sys::ib_sge>();
+        // INVARIANT: Nothing was added.
+        Self {
+            qp,
+            bad: false,
+            first,
+            next: first,
+            first_segment,
+            next_segment: first_segment,
+            _borrowed: PhantomData,
+        }
+    }
+
+    /// Registers `mr`, as it was last mapped, under its current key.
+    #[inline(always)]
+    pub fn reg_mr(&mut self, tag: u32, mr: &Mr, access: Access, flags: SendFlags) {
+        self.require(mr.is_of(self.qp.pd()));
+        let opcode = sys::ib_wr_opcode_IB_WR_REG_MR;
+        if let Some(request) = self.push(tag, opcode, &[], Extra::None, flags) {
+            // SAFETY: `push` returns a place that it has written; a registration is added to it.
+            unsafe {
+                (&raw mut (*request).reg.mr).write(mr.as_raw());
+                (&raw mut (*request).reg.key).write(mr.key());
+                (&raw mut (*request).reg.access).write(access.as_raw() as i32);
+            }
+        }
+    }
+
+    /// Makes one of our own keys invalid.
+    #[inline(always)]
+    pub fn local_invalidate(&mut self, tag: u32, key: u32, flags: SendFlags) {
+        let opcode = sys::ib_wr_opcode_IB_WR_LOCAL_INV;
+        self.push(tag, opcode, &[], Extra::Invalidate(key), flags);
+    }
+
+    /// Writes into the peer's memory.
+    #[inline(always)]
+    pub fn write(&mut self, tag: u32, from: &[Segment<'_>], to: Remote, flags: SendFlags) {
+        let opcode = sys::ib_wr_opcode_IB_WR_RDMA_WRITE;
+        self.push_rdma(tag, opcode, from, to, Extra::None, flags);
+    }
+
+    /// Writes into the peer's memory and consumes one of its receives, which carries `imm`.
+    #[inline(always)]
+    pub fn write_imm(
+        &mut self,
+        tag: u32,
+        from: &[Segment<'_>],
+        to: Remote,
+        imm: u32,
+        flags: SendFlags,
+    ) {
+        let opcode = sys::ib_wr_opcode_IB_WR_RDMA_WRITE_WITH_IMM;
+        self.push_rdma(tag, opcode, from, to, Extra::Imm(imm), flags);
+    }
+
+    /// As [`Self::write_imm`] with the data of a list that [`sg::map`](crate::memory::sg::map) has mapped for
+    /// the domain's device, piece by piece and without a memory region, and `tail` behind it.
+    ///
+    /// No request has more than `pieces_max` pieces: what one cannot hold goes in writes of its own
+    /// before it, with the tag `part`.
+    #[inline(always)]
+    pub fn gather_imm(
+        &mut self,
+        (part, tag): (u32, u32),
+        pieces_max: u32,
+        (data, tail): (&SgList, Segment<'_>),
+        mut to: Remote,
+        imm: u32,
+        flags: SendFlags,
+    ) {
+        let mut list = self.next_segment;
+        let end = self.first_segment.wrapping_add(S) as usize;
+        let room = end.wrapping_sub(list as usize) / size_of::<sys::ib_sge>();
+        let mut pieces = data.mapped() as usize;
+        if pieces == 0 || pieces >= room {
+            self.bad = true;
+            return;
+        }
+        let key = self.qp.pd().local_dma_key();
+        // SAFETY: The list has so many mapped entries in one array, and by the type invariant there
+        // are so many places in ours.
+        unsafe { sys::rdma_helper_sg_gather(data.as_raw(), data.mapped(), list, key) };
+        // INVARIANT: Not beyond the end, and just written. The pages are their owner's, see `sg`.
+        self.next_segment = list.wrapping_add(pieces);
+        self.require(tail.is_of(self.qp.pd()));
+        self.push_segment(tail.as_raw());
+        if pieces > pieces_max as usize {
+            cold();
+            let whole = (list, pieces);
+            // Only the batch that comes back goes on.
+            let batch = Self { ..*self };
+            // SAFETY: These segments are in the array, and were just written.
+            let rest = unsafe { batch.write_parts(part, pieces_max, whole, to) };
+            (*self, (list, pieces), to) = rest;
+        }
+        let opcode = sys::ib_wr_opcode_IB_WR_RDMA_WRITE_WITH_IMM;
+        let segments = pieces.wrapping_add(1);
+        let request = self.push_raw(tag, opcode, list, segments, Extra::Imm(imm), flags);
+        Self::set_remote(request, to);
+    }
+
+    /// Writes the first of the `pieces` segments at `list`, as many at a time as a request takes, until one
+    /// request can hold the others; returns the batch, those others and where they go.
+    ///
+    /// Not inlined, and with the batch by value: it stays in registers where a write has one part.
+    ///
+    /// # Safety
+    ///
+    /// The `pieces` segments from `list` on are in the array of segments, before `next_segment`.
+    #[inline(never)]
+    unsafe fn write_parts(
+        mut self,
+        tag: u32,
+        pieces_max: u32,
+        (mut list, mut pieces): (*mut sys::ib_sge, usize),
+        mut to: Remote,
+    ) -> (Self, (*mut sys::ib_sge, usize), Remote) {
+        let count = pieces_max as usize;
+        // With `pieces_max` 0 it ends at the first request for which there is no room.
+        while pieces > count && !self.bad {
+            let opcode = sys::ib_wr_opcode_IB_WR_RDMA_WRITE;
+            let request = self.push_raw(tag, opcode, list, count, Extra::None, SendFlags::NONE);
+            Self::set_remote(request, to);
+            for _ in 0..count {
+                // SAFETY: One of `pieces` by the requirement, and initialised by the type invariant.
+                let length = unsafe { (*list).length };
+                to.addr = to.addr.wrapping_add(length.into());
+                list = list.wrapping_add(1);
+            }
+            pieces = pieces.wrapping_sub(count);
+        }
+        (self, (list, pieces), to)
+    }
+
+    /// Consumes one of the peer's receives, which carries `imm`, and writes nothing.
+    #[inline(always)]
+    pub fn empty_write_imm(&mut self, tag: u32, imm: u32, flags: SendFlags) {
+        self.write_imm(tag, &[], Remote { addr: 0, key: 0 }, imm, flags);
+    }
+
+    /// Reads the peer's memory.
+    #[inline(always)]
+    pub fn read(&mut self, tag: u32, to: &[Segment<'_>], from: Remote, flags: SendFlags) {
+        let opcode = sys::ib_wr_opcode_IB_WR_RDMA_READ;
+        self.push_rdma(tag, opcode, to, from, Extra::None, flags);
+    }
+
+    /// Sends a message.
+    #[inline(always)]
+    pub fn send(&mut self, tag: u32, message: &[Segment<'_>], flags: SendFlags) {
+        let opcode = sys::ib_wr_opcode_IB_WR_SEND;
+        self.push(tag, opcode, message, Extra::None, flags);
+    }
+
+    /// Sends a message with immediate data.
+    #[inline(always)]
+    pub fn send_imm(&mut self, tag: u32, message: &[Segment<'_>], imm: u32, flags: SendFlags) {
+        let opcode = sys::ib_wr_opcode_IB_WR_SEND_WITH_IMM;
+        self.push(tag, opcode, message, Extra::Imm(imm), flags);
+    }
+
+    /// Sends a message that makes the peer's key `key` invalid.
+    #[inline(always)]
+    pub fn send_invalidate(
+        &mut self,
+        tag: u32,
+        message: &[Segment<'_>],
+        key: u32,
+        flags: SendFlags,
+    ) {
+        let opcode = sys::ib_wr_opcode_IB_WR_SEND_WITH_INV;
+        self.push(tag, opcode, message, Extra::Invalidate(key), flags);
+    }
+
+    /// Sends bytes that need not be mapped, at most
+    /// [`QpConfig::max_inline_data`](crate::QpConfig::max_inline_data) of them.
+    #[inline(always)]
+    pub fn send_inline(&mut self, tag: u32, message: &'a [u8], flags: SendFlags) {
+        let opcode = sys::ib_wr_opcode_IB_WR_SEND;
+        let flags = flags | SendFlags::INLINE;
+        let length = u32::try_from(message.len()).unwrap_or(u32::MAX);
+        // The drivers copy inline data out of the virtual address while they post.
+        let sge = sys::ib_sge {
+            addr: message.as_ptr() as u64,
+            length,
+            lkey: 0,
+        };
+        let list = self.next_segment;
+        self.push_segment(sge);
+        self.push_raw(tag, opcode, list, 1, Extra::None, flags);
+    }
+
+    /// Whether nothing was added.
+    #[inline(always)]
+    pub fn is_empty(&self) -> bool {
+        self.next == self.first
+    }
+
+    /// Posts everything (`ib_post_send()`). Any context.
+    ///
+    /// `ENOMEM` if the send queue is full, `EINVAL` for a mistake (see the type) or a queue pair
+    /// that is not connected yet. After an error of the driver the first requests may have been
+    /// posted; the connection is of no more use then.
+    #[inline(always)]
+    pub fn post(&mut self) -> Result {
+        if self.bad {
+            return Err(EINVAL);
+        }
+        if self.is_empty() {
+            return Ok(());
+        }
+        // SAFETY: By the type invariant there is a request before `next`.
+        unsafe { (&raw mut (*self.next.sub(1)).any.next).write(ptr::null_mut()) };
+        // What was posted is not posted again.
+        self.bad = true;
+        // SAFETY: By the type invariants the requests are initialised and linked, the last of them
+        // to none, and what they name stays allocated as long as a queue pair of the domain exists.
+        unsafe { self.qp.post_send(self.first.cast::<sys::ib_send_wr>()) }
+    }
+
+    /// Takes note of a mistake if there is one. The request is added nevertheless, which keeps the
+    /// path of those without mistakes straight.
+    #[inline(always)]
+    fn require(&mut self, good: bool) {
+        if !good {
+            cold();
+            self.bad = true;
+        }
+    }
+
+    #[inline(always)]
+    fn push_rdma(
+        &mut self,
+        tag: u32,
+        opcode: sys::ib_wr_opcode,
+        local: &[Segment<'_>],
+        remote: Remote,
+        extra: Extra,
+        flags: SendFlags,
+    ) {
+        let request = self.push(tag, opcode, local, extra, flags);
+        Self::set_remote(request, remote);
+    }
+
+    /// Adds the RDMA part to a request that was just pushed.
+    #[inline(always)]
+    fn set_remote(request: Option<*mut Request>, remote: Remote) {
+        if let Some(request) = request {
+            // SAFETY: It is a place of ours that was just written.
+            unsafe {
+                (&raw mut (*request).rdma.remote_addr).write(remote.addr);
+                (&raw mut (*request).rdma.rkey).write(remote.key);
+            }
+        }
+    }
+
+    /// Copies the segments and writes the common part of a work request.
+    #[inline(always)]
+    fn push(
+        &mut self,
+        tag: u32,
+        opcode: sys::ib_wr_opcode,
+        segments: &[Segment<'_>],
+        extra: Extra,
+        flags: SendFlags,
+    ) -> Option<*mut Request> {
+        let list = self.next_segment;
+        for segment in segments {
+            self.require(segment.is_of(self.qp.pd()));
+            self.push_segment(segment.as_raw());
+        }
+        self.push_raw(tag, opcode, list, segments.len(), extra, flags)
+    }
+
+    #[inline(always)]
+    fn push_segment(&mut self, sge: sys::ib_sge) {
+        if self.next_segment == self.first_segment.wrapping_add(S) {
+            self.bad = true;
+            return;
+        }
+        // SAFETY: By the type invariant this is a place in the borrowed array.
+        unsafe { self.next_segment.write(sge) };
+        // INVARIANT: Not beyond the end.
+        self.next_segment = self.next_segment.wrapping_add(1);
+    }
+
+    /// Writes the common part of a work request over segments that were added already.
+    #[inline(always)]
+    fn push_raw(
+        &mut self,
+        tag: u32,
+        opcode: sys::ib_wr_opcode,
+        list: *mut sys::ib_sge,
+        segments: usize,
+        extra: Extra,
+        flags: SendFlags,
+    ) -> Option<*mut Request> {
+        let cqe = self.qp.entry(tag);
+        self.require(cqe.is_some());
+        let cqe = cqe.unwrap_or(ptr::null_mut());
+        if self.next == self.first.wrapping_add(N) {
+            self.bad = true;
+            return None;
+        }
+        let request = self.next;
+        // INVARIANT: Not beyond the end; all of the common part is written below.
+        self.next = request.wrapping_add(1);
+        // SAFETY: By the type invariant this is a place in the borrowed array; writing a field needs
+        // no initialised value.
+        unsafe {
+            let any = &raw mut (*request).any;
+            // `post()` corrects the last one.
+            (&raw mut (*any).next).write(self.next.cast());
+            (&raw mut (*any).__bindgen_anon_1.wr_cqe).write(cqe);
+            (&raw mut (*any).sg_list).write(list);
+            (&raw mut (*any).num_sge).write(segments as i32);
+            (&raw mut (*any).opcode).write(opcode);
+            (&raw mut (*any).send_flags).write(flags.as_raw());
+            match extra {
+                Extra::None => (&raw mut (*any).ex.invalidate_rkey).write(0),
+                Extra::Imm(imm) => (&raw mut (*any).ex.imm_data).write(imm.to_be()),
+                Extra::Invalidate(key) => (&raw mut (*any).ex.invalidate_rkey).write(key),
+            }
+        }
+        Some(request)
+    }
+}
+
+/// Marks the branch that calls it as an unlikely one.
+#[cold]
+#[inline(always)]
+fn cold() {}

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Completions of work requests.
+//!
+//! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
+
+use crate::{qp::status::WcStatus, sys};
+use kernel::types::Opaque;
+
+/// What a successful work request did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Opcode {
+    /// A send, with or without immediate data or invalidation.
+    Send,
+    /// An RDMA write, with or without immediate data.
+    RdmaWrite,
+    /// An RDMA read.
+    RdmaRead,
+    /// The invalidation of one of our own keys.
+    LocalInvalidate,
+    /// The registration of a memory region.
+    RegMr,
+    /// A receive that a send filled.
+    Receive,
+    /// A receive that an RDMA write with immediate data consumed.
+    ReceiveRdmaWithImm,
+    /// Anything else.
+    Other,
+}
+
+/// A completed work request. It lives as long as the handler runs.
+///
+/// # Invariants
+///
+/// The `ib_wc` is initialised by the driver as far as its status and flags say.
+#[repr(transparent)]
+pub struct WorkCompletion(Opaque<sys::ib_wc>);
+
+impl WorkCompletion {
+    /// # Safety
+    ///
+    /// `raw` points to a completion that a driver filled in and that stays unchanged for `'a`.
+    #[inline(always)]
+    pub(crate) unsafe fn from_raw<'a>(raw: *mut sys::ib_wc) -> &'a Self {
+        // SAFETY: The type is a transparent wrapper; validity is the safety requirement.
+        unsafe { &*raw.cast::<Self>() }
+    }
+
+    /// Whether the work request succeeded.
+    #[inline(always)]
+    pub fn is_success(&self) -> bool {
+        // SAFETY: By the type invariant the status is initialised.
+        unsafe { (*self.0.get()).status == sys::ib_wc_status_IB_WC_SUCCESS }
+    }
+
+    /// The result of the work request.
+    #[inline(always)]
+    pub fn status(&self) -> Result<(), WcStatus> {
+        if self.is_success() {
+            return Ok(());
+        }
+        // SAFETY: By the type invariant the status is initialised.
+        Err(WcStatus::from_raw(unsafe { (*self.0.get()).status }))
+    }
+
+    /// What the work request did; meaningful after success only.
+    #[inline(always)]
+    pub fn opcode(&self) -> Opcode {
+        // SAFETY: Drivers zero or set the field; any value is valid for its type.
+        match unsafe { (*self.0.get()).opcode } {
+            sys::ib_wc_opcode_IB_WC_SEND => Opcode::Send,
+            sys::ib_wc_opcode_IB_WC_RDMA_WRITE => Opcode::RdmaWrite,
+            sys::ib_wc_opcode_IB_WC_RDMA_READ => Opcode::RdmaRead,
+            sys::ib_wc_opcode_IB_WC_LOCAL_INV => Opcode::LocalInvalidate,
+            sys::ib_wc_opcode_IB_WC_REG_MR => Opcode::RegMr,
+            sys::ib_wc_opcode_IB_WC_RECV => Opcode::Receive,
+            sys::ib_wc_opcode_IB_WC_RECV_RDMA_WITH_IMM => Opcode::ReceiveRdmaWithImm,
+            _ => Opcode::Other,
+        }
+    }
+
+    /// The number of bytes that a receive took, or that an RDMA write with immediate data wrote.
+    #[inline(always)]
+    pub fn byte_len(&self) -> u32 {
+        // SAFETY: As in `opcode()`.
+        unsafe { (*self.0.get()).byte_len }
+    }
+
+    /// The immediate data that came with the message, in host order.
+    #[inline(always)]
+    pub fn imm(&self) -> Option<u32> {
+        if !self.has_flag(sys::ib_wc_flags_IB_WC_WITH_IMM) {
+            return None;
+        }
+        // SAFETY: The flag says that this member of the union is the valid one.
+        Some(u32::from_be(unsafe { (*self.0.get()).ex.imm_data }))
+    }
+
+    /// The key of ours that the peer invalidated together with the message.
+    #[inline(always)]
+    pub fn invalidated_key(&self) -> Option<u32> {
+        if !self.has_flag(sys::ib_wc_flags_IB_WC_WITH_INVALIDATE) {
+            return None;
+        }
+        // SAFETY: The flag says that this member of the union is the valid one.
+        Some(unsafe { (*self.0.get()).ex.invalidate_rkey })
+    }
+
+    #[inline(always)]
+    fn has_flag(&self, flag: sys::ib_wc_flags) -> bool {
+        // SAFETY: By the type invariant the flags are initialised.
+        let flags = unsafe { (*self.0.get()).wc_flags };
+        flags & flag as i32 != 0
+    }
+}

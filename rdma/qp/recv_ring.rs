@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Receives that stay posted.
+//!
+//! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
+
+use crate::{
+    memory::message_buffers::MessageSlots,
+    qp::{
+        Qp,
+        QpHandler, //
+    },
+    sys, //
+};
+use core::{
+    ptr,
+    sync::atomic::{AtomicU32, Ordering},
+};
+use kernel::prelude::*;
+
+/// The receives of a queue pair that are posted again when they have been used, a batch at a time.
+///
+/// The work requests are written once and linked within their batch, so that posting a batch is one
+/// call and nothing else. A queue pair uses its receives in the order in which they were posted;
+/// hence counting is enough to know which ones have been used.
+///
+/// # Invariants
+///
+/// - `requests` is a whole number of batches of `batch` requests; those of a batch are linked, the
+///   last one to none. Neither `requests` nor `segments` ever moves.
+/// - The completion entries of the requests are in `table`, which is a queue pair's table of tags;
+///   their segments are in `segments` and name memory of `messages`, which belongs to that queue
+///   pair's protection domain.
+pub struct StandingReceives {
+    requests: KVVec<sys::ib_recv_wr>,
+    segments: KVVec<sys::ib_sge>,
+    messages: Option<MessageSlots>,
+    table: *const sys::ib_cqe,
+    batch: u32,
+    count: u32,
+    /// Index in `requests` of the receive that is used next.
+    next: AtomicU32,
+}
+
+// SAFETY: The pointers refer to what the object owns, and to entries that are only compared.
+unsafe impl Send for StandingReceives {}
+// SAFETY: As above; requests and segments are not changed once they are written.
+unsafe impl Sync for StandingReceives {}
+
+impl StandingReceives {
+    /// Makes `count` receives for `qp` of messages of `len` bytes, with the tags `0..count`. Sleeps;
+    /// posts nothing.
+    ///
+    /// With `len` 0 they take RDMA writes with immediate data and empty messages, and all have the
+    /// tag 0. `count` is rounded down to a multiple of `batch`; `EINVAL` if that is 0, if there are
+    /// not so many tags, or if `batch` is no power of two.
+    pub fn new<H: QpHandler>(qp: &Qp<H>, count: u32, batch: u32, len: u32) -> Result<Self> {
+        let batches = count.checked_div(batch).ok_or(EINVAL)?;
+        let count = batches.saturating_mul(batch);
+        if count == 0 || !batch.is_power_of_two() {
+            return Err(EINVAL);
+        }
+        let messages = match len {
+            0 => None,
+            len => Some(MessageSlots::packed(qp.pd(), count, len)?),
+        };
+        // Without memory all batches look the same.
+        let made = if messages.is_some() { count } else { batch };
+        let mut this = Self {
+            requests: KVVec::with_capacity(made as usize, GFP_KERNEL)?,
+            segments: KVVec::with_capacity(made as usize, GFP_KERNEL)?,
+            messages,
+            table: qp.entry(0).ok_or(EINVAL)?,
+            batch,
+            count,
+            next: AtomicU32::new(0),
+        };
+        for n in 0..made {
+            this.add(qp, n, len)?;
+        }
+        Ok(this)
+    }
+
+    /// Writes request `n`.
+    fn add<H: QpHandler>(&mut self, qp: &Qp<H>, n: u32, len: u32) -> Result {
+        let (mut tag, mut list) = (0, ptr::null_mut());
+        if let Some(messages) = &self.messages {
+            // INVARIANT: There is room, so nothing moves.
+            self.segments
+                .push_within_capacity(messages.segment(n, 0, len).as_raw())
+                .map_err(|_| EINVAL)?;
+            tag = n;
+            list = self
+                .segments
+                .last_mut()
+                .map_or(ptr::null_mut(), ptr::from_mut);
+        }
+        let cqe = qp.entry(tag).ok_or(EINVAL)?;
+        let last = n.wrapping_add(1).checked_rem(self.batch) == Some(0);
+        let place = self.requests.as_mut_ptr().wrapping_add(n as usize);
+        let request = sys::ib_recv_wr {
+            next: if last {
+                ptr::null_mut()
+            } else {
+                place.wrapping_add(1)
+            },
+            __bindgen_anon_1: sys::ib_recv_wr__bindgen_ty_1 { wr_cqe: cqe },
+            sg_list: list,
+            num_sge: (!list.is_null()).into(),
+        };
+        // INVARIANT: As above; the next request is written before anything is posted.
+        self.requests
+            .push_within_capacity(request)
+            .map_err(|_| EINVAL)
+    }
+
+    /// Posts all of them; once, before the first is used.
+    pub fn post<H: QpHandler>(&self, qp: &Qp<H>) -> Result {
+        let mut posted = 0;
+        while posted < self.count {
+            let index = posted.checked_rem(self.requests.len() as u32);
+            self.post_batch(qp, index.unwrap_or(0))?;
+            posted = posted.saturating_add(self.batch);
+        }
+        Ok(())
+    }
+
+    /// One more receive has been used, and its message was read: posts the used ones again when a
+    /// batch of them has come together, and says so.
+    ///
+    /// Not on several CPUs at a time: for the handler of completions, which come one after the other.
+    #[inline(always)]
+    pub fn used<H: QpHandler>(&self, qp: &Qp<H>) -> Result<bool> {
+        let next = self.next.load(Ordering::Relaxed).wrapping_add(1);
+        self.next.store(next, Ordering::Relaxed);
+        // The remainder of a division, for a power of two.
+        if next & self.batch.wrapping_sub(1) != 0 {
+            return Ok(false);
+        }
+        self.batch_used(qp, next)?;
+        Ok(true)
+    }
+
+    #[inline(never)]
+    fn batch_used<H: QpHandler>(&self, qp: &Qp<H>, next: u32) -> Result {
+        if next as usize >= self.requests.len() {
+            self.next.store(0, Ordering::Relaxed);
+        }
+        self.post_batch(qp, next.wrapping_sub(self.batch))
+    }
+
+    /// Posts the batch that begins at `index`.
+    fn post_batch<H: QpHandler>(&self, qp: &Qp<H>, index: u32) -> Result {
+        let first = self.requests.get(index as usize).ok_or(EINVAL)?;
+        if !self.is_for(qp) {
+            return Err(EINVAL);
+        }
+        // SAFETY: By the type invariants this is a chain to the end of its batch, whose entries lie
+        // in the table that is `qp`'s, as checked, and whose memory belongs to `qp`'s domain.
+        unsafe { qp.post_receive_chain(first) }
+    }
+
+    /// Whether the requests may be posted on `qp`, which is not necessarily the queue pair that they
+    /// were made for, but might be another one in its place.
+    fn is_for<H: QpHandler>(&self, qp: &Qp<H>) -> bool {
+        let same_table = qp.entry(0).map(<*mut _>::cast_const) == Some(self.table);
+        let last_tag = self.segments.len().saturating_sub(1) as u32;
+        let same_domain = self.messages.as_ref().is_none_or(|m| m.is_of(qp.pd()));
+        same_table && same_domain && qp.entry(last_tag).is_some()
+    }
+
+    /// Copies the start of the message of receive `tag` out. `EINVAL` if there is no such receive,
+    /// or no such room in it. Any context.
+    #[inline(always)]
+    pub fn read(&self, tag: u32, into: &mut [u8]) -> Result {
+        match &self.messages {
+            Some(messages) => messages.read(tag, 0, into),
+            None => Err(EINVAL),
+        }
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+}

@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The client: devices of servers become disks here.
+//!
+//! ```text
+//! Client ── Session (one an RTRS session: its connection, its tags)
+//!    │         └── Device (one a mapped device: state, number on the server)
+//!    │               └── Disk rnbdN ── requests ── `queue` ── RTRS
+//!    └── /sys/class/rnbd-client/ctl/map_device ── `map`
+//! ```
+//!
+//! A session lives as long as somebody uses it: devices do, and whoever maps one.
+
+mod admin;
+mod device;
+mod disk;
+mod front;
+mod io_state;
+mod limits;
+mod map;
+mod queue;
+mod retry;
+mod session;
+mod sysfs;
+
+use kernel::{
+    prelude::*,
+    str::{
+        CStr,
+        CString, //
+    },
+    sync::{
+        new_mutex,
+        Arc,
+        Mutex, //
+    },
+};
+use kernel_ext::{
+    block::major::Major,
+    ida::{
+        Ida,
+        IdaId, //
+    },
+    sysfs::Directory,
+    workqueue::{
+        Flags,
+        WorkQueue, //
+    }, //
+};
+
+use self::session::Session;
+use crate::proto::{
+    map::MapRequest,
+    MINORS, //
+};
+
+pub(crate) use self::sysfs::Control;
+
+/// Number of disks that have minor numbers: there are 2^20, of which a disk takes `MINORS`.
+const DISKS_MAX: u32 = (1 << 20) / MINORS;
+
+/// What all sessions share.
+///
+/// Lock order: `sessions`, then `Session::usage` or `Session::devices`, then `Device::inner`.
+#[pin_data]
+pub(crate) struct Client {
+    /// Major number of all disks.
+    major: Major,
+    /// Numbers of the disks.
+    numbers: Ida,
+    /// Closes the sessions that nobody uses any more, and changes the limits of disks.
+    chores: WorkQueue,
+    /// The sessions that are being connected, are connected or are being closed.
+    #[pin]
+    sessions: Mutex<KVec<Arc<Session>>>,
+    /// The folder `ctl/devices`; `None` while the module is being loaded or unloaded.
+    #[pin]
+    devices: Mutex<Option<Arc<Directory<()>>>>,
+}
+
+impl Client {
+    /// A client without sessions.
+    pub(crate) fn new() -> Result<Arc<Self>> {
+        let major = Major::register(c"rnbd")?;
+        let numbers = Ida::new()?;
+        let chores = WorkQueue::new(c"rnbd_client_wq", Flags::UNBOUND, 0)?;
+        Arc::pin_init(
+            pin_init!(Self {
+                major,
+                numbers,
+                chores,
+                sessions <- new_mutex!(KVec::new()),
+                devices <- new_mutex!(None),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    fn major(&self) -> &Major {
+        &self.major
+    }
+
+    /// Where slow work is done that nobody waits for.
+    fn chores(&self) -> &WorkQueue {
+        &self.chores
+    }
+
+    /// The number of a new disk.
+    fn number(&self) -> Result<IdaId> {
+        self.numbers.alloc(0, DISKS_MAX - 1)
+    }
+
+    /// Waits until what is left of sessions that were closed is gone, and nothing else is being done.
+    fn flush(&self) {
+        self.chores.flush();
+    }
+
+    fn devices(&self) -> Option<Arc<Directory<()>>> {
+        self.devices.lock().clone()
+    }
+
+    fn set_devices(&self, devices: Option<Arc<Directory<()>>>) {
+        let old = core::mem::replace(&mut *self.devices.lock(), devices);
+        drop(old);
+    }
+
+    /// Whether the device that `request` names is mapped already.
+    fn has_device(&self, request: &MapRequest<'_>) -> bool {
+        let sessions = self.sessions.lock();
+        let session = sessions
+            .iter()
+            .find(|s| s.name().to_bytes() == request.sess_name);
+        session.is_some_and(|session| session.has_device(request.device_path))
+    }
+
+    /// Any session.
+    fn first_session(&self) -> Option<Arc<Session>> {
+        self.sessions.lock().first().cloned()
+    }
+
+    /// Takes a session that is closed from the list.
+    fn forget(&self, session: &Arc<Session>) -> Option<Arc<Session>> {
+        let mut sessions = self.sessions.lock();
+        let index = sessions
+            .iter()
+            .position(|other| Arc::ptr_eq(other, session))?;
+        sessions.remove(index).ok()
+    }
+}
+
+/// An owned copy of `bytes`; `EINVAL` if there is a NUL in them.
+fn c_string(bytes: &[u8]) -> Result<CString> {
+    let mut text = KVec::with_capacity(bytes.len().saturating_add(1), GFP_KERNEL)?;
+    text.extend_from_slice(bytes, GFP_KERNEL)?;
+    text.push(0, GFP_KERNEL)?;
+    let text = CStr::from_bytes_with_nul(&text).map_err(|_| EINVAL)?;
+    Ok(CString::try_from(text)?)
+}

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The client of RTRS.
+//!
+//! | folder | what |
+//! |---|---|
+//! | `session/` | paths of a session, choice of one, fail-over, outages, admin messages, settings |
+//! | `path/` | one path: connect, recover, heartbeat, statistics |
+//! | `io/` | requests in flight on a connected path: send, completion, the caller's memory |
+//! | `sysfs/` | files of a session and of a path |
+//! | `module` | what all sessions share |
+//!
+//! ```text
+//!   Session      list of paths, policy, outages
+//!     |
+//!    Path        state, heartbeat, recovery
+//!     |
+//!  Transport     connections of a connected path
+//!     |   \
+//!     |  Exchange        requests in flight, chunks of the server
+//!     |   /
+//!  Channel       completions of one queue pair
+//! ```
+//!
+//! The protocol's decisions are `rtrs_core::proto`'s. What goes wrong is a [`path::error::Fault`],
+//! and ends in one place: the teardown of the path, in [`path::recovery`].
+
+pub(crate) mod io;
+pub(crate) mod module;
+pub(crate) mod path;
+pub(crate) mod session;
+pub(crate) mod sysfs;

@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Requests in flight on a connected path.
+
+pub(crate) mod completion;
+pub(crate) mod connection;
+pub(crate) mod request;
+pub(crate) mod send;
+pub(crate) mod table;
+pub(crate) mod transfer;

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! How a request ends: response, acknowledged send, invalidated key.
+//!
+//! A request is ended only when nobody can reach its memory over the wire any more:
+//!
+//! - a read, when its key was invalidated by the server, which its completion shows, or by us;
+//! - a write, when the response has come and the send is complete: until then the device may send
+//!   the data again. Nobody but us can use its key, if it has one; that is invalidated together with
+//!   the next registration, which saves an interrupt.
+
+use kernel::prelude::*;
+use kernel_ext::sync::Held;
+use rdma::{
+    Opcode,
+    Qp,
+    SendFlags,
+    Space,
+    WorkCompletion, //
+};
+use rtrs_core::{
+    errno,
+    proto::{
+        imm::Response,
+        request::{
+            parse_rkey,
+            RkeyError, //
+        },
+    },
+};
+
+use crate::client::{
+    io::{
+        connection::{
+            Channel,
+            Live,
+            Tagged,
+            KEY_LEN, //
+        },
+        request::{
+            Data,
+            InFlight, //
+        }, //
+    },
+    path::{
+        error::Fault,
+        Path, //
+    }, //
+};
+
+impl Channel {
+    /// The server has answered, by a message in receive `n` or by a write.
+    #[inline(always)]
+    pub(crate) fn answered(
+        &self,
+        qp: &Qp<Self>,
+        live: &Live,
+        n: u32,
+        wc: &WorkCompletion,
+        response: Response,
+    ) {
+        let exchange = &*live.exchange;
+        let by_server = self.take_invalidated();
+        // There is a slot for each chunk of the session.
+        let Some(slot) = exchange.slots.get(response.msg_id as usize) else {
+            return self.fail(Fault::MessageId(response.msg_id));
+        };
+        // CAST: there are at most 65535 slots.
+        let id = response.msg_id as u16;
+        let Some((mut held, sent)) = slot.claim_noted() else {
+            return self.fail(Fault::NotInFlight(id));
+        };
+        if held.cid != self.cid {
+            held.arm();
+            return self.fail(Fault::NotInFlight(id));
+        }
+        // With a message comes the chunk's new key.
+        if wc.opcode() == Opcode::Receive {
+            match new_key(live, n, wc, id) {
+                Ok(key) => held.chunk.rkey = key,
+                Err(fault) => {
+                    held.arm();
+                    return self.fail(fault);
+                }
+            }
+        }
+
+        let result = match response.errno {
+            0 => Ok(()),
+            errno => failed(errno),
+        };
+        let invalidated = response.invalidated && by_server == Some(held.mr.key());
+        match held.data {
+            Data::None => exchange.end(held, result),
+            Data::Read if invalidated => exchange.end(held, result),
+            // A server that did not do what it was asked for.
+            Data::Read => self.invalidate(qp, held, id, result),
+            Data::Direct | Data::Keyed if sent => exchange.end(held, result),
+            Data::Direct | Data::Keyed => {
+                held.result = result;
+                // The device may read the data again until the send is complete.
+                self.waits();
+                match held.wait_for_note() {
+                    Some(held) => {
+                        self.waiting_is_over();
+                        exchange.end(held, result);
+                    }
+                    None => self.reap_all(),
+                }
+            }
+        }
+    }
+
+    /// Makes the key of a request invalid whose answer is `result`; its end comes with that.
+    #[cold]
+    fn invalidate(&self, qp: &Qp<Self>, mut held: Held<'_, InFlight>, id: u16, result: Result) {
+        held.result = result;
+        let key = held.mr.key();
+        // Nothing can be noted before the work request is posted; the teardown would end it.
+        self.waits();
+        if let Some(held) = held.wait_for_note() {
+            self.waiting_is_over();
+            held.arm();
+        }
+        let tag = self.tags.encode(Tagged::Invalidate(id));
+        let mut space = Space::new();
+        let mut batch = qp.batch::<1, 0>(&mut space);
+        batch.local_invalidate(tag, key, SendFlags::SIGNALED);
+        if let Err(e) = batch.post() {
+            self.fail(Fault::Post(e));
+        }
+        self.reap_all();
+    }
+
+    /// The connection cannot go on.
+    #[cold]
+    pub(crate) fn fail(&self, fault: Fault) {
+        Path::fail(&self.path, fault);
+    }
+}
+
+/// The new key of chunk `id`, which came in receive `n`.
+#[inline(always)]
+fn new_key(live: &Live, n: u32, wc: &WorkCompletion, id: u16) -> Result<u32, Fault> {
+    let mut bytes = [0; KEY_LEN as usize];
+    if live.receives.read(n, &mut bytes).is_err() {
+        return Err(Fault::Receive);
+    }
+    if wc.byte_len() < KEY_LEN {
+        return Err(Fault::Rkey(RkeyError::Truncated));
+    }
+    parse_rkey(&bytes, id).map_err(Fault::Rkey)
+}
+
+/// The error that a server answers with.
+#[cold]
+fn failed(errno: u16) -> Result {
+    errno::from_wire(errno)
+}

@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! How a request goes out: memory mapped, message laid out, work requests posted.
+
+use core::sync::atomic::Ordering;
+
+use kernel::prelude::*;
+use kernel_ext::scatterlist::SgList;
+use rdma::{
+    sg,
+    Access,
+    Batch,
+    Mr,
+    SendFlags,
+    Space, //
+};
+use rtrs_core::proto::{
+    imm::Imm,
+    request::head_offset,
+    wire::{
+        Descriptor,
+        ReadHead,
+        ReadMessage,
+        WriteHead, //
+    },
+};
+use zerocopy::IntoBytes;
+
+use crate::client::{
+    io::{
+        connection::{
+            Channel,
+            Tagged, //
+        },
+        request::{
+            Data,
+            InFlight, //
+        },
+        table::{
+            Exchange,
+            GATHERED_MAX, //
+        },
+        transfer::{
+            Direction,
+            Outbound,
+            Rejected, //
+        }, //
+    },
+    path::{
+        connections::Connection, //
+        error::Fault,
+    }, //
+};
+
+/// The direction of a request as the compiler sees it: reads and writes are two functions, each
+/// without the other's branches.
+pub(crate) const READ: bool = false;
+/// As [`READ`].
+pub(crate) const WRITE: bool = true;
+
+const fn direction<const IS_WRITE: bool>() -> Direction {
+    if IS_WRITE {
+        Direction::Write
+    } else {
+        Direction::Read
+    }
+}
+
+/// Where in the chunk everything is.
+struct Layout {
+    data_len: u32,
+    usr_len: u16,
+    /// User message and head together.
+    message_len: u32,
+    /// Of the head in the chunk.
+    head_offset: u32,
+}
+
+impl Layout {
+    #[inline(always)]
+    fn new<const IS_WRITE: bool>(
+        message: &[u8],
+        data_len: u32,
+        exchange: &Exchange,
+    ) -> Result<Self> {
+        let usr_len = u16::try_from(message.len()).map_err(|_| EMSGSIZE)?;
+        // The head behind the user message, with its descriptor if there is data.
+        // CAST: sizes of messages.
+        let head_len = match (IS_WRITE, data_len) {
+            (WRITE, _) => size_of::<WriteHead>() as u32,
+            (READ, 0) => size_of::<ReadHead>() as u32,
+            (READ, _) => size_of::<ReadMessage>() as u32,
+        };
+        let head_offset = head_offset(
+            data_len,
+            usr_len,
+            head_len,
+            exchange.message_max,
+            exchange.granted.geometry.chunk_size(),
+        )
+        .map_err(|_| EMSGSIZE)?;
+        Ok(Self {
+            data_len,
+            usr_len,
+            // Below MESSAGE_SIZE, which `head_offset` checked.
+            message_len: u32::from(usr_len).wrapping_add(head_len),
+            head_offset,
+        })
+    }
+}
+
+/// Gives the device a way to the data.
+///
+/// A write of few pieces goes by their DMA addresses: that saves the registration and the
+/// invalidation, and nobody but us can use that way. Everything else goes through the region, whose
+/// key is new each time.
+#[inline(always)]
+fn expose<const IS_WRITE: bool>(
+    exchange: &Exchange,
+    mr: &mut Mr,
+    list: &mut SgList,
+) -> Result<Data> {
+    let direction = direction::<IS_WRITE>().dma();
+    let pieces = sg::map(exchange.device(), list, direction)?;
+    if IS_WRITE && pieces <= exchange.gathered_max() {
+        return Ok(Data::Direct);
+    }
+    if let Err(e) = mr.map(list) {
+        sg::unmap(exchange.device(), list, direction);
+        return Err(e);
+    }
+    mr.bump_key();
+    Ok(if IS_WRITE { Data::Keyed } else { Data::Read })
+}
+
+/// Most work requests of a request: invalidation of the region's old key, registration, write.
+const CHAIN: usize = 3;
+/// Most gather entries of a request: the pieces of its data, and the message.
+const SEGMENTS: usize = GATHERED_MAX + 1;
+
+type Chain<'a> = Batch<'a, Channel, CHAIN, SEGMENTS>;
+
+/// Registers the region of `slot` under its new key, after its old one has gone.
+#[inline(always)]
+fn register(chain: &mut Chain<'_>, tag: u32, slot: &InFlight, access: Access) {
+    if let Some(key) = slot.stale {
+        chain.local_invalidate(tag, key, SendFlags::NONE);
+    }
+    chain.reg_mr(tag, &slot.mr, access, SendFlags::NONE);
+}
+
+/// What goes out for one request.
+struct Outgoing<'a> {
+    exchange: &'a Exchange,
+    channel: &'a Channel,
+    id: u16,
+    message: &'a [u8],
+    layout: &'a Layout,
+}
+
+impl Outgoing<'_> {
+    /// Writes user message and head to where the device takes them from, and chains the work
+    /// requests: the registration of the memory where it has a key, then one write with an
+    /// immediate.
+    #[inline(always)]
+    fn lay_out<const IS_WRITE: bool>(
+        &self,
+        chain: &mut Chain<'_>,
+        slot: &InFlight,
+        list: Option<&SgList>,
+        data: Data,
+    ) -> Result {
+        let (exchange, layout) = (self.exchange, self.layout);
+        let payload = exchange.granted.geometry.join(self.id, layout.head_offset);
+        let payload = payload.ok_or(EINVAL)?;
+        let imm = Imm::Request { payload }.encode();
+        let tag = self.channel.tags.encode(Tagged::Send);
+
+        let place = exchange.messages.slot(self.id.into()).ok_or(EINVAL)?;
+        let at = u32::from(layout.usr_len);
+        place.write(0, self.message)?;
+        let message = place.segment(0, layout.message_len);
+        if IS_WRITE {
+            place.write(at, WriteHead::new(layout.usr_len).as_bytes())?;
+            let remote = slot.remote(0);
+            let write = self.channel.tags.encode(Tagged::Write(self.id));
+            match data {
+                Data::Direct => {
+                    let from = (list.ok_or(EINVAL)?, message);
+                    let most = exchange.pieces_max;
+                    chain.gather_imm((tag, write), most, from, remote, imm, SendFlags::SIGNALED);
+                }
+                Data::Keyed => {
+                    register(chain, tag, slot, Access::LOCAL_WRITE);
+                    let local = [slot.mr.segment(0, layout.data_len), message];
+                    chain.write_imm(write, &local, remote, imm, SendFlags::SIGNALED);
+                }
+                Data::None | Data::Read => {
+                    let flags = self.channel.next_send();
+                    chain.write_imm(tag, &[message], remote, imm, flags);
+                }
+            }
+            return Ok(());
+        }
+        if data == Data::None {
+            let head = ReadHead::without_reply(layout.usr_len);
+            place.write(at, head.as_bytes())?;
+        } else {
+            let reply = Descriptor::new(slot.mr.iova(), slot.mr.key(), layout.data_len);
+            let head = ReadMessage::new(layout.usr_len, reply);
+            place.write(at, head.as_bytes())?;
+            register(chain, tag, slot, Access::REMOTE_WRITE);
+        }
+        let flags = self.channel.next_send();
+        let remote = slot.remote(layout.data_len);
+        chain.write_imm(tag, &[message], remote, imm, flags);
+        Ok(())
+    }
+}
+
+impl Connection {
+    /// Sends a request for chunk `id`.
+    ///
+    /// `resent` says how often it was sent on other paths before. On success `transfer` is taken;
+    /// its end is a completion's business, or the teardown's. On failure it comes back: `EBUSY` if
+    /// the chunk is in use, `EMSGSIZE`, `EINVAL`, or what
+    /// mapping its memory said. Any context, under RCU.
+    #[inline(always)]
+    pub(crate) fn send<const IS_WRITE: bool, T: Outbound>(
+        &self,
+        exchange: &Exchange,
+        id: u16,
+        message: &[u8],
+        resent: u8,
+        mut transfer: T,
+    ) -> Result<(), Rejected<T>> {
+        let Some(slot) = exchange.slots.get(usize::from(id)) else {
+            return Err(Rejected::new(EINVAL, transfer));
+        };
+        let Some(mut held) = slot.acquire() else {
+            return Err(Rejected::new(EBUSY, transfer));
+        };
+        let mut list = transfer.sg();
+        let data_len = list.as_ref().map_or(0, |list| list.len_bytes());
+        let layout = match Layout::new::<IS_WRITE>(message, data_len, exchange) {
+            Ok(layout) => layout,
+            Err(e) => return Err(Rejected::new(e, transfer)),
+        };
+        let exposed = match &mut list {
+            Some(list) if data_len != 0 => expose::<IS_WRITE>(exchange, &mut held.mr, list),
+            _ => Ok(Data::None),
+        };
+        let data = match exposed {
+            Ok(data) => data,
+            Err(e) => return Err(Rejected::new(e, transfer)),
+        };
+
+        let channel = self.qp.handler();
+        let mut space = Space::new();
+        let mut chain = self.qp.batch::<CHAIN, SEGMENTS>(&mut space);
+        let outgoing = Outgoing {
+            exchange,
+            channel,
+            id,
+            message,
+            layout: &layout,
+        };
+        let laid_out = outgoing.lay_out::<IS_WRITE>(&mut chain, &held, list.as_deref(), data);
+        if let Err(e) = laid_out {
+            if let (Some(list), true) = (list, data != Data::None) {
+                sg::unmap(exchange.device(), list, direction::<IS_WRITE>().dma());
+            }
+            return Err(Rejected::new(e, transfer));
+        }
+
+        held.goes_out(data);
+        held.cid = channel.cid;
+        held.is_write = IS_WRITE;
+        held.usr_len = layout.usr_len;
+        held.resent = resent;
+        // The slot was free, so there is none to drop; the compiler does not know that.
+        core::mem::forget(held.transfer.replace(transfer.forget_type()));
+        exchange.inflight.fetch_add(1, Ordering::Relaxed);
+        let bytes = layout.data_len.wrapping_add(u32::from(layout.usr_len));
+        channel.path.stats.count(direction::<IS_WRITE>(), bytes);
+        if resent != 0 {
+            channel.path.stats.count_failover();
+        }
+        // From here on the answer may come, even before the post returns.
+        held.arm();
+        if let Err(e) = chain.post() {
+            // Part of it may be out: the teardown of the path ends the request.
+            channel.fail(Fault::Post(e));
+        }
+        Ok(())
+    }
+}

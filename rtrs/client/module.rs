@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What all sessions share: class, work queue, and the list of them.
+
+use kernel::{
+    new_mutex,
+    prelude::*,
+    sync::{
+        Arc,
+        Mutex, //
+    },
+};
+use kernel_ext::{
+    sync::Global,
+    sysfs::Class,
+    workqueue::{
+        Flags,
+        WorkQueue, //
+    },
+};
+
+use rdma::{
+    DeviceId,
+    PortEvents,
+    PortWatch, //
+};
+
+use crate::client::{
+    path::{
+        error::Fault,
+        Path, //
+    },
+    session::Session, //
+};
+
+static LIBRARY: Global<Option<Arc<Library>>> = Global::new(None);
+
+/// Hears of ports: a path whose link is back need not wait for its next attempt, and one whose link
+/// is gone need not wait for its peer's silence.
+struct Ports;
+
+impl PortEvents for Ports {
+    fn port_up(&self, _device: DeviceId, _port: u32) {
+        // Which port a path will go over is known when its address is resolved.
+        if let Ok(library) = Library::get() {
+            library.for_each_path(Path::hurry);
+        }
+    }
+
+    fn port_down(&self, device: DeviceId, port: u32) {
+        if let Ok(library) = Library::get() {
+            library.for_each_path(|path| {
+                if path.is_over(device, port) {
+                    Path::fail(path, Fault::PortDown);
+                }
+            });
+        }
+    }
+
+    fn device_added(&self, device: DeviceId) {
+        self.port_up(device, 0);
+    }
+}
+
+/// The module's state. The work queue outlives all paths: [`Library::stop`] waits for what is left
+/// of them.
+#[pin_data]
+pub(crate) struct Library {
+    pub(crate) class: Class,
+    /// Heartbeats, teardowns and attempts to connect again. A teardown waits for the other two, and
+    /// an attempt for a teardown, each of the same path.
+    pub(crate) queue: WorkQueue,
+    #[pin]
+    sessions: Mutex<KVec<Arc<Session>>>,
+    #[pin]
+    ports: Mutex<Option<PortWatch>>,
+}
+
+impl Library {
+    /// Makes the module's state.
+    pub(crate) fn start() -> Result<Arc<Self>> {
+        let class = Class::register(c"rtrs-client")?;
+        let queue = WorkQueue::new(c"rtrs_client_wq", Flags::UNBOUND | Flags::MEM_RECLAIM, 0)?;
+        let library = Arc::pin_init(
+            pin_init!(Self {
+                class,
+                queue,
+                sessions <- new_mutex!(KVec::new()),
+                ports <- new_mutex!(None),
+            }),
+            GFP_KERNEL,
+        )?;
+        let ports = PortWatch::new(Arc::new(Ports, GFP_KERNEL)?)?;
+        *library.ports.lock() = Some(ports);
+        *LIBRARY.lock() = Some(library.clone());
+        Ok(library)
+    }
+
+    /// Takes the module's state away, at the module's exit. No session is left: those who open them
+    /// use this module.
+    pub(crate) fn stop(&self) {
+        let ports = self.ports.lock().take();
+        drop(ports);
+        drop(LIBRARY.lock().take());
+        // A last reference must not be dropped by an item on the queue.
+        self.queue.flush();
+    }
+
+    pub(crate) fn get() -> Result<Arc<Self>> {
+        LIBRARY.lock().clone().ok_or(ENODEV)
+    }
+
+    /// Goes through the paths of all sessions; `visit` must not sleep.
+    fn for_each_path(&self, visit: impl Fn(&Arc<Path>)) {
+        for session in self.sessions.lock().iter() {
+            if let Some(paths) = session.paths.get() {
+                paths.0.iter().for_each(&visit);
+            }
+        }
+    }
+
+    /// Enters a session; `EEXIST` if its name is taken.
+    pub(crate) fn enter(&self, session: &Arc<Session>) -> Result {
+        let mut sessions = self.sessions.lock();
+        if sessions.iter().any(|s| s.name() == session.name()) {
+            return Err(EEXIST);
+        }
+        sessions.push(session.clone(), GFP_KERNEL)?;
+        Ok(())
+    }
+
+    /// Takes a session off the list.
+    pub(crate) fn leave(&self, session: &Session) {
+        let mut sessions = self.sessions.lock();
+        let index = sessions.iter().position(|s| core::ptr::eq(&**s, session));
+        let left = index.map(|i| sessions.remove(i));
+        drop(sessions);
+        drop(left);
+    }
+
+    /// Finds a session by its name.
+    pub(crate) fn find(&self, name: &str) -> Option<Arc<Session>> {
+        let sessions = self.sessions.lock();
+        sessions
+            .iter()
+            .find(|s| s.name().to_bytes() == name.as_bytes())
+            .cloned()
+    }
+}

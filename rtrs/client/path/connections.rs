@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The connections of a connected path.
+
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use rdma::{
+    cm::CmId,
+    Cq,
+    DeviceId,
+    Qp, //
+};
+use rtrs_core::proto::imm::Imm;
+
+use crate::client::io::{
+    connection::Channel,
+    table::Exchange,
+    transfer::Lane, //
+};
+
+/// One connection: identity, queue pair and completion queue.
+///
+/// The order of the fields is that of their end: first no more events, then no more completions.
+pub(crate) struct Connection {
+    pub(crate) id: CmId,
+    pub(crate) qp: Arc<Qp<Channel>>,
+    pub(crate) cq: Arc<Cq>,
+}
+
+/// Hangs up and waits until no completion of these connections can come any more; sleeps.
+pub(crate) fn hang_up(connections: &[Connection]) {
+    // All at once: the peers' answers overlap.
+    for connection in connections {
+        // It fails where the connection was never up, or is down already.
+        let _ = connection.id.disconnect();
+    }
+    for connection in connections {
+        connection.qp.drain();
+    }
+}
+
+/// What a connected path sends with. Read under RCU by those who send; taken away and shut down by
+/// the path's teardown.
+pub(crate) struct Transport {
+    /// By number: the admin connection, those of the CPUs, those of the poll queues.
+    connections: KVec<Connection>,
+    cpu_connections: u32,
+    pub(crate) exchange: Arc<Exchange>,
+}
+
+impl Transport {
+    pub(crate) fn new(
+        connections: KVec<Connection>,
+        cpu_connections: u32,
+        exchange: Arc<Exchange>,
+    ) -> Result<Arc<Self>> {
+        let transport = Self {
+            connections,
+            cpu_connections,
+            exchange,
+        };
+        Ok(Arc::new(transport, GFP_KERNEL)?)
+    }
+
+    /// Returns the connection for admin messages.
+    #[inline]
+    pub(crate) fn admin(&self) -> Option<&Connection> {
+        self.connections.first()
+    }
+
+    /// Returns the connection for a lane; `None` if there is no such poll queue.
+    #[inline]
+    pub(crate) fn connection(&self, lane: Lane) -> Option<&Connection> {
+        let number = match lane {
+            Lane::Cpu(cpu) if cpu < self.cpu_connections => cpu,
+            Lane::Cpu(cpu) => cpu.checked_rem(self.cpu_connections)?,
+            Lane::Poll(queue) => self.cpu_connections.checked_add(queue)?,
+        };
+        self.connections.get(number as usize + 1)
+    }
+
+    /// Sends an empty message on the admin connection.
+    pub(crate) fn send_admin_imm(&self, imm: Imm) -> Result {
+        match self.admin() {
+            Some(admin) => admin.qp.handler().send_imm(&admin.qp, imm),
+            None => Ok(()),
+        }
+    }
+
+    /// Handles the completions of sends that there are, and will those that requests wait for.
+    pub(crate) fn reap_all(&self) {
+        for connection in &self.connections {
+            connection.qp.handler().reap_all();
+        }
+    }
+
+    /// Hangs up, and waits until no completion can come any more; sleeps.
+    ///
+    /// Nobody sends any more: the path has taken this out of its readers' sight.
+    pub(crate) fn hang_up(&self) {
+        hang_up(&self.connections);
+    }
+
+    /// Waits until no completion can come any more, without a word to the peer; sleeps.
+    ///
+    /// Nobody sends any more: the path has taken this out of its readers' sight.
+    pub(crate) fn drain(&self) {
+        for connection in &self.connections {
+            connection.qp.drain();
+        }
+    }
+
+    /// Hangs up drained connections, but keeps the word of farewell on the admin connection for
+    /// later. Where the link is dead the others' get lost, and this one is heard when
+    /// [`Self::say_farewell`] sends it over a link that works: a server takes a path down that loses
+    /// one of its connections.
+    pub(crate) fn hang_up_but_one(&self) {
+        for connection in self.connections.iter().skip(1) {
+            // It fails where the connection is down already.
+            let _ = connection.id.disconnect();
+        }
+    }
+
+    /// Hangs up the admin connection, too.
+    pub(crate) fn say_farewell(&self) {
+        if let Some(admin) = self.admin() {
+            // It fails if it was said before.
+            let _ = admin.id.disconnect();
+        }
+    }
+
+    /// Whether the connections go over this port.
+    pub(crate) fn is_over(&self, device: DeviceId, port: u32) -> bool {
+        let on_port = |admin: &Connection| admin.id.port_number() == port;
+        self.exchange.device().id() == device && self.admin().is_some_and(on_port)
+    }
+}

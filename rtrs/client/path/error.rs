@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Why a path could not be connected, or is given up.
+
+use kernel::{
+    fmt,
+    prelude::*, //
+};
+use kernel_ext::errno;
+use rdma::{
+    cm::RejectReason,
+    WcStatus, //
+};
+use rtrs_core::proto::{
+    handshake::ConnectError,
+    info::InfoError,
+    request::RkeyError, //
+};
+
+use crate::client::path::setup::Step;
+
+/// What ended a path or its set-up. Its text is the second half of one log line.
+#[derive(Clone, Copy)]
+pub(crate) enum Fault {
+    /// The address, or the way to it, was not found.
+    Unreachable(&'static str, Error),
+    /// The connection manager gave up.
+    Connect(&'static str, i32),
+    /// The server, or its connection manager, said no.
+    Rejected(ConnectError, RejectReason),
+    /// The accept's private data makes no sense.
+    Response(ConnectError),
+    /// The info response makes no sense.
+    Info(InfoError),
+    /// A step of the set-up took longer than 30 s.
+    Timeout(&'static str),
+    /// The task that connects was killed.
+    Killed,
+    /// A resource could not be made.
+    Resource(&'static str, Error),
+    /// The peer hung up.
+    Disconnected,
+    /// The device goes away.
+    DeviceRemoval,
+    /// The device cannot register memory for a request.
+    NoRegistration,
+    /// A work request failed.
+    Completion(WcStatus),
+    /// A work request was not taken.
+    Post(Error),
+    /// No heartbeat was answered for too long.
+    Heartbeat,
+    /// An immediate of no known kind, or one that only servers get.
+    Immediate(u32),
+    /// A heartbeat on another connection than the admin one.
+    StrayHeartbeat,
+    /// A receive that is neither an invalidation nor a response.
+    Receive,
+    /// A response for a chunk that the session does not have.
+    MessageId(u32),
+    /// A response for a request that is not in flight on this connection.
+    NotInFlight(u16),
+    /// A new key that cannot be taken.
+    Rkey(RkeyError),
+    /// A request has had no answer within its time.
+    Overdue(u16),
+    /// The server behind the path is not the one behind the others.
+    OtherServer,
+    /// The upper layer cannot use the path.
+    NotAdmitted(Error),
+    /// The port that the path goes over is down.
+    PortDown,
+    /// The link has come up while the peer was looked for: it is looked for again.
+    LinkIsUp,
+    /// Somebody asked for it.
+    Asked,
+}
+
+impl Fault {
+    /// Whether somebody who can be found has not answered in time.
+    pub(crate) fn is_silence(self) -> bool {
+        matches!(self, Fault::Timeout(step) if step != Step::Address.name())
+    }
+
+    /// Whether it is the server that says no, not somebody on the way to it.
+    pub(crate) fn is_servers_word(self) -> bool {
+        matches!(self, Fault::Rejected(_, reason) if reason.is_consumer())
+    }
+
+    /// Returns what the opener of the session gets to see.
+    pub(crate) fn error(self) -> Error {
+        match self {
+            Fault::Unreachable(..) => errno::EHOSTUNREACH,
+            Fault::Rejected(ConnectError::Rejected(Some(e)), _) => e.into(),
+            Fault::Timeout(_) => ETIMEDOUT,
+            Fault::Killed => EINTR,
+            Fault::Resource(_, e) | Fault::Post(e) | Fault::NotAdmitted(e) => e,
+            Fault::NoRegistration => errno::EOPNOTSUPP,
+            Fault::DeviceRemoval | Fault::Asked => errno::ECONNABORTED,
+            _ => errno::ECONNRESET,
+        }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Fault::Unreachable(what, e) => f.write_fmt(fmt!("{what} failed ({e:?})")),
+            Fault::Connect(what, status) => {
+                f.write_fmt(fmt!("connect failed: {what} (status {status})"))
+            }
+            // Nobody listens there, for instance: the connection manager's word, not the server's.
+            Fault::Rejected(_, reason) if !reason.is_consumer() => {
+                f.write_fmt(fmt!("connect rejected: {reason}"))
+            }
+            Fault::Rejected(e, reason) => f.write_fmt(fmt!("connect rejected: {e} ({reason})")),
+            Fault::Response(e) => f.write_fmt(fmt!("connect response refused: {e}")),
+            Fault::Info(e) => f.write_fmt(fmt!("info response refused: {e}")),
+            Fault::Timeout(what) => f.write_fmt(fmt!("{what} took too long")),
+            Fault::Killed => f.write_str("connecting was interrupted"),
+            Fault::Resource(what, e) => f.write_fmt(fmt!("{what} could not be made ({e:?})")),
+            Fault::Disconnected => f.write_str("peer disconnected"),
+            Fault::DeviceRemoval => f.write_str("device is being removed"),
+            Fault::NoRegistration => f.write_str("device cannot register memory fast"),
+            Fault::Completion(status) => f.write_fmt(fmt!("work request failed: {status}")),
+            Fault::Post(e) => f.write_fmt(fmt!("work request was not taken ({e:?})")),
+            Fault::Heartbeat => f.write_str("heartbeat was not answered"),
+            Fault::Immediate(imm) => {
+                f.write_fmt(fmt!("server sent the unknown immediate {imm:#010x}"))
+            }
+            Fault::StrayHeartbeat => f.write_str("server sent a heartbeat on an IO connection"),
+            Fault::Receive => f.write_str("server sent a message of no known kind"),
+            Fault::MessageId(id) => {
+                f.write_fmt(fmt!("server answered for chunk {id}, which is none"))
+            }
+            Fault::NotInFlight(id) => f.write_fmt(fmt!(
+                "server answered request {id}, which is not in flight here"
+            )),
+            Fault::Rkey(RkeyError::Truncated) => f.write_str("server sent a new key cut short"),
+            Fault::Rkey(RkeyError::Kind(k)) => {
+                f.write_fmt(fmt!("server sent a message of type {k}, not a key"))
+            }
+            Fault::Rkey(RkeyError::ForeignChunk(id)) => {
+                f.write_fmt(fmt!("server sent a key for the foreign chunk {id}"))
+            }
+            Fault::Overdue(id) => f.write_fmt(fmt!("request {id} has had no answer in its time")),
+            Fault::OtherServer => f.write_str("the server was started anew"),
+            Fault::NotAdmitted(e) => f.write_fmt(fmt!("the path is of no use yet ({e:?})")),
+            Fault::PortDown => f.write_str("port is down"),
+            Fault::LinkIsUp => f.write_str("a link has come up"),
+            Fault::Asked => f.write_str("closed on request"),
+        }
+    }
+}

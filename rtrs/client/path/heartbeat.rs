@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A path's heartbeat: the record of it, and the tick.
+
+use core::sync::atomic::{
+    AtomicU32,
+    AtomicU64,
+    Ordering, //
+};
+
+use kernel::{
+    sync::{
+        rcu,
+        Arc, //
+    },
+    time::{
+        Instant,
+        Monotonic, //
+    },
+};
+use kernel_ext::workqueue;
+use rtrs_core::proto::{
+    heartbeat::{
+        self,
+        Heartbeat,
+        Tick, //
+    },
+    imm::Imm, //
+};
+
+use crate::client::path::{
+    error::Fault,
+    Path,
+    HEARTBEAT, //
+};
+
+/// When the peer was last heard, and how quickly it answers.
+pub(crate) struct Pulse {
+    /// Ticks since the peer was last heard.
+    missed: AtomicU32,
+    /// When the last heartbeat was sent, in nanoseconds since `born`.
+    sent_ns: AtomicU64,
+    /// How long the last answer took, in nanoseconds; 0 before the first.
+    latency_ns: AtomicU64,
+    born: Instant<Monotonic>,
+}
+
+impl Pulse {
+    pub(crate) fn new() -> Self {
+        Self {
+            missed: AtomicU32::new(0),
+            sent_ns: AtomicU64::new(0),
+            latency_ns: AtomicU64::new(0),
+            born: Instant::now(),
+        }
+    }
+
+    fn now_ns(&self) -> u64 {
+        u64::try_from(self.born.elapsed().as_nanos()).unwrap_or(0)
+    }
+
+    /// Starts over for a new connect.
+    pub(crate) fn restart(&self) {
+        self.missed.store(0, Ordering::Relaxed);
+        self.latency_ns.store(0, Ordering::Relaxed);
+    }
+
+    /// The peer was heard.
+    #[inline]
+    pub(crate) fn heard(&self) {
+        // Most often it is 0, and the cache line stays everybody's.
+        if self.missed.load(Ordering::Relaxed) != 0 {
+            self.missed.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// The peer has answered a heartbeat.
+    #[cold]
+    pub(crate) fn acknowledged(&self) {
+        let sent_ns = self.sent_ns.load(Ordering::Relaxed);
+        self.latency_ns.store(
+            heartbeat::latency_ns(sent_ns, self.now_ns()),
+            Ordering::Relaxed,
+        );
+    }
+
+    /// Returns how long the last answer took; `None` before the first.
+    #[inline]
+    pub(crate) fn latency_ns(&self) -> Option<u64> {
+        match self.latency_ns.load(Ordering::Relaxed) {
+            0 => None,
+            ns => Some(ns),
+        }
+    }
+}
+
+impl Path {
+    /// Lets the heart beat, from now on and until the path is closed.
+    pub(crate) fn start_heartbeat(this: &Arc<Self>) {
+        this.pulse.restart();
+        workqueue::mod_delayed::<_, HEARTBEAT>(
+            &this.session.library.queue,
+            this.clone(),
+            this.heartbeat().interval_ms,
+        );
+    }
+
+    /// How often to ask, as it is set right now.
+    fn heartbeat(&self) -> Heartbeat {
+        self.session.settings.snapshot().heartbeat()
+    }
+
+    /// One beat.
+    pub(crate) fn beat(this: Arc<Self>) {
+        let pulse = &this.pulse;
+        let heartbeat = this.heartbeat();
+        let (missed, tick) = heartbeat.tick(pulse.missed.load(Ordering::Relaxed));
+        pulse.missed.store(missed, Ordering::Relaxed);
+        match tick {
+            Tick::Dead => return Path::fail(&this, Fault::Heartbeat),
+            Tick::Wait => {}
+            Tick::Send => {
+                pulse.sent_ns.store(pulse.now_ns(), Ordering::Relaxed);
+                let guard = rcu::read_lock();
+                let Some(transport) = this.transport.read(&guard) else {
+                    return;
+                };
+                if let Err(e) = transport.send_admin_imm(Imm::Heartbeat) {
+                    drop(guard);
+                    return Path::fail(&this, Fault::Post(e));
+                }
+            }
+        }
+        if this.is_connected() {
+            let library = this.session.library.clone();
+            workqueue::mod_delayed::<_, HEARTBEAT>(&library.queue, this, heartbeat.interval_ms);
+        }
+    }
+}

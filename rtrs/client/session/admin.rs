@@ -1,0 +1,230 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Admin messages: sent on the admin connection, with an answer that somebody waits for.
+
+use kernel::{
+    prelude::*,
+    sync::Arc,
+    time::{
+        delay::fsleep,
+        Delta, //
+    },
+};
+use kernel_ext::{
+    errno, new_irq_lock,
+    pages::PageBlock,
+    scatterlist::{
+        SgList,
+        SgTable, //
+    },
+    sync::{
+        Completion,
+        IrqLock, //
+    },
+};
+
+use crate::client::{
+    io::{
+        send::{
+            READ,
+            WRITE, //
+        },
+        transfer::{
+            AnyTransfer,
+            Direction,
+            Rejected,
+            Transfer, //
+        }, //
+    },
+    path::connections::Transport, //
+    session::{
+        permit::AdminPermit,
+        Session, //
+    },
+};
+
+/// Most bytes of an answer.
+const REPLY_MAX: usize = kernel::page::PAGE_SIZE;
+
+/// Longest time for an answer on a path that is not in use yet.
+const VIA_PATIENCE_MS: u32 = 5000;
+
+/// Pause between two tries where IO and messages share the only chunk.
+const RETRY_MS: i64 = 1;
+
+/// Where the answer arrives.
+#[pin_data]
+struct Answer {
+    #[pin]
+    arrived: Completion,
+    #[pin]
+    result: IrqLock<Option<Result>>,
+}
+
+/// A message under way. It owns its memory and its id until its end, whether somebody still waits
+/// or not.
+struct Message {
+    table: SgTable,
+    answer: Arc<Answer>,
+    permit: AdminPermit,
+}
+
+impl Transfer for KBox<Message> {
+    fn sg(&mut self) -> &mut SgList {
+        &mut self.table
+    }
+
+    fn done(self, result: Result) {
+        let answer = self.answer.clone();
+        // The id is free before the waiter goes on.
+        drop(self);
+        *answer.result.lock() = Some(result);
+        answer.arrived.complete_all();
+    }
+
+    fn lost(self) {
+        self.done(Err(errno::ECONNABORTED));
+    }
+}
+
+/// Whoever carries messages to the server and answers back.
+pub trait Messenger {
+    /// The session of whom the messages are.
+    fn session(&self) -> &Session;
+
+    /// Longest time for an answer, in milliseconds, however patient the sender is.
+    fn patience_ms(&self) -> u32 {
+        u32::MAX
+    }
+
+    /// Sends a message on its way: `transfer` is taken, or comes back.
+    #[doc(hidden)]
+    fn send_admin(
+        &self,
+        direction: Direction,
+        id: u16,
+        message: &[u8],
+        transfer: AnyTransfer,
+    ) -> Result<(), Rejected<AnyTransfer>>;
+
+    /// Sends a message and waits for its answer, at most `timeout_ms`; sleeps, and can be killed.
+    ///
+    /// For [`Direction::Read`] the answer is `reply.len()` bytes, 1 to 4096. Returns their number.
+    ///
+    /// Fails with the server's error, `ECONNABORTED` if no path is connected or the path went away,
+    /// `ETIMEDOUT` or `ERESTARTSYS`; then the message may still have its effect on the server.
+    fn send_message(
+        &self,
+        direction: Direction,
+        message: &[u8],
+        reply: &mut [u8],
+        timeout_ms: u32,
+    ) -> Result<usize> {
+        let timeout_ms = timeout_ms.min(self.patience_ms());
+        if reply.len() > REPLY_MAX || (direction == Direction::Write && !reply.is_empty()) {
+            return Err(EINVAL);
+        }
+        let answer = Arc::pin_init(
+            pin_init!(Answer {
+                arrived <- Completion::new(),
+                result <- new_irq_lock!(None),
+            }),
+            GFP_KERNEL,
+        )?;
+        let pages = Arc::new(PageBlock::new(0)?, GFP_KERNEL)?;
+        let mut table = SgTable::new(1)?;
+        if !reply.is_empty() {
+            // CAST: at most a page.
+            table.push(pages.clone(), 0, reply.len() as u32)?;
+        }
+        let session = self.session();
+        let ids = session.partition().admin_ids().end;
+        let permit = AdminPermit::take(&session.admin_ids, ids, timeout_ms)?;
+        let under_way = KBox::new(
+            Message {
+                table,
+                answer: answer.clone(),
+                permit,
+            },
+            GFP_KERNEL,
+        )?;
+        send_patiently(self, under_way, direction, message, timeout_ms)?;
+
+        answer.arrived.wait_killable_timeout_ms(timeout_ms)?;
+        let result = *answer.result.lock();
+        result.unwrap_or(Err(EIO))?;
+        pages.copy_out(0, reply)?;
+        Ok(reply.len())
+    }
+}
+
+/// Sends a message; where IO and messages share the only chunk, waits for it.
+fn send_patiently<M: Messenger + ?Sized>(
+    messenger: &M,
+    under_way: KBox<Message>,
+    direction: Direction,
+    message: &[u8],
+    timeout_ms: u32,
+) -> Result {
+    let id = under_way.permit.id();
+    let mut transfer = AnyTransfer::new(under_way);
+    for _ in 0..timeout_ms {
+        match messenger.send_admin(direction, id, message, transfer) {
+            Err(back) if back.error == EBUSY => transfer = back.transfer,
+            done => return done.map_err(|back| back.error),
+        }
+        fsleep(Delta::from_millis(RETRY_MS));
+    }
+    Err(ETIMEDOUT)
+}
+
+/// On whichever path the policy chooses.
+impl Messenger for Session {
+    fn session(&self) -> &Session {
+        self
+    }
+
+    fn send_admin(
+        &self,
+        direction: Direction,
+        id: u16,
+        message: &[u8],
+        transfer: AnyTransfer,
+    ) -> Result<(), Rejected<AnyTransfer>> {
+        self.send_admin_on_any_path(direction, id, message, transfer)
+    }
+}
+
+/// One path of a session, for messages only: nobody else sends on it yet.
+pub struct Via<'a> {
+    pub(crate) session: &'a Session,
+    pub(crate) transport: &'a Transport,
+}
+
+impl Messenger for Via<'_> {
+    fn session(&self) -> &Session {
+        self.session
+    }
+
+    /// The path is tried again; and whoever closes it waits for this.
+    fn patience_ms(&self) -> u32 {
+        VIA_PATIENCE_MS
+    }
+
+    fn send_admin(
+        &self,
+        direction: Direction,
+        id: u16,
+        message: &[u8],
+        transfer: AnyTransfer,
+    ) -> Result<(), Rejected<AnyTransfer>> {
+        let Some(admin) = self.transport.admin() else {
+            return Err(Rejected::new(errno::ECONNABORTED, transfer));
+        };
+        let exchange = &self.transport.exchange;
+        match direction {
+            Direction::Read => admin.send::<READ, _>(exchange, id, message, 0, transfer),
+            Direction::Write => admin.send::<WRITE, _>(exchange, id, message, 0, transfer),
+        }
+    }
+}

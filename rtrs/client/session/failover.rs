@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Requests whose path is gone.
+//!
+//! They keep their chunk id and their data, so that a server that has carried one out already does
+//! the same once more (decision 0006 says what that may do, and what it may not). The connections of
+//! the path that is gone have been drained: no copy of a request leaves there any more.
+
+use core::sync::atomic::Ordering;
+
+use kernel::sync::rcu;
+use rdma::sg;
+
+use crate::client::{
+    io::{
+        send::{
+            READ,
+            WRITE, //
+        },
+        table::{
+            Exchange,
+            MESSAGE_SIZE, //
+        },
+        transfer::{
+            AnyTransfer,
+            Lane,
+            Outbound, //
+        }, //
+    },
+    path::{
+        error::Fault,
+        Path, //
+    },
+    session::Session, //
+};
+
+/// How often a request is sent again before the upper layer gets it back, and may think of something
+/// else.
+const RESENDS_MAX: u8 = 8;
+
+/// A request that was in flight on a path that is gone, and not answered.
+pub(crate) struct Orphan {
+    pub(crate) transfer: AnyTransfer,
+    is_write: bool,
+    id: u16,
+    cid: u16,
+    /// How often it was sent again so far.
+    resent: u8,
+    message: [u8; MESSAGE_SIZE as usize],
+    message_len: u16,
+}
+
+impl Exchange {
+    /// Ends all that is in flight and was answered, and hands the rest to `heir`. The connections
+    /// are drained: no completion comes any more, and no peer reaches any memory. Sleeps.
+    pub(crate) fn abandon(&self, mut heir: impl FnMut(Orphan)) {
+        for (id, slot) in (0..=u16::MAX).zip(self.slots.iter()) {
+            let Some((mut held, answered)) = slot.claim_waiting() else {
+                continue;
+            };
+            // Whatever has become of the key and the acknowledgement, with the connection both are
+            // over.
+            if answered {
+                let result = held.result;
+                self.end(held, result);
+                continue;
+            }
+            let Some(mut transfer) = held.transfer.take() else {
+                continue;
+            };
+            let direction = held.data.direction();
+            if let (Some(direction), Some(list)) = (direction, transfer.sg()) {
+                sg::unmap(self.device(), list, direction.dma());
+            }
+            self.inflight.fetch_sub(1, Ordering::Relaxed);
+            let mut orphan = Orphan {
+                transfer,
+                is_write: held.is_write,
+                id,
+                cid: held.cid,
+                resent: held.resent,
+                message: [0; MESSAGE_SIZE as usize],
+                message_len: held.usr_len,
+            };
+            drop(held);
+            let message = orphan.message.get_mut(..usize::from(orphan.message_len));
+            let read = self
+                .messages
+                .read(id.into(), 0, message.unwrap_or_default());
+            match read {
+                Ok(()) => heir(orphan),
+                // It was written there; this does not happen.
+                Err(_) => orphan.transfer.lost(),
+            }
+        }
+    }
+}
+
+impl Session {
+    /// Sends a request again on one of the other paths, or gives it back.
+    pub(crate) fn resend(&self, orphan: Orphan) {
+        let lane = self.lane_of(orphan.cid);
+        let resent = orphan.resent.saturating_add(1);
+        let message = orphan.message.get(..usize::from(orphan.message_len));
+        let message = message.unwrap_or_default();
+        if resent > RESENDS_MAX {
+            return orphan.transfer.lost();
+        }
+        let guard = rcu::read_lock();
+        let Some(paths) = self.paths.read(&guard) else {
+            return orphan.transfer.lost();
+        };
+        let sent = if orphan.is_write {
+            self.send_on_one_of::<WRITE, _>(
+                &paths.0,
+                &guard,
+                lane,
+                orphan.id,
+                message,
+                resent,
+                orphan.transfer,
+            )
+        } else {
+            self.send_on_one_of::<READ, _>(
+                &paths.0,
+                &guard,
+                lane,
+                orphan.id,
+                message,
+                resent,
+                orphan.transfer,
+            )
+        };
+        if let Err(back) = sent {
+            back.transfer.lost();
+        }
+    }
+
+    /// The lane that connection `cid` serves; `None` for admin messages.
+    fn lane_of(&self, cid: u16) -> Option<Lane> {
+        let io = u32::from(cid).checked_sub(1)?;
+        Some(match io.checked_sub(self.cpu_connections()) {
+            None => Lane::Cpu(io),
+            Some(queue) => Lane::Poll(queue),
+        })
+    }
+
+    /// A request with this tag takes too long: whatever path it is on is given up, so that it is
+    /// sent again on another one. Atomic context will do.
+    pub fn timed_out(&self, tag: u16) {
+        let Some(id) = self.io_id(tag) else {
+            return;
+        };
+        let guard = rcu::read_lock();
+        let Some(paths) = self.paths.read(&guard) else {
+            return;
+        };
+        for path in &paths.0 {
+            let transport = path.transport.read(&guard);
+            let slot = transport.and_then(|t| t.exchange.slots.get(usize::from(id)));
+            if slot.is_some_and(|slot| slot.is_armed()) {
+                Path::fail(path, Fault::Overdue(id));
+            }
+        }
+    }
+}

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! How a request finds its path.
+
+use core::sync::atomic::Ordering;
+
+use kernel::{
+    prelude::*,
+    sync::{
+        rcu,
+        Arc, //
+    },
+};
+use kernel_ext::errno;
+use rtrs_core::proto::policy::{
+    PathLoad,
+    Tried, //
+};
+
+use crate::client::{
+    io::{
+        send::{
+            READ,
+            WRITE, //
+        },
+        transfer::{
+            AnyTransfer,
+            Direction,
+            Known,
+            Lane,
+            Outbound,
+            Rejected,
+            Transfer, //
+        }, //
+    },
+    path::Path,
+    session::Session, //
+};
+
+impl Path {
+    /// Sends a request on this path; `None` is the lane of admin messages.
+    #[inline(always)]
+    fn send<const IS_WRITE: bool, T: Outbound>(
+        &self,
+        guard: &rcu::Guard,
+        lane: Option<Lane>,
+        id: u16,
+        message: &[u8],
+        resent: u8,
+        transfer: T,
+    ) -> Result<(), Rejected<T>> {
+        let Some(transport) = self.transport.read(guard) else {
+            return Err(Rejected::new(errno::ECONNABORTED, transfer));
+        };
+        let connection = match lane {
+            Some(lane) => transport.connection(lane),
+            None => transport.admin(),
+        };
+        let Some(to) = connection else {
+            return Err(Rejected::new(EINVAL, transfer));
+        };
+        to.send::<IS_WRITE, T>(&transport.exchange, id, message, resent, transfer)
+    }
+
+    /// What the choice among paths looks at.
+    fn load(&self, guard: &rcu::Guard) -> PathLoad {
+        let transport = self.transport.read(guard);
+        PathLoad {
+            connected: transport.is_some(),
+            inflight: transport.map_or(0, |t| t.exchange.inflight.load(Ordering::Relaxed)),
+            latency_ns: self.pulse.latency_ns(),
+        }
+    }
+}
+
+impl Session {
+    /// Sends a request: `message` for the upper layer's peer, and the data of `transfer`.
+    ///
+    /// `tag` is below [`Session::io_depth`], and no other request with it is in flight. Any
+    /// context.
+    ///
+    /// On success [`Transfer::done`] is called later, or has been called already. Otherwise the
+    /// transfer comes back in [`Rejected`].
+    #[inline(always)]
+    pub fn submit<T: Transfer>(
+        &self,
+        tag: u16,
+        lane: Lane,
+        direction: Direction,
+        message: &[u8],
+        transfer: T,
+    ) -> Result<(), Rejected<T>> {
+        let lane = Some(lane);
+        let transfer = Known(transfer);
+        let Some(id) = self.io_id(tag) else {
+            return Err(Rejected::new(EINVAL, transfer.0));
+        };
+        let sent = match direction {
+            Direction::Read => self.send_on_any_path::<READ, _>(lane, id, message, transfer),
+            Direction::Write => self.send_on_any_path::<WRITE, _>(lane, id, message, transfer),
+        };
+        sent.map_err(|back| Rejected::new(back.error, back.transfer.0))
+    }
+
+    /// Sends an admin message on the path that the policy chooses.
+    pub(crate) fn send_admin_on_any_path(
+        &self,
+        direction: Direction,
+        id: u16,
+        message: &[u8],
+        transfer: AnyTransfer,
+    ) -> Result<(), Rejected<AnyTransfer>> {
+        match direction {
+            Direction::Read => self.send_on_any_path::<READ, _>(None, id, message, transfer),
+            Direction::Write => self.send_on_any_path::<WRITE, _>(None, id, message, transfer),
+        }
+    }
+
+    /// Sends a request on the path that the policy chooses; `None` is the lane of admin messages.
+    #[inline(always)]
+    fn send_on_any_path<const IS_WRITE: bool, T: Outbound>(
+        &self,
+        lane: Option<Lane>,
+        id: u16,
+        message: &[u8],
+        transfer: T,
+    ) -> Result<(), Rejected<T>> {
+        let guard = rcu::read_lock();
+        let Some(paths) = self.paths.read(&guard) else {
+            return Err(Rejected::new(errno::ECONNABORTED, transfer));
+        };
+        match paths.0.as_slice() {
+            [path] => path.send::<IS_WRITE, T>(&guard, lane, id, message, 0, transfer),
+            paths => {
+                self.send_on_one_of::<IS_WRITE, T>(paths, &guard, lane, id, message, 0, transfer)
+            }
+        }
+    }
+
+    /// As [`Self::send_on_any_path`], for sessions of several paths and for requests that were
+    /// `resent` so often before.
+    #[inline(never)]
+    #[expect(clippy::too_many_arguments, reason = "a tail call of the IO path")]
+    pub(crate) fn send_on_one_of<const IS_WRITE: bool, T: Outbound>(
+        &self,
+        paths: &[Arc<Path>],
+        guard: &rcu::Guard,
+        lane: Option<Lane>,
+        id: u16,
+        message: &[u8],
+        resent: u8,
+        transfer: T,
+    ) -> Result<(), Rejected<T>> {
+        let policy = self.policy();
+        let mut tried = Tried::NONE;
+        let mut back = Rejected::new(errno::ECONNABORTED, transfer);
+        loop {
+            let last = &self.last_path.this_cpu().0;
+            let index = usize::try_from(last.get()).unwrap_or(0).checked_sub(1);
+            let loads = paths.iter().map(|path| path.load(guard));
+            let Some(chosen) = policy.choose(index, &tried, loads) else {
+                return Err(back);
+            };
+            let Some(path) = paths.get(chosen) else {
+                return Err(back);
+            };
+            tried.insert(chosen);
+            last.set((chosen as u64).wrapping_add(1));
+            match path.send::<IS_WRITE, T>(guard, lane, id, message, resent, back.transfer) {
+                Err(again) if again.error != EBUSY && again.error != EMSGSIZE => back = again,
+                done => return done,
+            }
+        }
+    }
+
+    /// Handles the completions of a poll queue, from 0, on all paths; returns how many there were.
+    ///
+    /// Calls [`Transfer::done`] of what has ended. Any context that may not sleep.
+    pub fn poll(&self, queue: u32) -> u32 {
+        let guard = rcu::read_lock();
+        let Some(paths) = self.paths.read(&guard) else {
+            return 0;
+        };
+        let mut handled = 0u32;
+        for path in &paths.0 {
+            let transport = path.transport.read(&guard);
+            if let Some(connection) = transport.and_then(|t| t.connection(Lane::Poll(queue))) {
+                handled = handled.saturating_add(connection.cq.poll(u32::MAX));
+            }
+        }
+        handled
+    }
+}

@@ -1,0 +1,290 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The link of a session: which of its paths are up, and what becomes of its IO when none is.
+//!
+//! What is in flight on a path that goes down is sent again on another one, with the same chunk id
+//! and data. When the last one goes down, everything that was agreed with the server may be gone
+//! with it (it may have been started anew), so nothing is sent again as it was: the upper layer gets
+//! its requests back, makes the session usable again when there is a path, and only then sends them.
+//! It never comes to pass that a request from before an outage leaves on a path from after it: a new
+//! path is shown to those who send under the lock under which the upper layer is told of the outage.
+
+use kernel::{
+    impl_has_delayed_work,
+    prelude::*,
+    sync::Arc,
+    workqueue::WorkItem, //
+};
+use kernel_ext::workqueue;
+use rtrs_core::proto::outage::{
+    Effect,
+    Event,
+    Outage, //
+};
+
+use crate::client::{
+    io::table::Exchange,
+    path::{
+        connections::Transport, //
+        error::Fault,
+        Path,
+    },
+    session::{
+        admin::Via,
+        Session, //
+    }, //
+};
+
+/// The work item that makes the session usable again.
+pub(crate) const REOPEN: u64 = 0;
+/// The work item that ends the waiting for a path.
+pub(crate) const GIVE_UP: u64 = 1;
+
+/// Pause before another try to make the session usable.
+const REOPEN_AGAIN_MS: u32 = 1000;
+
+/// Hears of a session's link. Process context, may sleep; must not close the session.
+pub trait LinkEvents: Send + Sync {
+    /// A path is up again after all were down: time to agree with the server anew. Unless that
+    /// succeeds this is called again, about once a second, as long as there is a path.
+    ///
+    /// Nothing is locked; [`Self::disconnected`] may be called meanwhile.
+    fn connected(&self) -> Result;
+
+    /// The last path is down. What was in flight is given back by
+    /// [`Transfer::lost`](crate::Transfer::lost) after this; no path comes up before it returns.
+    ///
+    /// When this returns no request may be on its way to [`Session::submit`] that was made before.
+    fn disconnected(&self);
+
+    /// A path is connected while others are up, and would carry requests from now on. It may lead to
+    /// another server than they do: one that was started anew. `path` carries messages already.
+    ///
+    /// `Ok(true)`: what was agreed upon holds there as well. `Ok(false)`: it does not; the other
+    /// paths are given up, and everything is agreed upon anew. An error: the path is not to be used
+    /// yet, and is tried again later.
+    fn admits(&self, path: &Via<'_>) -> Result<bool>;
+
+    /// There was no path for as long as `fast_io_fail_tmo` says: what waits is to fail, and
+    /// everything until [`Self::connected`].
+    fn gave_up(&self);
+}
+
+/// How the link stands.
+pub(crate) struct Link {
+    /// Paths that are up.
+    paths: u32,
+    outage: Outage,
+    /// Outages so far.
+    outages: u32,
+    /// There while the session is open: its code may be gone before the last reference to the
+    /// session is.
+    listener: Option<Arc<dyn LinkEvents>>,
+}
+
+impl Link {
+    pub(crate) fn new() -> Self {
+        Self {
+            paths: 0,
+            outage: Outage::Up,
+            outages: 0,
+            listener: None,
+        }
+    }
+
+    fn tell(&self, event: impl FnOnce(&dyn LinkEvents)) {
+        if let Some(listener) = &self.listener {
+            event(&**listener);
+        }
+    }
+}
+
+impl_has_delayed_work! {
+    impl HasDelayedWork<Self, 0> for Session { self.reopen }
+    impl HasDelayedWork<Self, 1> for Session { self.give_up }
+}
+
+impl WorkItem<REOPEN> for Session {
+    type Pointer = Arc<Session>;
+
+    fn run(this: Arc<Session>) {
+        this.make_usable();
+    }
+}
+
+impl WorkItem<GIVE_UP> for Session {
+    type Pointer = Arc<Session>;
+
+    fn run(this: Arc<Session>) {
+        let mut link = this.link.lock();
+        let now_ms = this.now_ms();
+        this.outage(&mut link, Event::DeadlinePassed { now_ms });
+    }
+}
+
+impl Session {
+    /// The session is open: `listener` hears of its link from now on.
+    pub(crate) fn open_link(self: &Arc<Self>, listener: Arc<dyn LinkEvents>) {
+        let mut link = self.link.lock();
+        link.listener = Some(listener);
+        if link.paths == 0 {
+            self.begin_outage(&mut link);
+        }
+    }
+
+    /// The session is being closed: nobody is told anything any more.
+    pub(crate) fn close_link(self: &Arc<Self>) {
+        let mut link = self.link.lock();
+        let listener = link.listener.take();
+        self.outage(&mut link, Event::Closed);
+        drop(link);
+        drop(listener);
+        // Both look for the listener before they do or queue anything.
+        drop(workqueue::cancel_delayed::<_, REOPEN>(self));
+        drop(workqueue::cancel_delayed::<_, GIVE_UP>(self));
+    }
+
+    /// Asks the upper layer about a path that is connected, and not yet seen by those who send.
+    /// Sleeps; the path's `attempts` are locked.
+    pub(crate) fn admit(&self, path: &Arc<Path>, transport: &Transport) -> Result<(), Fault> {
+        let link = self.link.lock();
+        // In an outage everything is agreed upon anew before a request leaves.
+        let Some(listener) = link.listener.clone().filter(|_| link.paths > 0) else {
+            return Ok(());
+        };
+        drop(link);
+        let via = Via {
+            session: self,
+            transport,
+        };
+        match listener.admits(&via) {
+            Ok(true) => Ok(()),
+            Ok(false) => {
+                if let Some(paths) = self.paths.get() {
+                    let others = paths.0.iter().filter(|other| !Arc::ptr_eq(other, path));
+                    others.for_each(|other| Path::fail(other, Fault::OtherServer));
+                }
+                Err(Fault::OtherServer)
+            }
+            Err(e) => Err(Fault::NotAdmitted(e)),
+        }
+    }
+
+    /// A path comes up, unless `go_live` finds that it does not.
+    pub(crate) fn path_up(self: &Arc<Self>, go_live: impl FnOnce() -> bool) -> bool {
+        let mut link = self.link.lock();
+        if !go_live() {
+            return false;
+        }
+        link.paths = link.paths.saturating_add(1);
+        if link.paths == 1 && link.listener.is_some() {
+            self.reopen_in(0);
+        }
+        true
+    }
+
+    /// A path that was up has gone down, and its connections are drained. What was in flight on it
+    /// is sent again, or given back.
+    pub(crate) fn path_down(self: &Arc<Self>, exchange: &Exchange) {
+        let mut link = self.link.lock();
+        link.paths = link.paths.saturating_sub(1);
+        if link.paths == 0 && link.listener.is_some() {
+            self.begin_outage(&mut link);
+        }
+        let others = link.paths > 0;
+        exchange.abandon(|orphan| {
+            if others {
+                self.resend(orphan);
+            } else {
+                orphan.transfer.lost();
+            }
+        });
+    }
+
+    /// A path will not connect again by itself. If no other one will either, nobody is kept waiting.
+    pub(crate) fn path_left(self: &Arc<Self>) {
+        let hope = self
+            .paths
+            .get()
+            .is_some_and(|paths| paths.0.iter().any(|p| p.may_come_back()));
+        if !hope {
+            let mut link = self.link.lock();
+            self.outage(&mut link, Event::DeadlinePassed { now_ms: u64::MAX });
+        }
+    }
+
+    /// Somebody has changed `fast_io_fail_tmo`.
+    pub(crate) fn fast_io_fail_changed(self: &Arc<Self>) {
+        let mut link = self.link.lock();
+        let event = Event::SettingChanged {
+            now_ms: self.now_ms(),
+            setting: self.settings.snapshot().fast_io_fail(),
+        };
+        self.outage(&mut link, event);
+    }
+
+    fn begin_outage(self: &Arc<Self>, link: &mut Link) {
+        link.outages = link.outages.wrapping_add(1);
+        link.tell(|listener| listener.disconnected());
+        let event = Event::LastPathDown {
+            now_ms: self.now_ms(),
+            setting: self.settings.snapshot().fast_io_fail(),
+        };
+        self.outage(link, event);
+    }
+
+    /// Lets something happen to the outage.
+    fn outage(self: &Arc<Self>, link: &mut Link, event: Event) {
+        let (next, effect) = link.outage.step(event);
+        link.outage = next;
+        match effect {
+            Effect::Ignore => {}
+            Effect::Queue { until_ms: None } | Effect::Resume => {
+                drop(workqueue::cancel_delayed::<_, GIVE_UP>(self));
+            }
+            Effect::Queue {
+                until_ms: Some(until_ms),
+            } => {
+                let delay_ms = until_ms.saturating_sub(self.now_ms());
+                let delay_ms = u32::try_from(delay_ms).unwrap_or(u32::MAX);
+                workqueue::mod_delayed::<_, GIVE_UP>(&self.library.queue, self.clone(), delay_ms);
+            }
+            Effect::FailQueued => {
+                if link.listener.is_some() {
+                    pr_err!(
+                        "session {}: no path has come back, requests fail until one does\n",
+                        self.name()
+                    );
+                }
+                link.tell(|listener| listener.gave_up());
+            }
+        }
+    }
+
+    /// Only with the link locked and a listener there, so that closing finds what is queued.
+    fn reopen_in(self: &Arc<Self>, delay_ms: u32) {
+        workqueue::mod_delayed::<_, REOPEN>(&self.library.queue, self.clone(), delay_ms);
+    }
+
+    /// Has the upper layer make the session usable again.
+    fn make_usable(self: &Arc<Self>) {
+        let link = self.link.lock();
+        let outages = link.outages;
+        let Some(listener) = link.listener.clone().filter(|_| link.paths > 0) else {
+            return;
+        };
+        drop(link);
+        let done = listener.connected();
+        let mut link = self.link.lock();
+        // Another outage has come meanwhile: its end starts this again.
+        if link.outages == outages && link.listener.is_some() {
+            match done {
+                Ok(()) => self.outage(&mut link, Event::PathUp),
+                Err(_) => self.reopen_in(REOPEN_AGAIN_MS),
+            }
+        }
+        drop(link);
+        // With it the upper layer may go, and close the session.
+        drop(listener);
+    }
+}

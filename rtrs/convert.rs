@@ -1,0 +1,7 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The protocol's types as the kernel's.
+
+pub mod address;
+mod display;
+pub mod errno;

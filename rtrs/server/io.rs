@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Requests on their way through the server.
+
+pub(crate) mod operation;
+pub(crate) mod receiver;
+pub(crate) mod reply;
+pub(crate) mod request;
+pub(crate) mod send_queue;

@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the completions of a connection say: requests, heartbeats, room on the send queue.
+
+use kernel::prelude::*;
+use rdma::{
+    Opcode,
+    Qp,
+    QpHandler,
+    SendFlags,
+    WcStatus,
+    WorkCompletion, //
+};
+use rtrs_core::proto::{
+    imm::Imm,
+    request::{
+        Malformed,
+        HEAD_MAX, //
+    },
+};
+
+use crate::server::{
+    io::{
+        operation::Operation,
+        reply,
+        request::{
+            self,
+            Slot, //
+        }, //
+    }, //
+    path::{
+        connections::{
+            Receiver,
+            TAG_INFO,
+            TAG_IO,
+            TAG_REGISTER,
+            TAG_REVOKE,
+            TAG_SETUP, //
+        },
+        fence,
+        heartbeat, //
+    },
+};
+
+impl QpHandler for Receiver {
+    #[inline(always)]
+    fn received(qp: &Qp<Self>, tag: u32, wc: &WorkCompletion) {
+        let this = qp.handler();
+        if let Err(status) = wc.status() {
+            return this.failed(tag, status);
+        }
+        match wc.imm() {
+            Some(imm) if wc.opcode() == Opcode::ReceiveRdmaWithImm => this.request_came(qp, imm),
+            _ => this.path.fail(format_args!(
+                "message that is no request on connection {}",
+                this.cid
+            )),
+        }
+    }
+
+    #[inline(always)]
+    fn completed(qp: &Qp<Self>, tag: u32, wc: &WorkCompletion) {
+        let this = qp.handler();
+        if let Err(status) = wc.status() {
+            return this.failed(tag, status);
+        }
+        match tag {
+            TAG_IO => this.sent(qp),
+            TAG_REGISTER => {}
+            TAG_INFO => this.path.info_received(wc.byte_len()),
+            TAG_SETUP => this.path.setup_done.complete_all(),
+            _ => this.revoked(tag),
+        }
+    }
+}
+
+impl Receiver {
+    /// Something has come with an immediate, most likely a request.
+    #[inline(always)]
+    fn request_came(&self, qp: &Qp<Self>, imm: u32) {
+        self.path.heard();
+        // They are there before the first is posted.
+        let posted = match self.receives.as_ref() {
+            Some(receives) => receives.used(qp),
+            None => Err(EINVAL),
+        };
+        if let Err(e) = posted {
+            return self
+                .path
+                .fail(format_args!("receive cannot be posted ({e:?})"));
+        }
+        match Imm::decode(imm) {
+            Ok(Imm::Request { payload }) => self.request(qp, payload),
+            _ => self.other(qp, imm),
+        }
+    }
+
+    /// Something that is no request has come with an immediate.
+    #[cold]
+    fn other(&self, qp: &Qp<Self>, imm: u32) {
+        match Imm::decode(imm) {
+            Ok(Imm::Request { .. }) => {}
+            Ok(Imm::Heartbeat) => heartbeat::acknowledge(qp),
+            Ok(Imm::HeartbeatAck) => {}
+            Ok(Imm::Response(_)) | Err(_) => {
+                self.path
+                    .fail(format_args!("immediate {imm:#010x} is no request"));
+            }
+        }
+    }
+
+    /// A request has come: `payload` says in which chunk, and where its head is.
+    #[inline(always)]
+    fn request(&self, qp: &Qp<Self>, payload: u32) {
+        let path = &self.path;
+        let (id, offset) = match path.geometry.split(payload) {
+            Ok(at) => at,
+            Err(bad) => return path.fail(format_args!("request points nowhere: {bad}")),
+        };
+        if !path.is_up() {
+            return path.early_request();
+        }
+        let slot = path.place(id).and_then(|place| place.idle.take());
+        let Some(mut slot) = slot else {
+            return path.fail(format_args!(
+                "request for chunk {id}, which carries another"
+            ));
+        };
+        slot.cid = self.cid;
+        slot.offset = offset;
+        if path.has_peers() && fence::is_contested(path, id) {
+            return fence::defer(path, slot);
+        }
+        self.admit(qp, slot);
+    }
+
+    /// Goes on with a request whose chunk is on no other path.
+    #[inline(always)]
+    pub(crate) fn admit(&self, qp: &Qp<Self>, slot: KBox<Slot>) {
+        let path = &self.path;
+        slot.mapping.sync_for_cpu(0, path.geometry.chunk_size());
+        match slot.head() {
+            Some(head) => self.judge(qp, slot, &head),
+            None => self.judge_short(qp, slot),
+        }
+    }
+
+    /// As [`Self::judge`] for a request whose head is near its chunk's end.
+    #[cold]
+    fn judge_short(&self, qp: &Qp<Self>, slot: KBox<Slot>) {
+        let mut bytes = [0; HEAD_MAX];
+        match slot.short_head(self.path.geometry.chunk_size(), &mut bytes) {
+            Ok(head) => self.judge(qp, slot, head),
+            Err(malformed) => self.refuse(slot, format_args!("{malformed}")),
+        }
+    }
+
+    /// Decides what to do with a request whose head was copied.
+    #[inline(always)]
+    fn judge(&self, qp: &Qp<Self>, mut slot: KBox<Slot>, head: &[u8]) {
+        if self.path.always_invalidate && request::is_write(head) {
+            // The client can still change it: it is read again when that is over.
+            return self.revoke(qp, slot);
+        }
+        // What a read has in its chunk is of no use to anybody else, and its head was copied: the
+        // key may stay as it is.
+        match slot.parse(head) {
+            Ok(()) => self.serve(slot),
+            Err(malformed) => self.refuse(slot, format_args!("{malformed}")),
+        }
+    }
+
+    /// Takes the chunk away from the client before its request is believed.
+    #[inline(always)]
+    fn revoke(&self, qp: &Qp<Self>, mut slot: KBox<Slot>) {
+        let Some(region) = &slot.region else {
+            return self.refuse(slot, format_args!("chunk has no key"));
+        };
+        let (id, key) = (slot.id, region.key());
+        let Some(place) = self.path.place(id) else {
+            return;
+        };
+        slot.revoked = true;
+        if place.armed.put(slot).is_err() {
+            return;
+        }
+        let mut space = rdma::Space::new();
+        let mut batch = qp.batch::<1, 0>(&mut space);
+        batch.local_invalidate(TAG_REVOKE + u32::from(id), key, SendFlags::SIGNALED);
+        if let Err(e) = batch.post() {
+            if let Some(slot) = place.armed.take() {
+                self.refuse(slot, format_args!("invalidation cannot be posted ({e:?})"));
+            }
+        }
+    }
+
+    /// The key of a chunk is invalid now: what is in the chunk stays as it is.
+    #[inline]
+    fn revoked(&self, tag: u32) {
+        let Some(mut slot) = self.armed(tag) else {
+            return;
+        };
+        // Until now the client could change it.
+        let parsed = match slot.head() {
+            Some(head) => slot.parse(&head),
+            None => self.parse_short(&mut slot),
+        };
+        match parsed {
+            Ok(()) if !slot.is_read() => self.serve(slot),
+            Ok(()) => self.refuse(slot, format_args!("write that became a read")),
+            Err(malformed) => self.refuse(slot, format_args!("{malformed}")),
+        }
+    }
+
+    #[cold]
+    fn parse_short(&self, slot: &mut Slot) -> Result<(), Malformed> {
+        let mut bytes = [0; HEAD_MAX];
+        let head = slot.short_head(self.path.geometry.chunk_size(), &mut bytes)?;
+        slot.parse(head)
+    }
+
+    /// Takes the slot whose key was being invalidated under `tag`.
+    #[inline]
+    fn armed(&self, tag: u32) -> Option<KBox<Slot>> {
+        let id = u16::try_from(tag.checked_sub(TAG_REVOKE)?).ok()?;
+        self.path.place(id)?.armed.take()
+    }
+
+    /// Hands a request that was parsed to the service.
+    #[inline(always)]
+    fn serve(&self, mut slot: KBox<Slot>) {
+        let path = &self.path;
+        let begun = slot.begin();
+        path.stats.count(slot.is_read(), slot.offset);
+        let (Ok(()), Some(service)) = (begun, path.service()) else {
+            return reply::answer(slot, begun.and(Err(EIO)));
+        };
+        service.request(Operation::new(slot));
+    }
+
+    /// Does not serve the request of `slot`, and closes the path.
+    #[cold]
+    fn refuse(&self, slot: KBox<Slot>, why: core::fmt::Arguments<'_>) {
+        let id = slot.id;
+        self.path.park(slot);
+        self.path.fail(format_args!("request in chunk {id}: {why}"));
+    }
+
+    /// Answers up to one that asked for a completion have gone out.
+    #[inline]
+    fn sent(&self, qp: &Qp<Self>) {
+        self.sends.completed();
+        if self.sends.has_waiting() {
+            reply::send_waiting(qp);
+        }
+    }
+
+    /// A work request has failed, or was thrown away because the connection is down.
+    #[cold]
+    fn failed(&self, tag: u32, status: WcStatus) {
+        if tag >= TAG_REVOKE {
+            if let Some(slot) = self.armed(tag) {
+                self.path.park(slot);
+            }
+        }
+        if tag == TAG_SETUP {
+            self.path.setup_done.complete_all();
+        }
+        // A flush is most often the consequence of a closing that is known; but rxe gives a queue
+        // pair up without any other word when it has to repeat a registration.
+        if !status.is_flush() || self.path.is_up() {
+            let (cid, status) = (self.cid, status.message().to_str().unwrap_or("?"));
+            self.path
+                .fail(format_args!("connection {cid}: {status} (tag {tag})"));
+        }
+    }
+}

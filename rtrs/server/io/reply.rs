@@ -1,0 +1,229 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The answers to requests: which work requests they are made of, and when they are posted.
+//!
+//! ```text
+//!   read, ok     WRITE data, [SEND_WITH_INV client's key], answer
+//!   read, error  [SEND_WITH_INV client's key], answer
+//!   write        [REG_MR], answer
+//! ```
+//!
+//! `answer` is SEND_WITH_IMM with the chunk's key under `always_invalidate`, else an empty
+//! WRITE_WITH_IMM. REG_MR is there if the chunk's key was invalidated for the request, which is
+//! never done for a read.
+
+use kernel::{
+    prelude::*,
+    sync::rcu, //
+};
+use rdma::{
+    Access,
+    Batch,
+    MessageSlots,
+    Qp,
+    Remote,
+    SendFlags, //
+};
+use rtrs_core::{
+    errno,
+    proto::{
+        imm::{
+            Imm,
+            Response, //
+        },
+        wire::RkeyResponse, //
+    },
+};
+use zerocopy::IntoBytes;
+
+use crate::server::{
+    io::request::Slot, //
+    path::connections::{
+        Receiver,
+        KEY_MESSAGE_LEN,
+        TAG_IO,
+        TAG_REGISTER, //
+    },
+};
+
+/// Most work requests of an answer.
+const ANSWER_WORK: usize = 4;
+/// Most gather entries of an answer: the data's and the key message's.
+const ANSWER_SEGMENTS: usize = 2;
+
+/// Answers the request of `slot`. Any context.
+#[inline]
+pub(crate) fn answer(mut slot: KBox<Slot>, result: Result) {
+    slot.status = result;
+    slot.forget_user();
+    if slot.is_read() && !slot.filled {
+        fill(&mut slot);
+    }
+    send(slot);
+}
+
+/// Nobody has filled the data of a read: what the chunk held before must not go out.
+#[cold]
+fn fill(slot: &mut Slot) {
+    let len = slot.data_len as usize;
+    if slot.status.is_ok() {
+        slot.status = slot.chunk.zero(0, len);
+    }
+}
+
+/// Posts the answer of `slot`, or has it wait until there is room for it.
+fn send(slot: KBox<Slot>) {
+    // The teardown of the path waits for a grace period after it has got all slots back. So within
+    // this guard the queue pair may be used although the slot is home already, and the reference
+    // taken here is never the last one. Locals are dropped in reverse order: the guard at the end.
+    let _guard = rcu::read_lock();
+    let connections = slot.connections.clone();
+    let Some(connection) = connections.get(slot.cid) else {
+        return;
+    };
+    let receiver = connection.qp.handler();
+    match receiver.sends.reserve() {
+        Some(flags) => post(&connection.qp, slot, flags),
+        None => {
+            receiver.sends.wait(slot);
+            // What made room may have come before the slot was there to be found.
+            send_waiting(&connection.qp);
+        }
+    }
+}
+
+/// Posts answers that wait, as long as there is room: room has been made, or the path has failed.
+#[cold]
+pub(crate) fn send_waiting(qp: &Qp<Receiver>) {
+    let _guard = rcu::read_lock();
+    let receiver = qp.handler();
+    let sends = &receiver.sends;
+    if receiver.path.is_up() {
+        while let Some((slot, flags)) = sends.next_with_room() {
+            post(qp, slot, flags);
+        }
+    }
+    // No room is made any more.
+    if !receiver.path.is_up() {
+        while let Some(slot) = sends.next_waiting() {
+            receiver.path.park(slot);
+        }
+    }
+}
+
+/// Posts the answer of `slot`, for which room was reserved.
+#[inline(always)]
+fn post(qp: &Qp<Receiver>, mut slot: KBox<Slot>, flags: SendFlags) {
+    let receiver = qp.handler();
+    let path = &receiver.path;
+    if !path.is_up() {
+        path.park(slot);
+        return;
+    }
+
+    let mut space = rdma::Space::new();
+    let mut batch = qp.batch::<ANSWER_WORK, ANSWER_SEGMENTS>(&mut space);
+    if slot.is_read() {
+        compose_read(&mut batch, &mut slot, path.keys.as_ref(), flags);
+    } else {
+        compose_write(&mut batch, &mut slot, path.keys.as_ref(), flags);
+    }
+    // Home before the client can know: its next request for the chunk may come at once.
+    path.park(slot);
+    if let Err(e) = batch.post() {
+        path.fail(format_args!("answer cannot be posted ({e:?})"));
+    }
+}
+
+type Answer<'a> = Batch<'a, Receiver, ANSWER_WORK, ANSWER_SEGMENTS>;
+
+/// Writes the work requests of the answer to a read; the last one gets `flags`. A read's chunk keeps
+/// its key.
+#[inline(always)]
+fn compose_read(
+    batch: &mut Answer<'_>,
+    slot: &mut Slot,
+    keys: Option<&MessageSlots>,
+    flags: SendFlags,
+) {
+    let none = SendFlags::NONE;
+    let mut client_key = None;
+    if let Some(reply) = slot.reply {
+        if slot.status.is_ok() {
+            let data = slot.mapping.segment(0, slot.data_len);
+            let target = Remote {
+                addr: reply.addr,
+                key: reply.rkey,
+            };
+            batch.write(TAG_IO, &[data], target, none);
+        }
+        client_key = reply.need_inval.then_some(reply.rkey);
+    }
+    if let Some(key) = client_key {
+        batch.send_invalidate(TAG_IO, &[], key, none);
+    }
+    let imm = imm_of(slot, client_key.is_some());
+    finish(batch, slot, keys, imm, flags);
+}
+
+/// As [`compose_read`] for a write.
+#[inline(always)]
+fn compose_write(
+    batch: &mut Answer<'_>,
+    slot: &mut Slot,
+    keys: Option<&MessageSlots>,
+    flags: SendFlags,
+) {
+    if slot.revoked {
+        if let Some(region) = &mut slot.region {
+            // The new key is made at posting: an answer that had to wait gets one (D20).
+            slot.revoked = false;
+            slot.key_written = false;
+            region.bump_key();
+            let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
+            batch.reg_mr(TAG_REGISTER, region, access, SendFlags::NONE);
+        }
+    }
+    let imm = imm_of(slot, false);
+    finish(batch, slot, keys, imm, flags);
+}
+
+/// The last work request of an answer.
+#[inline(always)]
+fn finish(
+    batch: &mut Answer<'_>,
+    slot: &mut Slot,
+    keys: Option<&MessageSlots>,
+    imm: u32,
+    flags: SendFlags,
+) {
+    let (Some(region), Some(keys)) = (&slot.region, keys) else {
+        return batch.empty_write_imm(TAG_IO, imm, flags);
+    };
+    let index = u32::from(slot.id);
+    if !slot.key_written {
+        slot.key_written = true;
+        let message = RkeyResponse::new(slot.id, region.key());
+        // Index and length are within the path's messages, or `post` says so.
+        let _ = keys.write(index, 0, message.as_bytes());
+    }
+    let message = keys.segment(index, 0, KEY_MESSAGE_LEN);
+    batch.send_imm(TAG_IO, &[message], imm, flags);
+}
+
+/// The immediate that ends the request of `slot`.
+#[inline(always)]
+fn imm_of(slot: &Slot, invalidated: bool) -> u32 {
+    match slot.status {
+        Ok(()) => Imm::Response(Response::new(slot.id, None, invalidated)).encode(),
+        Err(e) => error_imm(slot.id, e, invalidated),
+    }
+}
+
+/// The immediate that tells the client of an error.
+#[cold]
+#[inline(never)]
+fn error_imm(id: u16, error: Error, invalidated: bool) -> u32 {
+    let error = Some(errno::to_wire(error));
+    Imm::Response(Response::new(id, error, invalidated)).encode()
+}

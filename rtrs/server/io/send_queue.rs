@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Room on the send queue of one connection, and the answers that wait for it.
+
+use core::sync::atomic::{
+    AtomicBool, AtomicU32,
+    Ordering::{
+        Relaxed,
+        SeqCst, //
+    },
+};
+
+use kernel::prelude::*;
+use kernel_ext::{
+    new_irq_lock,
+    sync::IrqLock, //
+};
+use rdma::SendFlags;
+use rtrs_core::proto::signal;
+
+use crate::server::io::request::Slot;
+
+/// Slots in the order in which they came, linked through [`Slot::next`]: any number of them, and
+/// nothing to allocate.
+pub(crate) struct Chain {
+    /// Newest first.
+    pushed: Option<KBox<Slot>>,
+    /// Oldest first; filled from `pushed` when it is empty.
+    sorted: Option<KBox<Slot>>,
+}
+
+impl Chain {
+    /// No slot.
+    pub(crate) const fn new() -> Self {
+        Self {
+            pushed: None,
+            sorted: None,
+        }
+    }
+
+    /// Appends `slot`.
+    pub(crate) fn push(&mut self, mut slot: KBox<Slot>) {
+        slot.next = self.pushed.take();
+        self.pushed = Some(slot);
+    }
+
+    /// Takes out the slot that came first.
+    pub(crate) fn pop(&mut self) -> Option<KBox<Slot>> {
+        if self.sorted.is_none() {
+            while let Some(mut slot) = self.pushed.take() {
+                self.pushed = slot.next.take();
+                slot.next = self.sorted.take();
+                self.sorted = Some(slot);
+            }
+        }
+        let mut first = self.sorted.take()?;
+        self.sorted = first.next.take();
+        Some(first)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.pushed.is_none() && self.sorted.is_none()
+    }
+}
+
+impl Drop for Chain {
+    fn drop(&mut self) {
+        // One after the other: the compiler's way recurses.
+        while self.pop().is_some() {}
+    }
+}
+
+/// Room on one send queue, counted in answers.
+///
+/// Each answer, and each heartbeat, is numbered when room for it is reserved, which is when it is
+/// going to be posted for certain. Each `interval`th asks for a completion, which says that it and
+/// those before it are done. `interval <= room`, so whenever there is no room left a completion is
+/// on its way.
+#[pin_data]
+pub(crate) struct Sends {
+    /// Answers so far.
+    begun: AtomicU32,
+    /// How many of them are known to be done.
+    done: AtomicU32,
+    room: u32,
+    /// `interval` less 1, which is a power of two.
+    mask: u32,
+    /// `waiting` may hold something: read before the lock is taken.
+    has_waiting: AtomicBool,
+    #[pin]
+    waiting: IrqLock<Chain>,
+}
+
+impl Sends {
+    /// A queue with room for `room` answers, of a session with this queue depth.
+    pub(crate) fn new(room: u32, queue_depth: u16) -> impl PinInit<Self> {
+        let room = room.max(1);
+        let mut mask = signal::interval_mask(queue_depth);
+        while mask >= room {
+            mask /= 2;
+        }
+        pin_init!(Self {
+            begun: AtomicU32::new(0),
+            done: AtomicU32::new(0),
+            room,
+            mask,
+            has_waiting: AtomicBool::new(false),
+            waiting <- new_irq_lock!(Chain::new(), "Sends::waiting"),
+        })
+    }
+
+    /// Takes room for one answer, which must then be posted unless the path has failed; returns
+    /// whether it is to ask for a completion. `None` if there is no room.
+    #[inline(always)]
+    pub(crate) fn reserve(&self) -> Option<SendFlags> {
+        loop {
+            let number = self.begun.load(Relaxed);
+            if number.wrapping_sub(self.done.load(SeqCst)) >= self.room {
+                return None;
+            }
+            let next = number.wrapping_add(1);
+            let taken = self.begun.compare_exchange(number, next, SeqCst, Relaxed);
+            if taken.is_ok() {
+                return Some(SendFlags::signaled(next & self.mask == 0));
+            }
+        }
+    }
+
+    /// A completion that was asked for has come.
+    #[inline]
+    pub(crate) fn completed(&self) {
+        self.done.fetch_add(self.mask.wrapping_add(1), SeqCst);
+    }
+
+    /// Puts an answer in the queue of those that wait.
+    #[cold]
+    pub(crate) fn wait(&self, slot: KBox<Slot>) {
+        let mut waiting = self.waiting.lock();
+        waiting.push(slot);
+        self.has_waiting.store(true, SeqCst);
+    }
+
+    /// Whether answers wait, as far as can be seen without the lock.
+    #[inline]
+    pub(crate) fn has_waiting(&self) -> bool {
+        self.has_waiting.load(SeqCst)
+    }
+
+    /// Takes the answer that has waited longest, if there is room for it.
+    #[cold]
+    pub(crate) fn next_with_room(&self) -> Option<(KBox<Slot>, SendFlags)> {
+        let mut waiting = self.waiting.lock();
+        if waiting.is_empty() {
+            return None;
+        }
+        let flags = self.reserve()?;
+        Some((self.pop(&mut waiting)?, flags))
+    }
+
+    /// Takes the answer that has waited longest, of a path that has failed.
+    #[cold]
+    pub(crate) fn next_waiting(&self) -> Option<KBox<Slot>> {
+        self.pop(&mut self.waiting.lock())
+    }
+
+    fn pop(&self, waiting: &mut Chain) -> Option<KBox<Slot>> {
+        let first = waiting.pop();
+        if waiting.is_empty() {
+            self.has_waiting.store(false, SeqCst);
+        }
+        first
+    }
+}

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the module has one of: parameters, class and work queue.
+
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use kernel_ext::{
+    memory, module_param_bool, module_param_int, module_param_ranged,
+    sync::Global,
+    sysfs::Class,
+    workqueue::{
+        Flags,
+        WorkQueue, //
+    },
+};
+use rtrs_core::proto::{
+    budget::{
+        self,
+        LIMIT_MIB_MAX, //
+    },
+    geometry::Geometry,
+    heartbeat::Heartbeat,
+    params::{
+        self,
+        ALWAYS_INVALIDATE_DEFAULT,
+        HEARTBEAT_INTERVAL_MS_MAX,
+        HEARTBEAT_INTERVAL_MS_MIN,
+        HEARTBEAT_MISSED_MAX_MAX,
+        HEARTBEAT_MISSED_MAX_MIN,
+        MAX_CHUNK_SIZE_DEFAULT,
+        SERVER_HEARTBEAT_INTERVAL_MS_DEFAULT,
+        SERVER_HEARTBEAT_MISSED_MAX_DEFAULT,
+        SESS_QUEUE_DEPTH_DEFAULT, //
+    },
+    HDR_SIZE_MAX, //
+};
+
+use crate::server::quota::Used;
+
+module_param_int!(
+    MAX_CHUNK_SIZE: i32,
+    "max_chunk_size",
+    MAX_CHUNK_SIZE_DEFAULT,
+    "Bytes of each chunk, data and 4096 for heads: a power of two of at least 8192 (default: 131072)"
+);
+module_param_int!(
+    SESS_QUEUE_DEPTH: i32,
+    "sess_queue_depth",
+    SESS_QUEUE_DEPTH_DEFAULT,
+    "Chunks of each session, 1 to 65535 (default: 512)"
+);
+module_param_bool!(
+    ALWAYS_INVALIDATE,
+    "always_invalidate",
+    ALWAYS_INVALIDATE_DEFAULT,
+    "Take a chunk away from the client before reading a write request from it (default: Y)"
+);
+
+module_param_ranged!(
+    HEARTBEAT_INTERVAL_MS: HEARTBEAT_INTERVAL_MS_MIN, HEARTBEAT_INTERVAL_MS_MAX,
+    "heartbeat_interval_ms",
+    SERVER_HEARTBEAT_INTERVAL_MS_DEFAULT,
+    "Milliseconds between two heartbeats of a path, 100 to 60000 (default: 1000)"
+);
+module_param_ranged!(
+    HEARTBEAT_MISSED_MAX: HEARTBEAT_MISSED_MAX_MIN, HEARTBEAT_MISSED_MAX_MAX,
+    "heartbeat_missed_max",
+    SERVER_HEARTBEAT_MISSED_MAX_DEFAULT,
+    "Heartbeat intervals that may pass without a word from the client, 1 to 100 (default: 4)"
+);
+module_param_ranged!(
+    pub(crate) MAX_MEMORY_MIB: 0, LIMIT_MIB_MAX,
+    "max_memory_mib",
+    MAX_MEMORY_MIB_UNSET,
+    "MiB that all sessions may take together, 0 for no limit (default: a quarter of the memory)"
+);
+
+/// The administrator has not set `max_memory_mib`. Out of its range, so it cannot be set.
+const MAX_MEMORY_MIB_UNSET: u32 = u32::MAX;
+
+static SHARED: Global<Option<Arc<Shared>>> = Global::new(None);
+
+/// What the module has one of.
+pub(crate) struct Shared {
+    /// Number and size of the chunks of each session.
+    pub(crate) geometry: Geometry,
+    pub(crate) always_invalidate: bool,
+    /// `/sys/class/rtrs-server`.
+    pub(crate) class: Class,
+    /// Set-up, teardown and ticks of the paths.
+    pub(crate) queue: WorkQueue,
+    /// Memory of all sessions.
+    pub(crate) used: Used,
+}
+
+/// How often to ask whether a client is there, as of now: the parameters may change.
+pub(crate) fn heartbeat() -> Heartbeat {
+    Heartbeat {
+        interval_ms: HEARTBEAT_INTERVAL_MS.get(),
+        missed_max: HEARTBEAT_MISSED_MAX.get(),
+    }
+}
+
+impl Shared {
+    /// Checks the parameters and makes the rest. At module load.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for a parameter, after a line in the log that names it.
+    pub(crate) fn set_up() -> Result {
+        let geometry = params::check(MAX_CHUNK_SIZE.get(), SESS_QUEUE_DEPTH.get())
+            .inspect_err(|e| pr_err!("not loaded: {}\n", format_args!("{e}")))
+            .map_err(|_| EINVAL)?;
+        if MAX_MEMORY_MIB.get() == MAX_MEMORY_MIB_UNSET {
+            MAX_MEMORY_MIB.set(budget::default_limit_mib(memory::total_bytes()));
+        }
+        let always_invalidate = ALWAYS_INVALIDATE.get();
+        pr_info!(
+            "protocol 2.0, max_chunk_size {} (data {}, heads {}), sess_queue_depth {}, always_invalidate {}\n",
+            geometry.chunk_size(),
+            geometry.chunk_size().saturating_sub(HDR_SIZE_MAX),
+            HDR_SIZE_MAX,
+            geometry.queue_depth(),
+            always_invalidate
+        );
+        let shared = Self {
+            geometry,
+            always_invalidate,
+            class: Class::register(c"rtrs-server")?,
+            queue: WorkQueue::new(c"rtrs_server_wq", Flags::UNBOUND, 0)?,
+            used: Used::new(),
+        };
+        *SHARED.lock() = Some(Arc::new(shared, GFP_KERNEL)?);
+        Ok(())
+    }
+
+    /// The module's; `ENODEV` after its end.
+    pub(crate) fn get() -> Result<Arc<Self>> {
+        SHARED.lock().clone().ok_or(ENODEV)
+    }
+
+    /// At module unload: nobody listens any more, so this is the last reference.
+    pub(crate) fn tear_down() {
+        let shared = SHARED.lock().take();
+        drop(shared);
+    }
+}

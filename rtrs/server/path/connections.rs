@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The connections of one path: a queue pair and the connection manager's id of each.
+
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use kernel_ext::sync::SetOnce;
+use rdma::{
+    cm::{
+        CmHandler,
+        CmId,
+        ConnectParam,
+        ConnectRequest,
+        Event,
+        Id, //
+    },
+    Cq,
+    Device,
+    PollContext,
+    Qp,
+    QpConfig,
+    StandingReceives, //
+};
+use rtrs_core::proto::{
+    budget,
+    errno::Errno,
+    signal::{
+        QueueSizes,
+        ADMIN_RECEIVES, //
+    },
+    wire::{
+        ConnectResponse,
+        InfoRequest,
+        RkeyResponse, //
+    }, //
+};
+use zerocopy::IntoBytes;
+
+use crate::server::{
+    io::send_queue::Sends,
+    path::Path,
+    session::Session, //
+};
+
+/// Tag of empty receives.
+pub(crate) const TAG_RECEIVE: u32 = 0;
+/// Tag of the sends of answers and heartbeats.
+pub(crate) const TAG_IO: u32 = 1;
+/// Tag of registrations, which are never signalled and complete only when they fail.
+pub(crate) const TAG_REGISTER: u32 = 2;
+/// Tag of the receive for the info request.
+pub(crate) const TAG_INFO: u32 = 3;
+/// Tag of the work requests of the info response that ask for a completion.
+pub(crate) const TAG_SETUP: u32 = 4;
+/// Tag of the invalidation of chunk 0's key; those of the other chunks follow.
+pub(crate) const TAG_REVOKE: u32 = 5;
+
+/// Receives that are posted at a time, once as many have been used.
+pub(crate) const RECEIVE_BATCH: u32 = 16;
+
+/// Length of the message that brings a new key.
+pub(crate) const KEY_MESSAGE_LEN: u32 = size_of::<RkeyResponse>() as u32;
+/// Length of the info request.
+pub(crate) const INFO_REQUEST_LEN: u32 = size_of::<InfoRequest>() as u32;
+
+/// The context of one connection's queue pair: what its completions act on.
+pub(crate) struct Receiver {
+    /// The path, which is freed after its queue pairs.
+    pub(crate) path: Arc<Path>,
+    /// Number of the connection in its path.
+    pub(crate) cid: u16,
+    /// The receives that take requests, while the path is up.
+    pub(crate) receives: SetOnce<StandingReceives>,
+    /// The send queue.
+    pub(crate) sends: Pin<KBox<Sends>>,
+}
+
+/// One connection.
+pub(crate) struct Connection {
+    /// The queue pair.
+    pub(crate) qp: Arc<Qp<Receiver>>,
+    /// The connection manager's side.
+    pub(crate) cm: CmId,
+}
+
+/// The connections of one path, by their numbers.
+///
+/// It is what breaks the circle of path, queue pair and its context: the path gives it up when it
+/// is torn down.
+pub(crate) struct Connections(KVec<SetOnce<Connection>>);
+
+impl Connections {
+    /// Room for `count` connections, all of them yet to come.
+    pub(crate) fn new(count: u16) -> Result<Arc<Self>> {
+        let mut table = KVec::with_capacity(count.into(), GFP_KERNEL)?;
+        for _ in 0..count {
+            table.push(SetOnce::new(), GFP_KERNEL)?;
+        }
+        Ok(Arc::new(Self(table), GFP_KERNEL)?)
+    }
+
+    /// Connection `cid`, if it exists.
+    #[inline(always)]
+    pub(crate) fn get(&self, cid: u16) -> Option<&Connection> {
+        self.0.get(usize::from(cid))?.as_ref()
+    }
+
+    /// The connections that exist.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Connection> {
+        self.0.iter().filter_map(SetOnce::as_ref)
+    }
+
+    /// Whether every announced connection exists.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.0.iter().all(|c| c.as_ref().is_some())
+    }
+
+    fn insert(&self, cid: u16, connection: Connection) -> Result {
+        let place = self.0.get(usize::from(cid)).ok_or(EINVAL)?;
+        place.populate(connection).then_some(()).ok_or(EEXIST)
+    }
+}
+
+/// How large the queues of one connection are.
+struct Sizes {
+    /// Work requests.
+    queue: QueueSizes,
+    /// Answers that fit the send queue.
+    answers: u32,
+}
+
+/// What a connection of `session` costs on `device`, in bytes.
+pub(crate) fn cost_bytes(session: &Session, device: &Device) -> u64 {
+    let (depth, max) = (session.geometry().queue_depth(), device.max_qp_wr());
+    let io = QueueSizes::server_io(depth, session.always_invalidate(), RECEIVE_BATCH, max);
+    budget::connection_bytes(&io)
+}
+
+impl Sizes {
+    fn new(path: &Path, cid: u16) -> Self {
+        let always_invalidate = path.always_invalidate;
+        let depth = path.geometry.queue_depth();
+        let max = path.device.max_qp_wr();
+        let queue = if cid == 0 {
+            QueueSizes::admin(RECEIVE_BATCH, max)
+        } else {
+            QueueSizes::server_io(depth, always_invalidate, RECEIVE_BATCH, max)
+        };
+        // Invalidation, data, registration, client's key, answer; or data, client's key, answer.
+        let work = if always_invalidate { 5 } else { 3 };
+        Self {
+            answers: (queue.send.saturating_sub(1) / work).max(1),
+            queue,
+        }
+    }
+}
+
+/// Accepts connection `cid` of `path`, or rejects it with the error that is returned.
+///
+/// The caller has checked the request, and holds the path's lock of connections.
+pub(crate) fn accept(
+    path: &Arc<Path>,
+    connections: &Connections,
+    cid: u16,
+    request: ConnectRequest<'_>,
+) -> Result {
+    let pending = request.prepare(Events(path.clone()))?;
+    let qp = match pending.id().and_then(|id| create(path, cid, id)) {
+        Ok(qp) => qp,
+        Err(e) => {
+            let errno = Errno::new(e.to_errno()).unwrap_or(Errno::ENOMEM);
+            // If the reject cannot be sent, the client finds out by itself.
+            let _ = pending.reject(ConnectResponse::reject(errno).as_bytes());
+            return Err(e);
+        }
+    };
+    let param = ConnectParam {
+        retry_count: 0,
+        ..ConnectParam::default()
+    };
+    let response = ConnectResponse::accept(&path.geometry, path.always_invalidate);
+    let cm = pending.accept(&param, response.as_bytes())?;
+    connections.insert(cid, Connection { qp, cm })
+}
+
+/// Makes the queue pair, and on the admin connection posts the receive for the info request.
+fn create(path: &Arc<Path>, cid: u16, id: &Id) -> Result<Arc<Qp<Receiver>>> {
+    let sizes = Sizes::new(path, cid);
+    let depth = path.geometry.queue_depth();
+    let config = QpConfig {
+        max_send_wr: sizes.queue.send,
+        max_recv_wr: sizes.queue.recv,
+        max_send_sge: 1,
+        max_recv_sge: 1,
+        max_inline_data: 0,
+        tags: TAG_REVOKE + u32::from(depth),
+        receive_tags: TAG_RECEIVE + 1,
+    };
+    let cq = Cq::new(
+        &path.device,
+        config.cq_entries(),
+        path.next_vector(),
+        PollContext::Workqueue,
+    )?;
+    let receiver = Receiver {
+        path: path.clone(),
+        cid,
+        receives: SetOnce::new(),
+        sends: KBox::pin_init(Sends::new(sizes.answers, depth), GFP_KERNEL)?,
+    };
+    let qp = id.create_qp(&path.pd, &cq, &cq, &config, receiver)?;
+    if cid == 0 {
+        qp.post_receive(TAG_INFO, Some(path.info.segment(0, 0, INFO_REQUEST_LEN)))?;
+    }
+    Ok(qp)
+}
+
+/// Posts the receives that a connection has while its path is up; once, sleeps.
+pub(crate) fn post_receives(connection: &Connection) -> Result {
+    let receiver = connection.qp.handler();
+    let needed = if receiver.cid == 0 {
+        ADMIN_RECEIVES
+    } else {
+        u32::from(receiver.path.geometry.queue_depth())
+    };
+    // Less than a batch may be missing at any time.
+    let count = needed
+        .saturating_add(RECEIVE_BATCH)
+        .checked_next_multiple_of(RECEIVE_BATCH)
+        .ok_or(EINVAL)?;
+    let receives = StandingReceives::new(&connection.qp, count, RECEIVE_BATCH, 0)?;
+    receiver.receives.populate(receives);
+    match receiver.receives.as_ref() {
+        Some(receives) => receives.post(&connection.qp),
+        None => Ok(()),
+    }
+}
+
+/// What the connection manager says about a connection.
+struct Events(Arc<Path>);
+
+impl CmHandler for Events {
+    fn event(&self, _id: &Id, event: Event<'_>) {
+        match event {
+            Event::Established { .. } => {}
+            Event::Disconnected => self.0.close(),
+            Event::Rejected { .. }
+            | Event::Unreachable(_)
+            | Event::ConnectError(_)
+            | Event::TimewaitExit
+            | Event::DeviceRemoval
+            | Event::AddressChange => self.0.fail(fmt!("{event}")),
+            _ => {}
+        }
+    }
+}

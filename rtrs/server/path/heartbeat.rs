@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Is the client still there? A heartbeat in either direction, on the admin connection; and the limit on how long a path may take to be set up.
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use kernel::sync::Arc;
+use rdma::Qp;
+use rtrs_core::proto::{
+    heartbeat::Tick,
+    imm::Imm,
+    path::ServerState,
+    CONNECT_TIMEOUT_MS, //
+};
+
+use crate::server::{
+    module, //
+    path::{
+        connections::{
+            Receiver,
+            TAG_IO, //
+        },
+        Path, //
+    },
+};
+
+/// The first tick of a path that is being set up.
+pub(crate) const FIRST_TICK_MS: u32 = CONNECT_TIMEOUT_MS;
+
+/// One tick of `path`: returns in how many milliseconds the next one is due, if any.
+pub(crate) fn tick(path: &Arc<Path>) -> Option<u32> {
+    match path.state() {
+        ServerState::Connecting => set_up_tick(path),
+        ServerState::Connected => beat(path),
+        ServerState::Closing | ServerState::Closed => None,
+    }
+}
+
+/// A client that has begun a path and neither adds connections nor asks for the chunks must not
+/// keep the memory for ever.
+fn set_up_tick(path: &Arc<Path>) -> Option<u32> {
+    match CONNECT_TIMEOUT_MS.checked_sub(path.idle_ms()) {
+        None | Some(0) => {
+            path.fail(format_args!("not set up within {CONNECT_TIMEOUT_MS} ms"));
+            None
+        }
+        left => left,
+    }
+}
+
+fn beat(path: &Arc<Path>) -> Option<u32> {
+    let heartbeat = module::heartbeat();
+    let (missed, tick) = heartbeat.tick(path.missed.load(Relaxed));
+    path.missed.store(missed, Relaxed);
+    match tick {
+        Tick::Dead => {
+            path.fail(format_args!("client does not answer heartbeats"));
+            return None;
+        }
+        Tick::Wait => {}
+        Tick::Send => {
+            let connections = path.connections.get();
+            let admin = connections.as_ref().and_then(|c| c.get(0));
+            if !admin.is_some_and(|admin| send(&admin.qp, Imm::Heartbeat)) {
+                // Not asked, so not missed: the next tick asks.
+                path.missed.store(0, Relaxed);
+            }
+        }
+    }
+    Some(heartbeat.interval_ms)
+}
+
+/// Answers a heartbeat.
+#[cold]
+pub(crate) fn acknowledge(qp: &Qp<Receiver>) {
+    let _ = send(qp, Imm::HeartbeatAck);
+}
+
+/// Sends `imm` and nothing else; says whether it did. Without room on the send queue it is left
+/// out: what fills the queue tells the client that we are there.
+fn send(qp: &Qp<Receiver>, imm: Imm) -> bool {
+    let receiver = qp.handler();
+    if !receiver.path.is_up() {
+        return false;
+    }
+    let Some(flags) = receiver.sends.reserve() else {
+        return false;
+    };
+    let mut space = rdma::Space::new();
+    let mut batch = qp.batch::<1, 0>(&mut space);
+    batch.empty_write_imm(TAG_IO, imm.encode(), flags);
+    if let Err(e) = batch.post() {
+        receiver
+            .path
+            .fail(format_args!("heartbeat cannot be posted ({e:?})"));
+        return false;
+    }
+    true
+}

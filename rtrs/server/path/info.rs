@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The info exchange: the client names its session, and is told where its chunks are. The path is
+//! up then.
+
+use core::sync::atomic::Ordering::SeqCst;
+
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use rdma::{
+    Access,
+    Batch,
+    MessageSlots,
+    Mr,
+    Qp,
+    SendFlags, //
+};
+use rtrs_core::proto::{
+    info,
+    path::{
+        ServerEffect,
+        ServerEvent, //
+    },
+    wire::{
+        Descriptor,
+        InfoRequest, //
+    },
+    CONNECT_TIMEOUT_MS, //
+};
+
+use crate::server::{
+    module, //
+    path::{
+        chunks, //
+        connections::{
+            self,
+            Receiver,
+            INFO_REQUEST_LEN,
+            TAG_REGISTER,
+            TAG_SETUP, //
+        },
+        fence,
+        heartbeat,
+        Path,
+    },
+};
+
+/// Registrations that are posted at a time.
+const REGISTER_BATCH: usize = 16;
+
+/// Processes the info request of `path`: in the end it is up, or being closed.
+pub(crate) fn establish(path: &Arc<Path>) {
+    // A client that asks before all its connections exist would have us use those that do not
+    // (CVE-2024-50062).
+    let connections = path.joined().filter(|c| c.is_complete());
+    let Some(connections) = connections else {
+        return path.fail(format_args!("info request before all connections"));
+    };
+    let Some(admin) = connections.get(0) else {
+        return;
+    };
+    // No old write may be executed after a new one was (D26). The last one that is waited for
+    // calls again.
+    if path.session.has_predecessor_of(path) {
+        return;
+    }
+    if let Err(e) = name_session(path) {
+        return path.fail(format_args!("{e}"));
+    }
+    if let Err(e) = connections.iter().try_for_each(connections::post_receives) {
+        return path.fail(format_args!("receives cannot be posted ({e:?})"));
+    }
+    if let Err(e) = path.session.link_up(path) {
+        return path.fail(format_args!("session cannot be brought up ({e:?})"));
+    }
+    path.counted.store(true, SeqCst);
+    if path.step(ServerEvent::InfoRequest { complete: true }) != ServerEffect::GoLive {
+        return;
+    }
+    // A heartbeat that overtakes the response would arrive in its place: the first one comes after it.
+    path.tick_in(heartbeat::FIRST_TICK_MS);
+    match respond(path, &admin.qp) {
+        Ok(()) => path.tick_in(module::heartbeat().interval_ms),
+        Err(e) => path.fail(format_args!("info response cannot be sent ({e:?})")),
+    }
+}
+
+/// Why a session does not get its name.
+enum NoName {
+    Name(info::NameError),
+    Taken,
+    Memory(Error),
+}
+
+impl core::fmt::Display for NoName {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            NoName::Name(e) => write!(f, "{e}"),
+            NoName::Taken => f.write_str("session name belongs to another client"),
+            NoName::Memory(e) => write!(f, "session cannot be named ({e:?})"),
+        }
+    }
+}
+
+/// Reads the info request, and gives the session its name.
+fn name_session(path: &Arc<Path>) -> Result<(), NoName> {
+    let mut bytes = [0; INFO_REQUEST_LEN as usize];
+    let len = path.info_len.load(SeqCst).min(INFO_REQUEST_LEN) as usize;
+    let message = bytes.get_mut(..len).unwrap_or(&mut []);
+    path.info.read(0, 0, message).map_err(NoName::Memory)?;
+    let name = InfoRequest::parse(message)
+        .and_then(InfoRequest::name)
+        .map_err(NoName::Name)?;
+    path.session
+        .registry
+        .claim_name(&path.session, name)
+        .map_err(|e| {
+            if e == EPERM {
+                NoName::Taken
+            } else {
+                NoName::Memory(e)
+            }
+        })
+}
+
+/// Registers the chunks and tells the client where they are.
+fn respond(path: &Arc<Path>, qp: &Qp<Receiver>) -> Result {
+    let depth = path.geometry.queue_depth();
+    let mut descriptors: KVVec<Descriptor> = KVVec::with_capacity(depth.into(), GFP_KERNEL)?;
+    if path.always_invalidate {
+        for places in path.places().chunks(REGISTER_BATCH) {
+            let mut space = rdma::Space::new();
+            let mut batch = qp.batch::<REGISTER_BATCH, 0>(&mut space);
+            for (index, place) in (1..).zip(places) {
+                // Nobody else has it before the client knows the key.
+                let slot = place.idle.take().ok_or(EBUSY)?;
+                let registered = match &slot.region {
+                    Some(region) => {
+                        add(&mut batch, region, index == places.len());
+                        chunks::descriptor(region)
+                    }
+                    None => Err(EINVAL),
+                };
+                path.park(slot);
+                descriptors.push(registered?, GFP_KERNEL)?;
+            }
+            run(path, &mut batch)?;
+        }
+    } else {
+        for regions in path.regions.chunks(REGISTER_BATCH) {
+            let mut space = rdma::Space::new();
+            let mut batch = qp.batch::<REGISTER_BATCH, 0>(&mut space);
+            for (index, region) in (1..).zip(regions) {
+                add(&mut batch, region, index == regions.len());
+                descriptors.push(chunks::descriptor(region)?, GFP_KERNEL)?;
+            }
+            run(path, &mut batch)?;
+        }
+    }
+    fence::enter(path)?;
+    send(path, qp, &descriptors)
+}
+
+type Registrations<'a> = Batch<'a, Receiver, REGISTER_BATCH, 0>;
+
+/// Adds the registration of `region`; the last of a batch asks for a completion.
+fn add(batch: &mut Registrations<'_>, region: &Mr, last: bool) {
+    let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
+    if last {
+        batch.reg_mr(TAG_SETUP, region, access, SendFlags::SIGNALED);
+    } else {
+        batch.reg_mr(TAG_REGISTER, region, access, SendFlags::NONE);
+    }
+}
+
+/// Posts registrations and waits for them: the send queue need not have room for all.
+fn run(path: &Arc<Path>, batch: &mut Registrations<'_>) -> Result {
+    path.setup_done.reinit();
+    batch.post()?;
+    path.setup_done.wait_timeout_ms(CONNECT_TIMEOUT_MS)
+}
+
+/// Sends the info response.
+fn send(path: &Arc<Path>, qp: &Qp<Receiver>, descriptors: &[Descriptor]) -> Result {
+    let count = u16::try_from(descriptors.len()).map_err(|_| EMSGSIZE)?;
+    let len = info::response_len(count);
+    let mut bytes = KVVec::from_elem(0, len, GFP_KERNEL)?;
+    info::encode(&mut bytes, descriptors.iter().copied()).ok_or(EMSGSIZE)?;
+    let len = u32::try_from(len).map_err(|_| EMSGSIZE)?;
+    let message = MessageSlots::new(&path.pd, 1, len)?;
+    message.write(0, 0, &bytes)?;
+
+    let mut space = rdma::Space::new();
+    let mut batch = qp.batch::<1, 1>(&mut space);
+    batch.send(
+        TAG_SETUP,
+        &[message.segment(0, 0, len)],
+        SendFlags::SIGNALED,
+    );
+    let posted = batch.post();
+    *path.info_response.lock() = Some(message);
+    posted
+}

@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The sessions of one listener.
+
+use kernel::{
+    new_mutex,
+    prelude::*,
+    str::CString,
+    sync::{
+        Arc,
+        Mutex, //
+    },
+};
+use kernel_ext::{
+    new_wait_queue,
+    sync::WaitQueue, //
+};
+use rdma::cm::ConnectRequest;
+use rtrs_core::{
+    address,
+    proto::{
+        addr::PathName,
+        admission::{
+            self,
+            Admission, //
+        },
+        budget,
+        handshake::{
+            Connect,
+            Refusal, //
+        },
+    },
+};
+
+use crate::server::{
+    module::Shared, //
+    path::{
+        connections,
+        Path, //
+    },
+    quota::Charge,
+    session::{
+        Service,
+        Session, //
+    },
+};
+
+/// The sessions of one listener, and what they have in common.
+///
+/// Lock order: `sessions`, then [`Session::paths`]. Neither is held while something is waited for
+/// that a completion handler, an event of the connection manager or a file of sysfs does.
+#[pin_data]
+pub(crate) struct Registry {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) service: Arc<dyn Service>,
+    #[pin]
+    sessions: Mutex<Sessions>,
+    /// A session has gone.
+    #[pin]
+    gone: WaitQueue,
+}
+
+struct Sessions {
+    list: KVec<Arc<Session>>,
+    /// No new ones.
+    closed: bool,
+}
+
+impl Registry {
+    /// No sessions yet.
+    pub(crate) fn new(shared: Arc<Shared>, service: Arc<dyn Service>) -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                shared,
+                service,
+                sessions <- new_mutex!(Sessions {
+                    list: KVec::new(),
+                    closed: false,
+                }, "Registry::sessions"),
+                gone <- new_wait_queue!("Registry::gone"),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Finds the path that a connect request is for, or makes it, and its session if need be.
+    pub(crate) fn path_for(
+        self: &Arc<Self>,
+        connect: &Connect,
+        request: &ConnectRequest<'_>,
+    ) -> Result<Arc<Path>, Refusal> {
+        let mut sessions = self.sessions.lock();
+        if sessions.closed {
+            return Err(Refusal::UnknownSession);
+        }
+        let known = sessions.list.iter().find(|s| s.is(&connect.paths_uuid));
+        if let Some(session) = known {
+            let session = session.clone();
+            return self.path_of(&session, connect, request);
+        }
+        if !connect.first_conn {
+            return Err(Refusal::UnknownSession);
+        }
+        connect.check_new_path()?;
+        let charge = self.charge(budget::session_bytes(&self.shared.geometry))?;
+        let session =
+            Session::new(self, connect.paths_uuid, charge).map_err(|_| Refusal::NoMemory)?;
+        sessions
+            .list
+            .reserve(1, GFP_KERNEL)
+            .map_err(|_| Refusal::NoMemory)?;
+        let path = self.path_of(&session, connect, request)?;
+        sessions
+            .list
+            .push_within_capacity(session)
+            .map_err(|_| Refusal::NoMemory)?;
+        Ok(path)
+    }
+
+    /// The same for a session that is known.
+    fn path_of(
+        &self,
+        session: &Arc<Session>,
+        connect: &Connect,
+        request: &ConnectRequest<'_>,
+    ) -> Result<Arc<Path>, Refusal> {
+        let name = match (request.peer_address(), request.local_address()) {
+            (Some(peer), Some(local)) => PathName {
+                src: address::from_cm(&peer.address),
+                dst: address::from_cm(&local.address),
+            },
+            _ => return Err(Refusal::PathState),
+        };
+        let mut paths = session.paths.lock();
+        let known = paths.iter().map(|p| p.known(&connect.sess_uuid, &name));
+        if let Admission::Join(index) = admission::admit(connect, known)? {
+            return paths.get(index).cloned().ok_or(Refusal::PathState);
+        }
+        let cost = budget::path_bytes(session.geometry()).saturating_add(
+            connections::cost_bytes(session, request.device())
+                .saturating_mul(connect.cid_num.into()),
+        );
+        let charge = self.charge(cost)?;
+        paths
+            .reserve(1, GFP_KERNEL)
+            .map_err(|_| Refusal::NoMemory)?;
+        let path =
+            Path::new(session, connect, request, name, charge).map_err(|_| Refusal::NoMemory)?;
+        // What it comes in the place of, before anybody can see it.
+        for rival in paths.iter().filter(|rival| rival.precedes(&path)) {
+            rival.fail(format_args!("client connects it anew"));
+        }
+        paths
+            .push_within_capacity(path.clone())
+            .map_err(|_| Refusal::NoMemory)?;
+        Ok(path)
+    }
+
+    fn charge(&self, bytes: u64) -> Result<Charge, Refusal> {
+        Charge::new(&self.shared, bytes).map_err(|_| Refusal::MemoryLimit)
+    }
+
+    /// Gives `session` the name that its client asks for. No two sessions have the same.
+    ///
+    /// # Errors
+    ///
+    /// `EPERM` if another session has the name, or this one has another.
+    pub(crate) fn claim_name(&self, session: &Arc<Session>, name: &[u8]) -> Result {
+        let name = CString::try_from_fmt(fmt!("{}", kernel::str::BStr::from_bytes(name)))?;
+        let sessions = self.sessions.lock();
+        let taken = sessions
+            .list
+            .iter()
+            .any(|other| !Arc::ptr_eq(other, session) && *other.name() == *name);
+        if taken || !session.set_name(name) {
+            return Err(EPERM);
+        }
+        Ok(())
+    }
+
+    /// Takes a path off its session, and a session without paths off the list. The last thing that
+    /// a teardown does.
+    pub(crate) fn remove(&self, path: &Arc<Path>) {
+        let mut sessions = self.sessions.lock();
+        let mut paths = path.session.paths.lock();
+        paths.retain(|p| !Arc::ptr_eq(p, path));
+        for later in paths.iter() {
+            later.predecessor_gone();
+        }
+        if paths.is_empty() {
+            sessions.list.retain(|s| !Arc::ptr_eq(s, &path.session));
+        }
+        drop(paths);
+        drop(sessions);
+        self.gone.wake_all();
+    }
+
+    /// Closes all sessions for good, and waits until nothing of them is left. Nobody may ask for
+    /// new ones any more. Sleeps.
+    pub(crate) fn close(&self) {
+        let mut sessions = self.sessions.lock();
+        sessions.closed = true;
+        for session in sessions.list.iter() {
+            session.close();
+        }
+        drop(sessions);
+        while !self.sessions.lock().list.is_empty() {
+            // The lock sleeps, so it cannot be taken by a condition.
+            let _ = self.gone.wait_until_timeout_ms(|| false, 10);
+        }
+        // What removed the last path may not have returned yet.
+        self.shared.queue.flush();
+    }
+}
