@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Numbers of CPUs.
+//! The CPUs: how many there are, and whether this one takes interrupts.
 //!
 //! C header: [`include/linux/cpumask.h`](srctree/include/linux/cpumask.h)
 
@@ -10,4 +10,10 @@ pub use kernel::cpu::nr_cpu_ids;
 pub fn num_online_cpus() -> u32 {
     // SAFETY: no requirements.
     unsafe { kernel_ext_sys::kernel_ext_helper_num_online_cpus() }
+}
+
+/// Whether interrupts are disabled on this CPU.
+pub fn irqs_disabled() -> bool {
+    // SAFETY: no requirements.
+    unsafe { kernel_ext_sys::kernel_ext_helper_irqs_disabled() }
 }

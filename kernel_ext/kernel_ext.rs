@@ -5,6 +5,10 @@
 //! Written like `rust/kernel`: each module wraps some C headers and needs no `unsafe` of its
 //! users. Everything here is meant to go away as the `kernel` crate grows.
 //!
+//! Its scope is frozen: locks and other means of synchronisation, sysfs, module parameters, work
+//! queues, memory, and what these need. A subsystem gets a crate of its own, as `block_ext` for the
+//! block layer has one. The tests are a module of their own, `kernel_ext_test`.
+//!
 //! | Module | What |
 //! |---|---|
 //! | [`errno`] | error codes |
@@ -14,10 +18,10 @@
 //! | [`percpu`] | per-CPU data |
 //! | [`workqueue`] | own work queues, cancelling |
 //! | [`sysfs`] | classes, devices, directories, attributes, links |
-//! | [`pages`], [`memory`], [`random`], [`ida`] | memory, its size, random bytes, unique numbers |
-//! | [`ratelimit`], [`cpu`] | limits for log lines, numbers of CPUs |
+//! | [`pages`], [`scatterlist`], [`memory`] | pages, lists of pieces of memory, how much there is |
+//! | [`random`], [`ida`] | random bytes, unique numbers |
+//! | [`ratelimit`], [`cpu`] | limits for log lines, the CPUs |
 
-pub mod block;
 pub mod cpu;
 pub mod erased;
 pub mod errno;
@@ -29,7 +33,6 @@ pub mod percpu;
 pub mod random;
 pub mod ratelimit;
 pub mod scatterlist;
-mod selftest;
 pub mod sync;
 pub mod sysfs;
 pub mod workqueue;
@@ -44,25 +47,10 @@ module! {
     license: "GPL",
 }
 
-module_param_bool!(
-    SELFTEST,
-    "selftest",
-    false,
-    "Try each part at load, and print a line about it (default: N)"
-);
-
-struct Library {
-    _stage: Option<selftest::Stage>,
-}
+struct Library;
 
 impl kernel::Module for Library {
     fn init(_module: &'static ThisModule) -> Result<Self> {
-        Ok(Self {
-            _stage: if SELFTEST.get() {
-                Some(selftest::run()?)
-            } else {
-                None
-            },
-        })
+        Ok(Library)
     }
 }

@@ -5,7 +5,7 @@
 //! The in-tree `kernel::scatterlist` maps for a `struct device`; RDMA maps for an `ib_device`, and
 //! the pieces of a block request come from the block layer, not from a vector of pages. Hence a
 //! type of our own: [`SgList`] describes the pieces and nothing else. Its storage is either in a
-//! block request ([`crate::block::mq::Request`]) or in an [`SgTable`].
+//! block request (`block_ext::mq::Request`) or in an [`SgTable`].
 //!
 //! C header: [`include/linux/scatterlist.h`](srctree/include/linux/scatterlist.h)
 
@@ -31,9 +31,10 @@ use kernel::{
 #[repr(transparent)]
 pub struct SgEntry(bindings::scatterlist);
 
-/// What precedes the entries of an [`SgList`].
+/// What precedes the entries of an [`SgList`]: for crates that lay out the storage of a list
+/// themselves, as block_ext does behind each block request.
 #[repr(C, align(8))]
-pub(crate) struct SgHeader {
+pub struct SgHeader {
     capacity: u16,
     writable: bool,
     len_bytes: u32,
@@ -74,7 +75,7 @@ const _: () = {
 
 impl SgHeader {
     /// Bytes of a list of `capacity` entries behind its start.
-    pub(crate) const fn list_size(capacity: u16) -> usize {
+    pub const fn list_size(capacity: u16) -> usize {
         ENTRIES_OFFSET + capacity as usize * size_of::<SgEntry>()
     }
 
@@ -83,7 +84,7 @@ impl SgHeader {
     /// # Safety
     ///
     /// `this` must be aligned to 8 bytes and valid for writes of [`Self::list_size`] bytes.
-    pub(crate) unsafe fn init(this: *mut Self, capacity: u16) {
+    pub unsafe fn init(this: *mut Self, capacity: u16) {
         // SAFETY: The requirements of this function.
         unsafe { ptr::write_bytes(this.cast::<u8>(), 0, Self::list_size(capacity)) };
         // SAFETY: As above; the header lies at the start.
@@ -96,7 +97,7 @@ impl SgHeader {
     ///
     /// `this` was passed to [`Self::init`] and its memory is still allocated.
     #[inline]
-    pub(crate) unsafe fn list(this: *mut Self) -> *mut SgList {
+    pub unsafe fn list(this: *mut Self) -> *mut SgList {
         // SAFETY: The requirements of this function.
         let capacity = unsafe { (*this).capacity };
         ptr::slice_from_raw_parts_mut(this.cast::<SgEntry>(), usize::from(capacity)) as *mut SgList
@@ -104,7 +105,7 @@ impl SgHeader {
 
     /// Forgets the entries of an earlier use.
     #[inline]
-    pub(crate) fn reset(&mut self) {
+    pub fn reset(&mut self) {
         self.len_bytes = 0;
         self.nents = 0;
         self.mapped = 0;
@@ -167,24 +168,18 @@ impl SgList {
         self.header.mapped = mapped;
     }
 
-    /// Takes over the data of a request; the list must be empty.
+    /// Records what the owner of the list's storage has written to the entries.
     ///
     /// # Safety
     ///
-    /// `rq` is owned by the caller, reads or writes data (`writable` tells that it reads), and
-    /// the list is not used after it has ended. The request has at most [`Self::capacity`]
-    /// segments.
+    /// The list is not mapped. The first `nents` entries, at most [`Self::capacity`],
+    /// describe `len_bytes` of memory, end with a mark (`sg_mark_end`) and stay valid until the
+    /// list is [reset](SgHeader::reset) or gone. The memory may be written to if `writable`.
     #[inline]
-    pub(crate) unsafe fn map_request(&mut self, rq: *mut bindings::request, writable: bool) {
-        let mut last = ptr::null_mut();
-        // SAFETY: By the requirements the entries suffice and `rq` is ours.
-        let nents = unsafe { bindings::__blk_rq_map_sg(rq, self.as_raw(), &mut last) };
-        // INVARIANT: `__blk_rq_map_sg` fills and terminates as many entries as it returns. The
-        // memory belongs to the request until it ends, and so does the list.
-        // CAST: A number of entries is not negative.
-        self.header.nents = nents as u32;
-        // SAFETY: `rq` is ours, the field is not written to meanwhile.
-        self.header.len_bytes = unsafe { (*rq).__data_len };
+    pub unsafe fn set_entries(&mut self, nents: u32, len_bytes: u32, writable: bool) {
+        // INVARIANT: The requirements of this function are those of the type.
+        self.header.nents = nents;
+        self.header.len_bytes = len_bytes;
         self.header.writable = writable;
     }
 

@@ -23,6 +23,7 @@ mod retry;
 mod session;
 mod sysfs;
 
+use block_ext::major::Major;
 use kernel::{
     prelude::*,
     str::{
@@ -36,7 +37,6 @@ use kernel::{
     },
 };
 use kernel_ext::{
-    block::major::Major,
     ida::{
         Ida,
         IdaId, //

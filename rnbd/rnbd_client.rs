@@ -7,7 +7,7 @@
 //! | `proto/` | messages, flags, the `map_device` line: pure code, the same on the host |
 //! | `client/` | sessions, devices, requests, sysfs |
 //!
-//! The transport is `rtrs_client`; the block layer's side is `kernel_ext::block`. What user space
+//! The transport is `rtrs_client`; the block layer's side is `block_ext`. What user space
 //! sees is what the in-tree C driver of the same name shows.
 
 pub mod proto;

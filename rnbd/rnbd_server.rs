@@ -7,7 +7,7 @@
 //! | `proto/` | messages, flags, path names: pure code, the same on the host |
 //! | `server/` | sessions, exports, requests, sysfs |
 //!
-//! The transport is `rtrs_server`; the block layer's side is `kernel_ext::block`. What user space
+//! The transport is `rtrs_server`; the block layer's side is `block_ext`. What user space
 //! sees is what the in-tree C driver of the same name shows.
 
 pub mod proto;

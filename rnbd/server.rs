@@ -16,11 +16,11 @@ mod mapping;
 mod session;
 mod sysfs;
 
+use block_ext::bio::BioPool;
 use kernel::{
     prelude::*,
     sync::Arc, //
 };
-use kernel_ext::block::bio::BioPool;
 use rtrs_server::{
     Service,
     SessionService, //

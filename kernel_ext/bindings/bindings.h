@@ -1,17 +1,3 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /* Input of bindgen: what the in-tree `bindings` crate lacks for this crate. */
-#include <linux/hrtimer_types.h>
-#include <linux/bio.h>
-#include <linux/blk-mq.h>
-#include <linux/blkdev.h>
-#include <linux/fs.h>
-#include <linux/hdreg.h>
 #include "helpers.h"
-
-/* Macros with casts that bindgen does not see: <linux/blkdev.h>. */
-const blk_features_t KERNEL_EXT_BLK_FEAT_WRITE_CACHE = BLK_FEAT_WRITE_CACHE;
-const blk_features_t KERNEL_EXT_BLK_FEAT_FUA = BLK_FEAT_FUA;
-const blk_mode_t KERNEL_EXT_BLK_OPEN_READ = BLK_OPEN_READ;
-const blk_mode_t KERNEL_EXT_BLK_OPEN_WRITE = BLK_OPEN_WRITE;
-/* <linux/gfp_types.h> */
-const gfp_t KERNEL_EXT_GFP_NOIO = GFP_NOIO;

@@ -3,8 +3,6 @@
  * Inline functions of C that Rust cannot call: one wrapper each. They are exported, as generic and
  * inlined functions of the crate call them from its users' modules.
  */
-#include <linux/blk-mq.h>
-#include <linux/blkdev.h>
 #include <linux/export.h>
 #include "helpers.h"
 
@@ -52,18 +50,6 @@ unsigned long kernel_ext_helper_this_cpu_offset(void)
 	return __my_cpu_offset;
 }
 EXPORT_SYMBOL_GPL(kernel_ext_helper_this_cpu_offset);
-
-bool kernel_ext_helper_bdev_read_only(struct block_device *bdev)
-{
-	return bdev_read_only(bdev);
-}
-EXPORT_SYMBOL_GPL(kernel_ext_helper_bdev_read_only);
-
-bool kernel_ext_helper_bdev_write_cache(struct block_device *bdev)
-{
-	return bdev_write_cache(bdev);
-}
-EXPORT_SYMBOL_GPL(kernel_ext_helper_bdev_write_cache);
 
 unsigned int kernel_ext_helper_num_online_cpus(void)
 {

@@ -9,7 +9,6 @@
 #include <linux/percpu.h>
 #include <linux/spinlock.h>
 
-
 bool kernel_ext_helper_spin_trylock_irqsave(spinlock_t *lock, unsigned long *flags);
 void kernel_ext_helper_ida_init(struct ida *ida);
 struct page *kernel_ext_helper_alloc_pages(unsigned int order);
@@ -21,10 +20,5 @@ unsigned int kernel_ext_helper_num_online_cpus(void);
 bool kernel_ext_helper_irqs_disabled(void);
 void kernel_ext_helper_global_prepare_lock(void);
 void kernel_ext_helper_global_prepare_unlock(void);
-
-struct block_device;
-struct request_queue;
-bool kernel_ext_helper_bdev_read_only(struct block_device *bdev);
-bool kernel_ext_helper_bdev_write_cache(struct block_device *bdev);
 
 #endif

@@ -2,6 +2,13 @@
 
 //! A mapped device: its state, its number on the server, and the disk that shows it.
 
+use block_ext::{
+    disk::{
+        Disk,
+        Uevent, //
+    },
+    Op, //
+};
 use kernel::{
     fmt, impl_has_work,
     prelude::*,
@@ -21,13 +28,6 @@ use kernel::{
     },
 };
 use kernel_ext::{
-    block::{
-        disk::{
-            Disk,
-            Uevent, //
-        },
-        Op, //
-    },
     errno,
     ida::IdaId,
     ratelimit::RateLimit, //

@@ -2,14 +2,14 @@
 
 //! The disk of a mapped device, and how it comes to be.
 
-use kernel::{
-    prelude::*,
-    sync::Arc, //
-};
-use kernel_ext::block::disk::{
+use block_ext::disk::{
     Disk,
     DiskConfig,
     Minors, //
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
 };
 
 use super::{

@@ -2,13 +2,11 @@
 
 //! What user space sees of a mapped device.
 
+use block_ext::disk::Disk;
 use kernel::sync::Arc;
-use kernel_ext::{
-    block::disk::Disk,
-    sysfs::{
-        Directory,
-        Link, //
-    },
+use kernel_ext::sysfs::{
+    Directory,
+    Link, //
 };
 
 use super::{

@@ -6,11 +6,11 @@
 //! when the device is opened again, but a disk takes other limits only when none of its requests is
 //! under way, and those may be waiting for a path: so they are changed later, by work of its own.
 
-use kernel::prelude::*;
-use kernel_ext::block::limits::{
+use block_ext::limits::{
     DiscardLimits,
     Limits, //
 };
+use kernel::prelude::*;
 use rtrs_client::Session;
 
 use crate::proto::{

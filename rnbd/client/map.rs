@@ -2,16 +2,16 @@
 
 //! Mapping: from the line that was written to `map_device` to a disk, and back.
 
+use block_ext::disk::{
+    GenDisk,
+    Uevent, //
+};
 use kernel::{
     prelude::*,
     str::CStr,
     sync::Arc, //
 };
 use kernel_ext::{
-    block::disk::{
-        GenDisk,
-        Uevent, //
-    },
     cpu,
     errno,
     sysfs::Link, //

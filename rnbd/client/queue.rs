@@ -5,18 +5,17 @@
 //! Everything here is the IO path: no allocation, no sleeping lock. The tag of a request is the
 //! number of the server's chunk that it uses, so the block layer's tags are the only flow control.
 
+use block_ext::{
+    mq::{
+        HwQueue,
+        Operations,
+        Rejected,
+        Request, //
+    },
+    Flags, //
+};
 use kernel::prelude::*;
 use kernel_ext::{
-    block::{
-        self,
-        mq::{
-            HwQueue,
-            Operations,
-            Rejected,
-            Request, //
-        },
-        Flags, //
-    },
     errno,
     scatterlist::SgList, //
 };
@@ -149,13 +148,13 @@ fn send(
 #[inline]
 fn rw_of(request: &Request<Queue>) -> Option<Rw> {
     let op = match request.op() {
-        block::Op::Read => Op::Read,
-        block::Op::Write => Op::Write,
-        block::Op::Flush => Op::Flush,
-        block::Op::Discard => Op::Discard,
-        block::Op::SecureErase => Op::SecureErase,
-        block::Op::WriteZeroes => Op::WriteZeroes,
-        block::Op::Other => return None,
+        block_ext::Op::Read => Op::Read,
+        block_ext::Op::Write => Op::Write,
+        block_ext::Op::Flush => Op::Flush,
+        block_ext::Op::Discard => Op::Discard,
+        block_ext::Op::SecureErase => Op::SecureErase,
+        block_ext::Op::WriteZeroes => Op::WriteZeroes,
+        block_ext::Op::Other => return None,
     };
     let flags = request.flags();
     Some(Rw {

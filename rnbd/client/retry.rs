@@ -2,6 +2,10 @@
 
 //! Requests that did not get through: which of them wait, and which fail.
 
+use block_ext::mq::{
+    Rejected,
+    Request, //
+};
 use kernel::{
     prelude::*,
     time::{
@@ -9,13 +13,7 @@ use kernel::{
         Monotonic, //
     }, //
 };
-use kernel_ext::{
-    block::mq::{
-        Rejected,
-        Request, //
-    },
-    errno, //
-};
+use kernel_ext::errno;
 
 use super::{
     device::Device,

@@ -6,6 +6,10 @@
 //! gone. Its name is taken until it is closed: who wants to map over a session that is being
 //! connected or closed waits for the outcome.
 
+use block_ext::mq::{
+    TagSet,
+    TagSetConfig, //
+};
 use kernel::{
     impl_has_work,
     prelude::*,
@@ -27,10 +31,6 @@ use kernel::{
     },
 };
 use kernel_ext::{
-    block::mq::{
-        TagSet,
-        TagSetConfig, //
-    },
     cpu,
     errno,
     sync::Completion, //

@@ -3,6 +3,10 @@
 //! What a client says besides its requests: which version it speaks, which devices it opens and
 //! closes.
 
+use block_ext::bdev::{
+    BlockDevice,
+    Mode, //
+};
 use kernel::{
     prelude::*,
     str::{
@@ -10,10 +14,6 @@ use kernel::{
         CString, //
     },
     sync::Arc, //
-};
-use kernel_ext::block::bdev::{
-    BlockDevice,
-    Mode, //
 };
 use rtrs_server::Operation;
 use zerocopy::IntoBytes;

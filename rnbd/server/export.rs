@@ -5,6 +5,7 @@
 //! An export appears as `/sys/class/rnbd-server/ctl/devices/D` when the first session opens the
 //! device and disappears when the last one closes it.
 
+use block_ext::bdev::BlockDevice;
 use kernel::{
     prelude::*,
     str::{
@@ -17,12 +18,9 @@ use kernel::{
         Mutex, //
     },
 };
-use kernel_ext::{
-    block::bdev::BlockDevice,
-    sysfs::{
-        Directory,
-        Link, //
-    },
+use kernel_ext::sysfs::{
+    Directory,
+    Link, //
 };
 
 use super::sysfs;

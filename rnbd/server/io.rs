@@ -6,23 +6,20 @@
 //! lock. That the numbers of a request go together was checked in `proto`, what the mapping allows by
 //! the session.
 
+use block_ext::{
+    bdev::BlockDevice,
+    bio::{
+        Bio,
+        BioData,
+        BioPool, //
+    },
+    Flags, //
+};
 use kernel::{
     prelude::*,
     sync::Arc, //
 };
-use kernel_ext::{
-    block::{
-        self,
-        bdev::BlockDevice,
-        bio::{
-            Bio,
-            BioData,
-            BioPool, //
-        },
-        Flags, //
-    },
-    sync::Completion, //
-};
+use kernel_ext::sync::Completion;
 use rtrs_server::Operation;
 
 use crate::proto::{
@@ -128,14 +125,14 @@ pub(crate) fn submit(target: Arc<Target>, request: &IoRequest, mut operation: Op
 
 /// The block layer's word for an operation.
 #[inline]
-fn op_of(op: Op) -> block::Op {
+fn op_of(op: Op) -> block_ext::Op {
     match op {
-        Op::Read => block::Op::Read,
-        Op::Write => block::Op::Write,
-        Op::Flush => block::Op::Flush,
-        Op::Discard => block::Op::Discard,
-        Op::SecureErase => block::Op::SecureErase,
-        Op::WriteZeroes => block::Op::WriteZeroes,
+        Op::Read => block_ext::Op::Read,
+        Op::Write => block_ext::Op::Write,
+        Op::Flush => block_ext::Op::Flush,
+        Op::Discard => block_ext::Op::Discard,
+        Op::SecureErase => block_ext::Op::SecureErase,
+        Op::WriteZeroes => block_ext::Op::WriteZeroes,
     }
 }
 

@@ -2,13 +2,13 @@
 
 //! A mapping: one device as one session has it open.
 
+use block_ext::bdev::BlockDevice;
 use kernel::{
     prelude::*,
     str::CString,
     sync::Arc, //
 };
 use kernel_ext::{
-    block::bdev::BlockDevice,
     sync::Completion,
     sysfs::Directory, //
 };

@@ -44,6 +44,7 @@ echo {policy} > /sys/class/rtrs-client/{session}/mpath_policy
 
 
 _C = ("rtrs_core", "rtrs_client", "rtrs_server", "rnbd_client", "rnbd_server")
+_OURS = ("kernel_ext", "block_ext", "rdma_rust")
 _NVME_UP = f"""
 modprobe nvmet-rdma; modprobe nvme-rdma
 mount -t configfs none /sys/kernel/config 2>/dev/null
@@ -68,16 +69,16 @@ rmdir subsystems/bench/namespaces/1 ports/1 subsystems/bench
 
 SETUPS = (
     _rnbd("C Y", "c", "Y", _C),
-    _rnbd("Rust Y", "ours", "Y", ("kernel_ext", "rdma_rust", *_C)),
+    _rnbd("Rust Y", "ours", "Y", (*_OURS, *_C)),
     _rnbd("C N", "c", "N", _C),
-    _rnbd("Rust N", "ours", "N", ("kernel_ext", "rdma_rust", *_C)),
+    _rnbd("Rust N", "ours", "N", (*_OURS, *_C)),
     Setup("nvme-rdma", ("nvme_rdma", "nvme_fabrics", "nvme_core", "nvmet_rdma", "nvmet"),
           _NVME_UP, _NVME_DOWN, "/dev/nvme0n1"),
 )
 
 # Two paths, each policy: what choosing costs.
 TWO_PATHS = tuple(_rnbd(f"{name} {policy}", modules, "Y", counted, policy, 2) for policy in POLICIES
-                  for name, modules, counted in (("C", "c", _C), ("Rust", "ours", ("kernel_ext", "rdma_rust", *_C))))
+                  for name, modules, counted in (("C", "c", _C), ("Rust", "ours", (*_OURS, *_C))))
 
 
 def bring_up(machine: Machine, setup: Setup) -> None:

@@ -22,14 +22,15 @@ quiet_cmd_bindgen_ext = BINDGEN $@
 	$(call params_of,$(srctree)/rust/bindgen_parameters) $(call params_of,$(word 2,$(real-prereqs))) \
 	-- $(clang_flags) -I$(dir $<) -fno-builtin -D__BINDGEN__ -DMODULE
 
-# $(1): folder F; F/bindings/{bindings.h,allow.txt} become F/bindings/generated.rs, which the crate
-# F_sys includes through the environment variable F_BINDINGS (works with output elsewhere as well).
+# $(1): folder, $(2): crate C. $(1)/bindings/{bindings.h,allow.txt} become $(1)/bindings/generated.rs,
+# which the crate C_sys includes through the environment variable C_BINDINGS (works with output
+# elsewhere as well).
 define bindings
-export $(1)_BINDINGS := $$(abspath $$(obj))/$(1)/bindings/generated.rs
+export $(2)_BINDINGS := $$(abspath $$(obj))/$(1)/bindings/generated.rs
 $$(obj)/$(1)/bindings/generated.rs: $$(src)/$(1)/bindings/bindings.h $$(src)/$(1)/bindings/allow.txt \
 		$$(src)/$(1)/bindings/helpers.h FORCE
 	$$(call if_changed_dep,bindgen_ext)
 targets += $(1)/bindings/generated.rs
-$$(obj)/$(1)/$(1)_sys.o: $$(obj)/$(1)/bindings/generated.rs
+$$(obj)/$(1)/$(2)_sys.o: $$(obj)/$(1)/bindings/generated.rs
 CFLAGS_$(1)/bindings/helpers.o := -I$$(src)/$(1)/bindings
 endef

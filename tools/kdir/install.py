@@ -24,6 +24,11 @@ def obstacle(running: str, built: str, root: str, is_root: bool) -> str:
     return ""
 
 
+def is_test(module: pathlib.Path) -> bool:
+    """Whether a module only tests others: built, loaded by the tests in virtual machines, never installed."""
+    return module.stem.endswith("_test")
+
+
 def install() -> int:
     """Copies the modules to lib/modules/<kernel>/updates and runs depmod; returns 0 or 1."""
     config.use_cache_of_invoker()
@@ -34,7 +39,7 @@ def install() -> int:
     if why := obstacle(platform.release(), built, root, os.geteuid() == 0):
         cache.say(why)
         return 1
-    files = sorted(modules.output().glob("*.ko"))
+    files = sorted(file for file in modules.output().glob("*.ko") if not is_test(file))
     if not files:
         cache.say("nothing built yet: make modules")
         return 1

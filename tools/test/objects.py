@@ -30,7 +30,8 @@ def check(repository: pathlib.Path, kdir: list[str]) -> list[tuple[str, list[str
     modules = sorted(pathlib.Path(paths["modules"]).glob("*.ko"))
     results = []
     names = {module.stem for module in modules}
-    wanted = {"kernel_ext", "rdma_rust", "rtrs-core", "rtrs-client", "rtrs-server", "rnbd-client", "rnbd-server"}
+    wanted = {"kernel_ext", "block_ext", "rdma_rust", "rtrs-core", "rtrs-client", "rtrs-server", "rnbd-client",
+              "rnbd-server", "kernel_ext_test"}
     results.append(("every-module-is-built", sorted(f"{name}.ko is missing" for name in wanted - names)))
     for module in modules:
         if not module.stem.startswith(("rtrs", "rnbd")):

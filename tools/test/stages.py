@@ -19,6 +19,8 @@ PYTHON = [sys.executable, "-B"]
 KDIR = [*PYTHON, "tools/kdir"]
 CARGO_MIN = (1, 85)
 CLOSING = re.compile(r"(\d+) passed, (\d+) failed(?:, (\d+) skipped)?")
+# Where crates of the kernel have their roots.
+KERNEL_FOLDERS = ("kernel_ext", "block", "rdma", "rtrs", "rnbd", "samples", "selftest")
 # About half a minute of one core.
 SIMULATION_SEEDS = 20_000
 # Five minutes of flapping, and liars in a machine of their own, where nothing is measured.
@@ -138,7 +140,7 @@ def _simulation() -> Counts:
 def _lint() -> Counts:
     """rustfmt and clippy with the kernel's settings; every warning is an error."""
     total = Counts()
-    roots = sorted(str(p.relative_to(REPOSITORY)) for folder in ("kernel_ext", "rdma", "rtrs", "rnbd", "samples")
+    roots = sorted(str(p.relative_to(REPOSITORY)) for folder in KERNEL_FOLDERS
                    for p in (REPOSITORY / folder).glob("*.rs"))
     tree = subprocess.run([*KDIR, "tree"], cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout.strip()
     status, _ = _stream([*KDIR, "run", "rustfmt", "--check", "--edition", "2021", "--config-path",

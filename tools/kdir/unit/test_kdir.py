@@ -125,6 +125,11 @@ class InstallTest(unittest.TestCase):
             (place / "modules.builtin").touch()
             self.assertEqual(install.obstacle("6.1.0", VERSION, root, False), "")
 
+    def test_tests_stay_here(self) -> None:
+        """A module of tests is no part of the product."""
+        self.assertTrue(install.is_test(pathlib.Path("kernel_ext_test.ko")))
+        self.assertFalse(install.is_test(pathlib.Path("kernel_ext.ko")))
+
     def test_sudo_finds_what_the_user_has_built(self) -> None:
         """The cache is the user's, unless it is named."""
         for given, wanted in (({"SUDO_USER": "root"}, f"{os.path.expanduser('~root')}/.cache/ferrofabric"),

@@ -96,7 +96,8 @@ def _server_is_empty(lab: Lab) -> None:
 
 
 def _loaded_by_hand(lab: Lab, machine: Machine, side: str) -> None:
-    eq(_loaded(machine), {"kernel_ext", "rdma_rust", "rtrs_core", f"rtrs_{side}", f"rnbd_{side}"}, f"on the {side}")
+    eq(_loaded(machine), {"kernel_ext", "block_ext", "rdma_rust", "rtrs_core", f"rtrs_{side}", f"rnbd_{side}"},
+       f"on the {side}")
     machine.run("mods -r")
 
 

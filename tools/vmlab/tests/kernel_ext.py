@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What the module kernel_ext promises to the others: its self-test, and what user space sees of it."""
+"""What kernel_ext and block_ext promise to other modules: the module of their tests, and its files in sysfs."""
 from __future__ import annotations
 
 import re
@@ -8,15 +8,15 @@ from vmlab.checks import eq, ok
 from vmlab.lab import Lab
 from vmlab.needs import needs
 
-DEVICE = "/sys/class/kernel_ext/selftest"
-PARAMETERS = "/sys/module/kernel_ext/parameters"
+DEVICE = "/sys/class/kernel_ext_test/stage"
+PARAMETERS = "/sys/module/kernel_ext_test/parameters"
 TURNS = 20
 
 
 def load(lab: Lab, parameters: str = "") -> None:
     """The C modules have no such library, so it is always ours."""
     lab.server.run("mods -r")
-    lab.server.run(f"mods ours kernel_ext selftest=1 {parameters}")
+    lab.server.run(f"mods ours kernel_ext_test {parameters}")
 
 
 @needs(machines=1)
@@ -24,22 +24,22 @@ def test_every_part_passes_its_selftest(vm: Lab) -> None:
     """One `ok` line a part, and none that failed."""
     mark = vm.server.log_mark()
     load(vm)
-    lines = vm.server.log_matches(r"kernel_ext: selftest: ", mark)
-    bad = [line for line in lines if not re.search(r"selftest: [\w ]+: ok$", line)]
+    lines = vm.server.log_matches(r"kernel_ext_test: ", mark)
+    bad = [line for line in lines if not re.search(r"kernel_ext_test: [\w ]+: ok$", line)]
     eq(bad, [], "lines that are not ok")
-    ok(len(lines) >= 16, f"only {len(lines)} parts")
+    ok(len(lines) >= 22, f"only {len(lines)} parts")
 
 
 @needs(machines=1)
 def test_parameters_are_read_and_never_written(vm: Lab) -> None:
     """Values of insmod in sysfs, mode 0444, a string without its newline and not too long."""
-    load(vm, "selftest_number=9 selftest_label=$'hello\\n'")
-    found = {name: vm.server.read(f"{PARAMETERS}/{name}") for name in ("selftest", "selftest_number", "selftest_label")}
-    eq(found, {"selftest": "Y", "selftest_number": "9", "selftest_label": "hello"})
+    load(vm, "stage=1 number=9 label=$'hello\\n'")
+    found = {name: vm.server.read(f"{PARAMETERS}/{name}") for name in ("stage", "number", "label")}
+    eq(found, {"stage": "Y", "number": "9", "label": "hello"})
     eq(set(vm.server.run(f"stat -c %a {PARAMETERS}/*").split()), {"444"}, "modes")
     vm.server.run("mods -r")
-    for refused in ("selftest_number=65536", "selftest_number=x", "selftest_label=12345678901234567", "selftest=maybe"):
-        ok(vm.server.try_run(f"mods ours kernel_ext {refused}").code, f"{refused} was accepted")
+    for refused in ("number=65536", "number=x", "label=12345678901234567", "stage=maybe"):
+        ok(vm.server.try_run(f"mods ours kernel_ext_test {refused}").code, f"{refused} was accepted")
 
 
 @needs(machines=1)
@@ -58,14 +58,14 @@ def test_attributes_are_shown_and_stored(vm: Lab) -> None:
 def test_a_removal_waits_for_a_store_that_runs(vm: Lab) -> None:
     """A directory that is removed, and a module that is unloaded, wait for the functions of its attributes."""
     load(vm)
-    for deed in (f"echo 1 > {DEVICE}/child/remove", "rmmod kernel_ext"):
+    for deed in (f"echo 1 > {DEVICE}/child/remove", "rmmod kernel_ext_test"):
         vm.server.run(f"echo 1 > {DEVICE}/make_child")
         mark = vm.server.log_mark()
         job = vm.server.start_job(f"echo 1500 > {DEVICE}/child/hold_ms")
         vm.server.run(f"sleep 0.5; {deed}")
         ok(vm.server.log_matches("held for 1500 ms", mark), f"`{deed}` did not wait")
         job.wait(10)
-    ok(not vm.server.exists("/sys/class/kernel_ext"), "the class is still there")
+    ok(not vm.server.exists("/sys/class/kernel_ext_test"), "the class is still there")
 
 
 @needs(machines=1)
@@ -84,7 +84,7 @@ def test_a_file_that_is_open_survives_its_directory(vm: Lab) -> None:
     load(vm)
     script = (f"echo 1 > {DEVICE}/make_child; exec 7> {DEVICE}/child/hold_ms 8< {DEVICE}/number; "
               f"echo 1 > {DEVICE}/child/remove; echo 5 >&7 && echo written; "
-              "rmmod kernel_ext; cat <&8 && echo read; true")
+              "rmmod kernel_ext_test; cat <&8 && echo read; true")
     found = vm.server.try_run(f"({script}) 2>&1").out
     eq(found.count("No such device"), 2, found)
     ok("written" not in found and "read\n" not in found, found)

@@ -31,7 +31,7 @@ pub struct TagSetConfig {
     /// Requests in flight together, from 1 to 10240.
     pub depth: u32,
     /// Scatter list entries of each request; see
-    /// [`Limits::segments_needed`](crate::block::limits::Limits::segments_needed).
+    /// [`Limits::segments_needed`](crate::limits::Limits::segments_needed).
     pub sg_entries: u16,
     /// How long a request may take before [`Operations::timeout`] is called; 0 for the block
     /// layer's default, 30 s.

@@ -42,7 +42,6 @@ use super::{
     Flags,
     Op, //
 };
-use crate::pages::PageBlock;
 use core::{
     marker::PhantomData,
     mem::{
@@ -57,6 +56,7 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
+use kernel_ext::pages::PageBlock;
 use pool::Frame;
 
 pub use pool::BioPool;
@@ -251,7 +251,7 @@ impl<D: BioData> Bio<D> {
             Op::Read => pieces != 0,
             Op::Write => pieces != 0 || (flushes && iter.bi_size == 0),
             Op::Discard | Op::SecureErase | Op::WriteZeroes => pieces == 0 && iter.bi_size != 0,
-            Op::Flush | Op::Other => return Err(crate::errno::EOPNOTSUPP),
+            Op::Flush | Op::Other => return Err(kernel_ext::errno::EOPNOTSUPP),
         };
         if !complete || !device.is_aligned(iter.bi_sector, iter.bi_size) {
             return Err(EINVAL);

@@ -3,40 +3,34 @@
 //! Tests of the block layer: a disk in memory, and bios to it.
 
 use super::check;
-use crate::{
-    block::{
-        bdev::{
-            BlockDevice,
-            Mode, //
-        },
-        bio::{
-            Bio,
-            BioData,
-            BioPool, //
-        },
-        disk::{
-            Disk,
-            DiskConfig, //
-        },
-        limits::{
-            DiscardLimits,
-            Limits, //
-        },
-        mq::{
-            HwQueue,
-            Operations,
-            Rejected,
-            Request,
-            TagSet,
-            TagSetConfig, //
-        },
-        Flags,
-        Op, //
+use block_ext::{
+    bdev::{
+        BlockDevice,
+        Mode, //
     },
-    errno::EOPNOTSUPP,
-    pages::PageBlock,
-    scatterlist::SgTable,
-    sync::Completion,
+    bio::{
+        Bio,
+        BioData,
+        BioPool, //
+    },
+    disk::{
+        Disk,
+        DiskConfig, //
+    },
+    limits::{
+        DiscardLimits,
+        Limits, //
+    },
+    mq::{
+        HwQueue,
+        Operations,
+        Rejected,
+        Request,
+        TagSet,
+        TagSetConfig, //
+    },
+    Flags,
+    Op, //
 };
 use kernel::{
     page::PAGE_SIZE,
@@ -48,6 +42,12 @@ use kernel::{
         },
         Arc, //
     },
+};
+use kernel_ext::{
+    errno::EOPNOTSUPP,
+    pages::PageBlock,
+    scatterlist::SgTable,
+    sync::Completion, //
 };
 
 const SECTOR: usize = 512;
@@ -200,7 +200,7 @@ struct Target {
 
 impl Target {
     fn open(mode: Mode) -> Result<Arc<Self>> {
-        let device = BlockDevice::open(c"/dev/kernel_ext_selftest", mode, None)?;
+        let device = BlockDevice::open(c"/dev/kernel_ext_test", mode, None)?;
         let pool = BioPool::new(1)?;
         Ok(Arc::new(Target { device, pool }, GFP_KERNEL)?)
     }
@@ -334,7 +334,7 @@ fn new_disk() -> Result<Disk<Memory>> {
         ..Limits::new(64, 4)
     };
     let config = |sectors| DiskConfig {
-        name: fmt!("kernel_ext_selftest"),
+        name: fmt!("kernel_ext_test"),
         minors: None,
         capacity_sectors: sectors,
         read_only: false,
@@ -406,7 +406,7 @@ fn refusals(target: &Arc<Target>) -> Result {
     ];
     for (index, (result, error)) in refused.into_iter().enumerate() {
         if result != Err(error) {
-            pr_err!("selftest: bio {}: {:?}, not {:?}\n", index, result, error);
+            pr_err!("bio {}: {:?}, not {:?}\n", index, result, error);
             return Err(EINVAL);
         }
     }

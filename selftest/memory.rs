@@ -3,7 +3,13 @@
 //! Tests of what does not wait.
 
 use super::check;
-use crate::{
+use core::sync::atomic::{AtomicU32, Ordering};
+use kernel::{
+    page::PAGE_SIZE,
+    prelude::*,
+    sync::Arc, //
+};
+use kernel_ext::{
     erased::{
         Erased,
         Kind, //
@@ -17,12 +23,6 @@ use crate::{
     },
     random,
     ratelimit::RateLimit, //
-};
-use core::sync::atomic::{AtomicU32, Ordering};
-use kernel::{
-    page::PAGE_SIZE,
-    prelude::*,
-    sync::Arc, //
 };
 
 /// Numbers of the wire and back.
@@ -141,7 +141,7 @@ pub(super) fn percpu() -> Result {
     check(touched.count() >= 1, "a CPU was touched")?;
     let cpus = stats.iter().count();
     check(
-        cpus >= crate::cpu::num_online_cpus() as usize,
+        cpus >= kernel_ext::cpu::num_online_cpus() as usize,
         "all CPUs are there",
     )
 }

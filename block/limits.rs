@@ -5,12 +5,12 @@
 //! C header: [`include/linux/blkdev.h`](srctree/include/linux/blkdev.h), `struct queue_limits`
 
 use super::SECTOR_BYTES;
+use block_ext_sys as raw;
 use kernel::{
     bindings,
     page::PAGE_SIZE,
     prelude::*, //
 };
-use kernel_ext_sys as raw;
 
 /// Largest logical block size of the block layer, `BLK_MAX_BLOCK_SIZE`.
 const BLOCK_BYTES_MAX: u32 = 65536;
@@ -19,8 +19,8 @@ const BLOCK_BYTES_MAX: u32 = 65536;
 const PAGE_SECTORS: u32 = PAGE_SIZE as u32 / SECTOR_BYTES;
 
 /// The features that [`Limits`] decides.
-const FEATURES: bindings::blk_features_t = raw::KERNEL_EXT_BLK_FEAT_WRITE_CACHE
-    | raw::KERNEL_EXT_BLK_FEAT_FUA
+const FEATURES: bindings::blk_features_t = raw::BLOCK_EXT_BLK_FEAT_WRITE_CACHE
+    | raw::BLOCK_EXT_BLK_FEAT_FUA
     | bindings::BLK_FEAT_ROTATIONAL;
 
 /// Discard support of a disk.
@@ -163,10 +163,10 @@ impl Limits {
     fn features(&self) -> bindings::blk_features_t {
         let mut features = 0;
         if self.write_cache {
-            features |= raw::KERNEL_EXT_BLK_FEAT_WRITE_CACHE;
+            features |= raw::BLOCK_EXT_BLK_FEAT_WRITE_CACHE;
             // The block layer ignores FUA without a cache.
             if self.fua {
-                features |= raw::KERNEL_EXT_BLK_FEAT_FUA;
+                features |= raw::BLOCK_EXT_BLK_FEAT_FUA;
             }
         }
         if self.rotational {

@@ -16,7 +16,6 @@ use super::{
         TagSet, //
     }, //
 };
-use crate::sysfs::AsKobject;
 use core::{
     ops::Deref,
     ptr::NonNull, //
@@ -44,6 +43,7 @@ use kernel::{
         Arc, //
     }, //
 };
+use kernel_ext::sysfs::AsKobject;
 
 /// Largest disk in sectors (`BLK_DEV_MAX_SECTORS` in `block/blk.h`).
 pub const CAPACITY_SECTORS_MAX: u64 = i64::MAX as u64 >> 9;

@@ -2,6 +2,7 @@
 
 //! The operations of a disk's device file.
 
+use block_ext_sys as raw;
 use core::ptr;
 use kernel::{
     bindings,
@@ -11,7 +12,6 @@ use kernel::{
         Relaxed, //
     }, //
 };
-use kernel_ext_sys as raw;
 
 /// `struct block_device_operations` of one disk.
 ///
@@ -76,7 +76,7 @@ unsafe extern "C" fn open(disk: *mut bindings::gendisk, mode: bindings::blk_mode
     // SAFETY: By the requirement; the word is changed by atomic operations only.
     let state = unsafe { ptr::read_volatile(&raw const (*disk).state) };
     let read_only = state & (1 << bindings::GD_READ_ONLY) != 0;
-    if read_only && mode & raw::KERNEL_EXT_BLK_OPEN_WRITE != 0 {
+    if read_only && mode & raw::BLOCK_EXT_BLK_OPEN_WRITE != 0 {
         return EPERM.to_errno();
     }
     0

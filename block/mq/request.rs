@@ -6,14 +6,8 @@
 
 use super::Operations;
 use crate::{
-    block::{
-        Flags,
-        Op, //
-    },
-    scatterlist::{
-        SgHeader,
-        SgList, //
-    }, //
+    Flags,
+    Op, //
 };
 use core::{
     marker::PhantomData,
@@ -30,6 +24,10 @@ use kernel::{
     bindings,
     prelude::*,
     sync::rcu, //
+};
+use kernel_ext::scatterlist::{
+    SgHeader,
+    SgList, //
 };
 
 /// What lies behind a `struct request`: the driver's data and the scatter list.
@@ -262,7 +260,7 @@ impl<T: Operations> Request<T> {
     /// stays empty. Any context, allocates nothing.
     ///
     /// `EIO` if the request has more pieces than the list has entries (impossible if the limits of
-    /// the disk were accepted by [`Disk::new`](crate::block::disk::Disk::new)), `EBUSY` while the
+    /// the disk were accepted by [`Disk::new`](crate::disk::Disk::new)), `EBUSY` while the
     /// list is mapped for DMA.
     #[inline]
     pub fn map_sg(&mut self) -> Result {
@@ -279,10 +277,17 @@ impl<T: Operations> Request<T> {
         if sg.mapped() != 0 {
             return Err(EBUSY);
         }
-        // SAFETY: The request is ours by the type invariant; it reads or writes data; the list
-        // lies in it and is emptied when the request is started the next time. The number of
-        // segments was checked.
-        unsafe { sg.map_request(rq, op == Op::Read) };
+        let mut last = ptr::null_mut();
+        // SAFETY: The request is ours by the type invariant and has data, and the entries suffice
+        // for its segments, whose number was checked.
+        let nents = unsafe { bindings::__blk_rq_map_sg(rq, sg.as_raw(), &mut last) };
+        // SAFETY: The request is ours, so the field is not written to meanwhile.
+        let len_bytes = unsafe { (*rq).__data_len };
+        // SAFETY: `__blk_rq_map_sg` fills and ends as many entries as it returns. The memory belongs
+        // to the request until it ends, the list lies in the request and is reset when the request
+        // is started the next time. Only the data of a read may be written to.
+        // CAST: a number of entries is not negative.
+        unsafe { sg.set_entries(nents as u32, len_bytes, op == Op::Read) };
         Ok(())
     }
 
@@ -338,7 +343,7 @@ impl<T: Operations> Request<T> {
     }
 
     /// As [`Self::requeue`], but the request is not started again before `delay_ms` have passed, or
-    /// the disk is [let go](crate::block::disk::GenDisk::let_go).
+    /// the disk is [let go](crate::disk::GenDisk::let_go).
     pub fn requeue_later(self, delay_ms: u32) {
         let raw = self.into_raw();
         // SAFETY: By the type invariants the request belongs to a queue, which its disk keeps.

@@ -3,7 +3,7 @@
 //! Where bios come from.
 
 use super::BioData;
-use crate::pages::PageBlock;
+use block_ext_sys as raw;
 use core::{
     marker::PhantomData,
     mem::offset_of,
@@ -19,7 +19,7 @@ use kernel::{
     sync::Arc,
     types::Opaque, //
 };
-use kernel_ext_sys as raw;
+use kernel_ext::pages::PageBlock;
 
 /// An allocation of a pool: the data lies in front of the bio.
 #[repr(C)]
@@ -125,7 +125,7 @@ impl<D: BioData> BioPool<D> {
     ) -> NonNull<bindings::bio> {
         // SAFETY: By the type invariant the set is initialized, with pieces; the device is open.
         let bio = unsafe {
-            bindings::bio_alloc_bioset(bdev, 1, opf, raw::KERNEL_EXT_GFP_NOIO, self.set.get())
+            bindings::bio_alloc_bioset(bdev, 1, opf, raw::BLOCK_EXT_GFP_NOIO, self.set.get())
         };
         // SAFETY: An allocation that may sleep waits for the reserve and does not fail.
         unsafe { NonNull::new_unchecked(bio) }

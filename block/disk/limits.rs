@@ -8,7 +8,7 @@ use super::{
     Disk,
     GenDisk, //
 };
-use crate::block::{
+use crate::{
     limits::Limits,
     mq::Operations, //
 };

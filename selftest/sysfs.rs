@@ -1,25 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What user space tries in `/sys/class/kernel_ext/selftest`:
+//! What user space tries in `/sys/class/kernel_ext_test/stage`:
 //!
 //! - `number` is read and written; what is no number gives `EINVAL`.
 //! - Writing to `make_child` makes the directory `child` and the link `link` to it.
 //! - Writing to `child/remove` removes both from inside.
 //! - Writing a number to `child/hold_ms` takes so long; whoever removes the directory waits for it.
 
-use crate::{
-    module_param_int, module_param_string,
-    sync::Global,
-    sysfs::{
-        Attribute,
-        Class,
-        ClassDevice,
-        Directory,
-        Link,
-        ShowBuffer,
-        StoreContext, //
-    },
-};
 use core::sync::atomic::{AtomicU32, Ordering};
 use kernel::{
     prelude::*,
@@ -32,18 +19,31 @@ use kernel::{
         Delta, //
     },
 };
+use kernel_ext::{
+    module_param_int, module_param_string,
+    sync::Global,
+    sysfs::{
+        Attribute,
+        Class,
+        ClassDevice,
+        Directory,
+        Link,
+        ShowBuffer,
+        StoreContext, //
+    },
+};
 
 module_param_int!(
     NUMBER: u16,
-    "selftest_number",
+    "number",
     7,
-    "First value of the attribute number of the self-test (default: 7)"
+    "First value of the attribute number (default: 7)"
 );
 module_param_string!(
     LABEL: 16,
-    "selftest_label",
+    "label",
     "none",
-    "Value of the attribute label of the self-test, at most 16 bytes (default: none)"
+    "Value of the attribute label, at most 16 bytes (default: none)"
 );
 
 /// Most milliseconds that a write to `hold_ms` takes.
@@ -124,7 +124,7 @@ fn store_remove(_this: ArcBorrow<'_, Child>, context: &StoreContext<'_>, _text: 
 fn store_hold(_this: ArcBorrow<'_, Child>, _context: &StoreContext<'_>, text: &str) -> Result {
     let hold_ms: u32 = text.parse().map_err(|_| EINVAL)?;
     fsleep(Delta::from_millis(hold_ms.min(HOLD_MS_MAX).into()));
-    pr_info!("selftest: held for {} ms\n", hold_ms);
+    pr_info!("held for {} ms\n", hold_ms);
     Ok(())
 }
 
@@ -147,9 +147,9 @@ pub(crate) struct Stage {
 
 impl Stage {
     pub(super) fn new() -> Result<Self> {
-        let class = Class::register(c"kernel_ext")?;
+        let class = Class::register(c"kernel_ext_test")?;
         let number = Arc::new(Number(AtomicU32::new(NUMBER.get().into())), GFP_KERNEL)?;
-        let device = ClassDevice::new(&class, c"selftest", &ATTRIBUTES, number)?;
+        let device = ClassDevice::new(&class, c"stage", &ATTRIBUTES, number)?;
         TREE.lock().device = Some(device);
         Ok(Self { _class: class })
     }

@@ -3,14 +3,6 @@
 //! Tests of the module `workqueue`.
 
 use super::check;
-use crate::{
-    sync::Completion,
-    workqueue::{
-        self,
-        Flags,
-        WorkQueue, //
-    },
-};
 use core::sync::atomic::{AtomicU32, Ordering};
 use kernel::{
     prelude::*,
@@ -23,6 +15,14 @@ use kernel::{
         DelayedWork,
         Work,
         WorkItem, //
+    },
+};
+use kernel_ext::{
+    sync::Completion,
+    workqueue::{
+        self,
+        Flags,
+        WorkQueue, //
     },
 };
 

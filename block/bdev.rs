@@ -5,7 +5,7 @@
 //! C header: [`include/linux/blkdev.h`](srctree/include/linux/blkdev.h)
 
 use super::SECTOR_BYTES;
-use crate::sysfs::AsKobject;
+use block_ext_sys as raw;
 use core::ptr::{
     self,
     NonNull, //
@@ -16,7 +16,7 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
-use kernel_ext_sys as raw;
+use kernel_ext::sysfs::AsKobject;
 
 /// How a device is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,9 +65,9 @@ impl BlockDevice {
     /// `EACCES` (read-only device for writing), `EBUSY` (held by another), `ENXIO`, ...
     pub fn open(path: &CStr, mode: Mode, holder: Option<&Holder>) -> Result<Self> {
         let writable = mode == Mode::ReadWrite;
-        let mut flags = raw::KERNEL_EXT_BLK_OPEN_READ;
+        let mut flags = raw::BLOCK_EXT_BLK_OPEN_READ;
         if writable {
-            flags |= raw::KERNEL_EXT_BLK_OPEN_WRITE;
+            flags |= raw::BLOCK_EXT_BLK_OPEN_WRITE;
         }
         let id = holder.map_or(ptr::null_mut(), |holder| {
             Arc::as_ptr(&holder.0).cast_mut().cast()
@@ -127,7 +127,7 @@ impl BlockDevice {
     /// Whether the device cannot be written to.
     pub fn is_read_only(&self) -> bool {
         // SAFETY: By the type invariant the device lives.
-        unsafe { raw::kernel_ext_helper_bdev_read_only(self.as_raw()) }
+        unsafe { raw::block_ext_helper_bdev_read_only(self.as_raw()) }
     }
 
     #[inline]
@@ -187,12 +187,12 @@ impl BlockDevice {
     /// Whether the device has a volatile cache that is switched on.
     pub fn has_write_cache(&self) -> bool {
         // SAFETY: By the type invariant the device lives.
-        unsafe { raw::kernel_ext_helper_bdev_write_cache(self.as_raw()) }
+        unsafe { raw::block_ext_helper_bdev_write_cache(self.as_raw()) }
     }
 
     /// Whether the device writes through that cache when asked to.
     pub fn has_fua(&self) -> bool {
-        self.limits().features & raw::KERNEL_EXT_BLK_FEAT_FUA != 0
+        self.limits().features & raw::BLOCK_EXT_BLK_FEAT_FUA != 0
     }
 
     /// Whether the medium rotates.

@@ -3,7 +3,16 @@
 //! Tests of the module `sync`.
 
 use super::check;
-use crate::{
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use kernel::{
+    prelude::*,
+    sync::{
+        rcu,
+        Arc, //
+    }, //
+};
+use kernel_ext::{
+    cpu::irqs_disabled,
     sync::{
         new_irq_lock,
         new_wait_queue,
@@ -20,14 +29,6 @@ use crate::{
         Flags,
         WorkQueue, //
     },
-};
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use kernel::{
-    prelude::*,
-    sync::{
-        rcu,
-        Arc, //
-    }, //
 };
 
 /// The three states and who may change them.
@@ -146,11 +147,6 @@ pub(super) fn irq_lock() -> Result {
         !irqs_disabled(),
         "interrupts are on after the lock that was tried",
     )
-}
-
-fn irqs_disabled() -> bool {
-    // SAFETY: no requirements.
-    unsafe { kernel_ext_sys::kernel_ext_helper_irqs_disabled() }
 }
 
 /// The value stays between locks.

@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Wrappers of inline functions that Rust cannot call. */
+#ifndef BLOCK_EXT_HELPERS_H
+#define BLOCK_EXT_HELPERS_H
+#include <linux/types.h>
+
+struct block_device;
+
+bool block_ext_helper_bdev_read_only(struct block_device *bdev);
+bool block_ext_helper_bdev_write_cache(struct block_device *bdev);
+
+#endif
