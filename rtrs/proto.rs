@@ -26,6 +26,7 @@ pub mod params;
 pub mod path;
 pub mod permit;
 pub mod policy;
+pub mod quarantine;
 pub mod request;
 pub mod settings;
 pub mod signal;

@@ -30,6 +30,8 @@ pub use client::{
     },
 };
 
+pub use rtrs_core::proto::quarantine::Ticket;
+
 use client::module::Library;
 
 /// Waits until no call of a [`LinkEvents`] is under way for a session that was closed before. For

@@ -334,6 +334,15 @@ impl<T: Operations> Request<T> {
         }
     }
 
+    /// Keeps the block layer from merging the request with others: if it is started again, it is for
+    /// the same sectors and the same memory. Any context.
+    pub fn forbid_merges(&mut self) {
+        let raw = self.raw.as_ptr();
+        // SAFETY: By the type invariants the request was started and has not ended, and this is its
+        // only handle: nobody else looks at its flags before it is given back.
+        unsafe { (*raw).cmd_flags |= 1 << bindings::req_flag_bits___REQ_NOMERGE };
+    }
+
     /// Gives the request back to the block layer, which will start it again (possibly on another
     /// hardware queue). Any context.
     pub fn requeue(self) {

@@ -22,6 +22,7 @@ use kernel_ext::{
 use rtrs_client::{
     Direction,
     Lane,
+    Ticket,
     Transfer, //
 };
 use zerocopy::IntoBytes;
@@ -62,8 +63,12 @@ impl Transfer for Carried {
         end(self.0, result);
     }
 
-    fn lost(self) {
-        Device::lost(self.0);
+    fn lost(self, ticket: Ticket) {
+        Device::lost(self.0, ticket);
+    }
+
+    fn ticket(&self) -> Option<Ticket> {
+        self.0.pdu().ticket()
     }
 }
 

@@ -14,6 +14,8 @@ use kernel::{
     }, //
 };
 use kernel_ext::errno;
+use rtrs_client::Ticket;
+use rtrs_core::proto::quarantine;
 
 use super::{
     device::Device,
@@ -24,14 +26,26 @@ use super::{
 /// waits for longer: until it is let go.
 const AGAIN_MS: u32 = 10;
 
-/// When a request was lost first, if it was.
+/// What a request has been through, if it did not get through at once.
 #[derive(Default)]
-pub(super) struct Loss(Option<Instant<Monotonic>>);
+pub(super) struct Loss {
+    /// When it was lost first, or had to wait for its chunk.
+    since: Option<Instant<Monotonic>>,
+    /// RTRS has lost it, and knows it by this.
+    ticket: Option<Ticket>,
+}
+
+impl Loss {
+    /// What RTRS is to be told of the request.
+    pub(super) fn ticket(&self) -> Option<Ticket> {
+        self.ticket
+    }
+}
 
 /// Ends a request; the next one in its place has no history.
 #[inline]
 pub(super) fn end(mut request: Request<Queue>, result: Result) {
-    if request.pdu().0.is_some() {
+    if request.pdu().since.is_some() {
         *request.pdu_mut() = Loss::default();
     }
     request.end(result);
@@ -51,6 +65,10 @@ impl Device {
         error: Error,
         request: Request<Queue>,
     ) -> Result<(), Rejected<Queue>> {
+        if error == errno::EALREADY {
+            self.wait_for_chunk(request);
+            return Ok(());
+        }
         let later = error == EBUSY || error == EAGAIN || error == ENOMEM;
         if later || (error == errno::ECONNABORTED && self.is_hopeful()) {
             return Err(Rejected(request));
@@ -63,15 +81,32 @@ impl Device {
     /// A request was sent, and there is nobody who could answer any more: it is started anew, unless
     /// that has gone on for longer than requests are to wait.
     #[cold]
-    pub(super) fn lost(mut request: Request<Queue>) {
-        let first = *request.pdu_mut().0.get_or_insert_with(Instant::now);
+    pub(super) fn lost(mut request: Request<Queue>, ticket: Ticket) {
+        request.pdu_mut().ticket = Some(ticket);
+        // It goes out as it was, or not before the server is done with what it has of it.
+        request.forbid_merges();
+        let limit_ms = request.queue().rtrs().fast_io_fail_ms();
+        Self::try_later(request, limit_ms, errno::ECONNABORTED);
+    }
+
+    /// The server may still work in the request's chunk on one that was lost. It waits beside the
+    /// queue, where it is in no other request's way.
+    #[cold]
+    fn wait_for_chunk(&self, request: Request<Queue>) {
+        let limit_ms = quarantine::wait_limit_ms(self.rtrs().fast_io_fail_ms());
+        Self::try_later(request, limit_ms, errno::EALREADY);
+    }
+
+    /// Starts a request again, unless that has gone on for `limit_ms`: then it fails because of
+    /// `error`.
+    fn try_later(mut request: Request<Queue>, limit_ms: Option<u64>, error: Error) {
+        let since = *request.pdu_mut().since.get_or_insert_with(Instant::now);
         let device = request.queue();
-        let waited_ms = u64::try_from(first.elapsed().as_millis()).unwrap_or(0);
-        let limit_ms = device.rtrs().fast_io_fail_ms();
+        let waited_ms = u64::try_from(since.elapsed().as_millis()).unwrap_or(0);
         if device.is_hopeful() && limit_ms.is_none_or(|limit_ms| waited_ms <= limit_ms) {
             return request.requeue_later(AGAIN_MS);
         }
-        device.log_failed(request.op(), errno::ECONNABORTED);
+        device.log_failed(request.op(), error);
         end(request, Err(EIO));
     }
 }

@@ -80,7 +80,10 @@ use crate::client::{
         setup::Progress,
         stats::Stats,
     },
-    session::Session, //
+    session::{
+        quarantine::Number,
+        Session, //
+    }, //
 };
 
 /// The work item that tears down.
@@ -106,6 +109,7 @@ pub(crate) struct Ends {
 pub(crate) struct Path {
     pub(crate) session: Arc<Session>,
     pub(crate) uuid: [u8; 16],
+    pub(crate) number: Number,
     /// As the user gave them.
     addrs: PathAddrs,
     #[pin]
@@ -199,12 +203,14 @@ impl Path {
     pub(crate) fn new(session: &Arc<Session>, addrs: PathAddrs) -> Result<Arc<Self>> {
         let progress = KBox::pin_init(Progress::new(), GFP_KERNEL)?;
         let stats = Stats::new()?;
+        let number = Number::new(session)?;
         let mut uuid = [0; 16];
         random::fill(&mut uuid);
         Arc::pin_init(
             pin_init!(Self {
                 session: session.clone(),
                 uuid,
+                number,
                 addrs,
                 ends <- new_mutex!(None),
                 state <- new_irq_lock!(ClientState::Connecting),

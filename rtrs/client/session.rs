@@ -7,6 +7,7 @@ pub(crate) mod failover;
 pub(crate) mod multipath;
 pub(crate) mod outage;
 pub(crate) mod permit;
+pub(crate) mod quarantine;
 pub(crate) mod settings;
 
 use core::sync::atomic::{
@@ -65,7 +66,10 @@ use rtrs_core::proto::{
 
 use crate::client::{
     module::Library,
-    path::Path,
+    path::{
+        error::Fault,
+        Path, //
+    },
     session::{
         outage::{
             Link,
@@ -74,6 +78,7 @@ use crate::client::{
             REOPEN, //
         },
         permit::AdminIds,
+        quarantine::Quarantine,
         settings::SharedSettings, //
     },
     sysfs::session::SessionFiles, //
@@ -151,6 +156,9 @@ pub struct Session {
     agreed: Mutex<Agreed>,
     /// Read under RCU by those who send.
     pub(crate) paths: RcuArc<Paths>,
+    /// The chunks that are not to be used yet.
+    #[pin]
+    pub(crate) quarantine: Quarantine,
     /// Held by whoever changes the list of paths; sleeps.
     #[pin]
     pub(crate) paths_lock: Mutex<()>,
@@ -230,6 +238,7 @@ impl Session {
                     max_segments: SEGMENTS_MAX.into(),
                 }),
                 paths: RcuArc::new(None),
+                quarantine <- Quarantine::new(),
                 paths_lock <- new_mutex!(()),
                 last_path,
                 policy: AtomicU8::new(Policy::default() as u8),
@@ -451,13 +460,18 @@ impl Session {
     }
 
     /// Takes what a path's server grants into account.
-    pub(crate) fn agree(&self, granted: &Accepted, segments: u32) -> Result<(), ConnectError> {
+    pub(crate) fn agree(&self, granted: &Accepted, segments: u32) -> Result<(), Fault> {
         let mut agreed = self.agreed.lock();
         let depth = granted.geometry.queue_depth();
         match self.depth_agreed() {
-            None => self.depth.store(depth.into(), Ordering::Relaxed),
+            None => {
+                self.quarantine
+                    .provide(depth)
+                    .map_err(|e| Fault::Resource("state of the chunks", e))?;
+                self.depth.store(depth.into(), Ordering::Relaxed);
+            }
             Some(known) if known == depth => {}
-            Some(_) => return Err(ConnectError::QueueDepthChanged(depth)),
+            Some(_) => return Err(Fault::Response(ConnectError::QueueDepthChanged(depth))),
         }
         agreed.max_io_size = agreed.max_io_size.min(granted.max_io_size);
         agreed.max_segments = agreed.max_segments.min(segments);

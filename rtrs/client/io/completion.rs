@@ -40,7 +40,8 @@ use crate::client::{
         request::{
             Data,
             InFlight, //
-        }, //
+        },
+        table::Exchange, //
     },
     path::{
         error::Fault,
@@ -91,11 +92,11 @@ impl Channel {
         };
         let invalidated = response.invalidated && by_server == Some(held.mr.key());
         match held.data {
-            Data::None => exchange.end(held, result),
-            Data::Read if invalidated => exchange.end(held, result),
+            Data::None => self.end(exchange, held, id, result),
+            Data::Read if invalidated => self.end(exchange, held, id, result),
             // A server that did not do what it was asked for.
             Data::Read => self.invalidate(qp, held, id, result),
-            Data::Direct | Data::Keyed if sent => exchange.end(held, result),
+            Data::Direct | Data::Keyed if sent => self.end(exchange, held, id, result),
             Data::Direct | Data::Keyed => {
                 held.result = result;
                 // The device may read the data again until the send is complete.
@@ -103,12 +104,27 @@ impl Channel {
                 match held.wait_for_note() {
                     Some(held) => {
                         self.waiting_is_over();
-                        exchange.end(held, result);
+                        self.end(exchange, held, id, result);
                     }
                     None => self.reap_all(),
                 }
             }
         }
+    }
+
+    /// Ends a request that was answered.
+    #[inline(always)]
+    pub(crate) fn end(
+        &self,
+        exchange: &Exchange,
+        held: Held<'_, InFlight>,
+        id: u16,
+        result: Result,
+    ) {
+        if held.resent != 0 {
+            self.path.session.quarantine.answered(id);
+        }
+        exchange.end(held, result);
     }
 
     /// Makes the key of a request invalid whose answer is `result`; its end comes with that.

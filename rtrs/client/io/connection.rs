@@ -297,7 +297,7 @@ impl Channel {
         if let Some(held) = slot.and_then(|slot| slot.note()) {
             self.waiting_is_over();
             let result = held.result;
-            live.exchange.end(held, result);
+            self.end(&live.exchange, held, id, result);
         }
     }
 

@@ -41,6 +41,10 @@ impl Data {
     }
 }
 
+/// [`InFlight::resent`] of a request that the upper layer has made anew, in the chunk in which it was
+/// lost.
+pub(crate) const REMADE: u8 = u8::MAX;
+
 /// What stands in the place of one chunk.
 ///
 /// Its [`Handoff`](kernel_ext::sync::Handoff) says how far the request has come: it is armed while
@@ -66,7 +70,7 @@ pub(crate) struct InFlight {
     pub(crate) is_write: bool,
     /// Bytes of the user message.
     pub(crate) usr_len: u16,
-    /// How often it was sent on other paths before.
+    /// How often it was sent on other paths before, or [`REMADE`].
     pub(crate) resent: u8,
 }
 

@@ -34,7 +34,8 @@ use crate::client::{
         },
         request::{
             Data,
-            InFlight, //
+            InFlight,
+            REMADE, //
         },
         table::{
             Exchange,
@@ -221,7 +222,7 @@ impl Outgoing<'_> {
 impl Connection {
     /// Sends a request for chunk `id`.
     ///
-    /// `resent` says how often it was sent on other paths before. On success `transfer` is taken;
+    /// `resent` says how often it was sent on other paths before, or [`REMADE`]. On success `transfer` is taken;
     /// its end is a completion's business, or the teardown's. On failure it comes back: `EBUSY` if
     /// the chunk is in use, `EMSGSIZE`, `EINVAL`, or what
     /// mapping its memory said. Any context, under RCU.
@@ -283,7 +284,7 @@ impl Connection {
         exchange.inflight.fetch_add(1, Ordering::Relaxed);
         let bytes = layout.data_len.wrapping_add(u32::from(layout.usr_len));
         channel.path.stats.count(direction::<IS_WRITE>(), bytes);
-        if resent != 0 {
+        if resent != 0 && resent != REMADE {
             channel.path.stats.count_failover();
         }
         // From here on the answer may come, even before the post returns.

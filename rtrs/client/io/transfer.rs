@@ -15,6 +15,7 @@ use rdma::{
     Device,
     DmaDirection, //
 };
+use rtrs_core::proto::quarantine::Ticket;
 
 /// What a request owns while it is under way: the memory that its data is in.
 ///
@@ -31,11 +32,19 @@ pub trait Transfer: Send + Sized + 'static {
     fn done(self, result: Result);
 
     /// Ends the transfer without an answer: the last path is gone, or the request has been sent
-    /// again too often. The server may have carried it out or not; whoever sends it once more does
-    /// well to make its message anew, and to use the same tag.
+    /// again too often. The server may have carried it out or not, and may still do so. Whoever sends
+    /// it once more makes its message anew and gives the `ticket` along: only so, and with the same
+    /// data, it can go out before the server is known to be done with this copy, and does not come
+    /// before it.
     ///
-    /// Runs in process context and must not sleep. The tag is free again.
-    fn lost(self);
+    /// Runs in process context and must not sleep. The tag is free again; its next user may have to
+    /// wait.
+    fn lost(self, ticket: Ticket);
+
+    /// What [`Self::lost`] gave last, if it has been called for this request.
+    fn ticket(&self) -> Option<Ticket> {
+        None
+    }
 }
 
 /// Where the data goes.
@@ -70,7 +79,8 @@ pub enum Lane {
 
 /// A request that was not taken.
 pub struct Rejected<T> {
-    /// `EBUSY`: the tag's chunk is still taken, try again; `ECONNABORTED`: no path is connected;
+    /// `EBUSY`: the tag's chunk is still taken, try again; `EALREADY`: the server may still work on an
+    /// earlier request in it, which can take long, try again later; `ECONNABORTED`: no path is connected;
     /// `EMSGSIZE`: head and data exceed the chunk; `EINVAL`: the tag is none.
     pub error: Error,
     /// What came with it; [`Transfer::done`] was not called.
@@ -91,7 +101,7 @@ pub(crate) type Mapped<'a> = Option<(&'a Device, Direction)>;
 struct Deeds {
     sg: fn(&mut AnyTransfer) -> Option<&mut SgList>,
     done: fn(AnyTransfer, Mapped<'_>, Result),
-    lost: fn(AnyTransfer),
+    lost: fn(AnyTransfer, Ticket),
 }
 
 trait HasKind: Transfer {
@@ -109,9 +119,9 @@ impl<T: Transfer> HasKind for T {
                 transfer.done(result);
             }
         },
-        lost: |any| {
+        lost: |any, ticket| {
             if let Ok(transfer) = any.0.into_inner(T::KIND) {
-                transfer.lost();
+                transfer.lost(ticket);
             }
         },
     });
@@ -136,8 +146,8 @@ impl AnyTransfer {
 
     /// Gives the transfer back without an answer; its memory is on no device any more.
     #[cold]
-    pub(crate) fn lost(self) {
-        (self.0.deeds().lost)(self);
+    pub(crate) fn lost(self, ticket: Ticket) {
+        (self.0.deeds().lost)(self, ticket);
     }
 }
 

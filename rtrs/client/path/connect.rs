@@ -364,10 +364,7 @@ impl Attempt<'_> {
         if pages == 0 {
             return Err(Fault::NoRegistration);
         }
-        self.path
-            .session
-            .agree(&granted, pages)
-            .map_err(Fault::Response)?;
+        self.path.session.agree(&granted, pages)?;
         self.afford(&granted, pd.device().max_qp_wr())
             .map_err(resource("memory for the requests"))?;
         let exchange =

@@ -12,6 +12,7 @@ use rdma::{
     WcStatus, //
 };
 use rtrs_core::proto::{
+    errno::Errno,
     handshake::ConnectError,
     info::InfoError,
     request::RkeyError, //
@@ -66,6 +67,8 @@ pub(crate) enum Fault {
     Overdue(u16),
     /// The server behind the path is not the one behind the others.
     OtherServer,
+    /// Requests wait for chunks that only the server can release.
+    ChunksHeld,
     /// The upper layer cannot use the path.
     NotAdmitted(Error),
     /// The port that the path goes over is down.
@@ -85,6 +88,14 @@ impl Fault {
     /// Whether it is the server that says no, not somebody on the way to it.
     pub(crate) fn is_servers_word(self) -> bool {
         matches!(self, Fault::Rejected(_, reason) if reason.is_consumer())
+    }
+
+    /// Whether the server has said that it does not know the session.
+    pub(crate) fn is_unknown_session(self) -> bool {
+        matches!(
+            self,
+            Fault::Rejected(ConnectError::Rejected(Some(Errno::ENXIO)), _)
+        )
     }
 
     /// Returns what the opener of the session gets to see.
@@ -144,6 +155,7 @@ impl fmt::Display for Fault {
                 f.write_fmt(fmt!("server sent a key for the foreign chunk {id}"))
             }
             Fault::Overdue(id) => f.write_fmt(fmt!("request {id} has had no answer in its time")),
+            Fault::ChunksHeld => f.write_str("chunks of lost requests are still held"),
             Fault::OtherServer => f.write_str("the server was started anew"),
             Fault::NotAdmitted(e) => f.write_fmt(fmt!("the path is of no use yet ({e:?})")),
             Fault::PortDown => f.write_str("port is down"),

@@ -132,6 +132,7 @@ impl Path {
             }
         }
         if this.is_connected() {
+            this.session.look_after_chunks();
             let library = this.session.library.clone();
             workqueue::mod_delayed::<_, HEARTBEAT>(&library.queue, this, heartbeat.interval_ms);
         }

@@ -180,7 +180,21 @@ impl Path {
         // A session that was up once may be new to its server: that may be another one by now.
         let patience = Patience::again(attempts.silent);
         let begun = Instant::<Monotonic>::now();
-        let done = Self::attempt(this, &mut attempts, true, patience);
+        // Unless chunks are held: then it is asked whether it knows the session.
+        let inquiry = this
+            .session
+            .quarantine
+            .inquiry()
+            .filter(|_| attempts.was_up);
+        let done = Self::attempt(this, &mut attempts, inquiry.is_none(), patience);
+        if let (Some(losses), Err(fault)) = (inquiry, &done) {
+            if fault.is_unknown_session() {
+                this.session.end_quarantine(losses);
+                this.wanted.store(true, Ordering::Relaxed);
+                Self::retry(this, &mut attempts, 0);
+                return;
+            }
+        }
         this.stats.count_reconnect(done.is_ok());
         this.ended.fetch_add(1, Ordering::Relaxed);
         match done {
@@ -240,7 +254,10 @@ impl Path {
             random_u32(),
         );
         match pause_ms {
-            Some(pause_ms) => this.connect_in(pause_ms.saturating_sub(since_ms)),
+            Some(pause_ms) => {
+                let pause_ms = pause_ms.saturating_sub(since_ms);
+                this.connect_in(pause_ms.max(this.session.away_ms()));
+            }
             None => {
                 pr_err!(
                     "session {}: the path to {} has had its {} attempts to connect, it stays closed\n",
@@ -263,11 +280,15 @@ impl Path {
         patience: Patience,
     ) -> Result<(), Fault> {
         attempts.count = attempts.count.wrapping_add(1);
-        let first_conn = first_conn || attempts.was_up;
         let transport = connect::connect(this, attempts.count, first_conn, patience)?;
-        if let Err(fault) = this.session.admit(this, &transport) {
+        let session = &this.session;
+        session.end_quarantine_of(this);
+        if let Err(fault) = session.admit(this, &transport) {
             transport.hang_up();
-            transport.exchange.abandon(|orphan| orphan.transfer.lost());
+            let lost = |orphan| session.give_back_orphan(orphan);
+            transport
+                .exchange
+                .abandon(&session.quarantine, this.number.get(), lost);
             return Err(fault);
         }
         attempts.up = this.session.path_up(|| {
@@ -335,12 +356,16 @@ impl Path {
             transport.drain();
             drop(workqueue::cancel_sync::<_, LOOK>(this));
             if core::mem::take(&mut attempts.up) {
-                this.session.path_down(&transport.exchange);
+                this.session
+                    .path_down(&transport.exchange, this.number.get());
             }
             if this.state() == ClientState::Reconnecting {
                 fsleep(Delta::from_millis(LINK_SETTLE_MS.into()));
             }
             transport.hang_up_but_one();
+            if this.session.away_ms() != 0 {
+                transport.say_farewell();
+            }
             attempts.ghost = Some(transport);
         }
         if this.state() == ClientState::Reconnecting {

@@ -22,6 +22,7 @@ use kernel_ext::{
         IrqLock, //
     },
 };
+use rtrs_core::proto::quarantine::Ticket;
 
 use crate::client::{
     io::{
@@ -82,7 +83,7 @@ impl Transfer for KBox<Message> {
         answer.arrived.complete_all();
     }
 
-    fn lost(self) {
+    fn lost(self, _ticket: Ticket) {
         self.done(Err(errno::ECONNABORTED));
     }
 }
@@ -139,7 +140,7 @@ pub trait Messenger {
         }
         let session = self.session();
         let ids = session.partition().admin_ids().end;
-        let permit = AdminPermit::take(&session.admin_ids, ids, timeout_ms)?;
+        let permit = session.take_admin_id(ids, timeout_ms)?;
         let under_way = KBox::new(
             Message {
                 table,

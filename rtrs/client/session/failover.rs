@@ -10,9 +10,11 @@ use core::sync::atomic::Ordering;
 
 use kernel::sync::rcu;
 use rdma::sg;
+use rtrs_core::proto::quarantine::Ticket;
 
 use crate::client::{
     io::{
+        request::REMADE,
         send::{
             READ,
             WRITE, //
@@ -31,7 +33,10 @@ use crate::client::{
         error::Fault,
         Path, //
     },
-    session::Session, //
+    session::{
+        quarantine::Quarantine,
+        Session, //
+    }, //
 };
 
 /// How often a request is sent again before the upper layer gets it back, and may think of something
@@ -40,7 +45,8 @@ const RESENDS_MAX: u8 = 8;
 
 /// A request that was in flight on a path that is gone, and not answered.
 pub(crate) struct Orphan {
-    pub(crate) transfer: AnyTransfer,
+    transfer: AnyTransfer,
+    ticket: Ticket,
     is_write: bool,
     id: u16,
     cid: u16,
@@ -51,9 +57,10 @@ pub(crate) struct Orphan {
 }
 
 impl Exchange {
-    /// Ends all that is in flight and was answered, and hands the rest to `heir`. The connections
-    /// are drained: no completion comes any more, and no peer reaches any memory. Sleeps.
-    pub(crate) fn abandon(&self, mut heir: impl FnMut(Orphan)) {
+    /// Ends all that is in flight on path number `path` and was answered, and hands the rest to `heir`,
+    /// each with its chunk held. The connections are drained: no completion comes any more, and no
+    /// peer reaches any memory. Sleeps.
+    pub(crate) fn abandon(&self, quarantine: &Quarantine, path: u8, mut heir: impl FnMut(Orphan)) {
         for (id, slot) in (0..=u16::MAX).zip(self.slots.iter()) {
             let Some((mut held, answered)) = slot.claim_waiting() else {
                 continue;
@@ -62,6 +69,7 @@ impl Exchange {
             // over.
             if answered {
                 let result = held.result;
+                quarantine.answered(id);
                 self.end(held, result);
                 continue;
             }
@@ -73,8 +81,11 @@ impl Exchange {
                 sg::unmap(self.device(), list, direction.dma());
             }
             self.inflight.fetch_sub(1, Ordering::Relaxed);
+            // Before the chunk's tag or id can be free.
+            let ticket = quarantine.lost(id, path);
             let mut orphan = Orphan {
                 transfer,
+                ticket,
                 is_write: held.is_write,
                 id,
                 cid: held.cid,
@@ -87,28 +98,42 @@ impl Exchange {
             let read = self
                 .messages
                 .read(id.into(), 0, message.unwrap_or_default());
-            match read {
-                Ok(()) => heir(orphan),
+            if read.is_err() {
                 // It was written there; this does not happen.
-                Err(_) => orphan.transfer.lost(),
+                orphan.resent = RESENDS_MAX;
             }
+            heir(orphan);
         }
     }
 }
 
 impl Session {
+    /// Gives a request back to the upper layer. Its chunk stays held.
+    pub(crate) fn give_back(&self, id: u16, transfer: AnyTransfer, ticket: Ticket) {
+        self.quarantine.given_back(id);
+        transfer.lost(ticket);
+    }
+
+    /// As [`Self::give_back`].
+    pub(crate) fn give_back_orphan(&self, orphan: Orphan) {
+        self.give_back(orphan.id, orphan.transfer, orphan.ticket);
+    }
+
     /// Sends a request again on one of the other paths, or gives it back.
     pub(crate) fn resend(&self, orphan: Orphan) {
         let lane = self.lane_of(orphan.cid);
-        let resent = orphan.resent.saturating_add(1);
+        let resent = match orphan.resent {
+            REMADE => 1,
+            resent => resent.saturating_add(1),
+        };
         let message = orphan.message.get(..usize::from(orphan.message_len));
         let message = message.unwrap_or_default();
         if resent > RESENDS_MAX {
-            return orphan.transfer.lost();
+            return self.give_back_orphan(orphan);
         }
         let guard = rcu::read_lock();
         let Some(paths) = self.paths.read(&guard) else {
-            return orphan.transfer.lost();
+            return self.give_back_orphan(orphan);
         };
         let sent = if orphan.is_write {
             self.send_on_one_of::<WRITE, _>(
@@ -132,7 +157,7 @@ impl Session {
             )
         };
         if let Err(back) = sent {
-            back.transfer.lost();
+            self.give_back(orphan.id, back.transfer, orphan.ticket);
         }
     }
 
@@ -148,9 +173,10 @@ impl Session {
     /// A request with this tag takes too long: whatever path it is on is given up, so that it is
     /// sent again on another one. Atomic context will do.
     pub fn timed_out(&self, tag: u16) {
-        let Some(id) = self.io_id(tag) else {
+        let Some(own) = self.io_id(tag) else {
             return;
         };
+        let id = self.quarantine.used_instead_of(own).unwrap_or(own);
         let guard = rcu::read_lock();
         let Some(paths) = self.paths.read(&guard) else {
             return;

@@ -12,13 +12,17 @@ use kernel::{
     },
 };
 use kernel_ext::errno;
-use rtrs_core::proto::policy::{
-    PathLoad,
-    Tried, //
+use rtrs_core::proto::{
+    policy::{
+        PathLoad,
+        Tried, //
+    },
+    quarantine::Place, //
 };
 
 use crate::client::{
     io::{
+        request::REMADE,
         send::{
             READ,
             WRITE, //
@@ -95,11 +99,58 @@ impl Session {
         let Some(id) = self.io_id(tag) else {
             return Err(Rejected::new(EINVAL, transfer.0));
         };
+        if self.quarantine.is_any_held() {
+            return self.submit_carefully(id, lane, direction, message, transfer.0);
+        }
         let sent = match direction {
             Direction::Read => self.send_on_any_path::<READ, _>(lane, id, message, transfer),
             Direction::Write => self.send_on_any_path::<WRITE, _>(lane, id, message, transfer),
         };
         sent.map_err(|back| Rejected::new(back.error, back.transfer.0))
+    }
+
+    /// As [`Self::submit`], while chunks of the session are held: not in one of them, unless it is the
+    /// request that was lost there.
+    #[cold]
+    #[inline(never)]
+    fn submit_carefully<T: Transfer>(
+        &self,
+        id: u16,
+        lane: Option<Lane>,
+        direction: Direction,
+        message: &[u8],
+        transfer: T,
+    ) -> Result<(), Rejected<T>> {
+        let ticket = transfer.ticket();
+        let place = if ticket.is_some() || self.quarantine.may_hold(id) {
+            self.quarantine.take(id, ticket, self.now_ms())
+        } else {
+            Some(Place {
+                chunk: id,
+                is_again: false,
+            })
+        };
+        let Some(Place { chunk, is_again }) = place else {
+            return Err(Rejected::new(errno::EALREADY, transfer));
+        };
+        let resent = if is_again { REMADE } else { 0 };
+        let transfer = Known(transfer);
+        let guard = rcu::read_lock();
+        let sent = match (self.paths.read(&guard), direction) {
+            (None, _) => Err(Rejected::new(errno::ECONNABORTED, transfer)),
+            (Some(paths), Direction::Read) => self.send_on_one_of::<READ, _>(
+                &paths.0, &guard, lane, chunk, message, resent, transfer,
+            ),
+            (Some(paths), Direction::Write) => self.send_on_one_of::<WRITE, _>(
+                &paths.0, &guard, lane, chunk, message, resent, transfer,
+            ),
+        };
+        sent.map_err(|back| {
+            if is_again {
+                self.quarantine.given_back(chunk);
+            }
+            Rejected::new(back.error, back.transfer.0)
+        })
     }
 
     /// Sends an admin message on the path that the policy chooses.

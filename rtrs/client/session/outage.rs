@@ -185,18 +185,18 @@ impl Session {
 
     /// A path that was up has gone down, and its connections are drained. What was in flight on it
     /// is sent again, or given back.
-    pub(crate) fn path_down(self: &Arc<Self>, exchange: &Exchange) {
+    pub(crate) fn path_down(self: &Arc<Self>, exchange: &Exchange, path: u8) {
         let mut link = self.link.lock();
         link.paths = link.paths.saturating_sub(1);
         if link.paths == 0 && link.listener.is_some() {
             self.begin_outage(&mut link);
         }
         let others = link.paths > 0;
-        exchange.abandon(|orphan| {
+        exchange.abandon(&self.quarantine, path, |orphan| {
             if others {
                 self.resend(orphan);
             } else {
-                orphan.transfer.lost();
+                self.give_back_orphan(orphan);
             }
         });
     }

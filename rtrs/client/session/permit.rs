@@ -16,6 +16,11 @@ use kernel_ext::{
     sync::WaitQueue, //
 };
 
+use crate::client::session::{
+    quarantine::Quarantine,
+    Session, //
+};
+
 /// Which of a session's admin ids are taken.
 #[pin_data]
 pub(crate) struct AdminIds {
@@ -33,12 +38,25 @@ impl AdminIds {
         })
     }
 
-    /// Takes the lowest free id below `count`.
-    fn try_take(&self, count: u16) -> Option<u16> {
+    /// Takes the lowest id below `count` that is free and not held.
+    fn try_take(&self, count: u16, quarantine: &Quarantine) -> Option<u16> {
         (0..count.min(31)).find(|id| {
             let bit = 1u32.wrapping_shl((*id).into());
-            self.taken.fetch_or(bit, Ordering::AcqRel) & bit == 0
+            if self.taken.fetch_or(bit, Ordering::AcqRel) & bit != 0 {
+                return false;
+            }
+            // An id is held before it is given back, so this look comes second.
+            let held = quarantine.is_any_held() && quarantine.may_hold(*id);
+            if held {
+                self.taken.fetch_and(!bit, Ordering::AcqRel);
+            }
+            !held
         })
+    }
+
+    /// Ids are not held any more.
+    pub(crate) fn wake(&self) {
+        self.freed.wake_all();
     }
 
     fn give_back(&self, id: u16) {
@@ -55,26 +73,36 @@ pub(crate) struct AdminPermit {
     id: u16,
 }
 
-impl AdminPermit {
+impl Session {
     /// Takes one of the lowest `count` ids; waits for it at most `timeout_ms`, sleeps, and can be
     /// killed.
-    pub(crate) fn take(ids: &Arc<AdminIds>, count: u16, timeout_ms: u32) -> Result<Self> {
+    pub(crate) fn take_admin_id(&self, count: u16, timeout_ms: u32) -> Result<AdminPermit> {
+        let ids = &self.admin_ids;
         let mut taken = None;
-        ids.freed.wait_until_killable_timeout_ms(
+        let waited = ids.freed.wait_until_killable_timeout_ms(
             || {
-                taken = ids.try_take(count);
+                taken = ids.try_take(count, &self.quarantine);
+                if taken.is_none() && self.quarantine.is_any_held() {
+                    self.quarantine.refused(self.now_ms());
+                }
                 taken.is_some()
             },
             timeout_ms,
-        )?;
+        );
+        if waited.is_err() && self.quarantine.is_any_held() {
+            self.quarantine.refused(self.now_ms());
+        }
+        waited?;
         // The condition has held.
         let id = taken.ok_or(EBUSY)?;
-        Ok(Self {
+        Ok(AdminPermit {
             ids: ids.clone(),
             id,
         })
     }
+}
 
+impl AdminPermit {
     pub(crate) fn id(&self) -> u16 {
         self.id
     }

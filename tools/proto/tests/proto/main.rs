@@ -31,6 +31,7 @@ mod path;
 mod path_name;
 mod permit;
 mod policy;
+mod quarantine;
 mod request;
 mod settings;
 mod signal;

@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The chunks that must not be used yet, because a request in them was lost.
+//!
+//! `proto::quarantine` decides; here are the lock and what the IO path looks at.
+
+use core::sync::atomic::{
+    AtomicU32,
+    AtomicU64,
+    Ordering, //
+};
+
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use kernel_ext::{
+    new_irq_lock,
+    sync::{
+        IrqLock,
+        SetOnce, //
+    },
+};
+use rtrs_core::proto::quarantine::{
+    self,
+    Place,
+    Shortage,
+    Ticket, //
+};
+
+use crate::client::{
+    io::table::Exchange,
+    path::{
+        error::Fault,
+        Path, //
+    },
+    session::Session, //
+};
+
+/// Time for which a session that its server is to forget has no path, in milliseconds.
+const AWAY_MS: u64 = 1000;
+
+/// What changes, under one lock.
+struct State {
+    chunks: quarantine::Quarantine<KVVec<quarantine::Chunk>>,
+    shortage: Shortage,
+    /// Until when no path is to connect, by the session's clock.
+    away_until_ms: u64,
+}
+
+/// The chunks of a session that are held, each until the server is known to be done with what was
+/// lost in it.
+#[pin_data]
+pub(crate) struct Quarantine {
+    /// How many chunks are held, most often none: the one word that each request looks at.
+    held: AtomicU32,
+    /// One bit for each chunk: it may be held. Set and cleared under the lock of `state`.
+    bits: SetOnce<KVVec<AtomicU64>>,
+    #[pin]
+    state: IrqLock<State>,
+}
+
+impl Quarantine {
+    pub(crate) fn new() -> impl PinInit<Self> {
+        pin_init!(Self {
+            held: AtomicU32::new(0),
+            bits: SetOnce::new(),
+            state <- new_irq_lock!(State {
+                chunks: quarantine::Quarantine::new(KVVec::new()),
+                shortage: Shortage::NONE,
+                away_until_ms: 0,
+            }),
+        })
+    }
+
+    /// Allocates what `depth` chunks need; sleeps. Once, before the first request.
+    pub(crate) fn provide(&self, depth: u16) -> Result {
+        let mut bits = KVVec::with_capacity(usize::from(depth / 64) + 1, GFP_KERNEL)?;
+        for _ in 0..=depth / 64 {
+            bits.push(AtomicU64::new(0), GFP_KERNEL)?;
+        }
+        let mut chunks = KVVec::with_capacity(depth.into(), GFP_KERNEL)?;
+        for _ in 0..depth {
+            chunks.push(quarantine::Chunk::default(), GFP_KERNEL)?;
+        }
+        self.bits.populate(bits);
+        // What it does not use is freed here, without the lock.
+        let unused = self.state.lock().chunks.provide(chunks);
+        drop(unused);
+        Ok(())
+    }
+
+    /// The place of a chunk's bit.
+    #[inline(always)]
+    fn bit(&self, chunk: u16) -> Option<(&AtomicU64, u64)> {
+        let word = self.bits.as_ref()?.get(usize::from(chunk / 64))?;
+        Some((word, 1u64.wrapping_shl(u32::from(chunk % 64))))
+    }
+
+    /// Whether any chunk is held. Any context.
+    #[inline(always)]
+    pub(crate) fn is_any_held(&self) -> bool {
+        self.held.load(Ordering::Relaxed) != 0
+    }
+
+    /// Whether a chunk may be held. Any context.
+    ///
+    /// The mark of a lost request is there before its tag or id is free, so the next one who has that
+    /// sees it. A mark that has just gone may still be seen.
+    pub(crate) fn may_hold(&self, chunk: u16) -> bool {
+        self.bit(chunk)
+            .is_some_and(|(word, bit)| word.load(Ordering::Relaxed) & bit != 0)
+    }
+
+    /// Has the IO path see what has become of a chunk.
+    fn show(&self, state: &mut State, chunk: u16) {
+        if let Some((word, bit)) = self.bit(chunk) {
+            if state.chunks.is_held(chunk) {
+                word.fetch_or(bit, Ordering::Relaxed);
+            } else {
+                word.fetch_and(!bit, Ordering::Relaxed);
+            }
+        }
+        let held = state.chunks.held();
+        if held == 0 {
+            state.shortage.end();
+        }
+        self.held.store(held, Ordering::Relaxed);
+    }
+
+    /// The same for all chunks; once for each connect of a path, if that.
+    fn show_all(&self, state: &mut State, depth: u16) {
+        for chunk in 0..depth {
+            self.show(state, chunk);
+        }
+    }
+
+    /// See [`quarantine::Quarantine::lost`]. Any context.
+    pub(crate) fn lost(&self, chunk: u16, path: u8) -> Ticket {
+        let mut state = self.state.lock();
+        let ticket = state.chunks.lost(chunk, path);
+        self.show(&mut state, chunk);
+        ticket
+    }
+
+    /// See [`quarantine::Quarantine::take`]. Any context.
+    #[cold]
+    pub(crate) fn take(&self, own: u16, ticket: Option<Ticket>, now_ms: u64) -> Option<Place> {
+        let mut state = self.state.lock();
+        let taken = state.chunks.take(own, ticket);
+        match taken {
+            Some(place) => self.show(&mut state, place.chunk),
+            None => state.shortage.refused(now_ms),
+        }
+        taken
+    }
+
+    /// A message finds the id held that it needs.
+    #[cold]
+    pub(crate) fn refused(&self, now_ms: u64) {
+        self.state.lock().shortage.refused(now_ms);
+    }
+
+    /// See [`quarantine::Quarantine::given_back`]. Any context.
+    #[cold]
+    pub(crate) fn given_back(&self, chunk: u16) {
+        let mut state = self.state.lock();
+        state.chunks.given_back(chunk);
+        self.show(&mut state, chunk);
+    }
+
+    /// A request that was lost before was answered. Any context; before its tag is free.
+    #[cold]
+    pub(crate) fn answered(&self, chunk: u16) {
+        let mut state = self.state.lock();
+        state.chunks.answered(chunk);
+        self.show(&mut state, chunk);
+    }
+
+    /// See [`quarantine::Quarantine::add_path`].
+    pub(crate) fn add_path(&self) -> Result<u8> {
+        self.state.lock().chunks.add_path().ok_or(ENOSPC)
+    }
+
+    /// See [`quarantine::Quarantine::remove_path`].
+    pub(crate) fn remove_path(&self, path: u8) {
+        self.state.lock().chunks.remove_path(path);
+    }
+
+    /// See [`quarantine::Quarantine::inquiry`].
+    pub(crate) fn inquiry(&self) -> Option<u64> {
+        self.state.lock().chunks.inquiry()
+    }
+
+    /// See [`quarantine::Quarantine::used_instead_of`]. Any context.
+    pub(crate) fn used_instead_of(&self, own: u16) -> Option<u16> {
+        if !self.is_any_held() {
+            return None;
+        }
+        self.state.lock().chunks.used_instead_of(own)
+    }
+}
+
+impl Session {
+    /// The path is connected anew: the server has drained its last life.
+    pub(crate) fn end_quarantine_of(&self, path: &Path) {
+        if self.quarantine.is_any_held() {
+            let mut state = self.quarantine.state.lock();
+            state.chunks.connected(path.number.get());
+            self.quarantine.show_all(&mut state, self.queue_depth());
+            drop(state);
+            self.admin_ids.wake();
+        }
+    }
+
+    /// The server does not know the session; `losses` is what [`Quarantine::inquiry`] returned before
+    /// it was asked.
+    pub(crate) fn end_quarantine(&self, losses: u64) {
+        pr_info!(
+            "session {}: the server has forgotten it, its chunks can be used\n",
+            self.name()
+        );
+        let mut state = self.quarantine.state.lock();
+        state.chunks.forgotten(losses);
+        self.quarantine.show_all(&mut state, self.queue_depth());
+        drop(state);
+        self.admin_ids.wake();
+    }
+
+    /// Milliseconds for which no path is to connect, so that the server forgets the session.
+    pub(crate) fn away_ms(&self) -> u32 {
+        let until_ms = self.quarantine.state.lock().away_until_ms;
+        // CAST: at most AWAY_MS.
+        until_ms.saturating_sub(self.now_ms()) as u32
+    }
+
+    /// Looks whether requests have waited for held chunks for too long; if so gives all paths up for
+    /// a moment. Called now and then, by the heartbeat of each path that is up.
+    pub(crate) fn look_after_chunks(&self) {
+        if !self.quarantine.is_any_held() {
+            return;
+        }
+        let Some(paths) = self.paths.get() else {
+            return;
+        };
+        let in_flight = |path: &Arc<Path>| {
+            path.transport
+                .get()
+                .map_or(0, |t| t.exchange.inflight.load(Ordering::Relaxed))
+        };
+        let in_flight = paths.0.iter().map(in_flight).fold(0, u32::saturating_add);
+        let setting = self.settings.snapshot().fast_io_fail();
+        let mut state = self.quarantine.state.lock();
+        if !state.shortage.is_too_long(setting, in_flight) {
+            return;
+        }
+        state.away_until_ms = self.now_ms().saturating_add(AWAY_MS);
+        let held = state.chunks.held();
+        drop(state);
+        pr_info!(
+            "session {}: requests wait for {held} chunks of lost ones, asking the server anew\n",
+            self.name()
+        );
+        for path in paths.0.iter().filter(|path| path.is_connected()) {
+            Path::fail(path, Fault::ChunksHeld);
+        }
+    }
+}
+
+/// The number of a path in its session.
+pub(crate) struct Number {
+    session: Arc<Session>,
+    number: u8,
+}
+
+impl Number {
+    /// `ENOSPC`.
+    pub(crate) fn new(session: &Arc<Session>) -> Result<Self> {
+        Ok(Self {
+            session: session.clone(),
+            number: session.quarantine.add_path()?,
+        })
+    }
+
+    pub(crate) fn get(&self) -> u8 {
+        self.number
+    }
+}
+
+impl Drop for Number {
+    fn drop(&mut self) {
+        self.session.quarantine.remove_path(self.number);
+    }
+}

@@ -1,0 +1,413 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Chunks of lost requests: an exhaustive walk through a small world, with a server that does what
+//! servers may do, and the shortage.
+
+use std::collections::{
+    BTreeSet,
+    VecDeque, //
+};
+
+use proptest::prelude::*;
+use proto::rtrs::{
+    outage::FastIoFail,
+    quarantine::{
+        wait_limit_ms,
+        Chunk,
+        Place,
+        Quarantine,
+        Shortage,
+        Ticket, //
+    },
+    PATHS_MAX, //
+};
+
+fn quarantine(chunks: usize) -> Quarantine<Vec<Chunk>> {
+    let mut q = Quarantine::new(Vec::new());
+    assert!(q.provide(vec![Chunk::default(); chunks]).is_empty());
+    q
+}
+
+fn own(chunk: u16) -> Option<Place> {
+    Some(Place {
+        chunk,
+        is_again: false,
+    })
+}
+
+fn again(chunk: u16) -> Option<Place> {
+    Some(Place {
+        chunk,
+        is_again: true,
+    })
+}
+
+#[test]
+fn d29_a_lost_requests_chunk_is_held_until_its_path_is_connected() {
+    let mut q = quarantine(4);
+    assert_eq!(q.take(1, None), own(1));
+    q.lost(1, 0);
+    assert_eq!((q.take(1, None), q.held(), q.is_held(1)), (None, 1, true));
+    assert_eq!(q.take(2, None), own(2));
+    q.connected(1);
+    assert_eq!(q.take(1, None), None, "another path shows nothing");
+    q.connected(0);
+    assert_eq!((q.take(1, None), q.held()), (own(1), 0));
+}
+
+#[test]
+fn each_path_that_it_went_out_on_has_to_be_seen() {
+    let mut q = quarantine(4);
+    q.lost(1, 0);
+    q.lost(1, 127);
+    q.connected(127);
+    assert!(q.is_held(1));
+    q.connected(0);
+    assert!(!q.is_held(1));
+}
+
+#[test]
+fn an_answer_to_the_same_request_shows_that_all_copies_are_over() {
+    let mut q = quarantine(4);
+    q.lost(1, 0);
+    let ticket = q.lost(1, 1);
+    assert_eq!(q.take(1, Some(ticket)), again(1));
+    q.answered(1);
+    assert_eq!((q.is_held(1), q.held()), (false, 0));
+}
+
+#[test]
+fn a_lost_request_goes_out_in_its_first_chunk_whatever_tag_it_has_now() {
+    let mut q = quarantine(4);
+    let ticket = q.lost(1, 0);
+    assert_eq!(q.take(2, Some(ticket)), again(1));
+    assert_eq!((q.used_instead_of(2), q.used_instead_of(1)), (Some(1), None));
+    assert_eq!(q.take(1, Some(ticket)), None, "once at a time");
+    // The path comes back meanwhile: the chunk is in use all the same.
+    q.connected(0);
+    assert_eq!(q.take(1, None), None);
+    assert_eq!(q.inquiry(), None, "there is nothing to ask the server for");
+    q.answered(1);
+    assert_eq!((q.take(1, None), q.used_instead_of(2)), (own(1), None));
+}
+
+#[test]
+fn a_request_that_was_not_sent_leaves_the_chunk_held() {
+    let mut q = quarantine(4);
+    let ticket = q.lost(1, 0);
+    assert_eq!(q.take(2, Some(ticket)), again(1));
+    q.given_back(1);
+    assert!(q.is_held(1));
+    assert_eq!(q.take(3, Some(ticket)), again(1));
+    let later = q.lost(1, 2);
+    q.given_back(1);
+    assert_eq!(q.take(3, Some(ticket)), own(3), "that ticket is used");
+    assert_eq!(q.take(3, Some(later)), again(1));
+}
+
+#[test]
+fn a_ticket_is_for_one_loss() {
+    let mut q = quarantine(4);
+    let old = q.lost(1, 0);
+    q.connected(0);
+    q.lost(1, 1);
+    assert_eq!(q.take(2, Some(old)), own(2));
+    assert_eq!(q.take(1, Some(old)), None);
+}
+
+#[test]
+fn a_server_that_has_forgotten_the_session_has_forgotten_what_was_lost_before() {
+    let mut q = quarantine(4);
+    assert_eq!(q.inquiry(), None);
+    q.lost(1, 0);
+    let losses = q.inquiry().unwrap();
+    q.lost(2, 1);
+    q.forgotten(losses);
+    assert_eq!((q.is_held(1), q.is_held(2)), (false, true));
+    q.forgotten(q.inquiry().unwrap());
+    assert_eq!((q.held(), q.inquiry()), (0, None));
+}
+
+#[test]
+fn a_paths_number_is_not_used_again_while_a_chunk_is_held_for_it() {
+    let mut q = quarantine(4);
+    assert_eq!((q.add_path(), q.add_path()), (Some(0), Some(1)));
+    q.lost(3, 0);
+    q.remove_path(0);
+    assert_eq!(q.add_path(), Some(2));
+    q.answered(3);
+    assert_eq!(q.add_path(), Some(0));
+    for number in 3..PATHS_MAX {
+        assert_eq!(q.add_path(), u8::try_from(number).ok());
+    }
+    assert_eq!(q.add_path(), None);
+    q.remove_path(77);
+    assert_eq!(q.add_path(), Some(77));
+}
+
+#[test]
+fn what_is_none_changes_nothing() {
+    let mut q = quarantine(2);
+    let ticket = q.lost(2, 0);
+    assert_eq!((q.held(), q.is_held(2)), (0, false));
+    q.lost(0, 128);
+    assert_eq!(q.held(), 0);
+    assert_eq!(q.take(1, Some(ticket)), own(1));
+    (q.answered(9), q.given_back(9), q.connected(200), q.remove_path(255));
+    assert_eq!(q.provide(vec![Chunk::default(); 9]).len(), 9, "too late");
+}
+
+/// A world of two chunks, two paths and one lost request at a time, with the copies that the server
+/// may still have. The client does everything that it may.
+#[derive(Clone, Debug)]
+struct World {
+    q: Quarantine<Vec<Chunk>>,
+    /// For each path the requests that its life at the server may still work on, as (chunk, request).
+    at_server: [BTreeSet<(u16, u8)>; 2],
+    /// The request in flight, of which there is one for each tag: (chunk, request, path).
+    in_flight: [Option<(u16, u8, usize)>; 2],
+    /// What was given back, and waits to be made anew: (ticket, request).
+    waiting: Option<(Ticket, u8)>,
+    requests: u8,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Deed {
+    New { tag: u16, path: usize },
+    Remake { tag: u16, path: usize },
+    Answer { tag: usize },
+    Lose { tag: usize, resend: bool },
+    Fail,
+    /// The server is done with its old lives of a path, and the client sees it.
+    Reconnect { path: usize },
+    Forget,
+}
+
+fn deeds() -> Vec<Deed> {
+    let mut all = vec![Deed::Fail, Deed::Forget];
+    for i in [0, 1] {
+        all.push(Deed::Answer { tag: i });
+        all.push(Deed::Reconnect { path: i });
+        for b in [false, true] {
+            all.push(Deed::Lose { tag: i, resend: b });
+            let (tag, path) = (u16::try_from(i).unwrap(), usize::from(b));
+            all.push(Deed::New { tag, path });
+            all.push(Deed::Remake { tag, path });
+        }
+    }
+    all
+}
+
+impl World {
+    fn new() -> Self {
+        Self {
+            q: quarantine(2),
+            at_server: Default::default(),
+            in_flight: [None; 2],
+            waiting: None,
+            requests: 0,
+        }
+    }
+
+    /// What must hold when `request` is written into `chunk`: the server works in it for no other.
+    fn send(&mut self, tag: u16, chunk: u16, request: u8, path: usize) {
+        for life in &self.at_server {
+            let foreign = life.iter().find(|(c, r)| *c == chunk && *r != request);
+            assert_eq!(foreign, None, "chunk {chunk} is written for {request}");
+            // And no old copy is left elsewhere, which could come later.
+            let elsewhere = life.iter().find(|(c, r)| *c != chunk && *r == request);
+            assert_eq!(elsewhere, None, "{request} goes into {chunk}");
+        }
+        let used = self.in_flight.iter().flatten().find(|f| f.0 == chunk);
+        assert_eq!(used, None, "chunk {chunk} is in use");
+        self.at_server[path].insert((chunk, request));
+        self.in_flight[usize::from(tag)] = Some((chunk, request, path));
+    }
+
+    /// Does it, or says that it cannot be done now.
+    fn step(&mut self, deed: Deed) -> bool {
+        match deed {
+            Deed::New { tag, path } => {
+                let free = self.in_flight[usize::from(tag)].is_none() && self.requests < 4;
+                let place = free.then(|| self.q.take(tag, None)).flatten();
+                let Some(place) = place else { return false };
+                assert!(!place.is_again);
+                self.requests += 1;
+                self.send(tag, place.chunk, self.requests, path);
+            }
+            Deed::Remake { tag, path } => {
+                let free = self.in_flight[usize::from(tag)].is_none();
+                let Some((ticket, request)) = self.waiting.filter(|_| free) else {
+                    return false;
+                };
+                let Some(place) = self.q.take(tag, Some(ticket)) else {
+                    return false;
+                };
+                self.waiting = None;
+                self.send(tag, place.chunk, request, path);
+            }
+            Deed::Answer { tag } => {
+                let Some((chunk, request, _)) = self.in_flight[tag].take() else {
+                    return false;
+                };
+                // A server that fences: the copies in the same chunk are over.
+                for life in &mut self.at_server {
+                    life.remove(&(chunk, request));
+                }
+                self.q.answered(chunk);
+            }
+            Deed::Lose { tag, resend } => {
+                let Some((chunk, request, path)) = self.in_flight[tag].take() else {
+                    return false;
+                };
+                if !resend && self.waiting.is_some() {
+                    self.in_flight[tag] = Some((chunk, request, path));
+                    return false;
+                }
+                let number = u8::try_from(path).unwrap();
+                let ticket = self.q.lost(chunk, number);
+                if resend {
+                    self.send(u16::try_from(tag).unwrap(), chunk, request, 1 - path);
+                } else {
+                    self.q.given_back(chunk);
+                    self.waiting = Some((ticket, request));
+                }
+            }
+            Deed::Fail => return self.waiting.take().is_some(),
+            Deed::Reconnect { path } => {
+                if self.in_flight.iter().flatten().any(|f| f.2 == path) {
+                    return false;
+                }
+                self.at_server[path].clear();
+                self.q.connected(u8::try_from(path).unwrap());
+            }
+            Deed::Forget => {
+                if self.in_flight.iter().any(Option::is_some) {
+                    return false;
+                }
+                let Some(losses) = self.q.inquiry() else {
+                    return false;
+                };
+                self.at_server = Default::default();
+                self.q.forgotten(losses);
+            }
+        }
+        let held = (0..2).filter(|c| self.q.is_held(*c)).count();
+        assert_eq!(self.q.held(), u32::try_from(held).unwrap());
+        true
+    }
+}
+
+#[test]
+fn no_order_of_events_puts_a_request_into_a_chunk_that_the_server_works_in() {
+    let all = deeds();
+    let mut worlds = VecDeque::from([(World::new(), 0)]);
+    let mut seen = BTreeSet::new();
+    while let Some((world, depth)) = worlds.pop_front() {
+        if depth == 9 || !seen.insert((format!("{world:?}"), depth)) {
+            continue;
+        }
+        for deed in &all {
+            let mut next = world.clone();
+            if next.step(*deed) {
+                worlds.push_back((next, depth + 1));
+            }
+        }
+    }
+    assert!(seen.len() > 20_000, "{} worlds", seen.len());
+}
+
+proptest! {
+    #[test]
+    fn no_long_row_of_events_does_either(row in proptest::collection::vec(0usize..64, 0..200)) {
+        let all = deeds();
+        let mut world = World::new();
+        for pick in row {
+            world.requests = 0;
+            // Requests are told apart by who has them: no number that is about may be given again.
+            let about = |n: u8| {
+                world.at_server.iter().flatten().any(|(_, r)| *r == n)
+                    || world.in_flight.iter().flatten().any(|f| f.1 == n)
+                    || world.waiting.is_some_and(|w| w.1 == n)
+            };
+            let fresh = (1..=u8::MAX).find(|n| !about(*n)).unwrap();
+            if fresh <= 4 {
+                world.requests = fresh - 1;
+            } else {
+                world.requests = 4;
+            }
+            world.step(all[pick % all.len()]);
+        }
+        // Once everything is over nothing is held.
+        for tag in [0, 1] {
+            world.step(Deed::Answer { tag });
+        }
+        for path in [0, 1] {
+            assert!(world.step(Deed::Reconnect { path }));
+        }
+        prop_assert_eq!(world.q.held(), 0);
+    }
+}
+
+/// Refuses each 10 ms from `from_ms` to `to_ms`.
+fn refuse(shortage: &mut Shortage, from_ms: u64, to_ms: u64) {
+    for now_ms in (from_ms..=to_ms).step_by(10) {
+        shortage.refused(now_ms);
+    }
+}
+
+#[test]
+fn a_shortage_of_ten_seconds_is_too_long_and_then_one_of_twenty() {
+    let mut s = Shortage::NONE;
+    let setting = FastIoFail::DEFAULT;
+    assert!(!s.is_too_long(setting, 0), "nothing is short");
+    refuse(&mut s, 0, 9_990);
+    assert!(!s.is_too_long(setting, 3));
+    s.refused(10_000);
+    assert!(s.is_too_long(setting, 3));
+    assert!(!s.is_too_long(setting, 3), "once");
+    refuse(&mut s, 11_000, 30_990);
+    assert!(!s.is_too_long(setting, 3));
+    s.refused(31_000);
+    assert!(s.is_too_long(setting, 3));
+    for _ in 0..20 {
+        refuse(&mut s, 100_000, 740_000);
+        assert!(s.is_too_long(setting, 3), "at most 640 s");
+    }
+    s.end();
+    refuse(&mut s, 0, 10_000);
+    assert!(s.is_too_long(setting, 3));
+}
+
+#[test]
+fn what_is_not_asked_for_any_more_is_not_short() {
+    let mut s = Shortage::NONE;
+    s.refused(0);
+    assert!(!s.is_too_long(FastIoFail::Off, 0), "it does not ask again");
+    s.refused(60_000);
+    assert!(!s.is_too_long(FastIoFail::Off, 0), "another one");
+    refuse(&mut s, 60_000, 70_000);
+    assert!(s.is_too_long(FastIoFail::Off, 0));
+}
+
+#[test]
+fn requests_in_flight_are_not_made_to_fail() {
+    for (setting, in_flight, leaves) in [
+        (FastIoFail::After(0), 1, false),
+        (FastIoFail::After(5), 1, false),
+        (FastIoFail::After(0), 0, true),
+        (FastIoFail::After(6), 1, true),
+        (FastIoFail::Off, 1, true),
+    ] {
+        let mut s = Shortage::NONE;
+        refuse(&mut s, 0, 10_000);
+        assert_eq!(s.is_too_long(setting, in_flight), leaves, "{setting}");
+    }
+}
+
+#[test]
+fn a_request_waits_for_its_chunk_for_a_minute_at_least() {
+    assert_eq!(wait_limit_ms(None), None);
+    assert_eq!(wait_limit_ms(Some(0)), Some(60_000));
+    assert_eq!(wait_limit_ms(Some(600_000)), Some(600_000));
+}

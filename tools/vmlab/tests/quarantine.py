@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Chunks of requests that ended without an answer: the server may still write what is in them.
+
+    client: write 'A' to BLOCK ── chunk c ── server: waits in the block layer (device-mapper, suspended)
+    both wires are cut: the write fails, or is given back; one path returns; writes of 'B' to other blocks use every
+    chunk; the disk is resumed. BLOCK holds what was there, or 'A', and never 'B'.
+"""
+from __future__ import annotations
+
+from vmlab import paths, rnbd
+from vmlab.checks import eq, ok, until
+from vmlab.lab import Lab
+from vmlab.machine import Job
+from vmlab.needs import needs
+
+SUSPENDED = "held"      # a device-mapper disk of the server that can be made not to answer
+BLOCK = 10
+BLOCK_BYTES = 4096
+QUEUE_DEPTH = 32        # chunks of the session, 24 of them for IO
+SETTINGS = "reconnect_delay_ms=200"
+# More at a time than there are chunks; elsewhere than BLOCK.
+FILL = "--rw=randwrite --bs=4k --iodepth=64 --offset=4m --size=512k --buffer_pattern=0x42"
+
+
+def _two_disks(lab: Lab) -> None:
+    """/dev/dm-0 over ram0, and ram1, on the server."""
+    rnbd.ram_disk(lab, 32, 2)
+    lab.server.run("dd if=/dev/zero of=/dev/ram0 bs=1M count=8 status=none; modprobe dm_mod; "
+                   f"dmsetup create {SUSPENDED} --table '0 {32 * 2048} linear /dev/ram0 0'")
+    lab.defer(lab.server.run, f"dmsetup resume {SUSPENDED}; mods -r; dmsetup remove --retry {SUSPENDED}", 90)
+    rnbd.load_server(lab, rtrs=f"sess_queue_depth={QUEUE_DEPTH}")
+    rnbd.load_client(lab)
+
+
+def _write_a(lab: Lab, disk: rnbd.Disk) -> Job:
+    """Starts the write of 'A' to BLOCK, and waits until the server's disk has it."""
+    lab.client.run(f"tr '\\0' A < /dev/zero | head -c {BLOCK_BYTES} > /tmp/a")
+    lab.server.run(f"dmsetup suspend --nolockfs --noflush {SUSPENDED}")
+    job = lab.client.start_job(f"dd if=/tmp/a of={disk.path} bs={BLOCK_BYTES} seek={BLOCK} oflag=direct status=none")
+    until(lambda: _under_way(disk) == 1, 20, "the write is under way")
+    paths.rest(1)
+    return job
+
+
+def _under_way(disk: rnbd.Disk) -> int:
+    return sum(map(int, disk.machine.read(f"/sys/block/{disk.name}/inflight").split()))
+
+
+def _cut_all(lab: Lab) -> None:
+    for wire in (0, 1):
+        lab.defer(lab.mend, wire)
+        lab.cut(wire)
+    until(lambda: set(paths.states(lab)) == {"disconnected"}, 20, "both paths are lost")
+
+
+def _mend_until_one_path_is_back(lab: Lab, disk: rnbd.Disk) -> None:
+    """The server holds the path back on which the write came, for its disk still has that."""
+    for wire in (0, 1):
+        lab.mend(wire)
+    until(lambda: "connected" in paths.states(lab), 60, "a path is back")
+    until(lambda: disk.attribute("state") == "open", 30, "the disk is open again")
+
+
+def _resume(lab: Lab, fill: rnbd.Fio) -> None:
+    lab.server.run(f"dmsetup resume {SUSPENDED}")
+    fill.clean(90)
+    until(lambda: paths.states(lab) == ["connected", "connected"], 60, "both paths are back")
+
+
+def _block(lab: Lab) -> str:
+    """What the server's disk holds in BLOCK: the bytes that occur."""
+    lab.server.run("echo 3 > /proc/sys/vm/drop_caches")
+    return lab.server.run(f"dd if=/dev/ram0 bs={BLOCK_BYTES} skip={BLOCK} count=1 status=none | tr '\\0' 0 "
+                          "| fold -w1 | sort -u | tr -d '\\n'").strip()
+
+
+def _old_or_a(lab: Lab) -> None:
+    found = _block(lab)
+    ok(found in ("0", "A"), f"block {BLOCK} holds {found!r}: another request's data")
+
+
+def _map(lab: Lab, options: str) -> rnbd.Disk:
+    disk = rnbd.map_disk(lab, "dm-0", line=rnbd.request(lab, "dm-0", options=f"access_mode=rw {SETTINGS} {options}",
+                                                        wires=2))
+    eq(lab.client.write(f"/sys/block/{disk.name}/queue/nomerges", "2"), "")
+    return disk
+
+
+@needs(wires=2, timeout=240)
+def test_d29_a_request_that_fails_unanswered_keeps_its_chunk(pair: Lab) -> None:
+    """fast_io_fail_tmo=0: the write fails with the last path, and every chunk is used after that."""
+    _two_disks(pair)
+    disk = _map(pair, "fast_io_fail_tmo=0")
+    write = _write_a(pair, disk)
+    _cut_all(pair)
+    ok(write.wait(60).code, "the write succeeded without a path")
+    _mend_until_one_path_is_back(pair, disk)
+    fill = disk.fio(FILL)
+    until(lambda: _under_way(disk) >= QUEUE_DEPTH - 8, 30, "every chunk is asked for")
+    paths.rest(3)
+    ok("disconnected" in paths.states(pair), "the server let the path in while its disk had the write")
+    _resume(pair, fill)
+    _old_or_a(pair)
+    disk.unmap()
+
+
+@needs(wires=2, timeout=240)
+def test_d29_a_request_that_is_given_back_keeps_its_chunk(pair: Lab) -> None:
+    """With a scheduler a request that is started anew gets any tag: no other request may use its first chunk."""
+    _two_disks(pair)
+    disk = _map(pair, "fast_io_fail_tmo=600")
+    eq(pair.client.write(f"/sys/block/{disk.name}/queue/scheduler", "mq-deadline"), "")
+    write = _write_a(pair, disk)
+    _cut_all(pair)
+    fill = disk.fio(FILL)
+    paths.rest(2)
+    _mend_until_one_path_is_back(pair, disk)
+    paths.rest(3)
+    _resume(pair, fill)
+    write.ok(60)
+    eq(_block(pair), "A", "what was written and acknowledged")
+    disk.unmap()
+
+
+@needs(wires=2, timeout=240)
+def test_d29_a_forced_unmap_keeps_the_chunks(pair: Lab) -> None:
+    """The disk is unmapped by force in an outage; another disk of the session goes on."""
+    _two_disks(pair)
+    disk = _map(pair, "fast_io_fail_tmo=600")
+    other = rnbd.map_disk(pair, "ram1")
+    write = _write_a(pair, disk)
+    _cut_all(pair)
+    disk.unmap("force")
+    ok(write.wait(60).code, "the write succeeded on a disk that is gone")
+    _mend_until_one_path_is_back(pair, other)
+    fill = other.fio(FILL)
+    paths.rest(4)
+    _resume(pair, fill)
+    _old_or_a(pair)
+    other.unmap()
