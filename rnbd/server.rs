@@ -21,6 +21,10 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
+use kernel_ext::workqueue::{
+    Flags,
+    WorkQueue, //
+};
 use rtrs_server::{
     Service,
     SessionService, //
@@ -44,6 +48,7 @@ const BIOS_RESERVED: u16 = 64;
 pub(crate) struct Server {
     exports: Arc<Exports>,
     bios: Arc<BioPool<Io>>,
+    messages: WorkQueue,
 }
 
 impl Server {
@@ -52,6 +57,7 @@ impl Server {
         let server = Self {
             exports: Arc::pin_init(Exports::new(control.devices()?), GFP_KERNEL)?,
             bios: Arc::new(BioPool::new(BIOS_RESERVED)?, GFP_KERNEL)?,
+            messages: WorkQueue::new(c"rnbd_server_wq", Flags::UNBOUND, 0)?,
         };
         Ok(Arc::new(server, GFP_KERNEL)?)
     }
@@ -64,6 +70,12 @@ impl Server {
     /// Where the bios of all requests come from.
     fn bios(&self) -> &Arc<BioPool<Io>> {
         &self.bios
+    }
+
+    /// Where the messages of each session are answered. Each session has one item on it, which it
+    /// waits for before its end: so what drops the server is never an item of this queue.
+    fn messages(&self) -> &WorkQueue {
+        &self.messages
     }
 }
 

@@ -10,7 +10,10 @@ use kernel::prelude::*;
 mod server;
 
 pub use server::{
-    io::operation::Operation,
+    io::{
+        operation::Operation,
+        operation_queue::OperationQueue, //
+    },
     listener::Listener,
     session::{
         Service,

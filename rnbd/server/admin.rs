@@ -2,6 +2,9 @@
 
 //! What a client says besides its requests: which version it speaks, which devices it opens and
 //! closes.
+//!
+//! All of this runs in the work item of the session, one message at a time in the order of their
+//! coming: a device may take long to open, and a CLOSE waits for the device's requests.
 
 use block_ext::bdev::{
     BlockDevice,
@@ -85,7 +88,6 @@ pub(super) fn answer(session: &Arc<Session>, message: Message<'_>) -> Result<Ans
 
 /// Closes a device. A number that stands for none is no error: it may have been closed by force.
 fn close(session: &Session, device_id: u32) {
-    let _admin = session.lock_admin();
     if !session.close(device_id, false) && LOG_LIMIT.allow().is_some() {
         pr_info!(
             "session {}: device {} is to be closed, but is not open: ignored\n",
@@ -97,7 +99,6 @@ fn close(session: &Session, device_id: u32) {
 
 /// Opens the device that the client calls `name`, or finds it open already.
 fn open(session: &Arc<Session>, name: &[u8], access: AccessMode) -> Result<OpenResponse> {
-    let _admin = session.lock_admin();
     if let Some(device) = session.with_mapping(name, Mapping::answer) {
         return Ok(device.to_wire());
     }

@@ -18,14 +18,22 @@ use kernel::{
         Arc,
         Mutex, //
     },
+    workqueue::{
+        impl_has_work,
+        new_work,
+        Work,
+        WorkItem, //
+    },
 };
 use kernel_ext::{
     errno,
     ratelimit::RateLimit,
-    sync::RcuArc, //
+    sync::RcuArc,
+    workqueue, //
 };
 use rtrs_server::{
     Operation,
+    OperationQueue,
     SessionService, //
 };
 
@@ -75,9 +83,13 @@ const TABLE_LEN_MIN: usize = 8;
 
 /// A client session.
 ///
-/// Locking: `admin` is held while the client's messages open and close devices, `slots` only while
-/// a number changes its meaning; requests look into `table` under RCU. Nobody holds `slots` while
-/// waiting for the files of a mapping to be left, since the writer of `force_close` takes it.
+/// The client's messages, which open and close devices, wait in `messages` for `work`, which never
+/// runs twice at a time. So only `force_close` and the end of the session, which waits for `work`
+/// first, have to do with a device at the same time as a message.
+///
+/// Locking: `slots` is held only while a number changes its meaning; requests look into `table`
+/// under RCU. Nobody holds `slots` while waiting for the files of a mapping to be left, since the
+/// writer of `force_close` takes it.
 #[pin_data]
 pub(crate) struct Session {
     name: CString,
@@ -88,7 +100,23 @@ pub(crate) struct Session {
     #[pin]
     slots: Mutex<KVec<Slot>>,
     #[pin]
-    admin: Mutex<()>,
+    messages: OperationQueue,
+    #[pin]
+    work: Work<Session>,
+}
+
+impl_has_work! {
+    impl HasWork<Self> for Session { self.work }
+}
+
+impl WorkItem for Session {
+    type Pointer = Arc<Session>;
+
+    fn run(session: Arc<Session>) {
+        while let Some(operation) = session.messages.pop() {
+            session.answer(operation);
+        }
+    }
 }
 
 impl Session {
@@ -102,7 +130,8 @@ impl Session {
                 version: Atomic::new(u32::from(VERSION)),
                 table: RcuArc::new(None),
                 slots <- new_mutex!(KVec::new()),
-                admin <- new_mutex!(()),
+                messages <- OperationQueue::new(),
+                work <- new_work!("rnbd_server::Session::work"),
             }),
             GFP_KERNEL,
         )
@@ -121,11 +150,6 @@ impl Session {
     /// Notes the protocol version agreed on.
     pub(super) fn set_version(&self, version: u8) {
         self.version.store(u32::from(version), Relaxed);
-    }
-
-    /// Keeps other messages of the client from opening and closing devices.
-    pub(super) fn lock_admin(&self) -> impl Sized + '_ {
-        self.admin.lock()
     }
 
     /// Runs `f` on the mapping whose path is `path`, if there is one.
@@ -207,9 +231,33 @@ impl Session {
         true
     }
 
-    /// Closes everything.
-    fn close_all(&self) {
-        let _admin = self.admin.lock();
+    /// Has a message that is no request answered; any context. Not inlined, so that requests need
+    /// not carry its room on the stack.
+    #[cold]
+    #[inline(never)]
+    fn defer(self: &Arc<Self>, message: Operation) {
+        self.messages.push(message);
+        // If the item is queued already it has not taken its last message yet.
+        let _ = self.server.messages().enqueue::<Arc<Self>, 0>(self.clone());
+    }
+
+    /// Answers a message that is no request. Sleeps.
+    fn answer(self: &Arc<Self>, mut operation: Operation) {
+        let (user, len) = (operation.user(), operation.data_len());
+        match Message::parse(user, len, direction_of(&operation), self.version()) {
+            Ok(message) => {
+                let answer = admin::answer(self, message);
+                let result = answer.and_then(|answer| answer.write_to(&mut operation));
+                operation.reply(result);
+            }
+            Err(reason) => self.refuse(reason, operation),
+        }
+    }
+
+    /// Closes everything: all messages have been answered, and no more come. Sleeps.
+    fn close_all(self: &Arc<Self>) {
+        // Whoever answered the last one may still be at it.
+        workqueue::flush(self);
         let mut device_id = 0;
         while (device_id as usize) < self.slots.lock().len() {
             self.close(device_id, false);
@@ -322,24 +370,6 @@ impl Session {
 /// A session as RTRS sees it.
 pub(super) struct Link(pub(super) Arc<Session>);
 
-impl Link {
-    /// Answers a message that is no request; not inlined, so that requests need not carry its
-    /// room on the stack.
-    #[cold]
-    #[inline(never)]
-    fn answer(&self, mut operation: Operation) {
-        let (user, len) = (operation.user(), operation.data_len());
-        match Message::parse(user, len, direction_of(&operation), self.0.version()) {
-            Ok(message) => {
-                let answer = admin::answer(&self.0, message);
-                let result = answer.and_then(|answer| answer.write_to(&mut operation));
-                operation.reply(result);
-            }
-            Err(reason) => self.0.refuse(reason, operation),
-        }
-    }
-}
-
 /// The way of a request's data.
 #[inline]
 fn direction_of(operation: &Operation) -> Direction {
@@ -353,10 +383,10 @@ fn direction_of(operation: &Operation) -> Direction {
 impl SessionService for Link {
     #[inline]
     fn request(&self, operation: Operation) {
-        let session = &*self.0;
+        let session = &self.0;
         let (user, len) = (operation.user(), operation.data_len());
         if !IoRequest::is_one(user) {
-            return self.answer(operation);
+            return session.defer(operation);
         }
         match IoRequest::parse(user, len, direction_of(&operation), session.version()) {
             Ok(request) => session.start(&request, operation),

@@ -3,6 +3,7 @@
 //! Requests on their way through the server.
 
 pub(crate) mod operation;
+pub(crate) mod operation_queue;
 pub(crate) mod receiver;
 pub(crate) mod reply;
 pub(crate) mod request;

@@ -52,7 +52,11 @@ pub trait SessionService: Send + Sync + 'static {
     /// Serves a request: now, or later through the [`Operation`].
     ///
     /// Process context (the handler of a completion queue), on several CPUs at a time. It may sleep
-    /// for a short while, but must not wait for other requests of the session.
+    /// for memory, but for nothing else: the requests and the heartbeats of the connection wait
+    /// meanwhile, and a path whose heartbeats wait counts as dead. What takes longer is put into an
+    /// [`OperationQueue`] and served by a work item.
+    ///
+    /// [`OperationQueue`]: crate::OperationQueue
     fn request(&self, operation: Operation);
 
     /// The last path of the session is down, and all its requests have been answered. Process

@@ -32,6 +32,11 @@ impl Operation {
         Self { slot: Some(slot) }
     }
 
+    /// The slot, which is not answered by this; `None` if the operation was answered already.
+    pub(crate) fn into_slot(mut self) -> Option<KBox<Slot>> {
+        self.slot.take()
+    }
+
     /// Says whether data goes to the client. A request without data may come either way: a C client
     /// sends its flush as a read of nothing.
     #[inline]
