@@ -7,9 +7,9 @@
 //! # Examples
 //!
 //! ```
-//! use kernel_ext::errno::{self, ECONNRESET};
+//! use kernel_ext::errno::ECONNRESET;
 //!
-//! assert_eq!(errno::from_wire(104), ECONNRESET);
+//! assert_eq!(ECONNRESET.to_errno(), -104);
 //! ```
 
 use kernel::{
@@ -70,21 +70,4 @@ declare_errno! {
     EDQUOT: "Quota exceeded.",
     EMEDIUMTYPE: "Wrong medium type.",
     ECANCELED: "Operation cancelled.",
-}
-
-/// The error that a peer means by the positive number `errno`.
-///
-/// A number that is no errno (0, or 4096 and more) becomes `EIO`: a peer cannot make a failure
-/// look like something that the kernel would take for a success or for a bug of ours.
-pub fn from_wire(errno: u16) -> Error {
-    if errno == 0 || u32::from(errno) > bindings::MAX_ERRNO {
-        return EIO;
-    }
-    Error::from_errno(-i32::from(errno))
-}
-
-/// The positive number that tells `error` to a peer.
-pub fn to_wire(error: Error) -> u16 {
-    // An `Error` lies in -4095..=-1.
-    u16::try_from(error.to_errno().unsigned_abs()).unwrap_or(bindings::EIO as u16)
 }

@@ -2,7 +2,7 @@
 
 //! The RNBD protocol as pure code: block device messages over RTRS.
 //!
-//! The promise is that of `rtrs_core::proto`: no `unsafe`, no kernel types, no allocation, no
+//! The promise is that of `ferro_proto`: no `unsafe`, no kernel types, no allocation, no
 //! lock, no clock, no log and no panic.
 //!
 //! The protocol is RNBD 2 as spoken by the in-tree C driver (`drivers/block/rnbd`).

@@ -13,9 +13,7 @@
 
 pub mod addr;
 pub mod admission;
-pub mod backoff;
 pub mod budget;
-pub mod errno;
 pub mod geometry;
 pub mod handshake;
 pub mod heartbeat;
@@ -31,7 +29,6 @@ pub mod request;
 pub mod settings;
 pub mod signal;
 pub mod stats;
-pub mod text;
 pub mod wire;
 
 /// Magic number of both connection messages.

@@ -200,7 +200,7 @@ struct Target {
 
 impl Target {
     fn open(mode: Mode) -> Result<Arc<Self>> {
-        let device = BlockDevice::open(c"/dev/kernel_ext_test", mode, None)?;
+        let device = BlockDevice::open(c"/dev/test_disk", mode, None)?;
         let pool = BioPool::new(1)?;
         Ok(Arc::new(Target { device, pool }, GFP_KERNEL)?)
     }
@@ -334,7 +334,7 @@ fn new_disk() -> Result<Disk<Memory>> {
         ..Limits::new(64, 4)
     };
     let config = |sectors| DiskConfig {
-        name: fmt!("kernel_ext_test"),
+        name: fmt!("test_disk"),
         minors: None,
         capacity_sectors: sectors,
         read_only: false,

@@ -4,7 +4,7 @@
 
 use core::fmt;
 
-use rtrs_core::proto::errno::Errno;
+use ferro_proto::errno::Errno;
 
 /// How a client wants to use a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]

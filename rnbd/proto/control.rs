@@ -4,12 +4,12 @@
 
 use core::fmt;
 
-use rtrs_core::proto::{
+use ferro_proto::{
     errno::Errno,
     text::{
         self,
         NumberError, //
-    },
+    }, //
 };
 
 /// How a device is unmapped.

@@ -16,12 +16,18 @@ use core::{
     fmt, //
 };
 
+use ferro_proto::{
+    errno::Errno,
+    text::{
+        self,
+        Shown, //
+    }, //
+};
 use rtrs_core::proto::{
     addr::{
         AddrError,
         PathAddrs, //
     },
-    errno::Errno,
     info::{
         self,
         NameError, //
@@ -30,10 +36,6 @@ use rtrs_core::proto::{
         Setting,
         SettingError,
         Settings, //
-    },
-    text::{
-        self,
-        Shown, //
     },
     DEFAULT_PORT,
     PATHS_MAX, //

@@ -4,7 +4,7 @@
 //!
 //! Everything refused here is answered with an error; the session goes on.
 
-use rtrs_core::proto::errno::Errno;
+use ferro_proto::errno::Errno;
 use zerocopy::FromBytes;
 
 use super::{

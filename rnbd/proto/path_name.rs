@@ -4,7 +4,7 @@
 
 use core::ffi::CStr;
 
-use rtrs_core::proto::errno::Errno;
+use ferro_proto::errno::Errno;
 
 /// Stands for the session's name in `dev_search_path`.
 const SESSION: &[u8] = b"%SESSNAME%";

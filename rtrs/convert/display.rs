@@ -4,7 +4,7 @@
 //!
 //! `pr_err!` and its sisters ask for the kernel's own `Display`, which pure code does not know.
 
-use kernel::fmt;
+use ferro_proto::forward_display;
 
 use crate::proto::{
     addr::{
@@ -12,7 +12,6 @@ use crate::proto::{
         AddrError,
         PathName, //
     },
-    errno::Errno,
     handshake::{
         ConnectError,
         Refusal, //
@@ -37,33 +36,20 @@ use crate::proto::{
         IoCounts,
         Latency,
         Reconnects, //
-    },
-    text::NumberError, //
+    }, //
 };
 
-macro_rules! forward {
-    ($($name:ty,)*) => {$(
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                core::fmt::Display::fmt(self, f)
-            }
-        }
-    )*};
-}
-
-forward! {
+forward_display! {
     Addr,
     AddrError,
     ClientRdma,
     ClientState,
     ConnectError,
-    Errno,
     InfoError,
     IoCounts,
     Latency,
     Malformed,
     NameError,
-    NumberError,
     ParamError,
     PathName,
     Policy,

@@ -4,13 +4,7 @@
 
 use kernel::prelude::*;
 
-use crate::proto::errno::Errno;
-
-impl From<Errno> for Error {
-    fn from(errno: Errno) -> Self {
-        Error::from_errno(errno.to_raw())
-    }
-}
+use ferro_proto::errno::Errno;
 
 /// Returns the error number of `error` for the wire, positive.
 ///

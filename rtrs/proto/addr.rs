@@ -5,7 +5,7 @@
 
 use core::fmt;
 
-use super::errno::Errno;
+use ferro_proto::errno::Errno;
 
 /// One end of a path. The family is part of the address: addresses of two families are never
 /// equal, and the port takes no part (D18).

@@ -8,7 +8,6 @@ use zerocopy::{
 };
 
 use super::{
-    errno::Errno,
     geometry::Geometry,
     wire::{
         ConnectRequest,
@@ -21,6 +20,7 @@ use super::{
     VERSION,
     VERSION_MAJOR, //
 };
+use ferro_proto::errno::Errno;
 
 /// What a connect request says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,10 +3,8 @@
 //! The 32-bit immediate that rides on every request, response and heartbeat: 4 bits of kind, 28
 //! bits of payload. Numbers are in host order here; on the wire an immediate is big-endian.
 
-use super::{
-    errno::Errno,
-    IMM_PAYLOAD_BITS, //
-};
+use super::IMM_PAYLOAD_BITS;
+use ferro_proto::errno::Errno;
 
 const PAYLOAD_MASK: u32 = (1 << IMM_PAYLOAD_BITS) - 1;
 const MSG_ID_BITS: u32 = 19;

@@ -9,15 +9,15 @@ use zerocopy::{
 
 use super::{
     geometry::Geometry,
-    text::Shown,
     wire::{
         Descriptor,
         InfoRequest,
         InfoResponse,
         INFO_REQUEST,
         INFO_RESPONSE, //
-    },
+    }, //
 };
+use ferro_proto::text::Shown;
 
 /// Why a session name is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,7 +8,7 @@
 
 use core::fmt;
 
-use super::text::{
+use ferro_proto::text::{
     self,
     NumberError, //
 };

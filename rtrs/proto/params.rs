@@ -3,7 +3,6 @@
 //! What the server's module parameters may be.
 
 use super::{
-    errno::Errno,
     geometry::{
         Geometry,
         GeometryError, //
@@ -11,6 +10,7 @@ use super::{
     CHUNK_SIZE_MIN,
     QUEUE_DEPTH_MAX, //
 };
+use ferro_proto::errno::Errno;
 
 /// Default of `max_chunk_size`, in bytes.
 pub const MAX_CHUNK_SIZE_DEFAULT: i32 = 128 << 10;

@@ -4,10 +4,8 @@
 
 use core::fmt;
 
-use super::{
-    text,
-    PATHS_MAX, //
-};
+use super::PATHS_MAX;
+use ferro_proto::text;
 
 /// How a session chooses among its paths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]

@@ -9,17 +9,15 @@ use core::ops::Range;
 
 use zerocopy::FromBytes;
 
-use super::{
-    errno::Errno,
-    wire::{
-        Descriptor,
-        ReadHead,
-        WriteHead,
-        NEED_INVAL,
-        READ,
-        WRITE, //
-    },
+use super::wire::{
+    Descriptor,
+    ReadHead,
+    WriteHead,
+    NEED_INVAL,
+    READ,
+    WRITE, //
 };
+use ferro_proto::errno::Errno;
 
 /// Most bytes of a head: a read's, with its descriptor.
 pub const HEAD_MAX: usize = size_of::<ReadHead>() + size_of::<Descriptor>();

@@ -9,10 +9,12 @@ use core::{
 };
 
 use super::{
+    heartbeat::Heartbeat,
+    outage::FastIoFail, //
+};
+use ferro_proto::{
     backoff,
     errno::Errno,
-    heartbeat::Heartbeat,
-    outage::FastIoFail,
     text, //
 };
 

@@ -20,12 +20,12 @@ use zerocopy_derive::{
 };
 
 use super::{
-    errno::Errno,
     geometry::Geometry,
     HDR_SIZE_MAX,
     MAGIC,
     VERSION, //
 };
+use ferro_proto::errno::Errno;
 
 /// Message type of [`InfoRequest`].
 pub const INFO_REQUEST: u16 = 0;

@@ -20,7 +20,7 @@ KDIR = [*PYTHON, "tools/kdir"]
 CARGO_MIN = (1, 85)
 CLOSING = re.compile(r"(\d+) passed, (\d+) failed(?:, (\d+) skipped)?")
 # Where crates of the kernel have their roots.
-KERNEL_FOLDERS = ("kernel_ext", "block", "rdma", "rtrs", "rnbd", "samples", "selftest")
+KERNEL_FOLDERS = ("common", "kernel_ext", "block", "rdma", "rtrs", "rnbd", "samples", "selftest")
 # About half a minute of one core.
 SIMULATION_SEEDS = 20_000
 # Five minutes of flapping, and liars in a machine of their own, where nothing is measured.

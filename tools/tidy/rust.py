@@ -7,7 +7,7 @@ from rules import FUNCTION_LINES_MAX, Source
 
 # The abstractions; everything else is a driver, a sample or host code, and has no unsafe.
 UNSAFE_FOLDERS = ("kernel_ext", "block", "rdma")
-KERNEL_FOLDERS = (*UNSAFE_FOLDERS, "rtrs", "rnbd", "samples", "selftest")
+KERNEL_FOLDERS = (*UNSAFE_FOLDERS, "common", "rtrs", "rnbd", "samples", "selftest")
 _LAZY = re.compile(r"SAFETY: *(ffi|valid pointer|trivial|obvious|safe|ok|fine)\b[ .,]*$", re.I)
 
 
@@ -54,10 +54,17 @@ def safety_comments_argue(sources: list[Source]) -> list[str]:
 
 
 def proto_forbids_unsafe(sources: list[Source]) -> list[str]:
-    """Every pure folder says so itself."""
-    return [f"{s.path}: no #![forbid(unsafe_code)]" for s in _rust(sources)
-            if s.path.name == "mod.rs" and s.path.parent.name == "proto"
-            and "#![forbid(unsafe_code)]" not in s.text]
+    """Every pure folder says so itself, in the file that wires it."""
+    roots = [s for s in _rust(sources) if s.path.parts[0] != "tools"
+             and (s.path.name == "proto.rs" or s.path == pathlib.Path("common/ferro_proto.rs"))]
+    return [f"{s.path}: no #![forbid(unsafe_code)]" for s in roots if "#![forbid(unsafe_code)]" not in s.text]
+
+
+def _is_pure(path: pathlib.Path) -> bool:
+    """The pure folders. What implements the kernel's traits for their types is left out of the host's build."""
+    if path.parts[0] == "common":
+        return path.stem != "kernel_traits"
+    return path.parts[0] != "tools" and "proto" in path.parts
 
 
 def proto_is_pure(sources: list[Source]) -> list[str]:
@@ -65,7 +72,7 @@ def proto_is_pure(sources: list[Source]) -> list[str]:
     pattern = re.compile(r"\b(kernel::|alloc::|std::|pr_(info|warn|err)!|static mut)")
     complaints = []
     for source in _rust(sources):
-        if "proto" not in source.path.parts or source.path.parts[0] == "tools":
+        if not _is_pure(source.path):
             continue
         for number, line in enumerate(source.lines, 1):
             if "#[cfg(test)]" in line:
@@ -124,7 +131,8 @@ def no_panicking_shortcuts(sources: list[Source]) -> list[str]:
 
 
 def no_dead_files(sources: list[Source]) -> list[str]:
-    """A Rust file that no `mod` names is not compiled, whatever it promises."""
+    """A Rust file that neither a `mod` nor the Kbuild names is not compiled, whatever it promises."""
+    built = {word for s in sources if str(s.path) == "Kbuild" for word in re.findall(r"[\w/]+", s.text)}
     modules = set()
     for source in _rust(sources):
         for match in re.finditer(r"\bmod (\w+);", source.text):
@@ -137,8 +145,7 @@ def no_dead_files(sources: list[Source]) -> list[str]:
         if not _in_folder(source.path, KERNEL_FOLDERS):
             continue
         name = source.path.parent.name if source.path.name == "mod.rs" else source.path.stem
-        root = len(source.path.parts) == 2 and source.path.parts[0] in KERNEL_FOLDERS
-        if name not in modules and not root:
+        if name not in modules and str(source.path.with_suffix("")) not in built:
             complaints.append(f"{source.path}: no `mod {name};` anywhere")
     return complaints
 

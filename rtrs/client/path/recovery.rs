@@ -7,6 +7,7 @@
 
 use core::sync::atomic::Ordering;
 
+use ferro_proto::backoff::Backoff;
 use kernel::{
     prelude::*,
     sync::Arc,
@@ -23,7 +24,6 @@ use kernel_ext::{
     workqueue, //
 };
 use rtrs_core::proto::{
-    backoff::Backoff,
     path::{
         ClientEffect,
         ClientEvent,

@@ -4,6 +4,7 @@
 
 use core::sync::atomic::Ordering;
 
+use ferro_proto::text;
 use kernel::{
     prelude::*,
     sync::{
@@ -17,12 +18,9 @@ use kernel_ext::sysfs::{
     ShowBuffer,
     StoreContext, //
 };
-use rtrs_core::proto::{
-    stats::{
-        ClientRdma,
-        Latency, //
-    },
-    text, //
+use rtrs_core::proto::stats::{
+    ClientRdma,
+    Latency, //
 };
 
 use crate::client::{

@@ -2,6 +2,7 @@
 
 //! The connections of one path: a queue pair and the connection manager's id of each.
 
+use ferro_proto::errno::Errno;
 use kernel::{
     prelude::*,
     sync::Arc, //
@@ -25,7 +26,6 @@ use rdma::{
 };
 use rtrs_core::proto::{
     budget,
-    errno::Errno,
     signal::{
         QueueSizes,
         ADMIN_RECEIVES, //

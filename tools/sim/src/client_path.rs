@@ -5,8 +5,8 @@
 //! Stands for `rtrs/client/path`. What decides is `proto::path`,
 //! `proto::backoff`, `proto::heartbeat` and `proto::handshake`.
 
+use proto::common::backoff::Backoff;
 use proto::rtrs::{
-    backoff::Backoff,
     handshake::{
         self,
         Connect, //
@@ -21,7 +21,7 @@ use proto::rtrs::{
         ClientEvent,
         ClientState, //
     },
-    CONNECT_TIMEOUT_MS,
+    CONNECT_TIMEOUT_MS, //
 };
 use zerocopy::IntoBytes;
 

@@ -6,13 +6,13 @@
 //! Stands for `rtrs/server/io` and `rnbd/server`. As there, a write
 //! goes to the disk straight from the chunk: what the chunk holds in the end is what is written.
 
+use proto::common::errno::Errno;
 use proto::rtrs::{
-    errno::Errno,
     imm::{
         Imm,
         Response, //
     },
-    path::ServerState,
+    path::ServerState, //
 };
 
 use crate::{

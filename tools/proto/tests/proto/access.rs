@@ -3,6 +3,7 @@
 //! Who may open a device how, and what a mapping allows.
 
 use proto::{
+    common::errno::Errno,
     rnbd::{
         access::{
             AccessMode,
@@ -13,8 +14,7 @@ use proto::{
             Rw,
             UnknownOp, //
         },
-    },
-    rtrs::errno::Errno,
+    }, //
 };
 
 const MODES: [AccessMode; 3] = [

@@ -8,14 +8,12 @@ use std::net::{
 };
 
 use proptest::prelude::*;
-use proto::rtrs::{
-    addr::{
-        Addr,
-        AddrError,
-        PathAddrs,
-        PathName, //
-    },
-    errno::Errno,
+use proto::common::errno::Errno;
+use proto::rtrs::addr::{
+    Addr,
+    AddrError,
+    PathAddrs,
+    PathName, //
 };
 
 fn parse(text: &str) -> Result<Addr, AddrError> {

@@ -3,14 +3,14 @@
 //! How long to wait before a lost path is connected again, and when to leave it.
 
 use proptest::prelude::*;
-use proto::rtrs::{
+use proto::common::{
     backoff::{
         parse_delay_ms,
         Backoff,
         ATTEMPTS_FOR_EVER,
         DELAY_MS_DEFAULT, //
     },
-    text::NumberError,
+    text::NumberError, //
 };
 
 /// The longest pauses, which the random number 0 gives.

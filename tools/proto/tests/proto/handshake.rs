@@ -3,8 +3,8 @@
 //! Connect requests that a server refuses, and answers that a client does not believe.
 
 use proptest::prelude::*;
+use proto::common::errno::Errno;
 use proto::rtrs::{
-    errno::Errno,
     geometry::Geometry,
     handshake::{
         accepted,
@@ -16,7 +16,7 @@ use proto::rtrs::{
     wire::{
         ConnectRequest,
         ConnectResponse, //
-    },
+    }, //
 };
 use zerocopy::IntoBytes;
 

@@ -2,13 +2,11 @@
 
 //! The immediate's kinds.
 
-use proto::rtrs::{
-    errno::Errno,
-    imm::{
-        Imm,
-        Response,
-        UnknownImm, //
-    },
+use proto::common::errno::Errno;
+use proto::rtrs::imm::{
+    Imm,
+    Response,
+    UnknownImm, //
 };
 
 #[test]

@@ -4,6 +4,7 @@
 
 use proptest::prelude::*;
 use proto::{
+    common::errno::Errno,
     rnbd::{
         access::AccessMode,
         map::{
@@ -12,13 +13,10 @@ use proto::{
             MapRequest, //
         },
     },
-    rtrs::{
-        addr::{
-            Addr,
-            PathAddrs, //
-        },
-        errno::Errno,
-    },
+    rtrs::addr::{
+        Addr,
+        PathAddrs, //
+    }, //
 };
 
 const CPUS: u32 = 4;

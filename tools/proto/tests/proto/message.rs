@@ -4,6 +4,7 @@
 
 use proptest::prelude::*;
 use proto::{
+    common::errno::Errno,
     rnbd::{
         access::AccessMode,
         device::{
@@ -28,8 +29,7 @@ use proto::{
             Open,
             SessInfo, //
         },
-    },
-    rtrs::errno::Errno,
+    }, //
 };
 use zerocopy::IntoBytes;
 

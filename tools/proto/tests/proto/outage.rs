@@ -3,15 +3,13 @@
 //! What becomes of IO while a session has no connected path.
 
 use proptest::prelude::*;
-use proto::rtrs::{
-    outage::{
-        Effect,
-        Event,
-        FastIoFail,
-        Outage,
-        Verdict, //
-    },
-    text::NumberError,
+use proto::common::text::NumberError;
+use proto::rtrs::outage::{
+    Effect,
+    Event,
+    FastIoFail,
+    Outage,
+    Verdict, //
 };
 
 fn down(now_ms: u64, setting: FastIoFail) -> (Outage, Effect) {

@@ -4,6 +4,7 @@
 //! as long as one likes by `tools/fuzz`, which includes this file.
 
 use proto::{
+    common::text,
     rnbd::{
         control,
         device::{
@@ -39,9 +40,8 @@ use proto::{
             Request, //
         },
         settings::Setting,
-        text,
-        wire::InfoRequest,
-    },
+        wire::InfoRequest, //
+    }, //
 };
 use zerocopy::IntoBytes;
 

@@ -4,6 +4,15 @@
 
 use proptest::prelude::*;
 use proto::{
+    common::{
+        errno::Errno,
+        text::{
+            is_word,
+            parse_i32,
+            parse_u64,
+            NumberError, //
+        }, //
+    },
     rnbd::control::{
         parse_one,
         parse_resize,
@@ -11,21 +20,12 @@ use proto::{
         UnknownWord, //
         Unmap,
     },
-    rtrs::{
-        errno::Errno,
-        stats::{
-            ClientRdma,
-            IoCounts,
-            Latency,
-            Reconnects, //
-        },
-        text::{
-            is_word,
-            parse_i32,
-            parse_u64,
-            NumberError, //
-        },
-    },
+    rtrs::stats::{
+        ClientRdma,
+        IoCounts,
+        Latency,
+        Reconnects, //
+    }, //
 };
 
 #[test]

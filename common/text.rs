@@ -4,7 +4,7 @@
 
 use core::fmt;
 
-use super::errno::Errno;
+use crate::errno::Errno;
 
 /// Why a number is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,7 +6,7 @@
 //! doubles up to `reconnect_delay`, and chance shortens it, so that the clients of a server that
 //! comes back do not all knock together.
 
-use super::text::{
+use crate::text::{
     self,
     NumberError, //
 };
