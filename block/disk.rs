@@ -33,17 +33,20 @@ use kernel::{
     },
     prelude::*,
     str::NullTerminatedFormatter,
-    sync::{
-        atomic::{
+    sync::Arc, //
+};
+use kernel_ext::{
+    sync::atomic::{
+        lkmm,
+        AtomicU32,
+        Ordering::{
             Acquire,
-            Atomic,
             Relaxed,
             Release, //
-        },
-        Arc, //
-    }, //
+        }, //
+    },
+    sysfs::AsKobject, //
 };
-use kernel_ext::sysfs::AsKobject;
 
 /// Largest disk in sectors (`BLK_DEV_MAX_SECTORS` in `block/blk.h`).
 pub const CAPACITY_SECTORS_MAX: u64 = i64::MAX as u64 >> 9;
@@ -166,9 +169,9 @@ const STATE_GONE: u32 = 3;
 /// not yet deleted, exactly while `state` is `STATE_LIVE`.
 pub struct GenDisk {
     raw: NonNull<bindings::gendisk>,
-    state: Atomic<u32>,
+    state: AtomicU32,
     /// Whether [`GenDisk::hold`] has quiesced the queue: 0 or 1.
-    held: Atomic<u32>,
+    held: AtomicU32,
 }
 
 // SAFETY: A disk is not tied to a task; the C functions called here lock what they need.
@@ -201,8 +204,8 @@ impl GenDisk {
         // INVARIANT: The operations are set, and the disk was not added.
         let this = GenDisk {
             raw,
-            state: Atomic::new(STATE_NEW),
-            held: Atomic::new(0),
+            state: AtomicU32::new(STATE_NEW),
+            held: AtomicU32::new(0),
         };
         if let Some(minors) = config.minors {
             disk.major = minors.major.number().try_into()?;
@@ -225,7 +228,11 @@ impl GenDisk {
     /// Once only: `EALREADY` is reported as `EBUSY` afterwards. Other errors are those of
     /// `device_add_disk` (name or number in use, no memory); the disk can then only be dropped.
     pub fn add(&self) -> Result {
-        if self.state.cmpxchg(STATE_NEW, STATE_BUSY, Acquire).is_err() {
+        if self
+            .state
+            .compare_exchange(STATE_NEW, STATE_BUSY, Acquire, Relaxed)
+            .is_err()
+        {
             return Err(EBUSY);
         }
         let none = core::ptr::null_mut();
@@ -248,7 +255,11 @@ impl GenDisk {
     /// or is being removed already.
     pub fn remove(&self) {
         self.let_go();
-        if self.state.cmpxchg(STATE_LIVE, STATE_BUSY, Acquire).is_ok() {
+        if self
+            .state
+            .compare_exchange(STATE_LIVE, STATE_BUSY, Acquire, Relaxed)
+            .is_ok()
+        {
             // SAFETY: By the type invariant the disk is added, and nobody else deletes it because
             // of the state.
             unsafe { bindings::del_gendisk(self.as_raw()) };
@@ -291,8 +302,8 @@ impl GenDisk {
         // SAFETY: By the type invariant the disk lives, and its whole-disk device with it.
         let openers = unsafe { &raw mut (*(*self.as_raw()).part0).bd_openers.counter };
         // SAFETY: The counter is an aligned integer that others change by atomic operations.
-        let openers = unsafe { Atomic::from_ptr(openers) };
-        openers.load(Relaxed).unsigned_abs()
+        let openers = unsafe { lkmm::Atomic::from_ptr(openers) };
+        openers.load(lkmm::Relaxed).unsigned_abs()
     }
 
     /// Size in sectors. Any context.
@@ -354,7 +365,7 @@ impl GenDisk {
     ///
     /// A second call changes nothing; holding is not counted.
     pub fn hold(&self) {
-        if self.held.cmpxchg(0, 1, Acquire).is_ok() {
+        if self.held.compare_exchange(0, 1, Acquire, Relaxed).is_ok() {
             // SAFETY: By the type invariant the disk has a queue.
             unsafe { bindings::blk_mq_quiesce_queue((*self.as_raw()).queue) };
         }
@@ -363,7 +374,7 @@ impl GenDisk {
     /// Takes [`Self::hold`] back: what has waited goes to the driver. Any context; not at the same
     /// time as `hold`.
     pub fn let_go(&self) {
-        if self.held.cmpxchg(1, 0, Release).is_ok() {
+        if self.held.compare_exchange(1, 0, Release, Relaxed).is_ok() {
             // SAFETY: By the type invariant the disk has a queue, and `hold` has quiesced it.
             unsafe { bindings::blk_mq_unquiesce_queue((*self.as_raw()).queue) };
             // SAFETY: As above; requests that were given back wait on a list of their own.

@@ -4,11 +4,11 @@
 //!
 //! C header: [`include/linux/percpu.h`](srctree/include/linux/percpu.h)
 
+use crate::sync::atomic::{AtomicU64, Ordering};
 use core::{
     mem,
     ops::Deref,
-    ptr::NonNull,
-    sync::atomic::{AtomicU64, Ordering},
+    ptr::NonNull, //
 };
 use kernel::{
     bindings,
@@ -18,8 +18,7 @@ use pin_init::Zeroable;
 
 /// A counter in per-CPU data, or anywhere else.
 ///
-/// The atomic is that of `core`, which is one instruction; the one of the `kernel` crate calls a C
-/// helper.
+/// Adding is one instruction; see [`crate::sync::atomic`].
 #[derive(Default)]
 #[repr(transparent)]
 pub struct Counter(AtomicU64);

@@ -5,7 +5,7 @@
 //! C header: [`include/linux/ratelimit.h`](srctree/include/linux/ratelimit.h) (the C one cannot be
 //! initialised in a constant when spin locks are debugged)
 
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use kernel::bindings;
 
 /// At most so many things in so much time.

@@ -2,6 +2,7 @@
 
 //! Synchronisation that `kernel::sync` lacks.
 
+pub mod atomic;
 pub mod box_cell;
 pub mod completion;
 pub mod global;

@@ -10,14 +10,14 @@
 use crate::{device::Device, sys};
 use core::{
     ffi::c_void,
-    ptr::{self, NonNull},
-    sync::atomic::{AtomicBool, Ordering}, //
+    ptr::{self, NonNull}, //
 };
 use kernel::{
     error::from_err_ptr,
     prelude::*,
     sync::Arc, //
 };
+use kernel_ext::sync::atomic::{AtomicBool, Ordering};
 
 /// Where completions are handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

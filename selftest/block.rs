@@ -35,19 +35,20 @@ use block_ext::{
 use kernel::{
     page::PAGE_SIZE,
     prelude::*,
-    sync::{
-        atomic::{
-            Atomic,
-            Relaxed, //
-        },
-        Arc, //
-    },
+    sync::Arc, //
 };
 use kernel_ext::{
     errno::EOPNOTSUPP,
     pages::PageBlock,
     scatterlist::SgTable,
-    sync::Completion, //
+    sync::{
+        atomic::{
+            AtomicI32,
+            AtomicU64,
+            Ordering::Relaxed, //
+        },
+        Completion, //
+    }, //
 };
 
 const SECTOR: usize = 512;
@@ -136,13 +137,13 @@ pub(super) fn limits() -> Result {
 /// A disk in memory.
 struct Memory {
     pages: PageBlock,
-    flushes: Atomic<u64>,
+    flushes: AtomicU64,
 }
 
 impl Memory {
     fn serve(&self, rq: &mut Request<Self>) -> Result {
         if rq.op() == Op::Flush {
-            self.flushes.add(1u64, Relaxed);
+            self.flushes.fetch_add(1, Relaxed);
             return check(
                 rq.len_bytes() == 0 && rq.sg().is_empty(),
                 "a flush is empty",
@@ -214,7 +215,7 @@ impl Target {
     ) -> Result {
         let outcome = Arc::pin_init(
             pin_init!(Outcome {
-                errno: Atomic::new(0),
+                errno: AtomicI32::new(0),
                 done <- Completion::new(),
             }),
             GFP_KERNEL,
@@ -250,7 +251,7 @@ impl Target {
 
 #[pin_data]
 struct Outcome {
-    errno: Atomic<i32>,
+    errno: AtomicI32,
     #[pin]
     done: Completion,
 }
@@ -343,7 +344,7 @@ fn new_disk() -> Result<Disk<Memory>> {
     let memory = Arc::new(
         Memory {
             pages: PageBlock::new(PageBlock::order_for(SECTORS * SECTOR))?,
-            flushes: Atomic::new(0),
+            flushes: AtomicU64::new(0),
         },
         GFP_KERNEL,
     )?;

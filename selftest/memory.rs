@@ -3,12 +3,12 @@
 //! Tests of what does not wait.
 
 use super::check;
-use core::sync::atomic::{AtomicU32, Ordering};
 use kernel::{
     page::PAGE_SIZE,
     prelude::*,
     sync::Arc, //
 };
+use kernel_ext::sync::atomic::{AtomicU32, Ordering};
 use kernel_ext::{
     erased::{
         Erased,

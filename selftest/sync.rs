@@ -3,7 +3,6 @@
 //! Tests of the module `sync`.
 
 use super::check;
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use kernel::{
     prelude::*,
     sync::{
@@ -11,6 +10,7 @@ use kernel::{
         Arc, //
     }, //
 };
+use kernel_ext::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use kernel_ext::{
     cpu::irqs_disabled,
     sync::{

@@ -7,7 +7,6 @@
 //! - Writing to `child/remove` removes both from inside.
 //! - Writing a number to `child/hold_ms` takes so long; whoever removes the directory waits for it.
 
-use core::sync::atomic::{AtomicU32, Ordering};
 use kernel::{
     prelude::*,
     sync::{
@@ -19,6 +18,7 @@ use kernel::{
         Delta, //
     },
 };
+use kernel_ext::sync::atomic::{AtomicU32, Ordering};
 use kernel_ext::{
     module_param_int, module_param_string,
     sync::Global,

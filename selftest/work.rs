@@ -3,7 +3,6 @@
 //! Tests of the module `workqueue`.
 
 use super::check;
-use core::sync::atomic::{AtomicU32, Ordering};
 use kernel::{
     prelude::*,
     sync::Arc,
@@ -17,6 +16,7 @@ use kernel::{
         WorkItem, //
     },
 };
+use kernel_ext::sync::atomic::{AtomicU32, Ordering};
 use kernel_ext::{
     sync::Completion,
     workqueue::{

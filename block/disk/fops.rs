@@ -6,11 +6,11 @@ use block_ext_sys as raw;
 use core::ptr;
 use kernel::{
     bindings,
-    prelude::*,
-    sync::atomic::{
-        AtomicFlag,
-        Relaxed, //
-    }, //
+    prelude::*, //
+};
+use kernel_ext::sync::atomic::{
+    AtomicBool,
+    Ordering::Relaxed, //
 };
 
 /// `struct block_device_operations` of one disk.
@@ -20,7 +20,7 @@ use kernel::{
 #[repr(C)]
 pub(super) struct DiskFops {
     table: bindings::block_device_operations,
-    closed: AtomicFlag,
+    closed: AtomicBool,
 }
 
 // SAFETY: The table is never written to after it was made.
@@ -37,7 +37,7 @@ impl DiskFops {
         table.open = Some(open);
         table.getgeo = Some(getgeo);
         table.free_disk = Some(free_disk);
-        let closed = AtomicFlag::new(false);
+        let closed = AtomicBool::new(false);
         Ok(KBox::new(DiskFops { table, closed }, GFP_KERNEL)?)
     }
 

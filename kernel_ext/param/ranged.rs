@@ -2,7 +2,7 @@
 
 //! Numbers in a range that the administrator may change while the module runs.
 
-use core::sync::atomic::{
+use crate::sync::atomic::{
     AtomicU32,
     Ordering::Relaxed, //
 };

@@ -2,10 +2,10 @@
 
 //! A place where one box is parked.
 
+use crate::sync::atomic::{AtomicPtr, Ordering};
 use core::{
     marker::PhantomData,
-    ptr,
-    sync::atomic::{AtomicPtr, Ordering},
+    ptr, //
 };
 use kernel::prelude::*;
 

@@ -4,11 +4,11 @@
 //!
 //! C header: [`include/linux/mutex.h`](srctree/include/linux/mutex.h)
 
+use crate::sync::atomic::{AtomicBool, Ordering};
 use core::{
     cell::UnsafeCell,
     mem::ManuallyDrop,
-    ops::{Deref, DerefMut},
-    sync::atomic::{AtomicBool, Ordering},
+    ops::{Deref, DerefMut}, //
 };
 use kernel::{
     bindings,

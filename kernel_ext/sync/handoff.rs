@@ -28,11 +28,11 @@
 //! # Ok::<(), Error>(())
 //! ```
 
+use crate::sync::atomic::{AtomicU32, Ordering};
 use core::{
     cell::UnsafeCell,
     mem,
-    ops::{Deref, DerefMut},
-    sync::atomic::{AtomicU32, Ordering},
+    ops::{Deref, DerefMut}, //
 };
 
 /// Nobody holds the value, and nobody is expected.
@@ -49,9 +49,6 @@ const NOTED: u32 = 4;
 const WAITING: u32 = 5;
 
 /// A value with an owner that changes hands without waiting.
-///
-/// The atomic is that of `core`: the one of the `kernel` crate calls a C helper for every
-/// operation, which would cost more than the operation.
 ///
 /// # Invariants
 ///

@@ -4,10 +4,10 @@
 //!
 //! C header: [`include/linux/rcupdate.h`](srctree/include/linux/rcupdate.h)
 
+use crate::sync::atomic::{AtomicPtr, Ordering};
 use core::{
     marker::PhantomData,
-    ptr,
-    sync::atomic::{AtomicPtr, Ordering},
+    ptr, //
 };
 use kernel::{
     bindings,

@@ -2,10 +2,10 @@
 
 //! A value that is set once and read from then on.
 
+use crate::sync::atomic::{AtomicU8, Ordering};
 use core::{
     cell::UnsafeCell,
-    mem::MaybeUninit,
-    sync::atomic::{AtomicU8, Ordering},
+    mem::MaybeUninit, //
 };
 
 /// Not set.

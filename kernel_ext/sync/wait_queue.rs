@@ -45,7 +45,7 @@ const FOREVER: c_long = c_long::MAX;
 /// # Examples
 ///
 /// ```
-/// use core::sync::atomic::{AtomicU32, Ordering};
+/// use kernel_ext::sync::atomic::{AtomicU32, Ordering};
 /// use kernel_ext::sync::{new_wait_queue, WaitQueue};
 ///
 /// #[pin_data]

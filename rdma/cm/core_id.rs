@@ -21,13 +21,17 @@ use kernel::{
     ffi::c_int,
     prelude::*,
     sync::{
-        atomic::{Atomic, Relaxed},
         Arc,
         ArcBorrow,
         SetOnce,
         UniqueArc, //
     },
     task::Task,
+};
+use kernel_ext::sync::atomic::{
+    AtomicU32,
+    AtomicUsize,
+    Ordering::Relaxed, //
 };
 
 /// A connection identifier.
@@ -43,8 +47,8 @@ use kernel::{
 pub(crate) struct IdCore {
     raw: *mut sys::rdma_cm_id,
     device: SetOnce<Device>,
-    handling: Atomic<usize>,
-    closed: Atomic<u32>,
+    handling: AtomicUsize,
+    closed: AtomicU32,
     handler: UnsafeCell<Option<KBox<dyn CmHandler>>>,
     // Event handlers refer to `self` while it is being dropped.
     #[pin]
@@ -68,8 +72,8 @@ impl IdCore {
             pin_init!(IdCore {
                 raw: ptr::null_mut(),
                 device: SetOnce::new(),
-                handling: Atomic::new(0),
-                closed: Atomic::new(0),
+                handling: AtomicUsize::new(0),
+                closed: AtomicU32::new(0),
                 handler: UnsafeCell::new(Some(handler)),
                 _pinned: PhantomPinned,
             }),

@@ -20,11 +20,12 @@ use kernel::{
     error::{from_err_ptr, to_result},
     ffi::c_int,
     prelude::*,
-    sync::{
-        atomic::{Atomic, Relaxed},
-        Arc, //
-    },
+    sync::Arc,
     task::Task,
+};
+use kernel_ext::sync::atomic::{
+    AtomicUsize,
+    Ordering::Relaxed, //
 };
 
 /// Takes the requests that come to a [`Listener`].
@@ -66,7 +67,7 @@ pub struct Listener {
 
 /// What the event handler of a listener needs.
 struct ListenCore {
-    handling: Atomic<usize>,
+    handling: AtomicUsize,
     handler: KBox<dyn ListenHandler>,
 }
 
@@ -84,7 +85,7 @@ impl Listener {
         let handler: KBox<dyn ListenHandler> = KBox::new(handler, GFP_KERNEL)?;
         let core = KBox::pin(
             ListenCore {
-                handling: Atomic::new(0),
+                handling: AtomicUsize::new(0),
                 handler,
             },
             GFP_KERNEL,

@@ -12,11 +12,9 @@ use crate::{
     },
     sys, //
 };
-use core::{
-    ptr,
-    sync::atomic::{AtomicU32, Ordering},
-};
+use core::ptr;
 use kernel::prelude::*;
+use kernel_ext::sync::atomic::{AtomicU32, Ordering};
 
 /// The receives of a queue pair that are posted again when they have been used, a batch at a time.
 ///

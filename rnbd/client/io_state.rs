@@ -2,9 +2,9 @@
 
 //! Whether a device's requests reach it, and by which number.
 
-use kernel::sync::atomic::{
-    Atomic,
-    Relaxed, //
+use kernel_ext::sync::atomic::{
+    AtomicU64,
+    Ordering::Relaxed, //
 };
 
 /// Says that requests cannot be sent and fail: more than the number and `FORCED` hold.
@@ -41,12 +41,12 @@ impl Reach {
 }
 
 /// A [`Reach`] that is read for each request. Any context.
-pub(super) struct ReachCell(Atomic<u64>);
+pub(super) struct ReachCell(AtomicU64);
 
 impl ReachCell {
     /// Of a device that is not open yet.
     pub(super) fn new() -> Self {
-        Self(Atomic::new(NOT_OPEN))
+        Self(AtomicU64::new(NOT_OPEN))
     }
 
     /// How requests are sent.

@@ -9,10 +9,6 @@ use kernel::{
         CString, //
     },
     sync::{
-        atomic::{
-            Atomic,
-            Relaxed, //
-        },
         new_mutex,
         rcu,
         Arc,
@@ -28,7 +24,13 @@ use kernel::{
 use kernel_ext::{
     errno,
     ratelimit::RateLimit,
-    sync::RcuArc,
+    sync::{
+        atomic::{
+            AtomicU32,
+            Ordering::Relaxed, //
+        },
+        RcuArc, //
+    },
     workqueue, //
 };
 use rtrs_server::{
@@ -95,7 +97,7 @@ pub(crate) struct Session {
     name: CString,
     server: Arc<Server>,
     /// Protocol version agreed on.
-    version: Atomic<u32>,
+    version: AtomicU32,
     table: RcuArc<Table>,
     #[pin]
     slots: Mutex<KVec<Slot>>,
@@ -127,7 +129,7 @@ impl Session {
             pin_init!(Self {
                 name,
                 server,
-                version: Atomic::new(u32::from(VERSION)),
+                version: AtomicU32::new(u32::from(VERSION)),
                 table: RcuArc::new(None),
                 slots <- new_mutex!(KVec::new()),
                 messages <- OperationQueue::new(),

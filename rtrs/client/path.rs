@@ -14,11 +14,6 @@ pub(crate) mod recovery;
 pub(crate) mod setup;
 pub(crate) mod stats;
 
-use core::sync::atomic::{
-    AtomicBool,
-    AtomicU32, //
-};
-
 use kernel::{
     impl_has_delayed_work, impl_has_work, new_mutex,
     prelude::*,
@@ -35,6 +30,10 @@ use kernel::{
         Work,
         WorkItem, //
     },
+};
+use kernel_ext::sync::atomic::{
+    AtomicBool,
+    AtomicU32, //
 };
 use kernel_ext::{
     errno,

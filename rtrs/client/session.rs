@@ -10,13 +10,6 @@ pub(crate) mod permit;
 pub(crate) mod quarantine;
 pub(crate) mod settings;
 
-use core::sync::atomic::{
-    AtomicBool,
-    AtomicU32,
-    AtomicU8,
-    Ordering, //
-};
-
 use kernel::{
     cpu::nr_cpu_ids,
     new_mutex,
@@ -38,6 +31,12 @@ use kernel::{
         new_delayed_work,
         DelayedWork, //
     },
+};
+use kernel_ext::sync::atomic::{
+    AtomicBool,
+    AtomicU32,
+    AtomicU8,
+    Ordering, //
 };
 use kernel_ext::{
     percpu::{

@@ -10,16 +10,7 @@ pub(crate) mod info;
 pub(crate) mod stats;
 pub(crate) mod teardown;
 
-use core::{
-    fmt,
-    sync::atomic::{
-        AtomicBool, AtomicU32, AtomicU8,
-        Ordering::{
-            Relaxed,
-            SeqCst, //
-        },
-    },
-};
+use core::fmt;
 
 use kernel::{
     impl_has_delayed_work, impl_has_work, new_mutex,
@@ -39,6 +30,13 @@ use kernel::{
         DelayedWork,
         Work,
         WorkItem, //
+    },
+};
+use kernel_ext::sync::atomic::{
+    AtomicBool, AtomicU32, AtomicU8,
+    Ordering::{
+        Relaxed,
+        SeqCst, //
     },
 };
 use kernel_ext::{

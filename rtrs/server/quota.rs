@@ -2,16 +2,15 @@
 
 //! The limit on what all sessions take together, those that are being set up included.
 
-use core::sync::atomic::{
-    AtomicU64,
-    Ordering::Relaxed, //
-};
-
 use kernel::{
     prelude::*,
     sync::Arc, //
 };
 use kernel_ext::memory;
+use kernel_ext::sync::atomic::{
+    AtomicU64,
+    Ordering::Relaxed, //
+};
 use rtrs_core::proto::budget;
 
 use crate::server::module::{

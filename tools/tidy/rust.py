@@ -47,6 +47,21 @@ def drivers_see_no_bindings(sources: list[Source]) -> list[str]:
             for n, line in enumerate(s.lines, 1) if pattern.search(_code_of(line))]
 
 
+def one_atomic(sources: list[Source]) -> list[str]:
+    """Atomics of core and of the kernel crate have one door, which says which is for what (decision 0008)."""
+    named = re.compile(r"\b(core|std|kernel)::(sync::atomic|intrinsics::atomic)\b")
+    # A tree: `use core::{ ..., sync::atomic::..., }`, `use kernel::{ sync::{ atomic::..., } }`.
+    tree = re.compile(r"^use (?:core|kernel)::\{[^;]*?\batomic\b[^;]*;", re.M)
+    complaints = []
+    for source in _rust(sources):
+        if not _in_folder(source.path, KERNEL_FOLDERS) or source.path == pathlib.Path("kernel_ext/sync/atomic.rs"):
+            continue
+        numbers = [n for n, line in enumerate(source.lines, 1) if named.search(_code_of(line))]
+        numbers += [source.text.count("\n", 0, match.start()) + 1 for match in tree.finditer(source.text)]
+        complaints += [f"{source.path}:{n}: {source.lines[n - 1].strip()[:80]}" for n in numbers]
+    return complaints
+
+
 def safety_comments_argue(sources: list[Source]) -> list[str]:
     """A SAFETY comment says why; the word 'valid pointer' alone is no reason."""
     return [f"{s.path}:{n}: {line.strip()[:80]}" for s in _rust(sources)
@@ -150,5 +165,5 @@ def no_dead_files(sources: list[Source]) -> list[str]:
     return complaints
 
 
-RULES = [unsafe_only_in_abstractions, drivers_see_no_bindings, safety_comments_argue, proto_forbids_unsafe,
+RULES = [unsafe_only_in_abstractions, drivers_see_no_bindings, one_atomic, safety_comments_argue, proto_forbids_unsafe,
          proto_is_pure, function_length, no_panicking_shortcuts, no_dead_files]

@@ -2,15 +2,14 @@
 
 //! One connection's queue pair: its completions.
 
-use core::sync::atomic::{
-    AtomicU32,
-    AtomicU64,
-    Ordering, //
-};
-
 use kernel::{
     prelude::*,
     sync::Arc, //
+};
+use kernel_ext::sync::atomic::{
+    AtomicU32,
+    AtomicU64,
+    Ordering, //
 };
 use kernel_ext::sync::SetOnce;
 use rdma::{

@@ -2,10 +2,9 @@
 
 //! How a request goes out: memory mapped, message laid out, work requests posted.
 
-use core::sync::atomic::Ordering;
-
 use kernel::prelude::*;
 use kernel_ext::scatterlist::SgList;
+use kernel_ext::sync::atomic::Ordering;
 use rdma::{
     sg,
     Access,

@@ -2,14 +2,13 @@
 
 //! The requests of one connected path, and what their completions need.
 
-use core::sync::atomic::{
-    AtomicU32,
-    Ordering, //
-};
-
 use kernel::{
     prelude::*,
     sync::Arc, //
+};
+use kernel_ext::sync::atomic::{
+    AtomicU32,
+    Ordering, //
 };
 use kernel_ext::sync::{
     Handoff,

@@ -2,13 +2,12 @@
 
 //! How a path is connected: the connections one after the other, then the info exchange.
 
-use core::sync::atomic::Ordering;
-
 use kernel::{
     prelude::*,
     sync::Arc, //
 };
 use kernel_ext::memory;
+use kernel_ext::sync::atomic::Ordering;
 use rdma::{
     cm::{
         CmHandler,

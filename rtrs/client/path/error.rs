@@ -2,6 +2,7 @@
 
 //! Why a path could not be connected, or is given up.
 
+use ferro_proto::errno::Errno;
 use kernel::{
     fmt,
     prelude::*, //
@@ -12,7 +13,6 @@ use rdma::{
     WcStatus, //
 };
 use rtrs_core::proto::{
-    errno::Errno,
     handshake::ConnectError,
     info::InfoError,
     request::RkeyError, //

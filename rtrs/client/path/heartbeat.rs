@@ -2,12 +2,6 @@
 
 //! A path's heartbeat: the record of it, and the tick.
 
-use core::sync::atomic::{
-    AtomicU32,
-    AtomicU64,
-    Ordering, //
-};
-
 use kernel::{
     sync::{
         rcu,
@@ -17,6 +11,11 @@ use kernel::{
         Instant,
         Monotonic, //
     },
+};
+use kernel_ext::sync::atomic::{
+    AtomicU32,
+    AtomicU64,
+    Ordering, //
 };
 use kernel_ext::workqueue;
 use rtrs_core::proto::{

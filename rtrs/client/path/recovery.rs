@@ -5,8 +5,6 @@
 //! Set-up and teardown exclude each other by a mutex. A teardown is a work item, so that whoever
 //! finds a fault need not wait; the attempts to connect again are another, with a pause before each.
 
-use core::sync::atomic::Ordering;
-
 use ferro_proto::backoff::Backoff;
 use kernel::{
     prelude::*,
@@ -18,6 +16,7 @@ use kernel::{
         Monotonic, //
     }, //
 };
+use kernel_ext::sync::atomic::Ordering;
 use kernel_ext::{
     errno,
     random,

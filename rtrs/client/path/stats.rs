@@ -2,15 +2,14 @@
 
 //! What a path counts.
 
-use core::sync::atomic::{
-    AtomicU32,
-    Ordering, //
-};
-
 use kernel::prelude::*;
 use kernel_ext::percpu::{
     Counter,
     PerCpu, //
+};
+use kernel_ext::sync::atomic::{
+    AtomicU32,
+    Ordering, //
 };
 use rtrs_core::proto::stats::{
     IoCounts,

@@ -6,9 +6,8 @@
 //! the same once more (decision 0006 says what that may do, and what it may not). The connections of
 //! the path that is gone have been drained: no copy of a request leaves there any more.
 
-use core::sync::atomic::Ordering;
-
 use kernel::sync::rcu;
+use kernel_ext::sync::atomic::Ordering;
 use rdma::sg;
 use rtrs_core::proto::quarantine::Ticket;
 

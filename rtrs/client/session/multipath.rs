@@ -2,8 +2,6 @@
 
 //! How a request finds its path.
 
-use core::sync::atomic::Ordering;
-
 use kernel::{
     prelude::*,
     sync::{
@@ -12,6 +10,7 @@ use kernel::{
     },
 };
 use kernel_ext::errno;
+use kernel_ext::sync::atomic::Ordering;
 use rtrs_core::proto::{
     policy::{
         PathLoad,

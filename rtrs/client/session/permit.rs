@@ -2,14 +2,13 @@
 
 //! The chunk ids of admin messages, which wait for one another. IO brings its own: block tags.
 
-use core::sync::atomic::{
-    AtomicU32,
-    Ordering, //
-};
-
 use kernel::{
     prelude::*,
     sync::Arc, //
+};
+use kernel_ext::sync::atomic::{
+    AtomicU32,
+    Ordering, //
 };
 use kernel_ext::{
     new_wait_queue,

@@ -4,15 +4,14 @@
 //!
 //! `proto::quarantine` decides; here are the lock and what the IO path looks at.
 
-use core::sync::atomic::{
-    AtomicU32,
-    AtomicU64,
-    Ordering, //
-};
-
 use kernel::{
     prelude::*,
     sync::Arc, //
+};
+use kernel_ext::sync::atomic::{
+    AtomicU32,
+    AtomicU64,
+    Ordering, //
 };
 use kernel_ext::{
     new_irq_lock,

@@ -2,7 +2,7 @@
 
 //! A session's settings, which may change at any time.
 
-use core::sync::atomic::{
+use kernel_ext::sync::atomic::{
     AtomicI32,
     Ordering, //
 };

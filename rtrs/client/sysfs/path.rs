@@ -2,8 +2,6 @@
 
 //! `/sys/class/rtrs-client/SESSION/paths/SRC@DST`.
 
-use core::sync::atomic::Ordering;
-
 use ferro_proto::text;
 use kernel::{
     prelude::*,
@@ -13,6 +11,7 @@ use kernel::{
         ArcBorrow, //
     },
 };
+use kernel_ext::sync::atomic::Ordering;
 use kernel_ext::sysfs::{
     Attribute,
     ShowBuffer,

@@ -2,15 +2,14 @@
 
 //! Room on the send queue of one connection, and the answers that wait for it.
 
-use core::sync::atomic::{
+use kernel::prelude::*;
+use kernel_ext::sync::atomic::{
     AtomicBool, AtomicU32,
     Ordering::{
         Relaxed,
         SeqCst, //
     },
 };
-
-use kernel::prelude::*;
 use kernel_ext::{
     new_irq_lock,
     sync::IrqLock, //

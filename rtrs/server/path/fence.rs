@@ -11,8 +11,7 @@
 
 use core::{
     mem,
-    ptr,
-    sync::atomic::Ordering::SeqCst, //
+    ptr, //
 };
 
 use kernel::{
@@ -22,6 +21,7 @@ use kernel::{
         Arc, //
     },
 };
+use kernel_ext::sync::atomic::Ordering::SeqCst;
 use kernel_ext::sync::RcuArc;
 
 use crate::server::{

@@ -2,9 +2,8 @@
 
 //! Is the client still there? A heartbeat in either direction, on the admin connection; and the limit on how long a path may take to be set up.
 
-use core::sync::atomic::Ordering::Relaxed;
-
 use kernel::sync::Arc;
+use kernel_ext::sync::atomic::Ordering::Relaxed;
 use rdma::Qp;
 use rtrs_core::proto::{
     heartbeat::Tick,

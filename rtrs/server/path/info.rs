@@ -3,12 +3,11 @@
 //! The info exchange: the client names its session, and is told where its chunks are. The path is
 //! up then.
 
-use core::sync::atomic::Ordering::SeqCst;
-
 use kernel::{
     prelude::*,
     sync::Arc, //
 };
+use kernel_ext::sync::atomic::Ordering::SeqCst;
 use rdma::{
     Access,
     Batch,

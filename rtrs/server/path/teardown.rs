@@ -2,8 +2,6 @@
 
 //! Taking a path down, whatever state its set-up has reached, and freeing it.
 
-use core::sync::atomic::Ordering::SeqCst;
-
 use kernel::{
     sync::Arc,
     time::{
@@ -11,6 +9,7 @@ use kernel::{
         Delta, //
     }, //
 };
+use kernel_ext::sync::atomic::Ordering::SeqCst;
 use rtrs_core::proto::{
     path::ServerEvent,
     LINK_SETTLE_MS, //
