@@ -11,6 +11,7 @@ import sys
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
+import documents  # noqa: E402
 import rules  # noqa: E402
 import rust  # noqa: E402
 
@@ -49,7 +50,8 @@ def main() -> int:
         inventory(sources)
         return 0
     failed = 0
-    for rule in rules.RULES + rust.RULES:
+    every = rules.RULES + rust.RULES + documents.RULES
+    for rule in every:
         complaints = rule(sources)
         name = rule.__name__.replace("_", "-")
         for complaint in complaints[:20]:
@@ -58,7 +60,7 @@ def main() -> int:
             print(f"#   ... and {len(complaints) - 20} more")
         failed += bool(complaints)
         print(f"{'not ok' if complaints else 'ok'} tidy.{name}")
-    print(f"{len(rules.RULES) + len(rust.RULES) - failed} passed, {failed} failed")
+    print(f"{len(every) - failed} passed, {failed} failed")
     return 1 if failed else 0
 
 

@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Rules about what documents promise of the code."""
+import pathlib
+import re
+
+from rules import Source
+
+DEFECTS = pathlib.Path("Documentation/defects-of-c.md")
+_NUMBER = re.compile(r"\bD([1-9]\d?)\b")
+_NAMED = re.compile(r"\bd([1-9]\d?)_[a-z]")
+_ROW = re.compile(r"^\| D(\d+) \|(.*)\|([^|]*)\|$", re.M)
+_TEST = re.compile(r"`([a-z_0-9]+(?:\.[a-z_0-9]+)+)`")
+# Where the numbers mean something else, or a file is written by a tool.
+_FOREIGN = (".lock", "COPYING")
+
+
+def _cited(source: Source) -> set[int]:
+    """Numbers of defects that a file cites, in comments or in names of tests."""
+    return {int(n) for pattern in (_NUMBER, _NAMED) for n in pattern.findall(source.text)}
+
+
+def _functions(sources: list[Source], folder: str) -> dict[str, set[str]]:
+    """Names of the functions of the files of a folder, by the stem of the file."""
+    return {s.path.stem: set(re.findall(r"^\s*(?:pub )?(?:fn|def) (\w+)", s.text, re.M))
+            for s in sources if str(s.path.parent) == folder}
+
+
+class _Tests:
+    """Every test that a document can name."""
+
+    def __init__(self, sources: list[Source]) -> None:
+        self.host = {"proto": _functions(sources, "tools/proto/tests/proto"),
+                     "sim": _functions(sources, "tools/sim/tests/sim")}
+        self.machines = _functions(sources, "tools/vmlab/tests")
+        # Cases of the scripted peer, of which some files make a test each.
+        self.cases = set().union(*_functions(sources, "tools/vmlab/peer").values())
+        self.made = {s.path.stem for s in sources if str(s.path.parent) == "tools/vmlab/tests"
+                     and re.search(r"globals\(\)\[f\"test_\{|parametrize", s.text)}
+
+    def has(self, name: str) -> bool:
+        """Whether `file.test`, `proto.file.test` or `sim.file.test` exists."""
+        *group, file, test = name.split(".")
+        if group:
+            return test in self.host.get(group[0], {}).get(file, set())
+        return (f"test_{test}" in self.machines.get(file, set())
+                or file in self.made and test.removesuffix("_with_n") in self.cases)
+
+
+def defects_are_documented(sources: list[Source]) -> list[str]:
+    """Each defect of the C driver that is cited stands in the page, and each test that the page names exists."""
+    page = next((s for s in sources if s.path == DEFECTS), None)
+    if page is None:
+        return [f"{DEFECTS} is missing"]
+    rows = {int(number): tests for number, _, tests in _ROW.findall(page.text)}
+    tests = _Tests(sources)
+    complaints = [f"{DEFECTS}: D{number} names neither a test nor 'no test'" for number, cell in rows.items()
+                  if not _TEST.findall(cell) and cell.strip() != "no test"]
+    complaints += [f"{DEFECTS}: D{number}: there is no test {name}" for number, cell in rows.items()
+                   for name in _TEST.findall(cell) if not tests.has(name)]
+    for source in sources:
+        if source.path != DEFECTS and not source.path.name.endswith(_FOREIGN):
+            complaints += [f"{source.path}: D{n} is not in {DEFECTS}" for n in sorted(_cited(source) - rows.keys())]
+    return complaints
+
+
+RULES = [defects_are_documented]
