@@ -290,6 +290,15 @@ impl Shortage {
     }
 }
 
+/// Returns how long requests wait in an outage; `is_away`: it is one that a [`Shortage`] has made, and
+/// they wait for its end.
+pub fn outage_setting(setting: FastIoFail, is_away: bool) -> FastIoFail {
+    match setting {
+        FastIoFail::After(s) if is_away => FastIoFail::After(s.max(AWAY_S)),
+        setting => setting,
+    }
+}
+
 /// Returns how long a request may wait for a held chunk, in milliseconds, where requests may wait for
 /// `fast_io_fail_ms` for a path; `None`: for ever.
 pub fn wait_limit_ms(fast_io_fail_ms: Option<u64>) -> Option<u64> {

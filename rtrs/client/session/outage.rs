@@ -16,10 +16,13 @@ use kernel::{
     workqueue::WorkItem, //
 };
 use kernel_ext::workqueue;
-use rtrs_core::proto::outage::{
-    Effect,
-    Event,
-    Outage, //
+use rtrs_core::proto::{
+    outage::{
+        Effect,
+        Event,
+        Outage, //
+    },
+    quarantine, //
 };
 
 use crate::client::{
@@ -226,9 +229,10 @@ impl Session {
     fn begin_outage(self: &Arc<Self>, link: &mut Link) {
         link.outages = link.outages.wrapping_add(1);
         link.tell(|listener| listener.disconnected());
+        let setting = self.settings.snapshot().fast_io_fail();
         let event = Event::LastPathDown {
             now_ms: self.now_ms(),
-            setting: self.settings.snapshot().fast_io_fail(),
+            setting: quarantine::outage_setting(setting, self.away_ms() != 0),
         };
         self.outage(link, event);
     }

@@ -4,7 +4,8 @@
 //!
 //! Stands for `rtrs/client/{session,io}` and `rnbd/client`. What decides is
 //! the drivers' own code: `proto::policy`, `proto::outage`, `proto::permit`, `proto::geometry` and
-//! `proto::imm`.
+//! `proto::imm`. A request is known by its tag, which is the number of a chunk: the one that it uses
+//! unless `client_chunks` gives it another.
 
 use std::collections::VecDeque;
 
@@ -25,10 +26,18 @@ use proto::rtrs::{
         Policy,
         Tried, //
     },
+    quarantine::{
+        outage_setting,
+        Chunk,
+        Quarantine,
+        Shortage,
+        Ticket, //
+    },
 };
 
 use crate::{
     check::Kind,
+    client_chunks::AGAIN_US,
     client_path::ClientPath,
     event::{
         Event,
@@ -52,14 +61,16 @@ pub(crate) struct Slot {
     pub(crate) body: Body,
     /// Where it is in flight; `None`: it waits.
     pub(crate) on: Option<(usize, ConnId)>,
+    /// The chunk that it was last sent in.
+    pub(crate) chunk: u16,
     /// Number of its last sending.
     send: u64,
-    /// Paths that it went out on without an answer.
-    trail: Vec<usize>,
+    /// It was lost on a path.
+    pub(crate) ticket: Option<Ticket>,
+    /// Since when it waits for its chunk.
+    pub(crate) since_us: Option<u64>,
     /// Of an open message: the client's count when it was made.
     epoch: u64,
-    /// The request has failed, but the server may still have it: the chunk must not carry another.
-    pub(crate) quarantined: bool,
 }
 
 /// A client with one session and one device.
@@ -72,8 +83,16 @@ pub(crate) struct Client {
     pub(crate) slots: Vec<Option<Slot>>,
     /// Chunks whose requests wait for a path.
     pub(crate) waiting: VecDeque<u16>,
+    /// Tags whose requests wait for their chunks.
+    pub(crate) refused: Vec<u16>,
+    pub(crate) quarantine: Quarantine<Vec<Chunk>>,
+    pub(crate) shortage: Shortage,
+    /// Until when no path connects.
+    pub(crate) away_until_us: u64,
+    /// What failed unanswered, for each chunk that is held because of it.
+    pub(crate) failed: Vec<Option<Body>>,
     /// The device is open on the server that the connected paths lead to.
-    opened: bool,
+    pub(crate) opened: bool,
     /// Counts the times that the device had to be opened.
     epoch: u64,
     sends: u64,
@@ -92,6 +111,11 @@ impl Client {
             last: None,
             slots: vec![None; queue_depth.into()],
             waiting: VecDeque::new(),
+            refused: Vec::new(),
+            quarantine: Quarantine::new(vec![Chunk::default(); queue_depth.into()]),
+            shortage: Shortage::NONE,
+            away_until_us: 0,
+            failed: vec![None; queue_depth.into()],
             opened: false,
             epoch: 0,
             sends: 0,
@@ -110,7 +134,7 @@ impl Client {
         self.paths.iter().enumerate().map(load).collect()
     }
 
-    /// The chunks in flight on a path.
+    /// The tags in flight on a path.
     pub(crate) fn in_flight(&self, path: usize) -> impl Iterator<Item = u16> + '_ {
         let on = move |s: &Option<Slot>| {
             let on = s.as_ref().and_then(|s| s.on);
@@ -122,14 +146,14 @@ impl Client {
             .map(|(id, _)| id)
     }
 
-    /// A chunk that nothing uses, out of a range.
-    fn free(&self, mut ids: std::ops::Range<u16>) -> Option<u16> {
+    /// A tag that nothing uses, out of a range.
+    pub(crate) fn free(&self, mut ids: std::ops::Range<u16>) -> Option<u16> {
         ids.find(|id| self.slots[usize::from(*id)].is_none())
     }
 }
 
 impl World {
-    fn partition(&self) -> Partition {
+    pub(crate) fn partition(&self) -> Partition {
         Partition::new(self.settings.queue_depth)
     }
 
@@ -150,26 +174,49 @@ impl World {
         self.client.slots[usize::from(chunk)] = Some(Slot {
             body: Body { request, deed },
             on: None,
+            chunk,
             send: 0,
-            trail: Vec::new(),
+            ticket: None,
+            since_us: None,
             epoch: self.client.epoch,
-            quarantined: false,
         });
         note!(self, Client, "r{request} {deed:?} takes chunk {chunk}");
         self.submit(chunk);
         request
     }
 
-    /// Sends a chunk's request on the path that the policy chooses, or lets it wait, or fails it.
-    pub(crate) fn submit(&mut self, chunk: u16) {
-        let Some(slot) = self.client.slots[usize::from(chunk)].clone() else {
+    /// Sends a tag's request on the path that the policy chooses, or lets it wait, or fails it.
+    pub(crate) fn submit(&mut self, tag: u16) {
+        let Some(slot) = self.client.slots[usize::from(tag)].clone() else {
             return;
         };
         let is_open = slot.body.deed == Deed::Open;
-        if !is_open && !self.client.opened && self.client.outage.verdict() == Verdict::Queue {
-            self.client.waiting.push_back(chunk);
+        if !is_open && !self.client.opened {
+            match self.client.outage.verdict() {
+                Verdict::Queue => self.client.waiting.push_back(tag),
+                Verdict::Fail => self.end_io(tag, None),
+            }
             return;
         }
+        let Some(place) = self.place_for(tag) else {
+            self.refused(tag);
+            return;
+        };
+        if !self.send_on_any_path(tag, &slot, place.chunk) {
+            if place.is_again {
+                self.client.quarantine.given_back(place.chunk);
+            }
+            match self.client.outage.verdict() {
+                // It is opened when a path comes up.
+                _ if is_open => self.client.slots[usize::from(tag)] = None,
+                Verdict::Queue => self.client.waiting.push_back(tag),
+                Verdict::Fail => self.end_io(tag, None),
+            }
+        }
+    }
+
+    /// Sends a request in a chunk; `false` if no path takes it.
+    fn send_on_any_path(&mut self, tag: u16, slot: &Slot, chunk: u16) -> bool {
         let mut tried = Tried::NONE;
         let mut seen = Vec::new();
         let loads = self.client.loads();
@@ -179,7 +226,7 @@ impl World {
                 let request = slot.body.request;
                 let what = format!("r{request} tried path {path} twice");
                 self.check.fail(Kind::TriedTwice, what);
-                return;
+                return true;
             }
             seen.push(path);
             if !self.settings.broken(Mutation::LoseTried) {
@@ -189,26 +236,21 @@ impl World {
             if seen.len() > 1 {
                 self.trace.reached("a request tries a second path");
             }
-            if self.send(chunk, &slot, path) {
-                return;
+            if self.send(tag, slot, chunk, path) {
+                return true;
             }
         }
         if !seen.is_empty() {
             self.trace.reached("every path refuses a request");
         }
-        match self.client.outage.verdict() {
-            Verdict::Queue => self.client.waiting.push_back(chunk),
-            // The session's own; nobody is there to be told.
-            Verdict::Fail if is_open => self.client.waiting.push_back(chunk),
-            Verdict::Fail => self.end_io(chunk, None),
-        }
+        false
     }
 
-    fn send(&mut self, chunk: u16, slot: &Slot, path: usize) -> bool {
+    fn send(&mut self, tag: u16, slot: &Slot, chunk: u16, path: usize) -> bool {
         let conns = &self.client.paths[path].conns;
         let lane = match slot.body.deed {
             Deed::Open => 0,
-            _ => 1 + usize::from(chunk) % (conns.len() - 1),
+            _ => 1 + usize::from(tag) % (conns.len() - 1),
         };
         let conn = conns[lane];
         let Some(payload) = self.geometry.join(chunk, 0) else {
@@ -232,31 +274,24 @@ impl World {
             Client,
             "r{request} chunk {chunk} sent on p{path} c{conn}"
         );
-        if let Some(slot) = &mut self.client.slots[usize::from(chunk)] {
+        if let Some(slot) = &mut self.client.slots[usize::from(tag)] {
             slot.on = Some((path, conn));
-            slot.send = send;
-            if !slot.trail.contains(&path) {
-                slot.trail.push(path);
-            }
+            (slot.chunk, slot.send, slot.since_us) = (chunk, send, None);
         }
         if !self.settings.broken(Mutation::NoRequestTimeout) {
             let timeout = self.settings.request_timeout_us;
-            self.after(timeout, Event::RequestTimeout { chunk, send });
+            self.after(timeout, Event::RequestTimeout { tag, send });
         }
         true
     }
 
     /// A request is unanswered for too long: the path recovers, and the request goes elsewhere.
-    pub(crate) fn request_timeout(&mut self, chunk: u16, send: u64) {
-        let Some(slot) = &self.client.slots[usize::from(chunk)] else {
+    pub(crate) fn request_timeout(&mut self, tag: u16, send: u64) {
+        let Some(slot) = &self.client.slots[usize::from(tag)] else {
             return;
         };
         if let (Some((path, _)), true) = (slot.on, slot.send == send) {
-            note!(
-                self,
-                Client,
-                "chunk {chunk} unanswered on p{path}: time-out"
-            );
+            note!(self, Client, "tag {tag} unanswered on p{path}: time-out");
             self.trace.reached("a request times out");
             self.path_failed(path);
         }
@@ -266,14 +301,14 @@ impl World {
     pub(crate) fn response(&mut self, at: (usize, ConnId), r: Response, content: u64, truth: u64) {
         let geometry: Geometry = self.geometry;
         let chunk = geometry.chunk_id(r.msg_id);
-        let slot = chunk.and_then(|c| self.client.slots[usize::from(c)].clone());
-        let (Some(chunk), Some(slot)) = (chunk, slot) else {
+        let found = chunk.and_then(|c| self.client.user_of(c));
+        let (Some(chunk), Some((tag, slot))) = (chunk, found) else {
             let what = format!("answer to r{truth} in a free chunk, p{}", at.0);
             self.check.fail(Kind::WrongReply, what);
             return;
         };
         let request = slot.body.request;
-        if slot.on != Some(at) || request != truth || slot.quarantined {
+        if slot.on != Some(at) || request != truth {
             let what = format!("answer to r{truth} taken for r{request}, p{}", at.0);
             self.check.fail(Kind::WrongReply, what);
             return;
@@ -289,87 +324,79 @@ impl World {
             self.check.fail(Kind::Refused, what);
             return;
         }
+        if slot.ticket.is_some() {
+            self.client.quarantine.answered(chunk);
+            self.settle();
+        }
         if slot.body.deed == Deed::Open {
-            self.client.slots[usize::from(chunk)] = None;
+            self.client.slots[usize::from(tag)] = None;
             self.opened(slot.epoch);
         } else {
-            self.end_io(chunk, Some(content));
+            self.end_io(tag, Some(content));
         }
     }
 
     /// Ends a request of the application; `None` is an error.
-    fn end_io(&mut self, chunk: u16, answer: Option<u64>) {
-        let Some(mut slot) = self.client.slots[usize::from(chunk)].take() else {
+    pub(crate) fn end_io(&mut self, tag: u16, answer: Option<u64>) {
+        let Some(slot) = self.client.slots[usize::from(tag)].take() else {
             return;
         };
-        let unanswered = answer.is_none() && !slot.trail.is_empty();
-        if unanswered && !self.settings.broken(Mutation::NoQuarantine) {
-            (slot.on, slot.quarantined) = (None, true);
-            self.client.slots[usize::from(chunk)] = Some(slot.clone());
-        }
-        self.io_done(slot.body, answer, unanswered);
-    }
-
-    /// The server has nothing any more of what went out on this path before.
-    pub(crate) fn end_quarantine(&mut self, path: usize) {
-        for slot in &mut self.client.slots {
-            let Some(held) = slot.as_mut().filter(|s| s.quarantined) else {
-                continue;
-            };
-            held.trail.retain(|p| *p != path);
-            if !held.trail.is_empty() {
-                continue;
-            }
-            self.trace
-                .reached("a chunk is used again after its request failed");
-            if let Body {
-                request,
-                deed: Deed::Write { block },
-            } = held.body
-            {
-                let content = self.disk.blocks[block];
-                self.check.write_settled(block, request, content);
-            }
-            *slot = None;
+        let unanswered = slot.ticket.filter(|_| answer.is_none());
+        self.io_done(slot.body, answer, unanswered.is_some());
+        if unanswered.is_some() {
+            self.client.failed[usize::from(slot.chunk)] = Some(slot.body);
+            self.settle();
         }
     }
 
-    /// The path's queue pairs are drained: what was in flight goes out again.
+    /// The path's queue pairs are drained: what was in flight goes out again, or is given back.
     pub(crate) fn fail_over(&mut self, path: usize) {
-        let chunks: Vec<u16> = self.client.in_flight(path).collect();
-        for mut chunk in chunks {
+        let tags: Vec<u16> = self.client.in_flight(path).collect();
+        for mut tag in tags {
             if self.settings.broken(Mutation::NoFailOver) {
                 continue;
             }
+            let Some(mut slot) = self.client.slots[usize::from(tag)].take() else {
+                continue;
+            };
+            self.trace.reached("a request fails over");
+            let request = slot.body.request;
+            note!(self, Client, "r{request} fails over from p{path}");
+            let mut chunk = slot.chunk;
+            slot.ticket = Some(self.lost(chunk, path));
+            slot.on = None;
             if self.settings.broken(Mutation::ReuseChunkEarly) {
                 if let Some(other) = self.client.free(self.partition().io_ids()) {
-                    let moved = self.client.slots[usize::from(chunk)].take();
-                    self.client.slots[usize::from(other)] = moved;
-                    chunk = other;
+                    (tag, chunk) = (other, other);
                 }
             }
-            if let Some(slot) = &mut self.client.slots[usize::from(chunk)] {
-                slot.on = None;
-                self.trace.reached("a request fails over");
-                note!(
-                    self,
-                    Client,
-                    "r{} fails over from p{path}",
-                    slot.body.request
-                );
+            self.client.slots[usize::from(tag)] = Some(slot.clone());
+            // As the driver: what was lost with the last path is given back, and made anew.
+            let is_open = slot.body.deed == Deed::Open;
+            let may_go = is_open || self.client.opened;
+            if !may_go || !self.send_on_any_path(tag, &slot, chunk) {
+                self.client.quarantine.given_back(chunk);
+                if is_open {
+                    self.client.slots[usize::from(tag)] = None;
+                } else {
+                    self.client.waiting.push_back(tag);
+                }
             }
-            self.submit(chunk);
+        }
+        if self.client.outage.verdict() == Verdict::Fail {
+            self.flush();
         }
     }
 
     /// Sends what waits, as far as it can be sent.
     pub(crate) fn flush(&mut self) {
-        for chunk in std::mem::take(&mut self.client.waiting) {
-            self.submit(chunk);
+        for tag in std::mem::take(&mut self.client.waiting) {
+            let tag = self.another_tag(tag);
+            self.submit(tag);
         }
     }
 
-    fn now_ms(&self) -> u64 {
+    pub(crate) fn now_ms(&self) -> u64 {
         self.now_us / MS
     }
 
@@ -393,9 +420,9 @@ impl World {
             outage::Effect::Resume => self.trace.reached("a session is back"),
             outage::Effect::FailQueued => {
                 self.trace.reached("what waits is failed");
-                for chunk in std::mem::take(&mut self.client.waiting) {
-                    self.submit(chunk);
-                }
+                self.client.opened = false;
+                self.flush();
+                self.try_refused();
             }
         }
     }
@@ -418,12 +445,16 @@ impl World {
     }
 
     /// Opens the device, unless that is under way.
-    fn open(&mut self) {
+    pub(crate) fn open(&mut self) {
         let mut slots = self.client.slots.iter().flatten();
         if slots.any(|s| s.body.deed == Deed::Open) {
             self.flush();
-        } else if let Some(chunk) = self.client.free(self.partition().admin_ids()) {
-            self.take(chunk, Deed::Open);
+        } else if let Some(id) = self.free_admin_id() {
+            self.take(id, Deed::Open);
+        } else {
+            let now_ms = self.now_ms();
+            self.client.shortage.refused(now_ms);
+            self.after(AGAIN_US, Event::TryAgain);
         }
     }
 
@@ -444,7 +475,9 @@ impl World {
         if self.client.paths.iter().any(|p| p.state.carries_io()) {
             return;
         }
-        let (now_ms, setting) = (self.now_ms(), self.settings.fast_io_fail);
+        let is_away = self.now_us < self.client.away_until_us;
+        let setting = outage_setting(self.settings.fast_io_fail, is_away);
+        let now_ms = self.now_ms();
         self.outage(outage::Event::LastPathDown { now_ms, setting });
     }
 

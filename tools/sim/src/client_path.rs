@@ -5,11 +5,15 @@
 //! Stands for `rtrs/client/path`. What decides is `proto::path`,
 //! `proto::backoff`, `proto::heartbeat` and `proto::handshake`.
 
-use proto::common::backoff::Backoff;
+use proto::common::{
+    backoff::Backoff,
+    errno::Errno, //
+};
 use proto::rtrs::{
     handshake::{
         self,
-        Connect, //
+        Connect,
+        ConnectError, //
     },
     heartbeat::{
         latency_ns,
@@ -27,7 +31,6 @@ use zerocopy::IntoBytes;
 
 use crate::{
     check::Kind,
-    disk::OPERATION_US_MAX,
     event::{
         Event,
         MS,
@@ -50,14 +53,12 @@ pub(crate) const SESSION: [u8; 16] = [0x5e; 16];
 /// Pause before a connect request is repeated by the connection manager.
 const CM_RETRY_US: u64 = 500 * MS;
 
-/// When the server is sure to have closed a path that its client has removed, and to be done with
-/// its requests: heartbeats, and the slowest disk twice.
-const GONE_US: u64 = 40 * S + 2 * OPERATION_US_MAX;
-
 /// A path.
 #[derive(Debug)]
 pub(crate) struct ClientPath {
     pub(crate) wire: usize,
+    /// Its number in `proto::quarantine`.
+    pub(crate) number: u8,
     uuid: [u8; 16],
     pub(crate) state: ClientState,
     /// Counts set-ups and teardowns.
@@ -74,6 +75,8 @@ pub(crate) struct ClientPath {
     pub(crate) disconnected: bool,
     recon_cnt: u16,
     first_conn: bool,
+    /// The server is asked whether it knows the session; the losses before that.
+    inquiry: Option<u64>,
     was_up: bool,
     backoff: Backoff,
     /// The check's own count of attempts since the last success.
@@ -87,12 +90,13 @@ pub(crate) struct ClientPath {
 }
 
 impl ClientPath {
-    fn new(index: usize, wire: usize) -> Self {
+    fn new(index: usize, wire: usize, number: u8) -> Self {
         let mut uuid = [0; 16];
         // CAST: a run adds few paths.
         (uuid[0], uuid[1]) = (index as u8 + 1, (index >> 8) as u8);
         Self {
             wire,
+            number,
             uuid,
             state: ClientState::Connecting,
             life: 0,
@@ -103,6 +107,7 @@ impl ClientPath {
             disconnected: false,
             recon_cnt: 0,
             first_conn: true,
+            inquiry: None,
             was_up: false,
             backoff: Backoff::NEW,
             attempts: 0,
@@ -123,7 +128,10 @@ impl ClientPath {
 impl World {
     pub(crate) fn add_path(&mut self, wire: usize) {
         let path = self.client.paths.len();
-        self.client.paths.push(ClientPath::new(path, wire));
+        let Some(number) = self.client.quarantine.add_path() else {
+            return;
+        };
+        self.client.paths.push(ClientPath::new(path, wire, number));
         note!(self, Client, "p{path} added on wire {wire}");
         self.connect(path);
     }
@@ -172,10 +180,7 @@ impl World {
                     self.path_event(path, ClientEvent::Remove);
                 }
             }
-            ClientEffect::Release => {
-                self.trace.reached("a path is removed");
-                self.after(GONE_US, Event::QuarantineOver { path });
-            }
+            ClientEffect::Release => self.path_removed(path),
             ClientEffect::Ignore | ClientEffect::Busy => {}
         }
         if before.carries_io() && !next.carries_io() {
@@ -210,6 +215,8 @@ impl World {
         p.recon_cnt = p.recon_cnt.wrapping_add(1);
         // As the driver: a path that was up before may meet a server that was started again.
         p.first_conn = p.was_up || !others_up;
+        p.inquiry = self.client.quarantine.inquiry().filter(|_| p.was_up);
+        p.first_conn &= p.inquiry.is_none();
         p.conns.clear();
         let life = p.life;
         self.connect_next(path);
@@ -292,6 +299,14 @@ impl World {
                 let why = handshake::rejected(bytes);
                 note!(self, Client, "p{path}: {why}");
                 self.trace.reached("a connect is refused");
+                let unknown = matches!(why, ConnectError::Rejected(Some(Errno::ENXIO)));
+                if let Some(losses) = self.client.paths[path].inquiry.filter(|_| unknown) {
+                    self.session_forgotten(losses);
+                    // As the driver, which wants it back now.
+                    let p = &mut self.client.paths[path];
+                    p.backoff.reset();
+                    p.attempts = 0;
+                }
                 self.path_failed(path);
             }
             CmMessage::Connect(_) => {}
@@ -346,7 +361,7 @@ impl World {
         p.latency_ns = None;
         let life = p.life;
         // The server has drained this path's predecessors before it answered.
-        self.end_quarantine(path);
+        self.end_quarantine_of(path);
         self.client_tick(path, life);
         self.path_up();
     }
@@ -374,6 +389,7 @@ impl World {
             }
             Tick::Wait => {}
         }
+        self.look_after_chunks();
         let interval_us = u64::from(heartbeat.interval_ms) * MS;
         self.after(interval_us, Event::ClientTick { path, life });
     }
@@ -438,6 +454,7 @@ impl World {
         if state == ClientState::ConnectingErr {
             p.state = state.step(ClientEvent::Retry).0;
         }
-        self.start_soon(path, u64::from(pause_ms) * MS);
+        let away_us = self.client.away_until_us.saturating_sub(self.now_us);
+        self.start_soon(path, away_us.max(u64::from(pause_ms) * MS));
     }
 }

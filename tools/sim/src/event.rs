@@ -68,11 +68,11 @@ pub(crate) enum Event {
     /// The client's heartbeat.
     ClientTick { path: usize, life: u64 },
     /// A request is unanswered for too long.
-    RequestTimeout { chunk: u16, send: u64 },
+    RequestTimeout { tag: u16, send: u64 },
     /// The timer of `Outage`.
     OutageDeadline { until_ms: u64 },
-    /// A removed path cannot be alive at the server any more.
-    QuarantineOver { path: usize },
+    /// Requests ask for their chunks again.
+    TryAgain,
     /// The server's heartbeat.
     ServerTick { path: u64 },
     /// The set-up of a server's path takes too long.
@@ -115,7 +115,7 @@ impl Event {
             | Self::ClientTick { .. }
             | Self::RequestTimeout { .. }
             | Self::OutageDeadline { .. }
-            | Self::QuarantineOver { .. }
+            | Self::TryAgain
             | Self::App
             | Self::Reconnect { .. } => Some(Side::Client),
             Self::Arrive { .. }

@@ -272,14 +272,20 @@ impl World {
         let mut missing = Vec::new();
         for (chunk, slot) in self.client.slots.iter().enumerate() {
             if let Some(s) = slot {
-                let what = match (s.quarantined, s.body.deed) {
-                    (true, _) => "withheld after",
-                    (_, Deed::Open) => "opening",
+                let what = match s.body.deed {
+                    Deed::Open => "opening",
                     _ => "used by",
                 };
                 missing.push(format!("chunk {chunk} {what} r{}", s.body.request));
             }
         }
+        // Chunks may be held on, for a path that was removed; one that is lent to a request is not.
+        let lent = |id: &u16| self.client.quarantine.used_instead_of(*id).is_some();
+        missing.extend(
+            (0..self.settings.queue_depth)
+                .filter(lent)
+                .map(|id| format!("chunk for {id}")),
+        );
         let mut up = 0;
         for (i, p) in self
             .client

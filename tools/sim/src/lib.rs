@@ -16,6 +16,7 @@
 mod app;
 mod check;
 mod client;
+mod client_chunks;
 mod client_path;
 mod disk;
 mod event;

@@ -26,6 +26,14 @@ pub enum Mutation {
     ReuseChunkEarly,
     /// The client uses the chunk of a request that failed unanswered at once.
     NoQuarantine,
+    /// The client uses the chunk of a lost request when any path is connected anew.
+    AnyPathEndsQuarantine,
+    /// The client uses the chunk of a lost request when its path is removed.
+    RemovalEndsQuarantine,
+    /// The client makes a lost request anew in the chunk of its new tag.
+    AnotherChunkAgain,
+    /// The client waits for a path that does not come back.
+    NeverAskServer,
     /// The client forgets which paths a request has tried.
     LoseTried,
     /// The client forgets what was in flight on a path that failed.
@@ -46,13 +54,17 @@ pub enum Mutation {
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 18] = [
         Self::SkipDrain,
         Self::ForgetChunkFence,
         Self::FenceOnlyLive,
         Self::ForgetReconnectFence,
         Self::ReuseChunkEarly,
         Self::NoQuarantine,
+        Self::AnyPathEndsQuarantine,
+        Self::RemovalEndsQuarantine,
+        Self::AnotherChunkAgain,
+        Self::NeverAskServer,
         Self::LoseTried,
         Self::NoFailOver,
         Self::NoBackoffReset,
@@ -87,6 +99,8 @@ pub(crate) struct Settings {
     pub(crate) blocks: usize,
     pub(crate) policy: Policy,
     pub(crate) fast_io_fail: FastIoFail,
+    /// The block layer gives a request that is started again another tag.
+    pub(crate) scheduler: bool,
     pub(crate) reconnect_delay_ms: u32,
     pub(crate) max_reconnect_attempts: i32,
     pub(crate) heartbeat: Heartbeat,
@@ -131,6 +145,7 @@ impl Settings {
                 4 => FastIoFail::Off,
                 _ => FastIoFail::DEFAULT,
             },
+            scheduler: rng.bool(),
             reconnect_delay_ms: rng.u32(100..=2000),
             max_reconnect_attempts: match rng.u32(0..10) {
                 0 => 0,

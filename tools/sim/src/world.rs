@@ -206,9 +206,9 @@ impl World {
             Event::CloseLate { conn } => self.close_conn(conn, Side::Client),
             Event::Start { path, start } => self.start(path, start),
             Event::ClientTick { path, life } => self.client_tick(path, life),
-            Event::RequestTimeout { chunk, send } => self.request_timeout(chunk, send),
+            Event::RequestTimeout { tag, send } => self.request_timeout(tag, send),
             Event::OutageDeadline { until_ms } => self.outage_deadline(until_ms),
-            Event::QuarantineOver { path } => self.end_quarantine(path),
+            Event::TryAgain => self.try_refused(),
             Event::Reconnect { path } => self.reconnect_path(path),
             _ => {}
         }

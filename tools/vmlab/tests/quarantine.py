@@ -10,7 +10,7 @@ from __future__ import annotations
 from vmlab import paths, rnbd
 from vmlab.checks import eq, ok, until
 from vmlab.lab import Lab
-from vmlab.machine import Job
+from vmlab.machine import Job, Machine
 from vmlab.needs import needs
 
 SUSPENDED = "held"      # a device-mapper disk of the server that can be made not to answer
@@ -20,6 +20,7 @@ QUEUE_DEPTH = 32        # chunks of the session, 24 of them for IO
 SETTINGS = "reconnect_delay_ms=200"
 # More at a time than there are chunks; elsewhere than BLOCK.
 FILL = "--rw=randwrite --bs=4k --iodepth=64 --offset=4m --size=512k --buffer_pattern=0x42"
+FILL_BLOCK, FILL_BLOCKS = 1024, 128
 
 
 def _two_disks(lab: Lab) -> None:
@@ -32,14 +33,19 @@ def _two_disks(lab: Lab) -> None:
     rnbd.load_client(lab)
 
 
-def _write_a(lab: Lab, disk: rnbd.Disk) -> Job:
-    """Starts the write of 'A' to BLOCK, and waits until the server's disk has it."""
-    lab.client.run(f"tr '\\0' A < /dev/zero | head -c {BLOCK_BYTES} > /tmp/a")
+def _begin(lab: Lab, disk: rnbd.Disk, command: str) -> Job:
+    """Has the server's disk stand still, starts a request, and waits until that disk has it."""
     lab.server.run(f"dmsetup suspend --nolockfs --noflush {SUSPENDED}")
-    job = lab.client.start_job(f"dd if=/tmp/a of={disk.path} bs={BLOCK_BYTES} seek={BLOCK} oflag=direct status=none")
-    until(lambda: _under_way(disk) == 1, 20, "the write is under way")
+    job = lab.client.start_job(f"{command} status=none")
+    until(lambda: _under_way(disk) == 1, 20, "the request is under way")
     paths.rest(1)
     return job
+
+
+def _write_a(lab: Lab, disk: rnbd.Disk) -> Job:
+    """The write of 'A' to BLOCK."""
+    lab.client.run(f"tr '\\0' A < /dev/zero | head -c {BLOCK_BYTES} > /tmp/a")
+    return _begin(lab, disk, f"dd if=/tmp/a of={disk.path} bs={BLOCK_BYTES} seek={BLOCK} oflag=direct")
 
 
 def _under_way(disk: rnbd.Disk) -> int:
@@ -67,15 +73,14 @@ def _resume(lab: Lab, fill: rnbd.Fio) -> None:
     until(lambda: paths.states(lab) == ["connected", "connected"], 60, "both paths are back")
 
 
-def _block(lab: Lab) -> str:
-    """What the server's disk holds in BLOCK: the bytes that occur."""
-    lab.server.run("echo 3 > /proc/sys/vm/drop_caches")
-    return lab.server.run(f"dd if=/dev/ram0 bs={BLOCK_BYTES} skip={BLOCK} count=1 status=none | tr '\\0' 0 "
-                          "| fold -w1 | sort -u | tr -d '\\n'").strip()
+def _bytes_of(machine: Machine, file: str, block: int, count: int) -> str:
+    """The bytes that occur in blocks of a file, sorted; a zero is shown as 0."""
+    return machine.run(f"echo 3 > /proc/sys/vm/drop_caches; dd if={file} bs={BLOCK_BYTES} skip={block} count={count} "
+                       "status=none | tr '\\0' 0 | fold -w1 | sort -u | tr -d '\\n'").strip()
 
 
 def _old_or_a(lab: Lab) -> None:
-    found = _block(lab)
+    found = _bytes_of(lab.server, "/dev/ram0", BLOCK, 1)
     ok(found in ("0", "A"), f"block {BLOCK} holds {found!r}: another request's data")
 
 
@@ -108,17 +113,24 @@ def test_d29_a_request_that_fails_unanswered_keeps_its_chunk(pair: Lab) -> None:
 def test_d29_a_request_that_is_given_back_keeps_its_chunk(pair: Lab) -> None:
     """With a scheduler a request that is started anew gets any tag: no other request may use its first chunk."""
     _two_disks(pair)
+    pair.server.run(f"tr '\\0' C < /dev/zero | head -c {BLOCK_BYTES} | "
+                    f"dd of=/dev/ram0 bs={BLOCK_BYTES} seek={BLOCK} conv=fsync status=none")
     disk = _map(pair, "fast_io_fail_tmo=600")
     eq(pair.client.write(f"/sys/block/{disk.name}/queue/scheduler", "mq-deadline"), "")
-    write = _write_a(pair, disk)
+    # The server will put the block into the chunk, over what is in it by then.
+    read = _begin(pair, disk, f"dd if={disk.path} of=/tmp/c bs={BLOCK_BYTES} skip={BLOCK} count=1 iflag=direct")
     _cut_all(pair)
     fill = disk.fio(FILL)
     paths.rest(2)
     _mend_until_one_path_is_back(pair, disk)
-    paths.rest(3)
+    until(lambda: _under_way(disk) > 1, 30, "the writes go out")
+    paths.rest(5)
+    paths.figure(f"{_under_way(disk)} requests under way: " + pair.client.run(
+        f"cd /sys/block/{disk.name}/queue; grep . nr_requests async_depth iosched/* | tr '\n' ' '").strip())
     _resume(pair, fill)
-    write.ok(60)
-    eq(_block(pair), "A", "what was written and acknowledged")
+    read.ok(60)
+    eq(_bytes_of(pair.client, "/tmp/c", 0, 1), "C", "what was read")
+    eq(_bytes_of(pair.server, "/dev/ram0", FILL_BLOCK, FILL_BLOCKS), "B", "what was written to the other blocks")
     disk.unmap()
 
 
@@ -138,3 +150,28 @@ def test_d29_a_forced_unmap_keeps_the_chunks(pair: Lab) -> None:
     _resume(pair, fill)
     _old_or_a(pair)
     other.unmap()
+
+
+@needs(wires=2, timeout=300)
+def test_a_path_that_does_not_come_back_holds_no_chunk_for_ever(pair: Lab) -> None:
+    """The path of the lost write stays away: the session is begun anew, once its server has forgotten that path."""
+    _two_disks(pair)
+    disk = _map(pair, "fast_io_fail_tmo=0")
+    write = _write_a(pair, disk)
+    carrier = next(wire for wire in (0, 1) if paths.count(pair, "rdma", 4, wire))
+    _cut_all(pair)
+    ok(write.wait(60).code, "the write succeeded without a path")
+    mark = pair.client.log_mark()
+    pair.mend(1 - carrier)
+    until(lambda: disk.attribute("state") == "open", 60, "the disk is open again")
+    pair.server.run(f"dmsetup resume {SUSPENDED}")
+    fill = disk.fio(FILL)
+    paths.rest(2)
+    ok(fill.job.running, "a request went out in the held chunk")
+    fill.clean(120)
+    ok(pair.client.log_matches("the server has forgotten it", mark), "the server was not asked for the session")
+    eq(paths.state(pair, carrier), "disconnected")
+    _old_or_a(pair)
+    pair.mend(carrier)
+    until(lambda: paths.states(pair) == ["connected", "connected"], 60, "both paths are back")
+    disk.unmap()

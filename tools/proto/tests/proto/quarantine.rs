@@ -12,6 +12,7 @@ use proptest::prelude::*;
 use proto::rtrs::{
     outage::FastIoFail,
     quarantine::{
+        outage_setting,
         wait_limit_ms,
         Chunk,
         Place,
@@ -81,7 +82,10 @@ fn a_lost_request_goes_out_in_its_first_chunk_whatever_tag_it_has_now() {
     let mut q = quarantine(4);
     let ticket = q.lost(1, 0);
     assert_eq!(q.take(2, Some(ticket)), again(1));
-    assert_eq!((q.used_instead_of(2), q.used_instead_of(1)), (Some(1), None));
+    assert_eq!(
+        (q.used_instead_of(2), q.used_instead_of(1)),
+        (Some(1), None)
+    );
     assert_eq!(q.take(1, Some(ticket)), None, "once at a time");
     // The path comes back meanwhile: the chunk is in use all the same.
     q.connected(0);
@@ -153,7 +157,12 @@ fn what_is_none_changes_nothing() {
     q.lost(0, 128);
     assert_eq!(q.held(), 0);
     assert_eq!(q.take(1, Some(ticket)), own(1));
-    (q.answered(9), q.given_back(9), q.connected(200), q.remove_path(255));
+    (
+        q.answered(9),
+        q.given_back(9),
+        q.connected(200),
+        q.remove_path(255),
+    );
     assert_eq!(q.provide(vec![Chunk::default(); 9]).len(), 9, "too late");
 }
 
@@ -173,13 +182,26 @@ struct World {
 
 #[derive(Clone, Copy, Debug)]
 enum Deed {
-    New { tag: u16, path: usize },
-    Remake { tag: u16, path: usize },
-    Answer { tag: usize },
-    Lose { tag: usize, resend: bool },
+    New {
+        tag: u16,
+        path: usize,
+    },
+    Remake {
+        tag: u16,
+        path: usize,
+    },
+    Answer {
+        tag: usize,
+    },
+    Lose {
+        tag: usize,
+        resend: bool,
+    },
     Fail,
     /// The server is done with its old lives of a path, and the client sees it.
-    Reconnect { path: usize },
+    Reconnect {
+        path: usize,
+    },
     Forget,
 }
 
@@ -402,6 +424,18 @@ fn requests_in_flight_are_not_made_to_fail() {
         let mut s = Shortage::NONE;
         refuse(&mut s, 0, 10_000);
         assert_eq!(s.is_too_long(setting, in_flight), leaves, "{setting}");
+    }
+}
+
+#[test]
+fn what_waits_does_not_fail_because_the_session_is_begun_anew() {
+    for (setting, away) in [
+        (FastIoFail::After(0), FastIoFail::After(5)),
+        (FastIoFail::DEFAULT, FastIoFail::DEFAULT),
+        (FastIoFail::Off, FastIoFail::Off),
+    ] {
+        assert_eq!(outage_setting(setting, true), away);
+        assert_eq!(outage_setting(setting, false), setting);
     }
 }
 

@@ -62,6 +62,28 @@ fn using_the_chunk_of_a_request_that_failed_unanswered_is_found() {
 }
 
 #[test]
+fn releasing_a_lost_requests_chunk_when_another_path_returns_is_found() {
+    let kinds = [Kind::ForeignData, Kind::LostWrite];
+    is_found(Mutation::AnyPathEndsQuarantine, &kinds);
+}
+
+#[test]
+fn releasing_a_lost_requests_chunk_when_its_path_is_removed_is_found() {
+    let kinds = [Kind::ForeignData, Kind::LostWrite];
+    is_found(Mutation::RemovalEndsQuarantine, &kinds);
+}
+
+#[test]
+fn making_a_lost_request_anew_in_another_chunk_is_found() {
+    is_found(Mutation::AnotherChunkAgain, &[Kind::LostWrite]);
+}
+
+#[test]
+fn waiting_for_a_path_that_does_not_come_back_is_found() {
+    is_found(Mutation::NeverAskServer, &[Kind::Stuck]);
+}
+
+#[test]
 fn d1_a_lost_set_of_tried_paths_is_found() {
     is_found(Mutation::LoseTried, &[Kind::TriedTwice]);
 }

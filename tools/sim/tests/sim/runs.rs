@@ -56,16 +56,7 @@ fn d26_the_hole_that_the_protocol_leaves_is_found() {
 
 #[test]
 fn runs_get_to_the_rare_places() {
-    let mut reached = BTreeSet::new();
-    for seed in 0..1000 {
-        reached.extend(
-            sim::run(seed, Options::default())
-                .unwrap()
-                .reached
-                .into_keys(),
-        );
-    }
-    for place in [
+    let places = [
         "a chunk is used again after its request failed",
         "a frozen client puts something off",
         "a frozen server puts something off",
@@ -77,9 +68,12 @@ fn runs_get_to_the_rare_places() {
         "a request ends on a path that is closed",
         "a request fails over",
         "a request times out",
+        "a request goes out in another's chunk",
         "a request tries a second path",
+        "a request waits for a held chunk",
         "a request waits for its chunk",
         "a session is back",
+        "a session is begun anew",
         "a set-up takes too long",
         "an info request waits for the old path",
         "an open is answered too late",
@@ -91,9 +85,17 @@ fn runs_get_to_the_rare_places() {
         "refused: unknown session",
         "retries are exceeded",
         "the client's heartbeat gives up",
+        "the server has forgotten the session",
         "the server's heartbeat gives up",
         "what waits is failed",
-    ] {
-        assert!(reached.contains(place), "never: {place}");
+    ];
+    let mut never: BTreeSet<&str> = places.into();
+    for seed in 0..6000 {
+        let reached = sim::run(seed, Options::default()).unwrap().reached;
+        never.retain(|place| !reached.contains_key(place));
+        if never.is_empty() {
+            return;
+        }
     }
+    panic!("never: {never:?}");
 }

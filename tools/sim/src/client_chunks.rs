@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The client's chunks that are held because a request was lost in them, and the requests that wait
+//! for them.
+//!
+//! Stands for `rtrs/client/session/quarantine.rs` and `rnbd/client/retry.rs`. What decides is
+//! `proto::quarantine`.
+
+use proto::rtrs::{
+    outage::FastIoFail,
+    quarantine::{
+        wait_limit_ms,
+        Place,
+        Ticket, //
+    },
+};
+
+use crate::{
+    check::Kind,
+    client::{
+        Client,
+        Slot, //
+    },
+    event::{
+        Event,
+        MS,
+        S, //
+    },
+    message::{
+        Body,
+        Deed, //
+    },
+    settings::Mutation,
+    trace::note,
+    world::World,
+};
+
+/// Pause before a request asks for its chunk again; the driver's is shorter.
+pub(crate) const AGAIN_US: u64 = 100 * MS;
+
+/// Time for which a session that its server is to forget has no path.
+const AWAY_US: u64 = S;
+
+impl Client {
+    /// The request that is in flight in a chunk.
+    pub(crate) fn user_of(&self, chunk: u16) -> Option<(u16, Slot)> {
+        let used = |s: &&Slot| s.on.is_some() && s.chunk == chunk;
+        (0u16..)
+            .zip(&self.slots)
+            .find_map(|(tag, s)| s.as_ref().filter(used).map(|s| (tag, s.clone())))
+    }
+}
+
+impl World {
+    /// Where a tag's request is to go, if it can.
+    pub(crate) fn place_for(&mut self, tag: u16) -> Option<Place> {
+        let own = Place {
+            chunk: tag,
+            is_again: false,
+        };
+        if self.settings.broken(Mutation::NoQuarantine) {
+            return Some(own);
+        }
+        let slot = self.client.slots[usize::from(tag)].as_ref()?;
+        let ticket = match self.settings.broken(Mutation::AnotherChunkAgain) {
+            true => None,
+            false => slot.ticket,
+        };
+        let place = self.client.quarantine.take(tag, ticket);
+        if place.is_some_and(|p| p.chunk != tag) {
+            self.trace.reached("a request goes out in another's chunk");
+        }
+        place
+    }
+
+    /// A request finds its chunk held: it waits beside the others, and fails in the end.
+    pub(crate) fn refused(&mut self, tag: u16) {
+        let (now_us, now_ms) = (self.now_us, self.now_ms());
+        self.client.shortage.refused(now_ms);
+        let Some(slot) = &mut self.client.slots[usize::from(tag)] else {
+            return;
+        };
+        let waited_ms = (now_us - *slot.since_us.get_or_insert(now_us)) / MS;
+        let request = slot.body.request;
+        let fast_io_fail_ms = match self.settings.fast_io_fail {
+            FastIoFail::Off => None,
+            FastIoFail::After(s) => Some(u64::from(s) * 1000),
+        };
+        if wait_limit_ms(fast_io_fail_ms).is_some_and(|limit_ms| waited_ms > limit_ms) {
+            // Faults have stopped before it began to wait: the session is to be begun anew by then.
+            if now_us > self.settings.calm_us + waited_ms * MS {
+                let what = format!("r{request} has waited for its chunk in vain");
+                self.check.fail(Kind::Stuck, what);
+            }
+            self.end_io(tag, None);
+            return;
+        }
+        self.trace.reached("a request waits for a held chunk");
+        if self.client.refused.is_empty() {
+            self.after(AGAIN_US, Event::TryAgain);
+        }
+        self.client.refused.push(tag);
+    }
+
+    /// Those that wait for their chunks try again, and so does a device that is to be opened.
+    pub(crate) fn try_refused(&mut self) {
+        for tag in std::mem::take(&mut self.client.refused) {
+            self.submit(tag);
+        }
+        let up = self.client.paths.iter().any(|p| p.state.carries_io());
+        if up && !self.client.opened {
+            self.open();
+        }
+    }
+
+    /// With a scheduler a request that is started again has another tag.
+    pub(crate) fn another_tag(&mut self, tag: u16) -> u16 {
+        if !self.settings.scheduler || self.rng.bool() {
+            return tag;
+        }
+        let ids = self.partition().io_ids();
+        let free: Vec<u16> = ids
+            .filter(|id| self.client.slots[usize::from(*id)].is_none())
+            .collect();
+        let Some(other) = free.get(self.rng.usize(0..free.len().max(1))) else {
+            return tag;
+        };
+        let moved = self.client.slots[usize::from(tag)].take();
+        self.client.slots[usize::from(*other)] = moved;
+        *other
+    }
+
+    /// An id for an admin message.
+    pub(crate) fn free_admin_id(&self) -> Option<u16> {
+        let client = &self.client;
+        let broken = self.settings.broken(Mutation::NoQuarantine);
+        self.partition().admin_ids().find(|id| {
+            let held = !broken && client.quarantine.is_held(*id);
+            client.slots[usize::from(*id)].is_none() && !held
+        })
+    }
+
+    /// A request was in flight on a path that is drained.
+    pub(crate) fn lost(&mut self, chunk: u16, path: usize) -> Ticket {
+        let number = self.client.paths[path].number;
+        self.client.quarantine.lost(chunk, number)
+    }
+
+    /// The path is connected anew: the server has drained its last life.
+    pub(crate) fn end_quarantine_of(&mut self, path: usize) {
+        let number = self.client.paths[path].number;
+        self.client.quarantine.connected(number);
+        if self.settings.broken(Mutation::AnyPathEndsQuarantine) {
+            (0..=u8::MAX).for_each(|n| self.client.quarantine.connected(n));
+        }
+        self.settle();
+    }
+
+    /// A path is removed for good; nothing is known of its end at the server.
+    pub(crate) fn path_removed(&mut self, path: usize) {
+        self.trace.reached("a path is removed");
+        let number = self.client.paths[path].number;
+        if self.settings.broken(Mutation::RemovalEndsQuarantine) {
+            self.client.quarantine.connected(number);
+        }
+        self.client.quarantine.remove_path(number);
+        self.settle();
+    }
+
+    /// The server does not know the session, and did not when it was asked.
+    pub(crate) fn session_forgotten(&mut self, losses: u64) {
+        self.trace.reached("the server has forgotten the session");
+        note!(self, Client, "the server has forgotten the session");
+        self.client.quarantine.forgotten(losses);
+        self.settle();
+    }
+
+    /// What has failed in a chunk that is not held any more must not be done from now on.
+    pub(crate) fn settle(&mut self) {
+        if self.client.quarantine.held() == 0 {
+            self.client.shortage.end();
+        }
+        for chunk in 0..self.settings.queue_depth {
+            let held = self.client.quarantine.is_held(chunk);
+            if held || self.settings.broken(Mutation::NoQuarantine) {
+                continue;
+            }
+            let Some(Body { request, deed }) = self.client.failed[usize::from(chunk)].take() else {
+                continue;
+            };
+            self.trace
+                .reached("a chunk is used again after its request failed");
+            if let Deed::Write { block } = deed {
+                let content = self.disk.blocks[block];
+                self.check.write_settled(block, request, content);
+            }
+        }
+    }
+
+    /// Gives all paths up for a moment if requests have waited for their chunks for too long.
+    pub(crate) fn look_after_chunks(&mut self) {
+        if self.settings.broken(Mutation::NeverAskServer) || self.client.quarantine.held() == 0 {
+            return;
+        }
+        let up = |p: usize| self.client.paths[p].state.carries_io();
+        let up: Vec<usize> = (0..self.client.paths.len()).filter(|p| up(*p)).collect();
+        let in_flight: usize = up.iter().map(|p| self.client.in_flight(*p).count()).sum();
+        let in_flight = u32::try_from(in_flight).unwrap_or(u32::MAX);
+        let setting = self.settings.fast_io_fail;
+        if self.client.shortage.is_too_long(setting, in_flight) {
+            self.trace.reached("a session is begun anew");
+            note!(self, Client, "chunks are held for too long");
+            self.client.away_until_us = self.now_us + AWAY_US;
+            up.into_iter().for_each(|path| self.path_failed(path));
+        }
+    }
+}
