@@ -1,0 +1,276 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What administrators do at the wrong moment: they unmap in an outage, fence, map again, configure the server anew."""
+from __future__ import annotations
+
+from vmlab import paths, rnbd
+from vmlab.checks import eq, ge, matches, ok, until
+from vmlab.lab import Lab
+from vmlab.machine import Job
+from vmlab.needs import needs
+
+EXPORTS = "/sys/class/rnbd-server/ctl/devices"
+
+
+def keep_open(lab: Lab, disk: rnbd.Disk) -> Job:
+    """Opens the disk and keeps it open until the job is killed."""
+    job = lab.client.start_job(f"exec 9<{disk.path}; sleep 300", 320)
+    lab.defer(job.kill)
+    until(lambda: opened(disk), 10, f"{disk.name} is open")
+    return job
+
+
+def opened(disk: rnbd.Disk) -> bool:
+    """Whether a process of the machine has the disk open."""
+    found = disk.machine.try_run(f"ls -l /proc/[0-9]*/fd 2>/dev/null | grep -q ' {disk.path}$'")
+    return found.code == 0
+
+
+def read_block(disk: rnbd.Disk, seconds: float = 30) -> int:
+    """The exit code of a read past the page cache."""
+    line = f"dd if={disk.path} of=/dev/null bs=4k count=1 iflag=direct status=none"
+    return disk.machine.try_run(line, seconds).code
+
+
+def lose(lab: Lab, disk: rnbd.Disk) -> None:
+    """Cuts the only wire until the client has noticed."""
+    lab.defer(lab.mend, 0)
+    lab.cut(0)
+    until(lambda: disk.attribute("state") == "closed", 20, "the client has noticed")
+
+
+def scan_in_an_outage(lab: Lab, disk: rnbd.Disk) -> Job:
+    """In an outage: reads the partition table, which waits for dirty pages with the disk's open_mutex locked."""
+    keep_open(lab, disk)
+    lose(lab, disk)
+    # The other opener keeps the close from writing back.
+    lab.client.run(f"dd if=/dev/zero of={disk.path} bs=4k count=64 conv=notrunc status=none")
+    scan = lab.client.start_job(f"blockdev --rereadpt {disk.path}", 200)
+    lab.defer(scan.kill)
+    paths.rest(1)
+    ok(scan.running, "reading the partition table did not wait for the link")
+    return scan
+
+
+@needs(wires=1, timeout=240)
+def test_forced_unmap_while_the_partition_table_is_read(pair: Lab) -> None:
+    """In an outage a scan waits under open_mutex: force takes the disk away, and the session works afterwards."""
+    rnbd.start(pair, mib=8, count=2)
+    disk = rnbd.map_disk(pair)
+    scan = scan_in_an_outage(pair, disk)
+    unmap = pair.client.start_job(f"echo force > {disk.control}/unmap_device", 100)
+    until(lambda: not unmap.running, 15, "the forced unmap returns")
+    eq(unmap.wait(5).code, 0, "the forced unmap")
+    scan.wait(20)
+    until(lambda: not disk.present, 10, f"{disk.name} is gone")
+    pair.mend(0)
+    other = rnbd.map_disk(pair, "ram1")
+    eq(read_block(other), 0, "a read of another disk")
+    other.unmap()
+
+
+@needs(wires=1, timeout=240)
+def test_normal_unmap_while_the_partition_table_is_read(pair: Lab) -> None:
+    """The disk is open: EBUSY at once, in an outage as well; and the session comes back."""
+    rnbd.start(pair, mib=8)
+    disk = rnbd.map_disk(pair)
+    scan = scan_in_an_outage(pair, disk)
+    unmap = pair.client.start_job(f"echo normal > {disk.control}/unmap_device", 100)
+    until(lambda: not unmap.running, 10, "the normal unmap returns")
+    ok(unmap.wait(5).code, "an open disk was unmapped")
+    pair.mend(0)
+    paths.back_seconds(pair, lambda: disk.attribute("state") == "open", 30, "the disk is back")
+    scan.wait(20)
+    eq(read_block(disk), 0, "a read")
+
+
+@needs(wires=1, timeout=240)
+def test_unmapping_in_an_outage(pair: Lab) -> None:
+    """A disk that nobody has open goes without force, one with IO that waits goes by force, and its IO ends."""
+    rnbd.start(pair, mib=8, count=2)
+    idle, busy = rnbd.map_disk(pair, "ram0"), rnbd.map_disk(pair, "ram1")
+    lose(pair, idle)
+    write = pair.client.start_job(f"dd if=/dev/zero of={busy.path} bs=4k count=1 oflag=direct status=none", 100)
+    paths.rest(1)
+    ok(write.running, "a write did not wait for the link")
+    eq(pair.client.write(f"{busy.control}/unmap_device", "normal"), "EBUSY")
+    idle.unmap()
+    busy.unmap("force")
+    ok(write.wait(10).code, "a write to a disk that is gone succeeded")
+    pair.mend(0)
+    rnbd.map_disk(pair, "ram0").unmap()
+
+
+def two_disks(lab: Lab) -> tuple[rnbd.Disk, rnbd.Disk]:
+    """ram0 and ram1 over both wires."""
+    rnbd.start(lab, mib=16, count=2)
+    disks = [rnbd.map_disk(lab, device, line=rnbd.request(lab, device, wires=2)) for device in ("ram0", "ram1")]
+    eq(paths.states(lab), ["connected", "connected"])
+    rnbd.round_robin(lab)
+    return disks[0], disks[1]
+
+
+def fence(lab: Lab, device: str) -> None:
+    """Closes a device by force at the server."""
+    eq(lab.server.write(f"{EXPORTS}/{device}/sessions/s1/force_close", "1"), "")
+    until(lambda: not lab.server.exists(f"{EXPORTS}/{device}"), 10, "the server lets go")
+
+
+def flap(lab: Lab) -> None:
+    """One wire goes and comes back; the session and its other path do not notice."""
+    mark = lab.client.log_mark()
+    lab.defer(lab.mend, 0)
+    lab.cut(0)
+    until(lambda: paths.state(lab, 0) == "disconnected", 20, "the path is lost")
+    lab.mend(0)
+    paths.back_seconds(lab, lambda: paths.state(lab, 0) == "connected", 30, "the path is back")
+    paths.rest(1)
+    eq(paths.states(lab), ["connected", "connected"])
+    lines = " / ".join(text for _n, text in lab.client.kernel_log(mark))
+    ok("started anew" not in lines, f"the server was taken for another one: {lines}")
+    ok("requests wait" not in lines, f"the session was lost: {lines}")
+    matches(lines, "closed it, requests fail")
+
+
+def is_fenced(disk: rnbd.Disk) -> None:
+    """It is shown as closed, and its IO fails at once."""
+    eq(disk.attribute("state"), "closed")
+    began = paths.uptime(disk.machine)
+    ok(read_block(disk), "a read of a fenced disk succeeded")
+    ge(3, paths.uptime(disk.machine) - began, "seconds until the read failed, at most")
+
+
+@needs(wires=2, timeout=240)
+def test_a_fenced_disk_stays_fenced_when_a_path_returns(pair: Lab) -> None:
+    """The other path and the other disk go on; the server does not have the fenced one open until it is remapped."""
+    disk, fenced = two_disks(pair)
+    fio = disk.fio("--rw=randrw --bs=4k --iodepth=4 --size=8m --verify=crc32c --verify_backlog=32 --time_based --runtime=10")
+    paths.wait_busy(disk)
+    fence(pair, "ram1")
+    flap(pair)
+    ok(not pair.server.exists(f"{EXPORTS}/ram1"), "the fenced device is open again")
+    fio.clean(100)
+    is_fenced(fenced)
+    eq(disk.attribute("state"), "open")
+    eq(pair.client.write(f"{fenced.control}/remap_device", "1"), "")
+    eq(fenced.attribute("state"), "open")
+    eq(read_block(fenced), 0, "a read of the disk that was opened again")
+    eq(pair.client.write(f"{fenced.control}/remap_device", "1"), "EALREADY")
+
+
+@needs(wires=2, timeout=240)
+def test_a_fenced_disk_that_another_client_has(pair: Lab) -> None:
+    """The server refuses to open it: the path comes back all the same, and remap_device tells the reason."""
+    disk, fenced = two_disks(pair)
+    fence(pair, "ram1")
+    rival = rnbd.map_disk(pair, "ram1", "s2")
+    flap(pair)
+    is_fenced(fenced)
+    eq(read_block(disk), 0, "a read of the other disk")
+    eq(pair.client.write(f"{fenced.control}/remap_device", "1"), "EPERM")
+    eq(fenced.attribute("state"), "closed")
+    rival.unmap()
+    eq(pair.client.write(f"{fenced.control}/remap_device", "1"), "")
+    eq(read_block(fenced), 0, "a read of the disk that was opened again")
+
+
+@needs(wires=2, timeout=240)
+def test_the_only_disk_is_fenced(pair: Lab) -> None:
+    """No other disk shows that the server is the same one: the other path does. An outage does not lift the fence."""
+    rnbd.start(pair, mib=8)
+    disk = rnbd.map_disk(pair, line=rnbd.request(pair, wires=2))
+    fence(pair, "ram0")
+    flap(pair)
+    ok(not pair.server.exists(f"{EXPORTS}/ram0"), "the fenced device is open again")
+    is_fenced(disk)
+    for wire in (0, 1):
+        pair.defer(pair.mend, wire)
+        pair.cut(wire)
+    until(lambda: paths.states(pair) == ["disconnected", "disconnected"], 20, "both paths are lost")
+    for wire in (0, 1):
+        pair.mend(wire)
+    paths.back_seconds(pair, lambda: paths.states(pair) == ["connected", "connected"], 30, "both paths are back")
+    paths.rest(1)
+    ok(not pair.server.exists(f"{EXPORTS}/ram0"), "the fenced device is open again")
+    is_fenced(disk)
+    eq(pair.client.write(f"{disk.control}/remap_device", "1"), "")
+    eq(read_block(disk), 0, "a read of the disk that was opened again")
+
+
+@needs(timeout=180)
+def test_a_fenced_disk_is_known_by_its_io(pair: Lab) -> None:
+    """The first answer shows that the server has closed it: the state says so, and remap_device opens it again."""
+    rnbd.start(pair, mib=8)
+    disk = rnbd.map_disk(pair)
+    fence(pair, "ram0")
+    eq(disk.attribute("state"), "open", "state before any IO")
+    ok(read_block(disk), "a read of a fenced disk succeeded")
+    eq(disk.attribute("state"), "closed")
+    eq(pair.client.write(f"{disk.control}/resize", "4096"), "ENOENT")
+    eq(pair.client.write(f"{disk.control}/remap_device", "1"), "")
+    eq(disk.attribute("state"), "open")
+    eq(read_block(disk), 0, "a read of the disk that was opened again")
+    disk.unmap()
+
+
+@needs()
+def test_a_disk_is_not_resized_to_nothing(pair: Lab) -> None:
+    """0 sectors is no size: EINVAL and a line; the disk keeps its size."""
+    rnbd.start(pair, mib=8)
+    disk = rnbd.map_disk(pair)
+    mark = pair.client.log_mark()
+    eq(pair.client.write(f"{disk.control}/resize", "0"), "EINVAL")
+    ge(len(pair.client.log_matches("resize", mark)), 1, "lines about it")
+    eq(disk.sectors, 16384)
+
+
+@needs(timeout=240)
+def test_the_number_of_a_dead_disk_is_not_used_again(pair: Lab) -> None:
+    """A mounted disk is forced away: the next one has another number, and its file system is not the dead one."""
+    rnbd.start(pair, mib=32)
+    disk = rnbd.map_disk(pair)
+    pair.client.run(f"mkfs.ext4 -q {disk.path} && mkdir -p /mnt/dead /mnt/new && mount {disk.path} /mnt/dead && "
+                    "echo hello > /mnt/dead/file && sync")
+    pair.defer(pair.client.try_run, "umount /mnt/new; umount /mnt/dead")
+    eq(pair.client.write(f"{disk.control}/unmap_device", "force"), "")
+    until(lambda: not disk.present, 20, f"{disk.name} is gone")
+    new = rnbd.map_disk(pair)
+    ok(new.name != disk.name, f"{new.name} is in use by the dead disk")
+    pair.client.run(f"mount {new.path} /mnt/new")
+    eq(pair.client.run("cat /mnt/new/file").strip(), "hello")
+    pair.client.run("umount /mnt/new")
+    new.unmap()
+    # Its last user gone, the number is free.
+    pair.client.try_run("umount /mnt/dead")
+    until(lambda: reused(pair, disk.name), 20, f"{disk.name} is used again")
+
+
+def reused(lab: Lab, name: str) -> bool:
+    """Maps and unmaps a disk; says whether it had this name."""
+    disk = rnbd.map_disk(lab)
+    disk.unmap()
+    return disk.name == name
+
+
+@needs(wires=1, timeout=240)
+def test_a_server_that_returns_with_smaller_chunks(pair: Lab) -> None:
+    """A write that is larger than they are waits, with one line, until the server has chunks of the old size again."""
+    rnbd.start(pair, mib=8)
+    disk = rnbd.map_disk(pair)
+    lose(pair, disk)
+    write = pair.client.start_job(f"dd if=/dev/urandom of={disk.path} bs=120k count=1 oflag=direct status=none", 150)
+    paths.rest(1)
+    pair.server.run("mods -r", 60)
+    rnbd.load_server(pair, rtrs="max_chunk_size=65536")
+    mark = pair.client.log_mark()
+    pair.mend(0)
+    until(lambda: pair.client.log_matches("smaller requests", mark), 30, "the log says why")
+    paths.rest(4)
+    ok(write.running, "the write did not wait")
+    eq(disk.attribute("state"), "closed")
+    eq(len(pair.client.log_matches("smaller requests", mark)), 1, "lines about it")
+    pair.server.run("mods -r", 60)
+    rnbd.load_server(pair)
+    until(lambda: disk.attribute("state") == "open", 30, "the disk is back")
+    eq(write.wait(20).code, 0, "the write")
+    eq(int(disk.queue("max_hw_sectors_kb")), 124, "longest request")
+    disk.unmap()
