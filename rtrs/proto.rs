@@ -13,6 +13,7 @@
 
 pub mod addr;
 pub mod admission;
+pub mod agreement;
 pub mod budget;
 pub mod geometry;
 pub mod handshake;

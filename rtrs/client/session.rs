@@ -48,10 +48,11 @@ use kernel_ext::{
 };
 use rtrs_core::proto::{
     addr::PathAddrs,
-    handshake::{
-        Accepted,
-        ConnectError, //
+    agreement::{
+        Agreement,
+        Grant, //
     },
+    handshake::ConnectError,
     info,
     outage::FastIoFail,
     permit::Partition,
@@ -59,8 +60,7 @@ use rtrs_core::proto::{
     settings::Settings,
     CONNECTIONS_MAX,
     DEFAULT_PORT,
-    PATHS_MAX,
-    SEGMENTS_MAX, //
+    PATHS_MAX, //
 };
 
 use crate::client::{
@@ -83,9 +83,6 @@ use crate::client::{
     sysfs::session::SessionFiles, //
 };
 
-/// Size of the pages that memory is registered in.
-const REGISTERED_PAGE: u32 = 4096;
-
 /// What a session is opened with.
 pub struct OpenParam<'a> {
     /// 1 to 254 bytes, neither `/` nor `.`.
@@ -100,13 +97,6 @@ pub struct OpenParam<'a> {
     pub settings: Settings,
     /// Whom to tell of changes.
     pub link: Arc<dyn LinkEvents>,
-}
-
-/// What the server has granted; the same for all paths, or the least of all.
-#[derive(Clone, Copy)]
-struct Agreed {
-    max_io_size: u32,
-    max_segments: u32,
 }
 
 /// The paths of a session, as those who send see them.
@@ -152,7 +142,7 @@ pub struct Session {
     /// Chunks of the session; 0 before the first accept.
     depth: AtomicU32,
     #[pin]
-    agreed: Mutex<Agreed>,
+    agreed: Mutex<Agreement>,
     /// Read under RCU by those who send.
     pub(crate) paths: RcuArc<Paths>,
     /// The chunks that are not to be used yet.
@@ -202,6 +192,7 @@ impl Session {
             session.close();
             return Err(e);
         }
+        session.settle();
         session.open.store(true, Ordering::Release);
         session.open_link(param.link);
         Ok(session)
@@ -232,10 +223,7 @@ impl Session {
                 poll_queues: param.poll_queues,
                 library,
                 depth: AtomicU32::new(0),
-                agreed <- new_mutex!(Agreed {
-                    max_io_size: u32::MAX,
-                    max_segments: SEGMENTS_MAX.into(),
-                }),
+                agreed <- new_mutex!(Agreement::Nothing),
                 paths: RcuArc::new(None),
                 quarantine <- Quarantine::new(),
                 paths_lock <- new_mutex!(()),
@@ -388,17 +376,14 @@ impl Session {
 
     /// Most bytes of data of one request.
     pub fn max_io_size(&self) -> u32 {
-        let agreed = *self.agreed.lock();
-        agreed
-            .max_io_size
-            .min(agreed.max_segments.saturating_mul(REGISTERED_PAGE))
+        let grant = self.agreed.lock().grant();
+        grant.map_or(0, |grant| grant.max_request())
     }
 
     /// Most pieces of data of one request.
     pub fn max_segments(&self) -> u16 {
-        let segments = self.agreed.lock().max_segments;
-        // CAST: at most SEGMENTS_MAX.
-        segments as u16
+        let grant = self.agreed.lock().grant();
+        grant.map_or(0, |grant| grant.max_segments)
     }
 
     /// Connections whose completions are polled for.
@@ -458,22 +443,24 @@ impl Session {
         }
     }
 
-    /// Takes what a path's server grants into account.
-    pub(crate) fn agree(&self, granted: &Accepted, segments: u32) -> Result<(), Fault> {
+    /// Takes into account what a path's server and adapter grant.
+    pub(crate) fn agree(&self, grant: Grant) -> Result<(), Fault> {
         let mut agreed = self.agreed.lock();
-        let depth = granted.geometry.queue_depth();
-        match self.depth_agreed() {
-            None => {
-                self.quarantine
-                    .provide(depth)
-                    .map_err(|e| Fault::Resource("state of the chunks", e))?;
-                self.depth.store(depth.into(), Ordering::Relaxed);
-            }
-            Some(known) if known == depth => {}
-            Some(_) => return Err(Fault::Response(ConnectError::QueueDepthChanged(depth))),
+        let next = agreed.with(grant).map_err(Fault::Response)?;
+        if self.depth_agreed().is_none() {
+            self.quarantine
+                .provide(grant.queue_depth)
+                .map_err(|e| Fault::Resource("state of the chunks", e))?;
         }
-        agreed.max_io_size = agreed.max_io_size.min(granted.max_io_size);
-        agreed.max_segments = agreed.max_segments.min(segments);
+        *agreed = next;
+        self.depth
+            .store(grant.queue_depth.into(), Ordering::Relaxed);
         Ok(())
+    }
+
+    /// Requests are made for what is agreed upon now.
+    fn settle(&self) {
+        let mut agreed = self.agreed.lock();
+        *agreed = agreed.settled();
     }
 }

@@ -221,6 +221,13 @@ pub enum ConnectError {
     Geometry,
     /// The queue depth is not that of the session's first connect; a session cannot change it.
     QueueDepthChanged(u16),
+    /// A request of the session, which is open, may be longer than what is granted.
+    SmallerRequests {
+        /// Most bytes of a request by way of this path.
+        granted: u32,
+        /// Most bytes of the session's requests.
+        needed: u32,
+    },
 }
 
 impl ConnectError {
@@ -253,6 +260,10 @@ impl core::fmt::Display for ConnectError {
             ConnectError::Rejected(None) => f.write_str("server refused without a reason"),
             ConnectError::Geometry => f.write_str("queue depth and sizes make no session"),
             ConnectError::QueueDepthChanged(d) => write!(f, "queue depth changed to {d}"),
+            ConnectError::SmallerRequests { granted, needed } => write!(
+                f,
+                "server takes smaller requests now, {granted} bytes instead of {needed}"
+            ),
         }
     }
 }

@@ -25,6 +25,7 @@ use rdma::{
     SendFlags, //
 };
 use rtrs_core::proto::{
+    agreement::Grant,
     budget,
     handshake::{
         self,
@@ -363,7 +364,13 @@ impl Attempt<'_> {
         if pages == 0 {
             return Err(Fault::NoRegistration);
         }
-        self.path.session.agree(&granted, pages)?;
+        let grant = Grant {
+            queue_depth: granted.geometry.queue_depth(),
+            max_io_size: granted.max_io_size,
+            // CAST: at most SEGMENTS_MAX.
+            max_segments: pages as u16,
+        };
+        self.path.session.agree(grant)?;
         self.afford(&granted, pd.device().max_qp_wr())
             .map_err(resource("memory for the requests"))?;
         let exchange =

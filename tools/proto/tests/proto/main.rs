@@ -14,6 +14,7 @@
 mod access;
 mod addr;
 mod admission;
+mod agreement;
 mod backoff;
 mod budget;
 mod chance;
