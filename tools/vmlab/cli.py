@@ -12,6 +12,9 @@ from vmlab.channel import MachineGone
 
 def main() -> int:
     """Parses the arguments and runs one command; the exit status is the command's."""
+    if sys.argv[1:2] == ["worker"]:     # a process of `run`, in the environment of tools/pytools
+        from vmlab import worker
+        return worker.main(sys.argv[2:])
     parser = argparse.ArgumentParser(prog="vmlab", description="throw-away machines on private wires")
     commands = parser.add_subparsers(dest="command", required=True)
     exec_parser = commands.add_parser("exec", help="run shell commands in fresh machines")

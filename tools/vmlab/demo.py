@@ -141,7 +141,8 @@ class Demo:
         for machine in self.lab.machines:
             self.do(machine, "mods -r")
         self.lab.server.run("rmmod brd")
-        wrong = [text for baseline in baselines for text in oracle.examine(baseline, -1, unload=True)]
+        wrong = [text for baseline in baselines
+                 for text in (*oracle.unload(baseline), *oracle.examine(baseline.machine, -1, None))]
         for text in wrong:
             self.story.tell(text)
         if wrong:

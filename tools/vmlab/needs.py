@@ -1,84 +1,58 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What a test declares at its head, and how tests are found."""
+"""What a test declares at its head."""
 from __future__ import annotations
 
-import importlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
-from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from vmlab.lab import Spec
 
-TESTS = Path(__file__).resolve().parent / "tests"
 TIMEOUT_SECONDS = 120.0
 ATTRIBUTE = "vmlab_needs"
+LAB_FIELDS = ("append", "qemu_args", "icount", "disk_mib", "smp", "memory_mib")
+Test = TypeVar("Test", bound=Callable[..., None])
 
 
 @dataclass(frozen=True)
 class Needs:
     """What a test needs of its lab, and what it does to it."""
 
-    spec: Spec = field(default_factory=Spec)
+    spec: Spec = field(default_factory=lambda: shape())
     timeout: float = TIMEOUT_SECONDS
+    own_modules: bool = False   # begins with no module loaded, and loads and unloads for itself
+    timed: bool = False         # measures time, or has a C peer: nothing else may run beside it
     fresh: bool = False         # wants machines in which nothing has run
-    disruptive: bool = False    # leaves machines that nobody else may use
-    unloads: bool = True        # modules are unloaded after it, and leaks are looked for
+    disruptive: bool = False    # leaves machines that no other test may use
     complaints: bool = False    # the kernel may complain: the test looks for itself
     debug: bool = False         # only the debug kernel can do it (`kdir debug`)
+    preempt: str = ""           # none, voluntary, lazy, full: how the kernel may be preempted
+
+    @property
+    def shares(self) -> bool:
+        """Whether modules that an earlier test has loaded may stay loaded for it, and for the next."""
+        return not (self.own_modules or self.disruptive or self.fresh)
 
 
-def needs(machines: int = 2, wires: int = 1, smp: int = 2, memory_mib: int = 1024,
-          **rest: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def shape(machines: int = 2, wires: int = 2, **rest: Any) -> Spec:
+    """The lab for a test: a pair always has two wires, so that all pairs are alike."""
+    del wires       # a test names the wires that it uses; one machine alone has none
+    pair = {"wires": 2, "disk_mib": 64} if machines > 1 else {"wires": 1}
+    return Spec(**{"machines": machines, **pair, **rest})
+
+
+def needs(machines: int = 2, wires: int = 2, **rest: Any) -> Callable[[Test], Test]:
     """The decorator of a test: its lab's shape, then the fields of `Needs`."""
-    extra = {key: rest.pop(key) for key in ("append", "qemu_args", "icount", "disk_mib") if key in rest}
-    spec = Spec(machines=machines, wires=wires, smp=smp, memory_mib=memory_mib, **extra)
+    extra = {key: rest.pop(key) for key in LAB_FIELDS if key in rest}
+    declared = Needs(spec=shape(machines, wires, **extra), **rest)
 
-    def mark(test: Callable[..., None]) -> Callable[..., None]:
-        setattr(test, ATTRIBUTE, Needs(spec=spec, **rest))
+    def mark(test: Test) -> Test:
+        setattr(test, ATTRIBUTE, declared)
         return test
     return mark
 
 
-@dataclass(frozen=True)
-class Case:
-    """One test: `file.function_name` without its test_, the function, its needs."""
-
-    name: str
-    function: Callable[..., None]
-    needs: Needs
-
-    @property
-    def title(self) -> str:
-        """The first line of its documentation."""
-        return (self.function.__doc__ or "").strip().partition("\n")[0]
-
-
-def _cases_of(stem: str) -> list[Case]:
-    """The tests of one file, in the order in which they are written."""
-    module = importlib.import_module(f"vmlab.tests.{stem}")
-    return [Case(f"{stem}.{name[5:]}", function, getattr(function, ATTRIBUTE, Needs()))
-            for name, function in vars(module).items() if name.startswith("test_") and callable(function)]
-
-
-def discover(patterns: Iterable[str] = ()) -> list[Case]:
-    """All tests whose name matches one of the patterns (all without a pattern).
-
-    A pattern without a dot names a file; "io.*" and "*unmap*" are shell patterns over the whole name.
-    """
-    stems = sorted(path.stem for path in TESTS.glob("*.py") if not path.stem.startswith("_"))
-    cases = [case for stem in stems for case in _cases_of(stem)]
-    wanted = [p.replace("/", ".").removesuffix(".py").rpartition("tests.")[2] for p in patterns]
-    if not wanted:
-        return cases
-    return [case for case in cases
-            if any(case.name.partition(".")[0] == p or fnmatchcase(case.name, p) for p in wanted)]
-
-
-def grouped(cases: list[Case]) -> list[Case]:
-    """The cases so ordered that those which share a lab follow each other, disruptive ones last."""
-    order: dict[Spec, int] = {}
-    for case in cases:
-        order.setdefault(case.needs.spec, len(order))
-    return sorted(cases, key=lambda case: (order[case.needs.spec], case.needs.disruptive, case.needs.fresh))
+def of(test: object) -> Needs:
+    """What a test has declared."""
+    declared: Needs = getattr(test, ATTRIBUTE, Needs())
+    return declared

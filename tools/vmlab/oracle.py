@@ -2,9 +2,11 @@
 """Questions to every machine after every test, unasked for.
 
 1. Did the kernel complain since the test began?
-2. Do our modules unload?
-3. Are the RDMA resources back where they were after boot?
-4. In a debug kernel: does kmemleak know of memory that nobody refers to any more?
+2. Are the RDMA resources back, and is no session and no device left in sysfs? While modules stay loaded for the next test
+   that means: as many as when they had just been loaded.
+3. Do our modules unload, and are the RDMA resources back where they were after boot? Asked when a group of tests ends,
+   and after each test that loads modules for itself.
+4. In a debug kernel, then too: does kmemleak know of memory that nobody refers to any more?
 
 Completion queues are not counted exactly: ib_core keeps a pool of shared ones for each device, which grows at
 the first use and is freed with the device, not with its users.
@@ -19,6 +21,7 @@ from dataclasses import dataclass
 
 from vmlab.channel import MachineGone
 from vmlab.machine import Machine
+from vmlab.patience import scaled
 
 COMPLAINT = re.compile(
     r"WARN(ING)?\b|\bBUG\b|\bOops\b|refcount|Call Trace|hung task|blocked for more than|soft lockup|"
@@ -39,10 +42,35 @@ echo clear > {KMEMLEAK}
 Resources = Mapping[str, Mapping[str, int]]
 
 
+# Folders that are empty when no session and no device is left; no process is needed to look into them.
+PLACES = ("/sys/class/rtrs-client", "/sys/class/rtrs-server", "/sys/devices/virtual/rnbd-client/ctl/devices",
+          "/sys/class/rnbd-server/ctl/devices")
+_LOOK = (f"shopt -s nullglob; for file in {' '.join(f'{place}/*' for place in PLACES)}; do echo \"$file\"; done; "
+         "rdma -j resource show")
+
+
 def resources(machine: Machine) -> Resources:
     """Counts of RDMA objects for each device."""
-    rows = json.loads(machine.run("rdma -j resource show"))
-    return {row["ifname"]: {key: row[key] for key in EXACT if key in row} for row in rows}
+    return _counts(machine.run("rdma -j resource show"))
+
+
+def _counts(text: str) -> Resources:
+    return {row["ifname"]: {key: row[key] for key in EXACT if key in row} for row in json.loads(text)}
+
+
+def remains(machine: Machine, idle: Resources) -> list[str]:
+    """What a test has left in a machine whose modules stay loaded, in words."""
+    deadline = time.monotonic() + scaled(SETTLE_SECONDS)
+    while True:
+        said = machine.run(_LOOK)
+        at = said.index("[")
+        now, files = _counts(said[at:]), [line for line in said[:at].split() if not line.endswith("/ctl")]
+        if (now == idle and not files) or time.monotonic() > deadline:
+            break
+        time.sleep(0.1)
+    return [f"left behind, {file}" for file in files] + [
+        f"left behind, {device}: {was} before, {now.get(device)} now"
+        for device, was in idle.items() if now.get(device) != was]
 
 
 def unreferenced(machine: Machine) -> list[str]:
@@ -78,18 +106,27 @@ class Baseline:
                 for device, was in self.at_boot.items() if now.get(device) != was]
 
 
-def examine(baseline: Baseline, mark: int, unload: bool = True) -> list[str]:
-    """All questions to one machine; what is wrong, in words, nothing if all is well."""
+def examine(machine: Machine, mark: int, idle: Resources | None) -> list[str]:
+    """After each test: the kernel log since its beginning, and what is left if modules stay loaded; `idle` is what they
+    have then."""
+    try:
+        wrong = [] if idle is None else remains(machine, idle)
+        wrong += [f"kernel: {text}" for text in complaints(machine, mark)]
+    except MachineGone as why:
+        wrong = [str(why)]
+    return [f"{machine.name}: {text}" for text in wrong]
+
+
+def unload(baseline: Baseline) -> list[str]:
+    """Unloads all modules under test of a machine; what is wrong then, in words."""
     machine = baseline.machine
     wrong: list[str] = []
     try:
-        if unload:
-            result = machine.try_run("mods -r", 60)
-            if result.code:
-                wrong.append(f"modules do not unload: {result.out.strip()}")
-            wrong += [f"left behind, {leak}" for leak in baseline.leaks()]
-            wrong += unreferenced(machine) if baseline.has_kmemleak else []
-        wrong += [f"kernel: {text}" for text in complaints(machine, mark)]
+        result = machine.try_run("mods -r", 60)
+        if result.code:
+            wrong.append(f"modules do not unload: {result.out.strip()}")
+        wrong += [f"left behind, {leak}" for leak in baseline.leaks()]
+        wrong += unreferenced(machine) if baseline.has_kmemleak else []
     except MachineGone as why:
         wrong.append(str(why))
     return [f"{machine.name}: {text}" for text in wrong]

@@ -7,12 +7,15 @@ same test can be run against the C modules, which are the oracle (`run --modules
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
+from vmlab import loaded
 from vmlab.checks import Failed, eq, ok, until
 from vmlab.lab import Lab
 from vmlab.machine import Job, Machine
+from vmlab.phases import phase
 
 CONTROL = "/sys/devices/virtual/rnbd-client/ctl"
 SESSIONS = "/sys/class/rtrs-client"
@@ -126,9 +129,10 @@ class Disk:
 
     def unmap(self, how: str = "normal") -> None:
         """Unmaps it and waits until it is gone. udev or a late close may hold it for a moment."""
-        until(lambda: self.machine.write(f"{self.control}/unmap_device", how, UNMAP_SECONDS) != "EBUSY",
-              20, f"{self.name} is not busy any more")
-        until(lambda: not self.present, 20, f"{self.name} is gone")
+        with phase("unmap"):
+            until(lambda: self.machine.write(f"{self.control}/unmap_device", how, UNMAP_SECONDS) != "EBUSY",
+                  20, f"{self.name} is not busy any more")
+            until(lambda: not self.present, 20, f"{self.name} is gone", pause=0.02)
 
     def unmap_if_there(self) -> None:
         """For clean-up: the test may have unmapped it already."""
@@ -147,22 +151,27 @@ class Disk:
 
 
 def load_server(lab: Lab, modules: str | None = None, rtrs: str = "", rnbd: str = "dev_search_path=/dev") -> None:
-    """Loads the server's modules with these parameters."""
-    lab.server.run(_server_line(modules or lab.modules, rtrs, rnbd), 120)
+    """Loads the server's modules with these parameters, unless an earlier test has and the lab shares them."""
+    loaded.of(lab).load(lab.server, "server", _server_line(modules or lab.modules, rtrs, rnbd))
 
 
-def _server_line(modules: str, rtrs: str = "", rnbd: str = "dev_search_path=/dev") -> str:
+def _server_line(modules: str, rtrs: str, rnbd: str) -> str:
     return f"mods {modules} rtrs-server {rtrs} && mods {modules} rnbd-server {rnbd}"
 
 
 def load_client(lab: Lab, modules: str | None = None) -> None:
-    """Loads the client's modules."""
-    lab.client.run(f"mods {modules or lab.modules} rnbd-client", 120)
+    """Loads the client's modules, unless an earlier test has and the lab shares them."""
+    loaded.of(lab).load(lab.client, "client", f"mods {modules or lab.modules} rnbd-client")
+
+
+def unload(lab: Lab, machine: Machine) -> None:
+    """Unloads all modules under test of a machine."""
+    loaded.of(lab).unload(machine)
 
 
 def ram_disk(lab: Lab, mib: int = 64, count: int = 1) -> None:
     """Makes /dev/ram0... on the server, removed at the end of the test."""
-    lab.server.run(f"modprobe brd rd_nr={count} rd_size={mib * 1024} max_part=0")
+    lab.server.run(f"[ ! -e /sys/module/brd ] || rmmod brd; modprobe brd rd_nr={count} rd_size={mib * 1024} max_part=0")
     lab.defer(remove_module, lab.server, "brd")
 
 
@@ -173,22 +182,27 @@ def null_disk(lab: Lab, arguments: str = "gb=1 memory_backed=0") -> None:
 
 
 def remove_module(machine: Machine, name: str) -> None:
-    """A backing device's module goes after ours; closing a device may take a moment."""
+    """Removes a backing device's module, which may take a moment to be closed. Unless they stay loaded, ours go first."""
     if machine.alive:
-        machine.run("mods -r", 60)
+        if not loaded.shared_in(machine):
+            machine.run("mods -r", 60)
         machine.run(f"for i in 1 2 3 4 5 6 7 8; do [ -e /sys/module/{name} ] || exit 0; rmmod {name} 2>/dev/null && "
                     f"exit; sleep 0.5; done; rmmod {name}")
 
 
 def start(lab: Lab, rtrs: str = "", mib: int = 64, count: int = 1) -> None:
     """The usual beginning: ram disks, server modules, client modules, all of the set under test."""
-    ram_disk(lab, mib, count)
-    server = lab.server.start_job(_server_line(lab.modules, rtrs), 120)
+    def serve() -> None:
+        ram_disk(lab, mib, count)
+        load_server(lab, rtrs=rtrs)
     if lab.client is lab.server:
-        server.ok()
-    load_client(lab)
-    if lab.client is not lab.server:
-        server.ok()
+        serve()
+        load_client(lab)
+        return
+    with ThreadPoolExecutor(1) as pool:
+        serving = pool.submit(serve)
+        load_client(lab)
+        serving.result()
 
 
 def request(lab: Lab, device: str = "ram0", session: str = "s1", options: str = "access_mode=rw",
@@ -206,18 +220,19 @@ def try_map(lab: Lab, line: str) -> str:
 def map_disk(lab: Lab, device: str = "ram0", session: str = "s1", options: str = "access_mode=rw",
              line: str = "") -> Disk:
     """Maps a device; it is unmapped by force at the end of the test if it is still there."""
-    mark = lab.client.log_mark()
-    line = line or request(lab, device, session, options)
-    errno = try_map(lab, line)
-    if errno:
-        raise MapRefused(errno, line, [text for _n, text in lab.client.kernel_log(mark)])
-    link = f"{CONTROL}/devices/{device.replace('/', '!')}@{session}"
-    name = lab.client.run(f"basename $(readlink -f '{link}')").strip()
-    ok(name.startswith("rnbd"), f"{link} leads to {name!r}")
-    disk = Disk(lab.client, name, session, device)
-    lab.defer(disk.unmap_if_there)
-    until(lambda: lab.client.exists(disk.path), 10, f"{disk.path} appears")
-    return disk
+    with phase("map"):
+        mark = lab.client.log_mark()
+        line = line or request(lab, device, session, options)
+        errno = try_map(lab, line)
+        if errno:
+            raise MapRefused(errno, line, [text for _n, text in lab.client.kernel_log(mark)])
+        link = f"{CONTROL}/devices/{device.replace('/', '!')}@{session}"
+        name = lab.client.run(f"readlink -f '{link}'").strip().rpartition("/")[2]
+        ok(name.startswith("rnbd"), f"{link} leads to {name!r}")
+        disk = Disk(lab.client, name, session, device)
+        lab.defer(disk.unmap_if_there)
+        until(lambda: lab.client.exists(disk.path), 10, f"{disk.path} appears", pause=0.02)
+        return disk
 
 
 def works(lab: Lab) -> None:

@@ -1,183 +1,179 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Runs tests: labs shared as long as they are clean, a time limit for each, the oracle after each."""
+"""`run`: hands groups of tests to workers (`worker.py`), each with a lab of its own, and reports what comes back.
+
+What was planned and never reported has failed: a worker that dies costs its test, never the verdict.
+"""
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import queue
 import signal
+import subprocess
+import sys
+import threading
 import time
-import traceback
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from pathlib import Path
 from types import FrameType
+from typing import Any, TextIO
 
-from vmlab import oracle, shell
-from vmlab.channel import MachineGone
-from vmlab.checks import Failed, Skip
+import pytools
+from vmlab import durations, plan, tier
 from vmlab.ktap import Report
-from vmlab.lab import Lab, Spec
-from vmlab.machine import CommandFailed
-from vmlab.needs import Case, discover, grouped
-from vmlab.patience import scaled
 
-LOG_LINES = 40
-CLEANUP_SECONDS = 120.0
+DEATHS_MAX = 5
 
 
-class TimedOut(Exception):
-    """A test took longer than it may."""
+class Worker:
+    """The runner's end of a worker process."""
 
+    def __init__(self, number: int, options: dict[str, Any], heard: queue.SimpleQueue[tuple[int, dict[str, Any]]]) -> None:
+        self.number = number
+        self.spec = ""
+        self.todo: list[dict[str, object]] = []
+        self.group: plan.Group | None = None
+        self.doing: dict[str, object] = {}
+        take, self._orders = os.pipe()
+        results, give = os.pipe()
+        program = [str(pytools.ensure()), "-B", str(Path(__file__).resolve().parent), "worker", json.dumps(options),
+                   str(take), str(give)]
+        self.process = subprocess.Popen(program, pass_fds=(take, give))
+        os.close(take)
+        os.close(give)
+        self._pipe: TextIO = os.fdopen(self._orders, "w", encoding="utf-8")
+        threading.Thread(target=self._listen, args=(results, heard), daemon=True).start()
 
-class Deadline:
-    """A time limit for whatever runs in the main thread."""
+    def _listen(self, results: int, heard: queue.SimpleQueue[tuple[int, dict[str, Any]]]) -> None:
+        with os.fdopen(results, encoding="utf-8", errors="replace") as lines:
+            for line in lines:
+                heard.put((self.number, json.loads(line)))
+        heard.put((self.number, {"gone": True}))
 
-    def __init__(self, seconds: float) -> None:
-        self._seconds = scaled(seconds)
+    def tell(self, **order: object) -> None:
+        """Sends an order; it is answered with `idle`."""
+        self.doing = order
+        try:
+            print(json.dumps(order), file=self._pipe, flush=True)
+        except OSError:
+            pass        # it is gone, and will be heard of
 
-    def __enter__(self) -> None:
-        signal.signal(signal.SIGALRM, self._expired)
-        signal.setitimer(signal.ITIMER_REAL, self._seconds)
-
-    def __exit__(self, *_why: object) -> None:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-
-    def _expired(self, _number: int, _frame: FrameType | None) -> None:
-        raise TimedOut(f"not done after {self._seconds:g} s")
-
-
-def reason(why: BaseException, verbose: bool = False) -> str:
-    """An exception in words; with its place in the test's file, unless it is a plain expectation."""
-    text = str(why) if isinstance(why, Failed) else f"{type(why).__name__}: {why}"
-    places = [frame for frame in traceback.extract_tb(why.__traceback__) if "/tests/" in frame.filename]
-    if places:
-        text += f"\nat {places[-1].filename.rpartition('/')[2]}:{places[-1].lineno}: {places[-1].line}"
-    if verbose or not isinstance(why, (Failed, CommandFailed, MachineGone, TimedOut, OSError)):
-        text += "\n" + "".join(traceback.format_exception(why))
-    return text
+    def close(self) -> None:
+        """No more orders: it powers its lab off and ends."""
+        try:
+            self._pipe.close()
+        except OSError:
+            pass
+        self.process.wait()
 
 
 class Runner:
-    """Keeps at most one lab, the one that the latest test used."""
+    """Gives groups to idle workers until none is left."""
 
-    def __init__(self, options: argparse.Namespace, report: Report) -> None:
-        self._options, self._report = options, report
-        self._lab: Lab | None = None
-        self._spec: Spec | None = None
-        self._baselines: list[oracle.Baseline] = []
+    def __init__(self, options: argparse.Namespace) -> None:
+        self._options = options
+        self.heard: queue.SimpleQueue[tuple[int, dict[str, Any]]] = queue.SimpleQueue()
+        self.workers: dict[int, Worker] = {}
+        self.deaths = 0
+        self._left: list[plan.Group] = []
+        self._report: Report | None = None
+        self.times = durations.Durations()
+        self.rates: dict[str, list[bool]] = {}
 
-    def run(self, name: str, case: Case) -> None:
-        """One test from its boot (if one is due) to its last question."""
-        if case.needs.debug and not os.environ.get("VMLAB_DEBUG"):
-            self._report.skip(name, "needs the debug kernel: python3 tools/kdir debug python3 tools/vmlab run ...")
-            return
-        began = time.monotonic()
-        try:
-            lab = self._lab_for(case)
-        except Exception as why:    # no lab, no test: that is a failure of the test
-            self._report.not_ok(name, time.monotonic() - began, reason(why, True))
-            self.drop()
-            return
-        began = time.monotonic()
-        marks = [machine.log_mark() for machine in lab.machines]
-        wrong: list[str] = []
-        skipped = ""
-        try:
-            with Deadline(case.needs.timeout):
-                case.function(lab)
-        except Skip as why:
-            skipped = str(why)
-        except Exception as why:    # whatever a test raises is its verdict
-            wrong.append(reason(why, self._options.verbose))
-        wrong += self._clean_up(lab)
-        wrong += self._examine(case, marks)
-        seconds = time.monotonic() - began
-        if wrong:
-            self._report.not_ok(name, seconds, "\n".join(wrong + self._evidence(lab, marks)))
-        elif skipped:
-            self._report.skip(name, skipped)
+    def start(self) -> Worker:
+        """One more worker."""
+        told = {key: getattr(self._options, key) for key in ("modules", "accel", "verbose", "keep", "long")}
+        number = len(self.workers) + self.deaths
+        worker = self.workers[number] = Worker(number, told, self.heard)
+        return worker
+
+    def collect(self) -> tuple[list[plan.Planned], dict[str, str]]:
+        """What the first worker finds: the tests, and what of them cannot be run."""
+        self.start()
+        _number, line = self.heard.get()
+        if "plan" not in line:
+            return [], {"tests.collection": "the worker ended before it had a plan"}
+        return [plan.Planned(**test) for test in line["plan"]], line["broken"]
+
+    def run(self, groups: list[plan.Group], report: Report) -> None:
+        """Runs all groups: first those that may have others beside them, then the timed ones."""
+        self._report = report
+        for timed in (False, True):
+            self._left = [group for group in groups if group.timed == timed]
+            wanted = min(len(self._left), 1 if timed or self._options.keep else self._options.labs)
+            if timed and self._left:
+                report.note("timed tests, one lab")
+                self._thin_out()
+            while len(self.workers) < wanted:
+                self.start()
+            for worker in list(self.workers.values()):
+                self._feed(worker)
+            while any(worker.doing for worker in self.workers.values()):
+                number, line = self.heard.get()
+                if number in self.workers:
+                    self._hear(self.workers[number], line)
+
+    def _thin_out(self) -> None:
+        """Leaves one worker, the one whose lab the timed tests want if there is one."""
+        specs = {group.spec for group in self._left}
+        for worker in sorted(self.workers.values(), key=lambda worker: worker.spec in specs)[:-1]:
+            del self.workers[worker.number]
+            worker.close()
+
+    def _feed(self, worker: Worker) -> None:
+        """The next order of its group, or the next group."""
+        worker.doing = {}
+        if not worker.todo and self._left:
+            worker.group = plan.choose(self._left, worker.spec, self.times.before)
+            self._left.remove(worker.group)
+            worker.spec, worker.todo = worker.group.spec, worker.group.orders()
+        if worker.todo:
+            worker.tell(**worker.todo.pop(0))
+
+    def _hear(self, worker: Worker, line: dict[str, Any]) -> None:
+        if "name" in line and worker.group:
+            self._result(worker.group, line)
+        elif "idle" in line:
+            self._feed(worker)
+        elif "gone" in line:
+            self._bury(worker)
+
+    def _result(self, group: plan.Group, line: dict[str, Any]) -> None:
+        assert self._report is not None
+        label = group.label(line["name"])
+        for text in line["said"].splitlines():
+            self._report.note(text.removeprefix("# "))
+        if line["verdict"] == "ok":
+            self._report.ok(label, line["seconds"])
+        elif line["verdict"] == "skip":
+            self._report.skip(label, line["why"])
         else:
-            self._report.ok(name, seconds)
-        if wrong and self._options.keep:
-            raise KeepLab
-        if wrong or case.needs.disruptive:
-            self.drop(keep_logs=bool(wrong))
+            self._report.not_ok(label, line["seconds"], line["why"])
+        self.rates.setdefault(line["name"], []).append(line["verdict"] == "ok")
+        self.times.add(line["name"], group.key[0], line["seconds"], line["cpu"], line["phases"])
 
-    def _lab_for(self, case: Case) -> Lab:
-        """The lab that is up, if it will do; otherwise a fresh one."""
-        spec = replace(case.needs.spec, accel=self._options.accel)
-        if self._lab and (case.needs.fresh or self._spec != spec or not all(m.alive for m in self._lab.machines)):
-            self.drop()
-        if self._lab is None:
-            self._spec = spec
-            self._lab = Lab(spec)
-            self._lab.modules = self._options.modules
-            seconds = self._lab.boot()
-            self._baselines = [oracle.Baseline.take(machine) for machine in self._lab.machines]
-            self._report.note(f"booted {spec.title} ({self._lab.accel}) in {seconds:.1f} s")
-        return self._lab
+    def _bury(self, worker: Worker) -> None:
+        """A worker that died takes its test with it; another goes on with the rest."""
+        assert self._report is not None
+        del self.workers[worker.number]
+        worker.close()
+        self.deaths += 1
+        if not worker.doing:
+            return
+        names = worker.doing.get("names") or [worker.doing.get("name")]
+        assert worker.group is not None and isinstance(names, list)
+        for name in names:
+            self._report.not_ok(worker.group.label(str(name)), 0.0, f"the worker ended, {worker.process.returncode}")
+        if self.deaths <= DEATHS_MAX:
+            heir = self.start()
+            heir.group, heir.todo, heir.spec = worker.group, worker.todo, worker.spec
+            self._feed(heir)
 
-    def _clean_up(self, lab: Lab) -> list[str]:
-        """Runs what the test deferred, all of it, whatever fails."""
-        wrong = []
-        for deed, arguments in lab.take_cleanups():
-            try:
-                with Deadline(CLEANUP_SECONDS):
-                    deed(*arguments)
-            except Exception as why:    # the next clean-up must run
-                wrong.append(f"clean-up failed: {reason(why)}")
-        return wrong
-
-    def _examine(self, case: Case, marks: list[int]) -> list[str]:
-        """The oracle's questions to every machine that lives, to all at once."""
-        pool = ThreadPoolExecutor(len(marks))
-        asked = [pool.submit(self._examine_one, case, baseline, mark)
-                 for baseline, mark in zip(self._baselines, marks, strict=True)]
-        pool.shutdown(wait=False)
-        wrong = []
-        for baseline, answer in zip(self._baselines, asked, strict=True):
-            try:
-                with Deadline(CLEANUP_SECONDS):
-                    wrong += answer.result()
-            except Exception as why:    # a machine that can not be asked is not clean
-                wrong.append(f"{baseline.machine.name}: {reason(why)}")
-        return wrong
-
-    @staticmethod
-    def _examine_one(case: Case, baseline: oracle.Baseline, mark: int) -> list[str]:
-        machine = baseline.machine
-        if not machine.alive:
-            return [] if case.needs.disruptive else [f"{machine.name}: the machine died"]
-        if machine.reboots:
-            mark = -1       # booted again by the test: its whole log is the test's
-        return oracle.examine(baseline, 2**62 if case.needs.complaints else mark, case.needs.unloads)
-
-    def _evidence(self, lab: Lab, marks: list[int]) -> list[str]:
-        """What the machines have to say about a failure."""
-        lines = [f"logs: {lab.folder}"]
-        for machine, mark in zip(lab.machines, marks, strict=True):
-            try:
-                log = [text for _sequence, text in machine.kernel_log(mark)]
-                lines += [f"kernel log of {machine.name}:", *(f"  {text}" for text in log[-LOG_LINES:])]
-            except Exception:   # no agent: the console is what is left
-                lines += [f"console of {machine.name}:", machine.console_tail(LOG_LINES)]
-        return lines
-
-    def drop(self, keep_logs: bool = False) -> None:
-        """Powers the lab off; the next test gets a fresh one."""
-        if self._lab is not None:
-            self._lab.close()
-            if not keep_logs:
-                self._lab.forget()
-            self._lab = None
-
-    @property
-    def lab(self) -> Lab | None:
-        """The lab that is up."""
-        return self._lab
-
-
-class KeepLab(Exception):
-    """A test failed and the machines are to stay as it left them."""
+    def close(self) -> None:
+        """Ends all workers."""
+        for worker in self.workers.values():
+            worker.close()
+        self.workers.clear()
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -186,17 +182,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--only", action="append", default=[], metavar="GLOB", help="the same; repeatable")
     parser.add_argument("--without", action="append", default=[], metavar="GLOB", help="leave these out; repeatable")
     parser.add_argument("-l", "--list", action="store_true", help="print the names and what they show, run nothing")
+    parser.add_argument("-j", "--labs", type=int, default=1, metavar="N",
+                        help="labs side by side for tests that are not timed (default: %(default)s)")
+    parser.add_argument("--long", action="store_true", help="each test as long and as often as in make test-long")
     parser.add_argument("--modules", choices=("ours", "c"), default="ours",
                         help="which modules the tests of the product run against (default: %(default)s)")
     parser.add_argument("--repeat", type=int, default=1, metavar="N", help="run each test N times")
-    parser.add_argument("--keep", action="store_true", help="stop at the first failure and give a prompt there")
+    parser.add_argument("--keep", action="store_true", help="give a prompt in the machines of each test that fails")
+    parser.add_argument("--durations", type=Path, metavar="FILE", help="where the times go (default: in the cache)")
     parser.add_argument("--verbose", action="store_true", help="with stack traces")
     parser.add_argument("--accel", help="kvm or tcg; default: what works")
 
 
-def _selected(options: argparse.Namespace) -> list[Case]:
-    left_out = {case.name for case in discover(options.without)} if options.without else set()
-    return [case for case in discover([*options.tests, *options.only]) if case.name not in left_out]
+def _listed(tests: list[plan.Planned]) -> str:
+    """All tests with what they show; how each runs is told in its second column."""
+    lines = []
+    for test in tests:
+        how = "debug kernel" if test.debug else "timed" if test.timed else "beside others"
+        own = "" if test.shares else ", loads for itself"
+        lines.append(f"{test.name:62} {test.lab.partition(',')[0]}, {how}{own}\n    {test.title}")
+    return "\n".join(lines)
 
 
 def _rates(results: dict[str, list[bool]], repeat: int) -> str:
@@ -206,33 +211,35 @@ def _rates(results: dict[str, list[bool]], repeat: int) -> str:
 
 def run(options: argparse.Namespace) -> int:
     """Runs the selected tests; 0 only if every planned test ran and none failed."""
-    cases = grouped(_selected(options))
-    if options.list:
-        for case in cases:
-            print(f"{case.name:60} {case.title}")
-        return 0
-    rounds = [(f"{case.name}{f'#{turn}' if options.repeat > 1 else ''}", case)
-              for case in cases for turn in range(1, options.repeat + 1)]
+    options.long = options.long or tier.is_long()
+    runner = Runner(options)
+    try:
+        tests, broken = runner.collect()
+        chosen = plan.select(tests, [*options.tests, *options.only], options.without)
+        if options.list:
+            print(_listed(chosen))
+            return 1 if broken else 0
+        return _run(runner, options, plan.groups(chosen, options.repeat), broken)
+    finally:
+        runner.close()
+
+
+def _run(runner: Runner, options: argparse.Namespace, groups: list[plan.Group], broken: dict[str, str]) -> int:
     signal.signal(signal.SIGTERM, _terminated)
     began = time.monotonic()
-    with Report([name for name, _ in rounds]) as report:
-        runner = Runner(options, report)
-        results: dict[str, list[bool]] = {}
+    with Report([*broken, *(group.label(name) for group in groups for name in group.names)]) as report:
+        for name, why in broken.items():
+            report.not_ok(name, 0.0, why)
         try:
-            for name, case in rounds:
-                before = report.failed
-                runner.run(name, case)
-                results.setdefault(case.name, []).append(report.failed == before)
-        except KeepLab:
-            assert runner.lab is not None
-            shell.converse(runner.lab)
+            runner.run(groups, report)
         except KeyboardInterrupt:
             report.note("interrupted")
         finally:
-            runner.drop(keep_logs=report.failed > 0)
+            runner.close()
             if options.repeat > 1:
-                report.note(_rates(results, options.repeat))
-            report.note(f"{time.monotonic() - began:.0f} s")
+                report.note(_rates(runner.rates, options.repeat))
+            report.note(runner.times.table())
+            report.note(f"{time.monotonic() - began:.0f} s; all times: {runner.times.keep(options.durations)}")
     return report.close()
 
 

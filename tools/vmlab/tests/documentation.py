@@ -114,7 +114,7 @@ PROMISES: dict[str, Callable[[Lab], None]] = {
 }
 
 
-@needs(wires=2, timeout=240)
+@needs(wires=2, own_modules=True, timeout=240)
 def test_the_quickstart_works_as_it_is_written(pair: Lab) -> None:
     """From modules_install to the last line: each block on its machine, in order, each promise looked for."""
     with tempfile.TemporaryDirectory() as folder:
@@ -161,7 +161,7 @@ def test_the_paths_of_the_failover_page(pair: Lab) -> None:
 
 # -- the host's commands that need machines, or a compiler ---------------------------------------------------
 
-@needs(wires=2, timeout=240)
+@needs(wires=2, own_modules=True, timeout=240)
 def test_the_demo_prints_what_the_documents_show(pair: Lab) -> None:
     """`make demo` in these machines; every piece of its transcripts is in what it prints, but for the figures."""
     began, said = time.monotonic(), io.StringIO()
@@ -174,7 +174,7 @@ def test_the_demo_prints_what_the_documents_show(pair: Lab) -> None:
         eq(docs.transcript_errors("\n".join(shown[0].lines), said.getvalue()), [], f"{file} shows, and nothing prints")
 
 
-@needs(wires=2)
+@needs(wires=2, own_modules=True)
 def test_the_shell_has_a_disk_and_obeys(pair: Lab) -> None:
     """`make shell`: the disk is mapped, a line runs on the client or where it says, wires are cut and mended."""
     lines = "cat /sys/block/rnbd0/rnbd/state\n@server cat /sys/class/rnbd-server/ctl/devices/ram0/sessions/s1/mapping_path\n" \
@@ -192,8 +192,8 @@ def test_the_shell_has_a_disk_and_obeys(pair: Lab) -> None:
     eq(said.getvalue().count("!push FILE"), 2, "times that the help is shown")
 
 
-@needs(wires=2, timeout=400)
-def test_the_simulation_runs_as_it_is_written(pair: Lab) -> None:
+@needs(timeout=400)
+def test_the_simulation_runs_as_it_is_written() -> None:
     """The lines with cargo, in tools/, with fewer seeds where a document asks for hours."""
     commands = [command for file in docs.documents() for block in docs.blocks(file) if block.place == "host"
                 for command in block.commands if command.startswith("cargo ")]

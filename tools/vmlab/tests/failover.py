@@ -29,7 +29,7 @@ def below(found: float, bar: float, what: str) -> None:
         raise Failed(f"{what}: {found:.2f} s, expected at most {bar:g} s")
 
 
-@needs(wires=2, timeout=240)
+@needs(wires=2, timeout=240, timed=True)
 def test_one_of_two_paths_is_silent(pair: Lab) -> None:
     """The server's end of a cable goes: the client sees nothing but silence on that path."""
     with paths.two_paths(pair) as disk:
@@ -47,7 +47,7 @@ def test_one_of_two_paths_is_silent(pair: Lab) -> None:
               2.0, "path back after its link")
 
 
-@needs(wires=2, timeout=240)
+@needs(wires=2, timeout=240, timed=True)
 def test_one_of_two_paths_loses_its_carrier(pair: Lab) -> None:
     """The cable is pulled out at the client."""
     with paths.two_paths(pair) as disk:
@@ -64,7 +64,7 @@ def test_one_of_two_paths_loses_its_carrier(pair: Lab) -> None:
               2.0, "path back after its carrier")
 
 
-@needs(wires=1, timeout=240)
+@needs(wires=1, timeout=240, timed=True)
 def test_the_only_path_is_silent_and_idle(pair: Lab) -> None:
     """Nothing is under way, so only the heartbeat can tell; what is read meanwhile waits, and is read."""
     rnbd.start(pair)
@@ -86,7 +86,7 @@ def test_the_only_path_is_silent_and_idle(pair: Lab) -> None:
     disk.unmap()
 
 
-@needs(wires=1, timeout=300)
+@needs(wires=1, timeout=300, timed=True)
 def test_the_only_path_is_silent_under_load(pair: Lab) -> None:
     """Everything waits for as long as the cable is out, and nothing is lost."""
     rnbd.start(pair)
@@ -106,7 +106,7 @@ def test_the_only_path_is_silent_under_load(pair: Lab) -> None:
     disk.unmap()
 
 
-@needs(wires=1, timeout=300)
+@needs(wires=1, timeout=300, timed=True)
 def test_d23_a_short_glitch_of_the_only_path(pair: Lab) -> None:
     """D23: half a second without carrier; the C driver pays 62 s for that."""
     rnbd.start(pair)
@@ -125,7 +125,7 @@ def test_d23_a_short_glitch_of_the_only_path(pair: Lab) -> None:
     disk.unmap()
 
 
-@needs(wires=1, disk_mib=64, disruptive=True, timeout=400)
+@needs(wires=1, disruptive=True, timeout=400, timed=True)
 def test_the_server_dies_and_comes_back(pair: Lab) -> None:
     """Power failure of the server; its disk survives. IO waits for it, resumes and verifies."""
     rnbd.load_server(pair)
@@ -144,7 +144,7 @@ def test_the_server_dies_and_comes_back(pair: Lab) -> None:
     disk.unmap()
 
 
-@needs(wires=1, timeout=300)
+@needs(wires=1, timeout=300, timed=True)
 def test_the_server_is_frozen_for_a_while(pair: Lab) -> None:
     """Ten seconds in which the server does not run: no error, and every block is what was written last."""
     rnbd.start(pair)

@@ -12,7 +12,7 @@ from vmlab.needs import needs
 VERIFY = "--rw=randrw --bs=4k --iodepth=8 --size=16m --verify=crc32c --verify_backlog=64 --time_based"
 
 
-@needs(wires=2, timeout=240)
+@needs(wires=2, timeout=240, timed=True, own_modules=True)
 def test_our_client_loses_one_of_two_paths_to_a_c_server(pair: Lab) -> None:
     """Silence, then no carrier, on one of two paths: no error, and each path is back within seconds of its link."""
     with paths.two_paths(pair, server="c", client="ours") as disk:
@@ -32,7 +32,7 @@ def test_our_client_loses_one_of_two_paths_to_a_c_server(pair: Lab) -> None:
         paths.figure(f"longest IO {result.worst_ms / 1000:.2f} s")
 
 
-@needs(wires=1, timeout=240)
+@needs(wires=1, timeout=240, timed=True, own_modules=True)
 def test_our_client_waits_for_a_c_server(pair: Lab) -> None:
     """A glitch of the only path: IO waits, the C server is told of the path's end, and everything goes on."""
     rnbd.ram_disk(pair)
@@ -51,7 +51,7 @@ def test_our_client_waits_for_a_c_server(pair: Lab) -> None:
     disk.unmap()
 
 
-@needs(wires=1, timeout=240)
+@needs(wires=1, timeout=240, timed=True, own_modules=True)
 def test_a_c_server_is_unloaded_and_loaded_again(pair: Lab) -> None:
     """The server's modules go under load and come back: IO waits and goes on."""
     rnbd.ram_disk(pair)
@@ -68,7 +68,7 @@ def test_a_c_server_is_unloaded_and_loaded_again(pair: Lab) -> None:
     disk.unmap()
 
 
-@needs(wires=2, timeout=300)
+@needs(wires=2, timeout=300, timed=True, own_modules=True)
 def test_a_c_client_loses_one_of_two_paths_to_our_server(pair: Lab) -> None:
     """The C client fails over; our server notices, gives the path's memory back, and lets it in again.
 

@@ -78,7 +78,7 @@ def each_fails(lab: Lab, what: str, path: str, text: str, undo: str) -> None:
     ok(errors["ENOMEM"] or errors["EAGAIN"], "no allocation failed")
 
 
-@needs(machines=1, debug=True, complaints=True, timeout=3600)
+@needs(machines=1, own_modules=True, debug=True, complaints=True, timeout=3600)
 def test_mapping_with_each_allocation_failing(vm: Lab) -> None:
     """map_device with a new session: an error or a disk that works, and the next try finds nothing of it in its way."""
     start(vm)
@@ -87,7 +87,7 @@ def test_mapping_with_each_allocation_failing(vm: Lab) -> None:
     rnbd.works(vm)
 
 
-@needs(machines=1, debug=True, complaints=True, timeout=3600)
+@needs(machines=1, own_modules=True, debug=True, complaints=True, timeout=3600)
 def test_adding_a_path_with_each_allocation_failing(vm: Lab) -> None:
     """add_path beside a path that works: the session goes on whatever happens."""
     start(vm)
@@ -100,7 +100,7 @@ def test_adding_a_path_with_each_allocation_failing(vm: Lab) -> None:
     disk.unmap()
 
 
-@needs(machines=1, debug=True, complaints=True, timeout=3600)
+@needs(machines=1, own_modules=True, debug=True, complaints=True, timeout=3600)
 def test_loading_with_each_allocation_failing(vm: Lab) -> None:
     """Each module in its order: it loads or does not, and it does when nothing fails."""
     prepare(vm)
@@ -134,7 +134,7 @@ def never(lab: Lab) -> None:
                        "require-end")
 
 
-@needs(machines=1, debug=True, complaints=True, timeout=3600)
+@needs(machines=1, own_modules=True, debug=True, complaints=True, timeout=3600)
 def test_a_server_whose_allocations_fail_at_random(vm: Lab) -> None:
     """Sessions are made while the server's set-up fails here and there; those that are made work."""
     start(vm)
@@ -154,7 +154,7 @@ def test_a_server_whose_allocations_fail_at_random(vm: Lab) -> None:
     rnbd.works(vm)
 
 
-@needs(machines=1, debug=True, complaints=True, timeout=3600)
+@needs(machines=1, own_modules=True, debug=True, complaints=True, timeout=3600)
 def test_a_client_that_reconnects_while_allocations_fail_at_random(vm: Lab) -> None:
     """The server closes the path again and again: the client comes back sooner or later, and IO waits for it."""
     start(vm)

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0
 """Eight cells: client {C, Rust} x server {C, Rust} x always_invalidate {Y, N}, each the same round of work.
 
-The cells are tests of their own; the last one prints the table.
+Each cell is a test of its own.
 """
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+
+import pytest
 
 from vmlab import rnbd
 from vmlab.checks import eq, ok
@@ -15,7 +16,6 @@ from vmlab.needs import needs
 
 LANGUAGE = {"c": "C", "ours": "Rust"}
 CELLS = tuple(itertools.product(("c", "ours"), ("c", "ours"), ("Y", "N")))
-RESULTS: dict[tuple[str, str, str], str] = {}
 
 
 def work(pair: Lab, client: str, server: str, invalidate: str) -> None:
@@ -41,35 +41,13 @@ def work(pair: Lab, client: str, server: str, invalidate: str) -> None:
     disk.unmap()
 
 
-def _make(client: str, server: str, invalidate: str) -> Callable[[Lab], None]:
-    @needs(timeout=300)
-    def test(pair: Lab) -> None:
-        for name in {client, server}:
-            ok(pair.assets.module_set(name), f"the module set '{name}' is not built")
-        RESULTS[client, server, invalidate] = "FAILED"
-        work(pair, client, server, invalidate)
-        RESULTS[client, server, invalidate] = "ok"
-    test.__doc__ = f"Client in {LANGUAGE[client]}, server in {LANGUAGE[server]}, always_invalidate={invalidate}."
-    return test
-
-
-for _cell in CELLS:
-    _client, _server, _invalidate = _cell
-    globals()[f"test_client_{_client}_server_{_server}_{_invalidate}"] = _make(*_cell)
-
-
-def table() -> str:
-    """The results of this run, for people."""
-    lines = [f"{'':12} {'server C, Y':13}{'server C, N':13}{'server Rust, Y':16}server Rust, N"]
-    for client in ("c", "ours"):
-        cells = [RESULTS.get((client, server, invalidate), "-") for server in ("c", "ours") for invalidate in "YN"]
-        lines.append(f"client {LANGUAGE[client]:5} {cells[0]:13}{cells[1]:13}{cells[2]:16}{cells[3]:16}".rstrip())
-    return "\n".join(lines)
-
-
-@needs(unloads=False)
-def test_the_table(pair: Lab) -> None:
-    """All eight cells in one table."""
-    print("".join(f"# {line}\n" for line in table().splitlines()), end="", flush=True)
-    missing = [f"client {c}, server {s}, {i}" for c, s, i in CELLS if RESULTS.get((c, s, i)) != "ok"]
-    eq(missing, [], "cells that did not pass")
+@pytest.mark.parametrize(("client", "server", "invalidate", "title"), [
+    pytest.param(*cell, f"Client in {LANGUAGE[cell[0]]}, server in {LANGUAGE[cell[1]]}, always_invalidate={cell[2]}.",
+                 id=f"client_{cell[0]}_server_{cell[1]}_{cell[2]}") for cell in CELLS])
+@needs(own_modules=True, timed=True, timeout=300)
+def test_cell(pair: Lab, client: str, server: str, invalidate: str, title: str) -> None:
+    """One cell of the table."""
+    for name in {client, server}:
+        ok(pair.assets.module_set(name), f"the module set '{name}' is not built")
+    work(pair, client, server, invalidate)
+    print(f"# {title} ok", flush=True)

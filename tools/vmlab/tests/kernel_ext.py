@@ -19,7 +19,7 @@ def load(lab: Lab, parameters: str = "") -> None:
     lab.server.run(f"mods ours kernel_ext_test {parameters}")
 
 
-@needs(machines=1)
+@needs(machines=1, own_modules=True)
 def test_every_part_passes_its_selftest(vm: Lab) -> None:
     """One `ok` line a part, and none that failed."""
     mark = vm.server.log_mark()
@@ -30,7 +30,7 @@ def test_every_part_passes_its_selftest(vm: Lab) -> None:
     ok(len(lines) >= 22, f"only {len(lines)} parts")
 
 
-@needs(machines=1)
+@needs(machines=1, own_modules=True)
 def test_parameters_are_read_and_never_written(vm: Lab) -> None:
     """Values of insmod in sysfs, mode 0444, a string without its newline and not too long."""
     load(vm, "stage=1 number=9 label=$'hello\\n'")
@@ -42,7 +42,7 @@ def test_parameters_are_read_and_never_written(vm: Lab) -> None:
         ok(vm.server.try_run(f"mods ours kernel_ext_test {refused}").code, f"{refused} was accepted")
 
 
-@needs(machines=1)
+@needs(machines=1, own_modules=True)
 def test_attributes_are_shown_and_stored(vm: Lab) -> None:
     """A number goes in and out; what is none, or is no text, is refused; a page that is full says so."""
     load(vm)
@@ -54,7 +54,7 @@ def test_attributes_are_shown_and_stored(vm: Lab) -> None:
     ok("too long" in vm.server.try_run(f"cat {DEVICE}/flood 2>&1").out, "a full page gave no EMSGSIZE")
 
 
-@needs(machines=1)
+@needs(machines=1, own_modules=True)
 def test_a_removal_waits_for_a_store_that_runs(vm: Lab) -> None:
     """A directory that is removed, and a module that is unloaded, wait for the functions of its attributes."""
     load(vm)
@@ -68,7 +68,7 @@ def test_a_removal_waits_for_a_store_that_runs(vm: Lab) -> None:
     ok(not vm.server.exists("/sys/class/kernel_ext_test"), "the class is still there")
 
 
-@needs(machines=1)
+@needs(machines=1, own_modules=True)
 def test_a_directory_removes_itself_once(vm: Lab) -> None:
     """Of two that write to it at once one succeeds, the other gets an error, and nothing is left."""
     load(vm)
@@ -78,7 +78,7 @@ def test_a_directory_removes_itself_once(vm: Lab) -> None:
     eq(found, ["won", "make_child"] * TURNS)
 
 
-@needs(machines=1)
+@needs(machines=1, own_modules=True)
 def test_a_file_that_is_open_survives_its_directory(vm: Lab) -> None:
     """A write through it gives ENODEV, also after the module is gone."""
     load(vm)

@@ -42,7 +42,7 @@ def parameters(lab: Lab, module: str) -> dict[str, str]:
     return dict(line.split(":", 1) for line in lines)
 
 
-@needs(machines=1)
+@needs(machines=1, own_modules=True)
 def test_parameters_have_the_names_and_defaults_of_c(vm: Lab) -> None:
     """Readable in /sys/module, mode 0444, but for what is new; the client's modules have none."""
     rnbd.load_server(vm, rnbd="")
@@ -59,7 +59,7 @@ def test_parameters_have_the_names_and_defaults_of_c(vm: Lab) -> None:
         ok(not vm.server.exists(f"/sys/module/{module}/parameters"), f"{module} has parameters")
 
 
-@needs(machines=1)
+@needs(machines=1, own_modules=True)
 def test_parameters_that_are_given_are_there(vm: Lab) -> None:
     """Every accepted form takes effect, and the search path loses its newline."""
     for line, name, value in ACCEPTED:
@@ -70,7 +70,7 @@ def test_parameters_that_are_given_are_there(vm: Lab) -> None:
     eq(parameters(vm, "rnbd_server"), {"port_nr": "4321", "dev_search_path": "/dev/%SESSNAME%"})
 
 
-@needs(machines=1)
+@needs(machines=1, own_modules=True)
 def test_wrong_parameters_do_not_load(vm: Lab) -> None:
     """Each with the C driver's errno, and nothing stays loaded of it."""
     wrong = []
@@ -86,7 +86,7 @@ def test_wrong_parameters_do_not_load(vm: Lab) -> None:
     ok(long_path.code, "a search path of 4101 characters was accepted")
 
 
-@needs(machines=1)
+@needs(machines=1, own_modules=True)
 def test_a_module_whose_libraries_are_missing_does_not_load(vm: Lab) -> None:
     """insmod in the wrong order is refused by name, and harmless."""
     base = f"/lib/modules/$(uname -r)/{vm.modules}"
@@ -95,7 +95,7 @@ def test_a_module_whose_libraries_are_missing_does_not_load(vm: Lab) -> None:
     eq(vm.server.run("mods -l"), "", "modules left")
 
 
-@needs(machines=1)
+@needs(machines=1, own_modules=True)
 def test_a_library_in_use_does_not_unload(vm: Lab) -> None:
     """The loader counts the users of each module."""
     rnbd.load_server(vm)
@@ -104,7 +104,7 @@ def test_a_library_in_use_does_not_unload(vm: Lab) -> None:
     vm.server.run("mods -r")
 
 
-@needs(machines=1, timeout=240)
+@needs(machines=1, own_modules=True, timeout=240)
 def test_loading_and_unloading_twenty_times(vm: Lab) -> None:
     """Server and client, in and out; every fifth time with a mapped disk in between."""
     rnbd.ram_disk(vm, 8)
@@ -116,7 +116,7 @@ def test_loading_and_unloading_twenty_times(vm: Lab) -> None:
         vm.server.run("mods -r", 60)
 
 
-@needs(machines=1, complaints=False)
+@needs(machines=1, own_modules=True)
 def test_unloading_with_a_mapped_disk(vm: Lab) -> None:
     """A client module that is removed takes its disks along; the server may go first or last."""
     for order in (("rnbd_client", "rnbd_server"), ("rnbd_server", "rnbd_client")):

@@ -65,7 +65,7 @@ def _refused(lab: Lab, reason: str) -> None:
     until(lambda: _meminfo(lab.client) > before - SLACK_MIB, 20, "the memory is back")
 
 
-@needs(machines=1, memory_mib=MEMORY_MIB, timeout=240)
+@needs(machines=1, own_modules=True, memory_mib=MEMORY_MIB, timeout=240)
 def test_chunks_for_which_memory_is_in_pieces(vm: Lab) -> None:
     """Enough is free, but not in blocks of a chunk: the allocation fails in the middle of the session's set-up."""
     _prepare(vm, "sess_queue_depth=1024 max_chunk_size=131072")
@@ -82,7 +82,7 @@ def test_chunks_for_which_memory_is_in_pieces(vm: Lab) -> None:
     rnbd.works(vm)
 
 
-@needs(machines=1, memory_mib=MEMORY_MIB, timeout=240)
+@needs(machines=1, own_modules=True, memory_mib=MEMORY_MIB, timeout=240)
 def test_a_server_that_grants_more_requests_than_the_client_can_hold(vm: Lab) -> None:
     """The server names the number of requests; a client without memory for them says so and does not try."""
     _prepare(vm, "sess_queue_depth=8192 max_chunk_size=8192")
@@ -93,7 +93,7 @@ def test_a_server_that_grants_more_requests_than_the_client_can_hold(vm: Lab) ->
     rnbd.works(vm)
 
 
-@needs(machines=1, memory_mib=MEMORY_MIB, timeout=300)
+@needs(machines=1, own_modules=True, memory_mib=MEMORY_MIB, timeout=300)
 def test_sessions_until_memory_ends(vm: Lab) -> None:
     """One session after the other, until ENOMEM: those that are there go on, and all their memory comes back."""
     _prepare(vm, "sess_queue_depth=512 max_chunk_size=8192")

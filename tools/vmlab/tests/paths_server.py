@@ -6,9 +6,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
+from typing import Any
 
-from vmlab import rnbd
+import pytest
+
+from vmlab import loaded, rnbd
 from vmlab.checks import eq, ge, ok, until
 from vmlab.lab import Lab
 from vmlab.needs import needs
@@ -31,18 +34,19 @@ LEAVING_LOG = r"path closed|rejected"
 def _prepare(lab: Lab, rtrs: str = PATIENT) -> None:
     """A second address, a late device over ram1, and the server with these parameters."""
     vm = lab.server
-    vm.run(f"ip addr add {OTHER}/24 dev eth0 2>/dev/null; mods -r", 60)
+    vm.run(f"ip addr add {OTHER}/24 dev eth0 2>/dev/null || true")
     rnbd.ram_disk(lab, 8, 4)
     vm.run("modprobe dm_delay; dmsetup create late --table "
            f"\"0 $(blockdev --getsz /dev/ram1) delay /dev/ram1 0 {DELAY_MS}\"; udevadm settle; ls /dev/dm-0")
     lab.defer(_remove_late, lab)
     if not vm.exists("/tmp/peer/paths.py"):
         bring_puppets(vm, FILES)
-    vm.run(f"mods {lab.modules} rtrs-server {rtrs} && mods {lab.modules} rnbd-server dev_search_path=/dev", 120)
+    rnbd.load_server(lab, rtrs=rtrs)
 
 
 def _remove_late(lab: Lab) -> None:
-    lab.server.run("dmsetup resume late; mods -r; dmsetup remove --retry late", 60)
+    mods = "" if loaded.shared_in(lab.server) else "mods -r; "
+    lab.server.run(f"dmsetup resume late; {mods}dmsetup remove --retry late", 60)
 
 
 def _play(lab: Lab, name: str) -> str:
@@ -53,27 +57,28 @@ def _play(lab: Lab, name: str) -> str:
     return " ".join(words)
 
 
-def _make(name: str, title: str, rtrs: str) -> Callable[[Lab], None]:
-    @needs(machines=1, timeout=200)
-    def test(lab: Lab) -> None:
-        _prepare(lab, rtrs)
-        said = _play(lab, name)
-        if said:
-            print(f"# {said}", flush=True)
-    test.__doc__ = title
-    return test
+def _cases() -> Iterator[Any]:
+    """The cases of peer/paths.py: name, parameters of the server, title."""
+    for name, function in paths.CASES.items():
+        title = function.__doc__ or ""
+        if name != "the_memory_limit_refuses_with_enomem":
+            yield pytest.param(name, "" if name in WITH_DEFAULTS else PATIENT, title, id=name)
+        if name in ALSO_WITH_N:
+            yield pytest.param(name, f"{PATIENT} always_invalidate=N", f"{title} (always_invalidate=N)", id=f"{name}_with_n")
 
 
-for _name, _function in paths.CASES.items():
-    if _name == "the_memory_limit_refuses_with_enomem":
-        continue
-    globals()[f"test_{_name}"] = _make(_name, _function.__doc__ or "", "" if _name in WITH_DEFAULTS else PATIENT)
-for _name in ALSO_WITH_N:
-    globals()[f"test_{_name}_with_n"] = _make(_name, f"{paths.CASES[_name].__doc__} (always_invalidate=N)",
-                                              f"{PATIENT} always_invalidate=N")
+@pytest.mark.parametrize(("name", "rtrs", "title"), sorted(_cases(), key=lambda case: case.values[1]))
+@needs(machines=1, timeout=200)
+def test_case(lab: Lab, name: str, rtrs: str, title: str) -> None:
+    """One case that a puppet plays."""
+    del title       # for the list of tests
+    _prepare(lab, rtrs)
+    said = _play(lab, name)
+    if said:
+        print(f"# {said}", flush=True)
 
 
-@needs(machines=1)
+@needs(machines=1, own_modules=True)
 def test_the_memory_limit_refuses_with_enomem(lab: Lab) -> None:
     """One session fits: the second is refused with ENOMEM and one line, and gets in when the first is gone."""
     _prepare(lab, "heartbeat_interval_ms=60000 max_memory_mib=100")
@@ -92,7 +97,7 @@ def _play_refused(lab: Lab) -> None:
     ok(done.code == 1 and "REJECTED" in done.out, f"a session got in over the limit: {done.out}")
 
 
-@needs(machines=1, memory_mib=512, timeout=240)
+@needs(machines=1, own_modules=True, memory_mib=512, timeout=240)
 def test_a_session_that_memory_cannot_hold_is_refused(lab: Lab) -> None:
     """No limit, and chunks for all that is free in a small machine: ENOMEM, and nothing is left of it."""
     _prepare(lab, "heartbeat_interval_ms=60000 max_memory_mib=0 sess_queue_depth=2048 max_chunk_size=131072")
@@ -108,7 +113,7 @@ def test_a_session_that_memory_cannot_hold_is_refused(lab: Lab) -> None:
     eq(lab.server.run("ls /sys/class/rtrs-server").split(), [], "sessions that are left")
 
 
-@needs(machines=1)
+@needs(machines=1, own_modules=True)
 def test_settings_are_checked_and_may_change(lab: Lab) -> None:
     """The parameters' files: mode, default, range, errors; a wrong value leaves the old one."""
     _prepare(lab, "")
@@ -130,7 +135,7 @@ def test_settings_are_checked_and_may_change(lab: Lab) -> None:
         ok(vm.try_run(f"mods {lab.modules} rtrs-server {line}").code, f"loaded with {line}")
 
 
-@needs(machines=1, timeout=200)
+@needs(machines=1, own_modules=True, timeout=200)
 def test_unloading_in_every_state(lab: Lab) -> None:
     """Half-made, serving, deferred, closing behind a late disk, waiting for that: the module leaves them all."""
     _prepare(lab)
@@ -150,7 +155,7 @@ def test_unloading_in_every_state(lab: Lab) -> None:
 
 # -- with a real client --------------------------------------------------------------------------------------
 
-@needs(timeout=200)
+@needs(own_modules=True, timeout=200)
 def test_a_queue_depth_of_one(pair: Lab) -> None:
     """sess_queue_depth=1, one chunk for everything: map, write, read, verify, unmap (D22)."""
     for rtrs in ("sess_queue_depth=1", "sess_queue_depth=1 always_invalidate=N"):
@@ -200,7 +205,7 @@ def test_a_killed_client_leaves_nothing(pair: Lab) -> None:
     pair.server.run("mods -r", 60)
 
 
-@needs(timeout=300)
+@needs(own_modules=True, timed=True, timeout=300)
 def test_a_c_client_comes_back_before_the_server_has_noticed(pair: Lab) -> None:
     """The server's end goes silent and does not count heartbeats; the C client is let in."""
     rnbd.ram_disk(pair)
@@ -224,7 +229,7 @@ def test_a_c_client_comes_back_before_the_server_has_noticed(pair: Lab) -> None:
     disk.unmap()
 
 
-@needs(wires=2, timeout=300)
+@needs(wires=2, own_modules=True, timed=True, timeout=300)
 def test_paths_of_a_c_client_come_and_go_under_load(pair: Lab) -> None:
     """Two paths, closed in turn from the server's sysfs while data is verified; the counts add up."""
     rnbd.ram_disk(pair)

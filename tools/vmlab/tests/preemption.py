@@ -5,12 +5,14 @@ All other tests run with the kernel's default, which is lazy preemption.
 """
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
+from typing import Any
+
+import pytest
 
 from vmlab.checks import eq
 from vmlab.lab import Lab
-from vmlab.needs import ATTRIBUTE, Needs, needs
+from vmlab.needs import needs
 from vmlab.tests import failover, paths, paths_server
 
 AGAIN = (
@@ -29,27 +31,27 @@ def preemption(lab: Lab) -> list[str]:
                         r"sed 's/.*(\(.*\)).*/\1/' /sys/kernel/debug/sched/preempt").strip() for machine in lab.machines]
 
 
-@needs(wires=2)
+@needs()
 def test_the_default_is_lazy(pair: Lab) -> None:
     """What all the other tests run with."""
     eq(preemption(pair), ["lazy", "lazy"])
 
 
-@needs(wires=2, append="preempt=full")
+@needs(preempt="full")
 def test_the_kernel_may_be_preempted_anywhere(pair: Lab) -> None:
     """What the tests of this file run with."""
     eq(preemption(pair), ["full", "full"])
 
 
-def fully(test: Callable[[Lab], None]) -> Callable[[Lab], None]:
-    """The same test in machines with full preemption."""
-    known: Needs = getattr(test, ATTRIBUTE)
-
-    @functools.wraps(test)
-    def again(pair: Lab) -> None:
-        test(pair)
-    return needs(wires=2, append="preempt=full", timeout=known.timeout)(again)
+def _again(test: Callable[[Lab], None]) -> Any:
+    """The same test where the kernel may be preempted anywhere."""
+    name = f"{test.__module__.rpartition('.')[2]}_{test.__name__.removeprefix('test_')}"
+    return pytest.param(test, (test.__doc__ or "").strip().partition("\n")[0], id=name)
 
 
-for _test in AGAIN:
-    globals()[f"test_{_test.__module__.rpartition('.')[2]}_{_test.__name__.removeprefix('test_')}"] = fully(_test)
+@pytest.mark.parametrize(("test", "title"), [_again(test) for test in AGAIN])
+@needs(preempt="full", own_modules=True, timeout=300)
+def test_again(pair: Lab, test: Callable[[Lab], None], title: str) -> None:
+    """A test of another file in machines with full preemption."""
+    del title       # for the list of tests
+    test(pair)

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The channel to the agent, the choice of tests, the oracle's ear, the checks."""
+"""The channel to the agent, the plan, the oracle's ear, the checks."""
 from __future__ import annotations
 
+import argparse
+import io
 import json
 import socket
 import tempfile
@@ -12,9 +14,12 @@ from contextlib import contextmanager
 
 from vmlab import checks
 from vmlab.channel import AgentError, Channel, MachineGone
+from vmlab.ktap import Report
 from vmlab.lab import Spec
-from vmlab.needs import Case, Needs, grouped, needs
+from vmlab.needs import Needs, needs, of
 from vmlab.oracle import COMPLAINT
+from vmlab.plan import Planned, choose, groups, select
+from vmlab.runner import Runner
 
 
 @contextmanager
@@ -102,27 +107,139 @@ class ChannelTest(unittest.TestCase):
 
 
 class NeedsTest(unittest.TestCase):
-    """Declarations and order."""
-
-    @staticmethod
-    def case(name: str, **wanted: object) -> Case:
-        """A test that does nothing."""
-        return Case(name, lambda _lab: None, Needs(**wanted))  # type: ignore[arg-type]
+    """What tests declare."""
 
     def test_the_decorator_keeps_shape_and_rest_apart(self) -> None:
-        """Machines and wires make the lab, the rest is about the test."""
+        """Machines and processors make the lab, the rest is about the test."""
         @needs(machines=1, smp=4, disruptive=True, timeout=7)
         def test(_lab: object) -> None:
             pass
-        declared = getattr(test, "vmlab_needs")
-        self.assertEqual(declared, Needs(spec=Spec(machines=1, wires=1, smp=4), timeout=7, disruptive=True))
+        self.assertEqual(of(test), Needs(spec=Spec(machines=1, wires=1, smp=4), timeout=7, disruptive=True))
 
-    def test_equal_labs_follow_each_other_and_disruptive_tests_come_last(self) -> None:
-        """So that as few machines as possible are booted."""
-        two, one = Spec(), Spec(machines=1)
-        cases = [self.case("a", spec=two), self.case("b", spec=one), self.case("c", spec=two, disruptive=True),
-                 self.case("d", spec=two)]
-        self.assertEqual([case.name for case in grouped(cases)], ["a", "d", "c", "b"])
+    def test_all_pairs_are_alike(self) -> None:
+        """A test that uses one wire runs in the same lab as one that uses two."""
+        self.assertEqual(Needs().spec, of(needs(wires=1)(lambda _lab: None)).spec)
+        self.assertEqual(Needs().spec, of(needs(wires=2)(lambda _lab: None)).spec)
+
+    def test_who_shares_modules(self) -> None:
+        """Not who loads for itself, nor who is alone in its lab."""
+        self.assertTrue(Needs().shares)
+        for alone in ("own_modules", "disruptive", "fresh"):
+            self.assertFalse(Needs(**{alone: True}).shares)  # type: ignore[arg-type]
+
+
+class PlanTest(unittest.TestCase):
+    """Groups and their order."""
+
+    @staticmethod
+    def planned(name: str, spec: str = "pair", **known: bool | str) -> Planned:
+        """A test as a worker describes it."""
+        plain = {"shares": True, "timed": False, "debug": False, "late": False, "preempt": ""}
+        return Planned(name=name, title="", file=name.partition(".")[0], lab=f"2 machines, {spec}", spec=spec,
+                       **(plain | known))  # type: ignore[arg-type]
+
+    def test_a_group_is_a_file_and_a_lab(self) -> None:
+        """Those that share modules first, then the unload, then the others, disruptive ones last."""
+        tests = [self.planned("a.dies", late=True, shares=False), self.planned("a.one"), self.planned("b.x"),
+                 self.planned("a.own", shares=False), self.planned("a.two"), self.planned("a.small", spec="single")]
+        found = groups(tests)
+        self.assertEqual([group.names for group in found], [
+            ["a.one", "a.two", "a.unload_2_machines", "a.own", "a.dies"], ["b.x", "b.unload_2_machines"],
+            ["a.small", "a.unload_2_machines"]])
+
+    def test_timed_tests_are_groups_of_their_own(self) -> None:
+        """For nothing may run beside them."""
+        found = groups([self.planned("a.x"), self.planned("a.bar", timed=True)])
+        self.assertEqual([(group.timed, group.names[0]) for group in found], [(False, "a.x"), (True, "a.bar")])
+
+    def test_repeated_tests_have_numbers(self) -> None:
+        """Each turn is told apart."""
+        self.assertEqual([group.label("a.x") for group in groups([self.planned("a.x")], 2)], ["a.x#1", "a.x#2"])
+
+    def test_what_is_planned_is_what_is_ordered(self) -> None:
+        """Else a test could be forgotten, or be reported that was not planned."""
+        (group,) = groups([self.planned("a.x"), self.planned("a.y", shares=False), self.planned("a.z")])
+        told = [name for order in group.orders()
+                for name in (order["names"] if order["do"] == "tests" else [order["name"]])]  # type: ignore[attr-defined]
+        self.assertEqual(told, group.names)
+
+    def test_a_lab_goes_on_with_its_own_shape_and_long_groups_come_first(self) -> None:
+        """So that few machines are booted, and both labs end at about the same time."""
+        left = groups([self.planned("a.x"), self.planned("b.x", spec="single"), self.planned("c.x", spec="single")])
+        self.assertEqual(choose(left, "single", {"c.x": 100.0}).names[0], "c.x")
+        self.assertEqual(choose(left, "pair", {"c.x": 100.0}).names[0], "a.x")
+        self.assertEqual(choose(left, "", {"b.x": 100.0}).names[0], "b.x")
+
+    def test_patterns(self) -> None:
+        """A file, a path, or a shell pattern; what is left out is left out."""
+        tests = [self.planned("io.read"), self.planned("io.write"), self.planned("load.x")]
+        for patterns, wanted in ((["io"], 2), (["tools/vmlab/tests/io.py"], 2), (["*.read", "load.*"], 2), ([], 3)):
+            self.assertEqual(len(select(tests, patterns, [])), wanted, patterns)
+        self.assertEqual([test.name for test in select(tests, ["io"], ["*write"])], ["io.read"])
+
+
+class RunnerTest(unittest.TestCase):
+    """What becomes of a test whose worker ends."""
+
+    def test_a_worker_that_dies_fails_its_test_and_another_goes_on(self) -> None:
+        """The rest of the group is not lost."""
+        out = io.StringIO()
+        with Report(["a.x", "a.y", "a.unload_2_machines"], out) as report:
+            run = FakeRunner({"a.x": "die"})
+            run.run(groups([PlanTest.planned("a.x"), PlanTest.planned("a.y")]), report)
+        self.assertIn("not ok 1 a.x", out.getvalue())
+        self.assertTrue(out.getvalue().endswith("2 passed, 1 failed\n"), out.getvalue())
+
+    def test_timed_groups_run_when_all_others_have_ended(self) -> None:
+        """And in one lab."""
+        run = FakeRunner({})
+        names = ["a.x", "a.unload_2_machines", "b.bar", "b.unload_2_machines_timed", "c.x", "c.unload_2_machines"]
+        with Report(names, io.StringIO()) as report:
+            run.run(groups([PlanTest.planned("b.bar", timed=True), PlanTest.planned("a.x"), PlanTest.planned("c.x")]), report)
+        self.assertEqual(run.order[-2:], ["b.bar", "b.unload_2_machines_timed"])
+        self.assertEqual(report.passed, 6)
+
+
+class FakeWorker:
+    """Answers orders at once."""
+
+    def __init__(self, number: int, runner: FakeRunner) -> None:
+        self.number, self._runner = number, runner
+        self.spec, self.group = "", None
+        self.todo: list[dict[str, object]] = []
+        self.doing: dict[str, object] = {}
+        self.process = self
+        self.returncode = -9
+
+    def tell(self, **order: object) -> None:
+        """Every test passes but the one that kills its worker."""
+        self.doing = order
+        names = order.get("names") or [order["name"]]
+        for name in names:      # type: ignore[attr-defined]
+            self._runner.order.append(name)
+            if self._runner.fates.get(name) == "die":
+                self._runner.heard.put((self.number, {"gone": True}))
+                return
+            self._runner.heard.put((self.number, {"name": name, "verdict": "ok", "why": "", "said": "", "seconds": 1.0,
+                                                  "cpu": 1.0, "phases": {}}))
+        self._runner.heard.put((self.number, {"idle": True}))
+
+    def close(self) -> None:
+        """Nothing to end."""
+
+
+class FakeRunner(Runner):
+    """A runner whose workers are not processes."""
+
+    def __init__(self, fates: dict[str, str]) -> None:
+        super().__init__(argparse.Namespace(keep=False, labs=2))
+        self.fates, self.order = fates, list[str]()
+
+    def start(self) -> FakeWorker:      # type: ignore[override]
+        """A worker that only answers."""
+        worker = FakeWorker(len(self.workers) + self.deaths, self)
+        self.workers[worker.number] = worker    # type: ignore[assignment]
+        return worker
 
 
 class OracleTest(unittest.TestCase):

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Where the time went: of each test by phase, of each file against its budget; kept as JSON in the cache."""
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+from vmlab.assets import cache_dir
+
+KEPT = 20
+SLOWEST = 8
+# Seconds of a lab that the tests of a file may take in `make test` on two cores, all tests of the file together.
+BUDGET: dict[str, float] = {}
+
+
+def folder() -> Path:
+    """Where the files are kept."""
+    return cache_dir() / "durations"
+
+
+def latest() -> dict[str, float]:
+    """Seconds of each test when it last ran, as far as that is known."""
+    seconds: dict[str, float] = {}
+    for file in sorted(folder().glob("run-*.json")):
+        try:
+            seconds |= {row["name"]: row["seconds"] for row in json.loads(file.read_text(encoding="utf-8"))["tests"]}
+        except (ValueError, KeyError, OSError):
+            continue    # of a run that was broken off, or removed meanwhile
+    return seconds
+
+
+class Durations:
+    """The times of one run."""
+
+    def __init__(self) -> None:
+        self.before = latest()
+        self._rows: list[dict[str, Any]] = []
+
+    def add(self, name: str, file: str, seconds: float, cpu: float, phases: dict[str, float]) -> None:
+        """One test; `cpu` is what its machines have used of the host's processors."""
+        self._rows.append({"name": name, "file": file, "seconds": seconds, "cpu": cpu, "phases": phases})
+
+    def _by(self, key: str, what: str = "seconds") -> dict[str, float]:
+        sums: dict[str, float] = {}
+        for row in self._rows:
+            sums[row[key]] = sums.get(row[key], 0.0) + row[what]
+        return dict(sorted(sums.items(), key=lambda pair: -pair[1]))
+
+    def phases(self) -> dict[str, float]:
+        """Seconds of all tests by phase, the longest first."""
+        sums: dict[str, float] = {}
+        for row in self._rows:
+            for phase, seconds in row["phases"].items():
+                sums[phase] = sums.get(phase, 0.0) + seconds
+        return dict(sorted(sums.items(), key=lambda pair: -pair[1]))
+
+    def table(self) -> str:
+        """For people: phases, files against their budgets, and the slowest tests."""
+        if not self._rows:
+            return "no test ran"
+        total = sum(row["seconds"] for row in self._rows)
+        cpu = self._by("file", "cpu")
+        lines = [f"where {total:.0f} s of labs ({sum(cpu.values()):.0f} s of processors) went: " + ", ".join(f"{name} {s:.0f}" for name, s in self.phases().items())]
+        counts: dict[str, int] = {}
+        for row in self._rows:
+            counts[row["file"]] = counts.get(row["file"], 0) + 1
+        for file, seconds in self._by("file").items():
+            budget = BUDGET.get(file)
+            over = f" of {budget:.0f}{' OVER' if seconds > budget else ''}" if budget else ""
+            lines.append(f"{seconds:7.1f} s{over}  ({cpu[file]:.0f} s of processors)  {file} ({counts[file]})")
+        for row in sorted(self._rows, key=lambda row: -float(row["seconds"]))[:SLOWEST]:
+            inside = ", ".join(f"{phase} {s:.1f}" for phase, s in row["phases"].items() if s >= 0.05)
+            lines.append(f"{row['seconds']:7.1f} s  {row['name']}: {inside}")
+        return "\n".join(lines)
+
+    def keep(self, file: Path | None = None) -> Path:
+        """Writes them, and removes the oldest; answers where."""
+        path = file or folder() / f"run-{time.strftime('%Y%m%d-%H%M%S')}.json"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps({"phases": self.phases(), "files": self._by("file"), "tests": self._rows}, indent=1),
+                        encoding="utf-8")
+        for old in sorted(folder().glob("run-*.json"))[:-KEPT]:
+            old.unlink(missing_ok=True)
+        return path

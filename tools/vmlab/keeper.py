@@ -1,0 +1,210 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Keeps one lab for the tests that follow each other, and judges it after each of them."""
+from __future__ import annotations
+
+import signal
+import traceback
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from types import FrameType
+from typing import Any
+
+from vmlab import loaded, oracle
+from vmlab.channel import MachineGone
+from vmlab.checks import Failed
+from vmlab.lab import Lab, Spec
+from vmlab.machine import CommandFailed, Machine
+from vmlab.needs import Needs
+from vmlab.patience import scaled
+from vmlab.phases import phase
+
+LOG_LINES = 40
+CLEANUP_SECONDS = 120.0
+PREEMPT = "/sys/kernel/debug/sched/preempt"
+DEFAULT_PREEMPTION = "lazy"
+
+
+class TimedOut(Exception):
+    """A test took longer than it may."""
+
+
+class Deadline:
+    """A time limit for what runs in the main thread."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = scaled(seconds)
+
+    def __enter__(self) -> None:
+        signal.signal(signal.SIGALRM, self._expired)
+        signal.setitimer(signal.ITIMER_REAL, self._seconds)
+
+    def __exit__(self, *_why: object) -> None:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+    def _expired(self, _number: int, _frame: FrameType | None) -> None:
+        raise TimedOut(f"not done after {self._seconds:g} s")
+
+
+def reason(why: BaseException, verbose: bool = False) -> str:
+    """An exception in words; with its place in the test's file, unless it is a plain expectation."""
+    text = str(why) if isinstance(why, Failed) else f"{type(why).__name__}: {why}"
+    places = [frame for frame in traceback.extract_tb(why.__traceback__) if "/tests/" in frame.filename]
+    if places:
+        text += f"\nat {places[-1].filename.rpartition('/')[2]}:{places[-1].lineno}: {places[-1].line}"
+    if verbose or not isinstance(why, (Failed, CommandFailed, MachineGone, TimedOut, OSError)):
+        text += "\n" + "".join(traceback.format_exception(why))
+    return text
+
+
+class Keeper:
+    """Holds at most one lab, the one that the latest test used."""
+
+    def __init__(self, modules: str = "ours", accel: str | None = None) -> None:
+        self._modules, self._accel = modules, accel
+        self._lab: Lab | None = None
+        self._spec: Spec | None = None
+        self._preempt = DEFAULT_PREEMPTION
+        self._baselines: list[oracle.Baseline] = []
+        self._marks: list[int] = []
+        self._cpu_of_dropped = 0.0
+
+    @property
+    def cpu_seconds(self) -> float:
+        """Processor time that the machines of all labs so far have used on the host."""
+        living = self._lab.machines if self._lab else []
+        return self._cpu_of_dropped + sum(machine.cpu_seconds() for machine in living)
+
+    @property
+    def lab(self) -> Lab | None:
+        """The lab that is up."""
+        return self._lab
+
+    # -- before a test -------------------------------------------------------------------------------------
+
+    def prepare(self, needs: Needs) -> Lab:
+        """The lab that is up, if it will do, otherwise a fresh one; with modules and preemption as the test needs them."""
+        spec = replace(needs.spec, accel=self._accel)
+        if self._lab and (needs.fresh or self._spec != spec or not all(m.alive for m in self._lab.machines)):
+            self.drop()
+        if self._lab is None:
+            self._boot(spec)
+        assert self._lab is not None
+        modules = loaded.of(self._lab)
+        if not needs.shares and any(modules.witnesses(machine) for machine in self._lab.machines):
+            if wrong := self.unload():
+                raise Failed("before this test:\n" + "\n".join(wrong))
+        modules.shared = needs.shares
+        self._set_preemption(needs.preempt or DEFAULT_PREEMPTION)
+        self._marks = self._each(self._lab.machines, Machine.log_mark)
+        return self._lab
+
+    def _boot(self, spec: Spec) -> None:
+        with phase("boot"):
+            self._spec, self._lab = spec, Lab(spec)
+            self._preempt = DEFAULT_PREEMPTION
+            self._lab.modules = self._modules
+            seconds = self._lab.boot()
+            self._baselines = self._each(self._lab.machines, oracle.Baseline.take)
+            print(f"# booted {spec.title} ({self._lab.accel}) in {seconds:.1f} s", flush=True)
+
+    def _set_preemption(self, kind: str) -> None:
+        """The kernel can be told while it runs."""
+        if self._lab is None or self._preempt == kind:
+            return
+        for machine in self._lab.machines:
+            machine.run(f"grep -q debugfs /proc/mounts || mount -t debugfs none /sys/kernel/debug; echo {kind} > {PREEMPT}")
+        self._preempt = kind
+
+    # -- after a test --------------------------------------------------------------------------------------
+
+    def finish(self, needs: Needs, failed: bool) -> list[str]:
+        """Cleans up, asks the oracle, and lets go of a lab that is not fit for another test; what is wrong, in words."""
+        assert self._lab is not None
+        with phase("clean-up"):
+            wrong = self._clean_up(self._lab)
+        with phase("examine"):
+            wrong += self._examine(self._lab, needs)
+        if wrong or failed:
+            wrong += self._evidence(self._lab)
+        return wrong
+
+    def _clean_up(self, lab: Lab) -> list[str]:
+        """Runs what the test deferred, all of it, also when some of it fails."""
+        wrong = []
+        for deed, arguments in lab.take_cleanups():
+            try:
+                with Deadline(CLEANUP_SECONDS):
+                    deed(*arguments)
+            except Exception as why:    # the next clean-up must run
+                wrong.append(f"clean-up failed: {reason(why)}")
+        return wrong
+
+    def _examine(self, lab: Lab, needs: Needs) -> list[str]:
+        """The questions to every machine that lives, to all at once."""
+        wrong = [f"{machine.name}: the machine died" for machine in lab.machines
+                 if not machine.alive and not needs.disruptive]
+        living = [(machine, mark) for machine, mark in zip(lab.machines, self._marks, strict=True) if machine.alive]
+        wrong += self.unload([machine for machine, _mark in living
+                              if not needs.shares or not self._as_loaded(lab, machine)])
+
+        def ask(machine: Machine, mark: int) -> list[str]:
+            # Booted again by the test: its whole log is the test's.
+            after = 2**62 if needs.complaints else -1 if machine.reboots else mark
+            return oracle.examine(machine, after, loaded.of(lab).idle(machine))
+        try:
+            with Deadline(CLEANUP_SECONDS):
+                wrong += [text for texts in self._each(living, lambda pair: ask(*pair)) for text in texts]
+        except Exception as why:    # a machine that cannot be asked is not clean
+            wrong.append(reason(why))
+        return wrong
+
+    @staticmethod
+    def _as_loaded(lab: Lab, machine: Machine) -> bool:
+        """Whether there are modules that the tests' words have loaded, and the test has left them so."""
+        witnesses = loaded.of(lab).witnesses(machine)
+        return bool(witnesses) and all(machine.exists(f"/sys/module/{name}/initstate") for name in witnesses)
+
+    def unload(self, machines: list[Machine] | None = None) -> list[str]:
+        """Unloads the modules under test of these machines, or of all; what is wrong then, in words."""
+        if self._lab is None:
+            return []
+        living = [baseline for baseline in self._baselines
+                  if baseline.machine.alive and (machines is None or baseline.machine in machines)]
+        with phase("unload"):
+            try:
+                with Deadline(CLEANUP_SECONDS):
+                    wrong = [text for texts in self._each(living, oracle.unload) for text in texts]
+            except Exception as why:    # a machine that cannot be asked is not clean
+                wrong = [reason(why)]
+        for baseline in living:
+            loaded.of(self._lab).forget(baseline.machine)
+        return wrong
+
+    def _evidence(self, lab: Lab) -> list[str]:
+        """What the machines have to say about a failure."""
+        lines = [f"logs: {lab.folder}"]
+        for machine, mark in zip(lab.machines, self._marks, strict=True):
+            try:
+                log = [text for _sequence, text in machine.kernel_log(mark)]
+                lines += [f"kernel log of {machine.name}:", *(f"  {text}" for text in log[-LOG_LINES:])]
+            except Exception:   # no agent: the console is what is left
+                lines += [f"console of {machine.name}:", machine.console_tail(LOG_LINES)]
+        return lines
+
+    @staticmethod
+    def _each(subjects: list[Any], deed: Callable[[Any], Any]) -> list[Any]:
+        """Does the same to several machines at once. The pool is not waited for: a hung machine holds its thread only."""
+        pool = ThreadPoolExecutor(max(1, len(subjects)))
+        answers = [pool.submit(deed, subject) for subject in subjects]
+        pool.shutdown(wait=False)
+        return [answer.result() for answer in answers]
+
+    def drop(self, keep_logs: bool = False) -> None:
+        """Powers the lab off; the next test gets a fresh one."""
+        if self._lab is not None:
+            self._cpu_of_dropped = self.cpu_seconds
+            self._lab.close()
+            if not keep_logs:
+                self._lab.forget()
+            self._lab = None

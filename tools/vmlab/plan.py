@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What is to be run, and in which order: tests that can share a lab and its modules are one group.
+
+A group is the tests of one file that want the same lab. Those that share loaded modules come first; then the modules
+are unloaded, which is a test of its own; then come those that load modules for themselves, and at last those that leave
+the lab unfit for others. Whole groups go to the labs that run side by side; groups of timed tests run alone.
+"""
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One test, as a worker describes it."""
+
+    name: str
+    title: str
+    file: str
+    lab: str
+    spec: str
+    shares: bool
+    timed: bool
+    debug: bool
+    late: bool
+    preempt: str
+
+
+@dataclass
+class Group:
+    """Tests that follow each other in one lab."""
+
+    key: tuple[str, str, bool]
+    tests: list[Planned] = field(default_factory=list)
+    turn: int = 0
+
+    @property
+    def spec(self) -> str:
+        """The lab."""
+        return self.key[1]
+
+    @property
+    def timed(self) -> bool:
+        """Whether nothing may run beside it."""
+        return self.key[2]
+
+    @property
+    def unload(self) -> str:
+        """The name of the test at the end of those that share modules, "" if there are none."""
+        if not any(test.shares and not test.debug for test in self.tests):
+            return ""
+        machines = self.tests[0].lab.partition(",")[0].replace(" ", "_")
+        return f"{self.key[0]}.unload_{machines}{'_timed' if self.timed else ''}"
+
+    def label(self, name: str) -> str:
+        """The name under which a test is reported."""
+        return f"{name}#{self.turn}" if self.turn else name
+
+    @property
+    def names(self) -> list[str]:
+        """All that is reported of it, in order."""
+        shared, own = self.parts()
+        return [*(test.name for test in shared), *([self.unload] if self.unload else []), *(test.name for test in own)]
+
+    def parts(self) -> tuple[list[Planned], list[Planned]]:
+        """Tests before and after the unload."""
+        first = [test for test in self.tests if test.shares]
+        first.sort(key=lambda test: test.preempt)
+        return first, sorted((test for test in self.tests if not test.shares), key=lambda test: (test.late, test.preempt))
+
+    def orders(self) -> list[dict[str, object]]:
+        """What a worker is told to do; each of them is answered when it is done."""
+        shared, own = self.parts()
+        told: list[dict[str, object]] = [{"do": "tests", "names": [test.name]} for test in shared]
+        if self.unload:
+            told.append({"do": "unload", "name": self.unload, "tests": [test.name for test in shared]})
+        return told + [{"do": "tests", "names": [test.name]} for test in own]
+
+
+def matches(name: str, patterns: Iterable[str]) -> bool:
+    """Whether one of the patterns names the test: a file, or a shell pattern over the whole name."""
+    wanted = [p.replace("/", ".").removesuffix(".py").rpartition("tests.")[2] for p in patterns]
+    return any(name.partition(".")[0] == p or fnmatchcase(name, p) for p in wanted)
+
+
+def select(tests: Sequence[Planned], only: Sequence[str], without: Sequence[str]) -> list[Planned]:
+    """Those that are asked for and not left out; all that is asked for if there are no patterns."""
+    return [test for test in tests
+            if (not only or matches(test.name, only)) and not matches(test.name, without)]
+
+
+def groups(tests: Sequence[Planned], repeat: int = 1) -> list[Group]:
+    """The groups, in the order of their first tests; all of them once, then once more."""
+    found: list[Group] = []
+    for turn in range(1, repeat + 1):
+        round_of: dict[tuple[str, str, bool], Group] = {}
+        for test in tests:
+            key = (test.file, test.spec, test.timed)
+            group = round_of.setdefault(key, Group(key, turn=turn if repeat > 1 else 0))
+            group.tests.append(test)
+        found += round_of.values()
+    return found
+
+
+def choose(left: list[Group], spec: str, weights: dict[str, float]) -> Group:
+    """The next group for a lab: of its own shape if there is one, the longest first, so that none is left for the end."""
+    def weight(group: Group) -> float:
+        return sum(weights.get(name, 8.0) for name in group.names)
+    return max(left, key=lambda group: (group.spec == spec, weight(group)))

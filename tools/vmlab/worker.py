@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: GPL-2.0
+"""A process that runs tests in a lab of its own: pytest, told by `runner.py` what to run next.
+
+pytest finds the tests, makes parameters and fixtures of them and carries them out; this plugin answers for the lab.
+Orders come as JSON lines on one pipe, results go as JSON lines on another:
+
+    {"do": "tests", "names": ["io.x", ...]}     -> {"name": "io.x", "verdict": "ok", ...} for each
+    {"do": "unload", "name": "io.unload...", "tests": [...]}  -> {"name": "io.unload...", ...}
+    {"do": "drop"}                              the lab is not needed for a while
+                                                -> {"idle": true} after each order
+The first line of all is the plan: {"plan": [...]}.
+"""
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import time
+from collections.abc import Generator, Iterator
+from pathlib import Path
+from typing import Any, TextIO
+
+import pytest
+
+from vmlab import needs as declared
+from vmlab import shell, tier
+from vmlab.checks import Failed, Skip
+from vmlab.keeper import Deadline, Keeper, reason
+from vmlab.lab import Lab
+from vmlab.phases import BODY, CLOCK, phase
+
+TESTS = Path(__file__).resolve().parent / "tests"
+ARGUMENTS = ["-p", "no:terminal", "-p", "no:cacheprovider", "-p", "no:unittest", "-p", "no:doctest", "-p", "no:junitxml",
+             "-p", "no:faulthandler", "-c", os.devnull, "--rootdir", str(TESTS.parents[1]), "--capture=fd",
+             "-o", "python_files=*.py", "-o", "python_functions=test_*", "-o", "python_classes=",
+             "--import-mode=prepend"]
+KEEPER = pytest.StashKey[Keeper]()
+
+
+def name_of(item: pytest.Item) -> str:
+    """`file.function` without its test_; a case of a table is called `file.case`."""
+    case = getattr(item, "callspec", None)
+    function = item.name.partition("[")[0].removeprefix("test_")
+    return f"{item.path.stem}.{case.id if case else function}"
+
+
+def title_of(item: pytest.Function) -> str:
+    """The first line of the test's documentation; a table's case may bring its own as the parameter `title`."""
+    case = getattr(item, "callspec", None)
+    title = case.params.get("title") if case else None
+    return str(title or item.function.__doc__ or "").strip().partition("\n")[0]
+
+
+@pytest.fixture
+def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
+    """The lab that the test declares with `@needs`, judged when the test has ended."""
+    keeper = request.config.stash[KEEPER]
+    wanted = declared.of(request.function)
+    result: Result = request.node.stash[RESULT]
+    yield keeper.prepare(wanted)
+    wrong = keeper.finish(wanted, bool(result.wrong))
+    if wrong:
+        raise Failed("\n".join(wrong))
+
+
+@pytest.fixture
+def pair(lab: Lab) -> Lab:
+    """The same, in a test with two machines."""
+    return lab
+
+
+@pytest.fixture
+def vm(lab: Lab) -> Lab:
+    """The same, in a test with one machine."""
+    return lab
+
+
+class Result:
+    """What comes of a test: collected over its set-up, its body and what follows."""
+
+    def __init__(self, keeper: Keeper) -> None:
+        self._keeper, self._cpu = keeper, keeper.cpu_seconds
+        self.wrong: list[str] = []
+        self.skipped = ""
+        self.said = ""
+        self.began = time.monotonic()
+
+    def line(self, name: str) -> dict[str, Any]:
+        """For the runner."""
+        verdict = "not ok" if self.wrong else "skip" if self.skipped else "ok"
+        return {"name": name, "verdict": verdict, "why": "\n".join(self.wrong) or self.skipped, "said": self.said,
+                "seconds": round(time.monotonic() - self.began, 3),
+                "cpu": round(max(0.0, self._keeper.cpu_seconds - self._cpu), 2), "phases": CLOCK.take()}
+
+
+RESULT = pytest.StashKey[Result]()
+
+
+class Plugin:
+    """The hooks of pytest."""
+
+    def __init__(self, options: dict[str, Any], orders: TextIO, results: TextIO) -> None:
+        self._options, self._orders, self._results = options, orders, results
+        self._items: dict[str, pytest.Item] = {}
+        self._broken: dict[str, str] = {}
+        self.keeper = Keeper(options["modules"], options["accel"])
+
+    def _say(self, **line: Any) -> None:
+        print(json.dumps(line), file=self._results, flush=True)
+
+    # -- which tests there are -----------------------------------------------------------------------------
+
+    def pytest_configure(self, config: pytest.Config) -> None:
+        """The fixtures find the keeper there."""
+        config.stash[KEEPER] = self.keeper
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """A file that cannot be read is a test that fails."""
+        if report.failed:
+            self._broken[f"{Path(report.nodeid).stem or 'tests'}.import"] = report.longreprtext
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Sends the plan."""
+        plan = []
+        for item in session.items:
+            assert isinstance(item, pytest.Function)
+            name, wanted = name_of(item), declared.of(item.function)
+            if name in self._items:
+                self._broken[name] = "there are two tests of this name"
+            self._items[name] = item
+            plan.append({"name": name, "title": title_of(item), "file": item.path.stem, "lab": wanted.spec.title,
+                         "spec": repr(wanted.spec), "shares": wanted.shares, "timed": wanted.timed,
+                         "debug": wanted.debug, "late": wanted.disruptive or wanted.fresh, "preempt": wanted.preempt})
+        self._say(plan=plan, broken=self._broken)
+
+    # -- running them --------------------------------------------------------------------------------------
+
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Obeys orders until there are no more."""
+        for line in self._orders:
+            order = json.loads(line)
+            if order["do"] == "tests":
+                for name in order["names"]:
+                    self._run(self._items[name])
+            elif order["do"] == "unload":
+                self._unload(order["name"], order["tests"])
+            else:
+                self.keeper.drop()
+            self._say(idle=True)
+        return True
+
+    def _run(self, item: pytest.Item) -> Result:
+        result = item.stash[RESULT] = Result(self.keeper)
+        CLOCK.take()
+        item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
+        return result
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, None, None]:
+        """No lab is made for a test that cannot be made here."""
+        if declared.of(getattr(item, "function", None)).debug and not os.environ.get("VMLAB_DEBUG"):
+            raise Skip("needs the debug kernel: python3 tools/kdir debug python3 tools/vmlab run ...")
+        with phase("prepare"):
+            return (yield)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, None, None]:
+        """The body has a time limit."""
+        with phase(BODY), Deadline(declared.of(getattr(item, "function", None)).timeout):
+            return (yield)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None, None, None]:
+        """A lab that something was wrong in, or that was left unfit, is powered off."""
+        result = item.stash[RESULT]
+        try:
+            return (yield)
+        except Exception as why:
+            result.wrong.append(reason(why, self._options["verbose"]))
+            raise
+        finally:
+            if result.wrong and self._options["keep"] and self.keeper.lab is not None:
+                self._converse(item.config, self.keeper.lab, result)
+            if result.wrong or declared.of(getattr(item, "function", None)).disruptive:
+                self.keeper.drop(keep_logs=bool(result.wrong))
+
+    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[None]) -> None:
+        """Collects the verdicts of the set-up and of the body; the teardown has told its own."""
+        if call.excinfo is not None and call.when != "teardown":
+            if isinstance(call.excinfo.value, Skip):
+                item.stash[RESULT].skipped = str(call.excinfo.value)
+            else:
+                item.stash[RESULT].wrong.append(reason(call.excinfo.value, self._options["verbose"]))
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """The teardown's report is the last one, and has all that was printed."""
+        if report.when == "teardown":
+            item = next(item for item in self._items.values() if item.nodeid == report.nodeid)
+            result = item.stash[RESULT]
+            result.said = report.capstdout
+            if not self._options.get("quiet"):
+                self._say(**result.line(name_of(item)))
+
+    def _converse(self, config: pytest.Config, kept: Lab, result: Result) -> None:
+        """--keep: a prompt in the machines as the test has left them."""
+        capture: Any = config.pluginmanager.getplugin("capturemanager")
+        with capture.global_and_fixture_disabled() if capture else contextlib.nullcontext():
+            print("\n".join(f"#   {line}" for text in result.wrong for line in text.splitlines()), flush=True)
+            shell.converse(kept)
+
+    # -- the end of a group --------------------------------------------------------------------------------
+
+    def _unload(self, name: str, tests: list[str]) -> None:
+        """Unloads what the group has used; if that shows a leak, finds the tests that make it."""
+        result = Result(self.keeper)
+        CLOCK.take()
+        result.wrong = self.keeper.unload()
+        if result.wrong:
+            self.keeper.drop(keep_logs=True)
+            result.wrong.append(self._bisect(tests))
+        self._say(**result.line(name))
+
+    def _bisect(self, tests: list[str]) -> str:
+        """Each test of the group alone, in machines of its own, with an unload after it."""
+        self._options["quiet"] = True
+        guilty = []
+        for name in tests:
+            self._run(self._items[name])
+            if wrong := self.keeper.unload():
+                guilty.append(f"after {name} alone:\n" + "\n".join(wrong))
+            self.keeper.drop()
+        self._options["quiet"] = False
+        return "\n".join(guilty) or "after no test of the group alone"
+
+
+def main(arguments: list[str]) -> int:
+    """Collects, says what there is, and obeys; started by `runner.py` in the environment of tools/pytools."""
+    options = json.loads(arguments[0])
+    if options["long"]:
+        os.environ[tier.VARIABLE] = "1"
+    with open(int(arguments[1]), encoding="utf-8") as orders, open(int(arguments[2]), "w", encoding="utf-8") as results:
+        plugin = Plugin(options, orders, results)
+        try:
+            return int(pytest.main([*ARGUMENTS, str(TESTS)], plugins=[plugin, sys.modules[__name__]]))
+        finally:
+            plugin.keeper.drop()
