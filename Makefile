@@ -10,12 +10,13 @@ LAB    := $(PYTHON) tools/vmlab
 # `make test ONLY='io.* sysfs.*'` runs some of the VM tests.
 ONLY   ?=
 
-.PHONY: help setup setup-build modules modules_install cmodules demo shell test check bench doc clean
+.PHONY: help setup setup-build modules modules_install cmodules demo shell test test-long check bench doc clean
 
 help:
 	@echo 'make demo             two VMs, a disk over RDMA between them: the whole story, with figures'
 	@echo 'make shell            the same two VMs, modules loaded, and a prompt on the client'
-	@echo 'make test             every test; the last line counts them'
+	@echo 'make test             every test; the last line counts them (some: make test ONLY="io.* sysfs.*")'
+	@echo 'make test-long        the same longer and more often, and in a debug kernel: hours'
 	@echo 'make bench            speed, side by side with the C driver and nvme-rdma'
 	@echo 'make modules          the kernel modules, built for the stock kernel'
 	@echo 'make modules_install  installs them for the running kernel (as root)'
@@ -46,10 +47,13 @@ shell: setup modules
 	@$(LAB) shell
 
 test: setup
-	@$(PYTHON) tools/test $(ONLY)
+	@$(PYTHON) tools/test test $(ONLY)
+
+test-long: setup
+	@$(PYTHON) tools/test long
 
 check: setup-build
-	@$(PYTHON) tools/test --check-only
+	@$(PYTHON) tools/test check
 
 bench: setup modules cmodules
 	@$(PYTHON) tools/bench

@@ -16,12 +16,12 @@ import sys
 sys.dont_write_bytecode = True
 sys.path[:0] = [str(pathlib.Path(__file__).resolve().parent), str(pathlib.Path(__file__).resolve().parents[1])]
 
-import counting  # noqa: E402
-import memory  # noqa: E402
-import rates  # noqa: E402
-import setups  # noqa: E402
-import tables  # noqa: E402
-import wires  # noqa: E402
+import counting
+import memory
+import rates
+import setups
+import tables
+import wires
 
 
 def say(text: str) -> None:
@@ -51,12 +51,12 @@ def main() -> int:
     cases = [tuple(case.split(",")) for case in options.case or ()]
     everything = not (options.counts or options.rates or options.paths or options.wires or options.memory)
     if options.counts or everything:
-        counts = counting.measure(say, wanted, [case[:2] for case in cases] or counting.CASES)
+        counts = counting.measure(say, wanted, [(case[0], case[1]) for case in cases] or counting.CASES)
         print(tables.instructions(counts, wanted), end="\n\n")
         for case in (("randread", "4k"), ("randwrite", "4k")):
             print(tables.by_module(counts, wanted, case), end="\n\n")
         for setup in wanted if options.hot else ():
-            print(tables.hottest(counts, setup, tuple(options.hot.split(","))), end="\n\n")
+            print(tables.hottest(counts, setup, options.hot.split(",")[:2]), end="\n\n")
     if options.paths or everything:
         counts = counting.measure(say, setups.TWO_PATHS, counting.CASES[:2])
         print(tables.policies(counts), end="\n\n")

@@ -8,8 +8,10 @@ import pathlib
 import re
 import subprocess
 import tempfile
+from collections.abc import Callable, Sequence
 
 import setups
+
 from vmlab.lab import Lab, Spec
 from vmlab.machine import Machine
 
@@ -18,12 +20,14 @@ REPOSITORY = HERE.parents[1]
 CASES = (("randread", "4k"), ("randwrite", "4k"), ("randread", "64k"), ("randwrite", "64k"),
          ("randread", "128k"), ("randwrite", "128k"))
 IOS = (100, 500)
+# Instructions per IO of each function of each module, by setup, pattern and size.
+Counts = dict[tuple[str, str, str], dict[tuple[str, str], float]]
 
 
 def _compile(folder: pathlib.Path) -> tuple[pathlib.Path, pathlib.Path]:
     """Builds the plugin for this host's QEMU and the guest's `mark`."""
     version = subprocess.run(["qemu-system-x86_64", "--version"], capture_output=True, text=True, check=True).stdout
-    major, minor = map(int, re.search(r"version (\d+)\.(\d+)", version).groups())
+    major, minor = map(int, re.findall(r"version (\d+)\.(\d+)", version)[0])
     interface = 1 if (major, minor) < (8, 2) else 4
     plugin, mark = folder / "count.so", folder / "mark"
     subprocess.run(["gcc", "-O2", "-Wall", "-Werror", "-shared", "-fPIC", f"-DPLUGIN_VERSION={interface}",
@@ -81,7 +85,8 @@ class Counter:
         return {key: (long.get(key, 0) - short.get(key, 0)) / (IOS[1] - IOS[0]) for key in short.keys() | long.keys()}
 
 
-def measure(say, wanted: list[setups.Setup], cases=CASES) -> dict[tuple[str, str, str], dict[tuple[str, str], float]]:
+def measure(say: Callable[[str], None], wanted: Sequence[setups.Setup],
+            cases: Sequence[tuple[str, str]] = CASES) -> Counts:
     """{(setup, pattern, size): {(module, function): instructions per IO}}."""
     results = {}
     with tempfile.TemporaryDirectory(prefix="bench-") as name:

@@ -5,6 +5,7 @@ Client and server are two machines, so that each has its own. A first session st
 measurement: what a module allocates once is not counted. What is printed is the mean of the others.
 """
 import dataclasses
+from collections.abc import Callable
 
 from vmlab.lab import Lab, Spec
 from vmlab.machine import Machine
@@ -51,14 +52,14 @@ def _measure(lab: Lab, module_set: str, invalidate: str) -> tuple[Use, Use]:
     for session in range(1, SESSIONS + 1):
         _map(lab, session)
     uses = []
-    for machine, old in zip(lab.machines, before):
+    for machine, old in zip(lab.machines, before, strict=True):
         new = _read(machine)
         grown = {key: (new[key] - old[key]) / SESSIONS for key in old}
         uses.append(Use(-grown["total"], grown["slab"], grown["vmalloc"], grown["percpu"]))
     return uses[0], uses[1]
 
 
-def measure(say) -> dict[tuple[str, str], tuple[Use, Use]]:
+def measure(say: Callable[[str], None]) -> dict[tuple[str, str], tuple[Use, Use]]:
     """{(driver, always_invalidate): (client, server)}, KiB a session."""
     results = {}
     for invalidate in "YN":

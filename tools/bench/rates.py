@@ -10,8 +10,10 @@ import concurrent.futures
 import json
 import os
 import statistics
+from collections.abc import Callable
 
 import setups
+
 from vmlab.lab import Lab, Spec
 from vmlab.machine import Machine
 
@@ -42,10 +44,11 @@ def _run(machine: Machine, device: str, cell: Cell) -> float:
     job = json.loads(text[text.index("{"):])["jobs"][0]
     if job["error"]:
         raise RuntimeError(f"fio on {device} {cell}: error {job['error']}")
-    return job["read" if pattern == "randread" else "write"]["iops"]
+    return float(job["read" if pattern == "randread" else "write"]["iops"])
 
 
-def _round(say, wanted: list[setups.Setup], chosen: tuple[Cell, ...]) -> dict[tuple[str, Cell], float]:
+def _round(say: Callable[[str], None], wanted: list[setups.Setup],
+           chosen: tuple[Cell, ...]) -> dict[tuple[str, Cell], float]:
     results = {}
     with Lab(Spec(machines=1, smp=2, memory_mib=2048, icount="shift=2,sleep=off")) as lab:
         machine = lab.client
@@ -65,7 +68,7 @@ def _order(wanted: list[setups.Setup], number: int) -> list[setups.Setup]:
     return wanted if number % 2 == 0 else wanted[::-1]
 
 
-def measure(say, wanted: list[setups.Setup], chosen: tuple[Cell, ...],
+def measure(say: Callable[[str], None], wanted: list[setups.Setup], chosen: tuple[Cell, ...],
             repeat: int) -> dict[tuple[str, Cell], list[float]]:
     """{(setup, cell): IOPS in guest time, of each round}. The rounds run side by side."""
     with concurrent.futures.ThreadPoolExecutor(min(repeat, os.cpu_count() or 1)) as pool:

@@ -6,6 +6,7 @@ import memory as memory_use
 import rates as guest_time
 import setups
 import wires as wire_use
+from counting import Counts
 
 
 def _table(head: list[str], rows: list[list[str]]) -> str:
@@ -13,7 +14,7 @@ def _table(head: list[str], rows: list[list[str]]) -> str:
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
-def instructions(results, wanted: list[setups.Setup]) -> str:
+def instructions(results: Counts, wanted: list[setups.Setup]) -> str:
     """Instructions per IO in the modules of each setup, and ours relative to the C driver's."""
     cases = list(dict.fromkeys((pattern, size) for _, pattern, size in results))
     rows = []
@@ -28,7 +29,7 @@ def instructions(results, wanted: list[setups.Setup]) -> str:
     return _table(["instructions per IO", *(s.name for s in wanted), "Rust/C Y", "Rust/C N"], rows)
 
 
-def policies(results) -> str:
+def policies(results: Counts) -> str:
     """Instructions per 4 KiB IO over two paths, by policy, and ours relative to the C driver's."""
     by_name = {setup.name: setup for setup in setups.TWO_PATHS}
     rows = []
@@ -43,7 +44,7 @@ def _in_modules(counts: dict[tuple[str, str], float], setup: setups.Setup) -> fl
     return sum(value for (module, _), value in counts.items() if module in setup.modules)
 
 
-def by_module(results, wanted: list[setups.Setup], case=("randread", "4k")) -> str:
+def by_module(results: Counts, wanted: list[setups.Setup], case: tuple[str, str] = ("randread", "4k")) -> str:
     """The same for one case, module by module, with the transport below."""
     names = list(dict.fromkeys(m for s in wanted for m in s.modules)) + ["ib_core", "rdma_rxe"]
     rows = []
@@ -54,7 +55,7 @@ def by_module(results, wanted: list[setups.Setup], case=("randread", "4k")) -> s
     return _table([" ".join(case), *names], rows)
 
 
-def hottest(results, setup: setups.Setup, case, most: int = 30) -> str:
+def hottest(results: Counts, setup: setups.Setup, case: tuple[str, str], most: int = 30) -> str:
     """The functions of a setup's modules that cost most."""
     counts = [(value, module, name) for (module, name), value in results[setup.name, *case].items()
               if module in setup.modules]
@@ -62,7 +63,7 @@ def hottest(results, setup: setups.Setup, case, most: int = 30) -> str:
     return _table([f"{setup.name} {' '.join(case)}", "module", "function"], rows)
 
 
-def rates(results, wanted: list[setups.Setup]) -> str:
+def rates(results: dict[tuple[str, guest_time.Cell], list[float]], wanted: list[setups.Setup]) -> str:
     """IOPS in guest time and ours relative to the C driver's and to nvme-rdma's."""
     rows = []
     for cell in dict.fromkeys(cell for _, cell in results):
@@ -79,18 +80,18 @@ def rates(results, wanted: list[setups.Setup]) -> str:
     return f"{table}\n\nDistance of a cell's rounds: {usual:.1%} in the median, {worst:.1%} at most."
 
 
-def memory(results) -> str:
+def memory(results: dict[tuple[str, str], tuple[memory_use.Use, memory_use.Use]]) -> str:
     """KiB a session on either side, the server's also without the chunks themselves."""
     rows = []
     for (name, invalidate), sides in results.items():
-        for side, use in zip(("client", "server"), sides):
+        for side, use in zip(("client", "server"), sides, strict=True):
             rest = use.total - (memory_use.CHUNKS_KIB if side == "server" else 0)
             figures = (use.total, rest, use.slab, use.vmalloc, use.percpu)
             rows.append([f"{name} {invalidate} {side}", *(f"{figure:.0f}" for figure in figures)])
     return _table(["KiB a session", "all", "without chunks", "in slabs", "in vmalloc", "per CPU"], rows)
 
 
-def wires(results) -> str:
+def wires(results: dict[tuple[str, str, int, str], float]) -> str:
     """MB/s over one wire and over two, and how many times as much that is."""
     rows = []
     for name, policy in dict.fromkeys((name, policy) for name, policy, _, _ in results):

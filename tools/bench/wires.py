@@ -4,6 +4,8 @@
 Client and server are two machines. Each wire is held to `WIRE_MBIT` in both directions by netem in the guests,
 far below what the emulated processors can do: so wall-clock rates are those of the wires and not of the host.
 """
+from collections.abc import Callable
+
 from vmlab.lab import Lab, Spec
 
 WIRE_MBIT = 2
@@ -38,11 +40,12 @@ def _measure(lab: Lab, module_set: str, policies: tuple[str, ...]) -> dict[tuple
             lab.client.run(f"echo {policy} > {SESSION}/mpath_policy")
             for pattern in PATTERNS:
                 rates[policy, wires, pattern] = _rate(lab, pattern)
-        lab.client.run(f"echo normal > /sys/block/rnbd0/rnbd/unmap_device; while [ -e {SESSION} ]; do sleep 0.2; done", 60)
+        lab.client.run(f"echo normal > /sys/block/rnbd0/rnbd/unmap_device; "
+                       f"while [ -e {SESSION} ]; do sleep 0.2; done", 60)
     return rates
 
 
-def measure(say) -> dict[tuple[str, str, int, str], float]:
+def measure(say: Callable[[str], None]) -> dict[tuple[str, str, int, str], float]:
     """{(driver, policy, wires, pattern): MB/s}."""
     results = {}
     for name, module_set, policies in SETS:

@@ -26,7 +26,7 @@ import sys
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-from kdir import cache, config, debug, install, modules, native, packages, root, tree  # noqa: E402
+from kdir import cache, config, debug, install, modules, native, packages, root, tree
 
 
 def paths() -> dict[str, str]:

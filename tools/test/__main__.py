@@ -1,43 +1,81 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Every test of the tree, from the cheapest to the virtual machines, and one closing line.
+"""The tests of the tree in three tiers, and one closing line.
 
-    python3 tools/test [--check-only] [--host-only] [PATTERN..]
+    python3 tools/test check                what needs no virtual machine      make check
+    python3 tools/test test                 everything                         make test
+    python3 tools/test test 'io.*'          some tests in virtual machines     make test ONLY='io.*'
+    python3 tools/test long                 everything, longer and more often  make test-long
+    python3 tools/test TIER --list          what that is, without running it
 
-PATTERNs choose VM tests (`io.*`); with one given, only those run. Each stage prints its own lines;
-the last line of all is made from the stages' counters and nothing else.
+Each stage prints its own lines; at the end it is told where the time went. The last line of all is made from the
+stages' counters and nothing else.
 """
 import argparse
+import json
+import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 sys.dont_write_bytecode = True
-sys.path.insert(0, __file__.rpartition("/")[0])
+sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parents[1])]
 
-import stages  # noqa: E402
+import stages
+
+from kdir import config
+
+
+def _run(plan: stages.Plan) -> None:
+    """The lanes side by side, then the stages that are alone."""
+    def run_lane(lane: tuple[stages.Stage, ...]) -> None:
+        for stage in lane:
+            stage.run(at_once=len(plan.lanes) == 1)
+    with ThreadPoolExecutor(len(plan.lanes)) as pool:
+        list(pool.map(run_lane, plan.lanes))
+    for stage in plan.alone:
+        stage.run(at_once=True)
+
+
+def _show_times(plan: stages.Plan, tier: str, seconds: float) -> None:
+    """Where the time went, by stage, the longest first; kept beside the times of the tests in virtual machines."""
+    slowest = sorted(plan.stages, key=lambda stage: -stage.seconds)
+    file = config.cache_dir() / "durations" / f"stages-{time.strftime('%Y%m%d-%H%M%S')}.json"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps({"tier": tier, "seconds": round(seconds, 1),
+                                "stages": {stage.name: round(stage.seconds, 1) for stage in slowest}}, indent=1))
+    print(f"## {seconds:.0f} s in all; times: {file}")
+    for stage in slowest:
+        print(f"## {stage.seconds:7.1f} s  {stage.name}")
+
+
+def _list(plan: stages.Plan, patterns: list[str]) -> None:
+    """Stages, and the tests in virtual machines."""
+    for lane in plan.lanes:
+        print(" -> ".join(stage.name for stage in lane))
+    for stage in plan.alone:
+        print(f"then {stage.name}")
+    if plan.alone:
+        subprocess.run([*stages.PYTHON, "tools/vmlab", "run", "--list", *patterns], cwd=stages.REPOSITORY, check=False)
 
 
 def main() -> int:
-    """Runs the stages; returns 0 only when nothing failed and every stage reported."""
+    """Runs a tier; returns 0 only when nothing failed and something passed."""
     parser = argparse.ArgumentParser(prog="test", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--check-only", action="store_true", help="style, lint and unit tests only")
+    parser.add_argument("tier", choices=(stages.CHECK, stages.TEST, stages.LONG))
     parser.add_argument("--host-only", action="store_true", help="everything but the virtual machines")
+    parser.add_argument("--list", action="store_true", help="print what there is, run nothing")
     parser.add_argument("patterns", nargs="*", metavar="PATTERN")
     options = parser.parse_args()
-
-    plan = [] if options.patterns else list(stages.CHECKS)
-    if not options.check_only:
-        plan += [] if options.patterns else list(stages.OBJECTS)
-        if not options.host_only:
-            plan += stages.machines(options.patterns)
-
-    total = stages.Counts()
-    for stage in plan:
-        began = time.monotonic()
-        print(f"## {stage.name}", flush=True)
-        counts = stage.run()
-        total += counts
-        print(f"## {stage.name}: {counts} in {time.monotonic() - began:.0f} s", flush=True)
+    plan = stages.plan(options.tier, options.patterns, options.host_only)
+    if options.list:
+        _list(plan, options.patterns)
+        return 0
+    began = time.monotonic()
+    _run(plan)
+    total = sum((stage.counts for stage in plan.stages), stages.Counts())
+    _show_times(plan, options.tier, time.monotonic() - began)
     print(total, flush=True)
     return 1 if total.failed or not total.passed else 0
 

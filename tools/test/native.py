@@ -3,7 +3,8 @@
 package is missing.
 
 The host is played by the programs of the Debian root, read-only in a mount namespace. The kernel tree of the cache is
-there, but no root, and nothing that could make one. `check` is called outside; this file run as a program is the inside.
+there, but no root, and nothing that could make one. `check` is called outside; this file run as a program is the
+inside.
 """
 import json
 import os

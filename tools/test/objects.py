@@ -5,8 +5,11 @@ import pathlib
 import re
 import subprocess
 
+# The folders of the modules' sources.
+SOURCES = ("kernel_ext", "block", "rdma", "rtrs", "rnbd", "samples", "selftest")
 
-def _functions_with_panics(disassembly: str, wanted: re.Pattern) -> list[str]:
+
+def _functions_with_panics(disassembly: str, wanted: re.Pattern[str]) -> list[str]:
     """Names of the functions matching `wanted` whose relocations refer to core::panicking."""
     found, current = [], None
     for line in disassembly.splitlines():

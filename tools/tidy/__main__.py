@@ -11,9 +11,9 @@ import sys
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
-import documents  # noqa: E402
-import rules  # noqa: E402
-import rust  # noqa: E402
+import documents
+import rules
+import rust
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 

@@ -6,6 +6,6 @@ import sys
 sys.dont_write_bytecode = True      # the checkout may be read-only
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
-from vmlab.cli import main  # noqa: E402
+from vmlab.cli import main
 
 sys.exit(main())

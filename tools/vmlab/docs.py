@@ -20,6 +20,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -67,7 +68,8 @@ def _place(hint: str, lines: list[str]) -> str:
 
 def parse(file: str, text: str) -> Iterator[Block]:
     """The blocks of a document, indented or fenced, in their order."""
-    hint, began, fence, held = "", 0, False, []
+    hint, began, fence = "", 0, False
+    held: list[str] = []
     for number, line in enumerate([*text.splitlines(), "end"], 1):
         if line.startswith("```") or (not fence and held and line.strip() and not line.startswith("    ")):
             while held and not held[-1]:
@@ -201,7 +203,7 @@ def chosen_tests(command: str) -> list[str]:
     """The patterns by which a command chooses tests."""
     words = shlex.split(command)
     only = next((word.removeprefix("ONLY=").split() for word in words if word.startswith("ONLY=")), [])
-    return only + [word for before, word in zip(words, words[1:], strict=False) if before == "--only"] + [
+    return only + [word for before, word in pairwise(words) if before == "--only"] + [
         word for word in words[1:] if re.fullmatch(r"\w+\.\S*\*", word)]
 
 

@@ -62,7 +62,8 @@ class Durations:
             return "no test ran"
         total = sum(row["seconds"] for row in self._rows)
         cpu = self._by("file", "cpu")
-        lines = [f"where {total:.0f} s of labs ({sum(cpu.values()):.0f} s of processors) went: " + ", ".join(f"{name} {s:.0f}" for name, s in self.phases().items())]
+        lines = [f"where {total:.0f} s of labs ({sum(cpu.values()):.0f} s of processors) went:",
+                 ", ".join(f"{name} {seconds:.0f}" for name, seconds in self.phases().items())]
         counts: dict[str, int] = {}
         for row in self._rows:
             counts[row["file"]] = counts.get(row["file"], 0) + 1

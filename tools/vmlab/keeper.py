@@ -83,7 +83,7 @@ class Keeper:
     # -- before a test -------------------------------------------------------------------------------------
 
     def prepare(self, needs: Needs) -> Lab:
-        """The lab that is up, if it will do, otherwise a fresh one; with modules and preemption as the test needs them."""
+        """The lab that is up, if it will do, otherwise a fresh one; with modules and preemption as the test needs."""
         spec = replace(needs.spec, accel=self._accel)
         if self._lab and (needs.fresh or self._spec != spec or not all(m.alive for m in self._lab.machines)):
             self.drop()
@@ -91,9 +91,8 @@ class Keeper:
             self._boot(spec)
         assert self._lab is not None
         modules = loaded.of(self._lab)
-        if not needs.shares and any(modules.witnesses(machine) for machine in self._lab.machines):
-            if wrong := self.unload():
-                raise Failed("before this test:\n" + "\n".join(wrong))
+        if not needs.shares and any(map(modules.witnesses, self._lab.machines)) and (wrong := self.unload()):
+            raise Failed("before this test:\n" + "\n".join(wrong))
         modules.shared = needs.shares
         self._set_preemption(needs.preempt or DEFAULT_PREEMPTION)
         self._marks = self._each(self._lab.machines, Machine.log_mark)
@@ -113,13 +112,14 @@ class Keeper:
         if self._lab is None or self._preempt == kind:
             return
         for machine in self._lab.machines:
-            machine.run(f"grep -q debugfs /proc/mounts || mount -t debugfs none /sys/kernel/debug; echo {kind} > {PREEMPT}")
+            machine.run("grep -q debugfs /proc/mounts || mount -t debugfs none /sys/kernel/debug; "
+                        f"echo {kind} > {PREEMPT}")
         self._preempt = kind
 
     # -- after a test --------------------------------------------------------------------------------------
 
     def finish(self, needs: Needs, failed: bool) -> list[str]:
-        """Cleans up, asks the oracle, and lets go of a lab that is not fit for another test; what is wrong, in words."""
+        """Cleans up and asks the oracle; what is wrong, in words, with what the machines say about it."""
         assert self._lab is not None
         with phase("clean-up"):
             wrong = self._clean_up(self._lab)
@@ -194,7 +194,7 @@ class Keeper:
 
     @staticmethod
     def _each(subjects: list[Any], deed: Callable[[Any], Any]) -> list[Any]:
-        """Does the same to several machines at once. The pool is not waited for: a hung machine holds its thread only."""
+        """Does the same to several machines at once. The pool is not waited for: a hung machine holds its thread."""
         pool = ThreadPoolExecutor(max(1, len(subjects)))
         answers = [pool.submit(deed, subject) for subject in subjects]
         pool.shutdown(wait=False)

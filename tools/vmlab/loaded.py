@@ -2,8 +2,8 @@
 """Modules that stay loaded from one test to the next.
 
 A test asks for modules with parameters (`rnbd.load_server`, `load_client`). While its lab shares them, what an earlier
-test has loaded in the same way is used again; what was loaded otherwise is unloaded first. `Modules` also knows how many
-RDMA objects there are in a machine whose modules are loaded and serve nothing: what a test may leave behind.
+test has loaded in the same way is used again; what was loaded otherwise is unloaded first. `Modules` also knows how
+many RDMA objects there are in a machine whose modules are loaded and serve nothing: what a test may leave behind.
 """
 from __future__ import annotations
 

@@ -14,11 +14,22 @@ LAB_FIELDS = ("append", "qemu_args", "icount", "disk_mib", "smp", "memory_mib")
 Test = TypeVar("Test", bound=Callable[..., None])
 
 
+def shape(machines: int = 2, wires: int = 2, **rest: Any) -> Spec:
+    """The lab for a test: a pair always has two wires and a disk, so that all pairs are alike."""
+    del wires       # a test names the wires that it uses; one machine alone has none
+    pair = {"wires": 2, "disk_mib": 64} if machines > 1 else {"wires": 1}
+    return Spec(**{"machines": machines, **pair, **rest})
+
+
+def _pair() -> Spec:
+    return shape()
+
+
 @dataclass(frozen=True)
 class Needs:
     """What a test needs of its lab, and what it does to it."""
 
-    spec: Spec = field(default_factory=lambda: shape())
+    spec: Spec = field(default_factory=_pair)
     timeout: float = TIMEOUT_SECONDS
     own_modules: bool = False   # begins with no module loaded, and loads and unloads for itself
     timed: bool = False         # measures time, or has a C peer: nothing else may run beside it
@@ -32,13 +43,6 @@ class Needs:
     def shares(self) -> bool:
         """Whether modules that an earlier test has loaded may stay loaded for it, and for the next."""
         return not (self.own_modules or self.disruptive or self.fresh)
-
-
-def shape(machines: int = 2, wires: int = 2, **rest: Any) -> Spec:
-    """The lab for a test: a pair always has two wires, so that all pairs are alike."""
-    del wires       # a test names the wires that it uses; one machine alone has none
-    pair = {"wires": 2, "disk_mib": 64} if machines > 1 else {"wires": 1}
-    return Spec(**{"machines": machines, **pair, **rest})
 
 
 def needs(machines: int = 2, wires: int = 2, **rest: Any) -> Callable[[Test], Test]:

@@ -2,10 +2,10 @@
 """Questions to every machine after every test, unasked for.
 
 1. Did the kernel complain since the test began?
-2. Are the RDMA resources back, and is no session and no device left in sysfs? While modules stay loaded for the next test
-   that means: as many as when they had just been loaded.
-3. Do our modules unload, and are the RDMA resources back where they were after boot? Asked when a group of tests ends,
-   and after each test that loads modules for itself.
+2. Are the RDMA resources back, and is no session and no device left in sysfs? While modules stay loaded for the next
+   test that means: as many as when they had just been loaded.
+3. Do our modules unload, and are the RDMA resources back where they were after boot? Asked when a group of tests
+   ends, and after each test that loads modules for itself.
 4. In a debug kernel, then too: does kmemleak know of memory that nobody refers to any more?
 
 Completion queues are not counted exactly: ib_core keeps a pool of shared ones for each device, which grows at

@@ -66,9 +66,10 @@ class Group:
 
     def parts(self) -> tuple[list[Planned], list[Planned]]:
         """Tests before and after the unload."""
-        first = [test for test in self.tests if test.shares]
-        first.sort(key=lambda test: test.preempt)
-        return first, sorted((test for test in self.tests if not test.shares), key=lambda test: (test.late, test.preempt))
+        shared = [test for test in self.tests if test.shares]
+        own = [test for test in self.tests if not test.shares]
+        return (sorted(shared, key=lambda test: test.preempt),
+                sorted(own, key=lambda test: (test.late, test.preempt)))
 
     def orders(self) -> list[dict[str, object]]:
         """What a worker is told to do; each of them is answered when it is done."""
@@ -105,7 +106,7 @@ def groups(tests: Sequence[Planned], repeat: int = 1) -> list[Group]:
 
 
 def choose(left: list[Group], spec: str, weights: dict[str, float]) -> Group:
-    """The next group for a lab: of its own shape if there is one, the longest first, so that none is left for the end."""
+    """The next group for a lab: of its own shape if there is one; the longest first, so that all labs end together."""
     def weight(group: Group) -> float:
         return sum(weights.get(name, 8.0) for name in group.names)
     return max(left, key=lambda group: (group.spec == spec, weight(group)))

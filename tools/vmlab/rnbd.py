@@ -182,7 +182,7 @@ def null_disk(lab: Lab, arguments: str = "gb=1 memory_backed=0") -> None:
 
 
 def remove_module(machine: Machine, name: str) -> None:
-    """Removes a backing device's module, which may take a moment to be closed. Unless they stay loaded, ours go first."""
+    """Removes a backing device's module. It may take a moment to be closed; ours go first unless they stay loaded."""
     if machine.alive:
         if not loaded.shared_in(machine):
             machine.run("mods -r", 60)

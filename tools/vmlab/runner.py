@@ -11,7 +11,6 @@ import os
 import queue
 import signal
 import subprocess
-import sys
 import threading
 import time
 from pathlib import Path
@@ -23,12 +22,14 @@ from vmlab import durations, plan, tier
 from vmlab.ktap import Report
 
 DEATHS_MAX = 5
+# Lines of workers, each with its number.
+Heard = queue.SimpleQueue[tuple[int, dict[str, Any]]]
 
 
 class Worker:
     """The runner's end of a worker process."""
 
-    def __init__(self, number: int, options: dict[str, Any], heard: queue.SimpleQueue[tuple[int, dict[str, Any]]]) -> None:
+    def __init__(self, number: int, options: dict[str, Any], heard: Heard) -> None:
         self.number = number
         self.spec = ""
         self.todo: list[dict[str, object]] = []
@@ -44,7 +45,7 @@ class Worker:
         self._pipe: TextIO = os.fdopen(self._orders, "w", encoding="utf-8")
         threading.Thread(target=self._listen, args=(results, heard), daemon=True).start()
 
-    def _listen(self, results: int, heard: queue.SimpleQueue[tuple[int, dict[str, Any]]]) -> None:
+    def _listen(self, results: int, heard: Heard) -> None:
         with os.fdopen(results, encoding="utf-8", errors="replace") as lines:
             for line in lines:
                 heard.put((self.number, json.loads(line)))
@@ -72,7 +73,7 @@ class Runner:
 
     def __init__(self, options: argparse.Namespace) -> None:
         self._options = options
-        self.heard: queue.SimpleQueue[tuple[int, dict[str, Any]]] = queue.SimpleQueue()
+        self.heard: Heard = queue.SimpleQueue()
         self.workers: dict[int, Worker] = {}
         self.deaths = 0
         self._left: list[plan.Group] = []

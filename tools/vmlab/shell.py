@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 try:
-    import readline     # noqa: F401  (line editing for input())
+    import readline
 except ImportError:
     pass
 

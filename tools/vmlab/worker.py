@@ -31,10 +31,10 @@ from vmlab.lab import Lab
 from vmlab.phases import BODY, CLOCK, phase
 
 TESTS = Path(__file__).resolve().parent / "tests"
-ARGUMENTS = ["-p", "no:terminal", "-p", "no:cacheprovider", "-p", "no:unittest", "-p", "no:doctest", "-p", "no:junitxml",
-             "-p", "no:faulthandler", "-c", os.devnull, "--rootdir", str(TESTS.parents[1]), "--capture=fd",
-             "-o", "python_files=*.py", "-o", "python_functions=test_*", "-o", "python_classes=",
-             "--import-mode=prepend"]
+WITHOUT = ("terminal", "cacheprovider", "unittest", "doctest", "junitxml", "faulthandler")
+ARGUMENTS = [*(word for name in WITHOUT for word in ("-p", f"no:{name}")), "-c", os.devnull,
+             "--rootdir", str(TESTS.parents[1]), "--capture=fd", "--import-mode=prepend",
+             "-o", "python_files=*.py", "-o", "python_functions=test_*", "-o", "python_classes="]
 KEEPER = pytest.StashKey[Keeper]()
 
 

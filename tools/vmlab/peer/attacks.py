@@ -20,12 +20,13 @@ from puppet import Puppet
 
 CLOSED = "closed"
 SECTOR = 512
-ATTACKS: dict[str, tuple[object, Callable[[Client, int], object]]] = {}
+Attack = Callable[[Client, int], object]
+ATTACKS: dict[str, tuple[object, Attack]] = {}
 
 
-def attack(expected: object) -> Callable[[Callable], Callable]:
+def attack(expected: object) -> Callable[[Attack], Attack]:
     """Registers an attack under its function's name."""
-    def register(function: Callable) -> Callable:
+    def register(function: Attack) -> Attack:
         ATTACKS[function.__name__] = (expected, function)
         return function
     return register
@@ -303,7 +304,7 @@ def judge(name: str, address: str) -> str:
         return verdict
 
 
-def _verdict(expected: object, function: Callable, victim: Client, device: int) -> str:
+def _verdict(expected: object, function: Attack, victim: Client, device: int) -> str:
     try:
         answer = function(victim, device)
         if expected == CLOSED:

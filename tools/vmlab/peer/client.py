@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import struct
+from typing import Any
 
 import messages as m
-from puppet import Endpoint, Event, Puppet
+from puppet import Completion, Endpoint, Event, Puppet
 
 PORT = 1234
 # Where things lie in an endpoint's memory.
@@ -46,7 +47,7 @@ class Client:
     def connect_one(self, cid: int, **lies: object) -> Event:
         """Connects one connection; returns the event that answered."""
         end = self.puppet.open(self.address, PORT)
-        fields = {"cid": cid, "connections": self.count, "reconnect": self.attempt} | lies
+        fields: dict[str, Any] = {"cid": cid, "connections": self.count, "reconnect": self.attempt} | lies
         private = fields.pop("private", None) or m.connect_request(self.uuid, self.group, **fields)
         size = 16384 if cid == 0 else 8
         end.receive(RECEIVE, size, 16 if cid == 0 else RECEIVES)
@@ -80,7 +81,7 @@ class Client:
 
     # -- completions -----------------------------------------------------------------------------------
 
-    def _receive(self, end: Endpoint, timeout_ms: int = 10_000):
+    def _receive(self, end: Endpoint, timeout_ms: int = 10_000) -> Completion:
         """The next received message; own sends are skipped, an error means a closed path."""
         while True:
             got = end.completion(timeout_ms)
@@ -161,7 +162,7 @@ class Client:
             errno = self.answer(chunk)
         if errno:
             raise OSError(errno, os.strerror(errno))
-        return struct.unpack_from("<I", self.reply(56), 4)[0]
+        return int(struct.unpack_from("<I", self.reply(56), 4)[0])
 
     def read_device(self, device: int, sector: int, size: int, chunk: int = 1) -> bytes:
         """Reads from the device, honestly."""

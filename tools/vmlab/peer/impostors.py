@@ -18,12 +18,13 @@ from server import SEND, Lies, Server
 
 # Appears when the server listens.
 READY = "/tmp/peer/ready"
-IMPOSTORS: dict[str, tuple[tuple[int, ...], Callable[[], Lies]]] = {}
+Impostor = Callable[[], Lies]
+IMPOSTORS: dict[str, tuple[tuple[int, ...], Impostor]] = {}
 
 
-def impostor(*expected: int) -> Callable[[Callable], Callable]:
+def impostor(*expected: int) -> Callable[[Impostor], Impostor]:
     """Registers a lie under its function's name."""
-    def register(function: Callable) -> Callable:
+    def register(function: Impostor) -> Impostor:
         IMPOSTORS[function.__name__] = (expected, function)
         return function
     return register

@@ -6,6 +6,7 @@ What is asserted here is what a server owes its client; prints "ok", or what was
 """
 from __future__ import annotations
 
+import contextlib
 import errno
 import subprocess
 import sys
@@ -14,7 +15,7 @@ from collections.abc import Callable
 
 import messages as m
 from client import Client, Closed
-from puppet import Puppet, Refused
+from puppet import Event, Puppet, Refused
 
 DELAY_SECONDS = 3.0
 SECTOR = 512
@@ -47,7 +48,7 @@ def _await(what: str, condition: Callable[[], bool], seconds: float = 10.0) -> f
     return time.monotonic() - began
 
 
-def _rejection(event) -> int:
+def _rejection(event: Event) -> int:
     """The errno that a connect request was refused with."""
     assert event.name == REJECTED, f"answered {event.name}"
     return -m.parse_connect_response(event.private)["errno"]
@@ -115,7 +116,8 @@ def all_that_was_in_flight_is_sent_again(address: str, other: str) -> None:
 
 def _any_answers(client: Client, count: int) -> list[int]:
     """Takes so many answers in any order; returns their chunks."""
-    end, chunks = client.ends[1], []
+    end = client.ends[1]
+    chunks: list[int] = []
     while len(chunks) < count:
         got = end.completion(30_000)
         assert got is not None, f"{len(chunks)} of {count} answers"
@@ -163,13 +165,13 @@ def nothing_hangs_behind_a_disk_that_does_not_answer(address: str, other: str) -
 @case
 def a_newer_attempt_takes_the_place_of_a_live_path(address: str, _other: str) -> None:
     """recon_cnt is higher: in at once, whatever the server believes about the old one; 65535 wraps to 0."""
-    with Puppet() as one:
-        old = Client(one, address, b"anew")
+    with contextlib.ExitStack() as living:
+        old = Client(living.enter_context(Puppet()), address, b"anew")
         old.attempt = 65535
         old.open().map(b"ram0")
         for attempt in (0, 1):
-            with Puppet() as two:
-                new = old.anew(two, attempt)
+            with contextlib.ExitStack() as turn:
+                new = old.anew(turn.enter_context(Puppet()), attempt)
                 began = time.monotonic()
                 device = new.open().map(b"ram0")
                 took = time.monotonic() - began
@@ -178,9 +180,8 @@ def a_newer_attempt_takes_the_place_of_a_live_path(address: str, _other: str) ->
                 assert len(_paths()) == 1, f"paths {_paths()}"
                 print(f"attempt {attempt} was in after {took:.2f} s")
                 if attempt == 0:
-                    one, old = two, new
-                    two.close = lambda: None      # lives on as the old one of the next turn
-        Puppet.close(one)
+                    old = new
+                    living.push(turn.pop_all())     # lives on as the old one of the next turn
 
 
 @case

@@ -49,6 +49,7 @@ class Puppet:
 
     def say(self, *words: object) -> list[str]:
         """Gives one command; returns the words of its answer."""
+        assert self._process.stdin is not None and self._process.stdout is not None
         self._process.stdin.write(" ".join(map(str, words)) + "\n")
         answer = self._process.stdout.readline().split()
         if not answer or answer[0] != "ok":

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import struct
 import time
+from typing import Any
 
 import messages as m
 from puppet import Endpoint, Puppet
@@ -21,11 +22,11 @@ class Lies:
     """What a server says falsely; None and empty mean the truth."""
 
     def __init__(self, **fields: object) -> None:
-        self.connect: dict[str, object] = {}        # fields of the connect response
+        self.connect: dict[str, Any] = {}           # fields of the connect response
         self.reject: bytes | None = None            # reject with this private data
         self.info: bytes | None = None              # another info response
         self.silent_after_info = False
-        self.open: dict[str, object] = {}           # fields of the open response
+        self.open: dict[str, Any] = {}              # fields of the open response
         self.answer_size: int | None = None         # bytes of the answer to a READ of ours that are written
         self.at_io = None                           # called instead of answering the first IO request
         self.__dict__.update(fields)
@@ -49,7 +50,7 @@ class Server:
             self.puppet.reject(number, self.lies.reject)
             return
         self.expected = struct.unpack_from("<H", private, 8)[0]
-        fields = {"depth": self.depth, "io_size": self.chunk - 4096, "flags": 0} | self.lies.connect
+        fields: dict[str, Any] = {"depth": self.depth, "io_size": self.chunk - 4096, "flags": 0} | self.lies.connect
         end = self.puppet.accept(number, m.connect_response(**fields))
         end.receive(RECEIVE, 512, RECEIVES)
         self.ends.append(end)

@@ -28,7 +28,7 @@ from vmlab.needs import needs
 
 sys.path.append(str(REPOSITORY / "tools/test"))
 
-import stages  # noqa: E402
+import stages
 
 BLOCK_SECONDS = 120
 TRANSCRIPTS = ("README.md", "Documentation/quickstart.md")
@@ -104,7 +104,7 @@ def _loaded_by_hand(lab: Lab, machine: Machine, side: str) -> None:
 # What a block promises, by a command in it; each is looked for, and none may be without its block.
 PROMISES: dict[str, Callable[[Lab], None]] = {
     r"rdma link add": lambda lab: ok(all("rxe0/1 state ACTIVE" in m.run("rdma link") for m in lab.machines), "no link"),
-    r"modprobe rnbd-server": lambda lab: ok("rnbd_server" in _loaded(lab.server), "the server's modules are not loaded"),
+    r"modprobe rnbd-server": lambda lab: ok("rnbd_server" in _loaded(lab.server), "the server has no modules"),
     r"> \S*/map_device": _disk_is_there,
     r"mkfs": _file_system_is_on_the_server,
     r"unmap_device": _disk_is_gone,
@@ -177,7 +177,8 @@ def test_the_demo_prints_what_the_documents_show(pair: Lab) -> None:
 @needs(wires=2, own_modules=True)
 def test_the_shell_has_a_disk_and_obeys(pair: Lab) -> None:
     """`make shell`: the disk is mapped, a line runs on the client or where it says, wires are cut and mended."""
-    lines = "cat /sys/block/rnbd0/rnbd/state\n@server cat /sys/class/rnbd-server/ctl/devices/ram0/sessions/s1/mapping_path\n" \
+    lines = "cat /sys/block/rnbd0/rnbd/state\n" \
+            "@server cat /sys/class/rnbd-server/ctl/devices/ram0/sessions/s1/mapping_path\n" \
             "!cut 1\nip -br link show eth1\n!mend 1\n@nobody true\nfalse\n!help\nexit\n"
     said = io.StringIO()
     before, sys.stdin = sys.stdin, io.StringIO(lines)
@@ -199,9 +200,10 @@ def test_the_simulation_runs_as_it_is_written() -> None:
                 for command in block.commands if command.startswith("cargo ")]
     ok(len(commands) >= 2, f"only {len(commands)} commands with cargo are found")
     for command in commands:
+        line = command
         for long, short in SHORTENED.items():
-            command = command.replace(long, short)
-        words = [*stages.cargo(), *command.split()[1:]]
+            line = line.replace(long, short)
+        words = [*stages.cargo(), *line.split()[1:]]
         at = words.index("--") if "--" in words else len(words)
         words[at:at] = ["--manifest-path", str(REPOSITORY / "tools/Cargo.toml"), "--locked", "--quiet"]
         done = subprocess.run(words, cwd=REPOSITORY, capture_output=True, text=True, check=False)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import time
 
-from vmlab import paths, rnbd
+from vmlab import paths, rnbd, tier
 from vmlab.checks import Failed, eq, ge, ok, until
 from vmlab.lab import Lab
 from vmlab.needs import needs
@@ -92,13 +92,13 @@ def test_the_only_path_is_silent_under_load(pair: Lab) -> None:
     rnbd.start(pair)
     disk = rnbd.map_disk(pair)
     rnbd.round_robin(pair)
-    fio = disk.fio(f"{VERIFY} --runtime=20", 200)
+    fio = disk.fio(f"{VERIFY} --runtime=14", 200)
     paths.wait_busy(disk)
     pair.defer(pair.mend, 0)
     pair.silence(0)
     below(paths.guest_seconds(pair.client, lambda: paths.state(pair) == "disconnected", 60, "the loss is noticed"),
           6.0, "loss of a busy path noticed")
-    paths.rest(8)
+    paths.rest(3)
     pair.mend(0)
     below(paths.back_seconds(pair, lambda: disk.attribute("state") == "open", 60, "the disk is back"),
           2.5, "disk back after its link")
@@ -164,17 +164,19 @@ def test_the_server_is_frozen_for_a_while(pair: Lab) -> None:
 
 @needs(wires=2, timeout=600)
 def test_both_paths_flap(pair: Lab) -> None:
-    """Cables come and go at random for five minutes under eight verifying jobs."""
+    """Cables come and go at random for minutes under eight verifying jobs."""
+    seconds = tier.of(60, 300)
     seed = random.randrange(1 << 32)
     print(f"# seed {seed}", flush=True)
     chance = random.Random(seed)
     with paths.two_paths(pair) as disk:
         fio = disk.fio("--rw=randrw --bs=4k --iodepth=4 --numjobs=8 --size=6m --offset_increment=6m --verify=crc32c "
-                       "--verify_backlog=32 --time_based --runtime=300", 560)
+                       "--verify_backlog=32 --time_based "
+                       f"--runtime={seconds}", seconds + 260)
         paths.wait_busy(disk)
         for wire in (0, 1):
             pair.defer(pair.mend, wire)
-        end = time.monotonic() + 285
+        end = time.monotonic() + seconds * 0.95
         flaps = 0
         while time.monotonic() < end:
             wire = chance.randrange(2)
@@ -186,7 +188,7 @@ def test_both_paths_flap(pair: Lab) -> None:
             flaps += 1
             time.sleep(chance.uniform(0.0, 4.0))
         result = fio.clean(240)
-        paths.figure(f"{flaps} flaps in 5 min: 0 errors, longest IO {result.worst_ms / 1000:.1f} s")
+        paths.figure(f"{flaps} flaps in {seconds} s: 0 errors, longest IO {result.worst_ms / 1000:.1f} s")
         try:
             until(lambda: paths.states(pair) == ["connected", "connected"], 30, "both paths are back")
         except Failed:
@@ -202,7 +204,8 @@ def test_d1_no_spurious_errors_under_any_policy(pair: Lab) -> None:
     disk = rnbd.map_disk(pair)
     for policy in ("min-inflight", "min-latency", "round-robin"):
         eq(pair.client.write(rnbd.session_file("mpath_policy"), policy), "")
-        fio = disk.fio("--rw=randwrite --bs=4k --iodepth=4 --numjobs=8 --size=32m --time_based --runtime=4 "
+        fio = disk.fio("--rw=randwrite --bs=4k --iodepth=4 --numjobs=8 --size=32m --time_based "
+                       f"--runtime={tier.of(2, 4)} "
                        "--group_reporting")
         result = fio.clean(100)
         paths.figure(f"{policy}: 0 errors in {sum(j['write']['total_ios'] for j in result.figures['jobs'])} writes")

@@ -26,8 +26,9 @@ DEBUG = "/sys/kernel/debug"
 # Few chunks: each is memory that may fail to come, in the same way.
 SMALL = "sess_queue_depth=2 max_chunk_size=8192"
 # An allocation that fails is told with a trace by some who ask for it; that is no complaint here.
-COMPLAINT = (r"WARNING:|\bBUG\b|\bOops\b|refcount_t:|KASAN|UBSAN|corruption|possible .* (locking|deadlock)|inconsistent lock|"
-             r"suspicious RCU|while atomic|sleeping function|hung task|blocked for more|stall|general protection|[Pp]anic")
+COMPLAINT = (r"WARNING:|\bBUG\b|\bOops\b|refcount_t:|KASAN|UBSAN|corruption|possible .* (locking|deadlock)|"
+             r"inconsistent lock|suspicious RCU|while atomic|sleeping function|hung task|blocked for more|stall|"
+             r"general protection|[Pp]anic")
 VERIFY = "--rw=randwrite --bs=4k --iodepth=4 --size=1m --verify=crc32c --verify_fatal=1"
 READ_AND_UNMAP = ("udevadm settle; dd if=/dev/rnbd0 of=/dev/null bs=4k count=1 iflag=direct status=none && "
                   "echo normal > /sys/block/rnbd0/rnbd/unmap_device")

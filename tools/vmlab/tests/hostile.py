@@ -12,7 +12,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -39,8 +38,8 @@ ALSO_WITH_N = ("d5_head_across_the_end_of_the_chunk", "d6_descriptor_longer_than
 LOG_LINES_MAX = 2
 
 sys.path.insert(0, str(PEER))
-import attacks  # noqa: E402
-import strangers  # noqa: E402
+import attacks
+import strangers
 
 
 def puppet_program() -> Path:
@@ -79,19 +78,20 @@ def _is_routine(line: str) -> bool:
     return bool(re.search(r"(opened as \w+|\) closed|ended|connected|proto(col)? 2\.0.*)$", line))
 
 
-def _cases() -> Iterator[Any]:
-    """Every lie: script, name, whether the server may be silent about it, always_invalidate, title."""
+def _cases() -> Iterator[tuple[str, str, str, bool, str, str]]:
+    """Every lie: its test, script, name, whether the server may be silent about it, always_invalidate, title."""
     for script, lies in (("attacks", attacks.ATTACKS), ("strangers", strangers.STRANGERS)):
         for name, (expected, function) in lies.items():
             title = function.__doc__ or ""
             silent = expected == 0 if script == "attacks" else expected is None
-            yield pytest.param(script, name, silent, "Y", title, id=name)
+            yield name, script, name, silent, "Y", title
             if name in ALSO_WITH_N:
-                yield pytest.param(script, name, silent, "N", f"{title} (always_invalidate=N)", id=f"{name}_with_n")
+                yield f"{name}_with_n", script, name, silent, "N", f"{title} (always_invalidate=N)"
 
 
-@pytest.mark.parametrize(("script", "name", "silent", "invalidate", "title"),
-                         sorted(_cases(), key=lambda case: case.values[3], reverse=True))
+@pytest.mark.parametrize(
+    ("script", "name", "silent", "invalidate", "title"),
+    [pytest.param(*case, id=test) for test, *case in sorted(_cases(), key=lambda case: case[4], reverse=True)])
 @needs(machines=1, timeout=240)
 def test_lie(vm: Lab, script: str, name: str, silent: bool, invalidate: str, title: str) -> None:
     """One lie: it is answered, told in a line or two, and others are still served."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 
+import impostors
 import pytest
 
 from vmlab import rnbd
@@ -14,8 +15,6 @@ from vmlab.checks import ok, until
 from vmlab.lab import Lab
 from vmlab.needs import needs
 from vmlab.tests.hostile import PEER, puppet_program
-
-import impostors
 
 FILES = ("puppet.py", "messages.py", "server.py", "impostors.py")
 SECONDS = 25

@@ -66,7 +66,8 @@ def test_the_agent_survives_a_large_answer(pair: Lab) -> None:
 def test_the_agent_survives_a_command_that_hangs(pair: Lab) -> None:
     """A task in an uninterruptible wait is given up on, and meanwhile everything else can be asked."""
     vm = pair.client
-    vm.run("modprobe dm_mod; modprobe brd rd_nr=1 rd_size=4096; dmsetup create stuck --table '0 8192 linear /dev/ram0 0'")
+    vm.run("modprobe dm_mod; modprobe brd rd_nr=1 rd_size=4096; "
+           "dmsetup create stuck --table '0 8192 linear /dev/ram0 0'")
     pair.defer(vm.run, "dmsetup resume stuck; for i in 1 2 3 4 5; do sleep 0.5; dmsetup remove stuck && break; done; "
                        "rmmod brd")
     vm.run("dmsetup suspend stuck")

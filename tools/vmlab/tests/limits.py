@@ -22,7 +22,8 @@ def make_null(lab: Lab, **attributes: int) -> None:
 
 def start(lab: Lab, **attributes: int) -> rnbd.Disk:
     """A disk over a null_blk device with these attributes."""
-    lab.server.run("modprobe null_blk nr_devices=0; grep -q configfs /proc/mounts || mount -t configfs none /sys/kernel/config")
+    lab.server.run("modprobe null_blk nr_devices=0; grep -q configfs /proc/mounts || "
+                   "mount -t configfs none /sys/kernel/config")
     lab.defer(lab.server.run, f"mods -r; [ ! -d {NULL} ] || rmdir {NULL}; rmmod null_blk", 60)
     make_null(lab, **attributes)
     # The server soon closes the device of a client that is away.
@@ -63,7 +64,8 @@ def test_the_disk_follows_its_device(pair: Lab) -> None:
     eq(other.wait(30).code, 0, "setting max_sectors_kb")
     eq(disk.queue("max_sectors_kb"), "64", "what the administrator has set stays")
     fio.clean(100)
-    pair.client.run(f"blkdiscard {disk.path} && dd if=/dev/urandom of={disk.path} bs=64k count=64 conv=fsync status=none")
+    pair.client.run(f"blkdiscard {disk.path} && "
+                    f"dd if=/dev/urandom of={disk.path} bs=64k count=64 conv=fsync status=none")
     away(pair, disk)
     make_null(pair, blocksize=512)
     back(pair, disk)

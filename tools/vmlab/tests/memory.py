@@ -98,7 +98,8 @@ def test_sessions_until_memory_ends(vm: Lab) -> None:
     """One session after the other, until ENOMEM: those that are there go on, and all their memory comes back."""
     _prepare(vm, "sess_queue_depth=512 max_chunk_size=8192")
     _fill(vm.client, _meminfo(vm.client) - 160)
-    before, mark, disks = _meminfo(vm.client), vm.client.log_mark(), []
+    before, mark = _meminfo(vm.client), vm.client.log_mark()
+    disks: list[rnbd.Disk] = []
     while len(disks) < 40:
         try:
             disks.append(rnbd.map_disk(vm, session=f"s{len(disks)}", options="access_mode=ro"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import time
 
-from vmlab import paths, rnbd
+from vmlab import paths, rnbd, tier
 from vmlab.checks import eq, ge, matches, ok, until
 from vmlab.lab import Lab
 from vmlab.needs import needs
@@ -281,12 +281,12 @@ def test_everything_at_once_under_load(pair: Lab) -> None:
     chance = random.Random(seed)
     with paths.two_paths(pair) as disk:
         fio = disk.fio("--rw=randrw --bs=4k --iodepth=4 --numjobs=8 --size=6m --offset_increment=6m --verify=crc32c "
-                       "--verify_backlog=32 --time_based --runtime=24", 250)
+                       f"--verify_backlog=32 --time_based --runtime={tier.of(12, 24)}", 250)
         paths.wait_busy(disk)
         reader = pair.client.start_job(f"while :; do grep -r . {rnbd.SESSIONS}/s1/ /sys/block/{disk.name}/rnbd "
                                        ">/dev/null 2>&1; done", 250)
         pair.defer(reader.kill)
-        end = time.monotonic() + scaled(18)
+        end = time.monotonic() + scaled(tier.of(8, 18))
         while time.monotonic() < end:
             path = paths.to_wire(pair, 1)
             deed = chance.randrange(4)
@@ -346,7 +346,11 @@ def test_modules_unload_in_every_state(pair: Lab) -> None:
 
 @needs(wires=1, timeout=900)
 def test_a_thousand_reconnects_leave_nothing(pair: Lab) -> None:
-    """Of four sessions side by side: after the first ten of each, the memory of both machines does not grow any more."""
+    """Of four sessions side by side: after the first ten of each, the memory of both machines does not grow any more.
+
+    A thousand in make test-long, else a hundred.
+    """
+    times = tier.of(100, 1000)
     rnbd.start(pair, rtrs="sess_queue_depth=16", count=RECONNECTING)
     sessions = [f"s{number}" for number in range(RECONNECTING)]
     for number, session in enumerate(sessions):
@@ -366,12 +370,12 @@ def test_a_thousand_reconnects_leave_nothing(pair: Lab) -> None:
 
     reconnect(10)
     before = used_kib()
-    reconnect(1000 // RECONNECTING)
+    reconnect(times // RECONNECTING)
     after = used_kib()
     for session in sessions:
-        eq(paths.count(pair, "reconnects", 0, session=session), 10 + 1000 // RECONNECTING, "successful reconnects")
+        eq(paths.count(pair, "reconnects", 0, session=session), 10 + times // RECONNECTING, "successful reconnects")
     grown = [late - early for early, late in zip(before, after, strict=True)]
-    paths.figure(f"kernel memory after 1000 more reconnects: client {grown[0]:+} KiB, server {grown[1]:+} KiB")
+    paths.figure(f"kernel memory after {times} more reconnects: client {grown[0]:+} KiB, server {grown[1]:+} KiB")
     ge(2048, max(grown), "KiB that the kernel's memory has grown, at most")
 
 
@@ -380,7 +384,8 @@ def test_d14_writes_that_cannot_be_sent(pair: Lab) -> None:
     """D14: the path of a write goes away while it is being sent, again and again; no count of references falls."""
     with paths.two_paths(pair) as disk:
         rnbd.round_robin(pair)
-        fio = disk.fio("--rw=randwrite --bs=16k --iodepth=8 --numjobs=2 --size=16m --time_based --runtime=8")
+        fio = disk.fio("--rw=randwrite --bs=16k --iodepth=8 --numjobs=2 --size=16m --time_based "
+                       f"--runtime={tier.of(5, 8)}")
         paths.wait_busy(disk)
         while fio.job.running:
             for wire in (0, 1):

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from typing import Any
 
+import paths
 import pytest
 
 from vmlab import loaded, rnbd
@@ -17,8 +17,6 @@ from vmlab.lab import Lab
 from vmlab.needs import needs
 from vmlab.tests.hostile import PATIENT, bring_puppets
 from vmlab.tests.lifecycle import LOAD, settle
-
-import paths
 
 FILES = ("puppet.py", "messages.py", "client.py", "paths.py")
 OTHER = "10.0.1.1"
@@ -57,17 +55,18 @@ def _play(lab: Lab, name: str) -> str:
     return " ".join(words)
 
 
-def _cases() -> Iterator[Any]:
-    """The cases of peer/paths.py: name, parameters of the server, title."""
+def _cases() -> Iterator[tuple[str, str, str, str]]:
+    """The cases of peer/paths.py: its test, name, parameters of the server, title."""
     for name, function in paths.CASES.items():
         title = function.__doc__ or ""
         if name != "the_memory_limit_refuses_with_enomem":
-            yield pytest.param(name, "" if name in WITH_DEFAULTS else PATIENT, title, id=name)
+            yield name, name, "" if name in WITH_DEFAULTS else PATIENT, title
         if name in ALSO_WITH_N:
-            yield pytest.param(name, f"{PATIENT} always_invalidate=N", f"{title} (always_invalidate=N)", id=f"{name}_with_n")
+            yield f"{name}_with_n", name, f"{PATIENT} always_invalidate=N", f"{title} (always_invalidate=N)"
 
 
-@pytest.mark.parametrize(("name", "rtrs", "title"), sorted(_cases(), key=lambda case: case.values[1]))
+@pytest.mark.parametrize(("name", "rtrs", "title"), [
+    pytest.param(*case, id=test) for test, *case in sorted(_cases(), key=lambda case: case[2])])
 @needs(machines=1, timeout=200)
 def test_case(lab: Lab, name: str, rtrs: str, title: str) -> None:
     """One case that a puppet plays."""
@@ -141,7 +140,8 @@ def test_unloading_in_every_state(lab: Lab) -> None:
     _prepare(lab)
     vm = lab.server
     for invalidate in ("Y", "N"):
-        job = vm.start_job(f"python3 /tmp/peer/paths.py leave_states {lab.server_address} {OTHER} > /tmp/states 2>&1", 90)
+        job = vm.start_job(f"python3 /tmp/peer/paths.py leave_states {lab.server_address} {OTHER} "
+                           "> /tmp/states 2>&1", 90)
         until(lambda: "ready" in vm.try_run("cat /tmp/states").out, 40, "the paths are in their states")
         vm.run("rmmod rnbd_server", 60)
         vm.run("mods -r", 60)

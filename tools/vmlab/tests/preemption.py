@@ -21,14 +21,15 @@ AGAIN = (
     paths.test_everything_at_once_under_load,
     paths.test_modules_unload_in_every_state,
     paths.test_d14_writes_that_cannot_be_sent,
-    paths_server.test_paths_of_a_c_client_come_and_go_under_load,
 )
+AGAIN_WITH_C = (paths_server.test_paths_of_a_c_client_come_and_go_under_load,)
 
 
 def preemption(lab: Lab) -> list[str]:
     """The kind of preemption of each machine."""
-    return [machine.run("grep -q debugfs /proc/mounts || mount -t debugfs none /sys/kernel/debug; "
-                        r"sed 's/.*(\(.*\)).*/\1/' /sys/kernel/debug/sched/preempt").strip() for machine in lab.machines]
+    kind = ("grep -q debugfs /proc/mounts || mount -t debugfs none /sys/kernel/debug; "
+            r"sed 's/.*(\(.*\)).*/\1/' /sys/kernel/debug/sched/preempt")
+    return [machine.run(kind).strip() for machine in lab.machines]
 
 
 @needs()
@@ -50,8 +51,16 @@ def _again(test: Callable[[Lab], None]) -> Any:
 
 
 @pytest.mark.parametrize(("test", "title"), [_again(test) for test in AGAIN])
-@needs(preempt="full", own_modules=True, timeout=300)
+@needs(preempt="full", timeout=300)
 def test_again(pair: Lab, test: Callable[[Lab], None], title: str) -> None:
     """A test of another file in machines with full preemption."""
+    del title       # for the list of tests
+    test(pair)
+
+
+@pytest.mark.parametrize(("test", "title"), [_again(test) for test in AGAIN_WITH_C])
+@needs(preempt="full", own_modules=True, timed=True, timeout=300)
+def test_again_with_c(pair: Lab, test: Callable[[Lab], None], title: str) -> None:
+    """The same for a test with a C peer, beside which nothing else runs."""
     del title       # for the list of tests
     test(pair)

@@ -84,17 +84,20 @@ REFUSED_WRITES = (
 )
 POLICIES = {"0": "round-robin (RR: 0)", "1": "min-inflight (MI: 1)", "2": "min-latency (ML: 2)",
             "round-robin": "round-robin (RR: 0)", "rr": "round-robin (RR: 0)", "MI": "min-inflight (MI: 1)",
-            "Min-Latency": "min-latency (ML: 2)", "ml\n": "min-latency (ML: 2)", "min-inflight\n": "min-inflight (MI: 1)"}
+            "Min-Latency": "min-latency (ML: 2)", "ml\n": "min-latency (ML: 2)",
+            "min-inflight\n": "min-inflight (MI: 1)"}
 
 
 def compare(machine: Machine, files: dict[str, tuple[str, str]]) -> None:
     """All differences at once: a file that is missing, its mode, its text."""
     wrong = []
+    modes = machine.try_run(f"stat -Lc '%a %n' {' '.join(files)} 2>/dev/null").out.splitlines()
+    there = {path: mode for mode, path in (line.split(" ", 1) for line in modes)}
     for path, (mode, pattern) in files.items():
-        if not machine.exists(path):
+        if path not in there:
             wrong.append(f"{path} is missing")
             continue
-        found = machine.run(f"stat -Lc %a '{path}'").strip()
+        found = there[path]
         if found != mode:
             wrong.append(f"{path} has mode {found} instead of {mode}")
         try:
@@ -158,7 +161,8 @@ def test_statistics_count_and_reset(vm: Lab) -> None:
     vm.client.run(f"dd if=/dev/zero of={disk.path} bs=64k count=4 oflag=direct status=none; "
                   f"dd if={disk.path} of=/dev/null bs=64k count=2 iflag=direct status=none")
     reads, read_bytes, writes, written, inflight, failed = map(int, vm.client.read(f"{CLIENT_PATH}/stats/rdma").split())
-    eq((writes, written, inflight, failed), (4, 4 * (65536 + USER_BYTES), 0, 0), "writes, bytes, in flight, failed over")
+    eq((writes, written, inflight, failed), (4, 4 * (65536 + USER_BYTES), 0, 0),
+       "writes, bytes, in flight, failed over")
     ge(reads, 2, "reads")
     ge(read_bytes, 2 * (65536 + USER_BYTES), "bytes read")
     server = list(map(int, vm.server.read(f"{SERVER_PATH}/stats/rdma").split()))

@@ -41,6 +41,7 @@ class BlocksTest(unittest.TestCase):
     """Which blocks a text has, and for whom they are."""
 
     def setUp(self) -> None:
+        """The same page for all."""
         self.blocks = list(docs.parse("page.md", PAGE))
 
     def test_places(self) -> None:
@@ -95,7 +96,8 @@ class TranscriptTest(unittest.TestCase):
 
     def test_figures_and_line_breaks_may_differ(self) -> None:
         """The words may not."""
-        self.assertEqual(docs.transcript_errors("1. Boot\n    Up after 9 s\n    (kvm).\n    ...\n    7 files equal", self.PRINTED),
+        shown = "1. Boot\n    Up after 9 s\n    (kvm).\n    ...\n    7 files equal"
+        self.assertEqual(docs.transcript_errors(shown, self.PRINTED),
                          [])
 
     def test_words_and_their_order_may_not(self) -> None:
@@ -117,11 +119,12 @@ class DocumentsTest(unittest.TestCase):
 
     def test_every_block_is_covered_by_a_rule(self) -> None:
         """Commands for nobody in particular are run by no test."""
-        self.assertEqual([block.where for file in docs.documents() for block in docs.blocks(file) if not block.place], [],
+        unknown = [block.where for file in docs.documents() for block in docs.blocks(file) if not block.place]
+        self.assertEqual(unknown, [],
                          "blocks that no rule covers: see tools/vmlab/docs.py")
 
     def test_commands_for_machines_have_a_test_that_runs_them(self) -> None:
-        """tests/documentation.py runs the blocks of these two; another document needs a test there, and its name here."""
+        """tests/documentation.py runs the blocks of these; another document needs a test there, and its name here."""
         self.assertEqual([file for file in docs.documents()
                           if any(block.place in docs.MACHINES for block in docs.blocks(file))],
                          ["Documentation/failover.md", "Documentation/quickstart.md"])

@@ -11,6 +11,7 @@ import threading
 import unittest
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from vmlab import checks
 from vmlab.channel import AgentError, Channel, MachineGone
@@ -18,7 +19,7 @@ from vmlab.ktap import Report
 from vmlab.lab import Spec
 from vmlab.needs import Needs, needs, of
 from vmlab.oracle import COMPLAINT
-from vmlab.plan import Planned, choose, groups, select
+from vmlab.plan import Group, Planned, choose, groups, select
 from vmlab.runner import Runner
 
 
@@ -134,9 +135,9 @@ class PlanTest(unittest.TestCase):
     @staticmethod
     def planned(name: str, spec: str = "pair", **known: bool | str) -> Planned:
         """A test as a worker describes it."""
-        plain = {"shares": True, "timed": False, "debug": False, "late": False, "preempt": ""}
+        plain: dict[str, Any] = {"shares": True, "timed": False, "debug": False, "late": False, "preempt": ""}
         return Planned(name=name, title="", file=name.partition(".")[0], lab=f"2 machines, {spec}", spec=spec,
-                       **(plain | known))  # type: ignore[arg-type]
+                       **(plain | known))
 
     def test_a_group_is_a_file_and_a_lab(self) -> None:
         """Those that share modules first, then the unload, then the others, disruptive ones last."""
@@ -195,7 +196,8 @@ class RunnerTest(unittest.TestCase):
         run = FakeRunner({})
         names = ["a.x", "a.unload_2_machines", "b.bar", "b.unload_2_machines_timed", "c.x", "c.unload_2_machines"]
         with Report(names, io.StringIO()) as report:
-            run.run(groups([PlanTest.planned("b.bar", timed=True), PlanTest.planned("a.x"), PlanTest.planned("c.x")]), report)
+            planned = [PlanTest.planned("b.bar", timed=True), PlanTest.planned("a.x"), PlanTest.planned("c.x")]
+            run.run(groups(planned), report)
         self.assertEqual(run.order[-2:], ["b.bar", "b.unload_2_machines_timed"])
         self.assertEqual(report.passed, 6)
 
@@ -205,7 +207,8 @@ class FakeWorker:
 
     def __init__(self, number: int, runner: FakeRunner) -> None:
         self.number, self._runner = number, runner
-        self.spec, self.group = "", None
+        self.spec = ""
+        self.group: Group | None = None
         self.todo: list[dict[str, object]] = []
         self.doing: dict[str, object] = {}
         self.process = self
@@ -233,7 +236,8 @@ class FakeRunner(Runner):
 
     def __init__(self, fates: dict[str, str]) -> None:
         super().__init__(argparse.Namespace(keep=False, labs=2))
-        self.fates, self.order = fates, list[str]()
+        self.fates = fates
+        self.order: list[str] = []
 
     def start(self) -> FakeWorker:      # type: ignore[override]
         """A worker that only answers."""
