@@ -32,7 +32,8 @@ REPEATS = {TEST: 1, LONG: 3}
 # What the debug kernel is slow for, but not too slow.
 DEBUG_TESTS = ("faults.*", "lifecycle.*", "hostile.*", "io.*")
 # Programs of tools/ are packages, or folders of scripts that import each other; mypy is told where each looks.
-MYPY = {"tools": ("tools:tools/test:tools/vmlab/peer", "-p vmlab -p kdir -p pytools -m stages -m native -m objects".split()),
+MYPY = {"tools": ("tools:tools/test:tools/vmlab/peer",
+                  "-p vmlab -p kdir -p pytools -m stages -m native -m objects".split()),
         "bench": ("tools:tools/bench", ["tools/bench"]), "tidy": ("tools/tidy", ["tools/tidy"])}
 # Scripts of the tree that say that they are shell by their first line only are found by it.
 SHELL = re.compile(rb"#!/(?:usr/bin/env |bin/)(?:ba)?sh\b")
@@ -154,7 +155,8 @@ def _python_units(out: Output) -> Counts:
 
 def _python_lint(out: Output) -> Counts:
     """ruff and mypy over the Python of the tools, shellcheck over the scripts."""
-    total = out.one("lint.ruff", out.stream([*PYTOOLS, "ruff", "check", "--no-cache", "--quiet", "--output-format", "concise", "tools"])[0])
+    ruff = [*PYTOOLS, "ruff", "check", "--no-cache", "--quiet", "--output-format", "concise", "tools"]
+    total = out.one("lint.ruff", out.stream(ruff)[0])
     mypy = [*PYTOOLS, "mypy", "--config-file", "tools/pyproject.toml", "--cache-dir", f"{_cache()}/mypy"]
     for name, (path, words) in MYPY.items():
         total += out.one(f"lint.mypy-{name}", out.stream([*mypy, *words], {"MYPYPATH": path})[0])

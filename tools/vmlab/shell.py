@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 try:
-    import readline
+    import readline  # noqa: F401  (line editing for input())
 except ImportError:
     pass
 
