@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """The stages of `make check`, `make test` and `make test-long`. A stage runs programs and counts."""
 import dataclasses
+import hashlib
 import json
 import os
 import pathlib
@@ -176,10 +177,17 @@ def cargo() -> list[str]:
     return [*KDIR, "run", "cargo"]
 
 
+def cargo_environment() -> dict[str, str]:
+    """What cargo builds is kept in the cache, so that a fresh clone at the same place has its crates."""
+    place = hashlib.sha256(str(REPOSITORY).encode()).hexdigest()[:8]
+    return {"CARGO_TARGET_DIR": os.environ.get("CARGO_TARGET_DIR") or f"{_cache()}/cargo-{place}"}
+
+
 def _cargo_tests(out: Output) -> Counts:
     """The pure protocol code on the host: golden vectors, exhaustive, property and fuzz tests; and that the simulation
     finds what it is for."""
-    status, lines = out.stream([*cargo(), "test", "--locked", "--manifest-path", "tools/Cargo.toml"])
+    status, lines = out.stream([*cargo(), "test", "--locked", "--manifest-path", "tools/Cargo.toml"],
+                               cargo_environment())
     total = Counts()
     for line in lines:
         if match := re.match(r"test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored", line):
@@ -193,7 +201,8 @@ def _simulation(tier: str) -> Callable[[Output], Counts]:
     """Client and server with several paths and faults: many seeds of the simulation."""
     def run(out: Output) -> Counts:
         status, _ = out.stream([*cargo(), "run", "--release", "--locked", "--quiet", "--manifest-path",
-                                "tools/Cargo.toml", "--package", "ferrofabric-sim", "--", "--seeds", str(SEEDS[tier])])
+                                "tools/Cargo.toml", "--package", "ferrofabric-sim", "--", "--seeds", str(SEEDS[tier])],
+                               cargo_environment())
         # A seed is not a test: the closing line counts what was written as a test.
         return out.one(f"simulation.{SEEDS[tier]}-seeds", status)
     return run
@@ -203,7 +212,7 @@ def _host_lint(out: Output) -> Counts:
     """rustfmt and clippy over what runs on the host; every warning is an error."""
     clippy = [*cargo(), "clippy", "--locked", "--all-targets", "--manifest-path", "tools/Cargo.toml", "--",
               "-D", "warnings"]
-    total = out.one("lint.clippy-host", out.stream(clippy)[0])
+    total = out.one("lint.clippy-host", out.stream(clippy, cargo_environment())[0])
     return total + out.one("lint.rustfmt-host", out.stream([*cargo(), "fmt", "--all", "--check", "--manifest-path",
                                                             "tools/Cargo.toml"])[0])
 

@@ -206,5 +206,6 @@ def test_the_simulation_runs_as_it_is_written() -> None:
         words = [*stages.cargo(), *line.split()[1:]]
         at = words.index("--") if "--" in words else len(words)
         words[at:at] = ["--manifest-path", str(REPOSITORY / "tools/Cargo.toml"), "--locked", "--quiet"]
-        done = subprocess.run(words, cwd=REPOSITORY, capture_output=True, text=True, check=False)
+        done = subprocess.run(words, cwd=REPOSITORY, capture_output=True, text=True, check=False,
+                              env=os.environ | stages.cargo_environment())
         ok(done.returncode == 0, f"{command}: {done.stdout[-500:]} {done.stderr[-1000:]}")
