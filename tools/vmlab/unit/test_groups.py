@@ -1,0 +1,181 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Modules that stay loaded, what is left behind, and where the time of a test went."""
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import time
+import unittest
+from pathlib import Path
+from typing import Any, cast
+from unittest import mock
+
+from vmlab import durations, loaded, oracle, tier
+from vmlab.lab import Lab
+from vmlab.machine import Machine
+from vmlab.phases import Clock
+
+IDLE = [{"ifname": "rxe0", "pd": 1, "qp": 1, "cm_id": 2, "cq": 5}]
+
+
+class FakeMachine:
+    """A machine in which modules are names in a set."""
+
+    def __init__(self, name: str = "server") -> None:
+        self.name, self.alive = name, True
+        self.ran: list[str] = []
+        self.there: set[str] = set()
+        self.files: list[str] = []
+        self.rdma = IDLE
+
+    def run(self, command: str, _timeout: float = 0) -> str:
+        """Knows how to load, to unload and to show what is left."""
+        self.ran.append(command)
+        if command == "mods -r":
+            self.there.clear()
+        if command.startswith("mods ours"):
+            self.there.add("rnbd_server" if "server" in command else "rnbd_client")
+        return "".join(f"{file}\n" for file in self.files) + json.dumps(self.rdma)
+
+    def exists(self, path: str) -> bool:
+        """Whether a module is loaded."""
+        return path.split("/")[3] in self.there
+
+
+class ModulesTest(unittest.TestCase):
+    """When a word of a test loads, and when it need not."""
+
+    def setUp(self) -> None:
+        """A lab that shares its modules."""
+        self.fake = FakeMachine()
+        self.machine = cast(Machine, self.fake)
+        self.modules = loaded.Modules()
+        self.modules.shared = True
+
+    def loads(self) -> list[str]:
+        """What was loaded or unloaded."""
+        return [line for line in self.fake.ran if line.startswith("mods")]
+
+    def test_what_is_loaded_in_the_same_way_is_used_again(self) -> None:
+        """The second test finds it there."""
+        for _ in range(2):
+            self.modules.load(self.machine, "server", "mods ours rtrs-server")
+        self.assertEqual(self.loads(), ["mods ours rtrs-server"])
+
+    def test_other_parameters_unload_first(self) -> None:
+        """Nothing stays of what was loaded otherwise."""
+        self.modules.load(self.machine, "server", "mods ours rtrs-server")
+        self.modules.load(self.machine, "server", "mods ours rtrs-server always_invalidate=N")
+        self.assertEqual(self.loads(), ["mods ours rtrs-server", "mods -r",
+                                        "mods ours rtrs-server always_invalidate=N"])
+
+    def test_what_a_test_has_unloaded_by_hand_is_loaded_again(self) -> None:
+        """The machine knows better than the words."""
+        self.modules.load(self.machine, "server", "mods ours rtrs-server")
+        self.fake.there.clear()
+        self.modules.load(self.machine, "server", "mods ours rtrs-server")
+        self.assertEqual(self.loads()[-1], "mods ours rtrs-server")
+
+    def test_without_sharing_every_load_loads(self) -> None:
+        """A test that loads for itself means it."""
+        self.modules.shared = False
+        for _ in range(2):
+            self.modules.load(self.machine, "server", "mods ours rtrs-server")
+        self.assertEqual(len(self.loads()), 2)
+
+    def test_objects_are_counted_when_modules_have_just_been_loaded(self) -> None:
+        """And not again later, when a session may be there."""
+        self.modules.load(self.machine, "server", "mods ours rtrs-server")
+        self.fake.rdma = [{"ifname": "rxe0", "pd": 9}]
+        self.modules.unload(self.machine)
+        self.assertIsNone(self.modules.idle(self.machine))
+        self.modules.load(self.machine, "server", "mods ours rtrs-server")
+        self.assertEqual(self.modules.idle(self.machine), {"rxe0": {"pd": 1, "qp": 1, "cm_id": 2}})
+
+
+class RemainsTest(unittest.TestCase):
+    """What the oracle finds in a machine whose modules stay loaded."""
+
+    @staticmethod
+    def remains(machine: FakeMachine) -> list[str]:
+        """Without the time to settle."""
+        with mock.patch.object(oracle, "SETTLE_SECONDS", 0):
+            return oracle.remains(cast(Machine, machine), {"rxe0": {"pd": 1, "qp": 1, "cm_id": 2}})
+
+    def test_nothing(self) -> None:
+        """A folder for the control files is no session."""
+        machine = FakeMachine()
+        machine.files = ["/sys/class/rtrs-client/ctl"]
+        self.assertEqual(self.remains(machine), [])
+
+    def test_a_session_and_an_object(self) -> None:
+        """Both are named."""
+        machine = FakeMachine()
+        machine.files, machine.rdma = ["/sys/class/rtrs-client/s1"], [{"ifname": "rxe0", "pd": 2, "qp": 1, "cm_id": 2}]
+        found = self.remains(machine)
+        self.assertEqual(len(found), 2)
+        self.assertIn("/sys/class/rtrs-client/s1", found[0])
+        self.assertIn("'pd': 2", found[1])
+
+
+class TimesTest(unittest.TestCase):
+    """Phases, tiers, and the file in the cache."""
+
+    def test_an_inner_phase_is_not_counted_twice(self) -> None:
+        """Each moment belongs to one phase."""
+        clock = Clock()
+        with clock.phase("body"):
+            with clock.phase("map"):
+                time.sleep(0.02)
+            time.sleep(0.01)
+        taken = clock.take()
+        self.assertGreaterEqual(taken["map"], 0.02)
+        self.assertLess(taken["body"], 0.02)
+        self.assertEqual(clock.take(), {})
+
+    def test_a_phase_ends_with_an_exception(self) -> None:
+        """The next one is not inside it."""
+        clock = Clock()
+        with self.assertRaises(KeyError), clock.phase("load"):
+            raise KeyError
+        clock.take()
+        time.sleep(0.01)
+        self.assertEqual(clock.take(), {})
+
+    def test_what_is_kept_is_found_again(self) -> None:
+        """The plan of the next run begins with the longest groups."""
+        with tempfile.TemporaryDirectory() as folder, mock.patch.object(durations, "cache_dir", lambda: Path(folder)):
+            times = durations.Durations()
+            times.add("io.x", "io", 4.0, 3.0, {"body": 3.5, "map": 0.5})
+            times.add("load.y", "load", 9.0, 8.0, {"body": 9.0})
+            kept: dict[str, Any] = json.loads(times.keep().read_text(encoding="utf-8"))
+            self.assertEqual(list(kept["files"]), ["load", "io"])
+            self.assertEqual(durations.latest(), {"io.x": 4.0, "load.y": 9.0})
+            with mock.patch.dict(durations.BUDGET, {"load": 5.0, "io": 5.0}):
+                table = times.table()
+        self.assertIn("OVER", next(line for line in table.splitlines() if line.endswith("load (1)")))
+        self.assertNotIn("OVER", next(line for line in table.splitlines() if line.endswith("io (1)")))
+
+    def test_tiers(self) -> None:
+        """A length is the long one in a long run only."""
+        with mock.patch.dict(os.environ):
+            os.environ.pop(tier.VARIABLE, None)
+            self.assertEqual(tier.of(1, 2), 1)
+            os.environ[tier.VARIABLE] = "1"
+            self.assertEqual(tier.of(1, 2), 2)
+
+
+class SharedTest(unittest.TestCase):
+    """Who asks whether modules stay loaded."""
+
+    def test_a_machine_knows_its_lab(self) -> None:
+        """A machine of no lab shares nothing."""
+        class FakeLab:
+            def __init__(self) -> None:
+                self.machines = [FakeMachine()]
+        lab = FakeLab()
+        machine = cast(Machine, lab.machines[0])
+        self.assertFalse(loaded.shared_in(machine))
+        loaded.of(cast(Lab, lab)).shared = True
+        self.assertTrue(loaded.shared_in(machine))
