@@ -52,7 +52,8 @@ test: setup
 test-long: setup
 	@$(PYTHON) tools/test long
 
-check: setup-build
+check:
+	@tools/setup check
 	@$(PYTHON) tools/test check
 
 bench: setup modules cmodules

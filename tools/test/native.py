@@ -113,7 +113,8 @@ def installs_for_the_running_kernel(version: str) -> str:
     for module in ("rnbd-client", "rnbd-server"):
         status, needed = _run("modprobe", "--dry-run", "--show-depends", "--set-version", version, module)
         names = re.findall(r"/([\w-]+)\.ko", needed)
-        wanted = ["rdma_cm", "kernel_ext", "block_ext", "rdma_rust", "rtrs-core", module.replace("rnbd", "rtrs"), module]
+        wanted = ["rdma_cm", "kernel_ext", "block_ext", "rdma_rust", "rtrs-core", module.replace("rnbd", "rtrs"),
+                  module]
         if status or [name for name in names if name in wanted][-1:] != [module] or set(wanted) - set(names):
             return f"modprobe {module} would load {names}: {needed}"
     return ""
