@@ -10,8 +10,8 @@
     python3 tools/kdir cmodules             build the C rtrs and rnbd of the same kernel
     python3 tools/kdir run COMMAND..        run a command inside the Debian root
     python3 tools/kdir paths [--json]       where everything is
-    python3 tools/kdir debug [COMMAND..]    make a kernel with KASAN, lockdep and kmemleak and this checkout's modules for it,
-                                            and run COMMAND so that the lab uses them
+    python3 tools/kdir debug [COMMAND..]    make a kernel with KASAN, lockdep and kmemleak and this checkout's modules
+                                            for it, and run COMMAND so that the lab uses them
     python3 tools/kdir update               look for a newer point release of the series
     python3 tools/kdir guests               make the root that the guests' programs come from, print its path
     python3 tools/kdir native [--guests]    status 0 if this host builds without a root (has the guests' programs)

@@ -9,7 +9,8 @@ REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 # The toolchain of the kernel's own build, and what the guests' initramfs takes its programs from.
 BUILD_PACKAGES = (
     "make gcc-14 libc6-dev flex bison bc libelf-dev libssl-dev rustc rust-src rustfmt rust-clippy bindgen "
-    "libclang-19-dev clang-19 lld-19 llvm-19 kmod cpio xz-utils zstd python3-minimal pahole patch perl rsync cargo ca-certificates"
+    "libclang-19-dev clang-19 lld-19 llvm-19 kmod cpio xz-utils zstd python3-minimal pahole patch perl rsync "
+    "cargo ca-certificates"
 ).split()
 GUEST_PACKAGES = (
     "busybox-static fio jq iproute2 rdma-core ibverbs-utils libibverbs-dev librdmacm-dev nvme-cli "

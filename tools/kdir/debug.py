@@ -8,6 +8,7 @@ import os
 import pathlib
 import shutil
 import subprocess
+from typing import TextIO
 
 from . import cache, config, modules, packages, root
 
@@ -36,7 +37,7 @@ def lost(wanted: str, got: str) -> list[str]:
             if have.get(key, "n") != value and (value, have.get(key)) != ("m", "y")]
 
 
-def _configure(tree: pathlib.Path, log) -> None:
+def _configure(tree: pathlib.Path, log: TextIO) -> None:
     # The build reads it inside the root, where the checkout is at its own path.
     root.run(["env", f"KCONFIG_ALLCONFIG={FRAGMENT}", *_kernel_make(), "allnoconfig"],
              stdout=log, stderr=subprocess.STDOUT)
@@ -54,8 +55,9 @@ def _make_tree() -> None:
     root.run(["tar", "-xJf", str(archive), "-C", str(tree), "--strip-components=1"])
     with (folder() / "tree.log").open("w") as log:
         _configure(tree, log)
+        install = [f"INSTALL_MOD_PATH={folder() / 'install/usr'}", "modules_install"]
         for what, targets in (("the debug kernel (10 to 25 min)", ["bzImage", "modules"]),
-                              ("its modules' folder", [f"INSTALL_MOD_PATH={folder() / 'install/usr'}", "modules_install"])):
+                              ("its modules' folder", install)):
             cache.say(f"making {what}")
             made = root.run([*_kernel_make(), f"-j{os.cpu_count()}", *targets], check=False,
                             stdout=log, stderr=subprocess.STDOUT)

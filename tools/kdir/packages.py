@@ -17,7 +17,7 @@ def _names(release: str, flavour: str) -> list[str]:
 
 
 def _apt(*arguments: str) -> str:
-    return root.run(["apt-cache", *arguments], capture_output=True, text=True).stdout
+    return str(root.run(["apt-cache", *arguments], capture_output=True, text=True).stdout)
 
 
 def _refresh() -> None:
@@ -29,7 +29,7 @@ def _refresh() -> None:
 
 def _source_versions(series: str) -> set[str]:
     found = re.findall(r"^Version: (\S+)$", _apt("show", "--all-versions", f"linux-source-{series}"), re.M)
-    return {re.match(r"[0-9.]+", version)[0] for version in found}
+    return {re.split(r"[^0-9.]", version)[0] for version in found}
 
 
 def _can_be_fetched(release: str, flavour: str) -> bool:
@@ -70,7 +70,8 @@ def resolve() -> str:
         for release in in_order(complete, _running()):
             if _can_be_fetched(release, flavour):
                 if _running() not in ("", release):
-                    cache.say(f"this machine runs {_running()}, which the archive has no longer; building for {release}")
+                    cache.say(f"this machine runs {_running()}, which the archive has no longer; "
+                              f"building for {release}")
                 return release
         if attempt == 0:
             _refresh()

@@ -12,6 +12,7 @@ import re
 import shlex
 import subprocess
 import sys
+from typing import Any
 
 from . import cache, config, native
 
@@ -60,11 +61,12 @@ def namespaces_refused() -> str:
     if os.geteuid() == 0:
         return ""
     # Without --map-auto: where namespaces are forbidden, that option makes util-linux 2.38 wait for ever.
-    done = subprocess.run(["unshare", "--mount", "--map-root-user", "true"], capture_output=True, text=True, check=False)
+    done = subprocess.run(["unshare", "--mount", "--map-root-user", "true"], capture_output=True, text=True,
+                          check=False)
     if done.returncode:
         return ("this machine does not let ordinary users make namespaces, which a Debian root needs; type this once:  "
-                "sudo sysctl user.max_user_namespaces=10000 kernel.unprivileged_userns_clone=1  (where a name is unknown, "
-                f"leave it out), or run make as root. unshare says: {done.stderr.strip()}")
+                "sudo sysctl user.max_user_namespaces=10000 kernel.unprivileged_userns_clone=1  (where a name is "
+                f"unknown, leave it out), or run make as root. unshare says: {done.stderr.strip()}")
     user = getpass.getuser()
     ranges = "".join(file.read_text() for file in map(pathlib.Path, ("/etc/subuid", "/etc/subgid")) if file.exists())
     if len(re.findall(rf"^(?:{re.escape(user)}|{os.geteuid()}):", ranges, re.M)) < 2:
@@ -89,8 +91,8 @@ def _make(part: pathlib.Path, packages: tuple[str, ...] = (*config.BUILD_PACKAGE
                            "--skip=cleanup/apt/lists", "--skip=output/dev", "--format=directory",
                            conf["SUITE"], str(part), *sources], check=False, stdout=sys.stderr)
     if done.returncode:
-        raise SystemExit(f"kdir: mmdebstrap failed (its words are above); the archive was {site}, FERROFABRIC_MIRROR names "
-                         "another")
+        raise SystemExit(f"kdir: mmdebstrap failed (its words are above); the archive was {site}, "
+                         "FERROFABRIC_MIRROR names another")
 
 
 def ensure() -> pathlib.Path:
@@ -128,7 +130,7 @@ def _environment() -> dict[str, str]:
 
 
 def run(command: list[str], workdir: pathlib.Path | None = None, check: bool = True,
-        extra_binds: tuple[pathlib.Path, ...] = (), **options) -> subprocess.CompletedProcess:
+        extra_binds: tuple[pathlib.Path, ...] = (), **options: Any) -> subprocess.CompletedProcess[Any]:
     """Runs `command` inside the root with the checkout and the cache visible at their own paths."""
     root = ensure()
     environment = _environment()

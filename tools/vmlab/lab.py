@@ -70,6 +70,7 @@ class Lab:
         self.modules = "ours"       # the set that tests of the product load
         self.assets = assets.find()
         image = initramfs.build(self.assets)
+        extra: tuple[str, ...]
         if spec.icount:
             accelerator, extra = "tcg,thread=single", ("-icount", spec.icount)
         else:

@@ -132,8 +132,8 @@ class Machine:
         Path(f"{self.folder}/qmp").unlink(missing_ok=True)
         with open(self.folder / "qemu.log", "ab") as log:
             incoming = ["-incoming", f"exec:cat {shlex.quote(str(state))}"] if state else []
-            self._qemu = subprocess.Popen([*self.arguments(), *incoming], stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                                          preexec_fn=_die_with_parent, start_new_session=True)
+            self._qemu = subprocess.Popen([*self.arguments(), *incoming], stdin=subprocess.DEVNULL, stdout=log,
+                                          stderr=log, preexec_fn=_die_with_parent, start_new_session=True)
         self.channel.accept(20)
 
     def arguments(self) -> list[str]:

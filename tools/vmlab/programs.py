@@ -28,7 +28,8 @@ UDEV_RULES = ("50-udev-default.rules", "60-block.rules", "60-persistent-storage.
 PYTHON = "usr/lib/python3.13"
 # Packages of Python's library that a test in the guest may want; the plain modules come all.
 PYTHON_PACKAGES = ("collections", "encodings", "json", "re", "importlib", "ctypes", "lib-dynload")
-PYTHON_LEFT_OUT = ("antigravity", "pydoc", "turtle", "doctest", "_sqlite3", "_ssl", "_tkinter", "_test", "_dbm", "_gdbm")
+PYTHON_LEFT_OUT = ("antigravity", "pydoc", "turtle", "doctest", "_sqlite3", "_ssl", "_tkinter", "_test",
+                   "_dbm", "_gdbm")
 
 
 class Root:

@@ -77,7 +77,8 @@ class OrdinaryUserTest(unittest.TestCase):
               mock.patch("subprocess.run") as run, mock.patch("os.geteuid", lambda: 1000)):
             cache.remove(pathlib.Path(folder))
         self.assertEqual(run.call_args.args[0],
-                         ["unshare", "--mount", "--map-root-user", "--map-auto", "rm", "-rf", "--one-file-system", folder])
+                         ["unshare", "--mount", "--map-root-user", "--map-auto", "rm", "-rf", "--one-file-system",
+                          folder])
 
 
 class ReleaseTest(unittest.TestCase):
@@ -85,7 +86,8 @@ class ReleaseTest(unittest.TestCase):
 
     def test_release_of_a_version(self) -> None:
         """Another series, another flavour or another system's kernel is none."""
-        for version, release in ((VERSION, "7.2.12+deb13"), ("7.20.1+deb13-amd64", ""), ("7.2.12+deb13-cloud-amd64", ""),
+        for version, release in ((VERSION, "7.2.12+deb13"), ("7.20.1+deb13-amd64", ""),
+                                 ("7.2.12+deb13-cloud-amd64", ""),
                                  ("7.2.12+deb13-arm64", ""), ("6.1.0-40-amd64", ""), ("7.2.12", "")):
             self.assertEqual(packages.release_of(version, "7.2", "amd64"), release, version)
 

@@ -34,6 +34,7 @@ class CpioTest(unittest.TestCase):
     """The archive that the kernel unpacks."""
 
     def setUp(self) -> None:
+        """One archive for all."""
         out = io.BytesIO()
         archive = Archive(out)
         archive.file("/a/b/c", b"12345", 0o755, 77)
@@ -57,7 +58,8 @@ class CpioTest(unittest.TestCase):
         for _ in range(2):
             at = member(self.data, at)[3]
         _, numbers, content, _ = member(self.data, at)
-        self.assertEqual((content, numbers["mode"] & 0o7777, numbers["mtime"], numbers["uid"]), (b"12345", 0o755, 77, 0))
+        self.assertEqual((content, numbers["mode"] & 0o7777, numbers["mtime"], numbers["uid"]),
+                         (b"12345", 0o755, 77, 0))
 
     @unittest.skipUnless(shutil.which("cpio"), "no cpio here")
     def test_cpio_can_read_it(self) -> None:
@@ -94,6 +96,7 @@ class OrderTest(unittest.TestCase):
 
         @property
         def depends(self) -> list[str]:
+            """What the module needs."""
             return self._depends
 
     def order(self, *modules: Fake) -> list[str]:
@@ -147,4 +150,4 @@ class RootTest(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    sys.exit(unittest.main())
+    unittest.main()
