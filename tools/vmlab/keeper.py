@@ -91,7 +91,7 @@ class Keeper:
             self._boot(spec)
         assert self._lab is not None
         modules = loaded.of(self._lab)
-        if not needs.shares and any(map(modules.witnesses, self._lab.machines)) and (wrong := self.unload()):
+        if not needs.shares and any(map(modules.witnesses, self._lab.machines)) and (wrong := self.end_sharing()):
             raise Failed("before this test:\n" + "\n".join(wrong))
         modules.shared = needs.shares
         self._set_preemption(needs.preempt or DEFAULT_PREEMPTION)
@@ -179,6 +179,14 @@ class Keeper:
                 wrong = [reason(why)]
         for baseline in living:
             loaded.of(self._lab).forget(baseline.machine)
+        return wrong
+
+    def end_sharing(self) -> list[str]:
+        """Unloads all that tests have shared, the disks behind it too; what is wrong then, in words."""
+        wrong = self.unload()
+        for machine in self._lab.machines if self._lab else []:
+            if machine.alive and (result := machine.try_run("[ ! -e /sys/module/brd ] || rmmod brd")).code:
+                wrong.append(f"{machine.name}: the ram disks are still in use: {result.out.strip()}")
         return wrong
 
     def _evidence(self, lab: Lab) -> list[str]:

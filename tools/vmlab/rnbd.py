@@ -170,9 +170,23 @@ def unload(lab: Lab, machine: Machine) -> None:
 
 
 def ram_disk(lab: Lab, mib: int = 64, count: int = 1) -> None:
-    """Makes /dev/ram0... on the server, removed at the end of the test."""
-    lab.server.run(f"[ ! -e /sys/module/brd ] || rmmod brd; modprobe brd rd_nr={count} rd_size={mib * 1024} max_part=0")
-    lab.defer(remove_module, lab.server, "brd")
+    """Makes /dev/ram0... on the server, empty; removed after the test, or with modules that stay loaded."""
+    with phase("load"):
+        lab.server.run(_RAM_DISK.format(count=count, kib=mib * 1024))
+    if not loaded.shared_in(lab.server):
+        lab.defer(remove_module, lab.server, "brd")
+
+
+# Disks of the same size that an earlier test has left are emptied.
+_RAM_DISK = """
+found=/sys/module/brd/parameters
+if [ -e $found ] && [ "$(<$found/rd_nr) $(<$found/rd_size)" = "{count} {kib}" ]; then
+	for ((i = 0; i < {count}; i++)); do blkdiscard -f /dev/ram$i || exit; done
+else
+	if [ -e $found ]; then rmmod brd || exit; fi
+	modprobe brd rd_nr={count} rd_size={kib} max_part=0
+fi
+"""
 
 
 def null_disk(lab: Lab, arguments: str = "gb=1 memory_backed=0") -> None:

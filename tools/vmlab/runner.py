@@ -59,6 +59,11 @@ class Worker:
         except OSError:
             pass        # it is gone, and will be heard of
 
+    def interrupt(self) -> None:
+        """Ends the test that it is at; a terminal has told it already, which does no harm."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGINT)
+
     def close(self) -> None:
         """No more orders: it powers its lab off and ends."""
         try:
@@ -170,6 +175,11 @@ class Runner:
             heir.group, heir.todo, heir.spec = worker.group, worker.todo, worker.spec
             self._feed(heir)
 
+    def interrupt(self) -> None:
+        """Ends the tests that run."""
+        for worker in self.workers.values():
+            worker.interrupt()
+
     def close(self) -> None:
         """Ends all workers."""
         for worker in self.workers.values():
@@ -235,6 +245,7 @@ def _run(runner: Runner, options: argparse.Namespace, groups: list[plan.Group], 
             runner.run(groups, report)
         except KeyboardInterrupt:
             report.note("interrupted")
+            runner.interrupt()
         finally:
             runner.close()
             if options.repeat > 1:

@@ -215,7 +215,7 @@ class Plugin:
         """Unloads what the group has used; if that shows a leak, finds the tests that make it."""
         result = Result(self.keeper)
         CLOCK.take()
-        result.wrong = self.keeper.unload()
+        result.wrong = self.keeper.end_sharing()
         if result.wrong:
             self.keeper.drop(keep_logs=True)
             result.wrong.append(self._bisect(tests))
@@ -227,7 +227,7 @@ class Plugin:
         guilty = []
         for name in tests:
             self._run(self._items[name])
-            if wrong := self.keeper.unload():
+            if wrong := self.keeper.end_sharing():
                 guilty.append(f"after {name} alone:\n" + "\n".join(wrong))
             self.keeper.drop()
         self._options["quiet"] = False

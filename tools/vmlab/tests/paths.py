@@ -18,12 +18,12 @@ SUSPENDED = "slow"      # a device-mapper disk of the server that can be made no
 
 def dm_disk(lab: Lab, mib: int = 32) -> None:
     """/dev/dm-0 on the server, over a ram disk."""
-    lab.server.run(f"modprobe -q brd rd_nr=1 rd_size={mib * 1024}; modprobe dm_mod; "
-                   f"dmsetup create {SUSPENDED} --table '0 {mib * 2048} linear /dev/ram0 0'")
+    rnbd.ram_disk(lab, mib)
+    lab.server.run(f"modprobe dm_mod; dmsetup create {SUSPENDED} --table '0 {mib * 2048} linear /dev/ram0 0'")
 
     def remove() -> None:
         lab.server.run(f"dmsetup resume {SUSPENDED}; mods -r; for i in 1 2 3 4 5 6; do sleep 0.5; "
-                       f"dmsetup remove {SUSPENDED} && break; done; rmmod brd", 90)
+                       f"dmsetup remove {SUSPENDED} && break; done", 90)
     lab.defer(remove)
 
 
