@@ -264,20 +264,20 @@ def access_mode_that_does_not_exist(c: Client, device: int) -> None:
 
 @attack(0)
 def a_hundred_thousand_random_messages(c: Client, device: int) -> int:
-    """100,000 random and mutated block messages in honest envelopes: each is answered, none does harm."""
-    seed = int(os.environ.get("SEED") or 1)
-    sent, answered, refused = c.barrage(100_000, seed)
+    """Random and mutated block messages in honest envelopes: each is answered, none does harm."""
+    seed, count = int(os.environ.get("SEED") or 1), int(os.environ.get("MESSAGES") or 100_000)
+    sent, answered, refused = c.barrage(count, seed)
     print(f"seed {seed}: {sent} sent, {answered} answered, {refused} with an error", file=sys.stderr)
-    assert sent == answered == 100_000, f"seed {seed}: {answered} of {sent} messages answered"
+    assert sent == answered == count, f"seed {seed}: {answered} of {sent} messages answered"
     assert 0 < refused < sent, f"seed {seed}: {refused} of {sent} messages refused"
     return 0
 
 
 @attack(0)
 def forty_random_envelopes(c: Client, device: int) -> int:
-    """40 sessions, each ended by a random head at a random place of a chunk."""
+    """Sessions that are each ended by a random head at a random place of a chunk."""
     chance = random.Random(2)
-    for turn in range(40):
+    for turn in range(int(os.environ.get("ENVELOPES") or 40)):
         with Puppet() as liar:
             victim = Client(liar, c.address, b"envelope", 2).open()
             victim.raw(chance.randrange(64), 0, chance.randbytes(chance.choice((4, 8, 24, 64))),

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 import struct
 import time
-from typing import Any
 
 import messages as m
 from puppet import Endpoint, Puppet
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:   # it would take an emulated machine a tenth of a second
+    from typing import Any
 
 PORT = 1234
 # Where things lie in an endpoint's memory: chunks first, then what is sent and received.

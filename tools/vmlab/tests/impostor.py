@@ -43,7 +43,7 @@ def test_impostor(lab: Lab, name: str, expected: tuple[int, ...], title: str) ->
     vm = lab.client
     mark = vm.log_mark()
     vm.run(f"rm -f {impostors.READY}")
-    server = vm.start_job(f"python3 /tmp/peer/impostors.py {name} {SECONDS}", SECONDS + 30)
+    server = vm.start_job(f"cd /tmp/peer && python3 -S -m impostors {name} {SECONDS}", SECONDS + 30)
     lab.defer(server.kill)
     lab.defer(vm.run, "for d in /sys/block/rnbd*; do [ -e $d ] && echo force > $d/rnbd/unmap_device; done; true")
     until(lambda: vm.exists(impostors.READY), 20, "the impostor listens")

@@ -49,7 +49,7 @@ def _remove_late(lab: Lab) -> None:
 
 def _play(lab: Lab, name: str) -> str:
     """Runs a case of paths.py; returns what it printed before its verdict."""
-    done = lab.server.try_run(f"python3 /tmp/peer/paths.py {name} {lab.server_address} {OTHER}", 150)
+    done = lab.server.try_run(f"cd /tmp/peer && python3 -S -m paths {name} {lab.server_address} {OTHER}", 150)
     *words, verdict = done.out.strip().split("\n")
     eq((verdict, done.code), ("ok", 0), " ".join(words))
     return " ".join(words)
@@ -92,7 +92,8 @@ def test_the_memory_limit_refuses_with_enomem(lab: Lab) -> None:
 
 
 def _play_refused(lab: Lab) -> None:
-    done = lab.server.try_run(f"python3 /tmp/peer/paths.py a_stale_attempt_is_refused {lab.server_address} {OTHER}", 60)
+    done = lab.server.try_run("cd /tmp/peer && python3 -S -m paths a_stale_attempt_is_refused "
+                              f"{lab.server_address} {OTHER}", 60)
     ok(done.code == 1 and "REJECTED" in done.out, f"a session got in over the limit: {done.out}")
 
 
@@ -140,7 +141,7 @@ def test_unloading_in_every_state(lab: Lab) -> None:
     _prepare(lab)
     vm = lab.server
     for invalidate in ("Y", "N"):
-        job = vm.start_job(f"python3 /tmp/peer/paths.py leave_states {lab.server_address} {OTHER} "
+        job = vm.start_job(f"cd /tmp/peer && python3 -S -m paths leave_states {lab.server_address} {OTHER} "
                            "> /tmp/states 2>&1", 90)
         until(lambda: "ready" in vm.try_run("cat /tmp/states").out, 40, "the paths are in their states")
         vm.run("rmmod rnbd_server", 60)
