@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import subprocess
 import sys
@@ -49,9 +50,11 @@ def puppet_program() -> Path:
     digest = hashlib.sha256(parts).hexdigest()[:12]
     program = assets.cache_dir() / f"puppet-{digest}"
     if not program.exists():
+        part = program.with_name(f".{program.name}.{os.getpid()}")      # another lab may be at it, too
         subprocess.run([sys.executable, "-B", str(KDIR), "run", "gcc-14", "-O2", "-Wall", "-Wextra", "-Werror",
-                        "-Wno-unused-parameter", "-o", str(program), str(source), "-lrdmacm", "-libverbs"],
+                        "-Wno-unused-parameter", "-o", str(part), str(source), "-lrdmacm", "-libverbs"],
                        check=True)
+        part.rename(program)
     return program
 
 
