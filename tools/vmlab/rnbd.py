@@ -13,6 +13,7 @@ from typing import Any
 
 from vmlab import loaded
 from vmlab.checks import Failed, eq, ok, until
+from vmlab.history import History
 from vmlab.lab import Lab
 from vmlab.machine import Job, Machine
 from vmlab.phases import phase
@@ -142,6 +143,10 @@ class Disk:
     def fio(self, arguments: str, timeout: float = 120.0) -> Fio:
         """Starts fio on it."""
         return Fio(self.machine, self.path, arguments, timeout)
+
+    def history(self, timeout: float = 300.0, **options: int | str) -> History:
+        """Starts a load that checks the history of every sector; see vmlab/history.py."""
+        return History(self.machine, self.path, timeout, **options)
 
     def checksum(self, offset_mib: int = 0, size_mib: int = 0) -> str:
         """MD5 of (a piece of) the device, read past the page cache."""
