@@ -10,6 +10,7 @@
 //! is executed after a new one (D26).
 
 use super::{
+    errno::Errno,
     handshake::{
         Connect,
         Refusal, //
@@ -100,6 +101,46 @@ pub fn admit(
         return Err(Refusal::TooManyPaths);
     }
     Ok(Admission::Begin)
+}
+
+/// Longest time that a session waits for its name, in milliseconds: enough for the end of a session
+/// whose client is found dead meanwhile, with the heartbeats' default interval.
+pub const NAME_WAIT_MS: u32 = 10_000;
+
+/// A path of the session that has a name which another session asks for, since it asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// Its state.
+    pub state: ServerState,
+    /// Its client has said something since.
+    pub heard: bool,
+}
+
+/// What becomes of a session that asks for a name which another one has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NameClaim {
+    /// The other one may be about to end: ask again.
+    Wait,
+    /// The session is refused, with this number.
+    Refused(Errno),
+}
+
+/// Decides about a name that the session with the paths `holders` has, `waited_ms` after another
+/// session has asked for it. The holders' clients are asked for a heartbeat then, so that one that
+/// is there says so.
+///
+/// A client that was started anew, or that has just left, gets its name when its old session has
+/// ended; one whose name somebody else uses is told at once (`EPERM`). `EBUSY`: the old session has
+/// not ended in time, since its disk does not answer or heartbeats are rare; later it will have.
+pub fn claim_name(holders: impl Iterator<Item = Holder>, waited_ms: u32) -> NameClaim {
+    let is_used = |holder: Holder| holder.heard && holder.state == ServerState::Connected;
+    if { holders }.any(is_used) {
+        NameClaim::Refused(Errno::EPERM)
+    } else if waited_ms >= NAME_WAIT_MS {
+        NameClaim::Refused(Errno::EBUSY)
+    } else {
+        NameClaim::Wait
+    }
 }
 
 /// Says whether `a` comes after `b` in a sequence that wraps around.

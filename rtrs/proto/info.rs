@@ -8,6 +8,7 @@ use zerocopy::{
 };
 
 use super::{
+    errno::Errno,
     geometry::Geometry,
     wire::{
         Descriptor,
@@ -32,6 +33,16 @@ pub enum NameError {
     Empty,
     /// `/`, `.` or a control character: none is fit for a directory of sysfs and for the log.
     Forbidden(u8),
+}
+
+impl NameError {
+    /// Returns the number with which the server refuses the session.
+    pub const fn errno(self) -> Errno {
+        match self {
+            NameError::Truncated | NameError::Kind(_) => Errno::ECONNRESET,
+            _ => Errno::EINVAL,
+        }
+    }
 }
 
 impl core::fmt::Display for NameError {
@@ -122,6 +133,8 @@ pub enum InfoError {
     Truncated,
     /// The message is of another type.
     Kind(u16),
+    /// The server refuses the session, for this reason.
+    Refused(Errno),
     /// The number of descriptors is 0 or does not divide the queue depth.
     DescriptorCount(u16),
     /// A descriptor's length is not a multiple of the chunk size, or its end is past 2^64.
@@ -135,6 +148,16 @@ impl core::fmt::Display for InfoError {
         match self {
             InfoError::Truncated => f.write_str("info response too short"),
             InfoError::Kind(k) => write!(f, "message of type {k}, not an info response"),
+            InfoError::Refused(e) if *e == Errno::EPERM => {
+                write!(f, "session name belongs to another client ({e})")
+            }
+            InfoError::Refused(e) if *e == Errno::EBUSY => {
+                write!(
+                    f,
+                    "server still holds the previous session, try again later ({e})"
+                )
+            }
+            InfoError::Refused(e) => write!(f, "server refused the session with {e}"),
             InfoError::DescriptorCount(n) => write!(f, "{n} descriptors do not divide the chunks"),
             InfoError::DescriptorLength(n) => {
                 write!(f, "descriptor of {n} bytes is no whole chunks")
@@ -167,6 +190,11 @@ impl<'a> Chunks<'a> {
             return Err(InfoError::Kind(head.kind.get()));
         }
         let sg_cnt = head.sg_cnt.get();
+        // CAST: the field is a signed number.
+        let refusal = Errno::new(head.refusal.get() as i32);
+        if let Some(errno) = refusal.filter(|_| sg_cnt == 0) {
+            return Err(InfoError::Refused(errno));
+        }
         if geometry.queue_depth().checked_rem(sg_cnt) != Some(0) {
             return Err(InfoError::DescriptorCount(sg_cnt));
         }

@@ -179,8 +179,9 @@ pub struct InfoResponse {
     pub kind: U16,
     /// Number of [`Descriptor`]s that follow.
     pub sg_cnt: U16,
-    /// 0.
-    pub reserved: U32,
+    /// 0; without descriptors the errno for which the server refuses the session, negative.
+    /// (Protocol 2.0 reserves it, and its client refuses a response without descriptors.)
+    pub refusal: U32,
 }
 
 impl InfoResponse {
@@ -189,7 +190,17 @@ impl InfoResponse {
         Self {
             kind: U16::new(INFO_RESPONSE),
             sg_cnt: U16::new(sg_cnt),
-            reserved: U32::new(0),
+            refusal: U32::new(0),
+        }
+    }
+
+    /// Refuses the session.
+    pub const fn refuse(errno: Errno) -> Self {
+        Self {
+            kind: U16::new(INFO_RESPONSE),
+            sg_cnt: U16::new(0),
+            // CAST: the field is a signed number.
+            refusal: U32::new(errno.to_raw() as u32),
         }
     }
 }

@@ -9,6 +9,7 @@ pub(crate) mod heartbeat;
 pub(crate) mod info;
 pub(crate) mod stats;
 pub(crate) mod teardown;
+mod work;
 
 use core::fmt;
 
@@ -20,7 +21,6 @@ use kernel::{
         Mutex, //
     },
     time::{
-        msecs_to_jiffies,
         Instant,
         Monotonic, //
     },
@@ -28,8 +28,7 @@ use kernel::{
         new_delayed_work,
         new_work,
         DelayedWork,
-        Work,
-        WorkItem, //
+        Work, //
     },
 };
 use kernel_ext::sync::atomic::{
@@ -60,7 +59,10 @@ use rdma::{
 };
 use rtrs_core::proto::{
     addr::PathName,
-    admission::Known,
+    admission::{
+        Holder,
+        Known, //
+    },
     geometry::Geometry,
     handshake::{
         Connect,
@@ -142,6 +144,8 @@ pub(crate) struct Path {
     pub(crate) has_failed: AtomicBool,
     /// Bytes of it that have come; 0 as long as it has not.
     pub(crate) info_len: AtomicU32,
+    /// The session has asked for its name, which another one has.
+    claims_name: AtomicBool,
     /// The info response, as long as it may be sent.
     #[pin]
     pub(crate) info_response: Mutex<Option<MessageSlots>>,
@@ -229,6 +233,7 @@ impl Path {
                 info,
                 has_failed: AtomicBool::new(false),
                 info_len: AtomicU32::new(0),
+                claims_name: AtomicBool::new(false),
                 info_response <- new_mutex!(None, "Path::info_response"),
                 service: SetOnce::new(),
                 counted: AtomicBool::new(false),
@@ -294,6 +299,19 @@ impl Path {
             // The tick that sends the heartbeat counts as the first.
             silent: self.missed.load(Relaxed) > 1,
         }
+    }
+
+    /// What a session that asks for the name of this path's session finds of it.
+    pub(crate) fn holder(&self) -> Holder {
+        Holder {
+            state: self.state(),
+            heard: self.missed.load(Relaxed) == 0,
+        }
+    }
+
+    /// Begins to ask for a name that another session has; `false` if that has begun already.
+    pub(crate) fn begin_claim(&self) -> bool {
+        !self.claims_name.swap(true, Relaxed)
     }
 
     /// Whether `later` takes the place of this path, which was there before it.
@@ -423,8 +441,9 @@ impl Path {
         self.queue_work();
     }
 
-    /// The end of another path may be what this one's info request waits for.
-    pub(crate) fn predecessor_gone(self: &Arc<Self>) {
+    /// What this one's info request waits for, the end of another path or the session's name, may have
+    /// come.
+    pub(crate) fn set_up_again(self: &Arc<Self>) {
         if self.info_len.load(SeqCst) != 0 {
             self.queue_work();
         }
@@ -455,40 +474,5 @@ impl Path {
     /// Ends the ticks, and waits for one that runs.
     pub(crate) fn stop_ticks(self: &Arc<Self>) {
         drop(workqueue::cancel_delayed_sync::<Path, 1>(self));
-    }
-}
-
-impl WorkItem<0> for Path {
-    type Pointer = Arc<Path>;
-
-    fn run(this: Arc<Path>) {
-        match this.state() {
-            ServerState::Connecting if this.info_len.load(SeqCst) != 0 => {
-                info::establish(&this);
-            }
-            ServerState::Closing => teardown::tear_down(&this),
-            _ => {}
-        }
-    }
-}
-
-impl WorkItem<1> for Path {
-    type Pointer = Arc<Path>;
-
-    fn run(this: Arc<Path>) {
-        if let Some(delay_ms) = heartbeat::tick(&this) {
-            let path = this.clone();
-            // Refused if the teardown waits for this tick.
-            let delay = msecs_to_jiffies(delay_ms);
-            let _ = path.session.queue().enqueue_delayed::<_, 1>(this, delay);
-        }
-    }
-}
-
-impl WorkItem<2> for Path {
-    type Pointer = Arc<Path>;
-
-    fn run(this: Arc<Path>) {
-        fence::resume(&this);
     }
 }

@@ -87,7 +87,11 @@ impl Fault {
 
     /// Whether it is the server that says no, not somebody on the way to it.
     pub(crate) fn is_servers_word(self) -> bool {
-        matches!(self, Fault::Rejected(_, reason) if reason.is_consumer())
+        match self {
+            Fault::Rejected(_, reason) => reason.is_consumer(),
+            Fault::Info(InfoError::Refused(_)) => true,
+            _ => false,
+        }
     }
 
     /// Whether the server has said that it does not know the session.
@@ -103,6 +107,7 @@ impl Fault {
         match self {
             Fault::Unreachable(..) => errno::EHOSTUNREACH,
             Fault::Rejected(ConnectError::Rejected(Some(e)), _) => e.into(),
+            Fault::Info(InfoError::Refused(e)) => e.into(),
             Fault::Timeout(_) => ETIMEDOUT,
             Fault::Killed => EINTR,
             Fault::Resource(_, e) | Fault::Post(e) | Fault::NotAdmitted(e) => e,
@@ -126,6 +131,7 @@ impl fmt::Display for Fault {
             }
             Fault::Rejected(e, reason) => f.write_fmt(fmt!("connect rejected: {e} ({reason})")),
             Fault::Response(e) => f.write_fmt(fmt!("connect response refused: {e}")),
+            Fault::Info(e @ InfoError::Refused(_)) => f.write_fmt(fmt!("{e}")),
             Fault::Info(e) => f.write_fmt(fmt!("info response refused: {e}")),
             Fault::Timeout(what) => f.write_fmt(fmt!("{what} took too long")),
             Fault::Killed => f.write_str("connecting was interrupted"),

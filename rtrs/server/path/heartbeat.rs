@@ -26,6 +26,9 @@ use crate::server::{
 /// The first tick of a path that is being set up.
 pub(crate) const FIRST_TICK_MS: u32 = CONNECT_TIMEOUT_MS;
 
+/// Time between two looks whether the name that a path waits for is free, in milliseconds.
+pub(crate) const NAME_TICK_MS: u32 = 100;
+
 /// One tick of `path`: returns in how many milliseconds the next one is due, if any.
 pub(crate) fn tick(path: &Arc<Path>) -> Option<u32> {
     match path.state() {
@@ -43,7 +46,10 @@ fn set_up_tick(path: &Arc<Path>) -> Option<u32> {
             path.fail(format_args!("not set up within {CONNECT_TIMEOUT_MS} ms"));
             None
         }
-        left => left,
+        left => {
+            path.set_up_again();
+            left
+        }
     }
 }
 
@@ -67,6 +73,16 @@ fn beat(path: &Arc<Path>) -> Option<u32> {
         }
     }
     Some(heartbeat.interval_ms)
+}
+
+/// Asks the client of `path` for a word, if nothing is known of it since the last one: as long as
+/// [`Path::missed`] is not 0 then, none has come. Any context.
+pub(crate) fn ask(path: &Arc<Path>) {
+    let asked = path.missed.compare_exchange(0, 1, Relaxed, Relaxed).is_ok();
+    let connections = path.connections.get().filter(|_| asked && path.is_up());
+    if let Some(admin) = connections.as_ref().and_then(|c| c.get(0)) {
+        let _ = send(&admin.qp, Imm::Heartbeat);
+    }
 }
 
 /// Answers a heartbeat.

@@ -16,18 +16,25 @@ use rdma::{
     Qp,
     SendFlags, //
 };
-use rtrs_core::proto::{
-    info,
-    path::{
-        ServerEffect,
-        ServerEvent, //
+use rtrs_core::{
+    errno,
+    proto::{
+        admission::NameClaim,
+        errno::Errno,
+        info,
+        path::{
+            ServerEffect,
+            ServerEvent, //
+        },
+        wire::{
+            Descriptor,
+            InfoRequest,
+            InfoResponse, //
+        },
+        CONNECT_TIMEOUT_MS, //
     },
-    wire::{
-        Descriptor,
-        InfoRequest, //
-    },
-    CONNECT_TIMEOUT_MS, //
 };
+use zerocopy::IntoBytes;
 
 use crate::server::{
     module, //
@@ -49,30 +56,48 @@ use crate::server::{
 /// Registrations that are posted at a time.
 const REGISTER_BATCH: usize = 16;
 
+/// Longest time for the word that the session is refused, in milliseconds.
+const REFUSAL_TIMEOUT_MS: u32 = 1000;
+
 /// Processes the info request of `path`: in the end it is up, or being closed.
 pub(crate) fn establish(path: &Arc<Path>) {
     // A client that asks before all its connections exist would have us use those that do not
     // (CVE-2024-50062).
-    let connections = path.joined().filter(|c| c.is_complete());
-    let Some(connections) = connections else {
-        return path.fail(format_args!("info request before all connections"));
-    };
-    let Some(admin) = connections.get(0) else {
+    let Some(connections) = path.joined() else {
         return;
     };
+    let Some(admin) = connections.get(0) else {
+        return path.fail(format_args!("info request on no connection"));
+    };
+    if !connections.is_complete() {
+        let why = format_args!("info request before all connections");
+        return refuse(path, &admin.qp, Errno::ECONNRESET, why);
+    }
     // No old write may be executed after a new one was (D26). The last one that is waited for
     // calls again.
     if path.session.has_predecessor_of(path) {
         return;
     }
-    if let Err(e) = name_session(path) {
-        return path.fail(format_args!("{e}"));
+    match name_session(path) {
+        Ok(Name::Given) => {}
+        Ok(Name::Awaited) => return path.tick_in(heartbeat::NAME_TICK_MS),
+        Err(e) => return refuse(path, &admin.qp, e.errno(), format_args!("{e}")),
     }
     if let Err(e) = connections.iter().try_for_each(connections::post_receives) {
-        return path.fail(format_args!("receives cannot be posted ({e:?})"));
+        return refuse(
+            path,
+            &admin.qp,
+            errno::to_wire(e),
+            format_args!("receives cannot be posted ({e:?})"),
+        );
     }
     if let Err(e) = path.session.link_up(path) {
-        return path.fail(format_args!("session cannot be brought up ({e:?})"));
+        return refuse(
+            path,
+            &admin.qp,
+            errno::to_wire(e),
+            format_args!("session cannot be brought up ({e:?})"),
+        );
     }
     path.counted.store(true, SeqCst);
     if path.step(ServerEvent::InfoRequest { complete: true }) != ServerEffect::GoLive {
@@ -86,11 +111,46 @@ pub(crate) fn establish(path: &Arc<Path>) {
     }
 }
 
+/// Closes `path`, whose client waits for the info response; tells it why before.
+///
+/// A client of the C driver refuses the response and closes the path as well. If the response cannot
+/// be sent, the disconnect that follows is all that the client hears.
+#[cold]
+fn refuse(path: &Arc<Path>, qp: &Qp<Receiver>, errno: Errno, why: core::fmt::Arguments<'_>) {
+    path.setup_done.reinit();
+    let response = InfoResponse::refuse(errno);
+    if post(path, qp, response.as_bytes()).is_ok() {
+        let _ = path.setup_done.wait_timeout_ms(REFUSAL_TIMEOUT_MS);
+    }
+    path.fail(why);
+}
+
+/// What has become of a session's name.
+enum Name {
+    /// The session has it.
+    Given,
+    /// Another session has it, and may be about to end.
+    Awaited,
+}
+
 /// Why a session does not get its name.
 enum NoName {
     Name(info::NameError),
     Taken,
+    Held,
     Memory(Error),
+}
+
+impl NoName {
+    /// The number that the client is told.
+    fn errno(&self) -> Errno {
+        match self {
+            NoName::Name(e) => e.errno(),
+            NoName::Taken => Errno::EPERM,
+            NoName::Held => Errno::EBUSY,
+            NoName::Memory(e) => errno::to_wire(*e),
+        }
+    }
 }
 
 impl core::fmt::Display for NoName {
@@ -98,13 +158,14 @@ impl core::fmt::Display for NoName {
         match self {
             NoName::Name(e) => write!(f, "{e}"),
             NoName::Taken => f.write_str("session name belongs to another client"),
+            NoName::Held => f.write_str("session of the same name does not end"),
             NoName::Memory(e) => write!(f, "session cannot be named ({e:?})"),
         }
     }
 }
 
 /// Reads the info request, and gives the session its name.
-fn name_session(path: &Arc<Path>) -> Result<(), NoName> {
+fn name_session(path: &Arc<Path>) -> Result<Name, NoName> {
     let mut bytes = [0; INFO_REQUEST_LEN as usize];
     let len = path.info_len.load(SeqCst).min(INFO_REQUEST_LEN) as usize;
     let message = bytes.get_mut(..len).unwrap_or(&mut []);
@@ -112,16 +173,14 @@ fn name_session(path: &Arc<Path>) -> Result<(), NoName> {
     let name = InfoRequest::parse(message)
         .and_then(InfoRequest::name)
         .map_err(NoName::Name)?;
-    path.session
-        .registry
-        .claim_name(&path.session, name)
-        .map_err(|e| {
-            if e == EPERM {
-                NoName::Taken
-            } else {
-                NoName::Memory(e)
-            }
-        })
+    match path.session.registry.claim_name(path, name) {
+        Ok(None) => Ok(Name::Given),
+        Ok(Some(NameClaim::Wait)) => Ok(Name::Awaited),
+        Ok(Some(NameClaim::Refused(Errno::EBUSY))) => Err(NoName::Held),
+        Ok(Some(NameClaim::Refused(_))) => Err(NoName::Taken),
+        Err(e) if e == EPERM => Err(NoName::Taken),
+        Err(e) => Err(NoName::Memory(e)),
+    }
 }
 
 /// Registers the chunks and tells the client where they are.
@@ -187,9 +246,14 @@ fn send(path: &Arc<Path>, qp: &Qp<Receiver>, descriptors: &[Descriptor]) -> Resu
     let len = info::response_len(count);
     let mut bytes = KVVec::from_elem(0, len, GFP_KERNEL)?;
     info::encode(&mut bytes, descriptors.iter().copied()).ok_or(EMSGSIZE)?;
-    let len = u32::try_from(len).map_err(|_| EMSGSIZE)?;
+    post(path, qp, &bytes)
+}
+
+/// Posts an info response; [`Path::setup_done`] completes when it has arrived.
+fn post(path: &Arc<Path>, qp: &Qp<Receiver>, bytes: &[u8]) -> Result {
+    let len = u32::try_from(bytes.len()).map_err(|_| EMSGSIZE)?;
     let message = MessageSlots::new(&path.pd, 1, len)?;
-    message.write(0, 0, &bytes)?;
+    message.write(0, 0, bytes)?;
 
     let mut space = rdma::Space::new();
     let mut batch = qp.batch::<1, 1>(&mut space);

@@ -22,7 +22,8 @@ use rtrs_core::{
         addr::PathName,
         admission::{
             self,
-            Admission, //
+            Admission,
+            NameClaim, //
         },
         budget,
         handshake::{
@@ -36,6 +37,7 @@ use crate::server::{
     module::Shared, //
     path::{
         connections,
+        heartbeat,
         Path, //
     },
     quota::Charge,
@@ -160,22 +162,33 @@ impl Registry {
         Charge::new(&self.shared, bytes).map_err(|_| Refusal::MemoryLimit)
     }
 
-    /// Gives `session` the name that its client asks for. No two sessions have the same.
+    /// Gives the session of `path` the name that its client asks for. No two sessions have the same:
+    /// if another one has it, the result says what becomes of this one.
     ///
     /// # Errors
     ///
-    /// `EPERM` if another session has the name, or this one has another.
-    pub(crate) fn claim_name(&self, session: &Arc<Session>, name: &[u8]) -> Result {
+    /// `EPERM` if this session has another name, else those of the allocator.
+    pub(crate) fn claim_name(&self, path: &Arc<Path>, name: &[u8]) -> Result<Option<NameClaim>> {
         let name = CString::try_from_fmt(fmt!("{}", kernel::str::BStr::from_bytes(name)))?;
+        let waited_ms = path.idle_ms();
         let sessions = self.sessions.lock();
-        let taken = sessions
+        let holder = sessions
             .list
             .iter()
-            .any(|other| !Arc::ptr_eq(other, session) && *other.name() == *name);
-        if taken || !session.set_name(name) {
-            return Err(EPERM);
+            .find(|other| !Arc::ptr_eq(other, &path.session) && *other.name() == *name);
+        let Some(holder) = holder else {
+            return match path.session.set_name(name) {
+                true => Ok(None),
+                false => Err(EPERM),
+            };
+        };
+        let paths = holder.paths.lock();
+        if path.begin_claim() {
+            paths.iter().for_each(heartbeat::ask);
+            return Ok(Some(NameClaim::Wait));
         }
-        Ok(())
+        let claim = admission::claim_name(paths.iter().map(|p| p.holder()), waited_ms);
+        Ok(Some(claim))
     }
 
     /// Takes a path off its session, and a session without paths off the list. The last thing that
@@ -185,7 +198,7 @@ impl Registry {
         let mut paths = path.session.paths.lock();
         paths.retain(|p| !Arc::ptr_eq(p, path));
         for later in paths.iter() {
-            later.predecessor_gone();
+            later.set_up_again();
         }
         if paths.is_empty() {
             sessions.list.retain(|s| !Arc::ptr_eq(s, &path.session));

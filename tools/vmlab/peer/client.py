@@ -2,8 +2,10 @@
 """Runs in the guest: an RTRS client that is honest until it is told not to be."""
 from __future__ import annotations
 
+import errno
 import os
 import struct
+import time
 
 import messages as m
 from puppet import Completion, Endpoint, Event, Puppet
@@ -17,10 +19,20 @@ PORT = 1234
 SEND, REPLY, RECEIVE = 0, 0x40000, 0x80000
 TABLE = 0xC0000
 RECEIVES = 256
+# Between two looks at what the connection manager says.
+SLICE_MS = 100
 
 
 class Closed(Exception):
     """The server closed the path (or a request on it failed)."""
+
+
+class NotAdmitted(Closed):
+    """The server answered the info request with the errno for which it refuses the session."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"session refused: {errno.errorcode.get(number, number)}")
+        self.errno = number
 
 
 class Client:
@@ -69,7 +81,11 @@ class Client:
         end.put(SEND, data)
         end.post("send", SEND, len(data))
         answer = self._receive(end, timeout_ms)
-        regions = m.parse_info_response(end.get(answer.request, answer.size))
+        response = end.get(answer.request, answer.size)
+        refusal = m.parse_info_refusal(response)
+        if refusal:
+            raise NotAdmitted(refusal)
+        regions = m.parse_info_response(response)
         self.chunks = [(address + start, key) for address, key, size in regions
                        for start in range(0, size, self.chunk_size)]
 
@@ -86,10 +102,16 @@ class Client:
 
     def _receive(self, end: Endpoint, timeout_ms: int = 10_000) -> Completion:
         """The next received message; own sends are skipped, an error means a closed path."""
+        limit = time.monotonic() + timeout_ms / 1000
         while True:
-            got = end.completion(timeout_ms)
+            got = end.completion(SLICE_MS)
             if got is None:
-                raise TimeoutError("no answer")
+                # As a real client does: a server that says nothing more may have hung up.
+                if self.is_closed(0):
+                    raise Closed("the server disconnected")
+                if time.monotonic() > limit:
+                    raise TimeoutError("no answer")
+                continue
             if got.status:
                 raise Closed(f"completion status {got.status}")
             if got.opcode & 128:
@@ -103,7 +125,7 @@ class Client:
             end.receive(got.request, 8)
             if not got.has_imm:
                 continue
-            kind, errno, request = m.split_response(got.imm)
+            kind, error, request = m.split_response(got.imm)
             if kind in (m.IMM_HEARTBEAT, m.IMM_HEARTBEAT_ACK):
                 continue
             if request != chunk:
@@ -112,7 +134,7 @@ class Client:
                 kind, buffer, key = struct.unpack("<HHI", end.get(got.request, 8))
                 assert (kind, buffer) == (m.RKEY, chunk), (kind, buffer)
                 self.chunks[chunk] = (self.chunks[chunk][0], key)
-            return errno
+            return error
 
     # -- requests --------------------------------------------------------------------------------------
 
@@ -142,6 +164,18 @@ class Client:
         offset = len(data) + len(user) if offset is None else offset
         self.raw(chunk, 0, data + user + head, self.payload(chunk, offset))
 
+    def heartbeats(self, seconds: float) -> None:
+        """Answers the server's heartbeats so long, as a client does that is there."""
+        end, limit = self.ends[0], time.monotonic() + seconds
+        while time.monotonic() < limit:
+            got = end.completion(SLICE_MS)
+            if got and got.status:
+                raise Closed(f"completion status {got.status}")
+            if got and got.opcode & 128:
+                end.receive(got.request, 8)
+                if got.has_imm and m.split_response(got.imm)[0] == m.IMM_HEARTBEAT:
+                    self.raw(0, 0, b"", m.imm(m.IMM_HEARTBEAT_ACK, 0), end=0)
+
     def read(self, chunk: int, size: int, user: bytes, head: bytes | None = None, flags: int = 0) -> None:
         """A READ of `size` bytes into the endpoint's reply memory."""
         end = self.ends[1]
@@ -159,28 +193,28 @@ class Client:
     def map(self, name: bytes, mode: int = m.RW, chunk: int = 0) -> int:
         """SESS_INFO and OPEN; returns the device id, raises OSError with the server's errno."""
         self.read(chunk, 36, m.session_info())
-        errno = self.answer(chunk)
-        if not errno:
+        error = self.answer(chunk)
+        if not error:
             self.read(chunk, 56, m.open_device(name, mode))
-            errno = self.answer(chunk)
-        if errno:
-            raise OSError(errno, os.strerror(errno))
+            error = self.answer(chunk)
+        if error:
+            raise OSError(error, os.strerror(error))
         return int(struct.unpack_from("<I", self.reply(56), 4)[0])
 
     def read_device(self, device: int, sector: int, size: int, chunk: int = 1) -> bytes:
         """Reads from the device, honestly."""
         self.read(chunk, size, m.io(device, sector, m.OP_READ, size))
-        errno = self.answer(chunk)
-        if errno:
-            raise OSError(errno, os.strerror(errno))
+        error = self.answer(chunk)
+        if error:
+            raise OSError(error, os.strerror(error))
         return self.reply(size)
 
     def write_device(self, device: int, sector: int, data: bytes, chunk: int = 1) -> None:
         """Writes to the device, honestly."""
         self.write(chunk, data, m.io(device, sector, m.OP_WRITE, len(data)))
-        errno = self.answer(chunk)
-        if errno:
-            raise OSError(errno, os.strerror(errno))
+        error = self.answer(chunk)
+        if error:
+            raise OSError(error, os.strerror(error))
 
     def is_closed(self, timeout_ms: int = 5000) -> bool:
         """Whether the server closes the path within the time."""

@@ -53,6 +53,12 @@ def parse_info_response(data: bytes) -> list[tuple[int, int, int]]:
     return [struct.unpack_from("<QII", data, 8 + 16 * i) for i in range(count)]
 
 
+def parse_info_refusal(data: bytes) -> int:
+    """The errno of a response without descriptors, 0 if it has some or says none."""
+    _kind, count, refusal = struct.unpack_from("<HHi", data)
+    return 0 if count else -refusal
+
+
 def write_head(user_size: int, kind: int = WRITE) -> bytes:
     """Trailer of a WRITE."""
     return struct.pack("<HH", kind, user_size)

@@ -6,9 +6,14 @@ use proptest::prelude::*;
 use proto::rtrs::{
     admission::{
         admit,
+        claim_name,
         Admission,
-        Known, //
+        Holder,
+        Known,
+        NameClaim,
+        NAME_WAIT_MS, //
     },
+    errno::Errno,
     handshake::{
         Connect,
         Refusal, //
@@ -172,4 +177,44 @@ proptest! {
             Err(_) => {}
         }
     }
+}
+
+/// All that can be said of one path of the session that has the name.
+fn holders() -> impl Iterator<Item = Holder> {
+    STATES
+        .into_iter()
+        .flat_map(|state| [false, true].map(|heard| Holder { state, heard }))
+}
+
+#[test]
+fn a_name_is_refused_at_once_if_and_only_if_its_client_is_heard() {
+    for one in holders() {
+        for two in holders() {
+            let used = [one, two]
+                .iter()
+                .any(|h| h.heard && h.state == ServerState::Connected);
+            for waited_ms in [0, 100, NAME_WAIT_MS - 1] {
+                let expected = if used {
+                    NameClaim::Refused(Errno::EPERM)
+                } else {
+                    NameClaim::Wait
+                };
+                assert_eq!(claim_name([one, two].into_iter(), waited_ms), expected);
+            }
+        }
+    }
+}
+
+#[test]
+fn nobody_waits_for_a_name_for_ever() {
+    for one in holders() {
+        for waited_ms in [NAME_WAIT_MS, u32::MAX] {
+            let claim = claim_name([one].into_iter(), waited_ms);
+            assert!(matches!(claim, NameClaim::Refused(_)), "{one:?}");
+        }
+    }
+    // A session that is about to lose its last path, or has none yet.
+    assert_eq!(claim_name([].into_iter(), 0), NameClaim::Wait);
+    let late = claim_name([].into_iter(), NAME_WAIT_MS);
+    assert_eq!(late, NameClaim::Refused(Errno::EBUSY));
 }

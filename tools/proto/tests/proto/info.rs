@@ -4,6 +4,7 @@
 
 use proptest::prelude::*;
 use proto::rtrs::{
+    errno::Errno,
     geometry::Geometry,
     info::{
         check_name,
@@ -230,4 +231,19 @@ proptest! {
             prop_assert_eq!(found, expected);
         }
     }
+}
+
+#[test]
+fn a_session_is_refused_with_a_number() {
+    for errno in [Errno::EPERM, Errno::EBUSY, Errno::EINVAL, Errno::ENOMEM] {
+        let response = InfoResponse::refuse(errno);
+        let parsed = Chunks::parse(response.as_bytes(), &geometry(8));
+        assert_eq!(parsed.err(), Some(InfoError::Refused(errno)));
+    }
+    // What a C client sees, and what the C driver's reserved bytes mean.
+    assert_eq!(
+        InfoResponse::refuse(Errno::EPERM).as_bytes(),
+        [1, 0, 0, 0, 0xff, 0xff, 0xff, 0xff]
+    );
+    assert_eq!(error(&[], 8), Some(InfoError::DescriptorCount(0)));
 }

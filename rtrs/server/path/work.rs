@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What of a path runs on the work queue: set-up and teardown, the ticks, requests that had to wait.
+
+use core::sync::atomic::Ordering::SeqCst;
+
+use kernel::{
+    sync::Arc,
+    time::msecs_to_jiffies,
+    workqueue::WorkItem, //
+};
+use rtrs_core::proto::path::ServerState;
+
+use crate::server::path::{
+    fence,
+    heartbeat,
+    info,
+    teardown,
+    Path, //
+};
+
+impl WorkItem<0> for Path {
+    type Pointer = Arc<Path>;
+
+    fn run(this: Arc<Path>) {
+        match this.state() {
+            ServerState::Connecting if this.info_len.load(SeqCst) != 0 => {
+                info::establish(&this);
+            }
+            ServerState::Closing => teardown::tear_down(&this),
+            _ => {}
+        }
+    }
+}
+
+impl WorkItem<1> for Path {
+    type Pointer = Arc<Path>;
+
+    fn run(this: Arc<Path>) {
+        if let Some(delay_ms) = heartbeat::tick(&this) {
+            let path = this.clone();
+            // Refused if the teardown waits for this tick.
+            let delay = msecs_to_jiffies(delay_ms);
+            let _ = path.session.queue().enqueue_delayed::<_, 1>(this, delay);
+        }
+    }
+}
+
+impl WorkItem<2> for Path {
+    type Pointer = Arc<Path>;
+
+    fn run(this: Arc<Path>) {
+        fence::resume(&this);
+    }
+}
