@@ -57,7 +57,7 @@ pub use self::{
     memory::{
         message_buffers::{MessageSlot, MessageSlots},
         mr::Mr,
-        page_mapping::{DmaDirection, PageMapping},
+        page_mapping::{DmaDirection, ForCpu, ForDevice, PageMapping},
         pd::Pd,
         segment::{Access, Remote, Segment, SendFlags},
         sg,

@@ -49,9 +49,12 @@ impl DmaDirection {
 
 /// A block of pages, mapped for the device of a protection domain and kept alive.
 ///
-/// On machines whose DMA is not coherent the CPU must call [`sync_for_cpu`](Self::sync_for_cpu) before
-/// it reads what the device wrote and [`sync_for_device`](Self::sync_for_device) before the device
-/// uses what the CPU wrote.
+/// On machines whose DMA is not coherent, or goes through bounce buffers, what one of CPU and device
+/// writes is not seen by the other before the memory is handed over. Hence the mapping itself has
+/// neither bytes nor segments: bytes are copied out of what was taken over
+/// [for the CPU](Self::for_cpu), and work requests name what was handed over
+/// [to the device](Self::for_device). Where both see the same memory anyway, as with devices that the
+/// CPU implements, that costs a look at a flag.
 pub struct PageMapping {
     memory: ManuallyDrop<MappedMemory>,
     pd: Arc<Pd>,
@@ -111,12 +114,6 @@ impl PageMapping {
         )?)
     }
 
-    /// The pages.
-    #[inline(always)]
-    pub fn block(&self) -> &Arc<PageBlock> {
-        &self.memory.block
-    }
-
     /// The number of bytes.
     #[inline(always)]
     pub fn len(&self) -> u32 {
@@ -128,29 +125,39 @@ impl PageMapping {
         self.len() == 0
     }
 
-    /// A part of the block, to be posted.
-    #[inline(always)]
-    pub fn segment(&self, offset: u32, length: u32) -> Segment<'_> {
-        let addr = self.memory.dma.wrapping_add(u64::from(offset));
-        // SAFETY: The mapping is of `pd`, is retired to `pd` when dropped, and covers the part if that
-        // fits.
-        let segment = unsafe { Segment::new(&self.pd, addr, length, self.local_key) };
-        segment.only_if(fits(offset, length, self.memory.length))
+    /// The largest power of two that divides the device's address of the first byte, and the length:
+    /// larger pages a region of the block cannot have. (The pages of the block are aligned better
+    /// than a bounce buffer may be.)
+    pub fn alignment(&self) -> u64 {
+        let bits = self.memory.dma | u64::from(self.memory.length);
+        1u64.wrapping_shl(bits.trailing_zeros())
     }
 
-    /// Makes what the device wrote visible to the CPU; a range beyond the end is cut.
+    /// Takes a part of the block over from the device: the CPU sees what the device wrote there until
+    /// now. What is beyond the end is not part of it.
     #[inline(always)]
-    pub fn sync_for_cpu(&self, offset: u32, length: u32) {
+    pub fn for_cpu(&self, offset: u32, length: u32) -> ForCpu<'_> {
         if !self.virt_dma {
             self.sync(offset, length, sys::rdma_helper_sync_for_cpu);
         }
+        ForCpu {
+            mapping: self,
+            offset,
+            length,
+        }
     }
 
-    /// Makes what the CPU wrote visible to the device; a range beyond the end is cut.
+    /// Hands a part of the block over to the device: it sees what the CPU wrote there until now. What
+    /// is beyond the end is not part of it.
     #[inline(always)]
-    pub fn sync_for_device(&self, offset: u32, length: u32) {
+    pub fn for_device(&self, offset: u32, length: u32) -> ForDevice<'_> {
         if !self.virt_dma {
             self.sync(offset, length, sys::rdma_helper_sync_for_device);
+        }
+        ForDevice {
+            mapping: self,
+            offset,
+            length,
         }
     }
 
@@ -180,6 +187,55 @@ impl PageMapping {
 
     pub(crate) fn dma_address(&self) -> u64 {
         self.memory.dma
+    }
+}
+
+/// A part of a [`PageMapping`] that was taken over from the device.
+#[derive(Clone, Copy)]
+pub struct ForCpu<'a> {
+    mapping: &'a PageMapping,
+    offset: u32,
+    length: u32,
+}
+
+impl<'a> ForCpu<'a> {
+    /// Copies the first bytes of the part out, as many as `target` has.
+    ///
+    /// `EINVAL` if it has not so many.
+    #[inline(always)]
+    pub fn copy_out(&self, target: &mut [u8]) -> Result {
+        if target.len() > self.length as usize {
+            return Err(EINVAL);
+        }
+        self.block().copy_out(self.offset as usize, target)
+    }
+
+    /// The block: of its bytes the CPU may use those of the part.
+    #[inline(always)]
+    pub fn block(&self) -> &'a Arc<PageBlock> {
+        &self.mapping.memory.block
+    }
+}
+
+/// A part of a [`PageMapping`] that was handed over to the device.
+#[derive(Clone, Copy)]
+pub struct ForDevice<'a> {
+    mapping: &'a PageMapping,
+    offset: u32,
+    length: u32,
+}
+
+impl<'a> ForDevice<'a> {
+    /// The part, to be posted; invalid if it reaches beyond the block's end.
+    #[inline(always)]
+    pub fn segment(&self) -> Segment<'a> {
+        let memory = &*self.mapping.memory;
+        let addr = memory.dma.wrapping_add(u64::from(self.offset));
+        // SAFETY: The mapping is of `pd`, is retired to `pd` when dropped, and covers the part if that
+        // fits.
+        let segment =
+            unsafe { Segment::new(&self.mapping.pd, addr, self.length, self.mapping.local_key) };
+        segment.only_if(fits(self.offset, self.length, memory.length))
     }
 }
 

@@ -10,7 +10,7 @@ use core::{marker::PhantomData, ops::BitOr, ptr};
 /// A piece of local memory that the device may read or write (`struct ib_sge`).
 ///
 /// Made by [`MessageSlots::segment`](crate::MessageSlots::segment), [`Mr::segment`](crate::Mr::segment),
-/// [`PageMapping::segment`](crate::PageMapping::segment). A segment that was asked for beyond the end
+/// [`ForDevice::segment`](crate::ForDevice::segment). A segment that was asked for beyond the end
 /// of its memory is invalid: posting it fails with `EINVAL`.
 ///
 /// # Invariants

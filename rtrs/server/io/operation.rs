@@ -77,7 +77,7 @@ impl Operation {
     pub fn pages(&mut self) -> Result<Arc<PageBlock>> {
         let slot = self.slot.as_mut().ok_or(EIO)?;
         slot.filled = true;
-        Ok(slot.chunk.clone())
+        Ok(slot.memory().clone())
     }
 
     /// As [`pages`](Self::pages) without a reference to keep: the promise to fill the data of a
@@ -92,7 +92,7 @@ impl Operation {
     /// The chunk's memory; `None` if the operation was answered already.
     #[inline]
     pub fn memory(&self) -> Option<&PageBlock> {
-        self.slot.as_ref().map(|slot| &*slot.chunk)
+        self.slot.as_ref().map(|slot| &**slot.memory())
     }
 
     /// Puts `bytes` at the start of a read's data and zeroes the rest of it.
@@ -106,8 +106,8 @@ impl Operation {
         let Some(rest) = rest.filter(|_| slot.is_read()) else {
             return Err(EINVAL);
         };
-        slot.chunk.copy_in(0, bytes)?;
-        slot.chunk.zero(bytes.len(), rest)?;
+        slot.memory().copy_in(0, bytes)?;
+        slot.memory().zero(bytes.len(), rest)?;
         slot.filled = true;
         Ok(())
     }
@@ -120,7 +120,7 @@ impl Operation {
     pub fn read_data(&self, offset: usize, target: &mut [u8]) -> Result {
         let slot = self.slot.as_ref().ok_or(EIO)?;
         match offset.checked_add(target.len()) {
-            Some(end) if end <= slot.data_len as usize => slot.chunk.copy_out(offset, target),
+            Some(end) if end <= slot.data_len as usize => slot.memory().copy_out(offset, target),
             _ => Err(EINVAL),
         }
     }

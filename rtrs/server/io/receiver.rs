@@ -137,8 +137,6 @@ impl Receiver {
     /// Goes on with a request whose chunk is on no other path.
     #[inline(always)]
     pub(crate) fn admit(&self, qp: &Qp<Self>, slot: KBox<Slot>) {
-        let path = &self.path;
-        slot.mapping.sync_for_cpu(0, path.geometry.chunk_size());
         match slot.head() {
             Some(head) => self.judge(qp, slot, &head),
             None => self.judge_short(qp, slot),

@@ -67,7 +67,7 @@ pub(crate) fn answer(mut slot: KBox<Slot>, result: Result) {
 fn fill(slot: &mut Slot) {
     let len = slot.data_len as usize;
     if slot.status.is_ok() {
-        slot.status = slot.chunk.zero(0, len);
+        slot.status = slot.memory().zero(0, len);
     }
 }
 
@@ -150,7 +150,8 @@ fn compose_read(
     let mut client_key = None;
     if let Some(reply) = slot.reply {
         if slot.status.is_ok() {
-            let data = slot.mapping.segment(0, slot.data_len);
+            // Disk and CPU have written it: it is the device's now.
+            let data = slot.mapping.for_device(0, slot.data_len).segment();
             let target = Remote {
                 addr: reply.addr,
                 key: reply.rkey,

@@ -61,9 +61,7 @@ pub(crate) struct Slot {
     pub(crate) filled: bool,
     /// What is answered, as long as the answer waits for room on the send queue.
     pub(crate) status: Result,
-    /// Memory of the chunk, shared by the paths of the session.
-    pub(crate) chunk: Arc<PageBlock>,
-    /// The same memory as the path's device sees it.
+    /// Memory of the chunk, shared by the paths of the session, as the path's device sees it.
     pub(crate) mapping: Arc<PageMapping>,
     /// The chunk's own registration, under `always_invalidate`.
     pub(crate) region: Option<Mr>,
@@ -84,7 +82,6 @@ impl Slot {
     /// Makes the slot of chunk `id`.
     pub(crate) fn new(
         id: u16,
-        chunk: Arc<PageBlock>,
         mapping: Arc<PageMapping>,
         region: Option<Mr>,
         connections: Arc<Connections>,
@@ -102,7 +99,6 @@ impl Slot {
                 revoked: false,
                 filled: false,
                 status: Ok(()),
-                chunk,
                 mapping,
                 region,
                 connections,
@@ -119,8 +115,9 @@ impl Slot {
     #[inline(always)]
     pub(crate) fn head(&self) -> Option<[u8; HEAD_MAX]> {
         let mut bytes = [0; HEAD_MAX];
+        let head = self.mapping.for_cpu(self.offset, HEAD_MAX as u32);
         // A copy of constant length is a few moves.
-        self.chunk.copy_out(self.offset as usize, &mut bytes).ok()?;
+        head.copy_out(&mut bytes).ok()?;
         Some(bytes)
     }
 
@@ -135,8 +132,9 @@ impl Slot {
     ) -> Result<&'a [u8], Malformed> {
         let len = request::head_len(self.offset, chunk_size);
         let head = bytes.get_mut(..len).ok_or(Malformed::Truncated)?;
-        self.chunk
-            .copy_out(self.offset as usize, head)
+        self.mapping
+            .for_cpu(self.offset, len as u32)
+            .copy_out(head)
             .map_err(|_| Malformed::Truncated)?;
         Ok(head)
     }
@@ -161,29 +159,43 @@ impl Slot {
         Ok(())
     }
 
-    /// Begins to serve the parsed request: copies its user message out of the chunk, once.
+    /// Begins to serve the parsed request: takes the data of a write, and the user message, over from
+    /// the device, and copies the message out of the chunk, once.
     ///
     /// Sleeps for memory, but only for a message that is no read or write.
     #[inline(always)]
     pub(crate) fn begin(&mut self) -> Result {
         self.filled = false;
         self.status = Ok(());
-        let (start, len) = (self.data_len as usize, usize::from(self.usr_len));
+        let (start, len) = (self.data_len, u32::from(self.usr_len));
+        if !self.is_read {
+            self.mapping.for_cpu(0, start);
+        }
         // A copy of constant length is a few moves. What is behind a shorter message, the head, does
         // no harm here.
-        if len <= USER_USUAL && self.chunk.copy_out(start, &mut self.user).is_ok() {
+        let usual = self.mapping.for_cpu(start, USER_USUAL as u32);
+        if len <= USER_USUAL as u32 && usual.copy_out(&mut self.user).is_ok() {
             return Ok(());
         }
         self.begin_unusual(start, len)
     }
 
     #[cold]
-    fn begin_unusual(&mut self, start: usize, len: usize) -> Result {
-        if let Some(user) = self.user.get_mut(..len) {
-            return self.chunk.copy_out(start, user);
+    fn begin_unusual(&mut self, start: u32, len: u32) -> Result {
+        let message = self.mapping.for_cpu(start, len);
+        if let Some(user) = self.user.get_mut(..len as usize) {
+            return message.copy_out(user);
         }
-        self.user_long = KVec::from_elem(0, len, GFP_KERNEL)?;
-        self.chunk.copy_out(start, &mut self.user_long)
+        self.user_long = KVec::from_elem(0, len as usize, GFP_KERNEL)?;
+        message.copy_out(&mut self.user_long)
+    }
+
+    /// The chunk's memory, which is the CPU's: the data of a write since [`Self::begin`], that of a
+    /// read until its answer is posted, which hands it over to the device.
+    #[inline(always)]
+    pub(crate) fn memory(&self) -> &Arc<PageBlock> {
+        // What is of nobody's interest in the device's view has not to be taken over.
+        self.mapping.for_cpu(0, 0).block()
     }
 
     /// The private copy of the request's user message.

@@ -40,20 +40,14 @@ pub(crate) fn register(
     }
 
     let mut places = KVVec::with_capacity(depth.into(), GFP_KERNEL)?;
-    for ((id, chunk), mapping) in (0..depth).zip(session.chunks()).zip(&mappings) {
+    for (id, mapping) in (0..depth).zip(&mappings) {
         let region = if session.always_invalidate() {
             Some(map(pd, session, id, core::slice::from_ref(mapping))?)
         } else {
             None
         };
         let place = Place::new();
-        let slot = Slot::new(
-            id,
-            chunk.clone(),
-            mapping.clone(),
-            region,
-            connections.clone(),
-        )?;
+        let slot = Slot::new(id, mapping.clone(), region, connections.clone())?;
         place.idle.put(slot).map_err(|_| EINVAL)?;
         places.push(place, GFP_KERNEL)?;
     }
