@@ -71,8 +71,8 @@ impl Cq {
     /// Allocates a queue of `entries` completions (`ib_alloc_cq()`). Sleeps.
     ///
     /// `entries` must cover every send and receive of every queue pair on it and two more a queue
-    /// pair ([`QpConfig::cq_entries`](crate::QpConfig::cq_entries)). `vector` spreads queues over
-    /// interrupts and is taken modulo their number.
+    /// pair ([`QpConfig::cq_entries`](crate::QpConfig::cq_entries)); `EINVAL` if the device has no
+    /// queues of that length. `vector` spreads queues over interrupts and is taken modulo their number.
     pub fn new(
         device: &Device,
         entries: u32,
@@ -109,10 +109,10 @@ impl Cq {
         context: PollContext,
         wake: Option<KBox<Arc<dyn Wake>>>,
     ) -> Result<Self> {
-        let entries = i32::try_from(entries.min(device.max_cqe())).map_err(|_| EINVAL)?;
-        if entries == 0 {
+        if entries == 0 || entries > device.max_cqe() {
             return Err(EINVAL);
         }
+        let entries = i32::try_from(entries).map_err(|_| EINVAL)?;
         let vector = vector.checked_rem(device.comp_vectors()).unwrap_or(0);
         // SAFETY: The device is valid, the vector one that it has, and the name a static string.
         let raw = from_err_ptr(unsafe {

@@ -80,6 +80,25 @@ impl Device {
         self.raw().attrs.max_fast_reg_page_list_len
     }
 
+    /// The sizes in bytes that pages of a memory region can have: the sum of these powers of two.
+    pub fn page_sizes(&self) -> u64 {
+        self.raw().attrs.page_size_cap
+    }
+
+    /// Whether memory can be registered and invalidated by work requests
+    /// (`IB_DEVICE_MEM_MGT_EXTENSIONS`).
+    pub fn fast_registration(&self) -> bool {
+        // CAST: one bit of 64.
+        let flag = sys::ib_device_cap_flags_IB_DEVICE_MEM_MGT_EXTENSIONS as u64;
+        self.raw().attrs.device_cap_flags & flag != 0
+    }
+
+    /// Whether the device speaks iWARP.
+    pub fn is_iwarp(&self) -> bool {
+        // SAFETY: The device is valid.
+        unsafe { sys::rdma_helper_is_iwarp(self.as_raw()) }
+    }
+
     /// The largest number of segments of a send work request.
     pub fn max_send_sge(&self) -> u32 {
         self.raw().attrs.max_send_sge.try_into().unwrap_or(0)

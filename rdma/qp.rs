@@ -37,6 +37,7 @@ use core::{
 use kernel::{
     alloc::KVVec,
     prelude::*,
+    str::CStr,
     sync::{Arc, UniqueArc},
 };
 
@@ -51,6 +52,14 @@ pub trait QpHandler: Send + Sync + Sized + 'static {
     /// After an error the queue pair is in the error state: all its work requests complete, those
     /// that were still queued as [`WcStatus::FLUSHED`](crate::WcStatus::FLUSHED).
     fn completed(qp: &Qp<Self>, tag: u32, completion: &WorkCompletion);
+
+    /// The device says by an event that the queue pair cannot be used any more (`IB_EVENT_QP_FATAL`,
+    /// `IB_EVENT_QP_REQ_ERR`, `IB_EVENT_QP_ACCESS_ERR`); it need not say so by a completion. Any
+    /// context. A handler that does not care has it logged.
+    #[cold]
+    fn broken(qp: &Qp<Self>, why: &'static CStr) {
+        pr_err!("queue pair {}: {}\n", qp.number(), why);
+    }
 
     /// The same for tags below [`QpConfig::receive_tags`]: a function of its own, since most of what
     /// a connection hears are receives.
@@ -179,16 +188,20 @@ impl<H: QpHandler> Qp<H> {
             }),
             GFP_KERNEL,
         )?;
-        let most = pd.device().max_qp_wr();
+        // One more of each for draining.
+        let max_send_wr = config.max_send_wr.saturating_add(1);
+        let max_recv_wr = config.max_recv_wr.saturating_add(1);
+        if max_send_wr.max(max_recv_wr) > pd.device().max_qp_wr() {
+            return Err(EINVAL);
+        }
         let mut attributes = sys::ib_qp_init_attr {
             event_handler: Some(event::<H>),
             qp_context: ptr::from_ref(&*qp).cast_mut().cast::<c_void>(),
             send_cq: send_cq.as_raw(),
             recv_cq: receive_cq.as_raw(),
             cap: sys::ib_qp_cap {
-                // One more of each for draining.
-                max_send_wr: config.max_send_wr.saturating_add(1).min(most),
-                max_recv_wr: config.max_recv_wr.saturating_add(1).min(most),
+                max_send_wr,
+                max_recv_wr,
                 max_send_sge: config.max_send_sge,
                 max_recv_sge: config.max_recv_sge,
                 max_inline_data: config.max_inline_data,
@@ -419,5 +432,14 @@ unsafe extern "C" fn event<H: QpHandler>(event: *mut sys::ib_event, context: *mu
     let qp = unsafe { &*context.cast::<Qp<H>>() };
     // SAFETY: The core passes a valid event.
     let event = unsafe { (*event).event };
-    qp.id.qp_event(event);
+    match event {
+        sys::ib_event_type_IB_EVENT_QP_FATAL
+        | sys::ib_event_type_IB_EVENT_QP_REQ_ERR
+        | sys::ib_event_type_IB_EVENT_QP_ACCESS_ERR => {
+            // SAFETY: It returns static text for every number.
+            let why = unsafe { CStr::from_char_ptr(sys::ib_event_msg(event)) };
+            H::broken(qp, why);
+        }
+        _ => qp.id.qp_event(event),
+    }
 }

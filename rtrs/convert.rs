@@ -3,5 +3,6 @@
 //! The protocol's types as the kernel's.
 
 pub mod address;
+pub mod device;
 mod display;
 pub mod errno;

@@ -6,6 +6,7 @@
 //! |---|---|
 //! | [`proto`] | the protocol 2.0 as pure code: messages, immediates, states, policies |
 //! | [`address`] | the protocol's addresses as the connection manager takes them |
+//! | [`device`] | what an RDMA device can do, in the protocol's words |
 //! | [`errno`] | the protocol's error numbers as the kernel's |
 //!
 //! Client and server are modules of their own (`rtrs-client.ko`, `rtrs-server.ko`) that link to this
@@ -18,6 +19,7 @@ pub mod proto;
 
 pub use convert::{
     address,
+    device,
     errno, //
 };
 

@@ -15,6 +15,13 @@ bool rdma_helper_device_try_get(struct ib_device *dev)
 }
 EXPORT_SYMBOL_GPL(rdma_helper_device_try_get);
 
+/* iWARP is a property of the ports; no device has it on some of them only. */
+bool rdma_helper_is_iwarp(struct ib_device *dev)
+{
+	return rdma_protocol_iwarp(dev, rdma_start_port(dev));
+}
+EXPORT_SYMBOL_GPL(rdma_helper_is_iwarp);
+
 u64 rdma_helper_ib_dma_map_page(struct ib_device *dev, struct page *page, unsigned long offset, size_t size,
 				enum dma_data_direction dir)
 {

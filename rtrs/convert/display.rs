@@ -12,6 +12,7 @@ use crate::proto::{
         AddrError,
         PathName, //
     },
+    device::Unfit,
     handshake::{
         ConnectError,
         Refusal, //
@@ -57,5 +58,6 @@ forward_display! {
     Refusal,
     SettingError,
     Shown,
+    Unfit,
     UnknownPolicy,
 }

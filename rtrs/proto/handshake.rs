@@ -8,6 +8,7 @@ use zerocopy::{
 };
 
 use super::{
+    device::Unfit,
     geometry::Geometry,
     wire::{
         ConnectRequest,
@@ -70,6 +71,8 @@ pub enum Refusal {
     Stale(u16),
     /// No memory for the path.
     NoMemory,
+    /// The device that the request came over cannot be used.
+    Device(Unfit),
     /// The session, its path or the connection would take more memory than all may have together.
     MemoryLimit,
 }
@@ -81,6 +84,7 @@ impl Refusal {
             Refusal::UnknownSession => Errno::ENXIO,
             Refusal::AddressTaken => Errno::EEXIST,
             Refusal::NoMemory | Refusal::MemoryLimit => Errno::ENOMEM,
+            Refusal::Device(unfit) => unfit.errno(),
             _ => Errno::ECONNRESET,
         }
     }
@@ -104,6 +108,7 @@ impl core::fmt::Display for Refusal {
             Refusal::AddressTaken => f.write_str("session has a path between these addresses"),
             Refusal::TooManyPaths => f.write_str("session has all its paths"),
             Refusal::Stale(n) => write!(f, "path has connected since attempt {n}"),
+            Refusal::Device(unfit) => write!(f, "{unfit}"),
             Refusal::NoMemory => f.write_str("no memory"),
             Refusal::MemoryLimit => {
                 f.write_str("limit of memory (max_memory_mib, or what is free) reached")

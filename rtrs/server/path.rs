@@ -55,6 +55,7 @@ use rdma::{
     Device,
     MessageSlots,
     Mr,
+    PageMapping,
     Pd, //
 };
 use rtrs_core::proto::{
@@ -63,6 +64,7 @@ use rtrs_core::proto::{
         Holder,
         Known, //
     },
+    device::Division,
     geometry::Geometry,
     handshake::{
         Connect,
@@ -198,9 +200,23 @@ impl Path {
         request: &ConnectRequest<'_>,
         name: PathName,
         charge: Charge,
+    ) -> Result<Arc<Self>, Refusal> {
+        let pd = Pd::new(request.device()).map_err(|_| Refusal::NoMemory)?;
+        let mappings = chunks::map(session, &pd).map_err(|_| Refusal::NoMemory)?;
+        let division = chunks::divide(session, &pd, &mappings).map_err(Refusal::Device)?;
+        let chunks = (&*mappings, division);
+        Self::on(pd, chunks, session, connect, name, charge).map_err(|_| Refusal::NoMemory)
+    }
+
+    /// The rest of [`Self::new`]: `chunks` are mapped for the domain, and divided so.
+    fn on(
+        pd: Arc<Pd>,
+        chunks: (&[Arc<PageMapping>], Division),
+        session: &Arc<Session>,
+        connect: &Connect,
+        name: PathName,
+        charge: Charge,
     ) -> Result<Arc<Self>> {
-        let device = request.device().clone();
-        let pd = Pd::new(&device)?;
         let connections = Connections::new(connect.cid_num)?;
         let depth = session.geometry().queue_depth();
         let keys = if session.always_invalidate() {
@@ -208,7 +224,7 @@ impl Path {
         } else {
             None
         };
-        let (places, regions) = chunks::register(session, &pd, &connections)?;
+        let (places, regions) = chunks::register(session, &pd, chunks, &connections)?;
         let info = MessageSlots::new(&pd, 1, INFO_REQUEST_LEN)?;
         let stats = Stats::new()?;
         let path = Arc::pin_init(
@@ -220,7 +236,7 @@ impl Path {
                 geometry: *session.geometry(),
                 always_invalidate: session.always_invalidate(),
                 name,
-                device,
+                device: pd.device().clone(),
                 pd,
                 state: AtomicU8::new(ServerState::Connecting as u8),
                 has_peers: AtomicBool::new(false),

@@ -4,6 +4,7 @@
 
 use kernel::{
     prelude::*,
+    str::CStr,
     sync::Arc, //
 };
 use kernel_ext::sync::atomic::{
@@ -407,5 +408,10 @@ impl QpHandler for Channel {
             (Tagged::InfoResponse, _) => channel.informed(wc),
             _ => {}
         }
+    }
+
+    #[cold]
+    fn broken(qp: &Qp<Self>, why: &'static CStr) {
+        qp.handler().fail(Fault::Broken(why));
     }
 }

@@ -24,26 +24,31 @@ use rdma::{
     QpConfig,
     SendFlags, //
 };
-use rtrs_core::proto::{
-    agreement::Grant,
-    budget,
-    handshake::{
-        self,
-        Accepted,
-        Connect, //
+use rtrs_core::{
+    device,
+    proto::{
+        agreement::Grant,
+        budget,
+        handshake::{
+            self,
+            Accepted,
+            Connect, //
+        },
+        info::{
+            self,
+            Chunks, //
+        },
+        signal::{
+            self,
+            QueueError,
+            QueueSizes,
+            ADMIN_MASK, //
+        },
+        wire::InfoRequest,
+        CONNECT_TIMEOUT_MS,
+        RETRY_COUNT,
+        SEGMENTS_MAX, //
     },
-    info::{
-        self,
-        Chunks, //
-    },
-    signal::{
-        self,
-        QueueSizes,
-        ADMIN_MASK, //
-    },
-    wire::InfoRequest,
-    CONNECT_TIMEOUT_MS,
-    SEGMENTS_MAX, //
 };
 use zerocopy::IntoBytes;
 
@@ -123,14 +128,11 @@ pub(crate) struct Patience {
     step_ms: u32,
 }
 
-/// The device repeats what is not acknowledged after 268 ms, and twice: after 0.8 s of silence the
-/// path is given up. The connection manager's default and the C driver's seven retries come to 4.3 s,
-/// in which every request on the path waits; here a path is lost and found again at little cost.
-/// (With rxe seven retries are endless. Less time is not for it: when its peer is short of processor
-/// time its acknowledgements are late, and a repeated registration ends the queue pair.)
+/// The device repeats what is not acknowledged after 268 ms, [`RETRY_COUNT`] times: after 0.8 s of
+/// silence the path is given up. (With rxe seven retries are endless. Less time is not for it: when its
+/// peer is short of processor time its acknowledgements are late, and a repeated registration ends the
+/// queue pair.)
 const ACK_TIMEOUT_EXPONENT: u8 = 16;
-/// See [`ACK_TIMEOUT_EXPONENT`].
-const RETRY_COUNT: u8 = 2;
 
 /// Time for a step of most attempts to connect a path again, in milliseconds.
 const AGAIN_MS: u32 = 1500;
@@ -299,6 +301,9 @@ impl Attempt<'_> {
             // All connections of a path are on one device, for they share their memory.
             Some(_) => return Err(Fault::Unreachable("route over another device", ENODEV)),
             None => {
+                device::capabilities(device)
+                    .check()
+                    .map_err(Fault::Device)?;
                 let pd = Pd::new(device).map_err(resource("protection domain"))?;
                 self.pd = Some(pd.clone());
                 pd
@@ -306,7 +311,7 @@ impl Attempt<'_> {
         };
         let polled = u32::from(cid) > path.session.cpu_connections();
         let cpu = path.session.cpu_of(cid);
-        let (tags, sizes, signal_mask) = self.sizes(device);
+        let (tags, sizes, signal_mask) = self.sizes(device).map_err(|e| Fault::Device(e.into()))?;
         let config = QpConfig {
             max_send_sge: pieces_max(device).saturating_add(1),
             receive_tags: tags.receives(),
@@ -346,36 +351,37 @@ impl Attempt<'_> {
     }
 
     /// Tags, queues and [`signal`] mask of the next connection.
-    fn sizes(&self, device: &Device) -> (Tags, QueueSizes, u32) {
-        match &self.exchange {
-            None => (Tags::ADMIN, admin_sizes(device), ADMIN_MASK),
+    fn sizes(&self, device: &Device) -> Result<(Tags, QueueSizes, u32), QueueError> {
+        Ok(match &self.exchange {
+            None => (Tags::ADMIN, admin_sizes(device)?, ADMIN_MASK),
             Some(exchange) => {
                 let depth = exchange.granted.geometry.queue_depth();
-                let sizes = QueueSizes::client_io(depth, device.max_qp_wr());
+                let sizes = QueueSizes::client_io(depth, device::queue_limits(device))?;
                 (Tags::io(depth), sizes, signal::client_mask(depth))
             }
-        }
+        })
     }
 
     /// Makes what the requests need, now that their number and size are known.
     fn allocate(&mut self, granted: Accepted, admin: &Connection) -> Result<(), Fault> {
         let pd = self.pd.as_ref().ok_or(Fault::DeviceRemoval)?;
         let pages = u32::from(SEGMENTS_MAX).min(pd.device().max_fast_reg_pages());
-        if pages == 0 {
-            return Err(Fault::NoRegistration);
-        }
+        let queues = |e: QueueError| Fault::Device(e.into());
+        let depth = granted.geometry.queue_depth();
+        let sizes =
+            QueueSizes::client_io(depth, device::queue_limits(pd.device())).map_err(queues)?;
         let grant = Grant {
-            queue_depth: granted.geometry.queue_depth(),
+            queue_depth: depth,
             max_io_size: granted.max_io_size,
             // CAST: at most SEGMENTS_MAX.
             max_segments: pages as u16,
         };
         self.path.session.agree(grant)?;
-        self.afford(&granted, pd.device().max_qp_wr())
+        self.afford(depth, &sizes)
             .map_err(resource("memory for the requests"))?;
         let exchange =
             Exchange::new(pd, granted, pages).map_err(resource("memory for the requests"))?;
-        let room = admin_sizes(pd.device()).recv;
+        let room = admin_sizes(pd.device()).map_err(queues)?.recv;
         let ready = Ready::new(&exchange, Tags::ADMIN, room).map_err(resource("receives"))?;
         admin.qp.handler().introduce(ready);
         self.exchange = Some(exchange);
@@ -387,10 +393,8 @@ impl Attempt<'_> {
     ///
     /// A path that comes back is not asked: its session has the same number of requests already,
     /// and the memory may be full of data that waits for it.
-    fn afford(&self, granted: &Accepted, max_qp_wr: u32) -> Result {
-        let depth = granted.geometry.queue_depth();
-        let sizes = QueueSizes::client_io(depth, max_qp_wr);
-        let wanted = budget::client_bytes(depth, self.path.session.connections(), &sizes);
+    fn afford(&self, depth: u16, sizes: &QueueSizes) -> Result {
+        let wanted = budget::client_bytes(depth, self.path.session.connections(), sizes);
         let (available, total) = (memory::available_bytes(), memory::total_bytes());
         if self.recon_cnt == FIRST_CONNECT && !budget::is_to_spare(wanted, available, total) {
             return Err(ENOMEM);
@@ -450,6 +454,6 @@ impl Attempt<'_> {
 }
 
 /// How large the queues of the admin connection are.
-fn admin_sizes(device: &Device) -> QueueSizes {
-    QueueSizes::admin(RECEIVE_BATCH, device.max_qp_wr())
+fn admin_sizes(device: &Device) -> Result<QueueSizes, QueueError> {
+    QueueSizes::admin(RECEIVE_BATCH, device::queue_limits(device))
 }

@@ -5,7 +5,8 @@
 use ferro_proto::errno::Errno;
 use kernel::{
     fmt,
-    prelude::*, //
+    prelude::*,
+    str::CStr, //
 };
 use kernel_ext::errno;
 use rdma::{
@@ -13,6 +14,7 @@ use rdma::{
     WcStatus, //
 };
 use rtrs_core::proto::{
+    device::Unfit,
     handshake::ConnectError,
     info::InfoError,
     request::RkeyError, //
@@ -43,8 +45,10 @@ pub(crate) enum Fault {
     Disconnected,
     /// The device goes away.
     DeviceRemoval,
-    /// The device cannot register memory for a request.
-    NoRegistration,
+    /// The device cannot be used.
+    Device(Unfit),
+    /// The device says that a queue pair cannot be used any more.
+    Broken(&'static CStr),
     /// A work request failed.
     Completion(WcStatus),
     /// A work request was not taken.
@@ -111,7 +115,7 @@ impl Fault {
             Fault::Timeout(_) => ETIMEDOUT,
             Fault::Killed => EINTR,
             Fault::Resource(_, e) | Fault::Post(e) | Fault::NotAdmitted(e) => e,
-            Fault::NoRegistration => errno::EOPNOTSUPP,
+            Fault::Device(unfit) => unfit.errno().into(),
             Fault::DeviceRemoval | Fault::Asked => errno::ECONNABORTED,
             _ => errno::ECONNRESET,
         }
@@ -138,7 +142,8 @@ impl fmt::Display for Fault {
             Fault::Resource(what, e) => f.write_fmt(fmt!("{what} could not be made ({e:?})")),
             Fault::Disconnected => f.write_str("peer disconnected"),
             Fault::DeviceRemoval => f.write_str("device is being removed"),
-            Fault::NoRegistration => f.write_str("device cannot register memory fast"),
+            Fault::Device(unfit) => f.write_fmt(fmt!("{unfit}")),
+            Fault::Broken(why) => f.write_fmt(fmt!("device gave a queue pair up: {why}")),
             Fault::Completion(status) => f.write_fmt(fmt!("work request failed: {status}")),
             Fault::Post(e) => f.write_fmt(fmt!("work request was not taken ({e:?})")),
             Fault::Heartbeat => f.write_str("heartbeat was not answered"),

@@ -2,7 +2,10 @@
 
 //! What the completions of a connection say: requests, heartbeats, room on the send queue.
 
-use kernel::prelude::*;
+use kernel::{
+    prelude::*,
+    str::CStr, //
+};
 use rdma::{
     Opcode,
     Qp,
@@ -42,6 +45,15 @@ use crate::server::{
     },
 };
 
+/// A word of the kernel's for a log line.
+struct Text<'a>(&'a CStr);
+
+impl core::fmt::Display for Text<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(self.0.to_str().unwrap_or("?"))
+    }
+}
+
 impl QpHandler for Receiver {
     #[inline(always)]
     fn received(qp: &Qp<Self>, tag: u32, wc: &WorkCompletion) {
@@ -71,6 +83,12 @@ impl QpHandler for Receiver {
             TAG_SETUP => this.path.setup_done.complete_all(),
             _ => this.revoked(tag),
         }
+    }
+
+    #[cold]
+    fn broken(qp: &Qp<Self>, why: &'static CStr) {
+        let Receiver { path, cid, .. } = qp.handler();
+        path.fail(format_args!("connection {cid}: {}", Text(why)));
     }
 }
 
@@ -267,7 +285,7 @@ impl Receiver {
         // A flush is most often the consequence of a closing that is known; but rxe gives a queue
         // pair up without any other word when it has to repeat a registration.
         if !status.is_flush() || self.path.is_up() {
-            let (cid, status) = (self.cid, status.message().to_str().unwrap_or("?"));
+            let (cid, status) = (self.cid, Text(status.message()));
             self.path
                 .fail(format_args!("connection {cid}: {status} (tag {tag})"));
         }

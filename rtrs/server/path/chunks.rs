@@ -12,7 +12,16 @@ use rdma::{
     PageMapping,
     Pd, //
 };
-use rtrs_core::proto::wire::Descriptor;
+use rtrs_core::{
+    device::capabilities,
+    proto::{
+        device::{
+            Division,
+            Unfit, //
+        },
+        wire::Descriptor,
+    },
+};
 
 use crate::server::{
     io::request::{
@@ -23,26 +32,50 @@ use crate::server::{
     session::Session,
 };
 
-/// Maps and registers all chunks of `session` and makes their slots.
+/// Maps all chunks of `session` for the device of `pd`.
+pub(crate) fn map(session: &Session, pd: &Arc<Pd>) -> Result<KVVec<Arc<PageMapping>>> {
+    let mut mappings = KVVec::with_capacity(session.chunks().len(), GFP_KERNEL)?;
+    for chunk in session.chunks() {
+        let mapping = PageMapping::new(pd, chunk.clone(), DmaDirection::Bidirectional)?;
+        mappings.push(mapping, GFP_KERNEL)?;
+    }
+    Ok(mappings)
+}
+
+/// Decides how the chunks, which are mapped, lie in regions of the device.
+pub(crate) fn divide(
+    session: &Session,
+    pd: &Pd,
+    mappings: &[Arc<PageMapping>],
+) -> Result<Division, Unfit> {
+    let geometry = session.geometry();
+    let depth = geometry.queue_depth();
+    let alignments = mappings.iter().map(|mapping| mapping.alignment());
+    let alignment = alignments.min().unwrap_or(1);
+    let chunks_max = if session.always_invalidate() {
+        1
+    } else {
+        depth
+    };
+    capabilities(pd.device()).divide(depth, geometry.chunk_size(), alignment, chunks_max)
+}
+
+/// Registers the chunks of `session` and makes their slots.
 ///
 /// With `always_invalidate` each slot has the registration of its chunk, else the registrations
 /// that are returned have several chunks each.
 pub(crate) fn register(
     session: &Session,
     pd: &Arc<Pd>,
+    (mappings, division): (&[Arc<PageMapping>], Division),
     connections: &Arc<Connections>,
 ) -> Result<(KVVec<Place>, KVVec<Mr>)> {
     let depth = session.geometry().queue_depth();
-    let mut mappings = KVVec::with_capacity(depth.into(), GFP_KERNEL)?;
-    for chunk in session.chunks() {
-        let mapping = PageMapping::new(pd, chunk.clone(), DmaDirection::Bidirectional)?;
-        mappings.push(mapping, GFP_KERNEL)?;
-    }
-
+    let register = |first, run: &[_]| register_run(pd, session, first, run, division.page_size);
     let mut places = KVVec::with_capacity(depth.into(), GFP_KERNEL)?;
-    for (id, mapping) in (0..depth).zip(&mappings) {
+    for (id, mapping) in (0..depth).zip(mappings) {
         let region = if session.always_invalidate() {
-            Some(map(pd, session, id, core::slice::from_ref(mapping))?)
+            Some(register(id, core::slice::from_ref(mapping))?)
         } else {
             None
         };
@@ -54,38 +87,36 @@ pub(crate) fn register(
 
     let mut regions = KVVec::new();
     if !session.always_invalidate() {
-        let count = chunks_per_region(depth, pd.device().max_fast_reg_pages());
-        for (first, run) in (0..depth)
-            .step_by(count.into())
-            .zip(mappings.chunks(count.into()))
-        {
-            regions.push(map(pd, session, first, run)?, GFP_KERNEL)?;
+        let count = usize::from(division.chunks.max(1));
+        for (first, run) in (0..depth).step_by(count).zip(mappings.chunks(count)) {
+            regions.push(register(first, run)?, GFP_KERNEL)?;
         }
     }
     Ok((places, regions))
 }
 
 /// Registers a run of chunks, `first` on, under a key that is not in use yet.
-fn map(pd: &Arc<Pd>, session: &Session, first: u16, run: &[Arc<PageMapping>]) -> Result<Mr> {
+fn register_run(
+    pd: &Arc<Pd>,
+    session: &Session,
+    first: u16,
+    run: &[Arc<PageMapping>],
+    page_size: u32,
+) -> Result<Mr> {
     let chunk_size = session.geometry().chunk_size();
-    let pages = u32::try_from(run.len()).map_err(|_| EINVAL)?;
+    let pages = chunk_size.checked_div(page_size).ok_or(EINVAL)?;
+    let pages = u32::try_from(run.len())
+        .ok()
+        .and_then(|chunks| chunks.checked_mul(pages))
+        .ok_or(EINVAL)?;
     let mut region = Mr::new(pd, pages, false)?;
     // The client learns this address: it says nothing about where the memory is (D27), and no two
     // chunks of the path overlap.
     let iova = (u64::from(first) + 1).saturating_mul(chunk_size.into());
     region.set_iova_base(iova, chunk_size)?;
-    region.map_blocks(run, chunk_size)?;
+    region.map_blocks(run, page_size)?;
     region.bump_key();
     Ok(region)
-}
-
-/// Returns how many chunks go into one registration of at most `max`: as many as possible, such
-/// that all registrations have equally many, for the client insists on that.
-fn chunks_per_region(depth: u16, max: u32) -> u16 {
-    (1..=depth)
-        .rev()
-        .find(|n| u32::from(*n) <= max && depth.checked_rem(*n) == Some(0))
-        .unwrap_or(1)
 }
 
 /// What the info response says about a registration.

@@ -24,17 +24,22 @@ use rdma::{
     QpConfig,
     StandingReceives, //
 };
-use rtrs_core::proto::{
-    budget,
-    signal::{
-        QueueSizes,
-        ADMIN_RECEIVES, //
+use rtrs_core::{
+    device::queue_limits,
+    proto::{
+        budget,
+        device::Unfit,
+        signal::{
+            QueueError,
+            QueueSizes,
+            ADMIN_RECEIVES, //
+        },
+        wire::{
+            ConnectResponse,
+            InfoRequest,
+            RkeyResponse, //
+        }, //
     },
-    wire::{
-        ConnectResponse,
-        InfoRequest,
-        RkeyResponse, //
-    }, //
 };
 use zerocopy::IntoBytes;
 
@@ -59,6 +64,10 @@ pub(crate) const TAG_REVOKE: u32 = 5;
 
 /// Receives that are posted at a time, once as many have been used.
 pub(crate) const RECEIVE_BATCH: u32 = 16;
+
+/// Messages on the admin connection whose chunks' keys may be being invalidated at a time. A client
+/// that has more under way, which no client has, may lose the path.
+const ADMIN_REVOCATIONS: u16 = 48;
 
 /// Length of the message that brings a new key.
 pub(crate) const KEY_MESSAGE_LEN: u32 = size_of::<RkeyResponse>() as u32;
@@ -132,28 +141,31 @@ struct Sizes {
 }
 
 /// What a connection of `session` costs on `device`, in bytes.
-pub(crate) fn cost_bytes(session: &Session, device: &Device) -> u64 {
-    let (depth, max) = (session.geometry().queue_depth(), device.max_qp_wr());
-    let io = QueueSizes::server_io(depth, session.always_invalidate(), RECEIVE_BATCH, max);
-    budget::connection_bytes(&io)
+///
+/// Fails if the device's queues are too short for it.
+pub(crate) fn cost_bytes(session: &Session, device: &Device) -> Result<u64, QueueError> {
+    let (depth, limits) = (session.geometry().queue_depth(), queue_limits(device));
+    QueueSizes::admin(RECEIVE_BATCH, limits)?;
+    let io = QueueSizes::server_io(depth, session.always_invalidate(), RECEIVE_BATCH, limits)?;
+    Ok(budget::connection_bytes(&io))
 }
 
 impl Sizes {
-    fn new(path: &Path, cid: u16) -> Self {
+    fn new(path: &Path, cid: u16) -> Result<Self, QueueError> {
         let always_invalidate = path.always_invalidate;
         let depth = path.geometry.queue_depth();
-        let max = path.device.max_qp_wr();
-        let queue = if cid == 0 {
-            QueueSizes::admin(RECEIVE_BATCH, max)
+        let limits = queue_limits(&path.device);
+        let (queue, requests) = if cid == 0 {
+            let queue = QueueSizes::admin(RECEIVE_BATCH, limits)?;
+            (queue, ADMIN_REVOCATIONS.min(depth))
         } else {
-            QueueSizes::server_io(depth, always_invalidate, RECEIVE_BATCH, max)
+            let queue = QueueSizes::server_io(depth, always_invalidate, RECEIVE_BATCH, limits)?;
+            (queue, depth)
         };
-        // Invalidation, data, registration, client's key, answer; or data, client's key, answer.
-        let work = if always_invalidate { 5 } else { 3 };
-        Self {
-            answers: (queue.send.saturating_sub(1) / work).max(1),
+        Ok(Self {
+            answers: queue.answers(requests, always_invalidate),
             queue,
-        }
+        })
     }
 }
 
@@ -187,7 +199,7 @@ pub(crate) fn accept(
 
 /// Makes the queue pair, and on the admin connection posts the receive for the info request.
 fn create(path: &Arc<Path>, cid: u16, id: &Id) -> Result<Arc<Qp<Receiver>>> {
-    let sizes = Sizes::new(path, cid);
+    let sizes = Sizes::new(path, cid).map_err(|e| Error::from(Unfit::from(e).errno()))?;
     let depth = path.geometry.queue_depth();
     let config = QpConfig {
         max_send_wr: sizes.queue.send,

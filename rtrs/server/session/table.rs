@@ -17,7 +17,7 @@ use kernel_ext::{
 };
 use rdma::cm::ConnectRequest;
 use rtrs_core::{
-    address,
+    address, device,
     proto::{
         addr::PathName,
         admission::{
@@ -91,6 +91,9 @@ impl Registry {
         connect: &Connect,
         request: &ConnectRequest<'_>,
     ) -> Result<Arc<Path>, Refusal> {
+        device::capabilities(request.device())
+            .check()
+            .map_err(Refusal::Device)?;
         let mut sessions = self.sessions.lock();
         if sessions.closed {
             return Err(Refusal::UnknownSession);
@@ -138,16 +141,15 @@ impl Registry {
         if let Admission::Join(index) = admission::admit(connect, known)? {
             return paths.get(index).cloned().ok_or(Refusal::PathState);
         }
-        let cost = budget::path_bytes(session.geometry()).saturating_add(
-            connections::cost_bytes(session, request.device())
-                .saturating_mul(connect.cid_num.into()),
-        );
+        let connection = connections::cost_bytes(session, request.device())
+            .map_err(|e| Refusal::Device(e.into()))?;
+        let connections = connection.saturating_mul(connect.cid_num.into());
+        let cost = budget::path_bytes(session.geometry()).saturating_add(connections);
         let charge = self.charge(cost)?;
         paths
             .reserve(1, GFP_KERNEL)
             .map_err(|_| Refusal::NoMemory)?;
-        let path =
-            Path::new(session, connect, request, name, charge).map_err(|_| Refusal::NoMemory)?;
+        let path = Path::new(session, connect, request, name, charge)?;
         // What it comes in the place of, before anybody can see it.
         for rival in paths.iter().filter(|rival| rival.precedes(&path)) {
             rival.fail(format_args!("client connects it anew"));

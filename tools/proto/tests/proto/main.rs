@@ -18,6 +18,7 @@ mod agreement;
 mod backoff;
 mod budget;
 mod chance;
+mod device;
 mod fuzz;
 mod geometry;
 mod golden;

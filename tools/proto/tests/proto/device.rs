@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Which devices are used, and how chunks lie in their memory regions.
+
+use proto::rtrs::{
+    device::{
+        Capabilities,
+        Division,
+        Unfit, //
+    },
+    signal::QueueLimits, //
+};
+
+const KIB: u32 = 1024;
+const ANY: u64 = 0xffff_f000;
+/// irdma: what it does not list it encodes as 4 KiB.
+const IRDMA: u64 = 1 << 12 | 1 << 21 | 1 << 30;
+
+fn device(page_sizes: u64, pages_max: u32) -> Capabilities {
+    Capabilities {
+        fast_registration: true,
+        iwarp: false,
+        page_sizes,
+        pages_max,
+        queues: QueueLimits {
+            work_requests: 1 << 15,
+            completions: 1 << 20,
+        },
+    }
+}
+
+#[test]
+fn devices_without_what_the_protocol_needs_are_refused() {
+    let good = device(ANY, 512);
+    assert_eq!(good.check(), Ok(()));
+    let old = Capabilities {
+        fast_registration: false,
+        ..good
+    };
+    assert_eq!(old.check(), Err(Unfit::NoFastRegistration));
+    assert_eq!(device(ANY, 0).check(), Err(Unfit::NoFastRegistration));
+    let iwarp = Capabilities {
+        iwarp: true,
+        ..good
+    };
+    assert_eq!(iwarp.check(), Err(Unfit::Iwarp));
+    assert_eq!(Unfit::Iwarp.errno().get(), 95);
+    assert!(Unfit::Iwarp.to_string().contains("iWARP"));
+}
+
+#[test]
+fn pages_are_the_largest_that_device_and_addresses_allow() {
+    let divided = |page_sizes, alignment| {
+        let division = device(page_sizes, 512).divide(512, 128 * KIB, alignment, 1);
+        division.map(|d| (d.page_size / KIB, d.chunks))
+    };
+    assert_eq!(divided(ANY, 1 << 17), Ok((128, 1)));
+    assert_eq!(divided(ANY, 1 << 30), Ok((128, 1)));
+    // A bounce buffer.
+    assert_eq!(divided(ANY, 1 << 12), Ok((4, 1)));
+    assert_eq!(divided(ANY, 1 << 14), Ok((16, 1)));
+    assert_eq!(divided(IRDMA, 1 << 17), Ok((4, 1)));
+    // A driver that lists nothing has the smallest.
+    assert_eq!(divided(0, 1 << 17), Ok((4, 1)));
+}
+
+#[test]
+fn a_region_has_no_more_pages_than_the_device_allows() {
+    let all = |page_sizes, pages_max| device(page_sizes, pages_max).divide(512, 131072, 1 << 17, 512);
+    let division = |page_size, chunks| Ok(Division { page_size, chunks });
+    assert_eq!(all(ANY, 512), division(131072, 512));
+    assert_eq!(all(ANY, 511), division(131072, 256));
+    assert_eq!(all(IRDMA, 512), division(4096, 16));
+    assert_eq!(all(IRDMA, 33), division(4096, 1));
+    let error = Unfit::Pages {
+        needed: 32,
+        most: 31,
+    };
+    assert_eq!(all(IRDMA, 31), Err(error));
+    let text = "device registers 31 pages at a time, a chunk has 32";
+    assert_eq!(error.to_string(), text);
+}
+
+#[test]
+fn every_chunk_is_in_one_region_and_all_regions_are_equal() {
+    for depth in (1..600).chain([1024, 65535]) {
+        for chunk_size in [8 * KIB, 64 * KIB, 1024 * KIB] {
+            for page_sizes in [0, ANY, IRDMA] {
+                for pages_max in [1, 31, 256, 512, u32::MAX] {
+                    let able = device(page_sizes, pages_max);
+                    let Ok(division) = able.divide(depth, chunk_size, 1 << 20, depth) else {
+                        continue;
+                    };
+                    let pages = chunk_size / division.page_size;
+                    assert!(division.page_size >= 4096 && pages * division.page_size == chunk_size);
+                    assert!(division.chunks > 0 && depth % division.chunks == 0);
+                    assert!(u32::from(division.chunks) * pages <= pages_max);
+                }
+            }
+        }
+    }
+}
