@@ -23,6 +23,7 @@ use zerocopy::IntoBytes;
 
 use super::{
     mapping::{
+        self,
         Description,
         Mapping, //
     },
@@ -119,6 +120,17 @@ fn open(session: &Arc<Session>, name: &[u8], access: AccessMode) -> Result<OpenR
             );
         }
     })?;
+    if !mapping::is_expressible(&device) {
+        if LOG_LIMIT.allow().is_some() {
+            pr_err!(
+                "session {}: device '{}' has blocks of {} bytes, more than the protocol can say\n",
+                session.name(),
+                &*path,
+                device.logical_block_bytes()
+            );
+        }
+        return Err(EINVAL);
+    }
     let device = Arc::new(device, GFP_KERNEL)?;
     let device_id = session.reserve()?;
     let opened = show(session, name, access, device, device_id);
@@ -150,13 +162,18 @@ fn show(
         let answer = mapping.answer().to_wire();
         mapping.log_opened();
         session.publish(device_id, mapping, target)?;
+        session.show_files(device_id).inspect_err(|_| {
+            session.close(device_id, false);
+        })?;
         Ok(answer)
     });
     published.inspect_err(|error| {
-        pr_err!(
-            "session {}: device {device_id} cannot be set up: {error:?}\n",
-            session.name()
-        );
+        if LOG_LIMIT.allow().is_some() {
+            pr_err!(
+                "session {}: device {device_id} cannot be set up: {error:?}\n",
+                session.name()
+            );
+        }
     })
 }
 

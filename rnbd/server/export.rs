@@ -23,7 +23,10 @@ use kernel_ext::sysfs::{
     Link, //
 };
 
-use super::sysfs;
+use super::{
+    session::LOG_LIMIT,
+    sysfs, //
+};
 use crate::{
     proto::access::AccessMode,
     shown::Shown, //
@@ -141,13 +144,15 @@ impl Export {
             access.check(writers).map_err(Error::from)
         };
         refusal.inspect_err(|error| {
-            pr_err!(
-                "session {}: device '{}' ({writers} writers, open in this session: {twice}) is \
-                 refused as {}: {error:?}\n",
-                &*user.session,
-                &*self.name,
-                Shown(access)
-            );
+            if LOG_LIMIT.allow().is_some() {
+                pr_err!(
+                    "session {}: device '{}' ({writers} writers, open in this session: {twice}) is \
+                     refused as {}: {error:?}\n",
+                    &*user.session,
+                    &*self.name,
+                    Shown(access)
+                );
+            }
         })?;
         self.users.push(user, GFP_KERNEL)?;
         Ok(())

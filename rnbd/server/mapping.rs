@@ -16,7 +16,10 @@ use kernel_ext::{
 use super::{
     export::Claim,
     io::Target,
-    session::Session,
+    session::{
+        Session,
+        CHANGES_LIMIT, //
+    },
     sysfs, //
 };
 use crate::{
@@ -55,7 +58,7 @@ pub(crate) struct Mapping {
 }
 
 impl Mapping {
-    /// Shows that `description.session` uses `device`; the target is for its table.
+    /// Notes that `description.session` uses `device`; the target is for its table.
     pub(crate) fn new(
         description: Description,
         device: Arc<BlockDevice>,
@@ -67,15 +70,26 @@ impl Mapping {
         let target = Target::new(device.clone(), bios, may_write, unused.clone());
         let target = Arc::new(target, GFP_KERNEL)?;
         let description = Arc::new(description, GFP_KERNEL)?;
-        let directory = sysfs::mapping(claim.sessions(), description.clone())?;
         let mapping = Self {
-            directory: Some(directory),
+            directory: None,
             description,
             unused,
             device,
             claim,
         };
         Ok((mapping, target))
+    }
+
+    /// Makes the files that show the mapping.
+    pub(crate) fn show_files(&mut self) -> Result {
+        let files = sysfs::mapping(self.claim.sessions(), self.description.clone())?;
+        self.directory = Some(files);
+        Ok(())
+    }
+
+    /// Whether `description` is of this mapping.
+    pub(crate) fn is(&self, description: &Description) -> bool {
+        core::ptr::eq(&*self.description, description)
     }
 
     /// The device's name as the client gave it.
@@ -85,6 +99,9 @@ impl Mapping {
 
     /// Logs that the session has opened the device.
     pub(crate) fn log_opened(&self) {
+        if CHANGES_LIMIT.allow().is_none() {
+            return;
+        }
         pr_info!(
             "session {}: device '{}' ({}) opened as {}\n",
             self.description.session.name(),
@@ -104,6 +121,9 @@ impl Drop for Mapping {
     fn drop(&mut self) {
         self.directory = None;
         self.unused.wait();
+        if CHANGES_LIMIT.allow().is_none() {
+            return;
+        }
         pr_info!(
             "session {}: device '{}' ({}) closed\n",
             self.description.session.name(),
@@ -115,6 +135,12 @@ impl Drop for Mapping {
 
 /// Largest block size that the wire can name.
 const BLOCK_SIZE_MAX: u16 = 1 << 15;
+
+/// Whether the wire can name the size of the blocks that requests are made of. A client that was told
+/// of smaller ones would send parts of blocks.
+pub(super) fn is_expressible(device: &BlockDevice) -> bool {
+    device.logical_block_bytes() <= BLOCK_SIZE_MAX.into()
+}
 
 /// Size and limits of `device`, in the numbers of the wire. Sizes that do not fit are cut.
 fn describe(device: &BlockDevice, device_id: u32) -> Device {

@@ -45,7 +45,10 @@ use super::{
         self,
         Target, //
     },
-    mapping::Mapping,
+    mapping::{
+        Description,
+        Mapping, //
+    },
     Server, //
 };
 use crate::{
@@ -63,6 +66,10 @@ use crate::{
 
 /// Lines about refused requests and messages.
 pub(super) static LOG_LIMIT: RateLimit = RateLimit::new(5000, 10);
+
+/// Lines about devices that were opened or closed: a client with many has a line each, one that does
+/// nothing else does not fill the log.
+pub(super) static CHANGES_LIMIT: RateLimit = RateLimit::new(5000, 100);
 
 /// What a number of a device stands for.
 enum Slot {
@@ -205,14 +212,42 @@ impl Session {
         published
     }
 
+    /// Makes the files of device `device_id`, which was just published: not before, so that whoever
+    /// writes to `force_close` finds what is to be closed.
+    pub(super) fn show_files(&self, device_id: u32) -> Result {
+        // Under the lock: a writer waits until the mapping has its files.
+        match self.slots.lock().get_mut(device_id as usize) {
+            Some(Slot::Open(mapping)) => mapping.show_files(),
+            _ => Err(ENOENT),
+        }
+    }
+
     /// Closes device `device_id`; sleeps until its requests have ended. `retire` keeps the number
     /// from being used again. `false` if the number stands for no open device.
     pub(super) fn close(&self, device_id: u32, retire: bool) -> bool {
+        self.close_if(device_id, retire, |_| true)
+    }
+
+    /// Closes the mapping that `description` is of, unless its client has closed it meanwhile, and
+    /// retires its number: what a number stands for may have changed since the files were made.
+    pub(super) fn force_close(&self, description: &Description) -> bool {
+        self.close_if(description.device_id, true, |mapping| {
+            mapping.is(description)
+        })
+    }
+
+    /// Closes device `device_id` if it is the right one.
+    fn close_if(
+        &self,
+        device_id: u32,
+        retire: bool,
+        is_right: impl FnOnce(&Mapping) -> bool,
+    ) -> bool {
         let mut slots = self.slots.lock();
         let Some(slot) = slots.get_mut(device_id as usize) else {
             return false;
         };
-        if !matches!(slot, Slot::Open(_)) {
+        if !matches!(slot, Slot::Open(mapping) if is_right(mapping)) {
             return false;
         }
         let closed = core::mem::replace(

@@ -117,6 +117,6 @@ fn store_force_close(
     );
     // This file goes with the mapping: first, so that closing does not wait for its own writer.
     context.remove_self(&THIS_MODULE)?;
-    session.close(mapping.device_id, true);
+    session.force_close(&mapping);
     Ok(())
 }

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Runs in the guest: `python3 exports.py NAME ADDRESS` plays clients that open, close and lose devices.
+
+What is asserted here is what a server owes its administrator; prints "ok", or what was wrong.
+"""
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+import messages as m
+from client import Client, Closed
+from puppet import Puppet, Refused
+
+SECTOR = 512
+FORCE = "/sys/class/rnbd-server/ctl/devices/ram0/sessions/{}/force_close"
+CASES: dict[str, Callable[[str], None]] = {}
+
+
+def case(function: Callable[[str], None]) -> Callable[[str], None]:
+    """Registers a case under its function's name."""
+    CASES[function.__name__] = function
+    return function
+
+
+def _open(client: Client, name: bytes, chunk: int = 2) -> tuple[int, int]:
+    """OPEN; returns the errno and the device's number."""
+    client.read(chunk, 56, m.open_device(name))
+    error = client.answer(chunk)
+    return error, 0 if error else int.from_bytes(client.reply(8)[4:8], "little")
+
+
+def _force(path: str) -> bool:
+    try:
+        with open(path, "w", encoding="ascii") as file:
+            file.write("1")
+        return True
+    except OSError:
+        return False
+
+
+@case
+def a_thousand_refused_opens(address: str) -> None:
+    """A device that somebody else writes to is asked for 1000 times; each is answered with EPERM."""
+    with Puppet() as one, Puppet() as two:
+        Client(one, address, b"writer").open().map(b"ram0")
+        beggar = Client(two, address, b"beggar").open()
+        for turn in range(1000):
+            error, _device = _open(beggar, b"ram0")
+            assert error == errno.EPERM, f"OPEN {turn}: errno {error}"
+
+
+@case
+def a_device_is_fenced_and_no_other(address: str) -> None:
+    """ram0 is forced away as soon as its file is there, while its client closes and opens it and ram1 in turn."""
+    done, forced = threading.Event(), [0]
+
+    def fence() -> None:
+        path = FORCE.format("fenced")
+        while not done.is_set():
+            if _force(path):
+                forced[0] += 1
+                limit = time.monotonic() + 5
+                while os.path.exists(os.path.dirname(path)) and not os.path.exists(path):
+                    assert time.monotonic() < limit, "force_close has closed nothing, and its file is gone"
+
+    with Puppet() as one:
+        a = Client(one, address, b"fenced").open()
+        fencer = threading.Thread(target=fence)
+        fencer.start()
+        try:
+            for turn in range(300):
+                error, first = _open(a, b"ram0")
+                assert not error, f"turn {turn}: ram0: errno {error}"
+                a.write(3, b"", m.close_device(first))
+                assert a.answer(3) == 0
+                error, second = _open(a, b"ram1")
+                assert not error, f"turn {turn}: ram1: errno {error}"
+                # OSError if it was closed instead of ram0.
+                assert len(a.read_device(second, 0, SECTOR)) == SECTOR
+                a.write(3, b"", m.close_device(second))
+                assert a.answer(3) == 0
+        finally:
+            done.set()
+            fencer.join()
+    print(f"ram0 was forced away {forced[0]} times")
+    assert forced[0], "the file was never there in time"
+
+
+if __name__ == "__main__":
+    try:
+        CASES[sys.argv[1]](sys.argv[2])
+        print("ok")
+    except (AssertionError, Closed, Refused, TimeoutError, OSError) as why:
+        print(f"{type(why).__name__}: {why}")
+        sys.exit(1)

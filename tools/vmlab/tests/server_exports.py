@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Devices of the server: which are refused, how they are fenced, and what the log says about it."""
+from __future__ import annotations
+
+from vmlab import rnbd
+from vmlab.checks import eq, ge, ok
+from vmlab.lab import Lab
+from vmlab.needs import needs
+from vmlab.tests.hostile import PATIENT, bring_puppets
+
+FILES = ("puppet.py", "messages.py", "client.py", "exports.py")
+# Ten lines in five seconds, and the test takes some.
+LINES_MAX = 60
+
+
+def _play(lab: Lab, name: str) -> None:
+    vm = lab.server
+    rnbd.ram_disk(lab, 8, 2)
+    if not vm.exists("/tmp/peer/exports.py"):
+        bring_puppets(vm, FILES)
+    vm.run(f"mods {lab.modules} rtrs-server {PATIENT} && mods {lab.modules} rnbd-server dev_search_path=/dev", 120)
+    done = vm.try_run(f"python3 /tmp/peer/exports.py {name} {lab.server_address}", 120)
+    eq(done.out.strip().split("\n")[-1:], ["ok"], done.out)
+
+
+@needs(machines=1, timeout=200)
+def test_a_thousand_refused_opens_do_not_fill_the_log(lab: Lab) -> None:
+    """OPEN of a device that another session writes to, again and again: every one is answered, few are logged."""
+    mark = lab.server.log_mark()
+    _play(lab, "a_thousand_refused_opens")
+    lines = lab.server.log_matches("session beggar", mark)
+    ge(len(lines), 1, "lines about the refusals")
+    ok(len(lines) <= LINES_MAX, f"{len(lines)} lines about the refusals")
+
+
+@needs(machines=1, timeout=200)
+def test_force_close_closes_what_its_file_stands_for(lab: Lab) -> None:
+    """It is written while its client closes the device and opens another under the same number."""
+    _play(lab, "a_device_is_fenced_and_no_other")
+
+
+@needs(machines=1)
+def test_blocks_that_the_protocol_cannot_name_are_refused(lab: Lab) -> None:
+    """A disk with logical blocks of 64 KiB is not announced as one with 32; one with 4 KiB blocks is mapped."""
+    vm = lab.server
+    rnbd.start(lab, mib=8, count=2)
+    lab.defer(vm.try_run, "mods -r; losetup -D", 60)
+    vm.run("modprobe loop; losetup -b 65536 /dev/loop0 /dev/ram0; losetup -b 4096 /dev/loop1 /dev/ram1")
+    eq(vm.read("/sys/block/loop0/queue/logical_block_size"), "65536")
+    mark = vm.log_mark()
+    eq(rnbd.try_map(lab, rnbd.request(lab, "loop0")), "EINVAL")
+    ok(vm.log_matches("rnbd_server.*65536", mark), "the server's log does not say why")
+    disk = rnbd.map_disk(lab, "loop1")
+    eq(disk.queue("logical_block_size"), "4096")
+    disk.unmap()
+
+
+@needs(machines=1)
+def test_the_log_says_where_the_server_is_and_what_it_exports(lab: Lab) -> None:
+    """One line with port and search path; a folder that is not there is warned about, port 0 refused."""
+    vm = lab.server
+    cases = (("", "port 1234, dev_search_path '/'", ""),
+             ("port_nr=4321 dev_search_path=/dev", "port 4321, dev_search_path '/dev'", ""),
+             ("dev_search_path=/dev/%SESSNAME%", "dev_search_path '/dev/%SESSNAME%'", ""),
+             ("dev_search_path=", "dev_search_path ''", ""),
+             ("dev_search_path=/nowhere/at/all", "dev_search_path '/nowhere/at/all'", "'/nowhere/at/all' is not there"))
+    for parameters, line, warning in cases:
+        mark = vm.log_mark()
+        vm.run(f"mods {lab.modules} rtrs-server && mods {lab.modules} rnbd-server {parameters}", 60)
+        log = [text for _n, text in vm.kernel_log(mark) if "rnbd_server" in text]
+        ok(any(line in text for text in log), f"{parameters!r}: no line with {line!r} in {log}")
+        warnings = [text for text in log if "is not there" in text]
+        eq(len(warnings), 1 if warning else 0, f"{parameters!r}: warnings in {log}")
+        ok(not warning or warning in warnings[0], f"{parameters!r}: {warnings}")
+        vm.run("mods -r", 60)
+    vm.run(f"mods {lab.modules} rtrs-server")
+    mark = vm.log_mark()
+    ok(vm.try_run(f"mods {lab.modules} rnbd-server port_nr=0").code, "loaded with port_nr=0")
+    ok(vm.log_matches("rnbd_server.*port_nr", mark), "the log does not say why it was not loaded")
