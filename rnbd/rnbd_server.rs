@@ -17,14 +17,23 @@ mod shown;
 
 use kernel::{
     prelude::*,
+    str::{
+        BStr,
+        CString, //
+    },
     sync::Arc, //
 };
 use kernel_ext::{
+    block::bdev::{
+        BlockDevice,
+        Mode, //
+    },
     module_param_int,
     module_param_string, //
 };
 use rtrs_server::Listener;
 
+use proto::path_name;
 use server::{
     Control,
     Server,
@@ -54,6 +63,22 @@ module_param_string!(
      searched in a session namespace. (default: /)"
 );
 
+/// Says in the log if no device can be found below `dev_search_path`, which may come later.
+fn check_search_path() {
+    let folder = path_name::common_folder(DEV_SEARCH_PATH.get().as_bytes());
+    let found = CString::try_from_fmt(fmt!("{}", BStr::from_bytes(folder)))
+        .map_err(Error::from)
+        // A folder is no block device, so this only looks for it.
+        .and_then(|folder| BlockDevice::open(&folder, Mode::ReadOnly, None));
+    match found {
+        Err(error) if error != ENOTBLK => pr_warn!(
+            "dev_search_path: '{}' is not there ({error:?}), so clients will find no device\n",
+            BStr::from_bytes(folder)
+        ),
+        _ => {}
+    }
+}
+
 /// The module. Dropped in this order: the listener ends all sessions, which close their devices.
 struct RnbdServer {
     _listener: Listener,
@@ -62,12 +87,22 @@ struct RnbdServer {
 
 impl kernel::Module for RnbdServer {
     fn init(_module: &'static ThisModule) -> Result<Self> {
+        if PORT_NR.get() == 0 {
+            pr_err!("not loaded: port_nr is 0, which clients cannot connect to\n");
+            return Err(EINVAL);
+        }
         let control = Control::new()?;
         let server = Server::new(&control)?;
         let sessions = Arc::new(Sessions(server), GFP_KERNEL)?;
         let listener = Listener::new(PORT_NR.get(), sessions).inspect_err(|error| {
             pr_err!("port {} cannot be listened on: {error:?}\n", PORT_NR.get());
         })?;
+        pr_info!(
+            "port {}, dev_search_path '{}'\n",
+            PORT_NR.get(),
+            DEV_SEARCH_PATH.get()
+        );
+        check_search_path();
         Ok(Self {
             _listener: listener,
             _control: control,

@@ -114,12 +114,19 @@ pub fn join<'b>(
     CStr::from_bytes_with_nul(path).map_err(|_| PathNameError::Name)
 }
 
-/// Checks what was given as `dev_search_path`: one line end is cut off, and it must be shorter
-/// than [`PATH_LEN_MAX`].
-pub fn check_search_path(given: &[u8]) -> Result<&[u8], PathNameError> {
-    let path = given.strip_suffix(b"\n").unwrap_or(given);
-    if path.len() >= PATH_LEN_MAX {
-        return Err(PathNameError::TooLong);
+/// The folder of a search path that is there for every session: all of it, or what is before the part
+/// with `%SESSNAME%` in it. An empty search path means the root, as it does when it is joined.
+pub fn common_folder(search_path: &[u8]) -> &[u8] {
+    let mark = search_path
+        .windows(SESSION.len())
+        .position(|w| w == SESSION);
+    let before = mark.and_then(|at| search_path.get(..at));
+    let end = before.map_or(Some(search_path.len()), |before| {
+        let slash = before.iter().rposition(|c| *c == b'/');
+        slash.map(|at| at.wrapping_add(1))
+    });
+    match end.and_then(|end| search_path.get(..end)) {
+        None | Some([]) => b"/",
+        Some(folder) => folder,
     }
-    Ok(path)
 }

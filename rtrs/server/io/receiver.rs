@@ -146,8 +146,15 @@ impl Receiver {
         };
         slot.cid = self.cid;
         slot.offset = offset;
-        if path.has_peers() && fence::is_contested(path, id) {
-            return fence::defer(path, slot);
+        if path.has_peers() {
+            // The other path may have closed this one since, by a request for the same chunk: that
+            // one is the newer.
+            if !path.is_up() {
+                return path.park(slot);
+            }
+            if fence::is_contested(path, id) {
+                return fence::defer(path, slot);
+            }
         }
         self.admit(qp, slot);
     }

@@ -4,7 +4,7 @@
 
 use proptest::prelude::*;
 use proto::rnbd::path_name::{
-    check_search_path,
+    common_folder,
     join,
     PathNameError,
     PATH_LEN_MAX, //
@@ -85,15 +85,15 @@ fn a_path_of_4095_bytes_fits_and_a_longer_one_does_not() {
 }
 
 #[test]
-fn a_search_path_loses_one_line_end_and_has_its_bound() {
-    assert_eq!(check_search_path(b"/dev\n"), Ok(&b"/dev"[..]));
-    assert_eq!(check_search_path(b"/dev"), Ok(&b"/dev"[..]));
-    assert_eq!(check_search_path(b"/dev\n\n"), Ok(&b"/dev\n"[..]));
-    assert_eq!(check_search_path(&[b'x'; 4095]).map(<[u8]>::len), Ok(4095));
-    assert_eq!(
-        check_search_path(&[b'x'; 4096]),
-        Err(PathNameError::TooLong)
-    );
+fn a_search_path_has_a_folder_that_all_sessions_share() {
+    let folder = |path: &str| String::from_utf8(common_folder(path.as_bytes()).to_vec()).unwrap();
+    assert_eq!(folder("/dev"), "/dev");
+    assert_eq!(folder("/dev/mapper/"), "/dev/mapper/");
+    assert_eq!(folder("/dev/%SESSNAME%/vols"), "/dev/");
+    assert_eq!(folder("/srv/disk-%SESSNAME%"), "/srv/");
+    assert_eq!(folder("%SESSNAME%"), "/");
+    assert_eq!(folder("/"), "/");
+    assert_eq!(folder(""), "/");
 }
 
 proptest! {

@@ -271,6 +271,6 @@ pub(crate) fn sysfs(bytes: &[u8]) {
     let _ = control::Unmap::parse(bytes);
     let _ = control::parse_one(bytes);
     let _ = control::parse_resize(bytes);
-    let _ = path_name::check_search_path(bytes);
+    let _ = path_name::common_folder(bytes);
     let _ = path_name::join(bytes, b"s", bytes, &mut [0; 64]);
 }
