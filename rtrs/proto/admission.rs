@@ -9,8 +9,9 @@
 //! one is told where the chunks are only after the old one's last request has ended: no old WRITE
 //! is executed after a new one (D26).
 
+use ferro_proto::errno::Errno;
+
 use super::{
-    errno::Errno,
     handshake::{
         Connect,
         Refusal, //

@@ -8,7 +8,6 @@ use zerocopy::{
 };
 
 use super::{
-    errno::Errno,
     geometry::Geometry,
     wire::{
         Descriptor,
@@ -18,7 +17,7 @@ use super::{
         INFO_RESPONSE, //
     }, //
 };
-use ferro_proto::text::Shown;
+use ferro_proto::{errno::Errno, text::Shown};
 
 /// Why a session name is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

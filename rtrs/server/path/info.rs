@@ -3,6 +3,7 @@
 //! The info exchange: the client names its session, and is told where its chunks are. The path is
 //! up then.
 
+use ferro_proto::errno::Errno;
 use kernel::{
     prelude::*,
     sync::Arc, //
@@ -20,7 +21,6 @@ use rtrs_core::{
     errno,
     proto::{
         admission::NameClaim,
-        errno::Errno,
         info,
         path::{
             ServerEffect,

@@ -2,13 +2,12 @@
 
 //! What of a path runs on the work queue: set-up and teardown, the ticks, requests that had to wait.
 
-use core::sync::atomic::Ordering::SeqCst;
-
 use kernel::{
     sync::Arc,
     time::msecs_to_jiffies,
     workqueue::WorkItem, //
 };
+use kernel_ext::sync::atomic::Ordering::SeqCst;
 use rtrs_core::proto::path::ServerState;
 
 use crate::server::path::{
