@@ -15,6 +15,10 @@ pub mod proto;
 mod server;
 mod shown;
 
+use block_ext::bdev::{
+    BlockDevice,
+    Mode, //
+};
 use kernel::{
     prelude::*,
     str::{
@@ -24,10 +28,6 @@ use kernel::{
     sync::Arc, //
 };
 use kernel_ext::{
-    block::bdev::{
-        BlockDevice,
-        Mode, //
-    },
     module_param_int,
     module_param_string, //
 };

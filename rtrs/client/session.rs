@@ -52,7 +52,6 @@ use rtrs_core::proto::{
         Agreement,
         Grant, //
     },
-    handshake::ConnectError,
     info,
     outage::FastIoFail,
     permit::Partition,

@@ -28,7 +28,6 @@ use rtrs_core::proto::quarantine::{
 };
 
 use crate::client::{
-    io::table::Exchange,
     path::{
         error::Fault,
         Path, //
