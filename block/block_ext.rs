@@ -47,3 +47,9 @@ impl kernel::Module for Library {
         Ok(Library)
     }
 }
+
+impl Drop for Library {
+    fn drop(&mut self) {
+        disk::drain();
+    }
+}

@@ -20,6 +20,7 @@ use core::{
     ops::Deref,
     ptr::NonNull, //
 };
+pub(crate) use fops::drain;
 use fops::DiskFops;
 use kernel::{
     bindings,
@@ -31,9 +32,13 @@ use kernel::{
         self,
         Write, //
     },
+    new_mutex,
     prelude::*,
     str::NullTerminatedFormatter,
-    sync::Arc, //
+    sync::{
+        Arc,
+        Mutex, //
+    }, //
 };
 use kernel_ext::{
     sync::atomic::{
@@ -107,14 +112,19 @@ impl<T: Operations> Disk<T> {
     /// Makes a disk that nobody sees yet; [`GenDisk::add`] shows it.
     ///
     /// `module` is the module of the driver: it cannot be unloaded while the disk is open.
+    /// `token` is dropped when nobody refers to the disk any more, which may be long after its
+    /// removal: what must not be used again as long as somebody has the dead disk open, its number
+    /// for one, belongs there. Its code must be that of `module`.
+    ///
     /// Process context, may sleep. `EINVAL` if the name, the numbers, the size or the limits are
-    /// out of range or the limits allow requests of more pieces than the requests of the set have
-    /// entries for; `ENOMEM`.
-    pub fn new(
+    /// out of range, the limits allow requests of more pieces than the requests of the set have
+    /// entries for, or the token is of another module; `ENOMEM`.
+    pub fn new<R: Send + 'static>(
         set: &Arc<TagSet<T>>,
         module: &'static ThisModule,
         config: DiskConfig<'_>,
         queue: Arc<T::Queue>,
+        token: R,
     ) -> Result<Self> {
         if config.limits.segments_needed() > u32::from(set.sg_entries()) {
             return Err(EINVAL);
@@ -122,7 +132,7 @@ impl<T: Operations> Disk<T> {
         let data = Arc::as_ptr(&queue).cast_mut().cast();
         // SAFETY: The tag set and the data of the queue live as long as the disk, in this struct;
         // the operations of the set expect `T::Queue` as the queue's data.
-        let disk = unsafe { GenDisk::new(set.as_raw(), module, config, data) }?;
+        let disk = unsafe { GenDisk::new(set.as_raw(), module, config, data, token) }?;
         // INVARIANT: Both were given to `GenDisk::new`.
         Ok(Disk {
             disk,
@@ -166,10 +176,13 @@ const STATE_GONE: u32 = 3;
 /// # Invariants
 ///
 /// `raw` is a disk with a queue of its own and operations made by [`DiskFops`]; it was added, and
-/// not yet deleted, exactly while `state` is `STATE_LIVE`.
+/// not yet deleted, exactly while `state` is `STATE_LIVE`. `state` leaves `STATE_LIVE` only while
+/// `gate` is locked.
 pub struct GenDisk {
     raw: NonNull<bindings::gendisk>,
     state: AtomicU32,
+    /// Held by who sends an event about the disk, and by who begins to remove it.
+    gate: Pin<KBox<Mutex<()>>>,
     /// Whether [`GenDisk::hold`] has quiesced the queue: 0 or 1.
     held: AtomicU32,
 }
@@ -185,15 +198,17 @@ impl GenDisk {
     ///
     /// `set` and `data` live until the disk is dropped, and `data` is what the operations of the
     /// set expect as `queuedata`.
-    unsafe fn new(
+    unsafe fn new<R: Send + 'static>(
         set: *mut bindings::blk_mq_tag_set,
         module: &'static ThisModule,
         config: DiskConfig<'_>,
         data: *mut c_void,
+        token: R,
     ) -> Result<Self> {
         check_range(&config)?;
         let mut limits = config.limits.to_raw()?;
-        let fops = DiskFops::new(module)?;
+        let gate = KBox::pin_init(new_mutex!(()), GFP_KERNEL)?;
+        let fops = DiskFops::new(module, token)?;
         let key = kernel::static_lock_class!().as_ptr();
         // SAFETY: The set is allocated, the limits are valid for the call, the key is static.
         let raw = unsafe { bindings::__blk_mq_alloc_disk(set, &mut limits, data, key) };
@@ -205,6 +220,7 @@ impl GenDisk {
         let this = GenDisk {
             raw,
             state: AtomicU32::new(STATE_NEW),
+            gate,
             held: AtomicU32::new(0),
         };
         if let Some(minors) = config.minors {
@@ -255,11 +271,14 @@ impl GenDisk {
     /// or is being removed already.
     pub fn remove(&self) {
         self.let_go();
-        if self
+        let gate = self.gate.lock();
+        let is_ours = self
             .state
             .compare_exchange(STATE_LIVE, STATE_BUSY, Acquire, Relaxed)
-            .is_ok()
-        {
+            .is_ok();
+        // Nobody sends an event any more.
+        drop(gate);
+        if is_ours {
             // SAFETY: By the type invariant the disk is added, and nobody else deletes it because
             // of the state.
             unsafe { bindings::del_gendisk(self.as_raw()) };
@@ -277,22 +296,28 @@ impl GenDisk {
         self.state.load(Acquire) == STATE_LIVE
     }
 
-    /// Lets nobody open the disk from now on (`ENXIO`); who has it open keeps it.
+    /// Lets nobody open the disk from now on (`ENXIO`); who has it open, or is just opening it, keeps
+    /// it. Any context.
+    pub fn forbid_open(&self) {
+        self.fops().set_closed(true);
+    }
+
+    /// Lets nobody open the disk from now on, if nobody has it open: no opener can slip in between
+    /// the check and a removal that follows.
     ///
-    /// Unless `even_if_open`, it fails with `EBUSY` if somebody has it open, and changes nothing:
-    /// no opener can slip in between the check and a removal that follows.
-    pub fn forbid_open(&self, even_if_open: bool) -> Result {
-        let _guard = OpenMutex::lock(self);
-        if !even_if_open && self.open_count() != 0 {
+    /// `EBUSY`, and nothing changes, if somebody has it open, or opens, closes or scans it at this
+    /// moment. Does not wait for those, who may be waiting for IO.
+    pub fn forbid_open_if_idle(&self) -> Result {
+        let _guard = OpenMutex::try_lock(self).ok_or(EBUSY)?;
+        if self.open_count() != 0 {
             return Err(EBUSY);
         }
         self.fops().set_closed(true);
         Ok(())
     }
 
-    /// Takes [`Self::forbid_open`] back.
+    /// Lets the disk be opened again after it was forbidden. Any context.
     pub fn allow_open(&self) {
-        let _guard = OpenMutex::lock(self);
         self.fops().set_closed(false);
     }
 
@@ -321,8 +346,10 @@ impl GenDisk {
             return Err(EINVAL);
         }
         let changed = self.capacity_sectors() != sectors;
+        let _gate = self.gate.lock();
         if notify && self.is_live() {
-            // SAFETY: By the type invariant the disk is live; the function locks the size.
+            // SAFETY: By the type invariant the disk is live, and stays so while the gate is locked;
+            // the function locks the size.
             unsafe { bindings::set_capacity_and_notify(self.as_raw(), sectors) };
         } else {
             // SAFETY: As above.
@@ -344,18 +371,11 @@ impl GenDisk {
             Uevent::Online => bindings::kobject_action_KOBJ_ONLINE,
             Uevent::Offline => bindings::kobject_action_KOBJ_OFFLINE,
         };
+        let _gate = self.gate.lock();
         if self.is_live() {
-            // SAFETY: The object of a disk lives as long as the disk.
+            // SAFETY: The object of a disk lives as long as the disk. It is in sysfs and keeps its
+            // parents until the disk is deleted, which does not begin while the gate is locked.
             unsafe { bindings::kobject_uevent(self.as_kobject(), action) };
-        }
-    }
-
-    /// Lets every new IO fail at once, from now on and for good: the medium is gone. Follow it by
-    /// [`Self::remove`].
-    pub fn mark_dead(&self) {
-        if self.is_live() {
-            // SAFETY: By the type invariant the disk is live.
-            unsafe { bindings::blk_mark_disk_dead(self.as_raw()) };
         }
     }
 
@@ -380,12 +400,6 @@ impl GenDisk {
             // SAFETY: As above; requests that were given back wait on a list of their own.
             unsafe { bindings::blk_mq_kick_requeue_list((*self.as_raw()).queue) };
         }
-    }
-
-    /// Offers requests that the driver has rejected to it again. Any context.
-    pub fn run_queues(&self) {
-        // SAFETY: By the type invariant the disk has a queue; asynchronous runs need no context.
-        unsafe { bindings::blk_mq_run_hw_queues((*self.as_raw()).queue, true) };
     }
 
     fn fops(&self) -> &DiskFops {
@@ -416,13 +430,17 @@ impl Drop for GenDisk {
         self.remove();
         let was_added = *self.state.get_mut() == STATE_GONE;
         let fops = self.fops() as *const DiskFops;
+        let freed = was_added.then(|| self.fops().outlive_driver()).flatten();
         // SAFETY: The disk was not added, or was deleted just now; this is the reference that its
         // allocation gave us.
         unsafe { bindings::put_disk(self.as_raw()) };
         if !was_added {
             // SAFETY: The block layer frees the operations (by `free_disk`) only of disks that
             // were added; nobody else knows those of this one.
-            drop(unsafe { DiskFops::from_raw(fops) });
+            unsafe { DiskFops::free(fops) };
+        }
+        if let Some(freed) = freed {
+            freed.wait();
         }
     }
 }
@@ -439,10 +457,10 @@ unsafe impl AsKobject for GenDisk {
 struct OpenMutex<'a>(&'a GenDisk);
 
 impl<'a> OpenMutex<'a> {
-    fn lock(disk: &'a GenDisk) -> Self {
+    fn try_lock(disk: &'a GenDisk) -> Option<Self> {
         // SAFETY: The mutex of a disk is initialized when it is allocated.
-        unsafe { bindings::mutex_lock(&raw mut (*disk.as_raw()).open_mutex) };
-        OpenMutex(disk)
+        let locked = unsafe { bindings::mutex_trylock(&raw mut (*disk.as_raw()).open_mutex) };
+        (locked != 0).then_some(OpenMutex(disk))
     }
 }
 

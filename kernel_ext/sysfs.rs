@@ -64,6 +64,7 @@ pub use class::{
 };
 pub use directory::Directory;
 pub use link::Link;
+pub use node::check_owner;
 
 /// What has a directory in sysfs.
 ///

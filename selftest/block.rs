@@ -44,6 +44,7 @@ use kernel_ext::{
     sync::{
         atomic::{
             AtomicI32,
+            AtomicU32,
             AtomicU64,
             Ordering::Relaxed, //
         },
@@ -279,7 +280,8 @@ impl BioData for Io {
 
 /// Data goes to a disk and comes back, and what makes no sense is refused.
 pub(super) fn disk() -> Result {
-    let disk = new_disk()?;
+    let released = Arc::new(AtomicU32::new(0), GFP_KERNEL)?;
+    let disk = new_disk(Token(released.clone()))?;
     disk.add()?;
     check(disk.add() == Err(EBUSY), "a disk is added once")?;
     let target = Target::open(Mode::ReadWrite)?;
@@ -289,8 +291,8 @@ pub(super) fn disk() -> Result {
     read_only()?;
     check(disk.open_count() != 0, "an open disk is counted")?;
     relimit(&disk)?;
-    check(disk.forbid_open(false) == Err(EBUSY), "the disk is open")?;
-    disk.forbid_open(true)?;
+    check(disk.forbid_open_if_idle() == Err(EBUSY), "the disk is open")?;
+    disk.forbid_open();
     let refused = Target::open(Mode::ReadOnly).err();
     check(refused == Some(ENXIO), "nobody opens a closed disk")?;
     disk.remove();
@@ -299,7 +301,28 @@ pub(super) fn disk() -> Result {
     check(
         target.data(Op::Read, 0, &pages, 512).is_err(),
         "a removed disk does not answer",
+    )?;
+    drop(disk);
+    check(
+        released.load(Relaxed) == 0,
+        "a token lives as long as the disk is open",
     )
+}
+
+/// Counts its end.
+struct Token(Arc<AtomicU32>);
+
+impl Drop for Token {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Relaxed);
+    }
+}
+
+/// The token of a disk that is never shown goes with it.
+pub(super) fn token() -> Result {
+    let released = Arc::new(AtomicU32::new(0), GFP_KERNEL)?;
+    drop(new_disk(Token(released.clone()))?);
+    check(released.load(Relaxed) == 1, "a token is released")
 }
 
 /// A disk in use takes other limits, but none that it has no room for.
@@ -323,7 +346,7 @@ fn relimit(disk: &Disk<Memory>) -> Result {
     )
 }
 
-fn new_disk() -> Result<Disk<Memory>> {
+fn new_disk(token: Token) -> Result<Disk<Memory>> {
     let limits = Limits {
         discard: DiscardLimits {
             max_sectors: SECTORS as u32,
@@ -351,15 +374,22 @@ fn new_disk() -> Result<Disk<Memory>> {
     let none = TagSet::<Memory>::new(TagSetConfig::new(0, 8, 4), ());
     check(none.is_err(), "a set has hardware queues")?;
     let small = TagSet::<Memory>::new(TagSetConfig::new(1, 8, 3), ())?;
-    let refused = Disk::new(&small, &crate::THIS_MODULE, config(0), memory.clone());
+    let refused = Disk::new(&small, &crate::THIS_MODULE, config(0), memory.clone(), ());
     check(
         refused.err() == Some(EINVAL),
         "requests have room for what the limits allow",
     )?;
     let set = TagSet::<Memory>::new(TagSetConfig::new(2, 8, 4), ())?;
-    let refused = Disk::new(&set, &crate::THIS_MODULE, config(u64::MAX), memory.clone());
+    let refused = Disk::new(
+        &set,
+        &crate::THIS_MODULE,
+        config(u64::MAX),
+        memory.clone(),
+        (),
+    );
     check(refused.err() == Some(EINVAL), "a disk has a size")?;
-    Disk::new(&set, &crate::THIS_MODULE, config(SECTORS as u64), memory)
+    let shown = config(SECTORS as u64);
+    Disk::new(&set, &crate::THIS_MODULE, shown, memory, token)
 }
 
 fn transfers(target: &Arc<Target>, memory: &Memory) -> Result {

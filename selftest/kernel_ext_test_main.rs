@@ -35,7 +35,7 @@ module_param_bool!(
 /// A part and its test.
 type Part = (&'static str, fn() -> Result);
 
-const PARTS: [Part; 20] = [
+const PARTS: [Part; 21] = [
     ("errno", memory::errno),
     ("erased", memory::erased),
     ("pages", memory::pages),
@@ -45,6 +45,7 @@ const PARTS: [Part; 20] = [
     ("ratelimit", memory::ratelimit),
     ("scatterlist", block::scatterlist),
     ("limits", block::limits),
+    ("token", block::token),
     ("handoff", sync::handoff),
     ("handoff_note", sync::handoff_note),
     ("set_once", sync::set_once),

@@ -166,8 +166,9 @@ unsafe fn store(
     }
 }
 
-/// Checks that `address` lies in the text of `module`.
-pub(super) fn check_owner(module: &'static ThisModule, address: usize) -> Result {
+/// Checks that `address` lies in the text of `module`: code that is kept for later can then be run
+/// while the module is. `EINVAL` if it does not.
+pub fn check_owner(module: &'static ThisModule, address: usize) -> Result {
     // SAFETY: the module exists as long as its `ThisModule`.
     let memory = unsafe { &raw const (*module.as_ptr()).mem };
     // SAFETY: as above; the text of a module that is loaded does not move.

@@ -2,6 +2,9 @@
 
 //! A mapped device: its state, its number on the server, and the disk that shows it.
 
+mod following;
+mod unmap;
+
 use block_ext::{
     disk::{
         Disk,
@@ -10,7 +13,7 @@ use block_ext::{
     Op, //
 };
 use kernel::{
-    fmt, impl_has_work,
+    fmt,
     prelude::*,
     str::{
         CStr,
@@ -23,13 +26,11 @@ use kernel::{
     },
     workqueue::{
         new_work,
-        Work,
-        WorkItem, //
+        Work, //
     },
 };
 use kernel_ext::{
     errno,
-    ida::IdaId,
     ratelimit::RateLimit, //
 };
 
@@ -54,10 +55,7 @@ use crate::client::{
 };
 use crate::proto::{
     access::AccessMode,
-    control::{
-        DeviceState,
-        Unmap, //
-    },
+    control::DeviceState,
     device::Device as Remote, //
 };
 
@@ -66,7 +64,8 @@ static LOG_LIMIT: RateLimit = RateLimit::new(5000, 10);
 
 /// A mapped device.
 ///
-/// Lives until it is unmapped and nobody has its disk open any more; then it lets its session go.
+/// Lives until it is unmapped and its disk is removed; then it lets its session go. The number of
+/// its disk lives longer, see [`disk`](super::disk).
 #[pin_data]
 pub(super) struct Device {
     /// How its requests are sent. Changes under the lock of `inner`.
@@ -82,12 +81,15 @@ pub(super) struct Device {
     #[pin]
     following: Work<Device>,
     /// The N of `rnbdN`.
-    number: IdaId,
+    number: u32,
     // Dropped last: the session may close with it.
     user: User,
 }
 
 /// What changes in the life of a device.
+///
+/// Whoever holds its lock waits neither for IO nor for the disk's `open_mutex`, whose holder may be
+/// waiting for IO: the lock is taken before IO that waits can go on or fail.
 struct Inner {
     state: DeviceState,
     /// How often the link was lost: what was opened before is not open any more.
@@ -99,25 +101,13 @@ struct Inner {
     front: Option<Front>,
 }
 
-impl_has_work! {
-    impl HasWork<Self> for Device { self.following }
-}
-
-impl WorkItem for Device {
-    type Pointer = Arc<Device>;
-
-    fn run(this: Arc<Device>) {
-        this.follow_limits();
-    }
-}
-
 impl Device {
     /// A device that is being mapped.
     pub(super) fn new(
         user: User,
         path: CString,
         access: AccessMode,
-        number: IdaId,
+        number: u32,
     ) -> Result<Arc<Self>> {
         let rtrs = user.session().rtrs()?.clone();
         Arc::pin_init(
@@ -176,7 +166,7 @@ impl Device {
 
     /// The N of `rnbdN`.
     pub(super) fn number(&self) -> u32 {
-        self.number.get()
+        self.number
     }
 
     /// Where the device is in its life.
@@ -256,41 +246,6 @@ impl Device {
         Ok(following.lacks_flushes())
     }
 
-    /// Has the disk's limits changed, if there is a disk and they are to change.
-    fn begin_following(self: &Arc<Self>, inner: &Inner) {
-        if inner.front.is_some() && inner.limits.as_ref().is_some_and(|l| l.due().is_some()) {
-            // If it is queued already, it will see what is due.
-            let _ = self.session().client().chores().enqueue(self.clone());
-        }
-    }
-
-    /// Changes the disk's limits to what they should be. Sleeps, for as long as requests are under
-    /// way or wait for a path.
-    fn follow_limits(&self) {
-        loop {
-            let inner = self.inner.lock();
-            let due = inner.limits.as_ref().and_then(Following::due);
-            let (Some(limits), Some(front)) = (due, &inner.front) else {
-                return;
-            };
-            let disk = front.disk().clone();
-            drop(inner);
-            if let Err(error) = disk.set_limits(limits) {
-                pr_err!("{self}: the disk keeps its old limits: {error:?}\n");
-                return;
-            }
-            let mut inner = self.inner.lock();
-            if let Some(following) = &mut inner.limits {
-                following.changed(limits);
-                if let (false, Reach::Forced(id)) = (following.lacks_flushes(), self.reach()) {
-                    self.reach.set(Reach::Open(id));
-                }
-            }
-            pr_info!("{self}: the disk has the limits of the server's device now\n");
-            disk.uevent(Uevent::Change);
-        }
-    }
-
     /// Has the server open the device by way of `path`, which is not in use yet; says whether it has
     /// the number there that requests are made with.
     ///
@@ -335,27 +290,6 @@ impl Device {
         }
     }
 
-    /// Keeps the disk and its files until the device is unmapped.
-    ///
-    /// # Errors
-    ///
-    /// `ENODEV` if the device was unmapped meanwhile.
-    pub(super) fn show(self: &Arc<Self>, front: Front) -> Result {
-        let mut inner = self.inner.lock();
-        if inner.state == DeviceState::Unmapped {
-            // Not under the lock: removing the disk waits for whoever opens it.
-            drop(inner);
-            drop(front);
-            return Err(ENODEV);
-        }
-        if self.reach() == Reach::Waiting {
-            front.disk().hold();
-        }
-        inner.front = Some(front);
-        self.begin_following(&inner);
-        Ok(())
-    }
-
     /// Has the server open the device again after the link was lost.
     ///
     /// # Errors
@@ -392,60 +326,6 @@ impl Device {
         }
     }
 
-    /// Takes the device out of use: with `Ok` nobody else unmaps it. Requests fail from now on.
-    ///
-    /// # Errors
-    ///
-    /// `EALREADY` if somebody else unmaps it, `EBUSY` if the disk is open and `how` is normal.
-    pub(super) fn begin_unmap(&self, how: Unmap) -> Result<Ending> {
-        let mut inner = self.inner.lock();
-        if inner.state == DeviceState::Unmapped {
-            pr_info!("{self}: is being unmapped already\n");
-            return Err(errno::EALREADY);
-        }
-        if let Some(front) = &inner.front {
-            front
-                .disk()
-                .forbid_open(how == Unmap::Force)
-                .inspect_err(|_| {
-                    pr_err!(
-                        "{self}: not unmapped, it is open {} times\n",
-                        front.disk().open_count()
-                    );
-                })?;
-        }
-        let ending = Ending {
-            state: inner.state,
-            reach: self.reach(),
-        };
-        inner.state = DeviceState::Unmapped;
-        self.reach.set(Reach::NotOpen);
-        Ok(ending)
-    }
-
-    /// Takes `begin_unmap` back.
-    pub(super) fn cancel_unmap(&self, ending: Ending) {
-        let mut inner = self.inner.lock();
-        inner.state = ending.state;
-        self.reach.set(ending.reach);
-        if let Some(front) = &inner.front {
-            front.disk().allow_open();
-        }
-    }
-
-    /// Removes the disk and tells the server. Sleeps until the disk's requests have ended.
-    pub(super) fn finish_unmap(self: &Arc<Self>, ending: Ending) {
-        self.session().forget(self);
-        let front = self.inner.lock().front.take();
-        // Not under the lock: requests that end want it, and so do those who change the limits.
-        if let Some(front) = front {
-            front.remove();
-        }
-        if let Some(remote_id) = ending.reach.remote_id() {
-            admin::close(&*self.rtrs, remote_id);
-        }
-    }
-
     fn set_size(&self, disk: &Disk<Queue>, sectors: u64) -> Result {
         let before = disk.capacity_sectors();
         if disk.set_capacity(sectors, true)? {
@@ -461,12 +341,6 @@ impl Device {
             pr_info!("{self}: {op:?} failed: {error:?}\n");
         }
     }
-}
-
-/// What a device was before it was unmapped.
-pub(super) struct Ending {
-    state: DeviceState,
-    reach: Reach,
 }
 
 impl fmt::Display for Device {

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! The disk of a mapped device, and how it comes to be.
+//!
+//! Its number, and with it its name and its device numbers, is in use as long as somebody has the disk
+//! open, unmapped or not: file systems and device-mapper know disks by their device numbers.
 
 use block_ext::disk::{
     Disk,
@@ -11,6 +14,7 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
+use kernel_ext::ida::IdaId;
 
 use super::{
     device::Device,
@@ -25,10 +29,10 @@ use crate::{
     THIS_MODULE, //
 };
 
-/// Makes the disk of `device`, which user space does not see yet.
-pub(super) fn make(device: &Arc<Device>, remote: &Remote) -> Result<Disk<Queue>> {
+/// Makes the disk of `device`, which user space does not see yet. It keeps its number.
+pub(super) fn make(device: &Arc<Device>, remote: &Remote, id: IdaId) -> Result<Disk<Queue>> {
     let session = device.session();
-    let number = device.number();
+    let number = id.get();
     let limits = limits::of_disk(session.rtrs()?, remote);
     let minors = Minors {
         major: session.client().major(),
@@ -46,6 +50,7 @@ pub(super) fn make(device: &Arc<Device>, remote: &Remote) -> Result<Disk<Queue>>
             limits,
         },
         device.clone(),
+        id,
     )
     .inspect_err(|error| {
         pr_err!(

@@ -14,21 +14,26 @@ use super::{
     queue::Queue, //
 };
 
-/// The disk and its files, dropped in this order.
+/// The disk and, once it is shown, its files; dropped in this order.
 pub(super) struct Front {
-    _link: Link,
-    _files: Directory<Device>,
+    files: Option<(Link, Directory<Device>)>,
     disk: Arc<Disk<Queue>>,
 }
 
 impl Front {
-    /// Keeps the three together.
-    pub(super) fn new(link: Link, files: Directory<Device>, disk: Arc<Disk<Queue>>) -> Self {
-        Self {
-            _link: link,
-            _files: files,
-            disk,
-        }
+    /// A disk without files.
+    pub(super) fn new(disk: Arc<Disk<Queue>>) -> Self {
+        Self { files: None, disk }
+    }
+
+    /// Keeps the files with it.
+    pub(super) fn show(&mut self, link: Link, files: Directory<Device>) {
+        self.files = Some((link, files));
+    }
+
+    /// Whether it has its files.
+    pub(super) fn is_shown(&self) -> bool {
+        self.files.is_some()
     }
 
     /// The disk.

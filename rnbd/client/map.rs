@@ -14,13 +14,13 @@ use kernel::{
 use kernel_ext::{
     cpu,
     errno,
+    ida::IdaId,
     sysfs::Link, //
 };
 
 use super::{
     device::Device,
     disk,
-    front::Front,
     session::Session,
     sysfs,
     Client, //
@@ -61,12 +61,13 @@ pub(super) fn map(client: &Arc<Client>, line: &[u8]) -> Result {
         return Err(exists(&path, &name));
     }
     let user = Session::get(client, &request)?;
-    let device = Device::new(user, path, request.access_mode, client.number()?)?;
+    let id = client.number()?;
+    let device = Device::new(user, path, request.access_mode, id.get())?;
     let session = device.session().clone();
     session.add(device.clone()).inspect_err(|_| {
         exists(device.path(), session.name());
     })?;
-    let mapped = open(&device);
+    let mapped = open(&device, id);
     if let Err(error) = mapped {
         pr_err!("map_device: {device} is not mapped: {error:?}\n");
         abandon(&device);
@@ -80,15 +81,18 @@ fn exists(path: &CStr, session: &CStr) -> Error {
 }
 
 /// Opens `device` on the server and shows its disk.
-fn open(device: &Arc<Device>) -> Result {
+fn open(device: &Arc<Device>, id: IdaId) -> Result {
     let remote = device.open()?;
-    let disk = Arc::new(disk::make(device, &remote)?, GFP_KERNEL)?;
+    let disk = Arc::new(disk::make(device, &remote, id)?, GFP_KERNEL)?;
+    // Before it is added: that reads the partition table, and the session may be lost meanwhile.
+    device.attach(disk.clone());
     disk.add()?;
     let files = sysfs::files(&**disk, device.clone())?;
     disk.uevent(Uevent::Online);
     let link = link(device, &disk)?;
     log_mapped(device, &remote);
-    device.show(Front::new(link, files, disk))
+    device.show(link, files);
+    Ok(())
 }
 
 /// The link to the disk in `ctl/devices`.

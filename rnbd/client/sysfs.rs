@@ -136,6 +136,10 @@ fn store_unmap_device(
         );
         Error::from(reason.errno())
     })?;
+    if !device.is_shown() {
+        pr_err!("{}: unmap_device: is just being mapped\n", &*device);
+        return Err(EBUSY);
+    }
     let ending = device.begin_unmap(how)?;
     // This file goes with the device: first, so that unmapping does not wait for its own writer.
     if let Err(error) = context.remove_self(&THIS_MODULE) {
