@@ -16,6 +16,7 @@ pub mod flags;
 pub mod map;
 pub mod message;
 pub mod path_name;
+pub mod survey;
 pub mod wire;
 
 /// Protocol version; the minor one is not on the wire.

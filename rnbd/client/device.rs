@@ -2,8 +2,11 @@
 
 //! A mapped device: its state, its number on the server, and the disk that shows it.
 
+mod fence;
 mod following;
 mod unmap;
+
+pub(super) use self::fence::Asked;
 
 use block_ext::{
     disk::{
@@ -12,6 +15,7 @@ use block_ext::{
     },
     Op, //
 };
+use core::ops::DerefMut;
 use kernel::{
     fmt,
     prelude::*,
@@ -33,8 +37,6 @@ use kernel_ext::{
     errno,
     ratelimit::RateLimit, //
 };
-
-use rtrs_client::Via;
 
 use crate::client::{
     admin,
@@ -68,7 +70,8 @@ static LOG_LIMIT: RateLimit = RateLimit::new(5000, 10);
 /// its disk lives longer, see [`disk`](super::disk).
 #[pin_data]
 pub(super) struct Device {
-    /// How its requests are sent. Changes under the lock of `inner`.
+    /// How its requests are sent. Changes under the lock of `inner`, but for the answer that says
+    /// that the server does not have the device open, which ends it without the lock.
     reach: ReachCell,
     rtrs: Arc<rtrs_client::Session>,
     /// The device's name on the server.
@@ -171,7 +174,17 @@ impl Device {
 
     /// Where the device is in its life.
     pub(super) fn state(&self) -> DeviceState {
-        self.inner.lock().state
+        self.lock().state
+    }
+
+    /// Locks what changes. A device of which an answer has said that the server does not have it
+    /// open is fenced from now on.
+    fn lock(&self) -> impl DerefMut<Target = Inner> + '_ {
+        let mut inner = self.inner.lock();
+        if inner.state == DeviceState::Mapped && self.reach() == Reach::NotOpen {
+            self.become_fenced(&mut inner);
+        }
+        inner
     }
 
     /// Has the server open the device, and notes that it is open: at first, or again after the link
@@ -182,7 +195,7 @@ impl Device {
     /// `ENOENT` if the device was unmapped meanwhile, `ECONNABORTED` if the link was lost, `EINVAL`
     /// if the server has another device of that name now; else the server's.
     pub(super) fn open(self: &Arc<Self>) -> Result<Remote> {
-        let losses = self.inner.lock().losses;
+        let losses = self.lock().losses;
         let remote = admin::open(&*self.rtrs, &self.path, self.access)?;
         let opened = self.opened(&remote, losses);
         if let Err(error) = opened {
@@ -195,7 +208,7 @@ impl Device {
     }
 
     fn opened(self: &Arc<Self>, remote: &Remote, losses: u32) -> Result {
-        let mut inner = self.inner.lock();
+        let mut inner = self.lock();
         if inner.state == DeviceState::Unmapped {
             return Err(ENOENT);
         }
@@ -246,31 +259,21 @@ impl Device {
         Ok(following.lacks_flushes())
     }
 
-    /// Has the server open the device by way of `path`, which is not in use yet; says whether it has
-    /// the number there that requests are made with.
-    ///
-    /// # Errors
-    ///
-    /// The server's.
-    pub(super) fn is_same_via(&self, path: &Via<'_>) -> Result<bool> {
-        let Some(remote_id) = self.reach().remote_id() else {
-            // Nothing is sent for it.
-            return Ok(true);
-        };
-        let remote = admin::open(path, &self.path, self.access)?;
-        Ok(remote.device_id == remote_id)
-    }
-
     /// Notes that the connection to the server is lost: requests wait from now on, and none that was
     /// made before is on its way when this returns.
     pub(super) fn disconnected(&self) {
-        let mut inner = self.inner.lock();
+        let mut inner = self.lock();
         inner.losses = inner.losses.wrapping_add(1);
         if inner.state != DeviceState::Mapped {
+            // Nothing is sent for it, and a fence is not lifted by an outage.
             return;
         }
+        let reach = self.reach();
+        if reach == Reach::NotOpen || !self.reach.change(reach, Reach::Waiting) {
+            // An answer has fenced it just now.
+            return self.become_fenced(&mut inner);
+        }
         pr_err!("{self}: disconnected, requests wait until the session is back\n");
-        self.reach.set(Reach::Waiting);
         inner.state = DeviceState::Disconnected;
         if let Some(front) = &inner.front {
             front.disk().hold();
@@ -280,7 +283,7 @@ impl Device {
 
     /// Notes that nobody is to wait for the server any longer: requests fail.
     pub(super) fn gave_up(&self) {
-        let inner = self.inner.lock();
+        let inner = self.lock();
         if inner.state == DeviceState::Disconnected {
             pr_err!("{self}: the session is not back, requests fail\n");
             self.reach.set(Reach::NotOpen);
@@ -290,7 +293,7 @@ impl Device {
         }
     }
 
-    /// Has the server open the device again after the link was lost.
+    /// Has the server open the device again after the link was lost, or the server has closed it.
     ///
     /// # Errors
     ///
@@ -300,7 +303,7 @@ impl Device {
         self.state().check_remap()?;
         self.open().inspect_err(|error| {
             // It may go on for long, once a second: a line for each reason.
-            let mut inner = self.inner.lock();
+            let mut inner = self.lock();
             if inner.refusal != Some(*error) {
                 inner.refusal = Some(*error);
                 pr_err!("{self}: not opened again: {error:?}\n");
@@ -316,7 +319,7 @@ impl Device {
     /// `ENOENT` while the device is not open on the server, `EINVAL` for sizes that no file can
     /// have.
     pub(super) fn resize(&self, sectors: u64) -> Result {
-        let inner = self.inner.lock();
+        let inner = self.lock();
         match (&inner.front, inner.state) {
             (Some(front), DeviceState::Mapped) => self.set_size(front.disk(), sectors),
             _ => {

@@ -38,6 +38,15 @@ impl Reach {
             Reach::Waiting | Reach::NotOpen => None,
         }
     }
+
+    fn to_word(self) -> u64 {
+        match self {
+            Reach::Open(id) => u64::from(id),
+            Reach::Forced(id) => FORCED | u64::from(id),
+            Reach::Waiting => WAITING,
+            Reach::NotOpen => NOT_OPEN,
+        }
+    }
 }
 
 /// A [`Reach`] that is read for each request. Any context.
@@ -65,12 +74,13 @@ impl ReachCell {
 
     /// Changes how requests are sent.
     pub(super) fn set(&self, reach: Reach) {
-        let word = match reach {
-            Reach::Open(id) => u64::from(id),
-            Reach::Forced(id) => FORCED | u64::from(id),
-            Reach::Waiting => WAITING,
-            Reach::NotOpen => NOT_OPEN,
-        };
-        self.0.store(word, Relaxed);
+        self.0.store(reach.to_word(), Relaxed);
+    }
+
+    /// Changes how requests are sent, if it is still `from`; says whether it was.
+    pub(super) fn change(&self, from: Reach, to: Reach) -> bool {
+        self.0
+            .compare_exchange(from.to_word(), to.to_word(), Relaxed, Relaxed)
+            .is_ok()
     }
 }

@@ -32,7 +32,7 @@ use crate::client::{
     io_state::Reach, //
     retry::{
         end,
-        Loss, //
+        History, //
     },
 };
 use crate::proto::{
@@ -57,10 +57,10 @@ impl Transfer for Carried {
 
     #[inline]
     fn done(self, result: Result) {
-        if let Err(error) = result {
-            self.0.queue().log_failed(self.0.op(), error);
+        match result {
+            Ok(()) => end(self.0, Ok(())),
+            Err(error) => Device::failed(self.0, error),
         }
-        end(self.0, result);
     }
 
     fn lost(self, ticket: Ticket) {
@@ -76,7 +76,7 @@ impl Transfer for Carried {
 impl Operations for Queue {
     type Set = ();
     type Queue = Device;
-    type Pdu = Loss;
+    type Pdu = History;
 
     #[inline]
     fn queue_rq(
@@ -104,6 +104,7 @@ impl Operations for Queue {
             end(request, Err(error));
             return Ok(());
         }
+        request.pdu_mut().remote_id = remote_id;
         let head = Io::new(
             remote_id,
             request.sector(),

@@ -26,27 +26,29 @@ use super::{
 /// waits for longer: until it is let go.
 const AGAIN_MS: u32 = 10;
 
-/// What a request has been through, if it did not get through at once.
+/// What is remembered of a request.
 #[derive(Default)]
-pub(super) struct Loss {
+pub(super) struct History {
     /// When it was lost first, or had to wait for its chunk.
     since: Option<Instant<Monotonic>>,
     /// RTRS has lost it, and knows it by this.
     ticket: Option<Ticket>,
+    /// The device's number that it was sent with last.
+    pub(super) remote_id: u32,
 }
 
-impl Loss {
+impl History {
     /// What RTRS is to be told of the request.
     pub(super) fn ticket(&self) -> Option<Ticket> {
         self.ticket
     }
 }
 
-/// Ends a request; the next one in its place has no history.
+/// Ends a request; the next one in its place was not lost.
 #[inline]
 pub(super) fn end(mut request: Request<Queue>, result: Result) {
     if request.pdu().since.is_some() {
-        *request.pdu_mut() = Loss::default();
+        *request.pdu_mut() = History::default();
     }
     request.end(result);
 }
@@ -76,6 +78,18 @@ impl Device {
         self.log_failed(request.op(), error);
         end(request, Err(EIO));
         Ok(())
+    }
+
+    /// A request was answered with an error.
+    #[cold]
+    pub(super) fn failed(request: Request<Queue>, error: Error) {
+        let device = request.queue();
+        device.log_failed(request.op(), error);
+        if error == errno::ENOTCONN {
+            // In this word servers say that they have no device of that number open.
+            device.not_open_there(request.pdu().remote_id);
+        }
+        end(request, Err(error));
     }
 
     /// A request was sent, and there is nobody who could answer any more: it is started anew, unless

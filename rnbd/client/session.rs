@@ -6,6 +6,8 @@
 //! gone. Its name is taken until it is closed: who wants to map over a session that is being
 //! connected or closed waits for the outcome.
 
+mod watcher;
+
 use block_ext::mq::{
     TagSet,
     TagSetConfig, //
@@ -35,13 +37,10 @@ use kernel_ext::{
     errno,
     sync::Completion, //
 };
-use rtrs_client::{
-    LinkEvents,
-    OpenParam,
-    Via, //
-};
+use rtrs_client::OpenParam;
 use rtrs_core::proto::settings::Settings;
 
+use self::watcher::Watcher;
 use super::{
     admin,
     device::Device,
@@ -49,10 +48,7 @@ use super::{
     queue::Queue,
     Client, //
 };
-use crate::proto::{
-    control::DeviceState,
-    map::MapRequest, //
-};
+use crate::proto::map::MapRequest;
 
 /// Most requests of a tag set (`BLK_MQ_MAX_DEPTH`).
 const DEPTH_MAX: u32 = 10240;
@@ -145,10 +141,7 @@ impl Session {
         let name = super::c_string(request.sess_name)?;
         let client = client.clone();
         let poll_queues = request.nr_poll_queues;
-        let watcher = pin_init!(Watcher {
-            session <- new_mutex!(None),
-        });
-        let watcher = Arc::pin_init(watcher, GFP_KERNEL)?;
+        let watcher = Arc::pin_init(Watcher::new(), GFP_KERNEL)?;
         Arc::pin_init(
             pin_init!(Self {
                 name,
@@ -289,7 +282,7 @@ impl Session {
         match tags {
             Ok(tags) => {
                 self.connection.populate(Connection { rtrs, tags });
-                *self.watcher.session.lock() = Some(self.clone());
+                self.watcher.watch(self.clone());
                 Ok(())
             }
             Err(error) => {
@@ -318,7 +311,7 @@ impl Session {
 
     /// Closes a session that nobody uses any more.
     fn close(self: &Arc<Self>) {
-        drop(self.watcher.session.lock().take());
+        self.watcher.stop();
         self.disconnect();
         let forgotten = self.client.forget(self);
         self.gone.complete_all();
@@ -422,70 +415,4 @@ fn make_tags(rtrs: &Arc<rtrs_client::Session>, timeout_ms: u32) -> Result<Arc<Ta
         timeout_ms,
     };
     TagSet::new(config, ())
-}
-
-/// Hears of a session's link.
-#[pin_data]
-struct Watcher {
-    /// The session while it is ready: a watcher must not keep it.
-    #[pin]
-    session: Mutex<Option<Arc<Session>>>,
-}
-
-impl Watcher {
-    /// Does something quick to all devices. Nothing of them is kept: who drops the last reference to
-    /// a device closes its session, which must not wait for its own news.
-    fn for_each_device(&self, visit: impl Fn(&Device)) {
-        let session = self.session.lock().clone();
-        if let Some(session) = session {
-            session
-                .devices
-                .lock()
-                .iter()
-                .for_each(|device| visit(device));
-        }
-    }
-}
-
-impl LinkEvents for Watcher {
-    fn disconnected(&self) {
-        self.for_each_device(Device::disconnected);
-    }
-
-    fn gave_up(&self) {
-        self.for_each_device(Device::gave_up);
-    }
-
-    fn admits(&self, path: &Via<'_>) -> Result<bool> {
-        let Some(session) = self.session.lock().clone() else {
-            return Ok(true);
-        };
-        admin::agree(path)?;
-        // Every device, for the server is to have all of them open before a request comes.
-        let mut same = true;
-        for device in &session.devices()? {
-            same &= device.is_same_via(path)?;
-        }
-        Ok(same)
-    }
-
-    fn connected(&self) -> Result {
-        let Some(session) = self.session.lock().clone() else {
-            return Ok(());
-        };
-        admin::agree(&**session.rtrs()?).inspect_err(|error| {
-            pr_err!(
-                "session {}: devices are not opened again: {error:?}\n",
-                session.name()
-            );
-        })?;
-        let mut done = Ok(());
-        for device in &session.devices()? {
-            if device.state() == DeviceState::Disconnected {
-                // The others are opened all the same.
-                done = device.remap().and(done);
-            }
-        }
-        done
-    }
 }

@@ -51,9 +51,12 @@ pub fn parse_one(written: &[u8]) -> Result<(), UnknownWord> {
     }
 }
 
-/// Reads what was written to `resize`: the new size in sectors, decimal, `0x` or `0` octal.
+/// Reads what was written to `resize`: the new size in sectors, decimal, `0x` or `0` octal; not 0.
 pub fn parse_resize(written: &[u8]) -> Result<u64, NumberError> {
-    text::parse_u64(written, 0)
+    match text::parse_u64(written, 0) {
+        Ok(0) => Err(NumberError::Invalid),
+        parsed => parsed,
+    }
 }
 
 /// State of a mapped device, as its `state` file shows it.
@@ -68,6 +71,9 @@ pub enum DeviceState {
     Disconnected = 2,
     /// Unmapped; about to go.
     Unmapped = 3,
+    /// The session is up, and the server has closed the device: it stays so until somebody asks for
+    /// it.
+    Fenced = 4,
 }
 
 impl DeviceState {
@@ -79,6 +85,7 @@ impl DeviceState {
             1 => Self::Mapped,
             2 => Self::Disconnected,
             3 => Self::Unmapped,
+            4 => Self::Fenced,
             _ => return None,
         })
     }
@@ -87,7 +94,7 @@ impl DeviceState {
     /// is gone, `EBUSY` while it is being mapped.
     pub const fn check_remap(self) -> Result<(), Errno> {
         match self {
-            Self::Disconnected => Ok(()),
+            Self::Disconnected | Self::Fenced => Ok(()),
             Self::Mapped => Err(Errno::EALREADY),
             Self::Unmapped => Err(Errno::ENODEV),
             Self::Init => Err(Errno::EBUSY),
@@ -101,7 +108,7 @@ impl fmt::Display for DeviceState {
         f.write_str(match self {
             Self::Init => "init",
             Self::Mapped => "open",
-            Self::Disconnected => "closed",
+            Self::Disconnected | Self::Fenced => "closed",
             Self::Unmapped => "unmapped",
         })
     }

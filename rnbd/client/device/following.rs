@@ -46,7 +46,7 @@ impl Device {
     /// way or wait for a path.
     fn follow_limits(&self) {
         loop {
-            let inner = self.inner.lock();
+            let inner = self.lock();
             let due = inner.limits.as_ref().and_then(Following::due);
             let (Some(limits), Some(front)) = (due, &inner.front) else {
                 return;
@@ -57,11 +57,12 @@ impl Device {
                 pr_err!("{self}: the disk keeps its old limits: {error:?}\n");
                 return;
             }
-            let mut inner = self.inner.lock();
+            let mut inner = self.lock();
             if let Some(following) = &mut inner.limits {
                 following.changed(limits);
                 if let (false, Reach::Forced(id)) = (following.lacks_flushes(), self.reach()) {
-                    self.reach.set(Reach::Open(id));
+                    // Unless the server has closed it.
+                    self.reach.change(Reach::Forced(id), Reach::Open(id));
                 }
             }
             pr_info!("{self}: the disk has the limits of the server's device now\n");

@@ -42,7 +42,7 @@ impl Device {
     /// Keeps the disk, which user space does not see yet, until the device is unmapped. From now on
     /// an outage holds it.
     pub(crate) fn attach(&self, disk: Arc<Disk<Queue>>) {
-        let mut inner = self.inner.lock();
+        let mut inner = self.lock();
         if self.reach() == Reach::Waiting {
             disk.hold();
         }
@@ -51,7 +51,7 @@ impl Device {
 
     /// Keeps the files of the disk as well: the device is mapped, and may be unmapped by its file.
     pub(crate) fn show(self: &Arc<Self>, link: Link, files: Directory<Device>) {
-        let mut inner = self.inner.lock();
+        let mut inner = self.lock();
         if let Some(front) = &mut inner.front {
             front.show(link, files);
         }
@@ -60,11 +60,7 @@ impl Device {
 
     /// Whether the device is mapped, not just being mapped.
     pub(crate) fn is_shown(&self) -> bool {
-        self.inner
-            .lock()
-            .front
-            .as_ref()
-            .is_some_and(Front::is_shown)
+        self.lock().front.as_ref().is_some_and(Front::is_shown)
     }
 
     /// Takes the device out of use: with `Ok` nobody else unmaps it. Requests fail from now on, those
@@ -77,7 +73,7 @@ impl Device {
     ///
     /// `EALREADY` if somebody else unmaps it, `EBUSY` if the disk is open and `how` is normal.
     pub(crate) fn begin_unmap(&self, how: Unmap) -> Result<Ending> {
-        let mut inner = self.inner.lock();
+        let mut inner = self.lock();
         if inner.state == DeviceState::Unmapped {
             pr_info!("{self}: is being unmapped already\n");
             return Err(errno::EALREADY);
@@ -110,8 +106,11 @@ impl Device {
     /// Takes `begin_unmap` back, for somebody else who will unmap the device. Requests go on to
     /// fail.
     pub(crate) fn cancel_unmap(&self, ending: Ending) {
-        let mut inner = self.inner.lock();
-        inner.state = ending.state;
+        let mut inner = self.lock();
+        inner.state = match ending.state {
+            DeviceState::Mapped => DeviceState::Fenced,
+            state => state,
+        };
         if let Some(front) = &inner.front {
             front.disk().allow_open();
         }
@@ -120,13 +119,13 @@ impl Device {
     /// Removes the disk and tells the server. Sleeps until the disk's requests have ended.
     pub(crate) fn finish_unmap(self: &Arc<Self>, ending: Ending) {
         self.session().forget(self);
-        let front = self.inner.lock().front.take();
+        let front = self.lock().front.take();
         // Not under the lock: requests that end want it, and so do those who change the limits.
         if let Some(front) = front {
             front.remove();
         }
         // After an outage the number is another device's.
-        let is_known = self.inner.lock().losses == ending.losses;
+        let is_known = self.lock().losses == ending.losses;
         if let (true, Some(remote_id)) = (is_known, ending.remote_id) {
             admin::close(&*self.rtrs, remote_id);
         }

@@ -37,5 +37,6 @@ mod quarantine;
 mod request;
 mod settings;
 mod signal;
+mod survey;
 mod targets;
 mod text;

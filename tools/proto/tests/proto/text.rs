@@ -102,6 +102,10 @@ fn the_files_of_a_device_know_their_words() {
     assert_eq!(parse_one(b"0"), Err(UnknownWord));
     assert_eq!(parse_one(b"11"), Err(UnknownWord));
     assert_eq!(parse_resize(b"0x100\n"), Ok(256));
+    assert_eq!(
+        parse_resize(b"0").map_err(|e| e.errno()),
+        Err(Errno::EINVAL)
+    );
     assert!(is_word(b"1\n", b"1") && is_word(b"1", b"1") && !is_word(b"1\n\n", b"1"));
     assert_eq!(UnknownWord.errno(), Errno::EINVAL);
 }
@@ -113,12 +117,13 @@ fn a_device_s_state_is_shown_and_rules_over_remap() {
         (DeviceState::Mapped, "open", Err(Errno::EALREADY)),
         (DeviceState::Disconnected, "closed", Ok(())),
         (DeviceState::Unmapped, "unmapped", Err(Errno::ENODEV)),
+        (DeviceState::Fenced, "closed", Ok(())),
     ] {
         assert_eq!(state.to_string(), shown);
         assert_eq!(state.check_remap(), remap);
         assert_eq!(DeviceState::from_u8(state as u8), Some(state));
     }
-    assert_eq!(DeviceState::from_u8(4), None);
+    assert_eq!(DeviceState::from_u8(5), None);
 }
 
 #[test]

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Devices that the server closes on its own: an administrator there has fenced this client off.
+//!
+//! Requests of such a device fail until somebody has it opened again (`remap_device`), whatever
+//! becomes of the session meanwhile. The server tells nothing; the client learns of it by the answer
+//! to a request, or when a path comes up ([`survey`](crate::proto::survey)).
+
+use block_ext::disk::Uevent;
+use ferro_proto::errno::Errno;
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use rtrs_client::Messenger;
+
+use super::{
+    Device,
+    Inner, //
+};
+use crate::{
+    client::{
+        admin,
+        io_state::Reach, //
+    },
+    proto::{
+        control::DeviceState,
+        survey::Answer, //
+    },
+};
+
+/// A device that a server was told to open, although it should be open there.
+pub(crate) struct Asked {
+    pub(crate) device: Arc<Device>,
+    /// The number that its requests are made with.
+    number: u32,
+    pub(crate) answer: Result<u32>,
+}
+
+impl Asked {
+    /// What the server said.
+    pub(crate) fn answer(&self) -> Answer {
+        read(self.number, self.answer)
+    }
+
+    /// Asks the session's other paths the same, and says what they answer.
+    pub(crate) fn ask_others(&self) -> Answer {
+        let rtrs = self.device.rtrs();
+        let answer = read(self.number, self.device.ask(rtrs));
+        if let Answer::Opened(id) = answer {
+            // What was opened by way of the new path is closed there.
+            if answer != self.answer() {
+                admin::close(rtrs, id);
+            }
+        }
+        answer
+    }
+
+    /// Closes what was opened by the question, by way of `path`.
+    pub(crate) fn close_again(&self, path: &impl Messenger) {
+        if let Answer::Opened(id) = self.answer() {
+            admin::close(path, id);
+        }
+    }
+
+    /// The server is the one of all paths, and has closed the device unless it has its number.
+    pub(crate) fn note(&self) {
+        if matches!(self.answer(), Answer::Opened(_) | Answer::Refused) {
+            self.device.not_open_there(self.number);
+            // Becomes visible now.
+            let _ = self.device.state();
+        }
+    }
+}
+
+fn read(number: u32, opened: Result<u32>) -> Answer {
+    let opened = opened.map_err(|error| Errno::new(error.to_errno()).unwrap_or(Errno::EIO));
+    Answer::new(number, opened)
+}
+
+impl Device {
+    /// Has the server open the device by way of `path`; `None` if it is not open, so that nothing is
+    /// sent for it.
+    pub(crate) fn question(self: &Arc<Self>, path: &impl Messenger) -> Option<Asked> {
+        let number = self.reach().remote_id()?;
+        Some(Asked {
+            device: self.clone(),
+            number,
+            answer: self.ask(path),
+        })
+    }
+
+    fn ask(&self, path: &impl Messenger) -> Result<u32> {
+        let remote = admin::open(path, &self.path, self.access)?;
+        Ok(remote.device_id)
+    }
+
+    /// The server has said that it has no device of that number open: requests fail from now on.
+    /// Does nothing if requests are made with another number meanwhile. Any context.
+    #[cold]
+    pub(crate) fn not_open_there(&self, number: u32) {
+        let ended = [Reach::Open(number), Reach::Forced(number)]
+            .into_iter()
+            .any(|reach| self.reach.change(reach, Reach::NotOpen));
+        if ended {
+            pr_err!("{self}: the server has closed it, requests fail until it is opened again (remap_device)\n");
+        }
+    }
+
+    /// The second half of [`Self::not_open_there`], with what changes locked.
+    pub(super) fn become_fenced(&self, inner: &mut Inner) {
+        inner.state = DeviceState::Fenced;
+        if let Some(front) = &inner.front {
+            front.disk().uevent(Uevent::Offline);
+        }
+    }
+}
