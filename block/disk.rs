@@ -129,6 +129,7 @@ impl<T: Operations> Disk<T> {
         if config.limits.segments_needed() > u32::from(set.sg_entries()) {
             return Err(EINVAL);
         }
+        set.add_disk()?;
         let data = Arc::as_ptr(&queue).cast_mut().cast();
         // SAFETY: The tag set and the data of the queue live as long as the disk, in this struct;
         // the operations of the set expect `T::Queue` as the queue's data.

@@ -9,12 +9,23 @@ use super::{
     vtable::VTable,
     Operations, //
 };
+use core::ptr;
 use kernel::{
     bindings,
+    error::from_err_ptr,
     prelude::*,
     sync::Arc,
     time::msecs_to_jiffies,
     types::Opaque, //
+};
+use kernel_ext::sync::atomic::{
+    AtomicPtr,
+    AtomicU32,
+    Ordering::{
+        AcqRel,
+        Acquire,
+        Relaxed, //
+    }, //
 };
 
 /// Most poll or ordinary hardware queues of a set.
@@ -76,12 +87,16 @@ const fn raw_max_depth() -> u32 {
 /// # Invariants
 ///
 /// `raw` is an allocated tag set whose `driver_data` points to this structure; its operations are
-/// those of `T`.
+/// those of `T`. `spare` is null or a queue of the set that this structure owns.
 #[pin_data(PinnedDrop)]
 pub struct TagSet<T: Operations> {
     sg_entries: u16,
     poll_queues: u32,
     data: T::Set,
+    /// Disks of the set that were made so far.
+    disks: AtomicU32,
+    /// A queue without a disk, from the second disk on.
+    spare: AtomicPtr<bindings::request_queue>,
     #[pin]
     raw: Opaque<bindings::blk_mq_tag_set>,
 }
@@ -105,6 +120,8 @@ impl<T: Operations> TagSet<T> {
                 sg_entries: config.sg_entries,
                 poll_queues: config.poll_queues,
                 data,
+                disks: AtomicU32::new(0),
+                spare: AtomicPtr::new(ptr::null_mut()),
                 // The last field: its initialization calls back for every request.
                 raw <- Opaque::try_ffi_init(|slot: *mut bindings::blk_mq_tag_set| {
                     // SAFETY: `slot` is valid for writes, and all zeroes is a valid value.
@@ -129,6 +146,32 @@ impl<T: Operations> TagSet<T> {
             }? Error),
             GFP_KERNEL,
         )
+    }
+
+    /// One more disk is made. Process context, may sleep. `ENOMEM`.
+    ///
+    /// When a set of several queues comes down to one, the block layer waits for all requests of
+    /// the queue that is left: a disk could not be removed as long as those of another one wait for
+    /// the transport. A set that has had two disks gets a queue of its own, and never does.
+    pub(crate) fn add_disk(&self) -> Result {
+        if self.disks.fetch_add(1, Relaxed) == 0 || !self.spare.load(Relaxed).is_null() {
+            return Ok(());
+        }
+        // SAFETY: By the type invariant the set is allocated; limits and data may be missing. No
+        // request is made for the queue.
+        let queue = unsafe {
+            bindings::blk_mq_alloc_queue(self.raw.get(), ptr::null_mut(), ptr::null_mut())
+        };
+        let queue = from_err_ptr(queue)?;
+        // INVARIANT: The queue is of this set, and is owned here.
+        let kept = self
+            .spare
+            .compare_exchange(ptr::null_mut(), queue, AcqRel, Relaxed);
+        if kept.is_err() {
+            // SAFETY: Just allocated, and owned by this function.
+            unsafe { destroy(queue) };
+        }
+        Ok(())
     }
 
     /// The tag set that a C tag set belongs to.
@@ -190,9 +233,24 @@ impl<T: Operations> TagSet<T> {
     }
 }
 
+/// # Safety
+///
+/// `queue` was made by `blk_mq_alloc_queue`, has no disk, and is not used afterwards.
+unsafe fn destroy(queue: *mut bindings::request_queue) {
+    // SAFETY: By the requirement.
+    unsafe { bindings::blk_mq_destroy_queue(queue) };
+    // SAFETY: By the requirement; the reference that the allocation gave.
+    unsafe { bindings::blk_put_queue(queue) };
+}
+
 #[pinned_drop]
 impl<T: Operations> PinnedDrop for TagSet<T> {
     fn drop(self: Pin<&mut Self>) {
+        let spare = self.spare.load(Acquire);
+        if !spare.is_null() {
+            // SAFETY: Owned by the type invariant, and this structure goes.
+            unsafe { destroy(spare) };
+        }
         // SAFETY: By the type invariant the set is allocated. Every disk holds a reference to
         // this structure, so no queue uses it any more.
         unsafe { bindings::blk_mq_free_tag_set(self.raw.get()) };

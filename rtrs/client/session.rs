@@ -98,6 +98,13 @@ pub struct OpenParam<'a> {
     pub link: Arc<dyn LinkEvents>,
 }
 
+/// What the session and its server have agreed upon.
+struct Agreed {
+    agreement: Agreement,
+    /// Why a path was of no use, if it was the last that was asked.
+    refusal: Option<ConnectError>,
+}
+
 /// The paths of a session, as those who send see them.
 pub(crate) struct Paths(pub(crate) KVec<Arc<Path>>);
 
@@ -141,7 +148,7 @@ pub struct Session {
     /// Chunks of the session; 0 before the first accept.
     depth: AtomicU32,
     #[pin]
-    agreed: Mutex<Agreement>,
+    agreed: Mutex<Agreed>,
     /// Read under RCU by those who send.
     pub(crate) paths: RcuArc<Paths>,
     /// The chunks that are not to be used yet.
@@ -222,7 +229,10 @@ impl Session {
                 poll_queues: param.poll_queues,
                 library,
                 depth: AtomicU32::new(0),
-                agreed <- new_mutex!(Agreement::Nothing),
+                agreed <- new_mutex!(Agreed {
+                    agreement: Agreement::Nothing,
+                    refusal: None,
+                }),
                 paths: RcuArc::new(None),
                 quarantine <- Quarantine::new(),
                 paths_lock <- new_mutex!(()),
@@ -375,13 +385,13 @@ impl Session {
 
     /// Most bytes of data of one request.
     pub fn max_io_size(&self) -> u32 {
-        let grant = self.agreed.lock().grant();
+        let grant = self.agreed.lock().agreement.grant();
         grant.map_or(0, |grant| grant.max_request())
     }
 
     /// Most pieces of data of one request.
     pub fn max_segments(&self) -> u16 {
-        let grant = self.agreed.lock().grant();
+        let grant = self.agreed.lock().agreement.grant();
         grant.map_or(0, |grant| grant.max_segments)
     }
 
@@ -445,13 +455,21 @@ impl Session {
     /// Takes into account what a path's server and adapter grant.
     pub(crate) fn agree(&self, grant: Grant) -> Result<(), Fault> {
         let mut agreed = self.agreed.lock();
-        let next = agreed.with(grant).map_err(Fault::Response)?;
+        let next = agreed.agreement.with(grant).map_err(|refusal| {
+            // Once, however often it is tried, and whatever the path has failed for before.
+            if agreed.refusal.replace(refusal) != Some(refusal) {
+                pr_err!("session {}: {refusal}: the path is not used
+", self.name());
+            }
+            Fault::Response(refusal)
+        })?;
+        agreed.refusal = None;
         if self.depth_agreed().is_none() {
             self.quarantine
                 .provide(grant.queue_depth)
                 .map_err(|e| Fault::Resource("state of the chunks", e))?;
         }
-        *agreed = next;
+        agreed.agreement = next;
         self.depth
             .store(grant.queue_depth.into(), Ordering::Relaxed);
         Ok(())
@@ -460,6 +478,6 @@ impl Session {
     /// Requests are made for what is agreed upon now.
     fn settle(&self) {
         let mut agreed = self.agreed.lock();
-        *agreed = agreed.settled();
+        agreed.agreement = agreed.agreement.settled();
     }
 }
