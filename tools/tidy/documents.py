@@ -43,7 +43,7 @@ class _Tests:
         if group:
             return test in self.host.get(group[0], {}).get(file, set())
         return (f"test_{test}" in self.machines.get(file, set())
-                or file in self.made and test.removesuffix("_with_n") in self.cases)
+                or (file in self.made and test.removesuffix("_with_n") in self.cases))
 
 
 def defects_are_documented(sources: list[Source]) -> list[str]:

@@ -64,7 +64,8 @@ def _acknowledged(client: Client, seconds: float) -> float:
 
 def _answers(client: Client, count: int, timeout_ms: int = 20_000) -> dict[int, int]:
     """Takes so many answers in any order; returns the errno of each chunk."""
-    end, answers = client.ends[1], {}
+    end = client.ends[1]
+    answers: dict[int, int] = {}
     while len(answers) < count:
         got = end.completion(timeout_ms)
         assert got, f"{len(answers)} of {count} answers"

@@ -147,7 +147,8 @@ def is_fenced(disk: rnbd.Disk) -> None:
 def test_a_fenced_disk_stays_fenced_when_a_path_returns(pair: Lab) -> None:
     """The other path and the other disk go on; the server does not have the fenced one open until it is remapped."""
     disk, fenced = two_disks(pair)
-    fio = disk.fio("--rw=randrw --bs=4k --iodepth=4 --size=8m --verify=crc32c --verify_backlog=32 --time_based --runtime=10")
+    fio = disk.fio("--rw=randrw --bs=4k --iodepth=4 --size=8m --verify=crc32c --verify_backlog=32 --time_based "
+                   "--runtime=10")
     paths.wait_busy(disk)
     fence(pair, "ram1")
     flap(pair)

@@ -5,7 +5,8 @@
 """
 from __future__ import annotations
 
-from collections.abc import Callable
+import admin
+import pytest
 
 from vmlab import paths, rnbd
 from vmlab.checks import eq, ok, until
@@ -13,8 +14,6 @@ from vmlab.lab import Lab
 from vmlab.machine import Job, Machine
 from vmlab.needs import needs
 from vmlab.tests.hostile import PATIENT, bring_puppets
-
-import admin
 
 # Longer than either side waits for a word of the other: 5 to 6 s.
 STUCK_SECONDS = 12.0
@@ -37,7 +36,8 @@ def _stuck_disk(lab: Lab) -> Job:
     vm = lab.server
     _late_disk(vm)
     lab.defer(_remove_late, vm)
-    vm.run("modprobe loop; losetup -P --direct-io=on /dev/loop0 /dev/dm-0; udevadm settle; dmsetup suspend --nolockfs --noflush late")
+    vm.run("modprobe loop; losetup -P --direct-io=on /dev/loop0 /dev/dm-0; udevadm settle; "
+           "dmsetup suspend --nolockfs --noflush late")
     job = vm.start_job("blockdev --rereadpt /dev/loop0", 120)
     until(lambda: "bdev_disk_changed" in vm.run("cat /proc/[0-9]*/task/*/stack 2>/dev/null || true"), 20,
           "somebody reads the table under the disk's lock")
@@ -73,21 +73,18 @@ def _prepare(lab: Lab, rtrs: str) -> None:
     lab.defer(_remove_late, vm)
     if not vm.exists("/tmp/peer/admin.py"):
         bring_puppets(vm, FILES)
-    vm.run(f"mods {lab.modules} rtrs-server {rtrs} && mods {lab.modules} rnbd-server dev_search_path=/dev", 120)
+    rnbd.load_server(lab, rtrs=rtrs)
 
 
-def _make(name: str, title: str) -> Callable[[Lab], None]:
-    @needs(machines=1, timeout=150)
-    def test(lab: Lab) -> None:
-        _prepare(lab, PATIENT)
-        done = lab.server.try_run(f"python3 /tmp/peer/admin.py {name} {lab.server_address}", 120)
-        eq(done.out.strip().split("\n")[-1:], ["ok"], done.out)
-    test.__doc__ = title
-    return test
-
-
-for _name, _function in admin.CASES.items():
-    globals()[f"test_{_name}"] = _make(_name, _function.__doc__ or "")
+@pytest.mark.parametrize(("name", "title"), [
+    pytest.param(name, function.__doc__ or "", id=name) for name, function in admin.CASES.items()])
+@needs(machines=1, timeout=150)
+def test_case(lab: Lab, name: str, title: str) -> None:
+    """One case that a puppet plays."""
+    del title       # for the list of tests
+    _prepare(lab, PATIENT)
+    done = lab.server.try_run(f"cd /tmp/peer && python3 -S -m admin {name} {lab.server_address}", 120)
+    eq(done.out.strip().split("\n")[-1:], ["ok"], done.out)
 
 
 @needs(machines=1, timeout=150)
@@ -95,7 +92,8 @@ def test_unloading_while_a_close_waits(lab: Lab) -> None:
     """A CLOSE waits for a request, more messages wait for it: rmmod ends when the disk answers, not before."""
     _prepare(lab, PATIENT)
     vm = lab.server
-    job = vm.start_job(f"python3 /tmp/peer/admin.py leave_waiting {lab.server_address} > /tmp/states 2>&1", 90)
+    job = vm.start_job(f"cd /tmp/peer && python3 -S -m admin leave_waiting {lab.server_address} "
+                       "> /tmp/states 2>&1", 90)
     until(lambda: "ready" in vm.try_run("cat /tmp/states").out, 40, "a CLOSE waits")
     unload = vm.start_job("rmmod rnbd_server", 60)
     until(lambda: not vm.exists("/sys/class/rtrs-server") or not unload.running or _is_stuck(vm), 20, "unloading waits")
