@@ -68,6 +68,7 @@ def test_an_open_may_take_longer_than_a_dead_peer_is_believed(pair: Lab) -> None
 
 def _prepare(lab: Lab, rtrs: str) -> None:
     vm = lab.server
+    vm.run("mods -r", 60)
     rnbd.ram_disk(lab, 8, 2)
     _late_disk(vm)
     lab.defer(_remove_late, vm)
