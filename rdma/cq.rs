@@ -72,7 +72,8 @@ impl Cq {
     ///
     /// `entries` must cover every send and receive of every queue pair on it and two more a queue
     /// pair ([`QpConfig::cq_entries`](crate::QpConfig::cq_entries)); `EINVAL` if the device has no
-    /// queues of that length. `vector` spreads queues over interrupts and is taken modulo their number.
+    /// queues of that length. `vector` spreads queues over interrupts and is taken modulo their
+    /// number.
     pub fn new(
         device: &Device,
         entries: u32,

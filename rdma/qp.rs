@@ -53,9 +53,9 @@ pub trait QpHandler: Send + Sync + Sized + 'static {
     /// that were still queued as [`WcStatus::FLUSHED`](crate::WcStatus::FLUSHED).
     fn completed(qp: &Qp<Self>, tag: u32, completion: &WorkCompletion);
 
-    /// The device says by an event that the queue pair cannot be used any more (`IB_EVENT_QP_FATAL`,
-    /// `IB_EVENT_QP_REQ_ERR`, `IB_EVENT_QP_ACCESS_ERR`); it need not say so by a completion. Any
-    /// context. A handler that does not care has it logged.
+    /// The device says by an event that the queue pair cannot be used any more
+    /// (`IB_EVENT_QP_FATAL`, `IB_EVENT_QP_REQ_ERR`, `IB_EVENT_QP_ACCESS_ERR`); it need not say so
+    /// by a completion. Any context. The default logs it.
     #[cold]
     fn broken(qp: &Qp<Self>, why: &'static CStr) {
         pr_err!("queue pair {}: {}\n", qp.number(), why);

@@ -89,8 +89,8 @@ pub const SEGMENTS_MAX: u16 = 128;
 /// Listen backlog of a server.
 pub const LISTEN_BACKLOG: i32 = 64;
 
-/// How often a client's adapter repeats what was not acknowledged before the path is given up: after
-/// 268 ms each (a queue pair's timeout of 2^16 * 4.096 us), so that silence counts as 0.8 s.
+/// How often a client's adapter repeats what was not acknowledged before the path is given up:
+/// after 268 ms each (a queue pair's timeout of 2^16 * 4.096 us), so that silence counts as 0.8 s.
 ///
 /// The connection manager's default and the C driver's seven retries come to 4.3 s, in which every
 /// request on the path waits; here a path is lost and found again at little cost.

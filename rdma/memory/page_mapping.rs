@@ -49,12 +49,12 @@ impl DmaDirection {
 
 /// A block of pages, mapped for the device of a protection domain and kept alive.
 ///
-/// On machines whose DMA is not coherent, or goes through bounce buffers, what one of CPU and device
-/// writes is not seen by the other before the memory is handed over. Hence the mapping itself has
-/// neither bytes nor segments: bytes are copied out of what was taken over
+/// On machines whose DMA is not coherent, or goes through bounce buffers, what one of CPU and
+/// device writes is not seen by the other before the memory is handed over. Hence the mapping
+/// itself has neither bytes nor segments: bytes are copied out of what was taken over
 /// [for the CPU](Self::for_cpu), and work requests name what was handed over
-/// [to the device](Self::for_device). Where both see the same memory anyway, as with devices that the
-/// CPU implements, that costs a look at a flag.
+/// [to the device](Self::for_device). Where both see the same memory anyway, as with devices that
+/// the CPU implements, that costs a look at a flag.
 pub struct PageMapping {
     memory: ManuallyDrop<MappedMemory>,
     pd: Arc<Pd>,
@@ -125,16 +125,16 @@ impl PageMapping {
         self.len() == 0
     }
 
-    /// The largest power of two that divides the device's address of the first byte, and the length:
-    /// larger pages a region of the block cannot have. (The pages of the block are aligned better
-    /// than a bounce buffer may be.)
+    /// The largest power of two that divides the device's address of the first byte, and the
+    /// length: larger pages a region of the block cannot have. (The pages of the block are aligned
+    /// better than a bounce buffer may be.)
     pub fn alignment(&self) -> u64 {
         let bits = self.memory.dma | u64::from(self.memory.length);
         1u64.wrapping_shl(bits.trailing_zeros())
     }
 
-    /// Takes a part of the block over from the device: the CPU sees what the device wrote there until
-    /// now. What is beyond the end is not part of it.
+    /// Takes a part of the block over from the device: the CPU sees what the device wrote there
+    /// until now. What is beyond the end is not part of it.
     #[inline(always)]
     pub fn for_cpu(&self, offset: u32, length: u32) -> ForCpu<'_> {
         if !self.virt_dma {
@@ -147,8 +147,8 @@ impl PageMapping {
         }
     }
 
-    /// Hands a part of the block over to the device: it sees what the CPU wrote there until now. What
-    /// is beyond the end is not part of it.
+    /// Hands a part of the block over to the device: it sees what the CPU wrote there until now.
+    /// What is beyond the end is not part of it.
     #[inline(always)]
     pub fn for_device(&self, offset: u32, length: u32) -> ForDevice<'_> {
         if !self.virt_dma {
@@ -231,8 +231,8 @@ impl<'a> ForDevice<'a> {
     pub fn segment(&self) -> Segment<'a> {
         let memory = &*self.mapping.memory;
         let addr = memory.dma.wrapping_add(u64::from(self.offset));
-        // SAFETY: The mapping is of `pd`, is retired to `pd` when dropped, and covers the part if that
-        // fits.
+        // SAFETY: The mapping is of `pd`, is retired to `pd` when dropped, and covers the part if
+        // that fits.
         let segment =
             unsafe { Segment::new(&self.mapping.pd, addr, self.length, self.mapping.local_key) };
         segment.only_if(fits(self.offset, self.length, memory.length))

@@ -136,8 +136,8 @@ impl Drop for Mapping {
 /// Largest block size that the wire can name.
 const BLOCK_SIZE_MAX: u16 = 1 << 15;
 
-/// Whether the wire can name the size of the blocks that requests are made of. A client that was told
-/// of smaller ones would send parts of blocks.
+/// Whether the wire can name the size of the blocks that requests are made of. A client that was
+/// told of smaller ones would send parts of blocks.
 pub(super) fn is_expressible(device: &BlockDevice) -> bool {
     device.logical_block_bytes() <= BLOCK_SIZE_MAX.into()
 }

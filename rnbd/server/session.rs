@@ -67,8 +67,8 @@ use crate::{
 /// Lines about refused requests and messages.
 pub(super) static LOG_LIMIT: RateLimit = RateLimit::new(5000, 10);
 
-/// Lines about devices that were opened or closed: a client with many has a line each, one that does
-/// nothing else does not fill the log.
+/// Lines about devices that were opened or closed: a client with many has a line each, one that
+/// does nothing else does not fill the log.
 pub(super) static CHANGES_LIMIT: RateLimit = RateLimit::new(5000, 100);
 
 /// What a number of a device stands for.
@@ -212,8 +212,8 @@ impl Session {
         published
     }
 
-    /// Makes the files of device `device_id`, which was just published: not before, so that whoever
-    /// writes to `force_close` finds what is to be closed.
+    /// Makes the files of device `device_id`, which was just published: not before, so that a
+    /// write to `force_close` finds the device that it is to close.
     pub(super) fn show_files(&self, device_id: u32) -> Result {
         // Under the lock: a writer waits until the mapping has its files.
         match self.slots.lock().get_mut(device_id as usize) {
@@ -293,7 +293,7 @@ impl Session {
 
     /// Closes everything: all messages have been answered, and no more come. Sleeps.
     fn close_all(self: &Arc<Self>) {
-        // Whoever answered the last one may still be at it.
+        // The item may not have returned from the last one yet.
         workqueue::flush(self);
         let mut device_id = 0;
         while (device_id as usize) < self.slots.lock().len() {

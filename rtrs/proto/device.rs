@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the protocol needs of an RDMA device, and how a server divides its chunks among the device's
-//! memory regions.
+//! What the protocol needs of an RDMA device, and how a server divides its chunks among the
+//! device's memory regions.
 
 use core::fmt;
 
@@ -91,8 +91,9 @@ impl Capabilities {
         Ok(())
     }
 
-    /// Divides `depth` chunks of `chunk_size` bytes (a power of two), whose addresses in the device's
-    /// view are multiples of `alignment`, among regions of at most `chunks_max` chunks each.
+    /// Divides `depth` chunks of `chunk_size` bytes (a power of two), whose addresses in the
+    /// device's view are multiples of `alignment`, among regions of at most `chunks_max` chunks
+    /// each.
     ///
     /// The pages are as large as the device has them; larger ones than the alignment allows, and
     /// those that the device does not list, would be encoded wrongly (irdma) or refused (swiotlb).

@@ -199,8 +199,8 @@ const ANSWER_WORK: u32 = 3;
 /// Answers that a server's send queue has room for at least: one, and a heartbeat.
 const ANSWERS_MIN: u32 = 2;
 
-/// Entries of an admin connection's send queue at least: a client's messages under way and those that
-/// are done without anybody knowing.
+/// Entries of an admin connection's send queue at least: a client's messages under way and those
+/// that are done without anybody knowing.
 const ADMIN_SENDS_MIN: u32 = (ADMIN_INTERVAL + 8) * REQUEST_WORK;
 
 // They fit twice over.
@@ -231,8 +231,8 @@ impl QueueSizes {
 
     /// An IO connection of a server: data, invalidation and answer for each response, and with
     /// `always_invalidate` the invalidation and registration of the chunk. Receives as for
-    /// [`Self::admin`]. On a device with shorter send queues answers wait for room earlier; what all
-    /// requests may post at the same time, the invalidations, always has room.
+    /// [`Self::admin`]. On a device with shorter send queues answers wait for room earlier; what
+    /// all requests may post at the same time, the invalidations, always has room.
     pub fn server_io(
         queue_depth: u16,
         always_invalidate: bool,

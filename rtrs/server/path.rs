@@ -457,8 +457,8 @@ impl Path {
         self.queue_work();
     }
 
-    /// What this one's info request waits for, the end of another path or the session's name, may have
-    /// come.
+    /// What this one's info request waits for, the end of another path or the session's name, may
+    /// have come.
     pub(crate) fn set_up_again(self: &Arc<Self>) {
         if self.info_len.load(SeqCst) != 0 {
             self.queue_work();

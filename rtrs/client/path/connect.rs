@@ -129,9 +129,9 @@ pub(crate) struct Patience {
 }
 
 /// The device repeats what is not acknowledged after 268 ms, [`RETRY_COUNT`] times: after 0.8 s of
-/// silence the path is given up. (With rxe seven retries are endless. Less time is not for it: when its
-/// peer is short of processor time its acknowledgements are late, and a repeated registration ends the
-/// queue pair.)
+/// silence the path is given up. (With rxe seven retries are endless. Less time is not for it: when
+/// its peer is short of processor time its acknowledgements are late, and a repeated registration
+/// ends the queue pair.)
 const ACK_TIMEOUT_EXPONENT: u8 = 16;
 
 /// Time for a step of most attempts to connect a path again, in milliseconds.

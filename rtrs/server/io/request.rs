@@ -159,8 +159,8 @@ impl Slot {
         Ok(())
     }
 
-    /// Begins to serve the parsed request: takes the data of a write, and the user message, over from
-    /// the device, and copies the message out of the chunk, once.
+    /// Begins to serve the parsed request: takes the data of a write, and the user message, over
+    /// from the device, and copies the message out of the chunk, once.
     ///
     /// Sleeps for memory, but only for a message that is no read or write.
     #[inline(always)]

@@ -113,8 +113,8 @@ pub(crate) fn establish(path: &Arc<Path>) {
 
 /// Closes `path`, whose client waits for the info response; tells it why before.
 ///
-/// A client of the C driver refuses the response and closes the path as well. If the response cannot
-/// be sent, the disconnect that follows is all that the client hears.
+/// A client of the C driver refuses the response and closes the path as well. If the response
+/// cannot be sent, the disconnect that follows is all that the client hears.
 #[cold]
 fn refuse(path: &Arc<Path>, qp: &Qp<Receiver>, errno: Errno, why: core::fmt::Arguments<'_>) {
     path.setup_done.reinit();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What of a path runs on the work queue: set-up and teardown, the ticks, requests that had to wait.
+//! What of a path runs on the work queue: set-up and teardown, the ticks, requests that had to
+//! wait.
 
 use kernel::{
     sync::Arc,

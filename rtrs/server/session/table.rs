@@ -164,8 +164,8 @@ impl Registry {
         Charge::new(&self.shared, bytes).map_err(|_| Refusal::MemoryLimit)
     }
 
-    /// Gives the session of `path` the name that its client asks for. No two sessions have the same:
-    /// if another one has it, the result says what becomes of this one.
+    /// Gives the session of `path` the name that its client asks for. No two sessions have the
+    /// same: if another one has it, the result says what becomes of this one.
     ///
     /// # Errors
     ///

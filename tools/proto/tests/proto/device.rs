@@ -66,7 +66,7 @@ fn pages_are_the_largest_that_device_and_addresses_allow() {
 
 #[test]
 fn a_region_has_no_more_pages_than_the_device_allows() {
-    let all = |page_sizes, pages_max| device(page_sizes, pages_max).divide(512, 131072, 1 << 17, 512);
+    let all = |sizes, pages_max| device(sizes, pages_max).divide(512, 131072, 1 << 17, 512);
     let division = |page_size, chunks| Ok(Division { page_size, chunks });
     assert_eq!(all(ANY, 512), division(131072, 512));
     assert_eq!(all(ANY, 511), division(131072, 256));
