@@ -246,6 +246,17 @@ impl World {
         self.in_flight[usize::from(tag)] = Some((chunk, request, path));
     }
 
+    /// The server has forgotten the session, and the client asks for it.
+    fn forget(&mut self) -> bool {
+        let inquiry = self.q.inquiry();
+        let Some(losses) = inquiry.filter(|_| self.in_flight == [None; 2]) else {
+            return false;
+        };
+        self.at_server = Default::default();
+        self.q.forgotten(losses);
+        true
+    }
+
     /// Does it, or says that it cannot be done now.
     fn step(&mut self, deed: Deed) -> bool {
         match deed {
@@ -303,16 +314,7 @@ impl World {
                 self.at_server[path].clear();
                 self.q.connected(u8::try_from(path).unwrap());
             }
-            Deed::Forget => {
-                if self.in_flight.iter().any(Option::is_some) {
-                    return false;
-                }
-                let Some(losses) = self.q.inquiry() else {
-                    return false;
-                };
-                self.at_server = Default::default();
-                self.q.forgotten(losses);
-            }
+            Deed::Forget => return self.forget(),
         }
         let held = (0..2).filter(|c| self.q.is_held(*c)).count();
         assert_eq!(self.q.held(), u32::try_from(held).unwrap());
