@@ -52,6 +52,7 @@ use rtrs_core::proto::{
         Agreement,
         Grant, //
     },
+    handshake::ConnectError,
     info,
     outage::FastIoFail,
     permit::Partition,
