@@ -6,11 +6,6 @@
 //! doubles up to `reconnect_delay`, and chance shortens it, so that the clients of a server that
 //! comes back do not all knock together.
 
-use crate::text::{
-    self,
-    NumberError, //
-};
-
 /// Pause before the second attempt, in milliseconds, and the least that `reconnect_delay` can be.
 pub const DELAY_MS_MIN: u32 = 100;
 
@@ -96,14 +91,4 @@ const fn jittered(ms: u32, random: u32) -> u32 {
     // CAST: below `ways`.
     let less = (random as u64).wrapping_mul(ways).wrapping_shr(u32::BITS) as u32;
     ms.wrapping_sub(less)
-}
-
-/// Reads what was written to `reconnect_delay`, in milliseconds: 100 to 600000.
-///
-/// Fails with [`NumberError::Range`] (`ERANGE`) outside of that.
-pub fn parse_delay_ms(written: &[u8]) -> Result<u32, NumberError> {
-    match u32::try_from(text::parse_u64(written, 10)?) {
-        Ok(ms @ DELAY_MS_MIN..=DELAY_MS_MAX) => Ok(ms),
-        _ => Err(NumberError::Range),
-    }
 }

@@ -28,11 +28,5 @@ pub const SECTOR_SIZE: u32 = 512;
 /// Longest device name in bytes: its wire field has 255, the last for the NUL.
 pub const DEVICE_NAME_MAX: usize = 254;
 
-/// Delay before a lost path connects again, in seconds.
-pub const RECONNECT_DELAY_S: u32 = 30;
-
-/// Attempts to connect a lost path again; -1 is for ever.
-pub const MAX_RECONNECTS: i32 = -1;
-
 /// Minor numbers of one disk: the whole and its partitions.
 pub const MINORS: u32 = 1 << 6;

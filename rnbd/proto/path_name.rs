@@ -12,10 +12,7 @@ const SESSION: &[u8] = b"%SESSNAME%";
 /// Longest path in bytes, its NUL included (`PATH_MAX`).
 pub const PATH_LEN_MAX: usize = 4096;
 
-/// Default of `dev_search_path`.
-pub const DEV_SEARCH_PATH_DEFAULT: &[u8] = b"/";
-
-/// Why a device name or a search path is refused.
+/// Why a device name is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PathNameError {
     /// The device name has `..` in it.

@@ -240,14 +240,6 @@ impl ConnectError {
     pub const fn errno(self) -> Errno {
         Errno::ECONNRESET
     }
-
-    /// Says whether trying again later can help.
-    pub const fn may_retry(self) -> bool {
-        !matches!(
-            self,
-            ConnectError::Version(_) | ConnectError::QueueDepthChanged(_)
-        )
-    }
 }
 
 impl core::fmt::Display for ConnectError {

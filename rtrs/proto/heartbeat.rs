@@ -51,12 +51,6 @@ impl Heartbeat {
         let tick = if missed == 0 { Tick::Send } else { Tick::Wait };
         (missed.saturating_add(1), tick)
     }
-
-    /// Returns the longest time, in milliseconds, from the tick that asked in vain to the one that
-    /// gives up.
-    pub const fn detection_ms(&self) -> u64 {
-        (self.missed_max as u64 + 1) * self.interval_ms as u64
-    }
 }
 
 /// Returns the latency that an acknowledgement shows, in nanoseconds and at least 1: 0 stands for

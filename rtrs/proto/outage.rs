@@ -168,15 +168,6 @@ pub enum Effect {
     FailQueued,
 }
 
-/// What becomes of a request that finds no connected path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
-    /// It waits.
-    Queue,
-    /// It fails.
-    Fail,
-}
-
 impl Outage {
     /// Returns the state after `event`, and what to do.
     pub const fn step(self, event: Event) -> (Self, Effect) {
@@ -226,16 +217,6 @@ impl Outage {
                 Self::Queueing { since_ms, until_ms },
                 Effect::Queue { until_ms },
             ),
-        }
-    }
-
-    /// Says what becomes of a request that finds no connected path. It may find none although the
-    /// session is `Up`: the last one has just failed, or one has just come back; it waits for word.
-    #[inline]
-    pub const fn verdict(&self) -> Verdict {
-        match self {
-            Self::Up | Self::Queueing { .. } => Verdict::Queue,
-            Self::Failing { .. } | Self::Closed => Verdict::Fail,
         }
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which sends ask for a completion, and how many may be on a send queue.
+//! Which sends ask for a completion, and how long the queues are.
 
 use core::fmt;
 
@@ -33,86 +33,6 @@ pub const fn client_mask(queue_depth: u16) -> u32 {
         0
     } else {
         interval_mask(queue_depth / 8)
-    }
-}
-
-/// Counts the sends of one connection, heartbeats included, and picks those that ask for a
-/// completion: each `interval`th.
-///
-/// The protocol counts from 1, so that the first completion comes one send early.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Signaller {
-    left: u32,
-    interval: u32,
-}
-
-impl Signaller {
-    /// Starts counting for a connection of a session with this queue depth.
-    pub const fn new(queue_depth: u16) -> Self {
-        let interval = interval(queue_depth);
-        Self {
-            left: if interval > 1 { interval - 1 } else { 1 },
-            interval,
-        }
-    }
-
-    /// Counts one send; says whether it asks for a completion.
-    #[inline]
-    pub fn next_is_signalled(&mut self) -> bool {
-        self.left = self.left.saturating_sub(1);
-        let signalled = self.left == 0;
-        if signalled {
-            self.left = self.interval;
-        }
-        signalled
-    }
-
-    /// Returns how many sends one completion stands for.
-    #[inline]
-    pub const fn interval(&self) -> u32 {
-        self.interval
-    }
-}
-
-/// Room on a server's send queue, in responses.
-///
-/// A response may be several work requests; the queue is sized so that as many responses fit as it
-/// has entries for ([`QueueSizes`]).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SendCredit {
-    left: u32,
-    max: u32,
-}
-
-impl SendCredit {
-    /// All of a send queue is free.
-    pub const fn new(max: u32) -> Self {
-        Self { left: max, max }
-    }
-
-    /// Takes room for one response; `false` if there is none, and it must wait for a completion.
-    #[inline]
-    pub fn take(&mut self) -> bool {
-        match self.left.checked_sub(1) {
-            Some(left) => {
-                self.left = left;
-                true
-            }
-            None => false,
-        }
-    }
-
-    /// A signalled completion says that this and the `interval - 1` responses before it are done.
-    #[inline]
-    pub fn give(&mut self, interval: u32) {
-        let left = self.left.saturating_add(interval);
-        self.left = if left < self.max { left } else { self.max };
-    }
-
-    /// Returns for how many responses there is room.
-    #[inline]
-    pub const fn left(&self) -> u32 {
-        self.left
     }
 }
 
@@ -289,7 +209,7 @@ impl QueueSizes {
     }
 
     /// Returns how many entries a completion queue for both needs.
-    pub const fn completions(&self) -> u32 {
+    const fn completions(&self) -> u32 {
         self.send.saturating_add(self.recv)
     }
 

@@ -97,6 +97,31 @@ def proto_is_pure(sources: list[Source]) -> list[str]:
     return complaints
 
 
+# Public for tests and the simulation, which look at a decision's parts.
+_LOOKED_AT = {"interval", "io_ids", "is_shared", "mem_bits"}
+
+
+def proto_is_used(sources: list[Source]) -> list[str]:
+    """What a pure folder offers a module uses: what is only tested is not what runs."""
+    files = {s.path: "\n".join(map(_code_of, s.lines)) for s in _rust(sources) if _in_folder(s.path, KERNEL_FOLDERS)}
+    offers = re.compile(r"^ *pub (?:const )?(fn|const|static|struct|enum|trait|type) (\w+)", re.M)
+    complaints = []
+    for path, code in files.items():
+        if not _is_pure(path) and path.name != "proto.rs":
+            continue
+        for match in offers.finditer(code):
+            word = re.compile(rf"\b{match[2]}\b")
+            # A type may be what a function here takes or gives; a function or a constant is for others.
+            if match[1] in ("struct", "enum", "trait", "type"):
+                is_used = len(word.findall(code)) > 1
+            else:
+                is_used = match[2] in _LOOKED_AT
+            if not is_used and not any(word.search(other) for file, other in files.items() if file != path):
+                number = code.count("\n", 0, match.start()) + 1
+                complaints.append(f"{path}:{number}: no module uses {match[1]} {match[2]}")
+    return complaints
+
+
 def function_length(sources: list[Source]) -> list[str]:
     """A function is read at one glance: at most 70 lines."""
     complaints = []
@@ -166,4 +191,4 @@ def no_dead_files(sources: list[Source]) -> list[str]:
 
 
 RULES = [unsafe_only_in_abstractions, drivers_see_no_bindings, one_atomic, safety_comments_argue, proto_forbids_unsafe,
-         proto_is_pure, function_length, no_panicking_shortcuts, no_dead_files]
+         proto_is_pure, proto_is_used, function_length, no_panicking_shortcuts, no_dead_files]

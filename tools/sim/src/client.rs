@@ -17,8 +17,7 @@ use proto::rtrs::{
     },
     outage::{
         self,
-        Outage,
-        Verdict, //
+        Outage, //
     },
     permit::Partition,
     policy::{
@@ -192,10 +191,7 @@ impl World {
         };
         let is_open = slot.body.deed == Deed::Open;
         if !is_open && !self.client.opened {
-            match self.client.outage.verdict() {
-                Verdict::Queue => self.client.waiting.push_back(tag),
-                Verdict::Fail => self.end_io(tag, None),
-            }
+            self.wait_or_fail(tag);
             return;
         }
         let Some(place) = self.place_for(tag) else {
@@ -206,12 +202,21 @@ impl World {
             if place.is_again {
                 self.client.quarantine.given_back(place.chunk);
             }
-            match self.client.outage.verdict() {
+            if is_open {
                 // It is opened when a path comes up.
-                _ if is_open => self.client.slots[usize::from(tag)] = None,
-                Verdict::Queue => self.client.waiting.push_back(tag),
-                Verdict::Fail => self.end_io(tag, None),
+                self.client.slots[usize::from(tag)] = None;
+            } else {
+                self.wait_or_fail(tag);
             }
+        }
+    }
+
+    /// What becomes of a request that finds no path, as rnbd's `client/io_state.rs` has it: it waits
+    /// unless the time for that is over.
+    fn wait_or_fail(&mut self, tag: u16) {
+        match self.client.outage {
+            Outage::Up | Outage::Queueing { .. } => self.client.waiting.push_back(tag),
+            Outage::Failing { .. } | Outage::Closed => self.end_io(tag, None),
         }
     }
 

@@ -3,14 +3,10 @@
 //! How long to wait before a lost path is connected again, and when to leave it.
 
 use proptest::prelude::*;
-use proto::common::{
-    backoff::{
-        parse_delay_ms,
-        Backoff,
-        ATTEMPTS_FOR_EVER,
-        DELAY_MS_DEFAULT, //
-    },
-    text::NumberError, //
+use proto::common::backoff::{
+    Backoff,
+    ATTEMPTS_FOR_EVER,
+    DELAY_MS_DEFAULT, //
 };
 
 /// The longest pauses, which the random number 0 gives.
@@ -68,18 +64,6 @@ fn chance_reaches_both_ends_of_the_jitter_and_nothing_beyond() {
     assert_eq!(second(0), Some(100));
     assert_eq!(second(u32::MAX), Some(50));
     assert_eq!(second(1 << 31), Some(75));
-}
-
-#[test]
-fn the_delay_is_read_within_its_range() {
-    assert_eq!(parse_delay_ms(b"100\n"), Ok(100));
-    assert_eq!(parse_delay_ms(b"600000"), Ok(600_000));
-    for out in ["0", "99", "600001", "4294967396", "99999999999999999999"] {
-        assert_eq!(parse_delay_ms(out.as_bytes()), Err(NumberError::Range));
-    }
-    for not in ["", "-1", "1 s", "ms", "1e3"] {
-        assert_eq!(parse_delay_ms(not.as_bytes()), Err(NumberError::Invalid));
-    }
 }
 
 proptest! {

@@ -146,7 +146,7 @@ fn refusals_carry_the_c_driver_s_errors_as_far_as_the_client() {
         assert_eq!(reject.errno.get() as i16, -(errno.get() as i16));
         let error = rejected(reject.as_bytes());
         assert_eq!(error, ConnectError::Rejected(Some(errno)));
-        assert!(error.may_retry() && error.to_string().contains("refused"));
+        assert!(error.to_string().contains("refused"));
         assert_eq!(error.errno(), Errno::ECONNRESET);
         // The same bytes in an accept are no grant.
         assert_eq!(accepted(reject.as_bytes(), None), Err(error));
@@ -195,7 +195,6 @@ fn an_accept_that_makes_no_session_is_not_believed() {
 fn a_session_whose_queue_depth_changed_is_given_up_for_good() {
     let error = accept_with(|_| {}, Some(256)).unwrap_err();
     assert_eq!(error, ConnectError::QueueDepthChanged(512));
-    assert!(!error.may_retry());
 }
 
 #[test]
@@ -206,7 +205,6 @@ fn an_accept_from_another_protocol_is_not_believed() {
     );
     let version = accept_with(|r| r.version = 0x0100.into(), None).unwrap_err();
     assert_eq!(version, ConnectError::Version(0x0100));
-    assert!(!version.may_retry());
     let geometry = Geometry::new(512, 131_072).unwrap();
     let bytes = ConnectResponse::accept(&geometry, true);
     for len in 0..56 {

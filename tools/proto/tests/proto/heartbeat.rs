@@ -21,7 +21,6 @@ fn a_silent_peer_is_given_up_in_the_seventh_tick() {
     let mut expected = vec![Tick::Wait; 7];
     (expected[0], expected[6]) = (Tick::Send, Tick::Dead);
     assert_eq!(ticks, expected);
-    assert_eq!(Heartbeat::DEFAULT.detection_ms(), 30_000);
 }
 
 #[test]
@@ -62,7 +61,6 @@ fn any_setting_and_any_count_is_survived() {
             assert!(next >= missed);
             assert_eq!(tick == Tick::Dead, missed > missed_max);
         }
-        assert!(h.detection_ms() >= u64::from(u32::MAX));
     }
 }
 

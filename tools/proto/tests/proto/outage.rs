@@ -8,8 +8,7 @@ use proto::rtrs::outage::{
     Effect,
     Event,
     FastIoFail,
-    Outage,
-    Verdict, //
+    Outage, //
 };
 
 fn down(now_ms: u64, setting: FastIoFail) -> (Outage, Effect) {
@@ -31,14 +30,12 @@ fn queueing(since_ms: u64, until_ms: Option<u64>) -> (Outage, Effect) {
 fn io_waits_until_the_deadline_and_fails_then() {
     let (outage, effect) = down(5_000, FastIoFail::After(7));
     assert_eq!((outage, effect), queueing(5_000, Some(12_000)));
-    assert_eq!(outage.verdict(), Verdict::Queue);
     // Too early: a timer of another time.
     let early = outage.step(Event::DeadlinePassed { now_ms: 11_999 });
     assert_eq!(early, queueing(5_000, Some(12_000)));
     let (outage, effect) = outage.step(Event::DeadlinePassed { now_ms: 12_000 });
     assert_eq!(effect, Effect::FailQueued);
     assert_eq!(outage, Outage::Failing { since_ms: 5_000 });
-    assert_eq!(outage.verdict(), Verdict::Fail);
     assert_eq!(outage.step(Event::PathUp), (Outage::Up, Effect::Resume));
 }
 
@@ -47,7 +44,6 @@ fn a_path_in_time_resumes_and_its_late_timer_does_nothing() {
     let (outage, _) = down(0, FastIoFail::DEFAULT);
     let (up, effect) = outage.step(Event::PathUp);
     assert_eq!((up, effect), (Outage::Up, Effect::Resume));
-    assert_eq!(up.verdict(), Verdict::Queue);
     for late in [Event::DeadlinePassed { now_ms: u64::MAX }, Event::PathUp] {
         assert_eq!(up.step(late), (Outage::Up, Effect::Ignore));
     }
@@ -104,7 +100,6 @@ fn a_closed_session_stays_closed() {
         let after = Outage::Closed.step(event);
         assert_eq!(after, (Outage::Closed, Effect::Ignore));
     }
-    assert_eq!(Outage::Closed.verdict(), Verdict::Fail);
 }
 
 #[test]
@@ -173,7 +168,7 @@ proptest! {
                 (Some(since), FastIoFail::After(s)) => now_ms >= since + u64::from(s) * 1000,
                 _ => false,
             };
-            prop_assert_eq!(outage.verdict() == Verdict::Fail, over);
+            prop_assert_eq!(matches!(outage, Outage::Failing { .. }), over);
             prop_assert_eq!(outage == Outage::Up, since.is_none());
         }
     }
