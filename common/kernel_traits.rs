@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Traits of the `kernel` crate, which only the crate of a type may implement; left out on the host.
+//! Traits of the `kernel` crate, which only the crate of a type may implement; left out on the
+//! host.
 
 use kernel::prelude::*;
 

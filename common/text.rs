@@ -34,8 +34,8 @@ impl fmt::Display for NumberError {
     }
 }
 
-/// Shows bytes that somebody else chose, fit for a log line: at most 64 of them, and `?` for what is
-/// not graphic ASCII, so that nobody can forge lines.
+/// Shows bytes that somebody else chose, fit for a log line: at most 64 of them, and `?` for what
+/// is not graphic ASCII, so that nobody can forge lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shown<'a>(pub &'a [u8]);
 

@@ -28,8 +28,8 @@ macro_rules! declare_errno {
 /// The error of a positive errno of C, which `Error::from_errno` does not give in a constant.
 const fn error_of(errno: i32) -> Error {
     assert!(errno > 0 && errno <= bindings::MAX_ERRNO as i32);
-    // SAFETY: `Error` is a struct whose one field is a `NonZeroI32` in -4095..=-1, which is asserted
-    // above; the field fills the struct, as `transmute` compares the sizes.
+    // SAFETY: `Error` is a struct whose one field is a `NonZeroI32` in -4095..=-1, which is
+    // asserted above; the field fills the struct, as `transmute` compares the sizes.
     unsafe { core::mem::transmute::<i32, Error>(-errno) }
 }
 

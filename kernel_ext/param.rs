@@ -16,7 +16,7 @@
 //! ```
 //! use kernel_ext::{module_param_bool, module_param_int, module_param_string};
 //!
-//! module_param_bool!(ALWAYS_INVALIDATE, "always_invalidate", true, "Invalidate keys (default: Y)");
+//! module_param_bool!(INVALIDATE, "always_invalidate", true, "Invalidate keys (default: Y)");
 //! module_param_int!(PORT: u16, "port", 1234, "Port to listen on (default: 1234)");
 //! module_param_string!(SEARCH_PATH: 4096, "dev_search_path", "/", "Prefix (default: /)");
 //!
@@ -24,7 +24,7 @@
 //!     if PORT.get() == 0 {
 //!         return Err(EINVAL);
 //!     }
-//!     pr_info!("{} {}\n", ALWAYS_INVALIDATE.get(), SEARCH_PATH.get());
+//!     pr_info!("{} {}\n", INVALIDATE.get(), SEARCH_PATH.get());
 //!     Ok(())
 //! }
 //! ```

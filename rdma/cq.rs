@@ -51,8 +51,8 @@ pub trait Wake: Send + Sync + 'static {
 ///
 /// # Invariants
 ///
-/// `raw` is a completion queue of `_device`, allocated with `context` and owned by `self`. If there is
-/// `wake`, then its handler is [`wake_up`] with the content of the box.
+/// `raw` is a completion queue of `_device`, allocated with `context` and owned by `self`. If there
+/// is `wake`, then its handler is [`wake_up`] with the content of the box.
 pub struct Cq {
     raw: NonNull<sys::ib_cq>,
     context: PollContext,
@@ -84,8 +84,8 @@ impl Cq {
         Ok(Arc::new(queue, GFP_KERNEL)?)
     }
 
-    /// As [`new`](Self::new) with [`PollContext::Direct`]; where polling alone is not enough, the queue
-    /// can be [armed](Self::arm).
+    /// As [`new`](Self::new) with [`PollContext::Direct`]; where polling alone is not enough, the
+    /// queue can be [armed](Self::arm).
     pub fn quiet(
         device: &Device,
         entries: u32,
@@ -96,8 +96,8 @@ impl Cq {
         let queue = Self::alloc(device, entries, vector, PollContext::Direct, Some(wake))?;
         if let Some(told) = &queue.wake {
             let context = ptr::from_ref(&**told).cast_mut().cast();
-            // SAFETY: The queue is valid and not armed yet. The context lives in a box that is freed
-            // after the queue.
+            // SAFETY: The queue is valid and not armed yet. The context lives in a box that is
+            // freed after the queue.
             unsafe { sys::rdma_helper_cq_wake(queue.raw.as_ptr(), Some(wake_up), context) };
         }
         Ok(Arc::new(queue, GFP_KERNEL)?)
@@ -137,9 +137,9 @@ impl Cq {
         })
     }
 
-    /// Has its [`Wake`] told of the next completion, once (`ib_req_notify_cq()`); says whether there are
-    /// some already, to be polled first. Does nothing for a queue that is not [quiet](Self::quiet). Any
-    /// context.
+    /// Has its [`Wake`] told of the next completion, once (`ib_req_notify_cq()`); says whether
+    /// there are some already, to be polled first. Does nothing for a queue that is not
+    /// [quiet](Self::quiet). Any context.
     pub fn arm(&self) -> bool {
         if self.wake.is_none() {
             return false;
@@ -150,9 +150,9 @@ impl Cq {
 
     /// Handles up to `budget` completions in the caller's context and returns how many there were.
     ///
-    /// Does nothing for a queue that is not [`PollContext::Direct`], or while somebody else polls it:
-    /// completions of one queue are always handled one after the other, in their order. Any context
-    /// that the handlers allow.
+    /// Does nothing for a queue that is not [`PollContext::Direct`], or while somebody else polls
+    /// it: completions of one queue are always handled one after the other, in their order. Any
+    /// context that the handlers allow.
     #[inline]
     pub fn poll(&self, budget: u32) -> u32 {
         if self.context != PollContext::Direct || self.polled.swap(true, Ordering::Acquire) {

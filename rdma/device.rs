@@ -14,8 +14,8 @@ use kernel::{
 /// A registered RDMA device that cannot go away.
 ///
 /// Every object of this crate that lives on a device holds one of these. It is the registration
-/// lock of `ib_core`: unregistering the device waits until the last one is dropped. When a device is
-/// to be removed, every [`CmId`](crate::cm::CmId) on it gets
+/// lock of `ib_core`: unregistering the device waits until the last one is dropped. When a device
+/// is to be removed, every [`CmId`](crate::cm::CmId) on it gets
 /// [`Event::DeviceRemoval`](crate::cm::Event::DeviceRemoval); the answer must be to close and drop
 /// all that is on the device.
 ///

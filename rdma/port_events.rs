@@ -123,7 +123,8 @@ unsafe extern "C" fn add(device: *mut sys::ib_device) -> c_int {
 /// Called by `ib_core` for a device that is being unregistered, with what [`add`] has set.
 unsafe extern "C" fn remove(_device: *mut sys::ib_device, data: *mut c_void) {
     let handler: *mut Handler = data.cast();
-    // SAFETY: `add` has registered it, and this is called once. It waits for calls that are running.
+    // SAFETY: `add` has registered it, and this is called once. It waits for calls that are
+    // running.
     unsafe { sys::ib_unregister_event_handler(&raw mut (*handler).raw) };
     // SAFETY: From `KBox::into_raw`, and nobody knows it any more.
     drop(unsafe { KBox::from_raw(handler) });

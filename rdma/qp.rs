@@ -61,8 +61,8 @@ pub trait QpHandler: Send + Sync + Sized + 'static {
         pr_err!("queue pair {}: {}\n", qp.number(), why);
     }
 
-    /// The same for tags below [`QpConfig::receive_tags`]: a function of its own, since most of what
-    /// a connection hears are receives.
+    /// The same for tags below [`QpConfig::receive_tags`]: a function of its own, since most of
+    /// what a connection hears are receives.
     #[inline(always)]
     fn received(qp: &Qp<Self>, tag: u32, completion: &WorkCompletion) {
         Self::completed(qp, tag, completion);
@@ -131,8 +131,8 @@ type PostReceive = unsafe extern "C" fn(
 ///
 /// # Invariants
 ///
-/// - `raw` is a queue pair on the identifier `id`, which was made with `self` as its context and with
-///   the given domain and queues, or null while `self` is being made.
+/// - `raw` is a queue pair on the identifier `id`, which was made with `self` as its context and
+///   with the given domain and queues, or null while `self` is being made.
 /// - `post_send` and `post_receive` are the functions of its driver, or post nothing.
 /// - Every entry of `table` is [`complete::<H>`] or [`receive::<H>`], and the table never moves.
 #[pin_data(PinnedDrop)]
@@ -243,7 +243,8 @@ impl<H: QpHandler> Qp<H> {
         unsafe { (*self.raw).qp_num }
     }
 
-    /// An empty batch in `space`, which has room for `N` work requests with `S` segments altogether.
+    /// An empty batch in `space`, which has room for `N` work requests with `S` segments
+    /// altogether.
     #[inline(always)]
     pub fn batch<'a, const N: usize, const S: usize>(
         &'a self,
@@ -309,8 +310,8 @@ impl<H: QpHandler> Qp<H> {
     ///
     /// # Safety
     ///
-    /// `first` is a valid chain whose entries are in `self.table`; the memory that it names belongs to
-    /// the domain of `self` and is not freed while queue pairs of it exist.
+    /// `first` is a valid chain whose entries are in `self.table`; the memory that it names belongs
+    /// to the domain of `self` and is not freed while queue pairs of it exist.
     #[inline(always)]
     pub(crate) unsafe fn post_send(&self, first: *const sys::ib_send_wr) -> Result {
         let mut failed = MaybeUninit::uninit();

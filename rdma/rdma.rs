@@ -20,13 +20,13 @@
 //! A device reads and writes memory on its own. What protects it:
 //!
 //! - Work requests name local memory by [`Segment`]s, which only objects of a [`Pd`] can make, and
-//!   a queue pair takes segments of its own domain only. Memory that is dropped while queue pairs of
-//!   its domain exist is freed with the last of them ([`Pd`]).
+//!   a queue pair takes segments of its own domain only. Memory that is dropped while queue pairs
+//!   of its domain exist is freed with the last of them ([`Pd`]).
 //! - There are no slices of memory that a device may write: only copies in and out.
-//! - A peer reaches only what a key was given out for. The pages under a [`Mr`] that maps blocks stay
-//!   as long as the region. The pages under a [scatterlist](sg) are not ours to keep: there the user
-//!   must invalidate before the pages' owner gets them back. This is the one promise that the types
-//!   do not check.
+//! - A peer reaches only what a key was given out for. The pages under a [`Mr`] that maps blocks
+//!   stay as long as the region. The pages under a [scatterlist](sg) are not ours to keep: there
+//!   the user must invalidate before the pages' owner gets them back. This is the one promise that
+//!   the types do not check.
 //!
 //! # Contexts
 //!
@@ -35,11 +35,11 @@
 //!
 //! # What is not here yet
 //!
-//! Unreliable datagrams. They fit in as `UdQp<H>` beside [`Qp`]: the completion table, the handler and
-//! the receive side are the same; its batch has `send` with an `AddressHandle` (`rdma_create_ah()`, an
-//! object on a [`Pd`]), the peer's queue pair number and key, and its completions add the source and
-//! the 40 bytes of global routing header in front of the message. Reads by
-//! [`Batch::read`] are there; atomics are not.
+//! Unreliable datagrams. They fit in as `UdQp<H>` beside [`Qp`]: the completion table, the handler
+//! and the receive side are the same; its batch has `send` with an `AddressHandle`
+//! (`rdma_create_ah()`, an object on a [`Pd`]), the peer's queue pair number and key, and its
+//! completions add the source and the 40 bytes of global routing header in front of the message.
+//! Reads by [`Batch::read`] are there; atomics are not.
 //!
 //! C headers: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h),
 //! [`include/rdma/rdma_cm.h`](srctree/include/rdma/rdma_cm.h)

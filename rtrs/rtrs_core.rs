@@ -9,8 +9,8 @@
 //! | [`device`] | what an RDMA device can do, in the protocol's words |
 //! | [`errno`] | the protocol's error numbers as the kernel's |
 //!
-//! Client and server are modules of their own (`rtrs-client.ko`, `rtrs-server.ko`) that link to this
-//! one.
+//! Client and server are modules of their own (`rtrs-client.ko`, `rtrs-server.ko`) that link to
+//! this one.
 
 use kernel::prelude::*;
 

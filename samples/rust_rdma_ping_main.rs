@@ -1,25 +1,54 @@
 // SPDX-License-Identifier: GPL-2.0
+
 //! Connects to itself over RDMA: says "ping" and hears "pong". Parameter: address=10.0.0.1
-use kernel::{prelude::*, sync::Arc, sync::SetOnce};
-use rdma::{cm::*, *};
-module! { type: Ping, name: "rust_rdma_ping", authors: ["The Ferrofabric developers"],
-description: "RDMA ping", license: "GPL", }
-kernel_ext::module_param_string!(ADDRESS: 40, "address", "10.0.0.1", "IPv4 address of an RDMA device");
+
+use kernel::{
+    prelude::*,
+    sync::{
+        Arc,
+        SetOnce, //
+    },
+};
+use kernel_ext::module_param_string;
+use rdma::{
+    cm::*,
+    *, //
+};
+
+module! {
+    type: Ping,
+    name: "rust_rdma_ping",
+    authors: ["The Ferrofabric developers"],
+    description: "RDMA ping",
+    license: "GPL",
+}
+
+module_param_string!(
+    ADDRESS: 40,
+    "address",
+    "10.0.0.1",
+    "IPv4 address of an RDMA device"
+);
+
 /// Slot 0 is for what we say, slot 1 for what we hear.
 struct Talk(MessageSlots);
+
 impl Talk {
     fn open(id: &Id) -> Result<Arc<Qp<Talk>>> {
-        let (pd, config) = (Pd::new(id.device().ok_or(ENODEV)?)?, QpConfig::new(1, 1, 2));
+        let pd = Pd::new(id.device().ok_or(ENODEV)?)?;
+        let config = QpConfig::new(1, 1, 2);
         let cq = Cq::new(pd.device(), config.cq_entries(), 0, PollContext::Softirq)?;
         let qp = id.create_qp(&pd, &cq, &cq, &config, Talk(MessageSlots::new(&pd, 2, 4)?))?;
         qp.post_receive(1, Some(qp.handler().0.segment(1, 0, 4)))?;
         Ok(qp)
     }
+
     fn say(qp: &Qp<Talk>, text: &[u8; 4]) -> Result {
         qp.handler().0.write(0, 0, text)?;
         qp.send(0, [qp.handler().0.segment(0, 0, 4)], SendFlags::SIGNALED)
     }
 }
+
 impl QpHandler for Talk {
     fn completed(qp: &Qp<Talk>, tag: u32, completion: &WorkCompletion) {
         let mut text = [0; 4];
@@ -29,18 +58,23 @@ impl QpHandler for Talk {
         }
     }
 }
+
 /// Dropping it closes both ends.
 struct Ping(#[expect(dead_code)] CmId, #[expect(dead_code)] Listener);
+
 impl kernel::Module for Ping {
     fn init(_module: &'static ThisModule) -> Result<Self> {
         let to = SocketAddress::v4(ADDRESS.get().parse().map_err(|_| EINVAL)?, 7471);
-        let (accepted, end) = (SetOnce::new(), SetOnce::new());
+
+        let accepted = SetOnce::new();
         let listener = Listener::new(&to, 1, move |request: ConnectRequest<'_>| {
             let pending = request.prepare(())?;
             let qp = Talk::open(pending.id()?)?;
             accepted.populate((qp, pending.accept(&ConnectParam::default(), b"")?));
             Ok(())
         })?;
+
+        let end = SetOnce::new();
         let connect = move |id: &Id, event: Event<'_>| match event {
             Event::AddressResolved => {
                 end.populate(Talk::open(id)?);

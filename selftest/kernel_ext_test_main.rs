@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Tests of `kernel_ext` and `block_ext` in the kernel, as the kernel's own `lib/test_*.ko`: at load
-//! each part is tried and prints one line.
+//! Tests of `kernel_ext` and `block_ext` in the kernel, as the kernel's own `lib/test_*.ko`: at
+//! load each part is tried and prints one line.
 //!
 //! Built with the other modules, used by the tests in virtual machines, not installed. Parts that
 //! need user space (sysfs, parameters) are left in place while the module is loaded, under

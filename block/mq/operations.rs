@@ -58,9 +58,9 @@ pub trait Operations: Sized + 'static {
     }
 
     /// The request with this tag has been the driver's for longer than the queue's time limit
-    /// ([`TagSetConfig::timeout_ms`](super::TagSetConfig::timeout_ms), `queue/io_timeout` in sysfs).
-    /// The driver may see to it that it ends; it stays the driver's in any case, and may have ended
-    /// already. Called again after as long again.
+    /// ([`TagSetConfig::timeout_ms`](super::TagSetConfig::timeout_ms), `queue/io_timeout` in
+    /// sysfs). The driver may see to it that it ends; it stays the driver's in any case, and may
+    /// have ended already. Called again after as long again.
     ///
     /// In a worker, but atomic.
     fn timeout(_queue: &Self::Queue, _tag: u32) {

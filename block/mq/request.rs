@@ -283,9 +283,9 @@ impl<T: Operations> Request<T> {
         let nents = unsafe { bindings::__blk_rq_map_sg(rq, sg.as_raw(), &mut last) };
         // SAFETY: The request is ours, so the field is not written to meanwhile.
         let len_bytes = unsafe { (*rq).__data_len };
-        // SAFETY: `__blk_rq_map_sg` fills and ends as many entries as it returns. The memory belongs
-        // to the request until it ends, the list lies in the request and is reset when the request
-        // is started the next time. Only the data of a read may be written to.
+        // SAFETY: `__blk_rq_map_sg` fills and ends as many entries as it returns. The memory
+        // belongs to the request until it ends, the list lies in the request and is reset when the
+        // request is started the next time. Only the data of a read may be written to.
         // CAST: a number of entries is not negative.
         unsafe { sg.set_entries(nents as u32, len_bytes, op == Op::Read) };
         Ok(())
@@ -334,8 +334,8 @@ impl<T: Operations> Request<T> {
         }
     }
 
-    /// Keeps the block layer from merging the request with others: if it is started again, it is for
-    /// the same sectors and the same memory. Any context.
+    /// Keeps the block layer from merging the request with others: if it is started again, it is
+    /// for the same sectors and the same memory. Any context.
     pub fn forbid_merges(&mut self) {
         let raw = self.raw.as_ptr();
         // SAFETY: By the type invariants the request was started and has not ended, and this is its

@@ -54,8 +54,8 @@ pub type IrqLockGuard<'a, T> = Guard<'a, T, IrqLockBackend>;
 /// `spinlock_t` with `spin_lock_irqsave` and `spin_unlock_irqrestore`.
 pub struct IrqLockBackend;
 
-/// The lock inside, which is the first field: on a kernel without PREEMPT_RT, `spin_lock_irqsave` is
-/// an inline function that calls `_raw_spin_lock_irqsave` on it.
+/// The lock inside, which is the first field: on a kernel without PREEMPT_RT, `spin_lock_irqsave`
+/// is an inline function that calls `_raw_spin_lock_irqsave` on it.
 #[cfg(not(CONFIG_PREEMPT_RT))]
 #[inline(always)]
 fn raw(ptr: *mut bindings::spinlock_t) -> *mut bindings::raw_spinlock_t {

@@ -17,8 +17,8 @@ const SET: u8 = 2;
 
 /// A value that is set at most once.
 ///
-/// As `kernel::sync::SetOnce`, which calls a C helper each time that it is read: this one is for the
-/// IO path, where reading is one load.
+/// As `kernel::sync::SetOnce`, which calls a C helper each time that it is read: this one is for
+/// the IO path, where reading is one load.
 ///
 /// # Examples
 ///

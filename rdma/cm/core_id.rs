@@ -2,10 +2,11 @@
 
 //! What the owner of a connection identifier, its queue pair and its event handler share.
 //!
-//! The last of them destroys the identifier, wherever that happens. Only `rdma_destroy_id()` must not
-//! be called in the identifier's own event handler, which the C side runs under the identifier's
-//! handler lock. Hence an event handler holds a reference while it runs; if that turns out to be the
-//! last one, the handler's return value tells the connection manager to destroy the identifier.
+//! The last of them destroys the identifier, wherever that happens. Only `rdma_destroy_id()` must
+//! not be called in the identifier's own event handler, which the C side runs under the
+//! identifier's handler lock. Hence an event handler holds a reference while it runs; if that turns
+//! out to be the last one, the handler's return value tells the connection manager to destroy the
+//! identifier.
 //!
 //! C header: [`include/rdma/rdma_cm.h`](srctree/include/rdma/rdma_cm.h)
 
@@ -41,8 +42,9 @@ use kernel_ext::sync::atomic::{
 /// - `raw` is null, or an identifier that `self` owns and whose context is `self`.
 /// - `handling` is the address of the task that runs an event handler of the identifier, or 0.
 /// - `closed` changes once, to 1, under the handler lock.
-/// - `handler` is used by a task that runs an event handler and found `closed` to be 0, and by nobody
-///   else until the task that set `closed`, or ends the event handler in which that happened, takes it.
+/// - `handler` is used by a task that runs an event handler and found `closed` to be 0, and by
+///   nobody else until the task that set `closed`, or ends the event handler in which that
+///   happened, takes it.
 #[pin_data(PinnedDrop)]
 pub(crate) struct IdCore {
     raw: *mut sys::rdma_cm_id,
@@ -149,8 +151,8 @@ impl IdCore {
 
     /// Drops the handler, which may own the queue pair on this identifier.
     fn drop_handler(&self) {
-        // SAFETY: By the type invariant, since the caller has set `closed` or ends the event handler
-        // in which that happened.
+        // SAFETY: By the type invariant, since the caller has set `closed` or ends the event
+        // handler in which that happened.
         let handler = unsafe { (*self.handler.get()).take() };
         drop(handler);
     }
@@ -230,8 +232,8 @@ impl PinnedDrop for IdCore {
     fn drop(self: Pin<&mut Self>) {
         if !self.raw.is_null() {
             // SAFETY: By the type invariant the identifier is owned. The task is in none of its
-            // event handlers, since those hold a reference. Its queue pair is gone, since that holds
-            // a reference. Handlers that are still waiting for the lock are called off.
+            // event handlers, since those hold a reference. Its queue pair is gone, since that
+            // holds a reference. Handlers that are still waiting for the lock are called off.
             unsafe { sys::rdma_destroy_id(self.raw) };
         }
     }
@@ -241,7 +243,8 @@ impl PinnedDrop for IdCore {
 ///
 /// # Safety
 ///
-/// Called by the connection manager for an identifier whose context is its core, with its lock held.
+/// Called by the connection manager for an identifier whose context is its core, with its lock
+/// held.
 unsafe extern "C" fn handle(id: *mut sys::rdma_cm_id, raw: *mut sys::rdma_cm_event) -> c_int {
     // SAFETY: The context of an identifier with this handler is its core, which destroys the
     // identifier, and thus waits for this function, before it goes away.

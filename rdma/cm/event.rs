@@ -154,7 +154,8 @@ unsafe fn bytes<'a>(data: *const kernel::ffi::c_void, length: u8) -> &'a [u8] {
 impl<'a> Event<'a> {
     /// # Safety
     ///
-    /// `id` and `raw` are what the connection manager passed to an event handler that runs for `'a`.
+    /// `id` and `raw` are what the connection manager passed to an event handler that runs for
+    /// `'a`.
     pub(super) unsafe fn from_raw(id: *mut sys::rdma_cm_id, raw: &'a sys::rdma_cm_event) -> Self {
         match raw.event {
             sys::rdma_cm_event_type_RDMA_CM_EVENT_ADDR_RESOLVED => Self::AddressResolved,

@@ -57,8 +57,8 @@ impl Id {
     /// Begins to find the device that leads to `to`; `from` chooses among several local addresses.
     ///
     /// [`Event::AddressResolved`](super::Event::AddressResolved) or
-    /// [`Event::AddressError`](super::Event::AddressError) follows, the latter after `timeout_ms` at
-    /// the latest. Errors that are known at once, as an address that is not a local one
+    /// [`Event::AddressError`](super::Event::AddressError) follows, the latter after `timeout_ms`
+    /// at the latest. Errors that are known at once, as an address that is not a local one
     /// (`EADDRNOTAVAIL`, `ENODEV`), are returned.
     pub fn resolve_address(
         &self,
@@ -155,11 +155,13 @@ impl Id {
 
 /// The owner of a connection identifier.
 ///
-/// Dropping it disconnects, and drops the handler: there are no more events. The handler may own the queue pair on the
-/// identifier, which goes then as well. If the queue pair lives longer, the C identifier lives with it.
+/// Dropping it disconnects, and drops the handler: there are no more events. The handler may own
+/// the queue pair on the identifier, which goes then as well. If the queue pair lives longer, the C
+/// identifier lives with it.
 ///
-/// It may be dropped in its own event handler; what is said above happens when that returns. Dropping
-/// it elsewhere waits for an event handler that is running: do not hold a lock that the handler takes.
+/// It may be dropped in its own event handler; what is said above happens when that returns.
+/// Dropping it elsewhere waits for an event handler that is running: do not hold a lock that the
+/// handler takes.
 pub struct CmId(Id);
 
 impl CmId {

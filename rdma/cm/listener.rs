@@ -54,8 +54,8 @@ impl<T: ListenHandler> ListenHandler for Arc<T> {
 
 /// Waits for requests until it is dropped; that waits for [`ListenHandler::request`] to return.
 ///
-/// A listener at one address of a device keeps that device from being removed; one at an unspecified
-/// address follows devices as they come and go.
+/// A listener at one address of a device keeps that device from being removed; one at an
+/// unspecified address follows devices as they come and go.
 ///
 /// # Invariants
 ///
@@ -79,8 +79,8 @@ unsafe impl Sync for Listener {}
 impl Listener {
     /// Listens at `address`, on all devices if that is unspecified (`rdma_listen()`). Sleeps.
     ///
-    /// [`SocketAddress::any_ip`] takes requests for IPv4 and IPv6 addresses. `backlog` is the number
-    /// of requests that may wait. `EADDRINUSE` if the port is taken.
+    /// [`SocketAddress::any_ip`] takes requests for IPv4 and IPv6 addresses. `backlog` is the
+    /// number of requests that may wait. `EADDRINUSE` if the port is taken.
     pub fn new(address: &SocketAddress, backlog: u32, handler: impl ListenHandler) -> Result<Self> {
         let handler: KBox<dyn ListenHandler> = KBox::new(handler, GFP_KERNEL)?;
         let core = KBox::pin(
@@ -91,7 +91,8 @@ impl Listener {
             GFP_KERNEL,
         )?;
         let context = ptr::from_ref(&*core).cast_mut();
-        // SAFETY: The network name space is a static, and the context lives as long as the listener.
+        // SAFETY: The network name space is a static, and the context lives as long as the
+        // listener.
         let raw = from_err_ptr(unsafe {
             sys::__rdma_create_kernel_id(
                 &raw mut kernel::bindings::init_net,
@@ -216,8 +217,8 @@ impl Pending<'_> {
     /// Accepts the connection (`rdma_accept()`). `private` is for the peer's
     /// [`Event::Established`](super::Event::Established), at most 196 bytes.
     ///
-    /// Events come after [`ListenHandler::request`] has returned; completions may come earlier. If it
-    /// fails the peer has been told.
+    /// Events come after [`ListenHandler::request`] has returned; completions may come earlier. If
+    /// it fails the peer has been told.
     pub fn accept(mut self, param: &ConnectParam, private: &[u8]) -> Result<CmId> {
         let mut raw = param.to_raw(private)?;
         // SAFETY: The identifier is valid, and its handler lock is held by the caller of `handle`.
@@ -250,8 +251,8 @@ fn reject(id: NonNull<sys::rdma_cm_id>, private: &[u8]) -> Result {
 ///
 /// # Safety
 ///
-/// Called by the connection manager for an identifier whose context is the [`ListenCore`] of a listener
-/// that is alive, with the locks of both held.
+/// Called by the connection manager for an identifier whose context is the [`ListenCore`] of a
+/// listener that is alive, with the locks of both held.
 unsafe extern "C" fn handle(id: *mut sys::rdma_cm_id, event: *mut sys::rdma_cm_event) -> c_int {
     // SAFETY: The context is the listener's core, also of an identifier that was just made for a
     // request; the listener waits for this function before it goes away.

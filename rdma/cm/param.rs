@@ -17,7 +17,8 @@ pub struct ConnectParam {
     pub initiator_depth: u8,
     /// RDMA reads and atomics of the peer that we answer at a time.
     pub responder_resources: u8,
-    /// How often a message is sent again before the connection is given up, 0..=7. Active side only.
+    /// How often a message is sent again before the connection is given up, 0..=7. Active side
+    /// only.
     pub retry_count: u8,
     /// How often a message for which the peer has no receive is sent again, 0..=7; 7 is for ever.
     pub rnr_retry_count: u8,

@@ -35,9 +35,9 @@ const BLOCK_BYTES: usize = 16 * 1024;
 
 /// An array of message buffers, zeroed at first.
 ///
-/// The memory is coherent: what the CPU writes the device sees without further ado, and the other way
-/// round. Since the device may access it at any time there are no slices of it, only copies; a copy
-/// that is made while the device writes may be a mixture of old and new bytes.
+/// The memory is coherent: what the CPU writes the device sees without further ado, and the other
+/// way round. Since the device may access it at any time there are no slices of it, only copies; a
+/// copy that is made while the device writes may be a mixture of old and new bytes.
 ///
 /// # Invariants
 ///
@@ -152,7 +152,8 @@ impl MessageSlots {
         Ok(())
     }
 
-    /// Copies out of slot `slot`, from `offset` on. `EINVAL` if that is beyond its end. Any context.
+    /// Copies out of slot `slot`, from `offset` on. `EINVAL` if that is beyond its end. Any
+    /// context.
     #[inline(always)]
     pub fn read(&self, slot: u32, offset: u32, into: &mut [u8]) -> Result {
         let length = u32::try_from(into.len()).map_err(|_| EINVAL)?;
@@ -177,8 +178,8 @@ impl MessageSlots {
             None => (0, false),
         };
         let addr = dma.wrapping_add(u64::from(offset));
-        // SAFETY: The slots are of `pd`, are retired to `pd` when dropped, and cover the part if it is
-        // good.
+        // SAFETY: The slots are of `pd`, are retired to `pd` when dropped, and cover the part if it
+        // is good.
         unsafe { Segment::new(&self.pd, addr, length, self.local_key) }.only_if(good)
     }
 
@@ -218,8 +219,8 @@ impl<'a> MessageSlot<'a> {
         if !fits(offset, length, self.slots.size) {
             return Err(EINVAL);
         }
-        // SAFETY: By the type invariants the place has `size` bytes, to which no reference refers. A
-        // device that accesses them at the same time is not a thread of ours.
+        // SAFETY: By the type invariants the place has `size` bytes, to which no reference refers.
+        // A device that accesses them at the same time is not a thread of ours.
         unsafe {
             let to = self.place.cpu.as_ptr().add(offset as usize);
             ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());

@@ -104,8 +104,8 @@ impl Mr {
         })
     }
 
-    /// Maps a scatterlist that [`sg::map`](crate::memory::sg::map) has mapped (`ib_map_mr_sg()`), and returns
-    /// the number of bytes. Any context.
+    /// Maps a scatterlist that [`sg::map`](crate::memory::sg::map) has mapped (`ib_map_mr_sg()`),
+    /// and returns the number of bytes. Any context.
     ///
     /// `EINVAL` if the list is not mapped or does not fit into the region as a whole: too many
     /// pages, or a gap in the middle.
@@ -137,8 +137,8 @@ impl Mr {
             table.set(index, block.dma_address(), block.len());
             kept.push(block.clone(), GFP_KERNEL)?;
         }
-        // The peer may still use what was mapped before, if its key was not invalidated: it is freed
-        // only together with the region. Mapping the same blocks once more adds nothing.
+        // The peer may still use what was mapped before, if its key was not invalidated: it is
+        // freed only together with the region. Mapping the same blocks once more adds nothing.
         let held = &self.memory.blocks;
         let same = held.len() == kept.len()
             && core::iter::zip(&kept, held).all(|(new, old)| Arc::ptr_eq(new, old));
@@ -252,8 +252,8 @@ impl Mr {
     pub fn segment(&self, offset: u32, length: u32) -> Segment<'_> {
         let end = u64::from(offset) + u64::from(length);
         let addr = self.iova().wrapping_add(u64::from(offset));
-        // SAFETY: The region is of `pd`, is retired to `pd` when dropped, and covers the part if that
-        // fits.
+        // SAFETY: The region is of `pd`, is retired to `pd` when dropped, and covers the part if
+        // that fits.
         let segment = unsafe { Segment::new(&self.pd, addr, length, (*self.as_raw()).lkey) };
         segment.only_if(end <= self.len())
     }

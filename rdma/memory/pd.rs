@@ -37,7 +37,8 @@ use kernel::{
 /// # Invariants
 ///
 /// - `raw` is a protection domain of `device` that `self` owns.
-/// - `keep.retired` is empty when there is neither a queue pair nor a thread that is destroying one.
+/// - `keep.retired` is empty when there is neither a queue pair nor a thread that is destroying
+///   one.
 /// - The capacity of `keep.retired` is at least its length plus `keep.handles`.
 #[pin_data(PinnedDrop)]
 pub struct Pd {

@@ -9,9 +9,10 @@ use core::{marker::PhantomData, ops::BitOr, ptr};
 
 /// A piece of local memory that the device may read or write (`struct ib_sge`).
 ///
-/// Made by [`MessageSlots::segment`](crate::MessageSlots::segment), [`Mr::segment`](crate::Mr::segment),
-/// [`ForDevice::segment`](crate::ForDevice::segment). A segment that was asked for beyond the end
-/// of its memory is invalid: posting it fails with `EINVAL`.
+/// Made by [`MessageSlots::segment`](crate::MessageSlots::segment),
+/// [`Mr::segment`](crate::Mr::segment), [`ForDevice::segment`](crate::ForDevice::segment). A
+/// segment that was asked for beyond the end of its memory is invalid: posting it fails with
+/// `EINVAL`.
 ///
 /// # Invariants
 ///

@@ -2,9 +2,9 @@
 
 //! Mapping of scatterlists for a device.
 //!
-//! The pages of a list are its owner's (a block request's, for instance): neither a mapped list nor a
-//! segment or region made of it keeps them alive. The owner may get them back only after every work
-//! request that names them has completed and every key to them has been invalidated.
+//! The pages of a list are its owner's (a block request's, for instance): neither a mapped list nor
+//! a segment or region made of it keeps them alive. The owner may get them back only after every
+//! work request that names them has completed and every key to them has been invalidated.
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
@@ -16,11 +16,11 @@ use crate::{
 use kernel::prelude::*;
 use kernel_ext::scatterlist::SgList;
 
-/// Maps `list` for `device` (`ib_dma_map_sg()`), and returns the number of DMA segments, which may be
-/// smaller than that of entries. Any context.
+/// Maps `list` for `device` (`ib_dma_map_sg()`), and returns the number of DMA segments, which may
+/// be smaller than that of entries. Any context.
 ///
-/// `EINVAL` if the list is empty or mapped already, or if the device is to write and the list is not
-/// writable; `EIO` if mapping is impossible.
+/// `EINVAL` if the list is empty or mapped already, or if the device is to write and the list is
+/// not writable; `EIO` if mapping is impossible.
 #[inline(always)]
 pub fn map(device: &Device, list: &mut SgList, direction: DmaDirection) -> Result<u32> {
     let entries = list.nents();
@@ -50,8 +50,8 @@ pub fn map(device: &Device, list: &mut SgList, direction: DmaDirection) -> Resul
     Ok(mapped)
 }
 
-/// Undoes [`map`] (`ib_dma_unmap_sg()`); `device` and `direction` must be those of the mapping. Does
-/// nothing for a list that is not mapped. Any context.
+/// Undoes [`map`] (`ib_dma_unmap_sg()`); `device` and `direction` must be those of the mapping.
+/// Does nothing for a list that is not mapped. Any context.
 #[inline(always)]
 pub fn unmap(device: &Device, list: &mut SgList, direction: DmaDirection) {
     if list.mapped() == 0 {

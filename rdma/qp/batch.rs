@@ -24,7 +24,8 @@ use core::{marker::PhantomData, mem::MaybeUninit, ptr};
 use kernel::prelude::*;
 use kernel_ext::scatterlist::SgList;
 
-/// Room for `N` work requests with `S` segments altogether, on the caller's stack. It is not zeroed.
+/// Room for `N` work requests with `S` segments altogether, on the caller's stack. It is not
+/// zeroed.
 pub struct Space<const N: usize, const S: usize> {
     requests: [MaybeUninit<Request>; N],
     segments: [MaybeUninit<sys::ib_sge>; S],
@@ -51,9 +52,9 @@ impl<const N: usize, const S: usize> Space<N, S> {
 /// Each request carries a tag, which comes back in its completion. A request without
 /// [`SendFlags::SIGNALED`] has a completion only if it fails.
 ///
-/// A mistake (a tag beyond [`QpConfig::tags`](crate::QpConfig::tags), more requests or segments than
-/// there is room for, memory of another protection domain) makes `post` fail with `EINVAL` without
-/// posting anything, and so does posting a second time. Dropping a batch posts nothing.
+/// A mistake (a tag beyond [`QpConfig::tags`](crate::QpConfig::tags), more requests or segments
+/// than there is room for, memory of another protection domain) makes `post` fail with `EINVAL`
+/// without posting anything, and so does posting a second time. Dropping a batch posts nothing.
 ///
 /// # Examples
 ///
@@ -68,9 +69,10 @@ impl<const N: usize, const S: usize> Space<N, S> {
 /// # Invariants
 ///
 /// - `next` is in the array of requests that begins at `first`, or at its end; what is before it is
-///   initialised for its opcode. Each request points to the next place for one, and to its segments.
-/// - `next_segment` is in the array of segments that begins at `first_segment`, or at its end; what is
-///   before it is initialised.
+///   initialised for its opcode. Each request points to the next place for one, and to its
+///   segments.
+/// - `next_segment` is in the array of segments that begins at `first_segment`, or at its end; what
+///   is before it is initialised.
 /// - Unless `bad`, the completion entries of the requests are `qp`'s, and all memory that they name
 ///   belongs to `qp`'s protection domain, which keeps it.
 #[must_use = "a batch does nothing until it is posted"]
@@ -160,8 +162,9 @@ impl<'a, H: QpHandler, const N: usize, const S: usize> Batch<'a, H, N, S> {
         self.push_rdma(tag, opcode, from, to, Extra::Imm(imm), flags);
     }
 
-    /// As [`Self::write_imm`] with the data of a list that [`sg::map`](crate::memory::sg::map) has mapped for
-    /// the domain's device, piece by piece and without a memory region, and `tail` behind it.
+    /// As [`Self::write_imm`] with the data of a list that [`sg::map`](crate::memory::sg::map) has
+    /// mapped for the domain's device, piece by piece and without a memory region, and `tail`
+    /// behind it.
     ///
     /// No request has more than `pieces_max` pieces: what one cannot hold goes in writes of its own
     /// before it, with the tag `part`.
@@ -206,8 +209,8 @@ impl<'a, H: QpHandler, const N: usize, const S: usize> Batch<'a, H, N, S> {
         Self::set_remote(request, to);
     }
 
-    /// Writes the first of the `pieces` segments at `list`, as many at a time as a request takes, until one
-    /// request can hold the others; returns the batch, those others and where they go.
+    /// Writes the first of the `pieces` segments at `list`, as many at a time as a request takes,
+    /// until one request can hold the others; returns the batch, those others and where they go.
     ///
     /// Not inlined, and with the batch by value: it stays in registers where a write has one part.
     ///
@@ -229,7 +232,8 @@ impl<'a, H: QpHandler, const N: usize, const S: usize> Batch<'a, H, N, S> {
             let request = self.push_raw(tag, opcode, list, count, Extra::None, SendFlags::NONE);
             Self::set_remote(request, to);
             for _ in 0..count {
-                // SAFETY: One of `pieces` by the requirement, and initialised by the type invariant.
+                // SAFETY: One of `pieces` by the requirement, and initialised by the type
+                // invariant.
                 let length = unsafe { (*list).length };
                 to.addr = to.addr.wrapping_add(length.into());
                 list = list.wrapping_add(1);
@@ -412,8 +416,8 @@ impl<'a, H: QpHandler, const N: usize, const S: usize> Batch<'a, H, N, S> {
         let request = self.next;
         // INVARIANT: Not beyond the end; all of the common part is written below.
         self.next = request.wrapping_add(1);
-        // SAFETY: By the type invariant this is a place in the borrowed array; writing a field needs
-        // no initialised value.
+        // SAFETY: By the type invariant this is a place in the borrowed array; writing a field
+        // needs no initialised value.
         unsafe {
             let any = &raw mut (*request).any;
             // `post()` corrects the last one.

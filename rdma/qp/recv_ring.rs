@@ -46,8 +46,8 @@ unsafe impl Send for StandingReceives {}
 unsafe impl Sync for StandingReceives {}
 
 impl StandingReceives {
-    /// Makes `count` receives for `qp` of messages of `len` bytes, with the tags `0..count`. Sleeps;
-    /// posts nothing.
+    /// Makes `count` receives for `qp` of messages of `len` bytes, with the tags `0..count`.
+    /// Sleeps; posts nothing.
     ///
     /// With `len` 0 they take RDMA writes with immediate data and empty messages, and all have the
     /// tag 0. `count` is rounded down to a multiple of `batch`; `EINVAL` if that is 0, if there are
@@ -126,7 +126,8 @@ impl StandingReceives {
     /// One more receive has been used, and its message was read: posts the used ones again when a
     /// batch of them has come together, and says so.
     ///
-    /// Not on several CPUs at a time: for the handler of completions, which come one after the other.
+    /// Not on several CPUs at a time: for the handler of completions, which come one after the
+    /// other.
     #[inline(always)]
     pub fn used<H: QpHandler>(&self, qp: &Qp<H>) -> Result<bool> {
         let next = self.next.load(Ordering::Relaxed).wrapping_add(1);
@@ -158,8 +159,8 @@ impl StandingReceives {
         unsafe { qp.post_receive_chain(first) }
     }
 
-    /// Whether the requests may be posted on `qp`, which is not necessarily the queue pair that they
-    /// were made for, but might be another one in its place.
+    /// Whether the requests may be posted on `qp`, which is not necessarily the queue pair that
+    /// they were made for, but might be another one in its place.
     fn is_for<H: QpHandler>(&self, qp: &Qp<H>) -> bool {
         let same_table = qp.entry(0).map(<*mut _>::cast_const) == Some(self.table);
         let last_tag = self.segments.len().saturating_sub(1) as u32;

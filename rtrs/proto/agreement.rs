@@ -2,10 +2,10 @@
 
 //! What a session's requests are made for, and which servers can serve them.
 //!
-//! While a session is opened it takes the least that its paths grant. Then its requests are made for
-//! that: the upper layer tells its users how long they may be, and some wait during an outage. So a
-//! server that grants less later, having been configured anew, is not used, and requests wait until it
-//! grants enough again. One that grants more changes nothing.
+//! While a session is opened it takes the least that its paths grant. Then its requests are made
+//! for that: the upper layer tells its users how long they may be, and some wait during an outage.
+//! So a server that grants less later, having been configured anew, is not used, and requests wait
+//! until it grants enough again. One that grants more changes nothing.
 
 use super::handshake::ConnectError;
 

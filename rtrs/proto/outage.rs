@@ -156,8 +156,8 @@ pub enum Event {
 pub enum Effect {
     /// Nothing.
     Ignore,
-    /// Let IO wait, and say `DeadlinePassed` at this time in place of any earlier such wish; `None`:
-    /// never.
+    /// Let IO wait, and say `DeadlinePassed` at this time in place of any earlier such wish;
+    /// `None`: never.
     Queue {
         /// When waiting ends.
         until_ms: Option<u64>,

@@ -2,15 +2,15 @@
 
 //! Chunks of requests that were lost on a path: the server may still work on what is in them.
 //!
-//! A request that is lost with its path may be in the hands of the server all the same: in the queue
-//! of a disk, for as long as that disk likes. It will take its data from the chunk then, or put them
-//! there. So nothing else may go into the chunk before the server is known to be done. Three things
-//! show that:
+//! A request that is lost with its path may be in the hands of the server all the same: in the
+//! queue of a disk, for as long as that disk likes. It will take its data from the chunk then, or
+//! put them there. So nothing else may go into the chunk before the server is known to be done.
+//! Three things show that:
 //!
 //! - the *same request* was sent again in the same chunk on another path, and is answered: a server
 //!   that fences its chunks (decision 0006) answers it after the first copy has ended;
-//! - the *path* is connected anew: the server tells it where to write when what its last life had in
-//!   flight has ended;
+//! - the *path* is connected anew: the server tells it where to write when what its last life had
+//!   in flight has ended;
 //! - the server does not *know the session*: it forgets one when the last of its paths is drained.
 //!
 //! Time does not.
@@ -38,8 +38,8 @@ const fn bit(path: u8) -> Paths {
 /// What is known of one chunk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Chunk {
-    /// The paths on which a request of this chunk was lost, and whose ends at the server have not been
-    /// seen yet.
+    /// The paths on which a request of this chunk was lost, and whose ends at the server have not
+    /// been seen yet.
     paths: Paths,
     /// The number of the last of these losses.
     loss: u64,
@@ -54,8 +54,8 @@ impl Chunk {
     }
 }
 
-/// What a request that was lost remembers of that: with it, and unchanged, it may go out again in the
-/// chunk that it was in.
+/// What a request that was lost remembers of that: with it, and unchanged, it may go out again in
+/// the chunk that it was in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket {
     chunk: u16,
@@ -162,9 +162,9 @@ impl<C: DerefMut<Target = [Chunk]>> Quarantine<C> {
         Ticket { chunk, loss }
     }
 
-    /// A request goes out whose tag stands for chunk `own`: returns where, or `None` if it has to wait.
-    /// One that was lost uses the chunk that it was in as long as that is held; in any other place its
-    /// first copy could come after it.
+    /// A request goes out whose tag stands for chunk `own`: returns where, or `None` if it has to
+    /// wait. One that was lost uses the chunk that it was in as long as that is held; in any other
+    /// place its first copy could come after it.
     pub fn take(&mut self, own: u16, ticket: Option<Ticket>) -> Option<Place> {
         if let Some(ticket) = ticket {
             let first = self.chunks.get(usize::from(ticket.chunk)).copied();
@@ -182,8 +182,8 @@ impl<C: DerefMut<Target = [Chunk]>> Quarantine<C> {
         })
     }
 
-    /// The request in this chunk has left the driver, without an answer: it was not sent, or was lost
-    /// and is not sent again by itself.
+    /// The request in this chunk has left the driver, without an answer: it was not sent, or was
+    /// lost and is not sent again by itself.
     pub fn given_back(&mut self, chunk: u16) {
         self.change(chunk, |c| c.lent_to = None);
     }
@@ -218,7 +218,8 @@ impl<C: DerefMut<Target = [Chunk]>> Quarantine<C> {
         });
     }
 
-    /// Returns the chunk which the request uses whose tag stands for chunk `own`, if that is another.
+    /// Returns the chunk which the request uses whose tag stands for chunk `own`, if that is
+    /// another.
     pub fn used_instead_of(&self, own: u16) -> Option<u16> {
         (0..=u16::MAX)
             .zip(self.chunks.iter())
@@ -272,8 +273,8 @@ impl Shortage {
         *self = Self::NONE;
     }
 
-    /// Says whether to give all paths up now. `in_flight` requests would have to wait for that: they
-    /// are let be where they would rather fail.
+    /// Says whether to give all paths up now. `in_flight` requests would have to wait for that:
+    /// they are let be where they would rather fail.
     pub fn is_too_long(&mut self, setting: FastIoFail, in_flight: u32) -> bool {
         let impatient = matches!(setting, FastIoFail::After(s) if s <= AWAY_S);
         match self.refused_ms {
@@ -290,8 +291,8 @@ impl Shortage {
     }
 }
 
-/// Returns how long requests wait in an outage; `is_away`: it is one that a [`Shortage`] has made, and
-/// they wait for its end.
+/// Returns how long requests wait in an outage; `is_away`: it is one that a [`Shortage`] has made,
+/// and they wait for its end.
 pub fn outage_setting(setting: FastIoFail, is_away: bool) -> FastIoFail {
     match setting {
         FastIoFail::After(s) if is_away => FastIoFail::After(s.max(AWAY_S)),
@@ -299,8 +300,8 @@ pub fn outage_setting(setting: FastIoFail, is_away: bool) -> FastIoFail {
     }
 }
 
-/// Returns how long a request may wait for a held chunk, in milliseconds, where requests may wait for
-/// `fast_io_fail_ms` for a path; `None`: for ever.
+/// Returns how long a request may wait for a held chunk, in milliseconds, where requests may wait
+/// for `fast_io_fail_ms` for a path; `None`: for ever.
 pub fn wait_limit_ms(fast_io_fail_ms: Option<u64>) -> Option<u64> {
     fast_io_fail_ms.map(|ms| ms.max(WAIT_MIN_MS))
 }

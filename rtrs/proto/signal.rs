@@ -25,8 +25,8 @@ pub const fn interval_mask(queue_depth: u16) -> u32 {
     1u32.wrapping_shl(bits).wrapping_sub(1)
 }
 
-/// As [`interval_mask`] for a client's IO connection: a completion each eighth of the queue depth, so
-/// that few entries of the send queue are done without anybody knowing.
+/// As [`interval_mask`] for a client's IO connection: a completion each eighth of the queue depth,
+/// so that few entries of the send queue are done without anybody knowing.
 #[inline]
 pub const fn client_mask(queue_depth: u16) -> u32 {
     if queue_depth < 8 {
@@ -127,8 +127,8 @@ const ADMIN_SENDS_MIN: u32 = (ADMIN_INTERVAL + 8) * REQUEST_WORK;
 const _: () = assert!(ADMIN_SENDS_MIN * 2 <= ADMIN_MESSAGES * 5);
 
 impl QueueSizes {
-    /// The admin connection, on either side. Receives are posted in batches of `batch`, two of which
-    /// come on top.
+    /// The admin connection, on either side. Receives are posted in batches of `batch`, two of
+    /// which come on top.
     pub fn admin(batch: u32, limits: QueueLimits) -> Result<Self, QueueError> {
         let wanted = Self {
             send: ADMIN_MESSAGES * 5 + 1,
@@ -138,8 +138,8 @@ impl QueueSizes {
     }
 
     /// An IO connection of a client: invalidate, register and write for each request, and as much
-    /// again for those that are done without anybody knowing ([`client_mask`]); answers of up to two
-    /// receives.
+    /// again for those that are done without anybody knowing ([`client_mask`]); answers of up to
+    /// two receives.
     pub fn client_io(queue_depth: u16, limits: QueueLimits) -> Result<Self, QueueError> {
         let depth = u32::from(queue_depth);
         let wanted = Self {

@@ -3,9 +3,9 @@
 //! The pure protocol folders of the kernel modules, compiled for the host.
 //!
 //! The same files, unchanged, are the crate `ferro_proto` and `pub mod proto;` of the module crates
-//! `rtrs_core`, `rnbd_client` and `rnbd_server`. The crates have the same names here as in the kernel
-//! (`common/`, `rtrs/` beside this one), so that `use ferro_proto::...` and `use rtrs_core::proto::...`
-//! mean the same.
+//! `rtrs_core`, `rnbd_client` and `rnbd_server`. The crates have the same names here as in the
+//! kernel (`common/`, `rtrs/` beside this one), so that `use ferro_proto::...` and
+//! `use rtrs_core::proto::...` mean the same.
 
 #![no_std]
 #![forbid(unsafe_code)]

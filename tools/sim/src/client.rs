@@ -4,8 +4,8 @@
 //!
 //! Stands for `rtrs/client/{session,io}` and `rnbd/client`. What decides is
 //! the drivers' own code: `proto::policy`, `proto::outage`, `proto::permit`, `proto::geometry` and
-//! `proto::imm`. A request is known by its tag, which is the number of a chunk: the one that it uses
-//! unless `client_chunks` gives it another.
+//! `proto::imm`. A request is known by its tag, which is the number of a chunk: the one that it
+//! uses unless `client_chunks` gives it another.
 
 use std::collections::VecDeque;
 
@@ -15,10 +15,7 @@ use proto::rtrs::{
         Imm,
         Response, //
     },
-    outage::{
-        self,
-        Outage, //
-    },
+    outage::{self, Outage},
     permit::Partition,
     policy::{
         PathLoad,
@@ -211,8 +208,8 @@ impl World {
         }
     }
 
-    /// What becomes of a request that finds no path, as rnbd's `client/io_state.rs` has it: it waits
-    /// unless the time for that is over.
+    /// What becomes of a request that finds no path, as rnbd's `client/io_state.rs` has it: it
+    /// waits unless the time for that is over.
     fn wait_or_fail(&mut self, tag: u16) {
         match self.client.outage {
             Outage::Up | Outage::Queueing { .. } => self.client.waiting.push_back(tag),
@@ -388,7 +385,7 @@ impl World {
                 }
             }
         }
-        if self.client.outage.verdict() == Verdict::Fail {
+        if matches!(self.client.outage, Outage::Failing { .. } | Outage::Closed) {
             self.flush();
         }
     }

@@ -69,13 +69,17 @@ fn chance_reaches_both_ends_of_the_jitter_and_nothing_beyond() {
 proptest! {
     #[test]
     fn every_pause_is_within_half_and_all_of_what_is_due(
-        delay_ms_max: u32, attempts_max in -5..50i32, randoms in prop::collection::vec(any::<u32>(), 1..40),
+        delay_ms_max: u32,
+        attempts_max in -5..50i32,
+        randoms in prop::collection::vec(any::<u32>(), 1..40),
     ) {
         let mut backoff = Backoff::NEW;
         for (n, random) in (0u32..).zip(randoms) {
             let due = match n {
                 0 => 0,
-                n => 100u64.saturating_mul(1 << (n - 1)).min(delay_ms_max.clamp(100, 600_000).into()),
+                n => 100u64
+                    .saturating_mul(1 << (n - 1))
+                    .min(delay_ms_max.clamp(100, 600_000).into()),
             };
             match backoff.next(delay_ms_max, attempts_max, random) {
                 Some(ms) => prop_assert!(u64::from(ms) <= due && u64::from(ms) >= due / 2),

@@ -231,7 +231,11 @@ proptest! {
     }
 
     #[test]
-    fn accepts_survive_the_wire(depth in 1..=2048u32, bits in 13..=17u32, new_rkey in any::<bool>()) {
+    fn accepts_survive_the_wire(
+        depth in 1..=2048u32,
+        bits in 13..=17u32,
+        new_rkey in any::<bool>(),
+    ) {
         let geometry = Geometry::new(depth, 1 << bits).unwrap();
         let response = ConnectResponse::accept(&geometry, new_rkey);
         let read = accepted(response.as_bytes(), None).unwrap();

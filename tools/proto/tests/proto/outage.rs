@@ -148,7 +148,10 @@ proptest! {
             let event = match kind {
                 0 => { since = None; Event::PathUp }
                 1 => { since = since.or(Some(now_ms)); Event::LastPathDown { now_ms, setting } }
-                2 => { setting = FastIoFail::from_i32(raw); Event::SettingChanged { now_ms, setting } }
+                2 => {
+                    setting = FastIoFail::from_i32(raw);
+                    Event::SettingChanged { now_ms, setting }
+                }
                 _ => Event::DeadlinePassed { now_ms },
             };
             let (next, effect) = outage.step(event);

@@ -171,7 +171,8 @@ fn what_is_none_changes_nothing() {
 #[derive(Clone, Debug)]
 struct World {
     q: Quarantine<Vec<Chunk>>,
-    /// For each path the requests that its life at the server may still work on, as (chunk, request).
+    /// For each path the requests that its life at the server may still work on, as (chunk,
+    /// request).
     at_server: [BTreeSet<(u16, u8)>; 2],
     /// The request in flight, of which there is one for each tag: (chunk, request, path).
     in_flight: [Option<(u16, u8, usize)>; 2],
@@ -297,8 +298,7 @@ impl World {
                     self.in_flight[tag] = Some((chunk, request, path));
                     return false;
                 }
-                let number = u8::try_from(path).unwrap();
-                let ticket = self.q.lost(chunk, number);
+                let ticket = self.q.lost(chunk, u8::try_from(path).unwrap());
                 if resend {
                     self.send(u16::try_from(tag).unwrap(), chunk, request, 1 - path);
                 } else {
@@ -316,8 +316,8 @@ impl World {
             }
             Deed::Forget => return self.forget(),
         }
-        let held = (0..2).filter(|c| self.q.is_held(*c)).count();
-        assert_eq!(self.q.held(), u32::try_from(held).unwrap());
+        let held = |chunk| u32::from(self.q.is_held(chunk));
+        assert_eq!(self.q.held(), held(0) + held(1));
         true
     }
 }

@@ -82,7 +82,10 @@ fn a_device_has_the_queues_and_their_draining_or_is_refused() {
                 // credit for: of three work requests at most.
                 let revocations = if always_invalidate { depth.into() } else { 0 };
                 let answers = sizes.answers(depth, always_invalidate);
-                assert!(answers * 3 + revocations <= sizes.send, "{depth} {limits:?}");
+                assert!(
+                    answers * 3 + revocations <= sizes.send,
+                    "{depth} {limits:?}"
+                );
                 assert!(answers >= 2);
             }
         }
