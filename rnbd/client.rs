@@ -110,7 +110,8 @@ impl Client {
         self.numbers.alloc(0, DISKS_MAX - 1)
     }
 
-    /// Waits until what is left of sessions that were closed is gone, and nothing else is being done.
+    /// Waits until what is left of sessions that were closed is gone, and nothing else is being
+    /// done.
     fn flush(&self) {
         self.chores.flush();
     }

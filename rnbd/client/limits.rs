@@ -93,8 +93,8 @@ impl Following {
         (self.has != self.should_have).then_some(self.should_have)
     }
 
-    /// Whether the block layer believes that what was written is durable, and it is not: it sends no
-    /// flushes.
+    /// Whether the block layer believes that what was written is durable, and it is not: it sends
+    /// no flushes.
     pub(super) fn lacks_flushes(&self) -> bool {
         self.should_have.write_cache && !self.has.write_cache
     }

@@ -22,8 +22,8 @@ use super::{
     queue::Queue, //
 };
 
-/// Pause before a request that was lost is started again, in milliseconds. While the disk is held it
-/// waits for longer: until it is let go.
+/// Pause before a request that was lost is started again, in milliseconds. While the disk is held
+/// it waits for longer: until it is let go.
 const AGAIN_MS: u32 = 10;
 
 /// What is remembered of a request.

@@ -217,8 +217,8 @@ impl Session {
         Ok(Found::Session(User(session), true))
     }
 
-    /// A device over a session with poll queues would need them, too; and the session has the queues
-    /// that its first device has asked for.
+    /// A device over a session with poll queues would need them, too; and the session has the
+    /// queues that its first device has asked for.
     fn check_poll_queues(&self, request: &MapRequest<'_>) -> Result {
         if request.nr_poll_queues == 0 && self.poll_queues == 0 {
             return Ok(());

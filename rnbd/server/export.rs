@@ -50,8 +50,8 @@ struct Export {
 
 /// All exports of this server.
 ///
-/// Locking: `list` is the innermost lock of the server. Folders are made and removed under it, which
-/// cannot deadlock because they have no attributes.
+/// Locking: `list` is the innermost lock of the server. Folders are made and removed under it,
+/// which cannot deadlock because they have no attributes.
 #[pin_data]
 pub(crate) struct Exports {
     #[pin]

@@ -3,8 +3,8 @@
 //! One request of a client: a bio over the chunk's pages in, an answer out.
 //!
 //! Everything here is the IO path: no allocation but that of the bio (from its pool), no sleeping
-//! lock. That the numbers of a request go together was checked in `proto`, what the mapping allows by
-//! the session.
+//! lock. That the numbers of a request go together was checked in `proto`, what the mapping allows
+//! by the session.
 
 use block_ext::{
     bdev::BlockDevice,

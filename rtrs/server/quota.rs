@@ -39,8 +39,8 @@ impl Charge {
     ///
     /// # Errors
     ///
-    /// `ENOMEM` if the limit does not allow them, or the machine cannot spare them now. A limit that was lowered meanwhile takes nothing away
-    /// from those who have it.
+    /// `ENOMEM` if the limit does not allow them, or the machine cannot spare them now. A limit
+    /// that was lowered meanwhile takes nothing away from those who have it.
     pub(crate) fn new(shared: &Arc<Shared>, bytes: u64) -> Result<Self> {
         let (available, total) = (memory::available_bytes(), memory::total_bytes());
         if !budget::is_to_spare(bytes, available, total) {

@@ -6,8 +6,8 @@
 //!
 //! - a read, when its key was invalidated by the server, which its completion shows, or by us;
 //! - a write, when the response has come and the send is complete: until then the device may send
-//!   the data again. Nobody but us can use its key, if it has one; that is invalidated together with
-//!   the next registration, which saves an interrupt.
+//!   the data again. Nobody but us can use its key, if it has one; that is invalidated together
+//!   with the next registration, which saves an interrupt.
 
 use kernel::prelude::*;
 use kernel_ext::sync::Held;

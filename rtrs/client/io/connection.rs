@@ -79,8 +79,8 @@ impl Tags {
     /// Tags of the admin connection.
     pub(crate) const ADMIN: Self = Self::new(ADMIN_RECEIVES, ADMIN_IDS);
 
-    /// Tags of an IO connection. A read is answered with up to two messages; the rest are those that
-    /// have been used and wait for their batch.
+    /// Tags of an IO connection. A read is answered with up to two messages; the rest are those
+    /// that have been used and wait for their batch.
     pub(crate) const fn io(queue_depth: u16) -> Self {
         Self::new(queue_depth as u32 * 2, queue_depth as u32)
     }

@@ -22,8 +22,8 @@ pub(crate) enum Data {
     /// A write of few pieces: by their DMA addresses, and by us only. It ends with the send's
     /// completion and the response, whichever comes last.
     Direct,
-    /// A write by the key of the region, which is for us only, too, and stays valid until the region
-    /// is used again. It ends likewise.
+    /// A write by the key of the region, which is for us only, too, and stays valid until the
+    /// region is used again. It ends likewise.
     Keyed,
     /// A read by the key of the region. It ends when the key is invalid again.
     Read,
@@ -41,16 +41,16 @@ impl Data {
     }
 }
 
-/// [`InFlight::resent`] of a request that the upper layer has made anew, in the chunk in which it was
-/// lost.
+/// [`InFlight::resent`] of a request that the upper layer has made anew, in the chunk in which it
+/// was lost.
 pub(crate) const REMADE: u8 = u8::MAX;
 
 /// What stands in the place of one chunk.
 ///
 /// Its [`Handoff`](kernel_ext::sync::Handoff) says how far the request has come: it is armed while
-/// the response is awaited, which is claimed; the completion of the send of a write's data is noted;
-/// and once the response has come, it waits for the note of what is left: that completion, or the
-/// invalidation of our key.
+/// the response is awaited, which is claimed; the completion of the send of a write's data is
+/// noted; and once the response has come, it waits for the note of what is left: that completion,
+/// or the invalidation of our key.
 pub(crate) struct InFlight {
     /// Where the chunk is. Under `always_invalidate=Y` the key is good for one request, and the
     /// response brings the next.

@@ -221,9 +221,9 @@ impl Outgoing<'_> {
 impl Connection {
     /// Sends a request for chunk `id`.
     ///
-    /// `resent` says how often it was sent on other paths before, or [`REMADE`]. On success `transfer` is taken;
-    /// its end is a completion's business, or the teardown's. On failure it comes back: `EBUSY` if
-    /// the chunk is in use, `EMSGSIZE`, `EINVAL`, or what
+    /// `resent` says how often it was sent on other paths before, or [`REMADE`]. On success
+    /// `transfer` is taken; its end is a completion's business, or the teardown's. On failure it
+    /// comes back: `EBUSY` if the chunk is in use, `EMSGSIZE`, `EINVAL`, or what
     /// mapping its memory said. Any context, under RCU.
     #[inline(always)]
     pub(crate) fn send<const IS_WRITE: bool, T: Outbound>(

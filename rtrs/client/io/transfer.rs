@@ -32,10 +32,10 @@ pub trait Transfer: Send + Sized + 'static {
     fn done(self, result: Result);
 
     /// Ends the transfer without an answer: the last path is gone, or the request has been sent
-    /// again too often. The server may have carried it out or not, and may still do so. Whoever sends
-    /// it once more makes its message anew and gives the `ticket` along: only so, and with the same
-    /// data, it can go out before the server is known to be done with this copy, and does not come
-    /// before it.
+    /// again too often. The server may have carried it out or not, and may still do so. Whoever
+    /// sends it once more makes its message anew and gives the `ticket` along: only so, and with
+    /// the same data, it can go out before the server is known to be done with this copy, and does
+    /// not come before it.
     ///
     /// Runs in process context and must not sleep. The tag is free again; its next user may have to
     /// wait.
@@ -79,9 +79,9 @@ pub enum Lane {
 
 /// A request that was not taken.
 pub struct Rejected<T> {
-    /// `EBUSY`: the tag's chunk is still taken, try again; `EALREADY`: the server may still work on an
-    /// earlier request in it, which can take long, try again later; `ECONNABORTED`: no path is connected;
-    /// `EMSGSIZE`: head and data exceed the chunk; `EINVAL`: the tag is none.
+    /// `EBUSY`: the tag's chunk is still taken, try again; `EALREADY`: the server may still work on
+    /// an earlier request in it, which can take long, try again later; `ECONNABORTED`: no path is
+    /// connected; `EMSGSIZE`: head and data exceed the chunk; `EINVAL`: the tag is none.
     pub error: Error,
     /// What came with it; [`Transfer::done`] was not called.
     pub transfer: T,
@@ -151,7 +151,8 @@ impl AnyTransfer {
     }
 }
 
-/// A [`Transfer`] on its way out, whose type may be known still: what is known need not be looked up.
+/// A [`Transfer`] on its way out, whose type may be known still: what is known need not be looked
+/// up.
 pub(crate) trait Outbound: Sized {
     /// The memory.
     fn sg(&mut self) -> Option<&mut SgList>;

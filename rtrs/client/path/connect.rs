@@ -151,9 +151,9 @@ impl Patience {
     /// answered by a peer whose address is known.
     ///
     /// A new attempt asks the peer at once, an old one may be between two of its questions: the
-    /// connection manager repeats its own after 4 s, and a neighbour is asked for no more than three
-    /// times. A slow peer is given more time in the last attempt of each round, and twice as much in
-    /// the next round.
+    /// connection manager repeats its own after 4 s, and a neighbour is asked for no more than
+    /// three times. A slow peer is given more time in the last attempt of each round, and twice as
+    /// much in the next round.
     pub(crate) const fn again(silent: u32) -> Self {
         let round = silent / AGAIN_ROUND;
         let step_ms = if silent % AGAIN_ROUND != AGAIN_ROUND - 1 {
@@ -389,7 +389,8 @@ impl Attempt<'_> {
     }
 
     /// Refuses a number of requests that this machine has no memory for. The server names it, and
-    /// allocations as small as these do not fail: the kernel ends programs, or itself, to serve them.
+    /// allocations as small as these do not fail: the kernel ends programs, or itself, to serve
+    /// them.
     ///
     /// A path that comes back is not asked: its session has the same number of requests already,
     /// and the memory may be full of data that waits for it.

@@ -114,8 +114,8 @@ impl Transport {
 
     /// Hangs up drained connections, but keeps the word of farewell on the admin connection for
     /// later. Where the link is dead the others' get lost, and this one is heard when
-    /// [`Self::say_farewell`] sends it over a link that works: a server takes a path down that loses
-    /// one of its connections.
+    /// [`Self::say_farewell`] sends it over a link that works: a server takes a path down that
+    /// loses one of its connections.
     pub(crate) fn hang_up_but_one(&self) {
         for connection in self.connections.iter().skip(1) {
             // It fails where the connection is down already.

@@ -3,7 +3,8 @@
 //! The life of a path: connected, torn down, connected again.
 //!
 //! Set-up and teardown exclude each other by a mutex. A teardown is a work item, so that whoever
-//! finds a fault need not wait; the attempts to connect again are another, with a pause before each.
+//! finds a fault need not wait; the attempts to connect again are another, with a pause before
+//! each.
 
 use ferro_proto::backoff::Backoff;
 use kernel::{
@@ -240,8 +241,8 @@ impl Path {
         }
     }
 
-    /// Has the path connect again after a pause, or leaves it closed if it has had its attempts. The
-    /// pause is from the beginning of the last attempt, `since_ms` ago.
+    /// Has the path connect again after a pause, or leaves it closed if it has had its attempts.
+    /// The pause is from the beginning of the last attempt, `since_ms` ago.
     fn schedule(this: &Arc<Self>, attempts: &mut Attempts, since_ms: u32) {
         let settings = &this.session.settings;
         if this.wanted.swap(false, Ordering::Relaxed) {

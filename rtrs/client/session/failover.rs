@@ -3,8 +3,8 @@
 //! Requests whose path is gone.
 //!
 //! They keep their chunk id and their data, so that a server that has carried one out already does
-//! the same once more (decision 0006 says what that may do, and what it may not). The connections of
-//! the path that is gone have been drained: no copy of a request leaves there any more.
+//! the same once more (decision 0006 says what that may do, and what it may not). The connections
+//! of the path that is gone have been drained: no copy of a request leaves there any more.
 
 use kernel::sync::rcu;
 use kernel_ext::sync::atomic::Ordering;
@@ -38,8 +38,8 @@ use crate::client::{
     }, //
 };
 
-/// How often a request is sent again before the upper layer gets it back, and may think of something
-/// else.
+/// How often a request is sent again before the upper layer gets it back, and may think of
+/// something else.
 const RESENDS_MAX: u8 = 8;
 
 /// A request that was in flight on a path that is gone, and not answered.
@@ -56,9 +56,9 @@ pub(crate) struct Orphan {
 }
 
 impl Exchange {
-    /// Ends all that is in flight on path number `path` and was answered, and hands the rest to `heir`,
-    /// each with its chunk held. The connections are drained: no completion comes any more, and no
-    /// peer reaches any memory. Sleeps.
+    /// Ends all that is in flight on path number `path` and was answered, and hands the rest to
+    /// `heir`, each with its chunk held. The connections are drained: no completion comes any more,
+    /// and no peer reaches any memory. Sleeps.
     pub(crate) fn abandon(&self, quarantine: &Quarantine, path: u8, mut heir: impl FnMut(Orphan)) {
         for (id, slot) in (0..=u16::MAX).zip(self.slots.iter()) {
             let Some((mut held, answered)) = slot.claim_waiting() else {

@@ -108,8 +108,8 @@ impl Session {
         sent.map_err(|back| Rejected::new(back.error, back.transfer.0))
     }
 
-    /// As [`Self::submit`], while chunks of the session are held: not in one of them, unless it is the
-    /// request that was lost there.
+    /// As [`Self::submit`], while chunks of the session are held: not in one of them, unless it is
+    /// the request that was lost there.
     #[cold]
     #[inline(never)]
     fn submit_carefully<T: Transfer>(

@@ -4,10 +4,11 @@
 //!
 //! What is in flight on a path that goes down is sent again on another one, with the same chunk id
 //! and data. When the last one goes down, everything that was agreed with the server may be gone
-//! with it (it may have been started anew), so nothing is sent again as it was: the upper layer gets
-//! its requests back, makes the session usable again when there is a path, and only then sends them.
-//! It never comes to pass that a request from before an outage leaves on a path from after it: a new
-//! path is shown to those who send under the lock under which the upper layer is told of the outage.
+//! with it (it may have been started anew), so nothing is sent again as it was: the upper layer
+//! gets its requests back, makes the session usable again when there is a path, and only then sends
+//! them. It never comes to pass that a request from before an outage leaves on a path from after
+//! it: a new path is shown to those who send under the lock under which the upper layer is told of
+//! the outage.
 
 use kernel::{
     impl_has_delayed_work,
@@ -60,8 +61,8 @@ pub trait LinkEvents: Send + Sync {
     /// When this returns no request may be on its way to [`Session::submit`] that was made before.
     fn disconnected(&self);
 
-    /// A path is connected while others are up, and would carry requests from now on. It may lead to
-    /// another server than they do: one that was started anew. `path` carries messages already.
+    /// A path is connected while others are up, and would carry requests from now on. It may lead
+    /// to another server than they do: one that was started anew. `path` carries messages already.
     ///
     /// `Ok(true)`: what was agreed upon holds there as well. `Ok(false)`: it does not; the other
     /// paths are given up, and everything is agreed upon anew. An error: the path is not to be used
@@ -204,7 +205,8 @@ impl Session {
         });
     }
 
-    /// A path will not connect again by itself. If no other one will either, nobody is kept waiting.
+    /// A path will not connect again by itself. If no other one will either, nobody is kept
+    /// waiting.
     pub(crate) fn path_left(self: &Arc<Self>) {
         let hope = self
             .paths

@@ -103,8 +103,8 @@ impl Quarantine {
 
     /// Whether a chunk may be held. Any context.
     ///
-    /// The mark of a lost request is there before its tag or id is free, so the next one who has that
-    /// sees it. A mark that has just gone may still be seen.
+    /// The mark of a lost request is there before its tag or id is free, so the next one who has
+    /// that sees it. A mark that has just gone may still be seen.
     pub(crate) fn may_hold(&self, chunk: u16) -> bool {
         self.bit(chunk)
             .is_some_and(|(word, bit)| word.load(Ordering::Relaxed) & bit != 0)
@@ -211,8 +211,8 @@ impl Session {
         }
     }
 
-    /// The server does not know the session; `losses` is what [`Quarantine::inquiry`] returned before
-    /// it was asked.
+    /// The server does not know the session; `losses` is what [`Quarantine::inquiry`] returned
+    /// before it was asked.
     pub(crate) fn end_quarantine(&self, losses: u64) {
         pr_info!(
             "session {}: the server has forgotten it, its chunks can be used\n",
@@ -232,8 +232,8 @@ impl Session {
         until_ms.saturating_sub(self.now_ms()) as u32
     }
 
-    /// Looks whether requests have waited for held chunks for too long; if so gives all paths up for
-    /// a moment. Called now and then, by the heartbeat of each path that is up.
+    /// Looks whether requests have waited for held chunks for too long; if so gives all paths up
+    /// for a moment. Called now and then, by the heartbeat of each path that is up.
     pub(crate) fn look_after_chunks(&self) {
         if !self.quarantine.is_any_held() {
             return;

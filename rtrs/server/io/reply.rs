@@ -137,8 +137,8 @@ fn post(qp: &Qp<Receiver>, mut slot: KBox<Slot>, flags: SendFlags) {
 
 type Answer<'a> = Batch<'a, Receiver, ANSWER_WORK, ANSWER_SEGMENTS>;
 
-/// Writes the work requests of the answer to a read; the last one gets `flags`. A read's chunk keeps
-/// its key.
+/// Writes the work requests of the answer to a read; the last one gets `flags`. A read's chunk
+/// keeps its key.
 #[inline(always)]
 fn compose_read(
     batch: &mut Answer<'_>,

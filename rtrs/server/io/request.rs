@@ -110,8 +110,8 @@ impl Slot {
         )?)
     }
 
-    /// Copies the request's head out of the chunk, once; `None` if it is near the chunk's end, where
-    /// [`Self::short_head`] does.
+    /// Copies the request's head out of the chunk, once; `None` if it is near the chunk's end,
+    /// where [`Self::short_head`] does.
     #[inline(always)]
     pub(crate) fn head(&self) -> Option<[u8; HEAD_MAX]> {
         let mut bytes = [0; HEAD_MAX];
@@ -171,8 +171,8 @@ impl Slot {
         if !self.is_read {
             self.mapping.for_cpu(0, start);
         }
-        // A copy of constant length is a few moves. What is behind a shorter message, the head, does
-        // no harm here.
+        // A copy of constant length is a few moves. What is behind a shorter message, the head,
+        // does no harm here.
         let usual = self.mapping.for_cpu(start, USER_USUAL as u32);
         if len <= USER_USUAL as u32 && usual.copy_out(&mut self.user).is_ok() {
             return Ok(());

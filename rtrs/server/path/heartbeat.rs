@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Is the client still there? A heartbeat in either direction, on the admin connection; and the limit on how long a path may take to be set up.
+//! Is the client still there? A heartbeat in either direction, on the admin connection; and the
+//! limit on how long a path may take to be set up.
 
 use kernel::sync::Arc;
 use kernel_ext::sync::atomic::Ordering::Relaxed;

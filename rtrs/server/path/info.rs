@@ -103,7 +103,8 @@ pub(crate) fn establish(path: &Arc<Path>) {
     if path.step(ServerEvent::InfoRequest { complete: true }) != ServerEffect::GoLive {
         return;
     }
-    // A heartbeat that overtakes the response would arrive in its place: the first one comes after it.
+    // A heartbeat that overtakes the response would arrive in its place: the first one comes after
+    // it.
     path.tick_in(heartbeat::FIRST_TICK_MS);
     match respond(path, &admin.qp) {
         Ok(()) => path.tick_in(module::heartbeat().interval_ms),
