@@ -297,8 +297,8 @@ impl GenDisk {
         self.state.load(Acquire) == STATE_LIVE
     }
 
-    /// Lets nobody open the disk from now on (`ENXIO`); who has it open, or is just opening it, keeps
-    /// it. Any context.
+    /// Lets nobody open the disk from now on (`ENXIO`); who has it open, or is just opening it,
+    /// keeps it. Any context.
     pub fn forbid_open(&self) {
         self.fops().set_closed(true);
     }
@@ -349,8 +349,8 @@ impl GenDisk {
         let changed = self.capacity_sectors() != sectors;
         let _gate = self.gate.lock();
         if notify && self.is_live() {
-            // SAFETY: By the type invariant the disk is live, and stays so while the gate is locked;
-            // the function locks the size.
+            // SAFETY: By the type invariant the disk is live, and stays so while the gate is
+            // locked; the function locks the size.
             unsafe { bindings::set_capacity_and_notify(self.as_raw(), sectors) };
         } else {
             // SAFETY: As above.

@@ -135,8 +135,8 @@ impl DiskFops {
     }
 
     /// The driver is about to give up its reference to the disk, which others may keep for long:
-    /// keeps the driver's module, whose code drops the token. Returns what to wait for afterwards if
-    /// the module is being unloaded: such a disk is not open, so others let go of it soon.
+    /// keeps the driver's module, whose code drops the token. Returns what to wait for afterwards
+    /// if the module is being unloaded: such a disk is not open, so others let go of it soon.
     pub(super) fn outlive_driver(&self) -> Option<Arc<Completion>> {
         // SAFETY: The module exists: its code is running, for it owns the disk.
         if unsafe { bindings::try_module_get(self.table.owner) } {

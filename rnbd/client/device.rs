@@ -259,8 +259,8 @@ impl Device {
         Ok(following.lacks_flushes())
     }
 
-    /// Notes that the connection to the server is lost: requests wait from now on, and none that was
-    /// made before is on its way when this returns.
+    /// Notes that the connection to the server is lost: requests wait from now on, and none that
+    /// was made before is on its way when this returns.
     pub(super) fn disconnected(&self) {
         let mut inner = self.lock();
         inner.losses = inner.losses.wrapping_add(1);

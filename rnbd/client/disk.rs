@@ -2,8 +2,8 @@
 
 //! The disk of a mapped device, and how it comes to be.
 //!
-//! Its number, and with it its name and its device numbers, is in use as long as somebody has the disk
-//! open, unmapped or not: file systems and device-mapper know disks by their device numbers.
+//! Its number, and with it its name and its device numbers, is in use as long as somebody has the
+//! disk open, unmapped or not: file systems and device-mapper know disks by their device numbers.
 
 use block_ext::disk::{
     Disk,

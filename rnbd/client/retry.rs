@@ -92,8 +92,8 @@ impl Device {
         end(request, Err(error));
     }
 
-    /// A request was sent, and there is nobody who could answer any more: it is started anew, unless
-    /// that has gone on for longer than requests are to wait.
+    /// A request was sent, and there is nobody who could answer any more: it is started anew,
+    /// unless that has gone on for longer than requests are to wait.
     #[cold]
     pub(super) fn lost(mut request: Request<Queue>, ticket: Ticket) {
         request.pdu_mut().ticket = Some(ticket);

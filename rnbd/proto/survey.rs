@@ -2,17 +2,18 @@
 
 //! Which server a path leads to that comes up while others are up, and which devices it has closed.
 //!
-//! A path may lead to a server that was started anew, which has other numbers for the devices. It may
-//! also lead to the same server, where an administrator has closed a device by force (`force_close`)
-//! to keep this client from it. The protocol has one question for both, OPEN: a server that has the
-//! device open for the session says its number, another one opens it. Servers do not use a number
-//! again that they have closed by force, so a device that was fenced has another one then.
+//! A path may lead to a server that was started anew, which has other numbers for the devices. It
+//! may also lead to the same server, where an administrator has closed a device by force
+//! (`force_close`) to keep this client from it. The protocol has one question for both, OPEN: a
+//! server that has the device open for the session says its number, another one opens it. Servers
+//! do not use a number again that they have closed by force, so a device that was fenced has
+//! another one then.
 //!
 //! - A device that has its number shows that the server is the one of the other paths. Those that
 //!   have not were closed there: each alone is lost, until somebody has it opened again.
 //! - If none has its number, the other paths are asked the same question. The same server says the
-//!   same there: it has opened each device under the number that it has just given, or refuses it as
-//!   well. Any other answer, and none, is that of two servers.
+//!   same there: it has opened each device under the number that it has just given, or refuses it
+//!   as well. Any other answer, and none, is that of two servers.
 //!
 //! Who asks closes again what was opened by the question.
 
@@ -53,8 +54,8 @@ impl Answer {
         }
     }
 
-    /// Whether a device for which a new path gives this answer, and the other paths `others`, may be
-    /// one that a single server has closed.
+    /// Whether a device for which a new path gives this answer, and the other paths `others`, may
+    /// be one that a single server has closed.
     pub fn is_of_the_server_that_says(self, others: Answer) -> bool {
         match (self, others) {
             (Self::Opened(new), Self::Opened(old)) => new == old,

@@ -459,8 +459,11 @@ impl Session {
         let next = agreed.agreement.with(grant).map_err(|refusal| {
             // Once, however often it is tried, and whatever the path has failed for before.
             if agreed.refusal.replace(refusal) != Some(refusal) {
-                pr_err!("session {}: {refusal}: the path is not used
-", self.name());
+                pr_err!(
+                    "session {}: {refusal}: the path is not used
+",
+                    self.name()
+                );
             }
             Fault::Response(refusal)
         })?;

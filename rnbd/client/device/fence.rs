@@ -3,8 +3,8 @@
 //! Devices that the server closes on its own: an administrator there has fenced this client off.
 //!
 //! Requests of such a device fail until somebody has it opened again (`remap_device`), whatever
-//! becomes of the session meanwhile. The server tells nothing; the client learns of it by the answer
-//! to a request, or when a path comes up ([`survey`](crate::proto::survey)).
+//! becomes of the session meanwhile. The server tells nothing; the client learns of it by the
+//! answer to a request, or when a path comes up ([`survey`](crate::proto::survey)).
 
 use block_ext::disk::Uevent;
 use ferro_proto::errno::Errno;
@@ -79,8 +79,8 @@ fn read(number: u32, opened: Result<u32>) -> Answer {
 }
 
 impl Device {
-    /// Has the server open the device by way of `path`; `None` if it is not open, so that nothing is
-    /// sent for it.
+    /// Has the server open the device by way of `path`; `None` if it is not open, so that nothing
+    /// is sent for it.
     pub(crate) fn question(self: &Arc<Self>, path: &impl Messenger) -> Option<Asked> {
         let number = self.reach().remote_id()?;
         Some(Asked {
@@ -103,7 +103,10 @@ impl Device {
             .into_iter()
             .any(|reach| self.reach.change(reach, Reach::NotOpen));
         if ended {
-            pr_err!("{self}: the server has closed it, requests fail until it is opened again (remap_device)\n");
+            pr_err!(
+                "{self}: the server has closed it, requests fail until it is opened again \
+                 (remap_device)\n"
+            );
         }
     }
 

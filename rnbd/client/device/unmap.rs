@@ -63,11 +63,11 @@ impl Device {
         self.lock().front.as_ref().is_some_and(Front::is_shown)
     }
 
-    /// Takes the device out of use: with `Ok` nobody else unmaps it. Requests fail from now on, those
-    /// that wait as well.
+    /// Takes the device out of use: with `Ok` nobody else unmaps it. Requests fail from now on,
+    /// those that wait as well.
     ///
-    /// Does not wait for those who open, close or scan the disk: they may be waiting for requests of
-    /// this device.
+    /// Does not wait for those who open, close or scan the disk: they may be waiting for requests
+    /// of this device.
     ///
     /// # Errors
     ///

@@ -61,8 +61,8 @@ impl Watcher {
         drop(session);
     }
 
-    /// Does something quick to all devices. Nothing of them is kept: who drops the last reference to
-    /// a device closes its session, which must not wait for its own news.
+    /// Does something quick to all devices. Nothing of them is kept: who drops the last reference
+    /// to a device closes its session, which must not wait for its own news.
     fn for_each_device(&self, visit: impl Fn(&Device)) {
         let session = self.session.lock().clone();
         if let Some(session) = session {
