@@ -201,10 +201,12 @@ impl<C: DerefMut<Target = [Chunk]>> Quarantine<C> {
         self.change_all(|c| c.paths &= !bit(path));
     }
 
-    /// Returns what to tell [`Self::forgotten`]: how many losses there were before the server was
-    /// asked for the session. `None` if there is no need to ask.
-    pub fn inquiry(&self) -> Option<u64> {
-        let unseen = self.held != 0 && self.chunks.iter().any(|c| c.paths != 0);
+    /// A path is about to be connected again: returns what to tell [`Self::forgotten`] if the server
+    /// turns out not to know the session, that is how many losses there were before it was asked.
+    /// `None` if there is no need to ask, because no chunk is held for another path.
+    pub fn inquiry(&self, path: u8) -> Option<u64> {
+        let others = !bit(path);
+        let unseen = self.held != 0 && self.chunks.iter().any(|c| c.paths & others != 0);
         unseen.then_some(self.losses)
     }
 

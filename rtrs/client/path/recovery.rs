@@ -180,11 +180,11 @@ impl Path {
         // A session that was up once may be new to its server: that may be another one by now.
         let patience = Patience::again(attempts.silent);
         let begun = Instant::<Monotonic>::now();
-        // Unless chunks are held: then it is asked whether it knows the session.
+        // Unless chunks are held for other paths: then it is asked whether it knows the session.
         let inquiry = this
             .session
             .quarantine
-            .inquiry()
+            .inquiry(this.number.get())
             .filter(|_| attempts.was_up);
         let done = Self::attempt(this, &mut attempts, inquiry.is_none(), patience);
         if let (Some(losses), Err(fault)) = (inquiry, &done) {

@@ -186,8 +186,11 @@ impl Quarantine {
     }
 
     /// See [`quarantine::Quarantine::inquiry`].
-    pub(crate) fn inquiry(&self) -> Option<u64> {
-        self.state.lock().chunks.inquiry()
+    pub(crate) fn inquiry(&self, path: u8) -> Option<u64> {
+        if !self.is_any_held() {
+            return None;
+        }
+        self.state.lock().chunks.inquiry(path)
     }
 
     /// See [`quarantine::Quarantine::used_instead_of`]. Any context.

@@ -215,7 +215,11 @@ impl World {
         p.recon_cnt = p.recon_cnt.wrapping_add(1);
         // As the driver: a path that was up before may meet a server that was started again.
         p.first_conn = p.was_up || !others_up;
-        p.inquiry = self.client.quarantine.inquiry().filter(|_| p.was_up);
+        p.inquiry = self
+            .client
+            .quarantine
+            .inquiry(p.number)
+            .filter(|_| p.was_up);
         p.first_conn &= p.inquiry.is_none();
         p.conns.clear();
         let life = p.life;

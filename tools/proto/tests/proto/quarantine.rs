@@ -90,7 +90,7 @@ fn a_lost_request_goes_out_in_its_first_chunk_whatever_tag_it_has_now() {
     // The path comes back meanwhile: the chunk is in use all the same.
     q.connected(0);
     assert_eq!(q.take(1, None), None);
-    assert_eq!(q.inquiry(), None, "there is nothing to ask the server for");
+    assert_eq!(q.inquiry(1), None, "there is nothing to ask the server for");
     q.answered(1);
     assert_eq!((q.take(1, None), q.used_instead_of(2)), (own(1), None));
 }
@@ -122,14 +122,15 @@ fn a_ticket_is_for_one_loss() {
 #[test]
 fn a_server_that_has_forgotten_the_session_has_forgotten_what_was_lost_before() {
     let mut q = quarantine(4);
-    assert_eq!(q.inquiry(), None);
+    assert_eq!(q.inquiry(1), None);
     q.lost(1, 0);
-    let losses = q.inquiry().unwrap();
+    assert_eq!(q.inquiry(0), None, "its own return will show it");
+    let losses = q.inquiry(1).unwrap();
     q.lost(2, 1);
     q.forgotten(losses);
     assert_eq!((q.is_held(1), q.is_held(2)), (false, true));
-    q.forgotten(q.inquiry().unwrap());
-    assert_eq!((q.held(), q.inquiry()), (0, None));
+    q.forgotten(q.inquiry(0).unwrap());
+    assert_eq!((q.held(), q.inquiry(0)), (0, None));
 }
 
 #[test]
@@ -203,14 +204,18 @@ enum Deed {
     Reconnect {
         path: usize,
     },
-    Forget,
+    /// A path asks a server that has forgotten the session.
+    Forget {
+        path: usize,
+    },
 }
 
 fn deeds() -> Vec<Deed> {
-    let mut all = vec![Deed::Fail, Deed::Forget];
+    let mut all = vec![Deed::Fail];
     for i in [0, 1] {
         all.push(Deed::Answer { tag: i });
         all.push(Deed::Reconnect { path: i });
+        all.push(Deed::Forget { path: i });
         for b in [false, true] {
             all.push(Deed::Lose { tag: i, resend: b });
             let (tag, path) = (u16::try_from(i).unwrap(), usize::from(b));
@@ -248,8 +253,8 @@ impl World {
     }
 
     /// The server has forgotten the session, and the client asks for it.
-    fn forget(&mut self) -> bool {
-        let inquiry = self.q.inquiry();
+    fn forget(&mut self, path: usize) -> bool {
+        let inquiry = self.q.inquiry(u8::try_from(path).unwrap());
         let Some(losses) = inquiry.filter(|_| self.in_flight == [None; 2]) else {
             return false;
         };
@@ -314,7 +319,7 @@ impl World {
                 self.at_server[path].clear();
                 self.q.connected(u8::try_from(path).unwrap());
             }
-            Deed::Forget => return self.forget(),
+            Deed::Forget { path } => return self.forget(path),
         }
         let held = |chunk| u32::from(self.q.is_held(chunk));
         assert_eq!(self.q.held(), held(0) + held(1));
