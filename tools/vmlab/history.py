@@ -72,7 +72,7 @@ class Result:
 class History:
     """A run that goes on. Its options are those of tools/history/src/main.rs, with _ for -."""
 
-    def __init__(self, machine: Machine, device: str, timeout: float, **options: int | str) -> None:
+    def __init__(self, machine: Machine, device: str, timeout: float, /, **options: int | str) -> None:
         self.machine = machine
         self._end = ""
         if not options.keys() & {"seconds", "loops", "until", "check_only"}:

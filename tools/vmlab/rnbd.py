@@ -144,7 +144,7 @@ class Disk:
         """Starts fio on it."""
         return Fio(self.machine, self.path, arguments, timeout)
 
-    def history(self, timeout: float = 300.0, **options: int | str) -> History:
+    def history(self, timeout: float = 300.0, /, **options: int | str) -> History:
         """Starts a load that checks the history of every sector; see vmlab/history.py."""
         return History(self.machine, self.path, timeout, **options)
 

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0
 """Cables are pulled, servers die and freeze: no application sees an error.
 
-Every test runs a verifying fio through the event and prints what it measured. The bars are those of
-Documentation/failover.md; on a busy host they are as much wider as everything is slower.
+Nearly every test runs a load through the event that knows what each sector has to hold (vmlab/history.py), and prints
+what it measured. The bars are those of Documentation/failover.md; on a busy host they are as much wider as everything
+is slower.
 """
 from __future__ import annotations
 
@@ -14,9 +15,6 @@ from vmlab.checks import Failed, eq, ge, ok, until
 from vmlab.lab import Lab
 from vmlab.needs import needs
 from vmlab.patience import factor, scaled
-
-VERIFY = "--rw=randrw --bs=4k --iodepth=8 --size=16m --verify=crc32c --verify_backlog=64 --time_based"
-
 
 # An emulated machine stands still now and then while its host does something else.
 EMULATION = 1.5
@@ -34,11 +32,12 @@ def test_one_of_two_paths_is_silent(pair: Lab) -> None:
     """The server's end of a cable goes: the client sees nothing but silence on that path."""
     with paths.two_paths(pair) as disk:
         rnbd.round_robin(pair)
-        fio = disk.fio(f"{VERIFY} --runtime=8")
+        history = disk.history()
         paths.wait_busy(disk)
         pair.defer(pair.mend, 0)
         pair.silence(0)
-        result = fio.clean(120)
+        paths.rest(5)
+        result = history.clean(120)
         below(result.worst_ms / 1000, 1.0, "longest IO while one of two paths fell silent")
         eq(paths.state(pair, 1), "connected")
         ge(paths.failovers(pair, 1), 1, "requests that the other path took over")
@@ -52,11 +51,12 @@ def test_one_of_two_paths_loses_its_carrier(pair: Lab) -> None:
     """The cable is pulled out at the client."""
     with paths.two_paths(pair) as disk:
         rnbd.round_robin(pair)
-        fio = disk.fio(f"{VERIFY} --runtime=7")
+        history = disk.history()
         paths.wait_busy(disk)
         pair.defer(pair.mend, 0)
         pair.cut(0)
-        result = fio.clean(120)
+        paths.rest(4)
+        result = history.clean(120)
         below(result.worst_ms / 1000, 0.5, "longest IO while one of two paths lost its carrier")
         eq(paths.state(pair, 0), "disconnected")
         pair.mend(0)
@@ -92,7 +92,7 @@ def test_the_only_path_is_silent_under_load(pair: Lab) -> None:
     rnbd.start(pair)
     disk = rnbd.map_disk(pair)
     rnbd.round_robin(pair)
-    fio = disk.fio(f"{VERIFY} --runtime=14", 200)
+    history = disk.history()
     paths.wait_busy(disk)
     pair.defer(pair.mend, 0)
     pair.silence(0)
@@ -102,7 +102,7 @@ def test_the_only_path_is_silent_under_load(pair: Lab) -> None:
     pair.mend(0)
     below(paths.back_seconds(pair, lambda: disk.attribute("state") == "open", 60, "the disk is back"),
           2.5, "disk back after its link")
-    fio.clean(160)
+    history.clean(160)
     disk.unmap()
 
 
@@ -112,7 +112,7 @@ def test_d23_a_short_glitch_of_the_only_path(pair: Lab) -> None:
     rnbd.start(pair)
     disk = rnbd.map_disk(pair)
     rnbd.round_robin(pair)
-    fio = disk.fio(f"{VERIFY} --runtime=10", 200)
+    history = disk.history()
     paths.wait_busy(disk)
     pair.defer(pair.mend, 0)
     for _ in range(3):
@@ -120,7 +120,7 @@ def test_d23_a_short_glitch_of_the_only_path(pair: Lab) -> None:
         time.sleep(0.5)
         pair.mend(0)
         paths.rest(2)
-    result = fio.clean(100)
+    result = history.clean(100)
     below(result.worst_ms / 1000, 3.0, "longest IO over three glitches of half a second")
     disk.unmap()
 
@@ -132,15 +132,14 @@ def test_the_server_dies_and_comes_back(pair: Lab) -> None:
     rnbd.load_client(pair)
     disk = rnbd.map_disk(pair, "vda")
     rnbd.round_robin(pair)
-    fio = disk.fio("--rw=randwrite --bs=4k --iodepth=8 --size=16m --verify=crc32c --do_verify=1 --runtime=15 "
-                   "--time_based", 300)
+    history = disk.history()
     paths.wait_busy(disk)
     paths.rest(1)
     pair.reboot(pair.server)
     rnbd.load_server(pair)
     below(paths.back_seconds(pair, lambda: disk.attribute("state") == "open", 60, "the disk is back"),
           5.0, "disk back after its server was ready")
-    fio.clean(260)
+    history.clean(260)
     disk.unmap()
 
 
@@ -150,13 +149,13 @@ def test_the_server_is_frozen_for_a_while(pair: Lab) -> None:
     rnbd.start(pair)
     disk = rnbd.map_disk(pair)
     rnbd.round_robin(pair)
-    fio = disk.fio(f"{VERIFY} --runtime=16", 200)
+    history = disk.history()
     paths.wait_busy(disk)
     pair.defer(pair.server.thaw)
     pair.server.freeze()
     time.sleep(10)
     pair.server.thaw()
-    result = fio.clean(160)
+    result = history.clean(160)
     paths.figure(f"longest IO while the server was frozen for 10 s: {result.worst_ms / 1000:.2f} s")
     until(lambda: paths.state(pair) == "connected", 30, "the path is back")
     disk.unmap()
@@ -164,15 +163,13 @@ def test_the_server_is_frozen_for_a_while(pair: Lab) -> None:
 
 @needs(wires=2, timeout=600)
 def test_both_paths_flap(pair: Lab) -> None:
-    """Cables come and go at random for minutes under eight verifying jobs."""
+    """Cables come and go at random for minutes under thirty-two writers."""
     seconds = tier.of(60, 300)
     seed = random.randrange(1 << 32)
     print(f"# seed {seed}", flush=True)
     chance = random.Random(seed)
     with paths.two_paths(pair) as disk:
-        fio = disk.fio("--rw=randrw --bs=4k --iodepth=4 --numjobs=8 --size=6m --offset_increment=6m --verify=crc32c "
-                       "--verify_backlog=32 --time_based "
-                       f"--runtime={seconds}", seconds + 260)
+        history = disk.history(seconds + 260, writers=32, readers=2)
         paths.wait_busy(disk)
         for wire in (0, 1):
             pair.defer(pair.mend, wire)
@@ -187,7 +184,7 @@ def test_both_paths_flap(pair: Lab) -> None:
             paths.revive_rxe(pair)
             flaps += 1
             time.sleep(chance.uniform(0.0, 4.0))
-        result = fio.clean(240)
+        result = history.clean(240)
         paths.figure(f"{flaps} flaps in {seconds} s: 0 errors, longest IO {result.worst_ms / 1000:.1f} s")
         try:
             until(lambda: paths.states(pair) == ["connected", "connected"], 30, "both paths are back")
@@ -214,13 +211,12 @@ def test_d1_no_spurious_errors_under_any_policy(pair: Lab) -> None:
 
 @needs(wires=2, timeout=240)
 def test_d1_with_two_paths_and_changing_policies(pair: Lab) -> None:
-    """The policy changes all the time under eight jobs, and no request fails."""
+    """The policy changes all the time under thirty-two writers, and no request fails."""
     with paths.two_paths(pair) as disk:
-        fio = disk.fio("--rw=randrw --bs=4k --iodepth=4 --numjobs=8 --size=6m --offset_increment=6m --verify=crc32c "
-                       "--verify_backlog=32 --time_based --runtime=10")
+        history = disk.history(writers=32, readers=2)
         paths.wait_busy(disk)
         end = time.monotonic() + scaled(8)
-        while time.monotonic() < end and fio.job.running:
+        while time.monotonic() < end and history.running:
             for policy in ("0", "1", "2"):
                 eq(pair.client.write(rnbd.session_file("mp_policy"), policy), "")
-        fio.clean(100)
+        history.clean(100)

@@ -11,7 +11,6 @@ from vmlab.lab import Lab
 from vmlab.needs import needs
 from vmlab.patience import scaled
 
-VERIFY = "--rw=randrw --bs=4k --iodepth=8 --size=16m --verify=crc32c --verify_backlog=64 --time_based"
 RECONNECTING = 4        # sessions that share a thousand reconnects
 SUSPENDED = "slow"      # a device-mapper disk of the server that can be made not to answer
 
@@ -29,10 +28,10 @@ def dm_disk(lab: Lab, mib: int = 32) -> None:
 
 @needs(wires=2)
 def test_a_path_is_added_and_removed_under_load(pair: Lab) -> None:
-    """add_path, disconnect, reconnect and remove_path while fio verifies; the last number of paths is what it was."""
+    """add_path, disconnect, reconnect and remove_path under load; the last number of paths is what it was."""
     rnbd.start(pair)
     disk = rnbd.map_disk(pair)
-    fio = disk.fio(f"{VERIFY} --runtime=14")
+    history = disk.history()
     paths.wait_busy(disk)
     for _ in range(3):
         eq(pair.client.write(rnbd.session_file("add_path"), f"ip:{pair.address(pair.server, 1)}"), "")
@@ -43,7 +42,7 @@ def test_a_path_is_added_and_removed_under_load(pair: Lab) -> None:
         eq(paths.state(pair, 1), "connected")
         eq(pair.client.write(f"{paths.to_wire(pair, 1)}/remove_path", "1"), "")
         eq(len(paths.names(pair)), 1)
-    fio.clean(100)
+    history.clean(100)
     disk.unmap()
 
 
@@ -228,14 +227,14 @@ def test_d25_a_lost_path_is_a_line_not_a_storm(pair: Lab) -> None:
     rnbd.start(pair)
     disk = rnbd.map_disk(pair)
     rnbd.round_robin(pair)
-    fio = disk.fio(f"{VERIFY} --runtime=13", 100)
+    history = disk.history()
     paths.wait_busy(disk)
     mark = pair.client.log_mark()
     pair.defer(pair.mend, 0)
     pair.cut(0)
     time.sleep(10)
     pair.mend(0)
-    fio.clean(90)
+    history.clean(90)
     lines = [text for _n, text in pair.client.kernel_log(mark) if "rtrs" in text or "rnbd" in text]
     ge(8, len(lines), f"lines at most ({' / '.join(lines)})")
     disk.unmap()
@@ -246,7 +245,7 @@ def test_the_rdma_device_goes_and_comes_back_under_load(pair: Lab) -> None:
     """`rdma link delete` on the client and then on the server, under IO over both wires: no error, and both return."""
     with paths.two_paths(pair) as disk:
         rnbd.round_robin(pair)
-        fio = disk.fio(f"{VERIFY} --runtime=16", 150)
+        history = disk.history()
         paths.wait_busy(disk)
         for machine in (pair.client, pair.server):
             machine.run("rdma link delete rxe1", 60)
@@ -255,7 +254,7 @@ def test_the_rdma_device_goes_and_comes_back_under_load(pair: Lab) -> None:
             paths.rest(1)
             machine.run("rdma link add rxe1 type rxe netdev eth1")
             until(lambda: paths.state(pair, 1) == "connected", 30, "the path is back")
-        fio.clean(120)
+        history.clean(120)
 
 
 @needs(wires=1, timeout=240)
@@ -263,25 +262,24 @@ def test_the_only_rdma_device_goes_and_comes_back(pair: Lab) -> None:
     """The same with the only path: IO waits for the device."""
     rnbd.start(pair)
     disk = rnbd.map_disk(pair)
-    fio = disk.fio(f"{VERIFY} --runtime=10", 150)
+    history = disk.history()
     paths.wait_busy(disk)
     pair.client.run("rdma link delete rxe0", 60)
     until(lambda: disk.attribute("state") == "closed", 20, "the disk waits")
     pair.client.run("rdma link add rxe0 type rxe netdev eth0")
     until(lambda: disk.attribute("state") == "open", 30, "the disk is back")
-    fio.clean(120)
+    history.clean(120)
     disk.unmap()
 
 
 @needs(wires=2, timeout=300)
 def test_everything_at_once_under_load(pair: Lab) -> None:
-    """Paths come and go, policies change and somebody reads all files, under eight verifying jobs."""
+    """Paths come and go, policies change and somebody reads all files, under thirty-two writers."""
     seed = random.randrange(1 << 32)
     print(f"# seed {seed}", flush=True)
     chance = random.Random(seed)
     with paths.two_paths(pair) as disk:
-        fio = disk.fio("--rw=randrw --bs=4k --iodepth=4 --numjobs=8 --size=6m --offset_increment=6m --verify=crc32c "
-                       f"--verify_backlog=32 --time_based --runtime={tier.of(12, 24)}", 250)
+        history = disk.history(writers=32, readers=2)
         paths.wait_busy(disk)
         reader = pair.client.start_job(f"while :; do grep -r . {rnbd.SESSIONS}/s1/ /sys/block/{disk.name}/rnbd "
                                        ">/dev/null 2>&1; done", 250)
@@ -300,7 +298,7 @@ def test_everything_at_once_under_load(pair: Lab) -> None:
                 eq(pair.client.write(f"{path}/reconnect", "1"), "")
             eq(pair.client.write(rnbd.session_file("mpath_policy"), chance.choice("012")), "")
         reader.kill()
-        fio.clean(200)
+        history.clean(200)
         until(lambda: paths.states(pair) == ["connected", "connected"], 20, "both paths are up")
 
 
