@@ -201,9 +201,9 @@ impl<C: DerefMut<Target = [Chunk]>> Quarantine<C> {
         self.change_all(|c| c.paths &= !bit(path));
     }
 
-    /// A path is about to be connected again: returns what to tell [`Self::forgotten`] if the server
-    /// turns out not to know the session, that is how many losses there were before it was asked.
-    /// `None` if there is no need to ask, because no chunk is held for another path.
+    /// A path is about to be connected again: returns what to tell [`Self::forgotten`] if the
+    /// server turns out not to know the session, that is how many losses there were before it was
+    /// asked. `None` if there is no need to ask, because no chunk is held for another path.
     pub fn inquiry(&self, path: u8) -> Option<u64> {
         let others = !bit(path);
         let unseen = self.held != 0 && self.chunks.iter().any(|c| c.paths & others != 0);
