@@ -7,6 +7,7 @@ admit: an answer, soon, with the reason. Prints "ok", or what was wrong.
 from __future__ import annotations
 
 import errno
+import functools
 import subprocess
 import sys
 import threading
@@ -141,7 +142,7 @@ def every_refusal_has_a_reason(address: str) -> None:
             client = Client(one, address, b"false")
             for cid in range(client.count):
                 client.connect_one(cid)
-            took, number = _timed(lambda client=client, data=data: client.info(data))
+            took, number = _timed(functools.partial(client.info, data))
             assert number == expected, f"{data[:8]!r}: refused with {errno.errorcode.get(number, number)}"
             assert took < SOON_SECONDS, f"{data[:8]!r}: refused after {took:.2f} s"
             assert client.is_closed(), f"{data[:8]!r}: the path was not closed"

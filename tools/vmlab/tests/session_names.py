@@ -8,14 +8,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+import names
+
 from vmlab import rnbd
 from vmlab.checks import eq, ok, until
 from vmlab.lab import Lab
 from vmlab.needs import needs
 from vmlab.patience import scaled
 from vmlab.tests.hostile import PATIENT, bring_puppets
-
-import names
 
 FILES = ("puppet.py", "messages.py", "client.py", "names.py")
 

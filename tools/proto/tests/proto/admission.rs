@@ -2,6 +2,7 @@
 
 //! Which path of a session a connect request is for, and which paths make room for it.
 
+use ferro_proto::errno::Errno;
 use proptest::prelude::*;
 use proto::rtrs::{
     admission::{
@@ -13,7 +14,6 @@ use proto::rtrs::{
         NameClaim,
         NAME_WAIT_MS, //
     },
-    errno::Errno,
     handshake::{
         Connect,
         Refusal, //

@@ -2,9 +2,9 @@
 
 //! Session names, and the chunks that a server hands out.
 
+use ferro_proto::errno::Errno;
 use proptest::prelude::*;
 use proto::rtrs::{
-    errno::Errno,
     geometry::Geometry,
     info::{
         check_name,
