@@ -115,7 +115,7 @@ impl World {
 
     /// With a scheduler a request that is started again has another tag.
     pub(crate) fn another_tag(&mut self, tag: u16) -> u16 {
-        if !self.settings.scheduler || self.rng.bool() {
+        if !self.settings.scheduler {
             return tag;
         }
         let ids = self.partition().io_ids();
