@@ -67,7 +67,6 @@ module_param_string!(
 fn check_search_path() {
     let folder = path_name::common_folder(DEV_SEARCH_PATH.get().as_bytes());
     let found = CString::try_from_fmt(fmt!("{}", BStr::from_bytes(folder)))
-        .map_err(Error::from)
         // A folder is no block device, so this only looks for it.
         .and_then(|folder| BlockDevice::open(&folder, Mode::ReadOnly, None));
     match found {
