@@ -230,7 +230,10 @@ impl<C: DerefMut<Target = [Chunk]>> Quarantine<C> {
     }
 }
 
-/// Time for which requests wait for held chunks before their session is begun anew.
+/// Time for which requests wait for held chunks before their session is begun anew; half as long
+/// again each time that was in vain. A connect request that the network has held back can keep a
+/// forgotten session alive at its server for 30 s: three tries fall into [`WAIT_MIN_MS`], and the
+/// third comes more than 30 s after the first.
 const PATIENCE_MS: u64 = 10_000;
 /// The same after several times in vain.
 const PATIENCE_MAX_MS: u64 = 640_000;
@@ -285,7 +288,8 @@ impl Shortage {
                     && (in_flight == 0 || !impatient) =>
             {
                 self.refused_ms = None;
-                self.patience_ms = self.patience_ms.saturating_mul(2).min(PATIENCE_MAX_MS);
+                let longer_ms = self.patience_ms.saturating_add(self.patience_ms / 2);
+                self.patience_ms = longer_ms.min(PATIENCE_MAX_MS);
                 true
             }
             _ => false,

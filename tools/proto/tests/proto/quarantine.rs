@@ -20,6 +20,7 @@ use proto::rtrs::{
         Shortage,
         Ticket, //
     },
+    CONNECT_TIMEOUT_MS,
     PATHS_MAX, //
 };
 
@@ -384,7 +385,7 @@ fn refuse(shortage: &mut Shortage, from_ms: u64, to_ms: u64) {
 }
 
 #[test]
-fn a_shortage_of_ten_seconds_is_too_long_and_then_one_of_twenty() {
+fn a_shortage_of_ten_seconds_is_too_long_and_then_one_of_fifteen() {
     let mut s = Shortage::NONE;
     let setting = FastIoFail::DEFAULT;
     assert!(!s.is_too_long(setting, 0), "nothing is short");
@@ -393,9 +394,9 @@ fn a_shortage_of_ten_seconds_is_too_long_and_then_one_of_twenty() {
     s.refused(10_000);
     assert!(s.is_too_long(setting, 3));
     assert!(!s.is_too_long(setting, 3), "once");
-    refuse(&mut s, 11_000, 30_990);
+    refuse(&mut s, 11_000, 25_990);
     assert!(!s.is_too_long(setting, 3));
-    s.refused(31_000);
+    s.refused(26_000);
     assert!(s.is_too_long(setting, 3));
     for _ in 0..20 {
         refuse(&mut s, 100_000, 740_000);
@@ -404,6 +405,20 @@ fn a_shortage_of_ten_seconds_is_too_long_and_then_one_of_twenty() {
     s.end();
     refuse(&mut s, 0, 10_000);
     assert!(s.is_too_long(setting, 3));
+}
+
+#[test]
+fn three_tries_fall_into_the_shortest_wait_and_outlast_a_half_made_path() {
+    let mut s = Shortage::NONE;
+    let mut tries = Vec::new();
+    for now_ms in (0..60_000).step_by(10) {
+        s.refused(now_ms);
+        if s.is_too_long(FastIoFail::DEFAULT, 0) {
+            tries.push(now_ms);
+        }
+    }
+    assert_eq!(tries.len(), 3);
+    assert!(tries[2] - tries[0] > u64::from(CONNECT_TIMEOUT_MS));
 }
 
 #[test]
