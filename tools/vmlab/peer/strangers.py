@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import os
 import sys
+import threading
 from collections.abc import Callable
 
 import messages as m
@@ -17,6 +18,8 @@ from puppet import Event, Puppet
 
 CLOSED = "closed"
 IMPATIENCE_MS = 2000
+# Longer than a stranger waits for its answer.
+HOLDER_SECONDS = 4
 REJECTED = "RDMA_CM_EVENT_REJECTED"
 Stranger = Callable[[Client], Event | None]
 STRANGERS: dict[str, tuple[object, Stranger]] = {}
@@ -129,10 +132,15 @@ def session_without_a_name(c: Client) -> None:
 
 @stranger(CLOSED)
 def session_name_of_somebody_else(c: Client) -> None:
-    """The name belongs to another group."""
+    """The name belongs to another group, whose client is there: it answers heartbeats."""
     with Puppet() as other:
-        Client(other, c.address, b"taken").open()
-        _with_info(c, m.info_request(b"taken"))
+        holder = Client(other, c.address, b"taken").open()
+        there = threading.Thread(target=holder.heartbeats, args=(HOLDER_SECONDS,))
+        there.start()
+        try:
+            _with_info(c, m.info_request(b"taken"))
+        finally:
+            there.join()
 
 
 @stranger(CLOSED)
