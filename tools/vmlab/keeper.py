@@ -80,6 +80,12 @@ class Keeper:
         """The lab that is up."""
         return self._lab
 
+    @property
+    def was_unplugged(self) -> bool:
+        """Whether a wire was cut in the lab that is up: an rxe device may no longer make connections after that
+        (Documentation/failover.md, "With rxe")."""
+        return self._lab is not None and any(machine.was_unplugged for machine in self._lab.machines)
+
     # -- before a test -------------------------------------------------------------------------------------
 
     def prepare(self, needs: Needs) -> Lab:

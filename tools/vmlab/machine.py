@@ -110,6 +110,7 @@ class Machine:
         self._qemu: subprocess.Popen[bytes] | None = None
         self._boots = 0
         self.reboots = 0        # by a test; the boot watchdog's own tries do not count
+        self.was_unplugged = False      # an end of a wire was pulled out of it since it was made
         self.channel: Channel
         folder.mkdir(parents=True, exist_ok=True)
 
@@ -196,6 +197,7 @@ class Machine:
 
     def set_link(self, wire: int, up: bool) -> None:
         """Plugs or unplugs this machine's end of a wire; the guest sees the carrier change."""
+        self.was_unplugged |= not up
         self.qmp("set_link", name=f"nic{wire}", up=up)
 
     def console_tail(self, lines: int = 40) -> str:

@@ -104,6 +104,7 @@ class Plugin:
         self._options, self._orders, self._results = options, orders, results
         self._items: dict[str, pytest.Item] = {}
         self._broken: dict[str, str] = {}
+        self._file = ""     # of the latest test
         self.keeper = Keeper(options["modules"], options["accel"])
 
     def _say(self, **line: Any) -> None:
@@ -151,6 +152,10 @@ class Plugin:
         return True
 
     def _run(self, item: pytest.Item) -> Result:
+        # The tests of one file know what they do to their wires; those of the next expect sound ones.
+        if item.path.stem != self._file and self.keeper.was_unplugged:
+            self.keeper.drop()
+        self._file = item.path.stem
         result = item.stash[RESULT] = Result(self.keeper)
         CLOCK.take()
         item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
