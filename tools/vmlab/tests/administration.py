@@ -62,7 +62,7 @@ def test_forced_unmap_while_the_partition_table_is_read(pair: Lab) -> None:
     eq(unmap.wait(5).code, 0, "the forced unmap")
     scan.wait(20)
     until(lambda: not disk.present, 10, f"{disk.name} is gone")
-    pair.mend(0)
+    paths.mend_for_a_new_session(pair)
     other = rnbd.map_disk(pair, "ram1")
     eq(read_block(other), 0, "a read of another disk")
     other.unmap()
@@ -99,7 +99,7 @@ def test_unmapping_in_an_outage(pair: Lab) -> None:
     ok(write.running, "the write waits no longer")
     busy.unmap("force")
     ok(write.wait(10).code, "a write to a disk that is gone succeeded")
-    pair.mend(0)
+    paths.mend_for_a_new_session(pair)
     rnbd.map_disk(pair, "ram0").unmap()
 
 
