@@ -85,8 +85,9 @@ def test_chunks_for_which_memory_is_in_pieces(vm: Lab) -> None:
 @needs(machines=1, own_modules=True, memory_mib=MEMORY_MIB, timeout=240)
 def test_a_server_that_grants_more_requests_than_the_client_can_hold(vm: Lab) -> None:
     """The server names the number of requests; a client without memory for them says so and does not try."""
-    _prepare(vm, "sess_queue_depth=8192 max_chunk_size=8192")
-    _fill(vm.client, _meminfo(vm.client) - 210)
+    # The greatest power of two for which rxe has completion queues.
+    _prepare(vm, "sess_queue_depth=4096 max_chunk_size=8192")
+    _fill(vm.client, _meminfo(vm.client) - 125)
     for _ in range(2):
         _refused(vm, "memory for the requests could not be made")
     _empty(vm.client)
