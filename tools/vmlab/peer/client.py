@@ -17,6 +17,8 @@ if TYPE_CHECKING:   # it would take an emulated machine a tenth of a second
 PORT = 1234
 # Where things lie in an endpoint's memory.
 SEND, REPLY, RECEIVE = 0, 0x40000, 0x80000
+# 64 requests of a sector can be in flight before their memory is used again.
+SEND_ALIGN = 0x1000
 TABLE = 0xC0000
 RECEIVES = 256
 # Between two looks at what the connection manager says.
@@ -44,6 +46,8 @@ class Client:
         self.ends: list[Endpoint] = []
         self.chunks: list[tuple[int, int]] = []
         self.depth = self.chunk_size = self.new_keys = 0
+        # Where the next message of an end begins in its send memory.
+        self.sent: dict[int, int] = {}
 
     def another_path(self, address: str, puppet: Puppet | None = None) -> Client:
         """A further path of the same session, not connected yet."""
@@ -142,9 +146,18 @@ class Client:
             key: int | None = None, end: int = 1) -> None:
         """Writes bytes at an offset of a chunk with any immediate."""
         base, right_key = self.chunks[chunk % len(self.chunks)]
-        self.ends[end].put(SEND, data)
-        self.ends[end].post("write", SEND, len(data), base + start if address is None else address,
+        source = self._send_memory(end, len(data))
+        self.ends[end].put(source, data)
+        self.ends[end].post("write", source, len(data), base + start if address is None else address,
                             right_key if key is None else key, imm)
+
+    def _send_memory(self, end: int, size: int) -> int:
+        """The next piece of the send memory: the RDMA device may still read (and repeat) what was posted before."""
+        start = self.sent.get(end, SEND)
+        if start + size > REPLY:
+            start = SEND
+        self.sent[end] = start + max(-(-size // SEND_ALIGN), 1) * SEND_ALIGN
+        return start
 
     def barrage(self, count: int, seed: int) -> tuple[int, int, int]:
         """Random messages, thousands a second; returns how many were sent, answered, refused."""
