@@ -39,22 +39,15 @@ use kernel_ext::sync::atomic::{
     },
 };
 use kernel_ext::{
-    new_irq_lock,
-    new_wait_queue,
     sync::{
-        Completion,
-        IrqLock,
         RcuArc,
-        SetOnce,
-        WaitQueue, //
+        SetOnce, //
     },
     workqueue, //
 };
 use rdma::{
     cm::ConnectRequest,
     Device,
-    MessageSlots,
-    Mr,
     PageMapping,
     Pd, //
 };
@@ -78,19 +71,13 @@ use rtrs_core::proto::{
 };
 
 use crate::server::{
-    io::{
-        request::{
-            Place,
-            Slot, //
-        }, //
-        send_queue::Chain,
-    },
+    io::request::Slot, //
     path::{
-        connections::{
-            Connections,
-            INFO_REQUEST_LEN,
-            KEY_MESSAGE_LEN, //
-        },
+        chunks::Chunks,
+        connections::Connections,
+        fence::Fencing,
+        heartbeat::Liveness,
+        info::InfoExchange,
         stats::Stats, //
     },
     quota::Charge,
@@ -126,34 +113,21 @@ pub(crate) struct Path {
     pub(crate) device: Device,
     pub(crate) pd: Arc<Pd>,
     state: AtomicU8,
-    /// The session has other paths that carry requests.
-    pub(crate) has_peers: AtomicBool,
-    /// Heartbeats since the client was heard last.
-    pub(crate) missed: AtomicU32,
+    pub(crate) liveness: Liveness,
     /// Completion vector of the next connection.
     vector: AtomicU32,
     pub(crate) stats: Stats,
-    /// By chunk.
-    places: KVVec<Place>,
-    /// Registrations of several chunks each; with `always_invalidate` a chunk's own registration is
-    /// in its slot, and there are none here.
-    pub(crate) regions: KVVec<Mr>,
-    /// The messages that bring new keys, by chunk; with `always_invalidate`.
-    pub(crate) keys: Option<MessageSlots>,
-    /// The info request is received here.
-    pub(crate) info: MessageSlots,
-    /// It is closed for a fault, perhaps that of a link.
-    pub(crate) has_failed: AtomicBool,
-    /// Bytes of it that have come; 0 as long as it has not.
-    pub(crate) info_len: AtomicU32,
-    /// The session has asked for its name, which another one has.
-    claims_name: AtomicBool,
-    /// The info response, as long as it may be sent.
     #[pin]
-    pub(crate) info_response: Mutex<Option<MessageSlots>>,
+    pub(crate) chunks: Chunks,
+    #[pin]
+    pub(crate) info: InfoExchange,
+    #[pin]
+    pub(crate) fencing: Fencing,
+    /// The path is closed for a fault, perhaps that of a link.
+    has_failed: AtomicBool,
     service: SetOnce<Arc<dyn SessionService>>,
     /// Counted by the session as up.
-    pub(crate) counted: AtomicBool,
+    counted: AtomicBool,
     /// The connections; taken out by the teardown.
     pub(crate) connections: RcuArc<Connections>,
     /// Held while a connection is added.
@@ -161,15 +135,6 @@ pub(crate) struct Path {
     joined: Mutex<Instant<Monotonic>>,
     #[pin]
     pub(crate) files: Mutex<Option<PathFiles>>,
-    /// A registration of the set-up is over.
-    #[pin]
-    pub(crate) setup_done: Completion,
-    /// A slot has come home although the path is not up.
-    #[pin]
-    pub(crate) returned: WaitQueue,
-    /// Requests that wait until their chunk is free on the other paths.
-    #[pin]
-    pub(crate) deferred: IrqLock<Chain>,
     #[pin]
     work: Work<Path, 0>,
     #[pin]
@@ -218,14 +183,8 @@ impl Path {
         charge: Charge,
     ) -> Result<Arc<Self>> {
         let connections = Connections::new(connect.cid_num)?;
-        let depth = session.geometry().queue_depth();
-        let keys = if session.always_invalidate() {
-            Some(MessageSlots::new(&pd, depth.into(), KEY_MESSAGE_LEN)?)
-        } else {
-            None
-        };
-        let (places, regions) = chunks::register(session, &pd, chunks, &connections)?;
-        let info = MessageSlots::new(&pd, 1, INFO_REQUEST_LEN)?;
+        let chunks = Chunks::new(session, &pd, chunks, &connections)?;
+        let info = InfoExchange::new(&pd)?;
         let stats = Stats::new()?;
         let path = Arc::pin_init(
             pin_init!(Self {
@@ -239,26 +198,18 @@ impl Path {
                 device: pd.device().clone(),
                 pd,
                 state: AtomicU8::new(ServerState::Connecting as u8),
-                has_peers: AtomicBool::new(false),
-                missed: AtomicU32::new(0),
+                liveness: Liveness::new(),
                 vector: AtomicU32::new(0),
                 stats,
-                places,
-                regions,
-                keys,
-                info,
+                chunks <- chunks,
+                info <- info,
+                fencing <- Fencing::new(),
                 has_failed: AtomicBool::new(false),
-                info_len: AtomicU32::new(0),
-                claims_name: AtomicBool::new(false),
-                info_response <- new_mutex!(None, "Path::info_response"),
                 service: SetOnce::new(),
                 counted: AtomicBool::new(false),
                 connections: RcuArc::new(Some(connections)),
                 joined <- new_mutex!(Instant::now(), "Path::joined"),
                 files <- new_mutex!(None, "Path::files"),
-                setup_done <- Completion::new(),
-                returned <- new_wait_queue!("Path::returned"),
-                deferred <- new_irq_lock!(Chain::new(), "Path::deferred"),
                 work <- new_work!("Path::work"),
                 tick <- new_delayed_work!("Path::tick"),
                 resume <- new_work!("Path::resume"),
@@ -313,7 +264,7 @@ impl Path {
             recon_cnt: self.recon_cnt,
             state: self.state(),
             // The tick that sends the heartbeat counts as the first.
-            silent: self.missed.load(Relaxed) > 1,
+            silent: self.liveness.missed() > 1,
         }
     }
 
@@ -321,13 +272,8 @@ impl Path {
     pub(crate) fn holder(&self) -> Holder {
         Holder {
             state: self.state(),
-            heard: self.missed.load(Relaxed) == 0,
+            heard: self.liveness.missed() == 0,
         }
-    }
-
-    /// Begins to ask for a name that another session has; `false` if that has begun already.
-    pub(crate) fn begin_claim(&self) -> bool {
-        !self.claims_name.swap(true, Relaxed)
     }
 
     /// Whether `later` takes the place of this path, which was there before it.
@@ -335,53 +281,26 @@ impl Path {
         self.known(&later.uuid, &later.name).is_rival()
     }
 
-    /// Whether the session has other paths that carry requests.
-    #[inline(always)]
-    pub(crate) fn has_peers(&self) -> bool {
-        self.has_peers.load(Relaxed)
-    }
-
-    /// Where the slot of chunk `id` is parked.
-    #[inline]
-    pub(crate) fn place(&self, id: u16) -> Option<&Place> {
-        self.places.get(usize::from(id))
-    }
-
-    /// All places, by chunk.
-    pub(crate) fn places(&self) -> &[Place] {
-        &self.places
-    }
-
-    /// Puts a slot back into its place: the chunk may carry a request again.
+    /// Puts a slot back into its place: the chunk may carry a request again. Any context.
     #[inline]
     pub(crate) fn park(&self, slot: KBox<Slot>) {
-        if let Some(place) = self.place(slot.id) {
-            let parked = place.idle.put(slot);
-            debug_assert!(parked.is_ok());
-        }
+        self.chunks.park(slot);
         if !self.is_up() {
-            self.came_home();
+            self.parked_while_closing();
         }
     }
 
-    /// A slot has come home to a path that is not up.
+    /// A slot has been parked although the path is not up: its teardown and requests on other paths
+    /// may wait for that.
     #[cold]
-    fn came_home(&self) {
-        self.returned.wake_all();
+    fn parked_while_closing(&self) {
+        self.chunks.wake_teardown();
         fence::resume_peers(self);
     }
 
     /// Spreads the connections over the device's completion vectors.
     pub(crate) fn next_vector(&self) -> u32 {
         self.vector.fetch_add(1, Relaxed)
-    }
-
-    /// The client has been heard.
-    #[inline]
-    pub(crate) fn heard(&self) {
-        if self.missed.load(Relaxed) != 0 {
-            self.missed.store(0, Relaxed);
-        }
     }
 
     /// What serves the requests, once the path is up.
@@ -453,14 +372,14 @@ impl Path {
     /// The info request has come: it is looked at where sleeping is no harm.
     #[cold]
     pub(crate) fn info_received(self: &Arc<Self>, len: u32) {
-        self.info_len.store(len.max(1), SeqCst);
+        self.info.received(len);
         self.queue_work();
     }
 
     /// What this one's info request waits for, the end of another path or the session's name, may
     /// have come.
     pub(crate) fn set_up_again(self: &Arc<Self>) {
-        if self.info_len.load(SeqCst) != 0 {
+        if self.info.is_received() {
             self.queue_work();
         }
     }

@@ -80,7 +80,7 @@ impl QpHandler for Receiver {
             TAG_IO => this.sent(qp),
             TAG_REGISTER => {}
             TAG_INFO => this.path.info_received(wc.byte_len()),
-            TAG_SETUP => this.path.setup_done.complete_all(),
+            TAG_SETUP => this.path.info.complete(),
             _ => this.revoked(tag),
         }
     }
@@ -96,7 +96,7 @@ impl Receiver {
     /// Something has come with an immediate, most likely a request.
     #[inline(always)]
     fn request_came(&self, qp: &Qp<Self>, imm: u32) {
-        self.path.heard();
+        self.path.liveness.heard();
         // They are there before the first is posted.
         let posted = match self.receives.as_ref() {
             Some(receives) => receives.used(qp),
@@ -138,7 +138,7 @@ impl Receiver {
         if !path.is_up() {
             return path.early_request();
         }
-        let slot = path.place(id).and_then(|place| place.idle.take());
+        let slot = path.chunks.place(id).and_then(|place| place.idle.take());
         let Some(mut slot) = slot else {
             return path.fail(format_args!(
                 "request for chunk {id}, which carries another"
@@ -146,7 +146,7 @@ impl Receiver {
         };
         slot.cid = self.cid;
         slot.offset = offset;
-        if path.has_peers() {
+        if path.fencing.has_peers() {
             // The other path may have closed this one since, by a request for the same chunk: that
             // one is the newer.
             if !path.is_up() {
@@ -200,7 +200,7 @@ impl Receiver {
             return self.refuse(slot, format_args!("chunk has no key"));
         };
         let (id, key) = (slot.id, region.key());
-        let Some(place) = self.path.place(id) else {
+        let Some(place) = self.path.chunks.place(id) else {
             return;
         };
         slot.revoked = true;
@@ -246,7 +246,7 @@ impl Receiver {
     #[inline]
     fn armed(&self, tag: u32) -> Option<KBox<Slot>> {
         let id = u16::try_from(tag.checked_sub(TAG_REVOKE)?).ok()?;
-        self.path.place(id)?.armed.take()
+        self.path.chunks.place(id)?.armed.take()
     }
 
     /// Hands a request that was parsed to the service.
@@ -287,7 +287,7 @@ impl Receiver {
             }
         }
         if tag == TAG_SETUP {
-            self.path.setup_done.complete_all();
+            self.path.info.complete();
         }
         // A flush is most often the consequence of a closing that is known; but rxe gives a queue
         // pair up without any other word when it has to repeat a registration.

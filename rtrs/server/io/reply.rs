@@ -124,9 +124,9 @@ fn post(qp: &Qp<Receiver>, mut slot: KBox<Slot>, flags: SendFlags) {
     let mut space = rdma::Space::new();
     let mut batch = qp.batch::<ANSWER_WORK, ANSWER_SEGMENTS>(&mut space);
     if slot.is_read() {
-        compose_read(&mut batch, &mut slot, path.keys.as_ref(), flags);
+        compose_read(&mut batch, &mut slot, path.chunks.keys(), flags);
     } else {
-        compose_write(&mut batch, &mut slot, path.keys.as_ref(), flags);
+        compose_write(&mut batch, &mut slot, path.chunks.keys(), flags);
     }
     // Home before the client can know: its next request for the chunk may come at once.
     path.park(slot);

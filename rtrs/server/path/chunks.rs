@@ -6,8 +6,13 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
+use kernel_ext::{
+    new_wait_queue,
+    sync::WaitQueue, //
+};
 use rdma::{
     DmaDirection,
+    MessageSlots,
     Mr,
     PageMapping,
     Pd, //
@@ -24,13 +29,117 @@ use rtrs_core::{
 };
 
 use crate::server::{
-    io::request::{
-        Place,
-        Slot, //
-    }, //
-    path::connections::Connections,
+    io::{
+        request::{
+            Place,
+            Slot, //
+        }, //
+        send_queue::Chain,
+    },
+    path::connections::{
+        Connections,
+        KEY_MESSAGE_LEN, //
+    },
     session::Session,
 };
+
+/// The session's chunks as one path has them: registered for its device, each with what serves its
+/// request.
+#[pin_data]
+pub(crate) struct Chunks {
+    /// By chunk.
+    places: KVVec<Place>,
+    /// Registrations of several chunks each; with `always_invalidate` a chunk's own registration is
+    /// in its slot, and there are none here.
+    regions: KVVec<Mr>,
+    /// The messages that bring new keys, by chunk; with `always_invalidate`.
+    keys: Option<MessageSlots>,
+    /// Woken when a slot is parked although the path is not up.
+    #[pin]
+    returned: WaitQueue,
+}
+
+impl Chunks {
+    /// Registers the chunks of `session`, which are mapped and divided so, and makes their slots.
+    /// Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// Those of the allocator and of the device.
+    pub(crate) fn new(
+        session: &Session,
+        pd: &Arc<Pd>,
+        chunks: (&[Arc<PageMapping>], Division),
+        connections: &Arc<Connections>,
+    ) -> Result<impl PinInit<Self>> {
+        let depth = session.geometry().queue_depth();
+        let keys = if session.always_invalidate() {
+            Some(MessageSlots::new(pd, depth.into(), KEY_MESSAGE_LEN)?)
+        } else {
+            None
+        };
+        let (places, regions) = register(session, pd, chunks, connections)?;
+        Ok(pin_init!(Self {
+            places,
+            regions,
+            keys,
+            returned <- new_wait_queue!("Chunks::returned"),
+        }))
+    }
+
+    /// Returns where the slot of chunk `id` is parked; `None` for an id that the path has not.
+    #[inline]
+    pub(crate) fn place(&self, id: u16) -> Option<&Place> {
+        self.places.get(usize::from(id))
+    }
+
+    /// Returns all places, by chunk.
+    pub(crate) fn places(&self) -> &[Place] {
+        &self.places
+    }
+
+    /// Returns the registrations of several chunks each; none with `always_invalidate`.
+    pub(crate) fn regions(&self) -> &[Mr] {
+        &self.regions
+    }
+
+    /// Returns the messages that bring new keys; `None` without `always_invalidate`.
+    #[inline]
+    pub(crate) fn keys(&self) -> Option<&MessageSlots> {
+        self.keys.as_ref()
+    }
+
+    /// Puts a slot back into its place: the chunk may carry a request again. Any context.
+    #[inline]
+    pub(super) fn park(&self, slot: KBox<Slot>) {
+        if let Some(place) = self.place(slot.id) {
+            let parked = place.idle.put(slot);
+            debug_assert!(parked.is_ok());
+        }
+    }
+
+    /// Wakes the teardown, which waits in [`Self::wait_until_parked`]. Any context.
+    #[cold]
+    pub(super) fn wake_teardown(&self) {
+        self.returned.wake_all();
+    }
+
+    /// Waits until every slot is parked: the service has answered all requests of the path. Sleeps.
+    pub(super) fn wait_until_parked(&self) {
+        for place in &self.places {
+            self.returned.wait_until(|| !place.idle.is_empty());
+        }
+    }
+
+    /// Takes all parked slots. The chunks carry no request after this.
+    pub(super) fn take_parked(&self) -> Chain {
+        let mut slots = Chain::new();
+        for slot in self.places.iter().filter_map(|place| place.idle.take()) {
+            slots.push(slot);
+        }
+        slots
+    }
+}
 
 /// Maps all chunks of `session` for the device of `pd`.
 pub(crate) fn map(session: &Session, pd: &Arc<Pd>) -> Result<KVVec<Arc<PageMapping>>> {
@@ -64,7 +173,7 @@ pub(crate) fn divide(
 ///
 /// With `always_invalidate` each slot has the registration of its chunk, else the registrations
 /// that are returned have several chunks each.
-pub(crate) fn register(
+fn register(
     session: &Session,
     pd: &Arc<Pd>,
     (mappings, division): (&[Arc<PageMapping>], Division),

@@ -224,7 +224,7 @@ fn create(path: &Arc<Path>, cid: u16, id: &Id) -> Result<Arc<Qp<Receiver>>> {
     };
     let qp = id.create_qp(&path.pd, &cq, &cq, &config, receiver)?;
     if cid == 0 {
-        qp.post_receive(TAG_INFO, Some(path.info.segment(0, 0, INFO_REQUEST_LEN)))?;
+        qp.post_receive(TAG_INFO, Some(path.info.segment()))?;
     }
     Ok(qp)
 }

@@ -7,7 +7,7 @@
 //! given that path up. The other path is closed, so that nothing more is served from it, and the
 //! request waits until the other one has ended (decision 0006).
 //!
-//! What it costs where a session has one path: a look at [`Path::has_peers`] for each request.
+//! What it costs where a session has one path: a look at [`Fencing::has_peers`] for each request.
 
 use core::{
     mem,
@@ -21,8 +21,20 @@ use kernel::{
         Arc, //
     },
 };
-use kernel_ext::sync::atomic::Ordering::SeqCst;
-use kernel_ext::sync::RcuArc;
+use kernel_ext::{
+    new_irq_lock,
+    sync::{
+        atomic::{
+            AtomicBool,
+            Ordering::{
+                Relaxed,
+                SeqCst, //
+            },
+        },
+        IrqLock,
+        RcuArc, //
+    },
+};
 
 use crate::server::{
     io::{
@@ -31,6 +43,37 @@ use crate::server::{
     }, //
     path::Path,
 };
+
+/// What I/O fencing keeps for one path.
+#[pin_data]
+pub(crate) struct Fencing {
+    /// The session has other paths that carry requests.
+    has_peers: AtomicBool,
+    /// Requests that wait until their chunk is free on the other paths.
+    #[pin]
+    deferred: IrqLock<Chain>,
+}
+
+impl Fencing {
+    /// Returns that of a path which is alone.
+    pub(crate) fn new() -> impl PinInit<Self> {
+        pin_init!(Self {
+            has_peers: AtomicBool::new(false),
+            deferred <- new_irq_lock!(Chain::new(), "Fencing::deferred"),
+        })
+    }
+
+    /// Says whether the session has other paths that carry requests.
+    #[inline(always)]
+    pub(crate) fn has_peers(&self) -> bool {
+        self.has_peers.load(Relaxed)
+    }
+
+    /// Takes all requests that wait.
+    fn take_deferred(&self) -> Chain {
+        mem::replace(&mut *self.deferred.lock(), Chain::new())
+    }
+}
 
 /// The paths of a session whose requests may meet: from before the client is told where the chunks
 /// are until the last request has ended. An entry whose path has left is empty.
@@ -77,7 +120,7 @@ pub(crate) fn leave(path: &Arc<Path>) {
 fn tell(members: &Members) {
     let count = members.iter().filter_map(RcuArc::get).count();
     for member in members.iter().filter_map(RcuArc::get) {
-        member.has_peers.store(count > 1, SeqCst);
+        member.fencing.has_peers.store(count > 1, SeqCst);
     }
 }
 
@@ -96,7 +139,10 @@ pub(crate) fn is_contested(path: &Arc<Path>, id: u16) -> bool {
         let Some(other) = member.read(&guard) else {
             continue;
         };
-        let busy = other.place(id).is_some_and(|place| place.idle.is_empty());
+        let busy = other
+            .chunks
+            .place(id)
+            .is_some_and(|place| place.idle.is_empty());
         if busy && !ptr::eq(other, &**path) {
             contested = true;
             give_up(member, &guard, path, id);
@@ -120,19 +166,19 @@ fn give_up(member: &RcuArc<Path>, guard: &rcu::Guard, path: &Path, id: u16) {
 /// Has the request of `slot` wait until its chunk is free on the other paths. Any context.
 #[cold]
 pub(crate) fn defer(path: &Arc<Path>, slot: KBox<Slot>) {
-    path.deferred.lock().push(slot);
+    path.fencing.deferred.lock().push(slot);
     // The chunk may have become free before the slot was there to be found.
     path.queue_resume();
 }
 
 /// Looks again at the requests of `path` that wait. Sleeps. Runs once at a time for each path.
 pub(crate) fn resume(path: &Arc<Path>) {
-    let mut waiting = mem::replace(&mut *path.deferred.lock(), Chain::new());
+    let mut waiting = path.fencing.take_deferred();
     while let Some(slot) = waiting.pop() {
         if !path.is_up() {
             path.park(slot);
         } else if is_contested(path, slot.id) {
-            path.deferred.lock().push(slot);
+            path.fencing.deferred.lock().push(slot);
         } else {
             serve(slot);
         }
@@ -167,7 +213,7 @@ pub(crate) fn resume_peers(path: &Path) {
 /// Ends the requests of `path` that wait: it is being torn down, and no more come. Sleeps.
 pub(crate) fn abandon(path: &Arc<Path>) {
     path.stop_resume();
-    let mut waiting = mem::replace(&mut *path.deferred.lock(), Chain::new());
+    let mut waiting = path.fencing.take_deferred();
     while let Some(slot) = waiting.pop() {
         path.park(slot);
     }

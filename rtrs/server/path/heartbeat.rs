@@ -4,7 +4,10 @@
 //! limit on how long a path may take to be set up.
 
 use kernel::sync::Arc;
-use kernel_ext::sync::atomic::Ordering::Relaxed;
+use kernel_ext::sync::atomic::{
+    AtomicU32,
+    Ordering::Relaxed, //
+};
 use rdma::Qp;
 use rtrs_core::proto::{
     heartbeat::Tick,
@@ -29,6 +32,39 @@ pub(crate) const FIRST_TICK_MS: u32 = CONNECT_TIMEOUT_MS;
 
 /// Time between two looks whether the name that a path waits for is free, in milliseconds.
 pub(crate) const NAME_TICK_MS: u32 = 100;
+
+/// What is known of whether the client is there.
+pub(crate) struct Liveness {
+    /// Heartbeats since the client was heard last.
+    missed: AtomicU32,
+}
+
+impl Liveness {
+    /// Returns that of a client which has just been heard.
+    pub(crate) const fn new() -> Self {
+        Self {
+            missed: AtomicU32::new(0),
+        }
+    }
+
+    /// Notes that something of the client has arrived. Any context.
+    #[inline]
+    pub(crate) fn heard(&self) {
+        if self.missed.load(Relaxed) != 0 {
+            self.missed.store(0, Relaxed);
+        }
+    }
+
+    /// Returns how many heartbeats the client has left unanswered.
+    pub(crate) fn missed(&self) -> u32 {
+        self.missed.load(Relaxed)
+    }
+
+    /// Counts a heartbeat as sent, if the client has been heard since the last one.
+    fn expect_answer(&self) -> bool {
+        self.missed.compare_exchange(0, 1, Relaxed, Relaxed).is_ok()
+    }
+}
 
 /// One tick of `path`: returns in how many milliseconds the next one is due, if any.
 pub(crate) fn tick(path: &Arc<Path>) -> Option<u32> {
@@ -56,8 +92,8 @@ fn set_up_tick(path: &Arc<Path>) -> Option<u32> {
 
 fn beat(path: &Arc<Path>) -> Option<u32> {
     let heartbeat = module::heartbeat();
-    let (missed, tick) = heartbeat.tick(path.missed.load(Relaxed));
-    path.missed.store(missed, Relaxed);
+    let (missed, tick) = heartbeat.tick(path.liveness.missed());
+    path.liveness.missed.store(missed, Relaxed);
     match tick {
         Tick::Dead => {
             path.fail(format_args!("client does not answer heartbeats"));
@@ -69,7 +105,7 @@ fn beat(path: &Arc<Path>) -> Option<u32> {
             let admin = connections.as_ref().and_then(|c| c.get(0));
             if !admin.is_some_and(|admin| send(&admin.qp, Imm::Heartbeat)) {
                 // Not asked, so not missed: the next tick asks.
-                path.missed.store(0, Relaxed);
+                path.liveness.heard();
             }
         }
     }
@@ -77,9 +113,9 @@ fn beat(path: &Arc<Path>) -> Option<u32> {
 }
 
 /// Asks the client of `path` for a word, if nothing is known of it since the last one: as long as
-/// [`Path::missed`] is not 0 then, none has come. Any context.
+/// [`Liveness::missed`] is not 0 then, none has come. Any context.
 pub(crate) fn ask(path: &Arc<Path>) {
-    let asked = path.missed.compare_exchange(0, 1, Relaxed, Relaxed).is_ok();
+    let asked = path.liveness.expect_answer();
     let connections = path.connections.get().filter(|_| asked && path.is_up());
     if let Some(admin) = connections.as_ref().and_then(|c| c.get(0)) {
         let _ = send(&admin.qp, Imm::Heartbeat);

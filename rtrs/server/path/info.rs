@@ -5,16 +5,31 @@
 
 use ferro_proto::errno::Errno;
 use kernel::{
+    new_mutex,
     prelude::*,
-    sync::Arc, //
+    sync::{
+        Arc,
+        Mutex, //
+    }, //
 };
-use kernel_ext::sync::atomic::Ordering::SeqCst;
+use kernel_ext::sync::{
+    atomic::{
+        AtomicBool, AtomicU32,
+        Ordering::{
+            Relaxed,
+            SeqCst, //
+        },
+    },
+    Completion, //
+};
 use rdma::{
     Access,
     Batch,
     MessageSlots,
     Mr,
+    Pd,
     Qp,
+    Segment,
     SendFlags, //
 };
 use rtrs_core::{
@@ -58,6 +73,76 @@ const REGISTER_BATCH: usize = 16;
 
 /// Longest time for the word that the session is refused, in milliseconds.
 const REFUSAL_TIMEOUT_MS: u32 = 1000;
+
+/// The info exchange of one path.
+#[pin_data]
+pub(crate) struct InfoExchange {
+    /// The info request is received here.
+    request: MessageSlots,
+    /// Bytes of the request; 0 until it has been received.
+    request_len: AtomicU32,
+    /// The session has asked for its name, which another one has.
+    claims_name: AtomicBool,
+    /// The info response, as long as it may be sent.
+    #[pin]
+    response: Mutex<Option<MessageSlots>>,
+    /// Completes when a batch of registrations or the response is done, or the queue pair has
+    /// failed.
+    #[pin]
+    done: Completion,
+}
+
+impl InfoExchange {
+    /// Allocates the memory of the request. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`MessageSlots::new`].
+    pub(crate) fn new(pd: &Arc<Pd>) -> Result<impl PinInit<Self>> {
+        let request = MessageSlots::new(pd, 1, INFO_REQUEST_LEN)?;
+        Ok(pin_init!(Self {
+            request,
+            request_len: AtomicU32::new(0),
+            claims_name: AtomicBool::new(false),
+            response <- new_mutex!(None, "InfoExchange::response"),
+            done <- Completion::new(),
+        }))
+    }
+
+    /// Returns the memory that the request is received into.
+    pub(crate) fn segment(&self) -> Segment<'_> {
+        self.request.segment(0, 0, INFO_REQUEST_LEN)
+    }
+
+    /// Notes that a request of `len` bytes has been received. Any context.
+    pub(super) fn received(&self, len: u32) {
+        self.request_len.store(len.max(1), SeqCst);
+    }
+
+    /// Says whether the request has been received.
+    pub(super) fn is_received(&self) -> bool {
+        self.request_len.load(SeqCst) != 0
+    }
+
+    /// Notes that the session asks for a name which another one has; `false` if it has asked
+    /// already.
+    pub(crate) fn begin_claim(&self) -> bool {
+        !self.claims_name.swap(true, Relaxed)
+    }
+
+    /// Notes that what was posted is done, or never will be. Any context.
+    pub(crate) fn complete(&self) {
+        self.done.complete_all();
+    }
+
+    /// Reads the request.
+    fn read<'a>(&self, bytes: &'a mut [u8; INFO_REQUEST_LEN as usize]) -> Result<&'a [u8]> {
+        let len = self.request_len.load(SeqCst).min(INFO_REQUEST_LEN) as usize;
+        let message = bytes.get_mut(..len).unwrap_or(&mut []);
+        self.request.read(0, 0, message)?;
+        Ok(message)
+    }
+}
 
 /// Processes the info request of `path`: in the end it is up, or being closed.
 pub(crate) fn establish(path: &Arc<Path>) {
@@ -118,10 +203,10 @@ pub(crate) fn establish(path: &Arc<Path>) {
 /// cannot be sent, the disconnect that follows is all that the client hears.
 #[cold]
 fn refuse(path: &Arc<Path>, qp: &Qp<Receiver>, errno: Errno, why: core::fmt::Arguments<'_>) {
-    path.setup_done.reinit();
+    path.info.done.reinit();
     let response = InfoResponse::refuse(errno);
     if post(path, qp, response.as_bytes()).is_ok() {
-        let _ = path.setup_done.wait_timeout_ms(REFUSAL_TIMEOUT_MS);
+        let _ = path.info.done.wait_timeout_ms(REFUSAL_TIMEOUT_MS);
     }
     path.fail(why);
 }
@@ -168,9 +253,7 @@ impl core::fmt::Display for NoName {
 /// Reads the info request, and gives the session its name.
 fn name_session(path: &Arc<Path>) -> Result<Name, NoName> {
     let mut bytes = [0; INFO_REQUEST_LEN as usize];
-    let len = path.info_len.load(SeqCst).min(INFO_REQUEST_LEN) as usize;
-    let message = bytes.get_mut(..len).unwrap_or(&mut []);
-    path.info.read(0, 0, message).map_err(NoName::Memory)?;
+    let message = path.info.read(&mut bytes).map_err(NoName::Memory)?;
     let name = InfoRequest::parse(message)
         .and_then(InfoRequest::name)
         .map_err(NoName::Name)?;
@@ -189,7 +272,7 @@ fn respond(path: &Arc<Path>, qp: &Qp<Receiver>) -> Result {
     let depth = path.geometry.queue_depth();
     let mut descriptors: KVVec<Descriptor> = KVVec::with_capacity(depth.into(), GFP_KERNEL)?;
     if path.always_invalidate {
-        for places in path.places().chunks(REGISTER_BATCH) {
+        for places in path.chunks.places().chunks(REGISTER_BATCH) {
             let mut space = rdma::Space::new();
             let mut batch = qp.batch::<REGISTER_BATCH, 0>(&mut space);
             for (index, place) in (1..).zip(places) {
@@ -208,7 +291,7 @@ fn respond(path: &Arc<Path>, qp: &Qp<Receiver>) -> Result {
             run(path, &mut batch)?;
         }
     } else {
-        for regions in path.regions.chunks(REGISTER_BATCH) {
+        for regions in path.chunks.regions().chunks(REGISTER_BATCH) {
             let mut space = rdma::Space::new();
             let mut batch = qp.batch::<REGISTER_BATCH, 0>(&mut space);
             for (index, region) in (1..).zip(regions) {
@@ -236,9 +319,9 @@ fn add(batch: &mut Registrations<'_>, region: &Mr, last: bool) {
 
 /// Posts registrations and waits for them: the send queue need not have room for all.
 fn run(path: &Arc<Path>, batch: &mut Registrations<'_>) -> Result {
-    path.setup_done.reinit();
+    path.info.done.reinit();
     batch.post()?;
-    path.setup_done.wait_timeout_ms(CONNECT_TIMEOUT_MS)
+    path.info.done.wait_timeout_ms(CONNECT_TIMEOUT_MS)
 }
 
 /// Sends the info response.
@@ -250,7 +333,7 @@ fn send(path: &Arc<Path>, qp: &Qp<Receiver>, descriptors: &[Descriptor]) -> Resu
     post(path, qp, &bytes)
 }
 
-/// Posts an info response; [`Path::setup_done`] completes when it has arrived.
+/// Posts an info response; [`InfoExchange::complete`] is called when it has arrived.
 fn post(path: &Arc<Path>, qp: &Qp<Receiver>, bytes: &[u8]) -> Result {
     let len = u32::try_from(bytes.len()).map_err(|_| EMSGSIZE)?;
     let message = MessageSlots::new(&path.pd, 1, len)?;
@@ -264,6 +347,6 @@ fn post(path: &Arc<Path>, qp: &Qp<Receiver>, bytes: &[u8]) -> Result {
         SendFlags::SIGNALED,
     );
     let posted = batch.post();
-    *path.info_response.lock() = Some(message);
+    *path.info.response.lock() = Some(message);
     posted
 }

@@ -15,12 +15,9 @@ use rtrs_core::proto::{
     LINK_SETTLE_MS, //
 };
 
-use crate::server::{
-    io::send_queue::Chain, //
-    path::{
-        fence,
-        Path, //
-    },
+use crate::server::path::{
+    fence,
+    Path, //
 };
 
 /// Takes `path` down. Runs once for each path, on its work queue, and sleeps until the service has
@@ -51,17 +48,10 @@ pub(crate) fn tear_down(path: &Arc<Path>) {
     fence::abandon(path);
 
     // Requests in flight: their slots come home when the service has answered them.
-    for place in path.places() {
-        path.returned.wait_until(|| !place.idle.is_empty());
-    }
+    path.chunks.wait_until_parked();
     // Nobody takes a place that is empty from now on for that of a request.
     fence::leave(path);
-    let mut slots = Chain::new();
-    for place in path.places() {
-        if let Some(slot) = place.idle.take() {
-            slots.push(slot);
-        }
-    }
+    let slots = path.chunks.take_parked();
     // Whoever answered the last ones may still be at it; this waits for them.
     drop(path.connections.replace(None));
 

@@ -8,7 +8,6 @@ use kernel::{
     time::msecs_to_jiffies,
     workqueue::WorkItem, //
 };
-use kernel_ext::sync::atomic::Ordering::SeqCst;
 use rtrs_core::proto::path::ServerState;
 
 use crate::server::path::{
@@ -24,7 +23,7 @@ impl WorkItem<0> for Path {
 
     fn run(this: Arc<Path>) {
         match this.state() {
-            ServerState::Connecting if this.info_len.load(SeqCst) != 0 => {
+            ServerState::Connecting if this.info.is_received() => {
                 info::establish(&this);
             }
             ServerState::Closing => teardown::tear_down(&this),

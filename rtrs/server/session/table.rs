@@ -185,7 +185,7 @@ impl Registry {
             };
         };
         let paths = holder.paths.lock();
-        if path.begin_claim() {
+        if path.info.begin_claim() {
             paths.iter().for_each(heartbeat::ask);
             return Ok(Some(NameClaim::Wait));
         }
