@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from vmlab import rnbd
-from vmlab.checks import Failed, eq, until
+from vmlab.checks import Failed, eq, ok, until
 from vmlab.lab import Lab
 from vmlab.machine import Machine
 from vmlab.patience import factor
@@ -102,6 +102,15 @@ def revive_rxe(lab: Lab) -> bool:
                 machine.run(f"rdma link delete {device} && rdma link add {device} type rxe netdev eth{device[3:]}")
                 found = True
     return found
+
+
+def reconnect(lab: Lab, folder: str) -> None:
+    """Has a path connect again; one that connects by itself just then, on a busy host, refuses it with EBUSY."""
+    def done() -> bool:
+        errno = lab.client.write(f"{folder}/reconnect", "1", 60)
+        ok(errno in ("", "EBUSY"), f"reconnect: {errno}")
+        return not errno
+    until(done, 20, "the path connects again")
 
 
 def back_seconds(lab: Lab, reached: Callable[[], bool], limit: float, what: str) -> float:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import functools
+import os
 import subprocess
 import sys
 import threading
@@ -20,7 +21,9 @@ from puppet import Puppet, Refused
 
 SECTOR = 512
 # Longer than a refusal of a session whose rival is there takes, shorter than any time-out.
-SOON_SECONDS = 3.0
+# On a host that is busy (`PATIENCE`) all takes longer.
+PATIENCE = float(os.environ.get("PATIENCE", "1"))
+SOON_SECONDS = 3.0 * PATIENCE
 # proto/admission.rs: NAME_WAIT_MS.
 WAIT_SECONDS = 10.0
 CASES: dict[str, Callable[[str], None]] = {}
@@ -75,7 +78,7 @@ def the_name_of_a_session_that_ends(address: str) -> None:
             took, number = _timed(Client(two, address, b"ending").open)
             resume.join()
             assert not number, f"refused: {errno.errorcode[number]}"
-            assert 2 < took < 8, f"admitted after {took:.2f} s"
+            assert 2 < took < 8 * PATIENCE, f"admitted after {took:.2f} s"
     finally:
         _dmsetup("resume")
 

@@ -38,7 +38,7 @@ def test_a_path_is_added_and_removed_under_load(pair: Lab) -> None:
         eq(paths.states(pair), ["connected", "connected"])
         eq(pair.client.write(f"{paths.to_wire(pair, 1)}/disconnect", "1"), "")
         eq(paths.state(pair, 1), "disconnected")
-        eq(pair.client.write(f"{paths.to_wire(pair, 1)}/reconnect", "1"), "")
+        paths.reconnect(pair, paths.to_wire(pair, 1))
         eq(paths.state(pair, 1), "connected")
         eq(pair.client.write(f"{paths.to_wire(pair, 1)}/remove_path", "1"), "")
         eq(len(paths.names(pair)), 1)
@@ -53,7 +53,7 @@ def test_a_closed_path_stays_closed(pair: Lab) -> None:
         eq(pair.client.write(f"{paths.to_wire(pair, 1)}/disconnect", "1"), "")
         paths.rest(4)
         eq(paths.state(pair, 1), "disconnected")
-        eq(pair.client.write(f"{paths.to_wire(pair, 1)}/reconnect", "1"), "")
+        paths.reconnect(pair, paths.to_wire(pair, 1))
         eq(paths.state(pair, 1), "connected")
         eq(paths.count(pair, "reconnects", 0, 1), 1, "successful reconnects")
 
@@ -152,7 +152,7 @@ def test_attempts_are_counted_and_a_path_is_left(pair: Lab) -> None:
     paths.rest(3)
     eq(paths.count(pair, "reconnects", 1), 2, "failed reconnects, later")
     rnbd.load_server(pair)
-    eq(pair.client.write(f"{paths.to_wire(pair)}/reconnect", "1"), "")
+    paths.reconnect(pair, paths.to_wire(pair))
     until(lambda: disk.attribute("state") == "open", 20, "the disk is back")
     disk.unmap()
 
@@ -293,9 +293,9 @@ def test_everything_at_once_under_load(pair: Lab) -> None:
                 eq(pair.client.write(rnbd.session_file("add_path"), f"ip:{pair.address(pair.server, 1)}"), "")
             elif deed == 1:
                 eq(pair.client.write(f"{path}/disconnect", "1"), "")
-                eq(pair.client.write(f"{path}/reconnect", "1"), "")
+                paths.reconnect(pair, path)
             elif deed == 2:
-                eq(pair.client.write(f"{path}/reconnect", "1"), "")
+                paths.reconnect(pair, path)
             eq(pair.client.write(rnbd.session_file("mpath_policy"), chance.choice("012")), "")
         reader.kill()
         history.clean(200)
@@ -389,7 +389,7 @@ def test_d14_writes_that_cannot_be_sent(pair: Lab) -> None:
             for wire in (0, 1):
                 folder = paths.to_wire(pair, wire)
                 eq(pair.client.write(f"{folder}/disconnect", "1"), "")
-                eq(pair.client.write(f"{folder}/reconnect", "1"), "")
+                paths.reconnect(pair, folder)
         fio.clean(60)
 
 

@@ -14,7 +14,7 @@ from vmlab import rnbd
 from vmlab.checks import eq, ok, until
 from vmlab.lab import Lab
 from vmlab.needs import needs
-from vmlab.patience import scaled
+from vmlab.patience import factor, scaled
 from vmlab.tests.hostile import PATIENT, bring_puppets
 
 FILES = ("puppet.py", "messages.py", "client.py", "names.py")
@@ -39,7 +39,7 @@ def _make(name: str, title: str) -> Callable[[Lab], None]:
     @needs(machines=1, timeout=150)
     def test(lab: Lab) -> None:
         _prepare(lab, "" if name in names.WITH_DEFAULTS else PATIENT)
-        done = lab.server.try_run(f"python3 /tmp/peer/names.py {name} {lab.server_address}", 120)
+        done = lab.server.try_run(f"PATIENCE={factor()} python3 /tmp/peer/names.py {name} {lab.server_address}", 120)
         eq(done.out.strip().split("\n")[-1:], ["ok"], done.out)
     test.__doc__ = title
     return test
