@@ -21,8 +21,8 @@ from vmlab import qmp
 from vmlab.channel import ANSWER_MARGIN_SECONDS, Channel, MachineGone, Pending
 from vmlab.patience import scaled
 
-# norandmaps: an emulator keeps translated code by its address. With the same addresses in every process the guest's bash
-# starts in 40 ms of processor time instead of 110, `rdma` in 27 instead of 96.
+# norandmaps: an emulator keeps translated code by its address. With the same addresses in every process bash
+# starts in 40 ms of its processor time instead of 110, `rdma` in 27 instead of 96.
 APPEND = ("console=ttyS0 quiet panic=-1 mitigations=off net.ifnames=0 log_buf_len=4M printk.devkmsg=on "
           "apparmor=0 audit=0 norandmaps rcupdate.rcu_cpu_stall_timeout=60 "
           "nmi_watchdog=0")
