@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Owned values whose type is forgotten, without an allocation.
+//! Type-erased owned values, without an allocation.
 //!
-//! A library that must keep something of its user until later (a request in flight) and that is
-//! not generic over the user stores an [`Erased`]. The value lies inside; it is at most one word,
-//! which a box, an `Arc` or an owned block request fit. With it goes a table of what can be done
-//! with the value, the `D`, so that both travel in two registers.
+//! A library that keeps a value of its user until later (a request in flight) and that is not
+//! generic over the user stores an [`Erased`]. The value is stored inline and has at most one word,
+//! which fits a box, an `Arc` or an owned block request. The `D` is the table of operations on the
+//! value, so that both fit in two registers.
 //!
 //! # Examples
 //!
@@ -28,17 +28,17 @@ use core::{
     ptr,
 };
 
-/// Room for a value.
+/// Storage for a value.
 type Word = MaybeUninit<usize>;
 
-/// What is remembered of a type.
+/// The type-independent part of a [`Kind`].
 struct RawKind<D> {
     type_id: fn() -> TypeId,
     drop_in_place: unsafe fn(*mut Word),
     deeds: D,
 }
 
-/// The type `T`, and what can be done with its values.
+/// The type `T` and the operations on its values.
 ///
 /// # Invariants
 ///
@@ -50,14 +50,14 @@ pub struct Kind<T, D> {
 }
 
 impl<T: Send + 'static, D> Kind<T, D> {
-    /// The kind of `T`, with `deeds` as what can be done with its values.
+    /// Creates the kind of `T`, with `deeds` as the operations on its values.
     pub const fn new(deeds: D) -> Self {
-        // INVARIANT: for `T`.
+        // INVARIANT: The functions are those for `T`.
         Self {
             raw: RawKind {
                 type_id: TypeId::of::<T>,
                 drop_in_place: |word| {
-                    // SAFETY: by the invariant of `Erased`, the word holds a `T`; `Drop` runs this
+                    // SAFETY: By the invariant of `Erased`, the word holds a `T`; `Drop` runs this
                     // once.
                     unsafe { ptr::drop_in_place(word.cast::<T>()) }
                 },
@@ -68,7 +68,7 @@ impl<T: Send + 'static, D> Kind<T, D> {
     }
 }
 
-/// An owned value of a forgotten type.
+/// An owned value of an erased type.
 ///
 /// # Invariants
 ///
@@ -80,12 +80,12 @@ pub struct Erased<D: 'static> {
 }
 
 impl<D> Erased<D> {
-    /// Most bytes that a value may have.
+    /// The maximum size of a value in bytes.
     pub const SIZE: usize = mem::size_of::<Word>();
 
-    /// Takes `value` in.
+    /// Erases the type of `value`.
     ///
-    /// A type that does not fit is refused at compile time.
+    /// A type that does not fit is rejected at compile time.
     #[inline(always)]
     pub fn new<T: Send + 'static>(value: T, kind: &'static Kind<T, D>) -> Self {
         const {
@@ -93,7 +93,7 @@ impl<D> Erased<D> {
             assert!(mem::align_of::<T>() <= mem::align_of::<Word>());
         }
         let mut word = Word::uninit();
-        // SAFETY: the word is large and aligned enough, which was checked above.
+        // SAFETY: The word is large and aligned enough, which was checked above.
         unsafe { word.as_mut_ptr().cast::<T>().write(value) };
         // INVARIANT: `T` was just written, and the kind is that of `T`.
         Self {
@@ -102,16 +102,17 @@ impl<D> Erased<D> {
         }
     }
 
-    /// What can be done with the value.
+    /// Returns the operations on the value.
     #[inline(always)]
     pub fn deeds(&self) -> &'static D {
         &self.kind.deeds
     }
 
-    /// Whether the value is a `T`.
+    /// Returns whether the value is a `T`.
     #[inline(always)]
     pub fn is<T: Send + 'static>(&self, kind: &'static Kind<T, D>) -> bool {
-        // Two types never share a kind; one type may have several, hence the second way.
+        // Two types never share a kind. One type may have several kinds, hence the comparison by
+        // `TypeId`.
         ptr::eq(self.kind, &kind.raw) || self.is_slow(TypeId::of::<T>())
     }
 
@@ -120,27 +121,27 @@ impl<D> Erased<D> {
         (self.kind.type_id)() == id
     }
 
-    /// The value, if it is a `T`.
+    /// Returns a reference to the value, if it is a `T`.
     #[inline(always)]
     pub fn downcast_mut<T: Send + 'static>(&mut self, kind: &'static Kind<T, D>) -> Option<&mut T> {
         if self.is(kind) {
-            // SAFETY: by the invariant, the word holds a `T`; `self` is borrowed mutably.
+            // SAFETY: By the invariant, the word holds a `T`; `self` is borrowed mutably.
             Some(unsafe { &mut *self.word.as_mut_ptr().cast::<T>() })
         } else {
             None
         }
     }
 
-    /// Gives the value back.
+    /// Returns the value.
     ///
     /// # Errors
     ///
-    /// `self`, if the value is not a `T`.
+    /// Returns `self` if the value is not a `T`.
     #[inline(always)]
     pub fn into_inner<T: Send + 'static>(self, kind: &'static Kind<T, D>) -> Result<T, Self> {
         if self.is(kind) {
             let this = ManuallyDrop::new(self);
-            // SAFETY: by the invariant, the word holds a `T`; it is read once, as `this` is
+            // SAFETY: By the invariant, the word holds a `T`; it is read once, as `this` is
             // neither dropped nor used again.
             Ok(unsafe { this.word.as_ptr().cast::<T>().read() })
         } else {
@@ -152,12 +153,14 @@ impl<D> Erased<D> {
 impl<D> Drop for Erased<D> {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: by the invariant, the word holds a value of that kind; it is not used again.
+        // SAFETY: By the invariant, the word holds a value of that kind; it is not used again.
         unsafe { (self.kind.drop_in_place)(&mut self.word) }
     }
 }
 
-// SAFETY: by the invariant, the value is `Send`; of `D` there is a shared reference.
+// SAFETY: By the type invariants, the value is `Send`; `D` is only accessed through a shared
+// reference.
 unsafe impl<D: Sync> Send for Erased<D> {}
-// SAFETY: a shared `Erased` gives no access to its value; of `D` there is a shared reference.
+// SAFETY: A shared `Erased` gives no access to its value; `D` is only accessed through a shared
+// reference.
 unsafe impl<D: Sync> Sync for Erased<D> {}

@@ -20,12 +20,12 @@ use kernel::{
 macro_rules! declare_errno {
     ($($name:ident: $doc:literal,)*) => {$(
         #[doc = $doc]
-        // CAST: errnos are below 4096.
+        // CAST: Errno values are below 4096.
         pub const $name: Error = error_of(bindings::$name as i32);
     )*};
 }
 
-/// The error of a positive errno of C, which `Error::from_errno` does not give in a constant.
+/// Converts a positive errno of C. `Error::from_errno` is not `const`.
 const fn error_of(errno: i32) -> Error {
     assert!(errno > 0 && errno <= bindings::MAX_ERRNO as i32);
     // SAFETY: `Error` is a struct whose one field is a `NonZeroI32` in -4095..=-1, which is

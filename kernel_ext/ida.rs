@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Small unique numbers.
+//! Allocation of small unique numbers.
 //!
 //! C header: [`include/linux/idr.h`](srctree/include/linux/idr.h)
 //!
@@ -12,7 +12,7 @@
 //! let ida = Ida::new()?;
 //! let id = ida.alloc(0, 15)?;
 //! assert_eq!(id.get(), 0);
-//! drop(id); // 0 may be given out again
+//! drop(id); // 0 is free again
 //! # Ok::<(), Error>(())
 //! ```
 
@@ -37,43 +37,44 @@ struct Raw {
 
 // SAFETY: `ida_alloc_range` and `ida_free` take the lock of the xarray themselves.
 unsafe impl Send for Raw {}
-// SAFETY: as above.
+// SAFETY: As above.
 unsafe impl Sync for Raw {}
 
 #[pinned_drop]
 impl PinnedDrop for Raw {
     fn drop(self: Pin<&mut Self>) {
-        // SAFETY: initialised by the invariant; nobody else refers to it any more.
+        // SAFETY: By the type invariants, `raw` is initialised. `drop` has the only reference.
         unsafe { bindings::ida_destroy(self.raw.get()) };
     }
 }
 
-/// A source of small unique numbers.
+/// An allocator of small unique numbers.
 #[derive(Clone)]
 pub struct Ida(Arc<Raw>);
 
 impl Ida {
-    /// A source that has given out nothing yet. May sleep.
+    /// Creates an allocator without allocated numbers. May sleep.
     pub fn new() -> Result<Self> {
         let init = pin_init!(Raw {
             raw <- Opaque::ffi_init(|slot: *mut bindings::ida| {
-                // SAFETY: the helper initialises the memory of the slot, all of it.
+                // SAFETY: The helper initialises the memory of the slot, all of it.
                 unsafe { kernel_ext_sys::kernel_ext_helper_ida_init(slot) };
             }),
         });
         Ok(Self(Arc::pin_init(init, GFP_KERNEL)?))
     }
 
-    /// The smallest free number in `min..=max`. May sleep.
+    /// Allocates the smallest free number in `min..=max`. May sleep.
     ///
     /// # Errors
     ///
-    /// `ENOSPC` if all are taken, `EINVAL` if a bound does not fit an `i32`, `ENOMEM`.
+    /// Returns `ENOSPC` if all numbers are allocated, `EINVAL` if a bound does not fit an `i32`,
+    /// `ENOMEM` if the allocation fails.
     pub fn alloc(&self, min: u32, max: u32) -> Result<IdaId> {
         if min > max || i32::try_from(max).is_err() {
             return Err(EINVAL);
         }
-        // SAFETY: initialised by the invariant of `Raw`.
+        // SAFETY: By the type invariants of `Raw`, the IDA is initialised.
         let id =
             unsafe { bindings::ida_alloc_range(self.0.raw.get(), min, max, bindings::GFP_KERNEL) };
         to_result(id)?;
@@ -84,7 +85,7 @@ impl Ida {
     }
 }
 
-/// A number that is nobody else's until this is dropped.
+/// An allocated number. Dropping it frees the number.
 ///
 /// # Invariants
 ///
@@ -95,7 +96,7 @@ pub struct IdaId {
 }
 
 impl IdaId {
-    /// The number.
+    /// Returns the number.
     pub fn get(&self) -> u32 {
         self.id
     }
@@ -103,7 +104,7 @@ impl IdaId {
 
 impl Drop for IdaId {
     fn drop(&mut self) {
-        // SAFETY: allocated there, by the invariant.
+        // SAFETY: By the type invariants, `id` is allocated in `ida`.
         unsafe { bindings::ida_free(self.ida.raw.get(), self.id) };
     }
 }

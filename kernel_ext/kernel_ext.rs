@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the in-tree `kernel` crate lacks.
+//! Additions to the in-tree `kernel` crate.
 //!
-//! Written like `rust/kernel`: each module wraps some C headers and needs no `unsafe` of its
-//! users. Everything here is meant to go away as the `kernel` crate grows.
+//! Follows the rules of `rust/kernel`: each module wraps some C headers, and its users need no
+//! `unsafe`. A module is removed when the `kernel` crate provides the same.
 //!
-//! Its scope is frozen: locks and other means of synchronisation, sysfs, module parameters, work
-//! queues, memory, and what these need. A subsystem gets a crate of its own, as `block_ext` for the
-//! block layer has one. The tests are a module of their own, `kernel_ext_test`.
+//! The scope is frozen: synchronisation, sysfs, module parameters, work queues, memory, and what
+//! these need. Another subsystem gets a crate of its own, as the block layer has `block_ext`. The
+//! tests are in a separate module, `kernel_ext_test`.
 //!
 //! | Module | What |
 //! |---|---|
 //! | [`errno`] | error codes |
 //! | [`param`] | module parameters that are `bool` or string, and readable in sysfs |
-//! | [`erased`] | owned values of forgotten type |
+//! | [`erased`] | owned values of erased type |
 //! | [`sync`] | irqsave lock, completion, wait queue, RCU, globals, the lock of requests in flight |
 //! | [`percpu`] | per-CPU data |
 //! | [`workqueue`] | own work queues, cancelling |
 //! | [`sysfs`] | classes, devices, directories, attributes, links |
-//! | [`pages`], [`scatterlist`], [`memory`] | pages, lists of pieces of memory, how much there is |
+//! | [`pages`], [`scatterlist`], [`memory`] | pages, scatter lists, the amount of memory |
 //! | [`random`], [`ida`] | random bytes, unique numbers |
-//! | [`ratelimit`], [`cpu`] | limits for log lines, the CPUs |
+//! | [`ratelimit`], [`cpu`] | rate limits for log lines, the number of CPUs |
 
 pub mod cpu;
 pub mod erased;

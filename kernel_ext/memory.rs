@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How much memory the machine has, and how much of it can be had.
+//! The amounts of total and available memory.
 //!
 //! C header: [`include/linux/mm.h`](srctree/include/linux/mm.h)
 
@@ -9,20 +9,20 @@ use kernel::{
     page::PAGE_SIZE, //
 };
 
-/// Bytes of memory that the kernel manages. Any context.
+/// Returns the bytes of memory that the kernel manages. Any context.
 pub fn total_bytes() -> u64 {
     let mut info = bindings::sysinfo::default();
-    // SAFETY: fills the structure.
+    // SAFETY: `info` is writable; `si_meminfo` fills it.
     unsafe { bindings::si_meminfo(&mut info) };
-    // CAST: an `unsigned long`.
+    // CAST: `totalram` is an `unsigned long`.
     (info.totalram as u64).saturating_mul(info.mem_unit.into())
 }
 
-/// Bytes that can be allocated without pushing programs out of memory, as `MemAvailable` of
-/// `/proc/meminfo`: an estimate. Any context.
+/// Returns an estimate of the bytes that can be allocated without swapping, as `MemAvailable` of
+/// `/proc/meminfo`. Any context.
 pub fn available_bytes() -> u64 {
-    // SAFETY: reads counters.
+    // SAFETY: The called function has no safety requirements; it only reads counters.
     let pages = unsafe { bindings::si_mem_available() };
-    // CAST: not negative after the comparison.
+    // CAST: The value is not negative after `max`.
     (pages.max(0) as u64).saturating_mul(PAGE_SIZE as u64)
 }

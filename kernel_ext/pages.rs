@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Contiguous pages that others than the CPU may write.
+//! Contiguous pages that a device or a peer may write.
 //!
 //! C header: [`include/linux/gfp.h`](srctree/include/linux/gfp.h)
 
@@ -16,8 +16,8 @@ use kernel::{
 
 /// A block of `2^order` contiguous zeroed pages, mapped for the CPU.
 ///
-/// The bytes may change at any time (a device or a peer writes them): there are no slices of them,
-/// only copies, and a check must be made on the copy. Share it with an `Arc`.
+/// A device or a peer may change the bytes at any time. The block therefore gives copies and no
+/// slices, and users check the copy. It is shared by an `Arc`.
 ///
 /// # Examples
 ///
@@ -41,39 +41,40 @@ pub struct PageBlock {
     order: u32,
 }
 
-// SAFETY: the memory belongs to no thread, and its bytes are only copied by C functions.
+// SAFETY: The memory is not tied to a thread, and its bytes are only accessed by copies.
 unsafe impl Send for PageBlock {}
-// SAFETY: as above; a race of two copies gives mixed bytes and nothing worse.
+// SAFETY: As above. Two concurrent copies may mix bytes, for which no type invariant exists.
 unsafe impl Sync for PageBlock {}
 
 impl PageBlock {
-    /// Allocates `2^order` pages (`GFP_KERNEL`). Sleeps.
+    /// Allocates `2^order` pages (`GFP_KERNEL`). May sleep.
     ///
     /// # Errors
     ///
-    /// `ENOMEM`.
+    /// Returns `ENOMEM` if there is no such block.
     pub fn new(order: u32) -> Result<Self> {
-        // SAFETY: no requirements; an order that is too large gives NULL.
+        // SAFETY: The called function has no safety requirements; it returns NULL for an order that
+        // is too large.
         let page = unsafe { kernel_ext_sys::kernel_ext_helper_alloc_pages(order) };
         let page = NonNull::new(page).ok_or(ENOMEM)?;
-        // SAFETY: the page was just allocated, and not from high memory.
+        // SAFETY: `page` was just allocated, and not from high memory.
         let address = unsafe { kernel_ext_sys::kernel_ext_helper_page_address(page.as_ptr()) };
         let Some(address) = NonNull::new(address.cast::<u8>()) else {
-            // SAFETY: allocated above with this order, and not used by anybody.
+            // SAFETY: `page` was allocated above with this order, and no reference to it exists.
             unsafe { bindings::__free_pages(page.as_ptr(), order) };
             return Err(ENOMEM);
         };
-        // INVARIANT: just allocated; the address is that of the page.
+        // INVARIANT: `page` was just allocated with `order`, and `address` is its address.
         Ok(Self {
             page,
             address,
-            // No overflow: the memory exists.
+            // The shift does not overflow, as a block of this size was allocated.
             len_bytes: PAGE_SIZE << order,
             order,
         })
     }
 
-    /// The smallest order whose block has at least `bytes` bytes.
+    /// Returns the smallest order whose block has at least `bytes` bytes.
     pub fn order_for(bytes: usize) -> u32 {
         let pages = bytes.div_ceil(PAGE_SIZE).max(1);
         pages
@@ -81,31 +82,31 @@ impl PageBlock {
             .map_or(u32::MAX, usize::trailing_zeros)
     }
 
-    /// Size in bytes.
+    /// Returns the size in bytes.
     #[inline]
     pub fn len_bytes(&self) -> usize {
         self.len_bytes
     }
 
-    /// Number of pages.
+    /// Returns the number of pages.
     #[inline]
     pub fn pages(&self) -> usize {
         self.len_bytes / PAGE_SIZE
     }
 
-    /// The first page, for other abstractions. The others follow it.
+    /// Returns the first page, for other abstractions. The other pages follow it.
     #[inline]
     pub fn as_page(&self) -> *mut bindings::page {
         self.page.as_ptr()
     }
 
-    /// The address of the first byte, for other abstractions.
+    /// Returns the address of the first byte, for other abstractions.
     #[inline]
     pub fn as_ptr(&self) -> *mut u8 {
         self.address.as_ptr()
     }
 
-    /// The address of `offset`, if `len` bytes from there lie in the block.
+    /// Returns the address of `offset`, if `len` bytes from there lie in the block.
     #[inline(always)]
     fn range(&self, offset: usize, len: usize) -> Result<*mut u8> {
         match offset.checked_add(len) {
@@ -114,16 +115,16 @@ impl PageBlock {
         }
     }
 
-    /// Copies the bytes from `offset` on out.
+    /// Copies `target.len()` bytes from `offset` on to `target`.
     ///
     /// # Errors
     ///
-    /// `EINVAL` if the range does not lie in the block.
+    /// Returns `EINVAL` if the range does not lie in the block.
     #[inline(always)]
     pub fn copy_out(&self, offset: usize, target: &mut [u8]) -> Result {
         let source = self.range(offset, target.len())?;
-        // SAFETY: both ranges are valid, as checked, and cannot overlap, as nobody has a slice of
-        // the block. The bytes may change meanwhile, which `copy` allows for.
+        // SAFETY: `range` checked that the source lies in the block. The ranges do not overlap, as
+        // no slice of the block exists. `copy` permits that the bytes change meanwhile.
         unsafe { copy::<OUT>(target.as_mut_ptr(), source, target.len()) };
         Ok(())
     }
@@ -132,23 +133,23 @@ impl PageBlock {
     ///
     /// # Errors
     ///
-    /// `EINVAL` if the range does not lie in the block.
+    /// Returns `EINVAL` if the range does not lie in the block.
     #[inline(always)]
     pub fn copy_in(&self, offset: usize, source: &[u8]) -> Result {
         let target = self.range(offset, source.len())?;
-        // SAFETY: as in `copy_out`.
+        // SAFETY: As in `copy_out`.
         unsafe { copy::<IN>(target, source.as_ptr(), source.len()) };
         Ok(())
     }
 
-    /// Makes `len` bytes from `offset` on zero.
+    /// Zeroes `len` bytes from `offset` on.
     ///
     /// # Errors
     ///
-    /// `EINVAL` if the range does not lie in the block.
+    /// Returns `EINVAL` if the range does not lie in the block.
     pub fn zero(&self, offset: usize, len: usize) -> Result {
         let target = self.range(offset, len)?;
-        // SAFETY: the range lies in the block, as checked.
+        // SAFETY: `range` checked that the bytes lie in the block.
         unsafe { bindings::memset(target.cast(), 0, len) };
         Ok(())
     }
@@ -156,28 +157,30 @@ impl PageBlock {
 
 impl Drop for PageBlock {
     fn drop(&mut self) {
-        // SAFETY: owned by the invariant; nobody can refer to it any more.
+        // SAFETY: By the type invariants, this value owns the allocation of order `order`.
         unsafe { bindings::__free_pages(self.page.as_ptr(), self.order) };
     }
 }
 
-/// Up to so many bytes are copied by loads and stores here; a call, and `rep movsb`, cost more.
+/// Copies of up to this many bytes are inlined as loads and stores, which cost less than a call and
+/// `rep movsb`.
 const INLINE_BYTES: usize = 64;
 
-/// Bytes of one load or store.
+/// The bytes of one load or store.
 const WORD_BYTES: usize = mem::size_of::<u64>();
 
-/// Eight bytes from any address, read once.
+/// Reads eight bytes from any address, once.
 ///
 /// # Safety
 ///
-/// The bytes are readable.
+/// The caller must ensure that eight bytes at `source` are readable.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 unsafe fn load(source: *const u8) -> u64 {
     let word: u64;
-    // SAFETY: readable by the requirement. As assembly, since others may write the bytes, and since
-    // the compiler moves a volatile read without alignment through the stack.
+    // SAFETY: By the function requirements, the bytes are readable. This is assembly as another CPU
+    // or a device may write the bytes, and as the compiler moves an unaligned volatile read through
+    // the stack.
     unsafe {
         core::arch::asm!(
             "mov {word}, qword ptr [{source}]",
@@ -193,11 +196,12 @@ unsafe fn load(source: *const u8) -> u64 {
 ///
 /// # Safety
 ///
-/// The bytes are writable.
+/// The caller must ensure that eight bytes at `target` are writable.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 unsafe fn store(target: *mut u8, word: u64) {
-    // SAFETY: writable by the requirement. As assembly for the reasons in `load`.
+    // SAFETY: By the function requirements, the bytes are writable. This is assembly for the
+    // reasons in `load`.
     unsafe {
         core::arch::asm!(
             "mov qword ptr [{target}], {word}",
@@ -214,15 +218,15 @@ unsafe fn store(target: *mut u8, word: u64) {
 #[repr(C, packed)]
 struct Word(u64);
 
-/// Eight bytes from any address.
+/// Reads eight bytes from any address.
 ///
 /// # Safety
 ///
-/// The bytes are readable.
+/// The caller must ensure that eight bytes at `source` are readable.
 #[cfg(not(target_arch = "x86_64"))]
 #[inline(always)]
 unsafe fn load(source: *const u8) -> u64 {
-    // SAFETY: readable by the requirement; a `Word` needs no alignment.
+    // SAFETY: By the function requirements, the bytes are readable; a `Word` needs no alignment.
     unsafe { source.cast::<Word>().read_volatile() }.0
 }
 
@@ -230,17 +234,17 @@ unsafe fn load(source: *const u8) -> u64 {
 ///
 /// # Safety
 ///
-/// The bytes are writable.
+/// The caller must ensure that eight bytes at `target` are writable.
 #[cfg(not(target_arch = "x86_64"))]
 #[inline(always)]
 unsafe fn store(target: *mut u8, word: u64) {
-    // SAFETY: writable by the requirement; a `Word` needs no alignment.
+    // SAFETY: By the function requirements, the bytes are writable; a `Word` needs no alignment.
     unsafe { target.cast::<Word>().write_volatile(Word(word)) };
 }
 
-/// A copy out of a block: others may change the source meanwhile.
+/// A copy out of a block: the source may change meanwhile.
 const OUT: bool = true;
-/// A copy into a block: others may change the target meanwhile.
+/// A copy into a block: the target may change meanwhile.
 const IN: bool = false;
 
 /// Copies bytes between a block and memory that belongs to the caller.
@@ -249,19 +253,20 @@ const IN: bool = false;
 ///
 /// # Safety
 ///
-/// `source` is readable and `target` writable for `len` bytes, and they do not overlap. Nobody else
-/// uses the target of a copy `OUT` or the source of a copy `IN`.
+/// The caller must ensure that `source` is readable and `target` writable for `len` bytes, and they
+/// do not overlap. The caller must have exclusive access to the target of a copy `OUT`, and the
+/// source of a copy `IN` must not change.
 #[inline(always)]
 unsafe fn copy<const DIRECTION: bool>(target: *mut u8, source: *const u8, len: usize) {
     if len > INLINE_BYTES {
-        // SAFETY: by the requirement.
+        // SAFETY: By the function requirements.
         unsafe { bindings::__memcpy(target.cast(), source.cast(), len) };
         return;
     }
     let words = len & !(WORD_BYTES - 1);
     let mut at = 0;
     while at < words {
-        // SAFETY: eight bytes from `at` on lie within `len`.
+        // SAFETY: Eight bytes from `at` on lie within `len`.
         unsafe {
             let (target, source) = (target.add(at), source.add(at));
             if DIRECTION == OUT {

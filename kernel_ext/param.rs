@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Module parameters that can be read in sysfs, also of types that `module!` lacks.
+//! Module parameters that sysfs shows, also of types that `module!` lacks.
 //!
-//! `module!` knows integers only, and hides their values. The macros here define a static with a
-//! `get()` method, and the entries that make it a parameter: it is set at load
-//! (`insmod x.ko name=value`), described by `modinfo`, and read in
-//! `/sys/module/x/parameters/name` (mode 0444). Nothing can change it later, except one of
-//! [`RangedParam`] (mode 0644). Values that are of the type but out of range are refused by the
-//! module's `init`.
+//! `module!` supports integers only, and does not show their values. The macros here define a
+//! static with a `get()` method and its entries as a parameter: it is set at load (`insmod x.ko
+//! name=value`), described by `modinfo`, and read in `/sys/module/x/parameters/name` (mode 0444).
+//! Only a [`RangedParam`] (mode 0644) can change after the load. The module's `init` rejects a
+//! value that is of the type but out of range.
 //!
 //! C header: [`include/linux/moduleparam.h`](srctree/include/linux/moduleparam.h)
 //!
@@ -44,12 +43,12 @@ use kernel::{
 pub use ranged::RangedParam;
 pub use string::StringParam;
 
-/// A type of C's `param_ops_*`.
+/// A type for which C has `param_ops_*`.
 ///
 /// # Safety
 ///
-/// `OPS` reads and writes a value of this type through `kernel_param.arg`, and every value that it
-/// writes is valid.
+/// Implementers must ensure that `OPS` reads and writes a value of this type through
+/// `kernel_param.arg`, and every value that it writes is valid.
 pub unsafe trait Scalar: Copy + Sync + 'static {
     /// The functions that parse and print.
     const OPS: *const bindings::kernel_param_ops;
@@ -59,7 +58,7 @@ pub unsafe trait Scalar: Copy + Sync + 'static {
 
 macro_rules! scalar {
     ($($type:ty, $ops:ident, $name:literal;)*) => {$(
-        // SAFETY: the C functions of this name handle this type.
+        // SAFETY: The C functions of this name handle this type.
         unsafe impl Scalar for $type {
             const OPS: *const bindings::kernel_param_ops = &raw const bindings::$ops;
             const NAME: &'static str = $name;
@@ -88,34 +87,34 @@ pub struct ScalarParam<T: Scalar> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: by the invariant there is no writer while somebody reads.
+// SAFETY: By the type invariants, the value is not written while Rust code can read it.
 unsafe impl<T: Scalar> Sync for ScalarParam<T> {}
 
 impl<T: Scalar> ScalarParam<T> {
-    /// A parameter and its default.
+    /// Creates a parameter and its default.
     #[doc(hidden)]
     pub const fn new(default: T) -> Self {
-        // INVARIANT: the macros make an entry of mode 0444, which nobody can write later.
+        // INVARIANT: The macros make an entry of mode 0444, which sysfs does not write.
         Self {
             value: UnsafeCell::new(default),
         }
     }
 
-    /// The value.
+    /// Returns the value.
     #[inline]
     pub fn get(&self) -> T {
-        // SAFETY: initialised, and not written any more by the invariant. Volatile, as the
-        // compiler does not see who wrote it.
+        // SAFETY: By the type invariants, the value is initialised and not written any more. The
+        // read is volatile, as the compiler does not see the write by the module loader.
         unsafe { self.value.get().read_volatile() }
     }
 
-    /// What C calls when the module is loaded.
+    /// Returns the functions that the module loader calls.
     #[doc(hidden)]
     pub const fn ops(&self) -> *const bindings::kernel_param_ops {
         T::OPS
     }
 
-    /// What C hands to these functions.
+    /// Returns the argument of these functions.
     #[doc(hidden)]
     pub const fn arg(&self) -> *mut c_void {
         self.value.get().cast()
@@ -127,11 +126,11 @@ impl<T: Scalar> ScalarParam<T> {
 #[repr(transparent)]
 pub struct Entry(bindings::kernel_param);
 
-// SAFETY: only the module loader uses an entry.
+// SAFETY: Only the module loader uses an entry.
 unsafe impl Sync for Entry {}
 
 impl Entry {
-    /// An entry of any mode. `name` ends in NUL.
+    /// Creates an entry of any mode. `name` ends in NUL.
     #[doc(hidden)]
     pub const fn with_mode(
         name: &'static [u8],
@@ -153,7 +152,7 @@ impl Entry {
     }
 }
 
-/// Copies a string into an array, for the section `.modinfo`; evaluated by the compiler.
+/// Copies a string into an array, for the section `.modinfo`, at compile time.
 #[doc(hidden)]
 pub const fn modinfo_bytes<const N: usize>(text: &str) -> [u8; N] {
     let text = text.as_bytes();
@@ -166,7 +165,7 @@ pub const fn modinfo_bytes<const N: usize>(text: &str) -> [u8; N] {
     bytes
 }
 
-/// Adds an entry to the module's `modinfo`, for what `module!` has no key for.
+/// Adds an entry to the module's `modinfo` for which `module!` has no key.
 ///
 /// # Examples
 ///
@@ -186,7 +185,7 @@ macro_rules! modinfo {
     };
 }
 
-/// Makes a static parameter known to the module loader.
+/// Registers a static parameter with the module loader.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! module_param_entry {
@@ -248,8 +247,8 @@ macro_rules! module_param_int {
     };
 }
 
-/// Defines a `u32` module parameter of a range that may be changed at any time (mode 0644): a
-/// static of the given name. See [`RangedParam`](crate::param::RangedParam).
+/// Defines a `u32` module parameter with a range, which the administrator may change at any time
+/// (mode 0644): a static of the given name. See [`RangedParam`](crate::param::RangedParam).
 #[macro_export]
 macro_rules! module_param_ranged {
     ($(#[$meta:meta])* $vis:vis $ident:ident: $min:expr, $max:expr, $name:literal, $default:expr,
@@ -262,8 +261,8 @@ macro_rules! module_param_ranged {
     };
 }
 
-/// Defines a string module parameter: a static of the given name, with room for so many bytes.
-/// See [`crate::param`] and [`StringParam`](crate::param::StringParam).
+/// Defines a string module parameter: a static of the given name and of at most the given number of
+/// bytes. See [`crate::param`] and [`StringParam`](crate::param::StringParam).
 #[macro_export]
 macro_rules! module_param_string {
     ($(#[$meta:meta])* $vis:vis $ident:ident: $capacity:literal, $name:literal, $default:expr,

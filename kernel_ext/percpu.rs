@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! One value for each CPU.
+//! Per-CPU values.
 //!
 //! C header: [`include/linux/percpu.h`](srctree/include/linux/percpu.h)
 
@@ -16,14 +16,14 @@ use kernel::{
 };
 use pin_init::Zeroable;
 
-/// A counter in per-CPU data, or anywhere else.
+/// A counter, for per-CPU data or elsewhere.
 ///
 /// Adding is one instruction; see [`crate::sync::atomic`].
 #[derive(Default)]
 #[repr(transparent)]
 pub struct Counter(AtomicU64);
 
-// SAFETY: all bytes zero is the counter 0.
+// SAFETY: All bytes zero is the counter 0.
 unsafe impl Zeroable for Counter {}
 
 impl Counter {
@@ -33,13 +33,13 @@ impl Counter {
         self.0.fetch_add(n, Ordering::Relaxed);
     }
 
-    /// The count.
+    /// Returns the value.
     #[inline(always)]
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Sets the count.
+    /// Sets the value.
     pub fn set(&self, n: u64) {
         self.0.store(n, Ordering::Relaxed);
     }
@@ -53,10 +53,10 @@ impl Deref for Counter {
     }
 }
 
-/// One `T` for each possible CPU; each starts with its default.
+/// One `T` for each possible CPU, which starts with its default.
 ///
-/// `T` is shared between CPUs (a task may migrate while it has a reference), so it is made of
-/// atomics; the point is that the cache line is usually this CPU's own. `T` has no `Drop`.
+/// CPUs share `T`, as a task may migrate while it has a reference, so `T` consists of atomics. The
+/// cache line is usually local to the CPU. `T` has no `Drop`.
 ///
 /// # Examples
 ///
@@ -83,9 +83,9 @@ pub struct PerCpu<T> {
     base: NonNull<T>,
 }
 
-// SAFETY: every thread may refer to every part, hence `T: Sync`; `T` has no drop to run.
+// SAFETY: Every thread may refer to every part, hence `T: Sync`; `T` has no `Drop`.
 unsafe impl<T: Sync> Send for PerCpu<T> {}
-// SAFETY: as above.
+// SAFETY: As above.
 unsafe impl<T: Sync> Sync for PerCpu<T> {}
 
 impl<T: Default + Sync> PerCpu<T> {
@@ -93,10 +93,10 @@ impl<T: Default + Sync> PerCpu<T> {
     ///
     /// # Errors
     ///
-    /// `ENOMEM`.
+    /// Returns `ENOMEM` if the allocation fails.
     pub fn new() -> Result<Self> {
         const { assert!(!mem::needs_drop::<T>()) };
-        // SAFETY: no requirements.
+        // SAFETY: The called function has no safety requirements.
         let base = unsafe {
             bindings::pcpu_alloc_noprof(
                 mem::size_of::<T>().max(1),
@@ -105,12 +105,13 @@ impl<T: Default + Sync> PerCpu<T> {
                 bindings::GFP_KERNEL,
             )
         };
-        // INVARIANT: just allocated; the parts are filled before anybody can see them.
+        // INVARIANT: `base` was just allocated; the loop below fills the parts before `this` is
+        // returned.
         let this = Self {
             base: NonNull::new(base.cast()).ok_or(ENOMEM)?,
         };
         for (_cpu, part) in this.parts() {
-            // SAFETY: the part of a possible CPU, which nobody else refers to yet.
+            // SAFETY: `part` is the part of a possible CPU, and no reference to it exists yet.
             unsafe { part.write(T::default()) };
         }
         Ok(this)
@@ -118,41 +119,43 @@ impl<T: Default + Sync> PerCpu<T> {
 }
 
 impl<T> PerCpu<T> {
-    /// The possible CPUs and where their parts are.
+    /// Returns the possible CPUs and the addresses of their parts.
     fn parts(&self) -> impl Iterator<Item = (u32, *mut T)> + '_ {
         (0..kernel::cpu::nr_cpu_ids()).filter_map(|cpu| {
-            // SAFETY: no requirements; gives `false` for an impossible CPU.
+            // SAFETY: The called function has no safety requirements; it returns `false` for an
+            // impossible CPU.
             if !unsafe { kernel_ext_sys::kernel_ext_helper_cpu_possible(cpu) } {
                 return None;
             }
-            // SAFETY: a possible CPU.
+            // SAFETY: `cpu` is a possible CPU.
             let offset = unsafe { kernel_ext_sys::kernel_ext_helper_per_cpu_offset(cpu) };
             Some((cpu, self.base.as_ptr().wrapping_byte_add(offset)))
         })
     }
 
-    /// This CPU's value, or, if the task migrates, what was this CPU's a moment ago. Any context.
+    /// Returns the value of the current CPU, or of another CPU if the task migrates meanwhile. Any
+    /// context.
     #[inline(always)]
     pub fn this_cpu(&self) -> &T {
         let address = self.base.as_ptr().wrapping_byte_add(this_cpu_offset());
-        // SAFETY: the part of a possible CPU, by the invariant.
+        // SAFETY: By the type invariants, the part of a possible CPU holds a valid `T`.
         unsafe { &*address }
     }
 
-    /// The possible CPUs and their values.
+    /// Returns the possible CPUs and their values.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &T)> + '_ {
-        // SAFETY: the part of a possible CPU, by the invariant.
+        // SAFETY: By the type invariants, the part of a possible CPU holds a valid `T`.
         self.parts().map(|(cpu, part)| (cpu, unsafe { &*part }))
     }
 }
 
-/// What to add to a per-CPU address for this CPU.
+/// Returns the offset of the current CPU's part from a per-CPU address.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
 fn this_cpu_offset() -> usize {
     let offset: usize;
-    // SAFETY: reads this CPU's copy of a variable of the kernel (`this_cpu_read(this_cpu_off)`);
-    // any CPU's value will do, so it does not matter when it is read.
+    // SAFETY: The instruction reads the current CPU's copy of a kernel variable
+    // (`this_cpu_read(this_cpu_off)`). A value read before a migration is valid as well.
     unsafe {
         core::arch::asm!(
             "mov {offset}, qword ptr gs:[rip + {this_cpu_off}]",
@@ -164,17 +167,17 @@ fn this_cpu_offset() -> usize {
     offset
 }
 
-/// What to add to a per-CPU address for this CPU.
+/// Returns the offset of the current CPU's part from a per-CPU address.
 #[cfg(not(target_arch = "x86_64"))]
 #[inline(always)]
 fn this_cpu_offset() -> usize {
-    // SAFETY: no requirements.
+    // SAFETY: The called function has no safety requirements.
     unsafe { kernel_ext_sys::kernel_ext_helper_this_cpu_offset() }
 }
 
 impl<T> Drop for PerCpu<T> {
     fn drop(&mut self) {
-        // SAFETY: owned by the invariant.
+        // SAFETY: By the type invariants, this value owns the allocation.
         unsafe { bindings::free_percpu(self.base.as_ptr().cast()) };
     }
 }

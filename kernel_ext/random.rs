@@ -8,14 +8,14 @@ use kernel::bindings;
 
 /// Fills `buffer` with random bytes of cryptographic quality. Never sleeps.
 pub fn fill(buffer: &mut [u8]) {
-    // SAFETY: the buffer is writable for its length.
+    // SAFETY: The buffer is writable for its length.
     unsafe { bindings::get_random_bytes(buffer.as_mut_ptr().cast(), buffer.len()) };
 }
 
-/// A random (version 4) UUID in the order of RFC 9562. Never sleeps.
+/// Returns a random (version 4) UUID in the order of RFC 9562. Never sleeps.
 pub fn uuid() -> [u8; 16] {
     let mut uuid = [0; 16];
-    // SAFETY: the function writes 16 bytes.
+    // SAFETY: The function writes 16 bytes.
     unsafe { bindings::generate_random_uuid(uuid.as_mut_ptr()) };
     uuid
 }

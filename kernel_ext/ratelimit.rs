@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A limit for things that a peer can make happen as often as it likes, such as log lines.
+//! Rate limits for events that a peer can trigger without limit, such as log lines.
 //!
 //! C header: [`include/linux/ratelimit.h`](srctree/include/linux/ratelimit.h) (the C one cannot be
 //! initialised in a constant when spin locks are debugged)
@@ -8,7 +8,7 @@
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use kernel::bindings;
 
-/// At most so many things in so much time.
+/// A limit of events per interval.
 ///
 /// # Examples
 ///
@@ -24,14 +24,15 @@ use kernel::bindings;
 pub struct RateLimit {
     interval_ms: u32,
     burst: u32,
-    /// When the running interval began, in milliseconds of the monotonic clock plus one; 0: never.
+    /// The start of the current interval in milliseconds of the monotonic clock, plus one; 0 before
+    /// the first.
     start_ms: AtomicU64,
     used: AtomicU32,
     suppressed: AtomicU32,
 }
 
 impl RateLimit {
-    /// At most `burst` in any interval of `interval_ms` milliseconds.
+    /// Creates a limit of `burst` events per interval of `interval_ms` milliseconds.
     pub const fn new(interval_ms: u32, burst: u32) -> Self {
         Self {
             interval_ms,
@@ -42,13 +43,13 @@ impl RateLimit {
         }
     }
 
-    /// Whether one more may happen now: if so, how many may not have happened since the last time.
-    /// Any context.
+    /// Counts an event. Returns the number of events suppressed since the last permitted one, or
+    /// `None` if this event exceeds the limit. Any context.
     pub fn allow(&self) -> Option<u32> {
         let now_ms = now_ms().wrapping_add(1);
         let start_ms = self.start_ms.load(Ordering::Relaxed);
         let is_over = start_ms == 0 || now_ms.wrapping_sub(start_ms) >= self.interval_ms.into();
-        // Of several callers that see the end of the interval, one begins the next.
+        // Of several callers that see the end of the interval, one starts the next.
         if is_over
             && self
                 .start_ms
@@ -72,8 +73,8 @@ impl RateLimit {
     }
 }
 
-/// Milliseconds of the monotonic clock.
+/// Returns milliseconds of the monotonic clock.
 fn now_ms() -> u64 {
-    // SAFETY: no requirements; works in every context.
+    // SAFETY: The called function has no safety requirements and works in every context.
     unsafe { bindings::ktime_get_mono_fast_ns() / 1_000_000 }
 }

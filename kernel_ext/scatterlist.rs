@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Scatter lists: pieces of physical memory that make up one transfer.
+//! Scatter lists: the pieces of physical memory of one transfer.
 //!
 //! The in-tree `kernel::scatterlist` maps for a `struct device`; RDMA maps for an `ib_device`, and
 //! the pieces of a block request come from the block layer, not from a vector of pages. Hence a
-//! type of our own: [`SgList`] describes the pieces and nothing else. Its storage is either in a
-//! block request (`block_ext::mq::Request`) or in an [`SgTable`].
+//! separate type: [`SgList`] describes the pieces only. Its storage is in a block request
+//! (`block_ext::mq::Request`) or in an [`SgTable`].
 //!
 //! C header: [`include/linux/scatterlist.h`](srctree/include/linux/scatterlist.h)
 
@@ -31,8 +31,8 @@ use kernel::{
 #[repr(transparent)]
 pub struct SgEntry(bindings::scatterlist);
 
-/// What precedes the entries of an [`SgList`]: for crates that lay out the storage of a list
-/// themselves, as block_ext does behind each block request.
+/// The header before the entries of an [`SgList`], for crates that provide the storage of a list,
+/// as block_ext does behind each block request.
 #[repr(C, align(8))]
 pub struct SgHeader {
     capacity: u16,
@@ -74,7 +74,7 @@ const _: () = {
 };
 
 impl SgHeader {
-    /// Bytes of a list of `capacity` entries behind its start.
+    /// Returns the size of a list of `capacity` entries, in bytes.
     pub const fn list_size(capacity: u16) -> usize {
         ENTRIES_OFFSET + capacity as usize * size_of::<SgEntry>()
     }
@@ -91,11 +91,12 @@ impl SgHeader {
         unsafe { (*this).capacity = capacity };
     }
 
-    /// The list that starts with this header.
+    /// Returns the list that starts with this header.
     ///
     /// # Safety
     ///
-    /// `this` was passed to [`Self::init`] and its memory is still allocated.
+    /// The caller must ensure that `this` was passed to [`Self::init`] and that its memory is still
+    /// allocated.
     #[inline]
     pub unsafe fn list(this: *mut Self) -> *mut SgList {
         // SAFETY: The requirements of this function.
@@ -103,7 +104,7 @@ impl SgHeader {
         ptr::slice_from_raw_parts_mut(this.cast::<SgEntry>(), usize::from(capacity)) as *mut SgList
     }
 
-    /// Forgets the entries of an earlier use.
+    /// Removes the entries of an earlier use.
     #[inline]
     pub fn reset(&mut self) {
         self.len_bytes = 0;
@@ -113,45 +114,46 @@ impl SgHeader {
 }
 
 impl SgList {
-    /// The entries as C functions take them; valid for [`Self::nents`] entries, which may be none.
+    /// Returns the entries as C functions take them; valid for [`Self::nents`] entries, which may
+    /// be none.
     #[inline]
     pub fn as_raw(&self) -> *mut bindings::scatterlist {
         self.entries.as_ptr().cast_mut().cast()
     }
 
-    /// Entries in use, before DMA mapping.
+    /// Returns the number of entries in use, before DMA mapping.
     #[inline]
     pub fn nents(&self) -> u32 {
         self.header.nents
     }
 
-    /// Entries that fit.
+    /// Returns the number of entries that fit.
     #[inline]
     pub fn capacity(&self) -> u32 {
         self.header.capacity.into()
     }
 
-    /// Bytes described.
+    /// Returns the number of bytes described.
     #[inline]
     pub fn len_bytes(&self) -> u32 {
         self.header.len_bytes
     }
 
-    /// Whether nothing is described.
+    /// Returns whether the list describes no memory.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.header.nents == 0
     }
 
-    /// Whether the memory may be written to (by [`Self::copy_in`] or by a device).
+    /// Returns whether the memory may be written to (by [`Self::copy_in`] or by a device).
     ///
-    /// The data of a write request may not: it can be anything, even the kernel's zero page.
+    /// The data of a write request may not be written: it can be the kernel's zero page.
     #[inline]
     pub fn is_writable(&self) -> bool {
         self.header.writable
     }
 
-    /// Entries in use after DMA mapping, 0 while the list is not mapped.
+    /// Returns the number of entries in use after DMA mapping, 0 while the list is not mapped.
     #[inline]
     pub fn mapped(&self) -> u32 {
         self.header.mapped
@@ -161,20 +163,21 @@ impl SgList {
     ///
     /// # Safety
     ///
-    /// The caller is the DMA layer that has just mapped or unmapped this list, and the number is
-    /// the one it got.
+    /// Must only be called by the DMA layer after it mapped or unmapped this list, with the number
+    /// of entries that the mapping returned.
     #[inline]
     pub unsafe fn set_mapped(&mut self, mapped: u32) {
         self.header.mapped = mapped;
     }
 
-    /// Records what the owner of the list's storage has written to the entries.
+    /// Records the entries that the owner of the list's storage has written.
     ///
     /// # Safety
     ///
-    /// The list is not mapped. The first `nents` entries, at most [`Self::capacity`],
-    /// describe `len_bytes` of memory, end with a mark (`sg_mark_end`) and stay valid until the
-    /// list is [reset](SgHeader::reset) or gone. The memory may be written to if `writable`.
+    /// The caller must ensure that the list is not mapped, that the first `nents` entries, at most
+    /// [`Self::capacity`], describe `len_bytes` of memory, end with a mark (`sg_mark_end`) and stay
+    /// valid until the list is [reset](SgHeader::reset) or dropped, and that the memory may be
+    /// written to if `writable`.
     #[inline]
     pub unsafe fn set_entries(&mut self, nents: u32, len_bytes: u32, writable: bool) {
         // INVARIANT: The requirements of this function are those of the type.
@@ -183,7 +186,7 @@ impl SgList {
         self.header.writable = writable;
     }
 
-    /// Copies out of the described memory, from byte `skip` on; returns how many bytes there were.
+    /// Copies from the described memory, from byte `skip` on. Returns the number of bytes copied.
     ///
     /// Any context. Memory that user space has mapped may change while it is copied.
     pub fn copy_out(&self, skip: usize, to: &mut [u8]) -> usize {
@@ -201,9 +204,9 @@ impl SgList {
         }
     }
 
-    /// Copies into the described memory, from byte `skip` on; returns how many bytes fitted.
+    /// Copies to the described memory, from byte `skip` on. Returns the number of bytes copied.
     ///
-    /// Any context. `EPERM` if the memory is not writable.
+    /// Any context. Returns `EPERM` if the memory is not writable.
     pub fn copy_in(&mut self, skip: usize, from: &[u8]) -> Result<usize> {
         if !self.is_writable() {
             return Err(EPERM);
@@ -222,7 +225,7 @@ impl SgList {
     }
 }
 
-/// A scatter list with storage of its own over pages that it keeps allocated.
+/// A scatter list with its own storage, which keeps its pages allocated.
 ///
 /// For transfers that do not come from the block layer: admin messages, replies.
 ///
@@ -235,7 +238,7 @@ pub struct SgTable {
 }
 
 impl SgTable {
-    /// An empty table of at most `capacity` entries. Allocates, may sleep.
+    /// Allocates an empty table of at most `capacity` entries. May sleep.
     pub fn new(capacity: u16) -> Result<Self> {
         let size = SgHeader::list_size(capacity).div_ceil(size_of::<u64>());
         let mut words = KVec::from_elem(0u64, size, GFP_KERNEL)?;
@@ -248,8 +251,8 @@ impl SgTable {
 
     /// Appends `len_bytes` of `pages` from `offset_bytes` on as one entry, and keeps them.
     ///
-    /// `EINVAL` outside of the pages or for an empty range, `ENOSPC` when the table is full,
-    /// `EBUSY` while it is mapped for DMA.
+    /// Returns `EINVAL` for an empty range or one outside the pages, `ENOSPC` when the table is
+    /// full, `EBUSY` while it is mapped for DMA.
     pub fn push(&mut self, pages: Arc<PageBlock>, offset_bytes: usize, len_bytes: u32) -> Result {
         let end = offset_bytes.checked_add(len_bytes as usize).ok_or(EINVAL)?;
         if len_bytes == 0 || end > pages.len_bytes() {
@@ -265,8 +268,8 @@ impl SgTable {
         }
         let page = pages.as_page();
         self.pages.push(pages, GFP_KERNEL)?;
-        // SAFETY: `index` is below the capacity, hence inside of the table's entries; the range
-        // was checked to lie in the pages, which the table keeps from now on.
+        // SAFETY: `index` is below the capacity, hence within the table's entries. The range was
+        // checked to lie in the pages, which the table keeps from now on.
         unsafe {
             set_entry(
                 self.as_raw().add(index as usize),
@@ -287,7 +290,7 @@ impl SgTable {
         Ok(())
     }
 
-    /// Forgets all entries and gives the pages back. `EBUSY` while the list is mapped for DMA.
+    /// Removes all entries and drops the pages. Returns `EBUSY` while the list is mapped for DMA.
     pub fn clear(&mut self) -> Result {
         if self.mapped() != 0 {
             return Err(EBUSY);
@@ -309,8 +312,8 @@ impl SgTable {
 ///
 /// # Safety
 ///
-/// `entry` is valid for writes, and `page` starts physically contiguous memory that contains
-/// `len_bytes` from `offset_bytes` on.
+/// The caller must ensure that `entry` is valid for writes, and `page` starts physically contiguous
+/// memory that contains `len_bytes` from `offset_bytes` on.
 unsafe fn set_entry(
     entry: *mut bindings::scatterlist,
     page: *mut bindings::page,
@@ -344,6 +347,6 @@ impl DerefMut for SgTable {
 }
 
 const _: () = {
-    // The C structure is what the entries are, so an array of them can be handed to C.
+    // An entry has the layout of the C structure, so C functions take an array of entries.
     kernel::build_assert::static_assert!(offset_of!(bindings::scatterlist, page_link) == 0);
 };

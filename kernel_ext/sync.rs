@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Synchronisation that `kernel::sync` lacks.
+//! Synchronisation primitives that `kernel::sync` lacks.
 
 pub mod atomic;
 pub mod box_cell;
@@ -26,10 +26,10 @@ pub use crate::{
     new_wait_queue, //
 };
 
-/// Waits until every reader of RCU that runs now is done. Sleeps.
+/// Waits for an RCU grace period. Sleeps.
 ///
 /// C header: [`include/linux/rcupdate.h`](srctree/include/linux/rcupdate.h)
 pub fn synchronize_rcu() {
-    // SAFETY: no requirements, but that the caller may sleep.
+    // SAFETY: The called function has no safety requirements; the caller may sleep.
     unsafe { kernel::bindings::synchronize_rcu() };
 }

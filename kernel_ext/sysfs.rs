@@ -4,8 +4,8 @@
 //!
 //! An [`Attribute`] is a static: a name and functions that print or parse the state of a `T`. A
 //! [`ClassDevice`] or a [`Directory`] holds an `Arc<T>` and shows its attributes. Dropping it
-//! removes them and waits until no show or store function runs any more, so whatever these
-//! functions use may go away afterwards, also the module.
+//! removes them and waits until no show or store function runs any more. Afterwards what these
+//! functions use may be freed, and the module unloaded.
 //!
 //! A store function that removes *its own* directory would wait for itself. It first calls
 //! [`StoreContext::remove_self`], and no other function may remove its own directory.
@@ -66,13 +66,13 @@ pub use directory::Directory;
 pub use link::Link;
 pub use node::check_owner;
 
-/// What has a directory in sysfs.
+/// An object with a directory in sysfs.
 ///
 /// # Safety
 ///
-/// [`AsKobject::as_kobject`] gives a kobject that is initialised and that stays so while `self`
-/// lives.
+/// Implementers must ensure that [`AsKobject::as_kobject`] returns a kobject that stays initialised
+/// while `self` lives.
 pub unsafe trait AsKobject {
-    /// The kobject.
+    /// Returns the kobject.
     fn as_kobject(&self) -> *mut bindings::kobject;
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Own work queues, and cancelling work.
+//! Work queues, and cancelling work.
 //!
-//! Work items themselves are those of [`kernel::workqueue`].
+//! Work items are those of [`kernel::workqueue`].
 //!
 //! C header: [`include/linux/workqueue.h`](srctree/include/linux/workqueue.h)
 //!
@@ -55,7 +55,7 @@ use kernel::{
     },
 };
 
-/// How a work queue behaves.
+/// The flags of a work queue.
 #[derive(Clone, Copy)]
 pub struct Flags(u32);
 
@@ -64,7 +64,7 @@ impl Flags {
     pub const UNBOUND: Self = Self(bindings::wq_flags_WQ_UNBOUND);
     /// Bound to the CPU that queues (`WQ_PERCPU`).
     pub const PERCPU: Self = Self(bindings::wq_flags_WQ_PERCPU);
-    /// Makes progress when memory is short, as the IO path needs it (`WQ_MEM_RECLAIM`).
+    /// Makes progress under memory pressure; required on the IO path (`WQ_MEM_RECLAIM`).
     pub const MEM_RECLAIM: Self = Self(bindings::wq_flags_WQ_MEM_RECLAIM);
     /// Workers of high priority (`WQ_HIGHPRI`).
     pub const HIGHPRI: Self = Self(bindings::wq_flags_WQ_HIGHPRI);
@@ -80,10 +80,10 @@ impl BitOr for Flags {
     }
 }
 
-/// A work queue of one's own.
+/// A work queue.
 ///
-/// Dropping it waits for everything that is queued (so it must not be dropped by an item that runs
-/// on it). A *delayed* item whose time has not come is not queued yet: it must be cancelled before
+/// Dropping it waits for all queued items, so it must not be dropped by an item that runs on it. A
+/// *delayed* item whose delay has not expired is not queued yet and must be cancelled before
 /// ([`cancel_delayed_sync`]).
 ///
 /// # Invariants
@@ -93,9 +93,9 @@ pub struct WorkQueue {
     raw: NonNull<bindings::workqueue_struct>,
 }
 
-// SAFETY: a work queue belongs to no thread.
+// SAFETY: A work queue is not tied to a thread.
 unsafe impl Send for WorkQueue {}
-// SAFETY: the C functions lock themselves.
+// SAFETY: The C functions take the queue's locks.
 unsafe impl Sync for WorkQueue {}
 
 impl WorkQueue {
@@ -104,14 +104,14 @@ impl WorkQueue {
     ///
     /// # Errors
     ///
-    /// `ENOMEM`.
+    /// Returns `ENOMEM` if the allocation fails.
     pub fn new(name: &CStr, flags: Flags, max_active: u16) -> Result<Self> {
         let max_active = if flags.0 & bindings::wq_flags___WQ_ORDERED != 0 {
             1
         } else {
             c_int::from(max_active)
         };
-        // SAFETY: the format takes one string, which is copied.
+        // SAFETY: The format takes one string, which is copied.
         let raw = unsafe {
             bindings::alloc_workqueue_noprof(
                 c"%s".as_char_ptr(),
@@ -120,15 +120,15 @@ impl WorkQueue {
                 name.as_char_ptr(),
             )
         };
-        // INVARIANT: just created.
+        // INVARIANT: `raw` was just created.
         Ok(Self {
             raw: NonNull::new(raw).ok_or(ENOMEM)?,
         })
     }
 
-    /// Waits for everything that was queued before. Sleeps.
+    /// Waits for all items that were queued before. Sleeps.
     pub fn flush(&self) {
-        // SAFETY: a work queue by the invariant.
+        // SAFETY: By the type invariants, `raw` is a work queue.
         unsafe { bindings::__flush_workqueue(self.raw.as_ptr()) };
     }
 }
@@ -137,40 +137,41 @@ impl Deref for WorkQueue {
     type Target = Queue;
 
     fn deref(&self) -> &Queue {
-        // SAFETY: a work queue by the invariant, which lives as long as `self`.
+        // SAFETY: By the type invariants, `raw` is a work queue, which lives as long as `self`.
         unsafe { Queue::from_raw(self.raw.as_ptr()) }
     }
 }
 
 impl Drop for WorkQueue {
     fn drop(&mut self) {
-        // SAFETY: owned by the invariant. Waits for all items.
+        // SAFETY: By the type invariants, this value owns the queue. The function waits for all
+        // items.
         unsafe { bindings::destroy_workqueue(self.raw.as_ptr()) };
     }
 }
 
-/// The `work_struct` inside `item`.
+/// Returns the `work_struct` inside `item`.
 fn raw_work<T, const ID: u64>(item: &Arc<T>) -> *mut bindings::work_struct
 where
     T: HasWork<T, ID>,
 {
     let item = Arc::as_ptr(item).cast_mut();
-    // SAFETY: the item is alive, as an `Arc` refers to it; only addresses are made.
+    // SAFETY: The item is alive, as an `Arc` refers to it; only addresses are made.
     unsafe { Work::raw_get(T::raw_get_work(item)) }
 }
 
-/// Gives back the reference that a queue owned for `item`.
+/// Takes back the reference that a queue owned for `item`.
 ///
 /// # Safety
 ///
-/// A queue has just let go of the item without running it.
+/// The caller must ensure that a queue has just released the item without running it.
 unsafe fn reclaim<T>(item: &Arc<T>) -> Arc<T> {
-    // SAFETY: enqueueing took the reference by `Arc::into_raw`; by the requirement nobody else
-    // takes it back.
+    // SAFETY: Enqueueing took the reference by `Arc::into_raw`; by the function requirements it is
+    // taken back once.
     unsafe { Arc::from_raw(Arc::as_ptr(item)) }
 }
 
-/// Takes `item` off its queue, and waits until it does not run. Sleeps.
+/// Cancels `item`, and waits until it does not run. Sleeps.
 ///
 /// Returns the reference that the queue owned, if the item was queued and will not run. Must not
 /// be called by the item itself. For an item with a delay use [`cancel_delayed_sync`].
@@ -180,12 +181,11 @@ where
 {
     // SAFETY: `Work::new` initialised the work, and the item is alive.
     let was_queued = unsafe { bindings::cancel_work_sync(raw_work::<T, ID>(item)) };
-    // SAFETY: it was queued and is not any more.
+    // SAFETY: The item was queued, and the cancellation released it.
     was_queued.then(|| unsafe { reclaim(item) })
 }
 
-/// Waits until `item`, if it was queued before, has run. Sleeps. Returns whether there was
-/// something to wait for.
+/// Waits until `item`, if it was queued before, has run. Sleeps. Returns whether it waited.
 pub fn flush<T, const ID: u64>(item: &Arc<T>) -> bool
 where
     T: WorkItem<ID, Pointer = Arc<T>> + HasWork<T, ID>,
@@ -194,7 +194,7 @@ where
     unsafe { bindings::flush_work(raw_work::<T, ID>(item)) }
 }
 
-/// The `delayed_work` inside `item`.
+/// Returns the `delayed_work` inside `item`.
 fn raw_delayed_work<T, const ID: u64>(item: &Arc<T>) -> *mut bindings::delayed_work
 where
     T: HasDelayedWork<T, ID>,
@@ -204,7 +204,7 @@ where
     unsafe { container_of!(work, bindings::delayed_work, work) }
 }
 
-/// Takes the delayed `item` off its timer or queue, and waits until it does not run. Sleeps.
+/// Cancels the delayed `item`, and waits until it does not run. Sleeps.
 ///
 /// Returns the reference that the queue owned, if the item was pending and will not run. Must not
 /// be called by the item itself.
@@ -215,11 +215,11 @@ where
     // SAFETY: `DelayedWork::new` initialised the work, and the item is alive.
     let was_pending =
         unsafe { bindings::cancel_delayed_work_sync(raw_delayed_work::<T, ID>(item)) };
-    // SAFETY: it was pending and is not any more.
+    // SAFETY: The item was pending, and the cancellation released it.
     was_pending.then(|| unsafe { reclaim(item) })
 }
 
-/// Takes the delayed `item` off its timer or queue; it may be running. Any context.
+/// Cancels the delayed `item`, which may still be running afterwards. Any context.
 ///
 /// Returns the reference that the queue owned, if the item was pending and will not run.
 pub fn cancel_delayed<T, const ID: u64>(item: &Arc<T>) -> Option<Arc<T>>
@@ -228,22 +228,24 @@ where
 {
     // SAFETY: `DelayedWork::new` initialised the work, and the item is alive.
     let was_pending = unsafe { bindings::cancel_delayed_work(raw_delayed_work::<T, ID>(item)) };
-    // SAFETY: it was pending and is not any more.
+    // SAFETY: The item was pending, and the cancellation released it.
     was_pending.then(|| unsafe { reclaim(item) })
 }
 
-/// Makes `item` run on `queue` in `delay_ms` milliseconds from now, whether it is pending already
-/// (then its time changes) or not. Any context.
+/// Queues `item` on `queue` after `delay_ms` milliseconds; if it is pending, its delay changes. Any
+/// context.
 ///
-/// While [`cancel_delayed_sync`] runs, nothing is queued. Returns whether the item was pending.
+/// While [`cancel_delayed_sync`] runs, the item is not queued. Returns whether the item was
+/// pending.
 pub fn mod_delayed<T, const ID: u64>(queue: &Queue, item: Arc<T>, delay_ms: u32) -> bool
 where
     T: WorkItem<ID, Pointer = Arc<T>> + HasDelayedWork<T, ID> + Send + Sync + 'static,
 {
-    // Not `mod_delayed_work_on`: from its result one cannot tell an item that was queued from one
-    // that was not because somebody cancels it, so nobody would know who owns the reference.
+    // Not `mod_delayed_work_on`: its result does not tell an item that was queued from one that was
+    // not queued because of a concurrent cancellation, so the owner of the reference would be
+    // unknown.
     let was_pending = cancel_delayed::<T, ID>(&item).is_some();
-    // Fails if somebody cancels the item, or has queued it since: then theirs came later.
+    // Fails if another thread cancels the item, or has queued it since; that call came later.
     let _ = queue.enqueue_delayed::<Arc<T>, ID>(item, msecs_to_jiffies(delay_ms));
     was_pending
 }

@@ -18,7 +18,7 @@ void kernel_ext_helper_ida_init(struct ida *ida)
 }
 EXPORT_SYMBOL_GPL(kernel_ext_helper_ida_init);
 
-/* Compound: whoever holds one of the pages (a socket buffer) holds them all. */
+/* A compound page: a reference to one of the pages (by a socket buffer) keeps all of them. */
 struct page *kernel_ext_helper_alloc_pages(unsigned int order)
 {
 	if (order > MAX_PAGE_ORDER)
@@ -57,7 +57,7 @@ unsigned int kernel_ext_helper_num_online_cpus(void)
 }
 EXPORT_SYMBOL_GPL(kernel_ext_helper_num_online_cpus);
 
-/* Whoever uses a `Global` first initialises its mutex under this one. */
+/* The first user of a `Global` initialises its mutex under this one. */
 static DEFINE_MUTEX(global_prepare);
 
 void kernel_ext_helper_global_prepare_lock(void)

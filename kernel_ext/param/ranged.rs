@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Numbers in a range that the administrator may change while the module runs.
+//! Numeric parameters with a range, which the administrator may change while the module is loaded.
 
 use crate::sync::atomic::{
     AtomicU32,
@@ -20,10 +20,10 @@ use kernel::{
     prelude::*, //
 };
 
-/// A `u32` parameter of a range, mode 0644.
+/// A `u32` parameter with a range, mode 0644.
 ///
-/// A number out of the range is refused with `ERANGE`, what is no number with `EINVAL`; the value
-/// stays as it was then. Whoever uses the value reads it anew each time.
+/// A write of a number outside the range fails with `ERANGE`, a write of other text with `EINVAL`;
+/// both leave the value unchanged. Users of the value read it each time.
 // `value` comes first: `param_get_uint` prints what it takes `arg` to point to.
 #[repr(C)]
 pub struct RangedParam {
@@ -40,7 +40,7 @@ impl RangedParam {
         free: None,
     };
 
-    /// A parameter, its default, and the least and the greatest value that it can be given.
+    /// Creates a parameter from its default, and the least and the greatest value that it accepts.
     #[doc(hidden)]
     pub const fn new(default: u32, min: u32, max: u32) -> Self {
         Self {
@@ -50,24 +50,24 @@ impl RangedParam {
         }
     }
 
-    /// The value as of now. Any context.
+    /// Returns the current value. Any context.
     #[inline]
     pub fn get(&self) -> u32 {
         self.value.load(Relaxed)
     }
 
-    /// Sets the value, whatever the range: for a default that is known only at run time.
+    /// Sets the value without a check of the range, for a default that is known only at run time.
     pub fn set(&self, value: u32) {
         self.value.store(value, Relaxed);
     }
 
-    /// What C calls when the value is set or read.
+    /// Returns the functions that C calls when the value is set or read.
     #[doc(hidden)]
     pub const fn ops(&self) -> *const bindings::kernel_param_ops {
         &Self::OPS
     }
 
-    /// What C hands to these functions.
+    /// Returns the argument of these functions.
     #[doc(hidden)]
     pub const fn arg(&self) -> *mut c_void {
         core::ptr::from_ref(self).cast_mut().cast()
@@ -75,7 +75,7 @@ impl RangedParam {
 
     /// # Safety
     ///
-    /// To be called by the module loader or sysfs only, with an entry of this type.
+    /// Must be called by the module loader or sysfs only, with an entry of this type.
     unsafe extern "C" fn set_text(
         text: *const c_char,
         entry: *const bindings::kernel_param,
@@ -85,9 +85,10 @@ impl RangedParam {
                 return Err(EINVAL);
             }
             let mut value = 0;
-            // SAFETY: the caller passes a string that ends in NUL.
+            // SAFETY: The module loader and sysfs pass a NUL-terminated string.
             to_result(unsafe { bindings::kstrtouint(text, 0, &mut value) })?;
-            // SAFETY: `arg` is the one of `Self::arg`, of a static.
+            // SAFETY: By the function requirements, `arg` is that of `Self::arg`, which points to a
+            // static.
             let this = unsafe { &*(*entry).__bindgen_anon_1.arg.cast::<Self>() };
             if !(this.min..=this.max).contains(&value) {
                 return Err(ERANGE);

@@ -21,7 +21,7 @@ use kernel::{
     prelude::*, //
 };
 
-/// The bytes of a string and how many there are.
+/// The bytes of a string and their number.
 struct Text<const N: usize> {
     len: usize,
     bytes: [u8; N],
@@ -29,8 +29,8 @@ struct Text<const N: usize> {
 
 /// A parameter that is a string of at most `N` bytes.
 ///
-/// A newline at its end is cut off (`echo path > file` and a shell's line in modprobe.d alike).
-/// A longer string is refused with `ENOSPC`, one that is not UTF-8 with `EINVAL`.
+/// A newline at the end is removed (`echo path > file`, and a shell's line in modprobe.d). A longer
+/// string fails with `ENOSPC`, one that is not UTF-8 with `EINVAL`.
 ///
 /// # Invariants
 ///
@@ -40,7 +40,7 @@ pub struct StringParam<const N: usize> {
     text: UnsafeCell<Text<N>>,
 }
 
-// SAFETY: by the invariant there is no writer while somebody reads.
+// SAFETY: By the type invariants, the text is not written while Rust code can read it.
 unsafe impl<const N: usize> Sync for StringParam<N> {}
 
 impl<const N: usize> StringParam<N> {
@@ -51,11 +51,11 @@ impl<const N: usize> StringParam<N> {
         free: None,
     };
 
-    /// A parameter and its default. A default that is too long does not compile.
+    /// Creates a parameter from its default. A default that is too long does not compile.
     #[doc(hidden)]
     pub const fn new(default: &str) -> Self {
         let default = default.as_bytes();
-        // What is read from sysfs is the text and a newline in one page.
+        // Sysfs prints the text and a newline into one page.
         assert!(default.len() <= N && N < PAGE_SIZE);
         let mut bytes = [0; N];
         let mut at = 0;
@@ -63,8 +63,8 @@ impl<const N: usize> StringParam<N> {
             bytes[at] = default[at];
             at += 1;
         }
-        // INVARIANT: the bytes are those of a `str`; the macro makes an entry of mode 0444, which
-        // nobody can write later.
+        // INVARIANT: The bytes are those of a `str`; the macro makes an entry of mode 0444, which
+        // sysfs does not write.
         Self {
             text: UnsafeCell::new(Text {
                 len: default.len(),
@@ -73,22 +73,22 @@ impl<const N: usize> StringParam<N> {
         }
     }
 
-    /// The value, without a newline at its end.
+    /// Returns the value, without a newline at its end.
     pub fn get(&self) -> &str {
-        // SAFETY: not written any more by the invariant.
+        // SAFETY: By the type invariants, the text is not written any more.
         let text = unsafe { &*self.text.get() };
         let bytes = text.bytes.get(..text.len).unwrap_or_default();
-        // SAFETY: UTF-8 by the invariant.
+        // SAFETY: By the type invariants, the bytes are UTF-8.
         unsafe { str::from_utf8_unchecked(bytes) }
     }
 
-    /// What C calls when the module is loaded, or when the value is read.
+    /// Returns the functions that C calls when the module is loaded or the value is read.
     #[doc(hidden)]
     pub const fn ops(&self) -> *const bindings::kernel_param_ops {
         &Self::OPS
     }
 
-    /// What C hands to these functions.
+    /// Returns the argument of these functions.
     #[doc(hidden)]
     pub const fn arg(&self) -> *mut c_void {
         ptr::from_ref(self).cast_mut().cast()
@@ -96,25 +96,26 @@ impl<const N: usize> StringParam<N> {
 
     /// # Safety
     ///
-    /// To be called by the module loader only, with an entry of this type.
+    /// Must be called by the module loader only, with an entry of this type.
     unsafe extern "C" fn set(value: *const c_char, entry: *const bindings::kernel_param) -> c_int {
         from_result(|| {
             if value.is_null() {
                 return Err(EINVAL);
             }
-            // SAFETY: the loader passes a string that ends in NUL.
+            // SAFETY: The module loader passes a NUL-terminated string.
             let value = unsafe { CStr::from_char_ptr(value) }
                 .to_str()
                 .map_err(|_| EINVAL)?;
             let value = value.strip_suffix('\n').unwrap_or(value).as_bytes();
-            // SAFETY: `arg` is the one of `Self::arg`, and nobody else refers to the text now: the
-            // loader sets parameters before it runs the module.
+            // SAFETY: By the function requirements, `arg` is that of `Self::arg`. No other
+            // reference to the text exists, as the loader sets parameters before it runs the
+            // module.
             let text = unsafe { &mut *(*(*entry).__bindgen_anon_1.arg.cast::<Self>()).text.get() };
             text.bytes
                 .get_mut(..value.len())
                 .ok_or(ENOSPC)?
                 .copy_from_slice(value);
-            // INVARIANT: these are the bytes of a `str`.
+            // INVARIANT: The bytes copied are those of a `str`.
             text.len = value.len();
             Ok(0)
         })
@@ -122,17 +123,17 @@ impl<const N: usize> StringParam<N> {
 
     /// # Safety
     ///
-    /// To be called by sysfs only, with an entry of this type and a page.
+    /// Must be called by sysfs only, with an entry of this type and a page.
     unsafe extern "C" fn print(page: *mut c_char, entry: *const bindings::kernel_param) -> c_int {
-        // SAFETY: `arg` is the one of `Self::arg`.
+        // SAFETY: By the function requirements, `arg` is that of `Self::arg`.
         let text = unsafe { &*(*entry).__bindgen_anon_1.arg.cast::<Self>() }.get();
-        // SAFETY: the page has room for the text and a newline, as `N` is less than a page, and
-        // nobody else refers to it.
+        // SAFETY: Sysfs passes a page that only this call uses. The text and a newline fit in it,
+        // as `N` is less than a page.
         let page = unsafe { slice::from_raw_parts_mut(page.cast::<u8>(), N + 1) };
         let (line, _) = page.split_at_mut(text.len());
         line.copy_from_slice(text.as_bytes());
         page[text.len()] = b'\n';
-        // CAST: less than a page.
+        // CAST: The length is at most a page.
         (text.len() + 1) as c_int
     }
 }

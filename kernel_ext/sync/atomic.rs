@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The one door to atomics of the tree (decision 0008).
+//! Atomics: the only module of the tree that names them (decision 0008).
 //!
 //! - Memory that only Rust touches: the types of `core`, re-exported here. Each operation is one
 //!   instruction. Those of `kernel::sync::atomic` call a C helper each time, as 7.2 inlines helpers

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A place where one box is parked.
+//! An atomic cell for one box.
 
 use crate::sync::atomic::{AtomicPtr, Ordering};
 use core::{
@@ -9,7 +9,7 @@ use core::{
 };
 use kernel::prelude::*;
 
-/// A place where at most one `KBox<T>` is parked. One word; nobody waits for it.
+/// An atomic cell that holds at most one `KBox<T>`. One word; no operation waits.
 ///
 /// # Examples
 ///
@@ -17,7 +17,7 @@ use kernel::prelude::*;
 /// use kernel_ext::sync::BoxCell;
 ///
 /// let cell = BoxCell::new(KBox::new(7u32, GFP_KERNEL)?);
-/// let parked = cell.take().ok_or(EBUSY)?; // whoever comes second gets nothing
+/// let parked = cell.take().ok_or(EBUSY)?; // a second caller gets `None`
 /// assert!(cell.take().is_none());
 /// assert!(cell.put(parked).is_ok());
 /// # Ok::<(), Error>(())
@@ -31,61 +31,62 @@ pub struct BoxCell<T> {
     _owned: PhantomData<KBox<T>>,
 }
 
-// SAFETY: it is a `KBox` that can be taken from any thread.
+// SAFETY: The cell owns a `KBox`, which any thread may take.
 unsafe impl<T: Send> Send for BoxCell<T> {}
-// SAFETY: as above; nobody gets a reference to what is parked.
+// SAFETY: As above; the cell gives no reference to the boxed value.
 unsafe impl<T: Send> Sync for BoxCell<T> {}
 
 impl<T> BoxCell<T> {
-    /// An empty place.
+    /// Creates an empty cell.
     pub const fn empty() -> Self {
-        // INVARIANT: null.
+        // INVARIANT: `ptr` is null.
         Self {
             ptr: AtomicPtr::new(ptr::null_mut()),
             _owned: PhantomData,
         }
     }
 
-    /// A place where `value` is parked.
+    /// Creates a cell that holds `value`.
     pub fn new(value: KBox<T>) -> Self {
-        // INVARIANT: from `into_raw`.
+        // INVARIANT: `ptr` comes from `into_raw`.
         Self {
             ptr: AtomicPtr::new(KBox::into_raw(value)),
             _owned: PhantomData,
         }
     }
 
-    /// Takes what is parked. Any context. A full barrier.
+    /// Takes the box. Any context. A full barrier.
     #[inline(always)]
     pub fn take(&self) -> Option<KBox<T>> {
         let taken = self.ptr.swap(ptr::null_mut(), Ordering::SeqCst);
         if taken.is_null() {
             return None;
         }
-        // SAFETY: from `into_raw` by the invariant; the swap gave it to nobody else.
+        // SAFETY: By the type invariants, `taken` comes from `into_raw`; the swap returned it to
+        // this caller only.
         Some(unsafe { KBox::from_raw(taken) })
     }
 
-    /// Parks `value`. Any context. A full barrier.
+    /// Stores `value` in an empty cell. Any context. A full barrier.
     ///
     /// # Errors
     ///
-    /// `value`, if the place is taken.
+    /// Returns `value` if the cell is not empty.
     #[inline(always)]
     pub fn put(&self, value: KBox<T>) -> Result<(), KBox<T>> {
         let value = KBox::into_raw(value);
-        // INVARIANT: from `into_raw`, and the place owns it if the exchange succeeds.
+        // INVARIANT: `value` comes from `into_raw`, and the cell owns it if the exchange succeeds.
         match self
             .ptr
             .compare_exchange(ptr::null_mut(), value, Ordering::SeqCst, Ordering::Relaxed)
         {
             Ok(_) => Ok(()),
-            // SAFETY: from `into_raw` above, and not parked.
+            // SAFETY: `value` comes from `into_raw` above, and the exchange did not store it.
             Err(_) => Err(unsafe { KBox::from_raw(value) }),
         }
     }
 
-    /// Whether nothing is parked right now.
+    /// Returns whether the cell is empty now.
     #[inline(always)]
     pub fn is_empty(&self) -> bool {
         self.ptr.load(Ordering::Acquire).is_null()

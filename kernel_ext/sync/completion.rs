@@ -12,9 +12,9 @@ use kernel::{
     types::Opaque, //
 };
 
-/// Something that happens, and that others wait for.
+/// An event that threads wait for.
 ///
-/// `kernel::sync::Completion` can neither time out nor be used again.
+/// `kernel::sync::Completion` has no timeouts and cannot be reinitialised.
 ///
 /// # Examples
 ///
@@ -38,58 +38,59 @@ pub struct Completion {
     inner: Opaque<bindings::completion>,
 }
 
-// SAFETY: a completion belongs to no thread.
+// SAFETY: A completion is not tied to a thread.
 unsafe impl Send for Completion {}
-// SAFETY: the C functions take the lock inside.
+// SAFETY: The C functions take the completion's lock.
 unsafe impl Sync for Completion {}
 
 impl Completion {
-    /// Something that has not happened yet.
+    /// Creates a completion that is not done.
     pub fn new() -> impl PinInit<Self> {
         // INVARIANT: `init_completion` initialises all of it.
         pin_init!(Self {
             inner <- Opaque::ffi_init(|slot: *mut bindings::completion| {
-                // SAFETY: the slot is writable memory for a completion.
+                // SAFETY: The slot is writable memory for a completion.
                 unsafe { bindings::init_completion(slot) };
             }),
         })
     }
 
-    /// It happened: wakes all who wait, and whoever waits from now on returns at once. Any context.
+    /// Wakes all waiters; later waits return at once. Any context.
     pub fn complete_all(&self) {
-        // SAFETY: initialised by the invariant.
+        // SAFETY: By the type invariants, `inner` is initialised.
         unsafe { bindings::complete_all(self.inner.get()) };
     }
 
-    /// Whether [`Completion::complete_all`] was called since the start. Any context.
+    /// Returns whether [`Completion::complete_all`] was called since the initialisation. Any
+    /// context.
     pub fn is_done(&self) -> bool {
-        // SAFETY: initialised by the invariant.
+        // SAFETY: By the type invariants, `inner` is initialised.
         unsafe { bindings::completion_done(self.inner.get()) }
     }
 
-    /// Makes it not have happened.
+    /// Reinitialises the completion.
     ///
-    /// For a completion that nobody waits for and that nobody completes at the same time; otherwise
-    /// a waiter may miss an event, as in C.
+    /// The caller ensures that no thread waits for the completion or completes it at the same time.
+    /// Otherwise a waiter may miss an event, as in C.
     pub fn reinit(&self) {
-        // SAFETY: initialised by the invariant; the field is an aligned integer that C reads and
-        // writes in the same way (`reinit_completion`).
+        // SAFETY: By the type invariants, `inner` is initialised; the field is an aligned integer
+        // that C reads and writes in the same way (`reinit_completion`).
         unsafe { (&raw mut (*self.inner.get()).done).write_volatile(0) };
     }
 
-    /// Waits without end. Sleeps, uninterruptible.
+    /// Waits without a timeout. Sleeps, uninterruptible.
     pub fn wait(&self) {
-        // SAFETY: initialised by the invariant.
+        // SAFETY: By the type invariants, `inner` is initialised.
         unsafe { bindings::wait_for_completion(self.inner.get()) };
     }
 
-    /// Waits until it happens, or the task is killed. Sleeps.
+    /// Waits without a timeout. Sleeps, killable.
     ///
     /// # Errors
     ///
-    /// `ERESTARTSYS` when the task is killed.
+    /// Returns `ERESTARTSYS` when the task is killed.
     pub fn wait_killable(&self) -> Result {
-        // SAFETY: initialised by the invariant.
+        // SAFETY: By the type invariants, `inner` is initialised.
         to_result(unsafe { bindings::wait_for_completion_killable(self.inner.get()) })
     }
 
@@ -97,24 +98,24 @@ impl Completion {
     ///
     /// # Errors
     ///
-    /// `ETIMEDOUT`.
+    /// Returns `ETIMEDOUT` on a timeout.
     pub fn wait_timeout_ms(&self, timeout_ms: u32) -> Result {
         let jiffies = msecs_to_jiffies(timeout_ms);
-        // SAFETY: initialised by the invariant.
+        // SAFETY: By the type invariants, `inner` is initialised.
         match unsafe { bindings::wait_for_completion_timeout(self.inner.get(), jiffies) } {
             0 => Err(ETIMEDOUT),
             _ => Ok(()),
         }
     }
 
-    /// Waits at most `timeout_ms` milliseconds, or until the task is killed. Sleeps.
+    /// Waits at most `timeout_ms` milliseconds. Sleeps, killable.
     ///
     /// # Errors
     ///
-    /// `ETIMEDOUT`; `ERESTARTSYS` when the task is killed.
+    /// Returns `ETIMEDOUT` on a timeout, `ERESTARTSYS` when the task is killed.
     pub fn wait_killable_timeout_ms(&self, timeout_ms: u32) -> Result {
         let jiffies = msecs_to_jiffies(timeout_ms);
-        // SAFETY: initialised by the invariant.
+        // SAFETY: By the type invariants, `inner` is initialised.
         let left =
             unsafe { bindings::wait_for_completion_killable_timeout(self.inner.get(), jiffies) };
         match left {

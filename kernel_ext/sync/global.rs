@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Values of a whole module, behind a mutex.
+//! Module-wide values, protected by a mutex.
 //!
 //! C header: [`include/linux/mutex.h`](srctree/include/linux/mutex.h)
 
@@ -27,10 +27,10 @@ use kernel::{
     },
 };
 
-/// A value in a static, behind a mutex that needs no initialisation by its user.
+/// A value in a static, protected by a mutex that initialises itself.
 ///
-/// `kernel::sync::global_lock!` does the same, but asks for an unsafe call in the module's `init`.
-/// A static is never dropped: what the value owns must be taken out before the module ends.
+/// `kernel::sync::global_lock!` does the same, but needs an unsafe call in the module's `init`. A
+/// static is never dropped: the module's exit takes out what the value owns.
 ///
 /// # Examples
 ///
@@ -54,34 +54,34 @@ pub struct Global<T> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the value moves with the lock.
+// SAFETY: The lock owns the value, hence `T: Send`.
 unsafe impl<T: Send> Send for Global<T> {}
-// SAFETY: the mutex gives the value to one thread at a time, hence `T: Send`.
+// SAFETY: The mutex gives the value to one thread at a time, hence `T: Send`.
 unsafe impl<T: Send> Sync for Global<T> {}
 
 impl<T> Global<T> {
-    /// A value that nobody has locked yet.
+    /// Creates an unlocked value.
     pub const fn new(value: T) -> Self {
-        // INVARIANT: not ready.
+        // INVARIANT: `ready` is not set.
         Self {
             ready: AtomicBool::new(false),
             mutex: Opaque::uninit(),
-            // SAFETY: the key is used by `prepare` only, which gets a `&'static self`: the memory
-            // is static then, and it is never dropped.
+            // SAFETY: Only `prepare` uses the key. It gets a `&'static self`, so the key is static
+            // memory and is never dropped.
             key: ManuallyDrop::new(unsafe { LockClassKey::new_static() }),
             value: UnsafeCell::new(value),
         }
     }
 
-    /// Waits for the value. Sleeps.
-    #[must_use = "the lock is let go at once"]
+    /// Locks the mutex. May sleep.
+    #[must_use = "the lock is released at once"]
     pub fn lock(&'static self) -> GlobalGuard<T> {
         if !self.ready.load(Ordering::Acquire) {
             self.prepare(c"Global");
         }
-        // SAFETY: initialised by the invariant.
+        // SAFETY: By the type invariants, `mutex` is initialised, as `ready` is set.
         let () = unsafe { MutexBackend::lock(self.mutex.get()) };
-        // INVARIANT: this task just locked it.
+        // INVARIANT: This task just locked the mutex.
         GlobalGuard {
             global: self,
             _not_send: NotThreadSafe,
@@ -90,22 +90,22 @@ impl<T> Global<T> {
 
     #[cold]
     fn prepare(&'static self, name: &'static CStr) {
-        // SAFETY: no requirements; a mutex of this crate, unlocked below.
+        // SAFETY: No requirements; the mutex is unlocked below.
         unsafe { kernel_ext_sys::kernel_ext_helper_global_prepare_lock() };
         if !self.ready.load(Ordering::Relaxed) {
             let key = Pin::static_ref(&*self.key).as_ptr();
-            // SAFETY: nobody uses the mutex, as it is not ready and only the holder of the lock
-            // above makes it so; it is static, as are name and key.
+            // SAFETY: No task uses the mutex, as `ready` is not set, and only the holder of the
+            // lock above sets it. Mutex, name and key are static.
             unsafe { MutexBackend::init(self.mutex.get(), name.as_char_ptr(), key) };
-            // INVARIANT: just initialised. Pairs with the `Acquire` in `lock`.
+            // INVARIANT: `mutex` was just initialised. Pairs with the `Acquire` in `lock`.
             self.ready.store(true, Ordering::Release);
         }
-        // SAFETY: locked above.
+        // SAFETY: This task took the lock above.
         unsafe { kernel_ext_sys::kernel_ext_helper_global_prepare_unlock() };
     }
 }
 
-/// The right to the value of a [`Global`].
+/// The guard of a [`Global`].
 ///
 /// # Invariants
 ///
@@ -115,28 +115,28 @@ pub struct GlobalGuard<T: 'static> {
     _not_send: NotThreadSafe,
 }
 
-// SAFETY: a `&GlobalGuard` gives only a `&T`.
+// SAFETY: A `&GlobalGuard` gives only a `&T`.
 unsafe impl<T: Sync> Sync for GlobalGuard<T> {}
 
 impl<T> Deref for GlobalGuard<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // SAFETY: the mutex is locked by the invariant.
+        // SAFETY: By the type invariants, this task has locked the mutex.
         unsafe { &*self.global.value.get() }
     }
 }
 
 impl<T> DerefMut for GlobalGuard<T> {
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: the mutex is locked by the invariant.
+        // SAFETY: By the type invariants, this task has locked the mutex.
         unsafe { &mut *self.global.value.get() }
     }
 }
 
 impl<T> Drop for GlobalGuard<T> {
     fn drop(&mut self) {
-        // SAFETY: locked by this task, by the invariant.
+        // SAFETY: By the type invariants, this task has locked the mutex.
         unsafe { MutexBackend::unlock(self.global.mutex.get(), &()) };
     }
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A cell that exactly one party holds at a time, and that is never waited for.
+//! A cell that exactly one thread holds at a time, and that no thread waits for.
 //!
-//! This is the lock of requests in flight. Whoever starts a request holds its slot, fills it, and
-//! *arms* it when the request is handed to the hardware. Whoever learns that the request is over
-//! (a completion, or the teardown of the connection) *claims* it; of several exactly one succeeds.
-//! Nobody spins, and each step is one or two instructions.
+//! This is the lock of requests in flight. The submitter of a request acquires the cell, fills it,
+//! and *arms* it before it posts the request. The completion handler or the teardown of the
+//! connection *claims* it to end the request; of several concurrent claims exactly one succeeds. No
+//! thread spins, and each step is one or two instructions.
 //!
 //! ```text
 //!          acquire()              arm()
@@ -23,7 +23,7 @@
 //! let slot = Handoff::new(0u32);
 //! let mut held = slot.acquire().ok_or(EBUSY)?;
 //! *held = 7;
-//! held.arm(); // from here on the other side may come
+//! held.arm(); // from here on the completion may claim it
 //! assert_eq!(slot.claim().map(|held| *held), Some(7));
 //! # Ok::<(), Error>(())
 //! ```
@@ -35,20 +35,20 @@ use core::{
     ops::{Deref, DerefMut}, //
 };
 
-/// Nobody holds the value, and nobody is expected.
+/// No [`Held`] exists, and a request can acquire the cell.
 const FREE: u32 = 0;
 /// A [`Held`] exists.
 const HELD: u32 = 1;
-/// A [`Held`] exists, and the event was noted meanwhile.
+/// A [`Held`] exists, and the event was signaled meanwhile.
 const HELD_NOTED: u32 = 2;
-/// Nobody holds the value, and the one who ends the request is expected.
+/// No [`Held`] exists, and the cell waits for a claim.
 const ARMED: u32 = 3;
-/// As `ARMED`, and the event was noted.
+/// As `ARMED`, and the event was signaled.
 const NOTED: u32 = 4;
-/// Nobody holds the value, and only the event is expected.
+/// No [`Held`] exists, and the cell waits for the event only.
 const WAITING: u32 = 5;
 
-/// A value with an owner that changes hands without waiting.
+/// A value whose ownership passes between threads without waiting.
 ///
 /// # Invariants
 ///
@@ -59,16 +59,16 @@ pub struct Handoff<T> {
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the value moves with the cell.
+// SAFETY: The cell owns the value, hence `T: Send`.
 unsafe impl<T: Send> Send for Handoff<T> {}
-// SAFETY: by the invariant only one party at a time refers to the value; it may be any thread,
+// SAFETY: By the type invariants, at most one `Held` refers to the value; it may be in any thread,
 // hence `T: Send`.
 unsafe impl<T: Send> Sync for Handoff<T> {}
 
 impl<T> Handoff<T> {
-    /// A free cell.
+    /// Creates a free cell.
     pub const fn new(value: T) -> Self {
-        // INVARIANT: free, and nobody has a `Held`.
+        // INVARIANT: The state is `FREE`, and no `Held` exists.
         Self {
             state: AtomicU32::new(FREE),
             value: UnsafeCell::new(value),
@@ -77,49 +77,49 @@ impl<T> Handoff<T> {
 
     #[inline(always)]
     fn take(&self, from: u32) -> Option<Held<'_, T>> {
-        // `Acquire` pairs with the `Release` of the party that let go.
+        // `Acquire` pairs with the `Release` of the last holder.
         match self
             .state
             .compare_exchange(from, HELD, Ordering::Acquire, Ordering::Relaxed)
         {
-            // INVARIANT: the state was not `HELD`, so no other `Held` exists; now it is.
+            // INVARIANT: The state was not `HELD`, so no other `Held` exists; now it is `HELD`.
             Ok(_) => Some(Held { cell: self }),
             Err(_) => None,
         }
     }
 
-    /// Takes a free cell. Any context.
+    /// Acquires a free cell. Any context.
     #[inline(always)]
-    #[must_use = "the cell is let go at once"]
+    #[must_use = "the cell is released at once"]
     pub fn acquire(&self) -> Option<Held<'_, T>> {
         self.take(FREE)
     }
 
-    /// Takes an armed cell, whatever it still waits for. Any context.
-    #[must_use = "the cell is let go at once"]
+    /// Claims an armed cell, also if it waits for its event. Any context.
+    #[must_use = "the cell is released at once"]
     pub fn claim(&self) -> Option<Held<'_, T>> {
         self.claim_waiting().map(|(held, _)| held)
     }
 
-    /// The same, and says whether all that the cell still waited for was the event that is noted.
-    #[must_use = "the cell is let go at once"]
+    /// As [`Self::claim`], and returns whether the cell waited for its event only.
+    #[must_use = "the cell is released at once"]
     pub fn claim_waiting(&self) -> Option<(Held<'_, T>, bool)> {
         loop {
             let state = self.state.load(Ordering::Relaxed);
             if state < ARMED {
                 return None;
             }
-            // Only a change by somebody else makes it fail.
+            // Fails only if another thread changed the state.
             if let Some(held) = self.take(state) {
                 return Some((held, state == WAITING));
             }
         }
     }
 
-    /// Takes an armed cell that does not wait for its event, and says whether the event was noted.
-    /// Any context.
+    /// Claims an armed cell that does not wait for its event, and returns whether the event was
+    /// signaled. Any context.
     #[inline(always)]
-    #[must_use = "the cell is let go at once"]
+    #[must_use = "the cell is released at once"]
     pub fn claim_noted(&self) -> Option<(Held<'_, T>, bool)> {
         loop {
             let state = self.state.load(Ordering::Relaxed);
@@ -132,12 +132,12 @@ impl<T> Handoff<T> {
         }
     }
 
-    /// Notes that the event has happened; if the cell was waiting for it, takes the cell. An event
-    /// of a free cell is forgotten. Any context.
+    /// Signals the event, and claims the cell if it was waiting for the event. The event of a free
+    /// cell is ignored. Any context.
     #[inline(always)]
-    #[must_use = "the cell is let go at once"]
+    #[must_use = "the cell is released at once"]
     pub fn note(&self) -> Option<Held<'_, T>> {
-        // Mostly the event is the first.
+        // The event usually precedes the claim.
         let noted = self
             .state
             .compare_exchange(ARMED, NOTED, Ordering::AcqRel, Ordering::Relaxed);
@@ -147,7 +147,7 @@ impl<T> Handoff<T> {
         }
     }
 
-    /// The rest of [`Self::note`].
+    /// The slow path of [`Self::note`].
     fn note_late(&self) -> Option<Held<'_, T>> {
         loop {
             let state = self.state.load(Ordering::Relaxed);
@@ -161,36 +161,36 @@ impl<T> Handoff<T> {
                 self.state
                     .compare_exchange(state, next, Ordering::AcqRel, Ordering::Relaxed);
             if noted.is_ok() {
-                // INVARIANT: nobody held a waiting cell; now the state is `HELD`.
+                // INVARIANT: A waiting cell has no `Held`; now the state is `HELD`.
                 return (state == WAITING).then_some(Held { cell: self });
             }
         }
     }
 
-    /// Whether the cell is armed right now. It may be no longer when this returns.
+    /// Returns whether the cell is armed. The state may have changed when this returns.
     #[inline(always)]
     pub fn is_armed(&self) -> bool {
         self.state.load(Ordering::Relaxed) >= ARMED
     }
 
-    /// Whether the cell is free right now.
+    /// Returns whether the cell is free. The state may have changed when this returns.
     #[inline(always)]
     pub fn is_free(&self) -> bool {
         self.state.load(Ordering::Acquire) == FREE
     }
 
-    /// The value, which nobody else can refer to.
+    /// Returns the value; the access is exclusive.
     pub fn get_mut(&mut self) -> &mut T {
         self.value.get_mut()
     }
 
-    /// The value, which nobody else can refer to.
+    /// Returns the value; the access is exclusive.
     pub fn into_inner(self) -> T {
         self.value.into_inner()
     }
 }
 
-/// The right to the value of a [`Handoff`]. Dropping it makes the cell free.
+/// Exclusive access to the value of a [`Handoff`]. Dropping it frees the cell.
 ///
 /// # Invariants
 ///
@@ -199,29 +199,30 @@ pub struct Held<'a, T> {
     cell: &'a Handoff<T>,
 }
 
-// SAFETY: a `&Held` gives only a `&T`.
+// SAFETY: A `&Held` gives only a `&T`.
 unsafe impl<T: Sync> Sync for Held<'_, T> {}
-// SAFETY: whoever has the `Held` has the value, hence `T: Send`; the cell is `Sync` then.
+// SAFETY: The `Held` gives exclusive access to the value, hence `T: Send`, with which the cell is
+// `Sync`.
 unsafe impl<T: Send> Send for Held<'_, T> {}
 
 impl<'a, T> Held<'a, T> {
-    /// Lets go of the value and expects one [`Handoff::claim`]. A note is forgotten.
+    /// Releases the value; the cell waits for one [`Handoff::claim`]. A signaled event is ignored.
     #[inline(always)]
     pub fn arm(self) {
         let cell = self.cell;
         mem::forget(self);
-        // INVARIANT: the only `Held` is gone.
+        // INVARIANT: `self` was the only `Held`.
         cell.state.store(ARMED, Ordering::Release);
     }
 
-    /// Lets go of the value and expects one [`Handoff::note`]. If that has come since the value was
-    /// taken, the value is given back at once.
+    /// Releases the value; the cell waits for one [`Handoff::note`]. Returns the value if the event
+    /// was signaled since it was acquired.
     #[inline(always)]
-    #[must_use = "the cell is let go at once"]
+    #[must_use = "the cell is released at once"]
     pub fn wait_for_note(self) -> Option<Self> {
         let cell = self.cell;
         mem::forget(self);
-        // INVARIANT: the only `Held` is gone, if the exchange succeeds.
+        // INVARIANT: `self` was the only `Held`, and is forgotten if the exchange succeeds.
         let waiting =
             cell.state
                 .compare_exchange(HELD, WAITING, Ordering::Release, Ordering::Acquire);
@@ -229,13 +230,13 @@ impl<'a, T> Held<'a, T> {
             Ok(_) => None,
             Err(_) => {
                 cell.state.store(HELD, Ordering::Relaxed);
-                // INVARIANT: the state was `HELD_NOTED`, which only its holder changes.
+                // INVARIANT: The state was `HELD_NOTED`, which only its holder changes.
                 Some(Held { cell })
             }
         }
     }
 
-    /// The cell.
+    /// Returns the cell.
     #[inline(always)]
     pub fn cell(&self) -> &'a Handoff<T> {
         self.cell
@@ -245,7 +246,7 @@ impl<'a, T> Held<'a, T> {
 impl<T> Drop for Held<'_, T> {
     #[inline(always)]
     fn drop(&mut self) {
-        // INVARIANT: the only `Held` is gone.
+        // INVARIANT: `self` was the only `Held`.
         self.cell.state.store(FREE, Ordering::Release);
     }
 }
@@ -255,7 +256,7 @@ impl<T> Deref for Held<'_, T> {
 
     #[inline(always)]
     fn deref(&self) -> &T {
-        // SAFETY: by the invariant nobody else refers to the value.
+        // SAFETY: By the type invariants, this is the only `Held`, hence the access is exclusive.
         unsafe { &*self.cell.value.get() }
     }
 }
@@ -263,7 +264,7 @@ impl<T> Deref for Held<'_, T> {
 impl<T> DerefMut for Held<'_, T> {
     #[inline(always)]
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: by the invariant nobody else refers to the value.
+        // SAFETY: By the type invariants, this is the only `Held`, hence the access is exclusive.
         unsafe { &mut *self.cell.value.get() }
     }
 }

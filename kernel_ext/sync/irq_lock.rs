@@ -29,7 +29,7 @@ macro_rules! new_irq_lock {
     };
 }
 
-/// A spin lock that may be taken in every context, also in a hard interrupt.
+/// A spin lock for every context, hard interrupts included.
 ///
 /// # Examples
 ///
@@ -48,14 +48,14 @@ macro_rules! new_irq_lock {
 /// ```
 pub type IrqLock<T> = Lock<T, IrqLockBackend>;
 
-/// The right to the value of an [`IrqLock`].
+/// The guard of an [`IrqLock`].
 pub type IrqLockGuard<'a, T> = Guard<'a, T, IrqLockBackend>;
 
 /// `spinlock_t` with `spin_lock_irqsave` and `spin_unlock_irqrestore`.
 pub struct IrqLockBackend;
 
-/// The lock inside, which is the first field: on a kernel without PREEMPT_RT, `spin_lock_irqsave`
-/// is an inline function that calls `_raw_spin_lock_irqsave` on it.
+/// Returns the lock inside, which is the first field: on a kernel without PREEMPT_RT,
+/// `spin_lock_irqsave` is an inline function that calls `_raw_spin_lock_irqsave` on it.
 #[cfg(not(CONFIG_PREEMPT_RT))]
 #[inline(always)]
 fn raw(ptr: *mut bindings::spinlock_t) -> *mut bindings::raw_spinlock_t {
@@ -72,36 +72,36 @@ unsafe impl Backend for IrqLockBackend {
 
     #[inline]
     unsafe fn init(ptr: *mut Self::State, name: *const c_char, key: *mut bindings::lock_class_key) {
-        // SAFETY: the caller promises that `ptr` is writable and that `name` and `key` stay.
+        // SAFETY: The caller promises that `ptr` is writable and that `name` and `key` stay.
         unsafe { bindings::__spin_lock_init(ptr, name, key) }
     }
 
     #[inline(always)]
     unsafe fn lock(ptr: *mut Self::State) -> Self::GuardState {
-        // SAFETY: the caller promises that the lock is initialised.
+        // SAFETY: The caller promises that the lock is initialised.
         unsafe { bindings::_raw_spin_lock_irqsave(raw(ptr)) }
     }
 
     #[inline(always)]
     unsafe fn try_lock(ptr: *mut Self::State) -> Option<Self::GuardState> {
         let mut flags = 0;
-        // SAFETY: the caller promises that the lock is initialised.
+        // SAFETY: The caller promises that the lock is initialised.
         unsafe { kernel_ext_sys::kernel_ext_helper_spin_trylock_irqsave(ptr, &mut flags) }
             .then_some(flags)
     }
 
     #[inline(always)]
     unsafe fn unlock(ptr: *mut Self::State, guard_state: &Self::GuardState) {
-        // SAFETY: the caller promises that it holds the lock; the flags are those of `lock`.
+        // SAFETY: The caller promises that it holds the lock; the flags are those of `lock`.
         unsafe { bindings::_raw_spin_unlock_irqrestore(raw(ptr), *guard_state) }
     }
 
-    /// Only lockdep knows; without it the C helper would be a call to an empty function for each
-    /// `lock`.
+    /// Asserts that the lock is held, with lockdep only. Without lockdep the C helper is an empty
+    /// function, which each `lock` would call.
     #[inline(always)]
     unsafe fn assert_is_held(ptr: *mut Self::State) {
         if cfg!(CONFIG_LOCKDEP) {
-            // SAFETY: the caller promises that the lock is initialised.
+            // SAFETY: The caller promises that the lock is initialised.
             unsafe { bindings::spin_assert_is_held(ptr) }
         }
     }

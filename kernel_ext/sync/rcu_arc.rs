@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! An `Arc` that readers look at without a lock and without counting.
+//! An `Arc` that readers access without a lock and without a reference count.
 //!
 //! C header: [`include/linux/rcupdate.h`](srctree/include/linux/rcupdate.h)
 
@@ -42,65 +42,65 @@ pub struct RcuArc<T> {
     _owned: PhantomData<Arc<T>>,
 }
 
-// SAFETY: it is an `Arc` that can be replaced from any thread.
+// SAFETY: The value owns an `Arc`, which any thread may replace.
 unsafe impl<T: Send + Sync> Send for RcuArc<T> {}
-// SAFETY: as above; readers get a `&T`, hence `T: Sync`.
+// SAFETY: As above; readers get a `&T`, hence `T: Sync`.
 unsafe impl<T: Send + Sync> Sync for RcuArc<T> {}
 
 impl<T> RcuArc<T> {
-    /// Starts with nothing; for a static.
+    /// Creates an empty value, for a static.
     pub const fn empty() -> Self {
-        // INVARIANT: null.
+        // INVARIANT: `ptr` is null.
         Self {
             ptr: AtomicPtr::new(ptr::null_mut()),
             _owned: PhantomData,
         }
     }
 
-    /// Starts with `value`.
+    /// Creates a value that holds `value`.
     pub fn new(value: Option<Arc<T>>) -> Self {
-        // INVARIANT: null or from `into_raw`.
+        // INVARIANT: `ptr` is null or comes from `into_raw`.
         Self {
             ptr: AtomicPtr::new(into_raw(value)),
             _owned: PhantomData,
         }
     }
 
-    /// The value as of now, valid while the guard lives. Any context, never sleeps.
+    /// Returns the current value, valid while the guard lives. Any context, never sleeps.
     #[inline(always)]
     pub fn read<'a>(&'a self, _guard: &'a rcu::Guard) -> Option<&'a T> {
-        // SAFETY: by the invariant the value lives until a grace period after its replacement,
+        // SAFETY: By the invariant the value lives until a grace period after its replacement,
         // which cannot end while the guard lives.
         unsafe { self.ptr.load(Ordering::Acquire).as_ref() }
     }
 
-    /// A counted reference to the value as of now. Any context, never sleeps.
+    /// Returns a counted reference to the current value. Any context, never sleeps.
     pub fn get(&self) -> Option<Arc<T>> {
         self.get_with(&rcu::read_lock())
     }
 
-    /// As [`RcuArc::get`], under a guard that the caller has anyway.
+    /// As [`RcuArc::get`], under the guard of the caller.
     #[inline(always)]
     pub fn get_with(&self, guard: &rcu::Guard) -> Option<Arc<T>> {
         let value = ptr::from_ref(self.read(guard)?);
-        // SAFETY: the pointer comes from `into_raw`, and while the guard lives that reference is
-        // not given away. The borrow makes a new reference and leaves the old one alone.
+        // SAFETY: The pointer comes from `into_raw`, and while the guard lives that reference is
+        // not given away. The borrow only makes a new reference.
         let borrowed = unsafe { kernel::sync::ArcBorrow::from_raw(value) };
         Some(borrowed.into())
     }
 
-    /// Puts `value` in and gives the old one back, which no reader can see any more.
+    /// Replaces the value and returns the old one, which no reader can see any more.
     ///
-    /// Sleeps for a grace period (milliseconds) if there was an old value.
+    /// Waits for a grace period (milliseconds) if there was an old value. Sleeps.
     pub fn replace(&self, value: Option<Arc<T>>) -> Option<Arc<T>> {
         let old = self.ptr.swap(into_raw(value), Ordering::AcqRel);
         if old.is_null() {
             return None;
         }
-        // SAFETY: no requirements, but that the caller may sleep.
+        // SAFETY: The called function has no safety requirements; the caller may sleep.
         unsafe { bindings::synchronize_rcu() };
-        // SAFETY: from `into_raw` by the invariant; a grace period has passed since it was taken
-        // out, and only this call took it out.
+        // SAFETY: By the type invariants, `old` comes from `into_raw`. Only this call removed it,
+        // and a grace period has passed since.
         Some(unsafe { Arc::from_raw(old) })
     }
 }
@@ -109,7 +109,8 @@ impl<T> Drop for RcuArc<T> {
     fn drop(&mut self) {
         let old = *self.ptr.get_mut();
         if !old.is_null() {
-            // SAFETY: from `into_raw` by the invariant. Readers borrow `self`: there are none.
+            // SAFETY: By the type invariants, `old` comes from `into_raw`. Readers borrow `self`,
+            // so there are none.
             drop(unsafe { Arc::from_raw(old) });
         }
     }

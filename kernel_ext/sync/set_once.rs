@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A value that is set once and read from then on.
+//! A value that is set once and then only read.
 
 use crate::sync::atomic::{AtomicU8, Ordering};
 use core::{
@@ -10,15 +10,15 @@ use core::{
 
 /// Not set.
 const EMPTY: u8 = 0;
-/// Somebody is about to set it.
+/// A caller is setting it.
 const BUSY: u8 = 1;
 /// Set.
 const SET: u8 = 2;
 
 /// A value that is set at most once.
 ///
-/// As `kernel::sync::SetOnce`, which calls a C helper each time that it is read: this one is for
-/// the IO path, where reading is one load.
+/// As `kernel::sync::SetOnce`, which calls a C helper for each read. This one is for the IO path: a
+/// read is one load.
 ///
 /// # Examples
 ///
@@ -42,34 +42,34 @@ pub struct SetOnce<T> {
     value: UnsafeCell<MaybeUninit<T>>,
 }
 
-// SAFETY: the value moves with the cell.
+// SAFETY: The cell owns the value, hence `T: Send`.
 unsafe impl<T: Send> Send for SetOnce<T> {}
-// SAFETY: readers get a `&T`, hence `T: Sync`; the value may come from another thread, hence
+// SAFETY: Readers get a `&T`, hence `T: Sync`; the value may come from another thread, hence
 // `T: Send`.
 unsafe impl<T: Send + Sync> Sync for SetOnce<T> {}
 
 impl<T> SetOnce<T> {
-    /// A value that is not set yet.
+    /// Creates a value that is not set yet.
     pub const fn new() -> Self {
-        // INVARIANT: not set.
+        // INVARIANT: The state is `EMPTY`.
         Self {
             state: AtomicU8::new(EMPTY),
             value: UnsafeCell::new(MaybeUninit::uninit()),
         }
     }
 
-    /// The value, if it is set. Any context.
+    /// Returns the value, if it is set. Any context.
     #[inline(always)]
     pub fn as_ref(&self) -> Option<&T> {
         // `Acquire` pairs with the `Release` of `populate`.
         if self.state.load(Ordering::Acquire) != SET {
             return None;
         }
-        // SAFETY: by the invariant the value is initialised and nobody changes it.
+        // SAFETY: By the type invariants, the value is initialised and not changed any more.
         Some(unsafe { (*self.value.get()).assume_init_ref() })
     }
 
-    /// Sets the value, if nobody else has; returns whether it did. Any context.
+    /// Sets the value if it is not set; returns whether it did. Any context.
     pub fn populate(&self, value: T) -> bool {
         let begun = self
             .state
@@ -77,9 +77,10 @@ impl<T> SetOnce<T> {
         if begun.is_err() {
             return false;
         }
-        // SAFETY: by the invariant the place is ours until the state changes.
+        // SAFETY: By the type invariants, this caller has exclusive access to `value` while the
+        // state is `BUSY`.
         unsafe { (*self.value.get()).write(value) };
-        // INVARIANT: initialised above.
+        // INVARIANT: `value` was initialised above.
         self.state.store(SET, Ordering::Release);
         true
     }
@@ -94,7 +95,7 @@ impl<T> Default for SetOnce<T> {
 impl<T> Drop for SetOnce<T> {
     fn drop(&mut self) {
         if *self.state.get_mut() == SET {
-            // SAFETY: initialised by the invariant, and not used again.
+            // SAFETY: By the type invariants, `value` is initialised; it is not used again.
             unsafe { self.value.get_mut().assume_init_drop() };
         }
     }

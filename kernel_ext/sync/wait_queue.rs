@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Waiting until a condition holds.
+//! Wait queues.
 //!
 //! C header: [`include/linux/wait.h`](srctree/include/linux/wait.h)
 
@@ -29,17 +29,17 @@ macro_rules! new_wait_queue {
     };
 }
 
-/// How a waiter sleeps (`TASK_UNINTERRUPTIBLE`, `TASK_KILLABLE`).
-// CAST: the states are small bit masks.
+/// The task state of a waiter that ignores signals.
+// CAST: The states are small bit masks.
 const UNINTERRUPTIBLE: c_int = bindings::TASK_UNINTERRUPTIBLE as c_int;
 /// As above.
 const KILLABLE: c_int = bindings::TASK_KILLABLE as c_int;
 /// No timeout (`MAX_SCHEDULE_TIMEOUT`).
 const FOREVER: c_long = c_long::MAX;
 
-/// Tasks that wait for conditions that others make true.
+/// A queue of tasks that wait for conditions.
 ///
-/// Whoever changes what a condition depends on calls [`WaitQueue::wake_all`] after the change; a
+/// A thread that changes the state of a condition calls [`WaitQueue::wake_all`] after the change. A
 /// change between the check and the sleep is not missed.
 ///
 /// # Examples
@@ -71,18 +71,18 @@ pub struct WaitQueue {
     head: Opaque<bindings::wait_queue_head_t>,
 }
 
-// SAFETY: a wait queue belongs to no thread.
+// SAFETY: A wait queue is not tied to a thread.
 unsafe impl Send for WaitQueue {}
-// SAFETY: the C functions take the lock inside.
+// SAFETY: The C functions take the queue's lock.
 unsafe impl Sync for WaitQueue {}
 
 impl WaitQueue {
-    /// An empty queue; see [`new_wait_queue!`](crate::new_wait_queue).
+    /// Creates an empty queue; see [`new_wait_queue!`](crate::new_wait_queue).
     pub fn new(name: &'static CStr, key: Pin<&'static LockClassKey>) -> impl PinInit<Self> {
-        // INVARIANT: the C function initialises all of it.
+        // INVARIANT: The C function initialises all of it.
         pin_init!(Self {
             head <- Opaque::ffi_init(|slot: *mut bindings::wait_queue_head_t| {
-                // SAFETY: the slot is writable memory for a head; name and key are static.
+                // SAFETY: The slot is writable memory for a head; name and key are static.
                 unsafe {
                     bindings::__init_waitqueue_head(slot, name.as_char_ptr(), key.as_ptr());
                 }
@@ -90,9 +90,9 @@ impl WaitQueue {
         })
     }
 
-    /// Wakes all who wait, so that they look at their conditions again. Any context.
+    /// Wakes all waiters, which check their conditions again. Any context.
     pub fn wake_all(&self) {
-        // SAFETY: initialised by the invariant; 0 means all.
+        // SAFETY: By the type invariants, `head` is initialised; 0 means all.
         unsafe { bindings::__wake_up(self.head.get(), bindings::TASK_NORMAL, 0, ptr::null_mut()) };
     }
 
@@ -106,7 +106,7 @@ impl WaitQueue {
     ///
     /// # Errors
     ///
-    /// `ERESTARTSYS` when the task is killed.
+    /// Returns `ERESTARTSYS` when the task is killed.
     pub fn wait_until_killable(&self, condition: impl FnMut() -> bool) -> Result {
         self.wait(condition, KILLABLE, FOREVER)
     }
@@ -116,7 +116,7 @@ impl WaitQueue {
     ///
     /// # Errors
     ///
-    /// `ETIMEDOUT`.
+    /// Returns `ETIMEDOUT` on a timeout.
     pub fn wait_until_timeout_ms(
         &self,
         condition: impl FnMut() -> bool,
@@ -130,7 +130,7 @@ impl WaitQueue {
     ///
     /// # Errors
     ///
-    /// `ETIMEDOUT`; `ERESTARTSYS` when the task is killed.
+    /// Returns `ETIMEDOUT` on a timeout, `ERESTARTSYS` when the task is killed.
     pub fn wait_until_killable_timeout_ms(
         &self,
         condition: impl FnMut() -> bool,
@@ -145,11 +145,11 @@ impl WaitQueue {
         }
         let mut left = ticks;
         let entry = Opaque::<bindings::wait_queue_entry>::uninit();
-        // SAFETY: the entry is writable and stays where it is until `finish_wait` below, after
-        // which nobody refers to it.
+        // SAFETY: The entry is writable and stays where it is until `finish_wait` below, after
+        // which the queue does not refer to it.
         unsafe { bindings::init_wait_entry(entry.get(), 0) };
         let result = loop {
-            // SAFETY: both are initialised.
+            // SAFETY: Both are initialised.
             let signal =
                 unsafe { bindings::prepare_to_wait_event(self.head.get(), entry.get(), state) };
             if condition() {
@@ -161,16 +161,17 @@ impl WaitQueue {
             if left == 0 {
                 break Err(ETIMEDOUT);
             }
-            // SAFETY: a task may always sleep here; the caller is in process context.
+            // SAFETY: A task may always sleep here; the caller is in process context.
             left = unsafe { bindings::schedule_timeout(left) };
         };
-        // SAFETY: both are initialised; takes the entry out of the queue if it is still in.
+        // SAFETY: Both are initialised; the function removes the entry from the queue if it is
+        // queued.
         unsafe { bindings::finish_wait(self.head.get(), entry.get()) };
         result
     }
 }
 
-/// Milliseconds as a timeout of `schedule_timeout`.
+/// Converts milliseconds to a timeout of `schedule_timeout`.
 fn ticks(timeout_ms: u32) -> c_long {
     c_long::try_from(msecs_to_jiffies(timeout_ms)).unwrap_or(FOREVER)
 }

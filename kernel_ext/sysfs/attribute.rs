@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Attributes, and what their functions get.
+//! Attributes, and the arguments of their functions.
 
 use super::node;
 use core::{
@@ -22,10 +22,10 @@ use kernel::{
 /// It runs in process context, may sleep, and must not remove its own directory.
 pub type ShowFn<T> = fn(&T, &mut ShowBuffer<'_>) -> Result;
 
-/// Acts on a text that was written to the attribute of a `T`.
+/// Handles a text that was written to the attribute of a `T`.
 ///
-/// One newline at the end of the text is cut off; a text that is not UTF-8 never gets here
-/// (`EINVAL`). It runs in process context, and may sleep.
+/// One newline at the end of the text is removed; a text that is not UTF-8 fails with `EINVAL`
+/// before the call. It runs in process context, and may sleep.
 pub type StoreFn<T> = fn(ArcBorrow<'_, T>, &StoreContext<'_>, &str) -> Result;
 
 /// A file in sysfs.
@@ -40,9 +40,9 @@ pub struct Attribute<T> {
     pub(super) store: Option<StoreFn<T>>,
 }
 
-// SAFETY: an attribute is read-only: a static name and functions.
+// SAFETY: An attribute is read-only: a static name and functions.
 unsafe impl<T> Sync for Attribute<T> {}
-// SAFETY: as above.
+// SAFETY: As above.
 unsafe impl<T> Send for Attribute<T> {}
 
 impl<T> Attribute<T> {
@@ -54,7 +54,7 @@ impl<T> Attribute<T> {
         show: Option<ShowFn<T>>,
         store: Option<StoreFn<T>>,
     ) -> Self {
-        // INVARIANT: the name is static, the functions are those of `node`.
+        // INVARIANT: The name is static, the functions are those of `node`.
         Self {
             raw: bindings::device_attribute {
                 attr: bindings::attribute {
@@ -74,28 +74,28 @@ impl<T> Attribute<T> {
         }
     }
 
-    /// A file that everybody may read (mode 0444).
+    /// Creates a file that all users may read (mode 0444).
     pub const fn ro(name: &'static CStr, show: ShowFn<T>) -> Self {
         Self::new(name, 0o444, Some(show), None)
     }
 
-    /// A file that everybody may read and that root may write (mode 0644).
+    /// Creates a file that all users may read and root may write (mode 0644).
     pub const fn rw(name: &'static CStr, show: ShowFn<T>, store: StoreFn<T>) -> Self {
         Self::new(name, 0o644, Some(show), Some(store))
     }
 
-    /// A file that root may write (mode 0200).
+    /// Creates a file that root may write (mode 0200).
     pub const fn wo(name: &'static CStr, store: StoreFn<T>) -> Self {
         Self::new(name, 0o200, None, Some(store))
     }
 
-    /// The C object.
+    /// Returns the C object.
     pub(super) fn as_raw(&'static self) -> *const bindings::attribute {
         &raw const self.raw.attr
     }
 }
 
-/// Where a [`ShowFn`] prints to: one page.
+/// The page that a [`ShowFn`] prints to.
 ///
 /// # Invariants
 ///
@@ -108,21 +108,22 @@ pub struct ShowBuffer<'a> {
 impl ShowBuffer<'_> {
     /// # Safety
     ///
-    /// `page` is the page that sysfs hands to a show function.
+    /// The caller must ensure that `page` is the page that sysfs hands to a show function.
     pub(super) unsafe fn new(page: *mut u8) -> Self {
         Self {
-            // SAFETY: a page that nobody else uses during the call, by the requirement. It is
-            // initialised: sysfs allocates it zeroed.
+            // SAFETY: By the function requirements, `page` is a page that only this call uses.
+            // Sysfs allocates it zeroed, so it is initialised.
             page: unsafe { slice::from_raw_parts_mut(page, PAGE_SIZE) },
             len: 0,
         }
     }
 
-    /// What `write!` calls; for a show function, `writeln!(page, ...)` has the right result type.
+    /// Prints formatted text. `writeln!(page, ...)` calls it and has the result type of a show
+    /// function.
     ///
     /// # Errors
     ///
-    /// `EMSGSIZE` when the page is full; `write!` prints what fits.
+    /// Returns `EMSGSIZE` when the page is full; `write!` prints what fits.
     pub fn write_fmt(&mut self, args: fmt::Arguments<'_>) -> Result {
         fmt::Write::write_fmt(self, args).map_err(|_| EMSGSIZE)
     }
@@ -131,14 +132,14 @@ impl ShowBuffer<'_> {
     ///
     /// # Errors
     ///
-    /// `EMSGSIZE` when the page is full; what fits is appended.
+    /// Returns `EMSGSIZE` when the page is full; what fits is appended.
     pub fn push_str(&mut self, text: &str) -> Result {
         let room = self.page.get_mut(self.len..).unwrap_or_default();
         let len = room.len().min(text.len());
         for (target, source) in room.iter_mut().zip(text.as_bytes()) {
             *target = *source;
         }
-        // INVARIANT: no more than the room was added.
+        // INVARIANT: `len` grows by at most the room left.
         self.len = self.len.saturating_add(len);
         if len < text.len() {
             return Err(EMSGSIZE);
@@ -146,12 +147,12 @@ impl ShowBuffer<'_> {
         Ok(())
     }
 
-    /// Number of bytes that were printed.
+    /// Returns the number of bytes that were printed.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether nothing was printed.
+    /// Returns whether nothing was printed.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -179,14 +180,15 @@ pub struct StoreContext<'a> {
 }
 
 impl StoreContext<'_> {
-    /// Removes the file that is being written, so that this call may remove its directory.
+    /// Removes the file that is being written, after which this call may remove its directory.
     ///
     /// Of several writers of the file exactly one gets `Ok`. The module is kept loaded until this
     /// call is over. `module` is the module to which the attribute belongs (`&crate::THIS_MODULE`).
     ///
     /// # Errors
     ///
-    /// - `ENODEV` if another writer was first, or the module is being unloaded: leave it alone.
+    /// - `ENODEV` if another writer was first, or the module is being unloaded; the caller does not
+    ///   remove the directory then.
     /// - `EALREADY` (as C) if this call has removed the file already.
     /// - `EINVAL` if the attribute does not belong to `module`.
     pub fn remove_self(&self, module: &'static ThisModule) -> Result {
@@ -195,14 +197,14 @@ impl StoreContext<'_> {
         }
         node::check_owner(module, self.text)?;
         let module = module.as_ptr();
-        // SAFETY: the module exists: its attribute is being written.
+        // SAFETY: The module exists: its attribute is being written.
         if !unsafe { bindings::try_module_get(module) } {
             return Err(ENODEV);
         }
-        // INVARIANT: the reference was just taken.
+        // INVARIANT: The reference was just taken.
         self.owner.set(module);
-        // SAFETY: by the invariant the file is being written and its directory exists, as
-        // `remove_self` was not called before: whoever removes it waits for this call.
+        // SAFETY: By the type invariants, the file is being written and its directory exists, as
+        // `remove_self` was not called before; a removal waits for this call.
         if unsafe { bindings::sysfs_remove_file_self(self.kobject, self.attribute) } {
             Ok(())
         } else {

@@ -27,32 +27,34 @@ struct Raw {
     raw: NonNull<bindings::class>,
 }
 
-// SAFETY: a class belongs to no thread; the driver core locks itself.
+// SAFETY: A class is not tied to a thread; the driver core takes its own locks.
 unsafe impl Send for Raw {}
-// SAFETY: as above.
+// SAFETY: As above.
 unsafe impl Sync for Raw {}
 
 impl Drop for Raw {
     fn drop(&mut self) {
-        // SAFETY: owned by the invariant. The memory is the driver core's and freed by it.
+        // SAFETY: By the type invariants, this value owns the class. The driver core frees the
+        // memory.
         unsafe { bindings::class_destroy(self.raw.as_ptr()) };
     }
 }
 
-/// A directory in `/sys/class`. It exists until the last of its clones and devices is gone.
+/// A directory in `/sys/class`. It exists until the last of its clones and devices is dropped.
 #[derive(Clone)]
 pub struct Class(Arc<Raw>);
 
 impl Class {
-    /// Makes the class `name`. May sleep.
+    /// Creates the class `name`. May sleep.
     ///
     /// # Errors
     ///
-    /// `EEXIST` if there is one of that name (the kernel logs that), `ENOMEM`.
+    /// Returns `EEXIST` if there is one of that name (the kernel logs that), `ENOMEM` if an
+    /// allocation fails.
     pub fn register(name: &'static CStr) -> Result<Self> {
-        // SAFETY: the name is static.
+        // SAFETY: The name is static.
         let raw = from_err_ptr(unsafe { bindings::class_create(name.as_char_ptr()) })?;
-        // INVARIANT: just created.
+        // INVARIANT: Just created.
         let raw = Raw {
             raw: NonNull::new(raw).ok_or(ENOMEM)?,
         };
@@ -60,7 +62,7 @@ impl Class {
     }
 }
 
-/// The tables that the driver core looks at while a device exists.
+/// The tables that the driver core reads while a device exists.
 struct Tables {
     node: Node,
     /// Ends in null.
@@ -72,8 +74,8 @@ struct Tables {
 
 /// A device of a class, without a device number, with the attributes of a `T`.
 ///
-/// Its attributes are there before the uevent is sent. Dropping it removes the device and waits
-/// for functions of its attributes that run. It sleeps then.
+/// Its attributes exist before the uevent is sent. Dropping it removes the device and waits for
+/// running functions of its attributes. The drop sleeps.
 ///
 /// # Invariants
 ///
@@ -86,19 +88,19 @@ pub struct ClassDevice<T: Send + Sync + 'static> {
     _data: PhantomData<Arc<T>>,
 }
 
-// SAFETY: a device belongs to no thread, and its data is `Send` and `Sync`.
+// SAFETY: A device is not tied to a thread, and its data is `Send` and `Sync`.
 unsafe impl<T: Send + Sync> Send for ClassDevice<T> {}
-// SAFETY: as above.
+// SAFETY: As above.
 unsafe impl<T: Send + Sync> Sync for ClassDevice<T> {}
 
 impl<T: Send + Sync> ClassDevice<T> {
-    /// Makes the device `name` of `class`. The kernel turns a slash in the name into `!`. May
+    /// Creates the device `name` of `class`. The kernel turns a slash in the name into `!`. May
     /// sleep.
     ///
     /// # Errors
     ///
-    /// `EEXIST` if the name is taken (the kernel logs that), `ENOMEM`, `EINVAL` for the names `""`,
-    /// `.` and `..`.
+    /// Returns `EEXIST` if the name is in use (the kernel logs that), `EINVAL` for the names `""`,
+    /// `.` and `..`, `ENOMEM` if an allocation fails.
     pub fn new(
         class: &Class,
         name: &CStr,
@@ -107,7 +109,7 @@ impl<T: Send + Sync> ClassDevice<T> {
     ) -> Result<Self> {
         check_name(name)?;
         let tables = tables(attributes, data)?;
-        // SAFETY: the class lives, as it is borrowed; there is no parent; the node and the groups
+        // SAFETY: The class lives, as it is borrowed; there is no parent; the node and the groups
         // live until the device is removed; the format takes one string.
         let device = from_err_ptr(unsafe {
             bindings::device_create_with_groups(
@@ -122,10 +124,10 @@ impl<T: Send + Sync> ClassDevice<T> {
         });
         let device = device.and_then(|device| NonNull::new(device).ok_or(ENOMEM));
         if device.is_err() {
-            // SAFETY: of `T`; there is no device that would refer to it.
+            // SAFETY: The node is of `T`, and no device refers to it.
             unsafe { tables.node.release::<T>() };
         }
-        // INVARIANT: just created.
+        // INVARIANT: Just created.
         Ok(Self {
             device: device?,
             tables,
@@ -135,7 +137,7 @@ impl<T: Send + Sync> ClassDevice<T> {
     }
 }
 
-/// The tables of a device with these attributes.
+/// Allocates the tables of a device with these attributes.
 fn tables<T: Send + Sync + 'static>(
     attributes: &'static [Attribute<T>],
     data: Arc<T>,
@@ -146,7 +148,7 @@ fn tables<T: Send + Sync + 'static>(
     }
     table.push(ptr::null(), GFP_KERNEL)?;
     let tables = KBox::<Tables>::new_uninit(GFP_KERNEL)?;
-    // Nothing fails from here on: the reference in the node is not given back by a drop.
+    // No step fails from here on, as dropping the node does not drop its reference.
     let mut tables = KBox::write(
         tables,
         Tables {
@@ -161,21 +163,22 @@ fn tables<T: Send + Sync + 'static>(
     Ok(tables)
 }
 
-// SAFETY: the device exists by the invariant.
+// SAFETY: The device exists by the invariant.
 unsafe impl<T: Send + Sync> AsKobject for ClassDevice<T> {
     fn as_kobject(&self) -> *mut bindings::kobject {
-        // SAFETY: only an address is made.
+        // SAFETY: The device exists by the type invariants; only an address is computed.
         unsafe { &raw mut (*self.device.as_ptr()).kobj }
     }
 }
 
 impl<T: Send + Sync> Drop for ClassDevice<T> {
     fn drop(&mut self) {
-        // SAFETY: the device exists by the invariant, and is unregistered once. The driver core
-        // frees it. Afterwards no function of an attribute runs, but for a store that called
-        // `remove_self`, which holds its own reference of the data.
+        // SAFETY: By the type invariants, the device exists; it is unregistered once, and the
+        // driver core frees it. Afterwards no function of an attribute runs, except a store that
+        // called `remove_self`, which holds its own reference to the data.
         unsafe { bindings::device_unregister(self.device.as_ptr()) };
-        // SAFETY: of `T` by the invariant; nobody refers to it any more.
+        // SAFETY: By the type invariants, the node is of `T`; no attribute function refers to it
+        // any more.
         unsafe { self.tables.node.release::<T>() };
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Directories.
+//! Directories (kobjects) in sysfs.
 
 use super::{
     attribute::Attribute,
@@ -25,31 +25,32 @@ use kernel::{
 
 /// A directory of sysfs with the attributes of a `T`.
 ///
-/// Dropping it removes the directory with everything in it, and waits for functions of its
-/// attributes that run. It sleeps then. The removal of a parent removes the entries of its children
-/// as well; these may be dropped later.
+/// Dropping it removes the directory with its contents, and waits for running functions of its
+/// attributes. The drop sleeps. The removal of a parent removes the entries of its children as
+/// well; these may be dropped later.
 ///
 /// # Invariants
 ///
-/// `object` is a kobject that was added, of which this value owns a reference; its node is of `T`.
+/// `object` is a kobject that was added and of which this value owns a reference; its node is of
+/// `T`.
 pub struct Directory<T: Send + Sync + 'static> {
     object: NonNull<Object>,
     _data: PhantomData<Arc<T>>,
 }
 
-// SAFETY: a directory belongs to no thread, and its data is `Send` and `Sync`.
+// SAFETY: A directory is not tied to a thread, and its data is `Send` and `Sync`.
 unsafe impl<T: Send + Sync> Send for Directory<T> {}
-// SAFETY: as above.
+// SAFETY: As above.
 unsafe impl<T: Send + Sync> Sync for Directory<T> {}
 
 impl<T: Send + Sync> Directory<T> {
-    /// Makes the directory `name` in that of `parent`. The kernel turns a slash in the name into
+    /// Creates the directory `name` in that of `parent`. The kernel turns a slash in the name into
     /// `!`. May sleep.
     ///
     /// # Errors
     ///
-    /// `EEXIST` if the name is taken (the kernel logs that), `ENOMEM`, `EINVAL` for the names `""`,
-    /// `.` and `..`.
+    /// Returns `EEXIST` if the name is in use (the kernel logs that), `EINVAL` for the names `""`,
+    /// `.` and `..`, `ENOMEM` if an allocation fails.
     pub fn new(
         parent: &(impl AsKobject + ?Sized),
         name: &CStr,
@@ -58,16 +59,16 @@ impl<T: Send + Sync> Directory<T> {
     ) -> Result<Self> {
         check_name(name)?;
         let object = KBox::<Object>::new_uninit(GFP_KERNEL)?;
-        // Nothing fails from here on without the drop of `this`, which gives the data back.
+        // An error from here on drops `this`, which drops the data.
         let object = KBox::write(object, Object::new(Node::new(data)));
         let object = NonNull::from(KBox::leak(object));
-        // INVARIANT: the kobject has one reference from `kobject_init_and_add` on, also if that
-        // fails; dropping a kobject that was not added removes nothing.
+        // INVARIANT: The kobject has one reference after `kobject_init_and_add`, also if that
+        // fails; `kobject_del` of a kobject that was not added has no effect.
         let this = Self {
             object,
             _data: PhantomData,
         };
-        // SAFETY: the kobject is zeroed memory that stays until its release; the type is static,
+        // SAFETY: The kobject is zeroed memory that stays until its release; the type is static,
         // the parent lives by the contract of `AsKobject`, and the format takes one string.
         to_result(unsafe {
             bindings::kobject_init_and_add(
@@ -79,7 +80,7 @@ impl<T: Send + Sync> Directory<T> {
             )
         })?;
         for attribute in attributes {
-            // SAFETY: the kobject was added; the attribute is static and of the type of the node.
+            // SAFETY: The kobject was added; the attribute is static and of the type of the node.
             to_result(unsafe {
                 bindings::sysfs_create_file_ns(
                     this.as_kobject(),
@@ -92,7 +93,7 @@ impl<T: Send + Sync> Directory<T> {
     }
 }
 
-/// Refuses what is no name.
+/// Returns `EINVAL` for a name that is not valid.
 pub(super) fn check_name(name: &CStr) -> Result {
     if name.is_empty() || name == c"." || name == c".." {
         Err(EINVAL)
@@ -101,10 +102,10 @@ pub(super) fn check_name(name: &CStr) -> Result {
     }
 }
 
-// SAFETY: the kobject is initialised by the invariant.
+// SAFETY: The kobject is initialised by the invariant.
 unsafe impl<T: Send + Sync> AsKobject for Directory<T> {
     fn as_kobject(&self) -> *mut bindings::kobject {
-        // SAFETY: the object exists by the invariant.
+        // SAFETY: The object exists by the invariant.
         unsafe { self.object.as_ref() }.as_kobject()
     }
 }
@@ -112,13 +113,14 @@ unsafe impl<T: Send + Sync> AsKobject for Directory<T> {
 impl<T: Send + Sync> Drop for Directory<T> {
     fn drop(&mut self) {
         let kobject = self.as_kobject();
-        // SAFETY: initialised by the invariant. Afterwards no function of an attribute runs, but
-        // for a store that called `remove_self`, which holds its own reference of the data.
+        // SAFETY: By the type invariants, the kobject is initialised. Afterwards no function of an
+        // attribute runs, except a store that called `remove_self`, which holds its own reference
+        // to the data.
         unsafe { bindings::kobject_del(kobject) };
-        // SAFETY: the object exists until the reference is put below; the node is of `T`, and
-        // nobody refers to it any more.
+        // SAFETY: The object exists until the reference is put below; the node is of `T`, and no
+        // attribute function refers to it any more.
         unsafe { self.object.as_ref().node().release::<T>() };
-        // SAFETY: a reference that this value owns.
+        // SAFETY: By the type invariants, this value owns the reference.
         unsafe { bindings::kobject_put(kobject) };
     }
 }

@@ -25,18 +25,18 @@ pub struct Link {
     name: CString,
 }
 
-// SAFETY: a link belongs to no thread.
+// SAFETY: A link is not tied to a thread.
 unsafe impl Send for Link {}
-// SAFETY: there is nothing to do with a shared link.
+// SAFETY: A shared link has no methods.
 unsafe impl Sync for Link {}
 
 impl Link {
-    /// Makes the link `name` in `directory`, to the directory of `target`. May sleep.
+    /// Creates the link `name` in `directory`, to the directory of `target`. May sleep.
     ///
     /// # Errors
     ///
-    /// `EEXIST` if the name is taken (the kernel logs that), `ENOENT` if the target has been
-    /// removed, `ENOMEM`.
+    /// Returns `EEXIST` if the name is in use (the kernel logs that), `ENOENT` if the target has
+    /// been removed, `ENOMEM` if an allocation fails.
     pub fn new(
         directory: &(impl AsKobject + ?Sized),
         name: &CStr,
@@ -44,31 +44,31 @@ impl Link {
     ) -> Result<Self> {
         let name = CString::try_from_fmt(fmt!("{name}"))?;
         let kobject = directory.as_kobject();
-        // SAFETY: both live, as they are borrowed, by the contract of `AsKobject`.
+        // SAFETY: Both live, as they are borrowed, by the contract of `AsKobject`.
         to_result(unsafe {
             bindings::sysfs_create_link(kobject, target.as_kobject(), name.as_char_ptr())
         })?;
-        // SAFETY: as above; a kobject with a link in it has a node.
+        // SAFETY: As above; a kobject with a link in it has a node.
         let directory = NonNull::new(unsafe { (*kobject).sd }).ok_or(ENOENT)?;
-        // SAFETY: the node of a kobject that lives.
+        // SAFETY: `directory` is the node of a live kobject.
         unsafe { bindings::kernfs_get(directory.as_ptr()) };
-        // INVARIANT: the reference was just taken, and the link made.
+        // INVARIANT: The reference was just taken, and the link made.
         Ok(Self { directory, name })
     }
 }
 
 impl Drop for Link {
     fn drop(&mut self) {
-        // The kobject may be gone. `sysfs_remove_link` looks at nothing of it but its node, and
-        // what it calls for that node is not exported.
+        // The kobject may be freed already. `sysfs_remove_link` reads only its node, and the
+        // function that it calls for that node is not exported.
         let mut kobject = bindings::kobject {
             sd: self.directory.as_ptr(),
             ..pin_init::zeroed()
         };
-        // SAFETY: the node exists by the invariant. When the directory was removed, the link went
-        // with it, and nothing is found.
+        // SAFETY: By the type invariants, the node exists. If the directory was removed, the link
+        // was removed with it, and the function finds none.
         unsafe { bindings::sysfs_remove_link(&mut kobject, self.name.as_char_ptr()) };
-        // SAFETY: a reference that this value owns.
+        // SAFETY: By the type invariants, this value owns the reference.
         unsafe { bindings::kernfs_put(self.directory.as_ptr()) };
     }
 }
