@@ -16,6 +16,7 @@ pub mod admission;
 pub mod agreement;
 pub mod budget;
 pub mod device;
+pub mod first_connect;
 pub mod geometry;
 pub mod handshake;
 pub mod heartbeat;

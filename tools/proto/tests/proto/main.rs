@@ -20,6 +20,7 @@ mod budget;
 mod chance;
 mod device;
 mod fuzz;
+mod first_connect;
 mod geometry;
 mod golden;
 mod handshake;
