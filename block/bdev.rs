@@ -57,6 +57,16 @@ unsafe impl Send for BlockDevice {}
 // SAFETY: Shared references read fields that the block layer changes word by word.
 unsafe impl Sync for BlockDevice {}
 
+/// Reads one limit of a device's queue. The block layer may change it at the same time, as a word:
+/// no reference to the limits is made.
+macro_rules! limit {
+    ($device:ident.$field:ident) => {
+        // SAFETY: By the type invariant the device lives, and with it its queue; the field is one
+        // word.
+        unsafe { ptr::read_volatile(&raw const (*(*$device.as_raw()).bd_queue).limits.$field) }
+    };
+}
+
 impl BlockDevice {
     /// Opens the device file `path`. With a holder nobody else can open it exclusively, file
     /// systems included.
@@ -130,42 +140,35 @@ impl BlockDevice {
         unsafe { raw::block_ext_helper_bdev_read_only(self.as_raw()) }
     }
 
-    #[inline]
-    fn limits(&self) -> &bindings::queue_limits {
-        // SAFETY: By the type invariant the device lives, and with it its queue. The block layer
-        // changes limits word by word, like all readers of its own expect.
-        unsafe { &(*(*self.as_raw()).bd_queue).limits }
-    }
-
     /// Smallest unit of IO in bytes, a power of two.
     #[inline]
     pub fn logical_block_bytes(&self) -> u32 {
-        self.limits().logical_block_size
+        limit!(self.logical_block_size)
     }
 
     /// Smallest unit written without read-modify-write, in bytes.
     pub fn physical_block_bytes(&self) -> u32 {
-        self.limits().physical_block_size
+        limit!(self.physical_block_size)
     }
 
     /// Longest transfer that the hardware takes, in sectors (longer bios are split).
     pub fn max_hw_sectors(&self) -> u32 {
-        self.limits().max_hw_sectors
+        limit!(self.max_hw_sectors)
     }
 
     /// Most pieces of memory in a request of the device (longer bios are split).
     pub fn max_segments(&self) -> u16 {
-        self.limits().max_segments
+        limit!(self.max_segments)
     }
 
     /// Longest discard in sectors, 0 if not supported.
     pub fn max_discard_sectors(&self) -> u32 {
-        self.limits().max_discard_sectors
+        limit!(self.max_discard_sectors)
     }
 
     /// Unit of discards in bytes.
     pub fn discard_granularity_bytes(&self) -> u32 {
-        self.limits().discard_granularity
+        limit!(self.discard_granularity)
     }
 
     /// Offset of the first whole unit of discards, in bytes.
@@ -176,12 +179,12 @@ impl BlockDevice {
 
     /// Longest secure erase in sectors, 0 if not supported.
     pub fn max_secure_erase_sectors(&self) -> u32 {
-        self.limits().max_secure_erase_sectors
+        limit!(self.max_secure_erase_sectors)
     }
 
     /// Longest write of zeroes in sectors, 0 if not supported.
     pub fn max_write_zeroes_sectors(&self) -> u32 {
-        self.limits().max_write_zeroes_sectors
+        limit!(self.max_write_zeroes_sectors)
     }
 
     /// Whether the device has a volatile cache that is switched on.
@@ -192,12 +195,12 @@ impl BlockDevice {
 
     /// Whether the device writes through that cache when asked to.
     pub fn has_fua(&self) -> bool {
-        self.limits().features & raw::BLOCK_EXT_BLK_FEAT_FUA != 0
+        limit!(self.features) & raw::BLOCK_EXT_BLK_FEAT_FUA != 0
     }
 
     /// Whether the medium rotates.
     pub fn is_rotational(&self) -> bool {
-        self.limits().features & bindings::BLK_FEAT_ROTATIONAL != 0
+        limit!(self.features) & bindings::BLK_FEAT_ROTATIONAL != 0
     }
 
     /// Whether a range starts and ends at logical blocks.

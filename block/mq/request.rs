@@ -122,6 +122,16 @@ pub struct Rejected<T: Operations>(
     pub Request<T>,
 );
 
+/// Reads one field of a request. The block layer's timeout worker writes to others at the same
+/// time, so no reference to the request is made.
+macro_rules! field {
+    ($request:ident.$field:ident) => {
+        // SAFETY: By the type invariant the request is live and the driver's, and the block layer
+        // does not write to the fields that are read so meanwhile.
+        unsafe { (&raw const (*$request.raw.as_ptr()).$field).read() }
+    };
+}
+
 impl<T: Operations> Request<T> {
     /// Takes a request over from the block layer and starts it.
     ///
@@ -157,13 +167,6 @@ impl<T: Operations> Request<T> {
     }
 
     #[inline]
-    fn rq(&self) -> &bindings::request {
-        // SAFETY: By the type invariant the request is live, and the block layer does not write to
-        // the fields read here while the driver owns it.
-        unsafe { self.raw.as_ref() }
-    }
-
-    #[inline]
     fn payload(&self) -> *mut Payload<T> {
         Payload::of(self.raw.as_ptr())
     }
@@ -171,13 +174,13 @@ impl<T: Operations> Request<T> {
     /// What is asked for.
     #[inline]
     pub fn op(&self) -> Op {
-        Op::from_raw(self.rq().cmd_flags)
+        Op::from_raw(field!(self.cmd_flags))
     }
 
     /// The modifiers of the operation.
     #[inline]
     pub fn flags(&self) -> Flags {
-        Flags::from_raw(self.rq().cmd_flags)
+        Flags::from_raw(field!(self.cmd_flags))
     }
 
     /// Whether somebody waits for the outcome: all reads, and writes that are synchronous, forced
@@ -192,20 +195,20 @@ impl<T: Operations> Request<T> {
     /// the block layer gives it `u64::MAX`.
     #[inline]
     pub fn sector(&self) -> u64 {
-        self.rq().__sector
+        field!(self.__sector)
     }
 
     /// Length of the range in bytes, whether or not it carries data; 0 for a flush.
     #[inline]
     pub fn len_bytes(&self) -> u32 {
-        self.rq().__data_len
+        field!(self.__data_len)
     }
 
     /// IO priority as in `ioprio_set(2)`: class in the upper 3 bits, hint and level below; 0 for
     /// none.
     #[inline]
     pub fn ioprio(&self) -> u16 {
-        let bio = self.rq().bio;
+        let bio = field!(self.bio);
         if bio.is_null() {
             return 0;
         }
@@ -218,15 +221,16 @@ impl<T: Operations> Request<T> {
     #[inline]
     pub fn tag(&self) -> u32 {
         // CAST: A request in flight has a tag, which is not negative.
-        self.rq().tag as u32
+        field!(self.tag) as u32
     }
 
     /// The driver's data of the disk.
     #[inline]
     pub fn queue(&self) -> &T::Queue {
+        let queue = field!(self.q);
         // SAFETY: By the type invariant the request belongs to a queue of a `TagSet<T>`, whose data
         // is a `T::Queue`; the disk, which waits for the request to end, keeps it.
-        unsafe { &*(*self.rq().q).queuedata.cast::<T::Queue>() }
+        unsafe { &*(*queue).queuedata.cast::<T::Queue>() }
     }
 
     /// The driver's data of the request.
@@ -265,10 +269,11 @@ impl<T: Operations> Request<T> {
     #[inline]
     pub fn map_sg(&mut self) -> Result {
         let op = self.op();
-        let segments = self.rq().nr_phys_segments;
+        let segments = field!(self.nr_phys_segments);
         if !op.has_data() || segments == 0 {
             return Ok(());
         }
+        let len_bytes = self.len_bytes();
         let rq = self.raw.as_ptr();
         let sg = self.sg_mut();
         if u32::from(segments) > sg.capacity() {
@@ -281,8 +286,6 @@ impl<T: Operations> Request<T> {
         // SAFETY: The request is ours by the type invariant and has data, and the entries suffice
         // for its segments, whose number was checked.
         let nents = unsafe { bindings::__blk_rq_map_sg(rq, sg.as_raw(), &mut last) };
-        // SAFETY: The request is ours, so the field is not written to meanwhile.
-        let len_bytes = unsafe { (*rq).__data_len };
         // SAFETY: `__blk_rq_map_sg` fills and ends as many entries as it returns. The memory
         // belongs to the request until it ends, the list lies in the request and is reset when the
         // request is started the next time. Only the data of a read may be written to.
