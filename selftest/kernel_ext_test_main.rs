@@ -35,11 +35,12 @@ module_param_bool!(
 /// A part and its test.
 type Part = (&'static str, fn() -> Result);
 
-const PARTS: [Part; 21] = [
+const PARTS: [Part; 22] = [
     ("errno", memory::errno),
     ("erased", memory::erased),
     ("pages", memory::pages),
     ("percpu", memory::percpu),
+    ("memory_scopes", memory::memory_scopes),
     ("random", memory::random),
     ("ida", memory::ida),
     ("ratelimit", memory::ratelimit),

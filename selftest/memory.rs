@@ -16,6 +16,7 @@ use kernel_ext::{
     },
     errno,
     ida::Ida,
+    memory,
     pages::PageBlock,
     percpu::{
         Counter,
@@ -184,4 +185,17 @@ pub(super) fn ratelimit() -> Result {
         LIMIT.allow() == Some(1),
         "after the interval one passes and tells of one",
     )
+}
+
+/// What a task may wait for when it allocates.
+pub(super) fn memory_scopes() -> Result {
+    check(memory::may_start_io(), "an allocation may start IO")?;
+    let inside = memory::without_io(|| {
+        let deeper = memory::from_reserves(memory::may_start_io);
+        deeper || memory::may_start_io()
+    });
+    check(!inside, "no allocation in a scope starts IO")?;
+    let small = memory::from_reserves(|| KBox::new(7u32, GFP_KERNEL));
+    check(small.is_ok_and(|n| *n == 7), "reserves have room")?;
+    check(memory::may_start_io(), "the scope is over")
 }

@@ -4,6 +4,7 @@
  * inlined functions of the crate call them from its users' modules.
  */
 #include <linux/export.h>
+#include <linux/sched/mm.h>
 #include "helpers.h"
 
 bool kernel_ext_helper_spin_trylock_irqsave(spinlock_t *lock, unsigned long *flags)
@@ -77,3 +78,21 @@ bool kernel_ext_helper_irqs_disabled(void)
 	return irqs_disabled();
 }
 EXPORT_SYMBOL_GPL(kernel_ext_helper_irqs_disabled);
+
+unsigned int kernel_ext_helper_memalloc_save(bool reserves)
+{
+	return memalloc_flags_save(PF_MEMALLOC_NOIO | (reserves ? PF_MEMALLOC : 0));
+}
+EXPORT_SYMBOL_GPL(kernel_ext_helper_memalloc_save);
+
+void kernel_ext_helper_memalloc_restore(unsigned int flags)
+{
+	memalloc_flags_restore(flags);
+}
+EXPORT_SYMBOL_GPL(kernel_ext_helper_memalloc_restore);
+
+bool kernel_ext_helper_may_start_io(void)
+{
+	return current_gfp_context(GFP_KERNEL) & __GFP_IO;
+}
+EXPORT_SYMBOL_GPL(kernel_ext_helper_may_start_io);

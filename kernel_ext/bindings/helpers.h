@@ -18,6 +18,9 @@ unsigned long kernel_ext_helper_per_cpu_offset(unsigned int cpu);
 unsigned long kernel_ext_helper_this_cpu_offset(void);
 unsigned int kernel_ext_helper_num_online_cpus(void);
 bool kernel_ext_helper_irqs_disabled(void);
+unsigned int kernel_ext_helper_memalloc_save(bool reserves);
+void kernel_ext_helper_memalloc_restore(unsigned int flags);
+bool kernel_ext_helper_may_start_io(void);
 void kernel_ext_helper_global_prepare_lock(void);
 void kernel_ext_helper_global_prepare_unlock(void);
 
