@@ -38,6 +38,8 @@ pub trait PortEvents: Send + Sync {
     fn port_down(&self, device: DeviceId, port: u32);
     /// A device is new; how its ports are is not known.
     fn device_added(&self, device: DeviceId);
+    /// A device is about to go, and waits until no object of it is left.
+    fn device_removed(&self, _device: DeviceId) {}
 }
 
 static LISTENERS: Global<KVec<Arc<dyn PortEvents>>> = Global::new(KVec::new());
@@ -121,7 +123,8 @@ unsafe extern "C" fn add(device: *mut sys::ib_device) -> c_int {
 /// # Safety
 ///
 /// Called by `ib_core` for a device that is being unregistered, with what [`add`] has set.
-unsafe extern "C" fn remove(_device: *mut sys::ib_device, data: *mut c_void) {
+unsafe extern "C" fn remove(device: *mut sys::ib_device, data: *mut c_void) {
+    tell(|l| l.device_removed(DeviceId(device as usize)));
     let handler: *mut Handler = data.cast();
     // SAFETY: `add` has registered it, and this is called once. It waits for calls that are
     // running.

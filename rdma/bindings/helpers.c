@@ -79,10 +79,6 @@ int rdma_helper_req_notify_cq(struct ib_cq *cq)
 }
 EXPORT_SYMBOL_GPL(rdma_helper_req_notify_cq);
 
-/*
- * Drains a queue pair whose send queue completes where nobody is woken. ib_drain_qp() lets a tenth of a
- * second pass before it looks there for the first time.
- */
 struct rdma_helper_drain {
 	struct ib_cqe cqe;
 	struct completion done;
@@ -95,25 +91,78 @@ static void rdma_helper_drained(struct ib_cq *cq, struct ib_wc *wc)
 	complete(&drain->done);
 }
 
-void rdma_helper_drain_qp(struct ib_qp *qp)
+static int rdma_helper_drain_recv(struct ib_qp *qp, struct rdma_helper_drain *drain)
 {
 	struct ib_qp_attr attr = { .qp_state = IB_QPS_ERR };
-	struct rdma_helper_drain drain = { .cqe.done = rdma_helper_drained };
-	struct ib_rdma_wr last = { .wr = { .wr_cqe = &drain.cqe, .opcode = IB_WR_RDMA_WRITE } };
+	struct ib_recv_wr last = { .wr_cqe = &drain->cqe };
 
-	if (qp->send_cq->poll_ctx != IB_POLL_DIRECT || qp->device->ops.drain_sq) {
-		ib_drain_qp(qp);
+	drain->cqe.done = rdma_helper_drained;
+	init_completion(&drain->done);
+	return ib_modify_qp(qp, &attr, IB_QP_STATE) ?: ib_post_recv(qp, &last, NULL);
+}
+
+static int rdma_helper_drain_send(struct ib_qp *qp, struct rdma_helper_drain *drain)
+{
+	struct ib_rdma_wr last = { .wr = { .wr_cqe = &drain->cqe, .opcode = IB_WR_RDMA_WRITE } };
+
+	reinit_completion(&drain->done);
+	return ib_post_send(qp, &last.wr, NULL);
+}
+
+static void rdma_helper_await_drain(struct ib_cq *cq, struct rdma_helper_drain *drain)
+{
+	unsigned int looks;
+
+	if (cq->poll_ctx != IB_POLL_DIRECT) {
+		wait_for_completion(&drain->done);
 		return;
 	}
-	init_completion(&drain.done);
-	if (WARN_ON_ONCE(ib_modify_qp(qp, &attr, IB_QP_STATE)) || WARN_ON_ONCE(ib_post_send(qp, &last.wr, NULL)))
-		return;
-	do {
-		ib_process_cq_direct(qp->send_cq, -1);
-	} while (!wait_for_completion_timeout(&drain.done, 1));
-	ib_drain_rq(qp);
+	for (looks = 0; ; looks++) {
+		ib_process_cq_direct(cq, -1);
+		if (try_wait_for_completion(&drain->done))
+			return;
+		/* Most often the device has flushed everything by then. */
+		if (looks < 20)
+			usleep_range(20, 50);
+		else if (wait_for_completion_timeout(&drain->done, 1))
+			return;
+	}
 }
-EXPORT_SYMBOL_GPL(rdma_helper_drain_qp);
+
+/*
+ * Drains up to RDMA_HELPER_DRAIN_MAX queue pairs side by side: they all go into the error state before any is
+ * waited for. The receives come first, whose handlers may post sends. Like ib_drain_qp(), which
+ *
+ *  - drains one after the other,
+ *  - and lets a tenth of a second pass before it looks into a completion queue that is polled only (mlx5, mlx4 and
+ *    hns do so in functions of their own, which know how to end the work of a device that has died).
+ *
+ * A queue pair whose device does not take the last request is left to ib_drain_qp().
+ */
+void rdma_helper_drain_qps(struct ib_qp **qps, unsigned int count)
+{
+	struct rdma_helper_drain drains[RDMA_HELPER_DRAIN_MAX];
+	unsigned long refused = 0;
+	unsigned int i;
+
+	count = min(count, RDMA_HELPER_DRAIN_MAX);
+	for (i = 0; i < count; i++)
+		if (rdma_helper_drain_recv(qps[i], &drains[i]))
+			refused |= BIT(i);
+	for (i = 0; i < count; i++)
+		if (!(refused & BIT(i)))
+			rdma_helper_await_drain(qps[i]->recv_cq, &drains[i]);
+	for (i = 0; i < count; i++)
+		if (!(refused & BIT(i)) && rdma_helper_drain_send(qps[i], &drains[i]))
+			refused |= BIT(i);
+	for (i = 0; i < count; i++)
+		if (!(refused & BIT(i)))
+			rdma_helper_await_drain(qps[i]->send_cq, &drains[i]);
+	for (i = 0; i < count; i++)
+		if (refused & BIT(i))
+			ib_drain_qp(qps[i]);
+}
+EXPORT_SYMBOL_GPL(rdma_helper_drain_qps);
 
 /* The caller knows that the list has count mapped entries, one behind the other, and to the room. */
 void rdma_helper_sg_gather(struct scatterlist *sg, u32 count, struct ib_sge *to, u32 lkey)

@@ -16,7 +16,8 @@ int rdma_helper_map_sg(struct ib_device *dev, struct scatterlist *sg, int nents,
 void rdma_helper_unmap_sg(struct ib_device *dev, struct scatterlist *sg, int nents, enum dma_data_direction dir);
 void rdma_helper_cq_wake(struct ib_cq *cq, ib_comp_handler handler, void *context);
 int rdma_helper_req_notify_cq(struct ib_cq *cq);
-void rdma_helper_drain_qp(struct ib_qp *qp);
+#define RDMA_HELPER_DRAIN_MAX 16U
+void rdma_helper_drain_qps(struct ib_qp **qps, unsigned int count);
 void rdma_helper_sg_gather(struct scatterlist *sg, u32 count, struct ib_sge *to, u32 lkey);
 void rdma_helper_sg_set_dma(struct sg_table *table, u32 index, u64 addr, u32 length);
 void *rdma_helper_alloc_coherent(struct ib_device *dev, size_t size, u64 *addr);

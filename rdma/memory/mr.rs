@@ -60,6 +60,8 @@ const IOVA_BASE: u64 = 1 << 32;
 pub struct Mr {
     memory: ManuallyDrop<MrMemory>,
     pd: Arc<Pd>,
+    kind: sys::ib_mr_type,
+    max_pages: u32,
     iova_base: u64,
 }
 
@@ -89,19 +91,28 @@ impl Mr {
             sys::ib_mr_type_IB_MR_TYPE_MEM_REG
         };
         pd.add_handle()?;
-        // SAFETY: The domain is valid.
-        let raw = from_err_ptr(unsafe { sys::ib_alloc_mr(pd.as_raw(), kind, max_pages) })
-            .and_then(|raw| NonNull::new(raw).ok_or(ENOMEM))
-            .inspect_err(|_| pd.cancel_handle())?;
-        // INVARIANT: The region was just made.
+        let memory = MrMemory::new(pd, kind, max_pages).inspect_err(|_| pd.cancel_handle())?;
         Ok(Self {
-            memory: ManuallyDrop::new(MrMemory {
-                raw,
-                blocks: KVVec::new(),
-            }),
+            memory: ManuallyDrop::new(memory),
             pd: pd.clone(),
+            kind,
+            max_pages,
             iova_base: IOVA_BASE,
         })
+    }
+
+    /// Puts a new region in the place of this one, with nothing mapped: for one whose last
+    /// registration or invalidation may have been carried out or not. Sleeps.
+    ///
+    /// The old region goes now, or with the last queue pair of the domain if there is one. On
+    /// failure nothing is changed.
+    pub fn renew(&mut self) -> Result {
+        self.pd.add_handle()?;
+        let memory = MrMemory::new(&self.pd, self.kind, self.max_pages)
+            .inspect_err(|_| self.pd.cancel_handle())?;
+        let old = core::mem::replace(&mut self.memory, ManuallyDrop::new(memory));
+        self.pd.retire(Retired::Mr(ManuallyDrop::into_inner(old)));
+        Ok(())
     }
 
     /// Maps a scatterlist that [`sg::map`](crate::memory::sg::map) has mapped (`ib_map_mr_sg()`),
@@ -274,6 +285,18 @@ impl Drop for Mr {
         // SAFETY: `self.memory` is not used after this.
         let memory = unsafe { ManuallyDrop::take(&mut self.memory) };
         self.pd.retire(Retired::Mr(memory));
+    }
+}
+
+impl MrMemory {
+    fn new(pd: &Pd, kind: sys::ib_mr_type, max_pages: u32) -> Result<Self> {
+        // SAFETY: The domain is valid.
+        let raw = from_err_ptr(unsafe { sys::ib_alloc_mr(pd.as_raw(), kind, max_pages) })?;
+        // INVARIANT: The region was just made.
+        Ok(Self {
+            raw: NonNull::new(raw).ok_or(ENOMEM)?,
+            blocks: KVVec::new(),
+        })
     }
 }
 

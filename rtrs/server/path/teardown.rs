@@ -10,6 +10,7 @@ use kernel::{
     }, //
 };
 use kernel_ext::sync::atomic::Ordering::SeqCst;
+use rdma::Qp;
 use rtrs_core::proto::{
     path::ServerEvent,
     LINK_SETTLE_MS, //
@@ -28,9 +29,7 @@ pub(crate) fn tear_down(path: &Arc<Path>) {
     // From here on nothing new comes, and what is on its way is thrown away.
     let connections = path.joined();
     if let Some(connections) = &connections {
-        for connection in connections.iter() {
-            connection.qp.drain();
-        }
+        Qp::drain_all(connections.iter().map(|connection| &*connection.qp));
         if path.has_failed.load(SeqCst) {
             fsleep(Delta::from_millis(LINK_SETTLE_MS.into()));
         }
