@@ -24,7 +24,7 @@ const DOUBLINGS_MAX: u32 = 13;
 const _: () = assert!((DELAY_MS_MIN as u64) << DOUBLINGS_MAX > DELAY_MS_MAX as u64);
 
 /// Counts the attempts since a path was last connected.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct Backoff {
     attempts: u32,
 }

@@ -28,6 +28,7 @@ pub mod path;
 pub mod permit;
 pub mod policy;
 pub mod quarantine;
+pub mod recovery;
 pub mod request;
 pub mod settings;
 pub mod signal;

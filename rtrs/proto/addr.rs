@@ -267,6 +267,41 @@ impl PathAddrs {
     }
 }
 
+/// Returns a path that is named more than once, if there is one.
+pub fn repeated(paths: &[PathAddrs]) -> Option<&PathAddrs> {
+    let mut rest = paths;
+    while let Some((first, others)) = rest.split_first() {
+        if others.contains(first) {
+            return Some(first);
+        }
+        rest = others;
+    }
+    None
+}
+
+/// The ends of a path as far as they are known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KnownEnds {
+    /// What the user gave.
+    pub asked: PathAddrs,
+    /// The source that the routing chose, once it has.
+    pub found: Option<Addr>,
+}
+
+impl KnownEnds {
+    /// Returns the source, if it is known.
+    pub fn src(&self) -> Option<Addr> {
+        self.found.or(self.asked.src)
+    }
+
+    /// Whether two paths are one: the same two addresses, or the same request to the routing. A
+    /// source that is known to one of them only may turn out to be the same later.
+    pub fn is_same_path(&self, other: &Self) -> bool {
+        let known = self.src().is_some() && self.src() == other.src();
+        self.asked.dst == other.asked.dst && (known || self.asked.src == other.asked.src)
+    }
+}
+
 /// Name of a path's directory: `src@dst`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathName {

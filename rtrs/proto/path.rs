@@ -21,7 +21,7 @@ use core::fmt;
 ///                                                 v
 ///                                               Dead
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum ClientState {
     /// Connections are being made, or the info exchange is under way.

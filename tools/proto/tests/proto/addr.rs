@@ -10,8 +10,10 @@ use std::net::{
 use proptest::prelude::*;
 use proto::common::errno::Errno;
 use proto::rtrs::addr::{
+    repeated,
     Addr,
     AddrError,
+    KnownEnds,
     PathAddrs,
     PathName, //
 };
@@ -146,5 +148,44 @@ proptest! {
             let library = format!("ip:{}", Ipv6Addr::from(words));
             prop_assert_eq!(Addr::V6(octets).to_string(), library);
         }
+    }
+}
+
+#[test]
+fn a_path_is_the_same_by_its_known_ends() {
+    let ends = |text: &[u8], found: Option<&[u8]>| KnownEnds {
+        asked: PathAddrs::parse(text).unwrap(),
+        found: found.map(|text| Addr::parse(text).unwrap()),
+    };
+    let both = ends(b"ip:10.0.0.1@ip:10.0.0.2", None);
+    let routed = ends(b"ip:10.0.0.2", Some(b"ip:10.0.0.1"));
+    let open = ends(b"ip:10.0.0.2", None);
+    assert!(both.is_same_path(&both) && open.is_same_path(&open));
+    assert!(routed.is_same_path(&both) && both.is_same_path(&routed));
+    assert!(routed.is_same_path(&open) && open.is_same_path(&routed));
+    // Where the routing leads is not known yet.
+    assert!(!open.is_same_path(&both) && !both.is_same_path(&open));
+    for other in [
+        ends(b"ip:10.0.0.1@ip:10.0.0.3", None),
+        ends(b"ip:10.0.1.1@ip:10.0.0.2", None),
+        ends(b"ip:10.0.0.3", Some(b"ip:10.0.0.1")),
+    ] {
+        assert!(!routed.is_same_path(&other) && !other.is_same_path(&routed));
+    }
+    // An address that was given does not change when it was found.
+    let found = ends(b"ip:10.0.0.1@ip:10.0.0.2", Some(b"ip:10.0.0.1"));
+    assert!(found.is_same_path(&both));
+}
+
+#[test]
+fn a_path_that_is_named_twice_is_found() {
+    let paths: Vec<_> = ["ip:10.0.0.2", "ip:10.0.1.1@ip:10.0.0.2", "ip:10.0.0.3"]
+        .map(|text| PathAddrs::parse(text.as_bytes()).unwrap())
+        .to_vec();
+    assert_eq!(repeated(&paths), None);
+    for again in &paths {
+        let mut more = paths.clone();
+        more.push(*again);
+        assert_eq!(repeated(&more), Some(again));
     }
 }

@@ -35,6 +35,7 @@ mod path_name;
 mod permit;
 mod policy;
 mod quarantine;
+mod recovery;
 mod request;
 mod settings;
 mod signal;
