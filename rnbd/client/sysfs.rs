@@ -18,14 +18,17 @@ use kernel::{
         ArcBorrow, //
     },
 };
-use kernel_ext::sysfs::{
-    AsKobject,
-    Attribute,
-    Class,
-    ClassDevice,
-    Directory,
-    ShowBuffer,
-    StoreContext, //
+use kernel_ext::{
+    memory,
+    sysfs::{
+        AsKobject,
+        Attribute,
+        Class,
+        ClassDevice,
+        Directory,
+        ShowBuffer,
+        StoreContext, //
+    },
 };
 
 use super::{
@@ -115,7 +118,7 @@ fn store_map_device(
     _context: &StoreContext<'_>,
     line: &str,
 ) -> Result {
-    map::map(&client.into(), line.as_bytes())
+    memory::without_io(|| map::map(&client.into(), line.as_bytes()))
 }
 
 fn show_unmap_device(_device: &Device, page: &mut ShowBuffer<'_>) -> Result {
@@ -140,14 +143,14 @@ fn store_unmap_device(
         pr_err!("{}: unmap_device: is just being mapped\n", &*device);
         return Err(EBUSY);
     }
-    let ending = device.begin_unmap(how)?;
+    let ending = memory::without_io(|| device.begin_unmap(how))?;
     // This file goes with the device: first, so that unmapping does not wait for its own writer.
     if let Err(error) = context.remove_self(&THIS_MODULE) {
         // The module is being unloaded, which unmaps the device.
         device.cancel_unmap(ending);
         return Err(error);
     }
-    device.finish_unmap(ending);
+    memory::without_io(|| device.finish_unmap(ending));
     pr_info!("{}: unmapped\n", &*device);
     Ok(())
 }
@@ -169,7 +172,7 @@ fn store_resize(
         );
         Error::from(reason.errno())
     })?;
-    device.resize(sectors)
+    memory::without_io(|| device.resize(sectors))
 }
 
 fn show_remap_device(_device: &Device, page: &mut ShowBuffer<'_>) -> Result {
@@ -185,7 +188,7 @@ fn store_remap_device(
         pr_err!("{}: remap_device: '{}' is not 1\n", &*device, word);
         Error::from(reason.errno())
     })?;
-    Arc::<Device>::from(device).remap()
+    memory::without_io(|| Arc::<Device>::from(device).remap())
 }
 
 fn show_mapping_path(device: &Device, page: &mut ShowBuffer<'_>) -> Result {

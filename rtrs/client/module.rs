@@ -60,6 +60,13 @@ impl PortEvents for Ports {
     fn device_added(&self, device: DeviceId) {
         self.port_up(device, 0);
     }
+
+    /// A path that is lost has no connection that would say so, and keeps objects of its device.
+    fn device_removed(&self, _device: DeviceId) {
+        if let Ok(library) = Library::get() {
+            library.for_each_path(|path| Path::let_device_go(path, None));
+        }
+    }
 }
 
 /// The module's state. The work queue outlives all paths: [`Library::stop`] waits for what is left
@@ -67,9 +74,12 @@ impl PortEvents for Ports {
 #[pin_data]
 pub(crate) struct Library {
     pub(crate) class: Class,
-    /// Heartbeats, teardowns and attempts to connect again. A teardown waits for the other two, and
-    /// an attempt for a teardown, each of the same path.
+    /// Heartbeats and teardowns. A teardown waits for the heartbeat and for an attempt of the same
+    /// path, which it has told to end.
     pub(crate) queue: WorkQueue,
+    /// Attempts to connect again. Of their own, for a single worker may be all there is when memory
+    /// is short, and an attempt takes seconds: no teardown, and so no fail-over, is to wait for it.
+    pub(crate) connect_queue: WorkQueue,
     #[pin]
     sessions: Mutex<KVec<Arc<Session>>>,
     #[pin]
@@ -81,10 +91,16 @@ impl Library {
     pub(crate) fn start() -> Result<Arc<Self>> {
         let class = Class::register(c"rtrs-client")?;
         let queue = WorkQueue::new(c"rtrs_client_wq", Flags::UNBOUND | Flags::MEM_RECLAIM, 0)?;
+        let connect_queue = WorkQueue::new(
+            c"rtrs_client_connect_wq",
+            Flags::UNBOUND | Flags::MEM_RECLAIM,
+            0,
+        )?;
         let library = Arc::pin_init(
             pin_init!(Self {
                 class,
                 queue,
+                connect_queue,
                 sessions <- new_mutex!(KVec::new()),
                 ports <- new_mutex!(None),
             }),
@@ -103,6 +119,7 @@ impl Library {
         drop(ports);
         drop(LIBRARY.lock().take());
         // A last reference must not be dropped by an item on the queue.
+        self.connect_queue.flush();
         self.queue.flush();
     }
 

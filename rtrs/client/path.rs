@@ -2,15 +2,17 @@
 
 //! A path: one way from us to the server, connected or not.
 //!
-//! Its state is `proto::path`'s. Whatever ends a connected path, be it an event of the connection
-//! manager, a failed work request, a breach of the protocol, the heartbeat, sysfs or the end of the
-//! session, goes through [`Path::fail`] or [`Path::close`]; what follows from it is in `life`.
+//! Its state is `proto::recovery`'s. Whatever ends a connected path, be it an event of the
+//! connection manager, a failed work request, a breach of the protocol, the heartbeat, sysfs or the
+//! end of the session, goes through [`Path::fail`] or [`Path::close`]; what follows from it is in
+//! `recovery`.
 
 pub(crate) mod connect;
 pub(crate) mod connections;
 pub(crate) mod error;
 pub(crate) mod heartbeat;
 pub(crate) mod recovery;
+pub(crate) mod resources;
 pub(crate) mod setup;
 pub(crate) mod stats;
 
@@ -31,12 +33,10 @@ use kernel::{
         WorkItem, //
     },
 };
-use kernel_ext::sync::atomic::{
-    AtomicBool,
-    AtomicU32, //
-};
+use kernel_ext::sync::atomic::AtomicU32;
 use kernel_ext::{
     errno,
+    memory,
     new_irq_lock,
     new_wait_queue,
     random,
@@ -47,7 +47,11 @@ use kernel_ext::{
     }, //
 };
 use rdma::{
-    cm::SocketAddress,
+    cm::{
+        CmId,
+        Id,
+        SocketAddress, //
+    },
     DeviceId,
     Wake, //
 };
@@ -56,26 +60,21 @@ use rtrs_core::{
     proto::{
         addr::{
             Addr,
+            KnownEnds,
             PathAddrs,
             PathName, //
         },
-        path::{
-            ClientEffect,
-            ClientEvent,
-            ClientState, //
-        }, //
+        path::ClientState,
+        recovery::Recovery, //
     },
 };
 
 use crate::client::{
     path::{
-        connections::{
-            Connection,
-            Transport, //
-        }, //
+        connections::Transport, //
         error::Fault,
         heartbeat::Pulse,
-        recovery::Attempts,
+        resources::Resources,
         setup::Progress,
         stats::Stats,
     },
@@ -103,7 +102,7 @@ pub(crate) struct Ends {
 
 /// One path of a session.
 ///
-/// Lock order: `attempts`, then the session's locks, then `state`.
+/// Lock order: `attempts`, then the session's locks, then `recovery`, and `farewell` alone.
 #[pin_data]
 pub(crate) struct Path {
     pub(crate) session: Arc<Session>,
@@ -114,20 +113,19 @@ pub(crate) struct Path {
     #[pin]
     pub(crate) ends: Mutex<Option<Ends>>,
     #[pin]
-    state: IrqLock<ClientState>,
+    pub(crate) recovery: IrqLock<Recovery>,
     #[pin]
     pub(crate) state_changed: WaitQueue,
-    /// Held by whoever sets the path up or tears it down; sleeps.
+    /// What the path connects with. Locked by whoever sets the path up or tears it down; sleeps.
     #[pin]
-    pub(crate) attempts: Mutex<Attempts>,
-    /// The device that it was last connected over is going away.
-    pub(crate) device_gone: AtomicBool,
-    /// The number of the connect that counts (`recon_cnt`).
-    pub(crate) life: AtomicU32,
+    pub(crate) attempts: Mutex<Resources>,
+    /// The identifier of the last life's first connection, as long as the server may not know of
+    /// that life's end: a disconnect on it is heard. `recovery` knows whether there is one. Its
+    /// event handler holds the path, so it is dropped before the path is closed.
+    #[pin]
+    pub(crate) farewell: IrqLock<Option<Arc<CmId>>>,
     /// Attempts to connect it again that have ended.
     pub(crate) ended: AtomicU32,
-    /// Somebody wants it back now: the next pause is none, and counting starts again.
-    pub(crate) wanted: AtomicBool,
     pub(crate) progress: Pin<KBox<Progress>>,
     pub(crate) pulse: Pulse,
     pub(crate) stats: Stats,
@@ -160,7 +158,7 @@ impl WorkItem<TEAR_DOWN> for Path {
     type Pointer = Arc<Path>;
 
     fn run(this: Arc<Path>) {
-        Path::tear_down(&this);
+        memory::from_reserves(|| Path::tear_down(&this));
     }
 }
 
@@ -168,7 +166,7 @@ impl WorkItem<HEARTBEAT> for Path {
     type Pointer = Arc<Path>;
 
     fn run(this: Arc<Path>) {
-        Path::beat(this);
+        memory::without_io(|| Path::beat(this));
     }
 }
 
@@ -176,7 +174,7 @@ impl WorkItem<RECONNECT> for Path {
     type Pointer = Arc<Path>;
 
     fn run(this: Arc<Path>) {
-        Path::connect_again(&this);
+        memory::from_reserves(|| Path::connect_again(&this));
     }
 }
 
@@ -184,7 +182,7 @@ impl WorkItem<LOOK> for Path {
     type Pointer = Arc<Path>;
 
     fn run(this: Arc<Path>) {
-        this.look();
+        memory::without_io(|| this.look());
     }
 }
 
@@ -212,13 +210,11 @@ impl Path {
                 number,
                 addrs,
                 ends <- new_mutex!(None),
-                state <- new_irq_lock!(ClientState::Connecting),
+                recovery <- new_irq_lock!(Recovery::NEW),
                 state_changed <- new_wait_queue!("Path::state_changed"),
-                attempts <- new_mutex!(Attempts::NONE),
-                device_gone: AtomicBool::new(false),
-                life: AtomicU32::new(0),
+                attempts <- new_mutex!(Resources::NONE),
+                farewell <- new_irq_lock!(None),
                 ended: AtomicU32::new(0),
-                wanted: AtomicBool::new(false),
                 progress,
                 pulse: Pulse::new(),
                 stats,
@@ -277,22 +273,65 @@ impl Path {
         (src, address::to_cm(&self.addrs.dst, self.session.port()))
     }
 
-    /// Learns what only a connected identity knows.
-    pub(crate) fn learn_ends(&self, admin: &Connection) -> Result<(), Fault> {
+    /// The ends as far as they are known.
+    pub(crate) fn known_ends(&self) -> KnownEnds {
+        KnownEnds {
+            asked: self.addrs,
+            found: self.ends.lock().as_ref().map(|ends| ends.src),
+        }
+    }
+
+    /// `EEXIST` if one of `paths` is known to have the same ends.
+    pub(crate) fn check_new(&self, paths: &[Arc<Self>]) -> Result {
+        let ends = self.known_ends();
+        if !paths.iter().any(|p| p.known_ends().is_same_path(&ends)) {
+            return Ok(());
+        }
+        pr_err!(
+            "session {}: the path to {} exists\n",
+            self.session.name(),
+            self.dst()
+        );
+        Err(EEXIST)
+    }
+
+    /// Learns the ends of a path that is being added; refuses it if another path of the session has
+    /// the same. Sleeps.
+    pub(crate) fn claim_ends(this: &Arc<Self>, id: &Id) -> Result<(), Fault> {
+        let _lock = this.session.paths_lock.lock();
+        this.learn_ends(id)?;
+        let ends = this.known_ends();
+        let is_taken = this.session.paths.get().is_some_and(|paths| {
+            let mut others = paths.0.iter().filter(|other| !Arc::ptr_eq(other, this));
+            others.any(|other| other.known_ends().is_same_path(&ends))
+        });
+        if is_taken {
+            return Err(Fault::Exists);
+        }
+        Ok(())
+    }
+
+    /// Learns what only an identity knows whose address is resolved.
+    pub(crate) fn learn_ends(&self, id: &Id) -> Result<(), Fault> {
         let memory = |e| Fault::Resource("name of the device", e);
-        let device = admin.id.device().ok_or(Fault::DeviceRemoval)?;
-        let local = admin.id.local_address().ok_or(Fault::DeviceRemoval)?;
+        let device = id.device().ok_or(Fault::DeviceRemoval)?;
+        let local = id.local_address().ok_or(Fault::DeviceRemoval)?;
         let device = CString::try_from(device.name()).map_err(|e| memory(e.into()))?;
         *self.ends.lock() = Some(Ends {
             src: address::from_cm(&local.address),
             device,
-            port: admin.id.port_number(),
+            port: id.port_number(),
         });
         Ok(())
     }
 
     pub(crate) fn state(&self) -> ClientState {
-        *self.state.lock()
+        self.recovery.lock().state()
+    }
+
+    /// The number of the connect that counts (`recon_cnt`).
+    pub(crate) fn life(&self) -> u16 {
+        self.recovery.lock().life()
     }
 
     pub(crate) fn is_connected(&self) -> bool {
@@ -312,34 +351,6 @@ impl Path {
         let guard = rcu::read_lock();
         let transport = self.transport.read(&guard);
         transport.is_some_and(|transport| transport.is_over(device, port))
-    }
-
-    /// Something happened: goes into the next state and says what to do.
-    pub(crate) fn step(&self, event: ClientEvent) -> ClientEffect {
-        let mut state = self.state.lock();
-        let (next, effect) = state.step(event);
-        *state = next;
-        drop(state);
-        self.state_changed.wake_all();
-        effect
-    }
-
-    /// The path cannot go on. Any context; the first fault counts.
-    #[cold]
-    pub(crate) fn fail(this: &Arc<Self>, fault: Fault) {
-        match this.step(ClientEvent::Failed) {
-            ClientEffect::Recover => {
-                pr_err!(
-                    "session {}: {fault}, closing the path to {}\n",
-                    this.session.name(),
-                    this.addrs.dst
-                );
-                this.queue_tear_down();
-            }
-            // The connecting task logs it.
-            ClientEffect::AbortConnect => this.progress.failed(fault),
-            _ => {}
-        }
     }
 
     /// Returns what a reader of sysfs gets for a path that was never connected.

@@ -47,7 +47,10 @@ use kernel_ext::{
     sync::RcuArc, //
 };
 use rtrs_core::proto::{
-    addr::PathAddrs,
+    addr::{
+        self,
+        PathAddrs, //
+    },
     agreement::{
         Agreement,
         Grant, //
@@ -192,6 +195,11 @@ impl Session {
         if param.paths.is_empty() || param.paths.len() > PATHS_MAX {
             return Err(EINVAL);
         }
+        if let Some(twice) = addr::repeated(param.paths) {
+            let (name, dst) = (param.name, twice.dst);
+            pr_err!("session {name}: the path to {dst} exists, it was named twice\n");
+            return Err(EEXIST);
+        }
         let session = Self::new(&param)?;
         let library = session.library.clone();
         library.enter(&session)?;
@@ -267,6 +275,7 @@ impl Session {
     fn add(&self, path: &Arc<Path>) -> Result {
         let _lock = self.paths_lock.lock();
         let mut paths = self.copy_paths()?;
+        path.check_new(&paths)?;
         if paths.len() >= PATHS_MAX {
             return Err(ENOSPC);
         }

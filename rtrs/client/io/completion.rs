@@ -151,7 +151,7 @@ impl Channel {
     /// The connection cannot go on.
     #[cold]
     pub(crate) fn fail(&self, fault: Fault) {
-        Path::fail(&self.path, fault);
+        Path::fail_life(&self.path, self.life, fault);
     }
 }
 

@@ -169,6 +169,9 @@ pub(crate) struct Live {
 /// What the completions of one connection need.
 pub(crate) struct Channel {
     pub(crate) path: Arc<Path>,
+    /// The life of the path that the connection belongs to: what fails later is no fault of the
+    /// next.
+    pub(crate) life: u16,
     pub(crate) cid: u16,
     /// The CPU that the connection is meant for.
     cpu: u32,
@@ -196,15 +199,17 @@ pub(crate) struct Channel {
 impl Channel {
     pub(crate) fn new(
         path: Arc<Path>,
+        life: u16,
         cid: u16,
-        cpu: u32,
         tags: Tags,
         signal_mask: u32,
         done: Arc<Cq>,
         ready: Option<Ready>,
     ) -> Self {
+        let cpu = path.session.cpu_of(cid);
         let this = Self {
             path,
+            life,
             cid,
             cpu,
             tags,

@@ -59,6 +59,9 @@ pub(crate) struct InFlight {
     pub(crate) mr: Mr,
     /// The key of the region that is to be made invalid first: that of an earlier write.
     pub(crate) stale: Option<u32>,
+    /// The life of the path ended while a request used the region: nobody knows whether its last
+    /// registration or invalidation was carried out.
+    pub(crate) is_in_doubt: bool,
     /// The request's memory, from its submission to its end.
     pub(crate) transfer: Option<AnyTransfer>,
     pub(crate) data: Data,
@@ -80,6 +83,7 @@ impl InFlight {
             chunk: RemoteChunk { addr: 0, rkey: 0 },
             mr,
             stale: None,
+            is_in_doubt: false,
             transfer: None,
             data: Data::None,
             result: Ok(()),

@@ -46,8 +46,8 @@ pub(crate) fn pieces_max(device: &Device) -> u32 {
     room.min(PIECES_MAX)
 }
 
-/// State of the requests of one connected path; shared by the path and its connections, and made
-/// anew for each connect.
+/// State of the requests of one connected path; shared by the path and its connections. The path
+/// keeps it from one life to the next.
 ///
 /// For each chunk id there is one slot, one region and one place for its message. Whoever holds the
 /// slot may use all three; nobody ever waits for a slot.
@@ -86,6 +86,31 @@ impl Exchange {
             },
             GFP_KERNEL,
         )?)
+    }
+
+    /// Takes what the server grants to another life; `false` if this does not fit: it is for
+    /// another number of requests.
+    pub(crate) fn renew(&mut self, granted: Accepted) -> bool {
+        let is_fit = usize::from(granted.geometry.queue_depth()) == self.slots.len();
+        self.message_max = granted.max_hdr_size.min(MESSAGE_SIZE);
+        self.granted = granted;
+        is_fit
+    }
+
+    /// Makes regions anew of which it is not known whether their keys are good: those of requests
+    /// that were under way when their life ended. No queue pair is left, so what one gives up the
+    /// next one takes. Sleeps.
+    ///
+    /// Until then such a key may let the server reach memory that was given back.
+    pub(crate) fn repair(&mut self) -> Result {
+        for slot in &mut self.slots {
+            let slot = slot.get_mut();
+            if core::mem::take(&mut slot.is_in_doubt) {
+                slot.stale = None;
+                slot.mr.renew()?;
+            }
+        }
+        Ok(())
     }
 
     /// Learns where the server's chunks are, before any IO.

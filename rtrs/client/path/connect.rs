@@ -7,7 +7,6 @@ use kernel::{
     sync::Arc, //
 };
 use kernel_ext::memory;
-use kernel_ext::sync::atomic::Ordering;
 use rdma::{
     cm::{
         CmHandler,
@@ -16,7 +15,6 @@ use rdma::{
         Event,
         Id, //
     },
-    Cq,
     Device,
     MessageSlots,
     Pd,
@@ -73,8 +71,8 @@ use crate::client::{
             Transport, //
         }, //
         error::Fault,
+        resources::Resources,
         setup::Step,
-        Late,
         Path,
     }, //
 };
@@ -90,10 +88,10 @@ struct Listener {
 impl CmHandler for Listener {
     fn event(&self, _id: &Id, event: Event<'_>) {
         let progress = &self.path.progress;
-        let late = self.path.life.load(Ordering::Acquire) != u32::from(self.recon_cnt);
+        let late = self.path.life() != self.recon_cnt;
         let fault = match event {
-            Event::DeviceRemoval => return Path::let_device_go(&self.path),
-            // Of a connection that is kept for its farewell only.
+            Event::DeviceRemoval => return Path::let_device_go(&self.path, Some(self.recon_cnt)),
+            // Of an identifier that is kept for its farewell only.
             _ if late => return,
             Event::AddressResolved => return progress.reached(self.cid, Step::Address),
             Event::RouteResolved => return progress.reached(self.cid, Step::Route),
@@ -115,7 +113,7 @@ impl CmHandler for Listener {
             Event::Disconnected | Event::TimewaitExit => Fault::Disconnected,
             _ => return,
         };
-        Path::fail(&self.path, fault);
+        Path::fail_life(&self.path, self.recon_cnt, fault);
     }
 }
 
@@ -179,6 +177,7 @@ struct Attempt<'a> {
     recon_cnt: u16,
     first_conn: bool,
     patience: Patience,
+    resources: &'a mut Resources,
     /// From the first connection on.
     pd: Option<Arc<Pd>>,
     exchange: Option<Arc<Exchange>>,
@@ -188,20 +187,20 @@ fn resource(what: &'static str) -> impl FnOnce(Error) -> Fault {
     move |e| Fault::Resource(what, e)
 }
 
-/// Connects a path; sleeps, and can be killed. On failure nothing is left of it.
+/// Connects a path; sleeps, and can be killed. On failure nothing is connected.
 pub(crate) fn connect(
     path: &Arc<Path>,
+    resources: &mut Resources,
     recon_cnt: u16,
     first_conn: bool,
     patience: Patience,
 ) -> Result<Arc<Transport>, Fault> {
-    path.progress.begin();
-    path.life.store(recon_cnt.into(), Ordering::Release);
     let mut attempt = Attempt {
         path,
         recon_cnt,
         first_conn,
         patience,
+        resources,
         pd: None,
         exchange: None,
     };
@@ -211,8 +210,12 @@ pub(crate) fn connect(
         .and_then(|()| attempt.exchange_info(&connections));
     let exchange = match (done, attempt.exchange.take()) {
         (Ok(()), Some(exchange)) => exchange,
-        (done, _) => {
+        (done, exchange) => {
             hang_up(&connections);
+            drop(connections);
+            if let Some(exchange) = exchange {
+                attempt.resources.take_back(exchange);
+            }
             return Err(done.err().unwrap_or(Fault::Disconnected));
         }
     };
@@ -272,14 +275,14 @@ impl Attempt<'_> {
 
         if cid == 0 {
             let granted = progress.granted().ok_or(Fault::Disconnected)?;
-            self.path.learn_ends(connection)?;
+            self.path.learn_ends(&connection.id)?;
             self.allocate(granted, connection)?;
         }
         Ok(())
     }
 
-    /// Makes a connection up to its queue pair.
-    fn connect_one(&mut self, cid: u16) -> Result<Connection, Fault> {
+    /// Makes a connection's identifier, and resolves its address.
+    fn resolve(&self, cid: u16) -> Result<CmId, Fault> {
         let path = self.path;
         let (src, dst) = path.socket_addresses();
         let listener = Listener {
@@ -294,7 +297,16 @@ impl Attempt<'_> {
             .map_err(|e| Fault::Unreachable("address resolution", e))?;
         path.progress
             .wait(cid, Step::Address, self.patience.address_ms)?;
+        if cid == 0 && self.recon_cnt == FIRST_CONNECT {
+            Path::claim_ends(path, &id)?;
+        }
+        Ok(id)
+    }
 
+    /// Makes a connection up to its queue pair.
+    fn connect_one(&mut self, cid: u16) -> Result<Connection, Fault> {
+        let path = self.path;
+        let id = self.resolve(cid)?;
         let device = id.device().ok_or(Fault::DeviceRemoval)?;
         let pd = match &self.pd {
             Some(pd) if pd.device() == device => pd.clone(),
@@ -304,13 +316,13 @@ impl Attempt<'_> {
                 device::capabilities(device)
                     .check()
                     .map_err(Fault::Device)?;
-                let pd = Pd::new(device).map_err(resource("protection domain"))?;
+                let pd = self.resources.pd(device);
+                let pd = pd.map_err(resource("protection domain"))?;
                 self.pd = Some(pd.clone());
                 pd
             }
         };
         let polled = u32::from(cid) > path.session.cpu_connections();
-        let cpu = path.session.cpu_of(cid);
         let (tags, sizes, signal_mask) = self.sizes(device).map_err(|e| Fault::Device(e.into()))?;
         let config = QpConfig {
             max_send_sge: pieces_max(device).saturating_add(1),
@@ -322,12 +334,9 @@ impl Attempt<'_> {
         } else {
             PollContext::Softirq
         };
-        // Draining takes one more of each.
-        let cq = Cq::new(device, config.max_recv_wr.saturating_add(2), cpu, context)
-            .map_err(resource("completion queue"))?;
-        let late = Arc::new(Late(path.clone()), GFP_KERNEL)
-            .map_err(|e| Fault::Resource("completion queue", e.into()))?;
-        let sends = Cq::quiet(device, config.max_send_wr.saturating_add(2), cpu, late)
+        let queues = self
+            .resources
+            .queues(path, device, cid, &config, context)
             .map_err(resource("completion queue"))?;
         let ready = match &self.exchange {
             Some(exchange) => {
@@ -337,16 +346,17 @@ impl Attempt<'_> {
         };
         let channel = Channel::new(
             path.clone(),
+            self.recon_cnt,
             cid,
-            cpu,
             tags,
             signal_mask,
-            sends.clone(),
+            queues.sends.clone(),
             ready,
         );
         let qp = id
-            .create_qp(&pd, &sends, &cq, &config, channel)
+            .create_qp(&pd, &queues.sends, &queues.receives, &config, channel)
             .map_err(resource("queue pair"))?;
+        let cq = queues.receives;
         Ok(Connection { id, qp, cq })
     }
 
@@ -379,8 +389,8 @@ impl Attempt<'_> {
         self.path.session.agree(grant)?;
         self.afford(depth, &sizes)
             .map_err(resource("memory for the requests"))?;
-        let exchange =
-            Exchange::new(pd, granted, pages).map_err(resource("memory for the requests"))?;
+        let exchange = self.resources.exchange(pd, granted, pages);
+        let exchange = exchange.map_err(resource("memory for the requests"))?;
         let room = admin_sizes(pd.device()).map_err(queues)?.recv;
         let ready = Ready::new(&exchange, Tags::ADMIN, room).map_err(resource("receives"))?;
         admin.qp.handler().introduce(ready);

@@ -36,9 +36,11 @@ pub(crate) fn hang_up(connections: &[Connection]) {
         // It fails where the connection was never up, or is down already.
         let _ = connection.id.disconnect();
     }
-    for connection in connections {
-        connection.qp.drain();
-    }
+    drain(connections);
+}
+
+fn drain(connections: &[Connection]) {
+    Qp::drain_all(connections.iter().map(|connection| &*connection.qp));
 }
 
 /// What a connected path sends with. Read under RCU by those who send; taken away and shut down by
@@ -107,28 +109,31 @@ impl Transport {
     ///
     /// Nobody sends any more: the path has taken this out of its readers' sight.
     pub(crate) fn drain(&self) {
-        for connection in &self.connections {
-            connection.qp.drain();
-        }
+        drain(&self.connections);
     }
 
-    /// Hangs up drained connections, but keeps the word of farewell on the admin connection for
-    /// later. Where the link is dead the others' get lost, and this one is heard when
-    /// [`Self::say_farewell`] sends it over a link that works: a server takes a path down that
-    /// loses one of its connections.
-    pub(crate) fn hang_up_but_one(&self) {
-        for connection in self.connections.iter().skip(1) {
-            // It fails where the connection is down already.
-            let _ = connection.id.disconnect();
+    /// Hangs up drained connections and frees them. Gives back what they have used, and the
+    /// identifier of the admin connection, which goes on: where the link is dead the words of the
+    /// others get lost, and this one is heard when it is said over a link that works. A server
+    /// takes a path down that loses one of its connections.
+    ///
+    /// `None` if somebody else still uses the connections; they end with him.
+    pub(crate) fn end(this: Arc<Self>) -> Option<(Arc<Exchange>, Option<CmId>)> {
+        let mut transport = Arc::into_unique_or_drop(this)?;
+        let transport = transport.as_mut().get_mut();
+        let mut farewell = None;
+        for connection in core::mem::take(&mut transport.connections) {
+            // The queue pair ends here, and the identifier with it unless it is kept.
+            let Connection { id, qp, cq } = connection;
+            if farewell.is_none() {
+                farewell = Some(id);
+            } else {
+                drop(id);
+            }
+            drop(qp);
+            drop(cq);
         }
-    }
-
-    /// Hangs up the admin connection, too.
-    pub(crate) fn say_farewell(&self) {
-        if let Some(admin) = self.admin() {
-            // It fails if it was said before.
-            let _ = admin.id.disconnect();
-        }
+        Some((transport.exchange.clone(), farewell))
     }
 
     /// Whether the connections go over this port.

@@ -17,6 +17,7 @@ use rtrs_core::proto::{
     device::Unfit,
     handshake::ConnectError,
     info::InfoError,
+    recovery::Outcome,
     request::RkeyError, //
 };
 
@@ -73,6 +74,8 @@ pub(crate) enum Fault {
     OtherServer,
     /// Requests wait for chunks that only the server can release.
     ChunksHeld,
+    /// The session has a path between these addresses.
+    Exists,
     /// The upper layer cannot use the path.
     NotAdmitted(Error),
     /// The port that the path goes over is down.
@@ -84,17 +87,15 @@ pub(crate) enum Fault {
 }
 
 impl Fault {
-    /// Whether somebody who can be found has not answered in time.
-    pub(crate) fn is_silence(self) -> bool {
-        matches!(self, Fault::Timeout(step) if step != Step::Address.name())
-    }
-
-    /// Whether it is the server that says no, not somebody on the way to it.
-    pub(crate) fn is_servers_word(self) -> bool {
+    /// Returns what an attempt that ended so says about the peer.
+    pub(crate) fn outcome(self) -> Outcome {
         match self {
-            Fault::Rejected(_, reason) => reason.is_consumer(),
-            Fault::Info(InfoError::Refused(_)) => true,
-            _ => false,
+            // Who has no address yet is not there, rather than silent.
+            Fault::Timeout(step) if step != Step::Address.name() => Outcome::Silence,
+            // The server itself, not somebody on the way to it.
+            Fault::Rejected(_, reason) if reason.is_consumer() => Outcome::Refused,
+            Fault::Info(InfoError::Refused(_)) => Outcome::Refused,
+            _ => Outcome::Other,
         }
     }
 
@@ -116,6 +117,7 @@ impl Fault {
             Fault::Killed => EINTR,
             Fault::Resource(_, e) | Fault::Post(e) | Fault::NotAdmitted(e) => e,
             Fault::Device(unfit) => unfit.errno().into(),
+            Fault::Exists => EEXIST,
             Fault::DeviceRemoval | Fault::Asked => errno::ECONNABORTED,
             _ => errno::ECONNRESET,
         }
@@ -168,6 +170,7 @@ impl fmt::Display for Fault {
             Fault::Overdue(id) => f.write_fmt(fmt!("request {id} has had no answer in its time")),
             Fault::ChunksHeld => f.write_str("chunks of lost requests are still held"),
             Fault::OtherServer => f.write_str("the server was started anew"),
+            Fault::Exists => f.write_str("the session's path between these addresses exists"),
             Fault::NotAdmitted(e) => f.write_fmt(fmt!("the path is of no use yet ({e:?})")),
             Fault::PortDown => f.write_str("port is down"),
             Fault::LinkIsUp => f.write_str("a link has come up"),

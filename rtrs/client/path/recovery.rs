@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The life of a path: connected, torn down, connected again.
+//! How a path is lost and comes back: carries out what `proto::recovery` decides.
 //!
-//! Set-up and teardown exclude each other by a mutex. A teardown is a work item, so that whoever
-//! finds a fault need not wait; the attempts to connect again are another, with a pause before
-//! each.
+//! | who | does | excluded by |
+//! |---|---|---|
+//! | [`Path::connect`], the work item RECONNECT | attempts to connect | [`Path::attempts`] |
+//! | the work item TEAR_DOWN | ends a life | [`Path::attempts`] |
+//! | events, timers, files of sysfs | say what has happened | the lock of [`Path::recovery`] |
+//!
+//! A teardown is a work item, so that whoever finds a fault need not wait.
 
-use ferro_proto::backoff::Backoff;
 use kernel::{
     prelude::*,
     sync::Arc,
@@ -23,11 +26,17 @@ use kernel_ext::{
     random,
     workqueue, //
 };
+use rdma::cm::CmId;
 use rtrs_core::proto::{
-    path::{
-        ClientEffect,
-        ClientEvent,
-        ClientState, //
+    path::ClientState,
+    recovery::{
+        Action,
+        Effects,
+        Event,
+        Farewell,
+        Outcome,
+        Pauses,
+        TearDown, //
     },
     settings::Setting,
     LINK_SETTLE_MS, //
@@ -40,6 +49,7 @@ use crate::client::path::{
     },
     connections::Transport, //
     error::Fault,
+    resources::Resources,
     Path,
     HEARTBEAT,
     LOOK,
@@ -54,33 +64,6 @@ const PATIENCE_ATTEMPTS: u32 = 4;
 /// One failed attempt in so many is logged, besides the first.
 const LOG_INTERVAL: u32 = 64;
 
-/// What whoever sets a path up or tears it down keeps; guarded by [`Path::attempts`].
-pub(crate) struct Attempts {
-    /// Connects so far (`recon_cnt`).
-    count: u16,
-    /// The session counts this path as up.
-    up: bool,
-    /// It was up once.
-    was_up: bool,
-    backoff: Backoff,
-    /// Attempts in a row that waited for an answer in vain.
-    silent: u32,
-    /// The connections of the last life, as long as the server may not know of its end: one that
-    /// still believes in it turns new ones away.
-    ghost: Option<Arc<Transport>>,
-}
-
-impl Attempts {
-    pub(crate) const NONE: Self = Self {
-        count: 0,
-        up: false,
-        was_up: false,
-        backoff: Backoff::NEW,
-        silent: 0,
-        ghost: None,
-    };
-}
-
 fn random_u32() -> u32 {
     let mut bytes = [0; 4];
     random::fill(&mut bytes);
@@ -88,7 +71,65 @@ fn random_u32() -> u32 {
 }
 
 impl Path {
-    pub(crate) fn queue_tear_down(self: &Arc<Self>) {
+    /// Something happened: goes into the next state and carries out what follows from it, except
+    /// for what only the caller can do. Any context for the events that `proto::recovery` says so
+    /// of.
+    pub(crate) fn step(self: &Arc<Self>, event: Event) -> Action {
+        let effects = self.decide(event);
+        self.carry_out(effects.farewell);
+        effects.action
+    }
+
+    /// As [`Self::step`], and leaves the farewell to the caller, who may have something locked.
+    fn decide(self: &Arc<Self>, event: Event) -> Effects {
+        let mut recovery = self.recovery.lock();
+        let effects = recovery.step(event);
+        let attempts = recovery.attempts();
+        if let Action::StartIn { pause_ms } = effects.action {
+            // With the lock held: of two pauses the one that was decided upon last counts.
+            let queue = &self.session.library.connect_queue;
+            workqueue::mod_delayed::<_, RECONNECT>(queue, self.clone(), pause_ms);
+        }
+        drop(recovery);
+        match effects.action {
+            Action::TearDown | Action::LeaveDevice => self.queue_tear_down(),
+            Action::GiveUp => {
+                pr_err!(
+                    "session {}: the path to {} has had its {attempts} attempts to connect, it stays closed\n",
+                    self.session.name(),
+                    self.dst()
+                );
+                self.queue_tear_down();
+                self.session.path_left();
+            }
+            Action::LookAgain => self.progress.give_up_address(),
+            _ => {}
+        }
+        self.state_changed.wake_all();
+        effects
+    }
+
+    fn carry_out(&self, farewell: Farewell) {
+        match farewell {
+            Farewell::Leave => {}
+            Farewell::Say => {
+                let kept = self.farewell.lock().clone();
+                if let Some(id) = kept {
+                    // It fails if it was said before.
+                    let _ = id.disconnect();
+                }
+            }
+            Farewell::Drop => self.drop_farewell(),
+        }
+    }
+
+    /// Drops the farewell, which disconnects it; sleeps. May be called by its own event handler.
+    fn drop_farewell(&self) {
+        let kept = self.farewell.lock().take();
+        drop(kept);
+    }
+
+    fn queue_tear_down(self: &Arc<Self>) {
         // If it is queued already, that run will do.
         let _ = self
             .session
@@ -97,16 +138,21 @@ impl Path {
             .enqueue::<_, TEAR_DOWN>(self.clone());
     }
 
-    fn connect_in(self: &Arc<Self>, delay_ms: u32) {
-        let queue = &self.session.library.queue;
-        workqueue::mod_delayed::<_, RECONNECT>(queue, self.clone(), delay_ms);
+    fn pauses(&self) -> Pauses {
+        let settings = &self.session.settings;
+        Pauses {
+            delay_ms_max: settings.get(Setting::ReconnectDelayMs).unsigned_abs(),
+            attempts_max: settings.get(Setting::MaxReconnectAttempts),
+            least_ms: self.session.away_ms(),
+            random: random_u32(),
+        }
     }
 
     /// Connects a new path; sleeps, and can be killed. On failure the path is closed.
     pub(crate) fn connect(this: &Arc<Self>, first_conn: bool) -> Result {
-        let mut attempts = this.attempts.lock();
-        let done = Self::attempt(this, &mut attempts, first_conn, Patience::FIRST);
-        drop(attempts);
+        let mut resources = this.attempts.lock();
+        let done = Self::attempt(this, &mut resources, first_conn, Patience::FIRST);
+        drop(resources);
         done.map_err(|fault| {
             pr_err!(
                 "session {}: cannot connect to {}: {fault}\n",
@@ -118,26 +164,47 @@ impl Path {
         })
     }
 
-    /// Something may have changed for the better, or somebody wants to know: a path that waits to
-    /// connect again does so now. Any context.
-    pub(crate) fn hurry(self: &Arc<Self>) {
-        match self.state() {
-            ClientState::Reconnecting => self.connect_in(0),
-            // A peer that was asked for in vain before the link was there is not asked for again
-            // soon. (Not in the first life: whoever makes the path waits for it.)
-            ClientState::Connecting if self.life.load(Ordering::Relaxed) > 1 => {
-                self.wanted.store(true, Ordering::Relaxed);
-                self.progress.give_up_address();
+    /// The path cannot go on. Any context; the first fault counts.
+    #[cold]
+    pub(crate) fn fail(this: &Arc<Self>, fault: Fault) {
+        let action = this.step(Event::Lost { life: None });
+        this.has_failed(action, fault);
+    }
+
+    /// A connection of `life` cannot go on, and with it the path if that is its life still. Any
+    /// context.
+    #[cold]
+    pub(crate) fn fail_life(this: &Arc<Self>, life: u16, fault: Fault) {
+        let action = this.step(Event::Lost { life: Some(life) });
+        this.has_failed(action, fault);
+    }
+
+    /// A device goes away: that of a connection of `life`, or any. Nothing of it may be kept. Any
+    /// context.
+    pub(crate) fn let_device_go(this: &Arc<Self>, life: Option<u16>) {
+        let action = this.step(Event::DeviceGone { life });
+        this.has_failed(action, Fault::DeviceRemoval);
+    }
+
+    fn has_failed(&self, action: Action, fault: Fault) {
+        match action {
+            Action::TearDown => {
+                pr_err!(
+                    "session {}: {fault}, closing the path to {}\n",
+                    self.session.name(),
+                    self.dst()
+                );
             }
+            // The connecting task logs it.
+            Action::AbortConnect => self.progress.failed(fault),
             _ => {}
         }
     }
 
-    /// The device goes away: nothing of it may be kept. Any context.
-    pub(crate) fn let_device_go(this: &Arc<Self>) {
-        this.device_gone.store(true, Ordering::Relaxed);
-        Self::fail(this, Fault::DeviceRemoval);
-        this.hurry();
+    /// Something may have changed for the better: a path that waits to connect again does so now.
+    /// Any context.
+    pub(crate) fn hurry(self: &Arc<Self>) {
+        self.step(Event::Hurry);
     }
 
     /// Connects the path again, whether it is connected or not; sleeps, and can be killed.
@@ -146,11 +213,8 @@ impl Path {
     /// `ENOTCONN` if it could not be connected; attempts go on then.
     pub(crate) fn reconnect(this: &Arc<Self>) -> Result {
         let before = this.ended.load(Ordering::Relaxed);
-        this.wanted.store(true, Ordering::Relaxed);
-        match this.step(ClientEvent::Reconnect) {
-            ClientEffect::Recover => this.queue_tear_down(),
-            ClientEffect::ScheduleStart => this.connect_in(0),
-            _ => return Err(EBUSY),
+        if this.step(Event::Reconnect) == Action::Busy {
+            return Err(EBUSY);
         }
         this.state_changed.wait_until_killable(|| {
             let ended = this.ended.load(Ordering::Relaxed).wrapping_sub(before);
@@ -166,121 +230,71 @@ impl Path {
 
     /// The pause is over, or cut short: one attempt to connect a lost path.
     pub(crate) fn connect_again(this: &Arc<Self>) {
-        let mut attempts = this.attempts.lock();
-        // A path that is not torn down yet: its teardown comes, and has this run again.
-        if attempts.up {
+        let mut resources = this.attempts.lock();
+        // Before the state says that an attempt is under way: a fault from then on counts.
+        this.progress.begin();
+        if this.step(Event::Start) != Action::Connect {
             return;
         }
-        if this.device_gone.swap(false, Ordering::Relaxed) {
-            drop(attempts.ghost.take());
-        }
-        if this.step(ClientEvent::Start) != ClientEffect::Connect {
-            return;
-        }
-        // A session that was up once may be new to its server: that may be another one by now.
-        let patience = Patience::again(attempts.silent);
+        let (silent, number, was_up) = {
+            let recovery = this.recovery.lock();
+            (recovery.silent(), recovery.attempts(), recovery.was_up())
+        };
         let begun = Instant::<Monotonic>::now();
+        // A session that was up once may be new to its server: that may be another one by now.
         // Unless chunks are held for other paths: then it is asked whether it knows the session.
-        let inquiry = this
-            .session
-            .quarantine
-            .inquiry(this.number.get())
-            .filter(|_| attempts.was_up);
-        let done = Self::attempt(this, &mut attempts, inquiry.is_none(), patience);
+        let quarantine = &this.session.quarantine;
+        let inquiry = quarantine.inquiry(this.number.get()).filter(|_| was_up);
+        let first_conn = inquiry.is_none();
+        let done = Self::attempt(this, &mut resources, first_conn, Patience::again(silent));
         if let (Some(losses), Err(fault)) = (inquiry, &done) {
             if fault.is_unknown_session() {
                 this.session.end_quarantine(losses);
-                this.wanted.store(true, Ordering::Relaxed);
-                Self::retry(this, &mut attempts, 0);
+                this.hurry();
+                this.step(Event::AttemptFailed {
+                    outcome: Outcome::Other,
+                    took_ms: 0,
+                    pauses: this.pauses(),
+                });
                 return;
             }
         }
         this.stats.count_reconnect(done.is_ok());
         this.ended.fetch_add(1, Ordering::Relaxed);
         match done {
-            Ok(()) => {
-                pr_info!(
-                    "session {}: the path to {} is connected again\n",
-                    this.session.name(),
-                    this.dst()
-                );
-                attempts.silent = 0;
-                attempts.backoff.reset();
-                attempts.ghost = None;
-            }
+            Ok(()) => pr_info!(
+                "session {}: the path to {} is connected again\n",
+                this.session.name(),
+                this.dst()
+            ),
             Err(fault) => {
-                attempts.silent = if fault.is_silence() {
-                    attempts.silent.saturating_add(1)
-                } else {
-                    0
-                };
-                if let (true, Some(ghost)) = (fault.is_servers_word(), &attempts.ghost) {
-                    // The server can be reached, and may not have noticed what we have.
-                    ghost.say_farewell();
-                }
-                if attempts.backoff.attempts() % LOG_INTERVAL == 1 {
+                if number % LOG_INTERVAL == 1 {
                     pr_err!(
                         "session {}: cannot connect to {} again: {fault}, trying on\n",
                         this.session.name(),
                         this.dst()
                     );
                 }
-                let took_ms = u32::try_from(begun.elapsed().as_millis()).unwrap_or(u32::MAX);
-                Self::retry(this, &mut attempts, took_ms);
+                this.step(Event::AttemptFailed {
+                    outcome: fault.outcome(),
+                    took_ms: u32::try_from(begun.elapsed().as_millis()).unwrap_or(u32::MAX),
+                    pauses: this.pauses(),
+                });
             }
         }
-        drop(attempts);
+        drop(resources);
         this.state_changed.wake_all();
     }
 
-    /// An attempt has failed: there will be another one, unless the path was closed meanwhile.
-    fn retry(this: &Arc<Self>, attempts: &mut Attempts, took_ms: u32) {
-        this.step(ClientEvent::Failed);
-        if this.step(ClientEvent::Retry) == ClientEffect::ScheduleStart {
-            Self::schedule(this, attempts, took_ms);
-        }
-    }
-
-    /// Has the path connect again after a pause, or leaves it closed if it has had its attempts.
-    /// The pause is from the beginning of the last attempt, `since_ms` ago.
-    fn schedule(this: &Arc<Self>, attempts: &mut Attempts, since_ms: u32) {
-        let settings = &this.session.settings;
-        if this.wanted.swap(false, Ordering::Relaxed) {
-            attempts.backoff.reset();
-        }
-        let pause_ms = attempts.backoff.next(
-            settings.get(Setting::ReconnectDelayMs).unsigned_abs(),
-            settings.get(Setting::MaxReconnectAttempts),
-            random_u32(),
-        );
-        match pause_ms {
-            Some(pause_ms) => {
-                let pause_ms = pause_ms.saturating_sub(since_ms);
-                this.connect_in(pause_ms.max(this.session.away_ms()));
-            }
-            None => {
-                pr_err!(
-                    "session {}: the path to {} has had its {} attempts to connect, it stays closed\n",
-                    this.session.name(),
-                    this.dst(),
-                    attempts.backoff.attempts()
-                );
-                this.step(ClientEvent::Close);
-                this.step(ClientEvent::TornDown);
-                this.session.path_left();
-            }
-        }
-    }
-
-    /// One attempt to connect.
+    /// One attempt to connect; `attempts` is locked. On failure nothing is connected.
     fn attempt(
         this: &Arc<Self>,
-        attempts: &mut Attempts,
+        resources: &mut Resources,
         first_conn: bool,
         patience: Patience,
     ) -> Result<(), Fault> {
-        attempts.count = attempts.count.wrapping_add(1);
-        let transport = connect::connect(this, attempts.count, first_conn, patience)?;
+        let life = this.life();
+        let transport = connect::connect(this, resources, life, first_conn, patience)?;
         let session = &this.session;
         session.end_quarantine_of(this);
         if let Err(fault) = session.admit(this, &transport) {
@@ -289,30 +303,34 @@ impl Path {
             transport
                 .exchange
                 .abandon(&session.quarantine, this.number.get(), lost);
+            Self::end_life(resources, transport);
             return Err(fault);
         }
-        attempts.up = this.session.path_up(|| {
-            let live = this.step(ClientEvent::Established) == ClientEffect::GoLive;
+        let mut farewell = Farewell::Leave;
+        let is_up = this.session.path_up(|| {
+            let effects = this.decide(Event::Established);
+            farewell = effects.farewell;
+            let live = effects.action == Action::GoLive;
             if live {
                 drop(this.transport.replace(Some(transport.clone())));
             }
             live
         });
-        if !attempts.up {
+        this.carry_out(farewell);
+        if !is_up {
             transport.hang_up();
+            Self::end_life(resources, transport);
             return Err(this.progress.fault().unwrap_or(Fault::Asked));
         }
-        attempts.was_up = true;
-        // Under the lock, so that the teardown finds it.
+        // With `attempts` locked, so that the teardown finds it.
         Self::start_heartbeat(this);
         Ok(())
     }
 
     /// Begins to close the path, if it is not closed: [`Self::wait_closed`] sees the end of it.
     pub(crate) fn begin_close(this: &Arc<Self>) {
-        if this.step(ClientEvent::Close) == ClientEffect::TearDown {
+        if this.step(Event::Close) == Action::TearDown {
             this.progress.failed(Fault::Asked);
-            this.queue_tear_down();
         }
     }
 
@@ -331,7 +349,7 @@ impl Path {
     /// Takes a closed path out of its life. Of several callers, one gets `true`.
     pub(crate) fn bury(this: &Arc<Self>) -> bool {
         Self::close(this);
-        let buried = this.step(ClientEvent::Remove) == ClientEffect::Release;
+        let buried = this.step(Event::Remove) == Action::Release;
         // Whoever hurried it before has done so in vain.
         drop(workqueue::cancel_delayed_sync::<_, RECONNECT>(this));
         buried
@@ -339,42 +357,56 @@ impl Path {
 
     /// Stops everything: no IO, no heartbeat, no connection; what was in flight goes elsewhere.
     pub(crate) fn tear_down(this: &Arc<Self>) {
-        // An attempt takes the lock; one that is under way ends soon, for `fail` and `begin_close`
-        // have told it.
-        drop(workqueue::cancel_delayed_sync::<_, RECONNECT>(this));
-        let mut attempts = this.attempts.lock();
-        // Two who ask at the same time make it run twice; the second time there may be a new life.
-        if !matches!(
-            this.state(),
-            ClientState::Reconnecting | ClientState::Closing
-        ) {
+        // An attempt that is under way ends soon, for `fail` and `begin_close` have told it.
+        let mut resources = this.attempts.lock();
+        let Some(run) = this.recovery.lock().begin_tear_down() else {
             return;
-        }
+        };
         // The tick does not take the lock.
         drop(workqueue::cancel_delayed_sync::<_, HEARTBEAT>(this));
+        let mut kept = false;
         if let Some(transport) = this.transport.replace(None) {
             transport.drain();
             drop(workqueue::cancel_sync::<_, LOOK>(this));
-            if core::mem::take(&mut attempts.up) {
-                this.session
-                    .path_down(&transport.exchange, this.number.get());
-            }
-            if this.state() == ClientState::Reconnecting {
+            this.session
+                .path_down(&transport.exchange, this.number.get());
+            if run == TearDown::ToConnectAgain && this.may_come_back() {
                 fsleep(Delta::from_millis(LINK_SETTLE_MS.into()));
             }
-            transport.hang_up_but_one();
-            if this.session.away_ms() != 0 {
-                transport.say_farewell();
+            let farewell = Self::end_life(&mut resources, transport);
+            if run == TearDown::ToConnectAgain {
+                kept = this.keep_farewell(farewell);
+                if this.session.away_ms() != 0 {
+                    this.carry_out(Farewell::Say);
+                }
             }
-            attempts.ghost = Some(transport);
         }
-        if this.state() == ClientState::Reconnecting {
-            Self::schedule(this, &mut attempts, 0);
+        if run != TearDown::ToConnectAgain {
+            this.drop_farewell();
+            *resources = Resources::NONE;
         }
-        if this.state() != ClientState::Reconnecting {
-            // Dropping it hangs up.
-            attempts.ghost = None;
-        }
-        this.step(ClientEvent::TornDown);
+        this.step(Event::TornDown {
+            run,
+            kept,
+            pauses: this.pauses(),
+        });
+        drop(resources);
+    }
+
+    /// Frees connections that are drained, and takes back what they have used. Returns the
+    /// identifier on which the farewell can be said; dropping it says it.
+    fn end_life(resources: &mut Resources, transport: Arc<Transport>) -> Option<CmId> {
+        let (exchange, farewell) = Transport::end(transport)?;
+        resources.take_back(exchange);
+        farewell
+    }
+
+    /// Keeps a farewell for later; says whether there is one.
+    fn keep_farewell(&self, farewell: Option<CmId>) -> bool {
+        let kept = farewell.and_then(|id| Arc::new(id, GFP_KERNEL).ok());
+        let is_kept = kept.is_some();
+        let before = core::mem::replace(&mut *self.farewell.lock(), kept);
+        drop(before);
+        is_kept
     }
 }

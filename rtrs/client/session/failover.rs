@@ -13,7 +13,10 @@ use rtrs_core::proto::quarantine::Ticket;
 
 use crate::client::{
     io::{
-        request::REMADE,
+        request::{
+            Data,
+            REMADE, //
+        },
         send::{
             READ,
             WRITE, //
@@ -64,6 +67,7 @@ impl Exchange {
             let Some((mut held, answered)) = slot.claim_waiting() else {
                 continue;
             };
+            held.is_in_doubt = matches!(held.data, Data::Keyed | Data::Read);
             // Whatever has become of the key and the acknowledgement, with the connection both are
             // over.
             if answered {

@@ -16,7 +16,10 @@ use kernel::{
     sync::Arc,
     workqueue::WorkItem, //
 };
-use kernel_ext::workqueue;
+use kernel_ext::{
+    memory,
+    workqueue, //
+};
 use rtrs_core::proto::{
     outage::{
         Effect,
@@ -96,9 +99,11 @@ impl Link {
         }
     }
 
+    /// With the link locked, which the path that comes back waits for: memory must not be waited
+    /// for.
     fn tell(&self, event: impl FnOnce(&dyn LinkEvents)) {
         if let Some(listener) = &self.listener {
-            event(&**listener);
+            memory::from_reserves(|| event(&**listener));
         }
     }
 }
@@ -112,7 +117,8 @@ impl WorkItem<REOPEN> for Session {
     type Pointer = Arc<Session>;
 
     fn run(this: Arc<Session>) {
-        this.make_usable();
+        // IO waits for it.
+        memory::from_reserves(|| this.make_usable());
     }
 }
 
@@ -120,9 +126,11 @@ impl WorkItem<GIVE_UP> for Session {
     type Pointer = Arc<Session>;
 
     fn run(this: Arc<Session>) {
-        let mut link = this.link.lock();
-        let now_ms = this.now_ms();
-        this.outage(&mut link, Event::DeadlinePassed { now_ms });
+        memory::without_io(|| {
+            let mut link = this.link.lock();
+            let now_ms = this.now_ms();
+            this.outage(&mut link, Event::DeadlinePassed { now_ms });
+        });
     }
 }
 
@@ -269,7 +277,7 @@ impl Session {
 
     /// Only with the link locked and a listener there, so that closing finds what is queued.
     fn reopen_in(self: &Arc<Self>, delay_ms: u32) {
-        workqueue::mod_delayed::<_, REOPEN>(&self.library.queue, self.clone(), delay_ms);
+        workqueue::mod_delayed::<_, REOPEN>(&self.library.connect_queue, self.clone(), delay_ms);
     }
 
     /// Has the upper layer make the session usable again.

@@ -11,11 +11,14 @@ use kernel::{
         ArcBorrow, //
     },
 };
-use kernel_ext::sync::atomic::Ordering;
-use kernel_ext::sysfs::{
-    Attribute,
-    ShowBuffer,
-    StoreContext, //
+use kernel_ext::{
+    memory,
+    sync::atomic::Ordering,
+    sysfs::{
+        Attribute,
+        ShowBuffer,
+        StoreContext, //
+    },
 };
 use rtrs_core::proto::stats::{
     ClientRdma,
@@ -86,12 +89,17 @@ fn store_disconnect(path: ArcBorrow<'_, Path>, _context: &StoreContext<'_>, text
 
 fn store_remove_path(path: ArcBorrow<'_, Path>, context: &StoreContext<'_>, text: &str) -> Result {
     expect_one(&path, "remove_path", text)?;
-    let path = Arc::from(path);
+    // As for `add_path`.
+    memory::without_io(|| remove_path(&path.into(), context))
+}
+
+/// Takes a path away, with its files.
+fn remove_path(path: &Arc<Path>, context: &StoreContext<'_>) -> Result {
     let room = Room::new()?;
     context.remove_self(&crate::THIS_MODULE)?;
-    path.session.remove(&path, room);
+    path.session.remove(path, room);
     let files = match &mut *path.session.files.lock() {
-        Some(files) => files.take(&path),
+        Some(files) => files.take(path),
         None => None,
     };
     drop(files);

@@ -10,12 +10,15 @@ use kernel::{
         ArcBorrow, //
     },
 };
-use kernel_ext::sysfs::{
-    Attribute,
-    ClassDevice,
-    Directory,
-    ShowBuffer,
-    StoreContext, //
+use kernel_ext::{
+    memory,
+    sysfs::{
+        Attribute,
+        ClassDevice,
+        Directory,
+        ShowBuffer,
+        StoreContext, //
+    },
 };
 use rtrs_core::proto::{
     addr::PathAddrs,
@@ -66,8 +69,14 @@ fn store_add_path(
         pr_err!("session {}: add_path '{text}': {e}\n", session.name());
         EINVAL
     })?;
+    // What it locks, a path that comes back may wait for, and IO for the path.
+    memory::without_io(|| add_path(&session.into(), addrs))
+}
+
+/// Adds a path, with its files.
+fn add_path(session: &Arc<Session>, addrs: PathAddrs) -> Result {
     let room = Room::new()?;
-    let path = Arc::from(session).add_path(addrs)?;
+    let path = session.add_path(addrs)?;
     let shown = match &mut *session.files.lock() {
         Some(files) => files.add(&path),
         None => Ok(()),

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a path keeps from one life to the next: all that does not depend on its peer.
+//!
+//! A lost path may be what dirty pages and swap wait for. What it needs to connect again it has
+//! therefore: completion queues, the requests with their regions and message memory, the protection
+//! domain. Only identifiers and queue pairs are made anew, since a queue pair's number must not be
+//! seen again while packets of its last connection may be under way (decision 0010).
+
+use kernel::{
+    prelude::*,
+    sync::{
+        Arc,
+        UniqueArc, //
+    },
+};
+use rdma::{
+    Cq,
+    Device,
+    Pd,
+    PollContext,
+    QpConfig, //
+};
+use rtrs_core::proto::handshake::Accepted;
+
+use crate::client::{
+    io::table::Exchange,
+    path::{
+        Late,
+        Path, //
+    }, //
+};
+
+/// The completion queues of one connection, and for how many work requests they are.
+#[derive(Clone)]
+pub(crate) struct Queues {
+    pub(crate) receives: Arc<Cq>,
+    /// Nobody is woken for its completions unless somebody asks.
+    pub(crate) sends: Arc<Cq>,
+    max_recv_wr: u32,
+    max_send_wr: u32,
+}
+
+impl Queues {
+    fn new(
+        path: &Arc<Path>,
+        device: &Device,
+        config: &QpConfig,
+        cpu: u32,
+        context: PollContext,
+    ) -> Result<Self> {
+        // Draining takes one more of each.
+        let receives = Cq::new(device, config.max_recv_wr.saturating_add(2), cpu, context)?;
+        let late = Arc::new(Late(path.clone()), GFP_KERNEL)?;
+        let sends = Cq::quiet(device, config.max_send_wr.saturating_add(2), cpu, late)?;
+        Ok(Self {
+            receives,
+            sends,
+            max_recv_wr: config.max_recv_wr,
+            max_send_wr: config.max_send_wr,
+        })
+    }
+
+    fn are_for(&self, config: &QpConfig) -> bool {
+        self.max_recv_wr == config.max_recv_wr && self.max_send_wr == config.max_send_wr
+    }
+}
+
+/// What a path has to connect with; guarded by [`Path::attempts`].
+///
+/// Nothing of it is in use while no connection is there: then the queues are empty, and no request
+/// is in its place. The queues hold the path, so they are dropped before the path is closed.
+pub(crate) struct Resources {
+    pd: Option<Arc<Pd>>,
+    /// By the number of the connection.
+    queues: KVec<Queues>,
+    exchange: Option<Pin<UniqueArc<Exchange>>>,
+}
+
+impl Resources {
+    pub(crate) const NONE: Self = Self {
+        pd: None,
+        queues: KVec::new(),
+        exchange: None,
+    };
+
+    /// The protection domain on `device`. What is there on another one is dropped.
+    pub(crate) fn pd(&mut self, device: &Device) -> Result<Arc<Pd>> {
+        if let Some(pd) = self.pd.as_ref().filter(|pd| pd.device() == device) {
+            return Ok(pd.clone());
+        }
+        *self = Self::NONE;
+        let pd = Pd::new(device)?;
+        self.pd = Some(pd.clone());
+        Ok(pd)
+    }
+
+    /// The completion queues of connection `cid`; those before it are there.
+    pub(crate) fn queues(
+        &mut self,
+        path: &Arc<Path>,
+        device: &Device,
+        cid: u16,
+        config: &QpConfig,
+        context: PollContext,
+    ) -> Result<Queues> {
+        let index = usize::from(cid);
+        if let Some(queues) = self.queues.get(index) {
+            if queues.are_for(config) {
+                return Ok(queues.clone());
+            }
+            // Never seen: sizes follow from the session's depth and the device.
+            self.queues.truncate(index);
+        }
+        let queues = Queues::new(path, device, config, path.session.cpu_of(cid), context)?;
+        self.queues.push(queues.clone(), GFP_KERNEL)?;
+        Ok(queues)
+    }
+
+    /// The requests of a new life, with what the server grants to it.
+    pub(crate) fn exchange(
+        &mut self,
+        pd: &Arc<Pd>,
+        granted: Accepted,
+        pages_max: u32,
+    ) -> Result<Arc<Exchange>> {
+        if let Some(mut exchange) = self.exchange.take() {
+            if exchange.as_mut().get_mut().renew(granted) {
+                return Ok(exchange.into());
+            }
+        }
+        Exchange::new(pd, granted, pages_max)
+    }
+
+    /// Takes back what a life has used whose connections are gone. Sleeps.
+    pub(crate) fn take_back(&mut self, exchange: Arc<Exchange>) {
+        let unique = Arc::into_unique_or_drop(exchange);
+        let repaired = unique.and_then(|mut exchange| {
+            let done = exchange.as_mut().get_mut().repair();
+            done.is_ok().then_some(exchange)
+        });
+        self.exchange = repaired;
+    }
+}
