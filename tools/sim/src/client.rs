@@ -123,7 +123,7 @@ impl Client {
 
     fn loads(&self) -> Vec<PathLoad> {
         let load = |(i, p): (usize, &ClientPath)| PathLoad {
-            connected: p.state.carries_io(),
+            connected: p.state().carries_io(),
             inflight: self.in_flight(i).count().try_into().unwrap_or(u32::MAX),
             latency_ns: p.latency_ns,
         };
@@ -474,7 +474,7 @@ impl World {
     }
 
     pub(crate) fn path_down(&mut self) {
-        if self.client.paths.iter().any(|p| p.state.carries_io()) {
+        if self.client.paths.iter().any(|p| p.state().carries_io()) {
             return;
         }
         let is_away = self.now_us < self.client.away_until_us;

@@ -107,7 +107,7 @@ impl World {
         for tag in std::mem::take(&mut self.client.refused) {
             self.submit(tag);
         }
-        let up = self.client.paths.iter().any(|p| p.state.carries_io());
+        let up = self.client.paths.iter().any(|p| p.state().carries_io());
         if up && !self.client.opened {
             self.open();
         }
@@ -202,7 +202,7 @@ impl World {
         if self.settings.broken(Mutation::NeverAskServer) || self.client.quarantine.held() == 0 {
             return;
         }
-        let up = |p: usize| self.client.paths[p].state.carries_io();
+        let up = |p: usize| self.client.paths[p].state().carries_io();
         let up: Vec<usize> = (0..self.client.paths.len()).filter(|p| up(*p)).collect();
         let in_flight: usize = up.iter().map(|p| self.client.in_flight(*p).count()).sum();
         let in_flight = u32::try_from(in_flight).unwrap_or(u32::MAX);

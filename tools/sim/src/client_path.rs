@@ -2,13 +2,10 @@
 
 //! The life of a client's path: set-up, heartbeat, teardown, back-off.
 //!
-//! Stands for `rtrs/client/path`. What decides is `proto::path`,
-//! `proto::backoff`, `proto::heartbeat` and `proto::handshake`.
+//! Stands for `rtrs/client/path`. What decides is `proto::recovery`, `proto::heartbeat` and
+//! `proto::handshake`.
 
-use proto::common::{
-    backoff::Backoff,
-    errno::Errno, //
-};
+use proto::common::errno::Errno;
 use proto::rtrs::{
     handshake::{
         self,
@@ -20,10 +17,14 @@ use proto::rtrs::{
         Tick, //
     },
     imm::Imm,
-    path::{
-        ClientEffect,
-        ClientEvent,
-        ClientState, //
+    path::ClientState,
+    recovery::{
+        self,
+        Action,
+        Farewell,
+        Outcome,
+        Recovery,
+        TearDown, //
     },
     CONNECT_TIMEOUT_MS, //
 };
@@ -47,6 +48,8 @@ use crate::{
     world::World,
 };
 
+mod lives;
+
 /// Name of the only session.
 pub(crate) const SESSION: [u8; 16] = [0x5e; 16];
 
@@ -60,27 +63,28 @@ pub(crate) struct ClientPath {
     /// Its number in `proto::quarantine`.
     pub(crate) number: u8,
     uuid: [u8; 16],
-    pub(crate) state: ClientState,
+    recovery: Recovery,
     /// Counts set-ups and teardowns.
     life: u64,
     /// Number of the start that is to come.
     start: u64,
-    /// Nothing is left of the last life.
-    torn_down: bool,
-    /// Somebody asked for a start while the path was being torn down.
-    asked: bool,
+    /// The run of the teardown worker that goes on; `None`: an attempt that has failed is undone.
+    run: Option<TearDown>,
+    /// How the last attempt ended.
+    outcome: Outcome,
+    /// The connection of an earlier life on which the farewell is to be said.
+    farewell: Option<ConnId>,
     /// To be released when it is closed.
     removed: bool,
     /// The administrator wants it closed.
     pub(crate) disconnected: bool,
-    recon_cnt: u16,
     first_conn: bool,
     /// The server is asked whether it knows the session; the losses before that.
     inquiry: Option<u64>,
-    was_up: bool,
-    backoff: Backoff,
     /// The check's own count of attempts since the last success.
     attempts: u32,
+    /// Attempts before the last success, for a mutation that does not forget them.
+    spent: u32,
     pub(crate) conns: Vec<ConnId>,
     /// The connection whose answer is awaited.
     pending: Option<ConnId>,
@@ -98,19 +102,18 @@ impl ClientPath {
             wire,
             number,
             uuid,
-            state: ClientState::Connecting,
+            recovery: Recovery::NEW,
             life: 0,
             start: 0,
-            torn_down: true,
-            asked: false,
+            run: None,
+            outcome: Outcome::Other,
+            farewell: None,
             removed: false,
             disconnected: false,
-            recon_cnt: 0,
             first_conn: true,
             inquiry: None,
-            was_up: false,
-            backoff: Backoff::NEW,
             attempts: 0,
+            spent: 0,
             conns: Vec::new(),
             pending: None,
             missed: 0,
@@ -119,9 +122,13 @@ impl ClientPath {
         }
     }
 
+    pub(crate) fn state(&self) -> ClientState {
+        self.recovery.state()
+    }
+
     /// Says whether the path is there at all.
     pub(crate) fn exists(&self) -> bool {
-        self.state != ClientState::Dead && !self.removed
+        self.state() != ClientState::Dead && !self.removed
     }
 }
 
@@ -138,7 +145,21 @@ impl World {
 
     pub(crate) fn remove_path(&mut self, path: usize) {
         self.client.paths[path].removed = true;
-        self.path_event(path, ClientEvent::Remove);
+        self.remove_or_close(path);
+    }
+
+    fn remove_or_close(&mut self, path: usize) {
+        let closed = self.client.paths[path].state() == ClientState::Closed;
+        let event = if closed {
+            recovery::Event::Remove
+        } else {
+            recovery::Event::Close
+        };
+        self.path_event(path, event);
+    }
+
+    pub(crate) fn close_path(&mut self, path: usize) {
+        self.path_event(path, recovery::Event::Close);
     }
 
     /// The administrator wants the path connected; counting starts again.
@@ -148,78 +169,29 @@ impl World {
             return;
         }
         p.disconnected = false;
-        p.backoff.reset();
-        p.attempts = 0;
-        self.path_event(path, ClientEvent::Reconnect);
+        let before = (p.attempts, p.spent);
+        (p.attempts, p.spent) = (0, 0);
+        if self.path_event(path, recovery::Event::Reconnect) == Action::Busy {
+            let p = &mut self.client.paths[path];
+            (p.attempts, p.spent) = before;
+        }
     }
 
     pub(crate) fn path_failed(&mut self, path: usize) {
-        self.path_event(path, ClientEvent::Failed);
-    }
-
-    /// Something happened to a path: `Path::step` of the driver, and what follows.
-    pub(crate) fn path_event(&mut self, path: usize, event: ClientEvent) {
-        let p = &mut self.client.paths[path];
-        let before = p.state;
-        let (next, effect) = before.step(event);
-        p.state = next;
-        note!(
-            self,
-            Client,
-            "p{path} {before:?} + {event:?}: {next:?}, {effect:?}"
-        );
-        match effect {
-            ClientEffect::GoLive => self.go_live(path),
-            ClientEffect::AbortConnect | ClientEffect::Recover | ClientEffect::TearDown => {
-                self.tear_down(path);
-            }
-            ClientEffect::ScheduleStart => self.start_soon(path, 0),
-            ClientEffect::Connect => self.connect(path),
-            ClientEffect::AnnounceClosed => {
-                if self.client.paths[path].removed {
-                    self.path_event(path, ClientEvent::Remove);
-                }
-            }
-            ClientEffect::Release => self.path_removed(path),
-            ClientEffect::Ignore | ClientEffect::Busy => {}
-        }
-        if before.carries_io() && !next.carries_io() {
-            self.path_down();
-        }
-    }
-
-    fn start_soon(&mut self, path: usize, pause_us: u64) {
-        let p = &mut self.client.paths[path];
-        if !p.torn_down {
-            p.asked = true;
-            return;
-        }
-        p.start += 1;
-        let start = p.start;
-        self.after(pause_us, Event::Start { path, start });
-    }
-
-    pub(crate) fn start(&mut self, path: usize, start: u64) {
-        let p = &self.client.paths[path];
-        if p.start == start && p.torn_down {
-            self.path_event(path, ClientEvent::Start);
-        }
+        self.path_event(path, recovery::Event::Lost { life: None });
     }
 
     /// Makes the connections, one after the other, then the info exchange.
     fn connect(&mut self, path: usize) {
-        let others_up = self.client.paths.iter().any(|p| p.state.carries_io());
+        let others_up = self.client.paths.iter().any(|p| p.state().carries_io());
         let p = &mut self.client.paths[path];
         p.life += 1;
-        p.torn_down = false;
-        p.recon_cnt = p.recon_cnt.wrapping_add(1);
+        p.outcome = Outcome::Other;
         // As the driver: a path that was up before may meet a server that was started again.
-        p.first_conn = p.was_up || !others_up;
-        p.inquiry = self
-            .client
-            .quarantine
-            .inquiry(p.number)
-            .filter(|_| p.was_up);
+        let was_up = p.recovery.was_up();
+        p.first_conn = was_up || !others_up;
+        let quarantine = &self.client.quarantine;
+        p.inquiry = quarantine.inquiry(p.number).filter(|_| was_up);
         p.first_conn &= p.inquiry.is_none();
         p.conns.clear();
         let life = p.life;
@@ -243,7 +215,7 @@ impl World {
             // CAST: a few connections.
             cid: p.conns.len() as u16 - 1,
             cid_num: self.settings.connections,
-            recon_cnt: p.recon_cnt,
+            recon_cnt: p.recovery.life(),
             sess_uuid: p.uuid,
             paths_uuid: SESSION,
             first_conn: p.first_conn,
@@ -254,15 +226,17 @@ impl World {
 
     pub(crate) fn cm_retry(&mut self, path: usize, life: u64) {
         let p = &self.client.paths[path];
-        if let (true, ClientState::Connecting, Some(conn)) = (p.life == life, p.state, p.pending) {
+        let connecting = p.life == life && p.state() == ClientState::Connecting;
+        if let Some(conn) = p.pending.filter(|_| connecting) {
             self.send_connect(path, conn);
             self.after(CM_RETRY_US, Event::CmRetry { path, life });
         }
     }
 
     pub(crate) fn connect_timeout(&mut self, path: usize, life: u64) {
-        let p = &self.client.paths[path];
-        if p.life == life && p.state == ClientState::Connecting {
+        let p = &mut self.client.paths[path];
+        if p.life == life && p.state() == ClientState::Connecting {
+            p.outcome = Outcome::Silence;
             self.trace.reached("a set-up takes too long");
             self.path_failed(path);
         }
@@ -307,9 +281,10 @@ impl World {
                 if let Some(losses) = self.client.paths[path].inquiry.filter(|_| unknown) {
                     self.session_forgotten(losses);
                     // As the driver, which wants it back now.
-                    let p = &mut self.client.paths[path];
-                    p.backoff.reset();
-                    p.attempts = 0;
+                    self.client.paths[path].attempts = 0;
+                    self.path_event(path, recovery::Event::Hurry);
+                } else {
+                    self.client.paths[path].outcome = Outcome::Refused;
                 }
                 self.path_failed(path);
             }
@@ -327,7 +302,9 @@ impl World {
         }
         self.client.paths[path].missed = 0;
         match message {
-            Message::InfoResponse => self.path_event(path, ClientEvent::Established),
+            Message::InfoResponse => {
+                self.path_event(path, recovery::Event::Established);
+            }
             Message::Pulse { imm } => match Imm::decode(imm) {
                 Ok(Imm::Heartbeat) => {
                     let imm = Imm::HeartbeatAck.encode();
@@ -356,11 +333,10 @@ impl World {
     fn go_live(&mut self, path: usize) {
         let reset = !self.settings.broken(Mutation::NoBackoffReset);
         let p = &mut self.client.paths[path];
-        if reset {
-            p.backoff.reset();
+        if !reset {
+            p.spent += p.attempts;
         }
         p.attempts = 0;
-        p.was_up = true;
         p.missed = 0;
         p.latency_ns = None;
         let life = p.life;
@@ -373,7 +349,8 @@ impl World {
     pub(crate) fn client_tick(&mut self, path: usize, life: u64) {
         let heartbeat = self.settings.heartbeat;
         let p = &mut self.client.paths[path];
-        if p.life != life || !p.state.carries_io() || self.settings.broken(Mutation::NoHeartbeat) {
+        let is_up = p.life == life && p.state().carries_io();
+        if !is_up || self.settings.broken(Mutation::NoHeartbeat) {
             return;
         }
         let (missed, tick) = heartbeat.tick(p.missed);
@@ -402,11 +379,18 @@ impl World {
     fn tear_down(&mut self, path: usize) {
         let p = &mut self.client.paths[path];
         p.life += 1;
-        p.torn_down = false;
+        p.run = p.recovery.begin_tear_down();
         p.pending = None;
-        let (life, conns) = (p.life, std::mem::take(&mut p.conns));
+        let (life, run, conns) = (p.life, p.run, std::mem::take(&mut p.conns));
+        if run == Some(TearDown::ToConnectAgain) {
+            p.farewell = conns.first().copied();
+        } else if run.is_some() {
+            self.say_farewell(path, Farewell::Drop);
+        }
         for conn in conns {
-            self.send_cm(conn, Side::Server, CmMessage::Disconnect);
+            if self.client.paths[path].farewell != Some(conn) {
+                self.send_cm(conn, Side::Server, CmMessage::Disconnect);
+            }
             if self.settings.broken(Mutation::SkipDrain) {
                 let later = self.rng.u64(0..3 * S);
                 self.after(later, Event::CloseLate { conn });
@@ -426,39 +410,21 @@ impl World {
         if p.life != life {
             return;
         }
-        p.torn_down = true;
-        let asked = std::mem::take(&mut p.asked);
+        let (run, outcome, kept) = (p.run, p.outcome, p.farewell.is_some());
         self.fail_over(path);
-        match self.client.paths[path].state {
-            ClientState::Closing => self.path_event(path, ClientEvent::TornDown),
-            _ if asked => self.start_soon(path, 0),
-            state => self.back_off(path, state),
+        if kept && self.client.away_until_us > self.now_us {
+            // So that the server forgets the session.
+            self.say_farewell(path, Farewell::Say);
         }
-    }
-
-    /// The next attempt, or none.
-    fn back_off(&mut self, path: usize, state: ClientState) {
-        let (delay_ms, max) = (
-            self.settings.reconnect_delay_ms,
-            self.settings.max_reconnect_attempts,
-        );
-        let random = self.rng.u32(..);
-        let p = &mut self.client.paths[path];
-        let Some(pause_ms) = p.backoff.next(delay_ms, max, random) else {
-            let early = u32::try_from(max).is_ok_and(|max| p.attempts >= max);
-            let attempts = p.attempts;
-            self.trace.reached("attempts are used up");
-            self.check.require(early, Kind::GivenUpEarly, || {
-                format!("p{path} given up after {attempts} of {max} attempts")
-            });
-            self.path_event(path, ClientEvent::Close);
-            return;
+        let pauses = self.pauses(path);
+        let event = match run {
+            Some(run) => recovery::Event::TornDown { run, kept, pauses },
+            None => recovery::Event::AttemptFailed {
+                outcome,
+                took_ms: 0,
+                pauses,
+            },
         };
-        p.attempts += 1;
-        if state == ClientState::ConnectingErr {
-            p.state = state.step(ClientEvent::Retry).0;
-        }
-        let away_us = self.client.away_until_us.saturating_sub(self.now_us);
-        self.start_soon(path, away_us.max(u64::from(pause_ms) * MS));
+        self.path_event(path, event);
     }
 }

@@ -5,7 +5,6 @@
 use proto::rtrs::{
     outage::FastIoFail,
     path::{
-        ClientEvent,
         ClientState,
         ServerState, //
     },
@@ -187,7 +186,7 @@ impl World {
         match (kind, picked) {
             (Kind::Disconnect, Some(path)) => {
                 self.client.paths[path].disconnected = true;
-                self.path_event(path, ClientEvent::Close);
+                self.close_path(path);
                 let later = self.rng.u64(0..5 * S);
                 self.after(later, Event::Reconnect { path });
             }
@@ -248,7 +247,7 @@ impl World {
     pub(crate) fn watch(&mut self) {
         for path in 0..self.client.paths.len() {
             let p = &self.client.paths[path];
-            if p.exists() && p.state == ClientState::Closed {
+            if p.exists() && p.state() == ClientState::Closed {
                 self.reconnect_path(path);
             }
         }
@@ -294,9 +293,9 @@ impl World {
             .enumerate()
             .filter(|(_, p)| p.exists())
         {
-            up += usize::from(p.state.carries_io());
-            if !p.state.carries_io() {
-                missing.push(format!("p{i} {:?}", p.state));
+            up += usize::from(p.state().carries_io());
+            if !p.state().carries_io() {
+                missing.push(format!("p{i} {:?}", p.state()));
             }
         }
         let paths = self.server.paths.values();
