@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What a lost path keeps of its last life, and that it lets it go on every way out.
+
+The server may not know of the end of a lost path. So the client keeps the identifier of the path's first connection,
+to say farewell on it later. Whatever it keeps refers to the path, so nothing frees it by itself; after each test here
+the runner counts the RDMA objects on both machines.
+"""
+from __future__ import annotations
+
+import time
+
+from vmlab import paths, rnbd
+from vmlab.checks import eq, ge, matches, ok, until
+from vmlab.lab import Lab
+from vmlab.needs import needs
+
+
+def _ours(lab: Lab, kind: str) -> int:
+    """Objects of this kind that the client's modules have."""
+    return len([line for line in lab.client.run(f"rdma resource show {kind}").splitlines() if "rdma_rust" in line])
+
+
+@needs(wires=1)
+def test_a_path_that_had_its_attempts_leaves_nothing(pair: Lab) -> None:
+    """Attempts are used up: the connections of the last life are gone before anybody asks, and after the unmap."""
+    mark = pair.client.log_mark()
+    rnbd.start(pair)
+    disk = rnbd.map_disk(pair, options="access_mode=rw max_reconnect_attempts=2")
+    pair.server.run("mods -r", 60)
+    until(lambda: pair.client.log_matches("it stays closed", mark), 40, "the path is left")
+    for kind in ("qp", "cm_id", "mr"):
+        until(lambda kind=kind: _ours(pair, kind) == 0, 5, f"no {kind} is left of the path's last life")
+    disk.unmap()
+
+
+@needs(wires=1)
+def test_a_device_goes_while_its_path_is_closed(pair: Lab) -> None:
+    """A path that had its attempts, and one that somebody closed, hold no device: `rdma link delete` returns."""
+    mark = pair.client.log_mark()
+    rnbd.start(pair)
+    disk = rnbd.map_disk(pair, options="access_mode=rw max_reconnect_attempts=2")
+    pair.server.run("mods -r", 60)
+    until(lambda: pair.client.log_matches("it stays closed", mark), 40, "the path is left")
+    pair.client.run("timeout 20 rdma link delete rxe0", 30)
+    pair.client.run("rdma link add rxe0 type rxe netdev eth0")
+    disk.unmap()
+
+
+@needs(wires=2, timeout=240)
+def test_a_path_is_closed_while_it_is_torn_down(pair: Lab) -> None:
+    """`disconnect` in each moment after a fault, the pause before the first words to the peer included."""
+    with paths.two_paths(pair):
+        folder = paths.to_wire(pair, 1)
+        for pause_ms in (0, 20, 50, 80, 100, 120, 200):
+            # The server hangs up; a moment later somebody closes the client's path.
+            pair.server.run("for p in /sys/class/rtrs-server/s1/paths/*10.0.1.*; do echo 1 > $p/disconnect; done")
+            if pause_ms:
+                time.sleep(pause_ms / 1000)
+            eq(pair.client.write(f"{folder}/disconnect", "1"), "")
+            eq(paths.state(pair, 1), "disconnected")
+            pair.client.run("timeout 20 rdma link delete rxe1", 30)
+            pair.client.run("rdma link add rxe1 type rxe netdev eth1")
+            eq(pair.client.write(f"{folder}/reconnect", "1"), "")
+            eq(paths.state(pair, 1), "connected")
+
+
+@needs(wires=1)
+def test_a_device_goes_while_its_path_waits_to_connect(pair: Lab) -> None:
+    """With a pause of ten minutes between two attempts: what a lost path keeps does not hold its device that long."""
+    rnbd.start(pair)
+    disk = rnbd.map_disk(pair, options="access_mode=rw reconnect_delay_ms=600000")
+    pair.server.run("mods -r", 60)
+    until(lambda: paths.count(pair, "reconnects", 1) >= 6, 60, "pauses have become long")
+    began = paths.uptime(pair.client)
+    pair.client.run("timeout 20 rdma link delete rxe0", 30)
+    ge(3.0, paths.uptime(pair.client) - began, "seconds that the device was held, at most")
+    pair.client.run("rdma link add rxe0 type rxe netdev eth0")
+    rnbd.load_server(pair)
+    eq(pair.client.write(f"{paths.to_wire(pair)}/reconnect", "1"), "")
+    until(lambda: disk.attribute("state") == "open", 20, "the disk is back")
+    disk.unmap()
+
+
+@needs(wires=2)
+def test_a_path_that_exists_cannot_be_added_again(pair: Lab) -> None:
+    """EEXIST and one line in the log, whether the path is connected or not, with and without its source address."""
+    with paths.two_paths(pair):
+        source, to = pair.address(pair.client, 1), pair.address(pair.server, 1)
+        folder = paths.to_wire(pair, 1)
+        for state in ("connected", "disconnected"):
+            for text in (f"ip:{to}", f"ip:{source}@ip:{to}"):
+                mark = pair.client.log_mark()
+                eq(pair.client.write(rnbd.session_file("add_path"), text), "EEXIST", f"{text} while {state}")
+                said = [line for _n, line in pair.client.kernel_log(mark)]
+                eq(len(said), 1, f"lines of the log ({' / '.join(said)})")
+                matches(said[0], r"exists")
+            eq(len(paths.names(pair)), 2)
+            eq(pair.client.write(f"{folder}/disconnect", "1"), "")
+            eq(paths.state(pair, 1), "disconnected")
+        eq(pair.client.write(f"{folder}/reconnect", "1"), "")
+        # Once removed it is not in the way.
+        eq(pair.client.write(f"{folder}/remove_path", "1"), "")
+        eq(pair.client.write(rnbd.session_file("add_path"), f"ip:{source}@ip:{to}"), "")
+        eq(pair.client.write(rnbd.session_file("add_path"), f"ip:{to}"), "EEXIST", "without the source")
+        eq(paths.states(pair), ["connected", "connected"])
+
+
+@needs(wires=1)
+def test_a_path_is_named_twice(pair: Lab) -> None:
+    """The same path twice in map_device is EEXIST, and the server is not asked."""
+    rnbd.start(pair)
+    source, to = pair.address(pair.client, 0), pair.address(pair.server, 0)
+    for twice in (f"path=ip:{to} path=ip:{to}", f"path=ip:{source}@ip:{to} path=ip:{to}"):
+        mark, theirs = pair.client.log_mark(), pair.server.log_mark()
+        eq(rnbd.try_map(pair, f"sessname=s1 {twice} device_path=ram0 access_mode=rw"), "EEXIST")
+        ok(pair.client.log_matches("exists", mark), "the log does not say why")
+        eq(pair.server.log_matches("rejected|refused", theirs), [], "what the server says")
+    rnbd.works(pair)
