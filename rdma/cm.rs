@@ -12,10 +12,10 @@
 //! | [`Event::Established`] | [`Event::Established`] |
 //! | [`Id::disconnect`] by either side, [`Event::Disconnected`] on both | |
 //!
-//! The steps may be taken in the event handler or in any other process context: locking is done
-//! inside. Private data is what one side tells the other in the messages of the handshake. It is
-//! padded by the connection manager, so that what arrives is longer than what was sent: a length or
-//! a magic number belongs inside.
+//! All steps work in the event handler and in any other process context; the methods take the
+//! locks. Private data is the consumer's part of the handshake messages. The connection manager
+//! pads it, so the peer receives more bytes than were sent, and the data needs a length or a magic
+//! number.
 //!
 //! C header: [`include/rdma/rdma_cm.h`](srctree/include/rdma/rdma_cm.h)
 

@@ -2,8 +2,8 @@
 
 //! Completion queues.
 //!
-//! Queues are allocated for their user and not taken from the device's pool (`ib_cq_pool_get()`):
-//! the pool frees its queues at device removal without waiting for their users, and never before.
+//! Queues are allocated and not taken from the device's pool (`ib_cq_pool_get()`): the pool frees
+//! its queues at device removal, without waiting for their users, and never before.
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
@@ -19,7 +19,7 @@ use kernel::{
 };
 use kernel_ext::sync::atomic::{AtomicBool, Ordering};
 
-/// Where completions are handled.
+/// The context in which completions are handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PollContext {
     /// In softirq context: handlers must not sleep.
@@ -40,40 +40,41 @@ impl PollContext {
     }
 }
 
-/// Who is told that a queue which was [armed](Cq::arm) has a completion.
+/// The handler of notifications of a queue that was [armed](Cq::arm).
 pub trait Wake: Send + Sync + 'static {
-    /// There is something to [poll](Cq::poll). Any context, hard interrupts included.
+    /// Handles a notification: the queue has completions to [poll](Cq::poll). Any context, hard
+    /// interrupts included.
     fn wake(&self);
 }
 
 /// A completion queue. Dropping the last reference sleeps and must not happen in a completion
-/// handler of the queue; queue pairs hold references, so this is only their creator's concern.
+/// handler of the queue. Queue pairs hold references.
 ///
 /// # Invariants
 ///
-/// `raw` is a completion queue of `_device`, allocated with `context` and owned by `self`. If there
-/// is `wake`, then its handler is [`wake_up`] with the content of the box.
+/// `raw` is a completion queue of `_device`, allocated with `context` and owned by `self`. If
+/// `wake` is set, the handler is [`wake_up`] with the content of the box.
 pub struct Cq {
     raw: NonNull<sys::ib_cq>,
     context: PollContext,
     wake: Option<KBox<Arc<dyn Wake>>>,
-    /// Somebody is in [`Self::poll`].
+    /// A thread is in [`Self::poll`].
     polled: AtomicBool,
     _device: Device,
 }
 
-// SAFETY: A completion queue may be used and freed by any thread.
+// SAFETY: Any thread may use and free a completion queue.
 unsafe impl Send for Cq {}
-// SAFETY: Drivers serialise polling by a lock of their own.
+// SAFETY: Drivers serialise polling by their own lock.
 unsafe impl Sync for Cq {}
 
 impl Cq {
     /// Allocates a queue of `entries` completions (`ib_alloc_cq()`). Sleeps.
     ///
-    /// `entries` must cover every send and receive of every queue pair on it and two more a queue
-    /// pair ([`QpConfig::cq_entries`](crate::QpConfig::cq_entries)); `EINVAL` if the device has no
-    /// queues of that length. `vector` spreads queues over interrupts and is taken modulo their
-    /// number.
+    /// `entries` must cover every send and receive of every queue pair on it, and two more per
+    /// queue pair ([`QpConfig::cq_entries`](crate::QpConfig::cq_entries)). `vector` selects the
+    /// interrupt, modulo the number of vectors. Returns `EINVAL` if the device has no queues of
+    /// that length.
     pub fn new(
         device: &Device,
         entries: u32,
@@ -84,8 +85,8 @@ impl Cq {
         Ok(Arc::new(queue, GFP_KERNEL)?)
     }
 
-    /// As [`new`](Self::new) with [`PollContext::Direct`]; where polling alone is not enough, the
-    /// queue can be [armed](Self::arm).
+    /// As [`new`](Self::new) with [`PollContext::Direct`], for a queue that can be
+    /// [armed](Self::arm) where polling alone is not enough.
     pub fn quiet(
         device: &Device,
         entries: u32,
@@ -96,8 +97,8 @@ impl Cq {
         let queue = Self::alloc(device, entries, vector, PollContext::Direct, Some(wake))?;
         if let Some(told) = &queue.wake {
             let context = ptr::from_ref(&**told).cast_mut().cast();
-            // SAFETY: The queue is valid and not armed yet. The context lives in a box that is
-            // freed after the queue.
+            // SAFETY: The queue is valid and not armed yet. The context is in a box that is freed
+            // after the queue.
             unsafe { sys::rdma_helper_cq_wake(queue.raw.as_ptr(), Some(wake_up), context) };
         }
         Ok(Arc::new(queue, GFP_KERNEL)?)
@@ -115,7 +116,7 @@ impl Cq {
         }
         let entries = i32::try_from(entries).map_err(|_| EINVAL)?;
         let vector = vector.checked_rem(device.comp_vectors()).unwrap_or(0);
-        // SAFETY: The device is valid, the vector one that it has, and the name a static string.
+        // SAFETY: The device is valid and has the vector; the name is a static string.
         let raw = from_err_ptr(unsafe {
             sys::__ib_alloc_cq(
                 device.as_raw(),
@@ -126,8 +127,8 @@ impl Cq {
                 crate::CALLER.as_char_ptr(),
             )
         })?;
-        // INVARIANT: The queue was just allocated and has no other owner; if there is no memory for
-        // an `Arc`, the drop of the `Cq` frees it.
+        // INVARIANT: The queue was just allocated and has no other owner. If the allocation of the
+        // `Arc` fails, the drop of the `Cq` frees it.
         Ok(Self {
             raw: NonNull::new(raw).ok_or(ENOMEM)?,
             context,
@@ -137,22 +138,22 @@ impl Cq {
         })
     }
 
-    /// Has its [`Wake`] told of the next completion, once (`ib_req_notify_cq()`); says whether
-    /// there are some already, to be polled first. Does nothing for a queue that is not
-    /// [quiet](Self::quiet). Any context.
+    /// Requests one notification of its [`Wake`] for the next completion (`ib_req_notify_cq()`).
+    /// Returns whether the queue already has completions, which the caller polls first. Does
+    /// nothing for a queue that was not made by [`quiet`](Self::quiet). Any context.
     pub fn arm(&self) -> bool {
         if self.wake.is_none() {
             return false;
         }
-        // SAFETY: By the type invariants the queue is valid, and its handler is ours.
+        // SAFETY: By the type invariants, the queue is valid and its handler is `wake_up`.
         unsafe { sys::rdma_helper_req_notify_cq(self.raw.as_ptr()) > 0 }
     }
 
-    /// Handles up to `budget` completions in the caller's context and returns how many there were.
+    /// Handles up to `budget` completions in the caller's context and returns their number.
     ///
-    /// Does nothing for a queue that is not [`PollContext::Direct`], or while somebody else polls
-    /// it: completions of one queue are always handled one after the other, in their order. Any
-    /// context that the handlers allow.
+    /// Does nothing for a queue that is not [`PollContext::Direct`], or while another thread polls
+    /// it: completions of one queue are always handled one at a time, in order. Any context that
+    /// the handlers allow.
     #[inline]
     pub fn poll(&self, budget: u32) -> u32 {
         if self.context != PollContext::Direct || self.polled.swap(true, Ordering::Acquire) {
@@ -165,7 +166,7 @@ impl Cq {
         u32::try_from(done).unwrap_or(0)
     }
 
-    /// Where the queue's completions are handled.
+    /// Returns the context in which the queue's completions are handled.
     pub fn context(&self) -> PollContext {
         self.context
     }
@@ -175,21 +176,21 @@ impl Cq {
     }
 }
 
-/// The handler of a quiet queue.
+/// Handles the notification of a queue made by [`Cq::quiet`].
 ///
 /// # Safety
 ///
-/// Called by the core for a queue whose context is the content of [`Cq::wake`].
+/// Must only be called by the core, for a queue whose context is the content of [`Cq::wake`].
 unsafe extern "C" fn wake_up(_cq: *mut sys::ib_cq, context: *mut c_void) {
-    // SAFETY: By the requirement; the box lives until the queue is freed.
+    // SAFETY: By the function requirements; the box lives until the queue is freed.
     let wake = unsafe { &*context.cast::<Arc<dyn Wake>>() };
     wake.wake();
 }
 
 impl Drop for Cq {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant the queue is owned. Every queue pair on it holds an `Arc`,
-        // so none is left.
+        // SAFETY: By the type invariants, `self` owns the queue. Every queue pair on it holds an
+        // `Arc`, so none is left.
         unsafe { sys::ib_free_cq(self.raw.as_ptr()) };
     }
 }

@@ -11,33 +11,33 @@ use kernel::{
     str::CStr, //
 };
 
-/// A registered RDMA device that cannot go away.
+/// A reference to a registered RDMA device, which prevents its removal.
 ///
-/// Every object of this crate that lives on a device holds one of these. It is the registration
-/// lock of `ib_core`: unregistering the device waits until the last one is dropped. When a device
-/// is to be removed, every [`CmId`](crate::cm::CmId) on it gets
-/// [`Event::DeviceRemoval`](crate::cm::Event::DeviceRemoval); the answer must be to close and drop
-/// all that is on the device.
+/// Every object of this crate that lives on a device holds one of these. It counts `refcount` of
+/// `ib_core`: unregistering the device waits until the last one is dropped. When a device is
+/// removed, every [`CmId`](crate::cm::CmId) on it gets
+/// [`Event::DeviceRemoval`](crate::cm::Event::DeviceRemoval), upon which the user closes and drops
+/// all objects on the device.
 ///
 /// # Invariants
 ///
 /// `self.0` points to a registered `struct ib_device`, and `self` owns one count of its `refcount`.
 pub struct Device(NonNull<sys::ib_device>);
 
-// SAFETY: The registration lock may be given back by any thread.
+// SAFETY: Any thread may drop the count.
 unsafe impl Send for Device {}
-// SAFETY: The methods only read what does not change while the device is registered.
+// SAFETY: The methods only read fields that do not change while the device is registered.
 unsafe impl Sync for Device {}
 
 impl Device {
-    /// Takes the registration lock of `raw`; [`None`] if the device is being unregistered.
+    /// Takes a reference to `raw`; returns [`None`] if the device is being unregistered.
     ///
     /// # Safety
     ///
-    /// `raw` points to a device whose memory is valid during the call.
+    /// The caller must ensure that `raw` points to a device whose memory is valid during the call.
     pub(crate) unsafe fn try_get(raw: *mut sys::ib_device) -> Option<Self> {
         let raw = NonNull::new(raw)?;
-        // SAFETY: By the safety requirement, the device is valid.
+        // SAFETY: By the function requirements, the device is valid.
         if !unsafe { sys::rdma_helper_device_try_get(raw.as_ptr()) } {
             return None;
         }
@@ -45,7 +45,7 @@ impl Device {
         Some(Self(raw))
     }
 
-    /// The C device.
+    /// Returns the C device.
     #[inline(always)]
     pub(crate) fn as_raw(&self) -> *mut sys::ib_device {
         self.0.as_ptr()
@@ -53,79 +53,80 @@ impl Device {
 
     #[inline(always)]
     fn raw(&self) -> &sys::ib_device {
-        // SAFETY: By the type invariant, the device is valid as long as `self`. What the methods
-        // read of it does not change after registration.
+        // SAFETY: By the type invariants, the device is valid as long as `self`. The fields that
+        // the methods read do not change after registration.
         unsafe { self.0.as_ref() }
     }
 
-    /// The device's name, for instance `rxe0` or `mlx5_0`.
+    /// Returns the device's name, for instance `rxe0` or `mlx5_0`.
     pub fn name(&self) -> &CStr {
         // SAFETY: The name is a NUL-terminated string inside the device, which `self` keeps alive.
         // Renaming (by netlink) writes into the same array and keeps it terminated.
         unsafe { CStr::from_char_ptr(self.raw().name.as_ptr()) }
     }
 
-    /// The largest number of work requests in one queue.
+    /// Returns the largest number of work requests in one queue.
     pub fn max_qp_wr(&self) -> u32 {
         self.raw().attrs.max_qp_wr.try_into().unwrap_or(0)
     }
 
-    /// The largest number of entries of a completion queue.
+    /// Returns the largest number of entries of a completion queue.
     pub fn max_cqe(&self) -> u32 {
         self.raw().attrs.max_cqe.try_into().unwrap_or(0)
     }
 
-    /// The largest number of pages of a fast-registration memory region.
+    /// Returns the largest number of pages of a fast-registration memory region.
     pub fn max_fast_reg_pages(&self) -> u32 {
         self.raw().attrs.max_fast_reg_page_list_len
     }
 
-    /// The sizes in bytes that pages of a memory region can have: the sum of these powers of two.
+    /// Returns the sizes in bytes that pages of a memory region can have: the sum of these powers
+    /// of two.
     pub fn page_sizes(&self) -> u64 {
         self.raw().attrs.page_size_cap
     }
 
-    /// Whether memory can be registered and invalidated by work requests
+    /// Returns whether memory can be registered and invalidated by work requests
     /// (`IB_DEVICE_MEM_MGT_EXTENSIONS`).
     pub fn fast_registration(&self) -> bool {
-        // CAST: one bit of 64.
+        // CAST: One bit of 64.
         let flag = sys::ib_device_cap_flags_IB_DEVICE_MEM_MGT_EXTENSIONS as u64;
         self.raw().attrs.device_cap_flags & flag != 0
     }
 
-    /// Whether the device speaks iWARP.
+    /// Returns whether the device is an iWARP device.
     pub fn is_iwarp(&self) -> bool {
         // SAFETY: The device is valid.
         unsafe { sys::rdma_helper_is_iwarp(self.as_raw()) }
     }
 
-    /// The largest number of segments of a send work request.
+    /// Returns the largest number of segments of a send work request.
     pub fn max_send_sge(&self) -> u32 {
         self.raw().attrs.max_send_sge.try_into().unwrap_or(0)
     }
 
-    /// The largest number of RDMA reads and atomics that a queue pair answers at a time.
+    /// Returns the largest number of the peer's RDMA reads and atomics in flight on a queue pair.
     pub fn max_qp_rd_atomic(&self) -> u32 {
         self.raw().attrs.max_qp_rd_atom.try_into().unwrap_or(0)
     }
 
-    /// Whether memory regions may be made of segments with gaps between them.
+    /// Returns whether memory regions may be made of segments with gaps between them.
     pub fn sg_gaps(&self) -> bool {
         self.raw().attrs.kernel_cap_flags & u64::from(sys::ib_kernel_cap_flags_IBK_SG_GAPS_REG) != 0
     }
 
-    /// The number of completion vectors (interrupts), at least 1.
+    /// Returns the number of completion vectors (interrupts), at least 1.
     pub fn comp_vectors(&self) -> u32 {
         self.raw().num_comp_vectors.try_into().unwrap_or(1).max(1)
     }
 
-    /// The node's globally unique identifier, as a number in host order.
+    /// Returns the node's globally unique identifier, as a number in host order.
     pub fn node_guid(&self) -> u64 {
         u64::from_be(self.raw().node_guid)
     }
 
-    /// Whether the device is one that is implemented by the CPU, for which DMA addresses are
-    /// virtual addresses and need no synchronising (`ib_uses_virt_dma()`).
+    /// Returns whether the device is implemented in software, so that DMA addresses are virtual
+    /// addresses and need no synchronisation (`ib_uses_virt_dma()`).
     #[inline(always)]
     pub(crate) fn virt_dma(&self) -> bool {
         self.raw().dma_device.is_null()
@@ -144,7 +145,7 @@ impl Clone for Device {
 
 impl Drop for Device {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant, `self` owns one count, which is given back here.
+        // SAFETY: By the type invariants, `self` owns one count, which is dropped here.
         unsafe { sys::ib_device_put(self.0.as_ptr()) };
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Memory that a device reads and writes, and the protection domain that keeps it.
+//! Memory that a device reads and writes, and the protection domain that owns it.
 
 pub(crate) mod message_buffers;
 pub(crate) mod mr;

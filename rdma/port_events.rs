@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Ports that come and go: links that carry again, cables that were pulled, new devices.
+//! Port events: ports that become active or inactive, and new devices.
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h), `struct ib_client` and
 //! `struct ib_event_handler`
@@ -18,25 +18,25 @@ use kernel::{
 };
 use kernel_ext::sync::Global;
 
-/// Which device an event is about. Two are the same as long as the device is registered.
+/// The device of an event. Two are equal if they name the same device while that is registered.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct DeviceId(usize);
 
 impl Device {
-    /// Returns what events call the device.
+    /// Returns the identifier of the device in events.
     pub fn id(&self) -> DeviceId {
         DeviceId(self.as_raw() as usize)
     }
 }
 
-/// Hears of ports. The functions are called in process context and may sleep for a short while, but
-/// must not wait for anything that a device's removal waits for.
+/// Handles port events. The methods are called in process context and may sleep briefly, but must
+/// not wait for anything that waits for the removal of a device.
 pub trait PortEvents: Send + Sync {
-    /// The port of the device (from 1) carries packets now.
+    /// Handles a port (from 1) of the device that became active.
     fn port_up(&self, device: DeviceId, port: u32);
-    /// The port of the device (from 1) carries nothing any more.
+    /// Handles a port (from 1) of the device that became inactive.
     fn port_down(&self, device: DeviceId, port: u32);
-    /// A device is new; how its ports are is not known.
+    /// Handles a new device, whose port states are not known.
     fn device_added(&self, device: DeviceId);
     /// A device is about to go, and waits until no object of it is left.
     fn device_removed(&self, _device: DeviceId) {}
@@ -50,13 +50,14 @@ fn tell(event: impl Fn(&dyn PortEvents)) {
     }
 }
 
-/// A listener's registration, until it is dropped; then no call is running any more.
+/// The registration of a listener. After the drop no call runs any more.
 pub struct PortWatch(Arc<dyn PortEvents>);
 
 impl PortWatch {
-    /// Lets `listener` hear of all devices. It does not hear of those that are there already.
+    /// Registers `listener` for the events of all devices. Existing devices are not reported as
+    /// new.
     ///
-    /// `ENOMEM`. Process context, sleeps.
+    /// Returns `ENOMEM` if an allocation fails. Process context, sleeps.
     pub fn new(listener: Arc<dyn PortEvents>) -> Result<Self> {
         LISTENERS.lock().push(listener.clone(), GFP_KERNEL)?;
         Ok(Self(listener))
@@ -69,7 +70,7 @@ impl Drop for PortWatch {
         let index = listeners.iter().position(|l| Arc::ptr_eq(l, &self.0));
         let removed = index.map(|index| listeners.remove(index));
         if listeners.is_empty() {
-            // A static is not dropped when its module goes: nothing of it may be left on the heap.
+            // A static is not dropped when its module is unloaded, so the vector is freed here.
             *listeners = KVec::new();
         }
         drop(listeners);
@@ -77,7 +78,7 @@ impl Drop for PortWatch {
     }
 }
 
-/// What one device's events are heard by.
+/// The event handler of one device.
 #[repr(C)]
 struct Handler {
     raw: sys::ib_event_handler,
@@ -85,10 +86,11 @@ struct Handler {
 
 /// # Safety
 ///
-/// Called by `ib_core` with the `raw` of a registered [`Handler`] and an event of its device.
+/// Must only be called by `ib_core`, with the `raw` of a registered [`Handler`] and an event of its
+/// device.
 unsafe extern "C" fn handle(_raw: *mut sys::ib_event_handler, event: *mut sys::ib_event) {
-    // SAFETY: By the requirement; the union holds the port's number for the events that are looked
-    // at, and a number in any case.
+    // SAFETY: By the function requirements; the union holds the port number for the events below,
+    // and an integer for all others.
     let (kind, device, port) =
         unsafe { ((*event).event, (*event).device, (*event).element.port_num) };
     let device = DeviceId(device as usize);
@@ -101,7 +103,7 @@ unsafe extern "C" fn handle(_raw: *mut sys::ib_event_handler, event: *mut sys::i
 
 /// # Safety
 ///
-/// Called by `ib_core` for a device that is being registered.
+/// Must only be called by `ib_core`, for a device that is being registered.
 unsafe extern "C" fn add(device: *mut sys::ib_device) -> c_int {
     let raw = sys::ib_event_handler {
         device,
@@ -126,17 +128,17 @@ unsafe extern "C" fn add(device: *mut sys::ib_device) -> c_int {
 unsafe extern "C" fn remove(device: *mut sys::ib_device, data: *mut c_void) {
     tell(|l| l.device_removed(DeviceId(device as usize)));
     let handler: *mut Handler = data.cast();
-    // SAFETY: `add` has registered it, and this is called once. It waits for calls that are
-    // running.
+    // SAFETY: `add` has registered the handler, and this is called once. The function waits for
+    // running calls.
     unsafe { sys::ib_unregister_event_handler(&raw mut (*handler).raw) };
-    // SAFETY: From `KBox::into_raw`, and nobody knows it any more.
+    // SAFETY: `handler` comes from `KBox::into_raw`, and `ib_core` does not refer to it any more.
     drop(unsafe { KBox::from_raw(handler) });
 }
 
 /// The client of this module.
 struct Client(UnsafeCell<sys::ib_client>);
 
-// SAFETY: Only `ib_core` writes to it, and locks it.
+// SAFETY: Only `ib_core` writes to the client, under its locks.
 unsafe impl Sync for Client {}
 
 impl Client {
@@ -146,7 +148,7 @@ impl Client {
 }
 
 static CLIENT: Client = Client(UnsafeCell::new({
-    // SAFETY: All zeroes is what C leaves in the fields that nobody initialises.
+    // SAFETY: All zeroes is a valid value of this C struct, as in a static of C.
     let mut client: sys::ib_client = unsafe { core::mem::zeroed() };
     client.name = crate::CALLER.to_bytes_with_nul().as_ptr().cast();
     client.add = Some(add);
@@ -158,7 +160,7 @@ static CLIENT: Client = Client(UnsafeCell::new({
 pub(crate) struct Registration(());
 
 impl Registration {
-    /// Registers; all devices are added. Once, by the module's init.
+    /// Registers the client, which adds all devices. Called once, by the module's init.
     pub(crate) fn new() -> Result<Self> {
         // SAFETY: The client is static and complete; the module's exit unregisters it.
         to_result(unsafe { sys::ib_register_client(CLIENT.get()) })?;
@@ -168,7 +170,8 @@ impl Registration {
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        // SAFETY: Registered by `new`. It waits until every device is removed from the client.
+        // SAFETY: `new` has registered the client. The function waits until every device is removed
+        // from it.
         unsafe { sys::ib_unregister_client(CLIENT.get()) };
     }
 }

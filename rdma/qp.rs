@@ -41,28 +41,28 @@ use kernel::{
     sync::{Arc, UniqueArc},
 };
 
-/// What is done with the completions of a queue pair.
+/// The completion handler of a queue pair.
 ///
 /// The methods are called in the context of the completion queue: with
 /// [`PollContext::Softirq`](crate::PollContext::Softirq) they must not sleep. Sends and receives on
 /// different queues may complete at the same time on several CPUs, hence `Sync`.
 pub trait QpHandler: Send + Sync + Sized + 'static {
-    /// The work request that was posted with `tag` has completed.
+    /// Handles the completion of the work request that was posted with `tag`.
     ///
     /// After an error the queue pair is in the error state: all its work requests complete, those
-    /// that were still queued as [`WcStatus::FLUSHED`](crate::WcStatus::FLUSHED).
+    /// still queued with [`WcStatus::FLUSHED`](crate::WcStatus::FLUSHED).
     fn completed(qp: &Qp<Self>, tag: u32, completion: &WorkCompletion);
 
-    /// The device says by an event that the queue pair cannot be used any more
-    /// (`IB_EVENT_QP_FATAL`, `IB_EVENT_QP_REQ_ERR`, `IB_EVENT_QP_ACCESS_ERR`); it need not say so
-    /// by a completion. Any context. The default logs it.
+    /// Handles a fatal event of the queue pair (`IB_EVENT_QP_FATAL`, `IB_EVENT_QP_REQ_ERR`,
+    /// `IB_EVENT_QP_ACCESS_ERR`), which need not come with a completion. Any context. The default
+    /// logs it.
     #[cold]
     fn broken(qp: &Qp<Self>, why: &'static CStr) {
         pr_err!("queue pair {}: {}\n", qp.number(), why);
     }
 
-    /// The same for tags below [`QpConfig::receive_tags`]: a function of its own, since most of
-    /// what a connection hears are receives.
+    /// Handles the completion for a tag below [`QpConfig::receive_tags`]. Most completions of a
+    /// connection are receives, hence the separate method.
     #[inline(always)]
     fn received(qp: &Qp<Self>, tag: u32, completion: &WorkCompletion) {
         Self::completed(qp, tag, completion);
@@ -72,15 +72,15 @@ pub trait QpHandler: Send + Sync + Sized + 'static {
 /// The sizes of a queue pair.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct QpConfig {
-    /// Send work requests that may be under way, including those without a completion of their own.
+    /// The maximum number of send work requests in flight, including unsignaled ones.
     pub max_send_wr: u32,
-    /// Receive work requests that may be posted.
+    /// The maximum number of posted receive work requests.
     pub max_recv_wr: u32,
-    /// Segments of a send work request.
+    /// The maximum number of segments of a send work request.
     pub max_send_sge: u32,
-    /// Segments of a receive work request.
+    /// The maximum number of segments of a receive work request.
     pub max_recv_sge: u32,
-    /// Bytes that [`Batch::send_inline`] takes; 0 if it is not used.
+    /// The maximum number of bytes of [`Batch::send_inline`]; 0 if it is not used.
     pub max_inline_data: u32,
     /// Tags are `0..tags`; each takes 8 bytes.
     pub tags: u32,
@@ -89,7 +89,8 @@ pub struct QpConfig {
 }
 
 impl QpConfig {
-    /// A queue pair whose work requests have one segment at most, without inline data.
+    /// Creates the sizes of a queue pair whose work requests have one segment at most, without
+    /// inline data.
     pub const fn new(max_send_wr: u32, max_recv_wr: u32, tags: u32) -> Self {
         Self {
             max_send_wr,
@@ -102,8 +103,8 @@ impl QpConfig {
         }
     }
 
-    /// The entries that a completion queue needs for this queue pair: one for each work request and
-    /// two for draining.
+    /// Returns the number of completion queue entries of this queue pair: one for each work request
+    /// and two for draining.
     pub fn cq_entries(&self) -> u32 {
         self.max_send_wr
             .saturating_add(self.max_recv_wr)
@@ -125,17 +126,17 @@ type PostReceive = unsafe extern "C" fn(
     *mut *const sys::ib_recv_wr,
 ) -> c_int;
 
-/// A queue pair of a reliable connection with its handler; made by
+/// A queue pair of a reliable connection with its handler, created by
 /// [`Id::create_qp`](crate::cm::Id::create_qp).
 ///
-/// Posting is possible from any context and any number of CPUs. The last reference drains and
-/// destroys the queue pair: it must be dropped where sleeping is allowed and not in
+/// Posting works in any context and on any number of CPUs. Dropping the last reference drains and
+/// destroys the queue pair; it must happen where sleeping is allowed and not in
 /// [`QpHandler::completed`] of the same queue pair.
 ///
 /// # Invariants
 ///
-/// - `raw` is a queue pair on the identifier `id`, which was made with `self` as its context and
-///   with the given domain and queues, or null while `self` is being made.
+/// - `raw` is a queue pair on the identifier `id`, which was created with `self` as its context and
+///   with the given domain and queues, or null while `self` is being initialised.
 /// - `post_send` and `post_receive` are the functions of its driver, or post nothing.
 /// - Every entry of `table` is [`complete::<H>`] or [`receive::<H>`], and the table never moves.
 #[pin_data(PinnedDrop)]
@@ -154,13 +155,13 @@ pub struct Qp<H: QpHandler> {
     _pinned: PhantomPinned,
 }
 
-// SAFETY: `raw` may be used and destroyed by any thread; everything else is `Send`.
+// SAFETY: Any thread may use and destroy `raw`; everything else is `Send`.
 unsafe impl<H: QpHandler> Send for Qp<H> {}
 // SAFETY: Drivers lock each queue of a queue pair; everything else is `Sync`.
 unsafe impl<H: QpHandler> Sync for Qp<H> {}
 
 impl<H: QpHandler> Qp<H> {
-    /// Makes a queue pair on a connection identifier (`rdma_create_qp()`). Sleeps.
+    /// Creates a queue pair on a connection identifier (`rdma_create_qp()`). Sleeps.
     pub(crate) fn create(
         id: &Arc<IdCore>,
         pd: &Arc<Pd>,
@@ -218,36 +219,36 @@ impl<H: QpHandler> Qp<H> {
         let raw = id
             .create_qp(pd, &mut attributes)
             .inspect_err(|_| pd.queue_pair_destroyed())?;
-        // SAFETY: The queue pair was just made, and a driver's operations do not change.
+        // SAFETY: The queue pair was just created, and a driver's operations do not change.
         let ops = unsafe { &(*(*raw.as_ptr()).device).ops };
         let this = qp.as_mut().project();
-        // INVARIANT: `raw` was made on `id` with `self` as its context.
+        // INVARIANT: `raw` was created on `id` with `self` as its context.
         *this.raw = raw.as_ptr();
         *this.post_send = ops.post_send.unwrap_or(no_send);
         *this.post_receive = ops.post_recv.unwrap_or(no_receive);
         Ok(qp.into())
     }
 
-    /// The handler that the queue pair was made with.
+    /// Returns the handler of the queue pair.
     #[inline(always)]
     pub fn handler(&self) -> &H {
         &self.handler
     }
 
-    /// The protection domain.
+    /// Returns the protection domain.
     #[inline(always)]
     pub fn pd(&self) -> &Arc<Pd> {
         &self.pd
     }
 
-    /// The queue pair's number.
+    /// Returns the queue pair's number.
     pub fn number(&self) -> u32 {
-        // SAFETY: By the type invariant the queue pair is valid; its number does not change.
+        // SAFETY: By the type invariants, the queue pair is valid; its number does not change.
         unsafe { (*self.raw).qp_num }
     }
 
-    /// An empty batch in `space`, which has room for `N` work requests with `S` segments
-    /// altogether.
+    /// Returns an empty batch in `space`, which holds up to `N` work requests with `S` segments in
+    /// total.
     #[inline(always)]
     pub fn batch<'a, const N: usize, const S: usize>(
         &'a self,
@@ -270,9 +271,9 @@ impl<H: QpHandler> Qp<H> {
         batch.post()
     }
 
-    /// Posts a receive, which takes one message of the peer or one RDMA write with immediate data.
+    /// Posts a receive for one message of the peer or one RDMA write with immediate data.
     ///
-    /// Any context. `EINVAL` for a wrong tag or segment, `ENOMEM` if the queue is full.
+    /// Any context. Returns `EINVAL` for a wrong tag or segment, `ENOMEM` if the queue is full.
     #[inline(always)]
     pub fn post_receive(&self, tag: u32, into: Option<Segment<'_>>) -> Result {
         let cqe = self.entry(tag).ok_or(EINVAL)?;
@@ -287,15 +288,16 @@ impl<H: QpHandler> Qp<H> {
             sg_list: sge.as_mut().map_or(ptr::null_mut(), ptr::from_mut),
             num_sge: sge.is_some().into(),
         };
-        // SAFETY: The request and its segment live until the call returns; what the segment names
-        // stays allocated as long as queue pairs of its domain exist.
+        // SAFETY: The request and its segment live until the call returns; the memory of the
+        // segment stays allocated as long as queue pairs of its domain exist.
         unsafe { self.post_receive_chain(&request) }
     }
 
     /// Moves the queue pair into the error state and waits until all its work requests have
-    /// completed and their handlers have returned (`ib_drain_qp()`). Sleeps; any number of times.
+    /// completed and their handlers have returned (`ib_drain_qp()`). Sleeps. May be called
+    /// repeatedly.
     ///
-    /// Posting later is harmless: such requests complete as flushed.
+    /// Requests posted later complete as flushed.
     pub fn drain(&self) {
         Self::drain_all([self]);
     }
@@ -319,7 +321,7 @@ impl<H: QpHandler> Qp<H> {
         }
     }
 
-    /// The completion entry for `tag`.
+    /// Returns the completion entry for `tag`.
     #[inline(always)]
     pub(crate) fn entry(&self, tag: u32) -> Option<*mut sys::ib_cqe> {
         let entry = self.table.get(tag as usize)?;
@@ -330,12 +332,13 @@ impl<H: QpHandler> Qp<H> {
     ///
     /// # Safety
     ///
-    /// `first` is a valid chain whose entries are in `self.table`; the memory that it names belongs
-    /// to the domain of `self` and is not freed while queue pairs of it exist.
+    /// The caller must ensure that `first` is a valid chain whose entries are in `self.table`, and
+    /// that the memory of its segments belongs to the domain of `self` and is not freed while queue
+    /// pairs of the domain exist.
     #[inline(always)]
     pub(crate) unsafe fn post_send(&self, first: *const sys::ib_send_wr) -> Result {
         let mut failed = MaybeUninit::uninit();
-        // SAFETY: By the type invariants and the safety requirement.
+        // SAFETY: By the type invariants and the function requirements.
         let code = unsafe { (self.post_send)(self.raw, first, failed.as_mut_ptr()) };
         if code == 0 {
             return Ok(());
@@ -351,7 +354,7 @@ impl<H: QpHandler> Qp<H> {
     #[inline(always)]
     pub(crate) unsafe fn post_receive_chain(&self, first: *const sys::ib_recv_wr) -> Result {
         let mut failed = MaybeUninit::uninit();
-        // SAFETY: By the type invariants and the safety requirement.
+        // SAFETY: By the type invariants and the function requirements.
         let code = unsafe { (self.post_receive)(self.raw, first, failed.as_mut_ptr()) };
         if code == 0 {
             return Ok(());
@@ -367,18 +370,18 @@ impl<H: QpHandler> PinnedDrop for Qp<H> {
             return;
         }
         self.drain();
-        // SAFETY: The queue pair is on `id` by the type invariant, and nothing uses it any more:
-        // no reference is left, and after draining there is no completion.
+        // SAFETY: By the type invariants, the queue pair is on `id`. Nothing uses it any more: no
+        // reference is left, and draining completed all work requests.
         unsafe { self.id.destroy_qp() };
         self.pd.queue_pair_destroyed();
     }
 }
 
-/// Posts nothing: for a device that lacks the operation, and until the queue pair is there.
+/// Posts nothing; for a device without the operation, and until the queue pair is created.
 ///
 /// # Safety
 ///
-/// None; it is unsafe for its type.
+/// There are no requirements; the type of the function pointer is unsafe.
 unsafe extern "C" fn no_send(
     _qp: *mut sys::ib_qp,
     _first: *const sys::ib_send_wr,
@@ -387,11 +390,11 @@ unsafe extern "C" fn no_send(
     ENODEV.to_errno()
 }
 
-/// As [`no_send`].
+/// Posts nothing, as [`no_send`].
 ///
 /// # Safety
 ///
-/// None; it is unsafe for its type.
+/// There are no requirements; the type of the function pointer is unsafe.
 unsafe extern "C" fn no_receive(
     _qp: *mut sys::ib_qp,
     _first: *const sys::ib_recv_wr,
@@ -400,54 +403,54 @@ unsafe extern "C" fn no_receive(
     ENODEV.to_errno()
 }
 
-/// `done` of the entries of every queue pair whose handler is `H`, but for those of [`receive`].
+/// Handles a completion (`done`) of a queue pair whose handler is `H`, except those of [`receive`].
 ///
 /// # Safety
 ///
-/// Called by the core for a completion of a work request of such a queue pair.
+/// Must only be called by the core, for a completion of a work request of such a queue pair.
 unsafe extern "C" fn complete<H: QpHandler>(_cq: *mut sys::ib_cq, wc: *mut sys::ib_wc) {
-    // SAFETY: By the requirement.
+    // SAFETY: By the function requirements.
     let (qp, tag, completion) = unsafe { identify::<H>(wc) };
     H::completed(qp, tag, completion);
 }
 
-/// `done` of the entries below [`QpConfig::receive_tags`].
+/// Handles a completion (`done`) of an entry below [`QpConfig::receive_tags`].
 ///
 /// # Safety
 ///
 /// As for [`complete`].
 unsafe extern "C" fn receive<H: QpHandler>(_cq: *mut sys::ib_cq, wc: *mut sys::ib_wc) {
-    // SAFETY: By the requirement.
+    // SAFETY: By the function requirements.
     let (qp, tag, completion) = unsafe { identify::<H>(wc) };
     H::received(qp, tag, completion);
 }
 
-/// Finds out what a completion is for.
+/// Returns the queue pair and the tag of a completion.
 ///
 /// # Safety
 ///
-/// `wc` is a completion of a work request of a queue pair whose handler is `H`, and stays unchanged
-/// for `'a`, during which the queue pair is not destroyed.
+/// The caller must ensure that `wc` is a completion of a work request of a queue pair whose handler
+/// is `H`, and stays unchanged for `'a`, during which the queue pair is not destroyed.
 #[inline(always)]
 unsafe fn identify<'a, H: QpHandler>(wc: *mut sys::ib_wc) -> (&'a Qp<H>, u32, &'a WorkCompletion) {
-    // SAFETY: By the requirement; the queue pair's context is the `Qp`, which lives until it is
-    // drained.
+    // SAFETY: By the function requirements; the queue pair's context is the `Qp`, which lives until
+    // it is drained.
     let (qp, entry) = unsafe {
         let qp = (*(*wc).qp).qp_context.cast::<Qp<H>>();
         (&*qp, (*wc).__bindgen_anon_1.wr_cqe)
     };
     let offset = (entry as usize).wrapping_sub(qp.table.as_ptr() as usize);
     let tag = offset / size_of::<sys::ib_cqe>();
-    // SAFETY: By the requirement.
+    // SAFETY: By the function requirements.
     let completion = unsafe { WorkCompletion::from_raw(wc) };
     (qp, tag as u32, completion)
 }
 
-/// Asynchronous events of every queue pair whose handler is `H`.
+/// Handles an asynchronous event of a queue pair whose handler is `H`.
 ///
 /// # Safety
 ///
-/// Called by the core for such a queue pair, with the queue pair's context.
+/// Must only be called by the core, for such a queue pair, with the queue pair's context.
 unsafe extern "C" fn event<H: QpHandler>(event: *mut sys::ib_event, context: *mut c_void) {
     // SAFETY: The context is the `Qp`, which lives until the queue pair is destroyed.
     let qp = unsafe { &*context.cast::<Qp<H>>() };
@@ -457,7 +460,7 @@ unsafe extern "C" fn event<H: QpHandler>(event: *mut sys::ib_event, context: *mu
         sys::ib_event_type_IB_EVENT_QP_FATAL
         | sys::ib_event_type_IB_EVENT_QP_REQ_ERR
         | sys::ib_event_type_IB_EVENT_QP_ACCESS_ERR => {
-            // SAFETY: It returns static text for every number.
+            // SAFETY: `ib_event_msg` returns static text for every number.
             let why = unsafe { CStr::from_char_ptr(sys::ib_event_msg(event)) };
             H::broken(qp, why);
         }

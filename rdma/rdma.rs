@@ -4,7 +4,7 @@
 //!
 //! # Objects
 //!
-//! Each object holds what it stands on, so that they can be dropped in any order:
+//! Each object holds a reference to its parents, so that they can be dropped in any order:
 //!
 //! ```text
 //! Device <- Pd <- MessageSlots   messages, coherent memory
@@ -17,29 +17,29 @@
 //!
 //! # Memory
 //!
-//! A device reads and writes memory on its own. What protects it:
+//! A device reads and writes memory on its own. The rules that protect memory:
 //!
-//! - Work requests name local memory by [`Segment`]s, which only objects of a [`Pd`] can make, and
-//!   a queue pair takes segments of its own domain only. Memory that is dropped while queue pairs
+//! - Work requests name local memory by [`Segment`]s, which only objects of a [`Pd`] create, and a
+//!   queue pair accepts segments of its own domain only. Memory that is dropped while queue pairs
 //!   of its domain exist is freed with the last of them ([`Pd`]).
-//! - There are no slices of memory that a device may write: only copies in and out.
-//! - A peer reaches only what a key was given out for. The pages under a [`Mr`] that maps blocks
-//!   stay as long as the region. The pages under a [scatterlist](sg) are not ours to keep: there
-//!   the user must invalidate before the pages' owner gets them back. This is the one promise that
-//!   the types do not check.
+//! - Memory that a device may write is only copied, and has no slices.
+//! - A peer accesses only memory for which it has a key. A [`Mr`] that maps blocks keeps their
+//!   pages. The pages of a [scatterlist](sg) belong to its owner: the user must invalidate the key
+//!   before the list goes back to the owner. This is the one requirement that the types do not
+//!   check.
 //!
 //! # Contexts
 //!
-//! Making and dropping objects sleeps. Posting, mapping scatterlists and everything on a
+//! Creating and dropping objects sleeps. Posting, mapping scatterlists and everything on a
 //! [`WorkCompletion`] works in any context, without locks or allocations of this crate.
 //!
 //! # What is not here yet
 //!
-//! Unreliable datagrams. They fit in as `UdQp<H>` beside [`Qp`]: the completion table, the handler
+//! Unreliable datagrams. They would be a `UdQp<H>` beside [`Qp`]: the completion table, the handler
 //! and the receive side are the same; its batch has `send` with an `AddressHandle`
 //! (`rdma_create_ah()`, an object on a [`Pd`]), the peer's queue pair number and key, and its
 //! completions add the source and the 40 bytes of global routing header in front of the message.
-//! Reads by [`Batch::read`] are there; atomics are not.
+//! RDMA reads exist ([`Batch::read`]), atomics do not.
 //!
 //! C headers: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h),
 //! [`include/rdma/rdma_cm.h`](srctree/include/rdma/rdma_cm.h)
@@ -83,7 +83,7 @@ module! {
     license: "GPL",
 }
 
-/// The owner that `rdma resource show` names for the objects of this crate.
+/// The owner that `rdma resource show` prints for the objects of this crate.
 const CALLER: &CStr = c"rdma_rust";
 
 struct Library {

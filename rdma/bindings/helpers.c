@@ -65,7 +65,7 @@ void rdma_helper_unmap_sg(struct ib_device *dev, struct scatterlist *sg, int nen
 }
 EXPORT_SYMBOL_GPL(rdma_helper_unmap_sg);
 
-/* A queue of IB_POLL_DIRECT is never armed by the core, whose handler only complains. */
+/* The core never arms a queue of IB_POLL_DIRECT; its handler only prints a warning. */
 void rdma_helper_cq_wake(struct ib_cq *cq, ib_comp_handler handler, void *context)
 {
 	cq->cq_context = context;
@@ -164,7 +164,7 @@ void rdma_helper_drain_qps(struct ib_qp **qps, unsigned int count)
 }
 EXPORT_SYMBOL_GPL(rdma_helper_drain_qps);
 
-/* The caller knows that the list has count mapped entries, one behind the other, and to the room. */
+/* The caller ensures that sg is an array of count mapped entries, and that to has room for them. */
 void rdma_helper_sg_gather(struct scatterlist *sg, u32 count, struct ib_sge *to, u32 lkey)
 {
 	for (; count; count--, sg++, to++) {
@@ -191,7 +191,7 @@ void rdma_helper_sg_set_dma(struct sg_table *table, u32 index, u64 addr, u32 len
 }
 EXPORT_SYMBOL_GPL(rdma_helper_sg_set_dma);
 
-/* Zeroed memory that needs no synchronising; devices in software use the CPU's address of it. */
+/* Allocates zeroed coherent memory; devices in software use its CPU address. */
 void *rdma_helper_alloc_coherent(struct ib_device *dev, size_t size, u64 *addr)
 {
 	dma_addr_t dma;

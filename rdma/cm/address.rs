@@ -24,7 +24,7 @@ const STORAGE: usize = 128;
 
 const _: () = assert!(size_of::<kernel::bindings::__kernel_sockaddr_storage>() == STORAGE);
 
-/// Where a node is.
+/// The address of a node.
 ///
 /// [`Display`](fmt::Display) writes `ip:10.0.0.1`, `ip:fe80::1` or
 /// `gid:fe80:0000:0000:0000:0000:0000:0000:0001`. An IPv4 address inside an IPv6 one is written as
@@ -48,12 +48,12 @@ pub struct SocketAddress {
     pub port: u16,
 }
 
-/// The space that ports are taken from.
+/// The port space of an identifier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PortSpace {
     /// Reliable connections of IP addresses (`RDMA_PS_TCP`).
     Tcp,
-    /// Anything, with service identifiers; for GID addresses (`RDMA_PS_IB`).
+    /// Service identifiers, for GID addresses (`RDMA_PS_IB`).
     Ib,
 }
 
@@ -67,7 +67,7 @@ impl PortSpace {
 }
 
 impl Address {
-    /// The port space that goes with this kind of address.
+    /// Returns the port space of this kind of address.
     pub fn port_space(&self) -> PortSpace {
         match self {
             Self::V4(_) | Self::V6(..) => PortSpace::Tcp,
@@ -105,7 +105,7 @@ impl fmt::Display for Address {
 }
 
 impl SocketAddress {
-    /// An IPv4 address and a port.
+    /// Creates an IPv4 address and a port.
     pub const fn v4(ip: Ipv4Addr, port: u16) -> Self {
         Self {
             address: Address::V4(ip),
@@ -113,7 +113,8 @@ impl SocketAddress {
         }
     }
 
-    /// Any IPv6 address, which includes any IPv4 address, for a [`Listener`](super::Listener).
+    /// Returns the unspecified IPv6 address, which includes all IPv4 addresses, for a
+    /// [`Listener`](super::Listener).
     pub const fn any_ip(port: u16) -> Self {
         Self {
             address: Address::V6(Ipv6Addr::UNSPECIFIED, 0),
@@ -121,7 +122,7 @@ impl SocketAddress {
         }
     }
 
-    /// Any GID, for a [`Listener`](super::Listener).
+    /// Returns the unspecified GID, for a [`Listener`](super::Listener).
     pub const fn any_gid(port: u16) -> Self {
         Self {
             address: Address::Gid([0; 16]),
@@ -129,7 +130,7 @@ impl SocketAddress {
         }
     }
 
-    /// The address as C has it.
+    /// Converts the address to the C structure.
     pub(crate) fn to_storage(self) -> Storage {
         let mut s = Storage([0; STORAGE]);
         match self.address {
@@ -179,9 +180,9 @@ impl Storage {
 
     /// # Safety
     ///
-    /// `raw` points to a storage that may be read.
+    /// The caller must ensure that `raw` points to a readable storage.
     pub(crate) unsafe fn read(raw: *const kernel::bindings::__kernel_sockaddr_storage) -> Self {
-        // SAFETY: By the safety requirement; the sizes are the same, any bytes are valid.
+        // SAFETY: By the function requirements; the sizes are the same, any bytes are valid.
         unsafe { raw.cast::<Self>().read() }
     }
 
@@ -189,7 +190,7 @@ impl Storage {
         core::ptr::from_mut(self).cast()
     }
 
-    /// The address, if its family is one that we know. An unset one has family 0.
+    /// Returns the address if its family is supported. An unset address has family 0.
     pub(crate) fn to_address(self) -> Option<SocketAddress> {
         let port = u16::from_be_bytes(self.get(2));
         match u16::from_ne_bytes(self.get(0)) {

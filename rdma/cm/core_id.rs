@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the owner of a connection identifier, its queue pair and its event handler share.
+//! The state that the owner of a connection identifier, its queue pair and its event handler share.
 //!
-//! The last of them destroys the identifier, wherever that happens. Only `rdma_destroy_id()` must
-//! not be called in the identifier's own event handler, which the C side runs under the
-//! identifier's handler lock. Hence an event handler holds a reference while it runs; if that turns
-//! out to be the last one, the handler's return value tells the connection manager to destroy the
-//! identifier.
+//! Dropping the last reference destroys the identifier. `rdma_destroy_id()` must not be called in
+//! the identifier's own event handler, which the connection manager runs under the identifier's
+//! handler lock. Hence an event handler holds a reference while it runs; if that is the last one,
+//! the return value of the handler tells the connection manager to destroy the identifier.
 //!
 //! C header: [`include/rdma/rdma_cm.h`](srctree/include/rdma/rdma_cm.h)
 
@@ -42,9 +41,8 @@ use kernel_ext::sync::atomic::{
 /// - `raw` is null, or an identifier that `self` owns and whose context is `self`.
 /// - `handling` is the address of the task that runs an event handler of the identifier, or 0.
 /// - `closed` changes once, to 1, under the handler lock.
-/// - `handler` is used by a task that runs an event handler and found `closed` to be 0, and by
-///   nobody else until the task that set `closed`, or ends the event handler in which that
-///   happened, takes it.
+/// - Only a task that runs an event handler and read 0 from `closed` uses `handler`. Afterwards the
+///   task that set `closed`, or that ends the event handler in which `closed` was set, takes it.
 #[pin_data(PinnedDrop)]
 pub(crate) struct IdCore {
     raw: *mut sys::rdma_cm_id,
@@ -57,18 +55,18 @@ pub(crate) struct IdCore {
     _pinned: PhantomPinned,
 }
 
-// SAFETY: An identifier may be used and destroyed by any thread; the handler is `Send`.
+// SAFETY: Any thread may use and destroy an identifier; the handler is `Send`.
 unsafe impl Send for IdCore {}
-// SAFETY: The C functions that are called through `&self` have locks; the rest is `Sync`.
+// SAFETY: The C functions that are called through `&self` take locks; the other fields are `Sync`.
 unsafe impl Sync for IdCore {}
 
-/// The value of `handling` for the running task.
+/// Returns the value of `handling` for the current task.
 fn myself() -> usize {
     Task::current_raw() as usize
 }
 
 impl IdCore {
-    /// A core for an identifier that is not there yet.
+    /// Creates a core without an identifier.
     pub(super) fn empty(handler: KBox<dyn CmHandler>) -> Result<Pin<UniqueArc<Self>>> {
         UniqueArc::pin_init(
             pin_init!(IdCore {
@@ -83,11 +81,12 @@ impl IdCore {
         )
     }
 
-    /// Gives `core` an identifier that was made for it, and whose device may be known.
+    /// Gives `core` an identifier that was created for it, and its device if that is known.
     ///
     /// # Safety
     ///
-    /// The caller owns the identifier, and no event of it has `core` as its context yet.
+    /// The caller must own the identifier, and must ensure that no event of it has `core` as its
+    /// context yet.
     pub(super) unsafe fn attach(
         mut core: Pin<UniqueArc<Self>>,
         raw: NonNull<sys::rdma_cm_id>,
@@ -111,29 +110,30 @@ impl IdCore {
         core.into()
     }
 
-    /// The C identifier, which is valid as long as `self` is borrowed.
+    /// Returns the C identifier, which is valid as long as `self` is borrowed.
     #[inline(always)]
     pub(super) fn as_raw(&self) -> *mut sys::rdma_cm_id {
         self.raw
     }
 
-    /// The function that the connection manager is to call for an identifier of a core.
+    /// Returns the function that the connection manager calls for an identifier of a core.
     pub(super) fn entry() -> sys::rdma_cm_event_handler {
         Some(handle)
     }
 
-    /// The device, once the address has been resolved.
+    /// Returns the device, once the address has been resolved.
     pub(super) fn device(&self) -> Option<&Device> {
         self.device.as_ref()
     }
 
-    /// Whether the running task is in an event handler of the identifier.
+    /// Returns whether the current task runs an event handler of the identifier.
     fn is_handling(&self) -> bool {
         self.handling.load(Relaxed) == myself()
     }
 
-    /// No event is passed on after this has returned, except the one that is being handled by the
-    /// caller itself. The handler is dropped now, or when it returns. Called once.
+    /// Stops events: no event is passed on after the return, except one that the caller itself is
+    /// handling. The handler is dropped before the return, or when the caller's event handler
+    /// returns. Called once.
     pub(super) fn close(&self) {
         if self.is_handling() {
             // INVARIANT: The task holds the handler lock.
@@ -142,26 +142,26 @@ impl IdCore {
         }
         // SAFETY: The identifier is valid, and the task does not hold its lock.
         unsafe { sys::rdma_lock_handler(self.raw) };
-        // INVARIANT: Under the lock.
+        // INVARIANT: This task holds the handler lock.
         self.closed.store(1, Relaxed);
-        // SAFETY: Locked above.
+        // SAFETY: This task took the lock above.
         unsafe { sys::rdma_unlock_handler(self.raw) };
         self.drop_handler();
     }
 
     /// Drops the handler, which may own the queue pair on this identifier.
     fn drop_handler(&self) {
-        // SAFETY: By the type invariant, since the caller has set `closed` or ends the event
-        // handler in which that happened.
+        // SAFETY: By the type invariants, the access is exclusive, as the caller has set `closed`
+        // or ends the event handler in which it was set.
         let handler = unsafe { (*self.handler.get()).take() };
         drop(handler);
     }
 
-    /// Asks the peer for a connection. Sleeps.
+    /// Sends a connection request to the peer. Sleeps.
     pub(super) fn connect(&self, param: &ConnectParam, private: &[u8]) -> Result {
         let mut raw = param.to_raw(private)?;
-        // SAFETY: The identifier is valid; the parameter and what it refers to live until the call
-        // returns. The variant for holders of the handler lock is for those that hold it.
+        // SAFETY: The identifier is valid; the parameter and the private data live until the call
+        // returns. `rdma_connect_locked` is only called by a holder of the handler lock.
         to_result(unsafe {
             if self.is_handling() {
                 sys::rdma_connect_locked(self.raw, &mut raw)
@@ -171,7 +171,7 @@ impl IdCore {
         })
     }
 
-    /// Makes a queue pair on the identifier.
+    /// Creates a queue pair on the identifier.
     pub(crate) fn create_qp(
         &self,
         pd: &Pd,
@@ -194,23 +194,23 @@ impl IdCore {
     ///
     /// # Safety
     ///
-    /// There is one, and nothing uses it any more.
+    /// The caller must ensure that the identifier has a queue pair which is not used any more.
     pub(crate) unsafe fn destroy_qp(&self) {
-        // SAFETY: By the safety requirement.
+        // SAFETY: By the function requirements.
         unsafe { sys::rdma_destroy_qp(self.raw) };
     }
 
-    /// Takes note of an asynchronous event of the queue pair. Any context.
+    /// Handles an asynchronous event of the queue pair. Any context.
     pub(crate) fn qp_event(&self, event: sys::ib_event_type) {
         if event == sys::ib_event_type_IB_EVENT_COMM_EST {
-            // The peer's first message came before the last message of the handshake.
-            // SAFETY: The identifier is valid; an error means that it is established already.
+            // The peer's first message arrived before the last message of the handshake. SAFETY:
+            // The identifier is valid; an error means that it is established already.
             let _ = unsafe { sys::rdma_notify(self.raw, event) };
         }
     }
 
-    /// Ends a reference that an event handler held. Returns what the handler must return: not 0 if
-    /// that was the last reference, and the connection manager has to destroy the identifier.
+    /// Drops the reference of an event handler. Returns the handler's return value: not 0 if this
+    /// was the last reference, so that the connection manager destroys the identifier.
     pub(super) fn end_handling(core: Arc<Self>) -> c_int {
         if core.closed.load(Relaxed) != 0 {
             core.drop_handler();
@@ -218,7 +218,7 @@ impl IdCore {
         core.handling.store(0, Relaxed);
         match Arc::into_unique_or_drop(core) {
             Some(mut last) => {
-                // INVARIANT: The caller passes the ownership to the connection manager.
+                // INVARIANT: The return value passes the ownership to the connection manager.
                 *last.as_mut().project().raw = ptr::null_mut();
                 1
             }
@@ -231,20 +231,20 @@ impl IdCore {
 impl PinnedDrop for IdCore {
     fn drop(self: Pin<&mut Self>) {
         if !self.raw.is_null() {
-            // SAFETY: By the type invariant the identifier is owned. The task is in none of its
-            // event handlers, since those hold a reference. Its queue pair is gone, since that
-            // holds a reference. Handlers that are still waiting for the lock are called off.
+            // SAFETY: By the type invariants, `self` owns the identifier. This task runs none of
+            // its event handlers, and its queue pair is destroyed, since each holds a reference.
+            // The function waits for the handler lock and delivers no further events.
             unsafe { sys::rdma_destroy_id(self.raw) };
         }
     }
 }
 
-/// Takes the events of every identifier that has a core.
+/// Handles the events of every identifier that has a core.
 ///
 /// # Safety
 ///
-/// Called by the connection manager for an identifier whose context is its core, with its lock
-/// held.
+/// Must only be called by the connection manager, for an identifier whose context is its core, with
+/// its lock held.
 unsafe extern "C" fn handle(id: *mut sys::rdma_cm_id, raw: *mut sys::rdma_cm_event) -> c_int {
     // SAFETY: The context of an identifier with this handler is its core, which destroys the
     // identifier, and thus waits for this function, before it goes away.
@@ -256,8 +256,8 @@ unsafe extern "C" fn handle(id: *mut sys::rdma_cm_id, raw: *mut sys::rdma_cm_eve
         }
         return 0;
     }
-    // SAFETY: A core is always in an `Arc`. It is not closed, so its owner has not let it go; and
-    // the owner waits for the lock, which is held here, before it does.
+    // SAFETY: A core is always in an `Arc`. It is not closed, so its owner has a reference, which
+    // it drops only after it took the handler lock, which is held here.
     let core: Arc<IdCore> = unsafe { ArcBorrow::from_raw(ptr::from_ref(core)) }.into();
     core.handling.store(myself(), Relaxed);
     // SAFETY: The identifier and the event are those of this call.
@@ -270,7 +270,7 @@ unsafe extern "C" fn handle(id: *mut sys::rdma_cm_id, raw: *mut sys::rdma_cm_eve
         }
     }
     let id_ref = Id::new(core);
-    // SAFETY: By the type invariant: this is an event handler, and `closed` was 0.
+    // SAFETY: By the type invariants, as this is an event handler that read 0 from `closed`.
     if let Some(handler) = unsafe { &*id_ref.core().handler.get() } {
         handler.event(&id_ref, event);
     }
@@ -280,8 +280,8 @@ unsafe extern "C" fn handle(id: *mut sys::rdma_cm_id, raw: *mut sys::rdma_cm_eve
     IdCore::end_handling(id_ref.into_core())
 }
 
-/// Answers the peer's wish to disconnect, without which the peer's side would have to time out. For
-/// the side that began it does nothing.
+/// Answers the peer's disconnect request; without an answer the peer's side would time out. No
+/// effect on the side that sent the request.
 fn answer_disconnect(id: *mut sys::rdma_cm_id) {
     // SAFETY: Called by the event handler of the identifier.
     let _ = unsafe { sys::rdma_disconnect(id) };

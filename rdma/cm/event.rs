@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What happens to a connection.
+//! The events of a connection.
 //!
 //! C header: [`include/rdma/rdma_cm.h`](srctree/include/rdma/rdma_cm.h)
 
@@ -14,12 +14,12 @@ use kernel::{
     sync::Arc, //
 };
 
-/// Takes the events of one connection identifier.
+/// The event handler of one connection identifier.
 ///
 /// Events of one identifier come one at a time, in process context; the handler may sleep. The
 /// identifier, its owner [`CmId`](super::CmId) and its queue pair may be used and dropped in it.
 pub trait CmHandler: Send + Sync + 'static {
-    /// Something happened to `id`.
+    /// Handles an event of `id`.
     fn event(&self, id: &Id, event: Event<'_>);
 }
 
@@ -56,25 +56,26 @@ pub enum Event<'a> {
     RouteError(Error),
     /// The connection is up.
     Established {
-        /// What the passive side said when it accepted, padded; nothing on the passive side itself.
+        /// The private data of the acceptance, padded; empty on the passive side.
         private: &'a [u8],
     },
-    /// The peer, or somebody on the way, refused the connection.
+    /// The peer, or a node on the route to it, rejected the connection.
     Rejected {
-        /// Why.
+        /// The reason of the rejection.
         reason: RejectReason,
-        /// What the peer said, padded, if the reason is [`RejectReason::is_consumer`].
+        /// The private data of the rejection, padded, if the reason is
+        /// [`RejectReason::is_consumer`].
         private: &'a [u8],
     },
     /// The peer did not answer the request or the acceptance.
     Unreachable(Error),
     /// The connection could not be set up.
     ConnectError(Error),
-    /// The connection has ended, by either side. All that is posted is flushed.
+    /// Either side has ended the connection. All posted work requests are flushed.
     Disconnected,
     /// The time in which late packets may arrive is over.
     TimewaitExit,
-    /// The device is about to go away: everything on it must be dropped soon.
+    /// The device is being removed, which waits until all objects on it are dropped.
     DeviceRemoval,
     /// The local address moved to another port or device; the connection goes on.
     AddressChange,
@@ -82,7 +83,7 @@ pub enum Event<'a> {
     Other(u32),
 }
 
-/// A few words for a log line; what the peer said along with it is not shown.
+/// Prints the event for a log line, without private data.
 impl fmt::Display for Event<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -103,7 +104,7 @@ impl fmt::Display for Event<'_> {
     }
 }
 
-/// Why a connection was refused: a number of the connection manager (`enum ib_cm_rej_reason`).
+/// The reason of a rejection: a number of the connection manager (`enum ib_cm_rej_reason`).
 ///
 /// [`Display`](fmt::Display) writes the kernel's text for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,12 +115,12 @@ pub struct RejectReason {
 }
 
 impl RejectReason {
-    /// The number.
+    /// Returns the number.
     pub fn code(&self) -> i32 {
         self.code
     }
 
-    /// Whether it was the peer's user who refused, and not its connection manager.
+    /// Returns whether the peer's consumer rejected the connection, and not its connection manager.
     pub fn is_consumer(&self) -> bool {
         self.consumer
     }
@@ -131,7 +132,7 @@ impl fmt::Display for RejectReason {
     }
 }
 
-/// The error of an event that failed; its status is a negative errno.
+/// Returns the error of an event that failed; its status is a negative errno.
 fn error(status: i32) -> Error {
     if status < 0 {
         Error::from_errno(status)
@@ -142,20 +143,21 @@ fn error(status: i32) -> Error {
 
 /// # Safety
 ///
-/// `data` is null or points to `length` bytes that stay unchanged for `'a`.
+/// The caller must ensure that `data` is null or points to `length` bytes that stay unchanged for
+/// `'a`.
 unsafe fn bytes<'a>(data: *const kernel::ffi::c_void, length: u8) -> &'a [u8] {
     if data.is_null() {
         return &[];
     }
-    // SAFETY: By the safety requirement.
+    // SAFETY: By the function requirements.
     unsafe { slice::from_raw_parts(data.cast::<u8>(), usize::from(length)) }
 }
 
 impl<'a> Event<'a> {
     /// # Safety
     ///
-    /// `id` and `raw` are what the connection manager passed to an event handler that runs for
-    /// `'a`.
+    /// The caller must ensure that `id` and `raw` are what the connection manager passed to an
+    /// event handler that runs for `'a`.
     pub(super) unsafe fn from_raw(id: *mut sys::rdma_cm_id, raw: &'a sys::rdma_cm_event) -> Self {
         match raw.event {
             sys::rdma_cm_event_type_RDMA_CM_EVENT_ADDR_RESOLVED => Self::AddressResolved,
@@ -167,10 +169,10 @@ impl<'a> Event<'a> {
                 Self::RouteError(error(raw.status))
             }
             sys::rdma_cm_event_type_RDMA_CM_EVENT_ESTABLISHED => Self::Established {
-                // SAFETY: By the safety requirement; this event has connection parameters.
+                // SAFETY: By the function requirements; this event has connection parameters.
                 private: unsafe { connection_data(raw) },
             },
-            // SAFETY: By the safety requirement.
+            // SAFETY: By the function requirements.
             sys::rdma_cm_event_type_RDMA_CM_EVENT_REJECTED => unsafe { Self::rejected(id, raw) },
             sys::rdma_cm_event_type_RDMA_CM_EVENT_UNREACHABLE => {
                 Self::Unreachable(error(raw.status))
@@ -191,7 +193,7 @@ impl<'a> Event<'a> {
     /// As for [`Self::from_raw`]; the event is a rejection.
     unsafe fn rejected(id: *mut sys::rdma_cm_id, raw: &'a sys::rdma_cm_event) -> Self {
         let mut length = 0;
-        // SAFETY: By the safety requirement; all three return something static or out of the event.
+        // SAFETY: By the function requirements; all three return static data or data of the event.
         let (message, data) = unsafe {
             let event = ptr::from_ref(raw).cast_mut();
             (
@@ -211,12 +213,13 @@ impl<'a> Event<'a> {
     }
 }
 
-/// The private data of an event with connection parameters.
+/// Returns the private data of an event with connection parameters.
 ///
 /// # Safety
 ///
-/// `raw` is such an event, and what it refers to stays unchanged while `raw` is borrowed.
+/// The caller must ensure that `raw` is such an event, and that its private data stays unchanged
+/// while `raw` is borrowed.
 pub(super) unsafe fn connection_data(raw: &sys::rdma_cm_event) -> &[u8] {
-    // SAFETY: By the safety requirement `conn` is the member in use.
+    // SAFETY: By the function requirements, `conn` is the member in use.
     unsafe { bytes(raw.param.conn.private_data, raw.param.conn.private_data_len) }
 }

@@ -31,10 +31,10 @@ use kernel::{
     sync::Arc, //
 };
 
-/// One end of a connection, as event handlers see it; [`CmId`] is its owner.
+/// One end of a connection, borrowed by event handlers; [`CmId`] owns it.
 ///
-/// All methods may sleep and may be called in an event handler of the same identifier or anywhere
-/// else in process context.
+/// All methods may sleep, and work in an event handler of the same identifier and in any other
+/// process context.
 pub struct Id(Arc<IdCore>);
 
 impl Id {
@@ -54,12 +54,12 @@ impl Id {
         self.0.as_raw()
     }
 
-    /// Begins to find the device that leads to `to`; `from` chooses among several local addresses.
+    /// Starts to resolve the device for the destination `to`; `from` selects a local address.
     ///
     /// [`Event::AddressResolved`](super::Event::AddressResolved) or
     /// [`Event::AddressError`](super::Event::AddressError) follows, the latter after `timeout_ms`
-    /// at the latest. Errors that are known at once, as an address that is not a local one
-    /// (`EADDRNOTAVAIL`, `ENODEV`), are returned.
+    /// at the latest. Returns errors that are known at once, such as `EADDRNOTAVAIL` or `ENODEV`
+    /// for an address that is not local.
     pub fn resolve_address(
         &self,
         from: Option<&SocketAddress>,
@@ -79,9 +79,9 @@ impl Id {
         })
     }
 
-    /// Sets how long the device waits for an acknowledgement before it sends again:
-    /// 4.096 µs · 2^`exponent`, 1 to 31. Before the route is resolved; on RoCE it counts for the
-    /// peer's side as well. `EINVAL` for other exponents.
+    /// Sets the time that the device waits for an acknowledgement before it retransmits: 4.096 µs ·
+    /// 2^`exponent`, 1 to 31. Called before the route is resolved; on RoCE it applies to the peer
+    /// as well. Returns `EINVAL` for other exponents.
     pub fn set_ack_timeout(&self, exponent: u8) -> Result {
         if !(1..=31).contains(&exponent) {
             return Err(EINVAL);
@@ -90,7 +90,7 @@ impl Id {
         to_result(unsafe { sys::rdma_set_ack_timeout(self.raw(), exponent) })
     }
 
-    /// Begins to find the way to the peer.
+    /// Starts to resolve the route to the peer.
     ///
     /// [`Event::RouteResolved`](super::Event::RouteResolved) or
     /// [`Event::RouteError`](super::Event::RouteError) follows.
@@ -99,9 +99,9 @@ impl Id {
         to_result(unsafe { sys::rdma_resolve_route(self.raw(), timeout_ms as usize) })
     }
 
-    /// Makes the connection's queue pair; once the address is resolved, and before connecting.
+    /// Creates the connection's queue pair, after the address is resolved and before connecting.
     ///
-    /// `EEXIST` if there is one, `EINVAL` if the device is not known or not the domain's.
+    /// Returns `EEXIST` if there is one, `EINVAL` if the device is not known or not the domain's.
     pub fn create_qp<H: QpHandler>(
         &self,
         pd: &Arc<Pd>,
@@ -113,7 +113,7 @@ impl Id {
         Qp::create(&self.0, pd, send_cq, receive_cq, config, handler)
     }
 
-    /// Asks the peer for a connection; once the route is resolved.
+    /// Sends a connection request to the peer, after the route is resolved.
     ///
     /// `private` is for the peer's [`ConnectRequest::private`](super::ConnectRequest::private), at
     /// most 56 bytes with IP addresses. `Established`, `Rejected`, `Unreachable` or `ConnectError`
@@ -123,30 +123,31 @@ impl Id {
     }
 
     /// Ends the connection: both sides get [`Event::Disconnected`](super::Event::Disconnected), and
-    /// what is posted is flushed. `EINVAL` if it was never begun.
+    /// posted work requests are flushed. Returns `EINVAL` if the connection was never started.
     pub fn disconnect(&self) -> Result {
         // SAFETY: The identifier is valid.
         to_result(unsafe { sys::rdma_disconnect(self.raw()) })
     }
 
-    /// The device, from [`Event::AddressResolved`](super::Event::AddressResolved) on.
+    /// Returns the device, from [`Event::AddressResolved`](super::Event::AddressResolved) on.
     pub fn device(&self) -> Option<&Device> {
         self.0.device()
     }
 
-    /// The device's port, from [`Event::AddressResolved`](super::Event::AddressResolved) on.
+    /// Returns the device's port, from [`Event::AddressResolved`](super::Event::AddressResolved)
+    /// on.
     pub fn port_number(&self) -> u32 {
         // SAFETY: The identifier is valid.
         unsafe { (*self.raw()).port_num }
     }
 
-    /// Our address, once it is known.
+    /// Returns the local address, once it is known.
     pub fn local_address(&self) -> Option<SocketAddress> {
-        // SAFETY: The identifier is valid; the address is not changed after it was resolved.
+        // SAFETY: The identifier is valid; the address does not change after it was resolved.
         unsafe { Storage::read(&raw const (*self.raw()).route.addr.src_addr) }.to_address()
     }
 
-    /// The peer's address, once it is known.
+    /// Returns the peer's address, once it is known.
     pub fn peer_address(&self) -> Option<SocketAddress> {
         // SAFETY: As in `local_address()`.
         unsafe { Storage::read(&raw const (*self.raw()).route.addr.dst_addr) }.to_address()
@@ -155,22 +156,21 @@ impl Id {
 
 /// The owner of a connection identifier.
 ///
-/// Dropping it disconnects, and drops the handler: there are no more events. The handler may own
-/// the queue pair on the identifier, which goes then as well. If the queue pair lives longer, the C
-/// identifier lives with it.
+/// Dropping it disconnects and drops the handler; no events follow. If the handler owns the queue
+/// pair on the identifier, that is destroyed as well. If the queue pair lives longer, it keeps the
+/// C identifier.
 ///
-/// It may be dropped in its own event handler; what is said above happens when that returns.
-/// Dropping it elsewhere waits for an event handler that is running: do not hold a lock that the
-/// handler takes.
+/// A drop in its own event handler takes effect when that returns. A drop elsewhere waits for a
+/// running event handler, so the caller must not hold a lock that the handler takes.
 pub struct CmId(Id);
 
 impl CmId {
-    /// Makes an identifier for the active side of a connection (`rdma_create_id()`).
+    /// Creates an identifier for the active side of a connection (`rdma_create_id()`).
     pub fn new(handler: impl CmHandler, ports: PortSpace) -> Result<Self> {
         let handler: KBox<dyn CmHandler> = KBox::new(handler, GFP_KERNEL)?;
         let core = IdCore::empty(handler)?;
-        // SAFETY: The network name space is a static. No event comes before the first request, and
-        // the context is set before that.
+        // SAFETY: The network name space is a static. No event arrives before the first request,
+        // and the context is set before that.
         let raw = from_err_ptr(unsafe {
             sys::__rdma_create_kernel_id(
                 &raw mut kernel::bindings::init_net,
@@ -182,13 +182,13 @@ impl CmId {
             )
         })?;
         let raw = NonNull::new(raw).ok_or(ENOMEM)?;
-        // SAFETY: The identifier is new and ours.
+        // SAFETY: The identifier was just created, and the core takes its ownership.
         Ok(Self(Id::new(unsafe {
             IdCore::attach(core, raw, None, false)
         })))
     }
 
-    /// The owner of an identifier that was accepted.
+    /// Returns the owner of an identifier that was accepted.
     pub(super) fn from_id(id: Id) -> Self {
         Self(id)
     }
@@ -204,7 +204,7 @@ impl Deref for CmId {
 
 impl Drop for CmId {
     fn drop(&mut self) {
-        // The peer is told even if the queue pair lives on. An error means that there is no
+        // Disconnects the peer also if the queue pair lives on. An error means that there is no
         // connection.
         let _ = self.0.disconnect();
         self.0.core().close();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The passive side: listening, and answering requests.
+//! The passive side: listeners, and connection requests.
 //!
 //! C header: [`include/rdma/rdma_cm.h`](srctree/include/rdma/rdma_cm.h)
 
@@ -28,12 +28,12 @@ use kernel_ext::sync::atomic::{
     Ordering::Relaxed, //
 };
 
-/// Takes the requests that come to a [`Listener`].
+/// The handler of a [`Listener`]'s connection requests.
 pub trait ListenHandler: Send + Sync + 'static {
-    /// A peer wants to connect. Process context, one request at a time; may sleep.
+    /// Handles a connection request. Process context, one request at a time; may sleep.
     ///
-    /// A request that is dropped without an answer is rejected. The listener must not be dropped in
-    /// here.
+    /// A request that is dropped without an answer is rejected. The handler must not drop the
+    /// listener.
     fn request(&self, request: ConnectRequest<'_>);
 }
 
@@ -52,10 +52,10 @@ impl<T: ListenHandler> ListenHandler for Arc<T> {
     }
 }
 
-/// Waits for requests until it is dropped; that waits for [`ListenHandler::request`] to return.
+/// A listener. Dropping it waits for [`ListenHandler::request`] to return.
 ///
-/// A listener at one address of a device keeps that device from being removed; one at an
-/// unspecified address follows devices as they come and go.
+/// A listener at one address of a device prevents the removal of that device; one at an unspecified
+/// address listens on all devices, also on those that are added later.
 ///
 /// # Invariants
 ///
@@ -65,22 +65,22 @@ pub struct Listener {
     core: Pin<KBox<ListenCore>>,
 }
 
-/// What the event handler of a listener needs.
+/// The context of a listener's event handler.
 struct ListenCore {
     handling: AtomicUsize,
     handler: KBox<dyn ListenHandler>,
 }
 
-// SAFETY: An identifier may be used and destroyed by any thread; the handler is `Send`.
+// SAFETY: Any thread may use and destroy an identifier; the handler is `Send`.
 unsafe impl Send for Listener {}
-// SAFETY: There is no method on a shared listener; the handler is `Sync`.
+// SAFETY: The methods of a shared listener only read the bound address; the handler is `Sync`.
 unsafe impl Sync for Listener {}
 
 impl Listener {
     /// Listens at `address`, on all devices if that is unspecified (`rdma_listen()`). Sleeps.
     ///
-    /// [`SocketAddress::any_ip`] takes requests for IPv4 and IPv6 addresses. `backlog` is the
-    /// number of requests that may wait. `EADDRINUSE` if the port is taken.
+    /// [`SocketAddress::any_ip`] accepts requests to IPv4 and IPv6 addresses. `backlog` is the
+    /// number of requests that may wait. Returns `EADDRINUSE` if the port is in use.
     pub fn new(address: &SocketAddress, backlog: u32, handler: impl ListenHandler) -> Result<Self> {
         let handler: KBox<dyn ListenHandler> = KBox::new(handler, GFP_KERNEL)?;
         let core = KBox::pin(
@@ -103,7 +103,7 @@ impl Listener {
                 crate::CALLER.as_char_ptr(),
             )
         })?;
-        // INVARIANT: The identifier is new. From here on dropping `listener` destroys it.
+        // INVARIANT: The identifier was just created. From here on dropping `listener` destroys it.
         let listener = Self {
             raw: NonNull::new(raw).ok_or(ENOMEM)?,
             core,
@@ -118,9 +118,10 @@ impl Listener {
         Ok(listener)
     }
 
-    /// The address that is listened at; its port is the one chosen if none was asked for.
+    /// Returns the address of the listener, with the port that the kernel chose if the given one
+    /// was 0.
     pub fn address(&self) -> Option<SocketAddress> {
-        // SAFETY: By the type invariant; a bound address does not change.
+        // SAFETY: By the type invariants, `raw` is valid; a bound address does not change.
         unsafe { Storage::read(&raw const (*self.raw.as_ptr()).route.addr.src_addr) }.to_address()
     }
 }
@@ -128,19 +129,19 @@ impl Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         if self.core.handling.load(Relaxed) == Task::current_raw() as usize {
-            // Waiting for ourselves would take for ever.
+            // `rdma_destroy_id()` would wait for this handler.
             pr_err!("a listener was dropped in its own handler: the task hangs\n");
         }
-        // SAFETY: By the type invariant; afterwards the handler is not called any more, so that
-        // `core` may go.
+        // SAFETY: By the type invariants, `self` owns the identifier. Afterwards the handler is not
+        // called any more, so `core` may be dropped.
         unsafe { sys::rdma_destroy_id(self.raw.as_ptr()) };
     }
 }
 
-/// What became of a request: the core that its identifier was given, if it got that far.
+/// The result of a request: the core of its identifier, if the handler prepared it.
 type Prepared = RefCell<Option<Arc<IdCore>>>;
 
-/// A peer's wish to connect.
+/// A connection request of a peer.
 pub struct ConnectRequest<'a> {
     raw: NonNull<sys::rdma_cm_id>,
     event: &'a sys::rdma_cm_event,
@@ -149,50 +150,50 @@ pub struct ConnectRequest<'a> {
 }
 
 impl<'a> ConnectRequest<'a> {
-    /// What the peer said, padded by the connection manager to the size of the message's field (56
-    /// bytes for IP addresses).
+    /// Returns the private data of the request, padded by the connection manager to the size of the
+    /// message's field (56 bytes for IP addresses).
     pub fn private(&self) -> &'a [u8] {
         // SAFETY: A connection request has connection parameters, which stay unchanged until the
         // event handler returns.
         unsafe { connection_data(self.event) }
     }
 
-    /// The device at which the request arrived.
+    /// Returns the device at which the request arrived.
     pub fn device(&self) -> &Device {
         &self.device
     }
 
-    /// The device's port.
+    /// Returns the device's port.
     pub fn port_number(&self) -> u32 {
         // SAFETY: The identifier is valid while the request is handled.
         unsafe { (*self.raw.as_ptr()).port_num }
     }
 
-    /// The address that the peer connects to.
+    /// Returns the address that the peer connects to.
     pub fn local_address(&self) -> Option<SocketAddress> {
         // SAFETY: The identifier is valid while the request is handled.
         unsafe { Storage::read(&raw const (*self.raw.as_ptr()).route.addr.src_addr) }.to_address()
     }
 
-    /// The peer's address.
+    /// Returns the peer's address.
     pub fn peer_address(&self) -> Option<SocketAddress> {
         // SAFETY: The identifier is valid while the request is handled.
         unsafe { Storage::read(&raw const (*self.raw.as_ptr()).route.addr.dst_addr) }.to_address()
     }
 
-    /// Refuses, and tells the peer `private` (at most 148 bytes).
+    /// Rejects the request, with the private data `private` (at most 148 bytes).
     pub fn reject(self, private: &[u8]) -> Result {
         reject(self.raw, private)
     }
 
-    /// Gives the connection's identifier a handler, as the first step of accepting it.
+    /// Sets the handler of the connection's identifier, the first step of accepting it.
     ///
-    /// If this fails the request is rejected.
+    /// An error rejects the request.
     pub fn prepare(self, handler: impl CmHandler) -> Result<Pending<'a>> {
         let handler: KBox<dyn CmHandler> = KBox::new(handler, GFP_KERNEL)?;
         let core = IdCore::empty(handler)?;
-        // SAFETY: The identifier was made for this request and is ours from now on. Its events wait
-        // for the handler lock, which is held until the request has been handled.
+        // SAFETY: The identifier was created for this request, and the core takes its ownership.
+        // Its events wait for the handler lock, which is held until the request has been handled.
         let core = unsafe { IdCore::attach(core, self.raw, Some(self.device.clone()), true) };
         *self.prepared.borrow_mut() = Some(core.clone());
         Ok(Pending {
@@ -209,7 +210,7 @@ pub struct Pending<'a> {
 }
 
 impl Pending<'_> {
-    /// The identifier of the connection, to make the queue pair on.
+    /// Returns the identifier of the connection, for its queue pair.
     pub fn id(&self) -> Result<&Id> {
         self.id.as_ref().ok_or(EINVAL)
     }
@@ -217,8 +218,8 @@ impl Pending<'_> {
     /// Accepts the connection (`rdma_accept()`). `private` is for the peer's
     /// [`Event::Established`](super::Event::Established), at most 196 bytes.
     ///
-    /// Events come after [`ListenHandler::request`] has returned; completions may come earlier. If
-    /// it fails the peer has been told.
+    /// Events follow after [`ListenHandler::request`] has returned; completions may precede it. An
+    /// error rejects the request.
     pub fn accept(mut self, param: &ConnectParam, private: &[u8]) -> Result<CmId> {
         let mut raw = param.to_raw(private)?;
         // SAFETY: The identifier is valid, and its handler lock is held by the caller of `handle`.
@@ -226,7 +227,7 @@ impl Pending<'_> {
         self.id.take().map(CmId::from_id).ok_or(EINVAL)
     }
 
-    /// Refuses, and tells the peer `private` (at most 148 bytes).
+    /// Rejects the request, with the private data `private` (at most 148 bytes).
     pub fn reject(self, private: &[u8]) -> Result {
         reject(self._request.raw, private)
     }
@@ -247,18 +248,18 @@ fn reject(id: NonNull<sys::rdma_cm_id>, private: &[u8]) -> Result {
     to_result(unsafe { sys::rdma_reject(id.as_ptr(), private.as_ptr().cast(), length, reason) })
 }
 
-/// Takes the events of listeners and of identifiers that nobody has prepared yet.
+/// Handles the events of listeners, and of identifiers that are not prepared yet.
 ///
 /// # Safety
 ///
-/// Called by the connection manager for an identifier whose context is the [`ListenCore`] of a
-/// listener that is alive, with the locks of both held.
+/// Must only be called by the connection manager, for an identifier whose context is the
+/// [`ListenCore`] of a listener that is alive, with the locks of both held.
 unsafe extern "C" fn handle(id: *mut sys::rdma_cm_id, event: *mut sys::rdma_cm_event) -> c_int {
-    // SAFETY: The context is the listener's core, also of an identifier that was just made for a
-    // request; the listener waits for this function before it goes away.
+    // SAFETY: The context is the listener's core, also for an identifier that was just created for
+    // a request. The listener's drop waits for this function.
     let (core, event) = unsafe { (&*(*id).context.cast::<ListenCore>(), &*event) };
     if event.event != sys::rdma_cm_event_type_RDMA_CM_EVENT_CONNECT_REQUEST {
-        // The identifier of a listener is its owner's to destroy.
+        // The owner of a listener destroys its identifier.
         return 0;
     }
     // SAFETY: The identifier of a request is bound to its device.

@@ -7,20 +7,19 @@
 use crate::sys;
 use kernel::prelude::*;
 
-/// What the two sides agree upon when they connect (`struct rdma_conn_param`).
+/// The parameters that the two sides negotiate when they connect (`struct rdma_conn_param`).
 ///
-/// The default is what a protocol without RDMA reads needs: no reads, and retries without end for a
-/// peer that has no receive posted.
+/// The default suits a protocol without RDMA reads: no reads, and unlimited retries for a peer
+/// without a posted receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectParam {
-    /// RDMA reads and atomics that we may have under way.
+    /// The maximum number of own RDMA reads and atomics in flight.
     pub initiator_depth: u8,
-    /// RDMA reads and atomics of the peer that we answer at a time.
+    /// The maximum number of the peer's RDMA reads and atomics in flight.
     pub responder_resources: u8,
-    /// How often a message is sent again before the connection is given up, 0..=7. Active side
-    /// only.
+    /// The number of retransmissions before the connection fails, 0..=7. Active side only.
     pub retry_count: u8,
-    /// How often a message for which the peer has no receive is sent again, 0..=7; 7 is for ever.
+    /// The number of retries of a message for which the peer has no receive, 0..=7; 7 is unlimited.
     pub rnr_retry_count: u8,
 }
 
@@ -36,7 +35,8 @@ impl Default for ConnectParam {
 }
 
 impl ConnectParam {
-    /// The C parameter; it refers to `private`. `EINVAL` if that has more than 255 bytes.
+    /// Returns the C parameter, which refers to `private`; `EINVAL` if that has more than 255
+    /// bytes.
     pub(crate) fn to_raw(self, private: &[u8]) -> Result<sys::rdma_conn_param> {
         Ok(sys::rdma_conn_param {
             private_data: private.as_ptr().cast(),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Small messages: an array of equal slots of memory that the device may use.
+//! Message buffers: an array of slots of equal size that the device may access.
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
@@ -35,13 +35,14 @@ const BLOCK_BYTES: usize = 16 * 1024;
 
 /// An array of message buffers, zeroed at first.
 ///
-/// The memory is coherent: what the CPU writes the device sees without further ado, and the other
-/// way round. Since the device may access it at any time there are no slices of it, only copies; a
-/// copy that is made while the device writes may be a mixture of old and new bytes.
+/// The memory is coherent: writes of the CPU are visible to the device without explicit
+/// synchronisation, and vice versa. As the device may access it at any time, the type gives copies
+/// and no slices; a copy made while the device writes may mix old and new bytes.
 ///
 /// # Invariants
 ///
-/// Every place is inside a block of `memory` and has `size` bytes, which no other place has.
+/// Every place is inside a block of `memory` and has `size` bytes, which do not overlap with
+/// another place.
 pub struct MessageSlots {
     places: KVVec<Place>,
     pd: Arc<Pd>,
@@ -50,7 +51,7 @@ pub struct MessageSlots {
     memory: ManuallyDrop<SlotMemory>,
 }
 
-/// What remains of the slots when their handle is dropped.
+/// The memory of the slots, which may outlive their handle.
 ///
 /// # Invariants
 ///
@@ -61,14 +62,14 @@ pub(crate) struct SlotMemory {
     blocks: KVVec<Place>,
 }
 
-/// Where some memory is for the CPU and for the device.
+/// The addresses of some memory, for the CPU and for the device.
 #[derive(Clone, Copy)]
 struct Place {
     cpu: NonNull<u8>,
     dma: u64,
 }
 
-// SAFETY: The memory belongs to no thread.
+// SAFETY: The memory is not tied to a thread.
 unsafe impl Send for Place {}
 // SAFETY: The bytes are accessed by copies through raw pointers only.
 unsafe impl Sync for Place {}
@@ -76,13 +77,13 @@ unsafe impl Sync for Place {}
 impl MessageSlots {
     /// Allocates `count` slots of `size` bytes each. Sleeps.
     ///
-    /// `EINVAL` if either is zero or a slot is larger than 1 MiB.
+    /// Returns `EINVAL` if either is zero or a slot is larger than 1 MiB.
     pub fn new(pd: &Arc<Pd>, count: u32, size: u32) -> Result<Self> {
         Self::aligned(pd, count, size, SLOT_ALIGN)
     }
 
-    /// As [`new`](Self::new), with slots that share cache lines: for small messages that one CPU
-    /// handles one after the other.
+    /// As [`new`](Self::new), with slots that share cache lines, for small messages that one CPU
+    /// handles sequentially.
     pub(crate) fn packed(pd: &Arc<Pd>, count: u32, size: u32) -> Result<Self> {
         Self::aligned(pd, count, size, align_of::<u64>())
     }
@@ -97,7 +98,7 @@ impl MessageSlots {
             .ok_or(EINVAL)?;
         let in_block = BLOCK_BYTES.checked_div(stride).unwrap_or(1).max(1);
         let block_bytes = stride.saturating_mul(in_block).max(BLOCK_BYTES);
-        // Rounded up.
+        // Rounds up.
         let blocks = count
             .wrapping_sub(1)
             .checked_div(in_block)
@@ -114,8 +115,8 @@ impl MessageSlots {
             let rest = count.saturating_sub(places.len());
             for index in 0..rest.min(in_block) {
                 let start = index.wrapping_mul(stride);
-                // INVARIANT: `in_block` strides fit into a block.
-                // SAFETY: As said; the block is one allocation.
+                // INVARIANT: `in_block` strides fit into a block. SAFETY: By the invariant above,
+                // the offset is within the block, which is one allocation.
                 let cpu = unsafe { block.cpu.add(start) };
                 let dma = block.dma.wrapping_add(start as u64);
                 places.push(Place { cpu, dma }, GFP_KERNEL)?;
@@ -131,28 +132,29 @@ impl MessageSlots {
         })
     }
 
-    /// The number of slots.
+    /// Returns the number of slots.
     pub fn count(&self) -> u32 {
         self.places.len() as u32
     }
 
-    /// The size of a slot in bytes.
+    /// Returns the size of a slot in bytes.
     pub fn size(&self) -> u32 {
         self.size
     }
 
-    /// Copies `bytes` into slot `slot`, from `offset` on. `EINVAL` if they do not fit. Any context.
+    /// Copies `bytes` into slot `slot`, from `offset` on. Returns `EINVAL` if they do not fit. Any
+    /// context.
     #[inline(always)]
     pub fn write(&self, slot: u32, offset: u32, bytes: &[u8]) -> Result {
         let length = u32::try_from(bytes.len()).map_err(|_| EINVAL)?;
         let cpu = self.locate(slot, offset, length).ok_or(EINVAL)?;
-        // SAFETY: `locate` returns a place with room for `length` bytes, which no reference refers
-        // to. A device that accesses it at the same time is not a thread of ours.
+        // SAFETY: `locate` returns a place of at least `length` bytes, to which no reference
+        // exists. A concurrent access by the device is not a data race between threads.
         unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), cpu, bytes.len()) };
         Ok(())
     }
 
-    /// Copies out of slot `slot`, from `offset` on. `EINVAL` if that is beyond its end. Any
+    /// Copies from slot `slot`, from `offset` on. Returns `EINVAL` if that is beyond its end. Any
     /// context.
     #[inline(always)]
     pub fn read(&self, slot: u32, offset: u32, into: &mut [u8]) -> Result {
@@ -163,14 +165,14 @@ impl MessageSlots {
         Ok(())
     }
 
-    /// Slot `slot`, for several accesses; [`None`] if there is no such slot.
+    /// Returns slot `slot`, for several accesses; [`None`] if there is no such slot.
     #[inline(always)]
     pub fn slot(&self, slot: u32) -> Option<MessageSlot<'_>> {
         let place = *self.places.get(slot as usize)?;
         Some(MessageSlot { slots: self, place })
     }
 
-    /// A part of slot `slot`, to be posted.
+    /// Returns a part of slot `slot` for a work request.
     #[inline(always)]
     pub fn segment(&self, slot: u32, offset: u32, length: u32) -> Segment<'_> {
         let (dma, good) = match self.places.get(slot as usize) {
@@ -178,24 +180,25 @@ impl MessageSlots {
             None => (0, false),
         };
         let addr = dma.wrapping_add(u64::from(offset));
-        // SAFETY: The slots are of `pd`, are retired to `pd` when dropped, and cover the part if it
-        // is good.
+        // SAFETY: The slots belong to `pd`, are retired to `pd` when dropped, and cover the part if
+        // `good` is true.
         unsafe { Segment::new(&self.pd, addr, length, self.local_key) }.only_if(good)
     }
 
-    /// Whether the slots may be posted on queue pairs of `pd`.
+    /// Returns whether queue pairs of `pd` may use the slots.
     pub(crate) fn is_of(&self, pd: &Arc<Pd>) -> bool {
         Arc::ptr_eq(&self.pd, pd)
     }
 
-    /// Where `length` bytes at `offset` of a slot are for the CPU, if that is inside of it.
+    /// Returns the CPU address of `length` bytes at `offset` of a slot, if they are inside the
+    /// slot.
     #[inline(always)]
     fn locate(&self, slot: u32, offset: u32, length: u32) -> Option<*mut u8> {
         let place = self.places.get(slot as usize)?;
         if !fits(offset, length, self.size) {
             return None;
         }
-        // SAFETY: By the type invariant the place has `size` bytes.
+        // SAFETY: By the type invariants, the place has `size` bytes.
         Some(unsafe { place.cpu.as_ptr().add(offset as usize) })
     }
 }
@@ -212,15 +215,16 @@ pub struct MessageSlot<'a> {
 }
 
 impl<'a> MessageSlot<'a> {
-    /// Copies `bytes` into the slot, from `offset` on. `EINVAL` if they do not fit. Any context.
+    /// Copies `bytes` into the slot, from `offset` on. Returns `EINVAL` if they do not fit. Any
+    /// context.
     #[inline(always)]
     pub fn write(&self, offset: u32, bytes: &[u8]) -> Result {
         let length = u32::try_from(bytes.len()).map_err(|_| EINVAL)?;
         if !fits(offset, length, self.slots.size) {
             return Err(EINVAL);
         }
-        // SAFETY: By the type invariants the place has `size` bytes, to which no reference refers.
-        // A device that accesses them at the same time is not a thread of ours.
+        // SAFETY: By the type invariants, the place has `size` bytes, to which no reference exists.
+        // A concurrent access by the device is not a data race between threads.
         unsafe {
             let to = self.place.cpu.as_ptr().add(offset as usize);
             ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
@@ -228,7 +232,7 @@ impl<'a> MessageSlot<'a> {
         Ok(())
     }
 
-    /// A part of the slot, to be posted.
+    /// Returns a part of the slot for a work request.
     #[inline(always)]
     pub fn segment(&self, offset: u32, length: u32) -> Segment<'a> {
         let slots = self.slots;
@@ -256,7 +260,7 @@ impl SlotMemory {
         };
         let cpu = NonNull::new(cpu.cast()).ok_or(ENOMEM)?;
         let block = Place { cpu, dma };
-        // INVARIANT: The block was just allocated for the device. There is room in the list.
+        // INVARIANT: The block was just allocated for the device. The list has capacity for it.
         let _ = self.blocks.push_within_capacity(block);
         Ok(block)
     }
@@ -265,7 +269,8 @@ impl SlotMemory {
 impl Drop for SlotMemory {
     fn drop(&mut self) {
         for block in &self.blocks {
-            // SAFETY: By the type invariant; no work request uses the memory any more.
+            // SAFETY: By the type invariants, the block was allocated for the device; no work
+            // request uses it any more.
             unsafe {
                 sys::rdma_helper_free_coherent(
                     self.device.as_raw(),

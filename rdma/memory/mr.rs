@@ -32,27 +32,27 @@ use kernel_ext::scatterlist::SgList;
 /// The page size of a region that maps a scatterlist.
 const SG_PAGE_SIZE: u32 = 4096;
 
-/// Where regions begin in the peer's view if nobody chooses: not zero, and not a kernel address.
+/// The default start address of regions in the peer's view: not zero, and not a kernel address.
 const IOVA_BASE: u64 = 1 << 32;
 
-/// A memory region: pages that are one range under one key.
+/// A memory region: pages registered as one range under one key.
 ///
-/// The order of use is: map pages ([`map`](Self::map) or [`map_blocks`](Self::map_blocks)), take a
-/// new key ([`bump_key`](Self::bump_key)), post a registration
-/// ([`Batch::reg_mr`](crate::Batch::reg_mr)), let the peer or the own device use it, invalidate the
-/// key ([`Batch::local_invalidate`](crate::Batch::local_invalidate), or the peer does), and so on.
+/// The order of use is: map pages ([`map`](Self::map) or [`map_blocks`](Self::map_blocks)), update
+/// the key ([`bump_key`](Self::bump_key)), post a registration
+/// ([`Batch::reg_mr`](crate::Batch::reg_mr)), let the peer or the own device access it, invalidate
+/// the key ([`Batch::local_invalidate`](crate::Batch::local_invalidate), or the peer does).
 ///
 /// # Addresses
 ///
 /// The core gives a region the DMA address of its first byte as its address, which is a kernel
 /// pointer with some devices. Here it is [`set_iova_base`](Self::set_iova_base) plus the offset
-/// within the first page instead, so that a peer learns nothing from it.
+/// within the first page instead, which discloses no kernel address to the peer.
 ///
 /// # What is not proven
 ///
-/// Blocks that were mapped by `map_blocks` are kept alive by the region. The pages of a scatterlist
-/// are its owner's: they must not be given back (the block request must not be ended) before the
-/// key has been invalidated or the queue pair drained.
+/// The region keeps blocks that were mapped by `map_blocks`. The pages of a scatterlist belong to
+/// its owner, which must not free them (must not end the block request) before the key has been
+/// invalidated or the queue pair drained.
 ///
 /// # Invariants
 ///
@@ -65,7 +65,7 @@ pub struct Mr {
     iova_base: u64,
 }
 
-/// What remains of a region when its handle is dropped.
+/// The C region and its blocks, which may outlive the handle.
 ///
 /// # Invariants
 ///
@@ -75,15 +75,15 @@ pub(crate) struct MrMemory {
     blocks: KVVec<Arc<PageMapping>>,
 }
 
-// SAFETY: A region may be used and freed by any thread.
+// SAFETY: Any thread may use and free a region.
 unsafe impl Send for MrMemory {}
-// SAFETY: A region is changed through `&mut` only.
+// SAFETY: A region changes through `&mut` only.
 unsafe impl Sync for MrMemory {}
 
 impl Mr {
     /// Allocates a region of at most `max_pages` pages (`ib_alloc_mr()`). Sleeps.
     ///
-    /// `sg_gaps`: pages need not be full; only where [`Device::sg_gaps`](crate::Device::sg_gaps).
+    /// With `sg_gaps` pages need not be full; requires [`Device::sg_gaps`](crate::Device::sg_gaps).
     pub fn new(pd: &Arc<Pd>, max_pages: u32, sg_gaps: bool) -> Result<Self> {
         let kind = if sg_gaps {
             sys::ib_mr_type_IB_MR_TYPE_SG_GAPS
@@ -118,8 +118,8 @@ impl Mr {
     /// Maps a scatterlist that [`sg::map`](crate::memory::sg::map) has mapped (`ib_map_mr_sg()`),
     /// and returns the number of bytes. Any context.
     ///
-    /// `EINVAL` if the list is not mapped or does not fit into the region as a whole: too many
-    /// pages, or a gap in the middle.
+    /// Returns `EINVAL` if the list is not mapped or does not fit into the region as a whole: too
+    /// many pages, or a gap in the middle.
     #[inline]
     pub fn map(&mut self, list: &SgList) -> Result<u32> {
         let mapped = list.mapped();
@@ -132,9 +132,9 @@ impl Mr {
     }
 
     /// Maps whole blocks, one after the other, in pages of `page_size` bytes (a power of two of at
-    /// least 4096 that divides every block). Sleeps. They stay alive as long as the region.
+    /// least 4096 that divides every block). The region keeps them. Sleeps.
     ///
-    /// `EINVAL` if the blocks do not fit, or belong to another domain.
+    /// Returns `EINVAL` if the blocks do not fit, or belong to another domain.
     pub fn map_blocks(&mut self, blocks: &[Arc<PageMapping>], page_size: u32) -> Result {
         if blocks.is_empty() || !page_size.is_power_of_two() || page_size < SG_PAGE_SIZE {
             return Err(EINVAL);
@@ -148,8 +148,9 @@ impl Mr {
             table.set(index, block.dma_address(), block.len());
             kept.push(block.clone(), GFP_KERNEL)?;
         }
-        // The peer may still use what was mapped before, if its key was not invalidated: it is
-        // freed only together with the region. Mapping the same blocks once more adds nothing.
+        // If the key was not invalidated, the peer may still access the blocks of an earlier
+        // mapping, so they are freed only together with the region. Mapping the same blocks again
+        // adds none.
         let held = &self.memory.blocks;
         let same = held.len() == kept.len()
             && core::iter::zip(&kept, held).all(|(new, old)| Arc::ptr_eq(new, old));
@@ -160,7 +161,7 @@ impl Mr {
         unsafe { self.map_raw(table.0.sgl, blocks.len().try_into()?, page_size)? };
         if !same {
             for block in kept {
-                // There is room, since it was made above.
+                // The capacity was reserved above.
                 let _ = self.memory.blocks.push_within_capacity(block);
             }
         }
@@ -169,7 +170,8 @@ impl Mr {
 
     /// # Safety
     ///
-    /// `list` has `entries` entries that are mapped for DMA by the region's device.
+    /// The caller must ensure that `list` has `entries` entries that are mapped for DMA by the
+    /// region's device.
     #[inline(always)]
     unsafe fn map_raw(
         &mut self,
@@ -179,7 +181,7 @@ impl Mr {
     ) -> Result {
         let entries = i32::try_from(entries).map_err(|_| EINVAL)?;
         let raw = self.as_raw();
-        // SAFETY: By the safety requirement and the type invariant.
+        // SAFETY: By the function requirements and the type invariants.
         let mapped = unsafe { sys::ib_map_mr_sg(raw, list, entries, ptr::null_mut(), page_size) };
         if mapped != entries {
             return Err(if mapped < 0 {
@@ -188,17 +190,19 @@ impl Mr {
                 EINVAL
             });
         }
-        // The device finds the first page by the offset alone, so only that must stay.
+        // The device uses only the offset within the first page, so the rest of the address is free
+        // to choose.
         let offset = self.iova() & u64::from(page_size.wrapping_sub(1));
-        // SAFETY: By the type invariant; the address is ours to choose until the registration.
+        // SAFETY: By the type invariants, `raw` is valid; the address may change until the
+        // registration.
         unsafe { (*raw).iova = self.iova_base | offset };
         Ok(())
     }
 
-    /// Chooses where the region begins in the peer's view from the next mapping on.
+    /// Sets the start address of the region in the peer's view, from the next mapping on.
     ///
-    /// `EINVAL` if `base` is not aligned to `alignment` (a power of two: the page size of the
-    /// mappings), or if the range could wrap around.
+    /// Returns `EINVAL` if `base` is not aligned to `alignment` (a power of two: the page size of
+    /// the mappings), or if the range could wrap around.
     pub fn set_iova_base(&mut self, base: u64, alignment: u32) -> Result {
         let mask = u64::from(alignment).wrapping_sub(1);
         if !alignment.is_power_of_two() || base & mask != 0 || base >> 56 != 0 {
@@ -208,13 +212,13 @@ impl Mr {
         Ok(())
     }
 
-    /// Takes the next key (`ib_update_fast_reg_key(ib_inc_rkey())`): the lowest 8 bits count up.
+    /// Updates the key (`ib_update_fast_reg_key(ib_inc_rkey())`): increments its lowest 8 bits.
     ///
-    /// An old key opens nothing once the region is registered under the new one.
+    /// An old key gives no access once the region is registered under the new one.
     #[inline(always)]
     pub fn bump_key(&mut self) {
         let raw = self.as_raw();
-        // SAFETY: By the type invariant the region is ours; the driver reads the keys only.
+        // SAFETY: By the type invariants, `self` owns the region; the driver only reads the keys.
         unsafe {
             let key = (*raw).rkey;
             let key = (key & !0xff) | (key.wrapping_add(1) & 0xff);
@@ -223,33 +227,33 @@ impl Mr {
         }
     }
 
-    /// The remote key that the next registration sets, or the last one has set.
+    /// Returns the remote key that the next registration sets, or the last one has set.
     #[inline(always)]
     pub fn key(&self) -> u32 {
-        // SAFETY: By the type invariant the region is valid.
+        // SAFETY: By the type invariants, the region is valid.
         unsafe { (*self.as_raw()).rkey }
     }
 
-    /// The address of the first byte in the peer's view.
+    /// Returns the address of the first byte in the peer's view.
     #[inline(always)]
     pub fn iova(&self) -> u64 {
-        // SAFETY: By the type invariant the region is valid.
+        // SAFETY: By the type invariants, the region is valid.
         unsafe { (*self.as_raw()).iova }
     }
 
-    /// The number of bytes that are mapped.
+    /// Returns the number of bytes that are mapped.
     #[inline(always)]
     pub fn len(&self) -> u64 {
-        // SAFETY: By the type invariant the region is valid.
+        // SAFETY: By the type invariants, the region is valid.
         unsafe { (*self.as_raw()).length }
     }
 
-    /// Whether nothing is mapped.
+    /// Returns whether nothing is mapped.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// What a peer must be told to use the region.
+    /// Returns the address and key with which a peer accesses the region.
     #[inline(always)]
     pub fn remote(&self) -> Remote {
         Remote {
@@ -258,13 +262,13 @@ impl Mr {
         }
     }
 
-    /// A part of the region for local use, under its key.
+    /// Returns a part of the region for local use, under its key.
     #[inline(always)]
     pub fn segment(&self, offset: u32, length: u32) -> Segment<'_> {
         let end = u64::from(offset) + u64::from(length);
         let addr = self.iova().wrapping_add(u64::from(offset));
-        // SAFETY: The region is of `pd`, is retired to `pd` when dropped, and covers the part if
-        // that fits.
+        // SAFETY: The region belongs to `pd`, is retired to `pd` when dropped, and covers the part
+        // if it fits.
         let segment = unsafe { Segment::new(&self.pd, addr, length, (*self.as_raw()).lkey) };
         segment.only_if(end <= self.len())
     }
@@ -302,11 +306,11 @@ impl MrMemory {
 
 impl Drop for MrMemory {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant the region is owned; no work request refers to it, since no
-        // queue pair of its domain is left or it was never posted.
+        // SAFETY: By the type invariants, `self` owns the region; no work request refers to it,
+        // since no queue pair of its domain is left or it was never posted.
         let error = unsafe { sys::ib_dereg_mr_user(self.raw.as_ptr(), ptr::null_mut()) };
         if error != 0 {
-            // The device may go on using the pages: leak them.
+            // The device may still access the pages: leaks them.
             pr_err!("memory region could not be deregistered ({error}), leaking its pages\n");
             core::mem::forget(core::mem::take(&mut self.blocks));
         }
@@ -324,23 +328,24 @@ impl Table {
     fn new(entries: usize) -> Result<Self> {
         let mut table = kernel::bindings::sg_table::default();
         let entries = entries.try_into()?;
-        // SAFETY: The table is a place to write to; sleeping is allowed.
+        // SAFETY: The table is writable; sleeping is allowed.
         kernel::error::to_result(unsafe {
             kernel::bindings::sg_alloc_table(&mut table, entries, kernel::bindings::GFP_KERNEL)
         })?;
-        // INVARIANT: Just allocated.
+        // INVARIANT: The table was just allocated.
         Ok(Self(table))
     }
 
     fn set(&mut self, index: usize, address: u64, length: u32) {
-        // SAFETY: By the type invariant the table is valid; the helper ignores an index beyond it.
+        // SAFETY: By the type invariants, the table is valid; the helper ignores an index beyond
+        // it.
         unsafe { sys::rdma_helper_sg_set_dma(&mut self.0, index as u32, address, length) };
     }
 }
 
 impl Drop for Table {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant the table is allocated.
+        // SAFETY: By the type invariants, the table is allocated.
         unsafe { kernel::bindings::sg_free_table(&mut self.0) };
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Blocks of pages that the device may use.
+//! Blocks of pages that the device may access.
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
@@ -25,7 +25,7 @@ use kernel::{
 };
 use kernel_ext::pages::PageBlock;
 
-/// Who writes what is mapped (`enum dma_data_direction`).
+/// The direction of a DMA mapping (`enum dma_data_direction`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DmaDirection {
     /// The CPU writes, the device reads.
@@ -49,12 +49,11 @@ impl DmaDirection {
 
 /// A block of pages, mapped for the device of a protection domain and kept alive.
 ///
-/// On machines whose DMA is not coherent, or goes through bounce buffers, what one of CPU and
-/// device writes is not seen by the other before the memory is handed over. Hence the mapping
-/// itself has neither bytes nor segments: bytes are copied out of what was taken over
-/// [for the CPU](Self::for_cpu), and work requests name what was handed over
-/// [to the device](Self::for_device). Where both see the same memory anyway, as with devices that
-/// the CPU implements, that costs a look at a flag.
+/// On machines whose DMA is not coherent, or uses bounce buffers, writes of the CPU or the device
+/// are visible to the other only after a synchronisation. Hence the mapping itself gives neither
+/// bytes nor segments: bytes are copied from a part that was synchronised [for the
+/// CPU](Self::for_cpu), and work requests use a part that was synchronised [for the
+/// device](Self::for_device). For a device in software the synchronisation only reads a flag.
 pub struct PageMapping {
     memory: ManuallyDrop<MappedMemory>,
     pd: Arc<Pd>,
@@ -62,7 +61,7 @@ pub struct PageMapping {
     virt_dma: bool,
 }
 
-/// What remains of a mapping when its handle is dropped.
+/// The DMA mapping and its pages, which may outlive the handle.
 ///
 /// # Invariants
 ///
@@ -94,7 +93,7 @@ impl PageMapping {
         if unsafe { sys::rdma_helper_ib_dma_mapping_error(device.as_raw(), dma) } != 0 {
             return Err(ENOMEM);
         }
-        // INVARIANT: Just mapped.
+        // INVARIANT: `dma` is the address of the mapping that was just made.
         let memory = MappedMemory {
             device,
             block,
@@ -114,27 +113,27 @@ impl PageMapping {
         )?)
     }
 
-    /// The number of bytes.
+    /// Returns the number of bytes.
     #[inline(always)]
     pub fn len(&self) -> u32 {
         self.memory.length
     }
 
-    /// Whether there are no bytes.
+    /// Returns whether there are no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The largest power of two that divides the device's address of the first byte, and the
-    /// length: larger pages a region of the block cannot have. (The pages of the block are aligned
-    /// better than a bounce buffer may be.)
+    /// Returns the largest power of two that divides the DMA address of the first byte and the
+    /// length, which is the largest page size of a region of the block. (A bounce buffer may be
+    /// aligned to less than the pages of the block.)
     pub fn alignment(&self) -> u64 {
         let bits = self.memory.dma | u64::from(self.memory.length);
         1u64.wrapping_shl(bits.trailing_zeros())
     }
 
-    /// Takes a part of the block over from the device: the CPU sees what the device wrote there
-    /// until now. What is beyond the end is not part of it.
+    /// Synchronises a part of the block for the CPU, which then sees what the device wrote. The
+    /// part is cut at the end of the block.
     #[inline(always)]
     pub fn for_cpu(&self, offset: u32, length: u32) -> ForCpu<'_> {
         if !self.virt_dma {
@@ -147,8 +146,8 @@ impl PageMapping {
         }
     }
 
-    /// Hands a part of the block over to the device: it sees what the CPU wrote there until now.
-    /// What is beyond the end is not part of it.
+    /// Synchronises a part of the block for the device, which then sees what the CPU wrote. The
+    /// part is cut at the end of the block.
     #[inline(always)]
     pub fn for_device(&self, offset: u32, length: u32) -> ForDevice<'_> {
         if !self.virt_dma {
@@ -169,7 +168,8 @@ impl PageMapping {
         if length == 0 {
             return;
         }
-        // SAFETY: By the type invariant of `MappedMemory`, and the range is inside the mapping.
+        // SAFETY: By the type invariants of `MappedMemory`, the mapping is valid, and the range is
+        // inside it.
         unsafe {
             helper(
                 memory.device.as_raw(),
@@ -190,7 +190,7 @@ impl PageMapping {
     }
 }
 
-/// A part of a [`PageMapping`] that was taken over from the device.
+/// A part of a [`PageMapping`] that was synchronised for the CPU.
 #[derive(Clone, Copy)]
 pub struct ForCpu<'a> {
     mapping: &'a PageMapping,
@@ -199,9 +199,9 @@ pub struct ForCpu<'a> {
 }
 
 impl<'a> ForCpu<'a> {
-    /// Copies the first bytes of the part out, as many as `target` has.
+    /// Copies the first bytes of the part to `target`.
     ///
-    /// `EINVAL` if it has not so many.
+    /// Returns `EINVAL` if the part is shorter than `target`.
     #[inline(always)]
     pub fn copy_out(&self, target: &mut [u8]) -> Result {
         if target.len() > self.length as usize {
@@ -210,14 +210,14 @@ impl<'a> ForCpu<'a> {
         self.block().copy_out(self.offset as usize, target)
     }
 
-    /// The block: of its bytes the CPU may use those of the part.
+    /// Returns the block, of which the CPU may access the bytes of the part.
     #[inline(always)]
     pub fn block(&self) -> &'a Arc<PageBlock> {
         &self.mapping.memory.block
     }
 }
 
-/// A part of a [`PageMapping`] that was handed over to the device.
+/// A part of a [`PageMapping`] that was synchronised for the device.
 #[derive(Clone, Copy)]
 pub struct ForDevice<'a> {
     mapping: &'a PageMapping,
@@ -226,13 +226,13 @@ pub struct ForDevice<'a> {
 }
 
 impl<'a> ForDevice<'a> {
-    /// The part, to be posted; invalid if it reaches beyond the block's end.
+    /// Returns the part for a work request; invalid if it reaches beyond the block's end.
     #[inline(always)]
     pub fn segment(&self) -> Segment<'a> {
         let memory = &*self.mapping.memory;
         let addr = memory.dma.wrapping_add(u64::from(self.offset));
-        // SAFETY: The mapping is of `pd`, is retired to `pd` when dropped, and covers the part if
-        // that fits.
+        // SAFETY: The mapping belongs to `pd`, is retired to `pd` when dropped, and covers the part
+        // if it fits.
         let segment =
             unsafe { Segment::new(&self.mapping.pd, addr, self.length, self.mapping.local_key) };
         segment.only_if(fits(self.offset, self.length, memory.length))
@@ -252,7 +252,8 @@ impl Drop for PageMapping {
 
 impl Drop for MappedMemory {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant; no work request uses the mapping any more.
+        // SAFETY: By the type invariants, `dma` is mapped for the device; no work request uses the
+        // mapping any more.
         unsafe {
             sys::rdma_helper_ib_dma_unmap_page(
                 self.device.as_raw(),

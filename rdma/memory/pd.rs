@@ -48,7 +48,8 @@ pub struct Pd {
     keep: Mutex<Keep>,
 }
 
-/// What was dropped while queue pairs of the domain existed; dropping it frees the memory.
+/// An object that was dropped while queue pairs of the domain existed; dropping this frees its
+/// memory.
 #[expect(dead_code, reason = "held for its drop only")]
 pub(crate) enum Retired {
     Slots(SlotMemory),
@@ -62,9 +63,9 @@ struct Keep {
     retired: KVVec<Retired>,
 }
 
-// SAFETY: A protection domain may be used and freed by any thread.
+// SAFETY: Any thread may use and free a protection domain.
 unsafe impl Send for Pd {}
-// SAFETY: The C object is not changed by its users, and `keep` has a lock.
+// SAFETY: The users of the C object do not change it, and `keep` has a lock.
 unsafe impl Sync for Pd {}
 
 impl Pd {
@@ -92,7 +93,7 @@ impl Pd {
         Ok(pd)
     }
 
-    /// The device of the domain.
+    /// Returns the device of the domain.
     #[inline(always)]
     pub fn device(&self) -> &Device {
         &self.device
@@ -103,24 +104,24 @@ impl Pd {
         self.raw.as_ptr()
     }
 
-    /// The key that covers all DMA-mapped memory, for local use only.
+    /// Returns the key that covers all DMA-mapped memory, for local use only.
     #[inline(always)]
     pub(crate) fn local_dma_key(&self) -> u32 {
-        // SAFETY: By the type invariant the domain is valid; the key never changes.
+        // SAFETY: By the type invariants, the domain is valid; the key never changes.
         unsafe { (*self.raw.as_ptr()).local_dma_lkey }
     }
 
-    /// Counts an object that may be retired later, and makes sure that this cannot fail then.
+    /// Counts an object, and reserves the memory to retire it later without a failure.
     pub(crate) fn add_handle(&self) -> Result {
         let mut keep = self.keep.lock();
         let handles = keep.handles.checked_add(1).ok_or(EOVERFLOW)?;
-        // INVARIANT: There is room for all handles after this.
+        // INVARIANT: The capacity covers all handles after this.
         keep.retired.reserve(handles, GFP_KERNEL)?;
         keep.handles = handles;
         Ok(())
     }
 
-    /// Ends a handle: what it held is freed now, or with the last queue pair of the domain.
+    /// Ends a handle: its memory is freed now, or with the last queue pair of the domain.
     pub(crate) fn retire(&self, item: Retired) {
         let mut keep = self.keep.lock();
         keep.handles = keep.handles.saturating_sub(1);
@@ -128,12 +129,12 @@ impl Pd {
             drop(keep);
             drop(item);
         } else if let Err(error) = keep.retired.push_within_capacity(item) {
-            // Unreachable by the type invariant. Leaking is the safe answer.
+            // Unreachable by the type invariants. A leak is safe.
             mem::forget(error);
         }
     }
 
-    /// Ends a handle that held nothing.
+    /// Ends a handle without memory.
     pub(crate) fn cancel_handle(&self) {
         let mut keep = self.keep.lock();
         keep.handles = keep.handles.saturating_sub(1);
@@ -149,9 +150,9 @@ impl Pd {
             let mut keep = self.keep.lock();
             keep.queue_pairs = keep.queue_pairs.saturating_sub(1);
         }
-        // One at a time and outside the lock: freeing a region may retire the pages under it. The
-        // list keeps its capacity. A queue pair that is made meanwhile ends this; what is left then
-        // goes with that one.
+        // Frees one object at a time and outside the lock, as freeing a region may retire its
+        // pages. The list keeps its capacity. A queue pair that is created meanwhile ends the loop;
+        // its destruction frees the rest.
         loop {
             let mut keep = self.keep.lock();
             if keep.queue_pairs != 0 {
@@ -170,7 +171,7 @@ impl Pd {
 impl PinnedDrop for Pd {
     fn drop(self: Pin<&mut Self>) {
         // Every handle and every queue pair holds an `Arc` of the domain, so none is left, and by
-        // the type invariant nothing is retired.
+        // the type invariants nothing is retired.
         drop(RawPd(self.raw));
     }
 }
@@ -184,8 +185,8 @@ struct RawPd(NonNull<sys::ib_pd>);
 
 impl Drop for RawPd {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant the domain is owned; nothing uses it any more.
-        // A kernel-owned domain cannot fail to be freed.
+        // SAFETY: By the type invariants, `self` owns the domain, and nothing uses it any more.
+        // Freeing a kernel-owned domain cannot fail.
         let _ = unsafe { sys::ib_dealloc_pd_user(self.0.as_ptr(), core::ptr::null_mut()) };
     }
 }

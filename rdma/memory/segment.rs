@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Local and remote memory as work requests name it.
+//! Local and remote memory of work requests.
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
@@ -11,8 +11,7 @@ use core::{marker::PhantomData, ops::BitOr, ptr};
 ///
 /// Made by [`MessageSlots::segment`](crate::MessageSlots::segment),
 /// [`Mr::segment`](crate::Mr::segment), [`ForDevice::segment`](crate::ForDevice::segment). A
-/// segment that was asked for beyond the end of its memory is invalid: posting it fails with
-/// `EINVAL`.
+/// segment beyond the end of its memory is invalid: posting it fails with `EINVAL`.
 ///
 /// # Invariants
 ///
@@ -27,12 +26,12 @@ pub struct Segment<'a> {
 impl<'a> Segment<'a> {
     /// # Safety
     ///
-    /// The object that covers `length` bytes at `addr` under the key `lkey` is alive for `'a`,
-    /// belongs to `pd`, and is kept as [`Pd`] says when it is dropped while queue pairs exist; or
-    /// [`Self::only_if`] makes the segment invalid before anybody sees it.
+    /// The caller must ensure that the object that covers `length` bytes at `addr` under the key
+    /// `lkey` is alive for `'a`, belongs to `pd`, and is retired to `pd` when it is dropped while
+    /// queue pairs exist; or that [`Self::only_if`] invalidates the segment before it is used.
     #[inline(always)]
     pub(crate) unsafe fn new(pd: &Pd, addr: u64, length: u32, lkey: u32) -> Self {
-        // INVARIANT: By the safety requirement.
+        // INVARIANT: By the function requirements.
         Self {
             sge: sys::ib_sge { addr, length, lkey },
             pd,
@@ -40,56 +39,57 @@ impl<'a> Segment<'a> {
         }
     }
 
-    /// The number of bytes.
+    /// Returns the number of bytes.
     #[inline(always)]
     pub fn len(&self) -> u32 {
         self.sge.length
     }
 
-    /// Whether there are no bytes.
+    /// Returns whether there are no bytes.
     pub fn is_empty(&self) -> bool {
         self.sge.length == 0
     }
 
-    /// The same segment, or an invalid one.
+    /// Returns the segment, invalid unless `good`.
     #[inline(always)]
     pub(crate) fn only_if(mut self, good: bool) -> Self {
         if !good {
-            // INVARIANT: Null.
+            // INVARIANT: `pd` is null.
             self.pd = ptr::null();
         }
         self
     }
 
-    /// Whether the segment is valid and may be posted on a queue pair of `pd`.
+    /// Returns whether the segment is valid and may be posted on a queue pair of `pd`.
     #[inline(always)]
     pub(crate) fn is_of(&self, pd: &Pd) -> bool {
         ptr::eq(self.pd, pd)
     }
 
-    /// The C segment; it may be used only if it [is of](Self::is_of) the queue pair's domain.
+    /// Returns the C segment; it may be used only if it [is of](Self::is_of) the queue pair's
+    /// domain.
     #[inline(always)]
     pub(crate) fn as_raw(&self) -> sys::ib_sge {
         self.sge
     }
 }
 
-/// The offset is within `size` and `length` bytes fit behind it.
+/// Returns whether `length` bytes at `offset` are within `size`.
 #[inline(always)]
 pub(crate) fn fits(offset: u32, length: u32, size: u32) -> bool {
     u64::from(offset) + u64::from(length) <= u64::from(size)
 }
 
-/// Memory of the peer: where it is, and the key that opens it.
+/// Memory of the peer: its address and remote key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Remote {
-    /// The address that the peer told.
+    /// The address that the peer sent.
     pub addr: u64,
-    /// The remote key that the peer told.
+    /// The remote key that the peer sent.
     pub key: u32,
 }
 
-/// What a key of a memory region allows (`enum ib_access_flags`).
+/// The access that a key of a memory region permits (`enum ib_access_flags`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access(u32);
 
@@ -120,23 +120,23 @@ impl BitOr for Access {
     }
 }
 
-/// How a work request is to be carried out (`enum ib_send_flags`).
+/// The flags of a work request (`enum ib_send_flags`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SendFlags(i32);
 
 impl SendFlags {
-    /// No completion unless it fails.
+    /// A completion only if the request fails.
     pub const NONE: Self = Self(0);
     /// With a completion.
     pub const SIGNALED: Self = Self(sys::ib_send_flags_IB_SEND_SIGNALED);
-    /// Only after earlier RDMA reads and invalidations have ended.
+    /// Starts after earlier RDMA reads and invalidations have completed.
     pub const FENCE: Self = Self(sys::ib_send_flags_IB_SEND_FENCE);
     /// The peer's receive raises a solicited event.
     pub const SOLICITED: Self = Self(sys::ib_send_flags_IB_SEND_SOLICITED);
-    /// The bytes are taken out of memory by the CPU at posting.
+    /// The CPU copies the bytes at posting.
     pub(crate) const INLINE: Self = Self(sys::ib_send_flags_IB_SEND_INLINE);
 
-    /// [`Self::SIGNALED`] or [`Self::NONE`].
+    /// Returns [`Self::SIGNALED`] or [`Self::NONE`].
     #[inline(always)]
     pub const fn signaled(yes: bool) -> Self {
         if yes {

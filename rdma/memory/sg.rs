@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Mapping of scatterlists for a device.
+//! DMA mapping of scatterlists.
 //!
-//! The pages of a list are its owner's (a block request's, for instance): neither a mapped list nor
-//! a segment or region made of it keeps them alive. The owner may get them back only after every
-//! work request that names them has completed and every key to them has been invalidated.
+//! The pages belong to the owner of the list, for instance a block request: neither a mapped list
+//! nor a segment or region of it keeps them. The list may go back to its owner only after every
+//! work request that uses it has completed and every key to it has been invalidated.
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
@@ -19,15 +19,15 @@ use kernel_ext::scatterlist::SgList;
 /// Maps `list` for `device` (`ib_dma_map_sg()`), and returns the number of DMA segments, which may
 /// be smaller than that of entries. Any context.
 ///
-/// `EINVAL` if the list is empty or mapped already, or if the device is to write and the list is
-/// not writable; `EIO` if mapping is impossible.
+/// Returns `EINVAL` if the list is empty or mapped already, or if the device would write and the
+/// list is not writable; `EIO` if the mapping fails.
 #[inline(always)]
 pub fn map(device: &Device, list: &mut SgList, direction: DmaDirection) -> Result<u32> {
     let entries = list.nents();
     if entries == 0 || list.mapped() != 0 {
         return Err(EINVAL);
     }
-    // The data of a write request may be anything, even the kernel's zero page.
+    // The data of a write request may be the kernel's zero page.
     if direction != DmaDirection::ToDevice && !list.is_writable() {
         return Err(EINVAL);
     }
@@ -45,7 +45,7 @@ pub fn map(device: &Device, list: &mut SgList, direction: DmaDirection) -> Resul
     if mapped == 0 {
         return Err(EIO);
     }
-    // SAFETY: So many entries carry DMA addresses now.
+    // SAFETY: The DMA layer has just mapped the list to `mapped` entries.
     unsafe { list.set_mapped(mapped) };
     Ok(mapped)
 }
@@ -68,6 +68,6 @@ pub fn unmap(device: &Device, list: &mut SgList, direction: DmaDirection) {
             )
         };
     }
-    // SAFETY: Nothing is mapped any more.
+    // SAFETY: The list was unmapped above.
     unsafe { list.set_mapped(0) };
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Posting send work requests: several of them share one call into the driver (one doorbell).
+//! Batches of send work requests, which share one call into the driver (one doorbell).
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
@@ -24,15 +24,14 @@ use core::{marker::PhantomData, mem::MaybeUninit, ptr};
 use kernel::prelude::*;
 use kernel_ext::scatterlist::SgList;
 
-/// Room for `N` work requests with `S` segments altogether, on the caller's stack. It is not
-/// zeroed.
+/// Memory for `N` work requests with `S` segments in total, on the caller's stack, not initialised.
 pub struct Space<const N: usize, const S: usize> {
     requests: [MaybeUninit<Request>; N],
     segments: [MaybeUninit<sys::ib_sge>; S],
 }
 
 impl<const N: usize, const S: usize> Space<N, S> {
-    /// Empty room.
+    /// Returns uninitialised memory.
     #[inline(always)]
     #[expect(clippy::new_without_default)]
     pub const fn new() -> Self {
@@ -45,16 +44,16 @@ impl<const N: usize, const S: usize> Space<N, S> {
 
 /// Work requests that are posted together, in the order in which they were added.
 ///
-/// They are written into a [`Space`], and a method writes just the fields that its operation has.
-/// Everything is copied at once, so that the objects that are named need not stay borrowed until
-/// [`post`](Self::post). (Room and batch are two objects, since the batch stays in registers then.)
+/// The batch writes them into a [`Space`]; each method writes only the fields of its operation. The
+/// methods copy their arguments, so these need not stay borrowed until [`post`](Self::post).
+/// (Memory and batch are two objects, so that the batch stays in registers.)
 ///
 /// Each request carries a tag, which comes back in its completion. A request without
 /// [`SendFlags::SIGNALED`] has a completion only if it fails.
 ///
-/// A mistake (a tag beyond [`QpConfig::tags`](crate::QpConfig::tags), more requests or segments
-/// than there is room for, memory of another protection domain) makes `post` fail with `EINVAL`
-/// without posting anything, and so does posting a second time. Dropping a batch posts nothing.
+/// After an invalid argument (a tag beyond [`QpConfig::tags`](crate::QpConfig::tags), more requests
+/// or segments than fit, memory of another protection domain) `post` fails with `EINVAL` and posts
+/// nothing, and so does a second `post`. Dropping a batch posts nothing.
 ///
 /// # Examples
 ///
@@ -68,13 +67,13 @@ impl<const N: usize, const S: usize> Space<N, S> {
 ///
 /// # Invariants
 ///
-/// - `next` is in the array of requests that begins at `first`, or at its end; what is before it is
-///   initialised for its opcode. Each request points to the next place for one, and to its
+/// - `next` is in the array of requests that begins at `first`, or at its end; the requests before
+///   it are initialised for their opcodes. Each request points to the next element, and to its
 ///   segments.
-/// - `next_segment` is in the array of segments that begins at `first_segment`, or at its end; what
-///   is before it is initialised.
-/// - Unless `bad`, the completion entries of the requests are `qp`'s, and all memory that they name
-///   belongs to `qp`'s protection domain, which keeps it.
+/// - `next_segment` is in the array of segments that begins at `first_segment`, or at its end; the
+///   segments before it are initialised.
+/// - Unless `bad`, the completion entries of the requests belong to `qp`, and the memory of their
+///   segments belongs to `qp`'s protection domain, which retires it.
 #[must_use = "a batch does nothing until it is posted"]
 pub struct Batch<'a, H: QpHandler, const N: usize, const S: usize> {
     qp: &'a Qp<H>,
@@ -86,7 +85,7 @@ pub struct Batch<'a, H: QpHandler, const N: usize, const S: usize> {
     _borrowed: PhantomData<(&'a mut Space<N, S>, &'a [u8])>,
 }
 
-/// The work requests that a reliable connection knows; they all begin with the same part.
+/// The work requests of a reliable connection, which all begin with the same part.
 #[repr(C)]
 union Request {
     any: sys::ib_send_wr,
@@ -107,7 +106,7 @@ impl<'a, H: QpHandler, const N: usize, const S: usize> Batch<'a, H, N, S> {
     pub(crate) fn new(qp: &'a Qp<H>, space: &'a mut Space<N, S>) -> Self {
         let first = space.requests.as_mut_ptr().cast::<Request>();
         let first_segment = space.segments.as_mut_ptr().cast::<sys::ib_sge>();
-        // INVARIANT: Nothing was added.
+        // INVARIANT: Both arrays are empty.
         Self {
             qp,
             bad: false,
@@ -125,7 +124,8 @@ impl<'a, H: QpHandler, const N: usize, const S: usize> Batch<'a, H, N, S> {
         self.require(mr.is_of(self.qp.pd()));
         let opcode = sys::ib_wr_opcode_IB_WR_REG_MR;
         if let Some(request) = self.push(tag, opcode, &[], Extra::None, flags) {
-            // SAFETY: `push` returns a place that it has written; a registration is added to it.
+            // SAFETY: `push` returns a request that it has written; this writes the fields of a
+            // registration.
             unsafe {
                 (&raw mut (*request).reg.mr).write(mr.as_raw());
                 (&raw mut (*request).reg.key).write(mr.key());
@@ -134,7 +134,7 @@ impl<'a, H: QpHandler, const N: usize, const S: usize> Batch<'a, H, N, S> {
         }
     }
 
-    /// Makes one of our own keys invalid.
+    /// Invalidates a local key.
     #[inline(always)]
     pub fn local_invalidate(&mut self, tag: u32, key: u32, flags: SendFlags) {
         let opcode = sys::ib_wr_opcode_IB_WR_LOCAL_INV;
@@ -162,12 +162,12 @@ impl<'a, H: QpHandler, const N: usize, const S: usize> Batch<'a, H, N, S> {
         self.push_rdma(tag, opcode, from, to, Extra::Imm(imm), flags);
     }
 
-    /// As [`Self::write_imm`] with the data of a list that [`sg::map`](crate::memory::sg::map) has
-    /// mapped for the domain's device, piece by piece and without a memory region, and `tail`
-    /// behind it.
+    /// Writes as [`Self::write_imm`], with the pieces of a list that
+    /// [`sg::map`](crate::memory::sg::map) has mapped for the domain's device, without a memory
+    /// region, followed by `tail`.
     ///
-    /// No request has more than `pieces_max` pieces: what one cannot hold goes in writes of its own
-    /// before it, with the tag `part`.
+    /// No request has more than `pieces_max` pieces: further pieces go into separate writes before
+    /// it, with the tag `part`.
     #[inline(always)]
     pub fn gather_imm(
         &mut self,
@@ -187,19 +187,20 @@ impl<'a, H: QpHandler, const N: usize, const S: usize> Batch<'a, H, N, S> {
             return;
         }
         let key = self.qp.pd().local_dma_key();
-        // SAFETY: The list has so many mapped entries in one array, and by the type invariant there
-        // are so many places in ours.
+        // SAFETY: The list has this many mapped entries in one array, and the check above made sure
+        // that the array of segments has room for them.
         unsafe { sys::rdma_helper_sg_gather(data.as_raw(), data.mapped(), list, key) };
-        // INVARIANT: Not beyond the end, and just written. The pages are their owner's, see `sg`.
+        // INVARIANT: The position is not beyond the end, and the segments were just written. The
+        // owner of the list keeps the pages, see `sg`.
         self.next_segment = list.wrapping_add(pieces);
         self.require(tail.is_of(self.qp.pd()));
         self.push_segment(tail.as_raw());
         if pieces > pieces_max as usize {
             cold();
             let whole = (list, pieces);
-            // Only the batch that comes back goes on.
+            // The batch that `write_parts` returns replaces this one.
             let batch = Self { ..*self };
-            // SAFETY: These segments are in the array, and were just written.
+            // SAFETY: The segments are in the array, and were just written.
             let rest = unsafe { batch.write_parts(part, pieces_max, whole, to) };
             (*self, (list, pieces), to) = rest;
         }
@@ -209,14 +210,16 @@ impl<'a, H: QpHandler, const N: usize, const S: usize> Batch<'a, H, N, S> {
         Self::set_remote(request, to);
     }
 
-    /// Writes the first of the `pieces` segments at `list`, as many at a time as a request takes,
-    /// until one request can hold the others; returns the batch, those others and where they go.
+    /// Adds writes of the first of the `pieces` segments at `list`, as many per request as fit,
+    /// until one request can hold the rest; returns the batch, the rest and its remote address.
     ///
-    /// Not inlined, and with the batch by value: it stays in registers where a write has one part.
+    /// Not inlined, and takes the batch by value, so that the batch stays in registers for a write
+    /// of one part.
     ///
     /// # Safety
     ///
-    /// The `pieces` segments from `list` on are in the array of segments, before `next_segment`.
+    /// The caller must ensure that the `pieces` segments from `list` on are in the array of
+    /// segments, before `next_segment`.
     #[inline(never)]
     unsafe fn write_parts(
         mut self,
@@ -226,14 +229,14 @@ impl<'a, H: QpHandler, const N: usize, const S: usize> Batch<'a, H, N, S> {
         mut to: Remote,
     ) -> (Self, (*mut sys::ib_sge, usize), Remote) {
         let count = pieces_max as usize;
-        // With `pieces_max` 0 it ends at the first request for which there is no room.
+        // With `pieces_max` 0 the loop ends at the first request that does not fit.
         while pieces > count && !self.bad {
             let opcode = sys::ib_wr_opcode_IB_WR_RDMA_WRITE;
             let request = self.push_raw(tag, opcode, list, count, Extra::None, SendFlags::NONE);
             Self::set_remote(request, to);
             for _ in 0..count {
-                // SAFETY: One of `pieces` by the requirement, and initialised by the type
-                // invariant.
+                // SAFETY: By the function requirements, this is one of the `pieces` segments; by
+                // the type invariants, it is initialised.
                 let length = unsafe { (*list).length };
                 to.addr = to.addr.wrapping_add(length.into());
                 list = list.wrapping_add(1);
@@ -243,7 +246,7 @@ impl<'a, H: QpHandler, const N: usize, const S: usize> Batch<'a, H, N, S> {
         (self, (list, pieces), to)
     }
 
-    /// Consumes one of the peer's receives, which carries `imm`, and writes nothing.
+    /// Consumes one of the peer's receives, which carries `imm`, without writing data.
     #[inline(always)]
     pub fn empty_write_imm(&mut self, tag: u32, imm: u32, flags: SendFlags) {
         self.write_imm(tag, &[], Remote { addr: 0, key: 0 }, imm, flags);
@@ -270,7 +273,7 @@ impl<'a, H: QpHandler, const N: usize, const S: usize> Batch<'a, H, N, S> {
         self.push(tag, opcode, message, Extra::Imm(imm), flags);
     }
 
-    /// Sends a message that makes the peer's key `key` invalid.
+    /// Sends a message that invalidates the peer's key `key`.
     #[inline(always)]
     pub fn send_invalidate(
         &mut self,
@@ -290,7 +293,7 @@ impl<'a, H: QpHandler, const N: usize, const S: usize> Batch<'a, H, N, S> {
         let opcode = sys::ib_wr_opcode_IB_WR_SEND;
         let flags = flags | SendFlags::INLINE;
         let length = u32::try_from(message.len()).unwrap_or(u32::MAX);
-        // The drivers copy inline data out of the virtual address while they post.
+        // The drivers copy inline data from the virtual address while they post.
         let sge = sys::ib_sge {
             addr: message.as_ptr() as u64,
             length,
@@ -301,17 +304,17 @@ impl<'a, H: QpHandler, const N: usize, const S: usize> Batch<'a, H, N, S> {
         self.push_raw(tag, opcode, list, 1, Extra::None, flags);
     }
 
-    /// Whether nothing was added.
+    /// Returns whether the batch has no requests.
     #[inline(always)]
     pub fn is_empty(&self) -> bool {
         self.next == self.first
     }
 
-    /// Posts everything (`ib_post_send()`). Any context.
+    /// Posts all requests (`ib_post_send()`). Any context.
     ///
-    /// `ENOMEM` if the send queue is full, `EINVAL` for a mistake (see the type) or a queue pair
-    /// that is not connected yet. After an error of the driver the first requests may have been
-    /// posted; the connection is of no more use then.
+    /// Returns `ENOMEM` if the send queue is full, `EINVAL` for an invalid argument (see the type)
+    /// or a queue pair that is not connected yet. After an error of the driver the first requests
+    /// may have been posted, and the caller must close the connection.
     #[inline(always)]
     pub fn post(&mut self) -> Result {
         if self.bad {
@@ -320,17 +323,18 @@ impl<'a, H: QpHandler, const N: usize, const S: usize> Batch<'a, H, N, S> {
         if self.is_empty() {
             return Ok(());
         }
-        // SAFETY: By the type invariant there is a request before `next`.
+        // SAFETY: By the type invariants, there is a request before `next`, as the batch is not
+        // empty.
         unsafe { (&raw mut (*self.next.sub(1)).any.next).write(ptr::null_mut()) };
-        // What was posted is not posted again.
+        // A second `post` fails.
         self.bad = true;
-        // SAFETY: By the type invariants the requests are initialised and linked, the last of them
-        // to none, and what they name stays allocated as long as a queue pair of the domain exists.
+        // SAFETY: By the type invariants, the requests are initialised and linked, the last one to
+        // none, and their memory stays allocated as long as a queue pair of the domain exists.
         unsafe { self.qp.post_send(self.first.cast::<sys::ib_send_wr>()) }
     }
 
-    /// Takes note of a mistake if there is one. The request is added nevertheless, which keeps the
-    /// path of those without mistakes straight.
+    /// Marks the batch as bad unless `good`. The request is added nevertheless, which avoids
+    /// branches on the path without errors.
     #[inline(always)]
     fn require(&mut self, good: bool) {
         if !good {
@@ -353,11 +357,11 @@ impl<'a, H: QpHandler, const N: usize, const S: usize> Batch<'a, H, N, S> {
         Self::set_remote(request, remote);
     }
 
-    /// Adds the RDMA part to a request that was just pushed.
+    /// Writes the RDMA fields of a request that was just pushed.
     #[inline(always)]
     fn set_remote(request: Option<*mut Request>, remote: Remote) {
         if let Some(request) = request {
-            // SAFETY: It is a place of ours that was just written.
+            // SAFETY: `push` has just written this request in the array.
             unsafe {
                 (&raw mut (*request).rdma.remote_addr).write(remote.addr);
                 (&raw mut (*request).rdma.rkey).write(remote.key);
@@ -389,13 +393,13 @@ impl<'a, H: QpHandler, const N: usize, const S: usize> Batch<'a, H, N, S> {
             self.bad = true;
             return;
         }
-        // SAFETY: By the type invariant this is a place in the borrowed array.
+        // SAFETY: By the type invariants, this is an element of the borrowed array.
         unsafe { self.next_segment.write(sge) };
-        // INVARIANT: Not beyond the end.
+        // INVARIANT: The position is not beyond the end.
         self.next_segment = self.next_segment.wrapping_add(1);
     }
 
-    /// Writes the common part of a work request over segments that were added already.
+    /// Writes the common part of a work request for segments that were added already.
     #[inline(always)]
     fn push_raw(
         &mut self,
@@ -414,13 +418,13 @@ impl<'a, H: QpHandler, const N: usize, const S: usize> Batch<'a, H, N, S> {
             return None;
         }
         let request = self.next;
-        // INVARIANT: Not beyond the end; all of the common part is written below.
+        // INVARIANT: The position is not beyond the end; the common part is written below.
         self.next = request.wrapping_add(1);
-        // SAFETY: By the type invariant this is a place in the borrowed array; writing a field
+        // SAFETY: By the type invariants, this is an element of the borrowed array; writing a field
         // needs no initialised value.
         unsafe {
             let any = &raw mut (*request).any;
-            // `post()` corrects the last one.
+            // `post()` resets the link of the last one.
             (&raw mut (*any).next).write(self.next.cast());
             (&raw mut (*any).__bindgen_anon_1.wr_cqe).write(cqe);
             (&raw mut (*any).sg_list).write(list);
@@ -437,7 +441,7 @@ impl<'a, H: QpHandler, const N: usize, const S: usize> Batch<'a, H, N, S> {
     }
 }
 
-/// Marks the branch that calls it as an unlikely one.
+/// Marks the calling branch as unlikely.
 #[cold]
 #[inline(always)]
 fn cold() {}

@@ -7,7 +7,7 @@
 use crate::{qp::status::WcStatus, sys};
 use kernel::types::Opaque;
 
-/// What a successful work request did.
+/// The operation of a successful work request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Opcode {
     /// A send, with or without immediate data or invalidation.
@@ -16,7 +16,7 @@ pub enum Opcode {
     RdmaWrite,
     /// An RDMA read.
     RdmaRead,
-    /// The invalidation of one of our own keys.
+    /// The invalidation of a local key.
     LocalInvalidate,
     /// The registration of a memory region.
     RegMr,
@@ -24,36 +24,37 @@ pub enum Opcode {
     Receive,
     /// A receive that an RDMA write with immediate data consumed.
     ReceiveRdmaWithImm,
-    /// Anything else.
+    /// Another operation.
     Other,
 }
 
-/// A completed work request. It lives as long as the handler runs.
+/// The completion of a work request, valid while the handler runs.
 ///
 /// # Invariants
 ///
-/// The `ib_wc` is initialised by the driver as far as its status and flags say.
+/// The driver has initialised the fields of the `ib_wc` that its status and flags name.
 #[repr(transparent)]
 pub struct WorkCompletion(Opaque<sys::ib_wc>);
 
 impl WorkCompletion {
     /// # Safety
     ///
-    /// `raw` points to a completion that a driver filled in and that stays unchanged for `'a`.
+    /// The caller must ensure that `raw` points to a completion that a driver filled in and that
+    /// stays unchanged for `'a`.
     #[inline(always)]
     pub(crate) unsafe fn from_raw<'a>(raw: *mut sys::ib_wc) -> &'a Self {
-        // SAFETY: The type is a transparent wrapper; validity is the safety requirement.
+        // SAFETY: By the function requirements; the type is a transparent wrapper.
         unsafe { &*raw.cast::<Self>() }
     }
 
-    /// Whether the work request succeeded.
+    /// Returns whether the work request succeeded.
     #[inline(always)]
     pub fn is_success(&self) -> bool {
         // SAFETY: By the type invariant the status is initialised.
         unsafe { (*self.0.get()).status == sys::ib_wc_status_IB_WC_SUCCESS }
     }
 
-    /// The result of the work request.
+    /// Returns the result of the work request.
     #[inline(always)]
     pub fn status(&self) -> Result<(), WcStatus> {
         if self.is_success() {
@@ -63,7 +64,7 @@ impl WorkCompletion {
         Err(WcStatus::from_raw(unsafe { (*self.0.get()).status }))
     }
 
-    /// What the work request did; meaningful after success only.
+    /// Returns the operation of the work request; meaningful after success only.
     #[inline(always)]
     pub fn opcode(&self) -> Opcode {
         // SAFETY: Drivers zero or set the field; any value is valid for its type.
@@ -79,14 +80,15 @@ impl WorkCompletion {
         }
     }
 
-    /// The number of bytes that a receive took, or that an RDMA write with immediate data wrote.
+    /// Returns the number of bytes that a receive got, or that an RDMA write with immediate data
+    /// wrote.
     #[inline(always)]
     pub fn byte_len(&self) -> u32 {
         // SAFETY: As in `opcode()`.
         unsafe { (*self.0.get()).byte_len }
     }
 
-    /// The immediate data that came with the message, in host order.
+    /// Returns the immediate data that came with the message, in host order.
     #[inline(always)]
     pub fn imm(&self) -> Option<u32> {
         if !self.has_flag(sys::ib_wc_flags_IB_WC_WITH_IMM) {
@@ -96,7 +98,7 @@ impl WorkCompletion {
         Some(u32::from_be(unsafe { (*self.0.get()).ex.imm_data }))
     }
 
-    /// The key of ours that the peer invalidated together with the message.
+    /// Returns the local key that the peer invalidated together with the message.
     #[inline(always)]
     pub fn invalidated_key(&self) -> Option<u32> {
         if !self.has_flag(sys::ib_wc_flags_IB_WC_WITH_INVALIDATE) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Receives that stay posted.
+//! Pre-posted receives.
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
@@ -16,11 +16,11 @@ use core::ptr;
 use kernel::prelude::*;
 use kernel_ext::sync::atomic::{AtomicU32, Ordering};
 
-/// The receives of a queue pair that are posted again when they have been used, a batch at a time.
+/// The receives of a queue pair, which are reposted after use, one batch at a time.
 ///
 /// The work requests are written once and linked within their batch, so that posting a batch is one
-/// call and nothing else. A queue pair uses its receives in the order in which they were posted;
-/// hence counting is enough to know which ones have been used.
+/// call. A queue pair uses its receives in the order in which they were posted, so a counter tells
+/// which ones have been used.
 ///
 /// # Invariants
 ///
@@ -40,18 +40,18 @@ pub struct StandingReceives {
     next: AtomicU32,
 }
 
-// SAFETY: The pointers refer to what the object owns, and to entries that are only compared.
+// SAFETY: The pointers refer to memory that the object owns, and to entries that are only compared.
 unsafe impl Send for StandingReceives {}
 // SAFETY: As above; requests and segments are not changed once they are written.
 unsafe impl Sync for StandingReceives {}
 
 impl StandingReceives {
-    /// Makes `count` receives for `qp` of messages of `len` bytes, with the tags `0..count`.
-    /// Sleeps; posts nothing.
+    /// Creates `count` receives for `qp` of messages of `len` bytes, with the tags `0..count`,
+    /// without posting them. Sleeps.
     ///
-    /// With `len` 0 they take RDMA writes with immediate data and empty messages, and all have the
-    /// tag 0. `count` is rounded down to a multiple of `batch`; `EINVAL` if that is 0, if there are
-    /// not so many tags, or if `batch` is no power of two.
+    /// With `len` 0 they are for RDMA writes with immediate data and empty messages, and all have
+    /// the tag 0. `count` is rounded down to a multiple of `batch`. Returns `EINVAL` if that is 0,
+    /// if the queue pair has fewer tags, or if `batch` is not a power of two.
     pub fn new<H: QpHandler>(qp: &Qp<H>, count: u32, batch: u32, len: u32) -> Result<Self> {
         let batches = count.checked_div(batch).ok_or(EINVAL)?;
         let count = batches.saturating_mul(batch);
@@ -62,7 +62,7 @@ impl StandingReceives {
             0 => None,
             len => Some(MessageSlots::packed(qp.pd(), count, len)?),
         };
-        // Without memory all batches look the same.
+        // Without buffers all batches are identical.
         let made = if messages.is_some() { count } else { batch };
         let mut this = Self {
             requests: KVVec::with_capacity(made as usize, GFP_KERNEL)?,
@@ -83,7 +83,7 @@ impl StandingReceives {
     fn add<H: QpHandler>(&mut self, qp: &Qp<H>, n: u32, len: u32) -> Result {
         let (mut tag, mut list) = (0, ptr::null_mut());
         if let Some(messages) = &self.messages {
-            // INVARIANT: There is room, so nothing moves.
+            // INVARIANT: The capacity suffices, so nothing moves.
             self.segments
                 .push_within_capacity(messages.segment(n, 0, len).as_raw())
                 .map_err(|_| EINVAL)?;
@@ -106,13 +106,13 @@ impl StandingReceives {
             sg_list: list,
             num_sge: (!list.is_null()).into(),
         };
-        // INVARIANT: As above; the next request is written before anything is posted.
+        // INVARIANT: As above; the next request is written before the first is posted.
         self.requests
             .push_within_capacity(request)
             .map_err(|_| EINVAL)
     }
 
-    /// Posts all of them; once, before the first is used.
+    /// Posts all receives. Called once, before the first is used.
     pub fn post<H: QpHandler>(&self, qp: &Qp<H>) -> Result {
         let mut posted = 0;
         while posted < self.count {
@@ -123,16 +123,15 @@ impl StandingReceives {
         Ok(())
     }
 
-    /// One more receive has been used, and its message was read: posts the used ones again when a
-    /// batch of them has come together, and says so.
+    /// Counts a used receive, whose message was read. Reposts the used ones when a batch is
+    /// complete, and returns whether it did.
     ///
-    /// Not on several CPUs at a time: for the handler of completions, which come one after the
-    /// other.
+    /// Called by the completion handler only, which runs on one CPU at a time.
     #[inline(always)]
     pub fn used<H: QpHandler>(&self, qp: &Qp<H>) -> Result<bool> {
         let next = self.next.load(Ordering::Relaxed).wrapping_add(1);
         self.next.store(next, Ordering::Relaxed);
-        // The remainder of a division, for a power of two.
+        // The remainder of a division by a power of two.
         if next & self.batch.wrapping_sub(1) != 0 {
             return Ok(false);
         }
@@ -154,13 +153,13 @@ impl StandingReceives {
         if !self.is_for(qp) {
             return Err(EINVAL);
         }
-        // SAFETY: By the type invariants this is a chain to the end of its batch, whose entries lie
-        // in the table that is `qp`'s, as checked, and whose memory belongs to `qp`'s domain.
+        // SAFETY: By the type invariants, this is a chain to the end of its batch, whose entries
+        // are in the table of `qp`, as checked, and whose memory belongs to `qp`'s domain.
         unsafe { qp.post_receive_chain(first) }
     }
 
-    /// Whether the requests may be posted on `qp`, which is not necessarily the queue pair that
-    /// they were made for, but might be another one in its place.
+    /// Returns whether the requests were created for `qp`, and not for another queue pair at the
+    /// same address.
     fn is_for<H: QpHandler>(&self, qp: &Qp<H>) -> bool {
         let same_table = qp.entry(0).map(<*mut _>::cast_const) == Some(self.table);
         let last_tag = self.segments.len().saturating_sub(1) as u32;
@@ -168,8 +167,8 @@ impl StandingReceives {
         same_table && same_domain && qp.entry(last_tag).is_some()
     }
 
-    /// Copies the start of the message of receive `tag` out. `EINVAL` if there is no such receive,
-    /// or no such room in it. Any context.
+    /// Copies the start of the message of receive `tag`. Returns `EINVAL` if there is no such
+    /// receive, or if it is shorter than `into`. Any context.
     #[inline(always)]
     pub fn read(&self, tag: u32, into: &mut [u8]) -> Result {
         match &self.messages {
@@ -178,7 +177,7 @@ impl StandingReceives {
         }
     }
 
-    /// How many there are.
+    /// Returns the number of receives.
     pub fn count(&self) -> u32 {
         self.count
     }
