@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Block devices that a module uses.
+//! Block devices that a module opens.
 //!
 //! C header: [`include/linux/blkdev.h`](srctree/include/linux/blkdev.h)
 
@@ -27,12 +27,12 @@ pub enum Mode {
     ReadWrite,
 }
 
-/// Somebody who opens devices exclusively; clones are the same holder.
+/// A holder of exclusively opened devices; clones are the same holder.
 #[derive(Clone)]
 pub struct Holder(Arc<u8>);
 
 impl Holder {
-    /// A new holder, different from all others.
+    /// Creates a new holder, different from all others.
     pub fn new() -> Result<Self> {
         Ok(Holder(Arc::new(0, GFP_KERNEL)?))
     }
@@ -51,28 +51,27 @@ pub struct BlockDevice {
     _holder: Option<Holder>,
 }
 
-// SAFETY: An open device is tied to no task.
+// SAFETY: An open device is not tied to a task.
 unsafe impl Send for BlockDevice {}
 
 // SAFETY: Shared references read fields that the block layer changes word by word.
 unsafe impl Sync for BlockDevice {}
 
-/// Reads one limit of a device's queue. The block layer may change it at the same time, as a word:
-/// no reference to the limits is made.
+/// Reads one limit of a device's queue. The block layer may change it concurrently, as one word, so
+/// no reference to the limits is created.
 macro_rules! limit {
     ($device:ident.$field:ident) => {
-        // SAFETY: By the type invariant the device lives, and with it its queue; the field is one
-        // word.
+        // SAFETY: By the type invariants, the device and its queue live; the field is one word.
         unsafe { ptr::read_volatile(&raw const (*(*$device.as_raw()).bd_queue).limits.$field) }
     };
 }
 
 impl BlockDevice {
-    /// Opens the device file `path`. With a holder nobody else can open it exclusively, file
-    /// systems included.
+    /// Opens the device file `path`. With a holder, exclusive opens by others fail, including those
+    /// of file systems.
     ///
     /// Process context, may sleep. The errors are those of the C function: `ENOENT`, `ENOTBLK`,
-    /// `EACCES` (read-only device for writing), `EBUSY` (held by another), `ENXIO`, ...
+    /// `EACCES` (read-only device for writing), `EBUSY` (another holder), `ENXIO`, ...
     pub fn open(path: &CStr, mode: Mode, holder: Option<&Holder>) -> Result<Self> {
         let writable = mode == Mode::ReadWrite;
         let mut flags = raw::BLOCK_EXT_BLK_OPEN_READ;
@@ -82,8 +81,8 @@ impl BlockDevice {
         let id = holder.map_or(ptr::null_mut(), |holder| {
             Arc::as_ptr(&holder.0).cast_mut().cast()
         });
-        // SAFETY: The path is NUL-terminated. The holder is an address that nobody else uses, and
-        // lives as long as the file; without holder operations it is not looked into.
+        // SAFETY: The path is NUL-terminated. The holder is a unique address that lives as long as
+        // the file; without holder operations the block layer does not dereference it.
         let file =
             unsafe { bindings::bdev_file_open_by_path(path.as_char_ptr(), flags, id, ptr::null()) };
         let file = NonNull::new(from_err_ptr(file)?).ok_or(ENXIO)?;
@@ -99,28 +98,29 @@ impl BlockDevice {
         })
     }
 
-    /// Whether it was opened for writing.
+    /// Returns whether the device was opened for writing.
     #[inline]
     pub fn is_writable(&self) -> bool {
         self.writable
     }
 
-    /// Size in sectors; 0 when the medium is gone.
+    /// Returns the size in sectors; 0 when the medium is gone.
     #[inline]
     pub fn capacity_sectors(&self) -> u64 {
-        // SAFETY: By the type invariant the device lives; the field is one word.
+        // SAFETY: By the type invariants, the device lives; the field is one word.
         unsafe { ptr::read_volatile(&raw const (*self.as_raw()).bd_nr_sectors) }
     }
 
-    /// Device number (`dev_t`), the same for all names of a device.
+    /// Returns the device number (`dev_t`), the same for all names of a device.
     pub fn number(&self) -> u32 {
-        // SAFETY: By the type invariant the device lives; its number does not change.
+        // SAFETY: By the type invariants, the device lives; its number does not change.
         unsafe { (*self.as_raw()).bd_dev }
     }
 
-    /// Name of the device or the partition as in `/sys/class/block`, `None` if it has none.
+    /// Returns the name of the device or the partition as in `/sys/class/block`, `None` if it has
+    /// none.
     pub fn name(&self) -> Option<&CStr> {
-        // SAFETY: By the type invariant the device lives.
+        // SAFETY: By the type invariants, the device lives.
         let name = unsafe { (*self.as_kobject()).name };
         if name.is_null() {
             return None;
@@ -129,81 +129,81 @@ impl BlockDevice {
         Some(unsafe { CStr::from_char_ptr(name) })
     }
 
-    /// The whole disk that the device is, or is a partition of, as an object of sysfs.
+    /// Returns the whole disk of the device or partition, as an object of sysfs.
     pub fn whole_disk(&self) -> WholeDisk<'_> {
         WholeDisk(self)
     }
 
-    /// Whether the device cannot be written to.
+    /// Returns whether the device cannot be written to.
     pub fn is_read_only(&self) -> bool {
-        // SAFETY: By the type invariant the device lives.
+        // SAFETY: By the type invariants, the device lives.
         unsafe { raw::block_ext_helper_bdev_read_only(self.as_raw()) }
     }
 
-    /// Smallest unit of IO in bytes, a power of two.
+    /// Returns the smallest unit of IO in bytes, a power of two.
     #[inline]
     pub fn logical_block_bytes(&self) -> u32 {
         limit!(self.logical_block_size)
     }
 
-    /// Smallest unit written without read-modify-write, in bytes.
+    /// Returns the smallest unit written without read-modify-write, in bytes.
     pub fn physical_block_bytes(&self) -> u32 {
         limit!(self.physical_block_size)
     }
 
-    /// Longest transfer that the hardware takes, in sectors (longer bios are split).
+    /// Returns the maximum transfer of the hardware in sectors (longer bios are split).
     pub fn max_hw_sectors(&self) -> u32 {
         limit!(self.max_hw_sectors)
     }
 
-    /// Most pieces of memory in a request of the device (longer bios are split).
+    /// Returns the maximum number of segments of a request (longer bios are split).
     pub fn max_segments(&self) -> u16 {
         limit!(self.max_segments)
     }
 
-    /// Longest discard in sectors, 0 if not supported.
+    /// Returns the maximum discard in sectors, 0 if not supported.
     pub fn max_discard_sectors(&self) -> u32 {
         limit!(self.max_discard_sectors)
     }
 
-    /// Unit of discards in bytes.
+    /// Returns the unit of discards in bytes.
     pub fn discard_granularity_bytes(&self) -> u32 {
         limit!(self.discard_granularity)
     }
 
-    /// Offset of the first whole unit of discards, in bytes.
+    /// Returns the offset of the first whole unit of discards, in bytes.
     pub fn discard_alignment_bytes(&self) -> u32 {
-        // SAFETY: By the type invariant the device lives.
+        // SAFETY: By the type invariants, the device lives.
         unsafe { bindings::bdev_discard_alignment(self.as_raw()) }
     }
 
-    /// Longest secure erase in sectors, 0 if not supported.
+    /// Returns the maximum secure erase in sectors, 0 if not supported.
     pub fn max_secure_erase_sectors(&self) -> u32 {
         limit!(self.max_secure_erase_sectors)
     }
 
-    /// Longest write of zeroes in sectors, 0 if not supported.
+    /// Returns the maximum write of zeroes in sectors, 0 if not supported.
     pub fn max_write_zeroes_sectors(&self) -> u32 {
         limit!(self.max_write_zeroes_sectors)
     }
 
-    /// Whether the device has a volatile cache that is switched on.
+    /// Returns whether the device has an enabled volatile cache.
     pub fn has_write_cache(&self) -> bool {
-        // SAFETY: By the type invariant the device lives.
+        // SAFETY: By the type invariants, the device lives.
         unsafe { raw::block_ext_helper_bdev_write_cache(self.as_raw()) }
     }
 
-    /// Whether the device writes through that cache when asked to.
+    /// Returns whether the device supports writes through that cache (FUA).
     pub fn has_fua(&self) -> bool {
         limit!(self.features) & raw::BLOCK_EXT_BLK_FEAT_FUA != 0
     }
 
-    /// Whether the medium rotates.
+    /// Returns whether the medium rotates.
     pub fn is_rotational(&self) -> bool {
         limit!(self.features) & bindings::BLK_FEAT_ROTATIONAL != 0
     }
 
-    /// Whether a range starts and ends at logical blocks.
+    /// Returns whether a range starts and ends at logical blocks.
     #[inline]
     pub fn is_aligned(&self, sector: u64, len_bytes: u32) -> bool {
         let mask = u64::from(self.logical_block_bytes()).wrapping_sub(1);
@@ -211,7 +211,7 @@ impl BlockDevice {
         (start | u64::from(len_bytes)) & mask == 0
     }
 
-    /// The C structure.
+    /// Returns the C structure.
     #[inline]
     pub(super) fn as_raw(&self) -> *mut bindings::block_device {
         self.bdev.as_ptr()
@@ -220,15 +220,15 @@ impl BlockDevice {
 
 impl Drop for BlockDevice {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant the file is open, and this is our reference to it.
+        // SAFETY: By the type invariants, the file is open, and `self` owns a reference to it.
         unsafe { bindings::bdev_fput(self.file.as_ptr()) };
     }
 }
 
-// SAFETY: The object is the one of the device, which lives while it is open.
+// SAFETY: The kobject is that of the device, which lives while it is open.
 unsafe impl AsKobject for BlockDevice {
     fn as_kobject(&self) -> *mut bindings::kobject {
-        // SAFETY: By the type invariant the device lives.
+        // SAFETY: By the type invariants, the device lives.
         unsafe { &raw mut (*self.as_raw()).bd_device.kobj }
     }
 }
@@ -236,10 +236,10 @@ unsafe impl AsKobject for BlockDevice {
 /// The whole disk of a [`BlockDevice`]; see [`BlockDevice::whole_disk`].
 pub struct WholeDisk<'a>(&'a BlockDevice);
 
-// SAFETY: The object is the one of the disk, which lives while a device of it is open.
+// SAFETY: The kobject is that of the disk, which lives while a device of it is open.
 unsafe impl AsKobject for WholeDisk<'_> {
     fn as_kobject(&self) -> *mut bindings::kobject {
-        // SAFETY: By the type invariant of `BlockDevice` the device lives, and with it its disk
+        // SAFETY: By the type invariants of `BlockDevice` the device lives, and with it its disk
         // and the device of the whole disk.
         unsafe { &raw mut (*(*(*self.0.as_raw()).bd_disk).part0).bd_device.kobj }
     }

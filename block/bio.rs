@@ -2,9 +2,9 @@
 
 //! IO to block devices.
 //!
-//! A driver keeps what an IO needs (who asked, the device, the pool) in one value `D:` [`BioData`],
-//! which travels inside of the bio's allocation: nothing else is allocated or reference counted
-//! for an IO.
+//! A driver keeps the state of an IO (the request, the device, the pool) in one value `D:`
+//! [`BioData`], which is part of the bio's allocation: an IO needs no further allocation or
+//! reference count.
 //!
 //! # Examples
 //!
@@ -61,15 +61,15 @@ use pool::Frame;
 
 pub use pool::BioPool;
 
-/// What a bio carries, and who learns of its end.
+/// The data of a bio, and its completion handler.
 pub trait BioData: Send + Sized + 'static {
-    /// The device that the IO goes to; the data keeps it open.
+    /// Returns the device of the IO; the data keeps it open.
     fn device(&self) -> &BlockDevice;
 
-    /// The pool that the bio comes from; the data keeps it.
+    /// Returns the pool of the bio; the data keeps it.
     fn pool(&self) -> &BioPool<Self>;
 
-    /// The IO has ended, with the errno of the device if not `Ok`.
+    /// Handles the end of the IO, with the errno of the device if not `Ok`.
     ///
     /// Called exactly once, in any context, hard interrupts included, and possibly from within
     /// [`Bio::submit`].
@@ -78,7 +78,7 @@ pub trait BioData: Send + Sized + 'static {
 
 /// An IO under construction, with at most one physically contiguous piece of memory.
 ///
-/// Dropped instead of submitted, it ends with `EIO`.
+/// Dropping it without submitting ends the IO with `EIO`.
 ///
 /// # Invariants
 ///
@@ -89,22 +89,22 @@ pub struct Bio<D: BioData> {
     _data: PhantomData<D>,
 }
 
-// SAFETY: The bio is owned and tied to no task; the data is `Send`.
+// SAFETY: `self` owns the bio, which is not tied to a task; the data is `Send`.
 unsafe impl<D: BioData> Send for Bio<D> {}
 
 impl<D: BioData> Bio<D> {
-    /// Makes a bio for `data.device()`, from `sector` (of 512 bytes) on.
+    /// Allocates a bio for `data.device()`, from `sector` (of 512 bytes) on.
     ///
-    /// Process context: if memory is short it sleeps until another bio of the pool ends, and so it
-    /// never fails. A task must therefore submit one bio before it makes the next. `flags` that a
-    /// driver may not give are ignored.
+    /// Process context. Under memory pressure it sleeps until another bio of the pool ends, so it
+    /// never fails. A task must therefore submit one bio before it allocates the next. Flags that a
+    /// driver may not set are ignored.
     pub fn new(data: D, op: Op, flags: Flags, sector: u64) -> Self {
-        // An operation that does not exist is refused by `submit`.
+        // `submit` rejects an operation that does not exist.
         let opf = op.to_bio_opf().unwrap_or(bindings::req_op_REQ_OP_LAST) | flags.to_bio_opf();
-        // A flush has no position, whatever the peer of a transport says.
+        // A flush has no position, and a peer's position for it is ignored.
         let sector = if op == Op::Flush { 0 } else { sector };
         let raw = data.pool().alloc(data.device().as_raw(), opf);
-        // SAFETY: The bio is ours and its frame not initialized yet.
+        // SAFETY: This function owns the bio, whose frame is not initialized yet.
         unsafe {
             (*raw.as_ptr()).bi_iter.bi_sector = sector;
             (*raw.as_ptr()).bi_end_io = Some(end_io::<D>);
@@ -117,22 +117,22 @@ impl<D: BioData> Bio<D> {
         }
     }
 
-    /// The data.
+    /// Returns the data.
     #[inline]
     pub fn data(&self) -> &D {
-        // SAFETY: By the type invariant the frame is initialized and ours.
+        // SAFETY: By the type invariants, the frame is initialized and ours.
         unsafe { &(*Frame::<D>::of(self.raw.as_ptr())).data }
     }
 
     #[inline]
     fn bio(&mut self) -> &mut bindings::bio {
-        // SAFETY: By the type invariant the bio is ours.
+        // SAFETY: By the type invariants, the bio is ours.
         unsafe { self.raw.as_mut() }
     }
 
     /// Sets the priority (class in the upper 3 bits, hint and level below).
     ///
-    /// `EINVAL` for a class that does not exist: IO schedulers take it for an index.
+    /// Returns `EINVAL` for a class that does not exist, as IO schedulers use it as an index.
     #[inline]
     pub fn set_ioprio(&mut self, ioprio: u16) -> Result {
         /// `IOPRIO_CLASS_SHIFT` and `IOPRIO_CLASS_IDLE` of `include/uapi/linux/ioprio.h`.
@@ -146,24 +146,25 @@ impl<D: BioData> Bio<D> {
         Ok(())
     }
 
-    /// Gives `len_bytes` of `pages` from `offset_bytes` on as the data, and keeps the pages until
+    /// Adds `len_bytes` of `pages` from `offset_bytes` on as the data, and keeps the pages until
     /// the end.
     ///
-    /// `EINVAL` outside of the pages or for an empty range, `ENOSPC` the second time.
+    /// Returns `EINVAL` for an empty range or one outside the pages, `ENOSPC` if the bio has data.
     pub fn add_pages(
         &mut self,
         pages: Arc<PageBlock>,
         offset_bytes: usize,
         len_bytes: u32,
     ) -> Result {
-        // SAFETY: The pages are kept in the frame, below.
+        // SAFETY: The frame keeps the pages, see below.
         unsafe { self.add_range(&pages, offset_bytes, len_bytes) }?;
-        // SAFETY: By the type invariant the frame is initialized and ours.
+        // SAFETY: By the type invariants, the frame is initialized and ours.
         unsafe { (*Frame::<D>::of(self.raw.as_ptr())).pages = Some(pages) };
         Ok(())
     }
 
-    /// As [`Self::add_pages`] with pages that the data itself keeps; `EINVAL` if it has none.
+    /// As [`Self::add_pages`], with pages that the data itself keeps; returns `EINVAL` if it has
+    /// none.
     #[inline]
     pub fn add_own_pages(
         &mut self,
@@ -171,17 +172,17 @@ impl<D: BioData> Bio<D> {
         offset_bytes: usize,
         len_bytes: u32,
     ) -> Result {
-        // SAFETY: By the type invariant the frame is initialized and ours.
+        // SAFETY: By the type invariants, the frame is initialized and ours.
         let data = unsafe { &(*Frame::<D>::of(self.raw.as_ptr())).data };
         let pages = pages(data).ok_or(EINVAL)?;
-        // SAFETY: The pages live as long as the data is borrowed, and nobody but us, who lend it
-        // for sharing only, has it until the bio ends.
+        // SAFETY: The data keeps the pages while it is borrowed. Until the bio ends only this type
+        // accesses the data, through shared references.
         unsafe { self.add_range(pages, offset_bytes, len_bytes) }
     }
 
     /// # Safety
     ///
-    /// The pages stay allocated until the bio ends.
+    /// The caller must ensure that the pages stay allocated until the bio ends.
     #[inline]
     unsafe fn add_range(
         &mut self,
@@ -199,13 +200,14 @@ impl<D: BioData> Bio<D> {
         // SAFETY: The page structures of contiguous memory are contiguous; the offset is inside.
         let page = unsafe { pages.as_page().add(offset_bytes / PAGE_SIZE) };
         let offset = (offset_bytes % PAGE_SIZE) as u32;
-        // SAFETY: The bio is ours by the type invariant and has room for one piece; the range lies
-        // in the pages, which stay allocated by the requirement.
+        // SAFETY: The bio is ours by the type invariants, and has room for one piece; the range
+        // lies in the pages, which stay allocated by the function requirements.
         unsafe { bindings::__bio_add_page(self.raw.as_ptr(), page, len_bytes, offset) };
         Ok(())
     }
 
-    /// Sets the length of an operation without data in bytes. `EINVAL` if the bio has data.
+    /// Sets the length of an operation without data, in bytes. Returns `EINVAL` if the bio has
+    /// data.
     #[inline]
     pub fn set_len_bytes(&mut self, len_bytes: u32) -> Result {
         if self.bio().bi_vcnt != 0 {
@@ -215,14 +217,14 @@ impl<D: BioData> Bio<D> {
         Ok(())
     }
 
-    /// Submits the bio; its data learns of the end, errors of this function included. Process
-    /// context, may sleep.
+    /// Submits the bio. [`BioData::end`] is called at the end, also for errors of this function.
+    /// Process context, may sleep.
     ///
-    /// What the block layer does not check is checked here: `EROFS` for a change of a device
-    /// opened for reading, `EOPNOTSUPP` for [`Op::Other`], `EINVAL` for a range that does not
-    /// start and end at logical blocks, for data that the operation does not take, and for none
-    /// where it needs some. Beyond the end of the device is `EIO`; an operation that the device
-    /// does not know is `EOPNOTSUPP`.
+    /// Checks what the block layer does not check: `EROFS` for a change of a device opened for
+    /// reading, `EOPNOTSUPP` for [`Op::Other`], `EINVAL` for a range that does not start and end at
+    /// logical blocks, for data of an operation without data, and for missing data. The block layer
+    /// returns `EIO` beyond the end of the device, and `EOPNOTSUPP` for an operation that the
+    /// device does not support.
     pub fn submit(mut self) {
         if let Err(error) = self.check() {
             self.finish(Err(error));
@@ -230,8 +232,8 @@ impl<D: BioData> Bio<D> {
         }
         let raw = self.raw.as_ptr();
         mem::forget(self);
-        // SAFETY: The bio is complete and nobody else has it. Device, pool and pages live until it
-        // ends: its data keeps them.
+        // SAFETY: The bio is complete and owned by this function. Its data keeps device, pool and
+        // pages until it ends.
         unsafe { bindings::submit_bio(raw) };
     }
 
@@ -243,7 +245,7 @@ impl<D: BioData> Bio<D> {
         let device = self.data().device();
         let op = Op::from_raw(opf);
         let flushes = op == Op::Write && Flags::from_raw(opf).contains(Flags::PREFLUSH);
-        // An empty flush changes nothing: a reader may ask for it.
+        // An empty flush changes no data, so a read-only user may submit it.
         if op.is_write() && !device.is_writable() && !(flushes && iter.bi_size == 0) {
             return Err(EROFS);
         }
@@ -259,54 +261,56 @@ impl<D: BioData> Bio<D> {
         Ok(())
     }
 
-    /// Frees the bio and tells its data.
+    /// Frees the bio and calls [`BioData::end`].
     fn finish(self, result: Result) {
         let this = ManuallyDrop::new(self);
-        // SAFETY: By the type invariant bio and frame are ours; the destructor does not run.
+        // SAFETY: By the type invariants, this owns bio and frame; the destructor does not run.
         unsafe { finish::<D>(this.raw.as_ptr(), result) };
     }
 }
 
 impl<D: BioData> Drop for Bio<D> {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant bio and frame are ours; nobody uses them afterwards.
+        // SAFETY: By the type invariants, `self` owns bio and frame, and does not use them
+        // afterwards.
         unsafe { finish::<D>(self.raw.as_ptr(), Err(EIO)) };
     }
 }
 
-/// Frees a bio and tells its data.
+/// Frees a bio and calls [`BioData::end`].
 ///
 /// # Safety
 ///
-/// `bio` ends an initialized [`Frame<D>`] that the caller owns and does not use afterwards.
+/// The caller must ensure that `bio` ends an initialized [`Frame<D>`] that the caller owns and does
+/// not use afterwards.
 #[inline]
 unsafe fn finish<D: BioData>(bio: *mut bindings::bio, result: Result) {
-    // SAFETY: By the requirement; the frame's content is taken out exactly once.
+    // SAFETY: By the function requirements; the frame's content is taken out exactly once.
     let (data, pages) = unsafe { Frame::<D>::take(bio) };
-    // SAFETY: By the requirement the bio is ours. Its pool lives: `data` keeps it.
+    // SAFETY: By the function requirements, the caller owns the bio. `data` keeps its pool.
     unsafe { bindings::bio_put(bio) };
     drop(pages);
     data.end(result);
 }
 
-/// The block layer has finished a bio.
+/// Handles the end of a bio.
 ///
 /// # Safety
 ///
-/// `bio` was submitted by [`Bio::submit`] and ends a [`Frame<D>`].
+/// The caller must ensure that `bio` was submitted by [`Bio::submit`] and ends a [`Frame<D>`].
 unsafe extern "C" fn end_io<D: BioData>(bio: *mut bindings::bio) {
-    // SAFETY: The bio is ours again.
+    // SAFETY: The block layer has returned the bio.
     let result = match unsafe { (*bio).bi_status } {
         0 => Ok(()),
         status => Err(error_of(status)),
     };
-    // SAFETY: By the requirement; the block layer has given the bio back.
+    // SAFETY: By the function requirements; the block layer has returned the bio.
     unsafe { finish::<D>(bio, result) };
 }
 
-/// The errno of a status that is not success.
+/// Returns the errno of a status that is not success.
 #[cold]
 fn error_of(status: bindings::blk_status_t) -> Error {
-    // SAFETY: The function takes any number.
+    // SAFETY: The function accepts any number.
     Error::from_errno(unsafe { bindings::blk_status_to_errno(status) })
 }

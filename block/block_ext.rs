@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The block layer, from both sides: disks that a module serves and block devices that it uses.
+//! The block layer, from both sides: disks that a module provides and block devices that it opens.
 //!
-//! The in-tree `kernel::block::mq` shows neither the operation nor the data of a request to its
-//! driver; until it does, the abstractions here stand on the C interface themselves. A crate and a
-//! module of its own beside `kernel_ext`: what uses no disk does not load it.
+//! The in-tree `kernel::block::mq` gives a driver neither the operation nor the data of a request;
+//! until it does, the abstractions here wrap the C interface themselves. It is a crate and a module
+//! beside `kernel_ext`, so that modules without a disk do not load it.
 //!
 //! | Module | What |
 //! |---|---|
-//! | [`mq`] | hardware queues, tag sets and requests of a disk that the module serves |
-//! | [`disk`], [`major`] | the disk itself and its device number |
-//! | [`limits`] | what a disk can do |
+//! | [`mq`] | hardware queues, tag sets and requests of a disk that the module provides |
+//! | [`disk`], [`major`] | the disk and its device number |
+//! | [`limits`] | the limits of a disk |
 //! | [`bdev`] | a block device that the module opens |
 //! | [`bio`] | IO to such a device |
 
@@ -29,7 +29,8 @@ pub use op::{
     Op, //
 };
 
-/// Bytes of a sector, the unit of all sector numbers whatever the block size of a device.
+/// The bytes of a sector, the unit of all sector numbers, independent of the block size of a
+/// device.
 pub const SECTOR_BYTES: u32 = 512;
 
 module! {

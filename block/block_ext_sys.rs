@@ -2,8 +2,8 @@
 
 //! Raw bindings that the in-tree `bindings` crate lacks; only the crate `block_ext` may use them.
 //!
-//! Every type that is not generated here resolves to the in-tree one through the glob import; a
-//! type that is generated here wins over an opaque in-tree one of the same name.
+//! A type that is not generated here resolves to the in-tree one through the glob import. A type
+//! that is generated here shadows an opaque in-tree one of the same name.
 
 #![allow(
     clippy::all,

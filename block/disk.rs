@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Disks that a module serves.
+//! Disks that a module provides.
 //!
 //! C headers: [`include/linux/blkdev.h`](srctree/include/linux/blkdev.h),
 //! [`include/linux/blk-mq.h`](srctree/include/linux/blk-mq.h)
@@ -53,22 +53,22 @@ use kernel_ext::{
     sysfs::AsKobject, //
 };
 
-/// Largest disk in sectors (`BLK_DEV_MAX_SECTORS` in `block/blk.h`).
+/// The size of the largest disk in sectors (`BLK_DEV_MAX_SECTORS` in `block/blk.h`).
 pub const CAPACITY_SECTORS_MAX: u64 = i64::MAX as u64 >> 9;
 
-/// Device numbers below a major number of the driver's own.
+/// Minor numbers of the driver's own major number.
 #[derive(Clone, Copy)]
 pub struct Minors<'a> {
     /// The major number; should outlive the disk.
     pub major: &'a Major,
     /// The number of the whole disk, below 2^20.
     pub first: u32,
-    /// How many numbers the disk and its partitions have, 1 to 256; further partitions get
-    /// numbers of the block layer.
+    /// The number of minors of the disk and its partitions, 1 to 256; the block layer numbers
+    /// further partitions.
     pub count: u32,
 }
 
-/// What a new disk is like.
+/// The configuration of a new disk.
 pub struct DiskConfig<'a> {
     /// Its name in `/dev` and `/sys/block`, at most 31 bytes, not in use.
     pub name: fmt::Arguments<'a>,
@@ -87,38 +87,39 @@ pub struct DiskConfig<'a> {
 pub enum Uevent {
     /// Something about the disk has changed.
     Change,
-    /// The disk answers again.
+    /// The disk is available again.
     Online,
-    /// The disk does not answer for the time being.
+    /// The disk is temporarily unavailable.
     Offline,
 }
 
-/// A disk that requests of `T` are made for.
+/// A disk with requests of `T`.
 ///
-/// Dereferences to [`GenDisk`], which has all the operations. Dropping it removes the disk; see
+/// Dereferences to [`GenDisk`], which has all operations. Dropping it removes the disk; see
 /// [`GenDisk::remove`].
 ///
 /// # Invariants
 ///
 /// The disk's queue belongs to `set`, and its `queuedata` points to `queue`.
 pub struct Disk<T: Operations> {
-    // Dropped first: no request and no callback exists any more when the others go.
+    // Fields are dropped in declaration order, so no request and no callback exists any more when
+    // the others are dropped.
     disk: GenDisk,
     queue: Arc<T::Queue>,
     set: Arc<TagSet<T>>,
 }
 
 impl<T: Operations> Disk<T> {
-    /// Makes a disk that nobody sees yet; [`GenDisk::add`] shows it.
+    /// Allocates a disk, which [`GenDisk::add`] makes visible.
     ///
-    /// `module` is the module of the driver: it cannot be unloaded while the disk is open.
-    /// `token` is dropped when nobody refers to the disk any more, which may be long after its
-    /// removal: what must not be used again as long as somebody has the dead disk open, its number
-    /// for one, belongs there. Its code must be that of `module`.
+    /// `module` is the module of the driver: it cannot be unloaded while the disk is open. `token`
+    /// is dropped with the last reference to the disk, which may be long after its removal. It owns
+    /// what must not be reused while a removed disk is still open, such as its number. Its code
+    /// must be that of `module`.
     ///
-    /// Process context, may sleep. `EINVAL` if the name, the numbers, the size or the limits are
-    /// out of range, the limits allow requests of more pieces than the requests of the set have
-    /// entries for, or the token is of another module; `ENOMEM`.
+    /// Process context, may sleep. Returns `EINVAL` if the name, the numbers, the size or the
+    /// limits are out of range, if the limits permit requests of more segments than the requests of
+    /// the set have entries, or if the token is of another module; `ENOMEM` if an allocation fails.
     pub fn new<R: Send + 'static>(
         set: &Arc<TagSet<T>>,
         module: &'static ThisModule,
@@ -142,12 +143,12 @@ impl<T: Operations> Disk<T> {
         })
     }
 
-    /// The driver's data of the disk.
+    /// Returns the driver's data of the disk.
     pub fn queue(&self) -> &Arc<T::Queue> {
         &self.queue
     }
 
-    /// The tag set of the disk.
+    /// Returns the tag set of the disk.
     pub fn tag_set(&self) -> &Arc<TagSet<T>> {
         &self.set
     }
@@ -161,11 +162,11 @@ impl<T: Operations> Deref for Disk<T> {
     }
 }
 
-/// Made, not shown yet.
+/// Allocated, not added yet.
 const STATE_NEW: u32 = 0;
-/// Being shown or removed, or never shown because that failed.
+/// Being added or removed, or the addition failed.
 const STATE_BUSY: u32 = 1;
-/// User space sees it.
+/// Added: visible to user space.
 const STATE_LIVE: u32 = 2;
 /// Removed.
 const STATE_GONE: u32 = 3;
@@ -176,19 +177,19 @@ const STATE_GONE: u32 = 3;
 ///
 /// # Invariants
 ///
-/// `raw` is a disk with a queue of its own and operations made by [`DiskFops`]; it was added, and
-/// not yet deleted, exactly while `state` is `STATE_LIVE`. `state` leaves `STATE_LIVE` only while
-/// `gate` is locked.
+/// `raw` is a disk with its own queue and operations made by [`DiskFops`]; it is added and not yet
+/// deleted exactly while `state` is `STATE_LIVE`. `state` leaves `STATE_LIVE` only while `gate` is
+/// locked.
 pub struct GenDisk {
     raw: NonNull<bindings::gendisk>,
     state: AtomicU32,
-    /// Held by who sends an event about the disk, and by who begins to remove it.
+    /// Locked by a thread that sends an event about the disk, and by the start of the removal.
     gate: Pin<KBox<Mutex<()>>>,
     /// Whether [`GenDisk::hold`] has quiesced the queue: 0 or 1.
     held: AtomicU32,
 }
 
-// SAFETY: A disk is not tied to a task; the C functions called here lock what they need.
+// SAFETY: A disk is not tied to a task; the C functions called here take the locks that they need.
 unsafe impl Send for GenDisk {}
 
 // SAFETY: As for `Send`.
@@ -197,8 +198,8 @@ unsafe impl Sync for GenDisk {}
 impl GenDisk {
     /// # Safety
     ///
-    /// `set` and `data` live until the disk is dropped, and `data` is what the operations of the
-    /// set expect as `queuedata`.
+    /// The caller must ensure that `set` and `data` live until the disk is dropped, and `data` is
+    /// what the operations of the set expect as `queuedata`.
     unsafe fn new<R: Send + 'static>(
         set: *mut bindings::blk_mq_tag_set,
         module: &'static ThisModule,
@@ -214,10 +215,10 @@ impl GenDisk {
         // SAFETY: The set is allocated, the limits are valid for the call, the key is static.
         let raw = unsafe { bindings::__blk_mq_alloc_disk(set, &mut limits, data, key) };
         let raw = NonNull::new(from_err_ptr(raw)?).ok_or(ENOMEM)?;
-        // SAFETY: Just allocated, and nobody else knows the disk yet.
+        // SAFETY: The disk was just allocated, and no other reference to it exists yet.
         let disk = unsafe { &mut *raw.as_ptr() };
         disk.fops = fops.into_raw();
-        // INVARIANT: The operations are set, and the disk was not added.
+        // INVARIANT: The operations are set, and the disk is not added.
         let this = GenDisk {
             raw,
             state: AtomicU32::new(STATE_NEW),
@@ -239,11 +240,11 @@ impl GenDisk {
         Ok(this)
     }
 
-    /// Shows the disk to user space and reads its partition table, which takes IO: the transport
-    /// must work, and no lock may be held that it needs.
+    /// Makes the disk visible to user space and reads its partition table. That needs IO: the
+    /// transport must work, and the caller must not hold a lock that IO needs.
     ///
-    /// Once only: `EALREADY` is reported as `EBUSY` afterwards. Other errors are those of
-    /// `device_add_disk` (name or number in use, no memory); the disk can then only be dropped.
+    /// Called once; a further call returns `EBUSY`. Other errors are those of `device_add_disk`
+    /// (name or number in use, no memory); the disk can then only be dropped.
     pub fn add(&self) -> Result {
         if self
             .state
@@ -253,8 +254,8 @@ impl GenDisk {
             return Err(EBUSY);
         }
         let none = core::ptr::null_mut();
-        // SAFETY: By the type invariant the disk is complete and was not added; nobody else adds
-        // it because of the state.
+        // SAFETY: By the type invariants, the disk is complete and not added; the state excludes a
+        // concurrent addition.
         to_result(unsafe {
             bindings::device_add_disk(none, self.as_raw(), core::ptr::null_mut())
         })?;
@@ -263,13 +264,13 @@ impl GenDisk {
         Ok(())
     }
 
-    /// Takes the disk away: writes back what it can, removes its files, waits for all requests in
-    /// flight, and lets no new one in. Whoever has it open gets errors from now on.
+    /// Removes the disk: writes back dirty data if possible, removes its files, waits for all
+    /// requests in flight, and fails new ones. Users that have it open get errors from now on.
     ///
-    /// Waits for as long as the driver takes to end its requests, and lets a disk go that is
-    /// [held](Self::hold): its requests reach the driver, which has to end them. When it returns,
-    /// no function of the driver runs for the disk any more. Does nothing if the disk was not added
-    /// or is being removed already.
+    /// Waits until the driver has ended its requests. Unquiesces a disk that was
+    /// [quiesced](Self::hold): its requests reach the driver, which has to end them. After the
+    /// return no function of the driver runs for the disk any more. Does nothing if the disk was
+    /// not added or is being removed already.
     pub fn remove(&self) {
         self.let_go();
         let gate = self.gate.lock();
@@ -277,37 +278,37 @@ impl GenDisk {
             .state
             .compare_exchange(STATE_LIVE, STATE_BUSY, Acquire, Relaxed)
             .is_ok();
-        // Nobody sends an event any more.
+        // No event is sent from here on.
         drop(gate);
         if is_ours {
-            // SAFETY: By the type invariant the disk is added, and nobody else deletes it because
-            // of the state.
+            // SAFETY: By the type invariants, the disk is added; the state excludes a concurrent
+            // deletion.
             unsafe { bindings::del_gendisk(self.as_raw()) };
-            // Every request has ended, but the call of the driver that has dispatched the last one
-            // may not have returned yet. It runs under RCU.
-            // SAFETY: No lock is held that a reader could want.
+            // Every request has ended, but the driver's call that dispatched the last one may not
+            // have returned yet. It runs under RCU.
+            // SAFETY: The caller holds no lock that an RCU reader could take.
             unsafe { bindings::synchronize_rcu() };
             // INVARIANT: The disk has been deleted.
             self.state.store(STATE_GONE, Release);
         }
     }
 
-    /// Whether user space sees the disk. Any context.
+    /// Returns whether user space sees the disk. Any context.
     pub fn is_live(&self) -> bool {
         self.state.load(Acquire) == STATE_LIVE
     }
 
-    /// Lets nobody open the disk from now on (`ENXIO`); who has it open, or is just opening it,
-    /// keeps it. Any context.
+    /// Makes opens of the disk fail from now on (`ENXIO`). Existing and concurrent opens keep it.
+    /// Any context.
     pub fn forbid_open(&self) {
         self.fops().set_closed(true);
     }
 
-    /// Lets nobody open the disk from now on, if nobody has it open: no opener can slip in between
-    /// the check and a removal that follows.
+    /// Makes opens of the disk fail from now on, if the disk is not open. No open can succeed
+    /// between the check and a subsequent removal.
     ///
-    /// `EBUSY`, and nothing changes, if somebody has it open, or opens, closes or scans it at this
-    /// moment. Does not wait for those, who may be waiting for IO.
+    /// Returns `EBUSY` and changes nothing if the disk is open, or if a task opens, closes or scans
+    /// it now. Does not wait for that task, which may be waiting for IO.
     pub fn forbid_open_if_idle(&self) -> Result {
         let _guard = OpenMutex::try_lock(self).ok_or(EBUSY)?;
         if self.open_count() != 0 {
@@ -317,31 +318,32 @@ impl GenDisk {
         Ok(())
     }
 
-    /// Lets the disk be opened again after it was forbidden. Any context.
+    /// Permits opens again. Any context.
     pub fn allow_open(&self) {
         self.fops().set_closed(false);
     }
 
-    /// How often the disk is open; every open partition counts once, however often it is open.
-    /// Any context; may change at once.
+    /// Returns the number of opens of the disk; every open partition counts once. Any context; the
+    /// number may change at any time.
     pub fn open_count(&self) -> u32 {
-        // SAFETY: By the type invariant the disk lives, and its whole-disk device with it.
+        // SAFETY: By the type invariants, the disk lives, and its whole-disk device with it.
         let openers = unsafe { &raw mut (*(*self.as_raw()).part0).bd_openers.counter };
-        // SAFETY: The counter is an aligned integer that others change by atomic operations.
+        // SAFETY: The counter is an aligned integer that the block layer changes by atomic
+        // operations.
         let openers = unsafe { lkmm::Atomic::from_ptr(openers) };
         openers.load(lkmm::Relaxed).unsigned_abs()
     }
 
-    /// Size in sectors. Any context.
+    /// Returns the size in sectors. Any context.
     pub fn capacity_sectors(&self) -> u64 {
         // SAFETY: As in `open_count`; the field is one word.
         unsafe { core::ptr::read_volatile(&raw const (*(*self.as_raw()).part0).bd_nr_sectors) }
     }
 
-    /// Sets the size. With `notify`, user space is told by an event with `RESIZE=1` when both
-    /// sizes are not 0. Returns whether the size has changed.
+    /// Sets the size. With `notify`, sends an event with `RESIZE=1` to user space if both sizes are
+    /// not 0. Returns whether the size has changed.
     ///
-    /// `EINVAL` beyond [`CAPACITY_SECTORS_MAX`].
+    /// Returns `EINVAL` beyond [`CAPACITY_SECTORS_MAX`].
     pub fn set_capacity(&self, sectors: u64, notify: bool) -> Result<bool> {
         if sectors > CAPACITY_SECTORS_MAX {
             return Err(EINVAL);
@@ -349,7 +351,7 @@ impl GenDisk {
         let changed = self.capacity_sectors() != sectors;
         let _gate = self.gate.lock();
         if notify && self.is_live() {
-            // SAFETY: By the type invariant the disk is live, and stays so while the gate is
+            // SAFETY: By the type invariants, the disk is live, and stays so while the gate is
             // locked; the function locks the size.
             unsafe { bindings::set_capacity_and_notify(self.as_raw(), sectors) };
         } else {
@@ -359,13 +361,13 @@ impl GenDisk {
         Ok(changed)
     }
 
-    /// Makes the disk read-only or not; user space is told by an event (`DISK_RO=1`).
+    /// Makes the disk read-only or writable, and sends an event to user space (`DISK_RO=1`).
     pub fn set_read_only(&self, read_only: bool) {
-        // SAFETY: By the type invariant the disk lives.
+        // SAFETY: By the type invariants, the disk lives.
         unsafe { bindings::set_disk_ro(self.as_raw(), read_only) };
     }
 
-    /// Sends an event about the disk to user space; the outcome does not matter to the disk.
+    /// Sends an event about the disk to user space; an error is ignored.
     pub fn uevent(&self, event: Uevent) {
         let action = match event {
             Uevent::Change => bindings::kobject_action_KOBJ_CHANGE,
@@ -374,37 +376,37 @@ impl GenDisk {
         };
         let _gate = self.gate.lock();
         if self.is_live() {
-            // SAFETY: The object of a disk lives as long as the disk. It is in sysfs and keeps its
-            // parents until the disk is deleted, which does not begin while the gate is locked.
+            // SAFETY: The kobject of a disk lives as long as the disk. It is in sysfs and keeps its
+            // parents until the disk is deleted, which does not start while the gate is locked.
             unsafe { bindings::kobject_uevent(self.as_kobject(), action) };
         }
     }
 
-    /// Keeps requests from the driver until [`Self::let_go`]: those to come wait, those that the
-    /// driver gives back by [`Request::requeue_later`](super::mq::Request::requeue_later) as well.
-    /// Waits until no call of [`Operations::queue_rq`] for the disk is running.
+    /// Quiesces the queue until [`Self::let_go`]: new requests wait, and requests that the driver
+    /// requeues by [`Request::requeue_later`](super::mq::Request::requeue_later) as well. Waits
+    /// until no call of [`Operations::queue_rq`] for the disk is running.
     ///
-    /// A second call changes nothing; holding is not counted.
+    /// A second call has no effect; the calls are not counted.
     pub fn hold(&self) {
         if self.held.compare_exchange(0, 1, Acquire, Relaxed).is_ok() {
-            // SAFETY: By the type invariant the disk has a queue.
+            // SAFETY: By the type invariants, the disk has a queue.
             unsafe { bindings::blk_mq_quiesce_queue((*self.as_raw()).queue) };
         }
     }
 
-    /// Takes [`Self::hold`] back: what has waited goes to the driver. Any context; not at the same
-    /// time as `hold`.
+    /// Unquiesces the queue: waiting requests go to the driver. Any context, but not concurrently
+    /// with [`Self::hold`].
     pub fn let_go(&self) {
         if self.held.compare_exchange(1, 0, Release, Relaxed).is_ok() {
-            // SAFETY: By the type invariant the disk has a queue, and `hold` has quiesced it.
+            // SAFETY: By the type invariants, the disk has a queue, and `hold` has quiesced it.
             unsafe { bindings::blk_mq_unquiesce_queue((*self.as_raw()).queue) };
-            // SAFETY: As above; requests that were given back wait on a list of their own.
+            // SAFETY: As above; requeued requests wait on a separate list.
             unsafe { bindings::blk_mq_kick_requeue_list((*self.as_raw()).queue) };
         }
     }
 
     fn fops(&self) -> &DiskFops {
-        // SAFETY: By the type invariant the operations are of that type; they live at least as
+        // SAFETY: By the type invariants, the operations are a `DiskFops`, which lives at least as
         // long as the disk.
         unsafe { &*(*self.as_raw()).fops.cast::<DiskFops>() }
     }
@@ -414,7 +416,7 @@ impl GenDisk {
     }
 }
 
-/// Checks what the block layer would answer with a kernel warning or not at all.
+/// Checks the values for which the block layer prints a kernel warning, or which it does not check.
 fn check_range(config: &DiskConfig<'_>) -> Result {
     if let Some(minors) = config.minors {
         let end = minors.first.checked_add(minors.count).ok_or(EINVAL)?;
@@ -432,12 +434,12 @@ impl Drop for GenDisk {
         let was_added = *self.state.get_mut() == STATE_GONE;
         let fops = self.fops() as *const DiskFops;
         let freed = was_added.then(|| self.fops().outlive_driver()).flatten();
-        // SAFETY: The disk was not added, or was deleted just now; this is the reference that its
-        // allocation gave us.
+        // SAFETY: The disk was not added, or was just deleted; `self` owns the reference of its
+        // allocation.
         unsafe { bindings::put_disk(self.as_raw()) };
         if !was_added {
-            // SAFETY: The block layer frees the operations (by `free_disk`) only of disks that
-            // were added; nobody else knows those of this one.
+            // SAFETY: The block layer frees (by `free_disk`) only the operations of disks that were
+            // added; no other reference to these exists.
             unsafe { DiskFops::free(fops) };
         }
         if let Some(freed) = freed {
@@ -446,10 +448,10 @@ impl Drop for GenDisk {
     }
 }
 
-// SAFETY: The object is the one of the disk's device, which lives as long as the disk.
+// SAFETY: The kobject is that of the disk's device, which lives as long as the disk.
 unsafe impl AsKobject for GenDisk {
     fn as_kobject(&self) -> *mut bindings::kobject {
-        // SAFETY: By the type invariant the disk and its whole-disk device live.
+        // SAFETY: By the type invariants, the disk and its whole-disk device live.
         unsafe { &raw mut (*(*self.as_raw()).part0).bd_device.kobj }
     }
 }
@@ -467,7 +469,7 @@ impl<'a> OpenMutex<'a> {
 
 impl Drop for OpenMutex<'_> {
     fn drop(&mut self) {
-        // SAFETY: Locked when this guard was made, by this task.
+        // SAFETY: This task locked the mutex when it created this guard.
         unsafe { bindings::mutex_unlock(&raw mut (*self.0.as_raw()).open_mutex) };
     }
 }

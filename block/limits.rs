@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a disk can do: the limits of its queue.
+//! The limits of a disk's queue.
 //!
 //! C header: [`include/linux/blkdev.h`](srctree/include/linux/blkdev.h), `struct queue_limits`
 
@@ -12,13 +12,13 @@ use kernel::{
     prelude::*, //
 };
 
-/// Largest logical block size of the block layer, `BLK_MAX_BLOCK_SIZE`.
+/// The largest logical block size of the block layer, `BLK_MAX_BLOCK_SIZE`.
 const BLOCK_BYTES_MAX: u32 = 65536;
 
-/// Sectors of a page; every disk must take that much at once.
+/// The sectors of a page, the smallest limit for a transfer.
 const PAGE_SECTORS: u32 = PAGE_SIZE as u32 / SECTOR_BYTES;
 
-/// The features that [`Limits`] decides.
+/// The features that [`Limits`] sets.
 const FEATURES: bindings::blk_features_t = raw::BLOCK_EXT_BLK_FEAT_WRITE_CACHE
     | raw::BLOCK_EXT_BLK_FEAT_FUA
     | bindings::BLK_FEAT_ROTATIONAL;
@@ -26,11 +26,11 @@ const FEATURES: bindings::blk_features_t = raw::BLOCK_EXT_BLK_FEAT_WRITE_CACHE
 /// Discard support of a disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DiscardLimits {
-    /// Longest discard in sectors, 0 if the disk cannot discard.
+    /// The maximum discard in sectors, 0 if not supported.
     pub max_sectors: u32,
-    /// Unit in which the disk frees space, in bytes; at least a physical block is used.
+    /// The unit in which the disk frees space, in bytes; at least a physical block is used.
     pub granularity_bytes: u32,
-    /// Offset of the first whole unit from the disk's start, in bytes.
+    /// The offset of the first whole unit from the start of the disk, in bytes.
     pub alignment_bytes: u32,
 }
 
@@ -49,37 +49,37 @@ pub struct DiscardLimits {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Smallest unit that can be addressed, in bytes: a power of two from 512 to 65536.
+    /// The smallest addressable unit in bytes: a power of two from 512 to 65536.
     pub logical_block_bytes: u32,
-    /// Smallest unit written without read-modify-write, in bytes: a power of two; what is below
-    /// the logical block size counts as that.
+    /// The smallest unit written without read-modify-write, in bytes: a power of two; a value below
+    /// the logical block size is raised to it.
     pub physical_block_bytes: u32,
-    /// Longest data transfer in sectors, at least a page and a logical block.
+    /// The maximum data transfer in sectors, at least a page and a logical block.
     pub max_hw_sectors: u32,
-    /// Most pieces of memory in a request.
+    /// The maximum number of segments of a request.
     pub max_segments: u16,
-    /// Pieces end and begin at multiples of this mask + 1 except the first and the last (for
-    /// scatter-gather hardware that maps pages); 0 for no such rule.
+    /// Segments begin and end at multiples of this mask + 1, except the start of the first and the
+    /// end of the last (for hardware that maps pages); 0 for no such rule.
     pub virt_boundary_mask: u32,
-    /// Preferred transfer size in bytes, 0 for none.
+    /// The preferred transfer size in bytes, 0 for none.
     pub io_opt_bytes: u32,
     /// Discard support.
     pub discard: DiscardLimits,
-    /// Longest secure erase in sectors, 0 if not supported.
+    /// The maximum secure erase in sectors, 0 if not supported.
     pub max_secure_erase_sectors: u32,
-    /// Longest write of zeroes in sectors, 0 if not supported.
+    /// The maximum write of zeroes in sectors, 0 if not supported.
     pub max_write_zeroes_sectors: u32,
-    /// Whether the disk has a volatile cache: flushes are sent only if so.
+    /// Whether the disk has a volatile cache; otherwise the block layer sends no flushes.
     pub write_cache: bool,
-    /// Whether the disk takes forced writes through that cache; without it the block layer sends
-    /// a flush after the write instead.
+    /// Whether the disk supports writes through that cache (FUA); otherwise the block layer sends a
+    /// flush after the write.
     pub fua: bool,
     /// Whether the medium rotates.
     pub rotational: bool,
 }
 
 impl Limits {
-    /// Limits of a disk with 512-byte blocks that can read and write and nothing else.
+    /// Returns the limits of a disk with 512-byte blocks that supports reads and writes only.
     pub const fn new(max_hw_sectors: u32, max_segments: u16) -> Self {
         Limits {
             logical_block_bytes: SECTOR_BYTES,
@@ -101,17 +101,17 @@ impl Limits {
         }
     }
 
-    /// Scatter list entries that a request may need.
+    /// Returns the number of scatter list entries that a request may need.
     ///
-    /// The length is no bound, even with a boundary mask: the block layer adds up the pieces of the
-    /// bios that it merges, however small they are.
+    /// The length is not a bound, even with a boundary mask, as the block layer adds up the
+    /// segments of merged bios of any size.
     pub fn segments_needed(&self) -> u32 {
         u32::from(self.max_segments)
     }
 
-    /// Checks everything that the block layer would answer with a kernel warning.
+    /// Checks the values for which the block layer prints a kernel warning.
     ///
-    /// `EINVAL` if a value is out of the range given at its field.
+    /// Returns `EINVAL` if a value is out of the range given at its field.
     pub fn check(&self) -> Result {
         let block = self.logical_block_bytes;
         let block_ok = block.is_power_of_two() && (SECTOR_BYTES..=BLOCK_BYTES_MAX).contains(&block);
@@ -133,7 +133,7 @@ impl Limits {
         Ok(())
     }
 
-    /// The limits as the block layer takes them. `EINVAL` as in [`Self::check`].
+    /// Converts the limits for the block layer. Returns `EINVAL` as [`Self::check`].
     pub(crate) fn to_raw(self) -> Result<bindings::queue_limits> {
         self.check()?;
         let mut limits = pin_init::zeroed();
@@ -141,12 +141,12 @@ impl Limits {
         Ok(limits)
     }
 
-    /// Puts these limits, which were [checked](Self::check), in place of those in `limits`; what
-    /// an administrator has set there, and what is none of a driver's business, stays.
+    /// Sets these limits, which were [checked](Self::check), in `limits`; keeps the values of the
+    /// administrator and those that a driver does not set.
     pub(crate) fn apply(self, limits: &mut bindings::queue_limits) {
         limits.logical_block_size = self.logical_block_bytes;
         limits.physical_block_size = self.physical_block_bytes.max(self.logical_block_bytes);
-        // The block layer raises it to what the block size asks for.
+        // The block layer raises the value to the block size.
         limits.io_min = 0;
         limits.max_hw_sectors = self.max_hw_sectors;
         limits.max_segments = self.max_segments;

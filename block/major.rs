@@ -9,13 +9,13 @@ use kernel::{
     prelude::*, //
 };
 
-/// A dynamically allocated major number, seen in `/proc/devices`; given back on drop.
+/// A dynamically allocated major number, shown in `/proc/devices`. Dropping it frees the number.
 ///
-/// Disks that use it should be gone before: the number may be handed out again.
+/// Disks that use it should be removed before, as the number may be allocated again.
 ///
 /// # Invariants
 ///
-/// `number` was given by `__register_blkdev` for `name` and has not been given back.
+/// `number` was allocated by `__register_blkdev` for `name` and has not been freed.
 pub struct Major {
     number: u32,
     name: &'static CStr,
@@ -24,7 +24,7 @@ pub struct Major {
 impl Major {
     /// Registers `name` (at most 15 bytes are shown) with a free major number.
     ///
-    /// Process context. `EBUSY` when no number is free, `ENOMEM`.
+    /// Process context. Returns `EBUSY` when no number is free, `ENOMEM` if an allocation fails.
     pub fn register(name: &'static CStr) -> Result<Self> {
         // SAFETY: `name` is a NUL-terminated string; a missing probe function is allowed.
         let number = unsafe { bindings::__register_blkdev(0, name.as_char_ptr(), None) };
@@ -36,7 +36,7 @@ impl Major {
         }
     }
 
-    /// The number.
+    /// Returns the number.
     pub fn number(&self) -> u32 {
         self.number
     }
@@ -44,7 +44,7 @@ impl Major {
 
 impl Drop for Major {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant number and name are those of a live registration.
+        // SAFETY: By the type invariants, number and name are those of a live registration.
         unsafe { bindings::unregister_blkdev(self.number, self.name.as_char_ptr()) };
     }
 }

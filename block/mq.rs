@@ -2,27 +2,27 @@
 
 //! Drivers of multi-queue block devices.
 //!
-//! A driver implements [`Operations`] and makes a [`TagSet`]: the requests that may be in flight
-//! together, shared by all disks of one transport. Each disk on it is a
-//! [`Disk`](super::disk::Disk). For every IO the block layer hands an owned [`Request`] to
-//! [`Operations::queue_rq`]; the driver passes it on (it is one word long) and ends it exactly
-//! once. A request that is dropped ends with `EIO`, so that none is ever lost.
+//! A driver implements [`Operations`] and allocates a [`TagSet`]: the requests in flight, shared by
+//! all disks of one transport. Each disk on it is a [`Disk`](super::disk::Disk). For every IO the
+//! block layer passes an owned [`Request`] to [`Operations::queue_rq`]; the driver moves it (it is
+//! one word long) and ends it exactly once. Dropping a request ends it with `EIO`, so that no
+//! request is lost.
 //!
 //! # States of a request
 //!
-//! | state | who may touch it | ends by |
+//! | state | owner | ends by |
 //! |---|---|---|
 //! | idle | block layer | `queue_rq` is called: the request has been started |
 //! | driver's | the owner of the [`Request`] | [`Request::end`], [`Request::complete`], drop; or [`Rejected`] / [`Request::requeue`] |
-//! | completing | block layer | the submitter is told; idle again |
+//! | completing | block layer | the block layer ends the bios; idle again |
 //!
-//! A [`Request`] keeps its disk from disappearing: [`Disk::remove`](super::disk::GenDisk::remove)
-//! waits until every request has ended. A driver must therefore end (or fail) what it has in
-//! flight when its transport goes away, before or while the disk is removed.
+//! A [`Request`] keeps its disk: [`Disk::remove`](super::disk::GenDisk::remove) waits until every
+//! request has ended. When its transport disconnects, a driver must therefore end (or fail) its
+//! requests in flight before or during the removal of the disk.
 //!
 //! # Examples
 //!
-//! A disk that throws everything away:
+//! A disk that ignores all data:
 //!
 //! ```ignore
 //! struct Null;

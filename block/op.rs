@@ -9,7 +9,7 @@ use kernel::bindings;
 
 const OP_MASK: u32 = (1 << bindings::REQ_OP_BITS) - 1;
 
-/// What a request or a bio asks for.
+/// The operation of a request or a bio.
 ///
 /// Zone operations are not represented: no disk of this crate is zoned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,18 +20,18 @@ pub enum Op {
     Write,
     /// Writes back the volatile cache; carries no data and no range.
     Flush,
-    /// Forgets a range; its content is undefined afterwards.
+    /// Discards a range; its content is undefined afterwards.
     Discard,
-    /// Forgets a range so that it cannot be recovered.
+    /// Erases a range so that it cannot be recovered.
     SecureErase,
-    /// Writes zeroes to a range without carrying data.
+    /// Writes zeroes to a range; carries no data.
     WriteZeroes,
-    /// Anything else; drivers end it with `EOPNOTSUPP`.
+    /// Another operation; drivers end it with `EOPNOTSUPP`.
     Other,
 }
 
 impl Op {
-    /// Takes the operation out of `cmd_flags` or `bi_opf`.
+    /// Returns the operation in `cmd_flags` or `bi_opf`.
     #[inline]
     pub(crate) fn from_raw(opf: u32) -> Self {
         match opf & OP_MASK {
@@ -45,10 +45,9 @@ impl Op {
         }
     }
 
-    /// The `bi_opf` that asks for this operation, `None` for [`Op::Other`].
+    /// Returns the `bi_opf` of this operation, `None` for [`Op::Other`].
     ///
-    /// `REQ_OP_FLUSH` is made by the block layer only: as a bio a flush is an empty write with
-    /// `REQ_PREFLUSH`.
+    /// Only the block layer uses `REQ_OP_FLUSH`: a flush bio is an empty write with `REQ_PREFLUSH`.
     #[inline]
     pub(crate) fn to_bio_opf(self) -> Option<u32> {
         Some(match self {
@@ -62,13 +61,13 @@ impl Op {
         })
     }
 
-    /// Whether the operation carries data in memory.
+    /// Returns whether the operation carries data in memory.
     #[inline]
     pub fn has_data(self) -> bool {
         matches!(self, Op::Read | Op::Write)
     }
 
-    /// Whether the operation changes the medium (or its cache).
+    /// Returns whether the operation changes the medium (or its cache).
     #[inline]
     pub fn is_write(self) -> bool {
         !matches!(self, Op::Read)
@@ -82,7 +81,7 @@ pub struct Flags(u32);
 impl Flags {
     /// No modifier.
     pub const NONE: Flags = Flags(0);
-    /// Somebody waits for this IO (`REQ_SYNC`).
+    /// A task waits for this IO (`REQ_SYNC`).
     pub const SYNC: Flags = Flags(1 << bindings::req_flag_bits___REQ_SYNC);
     /// Metadata (`REQ_META`).
     pub const META: Flags = Flags(1 << bindings::req_flag_bits___REQ_META);
@@ -103,8 +102,8 @@ impl Flags {
     /// Do not free blocks when writing zeroes (`REQ_NOUNMAP`).
     pub const NOUNMAP: Flags = Flags(1 << bindings::req_flag_bits___REQ_NOUNMAP);
 
-    /// What a bio made here may carry; the rest is private to the block layer or needs support
-    /// that [`super::bio::Bio`] does not have (integrity, polling, allocation cache).
+    /// The flags that a driver may set on a bio; the others are private to the block layer or need
+    /// support that [`super::bio::Bio`] does not have (integrity, polling, allocation cache).
     const BIO: u32 = Flags::SYNC.0
         | Flags::META.0
         | Flags::PRIO.0
@@ -115,25 +114,25 @@ impl Flags {
         | Flags::BACKGROUND.0
         | Flags::NOUNMAP.0;
 
-    /// Takes the modifiers out of `cmd_flags` or `bi_opf`.
+    /// Returns the modifiers in `cmd_flags` or `bi_opf`.
     #[inline]
     pub(crate) fn from_raw(opf: u32) -> Self {
         Flags(opf & !OP_MASK)
     }
 
-    /// The bits for `bi_opf`.
+    /// Returns the bits for `bi_opf`.
     #[inline]
     pub(crate) fn to_bio_opf(self) -> u32 {
         self.0 & Self::BIO
     }
 
-    /// Whether all bits of `other` are set.
+    /// Returns whether all bits of `other` are set.
     #[inline]
     pub fn contains(self, other: Flags) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// Whether any bit of `other` is set.
+    /// Returns whether any bit of `other` is set.
     #[inline]
     pub fn intersects(self, other: Flags) -> bool {
         self.0 & other.0 != 0

@@ -88,7 +88,7 @@ const fn jittered(ms: u32, random: u32) -> u32 {
     let half = ms / 2;
     // At most 300,001 ways, so neither the product nor the sum overflows.
     let ways = (half as u64).wrapping_add(1);
-    // CAST: below `ways`.
+    // CAST: Below `ways`.
     let less = (random as u64).wrapping_mul(ways).wrapping_shr(u32::BITS) as u32;
     ms.wrapping_sub(less)
 }

@@ -85,7 +85,7 @@ impl SgHeader {
     ///
     /// `this` must be aligned to 8 bytes and valid for writes of [`Self::list_size`] bytes.
     pub unsafe fn init(this: *mut Self, capacity: u16) {
-        // SAFETY: The requirements of this function.
+        // SAFETY: By the function requirements.
         unsafe { ptr::write_bytes(this.cast::<u8>(), 0, Self::list_size(capacity)) };
         // SAFETY: As above; the header lies at the start.
         unsafe { (*this).capacity = capacity };
@@ -99,7 +99,7 @@ impl SgHeader {
     /// allocated.
     #[inline]
     pub unsafe fn list(this: *mut Self) -> *mut SgList {
-        // SAFETY: The requirements of this function.
+        // SAFETY: By the function requirements.
         let capacity = unsafe { (*this).capacity };
         ptr::slice_from_raw_parts_mut(this.cast::<SgEntry>(), usize::from(capacity)) as *mut SgList
     }
@@ -197,7 +197,7 @@ impl SgList {
             return 0;
         }
         let (entries, nents) = (self.as_raw(), self.nents());
-        // SAFETY: By the type invariants the entries describe allocated memory; `to` is a buffer
+        // SAFETY: By the type invariants, the entries describe allocated memory; `to` is a buffer
         // of the length given.
         unsafe {
             bindings::sg_pcopy_to_buffer(entries, nents, to.as_mut_ptr().cast(), to.len(), skip)
@@ -302,7 +302,7 @@ impl SgTable {
 
     fn list(&self) -> NonNull<SgList> {
         let header = self.words.as_ptr().cast_mut().cast::<SgHeader>();
-        // SAFETY: By the type invariant the memory is that of an initialized list; a pointer into
+        // SAFETY: By the type invariants, the memory is that of an initialized list; a pointer into
         // a vector is not null.
         unsafe { NonNull::new_unchecked(SgHeader::list(header)) }
     }
@@ -334,7 +334,7 @@ impl Deref for SgTable {
     type Target = SgList;
 
     fn deref(&self) -> &SgList {
-        // SAFETY: By the type invariant the list is initialized; it lives as long as `self`.
+        // SAFETY: By the type invariants, the list is initialized; it lives as long as `self`.
         unsafe { self.list().as_ref() }
     }
 }

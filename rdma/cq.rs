@@ -160,7 +160,7 @@ impl Cq {
             return 0;
         }
         let budget = i32::try_from(budget).unwrap_or(i32::MAX);
-        // SAFETY: By the type invariant the queue is valid. The budget is not negative.
+        // SAFETY: By the type invariants, the queue is valid. The budget is not negative.
         let done = unsafe { sys::ib_process_cq_direct(self.raw.as_ptr(), budget) };
         self.polled.store(false, Ordering::Release);
         u32::try_from(done).unwrap_or(0)

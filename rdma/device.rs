@@ -135,7 +135,7 @@ impl Device {
 
 impl Clone for Device {
     fn clone(&self) -> Self {
-        // SAFETY: By the type invariant, the device is valid.
+        // SAFETY: By the type invariants, the device is valid.
         let taken = unsafe { sys::rdma_helper_device_try_get(self.0.as_ptr()) };
         debug_assert!(taken);
         // INVARIANT: `self` owns a count, so the count was not zero and one more was taken.

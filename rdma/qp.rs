@@ -338,7 +338,7 @@ impl<H: QpHandler> Qp<H> {
     #[inline(always)]
     pub(crate) unsafe fn post_send(&self, first: *const sys::ib_send_wr) -> Result {
         let mut failed = MaybeUninit::uninit();
-        // SAFETY: By the type invariants and the function requirements.
+        // SAFETY: By the type invariants, and the function requirements.
         let code = unsafe { (self.post_send)(self.raw, first, failed.as_mut_ptr()) };
         if code == 0 {
             return Ok(());
@@ -354,7 +354,7 @@ impl<H: QpHandler> Qp<H> {
     #[inline(always)]
     pub(crate) unsafe fn post_receive_chain(&self, first: *const sys::ib_recv_wr) -> Result {
         let mut failed = MaybeUninit::uninit();
-        // SAFETY: By the type invariants and the function requirements.
+        // SAFETY: By the type invariants, and the function requirements.
         let code = unsafe { (self.post_receive)(self.raw, first, failed.as_mut_ptr()) };
         if code == 0 {
             return Ok(());

@@ -79,7 +79,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// A client without sessions.
+    /// Creates a client without sessions.
     pub(crate) fn new() -> Result<Arc<Self>> {
         let major = Major::register(c"rnbd")?;
         let numbers = Ida::new()?;
@@ -105,7 +105,7 @@ impl Client {
         &self.chores
     }
 
-    /// The number of a new disk.
+    /// Returns the number of a new disk.
     fn number(&self) -> Result<IdaId> {
         self.numbers.alloc(0, DISKS_MAX - 1)
     }
@@ -125,7 +125,7 @@ impl Client {
         drop(old);
     }
 
-    /// Whether the device that `request` names is mapped already.
+    /// Returns whether the device that `request` names is mapped already.
     fn has_device(&self, request: &MapRequest<'_>) -> bool {
         let sessions = self.sessions.lock();
         let session = sessions
@@ -149,7 +149,7 @@ impl Client {
     }
 }
 
-/// An owned copy of `bytes`; `EINVAL` if there is a NUL in them.
+/// Returns an owned copy of `bytes`; `EINVAL` if there is a NUL in them.
 fn c_string(bytes: &[u8]) -> Result<CString> {
     let mut text = KVec::with_capacity(bytes.len().saturating_add(1), GFP_KERNEL)?;
     text.extend_from_slice(bytes, GFP_KERNEL)?;

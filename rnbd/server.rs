@@ -52,7 +52,7 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// A server that shows its exports in `control`.
+    /// Creates a server that shows its exports in `control`.
     pub(crate) fn new(control: &Control) -> Result<Arc<Self>> {
         let server = Self {
             exports: Arc::pin_init(Exports::new(control.devices()?), GFP_KERNEL)?,
@@ -62,7 +62,7 @@ impl Server {
         Ok(Arc::new(server, GFP_KERNEL)?)
     }
 
-    /// The devices that sessions have open.
+    /// Returns the devices that sessions have open.
     fn exports(&self) -> &Arc<Exports> {
         &self.exports
     }

@@ -85,7 +85,7 @@ impl Item {
     }
 }
 
-/// The one reference that is left, if a queue keeps none.
+/// Returns the one reference that is left, if a queue keeps none.
 fn is_last(item: Arc<Item>) -> bool {
     Arc::into_unique_or_drop(item).is_some()
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Where bios come from.
+//! Pools of bios.
 
 use super::BioData;
 use block_ext_sys as raw;
@@ -21,7 +21,7 @@ use kernel::{
 };
 use kernel_ext::pages::PageBlock;
 
-/// An allocation of a pool: the data lies in front of the bio.
+/// An allocation of a pool: the data is in front of the bio.
 #[repr(C)]
 pub(super) struct Frame<D> {
     pub(super) data: D,
@@ -36,37 +36,37 @@ impl<D: BioData> Frame<D> {
         offset_of!(Self, bio)
     };
 
-    /// The frame that a bio ends.
+    /// Returns the frame of a bio.
     #[inline]
     pub(super) fn of(bio: *mut bindings::bio) -> *mut Self {
         bio.wrapping_byte_sub(Self::BIO_OFFSET).cast()
     }
 
-    /// Puts the data in front of a bio.
+    /// Writes the data in front of a bio.
     ///
     /// # Safety
     ///
-    /// `bio` was allocated by a [`BioPool<D>`], is owned by the caller, and its frame is not
-    /// initialized.
+    /// The caller must own `bio`, and must ensure that it was allocated by a [`BioPool<D>`] and
+    /// that its frame is not initialized.
     #[inline]
     pub(super) unsafe fn init(bio: *mut bindings::bio, data: D) {
         let this = Self::of(bio);
-        // SAFETY: The pool has left room for both in front of the bio.
+        // SAFETY: The pool reserves room for both in front of the bio.
         unsafe {
             ptr::write(&raw mut (*this).data, data);
             ptr::write(&raw mut (*this).pages, None);
         }
     }
 
-    /// Takes out what [`Self::init`] has put in.
+    /// Takes the data that [`Self::init`] has written.
     ///
     /// # Safety
     ///
-    /// The frame is initialized and owned by the caller, who takes it out once.
+    /// The caller must own the frame, which must be initialized, and must take the data once.
     #[inline]
     pub(super) unsafe fn take(bio: *mut bindings::bio) -> (D, Option<Arc<PageBlock>>) {
         let this = Self::of(bio);
-        // SAFETY: By the requirement.
+        // SAFETY: By the function requirements.
         unsafe {
             (
                 ptr::read(&raw const (*this).data),
@@ -76,7 +76,7 @@ impl<D: BioData> Frame<D> {
     }
 }
 
-/// Bios with data `D`: a cache for each CPU, and a reserve for when memory is short.
+/// A pool of bios with data `D`: a per-CPU cache, and a reserve for memory pressure.
 ///
 /// # Invariants
 ///
@@ -93,8 +93,8 @@ unsafe impl<D: BioData> Send for BioPool<D> {}
 unsafe impl<D: BioData> Sync for BioPool<D> {}
 
 impl<D: BioData> BioPool<D> {
-    /// A pool with a reserve of `reserve` bios (at least 1 is kept). Process context, may sleep;
-    /// `ENOMEM`.
+    /// Creates a pool with a reserve of `reserve` bios (at least 1 is kept). Process context, may
+    /// sleep. Returns `ENOMEM` if an allocation fails.
     pub fn new(reserve: u16) -> Result<Self> {
         let front_pad = Frame::<D>::BIO_OFFSET.try_into()?;
         let flags = bindings::BIOSET_NEED_BVECS | bindings::BIOSET_PERCPU_CACHE;
@@ -109,21 +109,21 @@ impl<D: BioData> BioPool<D> {
             }),
             GFP_KERNEL,
         )?;
-        // INVARIANT: Initialized just now with room in front of each bio.
+        // INVARIANT: The set was just initialized with room in front of each bio.
         Ok(BioPool {
             set,
             _data: PhantomData,
         })
     }
 
-    /// A bio for `bdev` with room for one piece of memory. May sleep.
+    /// Allocates a bio for `bdev` with room for one segment. May sleep.
     #[inline]
     pub(super) fn alloc(
         &self,
         bdev: *mut bindings::block_device,
         opf: u32,
     ) -> NonNull<bindings::bio> {
-        // SAFETY: By the type invariant the set is initialized, with pieces; the device is open.
+        // SAFETY: By the type invariants, the set is initialized, with pieces; the device is open.
         let bio = unsafe {
             bindings::bio_alloc_bioset(bdev, 1, opf, raw::BLOCK_EXT_GFP_NOIO, self.set.get())
         };
@@ -134,7 +134,7 @@ impl<D: BioData> BioPool<D> {
 
 impl<D: BioData> Drop for BioPool<D> {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant the set is initialized. No bio of it is left: each keeps
+        // SAFETY: By the type invariants, the set is initialized. No bio of it is left: each keeps
         // the pool by its data.
         unsafe { bindings::bioset_exit(self.set.get()) };
     }

@@ -25,28 +25,29 @@ use kernel_ext::{
     sysfs::check_owner, //
 };
 
-/// How many disks have a [`DiskFops`].
+/// The number of disks with a [`DiskFops`].
 static ALIVE: AtomicI32 = AtomicI32::new(0);
 
-/// Whether one ever had.
+/// Whether a [`DiskFops`] was ever created.
 static USED: AtomicBool = AtomicBool::new(false);
 
 /// Waits until no disk of any driver is left, and no task is inside [`free_disk`]. Sleeps.
 ///
-/// For the end of this module. A driver's module may go when the last opener of its disk has closed
-/// it, and this one with it; the closing task frees the disk after that.
+/// Called at the exit of this module. A driver's module, and this one after it, can be unloaded
+/// when the last opener of its disk has closed it; the closing task frees the disk after that.
 pub(crate) fn drain() {
     while ALIVE.load(Relaxed) != 0 {
         fsleep(Delta::from_millis(10));
     }
     if USED.load(Relaxed) {
-        // SAFETY: Process context, no lock is held. It waits for each task to leave what it runs in
-        // the kernel now, or to sleep; `free_disk` does not sleep after it has counted.
+        // SAFETY: This is process context, and no lock is held. The function waits until each task
+        // has left its current kernel function or slept; `free_disk` does not sleep after it
+        // decremented `ALIVE`.
         unsafe { bindings::synchronize_rcu_tasks() };
     }
 }
 
-/// A value of the driver, of a type that is forgotten here.
+/// A type-erased value of the driver.
 ///
 /// # Invariants
 ///
@@ -58,11 +59,11 @@ struct Token {
 }
 
 impl Token {
-    /// `EINVAL` unless the code that drops a `T` is part of `module`.
+    /// Creates a token. Returns `EINVAL` unless the code that drops a `T` is part of `module`.
     fn new<T: Send + 'static>(value: T, module: &'static ThisModule) -> Result<Self> {
         let release: unsafe fn(*mut c_void) = release_as::<T>;
         check_owner(module, release as usize)?;
-        // INVARIANT: Both belong to `T`.
+        // INVARIANT: Both fields are those of `T`.
         Ok(Self {
             value: KBox::into_raw(KBox::new(value, GFP_KERNEL)?).cast(),
             release,
@@ -72,23 +73,24 @@ impl Token {
 
 impl Drop for Token {
     fn drop(&mut self) {
-        // SAFETY: By the type invariant; the value is dropped once, here.
+        // SAFETY: By the type invariants, `value` is that of `release`; it is dropped once, here.
         unsafe { (self.release)(self.value) };
     }
 }
 
 /// # Safety
 ///
-/// `value` comes from `KBox::<T>::into_raw` and is not used afterwards.
+/// The caller must ensure that `value` comes from `KBox::<T>::into_raw` and is not used afterwards.
 unsafe fn release_as<T>(value: *mut c_void) {
-    // SAFETY: By the requirement.
+    // SAFETY: By the function requirements.
     drop(unsafe { KBox::from_raw(value.cast::<T>()) });
 }
 
-/// `struct block_device_operations` of one disk, and what lives as long as the disk does.
+/// The `struct block_device_operations` of one disk, and the data that lives as long as the disk.
 ///
-/// It lies on the heap because it names the driver's module, and because it is read once more
-/// after the last close has let that module go: [`free_disk`] frees it and is code of this crate.
+/// It is allocated, as it names the driver's module, and as it is read once more after the last
+/// close has dropped the reference to that module: [`free_disk`], which is code of this crate,
+/// frees it.
 ///
 /// # Invariants
 ///
@@ -98,20 +100,20 @@ pub(super) struct DiskFops {
     table: bindings::block_device_operations,
     closed: AtomicBool,
     has_module: AtomicBool,
-    /// Happens when the token has been dropped.
+    /// Completed when the token has been dropped.
     freed: Arc<Completion>,
-    /// Only dropped, for its effect.
+    /// Held for its drop only.
     _token: Token,
 }
 
-// SAFETY: The table is never written to after it was made; the token is `Send` by its invariant.
+// SAFETY: The table is not changed after its creation; the token is `Send` by its type invariants.
 unsafe impl Send for DiskFops {}
 
 // SAFETY: As for `Send`; the flags are atomic, and a shared reference gives no access to the token.
 unsafe impl Sync for DiskFops {}
 
 impl DiskFops {
-    /// Operations that belong to `module`, and a `token` that is dropped with the disk.
+    /// Allocates operations of `module`, with a `token` that is dropped with the disk.
     pub(super) fn new<T: Send + 'static>(
         module: &'static ThisModule,
         token: T,
@@ -123,7 +125,7 @@ impl DiskFops {
         table.free_disk = Some(free_disk);
         let token = Token::new(token, module)?;
         let freed = Arc::pin_init(Completion::new(), GFP_KERNEL)?;
-        // INVARIANT: No reference is owned.
+        // INVARIANT: `has_module` is not set, and no reference is owned.
         let fops = DiskFops {
             table,
             closed: AtomicBool::new(false),
@@ -134,11 +136,12 @@ impl DiskFops {
         Ok(KBox::new(fops, GFP_KERNEL)?)
     }
 
-    /// The driver is about to give up its reference to the disk, which others may keep for long:
-    /// keeps the driver's module, whose code drops the token. Returns what to wait for afterwards
-    /// if the module is being unloaded: such a disk is not open, so others let go of it soon.
+    /// Takes a reference to the driver's module, whose code drops the token. Called before the
+    /// driver drops its reference to the disk, which others may keep for long. If the module is
+    /// being unloaded, returns a completion to wait for afterwards: such a disk is not open, so
+    /// other references are short-lived.
     pub(super) fn outlive_driver(&self) -> Option<Arc<Completion>> {
-        // SAFETY: The module exists: its code is running, for it owns the disk.
+        // SAFETY: The module exists, as its code owns the disk and is running.
         if unsafe { bindings::try_module_get(self.table.owner) } {
             // INVARIANT: The reference was just taken.
             self.has_module.store(true, Relaxed);
@@ -148,21 +151,22 @@ impl DiskFops {
         }
     }
 
-    /// Gives the operations to a disk.
+    /// Passes the ownership of the operations to a disk.
     pub(super) fn into_raw(self: KBox<Self>) -> *const bindings::block_device_operations {
         USED.store(true, Relaxed);
         ALIVE.fetch_add(1, Relaxed);
         KBox::into_raw(self).cast_const().cast()
     }
 
-    /// Drops everything, the token first and the driver's module last. Does not sleep after it has
-    /// counted.
+    /// Drops the token first and the reference to the driver's module last. Does not sleep after it
+    /// decremented `ALIVE`.
     ///
     /// # Safety
     ///
-    /// `this` came from [`Self::into_raw`], and the disk is gone.
+    /// The caller must ensure that `this` comes from [`Self::into_raw`], and that the disk has been
+    /// freed or was never added.
     pub(super) unsafe fn free(this: *const Self) {
-        // SAFETY: By the requirement.
+        // SAFETY: By the function requirements.
         let this = unsafe { KBox::from_raw(this.cast_mut()) };
         let owner = this.table.owner;
         let has_module = this.has_module.load(Relaxed);
@@ -171,15 +175,15 @@ impl DiskFops {
         freed.complete_all();
         drop(freed);
         if has_module {
-            // SAFETY: The reference was owned by the invariant. No code of the module is run for
-            // the disk any more.
+            // SAFETY: By the type invariants, the reference was owned. No code of the module runs
+            // for the disk any more.
             unsafe { bindings::module_put(owner) };
         }
         ALIVE.fetch_sub(1, Relaxed);
     }
 
-    /// Refuses or allows to open the disk. Who holds the disk's `open_mutex` knows that nobody has
-    /// passed the check and is not counted yet.
+    /// Forbids or permits opens of the disk. While the caller holds the disk's `open_mutex`, every
+    /// open that has passed the check is counted.
     pub(super) fn set_closed(&self, closed: bool) {
         self.closed.store(closed, Relaxed);
     }
@@ -189,14 +193,15 @@ impl DiskFops {
 ///
 /// # Safety
 ///
-/// The operations of `disk`, which is live, are a [`DiskFops`].
+/// The caller must ensure that the operations of `disk`, which is live, are a [`DiskFops`].
 unsafe extern "C" fn open(disk: *mut bindings::gendisk, mode: bindings::blk_mode_t) -> c_int {
-    // SAFETY: By the requirement; they live as long as the disk.
+    // SAFETY: By the function requirements; the operations live as long as the disk.
     let fops = unsafe { &*(*disk).fops.cast::<DiskFops>() };
     if fops.closed.load(Relaxed) {
         return ENXIO.to_errno();
     }
-    // SAFETY: By the requirement; the word is changed by atomic operations only.
+    // SAFETY: By the function requirements; the block layer changes the word by atomic operations
+    // only.
     let state = unsafe { ptr::read_volatile(&raw const (*disk).state) };
     let read_only = state & (1 << bindings::GD_READ_ONLY) != 0;
     if read_only && mode & raw::BLOCK_EXT_BLK_OPEN_WRITE != 0 {
@@ -205,19 +210,19 @@ unsafe extern "C" fn open(disk: *mut bindings::gendisk, mode: bindings::blk_mode
     0
 }
 
-/// Answers `HDIO_GETGEO`, which old partitioning tools ask, with a geometry of 4 heads and 16
-/// sectors a track.
+/// Answers `HDIO_GETGEO` of old partitioning tools with a geometry of 4 heads and 16 sectors per
+/// track.
 ///
 /// # Safety
 ///
-/// `disk` is live and `geometry` valid for writes.
+/// The caller must ensure that `disk` is live and `geometry` valid for writes.
 unsafe extern "C" fn getgeo(
     disk: *mut bindings::gendisk,
     geometry: *mut bindings::hd_geometry,
 ) -> c_int {
-    // SAFETY: By the requirement; the field is one word.
+    // SAFETY: By the function requirements; the field is one word.
     let sectors = unsafe { ptr::read_volatile(&raw const (*(*disk).part0).bd_nr_sectors) };
-    // SAFETY: By the requirement. The block layer sets the start itself.
+    // SAFETY: By the function requirements. The block layer sets the start itself.
     let geometry = unsafe { &mut *geometry.cast::<raw::hd_geometry>() };
     geometry.heads = 4;
     geometry.sectors = 16;
@@ -226,12 +231,13 @@ unsafe extern "C" fn getgeo(
     0
 }
 
-/// Called when the last reference to a disk that was added is dropped.
+/// Frees the operations of a disk that was added, when the last reference to it is dropped.
 ///
 /// # Safety
 ///
-/// The operations of `disk` are a [`DiskFops`], and nobody reads them any more.
+/// The caller must ensure that the operations of `disk` are a [`DiskFops`], which is not read any
+/// more.
 unsafe extern "C" fn free_disk(disk: *mut bindings::gendisk) {
-    // SAFETY: By the requirement.
+    // SAFETY: By the function requirements.
     unsafe { DiskFops::free((*disk).fops.cast()) };
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Limits of a disk that change while it is in use.
+//! Changing the limits of a disk in use.
 //!
 //! C header: [`include/linux/blkdev.h`](srctree/include/linux/blkdev.h)
 
@@ -19,12 +19,13 @@ use kernel::{
 };
 
 impl<T: Operations> Disk<T> {
-    /// Gives the disk other limits. Who has the disk open goes on with them, so its logical block
-    /// should not become larger.
+    /// Changes the limits of the disk. Users that have the disk open continue with the new limits,
+    /// so its logical block should not become larger.
     ///
-    /// Waits until no request is in flight, and lets none in meanwhile: the driver must be able to
-    /// end those that it has, and those that it gave back. Process context, no lock that ending a
-    /// request needs. `EINVAL` as for [`Disk::new`]; the old limits stay then.
+    /// Freezes the queue meanwhile: waits until no request is in flight, so the driver must be able
+    /// to end its requests, requeued ones included. Process context; the caller must not hold a
+    /// lock that ending a request needs. Returns `EINVAL` as [`Disk::new`] and keeps the old limits
+    /// then.
     pub fn set_limits(&self, limits: Limits) -> Result {
         if limits.segments_needed() > u32::from(self.tag_set().sg_entries()) {
             return Err(EINVAL);
@@ -36,15 +37,15 @@ impl<T: Operations> Disk<T> {
 
 impl GenDisk {
     fn commit(&self, limits: Limits) -> Result {
-        // SAFETY: By the type invariant the disk has a queue, which lives as long as the disk.
+        // SAFETY: By the type invariants, the disk has a queue, which lives as long as the disk.
         let queue = unsafe { (*self.as_raw()).queue };
-        // SAFETY: The lock of a queue is initialized with it.
+        // SAFETY: The lock of a queue is initialized with the queue.
         unsafe { bindings::mutex_lock(&raw mut (*queue).limits_lock) };
-        // SAFETY: Nobody writes the limits while the lock is held.
+        // SAFETY: The limits do not change while this task holds the lock.
         let mut raw = unsafe { (*queue).limits };
         limits.apply(&mut raw);
-        // SAFETY: The limits are those of this queue, changed under the lock, which the function
-        // releases.
+        // SAFETY: The limits are those of this queue, changed under the lock, which the called
+        // function releases.
         to_result(unsafe { bindings::queue_limits_commit_update_frozen(queue, &mut raw) })
     }
 }

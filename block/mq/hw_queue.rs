@@ -14,7 +14,7 @@ use core::{
 };
 use kernel::bindings;
 
-/// The hardware queue that a callback is called for.
+/// The hardware queue of a callback.
 ///
 /// # Invariants
 ///
@@ -38,10 +38,11 @@ impl<'a, T: Operations> HwQueue<'a, T> {
     ///
     /// # Safety
     ///
-    /// `raw` is a live hardware queue of a [`TagSet<T>`] for the lifetime `'a`.
+    /// The caller must ensure that `raw` is a live hardware queue of a [`TagSet<T>`] for the
+    /// lifetime `'a`.
     #[inline]
     pub(super) unsafe fn from_raw(raw: *mut bindings::blk_mq_hw_ctx) -> Self {
-        // INVARIANT: The requirement of this function is the type invariant.
+        // INVARIANT: By the function requirements.
         HwQueue {
             // SAFETY: A live queue is not at address 0.
             raw: unsafe { NonNull::new_unchecked(raw) },
@@ -49,25 +50,25 @@ impl<'a, T: Operations> HwQueue<'a, T> {
         }
     }
 
-    /// Its number among all hardware queues of the tag set: first the
+    /// Returns the number among all hardware queues of the tag set: first the
     /// [`TagSetConfig::hw_queues`](super::TagSetConfig::hw_queues) ordinary ones, then the poll
     /// queues.
     #[inline]
     pub fn index(&self) -> u32 {
-        // SAFETY: By the type invariant the queue is live; the number never changes.
+        // SAFETY: By the type invariants, the queue is live; the number never changes.
         unsafe { (*self.raw.as_ptr()).queue_num }
     }
 
-    /// Whether it is a poll queue: its requests end in [`Operations::poll`] only.
+    /// Returns whether this is a poll queue, whose requests end in [`Operations::poll`] only.
     #[inline]
     pub fn is_poll(&self) -> bool {
-        // SAFETY: By the type invariant the queue is live; the type is set before the first
+        // SAFETY: By the type invariants, the queue is live; the type is set before the first
         // request.
         let kind = unsafe { (*self.raw.as_ptr()).type_ };
         u32::from(kind) == bindings::hctx_type_HCTX_TYPE_POLL
     }
 
-    /// Its number among the poll queues, `None` if it is not one.
+    /// Returns the number among the poll queues, `None` if this is not one.
     #[inline]
     pub fn poll_index(&self) -> Option<u32> {
         if !self.is_poll() {
@@ -76,24 +77,24 @@ impl<'a, T: Operations> HwQueue<'a, T> {
         self.index().checked_sub(self.tag_set().shared_queues())
     }
 
-    /// The tag set.
+    /// Returns the tag set.
     #[inline]
     pub fn tag_set(&self) -> &'a TagSet<T> {
-        // SAFETY: By the type invariant the hardware queue belongs to a queue of a `TagSet<T>`,
+        // SAFETY: By the type invariants, the hardware queue belongs to a queue of a `TagSet<T>`,
         // which outlives it.
         unsafe { TagSet::from_raw((*(*self.raw.as_ptr()).queue).tag_set) }
     }
 
-    /// The driver's data of the tag set.
+    /// Returns the driver's data of the tag set.
     #[inline]
     pub fn set(&self) -> &'a T::Set {
         self.tag_set().data()
     }
 
-    /// The driver's data of the disk.
+    /// Returns the driver's data of the disk.
     #[inline]
     pub fn queue(&self) -> &'a T::Queue {
-        // SAFETY: By the type invariant the hardware queue is live, and with it its disk, whose
+        // SAFETY: By the type invariants, the hardware queue is live, and so is its disk, whose
         // `queuedata` is a `T::Queue` that the disk keeps.
         unsafe { &*(*(*self.raw.as_ptr()).queue).queuedata.cast::<T::Queue>() }
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a driver of multi-queue block devices implements.
+//! The operations of a driver of multi-queue block devices.
 
 use super::{
     HwQueue,
@@ -20,18 +20,18 @@ pub trait Operations: Sized + 'static {
     /// The driver's data of a disk.
     type Queue: Send + Sync;
 
-    /// The driver's data of a request. Made once for each request of the tag set; it keeps its
-    /// value from one use of the request to the next.
+    /// The driver's data of a request, initialised once for each request of the tag set; it keeps
+    /// its value between uses of the request.
     type Pdu: Default + Send;
 
     /// Starts a request. `queue` is the data of its disk.
     ///
-    /// `is_last` is false if another call follows at once: a driver that implements
-    /// [`Self::commit_rqs`] may then leave telling its hardware to the later call.
+    /// `is_last` is false if another call follows at once; a driver that implements
+    /// [`Self::commit_rqs`] may then defer the doorbell to the later call.
     ///
-    /// A driver that cannot take the request now returns it as [`Rejected`]; the block layer
-    /// tries again when another request of the queue ends, or after 3 ms. All other errors are
-    /// reported by [`Request::end`].
+    /// A driver without resources for the request returns it as [`Rejected`]; the block layer
+    /// dispatches it again when another request of the queue ends, or after 3 ms. All other errors
+    /// are reported by [`Request::end`].
     ///
     /// Atomic context: runs in a task under RCU, in softirq or in a worker, with interrupts
     /// enabled, on several CPUs at a time.
@@ -42,27 +42,26 @@ pub trait Operations: Sized + 'static {
         is_last: bool,
     ) -> Result<(), Rejected<Self>>;
 
-    /// Tells the hardware about requests that [`Self::queue_rq`] has left to a later call which
-    /// does not come. Context as there.
+    /// Rings the doorbell for requests that [`Self::queue_rq`] has deferred to a later call which
+    /// does not follow. Context as there.
     fn commit_rqs(_hw: HwQueue<'_, Self>, _queue: &Self::Queue) {
         build_error!(kernel::error::VTABLE_DEFAULT_ERROR)
     }
 
-    /// Looks for completions of a poll queue and ends their requests; returns how many there
-    /// were.
+    /// Polls the completions of a poll queue and ends their requests; returns their number.
     ///
-    /// Called in a task, preemptible, possibly by several at a time for the same queue, and
-    /// possibly when nothing is in flight.
+    /// Called by tasks, preemptible, possibly by several concurrently for the same queue, and
+    /// possibly when no request is in flight.
     fn poll(_hw: HwQueue<'_, Self>, _queue: &Self::Queue) -> u32 {
         build_error!(kernel::error::VTABLE_DEFAULT_ERROR)
     }
 
-    /// The request with this tag has been the driver's for longer than the queue's time limit
-    /// ([`TagSetConfig::timeout_ms`](super::TagSetConfig::timeout_ms), `queue/io_timeout` in
-    /// sysfs). The driver may see to it that it ends; it stays the driver's in any case, and may
-    /// have ended already. Called again after as long again.
+    /// Handles the timeout of the request with this tag, which the driver has had for longer than
+    /// the queue's time limit ([`TagSetConfig::timeout_ms`](super::TagSetConfig::timeout_ms),
+    /// `queue/io_timeout` in sysfs). The driver keeps the request, may start to end it, and may
+    /// have ended it already. Called again after each further period.
     ///
-    /// In a worker, but atomic.
+    /// Called in a worker, in atomic context.
     fn timeout(_queue: &Self::Queue, _tag: u32) {
         build_error!(kernel::error::VTABLE_DEFAULT_ERROR)
     }

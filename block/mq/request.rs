@@ -30,18 +30,18 @@ use kernel_ext::scatterlist::{
     SgList, //
 };
 
-/// What lies behind a `struct request`: the driver's data and the scatter list.
+/// The data behind a `struct request`: the driver's data and the scatter list.
 #[repr(C)]
 pub(super) struct Payload<T: Operations> {
     data: T::Pdu,
-    /// The outcome, while the request is on its way to the CPU that it came from.
+    /// The result, while the completion is on its way to the CPU that submitted the request.
     status: bindings::blk_status_t,
     sg: SgHeader,
     // The entries follow.
 }
 
 impl<T: Operations> Payload<T> {
-    /// `cmd_size` of a tag set whose requests have `sg_entries` scatter list entries.
+    /// Returns the `cmd_size` of a tag set whose requests have `sg_entries` scatter list entries.
     pub(super) const fn size(sg_entries: u16) -> usize {
         offset_of!(Self, sg) + SgHeader::list_size(sg_entries)
     }
@@ -56,15 +56,16 @@ impl<T: Operations> Payload<T> {
         rq.wrapping_add(1).cast()
     }
 
-    /// Makes the payload of a new request.
+    /// Initialises the payload of a new request.
     ///
     /// # Safety
     ///
-    /// `rq` is a request that nothing uses yet, with [`Self::size`] bytes behind it.
+    /// The caller must ensure that `rq` is a request that nothing uses yet, with [`Self::size`]
+    /// bytes behind it.
     pub(super) unsafe fn init(rq: *mut bindings::request, sg_entries: u16) {
         let this = Self::of(rq);
-        // SAFETY: By the requirements the payload is ours to write; its alignment is checked in
-        // `of`.
+        // SAFETY: By the function requirements, the payload is not used yet; `of` checks its
+        // alignment.
         unsafe {
             ptr::write(&raw mut (*this).data, T::Pdu::default());
             ptr::write(&raw mut (*this).status, 0);
@@ -76,27 +77,28 @@ impl<T: Operations> Payload<T> {
     ///
     /// # Safety
     ///
-    /// [`Self::init`] was called for `rq`, which is never used again.
+    /// The caller must ensure that [`Self::init`] was called for `rq`, which is never used again.
     pub(super) unsafe fn exit(rq: *mut bindings::request) {
-        // SAFETY: By the requirements the data is initialized and nothing refers to it.
+        // SAFETY: By the function requirements, the data is initialized and nothing refers to it.
         unsafe { ptr::drop_in_place(&raw mut (*Self::of(rq)).data) };
     }
 
-    /// The outcome that [`Request::complete`] has left.
+    /// Returns the result that [`Request::complete`] has stored.
     ///
     /// # Safety
     ///
-    /// `rq` was given to [`Request::complete`] and has not ended yet.
+    /// The caller must ensure that `rq` was given to [`Request::complete`] and has not ended yet.
     #[inline]
     pub(super) unsafe fn status(rq: *mut bindings::request) -> bindings::blk_status_t {
-        // SAFETY: The payload is initialized, and by the requirements nobody else uses it.
+        // SAFETY: The payload is initialized, and by the function requirements no handle of the
+        // request exists.
         unsafe { (*Self::of(rq)).status }
     }
 }
 
 /// A request that the driver owns: from [`Operations::queue_rq`] until it ends.
 ///
-/// It is as long as a pointer. Dropping it ends the request with `EIO`.
+/// It has the size of a pointer. Dropping it ends the request with `EIO`.
 ///
 /// # Invariants
 ///
@@ -108,43 +110,45 @@ pub struct Request<T: Operations> {
     _driver: PhantomData<T>,
 }
 
-// SAFETY: By the type invariant this is the only handle of the request, which is tied to no CPU
-// or task; its data is `Send` (a bound of `Operations::Pdu`).
+// SAFETY: By the type invariants, this is the only handle of the request, which is not tied to a
+// CPU or task; its data is `Send` (a bound of `Operations::Pdu`).
 unsafe impl<T: Operations> Send for Request<T> {}
 
 // SAFETY: Shared references only read fields that do not change while the driver owns the
 // request, or give shared references to `T::Pdu`, hence the bound.
 unsafe impl<T: Operations> Sync for Request<T> where T::Pdu: Sync {}
 
-/// A request that the driver cannot take now, on its way back to the block layer.
+/// A request that the driver cannot take now and returns to the block layer.
 pub struct Rejected<T: Operations>(
     /// The request.
     pub Request<T>,
 );
 
-/// Reads one field of a request. The block layer's timeout worker writes to others at the same
-/// time, so no reference to the request is made.
+/// Reads one field of a request. The block layer's timeout worker writes to other fields
+/// concurrently, so no reference to the request is created.
 macro_rules! field {
     ($request:ident.$field:ident) => {
-        // SAFETY: By the type invariant the request is live and the driver's, and the block layer
-        // does not write to the fields that are read so meanwhile.
+        // SAFETY: By the type invariants, the request is live and the driver owns it, and the block
+        // layer does not write to the fields that are read here meanwhile.
         unsafe { (&raw const (*$request.raw.as_ptr()).$field).read() }
     };
 }
 
 impl<T: Operations> Request<T> {
-    /// Takes a request over from the block layer and starts it.
+    /// Takes a request from the block layer and starts it.
     ///
     /// # Safety
     ///
-    /// The block layer has just given `raw` to the driver of a [`TagSet<T>`](super::TagSet).
+    /// The caller must ensure that the block layer has just given `raw` to the driver of a
+    /// [`TagSet<T>`](super::TagSet).
     #[inline]
     pub(super) unsafe fn start(raw: *mut bindings::request) -> Self {
-        // SAFETY: By the requirement the payload is initialized and nobody else uses it.
+        // SAFETY: By the function requirements, the payload is initialized and no handle of the
+        // request exists.
         unsafe { (*Payload::<T>::of(raw)).sg.reset() };
-        // SAFETY: By the requirement the request is the driver's to start.
+        // SAFETY: By the function requirements, the driver owns the request.
         unsafe { bindings::blk_mq_start_request(raw) };
-        // INVARIANT: The request has just been started and this is the first handle of it.
+        // INVARIANT: The request has just been started, and this is its first handle.
         Request {
             // SAFETY: A request is not at address 0.
             raw: unsafe { NonNull::new_unchecked(raw) },
@@ -152,7 +156,7 @@ impl<T: Operations> Request<T> {
         }
     }
 
-    /// Gives the request up without ending it.
+    /// Releases the handle without ending the request.
     #[inline]
     pub(super) fn into_raw(self) -> *mut bindings::request {
         let raw = self.raw.as_ptr();
@@ -160,7 +164,7 @@ impl<T: Operations> Request<T> {
         raw
     }
 
-    /// Whether this is the handle of `raw`.
+    /// Returns whether this is the handle of `raw`.
     #[inline]
     pub(super) fn is(&self, raw: *mut bindings::request) -> bool {
         self.raw.as_ptr() == raw
@@ -171,41 +175,41 @@ impl<T: Operations> Request<T> {
         Payload::of(self.raw.as_ptr())
     }
 
-    /// What is asked for.
+    /// Returns the operation.
     #[inline]
     pub fn op(&self) -> Op {
         Op::from_raw(field!(self.cmd_flags))
     }
 
-    /// The modifiers of the operation.
+    /// Returns the modifiers of the operation.
     #[inline]
     pub fn flags(&self) -> Flags {
         Flags::from_raw(field!(self.cmd_flags))
     }
 
-    /// Whether somebody waits for the outcome: all reads, and writes that are synchronous, forced
-    /// or flush (`op_is_sync`).
+    /// Returns whether a task waits for the result: reads, and writes that are synchronous, FUA or
+    /// flush (`op_is_sync`).
     #[inline]
     pub fn is_sync(&self) -> bool {
         let waits = Flags::SYNC | Flags::FUA | Flags::PREFLUSH;
         self.op() == Op::Read || self.flags().intersects(waits)
     }
 
-    /// First sector (of 512 bytes), counted from the start of the disk. A flush has no position:
-    /// the block layer gives it `u64::MAX`.
+    /// Returns the first sector (of 512 bytes), counted from the start of the disk. A flush has no
+    /// position; the block layer sets it to `u64::MAX`.
     #[inline]
     pub fn sector(&self) -> u64 {
         field!(self.__sector)
     }
 
-    /// Length of the range in bytes, whether or not it carries data; 0 for a flush.
+    /// Returns the length of the range in bytes, whether or not it carries data; 0 for a flush.
     #[inline]
     pub fn len_bytes(&self) -> u32 {
         field!(self.__data_len)
     }
 
-    /// IO priority as in `ioprio_set(2)`: class in the upper 3 bits, hint and level below; 0 for
-    /// none.
+    /// Returns the IO priority as in `ioprio_set(2)`: class in the upper 3 bits, hint and level
+    /// below; 0 for none.
     #[inline]
     pub fn ioprio(&self) -> u16 {
         let bio = field!(self.bio);
@@ -216,38 +220,39 @@ impl<T: Operations> Request<T> {
         unsafe { (*bio).bi_ioprio }
     }
 
-    /// The tag: below [`TagSet::depth`](super::TagSet::depth) and different for all requests of
-    /// the tag set in flight, whichever disk and hardware queue they are for.
+    /// Returns the tag: below [`TagSet::depth`](super::TagSet::depth) and different for all
+    /// requests of the tag set in flight, on all disks and hardware queues.
     #[inline]
     pub fn tag(&self) -> u32 {
         // CAST: A request in flight has a tag, which is not negative.
         field!(self.tag) as u32
     }
 
-    /// The driver's data of the disk.
+    /// Returns the driver's data of the disk.
     #[inline]
     pub fn queue(&self) -> &T::Queue {
         let queue = field!(self.q);
-        // SAFETY: By the type invariant the request belongs to a queue of a `TagSet<T>`, whose data
-        // is a `T::Queue`; the disk, which waits for the request to end, keeps it.
+        // SAFETY: By the type invariants, the request belongs to a queue of a `TagSet<T>`, whose
+        // data is a `T::Queue`; the disk keeps it and waits for the request to end.
         unsafe { &*(*queue).queuedata.cast::<T::Queue>() }
     }
 
-    /// The driver's data of the request.
+    /// Returns the driver's data of the request.
     #[inline]
     pub fn pdu(&self) -> &T::Pdu {
-        // SAFETY: By the type invariants the payload is initialized and this handle's.
+        // SAFETY: By the type invariants, the payload is initialized, and this handle has exclusive
+        // access to it.
         unsafe { &(*self.payload()).data }
     }
 
-    /// The driver's data of the request.
+    /// Returns the driver's data of the request.
     #[inline]
     pub fn pdu_mut(&mut self) -> &mut T::Pdu {
         // SAFETY: As in `pdu`, and the handle is borrowed exclusively.
         unsafe { &mut (*self.payload()).data }
     }
 
-    /// The driver's data and the scatter list together.
+    /// Returns the driver's data and the scatter list together.
     #[inline]
     pub fn parts_mut(&mut self) -> (&mut T::Pdu, &mut SgList) {
         let payload = self.payload();
@@ -260,12 +265,12 @@ impl<T: Operations> Request<T> {
         }
     }
 
-    /// Fills the scatter list with the data of a read or a write; the list of any other operation
-    /// stays empty. Any context, allocates nothing.
+    /// Fills the scatter list with the data of a read or a write; the list of another operation
+    /// stays empty. Any context, without allocations.
     ///
-    /// `EIO` if the request has more pieces than the list has entries (impossible if the limits of
-    /// the disk were accepted by [`Disk::new`](crate::disk::Disk::new)), `EBUSY` while the
-    /// list is mapped for DMA.
+    /// Returns `EIO` if the request has more segments than the list has entries (impossible with
+    /// limits that [`Disk::new`](crate::disk::Disk::new) accepted), `EBUSY` while the list is
+    /// mapped for DMA.
     #[inline]
     pub fn map_sg(&mut self) -> Result {
         let op = self.op();
@@ -283,85 +288,86 @@ impl<T: Operations> Request<T> {
             return Err(EBUSY);
         }
         let mut last = ptr::null_mut();
-        // SAFETY: The request is ours by the type invariant and has data, and the entries suffice
-        // for its segments, whose number was checked.
+        // SAFETY: By the type invariants, this handle owns the request. It has data, and the
+        // entries suffice for its segments, whose number was checked.
         let nents = unsafe { bindings::__blk_rq_map_sg(rq, sg.as_raw(), &mut last) };
         // SAFETY: `__blk_rq_map_sg` fills and ends as many entries as it returns. The memory
-        // belongs to the request until it ends, the list lies in the request and is reset when the
-        // request is started the next time. Only the data of a read may be written to.
-        // CAST: a number of entries is not negative.
+        // belongs to the request until it ends. The list is part of the request, and the next start
+        // resets it. Only the data of a read may be written to.
+        // CAST: A number of entries is not negative.
         unsafe { sg.set_entries(nents as u32, len_bytes, op == Op::Read) };
         Ok(())
     }
 
-    /// The scatter list, empty before [`Self::map_sg`].
+    /// Returns the scatter list, empty before [`Self::map_sg`].
     #[inline]
     pub fn sg(&self) -> &SgList {
-        // SAFETY: By the type invariants the payload is initialized and this handle's.
+        // SAFETY: By the type invariants, the payload is initialized, and this handle has exclusive
+        // access to it.
         unsafe { &*SgHeader::list(&raw mut (*self.payload()).sg) }
     }
 
-    /// The scatter list, empty before [`Self::map_sg`].
+    /// Returns the scatter list, empty before [`Self::map_sg`].
     #[inline]
     pub fn sg_mut(&mut self) -> &mut SgList {
         // SAFETY: As in `sg`, and the handle is borrowed exclusively.
         unsafe { &mut *SgHeader::list(&raw mut (*self.payload()).sg) }
     }
 
-    /// Ends the request here and now.
+    /// Ends the request on the current CPU.
     ///
-    /// Any context, hard interrupts included; from [`Operations::queue_rq`] and
-    /// [`Operations::poll`] as well. Cheapest, but it does not honour the queue's `rq_affinity`;
-    /// see [`Self::complete`].
+    /// Any context, hard interrupts, [`Operations::queue_rq`] and [`Operations::poll`] included.
+    /// The cheapest way, but without the queue's `rq_affinity`; see [`Self::complete`].
     #[inline]
     pub fn end(self, result: Result) {
         let raw = self.into_raw();
-        // SAFETY: By the type invariants the request was started, has not ended, and this was its
+        // SAFETY: By the type invariants, the request was started, has not ended, and this was its
         // only handle.
         unsafe { bindings::blk_mq_end_request(raw, to_status(result)) };
     }
 
-    /// Ends the request on the CPU that it came from if the queue's `rq_affinity` asks for that,
-    /// else here. Any context.
+    /// Ends the request on the CPU that submitted it if the queue's `rq_affinity` is set, otherwise
+    /// on the current CPU. Any context.
     #[inline]
     pub fn complete(self, result: Result) {
         let status = to_status(result);
         let payload = self.payload();
         let raw = self.into_raw();
-        // SAFETY: The payload is initialized and was this handle's, see `pdu`.
+        // SAFETY: The payload is initialized, and this was the only handle, see `pdu`.
         unsafe { (*payload).status = status };
         // SAFETY: As in `end`.
         if !unsafe { bindings::blk_mq_complete_request_remote(raw) } {
-            // SAFETY: As in `end`; the block layer left the ending to us.
+            // SAFETY: As in `end`; the block layer did not end the request.
             unsafe { bindings::blk_mq_end_request(raw, status) };
         }
     }
 
-    /// Keeps the block layer from merging the request with others: if it is started again, it is
-    /// for the same sectors and the same memory. Any context.
+    /// Forbids merges of the request, so that after a requeue it has the same sectors and the same
+    /// memory. Any context.
     pub fn forbid_merges(&mut self) {
         let raw = self.raw.as_ptr();
-        // SAFETY: By the type invariants the request was started and has not ended, and this is its
-        // only handle: nobody else looks at its flags before it is given back.
+        // SAFETY: By the type invariants, the request was started and has not ended, and this is
+        // its only handle: the block layer does not access its flags before it is requeued.
         unsafe { (*raw).cmd_flags |= 1 << bindings::req_flag_bits___REQ_NOMERGE };
     }
 
-    /// Gives the request back to the block layer, which will start it again (possibly on another
-    /// hardware queue). Any context.
+    /// Requeues the request. The block layer starts it again, possibly on another hardware queue.
+    /// Any context.
     pub fn requeue(self) {
         let raw = self.into_raw();
         // SAFETY: As in `end`.
         unsafe { bindings::blk_mq_requeue_request(raw, true) };
     }
 
-    /// As [`Self::requeue`], but the request is not started again before `delay_ms` have passed, or
-    /// the disk is [let go](crate::disk::GenDisk::let_go).
+    /// Requeues the request as [`Self::requeue`], but the block layer starts it again only after
+    /// `delay_ms`, or when the disk is [unquiesced](crate::disk::GenDisk::let_go).
     pub fn requeue_later(self, delay_ms: u32) {
         let raw = self.into_raw();
-        // SAFETY: By the type invariants the request belongs to a queue, which its disk keeps.
+        // SAFETY: By the type invariants, the request belongs to a queue, which its disk keeps.
         let queue = unsafe { (*raw).q };
-        // Somebody else's kick may let the request end before ours: from then on it is this that
-        // keeps the queue, for whoever removes a disk waits for readers before freeing anything.
+        // A concurrent kick of the requeue list may end the request before the kick below. From
+        // then on this guard keeps the queue, as the removal of a disk waits for RCU readers before
+        // it frees the queue.
         let _guard = rcu::read_lock();
         // SAFETY: As in `end`.
         unsafe { bindings::blk_mq_requeue_request(raw, false) };
@@ -373,17 +379,17 @@ impl<T: Operations> Request<T> {
 
 impl<T: Operations> Drop for Request<T> {
     fn drop(&mut self) {
-        // SAFETY: As in `end`: who ends a request otherwise forgets its handle.
+        // SAFETY: As in `end`; the other functions that end a request forget its handle.
         unsafe { bindings::blk_mq_end_request(self.raw.as_ptr(), to_status(Err(EIO))) };
     }
 }
 
-/// The block layer's form of an outcome.
+/// Converts a result to a status of the block layer.
 #[inline]
 fn to_status(result: Result) -> bindings::blk_status_t {
     match result {
         Ok(()) => 0,
-        // SAFETY: The function takes any number.
+        // SAFETY: The function accepts any number.
         Err(error) => unsafe { bindings::errno_to_blk_status(error.to_errno()) },
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The functions that the block layer calls, for each driver.
+//! The functions of each driver that the block layer calls.
 
 use super::{
     request::Payload,
@@ -19,15 +19,15 @@ use kernel::{
     prelude::*, //
 };
 
-/// The operations of `T` as the block layer takes them.
+/// The operations of `T` for the block layer.
 ///
-/// A request that takes long stays the driver's: its timer is restarted, whether the driver has a
-/// `timeout` operation or not.
+/// The driver keeps a request that times out: its timer is restarted, with and without a `timeout`
+/// operation of the driver.
 pub(super) struct VTable<T: Operations>(PhantomData<T>);
 
 impl<T: Operations> VTable<T> {
     const OPS: bindings::blk_mq_ops = {
-        // SAFETY: All zeroes, no function, is a valid value.
+        // SAFETY: All zeroes is a valid value, without functions.
         let mut ops: bindings::blk_mq_ops = unsafe { core::mem::zeroed() };
         ops.queue_rq = Some(Self::queue_rq);
         ops.complete = Some(Self::complete);
@@ -52,22 +52,24 @@ impl<T: Operations> VTable<T> {
 
     /// # Safety
     ///
-    /// Called by the block layer for a queue of a [`TagSet<T>`] with a request for the driver.
+    /// Must only be called by the block layer, for a queue of a [`TagSet<T>`] with a request for
+    /// the driver.
     unsafe extern "C" fn queue_rq(
         hctx: *mut bindings::blk_mq_hw_ctx,
         bd: *const bindings::blk_mq_queue_data,
     ) -> bindings::blk_status_t {
-        // SAFETY: By the requirement `bd` is valid, and its request is the driver's from here on.
+        // SAFETY: By the function requirements, `bd` is valid, and the driver owns its request from
+        // here on.
         let (raw, last) = unsafe { ((*bd).rq, (*bd).last) };
-        // SAFETY: The block layer has just given us the request.
+        // SAFETY: The block layer has just passed the request to the driver.
         let rq = unsafe { Request::<T>::start(raw) };
-        // SAFETY: By the requirement; the queue is live during this call.
+        // SAFETY: By the function requirements; the queue is live during this call.
         let hw = unsafe { HwQueue::<T>::from_raw(hctx) };
         match T::queue_rq(hw, hw.queue(), rq, last) {
             Ok(()) => bindings::BLK_STS_OK as bindings::blk_status_t,
             Err(Rejected(rq)) => {
                 if !rq.is(raw) {
-                    // The driver has kept this request and returned one that it was given earlier.
+                    // The driver has kept this request and returned an earlier one.
                     rq.requeue();
                     return bindings::BLK_STS_OK as bindings::blk_status_t;
                 }
@@ -80,11 +82,11 @@ impl<T: Operations> VTable<T> {
 
     /// # Safety
     ///
-    /// Called by the block layer for a request of a [`TagSet<T>`] that the driver has had for too
-    /// long; the request does not go away during the call, though the driver may end it.
+    /// Must only be called by the block layer, for a request of a [`TagSet<T>`] that timed out; the
+    /// request is not freed during the call, though the driver may end it.
     unsafe extern "C" fn timeout(raw: *mut bindings::request) -> bindings::blk_eh_timer_return {
-        // SAFETY: By the requirement the request lives; these fields do not change as long as it is
-        // started.
+        // SAFETY: By the function requirements, the request lives; these fields do not change as
+        // long as it is started.
         let (queue, tag) = unsafe { ((*raw).q, (*raw).tag) };
         // SAFETY: The queue of a request of a `TagSet<T>` has a `T::Queue`, which its disk keeps.
         let queue = unsafe { &*(*queue).queuedata.cast::<T::Queue>() };
@@ -96,21 +98,21 @@ impl<T: Operations> VTable<T> {
 
     /// # Safety
     ///
-    /// Called by the block layer for a queue of a [`TagSet<T>`].
+    /// Must only be called by the block layer, for a queue of a [`TagSet<T>`].
     unsafe extern "C" fn commit_rqs(hctx: *mut bindings::blk_mq_hw_ctx) {
-        // SAFETY: By the requirement; the queue is live during this call.
+        // SAFETY: By the function requirements; the queue is live during this call.
         let hw = unsafe { HwQueue::<T>::from_raw(hctx) };
         T::commit_rqs(hw, hw.queue());
     }
 
     /// # Safety
     ///
-    /// Called by the block layer for a poll queue of a [`TagSet<T>`].
+    /// Must only be called by the block layer, for a poll queue of a [`TagSet<T>`].
     unsafe extern "C" fn poll(
         hctx: *mut bindings::blk_mq_hw_ctx,
         _batch: *mut bindings::io_comp_batch,
     ) -> c_int {
-        // SAFETY: By the requirement; the queue is live during this call.
+        // SAFETY: By the function requirements; the queue is live during this call.
         let hw = unsafe { HwQueue::<T>::from_raw(hctx) };
         T::poll(hw, hw.queue()).try_into().unwrap_or(c_int::MAX)
     }
@@ -119,25 +121,26 @@ impl<T: Operations> VTable<T> {
     ///
     /// # Safety
     ///
-    /// Called by the block layer for a request that was given to [`Request::complete`].
+    /// Must only be called by the block layer, for a request that was given to
+    /// [`Request::complete`].
     unsafe extern "C" fn complete(rq: *mut bindings::request) {
-        // SAFETY: By the requirement.
+        // SAFETY: By the function requirements.
         let status = unsafe { Payload::<T>::status(rq) };
-        // SAFETY: `Request::complete` has given up its handle and left the ending to us.
+        // SAFETY: `Request::complete` has released its handle without ending the request.
         unsafe { bindings::blk_mq_end_request(rq, status) };
     }
 
     /// # Safety
     ///
-    /// Called by the block layer for a new request of a [`TagSet<T>`], which may still be under
-    /// construction.
+    /// Must only be called by the block layer, for a new request of a [`TagSet<T>`], which may
+    /// still be under construction.
     unsafe extern "C" fn init_request(
         set: *mut bindings::blk_mq_tag_set,
         rq: *mut bindings::request,
         _hctx_idx: c_uint,
         _numa_node: c_int,
     ) -> c_int {
-        // SAFETY: By the requirement.
+        // SAFETY: By the function requirements.
         let (sg_entries, _) = unsafe { TagSet::<T>::shape(set) };
         // SAFETY: The request is new, and `cmd_size` of the set is the payload's size.
         unsafe { Payload::<T>::init(rq, sg_entries) };
@@ -146,27 +149,29 @@ impl<T: Operations> VTable<T> {
 
     /// # Safety
     ///
-    /// Called by the block layer for a request that `init_request` has seen and that is freed.
+    /// Must only be called by the block layer, for a request that `init_request` has seen and that
+    /// is freed.
     unsafe extern "C" fn exit_request(
         _set: *mut bindings::blk_mq_tag_set,
         rq: *mut bindings::request,
         _hctx_idx: c_uint,
     ) {
-        // SAFETY: By the requirement.
+        // SAFETY: By the function requirements.
         unsafe { Payload::<T>::exit(rq) };
     }
 
-    /// Maps CPUs to hardware queues: reads and writes share the first ones, polled IO has the
-    /// rest.
+    /// Maps CPUs to hardware queues: the first ones are for reads and writes, the rest for polled
+    /// IO.
     ///
     /// # Safety
     ///
-    /// Called by the block layer for a [`TagSet<T>`], which may still be under construction.
+    /// Must only be called by the block layer, for a [`TagSet<T>`], which may still be under
+    /// construction.
     unsafe extern "C" fn map_queues(set: *mut bindings::blk_mq_tag_set) {
-        // SAFETY: By the requirement.
+        // SAFETY: By the function requirements.
         let (_, poll_queues) = unsafe { TagSet::<T>::shape(set) };
-        // SAFETY: By the requirement the set is allocated, and the block layer lets us change its
-        // maps here.
+        // SAFETY: By the function requirements, the set is allocated, and this callback may change
+        // its maps.
         let set = unsafe { &mut *set };
         let shared_queues = set.nr_hw_queues.saturating_sub(poll_queues);
         let maps = set.nr_maps as usize;
@@ -180,5 +185,5 @@ impl<T: Operations> VTable<T> {
     }
 }
 
-/// The driver has no resources now; ask again later (`include/linux/blk_types.h`).
+/// The driver has no resources now; the block layer retries (`include/linux/blk_types.h`).
 const BLK_STS_RESOURCE: bindings::blk_status_t = 9;

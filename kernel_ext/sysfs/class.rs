@@ -54,7 +54,7 @@ impl Class {
     pub fn register(name: &'static CStr) -> Result<Self> {
         // SAFETY: The name is static.
         let raw = from_err_ptr(unsafe { bindings::class_create(name.as_char_ptr()) })?;
-        // INVARIANT: Just created.
+        // INVARIANT: `raw` was just created.
         let raw = Raw {
             raw: NonNull::new(raw).ok_or(ENOMEM)?,
         };
@@ -127,7 +127,7 @@ impl<T: Send + Sync> ClassDevice<T> {
             // SAFETY: The node is of `T`, and no device refers to it.
             unsafe { tables.node.release::<T>() };
         }
-        // INVARIANT: Just created.
+        // INVARIANT: `raw` was just created.
         Ok(Self {
             device: device?,
             tables,

@@ -195,7 +195,7 @@ pub(super) unsafe extern "C" fn device_show(
     attribute: *mut bindings::device_attribute,
     page: *mut c_char,
 ) -> isize {
-    // SAFETY: The device exists; the node by the requirement.
+    // SAFETY: The device exists; the node by the function requirements.
     unsafe { show((*device).driver_data.cast(), attribute.cast(), page) }
 }
 
@@ -209,7 +209,7 @@ pub(super) unsafe extern "C" fn device_store(
     page: *const c_char,
     len: usize,
 ) -> isize {
-    // SAFETY: The device exists; the node by the requirement.
+    // SAFETY: The device exists; the node by the function requirements.
     unsafe {
         store(
             (*device).driver_data.cast(),

@@ -203,8 +203,8 @@ impl IdCore {
     /// Handles an asynchronous event of the queue pair. Any context.
     pub(crate) fn qp_event(&self, event: sys::ib_event_type) {
         if event == sys::ib_event_type_IB_EVENT_COMM_EST {
-            // The peer's first message arrived before the last message of the handshake. SAFETY:
-            // The identifier is valid; an error means that it is established already.
+            // The peer's first message arrived before the last message of the handshake.
+            // SAFETY: The identifier is valid; an error means that it is established already.
             let _ = unsafe { sys::rdma_notify(self.raw, event) };
         }
     }

@@ -115,8 +115,9 @@ impl MessageSlots {
             let rest = count.saturating_sub(places.len());
             for index in 0..rest.min(in_block) {
                 let start = index.wrapping_mul(stride);
-                // INVARIANT: `in_block` strides fit into a block. SAFETY: By the invariant above,
-                // the offset is within the block, which is one allocation.
+                // INVARIANT: `in_block` strides fit into a block.
+                // SAFETY: By the invariant above, the offset is within the block, which is one
+                // allocation.
                 let cpu = unsafe { block.cpu.add(start) };
                 let dma = block.dma.wrapping_add(start as u64);
                 places.push(Place { cpu, dma }, GFP_KERNEL)?;

@@ -171,7 +171,7 @@ impl Pd {
 impl PinnedDrop for Pd {
     fn drop(self: Pin<&mut Self>) {
         // Every handle and every queue pair holds an `Arc` of the domain, so none is left, and by
-        // the type invariants nothing is retired.
+        // the type invariants, nothing is retired.
         drop(RawPd(self.raw));
     }
 }

@@ -50,7 +50,7 @@ impl WorkCompletion {
     /// Returns whether the work request succeeded.
     #[inline(always)]
     pub fn is_success(&self) -> bool {
-        // SAFETY: By the type invariant the status is initialised.
+        // SAFETY: By the type invariants, the status is initialised.
         unsafe { (*self.0.get()).status == sys::ib_wc_status_IB_WC_SUCCESS }
     }
 
@@ -60,7 +60,7 @@ impl WorkCompletion {
         if self.is_success() {
             return Ok(());
         }
-        // SAFETY: By the type invariant the status is initialised.
+        // SAFETY: By the type invariants, the status is initialised.
         Err(WcStatus::from_raw(unsafe { (*self.0.get()).status }))
     }
 
@@ -110,7 +110,7 @@ impl WorkCompletion {
 
     #[inline(always)]
     fn has_flag(&self, flag: sys::ib_wc_flags) -> bool {
-        // SAFETY: By the type invariant the flags are initialised.
+        // SAFETY: By the type invariants, the flags are initialised.
         let flags = unsafe { (*self.0.get()).wc_flags };
         flags & flag as i32 != 0
     }

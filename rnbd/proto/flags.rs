@@ -62,7 +62,7 @@ pub struct Rw {
 }
 
 impl Rw {
-    /// An operation without flags.
+    /// Creates an operation without flags.
     #[inline]
     pub const fn new(op: Op) -> Self {
         Self {

@@ -231,7 +231,7 @@ impl<'a> MapRequest<'a> {
         request.sess_name = sess_name.ok_or(MapError::NoSessName)?;
         request.device_path = device_path.ok_or(MapError::NoDevicePath)?;
         request.check_names()?;
-        // INVARIANT: add_path parsed and counted every path.
+        // INVARIANT: Add_path parsed and counted every path.
         Ok(request)
     }
 

@@ -111,8 +111,9 @@ pub fn join<'b>(
     CStr::from_bytes_with_nul(path).map_err(|_| PathNameError::Name)
 }
 
-/// The folder of a search path that is there for every session: all of it, or what is before the
-/// part with `%SESSNAME%` in it. An empty search path means the root, as it does when it is joined.
+/// Returns the folder of a search path that is there for every session: all of it, or what is
+/// before the part with `%SESSNAME%` in it. An empty search path means the root, as it does when it
+/// is joined.
 pub fn common_folder(search_path: &[u8]) -> &[u8] {
     let mark = search_path
         .windows(SESSION.len())

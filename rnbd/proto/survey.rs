@@ -54,8 +54,8 @@ impl Answer {
         }
     }
 
-    /// Whether a device for which a new path gives this answer, and the other paths `others`, may
-    /// be one that a single server has closed.
+    /// Returns whether a device for which a new path gives this answer, and the other paths
+    /// `others`, may be one that a single server has closed.
     pub fn is_of_the_server_that_says(self, others: Answer) -> bool {
         match (self, others) {
             (Self::Opened(new), Self::Opened(old)) => new == old,

@@ -79,7 +79,7 @@ pub struct SessInfo {
 }
 
 impl SessInfo {
-    /// A client's offer.
+    /// Creates a client's offer.
     pub const fn request() -> Self {
         Self {
             header: Header::new(SESS_INFO),
@@ -88,7 +88,7 @@ impl SessInfo {
         }
     }
 
-    /// A server's answer.
+    /// Creates a server's answer.
     pub const fn response(version: u8) -> Self {
         Self {
             header: Header::new(SESS_INFO_RESPONSE),

@@ -177,7 +177,7 @@ fn show(
     })
 }
 
-/// The file that the client's `name` means here.
+/// Returns the file that the client's `name` means here.
 fn full_path(session: &Session, name: &[u8]) -> Result<CString> {
     let mut buffer = KVec::from_elem(0u8, PATH_LEN_MAX, GFP_KERNEL)?;
     let search_path = DEV_SEARCH_PATH.get().as_bytes();
@@ -195,7 +195,7 @@ fn full_path(session: &Session, name: &[u8]) -> Result<CString> {
     Ok(CString::try_from(path)?)
 }
 
-/// An owned copy of `bytes`, which contain no NUL.
+/// Returns an owned copy of `bytes`, which contain no NUL.
 fn c_string(bytes: &[u8]) -> Result<CString> {
     let mut with_end = KVec::with_capacity(bytes.len().saturating_add(1), GFP_KERNEL)?;
     with_end.extend_from_slice(bytes, GFP_KERNEL)?;

@@ -60,7 +60,7 @@ pub(crate) struct Exports {
 }
 
 impl Exports {
-    /// An empty list; `devices` is the folder in which the exports appear.
+    /// Creates an empty list; `devices` is the folder in which the exports appear.
     pub(crate) fn new(devices: Directory<()>) -> impl PinInit<Self> {
         pin_init!(Self {
             list <- new_mutex!(KVec::new()),
@@ -168,12 +168,12 @@ pub(crate) struct Claim {
 }
 
 impl Claim {
-    /// The name of the export, as in `/sys/block`.
+    /// Returns the name of the export, as in `/sys/block`.
     pub(crate) fn export(&self) -> &CStr {
         &self.export
     }
 
-    /// The folder `sessions` of the export.
+    /// Returns the folder `sessions` of the export.
     pub(crate) fn sessions(&self) -> &Directory<()> {
         &self.sessions
     }

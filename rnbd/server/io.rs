@@ -52,7 +52,8 @@ impl Drop for Notice {
 }
 
 impl Target {
-    /// The target of requests to `device`; `unused` completes when the last reference is gone.
+    /// Returns the target of requests to `device`; `unused` completes when the last reference is
+    /// gone.
     pub(crate) fn new(
         device: Arc<BlockDevice>,
         bios: Arc<BioPool<Io>>,
@@ -67,7 +68,7 @@ impl Target {
         }
     }
 
-    /// Whether the access mode of the mapping allows the operation.
+    /// Returns whether the access mode of the mapping allows the operation.
     #[inline]
     pub(crate) fn allows(&self, op: Op) -> bool {
         self.may_write || !op.changes_device()
@@ -123,7 +124,7 @@ pub(crate) fn submit(target: Arc<Target>, request: &IoRequest, mut operation: Op
     }
 }
 
-/// The block layer's word for an operation.
+/// Returns the block layer's word for an operation.
 #[inline]
 fn op_of(op: Op) -> block_ext::Op {
     match op {
@@ -136,7 +137,7 @@ fn op_of(op: Op) -> block_ext::Op {
     }
 }
 
-/// The block layer's words for the flags of an operation.
+/// Returns the block layer's words for the flags of an operation.
 #[inline]
 fn flags_of(rw: Rw) -> Flags {
     let flag = |set: bool, flag: Flags| if set { flag } else { Flags::NONE };

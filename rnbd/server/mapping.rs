@@ -87,12 +87,12 @@ impl Mapping {
         Ok(())
     }
 
-    /// Whether `description` is of this mapping.
+    /// Returns whether `description` is of this mapping.
     pub(crate) fn is(&self, description: &Description) -> bool {
         core::ptr::eq(&*self.description, description)
     }
 
-    /// The device's name as the client gave it.
+    /// Returns the device's name as the client gave it.
     pub(crate) fn path(&self) -> &[u8] {
         self.description.path.to_bytes()
     }
@@ -136,13 +136,14 @@ impl Drop for Mapping {
 /// Largest block size that the wire can name.
 const BLOCK_SIZE_MAX: u16 = 1 << 15;
 
-/// Whether the wire can name the size of the blocks that requests are made of. A client that was
-/// told of smaller ones would send parts of blocks.
+/// Returns whether the wire can name the size of the blocks that requests are made of. A client
+/// that was told of smaller ones would send parts of blocks.
 pub(super) fn is_expressible(device: &BlockDevice) -> bool {
     device.logical_block_bytes() <= BLOCK_SIZE_MAX.into()
 }
 
-/// Size and limits of `device`, in the numbers of the wire. Sizes that do not fit are cut.
+/// Returns the size and limits of `device`, in the numbers of the wire. Sizes that do not fit are
+/// cut.
 fn describe(device: &BlockDevice, device_id: u32) -> Device {
     let block_size = |bytes: u32| u16::try_from(bytes).unwrap_or(BLOCK_SIZE_MAX);
     Device {

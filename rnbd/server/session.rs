@@ -129,7 +129,7 @@ impl WorkItem for Session {
 }
 
 impl Session {
-    /// The session of the client that calls itself `name`.
+    /// Returns the session of the client that calls itself `name`.
     pub(super) fn new(server: Arc<Server>, name: &CStr) -> Result<Arc<Self>> {
         let name = CString::try_from(name)?;
         Arc::pin_init(
@@ -146,7 +146,7 @@ impl Session {
         )
     }
 
-    /// The name that the client chose.
+    /// Returns the name that the client chose.
     pub(super) fn name(&self) -> &CStr {
         &self.name
     }
@@ -328,7 +328,7 @@ impl Session {
         }
     }
 
-    /// A table of `len` entries with the targets of the present one. `slots` is locked.
+    /// Returns a table of `len` entries with the targets of the present one. `slots` is locked.
     fn longer_table(&self, len: usize) -> Result<Table> {
         let old = self.table.get();
         let mut table = Table::with_capacity(len, GFP_KERNEL)?;
@@ -340,7 +340,7 @@ impl Session {
         Ok(table)
     }
 
-    /// The target of requests to `device_id`.
+    /// Returns the target of requests to `device_id`.
     #[inline]
     fn target(&self, device_id: u32) -> Option<Arc<Target>> {
         let guard = rcu::read_lock();
@@ -407,7 +407,7 @@ impl Session {
 /// A session as RTRS sees it.
 pub(super) struct Link(pub(super) Arc<Session>);
 
-/// The way of a request's data.
+/// Returns the way of a request's data.
 #[inline]
 fn direction_of(operation: &Operation) -> Direction {
     if operation.is_read() {

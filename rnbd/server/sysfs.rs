@@ -51,18 +51,18 @@ impl Control {
         })
     }
 
-    /// The folder of the exports.
+    /// Returns the folder of the exports.
     pub(super) fn devices(&self) -> Result<Directory<()>> {
         folder(&self.device, c"devices")
     }
 }
 
-/// A folder without files of its own.
+/// Returns a folder without files of its own.
 pub(super) fn folder(parent: &impl AsKobject, name: &CStr) -> Result<Directory<()>> {
     Directory::new(parent, name, &[], Arc::new((), GFP_KERNEL)?)
 }
 
-/// The files of a mapping, in the folder `sessions` of its export.
+/// Returns the files of a mapping, in the folder `sessions` of its export.
 pub(super) fn mapping(
     sessions: &Directory<()>,
     description: Arc<Description>,

@@ -86,7 +86,7 @@ fn v4(text: &[u8]) -> Option<[u8; 4]> {
     parts.next().is_none().then_some(out)
 }
 
-/// A group of one to four hexadecimal digits.
+/// Returns a group of one to four hexadecimal digits.
 fn group(text: &[u8]) -> Option<u16> {
     if text.is_empty() || text.len() > 4 {
         return None;

@@ -72,7 +72,7 @@ impl Agreement {
         Ok(self)
     }
 
-    /// The session is open: requests are made from now on.
+    /// Returns the session is open: requests are made from now on.
     #[must_use]
     pub fn settled(self) -> Self {
         match self {

@@ -54,7 +54,7 @@ pub const fn default_limit_mib(memory_bytes: u64) -> u32 {
     let mib = (memory_bytes / 4) >> 20;
     match mib {
         0 => 1,
-        // CAST: compared first.
+        // CAST: Compared first.
         _ if mib <= LIMIT_MIB_MAX as u64 => mib as u32,
         _ => LIMIT_MIB_MAX,
     }

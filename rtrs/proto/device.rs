@@ -121,7 +121,7 @@ impl Capabilities {
         Ok(Division { page_size, chunks })
     }
 
-    /// The largest page of the device that divides a chunk.
+    /// Returns the largest page of the device that divides a chunk.
     fn page_size(&self, chunk_size: u32, alignment: u64) -> u32 {
         let mut size = chunk_size;
         while size > PAGE_SIZE_MIN {

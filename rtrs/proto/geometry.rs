@@ -68,7 +68,7 @@ impl Geometry {
         if id_bits + bits_below(chunk_size) > IMM_PAYLOAD_BITS {
             return Err(GeometryError::ImmediateBits);
         }
-        // INVARIANT: all three were checked above.
+        // INVARIANT: All three were checked above.
         Ok(Self {
             queue_depth: queue_depth as u16,
             chunk_size,
@@ -106,7 +106,7 @@ impl Geometry {
         if offset >= self.chunk_size {
             return Err(BadPayload::Offset(offset));
         }
-        // CAST: below queue_depth, a u16.
+        // CAST: Below queue_depth, a u16.
         Ok((id as u16, offset))
     }
 
@@ -124,7 +124,7 @@ impl Geometry {
     #[inline]
     pub const fn chunk_id(&self, msg_id: u32) -> Option<u16> {
         if msg_id < self.queue_depth as u32 {
-            // CAST: below queue_depth, a u16.
+            // CAST: Below queue_depth, a u16.
             Some(msg_id as u16)
         } else {
             None

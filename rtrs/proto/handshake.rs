@@ -278,7 +278,7 @@ fn response(private_data: &[u8]) -> Result<ConnectResponse, ConnectError> {
 }
 
 fn errno_of(msg: &ConnectResponse) -> Option<Errno> {
-    // CAST: the field is a signed number.
+    // CAST: The field is a signed number.
     Errno::new(i32::from(msg.errno.get() as i16))
 }
 

@@ -189,7 +189,7 @@ impl<'a> Chunks<'a> {
             return Err(InfoError::Kind(head.kind.get()));
         }
         let sg_cnt = head.sg_cnt.get();
-        // CAST: the field is a signed number.
+        // CAST: The field is a signed number.
         let refusal = Errno::new(head.refusal.get() as i32);
         if let Some(errno) = refusal.filter(|_| sg_cnt == 0) {
             return Err(InfoError::Refused(errno));
@@ -214,7 +214,7 @@ impl<'a> Chunks<'a> {
         if chunks != u64::from(geometry.queue_depth()) {
             return Err(InfoError::Coverage);
         }
-        // INVARIANT: all of it was just checked.
+        // INVARIANT: All of it was just checked.
         Ok(Self {
             descriptors,
             chunk_size: geometry.chunk_size(),

@@ -49,7 +49,7 @@ impl FastIoFail {
     pub const fn to_i32(self) -> i32 {
         match self {
             Self::Off => -1,
-            // CAST: at most a day; a number beyond is cut to that.
+            // CAST: At most a day; a number beyond is cut to that.
             Self::After(s) if s <= FAST_IO_FAIL_S_MAX => s as i32,
             Self::After(_) => FAST_IO_FAIL_S_MAX as i32,
         }
@@ -208,7 +208,7 @@ impl Outage {
         }
     }
 
-    /// The state at `now_ms` in an outage that began at `since_ms`.
+    /// Returns the state at `now_ms` in an outage that began at `since_ms`.
     const fn wait(since_ms: u64, setting: FastIoFail, now_ms: u64) -> (Self, Effect) {
         let until_ms = setting.deadline_ms(since_ms);
         match until_ms {

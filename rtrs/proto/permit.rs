@@ -59,7 +59,7 @@ impl Partition {
     #[inline]
     pub const fn io_id(&self, tag: u32) -> Option<u16> {
         if tag < self.io_depth() as u32 {
-            // CAST: below queue_depth, a u16. The sum is below it, too.
+            // CAST: Below queue_depth, a u16. The sum is below it, too.
             Some(self.admin.wrapping_add(tag as u16))
         } else {
             None

@@ -70,7 +70,7 @@ impl Tried {
     #[inline]
     fn bit(index: usize) -> u128 {
         if index < PATHS_MAX {
-            // CAST: below 128.
+            // CAST: Below 128.
             1u128.wrapping_shl(index as u32)
         } else {
             0

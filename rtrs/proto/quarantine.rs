@@ -28,7 +28,7 @@ type Paths = u128;
 const _: () = assert!(PATHS_MAX == Paths::BITS as usize);
 
 const fn bit(path: u8) -> Paths {
-    // CAST: a `u8`. A number beyond the paths is none.
+    // CAST: A `u8`. A number beyond the paths is none.
     match 1u128.checked_shl(path as u32) {
         Some(bit) => bit,
         None => 0,
@@ -135,11 +135,11 @@ impl<C: DerefMut<Target = [Chunk]>> Quarantine<C> {
         }
     }
 
-    /// A path is added: returns its number. `None` if there is none left, for a number is not used
-    /// again while a chunk is held because of it.
+    /// Returns a path is added: returns its number. `None` if there is none left, for a number is
+    /// not used again while a chunk is held because of it.
     pub fn add_path(&mut self) -> Option<u8> {
         let taken = self.chunks.iter().fold(self.paths, |t, c| t | c.paths);
-        // CAST: at most 128.
+        // CAST: At most 128.
         let number = taken.trailing_ones() as u8;
         let bit = bit(number);
         self.paths |= bit;
@@ -151,7 +151,7 @@ impl<C: DerefMut<Target = [Chunk]>> Quarantine<C> {
         self.paths &= !bit(path);
     }
 
-    /// The connections of a path are drained, and the request in this chunk had no answer.
+    /// Returns the connections of a path are drained, and the request in this chunk had no answer.
     pub fn lost(&mut self, chunk: u16, path: u8) -> Ticket {
         self.losses = self.losses.saturating_add(1);
         let loss = self.losses;
@@ -162,9 +162,9 @@ impl<C: DerefMut<Target = [Chunk]>> Quarantine<C> {
         Ticket { chunk, loss }
     }
 
-    /// A request goes out whose tag stands for chunk `own`: returns where, or `None` if it has to
-    /// wait. One that was lost uses the chunk that it was in as long as that is held; in any other
-    /// place its first copy could come after it.
+    /// Returns a request goes out whose tag stands for chunk `own`: returns where, or `None` if it
+    /// has to wait. One that was lost uses the chunk that it was in as long as that is held; in any
+    /// other place its first copy could come after it.
     pub fn take(&mut self, own: u16, ticket: Option<Ticket>) -> Option<Place> {
         if let Some(ticket) = ticket {
             let first = self.chunks.get(usize::from(ticket.chunk)).copied();
@@ -201,9 +201,9 @@ impl<C: DerefMut<Target = [Chunk]>> Quarantine<C> {
         self.change_all(|c| c.paths &= !bit(path));
     }
 
-    /// A path is about to be connected again: returns what to tell [`Self::forgotten`] if the
-    /// server turns out not to know the session, that is how many losses there were before it was
-    /// asked. `None` if there is no need to ask, because no chunk is held for another path.
+    /// Returns a path is about to be connected again: returns what to tell [`Self::forgotten`] if
+    /// the server turns out not to know the session, that is how many losses there were before it
+    /// was asked. `None` if there is no need to ask, because no chunk is held for another path.
     pub fn inquiry(&self, path: u8) -> Option<u64> {
         let others = !bit(path);
         let unseen = self.held != 0 && self.chunks.iter().any(|c| c.paths & others != 0);

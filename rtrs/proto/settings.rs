@@ -89,7 +89,7 @@ impl Setting {
 
     /// Returns the values that it can have.
     pub const fn range(self) -> RangeInclusive<i32> {
-        // CAST: all far below 2^31.
+        // CAST: All far below 2^31.
         match self {
             Self::MaxReconnectAttempts => backoff::ATTEMPTS_FOR_EVER..=9999,
             Self::ReconnectDelayMs => backoff::DELAY_MS_MIN as i32..=backoff::DELAY_MS_MAX as i32,
@@ -103,7 +103,7 @@ impl Setting {
 
     /// Returns the value that it has unless somebody sets another one.
     pub const fn default(self) -> i32 {
-        // CAST: all far below 2^31.
+        // CAST: All far below 2^31.
         match self {
             Self::MaxReconnectAttempts => backoff::ATTEMPTS_FOR_EVER,
             Self::ReconnectDelayMs => backoff::DELAY_MS_DEFAULT as i32,

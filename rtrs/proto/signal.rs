@@ -127,8 +127,8 @@ const ADMIN_SENDS_MIN: u32 = (ADMIN_INTERVAL + 8) * REQUEST_WORK;
 const _: () = assert!(ADMIN_SENDS_MIN * 2 <= ADMIN_MESSAGES * 5);
 
 impl QueueSizes {
-    /// The admin connection, on either side. Receives are posted in batches of `batch`, two of
-    /// which come on top.
+    /// Returns the admin connection, on either side. Receives are posted in batches of `batch`, two
+    /// of which come on top.
     pub fn admin(batch: u32, limits: QueueLimits) -> Result<Self, QueueError> {
         let wanted = Self {
             send: ADMIN_MESSAGES * 5 + 1,
@@ -137,9 +137,9 @@ impl QueueSizes {
         wanted.within(limits, ADMIN_SENDS_MIN)
     }
 
-    /// An IO connection of a client: invalidate, register and write for each request, and as much
-    /// again for those that are done without anybody knowing ([`client_mask`]); answers of up to
-    /// two receives.
+    /// Returns an IO connection of a client: invalidate, register and write for each request, and
+    /// as much again for those that are done without anybody knowing ([`client_mask`]); answers of
+    /// up to two receives.
     pub fn client_io(queue_depth: u16, limits: QueueLimits) -> Result<Self, QueueError> {
         let depth = u32::from(queue_depth);
         let wanted = Self {
@@ -149,8 +149,8 @@ impl QueueSizes {
         wanted.within(limits, (depth + client_mask(queue_depth)) * REQUEST_WORK)
     }
 
-    /// An IO connection of a server: data, invalidation and answer for each response, and with
-    /// `always_invalidate` the invalidation and registration of the chunk. Receives as for
+    /// Returns an IO connection of a server: data, invalidation and answer for each response, and
+    /// with `always_invalidate` the invalidation and registration of the chunk. Receives as for
     /// [`Self::admin`]. On a device with shorter send queues answers wait for room earlier; what
     /// all requests may post at the same time, the invalidations, always has room.
     pub fn server_io(
@@ -184,7 +184,7 @@ impl QueueSizes {
         }
     }
 
-    /// The same with a send queue of at least `least`.
+    /// Returns the same with a send queue of at least `least`.
     fn max_send(self, least: u32) -> Self {
         Self {
             send: self.send.max(least),

@@ -199,7 +199,7 @@ impl InfoResponse {
         Self {
             kind: U16::new(INFO_RESPONSE),
             sg_cnt: U16::new(0),
-            // CAST: the field is a signed number.
+            // CAST: The field is a signed number.
             refusal: U32::new(errno.to_raw() as u32),
         }
     }
