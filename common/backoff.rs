@@ -1,24 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How long to wait before a lost path is connected again, and when to leave it.
+//! The delay before a lost connection is connected again, and the number of attempts.
 //!
-//! The first attempt comes at once: most losses are over when they are noticed. The pause then
-//! doubles up to `reconnect_delay`, and chance shortens it, so that the clients of a server that
-//! comes back do not all knock together.
+//! The first attempt follows at once, as most losses are over when they are noticed. The delay then
+//! doubles up to `reconnect_delay`. Random jitter shortens it, so that the clients of a restarted
+//! server do not all reconnect at the same time.
 
-/// Pause before the second attempt, in milliseconds, and the least that `reconnect_delay` can be.
+/// The delay before the second attempt, in milliseconds, and the minimum of `reconnect_delay`.
 pub const DELAY_MS_MIN: u32 = 100;
 
-/// Default of `reconnect_delay`, the longest pause, in milliseconds.
+/// The default of `reconnect_delay`, the maximum delay, in milliseconds.
 pub const DELAY_MS_DEFAULT: u32 = 1000;
 
-/// Most that `reconnect_delay` can be, in milliseconds.
+/// The maximum of `reconnect_delay`, in milliseconds.
 pub const DELAY_MS_MAX: u32 = 600_000;
 
-/// `max_reconnect_attempts` of a path that is never left; also the default.
+/// The value of `max_reconnect_attempts` for unlimited attempts, also the default.
 pub const ATTEMPTS_FOR_EVER: i32 = -1;
 
-/// Doublings that take the shortest pause past the longest.
+/// The number of doublings after which the minimum delay exceeds the maximum.
 const DOUBLINGS_MAX: u32 = 13;
 
 const _: () = assert!((DELAY_MS_MIN as u64) << DOUBLINGS_MAX > DELAY_MS_MAX as u64);
@@ -33,17 +33,17 @@ impl Backoff {
     /// No attempt was made yet.
     pub const NEW: Self = Self { attempts: 0 };
 
-    /// Returns how many attempts were granted since the last success.
+    /// Returns the number of attempts granted since the last success.
     pub const fn attempts(&self) -> u32 {
         self.attempts
     }
 
-    /// Grants another attempt, after the returned pause in milliseconds, or `None`: the path is to
-    /// be closed.
+    /// Grants another attempt after the returned delay in milliseconds; with `None` the path is
+    /// closed.
     ///
-    /// `delay_ms_max` is `reconnect_delay`, brought into its range if it is outside.
-    /// `attempts_max` is `max_reconnect_attempts`; any negative number is for ever, 0 is none.
-    /// `random` is any number; it picks a pause between half of what is due and all of it.
+    /// `delay_ms_max` is `reconnect_delay`, clamped to its range. `attempts_max` is
+    /// `max_reconnect_attempts`; a negative number is unlimited, 0 is none. `random` selects a
+    /// delay between half of the due one and all of it.
     pub const fn next(&mut self, delay_ms_max: u32, attempts_max: i32, random: u32) -> Option<u32> {
         if attempts_max >= 0 && self.attempts >= attempts_max.unsigned_abs() {
             return None;
@@ -53,13 +53,13 @@ impl Backoff {
         Some(pause_ms)
     }
 
-    /// The path is connected, or somebody asked for it: counting starts again.
+    /// Restarts the count, when the path is connected or the administrator requests a reconnect.
     pub const fn reset(&mut self) {
         self.attempts = 0;
     }
 }
 
-/// Returns the pause that is due after `attempts` attempts, before chance shortens it.
+/// Returns the delay due after `attempts` attempts, before the jitter.
 const fn due_ms(attempts: u32, delay_ms_max: u32) -> u32 {
     if attempts == 0 {
         return 0;
@@ -83,10 +83,10 @@ const fn due_ms(attempts: u32, delay_ms_max: u32) -> u32 {
     }
 }
 
-/// Picks a number from `ms - ms / 2` to `ms`, both included.
+/// Selects a number from `ms - ms / 2` to `ms`, both included.
 const fn jittered(ms: u32, random: u32) -> u32 {
     let half = ms / 2;
-    // At most 300,001 ways, so neither the product nor the sum overflows.
+    // At most 300,001 values, so neither the product nor the sum overflows.
     let ways = (half as u64).wrapping_add(1);
     // CAST: Below `ways`.
     let less = (random as u64).wrapping_mul(ways).wrapping_shr(u32::BITS) as u32;

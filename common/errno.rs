@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Error numbers as the protocol carries them: positive, in the peer's and our own numbering.
+//! Error numbers of the protocols: positive, with the same numbers on both sides.
 
 use core::fmt;
 
 /// One of the system's error numbers, positive (`EINVAL` is 22).
 ///
-/// The kernel glue turns it into its `Error` by negating it.
+/// The drivers negate it for the kernel's `Error`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Errno(u16);
 
@@ -50,7 +50,7 @@ impl Errno {
     /// Operation already in progress.
     pub const EALREADY: Self = Self(114);
 
-    /// Takes an error number of either sign; `None` for 0, which is no error.
+    /// Creates an error from a number of either sign; returns `None` for 0, which is no error.
     #[inline]
     pub const fn new(raw: i32) -> Option<Self> {
         let abs = raw.unsigned_abs();

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the pure code of every protocol needs: error numbers, numbers and words that people write,
-//! back-off.
+//! The common pure code of all protocols: error numbers, parsing of numbers and words, back-off.
 //!
 //! Pure as each `proto` folder: no `unsafe`, no allocation, no lock, no clock, no log and no panic.
-//! The crate stands below all others, in `kernel_ext.ko`; for tests it is also a crate of the host.
+//! All other crates depend on this one, which is part of `kernel_ext.ko`; for tests it is also a
+//! crate of the host.
 //!
 //! | Module | What |
 //! |---|---|
-//! | [`errno`] | error numbers as the kernel and the wire have them |
+//! | [`errno`] | error numbers of the kernel and the wire |
 //! | [`text`] | numbers and words from sysfs and options |
-//! | [`backoff`] | when a lost connection is tried again |
+//! | [`backoff`] | the delays before reconnects |
 
-// The kernel's build says so itself.
+// The kernel's build sets `no_std` itself.
 #![cfg_attr(not(MODULE), no_std)]
 #![forbid(unsafe_code)]
 

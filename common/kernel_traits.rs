@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Traits of the `kernel` crate, which only the crate of a type may implement; left out on the
-//! host.
+//! Implementations of traits of the `kernel` crate, which only the crate of a type may provide; not
+//! compiled on the host.
 
 use kernel::prelude::*;
 
@@ -10,8 +10,8 @@ use crate::{
     text::NumberError, //
 };
 
-/// Forwards the kernel's `Display`, which `pr_err!` and its like ask for, to that of `core`, which
-/// is the one that pure code knows.
+/// Forwards the kernel's `Display`, which `pr_err!` and the other macros require, to that of
+/// `core`, which pure code implements.
 #[macro_export]
 macro_rules! forward_display {
     ($($name:ty,)*) => {$(

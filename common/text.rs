@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Numbers and words that people write to sysfs, read as the kernel's `kstrto*` reads them.
+//! Parsing of numbers and words written to sysfs, with the rules of the kernel's `kstrto*`.
 
 use core::fmt;
 
 use crate::errno::Errno;
 
-/// Why a number is refused.
+/// The reason why a number is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NumberError {
     /// Not a number (`EINVAL`).
@@ -16,7 +16,7 @@ pub enum NumberError {
 }
 
 impl NumberError {
-    /// Returns the error that `kstrto*` gives.
+    /// Returns the error of `kstrto*`.
     pub const fn errno(self) -> Errno {
         match self {
             NumberError::Invalid => Errno::EINVAL,
@@ -34,8 +34,8 @@ impl fmt::Display for NumberError {
     }
 }
 
-/// Shows bytes that somebody else chose, fit for a log line: at most 64 of them, and `?` for what
-/// is not graphic ASCII, so that nobody can forge lines.
+/// Prints untrusted bytes in a log line: at most 64 of them, and `?` for what is not graphic ASCII,
+/// so that they cannot forge lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shown<'a>(pub &'a [u8]);
 
@@ -57,7 +57,7 @@ pub fn trim(written: &[u8]) -> &[u8] {
     written.trim_ascii()
 }
 
-/// Takes a base's prefix off: base 0 means `0x` is 16, `0` is 8, anything else 10.
+/// Removes the prefix of a base: for base 0, `0x` means 16, `0` means 8, otherwise 10.
 fn prefix(digits: &[u8], base: u32) -> (&[u8], u32) {
     let hex = digits
         .strip_prefix(b"0x")
@@ -94,14 +94,14 @@ fn digits(text: &[u8], base: u32) -> Result<u64, NumberError> {
     value.ok_or(NumberError::Range)
 }
 
-/// Reads an unsigned number, with one `+` in front and one line end behind allowed. `base` is 0
-/// (by prefix), 8, 10 or 16.
+/// Parses an unsigned number with an optional `+` before it and an optional newline after it.
+/// `base` is 0 (by prefix), 8, 10 or 16.
 pub fn parse_u64(written: &[u8], base: u32) -> Result<u64, NumberError> {
     let text = written.strip_suffix(b"\n").unwrap_or(written);
     digits(text.strip_prefix(b"+").unwrap_or(text), base)
 }
 
-/// Reads a signed number likewise.
+/// Parses a signed number likewise.
 pub fn parse_i32(written: &[u8], base: u32) -> Result<i32, NumberError> {
     let text = written.strip_suffix(b"\n").unwrap_or(written);
     let value = match text.strip_prefix(b"-") {
@@ -114,8 +114,8 @@ pub fn parse_i32(written: &[u8], base: u32) -> Result<i32, NumberError> {
         .ok_or(NumberError::Range)
 }
 
-/// Says whether somebody wrote `word`, with or without a line end: how the files are operated that
-/// do one thing (`reconnect`, `force_close`, ...), whose word is `1`.
+/// Returns whether the text is `word`, with or without a newline. Files with one operation
+/// (`reconnect`, `force_close`, ...) accept the word `1`.
 pub fn is_word(written: &[u8], word: &[u8]) -> bool {
     written.strip_suffix(b"\n").unwrap_or(written) == word
 }

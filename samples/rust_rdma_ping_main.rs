@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Connects to itself over RDMA: says "ping" and hears "pong". Parameter: address=10.0.0.1
+//! Connects to itself over RDMA, sends "ping" and receives "pong". Parameter: address=10.0.0.1
 
 use kernel::{
     prelude::*,
@@ -30,7 +30,7 @@ module_param_string!(
     "IPv4 address of an RDMA device"
 );
 
-/// Slot 0 is for what we say, slot 1 for what we hear.
+/// Slot 0 is for sent messages, slot 1 for received ones.
 struct Talk(MessageSlots);
 
 impl Talk {

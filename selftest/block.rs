@@ -55,7 +55,7 @@ use kernel_ext::{
 const SECTOR: usize = 512;
 const SECTORS: usize = 128;
 
-/// A list over pages is filled, read, written and emptied.
+/// Checks that a list over pages can be filled, read, written and emptied.
 pub(super) fn scatterlist() -> Result {
     let pages = Arc::new(PageBlock::new(1)?, GFP_KERNEL)?;
     let mut table = SgTable::new(2)?;
@@ -91,7 +91,7 @@ pub(super) fn scatterlist() -> Result {
     )
 }
 
-/// Limits that the block layer would warn about are refused.
+/// Checks that limits with a warning of the block layer are rejected.
 pub(super) fn limits() -> Result {
     let good = Limits {
         virt_boundary_mask: 4095,
@@ -194,7 +194,7 @@ impl Operations for Memory {
     }
 }
 
-/// An open device, and where bios for it come from.
+/// An open device and its pool of bios.
 struct Target {
     device: BlockDevice,
     pool: BioPool<Io>,
@@ -207,7 +207,7 @@ impl Target {
         Ok(Arc::new(Target { device, pool }, GFP_KERNEL)?)
     }
 
-    /// Does one IO, shaped by `fill`, and waits for its end.
+    /// Submits one IO, prepared by `fill`, and waits for its end.
     fn io(
         self: &Arc<Self>,
         op: Op,
@@ -278,7 +278,7 @@ impl BioData for Io {
     }
 }
 
-/// Data goes to a disk and comes back, and what makes no sense is refused.
+/// Checks that data written to a disk is read back, and that invalid arguments are rejected.
 pub(super) fn disk() -> Result {
     let released = Arc::new(AtomicU32::new(0), GFP_KERNEL)?;
     let disk = new_disk(Token(released.clone()))?;
@@ -294,7 +294,7 @@ pub(super) fn disk() -> Result {
     check(disk.forbid_open_if_idle() == Err(EBUSY), "the disk is open")?;
     disk.forbid_open();
     let refused = Target::open(Mode::ReadOnly).err();
-    check(refused == Some(ENXIO), "nobody opens a closed disk")?;
+    check(refused == Some(ENXIO), "a closed disk cannot be opened")?;
     disk.remove();
     check(!disk.is_live(), "a removed disk is gone")?;
     let pages = Arc::new(PageBlock::new(0)?, GFP_KERNEL)?;
@@ -309,7 +309,7 @@ pub(super) fn disk() -> Result {
     )
 }
 
-/// Counts its end.
+/// Counts its drops.
 struct Token(Arc<AtomicU32>);
 
 impl Drop for Token {
@@ -318,14 +318,14 @@ impl Drop for Token {
     }
 }
 
-/// The token of a disk that is never shown goes with it.
+/// Checks that the token of a disk that was never added is dropped with the disk.
 pub(super) fn token() -> Result {
     let released = Arc::new(AtomicU32::new(0), GFP_KERNEL)?;
     drop(new_disk(Token(released.clone()))?);
     check(released.load(Relaxed) == 1, "a token is released")
 }
 
-/// A disk in use takes other limits, but none that it has no room for.
+/// Checks that the limits of a disk in use can change, within the entries of its requests.
 fn relimit(disk: &Disk<Memory>) -> Result {
     let limits = |segments| Limits {
         physical_block_bytes: 4096,

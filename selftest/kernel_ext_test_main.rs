@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Tests of `kernel_ext` and `block_ext` in the kernel, as the kernel's own `lib/test_*.ko`: at
-//! load each part is tried and prints one line.
+//! Tests of `kernel_ext` and `block_ext` in the kernel, like the kernel's own `lib/test_*.ko`: the
+//! load runs each part, which prints one line.
 //!
-//! Built with the other modules, used by the tests in virtual machines, not installed. Parts that
-//! need user space (sysfs, parameters) are left in place while the module is loaded, under
+//! Built with the other modules, used by the tests in virtual machines, not installed. The objects
+//! for tests from user space (sysfs, parameters) exist while the module is loaded, under
 //! `/sys/class/kernel_ext_test/stage`; see [`sysfs`].
 
 mod block;
@@ -70,8 +70,8 @@ impl kernel::Module for Tests {
             part().inspect_err(|_| pr_err!("{}: failed\n", name))?;
             pr_info!("{}: ok\n", name);
         }
-        // The files that it opens are closed when this task returns to user space; until then they
-        // need the module, which therefore must not fail to load.
+        // The files that it opens are closed when this task returns to user space. They need the
+        // module until then, so an error must not fail the load.
         match block::disk() {
             Ok(()) => pr_info!("disk: ok\n"),
             Err(error) => pr_err!("disk: failed: {:?}\n", error),
@@ -87,7 +87,7 @@ impl kernel::Module for Tests {
     }
 }
 
-/// Fails with a line that says what should hold.
+/// Returns an error and logs `what` unless `holds`.
 fn check(holds: bool, what: &str) -> Result {
     if holds {
         return Ok(());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Tests of what does not wait.
+//! Tests of the parts that do not wait.
 
 use super::check;
 use kernel::{
@@ -26,7 +26,7 @@ use kernel_ext::{
     ratelimit::RateLimit, //
 };
 
-/// The constants are those of C.
+/// Checks that the constants are those of C.
 pub(super) fn errno() -> Result {
     check(errno::ECONNRESET.to_errno() == -104, "ECONNRESET is -104")?;
     check(errno::ENOTCONN.to_errno() == -107, "ENOTCONN is -107")?;
@@ -49,7 +49,7 @@ static DROPPED: Kind<Dropped, u32> = Kind::new(1);
 static NUMBER: Kind<usize, u32> = Kind::new(2);
 static EMPTY: Kind<(), u32> = Kind::new(3);
 
-/// The type is checked, and drop runs once.
+/// Checks that the type is checked, and that drop runs once.
 pub(super) fn erased() -> Result {
     let drops = Arc::new(AtomicU32::new(0), GFP_KERNEL)?;
     drop(Erased::new(Dropped(drops.clone()), &DROPPED));
@@ -58,7 +58,7 @@ pub(super) fn erased() -> Result {
         "an erased value is dropped",
     )?;
     let mut erased = Erased::new(Dropped(drops.clone()), &DROPPED);
-    check(*erased.deeds() == 1, "its deeds are those of its kind")?;
+    check(*erased.deeds() == 1, "its operations are those of its kind")?;
     check(
         erased.downcast_mut(&NUMBER).is_none(),
         "another type is refused",
@@ -76,7 +76,7 @@ pub(super) fn erased() -> Result {
     )
 }
 
-/// Copies, and ranges at the end.
+/// Checks copies, and ranges at the end.
 pub(super) fn pages() -> Result {
     let block = PageBlock::new(PageBlock::order_for(3 * PAGE_SIZE))?;
     check(
@@ -117,7 +117,7 @@ pub(super) fn pages() -> Result {
     )
 }
 
-/// Every CPU has its own value.
+/// Checks that every CPU has its own value.
 pub(super) fn percpu() -> Result {
     #[derive(Default)]
     struct Stats {
@@ -142,7 +142,7 @@ pub(super) fn percpu() -> Result {
     )
 }
 
-/// Two UUIDs differ, and say that they are random ones.
+/// Checks that two UUIDs differ and are of version 4.
 pub(super) fn random() -> Result {
     let (one, other) = (random::uuid(), random::uuid());
     check(one != other, "UUIDs differ")?;
@@ -152,7 +152,7 @@ pub(super) fn random() -> Result {
     check(bytes != [0; 32], "random bytes are not all zero")
 }
 
-/// Numbers are unique and come back.
+/// Checks that numbers are unique and are freed.
 pub(super) fn ida() -> Result {
     let ida = Ida::new()?;
     let zero = ida.alloc(0, 1)?;
@@ -173,7 +173,7 @@ pub(super) fn ida() -> Result {
     )
 }
 
-/// The burst passes, and what was suppressed is counted.
+/// Checks that the burst passes, and that suppressed events are counted.
 pub(super) fn ratelimit() -> Result {
     static LIMIT: RateLimit = RateLimit::new(40, 2);
     kernel::time::delay::fsleep(kernel::time::Delta::from_millis(60));

@@ -31,7 +31,7 @@ use kernel_ext::{
     },
 };
 
-/// The three states and who may change them.
+/// Checks the three states and their transitions.
 pub(super) fn handoff() -> Result {
     let slot = Handoff::new(1u32);
     check(slot.claim().is_none(), "a free slot cannot be claimed")?;
@@ -52,12 +52,13 @@ pub(super) fn handoff() -> Result {
     check(slot.is_free(), "a slot that was let go is free")
 }
 
-/// An answer and an event end a request in either order; whichever is second gets the value.
+/// Checks that a response and an event end a request in either order, and that the second one gets
+/// the value.
 pub(super) fn handoff_note() -> Result {
     let slot = Handoff::new(1u32);
     check(slot.note().is_none(), "a free slot forgets an event")?;
     slot.acquire().ok_or(EINVAL)?.arm();
-    check(slot.note().is_none(), "the event first: nobody gets it")?;
+    check(slot.note().is_none(), "the event first: it gets nothing")?;
     let (held, noted) = slot.claim_noted().ok_or(EINVAL)?;
     check(noted, "the answer second: it knows of the event")?;
     drop(held);
@@ -80,7 +81,7 @@ pub(super) fn handoff_note() -> Result {
     check(slot.is_free(), "a teardown ends what waits")
 }
 
-/// Set once, dropped once.
+/// Checks that a value is set once and dropped once.
 pub(super) fn set_once() -> Result {
     let drops = Arc::new((), GFP_KERNEL)?;
     let cell = SetOnce::new();
@@ -98,7 +99,7 @@ pub(super) fn set_once() -> Result {
     )
 }
 
-/// One box, taken once.
+/// Checks that a box is taken once.
 pub(super) fn box_cell() -> Result {
     let cell = BoxCell::new(KBox::new(7u32, GFP_KERNEL)?);
     let parked = cell.take().ok_or(EINVAL)?;
@@ -118,7 +119,7 @@ pub(super) fn box_cell() -> Result {
     )
 }
 
-/// Interrupts are off exactly while the lock is held.
+/// Checks that interrupts are off exactly while the lock is held.
 pub(super) fn irq_lock() -> Result {
     #[pin_data]
     struct Locked {
@@ -149,7 +150,7 @@ pub(super) fn irq_lock() -> Result {
     )
 }
 
-/// The value stays between locks.
+/// Checks that the value persists between locks.
 pub(super) fn global() -> Result {
     static LIST: Global<KVec<u32>> = Global::new(KVec::new());
     LIST.lock().push(1, GFP_KERNEL)?;
@@ -158,7 +159,7 @@ pub(super) fn global() -> Result {
     check(list.iter().sum::<u32>() == 3, "a global keeps its value")
 }
 
-/// Readers see the value of their time.
+/// Checks that readers see the current value.
 pub(super) fn rcu_arc() -> Result {
     static EMPTY: RcuArc<u32> = RcuArc::empty();
     check(EMPTY.get().is_none(), "an empty one is empty")?;
@@ -179,7 +180,7 @@ pub(super) fn rcu_arc() -> Result {
     )
 }
 
-/// Timeouts, and completion from another thread.
+/// Checks timeouts, and completion by another thread.
 pub(super) fn completion() -> Result {
     let done = Arc::pin_init(Completion::new(), GFP_KERNEL)?;
     check(done.wait_timeout_ms(10) == Err(ETIMEDOUT), "it times out")?;
@@ -198,7 +199,7 @@ pub(super) fn completion() -> Result {
     check(!done.is_done(), "it is not done any more")
 }
 
-/// Timeouts, and a condition that another thread makes true.
+/// Checks timeouts, and a condition that another thread makes true.
 pub(super) fn wait_queue() -> Result {
     #[pin_data]
     struct Gate {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What user space tries in `/sys/class/kernel_ext_test/stage`:
+//! Objects for tests from user space, in `/sys/class/kernel_ext_test/stage`:
 //!
-//! - `number` is read and written; what is no number gives `EINVAL`.
-//! - Writing to `make_child` makes the directory `child` and the link `link` to it.
-//! - Writing to `child/remove` removes both from inside.
-//! - Writing a number to `child/hold_ms` takes so long; whoever removes the directory waits for it.
+//! - `number` is read and written; other text fails with `EINVAL`.
+//! - A write to `make_child` creates the directory `child` and the link `link` to it.
+//! - A write to `child/remove` removes both from its own store function.
+//! - A write of a number to `child/hold_ms` sleeps for that time; the removal of the directory
+//!   waits for it.
 
 use kernel::{
     prelude::*,
@@ -46,7 +47,7 @@ module_param_string!(
     "Value of the attribute label, at most 16 bytes (default: none)"
 );
 
-/// Most milliseconds that a write to `hold_ms` takes.
+/// The maximum duration of a write to `hold_ms`, in milliseconds.
 const HOLD_MS_MAX: u32 = 10_000;
 
 /// The state behind the device.
@@ -55,13 +56,13 @@ struct Number(AtomicU32);
 /// The state behind `child`.
 struct Child;
 
-/// Fields are dropped in this order: the link first.
+/// Fields are dropped in declaration order: the link first.
 struct Children {
     _link: Link,
     _directory: Directory<Child>,
 }
 
-/// The device, for its attribute `make_child`, and what that made.
+/// The device, for its attribute `make_child`, and the objects that a write created.
 struct Tree {
     device: Option<ClassDevice<Number>>,
     children: Option<Children>,
@@ -86,7 +87,7 @@ fn show_label(_this: &Number, page: &mut ShowBuffer<'_>) -> Result {
     writeln!(page, "{}", LABEL.get())
 }
 
-/// More than a page.
+/// Prints more than a page.
 fn show_flood(_this: &Number, page: &mut ShowBuffer<'_>) -> Result {
     loop {
         page.push_str("flood\n")?;
@@ -140,7 +141,7 @@ static CHILD_ATTRIBUTES: [Attribute<Child>; 2] = [
     Attribute::wo(c"hold_ms", store_hold),
 ];
 
-/// What is left in place while the module is loaded.
+/// The objects that exist while the module is loaded.
 pub(crate) struct Stage {
     _class: Class,
 }
@@ -157,7 +158,8 @@ impl Stage {
 
 impl Drop for Stage {
     fn drop(&mut self) {
-        // Not under the lock: a write to `make_child` takes it, and the drop waits for that.
+        // Dropped without the lock: a write to `make_child` takes it, and the drop waits for the
+        // write.
         let device = TREE.lock().device.take();
         drop(device);
         let children = TREE.lock().children.take();

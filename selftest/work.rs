@@ -26,7 +26,7 @@ use kernel_ext::{
     },
 };
 
-/// Longer than any test waits.
+/// A delay that is longer than any test.
 const NEVER_MS: u32 = 3_600_000;
 
 #[pin_data]
@@ -85,12 +85,13 @@ impl Item {
     }
 }
 
-/// Returns the one reference that is left, if a queue keeps none.
+/// Returns whether this is the last reference, so that no queue keeps one.
 fn is_last(item: Arc<Item>) -> bool {
     Arc::into_unique_or_drop(item).is_some()
 }
 
-/// Items run in their order, a queued one can be cancelled, and dropping the queue waits.
+/// Checks that items run in order, that a queued one can be cancelled, and that dropping the queue
+/// waits.
 pub(super) fn queue() -> Result {
     let queue = WorkQueue::new(c"kernel_ext_test", Flags::ORDERED | Flags::MEM_RECLAIM, 0)?;
     let (first, second) = (Item::new()?, Item::new()?);
@@ -130,7 +131,7 @@ pub(super) fn queue() -> Result {
     )
 }
 
-/// A delayed item can be moved and cancelled.
+/// Checks that a delayed item can be moved and cancelled.
 pub(super) fn delayed() -> Result {
     let queue = WorkQueue::new(c"kernel_ext_test", Flags::UNBOUND, 0)?;
     let item = Item::new()?;
