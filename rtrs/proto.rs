@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The RTRS protocol as pure code: it decides, the drivers carry out.
+//! The RTRS protocol as pure code: it decides, the drivers carry out the decisions.
 //!
-//! What this folder promises: no `unsafe`, no kernel types, no allocation, no lock, no clock, no
-//! log and no panic. Whatever it is told, by a peer or by a writer of sysfs, it answers with a
-//! value or with an error that names the field. The same files are compiled into `rtrs_core` and,
-//! for tests, into a crate of the host (`tools/proto`).
+//! The code has no `unsafe`, no kernel types, no allocation, no lock, no clock, no log and no
+//! panic. For every input, from a peer or from sysfs, it returns a value or an error that names the
+//! field. The same files are compiled into `rtrs_core` and, for tests, into a crate of the host
+//! (`tools/proto`).
 //!
-//! The protocol is RTRS 2.0 as spoken by the in-tree C driver (`drivers/infiniband/ulp/rtrs`).
+//! The protocol is RTRS 2.0 of the in-tree C driver (`drivers/infiniband/ulp/rtrs`).
 
 #![forbid(unsafe_code)]
 
@@ -35,68 +35,69 @@ pub mod signal;
 pub mod stats;
 pub mod wire;
 
-/// Magic number of both connection messages.
+/// The magic number of both connection messages.
 pub const MAGIC: u16 = 0x1bbd;
 
-/// Protocol version on the wire: major 2 in the high byte, minor 0 in the low one.
+/// The protocol version on the wire: major 2 in the high byte, minor 0 in the low one.
 pub const VERSION: u16 = 0x0200;
 
-/// The part of [`VERSION`] that both sides insist on.
+/// The part of [`VERSION`] that must be equal on both sides.
 pub const VERSION_MAJOR: u16 = VERSION >> 8;
 
-/// Default TCP port (and low half of the IB service id) of a server.
+/// The default TCP port (and low half of the IB service id) of a server.
 pub const DEFAULT_PORT: u16 = 1234;
 
-/// Most chunks that one session may have.
+/// The maximum number of chunks of a session.
 pub const QUEUE_DEPTH_MAX: u16 = 65535;
 
-/// Bits of an immediate that are left for its payload.
+/// The number of payload bits of an immediate.
 pub const IMM_PAYLOAD_BITS: u32 = 28;
 
-/// Upper bound of the signalling interval.
+/// The upper bound of the signaling interval.
 pub const SERVICE_QUEUE_DEPTH: u16 = 512;
 
-/// Most paths of one session.
+/// The maximum number of paths of a session.
 pub const PATHS_MAX: usize = 128;
 
-/// Most connections of one path that a server lets a client ask for.
+/// The maximum number of connections per path that a server accepts.
 pub const CONNECTIONS_MAX: u16 = 4096;
 
-/// Smallest chunk, in bytes.
+/// The minimum size of a chunk, in bytes.
 pub const CHUNK_SIZE_MIN: u32 = 8192;
 
-/// Part of each chunk, in bytes, that is kept for heads and user messages.
+/// The part of each chunk that is reserved for heads and user messages, in bytes.
 pub const HDR_SIZE_MAX: u32 = 4096;
 
-/// Time between two heartbeats, in milliseconds.
+/// The interval between two heartbeats, in milliseconds.
 pub const HEARTBEAT_INTERVAL_MS: u32 = 5000;
 
-/// Heartbeats that may stay unanswered; one more and the path is given up.
+/// The number of heartbeats that may stay unanswered; one more fails the path.
 pub const HEARTBEAT_MISSED_MAX: u32 = 5;
 
-/// Time allowed for each step of a connection's set-up and for an orderly disconnect, in
-/// milliseconds.
+/// The timeout of each step of a connection's set-up and of an orderly disconnect, in milliseconds.
 pub const CONNECT_TIMEOUT_MS: u32 = 30_000;
 
-/// Pause between a fault of a path and the first word about it to the peer, in milliseconds.
+/// The delay between an error of a path and the first message about it to the peer, in
+/// milliseconds.
 ///
-/// A link that is going down refuses packets for a moment. The queue pair of the connection manager
-/// of rxe does not survive such a refusal, and without it no connection is made over the device any
-/// more until somebody removes and adds it.
+/// A link that goes down rejects packets for a short time. The connection manager's queue pair of
+/// rxe fails after such a rejection, and then no connection can be made over the device until the
+/// administrator removes and adds it.
 pub const LINK_SETTLE_MS: u32 = 100;
 
-/// Most segments of one IO.
+/// The maximum number of segments of an IO.
 pub const SEGMENTS_MAX: u16 = 128;
 
-/// Listen backlog of a server.
+/// The listen backlog of a server.
 pub const LISTEN_BACKLOG: i32 = 64;
 
-/// How often a client's adapter repeats what was not acknowledged before the path is given up:
-/// after 268 ms each (a queue pair's timeout of 2^16 * 4.096 us), so that silence counts as 0.8 s.
+/// The number of retransmissions of a client's adapter before the path fails: after 268 ms each (a
+/// queue pair timeout of 2^16 * 4.096 us), so a peer that does not acknowledge is detected after
+/// 0.8 s.
 ///
-/// The connection manager's default and the C driver's seven retries come to 4.3 s, in which every
-/// request on the path waits; here a path is lost and found again at little cost.
+/// The connection manager's default timeout and the C driver's seven retries take 4.3 s, in which
+/// every request on the path waits. Here a failed path reconnects at little cost.
 pub const RETRY_COUNT: u8 = 2;
 
-/// Longest session name in bytes: its wire field has 255, the last for the NUL.
+/// The maximum length of a session name in bytes: its wire field has 255, the last one for the NUL.
 pub const SESSION_NAME_MAX: usize = 254;

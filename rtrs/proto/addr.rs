@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Addresses as people write them and as sysfs shows them: `ip:10.0.0.1`, `ip:fd00::1`,
-//! `gid:fe80:0000:...`.
+//! Addresses in the form of options and sysfs: `ip:10.0.0.1`, `ip:fd00::1`, `gid:fe80:0000:...`.
 
 use core::fmt;
 
 use ferro_proto::errno::Errno;
 
-/// One end of a path. The family is part of the address: addresses of two families are never
-/// equal, and the port takes no part (D18).
+/// One end of a path. The family is part of the address: addresses of two families are never equal.
+/// The port is not compared (D18).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Addr {
     /// IPv4, network order.
@@ -19,12 +18,12 @@ pub enum Addr {
     Gid([u8; 16]),
 }
 
-/// Why an address is refused.
+/// The reason why an address is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AddrError {
-    /// It begins with neither `ip:` nor `gid:`.
+    /// It starts with neither `ip:` nor `gid:`.
     Family,
-    /// What follows is no address.
+    /// The text after the prefix is not an address.
     Syntax,
 }
 
@@ -61,7 +60,7 @@ impl Addr {
     }
 }
 
-/// Four decimal numbers without leading zeros.
+/// Parses four decimal numbers without leading zeros.
 fn v4(text: &[u8]) -> Option<[u8; 4]> {
     let mut parts = text.split(|c| *c == b'.');
     let mut out = [0; 4];
@@ -86,7 +85,7 @@ fn v4(text: &[u8]) -> Option<[u8; 4]> {
     parts.next().is_none().then_some(out)
 }
 
-/// Returns a group of one to four hexadecimal digits.
+/// Parses a group of one to four hexadecimal digits.
 fn group(text: &[u8]) -> Option<u16> {
     if text.is_empty() || text.len() > 4 {
         return None;
@@ -104,8 +103,8 @@ fn group(text: &[u8]) -> Option<u16> {
     Some(value)
 }
 
-/// Groups separated by single colons, an IPv4 address allowed in place of the last two; returns
-/// them and how many there are.
+/// Parses groups separated by single colons, where an IPv4 address may replace the last two;
+/// returns them and their number.
 fn groups(text: &[u8]) -> Option<([u16; 8], usize)> {
     let mut out = [0; 8];
     let mut count = 0;
@@ -129,7 +128,7 @@ fn groups(text: &[u8]) -> Option<([u16; 8], usize)> {
     Some((out, count))
 }
 
-/// IPv6 in any of its written forms.
+/// Parses IPv6 in any of its written forms.
 fn v6(text: &[u8]) -> Option<[u8; 16]> {
     let gap = text.windows(2).position(|w| w == b"::");
     let words = match gap {
@@ -139,7 +138,7 @@ fn v6(text: &[u8]) -> Option<[u8; 16]> {
         },
         Some(at) => {
             let (head, tail) = (text.get(..at)?, text.get(at.wrapping_add(2)..)?);
-            // An IPv4 address belongs to the end.
+            // An IPv4 address is only permitted at the end.
             if head.contains(&b'.') {
                 return None;
             }
@@ -179,7 +178,7 @@ fn write_v6(f: &mut fmt::Formatter<'_>, bytes: &[u8; 16]) -> fmt::Result {
     let words = words(bytes);
     let [.., a, b, c, d] = *bytes;
     let mapped = matches!(words, [0, 0, 0, 0, 0, 0xffff, _, _]);
-    // ISATAP: the kernel writes these two as IPv4 as well.
+    // ISATAP: the kernel prints these two as IPv4 as well.
     let isatap = matches!(words, [.., 0 | 0x200, 0x5efe, _, _]);
     let end = if mapped || isatap { 6 } else { 8 };
 
@@ -235,12 +234,12 @@ impl fmt::Display for Addr {
     }
 }
 
-/// The two ends of a path as a user gives them: `[src@|src,]dst`.
+/// The two ends of a path in an option: `[src@|src,]dst`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathAddrs {
-    /// Where to connect from; `None` leaves it to the routing.
+    /// The source; with `None` the routing selects it.
     pub src: Option<Addr>,
-    /// Where to connect to.
+    /// The destination.
     pub dst: Addr,
 }
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Where a connect request belongs among the paths that its session has: to one of them, or to a
-//! new one that takes the place of others.
+//! The assignment of a connect request to a path of its session: to an existing one, or to a new
+//! one that replaces others.
 //!
-//! A client whose path broke comes back before the server has noticed. It is known by what only it
-//! can know: the uuid of its session, under which the request was looked up, and that of the path.
-//! What it says then is newer than what the server believes, so the old path is closed. The new
-//! one is told where the chunks are only after the old one's last request has ended: no old WRITE
-//! is executed after a new one (D26).
+//! A client whose path failed may reconnect before the server has detected the failure. It is
+//! identified by the uuid of its session, with which the server found the session, and the uuid of
+//! the path, which only the client knows. The client's request is newer than the server's state, so
+//! the server closes the old path. The new path gets the chunks only after the last request of the
+//! old one has ended: no old WRITE is executed after a new one (D26).
 
 use ferro_proto::errno::Errno;
 
@@ -20,23 +20,23 @@ use super::{
     PATHS_MAX, //
 };
 
-/// A path of the session, as far as a connect request may have to do with it.
+/// The state of a path of the session that is compared with a connect request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Known {
-    /// It has the uuid that the request names.
+    /// It has the uuid of the request.
     pub same_path: bool,
-    /// It is between the addresses that the request is between.
+    /// It has the addresses of the request.
     pub same_addresses: bool,
-    /// `recon_cnt` of the requests that it was made of.
+    /// `recon_cnt` of its connect requests.
     pub recon_cnt: u16,
     /// Its state.
     pub state: ServerState,
-    /// Its client has not answered a heartbeat for the time of one.
+    /// Its client has not acknowledged a heartbeat for one interval.
     pub silent: bool,
 }
 
 impl Known {
-    /// Says whether the path of the request would take the place of this one.
+    /// Returns whether the path of the request would replace this one.
     pub const fn is_rival(&self) -> bool {
         self.same_path || self.same_addresses
     }
@@ -46,12 +46,12 @@ impl Known {
     }
 }
 
-/// What becomes of a connect request.
+/// The decision about a connect request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
-    /// It is one more connection of the path at this place of the list.
+    /// It is a further connection of the path at this index of the list.
     Join(usize),
-    /// It begins a new path; the rivals of that are to be closed.
+    /// It starts a new path; the server closes the rivals of that path.
     Begin,
 }
 
@@ -62,13 +62,13 @@ pub enum Admission {
 ///
 /// # Errors
 ///
-/// * `Stale`: the path has connected since, or this is what it was made of and it has ended.
-/// * `NotAdminFirst`: the path would begin with another connection.
-/// * `AddressTaken`: another path is between these addresses, and its client is there. (One whose
-///   client is silent, or that is ending, is what a client left behind that was told to remove
-///   a path and to add it again: it gives way.)
-/// * `TooManyPaths`: those that are ending count only twofold, so that a client whose paths all
-///   have to come back can do so.
+/// * `Stale`: the path has connected since, or it was created by this request and has ended.
+/// * `NotAdminFirst`: the first connection of the path is not the admin connection.
+/// * `AddressTaken`: another path has these addresses, and its client answers. (A path whose client
+///   does not answer, or that is closing, remains after a client removed the path and added it
+///   again; the new one replaces it.)
+/// * `TooManyPaths`: the session has [`PATHS_MAX`] paths, or twice as many with the closing ones,
+///   so that a client can reconnect all of its paths at once.
 pub fn admit(
     connect: &Connect,
     known: impl Iterator<Item = Known> + Clone,
@@ -104,35 +104,36 @@ pub fn admit(
     Ok(Admission::Begin)
 }
 
-/// Longest time that a session waits for its name, in milliseconds: enough for the end of a session
-/// whose client is found dead meanwhile, with the heartbeats' default interval.
+/// The maximum time that a session waits for its name, in milliseconds: enough for the server to
+/// detect a dead client and end its session, with the default heartbeat interval.
 pub const NAME_WAIT_MS: u32 = 10_000;
 
-/// A path of the session that has a name which another session asks for, since it asks.
+/// The state of a path of the session whose name another session requests, since the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Holder {
     /// Its state.
     pub state: ServerState,
-    /// Its client has said something since.
+    /// A message of its client has arrived since.
     pub heard: bool,
 }
 
-/// What becomes of a session that asks for a name which another one has.
+/// The decision about a session that requests the name of another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameClaim {
-    /// The other one may be about to end: ask again.
+    /// The other session may be ending: the caller asks again.
     Wait,
-    /// The session is refused, with this number.
+    /// The server rejects the session with this error.
     Refused(Errno),
 }
 
-/// Decides about a name that the session with the paths `holders` has, `waited_ms` after another
-/// session has asked for it. The holders' clients are asked for a heartbeat then, so that one that
-/// is there says so.
+/// Decides about the name of the session with the paths `holders`, `waited_ms` after another
+/// session requested it. The server sends heartbeats on the paths of the holder at the request,
+/// which a live client acknowledges.
 ///
-/// A client that was started anew, or that has just left, gets its name when its old session has
-/// ended; one whose name somebody else uses is told at once (`EPERM`). `EBUSY`: the old session has
-/// not ended in time, since its disk does not answer or heartbeats are rare; later it will have.
+/// A restarted client gets its name when its old session has ended. If another client uses the
+/// name, the result is `EPERM` at once. The result is `EBUSY` if the old session has not ended in
+/// time, because its disk does not complete requests or the heartbeat interval is long; the client
+/// may retry later.
 pub fn claim_name(holders: impl Iterator<Item = Holder>, waited_ms: u32) -> NameClaim {
     let is_used = |holder: Holder| holder.heard && holder.state == ServerState::Connected;
     if { holders }.any(is_used) {
@@ -144,7 +145,7 @@ pub fn claim_name(holders: impl Iterator<Item = Holder>, waited_ms: u32) -> Name
     }
 }
 
-/// Says whether `a` comes after `b` in a sequence that wraps around.
+/// Returns whether `a` is after `b` in a sequence that wraps around.
 const fn is_newer(a: u16, b: u16) -> bool {
     let ahead = a.wrapping_sub(b);
     ahead != 0 && ahead < 1 << 15

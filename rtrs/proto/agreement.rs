@@ -1,53 +1,53 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a session's requests are made for, and which servers can serve them.
+//! The sizes of a session's requests, which every path of the session must support.
 //!
-//! While a session is opened it takes the least that its paths grant. Then its requests are made
-//! for that: the upper layer tells its users how long they may be, and some wait during an outage.
-//! So a server that grants less later, having been configured anew, is not used, and requests wait
-//! until it grants enough again. One that grants more changes nothing.
+//! While a session is being opened it takes the minimum of what its paths grant. Then the sizes are
+//! fixed: the upper layer has announced them to its users, and requests of these sizes may wait
+//! during an outage. A path is not used while its server, after a change of its configuration,
+//! grants less; requests wait until it grants enough again. A larger grant changes nothing.
 
 use super::handshake::ConnectError;
 
-/// Size of the pages that memory is registered in.
+/// The page size of memory registrations.
 const REGISTERED_PAGE: u32 = 4096;
 
-/// What a path has for requests: the server's word, and the adapter's.
+/// The sizes of requests that a path supports, limited by the server and the adapter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// Chunks at the server.
+    /// The number of chunks of the server.
     pub queue_depth: u16,
-    /// Most bytes of data that a chunk takes.
+    /// The maximum number of data bytes of a chunk.
     pub max_io_size: u32,
-    /// Most pieces of data that the adapter registers.
+    /// The maximum number of segments that the adapter registers.
     pub max_segments: u16,
 }
 
 impl Grant {
-    /// Most bytes of data of one request.
+    /// Returns the maximum number of data bytes of a request.
     pub fn max_request(&self) -> u32 {
         let registered = u32::from(self.max_segments).saturating_mul(REGISTERED_PAGE);
         self.max_io_size.min(registered)
     }
 }
 
-/// What a session and its server have agreed upon.
+/// The agreement of a session with its server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Agreement {
     /// No path has been accepted yet.
     Nothing,
-    /// The session is being opened: nobody makes requests, paths may grant less.
+    /// The session is being opened: no requests exist, and paths may grant less.
     Opening(Grant),
-    /// Requests are made for this.
+    /// The session is open: requests have these sizes.
     Settled(Grant),
 }
 
 impl Agreement {
-    /// What holds after a path was granted `new`.
+    /// Returns the agreement after a path was granted `new`.
     ///
     /// # Errors
     ///
-    /// The path is of no use to the session.
+    /// Returns an error if the session cannot use the path.
     pub fn with(self, new: Grant) -> Result<Self, ConnectError> {
         let known = match self {
             Self::Nothing => return Ok(Self::Opening(new)),
@@ -72,7 +72,7 @@ impl Agreement {
         Ok(self)
     }
 
-    /// Returns the session is open: requests are made from now on.
+    /// Returns the agreement of an open session, whose sizes are fixed.
     #[must_use]
     pub fn settled(self) -> Self {
         match self {
@@ -81,7 +81,7 @@ impl Agreement {
         }
     }
 
-    /// What requests are made for; `None` before the first path was accepted.
+    /// Returns the sizes of requests; `None` before the first path was accepted.
     pub const fn grant(&self) -> Option<Grant> {
         match self {
             Self::Nothing => None,

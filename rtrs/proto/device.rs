@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the protocol needs of an RDMA device, and how a server divides its chunks among the
-//! device's memory regions.
+//! The requirements of the protocol on an RDMA device, and the division of a server's chunks among
+//! the device's memory regions.
 
 use core::fmt;
 
@@ -11,36 +11,36 @@ use super::signal::{
 };
 use ferro_proto::errno::Errno;
 
-/// Smallest page of a memory region, in bytes. Each device has it.
+/// The minimum page size of a memory region, in bytes, which each device supports.
 const PAGE_SIZE_MIN: u32 = 4096;
 
-/// What a device is capable of.
+/// The capabilities of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
-    /// Memory can be registered and invalidated by work requests.
+    /// Work requests can register and invalidate memory.
     pub fast_registration: bool,
-    /// It speaks iWARP.
+    /// It is an iWARP device.
     pub iwarp: bool,
-    /// Sizes that the pages of a region can have: the sum of these powers of two.
+    /// The page sizes of a region: the sum of these powers of two.
     pub page_sizes: u64,
-    /// Most pages of a region.
+    /// The maximum number of pages of a region.
     pub pages_max: u32,
-    /// Its queues.
+    /// The limits of its queues.
     pub queues: QueueLimits,
 }
 
-/// Why a device cannot be used.
+/// The reason why a device cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unfit {
-    /// No work request registers memory there.
+    /// The device has no registration by work requests.
     NoFastRegistration,
-    /// iWARP has no RDMA write with an immediate, of which each request is one.
+    /// iWARP has no RDMA write with immediate, which each request needs.
     Iwarp,
     /// A chunk has more pages than a region can have.
     Pages {
-        /// Pages of a chunk.
+        /// The number of pages of a chunk.
         needed: u32,
-        /// Pages of a region.
+        /// The maximum number of pages of a region.
         most: u32,
     },
     /// A queue would have to be longer than the device allows.
@@ -48,7 +48,7 @@ pub enum Unfit {
 }
 
 impl Unfit {
-    /// Returns the number that the peer, or the opener of the session, gets to see.
+    /// Returns the error that the peer, or the opener of the session, gets.
     pub const fn errno(self) -> Errno {
         match self {
             Unfit::NoFastRegistration | Unfit::Iwarp => Errno::EOPNOTSUPP,
@@ -80,7 +80,7 @@ impl fmt::Display for Unfit {
 }
 
 impl Capabilities {
-    /// Checks what every path needs.
+    /// Checks the requirements of every path.
     pub const fn check(&self) -> Result<(), Unfit> {
         if self.iwarp {
             return Err(Unfit::Iwarp);
@@ -95,8 +95,8 @@ impl Capabilities {
     /// device's view are multiples of `alignment`, among regions of at most `chunks_max` chunks
     /// each.
     ///
-    /// The pages are as large as the device has them; larger ones than the alignment allows, and
-    /// those that the device does not list, would be encoded wrongly (irdma) or refused (swiotlb).
+    /// The pages have the largest size of the device that the alignment permits; a larger size, or
+    /// one that the device does not list, would be encoded wrongly (irdma) or rejected (swiotlb).
     pub fn divide(
         &self,
         depth: u16,
@@ -113,7 +113,7 @@ impl Capabilities {
                 most: self.pages_max,
             });
         }
-        // As many as possible, such that all regions have equally many: the client insists on that.
+        // As many as possible, with the same number in all regions, which the client requires.
         let chunks = (1..=depth.min(chunks_max))
             .rev()
             .find(|n| u32::from(*n) <= fit && depth.checked_rem(*n) == Some(0))
@@ -135,11 +135,11 @@ impl Capabilities {
     }
 }
 
-/// How chunks lie in regions.
+/// The division of chunks among regions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Division {
-    /// Bytes of each page of a region.
+    /// The page size of a region in bytes.
     pub page_size: u32,
-    /// Chunks of each region.
+    /// The number of chunks of each region.
     pub chunks: u16,
 }

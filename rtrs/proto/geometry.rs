@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How a session's chunks are numbered inside the 28 payload bits of an immediate.
+//! The encoding of a session's chunks in the 28 payload bits of an immediate.
 
 use super::{
     IMM_PAYLOAD_BITS,
     QUEUE_DEPTH_MAX, //
 };
 
-/// Number and size of a session's chunks, and the arithmetic between a chunk id, an offset in the
-/// chunk and a request's payload: `id << mem_bits | offset`.
+/// The number and size of a session's chunks, and the arithmetic between a chunk id, an offset in
+/// the chunk and a request's payload: `id << mem_bits | offset`.
 ///
 /// # Invariants
 ///
@@ -21,18 +21,18 @@ pub struct Geometry {
     mem_bits: u32,
 }
 
-/// Why a queue depth and a chunk size do not go together.
+/// The reason why a queue depth and a chunk size are rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GeometryError {
     /// The queue depth is 0 or above 65535.
     QueueDepth,
     /// The chunk size is 0.
     ChunkSize,
-    /// Ids and offsets together do not fit the immediate.
+    /// The bits of ids and offsets do not fit the immediate.
     ImmediateBits,
 }
 
-/// A request's payload that points nowhere.
+/// A payload of a request that is out of range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadPayload {
     /// The chunk id is not below the queue depth.
@@ -50,13 +50,14 @@ impl core::fmt::Display for BadPayload {
     }
 }
 
-/// Returns how many bits numbers below `count` need: 0 for one number (C: `ilog2(0)`, D22).
+/// Returns the number of bits of numbers below `count`: 0 for one number (C: `ilog2(0)`, D22).
 const fn bits_below(count: u32) -> u32 {
     u32::BITS - count.saturating_sub(1).leading_zeros()
 }
 
 impl Geometry {
-    /// Checks that `queue_depth` chunks of `chunk_size` bytes can be told apart in an immediate.
+    /// Creates the geometry, and checks that `queue_depth` chunks of `chunk_size` bytes fit the
+    /// immediate.
     pub const fn new(queue_depth: u32, chunk_size: u32) -> Result<Self, GeometryError> {
         if queue_depth == 0 || queue_depth > QUEUE_DEPTH_MAX as u32 {
             return Err(GeometryError::QueueDepth);
@@ -68,7 +69,7 @@ impl Geometry {
         if id_bits + bits_below(chunk_size) > IMM_PAYLOAD_BITS {
             return Err(GeometryError::ImmediateBits);
         }
-        // INVARIANT: All three were checked above.
+        // INVARIANT: All three conditions were checked above.
         Ok(Self {
             queue_depth: queue_depth as u16,
             chunk_size,
@@ -88,16 +89,16 @@ impl Geometry {
         self.chunk_size
     }
 
-    /// Returns how many low bits of a payload are the offset.
+    /// Returns the number of low bits of a payload that are the offset.
     #[inline]
     pub const fn mem_bits(&self) -> u32 {
         self.mem_bits
     }
 
-    /// Takes a request's payload apart into chunk id and offset, both within their ranges.
+    /// Splits a request's payload into chunk id and offset, both within their ranges.
     #[inline]
     pub const fn split(&self, payload: u32) -> Result<(u16, u32), BadPayload> {
-        // Wrapping shifts, for their checked sisters leave a panic behind; mem_bits is at most 28.
+        // Wrapping shifts, as the plain ones can panic; mem_bits is at most 28.
         let id = payload.wrapping_shr(self.mem_bits);
         let offset = payload & 1u32.wrapping_shl(self.mem_bits).wrapping_sub(1);
         if id >= self.queue_depth as u32 {
@@ -106,11 +107,11 @@ impl Geometry {
         if offset >= self.chunk_size {
             return Err(BadPayload::Offset(offset));
         }
-        // CAST: Below queue_depth, a u16.
+        // CAST: The id is below queue_depth, a u16.
         Ok((id as u16, offset))
     }
 
-    /// Puts chunk id and offset together, the opposite of [`split`](Self::split); `None` where
+    /// Combines chunk id and offset, the inverse of [`split`](Self::split); returns `None` if
     /// either is out of its range.
     #[inline]
     pub const fn join(&self, id: u16, offset: u32) -> Option<u32> {
@@ -124,7 +125,7 @@ impl Geometry {
     #[inline]
     pub const fn chunk_id(&self, msg_id: u32) -> Option<u16> {
         if msg_id < self.queue_depth as u32 {
-            // CAST: Below queue_depth, a u16.
+            // CAST: The id is below queue_depth, a u16.
             Some(msg_id as u16)
         } else {
             None

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The connect request and its answer: who may connect, and to what.
+//! The connect request and its response.
 
 use zerocopy::{
     little_endian::U16,
@@ -23,62 +23,62 @@ use super::{
 };
 use ferro_proto::errno::Errno;
 
-/// What a connect request says.
+/// The content of a connect request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Connect {
-    /// Number of this connection in its path; 0 is the admin connection.
+    /// The number of this connection in its path; 0 is the admin connection.
     pub cid: u16,
-    /// Connections of the path, above `cid`.
+    /// The number of connections of the path, above `cid`.
     pub cid_num: u16,
-    /// How often this path has connected, from 1.
+    /// The number of connects of this path, from 1.
     pub recon_cnt: u16,
-    /// Names the path.
+    /// The uuid of the path.
     pub sess_uuid: [u8; 16],
-    /// Names the session.
+    /// The uuid of the session.
     pub paths_uuid: [u8; 16],
-    /// The client knows of no session with this `paths_uuid` yet, or has had it up before.
+    /// Set if no session with this `paths_uuid` exists yet, or if the session was connected before.
     pub first_conn: bool,
 }
 
-/// Why a server refuses a connect request.
+/// The reason why a server rejects a connect request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// The private data is shorter than the request.
     Truncated,
-    /// It does not begin with the magic number.
+    /// It does not start with the magic number.
     Magic(u16),
-    /// The major version is not ours.
+    /// The major version differs from [`VERSION_MAJOR`].
     Version(u16),
     /// More connections than [`CONNECTIONS_MAX`].
     ConnectionCount(u16),
     /// The connection's number is not below the number of connections.
     ConnectionId(u16),
-    /// The path is known and past its set-up, or being torn down.
+    /// The path exists, and is past its set-up or being torn down.
     PathState,
-    /// The path is known with another number of connections.
+    /// The path exists with another number of connections.
     ConnectionCountChanged(u16),
     /// The path already has this connection.
     ConnectionTaken(u16),
-    /// A path begins with its admin connection, and this one is not.
+    /// The first connection of a path must be its admin connection.
     NotAdminFirst(u16),
-    /// Not the first connection, but nobody knows the session.
+    /// Not the first connection, and the session does not exist.
     UnknownSession,
-    /// The session has a path between these two addresses.
+    /// The session has a path with these two addresses.
     AddressTaken,
-    /// The session has all the paths that it may have.
+    /// The session has the maximum number of paths.
     TooManyPaths,
-    /// The path has connected since this request was made, which is number so and so.
+    /// The path has connected since this request, whose `recon_cnt` is given.
     Stale(u16),
-    /// No memory for the path.
+    /// The allocation of the path failed.
     NoMemory,
-    /// The device that the request came over cannot be used.
+    /// The device of the request cannot be used.
     Device(Unfit),
-    /// The session, its path or the connection would take more memory than all may have together.
+    /// The session, its path or the connection would exceed the memory limit of all sessions.
     MemoryLimit,
 }
 
 impl Refusal {
-    /// Returns the number that goes into the reject message, the C driver's for the same reason.
+    /// Returns the error of the reject message, the same as the C driver's.
     pub const fn errno(self) -> Errno {
         match self {
             Refusal::UnknownSession => Errno::ENXIO,
@@ -118,7 +118,7 @@ impl core::fmt::Display for Refusal {
 }
 
 impl Connect {
-    /// Makes the message.
+    /// Encodes the message.
     pub const fn to_wire(&self) -> ConnectRequest {
         ConnectRequest {
             cma_version: 0,
@@ -135,8 +135,8 @@ impl Connect {
         }
     }
 
-    /// Reads the private data of a connect request and checks what can be checked without knowing
-    /// any session. Transports may pad the data, so bytes behind the message are let be.
+    /// Parses the private data of a connect request, with the checks that need no session.
+    /// Transports may pad the data, so bytes after the message are ignored.
     pub fn parse(private_data: &[u8]) -> Result<Self, Refusal> {
         let (msg, _) =
             ConnectRequest::read_from_prefix(private_data).map_err(|_| Refusal::Truncated)?;
@@ -164,10 +164,10 @@ impl Connect {
         })
     }
 
-    /// Checks a request that opens a path: its admin connection comes first.
+    /// Checks a request that starts a path, which must be its admin connection.
     ///
-    /// C takes any connection as the first; a client that lost its half-made path on the server
-    /// then waits for an answer to `INFO_REQ` that cannot come.
+    /// The C driver accepts any connection as the first. If the server has dropped an incomplete
+    /// path of the client, the client then waits for a response to `INFO_REQ` that cannot arrive.
     pub const fn check_new_path(&self) -> Result<(), Refusal> {
         if self.cid == 0 {
             Ok(())
@@ -176,8 +176,8 @@ impl Connect {
         }
     }
 
-    /// Checks a request for one more connection of a path that exists: `connecting` says whether
-    /// the path is in set-up, `cid_num` how many connections it announced, `taken` whether
+    /// Checks a request for a further connection of an existing path: `connecting` is whether the
+    /// path is in set-up, `cid_num` the number of connections that it announced, `taken` whether
     /// connection `self.cid` exists.
     pub const fn check_known_path(
         &self,
@@ -198,45 +198,45 @@ impl Connect {
     }
 }
 
-/// What a server grants with its accept.
+/// The values that a server grants with its accept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Accepted {
-    /// Number and size of the chunks.
+    /// The number and size of the chunks.
     pub geometry: Geometry,
-    /// Most data bytes of one request.
+    /// The maximum number of data bytes of a request.
     pub max_io_size: u32,
-    /// Most bytes of user message and head of one request.
+    /// The maximum number of bytes of user message and head of a request.
     pub max_hdr_size: u32,
     /// The server invalidates its keys and sends a new one with each response.
     pub new_rkey: bool,
 }
 
-/// Why a client gives up a connection that a server answered.
+/// The reason why a client closes a connection after the server's response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnectError {
     /// The private data is shorter than the response.
     Truncated,
-    /// It does not begin with the magic number.
+    /// It does not start with the magic number.
     Magic(u16),
-    /// The major version is not ours.
+    /// The major version differs from [`VERSION_MAJOR`].
     Version(u16),
-    /// The server said no, for this reason (`None`: an accept's or reject's errno that is none).
+    /// The server rejected the connection with this error (`None`: the field has no valid error).
     Rejected(Option<Errno>),
-    /// Queue depth, IO size and header size make no session.
+    /// The queue depth, IO size and header size are not valid.
     Geometry,
-    /// The queue depth is not that of the session's first connect; a session cannot change it.
+    /// The queue depth is not that of the session's first connect, which a session cannot change.
     QueueDepthChanged(u16),
-    /// A request of the session, which is open, may be longer than what is granted.
+    /// The session is open, and its requests may be longer than the granted size.
     SmallerRequests {
-        /// Most bytes of a request by way of this path.
+        /// The maximum number of bytes of a request on this path.
         granted: u32,
-        /// Most bytes of the session's requests.
+        /// The maximum number of bytes of the session's requests.
         needed: u32,
     },
 }
 
 impl ConnectError {
-    /// Returns the error that the opener of the session sees: the C driver knows only this one.
+    /// Returns the error that the opener of the session gets; the C driver uses only this one.
     pub const fn errno(self) -> Errno {
         Errno::ECONNRESET
     }
@@ -282,8 +282,8 @@ fn errno_of(msg: &ConnectResponse) -> Option<Errno> {
     Errno::new(i32::from(msg.errno.get() as i16))
 }
 
-/// Reads the private data of an accept. `queue_depth` is what the session was opened with, `None`
-/// on its first connect.
+/// Parses the private data of an accept. `queue_depth` is that of the open session, `None` on its
+/// first connect.
 pub fn accepted(private_data: &[u8], queue_depth: Option<u16>) -> Result<Accepted, ConnectError> {
     let msg = response(private_data)?;
     if msg.errno.get() != 0 {
@@ -307,11 +307,11 @@ pub fn accepted(private_data: &[u8], queue_depth: Option<u16>) -> Result<Accepte
     })
 }
 
-/// Reads the private data of a reject: the reason, as far as the server gave one.
+/// Parses the private data of a reject: the server's reason, if it has one.
 pub fn rejected(private_data: &[u8]) -> ConnectError {
     match response(private_data) {
         Ok(msg) => ConnectError::Rejected(errno_of(&msg)),
-        // A reject by the CM itself carries none of our data.
+        // A reject by the connection manager itself has no RTRS data.
         Err(ConnectError::Truncated) => ConnectError::Rejected(None),
         Err(e) => e,
     }

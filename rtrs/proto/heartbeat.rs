@@ -1,49 +1,50 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! When to ask whether the peer is there, and when to stop believing it.
+//! The heartbeat: when to send one, and when the path fails.
 
 use super::{
     HEARTBEAT_INTERVAL_MS,
     HEARTBEAT_MISSED_MAX, //
 };
 
-/// How often to tick and how many ticks may pass unanswered.
+/// The interval of ticks and the number of ticks that may pass unanswered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Heartbeat {
-    /// Time between two ticks, in milliseconds.
+    /// The interval between two ticks, in milliseconds.
     pub interval_ms: u32,
-    /// Ticks that may pass without a word from the peer; one more and the path is given up.
+    /// The number of ticks that may pass without a message of the peer; one more fails the path.
     pub missed_max: u32,
 }
 
-/// What a tick asks for.
+/// The action of a tick.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tick {
     /// Send a heartbeat and tick again.
     Send,
     /// Only tick again: the last heartbeat is still unanswered.
     Wait,
-    /// Give the path up; do not tick again.
+    /// Fail the path; do not tick again.
     Dead,
 }
 
 impl Heartbeat {
-    /// The protocol's: every 5 s, given up in the tick after 5 were missed.
+    /// The values of the protocol: every 5 s, with failure in the tick after 5 missed ones.
     pub const DEFAULT: Self = Self {
         interval_ms: HEARTBEAT_INTERVAL_MS,
         missed_max: HEARTBEAT_MISSED_MAX,
     };
 
-    /// Ours, unless set otherwise: every second, given up in the tick after 3 were missed. A silent
-    /// peer is noticed in less than 5 s. A peer answers at once, so that asking more often than the
-    /// protocol's other implementation does no harm to it.
+    /// The client's default: every second, with failure in the tick after 3 missed ones. A peer
+    /// that does not answer is detected in less than 5 s. A peer acknowledges at once, so a shorter
+    /// interval than that of the C driver does not affect it.
     pub const CLIENT: Self = Self {
         interval_ms: 1000,
         missed_max: 3,
     };
 
-    /// One tick. `missed` is the number of ticks since the peer was last heard; the first value is
-    /// its new one. Whoever hears anything from the peer sets the number to 0.
+    /// Handles a tick. `missed` is the number of ticks since the last message of the peer; the
+    /// first value returned is its new value. The receive handler sets the number to 0 for every
+    /// message of the peer.
     pub const fn tick(&self, missed: u32) -> (u32, Tick) {
         if missed > self.missed_max {
             return (missed, Tick::Dead);
@@ -53,8 +54,8 @@ impl Heartbeat {
     }
 }
 
-/// Returns the latency that an acknowledgement shows, in nanoseconds and at least 1: 0 stands for
-/// "not known" where the number is stored.
+/// Returns the latency of an acknowledgement, in nanoseconds and at least 1: a stored 0 means "not
+/// known".
 pub const fn latency_ns(sent_ns: u64, now_ns: u64) -> u64 {
     match now_ns.saturating_sub(sent_ns) {
         0 => 1,

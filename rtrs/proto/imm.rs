@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The 32-bit immediate that rides on every request, response and heartbeat: 4 bits of kind, 28
-//! bits of payload. Numbers are in host order here; on the wire an immediate is big-endian.
+//! The 32-bit immediate of every request, response and heartbeat: 4 bits of kind, 28 bits of
+//! payload. Numbers are in host order here; on the wire an immediate is big-endian.
 
 use super::IMM_PAYLOAD_BITS;
 use ferro_proto::errno::Errno;
@@ -17,10 +17,10 @@ const RESPONSE_INVALIDATED: u32 = 2;
 const HEARTBEAT: u32 = 8;
 const HEARTBEAT_ACK: u32 = 9;
 
-/// A server's verdict on one request.
+/// The response of a server to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Response {
-    /// Id of the request's chunk, 19 bits; to be checked with `Geometry::chunk_id`.
+    /// The id of the request's chunk, 19 bits; to be checked with `Geometry::chunk_id`.
     pub msg_id: u32,
     /// 0, or the error number, positive, at most 511.
     pub errno: u16,
@@ -29,10 +29,10 @@ pub struct Response {
 }
 
 impl Response {
-    /// Makes the answer to request `msg_id`.
+    /// Creates the response to request `msg_id`.
     ///
-    /// An error that the field of 9 bits cannot hold becomes `EIO`: C cuts it off, which can turn
-    /// an error into a success.
+    /// An error that does not fit the 9 bits of the field becomes `EIO`: the C driver truncates it,
+    /// which can turn an error into a success.
     #[inline(always)]
     pub const fn new(msg_id: u16, error: Option<Errno>, invalidated: bool) -> Self {
         let errno = match error {
@@ -47,8 +47,9 @@ impl Response {
         }
     }
 
-    /// Reads an immediate that ends a request; `None` for any other, which [`Imm::decode`] reads.
-    /// Nearly all that a client gets do; it looks here first.
+    /// Decodes an immediate that ends a request; returns `None` for any other, which
+    /// [`Imm::decode`] decodes. Nearly all immediates of a client end a request, so it calls this
+    /// first.
     #[inline(always)]
     pub const fn decode(raw: u32) -> Option<Self> {
         let kind = raw >> IMM_PAYLOAD_BITS;
@@ -58,14 +59,14 @@ impl Response {
         let payload = raw & PAYLOAD_MASK;
         Some(Self {
             msg_id: payload & MSG_ID_MASK,
-            // CAST: 9 bits.
+            // CAST: The value has 9 bits.
             errno: (payload >> MSG_ID_BITS) as u16,
             invalidated: kind == RESPONSE_INVALIDATED,
         })
     }
 }
 
-/// What an immediate says.
+/// The content of an immediate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Imm {
     /// Client to server: a request; the payload is `Geometry::join` of chunk id and offset.
@@ -75,19 +76,19 @@ pub enum Imm {
     },
     /// Server to client: the end of a request.
     Response(Response),
-    /// Either way: are you there?
+    /// Either direction: a heartbeat.
     Heartbeat,
-    /// Either way: I am.
+    /// Either direction: the acknowledgement of a heartbeat.
     HeartbeatAck,
 }
 
-/// The immediate is of no known kind.
+/// An immediate of an unknown kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownImm(pub u32);
 
 impl Imm {
-    /// Returns the number that goes on the wire, in host order. Bits that do not fit their field
-    /// are cut off; `Geometry::join` and [`Response::new`] make none such.
+    /// Returns the number for the wire, in host order. Bits that do not fit their field are cut
+    /// off; `Geometry::join` and [`Response::new`] produce no such bits.
     #[inline(always)]
     pub const fn encode(self) -> u32 {
         match self {
@@ -107,8 +108,7 @@ impl Imm {
         }
     }
 
-    /// Reads an immediate that a peer sent. The payload of a heartbeat means nothing and is let be,
-    /// as in the C driver.
+    /// Decodes an immediate of a peer. The payload of a heartbeat is ignored, as in the C driver.
     #[inline]
     pub const fn decode(raw: u32) -> Result<Self, UnknownImm> {
         if let Some(response) = Response::decode(raw) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The first exchange of a path: the client names its session, the server hands out its chunks.
+//! The info exchange of a path: the client sends the name of its session, the server the addresses
+//! of its chunks.
 
 use zerocopy::{
     little_endian::U16,
@@ -19,7 +20,7 @@ use super::{
 };
 use ferro_proto::{errno::Errno, text::Shown};
 
-/// Why a session name is refused.
+/// The reason why a session name is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameError {
     /// The message is not 272 bytes.
@@ -28,14 +29,14 @@ pub enum NameError {
     Kind(u16),
     /// No NUL within the field of 255 bytes, or more than 254 characters (D10).
     TooLong,
-    /// No character at all.
+    /// The name is empty.
     Empty,
-    /// `/`, `.` or a control character: none is fit for a directory of sysfs and for the log.
+    /// `/`, `.` or a control character, which a directory of sysfs or a log line must not have.
     Forbidden(u8),
 }
 
 impl NameError {
-    /// Returns the number with which the server refuses the session.
+    /// Returns the error with which the server rejects the session.
     pub const fn errno(self) -> Errno {
         match self {
             NameError::Truncated | NameError::Kind(_) => Errno::ECONNRESET,
@@ -74,7 +75,7 @@ pub fn check_name(name: &[u8]) -> Result<(), NameError> {
 }
 
 impl InfoRequest {
-    /// Makes the message that names a session.
+    /// Creates the info request of a session.
     pub fn new(name: &[u8]) -> Result<Self, NameError> {
         check_name(name)?;
         let mut pathname = [0; 255];
@@ -88,7 +89,7 @@ impl InfoRequest {
         })
     }
 
-    /// Finds the message in what was received, without a copy.
+    /// Parses the received bytes, without a copy.
     pub fn parse(bytes: &[u8]) -> Result<&Self, NameError> {
         let (msg, _) = Self::ref_from_prefix(bytes).map_err(|_| NameError::Truncated)?;
         if msg.kind.get() != INFO_REQUEST {
@@ -110,29 +111,29 @@ impl InfoRequest {
     }
 }
 
-/// Returns the bytes of an info response with `sg_cnt` descriptors; a client receives into a
-/// buffer of this size for its queue depth.
+/// Returns the size of an info response with `sg_cnt` descriptors; a client's receive buffer has
+/// this size for its queue depth.
 pub const fn response_len(sg_cnt: u16) -> usize {
     size_of::<InfoResponse>() + sg_cnt as usize * size_of::<Descriptor>()
 }
 
-/// Where one chunk is on the server.
+/// The remote address of a chunk of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemoteChunk {
-    /// Remote address of its first byte.
+    /// The remote address of its first byte.
     pub addr: u64,
-    /// Remote key; under `always_invalidate=Y` good for one request.
+    /// The remote key; with `always_invalidate=Y` valid for one request.
     pub rkey: u32,
 }
 
-/// Why a client refuses an info response.
+/// The reason why a client rejects an info response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InfoError {
-    /// Shorter than its header or its descriptors.
+    /// It is shorter than its header or its descriptors.
     Truncated,
     /// The message is of another type.
     Kind(u16),
-    /// The server refuses the session, for this reason.
+    /// The server rejects the session with this error.
     Refused(Errno),
     /// The number of descriptors is 0 or does not divide the queue depth.
     DescriptorCount(u16),
@@ -166,14 +167,14 @@ impl core::fmt::Display for InfoError {
     }
 }
 
-/// The server's chunks, checked: as many as the session has, each of the session's size.
+/// The server's chunks, checked: the session's number of chunks, each of the session's size.
 ///
-/// Under `always_invalidate=Y` a descriptor is one chunk, under `=N` a run of them.
+/// With `always_invalidate=Y` a descriptor is one chunk, with `=N` a range of chunks.
 ///
 /// # Invariants
 ///
-/// Each descriptor's length is a non-zero multiple of the chunk size, no descriptor wraps round,
-/// and together they are exactly the queue depth's number of chunks.
+/// Each descriptor's length is a non-zero multiple of the chunk size, no descriptor wraps around,
+/// and together they cover exactly `queue_depth` chunks.
 #[derive(Clone, Copy)]
 pub struct Chunks<'a> {
     descriptors: &'a [Descriptor],
@@ -181,7 +182,7 @@ pub struct Chunks<'a> {
 }
 
 impl<'a> Chunks<'a> {
-    /// Checks what was received on the admin connection.
+    /// Parses and checks the response received on the admin connection.
     pub fn parse(bytes: &'a [u8], geometry: &Geometry) -> Result<Self, InfoError> {
         let (head, rest) =
             InfoResponse::ref_from_prefix(bytes).map_err(|_| InfoError::Truncated)?;
@@ -214,14 +215,14 @@ impl<'a> Chunks<'a> {
         if chunks != u64::from(geometry.queue_depth()) {
             return Err(InfoError::Coverage);
         }
-        // INVARIANT: All of it was just checked.
+        // INVARIANT: The descriptors were checked above.
         Ok(Self {
             descriptors,
             chunk_size: geometry.chunk_size(),
         })
     }
 
-    /// Goes through the chunks in the order of their ids.
+    /// Iterates over the chunks in the order of their ids.
     pub fn iter(self) -> impl Iterator<Item = RemoteChunk> + 'a {
         let size = self.chunk_size;
         self.descriptors.iter().flat_map(move |d| {
@@ -235,7 +236,7 @@ impl<'a> Chunks<'a> {
     }
 }
 
-/// Writes an info response into a server's send buffer; returns its length, or `None` if there are
+/// Encodes an info response into a server's send buffer; returns its length, or `None` if there are
 /// more than 65535 descriptors or the buffer is too small.
 pub fn encode(
     buf: &mut [u8],

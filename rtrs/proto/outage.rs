@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What becomes of IO while a session has no connected path: it waits for one, up to
-//! `fast_io_fail_tmo`, and fails after that.
+//! The outage of a session, in which it has no connected path: IO waits up to `fast_io_fail_tmo`,
+//! and fails after that.
 //!
-//! A session that is being opened for the first time has been up never: its opener starts from
-//! [`Outage::Up`] with [`Event::LastPathDown`].
+//! A session that is being opened has not been up yet: its opener starts with
+//! [`Event::LastPathDown`] in [`Outage::Up`].
 
 use core::fmt;
 
@@ -13,23 +13,23 @@ use ferro_proto::text::{
     NumberError, //
 };
 
-/// Longest time that IO can be told to wait, in seconds, short of for ever: a day.
+/// The maximum finite time that IO waits, in seconds: a day.
 pub const FAST_IO_FAIL_S_MAX: u32 = 86_400;
 
-/// The setting `fast_io_fail_tmo`: how long IO waits for a path.
+/// The setting `fast_io_fail_tmo`: the time that IO waits for a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FastIoFail {
-    /// For ever; written and shown as `off`.
+    /// No limit; written and shown as `off`.
     Off,
-    /// So many seconds, at most [`FAST_IO_FAIL_S_MAX`]; 0 fails at once, as the C driver does.
+    /// This many seconds, at most [`FAST_IO_FAIL_S_MAX`]; 0 fails at once, as the C driver does.
     After(u32),
 }
 
 impl FastIoFail {
-    /// Ten minutes: a server has booted by then.
+    /// Ten minutes, enough for a server to boot.
     pub const DEFAULT: Self = Self::After(600);
 
-    /// Reads what was written: `off`, -1 which is the same, or seconds from 0 to 86400.
+    /// Parses a written value: `off` or its equivalent -1, or seconds from 0 to 86400.
     ///
     /// Fails with [`NumberError::Invalid`] (`EINVAL`) or [`NumberError::Range`] (`ERANGE`).
     pub fn parse(written: &[u8]) -> Result<Self, NumberError> {
@@ -45,17 +45,17 @@ impl FastIoFail {
         }
     }
 
-    /// Keeps the setting as a number, for an atomic: -1 or seconds.
+    /// Converts the setting to a number for an atomic: -1 or seconds.
     pub const fn to_i32(self) -> i32 {
         match self {
             Self::Off => -1,
-            // CAST: At most a day; a number beyond is cut to that.
+            // CAST: The value is at most a day; larger ones are clamped to that.
             Self::After(s) if s <= FAST_IO_FAIL_S_MAX => s as i32,
             Self::After(_) => FAST_IO_FAIL_S_MAX as i32,
         }
     }
 
-    /// Reads a setting that was stored as a number; every negative one is `off`.
+    /// Converts a stored number to a setting; every negative one is `off`.
     pub const fn from_i32(raw: i32) -> Self {
         if raw < 0 {
             Self::Off
@@ -66,7 +66,7 @@ impl FastIoFail {
         }
     }
 
-    /// Returns the end of an outage that began at `since_ms`; `None`: it has none.
+    /// Returns the deadline of an outage that began at `since_ms`; `None` if it has none.
     const fn deadline_ms(self, since_ms: u64) -> Option<u64> {
         match self {
             Self::Off => None,
@@ -90,7 +90,7 @@ impl fmt::Display for FastIoFail {
     }
 }
 
-/// How a session stands. All times are milliseconds of one clock that does not go back.
+/// The state of a session. All times are milliseconds of a monotonic clock.
 ///
 /// ```text
 ///            LastPathDown                     DeadlinePassed
@@ -107,40 +107,40 @@ impl fmt::Display for FastIoFail {
 pub enum Outage {
     /// At least one path is connected.
     Up,
-    /// None is; IO waits.
+    /// No path is connected; IO waits.
     Queueing {
-        /// When the last path went down.
+        /// The time when the last path went down.
         since_ms: u64,
-        /// When waiting ends; `None`: never.
+        /// The time when waiting ends; `None`: never.
         until_ms: Option<u64>,
     },
-    /// None is, for too long; IO fails.
+    /// No path has been connected for too long; IO fails.
     Failing {
-        /// When the last path went down.
+        /// The time when the last path went down.
         since_ms: u64,
     },
-    /// The session is over; IO fails.
+    /// The session is closed; IO fails.
     Closed,
 }
 
-/// What happens to a session.
+/// The events of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A path is connected.
     PathUp,
-    /// The last connected path is gone.
+    /// The last connected path went down.
     LastPathDown {
         /// The time.
         now_ms: u64,
         /// `fast_io_fail_tmo`.
         setting: FastIoFail,
     },
-    /// The timer that [`Effect::Queue`] asked for has fired.
+    /// The timer of [`Effect::Queue`] has expired.
     DeadlinePassed {
         /// The time.
         now_ms: u64,
     },
-    /// Somebody wrote `fast_io_fail_tmo`. An outage goes by the new value from its beginning on.
+    /// `fast_io_fail_tmo` was written. The new value applies from the start of the outage.
     SettingChanged {
         /// The time.
         now_ms: u64,
@@ -151,25 +151,25 @@ pub enum Event {
     Closed,
 }
 
-/// What the session has to do.
+/// The actions of the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Effect {
     /// Nothing.
     Ignore,
-    /// Let IO wait, and say `DeadlinePassed` at this time in place of any earlier such wish;
-    /// `None`: never.
+    /// Queue IO, and set the timer to send `DeadlinePassed` at this time, which replaces an earlier
+    /// one; `None`: no timer.
     Queue {
-        /// When waiting ends.
+        /// The time when waiting ends.
         until_ms: Option<u64>,
     },
-    /// Forget the timer, open the devices again, then send what waits, then let new IO in.
+    /// Cancel the timer, reopen the devices, send the queued IO, then admit new IO.
     Resume,
-    /// Forget the timer and end what waits with an error.
+    /// Cancel the timer and fail the queued IO.
     FailQueued,
 }
 
 impl Outage {
-    /// Returns the state after `event`, and what to do.
+    /// Returns the state after `event`, and the action.
     pub const fn step(self, event: Event) -> (Self, Effect) {
         match (self, event) {
             (Self::Closed, _) => (self, Effect::Ignore),
@@ -190,7 +190,7 @@ impl Outage {
                 if now_ms >= until_ms {
                     (Self::Failing { since_ms }, Effect::FailQueued)
                 } else {
-                    // A timer of an earlier outage or setting that could not be stopped.
+                    // A timer of an earlier outage or setting that could not be cancelled.
                     let until_ms = Some(until_ms);
                     (self, Effect::Queue { until_ms })
                 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the server's module parameters may be.
+//! The ranges of the server's module parameters.
 
 use super::{
     geometry::{
@@ -12,45 +12,45 @@ use super::{
 };
 use ferro_proto::errno::Errno;
 
-/// Default of `max_chunk_size`, in bytes.
+/// The default of `max_chunk_size`, in bytes.
 pub const MAX_CHUNK_SIZE_DEFAULT: i32 = 128 << 10;
 
-/// Default of `sess_queue_depth`.
+/// The default of `sess_queue_depth`.
 pub const SESS_QUEUE_DEPTH_DEFAULT: i32 = 512;
 
-/// Default of `always_invalidate`.
+/// The default of `always_invalidate`.
 pub const ALWAYS_INVALIDATE_DEFAULT: bool = true;
 
-/// Default of the server's `heartbeat_interval_ms`. A client of the C driver acknowledges at once,
-/// whatever its own interval is.
+/// The default of the server's `heartbeat_interval_ms`. A C client acknowledges at once,
+/// independent of its own interval.
 pub const SERVER_HEARTBEAT_INTERVAL_MS_DEFAULT: u32 = 1000;
 
-/// Range of `heartbeat_interval_ms`.
+/// The range of `heartbeat_interval_ms`.
 pub const HEARTBEAT_INTERVAL_MS_MIN: u32 = 100;
 /// As above.
 pub const HEARTBEAT_INTERVAL_MS_MAX: u32 = 60_000;
 
-/// Default of the server's `heartbeat_missed_max`.
+/// The default of the server's `heartbeat_missed_max`.
 pub const SERVER_HEARTBEAT_MISSED_MAX_DEFAULT: u32 = 4;
 
-/// Range of `heartbeat_missed_max`.
+/// The range of `heartbeat_missed_max`.
 pub const HEARTBEAT_MISSED_MAX_MIN: u32 = 1;
 /// As above.
 pub const HEARTBEAT_MISSED_MAX_MAX: u32 = 100;
 
-/// Why the module does not load.
+/// The reason why the module does not load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ParamError {
     /// `sess_queue_depth` is not 1 to 65535.
     SessQueueDepth(i32),
-    /// `max_chunk_size` is below 8192 or no power of two.
+    /// `max_chunk_size` is below 8192 or not a power of two.
     MaxChunkSize(i32),
-    /// The two together do not fit the immediate's 28 bits.
+    /// The bits of both do not fit the 28 bits of the immediate.
     ImmediateBits,
 }
 
 impl ParamError {
-    /// Returns what `insmod` sees.
+    /// Returns the error of the module's load.
     pub const fn errno(self) -> Errno {
         Errno::EINVAL
     }

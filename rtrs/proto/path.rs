@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The life of a path, on either side: `step(state, event)` says what comes next and what to do.
+//! The state machines of a path, on either side: `step(state, event)` returns the next state and
+//! the action.
 //!
-//! The drivers keep the state under their own lock, call `step` for whatever happens, store the
-//! new state and carry out the effect after the lock is released. An event that comes too late, or
-//! twice, changes nothing and asks for nothing.
+//! The drivers keep the state under their own lock, call `step` for each event, store the new
+//! state, and carry out the action after the lock is released. An event that arrives late, or
+//! twice, has no effect.
 
 use core::fmt;
 
-/// State of a client's path.
+/// The state of a client's path.
 ///
 /// ```text
 ///                  Established                Failed, Reconnect
@@ -26,69 +27,69 @@ use core::fmt;
 pub enum ClientState {
     /// Connections are being made, or the info exchange is under way.
     Connecting = 0,
-    /// Set-up failed; what was made of it is being torn down.
+    /// The set-up failed, and is being torn down.
     ConnectingErr = 1,
-    /// Carries IO.
+    /// The path carries IO.
     Connected = 2,
-    /// Torn down, or about to be, and will connect again.
+    /// Torn down, or about to be; will connect again.
     Reconnecting = 3,
     /// Being torn down for good.
     Closing = 4,
-    /// Torn down; only a `reconnect` through sysfs brings it back.
+    /// Torn down; only a `reconnect` through sysfs connects it again.
     Closed = 5,
     /// Removed; about to be freed.
     Dead = 6,
 }
 
-/// What happens to a client's path.
+/// The events of a client's path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientEvent {
     /// The last connection is up and the info response was accepted.
     Established,
-    /// A connection, a work request or the heartbeat failed, or the peer hung up.
+    /// A connection, a work request or the heartbeat failed, or the peer disconnected.
     Failed,
-    /// A failed set-up is torn down and another attempt is allowed.
+    /// A failed set-up has been torn down, and another attempt is permitted.
     Retry,
-    /// The time has come to connect again; the path is torn down completely.
+    /// The reconnect delay is over; the path has been torn down completely.
     Start,
-    /// Somebody asks for the path to connect again now (sysfs `reconnect`).
+    /// The administrator requests a reconnect now (sysfs `reconnect`).
     Reconnect,
-    /// The path is to be closed (sysfs `disconnect`, end of the session, attempts used up).
+    /// The path must be closed (sysfs `disconnect`, end of the session, no attempts left).
     Close,
-    /// The teardown that [`ClientEffect::TearDown`] asked for is complete.
+    /// The teardown of [`ClientEffect::TearDown`] is complete.
     TornDown,
-    /// The path is to go away (sysfs `remove_path`, end of the session).
+    /// The path must be removed (sysfs `remove_path`, end of the session).
     Remove,
 }
 
-/// What the client has to do.
+/// The actions of the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientEffect {
-    /// Nothing: the event came too late, or twice.
+    /// Nothing: the event arrived late, or twice.
     Ignore,
-    /// Tell the one who asked that it cannot be done now (`EBUSY`).
+    /// Return `EBUSY` to the requester, as the event is not possible now.
     Busy,
-    /// Let IO on the path, start its heartbeat, announce it.
+    /// Admit IO to the path, start its heartbeat, announce it.
     GoLive,
-    /// Wake the one who waits for the set-up; it tears down and then says `Retry` or `Close`.
+    /// Wake the thread that waits for the set-up; it tears down and then sends `Retry` or `Close`.
     AbortConnect,
-    /// Stop IO and heartbeat, disconnect, drain, fail over or end what was in flight, then have
-    /// `Start` happen after the reconnect delay.
+    /// Stop IO and heartbeat, disconnect, drain, fail over or end the requests in flight, then send
+    /// `Start` after the reconnect delay.
     Recover,
-    /// Have `Start` happen: after the reconnect delay, or at once if somebody asked for it.
+    /// Send `Start` after the reconnect delay, or at once for a requested reconnect.
     ScheduleStart,
-    /// Make the connections.
+    /// Connect.
     Connect,
-    /// Stop everything, disconnect, drain, end what was in flight, then say `TornDown`.
+    /// Stop IO and heartbeat, disconnect, drain, end the requests in flight, then send `TornDown`.
     TearDown,
-    /// Wake those who wait for the path to be closed.
+    /// Wake the threads that wait until the path is closed.
     AnnounceClosed,
-    /// Take the path off its session and free it.
+    /// Remove the path from its session and free it.
     Release,
 }
 
 impl ClientState {
-    /// Reads a state that was stored as a number.
+    /// Converts a stored number to a state.
     pub const fn from_u8(raw: u8) -> Option<Self> {
         Some(match raw {
             0 => Self::Connecting,
@@ -102,7 +103,7 @@ impl ClientState {
         })
     }
 
-    /// Returns the state after `event`, and what to do.
+    /// Returns the state after `event`, and the action.
     pub const fn step(self, event: ClientEvent) -> (Self, ClientEffect) {
         use ClientEffect as E;
         use ClientEvent as Ev;
@@ -128,7 +129,7 @@ impl ClientState {
         }
     }
 
-    /// Says whether IO may be put on the path.
+    /// Returns whether the path accepts IO.
     #[inline]
     pub const fn carries_io(self) -> bool {
         matches!(self, ClientState::Connected)
@@ -137,7 +138,7 @@ impl ClientState {
 
 impl fmt::Display for ClientState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // sysfs knows two words.
+        // sysfs shows two words.
         f.write_str(if self.carries_io() {
             "connected"
         } else {
@@ -146,13 +147,13 @@ impl fmt::Display for ClientState {
     }
 }
 
-/// State of a server's path.
+/// The state of a server's path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum ServerState {
-    /// Connections are arriving, or the info request has not come.
+    /// Connections are arriving, or the info request has not arrived.
     Connecting = 0,
-    /// Serves requests.
+    /// The path serves requests.
     Connected = 1,
     /// Being torn down.
     Closing = 2,
@@ -160,41 +161,41 @@ pub enum ServerState {
     Closed = 3,
 }
 
-/// What happens to a server's path.
+/// The events of a server's path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerEvent {
-    /// An info request came on the admin connection; `complete`: every announced connection is
-    /// established.
+    /// An info request arrived on the admin connection.
     InfoRequest {
         /// Every announced connection is established.
         complete: bool,
     },
-    /// A request came.
+    /// A request arrived.
     Request,
-    /// A work request or the heartbeat failed, the peer hung up or broke the protocol, or somebody
-    /// wrote `disconnect`.
+    /// A work request or the heartbeat failed, the peer disconnected or violated the protocol, or
+    /// `disconnect` was written.
     Close,
-    /// The teardown that [`ServerEffect::TearDown`] asked for is complete.
+    /// The teardown of [`ServerEffect::TearDown`] is complete.
     TornDown,
 }
 
-/// What the server has to do.
+/// The actions of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerEffect {
-    /// Nothing: the event came too late, or twice.
+    /// Nothing: the event arrived late, or twice.
     Ignore,
-    /// Answer with the chunks, start the heartbeat, announce the path.
+    /// Send the info response, start the heartbeat, announce the path.
     GoLive,
-    /// Carry the request out.
+    /// Execute the request.
     Serve,
-    /// Stop the heartbeat, disconnect, drain, wait for what is in flight, then say `TornDown`.
+    /// Stop the heartbeat, disconnect, drain, wait for the requests in flight, then send
+    /// `TornDown`.
     TearDown,
     /// Free the path.
     Release,
 }
 
 impl ServerState {
-    /// Reads a state that was stored as a number.
+    /// Converts a stored number to a state.
     pub const fn from_u8(raw: u8) -> Option<Self> {
         Some(match raw {
             0 => Self::Connecting,
@@ -205,7 +206,7 @@ impl ServerState {
         })
     }
 
-    /// Returns the state after `event`, and what to do.
+    /// Returns the state after `event`, and the action.
     pub const fn step(self, event: ServerEvent) -> (Self, ServerEffect) {
         use ServerEffect as E;
         use ServerEvent as Ev;
@@ -213,8 +214,9 @@ impl ServerState {
 
         match (self, event) {
             (S::Connecting, Ev::InfoRequest { complete: true }) => (S::Connected, E::GoLive),
-            // A client that asks before all its connections exist, asks twice, or sends requests
-            // before it was told where to, does not follow the protocol (CVE-2024-50062, D11).
+            // A client violates the protocol if it sends an info request before all its connections
+            // are established, sends a second one, or sends requests before the info response
+            // (CVE-2024-50062, D11).
             (S::Connecting, Ev::InfoRequest { complete: false } | Ev::Request)
             | (S::Connected, Ev::InfoRequest { .. })
             | (S::Connecting | S::Connected, Ev::Close) => (S::Closing, E::TearDown),

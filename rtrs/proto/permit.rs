@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How a session's chunk ids are shared out between admin messages and IO.
+//! The division of a session's chunk ids between admin messages and IO.
 //!
-//! A chunk id doubles as the tag of the request that uses it, so the ids of admin messages (open,
-//! close) and those of IO are two ranges that do not meet: opening a device never waits for IO.
+//! A chunk id is also the tag of the request that uses it, so the ids of admin messages (open,
+//! close) and those of IO are two disjoint ranges: opening a device never waits for IO.
 
 use core::ops::Range;
 
-/// Most ids that are kept for admin messages.
+/// The maximum number of ids for admin messages.
 const ADMIN_MAX: u16 = 8;
 
 /// The two ranges of a session's chunk ids.
@@ -18,7 +18,7 @@ pub struct Partition {
 }
 
 impl Partition {
-    /// Shares out `queue_depth` ids: `min(8, queue_depth / 2)` for admin messages, the rest for IO.
+    /// Divides `queue_depth` ids: `min(8, queue_depth / 2)` for admin messages, the rest for IO.
     pub const fn new(queue_depth: u16) -> Self {
         let half = queue_depth / 2;
         Self {
@@ -27,7 +27,8 @@ impl Partition {
         }
     }
 
-    /// Says whether the only id serves both: a session of one chunk. The caller waits its turn.
+    /// Returns whether admin messages and IO share the only id of a session of one chunk. The
+    /// caller then waits for it.
     #[inline]
     pub const fn is_shared(&self) -> bool {
         self.admin == 0
@@ -49,7 +50,7 @@ impl Partition {
         self.admin..self.queue_depth
     }
 
-    /// Returns how many ids IO has: the depth of the block device's queues.
+    /// Returns the number of ids for IO, which is the depth of the block device's queues.
     #[inline]
     pub const fn io_depth(&self) -> u16 {
         self.queue_depth.saturating_sub(self.admin)
@@ -59,14 +60,14 @@ impl Partition {
     #[inline]
     pub const fn io_id(&self, tag: u32) -> Option<u16> {
         if tag < self.io_depth() as u32 {
-            // CAST: Below queue_depth, a u16. The sum is below it, too.
+            // CAST: Tag and sum are below queue_depth, a u16.
             Some(self.admin.wrapping_add(tag as u16))
         } else {
             None
         }
     }
 
-    /// Returns which IO has this id, or `None` for an admin id; the opposite of
+    /// Returns the IO tag of this id, or `None` for an admin id; the inverse of
     /// [`io_id`](Self::io_id).
     #[inline]
     pub const fn tag(&self, id: u16) -> Option<u32> {

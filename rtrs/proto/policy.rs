@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which path the next request takes.
+//! The multipath policies, which choose the path of a request.
 
 use core::fmt;
 
 use super::PATHS_MAX;
 use ferro_proto::text;
 
-/// How a session chooses among its paths.
+/// The policy by which a session chooses a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[repr(u8)]
 pub enum Policy {
@@ -30,20 +30,20 @@ impl fmt::Display for UnknownPolicy {
     }
 }
 
-/// What is known of one path.
+/// The state of a path that the policies use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathLoad {
     /// It carries IO.
     pub connected: bool,
     /// Requests in flight.
     pub inflight: u32,
-    /// Time of its last heartbeat's answer; `None` before the first, which is not 0 (D17).
+    /// The latency of its last heartbeat; `None` before the first, which is not 0 (D17).
     pub latency_ns: Option<u64>,
 }
 
-/// The paths that a request has already tried in vain.
+/// The paths that a request has already tried.
 ///
-/// Belongs to the request, on its submitter's stack: the C driver keeps it for each CPU, where a
+/// Belongs to the request, on its submitter's stack. The C driver keeps it per CPU, where a
 /// preempted submitter hides healthy paths from others (D1, D2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Tried(u128);
@@ -54,14 +54,14 @@ impl Tried {
     /// None tried yet.
     pub const NONE: Self = Self(0);
 
-    /// Remembers a path by its index; one beyond [`PATHS_MAX`] cannot be and is let be.
+    /// Adds a path by its index. Indices beyond [`PATHS_MAX`] are ignored.
     #[inline]
     pub fn insert(&mut self, index: usize) {
         self.0 |= Self::bit(index);
     }
 
-    /// Says whether the path was tried; one beyond [`PATHS_MAX`] counts as tried, so that no
-    /// request can try it for ever.
+    /// Returns whether the path was tried. An index beyond [`PATHS_MAX`] counts as tried, so that
+    /// no request tries it repeatedly.
     #[inline]
     pub fn contains(&self, index: usize) -> bool {
         index >= PATHS_MAX || self.0 & Self::bit(index) != 0
@@ -70,7 +70,7 @@ impl Tried {
     #[inline]
     fn bit(index: usize) -> u128 {
         if index < PATHS_MAX {
-            // CAST: Below 128.
+            // CAST: The index is below 128.
             1u128.wrapping_shl(index as u32)
         } else {
             0
@@ -79,8 +79,8 @@ impl Tried {
 }
 
 impl Policy {
-    /// Reads what was written to `mpath_policy`: the number, the short name, or the long name with
-    /// anything behind it; upper and lower case are the same.
+    /// Parses a value of `mpath_policy`: the number, the short name, or the long name with any
+    /// suffix, case-insensitive.
     pub fn parse(written: &[u8]) -> Result<Self, UnknownPolicy> {
         if let Ok(number) = text::parse_i32(written, 10) {
             return match number {
@@ -106,7 +106,7 @@ impl Policy {
         Err(UnknownPolicy)
     }
 
-    /// Reads a policy that was stored as a number.
+    /// Converts a stored number to a policy.
     #[inline]
     pub const fn from_u8(raw: u8) -> Option<Self> {
         match raw {
@@ -118,8 +118,8 @@ impl Policy {
     }
 
     /// Chooses a path for a request: the index of a connected one that it has not tried, or `None`
-    /// (`ECONNABORTED`). `last` is where the previous request of this CPU went, for round-robin;
-    /// `None` at first. Ties go to the path that comes first.
+    /// (`ECONNABORTED`). `last` is the path of this CPU's previous request, for round-robin; `None`
+    /// at first. Of equal paths the first is chosen.
     #[inline]
     pub fn choose(
         self,
@@ -127,7 +127,7 @@ impl Policy {
         tried: &Tried,
         paths: impl Iterator<Item = PathLoad>,
     ) -> Option<usize> {
-        // `enumerate` would count with a check that can panic.
+        // `enumerate` would add a counter with an overflow check that can panic.
         let mut usable = (0..PATHS_MAX)
             .zip(paths)
             .filter(|(i, p)| p.connected && !tried.contains(*i));

@@ -1,19 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Chunks of requests that were lost on a path: the server may still work on what is in them.
+//! Quarantine of the chunks of requests that were lost on a path, which the server may still
+//! execute.
 //!
-//! A request that is lost with its path may be in the hands of the server all the same: in the
-//! queue of a disk, for as long as that disk likes. It will take its data from the chunk then, or
-//! put them there. So nothing else may go into the chunk before the server is known to be done.
-//! Three things show that:
+//! The server may still have a request that was lost with its path: in the queue of a disk, for an
+//! unbounded time. It then reads the data from the chunk, or writes the data to it. So no other
+//! request may use the chunk before the server has ended the lost one. Three events show that:
 //!
-//! - the *same request* was sent again in the same chunk on another path, and is answered: a server
-//!   that fences its chunks (decision 0006) answers it after the first copy has ended;
-//! - the *path* is connected anew: the server tells it where to write when what its last life had
-//!   in flight has ended;
-//! - the server does not *know the session*: it forgets one when the last of its paths is drained.
+//! - the *same request*, sent again in the same chunk on another path, is answered: a server that
+//!   fences its chunks (decision 0006) answers it after the first copy has ended;
+//! - the *path* is connected again: the server sends the info response after the requests of the
+//!   previous connect have ended;
+//! - the server does not *know the session*: it frees a session when the last of its paths is
+//!   drained.
 //!
-//! Time does not.
+//! The passing of time does not show it.
 
 use core::ops::DerefMut;
 
@@ -28,23 +29,23 @@ type Paths = u128;
 const _: () = assert!(PATHS_MAX == Paths::BITS as usize);
 
 const fn bit(path: u8) -> Paths {
-    // CAST: A `u8`. A number beyond the paths is none.
+    // CAST: `path` is a `u8`. A number beyond the paths is not in a set.
     match 1u128.checked_shl(path as u32) {
         Some(bit) => bit,
         None => 0,
     }
 }
 
-/// What is known of one chunk.
+/// The state of one chunk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Chunk {
-    /// The paths on which a request of this chunk was lost, and whose ends at the server have not
-    /// been seen yet.
+    /// The paths on which a request of this chunk was lost, and whose end at the server is not
+    /// known yet.
     paths: Paths,
     /// The number of the last of these losses.
     loss: u64,
-    /// The request that was lost is under way here again; this is the chunk of the tag that it has
-    /// now.
+    /// The lost request is in flight in this chunk again; the value is the chunk of its current
+    /// tag.
     lent_to: Option<u16>,
 }
 
@@ -54,39 +55,38 @@ impl Chunk {
     }
 }
 
-/// What a request that was lost remembers of that: with it, and unchanged, it may go out again in
-/// the chunk that it was in.
+/// The proof of a lost request: with it, the unchanged request may be sent again in its chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket {
     chunk: u16,
     loss: u64,
 }
 
-/// Where a request goes.
+/// The chunk of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// The chunk that it uses.
+    /// The chunk that the request uses.
     pub chunk: u16,
-    /// It was in this chunk before, and is lost there: to be followed by
-    /// [`answered`](Quarantine::answered), [`lost`](Quarantine::lost) or
-    /// [`given_back`](Quarantine::given_back).
+    /// The request was lost in this chunk before: [`answered`](Quarantine::answered),
+    /// [`lost`](Quarantine::lost) or [`given_back`](Quarantine::given_back) must follow.
     pub is_again: bool,
 }
 
-/// The chunks of a session and its paths. `C` is memory with a [`Chunk`] for each.
+/// The quarantine of a session: its chunks and its paths. `C` is memory with a [`Chunk`] for each
+/// chunk.
 #[derive(Clone, Debug)]
 pub struct Quarantine<C> {
     chunks: C,
-    /// Losses so far.
+    /// The number of losses so far.
     losses: u64,
-    /// Chunks that are held.
+    /// The number of held chunks.
     held: u32,
-    /// The numbers of the paths that there are.
+    /// The numbers of the existing paths.
     paths: Paths,
 }
 
 impl<C: DerefMut<Target = [Chunk]>> Quarantine<C> {
-    /// Nothing is held; a session without paths.
+    /// Creates the quarantine of a session without paths; no chunk is held.
     pub fn new(chunks: C) -> Self {
         Self {
             chunks,
@@ -96,7 +96,8 @@ impl<C: DerefMut<Target = [Chunk]>> Quarantine<C> {
         }
     }
 
-    /// Uses this memory from now on, as long as nothing was lost; gives back what it does not use.
+    /// Uses this memory from now on, unless a request was lost already; returns the memory that it
+    /// does not use.
     pub fn provide(&mut self, chunks: C) -> C {
         if self.losses != 0 {
             return chunks;
@@ -104,19 +105,19 @@ impl<C: DerefMut<Target = [Chunk]>> Quarantine<C> {
         core::mem::replace(&mut self.chunks, chunks)
     }
 
-    /// Returns how many chunks are held.
+    /// Returns the number of held chunks.
     pub fn held(&self) -> u32 {
         self.held
     }
 
-    /// Says whether the chunk must not carry any other request.
+    /// Returns whether no other request may use the chunk.
     pub fn is_held(&self, chunk: u16) -> bool {
         self.chunks
             .get(usize::from(chunk))
             .is_some_and(Chunk::is_held)
     }
 
-    /// Changes a chunk and keeps count.
+    /// Changes a chunk and updates the number of held chunks.
     fn change(&mut self, chunk: u16, change: impl FnOnce(&mut Chunk)) {
         if let Some(chunk) = self.chunks.get_mut(usize::from(chunk)) {
             let before = chunk.is_held();
@@ -135,23 +136,24 @@ impl<C: DerefMut<Target = [Chunk]>> Quarantine<C> {
         }
     }
 
-    /// Returns a path is added: returns its number. `None` if there is none left, for a number is
-    /// not used again while a chunk is held because of it.
+    /// Adds a path and returns its number. Returns `None` if no number is free: a number is not
+    /// reused while a chunk is held for it.
     pub fn add_path(&mut self) -> Option<u8> {
         let taken = self.chunks.iter().fold(self.paths, |t, c| t | c.paths);
-        // CAST: At most 128.
+        // CAST: The value is at most 128.
         let number = taken.trailing_ones() as u8;
         let bit = bit(number);
         self.paths |= bit;
         (bit != 0).then_some(number)
     }
 
-    /// A path is removed. That says nothing of its end at the server: what is held is held on.
+    /// Removes a path. Its end at the server is not known, so its chunks stay held.
     pub fn remove_path(&mut self, path: u8) {
         self.paths &= !bit(path);
     }
 
-    /// Returns the connections of a path are drained, and the request in this chunk had no answer.
+    /// Holds the chunk of a request that was not answered before the connections of its path were
+    /// drained.
     pub fn lost(&mut self, chunk: u16, path: u8) -> Ticket {
         self.losses = self.losses.saturating_add(1);
         let loss = self.losses;
@@ -162,9 +164,9 @@ impl<C: DerefMut<Target = [Chunk]>> Quarantine<C> {
         Ticket { chunk, loss }
     }
 
-    /// Returns a request goes out whose tag stands for chunk `own`: returns where, or `None` if it
-    /// has to wait. One that was lost uses the chunk that it was in as long as that is held; in any
-    /// other place its first copy could come after it.
+    /// Chooses the chunk of a request whose tag stands for chunk `own`; returns `None` if it has to
+    /// wait. A lost request uses its previous chunk while that is held; in another chunk the server
+    /// could execute its first copy after it.
     pub fn take(&mut self, own: u16, ticket: Option<Ticket>) -> Option<Place> {
         if let Some(ticket) = ticket {
             let first = self.chunks.get(usize::from(ticket.chunk)).copied();
@@ -182,13 +184,14 @@ impl<C: DerefMut<Target = [Chunk]>> Quarantine<C> {
         })
     }
 
-    /// The request in this chunk has left the driver, without an answer: it was not sent, or was
-    /// lost and is not sent again by itself.
+    /// Handles a request in this chunk that left the driver without an answer: it was not sent, or
+    /// was lost and is not sent again by the driver.
     pub fn given_back(&mut self, chunk: u16) {
         self.change(chunk, |c| c.lent_to = None);
     }
 
-    /// The request in this chunk was answered, on any path: no copy of it is left at the server.
+    /// Handles the answer to the request in this chunk, on any path: no copy of it is left at the
+    /// server.
     pub fn answered(&mut self, chunk: u16) {
         self.change(chunk, |c| {
             c.paths = 0;
@@ -196,22 +199,23 @@ impl<C: DerefMut<Target = [Chunk]>> Quarantine<C> {
         });
     }
 
-    /// The path is connected anew: its last life is over at the server.
+    /// Handles the connect of a path: the requests of its previous connect have ended at the
+    /// server.
     pub fn connected(&mut self, path: u8) {
         self.change_all(|c| c.paths &= !bit(path));
     }
 
-    /// Returns a path is about to be connected again: returns what to tell [`Self::forgotten`] if
-    /// the server turns out not to know the session, that is how many losses there were before it
-    /// was asked. `None` if there is no need to ask, because no chunk is held for another path.
+    /// Returns the number of losses before the server is asked for the session, at the start of a
+    /// reconnect; [`Self::forgotten`] takes it if the server does not know the session. Returns
+    /// `None` if no chunk is held for another path, so that the server need not be asked.
     pub fn inquiry(&self, path: u8) -> Option<u64> {
         let others = !bit(path);
         let unseen = self.held != 0 && self.chunks.iter().any(|c| c.paths & others != 0);
         unseen.then_some(self.losses)
     }
 
-    /// The server does not know the session, so all of its paths are over there; `losses` is the
-    /// number when it was asked. What was lost since then was lost in a new session.
+    /// Handles that the server does not know the session, so all of its paths have ended there;
+    /// `losses` is the number when the server was asked. Later losses belong to a new session.
     pub fn forgotten(&mut self, losses: u64) {
         self.change_all(|c| {
             if c.loss <= losses {
@@ -220,8 +224,7 @@ impl<C: DerefMut<Target = [Chunk]>> Quarantine<C> {
         });
     }
 
-    /// Returns the chunk which the request uses whose tag stands for chunk `own`, if that is
-    /// another.
+    /// Returns the chunk of the request whose tag stands for chunk `own`, if it is another one.
     pub fn used_instead_of(&self, own: u16) -> Option<u16> {
         (0..=u16::MAX)
             .zip(self.chunks.iter())
@@ -230,25 +233,25 @@ impl<C: DerefMut<Target = [Chunk]>> Quarantine<C> {
     }
 }
 
-/// Time for which requests wait for held chunks before their session is begun anew; half as long
-/// again each time that was in vain. A connect request that the network has held back can keep a
-/// forgotten session alive at its server for 30 s: three tries fall into [`WAIT_MIN_MS`], and the
-/// third comes more than 30 s after the first.
+/// The time that requests wait for held chunks before their session is started again; it grows by
+/// half after each unsuccessful try. A connect request that the network delayed can keep a session
+/// at the server for 30 s: three tries fall into [`WAIT_MIN_MS`], and the third is more than 30 s
+/// after the first.
 const PATIENCE_MS: u64 = 10_000;
-/// The same after several times in vain.
+/// The maximum of this time, after several unsuccessful tries.
 const PATIENCE_MAX_MS: u64 = 640_000;
-/// No request has waited for so long: there is none any more.
+/// The time without a waiting request after which none is assumed to wait.
 const LAPSE_MS: u64 = 60_000;
-/// Longest time of an outage that ends by itself: so long a session is away to be forgotten.
+/// The maximum time of an outage that a [`Shortage`] starts, in which the server frees the session.
 const AWAY_S: u32 = 5;
-/// Shortest time that a request waits for a held chunk before it fails.
+/// The minimum time that a request waits for a held chunk before it fails.
 const WAIT_MIN_MS: u64 = 60_000;
 
-/// Requests that wait for held chunks while a path is up.
+/// Requests that wait for held chunks while a path is connected.
 ///
-/// A path that does not come back would hold them for ever. A server forgets a session that has no
-/// path: so all paths are given up for a moment, and it is asked for the session when they are
-/// connected again.
+/// A path that does not reconnect would hold them without end. A server frees a session without
+/// paths: so the client disconnects all paths for a short time, and asks for the session when it
+/// connects them again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shortage {
     /// The first and the last time that a request found its chunk held.
@@ -263,7 +266,7 @@ impl Shortage {
         patience_ms: PATIENCE_MS,
     };
 
-    /// A request finds its chunk held. It asks again, often.
+    /// Handles a request whose chunk is held; the request asks again repeatedly.
     pub fn refused(&mut self, now_ms: u64) {
         self.refused_ms = match self.refused_ms {
             Some((first_ms, last_ms)) if now_ms.saturating_sub(last_ms) < LAPSE_MS => {
@@ -273,13 +276,13 @@ impl Shortage {
         };
     }
 
-    /// No chunk is held any more.
+    /// Handles that no chunk is held any more.
     pub fn end(&mut self) {
         *self = Self::NONE;
     }
 
-    /// Says whether to give all paths up now. `in_flight` requests would have to wait for that:
-    /// they are let be where they would rather fail.
+    /// Returns whether to disconnect all paths now. The `in_flight` requests wait meanwhile, so the
+    /// paths stay connected while there are any and `setting` lets requests fail earlier.
     pub fn is_too_long(&mut self, setting: FastIoFail, in_flight: u32) -> bool {
         let impatient = matches!(setting, FastIoFail::After(s) if s <= AWAY_S);
         match self.refused_ms {
@@ -297,8 +300,8 @@ impl Shortage {
     }
 }
 
-/// Returns how long requests wait in an outage; `is_away`: it is one that a [`Shortage`] has made,
-/// and they wait for its end.
+/// Returns the time that requests wait in an outage; with `is_away` a [`Shortage`] started the
+/// outage, and they wait for its end.
 pub fn outage_setting(setting: FastIoFail, is_away: bool) -> FastIoFail {
     match setting {
         FastIoFail::After(s) if is_away => FastIoFail::After(s.max(AWAY_S)),
@@ -306,8 +309,8 @@ pub fn outage_setting(setting: FastIoFail, is_away: bool) -> FastIoFail {
     }
 }
 
-/// Returns how long a request may wait for a held chunk, in milliseconds, where requests may wait
-/// for `fast_io_fail_ms` for a path; `None`: for ever.
+/// Returns the time that a request may wait for a held chunk, in milliseconds, where requests wait
+/// `fast_io_fail_ms` for a path; `None`: without limit.
 pub fn wait_limit_ms(fast_io_fail_ms: Option<u64>) -> Option<u64> {
     fast_io_fail_ms.map(|ms| ms.max(WAIT_MIN_MS))
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a client has put into a chunk: `data | user message | head`, found from the head.
+//! The layout of a request in a chunk: `data | user message | head`, parsed from the head.
 //!
-//! The server copies the head out once ([`head_len`] says how much) and parses the copy, so that a
-//! client that goes on writing to the chunk changes nothing that was checked.
+//! The server copies the head once ([`head_len`] is its length) and parses the copy, so that later
+//! writes of the client to the chunk do not change what was checked.
 
 use core::ops::Range;
 
@@ -19,10 +19,10 @@ use super::wire::{
 };
 use ferro_proto::errno::Errno;
 
-/// Most bytes of a head: a read's, with its descriptor.
+/// The maximum number of bytes of a head: that of a read with its descriptor.
 pub const HEAD_MAX: usize = size_of::<ReadHead>() + size_of::<Descriptor>();
 
-/// A request, checked against the chunk it came in.
+/// A request, checked against its chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Request {
     /// Data goes from the client to the server.
@@ -34,24 +34,25 @@ pub enum Request {
 /// A request with data at the start of the chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WriteRequest {
-    /// Bytes of data, from the start of the chunk.
+    /// The number of data bytes, from the start of the chunk.
     pub data_len: u32,
-    /// Bytes of user message, right behind the data.
+    /// The number of bytes of the user message, directly after the data.
     pub usr_len: u16,
 }
 
-/// A request with room for data at the start of the chunk.
+/// A request with space for data at the start of the chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReadRequest {
-    /// Bytes asked for, to be put at the start of the chunk.
+    /// The number of bytes to read, to the start of the chunk.
     pub data_len: u32,
-    /// Bytes of user message, right behind the hole for the data.
+    /// The number of bytes of the user message, directly after the space for the data.
     pub usr_len: u16,
-    /// Where the data goes, `data_len` bytes exactly; `None` iff `data_len` is 0.
+    /// The destination of the data, exactly `data_len` bytes; `None` if and only if `data_len` is
+    /// 0.
     pub reply: Option<Reply>,
 }
 
-/// The client's memory that a read is answered into.
+/// The client's memory for the data of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reply {
     /// Remote address.
@@ -62,24 +63,24 @@ pub struct Reply {
     pub need_inval: bool,
 }
 
-/// Why a request is refused. The path that it came on is to be closed: it cannot be answered, for
-/// its sender does not follow the protocol (D11).
+/// The reason why a request is rejected. The server closes the path without an answer, as the
+/// client violates the protocol (D11).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Malformed {
     /// The head reaches past the end of the chunk (D5).
     Truncated,
-    /// Neither a read nor a write.
+    /// The message is neither a read nor a write.
     Kind(u16),
     /// The user message would begin before the chunk (D11).
     UserLength(u16),
     /// More than one descriptor, or none for a read of data.
     DescriptorCount(u16),
-    /// The descriptor's length is not what is asked for (D6).
+    /// The descriptor's length is not that of the read (D6).
     DescriptorLength(u32),
 }
 
 impl Malformed {
-    /// Returns the error that stands for all of these.
+    /// Returns the error of all variants.
     pub const fn errno(self) -> Errno {
         Errno::EINVAL
     }
@@ -111,8 +112,8 @@ impl Request {
         }
     }
 
-    /// Returns where in the chunk the user message is. Its end is the offset of the head, so it is
-    /// within the chunk.
+    /// Returns the range of the user message in the chunk. It ends at the offset of the head, so it
+    /// is within the chunk.
     #[inline]
     pub const fn user(&self) -> Range<usize> {
         let (start, len) = match self {
@@ -123,8 +124,8 @@ impl Request {
     }
 }
 
-/// Returns how many bytes to copy out of the chunk at `offset`, the offset of the request's
-/// immediate: at most [`HEAD_MAX`], and never past `chunk_size`.
+/// Returns the number of bytes to copy from the chunk at `offset`, the offset of the request's
+/// immediate: at most [`HEAD_MAX`], and not past `chunk_size`.
 #[inline]
 pub const fn head_len(offset: u32, chunk_size: u32) -> usize {
     let left = chunk_size.saturating_sub(offset) as usize;
@@ -135,10 +136,10 @@ pub const fn head_len(offset: u32, chunk_size: u32) -> usize {
     }
 }
 
-/// Parses `head`, which are the [`head_len`] bytes of the chunk at `offset`.
+/// Parses `head`, the [`head_len`] bytes of the chunk at `offset`.
 ///
-/// Everything that it returns lies before `offset`, which `Geometry::split` has found to be within
-/// the chunk.
+/// All ranges that it returns end at or before `offset`, which `Geometry::split` has checked to be
+/// within the chunk.
 #[inline]
 pub fn parse(head: &[u8], offset: u32) -> Result<Request, Malformed> {
     let (common, _) = WriteHead::ref_from_prefix(head).map_err(|_| Malformed::Truncated)?;
@@ -156,7 +157,7 @@ pub fn parse(head: &[u8], offset: u32) -> Result<Request, Malformed> {
 
     let (read, rest) = ReadHead::ref_from_prefix(head).map_err(|_| Malformed::Truncated)?;
     let reply = match read.sg_cnt.get() {
-        // What a C client's flush looks like: a read of nothing.
+        // The flush of a C client is a read of no bytes.
         0 if data_len == 0 => None,
         1 => {
             let (desc, _) = Descriptor::ref_from_prefix(rest).map_err(|_| Malformed::Truncated)?;
@@ -178,15 +179,15 @@ pub fn parse(head: &[u8], offset: u32) -> Result<Request, Malformed> {
     }))
 }
 
-/// Why a client cannot send a request.
+/// The request does not fit a chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLarge;
 
-/// Lays out a request for sending: returns the offset of its head in the chunk, which goes into
-/// the immediate. `hdr_len` is the head with its descriptors, 4, 8 or 24 bytes.
+/// Returns the offset of a request's head in the chunk, for the immediate. `hdr_len` is the head
+/// with its descriptors, 4, 8 or 24 bytes.
 ///
-/// Fails with [`TooLarge`] (C: `EMSGSIZE`) where user message and head exceed `max_hdr_size` or
-/// all of it exceeds the chunk.
+/// Returns [`TooLarge`] (C: `EMSGSIZE`) if user message and head exceed `max_hdr_size` or the
+/// request exceeds the chunk.
 #[inline]
 pub const fn head_offset(
     data_len: u32,
@@ -208,19 +209,19 @@ pub const fn head_offset(
     Ok(offset)
 }
 
-/// Why a client does not take a new key.
+/// The reason why a client rejects a new key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RkeyError {
-    /// Shorter than the message.
+    /// The bytes are shorter than the message.
     Truncated,
     /// The message is of another type.
     Kind(u16),
-    /// The key is for another chunk than the response that brought it.
+    /// The key is for another chunk than that of the response.
     ForeignChunk(u16),
 }
 
-/// Reads the payload of a response under `always_invalidate=Y`: the new key of chunk `msg_id`,
-/// which the response's immediate named.
+/// Parses the payload of a response with `always_invalidate=Y`: the new key of chunk `msg_id`,
+/// which the response's immediate names.
 #[inline]
 pub fn parse_rkey(bytes: &[u8], msg_id: u16) -> Result<u32, RkeyError> {
     let (msg, _) =

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What administrators may set of a client's session: by options of `map_device` for a new one, by
-//! files of the session's directory at any time.
+//! The settings of a client's session: options of `map_device` for a new session, and files of the
+//! session's directory at any time.
 
 use core::{
     fmt,
@@ -18,31 +18,32 @@ use ferro_proto::{
     text, //
 };
 
-/// One setting. Each is kept as an `i32`.
+/// A setting. Each value is an `i32`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Setting {
-    /// Attempts to connect a lost path before it is left closed: -1 for ever, up to 9999.
+    /// The number of attempts to reconnect a path before it is closed: up to 9999, -1 for
+    /// unlimited.
     MaxReconnectAttempts = 0,
-    /// Longest pause between two such attempts, in milliseconds.
+    /// The maximum delay between two such attempts, in milliseconds.
     ReconnectDelayMs = 1,
-    /// How long IO waits while no path is connected, in seconds; -1 (`off`) for ever.
+    /// The time that IO waits while no path is connected, in seconds; -1 (`off`) for unlimited.
     FastIoFailTmo = 2,
-    /// Time between two heartbeats, in milliseconds.
+    /// The interval between two heartbeats, in milliseconds.
     HeartbeatIntervalMs = 3,
-    /// Heartbeats that may stay unanswered; one more and the path is given up.
+    /// The number of heartbeats that may stay unanswered; one more fails the path.
     HeartbeatMissedMax = 4,
 }
 
-/// Number of settings.
+/// The number of settings.
 pub const COUNT: usize = 5;
 
-/// Values that a setting can have are outside, or are no numbers.
+/// The value of a setting is out of range or not a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SettingError(pub Setting);
 
 impl SettingError {
-    /// Returns what the writer sees: `EINVAL`, as the C driver for `max_reconnect_attempts`.
+    /// Returns the error of the write: `EINVAL`, as the C driver for `max_reconnect_attempts`.
     pub const fn errno(self) -> Errno {
         Errno::EINVAL
     }
@@ -62,7 +63,7 @@ impl fmt::Display for SettingError {
 }
 
 impl Setting {
-    /// All of them, by number.
+    /// All settings, by number.
     pub const ALL: [Self; COUNT] = [
         Self::MaxReconnectAttempts,
         Self::ReconnectDelayMs,
@@ -87,9 +88,9 @@ impl Setting {
         Self::ALL.into_iter().find(|s| s.name().as_bytes() == name)
     }
 
-    /// Returns the values that it can have.
+    /// Returns the range of values.
     pub const fn range(self) -> RangeInclusive<i32> {
-        // CAST: All far below 2^31.
+        // CAST: All values are far below 2^31.
         match self {
             Self::MaxReconnectAttempts => backoff::ATTEMPTS_FOR_EVER..=9999,
             Self::ReconnectDelayMs => backoff::DELAY_MS_MIN as i32..=backoff::DELAY_MS_MAX as i32,
@@ -101,9 +102,9 @@ impl Setting {
         }
     }
 
-    /// Returns the value that it has unless somebody sets another one.
+    /// Returns the default value.
     pub const fn default(self) -> i32 {
-        // CAST: All far below 2^31.
+        // CAST: All values are far below 2^31.
         match self {
             Self::MaxReconnectAttempts => backoff::ATTEMPTS_FOR_EVER,
             Self::ReconnectDelayMs => backoff::DELAY_MS_DEFAULT as i32,
@@ -113,7 +114,7 @@ impl Setting {
         }
     }
 
-    /// Reads what was written.
+    /// Parses a written value.
     pub fn parse(self, written: &[u8]) -> Result<i32, SettingError> {
         let refused = SettingError(self);
         if self == Self::FastIoFailTmo {
@@ -127,7 +128,7 @@ impl Setting {
     }
 }
 
-/// A value as it is shown.
+/// A value in the form shown by sysfs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shown(pub Setting, pub i32);
 
@@ -160,7 +161,7 @@ impl Settings {
         }
     }
 
-    /// Returns how often to ask for the peer.
+    /// Returns the heartbeat settings.
     pub fn heartbeat(&self) -> Heartbeat {
         Heartbeat {
             interval_ms: self.get(Setting::HeartbeatIntervalMs).unsigned_abs(),
@@ -168,7 +169,7 @@ impl Settings {
         }
     }
 
-    /// Returns how long IO waits for a path.
+    /// Returns the time that IO waits for a path.
     pub fn fast_io_fail(&self) -> FastIoFail {
         FastIoFail::from_i32(self.get(Setting::FastIoFailTmo))
     }

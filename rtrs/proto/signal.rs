@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which sends ask for a completion, and how long the queues are.
+//! Selective signaling, and the lengths of the queues.
 
 use core::fmt;
 
 use super::SERVICE_QUEUE_DEPTH;
 
-/// Returns how many sends there are to one completion: the queue depth, at most 512, at least 1.
+/// Returns the number of sends per completion: the queue depth, at most 512, at least 1.
 #[inline]
 pub const fn interval(queue_depth: u16) -> u32 {
     if queue_depth == 0 || queue_depth > SERVICE_QUEUE_DEPTH {
@@ -16,8 +16,8 @@ pub const fn interval(queue_depth: u16) -> u32 {
     }
 }
 
-/// Returns the largest power of two that is not above [`interval`], less 1: a send asks for a
-/// completion where its number has none of these bits, which takes no division.
+/// Returns the largest power of two that is not above [`interval`], minus 1: a send is signaled if
+/// its number has none of these bits, which needs no division.
 #[inline]
 pub const fn interval_mask(queue_depth: u16) -> u32 {
     // At least 1 and at most 512, so nothing is shifted out.
@@ -25,8 +25,9 @@ pub const fn interval_mask(queue_depth: u16) -> u32 {
     1u32.wrapping_shl(bits).wrapping_sub(1)
 }
 
-/// As [`interval_mask`] for a client's IO connection: a completion each eighth of the queue depth,
-/// so that few entries of the send queue are done without anybody knowing.
+/// Returns the mask as [`interval_mask`] for a client's IO connection: a completion per eighth of
+/// the queue depth, so that few entries of the send queue are executed but not yet reported as
+/// complete.
 #[inline]
 pub const fn client_mask(queue_depth: u16) -> u32 {
     if queue_depth < 8 {
@@ -36,16 +37,16 @@ pub const fn client_mask(queue_depth: u16) -> u32 {
     }
 }
 
-/// How long a device's queues may be.
+/// The maximum lengths of a device's queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueLimits {
-    /// Work requests of a send or receive queue.
+    /// The maximum number of work requests of a send or receive queue.
     pub work_requests: u32,
-    /// Entries of a completion queue.
+    /// The maximum number of entries of a completion queue.
     pub completions: u32,
 }
 
-/// Which queue a device does not have long enough.
+/// The queue for which the device's limit is too short.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueError {
     /// The send queue.
@@ -56,12 +57,12 @@ pub enum QueueError {
     Completion(TooShort),
 }
 
-/// Lengths of a queue.
+/// The lengths of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooShort {
-    /// The least that will do.
+    /// The minimum length required.
     pub needed: u32,
-    /// The device's most.
+    /// The device's maximum.
     pub most: u32,
 }
 
@@ -79,56 +80,56 @@ impl fmt::Display for QueueError {
     }
 }
 
-/// How long the queues of one connection are, without the entry for draining that each has besides.
+/// The lengths of the queues of one connection, without the additional entry for draining of each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueSizes {
-    /// Entries of the send queue.
+    /// The number of entries of the send queue.
     pub send: u32,
-    /// Entries of the receive queue.
+    /// The number of entries of the receive queue.
     pub recv: u32,
 }
 
-/// Entries of a queue that draining takes.
+/// The number of entries of a queue for draining.
 const DRAIN: u32 = 1;
 
-/// Messages that a server can answer on an admin connection at a time. Clients of ours have 8 under
-/// way; of a client that has more the answers wait for room, as they do on every connection.
+/// The number of messages that a server can answer on an admin connection at a time. This client
+/// has up to 8 in flight; the answers to a client with more wait for send queue entries, as on
+/// every connection.
 const ADMIN_MESSAGES: u32 = 48;
 
-/// Messages that either side takes on an admin connection without having handled one: answers of up
-/// to two receives, and heartbeats. A peer that sends more repeats them (RNR).
+/// The number of receives on an admin connection: answers of up to two receives, and heartbeats. A
+/// peer that sends more messages than were handled repeats them (RNR).
 ///
-/// Such queues exist once a path, so their length is memory and nothing else: with the session's
-/// depth, which is what the C driver takes, they were a quarter of what a path needs beside its
-/// chunks.
+/// A path has one such queue, whose length only costs memory: with the session's depth, as in the C
+/// driver, it would be a quarter of a path's memory without the chunks.
 pub const ADMIN_RECEIVES: u32 = 128;
 
-/// Sends to one completion on a client's admin connection.
+/// The number of sends per completion on a client's admin connection.
 const ADMIN_INTERVAL: u32 = 32;
 
-/// [`interval_mask`] of a client's admin connection.
+/// The [`interval_mask`] of a client's admin connection.
 pub const ADMIN_MASK: u32 = ADMIN_INTERVAL - 1;
 
-/// Work requests of a client's message: registration, write, invalidation.
+/// The number of work requests of a client's message: registration, write, invalidation.
 const REQUEST_WORK: u32 = 3;
 
-/// Most work requests of a server's answer: data, invalidation of the client's key, answer. The
-/// registration of a chunk goes with the answer to a write, which has no data.
+/// The maximum number of work requests of a server's answer: data, invalidation of the client's
+/// key, answer. The registration of a chunk is part of the answer to a write, which has no data.
 const ANSWER_WORK: u32 = 3;
 
-/// Answers that a server's send queue has room for at least: one, and a heartbeat.
+/// The minimum number of answers that fit a server's send queue: one, and a heartbeat.
 const ANSWERS_MIN: u32 = 2;
 
-/// Entries of an admin connection's send queue at least: a client's messages under way and those
-/// that are done without anybody knowing.
+/// The minimum number of entries of an admin connection's send queue: a client's messages in
+/// flight, and those executed but not yet reported as complete.
 const ADMIN_SENDS_MIN: u32 = (ADMIN_INTERVAL + 8) * REQUEST_WORK;
 
-// They fit twice over.
+// The entries suffice twice.
 const _: () = assert!(ADMIN_SENDS_MIN * 2 <= ADMIN_MESSAGES * 5);
 
 impl QueueSizes {
-    /// Returns the admin connection, on either side. Receives are posted in batches of `batch`, two
-    /// of which come on top.
+    /// Returns the sizes of an admin connection, on either side. Receives are posted in batches of
+    /// `batch`, two of which are added.
     pub fn admin(batch: u32, limits: QueueLimits) -> Result<Self, QueueError> {
         let wanted = Self {
             send: ADMIN_MESSAGES * 5 + 1,
@@ -137,9 +138,9 @@ impl QueueSizes {
         wanted.within(limits, ADMIN_SENDS_MIN)
     }
 
-    /// Returns an IO connection of a client: invalidate, register and write for each request, and
-    /// as much again for those that are done without anybody knowing ([`client_mask`]); answers of
-    /// up to two receives.
+    /// Returns the sizes of a client's IO connection: invalidate, register and write for each
+    /// request, and the same again for requests executed but not yet reported as complete
+    /// ([`client_mask`]); answers of up to two receives.
     pub fn client_io(queue_depth: u16, limits: QueueLimits) -> Result<Self, QueueError> {
         let depth = u32::from(queue_depth);
         let wanted = Self {
@@ -149,10 +150,11 @@ impl QueueSizes {
         wanted.within(limits, (depth + client_mask(queue_depth)) * REQUEST_WORK)
     }
 
-    /// Returns an IO connection of a server: data, invalidation and answer for each response, and
-    /// with `always_invalidate` the invalidation and registration of the chunk. Receives as for
-    /// [`Self::admin`]. On a device with shorter send queues answers wait for room earlier; what
-    /// all requests may post at the same time, the invalidations, always has room.
+    /// Returns the sizes of a server's IO connection: data, invalidation and answer for each
+    /// response, and with `always_invalidate` the invalidation and registration of the chunk.
+    /// Receives as for [`Self::admin`]. On a device with shorter send queues answers wait for
+    /// entries earlier; the invalidations, which all requests may post at the same time, always
+    /// fit.
     pub fn server_io(
         queue_depth: u16,
         always_invalidate: bool,
@@ -169,13 +171,13 @@ impl QueueSizes {
         wanted.fitted().max_send(least).within(limits, least)
     }
 
-    /// Returns how many answers may be on the send queue of a server's connection at a time.
+    /// Returns the maximum number of answers on the send queue of a server's connection.
     pub fn answers(&self, queue_depth: u16, always_invalidate: bool) -> u32 {
         let revocations = Self::revocations(queue_depth, always_invalidate);
         (self.send.saturating_sub(revocations) / ANSWER_WORK).max(1)
     }
 
-    /// Invalidations that requests may have posted at a time.
+    /// Returns the maximum number of posted invalidations.
     fn revocations(queue_depth: u16, always_invalidate: bool) -> u32 {
         if always_invalidate {
             queue_depth.into()
@@ -192,11 +194,11 @@ impl QueueSizes {
         }
     }
 
-    /// Leaves out a few entries of the send queue, a 16th at most, if one completion queue for both
-    /// is half as long then: its length is rounded up to a power of two. An answer that finds no
-    /// room waits.
+    /// Omits a few entries of the send queue, at most a 16th, if that halves the length of the
+    /// common completion queue, which is rounded up to a power of two. An answer without an entry
+    /// waits.
     const fn fitted(self) -> Self {
-        // Two for draining, and the one that drivers keep free.
+        // Two for draining, and one that drivers keep free.
         let entries = self.completions().saturating_add(3);
         let half = 1u32.wrapping_shl(31u32.wrapping_sub(entries.leading_zeros()));
         let over = entries.wrapping_sub(half);
@@ -208,13 +210,13 @@ impl QueueSizes {
         Self { send, ..self }
     }
 
-    /// Returns how many entries a completion queue for both needs.
+    /// Returns the number of entries of a common completion queue.
     const fn completions(&self) -> u32 {
         self.send.saturating_add(self.recv)
     }
 
-    /// Shortens the send queue, down to `least_send`, until a device with these limits has both
-    /// queues, and a completion queue for both, with what draining takes.
+    /// Shortens the send queue, down to `least_send`, until a device with these limits supports
+    /// both queues and a common completion queue, with the entries for draining.
     fn within(self, limits: QueueLimits, least_send: u32) -> Result<Self, QueueError> {
         let most = limits.work_requests;
         let needed = self.recv.saturating_add(DRAIN);

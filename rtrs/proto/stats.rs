@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The texts of the statistics in sysfs, without the line's end.
+//! The texts of the statistics in sysfs, without the newline.
 
 use core::fmt;
 
 /// IO counted since the last reset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct IoCounts {
-    /// Read requests.
+    /// The number of read requests.
     pub reads: u64,
-    /// Bytes of data read.
+    /// The number of data bytes read.
     pub read_bytes: u64,
-    /// Write requests.
+    /// The number of write requests.
     pub writes: u64,
-    /// Bytes of data written.
+    /// The number of data bytes written.
     pub written_bytes: u64,
 }
 
@@ -29,7 +29,7 @@ impl fmt::Display for IoCounts {
 }
 
 impl IoCounts {
-    /// Adds another CPU's counts.
+    /// Returns the sum with another CPU's counts.
     pub const fn plus(self, other: Self) -> Self {
         Self {
             reads: self.reads.wrapping_add(other.reads),
@@ -43,11 +43,11 @@ impl IoCounts {
 /// `stats/rdma` of a client's path: `rcnt rbytes wcnt wbytes inflight failover`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct ClientRdma {
-    /// Since the last reset.
+    /// The counts since the last reset.
     pub counts: IoCounts,
-    /// Requests in flight now: a state, which no reset touches (D19).
+    /// The number of requests in flight, which a reset does not change (D19).
     pub inflight: u32,
-    /// Requests taken over from failed paths, since the last reset.
+    /// The number of requests failed over from other paths, since the last reset.
     pub failover: u64,
 }
 
@@ -60,9 +60,9 @@ impl fmt::Display for ClientRdma {
 /// `stats/reconnects`: `succ fail`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Reconnects {
-    /// Reconnects that succeeded.
+    /// The number of successful reconnects.
     pub successful: u32,
-    /// Reconnects that failed.
+    /// The number of failed reconnects.
     pub failed: u32,
 }
 

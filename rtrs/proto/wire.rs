@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The messages, byte for byte. All integers are little-endian.
+//! The layouts of the messages. All integers are little-endian.
 //!
-//! Every constructor sets every byte, so nothing of our memory goes on the wire (D15).
+//! Every constructor sets every byte, so no uninitialised memory is sent (D15).
 //!
 //! Layouts: `drivers/infiniband/ulp/rtrs/rtrs-pri.h`.
 
@@ -38,9 +38,9 @@ pub const READ: u16 = 3;
 /// Message type of [`RkeyResponse`].
 pub const RKEY_RESPONSE: u16 = 4;
 
-/// Flag of [`ReadHead`]: the client wants its key invalidated by the server.
+/// Flag of [`ReadHead`]: the server must invalidate the client's key.
 pub const NEED_INVAL: u16 = 1 << 0;
-/// Flag of [`ConnectResponse`]: each response brings a new key (`always_invalidate=Y`).
+/// Flag of [`ConnectResponse`]: each response has a new key (`always_invalidate=Y`).
 pub const NEW_RKEY: u32 = 1 << 1;
 /// Bit of [`ConnectRequest::first_conn`].
 pub const FIRST_CONN: u8 = 1 << 0;
@@ -60,7 +60,7 @@ pub struct Descriptor {
 }
 
 impl Descriptor {
-    /// Describes `len` bytes at `addr`, to be used with `key`.
+    /// Creates the descriptor of `len` bytes at `addr` with `key`.
     #[inline]
     pub const fn new(addr: u64, key: u32, len: u32) -> Self {
         Self {
@@ -77,23 +77,23 @@ impl Descriptor {
 )]
 #[repr(C)]
 pub struct ConnectRequest {
-    /// Left to rdma_cm, which writes its own version here for `AF_IB`; 0.
+    /// Reserved for rdma_cm, which writes its own version here for `AF_IB`; 0.
     pub cma_version: u8,
-    /// Left to rdma_cm likewise; 0.
+    /// Reserved for rdma_cm as well; 0.
     pub ip_version: u8,
     /// [`MAGIC`].
     pub magic: U16,
     /// [`VERSION`].
     pub version: U16,
-    /// Number of this connection in its path, from 0.
+    /// The number of this connection in its path, from 0.
     pub cid: U16,
-    /// Connections of the path.
+    /// The number of connections of the path.
     pub cid_num: U16,
-    /// How often this path has connected; 1 on the very first time.
+    /// The number of connects of this path, from 1.
     pub recon_cnt: U16,
-    /// Names the path.
+    /// The uuid of the path.
     pub sess_uuid: [u8; 16],
-    /// Names the session, that is the group of paths.
+    /// The uuid of the session, that is the group of paths.
     pub paths_uuid: [u8; 16],
     /// [`FIRST_CONN`] or 0.
     pub first_conn: u8,
@@ -113,11 +113,11 @@ pub struct ConnectResponse {
     pub version: U16,
     /// 0, or the negative error number of a reject.
     pub errno: U16,
-    /// Chunks of the session.
+    /// The number of chunks of the session.
     pub queue_depth: U16,
-    /// Most data bytes of one request.
+    /// The maximum number of data bytes of a request.
     pub max_io_size: U32,
-    /// Most bytes of user message and head of one request.
+    /// The maximum number of bytes of user message and head of a request.
     pub max_hdr_size: U32,
     /// [`NEW_RKEY`] or 0.
     pub flags: U32,
@@ -126,7 +126,7 @@ pub struct ConnectResponse {
 }
 
 impl ConnectResponse {
-    /// Accepts a connection to chunks of this geometry.
+    /// Creates the accept of a connection to chunks of this geometry.
     pub const fn accept(geometry: &Geometry, new_rkey: bool) -> Self {
         Self {
             magic: U16::new(MAGIC),
@@ -140,7 +140,7 @@ impl ConnectResponse {
         }
     }
 
-    /// Rejects a connection.
+    /// Creates the reject of a connection.
     pub const fn reject(errno: Errno) -> Self {
         Self {
             magic: U16::new(MAGIC),
@@ -163,7 +163,7 @@ impl ConnectResponse {
 pub struct InfoRequest {
     /// [`INFO_REQUEST`].
     pub kind: U16,
-    /// Session name, NUL-terminated and NUL-padded.
+    /// The session name, NUL-terminated and NUL-padded.
     pub pathname: [u8; 255],
     /// 0.
     pub reserved: [u8; 15],
@@ -177,15 +177,15 @@ pub struct InfoRequest {
 pub struct InfoResponse {
     /// [`INFO_RESPONSE`].
     pub kind: U16,
-    /// Number of [`Descriptor`]s that follow.
+    /// The number of [`Descriptor`]s that follow.
     pub sg_cnt: U16,
-    /// 0; without descriptors the errno for which the server refuses the session, negative.
-    /// (Protocol 2.0 reserves it, and its client refuses a response without descriptors.)
+    /// 0; without descriptors the negative errno with which the server rejects the session.
+    /// (Protocol 2.0 reserves it, and its client rejects a response without descriptors.)
     pub refusal: U32,
 }
 
 impl InfoResponse {
-    /// Announces `sg_cnt` descriptors.
+    /// Creates the head of a response with `sg_cnt` descriptors.
     pub const fn new(sg_cnt: u16) -> Self {
         Self {
             kind: U16::new(INFO_RESPONSE),
@@ -194,7 +194,7 @@ impl InfoResponse {
         }
     }
 
-    /// Refuses the session.
+    /// Creates a response that rejects the session.
     pub const fn refuse(errno: Errno) -> Self {
         Self {
             kind: U16::new(INFO_RESPONSE),
@@ -205,7 +205,7 @@ impl InfoResponse {
     }
 }
 
-/// Head of a write request, behind data and user message in the chunk.
+/// Head of a write request, after data and user message in the chunk.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]
@@ -213,12 +213,12 @@ impl InfoResponse {
 pub struct WriteHead {
     /// [`WRITE`].
     pub kind: U16,
-    /// Bytes of user message right before this head.
+    /// The number of bytes of the user message directly before this head.
     pub usr_len: U16,
 }
 
 impl WriteHead {
-    /// Makes the head of a write request.
+    /// Creates the head of a write request.
     #[inline]
     pub const fn new(usr_len: u16) -> Self {
         Self {
@@ -228,7 +228,7 @@ impl WriteHead {
     }
 }
 
-/// Head of a read request, behind the hole for the data and the user message.
+/// Head of a read request, after the space for the data and the user message.
 ///
 /// `sg_cnt` [`Descriptor`]s follow, none or one.
 #[derive(
@@ -238,15 +238,15 @@ impl WriteHead {
 pub struct ReadHead {
     /// [`READ`].
     pub kind: U16,
-    /// Bytes of user message right before this head.
+    /// The number of bytes of the user message directly before this head.
     pub usr_len: U16,
     /// [`NEED_INVAL`] or 0.
     pub flags: U16,
-    /// Descriptors that follow.
+    /// The number of descriptors that follow.
     pub sg_cnt: U16,
 }
 
-/// Head of a read request together with its one descriptor: what a client sends.
+/// Head of a read request with its one descriptor, as a client sends it.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]
@@ -254,12 +254,12 @@ pub struct ReadHead {
 pub struct ReadMessage {
     /// The head.
     pub head: ReadHead,
-    /// Where the answer goes.
+    /// The destination of the data.
     pub reply: Descriptor,
 }
 
 impl ReadHead {
-    /// Makes the head of a read request that wants no data back; no descriptor follows.
+    /// Creates the head of a read request without data; no descriptor follows.
     #[inline]
     pub const fn without_reply(usr_len: u16) -> Self {
         Self {
@@ -272,7 +272,7 @@ impl ReadHead {
 }
 
 impl ReadMessage {
-    /// Makes a read request whose answer goes to `reply`, whose key the server is to invalidate.
+    /// Creates a read request with the destination `reply`, whose key the server must invalidate.
     #[inline]
     pub const fn new(usr_len: u16, reply: Descriptor) -> Self {
         Self {
@@ -295,14 +295,14 @@ impl ReadMessage {
 pub struct RkeyResponse {
     /// [`RKEY_RESPONSE`].
     pub kind: U16,
-    /// The chunk that the key is for.
+    /// The chunk of the key.
     pub buf_id: U16,
     /// Its new key.
     pub rkey: U32,
 }
 
 impl RkeyResponse {
-    /// Tells the client the new key of one chunk.
+    /// Creates the message with the new key of one chunk.
     #[inline]
     pub const fn new(buf_id: u16, rkey: u32) -> Self {
         Self {
