@@ -57,8 +57,8 @@ impl FirstConnect {
         }
     }
 
-    /// An attempt has failed after `took_ms` milliseconds. Returns the pause before the next one, in
-    /// milliseconds, or `None` if there is none.
+    /// Notes that an attempt has failed after `took_ms` milliseconds. Returns the pause before the
+    /// next one, in milliseconds, or `None` if there is none.
     pub const fn failed(&mut self, failure: Failure, took_ms: u32) -> Option<u32> {
         match failure {
             Failure::NoAddress => {

@@ -27,6 +27,10 @@ use rtrs_core::{
     proto::{
         agreement::Grant,
         budget,
+        first_connect::{
+            Failure,
+            FirstConnect, //
+        },
         handshake::{
             self,
             Accepted,
@@ -282,7 +286,28 @@ impl Attempt<'_> {
     }
 
     /// Makes a connection's identifier, and resolves its address.
+    ///
+    /// The kernel asks a neighbour three times, and again when an identifier is made. The first
+    /// connect of a path, which a task waits for, therefore makes one now and then.
     fn resolve(&self, cid: u16) -> Result<CmId, Fault> {
+        let is_first = self.recon_cnt == FIRST_CONNECT;
+        let mut first = FirstConnect::UNTRIED;
+        loop {
+            let timeout_ms = if is_first {
+                first.address_ms()
+            } else {
+                self.patience.address_ms
+            };
+            let done = self.resolve_within(cid, timeout_ms);
+            let is_late = matches!(done, Err(Fault::Timeout(_)));
+            if !is_late || !is_first || first.failed(Failure::NoAddress, timeout_ms).is_none() {
+                return done;
+            }
+        }
+    }
+
+    /// As [`Self::resolve`], with one identifier; if it fails none is left.
+    fn resolve_within(&self, cid: u16, timeout_ms: u32) -> Result<CmId, Fault> {
         let path = self.path;
         let (src, dst) = path.socket_addresses();
         let listener = Listener {
@@ -293,10 +318,10 @@ impl Attempt<'_> {
         let id = CmId::new(listener, dst.address.port_space())
             .map_err(resource("connection identity"))?;
         path.progress.expect();
-        id.resolve_address(src.as_ref(), &dst, self.patience.address_ms)
+        // It has more time than we wait: that its time is over would end the attempt.
+        id.resolve_address(src.as_ref(), &dst, CONNECT_TIMEOUT_MS)
             .map_err(|e| Fault::Unreachable("address resolution", e))?;
-        path.progress
-            .wait(cid, Step::Address, self.patience.address_ms)?;
+        path.progress.wait(cid, Step::Address, timeout_ms)?;
         if cid == 0 && self.recon_cnt == FIRST_CONNECT {
             Path::claim_ends(path, &id)?;
         }
