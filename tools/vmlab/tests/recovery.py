@@ -116,3 +116,26 @@ def test_a_path_is_named_twice(pair: Lab) -> None:
         ok(pair.client.log_matches("exists", mark), "the log does not say why")
         eq(pair.server.log_matches("rejected|refused", theirs), [], "what the server says")
     rnbd.works(pair)
+
+
+@needs(wires=1)
+def test_a_server_whose_address_is_not_known_yet(pair: Lab) -> None:
+    """A disk that is mapped before its server answers questions for its address is there soon after it does.
+
+    The kernel asks three times, a second apart, and then no more for an identifier that waits.
+    """
+    rnbd.start(pair)
+    # With 8 the server answers no such question.
+    silent = "/proc/sys/net/ipv4/conf/eth0/arp_ignore"
+    pair.defer(lambda: pair.server.try_run(f"echo 0 > {silent}"))
+    pair.server.run(f"echo 8 > {silent}")
+    pair.client.run("ip neigh flush dev eth0")
+    mapping = pair.client.start_job(f"echo '{rnbd.request(pair)}' > {rnbd.CONTROL}/map_device", 60)
+    neighbour = f"ip neigh show {pair.address(pair.server, 0)} dev eth0"
+    until(lambda: "FAILED" in pair.client.run(neighbour), 10, "the kernel has given up asking", pause=0.05)
+    pair.server.run(f"echo 0 > {silent}")
+    began = paths.uptime(pair.client)
+    mapping.ok()
+    ge(8.0, paths.uptime(pair.client) - began, "seconds until the disk is mapped, at most")
+    name = pair.client.run(f"basename $(readlink -f {rnbd.CONTROL}/devices/ram0@s1)").strip()
+    rnbd.Disk(pair.client, name, "s1", "ram0").unmap()
