@@ -84,7 +84,7 @@ def _unhurt(lab: Lab, mark: int) -> None:
 
 @needs(wires=1, memory_mib=MEMORY_MIB, timeout=200, complaints=True)
 def test_swap(pair: Lab) -> None:
-    """Programs that need 1.5 times the memory there is, with their swap on the disk, over a wire that is cut four times."""
+    """Programs that need 1.5 times the memory there is, with their swap on the disk; the wire is cut four times."""
     disk = _start(pair)
     pair.client.run(f"mkswap {disk.path} && swapon {disk.path}")
     pair.defer(lambda: pair.client.try_run(f"swapoff {disk.path}", 100))
@@ -102,7 +102,7 @@ def test_swap(pair: Lab) -> None:
 
 @needs(wires=1, memory_mib=MEMORY_MIB, timeout=200, complaints=True)
 def test_dirty_pages(pair: Lab) -> None:
-    """A file larger than what is left of the memory is written to ext4 on the disk, over a wire that is cut four times."""
+    """A file larger than what is left of the memory is written to ext4 on the disk; the wire is cut four times."""
     disk = _start(pair)
     pair.client.run(f"modprobe ext4; mkfs.ext4 -q -F {disk.path} && mkdir -p /mnt/r && mount {disk.path} /mnt/r", 60)
     pair.defer(lambda: pair.client.try_run("umount /mnt/r", 100))
