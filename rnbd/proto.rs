@@ -2,10 +2,10 @@
 
 //! The RNBD protocol as pure code: block device messages over RTRS.
 //!
-//! The promise is that of `ferro_proto`: no `unsafe`, no kernel types, no allocation, no
-//! lock, no clock, no log and no panic.
+//! As in `ferro_proto` there is no `unsafe`, no kernel type, no allocation, no lock, no clock, no
+//! log and no panic.
 //!
-//! The protocol is RNBD 2 as spoken by the in-tree C driver (`drivers/block/rnbd`).
+//! The protocol is RNBD 2 of the in-tree C driver (`drivers/block/rnbd`).
 
 #![forbid(unsafe_code)]
 
@@ -19,14 +19,14 @@ pub mod path_name;
 pub mod survey;
 pub mod wire;
 
-/// Protocol version; the minor one is not on the wire.
+/// The protocol version; the minor one is not on the wire.
 pub const VERSION: u8 = 2;
 
-/// Sector size in bytes, of every sector number in the protocol.
+/// The sector size in bytes, of every sector number in the protocol.
 pub const SECTOR_SIZE: u32 = 512;
 
-/// Longest device name in bytes: its wire field has 255, the last for the NUL.
+/// The maximum length of a device name in bytes: its wire field has 255, the last one for the NUL.
 pub const DEVICE_NAME_MAX: usize = 254;
 
-/// Minor numbers of one disk: the whole and its partitions.
+/// The number of minors of a disk: the whole disk and its partitions.
 pub const MINORS: u32 = 1 << 6;

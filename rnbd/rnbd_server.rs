@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! RDMA Network Block Device, server: lets clients use block devices of this machine.
+//! RDMA Network Block Device, server: exports block devices of this machine to clients.
 //!
 //! | folder | what |
 //! |---|---|
 //! | `proto/` | messages, flags, path names: pure code, the same on the host |
 //! | `server/` | sessions, exports, requests, sysfs |
 //!
-//! The transport is `rtrs_server`; the block layer's side is `block_ext`. What user space
-//! sees is what the in-tree C driver of the same name shows.
+//! The transport is `rtrs_server`; the block layer's side is `block_ext`. The interface for user
+//! space is that of the in-tree C driver of the same name.
 
 pub mod proto;
 
@@ -63,11 +63,11 @@ module_param_string!(
      searched in a session namespace. (default: /)"
 );
 
-/// Says in the log if no device can be found below `dev_search_path`, which may come later.
+/// Logs a warning if the folder of `dev_search_path` does not exist, which may be created later.
 fn check_search_path() {
     let folder = path_name::common_folder(DEV_SEARCH_PATH.get().as_bytes());
     let found = CString::try_from_fmt(fmt!("{}", BStr::from_bytes(folder)))
-        // A folder is no block device, so this only looks for it.
+        // A folder is not a block device, so this only checks whether it exists.
         .and_then(|folder| BlockDevice::open(&folder, Mode::ReadOnly, None));
     match found {
         Err(error) if error != ENOTBLK => pr_warn!(
@@ -78,7 +78,8 @@ fn check_search_path() {
     }
 }
 
-/// The module. Dropped in this order: the listener ends all sessions, which close their devices.
+/// The module. Fields are dropped in declaration order: the listener ends all sessions, which close
+/// their devices.
 struct RnbdServer {
     _listener: Listener,
     _control: Control,

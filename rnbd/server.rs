@@ -3,10 +3,10 @@
 //! The server: sessions open exports, requests become bios.
 //!
 //! ```text
-//! Server ── Exports ── Export (one a local device that is open, /sys/.../ctl/devices/D)
-//!    │                    └── Claim (one a session that has it open)
-//!    └── Session (one an RTRS session) ── Mapping (one a device that it has open)
-//!                                            └── Target (what a request needs of the device)
+//! Server ── Exports ── Export (one per open local device, /sys/.../ctl/devices/D)
+//!    │                    └── Claim (one per session that has it open)
+//!    └── Session (one per RTRS session) ── Mapping (one per device that it has open)
+//!                                            └── Target (the state of the device for requests)
 //! ```
 
 mod admin;
@@ -41,10 +41,10 @@ use self::{
 
 pub(crate) use self::sysfs::Control;
 
-/// Bios that are always there, so that requests go on when memory is short.
+/// The reserve of bios, so that requests make progress under memory pressure.
 const BIOS_RESERVED: u16 = 64;
 
-/// What all sessions share.
+/// The state that all sessions share.
 pub(crate) struct Server {
     exports: Arc<Exports>,
     bios: Arc<BioPool<Io>>,
@@ -67,19 +67,19 @@ impl Server {
         &self.exports
     }
 
-    /// Where the bios of all requests come from.
+    /// Returns the pool of the bios of all requests.
     fn bios(&self) -> &Arc<BioPool<Io>> {
         &self.bios
     }
 
-    /// Where the messages of each session are answered. Each session has one item on it, which it
-    /// waits for before its end: so what drops the server is never an item of this queue.
+    /// Returns the work queue that answers the messages of all sessions. Each session has one item
+    /// on it and waits for that before its end, so no item of this queue drops the server.
     fn messages(&self) -> &WorkQueue {
         &self.messages
     }
 }
 
-/// The server as RTRS sees it.
+/// The server's implementation of the RTRS service.
 pub(crate) struct Sessions(pub(crate) Arc<Server>);
 
 impl Service for Sessions {

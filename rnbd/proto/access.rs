@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Who may open a device how.
+//! The access modes of devices.
 
 use core::fmt;
 
 use ferro_proto::errno::Errno;
 
-/// How a client wants to use a device.
+/// The access mode of a mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum AccessMode {
-    /// Only read.
+    /// Read only.
     ReadOnly,
-    /// Read and write, nobody else writes.
+    /// Read and write, as the only writer.
     #[default]
     ReadWrite,
-    /// Read and write while one other writer still is there: a virtual machine moves house.
+    /// Read and write, with at most one other writer, for the migration of a virtual machine.
     Migration,
 }
 
@@ -23,7 +23,7 @@ pub enum AccessMode {
 pub struct UnknownMode;
 
 impl AccessMode {
-    /// Reads the number of an open message.
+    /// Converts the number of an open message.
     pub const fn from_wire(raw: u8) -> Result<Self, UnknownMode> {
         match raw {
             0 => Ok(Self::ReadOnly),
@@ -33,7 +33,7 @@ impl AccessMode {
         }
     }
 
-    /// Returns the number that goes on the wire.
+    /// Returns the number for the wire.
     pub const fn to_wire(self) -> u8 {
         match self {
             Self::ReadOnly => 0,
@@ -42,7 +42,7 @@ impl AccessMode {
         }
     }
 
-    /// Reads the word of `access_mode=`.
+    /// Parses the word of `access_mode=`.
     pub fn parse(word: &[u8]) -> Result<Self, UnknownMode> {
         match word {
             b"ro" => Ok(Self::ReadOnly),
@@ -52,14 +52,14 @@ impl AccessMode {
         }
     }
 
-    /// Says whether writing operations are allowed; the server refuses them otherwise (D8).
+    /// Returns whether writing operations are permitted; the server rejects them otherwise (D8).
     #[inline]
     pub const fn may_write(self) -> bool {
         !matches!(self, Self::ReadOnly)
     }
 
-    /// Says whether a device that `writers` clients have open for writing can be opened like this:
-    /// read-only always, for writing by one, for migration by two. `EPERM` if not.
+    /// Checks whether a device that `writers` clients have open for writing can be opened in this
+    /// mode: read-only always, for writing by one, for migration by two. Returns `EPERM` if not.
     pub const fn check(self, writers: u32) -> Result<(), Errno> {
         let allowed = match self {
             Self::ReadOnly => true,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What people write to a mapped device's files.
+//! The values written to the files of a mapped device.
 
 use core::fmt;
 
@@ -12,28 +12,28 @@ use ferro_proto::{
     }, //
 };
 
-/// How a device is unmapped.
+/// The modes of unmapping a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unmap {
-    /// Only if nobody has it open (`EBUSY`).
+    /// Only if the device is not open (`EBUSY`).
     Normal,
-    /// In any case; what is in flight ends with an error.
+    /// Also if the device is open; requests in flight end with an error.
     Force,
 }
 
-/// A word that the file does not know (`EINVAL`).
+/// The word is not valid for the file (`EINVAL`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownWord;
 
 impl UnknownWord {
-    /// Returns what the writer sees.
+    /// Returns the error of the write.
     pub const fn errno(self) -> Errno {
         Errno::EINVAL
     }
 }
 
 impl Unmap {
-    /// Reads what was written to `unmap_device`.
+    /// Parses a value of `unmap_device`.
     pub fn parse(written: &[u8]) -> Result<Self, UnknownWord> {
         match text::trim(written) {
             b"normal" => Ok(Self::Normal),
@@ -43,7 +43,7 @@ impl Unmap {
     }
 }
 
-/// Reads what was written to `remap_device` or `force_close`: `1`.
+/// Parses a value of `remap_device` or `force_close`: `1`.
 pub fn parse_one(written: &[u8]) -> Result<(), UnknownWord> {
     match text::trim(written) {
         b"1" => Ok(()),
@@ -51,7 +51,7 @@ pub fn parse_one(written: &[u8]) -> Result<(), UnknownWord> {
     }
 }
 
-/// Reads what was written to `resize`: the new size in sectors, decimal, `0x` or `0` octal; not 0.
+/// Parses a value of `resize`: the new size in sectors, decimal, `0x` or `0` octal; not 0.
 pub fn parse_resize(written: &[u8]) -> Result<u64, NumberError> {
     match text::parse_u64(written, 0) {
         Ok(0) => Err(NumberError::Invalid),
@@ -59,7 +59,7 @@ pub fn parse_resize(written: &[u8]) -> Result<u64, NumberError> {
     }
 }
 
-/// State of a mapped device, as its `state` file shows it.
+/// The state of a mapped device, as shown in its `state` file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum DeviceState {
@@ -69,15 +69,15 @@ pub enum DeviceState {
     Mapped = 1,
     /// The session is down.
     Disconnected = 2,
-    /// Unmapped; about to go.
+    /// Unmapped; about to be removed.
     Unmapped = 3,
-    /// The session is up, and the server has closed the device: it stays so until somebody asks for
-    /// it.
+    /// The session is connected, and the server has closed the device: it stays so until
+    /// `remap_device` is written.
     Fenced = 4,
 }
 
 impl DeviceState {
-    /// Reads a state that was stored as a number.
+    /// Converts a stored number to a state.
     #[inline]
     pub const fn from_u8(raw: u8) -> Option<Self> {
         Some(match raw {
@@ -90,8 +90,8 @@ impl DeviceState {
         })
     }
 
-    /// Says whether `remap_device` may go on: `EALREADY` if the device is mapped, `ENODEV` if it
-    /// is gone, `EBUSY` while it is being mapped.
+    /// Checks whether `remap_device` may proceed. Returns `EALREADY` if the device is mapped,
+    /// `ENODEV` if it is unmapped, `EBUSY` while it is being mapped.
     pub const fn check_remap(self) -> Result<(), Errno> {
         match self {
             Self::Disconnected | Self::Fenced => Ok(()),
@@ -104,7 +104,7 @@ impl DeviceState {
 
 impl fmt::Display for DeviceState {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The words of the C driver, which its user-space tool knows.
+        // The words of the C driver, which its user-space tool parses.
         f.write_str(match self {
             Self::Init => "init",
             Self::Mapped => "open",

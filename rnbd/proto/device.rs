@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a server says about a device that it has opened.
+//! The properties of an opened device, which the server sends.
 
 use zerocopy::{
     little_endian::{
@@ -27,44 +27,44 @@ use super::{
 /// A device's number, size and limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Device {
-    /// Its number in its session.
+    /// The number in its session.
     pub device_id: u32,
-    /// Capacity in sectors of 512 bytes.
+    /// The capacity in sectors of 512 bytes.
     pub nsectors: u64,
-    /// Most sectors of one IO.
+    /// The maximum number of sectors of an IO.
     pub max_hw_sectors: u32,
-    /// Most sectors of one write-zeroes; 0: not supported.
+    /// The maximum number of sectors of a write-zeroes; 0: not supported.
     pub max_write_zeroes_sectors: u32,
-    /// Most sectors of one discard; 0: not supported.
+    /// The maximum number of sectors of a discard; 0: not supported.
     pub max_discard_sectors: u32,
-    /// Granularity of discards in bytes.
+    /// The granularity of discards in bytes.
     pub discard_granularity: u32,
-    /// Alignment of discards in bytes.
+    /// The alignment of discards in bytes.
     pub discard_alignment: u32,
-    /// Physical block size in bytes.
+    /// The physical block size in bytes.
     pub physical_block_size: u16,
-    /// Logical block size in bytes.
+    /// The logical block size in bytes.
     pub logical_block_size: u16,
-    /// Most segments of one IO.
+    /// The maximum number of segments of an IO.
     pub max_segments: u16,
-    /// It can erase securely.
+    /// It supports secure erase.
     pub secure_discard: bool,
-    /// It honours FUA.
+    /// It supports FUA.
     pub fua: bool,
-    /// It has a volatile cache, so flushes make sense.
+    /// It has a volatile cache, and therefore gets flushes.
     pub writeback: bool,
 }
 
-/// Why a client does not believe a server's answer.
+/// The reason why a client rejects a server's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadResponse {
-    /// Shorter than the message.
+    /// The answer is shorter than the message.
     Truncated,
     /// The message is of another type.
     Kind(u16),
-    /// A block size that is no power of two, below 512, or smaller than the logical one.
+    /// A block size is not a power of two, is below 512, or is smaller than the logical one.
     BlockSize(u16),
-    /// More bytes than a file offset can name.
+    /// The capacity exceeds the range of a file offset.
     Capacity(u64),
 }
 
@@ -80,7 +80,7 @@ impl core::fmt::Display for BadResponse {
 }
 
 impl Device {
-    /// Makes a server's answer.
+    /// Encodes a server's answer.
     pub const fn to_wire(&self) -> OpenResponse {
         let fua = if self.fua { CACHE_FUA } else { 0 };
         let writeback = if self.writeback { CACHE_WRITEBACK } else { 0 };
@@ -103,7 +103,7 @@ impl Device {
         }
     }
 
-    /// Reads a server's answer; the block sizes and the capacity are such that a disk can have.
+    /// Parses a server's answer, and checks that a disk can have the block sizes and the capacity.
     pub fn parse(bytes: &[u8]) -> Result<Self, BadResponse> {
         let (msg, _) = OpenResponse::ref_from_prefix(bytes).map_err(|_| BadResponse::Truncated)?;
         if msg.header.kind.get() != OPEN_RESPONSE {
@@ -139,7 +139,7 @@ impl Device {
     }
 }
 
-/// Returns the version that both sides speak.
+/// Returns the version that both sides support.
 pub const fn agree(theirs: u8) -> u8 {
     if theirs < VERSION {
         theirs
@@ -148,7 +148,7 @@ pub const fn agree(theirs: u8) -> u8 {
     }
 }
 
-/// Reads a server's answer to `sess_info`: the version agreed on.
+/// Parses a server's answer to `sess_info`: the version agreed on.
 pub fn parse_sess_info_response(bytes: &[u8]) -> Result<u8, BadResponse> {
     let (msg, _) = SessInfo::ref_from_prefix(bytes).map_err(|_| BadResponse::Truncated)?;
     match msg.header.kind.get() {

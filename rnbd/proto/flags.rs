@@ -2,7 +2,7 @@
 
 //! The `rw` word of an IO message: an operation in its low 8 bits, flags above.
 
-/// What to do with a device.
+/// An operation on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Op {
@@ -10,9 +10,9 @@ pub enum Op {
     Read = 0,
     /// Write sectors.
     Write = 1,
-    /// Empty the volatile cache.
+    /// Write back the volatile cache.
     Flush = 2,
-    /// Forget sectors.
+    /// Discard sectors.
     Discard = 3,
     /// Erase sectors securely.
     SecureErase = 4,
@@ -20,21 +20,21 @@ pub enum Op {
     WriteZeroes = 5,
 }
 
-/// The number of an operation that is not known (`EOPNOTSUPP`; the C driver reads sector 0 of
-/// itself and warns, D9).
+/// The number of an unknown operation (`EOPNOTSUPP`; the C driver reads sector 0 instead and prints
+/// a warning, D9).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownOp(pub u8);
 
 impl Op {
-    /// Says whether data travels with the operation; the others concern `bi_size` bytes of which
-    /// none is sent.
+    /// Returns whether the operation has data; the others concern `bi_size` bytes, which are not
+    /// sent.
     #[inline]
     pub const fn has_data(self) -> bool {
         matches!(self, Op::Read | Op::Write)
     }
 
-    /// Says whether the operation changes the device, which a read-only mapping forbids (D8).
-    /// A flush changes nothing that a reader could see.
+    /// Returns whether the operation changes the device, which a read-only mapping forbids (D8). A
+    /// flush does not change the data.
     #[inline]
     pub const fn changes_device(self) -> bool {
         !matches!(self, Op::Read | Op::Flush)
@@ -46,18 +46,18 @@ const FUA: u32 = 1 << 9;
 const PREFLUSH: u32 = 1 << 10;
 const NOUNMAP: u32 = 1 << 11;
 
-/// The whole word.
+/// The decoded word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rw {
     /// The operation.
     pub op: Op,
-    /// Somebody waits for it.
+    /// A task waits for it.
     pub sync: bool,
-    /// It is to be on stable storage when it is answered.
+    /// The data must be on stable storage before the answer.
     pub fua: bool,
-    /// What was written before is to be on stable storage first.
+    /// Earlier writes must be on stable storage first.
     pub preflush: bool,
-    /// Write zeroes without giving the blocks back.
+    /// Write zeroes without freeing the blocks.
     pub nounmap: bool,
 }
 
@@ -74,14 +74,14 @@ impl Rw {
         }
     }
 
-    /// Says whether the flags about stable storage in `raw` are with an operation that can have
-    /// them, which is `op`. The block layer warns about the others.
+    /// Returns whether the operation `op` can have the flags about stable storage in `raw`. The
+    /// block layer warns about the others.
     #[inline(always)]
     pub const fn is_consistent(raw: u32, op: Op) -> bool {
         raw & (FUA | PREFLUSH) == 0 || matches!(op, Op::Write | Op::Flush)
     }
 
-    /// Returns the word that goes on the wire.
+    /// Returns the word for the wire.
     #[inline]
     pub const fn to_wire(self) -> u32 {
         self.op as u32
@@ -91,7 +91,7 @@ impl Rw {
             | if self.nounmap { NOUNMAP } else { 0 }
     }
 
-    /// Reads a word from the wire. Flags that are not known are let be, as in the C driver.
+    /// Decodes a word from the wire. Unknown flags are ignored, as in the C driver.
     #[inline]
     pub const fn from_wire(raw: u32) -> Result<Self, UnknownOp> {
         let op = match raw & 0xff {
@@ -101,7 +101,7 @@ impl Rw {
             3 => Op::Discard,
             4 => Op::SecureErase,
             5 => Op::WriteZeroes,
-            // CAST: 8 bits.
+            // CAST: The value has 8 bits.
             other => return Err(UnknownOp(other as u8)),
         };
         Ok(Self {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The line that people write to `map_device`:
+//! The line written to `map_device`:
 //!
 //! ```text
 //! [dest_port=N] sessname=S path=[src@|src,]dst ... device_path=P
@@ -9,7 +9,7 @@
 //!     [heartbeat_interval_ms=N] [heartbeat_missed_max=N]
 //! ```
 //!
-//! What follows `nr_poll_queues` is not known to the C driver.
+//! The C driver does not have the options after `nr_poll_queues`.
 
 use core::{
     ffi::CStr,
@@ -46,7 +46,7 @@ use super::{
     DEVICE_NAME_MAX, //
 };
 
-/// Longest name of a directory's entry (`NAME_MAX`): that of the link `device@session`.
+/// The maximum length of the link name `device@session` (`NAME_MAX`).
 const LINK_NAME_MAX: usize = 255;
 
 /// A checked line.
@@ -57,39 +57,39 @@ const LINK_NAME_MAX: usize = 255;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MapRequest<'a> {
     line: &'a [u8],
-    /// Name of the session, 1 to 254 bytes, checked by `info::check_name`.
+    /// The name of the session, 1 to 254 bytes, checked by `info::check_name`.
     pub sess_name: &'a [u8],
     /// The device's name on the server, 1 to 254 bytes without `..`.
     pub device_path: &'a [u8],
-    /// Port of every path's server.
+    /// The server's port of every path.
     pub dest_port: u16,
-    /// How to open the device.
+    /// The access mode of the device.
     pub access_mode: AccessMode,
-    /// Poll queues of a new session; `-1` has become one a CPU.
+    /// The number of poll queues of a new session; `-1` was replaced by one per CPU.
     pub nr_poll_queues: u32,
-    /// Settings of a new session.
+    /// The settings of a new session.
     pub settings: Settings,
-    /// How long a request may take before its path is given up, 1000 to 3600000 milliseconds; 0 is
-    /// the block layer's default.
+    /// The timeout of a request, after which its path fails, 1000 to 3600000 milliseconds; 0 is the
+    /// block layer's default.
     pub io_timeout_ms: u32,
-    /// Number of [`paths`](Self::paths).
+    /// The number of [`paths`](Self::paths).
     pub path_count: usize,
 }
 
-/// Why a line is refused.
+/// The reason why a line is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MapError<'a> {
-    /// A word that is none of the options, or an option without a value.
+    /// An unknown option, or an option without a value.
     Unknown(&'a [u8]),
     /// `sessname=` is missing.
     NoSessName,
     /// `device_path=` is missing.
     NoDevicePath,
-    /// The session's name is refused.
+    /// The session's name is not valid.
     SessName(NameError),
     /// The device's name is longer than 254 bytes.
     DevicePathTooLong,
-    /// The device's name has `..` in it.
+    /// The device's name contains `..`.
     DevicePathParent,
     /// `device_path@sessname` is too long for a file name (`ENAMETOOLONG`).
     LinkTooLong,
@@ -99,20 +99,20 @@ pub enum MapError<'a> {
     TooManyPaths,
     /// `dest_port=` is not 0 to 65535.
     Port(&'a [u8]),
-    /// `dest_port=` comes after a `path=`, which it would not have reached in the C driver.
+    /// `dest_port=` is after a `path=`, to which the C driver would not apply it.
     PortAfterPath,
-    /// The access mode is none of the three.
+    /// The access mode is unknown.
     AccessMode(&'a [u8]),
     /// `nr_poll_queues=` is neither -1 nor 0 to the number of CPUs.
     PollQueues(&'a [u8]),
-    /// A setting of the session is refused.
+    /// A setting of the session is not valid.
     Setting(&'a [u8], SettingError),
     /// `io_timeout_ms=` is not 1000 to 3600000.
     IoTimeout(&'a [u8]),
 }
 
 impl MapError<'_> {
-    /// Returns what the writer of the line sees, the C driver's for the same reason.
+    /// Returns the error of the write, the same as the C driver's.
     pub const fn errno(self) -> Errno {
         match self {
             MapError::Path(_, e) => e.errno(),
@@ -177,14 +177,14 @@ impl fmt::Display for MapError<'_> {
     }
 }
 
-/// Splits a line into its words: spaces separate, and white space at both ends goes.
+/// Splits a line into words separated by spaces; removes white space at both ends.
 fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     text::trim(line)
         .split(|c| *c == b' ')
         .filter(|w| !w.is_empty())
 }
 
-/// Splits a word into option and value, neither empty.
+/// Splits a word into option and value, both not empty.
 fn option(word: &[u8]) -> Option<(&[u8], &[u8])> {
     let mark = word.iter().position(|c| *c == b'=')?;
     let (key, rest) = word.split_at_checked(mark)?;
@@ -193,7 +193,7 @@ fn option(word: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 impl<'a> MapRequest<'a> {
-    /// Parses a line on a machine with `cpus` CPUs. Of an option given twice the last counts.
+    /// Parses a line on a machine with `cpus` CPUs. Of a repeated option the last value is used.
     pub fn parse(line: &'a [u8], cpus: u32) -> Result<Self, MapError<'a>> {
         let (mut sess_name, mut device_path) = (None, None);
         let mut request = Self {
@@ -231,11 +231,11 @@ impl<'a> MapRequest<'a> {
         request.sess_name = sess_name.ok_or(MapError::NoSessName)?;
         request.device_path = device_path.ok_or(MapError::NoDevicePath)?;
         request.check_names()?;
-        // INVARIANT: Add_path parsed and counted every path.
+        // INVARIANT: `add_path` parsed and counted every path.
         Ok(request)
     }
 
-    /// Goes through the paths in the order given.
+    /// Iterates over the paths in the given order.
     pub fn paths(&self) -> impl Iterator<Item = PathAddrs> + 'a {
         words(self.line)
             .filter_map(option)
@@ -297,8 +297,8 @@ fn io_timeout_ms(value: &[u8]) -> Result<u32, MapError<'_>> {
 }
 
 /// Writes the name of a device's link under `devices/` into `out`, NUL-terminated:
-/// `device@session`, with `!` for each `/`. `None` if it does not fit or has a NUL in it; 256
-/// bytes fit every name of a [`MapRequest`].
+/// `device@session`, with `!` for each `/`. Returns `None` if it does not fit or contains a NUL;
+/// 256 bytes fit every name of a [`MapRequest`].
 pub fn link_name<'b>(device: &[u8], session: &[u8], out: &'b mut [u8]) -> Option<&'b CStr> {
     let name = device
         .iter()

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a client asks of a server: the user message of an RTRS request, checked.
+//! The messages of a client: the checked user message of an RTRS request.
 //!
-//! Everything refused here is answered with an error; the session goes on.
+//! The server answers a rejected message with an error, and the session continues.
 
 use ferro_proto::errno::Errno;
 use zerocopy::FromBytes;
@@ -31,7 +31,7 @@ use super::{
     VERSION, //
 };
 
-/// Which way an RTRS request moves data.
+/// The direction of an RTRS request's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// From the server to the client.
@@ -52,7 +52,7 @@ pub enum Message<'a> {
     Open {
         /// The device's name, 1 to 254 bytes without a NUL.
         name: &'a [u8],
-        /// How to open it.
+        /// The access mode.
         access_mode: AccessMode,
     },
     /// Close a device.
@@ -69,27 +69,26 @@ pub enum Message<'a> {
 pub struct IoRequest {
     /// The device's number in its session.
     pub device_id: u32,
-    /// First sector. Where the device ends is for the block layer to check; that sector and length
-    /// do not wrap round was checked here.
+    /// The first sector. Sector and length do not wrap around; the block layer checks the end of
+    /// the device.
     pub sector: u64,
     /// Operation and flags.
     pub rw: Rw,
-    /// Bytes concerned, whole sectors; for reads and writes the length of the data and not 0, for
-    /// a flush 0.
+    /// The number of bytes, whole sectors; for reads and writes the length of the data and not 0,
+    /// for a flush 0.
     pub size: u32,
     /// IO priority; 0 for clients that send none.
     pub prio: u16,
 }
 
-/// Why a message is refused.
+/// The reason why a message is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Malformed {
-    /// Shorter than its type asks for (D7).
+    /// The message is shorter than its type requires (D7).
     Truncated,
-    /// The type is none that a client sends.
+    /// A client does not send this type.
     Kind(u16),
-    /// The client left too little room for the answer (D7), or sent data with a message that has
-    /// none.
+    /// The client's buffer is too small for the answer (D7), or a message without data has data.
     DataLength(u32),
     /// The device's name has no NUL (D7) or is empty.
     DeviceName,
@@ -97,13 +96,13 @@ pub enum Malformed {
     AccessMode(u8),
     /// The operation is not known (D9).
     Op(u8),
-    /// The operation cannot have the flags that it has.
+    /// The flags are not valid for the operation.
     Flags,
-    /// The request moves data the other way than the operation.
+    /// The direction of the request is not that of the operation.
     Direction,
     /// `bi_size` is not the length of the data (D9), not whole sectors, or missing.
     Size(u32),
-    /// Sector and length wrap round.
+    /// Sector and length wrap around.
     Sector(u64),
 }
 
@@ -135,8 +134,8 @@ impl core::fmt::Display for Malformed {
 }
 
 impl<'a> Message<'a> {
-    /// Parses the user message `user` of a request that moves `data_len` bytes in `direction`, in
-    /// a session that agreed on `version`.
+    /// Parses the user message `user` of a request with `data_len` bytes of data in `direction`, in
+    /// a session with protocol `version`.
     #[inline]
     pub fn parse(
         user: &'a [u8],
@@ -155,7 +154,7 @@ impl<'a> Message<'a> {
     }
 }
 
-/// Checks that a message is a read with room for an answer of `need` bytes.
+/// Checks that a message is a read whose buffer fits an answer of `need` bytes.
 fn answerable(data_len: u32, direction: Direction, need: usize) -> Result<(), Malformed> {
     if direction != Direction::Read {
         return Err(Malformed::Direction);
@@ -204,8 +203,8 @@ fn close(user: &[u8], data_len: u32) -> Result<Message<'static>, Malformed> {
 }
 
 impl IoRequest {
-    /// Says whether a user message is an IO message, as nearly all are; servers look here first and
-    /// leave the others to [`Message::parse`].
+    /// Returns whether a user message is an IO message, as nearly all are. Servers call this first
+    /// and parse the others by [`Message::parse`].
     #[inline]
     pub fn is_one(user: &[u8]) -> bool {
         Header::ref_from_prefix(user).is_ok_and(|(header, _)| header.kind.get() == IO)
@@ -245,10 +244,10 @@ impl IoRequest {
     }
 }
 
-/// Checks that operation, direction and the two lengths go together.
+/// Checks that operation, direction and the two lengths are consistent.
 ///
-/// Operations without data may come either way: the C client sends its flushes as reads of nothing
-/// and its discards as writes of nothing.
+/// Operations without data may have either direction: the C client sends its flushes as reads and
+/// its discards as writes of no bytes.
 #[inline]
 fn check_size(op: Op, direction: Direction, data_len: u32, size: u32) -> Result<(), Malformed> {
     match (op, direction) {

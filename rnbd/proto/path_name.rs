@@ -1,30 +1,30 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which file a client's device name means on the server.
+//! The path of a client's device name on the server.
 
 use core::ffi::CStr;
 
 use ferro_proto::errno::Errno;
 
-/// Stands for the session's name in `dev_search_path`.
+/// The placeholder of the session's name in `dev_search_path`.
 const SESSION: &[u8] = b"%SESSNAME%";
 
-/// Longest path in bytes, its NUL included (`PATH_MAX`).
+/// The maximum length of a path in bytes, its NUL included (`PATH_MAX`).
 pub const PATH_LEN_MAX: usize = 4096;
 
-/// Why a device name is refused.
+/// The reason why a device name is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PathNameError {
-    /// The device name has `..` in it.
+    /// The device name contains `..`.
     Parent,
-    /// The device name is empty, or one of the parts has a NUL in it.
+    /// The device name is empty, or a part contains a NUL.
     Name,
     /// The whole path does not fit the buffer.
     TooLong,
 }
 
 impl PathNameError {
-    /// Returns the C driver's error for all of these.
+    /// Returns the error of all variants, the same as the C driver's.
     pub const fn errno(self) -> Errno {
         Errno::EINVAL
     }
@@ -40,7 +40,7 @@ impl core::fmt::Display for PathNameError {
     }
 }
 
-/// Appends to a caller's buffer, with runs of slashes made one.
+/// Appends to a caller's buffer, and merges runs of slashes.
 struct Joiner<'b> {
     out: &'b mut [u8],
     len: usize,
@@ -73,8 +73,8 @@ impl Joiner<'_> {
 /// Writes `search_path/device` into `out`, NUL-terminated, with the first `%SESSNAME%` of
 /// `search_path` replaced by `session`. `out` is at most [`PATH_LEN_MAX`] bytes long.
 ///
-/// `session` is a checked session name: without slash or dot it cannot lead out of the search
-/// path. Neither can `device`, which must not contain `..` anywhere.
+/// `session` is a checked session name: without slash or dot it cannot leave the search path.
+/// Neither can `device`, which must not contain `..`.
 pub fn join<'b>(
     search_path: &[u8],
     session: &[u8],
@@ -111,9 +111,8 @@ pub fn join<'b>(
     CStr::from_bytes_with_nul(path).map_err(|_| PathNameError::Name)
 }
 
-/// Returns the folder of a search path that is there for every session: all of it, or what is
-/// before the part with `%SESSNAME%` in it. An empty search path means the root, as it does when it
-/// is joined.
+/// Returns the folder of a search path that all sessions have in common: all of it, or the parts
+/// before the one with `%SESSNAME%`. An empty search path means the root, as in [`join`].
 pub fn common_folder(search_path: &[u8]) -> &[u8] {
     let mark = search_path
         .windows(SESSION.len())

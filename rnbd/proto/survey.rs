@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which server a path leads to that comes up while others are up, and which devices it has closed.
+//! The survey of a path that connects while others are connected: whether it leads to the same
+//! server, and which devices the server has closed.
 //!
-//! A path may lead to a server that was started anew, which has other numbers for the devices. It
-//! may also lead to the same server, where an administrator has closed a device by force
-//! (`force_close`) to keep this client from it. The protocol has one question for both, OPEN: a
-//! server that has the device open for the session says its number, another one opens it. Servers
-//! do not use a number again that they have closed by force, so a device that was fenced has
-//! another one then.
+//! A path may lead to a restarted server, which has other numbers for the devices. It may also lead
+//! to the same server, on which an administrator has closed a device (`force_close`) to fence this
+//! client. The protocol has one message for both, OPEN: a server that has the device open for the
+//! session returns its number, another one opens it. Servers do not reuse a number after
+//! `force_close`, so a fenced device gets another one.
 //!
-//! - A device that has its number shows that the server is the one of the other paths. Those that
-//!   have not were closed there: each alone is lost, until somebody has it opened again.
-//! - If none has its number, the other paths are asked the same question. The same server says the
-//!   same there: it has opened each device under the number that it has just given, or refuses it
-//!   as well. Any other answer, and none, is that of two servers.
+//! - A device with its old number shows that the server is that of the other paths. Devices with
+//!   other numbers were closed there: each stays fenced until `remap_device` is written.
+//! - If no device has its old number, the client sends the same messages on the other paths. The
+//!   same server gives the same answers there: each device is open under the number just returned,
+//!   or rejected again. Any other answer, or none, means two servers.
 //!
-//! Who asks closes again what was opened by the question.
+//! The client closes again the devices that the survey opened.
 
 use ferro_proto::errno::Errno;
 
-/// Errors of OPEN that are not the server's word: no connection, no time, no memory, a signal.
+/// Errors of OPEN that the client generates: no connection, a timeout, no memory, a signal.
 const NOT_ITS_WORD: [u16; 6] = [
     // EINTR, EAGAIN, ENOMEM, ETIMEDOUT and ERESTARTSYS.
     4,
@@ -30,21 +30,21 @@ const NOT_ITS_WORD: [u16; 6] = [
     512,
 ];
 
-/// What a server says when it is told to open a device that is believed to be open there.
+/// The answer of a server to OPEN of a device that should be open there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// It is, under that number.
+    /// The device is open, under the old number.
     Same,
-    /// It was not, and is now, under this number.
+    /// The server has opened the device, under this number.
     Opened(u32),
-    /// It was not, and is not.
+    /// The server has rejected the device.
     Refused,
-    /// None: nothing is known.
+    /// There is no answer.
     Missing,
 }
 
 impl Answer {
-    /// Reads the answer to OPEN for a device that requests are made for with `number`.
+    /// Classifies the result of OPEN for a device whose requests use `number`.
     pub fn new(number: u32, opened: Result<u32, Errno>) -> Self {
         match opened {
             Ok(id) if id == number => Self::Same,
@@ -54,8 +54,8 @@ impl Answer {
         }
     }
 
-    /// Returns whether a device for which a new path gives this answer, and the other paths
-    /// `others`, may be one that a single server has closed.
+    /// Returns whether this answer on the new path, and `others` on the other paths, can come from
+    /// a single server that has closed the device.
     pub fn is_of_the_server_that_says(self, others: Answer) -> bool {
         match (self, others) {
             (Self::Opened(new), Self::Opened(old)) => new == old,
@@ -65,19 +65,18 @@ impl Answer {
     }
 }
 
-/// What the answers for all devices of a session show.
+/// The result of the answers for all devices of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The server is the one of the other paths; it has closed the devices that do not have their
-    /// numbers.
+    /// The server is that of the other paths; it has closed the devices without their old numbers.
     SameServer,
-    /// It may be another one: the others are to be asked, too.
+    /// The server may be another one: the client must ask on the other paths, too.
     AskOthers,
-    /// Nothing yet.
+    /// The server is not known yet.
     TryLater,
 }
 
-/// The answers so far.
+/// The answers to a survey.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Survey {
     has_same: bool,
@@ -86,7 +85,7 @@ pub struct Survey {
 }
 
 impl Survey {
-    /// Adds the answer for one more device.
+    /// Adds the answer for a further device.
     #[must_use]
     pub fn with(mut self, answer: Answer) -> Self {
         match answer {
@@ -97,14 +96,14 @@ impl Survey {
         self
     }
 
-    /// What they show.
+    /// Returns the result of the answers.
     pub const fn verdict(self) -> Verdict {
         if self.has_missing {
             Verdict::TryLater
         } else if self.has_closed && !self.has_same {
             Verdict::AskOthers
         } else {
-            // Without any device there is nothing that another server could have otherwise.
+            // Without a device, another server makes no difference.
             Verdict::SameServer
         }
     }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The messages, byte for byte. All integers are little-endian.
+//! The layouts of the messages. All integers are little-endian.
 //!
-//! Every constructor sets every byte, so nothing of our memory goes on the wire (D15).
+//! Every constructor sets every byte, so no uninitialised memory is sent (D15).
 //!
 //! Layouts: `drivers/block/rnbd/rnbd-proto.h`.
 
@@ -37,18 +37,18 @@ pub const IO: u16 = 4;
 /// Message type of [`Close`].
 pub const CLOSE: u16 = 5;
 
-/// Bit of [`OpenResponse::cache_policy`]: the device honours FUA.
+/// Bit of [`OpenResponse::cache_policy`]: the device supports FUA.
 pub const CACHE_FUA: u8 = 1 << 0;
 /// Bit of [`OpenResponse::cache_policy`]: the device has a volatile cache.
 pub const CACHE_WRITEBACK: u8 = 1 << 1;
 
-/// What every message begins with.
+/// The header of every message.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]
 #[repr(C)]
 pub struct Header {
-    /// Message type.
+    /// The message type.
     pub kind: U16,
     /// 0.
     pub reserved: U16,
@@ -64,7 +64,7 @@ impl Header {
     }
 }
 
-/// `sess_info` and its response: which protocol version.
+/// `sess_info` and its response: the protocol version.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]
@@ -79,7 +79,7 @@ pub struct SessInfo {
 }
 
 impl SessInfo {
-    /// Creates a client's offer.
+    /// Creates a client's request.
     pub const fn request() -> Self {
         Self {
             header: Header::new(SESS_INFO),
@@ -98,7 +98,7 @@ impl SessInfo {
     }
 }
 
-/// `open`: asks for a device.
+/// `open`: opens a device.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]
@@ -117,8 +117,8 @@ pub struct Open {
 }
 
 impl Open {
-    /// Asks for the device `name`; `None` if that has more than
-    /// [`DEVICE_NAME_MAX`](super::DEVICE_NAME_MAX) bytes or a NUL in it.
+    /// Creates the message for the device `name`; returns `None` if that has more than
+    /// [`DEVICE_NAME_MAX`](super::DEVICE_NAME_MAX) bytes or contains a NUL.
     pub fn new(name: &[u8], access_mode: AccessMode) -> Option<Self> {
         if name.len() > super::DEVICE_NAME_MAX || name.contains(&0) {
             return None;
@@ -137,7 +137,7 @@ impl Open {
     }
 }
 
-/// `open_rsp`: what the device is like. `device::Device` is the same with numbers.
+/// `open_rsp`: the properties of the device; `device::Device` in wire format.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]
@@ -147,27 +147,27 @@ pub struct OpenResponse {
     pub header: Header,
     /// The device's number in its session.
     pub device_id: U32,
-    /// Capacity in sectors of 512 bytes.
+    /// The capacity in sectors of 512 bytes.
     pub nsectors: U64,
-    /// Most sectors of one IO.
+    /// The maximum number of sectors of an IO.
     pub max_hw_sectors: U32,
-    /// Most sectors of one write-zeroes; 0: not supported.
+    /// The maximum number of sectors of a write-zeroes; 0: not supported.
     pub max_write_zeroes_sectors: U32,
-    /// Most sectors of one discard; 0: not supported.
+    /// The maximum number of sectors of a discard; 0: not supported.
     pub max_discard_sectors: U32,
-    /// Granularity of discards in bytes.
+    /// The granularity of discards in bytes.
     pub discard_granularity: U32,
-    /// Alignment of discards in bytes.
+    /// The alignment of discards in bytes.
     pub discard_alignment: U32,
-    /// Physical block size in bytes.
+    /// The physical block size in bytes.
     pub physical_block_size: U16,
-    /// Logical block size in bytes.
+    /// The logical block size in bytes.
     pub logical_block_size: U16,
-    /// Most segments of one IO.
+    /// The maximum number of segments of an IO.
     pub max_segments: U16,
-    /// The device can erase securely: 0 or 1.
+    /// Whether the device supports secure erase: 0 or 1.
     pub secure_discard: U16,
-    /// 0; a rotational device once.
+    /// 0; formerly whether the device is rotational.
     pub obsolete_rotational: u8,
     /// [`CACHE_FUA`], [`CACHE_WRITEBACK`].
     pub cache_policy: u8,
@@ -175,7 +175,7 @@ pub struct OpenResponse {
     pub reserved: [u8; 10],
 }
 
-/// `close`: gives a device back.
+/// `close`: closes a device.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]
@@ -188,7 +188,7 @@ pub struct Close {
 }
 
 impl Close {
-    /// Gives device `device_id` back.
+    /// Creates the message for device `device_id`.
     pub const fn new(device_id: u32) -> Self {
         Self {
             header: Header::new(CLOSE),
@@ -197,7 +197,7 @@ impl Close {
     }
 }
 
-/// `io` as version 1 had it: without a priority.
+/// `io` of version 1, without a priority.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]
@@ -207,11 +207,11 @@ pub struct IoV1 {
     pub header: Header,
     /// The device's number in its session.
     pub device_id: U32,
-    /// First sector, of 512 bytes.
+    /// The first sector, of 512 bytes.
     pub sector: U64,
     /// Operation and flags, `flags::Rw`.
     pub rw: U32,
-    /// Bytes that the operation concerns.
+    /// The number of bytes of the operation.
     pub bi_size: U32,
 }
 
@@ -221,16 +221,16 @@ pub struct IoV1 {
 )]
 #[repr(C)]
 pub struct Io {
-    /// What version 1 has, too.
+    /// The part of version 1.
     pub v1: IoV1,
-    /// IO priority, `include/uapi/linux/ioprio.h`.
+    /// The IO priority, `include/uapi/linux/ioprio.h`.
     pub prio: U16,
     /// 0.
     pub padding: [u8; 6],
 }
 
 impl Io {
-    /// Makes an IO message; `rw` comes from `flags::Rw::to_wire`.
+    /// Creates an IO message; `rw` is from `flags::Rw::to_wire`.
     #[inline]
     pub const fn new(device_id: u32, sector: u64, rw: u32, bi_size: u32, prio: u16) -> Self {
         Self {

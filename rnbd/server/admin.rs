@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a client says besides its requests: which version it speaks, which devices it opens and
-//! closes.
+//! The admin messages of a client: its protocol version, and opening and closing devices.
 //!
-//! All of this runs in the work item of the session, one message at a time in the order of their
-//! coming: a device may take long to open, and a CLOSE waits for the device's requests.
+//! The work item of the session handles them, one at a time in the order of arrival: opening a
+//! device may take long, and a CLOSE waits for the device's requests.
 
 use block_ext::bdev::{
     BlockDevice,
@@ -49,7 +48,7 @@ use crate::{
     DEV_SEARCH_PATH, //
 };
 
-/// What goes back to the client, besides the error number.
+/// The data of an answer to the client, besides the error number.
 pub(super) enum Answer {
     /// Nothing.
     Done,
@@ -60,7 +59,7 @@ pub(super) enum Answer {
 }
 
 impl Answer {
-    /// Puts the answer where the client reads it.
+    /// Writes the answer to the operation's data.
     pub(super) fn write_to(&self, operation: &mut Operation) -> Result {
         match self {
             Answer::Done => Ok(()),
@@ -70,7 +69,7 @@ impl Answer {
     }
 }
 
-/// Does what `message` asks for. Sleeps.
+/// Handles `message`. Sleeps.
 pub(super) fn answer(session: &Arc<Session>, message: Message<'_>) -> Result<Answer> {
     match message {
         Message::SessInfo { version } => {
@@ -82,12 +81,12 @@ pub(super) fn answer(session: &Arc<Session>, message: Message<'_>) -> Result<Ans
             close(session, device_id);
             Ok(Answer::Done)
         }
-        // `Session` starts these itself.
+        // `Session` starts IO itself.
         Message::Io(_) => Err(EINVAL),
     }
 }
 
-/// Closes a device. A number that stands for none is no error: it may have been closed by force.
+/// Closes a device. An unused number is not an error, as `force_close` may have closed the device.
 fn close(session: &Session, device_id: u32) {
     if !session.close(device_id, false) && LOG_LIMIT.allow().is_some() {
         pr_info!(
@@ -98,7 +97,7 @@ fn close(session: &Session, device_id: u32) {
     }
 }
 
-/// Opens the device that the client calls `name`, or finds it open already.
+/// Opens the device with the client's name `name`, or returns the one already open.
 fn open(session: &Arc<Session>, name: &[u8], access: AccessMode) -> Result<OpenResponse> {
     if let Some(device) = session.with_mapping(name, Mapping::answer) {
         return Ok(device.to_wire());
@@ -140,7 +139,7 @@ fn open(session: &Arc<Session>, name: &[u8], access: AccessMode) -> Result<OpenR
     opened
 }
 
-/// Makes `device` one of the session's mappings.
+/// Adds `device` to the session's mappings.
 fn show(
     session: &Arc<Session>,
     name: &[u8],
@@ -177,7 +176,7 @@ fn show(
     })
 }
 
-/// Returns the file that the client's `name` means here.
+/// Returns the path of the client's device name `name`.
 fn full_path(session: &Session, name: &[u8]) -> Result<CString> {
     let mut buffer = KVec::from_elem(0u8, PATH_LEN_MAX, GFP_KERNEL)?;
     let search_path = DEV_SEARCH_PATH.get().as_bytes();
@@ -195,7 +194,7 @@ fn full_path(session: &Session, name: &[u8]) -> Result<CString> {
     Ok(CString::try_from(path)?)
 }
 
-/// Returns an owned copy of `bytes`, which contain no NUL.
+/// Returns an owned copy of `bytes`, which must not contain a NUL.
 fn c_string(bytes: &[u8]) -> Result<CString> {
     let mut with_end = KVec::with_capacity(bytes.len().saturating_add(1), GFP_KERNEL)?;
     with_end.extend_from_slice(bytes, GFP_KERNEL)?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Exports: the local block devices that at least one session has open, and who may write to them.
+//! Exports: the local block devices that at least one session has open, and their writers.
 //!
 //! An export appears as `/sys/class/rnbd-server/ctl/devices/D` when the first session opens the
 //! device and disappears when the last one closes it.
@@ -38,11 +38,12 @@ struct User {
     writes: bool,
 }
 
-/// A local block device that somebody has open.
+/// A local block device that at least one session has open.
 struct Export {
     name: CString,
     users: KVec<User>,
-    // Dropped in this order: the link and the folder `sessions` lie in `_directory`.
+    // Fields are dropped in declaration order: the link and the folder `sessions` are in
+    // `_directory`.
     _link: Link,
     sessions: Arc<Directory<()>>,
     _directory: Directory<()>,
@@ -50,7 +51,7 @@ struct Export {
 
 /// All exports of this server.
 ///
-/// Locking: `list` is the innermost lock of the server. Folders are made and removed under it,
+/// Locking: `list` is the innermost lock of the server. Folders are created and removed under it,
 /// which cannot deadlock because they have no attributes.
 #[pin_data]
 pub(crate) struct Exports {
@@ -68,12 +69,12 @@ impl Exports {
         })
     }
 
-    /// Lets the session named `session` use `device` in `access` mode.
+    /// Claims `device` for the session named `session` in `access` mode.
     ///
     /// # Errors
     ///
-    /// `EPERM` if the device has too many writers for that mode, `EEXIST` if the session uses the
-    /// device already (under another name), else those of sysfs and of the allocator.
+    /// Returns `EPERM` if the device has too many writers for that mode, `EEXIST` if the session
+    /// uses the device already (under another name), and the errors of sysfs and of the allocator.
     pub(crate) fn claim(
         self: &Arc<Self>,
         device: &BlockDevice,
@@ -111,7 +112,7 @@ impl Exports {
     }
 }
 
-/// Removes the exports that nobody uses, with their folders.
+/// Removes the exports without users, with their folders.
 fn remove_unused(list: &mut KVec<Export>) {
     list.retain(|export| !export.users.is_empty());
 }
@@ -130,7 +131,7 @@ impl Export {
         })
     }
 
-    /// Adds `user` if the access rules allow it.
+    /// Adds `user` if the access rules permit it.
     fn admit(&mut self, user: User, access: AccessMode) -> Result {
         let twice = self
             .users
@@ -159,7 +160,7 @@ impl Export {
     }
 }
 
-/// The right of one session to use one export; dropping it gives the right back.
+/// The claim of one session to one export. Dropping it releases the export.
 pub(crate) struct Claim {
     exports: Arc<Exports>,
     export: CString,

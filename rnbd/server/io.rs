@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! One request of a client: a bio over the chunk's pages in, an answer out.
+//! The IO requests of a client: submits a bio over the chunk's pages, and answers when it ends.
 //!
-//! Everything here is the IO path: no allocation but that of the bio (from its pool), no sleeping
-//! lock. That the numbers of a request go together was checked in `proto`, what the mapping allows
-//! by the session.
+//! All of this is the IO path: the only allocation is that of the bio (from its pool), and there is
+//! no sleeping lock. `proto` has checked that the numbers of a request are consistent, and the
+//! session that the mapping permits it.
 
 use block_ext::{
     bdev::BlockDevice,
@@ -30,15 +30,15 @@ use crate::proto::{
     message::IoRequest,
 };
 
-/// What a request needs of the device that it is for.
+/// The state of a device for its requests.
 ///
-/// Requests under way hold a reference. The owner of the mapping holds its own one of `device`, so
-/// that the last request never closes a block device: it may end in an interrupt.
+/// Requests in flight hold a reference. The mapping holds its own reference to `device`, so that
+/// the last request, which may end in an interrupt, never closes a block device.
 pub(crate) struct Target {
     device: Arc<BlockDevice>,
     bios: Arc<BioPool<Io>>,
     may_write: bool,
-    // Dropped after `device`: tells the owner that no request is left.
+    // Dropped after `device`: completes when no request is left.
     _unused: Notice,
 }
 
@@ -52,8 +52,8 @@ impl Drop for Notice {
 }
 
 impl Target {
-    /// Returns the target of requests to `device`; `unused` completes when the last reference is
-    /// gone.
+    /// Creates the target of requests to `device`; `unused` completes when the last reference is
+    /// dropped.
     pub(crate) fn new(
         device: Arc<BlockDevice>,
         bios: Arc<BioPool<Io>>,
@@ -68,14 +68,14 @@ impl Target {
         }
     }
 
-    /// Returns whether the access mode of the mapping allows the operation.
+    /// Returns whether the access mode of the mapping permits the operation.
     #[inline]
     pub(crate) fn allows(&self, op: Op) -> bool {
         self.may_write || !op.changes_device()
     }
 }
 
-/// A request under way: who is to be answered, and the device that it keeps open.
+/// A request in flight: the operation to answer, and the device that it keeps open.
 pub(crate) struct Io {
     operation: Operation,
     target: Arc<Target>,
@@ -94,13 +94,13 @@ impl BioData for Io {
 
     #[inline]
     fn end(self, result: Result) {
-        // The device is let go first: a client that has its answer may close the device.
+        // Drops the target first, as the client may close the device when it has the answer.
         drop(self.target);
         self.operation.reply(result);
     }
 }
 
-/// Hands `request`, which [`Target::allows`], to the block layer; `operation` is answered when it
+/// Submits `request`, which [`Target::allows`], to the block layer; `operation` is answered when it
 /// has ended.
 #[inline]
 pub(crate) fn submit(target: Arc<Target>, request: &IoRequest, mut operation: Operation) {
@@ -111,20 +111,20 @@ pub(crate) fn submit(target: Arc<Target>, request: &IoRequest, mut operation: Op
     }
     let io = Io { operation, target };
     let mut bio = Bio::new(io, op_of(rw.op), flags_of(rw), request.sector);
-    // A priority that does not exist is none.
+    // A priority that does not exist is ignored.
     let _ = bio.set_ioprio(request.prio);
     let filled = if has_data {
         bio.add_own_pages(|io| io.operation.memory(), 0, request.size)
     } else {
         bio.set_len_bytes(request.size)
     };
-    // A bio that is dropped ends with an error.
+    // Dropping the bio ends it with an error.
     if filled.is_ok() {
         bio.submit();
     }
 }
 
-/// Returns the block layer's word for an operation.
+/// Converts an operation for the block layer.
 #[inline]
 fn op_of(op: Op) -> block_ext::Op {
     match op {
@@ -137,7 +137,7 @@ fn op_of(op: Op) -> block_ext::Op {
     }
 }
 
-/// Returns the block layer's words for the flags of an operation.
+/// Converts the flags of an operation for the block layer.
 #[inline]
 fn flags_of(rw: Rw) -> Flags {
     let flag = |set: bool, flag: Flags| if set { flag } else { Flags::NONE };

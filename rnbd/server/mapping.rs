@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A mapping: one device as one session has it open.
+//! A mapping: one device that one session has open.
 
 use block_ext::bdev::BlockDevice;
 use kernel::{
@@ -30,35 +30,35 @@ use crate::{
     shown::Shown, //
 };
 
-/// What the files of a mapping show, and whom they ask to close it.
+/// The state behind the files of a mapping.
 pub(crate) struct Description {
     /// The session that has the device open.
     pub(crate) session: Arc<Session>,
-    /// Number of the device in its session.
+    /// The number of the device in its session.
     pub(crate) device_id: u32,
-    /// The device's name as the client gave it.
+    /// The client's name of the device.
     pub(crate) path: CString,
-    /// How the client opened it.
+    /// The access mode.
     pub(crate) access: AccessMode,
 }
 
 /// A device that a session has open.
 ///
-/// Dropping it closes the device: it sleeps until the requests under way have ended and until
-/// nobody reads or writes the mapping's files any more. The one who drops it has taken the target
-/// out of the session's table before, so that no new request finds it.
+/// Dropping it closes the device: the drop sleeps until the requests in flight have ended and no
+/// task reads or writes the mapping's files any more. The caller has removed the target from the
+/// session's table before, so that no new request finds it.
 pub(crate) struct Mapping {
-    // Dropped first, so that nobody asks to close a mapping that is being closed.
+    // Dropped first, so that no `force_close` reaches a mapping that is being closed.
     directory: Option<Directory<Description>>,
     description: Arc<Description>,
     unused: Arc<Completion>,
     device: Arc<BlockDevice>,
-    // Dropped last: another session may write only when the device is closed here.
+    // Dropped last: another session may write only after the device is closed.
     claim: Claim,
 }
 
 impl Mapping {
-    /// Notes that `description.session` uses `device`; the target is for its table.
+    /// Creates the mapping of `device` for `description.session`, and the target for its table.
     pub(crate) fn new(
         description: Description,
         device: Arc<BlockDevice>,
@@ -80,7 +80,7 @@ impl Mapping {
         Ok((mapping, target))
     }
 
-    /// Makes the files that show the mapping.
+    /// Creates the files of the mapping.
     pub(crate) fn show_files(&mut self) -> Result {
         let files = sysfs::mapping(self.claim.sessions(), self.description.clone())?;
         self.directory = Some(files);
@@ -92,7 +92,7 @@ impl Mapping {
         core::ptr::eq(&*self.description, description)
     }
 
-    /// Returns the device's name as the client gave it.
+    /// Returns the client's name of the device.
     pub(crate) fn path(&self) -> &[u8] {
         self.description.path.to_bytes()
     }
@@ -111,7 +111,7 @@ impl Mapping {
         );
     }
 
-    /// What the client is told about the device.
+    /// Returns the properties of the device for the client.
     pub(crate) fn answer(&self) -> Device {
         describe(&self.device, self.description.device_id)
     }
@@ -133,17 +133,16 @@ impl Drop for Mapping {
     }
 }
 
-/// Largest block size that the wire can name.
+/// The largest block size that the wire format can express.
 const BLOCK_SIZE_MAX: u16 = 1 << 15;
 
-/// Returns whether the wire can name the size of the blocks that requests are made of. A client
-/// that was told of smaller ones would send parts of blocks.
+/// Returns whether the wire format can express the logical block size. With a smaller value a
+/// client would send parts of blocks.
 pub(super) fn is_expressible(device: &BlockDevice) -> bool {
     device.logical_block_bytes() <= BLOCK_SIZE_MAX.into()
 }
 
-/// Returns the size and limits of `device`, in the numbers of the wire. Sizes that do not fit are
-/// cut.
+/// Returns the size and limits of `device` for the wire. Values that do not fit are clamped.
 fn describe(device: &BlockDevice, device_id: u32) -> Device {
     let block_size = |bytes: u32| u16::try_from(bytes).unwrap_or(BLOCK_SIZE_MAX);
     Device {

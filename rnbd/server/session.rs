@@ -64,46 +64,46 @@ use crate::{
     shown::Shown, //
 };
 
-/// Lines about refused requests and messages.
+/// The rate limit of log lines about rejected requests and messages.
 pub(super) static LOG_LIMIT: RateLimit = RateLimit::new(5000, 10);
 
-/// Lines about devices that were opened or closed: a client with many has a line each, one that
-/// does nothing else does not fill the log.
+/// The rate limit of log lines about opened and closed devices: a client with many devices gets a
+/// line for each, but a client that only opens and closes does not flood the log.
 pub(super) static CHANGES_LIMIT: RateLimit = RateLimit::new(5000, 100);
 
-/// What a number of a device stands for.
+/// The state of a device number.
 enum Slot {
-    /// Nothing; the next device gets it.
+    /// Free for the next device.
     Free,
     /// A device that is about to be opened.
     Reserved,
     /// A device that is open.
     Open(Mapping),
-    /// A device that was closed by force: its client may still use the number, which stands for
-    /// nothing until the session ends.
+    /// The device was closed by `force_close`. Its client may still use the number, so it is not
+    /// reused until the session ends.
     Retired,
 }
 
-/// The targets of a session by number, as requests see them.
+/// The targets of a session by number, for requests.
 type Table = KVec<RcuArc<Target>>;
 
-/// Numbers that a table has room for at first; a full one is replaced by one of twice the length.
+/// The initial length of a table; a full one is replaced by one of twice the length.
 const TABLE_LEN_MIN: usize = 8;
 
 /// A client session.
 ///
-/// The client's messages, which open and close devices, wait in `messages` for `work`, which never
-/// runs twice at a time. So only `force_close` and the end of the session, which waits for `work`
-/// first, have to do with a device at the same time as a message.
+/// The client's messages, which open and close devices, wait in `messages` for the work item, which
+/// never runs concurrently with itself. So the only concurrent users of a device are `force_close`
+/// and the end of the session, which waits for the work item first.
 ///
-/// Locking: `slots` is held only while a number changes its meaning; requests look into `table`
-/// under RCU. Nobody holds `slots` while waiting for the files of a mapping to be left, since the
-/// writer of `force_close` takes it.
+/// Locking: `slots` is held only while a number changes its state; requests read `table` under RCU.
+/// The lock is not held while a thread waits for the users of a mapping's files, since the writer
+/// of `force_close` takes it.
 #[pin_data]
 pub(crate) struct Session {
     name: CString,
     server: Arc<Server>,
-    /// Protocol version agreed on.
+    /// The protocol version agreed on.
     version: AtomicU32,
     table: RcuArc<Table>,
     #[pin]
@@ -129,7 +129,7 @@ impl WorkItem for Session {
 }
 
 impl Session {
-    /// Returns the session of the client that calls itself `name`.
+    /// Creates the session of the client with the name `name`.
     pub(super) fn new(server: Arc<Server>, name: &CStr) -> Result<Arc<Self>> {
         let name = CString::try_from(name)?;
         Arc::pin_init(
@@ -151,17 +151,17 @@ impl Session {
         &self.name
     }
 
-    /// What all sessions share.
+    /// Returns the state that all sessions share.
     pub(super) fn server(&self) -> &Server {
         &self.server
     }
 
-    /// Notes the protocol version agreed on.
+    /// Stores the protocol version agreed on.
     pub(super) fn set_version(&self, version: u8) {
         self.version.store(u32::from(version), Relaxed);
     }
 
-    /// Runs `f` on the mapping whose path is `path`, if there is one.
+    /// Calls `f` with the mapping of the path `path`, if there is one.
     pub(super) fn with_mapping<R>(&self, path: &[u8], f: impl FnOnce(&Mapping) -> R) -> Option<R> {
         self.slots
             .lock()
@@ -173,7 +173,7 @@ impl Session {
             .map(f)
     }
 
-    /// Takes the lowest free number.
+    /// Reserves the lowest free number.
     pub(super) fn reserve(&self) -> Result<u32> {
         let mut slots = self.slots.lock();
         let free = slots.iter().position(|slot| matches!(slot, Slot::Free));
@@ -185,18 +185,18 @@ impl Session {
         u32::try_from(index).map_err(|_| ENOSPC)
     }
 
-    /// Gives a reserved number back.
+    /// Releases a reserved number.
     pub(super) fn release(&self, device_id: u32) {
         if let Some(slot) = self.slots.lock().get_mut(device_id as usize) {
             *slot = Slot::Free;
         }
     }
 
-    /// Lets the reserved number `device_id` stand for `mapping`, and requests reach `target`.
+    /// Assigns `mapping` to the reserved number `device_id`, and `target` to its requests.
     ///
     /// # Errors
     ///
-    /// `ENOMEM`; `mapping` is closed then.
+    /// Returns `ENOMEM` if an allocation fails; `mapping` is closed then.
     pub(super) fn publish(&self, device_id: u32, mapping: Mapping, target: Arc<Target>) -> Result {
         let mut slots = self.slots.lock();
         let published = self.set_target(device_id, target);
@@ -206,37 +206,37 @@ impl Session {
             }
             return Ok(());
         }
-        // Not under the lock: dropping a mapping waits for the writers of `force_close`.
+        // Drops the lock first: dropping a mapping waits for the writers of `force_close`.
         drop(slots);
         drop(mapping);
         published
     }
 
-    /// Makes the files of device `device_id`, which was just published: not before, so that a
-    /// write to `force_close` finds the device that it is to close.
+    /// Creates the files of device `device_id` after its publication, so that a write to
+    /// `force_close` finds the device.
     pub(super) fn show_files(&self, device_id: u32) -> Result {
-        // Under the lock: a writer waits until the mapping has its files.
+        // Under the lock, so that a writer waits until the mapping has its files.
         match self.slots.lock().get_mut(device_id as usize) {
             Some(Slot::Open(mapping)) => mapping.show_files(),
             _ => Err(ENOENT),
         }
     }
 
-    /// Closes device `device_id`; sleeps until its requests have ended. `retire` keeps the number
-    /// from being used again. `false` if the number stands for no open device.
+    /// Closes device `device_id`; sleeps until its requests have ended. With `retire` the number is
+    /// not reused. Returns `false` if the number has no open device.
     pub(super) fn close(&self, device_id: u32, retire: bool) -> bool {
         self.close_if(device_id, retire, |_| true)
     }
 
-    /// Closes the mapping that `description` is of, unless its client has closed it meanwhile, and
-    /// retires its number: what a number stands for may have changed since the files were made.
+    /// Closes the mapping of `description` and retires its number, unless the client has closed the
+    /// mapping meanwhile and the number has another state.
     pub(super) fn force_close(&self, description: &Description) -> bool {
         self.close_if(description.device_id, true, |mapping| {
             mapping.is(description)
         })
     }
 
-    /// Closes device `device_id` if it is the right one.
+    /// Closes device `device_id` if its mapping matches.
     fn close_if(
         &self,
         device_id: u32,
@@ -259,7 +259,8 @@ impl Session {
             },
         );
         self.clear_target(device_id);
-        // Not under the lock: a writer of `force_close`, for whom this waits, takes it.
+        // Drops the lock first: the drop of the mapping waits for a writer of `force_close`, who
+        // takes it.
         drop(slots);
         drop(closed);
         if !retire {
@@ -268,17 +269,17 @@ impl Session {
         true
     }
 
-    /// Has a message that is no request answered; any context. Not inlined, so that requests need
-    /// not carry its room on the stack.
+    /// Queues a message for the work item. Any context. Not inlined, so that IO requests do not use
+    /// the stack for it.
     #[cold]
     #[inline(never)]
     fn defer(self: &Arc<Self>, message: Operation) {
         self.messages.push(message);
-        // If the item is queued already it has not taken its last message yet.
+        // If the item is queued already, it will take this message.
         let _ = self.server.messages().enqueue::<Arc<Self>, 0>(self.clone());
     }
 
-    /// Answers a message that is no request. Sleeps.
+    /// Answers an admin message. Sleeps.
     fn answer(self: &Arc<Self>, mut operation: Operation) {
         let (user, len) = (operation.user(), operation.data_len());
         match Message::parse(user, len, direction_of(&operation), self.version()) {
@@ -291,9 +292,9 @@ impl Session {
         }
     }
 
-    /// Closes everything: all messages have been answered, and no more come. Sleeps.
+    /// Closes all devices, after all messages have been answered and no more arrive. Sleeps.
     fn close_all(self: &Arc<Self>) {
-        // The item may not have returned from the last one yet.
+        // The item may not have returned from the last message yet.
         workqueue::flush(self);
         let mut device_id = 0;
         while (device_id as usize) < self.slots.lock().len() {
@@ -302,7 +303,7 @@ impl Session {
         }
     }
 
-    /// Makes requests for `device_id` reach `target`. `slots` is locked.
+    /// Sets the target of requests for `device_id`. The caller holds `slots`.
     fn set_target(&self, device_id: u32, target: Arc<Target>) -> Result {
         let index = device_id as usize;
         let guard = rcu::read_lock();
@@ -318,8 +319,8 @@ impl Session {
         Ok(())
     }
 
-    /// Keeps requests for `device_id` from finding a target; sleeps until those that just look
-    /// have found it or not. `slots` is locked.
+    /// Clears the target of requests for `device_id`; sleeps until concurrent lookups have
+    /// finished. The caller holds `slots`.
     fn clear_target(&self, device_id: u32) {
         if let Some(table) = self.table.get() {
             if let Some(entry) = table.get(device_id as usize) {
@@ -328,7 +329,8 @@ impl Session {
         }
     }
 
-    /// Returns a table of `len` entries with the targets of the present one. `slots` is locked.
+    /// Allocates a table of `len` entries with the targets of the current one. The caller holds
+    /// `slots`.
     fn longer_table(&self, len: usize) -> Result<Table> {
         let old = self.table.get();
         let mut table = Table::with_capacity(len, GFP_KERNEL)?;
@@ -350,7 +352,7 @@ impl Session {
             .get_with(&guard)
     }
 
-    /// Protocol version agreed on.
+    /// Returns the protocol version agreed on.
     #[inline]
     fn version(&self) -> u8 {
         // CAST: `set_version` stored a byte.
@@ -404,10 +406,10 @@ impl Session {
     }
 }
 
-/// A session as RTRS sees it.
+/// The session's implementation of the RTRS session service.
 pub(super) struct Link(pub(super) Arc<Session>);
 
-/// Returns the way of a request's data.
+/// Returns the direction of a request's data.
 #[inline]
 fn direction_of(operation: &Operation) -> Direction {
     if operation.is_read() {

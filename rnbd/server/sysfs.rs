@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `/sys/class/rnbd-server`: which sessions have which devices open.
+//! `/sys/class/rnbd-server`: the devices and the sessions that have them open.
 //!
 //! ```text
 //! ctl/devices/D/block_dev                 link to the disk
 //! ctl/devices/D/sessions/S/read_only      0 or 1
 //! ctl/devices/D/sessions/S/access_mode    ro, rw or migration
-//! ctl/devices/D/sessions/S/mapping_path   the device's name as the client gave it
-//! ctl/devices/D/sessions/S/force_close    1: close the device, whatever its client does
+//! ctl/devices/D/sessions/S/mapping_path   the client's name of the device
+//! ctl/devices/D/sessions/S/force_close    1: close the device, also if its client uses it
 //! ```
 
 use kernel::{
@@ -41,7 +41,7 @@ pub(crate) struct Control {
 }
 
 impl Control {
-    /// Makes the class and its device.
+    /// Creates the class and its device.
     pub(crate) fn new() -> Result<Self> {
         let class = Class::register(c"rnbd-server")?;
         let device = ClassDevice::new(&class, c"ctl", &[], Arc::new((), GFP_KERNEL)?)?;
@@ -57,12 +57,12 @@ impl Control {
     }
 }
 
-/// Returns a folder without files of its own.
+/// Creates a folder without attributes.
 pub(super) fn folder(parent: &impl AsKobject, name: &CStr) -> Result<Directory<()>> {
     Directory::new(parent, name, &[], Arc::new((), GFP_KERNEL)?)
 }
 
-/// Returns the files of a mapping, in the folder `sessions` of its export.
+/// Creates the files of a mapping, in the folder `sessions` of its export.
 pub(super) fn mapping(
     sessions: &Directory<()>,
     description: Arc<Description>,
@@ -115,7 +115,7 @@ fn store_force_close(
         session.name(),
         &*mapping.path
     );
-    // This file goes with the mapping: first, so that closing does not wait for its own writer.
+    // The close removes this file and would wait for its own writer, so the file is removed first.
     context.remove_self(&THIS_MODULE)?;
     session.force_close(&mapping);
     Ok(())
