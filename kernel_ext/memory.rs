@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The amounts of total and available memory, and what an allocation may wait for.
+//! The amounts of total and available memory, and scopes that limit the effects of allocations.
 //!
 //! C headers: [`include/linux/mm.h`](srctree/include/linux/mm.h),
 //! [`include/linux/sched/mm.h`](srctree/include/linux/sched/mm.h)
@@ -28,35 +28,34 @@ pub fn available_bytes() -> u64 {
     (pages.max(0) as u64).saturating_mul(PAGE_SIZE as u64)
 }
 
-/// Runs `work`; what the task allocates in it, in whatever function, neither starts IO nor waits
-/// for IO (`memalloc_noio_save()`). For work that IO waits for. Any context.
+/// Runs `work`, in which no allocation of the task, in any function, starts IO or waits for IO
+/// (`memalloc_noio_save()`). For work that IO waits for. Any context.
 ///
-/// A function and not a guard, so that scopes cannot end in the wrong order.
+/// A function and not a guard, so that scopes end in the right order.
 pub fn without_io<R>(work: impl FnOnce() -> R) -> R {
     scope(false, work)
 }
 
-/// As [`without_io`], and what the task allocates in it does not wait for memory to be freed at
-/// all: it may use the last of it (`memalloc_noreclaim_save()`), or fails.
+/// Runs `work` as [`without_io`]; in addition its allocations do not wait for reclaim: they may use
+/// the memory reserves (`memalloc_noreclaim_save()`), or fail.
 ///
-/// For work without which no memory can be freed any more: a disk that dirty pages and swap are
-/// waiting for is to be brought back. It must be bounded, for what it takes others lack: without
-/// the reserve the network cannot receive either.
+/// For work that frees memory, such as reconnecting a disk on which dirty pages and swap wait. The
+/// work must be bounded, as it shares the reserves: without them the network cannot receive either.
 pub fn from_reserves<R>(work: impl FnOnce() -> R) -> R {
     scope(true, work)
 }
 
 fn scope<R>(reserves: bool, work: impl FnOnce() -> R) -> R {
-    // SAFETY: sets flags of the running task.
+    // SAFETY: The called function has no safety requirements; it sets flags of the current task.
     let saved = unsafe { kernel_ext_sys::kernel_ext_helper_memalloc_save(reserves) };
     let result = work();
-    // SAFETY: clears the flags that were set above, in the same task.
+    // SAFETY: `saved` is from the call above, in the same task.
     unsafe { kernel_ext_sys::kernel_ext_helper_memalloc_restore(saved) };
     result
 }
 
-/// Whether an allocation that may sleep could start IO, were it made now. Any context.
+/// Returns whether an allocation that may sleep can start IO in the current scope. Any context.
 pub fn may_start_io() -> bool {
-    // SAFETY: reads flags of the running task.
+    // SAFETY: The called function has no safety requirements; it reads flags of the current task.
     unsafe { kernel_ext_sys::kernel_ext_helper_may_start_io() }
 }

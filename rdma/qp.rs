@@ -112,7 +112,7 @@ impl QpConfig {
     }
 }
 
-/// Queue pairs that are drained at a time.
+/// The number of queue pairs that are drained concurrently.
 const DRAIN_MAX: usize = sys::RDMA_HELPER_DRAIN_MAX as usize;
 
 type PostSend = unsafe extern "C" fn(

@@ -147,7 +147,7 @@ impl<T> Handoff<T> {
         }
     }
 
-    /// The slow path of [`Self::note`].
+    /// Finishes [`Self::note`], the slow path.
     fn note_late(&self) -> Option<Held<'_, T>> {
         loop {
             let state = self.state.load(Ordering::Relaxed);

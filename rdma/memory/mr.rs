@@ -101,11 +101,11 @@ impl Mr {
         })
     }
 
-    /// Puts a new region in the place of this one, with nothing mapped: for one whose last
-    /// registration or invalidation may have been carried out or not. Sleeps.
+    /// Replaces the region by a new one without a mapping, if it is not known whether the last
+    /// registration or invalidation was executed. Sleeps.
     ///
-    /// The old region goes now, or with the last queue pair of the domain if there is one. On
-    /// failure nothing is changed.
+    /// The old region is freed now, or with the last queue pair of the domain. An error leaves the
+    /// region unchanged.
     pub fn renew(&mut self) -> Result {
         self.pd.add_handle()?;
         let memory = MrMemory::new(&self.pd, self.kind, self.max_pages)

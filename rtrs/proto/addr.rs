@@ -293,8 +293,9 @@ impl KnownEnds {
         self.found.or(self.asked.src)
     }
 
-    /// Whether two paths are one: the same two addresses, or the same request to the routing. A
-    /// source that is known to one of them only may turn out to be the same later.
+    /// Returns whether two paths are the same: the destinations are equal, and so are the resolved
+    /// sources or the requested ones. A source that is known for one of them only may resolve to
+    /// the same address later.
     pub fn is_same_path(&self, other: &Self) -> bool {
         let known = self.src().is_some() && self.src() == other.src();
         self.asked.dst == other.asked.dst && (known || self.asked.src == other.asked.src)
