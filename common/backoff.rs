@@ -23,7 +23,7 @@ const DOUBLINGS_MAX: u32 = 13;
 
 const _: () = assert!((DELAY_MS_MIN as u64) << DOUBLINGS_MAX > DELAY_MS_MAX as u64);
 
-/// Counts the attempts since a path was last connected.
+/// The attempts since a path was last connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct Backoff {
     attempts: u32,

@@ -38,7 +38,7 @@ pub trait PortEvents: Send + Sync {
     fn port_down(&self, device: DeviceId, port: u32);
     /// Handles a new device, whose port states are not known.
     fn device_added(&self, device: DeviceId);
-    /// A device is about to go, and waits until no object of it is left.
+    /// Handles the removal of a device, which waits until all objects on it are dropped.
     fn device_removed(&self, _device: DeviceId) {}
 }
 
@@ -124,7 +124,8 @@ unsafe extern "C" fn add(device: *mut sys::ib_device) -> c_int {
 
 /// # Safety
 ///
-/// Called by `ib_core` for a device that is being unregistered, with what [`add`] has set.
+/// Must only be called by `ib_core`, for a device that is being unregistered, with what [`add`] has
+/// set.
 unsafe extern "C" fn remove(device: *mut sys::ib_device, data: *mut c_void) {
     tell(|l| l.device_removed(DeviceId(device as usize)));
     let handler: *mut Handler = data.cast();

@@ -302,7 +302,7 @@ impl<H: QpHandler> Qp<H> {
         Self::drain_all([self]);
     }
 
-    /// As [`drain`](Self::drain), for several at a time: what they wait for overlaps.
+    /// Drains several queue pairs as [`drain`](Self::drain), with overlapping waits.
     pub fn drain_all<'a>(all: impl IntoIterator<Item = &'a Self>) {
         let mut all = all.into_iter();
         loop {
@@ -315,8 +315,8 @@ impl<H: QpHandler> Qp<H> {
             if count == 0 {
                 return;
             }
-            // SAFETY: By the type invariant the queue pairs are valid; they are borrowed, and have
-            // room for one more work request in each queue.
+            // SAFETY: By the type invariants, the borrowed queue pairs are valid; `create` reserved
+            // one more work request in each queue.
             unsafe { sys::rdma_helper_drain_qps(some.as_mut_ptr(), count) };
         }
     }
@@ -338,7 +338,7 @@ impl<H: QpHandler> Qp<H> {
     #[inline(always)]
     pub(crate) unsafe fn post_send(&self, first: *const sys::ib_send_wr) -> Result {
         let mut failed = MaybeUninit::uninit();
-        // SAFETY: By the type invariants, and the function requirements.
+        // SAFETY: By the type invariants and the function requirements.
         let code = unsafe { (self.post_send)(self.raw, first, failed.as_mut_ptr()) };
         if code == 0 {
             return Ok(());
@@ -354,7 +354,7 @@ impl<H: QpHandler> Qp<H> {
     #[inline(always)]
     pub(crate) unsafe fn post_receive_chain(&self, first: *const sys::ib_recv_wr) -> Result {
         let mut failed = MaybeUninit::uninit();
-        // SAFETY: By the type invariants, and the function requirements.
+        // SAFETY: By the type invariants and the function requirements.
         let code = unsafe { (self.post_receive)(self.raw, first, failed.as_mut_ptr()) };
         if code == 0 {
             return Ok(());

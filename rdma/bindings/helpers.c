@@ -121,7 +121,7 @@ static void rdma_helper_await_drain(struct ib_cq *cq, struct rdma_helper_drain *
 		ib_process_cq_direct(cq, -1);
 		if (try_wait_for_completion(&drain->done))
 			return;
-		/* Most often the device has flushed everything by then. */
+		/* Usually the device has flushed all requests by then. */
 		if (looks < 20)
 			usleep_range(20, 50);
 		else if (wait_for_completion_timeout(&drain->done, 1))
@@ -130,14 +130,14 @@ static void rdma_helper_await_drain(struct ib_cq *cq, struct rdma_helper_drain *
 }
 
 /*
- * Drains up to RDMA_HELPER_DRAIN_MAX queue pairs side by side: they all go into the error state before any is
- * waited for. The receives come first, whose handlers may post sends. Like ib_drain_qp(), which
+ * Drains up to RDMA_HELPER_DRAIN_MAX queue pairs concurrently: all enter the error state before the first is
+ * waited for. Receives are drained first, as their handlers may post sends. Unlike this, ib_drain_qp()
  *
  *  - drains one after the other,
- *  - and lets a tenth of a second pass before it looks into a completion queue that is polled only (mlx5, mlx4 and
- *    hns do so in functions of their own, which know how to end the work of a device that has died).
+ *  - and sleeps a tenth of a second before it polls a completion queue without interrupts (mlx5, mlx4 and
+ *    hns use their own functions, which can end the work of a dead device).
  *
- * A queue pair whose device does not take the last request is left to ib_drain_qp().
+ * ib_drain_qp() drains a queue pair whose device rejects the last request.
  */
 void rdma_helper_drain_qps(struct ib_qp **qps, unsigned int count)
 {

@@ -296,7 +296,7 @@ impl MrMemory {
     fn new(pd: &Pd, kind: sys::ib_mr_type, max_pages: u32) -> Result<Self> {
         // SAFETY: The domain is valid.
         let raw = from_err_ptr(unsafe { sys::ib_alloc_mr(pd.as_raw(), kind, max_pages) })?;
-        // INVARIANT: The region was just made.
+        // INVARIANT: The region was just allocated.
         Ok(Self {
             raw: NonNull::new(raw).ok_or(ENOMEM)?,
             blocks: KVVec::new(),
