@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Words that comments of kernel code and documents do without: they hide who acts, or are pictures."""
+import pathlib
+import re
+from collections.abc import Iterator
+
+from rules import Source
+from rust import KERNEL_FOLDERS
+
+# What hides the thread, context or lock that acts; then pictures in place of the field's terms.
+WORDS = re.compile(r"\b(nobody|somebody|anybody|everybody|whoever|whatever|in vain|hears? of|further ado"
+                   r"|deeds?|orphans?|heirs?|ghosts?|pulses?|patien(?:ce|t)|farewells?|bury|buried|graves?)\b", re.I)
+# Files and folders of kernel code whose comments still have such words. A finished one leaves the list.
+PENDING = ("rtrs/client", "rtrs/proto/recovery.rs", "rtrs/server", "rnbd/client", "rnbd/client.rs")
+DOCUMENTS = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "Documentation")
+_QUOTED = re.compile(r"`[^`]*`")
+_STRING = re.compile(r'"(\\.|[^"\\])*"')
+
+
+def _rust_comments(lines: list[str]) -> Iterator[tuple[int, str]]:
+    """Comments of a Rust file by line, without examples and names of code."""
+    fenced = False
+    for number, line in enumerate(lines, 1):
+        comment = _STRING.sub('""', line).partition("//")[2].lstrip("/! ")
+        if comment.startswith("```"):
+            fenced = not fenced
+        elif comment and not fenced:
+            yield number, _QUOTED.sub("", comment)
+
+
+def _c_comments(lines: list[str]) -> Iterator[tuple[int, str]]:
+    """Comments of a C file by line."""
+    inside = False
+    for number, line in enumerate(lines, 1):
+        start = 0 if inside else line.find("/*")
+        if start >= 0:
+            end = line.find("*/", start)
+            inside = end < 0
+            yield number, line[start:] if inside else line[start:end]
+
+
+def _prose(source: Source) -> Iterator[tuple[int, str]]:
+    """What a file says to its readers, by line."""
+    if source.path.suffix == ".rs":
+        yield from _rust_comments(source.lines)
+    elif source.path.suffix in {".c", ".h"}:
+        yield from _c_comments(source.lines)
+    elif source.path.parts[0] in DOCUMENTS:
+        yield from ((number, _QUOTED.sub("", line)) for number, line in enumerate(source.lines, 1))
+
+
+def _is_checked(path: pathlib.Path) -> bool:
+    """Whether the rule holds for a file: kernel code that is not pending, and documents."""
+    if path.parts[0] in DOCUMENTS:
+        return True
+    return path.parts[0] in KERNEL_FOLDERS and not any(
+        path.is_relative_to(pending) for pending in PENDING)
+
+
+def plain_words(sources: list[Source]) -> list[str]:
+    """Comments name who acts (a thread, a context, a lock's holder), with the field's terms."""
+    complaints = [f"{source.path}:{number}: '{word[0]}'" for source in sources if _is_checked(source.path)
+                  for number, text in _prose(source) for word in WORDS.finditer(text)]
+    present = [str(source.path) for source in sources]
+    complaints += [f"tools/tidy/language.py: {pending} is pending, but is not there" for pending in PENDING
+                   if not any(pathlib.Path(path).is_relative_to(pending) for path in present)]
+    return complaints
+
+
+RULES = [plain_words]
