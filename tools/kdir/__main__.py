@@ -13,7 +13,9 @@
     python3 tools/kdir debug [COMMAND..]    make a kernel with KASAN, lockdep and kmemleak and this checkout's modules
                                             for it, and run COMMAND so that the lab uses them
     python3 tools/kdir update               look for a newer point release of the series
-    python3 tools/kdir guests               make the root that the guests' programs come from, print its path
+    python3 tools/kdir guests               make the root that the guests' programs come from, print its path, and
+                                            fetch their kernel
+    python3 tools/kdir guests-run COMMAND.. run a command inside that root
     python3 tools/kdir native [--guests]    status 0 if this host builds without a root (has the guests' programs)
 """
 import argparse
@@ -33,7 +35,8 @@ def paths() -> dict[str, str]:
     """Where everything is; things that do not exist yet are named all the same."""
     return {"root": str(root.guests_path()), "kernel_version": packages.full_version(),
             "packages": str(packages.folder() / "pkgs"), "tree": str(tree.path()),
-            "modules": str(modules.output()), "cmodules": str(modules.c_output())}
+            "modules": str(modules.output()), "cmodules": str(modules.c_output()),
+            "guest_packages": " ".join(config.GUEST_PACKAGES)}
 
 
 def in_debug_kernel(command: list[str]) -> int:
@@ -53,7 +56,7 @@ def main() -> int:
     commands.add_parser("clean").add_argument("--all", action="store_true")
     commands.add_parser("native").add_argument("--guests", action="store_true")
     commands.add_parser("paths").add_argument("--json", action="store_true")
-    for name in ("build", "modules", "run", "debug"):
+    for name in ("build", "modules", "run", "guests-run", "debug"):
         commands.add_parser(name).add_argument("arguments", nargs=argparse.REMAINDER)
     options = parser.parse_args()
     if options.command == "tree":
@@ -73,11 +76,14 @@ def main() -> int:
         print(modules.ensure_c())
     elif options.command == "guests":
         print(root.ensure_for_guests())
+        packages.ensure()
     elif options.command == "native":
         native.hint()
         return 0 if native.usable() and (native.guests_usable() or not options.guests) else 1
     elif options.command == "run":
         return root.run(options.arguments, workdir=pathlib.Path.cwd(), check=False).returncode
+    elif options.command == "guests-run":
+        return root.run(options.arguments, root=root.ensure_for_guests(), check=False).returncode
     elif options.command == "debug":
         return debug.build() or in_debug_kernel(options.arguments)
     elif options.command == "update":

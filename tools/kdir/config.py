@@ -6,18 +6,19 @@ import pwd
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 
-# The toolchain of the kernel's own build, and what the guests' initramfs takes its programs from.
+# The toolchain of the kernel's own build.
 BUILD_PACKAGES = (
     "make gcc-14 libc6-dev flex bison bc libelf-dev libssl-dev rustc rust-src rustfmt rust-clippy bindgen "
     "libclang-19-dev clang-19 lld-19 llvm-19 kmod cpio xz-utils zstd python3-minimal pahole patch perl rsync "
     "cargo ca-certificates"
 ).split()
+# What is in the guests' root image, with all that these depend on.
 GUEST_PACKAGES = (
-    "busybox-static fio jq iproute2 rdma-core ibverbs-utils libibverbs-dev librdmacm-dev nvme-cli "
-    "e2fsprogs udev fdisk util-linux"
+    "bash busybox-static coreutils dash dmsetup e2fsprogs fdisk fio ibverbs-providers ibverbs-utils iproute2 kmod "
+    "librdmacm1t64 mount nvme-cli python3 rdma-core tar udev util-linux"
 ).split()
-# What the guests take from a root that has no toolchain beside them.
-GUEST_PACKAGES_ALONE = (*GUEST_PACKAGES, *"python3 dmsetup mount bash".split())
+# What makes that image, and the programs of tests that are compiled against the guests' libraries.
+LAB_PACKAGES = "cpio erofs-utils libibverbs-dev librdmacm-dev".split()
 
 
 def load_kernel_conf() -> dict[str, str]:

@@ -51,7 +51,7 @@ def usable() -> bool:
 
 def guests_usable() -> bool:
     """Whether the guests' programs can come from the host itself."""
-    return is_release() and not missing(tuple(config.GUEST_PACKAGES_ALONE))
+    return is_release() and not missing((*config.GUEST_PACKAGES, *config.LAB_PACKAGES))
 
 
 def lacks() -> list[str]:

@@ -19,6 +19,11 @@ from . import cache, config, native
 KEYRING = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
 
+# A root that was interrupted is thrown away, so nothing in it has to reach the disk at once. Manuals are left out.
+DPKG_OPTIONS = ["--dpkgopt=force-unsafe-io",
+                *(f"--dpkgopt=path-exclude=/usr/share/{folder}/*" for folder in ("doc", "man", "locale"))]
+
+
 def mirror() -> str:
     """The archive that the host's apt uses for Debian; FERROFABRIC_MIRROR overrides it."""
     named = os.environ.get("FERROFABRIC_MIRROR")
@@ -36,7 +41,8 @@ def mirror() -> str:
 def key() -> str:
     """Names the root by what is in it, so that a changed package list makes a new one."""
     conf = config.load_kernel_conf()
-    text = " ".join([conf["SUITE"], conf["BACKPORTS"], *config.BUILD_PACKAGES, *config.GUEST_PACKAGES])
+    text = " ".join([conf["SUITE"], conf["BACKPORTS"], *config.BUILD_PACKAGES, *config.GUEST_PACKAGES,
+                     *config.LAB_PACKAGES])
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
@@ -77,7 +83,7 @@ def namespaces_refused() -> str:
     return ""
 
 
-def _make(part: pathlib.Path, packages: tuple[str, ...] = (*config.BUILD_PACKAGES, *config.GUEST_PACKAGES)) -> None:
+def _make(part: pathlib.Path, packages: tuple[str, ...]) -> None:
     conf, site = config.load_kernel_conf(), mirror()
     part.parent.mkdir(parents=True, exist_ok=True)
     sources = [f"deb [signed-by={KEYRING}] {site} {suite} main" for suite in (conf["SUITE"], conf["BACKPORTS"])]
@@ -88,7 +94,7 @@ def _make(part: pathlib.Path, packages: tuple[str, ...] = (*config.BUILD_PACKAGE
     if (why := namespaces_refused()):
         raise SystemExit(f"kdir: {why}")
     done = subprocess.run(["mmdebstrap", f"--mode={mode}", "--variant=apt", f"--include={include}",
-                           "--skip=cleanup/apt/lists", "--skip=output/dev", "--format=directory",
+                           "--skip=cleanup/apt/lists", "--skip=output/dev", "--format=directory", *DPKG_OPTIONS,
                            conf["SUITE"], str(part), *sources], check=False, stdout=sys.stderr)
     if done.returncode:
         raise SystemExit(f"kdir: mmdebstrap failed (its words are above); the archive was {site}, "
@@ -97,7 +103,9 @@ def _make(part: pathlib.Path, packages: tuple[str, ...] = (*config.BUILD_PACKAGE
 
 def ensure() -> pathlib.Path:
     """Makes the root if it is not there; returns its path."""
-    return cache.made_once(path(), f"making a Debian {config.load_kernel_conf()['SUITE']} root (1 to 3 min)", _make)
+    return cache.made_once(path(), f"making a Debian {config.load_kernel_conf()['SUITE']} root (1 to 3 min)",
+                           lambda part: _make(part, (*config.BUILD_PACKAGES, *config.GUEST_PACKAGES,
+                                                     *config.LAB_PACKAGES)))
 
 
 def ensure_for_guests() -> pathlib.Path:
@@ -105,7 +113,7 @@ def ensure_for_guests() -> pathlib.Path:
     if guests_path() == path():
         return ensure()
     return cache.made_once(guests_path(), "making a Debian root of the guests' programs (a minute)",
-                           lambda part: _make(part, config.GUEST_PACKAGES_ALONE))
+                           lambda part: _make(part, (*config.GUEST_PACKAGES, *config.LAB_PACKAGES)))
 
 
 def _namespace_script(root: pathlib.Path, binds: list[pathlib.Path], workdir: pathlib.Path,
@@ -130,9 +138,11 @@ def _environment() -> dict[str, str]:
 
 
 def run(command: list[str], workdir: pathlib.Path | None = None, check: bool = True,
-        extra_binds: tuple[pathlib.Path, ...] = (), **options: Any) -> subprocess.CompletedProcess[Any]:
-    """Runs `command` inside the root with the checkout and the cache visible at their own paths."""
-    root = ensure()
+        extra_binds: tuple[pathlib.Path, ...] = (), root: pathlib.Path | None = None,
+        **options: Any) -> subprocess.CompletedProcess[Any]:
+    """Runs `command` inside the root with the checkout and the cache visible at their own paths. `root` names another
+    one than that of the toolchain."""
+    root = root or ensure()
     environment = _environment()
     if root == pathlib.Path("/"):
         environment["HOME"] = str(config.cache_dir())       # cargo keeps things there; /tmp is everybody's
