@@ -10,10 +10,10 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from vmlab.assets import Assets
 from vmlab.channel import MachineGone
-from vmlab.initramfs import store
+from vmlab.image import Image
 from vmlab.machine import Hardware, Machine
+from vmlab.store import store
 
 TCG = "tcg,thread=multi"
 PROBE_SECONDS = 25.0
@@ -24,10 +24,10 @@ def _verdict_path() -> Path:
     return store() / f"kvm-{boot}"
 
 
-def _probe(assets: Assets, image: Path) -> bool:
+def _probe(image: Image) -> bool:
     """Boots a machine under KVM and asks it for a sum."""
     with tempfile.TemporaryDirectory(prefix="vmlab-probe-") as folder:
-        machine = Machine("probe", Path(folder) / "m", assets.kernel, image, Hardware(accel="kvm"), [])
+        machine = Machine("probe", Path(folder) / "m", image, Hardware(accel="kvm"), [])
         try:
             machine.start()
             return machine.channel.ready.wait(PROBE_SECONDS) and machine.run("echo $((6 * 7))").strip() == "42"
@@ -38,7 +38,7 @@ def _probe(assets: Assets, image: Path) -> bool:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def choose(assets: Assets, image: Path, wanted: str | None = None) -> str:
+def choose(image: Image, wanted: str | None = None) -> str:
     """The argument of QEMU's -accel. `wanted` (kvm, tcg, or a full argument) is not questioned."""
     if wanted:
         return {"tcg": TCG}.get(wanted, wanted)
@@ -48,6 +48,6 @@ def choose(assets: Assets, image: Path, wanted: str | None = None) -> str:
     if not path.exists():
         for old in store().glob("kvm-*"):
             old.unlink(missing_ok=True)
-        works = _probe(assets, image)
+        works = _probe(image)
         path.write_text("kvm\n" if works else "tcg\n", encoding="ascii")
     return "kvm" if path.read_text(encoding="ascii").strip() == "kvm" else TCG

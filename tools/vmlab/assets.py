@@ -23,6 +23,7 @@ OVERRIDES = {
     "packages": "VMLAB_PACKAGES",
     "modules": "VMLAB_MODULES",
     "cmodules": "VMLAB_CMODULES",
+    "guest_packages": "VMLAB_GUEST_PACKAGES",
 }
 
 
@@ -32,12 +33,14 @@ class AssetError(Exception):
 
 @dataclass(frozen=True)
 class Assets:
-    """Locations on the host. `sets` are the module folders by their short names."""
+    """Locations on the host. `sets` are the module folders by their short names, `guest_packages` what of the root the
+    guests have."""
 
     root: Path
     kernel_version: str
     packages: Path
     sets: tuple[tuple[str, Path], ...]
+    guest_packages: tuple[str, ...] = ()
 
     @property
     def kernel(self) -> Path:
@@ -82,7 +85,8 @@ def find() -> Assets:
         raise AssetError(f"tools/kdir names no {', '.join(missing)}; run `make modules` first")
     assets = Assets(root=Path(said["root"]), kernel_version=said["kernel_version"],
                     packages=Path(said["packages"]),
-                    sets=(("ours", Path(said["modules"])), ("c", Path(said["cmodules"]))))
+                    sets=(("ours", Path(said["modules"])), ("c", Path(said["cmodules"]))),
+                    guest_packages=tuple(said["guest_packages"].split()))
     if not assets.root.exists():    # a host that builds without a root may lack the guests' programs
         subprocess.run([sys.executable, "-B", str(TOOLS / "kdir"), "guests"], stdout=subprocess.DEVNULL, check=False)
     for what, path in (("Debian root", assets.root), ("kernel image", assets.kernel),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from vmlab import demo, experiment, runner, shell
+from vmlab import demo, experiment, prepare, runner, shell
 from vmlab.assets import AssetError
 from vmlab.channel import MachineGone
 
@@ -29,6 +29,8 @@ def main() -> int:
     shell_parser = commands.add_parser("shell", help="a prompt on the client of a pair with everything loaded")
     shell.add_arguments(shell_parser)
     shell_parser.set_defaults(run=shell.run)
+    prepare_parser = commands.add_parser("prepare", help="make the guests' image and save the usual machines")
+    prepare_parser.set_defaults(run=prepare.run)
     options = parser.parse_args()
     try:
         status: int = options.run(options)

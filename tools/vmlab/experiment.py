@@ -22,7 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--machines", type=int, choices=(1, 2), default=1)
     parser.add_argument("--wires", type=int, choices=(1, 2), default=1)
     parser.add_argument("--smp", type=int, default=2)
-    parser.add_argument("--memory", type=int, default=1024, metavar="MIB")
+    parser.add_argument("--memory", type=int, default=Spec.memory_mib, metavar="MIB")
     parser.add_argument("--icount", default="", metavar="ARG", help="QEMU's -icount, e.g. shift=3,sleep=off")
     parser.add_argument("--append", default="", help="more kernel arguments")
     parser.add_argument("--qemu-arg", action="append", default=[], metavar="ARG",

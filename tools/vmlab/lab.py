@@ -20,9 +20,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from vmlab import accel, assets, initramfs, snapshot
+from vmlab import accel, assets, image, modsets, snapshot
 from vmlab.channel import MachineGone
-from vmlab.machine import CommandFailed, Hardware, Machine, unique_folder
+from vmlab.machine import MEMORY_MIB, CommandFailed, Hardware, Machine, disk_args, unique_folder
 
 MTU = 9000      # makes rxe choose an RDMA MTU of 4096
 # With merged buffers virtio-net takes its pages from a page pool, and rxe gives pages of a pool back in a way that can
@@ -44,8 +44,8 @@ class Spec:
     machines: int = 2
     wires: int = 1
     smp: int = 2
-    memory_mib: int = 1024
-    disk_mib: int = 0
+    memory_mib: int = MEMORY_MIB
+    disk_mib: int = 64
     icount: str = ""
     append: str = ""
     qemu_args: tuple[str, ...] = ()
@@ -69,12 +69,13 @@ class Lab:
         self.spec = spec
         self.modules = "ours"       # the set that tests of the product load
         self.assets = assets.find()
-        image = initramfs.build(self.assets)
+        self.image = image.build(self.assets)
+        self._modules_disk = modsets.archive(self.assets, self.image, spec.sets)
         extra: tuple[str, ...]
         if spec.icount:
             accelerator, extra = "tcg,thread=single", ("-icount", spec.icount)
         else:
-            accelerator, extra = accel.choose(self.assets, image, spec.accel), ()
+            accelerator, extra = accel.choose(self.image, spec.accel), ()
         self.accel = accelerator
         self.folder = unique_folder(run_base())
         self.machines: list[Machine] = []
@@ -83,8 +84,7 @@ class Lab:
             args = tuple(arg.replace("{name}", name) for arg in (*extra, *spec.qemu_args))
             args += self._disk_args(name)
             hardware = Hardware(spec.smp, spec.memory_mib, accelerator, f"vmlab.name={name} {spec.append}", args)
-            self.machines.append(Machine(name, self.folder / name, self.assets.kernel, image, hardware,
-                                         self._net_args(index)))
+            self.machines.append(Machine(name, self.folder / name, self.image, hardware, self._net_args(index)))
 
     def _wire_paths(self) -> list[Path]:
         return [self.folder / f"wire{wire}" for wire in range(self.spec.wires if self.spec.machines > 1 else 0)]
@@ -98,13 +98,11 @@ class Lab:
         return args
 
     def _disk_args(self, name: str) -> tuple[str, ...]:
-        if not self.spec.disk_mib:
-            return ()
+        """The machine's own disk is the first, so it is /dev/vda."""
         path = self.folder / f"{name}.disk"
         with open(path, "wb") as disk:
             disk.truncate(self.spec.disk_mib << 20)
-        return ("-blockdev", f"driver=file,node-name=disk,filename={path}",
-                "-device", "virtio-blk-pci,drive=disk")
+        return (*disk_args("disk", path, read_only=False), *disk_args("modules", self._modules_disk, read_only=True))
 
     # -- life ----------------------------------------------------------------------------------------------
 
@@ -127,6 +125,11 @@ class Lab:
         """A machine's address on a wire."""
         number = self.machines.index(machine) + 1
         return f"10.0.{wire}.{number}" if family == 4 else f"fd00:0:0:{wire}::{number}"
+
+    @property
+    def saved(self) -> bool:
+        """Whether every machine can wake instead of booting."""
+        return all(snapshot.State.of(machine, self._set_up_script(machine)).ready for machine in self.machines)
 
     def boot(self) -> float:
         """Boots every machine and brings the wires up; returns the seconds it took."""
@@ -152,33 +155,26 @@ class Lab:
 
     def _try_power_on(self, machines: list[Machine]) -> None:
         """Wakes each machine from its saved state, or boots and saves it."""
-        states = {machine.name: snapshot.find(machine, self._set_up_script(machine)) for machine in machines}
+        states = {machine.name: snapshot.State.of(machine, self._set_up_script(machine)) for machine in machines}
         for machine in machines:
-            machine.start(states[machine.name])
+            states[machine.name].start(machine)
             self._await_wires(machine)
         for machine in machines:
-            state = states[machine.name]
-            try:
-                self._make_ready(machine, state is not None)
-            except MachineGone:
-                if state:
-                    snapshot.forget(state)
-                raise
-        archive = initramfs.overlay(self.assets, self.spec.sets, self.spec.extra_modules)
+            self._make_ready(machine, states[machine.name])
         for machine in machines:
-            machine.push_bytes(archive, "/run/overlay.cpio")
-            machine.run("cd / && cpio -idu < /run/overlay.cpio 2>/dev/null && rm /run/overlay.cpio", SETUP_SECONDS)
+            machine.run("tar -C / -xf /dev/lab-modules", SETUP_SECONDS)
+            for module in self.spec.extra_modules:
+                machine.push(module, f"/ko/{module.name}")
         self.greet()
 
-    def _make_ready(self, machine: Machine, woken: bool) -> None:
+    def _make_ready(self, machine: Machine, state: snapshot.State) -> None:
         """Waits for the agent; a machine that was booted is set up and saved."""
-        if woken:
-            machine.wait_awake()
+        if state.woken:
+            state.wait_awake(machine)
             return
         machine.wait_ready()
-        script = self._set_up_script(machine)
-        machine.run(script, SETUP_SECONDS)
-        snapshot.save(machine, script)
+        machine.run(self._set_up_script(machine), SETUP_SECONDS)
+        state.save(machine)
 
     def _await_wires(self, machine: Machine) -> None:
         """Waits until the listening ends are there, for the other end tries only once."""
@@ -194,7 +190,7 @@ class Lab:
         if self.spec.machines == 1:
             lines += ["modprobe dummy numdummies=0", "ip link add eth0 type dummy"]
         else:
-            lines += ["modprobe virtio_net", "modprobe virtio_blk"]
+            lines += ["modprobe virtio_net"]
         for wire in range(max(1, self.spec.wires) if self.spec.machines > 1 else 1):
             four, six = (self.address(machine, wire, family) for family in (4, 6))
             lines += [f"ip link set eth{wire} mtu {MTU}", f"ip addr add {four}/24 dev eth{wire}",

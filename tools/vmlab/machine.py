@@ -5,9 +5,9 @@ from __future__ import annotations
 import base64
 import ctypes
 import errno as errnos
+import json
 import os
 import re
-import shlex
 import signal
 import subprocess
 import threading
@@ -19,13 +19,13 @@ from typing import Any
 
 from vmlab import qmp
 from vmlab.channel import ANSWER_MARGIN_SECONDS, Channel, MachineGone, Pending
+from vmlab.image import Image
 from vmlab.patience import scaled
 
 # norandmaps: an emulator keeps translated code by its address. With the same addresses in every process bash
 # starts in 40 ms of its processor time instead of 110, `rdma` in 27 instead of 96.
 APPEND = ("console=ttyS0 quiet panic=-1 mitigations=off net.ifnames=0 log_buf_len=4M printk.devkmsg=on "
-          "apparmor=0 audit=0 norandmaps rcupdate.rcu_cpu_stall_timeout=60 "
-          "nmi_watchdog=0")
+          "apparmor=0 audit=0 norandmaps rcupdate.rcu_cpu_stall_timeout=60 nmi_watchdog=0")
 QEMU = os.environ.get("VMLAB_QEMU", "qemu-system-x86_64")
 # A boot takes about 12 seconds of processor time under emulation, however busy the host is (the debug kernel's took
 # more than 60); one that hangs either spins or does nothing at all.
@@ -34,6 +34,7 @@ BOOT_SECONDS = 300.0
 STALLED_SECONDS, STALLED_CPU_SECONDS = 60.0, 2.0
 WAKE_SECONDS = 90.0
 PULL_BYTES = 1 << 20
+MEMORY_MIB = 1024       # what a machine does not use costs nothing (snapshot.py)
 PUSH_BYTES = 256 << 10
 PR_SET_PDEATHSIG = 1
 _LIBC = ctypes.CDLL(None)
@@ -56,10 +57,20 @@ class Hardware:
     """What a machine is made of. Machines of equal hardware can stand in for each other."""
 
     smp: int = 2
-    memory_mib: int = 1024
+    memory_mib: int = MEMORY_MIB
     accel: str = "tcg,thread=multi"
     append: str = ""
     qemu_args: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Examination:
+    """How a machine is after a test. `rdma` is what `rdma -j resource show` says."""
+
+    log: list[tuple[int, str]]
+    rdma: list[dict[str, Any]]
+    modules: list[str]
+    folders: dict[str, list[str]]
 
 
 class Job:
@@ -106,10 +117,9 @@ def _die_with_parent() -> None:
 class Machine:
     """A machine that may be booted, killed and booted again; its wires stay where they are."""
 
-    def __init__(self, name: str, folder: Path, kernel: Path, image: Path, hardware: Hardware,
-                 net_args: list[str]) -> None:
-        self.name, self.folder, self.hardware = name, folder, hardware
-        self._kernel, self._image, self._net_args = kernel, image, net_args
+    def __init__(self, name: str, folder: Path, image: Image, hardware: Hardware, net_args: list[str]) -> None:
+        self.name, self.folder, self.image, self.hardware = name, folder, image, hardware
+        self._net_args = net_args
         self._qemu: subprocess.Popen[bytes] | None = None
         self._boots = 0
         self.reboots = 0        # by a test; the boot watchdog's own tries do not count
@@ -129,14 +139,14 @@ class Machine:
         """Whether its QEMU runs and the agent's port is open."""
         return self._qemu is not None and self._qemu.poll() is None and not self.channel.gone.is_set()
 
-    def start(self, state: Path | None = None) -> None:
-        """Powers on, or wakes a saved state, and returns; `wait_ready` follows. Main thread only."""
+    def start(self, memory: tuple[str, ...] = ()) -> None:
+        """Powers on and returns; `wait_ready` follows. `memory` are arguments of QEMU for where the memory is, and what
+        is in it (snapshot.py). Main thread only."""
         self._boots += 1
         self.channel = Channel(self.name, f"{self.folder}/port")
         Path(f"{self.folder}/qmp").unlink(missing_ok=True)
         with open(self.folder / "qemu.log", "ab") as log:
-            incoming = ["-incoming", f"exec:cat {shlex.quote(str(state))}"] if state else []
-            self._qemu = subprocess.Popen([*self.arguments(), *incoming], stdin=subprocess.DEVNULL, stdout=log,
+            self._qemu = subprocess.Popen([*self.arguments(), *memory], stdin=subprocess.DEVNULL, stdout=log,
                                           stderr=log, preexec_fn=_die_with_parent, start_new_session=True)
         self.channel.accept(20)
 
@@ -147,11 +157,12 @@ class Machine:
             QEMU,
             "-M", "q35", "-cpu", "host" if hw.accel.startswith("kvm") else "max", "-accel", hw.accel,
             "-smp", str(hw.smp), "-m", str(hw.memory_mib), "-nodefaults", "-display", "none", "-no-reboot",
-            "-kernel", str(self._kernel), "-initrd", str(self._image),
+            "-kernel", str(self.image.kernel), "-initrd", str(self.image.initrd),
             "-append", f"{APPEND} {hw.append}".strip(),
             "-serial", f"file:{self.console}", "-qmp", f"unix:{self.folder}/qmp,server=on,wait=off",
             "-device", "virtio-serial-pci", "-chardev", f"socket,id=port,path={self.folder}/port",
             "-device", "virtserialport,chardev=port,name=agent", *self._net_args, *hw.qemu_args,
+            *disk_args("root", self.image.root, read_only=True),
         ]
 
     def wait_ready(self) -> None:
@@ -176,7 +187,7 @@ class Machine:
 
     def wait_awake(self) -> None:
         """Waits for the agent of a woken machine, which is already up and has nothing to announce."""
-        self.channel.ask("run", command="true", timeout=WAKE_SECONDS).wait(scaled(WAKE_SECONDS))
+        self.channel.ask("mark").wait(scaled(WAKE_SECONDS))
 
     def kill(self) -> None:
         """Power failure."""
@@ -270,10 +281,23 @@ class Machine:
         """The sequence number of the newest kernel log record."""
         return int(self.channel.ask("mark").wait(scaled(60))["sequence"])
 
+    def examine(self, after: int = -1, folders: tuple[str, ...] = ()) -> Examination:
+        """In one round trip what is asked after every test: the kernel log after a sequence number, the RDMA objects,
+        the loaded modules, and what is in these folders (of sysfs; one that is not there is left out)."""
+        answer = self.channel.ask("examine", after=after, folders=folders).wait(scaled(60))
+        return Examination([(sequence, text) for sequence, _level, text in answer["lines"]], json.loads(answer["rdma"]),
+                           answer["modules"], answer["folders"])
+
     def log_matches(self, pattern: str, after: int = -1) -> list[str]:
         """The kernel log lines after a mark that match a regular expression."""
         wanted = re.compile(pattern)
         return [text for _sequence, text in self.kernel_log(after) if wanted.search(text)]
+
+
+def disk_args(name: str, file: Path, read_only: bool) -> tuple[str, ...]:
+    """QEMU's arguments for a disk that the guest finds as /dev/lab-NAME. Disks get their letters in order."""
+    return ("-blockdev", f"driver=file,node-name={name},read-only={'on' if read_only else 'off'},filename={file}",
+            "-device", f"virtio-blk-pci,drive={name},serial={name}")
 
 
 def unique_folder(base: Path) -> Path:

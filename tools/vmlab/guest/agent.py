@@ -13,6 +13,9 @@ of the network. Each request runs in a thread of its own: a command that hangs f
     {"id": 6, "do": "kmsg", "after": 17}                   -> {"id": 6, "lines": [[18, 6, "text"]...]}
     {"id": 7, "do": "mark"}                                -> {"id": 7, "sequence": 18}, the newest record of the log
     {"id": 8, "do": "exists", "path": "/dev/rnbd0"}        -> {"id": 8, "exists": true}
+    {"id": 9, "do": "examine", "after": 17, "folders": ["/sys/class/rtrs-client"]}
+        -> {"id": 9, "lines": [...], "rdma": "what `rdma -j resource show` prints", "modules": ["brd"...],
+            "folders": {"/sys/class/rtrs-client": ["ctl"...]}}
 
 A failure of the agent itself is answered with {"id": N, "error": "..."}.
 """
@@ -20,7 +23,9 @@ import base64
 import bisect
 import errno
 import json
+import math
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -30,8 +35,9 @@ import time
 PORT = "/dev/vport0p1"
 TIMED_OUT = 124                 # as timeout(1) says it
 GROUPS = "/sys/fs/cgroup"
-KILL_GRACE_SECONDS = 2.0        # a task in an uninterruptible wait does not die; it is left behind
-POLL_SECONDS = 0.02
+KILL_GRACE_SECONDS = 2.0
+# Requests that are answered at once, without a thread of their own: they cannot hang.
+QUICK = frozenset({"kill", "kmsg", "mark", "exists"})
 STREAM_SECONDS = 0.2
 KMSG_RECORD_BYTES = 8192
 
@@ -146,7 +152,8 @@ class Agent:
                 self.take(line)
 
     def take(self, line):
-        """Has a request carried out in a thread of its own; a command is known before a request to kill it is read."""
+        """Has a request carried out, in a thread of its own if it may take long; a command is known before a request to
+        kill it is read."""
         try:
             request = json.loads(line)
             number, deed = request.pop("id"), request.pop("do")
@@ -155,7 +162,10 @@ class Agent:
             return
         if deed == "run":
             self.running[number] = Group(number)
-        threading.Thread(target=self.obey, args=(number, deed, request), daemon=True).start()
+        if deed in QUICK:
+            self.obey(number, deed, request)
+        else:
+            threading.Thread(target=self.obey, args=(number, deed, request), daemon=True).start()
 
     def obey(self, number, deed, request):
         """Carries out one request."""
@@ -182,25 +192,26 @@ class Agent:
 
     def follow(self, number, child, out, deadline, stream):
         """Waits for the child; kills it at the deadline and gives up on it if that does not help."""
-        parted = time.monotonic()
-        pause = 0.002
-        while child.poll() is None:
-            now = time.monotonic()
-            if now > deadline:
-                self.running[number].kill(signal.SIGKILL)
-                try:
-                    child.wait(KILL_GRACE_SECONDS)
-                except subprocess.TimeoutExpired:
-                    pass
-                return TIMED_OUT
-            if stream and now - parted > STREAM_SECONDS:
-                parted = now
-                part = out.read()
+        with open(os.pidfd_open(child.pid), "rb", buffering=0) as process:
+            ended = select.poll()
+            ended.register(process, select.POLLIN)
+            pause = STREAM_SECONDS if stream else math.inf
+            while not ended.poll(1000 * max(0, min(deadline - time.monotonic(), pause))):
+                if time.monotonic() > deadline:
+                    return self.give_up(number, child)
+                part = out.read() if stream else b""
                 if part:
                     self.say(id=number, part=part.decode(errors="replace"))
-            time.sleep(pause)
-            pause = min(POLL_SECONDS, pause * 1.5)
-        return child.returncode
+        return child.wait()
+
+    def give_up(self, number, child):
+        """Kills a command that has had its time; a task in an uninterruptible wait is left behind."""
+        self.running[number].kill(signal.SIGKILL)
+        try:
+            child.wait(KILL_GRACE_SECONDS)
+        except subprocess.TimeoutExpired:
+            pass
+        return TIMED_OUT
 
     def do_kill(self, _number, target, signal=9):
         """A signal to a running command; the one to kill reaches every process it started."""
@@ -242,6 +253,15 @@ class Agent:
     def do_mark(self, _number):
         """The sequence number of the newest record, -1 if there is none."""
         return {"sequence": self.log.newest()}
+
+    def do_examine(self, _number, after, folders):
+        """What is asked after every test, in one answer: log, RDMA objects, modules, and what is in these folders."""
+        rdma = subprocess.run(["rdma", "-j", "resource", "show"], stdin=subprocess.DEVNULL, capture_output=True,
+                              text=True, check=True)
+        with open("/proc/modules", encoding="ascii") as file:
+            modules = [line.partition(" ")[0] for line in file]
+        return {"lines": self.log.after(after), "rdma": rdma.stdout, "modules": modules,
+                "folders": {path: sorted(os.listdir(path)) for path in folders if os.path.isdir(path)}}
 
     def do_exists(self, _number, path):
         """Whether there is such a file, without a process."""

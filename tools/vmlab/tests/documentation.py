@@ -55,18 +55,17 @@ def _install(lab: Lab, folder: Path) -> None:
     version = lab.assets.kernel_version
     place = folder / "lib/modules" / version
     place.mkdir(parents=True)
-    for item in lab.assets.module_tree.iterdir():
-        (place / item.name).symlink_to(item)
+    for name in ("kernel", "modules.builtin", "modules.builtin.modinfo", "modules.order"):
+        (place / name).symlink_to(lab.image.stock / name)
     done = subprocess.run(["make", "--no-print-directory", "modules_install"], cwd=REPOSITORY, capture_output=True,
                           text=True, check=False, env=os.environ | {"INSTALL_MOD_PATH": str(folder)})
     ok(done.returncode == 0, f"make modules_install: {done.stderr}")
-    # The guests hold the stock modules unpacked.
-    index = (place / "modules.dep").read_text(encoding="utf-8").replace(".ko.xz", ".ko")
     base = f"/usr/lib/modules/{version}"
     for machine in lab.machines:
-        machine.run(f"mkdir -p {base}/updates/ferrofabric; cp {base}/modules.dep /run/modules.dep")
-        lab.defer(machine.run, f"mods -r; cp /run/modules.dep {base}/modules.dep; rm -r {base}/updates")
-        machine.push_bytes(index.encode(), f"{base}/modules.dep")
+        machine.run(f"mkdir -p {base}/updates/ferrofabric /run/indexes; cp {base}/modules.* /run/indexes/")
+        lab.defer(machine.run, f"mods -r; cp /run/indexes/* {base}/; rm -r {base}/updates /run/indexes")
+        for file in place.glob("modules.*"):
+            machine.push(file, f"{base}/{file.name}")
         for file in (place / "updates/ferrofabric").glob("*.ko"):
             machine.push(file, f"{base}/updates/ferrofabric/{file.name}")
 

@@ -12,6 +12,7 @@ import errno as errnos
 import json
 import os
 import random
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -105,18 +106,18 @@ def test_adding_a_path_with_each_allocation_failing(vm: Lab) -> None:
 def test_loading_with_each_allocation_failing(vm: Lab) -> None:
     """Each module in its order: it loads or does not, and it does when nothing fails."""
     prepare(vm)
-    folder = vm.client.run("echo /usr/lib/modules/$(uname -r)/ours").strip()
     for target in ("rnbd-server", "rnbd-client"):
-        for line in vm.client.run(f"cat {folder}/{target.replace('-', '_')}.load").splitlines():
-            kind, name, file = line.split()
+        plan = vm.client.run(f"modprobe -S $(uname -r)/ours --show-depends {target}")
+        for path in re.findall(r"^insmod (\S+)", plan, re.M):
+            name = path.rpartition("/")[2].removesuffix(".ko").replace("-", "_")
             if vm.client.exists(f"/sys/module/{name}/initstate"):
                 continue
-            if kind == "stock":
+            if "/ours/kernel/" in path:
                 vm.client.run(f"modprobe {name}")
                 continue
             parameters = "dev_search_path=/dev" if name == "rnbd_server" else ""
-            each_fails(vm, "insmod", f"{folder}/{file}", parameters, f"rmmod {name}")
-            vm.client.run(f"insmod {folder}/{file} {parameters}")
+            each_fails(vm, "insmod", path, parameters, f"rmmod {name}")
+            vm.client.run(f"insmod {path} {parameters}")
 
 
 def at_random(lab: Lab, module: str) -> None:

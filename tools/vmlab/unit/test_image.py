@@ -1,151 +1,173 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Archives, ELF files and module order."""
+"""The parts of the guest image, the archive of modules, and what is kept of them."""
 from __future__ import annotations
 
-import io
 import lzma
 import os
-import shutil
-import stat
-import subprocess
+import tarfile
 import tempfile
 import unittest
 from pathlib import Path
+from unittest import mock
 
-from vmlab import elf, kmods, programs
+from vmlab import image, modsets, snapshot, store
 from vmlab.assets import AssetError
-from vmlab.cpio import Archive
+from vmlab.machine import Hardware, Machine
+
+VERSION = "7.2.0-x"
 
 
-def member(data: bytes, at: int) -> tuple[str, dict[str, int], bytes, int]:
-    """Reads one member by the description of the format: name, numbers, content, next offset."""
-    keys = ("inode", "mode", "uid", "gid", "links", "mtime", "size", "dev_major", "dev_minor", "rdev_major",
-            "rdev_minor", "name_size", "check")
-    assert data[at:at + 6] == b"070701"
-    numbers = {key: int(data[at + 6 + 8 * i:at + 14 + 8 * i], 16) for i, key in enumerate(keys)}
-    start = at + 110
-    name = data[start:start + numbers["name_size"] - 1].decode()
-    body = (start + numbers["name_size"] + 3) & ~3
-    return name, numbers, data[body:body + numbers["size"]], (body + numbers["size"] + 3) & ~3
-
-
-class CpioTest(unittest.TestCase):
-    """The archive that the kernel unpacks."""
+class StockModulesTest(unittest.TestCase):
+    """Which modules come along, and in which order."""
 
     def setUp(self) -> None:
-        """One archive for all."""
-        out = io.BytesIO()
-        archive = Archive(out)
-        archive.file("/a/b/c", b"12345", 0o755, 77)
-        archive.link("a/link", "b/c")
-        archive.file("a/b/d", b"")
-        archive.close()
-        self.data = out.getvalue()
+        """A kernel without modules, and one that is built in."""
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.tree = Path(folder.name)
+        (self.tree / "modules.builtin").write_text("kernel/lib/in-the-kernel.ko\n", encoding="ascii")
+        (self.tree / "kernel/drivers").mkdir(parents=True)
 
-    def test_members_are_in_order_and_parents_come_once(self) -> None:
-        """Folders before what is in them."""
-        at, names = 0, []
-        while at < len(self.data):
-            name, numbers, _, at = member(self.data, at)
-            names.append((name, stat.S_IFMT(numbers["mode"])))
-        self.assertEqual(names, [("a", stat.S_IFDIR), ("a/b", stat.S_IFDIR), ("a/b/c", stat.S_IFREG),
-                                 ("a/link", stat.S_IFLNK), ("a/b/d", stat.S_IFREG), ("TRAILER!!!", 0)])
+    def closure(self, modules: dict[str, list[str]], *names: str) -> list[str]:
+        """The files that loading `names` takes, where each of `modules` needs these others."""
+        for name in modules:
+            (self.tree / f"kernel/drivers/{name}.ko.xz").touch()
+        with mock.patch.object(image, "depends", lambda path: modules[path.name.partition(".")[0]]):
+            return [path.name for path in image.StockModules(self.tree).closure(names, frozenset({"may-lack"}))]
 
-    def test_content_mode_and_time_are_kept(self) -> None:
-        """Python trusts a compiled file only with its source's time."""
-        at = 0
-        for _ in range(2):
-            at = member(self.data, at)[3]
-        _, numbers, content, _ = member(self.data, at)
-        self.assertEqual((content, numbers["mode"] & 0o7777, numbers["mtime"], numbers["uid"]),
-                         (b"12345", 0o755, 77, 0))
-
-    @unittest.skipUnless(shutil.which("cpio"), "no cpio here")
-    def test_cpio_can_read_it(self) -> None:
-        """The reference tool agrees."""
-        listed = subprocess.run(["cpio", "-it", "--quiet"], input=self.data, capture_output=True, check=True)
-        self.assertEqual(listed.stdout.decode().split(), ["a", "a/b", "a/b/c", "a/link", "a/b/d"])
-
-
-class ElfTest(unittest.TestCase):
-    """Questions to a real program: this Python, or what it is a link to."""
-
-    def test_libraries_and_loader(self) -> None:
-        """A dynamic program names its loader and the C library."""
-        found = elf.dynamic(Path(os.path.realpath("/bin/sh")).read_bytes())
-        self.assertTrue(found.interpreter and "ld-linux" in found.interpreter)
-        self.assertIn("libc.so.6", found.needed)
-
-    def test_something_else_is_refused(self) -> None:
-        """A text file is no ELF file."""
-        with self.assertRaises(elf.ElfError):
-            elf.sections(Path(__file__).read_bytes())
-        self.assertFalse(elf.is_elf(b"#!"))
-
-
-class OrderTest(unittest.TestCase):
-    """Load order of modules."""
-
-    class Fake(kmods.Module):
-        """A module of which only the dependencies matter."""
-
-        def __init__(self, name: str, *depends: str) -> None:
-            super().__init__(Path(f"{name}.ko"), b"")
-            self._depends = list(depends)
-
-        @property
-        def depends(self) -> list[str]:
-            """What the module needs."""
-            return self._depends
-
-    def order(self, *modules: Fake) -> list[str]:
-        """The order in which all these would load, built-in ones left out."""
-        table = {module.name: module for module in modules}
-        return [module.name for module in kmods.in_order([modules[0].name], table.get)]
-
-    def test_dependencies_come_first_and_once(self) -> None:
-        """A diamond loads four modules."""
-        self.assertEqual(self.order(self.Fake("top", "left", "right"), self.Fake("left", "base"),
-                                    self.Fake("right", "base"), self.Fake("base", "in_the_kernel")),
-                         ["base", "left", "right", "top"])
-
-    def test_a_circle_is_named(self) -> None:
-        """It can not load, and the error says which."""
-        with self.assertRaisesRegex(AssetError, "a -> b -> a"):
-            self.order(self.Fake("a", "b"), self.Fake("b", "a"))
+    def test_what_is_needed_comes_first_and_once(self) -> None:
+        """A diamond is four modules; what is built in is none."""
+        self.assertEqual(self.closure({"top": ["left", "right"], "left": ["base"], "right": ["base"],
+                                       "base": ["in_the_kernel"]}, "top"),
+                         ["base.ko.xz", "left.ko.xz", "right.ko.xz", "top.ko.xz"])
 
     def test_names_are_spelled_as_the_kernel_does(self) -> None:
-        """Dashes are underscores."""
-        self.assertEqual(kmods.Module(Path("/x/rtrs-client.ko.xz"), b"").name, "rtrs_client")
+        """Dashes and underscores are the same."""
+        self.assertEqual(self.closure({"a-b": []}, "a_b"), ["a-b.ko.xz"])
+
+    def test_a_module_that_is_not_there_is_named(self) -> None:
+        """Unless it may lack, also where another needs it."""
+        self.assertEqual(self.closure({"top": []}, "may-lack", "top"), ["top.ko.xz"])
+        with self.assertRaisesRegex(AssetError, "no module gone"):
+            self.closure({"top": ["gone"]}, "top")
 
     def test_packed_modules_are_unpacked(self) -> None:
-        """The distribution packs them with xz."""
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "m.ko.xz"
-            path.write_bytes(lzma.compress(b"content"))
-            self.assertEqual(kmods.read(path), b"content")
+        """The distribution packs them with xz; a kernel of one's own may not."""
+        (self.tree / "m.ko.xz").write_bytes(lzma.compress(b"content"))
+        (self.tree / "n.ko").write_bytes(b"plain")
+        image.unpack(self.tree / "m.ko.xz", self.tree / "new/m.ko")
+        image.unpack(self.tree / "n.ko", self.tree / "new/n.ko")
+        self.assertEqual([(self.tree / f"new/{name}.ko").read_bytes() for name in "mn"], [b"content", b"plain"])
 
 
-class RootTest(unittest.TestCase):
-    """Links of a foreign root stay in it."""
+class ModuleArchiveTest(unittest.TestCase):
+    """The disk with the modules under test."""
 
-    def test_absolute_links_are_followed_inside(self) -> None:
-        """As /etc/alternatives has them."""
-        with tempfile.TemporaryDirectory() as folder:
-            top = Path(folder)
-            (top / "usr/bin").mkdir(parents=True)
-            (top / "etc").mkdir()
-            (top / "usr/bin/real").write_text("x")
-            (top / "etc/alternative").symlink_to("/usr/bin/real")
-            (top / "usr/bin/name").symlink_to("/etc/alternative")
-            (top / "usr/bin/loop").symlink_to("loop")
-            (top / "usr/bin/gone").symlink_to("/nowhere")
-            root = programs.Root(top)
-            self.assertEqual(root.program("name"), ("usr/bin/name", (top / "usr/bin/real").resolve()))
-            self.assertIsNone(root.resolve("usr/bin/loop"))
-            self.assertIsNone(root.resolve("usr/bin/gone"))
-            with self.assertRaisesRegex(AssetError, "lacks the program absent"):
-                root.program("absent")
+    def made(self, size: int) -> Path:
+        """An archive of one file of this size, which belongs to some user of the host."""
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        target = Path(folder.name) / "archive"
+
+        def stage(_assets: object, _image: object, _sets: object, base: Path) -> None:
+            place = base / "lib/modules" / VERSION / "ours"
+            place.mkdir(parents=True)
+            (place / "m.ko").write_bytes(bytes(size))
+        with mock.patch.object(modsets, "_stage", stage):
+            modsets._make(mock.Mock(), mock.Mock(), ("ours",), target)
+        return target
+
+    def test_every_archive_is_a_disk_of_one_size(self) -> None:
+        """A saved machine knows that size; tar stops where the archive ends. Everything in it is root's."""
+        target = self.made(5)
+        self.assertEqual(target.stat().st_size, modsets.DISK_BYTES)
+        with tarfile.open(target) as archive:
+            member = archive.getmember(f"usr/lib/modules/{VERSION}/ours/m.ko")
+            self.assertEqual({(m.uid, m.gid) for m in archive.getmembers()}, {(0, 0)})
+        self.assertEqual(member.size, 5)
+
+    def test_what_does_not_fit_is_refused(self) -> None:
+        """Instead of being cut off."""
+        with (mock.patch.object(modsets, "DISK_BYTES", 20 << 10),
+              self.assertRaisesRegex(AssetError, "more than the disk")):
+            self.made(30 << 10)
+
+
+class StoreTest(unittest.TestCase):
+    """Things that are made once."""
+
+    def setUp(self) -> None:
+        """An empty cache."""
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        patch = mock.patch.dict(os.environ, {"FERROFABRIC_CACHE": folder.name})
+        patch.start()
+        self.addCleanup(patch.stop)
+
+    def test_the_ones_used_last_are_kept(self) -> None:
+        """Files and folders alike, and nothing of another kind."""
+        for number, name in enumerate(("x-old", "x-used", "x-new", "y-old")):
+            (store.store() / name).mkdir()
+            (store.store() / name / "file").touch()
+            os.utime(store.store() / name, (number, number))
+        store.use(store.store() / "x-used")
+        store.prune("x-*", 2)
+        self.assertEqual(sorted(path.name for path in store.store().iterdir()), ["x-new", "x-used", "y-old"])
+
+    def test_use_does_not_look_like_a_new_making(self) -> None:
+        """A saved machine must not meet another image than it was saved with, and goes on with one that is used."""
+        path = store.store() / "x"
+        path.write_bytes(b"1")
+        os.utime(path, (5, 5))
+        before = store.stamp(path)
+        store.use(path)
+        self.assertEqual(store.stamp(path), before)
+        os.utime(path, (6, 6))
+        self.assertNotEqual(store.stamp(path), before)
+
+    def test_parts_of_a_name_do_not_run_into_each_other(self) -> None:
+        """ab + c is not a + bc."""
+        self.assertNotEqual(store.digest("ab", "c"), store.digest("a", "bc"))
+
+
+class SavedStateTest(unittest.TestCase):
+    """Which machines may go on from which state."""
+
+    def name(self, folder: str = "a", root: bytes = b"1", set_up: str = "true", **hardware: object) -> str:
+        """The name of the state of such a machine."""
+        top = tempfile.TemporaryDirectory()
+        self.addCleanup(top.cleanup)
+        for file, content in (("kernel", b"k"), ("initrd", b"i"), ("root", root)):
+            (Path(top.name) / file).write_bytes(content)
+            os.utime(Path(top.name) / file, (1, 1))
+        files = image.Image(Path(top.name) / "kernel", Path("/initrd"), Path(top.name) / "root", Path(top.name))
+        machine = Machine("client", Path(top.name) / folder, files, Hardware(**hardware), [])     # type: ignore[arg-type]
+        kernel = files.kernel
+        with (mock.patch.object(snapshot, "_qemu_version", lambda: "1"),
+              mock.patch.object(Machine, "arguments", lambda self, plain=Machine.arguments: [
+                  word if word != str(kernel) else "kernel" for word in plain(self)])):
+            return snapshot._path(machine, set_up).name
+
+    def test_the_folder_of_a_run_does_not_matter(self) -> None:
+        """The same machine in another lab wakes from it."""
+        self.assertEqual(self.name("a"), self.name("b"))
+
+    def test_everything_that_shapes_the_machine_does(self) -> None:
+        """Its hardware, its set-up, its root image."""
+        names = {self.name(), self.name(smp=4), self.name(memory_mib=640), self.name(append="preempt=full"),
+                 self.name(set_up="false"), self.name(root=b"22"), self.name(qemu_args=("-device", "edu"))}
+        self.assertEqual(len(names), 7)
+
+    def test_not_everything_is_saved(self) -> None:
+        """Neither under KVM nor where instructions are counted."""
+        for hardware, wanted in ((Hardware(), True), (Hardware(accel="kvm"), False),
+                                 (Hardware(qemu_args=("-icount", "shift=2")), False)):
+            machine = mock.Mock(hardware=hardware)
+            with mock.patch.dict(os.environ):
+                os.environ.pop("VMLAB_COLD", None)
+                self.assertEqual(snapshot.usable(machine), wanted)
+                os.environ["VMLAB_COLD"] = "1"
+                self.assertFalse(snapshot.usable(machine))
 
 
 if __name__ == "__main__":
