@@ -248,6 +248,11 @@ def _build(out: Output) -> Counts:
     return total + out.one("build.reference-modules", out.stream([*KDIR, "cmodules"])[0])
 
 
+def _guests(out: Output) -> Counts:
+    """The guests' image, and the saved machines that nearly all tests wake from."""
+    return out.one("guests.prepared", out.stream([*PYTHON, "tools/vmlab", "prepare"])[0])
+
+
 def _objects(out: Output) -> Counts:
     total = Counts()
     for name, complaints in objects.check(REPOSITORY, KDIR):
@@ -308,6 +313,8 @@ def plan(tier: str, patterns: list[str], host_only: bool = False) -> Plan:
     tools = [Stage("tidy", _tidy), Stage("unit tests of the tools", _python_units),
              Stage("lint of the tools", _python_lint), Stage("protocol code on the host", _cargo_tests),
              Stage("simulation", _simulation(tier)), Stage("lint of the host's Rust", _host_lint)]
+    if tier != CHECK and not host_only:
+        tools.append(Stage("guests", _guests))
     alone = []
     if tier == TEST and not host_only:
         alone = [Stage("virtual machines", _machines())]
