@@ -142,7 +142,7 @@ class Demo:
             self.do(machine, "mods -r")
         self.lab.server.run("rmmod brd")
         wrong = [text for baseline in baselines
-                 for text in (*oracle.unload(baseline), *oracle.examine(baseline.machine, -1, None))]
+                 for text in (*oracle.unload(baseline), *oracle.examine(baseline, -1, None).wrong)]
         for text in wrong:
             self.story.tell(text)
         if wrong:

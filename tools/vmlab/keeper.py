@@ -13,6 +13,7 @@ from typing import Any
 from vmlab import loaded, oracle
 from vmlab.channel import MachineGone
 from vmlab.checks import Failed
+from vmlab.image import canonical
 from vmlab.lab import Lab, Spec
 from vmlab.machine import CommandFailed, Machine
 from vmlab.needs import Needs
@@ -110,7 +111,8 @@ class Keeper:
             self._preempt = DEFAULT_PREEMPTION
             self._lab.modules = self._modules
             seconds = self._lab.boot()
-            self._baselines = self._each(self._lab.machines, oracle.Baseline.take)
+            under_test = [canonical(module.stem) for name in spec.sets for module in self._lab.assets.module_set(name)]
+            self._baselines = self._each(self._lab.machines, lambda machine: oracle.Baseline.take(machine, under_test))
             print(f"# booted {spec.title} ({self._lab.accel}) in {seconds:.1f} s", flush=True)
 
     def _set_preemption(self, kind: str) -> None:
@@ -150,26 +152,30 @@ class Keeper:
         """The questions to every machine that lives, to all at once."""
         wrong = [f"{machine.name}: the machine died" for machine in lab.machines
                  if not machine.alive and not needs.disruptive]
-        living = [(machine, mark) for machine, mark in zip(lab.machines, self._marks, strict=True) if machine.alive]
-        wrong += self.unload([machine for machine, _mark in living
-                              if not needs.shares or not self._as_loaded(lab, machine)])
+        living = [(baseline, mark) for baseline, mark in zip(self._baselines, self._marks, strict=True)
+                  if baseline.machine.alive]
+        findings = self._ask(lab, needs, living)
+        restless = [pair for pair, found in zip(living, findings, strict=True) if not found.at_rest]
+        if restless:
+            wrong += [text for found in findings if found.at_rest for text in found.wrong]
+            wrong += self.unload([baseline.machine for baseline, _mark in restless])
+            findings = self._ask(lab, needs, restless)
+        return wrong + [text for found in findings for text in found.wrong]
 
-        def ask(machine: Machine, mark: int) -> list[str]:
+    def _ask(self, lab: Lab, needs: Needs, subjects: list[tuple[oracle.Baseline, int]]) -> list[oracle.Findings]:
+        """Has the oracle look at these machines, whose logs count from these marks."""
+        modules = loaded.of(lab)
+
+        def ask(baseline: oracle.Baseline, mark: int) -> oracle.Findings:
             # Booted again by the test: its whole log is the test's.
-            after = 2**62 if needs.complaints else -1 if machine.reboots else mark
-            return oracle.examine(machine, after, loaded.of(lab).idle(machine))
+            after = oracle.NO_LOG if needs.complaints else -1 if baseline.machine.reboots else mark
+            idle = modules.idle(baseline.machine) if needs.shares else None
+            return oracle.examine(baseline, after, idle, modules.witnesses(baseline.machine))
         try:
             with Deadline(CLEANUP_SECONDS):
-                wrong += [text for texts in self._each(living, lambda pair: ask(*pair)) for text in texts]
+                return self._each(subjects, lambda pair: ask(*pair))
         except Exception as why:    # a machine that cannot be asked is not clean
-            wrong.append(reason(why))
-        return wrong
-
-    @staticmethod
-    def _as_loaded(lab: Lab, machine: Machine) -> bool:
-        """Whether there are modules that the tests' words have loaded, and the test has left them so."""
-        witnesses = loaded.of(lab).witnesses(machine)
-        return bool(witnesses) and all(machine.exists(f"/sys/module/{name}/initstate") for name in witnesses)
+            return [oracle.Findings([reason(why)], True)] * len(subjects)
 
     def unload(self, machines: list[Machine] | None = None) -> list[str]:
         """Unloads the modules under test of these machines, or of all; what is wrong then, in words."""

@@ -13,14 +13,13 @@ the first use and is freed with the device, not with its users.
 """
 from __future__ import annotations
 
-import json
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from vmlab.channel import MachineGone
-from vmlab.machine import Machine
+from vmlab.machine import Examination, Machine
 from vmlab.patience import scaled
 
 COMPLAINT = re.compile(
@@ -32,42 +31,35 @@ SETTLE_SECONDS = 5.0        # objects are freed by RCU and work queues, a moment
 
 # kmemleak takes what it has seen twice, some seconds apart, for lost. Its objects from before the test are forgotten.
 KMEMLEAK = "/sys/kernel/debug/kmemleak"
-_HAS_KMEMLEAK = f"mount -t debugfs none /sys/kernel/debug 2>/dev/null; [ -e {KMEMLEAK} ] && echo clear > {KMEMLEAK}"
 _SCAN = f"""
 for i in 1 2; do sleep 3; echo scan > {KMEMLEAK}; done
 cat {KMEMLEAK}
 echo clear > {KMEMLEAK}
 """
+NO_LOG = 2**62      # a mark after all that a kernel will ever say
 
 Resources = Mapping[str, Mapping[str, int]]
 
 
-# Folders that are empty when no session and no device is left; no process is needed to look into them.
+# Folders that are empty, but for the control files, when no session and no device is left.
 PLACES = ("/sys/class/rtrs-client", "/sys/class/rtrs-server", "/sys/devices/virtual/rnbd-client/ctl/devices",
           "/sys/class/rnbd-server/ctl/devices")
-_LOOK = (f"shopt -s nullglob; for file in {' '.join(f'{place}/*' for place in PLACES)}; do echo \"$file\"; done; "
-         "rdma -j resource show")
 
 
 def resources(machine: Machine) -> Resources:
     """Counts of RDMA objects for each device."""
-    return _counts(machine.run("rdma -j resource show"))
+    return counts(machine.examine(NO_LOG))
 
 
-def _counts(text: str) -> Resources:
-    return {row["ifname"]: {key: row[key] for key in EXACT if key in row} for row in json.loads(text)}
+def counts(state: Examination) -> Resources:
+    """The same, of a machine that was examined."""
+    return {row["ifname"]: {key: row[key] for key in EXACT if key in row} for row in state.rdma}
 
 
-def remains(machine: Machine, idle: Resources) -> list[str]:
+def remains(state: Examination, idle: Resources) -> list[str]:
     """What a test has left in a machine whose modules stay loaded, in words."""
-    deadline = time.monotonic() + scaled(SETTLE_SECONDS)
-    while True:
-        said = machine.run(_LOOK)
-        at = said.index("[")
-        now, files = _counts(said[at:]), [line for line in said[:at].split() if not line.endswith("/ctl")]
-        if (now == idle and not files) or time.monotonic() > deadline:
-            break
-        time.sleep(0.1)
+    files = [f"{place}/{name}" for place, names in state.folders.items() for name in names if name != "ctl"]
+    now = counts(state)
     return [f"left behind, {file}" for file in files] + [
         f"left behind, {device}: {was} before, {now.get(device)} now"
         for device, was in idle.items() if now.get(device) != was]
@@ -81,21 +73,31 @@ def unreferenced(machine: Machine) -> list[str]:
 
 def complaints(machine: Machine, after: int) -> list[str]:
     """Kernel log lines since a mark that no test may leave behind."""
-    return [text for _sequence, text in machine.kernel_log(after) if COMPLAINT.search(text)]
+    return _complaints(machine.kernel_log(after))
+
+
+def _complaints(log: list[tuple[int, str]]) -> list[str]:
+    return [text for _sequence, text in log if COMPLAINT.search(text)]
 
 
 @dataclass(frozen=True)
 class Baseline:
-    """One machine's RDMA resources, taken after boot and before any module under test."""
+    """One machine's RDMA resources, taken after boot and before any module under test (`under_test`, by name)."""
 
     machine: Machine
     at_boot: Resources
     has_kmemleak: bool
+    under_test: frozenset[str] = frozenset()
 
     @classmethod
-    def take(cls, machine: Machine) -> Baseline:
+    def take(cls, machine: Machine, under_test: Iterable[str] = ()) -> Baseline:
         """Takes it now."""
-        return cls(machine, resources(machine), machine.try_run(_HAS_KMEMLEAK).code == 0)
+        has_kmemleak = machine.exists(KMEMLEAK) and machine.write(KMEMLEAK, "clear") == ""
+        return cls(machine, resources(machine), has_kmemleak, frozenset(under_test))
+
+    def is_idle(self, state: Examination) -> bool:
+        """Whether nothing needs to be unloaded, and all is as it was after boot."""
+        return not (self.has_kmemleak or self.under_test & set(state.modules)) and counts(state) == self.at_boot
 
     def leaks(self) -> list[str]:
         """What is there that was not there after boot, in words."""
@@ -106,15 +108,33 @@ class Baseline:
                 for device, was in self.at_boot.items() if now.get(device) != was]
 
 
-def examine(machine: Machine, mark: int, idle: Resources | None) -> list[str]:
-    """After each test: the kernel log since its beginning, and what is left if modules stay loaded; `idle` is what they
-    have then."""
+@dataclass(frozen=True)
+class Findings:
+    """What is wrong in a machine after a test, in words; `at_rest`: all modules are loaded that are to stay loaded, or
+    none is."""
+
+    wrong: list[str]
+    at_rest: bool
+
+
+def examine(baseline: Baseline, mark: int, idle: Resources | None, loaded: Iterable[str] = ()) -> Findings:
+    """After each test: the kernel log since its beginning, and what is left. Modules of these names stay `loaded`, with
+    as many objects as in `idle`; or none is to be loaded, and `idle` is None."""
+    machine = baseline.machine
     try:
-        wrong = [] if idle is None else remains(machine, idle)
-        wrong += [f"kernel: {text}" for text in complaints(machine, mark)]
+        deadline = time.monotonic() + scaled(SETTLE_SECONDS)
+        while True:
+            state = machine.examine(mark, PLACES)
+            stays = idle is not None and set(loaded) <= set(state.modules)
+            wrong = remains(state, idle) if stays and idle is not None else []
+            if not wrong or time.monotonic() > deadline:
+                break
+            time.sleep(0.1)
+        wrong += [f"kernel: {text}" for text in _complaints(state.log)]
+        at_rest = stays or baseline.is_idle(state)
     except MachineGone as why:
-        wrong = [str(why)]
-    return [f"{machine.name}: {text}" for text in wrong]
+        wrong, at_rest = [str(why)], True
+    return Findings([f"{machine.name}: {text}" for text in wrong], at_rest)
 
 
 def unload(baseline: Baseline) -> list[str]:

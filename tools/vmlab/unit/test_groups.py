@@ -8,12 +8,12 @@ import tempfile
 import time
 import unittest
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 from unittest import mock
 
 from vmlab import durations, loaded, oracle, tier
 from vmlab.lab import Lab
-from vmlab.machine import Machine
+from vmlab.machine import Examination, Machine
 from vmlab.phases import Clock
 
 IDLE = [{"ifname": "rxe0", "pd": 1, "qp": 1, "cm_id": 2, "cq": 5}]
@@ -26,17 +26,22 @@ class FakeMachine:
         self.name, self.alive = name, True
         self.ran: list[str] = []
         self.there: set[str] = set()
-        self.files: list[str] = []
+        self.folders: dict[str, list[str]] = {}
         self.rdma = IDLE
+        self.log: list[tuple[int, str]] = []
 
     def run(self, command: str, _timeout: float = 0) -> str:
-        """Knows how to load, to unload and to show what is left."""
+        """Knows how to load and to unload."""
         self.ran.append(command)
         if command == "mods -r":
             self.there.clear()
         if command.startswith("mods ours"):
             self.there.add("rnbd_server" if "server" in command else "rnbd_client")
-        return "".join(f"{file}\n" for file in self.files) + json.dumps(self.rdma)
+        return ""
+
+    def examine(self, _after: int = -1, _folders: tuple[str, ...] = ()) -> Examination:
+        """Shows what is left."""
+        return Examination(self.log, self.rdma, ["rdma_rxe", *self.there], self.folders)
 
     def exists(self, path: str) -> bool:
         """Whether a module is loaded."""
@@ -94,29 +99,52 @@ class ModulesTest(unittest.TestCase):
         self.assertEqual(self.modules.idle(self.machine), {"rxe0": {"pd": 1, "qp": 1, "cm_id": 2}})
 
 
-class RemainsTest(unittest.TestCase):
-    """What the oracle finds in a machine whose modules stay loaded."""
+class FindingsTest(unittest.TestCase):
+    """What the oracle finds in a machine after a test."""
 
-    @staticmethod
-    def remains(machine: FakeMachine) -> list[str]:
+    IDLE: ClassVar[oracle.Resources] = {"rxe0": {"pd": 1, "qp": 1, "cm_id": 2}}
+
+    def setUp(self) -> None:
+        """A machine whose server stays loaded."""
+        self.fake = FakeMachine()
+        self.fake.there = {"rnbd_server"}
+        self.baseline = oracle.Baseline(cast(Machine, self.fake), self.IDLE, False, frozenset({"rnbd_server"}))
+
+    def examine(self, idle: oracle.Resources | None) -> oracle.Findings:
         """Without the time to settle."""
         with mock.patch.object(oracle, "SETTLE_SECONDS", 0):
-            return oracle.remains(cast(Machine, machine), {"rxe0": {"pd": 1, "qp": 1, "cm_id": 2}})
+            return oracle.examine(self.baseline, 0, idle, ["rnbd_server"])
 
     def test_nothing(self) -> None:
         """A folder for the control files is no session."""
-        machine = FakeMachine()
-        machine.files = ["/sys/class/rtrs-client/ctl"]
-        self.assertEqual(self.remains(machine), [])
+        self.fake.folders = {"/sys/class/rtrs-client": ["ctl"]}
+        self.assertEqual(self.examine(self.IDLE), oracle.Findings([], True))
 
-    def test_a_session_and_an_object(self) -> None:
-        """Both are named."""
-        machine = FakeMachine()
-        machine.files, machine.rdma = ["/sys/class/rtrs-client/s1"], [{"ifname": "rxe0", "pd": 2, "qp": 1, "cm_id": 2}]
-        found = self.remains(machine)
-        self.assertEqual(len(found), 2)
+    def test_a_session_and_an_object_and_a_complaint(self) -> None:
+        """All are named."""
+        self.fake.folders, self.fake.rdma = {"/sys/class/rtrs-client": ["s1"]}, [{**IDLE[0], "pd": 2}]
+        self.fake.log = [(1, "BUG: fake"), (2, "an ordinary line")]
+        found = self.examine(self.IDLE).wrong
+        self.assertEqual(len(found), 3)
         self.assertIn("/sys/class/rtrs-client/s1", found[0])
         self.assertIn("'pd': 2", found[1])
+        self.assertIn("BUG: fake", found[2])
+
+    def test_what_settles_is_not_left_behind(self) -> None:
+        """Objects are freed a moment after the test."""
+        self.fake.rdma = [{**IDLE[0], "pd": 2}]
+        with mock.patch("time.sleep", lambda _seconds: setattr(self.fake, "rdma", IDLE)):
+            found = oracle.examine(self.baseline, 0, self.IDLE, ["rnbd_server"])
+        self.assertEqual(found, oracle.Findings([], True))
+
+    def test_modules_that_nothing_has_loaded_for_the_next_test(self) -> None:
+        """Whatever the test has loaded by itself is to be unloaded, and so is what has lost a part."""
+        self.assertFalse(self.examine(None).at_rest)
+        self.fake.there = set()
+        self.assertTrue(self.examine(None).at_rest)
+        self.assertTrue(self.examine(self.IDLE).at_rest)
+        self.fake.rdma = [{**IDLE[0], "pd": 2}]
+        self.assertFalse(self.examine(None).at_rest)
 
 
 class TimesTest(unittest.TestCase):
