@@ -102,7 +102,7 @@ class History:
     def end(self) -> None:
         """Asks it to end: after a hundred more writes, and a check of all."""
         if self._end:
-            self.machine.run(f"touch {self._end}")
+            self.machine.push_bytes(b"", self._end)
 
     def wait(self, seconds: float | None = None) -> Result:
         """Asks it to end, and waits, however it ends."""

@@ -252,6 +252,15 @@ class Machine:
         """Whether a guest path exists."""
         return bool(self.channel.ask("exists", path=path).wait(scaled(60))["exists"])
 
+    def names(self, path: str) -> list[str]:
+        """The names in a guest folder, in order. No process is started for it, so it can be asked again and again."""
+        names: list[str] = self.channel.ask("list", path=path).wait(scaled(60))["names"]
+        return names
+
+    def real_path(self, path: str) -> str:
+        """A guest path with every link followed."""
+        return str(self.channel.ask("link", path=path).wait(scaled(60))["path"])
+
     def push(self, source: Path, path: str) -> None:
         """Copies a host file into the guest."""
         self.push_bytes(source.read_bytes(), path)

@@ -15,7 +15,7 @@ from vmlab.patience import factor
 
 def names(lab: Lab, session: str = "s1") -> list[str]:
     """The names of the client's paths."""
-    return lab.client.run(f"ls {rnbd.session_file('paths', session)}").split()
+    return lab.client.names(rnbd.session_file("paths", session))
 
 
 def to_wire(lab: Lab, wire: int = 0, session: str = "s1") -> str:
@@ -33,7 +33,7 @@ def state(lab: Lab, wire: int = 0, session: str = "s1") -> str:
 
 def states(lab: Lab, session: str = "s1") -> list[str]:
     """The states of all paths."""
-    return lab.client.run(f"cat {rnbd.session_file('paths', session)}/*/state").split()
+    return [lab.client.read(f"{rnbd.session_file('paths', session)}/{name}/state") for name in names(lab, session)]
 
 
 def set_all(lab: Lab, session: str = "s1", **settings: int | str) -> None:
@@ -84,9 +84,8 @@ def two_paths(lab: Lab, options: str = "access_mode=rw", mib: int = 64, server: 
 
 def wait_busy(disk: rnbd.Disk, more: int = 40) -> None:
     """Waits until a load is in full flight."""
-    read = f"awk '{{print $1 + $5}}' /sys/block/{disk.name}/stat"
-    before = int(disk.machine.run(read))
-    until(lambda: int(disk.machine.run(read)) > before + more, 30, "IO is going on")
+    before = disk.requests
+    until(lambda: disk.requests > before + more, 30, "IO is going on", pause=0.05)
 
 
 def revive_rxe(lab: Lab) -> bool:

@@ -124,6 +124,12 @@ class Disk:
         return int(self.machine.read(f"/sys/block/{self.name}/size"))
 
     @property
+    def requests(self) -> int:
+        """Reads and writes that have ended."""
+        numbers = self.machine.read(f"/sys/block/{self.name}/stat").split()
+        return int(numbers[0]) + int(numbers[4])
+
+    @property
     def present(self) -> bool:
         """Whether the device is there."""
         return self.machine.exists(f"/sys/block/{self.name}")
@@ -246,7 +252,7 @@ def map_disk(lab: Lab, device: str = "ram0", session: str = "s1", options: str =
         if errno:
             raise MapRefused(errno, line, [text for _n, text in lab.client.kernel_log(mark)])
         link = f"{CONTROL}/devices/{device.replace('/', '!')}@{session}"
-        name = lab.client.run(f"readlink -f '{link}'").strip().rpartition("/")[2]
+        name = lab.client.real_path(link).rpartition("/")[2]
         ok(name.startswith("rnbd"), f"{link} leads to {name!r}")
         disk = Disk(lab.client, name, session, device)
         lab.defer(disk.unmap_if_there)

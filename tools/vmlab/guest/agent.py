@@ -13,8 +13,10 @@ of the network. Each request runs in a thread of its own: a command that hangs f
     {"id": 6, "do": "kmsg", "after": 17}                   -> {"id": 6, "lines": [[18, 6, "text"]...]}
     {"id": 7, "do": "mark"}                                -> {"id": 7, "sequence": 18}, the newest record of the log
     {"id": 8, "do": "exists", "path": "/dev/rnbd0"}        -> {"id": 8, "exists": true}
-    {"id": 9, "do": "examine", "after": 17, "folders": ["/sys/class/rtrs-client"]}
-        -> {"id": 9, "lines": [...], "rdma": "what `rdma -j resource show` prints", "modules": ["brd"...],
+    {"id": 9, "do": "list", "path": "/sys/class"}          -> {"id": 9, "names": ["ata_port"...]}, in order
+    {"id": 10, "do": "link", "path": "/dev/fd"}            -> {"id": 10, "path": "/proc/1/fd"}, with no link in it
+    {"id": 11, "do": "examine", "after": 17, "folders": ["/sys/class/rtrs-client"]}
+        -> {"id": 11, "lines": [...], "rdma": "what `rdma -j resource show` prints", "modules": ["brd"...],
             "folders": {"/sys/class/rtrs-client": ["ctl"...]}}
 
 A failure of the agent itself is answered with {"id": N, "error": "..."}.
@@ -37,7 +39,7 @@ TIMED_OUT = 124                 # as timeout(1) says it
 GROUPS = "/sys/fs/cgroup"
 KILL_GRACE_SECONDS = 2.0
 # Requests that are answered at once, without a thread of their own: they cannot hang.
-QUICK = frozenset({"kill", "kmsg", "mark", "exists"})
+QUICK = frozenset({"kill", "kmsg", "mark", "exists", "list", "link"})
 STREAM_SECONDS = 0.2
 KMSG_RECORD_BYTES = 8192
 
@@ -266,6 +268,14 @@ class Agent:
     def do_exists(self, _number, path):
         """Whether there is such a file, without a process."""
         return {"exists": os.path.exists(path)}
+
+    def do_list(self, _number, path):
+        """What is in a folder."""
+        return {"names": sorted(os.listdir(path))}
+
+    def do_link(self, _number, path):
+        """Where links lead."""
+        return {"path": os.path.realpath(path)}
 
 
 def protect():

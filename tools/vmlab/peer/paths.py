@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import glob
 import subprocess
 import sys
 import time
@@ -36,8 +37,7 @@ def _sector(name: str = "ram1") -> bytes:
 
 
 def _paths() -> list[str]:
-    return subprocess.run("ls -d /sys/class/rtrs-server/*/paths/* 2>/dev/null", shell=True, check=False,
-                          capture_output=True, text=True).stdout.split()
+    return sorted(glob.glob("/sys/class/rtrs-server/*/paths/*"))
 
 
 def _await(what: str, condition: Callable[[], bool], seconds: float = 10.0) -> float:

@@ -148,7 +148,7 @@ def test_a_server_whose_allocations_fail_at_random(vm: Lab) -> None:
         never(vm)
         if vm.client.exists("/sys/block/rnbd0"):
             vm.client.run(READ_AND_UNMAP, 120)
-        until(lambda: not vm.server.run("ls /sys/class/rtrs-server").split(), 60, "the session is gone")
+        until(lambda: not vm.server.names("/sys/class/rtrs-server"), 60, "the session is gone")
     paths.figure(f"{ROUNDS} sessions: "
                  + ", ".join(f"{name or 'mapped'} {times}" for name, times in sorted(errors.items())))
     ok(errors["ENOMEM"], "no session failed")

@@ -120,5 +120,5 @@ def test_nothing_is_left_of_the_attackers(vm: Lab) -> None:
     """A liar's session is gone when its program is, and the modules unload (the harness looks for leaks)."""
     _prepare(vm, "N")
     _play(vm, "attacks", "d9_write_without_data")
-    until(lambda: not vm.server.run("ls /sys/class/rtrs-server").split(), 10, "no session is left")
+    until(lambda: not vm.server.names("/sys/class/rtrs-server"), 10, "no session is left")
     rnbd.unload(vm, vm.server)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from vmlab import rnbd
+from vmlab import paths, rnbd
 from vmlab.checks import eq, ge, ok, until
 from vmlab.lab import Lab
 from vmlab.needs import needs
@@ -14,9 +14,7 @@ LOAD = "--rw=randrw --bs=4k --iodepth=16 --size=8m --time_based --runtime=60"
 
 def settle(disk: rnbd.Disk, seconds: float = 1.5) -> None:
     """Gives the load time to be in full flight."""
-    busy = f"awk '{{print $1 + $5}}' /sys/block/{disk.name}/stat"
-    before = int(disk.machine.run(busy))
-    until(lambda: int(disk.machine.run(busy)) > before + 20, 30, "IO is going on")
+    paths.wait_busy(disk, 20)
     time.sleep(seconds)
 
 
@@ -141,7 +139,7 @@ def test_several_disks_in_one_session(pair: Lab) -> None:
     rnbd.start(pair, mib=8, count=3)
     disks = [rnbd.map_disk(pair, f"ram{number}") for number in range(3)]
     rnbd.round_robin(pair)
-    eq(pair.client.run(f"ls {rnbd.SESSIONS}").split(), ["ctl", "s1"][-1:], "sessions")
+    eq(pair.client.names(rnbd.SESSIONS), ["ctl", "s1"][-1:], "sessions")
     runs = [disk.fio("--rw=randwrite --bs=4k --iodepth=8 --size=1m --verify=crc32c --verify_fatal=1") for disk in disks]
     for fio in runs:
         fio.clean(150)
@@ -162,7 +160,7 @@ def test_several_sessions(pair: Lab) -> None:
     fio = two.fio("--rw=randwrite --bs=4k --iodepth=4 --size=1m --verify=crc32c --verify_fatal=1")
     one.unmap()
     fio.clean(120)
-    eq(pair.client.run(f"ls {rnbd.SESSIONS} | grep -v ctl").split(), ["b"])
+    eq([name for name in pair.client.names(rnbd.SESSIONS) if name != "ctl"], ["b"])
 
 
 @needs()

@@ -15,8 +15,8 @@ def make_null(lab: Lab, **attributes: int) -> None:
     values = {"size": 64, "memory_backed": 1, "blocksize": 512, **attributes}
     lines = [f"[ ! -d {NULL} ] || rmdir {NULL}", f"mkdir {NULL}"]
     lines += [f"echo {value} > {NULL}/{name}" for name, value in values.items()]
-    until(lambda: not lab.server.run("ls /sys/class/rnbd-server/ctl/devices 2>/dev/null || true").split(), 20,
-          "the server has closed the device")
+    opened = "/sys/class/rnbd-server/ctl/devices"
+    until(lambda: not (lab.server.exists(opened) and lab.server.names(opened)), 20, "the server has closed the device")
     lab.server.run("set -e; " + "; ".join([*lines, f"echo 1 > {NULL}/power"]))
 
 

@@ -61,7 +61,7 @@ def _refused(lab: Lab, reason: str) -> None:
     ok(lab.client.log_matches(reason, mark), f"the kernel log does not say {reason!r}")
     eq(lab.client.log_matches(OOM, mark), [], "the OOM killer's words")
     for place in (rnbd.SESSIONS, "/sys/class/rtrs-server"):
-        until(lambda place=place: lab.client.run(f"ls {place}").split() in ([], ["ctl"]), 10, f"{place} is empty")
+        until(lambda place=place: lab.client.names(place) in ([], ["ctl"]), 10, f"{place} is empty")
     until(lambda: _meminfo(lab.client) > before - SLACK_MIB, 20, "the memory is back")
 
 

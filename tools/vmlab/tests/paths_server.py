@@ -110,7 +110,7 @@ def test_a_session_that_memory_cannot_hold_is_refused(lab: Lab) -> None:
     until(lambda: int(lab.server.run(f"echo 3 > /proc/sys/vm/drop_caches; {free}")) > before - 40, 20,
           "the memory is back")
     ok(lab.server.log_matches("what is free", mark), "the kernel log does not say why")
-    eq(lab.server.run("ls /sys/class/rtrs-server").split(), [], "sessions that are left")
+    eq(lab.server.names("/sys/class/rtrs-server"), [], "sessions that are left")
 
 
 @needs(machines=1, own_modules=True)
@@ -143,7 +143,8 @@ def test_unloading_in_every_state(lab: Lab) -> None:
     for invalidate in ("Y", "N"):
         job = vm.start_job(f"cd /tmp/peer && python3 -S -m paths leave_states {lab.server_address} {OTHER} "
                            "> /tmp/states 2>&1", 90)
-        until(lambda: "ready" in vm.try_run("cat /tmp/states").out, 40, "the paths are in their states")
+        until(lambda: vm.exists("/tmp/states") and "ready" in vm.read("/tmp/states"), 40,
+              "the paths are in their states")
         vm.run("rmmod rnbd_server", 60)
         vm.run("mods -r", 60)
         job.kill()
@@ -180,7 +181,7 @@ def test_the_rdma_device_is_removed_under_io(pair: Lab) -> None:
     settle(disk)
     pair.defer(pair.server.try_run, "rdma link show rxe0 2>/dev/null || rdma link add rxe0 type rxe netdev eth0")
     pair.server.run("rdma link delete rxe0", 60)
-    until(lambda: not pair.server.run("ls /sys/class/rtrs-server").split(), 20, "the session is gone")
+    until(lambda: not pair.server.names("/sys/class/rtrs-server"), 20, "the session is gone")
     fio.job.kill()
     fio.job.wait(60)
     disk.unmap("force")
@@ -200,9 +201,9 @@ def test_a_killed_client_leaves_nothing(pair: Lab) -> None:
     settle(disk)
     pair.client.kill()
     began = time.monotonic()
-    until(lambda: not pair.server.run("ls /sys/class/rtrs-server").split(), 15, "the session is gone")
+    until(lambda: not pair.server.names("/sys/class/rtrs-server"), 15, "the session is gone")
     print(f"# gone after {time.monotonic() - began:.1f} s", flush=True)
-    eq(pair.server.run("ls /sys/class/rnbd-server/ctl/devices").split(), [], "devices that are still open")
+    eq(pair.server.names("/sys/class/rnbd-server/ctl/devices"), [], "devices that are still open")
     pair.server.run("mods -r", 60)
 
 
@@ -219,7 +220,7 @@ def test_a_c_client_comes_back_before_the_server_has_noticed(pair: Lab) -> None:
     # Nothing that the client says comes through: the server's path stays as it is.
     pair.client.run("modprobe sch_netem; tc qdisc add dev eth0 root netem loss 100%")
     eq(pair.client.write(f"{path}/disconnect", "1", 90), "")
-    eq(len(pair.server.run("ls /sys/class/rtrs-server/s1/paths").split()), 1, "paths on the server")
+    eq(len(pair.server.names("/sys/class/rtrs-server/s1/paths")), 1, "paths on the server")
     pair.client.run("tc qdisc del dev eth0 root")
     mark, began = pair.server.log_mark(), time.monotonic()
     eq(pair.client.write(f"{path}/reconnect", "1", 90), "")

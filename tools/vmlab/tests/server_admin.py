@@ -95,7 +95,7 @@ def test_unloading_while_a_close_waits(lab: Lab) -> None:
     vm = lab.server
     job = vm.start_job(f"cd /tmp/peer && python3 -S -m admin leave_waiting {lab.server_address} "
                        "> /tmp/states 2>&1", 90)
-    until(lambda: "ready" in vm.try_run("cat /tmp/states").out, 40, "a CLOSE waits")
+    until(lambda: vm.exists("/tmp/states") and "ready" in vm.read("/tmp/states"), 40, "a CLOSE waits")
     unload = vm.start_job("rmmod rnbd_server", 60)
     until(lambda: not vm.exists("/sys/class/rtrs-server") or not unload.running or _is_stuck(vm), 20, "unloading waits")
     ok(unload.running, "the module went while its device has a request")

@@ -57,7 +57,7 @@ def test_a_client_is_told_whose_name_it_has_chosen(lab: Lab) -> None:
     rnbd.load_client(lab)
     holder = vm.start_job(f"python3 /tmp/peer/names.py hold {lab.server_address} > /tmp/holder 2>&1", 90)
     lab.defer(holder.kill)
-    until(lambda: "ready" in vm.try_run("cat /tmp/holder").out, 40, "the name is taken")
+    until(lambda: vm.exists("/tmp/holder") and "ready" in vm.read("/tmp/holder"), 40, "the name is taken")
     mark, began = vm.log_mark(), time.monotonic()
     eq(rnbd.try_map(lab, rnbd.request(lab, "ram1", "held")), "EPERM")
     ok(time.monotonic() - began < scaled(5), f"refused after {time.monotonic() - began:.1f} s")

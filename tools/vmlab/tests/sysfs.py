@@ -183,8 +183,8 @@ def test_names_with_slashes_become_exclamation_marks(vm: Lab) -> None:
     rnbd.load_client(vm)
     disk = rnbd.map_disk(vm, "deep//disk")
     eq(disk.attribute("mapping_path"), "deep//disk")
-    eq(vm.client.run(f"ls {rnbd.CONTROL}/devices").strip(), "deep!!disk@s1")
-    eq(vm.server.run("ls /sys/class/rnbd-server/ctl/devices").strip(), "ram0")
+    eq(vm.client.names(f"{rnbd.CONTROL}/devices"), ["deep!!disk@s1"])
+    eq(vm.server.names("/sys/class/rnbd-server/ctl/devices"), ["ram0"])
     eq(vm.server.read("/sys/class/rnbd-server/ctl/devices/ram0/sessions/s1/mapping_path"), "deep//disk")
 
 
@@ -196,7 +196,7 @@ def test_nothing_is_left_in_sysfs_after_unmap(vm: Lab) -> None:
     disk.unmap()
     for place in (rnbd.SESSIONS, f"{rnbd.CONTROL}/devices", "/sys/class/rtrs-server",
                   "/sys/class/rnbd-server/ctl/devices"):
-        until(lambda place=place: vm.client.run(f"ls {place}").split() in ([], ["ctl"]), 10, f"{place} is empty")
+        until(lambda place=place: vm.client.names(place) in ([], ["ctl"]), 10, f"{place} is empty")
 
 
 @needs(machines=1)
@@ -207,7 +207,7 @@ def test_the_source_address_and_ipv6_can_be_named(vm: Lab) -> None:
              "ip:fd00::1": "ip:fd00::1@ip:fd00::1", "ip:fd00::1@ip:fd00:0:0:0::1": "ip:fd00::1@ip:fd00::1"}
     for spelled, name in cases.items():
         disk = rnbd.map_disk(vm, line=f"sessname=s1 path={spelled} device_path=ram0 access_mode=rw")
-        eq(vm.client.run(f"ls {rnbd.SESSIONS}/s1/paths").strip(), name, spelled)
+        eq(vm.client.names(f"{rnbd.SESSIONS}/s1/paths"), [name], spelled)
         disk.unmap()
 
 
@@ -222,6 +222,6 @@ def test_a_gid_can_be_named(vm: Lab) -> None:
     if errno:   # rxe is RoCE: the connection manager resolves AF_IB addresses on InfiniBand ports only
         ok(errno in ("ENODEV", "EADDRNOTAVAIL", "ECONNRESET", "EINVAL", "EHOSTUNREACH"), f"errno {errno}")
         return
-    name = vm.client.run(f"ls {rnbd.SESSIONS}/s1/paths").strip()
+    (name,) = vm.client.names(f"{rnbd.SESSIONS}/s1/paths")
     matches(name, "^gid:.*@gid:")
     vm.client.write("/sys/block/rnbd0/rnbd/unmap_device", "normal")
