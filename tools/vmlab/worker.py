@@ -240,13 +240,14 @@ class Plugin:
 
 
 def main(arguments: list[str]) -> int:
-    """Collects, says what there is, and obeys; started by `runner.py` in the environment of tools/pytools."""
+    """Collects, says what there is, and obeys; started by `runner.py` in the environment of tools/pytools. The option
+    `tests` is another folder of tests: the harness tests itself with one."""
     options = json.loads(arguments[0])
     if options["long"]:
         os.environ[tier.VARIABLE] = "1"
     with open(int(arguments[1]), encoding="utf-8") as orders, open(int(arguments[2]), "w", encoding="utf-8") as results:
         plugin = Plugin(options, orders, results)
         try:
-            return int(pytest.main([*ARGUMENTS, str(TESTS)], plugins=[plugin, sys.modules[__name__]]))
+            return int(pytest.main([*ARGUMENTS, options.get("tests", str(TESTS))], plugins=[plugin, sys.modules[__name__]]))
         finally:
             plugin.keeper.drop()
