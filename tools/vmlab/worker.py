@@ -245,9 +245,10 @@ def main(arguments: list[str]) -> int:
     options = json.loads(arguments[0])
     if options["long"]:
         os.environ[tier.VARIABLE] = "1"
+    folder = options.get("tests", str(TESTS))
     with open(int(arguments[1]), encoding="utf-8") as orders, open(int(arguments[2]), "w", encoding="utf-8") as results:
         plugin = Plugin(options, orders, results)
         try:
-            return int(pytest.main([*ARGUMENTS, options.get("tests", str(TESTS))], plugins=[plugin, sys.modules[__name__]]))
+            return int(pytest.main([*ARGUMENTS, folder], plugins=[plugin, sys.modules[__name__]]))
         finally:
             plugin.keeper.drop()

@@ -17,6 +17,8 @@ from client import Client, Closed
 from puppet import Puppet, Refused
 
 SECTOR = 512
+# How often: see tests/server_exports.py.
+OPENS, TURNS = int(os.environ["OPENS"]), int(os.environ["TURNS"])
 FORCE = "/sys/class/rnbd-server/ctl/devices/ram0/sessions/{}/force_close"
 CASES: dict[str, Callable[[str], None]] = {}
 
@@ -45,11 +47,11 @@ def _force(path: str) -> bool:
 
 @case
 def a_thousand_refused_opens(address: str) -> None:
-    """A device that somebody else writes to is asked for 1000 times; each is answered with EPERM."""
+    """A device that somebody else writes to is asked for again and again; each time is answered with EPERM."""
     with Puppet() as one, Puppet() as two:
         Client(one, address, b"writer").open().map(b"ram0")
         beggar = Client(two, address, b"beggar").open()
-        for turn in range(1000):
+        for turn in range(OPENS):
             error, _device = _open(beggar, b"ram0")
             assert error == errno.EPERM, f"OPEN {turn}: errno {error}"
 
@@ -73,7 +75,7 @@ def a_device_is_fenced_and_no_other(address: str) -> None:
         fencer = threading.Thread(target=fence)
         fencer.start()
         try:
-            for turn in range(300):
+            for turn in range(TURNS):
                 error, first = _open(a, b"ram0")
                 assert not error, f"turn {turn}: ram0: errno {error}"
                 a.write(3, b"", m.close_device(first))

@@ -14,7 +14,7 @@ from vmlab import paths, rnbd, tier
 from vmlab.checks import Failed, eq, ge, ok, until
 from vmlab.lab import Lab
 from vmlab.needs import needs
-from vmlab.patience import factor, scaled
+from vmlab.patience import factor
 
 # An emulated machine stands still now and then while its host does something else.
 EMULATION = 1.5
@@ -164,7 +164,7 @@ def test_the_server_is_frozen_for_a_while(pair: Lab) -> None:
 @needs(wires=2, timeout=600)
 def test_both_paths_flap(pair: Lab) -> None:
     """Cables come and go at random for minutes under thirty-two writers."""
-    seconds = tier.of(60, 300)
+    seconds = tier.of(30, 300)
     seed = random.randrange(1 << 32)
     print(f"# seed {seed}", flush=True)
     chance = random.Random(seed)
@@ -215,7 +215,7 @@ def test_d1_with_two_paths_and_changing_policies(pair: Lab) -> None:
     with paths.two_paths(pair) as disk:
         history = disk.history(writers=32, readers=2)
         paths.wait_busy(disk)
-        end = time.monotonic() + scaled(8)
+        end = time.monotonic() + tier.of(4, 8)
         while time.monotonic() < end and history.running:
             for policy in ("0", "1", "2"):
                 eq(pair.client.write(rnbd.session_file("mp_policy"), policy), "")

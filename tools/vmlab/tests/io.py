@@ -5,7 +5,7 @@
 """
 from __future__ import annotations
 
-from vmlab import rnbd
+from vmlab import rnbd, tier
 from vmlab.checks import eq, ge, ok, until
 from vmlab.lab import Lab
 from vmlab.needs import needs
@@ -70,8 +70,8 @@ def test_fio_verifies_mixed_sizes(pair: Lab) -> None:
     rnbd.start(pair)
     disk = rnbd.map_disk(pair)
     rnbd.round_robin(pair)
-    disk.fio("--rw=randwrite --bsrange=512-1m --bs_unaligned=0 --blockalign=512 --iodepth=16 --size=24m "
-             "--verify=crc32c --verify_fatal=1", 180).clean()
+    disk.fio("--rw=randwrite --bsrange=512-1m --bs_unaligned=0 --blockalign=512 --iodepth=16 "
+             f"--size={tier.of(12, 24)}m --verify=crc32c --verify_fatal=1", 180).clean()
 
 
 @needs()
@@ -80,8 +80,8 @@ def test_fio_verifies_with_several_jobs(pair: Lab) -> None:
     rnbd.start(pair)
     disk = rnbd.map_disk(pair)
     rnbd.round_robin(pair)
-    result = disk.fio("--rw=randrw --bs=4k --iodepth=2 --numjobs=4 --size=2m --offset_increment=4m "
-                      "--verify=crc32c --verify_fatal=1", 180).clean()
+    result = disk.fio("--rw=randrw --bs=4k --iodepth=2 --numjobs=4 --offset_increment=4m "
+                      f"--size={tier.of(1, 2)}m --verify=crc32c --verify_fatal=1", 180).clean()
     ge(result.iops("write"), 1, "writes")
 
 
@@ -120,7 +120,8 @@ def test_a_small_server_carries_data_too(pair: Lab) -> None:
     rnbd.round_robin(pair)
     eq(disk.queue("max_hw_sectors_kb"), "4")
     every_size(disk)
-    disk.fio("--rw=randwrite --bs=4k --iodepth=32 --size=2m --verify=crc32c --verify_fatal=1", 120).clean()
+    disk.fio(f"--rw=randwrite --bs=4k --iodepth=32 --size={tier.of(1, 2)}m --verify=crc32c "
+             "--verify_fatal=1", 120).clean()
 
 
 @needs()

@@ -2,7 +2,7 @@
 """Modules: order, parameters, errors, loading and unloading many times. One machine is enough."""
 from __future__ import annotations
 
-from vmlab import rnbd
+from vmlab import rnbd, tier
 from vmlab.checks import eq, ok
 from vmlab.lab import Lab
 from vmlab.needs import needs
@@ -106,9 +106,10 @@ def test_a_library_in_use_does_not_unload(vm: Lab) -> None:
 
 @needs(machines=1, own_modules=True, timeout=240)
 def test_loading_and_unloading_twenty_times(vm: Lab) -> None:
-    """Server and client, in and out; every fifth time with a mapped disk in between."""
+    """Server and client, in and out; every fifth time with a mapped disk in between. Twenty times in make test-long,
+    else five."""
     rnbd.ram_disk(vm, 8)
-    for turn in range(20):
+    for turn in range(tier.of(5, 20)):
         rnbd.load_server(vm)
         rnbd.load_client(vm)
         if turn % 5 == 4:

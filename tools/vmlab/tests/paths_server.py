@@ -207,7 +207,7 @@ def test_a_killed_client_leaves_nothing(pair: Lab) -> None:
     pair.server.run("mods -r", 60)
 
 
-@needs(own_modules=True, timed=True, timeout=300)
+@needs(own_modules=True, timeout=300)
 def test_a_c_client_comes_back_before_the_server_has_noticed(pair: Lab) -> None:
     """The server's end goes silent and does not count heartbeats; the C client is let in."""
     rnbd.ram_disk(pair)

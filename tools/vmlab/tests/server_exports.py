@@ -2,7 +2,7 @@
 """Devices of the server: which are refused, how they are fenced, and what the log says about it."""
 from __future__ import annotations
 
-from vmlab import paths, rnbd
+from vmlab import paths, rnbd, tier
 from vmlab.checks import eq, ge, ok
 from vmlab.lab import Lab
 from vmlab.needs import needs
@@ -19,13 +19,17 @@ def _play(lab: Lab, name: str) -> None:
     if not vm.exists("/tmp/peer/exports.py"):
         bring_puppets(vm, FILES)
     vm.run(f"mods {lab.modules} rtrs-server {PATIENT} && mods {lab.modules} rnbd-server dev_search_path=/dev", 120)
-    done = vm.try_run(f"python3 /tmp/peer/exports.py {name} {lab.server_address}", 120)
+    lengths = f"OPENS={tier.of(300, 1000)} TURNS={tier.of(80, 300)}"
+    done = vm.try_run(f"cd /tmp/peer && {lengths} python3 -S -m exports {name} {lab.server_address}", 120)
     eq(done.out.strip().split("\n")[-1:], ["ok"], done.out)
 
 
 @needs(machines=1, timeout=200)
 def test_a_thousand_refused_opens_do_not_fill_the_log(lab: Lab) -> None:
-    """OPEN of a device that another session writes to, again and again: every one is answered, few are logged."""
+    """OPEN of a device that another session writes to, again and again: every one is answered, few are logged.
+
+    A thousand in make test-long, else three hundred.
+    """
     mark, began = lab.server.log_mark(), paths.uptime(lab.server)
     _play(lab, "a_thousand_refused_opens")
     lines = lab.server.log_matches("session beggar", mark)

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import names
 
-from vmlab import rnbd
+from vmlab import rnbd, tier
 from vmlab.checks import eq, ok, until
 from vmlab.lab import Lab
 from vmlab.needs import needs
@@ -39,7 +39,8 @@ def _make(name: str, title: str) -> Callable[[Lab], None]:
     @needs(machines=1, timeout=150)
     def test(lab: Lab) -> None:
         _prepare(lab, "" if name in names.WITH_DEFAULTS else PATIENT)
-        done = lab.server.try_run(f"PATIENCE={factor()} python3 /tmp/peer/names.py {name} {lab.server_address}", 120)
+        known = f"PATIENCE={factor()} TURNS={tier.of(8, 20)}"
+        done = lab.server.try_run(f"cd /tmp/peer && {known} python3 -S -m names {name} {lab.server_address}", 120)
         eq(done.out.strip().split("\n")[-1:], ["ok"], done.out)
     test.__doc__ = title
     return test
@@ -55,7 +56,7 @@ def test_a_client_is_told_whose_name_it_has_chosen(lab: Lab) -> None:
     _prepare(lab, "")
     vm = lab.server
     rnbd.load_client(lab)
-    holder = vm.start_job(f"python3 /tmp/peer/names.py hold {lab.server_address} > /tmp/holder 2>&1", 90)
+    holder = vm.start_job(f"cd /tmp/peer && python3 -S -m names hold {lab.server_address} > /tmp/holder 2>&1", 90)
     lab.defer(holder.kill)
     until(lambda: vm.exists("/tmp/holder") and "ready" in vm.read("/tmp/holder"), 40, "the name is taken")
     mark, began = vm.log_mark(), time.monotonic()
