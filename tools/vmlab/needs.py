@@ -33,6 +33,7 @@ class Needs:
     timeout: float = TIMEOUT_SECONDS
     own_modules: bool = False   # begins with no module loaded, and loads and unloads for itself
     timed: bool = False         # measures time, or has a C peer: nothing else may run beside it
+    waits: bool = False         # mostly waits for time-outs: runs in a lab of its own beside the others
     fresh: bool = False         # wants machines in which nothing has run
     disruptive: bool = False    # leaves machines that no other test may use
     complaints: bool = False    # the kernel may complain: the test looks for itself

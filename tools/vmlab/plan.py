@@ -3,7 +3,8 @@
 
 A group is the tests of one file that want the same lab. Those that share loaded modules come first; then the modules
 are unloaded, which is a test of its own; then come those that load modules for themselves, and at last those that leave
-the lab unfit for others. Whole groups go to the labs that run side by side; groups of timed tests run alone.
+the lab unfit for others. Whole groups go to the labs that run side by side; groups of timed tests run alone. Tests that
+mostly wait are groups too, for one more lab beside the others.
 """
 from __future__ import annotations
 
@@ -23,6 +24,7 @@ class Planned:
     spec: str
     shares: bool
     timed: bool
+    waits: bool
     debug: bool
     late: bool
     preempt: str
@@ -32,7 +34,7 @@ class Planned:
 class Group:
     """Tests that follow each other in one lab."""
 
-    key: tuple[str, str, bool]
+    key: tuple[str, str, bool, bool]
     tests: list[Planned] = field(default_factory=list)
     turn: int = 0
 
@@ -47,12 +49,17 @@ class Group:
         return self.key[2]
 
     @property
+    def waits(self) -> bool:
+        """Whether it takes more time than processors."""
+        return self.key[3]
+
+    @property
     def unload(self) -> str:
         """The name of the test at the end of those that share modules, "" if there are none."""
         if not any(test.shares and not test.debug for test in self.tests):
             return ""
         machines = self.tests[0].lab.partition(",")[0].replace(" ", "_")
-        return f"{self.key[0]}.unload_{machines}{'_timed' if self.timed else ''}"
+        return f"{self.key[0]}.unload_{machines}{'_timed' if self.timed else ''}{'_waiting' if self.waits else ''}"
 
     def label(self, name: str) -> str:
         """The name under which a test is reported."""
@@ -96,9 +103,9 @@ def groups(tests: Sequence[Planned], repeat: int = 1) -> list[Group]:
     """The groups, in the order of their first tests; all of them once, then once more."""
     found: list[Group] = []
     for turn in range(1, repeat + 1):
-        round_of: dict[tuple[str, str, bool], Group] = {}
+        round_of: dict[tuple[str, str, bool, bool], Group] = {}
         for test in tests:
-            key = (test.file, test.spec, test.timed)
+            key = (test.file, test.spec, test.timed, test.waits)
             group = round_of.setdefault(key, Group(key, turn=turn if repeat > 1 else 0))
             group.tests.append(test)
         found += round_of.values()

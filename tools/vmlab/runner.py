@@ -32,6 +32,7 @@ class Worker:
     def __init__(self, number: int, options: dict[str, Any], heard: Heard) -> None:
         self.number = number
         self.spec = ""
+        self.waits = False      # it runs the groups that wait, and no other
         self.todo: list[dict[str, object]] = []
         self.group: plan.Group | None = None
         self.doing: dict[str, object] = {}
@@ -110,6 +111,11 @@ class Runner:
             if timed and self._left:
                 report.note("timed tests, one lab")
                 self._thin_out()
+            for worker in self.workers.values():
+                worker.waits = False
+            if wanted > 1 and len({group.waits for group in self._left}) > 1:
+                self.start().waits = True
+                wanted += 1
             while len(self.workers) < wanted:
                 self.start()
             for worker in list(self.workers.values()):
@@ -129,12 +135,18 @@ class Runner:
     def _feed(self, worker: Worker) -> None:
         """The next order of its group, or the next group."""
         worker.doing = {}
-        if not worker.todo and self._left:
-            worker.group = plan.choose(self._left, worker.spec, self.times.before)
+        fit = self._fit(worker)
+        if not worker.todo and fit:
+            worker.group = plan.choose(fit, worker.spec, self.times.before)
             self._left.remove(worker.group)
             worker.spec, worker.todo = worker.group.spec, worker.group.orders()
         if worker.todo:
             worker.tell(**worker.todo.pop(0))
+
+    def _fit(self, worker: Worker) -> list[plan.Group]:
+        """The groups that a worker may begin: for the others those that wait come last."""
+        waiting = [group for group in self._left if group.waits]
+        return waiting if worker.waits else [group for group in self._left if not group.waits] or waiting
 
     def _hear(self, worker: Worker, line: dict[str, Any]) -> None:
         if "name" in line and worker.group:
@@ -172,7 +184,7 @@ class Runner:
             self._report.not_ok(worker.group.label(str(name)), 0.0, f"the worker ended, {worker.process.returncode}")
         if self.deaths <= DEATHS_MAX:
             heir = self.start()
-            heir.group, heir.todo, heir.spec = worker.group, worker.todo, worker.spec
+            heir.group, heir.todo, heir.spec, heir.waits = worker.group, worker.todo, worker.spec, worker.waits
             self._feed(heir)
 
     def interrupt(self) -> None:

@@ -132,7 +132,8 @@ class Plugin:
             self._items[name] = item
             plan.append({"name": name, "title": title_of(item), "file": item.path.stem, "lab": wanted.spec.title,
                          "spec": repr(wanted.spec), "shares": wanted.shares, "timed": wanted.timed,
-                         "debug": wanted.debug, "late": wanted.disruptive or wanted.fresh, "preempt": wanted.preempt})
+                         "waits": wanted.waits, "debug": wanted.debug,
+                         "late": wanted.disruptive or wanted.fresh, "preempt": wanted.preempt})
         self._say(plan=plan, broken=self._broken)
 
     # -- running them --------------------------------------------------------------------------------------

@@ -117,7 +117,7 @@ def test_larger_blocks_are_refused(pair: Lab) -> None:
     disk.unmap()
 
 
-@needs(wires=1)
+@needs(wires=1, waits=True)
 def test_limits_that_wait_hinder_nobody(pair: Lab) -> None:
     """Limits that wait for slow IO live through another outage, and do not keep the disk from being unmapped."""
     slow = {"irqmode": 2, "completion_nsec": 3_000_000_000}

@@ -104,7 +104,7 @@ def test_a_refusal_says_in_one_line_what_was_wrong(pair: Lab) -> None:
     ge(len(server), 1, "lines of the server that name the device")
 
 
-@needs(timeout=240)
+@needs(timeout=240, waits=True)
 def test_a_host_that_does_not_answer_takes_half_a_minute(pair: Lab) -> None:
     """Nobody has that address: refused after the resolution's time-out, and interruptible by nobody's patience."""
     rnbd.start(pair, mib=8)

@@ -221,7 +221,7 @@ def test_d19_statistics_are_reset_under_load(pair: Lab) -> None:
     disk.unmap()
 
 
-@needs(wires=1)
+@needs(wires=1, waits=True)
 def test_d25_a_lost_path_is_a_line_not_a_storm(pair: Lab) -> None:
     """D25: a path lost under load for ten seconds takes at most eight lines of the log."""
     rnbd.start(pair)

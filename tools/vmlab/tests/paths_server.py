@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import paths
 import pytest
@@ -26,6 +27,7 @@ DELAY_MS = int(paths.DELAY_SECONDS * 1000)
 WITH_DEFAULTS = ("a_dead_client_is_noticed", "a_second_path_between_the_same_addresses")
 ALSO_WITH_N = ("d26_a_write_sent_again_waits_for_the_old_one", "all_that_was_in_flight_is_sent_again",
                "a_newer_attempt_takes_the_place_of_a_live_path")
+WAITING = ("a_path_that_is_never_finished",)
 LEAVING_LOG = r"path closed|rejected"
 
 
@@ -65,8 +67,13 @@ def _cases() -> Iterator[tuple[str, str, str, str]]:
             yield f"{name}_with_n", name, f"{PATIENT} always_invalidate=N", f"{title} (always_invalidate=N)"
 
 
-@pytest.mark.parametrize(("name", "rtrs", "title"), [
-    pytest.param(*case, id=test) for test, *case in sorted(_cases(), key=lambda case: case[2])])
+def _table(waits: bool) -> list[Any]:
+    """The cases of one of two tests, those with the same parameters together."""
+    return [pytest.param(*case, id=test) for test, *case in sorted(_cases(), key=lambda case: case[2])
+            if (test in WAITING) == waits]
+
+
+@pytest.mark.parametrize(("name", "rtrs", "title"), _table(waits=False))
 @needs(machines=1, timeout=200)
 def test_case(lab: Lab, name: str, rtrs: str, title: str) -> None:
     """One case that a puppet plays."""
@@ -75,6 +82,13 @@ def test_case(lab: Lab, name: str, rtrs: str, title: str) -> None:
     said = _play(lab, name)
     if said:
         print(f"# {said}", flush=True)
+
+
+@pytest.mark.parametrize(("name", "rtrs", "title"), _table(waits=True))
+@needs(machines=1, timeout=200, waits=True)
+def test_waiting_case(lab: Lab, name: str, rtrs: str, title: str) -> None:
+    """The same for a case that waits for half a minute."""
+    test_case(lab, name, rtrs, title)
 
 
 @needs(machines=1, own_modules=True)
@@ -207,7 +221,7 @@ def test_a_killed_client_leaves_nothing(pair: Lab) -> None:
     pair.server.run("mods -r", 60)
 
 
-@needs(own_modules=True, timeout=300)
+@needs(own_modules=True, timeout=300, waits=True)
 def test_a_c_client_comes_back_before_the_server_has_noticed(pair: Lab) -> None:
     """The server's end goes silent and does not count heartbeats; the C client is let in."""
     rnbd.ram_disk(pair)

@@ -155,7 +155,7 @@ def test_d29_a_forced_unmap_keeps_the_chunks(pair: Lab) -> None:
     other.unmap()
 
 
-@needs(wires=2, timeout=300)
+@needs(wires=2, timeout=300, waits=True)
 def test_a_path_that_does_not_come_back_holds_no_chunk_for_ever(pair: Lab) -> None:
     """The path of the lost write stays away: the session is begun anew, once its server has forgotten that path."""
     _two_disks(pair)

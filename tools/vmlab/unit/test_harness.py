@@ -11,7 +11,7 @@ import threading
 import unittest
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 from vmlab import checks
 from vmlab.channel import AgentError, Channel, MachineGone
@@ -135,7 +135,8 @@ class PlanTest(unittest.TestCase):
     @staticmethod
     def planned(name: str, spec: str = "pair", **known: bool | str) -> Planned:
         """A test as a worker describes it."""
-        plain: dict[str, Any] = {"shares": True, "timed": False, "debug": False, "late": False, "preempt": ""}
+        plain: dict[str, Any] = {"shares": True, "timed": False, "waits": False,
+                                 "debug": False, "late": False, "preempt": ""}
         return Planned(name=name, title="", file=name.partition(".")[0], lab=f"2 machines, {spec}", spec=spec,
                        **(plain | known))
 
@@ -201,6 +202,21 @@ class RunnerTest(unittest.TestCase):
         self.assertEqual(run.order[-2:], ["b.bar", "b.unload_2_machines_timed"])
         self.assertEqual(report.passed, 6)
 
+    def test_groups_that_wait_have_a_lab_of_their_own(self) -> None:
+        """One more, which takes no other; with a single lab there is none."""
+        planned = [PlanTest.planned("a.slow", waits=True), PlanTest.planned("a.x"), PlanTest.planned("b.x")]
+        names = ["a.slow", "a.unload_2_machines_waiting", "a.x", "a.unload_2_machines", "b.x", "b.unload_2_machines"]
+        for labs, workers in ((2, 3), (1, 1)):
+            run = FakeRunner({}, labs)
+            with Report(names, io.StringIO()) as report:
+                run.run(groups(planned), report)
+            self.assertEqual(report.passed, 6)
+            self.assertEqual(len(run.workers), workers)
+            for worker in run.workers.values():
+                did = cast(FakeWorker, worker).did
+                kinds = {"slow" in name or name.endswith("_waiting") for name in did}
+                self.assertTrue(labs == 1 or len(kinds) == 1, did)
+
 
 class FakeWorker:
     """Answers orders at once."""
@@ -208,6 +224,8 @@ class FakeWorker:
     def __init__(self, number: int, runner: FakeRunner) -> None:
         self.number, self._runner = number, runner
         self.spec = ""
+        self.did: list[str] = []
+        self.waits = False
         self.group: Group | None = None
         self.todo: list[dict[str, object]] = []
         self.doing: dict[str, object] = {}
@@ -220,6 +238,7 @@ class FakeWorker:
         names = order.get("names") or [order["name"]]
         for name in names:      # type: ignore[attr-defined]
             self._runner.order.append(name)
+            self.did.append(name)
             if self._runner.fates.get(name) == "die":
                 self._runner.heard.put((self.number, {"gone": True}))
                 return
@@ -234,8 +253,8 @@ class FakeWorker:
 class FakeRunner(Runner):
     """A runner whose workers are not processes."""
 
-    def __init__(self, fates: dict[str, str]) -> None:
-        super().__init__(argparse.Namespace(keep=False, labs=2))
+    def __init__(self, fates: dict[str, str], labs: int = 2) -> None:
+        super().__init__(argparse.Namespace(keep=False, labs=labs))
         self.fates = fates
         self.order: list[str] = []
 
