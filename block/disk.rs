@@ -7,6 +7,7 @@
 
 mod fops;
 mod limits;
+mod wwid;
 
 use super::{
     limits::Limits,
@@ -80,6 +81,8 @@ pub struct DiskConfig<'a> {
     pub read_only: bool,
     /// Its limits.
     pub limits: Limits,
+    /// Its NAA identifier, if it has one of 8 bytes: `wwid` in its folder in sysfs.
+    pub naa: Option<u64>,
 }
 
 /// Events about a disk for user space.
@@ -233,6 +236,7 @@ impl GenDisk {
         NullTerminatedFormatter::new(&mut disk.disk_name)
             .ok_or(EINVAL)?
             .write_fmt(config.name)?;
+        this.set_naa(config.naa);
         this.set_capacity(config.capacity_sectors, false)?;
         if config.read_only {
             this.set_read_only(true);
@@ -254,11 +258,13 @@ impl GenDisk {
             return Err(EBUSY);
         }
         let none = core::ptr::null_mut();
-        // SAFETY: By the type invariants, the disk is complete and not added; the state excludes a
-        // concurrent addition.
-        to_result(unsafe {
-            bindings::device_add_disk(none, self.as_raw(), core::ptr::null_mut())
-        })?;
+        let groups = match self.fops().naa() {
+            0 => core::ptr::null_mut(),
+            _ => wwid::groups(),
+        };
+        // SAFETY: By the type invariant the disk is complete and was not added; nobody else adds
+        // it because of the state. The attributes are static, and fit the operations of the disk.
+        to_result(unsafe { bindings::device_add_disk(none, self.as_raw(), groups) })?;
         // INVARIANT: The disk has been added.
         self.state.store(STATE_LIVE, Release);
         Ok(())
@@ -359,6 +365,12 @@ impl GenDisk {
             unsafe { bindings::set_capacity(self.as_raw(), sectors) };
         }
         Ok(changed)
+    }
+
+    /// Changes the NAA identifier that the disk shows. Any context; user space looks when it is
+    /// told of a [`Uevent::Change`]. A disk that had none when it was added shows none in sysfs.
+    pub fn set_naa(&self, naa: Option<u64>) {
+        self.fops().set_naa(naa.unwrap_or(0));
     }
 
     /// Makes the disk read-only or writable, and sends an event to user space (`DISK_RO=1`).

@@ -363,6 +363,7 @@ fn new_disk(token: Token) -> Result<Disk<Memory>> {
         capacity_sectors: sectors,
         read_only: false,
         limits,
+        naa: None,
     };
     let memory = Arc::new(
         Memory {

@@ -18,6 +18,7 @@ use kernel_ext::{
         atomic::{
             AtomicBool,
             AtomicI32,
+            AtomicU64,
             Ordering::Relaxed, //
         },
         Completion, //
@@ -100,6 +101,8 @@ pub(super) struct DiskFops {
     table: bindings::block_device_operations,
     closed: AtomicBool,
     has_module: AtomicBool,
+    /// An NAA identifier of 8 bytes; 0 if there is none.
+    naa: AtomicU64,
     /// Completed when the token has been dropped.
     freed: Arc<Completion>,
     /// Held for its drop only.
@@ -122,6 +125,7 @@ impl DiskFops {
         table.owner = module.as_ptr();
         table.open = Some(open);
         table.getgeo = Some(getgeo);
+        table.get_unique_id = Some(get_unique_id);
         table.free_disk = Some(free_disk);
         let token = Token::new(token, module)?;
         let freed = Arc::pin_init(Completion::new(), GFP_KERNEL)?;
@@ -130,6 +134,7 @@ impl DiskFops {
             table,
             closed: AtomicBool::new(false),
             has_module: AtomicBool::new(false),
+            naa: AtomicU64::new(0),
             freed,
             _token: token,
         };
@@ -182,6 +187,16 @@ impl DiskFops {
         ALIVE.fetch_sub(1, Relaxed);
     }
 
+    /// The disk's NAA identifier, 0 if it has none.
+    pub(super) fn naa(&self) -> u64 {
+        self.naa.load(Relaxed)
+    }
+
+    /// Gives the disk an identifier, or another one; 0 for none.
+    pub(super) fn set_naa(&self, naa: u64) {
+        self.naa.store(naa, Relaxed);
+    }
+
     /// Forbids or permits opens of the disk. While the caller holds the disk's `open_mutex`, every
     /// open that has passed the check is counted.
     pub(super) fn set_closed(&self, closed: bool) {
@@ -232,6 +247,29 @@ unsafe extern "C" fn getgeo(
 }
 
 /// Frees the operations of a disk that was added, when the last reference to it is dropped.
+/// Tells who the disk is, to file systems that serve its blocks and to device-mapper.
+///
+/// # Safety
+///
+/// The operations of `disk`, which is live, are a [`DiskFops`], and `id` has room for 16 bytes.
+unsafe extern "C" fn get_unique_id(
+    disk: *mut bindings::gendisk,
+    id: *mut u8,
+    kind: bindings::blk_unique_id,
+) -> c_int {
+    // SAFETY: By the requirement; they live as long as the disk.
+    let naa = unsafe { &*(*disk).fops.cast::<DiskFops>() }.naa();
+    if naa == 0 || kind != bindings::blk_unique_id_BLK_UID_NAA {
+        return EINVAL.to_errno();
+    }
+    let bytes = naa.to_be_bytes();
+    // SAFETY: By the requirement; 8 bytes are fewer than 16.
+    unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), id, bytes.len()) };
+    // CAST: 8.
+    bytes.len() as c_int
+}
+
+/// Called when the last reference to a disk that was added is dropped.
 ///
 /// # Safety
 ///
