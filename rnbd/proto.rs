@@ -10,9 +10,11 @@
 #![forbid(unsafe_code)]
 
 pub mod access;
+pub mod boot;
 pub mod control;
 pub mod device;
 pub mod flags;
+pub mod identity;
 pub mod map;
 pub mod message;
 pub mod path_name;

@@ -11,6 +11,7 @@
 
 mod admin;
 mod export;
+mod identity;
 mod io;
 mod mapping;
 mod session;
@@ -39,6 +40,8 @@ use self::{
     }, //
 };
 
+use crate::proto::boot::Boot;
+
 pub(crate) use self::sysfs::Control;
 
 /// The reserve of bios, so that requests make progress under memory pressure.
@@ -49,6 +52,8 @@ pub(crate) struct Server {
     exports: Arc<Exports>,
     bios: Arc<BioPool<Io>>,
     messages: WorkQueue,
+    /// Which boot of the machine this is.
+    boot: Boot,
 }
 
 impl Server {
@@ -58,6 +63,7 @@ impl Server {
             exports: Arc::pin_init(Exports::new(control.devices()?), GFP_KERNEL)?,
             bios: Arc::new(BioPool::new(BIOS_RESERVED)?, GFP_KERNEL)?,
             messages: WorkQueue::new(c"rnbd_server_wq", Flags::UNBOUND, 0)?,
+            boot: identity::boot(),
         };
         Ok(Arc::new(server, GFP_KERNEL)?)
     }
@@ -72,8 +78,13 @@ impl Server {
         &self.bios
     }
 
-    /// Returns the work queue that answers the messages of all sessions. Each session has one item
-    /// on it and waits for that before its end, so no item of this queue drops the server.
+    /// Which boot of the machine this is.
+    fn boot(&self) -> Boot {
+        self.boot
+    }
+
+    /// Where the messages of each session are answered. Each session has one item on it, which it
+    /// waits for before its end: so what drops the server is never an item of this queue.
     fn messages(&self) -> &WorkQueue {
         &self.messages
     }

@@ -7,7 +7,10 @@ use kernel::{
     prelude::*,
     str::CStr, //
 };
-use kernel_ext::errno;
+use kernel_ext::{
+    errno,
+    random, //
+};
 use rtrs_client::{
     Direction,
     Messenger, //
@@ -20,7 +23,8 @@ use crate::{
         device::{
             self,
             BadResponse,
-            Device, //
+            Device,
+            Server, //
         },
         wire::{
             Close,
@@ -35,30 +39,37 @@ use crate::{
 /// Time for an answer. A server that is gone is noticed by RTRS much earlier.
 const TIMEOUT_MS: u32 = 60_000;
 
-/// Agrees with the server on a protocol version.
-pub(super) fn agree(rtrs: &impl Messenger) -> Result {
+/// Agrees with the server on a protocol version, and asks it who it is. The version changes nothing
+/// for a client: servers of version 1 ignore the priority.
+pub(super) fn agree(rtrs: &impl Messenger) -> Result<Server> {
+    let mut nonce = [0; size_of::<u64>()];
+    random::fill(&mut nonce);
+    let nonce = u64::from_ne_bytes(nonce);
     let mut answer = [0; size_of::<SessInfo>()];
     rtrs.send_message(
         Direction::Read,
-        SessInfo::request().as_bytes(),
+        SessInfo::request(nonce).as_bytes(),
         &mut answer,
         TIMEOUT_MS,
     )?;
-    // The version changes nothing for a client: servers of version 1 ignore the priority.
-    device::parse_sess_info_response(&answer).map_err(|reason| bad(rtrs, reason))?;
-    Ok(())
+    device::parse_sess_info_response(&answer, nonce).map_err(|reason| bad(rtrs, reason))
 }
 
-/// Has the server open the device that it calls `name`.
+/// Has `server`, which [`agree`] has found, open the device that it calls `name`.
 ///
 /// # Errors
 ///
 /// The server's; `EINVAL` for an answer that no disk can be made of.
-pub(super) fn open(rtrs: &impl Messenger, name: &CStr, access: AccessMode) -> Result<Device> {
+pub(super) fn open(
+    rtrs: &impl Messenger,
+    server: &Server,
+    name: &CStr,
+    access: AccessMode,
+) -> Result<Device> {
     let request = Open::new(name.to_bytes(), access).ok_or(errno::ENAMETOOLONG)?;
     let mut answer = [0; size_of::<OpenResponse>()];
     rtrs.send_message(Direction::Read, request.as_bytes(), &mut answer, TIMEOUT_MS)?;
-    Device::parse(&answer).map_err(|reason| {
+    Device::parse(&answer, server).map_err(|reason| {
         // A device that is no use to us is not to stay open there.
         if let Ok(answer) = OpenResponse::read_from_bytes(&answer) {
             close(rtrs, answer.device_id.get());

@@ -4,6 +4,7 @@
 
 mod fence;
 mod following;
+mod identity;
 mod unmap;
 
 pub(super) use self::fence::Asked;
@@ -57,8 +58,12 @@ use crate::client::{
 };
 use crate::proto::{
     access::AccessMode,
-    control::DeviceState,
-    device::Device as Remote, //
+    control::{
+        DeviceState,
+        Remap, //
+    },
+    device::Device as Remote,
+    identity::Identity, //
 };
 
 /// Lines about failed requests.
@@ -101,6 +106,8 @@ struct Inner {
     refusal: Option<Error>,
     /// The limits, from the first opening on.
     limits: Option<Following>,
+    /// Which disk it is; not known as long as no server has told.
+    identity: Option<Identity>,
     front: Option<Front>,
 }
 
@@ -124,6 +131,7 @@ impl Device {
                     losses: 0,
                     refusal: None,
                     limits: None,
+                    identity: None,
                     front: None,
                 }),
                 following <- new_work!("Device::following"),
@@ -192,12 +200,14 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// `ENOENT` if the device was unmapped meanwhile, `ECONNABORTED` if the link was lost, `EINVAL`
-    /// if the server has another device of that name now; else the server's.
-    pub(super) fn open(self: &Arc<Self>) -> Result<Remote> {
+    /// `ENOENT` if the device was unmapped meanwhile, `ECONNABORTED` if the link was lost, `ESTALE`
+    /// if the server has another disk under that name now and `how` does not allow it, `EINVAL` if
+    /// that one's blocks are too large; else the server's.
+    pub(super) fn open(self: &Arc<Self>, how: Remap) -> Result<Remote> {
         let losses = self.lock().losses;
-        let remote = admin::open(&*self.rtrs, &self.path, self.access)?;
-        let opened = self.opened(&remote, losses);
+        let server = admin::agree(&*self.rtrs)?;
+        let remote = admin::open(&*self.rtrs, &server, &self.path, self.access)?;
+        let opened = self.opened(&remote, losses, how);
         if let Err(error) = opened {
             if error != errno::ECONNABORTED {
                 admin::close(&*self.rtrs, remote.device_id);
@@ -207,7 +217,7 @@ impl Device {
         Ok(remote)
     }
 
-    fn opened(self: &Arc<Self>, remote: &Remote, losses: u32) -> Result {
+    fn opened(self: &Arc<Self>, remote: &Remote, losses: u32, how: Remap) -> Result {
         let mut inner = self.lock();
         if inner.state == DeviceState::Unmapped {
             return Err(ENOENT);
@@ -216,8 +226,12 @@ impl Device {
             return Err(errno::ECONNABORTED);
         }
         let again = inner.state != DeviceState::Init;
+        if how == Remap::Same {
+            self.compare_identity(&mut inner, remote)?;
+        }
         let is_forced = self.compare_limits(&mut inner, remote)?;
         inner.refusal = None;
+        let is_another = self.note_identity(&mut inner, remote);
         self.reach.set(if is_forced {
             Reach::Forced(remote.device_id)
         } else {
@@ -229,6 +243,9 @@ impl Device {
             let _ = self.set_size(front.disk(), remote.nsectors);
             front.disk().let_go();
             front.disk().uevent(Uevent::Online);
+            if is_another {
+                front.disk().uevent(Uevent::Change);
+            }
         }
         if again {
             pr_info!("{self}: opened again\n");
@@ -299,9 +316,9 @@ impl Device {
     ///
     /// `EALREADY` if it is open there, `ENODEV` if it is being unmapped, `EBUSY` while it is being
     /// mapped; else the server's.
-    pub(super) fn remap(self: &Arc<Self>) -> Result {
+    pub(super) fn remap(self: &Arc<Self>, how: Remap) -> Result {
         self.state().check_remap()?;
-        self.open().inspect_err(|error| {
+        self.open(how).inspect_err(|error| {
             // It may go on for long, once a second: a line for each reason.
             let mut inner = self.lock();
             if inner.refusal != Some(*error) {

@@ -24,6 +24,7 @@ use super::{
 use crate::{
     proto::{
         device::Device as Remote,
+        identity::Identity,
         MINORS, //
     },
     THIS_MODULE, //
@@ -48,6 +49,7 @@ pub(super) fn make(device: &Arc<Device>, remote: &Remote, id: IdaId) -> Result<D
             capacity_sectors: remote.nsectors,
             read_only: !device.access().may_write(),
             limits,
+            naa: remote.identity.map(Identity::get),
         },
         device.clone(),
         id,

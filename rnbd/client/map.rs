@@ -27,7 +27,10 @@ use super::{
 };
 use crate::{
     proto::{
-        control::Unmap,
+        control::{
+            Remap,
+            Unmap, //
+        },
         device::Device as Remote,
         map::{
             link_name,
@@ -82,7 +85,7 @@ fn exists(path: &CStr, session: &CStr) -> Error {
 
 /// Opens `device` on the server and shows its disk.
 fn open(device: &Arc<Device>, id: IdaId) -> Result {
-    let remote = device.open()?;
+    let remote = device.open(Remap::Same)?;
     let disk = Arc::new(disk::make(device, &remote, id)?, GFP_KERNEL)?;
     // Before it is added: that reads the partition table, and the session may be lost meanwhile.
     device.attach(disk.clone());
@@ -113,6 +116,12 @@ fn abandon(device: &Arc<Device>) {
 }
 
 fn log_mapped(device: &Device, remote: &Remote) {
+    if let Some(identity) = remote.identity {
+        pr_info!(
+            "{device}: the server knows the disk as {}\n",
+            Shown(identity)
+        );
+    }
     pr_info!(
         "{device}: mapped as {} ({} sectors, blocks {}/{} bytes, write zeroes {}, discard {} \
          granularity {} alignment {} secure {} sectors, cache {}, fua {})\n",

@@ -278,7 +278,7 @@ impl Session {
             );
         })?;
         let tags = make_tags(&rtrs, request.io_timeout_ms)
-            .and_then(|tags| admin::agree(&*rtrs).map(|()| tags));
+            .and_then(|tags| admin::agree(&*rtrs).map(|_| tags));
         match tags {
             Ok(tags) => {
                 self.connection.populate(Connection { rtrs, tags });

@@ -7,7 +7,8 @@
 //! /sys/class/rnbd-client/ctl/devices/P@S  link to the disk of device P of session S
 //! /sys/block/rnbdN/rnbd/unmap_device      normal or force
 //!                       resize            new size in sectors
-//!                       remap_device      1: open the device on the server again
+//!                       remap_device      1: open the device on the server again; force: also if
+//!                                         the server has another disk under its name now
 //!                       state, session, mapping_path, access_mode, nr_poll_queues
 //! ```
 
@@ -39,6 +40,7 @@ use super::{
 use crate::{
     proto::control::{
         self,
+        Remap,
         Unmap, //
     },
     THIS_MODULE, //
@@ -184,11 +186,11 @@ fn store_remap_device(
     _context: &StoreContext<'_>,
     word: &str,
 ) -> Result {
-    control::parse_one(word.as_bytes()).map_err(|reason| {
-        pr_err!("{}: remap_device: '{}' is not 1\n", &*device, word);
+    let how = Remap::parse(word.as_bytes()).map_err(|reason| {
+        pr_err!("{}: remap_device: '{}' is not 1 or force\n", &*device, word);
         Error::from(reason.errno())
     })?;
-    memory::without_io(|| Arc::<Device>::from(device).remap())
+    memory::without_io(|| Arc::<Device>::from(device).remap(how))
 }
 
 fn show_mapping_path(device: &Device, page: &mut ShowBuffer<'_>) -> Result {

@@ -43,7 +43,27 @@ impl Unmap {
     }
 }
 
-/// Parses a value of `remap_device` or `force_close`: `1`.
+/// How a device is opened again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Remap {
+    /// If it is the same disk.
+    Same,
+    /// Whichever disk has its name.
+    Any,
+}
+
+impl Remap {
+    /// Reads what was written to `remap_device`.
+    pub fn parse(written: &[u8]) -> Result<Self, UnknownWord> {
+        match text::trim(written) {
+            b"1" => Ok(Self::Same),
+            b"force" => Ok(Self::Any),
+            _ => Err(UnknownWord),
+        }
+    }
+}
+
+/// Reads what was written to `force_close`: `1`.
 pub fn parse_one(written: &[u8]) -> Result<(), UnknownWord> {
     match text::trim(written) {
         b"1" => Ok(()),

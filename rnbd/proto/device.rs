@@ -12,6 +12,8 @@ use zerocopy::{
 };
 
 use super::{
+    boot::Boot,
+    identity::Identity,
     wire::{
         OpenResponse,
         SessInfo,
@@ -53,6 +55,19 @@ pub struct Device {
     pub fua: bool,
     /// It has a volatile cache, and therefore gets flushes.
     pub writeback: bool,
+    /// Which disk it is, if the server tells.
+    pub identity: Option<Identity>,
+}
+
+/// What a server says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Server {
+    /// The version agreed on.
+    pub version: u8,
+    /// Which boot of its machine it runs in, if it tells.
+    pub boot: Option<Boot>,
+    /// What it sends in reserved bytes is meant: it has sent our nonce back.
+    pub is_extended: bool,
 }
 
 /// The reason why a client rejects a server's answer.
@@ -99,12 +114,17 @@ impl Device {
             secure_discard: U16::new(self.secure_discard as u16),
             obsolete_rotational: 0,
             cache_policy: fua | writeback,
-            reserved: [0; 10],
+            reserved: [0; 2],
+            identity: U64::new(match self.identity {
+                Some(identity) => identity.get(),
+                None => 0,
+            }),
         }
     }
 
-    /// Parses a server's answer, and checks that a disk can have the block sizes and the capacity.
-    pub fn parse(bytes: &[u8]) -> Result<Self, BadResponse> {
+    /// Reads the answer of `server`; the block sizes and the capacity are such that a disk can
+    /// have.
+    pub fn parse(bytes: &[u8], server: &Server) -> Result<Self, BadResponse> {
         let (msg, _) = OpenResponse::ref_from_prefix(bytes).map_err(|_| BadResponse::Truncated)?;
         if msg.header.kind.get() != OPEN_RESPONSE {
             return Err(BadResponse::Kind(msg.header.kind.get()));
@@ -135,6 +155,7 @@ impl Device {
             secure_discard: msg.secure_discard.get() != 0,
             fua: msg.cache_policy & CACHE_FUA != 0,
             writeback: msg.cache_policy & CACHE_WRITEBACK != 0,
+            identity: Identity::from_wire(msg.identity.get()).filter(|_| server.is_extended),
         })
     }
 }
@@ -148,11 +169,18 @@ pub const fn agree(theirs: u8) -> u8 {
     }
 }
 
-/// Parses a server's answer to `sess_info`: the version agreed on.
-pub fn parse_sess_info_response(bytes: &[u8]) -> Result<u8, BadResponse> {
+/// Reads a server's answer to a `sess_info` with `nonce`. Unless the nonce comes back, whatever is
+/// in the reserved bytes was left there by chance.
+pub fn parse_sess_info_response(bytes: &[u8], nonce: u64) -> Result<Server, BadResponse> {
     let (msg, _) = SessInfo::ref_from_prefix(bytes).map_err(|_| BadResponse::Truncated)?;
-    match msg.header.kind.get() {
-        SESS_INFO_RESPONSE => Ok(agree(msg.version)),
-        kind => Err(BadResponse::Kind(kind)),
+    let kind = msg.header.kind.get();
+    if kind != SESS_INFO_RESPONSE {
+        return Err(BadResponse::Kind(kind));
     }
+    let is_extended = msg.nonce() == Some(nonce);
+    Ok(Server {
+        version: agree(msg.version),
+        boot: Boot::from_number(msg.boot.get()).filter(|_| is_extended),
+        is_extended,
+    })
 }

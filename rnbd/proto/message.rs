@@ -43,10 +43,12 @@ pub enum Direction {
 /// A client's message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Message<'a> {
-    /// Agree on a version; answered with `wire::SessInfo::response`.
+    /// Agree on a version; answered with `wire::SessInfo::response` or `response_to`.
     SessInfo {
         /// The version agreed on.
         version: u8,
+        /// The client's nonce, if it understands the extension in reserved bytes.
+        nonce: Option<u64>,
     },
     /// Open a device; answered with `device::Device::to_wire`.
     Open {
@@ -174,6 +176,7 @@ fn sess_info(
     answerable(data_len, direction, size_of::<SessInfo>())?;
     Ok(Message::SessInfo {
         version: device::agree(msg.version),
+        nonce: msg.nonce(),
     })
 }
 

@@ -21,6 +21,7 @@ use zerocopy_derive::{
 
 use super::{
     access::AccessMode,
+    boot::Boot,
     VERSION, //
 };
 
@@ -64,7 +65,16 @@ impl Header {
     }
 }
 
-/// `sess_info` and its response: the protocol version.
+/// Says in [`SessInfo::magic`] that what follows is filled: "FFB1". The C drivers send zeroes
+/// there, or what the memory held before.
+pub const EXTENSION_MAGIC: u32 = 0x3142_4646;
+
+/// `sess_info` and its response: which protocol version.
+///
+/// What follows the version is reserved in protocol 2.0. Peers of this project say there that they
+/// know each other. A client sends [`EXTENSION_MAGIC`] and a random nonce; a server that
+/// understands it sends both back, which memory that was not cleared cannot hold, and its boot.
+/// From then on the client believes the last 8 bytes of that server's [`OpenResponse`]s.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]
@@ -75,26 +85,57 @@ pub struct SessInfo {
     /// The sender's version; in a response, the one agreed on.
     pub version: u8,
     /// 0.
-    pub reserved: [u8; 31],
+    pub reserved: [u8; 3],
+    /// [`EXTENSION_MAGIC`], or 0.
+    pub magic: U32,
+    /// The client's nonce; the server's answer has the same.
+    pub nonce: U64,
+    /// The server's boot; 0 from a client.
+    pub boot: U64,
+    /// 0.
+    pub padding: [u8; 8],
 }
 
 impl SessInfo {
-    /// Creates a client's request.
-    pub const fn request() -> Self {
+    const fn new(kind: u16, version: u8) -> Self {
         Self {
-            header: Header::new(SESS_INFO),
-            version: VERSION,
-            reserved: [0; 31],
+            header: Header::new(kind),
+            version,
+            reserved: [0; 3],
+            magic: U32::new(0),
+            nonce: U64::new(0),
+            boot: U64::new(0),
+            padding: [0; 8],
         }
     }
 
-    /// Creates a server's answer.
-    pub const fn response(version: u8) -> Self {
+    /// Creates a client's offer with a random `nonce`.
+    pub const fn request(nonce: u64) -> Self {
         Self {
-            header: Header::new(SESS_INFO_RESPONSE),
-            version,
-            reserved: [0; 31],
+            magic: U32::new(EXTENSION_MAGIC),
+            nonce: U64::new(nonce),
+            ..Self::new(SESS_INFO, VERSION)
         }
+    }
+
+    /// Creates a server's answer to a client that has sent no nonce: a C driver.
+    pub const fn response(version: u8) -> Self {
+        Self::new(SESS_INFO_RESPONSE, version)
+    }
+
+    /// Creates a server's answer to a client that has sent `nonce`.
+    pub fn response_to(version: u8, nonce: u64, boot: Option<Boot>) -> Self {
+        Self {
+            magic: U32::new(EXTENSION_MAGIC),
+            nonce: U64::new(nonce),
+            boot: U64::new(boot.map_or(0, Boot::get)),
+            ..Self::new(SESS_INFO_RESPONSE, version)
+        }
+    }
+
+    /// Returns the nonce, if there is one.
+    pub(super) fn nonce(&self) -> Option<u64> {
+        (self.magic.get() == EXTENSION_MAGIC).then(|| self.nonce.get())
     }
 }
 
@@ -172,7 +213,10 @@ pub struct OpenResponse {
     /// [`CACHE_FUA`], [`CACHE_WRITEBACK`].
     pub cache_policy: u8,
     /// 0.
-    pub reserved: [u8; 10],
+    pub reserved: [u8; 2],
+    /// Reserved in protocol 2.0. For clients that have sent a nonce, see [`SessInfo`]: the device's
+    /// identity. Else 0; from a C driver also what the memory held before.
+    pub identity: U64,
 }
 
 /// `close`: closes a device.

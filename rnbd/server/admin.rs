@@ -72,9 +72,12 @@ impl Answer {
 /// Handles `message`. Sleeps.
 pub(super) fn answer(session: &Arc<Session>, message: Message<'_>) -> Result<Answer> {
     match message {
-        Message::SessInfo { version } => {
-            session.set_version(version);
-            Ok(Answer::Version(SessInfo::response(version)))
+        Message::SessInfo { version, nonce } => {
+            session.agree(version, nonce.is_some());
+            Ok(Answer::Version(match nonce {
+                Some(nonce) => SessInfo::response_to(version, nonce, Some(session.server().boot())),
+                None => SessInfo::response(version),
+            }))
         }
         Message::Open { name, access_mode } => open(session, name, access_mode).map(Answer::Opened),
         Message::Close { device_id } => {

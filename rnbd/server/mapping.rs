@@ -15,6 +15,7 @@ use kernel_ext::{
 
 use super::{
     export::Claim,
+    identity,
     io::Target,
     session::{
         Session,
@@ -25,7 +26,11 @@ use super::{
 use crate::{
     proto::{
         access::AccessMode,
-        device::Device, //
+        device::Device,
+        identity::{
+            Basis,
+            Identity, //
+        },
     },
     shown::Shown, //
 };
@@ -53,7 +58,9 @@ pub(crate) struct Mapping {
     description: Arc<Description>,
     unused: Arc<Completion>,
     device: Arc<BlockDevice>,
-    // Dropped last: another session may write only after the device is closed.
+    /// Which disk it is, and by what it is known.
+    identity: Option<(Identity, Basis)>,
+    // Dropped last: another session may write only when the device is closed here.
     claim: Claim,
 }
 
@@ -69,12 +76,15 @@ impl Mapping {
         let bios = description.session.server().bios().clone();
         let target = Target::new(device.clone(), bios, may_write, unused.clone());
         let target = Arc::new(target, GFP_KERNEL)?;
+        let boot = description.session.server().boot();
+        let identity = identity::of_device(&device, boot)?;
         let description = Arc::new(description, GFP_KERNEL)?;
         let mapping = Self {
             directory: None,
             description,
             unused,
             device,
+            identity,
             claim,
         };
         Ok((mapping, target))
@@ -109,11 +119,24 @@ impl Mapping {
             self.claim.export(),
             Shown(self.description.access)
         );
+        if let Some((identity, basis)) = self.identity {
+            pr_info!(
+                "session {}: device '{}' is {}, {}\n",
+                self.description.session.name(),
+                &*self.description.path,
+                Shown(identity),
+                Shown(basis)
+            );
+        }
     }
 
     /// Returns the properties of the device for the client.
     pub(crate) fn answer(&self) -> Device {
-        describe(&self.device, self.description.device_id)
+        let identity = self.identity.map(|(identity, _)| identity);
+        Device {
+            identity: identity.filter(|_| self.description.session.is_extended()),
+            ..describe(&self.device, self.description.device_id)
+        }
     }
 }
 
@@ -159,5 +182,6 @@ fn describe(device: &BlockDevice, device_id: u32) -> Device {
         secure_discard: device.max_secure_erase_sectors() != 0,
         fua: device.has_fua(),
         writeback: device.has_write_cache(),
+        identity: None,
     }
 }

@@ -26,6 +26,7 @@ use kernel_ext::{
     ratelimit::RateLimit,
     sync::{
         atomic::{
+            AtomicBool,
             AtomicU32,
             Ordering::Relaxed, //
         },
@@ -105,6 +106,8 @@ pub(crate) struct Session {
     server: Arc<Server>,
     /// The protocol version agreed on.
     version: AtomicU32,
+    /// The client understands what reserved bytes say.
+    is_extended: AtomicBool,
     table: RcuArc<Table>,
     #[pin]
     slots: Mutex<KVec<Slot>>,
@@ -137,6 +140,7 @@ impl Session {
                 name,
                 server,
                 version: AtomicU32::new(u32::from(VERSION)),
+                is_extended: AtomicBool::new(false),
                 table: RcuArc::new(None),
                 slots <- new_mutex!(KVec::new()),
                 messages <- OperationQueue::new(),
@@ -156,9 +160,16 @@ impl Session {
         &self.server
     }
 
-    /// Stores the protocol version agreed on.
-    pub(super) fn set_version(&self, version: u8) {
+    /// Notes the protocol version agreed on, and whether the client understands what reserved bytes
+    /// say.
+    pub(super) fn agree(&self, version: u8, is_extended: bool) {
         self.version.store(u32::from(version), Relaxed);
+        self.is_extended.store(is_extended, Relaxed);
+    }
+
+    /// Whether the client understands what reserved bytes say.
+    pub(super) fn is_extended(&self) -> bool {
+        self.is_extended.load(Relaxed)
     }
 
     /// Calls `f` with the mapping of the path `path`, if there is one.
@@ -355,7 +366,7 @@ impl Session {
     /// Returns the protocol version agreed on.
     #[inline]
     fn version(&self) -> u8 {
-        // CAST: `set_version` stored a byte.
+        // CAST: `agree` stored a byte.
         self.version.load(Relaxed) as u8
     }
 

@@ -25,6 +25,7 @@ use crate::{
     },
     proto::{
         control::DeviceState,
+        device::Server,
         survey::Answer, //
     },
 };
@@ -46,7 +47,8 @@ impl Asked {
     /// Asks the session's other paths the same, and says what they answer.
     pub(crate) fn ask_others(&self) -> Answer {
         let rtrs = self.device.rtrs();
-        let answer = read(self.number, self.device.ask(rtrs));
+        let opened = admin::agree(rtrs).and_then(|server| self.device.ask(rtrs, &server));
+        let answer = read(self.number, opened);
         if let Answer::Opened(id) = answer {
             // What was opened by way of the new path is closed there.
             if answer != self.answer() {
@@ -79,19 +81,23 @@ fn read(number: u32, opened: Result<u32>) -> Answer {
 }
 
 impl Device {
-    /// Has the server open the device by way of `path`; `None` if it is not open, so that nothing
-    /// is sent for it.
-    pub(crate) fn question(self: &Arc<Self>, path: &impl Messenger) -> Option<Asked> {
+    /// Has `server` open the device by way of `path`; `None` if it is not open, so that nothing is
+    /// sent for it.
+    pub(crate) fn question(
+        self: &Arc<Self>,
+        path: &impl Messenger,
+        server: &Server,
+    ) -> Option<Asked> {
         let number = self.reach().remote_id()?;
         Some(Asked {
             device: self.clone(),
             number,
-            answer: self.ask(path),
+            answer: self.ask(path, server),
         })
     }
 
-    fn ask(&self, path: &impl Messenger) -> Result<u32> {
-        let remote = admin::open(path, &self.path, self.access)?;
+    fn ask(&self, path: &impl Messenger, server: &Server) -> Result<u32> {
+        let remote = admin::open(path, server, &self.path, self.access)?;
         Ok(remote.device_id)
     }
 

@@ -25,7 +25,10 @@ use crate::{
         },
     },
     proto::{
-        control::DeviceState,
+        control::{
+            DeviceState,
+            Remap, //
+        },
         survey::{
             Answer,
             Survey,
@@ -88,12 +91,12 @@ impl LinkEvents for Watcher {
         let Some(session) = self.session.lock().clone() else {
             return Ok(true);
         };
-        admin::agree(path)?;
+        let server = admin::agree(path)?;
         // Every device, for the server is to have all of them open before a request comes.
         let devices = session.devices()?;
         let mut asked = KVec::with_capacity(devices.len(), GFP_KERNEL)?;
         for device in &devices {
-            if let Some(question) = device.question(path) {
+            if let Some(question) = device.question(path, &server) {
                 asked.push(question, GFP_KERNEL)?;
             }
         }
@@ -121,7 +124,7 @@ impl LinkEvents for Watcher {
         for device in &session.devices()? {
             if device.state() == DeviceState::Disconnected {
                 // The others are opened all the same.
-                done = device.remap().and(done);
+                done = device.remap(Remap::Same).and(done);
             }
         }
         done

@@ -167,6 +167,33 @@ def d7_room_for_half_an_answer(c: Client, device: int) -> None:
     c.read(2, 16, m.open_device(b"ram0"))
 
 
+@attack(0)
+def reserved_bytes_of_noise(c: Client, device: int) -> int:
+    """A C client's stack: the answers have zeroes where they had them, and so has OPEN's."""
+    noise = {"magic": 0xA5A5A5A5, "nonce": 7, "boot": 8, "rest": b"\xa5" * 8}
+    c.read(2, 36, m.session_info(**noise))
+    error = c.answer(2)
+    assert c.reply(36)[5:] == bytes(31), f"the answer to noise was {c.reply(36).hex()}"
+    c.read(2, 56, m.open_device(b"ram0"))
+    error = error or c.answer(2)
+    assert c.reply(56)[46:] == bytes(10), f"OPEN was answered with {c.reply(56).hex()}"
+    return error
+
+
+@attack(0)
+def a_nonce_comes_back(c: Client, device: int) -> int:
+    """Whatever it is; what is behind it in the message does not count."""
+    for nonce in (0, 1, (1 << 64) - 1):
+        c.read(2, 36, m.session_info(magic=m.EXTENSION, nonce=nonce, boot=nonce, rest=b"\xff" * 8))
+        error = c.answer(2)
+        magic, back, boot, rest = struct.unpack_from("<IQQ8s", c.reply(36), 8)
+        assert (error, magic, back, rest) == (0, m.EXTENSION, nonce, bytes(8)) and boot not in (0, nonce)
+    c.read(2, 56, m.open_device(b"ram0"))
+    error = c.answer(2)
+    assert c.reply(56)[55] >> 4 == 3, f"OPEN was answered with {c.reply(56).hex()}"
+    return error
+
+
 @attack(errno.EINVAL)
 def unknown_block_message(c: Client, device: int) -> None:
     """Type 99."""

@@ -36,6 +36,29 @@ def an_honest_one() -> Lies:
     return Lies()
 
 
+@impostor(0)
+def an_old_server_whose_memory_was_not_cleared() -> Lies:
+    """Reserved bytes hold an answer to somebody else: what looks like a boot and an identity is neither."""
+    return Lies(session={"magic": m.EXTENSION, "nonce": 1, "boot": 2, "rest": b"\xa5" * 8},
+                open={"identity": 0x3123456789ABCDEF})
+
+
+@impostor(0)
+def an_identity_that_is_none() -> Lies:
+    """The nonce comes back, and with it an identity of another type."""
+    return Lies(echoes=True, session={"boot": (1 << 64) - 1, "rest": b"\xff" * 8}, open={"identity": (1 << 64) - 1})
+
+
+@impostor(0)
+def one_that_tells_who_it_is() -> Lies:
+    """The measure of the two before: the disk has the identity."""
+    return Lies(echoes=True, session={"boot": 1}, open={"identity": 0x3123456789ABCDEF})
+
+
+HONEST = {"an_honest_one": "", "an_old_server_whose_memory_was_not_cleared": "", "an_identity_that_is_none": "",
+          "one_that_tells_who_it_is": "naa.3123456789abcdef"}
+
+
 @impostor(errno.ECONNRESET, errno.EINVAL, errno.EPROTO)
 def wrong_magic_in_the_accept() -> Lies:
     """Private data of some other protocol."""

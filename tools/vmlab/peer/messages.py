@@ -76,9 +76,13 @@ def rkey_response(buffer: int, key: int, kind: int = RKEY) -> bytes:
     return struct.pack("<HHI", kind, buffer, key)
 
 
-def session_info(version: int = 2, kind: int = SESSION_INFO) -> bytes:
-    """36 bytes."""
-    return struct.pack("<HHB31x", kind, 0, version)
+EXTENSION = 0x31424646
+
+
+def session_info(version: int = 2, kind: int = SESSION_INFO, magic: int = 0, nonce: int = 0, boot: int = 0,
+                 rest: bytes = b"") -> bytes:
+    """36 bytes; what follows the version is reserved by the C driver."""
+    return struct.pack("<HHB3xIQQ8s", kind, 0, version, magic, nonce, boot, rest)
 
 
 def open_device(name: bytes, mode: int = RW, kind: int = OPEN) -> bytes:
@@ -88,10 +92,10 @@ def open_device(name: bytes, mode: int = RW, kind: int = OPEN) -> bytes:
 
 def open_response(device: int = 0, sectors: int = 8192, hw_sectors: int = 248, segments: int = 128,
                   logical: int = 512, physical: int = 4096, zeroes: int = 0, discard: int = 0, granularity: int = 0,
-                  kind: int = OPEN_RESPONSE) -> bytes:
-    """56 bytes."""
-    return struct.pack("<HHIQIIIIIHHHHBB10x", kind, 0, device, sectors, hw_sectors, zeroes, discard, granularity, 0,
-                       physical, logical, segments, 0, 0, 0)
+                  kind: int = OPEN_RESPONSE, identity: int = 0) -> bytes:
+    """56 bytes; the last ten are reserved by the C driver."""
+    return struct.pack("<HHIQIIIIIHHHHBB2xQ", kind, 0, device, sectors, hw_sectors, zeroes, discard, granularity, 0,
+                       physical, logical, segments, 0, 0, 0, identity)
 
 
 def io(device: int, sector: int, op: int, size: int, priority: int = 0, kind: int = IO) -> bytes:

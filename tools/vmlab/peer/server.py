@@ -30,6 +30,8 @@ class Lies:
         self.info: bytes | None = None              # another info response
         self.silent_after_info = False
         self.open: dict[str, Any] = {}              # fields of the open response
+        self.session: dict[str, Any] = {}           # fields of the session info's answer
+        self.echoes = False                         # sends the client's nonce back
         self.answer_size: int | None = None         # bytes of the answer to a READ of ours that are written
         self.at_io = None                           # called instead of answering the first IO request
         self.__dict__.update(fields)
@@ -85,14 +87,18 @@ class Server:
             deed(self, end, chunk)
             return
         if kind == m.READ:
-            self._bring(end, chunk, offset, block_kind)
+            self._bring(end, chunk, offset, user)
         self.respond(end, chunk)
 
-    def _bring(self, end: Endpoint, chunk: int, offset: int, block_kind: int) -> None:
+    def _bring(self, end: Endpoint, chunk: int, offset: int, user: bytes) -> None:
+        block_kind = struct.unpack_from("<H", user)[0] if len(user) >= 2 else -1
+        session = dict(self.lies.session)
+        if self.lies.echoes and block_kind == m.SESSION_INFO:
+            session["magic"], session["nonce"] = struct.unpack_from("<IQ", user, 8)
         memory = self.ends[-1]
         head = memory.get(chunk * self.chunk + offset, 24)
         address, key, size = struct.unpack_from("<QII", head, 8)
-        data = {m.SESSION_INFO: m.session_info(2, m.SESSION_INFO_RESPONSE),
+        data = {m.SESSION_INFO: m.session_info(2, m.SESSION_INFO_RESPONSE, **session),
                 m.OPEN: m.open_response(**self.lies.open)}.get(block_kind, bytes(size))
         if self.lies.answer_size is not None and block_kind in (m.SESSION_INFO, m.OPEN):
             data = data[:self.lies.answer_size]

@@ -6,14 +6,17 @@
 use proto::{
     rnbd::{
         access::AccessMode,
+        boot::Boot,
         device::{
             parse_sess_info_response,
-            Device, //
+            Device,
+            Server, //
         },
         flags::{
             Op,
             Rw, //
         },
+        identity::Identity,
         message::{
             Direction,
             IoRequest,
@@ -172,8 +175,14 @@ fn v5_a_sess_info_request() {
         00000000 02000000 00000000 00000000 00000000 00000000 00000000 00000000
         00000000 03002400 01000100 00434408 000011ff db030000 24000000");
     let reply = wire::Descriptor::new(0xff11_0000_0844_4300, 0x3db, 36);
+    // The C driver's. Ours also fills bytes that are reserved: a magic number and a nonce.
+    let mut info = rnbd_wire::SessInfo::request(0x0123_4567_89ab_cdef);
+    let filled = padded("00000000 02000000 46464231 efcdab89 67452301", 36);
+    assert_eq!(info.as_bytes(), filled);
+    info.magic = 0.into();
+    info.nonce = 0.into();
     let ours = [
-        rnbd_wire::SessInfo::request().as_bytes(),
+        info.as_bytes(),
         wire::ReadMessage::new(36, reply).as_bytes(),
     ]
     .concat();
@@ -197,14 +206,30 @@ fn v5_a_sess_info_request() {
         })
     );
     let message = Message::parse(&user, request.data_len(), Direction::Read, 0);
-    assert_eq!(message, Ok(Message::SessInfo { version: 2 }));
+    let (version, nonce) = (2, None);
+    assert_eq!(message, Ok(Message::SessInfo { version, nonce }));
 }
 
 #[test]
 fn v6_a_sess_info_answer() {
     let recorded = padded("01000000 02000000", 36);
     assert_eq!(rnbd_wire::SessInfo::response(2).as_bytes(), recorded);
-    assert_eq!(parse_sess_info_response(&recorded), Ok(2));
+    let server = parse_sess_info_response(&recorded, 0);
+    assert_eq!(
+        server,
+        Ok(Server {
+            version: 2,
+            boot: None,
+            is_extended: false
+        })
+    );
+    let boot = Boot::from_number(0x1122_3344_5566_7788);
+    let ours = rnbd_wire::SessInfo::response_to(2, 0x0123_4567_89ab_cdef, boot);
+    let filled = padded(
+        "01000000 02000000 46464231 efcdab89 67452301 88776655 44332211",
+        36,
+    );
+    assert_eq!(ours.as_bytes(), filled);
 }
 
 #[test]
@@ -263,9 +288,26 @@ fn v9_what_a_device_is_like() {
         secure_discard: false,
         fua: false,
         writeback: false,
+        identity: None,
     };
     assert_eq!(device.to_wire().as_bytes(), recorded);
-    assert_eq!(Device::parse(&recorded), Ok(device));
+    let mut server = Server {
+        version: 2,
+        boot: None,
+        is_extended: false,
+    };
+    assert_eq!(Device::parse(&recorded, &server), Ok(device));
+    // Ours to a client of ours.
+    let told = Device {
+        identity: Identity::from_wire(0x3123_4567_89ab_cdef),
+        ..device
+    };
+    let mut filled = recorded.clone();
+    filled[48..].copy_from_slice(&hex("efcdab89 67452331"));
+    assert_eq!(told.to_wire().as_bytes(), filled);
+    assert_eq!(Device::parse(&filled, &server), Ok(device));
+    server.is_extended = true;
+    assert_eq!(Device::parse(&filled, &server), Ok(told));
 }
 
 #[test]

@@ -7,16 +7,19 @@ use proto::{
     common::errno::Errno,
     rnbd::{
         access::AccessMode,
+        boot::Boot,
         device::{
             agree,
             parse_sess_info_response,
             BadResponse,
-            Device, //
+            Device,
+            Server, //
         },
         flags::{
             Op,
             Rw, //
         },
+        identity::Identity,
         message::{
             Direction,
             IoRequest,
@@ -27,11 +30,26 @@ use proto::{
             Close,
             Io,
             Open,
-            SessInfo, //
+            SessInfo,
+            EXTENSION_MAGIC, //
         },
     }, //
 };
 use zerocopy::IntoBytes;
+
+const NONCE: u64 = 0x0123_4567_89ab_cdef;
+
+/// What is known of a C driver.
+const C_SERVER: Server = Server {
+    version: 2,
+    boot: None,
+    is_extended: false,
+};
+
+const OUR_SERVER: Server = Server {
+    is_extended: true,
+    ..C_SERVER
+};
 
 fn io(op: u32, sector: u64, size: u32) -> Io {
     Io::new(3, sector, op, size, 0x4004)
@@ -53,7 +71,7 @@ fn parse_io(
 #[test]
 fn d7_a_message_shorter_than_its_type_is_refused() {
     let open = Open::new(b"ram0", AccessMode::ReadWrite).unwrap();
-    let (info, close, io) = (SessInfo::request(), Close::new(1), io(0, 0, 512));
+    let (info, close, io) = (SessInfo::request(NONCE), Close::new(1), io(0, 0, 512));
     let messages: [(&[u8], u32, Direction); 4] = [
         (info.as_bytes(), 36, Direction::Read),
         (open.as_bytes(), 56, Direction::Read),
@@ -71,7 +89,7 @@ fn d7_a_message_shorter_than_its_type_is_refused() {
 
 #[test]
 fn d7_an_answer_must_have_room() {
-    let info = SessInfo::request();
+    let info = SessInfo::request(NONCE);
     let open = Open::new(b"ram0", AccessMode::ReadWrite).unwrap();
     for (bytes, need) in [(info.as_bytes(), 36), (open.as_bytes(), 56)] {
         for data_len in 0..need {
@@ -259,7 +277,16 @@ fn a_priority_counts_from_version_2_and_32_bytes_on() {
 fn d15_what_we_do_not_use_is_zero_on_the_wire() {
     let open = Open::new(b"x", AccessMode::ReadOnly).unwrap();
     assert!(open.as_bytes()[7..].iter().all(|b| *b == 0));
-    assert!(SessInfo::request().as_bytes()[5..].iter().all(|b| *b == 0));
+    // Between the version and the magic, and all behind the nonce.
+    let request = SessInfo::request(u64::MAX);
+    assert_eq!(request.as_bytes()[5..8], [0; 3]);
+    assert_eq!(request.as_bytes()[20..], [0; 16]);
+    let answer = SessInfo::response(2);
+    assert_eq!(answer.as_bytes()[5..], [0; 31]);
+    let answer = SessInfo::response_to(2, u64::MAX, Boot::from_number(u64::MAX));
+    assert_eq!(answer.as_bytes()[5..8], [0; 3]);
+    assert_eq!(answer.as_bytes()[28..], [0; 8]);
+    assert_eq!(device().to_wire().as_bytes()[46..48], [0; 2]);
     let io = Io::new(u32::MAX, u64::MAX, u32::MAX, u32::MAX, u16::MAX);
     assert_eq!(io.as_bytes()[2..4], [0; 2]);
     assert_eq!(io.as_bytes()[26..], [0; 6]);
@@ -271,12 +298,19 @@ fn both_sides_speak_the_older_version() {
     for (theirs, agreed) in [(0, 0), (1, 1), (2, 2), (3, 2), (255, 2)] {
         assert_eq!(agree(theirs), agreed);
         let answer = SessInfo::response(theirs);
-        assert_eq!(parse_sess_info_response(answer.as_bytes()), Ok(agreed));
+        let parsed = parse_sess_info_response(answer.as_bytes(), NONCE);
+        assert_eq!(
+            parsed,
+            Ok(Server {
+                version: agreed,
+                ..C_SERVER
+            })
+        );
     }
-    let answer = SessInfo::request();
-    let kind = parse_sess_info_response(answer.as_bytes());
+    let answer = SessInfo::request(NONCE);
+    let kind = parse_sess_info_response(answer.as_bytes(), NONCE);
     assert_eq!(kind, Err(BadResponse::Kind(0)));
-    let short = parse_sess_info_response(&answer.as_bytes()[..35]);
+    let short = parse_sess_info_response(&answer.as_bytes()[..35], NONCE);
     assert_eq!(short, Err(BadResponse::Truncated));
 }
 
@@ -295,6 +329,7 @@ fn device() -> Device {
         secure_discard: true,
         fua: true,
         writeback: false,
+        identity: Identity::from_wire(0x3000_0000_0000_0001),
     }
 }
 
@@ -304,7 +339,7 @@ fn a_device_that_no_disk_can_be_is_not_believed() {
     let parse = |change: Change| {
         let mut device = device();
         change(&mut device);
-        Device::parse(device.to_wire().as_bytes()).err()
+        Device::parse(device.to_wire().as_bytes(), &OUR_SERVER).err()
     };
     assert_eq!(parse(|_| {}), None);
     assert_eq!(
@@ -335,12 +370,65 @@ fn a_device_that_no_disk_can_be_is_not_believed() {
     );
     let bytes = device().to_wire();
     for len in 0..56 {
-        let short = Device::parse(&bytes.as_bytes()[..len]);
+        let short = Device::parse(&bytes.as_bytes()[..len], &OUR_SERVER);
         assert_eq!(short, Err(BadResponse::Truncated));
     }
     let mut other = *bytes.as_bytes().first_chunk::<56>().unwrap();
     other[0] = 2;
-    assert_eq!(Device::parse(&other), Err(BadResponse::Kind(2)));
+    assert_eq!(
+        Device::parse(&other, &OUR_SERVER),
+        Err(BadResponse::Kind(2))
+    );
+}
+
+#[test]
+fn reserved_bytes_are_believed_only_if_the_nonce_comes_back() {
+    let boot = Boot::from_number(9);
+    let answer = SessInfo::response_to(2, NONCE, boot);
+    let parsed = parse_sess_info_response(answer.as_bytes(), NONCE);
+    assert_eq!(parsed, Ok(Server { boot, ..OUR_SERVER }));
+    // What memory that was not cleared holds: an answer to somebody else, noise, all ones.
+    let mut noise = [0xa5; 36];
+    noise[..5].copy_from_slice(&[1, 0, 0, 0, 2]);
+    let mut ones = [0xff; 36];
+    ones[..5].copy_from_slice(&[1, 0, 0, 0, 2]);
+    let other = SessInfo::response_to(2, NONCE + 1, boot);
+    let mut no_magic = SessInfo::response_to(2, NONCE, boot);
+    no_magic.magic = 0.into();
+    let all: [&[u8]; 4] = [other.as_bytes(), &noise, &ones, no_magic.as_bytes()];
+    for bytes in all {
+        assert_eq!(parse_sess_info_response(bytes, NONCE), Ok(C_SERVER));
+    }
+    let told = device();
+    let bytes = told.to_wire();
+    assert_eq!(Device::parse(bytes.as_bytes(), &OUR_SERVER), Ok(told));
+    let untold = Device {
+        identity: None,
+        ..told
+    };
+    assert_eq!(Device::parse(bytes.as_bytes(), &C_SERVER), Ok(untold));
+}
+
+#[test]
+fn a_server_answers_a_nonce_and_nothing_else() {
+    let parse = |message: &SessInfo| match Message::parse(
+        message.as_bytes(),
+        36,
+        Direction::Read,
+        2,
+    ) {
+        Ok(Message::SessInfo { nonce, .. }) => nonce,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(parse(&SessInfo::request(NONCE)), Some(NONCE));
+    assert_eq!(parse(&SessInfo::request(0)), Some(0));
+    // A C client, whose stack was clean or not.
+    for (magic, nonce) in [(0, 0), (0, NONCE), (EXTENSION_MAGIC + 1, NONCE), (u32::MAX, 0)] {
+        let mut message = SessInfo::request(nonce);
+        message.magic = magic.into();
+        message.boot = u64::MAX.into();
+        assert_eq!(parse(&message), None);
+    }
 }
 
 proptest! {
@@ -350,6 +438,7 @@ proptest! {
         nsectors in 0..=u64::MAX >> 10,
         bits in (9..=15u32, 0..=6u32),
         flags in any::<(bool, bool, bool)>(),
+        identity in any::<u64>(),
     ) {
         let device = Device {
             device_id: ids.0,
@@ -365,8 +454,10 @@ proptest! {
             secure_discard: flags.0,
             fua: flags.1,
             writeback: flags.2,
+            identity: Identity::from_wire(identity),
         };
-        prop_assert_eq!(Device::parse(device.to_wire().as_bytes()), Ok(device));
+        let parsed = Device::parse(device.to_wire().as_bytes(), &OUR_SERVER);
+        prop_assert_eq!(parsed, Ok(device));
     }
 
     #[test]

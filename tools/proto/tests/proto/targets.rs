@@ -9,7 +9,8 @@ use proto::{
         control,
         device::{
             self,
-            Device, //
+            Device,
+            Server, //
         },
         map::{
             link_name,
@@ -189,7 +190,7 @@ pub(crate) fn message(bytes: &[u8]) {
         Direction::Write
     };
     match Message::parse(user, data_len, direction, version) {
-        Ok(Message::SessInfo { version }) => {
+        Ok(Message::SessInfo { version, .. }) => {
             assert!(version <= 2 && data_len >= 36);
         }
         Ok(Message::Open { name, .. }) => {
@@ -212,16 +213,23 @@ pub(crate) fn message(bytes: &[u8]) {
 
 /// A client reads a server's answers.
 pub(crate) fn answers(bytes: &[u8]) {
-    if let Ok(d) = Device::parse(bytes) {
+    let server = Server {
+        version: 2,
+        boot: None,
+        is_extended: true,
+    };
+    if let Ok(d) = Device::parse(bytes, &server) {
+        assert!(d.identity.is_none_or(|i| i.get() >> 60 == 3));
         assert!(d.logical_block_size >= 512 && d.logical_block_size <= d.physical_block_size);
         assert!(d
             .nsectors
             .checked_mul(512)
             .is_some_and(|n| i64::try_from(n).is_ok()));
-        assert_eq!(Device::parse(d.to_wire().as_bytes()), Ok(d));
+        assert_eq!(Device::parse(d.to_wire().as_bytes(), &server), Ok(d));
     }
-    if let Ok(version) = device::parse_sess_info_response(bytes) {
-        assert!(version <= 2);
+    if let Ok(server) = device::parse_sess_info_response(bytes, 7) {
+        assert!(server.version <= 2);
+        assert!(server.is_extended || server.boot.is_none());
     }
 }
 
@@ -269,6 +277,7 @@ pub(crate) fn sysfs(bytes: &[u8]) {
         }
     }
     let _ = control::Unmap::parse(bytes);
+    let _ = control::Remap::parse(bytes);
     let _ = control::parse_one(bytes);
     let _ = control::parse_resize(bytes);
     let _ = path_name::common_folder(bytes);

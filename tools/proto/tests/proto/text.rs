@@ -17,8 +17,9 @@ use proto::{
         parse_one,
         parse_resize,
         DeviceState,
-        UnknownWord, //
-        Unmap,
+        Remap,
+        UnknownWord,
+        Unmap, //
     },
     rtrs::stats::{
         ClientRdma,
@@ -98,6 +99,9 @@ fn the_files_of_a_device_know_their_words() {
     assert_eq!(Unmap::parse(b" force "), Ok(Unmap::Force));
     assert_eq!(Unmap::parse(b"Force"), Err(UnknownWord));
     assert_eq!(Unmap::parse(b""), Err(UnknownWord));
+    assert_eq!(Remap::parse(b"1\n"), Ok(Remap::Same));
+    assert_eq!(Remap::parse(b"force\n"), Ok(Remap::Any));
+    assert_eq!(Remap::parse(b"11"), Err(UnknownWord));
     assert_eq!(parse_one(b"1\n"), Ok(()));
     assert_eq!(parse_one(b"0"), Err(UnknownWord));
     assert_eq!(parse_one(b"11"), Err(UnknownWord));

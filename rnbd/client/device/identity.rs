@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Which disk a device is: after an outage the server may have another one under its name.
+
+use kernel::prelude::*;
+use kernel_ext::errno;
+
+use super::{
+    Device,
+    Inner, //
+};
+use crate::{
+    proto::{
+        device::Device as Remote,
+        identity::Identity, //
+    },
+    shown::Shown,
+};
+
+impl Device {
+    /// Refuses a disk that is not the one that was mapped: what is mounted here would be written
+    /// over what is on that one.
+    ///
+    /// # Errors
+    ///
+    /// `ESTALE`, with one line in the log however often it is tried.
+    pub(super) fn compare_identity(&self, inner: &mut Inner, remote: &Remote) -> Result {
+        if Identity::may_be_same(inner.identity, remote.identity) {
+            return Ok(());
+        }
+        if let (Some(before), Some(now), true) = (
+            inner.identity,
+            remote.identity,
+            inner.refusal != Some(errno::ESTALE),
+        ) {
+            inner.refusal = Some(errno::ESTALE);
+            pr_err!(
+                "{self}: the server has another disk under this name, {} instead of {}: not \
+                 opened, requests wait for the right one (unmap it, or write force to \
+                 remap_device to go on with the other)\n",
+                Shown(now),
+                Shown(before)
+            );
+        }
+        Err(errno::ESTALE)
+    }
+
+    /// Notes which disk was opened; says whether it is another one than before, which somebody has
+    /// allowed.
+    pub(super) fn note_identity(&self, inner: &mut Inner, remote: &Remote) -> bool {
+        let is_another = !Identity::may_be_same(inner.identity, remote.identity);
+        if let (true, Some(now)) = (is_another, remote.identity) {
+            pr_warn!("{self}: is another disk from now on, {}\n", Shown(now));
+        }
+        inner.identity = remote.identity.or(inner.identity);
+        if let Some(front) = &inner.front {
+            front.disk().set_naa(inner.identity.map(Identity::get));
+        }
+        is_another
+    }
+}

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What this server's kernel tells of its boot and of its disks; `proto` makes numbers of it.
+
+use block_ext::bdev::BlockDevice;
+use kernel::{
+    prelude::*,
+    str::CString, //
+};
+use kernel_ext::{
+    file,
+    random, //
+};
+
+use crate::proto::{
+    boot::Boot,
+    identity::{
+        self,
+        Basis,
+        Files,
+        Folder,
+        Identity, //
+    },
+};
+
+/// Longest path of a file behind a loop device (`PATH_MAX`); nothing else is longer.
+const TEXT_LEN_MAX: usize = 4096;
+
+/// Which boot of the machine this is.
+pub(super) fn boot() -> Boot {
+    let mut buffer = [0; 64];
+    let boot_id = file::read_start(c"/proc/sys/kernel/random/boot_id", &mut buffer);
+    match boot_id.map(Boot::from_kernel) {
+        Ok(Some(boot)) => return boot,
+        Ok(None) => {}
+        Err(error) => pr_warn!(
+            "the kernel's boot_id cannot be read ({error:?}): to clients each load of this module \
+             looks like a boot of the machine\n"
+        ),
+    }
+    loop {
+        let mut number = [0; size_of::<u64>()];
+        random::fill(&mut number);
+        if let Some(boot) = Boot::from_number(u64::from_ne_bytes(number)) {
+            return boot;
+        }
+    }
+}
+
+/// The folder of a device in sysfs.
+struct Sysfs {
+    device: CString,
+    text: KVec<u8>,
+}
+
+impl Files for Sysfs {
+    fn read(&mut self, folder: Folder, path: &str) -> &[u8] {
+        let device = &*self.device;
+        let path = match folder {
+            Folder::Device => CString::try_from_fmt(fmt!("{device}/{path}")),
+            Folder::DiskOfPartition => CString::try_from_fmt(fmt!("{device}/../{path}")),
+            Folder::Machine => CString::try_from_fmt(fmt!("/sys/class/dmi/id/{path}")),
+        };
+        // Most of the files exist for few devices.
+        path.and_then(|path| file::read_start(&path, &mut self.text))
+            .unwrap_or(&[])
+    }
+}
+
+/// Which disk `device` is. Sleeps.
+pub(super) fn of_device(device: &BlockDevice, boot: Boot) -> Result<Option<(Identity, Basis)>> {
+    let name = device.name().ok_or(ENXIO)?;
+    let number = device.number();
+    // `MAJOR` and `MINOR` of `include/linux/kdev_t.h`.
+    let (major, minor) = (number >> 20, number & ((1 << 20) - 1));
+    let mut files = Sysfs {
+        device: CString::try_from_fmt(fmt!("/sys/dev/block/{major}:{minor}"))?,
+        text: KVec::from_elem(0, TEXT_LEN_MAX, GFP_KERNEL)?,
+    };
+    Ok(identity::of_device(name.to_bytes(), boot, &mut files))
+}
