@@ -12,6 +12,7 @@
 //! A session lives as long as somebody uses it: devices do, and whoever maps one.
 
 mod admin;
+mod cache;
 mod device;
 mod disk;
 mod front;

@@ -11,6 +11,7 @@
 
 pub mod access;
 pub mod boot;
+pub mod cache;
 pub mod control;
 pub mod device;
 pub mod flags;

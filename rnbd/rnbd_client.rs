@@ -16,6 +16,7 @@ mod client;
 mod shown;
 
 use kernel::prelude::*;
+use kernel_ext::module_param_bool;
 
 use client::{
     Client,
@@ -29,6 +30,15 @@ module! {
     description: "RDMA Network Block Device, client",
     license: "GPL",
 }
+
+module_param_bool!(
+    ASSUME_CACHE_LOSS,
+    "assume_cache_loss",
+    false,
+    "Take each reopening of a device by a server that does not tell its boot, as the C driver, for \
+     a power failure that has emptied its cache: the next flush fails if there may be writes to \
+     lose (default: N)"
+);
 
 /// The module: dropped, it unmaps everything.
 struct RnbdClient {

@@ -5,6 +5,7 @@
 mod fence;
 mod following;
 mod identity;
+mod power;
 mod unmap;
 
 pub(super) use self::fence::Asked;
@@ -41,6 +42,7 @@ use kernel_ext::{
 
 use crate::client::{
     admin,
+    cache::CacheCell,
     front::Front,
     io_state::{
         Reach,
@@ -58,11 +60,15 @@ use crate::client::{
 };
 use crate::proto::{
     access::AccessMode,
+    boot::Boot,
     control::{
         DeviceState,
         Remap, //
     },
-    device::Device as Remote,
+    device::{
+        Device as Remote,
+        Server, //
+    },
     identity::Identity, //
 };
 
@@ -78,6 +84,8 @@ pub(super) struct Device {
     /// How its requests are sent. Changes under the lock of `inner`, but for the answer that says
     /// that the server does not have the device open, which ends it without the lock.
     reach: ReachCell,
+    /// What the server's cache may lose. Beside `reach`, as requests look at both.
+    cache: CacheCell,
     rtrs: Arc<rtrs_client::Session>,
     /// The device's name on the server.
     path: CString,
@@ -108,6 +116,10 @@ struct Inner {
     limits: Option<Following>,
     /// Which disk it is; not known as long as no server has told.
     identity: Option<Identity>,
+    /// In which boot of the server's machine it was opened last, if the server has told.
+    boot: Option<Boot>,
+    /// How often the server's cache was lost with writes of this device in it.
+    cache_losses: u32,
     front: Option<Front>,
 }
 
@@ -123,6 +135,7 @@ impl Device {
         Arc::pin_init(
             pin_init!(Self {
                 reach: ReachCell::new(),
+                cache: CacheCell::new(),
                 rtrs,
                 path,
                 access,
@@ -132,6 +145,8 @@ impl Device {
                     refusal: None,
                     limits: None,
                     identity: None,
+                    boot: None,
+                    cache_losses: 0,
                     front: None,
                 }),
                 following <- new_work!("Device::following"),
@@ -152,6 +167,12 @@ impl Device {
     #[inline]
     pub(super) fn is_hopeful(&self) -> bool {
         self.reach() != Reach::NotOpen && self.rtrs.is_open()
+    }
+
+    /// What the server's cache may lose.
+    #[inline]
+    pub(super) fn cache(&self) -> &CacheCell {
+        &self.cache
     }
 
     /// The connection to the server.
@@ -207,7 +228,7 @@ impl Device {
         let losses = self.lock().losses;
         let server = admin::agree(&*self.rtrs)?;
         let remote = admin::open(&*self.rtrs, &server, &self.path, self.access)?;
-        let opened = self.opened(&remote, losses, how);
+        let opened = self.opened(&remote, &server, losses, how);
         if let Err(error) = opened {
             if error != errno::ECONNABORTED {
                 admin::close(&*self.rtrs, remote.device_id);
@@ -217,7 +238,13 @@ impl Device {
         Ok(remote)
     }
 
-    fn opened(self: &Arc<Self>, remote: &Remote, losses: u32, how: Remap) -> Result {
+    fn opened(
+        self: &Arc<Self>,
+        remote: &Remote,
+        server: &Server,
+        losses: u32,
+        how: Remap,
+    ) -> Result {
         let mut inner = self.lock();
         if inner.state == DeviceState::Unmapped {
             return Err(ENOENT);
@@ -229,9 +256,12 @@ impl Device {
         if how == Remap::Same {
             self.compare_identity(&mut inner, remote)?;
         }
-        let is_forced = self.compare_limits(&mut inner, remote)?;
+        let restarted = again && inner.has_restarted(server);
+        let owes = self.cache.get().will_owe(restarted);
+        let is_forced = self.compare_limits(&mut inner, remote, owes)?;
         inner.refusal = None;
         let is_another = self.note_identity(&mut inner, remote);
+        self.note_boot(&mut inner, server, restarted, remote.writeback);
         self.reach.set(if is_forced {
             Reach::Forced(remote.device_id)
         } else {
@@ -255,13 +285,14 @@ impl Device {
     }
 
     /// Notes what the server's device is like; says whether writes are to be forced for the time
-    /// being.
-    fn compare_limits(&self, inner: &mut Inner, remote: &Remote) -> Result<bool> {
-        let limits = limits::of_disk(&self.rtrs, remote);
+    /// being. A disk that owes an error to the next flush has to be sent one.
+    fn compare_limits(&self, inner: &mut Inner, remote: &Remote, owes: bool) -> Result<bool> {
+        let mut limits = limits::of_disk(&self.rtrs, remote);
         let Some(following) = &mut inner.limits else {
             inner.limits = Some(Following::new(limits));
             return Ok(false);
         };
+        limits.write_cache |= owes;
         if let Err(error) = following.follow(limits) {
             // Once, however often it is tried.
             if inner.refusal != Some(error) {

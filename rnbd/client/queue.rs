@@ -58,7 +58,7 @@ impl Transfer for Carried {
     #[inline]
     fn done(self, result: Result) {
         match result {
-            Ok(()) => end(self.0, Ok(())),
+            Ok(()) => Device::acknowledged(self.0),
             Err(error) => Device::failed(self.0, error),
         }
     }
@@ -99,12 +99,17 @@ impl Operations for Queue {
             }
             Reach::Waiting | Reach::NotOpen => return device.refuse(request),
         };
+        let Ok(note) = device.cache().send(&rw) else {
+            return device.fail_flush(request);
+        };
         if let Err(error) = request.map_sg() {
             device.log_failed(request.op(), error);
             end(request, Err(error));
             return Ok(());
         }
-        request.pdu_mut().remote_id = remote_id;
+        let history = request.pdu_mut();
+        history.remote_id = remote_id;
+        history.note = note;
         let head = Io::new(
             remote_id,
             request.sector(),

@@ -21,6 +21,7 @@ use super::{
     device::Device,
     queue::Queue, //
 };
+use crate::proto::cache::Note;
 
 /// Pause before a request that was lost is started again, in milliseconds. While the disk is held
 /// it waits for longer: until it is let go.
@@ -35,6 +36,8 @@ pub(super) struct History {
     ticket: Option<Ticket>,
     /// The device's number that it was sent with last.
     pub(super) remote_id: u32,
+    /// What its acknowledgement means for the server's cache.
+    pub(super) note: Note,
 }
 
 impl History {
@@ -76,6 +79,27 @@ impl Device {
             return Err(Rejected(request));
         }
         self.log_failed(request.op(), error);
+        end(request, Err(EIO));
+        Ok(())
+    }
+
+    /// A request was acknowledged.
+    #[inline]
+    pub(super) fn acknowledged(request: Request<Queue>) {
+        let note = request.pdu().note;
+        if note != Note::Nothing {
+            request.queue().cache().acknowledged(note);
+        }
+        end(request, Ok(()));
+    }
+
+    /// A flush is to fail, because writes before it are gone.
+    #[cold]
+    pub(super) fn fail_flush(&self, request: Request<Queue>) -> Result<(), Rejected<Queue>> {
+        pr_err!(
+            "{self}: a flush fails, for writes that were acknowledged before it are gone with the \
+             server's cache\n"
+        );
         end(request, Err(EIO));
         Ok(())
     }

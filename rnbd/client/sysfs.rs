@@ -10,6 +10,7 @@
 //!                       remap_device      1: open the device on the server again; force: also if
 //!                                         the server has another disk under its name now
 //!                       state, session, mapping_path, access_mode, nr_poll_queues
+//!                       cache_losses      how often writes may be gone with the server's cache
 //! ```
 
 use kernel::{
@@ -54,7 +55,7 @@ static CONTROL: [Attribute<Client>; 1] = [Attribute::rw(
 )];
 
 /// Files of a mapped device.
-static DEVICE: [Attribute<Device>; 8] = [
+static DEVICE: [Attribute<Device>; 9] = [
     Attribute::rw(c"unmap_device", show_unmap_device, store_unmap_device),
     Attribute::rw(c"resize", show_resize, store_resize),
     Attribute::rw(c"remap_device", show_remap_device, store_remap_device),
@@ -63,6 +64,7 @@ static DEVICE: [Attribute<Device>; 8] = [
     Attribute::ro(c"session", show_session),
     Attribute::ro(c"access_mode", show_access_mode),
     Attribute::ro(c"nr_poll_queues", show_nr_poll_queues),
+    Attribute::ro(c"cache_losses", show_cache_losses),
 ];
 
 /// The files of the client. Dropped, they are gone, and everything is unmapped.
@@ -211,4 +213,8 @@ fn show_access_mode(device: &Device, page: &mut ShowBuffer<'_>) -> Result {
 
 fn show_nr_poll_queues(device: &Device, page: &mut ShowBuffer<'_>) -> Result {
     writeln!(page, "{}", device.session().poll_queues())
+}
+
+fn show_cache_losses(device: &Device, page: &mut ShowBuffer<'_>) -> Result {
+    writeln!(page, "{}", device.cache_losses())
 }

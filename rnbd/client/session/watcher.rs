@@ -94,6 +94,13 @@ impl LinkEvents for Watcher {
         let server = admin::agree(path)?;
         // Every device, for the server is to have all of them open before a request comes.
         let devices = session.devices()?;
+        // The others must be down: what is believed of the caches there is not so any more.
+        if devices
+            .iter()
+            .any(|device| device.is_open_in_another_boot(&server))
+        {
+            return Ok(false);
+        }
         let mut asked = KVec::with_capacity(devices.len(), GFP_KERNEL)?;
         for device in &devices {
             if let Some(question) = device.question(path, &server) {

@@ -18,6 +18,7 @@ mod agreement;
 mod backoff;
 mod boot;
 mod budget;
+mod cache;
 mod chance;
 mod device;
 mod fuzz;
