@@ -188,7 +188,7 @@ pub struct GenDisk {
     state: AtomicU32,
     /// Locked by a thread that sends an event about the disk, and by the start of the removal.
     gate: Pin<KBox<Mutex<()>>>,
-    /// Whether [`GenDisk::hold`] has quiesced the queue: 0 or 1.
+    /// Whether [`GenDisk::quiesce`] has quiesced the queue: 0 or 1.
     held: AtomicU32,
 }
 
@@ -262,8 +262,9 @@ impl GenDisk {
             0 => core::ptr::null_mut(),
             _ => wwid::groups(),
         };
-        // SAFETY: By the type invariant the disk is complete and was not added; nobody else adds
-        // it because of the state. The attributes are static, and fit the operations of the disk.
+        // SAFETY: By the type invariant the disk is complete and was not added; the state keeps
+        // other threads from adding it. The attributes are static, and fit the operations of the
+        // disk.
         to_result(unsafe { bindings::device_add_disk(none, self.as_raw(), groups) })?;
         // INVARIANT: The disk has been added.
         self.state.store(STATE_LIVE, Release);
@@ -274,11 +275,11 @@ impl GenDisk {
     /// requests in flight, and fails new ones. Users that have it open get errors from now on.
     ///
     /// Waits until the driver has ended its requests. Unquiesces a disk that was
-    /// [quiesced](Self::hold): its requests reach the driver, which has to end them. After the
+    /// [quiesced](Self::quiesce): its requests reach the driver, which has to end them. After the
     /// return no function of the driver runs for the disk any more. Does nothing if the disk was
     /// not added or is being removed already.
     pub fn remove(&self) {
-        self.let_go();
+        self.unquiesce();
         let gate = self.gate.lock();
         let is_ours = self
             .state
@@ -394,12 +395,12 @@ impl GenDisk {
         }
     }
 
-    /// Quiesces the queue until [`Self::let_go`]: new requests wait, and requests that the driver
-    /// requeues by [`Request::requeue_later`](super::mq::Request::requeue_later) as well. Waits
-    /// until no call of [`Operations::queue_rq`] for the disk is running.
+    /// Quiesces the queue until [`Self::unquiesce`]: new requests wait, and requests that the
+    /// driver requeues by [`Request::requeue_later`](super::mq::Request::requeue_later) as well.
+    /// Waits until no call of [`Operations::queue_rq`] for the disk is running.
     ///
     /// A second call has no effect; the calls are not counted.
-    pub fn hold(&self) {
+    pub fn quiesce(&self) {
         if self.held.compare_exchange(0, 1, Acquire, Relaxed).is_ok() {
             // SAFETY: By the type invariants, the disk has a queue.
             unsafe { bindings::blk_mq_quiesce_queue((*self.as_raw()).queue) };
@@ -407,10 +408,10 @@ impl GenDisk {
     }
 
     /// Unquiesces the queue: waiting requests go to the driver. Any context, but not concurrently
-    /// with [`Self::hold`].
-    pub fn let_go(&self) {
+    /// with [`Self::quiesce`].
+    pub fn unquiesce(&self) {
         if self.held.compare_exchange(1, 0, Release, Relaxed).is_ok() {
-            // SAFETY: By the type invariants, the disk has a queue, and `hold` has quiesced it.
+            // SAFETY: By the type invariants, the disk has a queue, and `quiesce` has quiesced it.
             unsafe { bindings::blk_mq_unquiesce_queue((*self.as_raw()).queue) };
             // SAFETY: As above; requeued requests wait on a separate list.
             unsafe { bindings::blk_mq_kick_requeue_list((*self.as_raw()).queue) };

@@ -16,7 +16,7 @@
 //! static LETTER: Kind<char, &str> = Kind::new("a letter");
 //!
 //! let erased = Erased::new(7u32, &NUMBER);
-//! assert_eq!(*erased.deeds(), "a number");
+//! assert_eq!(*erased.ops(), "a number");
 //! let erased = erased.into_inner(&LETTER).unwrap_err();
 //! assert_eq!(erased.into_inner(&NUMBER).ok(), Some(7));
 //! ```
@@ -35,7 +35,7 @@ type Word = MaybeUninit<usize>;
 struct RawKind<D> {
     type_id: fn() -> TypeId,
     drop_in_place: unsafe fn(*mut Word),
-    deeds: D,
+    ops: D,
 }
 
 /// The type `T` and the operations on its values.
@@ -50,8 +50,8 @@ pub struct Kind<T, D> {
 }
 
 impl<T: Send + 'static, D> Kind<T, D> {
-    /// Creates the kind of `T`, with `deeds` as the operations on its values.
-    pub const fn new(deeds: D) -> Self {
+    /// Creates the kind of `T`, with `ops` as the operations on its values.
+    pub const fn new(ops: D) -> Self {
         // INVARIANT: The functions are those for `T`.
         Self {
             raw: RawKind {
@@ -61,7 +61,7 @@ impl<T: Send + 'static, D> Kind<T, D> {
                     // once.
                     unsafe { ptr::drop_in_place(word.cast::<T>()) }
                 },
-                deeds,
+                ops,
             },
             _type: PhantomData,
         }
@@ -104,8 +104,8 @@ impl<D> Erased<D> {
 
     /// Returns the operations on the value.
     #[inline(always)]
-    pub fn deeds(&self) -> &'static D {
-        &self.kind.deeds
+    pub fn ops(&self) -> &'static D {
+        &self.kind.ops
     }
 
     /// Returns whether the value is a `T`.

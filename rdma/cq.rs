@@ -41,10 +41,10 @@ impl PollContext {
 }
 
 /// The handler of notifications of a queue that was [armed](Cq::arm).
-pub trait Wake: Send + Sync + 'static {
+pub trait Notify: Send + Sync + 'static {
     /// Handles a notification: the queue has completions to [poll](Cq::poll). Any context, hard
     /// interrupts included.
-    fn wake(&self);
+    fn notify(&self);
 }
 
 /// A completion queue. Dropping the last reference sleeps and must not happen in a completion
@@ -57,7 +57,7 @@ pub trait Wake: Send + Sync + 'static {
 pub struct Cq {
     raw: NonNull<sys::ib_cq>,
     context: PollContext,
-    wake: Option<KBox<Arc<dyn Wake>>>,
+    wake: Option<KBox<Arc<dyn Notify>>>,
     /// A thread is in [`Self::poll`].
     polled: AtomicBool,
     _device: Device,
@@ -87,11 +87,11 @@ impl Cq {
 
     /// As [`new`](Self::new) with [`PollContext::Direct`], for a queue that can be
     /// [armed](Self::arm) where polling alone is not enough.
-    pub fn quiet(
+    pub fn polled_with_notify(
         device: &Device,
         entries: u32,
         vector: u32,
-        wake: Arc<dyn Wake>,
+        wake: Arc<dyn Notify>,
     ) -> Result<Arc<Self>> {
         let wake = KBox::new(wake, GFP_KERNEL)?;
         let queue = Self::alloc(device, entries, vector, PollContext::Direct, Some(wake))?;
@@ -109,7 +109,7 @@ impl Cq {
         entries: u32,
         vector: u32,
         context: PollContext,
-        wake: Option<KBox<Arc<dyn Wake>>>,
+        wake: Option<KBox<Arc<dyn Notify>>>,
     ) -> Result<Self> {
         if entries == 0 || entries > device.max_cqe() {
             return Err(EINVAL);
@@ -138,10 +138,10 @@ impl Cq {
         })
     }
 
-    /// Requests one notification of its [`Wake`] for the next completion (`ib_req_notify_cq()`).
+    /// Requests one notification of its [`Notify`] for the next completion (`ib_req_notify_cq()`).
     /// Returns whether the queue already has completions, which the caller polls first. Does
     /// nothing for a queue that was not made by [`quiet`](Self::quiet). Any context.
-    pub fn arm(&self) -> bool {
+    pub fn request_notify(&self) -> bool {
         if self.wake.is_none() {
             return false;
         }
@@ -176,15 +176,15 @@ impl Cq {
     }
 }
 
-/// Handles the notification of a queue made by [`Cq::quiet`].
+/// Handles the notification of a queue made by [`Cq::polled_with_notify`].
 ///
 /// # Safety
 ///
 /// Must only be called by the core, for a queue whose context is the content of [`Cq::wake`].
 unsafe extern "C" fn wake_up(_cq: *mut sys::ib_cq, context: *mut c_void) {
     // SAFETY: By the function requirements; the box lives until the queue is freed.
-    let wake = unsafe { &*context.cast::<Arc<dyn Wake>>() };
-    wake.wake();
+    let wake = unsafe { &*context.cast::<Arc<dyn Notify>>() };
+    wake.notify();
 }
 
 impl Drop for Cq {

@@ -22,7 +22,7 @@ use crate::{
     qp::{
         batch::{
             Batch,
-            Space, //
+            WrBuffer, //
         },
         completion::WorkCompletion, //
     },
@@ -252,7 +252,7 @@ impl<H: QpHandler> Qp<H> {
     #[inline(always)]
     pub fn batch<'a, const N: usize, const S: usize>(
         &'a self,
-        space: &'a mut Space<N, S>,
+        space: &'a mut WrBuffer<N, S>,
     ) -> Batch<'a, H, N, S> {
         Batch::new(self, space)
     }
@@ -265,7 +265,7 @@ impl<H: QpHandler> Qp<H> {
         message: [Segment<'_>; S],
         flags: SendFlags,
     ) -> Result {
-        let mut space = Space::new();
+        let mut space = WrBuffer::new();
         let mut batch = self.batch::<1, S>(&mut space);
         batch.send(tag, &message, flags);
         batch.post()
@@ -278,7 +278,7 @@ impl<H: QpHandler> Qp<H> {
     pub fn post_receive(&self, tag: u32, into: Option<Segment<'_>>) -> Result {
         let cqe = self.entry(tag).ok_or(EINVAL)?;
         let mut sge = match into {
-            Some(segment) if segment.is_of(&self.pd) => Some(segment.as_raw()),
+            Some(segment) if segment.belongs_to(&self.pd) => Some(segment.as_raw()),
             Some(_) => return Err(EINVAL),
             None => None,
         };

@@ -7,7 +7,7 @@
 //! Each object holds a reference to its parents, so that they can be dropped in any order:
 //!
 //! ```text
-//! Device <- Pd <- MessageSlots   messages, coherent memory
+//! Device <- Pd <- MessageBuffers   messages, coherent memory
 //!        |     <- PageMapping    blocks of pages
 //!        |     <- Mr             pages under a key of their own, for the peer
 //!        |     <- Qp<H> -> Cq    work requests; completions go to the handler H
@@ -52,21 +52,21 @@ mod port_events;
 mod qp;
 
 pub use self::{
-    cq::{Cq, PollContext, Wake},
+    cq::{Cq, Notify, PollContext},
     device::Device,
     memory::{
-        message_buffers::{MessageSlot, MessageSlots},
+        message_buffers::{MessageBuffer, MessageBuffers},
         mr::Mr,
         page_mapping::{DmaDirection, ForCpu, ForDevice, PageMapping},
         pd::Pd,
-        segment::{Access, Remote, Segment, SendFlags},
+        segment::{Access, RemoteAddr, Segment, SendFlags},
         sg,
     },
     port_events::{DeviceId, PortEvents, PortWatch},
     qp::{
-        batch::{Batch, Space},
+        batch::{Batch, WrBuffer},
         completion::{Opcode, WorkCompletion},
-        recv_ring::StandingReceives,
+        recv_ring::RecvRing,
         status::WcStatus,
         Qp, QpConfig, QpHandler,
     },

@@ -15,10 +15,10 @@ mod admin;
 mod cache;
 mod device;
 mod disk;
-mod front;
 mod io_state;
 mod limits;
 mod map;
+mod mapped_disk;
 mod queue;
 mod retry;
 mod session;
@@ -70,7 +70,7 @@ pub(crate) struct Client {
     /// Numbers of the disks.
     numbers: Ida,
     /// Closes the sessions that nobody uses any more, and changes the limits of disks.
-    chores: WorkQueue,
+    wq: WorkQueue,
     /// The sessions that are being connected, are connected or are being closed.
     #[pin]
     sessions: Mutex<KVec<Arc<Session>>>,
@@ -84,12 +84,12 @@ impl Client {
     pub(crate) fn new() -> Result<Arc<Self>> {
         let major = Major::register(c"rnbd")?;
         let numbers = Ida::new()?;
-        let chores = WorkQueue::new(c"rnbd_client_wq", Flags::UNBOUND, 0)?;
+        let wq = WorkQueue::new(c"rnbd_client_wq", Flags::UNBOUND, 0)?;
         Arc::pin_init(
             pin_init!(Self {
                 major,
                 numbers,
-                chores,
+                wq,
                 sessions <- new_mutex!(KVec::new()),
                 devices <- new_mutex!(None),
             }),
@@ -102,8 +102,8 @@ impl Client {
     }
 
     /// Where slow work is done that nobody waits for.
-    fn chores(&self) -> &WorkQueue {
-        &self.chores
+    fn wq(&self) -> &WorkQueue {
+        &self.wq
     }
 
     /// Returns the number of a new disk.
@@ -114,7 +114,7 @@ impl Client {
     /// Waits until what is left of sessions that were closed is gone, and nothing else is being
     /// done.
     fn flush(&self) {
-        self.chores.flush();
+        self.wq.flush();
     }
 
     fn devices(&self) -> Option<Arc<Directory<()>>> {

@@ -36,8 +36,8 @@ use rtrs_server::Listener;
 use proto::path_name;
 use server::{
     Control,
+    RtrsService, //
     Server,
-    Sessions, //
 };
 
 module! {
@@ -93,7 +93,7 @@ impl kernel::Module for RnbdServer {
         }
         let control = Control::new()?;
         let server = Server::new(&control)?;
-        let sessions = Arc::new(Sessions(server), GFP_KERNEL)?;
+        let sessions = Arc::new(RtrsService(server), GFP_KERNEL)?;
         let listener = Listener::new(PORT_NR.get(), sessions).inspect_err(|error| {
             pr_err!("port {} cannot be listened on: {error:?}\n", PORT_NR.get());
         })?;

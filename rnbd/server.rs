@@ -35,8 +35,8 @@ use self::{
     export::Exports,
     io::Io,
     session::{
-        Link,
         Session, //
+        SessionHandler,
     }, //
 };
 
@@ -91,13 +91,13 @@ impl Server {
 }
 
 /// The server's implementation of the RTRS service.
-pub(crate) struct Sessions(pub(crate) Arc<Server>);
+pub(crate) struct RtrsService(pub(crate) Arc<Server>);
 
-impl Service for Sessions {
+impl Service for RtrsService {
     fn link_up(&self, rtrs: &Arc<rtrs_server::Session>) -> Result<Arc<dyn SessionService>> {
         let session = Session::new(self.0.clone(), rtrs.name())?;
         pr_info!("session {} connected\n", session.name());
-        let link: Arc<dyn SessionService> = Arc::new(Link(session), GFP_KERNEL)?;
+        let link: Arc<dyn SessionService> = Arc::new(SessionHandler(session), GFP_KERNEL)?;
         Ok(link)
     }
 }

@@ -15,15 +15,16 @@
 //!     |
 //!    Path        state, heartbeat, recovery
 //!     |
-//!  Transport     connections of a connected path
+//!  Connections         of a connected path
 //!     |   \
-//!     |  Exchange        requests in flight, chunks of the server
+//!     |  RequestTable    requests in flight, chunks of the server
 //!     |   /
-//!  Channel       completions of one queue pair
+//!  ConnectionContext   completions of one queue pair
 //! ```
 //!
-//! The protocol's decisions are `rtrs_core::proto`'s. What goes wrong is a [`path::error::Fault`],
-//! and ends in one place: the teardown of the path, in [`path::recovery`].
+//! The protocol's decisions are `rtrs_core::proto`'s. What goes wrong is a
+//! [`path::error::PathError`], and ends in one place: the teardown of the path, in
+//! [`path::recovery`].
 
 pub(crate) mod io;
 pub(crate) mod module;

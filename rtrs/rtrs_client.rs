@@ -15,16 +15,16 @@ mod client;
 pub use client::{
     io::transfer::{
         Direction,
-        Lane,
+        IoQueue,
         Rejected,
         Transfer, //
     },
     session::{
         admin::{
-            Messenger,
-            Via, //
+            AdminChannel,
+            OnePath, //
         },
-        outage::LinkEvents,
+        outage::SessionEvents,
         OpenParam,
         Session, //
     },
@@ -32,13 +32,13 @@ pub use client::{
 
 pub use rtrs_core::proto::quarantine::Ticket;
 
-use client::module::Library;
+use client::module::ModuleState;
 
-/// Waits until no call of a [`LinkEvents`] is under way for a session that was closed before. For
-/// modules that are about to be unloaded; sleeps.
+/// Waits until no call of a [`SessionEvents`] is under way for a session that was closed before.
+/// For modules that are about to be unloaded; sleeps.
 pub fn flush() {
-    if let Ok(library) = Library::get() {
-        library.queue.flush();
+    if let Ok(module) = ModuleState::get() {
+        module.queue.flush();
     }
 }
 
@@ -51,19 +51,19 @@ module! {
 }
 
 struct Client {
-    library: Arc<Library>,
+    module: Arc<ModuleState>,
 }
 
 impl kernel::Module for Client {
     fn init(_module: &'static ThisModule) -> Result<Self> {
         Ok(Client {
-            library: Library::start()?,
+            module: ModuleState::start()?,
         })
     }
 }
 
 impl Drop for Client {
     fn drop(&mut self) {
-        self.library.stop();
+        self.module.stop();
     }
 }

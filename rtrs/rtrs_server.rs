@@ -34,13 +34,13 @@ struct Server;
 
 impl kernel::Module for Server {
     fn init(_module: &'static ThisModule) -> Result<Self> {
-        server::module::Shared::set_up()?;
+        server::module::ModuleState::set_up()?;
         Ok(Server)
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        server::module::Shared::tear_down();
+        server::module::ModuleState::tear_down();
     }
 }

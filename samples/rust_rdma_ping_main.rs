@@ -31,14 +31,20 @@ module_param_string!(
 );
 
 /// Slot 0 is for sent messages, slot 1 for received ones.
-struct Talk(MessageSlots);
+struct Talk(MessageBuffers);
 
 impl Talk {
     fn open(id: &Id) -> Result<Arc<Qp<Talk>>> {
         let pd = Pd::new(id.device().ok_or(ENODEV)?)?;
         let config = QpConfig::new(1, 1, 2);
         let cq = Cq::new(pd.device(), config.cq_entries(), 0, PollContext::Softirq)?;
-        let qp = id.create_qp(&pd, &cq, &cq, &config, Talk(MessageSlots::new(&pd, 2, 4)?))?;
+        let qp = id.create_qp(
+            &pd,
+            &cq,
+            &cq,
+            &config,
+            Talk(MessageBuffers::new(&pd, 2, 4)?),
+        )?;
         qp.post_receive(1, Some(qp.handler().0.segment(1, 0, 4)))?;
         Ok(qp)
     }

@@ -58,7 +58,7 @@ pub(super) fn erased() -> Result {
         "an erased value is dropped",
     )?;
     let mut erased = Erased::new(Dropped(drops.clone()), &DROPPED);
-    check(*erased.deeds() == 1, "its operations are those of its kind")?;
+    check(*erased.ops() == 1, "its operations are those of its kind")?;
     check(
         erased.downcast_mut(&NUMBER).is_none(),
         "another type is refused",

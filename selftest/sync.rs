@@ -56,27 +56,27 @@ pub(super) fn handoff() -> Result {
 /// the value.
 pub(super) fn handoff_note() -> Result {
     let slot = Handoff::new(1u32);
-    check(slot.note().is_none(), "a free slot forgets an event")?;
+    check(slot.signal().is_none(), "a free slot forgets an event")?;
     slot.acquire().ok_or(EINVAL)?.arm();
-    check(slot.note().is_none(), "the event first: it gets nothing")?;
-    let (held, noted) = slot.claim_noted().ok_or(EINVAL)?;
-    check(noted, "the answer second: it knows of the event")?;
+    check(slot.signal().is_none(), "the event first: it gets nothing")?;
+    let (held, signaled) = slot.claim_signaled().ok_or(EINVAL)?;
+    check(signaled, "the answer second: it knows of the event")?;
     drop(held);
 
     slot.acquire().ok_or(EINVAL)?.arm();
-    let (held, noted) = slot.claim_noted().ok_or(EINVAL)?;
-    check(!noted, "the answer first")?;
-    check(held.wait_for_note().is_none(), "it waits for the event")?;
-    check(slot.claim_noted().is_none(), "a second answer gets nothing")?;
-    let held = slot.note().ok_or(EINVAL)?;
-    check(slot.note().is_none(), "the event is taken once")?;
+    let (held, signaled) = slot.claim_signaled().ok_or(EINVAL)?;
+    check(!signaled, "the answer first")?;
+    check(held.await_signal().is_none(), "it waits for the event")?;
+    check(slot.claim_signaled().is_none(), "a second answer gets nothing")?;
+    let held = slot.signal().ok_or(EINVAL)?;
+    check(slot.signal().is_none(), "the event is taken once")?;
     drop(held);
 
     slot.acquire().ok_or(EINVAL)?.arm();
-    let (held, _) = slot.claim_noted().ok_or(EINVAL)?;
-    check(slot.note().is_none(), "a held slot is not taken")?;
-    let held = held.wait_for_note().ok_or(EINVAL)?;
-    check(held.wait_for_note().is_none(), "a note counts once")?;
+    let (held, _) = slot.claim_signaled().ok_or(EINVAL)?;
+    check(slot.signal().is_none(), "a held slot is not taken")?;
+    let held = held.await_signal().ok_or(EINVAL)?;
+    check(held.await_signal().is_none(), "a note counts once")?;
     drop(slot.claim().ok_or(EINVAL)?);
     check(slot.is_free(), "a teardown ends what waits")
 }

@@ -44,7 +44,7 @@ const HELD_NOTED: u32 = 2;
 /// No [`Held`] exists, and the cell waits for a claim.
 const ARMED: u32 = 3;
 /// As `ARMED`, and the event was signaled.
-const NOTED: u32 = 4;
+const SIGNALED: u32 = 4;
 /// No [`Held`] exists, and the cell waits for the event only.
 const WAITING: u32 = 5;
 
@@ -120,14 +120,14 @@ impl<T> Handoff<T> {
     /// signaled. Any context.
     #[inline(always)]
     #[must_use = "the cell is released at once"]
-    pub fn claim_noted(&self) -> Option<(Held<'_, T>, bool)> {
+    pub fn claim_signaled(&self) -> Option<(Held<'_, T>, bool)> {
         loop {
             let state = self.state.load(Ordering::Relaxed);
-            if state != ARMED && state != NOTED {
+            if state != ARMED && state != SIGNALED {
                 return None;
             }
             if let Some(held) = self.take(state) {
-                return Some((held, state == NOTED));
+                return Some((held, state == SIGNALED));
             }
         }
     }
@@ -136,31 +136,31 @@ impl<T> Handoff<T> {
     /// cell is ignored. Any context.
     #[inline(always)]
     #[must_use = "the cell is released at once"]
-    pub fn note(&self) -> Option<Held<'_, T>> {
+    pub fn signal(&self) -> Option<Held<'_, T>> {
         // The event usually precedes the claim.
-        let noted = self
-            .state
-            .compare_exchange(ARMED, NOTED, Ordering::AcqRel, Ordering::Relaxed);
-        match noted {
+        let signaled =
+            self.state
+                .compare_exchange(ARMED, SIGNALED, Ordering::AcqRel, Ordering::Relaxed);
+        match signaled {
             Ok(_) => None,
             Err(_) => self.note_late(),
         }
     }
 
-    /// Finishes [`Self::note`], the slow path.
+    /// Finishes [`Self::signal`], the slow path.
     fn note_late(&self) -> Option<Held<'_, T>> {
         loop {
             let state = self.state.load(Ordering::Relaxed);
             let next = match state {
-                ARMED => NOTED,
+                ARMED => SIGNALED,
                 HELD => HELD_NOTED,
                 WAITING => HELD,
                 _ => return None,
             };
-            let noted =
+            let signaled =
                 self.state
                     .compare_exchange(state, next, Ordering::AcqRel, Ordering::Relaxed);
-            if noted.is_ok() {
+            if signaled.is_ok() {
                 // INVARIANT: A waiting cell has no `Held`; now the state is `HELD`.
                 return (state == WAITING).then_some(Held { cell: self });
             }
@@ -215,11 +215,11 @@ impl<'a, T> Held<'a, T> {
         cell.state.store(ARMED, Ordering::Release);
     }
 
-    /// Releases the value; the cell waits for one [`Handoff::note`]. Returns the value if the event
-    /// was signaled since it was acquired.
+    /// Releases the value; the cell waits for one [`Handoff::signal`]. Returns the value if the
+    /// event was signaled since it was acquired.
     #[inline(always)]
     #[must_use = "the cell is released at once"]
-    pub fn wait_for_note(self) -> Option<Self> {
+    pub fn await_signal(self) -> Option<Self> {
         let cell = self.cell;
         mem::forget(self);
         // INVARIANT: `self` was the only `Held`, and is forgotten if the exchange succeeds.

@@ -43,7 +43,7 @@ const BLOCK_BYTES: usize = 16 * 1024;
 ///
 /// Every place is inside a block of `memory` and has `size` bytes, which do not overlap with
 /// another place.
-pub struct MessageSlots {
+pub struct MessageBuffers {
     places: KVVec<Place>,
     pd: Arc<Pd>,
     local_key: u32,
@@ -74,7 +74,7 @@ unsafe impl Send for Place {}
 // SAFETY: The bytes are accessed by copies through raw pointers only.
 unsafe impl Sync for Place {}
 
-impl MessageSlots {
+impl MessageBuffers {
     /// Allocates `count` slots of `size` bytes each. Sleeps.
     ///
     /// Returns `EINVAL` if either is zero or a slot is larger than 1 MiB.
@@ -143,59 +143,62 @@ impl MessageSlots {
         self.size
     }
 
-    /// Copies `bytes` into slot `slot`, from `offset` on. Returns `EINVAL` if they do not fit. Any
-    /// context.
+    /// Copies `bytes` into slot `buffer`, from `offset` on. Returns `EINVAL` if they do not fit.
+    /// Any context.
     #[inline(always)]
-    pub fn write(&self, slot: u32, offset: u32, bytes: &[u8]) -> Result {
+    pub fn write(&self, buffer: u32, offset: u32, bytes: &[u8]) -> Result {
         let length = u32::try_from(bytes.len()).map_err(|_| EINVAL)?;
-        let cpu = self.locate(slot, offset, length).ok_or(EINVAL)?;
+        let cpu = self.locate(buffer, offset, length).ok_or(EINVAL)?;
         // SAFETY: `locate` returns a place of at least `length` bytes, to which no reference
         // exists. A concurrent access by the device is not a data race between threads.
         unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), cpu, bytes.len()) };
         Ok(())
     }
 
-    /// Copies from slot `slot`, from `offset` on. Returns `EINVAL` if that is beyond its end. Any
+    /// Copies from slot `buffer`, from `offset` on. Returns `EINVAL` if that is beyond its end. Any
     /// context.
     #[inline(always)]
-    pub fn read(&self, slot: u32, offset: u32, into: &mut [u8]) -> Result {
+    pub fn read(&self, buffer: u32, offset: u32, into: &mut [u8]) -> Result {
         let length = u32::try_from(into.len()).map_err(|_| EINVAL)?;
-        let cpu = self.locate(slot, offset, length).ok_or(EINVAL)?;
+        let cpu = self.locate(buffer, offset, length).ok_or(EINVAL)?;
         // SAFETY: As in `write()`.
         unsafe { ptr::copy_nonoverlapping(cpu.cast_const(), into.as_mut_ptr(), into.len()) };
         Ok(())
     }
 
-    /// Returns slot `slot`, for several accesses; [`None`] if there is no such slot.
+    /// Returns slot `buffer`, for several accesses; [`None`] if there is no such slot.
     #[inline(always)]
-    pub fn slot(&self, slot: u32) -> Option<MessageSlot<'_>> {
-        let place = *self.places.get(slot as usize)?;
-        Some(MessageSlot { slots: self, place })
+    pub fn buffer(&self, buffer: u32) -> Option<MessageBuffer<'_>> {
+        let place = *self.places.get(buffer as usize)?;
+        Some(MessageBuffer {
+            buffers: self,
+            place,
+        })
     }
 
-    /// Returns a part of slot `slot` for a work request.
+    /// Returns a part of slot `buffer` for a work request.
     #[inline(always)]
-    pub fn segment(&self, slot: u32, offset: u32, length: u32) -> Segment<'_> {
-        let (dma, good) = match self.places.get(slot as usize) {
+    pub fn segment(&self, buffer: u32, offset: u32, length: u32) -> Segment<'_> {
+        let (dma, good) = match self.places.get(buffer as usize) {
             Some(place) => (place.dma, fits(offset, length, self.size)),
             None => (0, false),
         };
         let addr = dma.wrapping_add(u64::from(offset));
         // SAFETY: The slots belong to `pd`, are retired to `pd` when dropped, and cover the part if
         // `good` is true.
-        unsafe { Segment::new(&self.pd, addr, length, self.local_key) }.only_if(good)
+        unsafe { Segment::new(&self.pd, addr, length, self.local_key) }.or_invalid(good)
     }
 
     /// Returns whether queue pairs of `pd` may use the slots.
-    pub(crate) fn is_of(&self, pd: &Arc<Pd>) -> bool {
+    pub(crate) fn belongs_to(&self, pd: &Arc<Pd>) -> bool {
         Arc::ptr_eq(&self.pd, pd)
     }
 
     /// Returns the CPU address of `length` bytes at `offset` of a slot, if they are inside the
     /// slot.
     #[inline(always)]
-    fn locate(&self, slot: u32, offset: u32, length: u32) -> Option<*mut u8> {
-        let place = self.places.get(slot as usize)?;
+    fn locate(&self, buffer: u32, offset: u32, length: u32) -> Option<*mut u8> {
+        let place = self.places.get(buffer as usize)?;
         if !fits(offset, length, self.size) {
             return None;
         }
@@ -204,24 +207,24 @@ impl MessageSlots {
     }
 }
 
-/// One of [`MessageSlots`].
+/// One of [`MessageBuffers`].
 ///
 /// # Invariants
 ///
-/// `place` is one of `slots.places`.
+/// `place` is one of `buffers.places`.
 #[derive(Clone, Copy)]
-pub struct MessageSlot<'a> {
-    slots: &'a MessageSlots,
+pub struct MessageBuffer<'a> {
+    buffers: &'a MessageBuffers,
     place: Place,
 }
 
-impl<'a> MessageSlot<'a> {
+impl<'a> MessageBuffer<'a> {
     /// Copies `bytes` into the slot, from `offset` on. Returns `EINVAL` if they do not fit. Any
     /// context.
     #[inline(always)]
     pub fn write(&self, offset: u32, bytes: &[u8]) -> Result {
         let length = u32::try_from(bytes.len()).map_err(|_| EINVAL)?;
-        if !fits(offset, length, self.slots.size) {
+        if !fits(offset, length, self.buffers.size) {
             return Err(EINVAL);
         }
         // SAFETY: By the type invariants, the place has `size` bytes, to which no reference exists.
@@ -236,15 +239,15 @@ impl<'a> MessageSlot<'a> {
     /// Returns a part of the slot for a work request.
     #[inline(always)]
     pub fn segment(&self, offset: u32, length: u32) -> Segment<'a> {
-        let slots = self.slots;
+        let buffers = self.buffers;
         let addr = self.place.dma.wrapping_add(u64::from(offset));
-        // SAFETY: As in `MessageSlots::segment`.
-        let segment = unsafe { Segment::new(&slots.pd, addr, length, slots.local_key) };
-        segment.only_if(fits(offset, length, slots.size))
+        // SAFETY: As in `MessageBuffers::segment`.
+        let segment = unsafe { Segment::new(&buffers.pd, addr, length, buffers.local_key) };
+        segment.or_invalid(fits(offset, length, buffers.size))
     }
 }
 
-impl Drop for MessageSlots {
+impl Drop for MessageBuffers {
     fn drop(&mut self) {
         // SAFETY: `self.memory` is not used after this.
         let memory = unsafe { ManuallyDrop::take(&mut self.memory) };

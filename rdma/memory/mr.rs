@@ -12,7 +12,7 @@ use crate::{
             Retired, //
         },
         segment::{
-            Remote,
+            RemoteAddr,
             Segment, //
         }, //
     },
@@ -38,7 +38,7 @@ const IOVA_BASE: u64 = 1 << 32;
 /// A memory region: pages registered as one range under one key.
 ///
 /// The order of use is: map pages ([`map`](Self::map) or [`map_blocks`](Self::map_blocks)), update
-/// the key ([`bump_key`](Self::bump_key)), post a registration
+/// the key ([`update_key`](Self::bump_key)), post a registration
 /// ([`Batch::reg_mr`](crate::Batch::reg_mr)), let the peer or the own device access it, invalidate
 /// the key ([`Batch::local_invalidate`](crate::Batch::local_invalidate), or the peer does).
 ///
@@ -142,7 +142,7 @@ impl Mr {
         let mut kept = KVVec::with_capacity(blocks.len(), GFP_KERNEL)?;
         let mut table = Table::new(blocks.len())?;
         for (index, block) in blocks.iter().enumerate() {
-            if !block.is_of(&self.pd) || block.len() % page_size != 0 {
+            if !block.belongs_to(&self.pd) || block.len() % page_size != 0 {
                 return Err(EINVAL);
             }
             table.set(index, block.dma_address(), block.len());
@@ -216,7 +216,7 @@ impl Mr {
     ///
     /// An old key gives no access once the region is registered under the new one.
     #[inline(always)]
-    pub fn bump_key(&mut self) {
+    pub fn update_key(&mut self) {
         let raw = self.as_raw();
         // SAFETY: By the type invariants, `self` owns the region; the driver only reads the keys.
         unsafe {
@@ -255,8 +255,8 @@ impl Mr {
 
     /// Returns the address and key with which a peer accesses the region.
     #[inline(always)]
-    pub fn remote(&self) -> Remote {
-        Remote {
+    pub fn remote(&self) -> RemoteAddr {
+        RemoteAddr {
             addr: self.iova(),
             key: self.key(),
         }
@@ -270,11 +270,11 @@ impl Mr {
         // SAFETY: The region belongs to `pd`, is retired to `pd` when dropped, and covers the part
         // if it fits.
         let segment = unsafe { Segment::new(&self.pd, addr, length, (*self.as_raw()).lkey) };
-        segment.only_if(end <= self.len())
+        segment.or_invalid(end <= self.len())
     }
 
     #[inline(always)]
-    pub(crate) fn is_of(&self, pd: &Arc<Pd>) -> bool {
+    pub(crate) fn belongs_to(&self, pd: &Arc<Pd>) -> bool {
         Arc::ptr_eq(&self.pd, pd)
     }
 

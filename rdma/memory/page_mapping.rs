@@ -181,7 +181,7 @@ impl PageMapping {
     }
 
     #[inline(always)]
-    pub(crate) fn is_of(&self, pd: &Arc<Pd>) -> bool {
+    pub(crate) fn belongs_to(&self, pd: &Arc<Pd>) -> bool {
         Arc::ptr_eq(&self.pd, pd)
     }
 
@@ -235,7 +235,7 @@ impl<'a> ForDevice<'a> {
         // if it fits.
         let segment =
             unsafe { Segment::new(&self.mapping.pd, addr, self.length, self.mapping.local_key) };
-        segment.only_if(fits(self.offset, self.length, memory.length))
+        segment.or_invalid(fits(self.offset, self.length, memory.length))
     }
 }
 

@@ -29,7 +29,7 @@ use kernel::{
 /// # Memory that was posted
 ///
 /// A work request names memory by its address, and the device may use that memory until the request
-/// completes. Hence [`MessageSlots`](crate::MessageSlots), [`Mr`](crate::Mr) and
+/// completes. Hence [`MessageBuffers`](crate::MessageBuffers), [`Mr`](crate::Mr) and
 /// [`PageMapping`](crate::PageMapping) belong to a domain, and when one of them is dropped while a
 /// queue pair of its domain exists, its memory (and the region) is kept and freed together with the
 /// domain's last queue pair. Safe code can therefore not free memory that a device may still touch.

@@ -9,7 +9,7 @@ use core::{marker::PhantomData, ops::BitOr, ptr};
 
 /// A piece of local memory that the device may read or write (`struct ib_sge`).
 ///
-/// Made by [`MessageSlots::segment`](crate::MessageSlots::segment),
+/// Made by [`MessageBuffers::segment`](crate::MessageBuffers::segment),
 /// [`Mr::segment`](crate::Mr::segment), [`ForDevice::segment`](crate::ForDevice::segment). A
 /// segment beyond the end of its memory is invalid: posting it fails with `EINVAL`.
 ///
@@ -28,7 +28,7 @@ impl<'a> Segment<'a> {
     ///
     /// The caller must ensure that the object that covers `length` bytes at `addr` under the key
     /// `lkey` is alive for `'a`, belongs to `pd`, and is retired to `pd` when it is dropped while
-    /// queue pairs exist; or that [`Self::only_if`] invalidates the segment before it is used.
+    /// queue pairs exist; or that [`Self::or_invalid`] invalidates the segment before it is used.
     #[inline(always)]
     pub(crate) unsafe fn new(pd: &Pd, addr: u64, length: u32, lkey: u32) -> Self {
         // INVARIANT: By the function requirements.
@@ -52,7 +52,7 @@ impl<'a> Segment<'a> {
 
     /// Returns the segment, invalid unless `good`.
     #[inline(always)]
-    pub(crate) fn only_if(mut self, good: bool) -> Self {
+    pub(crate) fn or_invalid(mut self, good: bool) -> Self {
         if !good {
             // INVARIANT: `pd` is null.
             self.pd = ptr::null();
@@ -62,7 +62,7 @@ impl<'a> Segment<'a> {
 
     /// Returns whether the segment is valid and may be posted on a queue pair of `pd`.
     #[inline(always)]
-    pub(crate) fn is_of(&self, pd: &Pd) -> bool {
+    pub(crate) fn belongs_to(&self, pd: &Pd) -> bool {
         ptr::eq(self.pd, pd)
     }
 
@@ -82,7 +82,7 @@ pub(crate) fn fits(offset: u32, length: u32, size: u32) -> bool {
 
 /// Memory of the peer: its address and remote key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Remote {
+pub struct RemoteAddr {
     /// The address that the peer sent.
     pub addr: u64,
     /// The remote key that the peer sent.

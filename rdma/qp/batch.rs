@@ -9,7 +9,7 @@ use crate::{
         mr::Mr,
         segment::{
             Access,
-            Remote,
+            RemoteAddr,
             Segment,
             SendFlags, //
         }, //
@@ -25,12 +25,12 @@ use kernel::prelude::*;
 use kernel_ext::scatterlist::SgList;
 
 /// Memory for `N` work requests with `S` segments in total, on the caller's stack, not initialised.
-pub struct Space<const N: usize, const S: usize> {
+pub struct WrBuffer<const N: usize, const S: usize> {
     requests: [MaybeUninit<Request>; N],
     segments: [MaybeUninit<sys::ib_sge>; S],
 }
 
-impl<const N: usize, const S: usize> Space<N, S> {
+impl<const N: usize, const S: usize> WrBuffer<N, S> {
     /// Returns uninitialised memory.
     #[inline(always)]
     #[expect(clippy::new_without_default)]
@@ -44,8 +44,8 @@ impl<const N: usize, const S: usize> Space<N, S> {
 
 /// Work requests that are posted together, in the order in which they were added.
 ///
-/// The batch writes them into a [`Space`]; each method writes only the fields of its operation. The
-/// methods copy their arguments, so these need not stay borrowed until [`post`](Self::post).
+/// The batch writes them into a [`WrBuffer`]; each method writes only the fields of its operation.
+/// The methods copy their arguments, so these need not stay borrowed until [`post`](Self::post).
 /// (Memory and batch are two objects, so that the batch stays in registers.)
 ///
 /// Each request carries a tag, which comes back in its completion. A request without
@@ -82,7 +82,7 @@ pub struct Batch<'a, H: QpHandler, const N: usize, const S: usize> {
     next: *mut Request,
     first_segment: *mut sys::ib_sge,
     next_segment: *mut sys::ib_sge,
-    _borrowed: PhantomData<(&'a mut Space<N, S>, &'a [u8])>,
+    _borrowed: PhantomData<(&'a mut WrBuffer<N, S>, &'a [u8])>,
 }
 
 /// The work requests of a reliable connection, which all begin with the same part.
@@ -103,7 +103,7 @@ enum Extra {
 
 impl<'a, H: QpHandler, const N: usize, const S: usize> Batch<'a, H, N, S> {
     #[inline(always)]
-    pub(crate) fn new(qp: &'a Qp<H>, space: &'a mut Space<N, S>) -> Self {
+    pub(crate) fn new(qp: &'a Qp<H>, space: &'a mut WrBuffer<N, S>) -> Self {
         let first = space.requests.as_mut_ptr().cast::<Request>();
         let first_segment = space.segments.as_mut_ptr().cast::<sys::ib_sge>();
         // INVARIANT: Both arrays are empty.
@@ -121,7 +121,7 @@ impl<'a, H: QpHandler, const N: usize, const S: usize> Batch<'a, H, N, S> {
     /// Registers `mr`, as it was last mapped, under its current key.
     #[inline(always)]
     pub fn reg_mr(&mut self, tag: u32, mr: &Mr, access: Access, flags: SendFlags) {
-        self.require(mr.is_of(self.qp.pd()));
+        self.require(mr.belongs_to(self.qp.pd()));
         let opcode = sys::ib_wr_opcode_IB_WR_REG_MR;
         if let Some(request) = self.push(tag, opcode, &[], Extra::None, flags) {
             // SAFETY: `push` returns a request that it has written; this writes the fields of a
@@ -143,7 +143,7 @@ impl<'a, H: QpHandler, const N: usize, const S: usize> Batch<'a, H, N, S> {
 
     /// Writes into the peer's memory.
     #[inline(always)]
-    pub fn write(&mut self, tag: u32, from: &[Segment<'_>], to: Remote, flags: SendFlags) {
+    pub fn write(&mut self, tag: u32, from: &[Segment<'_>], to: RemoteAddr, flags: SendFlags) {
         let opcode = sys::ib_wr_opcode_IB_WR_RDMA_WRITE;
         self.push_rdma(tag, opcode, from, to, Extra::None, flags);
     }
@@ -154,7 +154,7 @@ impl<'a, H: QpHandler, const N: usize, const S: usize> Batch<'a, H, N, S> {
         &mut self,
         tag: u32,
         from: &[Segment<'_>],
-        to: Remote,
+        to: RemoteAddr,
         imm: u32,
         flags: SendFlags,
     ) {
@@ -169,12 +169,12 @@ impl<'a, H: QpHandler, const N: usize, const S: usize> Batch<'a, H, N, S> {
     /// No request has more than `pieces_max` pieces: further pieces go into separate writes before
     /// it, with the tag `part`.
     #[inline(always)]
-    pub fn gather_imm(
+    pub fn write_sg_with_imm(
         &mut self,
         (part, tag): (u32, u32),
         pieces_max: u32,
         (data, tail): (&SgList, Segment<'_>),
-        mut to: Remote,
+        mut to: RemoteAddr,
         imm: u32,
         flags: SendFlags,
     ) {
@@ -193,7 +193,7 @@ impl<'a, H: QpHandler, const N: usize, const S: usize> Batch<'a, H, N, S> {
         // INVARIANT: The position is not beyond the end, and the segments were just written. The
         // owner of the list keeps the pages, see `sg`.
         self.next_segment = list.wrapping_add(pieces);
-        self.require(tail.is_of(self.qp.pd()));
+        self.require(tail.belongs_to(self.qp.pd()));
         self.push_segment(tail.as_raw());
         if pieces > pieces_max as usize {
             cold();
@@ -226,8 +226,8 @@ impl<'a, H: QpHandler, const N: usize, const S: usize> Batch<'a, H, N, S> {
         tag: u32,
         pieces_max: u32,
         (mut list, mut pieces): (*mut sys::ib_sge, usize),
-        mut to: Remote,
-    ) -> (Self, (*mut sys::ib_sge, usize), Remote) {
+        mut to: RemoteAddr,
+    ) -> (Self, (*mut sys::ib_sge, usize), RemoteAddr) {
         let count = pieces_max as usize;
         // With `pieces_max` 0 the loop ends at the first request that does not fit.
         while pieces > count && !self.bad {
@@ -249,12 +249,12 @@ impl<'a, H: QpHandler, const N: usize, const S: usize> Batch<'a, H, N, S> {
     /// Consumes one of the peer's receives, which carries `imm`, without writing data.
     #[inline(always)]
     pub fn empty_write_imm(&mut self, tag: u32, imm: u32, flags: SendFlags) {
-        self.write_imm(tag, &[], Remote { addr: 0, key: 0 }, imm, flags);
+        self.write_imm(tag, &[], RemoteAddr { addr: 0, key: 0 }, imm, flags);
     }
 
     /// Reads the peer's memory.
     #[inline(always)]
-    pub fn read(&mut self, tag: u32, to: &[Segment<'_>], from: Remote, flags: SendFlags) {
+    pub fn read(&mut self, tag: u32, to: &[Segment<'_>], from: RemoteAddr, flags: SendFlags) {
         let opcode = sys::ib_wr_opcode_IB_WR_RDMA_READ;
         self.push_rdma(tag, opcode, to, from, Extra::None, flags);
     }
@@ -349,7 +349,7 @@ impl<'a, H: QpHandler, const N: usize, const S: usize> Batch<'a, H, N, S> {
         tag: u32,
         opcode: sys::ib_wr_opcode,
         local: &[Segment<'_>],
-        remote: Remote,
+        remote: RemoteAddr,
         extra: Extra,
         flags: SendFlags,
     ) {
@@ -359,7 +359,7 @@ impl<'a, H: QpHandler, const N: usize, const S: usize> Batch<'a, H, N, S> {
 
     /// Writes the RDMA fields of a request that was just pushed.
     #[inline(always)]
-    fn set_remote(request: Option<*mut Request>, remote: Remote) {
+    fn set_remote(request: Option<*mut Request>, remote: RemoteAddr) {
         if let Some(request) = request {
             // SAFETY: `push` has just written this request in the array.
             unsafe {
@@ -381,7 +381,7 @@ impl<'a, H: QpHandler, const N: usize, const S: usize> Batch<'a, H, N, S> {
     ) -> Option<*mut Request> {
         let list = self.next_segment;
         for segment in segments {
-            self.require(segment.is_of(self.qp.pd()));
+            self.require(segment.belongs_to(self.qp.pd()));
             self.push_segment(segment.as_raw());
         }
         self.push_raw(tag, opcode, list, segments.len(), extra, flags)

@@ -5,7 +5,7 @@
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
 use crate::{
-    memory::message_buffers::MessageSlots,
+    memory::message_buffers::MessageBuffers,
     qp::{
         Qp,
         QpHandler, //
@@ -29,10 +29,10 @@ use kernel_ext::sync::atomic::{AtomicU32, Ordering};
 /// - The completion entries of the requests are in `table`, which is a queue pair's table of tags;
 ///   their segments are in `segments` and name memory of `messages`, which belongs to that queue
 ///   pair's protection domain.
-pub struct StandingReceives {
+pub struct RecvRing {
     requests: KVVec<sys::ib_recv_wr>,
     segments: KVVec<sys::ib_sge>,
-    messages: Option<MessageSlots>,
+    messages: Option<MessageBuffers>,
     table: *const sys::ib_cqe,
     batch: u32,
     count: u32,
@@ -41,11 +41,11 @@ pub struct StandingReceives {
 }
 
 // SAFETY: The pointers refer to memory that the object owns, and to entries that are only compared.
-unsafe impl Send for StandingReceives {}
+unsafe impl Send for RecvRing {}
 // SAFETY: As above; requests and segments are not changed once they are written.
-unsafe impl Sync for StandingReceives {}
+unsafe impl Sync for RecvRing {}
 
-impl StandingReceives {
+impl RecvRing {
     /// Creates `count` receives for `qp` of messages of `len` bytes, with the tags `0..count`,
     /// without posting them. Sleeps.
     ///
@@ -60,7 +60,7 @@ impl StandingReceives {
         }
         let messages = match len {
             0 => None,
-            len => Some(MessageSlots::packed(qp.pd(), count, len)?),
+            len => Some(MessageBuffers::packed(qp.pd(), count, len)?),
         };
         // Without buffers all batches are identical.
         let made = if messages.is_some() { count } else { batch };
@@ -128,7 +128,7 @@ impl StandingReceives {
     ///
     /// Called by the completion handler only, which runs on one CPU at a time.
     #[inline(always)]
-    pub fn used<H: QpHandler>(&self, qp: &Qp<H>) -> Result<bool> {
+    pub fn consumed<H: QpHandler>(&self, qp: &Qp<H>) -> Result<bool> {
         let next = self.next.load(Ordering::Relaxed).wrapping_add(1);
         self.next.store(next, Ordering::Relaxed);
         // The remainder of a division by a power of two.
@@ -163,7 +163,7 @@ impl StandingReceives {
     fn is_for<H: QpHandler>(&self, qp: &Qp<H>) -> bool {
         let same_table = qp.entry(0).map(<*mut _>::cast_const) == Some(self.table);
         let last_tag = self.segments.len().saturating_sub(1) as u32;
-        let same_domain = self.messages.as_ref().is_none_or(|m| m.is_of(qp.pd()));
+        let same_domain = self.messages.as_ref().is_none_or(|m| m.belongs_to(qp.pd()));
         same_table && same_domain && qp.entry(last_tag).is_some()
     }
 

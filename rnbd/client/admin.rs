@@ -12,8 +12,8 @@ use kernel_ext::{
     random, //
 };
 use rtrs_client::{
+    AdminChannel, //
     Direction,
-    Messenger, //
 };
 use zerocopy::IntoBytes;
 
@@ -41,7 +41,7 @@ const TIMEOUT_MS: u32 = 60_000;
 
 /// Agrees with the server on a protocol version, and asks it who it is. The version changes nothing
 /// for a client: servers of version 1 ignore the priority.
-pub(super) fn agree(rtrs: &impl Messenger) -> Result<Server> {
+pub(super) fn agree(rtrs: &impl AdminChannel) -> Result<Server> {
     let mut nonce = [0; size_of::<u64>()];
     random::fill(&mut nonce);
     let nonce = u64::from_ne_bytes(nonce);
@@ -61,7 +61,7 @@ pub(super) fn agree(rtrs: &impl Messenger) -> Result<Server> {
 ///
 /// The server's; `EINVAL` for an answer that no disk can be made of.
 pub(super) fn open(
-    rtrs: &impl Messenger,
+    rtrs: &impl AdminChannel,
     server: &Server,
     name: &CStr,
     access: AccessMode,
@@ -79,7 +79,7 @@ pub(super) fn open(
 }
 
 /// Has the server close a device. If that fails the server closes it with the session.
-pub(super) fn close(rtrs: &impl Messenger, device_id: u32) {
+pub(super) fn close(rtrs: &impl AdminChannel, device_id: u32) {
     let request = Close::new(device_id);
     let closed = rtrs.send_message(Direction::Write, request.as_bytes(), &mut [], TIMEOUT_MS);
     match closed {
@@ -93,7 +93,7 @@ pub(super) fn close(rtrs: &impl Messenger, device_id: u32) {
     }
 }
 
-fn bad(rtrs: &impl Messenger, reason: BadResponse) -> Error {
+fn bad(rtrs: &impl AdminChannel, reason: BadResponse) -> Error {
     pr_err!(
         "session {}: the server's answer is no use: {}\n",
         rtrs.session().name(),

@@ -3,8 +3,8 @@
 //! A mapped device: its state, its number on the server, and the disk that shows it.
 
 mod fence;
-mod following;
 mod identity;
+mod limit_update;
 mod power;
 mod unmap;
 
@@ -43,15 +43,15 @@ use kernel_ext::{
 use crate::client::{
     admin,
     cache::CacheCell,
-    front::Front,
     io_state::{
-        Reach,
-        ReachCell, //
+        IoState,
+        IoStateCell, //
     },
     limits::{
         self,
-        Following, //
+        LimitUpdate, //
     },
+    mapped_disk::MappedDisk,
     queue::Queue,
     session::{
         Session,
@@ -83,8 +83,8 @@ static LOG_LIMIT: RateLimit = RateLimit::new(5000, 10);
 pub(super) struct Device {
     /// How its requests are sent. Changes under the lock of `inner`, but for the answer that says
     /// that the server does not have the device open, which ends it without the lock.
-    reach: ReachCell,
-    /// What the server's cache may lose. Beside `reach`, as requests look at both.
+    io_state: IoStateCell,
+    /// What the server's cache may lose. Beside `io_state`, as requests look at both.
     cache: CacheCell,
     rtrs: Arc<rtrs_client::Session>,
     /// The device's name on the server.
@@ -95,7 +95,7 @@ pub(super) struct Device {
     inner: Mutex<Inner>,
     /// Has the disk follow the limits of the server's device.
     #[pin]
-    following: Work<Device>,
+    limit_update: Work<Device>,
     /// The N of `rnbdN`.
     number: u32,
     // Dropped last: the session may close with it.
@@ -109,18 +109,18 @@ pub(super) struct Device {
 struct Inner {
     state: DeviceState,
     /// How often the link was lost: what was opened before is not open any more.
-    losses: u32,
+    disconnects: u32,
     /// Why it was not opened again the last time.
     refusal: Option<Error>,
     /// The limits, from the first opening on.
-    limits: Option<Following>,
+    limits: Option<LimitUpdate>,
     /// Which disk it is; not known as long as no server has told.
     identity: Option<Identity>,
     /// In which boot of the server's machine it was opened last, if the server has told.
     boot: Option<Boot>,
     /// How often the server's cache was lost with writes of this device in it.
     cache_losses: u32,
-    front: Option<Front>,
+    mapped_disk: Option<MappedDisk>,
 }
 
 impl Device {
@@ -134,22 +134,22 @@ impl Device {
         let rtrs = user.session().rtrs()?.clone();
         Arc::pin_init(
             pin_init!(Self {
-                reach: ReachCell::new(),
+                io_state: IoStateCell::new(),
                 cache: CacheCell::new(),
                 rtrs,
                 path,
                 access,
                 inner <- new_mutex!(Inner {
                     state: DeviceState::Init,
-                    losses: 0,
+                    disconnects: 0,
                     refusal: None,
                     limits: None,
                     identity: None,
                     boot: None,
                     cache_losses: 0,
-                    front: None,
+                    mapped_disk: None,
                 }),
-                following <- new_work!("Device::following"),
+                limit_update <- new_work!("Device::following"),
                 number,
                 user,
             }),
@@ -159,14 +159,14 @@ impl Device {
 
     /// How its requests are sent at the moment.
     #[inline]
-    pub(super) fn reach(&self) -> Reach {
-        self.reach.get()
+    pub(super) fn io_state(&self) -> IoState {
+        self.io_state.get()
     }
 
     /// Whether requests may wait for the server, rather than fail.
     #[inline]
-    pub(super) fn is_hopeful(&self) -> bool {
-        self.reach() != Reach::NotOpen && self.rtrs.is_open()
+    pub(super) fn may_recover(&self) -> bool {
+        self.io_state() != IoState::Failing && self.rtrs.is_open()
     }
 
     /// What the server's cache may lose.
@@ -210,7 +210,7 @@ impl Device {
     /// open is fenced from now on.
     fn lock(&self) -> impl DerefMut<Target = Inner> + '_ {
         let mut inner = self.inner.lock();
-        if inner.state == DeviceState::Mapped && self.reach() == Reach::NotOpen {
+        if inner.state == DeviceState::Mapped && self.io_state() == IoState::Failing {
             self.become_fenced(&mut inner);
         }
         inner
@@ -225,10 +225,10 @@ impl Device {
     /// if the server has another disk under that name now and `how` does not allow it, `EINVAL` if
     /// that one's blocks are too large; else the server's.
     pub(super) fn open(self: &Arc<Self>, how: Remap) -> Result<Remote> {
-        let losses = self.lock().losses;
+        let disconnects = self.lock().disconnects;
         let server = admin::agree(&*self.rtrs)?;
         let remote = admin::open(&*self.rtrs, &server, &self.path, self.access)?;
-        let opened = self.opened(&remote, &server, losses, how);
+        let opened = self.opened(&remote, &server, disconnects, how);
         if let Err(error) = opened {
             if error != errno::ECONNABORTED {
                 admin::close(&*self.rtrs, remote.device_id);
@@ -242,14 +242,14 @@ impl Device {
         self: &Arc<Self>,
         remote: &Remote,
         server: &Server,
-        losses: u32,
+        disconnects: u32,
         how: Remap,
     ) -> Result {
         let mut inner = self.lock();
         if inner.state == DeviceState::Unmapped {
             return Err(ENOENT);
         }
-        if inner.losses != losses {
+        if inner.disconnects != disconnects {
             return Err(errno::ECONNABORTED);
         }
         let again = inner.state != DeviceState::Init;
@@ -262,24 +262,24 @@ impl Device {
         inner.refusal = None;
         let is_another = self.note_identity(&mut inner, remote);
         self.note_boot(&mut inner, server, restarted, remote.writeback);
-        self.reach.set(if is_forced {
-            Reach::Forced(remote.device_id)
+        self.io_state.set(if is_forced {
+            IoState::OpenForceFua(remote.device_id)
         } else {
-            Reach::Open(remote.device_id)
+            IoState::Open(remote.device_id)
         });
         inner.state = DeviceState::Mapped;
-        if let (true, Some(front)) = (again, &inner.front) {
+        if let (true, Some(mapped_disk)) = (again, &inner.mapped_disk) {
             // The size was checked: it is one that a disk can have.
-            let _ = self.set_size(front.disk(), remote.nsectors);
-            front.disk().let_go();
-            front.disk().uevent(Uevent::Online);
+            let _ = self.set_size(mapped_disk.disk(), remote.nsectors);
+            mapped_disk.disk().unquiesce();
+            mapped_disk.disk().uevent(Uevent::Online);
             if is_another {
-                front.disk().uevent(Uevent::Change);
+                mapped_disk.disk().uevent(Uevent::Change);
             }
         }
         if again {
             pr_info!("{self}: opened again\n");
-            self.begin_following(&inner);
+            self.begin_limit_update(&inner);
         }
         Ok(())
     }
@@ -288,55 +288,55 @@ impl Device {
     /// being. A disk that owes an error to the next flush has to be sent one.
     fn compare_limits(&self, inner: &mut Inner, remote: &Remote, owes: bool) -> Result<bool> {
         let mut limits = limits::of_disk(&self.rtrs, remote);
-        let Some(following) = &mut inner.limits else {
-            inner.limits = Some(Following::new(limits));
+        let Some(limit_update) = &mut inner.limits else {
+            inner.limits = Some(LimitUpdate::new(limits));
             return Ok(false);
         };
         limits.write_cache |= owes;
-        if let Err(error) = following.follow(limits) {
+        if let Err(error) = limit_update.follow(limits) {
             // Once, however often it is tried.
             if inner.refusal != Some(error) {
                 pr_err!(
                     "{self}: has larger blocks now, {} bytes instead of {}: unmap it and map it again\n",
                     remote.logical_block_size,
-                    following.block_bytes()
+                    limit_update.block_bytes()
                 );
             }
             return Err(error);
         }
-        Ok(following.lacks_flushes())
+        Ok(limit_update.lacks_flushes())
     }
 
     /// Notes that the connection to the server is lost: requests wait from now on, and none that
     /// was made before is on its way when this returns.
     pub(super) fn disconnected(&self) {
         let mut inner = self.lock();
-        inner.losses = inner.losses.wrapping_add(1);
+        inner.disconnects = inner.disconnects.wrapping_add(1);
         if inner.state != DeviceState::Mapped {
             // Nothing is sent for it, and a fence is not lifted by an outage.
             return;
         }
-        let reach = self.reach();
-        if reach == Reach::NotOpen || !self.reach.change(reach, Reach::Waiting) {
+        let io_state = self.io_state();
+        if io_state == IoState::Failing || !self.io_state.change(io_state, IoState::Queueing) {
             // An answer has fenced it just now.
             return self.become_fenced(&mut inner);
         }
         pr_err!("{self}: disconnected, requests wait until the session is back\n");
         inner.state = DeviceState::Disconnected;
-        if let Some(front) = &inner.front {
-            front.disk().hold();
-            front.disk().uevent(Uevent::Offline);
+        if let Some(mapped_disk) = &inner.mapped_disk {
+            mapped_disk.disk().quiesce();
+            mapped_disk.disk().uevent(Uevent::Offline);
         }
     }
 
     /// Notes that nobody is to wait for the server any longer: requests fail.
-    pub(super) fn gave_up(&self) {
+    pub(super) fn io_failed(&self) {
         let inner = self.lock();
         if inner.state == DeviceState::Disconnected {
             pr_err!("{self}: the session is not back, requests fail\n");
-            self.reach.set(Reach::NotOpen);
-            if let Some(front) = &inner.front {
-                front.disk().let_go();
+            self.io_state.set(IoState::Failing);
+            if let Some(mapped_disk) = &inner.mapped_disk {
+                mapped_disk.disk().unquiesce();
             }
         }
     }
@@ -368,8 +368,8 @@ impl Device {
     /// have.
     pub(super) fn resize(&self, sectors: u64) -> Result {
         let inner = self.lock();
-        match (&inner.front, inner.state) {
-            (Some(front), DeviceState::Mapped) => self.set_size(front.disk(), sectors),
+        match (&inner.mapped_disk, inner.state) {
+            (Some(mapped_disk), DeviceState::Mapped) => self.set_size(mapped_disk.disk(), sectors),
             _ => {
                 pr_err!("{self}: resize: not open on the server\n");
                 Err(ENOENT)

@@ -18,41 +18,41 @@ const FORCED: u64 = 1 << 32;
 
 /// How requests are sent at the moment.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Reach {
+pub(super) enum IoState {
     /// To the device of that number on the server.
     Open(u32),
     /// As `Open`, and writes forced through its cache.
-    Forced(u32),
+    OpenForceFua(u32),
     /// They wait until it is open again.
-    Waiting,
+    Queueing,
     /// They fail.
-    NotOpen,
+    Failing,
 }
 
-impl Reach {
+impl IoState {
     /// The device's number on the server, if it is open there.
     #[inline]
     pub(super) fn remote_id(self) -> Option<u32> {
         match self {
-            Reach::Open(id) | Reach::Forced(id) => Some(id),
-            Reach::Waiting | Reach::NotOpen => None,
+            IoState::Open(id) | IoState::OpenForceFua(id) => Some(id),
+            IoState::Queueing | IoState::Failing => None,
         }
     }
 
     fn to_word(self) -> u64 {
         match self {
-            Reach::Open(id) => u64::from(id),
-            Reach::Forced(id) => FORCED | u64::from(id),
-            Reach::Waiting => WAITING,
-            Reach::NotOpen => NOT_OPEN,
+            IoState::Open(id) => u64::from(id),
+            IoState::OpenForceFua(id) => FORCED | u64::from(id),
+            IoState::Queueing => WAITING,
+            IoState::Failing => NOT_OPEN,
         }
     }
 }
 
-/// A [`Reach`] that is read for each request. Any context.
-pub(super) struct ReachCell(AtomicU64);
+/// A [`IoState`] that is read for each request. Any context.
+pub(super) struct IoStateCell(AtomicU64);
 
-impl ReachCell {
+impl IoStateCell {
     /// Of a device that is not open yet.
     pub(super) fn new() -> Self {
         Self(AtomicU64::new(NOT_OPEN))
@@ -60,25 +60,25 @@ impl ReachCell {
 
     /// How requests are sent.
     #[inline]
-    pub(super) fn get(&self) -> Reach {
+    pub(super) fn get(&self) -> IoState {
         let word = self.0.load(Relaxed);
         // CAST: the number is the lower half.
         let id = word as u32;
         match word {
-            0..FORCED => Reach::Open(id),
-            NOT_OPEN => Reach::NotOpen,
-            WAITING => Reach::Waiting,
-            _ => Reach::Forced(id),
+            0..FORCED => IoState::Open(id),
+            NOT_OPEN => IoState::Failing,
+            WAITING => IoState::Queueing,
+            _ => IoState::OpenForceFua(id),
         }
     }
 
     /// Changes how requests are sent.
-    pub(super) fn set(&self, reach: Reach) {
-        self.0.store(reach.to_word(), Relaxed);
+    pub(super) fn set(&self, io_state: IoState) {
+        self.0.store(io_state.to_word(), Relaxed);
     }
 
     /// Changes how requests are sent, if it is still `from`; says whether it was.
-    pub(super) fn change(&self, from: Reach, to: Reach) -> bool {
+    pub(super) fn change(&self, from: IoState, to: IoState) -> bool {
         self.0
             .compare_exchange(from.to_word(), to.to_word(), Relaxed, Relaxed)
             .is_ok()

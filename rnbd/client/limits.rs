@@ -53,12 +53,12 @@ pub(super) fn of_disk(rtrs: &Session, remote: &Remote) -> Limits {
 }
 
 /// The limits that a disk has, and those that it should have.
-pub(super) struct Following {
+pub(super) struct LimitUpdate {
     has: Limits,
     should_have: Limits,
 }
 
-impl Following {
+impl LimitUpdate {
     /// Of a disk that is made with these limits.
     pub(super) fn new(limits: Limits) -> Self {
         Self {

@@ -110,8 +110,8 @@ fn link(device: &Device, disk: &GenDisk) -> Result<Link> {
 
 /// Takes back what was done for a device that could not be mapped.
 fn abandon(device: &Arc<Device>) {
-    if let Ok(ending) = device.begin_unmap(Unmap::Force) {
-        device.finish_unmap(ending);
+    if let Ok(unmap_state) = device.begin_unmap(Unmap::Force) {
+        device.finish_unmap(unmap_state);
     }
 }
 

@@ -21,7 +21,7 @@ use kernel_ext::{
 };
 use rtrs_client::{
     Direction,
-    Lane,
+    IoQueue,
     Ticket,
     Transfer, //
 };
@@ -29,7 +29,7 @@ use zerocopy::IntoBytes;
 
 use crate::client::{
     device::Device,
-    io_state::Reach, //
+    io_state::IoState, //
     retry::{
         end,
         History, //
@@ -47,9 +47,9 @@ use crate::proto::{
 pub(super) struct Queue;
 
 /// A request that RTRS carries out.
-struct Carried(Request<Queue>);
+struct InFlight(Request<Queue>);
 
-impl Transfer for Carried {
+impl Transfer for InFlight {
     #[inline]
     fn sg(&mut self) -> &mut SgList {
         self.0.sg_mut()
@@ -63,8 +63,8 @@ impl Transfer for Carried {
         }
     }
 
-    fn lost(self, ticket: Ticket) {
-        Device::lost(self.0, ticket);
+    fn requeue(self, ticket: Ticket) {
+        Device::requeue(self.0, ticket);
     }
 
     fn ticket(&self) -> Option<Ticket> {
@@ -91,13 +91,13 @@ impl Operations for Queue {
         };
         // With the device goes its number on the server, so a request for a device that is not
         // open must not leave.
-        let remote_id = match device.reach() {
-            Reach::Open(remote_id) => remote_id,
-            Reach::Forced(remote_id) => {
+        let remote_id = match device.io_state() {
+            IoState::Open(remote_id) => remote_id,
+            IoState::OpenForceFua(remote_id) => {
                 rw.fua |= rw.op == Op::Write;
                 remote_id
             }
-            Reach::Waiting | Reach::NotOpen => return device.refuse(request),
+            IoState::Queueing | IoState::Failing => return device.refuse(request),
         };
         let Ok(note) = device.cache().send(&rw) else {
             return device.fail_flush(request);
@@ -140,15 +140,15 @@ fn send(
     head: &[u8],
     request: Request<Queue>,
 ) -> Result<(), Rejected<Queue>> {
-    let lane = match hw.poll_index() {
-        Some(index) => Lane::Poll(index),
-        None => Lane::Cpu(hw.index()),
+    let io_queue = match hw.poll_index() {
+        Some(index) => IoQueue::Poll(index),
+        None => IoQueue::Cpu(hw.index()),
     };
     // CAST: tags are below the depth of the tag set, which is at most 65535.
     let chunk = request.tag() as u16;
     match device
         .rtrs()
-        .submit(chunk, lane, direction, head, Carried(request))
+        .submit(chunk, io_queue, direction, head, InFlight(request))
     {
         Ok(()) => Ok(()),
         Err(back) => device.take_back(back.error, back.transfer.0),

@@ -24,7 +24,7 @@ use super::{
 use crate::proto::cache::Note;
 
 /// Pause before a request that was lost is started again, in milliseconds. While the disk is held
-/// it waits for longer: until it is let go.
+/// it waits for longer: until it is unquiesced.
 const AGAIN_MS: u32 = 10;
 
 /// What is remembered of a request.
@@ -75,7 +75,7 @@ impl Device {
             return Ok(());
         }
         let later = error == EBUSY || error == EAGAIN || error == ENOMEM;
-        if later || (error == errno::ECONNABORTED && self.is_hopeful()) {
+        if later || (error == errno::ECONNABORTED && self.may_recover()) {
             return Err(Rejected(request));
         }
         self.log_failed(request.op(), error);
@@ -119,7 +119,7 @@ impl Device {
     /// A request was sent, and there is nobody who could answer any more: it is started anew,
     /// unless that has gone on for longer than requests are to wait.
     #[cold]
-    pub(super) fn lost(mut request: Request<Queue>, ticket: Ticket) {
+    pub(super) fn requeue(mut request: Request<Queue>, ticket: Ticket) {
         request.pdu_mut().ticket = Some(ticket);
         // It goes out as it was, or not before the server is done with what it has of it.
         request.forbid_merges();
@@ -141,7 +141,7 @@ impl Device {
         let since = *request.pdu_mut().since.get_or_insert_with(Instant::now);
         let device = request.queue();
         let waited_ms = u64::try_from(since.elapsed().as_millis()).unwrap_or(0);
-        if device.is_hopeful() && limit_ms.is_none_or(|limit_ms| waited_ms <= limit_ms) {
+        if device.may_recover() && limit_ms.is_none_or(|limit_ms| waited_ms <= limit_ms) {
             return request.requeue_later(AGAIN_MS);
         }
         device.log_failed(request.op(), error);

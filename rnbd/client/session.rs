@@ -40,7 +40,7 @@ use kernel_ext::{
 use rtrs_client::OpenParam;
 use rtrs_core::proto::settings::Settings;
 
-use self::watcher::Watcher;
+use self::watcher::SessionWatcher;
 use super::{
     admin,
     device::Device,
@@ -85,7 +85,7 @@ pub(super) struct Session {
     client: Arc<Client>,
     poll_queues: u32,
     connection: SetOnce<Connection>,
-    watcher: Arc<Watcher>,
+    watcher: Arc<SessionWatcher>,
     #[pin]
     usage: Mutex<Usage>,
     /// Completes when connecting has succeeded or failed.
@@ -141,7 +141,7 @@ impl Session {
         let name = super::c_string(request.sess_name)?;
         let client = client.clone();
         let poll_queues = request.nr_poll_queues;
-        let watcher = Arc::pin_init(Watcher::new(), GFP_KERNEL)?;
+        let watcher = Arc::pin_init(SessionWatcher::new(), GFP_KERNEL)?;
         Arc::pin_init(
             pin_init!(Self {
                 name,
@@ -269,7 +269,7 @@ impl Session {
             port: request.dest_port,
             poll_queues: request.nr_poll_queues,
             settings: request.settings,
-            link: self.watcher.clone(),
+            events: self.watcher.clone(),
         })
         .inspect_err(|error| {
             pr_err!(
@@ -305,7 +305,7 @@ impl Session {
         if usage.users == 0 {
             usage.phase = Phase::Closing;
             // Once: it is not used again.
-            let _ = self.client.chores.enqueue(self.clone());
+            let _ = self.client.wq.enqueue(self.clone());
         }
     }
 

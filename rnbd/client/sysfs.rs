@@ -147,14 +147,14 @@ fn store_unmap_device(
         pr_err!("{}: unmap_device: is just being mapped\n", &*device);
         return Err(EBUSY);
     }
-    let ending = memory::without_io(|| device.begin_unmap(how))?;
+    let unmap_state = memory::without_io(|| device.begin_unmap(how))?;
     // This file goes with the device: first, so that unmapping does not wait for its own writer.
     if let Err(error) = context.remove_self(&THIS_MODULE) {
         // The module is being unloaded, which unmaps the device.
-        device.cancel_unmap(ending);
+        device.cancel_unmap(unmap_state);
         return Err(error);
     }
-    memory::without_io(|| device.finish_unmap(ending));
+    memory::without_io(|| device.finish_unmap(unmap_state));
     pr_info!("{}: unmapped\n", &*device);
     Ok(())
 }

@@ -169,8 +169,8 @@ pub const fn agree(theirs: u8) -> u8 {
     }
 }
 
-/// Reads a server's answer to a `sess_info` with `nonce`. Unless the nonce comes back, whatever is
-/// in the reserved bytes was left there by chance.
+/// Reads a server's answer to a `sess_info` with `nonce`. Unless the nonce comes back, the content
+/// of the reserved bytes has no meaning.
 pub fn parse_sess_info_response(bytes: &[u8], nonce: u64) -> Result<Server, BadResponse> {
     let (msg, _) = SessInfo::ref_from_prefix(bytes).map_err(|_| BadResponse::Truncated)?;
     let kind = msg.header.kind.get();

@@ -129,7 +129,7 @@ const OWN_IDS: [&str; 8] = [
     "device/uid",
 ];
 
-/// Where a machine says who it is, whatever it boots.
+/// The file with the machine's identifier, which no operating system changes.
 const MACHINE_ID: &str = "product_uuid";
 
 /// Disks whose content is in memory: brd, zram, null_blk.

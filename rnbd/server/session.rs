@@ -418,7 +418,7 @@ impl Session {
 }
 
 /// The session's implementation of the RTRS session service.
-pub(super) struct Link(pub(super) Arc<Session>);
+pub(super) struct SessionHandler(pub(super) Arc<Session>);
 
 /// Returns the direction of a request's data.
 #[inline]
@@ -430,7 +430,7 @@ fn direction_of(operation: &Operation) -> Direction {
     }
 }
 
-impl SessionService for Link {
+impl SessionService for SessionHandler {
     #[inline]
     fn request(&self, operation: Operation) {
         let session = &self.0;

@@ -27,13 +27,13 @@ use rdma::{
 
 use crate::client::{
     path::{
-        error::Fault,
+        error::PathError,
         Path, //
     },
     session::Session, //
 };
 
-static LIBRARY: Global<Option<Arc<Library>>> = Global::new(None);
+static MODULE_STATE: Global<Option<Arc<ModuleState>>> = Global::new(None);
 
 /// Hears of ports: a path whose link is back need not wait for its next attempt, and one whose link
 /// is gone need not wait for its peer's silence.
@@ -42,16 +42,16 @@ struct Ports;
 impl PortEvents for Ports {
     fn port_up(&self, _device: DeviceId, _port: u32) {
         // Which port a path will go over is known when its address is resolved.
-        if let Ok(library) = Library::get() {
-            library.for_each_path(Path::hurry);
+        if let Ok(module) = ModuleState::get() {
+            module.for_each_path(Path::retry_now);
         }
     }
 
     fn port_down(&self, device: DeviceId, port: u32) {
-        if let Ok(library) = Library::get() {
-            library.for_each_path(|path| {
+        if let Ok(module) = ModuleState::get() {
+            module.for_each_path(|path| {
                 if path.is_over(device, port) {
-                    Path::fail(path, Fault::PortDown);
+                    Path::fail(path, PathError::PortDown);
                 }
             });
         }
@@ -63,16 +63,16 @@ impl PortEvents for Ports {
 
     /// A path that is lost has no connection that would say so, and keeps objects of its device.
     fn device_removed(&self, _device: DeviceId) {
-        if let Ok(library) = Library::get() {
-            library.for_each_path(|path| Path::let_device_go(path, None));
+        if let Ok(module) = ModuleState::get() {
+            module.for_each_path(|path| Path::device_removed(path, None));
         }
     }
 }
 
-/// The module's state. The work queue outlives all paths: [`Library::stop`] waits for what is left
-/// of them.
+/// The module's state. The work queue outlives all paths: [`ModuleState::stop`] waits for what is
+/// left of them.
 #[pin_data]
-pub(crate) struct Library {
+pub(crate) struct ModuleState {
     pub(crate) class: Class,
     /// Heartbeats and teardowns. A teardown waits for the heartbeat and for an attempt of the same
     /// path, which it has told to end.
@@ -86,7 +86,7 @@ pub(crate) struct Library {
     ports: Mutex<Option<PortWatch>>,
 }
 
-impl Library {
+impl ModuleState {
     /// Makes the module's state.
     pub(crate) fn start() -> Result<Arc<Self>> {
         let class = Class::register(c"rtrs-client")?;
@@ -96,7 +96,7 @@ impl Library {
             Flags::UNBOUND | Flags::MEM_RECLAIM,
             0,
         )?;
-        let library = Arc::pin_init(
+        let module = Arc::pin_init(
             pin_init!(Self {
                 class,
                 queue,
@@ -107,9 +107,9 @@ impl Library {
             GFP_KERNEL,
         )?;
         let ports = PortWatch::new(Arc::new(Ports, GFP_KERNEL)?)?;
-        *library.ports.lock() = Some(ports);
-        *LIBRARY.lock() = Some(library.clone());
-        Ok(library)
+        *module.ports.lock() = Some(ports);
+        *MODULE_STATE.lock() = Some(module.clone());
+        Ok(module)
     }
 
     /// Takes the module's state away, at the module's exit. No session is left: those who open them
@@ -117,14 +117,14 @@ impl Library {
     pub(crate) fn stop(&self) {
         let ports = self.ports.lock().take();
         drop(ports);
-        drop(LIBRARY.lock().take());
+        drop(MODULE_STATE.lock().take());
         // A last reference must not be dropped by an item on the queue.
         self.connect_queue.flush();
         self.queue.flush();
     }
 
     pub(crate) fn get() -> Result<Arc<Self>> {
-        LIBRARY.lock().clone().ok_or(ENODEV)
+        MODULE_STATE.lock().clone().ok_or(ENODEV)
     }
 
     /// Goes through the paths of all sessions; `visit` must not sleep.

@@ -15,6 +15,7 @@ pub(crate) mod recovery;
 pub(crate) mod resources;
 pub(crate) mod setup;
 pub(crate) mod stats;
+pub(crate) mod timeouts;
 
 use kernel::{
     impl_has_delayed_work, impl_has_work, new_mutex,
@@ -53,7 +54,7 @@ use rdma::{
         SocketAddress, //
     },
     DeviceId,
-    Wake, //
+    Notify, //
 };
 use rtrs_core::{
     address,
@@ -71,11 +72,11 @@ use rtrs_core::{
 
 use crate::client::{
     path::{
-        connections::Transport, //
-        error::Fault,
-        heartbeat::Pulse,
+        connections::Connections, //
+        error::PathError,
+        heartbeat::Liveness,
         resources::Resources,
-        setup::Progress,
+        setup::Setup,
         stats::Stats,
     },
     session::{
@@ -91,7 +92,7 @@ pub(crate) const HEARTBEAT: u64 = 1;
 /// The work item that connects again.
 pub(crate) const RECONNECT: u64 = 2;
 /// The work item that looks for completions of sends.
-pub(crate) const LOOK: u64 = 3;
+pub(crate) const POLL_SEND_CQS: u64 = 3;
 
 /// What is known of a path's ends once it has been connected.
 pub(crate) struct Ends {
@@ -102,7 +103,7 @@ pub(crate) struct Ends {
 
 /// One path of a session.
 ///
-/// Lock order: `attempts`, then the session's locks, then `recovery`, and `farewell` alone.
+/// Lock order: `attempts`, then the session's locks, then `recovery`, and `stale_connection` alone.
 #[pin_data]
 pub(crate) struct Path {
     pub(crate) session: Arc<Session>,
@@ -123,14 +124,14 @@ pub(crate) struct Path {
     /// that life's end: a disconnect on it is heard. `recovery` knows whether there is one. Its
     /// event handler holds the path, so it is dropped before the path is closed.
     #[pin]
-    pub(crate) farewell: IrqLock<Option<Arc<CmId>>>,
+    pub(crate) stale_connection: IrqLock<Option<Arc<CmId>>>,
     /// Attempts to connect it again that have ended.
     pub(crate) ended: AtomicU32,
-    pub(crate) progress: Pin<KBox<Progress>>,
-    pub(crate) pulse: Pulse,
+    pub(crate) setup: Pin<KBox<Setup>>,
+    pub(crate) liveness: Liveness,
     pub(crate) stats: Stats,
     /// There while the path is connected.
-    pub(crate) transport: RcuArc<Transport>,
+    pub(crate) connections: RcuArc<Connections>,
     #[pin]
     tear_down: Work<Path, TEAR_DOWN>,
     #[pin]
@@ -138,7 +139,7 @@ pub(crate) struct Path {
     #[pin]
     reconnect: DelayedWork<Path, RECONNECT>,
     #[pin]
-    look: Work<Path, LOOK>,
+    poll_send_cqs: Work<Path, POLL_SEND_CQS>,
 }
 
 impl_has_work! {
@@ -146,7 +147,7 @@ impl_has_work! {
 }
 
 impl_has_work! {
-    impl HasWork<Self, 3> for Path { self.look }
+    impl HasWork<Self, 3> for Path { self.poll_send_cqs }
 }
 
 impl_has_delayed_work! {
@@ -178,27 +179,27 @@ impl WorkItem<RECONNECT> for Path {
     }
 }
 
-impl WorkItem<LOOK> for Path {
+impl WorkItem<POLL_SEND_CQS> for Path {
     type Pointer = Arc<Path>;
 
     fn run(this: Arc<Path>) {
-        memory::without_io(|| this.look());
+        memory::without_io(|| this.poll_send_cqs());
     }
 }
 
 /// Tells a path that a send of it has completed.
-pub(crate) struct Late(pub(crate) Arc<Path>);
+pub(crate) struct SendCqNotify(pub(crate) Arc<Path>);
 
-impl Wake for Late {
-    fn wake(&self) {
-        self.0.look_later();
+impl Notify for SendCqNotify {
+    fn notify(&self) {
+        self.0.queue_poll_send_cqs();
     }
 }
 
 impl Path {
     /// Makes a path that is to be connected.
     pub(crate) fn new(session: &Arc<Session>, addrs: PathAddrs) -> Result<Arc<Self>> {
-        let progress = KBox::pin_init(Progress::new(), GFP_KERNEL)?;
+        let setup = KBox::pin_init(Setup::new(), GFP_KERNEL)?;
         let stats = Stats::new()?;
         let number = Number::new(session)?;
         let mut uuid = [0; 16];
@@ -213,16 +214,16 @@ impl Path {
                 recovery <- new_irq_lock!(Recovery::NEW),
                 state_changed <- new_wait_queue!("Path::state_changed"),
                 attempts <- new_mutex!(Resources::NONE),
-                farewell <- new_irq_lock!(None),
+                stale_connection <- new_irq_lock!(None),
                 ended: AtomicU32::new(0),
-                progress,
-                pulse: Pulse::new(),
+                setup,
+                liveness: Liveness::new(),
                 stats,
-                transport: RcuArc::new(None),
+                connections: RcuArc::new(None),
                 tear_down <- new_work!("Path::tear_down"),
                 heartbeat <- new_delayed_work!("Path::heartbeat"),
                 reconnect <- new_delayed_work!("Path::reconnect"),
-                look <- new_work!("Path::look"),
+                poll_send_cqs <- new_work!("Path::look"),
             }),
             GFP_KERNEL,
         )
@@ -251,19 +252,19 @@ impl Path {
     }
 
     /// Has completions of sends looked for that an answered request waits for. Any context.
-    pub(crate) fn look_later(self: &Arc<Self>) {
+    pub(crate) fn queue_poll_send_cqs(self: &Arc<Self>) {
         // If it is queued already it looks soon enough.
         let _ = self
             .session
-            .library
+            .module
             .queue
-            .enqueue::<Arc<Path>, LOOK>(self.clone());
+            .enqueue::<Arc<Path>, POLL_SEND_CQS>(self.clone());
     }
 
-    fn look(&self) {
+    fn poll_send_cqs(&self) {
         let guard = rcu::read_lock();
-        if let Some(transport) = self.transport.read(&guard) {
-            transport.reap_all();
+        if let Some(connections) = self.connections.read(&guard) {
+            connections.poll_send_cq_or_notify();
         }
     }
 
@@ -297,7 +298,7 @@ impl Path {
 
     /// Learns the ends of a path that is being added; refuses it if another path of the session has
     /// the same. Sleeps.
-    pub(crate) fn claim_ends(this: &Arc<Self>, id: &Id) -> Result<(), Fault> {
+    pub(crate) fn claim_ends(this: &Arc<Self>, id: &Id) -> Result<(), PathError> {
         let _lock = this.session.paths_lock.lock();
         this.learn_ends(id)?;
         let ends = this.known_ends();
@@ -306,16 +307,16 @@ impl Path {
             others.any(|other| other.known_ends().is_same_path(&ends))
         });
         if is_taken {
-            return Err(Fault::Exists);
+            return Err(PathError::Exists);
         }
         Ok(())
     }
 
     /// Learns what only an identity knows whose address is resolved.
-    pub(crate) fn learn_ends(&self, id: &Id) -> Result<(), Fault> {
-        let memory = |e| Fault::Resource("name of the device", e);
-        let device = id.device().ok_or(Fault::DeviceRemoval)?;
-        let local = id.local_address().ok_or(Fault::DeviceRemoval)?;
+    pub(crate) fn learn_ends(&self, id: &Id) -> Result<(), PathError> {
+        let memory = |e| PathError::Resource("name of the device", e);
+        let device = id.device().ok_or(PathError::DeviceRemoval)?;
+        let local = id.local_address().ok_or(PathError::DeviceRemoval)?;
         let device = CString::try_from(device.name()).map_err(|e| memory(e.into()))?;
         *self.ends.lock() = Some(Ends {
             src: address::from_cm(&local.address),
@@ -349,8 +350,8 @@ impl Path {
     /// Whether the path's connections go over this port.
     pub(crate) fn is_over(&self, device: DeviceId, port: u32) -> bool {
         let guard = rcu::read_lock();
-        let transport = self.transport.read(&guard);
-        transport.is_some_and(|transport| transport.is_over(device, port))
+        let connections = self.connections.read(&guard);
+        connections.is_some_and(|connections| connections.is_over(device, port))
     }
 
     /// Returns what a reader of sysfs gets for a path that was never connected.

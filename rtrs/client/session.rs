@@ -6,6 +6,7 @@ pub(crate) mod admin;
 pub(crate) mod failover;
 pub(crate) mod multipath;
 pub(crate) mod outage;
+pub(crate) mod paths;
 pub(crate) mod permit;
 pub(crate) mod quarantine;
 pub(crate) mod settings;
@@ -20,8 +21,7 @@ use kernel::{
     },
     sync::{
         Arc,
-        Mutex,
-        UniqueArc, //
+        Mutex, //
     },
     time::{
         Instant,
@@ -67,18 +67,19 @@ use rtrs_core::proto::{
 };
 
 use crate::client::{
-    module::Library,
+    module::ModuleState,
     path::{
-        error::Fault,
+        error::PathError,
         Path, //
     },
     session::{
         outage::{
-            Link,
-            LinkEvents,
+            Availability,
+            SessionEvents,
             GIVE_UP,
             REOPEN, //
         },
+        paths::Paths,
         permit::AdminIds,
         quarantine::Quarantine,
         settings::SharedSettings, //
@@ -99,7 +100,7 @@ pub struct OpenParam<'a> {
     /// Time limits; they can be changed later.
     pub settings: Settings,
     /// Whom to tell of changes.
-    pub link: Arc<dyn LinkEvents>,
+    pub events: Arc<dyn SessionEvents>,
 }
 
 /// What the session and its server have agreed upon.
@@ -107,30 +108,6 @@ struct Agreed {
     agreement: Agreement,
     /// Why a path was of no use, if it was the last that was asked.
     refusal: Option<ConnectError>,
-}
-
-/// The paths of a session, as those who send see them.
-pub(crate) struct Paths(pub(crate) KVec<Arc<Path>>);
-
-/// Memory for a list of paths. Whoever may have to take a path off has it before: then nothing can
-/// fail half-way.
-pub(crate) struct Room(UniqueArc<Paths>);
-
-impl Room {
-    /// `ENOMEM`. Sleeps.
-    pub(crate) fn new() -> Result<Self> {
-        let list = KVec::with_capacity(PATHS_MAX, GFP_KERNEL)?;
-        Ok(Self(UniqueArc::new(Paths(list), GFP_KERNEL)?))
-    }
-
-    /// A list of those of `paths` that are to stay.
-    fn fill(mut self, paths: &Paths, stays: impl Fn(&Arc<Path>) -> bool) -> Arc<Paths> {
-        for path in paths.0.iter().filter(|path| stays(path)) {
-            // There is room for all: a session has at most PATHS_MAX.
-            let _ = self.0 .0.push_within_capacity(path.clone());
-        }
-        self.0.into()
-    }
 }
 
 /// Where this CPU's last request went, for round-robin: the path's index and 1, or 0.
@@ -148,7 +125,7 @@ pub struct Session {
     port: u16,
     cpus: u32,
     poll_queues: u32,
-    pub(crate) library: Arc<Library>,
+    pub(crate) module: Arc<ModuleState>,
     /// Chunks of the session; 0 before the first accept.
     depth: AtomicU32,
     #[pin]
@@ -167,7 +144,7 @@ pub struct Session {
     pub(crate) settings: SharedSettings,
     /// Lock order: a path's `attempts`, then this.
     #[pin]
-    pub(crate) link: Mutex<Link>,
+    pub(crate) availability: Mutex<Availability>,
     open: AtomicBool,
     born: Instant<Monotonic>,
     #[pin]
@@ -201,20 +178,20 @@ impl Session {
             return Err(EEXIST);
         }
         let session = Self::new(&param)?;
-        let library = session.library.clone();
-        library.enter(&session)?;
+        let module = session.module.clone();
+        module.enter(&session)?;
         if let Err(e) = session.connect_all(param.paths) {
             session.close();
             return Err(e);
         }
         session.settle();
         session.open.store(true, Ordering::Release);
-        session.open_link(param.link);
+        session.start_events(param.events);
         Ok(session)
     }
 
     fn new(param: &OpenParam<'_>) -> Result<Arc<Self>> {
-        let library = Library::get()?;
+        let module = ModuleState::get()?;
         let cpus = nr_cpu_ids();
         let connections = param.poll_queues.checked_add(cpus).ok_or(EINVAL)?;
         if connections >= u32::from(CONNECTIONS_MAX) {
@@ -236,7 +213,7 @@ impl Session {
                 port,
                 cpus,
                 poll_queues: param.poll_queues,
-                library,
+                module,
                 depth: AtomicU32::new(0),
                 agreed <- new_mutex!(Agreed {
                     agreement: Agreement::Nothing,
@@ -248,7 +225,7 @@ impl Session {
                 last_path,
                 policy: AtomicU8::new(Policy::default() as u8),
                 settings: SharedSettings::new(&param.settings),
-                link <- new_mutex!(Link::new()),
+                availability <- new_mutex!(Availability::new()),
                 open: AtomicBool::new(false),
                 born: Instant::now(),
                 reopen <- new_delayed_work!("Session::reopen"),
@@ -262,73 +239,16 @@ impl Session {
 
     fn connect_all(self: &Arc<Self>, all: &[PathAddrs]) -> Result {
         for (index, addrs) in all.iter().enumerate() {
-            let path = Path::new(self, *addrs)?;
-            self.add(&path)?;
-            Path::connect(&path, index == 0)?;
+            self.connect_new(*addrs, index == 0)?;
         }
         let files = SessionFiles::new(self)?;
         *self.files.lock() = Some(files);
         Ok(())
     }
 
-    /// Puts a path on the list.
-    fn add(&self, path: &Arc<Path>) -> Result {
-        let _lock = self.paths_lock.lock();
-        let mut paths = self.copy_paths()?;
-        path.check_new(&paths)?;
-        if paths.len() >= PATHS_MAX {
-            return Err(ENOSPC);
-        }
-        paths.push(path.clone(), GFP_KERNEL)?;
-        drop(
-            self.paths
-                .replace(Some(Arc::new(Paths(paths), GFP_KERNEL)?)),
-        );
-        Ok(())
-    }
-
-    /// Returns the paths of this moment.
-    pub(crate) fn copy_paths(&self) -> Result<KVec<Arc<Path>>> {
-        let mut copy = KVec::new();
-        if let Some(paths) = self.paths.get() {
-            for path in &paths.0 {
-                copy.push(path.clone(), GFP_KERNEL)?;
-            }
-        }
-        Ok(copy)
-    }
-
-    /// Adds a path and connects it; sleeps, and can be killed.
-    pub(crate) fn add_path(self: &Arc<Self>, addrs: PathAddrs) -> Result<Arc<Path>> {
-        let room = Room::new()?;
-        let path = Path::new(self, addrs)?;
-        // To its server a session without a path is a new one.
-        let first_conn = self.copy_paths()?.is_empty();
-        self.add(&path)?;
-        match Path::connect(&path, first_conn) {
-            Ok(()) => Ok(path),
-            Err(e) => {
-                self.remove(&path, room);
-                Err(e)
-            }
-        }
-    }
-
-    /// Closes a path for good and takes it off the list; sleeps.
-    pub(crate) fn remove(&self, path: &Arc<Path>, room: Room) {
-        if !Path::bury(path) {
-            return;
-        }
-        let _lock = self.paths_lock.lock();
-        if let Some(paths) = self.paths.get() {
-            let left = room.fill(&paths, |p| !Arc::ptr_eq(p, path));
-            drop(self.paths.replace(Some(left)));
-        }
-    }
-
     /// Returns the open session of this name, if there is one.
     pub fn find(name: &str) -> Option<Arc<Self>> {
-        let session = Library::get().ok()?.find(name)?;
+        let session = ModuleState::get().ok()?.find(name)?;
         session.open.load(Ordering::Acquire).then_some(session)
     }
 
@@ -336,7 +256,7 @@ impl Session {
     /// nothing is left of its connections and its files. Sleeps; a second call waits for the first.
     pub fn close(self: &Arc<Self>) {
         self.open.store(false, Ordering::Release);
-        self.close_link();
+        self.stop_events();
         // First nobody comes in by the files any more.
         let files = self.files.lock().take();
         drop(files);
@@ -346,13 +266,13 @@ impl Session {
                 Path::begin_close(path);
             }
             for path in &paths.0 {
-                Path::bury(path);
+                Path::remove(path);
             }
         }
         let lock = self.paths_lock.lock();
         drop(self.paths.replace(None));
         drop(lock);
-        self.library.leave(self);
+        self.module.leave(self);
     }
 
     /// Whether the session is open. Any context.
@@ -463,24 +383,24 @@ impl Session {
     }
 
     /// Takes into account what a path's server and adapter grant.
-    pub(crate) fn agree(&self, grant: Grant) -> Result<(), Fault> {
+    pub(crate) fn agree(&self, grant: Grant) -> Result<(), PathError> {
         let mut agreed = self.agreed.lock();
         let next = agreed.agreement.with(grant).map_err(|refusal| {
             // Once, however often it is tried, and whatever the path has failed for before.
             if agreed.refusal.replace(refusal) != Some(refusal) {
                 pr_err!(
-                    "session {}: {refusal}: the path is not used
+                    "session {}: {refusal}: the path is not consumed
 ",
                     self.name()
                 );
             }
-            Fault::Response(refusal)
+            PathError::Response(refusal)
         })?;
         agreed.refusal = None;
         if self.depth_agreed().is_none() {
             self.quarantine
                 .provide(grant.queue_depth)
-                .map_err(|e| Fault::Resource("state of the chunks", e))?;
+                .map_err(|e| PathError::Resource("state of the chunks", e))?;
         }
         agreed.agreement = next;
         self.depth

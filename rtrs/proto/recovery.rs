@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! How a client's path is lost and comes back: when to tear down, when to connect again, and how
-//! long to keep the farewell.
+//! long to keep the stale connection.
 //!
 //! A path has lives. Each begins with an attempt to connect and ends with a fault. A server that
 //! has not noticed the end of a life turns the next one away, so the client keeps the identifier of
-//! that life's first connection, its *farewell*: a disconnect on it tells the server.
+//! that life's first connection, its *stale connection*: a disconnect on it tells the server.
 //!
 //! The driver keeps a [`Recovery`] under a spinlock, calls [`Recovery::step`] for whatever happens
 //! and carries the effects out. Three threads of execution call it:
@@ -68,7 +68,7 @@ pub enum Event {
         life: Option<u16>,
     },
     /// Something may have changed for the better: a port is up, a device has come.
-    Hurry,
+    RetryNow,
     /// An administrator wants the path connected anew, whatever its state.
     Reconnect,
     /// The pause is over.
@@ -88,7 +88,7 @@ pub enum Event {
     TornDown {
         /// What was granted.
         run: TearDown,
-        /// The driver has kept a farewell; only in a run to connect again.
+        /// The driver has kept a stale connection; only in a run to connect again.
         kept: bool,
         /// For the next pause.
         pauses: Pauses,
@@ -102,7 +102,7 @@ pub enum Event {
 /// A run of the teardown worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum TearDown {
-    /// The path will connect again: a farewell and the resources are kept.
+    /// The path will connect again: a stale connection and the resources are kept.
     ToConnectAgain,
     /// The path is torn down already and will connect again, but its device goes away: nothing is
     /// kept, and what was kept before is dropped.
@@ -143,13 +143,13 @@ pub enum Action {
     Release,
 }
 
-/// What becomes of the farewell that is kept, if there is one.
+/// What becomes of the stale connection that is kept, if there is one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Farewell {
+pub enum StaleConnection {
     /// It stays as it is.
     Leave,
     /// Disconnect it; it stays.
-    Say,
+    Disconnect,
     /// It is dropped, which disconnects it.
     Drop,
 }
@@ -159,8 +159,8 @@ pub enum Farewell {
 pub struct Effects {
     /// What to do with the path.
     pub action: Action,
-    /// What to do with the farewell; before `action` if both ask for something.
-    pub farewell: Farewell,
+    /// What to do with the stale connection; before `action` if both ask for something.
+    pub stale_connection: StaleConnection,
 }
 
 /// What is remembered of a path between events.
@@ -173,8 +173,8 @@ pub struct Recovery {
     is_torn_down: bool,
     /// It was connected once.
     was_up: bool,
-    /// A farewell is kept.
-    has_farewell: bool,
+    /// A stale connection is kept.
+    has_stale_connection: bool,
     /// A device goes away: nothing may be kept, and no attempt is made before that is so.
     is_device_gone: bool,
     /// The next pause is none, and counting starts again.
@@ -197,7 +197,7 @@ impl Recovery {
         life: 1,
         is_torn_down: false,
         was_up: false,
-        has_farewell: false,
+        has_stale_connection: false,
         is_device_gone: false,
         is_wanted: false,
         backoff: Backoff::NEW,
@@ -219,9 +219,9 @@ impl Recovery {
         self.was_up
     }
 
-    /// Whether a farewell is kept.
-    pub const fn has_farewell(&self) -> bool {
-        self.has_farewell
+    /// Whether a stale connection is kept.
+    pub const fn has_stale_connection(&self) -> bool {
+        self.has_stale_connection
     }
 
     /// Attempts in a row that a peer which could be found has not answered.
@@ -252,7 +252,7 @@ impl Recovery {
         match event {
             Event::Lost { life } => Self::only(self.lost(life)),
             Event::DeviceGone { life } => Self::only(self.device_gone(life)),
-            Event::Hurry => Self::only(self.hurry()),
+            Event::RetryNow => Self::only(self.retry_now()),
             Event::Reconnect => Self::only(self.reconnect()),
             Event::Start => Self::only(self.start()),
             Event::Established => self.established(),
@@ -270,7 +270,7 @@ impl Recovery {
     const fn only(action: Action) -> Effects {
         Effects {
             action,
-            farewell: Farewell::Leave,
+            stale_connection: StaleConnection::Leave,
         }
     }
 
@@ -280,11 +280,11 @@ impl Recovery {
         effect
     }
 
-    fn drop_farewell(&mut self) -> Farewell {
-        if core::mem::take(&mut self.has_farewell) {
-            Farewell::Drop
+    fn drop_stale_connection(&mut self) -> StaleConnection {
+        if core::mem::take(&mut self.has_stale_connection) {
+            StaleConnection::Drop
         } else {
-            Farewell::Leave
+            StaleConnection::Leave
         }
     }
 
@@ -320,7 +320,7 @@ impl Recovery {
         }
     }
 
-    fn hurry(&mut self) -> Action {
+    fn retry_now(&mut self) -> Action {
         match self.state {
             ClientState::Reconnecting | ClientState::ConnectingErr => {
                 self.is_wanted = true;
@@ -380,7 +380,7 @@ impl Recovery {
         Effects {
             action: Action::GoLive,
             // The server has put this life in the place of the earlier ones.
-            farewell: self.drop_farewell(),
+            stale_connection: self.drop_stale_connection(),
         }
     }
 
@@ -390,16 +390,16 @@ impl Recovery {
             Outcome::Silence => self.silent.saturating_add(1),
             _ => 0,
         };
-        let farewell = match outcome {
+        let stale_connection = match outcome {
             // The server can be reached, and may not have noticed what we have.
-            Outcome::Refused if self.has_farewell => Farewell::Say,
-            _ => Farewell::Leave,
+            Outcome::Refused if self.has_stale_connection => StaleConnection::Disconnect,
+            _ => StaleConnection::Leave,
         };
         self.change(ClientEvent::Failed);
         self.change(ClientEvent::Retry);
         Effects {
             action: self.next_start(took_ms, pauses),
-            farewell,
+            stale_connection,
         }
     }
 
@@ -407,7 +407,7 @@ impl Recovery {
         self.is_torn_down = true;
         match run {
             TearDown::ForGood => {
-                self.has_farewell = false;
+                self.has_stale_connection = false;
                 self.is_device_gone = false;
                 Self::only(match self.change(ClientEvent::TornDown) {
                     ClientEffect::AnnounceClosed => Action::AnnounceClosed,
@@ -415,12 +415,12 @@ impl Recovery {
                 })
             }
             TearDown::ToLeaveDevice => {
-                self.has_farewell = false;
+                self.has_stale_connection = false;
                 self.is_device_gone = false;
                 Self::only(self.next_start(0, pauses))
             }
             TearDown::ToConnectAgain => {
-                self.has_farewell |= kept;
+                self.has_stale_connection |= kept;
                 Self::only(self.next_start(0, pauses))
             }
         }
@@ -447,7 +447,8 @@ impl Recovery {
                 pause_ms: pause_ms.saturating_sub(took_ms).max(pauses.least_ms),
             },
             None => {
-                // One way leads to `Closed`, and it drops the farewell: a teardown for good.
+                // One way leads to `Closed`, and it drops the stale connection: a teardown for
+                // good.
                 self.change(ClientEvent::Close);
                 Action::GiveUp
             }

@@ -24,7 +24,7 @@ use rtrs_core::proto::{
 use zerocopy::IntoBytes;
 
 use crate::server::{
-    module::Shared, //
+    module::ModuleState, //
     session::{
         table::Registry,
         Service, //
@@ -50,7 +50,7 @@ impl Listener {
     /// `EADDRINUSE` if somebody else listens on the port; others of `rdma_bind_addr` and
     /// `rdma_listen`.
     pub fn new(port: u16, service: Arc<dyn Service>) -> Result<Self> {
-        let registry = Registry::new(Shared::get()?, service)?;
+        let registry = Registry::new(ModuleState::get()?, service)?;
         let listen = |on: SocketAddress| {
             cm::Listener::new(
                 &on,

@@ -80,10 +80,10 @@ module_param_ranged!(
 /// The administrator has not set `max_memory_mib`. Out of its range, so it cannot be set.
 const MAX_MEMORY_MIB_UNSET: u32 = u32::MAX;
 
-static SHARED: Global<Option<Arc<Shared>>> = Global::new(None);
+static SHARED: Global<Option<Arc<ModuleState>>> = Global::new(None);
 
 /// What the module has one of.
-pub(crate) struct Shared {
+pub(crate) struct ModuleState {
     /// Number and size of the chunks of each session.
     pub(crate) geometry: Geometry,
     pub(crate) always_invalidate: bool,
@@ -103,7 +103,7 @@ pub(crate) fn heartbeat() -> Heartbeat {
     }
 }
 
-impl Shared {
+impl ModuleState {
     /// Checks the parameters and makes the rest. At module load.
     ///
     /// # Errors

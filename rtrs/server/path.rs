@@ -71,7 +71,7 @@ use rtrs_core::proto::{
 };
 
 use crate::server::{
-    io::request::Slot, //
+    io::request::RequestContext, //
     path::{
         chunks::Chunks,
         connections::Connections,
@@ -283,8 +283,8 @@ impl Path {
 
     /// Puts a slot back into its place: the chunk may carry a request again. Any context.
     #[inline]
-    pub(crate) fn park(&self, slot: KBox<Slot>) {
-        self.chunks.park(slot);
+    pub(crate) fn release(&self, context: KBox<RequestContext>) {
+        self.chunks.release(context);
         if !self.is_up() {
             self.parked_while_closing();
         }

@@ -14,7 +14,7 @@ use kernel_ext::sync::atomic::{
 use rtrs_core::proto::budget;
 
 use crate::server::module::{
-    Shared,
+    ModuleState,
     MAX_MEMORY_MIB, //
 };
 
@@ -30,7 +30,7 @@ impl Used {
 
 /// Some memory that somebody was granted; dropping it gives it back.
 pub(crate) struct Charge {
-    shared: Arc<Shared>,
+    shared: Arc<ModuleState>,
     bytes: u64,
 }
 
@@ -41,7 +41,7 @@ impl Charge {
     ///
     /// `ENOMEM` if the limit does not allow them, or the machine cannot spare them now. A limit
     /// that was lowered meanwhile takes nothing away from those who have it.
-    pub(crate) fn new(shared: &Arc<Shared>, bytes: u64) -> Result<Self> {
+    pub(crate) fn new(shared: &Arc<ModuleState>, bytes: u64) -> Result<Self> {
         let (available, total) = (memory::available_bytes(), memory::total_bytes());
         if !budget::is_to_spare(bytes, available, total) {
             return Err(ENOMEM);

@@ -12,7 +12,7 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
-use rtrs_client::Messenger;
+use rtrs_client::AdminChannel;
 
 use super::{
     Device,
@@ -21,7 +21,7 @@ use super::{
 use crate::{
     client::{
         admin,
-        io_state::Reach, //
+        io_state::IoState, //
     },
     proto::{
         control::DeviceState,
@@ -59,7 +59,7 @@ impl Asked {
     }
 
     /// Closes what was opened by the question, by way of `path`.
-    pub(crate) fn close_again(&self, path: &impl Messenger) {
+    pub(crate) fn close_again(&self, path: &impl AdminChannel) {
         if let Answer::Opened(id) = self.answer() {
             admin::close(path, id);
         }
@@ -85,10 +85,10 @@ impl Device {
     /// sent for it.
     pub(crate) fn question(
         self: &Arc<Self>,
-        path: &impl Messenger,
+        path: &impl AdminChannel,
         server: &Server,
     ) -> Option<Asked> {
-        let number = self.reach().remote_id()?;
+        let number = self.io_state().remote_id()?;
         Some(Asked {
             device: self.clone(),
             number,
@@ -96,7 +96,7 @@ impl Device {
         })
     }
 
-    fn ask(&self, path: &impl Messenger, server: &Server) -> Result<u32> {
+    fn ask(&self, path: &impl AdminChannel, server: &Server) -> Result<u32> {
         let remote = admin::open(path, server, &self.path, self.access)?;
         Ok(remote.device_id)
     }
@@ -105,9 +105,9 @@ impl Device {
     /// Does nothing if requests are made with another number meanwhile. Any context.
     #[cold]
     pub(crate) fn not_open_there(&self, number: u32) {
-        let ended = [Reach::Open(number), Reach::Forced(number)]
+        let ended = [IoState::Open(number), IoState::OpenForceFua(number)]
             .into_iter()
-            .any(|reach| self.reach.change(reach, Reach::NotOpen));
+            .any(|io_state| self.io_state.change(io_state, IoState::Failing));
         if ended {
             pr_err!(
                 "{self}: the server has closed it, requests fail until it is opened again \
@@ -119,8 +119,8 @@ impl Device {
     /// The second half of [`Self::not_open_there`], with what changes locked.
     pub(super) fn become_fenced(&self, inner: &mut Inner) {
         inner.state = DeviceState::Fenced;
-        if let Some(front) = &inner.front {
-            front.disk().uevent(Uevent::Offline);
+        if let Some(mapped_disk) = &inner.mapped_disk {
+            mapped_disk.disk().uevent(Uevent::Offline);
         }
     }
 }

@@ -53,8 +53,10 @@ impl Device {
             pr_warn!("{self}: is another disk from now on, {}\n", Shown(now));
         }
         inner.identity = remote.identity.or(inner.identity);
-        if let Some(front) = &inner.front {
-            front.disk().set_naa(inner.identity.map(Identity::get));
+        if let Some(mapped_disk) = &inner.mapped_disk {
+            mapped_disk
+                .disk()
+                .set_naa(inner.identity.map(Identity::get));
         }
         is_another
     }

@@ -52,6 +52,6 @@ impl Device {
     /// `server` runs. One that is not open, fenced for one, may have been left behind in any boot.
     pub(crate) fn is_open_in_another_boot(&self, server: &Server) -> bool {
         let inner = self.lock();
-        self.reach().remote_id().is_some() && Boot::is_another(inner.boot, server.boot)
+        self.io_state().remote_id().is_some() && Boot::is_another(inner.boot, server.boot)
     }
 }

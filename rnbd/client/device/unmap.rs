@@ -19,8 +19,8 @@ use super::Device;
 use crate::{
     client::{
         admin,
-        front::Front,
-        io_state::Reach,
+        io_state::IoState,
+        mapped_disk::MappedDisk,
         queue::Queue, //
     },
     proto::control::{
@@ -30,12 +30,12 @@ use crate::{
 };
 
 /// What a device was before it was unmapped.
-pub(crate) struct Ending {
+pub(crate) struct UnmapState {
     state: DeviceState,
     /// Its number on the server, if it was open there.
     remote_id: Option<u32>,
     /// The outages before.
-    losses: u32,
+    disconnects: u32,
 }
 
 impl Device {
@@ -43,24 +43,27 @@ impl Device {
     /// an outage holds it.
     pub(crate) fn attach(&self, disk: Arc<Disk<Queue>>) {
         let mut inner = self.lock();
-        if self.reach() == Reach::Waiting {
-            disk.hold();
+        if self.io_state() == IoState::Queueing {
+            disk.quiesce();
         }
-        inner.front = Some(Front::new(disk));
+        inner.mapped_disk = Some(MappedDisk::new(disk));
     }
 
     /// Keeps the files of the disk as well: the device is mapped, and may be unmapped by its file.
     pub(crate) fn show(self: &Arc<Self>, link: Link, files: Directory<Device>) {
         let mut inner = self.lock();
-        if let Some(front) = &mut inner.front {
-            front.show(link, files);
+        if let Some(mapped_disk) = &mut inner.mapped_disk {
+            mapped_disk.show(link, files);
         }
-        self.begin_following(&inner);
+        self.begin_limit_update(&inner);
     }
 
     /// Whether the device is mapped, not just being mapped.
     pub(crate) fn is_shown(&self) -> bool {
-        self.lock().front.as_ref().is_some_and(Front::is_shown)
+        self.lock()
+            .mapped_disk
+            .as_ref()
+            .is_some_and(MappedDisk::is_shown)
     }
 
     /// Takes the device out of use: with `Ok` nobody else unmaps it. Requests fail from now on,
@@ -72,13 +75,13 @@ impl Device {
     /// # Errors
     ///
     /// `EALREADY` if somebody else unmaps it, `EBUSY` if the disk is open and `how` is normal.
-    pub(crate) fn begin_unmap(&self, how: Unmap) -> Result<Ending> {
+    pub(crate) fn begin_unmap(&self, how: Unmap) -> Result<UnmapState> {
         let mut inner = self.lock();
         if inner.state == DeviceState::Unmapped {
             pr_info!("{self}: is being unmapped already\n");
             return Err(errno::EALREADY);
         }
-        let disk = inner.front.as_ref().map(Front::disk);
+        let disk = inner.mapped_disk.as_ref().map(MappedDisk::disk);
         match (disk, how) {
             (Some(disk), Unmap::Normal) => disk.forbid_open_if_idle().inspect_err(|_| {
                 pr_err!(
@@ -89,44 +92,44 @@ impl Device {
             (Some(disk), Unmap::Force) => disk.forbid_open(),
             (None, _) => {}
         }
-        let ending = Ending {
+        let unmap_state = UnmapState {
             state: inner.state,
-            remote_id: self.reach().remote_id(),
-            losses: inner.losses,
+            remote_id: self.io_state().remote_id(),
+            disconnects: inner.disconnects,
         };
         inner.state = DeviceState::Unmapped;
-        self.reach.set(Reach::NotOpen);
-        if let Some(front) = &inner.front {
+        self.io_state.set(IoState::Failing);
+        if let Some(mapped_disk) = &inner.mapped_disk {
             // What waits for the server fails, and with it ends who waits for that.
-            front.disk().let_go();
+            mapped_disk.disk().unquiesce();
         }
-        Ok(ending)
+        Ok(unmap_state)
     }
 
     /// Takes `begin_unmap` back, for somebody else who will unmap the device. Requests go on to
     /// fail.
-    pub(crate) fn cancel_unmap(&self, ending: Ending) {
+    pub(crate) fn cancel_unmap(&self, unmap_state: UnmapState) {
         let mut inner = self.lock();
-        inner.state = match ending.state {
+        inner.state = match unmap_state.state {
             DeviceState::Mapped => DeviceState::Fenced,
             state => state,
         };
-        if let Some(front) = &inner.front {
-            front.disk().allow_open();
+        if let Some(mapped_disk) = &inner.mapped_disk {
+            mapped_disk.disk().allow_open();
         }
     }
 
     /// Removes the disk and tells the server. Sleeps until the disk's requests have ended.
-    pub(crate) fn finish_unmap(self: &Arc<Self>, ending: Ending) {
+    pub(crate) fn finish_unmap(self: &Arc<Self>, unmap_state: UnmapState) {
         self.session().forget(self);
-        let front = self.lock().front.take();
+        let mapped_disk = self.lock().mapped_disk.take();
         // Not under the lock: requests that end want it, and so do those who change the limits.
-        if let Some(front) = front {
-            front.remove();
+        if let Some(mapped_disk) = mapped_disk {
+            mapped_disk.remove();
         }
         // After an outage the number is another device's.
-        let is_known = self.lock().losses == ending.losses;
-        if let (true, Some(remote_id)) = (is_known, ending.remote_id) {
+        let is_known = self.lock().disconnects == unmap_state.disconnects;
+        if let (true, Some(remote_id)) = (is_known, unmap_state.remote_id) {
             admin::close(&*self.rtrs, remote_id);
         }
     }

@@ -11,8 +11,8 @@ use kernel::{
     },
 };
 use rtrs_client::{
-    LinkEvents,
-    Via, //
+    OnePath, //
+    SessionEvents,
 };
 
 use super::Session;
@@ -39,13 +39,13 @@ use crate::{
 
 /// Hears of a session's link.
 #[pin_data]
-pub(super) struct Watcher {
+pub(super) struct SessionWatcher {
     /// The session while it is ready: a watcher must not keep it.
     #[pin]
     session: Mutex<Option<Arc<Session>>>,
 }
 
-impl Watcher {
+impl SessionWatcher {
     /// Of a session that is not ready yet.
     pub(super) fn new() -> impl PinInit<Self> {
         pin_init!(Self {
@@ -78,16 +78,16 @@ impl Watcher {
     }
 }
 
-impl LinkEvents for Watcher {
+impl SessionEvents for SessionWatcher {
     fn disconnected(&self) {
         self.for_each_device(Device::disconnected);
     }
 
-    fn gave_up(&self) {
-        self.for_each_device(Device::gave_up);
+    fn io_failed(&self) {
+        self.for_each_device(Device::io_failed);
     }
 
-    fn admits(&self, path: &Via<'_>) -> Result<bool> {
+    fn validate_path(&self, path: &OnePath<'_>) -> Result<bool> {
         let Some(session) = self.session.lock().clone() else {
             return Ok(true);
         };

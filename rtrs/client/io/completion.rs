@@ -15,8 +15,8 @@ use rdma::{
     Opcode,
     Qp,
     SendFlags,
-    Space,
     WorkCompletion, //
+    WrBuffer,
 };
 use rtrs_core::{
     errno,
@@ -32,24 +32,24 @@ use rtrs_core::{
 use crate::client::{
     io::{
         connection::{
-            Channel,
+            ConnectionContext,
             Live,
             Tagged,
             KEY_LEN, //
         },
         request::{
-            Data,
+            DataMapping,
             InFlight, //
         },
-        table::Exchange, //
+        table::RequestTable, //
     },
     path::{
-        error::Fault,
+        error::PathError,
         Path, //
     }, //
 };
 
-impl Channel {
+impl ConnectionContext {
     /// The server has answered, by a message in receive `n` or by a write.
     #[inline(always)]
     pub(crate) fn answered(
@@ -60,20 +60,20 @@ impl Channel {
         wc: &WorkCompletion,
         response: Response,
     ) {
-        let exchange = &*live.exchange;
+        let requests = &*live.requests;
         let by_server = self.take_invalidated();
         // There is a slot for each chunk of the session.
-        let Some(slot) = exchange.slots.get(response.msg_id as usize) else {
-            return self.fail(Fault::MessageId(response.msg_id));
+        let Some(entry) = requests.entries.get(response.msg_id as usize) else {
+            return self.fail(PathError::MessageId(response.msg_id));
         };
         // CAST: there are at most 65535 slots.
         let id = response.msg_id as u16;
-        let Some((mut held, sent)) = slot.claim_noted() else {
-            return self.fail(Fault::NotInFlight(id));
+        let Some((mut held, sent)) = entry.claim_signaled() else {
+            return self.fail(PathError::NotInFlight(id));
         };
         if held.cid != self.cid {
             held.arm();
-            return self.fail(Fault::NotInFlight(id));
+            return self.fail(PathError::NotInFlight(id));
         }
         // With a message comes the chunk's new key.
         if wc.opcode() == Opcode::Receive {
@@ -92,21 +92,23 @@ impl Channel {
         };
         let invalidated = response.invalidated && by_server == Some(held.mr.key());
         match held.data {
-            Data::None => self.end(exchange, held, id, result),
-            Data::Read if invalidated => self.end(exchange, held, id, result),
+            DataMapping::None => self.end(requests, held, id, result),
+            DataMapping::FastRegRead if invalidated => self.end(requests, held, id, result),
             // A server that did not do what it was asked for.
-            Data::Read => self.invalidate(qp, held, id, result),
-            Data::Direct | Data::Keyed if sent => self.end(exchange, held, id, result),
-            Data::Direct | Data::Keyed => {
+            DataMapping::FastRegRead => self.invalidate(qp, held, id, result),
+            DataMapping::Sges | DataMapping::FastReg if sent => {
+                self.end(requests, held, id, result)
+            }
+            DataMapping::Sges | DataMapping::FastReg => {
                 held.result = result;
                 // The device may read the data again until the send is complete.
                 self.waits();
-                match held.wait_for_note() {
+                match held.await_signal() {
                     Some(held) => {
                         self.waiting_is_over();
-                        self.end(exchange, held, id, result);
+                        self.end(requests, held, id, result);
                     }
-                    None => self.reap_all(),
+                    None => self.poll_send_cq_or_notify(),
                 }
             }
         }
@@ -116,7 +118,7 @@ impl Channel {
     #[inline(always)]
     pub(crate) fn end(
         &self,
-        exchange: &Exchange,
+        requests: &RequestTable,
         held: Held<'_, InFlight>,
         id: u16,
         result: Result,
@@ -124,7 +126,7 @@ impl Channel {
         if held.resent != 0 {
             self.path.session.quarantine.answered(id);
         }
-        exchange.end(held, result);
+        requests.end(held, result);
     }
 
     /// Makes the key of a request invalid whose answer is `result`; its end comes with that.
@@ -134,38 +136,38 @@ impl Channel {
         let key = held.mr.key();
         // Nothing can be noted before the work request is posted; the teardown would end it.
         self.waits();
-        if let Some(held) = held.wait_for_note() {
+        if let Some(held) = held.await_signal() {
             self.waiting_is_over();
             held.arm();
         }
         let tag = self.tags.encode(Tagged::Invalidate(id));
-        let mut space = Space::new();
+        let mut space = WrBuffer::new();
         let mut batch = qp.batch::<1, 0>(&mut space);
         batch.local_invalidate(tag, key, SendFlags::SIGNALED);
         if let Err(e) = batch.post() {
-            self.fail(Fault::Post(e));
+            self.fail(PathError::Post(e));
         }
-        self.reap_all();
+        self.poll_send_cq_or_notify();
     }
 
     /// The connection cannot go on.
     #[cold]
-    pub(crate) fn fail(&self, fault: Fault) {
+    pub(crate) fn fail(&self, fault: PathError) {
         Path::fail_life(&self.path, self.life, fault);
     }
 }
 
 /// The new key of chunk `id`, which came in receive `n`.
 #[inline(always)]
-fn new_key(live: &Live, n: u32, wc: &WorkCompletion, id: u16) -> Result<u32, Fault> {
+fn new_key(live: &Live, n: u32, wc: &WorkCompletion, id: u16) -> Result<u32, PathError> {
     let mut bytes = [0; KEY_LEN as usize];
     if live.receives.read(n, &mut bytes).is_err() {
-        return Err(Fault::Receive);
+        return Err(PathError::Receive);
     }
     if wc.byte_len() < KEY_LEN {
-        return Err(Fault::Rkey(RkeyError::Truncated));
+        return Err(PathError::Rkey(RkeyError::Truncated));
     }
-    parse_rkey(&bytes, id).map_err(Fault::Rkey)
+    parse_rkey(&bytes, id).map_err(PathError::Rkey)
 }
 
 /// The error that a server answers with.

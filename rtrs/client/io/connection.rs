@@ -18,10 +18,10 @@ use rdma::{
     Opcode,
     Qp,
     QpHandler,
+    RecvRing,
     SendFlags,
-    Space,
-    StandingReceives,
     WorkCompletion, //
+    WrBuffer,
 };
 use rtrs_core::proto::{
     imm::{
@@ -32,9 +32,9 @@ use rtrs_core::proto::{
 };
 
 use crate::client::{
-    io::table::Exchange,
+    io::table::RequestTable,
     path::{
-        error::Fault,
+        error::PathError,
         Path, //
     }, //
 };
@@ -42,7 +42,7 @@ use crate::client::{
 /// Chunk ids that the admin connection may have in flight: `proto::permit` keeps at most 8.
 const ADMIN_IDS: u32 = 8;
 
-/// [`Channel::invalidated`] holds no key: more than 32 bits hold.
+/// [`ConnectionContext::invalidated`] holds no key: more than 32 bits hold.
 const NO_KEY: u64 = u64::MAX;
 
 /// Receives that are posted at a time, once as many have been used; a power of two.
@@ -134,7 +134,7 @@ impl Tags {
 
 /// What a connection will need to carry requests.
 pub(crate) struct Ready {
-    exchange: Arc<Exchange>,
+    requests: Arc<RequestTable>,
     /// Receives that are kept posted, and how many of them are posted at a time.
     receives: u32,
     batch: u32,
@@ -142,7 +142,7 @@ pub(crate) struct Ready {
 
 impl Ready {
     /// For a connection with these tags, whose receive queue has `room` entries.
-    pub(crate) fn new(exchange: &Arc<Exchange>, tags: Tags, room: u32) -> Result<Self> {
+    pub(crate) fn new(requests: &Arc<RequestTable>, tags: Tags, room: u32) -> Result<Self> {
         // Devices may have less room than the protocol asks for.
         let receives = tags.receives().min(room);
         let needed = tags.receives().saturating_sub(RECEIVE_BATCH * 2);
@@ -152,7 +152,7 @@ impl Ready {
             batch /= 2;
         }
         Ok(Self {
-            exchange: exchange.clone(),
+            requests: requests.clone(),
             receives,
             batch,
         })
@@ -161,13 +161,13 @@ impl Ready {
 
 /// What a connection needs to carry requests.
 pub(crate) struct Live {
-    pub(crate) exchange: Arc<Exchange>,
+    pub(crate) requests: Arc<RequestTable>,
     /// With room for a new key where responses bring one.
-    pub(crate) receives: StandingReceives,
+    pub(crate) receives: RecvRing,
 }
 
 /// What the completions of one connection need.
-pub(crate) struct Channel {
+pub(crate) struct ConnectionContext {
     pub(crate) path: Arc<Path>,
     /// The life of the path that the connection belongs to: what fails later is no fault of the
     /// next.
@@ -196,7 +196,7 @@ pub(crate) struct Channel {
     waiting: AtomicU32,
 }
 
-impl Channel {
+impl ConnectionContext {
     pub(crate) fn new(
         path: Arc<Path>,
         life: u16,
@@ -244,14 +244,14 @@ impl Channel {
         let Some(ready) = self.ready.as_ref() else {
             return Ok(());
         };
-        let len = if ready.exchange.granted.new_rkey {
+        let len = if ready.requests.granted.new_rkey {
             KEY_LEN
         } else {
             0
         };
         self.live.populate(Live {
-            exchange: ready.exchange.clone(),
-            receives: StandingReceives::new(qp, ready.receives, ready.batch, len)?,
+            requests: ready.requests.clone(),
+            receives: RecvRing::new(qp, ready.receives, ready.batch, len)?,
         });
         match self.live.as_ref() {
             Some(live) => live.receives.post(qp),
@@ -261,24 +261,25 @@ impl Channel {
 
     /// Handles the completions of sends that there are, unless somebody else does. Any context.
     #[inline(always)]
-    pub(crate) fn reap(&self) {
+    pub(crate) fn poll_send_cq(&self) {
         self.done.poll(u32::MAX);
     }
 
-    /// As [`Self::reap`]; if requests still wait after that, the path is woken when there is more.
+    /// As [`Self::poll_send_cq`]; if requests still wait after that, the path is woken when there
+    /// is more.
     #[inline(always)]
-    pub(crate) fn reap_all(&self) {
-        self.reap();
+    pub(crate) fn poll_send_cq_or_notify(&self) {
+        self.poll_send_cq();
         if self.waiting.load(Ordering::Relaxed) != 0 {
-            self.be_woken();
+            self.request_notify();
         }
     }
 
     #[cold]
-    fn be_woken(&self) {
-        if self.done.arm() {
+    fn request_notify(&self) {
+        if self.done.request_notify() {
             // Some came meanwhile, or are in the hands of somebody who is not done.
-            self.path.look_later();
+            self.path.queue_poll_send_cqs();
         }
     }
 
@@ -297,12 +298,12 @@ impl Channel {
     /// What request `id` has to wait for besides its response has come: the server has all the data
     /// of a write, or our key for a read is invalid.
     #[inline(always)]
-    fn noted(&self, live: &Live, id: u16) {
-        let slot = live.exchange.slots.get(usize::from(id));
-        if let Some(held) = slot.and_then(|slot| slot.note()) {
+    fn signaled(&self, live: &Live, id: u16) {
+        let entry = live.requests.entries.get(usize::from(id));
+        if let Some(held) = entry.and_then(|entry| entry.signal()) {
             self.waiting_is_over();
             let result = held.result;
-            self.end(&live.exchange, held, id, result);
+            self.end(&live.requests, held, id, result);
         }
     }
 
@@ -318,17 +319,17 @@ impl Channel {
     #[cold]
     fn other(&self, qp: &Qp<Self>, imm: u32, written: bool) {
         match Imm::decode(imm) {
-            Err(e) => self.fail(Fault::Immediate(e.0)),
+            Err(e) => self.fail(PathError::Immediate(e.0)),
             Ok(Imm::Heartbeat | Imm::HeartbeatAck) if self.cid != 0 || !written => {
-                self.fail(Fault::StrayHeartbeat);
+                self.fail(PathError::StrayHeartbeat);
             }
             Ok(Imm::Heartbeat) => {
                 if let Err(e) = self.send_imm(qp, Imm::HeartbeatAck) {
-                    self.fail(Fault::Post(e));
+                    self.fail(PathError::Post(e));
                 }
             }
-            Ok(Imm::HeartbeatAck) => self.path.pulse.acknowledged(),
-            Ok(Imm::Request { .. } | Imm::Response(_)) => self.fail(Fault::Immediate(imm)),
+            Ok(Imm::HeartbeatAck) => self.path.liveness.acknowledged(),
+            Ok(Imm::Request { .. } | Imm::Response(_)) => self.fail(PathError::Immediate(imm)),
         }
     }
 
@@ -336,14 +337,14 @@ impl Channel {
     #[cold]
     fn failed(&self, wc: &WorkCompletion) {
         // What has failed first tells most, and it may be a send.
-        self.reap();
+        self.poll_send_cq();
         match wc.status() {
             Ok(()) => {}
             // Most often not a reason but a consequence: of a work request that failed, of the
             // peer's hanging up, or of ours. But rxe gives a queue pair up without any other word
             // when it has to repeat a registration.
             Err(status) if status.is_flush() && !self.path.is_connected() => {}
-            Err(status) => self.fail(Fault::Completion(status)),
+            Err(status) => self.fail(PathError::Completion(status)),
         }
     }
 
@@ -351,14 +352,14 @@ impl Channel {
     #[cold]
     fn informed(&self, wc: &WorkCompletion) {
         if wc.opcode() != Opcode::Receive || wc.imm().is_some() {
-            return self.fail(Fault::Receive);
+            return self.fail(PathError::Receive);
         }
-        self.path.progress.informed(wc.byte_len());
+        self.path.setup.informed(wc.byte_len());
     }
 
     /// Sends an empty write with an immediate.
     pub(crate) fn send_imm(&self, qp: &Qp<Self>, imm: Imm) -> Result {
-        let mut space = Space::new();
+        let mut space = WrBuffer::new();
         let mut batch = qp.batch::<1, 0>(&mut space);
         batch.empty_write_imm(
             self.tags.encode(Tagged::Send),
@@ -372,51 +373,51 @@ impl Channel {
 /// Bytes of the message that brings a new key.
 pub(crate) const KEY_LEN: u32 = size_of::<rtrs_core::proto::wire::RkeyResponse>() as u32;
 
-impl QpHandler for Channel {
+impl QpHandler for ConnectionContext {
     #[inline(always)]
     fn received(qp: &Qp<Self>, tag: u32, wc: &WorkCompletion) {
-        let channel = qp.handler();
-        let (true, Some(live)) = (wc.is_success(), channel.live.as_ref()) else {
-            return channel.failed(wc);
+        let context = qp.handler();
+        let (true, Some(live)) = (wc.is_success(), context.live.as_ref()) else {
+            return context.failed(wc);
         };
-        channel.path.stats.count_completion(channel.cpu);
-        channel.path.pulse.heard();
+        context.path.stats.count_completion(context.cpu);
+        context.path.liveness.heard();
         if let Some(imm) = wc.imm() {
             match Response::decode(imm) {
-                Some(response) => channel.answered(qp, live, tag, wc, response),
+                Some(response) => context.answered(qp, live, tag, wc, response),
                 None => {
                     let written = wc.opcode() == Opcode::ReceiveRdmaWithImm;
-                    channel.other(qp, imm, written);
+                    context.other(qp, imm, written);
                 }
             }
         } else if let Some(key) = wc.invalidated_key() {
-            channel.invalidated.store(key.into(), Ordering::Relaxed);
+            context.invalidated.store(key.into(), Ordering::Relaxed);
         } else {
-            return channel.fail(Fault::Receive);
+            return context.fail(PathError::Receive);
         }
-        match live.receives.used(qp) {
+        match live.receives.consumed(qp) {
             Ok(false) => {}
             // Nobody looks for the completions of reads.
-            Ok(true) => channel.reap(),
-            Err(e) => channel.fail(Fault::Post(e)),
+            Ok(true) => context.poll_send_cq(),
+            Err(e) => context.fail(PathError::Post(e)),
         }
     }
 
     #[inline(always)]
     fn completed(qp: &Qp<Self>, tag: u32, wc: &WorkCompletion) {
-        let channel = qp.handler();
+        let context = qp.handler();
         if !wc.is_success() {
-            return channel.failed(wc);
+            return context.failed(wc);
         }
-        match (channel.tags.decode(tag), channel.live.as_ref()) {
-            (Tagged::Write(id) | Tagged::Invalidate(id), Some(live)) => channel.noted(live, id),
-            (Tagged::InfoResponse, _) => channel.informed(wc),
+        match (context.tags.decode(tag), context.live.as_ref()) {
+            (Tagged::Write(id) | Tagged::Invalidate(id), Some(live)) => context.signaled(live, id),
+            (Tagged::InfoResponse, _) => context.informed(wc),
             _ => {}
         }
     }
 
     #[cold]
     fn broken(qp: &Qp<Self>, why: &'static CStr) {
-        qp.handler().fail(Fault::Broken(why));
+        qp.handler().fail(PathError::Broken(why));
     }
 }

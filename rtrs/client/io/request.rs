@@ -5,7 +5,7 @@
 use kernel::prelude::*;
 use rdma::{
     Mr,
-    Remote, //
+    RemoteAddr, //
 };
 use rtrs_core::proto::info::RemoteChunk;
 
@@ -16,27 +16,27 @@ use crate::client::io::transfer::{
 
 /// How the request's data is reached over the wire.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Data {
+pub(crate) enum DataMapping {
     /// It has none.
     None,
     /// A write of few pieces: by their DMA addresses, and by us only. It ends with the send's
     /// completion and the response, whichever comes last.
-    Direct,
+    Sges,
     /// A write by the key of the region, which is for us only, too, and stays valid until the
     /// region is used again. It ends likewise.
-    Keyed,
+    FastReg,
     /// A read by the key of the region. It ends when the key is invalid again.
-    Read,
+    FastRegRead,
 }
 
-impl Data {
+impl DataMapping {
     /// Which way the data goes.
     #[inline(always)]
     pub(crate) fn direction(self) -> Option<Direction> {
         match self {
-            Data::None => None,
-            Data::Direct | Data::Keyed => Some(Direction::Write),
-            Data::Read => Some(Direction::Read),
+            DataMapping::None => None,
+            DataMapping::Sges | DataMapping::FastReg => Some(Direction::Write),
+            DataMapping::FastRegRead => Some(Direction::Read),
         }
     }
 }
@@ -64,7 +64,7 @@ pub(crate) struct InFlight {
     pub(crate) is_in_doubt: bool,
     /// The request's memory, from its submission to its end.
     pub(crate) transfer: Option<AnyTransfer>,
-    pub(crate) data: Data,
+    pub(crate) data: DataMapping,
     /// The response, once it has come.
     pub(crate) result: Result,
     /// The connection that it went out on; its answer must come there, too.
@@ -85,7 +85,7 @@ impl InFlight {
             stale: None,
             is_in_doubt: false,
             transfer: None,
-            data: Data::None,
+            data: DataMapping::None,
             result: Ok(()),
             cid: 0,
             is_write: false,
@@ -96,19 +96,19 @@ impl InFlight {
 
     /// A request begins whose data is reached in this way.
     #[inline(always)]
-    pub(crate) fn goes_out(&mut self, data: Data) {
+    pub(crate) fn begin(&mut self, data: DataMapping) {
         self.data = data;
         match data {
-            Data::Keyed => self.stale = Some(self.mr.key()),
-            Data::Read => self.stale = None,
-            Data::Direct | Data::None => {}
+            DataMapping::FastReg => self.stale = Some(self.mr.key()),
+            DataMapping::FastRegRead => self.stale = None,
+            DataMapping::Sges | DataMapping::None => {}
         }
     }
 
     /// Returns where byte `offset` of the chunk is.
     #[inline(always)]
-    pub(crate) fn remote(&self, offset: u32) -> Remote {
-        Remote {
+    pub(crate) fn remote(&self, offset: u32) -> RemoteAddr {
+        RemoteAddr {
             // The info response was checked: no chunk wraps round.
             addr: self.chunk.addr.wrapping_add(u64::from(offset)),
             key: self.chunk.rkey,

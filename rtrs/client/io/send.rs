@@ -11,7 +11,7 @@ use rdma::{
     Batch,
     Mr,
     SendFlags,
-    Space, //
+    WrBuffer, //
 };
 use rtrs_core::proto::{
     imm::Imm,
@@ -28,16 +28,16 @@ use zerocopy::IntoBytes;
 use crate::client::{
     io::{
         connection::{
-            Channel,
+            ConnectionContext,
             Tagged, //
         },
         request::{
-            Data,
+            DataMapping,
             InFlight,
             REMADE, //
         },
         table::{
-            Exchange,
+            RequestTable,
             GATHERED_MAX, //
         },
         transfer::{
@@ -48,7 +48,7 @@ use crate::client::{
     },
     path::{
         connections::Connection, //
-        error::Fault,
+        error::PathError,
     }, //
 };
 
@@ -81,7 +81,7 @@ impl Layout {
     fn new<const IS_WRITE: bool>(
         message: &[u8],
         data_len: u32,
-        exchange: &Exchange,
+        requests: &RequestTable,
     ) -> Result<Self> {
         let usr_len = u16::try_from(message.len()).map_err(|_| EMSGSIZE)?;
         // The head behind the user message, with its descriptor if there is data.
@@ -95,8 +95,8 @@ impl Layout {
             data_len,
             usr_len,
             head_len,
-            exchange.message_max,
-            exchange.granted.geometry.chunk_size(),
+            requests.message_max,
+            requests.granted.geometry.chunk_size(),
         )
         .map_err(|_| EMSGSIZE)?;
         Ok(Self {
@@ -115,22 +115,26 @@ impl Layout {
 /// invalidation, and nobody but us can use that way. Everything else goes through the region, whose
 /// key is new each time.
 #[inline(always)]
-fn expose<const IS_WRITE: bool>(
-    exchange: &Exchange,
+fn map_data<const IS_WRITE: bool>(
+    requests: &RequestTable,
     mr: &mut Mr,
     list: &mut SgList,
-) -> Result<Data> {
+) -> Result<DataMapping> {
     let direction = direction::<IS_WRITE>().dma();
-    let pieces = sg::map(exchange.device(), list, direction)?;
-    if IS_WRITE && pieces <= exchange.gathered_max() {
-        return Ok(Data::Direct);
+    let pieces = sg::map(requests.device(), list, direction)?;
+    if IS_WRITE && pieces <= requests.gathered_max() {
+        return Ok(DataMapping::Sges);
     }
     if let Err(e) = mr.map(list) {
-        sg::unmap(exchange.device(), list, direction);
+        sg::unmap(requests.device(), list, direction);
         return Err(e);
     }
-    mr.bump_key();
-    Ok(if IS_WRITE { Data::Keyed } else { Data::Read })
+    mr.update_key();
+    Ok(if IS_WRITE {
+        DataMapping::FastReg
+    } else {
+        DataMapping::FastRegRead
+    })
 }
 
 /// Most work requests of a request: invalidation of the region's old key, registration, write.
@@ -138,21 +142,21 @@ const CHAIN: usize = 3;
 /// Most gather entries of a request: the pieces of its data, and the message.
 const SEGMENTS: usize = GATHERED_MAX + 1;
 
-type Chain<'a> = Batch<'a, Channel, CHAIN, SEGMENTS>;
+type Chain<'a> = Batch<'a, ConnectionContext, CHAIN, SEGMENTS>;
 
-/// Registers the region of `slot` under its new key, after its old one has gone.
+/// Registers the region of `entry` under its new key, after its old one has gone.
 #[inline(always)]
-fn register(chain: &mut Chain<'_>, tag: u32, slot: &InFlight, access: Access) {
-    if let Some(key) = slot.stale {
+fn register(chain: &mut Chain<'_>, tag: u32, entry: &InFlight, access: Access) {
+    if let Some(key) = entry.stale {
         chain.local_invalidate(tag, key, SendFlags::NONE);
     }
-    chain.reg_mr(tag, &slot.mr, access, SendFlags::NONE);
+    chain.reg_mr(tag, &entry.mr, access, SendFlags::NONE);
 }
 
 /// What goes out for one request.
 struct Outgoing<'a> {
-    exchange: &'a Exchange,
-    channel: &'a Channel,
+    requests: &'a RequestTable,
+    context: &'a ConnectionContext,
     id: u16,
     message: &'a [u8],
     layout: &'a Layout,
@@ -166,53 +170,60 @@ impl Outgoing<'_> {
     fn lay_out<const IS_WRITE: bool>(
         &self,
         chain: &mut Chain<'_>,
-        slot: &InFlight,
+        entry: &InFlight,
         list: Option<&SgList>,
-        data: Data,
+        data: DataMapping,
     ) -> Result {
-        let (exchange, layout) = (self.exchange, self.layout);
-        let payload = exchange.granted.geometry.join(self.id, layout.head_offset);
+        let (requests, layout) = (self.requests, self.layout);
+        let payload = requests.granted.geometry.join(self.id, layout.head_offset);
         let payload = payload.ok_or(EINVAL)?;
         let imm = Imm::Request { payload }.encode();
-        let tag = self.channel.tags.encode(Tagged::Send);
+        let tag = self.context.tags.encode(Tagged::Send);
 
-        let place = exchange.messages.slot(self.id.into()).ok_or(EINVAL)?;
+        let place = requests.messages.buffer(self.id.into()).ok_or(EINVAL)?;
         let at = u32::from(layout.usr_len);
         place.write(0, self.message)?;
         let message = place.segment(0, layout.message_len);
         if IS_WRITE {
             place.write(at, WriteHead::new(layout.usr_len).as_bytes())?;
-            let remote = slot.remote(0);
-            let write = self.channel.tags.encode(Tagged::Write(self.id));
+            let remote = entry.remote(0);
+            let write = self.context.tags.encode(Tagged::Write(self.id));
             match data {
-                Data::Direct => {
+                DataMapping::Sges => {
                     let from = (list.ok_or(EINVAL)?, message);
-                    let most = exchange.pieces_max;
-                    chain.gather_imm((tag, write), most, from, remote, imm, SendFlags::SIGNALED);
+                    let most = requests.pieces_max;
+                    chain.write_sg_with_imm(
+                        (tag, write),
+                        most,
+                        from,
+                        remote,
+                        imm,
+                        SendFlags::SIGNALED,
+                    );
                 }
-                Data::Keyed => {
-                    register(chain, tag, slot, Access::LOCAL_WRITE);
-                    let local = [slot.mr.segment(0, layout.data_len), message];
+                DataMapping::FastReg => {
+                    register(chain, tag, entry, Access::LOCAL_WRITE);
+                    let local = [entry.mr.segment(0, layout.data_len), message];
                     chain.write_imm(write, &local, remote, imm, SendFlags::SIGNALED);
                 }
-                Data::None | Data::Read => {
-                    let flags = self.channel.next_send();
+                DataMapping::None | DataMapping::FastRegRead => {
+                    let flags = self.context.next_send();
                     chain.write_imm(tag, &[message], remote, imm, flags);
                 }
             }
             return Ok(());
         }
-        if data == Data::None {
+        if data == DataMapping::None {
             let head = ReadHead::without_reply(layout.usr_len);
             place.write(at, head.as_bytes())?;
         } else {
-            let reply = Descriptor::new(slot.mr.iova(), slot.mr.key(), layout.data_len);
+            let reply = Descriptor::new(entry.mr.iova(), entry.mr.key(), layout.data_len);
             let head = ReadMessage::new(layout.usr_len, reply);
             place.write(at, head.as_bytes())?;
-            register(chain, tag, slot, Access::REMOTE_WRITE);
+            register(chain, tag, entry, Access::REMOTE_WRITE);
         }
-        let flags = self.channel.next_send();
-        let remote = slot.remote(layout.data_len);
+        let flags = self.context.next_send();
+        let remote = entry.remote(layout.data_len);
         chain.write_imm(tag, &[message], remote, imm, flags);
         Ok(())
     }
@@ -228,69 +239,69 @@ impl Connection {
     #[inline(always)]
     pub(crate) fn send<const IS_WRITE: bool, T: Outbound>(
         &self,
-        exchange: &Exchange,
+        requests: &RequestTable,
         id: u16,
         message: &[u8],
         resent: u8,
         mut transfer: T,
     ) -> Result<(), Rejected<T>> {
-        let Some(slot) = exchange.slots.get(usize::from(id)) else {
+        let Some(entry) = requests.entries.get(usize::from(id)) else {
             return Err(Rejected::new(EINVAL, transfer));
         };
-        let Some(mut held) = slot.acquire() else {
+        let Some(mut held) = entry.acquire() else {
             return Err(Rejected::new(EBUSY, transfer));
         };
         let mut list = transfer.sg();
         let data_len = list.as_ref().map_or(0, |list| list.len_bytes());
-        let layout = match Layout::new::<IS_WRITE>(message, data_len, exchange) {
+        let layout = match Layout::new::<IS_WRITE>(message, data_len, requests) {
             Ok(layout) => layout,
             Err(e) => return Err(Rejected::new(e, transfer)),
         };
         let exposed = match &mut list {
-            Some(list) if data_len != 0 => expose::<IS_WRITE>(exchange, &mut held.mr, list),
-            _ => Ok(Data::None),
+            Some(list) if data_len != 0 => map_data::<IS_WRITE>(requests, &mut held.mr, list),
+            _ => Ok(DataMapping::None),
         };
         let data = match exposed {
             Ok(data) => data,
             Err(e) => return Err(Rejected::new(e, transfer)),
         };
 
-        let channel = self.qp.handler();
-        let mut space = Space::new();
+        let context = self.qp.handler();
+        let mut space = WrBuffer::new();
         let mut chain = self.qp.batch::<CHAIN, SEGMENTS>(&mut space);
         let outgoing = Outgoing {
-            exchange,
-            channel,
+            requests,
+            context,
             id,
             message,
             layout: &layout,
         };
         let laid_out = outgoing.lay_out::<IS_WRITE>(&mut chain, &held, list.as_deref(), data);
         if let Err(e) = laid_out {
-            if let (Some(list), true) = (list, data != Data::None) {
-                sg::unmap(exchange.device(), list, direction::<IS_WRITE>().dma());
+            if let (Some(list), true) = (list, data != DataMapping::None) {
+                sg::unmap(requests.device(), list, direction::<IS_WRITE>().dma());
             }
             return Err(Rejected::new(e, transfer));
         }
 
-        held.goes_out(data);
-        held.cid = channel.cid;
+        held.begin(data);
+        held.cid = context.cid;
         held.is_write = IS_WRITE;
         held.usr_len = layout.usr_len;
         held.resent = resent;
         // The slot was free, so there is none to drop; the compiler does not know that.
         core::mem::forget(held.transfer.replace(transfer.forget_type()));
-        exchange.inflight.fetch_add(1, Ordering::Relaxed);
+        requests.inflight.fetch_add(1, Ordering::Relaxed);
         let bytes = layout.data_len.wrapping_add(u32::from(layout.usr_len));
-        channel.path.stats.count(direction::<IS_WRITE>(), bytes);
+        context.path.stats.count(direction::<IS_WRITE>(), bytes);
         if resent != 0 && resent != REMADE {
-            channel.path.stats.count_failover();
+            context.path.stats.count_failover();
         }
         // From here on the answer may come, even before the post returns.
         held.arm();
         if let Err(e) = chain.post() {
             // Part of it may be out: the teardown of the path ends the request.
-            channel.fail(Fault::Post(e));
+            context.fail(PathError::Post(e));
         }
         Ok(())
     }

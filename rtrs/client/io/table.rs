@@ -16,7 +16,7 @@ use kernel_ext::sync::{
 };
 use rdma::{
     Device,
-    MessageSlots,
+    MessageBuffers,
     Mr,
     Pd, //
 };
@@ -51,36 +51,36 @@ pub(crate) fn pieces_max(device: &Device) -> u32 {
 ///
 /// For each chunk id there is one slot, one region and one place for its message. Whoever holds the
 /// slot may use all three; nobody ever waits for a slot.
-pub(crate) struct Exchange {
+pub(crate) struct RequestTable {
     pub(crate) granted: Accepted,
     /// Most bytes of user message and head.
     pub(crate) message_max: u32,
     /// Most pieces of one work request of a write that goes without a key.
     pub(crate) pieces_max: u32,
-    pub(crate) slots: KVVec<Handoff<InFlight>>,
+    pub(crate) entries: KVVec<Handoff<InFlight>>,
     /// User message and head of each request.
-    pub(crate) messages: MessageSlots,
+    pub(crate) messages: MessageBuffers,
     /// Requests in flight.
     pub(crate) inflight: AtomicU32,
     pub(crate) pd: Arc<Pd>,
 }
 
-impl Exchange {
+impl RequestTable {
     /// Allocates everything for the chunks that the server granted; sleeps.
     pub(crate) fn new(pd: &Arc<Pd>, granted: Accepted, pages_max: u32) -> Result<Arc<Self>> {
         let depth = granted.geometry.queue_depth();
-        let mut slots = KVVec::with_capacity(depth.into(), GFP_KERNEL)?;
+        let mut entries = KVVec::with_capacity(depth.into(), GFP_KERNEL)?;
         for _ in 0..depth {
             let mr = Mr::new(pd, pages_max, pd.device().sg_gaps())?;
-            slots.push(Handoff::new(InFlight::new(mr)), GFP_KERNEL)?;
+            entries.push(Handoff::new(InFlight::new(mr)), GFP_KERNEL)?;
         }
         Ok(Arc::new(
             Self {
                 granted,
                 message_max: granted.max_hdr_size.min(MESSAGE_SIZE),
                 pieces_max: pieces_max(pd.device()),
-                slots,
-                messages: MessageSlots::new(pd, depth.into(), MESSAGE_SIZE)?,
+                entries,
+                messages: MessageBuffers::new(pd, depth.into(), MESSAGE_SIZE)?,
                 inflight: AtomicU32::new(0),
                 pd: pd.clone(),
             },
@@ -91,7 +91,7 @@ impl Exchange {
     /// Takes what the server grants to another life; `false` if this does not fit: it is for
     /// another number of requests.
     pub(crate) fn renew(&mut self, granted: Accepted) -> bool {
-        let is_fit = usize::from(granted.geometry.queue_depth()) == self.slots.len();
+        let is_fit = usize::from(granted.geometry.queue_depth()) == self.entries.len();
         self.message_max = granted.max_hdr_size.min(MESSAGE_SIZE);
         self.granted = granted;
         is_fit
@@ -103,11 +103,11 @@ impl Exchange {
     ///
     /// Until then such a key may let the server reach memory that was given back.
     pub(crate) fn repair(&mut self) -> Result {
-        for slot in &mut self.slots {
-            let slot = slot.get_mut();
-            if core::mem::take(&mut slot.is_in_doubt) {
-                slot.stale = None;
-                slot.mr.renew()?;
+        for entry in &mut self.entries {
+            let entry = entry.get_mut();
+            if core::mem::take(&mut entry.is_in_doubt) {
+                entry.stale = None;
+                entry.mr.renew()?;
             }
         }
         Ok(())
@@ -115,9 +115,9 @@ impl Exchange {
 
     /// Learns where the server's chunks are, before any IO.
     pub(crate) fn locate(&self, remote: impl Iterator<Item = RemoteChunk>) {
-        for (slot, chunk) in self.slots.iter().zip(remote) {
+        for (entry, chunk) in self.entries.iter().zip(remote) {
             // Nobody else is here yet.
-            if let Some(mut held) = slot.acquire() {
+            if let Some(mut held) = entry.acquire() {
                 held.chunk = chunk;
             }
         }

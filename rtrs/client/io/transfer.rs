@@ -39,7 +39,7 @@ pub trait Transfer: Send + Sized + 'static {
     ///
     /// Runs in process context and must not sleep. The tag is free again; its next user may have to
     /// wait.
-    fn lost(self, ticket: Ticket);
+    fn requeue(self, ticket: Ticket);
 
     /// What [`Self::lost`] gave last, if it has been called for this request.
     fn ticket(&self) -> Option<Ticket> {
@@ -69,7 +69,7 @@ impl Direction {
 
 /// Which of a path's IO connections a request takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lane {
+pub enum IoQueue {
     /// That of a CPU, or of the hardware queue with its index.
     Cpu(u32),
     /// That of a poll queue, from 0; its answer is seen by [`Session::poll`](crate::Session::poll)
@@ -97,19 +97,19 @@ impl<T> Rejected<T> {
 /// A device for which the memory of a request is mapped, and how.
 pub(crate) type Mapped<'a> = Option<(&'a Device, Direction)>;
 
-/// The two deeds of a [`Transfer`], found by its type.
-struct Deeds {
+/// The two operations of a [`Transfer`], found by its type.
+struct Ops {
     sg: fn(&mut AnyTransfer) -> Option<&mut SgList>,
     done: fn(AnyTransfer, Mapped<'_>, Result),
     lost: fn(AnyTransfer, Ticket),
 }
 
 trait HasKind: Transfer {
-    const KIND: &'static Kind<Self, Deeds>;
+    const KIND: &'static Kind<Self, Ops>;
 }
 
 impl<T: Transfer> HasKind for T {
-    const KIND: &'static Kind<T, Deeds> = &Kind::new(Deeds {
+    const KIND: &'static Kind<T, Ops> = &Kind::new(Ops {
         sg: |any| any.0.downcast_mut(T::KIND).map(T::sg),
         done: |any, mapped, result| {
             if let Ok(mut transfer) = any.0.into_inner(T::KIND) {
@@ -121,14 +121,14 @@ impl<T: Transfer> HasKind for T {
         },
         lost: |any, ticket| {
             if let Ok(transfer) = any.0.into_inner(T::KIND) {
-                transfer.lost(ticket);
+                transfer.requeue(ticket);
             }
         },
     });
 }
 
 /// A [`Transfer`] whose type is forgotten.
-pub struct AnyTransfer(Erased<Deeds>);
+pub struct AnyTransfer(Erased<Ops>);
 
 impl AnyTransfer {
     #[inline(always)]
@@ -141,13 +141,13 @@ impl AnyTransfer {
     /// Nobody reaches the memory over the wire any more.
     #[inline(always)]
     pub(crate) fn done(self, mapped: Mapped<'_>, result: Result) {
-        (self.0.deeds().done)(self, mapped, result);
+        (self.0.ops().done)(self, mapped, result);
     }
 
     /// Gives the transfer back without an answer; its memory is on no device any more.
     #[cold]
-    pub(crate) fn lost(self, ticket: Ticket) {
-        (self.0.deeds().lost)(self, ticket);
+    pub(crate) fn requeue(self, ticket: Ticket) {
+        (self.0.ops().lost)(self, ticket);
     }
 }
 
@@ -178,7 +178,7 @@ impl<T: Transfer> Outbound for Known<T> {
 
 impl Outbound for AnyTransfer {
     fn sg(&mut self) -> Option<&mut SgList> {
-        (self.0.deeds().sg)(self)
+        (self.0.ops().sg)(self)
     }
 
     fn forget_type(self) -> AnyTransfer {

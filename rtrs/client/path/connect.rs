@@ -16,7 +16,7 @@ use rdma::{
         Id, //
     },
     Device,
-    MessageSlots,
+    MessageBuffers,
     Pd,
     PollContext,
     QpConfig,
@@ -57,7 +57,7 @@ use zerocopy::IntoBytes;
 use crate::client::{
     io::{
         connection::{
-            Channel,
+            ConnectionContext,
             Ready,
             Tagged,
             Tags,
@@ -65,18 +65,19 @@ use crate::client::{
         },
         table::{
             pieces_max,
-            Exchange, //
+            RequestTable, //
         }, //
     },
     path::{
         connections::{
             hang_up,
             Connection,
-            Transport, //
+            Connections, //
         }, //
-        error::Fault,
+        error::PathError,
         resources::Resources,
         setup::Step,
+        timeouts::ConnectTimeouts,
         Path,
     }, //
 };
@@ -91,43 +92,34 @@ struct Listener {
 
 impl CmHandler for Listener {
     fn event(&self, _id: &Id, event: Event<'_>) {
-        let progress = &self.path.progress;
+        let setup = &self.path.setup;
         let late = self.path.life() != self.recon_cnt;
         let fault = match event {
-            Event::DeviceRemoval => return Path::let_device_go(&self.path, Some(self.recon_cnt)),
-            // Of an identifier that is kept for its farewell only.
+            Event::DeviceRemoval => return Path::device_removed(&self.path, Some(self.recon_cnt)),
+            // Of an identifier that is kept for its stale connection only.
             _ if late => return,
-            Event::AddressResolved => return progress.reached(self.cid, Step::Address),
-            Event::RouteResolved => return progress.reached(self.cid, Step::Route),
+            Event::AddressResolved => return setup.reached(self.cid, Step::Address),
+            Event::RouteResolved => return setup.reached(self.cid, Step::Route),
             Event::Established { private } => {
                 let depth = self.path.session.depth_agreed();
                 match handshake::accepted(private, depth) {
-                    Ok(accepted) => return progress.accepted(self.cid, accepted),
-                    Err(e) => Fault::Response(e),
+                    Ok(accepted) => return setup.accepted(self.cid, accepted),
+                    Err(e) => PathError::Response(e),
                 }
             }
             Event::Rejected { reason, private } => {
-                Fault::Rejected(handshake::rejected(private), reason)
+                PathError::Rejected(handshake::rejected(private), reason)
             }
-            Event::AddressError(e) => Fault::Unreachable("address resolution", e),
-            Event::RouteError(e) => Fault::Unreachable("route resolution", e),
-            Event::Unreachable(e) => Fault::Connect("peer does not answer", e.to_errno()),
-            Event::ConnectError(e) => Fault::Connect("connection manager error", e.to_errno()),
-            Event::AddressChange => Fault::Connect("address has changed", 0),
-            Event::Disconnected | Event::TimewaitExit => Fault::Disconnected,
+            Event::AddressError(e) => PathError::Unreachable("address resolution", e),
+            Event::RouteError(e) => PathError::Unreachable("route resolution", e),
+            Event::Unreachable(e) => PathError::Connect("peer does not answer", e.to_errno()),
+            Event::ConnectError(e) => PathError::Connect("connection manager error", e.to_errno()),
+            Event::AddressChange => PathError::Connect("address has changed", 0),
+            Event::Disconnected | Event::TimewaitExit => PathError::Disconnected,
             _ => return,
         };
         Path::fail_life(&self.path, self.recon_cnt, fault);
     }
-}
-
-/// How long the steps of a connect may take.
-#[derive(Clone, Copy)]
-pub(crate) struct Patience {
-    /// Resolving the peer's address, in milliseconds.
-    address_ms: u32,
-    /// Finding the way and being accepted, in milliseconds each.
-    step_ms: u32,
 }
 
 /// The device repeats what is not acknowledged after 268 ms, [`RETRY_COUNT`] times: after 0.8 s of
@@ -135,42 +127,6 @@ pub(crate) struct Patience {
 /// its peer is short of processor time its acknowledgements are late, and a repeated registration
 /// ends the queue pair.)
 const ACK_TIMEOUT_EXPONENT: u8 = 16;
-
-/// Time for a step of most attempts to connect a path again, in milliseconds.
-const AGAIN_MS: u32 = 1500;
-
-/// One attempt in so many has more time, for a peer that is slow.
-const AGAIN_ROUND: u32 = 4;
-
-impl Patience {
-    /// For a path that somebody waits for.
-    pub(crate) const FIRST: Self = Self {
-        address_ms: CONNECT_TIMEOUT_MS,
-        step_ms: CONNECT_TIMEOUT_MS,
-    };
-
-    /// For a path that is to be back soon after its link, when `silent` attempts in a row were not
-    /// answered by a peer whose address is known.
-    ///
-    /// A new attempt asks the peer at once, an old one may be between two of its questions: the
-    /// connection manager repeats its own after 4 s, and a neighbour is asked for no more than
-    /// three times. A slow peer is given more time in the last attempt of each round, and twice as
-    /// much in the next round.
-    pub(crate) const fn again(silent: u32) -> Self {
-        let round = silent / AGAIN_ROUND;
-        let step_ms = if silent % AGAIN_ROUND != AGAIN_ROUND - 1 {
-            AGAIN_MS
-        } else if round < 4 {
-            (2 * AGAIN_MS).wrapping_shl(round)
-        } else {
-            CONNECT_TIMEOUT_MS
-        };
-        Self {
-            address_ms: AGAIN_MS,
-            step_ms,
-        }
-    }
-}
 
 /// Number of a path's first connect.
 const FIRST_CONNECT: u16 = 1;
@@ -180,15 +136,15 @@ struct Attempt<'a> {
     path: &'a Arc<Path>,
     recon_cnt: u16,
     first_conn: bool,
-    patience: Patience,
+    timeouts: ConnectTimeouts,
     resources: &'a mut Resources,
     /// From the first connection on.
     pd: Option<Arc<Pd>>,
-    exchange: Option<Arc<Exchange>>,
+    requests: Option<Arc<RequestTable>>,
 }
 
-fn resource(what: &'static str) -> impl FnOnce(Error) -> Fault {
-    move |e| Fault::Resource(what, e)
+fn resource(what: &'static str) -> impl FnOnce(Error) -> PathError {
+    move |e| PathError::Resource(what, e)
 }
 
 /// Connects a path; sleeps, and can be killed. On failure nothing is connected.
@@ -197,66 +153,66 @@ pub(crate) fn connect(
     resources: &mut Resources,
     recon_cnt: u16,
     first_conn: bool,
-    patience: Patience,
-) -> Result<Arc<Transport>, Fault> {
+    timeouts: ConnectTimeouts,
+) -> Result<Arc<Connections>, PathError> {
     let mut attempt = Attempt {
         path,
         recon_cnt,
         first_conn,
-        patience,
+        timeouts,
         resources,
         pd: None,
-        exchange: None,
+        requests: None,
     };
     let mut connections = KVec::new();
     let done = attempt
         .connect_all(&mut connections)
         .and_then(|()| attempt.exchange_info(&connections));
-    let exchange = match (done, attempt.exchange.take()) {
-        (Ok(()), Some(exchange)) => exchange,
-        (done, exchange) => {
+    let requests = match (done, attempt.requests.take()) {
+        (Ok(()), Some(requests)) => requests,
+        (done, requests) => {
             hang_up(&connections);
             drop(connections);
-            if let Some(exchange) = exchange {
-                attempt.resources.take_back(exchange);
+            if let Some(requests) = requests {
+                attempt.resources.take_back(requests);
             }
-            return Err(done.err().unwrap_or(Fault::Disconnected));
+            return Err(done.err().unwrap_or(PathError::Disconnected));
         }
     };
-    Transport::new(connections, path.session.cpu_connections(), exchange)
+    Connections::new(connections, path.session.cpu_connections(), requests)
         .map_err(resource("transport"))
 }
 
 impl Attempt<'_> {
-    fn connect_all(&mut self, connections: &mut KVec<Connection>) -> Result<(), Fault> {
+    fn connect_all(&mut self, connections: &mut KVec<Connection>) -> Result<(), PathError> {
         for cid in 0..self.path.session.connections() {
             let connection = self.connect_one(cid)?;
             // A connection that cannot be kept hangs up when it is dropped.
             connections
                 .push(connection, GFP_KERNEL)
-                .map_err(|e| Fault::Resource("list of connections", e.into()))?;
+                .map_err(|e| PathError::Resource("list of connections", e.into()))?;
             self.progress_with(cid, connections)?;
         }
         Ok(())
     }
 
     /// Connects what [`Self::connect_one`] has made, which is the last of `connections`.
-    fn progress_with(&mut self, cid: u16, connections: &[Connection]) -> Result<(), Fault> {
+    fn progress_with(&mut self, cid: u16, connections: &[Connection]) -> Result<(), PathError> {
         let Some(connection) = connections.last() else {
             return Ok(());
         };
-        let progress = &self.path.progress;
+        let setup = &self.path.setup;
         let session = &self.path.session;
         connection
             .id
             .set_ack_timeout(ACK_TIMEOUT_EXPONENT)
             .map_err(resource("acknowledgement timeout"))?;
-        progress.expect();
+        setup.expect();
         connection
             .id
-            .resolve_route(self.patience.step_ms)
-            .map_err(|e| Fault::Unreachable("route resolution", e))?;
-        progress.wait(cid, Step::Route, self.patience.step_ms)?;
+            .resolve_route(self.timeouts.step_ms)
+            .map_err(|e| PathError::Unreachable("route resolution", e))?;
+        setup.wait(cid, Step::Route, self.timeouts.step_ms)?;
 
         let request = Connect {
             cid,
@@ -270,15 +226,15 @@ impl Attempt<'_> {
             retry_count: RETRY_COUNT,
             ..Default::default()
         };
-        progress.expect();
+        setup.expect();
         connection
             .id
             .connect(&param, request.to_wire().as_bytes())
             .map_err(resource("connect request"))?;
-        progress.wait(cid, Step::Accept, self.patience.step_ms)?;
+        setup.wait(cid, Step::Accept, self.timeouts.step_ms)?;
 
         if cid == 0 {
-            let granted = progress.granted().ok_or(Fault::Disconnected)?;
+            let granted = setup.granted().ok_or(PathError::Disconnected)?;
             self.path.learn_ends(&connection.id)?;
             self.allocate(granted, connection)?;
         }
@@ -289,17 +245,17 @@ impl Attempt<'_> {
     ///
     /// The kernel asks a neighbour three times, and again when an identifier is made. The first
     /// connect of a path, which a task waits for, therefore makes one now and then.
-    fn resolve(&self, cid: u16) -> Result<CmId, Fault> {
+    fn resolve(&self, cid: u16) -> Result<CmId, PathError> {
         let is_first = self.recon_cnt == FIRST_CONNECT;
         let mut first = FirstConnect::UNTRIED;
         loop {
             let timeout_ms = if is_first {
                 first.address_ms()
             } else {
-                self.patience.address_ms
+                self.timeouts.address_ms
             };
             let done = self.resolve_within(cid, timeout_ms);
-            let is_late = matches!(done, Err(Fault::Timeout(_)));
+            let is_late = matches!(done, Err(PathError::Timeout(_)));
             if !is_late || !is_first || first.failed(Failure::NoAddress, timeout_ms).is_none() {
                 return done;
             }
@@ -307,21 +263,21 @@ impl Attempt<'_> {
     }
 
     /// As [`Self::resolve`], with one identifier; if it fails none is left.
-    fn resolve_within(&self, cid: u16, timeout_ms: u32) -> Result<CmId, Fault> {
+    fn resolve_within(&self, cid: u16, timeout_ms: u32) -> Result<CmId, PathError> {
         let path = self.path;
         let (src, dst) = path.socket_addresses();
-        let listener = Listener {
+        let events = Listener {
             path: path.clone(),
             cid,
             recon_cnt: self.recon_cnt,
         };
-        let id = CmId::new(listener, dst.address.port_space())
-            .map_err(resource("connection identity"))?;
-        path.progress.expect();
+        let id =
+            CmId::new(events, dst.address.port_space()).map_err(resource("connection identity"))?;
+        path.setup.expect();
         // It has more time than we wait: that its time is over would end the attempt.
         id.resolve_address(src.as_ref(), &dst, CONNECT_TIMEOUT_MS)
-            .map_err(|e| Fault::Unreachable("address resolution", e))?;
-        path.progress.wait(cid, Step::Address, timeout_ms)?;
+            .map_err(|e| PathError::Unreachable("address resolution", e))?;
+        path.setup.wait(cid, Step::Address, timeout_ms)?;
         if cid == 0 && self.recon_cnt == FIRST_CONNECT {
             Path::claim_ends(path, &id)?;
         }
@@ -329,18 +285,18 @@ impl Attempt<'_> {
     }
 
     /// Makes a connection up to its queue pair.
-    fn connect_one(&mut self, cid: u16) -> Result<Connection, Fault> {
+    fn connect_one(&mut self, cid: u16) -> Result<Connection, PathError> {
         let path = self.path;
         let id = self.resolve(cid)?;
-        let device = id.device().ok_or(Fault::DeviceRemoval)?;
+        let device = id.device().ok_or(PathError::DeviceRemoval)?;
         let pd = match &self.pd {
             Some(pd) if pd.device() == device => pd.clone(),
             // All connections of a path are on one device, for they share their memory.
-            Some(_) => return Err(Fault::Unreachable("route over another device", ENODEV)),
+            Some(_) => return Err(PathError::Unreachable("route over another device", ENODEV)),
             None => {
                 device::capabilities(device)
                     .check()
-                    .map_err(Fault::Device)?;
+                    .map_err(PathError::Device)?;
                 let pd = self.resources.pd(device);
                 let pd = pd.map_err(resource("protection domain"))?;
                 self.pd = Some(pd.clone());
@@ -348,7 +304,9 @@ impl Attempt<'_> {
             }
         };
         let polled = u32::from(cid) > path.session.cpu_connections();
-        let (tags, sizes, signal_mask) = self.sizes(device).map_err(|e| Fault::Device(e.into()))?;
+        let (tags, sizes, signal_mask) = self
+            .sizes(device)
+            .map_err(|e| PathError::Device(e.into()))?;
         let config = QpConfig {
             max_send_sge: pieces_max(device).saturating_add(1),
             receive_tags: tags.receives(),
@@ -363,13 +321,13 @@ impl Attempt<'_> {
             .resources
             .queues(path, device, cid, &config, context)
             .map_err(resource("completion queue"))?;
-        let ready = match &self.exchange {
-            Some(exchange) => {
-                Some(Ready::new(exchange, tags, sizes.recv).map_err(resource("receives"))?)
+        let ready = match &self.requests {
+            Some(requests) => {
+                Some(Ready::new(requests, tags, sizes.recv).map_err(resource("receives"))?)
             }
             None => None,
         };
-        let channel = Channel::new(
+        let context = ConnectionContext::new(
             path.clone(),
             self.recon_cnt,
             cid,
@@ -379,7 +337,7 @@ impl Attempt<'_> {
             ready,
         );
         let qp = id
-            .create_qp(&pd, &queues.sends, &queues.receives, &config, channel)
+            .create_qp(&pd, &queues.sends, &queues.receives, &config, context)
             .map_err(resource("queue pair"))?;
         let cq = queues.receives;
         Ok(Connection { id, qp, cq })
@@ -387,10 +345,10 @@ impl Attempt<'_> {
 
     /// Tags, queues and [`signal`] mask of the next connection.
     fn sizes(&self, device: &Device) -> Result<(Tags, QueueSizes, u32), QueueError> {
-        Ok(match &self.exchange {
+        Ok(match &self.requests {
             None => (Tags::ADMIN, admin_sizes(device)?, ADMIN_MASK),
-            Some(exchange) => {
-                let depth = exchange.granted.geometry.queue_depth();
+            Some(requests) => {
+                let depth = requests.granted.geometry.queue_depth();
                 let sizes = QueueSizes::client_io(depth, device::queue_limits(device))?;
                 (Tags::io(depth), sizes, signal::client_mask(depth))
             }
@@ -398,10 +356,10 @@ impl Attempt<'_> {
     }
 
     /// Makes what the requests need, now that their number and size are known.
-    fn allocate(&mut self, granted: Accepted, admin: &Connection) -> Result<(), Fault> {
-        let pd = self.pd.as_ref().ok_or(Fault::DeviceRemoval)?;
+    fn allocate(&mut self, granted: Accepted, admin: &Connection) -> Result<(), PathError> {
+        let pd = self.pd.as_ref().ok_or(PathError::DeviceRemoval)?;
         let pages = u32::from(SEGMENTS_MAX).min(pd.device().max_fast_reg_pages());
-        let queues = |e: QueueError| Fault::Device(e.into());
+        let queues = |e: QueueError| PathError::Device(e.into());
         let depth = granted.geometry.queue_depth();
         let sizes =
             QueueSizes::client_io(depth, device::queue_limits(pd.device())).map_err(queues)?;
@@ -414,12 +372,12 @@ impl Attempt<'_> {
         self.path.session.agree(grant)?;
         self.afford(depth, &sizes)
             .map_err(resource("memory for the requests"))?;
-        let exchange = self.resources.exchange(pd, granted, pages);
-        let exchange = exchange.map_err(resource("memory for the requests"))?;
+        let requests = self.resources.requests(pd, granted, pages);
+        let requests = requests.map_err(resource("memory for the requests"))?;
         let room = admin_sizes(pd.device()).map_err(queues)?.recv;
-        let ready = Ready::new(&exchange, Tags::ADMIN, room).map_err(resource("receives"))?;
+        let ready = Ready::new(&requests, Tags::ADMIN, room).map_err(resource("receives"))?;
         admin.qp.handler().introduce(ready);
-        self.exchange = Some(exchange);
+        self.requests = Some(requests);
         Ok(())
     }
 
@@ -430,38 +388,43 @@ impl Attempt<'_> {
     /// A path that comes back is not asked: its session has the same number of requests already,
     /// and the memory may be full of data that waits for it.
     fn afford(&self, depth: u16, sizes: &QueueSizes) -> Result {
-        let wanted = budget::client_bytes(depth, self.path.session.connections(), sizes);
+        let reconnect_requested =
+            budget::client_bytes(depth, self.path.session.connections(), sizes);
         let (available, total) = (memory::available_bytes(), memory::total_bytes());
-        if self.recon_cnt == FIRST_CONNECT && !budget::is_to_spare(wanted, available, total) {
+        if self.recon_cnt == FIRST_CONNECT
+            && !budget::is_to_spare(reconnect_requested, available, total)
+        {
             return Err(ENOMEM);
         }
         Ok(())
     }
 
     /// Names the session to the server and learns where its chunks are.
-    fn exchange_info(&self, connections: &[Connection]) -> Result<(), Fault> {
-        let (Some(admin), Some(exchange)) = (connections.first(), &self.exchange) else {
-            return Err(Fault::Disconnected);
+    fn exchange_info(&self, connections: &[Connection]) -> Result<(), PathError> {
+        let (Some(admin), Some(requests)) = (connections.first(), &self.requests) else {
+            return Err(PathError::Disconnected);
         };
-        let geometry = &exchange.granted.geometry;
+        let geometry = &requests.granted.geometry;
         let request = InfoRequest::new(self.path.session.name().to_bytes())
-            .map_err(|_| Fault::Resource("info request", EINVAL))?;
+            .map_err(|_| PathError::Resource("info request", EINVAL))?;
         let len_max = info::response_len(geometry.queue_depth()) as u32;
         let memory = resource("memory for the info exchange");
-        let (sent, received) = MessageSlots::new(&exchange.pd, 1, size_of::<InfoRequest>() as u32)
-            .and_then(|sent| Ok((sent, MessageSlots::new(&exchange.pd, 1, len_max)?)))
-            .map_err(memory)?;
-        sent.write(0, 0, request.as_bytes()).map_err(Fault::Post)?;
+        let (sent, received) =
+            MessageBuffers::new(&requests.pd, 1, size_of::<InfoRequest>() as u32)
+                .and_then(|sent| Ok((sent, MessageBuffers::new(&requests.pd, 1, len_max)?)))
+                .map_err(memory)?;
+        sent.write(0, 0, request.as_bytes())
+            .map_err(PathError::Post)?;
 
         let tags = admin.qp.handler().tags;
-        self.path.progress.expect();
+        self.path.setup.expect();
         admin
             .qp
             .post_receive(
                 tags.encode(Tagged::InfoResponse),
                 Some(received.segment(0, 0, len_max)),
             )
-            .map_err(Fault::Post)?;
+            .map_err(PathError::Post)?;
         let message = sent.segment(0, 0, size_of::<InfoRequest>() as u32);
         admin
             .qp
@@ -470,20 +433,22 @@ impl Attempt<'_> {
                 [message],
                 SendFlags::SIGNALED,
             )
-            .map_err(Fault::Post)?;
+            .map_err(PathError::Post)?;
         // The server is there, and may have work to do. If it goes, the connection tells.
-        self.path.progress.wait(0, Step::Info, CONNECT_TIMEOUT_MS)?;
+        self.path.setup.wait(0, Step::Info, CONNECT_TIMEOUT_MS)?;
 
-        let len = self.path.progress.info_len().min(len_max);
+        let len = self.path.setup.info_len().min(len_max);
         let mut bytes = KVVec::from_elem(0u8, len as usize, GFP_KERNEL)
-            .map_err(|e| Fault::Resource("memory for the info response", e.into()))?;
-        received.read(0, 0, &mut bytes).map_err(Fault::Post)?;
-        let chunks = Chunks::parse(&bytes, geometry).map_err(Fault::Info)?;
-        exchange.locate(chunks.iter());
+            .map_err(|e| PathError::Resource("memory for the info response", e.into()))?;
+        received.read(0, 0, &mut bytes).map_err(PathError::Post)?;
+        let chunks = Chunks::parse(&bytes, geometry).map_err(PathError::Info)?;
+        requests.locate(chunks.iter());
 
         for connection in connections {
-            let channel = connection.qp.handler();
-            channel.post_receives(&connection.qp).map_err(Fault::Post)?;
+            let context = connection.qp.handler();
+            context
+                .post_receives(&connection.qp)
+                .map_err(PathError::Post)?;
         }
         Ok(())
     }

@@ -15,9 +15,9 @@ use rdma::{
 use rtrs_core::proto::imm::Imm;
 
 use crate::client::io::{
-    connection::Channel,
-    table::Exchange,
-    transfer::Lane, //
+    connection::ConnectionContext,
+    table::RequestTable,
+    transfer::IoQueue, //
 };
 
 /// One connection: identity, queue pair and completion queue.
@@ -25,62 +25,62 @@ use crate::client::io::{
 /// The order of the fields is that of their end: first no more events, then no more completions.
 pub(crate) struct Connection {
     pub(crate) id: CmId,
-    pub(crate) qp: Arc<Qp<Channel>>,
+    pub(crate) qp: Arc<Qp<ConnectionContext>>,
     pub(crate) cq: Arc<Cq>,
 }
 
 /// Hangs up and waits until no completion of these connections can come any more; sleeps.
-pub(crate) fn hang_up(connections: &[Connection]) {
+pub(crate) fn hang_up(list: &[Connection]) {
     // All at once: the peers' answers overlap.
-    for connection in connections {
+    for connection in list {
         // It fails where the connection was never up, or is down already.
         let _ = connection.id.disconnect();
     }
-    drain(connections);
+    drain(list);
 }
 
-fn drain(connections: &[Connection]) {
-    Qp::drain_all(connections.iter().map(|connection| &*connection.qp));
+fn drain(list: &[Connection]) {
+    Qp::drain_all(list.iter().map(|connection| &*connection.qp));
 }
 
 /// What a connected path sends with. Read under RCU by those who send; taken away and shut down by
 /// the path's teardown.
-pub(crate) struct Transport {
+pub(crate) struct Connections {
     /// By number: the admin connection, those of the CPUs, those of the poll queues.
-    connections: KVec<Connection>,
+    list: KVec<Connection>,
     cpu_connections: u32,
-    pub(crate) exchange: Arc<Exchange>,
+    pub(crate) requests: Arc<RequestTable>,
 }
 
-impl Transport {
+impl Connections {
     pub(crate) fn new(
-        connections: KVec<Connection>,
+        list: KVec<Connection>,
         cpu_connections: u32,
-        exchange: Arc<Exchange>,
+        requests: Arc<RequestTable>,
     ) -> Result<Arc<Self>> {
-        let transport = Self {
-            connections,
+        let connections = Self {
+            list,
             cpu_connections,
-            exchange,
+            requests,
         };
-        Ok(Arc::new(transport, GFP_KERNEL)?)
+        Ok(Arc::new(connections, GFP_KERNEL)?)
     }
 
     /// Returns the connection for admin messages.
     #[inline]
     pub(crate) fn admin(&self) -> Option<&Connection> {
-        self.connections.first()
+        self.list.first()
     }
 
     /// Returns the connection for a lane; `None` if there is no such poll queue.
     #[inline]
-    pub(crate) fn connection(&self, lane: Lane) -> Option<&Connection> {
-        let number = match lane {
-            Lane::Cpu(cpu) if cpu < self.cpu_connections => cpu,
-            Lane::Cpu(cpu) => cpu.checked_rem(self.cpu_connections)?,
-            Lane::Poll(queue) => self.cpu_connections.checked_add(queue)?,
+    pub(crate) fn connection(&self, io_queue: IoQueue) -> Option<&Connection> {
+        let number = match io_queue {
+            IoQueue::Cpu(cpu) if cpu < self.cpu_connections => cpu,
+            IoQueue::Cpu(cpu) => cpu.checked_rem(self.cpu_connections)?,
+            IoQueue::Poll(queue) => self.cpu_connections.checked_add(queue)?,
         };
-        self.connections.get(number as usize + 1)
+        self.list.get(number as usize + 1)
     }
 
     /// Sends an empty message on the admin connection.
@@ -92,9 +92,9 @@ impl Transport {
     }
 
     /// Handles the completions of sends that there are, and will those that requests wait for.
-    pub(crate) fn reap_all(&self) {
-        for connection in &self.connections {
-            connection.qp.handler().reap_all();
+    pub(crate) fn poll_send_cq_or_notify(&self) {
+        for connection in &self.list {
+            connection.qp.handler().poll_send_cq_or_notify();
         }
     }
 
@@ -102,14 +102,14 @@ impl Transport {
     ///
     /// Nobody sends any more: the path has taken this out of its readers' sight.
     pub(crate) fn hang_up(&self) {
-        hang_up(&self.connections);
+        hang_up(&self.list);
     }
 
     /// Waits until no completion can come any more, without a word to the peer; sleeps.
     ///
     /// Nobody sends any more: the path has taken this out of its readers' sight.
     pub(crate) fn drain(&self) {
-        drain(&self.connections);
+        drain(&self.list);
     }
 
     /// Hangs up drained connections and frees them. Gives back what they have used, and the
@@ -118,27 +118,27 @@ impl Transport {
     /// takes a path down that loses one of its connections.
     ///
     /// `None` if somebody else still uses the connections; they end with him.
-    pub(crate) fn end(this: Arc<Self>) -> Option<(Arc<Exchange>, Option<CmId>)> {
-        let mut transport = Arc::into_unique_or_drop(this)?;
-        let transport = transport.as_mut().get_mut();
-        let mut farewell = None;
-        for connection in core::mem::take(&mut transport.connections) {
+    pub(crate) fn end(this: Arc<Self>) -> Option<(Arc<RequestTable>, Option<CmId>)> {
+        let mut connections = Arc::into_unique_or_drop(this)?;
+        let connections = connections.as_mut().get_mut();
+        let mut stale_connection = None;
+        for connection in core::mem::take(&mut connections.list) {
             // The queue pair ends here, and the identifier with it unless it is kept.
             let Connection { id, qp, cq } = connection;
-            if farewell.is_none() {
-                farewell = Some(id);
+            if stale_connection.is_none() {
+                stale_connection = Some(id);
             } else {
                 drop(id);
             }
             drop(qp);
             drop(cq);
         }
-        Some((transport.exchange.clone(), farewell))
+        Some((connections.requests.clone(), stale_connection))
     }
 
     /// Whether the connections go over this port.
     pub(crate) fn is_over(&self, device: DeviceId, port: u32) -> bool {
         let on_port = |admin: &Connection| admin.id.port_number() == port;
-        self.exchange.device().id() == device && self.admin().is_some_and(on_port)
+        self.requests.device().id() == device && self.admin().is_some_and(on_port)
     }
 }

@@ -25,7 +25,7 @@ use crate::client::path::setup::Step;
 
 /// What ended a path or its set-up. Its text is the second half of one log line.
 #[derive(Clone, Copy)]
-pub(crate) enum Fault {
+pub(crate) enum PathError {
     /// The address, or the way to it, was not found.
     Unreachable(&'static str, Error),
     /// The connection manager gave up.
@@ -69,9 +69,9 @@ pub(crate) enum Fault {
     /// A new key that cannot be taken.
     Rkey(RkeyError),
     /// A request has had no answer within its time.
-    Overdue(u16),
+    RequestTimeout(u16),
     /// The server behind the path is not the one behind the others.
-    OtherServer,
+    ServerRestarted,
     /// Requests wait for chunks that only the server can release.
     ChunksHeld,
     /// The session has a path between these addresses.
@@ -83,18 +83,18 @@ pub(crate) enum Fault {
     /// The link has come up while the peer was looked for: it is looked for again.
     LinkIsUp,
     /// Somebody asked for it.
-    Asked,
+    Requested,
 }
 
-impl Fault {
+impl PathError {
     /// Returns what an attempt that ended so says about the peer.
     pub(crate) fn outcome(self) -> Outcome {
         match self {
             // Who has no address yet is not there, rather than silent.
-            Fault::Timeout(step) if step != Step::Address.name() => Outcome::Silence,
+            PathError::Timeout(step) if step != Step::Address.name() => Outcome::Silence,
             // The server itself, not somebody on the way to it.
-            Fault::Rejected(_, reason) if reason.is_consumer() => Outcome::Refused,
-            Fault::Info(InfoError::Refused(_)) => Outcome::Refused,
+            PathError::Rejected(_, reason) if reason.is_consumer() => Outcome::Refused,
+            PathError::Info(InfoError::Refused(_)) => Outcome::Refused,
             _ => Outcome::Other,
         }
     }
@@ -103,78 +103,80 @@ impl Fault {
     pub(crate) fn is_unknown_session(self) -> bool {
         matches!(
             self,
-            Fault::Rejected(ConnectError::Rejected(Some(Errno::ENXIO)), _)
+            PathError::Rejected(ConnectError::Rejected(Some(Errno::ENXIO)), _)
         )
     }
 
     /// Returns what the opener of the session gets to see.
     pub(crate) fn error(self) -> Error {
         match self {
-            Fault::Unreachable(..) => errno::EHOSTUNREACH,
-            Fault::Rejected(ConnectError::Rejected(Some(e)), _) => e.into(),
-            Fault::Info(InfoError::Refused(e)) => e.into(),
-            Fault::Timeout(_) => ETIMEDOUT,
-            Fault::Killed => EINTR,
-            Fault::Resource(_, e) | Fault::Post(e) | Fault::NotAdmitted(e) => e,
-            Fault::Device(unfit) => unfit.errno().into(),
-            Fault::Exists => EEXIST,
-            Fault::DeviceRemoval | Fault::Asked => errno::ECONNABORTED,
+            PathError::Unreachable(..) => errno::EHOSTUNREACH,
+            PathError::Rejected(ConnectError::Rejected(Some(e)), _) => e.into(),
+            PathError::Info(InfoError::Refused(e)) => e.into(),
+            PathError::Timeout(_) => ETIMEDOUT,
+            PathError::Killed => EINTR,
+            PathError::Resource(_, e) | PathError::Post(e) | PathError::NotAdmitted(e) => e,
+            PathError::Device(unfit) => unfit.errno().into(),
+            PathError::Exists => EEXIST,
+            PathError::DeviceRemoval | PathError::Requested => errno::ECONNABORTED,
             _ => errno::ECONNRESET,
         }
     }
 }
 
-impl fmt::Display for Fault {
+impl fmt::Display for PathError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Fault::Unreachable(what, e) => f.write_fmt(fmt!("{what} failed ({e:?})")),
-            Fault::Connect(what, status) => {
+            PathError::Unreachable(what, e) => f.write_fmt(fmt!("{what} failed ({e:?})")),
+            PathError::Connect(what, status) => {
                 f.write_fmt(fmt!("connect failed: {what} (status {status})"))
             }
             // Nobody listens there, for instance: the connection manager's word, not the server's.
-            Fault::Rejected(_, reason) if !reason.is_consumer() => {
+            PathError::Rejected(_, reason) if !reason.is_consumer() => {
                 f.write_fmt(fmt!("connect rejected: {reason}"))
             }
-            Fault::Rejected(e, reason) => f.write_fmt(fmt!("connect rejected: {e} ({reason})")),
-            Fault::Response(e) => f.write_fmt(fmt!("connect response refused: {e}")),
-            Fault::Info(e @ InfoError::Refused(_)) => f.write_fmt(fmt!("{e}")),
-            Fault::Info(e) => f.write_fmt(fmt!("info response refused: {e}")),
-            Fault::Timeout(what) => f.write_fmt(fmt!("{what} took too long")),
-            Fault::Killed => f.write_str("connecting was interrupted"),
-            Fault::Resource(what, e) => f.write_fmt(fmt!("{what} could not be made ({e:?})")),
-            Fault::Disconnected => f.write_str("peer disconnected"),
-            Fault::DeviceRemoval => f.write_str("device is being removed"),
-            Fault::Device(unfit) => f.write_fmt(fmt!("{unfit}")),
-            Fault::Broken(why) => f.write_fmt(fmt!("device gave a queue pair up: {why}")),
-            Fault::Completion(status) => f.write_fmt(fmt!("work request failed: {status}")),
-            Fault::Post(e) => f.write_fmt(fmt!("work request was not taken ({e:?})")),
-            Fault::Heartbeat => f.write_str("heartbeat was not answered"),
-            Fault::Immediate(imm) => {
+            PathError::Rejected(e, reason) => f.write_fmt(fmt!("connect rejected: {e} ({reason})")),
+            PathError::Response(e) => f.write_fmt(fmt!("connect response refused: {e}")),
+            PathError::Info(e @ InfoError::Refused(_)) => f.write_fmt(fmt!("{e}")),
+            PathError::Info(e) => f.write_fmt(fmt!("info response refused: {e}")),
+            PathError::Timeout(what) => f.write_fmt(fmt!("{what} took too long")),
+            PathError::Killed => f.write_str("connecting was interrupted"),
+            PathError::Resource(what, e) => f.write_fmt(fmt!("{what} could not be made ({e:?})")),
+            PathError::Disconnected => f.write_str("peer disconnected"),
+            PathError::DeviceRemoval => f.write_str("device is being removed"),
+            PathError::Device(unfit) => f.write_fmt(fmt!("{unfit}")),
+            PathError::Broken(why) => f.write_fmt(fmt!("device gave a queue pair up: {why}")),
+            PathError::Completion(status) => f.write_fmt(fmt!("work request failed: {status}")),
+            PathError::Post(e) => f.write_fmt(fmt!("work request was not taken ({e:?})")),
+            PathError::Heartbeat => f.write_str("heartbeat was not answered"),
+            PathError::Immediate(imm) => {
                 f.write_fmt(fmt!("server sent the unknown immediate {imm:#010x}"))
             }
-            Fault::StrayHeartbeat => f.write_str("server sent a heartbeat on an IO connection"),
-            Fault::Receive => f.write_str("server sent a message of no known kind"),
-            Fault::MessageId(id) => {
+            PathError::StrayHeartbeat => f.write_str("server sent a heartbeat on an IO connection"),
+            PathError::Receive => f.write_str("server sent a message of no known kind"),
+            PathError::MessageId(id) => {
                 f.write_fmt(fmt!("server answered for chunk {id}, which is none"))
             }
-            Fault::NotInFlight(id) => f.write_fmt(fmt!(
+            PathError::NotInFlight(id) => f.write_fmt(fmt!(
                 "server answered request {id}, which is not in flight here"
             )),
-            Fault::Rkey(RkeyError::Truncated) => f.write_str("server sent a new key cut short"),
-            Fault::Rkey(RkeyError::Kind(k)) => {
+            PathError::Rkey(RkeyError::Truncated) => f.write_str("server sent a new key cut short"),
+            PathError::Rkey(RkeyError::Kind(k)) => {
                 f.write_fmt(fmt!("server sent a message of type {k}, not a key"))
             }
-            Fault::Rkey(RkeyError::ForeignChunk(id)) => {
+            PathError::Rkey(RkeyError::ForeignChunk(id)) => {
                 f.write_fmt(fmt!("server sent a key for the foreign chunk {id}"))
             }
-            Fault::Overdue(id) => f.write_fmt(fmt!("request {id} has had no answer in its time")),
-            Fault::ChunksHeld => f.write_str("chunks of lost requests are still held"),
-            Fault::OtherServer => f.write_str("the server was started anew"),
-            Fault::Exists => f.write_str("the session's path between these addresses exists"),
-            Fault::NotAdmitted(e) => f.write_fmt(fmt!("the path is of no use yet ({e:?})")),
-            Fault::PortDown => f.write_str("port is down"),
-            Fault::LinkIsUp => f.write_str("a link has come up"),
-            Fault::Asked => f.write_str("closed on request"),
+            PathError::RequestTimeout(id) => {
+                f.write_fmt(fmt!("request {id} has had no answer in its time"))
+            }
+            PathError::ChunksHeld => f.write_str("chunks of lost requests are still held"),
+            PathError::ServerRestarted => f.write_str("the server was started anew"),
+            PathError::Exists => f.write_str("the session's path between these addresses exists"),
+            PathError::NotAdmitted(e) => f.write_fmt(fmt!("the path is of no use yet ({e:?})")),
+            PathError::PortDown => f.write_str("port is down"),
+            PathError::LinkIsUp => f.write_str("a link has come up"),
+            PathError::Requested => f.write_str("closed on request"),
         }
     }
 }

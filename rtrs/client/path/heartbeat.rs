@@ -28,13 +28,13 @@ use rtrs_core::proto::{
 };
 
 use crate::client::path::{
-    error::Fault,
+    error::PathError,
     Path,
     HEARTBEAT, //
 };
 
 /// When the peer was last heard, and how quickly it answers.
-pub(crate) struct Pulse {
+pub(crate) struct Liveness {
     /// Ticks since the peer was last heard.
     missed: AtomicU32,
     /// When the last heartbeat was sent, in nanoseconds since `born`.
@@ -44,7 +44,7 @@ pub(crate) struct Pulse {
     born: Instant<Monotonic>,
 }
 
-impl Pulse {
+impl Liveness {
     pub(crate) fn new() -> Self {
         Self {
             missed: AtomicU32::new(0),
@@ -96,9 +96,9 @@ impl Pulse {
 impl Path {
     /// Lets the heart beat, from now on and until the path is closed.
     pub(crate) fn start_heartbeat(this: &Arc<Self>) {
-        this.pulse.restart();
+        this.liveness.restart();
         workqueue::mod_delayed::<_, HEARTBEAT>(
-            &this.session.library.queue,
+            &this.session.module.queue,
             this.clone(),
             this.heartbeat().interval_ms,
         );
@@ -111,29 +111,29 @@ impl Path {
 
     /// One beat.
     pub(crate) fn beat(this: Arc<Self>) {
-        let pulse = &this.pulse;
+        let liveness = &this.liveness;
         let heartbeat = this.heartbeat();
-        let (missed, tick) = heartbeat.tick(pulse.missed.load(Ordering::Relaxed));
-        pulse.missed.store(missed, Ordering::Relaxed);
+        let (missed, tick) = heartbeat.tick(liveness.missed.load(Ordering::Relaxed));
+        liveness.missed.store(missed, Ordering::Relaxed);
         match tick {
-            Tick::Dead => return Path::fail(&this, Fault::Heartbeat),
+            Tick::Dead => return Path::fail(&this, PathError::Heartbeat),
             Tick::Wait => {}
             Tick::Send => {
-                pulse.sent_ns.store(pulse.now_ns(), Ordering::Relaxed);
+                liveness.sent_ns.store(liveness.now_ns(), Ordering::Relaxed);
                 let guard = rcu::read_lock();
-                let Some(transport) = this.transport.read(&guard) else {
+                let Some(connections) = this.connections.read(&guard) else {
                     return;
                 };
-                if let Err(e) = transport.send_admin_imm(Imm::Heartbeat) {
+                if let Err(e) = connections.send_admin_imm(Imm::Heartbeat) {
                     drop(guard);
-                    return Path::fail(&this, Fault::Post(e));
+                    return Path::fail(&this, PathError::Post(e));
                 }
             }
         }
         if this.is_connected() {
             this.session.look_after_chunks();
-            let library = this.session.library.clone();
-            workqueue::mod_delayed::<_, HEARTBEAT>(&library.queue, this, heartbeat.interval_ms);
+            let module = this.session.module.clone();
+            workqueue::mod_delayed::<_, HEARTBEAT>(&module.queue, this, heartbeat.interval_ms);
         }
     }
 }

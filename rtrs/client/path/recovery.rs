@@ -33,9 +33,9 @@ use rtrs_core::proto::{
         Action,
         Effects,
         Event,
-        Farewell,
         Outcome,
         Pauses,
+        StaleConnection,
         TearDown, //
     },
     settings::Setting,
@@ -43,16 +43,14 @@ use rtrs_core::proto::{
 };
 
 use crate::client::path::{
-    connect::{
-        self,
-        Patience, //
-    },
-    connections::Transport, //
-    error::Fault,
+    connect,
+    connections::Connections, //
+    error::PathError,
     resources::Resources,
+    timeouts::ConnectTimeouts,
     Path,
     HEARTBEAT,
-    LOOK,
+    POLL_SEND_CQS,
     RECONNECT,
     TEAR_DOWN,
 };
@@ -76,18 +74,19 @@ impl Path {
     /// of.
     pub(crate) fn step(self: &Arc<Self>, event: Event) -> Action {
         let effects = self.decide(event);
-        self.carry_out(effects.farewell);
+        self.carry_out(effects.stale_connection);
         effects.action
     }
 
-    /// As [`Self::step`], and leaves the farewell to the caller, who may have something locked.
+    /// As [`Self::step`], and leaves the stale connection to the caller, who may have something
+    /// locked.
     fn decide(self: &Arc<Self>, event: Event) -> Effects {
         let mut recovery = self.recovery.lock();
         let effects = recovery.step(event);
         let attempts = recovery.attempts();
         if let Action::StartIn { pause_ms } = effects.action {
             // With the lock held: of two pauses the one that was decided upon last counts.
-            let queue = &self.session.library.connect_queue;
+            let queue = &self.session.module.connect_queue;
             workqueue::mod_delayed::<_, RECONNECT>(queue, self.clone(), pause_ms);
         }
         drop(recovery);
@@ -102,30 +101,31 @@ impl Path {
                 self.queue_tear_down();
                 self.session.path_left();
             }
-            Action::LookAgain => self.progress.give_up_address(),
+            Action::LookAgain => self.setup.give_up_address(),
             _ => {}
         }
         self.state_changed.wake_all();
         effects
     }
 
-    fn carry_out(&self, farewell: Farewell) {
-        match farewell {
-            Farewell::Leave => {}
-            Farewell::Say => {
-                let kept = self.farewell.lock().clone();
+    fn carry_out(&self, stale_connection: StaleConnection) {
+        match stale_connection {
+            StaleConnection::Leave => {}
+            StaleConnection::Disconnect => {
+                let kept = self.stale_connection.lock().clone();
                 if let Some(id) = kept {
                     // It fails if it was said before.
                     let _ = id.disconnect();
                 }
             }
-            Farewell::Drop => self.drop_farewell(),
+            StaleConnection::Drop => self.drop_stale_connection(),
         }
     }
 
-    /// Drops the farewell, which disconnects it; sleeps. May be called by its own event handler.
-    fn drop_farewell(&self) {
-        let kept = self.farewell.lock().take();
+    /// Drops the stale connection, which disconnects it; sleeps. May be called by its own event
+    /// handler.
+    fn drop_stale_connection(&self) {
+        let kept = self.stale_connection.lock().take();
         drop(kept);
     }
 
@@ -133,7 +133,7 @@ impl Path {
         // If it is queued already, that run will do.
         let _ = self
             .session
-            .library
+            .module
             .queue
             .enqueue::<_, TEAR_DOWN>(self.clone());
     }
@@ -151,7 +151,7 @@ impl Path {
     /// Connects a new path; sleeps, and can be killed. On failure the path is closed.
     pub(crate) fn connect(this: &Arc<Self>, first_conn: bool) -> Result {
         let mut resources = this.attempts.lock();
-        let done = Self::attempt(this, &mut resources, first_conn, Patience::FIRST);
+        let done = Self::attempt(this, &mut resources, first_conn, ConnectTimeouts::FIRST);
         drop(resources);
         done.map_err(|fault| {
             pr_err!(
@@ -166,7 +166,7 @@ impl Path {
 
     /// The path cannot go on. Any context; the first fault counts.
     #[cold]
-    pub(crate) fn fail(this: &Arc<Self>, fault: Fault) {
+    pub(crate) fn fail(this: &Arc<Self>, fault: PathError) {
         let action = this.step(Event::Lost { life: None });
         this.has_failed(action, fault);
     }
@@ -174,19 +174,19 @@ impl Path {
     /// A connection of `life` cannot go on, and with it the path if that is its life still. Any
     /// context.
     #[cold]
-    pub(crate) fn fail_life(this: &Arc<Self>, life: u16, fault: Fault) {
+    pub(crate) fn fail_life(this: &Arc<Self>, life: u16, fault: PathError) {
         let action = this.step(Event::Lost { life: Some(life) });
         this.has_failed(action, fault);
     }
 
     /// A device goes away: that of a connection of `life`, or any. Nothing of it may be kept. Any
     /// context.
-    pub(crate) fn let_device_go(this: &Arc<Self>, life: Option<u16>) {
+    pub(crate) fn device_removed(this: &Arc<Self>, life: Option<u16>) {
         let action = this.step(Event::DeviceGone { life });
-        this.has_failed(action, Fault::DeviceRemoval);
+        this.has_failed(action, PathError::DeviceRemoval);
     }
 
-    fn has_failed(&self, action: Action, fault: Fault) {
+    fn has_failed(&self, action: Action, fault: PathError) {
         match action {
             Action::TearDown => {
                 pr_err!(
@@ -196,15 +196,15 @@ impl Path {
                 );
             }
             // The connecting task logs it.
-            Action::AbortConnect => self.progress.failed(fault),
+            Action::AbortConnect => self.setup.failed(fault),
             _ => {}
         }
     }
 
     /// Something may have changed for the better: a path that waits to connect again does so now.
     /// Any context.
-    pub(crate) fn hurry(self: &Arc<Self>) {
-        self.step(Event::Hurry);
+    pub(crate) fn retry_now(self: &Arc<Self>) {
+        self.step(Event::RetryNow);
     }
 
     /// Connects the path again, whether it is connected or not; sleeps, and can be killed.
@@ -232,7 +232,7 @@ impl Path {
     pub(crate) fn connect_again(this: &Arc<Self>) {
         let mut resources = this.attempts.lock();
         // Before the state says that an attempt is under way: a fault from then on counts.
-        this.progress.begin();
+        this.setup.begin();
         if this.step(Event::Start) != Action::Connect {
             return;
         }
@@ -246,11 +246,16 @@ impl Path {
         let quarantine = &this.session.quarantine;
         let inquiry = quarantine.inquiry(this.number.get()).filter(|_| was_up);
         let first_conn = inquiry.is_none();
-        let done = Self::attempt(this, &mut resources, first_conn, Patience::again(silent));
+        let done = Self::attempt(
+            this,
+            &mut resources,
+            first_conn,
+            ConnectTimeouts::again(silent),
+        );
         if let (Some(losses), Err(fault)) = (inquiry, &done) {
             if fault.is_unknown_session() {
                 this.session.end_quarantine(losses);
-                this.hurry();
+                this.retry_now();
                 this.step(Event::AttemptFailed {
                     outcome: Outcome::Other,
                     took_ms: 0,
@@ -291,36 +296,36 @@ impl Path {
         this: &Arc<Self>,
         resources: &mut Resources,
         first_conn: bool,
-        patience: Patience,
-    ) -> Result<(), Fault> {
+        timeouts: ConnectTimeouts,
+    ) -> Result<(), PathError> {
         let life = this.life();
-        let transport = connect::connect(this, resources, life, first_conn, patience)?;
+        let connections = connect::connect(this, resources, life, first_conn, timeouts)?;
         let session = &this.session;
         session.end_quarantine_of(this);
-        if let Err(fault) = session.admit(this, &transport) {
-            transport.hang_up();
-            let lost = |orphan| session.give_back_orphan(orphan);
-            transport
-                .exchange
-                .abandon(&session.quarantine, this.number.get(), lost);
-            Self::end_life(resources, transport);
+        if let Err(fault) = session.admit(this, &connections) {
+            connections.hang_up();
+            let lost = |unanswered| session.give_back_orphan(unanswered);
+            connections
+                .requests
+                .take_unanswered(&session.quarantine, this.number.get(), lost);
+            Self::end_life(resources, connections);
             return Err(fault);
         }
-        let mut farewell = Farewell::Leave;
+        let mut stale_connection = StaleConnection::Leave;
         let is_up = this.session.path_up(|| {
             let effects = this.decide(Event::Established);
-            farewell = effects.farewell;
+            stale_connection = effects.stale_connection;
             let live = effects.action == Action::GoLive;
             if live {
-                drop(this.transport.replace(Some(transport.clone())));
+                drop(this.connections.replace(Some(connections.clone())));
             }
             live
         });
-        this.carry_out(farewell);
+        this.carry_out(stale_connection);
         if !is_up {
-            transport.hang_up();
-            Self::end_life(resources, transport);
-            return Err(this.progress.fault().unwrap_or(Fault::Asked));
+            connections.hang_up();
+            Self::end_life(resources, connections);
+            return Err(this.setup.fault().unwrap_or(PathError::Requested));
         }
         // With `attempts` locked, so that the teardown finds it.
         Self::start_heartbeat(this);
@@ -330,7 +335,7 @@ impl Path {
     /// Begins to close the path, if it is not closed: [`Self::wait_closed`] sees the end of it.
     pub(crate) fn begin_close(this: &Arc<Self>) {
         if this.step(Event::Close) == Action::TearDown {
-            this.progress.failed(Fault::Asked);
+            this.setup.failed(PathError::Requested);
         }
     }
 
@@ -347,7 +352,7 @@ impl Path {
     }
 
     /// Takes a closed path out of its life. Of several callers, one gets `true`.
-    pub(crate) fn bury(this: &Arc<Self>) -> bool {
+    pub(crate) fn remove(this: &Arc<Self>) -> bool {
         Self::close(this);
         let buried = this.step(Event::Remove) == Action::Release;
         // Whoever hurried it before has done so in vain.
@@ -365,24 +370,24 @@ impl Path {
         // The tick does not take the lock.
         drop(workqueue::cancel_delayed_sync::<_, HEARTBEAT>(this));
         let mut kept = false;
-        if let Some(transport) = this.transport.replace(None) {
-            transport.drain();
-            drop(workqueue::cancel_sync::<_, LOOK>(this));
+        if let Some(connections) = this.connections.replace(None) {
+            connections.drain();
+            drop(workqueue::cancel_sync::<_, POLL_SEND_CQS>(this));
             this.session
-                .path_down(&transport.exchange, this.number.get());
+                .path_down(&connections.requests, this.number.get());
             if run == TearDown::ToConnectAgain && this.may_come_back() {
                 fsleep(Delta::from_millis(LINK_SETTLE_MS.into()));
             }
-            let farewell = Self::end_life(&mut resources, transport);
+            let stale_connection = Self::end_life(&mut resources, connections);
             if run == TearDown::ToConnectAgain {
-                kept = this.keep_farewell(farewell);
+                kept = this.keep_stale_connection(stale_connection);
                 if this.session.away_ms() != 0 {
-                    this.carry_out(Farewell::Say);
+                    this.carry_out(StaleConnection::Disconnect);
                 }
             }
         }
         if run != TearDown::ToConnectAgain {
-            this.drop_farewell();
+            this.drop_stale_connection();
             *resources = Resources::NONE;
         }
         this.step(Event::TornDown {
@@ -394,18 +399,19 @@ impl Path {
     }
 
     /// Frees connections that are drained, and takes back what they have used. Returns the
-    /// identifier on which the farewell can be said; dropping it says it.
-    fn end_life(resources: &mut Resources, transport: Arc<Transport>) -> Option<CmId> {
-        let (exchange, farewell) = Transport::end(transport)?;
-        resources.take_back(exchange);
-        farewell
+    /// identifier on which the server hears of the end of the last life; dropping it disconnects
+    /// it.
+    fn end_life(resources: &mut Resources, connections: Arc<Connections>) -> Option<CmId> {
+        let (requests, stale_connection) = Connections::end(connections)?;
+        resources.take_back(requests);
+        stale_connection
     }
 
-    /// Keeps a farewell for later; says whether there is one.
-    fn keep_farewell(&self, farewell: Option<CmId>) -> bool {
-        let kept = farewell.and_then(|id| Arc::new(id, GFP_KERNEL).ok());
+    /// Keeps a stale connection for later; says whether there is one.
+    fn keep_stale_connection(&self, stale_connection: Option<CmId>) -> bool {
+        let kept = stale_connection.and_then(|id| Arc::new(id, GFP_KERNEL).ok());
         let is_kept = kept.is_some();
-        let before = core::mem::replace(&mut *self.farewell.lock(), kept);
+        let before = core::mem::replace(&mut *self.stale_connection.lock(), kept);
         drop(before);
         is_kept
     }

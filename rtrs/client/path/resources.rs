@@ -24,10 +24,10 @@ use rdma::{
 use rtrs_core::proto::handshake::Accepted;
 
 use crate::client::{
-    io::table::Exchange,
+    io::table::RequestTable,
     path::{
-        Late,
         Path, //
+        SendCqNotify,
     }, //
 };
 
@@ -51,8 +51,9 @@ impl Queues {
     ) -> Result<Self> {
         // Draining takes one more of each.
         let receives = Cq::new(device, config.max_recv_wr.saturating_add(2), cpu, context)?;
-        let late = Arc::new(Late(path.clone()), GFP_KERNEL)?;
-        let sends = Cq::quiet(device, config.max_send_wr.saturating_add(2), cpu, late)?;
+        let late = Arc::new(SendCqNotify(path.clone()), GFP_KERNEL)?;
+        let sends =
+            Cq::polled_with_notify(device, config.max_send_wr.saturating_add(2), cpu, late)?;
         Ok(Self {
             receives,
             sends,
@@ -74,14 +75,14 @@ pub(crate) struct Resources {
     pd: Option<Arc<Pd>>,
     /// By the number of the connection.
     queues: KVec<Queues>,
-    exchange: Option<Pin<UniqueArc<Exchange>>>,
+    requests: Option<Pin<UniqueArc<RequestTable>>>,
 }
 
 impl Resources {
     pub(crate) const NONE: Self = Self {
         pd: None,
         queues: KVec::new(),
-        exchange: None,
+        requests: None,
     };
 
     /// The protection domain on `device`. What is there on another one is dropped.
@@ -118,27 +119,27 @@ impl Resources {
     }
 
     /// The requests of a new life, with what the server grants to it.
-    pub(crate) fn exchange(
+    pub(crate) fn requests(
         &mut self,
         pd: &Arc<Pd>,
         granted: Accepted,
         pages_max: u32,
-    ) -> Result<Arc<Exchange>> {
-        if let Some(mut exchange) = self.exchange.take() {
-            if exchange.as_mut().get_mut().renew(granted) {
-                return Ok(exchange.into());
+    ) -> Result<Arc<RequestTable>> {
+        if let Some(mut requests) = self.requests.take() {
+            if requests.as_mut().get_mut().renew(granted) {
+                return Ok(requests.into());
             }
         }
-        Exchange::new(pd, granted, pages_max)
+        RequestTable::new(pd, granted, pages_max)
     }
 
     /// Takes back what a life has used whose connections are gone. Sleeps.
-    pub(crate) fn take_back(&mut self, exchange: Arc<Exchange>) {
-        let unique = Arc::into_unique_or_drop(exchange);
-        let repaired = unique.and_then(|mut exchange| {
-            let done = exchange.as_mut().get_mut().repair();
-            done.is_ok().then_some(exchange)
+    pub(crate) fn take_back(&mut self, requests: Arc<RequestTable>) {
+        let unique = Arc::into_unique_or_drop(requests);
+        let repaired = unique.and_then(|mut requests| {
+            let done = requests.as_mut().get_mut().repair();
+            done.is_ok().then_some(requests)
         });
-        self.exchange = repaired;
+        self.requests = repaired;
     }
 }

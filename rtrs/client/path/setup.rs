@@ -14,7 +14,7 @@ use kernel_ext::{
 };
 use rtrs_core::proto::handshake::Accepted;
 
-use crate::client::path::error::Fault;
+use crate::client::path::error::PathError;
 
 /// A step of the set-up that an event ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -48,7 +48,7 @@ struct Reached {
     /// Bytes of the info response.
     info_len: u32,
     /// The first fault of this attempt.
-    fault: Option<Fault>,
+    fault: Option<PathError>,
     /// What is waited for is the peer's address.
     awaits_address: bool,
 }
@@ -65,14 +65,14 @@ impl Reached {
 
 /// Where events and the connecting task meet.
 #[pin_data]
-pub(crate) struct Progress {
+pub(crate) struct Setup {
     #[pin]
     reached: IrqLock<Reached>,
     #[pin]
     woken: Completion,
 }
 
-impl Progress {
+impl Setup {
     pub(crate) fn new() -> impl PinInit<Self> {
         pin_init!(Self {
             reached <- new_irq_lock!(Reached::NOTHING),
@@ -110,7 +110,7 @@ impl Progress {
     }
 
     /// The attempt is lost; the first reason counts. Any context.
-    pub(crate) fn failed(&self, fault: Fault) {
+    pub(crate) fn failed(&self, fault: PathError) {
         self.reached.lock().fault.get_or_insert(fault);
         self.woken.complete_all();
     }
@@ -119,7 +119,7 @@ impl Progress {
     pub(crate) fn give_up_address(&self) {
         let mut reached = self.reached.lock();
         if reached.awaits_address {
-            reached.fault.get_or_insert(Fault::LinkIsUp);
+            reached.fault.get_or_insert(PathError::LinkIsUp);
             drop(reached);
             self.woken.complete_all();
         }
@@ -136,12 +136,12 @@ impl Progress {
     }
 
     /// Returns the reason for which the attempt is lost, if it is.
-    pub(crate) fn fault(&self) -> Option<Fault> {
+    pub(crate) fn fault(&self) -> Option<PathError> {
         self.reached.lock().fault
     }
 
     /// Waits for a step to end, `timeout_ms` at most; sleeps, and a fatal signal ends it.
-    pub(crate) fn wait(&self, cid: u16, step: Step, timeout_ms: u32) -> Result<(), Fault> {
+    pub(crate) fn wait(&self, cid: u16, step: Step, timeout_ms: u32) -> Result<(), PathError> {
         loop {
             {
                 let mut reached = self.reached.lock();
@@ -155,8 +155,8 @@ impl Progress {
             }
             match self.woken.wait_killable_timeout_ms(timeout_ms) {
                 Ok(()) => {}
-                Err(e) if e == ETIMEDOUT => return Err(Fault::Timeout(step.name())),
-                Err(_) => return Err(Fault::Killed),
+                Err(e) if e == ETIMEDOUT => return Err(PathError::Timeout(step.name())),
+                Err(_) => return Err(PathError::Killed),
             }
             // What came before this is seen by the next look.
             self.woken.reinit();

@@ -37,7 +37,7 @@ use crate::client::{
             Transfer, //
         }, //
     },
-    path::connections::Transport, //
+    path::connections::Connections, //
     session::{
         permit::AdminPermit,
         Session, //
@@ -83,13 +83,13 @@ impl Transfer for KBox<Message> {
         answer.arrived.complete_all();
     }
 
-    fn lost(self, _ticket: Ticket) {
+    fn requeue(self, _ticket: Ticket) {
         self.done(Err(errno::ECONNABORTED));
     }
 }
 
 /// Whoever carries messages to the server and answers back.
-pub trait Messenger {
+pub trait AdminChannel {
     /// The session of whom the messages are.
     fn session(&self) -> &Session;
 
@@ -160,8 +160,8 @@ pub trait Messenger {
 }
 
 /// Sends a message; where IO and messages share the only chunk, waits for it.
-fn send_patiently<M: Messenger + ?Sized>(
-    messenger: &M,
+fn send_patiently<M: AdminChannel + ?Sized>(
+    admin: &M,
     under_way: KBox<Message>,
     direction: Direction,
     message: &[u8],
@@ -170,7 +170,7 @@ fn send_patiently<M: Messenger + ?Sized>(
     let id = under_way.permit.id();
     let mut transfer = AnyTransfer::new(under_way);
     for _ in 0..timeout_ms {
-        match messenger.send_admin(direction, id, message, transfer) {
+        match admin.send_admin(direction, id, message, transfer) {
             Err(back) if back.error == EBUSY => transfer = back.transfer,
             done => return done.map_err(|back| back.error),
         }
@@ -180,7 +180,7 @@ fn send_patiently<M: Messenger + ?Sized>(
 }
 
 /// On whichever path the policy chooses.
-impl Messenger for Session {
+impl AdminChannel for Session {
     fn session(&self) -> &Session {
         self
     }
@@ -197,12 +197,12 @@ impl Messenger for Session {
 }
 
 /// One path of a session, for messages only: nobody else sends on it yet.
-pub struct Via<'a> {
+pub struct OnePath<'a> {
     pub(crate) session: &'a Session,
-    pub(crate) transport: &'a Transport,
+    pub(crate) connections: &'a Connections,
 }
 
-impl Messenger for Via<'_> {
+impl AdminChannel for OnePath<'_> {
     fn session(&self) -> &Session {
         self.session
     }
@@ -219,13 +219,13 @@ impl Messenger for Via<'_> {
         message: &[u8],
         transfer: AnyTransfer,
     ) -> Result<(), Rejected<AnyTransfer>> {
-        let Some(admin) = self.transport.admin() else {
+        let Some(admin) = self.connections.admin() else {
             return Err(Rejected::new(errno::ECONNABORTED, transfer));
         };
-        let exchange = &self.transport.exchange;
+        let requests = &self.connections.requests;
         match direction {
-            Direction::Read => admin.send::<READ, _>(exchange, id, message, 0, transfer),
-            Direction::Write => admin.send::<WRITE, _>(exchange, id, message, 0, transfer),
+            Direction::Read => admin.send::<READ, _>(requests, id, message, 0, transfer),
+            Direction::Write => admin.send::<WRITE, _>(requests, id, message, 0, transfer),
         }
     }
 }

@@ -14,7 +14,7 @@ use rtrs_core::proto::quarantine::Ticket;
 use crate::client::{
     io::{
         request::{
-            Data,
+            DataMapping,
             REMADE, //
         },
         send::{
@@ -22,17 +22,17 @@ use crate::client::{
             WRITE, //
         },
         table::{
-            Exchange,
+            RequestTable,
             MESSAGE_SIZE, //
         },
         transfer::{
             AnyTransfer,
-            Lane,
+            IoQueue,
             Outbound, //
         }, //
     },
     path::{
-        error::Fault,
+        error::PathError,
         Path, //
     },
     session::{
@@ -46,7 +46,7 @@ use crate::client::{
 const RESENDS_MAX: u8 = 8;
 
 /// A request that was in flight on a path that is gone, and not answered.
-pub(crate) struct Orphan {
+pub(crate) struct UnansweredRequest {
     transfer: AnyTransfer,
     ticket: Ticket,
     is_write: bool,
@@ -58,16 +58,21 @@ pub(crate) struct Orphan {
     message_len: u16,
 }
 
-impl Exchange {
+impl RequestTable {
     /// Ends all that is in flight on path number `path` and was answered, and hands the rest to
-    /// `heir`, each with its chunk held. The connections are drained: no completion comes any more,
-    /// and no peer reaches any memory. Sleeps.
-    pub(crate) fn abandon(&self, quarantine: &Quarantine, path: u8, mut heir: impl FnMut(Orphan)) {
-        for (id, slot) in (0..=u16::MAX).zip(self.slots.iter()) {
-            let Some((mut held, answered)) = slot.claim_waiting() else {
+    /// `requeue_to`, each with its chunk held. The connections are drained: no completion comes any
+    /// more, and no peer reaches any memory. Sleeps.
+    pub(crate) fn take_unanswered(
+        &self,
+        quarantine: &Quarantine,
+        path: u8,
+        mut requeue_to: impl FnMut(UnansweredRequest),
+    ) {
+        for (id, entry) in (0..=u16::MAX).zip(self.entries.iter()) {
+            let Some((mut held, answered)) = entry.claim_waiting() else {
                 continue;
             };
-            held.is_in_doubt = matches!(held.data, Data::Keyed | Data::Read);
+            held.is_in_doubt = matches!(held.data, DataMapping::FastReg | DataMapping::FastRegRead);
             // Whatever has become of the key and the acknowledgement, with the connection both are
             // over.
             if answered {
@@ -86,7 +91,7 @@ impl Exchange {
             self.inflight.fetch_sub(1, Ordering::Relaxed);
             // Before the chunk's tag or id can be free.
             let ticket = quarantine.lost(id, path);
-            let mut orphan = Orphan {
+            let mut unanswered = UnansweredRequest {
                 transfer,
                 ticket,
                 is_write: held.is_write,
@@ -97,15 +102,17 @@ impl Exchange {
                 message_len: held.usr_len,
             };
             drop(held);
-            let message = orphan.message.get_mut(..usize::from(orphan.message_len));
+            let message = unanswered
+                .message
+                .get_mut(..usize::from(unanswered.message_len));
             let read = self
                 .messages
                 .read(id.into(), 0, message.unwrap_or_default());
             if read.is_err() {
                 // It was written there; this does not happen.
-                orphan.resent = RESENDS_MAX;
+                unanswered.resent = RESENDS_MAX;
             }
-            heir(orphan);
+            requeue_to(unanswered);
         }
     }
 }
@@ -114,62 +121,64 @@ impl Session {
     /// Gives a request back to the upper layer. Its chunk stays held.
     pub(crate) fn give_back(&self, id: u16, transfer: AnyTransfer, ticket: Ticket) {
         self.quarantine.given_back(id);
-        transfer.lost(ticket);
+        transfer.requeue(ticket);
     }
 
     /// As [`Self::give_back`].
-    pub(crate) fn give_back_orphan(&self, orphan: Orphan) {
-        self.give_back(orphan.id, orphan.transfer, orphan.ticket);
+    pub(crate) fn give_back_orphan(&self, unanswered: UnansweredRequest) {
+        self.give_back(unanswered.id, unanswered.transfer, unanswered.ticket);
     }
 
     /// Sends a request again on one of the other paths, or gives it back.
-    pub(crate) fn resend(&self, orphan: Orphan) {
-        let lane = self.lane_of(orphan.cid);
-        let resent = match orphan.resent {
+    pub(crate) fn resend(&self, unanswered: UnansweredRequest) {
+        let io_queue = self.io_queue_of(unanswered.cid);
+        let resent = match unanswered.resent {
             REMADE => 1,
             resent => resent.saturating_add(1),
         };
-        let message = orphan.message.get(..usize::from(orphan.message_len));
+        let message = unanswered
+            .message
+            .get(..usize::from(unanswered.message_len));
         let message = message.unwrap_or_default();
         if resent > RESENDS_MAX {
-            return self.give_back_orphan(orphan);
+            return self.give_back_orphan(unanswered);
         }
         let guard = rcu::read_lock();
         let Some(paths) = self.paths.read(&guard) else {
-            return self.give_back_orphan(orphan);
+            return self.give_back_orphan(unanswered);
         };
-        let sent = if orphan.is_write {
+        let sent = if unanswered.is_write {
             self.send_on_one_of::<WRITE, _>(
                 &paths.0,
                 &guard,
-                lane,
-                orphan.id,
+                io_queue,
+                unanswered.id,
                 message,
                 resent,
-                orphan.transfer,
+                unanswered.transfer,
             )
         } else {
             self.send_on_one_of::<READ, _>(
                 &paths.0,
                 &guard,
-                lane,
-                orphan.id,
+                io_queue,
+                unanswered.id,
                 message,
                 resent,
-                orphan.transfer,
+                unanswered.transfer,
             )
         };
         if let Err(back) = sent {
-            self.give_back(orphan.id, back.transfer, orphan.ticket);
+            self.give_back(unanswered.id, back.transfer, unanswered.ticket);
         }
     }
 
     /// The lane that connection `cid` serves; `None` for admin messages.
-    fn lane_of(&self, cid: u16) -> Option<Lane> {
+    fn io_queue_of(&self, cid: u16) -> Option<IoQueue> {
         let io = u32::from(cid).checked_sub(1)?;
         Some(match io.checked_sub(self.cpu_connections()) {
-            None => Lane::Cpu(io),
-            Some(queue) => Lane::Poll(queue),
+            None => IoQueue::Cpu(io),
+            Some(queue) => IoQueue::Poll(queue),
         })
     }
 
@@ -185,10 +194,10 @@ impl Session {
             return;
         };
         for path in &paths.0 {
-            let transport = path.transport.read(&guard);
-            let slot = transport.and_then(|t| t.exchange.slots.get(usize::from(id)));
-            if slot.is_some_and(|slot| slot.is_armed()) {
-                Path::fail(path, Fault::Overdue(id));
+            let connections = path.connections.read(&guard);
+            let entry = connections.and_then(|t| t.requests.entries.get(usize::from(id)));
+            if entry.is_some_and(|entry| entry.is_armed()) {
+                Path::fail(path, PathError::RequestTimeout(id));
             }
         }
     }

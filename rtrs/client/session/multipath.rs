@@ -29,8 +29,8 @@ use crate::client::{
         transfer::{
             AnyTransfer,
             Direction,
+            IoQueue,
             Known,
-            Lane,
             Outbound,
             Rejected,
             Transfer, //
@@ -41,37 +41,37 @@ use crate::client::{
 };
 
 impl Path {
-    /// Sends a request on this path; `None` is the lane of admin messages.
+    /// Sends a request on this path; `None` is the queue of admin messages.
     #[inline(always)]
     fn send<const IS_WRITE: bool, T: Outbound>(
         &self,
         guard: &rcu::Guard,
-        lane: Option<Lane>,
+        io_queue: Option<IoQueue>,
         id: u16,
         message: &[u8],
         resent: u8,
         transfer: T,
     ) -> Result<(), Rejected<T>> {
-        let Some(transport) = self.transport.read(guard) else {
+        let Some(connections) = self.connections.read(guard) else {
             return Err(Rejected::new(errno::ECONNABORTED, transfer));
         };
-        let connection = match lane {
-            Some(lane) => transport.connection(lane),
-            None => transport.admin(),
+        let connection = match io_queue {
+            Some(io_queue) => connections.connection(io_queue),
+            None => connections.admin(),
         };
         let Some(to) = connection else {
             return Err(Rejected::new(EINVAL, transfer));
         };
-        to.send::<IS_WRITE, T>(&transport.exchange, id, message, resent, transfer)
+        to.send::<IS_WRITE, T>(&connections.requests, id, message, resent, transfer)
     }
 
     /// What the choice among paths looks at.
     fn load(&self, guard: &rcu::Guard) -> PathLoad {
-        let transport = self.transport.read(guard);
+        let connections = self.connections.read(guard);
         PathLoad {
-            connected: transport.is_some(),
-            inflight: transport.map_or(0, |t| t.exchange.inflight.load(Ordering::Relaxed)),
-            latency_ns: self.pulse.latency_ns(),
+            connected: connections.is_some(),
+            inflight: connections.map_or(0, |t| t.requests.inflight.load(Ordering::Relaxed)),
+            latency_ns: self.liveness.latency_ns(),
         }
     }
 }
@@ -88,22 +88,22 @@ impl Session {
     pub fn submit<T: Transfer>(
         &self,
         tag: u16,
-        lane: Lane,
+        io_queue: IoQueue,
         direction: Direction,
         message: &[u8],
         transfer: T,
     ) -> Result<(), Rejected<T>> {
-        let lane = Some(lane);
+        let io_queue = Some(io_queue);
         let transfer = Known(transfer);
         let Some(id) = self.io_id(tag) else {
             return Err(Rejected::new(EINVAL, transfer.0));
         };
         if self.quarantine.is_any_held() {
-            return self.submit_carefully(id, lane, direction, message, transfer.0);
+            return self.submit_carefully(id, io_queue, direction, message, transfer.0);
         }
         let sent = match direction {
-            Direction::Read => self.send_on_any_path::<READ, _>(lane, id, message, transfer),
-            Direction::Write => self.send_on_any_path::<WRITE, _>(lane, id, message, transfer),
+            Direction::Read => self.send_on_any_path::<READ, _>(io_queue, id, message, transfer),
+            Direction::Write => self.send_on_any_path::<WRITE, _>(io_queue, id, message, transfer),
         };
         sent.map_err(|back| Rejected::new(back.error, back.transfer.0))
     }
@@ -115,7 +115,7 @@ impl Session {
     fn submit_carefully<T: Transfer>(
         &self,
         id: u16,
-        lane: Option<Lane>,
+        io_queue: Option<IoQueue>,
         direction: Direction,
         message: &[u8],
         transfer: T,
@@ -138,10 +138,10 @@ impl Session {
         let sent = match (self.paths.read(&guard), direction) {
             (None, _) => Err(Rejected::new(errno::ECONNABORTED, transfer)),
             (Some(paths), Direction::Read) => self.send_on_one_of::<READ, _>(
-                &paths.0, &guard, lane, chunk, message, resent, transfer,
+                &paths.0, &guard, io_queue, chunk, message, resent, transfer,
             ),
             (Some(paths), Direction::Write) => self.send_on_one_of::<WRITE, _>(
-                &paths.0, &guard, lane, chunk, message, resent, transfer,
+                &paths.0, &guard, io_queue, chunk, message, resent, transfer,
             ),
         };
         sent.map_err(|back| {
@@ -166,11 +166,11 @@ impl Session {
         }
     }
 
-    /// Sends a request on the path that the policy chooses; `None` is the lane of admin messages.
+    /// Sends a request on the path that the policy chooses; `None` is the queue of admin messages.
     #[inline(always)]
     fn send_on_any_path<const IS_WRITE: bool, T: Outbound>(
         &self,
-        lane: Option<Lane>,
+        io_queue: Option<IoQueue>,
         id: u16,
         message: &[u8],
         transfer: T,
@@ -180,10 +180,9 @@ impl Session {
             return Err(Rejected::new(errno::ECONNABORTED, transfer));
         };
         match paths.0.as_slice() {
-            [path] => path.send::<IS_WRITE, T>(&guard, lane, id, message, 0, transfer),
-            paths => {
-                self.send_on_one_of::<IS_WRITE, T>(paths, &guard, lane, id, message, 0, transfer)
-            }
+            [path] => path.send::<IS_WRITE, T>(&guard, io_queue, id, message, 0, transfer),
+            paths => self
+                .send_on_one_of::<IS_WRITE, T>(paths, &guard, io_queue, id, message, 0, transfer),
         }
     }
 
@@ -195,7 +194,7 @@ impl Session {
         &self,
         paths: &[Arc<Path>],
         guard: &rcu::Guard,
-        lane: Option<Lane>,
+        io_queue: Option<IoQueue>,
         id: u16,
         message: &[u8],
         resent: u8,
@@ -216,7 +215,7 @@ impl Session {
             };
             tried.insert(chosen);
             last.set((chosen as u64).wrapping_add(1));
-            match path.send::<IS_WRITE, T>(guard, lane, id, message, resent, back.transfer) {
+            match path.send::<IS_WRITE, T>(guard, io_queue, id, message, resent, back.transfer) {
                 Err(again) if again.error != EBUSY && again.error != EMSGSIZE => back = again,
                 done => return done,
             }
@@ -233,8 +232,8 @@ impl Session {
         };
         let mut handled = 0u32;
         for path in &paths.0 {
-            let transport = path.transport.read(&guard);
-            if let Some(connection) = transport.and_then(|t| t.connection(Lane::Poll(queue))) {
+            let connections = path.connections.read(&guard);
+            if let Some(connection) = connections.and_then(|t| t.connection(IoQueue::Poll(queue))) {
                 handled = handled.saturating_add(connection.cq.poll(u32::MAX));
             }
         }

@@ -30,14 +30,14 @@ use rtrs_core::proto::{
 };
 
 use crate::client::{
-    io::table::Exchange,
+    io::table::RequestTable,
     path::{
-        connections::Transport, //
-        error::Fault,
+        connections::Connections, //
+        error::PathError,
         Path,
     },
     session::{
-        admin::Via,
+        admin::OnePath,
         Session, //
     }, //
 };
@@ -51,7 +51,7 @@ pub(crate) const GIVE_UP: u64 = 1;
 const REOPEN_AGAIN_MS: u32 = 1000;
 
 /// Hears of a session's link. Process context, may sleep; must not close the session.
-pub trait LinkEvents: Send + Sync {
+pub trait SessionEvents: Send + Sync {
     /// A path is up again after all were down: time to agree with the server anew. Unless that
     /// succeeds this is called again, about once a second, as long as there is a path.
     ///
@@ -59,7 +59,7 @@ pub trait LinkEvents: Send + Sync {
     fn connected(&self) -> Result;
 
     /// The last path is down. What was in flight is given back by
-    /// [`Transfer::lost`](crate::Transfer::lost) after this; no path comes up before it returns.
+    /// [`Transfer::requeue`](crate::Transfer::lost) after this; no path comes up before it returns.
     ///
     /// When this returns no request may be on its way to [`Session::submit`] that was made before.
     fn disconnected(&self);
@@ -70,15 +70,15 @@ pub trait LinkEvents: Send + Sync {
     /// `Ok(true)`: what was agreed upon holds there as well. `Ok(false)`: it does not; the other
     /// paths are given up, and everything is agreed upon anew. An error: the path is not to be used
     /// yet, and is tried again later.
-    fn admits(&self, path: &Via<'_>) -> Result<bool>;
+    fn validate_path(&self, path: &OnePath<'_>) -> Result<bool>;
 
     /// There was no path for as long as `fast_io_fail_tmo` says: what waits is to fail, and
     /// everything until [`Self::connected`].
-    fn gave_up(&self);
+    fn io_failed(&self);
 }
 
 /// How the link stands.
-pub(crate) struct Link {
+pub(crate) struct Availability {
     /// Paths that are up.
     paths: u32,
     outage: Outage,
@@ -86,24 +86,24 @@ pub(crate) struct Link {
     outages: u32,
     /// There while the session is open: its code may be gone before the last reference to the
     /// session is.
-    listener: Option<Arc<dyn LinkEvents>>,
+    events: Option<Arc<dyn SessionEvents>>,
 }
 
-impl Link {
+impl Availability {
     pub(crate) fn new() -> Self {
         Self {
             paths: 0,
             outage: Outage::Up,
             outages: 0,
-            listener: None,
+            events: None,
         }
     }
 
     /// With the link locked, which the path that comes back waits for: memory must not be waited
     /// for.
-    fn tell(&self, event: impl FnOnce(&dyn LinkEvents)) {
-        if let Some(listener) = &self.listener {
-            memory::from_reserves(|| event(&**listener));
+    fn tell(&self, event: impl FnOnce(&dyn SessionEvents)) {
+        if let Some(events) = &self.events {
+            memory::from_reserves(|| event(&**events));
         }
     }
 }
@@ -127,30 +127,30 @@ impl WorkItem<GIVE_UP> for Session {
 
     fn run(this: Arc<Session>) {
         memory::without_io(|| {
-            let mut link = this.link.lock();
+            let mut availability = this.availability.lock();
             let now_ms = this.now_ms();
-            this.outage(&mut link, Event::DeadlinePassed { now_ms });
+            this.outage(&mut availability, Event::DeadlinePassed { now_ms });
         });
     }
 }
 
 impl Session {
-    /// The session is open: `listener` hears of its link from now on.
-    pub(crate) fn open_link(self: &Arc<Self>, listener: Arc<dyn LinkEvents>) {
-        let mut link = self.link.lock();
-        link.listener = Some(listener);
-        if link.paths == 0 {
-            self.begin_outage(&mut link);
+    /// The session is open: `events` hears of its link from now on.
+    pub(crate) fn start_events(self: &Arc<Self>, events: Arc<dyn SessionEvents>) {
+        let mut availability = self.availability.lock();
+        availability.events = Some(events);
+        if availability.paths == 0 {
+            self.begin_outage(&mut availability);
         }
     }
 
     /// The session is being closed: nobody is told anything any more.
-    pub(crate) fn close_link(self: &Arc<Self>) {
-        let mut link = self.link.lock();
-        let listener = link.listener.take();
-        self.outage(&mut link, Event::Closed);
-        drop(link);
-        drop(listener);
+    pub(crate) fn stop_events(self: &Arc<Self>) {
+        let mut availability = self.availability.lock();
+        let events = availability.events.take();
+        self.outage(&mut availability, Event::Closed);
+        drop(availability);
+        drop(events);
         // Both look for the listener before they do or queue anything.
         drop(workqueue::cancel_delayed::<_, REOPEN>(self));
         drop(workqueue::cancel_delayed::<_, GIVE_UP>(self));
@@ -158,38 +158,46 @@ impl Session {
 
     /// Asks the upper layer about a path that is connected, and not yet seen by those who send.
     /// Sleeps; the path's `attempts` are locked.
-    pub(crate) fn admit(&self, path: &Arc<Path>, transport: &Transport) -> Result<(), Fault> {
-        let link = self.link.lock();
+    pub(crate) fn admit(
+        &self,
+        path: &Arc<Path>,
+        connections: &Connections,
+    ) -> Result<(), PathError> {
+        let availability = self.availability.lock();
         // In an outage everything is agreed upon anew before a request leaves.
-        let Some(listener) = link.listener.clone().filter(|_| link.paths > 0) else {
+        let Some(events) = availability
+            .events
+            .clone()
+            .filter(|_| availability.paths > 0)
+        else {
             return Ok(());
         };
-        drop(link);
-        let via = Via {
+        drop(availability);
+        let one_path = OnePath {
             session: self,
-            transport,
+            connections,
         };
-        match listener.admits(&via) {
+        match events.validate_path(&one_path) {
             Ok(true) => Ok(()),
             Ok(false) => {
                 if let Some(paths) = self.paths.get() {
                     let others = paths.0.iter().filter(|other| !Arc::ptr_eq(other, path));
-                    others.for_each(|other| Path::fail(other, Fault::OtherServer));
+                    others.for_each(|other| Path::fail(other, PathError::ServerRestarted));
                 }
-                Err(Fault::OtherServer)
+                Err(PathError::ServerRestarted)
             }
-            Err(e) => Err(Fault::NotAdmitted(e)),
+            Err(e) => Err(PathError::NotAdmitted(e)),
         }
     }
 
     /// A path comes up, unless `go_live` finds that it does not.
     pub(crate) fn path_up(self: &Arc<Self>, go_live: impl FnOnce() -> bool) -> bool {
-        let mut link = self.link.lock();
+        let mut availability = self.availability.lock();
         if !go_live() {
             return false;
         }
-        link.paths = link.paths.saturating_add(1);
-        if link.paths == 1 && link.listener.is_some() {
+        availability.paths = availability.paths.saturating_add(1);
+        if availability.paths == 1 && availability.events.is_some() {
             self.reopen_in(0);
         }
         true
@@ -197,18 +205,18 @@ impl Session {
 
     /// A path that was up has gone down, and its connections are drained. What was in flight on it
     /// is sent again, or given back.
-    pub(crate) fn path_down(self: &Arc<Self>, exchange: &Exchange, path: u8) {
-        let mut link = self.link.lock();
-        link.paths = link.paths.saturating_sub(1);
-        if link.paths == 0 && link.listener.is_some() {
-            self.begin_outage(&mut link);
+    pub(crate) fn path_down(self: &Arc<Self>, requests: &RequestTable, path: u8) {
+        let mut availability = self.availability.lock();
+        availability.paths = availability.paths.saturating_sub(1);
+        if availability.paths == 0 && availability.events.is_some() {
+            self.begin_outage(&mut availability);
         }
-        let others = link.paths > 0;
-        exchange.abandon(&self.quarantine, path, |orphan| {
+        let others = availability.paths > 0;
+        requests.take_unanswered(&self.quarantine, path, |unanswered| {
             if others {
-                self.resend(orphan);
+                self.resend(unanswered);
             } else {
-                self.give_back_orphan(orphan);
+                self.give_back_orphan(unanswered);
             }
         });
     }
@@ -221,36 +229,39 @@ impl Session {
             .get()
             .is_some_and(|paths| paths.0.iter().any(|p| p.may_come_back()));
         if !hope {
-            let mut link = self.link.lock();
-            self.outage(&mut link, Event::DeadlinePassed { now_ms: u64::MAX });
+            let mut availability = self.availability.lock();
+            self.outage(
+                &mut availability,
+                Event::DeadlinePassed { now_ms: u64::MAX },
+            );
         }
     }
 
     /// Somebody has changed `fast_io_fail_tmo`.
     pub(crate) fn fast_io_fail_changed(self: &Arc<Self>) {
-        let mut link = self.link.lock();
+        let mut availability = self.availability.lock();
         let event = Event::SettingChanged {
             now_ms: self.now_ms(),
             setting: self.settings.snapshot().fast_io_fail(),
         };
-        self.outage(&mut link, event);
+        self.outage(&mut availability, event);
     }
 
-    fn begin_outage(self: &Arc<Self>, link: &mut Link) {
-        link.outages = link.outages.wrapping_add(1);
-        link.tell(|listener| listener.disconnected());
+    fn begin_outage(self: &Arc<Self>, availability: &mut Availability) {
+        availability.outages = availability.outages.wrapping_add(1);
+        availability.tell(|events| events.disconnected());
         let setting = self.settings.snapshot().fast_io_fail();
         let event = Event::LastPathDown {
             now_ms: self.now_ms(),
             setting: quarantine::outage_setting(setting, self.away_ms() != 0),
         };
-        self.outage(link, event);
+        self.outage(availability, event);
     }
 
     /// Lets something happen to the outage.
-    fn outage(self: &Arc<Self>, link: &mut Link, event: Event) {
-        let (next, effect) = link.outage.step(event);
-        link.outage = next;
+    fn outage(self: &Arc<Self>, availability: &mut Availability, event: Event) {
+        let (next, effect) = availability.outage.step(event);
+        availability.outage = next;
         match effect {
             Effect::Ignore => {}
             Effect::Queue { until_ms: None } | Effect::Resume => {
@@ -261,44 +272,48 @@ impl Session {
             } => {
                 let delay_ms = until_ms.saturating_sub(self.now_ms());
                 let delay_ms = u32::try_from(delay_ms).unwrap_or(u32::MAX);
-                workqueue::mod_delayed::<_, GIVE_UP>(&self.library.queue, self.clone(), delay_ms);
+                workqueue::mod_delayed::<_, GIVE_UP>(&self.module.queue, self.clone(), delay_ms);
             }
             Effect::FailQueued => {
-                if link.listener.is_some() {
+                if availability.events.is_some() {
                     pr_err!(
                         "session {}: no path has come back, requests fail until one does\n",
                         self.name()
                     );
                 }
-                link.tell(|listener| listener.gave_up());
+                availability.tell(|events| events.io_failed());
             }
         }
     }
 
     /// Only with the link locked and a listener there, so that closing finds what is queued.
     fn reopen_in(self: &Arc<Self>, delay_ms: u32) {
-        workqueue::mod_delayed::<_, REOPEN>(&self.library.connect_queue, self.clone(), delay_ms);
+        workqueue::mod_delayed::<_, REOPEN>(&self.module.connect_queue, self.clone(), delay_ms);
     }
 
     /// Has the upper layer make the session usable again.
     fn make_usable(self: &Arc<Self>) {
-        let link = self.link.lock();
-        let outages = link.outages;
-        let Some(listener) = link.listener.clone().filter(|_| link.paths > 0) else {
+        let availability = self.availability.lock();
+        let outages = availability.outages;
+        let Some(events) = availability
+            .events
+            .clone()
+            .filter(|_| availability.paths > 0)
+        else {
             return;
         };
-        drop(link);
-        let done = listener.connected();
-        let mut link = self.link.lock();
+        drop(availability);
+        let done = events.connected();
+        let mut availability = self.availability.lock();
         // Another outage has come meanwhile: its end starts this again.
-        if link.outages == outages && link.listener.is_some() {
+        if availability.outages == outages && availability.events.is_some() {
             match done {
-                Ok(()) => self.outage(&mut link, Event::PathUp),
+                Ok(()) => self.outage(&mut availability, Event::PathUp),
                 Err(_) => self.reopen_in(REOPEN_AGAIN_MS),
             }
         }
-        drop(link);
+        drop(availability);
         // With it the upper layer may go, and close the session.
-        drop(listener);
+        drop(events);
     }
 }

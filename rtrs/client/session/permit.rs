@@ -54,7 +54,7 @@ impl AdminIds {
     }
 
     /// Ids are not held any more.
-    pub(crate) fn wake(&self) {
+    pub(crate) fn notify(&self) {
         self.freed.wake_all();
     }
 

@@ -29,7 +29,7 @@ use rtrs_core::proto::quarantine::{
 
 use crate::client::{
     path::{
-        error::Fault,
+        error::PathError,
         Path, //
     },
     session::Session, //
@@ -210,7 +210,7 @@ impl Session {
             state.chunks.connected(path.number.get());
             self.quarantine.show_all(&mut state, self.queue_depth());
             drop(state);
-            self.admin_ids.wake();
+            self.admin_ids.notify();
         }
     }
 
@@ -225,7 +225,7 @@ impl Session {
         state.chunks.forgotten(losses);
         self.quarantine.show_all(&mut state, self.queue_depth());
         drop(state);
-        self.admin_ids.wake();
+        self.admin_ids.notify();
     }
 
     /// Milliseconds for which no path is to connect, so that the server forgets the session.
@@ -245,9 +245,9 @@ impl Session {
             return;
         };
         let in_flight = |path: &Arc<Path>| {
-            path.transport
+            path.connections
                 .get()
-                .map_or(0, |t| t.exchange.inflight.load(Ordering::Relaxed))
+                .map_or(0, |t| t.requests.inflight.load(Ordering::Relaxed))
         };
         let in_flight = paths.0.iter().map(in_flight).fold(0, u32::saturating_add);
         let setting = self.settings.snapshot().fast_io_fail();
@@ -263,7 +263,7 @@ impl Session {
             self.name()
         );
         for path in paths.0.iter().filter(|path| path.is_connected()) {
-            Path::fail(path, Fault::ChunksHeld);
+            Path::fail(path, PathError::ChunksHeld);
         }
     }
 }

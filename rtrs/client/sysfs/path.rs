@@ -27,7 +27,7 @@ use rtrs_core::proto::stats::{
 
 use crate::client::{
     path::Path,
-    session::Room, //
+    session::paths::PathsReserve, //
 };
 
 pub(crate) static PATH: [Attribute<Path>; 9] = [
@@ -45,7 +45,7 @@ pub(crate) static PATH: [Attribute<Path>; 9] = [
         writeln!(page, "{}", path.name().dst)
     }),
     Attribute::ro(c"cur_latency", |path, page| {
-        writeln!(page, "{}", Latency(path.pulse.latency_ns()))
+        writeln!(page, "{}", Latency(path.liveness.latency_ns()))
     }),
     Attribute::rw(
         c"reconnect",
@@ -95,7 +95,7 @@ fn store_remove_path(path: ArcBorrow<'_, Path>, context: &StoreContext<'_>, text
 
 /// Takes a path away, with its files.
 fn remove_path(path: &Arc<Path>, context: &StoreContext<'_>) -> Result {
-    let room = Room::new()?;
+    let room = PathsReserve::new()?;
     context.remove_self(&crate::THIS_MODULE)?;
     path.session.remove(path, room);
     let files = match &mut *path.session.files.lock() {
@@ -138,10 +138,10 @@ fn show_migration_to(path: &Path, page: &mut ShowBuffer<'_>) -> Result {
 
 fn show_rdma(path: &Path, page: &mut ShowBuffer<'_>) -> Result {
     let guard = rcu::read_lock();
-    let transport = path.transport.read(&guard);
+    let connections = path.connections.read(&guard);
     let rdma = ClientRdma {
         counts: path.stats.io(),
-        inflight: transport.map_or(0, |t| t.exchange.inflight.load(Ordering::Relaxed)),
+        inflight: connections.map_or(0, |t| t.requests.inflight.load(Ordering::Relaxed)),
         failover: path.stats.failover(),
     };
     writeln!(page, "{rdma}")

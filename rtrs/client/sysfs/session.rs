@@ -32,7 +32,7 @@ use rtrs_core::proto::{
 use crate::client::{
     path::Path,
     session::{
-        Room,
+        paths::PathsReserve,
         Session, //
     },
     sysfs::path::{
@@ -75,7 +75,7 @@ fn store_add_path(
 
 /// Adds a path, with its files.
 fn add_path(session: &Arc<Session>, addrs: PathAddrs) -> Result {
-    let room = Room::new()?;
+    let room = PathsReserve::new()?;
     let path = session.add_path(addrs)?;
     let shown = match &mut *session.files.lock() {
         Some(files) => files.add(&path),
@@ -155,7 +155,7 @@ impl SessionFiles {
     /// Makes the directories of a session and of the paths that it has; sleeps.
     pub(crate) fn new(session: &Arc<Session>) -> Result<Self> {
         let device = ClassDevice::new(
-            &session.library.class,
+            &session.module.class,
             session.name(),
             &SESSION,
             session.clone(),

@@ -12,7 +12,7 @@ use kernel_ext::pages::PageBlock;
 
 use crate::server::io::{
     reply,
-    request::Slot, //
+    request::RequestContext, //
 };
 
 /// A request of a client, to be answered exactly once: with [`reply`](Self::reply), or with `EIO`
@@ -23,44 +23,46 @@ use crate::server::io::{
 /// meanwhile is answered all the same; the answer is then thrown away.
 pub struct Operation {
     /// `None` once it is answered.
-    slot: Option<KBox<Slot>>,
+    context: Option<KBox<RequestContext>>,
 }
 
 impl Operation {
     #[inline]
-    pub(crate) fn new(slot: KBox<Slot>) -> Self {
-        Self { slot: Some(slot) }
+    pub(crate) fn new(context: KBox<RequestContext>) -> Self {
+        Self {
+            context: Some(context),
+        }
     }
 
     /// The slot, which is not answered by this; `None` if the operation was answered already.
-    pub(crate) fn into_slot(mut self) -> Option<KBox<Slot>> {
-        self.slot.take()
+    pub(crate) fn into_slot(mut self) -> Option<KBox<RequestContext>> {
+        self.context.take()
     }
 
     /// Says whether data goes to the client. A request without data may come either way: a C client
     /// sends its flush as a read of nothing.
     #[inline]
     pub fn is_read(&self) -> bool {
-        self.slot.as_ref().is_some_and(|s| s.is_read())
+        self.context.as_ref().is_some_and(|s| s.is_read())
     }
 
     /// The user message, at most 4092 bytes, copied out of the chunk before the service saw it:
     /// the client cannot change it any more.
     #[inline]
     pub fn user(&self) -> &[u8] {
-        self.slot.as_ref().map_or(&[], |s| s.user())
+        self.context.as_ref().map_or(&[], |s| s.user())
     }
 
     /// Bytes of data. They are at the start of the chunk.
     #[inline]
     pub fn data_len(&self) -> u32 {
-        self.slot.as_ref().map_or(0, |s| s.data_len)
+        self.context.as_ref().map_or(0, |s| s.data_len)
     }
 
     /// The chunk's number in its session.
     #[inline]
     pub fn chunk_id(&self) -> u16 {
-        self.slot.as_ref().map_or(0, |s| s.id)
+        self.context.as_ref().map_or(0, |s| s.id)
     }
 
     /// The chunk's memory, for zero copy: the data is its first [`data_len`](Self::data_len)
@@ -75,24 +77,24 @@ impl Operation {
     /// None in practice; `EIO` if the operation was answered already.
     #[inline]
     pub fn pages(&mut self) -> Result<Arc<PageBlock>> {
-        let slot = self.slot.as_mut().ok_or(EIO)?;
-        slot.filled = true;
-        Ok(slot.memory().clone())
+        let context = self.context.as_mut().ok_or(EIO)?;
+        context.filled = true;
+        Ok(context.memory().clone())
     }
 
     /// As [`pages`](Self::pages) without a reference to keep: the promise to fill the data of a
     /// read. The memory is then [`memory`](Self::memory).
     #[inline]
     pub fn promise_data(&mut self) {
-        if let Some(slot) = &mut self.slot {
-            slot.filled = true;
+        if let Some(context) = &mut self.context {
+            context.filled = true;
         }
     }
 
     /// The chunk's memory; `None` if the operation was answered already.
     #[inline]
     pub fn memory(&self) -> Option<&PageBlock> {
-        self.slot.as_ref().map(|slot| &**slot.memory())
+        self.context.as_ref().map(|context| &**context.memory())
     }
 
     /// Puts `bytes` at the start of a read's data and zeroes the rest of it.
@@ -101,14 +103,14 @@ impl Operation {
     ///
     /// `EINVAL` if this is no read or has less data.
     pub fn write_reply(&mut self, bytes: &[u8]) -> Result {
-        let slot = self.slot.as_mut().ok_or(EIO)?;
-        let rest = (slot.data_len as usize).checked_sub(bytes.len());
-        let Some(rest) = rest.filter(|_| slot.is_read()) else {
+        let context = self.context.as_mut().ok_or(EIO)?;
+        let rest = (context.data_len as usize).checked_sub(bytes.len());
+        let Some(rest) = rest.filter(|_| context.is_read()) else {
             return Err(EINVAL);
         };
-        slot.memory().copy_in(0, bytes)?;
-        slot.memory().zero(bytes.len(), rest)?;
-        slot.filled = true;
+        context.memory().copy_in(0, bytes)?;
+        context.memory().zero(bytes.len(), rest)?;
+        context.filled = true;
         Ok(())
     }
 
@@ -118,9 +120,11 @@ impl Operation {
     ///
     /// `EINVAL` if that is not all within the data.
     pub fn read_data(&self, offset: usize, target: &mut [u8]) -> Result {
-        let slot = self.slot.as_ref().ok_or(EIO)?;
+        let context = self.context.as_ref().ok_or(EIO)?;
         match offset.checked_add(target.len()) {
-            Some(end) if end <= slot.data_len as usize => slot.memory().copy_out(offset, target),
+            Some(end) if end <= context.data_len as usize => {
+                context.memory().copy_out(offset, target)
+            }
             _ => Err(EINVAL),
         }
     }
@@ -131,8 +135,8 @@ impl Operation {
     /// wrote a reply, is answered with zeroes.
     #[inline]
     pub fn reply(mut self, result: Result) {
-        if let Some(slot) = self.slot.take() {
-            reply::answer(slot, result);
+        if let Some(context) = self.context.take() {
+            reply::answer(context, result);
         }
         // Nothing is left to drop, which the compiler does not see.
         mem::forget(self);
@@ -142,8 +146,8 @@ impl Operation {
 impl Drop for Operation {
     #[inline]
     fn drop(&mut self) {
-        if let Some(slot) = self.slot.take() {
-            reply::answer(slot, Err(EIO));
+        if let Some(context) = self.context.take() {
+            reply::answer(context, Err(EIO));
         }
     }
 }

@@ -10,7 +10,7 @@ use kernel_ext::{
 
 use crate::server::io::{
     operation::Operation,
-    send_queue::Chain, //
+    send_queue::RequestList, //
 };
 
 /// Operations in the order in which they came.
@@ -21,21 +21,21 @@ use crate::server::io::{
 #[pin_data(PinnedDrop)]
 pub struct OperationQueue {
     #[pin]
-    waiting: IrqLock<Chain>,
+    waiting: IrqLock<RequestList>,
 }
 
 impl OperationQueue {
     /// An empty queue.
     pub fn new() -> impl PinInit<Self> {
         pin_init!(Self {
-            waiting <- new_irq_lock!(Chain::new(), "OperationQueue::waiting"),
+            waiting <- new_irq_lock!(RequestList::new(), "OperationQueue::waiting"),
         })
     }
 
     /// Appends `operation`. Any context.
     pub fn push(&self, operation: Operation) {
-        if let Some(slot) = operation.into_slot() {
-            self.waiting.lock().push(slot);
+        if let Some(context) = operation.into_slot() {
+            self.waiting.lock().push(context);
         }
     }
 

@@ -28,7 +28,7 @@ use crate::server::{
         reply,
         request::{
             self,
-            Slot, //
+            RequestContext, //
         }, //
     }, //
     path::{
@@ -99,7 +99,7 @@ impl Receiver {
         self.path.liveness.heard();
         // They are there before the first is posted.
         let posted = match self.receives.as_ref() {
-            Some(receives) => receives.used(qp),
+            Some(receives) => receives.consumed(qp),
             None => Err(EINVAL),
         };
         if let Err(e) = posted {
@@ -138,81 +138,87 @@ impl Receiver {
         if !path.is_up() {
             return path.early_request();
         }
-        let slot = path.chunks.place(id).and_then(|place| place.idle.take());
-        let Some(mut slot) = slot else {
+        let context = path
+            .chunks
+            .chunk_state(id)
+            .and_then(|chunk_state| chunk_state.free.take());
+        let Some(mut context) = context else {
             return path.fail(format_args!(
                 "request for chunk {id}, which carries another"
             ));
         };
-        slot.cid = self.cid;
-        slot.offset = offset;
+        context.cid = self.cid;
+        context.offset = offset;
         if path.fencing.has_peers() {
             // The other path may have closed this one since, by a request for the same chunk: that
             // one is the newer.
             if !path.is_up() {
-                return path.park(slot);
+                return path.release(context);
             }
             if fence::is_contested(path, id) {
-                return fence::defer(path, slot);
+                return fence::defer(path, context);
             }
         }
-        self.admit(qp, slot);
+        self.admit(qp, context);
     }
 
     /// Goes on with a request whose chunk is on no other path.
     #[inline(always)]
-    pub(crate) fn admit(&self, qp: &Qp<Self>, slot: KBox<Slot>) {
-        match slot.head() {
-            Some(head) => self.judge(qp, slot, &head),
-            None => self.judge_short(qp, slot),
+    pub(crate) fn admit(&self, qp: &Qp<Self>, context: KBox<RequestContext>) {
+        match context.head() {
+            Some(head) => self.validate(qp, context, &head),
+            None => self.validate_short(qp, context),
         }
     }
 
-    /// As [`Self::judge`] for a request whose head is near its chunk's end.
+    /// As [`Self::validate`] for a request whose head is near its chunk's end.
     #[cold]
-    fn judge_short(&self, qp: &Qp<Self>, slot: KBox<Slot>) {
+    fn validate_short(&self, qp: &Qp<Self>, context: KBox<RequestContext>) {
         let mut bytes = [0; HEAD_MAX];
-        match slot.short_head(self.path.geometry.chunk_size(), &mut bytes) {
-            Ok(head) => self.judge(qp, slot, head),
-            Err(malformed) => self.refuse(slot, format_args!("{malformed}")),
+        match context.short_head(self.path.geometry.chunk_size(), &mut bytes) {
+            Ok(head) => self.validate(qp, context, head),
+            Err(malformed) => self.refuse(context, format_args!("{malformed}")),
         }
     }
 
     /// Decides what to do with a request whose head was copied.
     #[inline(always)]
-    fn judge(&self, qp: &Qp<Self>, mut slot: KBox<Slot>, head: &[u8]) {
+    fn validate(&self, qp: &Qp<Self>, mut context: KBox<RequestContext>, head: &[u8]) {
         if self.path.always_invalidate && request::is_write(head) {
             // The client can still change it: it is read again when that is over.
-            return self.revoke(qp, slot);
+            return self.revoke(qp, context);
         }
         // What a read has in its chunk is of no use to anybody else, and its head was copied: the
         // key may stay as it is.
-        match slot.parse(head) {
-            Ok(()) => self.serve(slot),
-            Err(malformed) => self.refuse(slot, format_args!("{malformed}")),
+        match context.parse(head) {
+            Ok(()) => self.serve(context),
+            Err(malformed) => self.refuse(context, format_args!("{malformed}")),
         }
     }
 
     /// Takes the chunk away from the client before its request is believed.
     #[inline(always)]
-    fn revoke(&self, qp: &Qp<Self>, mut slot: KBox<Slot>) {
-        let Some(region) = &slot.region else {
-            return self.refuse(slot, format_args!("chunk has no key"));
+    fn revoke(&self, qp: &Qp<Self>, mut context: KBox<RequestContext>) {
+        let Some(region) = &context.region else {
+            return self.refuse(context, format_args!("chunk has no key"));
         };
-        let (id, key) = (slot.id, region.key());
-        let Some(place) = self.path.chunks.place(id) else {
+        let (id, key) = (context.id, region.key());
+        let Some(chunk_state) = self.path.chunks.chunk_state(id) else {
             return;
         };
-        slot.revoked = true;
-        if place.armed.put(slot).is_err() {
+        context.revoked = true;
+        if chunk_state.armed.put(context).is_err() {
             return;
         }
-        let mut space = rdma::Space::new();
+        let mut space = rdma::WrBuffer::new();
         let mut batch = qp.batch::<1, 0>(&mut space);
         batch.local_invalidate(TAG_REVOKE + u32::from(id), key, SendFlags::SIGNALED);
         if let Err(e) = batch.post() {
-            if let Some(slot) = place.armed.take() {
-                self.refuse(slot, format_args!("invalidation cannot be posted ({e:?})"));
+            if let Some(context) = chunk_state.armed.take() {
+                self.refuse(
+                    context,
+                    format_args!("invalidation cannot be posted ({e:?})"),
+                );
             }
         }
     }
@@ -220,60 +226,60 @@ impl Receiver {
     /// The key of a chunk is invalid now: what is in the chunk stays as it is.
     #[inline]
     fn revoked(&self, tag: u32) {
-        let Some(mut slot) = self.armed(tag) else {
+        let Some(mut context) = self.armed(tag) else {
             return;
         };
         // Until now the client could change it.
-        let parsed = match slot.head() {
-            Some(head) => slot.parse(&head),
-            None => self.parse_short(&mut slot),
+        let parsed = match context.head() {
+            Some(head) => context.parse(&head),
+            None => self.parse_short(&mut context),
         };
         match parsed {
-            Ok(()) if !slot.is_read() => self.serve(slot),
-            Ok(()) => self.refuse(slot, format_args!("write that became a read")),
-            Err(malformed) => self.refuse(slot, format_args!("{malformed}")),
+            Ok(()) if !context.is_read() => self.serve(context),
+            Ok(()) => self.refuse(context, format_args!("write that became a read")),
+            Err(malformed) => self.refuse(context, format_args!("{malformed}")),
         }
     }
 
     #[cold]
-    fn parse_short(&self, slot: &mut Slot) -> Result<(), Malformed> {
+    fn parse_short(&self, context: &mut RequestContext) -> Result<(), Malformed> {
         let mut bytes = [0; HEAD_MAX];
-        let head = slot.short_head(self.path.geometry.chunk_size(), &mut bytes)?;
-        slot.parse(head)
+        let head = context.short_head(self.path.geometry.chunk_size(), &mut bytes)?;
+        context.parse(head)
     }
 
     /// Takes the slot whose key was being invalidated under `tag`.
     #[inline]
-    fn armed(&self, tag: u32) -> Option<KBox<Slot>> {
+    fn armed(&self, tag: u32) -> Option<KBox<RequestContext>> {
         let id = u16::try_from(tag.checked_sub(TAG_REVOKE)?).ok()?;
-        self.path.chunks.place(id)?.armed.take()
+        self.path.chunks.chunk_state(id)?.armed.take()
     }
 
     /// Hands a request that was parsed to the service.
     #[inline(always)]
-    fn serve(&self, mut slot: KBox<Slot>) {
+    fn serve(&self, mut context: KBox<RequestContext>) {
         let path = &self.path;
-        let begun = slot.begin();
-        path.stats.count(slot.is_read(), slot.offset);
+        let begun = context.begin();
+        path.stats.count(context.is_read(), context.offset);
         let (Ok(()), Some(service)) = (begun, path.service()) else {
-            return reply::answer(slot, begun.and(Err(EIO)));
+            return reply::answer(context, begun.and(Err(EIO)));
         };
-        service.request(Operation::new(slot));
+        service.request(Operation::new(context));
     }
 
-    /// Does not serve the request of `slot`, and closes the path.
+    /// Does not serve the request of `context`, and closes the path.
     #[cold]
-    fn refuse(&self, slot: KBox<Slot>, why: core::fmt::Arguments<'_>) {
-        let id = slot.id;
-        self.path.park(slot);
+    fn refuse(&self, context: KBox<RequestContext>, why: core::fmt::Arguments<'_>) {
+        let id = context.id;
+        self.path.release(context);
         self.path.fail(format_args!("request in chunk {id}: {why}"));
     }
 
     /// Answers up to one that asked for a completion have gone out.
     #[inline]
     fn sent(&self, qp: &Qp<Self>) {
-        self.sends.completed();
-        if self.sends.has_waiting() {
+        self.send_queue.completed();
+        if self.send_queue.has_waiting() {
             reply::send_waiting(qp);
         }
     }
@@ -282,8 +288,8 @@ impl Receiver {
     #[cold]
     fn failed(&self, tag: u32, status: WcStatus) {
         if tag >= TAG_REVOKE {
-            if let Some(slot) = self.armed(tag) {
-                self.path.park(slot);
+            if let Some(context) = self.armed(tag) {
+                self.path.release(context);
             }
         }
         if tag == TAG_SETUP {

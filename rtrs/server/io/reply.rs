@@ -19,9 +19,9 @@ use kernel::{
 use rdma::{
     Access,
     Batch,
-    MessageSlots,
+    MessageBuffers,
     Qp,
-    Remote,
+    RemoteAddr,
     SendFlags, //
 };
 use rtrs_core::{
@@ -37,7 +37,7 @@ use rtrs_core::{
 use zerocopy::IntoBytes;
 
 use crate::server::{
-    io::request::Slot, //
+    io::request::RequestContext, //
     path::connections::{
         Receiver,
         KEY_MESSAGE_LEN,
@@ -51,41 +51,41 @@ const ANSWER_WORK: usize = 4;
 /// Most gather entries of an answer: the data's and the key message's.
 const ANSWER_SEGMENTS: usize = 2;
 
-/// Answers the request of `slot`. Any context.
+/// Answers the request of `context`. Any context.
 #[inline]
-pub(crate) fn answer(mut slot: KBox<Slot>, result: Result) {
-    slot.status = result;
-    slot.forget_user();
-    if slot.is_read() && !slot.filled {
-        fill(&mut slot);
+pub(crate) fn answer(mut context: KBox<RequestContext>, result: Result) {
+    context.status = result;
+    context.forget_user();
+    if context.is_read() && !context.filled {
+        fill(&mut context);
     }
-    send(slot);
+    send(context);
 }
 
 /// Nobody has filled the data of a read: what the chunk held before must not go out.
 #[cold]
-fn fill(slot: &mut Slot) {
-    let len = slot.data_len as usize;
-    if slot.status.is_ok() {
-        slot.status = slot.memory().zero(0, len);
+fn fill(context: &mut RequestContext) {
+    let len = context.data_len as usize;
+    if context.status.is_ok() {
+        context.status = context.memory().zero(0, len);
     }
 }
 
-/// Posts the answer of `slot`, or has it wait until there is room for it.
-fn send(slot: KBox<Slot>) {
+/// Posts the answer of `context`, or has it wait until there is room for it.
+fn send(context: KBox<RequestContext>) {
     // The teardown of the path waits for a grace period after it has got all slots back. So within
     // this guard the queue pair may be used although the slot is home already, and the reference
     // taken here is never the last one. Locals are dropped in reverse order: the guard at the end.
     let _guard = rcu::read_lock();
-    let connections = slot.connections.clone();
-    let Some(connection) = connections.get(slot.cid) else {
+    let connections = context.connections.clone();
+    let Some(connection) = connections.get(context.cid) else {
         return;
     };
     let receiver = connection.qp.handler();
-    match receiver.sends.reserve() {
-        Some(flags) => post(&connection.qp, slot, flags),
+    match receiver.send_queue.reserve() {
+        Some(flags) => post(&connection.qp, context, flags),
         None => {
-            receiver.sends.wait(slot);
+            receiver.send_queue.wait(context);
             // What made room may have come before the slot was there to be found.
             send_waiting(&connection.qp);
         }
@@ -97,39 +97,39 @@ fn send(slot: KBox<Slot>) {
 pub(crate) fn send_waiting(qp: &Qp<Receiver>) {
     let _guard = rcu::read_lock();
     let receiver = qp.handler();
-    let sends = &receiver.sends;
+    let send_queue = &receiver.send_queue;
     if receiver.path.is_up() {
-        while let Some((slot, flags)) = sends.next_with_room() {
-            post(qp, slot, flags);
+        while let Some((context, flags)) = send_queue.next_with_room() {
+            post(qp, context, flags);
         }
     }
     // No room is made any more.
     if !receiver.path.is_up() {
-        while let Some(slot) = sends.next_waiting() {
-            receiver.path.park(slot);
+        while let Some(context) = send_queue.next_waiting() {
+            receiver.path.release(context);
         }
     }
 }
 
-/// Posts the answer of `slot`, for which room was reserved.
+/// Posts the answer of `context`, for which room was reserved.
 #[inline(always)]
-fn post(qp: &Qp<Receiver>, mut slot: KBox<Slot>, flags: SendFlags) {
+fn post(qp: &Qp<Receiver>, mut context: KBox<RequestContext>, flags: SendFlags) {
     let receiver = qp.handler();
     let path = &receiver.path;
     if !path.is_up() {
-        path.park(slot);
+        path.release(context);
         return;
     }
 
-    let mut space = rdma::Space::new();
+    let mut space = rdma::WrBuffer::new();
     let mut batch = qp.batch::<ANSWER_WORK, ANSWER_SEGMENTS>(&mut space);
-    if slot.is_read() {
-        compose_read(&mut batch, &mut slot, path.chunks.keys(), flags);
+    if context.is_read() {
+        compose_read(&mut batch, &mut context, path.chunks.keys(), flags);
     } else {
-        compose_write(&mut batch, &mut slot, path.chunks.keys(), flags);
+        compose_write(&mut batch, &mut context, path.chunks.keys(), flags);
     }
     // Home before the client can know: its next request for the chunk may come at once.
-    path.park(slot);
+    path.release(context);
     if let Err(e) = batch.post() {
         path.fail(format_args!("answer cannot be posted ({e:?})"));
     }
@@ -142,17 +142,17 @@ type Answer<'a> = Batch<'a, Receiver, ANSWER_WORK, ANSWER_SEGMENTS>;
 #[inline(always)]
 fn compose_read(
     batch: &mut Answer<'_>,
-    slot: &mut Slot,
-    keys: Option<&MessageSlots>,
+    context: &mut RequestContext,
+    keys: Option<&MessageBuffers>,
     flags: SendFlags,
 ) {
     let none = SendFlags::NONE;
     let mut client_key = None;
-    if let Some(reply) = slot.reply {
-        if slot.status.is_ok() {
+    if let Some(reply) = context.reply {
+        if context.status.is_ok() {
             // Disk and CPU have written it: it is the device's now.
-            let data = slot.mapping.for_device(0, slot.data_len).segment();
-            let target = Remote {
+            let data = context.mapping.for_device(0, context.data_len).segment();
+            let target = RemoteAddr {
                 addr: reply.addr,
                 key: reply.rkey,
             };
@@ -163,48 +163,48 @@ fn compose_read(
     if let Some(key) = client_key {
         batch.send_invalidate(TAG_IO, &[], key, none);
     }
-    let imm = imm_of(slot, client_key.is_some());
-    finish(batch, slot, keys, imm, flags);
+    let imm = imm_of(context, client_key.is_some());
+    finish(batch, context, keys, imm, flags);
 }
 
 /// As [`compose_read`] for a write.
 #[inline(always)]
 fn compose_write(
     batch: &mut Answer<'_>,
-    slot: &mut Slot,
-    keys: Option<&MessageSlots>,
+    context: &mut RequestContext,
+    keys: Option<&MessageBuffers>,
     flags: SendFlags,
 ) {
-    if slot.revoked {
-        if let Some(region) = &mut slot.region {
+    if context.revoked {
+        if let Some(region) = &mut context.region {
             // The new key is made at posting: an answer that had to wait gets one (D20).
-            slot.revoked = false;
-            slot.key_written = false;
-            region.bump_key();
+            context.revoked = false;
+            context.key_written = false;
+            region.update_key();
             let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
             batch.reg_mr(TAG_REGISTER, region, access, SendFlags::NONE);
         }
     }
-    let imm = imm_of(slot, false);
-    finish(batch, slot, keys, imm, flags);
+    let imm = imm_of(context, false);
+    finish(batch, context, keys, imm, flags);
 }
 
 /// The last work request of an answer.
 #[inline(always)]
 fn finish(
     batch: &mut Answer<'_>,
-    slot: &mut Slot,
-    keys: Option<&MessageSlots>,
+    context: &mut RequestContext,
+    keys: Option<&MessageBuffers>,
     imm: u32,
     flags: SendFlags,
 ) {
-    let (Some(region), Some(keys)) = (&slot.region, keys) else {
+    let (Some(region), Some(keys)) = (&context.region, keys) else {
         return batch.empty_write_imm(TAG_IO, imm, flags);
     };
-    let index = u32::from(slot.id);
-    if !slot.key_written {
-        slot.key_written = true;
-        let message = RkeyResponse::new(slot.id, region.key());
+    let index = u32::from(context.id);
+    if !context.key_written {
+        context.key_written = true;
+        let message = RkeyResponse::new(context.id, region.key());
         // Index and length are within the path's messages, or `post` says so.
         let _ = keys.write(index, 0, message.as_bytes());
     }
@@ -212,12 +212,12 @@ fn finish(
     batch.send_imm(TAG_IO, &[message], imm, flags);
 }
 
-/// The immediate that ends the request of `slot`.
+/// The immediate that ends the request of `context`.
 #[inline(always)]
-fn imm_of(slot: &Slot, invalidated: bool) -> u32 {
-    match slot.status {
-        Ok(()) => Imm::Response(Response::new(slot.id, None, invalidated)).encode(),
-        Err(e) => error_imm(slot.id, e, invalidated),
+fn imm_of(context: &RequestContext, invalidated: bool) -> u32 {
+    match context.status {
+        Ok(()) => Imm::Response(Response::new(context.id, None, invalidated)).encode(),
+        Err(e) => error_imm(context.id, e, invalidated),
     }
 }
 

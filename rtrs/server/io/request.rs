@@ -33,12 +33,12 @@ const USER_USUAL: usize = 32;
 
 /// The one request that a chunk can carry on one path.
 ///
-/// At rest it is parked in its [`Place`]; while its request is in flight it belongs to whoever
+/// At rest it is parked in its [`ChunkState`]; while its request is in flight it belongs to whoever
 /// works on the request. A chunk whose slot is not at home is busy.
 ///
 /// There is one for each chunk of each path, so its size is memory: it is meant to fit the
 /// allocator's 192 bytes.
-pub(crate) struct Slot {
+pub(crate) struct RequestContext {
     /// The chunk.
     pub(crate) id: u16,
     /// The connection that the request came on, which the answer takes.
@@ -68,17 +68,17 @@ pub(crate) struct Slot {
     /// The path's connections; given up when the path is torn down, which takes all slots out of
     /// their places.
     pub(crate) connections: Arc<Connections>,
-    /// The next slot of a [`Chain`](crate::server::io::send_queue::Chain).
-    pub(crate) next: Option<KBox<Slot>>,
+    /// The next slot of a [`RequestList`](crate::server::io::send_queue::Chain).
+    pub(crate) next: Option<KBox<RequestContext>>,
     /// The user message, copied out of the chunk, if it fits.
     user: [u8; USER_USUAL],
     /// One that does not fit, as long as its request is in flight.
     user_long: KVec<u8>,
 }
 
-const _: () = assert!(size_of::<Slot>() <= 192);
+const _: () = assert!(size_of::<RequestContext>() <= 192);
 
-impl Slot {
+impl RequestContext {
     /// Makes the slot of chunk `id`.
     pub(crate) fn new(
         id: u16,
@@ -228,18 +228,18 @@ pub(crate) fn is_write(head: &[u8]) -> bool {
 }
 
 /// Where one chunk's slot is parked.
-pub(crate) struct Place {
+pub(crate) struct ChunkState {
     /// Here while the chunk carries no request.
-    pub(crate) idle: BoxCell<Slot>,
+    pub(crate) free: BoxCell<RequestContext>,
     /// Here while the chunk's key is being invalidated.
-    pub(crate) armed: BoxCell<Slot>,
+    pub(crate) armed: BoxCell<RequestContext>,
 }
 
-impl Place {
+impl ChunkState {
     /// A place whose slot is yet to be made.
     pub(crate) const fn new() -> Self {
         Self {
-            idle: BoxCell::empty(),
+            free: BoxCell::empty(),
             armed: BoxCell::empty(),
         }
     }

@@ -17,18 +17,18 @@ use kernel_ext::{
 use rdma::SendFlags;
 use rtrs_core::proto::signal;
 
-use crate::server::io::request::Slot;
+use crate::server::io::request::RequestContext;
 
-/// Slots in the order in which they came, linked through [`Slot::next`]: any number of them, and
-/// nothing to allocate.
-pub(crate) struct Chain {
+/// Slots in the order in which they came, linked through [`RequestContext::next`]: any number of
+/// them, and nothing to allocate.
+pub(crate) struct RequestList {
     /// Newest first.
-    pushed: Option<KBox<Slot>>,
+    pushed: Option<KBox<RequestContext>>,
     /// Oldest first; filled from `pushed` when it is empty.
-    sorted: Option<KBox<Slot>>,
+    sorted: Option<KBox<RequestContext>>,
 }
 
-impl Chain {
+impl RequestList {
     /// No slot.
     pub(crate) const fn new() -> Self {
         Self {
@@ -37,19 +37,19 @@ impl Chain {
         }
     }
 
-    /// Appends `slot`.
-    pub(crate) fn push(&mut self, mut slot: KBox<Slot>) {
-        slot.next = self.pushed.take();
-        self.pushed = Some(slot);
+    /// Appends `context`.
+    pub(crate) fn push(&mut self, mut context: KBox<RequestContext>) {
+        context.next = self.pushed.take();
+        self.pushed = Some(context);
     }
 
     /// Takes out the slot that came first.
-    pub(crate) fn pop(&mut self) -> Option<KBox<Slot>> {
+    pub(crate) fn pop(&mut self) -> Option<KBox<RequestContext>> {
         if self.sorted.is_none() {
-            while let Some(mut slot) = self.pushed.take() {
-                self.pushed = slot.next.take();
-                slot.next = self.sorted.take();
-                self.sorted = Some(slot);
+            while let Some(mut context) = self.pushed.take() {
+                self.pushed = context.next.take();
+                context.next = self.sorted.take();
+                self.sorted = Some(context);
             }
         }
         let mut first = self.sorted.take()?;
@@ -62,7 +62,7 @@ impl Chain {
     }
 }
 
-impl Drop for Chain {
+impl Drop for RequestList {
     fn drop(&mut self) {
         // One after the other: the compiler's way recurses.
         while self.pop().is_some() {}
@@ -76,7 +76,7 @@ impl Drop for Chain {
 /// those before it are done. `interval <= room`, so whenever there is no room left a completion is
 /// on its way.
 #[pin_data]
-pub(crate) struct Sends {
+pub(crate) struct SendQueue {
     /// Answers so far.
     begun: AtomicU32,
     /// How many of them are known to be done.
@@ -87,10 +87,10 @@ pub(crate) struct Sends {
     /// `waiting` may hold something: read before the lock is taken.
     has_waiting: AtomicBool,
     #[pin]
-    waiting: IrqLock<Chain>,
+    waiting: IrqLock<RequestList>,
 }
 
-impl Sends {
+impl SendQueue {
     /// A queue with room for `room` answers, of a session with this queue depth.
     pub(crate) fn new(room: u32, queue_depth: u16) -> impl PinInit<Self> {
         let room = room.max(1);
@@ -104,7 +104,7 @@ impl Sends {
             room,
             mask,
             has_waiting: AtomicBool::new(false),
-            waiting <- new_irq_lock!(Chain::new(), "Sends::waiting"),
+            waiting <- new_irq_lock!(RequestList::new(), "SendQueue::waiting"),
         })
     }
 
@@ -133,9 +133,9 @@ impl Sends {
 
     /// Puts an answer in the queue of those that wait.
     #[cold]
-    pub(crate) fn wait(&self, slot: KBox<Slot>) {
+    pub(crate) fn wait(&self, context: KBox<RequestContext>) {
         let mut waiting = self.waiting.lock();
-        waiting.push(slot);
+        waiting.push(context);
         self.has_waiting.store(true, SeqCst);
     }
 
@@ -147,7 +147,7 @@ impl Sends {
 
     /// Takes the answer that has waited longest, if there is room for it.
     #[cold]
-    pub(crate) fn next_with_room(&self) -> Option<(KBox<Slot>, SendFlags)> {
+    pub(crate) fn next_with_room(&self) -> Option<(KBox<RequestContext>, SendFlags)> {
         let mut waiting = self.waiting.lock();
         if waiting.is_empty() {
             return None;
@@ -158,11 +158,11 @@ impl Sends {
 
     /// Takes the answer that has waited longest, of a path that has failed.
     #[cold]
-    pub(crate) fn next_waiting(&self) -> Option<KBox<Slot>> {
+    pub(crate) fn next_waiting(&self) -> Option<KBox<RequestContext>> {
         self.pop(&mut self.waiting.lock())
     }
 
-    fn pop(&self, waiting: &mut Chain) -> Option<KBox<Slot>> {
+    fn pop(&self, waiting: &mut RequestList) -> Option<KBox<RequestContext>> {
         let first = waiting.pop();
         if waiting.is_empty() {
             self.has_waiting.store(false, SeqCst);

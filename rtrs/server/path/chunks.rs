@@ -12,7 +12,7 @@ use kernel_ext::{
 };
 use rdma::{
     DmaDirection,
-    MessageSlots,
+    MessageBuffers,
     Mr,
     PageMapping,
     Pd, //
@@ -31,10 +31,10 @@ use rtrs_core::{
 use crate::server::{
     io::{
         request::{
-            Place,
-            Slot, //
+            ChunkState,
+            RequestContext, //
         }, //
-        send_queue::Chain,
+        send_queue::RequestList,
     },
     path::connections::{
         Connections,
@@ -48,12 +48,12 @@ use crate::server::{
 #[pin_data]
 pub(crate) struct Chunks {
     /// By chunk.
-    places: KVVec<Place>,
+    chunk_states: KVVec<ChunkState>,
     /// Registrations of several chunks each; with `always_invalidate` a chunk's own registration is
     /// in its slot, and there are none here.
     regions: KVVec<Mr>,
     /// The messages that bring new keys, by chunk; with `always_invalidate`.
-    keys: Option<MessageSlots>,
+    keys: Option<MessageBuffers>,
     /// Woken when a slot is parked although the path is not up.
     #[pin]
     returned: WaitQueue,
@@ -74,13 +74,13 @@ impl Chunks {
     ) -> Result<impl PinInit<Self>> {
         let depth = session.geometry().queue_depth();
         let keys = if session.always_invalidate() {
-            Some(MessageSlots::new(pd, depth.into(), KEY_MESSAGE_LEN)?)
+            Some(MessageBuffers::new(pd, depth.into(), KEY_MESSAGE_LEN)?)
         } else {
             None
         };
-        let (places, regions) = register(session, pd, chunks, connections)?;
+        let (chunk_states, regions) = register(session, pd, chunks, connections)?;
         Ok(pin_init!(Self {
-            places,
+            chunk_states,
             regions,
             keys,
             returned <- new_wait_queue!("Chunks::returned"),
@@ -89,13 +89,13 @@ impl Chunks {
 
     /// Returns where the slot of chunk `id` is parked; `None` for an id that the path has not.
     #[inline]
-    pub(crate) fn place(&self, id: u16) -> Option<&Place> {
-        self.places.get(usize::from(id))
+    pub(crate) fn chunk_state(&self, id: u16) -> Option<&ChunkState> {
+        self.chunk_states.get(usize::from(id))
     }
 
     /// Returns all places, by chunk.
-    pub(crate) fn places(&self) -> &[Place] {
-        &self.places
+    pub(crate) fn chunk_states(&self) -> &[ChunkState] {
+        &self.chunk_states
     }
 
     /// Returns the registrations of several chunks each; none with `always_invalidate`.
@@ -105,15 +105,15 @@ impl Chunks {
 
     /// Returns the messages that bring new keys; `None` without `always_invalidate`.
     #[inline]
-    pub(crate) fn keys(&self) -> Option<&MessageSlots> {
+    pub(crate) fn keys(&self) -> Option<&MessageBuffers> {
         self.keys.as_ref()
     }
 
     /// Puts a slot back into its place: the chunk may carry a request again. Any context.
     #[inline]
-    pub(super) fn park(&self, slot: KBox<Slot>) {
-        if let Some(place) = self.place(slot.id) {
-            let parked = place.idle.put(slot);
+    pub(super) fn release(&self, context: KBox<RequestContext>) {
+        if let Some(chunk_state) = self.chunk_state(context.id) {
+            let parked = chunk_state.free.put(context);
             debug_assert!(parked.is_ok());
         }
     }
@@ -126,18 +126,22 @@ impl Chunks {
 
     /// Waits until every slot is parked: the service has answered all requests of the path. Sleeps.
     pub(super) fn wait_until_parked(&self) {
-        for place in &self.places {
-            self.returned.wait_until(|| !place.idle.is_empty());
+        for chunk_state in &self.chunk_states {
+            self.returned.wait_until(|| !chunk_state.free.is_empty());
         }
     }
 
     /// Takes all parked slots. The chunks carry no request after this.
-    pub(super) fn take_parked(&self) -> Chain {
-        let mut slots = Chain::new();
-        for slot in self.places.iter().filter_map(|place| place.idle.take()) {
-            slots.push(slot);
+    pub(super) fn take_parked(&self) -> RequestList {
+        let mut contexts = RequestList::new();
+        for context in self
+            .chunk_states
+            .iter()
+            .filter_map(|chunk_state| chunk_state.free.take())
+        {
+            contexts.push(context);
         }
-        slots
+        contexts
     }
 }
 
@@ -178,20 +182,20 @@ fn register(
     pd: &Arc<Pd>,
     (mappings, division): (&[Arc<PageMapping>], Division),
     connections: &Arc<Connections>,
-) -> Result<(KVVec<Place>, KVVec<Mr>)> {
+) -> Result<(KVVec<ChunkState>, KVVec<Mr>)> {
     let depth = session.geometry().queue_depth();
     let register = |first, run: &[_]| register_run(pd, session, first, run, division.page_size);
-    let mut places = KVVec::with_capacity(depth.into(), GFP_KERNEL)?;
+    let mut chunk_states = KVVec::with_capacity(depth.into(), GFP_KERNEL)?;
     for (id, mapping) in (0..depth).zip(mappings) {
         let region = if session.always_invalidate() {
             Some(register(id, core::slice::from_ref(mapping))?)
         } else {
             None
         };
-        let place = Place::new();
-        let slot = Slot::new(id, mapping.clone(), region, connections.clone())?;
-        place.idle.put(slot).map_err(|_| EINVAL)?;
-        places.push(place, GFP_KERNEL)?;
+        let chunk_state = ChunkState::new();
+        let context = RequestContext::new(id, mapping.clone(), region, connections.clone())?;
+        chunk_state.free.put(context).map_err(|_| EINVAL)?;
+        chunk_states.push(chunk_state, GFP_KERNEL)?;
     }
 
     let mut regions = KVVec::new();
@@ -201,7 +205,7 @@ fn register(
             regions.push(register(first, run)?, GFP_KERNEL)?;
         }
     }
-    Ok((places, regions))
+    Ok((chunk_states, regions))
 }
 
 /// Registers a run of chunks, `first` on, under a key that is not in use yet.
@@ -224,7 +228,7 @@ fn register_run(
     let iova = (u64::from(first) + 1).saturating_mul(chunk_size.into());
     region.set_iova_base(iova, chunk_size)?;
     region.map_blocks(run, page_size)?;
-    region.bump_key();
+    region.update_key();
     Ok(region)
 }
 

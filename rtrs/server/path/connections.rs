@@ -22,7 +22,7 @@ use rdma::{
     PollContext,
     Qp,
     QpConfig,
-    StandingReceives, //
+    RecvRing, //
 };
 use rtrs_core::{
     device::queue_limits,
@@ -44,7 +44,7 @@ use rtrs_core::{
 use zerocopy::IntoBytes;
 
 use crate::server::{
-    io::send_queue::Sends,
+    io::send_queue::SendQueue,
     path::Path,
     session::Session, //
 };
@@ -81,9 +81,9 @@ pub(crate) struct Receiver {
     /// Number of the connection in its path.
     pub(crate) cid: u16,
     /// The receives that take requests, while the path is up.
-    pub(crate) receives: SetOnce<StandingReceives>,
+    pub(crate) receives: SetOnce<RecvRing>,
     /// The send queue.
-    pub(crate) sends: Pin<KBox<Sends>>,
+    pub(crate) send_queue: Pin<KBox<SendQueue>>,
 }
 
 /// One connection.
@@ -127,8 +127,8 @@ impl Connections {
     }
 
     fn insert(&self, cid: u16, connection: Connection) -> Result {
-        let place = self.0.get(usize::from(cid)).ok_or(EINVAL)?;
-        place.populate(connection).then_some(()).ok_or(EEXIST)
+        let chunk_state = self.0.get(usize::from(cid)).ok_or(EINVAL)?;
+        chunk_state.populate(connection).then_some(()).ok_or(EEXIST)
     }
 }
 
@@ -220,7 +220,7 @@ fn create(path: &Arc<Path>, cid: u16, id: &Id) -> Result<Arc<Qp<Receiver>>> {
         path: path.clone(),
         cid,
         receives: SetOnce::new(),
-        sends: KBox::pin_init(Sends::new(sizes.answers, depth), GFP_KERNEL)?,
+        send_queue: KBox::pin_init(SendQueue::new(sizes.answers, depth), GFP_KERNEL)?,
     };
     let qp = id.create_qp(&path.pd, &cq, &cq, &config, receiver)?;
     if cid == 0 {
@@ -242,7 +242,7 @@ pub(crate) fn post_receives(connection: &Connection) -> Result {
         .saturating_add(RECEIVE_BATCH)
         .checked_next_multiple_of(RECEIVE_BATCH)
         .ok_or(EINVAL)?;
-    let receives = StandingReceives::new(&connection.qp, count, RECEIVE_BATCH, 0)?;
+    let receives = RecvRing::new(&connection.qp, count, RECEIVE_BATCH, 0)?;
     receiver.receives.populate(receives);
     match receiver.receives.as_ref() {
         Some(receives) => receives.post(&connection.qp),

@@ -38,8 +38,8 @@ use kernel_ext::{
 
 use crate::server::{
     io::{
-        request::Slot, //
-        send_queue::Chain,
+        request::RequestContext, //
+        send_queue::RequestList,
     }, //
     path::Path,
 };
@@ -51,7 +51,7 @@ pub(crate) struct Fencing {
     has_peers: AtomicBool,
     /// Requests that wait until their chunk is free on the other paths.
     #[pin]
-    deferred: IrqLock<Chain>,
+    deferred: IrqLock<RequestList>,
 }
 
 impl Fencing {
@@ -59,7 +59,7 @@ impl Fencing {
     pub(crate) fn new() -> impl PinInit<Self> {
         pin_init!(Self {
             has_peers: AtomicBool::new(false),
-            deferred <- new_irq_lock!(Chain::new(), "Fencing::deferred"),
+            deferred <- new_irq_lock!(RequestList::new(), "Fencing::deferred"),
         })
     }
 
@@ -70,8 +70,8 @@ impl Fencing {
     }
 
     /// Takes all requests that wait.
-    fn take_deferred(&self) -> Chain {
-        mem::replace(&mut *self.deferred.lock(), Chain::new())
+    fn take_deferred(&self) -> RequestList {
+        mem::replace(&mut *self.deferred.lock(), RequestList::new())
     }
 }
 
@@ -141,8 +141,8 @@ pub(crate) fn is_contested(path: &Arc<Path>, id: u16) -> bool {
         };
         let busy = other
             .chunks
-            .place(id)
-            .is_some_and(|place| place.idle.is_empty());
+            .chunk_state(id)
+            .is_some_and(|chunk_state| chunk_state.free.is_empty());
         if busy && !ptr::eq(other, &**path) {
             contested = true;
             give_up(member, &guard, path, id);
@@ -163,10 +163,10 @@ fn give_up(member: &RcuArc<Path>, guard: &rcu::Guard, path: &Path, id: u16) {
     }
 }
 
-/// Has the request of `slot` wait until its chunk is free on the other paths. Any context.
+/// Has the request of `context` wait until its chunk is free on the other paths. Any context.
 #[cold]
-pub(crate) fn defer(path: &Arc<Path>, slot: KBox<Slot>) {
-    path.fencing.deferred.lock().push(slot);
+pub(crate) fn defer(path: &Arc<Path>, context: KBox<RequestContext>) {
+    path.fencing.deferred.lock().push(context);
     // The chunk may have become free before the slot was there to be found.
     path.queue_resume();
 }
@@ -174,22 +174,22 @@ pub(crate) fn defer(path: &Arc<Path>, slot: KBox<Slot>) {
 /// Looks again at the requests of `path` that wait. Sleeps. Runs once at a time for each path.
 pub(crate) fn resume(path: &Arc<Path>) {
     let mut waiting = path.fencing.take_deferred();
-    while let Some(slot) = waiting.pop() {
+    while let Some(context) = waiting.pop() {
         if !path.is_up() {
-            path.park(slot);
-        } else if is_contested(path, slot.id) {
-            path.fencing.deferred.lock().push(slot);
+            path.release(context);
+        } else if is_contested(path, context.id) {
+            path.fencing.deferred.lock().push(context);
         } else {
-            serve(slot);
+            serve(context);
         }
     }
 }
 
 /// Goes on with a request where it was stopped.
-fn serve(slot: KBox<Slot>) {
-    let connections = slot.connections.clone();
-    if let Some(connection) = connections.get(slot.cid) {
-        connection.qp.handler().admit(&connection.qp, slot);
+fn serve(context: KBox<RequestContext>) {
+    let connections = context.connections.clone();
+    if let Some(connection) = connections.get(context.cid) {
+        connection.qp.handler().admit(&connection.qp, context);
     }
 }
 
@@ -214,7 +214,7 @@ pub(crate) fn resume_peers(path: &Path) {
 pub(crate) fn abandon(path: &Arc<Path>) {
     path.stop_resume();
     let mut waiting = path.fencing.take_deferred();
-    while let Some(slot) = waiting.pop() {
-        path.park(slot);
+    while let Some(context) = waiting.pop() {
+        path.release(context);
     }
 }

@@ -135,10 +135,10 @@ fn send(qp: &Qp<Receiver>, imm: Imm) -> bool {
     if !receiver.path.is_up() {
         return false;
     }
-    let Some(flags) = receiver.sends.reserve() else {
+    let Some(flags) = receiver.send_queue.reserve() else {
         return false;
     };
-    let mut space = rdma::Space::new();
+    let mut space = rdma::WrBuffer::new();
     let mut batch = qp.batch::<1, 0>(&mut space);
     batch.empty_write_imm(TAG_IO, imm.encode(), flags);
     if let Err(e) = batch.post() {

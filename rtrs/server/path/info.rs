@@ -25,7 +25,7 @@ use kernel_ext::sync::{
 use rdma::{
     Access,
     Batch,
-    MessageSlots,
+    MessageBuffers,
     Mr,
     Pd,
     Qp,
@@ -78,14 +78,14 @@ const REFUSAL_TIMEOUT_MS: u32 = 1000;
 #[pin_data]
 pub(crate) struct InfoExchange {
     /// The info request is received here.
-    request: MessageSlots,
+    request: MessageBuffers,
     /// Bytes of the request; 0 until it has been received.
     request_len: AtomicU32,
     /// The session has asked for its name, which another one has.
     claims_name: AtomicBool,
     /// The info response, as long as it may be sent.
     #[pin]
-    response: Mutex<Option<MessageSlots>>,
+    response: Mutex<Option<MessageBuffers>>,
     /// Completes when a batch of registrations or the response is done, or the queue pair has
     /// failed.
     #[pin]
@@ -97,9 +97,9 @@ impl InfoExchange {
     ///
     /// # Errors
     ///
-    /// Those of [`MessageSlots::new`].
+    /// Those of [`MessageBuffers::new`].
     pub(crate) fn new(pd: &Arc<Pd>) -> Result<impl PinInit<Self>> {
-        let request = MessageSlots::new(pd, 1, INFO_REQUEST_LEN)?;
+        let request = MessageBuffers::new(pd, 1, INFO_REQUEST_LEN)?;
         Ok(pin_init!(Self {
             request,
             request_len: AtomicU32::new(0),
@@ -272,27 +272,27 @@ fn respond(path: &Arc<Path>, qp: &Qp<Receiver>) -> Result {
     let depth = path.geometry.queue_depth();
     let mut descriptors: KVVec<Descriptor> = KVVec::with_capacity(depth.into(), GFP_KERNEL)?;
     if path.always_invalidate {
-        for places in path.chunks.places().chunks(REGISTER_BATCH) {
-            let mut space = rdma::Space::new();
+        for chunk_states in path.chunks.chunk_states().chunks(REGISTER_BATCH) {
+            let mut space = rdma::WrBuffer::new();
             let mut batch = qp.batch::<REGISTER_BATCH, 0>(&mut space);
-            for (index, place) in (1..).zip(places) {
+            for (index, chunk_state) in (1..).zip(chunk_states) {
                 // Nobody else has it before the client knows the key.
-                let slot = place.idle.take().ok_or(EBUSY)?;
-                let registered = match &slot.region {
+                let context = chunk_state.free.take().ok_or(EBUSY)?;
+                let registered = match &context.region {
                     Some(region) => {
-                        add(&mut batch, region, index == places.len());
+                        add(&mut batch, region, index == chunk_states.len());
                         chunks::descriptor(region)
                     }
                     None => Err(EINVAL),
                 };
-                path.park(slot);
+                path.release(context);
                 descriptors.push(registered?, GFP_KERNEL)?;
             }
             run(path, &mut batch)?;
         }
     } else {
         for regions in path.chunks.regions().chunks(REGISTER_BATCH) {
-            let mut space = rdma::Space::new();
+            let mut space = rdma::WrBuffer::new();
             let mut batch = qp.batch::<REGISTER_BATCH, 0>(&mut space);
             for (index, region) in (1..).zip(regions) {
                 add(&mut batch, region, index == regions.len());
@@ -336,10 +336,10 @@ fn send(path: &Arc<Path>, qp: &Qp<Receiver>, descriptors: &[Descriptor]) -> Resu
 /// Posts an info response; [`InfoExchange::complete`] is called when it has arrived.
 fn post(path: &Arc<Path>, qp: &Qp<Receiver>, bytes: &[u8]) -> Result {
     let len = u32::try_from(bytes.len()).map_err(|_| EMSGSIZE)?;
-    let message = MessageSlots::new(&path.pd, 1, len)?;
+    let message = MessageBuffers::new(&path.pd, 1, len)?;
     message.write(0, 0, bytes)?;
 
-    let mut space = rdma::Space::new();
+    let mut space = rdma::WrBuffer::new();
     let mut batch = qp.batch::<1, 1>(&mut space);
     batch.send(
         TAG_SETUP,

@@ -38,9 +38,9 @@ pub(crate) fn tear_down(path: &Arc<Path>) {
             let _ = connection.cm.disconnect();
         }
         for connection in connections.iter() {
-            let sends = &connection.qp.handler().sends;
-            while let Some(slot) = sends.next_waiting() {
-                path.park(slot);
+            let send_queue = &connection.qp.handler().send_queue;
+            while let Some(context) = send_queue.next_waiting() {
+                path.release(context);
             }
         }
     }
@@ -50,7 +50,7 @@ pub(crate) fn tear_down(path: &Arc<Path>) {
     path.chunks.wait_until_parked();
     // Nobody takes a place that is empty from now on for that of a request.
     fence::leave(path);
-    let slots = path.chunks.take_parked();
+    let contexts = path.chunks.take_parked();
     // Whoever answered the last ones may still be at it; this waits for them.
     drop(path.connections.replace(None));
 
@@ -61,7 +61,7 @@ pub(crate) fn tear_down(path: &Arc<Path>) {
 
     // With the last reference to the connections go the queue pairs, and with these what they hold
     // of the path.
-    drop(slots);
+    drop(contexts);
     drop(connections);
     path.step(ServerEvent::TornDown);
     path.session.registry.remove(path);

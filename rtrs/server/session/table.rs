@@ -34,7 +34,7 @@ use rtrs_core::{
 };
 
 use crate::server::{
-    module::Shared, //
+    module::ModuleState, //
     path::{
         connections,
         heartbeat,
@@ -53,7 +53,7 @@ use crate::server::{
 /// that a completion handler, an event of the connection manager or a file of sysfs does.
 #[pin_data]
 pub(crate) struct Registry {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<ModuleState>,
     pub(crate) service: Arc<dyn Service>,
     #[pin]
     sessions: Mutex<Sessions>,
@@ -70,7 +70,7 @@ struct Sessions {
 
 impl Registry {
     /// No sessions yet.
-    pub(crate) fn new(shared: Arc<Shared>, service: Arc<dyn Service>) -> Result<Arc<Self>> {
+    pub(crate) fn new(shared: Arc<ModuleState>, service: Arc<dyn Service>) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
                 shared,

@@ -21,9 +21,9 @@ use proto::rtrs::{
     recovery::{
         self,
         Action,
-        Farewell,
         Outcome,
         Recovery,
+        StaleConnection,
         TearDown, //
     },
     CONNECT_TIMEOUT_MS, //
@@ -72,8 +72,8 @@ pub(crate) struct ClientPath {
     run: Option<TearDown>,
     /// How the last attempt ended.
     outcome: Outcome,
-    /// The connection of an earlier life on which the farewell is to be said.
-    farewell: Option<ConnId>,
+    /// The connection of an earlier life that is to be disconnected.
+    stale_connection: Option<ConnId>,
     /// To be released when it is closed.
     removed: bool,
     /// The administrator wants it closed.
@@ -107,7 +107,7 @@ impl ClientPath {
             start: 0,
             run: None,
             outcome: Outcome::Other,
-            farewell: None,
+            stale_connection: None,
             removed: false,
             disconnected: false,
             first_conn: true,
@@ -282,7 +282,7 @@ impl World {
                     self.session_forgotten(losses);
                     // As the driver, which wants it back now.
                     self.client.paths[path].attempts = 0;
-                    self.path_event(path, recovery::Event::Hurry);
+                    self.path_event(path, recovery::Event::RetryNow);
                 } else {
                     self.client.paths[path].outcome = Outcome::Refused;
                 }
@@ -383,12 +383,12 @@ impl World {
         p.pending = None;
         let (life, run, conns) = (p.life, p.run, std::mem::take(&mut p.conns));
         if run == Some(TearDown::ToConnectAgain) {
-            p.farewell = conns.first().copied();
+            p.stale_connection = conns.first().copied();
         } else if run.is_some() {
-            self.say_farewell(path, Farewell::Drop);
+            self.disconnect_stale(path, StaleConnection::Drop);
         }
         for conn in conns {
-            if self.client.paths[path].farewell != Some(conn) {
+            if self.client.paths[path].stale_connection != Some(conn) {
                 self.send_cm(conn, Side::Server, CmMessage::Disconnect);
             }
             if self.settings.broken(Mutation::SkipDrain) {
@@ -410,11 +410,11 @@ impl World {
         if p.life != life {
             return;
         }
-        let (run, outcome, kept) = (p.run, p.outcome, p.farewell.is_some());
+        let (run, outcome, kept) = (p.run, p.outcome, p.stale_connection.is_some());
         self.fail_over(path);
         if kept && self.client.away_until_us > self.now_us {
             // So that the server forgets the session.
-            self.say_farewell(path, Farewell::Say);
+            self.disconnect_stale(path, StaleConnection::Disconnect);
         }
         let pauses = self.pauses(path);
         let event = match run {

@@ -2,7 +2,7 @@
 """What a lost path keeps of its last life, and that it lets it go on every way out.
 
 The server may not know of the end of a lost path. So the client keeps the identifier of the path's first connection,
-to say farewell on it later. Whatever it keeps refers to the path, so nothing frees it by itself; after each test here
+to disconnect on it later. Whatever it keeps refers to the path, so nothing frees it by itself; after each test here
 the runner counts the RDMA objects on both machines.
 """
 from __future__ import annotations

@@ -52,7 +52,10 @@ fn every_order_of_failures_ends() {
                 Failure::NoMemory
             };
             // A clock that stands still.
-            assert!(first.address_ms() > 0, "an attempt without time to find the address");
+            assert!(
+                first.address_ms() > 0,
+                "an attempt without time to find the address"
+            );
             attempts += 1;
             first.failed(failure, 0).is_none()
         });

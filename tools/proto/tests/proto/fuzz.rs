@@ -72,10 +72,16 @@ fn seeds() -> Vec<Vec<u8>> {
         short.concat(),
         [&[2, 0, 0, 16], io.as_bytes()].concat(),
         [&[2, 0, 56, 0], open.as_bytes()].concat(),
-        [&[2, 0, 36, 0], rnbd_wire::SessInfo::request(1 << 40).as_bytes()].concat(),
+        [
+            &[2, 0, 36, 0],
+            rnbd_wire::SessInfo::request(1 << 40).as_bytes(),
+        ]
+        .concat(),
         [&[2, 1, 0, 0], rnbd_wire::Close::new(7).as_bytes()].concat(),
         rnbd_wire::SessInfo::response(2).as_bytes().to_vec(),
-        rnbd_wire::SessInfo::response_to(2, 7, None).as_bytes().to_vec(),
+        rnbd_wire::SessInfo::response_to(2, 7, None)
+            .as_bytes()
+            .to_vec(),
         b"dest_port=1 sessname=s path=ip:10.0.0.1@ip:fd00::1 path=gid:fe80::1 \
           device_path=/dev/ram0 access_mode=ro nr_poll_queues=-1\n"
             .to_vec(),

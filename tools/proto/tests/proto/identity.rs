@@ -115,7 +115,9 @@ fn a_partition_is_one_of_its_disk() {
         two.identity("vda2", 1).0,
         one.clone().with_uuid(UUID_1).identity("vda1", 1).0,
         one.clone().with_uuid(UUID_2).identity("vda1", 1).0,
-        Sysfs::partition("1", &[("serial", "4712")]).identity("vda1", 1).0,
+        Sysfs::partition("1", &[("serial", "4712")])
+            .identity("vda1", 1)
+            .0,
     ];
     // A name, another boot and the number beside a UUID do not count.
     assert_eq!(one.identity("vdb1", 2).0, first.0);
@@ -141,7 +143,10 @@ fn a_partition_is_one_of_its_disk() {
 
 #[test]
 fn a_disk_of_a_machine_is_known_by_what_it_shows() {
-    let file = [("loop/backing_file", "/srv/a.img\n"), ("loop/offset", "0\n")];
+    let file = [
+        ("loop/backing_file", "/srv/a.img\n"),
+        ("loop/offset", "0\n"),
+    ];
     let looped = Sysfs::disk(&file);
     let (identity, basis) = looped.clone().on("m1").identity("loop0", 1);
     assert_eq!(basis, Basis::BackingFile);
@@ -149,8 +154,14 @@ fn a_disk_of_a_machine_is_known_by_what_it_shows() {
     assert_eq!(looped.clone().on("m1").identity("loop3", 2).0, identity);
     assert_ne!(looped.on("m2").identity("loop0", 1).0, identity);
     for changed in [
-        [("loop/backing_file", "/srv/b.img\n"), ("loop/offset", "0\n")],
-        [("loop/backing_file", "/srv/a.img\n"), ("loop/offset", "4096\n")],
+        [
+            ("loop/backing_file", "/srv/b.img\n"),
+            ("loop/offset", "0\n"),
+        ],
+        [
+            ("loop/backing_file", "/srv/a.img\n"),
+            ("loop/offset", "4096\n"),
+        ],
     ] {
         let other = Sysfs::disk(&changed).on("m1").identity("loop0", 1);
         assert_ne!(other.0, identity);

@@ -411,19 +411,20 @@ fn reserved_bytes_are_believed_only_if_the_nonce_comes_back() {
 
 #[test]
 fn a_server_answers_a_nonce_and_nothing_else() {
-    let parse = |message: &SessInfo| match Message::parse(
-        message.as_bytes(),
-        36,
-        Direction::Read,
-        2,
-    ) {
-        Ok(Message::SessInfo { nonce, .. }) => nonce,
-        other => panic!("{other:?}"),
-    };
+    let parse =
+        |message: &SessInfo| match Message::parse(message.as_bytes(), 36, Direction::Read, 2) {
+            Ok(Message::SessInfo { nonce, .. }) => nonce,
+            other => panic!("{other:?}"),
+        };
     assert_eq!(parse(&SessInfo::request(NONCE)), Some(NONCE));
     assert_eq!(parse(&SessInfo::request(0)), Some(0));
     // A C client, whose stack was clean or not.
-    for (magic, nonce) in [(0, 0), (0, NONCE), (EXTENSION_MAGIC + 1, NONCE), (u32::MAX, 0)] {
+    for (magic, nonce) in [
+        (0, 0),
+        (0, NONCE),
+        (EXTENSION_MAGIC + 1, NONCE),
+        (u32::MAX, 0),
+    ] {
         let mut message = SessInfo::request(nonce);
         message.magic = magic.into();
         message.boot = u64::MAX.into();

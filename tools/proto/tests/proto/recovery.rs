@@ -11,10 +11,10 @@ use proto::rtrs::{
         Action,
         Effects,
         Event,
-        Farewell,
         Outcome,
         Pauses,
         Recovery,
+        StaleConnection,
         TearDown, //
     }, //
 };
@@ -43,7 +43,7 @@ struct Driver {
     timer_ms: Option<u32>,
     is_tear_down_queued: bool,
     has_transport: bool,
-    has_farewell: bool,
+    has_stale_connection: bool,
     /// Resources are there that hold a device.
     has_resources: bool,
     /// A device was removed while the path was not connected, and what it kept may be on it.
@@ -60,7 +60,7 @@ enum Turn {
     DeviceGone,
     AnyDeviceGone,
     DeviceGoneBefore,
-    Hurry,
+    RetryNow,
     Reconnect,
     Close,
     Remove,
@@ -77,7 +77,7 @@ const TURNS: [Turn; 16] = [
     Turn::DeviceGone,
     Turn::AnyDeviceGone,
     Turn::DeviceGoneBefore,
-    Turn::Hurry,
+    Turn::RetryNow,
     Turn::Reconnect,
     Turn::Close,
     Turn::Remove,
@@ -99,7 +99,7 @@ impl Driver {
             timer_ms: None,
             is_tear_down_queued: false,
             has_transport: false,
-            has_farewell: false,
+            has_stale_connection: false,
             has_resources: true,
             is_device_gone: false,
             is_hurried: false,
@@ -110,13 +110,19 @@ impl Driver {
     }
 
     fn step(&mut self, event: Event) -> Action {
-        let Effects { action, farewell } = self.recovery.step(event);
-        match farewell {
-            Farewell::Leave => {}
-            Farewell::Say => assert!(self.has_farewell, "a farewell that is not there"),
-            Farewell::Drop => {
-                assert!(self.has_farewell, "drops what is not there");
-                self.has_farewell = false;
+        let Effects {
+            action,
+            stale_connection,
+        } = self.recovery.step(event);
+        match stale_connection {
+            StaleConnection::Leave => {}
+            StaleConnection::Disconnect => assert!(
+                self.has_stale_connection,
+                "a stale connection that is not there"
+            ),
+            StaleConnection::Drop => {
+                assert!(self.has_stale_connection, "drops what is not there");
+                self.has_stale_connection = false;
             }
         }
         match action {
@@ -137,7 +143,8 @@ impl Driver {
             }
             Action::GoLive => (self.has_transport, self.is_hurried) = (true, false),
             Action::AnnounceClosed => {
-                let is_empty = !self.has_transport && !self.has_farewell && !self.has_resources;
+                let is_empty =
+                    !self.has_transport && !self.has_stale_connection && !self.has_resources;
                 assert!(is_empty, "closed too early");
                 self.is_hurried = false;
             }
@@ -169,17 +176,17 @@ impl Driver {
                 self.step(Event::DeviceGone { life: None });
             }
             Turn::DeviceGoneBefore => {
-                self.is_device_gone |= self.has_farewell;
+                self.is_device_gone |= self.has_stale_connection;
                 self.step(Event::DeviceGone { life: Some(before) });
             }
-            Turn::Hurry => {
+            Turn::RetryNow => {
                 self.is_hurried = matches!(
                     self.recovery.state(),
                     ClientState::Connecting
                         | ClientState::ConnectingErr
                         | ClientState::Reconnecting
                 ) && life > 1;
-                self.step(Event::Hurry);
+                self.step(Event::RetryNow);
             }
             Turn::Reconnect => drop(self.step(Event::Reconnect)),
             Turn::Close => drop(self.step(Event::Close)),
@@ -229,9 +236,13 @@ impl Driver {
         let had_transport = std::mem::take(&mut self.has_transport);
         let kept = run == TearDown::ToConnectAgain && had_transport;
         if run != TearDown::ToConnectAgain {
-            (self.has_farewell, self.has_resources, self.is_device_gone) = (false, false, false);
+            (
+                self.has_stale_connection,
+                self.has_resources,
+                self.is_device_gone,
+            ) = (false, false, false);
         }
-        self.has_farewell |= kept;
+        self.has_stale_connection |= kept;
         self.step(Event::TornDown {
             run,
             kept,
@@ -243,7 +254,10 @@ impl Driver {
     fn check(&self) {
         let state = self.recovery.state();
         let somebody_comes = self.is_tear_down_queued || self.busy != Busy::Nobody;
-        assert_eq!(self.has_farewell, self.recovery.has_farewell());
+        assert_eq!(
+            self.has_stale_connection,
+            self.recovery.has_stale_connection()
+        );
         assert!(state != ClientState::Connected || self.has_transport);
         match state {
             ClientState::Reconnecting => {
@@ -258,7 +272,7 @@ impl Driver {
             ClientState::Closing => assert!(somebody_comes, "is never closed"),
             ClientState::Closed | ClientState::Dead => {
                 assert!(
-                    !self.has_transport && !self.has_farewell && !self.has_resources,
+                    !self.has_transport && !self.has_stale_connection && !self.has_resources,
                     "leaks"
                 );
             }
@@ -301,13 +315,13 @@ fn no_order_of_turns_leaks_loses_a_wish_or_forgets_a_path() {
     );
 }
 
-/// A lost path whose teardown is over, and that keeps a farewell.
+/// A lost path whose teardown is over, and that keeps a stale connection.
 fn lost() -> Driver {
     let mut driver = Driver::connected();
     for turn in [Turn::Lost, Turn::TearDownBegins, Turn::TearDownEnds] {
         assert!(driver.take(turn));
     }
-    assert!(driver.has_farewell);
+    assert!(driver.has_stale_connection);
     driver
 }
 
@@ -322,7 +336,7 @@ fn a_path_that_has_had_its_attempts_is_torn_down_for_good() {
     assert_eq!(driver.recovery.begin_tear_down(), Some(TearDown::ForGood));
     assert!(driver.take(Turn::TearDownBegins) && driver.take(Turn::TearDownEnds));
     assert_eq!(driver.recovery.state(), ClientState::Closed);
-    assert!(!driver.has_farewell);
+    assert!(!driver.has_stale_connection);
 }
 
 #[test]
@@ -342,7 +356,7 @@ fn a_run_that_was_not_for_good_does_not_close() {
 }
 
 #[test]
-fn a_farewell_is_said_to_a_server_that_refuses() {
+fn a_stale_connection_is_disconnected_when_the_server_refuses() {
     let mut driver = lost();
     assert!(driver.take(Turn::TimerExpires));
     let effects = driver.recovery.step(Event::AttemptFailed {
@@ -350,7 +364,7 @@ fn a_farewell_is_said_to_a_server_that_refuses() {
         took_ms: 30,
         pauses: PAUSES,
     });
-    assert_eq!(effects.farewell, Farewell::Say);
+    assert_eq!(effects.stale_connection, StaleConnection::Disconnect);
     assert_eq!(effects.action, Action::StartIn { pause_ms: 70 });
     let mut driver = lost();
     assert!(driver.take(Turn::TimerExpires));
@@ -402,7 +416,7 @@ fn a_silent_peer_is_counted() {
         assert!(driver.take(Turn::TimerExpires));
         assert!(driver.take(Turn::AttemptFails(Outcome::Silence)));
         assert_eq!(driver.recovery.silent(), n);
-        driver.take(Turn::Hurry);
+        driver.take(Turn::RetryNow);
     }
     let other = Event::AttemptFailed {
         outcome: Outcome::Other,

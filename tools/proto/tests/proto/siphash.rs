@@ -27,7 +27,11 @@ fn it_is_siphash_2_4() {
             let mut hash = SipHash::new(KEY);
             hash.write(&bytes[..cut]);
             hash.write(&bytes[cut..]);
-            assert_eq!(hash.finish().to_le_bytes(), wanted, "{len} bytes, cut at {cut}");
+            assert_eq!(
+                hash.finish().to_le_bytes(),
+                wanted,
+                "{len} bytes, cut at {cut}"
+            );
         }
     }
 }

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! What follows from the decisions of `proto::recovery`: lives that begin and end, pauses,
-//! farewells.
+//! stale connections.
 //!
 //! Stands for `rtrs/client/path/recovery.rs`.
 
 use proto::rtrs::recovery::{
     self,
     Action,
-    Farewell,
     Pauses, //
+    StaleConnection,
 };
 
 use crate::{
@@ -38,7 +38,7 @@ impl World {
             Client,
             "p{path} {before:?} + {event:?}: {next:?}, {effects:?}"
         );
-        self.say_farewell(path, effects.farewell);
+        self.disconnect_stale(path, effects.stale_connection);
         match action {
             Action::GoLive => self.go_live(path),
             Action::AbortConnect | Action::TearDown | Action::LeaveDevice | Action::GiveUp => {
@@ -64,15 +64,15 @@ impl World {
     }
 
     /// The connection that was kept is closed to the client; the word still goes out on it.
-    pub(super) fn say_farewell(&mut self, path: usize, farewell: Farewell) {
+    pub(super) fn disconnect_stale(&mut self, path: usize, stale_connection: StaleConnection) {
         let p = &mut self.client.paths[path];
-        let said = match farewell {
-            Farewell::Leave => return,
-            Farewell::Say => p.farewell,
-            Farewell::Drop => p.farewell.take(),
+        let said = match stale_connection {
+            StaleConnection::Leave => return,
+            StaleConnection::Disconnect => p.stale_connection,
+            StaleConnection::Drop => p.stale_connection.take(),
         };
         if let Some(conn) = said {
-            self.trace.reached("a farewell is said");
+            self.trace.reached("a stale connection is disconnected");
             self.send_cm(conn, Side::Server, CmMessage::Disconnect);
         }
     }

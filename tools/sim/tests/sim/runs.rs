@@ -58,7 +58,7 @@ fn d26_the_hole_that_the_protocol_leaves_is_found() {
 fn runs_get_to_the_rare_places() {
     let places = [
         "a chunk is used again after its request failed",
-        "a farewell is said",
+        "a stale connection is disconnected",
         "a frozen client puts something off",
         "a frozen server puts something off",
         "a half-made path is given up",

@@ -15,13 +15,13 @@ use super::{
     Inner, //
 };
 use crate::client::{
-    front::Front,
-    io_state::Reach,
-    limits::Following, //
+    io_state::IoState,
+    limits::LimitUpdate, //
+    mapped_disk::MappedDisk,
 };
 
 impl_has_work! {
-    impl HasWork<Self> for Device { self.following }
+    impl HasWork<Self> for Device { self.limit_update }
 }
 
 impl WorkItem for Device {
@@ -34,11 +34,11 @@ impl WorkItem for Device {
 
 impl Device {
     /// Has the disk's limits changed, if there is a disk and they are to change.
-    pub(super) fn begin_following(self: &Arc<Self>, inner: &Inner) {
-        let is_shown = inner.front.as_ref().is_some_and(Front::is_shown);
+    pub(super) fn begin_limit_update(self: &Arc<Self>, inner: &Inner) {
+        let is_shown = inner.mapped_disk.as_ref().is_some_and(MappedDisk::is_shown);
         if is_shown && inner.limits.as_ref().is_some_and(|l| l.due().is_some()) {
             // If it is queued already, it will see what is due.
-            let _ = self.session().client().chores().enqueue(self.clone());
+            let _ = self.session().client().wq().enqueue(self.clone());
         }
     }
 
@@ -47,27 +47,30 @@ impl Device {
     fn follow_limits(&self) {
         loop {
             let inner = self.lock();
-            let due = inner.limits.as_ref().and_then(Following::due);
-            let (Some(limits), Some(front)) = (due, &inner.front) else {
+            let due = inner.limits.as_ref().and_then(LimitUpdate::due);
+            let (Some(limits), Some(mapped_disk)) = (due, &inner.mapped_disk) else {
                 return;
             };
-            let disk = front.disk().clone();
+            let disk = mapped_disk.disk().clone();
             drop(inner);
             if let Err(error) = disk.set_limits(limits) {
                 pr_err!("{self}: the disk keeps its old limits: {error:?}\n");
                 return;
             }
             let mut inner = self.lock();
-            if let Some(following) = &mut inner.limits {
-                following.changed(limits);
-                if let (false, Reach::Forced(id)) = (following.lacks_flushes(), self.reach()) {
+            if let Some(limit_update) = &mut inner.limits {
+                limit_update.changed(limits);
+                if let (false, IoState::OpenForceFua(id)) =
+                    (limit_update.lacks_flushes(), self.io_state())
+                {
                     // Unless the server has closed it.
-                    self.reach.change(Reach::Forced(id), Reach::Open(id));
+                    self.io_state
+                        .change(IoState::OpenForceFua(id), IoState::Open(id));
                 }
             }
             pr_info!("{self}: the disk has the limits of the server's device now\n");
-            if let Some(front) = &inner.front {
-                front.disk().uevent(Uevent::Change);
+            if let Some(mapped_disk) = &inner.mapped_disk {
+                mapped_disk.disk().uevent(Uevent::Change);
             }
         }
     }

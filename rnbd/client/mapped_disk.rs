@@ -15,12 +15,12 @@ use super::{
 };
 
 /// The disk and, once it is shown, its files; dropped in this order.
-pub(super) struct Front {
+pub(super) struct MappedDisk {
     files: Option<(Link, Directory<Device>)>,
     disk: Arc<Disk<Queue>>,
 }
 
-impl Front {
+impl MappedDisk {
     /// A disk without files.
     pub(super) fn new(disk: Arc<Disk<Queue>>) -> Self {
         Self { files: None, disk }

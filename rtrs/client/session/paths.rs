@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The list of a session's paths: how one is added, connected and removed.
+
+use kernel::{
+    prelude::*,
+    sync::{
+        Arc,
+        UniqueArc, //
+    },
+    time::{
+        delay::fsleep,
+        Delta, //
+    },
+};
+use rtrs_core::proto::{
+    addr::PathAddrs,
+    first_connect::{
+        Failure,
+        FirstConnect, //
+    },
+    PATHS_MAX, //
+};
+
+use crate::client::{
+    path::Path,
+    session::Session, //
+};
+
+/// The paths of a session, as those who send see them.
+pub(crate) struct Paths(pub(crate) KVec<Arc<Path>>);
+
+/// Memory for a list of paths. Whoever may have to take a path off has it before: then nothing can
+/// fail half-way.
+pub(crate) struct PathsReserve(UniqueArc<Paths>);
+
+impl PathsReserve {
+    /// `ENOMEM`. Sleeps.
+    pub(crate) fn new() -> Result<Self> {
+        let list = KVec::with_capacity(PATHS_MAX, GFP_KERNEL)?;
+        Ok(Self(UniqueArc::new(Paths(list), GFP_KERNEL)?))
+    }
+
+    /// A list of those of `paths` that are to stay.
+    fn fill(mut self, paths: &Paths, stays: impl Fn(&Arc<Path>) -> bool) -> Arc<Paths> {
+        for path in paths.0.iter().filter(|path| stays(path)) {
+            // There is room for all: a session has at most PATHS_MAX.
+            let _ = self.0 .0.push_within_capacity(path.clone());
+        }
+        self.0.into()
+    }
+}
+
+impl Session {
+    /// Puts a path on the list.
+    pub(super) fn add(&self, path: &Arc<Path>) -> Result {
+        let _lock = self.paths_lock.lock();
+        let mut paths = self.copy_paths()?;
+        path.check_new(&paths)?;
+        if paths.len() >= PATHS_MAX {
+            return Err(ENOSPC);
+        }
+        paths.push(path.clone(), GFP_KERNEL)?;
+        drop(
+            self.paths
+                .replace(Some(Arc::new(Paths(paths), GFP_KERNEL)?)),
+        );
+        Ok(())
+    }
+
+    /// Returns the paths of this moment.
+    pub(crate) fn copy_paths(&self) -> Result<KVec<Arc<Path>>> {
+        let mut copy = KVec::new();
+        if let Some(paths) = self.paths.get() {
+            for path in &paths.0 {
+                copy.push(path.clone(), GFP_KERNEL)?;
+            }
+        }
+        Ok(copy)
+    }
+
+    /// Adds a path and connects it; sleeps, and can be killed.
+    pub(crate) fn add_path(self: &Arc<Self>, addrs: PathAddrs) -> Result<Arc<Path>> {
+        // To its server a session without a path is a new one.
+        let first_conn = self.copy_paths()?.is_empty();
+        self.connect_new(addrs, first_conn)
+    }
+
+    /// The rest of [`Self::add_path`]. A server without memory for the path is asked again, as
+    /// [`FirstConnect`] decides.
+    pub(super) fn connect_new(
+        self: &Arc<Self>,
+        addrs: PathAddrs,
+        first_conn: bool,
+    ) -> Result<Arc<Path>> {
+        let mut first = FirstConnect::UNTRIED;
+        loop {
+            let room = PathsReserve::new()?;
+            let path = Path::new(self, addrs)?;
+            self.add(&path)?;
+            let Err(e) = Path::connect(&path, first_conn) else {
+                return Ok(path);
+            };
+            self.remove(&path, room);
+            let failure = if e == ENOMEM {
+                Failure::NoMemory
+            } else {
+                Failure::Other
+            };
+            let pause_ms = first.failed(failure, 0).ok_or(e)?;
+            fsleep(Delta::from_millis(pause_ms.into()));
+        }
+    }
+
+    /// Closes a path for good and takes it off the list; sleeps.
+    pub(crate) fn remove(&self, path: &Arc<Path>, room: PathsReserve) {
+        if !Path::remove(path) {
+            return;
+        }
+        let _lock = self.paths_lock.lock();
+        if let Some(paths) = self.paths.get() {
+            let left = room.fill(&paths, |p| !Arc::ptr_eq(p, path));
+            drop(self.paths.replace(Some(left)));
+        }
+    }
+}
