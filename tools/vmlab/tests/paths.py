@@ -408,9 +408,10 @@ def test_as_many_paths_as_the_protocol_has(pair: Lab) -> None:
     last = f"0000:0000:0000:0000:0000:ffff:0a00:00{int(hosts[-1].rpartition('.')[2]):02x}"
     until(lambda: last in pair.server.run("cat /sys/class/infiniband/rxe0/ports/1/gids/* 2>/dev/null || true"), 30,
           "rxe knows all addresses")
-    rnbd.start(pair, rtrs="sess_queue_depth=16 max_chunk_size=8192")
+    # Two heartbeats of each path in each second would keep the emulated machines busy.
+    rnbd.start(pair, rtrs="sess_queue_depth=16 max_chunk_size=8192 heartbeat_interval_ms=20000")
     line = " ".join(f"path=ip:{host}" for host in hosts[:8])
-    disk = rnbd.map_disk(pair, line=f"sessname=s1 {line} device_path=ram0 access_mode=rw")
+    disk = rnbd.map_disk(pair, line=f"sessname=s1 {line} device_path=ram0 access_mode=rw heartbeat_interval_ms=20000")
     eq(len(paths.names(pair)), 8)
     for host in hosts[8:128]:
         eq(pair.client.write(rnbd.session_file("add_path"), f"ip:{host}", 60), "")
