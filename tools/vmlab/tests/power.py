@@ -158,7 +158,7 @@ def test_a_path_to_another_boot_is_no_second_path(pair: Lab) -> None:
     """The client has not noticed that the server died when a path leads to its next boot: everything begins anew."""
     serve(pair)
     rnbd.load_client(pair)
-    disk = rnbd.map_disk(pair, line=rnbd.request(pair, DEVICE, wires=2))
+    disk = rnbd.map_disk(pair, DEVICE, line=rnbd.request(pair, DEVICE, wires=2))
     paths.set_all(pair, heartbeat_interval_ms=60000)
     paths.rest(5)     # for the interval that had begun
     pair.client.run(f"dd if=/dev/urandom of={disk.path} bs=4k count=8 oflag=direct status=none")
@@ -178,8 +178,8 @@ def test_a_disk_that_stays_fenced_keeps_no_path_away(pair: Lab) -> None:
     """One of two disks is fenced when the server dies: the other is back on both paths, and stays so."""
     serve(pair)
     rnbd.load_client(pair)
-    disk = rnbd.map_disk(pair, line=rnbd.request(pair, DEVICE, wires=2))
-    fenced = rnbd.map_disk(pair, line=rnbd.request(pair, "vda", wires=2, options="access_mode=ro"))
+    disk = rnbd.map_disk(pair, DEVICE, line=rnbd.request(pair, DEVICE, wires=2))
+    fenced = rnbd.map_disk(pair, "vda", line=rnbd.request(pair, "vda", wires=2, options="access_mode=ro"))
     folder = "/sys/class/rnbd-server/ctl/devices/vda/sessions/s1"
     eq(pair.server.write(f"{folder}/force_close", "1"), "")
     pair.client.try_run(f"dd if={fenced.path} of=/dev/null bs=4k count=1 iflag=direct status=none")
@@ -194,8 +194,8 @@ def test_a_disk_that_stays_fenced_keeps_no_path_away(pair: Lab) -> None:
     disk.unmap()
 
 
-@pytest.mark.parametrize(("assume", "losses"), [pytest.param("N", "0", id="by_default"),
-                                                pytest.param("Y", "1", id="if_told_to")])
+@pytest.mark.parametrize(("assume", "losses"), [pytest.param("N", "0", id="a_c_server_by_default"),
+                                                pytest.param("Y", "1", id="a_c_server_that_is_taken_for_one_that_lost_its_cache")])
 @needs(wires=1, disk_mib=64, own_modules=True, timed=True, disruptive=True, timeout=400)
 def test_a_c_server_is_taken_for_one_that_lost_its_cache(pair: Lab, assume: str, losses: str) -> None:
     """It tells no boot: each reopening is a power failure with assume_cache_loss=Y, none without."""
