@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The protocol's types as the kernel's.
+//! Conversions between the types of the protocol and the kernel.
 
 pub mod address;
 pub mod device;

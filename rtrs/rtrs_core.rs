@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! RDMA Transport (RTRS), what client and server share.
+//! RDMA Transport (RTRS), the common parts of client and server.
 //!
 //! | module | what it holds |
 //! |---|---|
 //! | [`proto`] | the protocol 2.0 as pure code: messages, immediates, states, policies |
-//! | [`address`] | the protocol's addresses as the connection manager takes them |
-//! | [`device`] | what an RDMA device can do, in the protocol's words |
-//! | [`errno`] | the protocol's error numbers as the kernel's |
+//! | [`address`] | conversion of the protocol's addresses for the connection manager |
+//! | [`device`] | the capabilities of an RDMA device, for the protocol |
+//! | [`errno`] | conversion of the protocol's error numbers |
 //!
-//! Client and server are modules of their own (`rtrs-client.ko`, `rtrs-server.ko`) that link to
-//! this one.
+//! Client and server are separate modules (`rtrs-client.ko`, `rtrs-server.ko`) that link to this
+//! one.
 
 use kernel::prelude::*;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! RDMA Transport, server: gives clients memory to write their requests to, and hands the requests
-//! to a service.
+//! RDMA Transport, server: provides the chunks to which clients write their requests, and passes
+//! the requests to a service.
 //!
 //! Protocol: `drivers/infiniband/ulp/rtrs`, version 2.0; all of it is in `rtrs_core::proto`.
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The protocol's addresses as the connection manager takes them.
+//! Conversion of the protocol's addresses for the connection manager.
 
 use rdma::cm::{
     Address,
@@ -9,7 +9,7 @@ use rdma::cm::{
 
 use crate::proto::addr::Addr;
 
-/// Returns `addr` with `port` for the connection manager; 0 leaves the port to it.
+/// Converts `addr` and `port` for the connection manager, which chooses the port if it is 0.
 pub fn to_cm(addr: &Addr, port: u16) -> SocketAddress {
     let address = match *addr {
         Addr::V4(bytes) => Address::V4(bytes.into()),
@@ -19,8 +19,8 @@ pub fn to_cm(addr: &Addr, port: u16) -> SocketAddress {
     SocketAddress { address, port }
 }
 
-/// Returns an address of the connection manager. An IPv4 address that comes as an IPv6 one is an
-/// IPv4 address: both mean the same peer.
+/// Converts an address of the connection manager. An IPv4-mapped IPv6 address becomes an IPv4
+/// address, as both mean the same peer.
 pub fn from_cm(address: &Address) -> Addr {
     match *address {
         Address::V4(ip) => Addr::V4(ip.octets()),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What an RDMA device can do, in the protocol's words.
+//! The capabilities of an RDMA device, for the protocol.
 
 use rdma::Device;
 
@@ -9,7 +9,7 @@ use crate::proto::{
     signal::QueueLimits, //
 };
 
-/// Returns what `device` is capable of.
+/// Returns the capabilities of `device`.
 pub fn capabilities(device: &Device) -> Capabilities {
     Capabilities {
         fast_registration: device.fast_registration(),
@@ -20,7 +20,7 @@ pub fn capabilities(device: &Device) -> Capabilities {
     }
 }
 
-/// Returns how long the queues of `device` may be.
+/// Returns the maximum lengths of the queues of `device`.
 pub fn queue_limits(device: &Device) -> QueueLimits {
     QueueLimits {
         work_requests: device.max_qp_wr(),

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The protocol's types in log lines.
+//! `Display` of the protocol's types, for log lines.
 //!
-//! `pr_err!` and its sisters ask for the kernel's own `Display`, which pure code does not know.
+//! `pr_err!` and the other macros require the kernel's own `Display`, which pure code does not
+//! implement.
 
 use ferro_proto::forward_display;
 

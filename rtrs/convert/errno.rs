@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The protocol's error numbers as the kernel's.
+//! Conversion of the protocol's error numbers.
 
 use kernel::prelude::*;
 
@@ -8,8 +8,8 @@ use ferro_proto::errno::Errno;
 
 /// Returns the error number of `error` for the wire, positive.
 ///
-/// `EIO` where the protocol has no word for it; a kernel error that is not one of user space's
-/// (512 and up) is one such.
+/// Returns `EIO` for an error that the protocol cannot express, such as a kernel error that is not
+/// visible to user space (512 and up).
 pub fn to_wire(error: Error) -> Errno {
     match Errno::new(error.to_errno()) {
         Some(e) if e.get() < 512 => e,
@@ -17,7 +17,7 @@ pub fn to_wire(error: Error) -> Errno {
     }
 }
 
-/// Returns what an error number from the wire means: `Ok` for 0.
+/// Converts an error number from the wire: `Ok` for 0.
 #[inline]
 pub fn from_wire(errno: u16) -> Result {
     match Errno::new(i32::from(errno)) {
