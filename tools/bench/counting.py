@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Guest instructions per IO by module: exact, and the same whatever the host does.
+"""Guest instructions per IO by module: exact, and independent of the host's load.
 
-(run of n2 IOs - run of n1 IOs) / (n2 - n1): what a run costs whatever its length cancels out.
+(run of n2 IOs - run of n1 IOs) / (n2 - n1): the constant cost of a run cancels out.
 """
 import bisect
 import pathlib
@@ -50,7 +50,7 @@ class Symbols:
         self._found, self._starts = found, [entry[0] for entry in found]
 
     def of(self, address: int) -> tuple[str, str]:
-        """(module, function); the function before the first one is nobody's."""
+        """(module, function); an address before the first function has none."""
         index = bisect.bisect_right(self._starts, address) - 1
         return ("?", "?") if index < 0 else (self._found[index][2], self._found[index][1])
 

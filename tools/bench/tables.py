@@ -97,7 +97,7 @@ def wires(results: dict[tuple[str, str, int, str], float]) -> str:
     for name, policy in dict.fromkeys((name, policy) for name, policy, _, _ in results):
         row = [f"{name}, {policy}"]
         for pattern in wire_use.PATTERNS:
-            # With one path there is nothing to choose: measured once, whatever the policy.
+            # With one path there is nothing to choose: measured once for all policies.
             one = next(rate for key, rate in results.items() if (key[0], *key[2:]) == (name, 1, pattern))
             two = results[name, policy, 2, pattern]
             row += [f"{one:.2f}", f"{two:.2f}", f"{two / one:.2f}"]

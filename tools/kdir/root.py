@@ -2,7 +2,7 @@
 """The Debian root with the kernel's own toolchain, and how a command runs inside it.
 
 The root is a plain folder. A command gets private mounts (the checkout and the cache at their own
-paths, /proc, /dev) in a mount namespace of its own, so nothing stays mounted whatever happens.
+paths, /proc, /dev) in a mount namespace of its own, so nothing stays mounted afterwards.
 """
 import getpass
 import hashlib
@@ -77,7 +77,7 @@ def namespaces_refused() -> str:
     ranges = "".join(file.read_text() for file in map(pathlib.Path, ("/etc/subuid", "/etc/subgid")) if file.exists())
     if len(re.findall(rf"^(?:{re.escape(user)}|{os.geteuid()}):", ranges, re.M)) < 2:
         first = max([100000, *(int(start) + int(count) for start, count in re.findall(r":(\d+):(\d+)$", ranges, re.M))])
-        free = f"{first}-{first + 65535}"       # nobody else's
+        free = f"{first}-{first + 65535}"       # of no other user
         return ("an ordinary user needs subordinate ids to make a Debian root; type this once:  "
                 f"sudo usermod --add-subuids {free} --add-subgids {free} {user}")
     return ""
@@ -145,7 +145,7 @@ def run(command: list[str], workdir: pathlib.Path | None = None, check: bool = T
     root = root or ensure()
     environment = _environment()
     if root == pathlib.Path("/"):
-        environment["HOME"] = str(config.cache_dir())       # cargo keeps things there; /tmp is everybody's
+        environment["HOME"] = str(config.cache_dir())       # cargo keeps files there; /tmp is shared
         done = subprocess.run(command, cwd=workdir or config.REPOSITORY, check=False, env=environment, **options)
     else:
         binds = list(dict.fromkeys([config.REPOSITORY, config.cache_dir(), *extra_binds]))

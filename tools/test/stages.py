@@ -126,7 +126,7 @@ class Stage:
         out.say(f"## {self.name}")
         try:
             self.counts = self.work(out)
-        except Exception as why:    # whatever it is, the other stages and the closing line must come
+        except Exception as why:    # the other stages and the closing line must follow every error
             out.say(f"not ok: {type(why).__name__}: {why}")
             self.counts = Counts(failed=1)
         self.seconds = time.monotonic() - began

@@ -97,7 +97,7 @@ class Channel:
         return pending
 
     def close(self) -> None:
-        """Ends the connection; whoever waits is told."""
+        """Ends the connection; pending requests fail."""
         if self._socket is not None:
             try:
                 self._socket.shutdown(socket.SHUT_RDWR)

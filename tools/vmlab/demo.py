@@ -220,7 +220,7 @@ def run(options: argparse.Namespace) -> int:
     began = time.monotonic()
     try:
         tell(options)
-    except Exception as why:    # the story's last line says what went wrong, whatever it was
+    except Exception as why:    # the last line of the demo says what went wrong, for every error
         print(f"\nThe demo failed after {time.monotonic() - began:.0f} s: {why}", flush=True)
         return 1
     print(closing(time.monotonic() - began), flush=True)

@@ -8,7 +8,7 @@ known by their first word; every other block is told apart by a comment above it
     <!-- figure -->         nothing to run
     <!-- printed -->        what the commands above print
 
-A block that is none of these is an error, so nobody adds a command that no test runs (tests/documentation.py runs those
+A block that is none of these is an error, so no command is added that no test runs (tests/documentation.py runs those
 of the machines, unit/test_docs.py looks at those of the host).
 """
 from __future__ import annotations

@@ -52,7 +52,7 @@ class Modules:
             machine.run("mods -r", UNLOAD_SECONDS)
 
     def forget(self, machine: Machine) -> None:
-        """Whatever was loaded is not any more: the machine was booted, or a test has seen to it."""
+        """No module is loaded any more: the machine was booted, or a test unloaded them."""
         self._parts.pop(machine.name, None)
 
     def idle(self, machine: Machine) -> oracle.Resources | None:

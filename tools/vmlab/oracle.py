@@ -6,7 +6,7 @@
    test that means: as many as when they had just been loaded.
 3. Do our modules unload, and are the RDMA resources back where they were after boot? Asked when a group of tests
    ends, and after each test that loads modules for itself.
-4. In a debug kernel, then too: does kmemleak know of memory that nobody refers to any more?
+4. In a debug kernel, then too: does kmemleak report unreferenced memory?
 
 Completion queues are not counted exactly: ib_core keeps a pool of shared ones for each device, which grows at
 the first use and is freed with the device, not with its users.

@@ -124,7 +124,7 @@ def back_seconds(lab: Lab, reached: Callable[[], bool], limit: float, what: str)
 
 def mend_for_a_new_session(lab: Lab, wire: int = 0) -> None:
     """Joins a cut wire and waits until a session can be opened over it. One that is opened while the neighbour's
-    address is still being asked for in vain waits for the connection manager's 30 s."""
+    address is not resolved yet waits for the connection manager's 30 s."""
     lab.mend(wire)
     revive_rxe(lab)
     lab.greet()

@@ -261,7 +261,7 @@ def map_disk(lab: Lab, device: str = "ram0", session: str = "s1", options: str =
 
 
 def works(lab: Lab) -> None:
-    """Maps the disk, writes and verifies, and unmaps it: whatever was before has done no harm."""
+    """Maps the disk, writes and verifies, and unmaps it: the client still works."""
     disk = map_disk(lab)
     disk.fio("--rw=randwrite --bs=4k --iodepth=8 --size=2m --verify=crc32c --verify_fatal=1").clean()
     disk.unmap()

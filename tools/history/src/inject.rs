@@ -31,7 +31,7 @@ pub(crate) enum Wrong {
     Torn,
     /// A write brings the data of another place.
     Swapped,
-    /// A write brings the data of somebody else.
+    /// A write has the data of another writer.
     Foreign,
     /// A write fails; every second one is executed all the same.
     Error,

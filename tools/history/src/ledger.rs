@@ -18,7 +18,7 @@
 //! With [`Floor::Flushed`] the disk may lose, at any time, what was acknowledged and not flushed
 //! (its server has lost a volatile cache). The least generation is then the one that a successful
 //! flush has covered: it had been acknowledged before the flush was issued. After a flush that
-//! failed, what had been acknowledged before may be lost, whatever later flushes say: only writes
+//! failed, what had been acknowledged before may be lost, in spite of later flushes: only writes
 //! that come after can be covered again.
 
 use std::sync::atomic::{

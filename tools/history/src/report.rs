@@ -20,7 +20,7 @@ pub(crate) enum Kind {
     Torn,
     /// Data of another place.
     Swapped,
-    /// Data of somebody else, or of a write that was never issued.
+    /// Data of another writer, or of a write that was never issued.
     Foreign,
     /// A request has failed.
     Error,

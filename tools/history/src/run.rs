@@ -101,7 +101,7 @@ pub(crate) struct Run<'a, D> {
 }
 
 impl<'a, D: Disk> Run<'a, D> {
-    /// Prepares a run; `say` hears of its stages.
+    /// Prepares a run; `say` is called for each stage.
     pub(crate) fn new(
         disk: &'a D,
         ledger: &'a Ledger,

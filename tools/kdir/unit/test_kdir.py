@@ -63,7 +63,7 @@ class OrdinaryUserTest(unittest.TestCase):
             return root.namespaces_refused()
 
     def test_each_obstacle_has_its_cure(self) -> None:
-        """Subordinate ids of somebody else are none."""
+        """Subordinate ids of another user are ignored."""
         self.assertEqual(self.refused(0, "ann:100000:65536\n"), "")
         self.assertIn("usermod --add-subuids 165536-231071 --add-subgids 165536-231071 ann",
                       self.refused(0, "bob:100000:65536\n"))

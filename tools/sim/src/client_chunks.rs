@@ -89,7 +89,7 @@ impl World {
         if wait_limit_ms(fast_io_fail_ms).is_some_and(|limit_ms| waited_ms > limit_ms) {
             // Faults have stopped before it began to wait: the session is to be begun anew by then.
             if now_us > self.settings.calm_us + waited_ms * MS {
-                let what = format!("r{request} has waited for its chunk in vain");
+                let what = format!("r{request} has waited too long for its chunk");
                 self.check.fail(Kind::Stuck, what);
             }
             self.end_io(tag, None);

@@ -30,7 +30,7 @@ pub(crate) enum Event {
         to: Side,
         seq: u64,
         message: Message,
-        /// Was held up somewhere, and comes whatever the wire does now.
+        /// Was delayed on the way, and arrives independent of the wire's state.
         late: bool,
     },
     /// A message was received: its completion.
@@ -98,7 +98,7 @@ pub(crate) enum Event {
 }
 
 impl Event {
-    /// Says whose software acts on it, if anybody's: a frozen one does that later.
+    /// Says which side's software acts on it, if one does: a frozen one does that later.
     pub(crate) fn owner(&self) -> Option<Side> {
         match self {
             Self::Receive { to, .. } | Self::Ack { to, .. } | Self::Cm { to, .. } => Some(*to),

@@ -45,7 +45,7 @@ pub(crate) enum Kind {
     SlowDisk,
     /// `disconnect` of a path at the client, `reconnect` some time later.
     Disconnect,
-    /// `reconnect` of a path in whatever state.
+    /// `reconnect` of a path in any state.
     Reconnect,
     /// `remove_path`.
     Remove,
@@ -96,7 +96,7 @@ impl World {
             Kind::Crash | Kind::Freeze | Kind::Mute | Kind::SlowDisk | Kind::ServerClose => {
                 self.fault_of_server(kind);
             }
-            // Nobody types on a machine that stands still.
+            // A frozen machine has no administrator.
             _ if self.client.frozen => {}
             Kind::Disconnect | Kind::Reconnect | Kind::Remove | Kind::Add => {
                 self.fault_of_path(kind);

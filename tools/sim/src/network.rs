@@ -31,7 +31,7 @@ pub(crate) type ConnId = usize;
 /// Pause before a packet is repeated: 4.096 us << 14.
 const RETRANSMIT_US: u64 = 67 * MS;
 
-/// A wire, with whatever switches are on it.
+/// A wire, with the switches on it.
 #[derive(Debug, Default)]
 pub(crate) struct Wire {
     pub(crate) cut: bool,

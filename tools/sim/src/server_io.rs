@@ -61,7 +61,7 @@ impl World {
         landed.is_some_and(|later| later > send)
     }
 
-    /// The adapter writes a request into its chunk; nobody is asked.
+    /// The adapter writes a request into its chunk, without the server's software.
     pub(crate) fn land(&mut self, conn: ConnId, message: &Message) {
         let Message::Request { imm, body, send } = message else {
             return;

@@ -55,7 +55,7 @@ pub(crate) struct World {
     pub(crate) app: App,
     pub(crate) check: Check,
     pub(crate) trace: Trace,
-    /// The last sending that the server received in each chunk: true, but nobody could know.
+    /// The last sending that the server received in each chunk; neither side can know it.
     pub(crate) landed: BTreeMap<u16, u64>,
     /// Everything is back.
     pub(crate) over: bool,

@@ -2,7 +2,7 @@
 """The guest agent: obeys JSON lines on a virtio-serial port.
 
 The port is part of the stock kernel image, so it works before any module is loaded and survives every cut
-of the network. Each request runs in a thread of its own: a command that hangs for ever blocks nobody else.
+of the network. Each request runs in a thread of its own: a command that hangs blocks no other.
 
     {"id": 1, "do": "run", "command": "...", "timeout": 60, "stream": false}
         -> {"id": 1, "part": "..."}... while it runs, if stream; then {"id": 1, "code": 0, "out": "..."}
@@ -56,7 +56,7 @@ class Group:
     def start(self, command, out):
         """Starts the shell command in the group; answers its process."""
         os.makedirs(self.path, exist_ok=True)
-        # 0 is whoever writes; the shell enters before it starts anything.
+        # 0 is the writing process; the shell enters before it starts another.
         entry = f"echo 0 >{self.path}/cgroup.procs\n"
         child = subprocess.Popen(["/bin/bash", "-c", entry + command], stdin=subprocess.DEVNULL,
                                  stdout=out, stderr=subprocess.STDOUT, start_new_session=True, cwd="/root")
@@ -173,7 +173,7 @@ class Agent:
         """Carries out one request."""
         try:
             self.say(id=number, **getattr(self, "do_" + deed)(number, **request))
-        except Exception as why:    # the host must hear of every failure, whatever it is
+        except Exception as why:    # every failure must be reported to the host
             self.say(id=number, error=f"{type(why).__name__}: {why}")
 
     def do_run(self, number, command, timeout, stream=False):

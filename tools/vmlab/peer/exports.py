@@ -47,7 +47,7 @@ def _force(path: str) -> bool:
 
 @case
 def a_thousand_refused_opens(address: str) -> None:
-    """A device that somebody else writes to is asked for again and again; each time is answered with EPERM."""
+    """Repeated OPENs of a device with another writer; each is answered with EPERM."""
     with Puppet() as one, Puppet() as two:
         Client(one, address, b"writer").open().map(b"ram0")
         beggar = Client(two, address, b"beggar").open()

@@ -164,7 +164,7 @@ def nothing_hangs_behind_a_disk_that_does_not_answer(address: str, other: str) -
 
 @case
 def a_newer_attempt_takes_the_place_of_a_live_path(address: str, _other: str) -> None:
-    """recon_cnt is higher: in at once, whatever the server believes about the old one; 65535 wraps to 0."""
+    """A higher recon_cnt is admitted at once, in every state of the old path; 65535 wraps to 0."""
     with contextlib.ExitStack() as living:
         old = Client(living.enter_context(Puppet()), address, b"anew")
         old.attempt = 65535
@@ -247,7 +247,7 @@ def a_second_path_between_the_same_addresses(address: str, _other: str) -> None:
         found = _rejection(live.another_path(address, two).connect_one(0))
         assert found == errno.EEXIST, f"refused with {found}"
         live.write_device(device, 0, NEW)
-        time.sleep(2.5)                             # now the server asks in vain
+        time.sleep(2.5)                             # its heartbeats are not answered now
         live.another_path(address, two).open()
         assert live.is_closed(), "the silent path is still there"
 

@@ -35,7 +35,7 @@ def stranger(expected: object) -> Callable[[Stranger], Stranger]:
 
 @stranger(errno.ECONNRESET)
 def wrong_magic(c: Client) -> Event:
-    """Somebody who speaks another protocol."""
+    """A client with another protocol."""
     return c.connect_one(0, magic=0xDEAD)
 
 

@@ -85,7 +85,7 @@ def test_normal_unmap_while_the_partition_table_is_read(pair: Lab) -> None:
 
 @needs(wires=1, timeout=240)
 def test_unmapping_in_an_outage(pair: Lab) -> None:
-    """A disk that nobody has open goes without force, one with IO that waits goes by force, and its IO ends."""
+    """A disk that is not open is unmapped without force, one with waiting IO by force, and its IO ends."""
     rnbd.start(pair, mib=8, count=2)
     idle, busy = rnbd.map_disk(pair, "ram0"), rnbd.map_disk(pair, "ram1")
     lose(pair, idle)

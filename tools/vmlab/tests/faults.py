@@ -91,7 +91,7 @@ def test_mapping_with_each_allocation_failing(vm: Lab) -> None:
 
 @needs(machines=1, own_modules=True, debug=True, complaints=True, timeout=3600)
 def test_adding_a_path_with_each_allocation_failing(vm: Lab) -> None:
-    """add_path beside a path that works: the session goes on whatever happens."""
+    """add_path beside a working path: the session continues after every failure."""
     start(vm)
     vm.server.run("ip addr add 10.0.0.9/24 dev eth0 2>/dev/null || true")
     disk = rnbd.map_disk(vm)

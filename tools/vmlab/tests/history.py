@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The history checker in the lab: a server's disk that does wrong is found out, whatever it does.
+"""The history checker in the lab: every fault of a server's disk is found.
 
     history (client) ── rnbd ── wire ── rnbd-server ── dm-0 ── ram0       dm-0 or a stranger makes the fault
 """

@@ -134,7 +134,7 @@ def test_the_oracle_hears_the_kernel_complain(pair: Lab) -> None:
 
 @needs(wires=2)
 def test_the_oracle_sees_what_is_left_behind(pair: Lab) -> None:
-    """An RDMA object that somebody still holds is found, and gone when it is gone."""
+    """An RDMA object of a running process is found, and is gone after the process ended."""
     vm = pair.server
     vm.run("modprobe ib_uverbs")
     baseline = oracle.Baseline.take(vm)

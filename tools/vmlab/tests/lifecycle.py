@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Ends and interruptions: whatever happens to IO, processes or the other machine, nothing hangs or leaks."""
+"""Ends and interruptions of IO, processes or the other machine: nothing hangs or leaks."""
 from __future__ import annotations
 
 import time

@@ -106,7 +106,7 @@ def test_a_refusal_says_in_one_line_what_was_wrong(pair: Lab) -> None:
 
 @needs(timeout=240, waits=True)
 def test_a_host_that_does_not_answer_takes_half_a_minute(pair: Lab) -> None:
-    """Nobody has that address: refused after the resolution's time-out, and interruptible by nobody's patience."""
+    """An address of no machine: map_device fails after the time-out of the resolution."""
     rnbd.start(pair, mib=8)
     began = time.monotonic()
     errno = pair.client.write(f"{rnbd.CONTROL}/map_device", "sessname=e2 path=ip:10.0.0.99 device_path=ram0", 120)

@@ -55,7 +55,7 @@ def _empty(vm: Machine) -> None:
 
 
 def _refused(lab: Lab, reason: str) -> None:
-    """A mapping fails with ENOMEM for this reason; what it had taken is back, and nobody was killed."""
+    """A mapping fails with ENOMEM for this reason; its memory is freed, and no process was killed."""
     mark, before = lab.client.log_mark(), _meminfo(lab.client)
     eq(rnbd.try_map(lab, rnbd.request(lab)), "ENOMEM", "mapping")
     ok(lab.client.log_matches(reason, mark), f"the kernel log does not say {reason!r}")

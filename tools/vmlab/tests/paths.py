@@ -48,7 +48,7 @@ def test_a_path_is_added_and_removed_under_load(pair: Lab) -> None:
 
 @needs(wires=2)
 def test_a_closed_path_stays_closed(pair: Lab) -> None:
-    """What somebody has disconnected is not connected again by the driver, only by somebody."""
+    """A path that the administrator disconnected is connected again only by the administrator."""
     with paths.two_paths(pair):
         eq(pair.client.write(f"{paths.to_wire(pair, 1)}/disconnect", "1"), "")
         paths.rest(4)
@@ -140,7 +140,7 @@ def test_settings_are_checked(pair: Lab) -> None:
 
 @needs(wires=1)
 def test_attempts_are_counted_and_a_path_is_left(pair: Lab) -> None:
-    """max_reconnect_attempts: after so many the path stays closed and nobody is kept waiting; reconnect revives it."""
+    """max_reconnect_attempts: after this number the path stays closed and no task waits; reconnect connects it."""
     rnbd.start(pair)
     disk = rnbd.map_disk(pair, options="access_mode=rw max_reconnect_attempts=2")
     pair.server.run("mods -r", 60)
@@ -274,7 +274,7 @@ def test_the_only_rdma_device_goes_and_comes_back(pair: Lab) -> None:
 
 @needs(wires=2, timeout=300)
 def test_everything_at_once_under_load(pair: Lab) -> None:
-    """Paths come and go, policies change and somebody reads all files, under thirty-two writers."""
+    """Paths are added and removed, policies change and all files are read, under thirty-two writers."""
     seed = random.randrange(1 << 32)
     print(f"# seed {seed}", flush=True)
     chance = random.Random(seed)

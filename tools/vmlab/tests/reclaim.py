@@ -2,7 +2,7 @@
 """Memory that can only be freed by writing to the disk, while the way to the disk is being mended.
 
 The client is small, and its swap, or the file that its programs write, is on the mapped disk. Its wire is cut and
-mended again and again. Whatever the client allocates in order to connect again must not wait for this disk: then it
+mended again and again. What the client allocates in order to connect again must not wait for this disk: then it
 waits for itself, for ever, and with it each program that needs a page.
 """
 from __future__ import annotations

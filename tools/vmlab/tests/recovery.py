@@ -22,7 +22,7 @@ def _ours(lab: Lab, kind: str) -> int:
 
 @needs(wires=1)
 def test_a_path_that_had_its_attempts_leaves_nothing(pair: Lab) -> None:
-    """Attempts are used up: the connections of the last life are gone before anybody asks, and after the unmap."""
+    """No attempts are left: the previous connections are destroyed before the unmap, and after it."""
     mark = pair.client.log_mark()
     rnbd.start(pair)
     disk = rnbd.map_disk(pair, options="access_mode=rw max_reconnect_attempts=2")
@@ -35,7 +35,7 @@ def test_a_path_that_had_its_attempts_leaves_nothing(pair: Lab) -> None:
 
 @needs(wires=1)
 def test_a_device_goes_while_its_path_is_closed(pair: Lab) -> None:
-    """A path that had its attempts, and one that somebody closed, hold no device: `rdma link delete` returns."""
+    """A path without attempts left, and one that was closed, hold no device: `rdma link delete` returns."""
     mark = pair.client.log_mark()
     rnbd.start(pair)
     disk = rnbd.map_disk(pair, options="access_mode=rw max_reconnect_attempts=2")
@@ -52,7 +52,7 @@ def test_a_path_is_closed_while_it_is_torn_down(pair: Lab) -> None:
     with paths.two_paths(pair):
         folder = paths.to_wire(pair, 1)
         for pause_ms in (0, 20, 50, 80, 100, 120, 200):
-            # The server hangs up; a moment later somebody closes the client's path.
+            # The server disconnects; shortly later the administrator closes the client's path.
             pair.server.run("for p in /sys/class/rtrs-server/s1/paths/*10.0.1.*; do echo 1 > $p/disconnect; done")
             if pause_ms:
                 time.sleep(pause_ms / 1000)

@@ -40,7 +40,7 @@ def _stuck_disk(lab: Lab) -> Job:
            "dmsetup suspend --nolockfs --noflush late")
     job = vm.start_job("blockdev --rereadpt /dev/loop0", 120)
     until(lambda: "bdev_disk_changed" in vm.run("cat /proc/[0-9]*/task/*/stack 2>/dev/null || true"), 20,
-          "somebody reads the table under the disk's lock")
+          "a task reads the table under the disk's lock")
     return job
 
 

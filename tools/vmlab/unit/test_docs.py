@@ -118,7 +118,7 @@ class DocumentsTest(unittest.TestCase):
     """The documents of this checkout."""
 
     def test_every_block_is_covered_by_a_rule(self) -> None:
-        """Commands for nobody in particular are run by no test."""
+        """Commands without a machine are run by no test."""
         unknown = [block.where for file in docs.documents() for block in docs.blocks(file) if not block.place]
         self.assertEqual(unknown, [],
                          "blocks that no rule covers: see tools/vmlab/docs.py")

@@ -138,7 +138,7 @@ fn any_event() -> impl Strategy<Value = (u8, u64, i32)> {
 
 proptest! {
     /// Against the rule in plain words: without a path, IO fails once so many seconds are over, by
-    /// the setting as it is now, if somebody looks.
+    /// the current setting, at any query.
     #[test]
     fn every_history_goes_by_the_plain_rule(events in prop::collection::vec(any_event(), 1..60)) {
         let (mut now_ms, mut since, mut setting) = (0u64, None, FastIoFail::After(5));
@@ -161,7 +161,7 @@ proptest! {
                 Effect::Ignore => {}
             }
             outage = next;
-            // A timer that is due fires before anybody looks.
+            // A timer that is due fires before the query.
             if timer.is_some_and(|t| t <= now_ms) {
                 let (next, effect) = outage.step(Event::DeadlinePassed { now_ms });
                 prop_assert_eq!(effect, Effect::FailQueued);

@@ -97,7 +97,7 @@ fn client_histories(state: ClientState, client: Client, depth: u32, count: &mut 
         if effect != ClientEffect::Ignore && effect != ClientEffect::Busy {
             client.carry_out(effect);
         } else {
-            assert_eq!(next, state, "a change that nobody carries out");
+            assert_eq!(next, state, "a change without an action");
         }
         client_histories(next, client, depth - 1, count);
     }

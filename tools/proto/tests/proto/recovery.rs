@@ -48,7 +48,7 @@ struct Driver {
     has_resources: bool,
     /// A device was removed while the path was not connected, and what it kept may be on it.
     is_device_gone: bool,
-    /// Somebody has hurried the path, and no attempt has begun since.
+    /// A reconnect was requested, and no attempt has begun since.
     is_hurried: bool,
     is_released: bool,
 }
