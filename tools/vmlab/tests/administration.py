@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What administrators do at the wrong moment: they unmap in an outage, fence, map again, configure the server anew."""
+"""Administration at inconvenient times: unmapping in an outage, fencing, remapping, reconfiguring the server."""
 from __future__ import annotations
 
 from vmlab import paths, rnbd
@@ -53,7 +53,7 @@ def scan_in_an_outage(lab: Lab, disk: rnbd.Disk) -> Job:
 
 @needs(wires=1, timeout=240)
 def test_forced_unmap_while_the_partition_table_is_read(pair: Lab) -> None:
-    """In an outage a scan waits under open_mutex: force takes the disk away, and the session works afterwards."""
+    """In an outage a scan waits under open_mutex: a forced unmap removes the disk, and the session works afterwards."""
     rnbd.start(pair, mib=8, count=2)
     disk = rnbd.map_disk(pair)
     scan = scan_in_an_outage(pair, disk)
@@ -70,7 +70,7 @@ def test_forced_unmap_while_the_partition_table_is_read(pair: Lab) -> None:
 
 @needs(wires=1, timeout=240)
 def test_normal_unmap_while_the_partition_table_is_read(pair: Lab) -> None:
-    """The disk is open: EBUSY at once, in an outage as well; and the session comes back."""
+    """The disk is open: EBUSY at once, in an outage as well; and the session reconnects."""
     rnbd.start(pair, mib=8)
     disk = rnbd.map_disk(pair)
     scan = scan_in_an_outage(pair, disk)
@@ -145,7 +145,7 @@ def is_fenced(disk: rnbd.Disk) -> None:
 
 @needs(wires=2, timeout=240)
 def test_a_fenced_disk_stays_fenced_when_a_path_returns(pair: Lab) -> None:
-    """The other path and the other disk go on; the server does not have the fenced one open until it is remapped."""
+    """The other path and the other disk continue; the server does not open the fenced one until it is remapped."""
     disk, fenced = two_disks(pair)
     fio = disk.fio("--rw=randrw --bs=4k --iodepth=4 --size=8m --verify=crc32c --verify_backlog=32 --time_based "
                    "--runtime=10")
@@ -164,7 +164,7 @@ def test_a_fenced_disk_stays_fenced_when_a_path_returns(pair: Lab) -> None:
 
 @needs(wires=2, timeout=240)
 def test_a_fenced_disk_that_another_client_has(pair: Lab) -> None:
-    """The server refuses to open it: the path comes back all the same, and remap_device tells the reason."""
+    """The server rejects OPEN: the path reconnects nevertheless, and remap_device reports the reason."""
     disk, fenced = two_disks(pair)
     fence(pair, "ram1")
     # Over the wire that stays.
@@ -232,7 +232,7 @@ def test_a_disk_is_not_resized_to_nothing(pair: Lab) -> None:
 
 @needs(timeout=240)
 def test_the_number_of_a_dead_disk_is_not_used_again(pair: Lab) -> None:
-    """A mounted disk is forced away: the next one has another number, and its file system is not the dead one."""
+    """A mounted disk is unmapped by force: the next one has another number, and another file system."""
     rnbd.start(pair, mib=32)
     disk = rnbd.map_disk(pair)
     pair.client.run("modprobe ext4")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What the documents tell people to type is typed, and what they promise is looked for.
+"""The commands of the documents are executed, and their promised output is checked.
 
     client ══ wire 0 ══ server
            ══ wire 1 ══
@@ -116,7 +116,7 @@ PROMISES: dict[str, Callable[[Lab], None]] = {
 
 @needs(wires=2, own_modules=True, timeout=240)
 def test_the_quickstart_works_as_it_is_written(pair: Lab) -> None:
-    """From modules_install to the last line: each block on its machine, in order, each promise looked for."""
+    """From modules_install to the last line: each block on its machine, in order, with its promised output."""
     with tempfile.TemporaryDirectory() as folder:
         _install(pair, Path(folder))
     rnbd.ram_disk(pair, 32)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Cables are pulled, servers die and freeze: no application sees an error.
+"""Links fail, servers crash and freeze: no application sees an error.
 
 Nearly every test runs a load through the event that knows what each sector has to hold (vmlab/history.py), and prints
 what it measured. The bars are those of Documentation/failover.md; on a busy host they are as much wider as everything
@@ -29,7 +29,7 @@ def below(found: float, bar: float, what: str) -> None:
 
 @needs(wires=2, timeout=240, timed=True)
 def test_one_of_two_paths_is_silent(pair: Lab) -> None:
-    """The server's end of a cable goes: the client sees nothing but silence on that path."""
+    """The server's end of a link fails: the client only sees that this path does not answer."""
     with paths.two_paths(pair) as disk:
         rnbd.round_robin(pair)
         history = disk.history()
@@ -66,7 +66,7 @@ def test_one_of_two_paths_loses_its_carrier(pair: Lab) -> None:
 
 @needs(wires=1, timeout=240, timed=True)
 def test_the_only_path_is_silent_and_idle(pair: Lab) -> None:
-    """Nothing is under way, so only the heartbeat can tell; what is read meanwhile waits, and is read."""
+    """No request is in flight, so only the heartbeat detects it; reads meanwhile wait and complete."""
     rnbd.start(pair)
     disk = rnbd.map_disk(pair)
     pair.defer(pair.mend, 0)
@@ -88,7 +88,7 @@ def test_the_only_path_is_silent_and_idle(pair: Lab) -> None:
 
 @needs(wires=1, timeout=300, timed=True)
 def test_the_only_path_is_silent_under_load(pair: Lab) -> None:
-    """Everything waits for as long as the cable is out, and nothing is lost."""
+    """All IO waits while the link is down, and no request is lost."""
     rnbd.start(pair)
     disk = rnbd.map_disk(pair)
     rnbd.round_robin(pair)
@@ -127,7 +127,7 @@ def test_d23_a_short_glitch_of_the_only_path(pair: Lab) -> None:
 
 @needs(wires=1, disruptive=True, timeout=400, timed=True)
 def test_the_server_dies_and_comes_back(pair: Lab) -> None:
-    """Power failure of the server; its disk survives. IO waits for it, resumes and verifies."""
+    """Power failure of the server; its disk keeps its data. IO waits for it, resumes and verifies."""
     rnbd.load_server(pair)
     rnbd.load_client(pair)
     disk = rnbd.map_disk(pair, "vda")
@@ -163,7 +163,7 @@ def test_the_server_is_frozen_for_a_while(pair: Lab) -> None:
 
 @needs(wires=2, timeout=600)
 def test_both_paths_flap(pair: Lab) -> None:
-    """Cables come and go at random for minutes under thirty-two writers."""
+    """Links flap at random for minutes under thirty-two writers."""
     seconds = tier.of(30, 300)
     seed = random.randrange(1 << 32)
     print(f"# seed {seed}", flush=True)

@@ -12,7 +12,7 @@ from vmlab.needs import needs
 
 @needs(wires=2, timeout=240, timed=True, own_modules=True)
 def test_our_client_loses_one_of_two_paths_to_a_c_server(pair: Lab) -> None:
-    """Silence, then no carrier, on one of two paths: no error, and each path is back within seconds of its link."""
+    """No answer, then no carrier, on one of two paths: no error, and each path reconnects within seconds."""
     with paths.two_paths(pair, server="c", client="ours") as disk:
         rnbd.round_robin(pair)
         history = disk.history()
@@ -32,7 +32,7 @@ def test_our_client_loses_one_of_two_paths_to_a_c_server(pair: Lab) -> None:
 
 @needs(wires=1, timeout=240, timed=True, own_modules=True)
 def test_our_client_waits_for_a_c_server(pair: Lab) -> None:
-    """A glitch of the only path: IO waits, the C server is told of the path's end, and everything goes on."""
+    """A glitch of the only path: IO waits, the C server gets a disconnect, and IO continues."""
     rnbd.ram_disk(pair)
     rnbd.load_server(pair, "c")
     rnbd.load_client(pair, "ours")
@@ -51,7 +51,7 @@ def test_our_client_waits_for_a_c_server(pair: Lab) -> None:
 
 @needs(wires=1, timeout=240, timed=True, own_modules=True)
 def test_a_c_server_is_unloaded_and_loaded_again(pair: Lab) -> None:
-    """The server's modules go under load and come back: IO waits and goes on."""
+    """The server's modules are unloaded under load and loaded again: IO waits and continues."""
     rnbd.ram_disk(pair)
     rnbd.load_server(pair, "c")
     rnbd.load_client(pair, "ours")
@@ -68,7 +68,7 @@ def test_a_c_server_is_unloaded_and_loaded_again(pair: Lab) -> None:
 
 @needs(wires=2, timeout=300, timed=True, own_modules=True)
 def test_a_c_client_loses_one_of_two_paths_to_our_server(pair: Lab) -> None:
-    """The C client fails over; our server notices, gives the path's memory back, and lets it in again.
+    """The C client fails over; our server detects it, frees the path's memory, and accepts the reconnect.
 
     The C client itself fails a request now and then while it does so (seen in one of four runs with the C server,
     too): that is told, and allowed, but nothing may be lost, or come back that was written over.

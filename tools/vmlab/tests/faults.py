@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Allocations that fail, one after the other and at random: set-up is undone, and what is up stays up.
+"""Allocations that fail, one after the other and at random: set-up is undone, and connected paths stay connected.
 
     python3 tools/kdir debug python3 tools/vmlab run 'faults.*'
 
@@ -82,7 +82,7 @@ def each_fails(lab: Lab, what: str, path: str, text: str, undo: str) -> None:
 
 @needs(machines=1, own_modules=True, debug=True, complaints=True, timeout=3600)
 def test_mapping_with_each_allocation_failing(vm: Lab) -> None:
-    """map_device with a new session: an error or a disk that works, and the next try finds nothing of it in its way."""
+    """map_device with a new session: an error or a working disk, and no leftover of a failure disturbs the next try."""
     start(vm)
     each_fails(vm, "write", f"{rnbd.CONTROL}/map_device", rnbd.request(vm),
                READ_AND_UNMAP)
@@ -104,7 +104,7 @@ def test_adding_a_path_with_each_allocation_failing(vm: Lab) -> None:
 
 @needs(machines=1, own_modules=True, debug=True, complaints=True, timeout=3600)
 def test_loading_with_each_allocation_failing(vm: Lab) -> None:
-    """Each module in its order: it loads or does not, and it does when nothing fails."""
+    """Each module in order: it loads or fails to load, and it loads without failures."""
     prepare(vm)
     for target in ("rnbd-server", "rnbd-client"):
         plan = vm.client.run(f"modprobe -S $(uname -r)/ours --show-depends {target}")
@@ -138,7 +138,7 @@ def never(lab: Lab) -> None:
 
 @needs(machines=1, own_modules=True, debug=True, complaints=True, timeout=3600)
 def test_a_server_whose_allocations_fail_at_random(vm: Lab) -> None:
-    """Sessions are made while the server's set-up fails here and there; those that are made work."""
+    """Sessions are opened while allocations of the server's set-up fail; the opened ones work."""
     start(vm)
     vm.defer(never, vm)
     errors: Counter[str] = Counter()
@@ -158,7 +158,7 @@ def test_a_server_whose_allocations_fail_at_random(vm: Lab) -> None:
 
 @needs(machines=1, own_modules=True, debug=True, complaints=True, timeout=3600)
 def test_a_client_that_reconnects_while_allocations_fail_at_random(vm: Lab) -> None:
-    """The server closes the path again and again: the client comes back sooner or later, and IO waits for it."""
+    """The server closes the path repeatedly: the client reconnects eventually, and IO waits for it."""
     start(vm)
     vm.defer(never, vm)
     disk = rnbd.map_disk(vm)

@@ -59,7 +59,7 @@ def test_a_disk_that_drops_or_damages_writes_is_found_out(pair: Lab) -> None:
 
 @needs(wires=1, timeout=300)
 def test_old_and_foreign_data_are_found_out(pair: Lab) -> None:
-    """What the disk held a second ago is written again behind the checker's back; so are zeroes; a stripe is moved."""
+    """The disk's content of a second ago is written again beside the checker; so are zeroes; a stripe is moved."""
     disk = suspect(pair)
     deeds = (("late copy", "dd if=/dev/ram0 of=/tmp/old bs=64k count=16 iflag=direct; sleep 1; "
               "dd if=/tmp/old of=/dev/ram0 bs=64k oflag=direct", {"late", "lost", "torn"}),
@@ -79,7 +79,7 @@ def test_old_and_foreign_data_are_found_out(pair: Lab) -> None:
 
 @needs(wires=1, timeout=300)
 def test_io_errors_are_faults_unless_they_are_allowed(pair: Lab) -> None:
-    """A server's disk that fails writes for a while: the load ends, or counts them and goes on cleanly."""
+    """A server's disk that fails writes for a while: the load ends, or counts them and continues."""
     disk = suspect(pair)
     for errors in ("fail", "allowed"):
         history = busy(disk, errors=errors)

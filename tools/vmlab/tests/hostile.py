@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""A hostile client: every lie is answered with an error or a closed path, and others are still served.
+"""A hostile client: every violation is answered with an error or a closed path, and others are still served.
 
     liar (user-space verbs) ──┐
     bystander (the same) ─────┴── rxe0 ── rtrs-server + rnbd-server      one machine
@@ -103,7 +103,7 @@ def _cases() -> Iterator[tuple[str, str, str, bool, str, str]]:
     [pytest.param(*case, id=test) for test, *case in sorted(_cases(), key=lambda case: case[4], reverse=True)])
 @needs(machines=1, timeout=240)
 def test_lie(vm: Lab, script: str, name: str, silent: bool, invalidate: str, title: str) -> None:
-    """One lie: it is answered, told in a line or two, and others are still served."""
+    """One violation: it is answered, logged in one or two lines, and others are still served."""
     del title       # for the list of tests
     _prepare(vm, invalidate)
     mark = vm.server.log_mark()
@@ -117,7 +117,7 @@ def test_lie(vm: Lab, script: str, name: str, silent: bool, invalidate: str, tit
 
 @needs(machines=1)
 def test_nothing_is_left_of_the_attackers(vm: Lab) -> None:
-    """A liar's session is gone when its program is, and the modules unload (the harness looks for leaks)."""
+    """A hostile client's session ends with its program, and the modules unload (the lab checks for leaks)."""
     _prepare(vm, "N")
     _play(vm, "attacks", "d9_write_without_data")
     until(lambda: not vm.server.names("/sys/class/rtrs-server"), 10, "no session is left")

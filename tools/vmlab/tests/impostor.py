@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""A hostile server: mapping from it fails clearly or its lie fails the IO; the client lives on.
+"""A hostile server: mapping fails with a clear error, or the violation fails the IO; the client stays usable.
 
     rnbd-client + rtrs-client ── rxe0 ── impostor (user-space verbs)      one machine
 """
@@ -37,7 +37,7 @@ def _prepare(lab: Lab) -> None:
     for name, (expected, function) in impostors.IMPOSTORS.items()])
 @needs(machines=1, timeout=180)
 def test_impostor(lab: Lab, name: str, expected: tuple[int, ...], title: str) -> None:
-    """One server that lies: the client says so or its IO fails, and it lives on."""
+    """One violation by a server: the client logs it or its IO fails, and the client stays usable."""
     del title       # for the list of tests
     _prepare(lab)
     vm = lab.client

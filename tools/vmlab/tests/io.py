@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Data that goes over the wire and comes back: sizes, operations, file systems.
+"""Data written to and read from the server: sizes, operations, file systems.
 
     client /dev/rnbd0 ══ wire 0 ══ server /dev/ram0
 """
@@ -33,7 +33,7 @@ def every_size(disk: rnbd.Disk) -> None:
 
 @needs()
 def test_a_disk_appears_with_the_size_of_the_servers(pair: Lab) -> None:
-    """map_device makes a block device that ends where the server's does."""
+    """map_device creates a block device of the size of the server's."""
     rnbd.start(pair, mib=48)
     disk = rnbd.map_disk(pair)
     eq(disk.sectors, 48 * 2048, "sectors")
@@ -52,7 +52,7 @@ def test_every_size_comes_back_as_it_was_written(pair: Lab) -> None:
 
 @needs()
 def test_what_the_client_writes_is_on_the_servers_disk(pair: Lab) -> None:
-    """The bytes are where they belong on the backing device, and nowhere else."""
+    """The bytes are at their position on the backing device, and at no other."""
     rnbd.start(pair, mib=16)
     disk = rnbd.map_disk(pair)
     pair.client.run(f"head -c 65536 /dev/urandom > /run/piece; dd if=/run/piece of={disk.path} bs=64k seek=5 "

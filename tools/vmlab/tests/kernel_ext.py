@@ -44,7 +44,7 @@ def test_parameters_are_read_and_never_written(vm: Lab) -> None:
 
 @needs(machines=1, own_modules=True)
 def test_attributes_are_shown_and_stored(vm: Lab) -> None:
-    """A number goes in and out; what is none, or is no text, is refused; a page that is full says so."""
+    """A number is stored and shown; other text is rejected; a full page is an error."""
     load(vm)
     eq(vm.server.write(f"{DEVICE}/number", "12\n"), "")
     eq(vm.server.read(f"{DEVICE}/number"), "12")
@@ -56,7 +56,7 @@ def test_attributes_are_shown_and_stored(vm: Lab) -> None:
 
 @needs(machines=1, own_modules=True)
 def test_a_removal_waits_for_a_store_that_runs(vm: Lab) -> None:
-    """A directory that is removed, and a module that is unloaded, wait for the functions of its attributes."""
+    """The removal of a directory, and the unload of a module, wait for running functions of the attributes."""
     load(vm)
     for deed in (f"echo 1 > {DEVICE}/child/remove", "rmmod kernel_ext_test"):
         vm.server.run(f"echo 1 > {DEVICE}/make_child")
@@ -70,7 +70,7 @@ def test_a_removal_waits_for_a_store_that_runs(vm: Lab) -> None:
 
 @needs(machines=1, own_modules=True)
 def test_a_directory_removes_itself_once(vm: Lab) -> None:
-    """Of two that write to it at once one succeeds, the other gets an error, and nothing is left."""
+    """Of two concurrent writers one succeeds, the other gets an error, and no file is left."""
     load(vm)
     remove = f"(echo 1 > {DEVICE}/child/remove) 2>/dev/null && echo won"
     turn = f"echo 1 > {DEVICE}/make_child; {remove} & {remove} & wait; ls {DEVICE} | grep -E 'child$|link'"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The laboratory itself: if these fail, nothing else means anything.
+"""The lab itself: if these fail, the results of all other tests mean nothing.
 
     client ══ wire 0 ══ server
            ══ wire 1 ══
@@ -37,7 +37,7 @@ def test_both_wires_carry(pair: Lab) -> None:
 
 @needs(wires=2)
 def test_a_cut_wire_is_silent_and_the_other_carries(pair: Lab) -> None:
-    """A cut takes one wire only, and mending brings it back."""
+    """A cut affects one wire only, and mending restores it."""
     pair.cut(0)
     pair.defer(pair.mend, 0)
     ok(pair.client.try_run("ping -c 1 -W 1 10.0.0.2").code, "a ping crossed the cut wire")
@@ -64,7 +64,7 @@ def test_the_agent_survives_a_large_answer(pair: Lab) -> None:
 
 @needs(wires=2)
 def test_the_agent_survives_a_command_that_hangs(pair: Lab) -> None:
-    """A task in an uninterruptible wait is given up on, and meanwhile everything else can be asked."""
+    """A task in an uninterruptible wait times out, and other commands run meanwhile."""
     vm = pair.client
     vm.run("modprobe dm_mod; modprobe brd rd_nr=1 rd_size=4096; "
            "dmsetup create stuck --table '0 8192 linear /dev/ram0 0'")
@@ -79,7 +79,7 @@ def test_the_agent_survives_a_command_that_hangs(pair: Lab) -> None:
 
 @needs(wires=2)
 def test_commands_run_side_by_side_and_can_be_killed(pair: Lab) -> None:
-    """Jobs do not wait for each other; a kill takes the children too, and those with a session of their own."""
+    """Jobs do not wait for each other; a kill includes the children, also those in their own session."""
     jobs = [pair.client.start_job("setsid sleep 300 & sleep 300 & sleep 300; true") for _ in range(3)]
     eq(pair.client.run("echo free"), "free\n")
     for job in jobs:
@@ -121,7 +121,7 @@ def test_a_refused_write_names_its_errno(pair: Lab) -> None:
 
 @needs(wires=2, complaints=True)
 def test_the_oracle_hears_the_kernel_complain(pair: Lab) -> None:
-    """Each kind of complaint in the kernel log is reported, and ordinary lines are not."""
+    """Each kind of kernel warning in the log is reported, and ordinary lines are not."""
     complaints = ("WARNING: CPU: 0 PID: 1 at fake.c:1", "BUG: fake", "Oops: 0000 [#1]", "refcount_t: underflow",
                   "Call Trace:", "INFO: task fio:12 blocked for more than 60 seconds.",
                   "rcu: INFO: rcu_preempt self-detected stall on CPU")
@@ -149,7 +149,7 @@ def test_the_oracle_sees_what_is_left_behind(pair: Lab) -> None:
 
 @needs(wires=2, disruptive=True)
 def test_a_machine_dies_and_comes_back(pair: Lab) -> None:
-    """A power failure takes one machine; its wires carry again when it is back."""
+    """A power failure stops one machine; its wires carry again after it booted."""
     pair.server.kill()
     ok(not pair.server.alive, "the server lives")
     ok(pair.client.try_run("ping -c 1 -W 1 10.0.0.2").code, "a ping reached a dead machine")

@@ -34,7 +34,7 @@ def test_killing_fio_leaves_the_disk_usable(pair: Lab) -> None:
 
 @needs()
 def test_unmap_is_refused_while_the_disk_is_open(pair: Lab) -> None:
-    """normal says EBUSY and changes nothing; force takes it away, and the holder gets errors."""
+    """normal returns EBUSY and changes nothing; force removes the disk, and its user gets errors."""
     rnbd.start(pair)
     disk = rnbd.map_disk(pair)
     holder = pair.client.start_job(f"rm -f /run/held; exec 9<{disk.path}; touch /run/held; sleep 600")
@@ -49,7 +49,7 @@ def test_unmap_is_refused_while_the_disk_is_open(pair: Lab) -> None:
 
 @needs()
 def test_forced_unmap_under_load_ends_the_load(pair: Lab) -> None:
-    """fio gets errors and ends by itself; nothing waits for ever."""
+    """fio gets errors and ends by itself; no task waits without end."""
     rnbd.start(pair)
     disk = rnbd.map_disk(pair)
     rnbd.round_robin(pair)
@@ -62,7 +62,7 @@ def test_forced_unmap_under_load_ends_the_load(pair: Lab) -> None:
 
 @needs(timeout=180)
 def test_unloading_the_client_with_io_in_flight(pair: Lab) -> None:
-    """An open disk keeps the module; once its user is gone, the module takes the disk along."""
+    """An open disk keeps the module; after its last close, the unload removes the disk."""
     rnbd.start(pair)
     disk = rnbd.map_disk(pair)
     rnbd.round_robin(pair)
@@ -80,7 +80,7 @@ def test_unloading_the_client_with_io_in_flight(pair: Lab) -> None:
 
 @needs(timeout=180)
 def test_unloading_the_server_with_io_in_flight(pair: Lab) -> None:
-    """The server may leave at any time: the client's IO ends with errors once it has waited for long enough."""
+    """The server may be unloaded at any time: the client's IO ends with errors after its time limit."""
     rnbd.start(pair)
     disk = rnbd.map_disk(pair)
     rnbd.fail_fast(pair, 3)
@@ -121,7 +121,7 @@ def test_the_server_dies_under_io(pair: Lab) -> None:
 
 @needs(disruptive=True, timeout=300)
 def test_a_new_server_is_found_after_the_old_one_died(pair: Lab) -> None:
-    """The server machine dies idle and comes back; the client maps its disk again after a forced unmap."""
+    """The server machine crashes while idle and boots; the client maps its disk again after a forced unmap."""
     rnbd.start(pair)
     disk = rnbd.map_disk(pair)
     pair.reboot(pair.server)
@@ -135,7 +135,7 @@ def test_a_new_server_is_found_after_the_old_one_died(pair: Lab) -> None:
 
 @needs()
 def test_several_disks_in_one_session(pair: Lab) -> None:
-    """Three disks share a session and its queue; each has its own bytes; they leave one by one."""
+    """Three disks share a session and its queue; each has its own data; they are unmapped one by one."""
     rnbd.start(pair, mib=8, count=3)
     disks = [rnbd.map_disk(pair, f"ram{number}") for number in range(3)]
     rnbd.round_robin(pair)
@@ -154,7 +154,7 @@ def test_several_disks_in_one_session(pair: Lab) -> None:
 
 @needs()
 def test_several_sessions(pair: Lab) -> None:
-    """Sessions are independent: one is unmapped, the other goes on."""
+    """Sessions are independent: one is unmapped, the other continues."""
     rnbd.start(pair, mib=8, count=2)
     one, two = rnbd.map_disk(pair, "ram0", "a"), rnbd.map_disk(pair, "ram1", "b")
     fio = two.fio("--rw=randwrite --bs=4k --iodepth=4 --size=1m --verify=crc32c --verify_fatal=1")
@@ -181,7 +181,7 @@ def test_a_read_only_mapping_is_read_only(pair: Lab) -> None:
 
 @needs()
 def test_resize_changes_the_capacity(pair: Lab) -> None:
-    """resize sets the number of sectors that the client believes in."""
+    """resize sets the number of sectors of the client's disk."""
     rnbd.start(pair, mib=16)
     disk = rnbd.map_disk(pair)
     for text, sectors in (("16384", 16384), ("0x4000\n", 16384), ("32768", 32768)):
@@ -192,7 +192,7 @@ def test_resize_changes_the_capacity(pair: Lab) -> None:
 
 @needs(timeout=180)
 def test_force_close_and_remap(pair: Lab) -> None:
-    """The server takes a disk away: IO fails, the others go on; remap is refused while it counts as mapped."""
+    """The server closes a disk: its IO fails, the others continue; remap is rejected while the disk is mapped."""
     rnbd.start(pair, mib=8, count=2)
     disk, other = rnbd.map_disk(pair, "ram0"), rnbd.map_disk(pair, "ram1")
     eq(pair.server.write("/sys/class/rnbd-server/ctl/devices/ram0/sessions/s1/force_close", "1"), "")
@@ -206,7 +206,7 @@ def test_force_close_and_remap(pair: Lab) -> None:
 
 @needs(timeout=180)
 def test_disconnect_and_reconnect_by_hand(pair: Lab) -> None:
-    """The path goes down on request; IO fails when its time is over, and goes on after a reconnect."""
+    """The path disconnects on request; IO fails after its time limit, and continues after a reconnect."""
     rnbd.start(pair, mib=8)
     disk = rnbd.map_disk(pair)
     rnbd.fail_fast(pair, 2)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""A device that is another when its server is back: the disk follows it, or says why not."""
+"""A device that changed during an outage: the disk takes its limits, or logs why not."""
 from __future__ import annotations
 
 from vmlab import paths, rnbd
@@ -46,7 +46,7 @@ def back(lab: Lab, disk: rnbd.Disk) -> None:
 
 @needs(wires=1)
 def test_the_disk_follows_its_device(pair: Lab) -> None:
-    """Discard, a volatile cache and smaller blocks come with the server's new device, under load; and go again."""
+    """Discard, a volatile cache and smaller blocks of the new device apply under load, and are removed again."""
     disk = start(pair, blocksize=1024)
     eq(disk.queue("discard_max_bytes"), "0")
     eq(disk.queue("write_cache"), "write through")
@@ -76,7 +76,7 @@ def test_the_disk_follows_its_device(pair: Lab) -> None:
 
 @needs(wires=1)
 def test_flushes_are_not_lost_on_the_way(pair: Lab) -> None:
-    """Writes that keep the disk from taking new limits are forced through the cache that its device has now."""
+    """Writes that delay the disk's new limits are sent with FUA through the cache that its device has now."""
     disk = start(pair)
     pair.defer(pair.mend, 0)
     away(pair, disk)
@@ -118,8 +118,8 @@ def test_larger_blocks_are_refused(pair: Lab) -> None:
 
 
 @needs(wires=1, waits=True)
-def test_limits_that_wait_hinder_nobody(pair: Lab) -> None:
-    """Limits that wait for slow IO live through another outage, and do not keep the disk from being unmapped."""
+def test_waiting_limits_do_not_delay_an_unmap(pair: Lab) -> None:
+    """Limits that wait for slow IO survive another outage, and do not delay an unmap."""
     slow = {"irqmode": 2, "completion_nsec": 3_000_000_000}
     disk = start(pair)
     pair.defer(pair.mend, 0)

@@ -72,7 +72,7 @@ def test_parameters_that_are_given_are_there(vm: Lab) -> None:
 
 @needs(machines=1, own_modules=True)
 def test_wrong_parameters_do_not_load(vm: Lab) -> None:
-    """Each with the C driver's errno, and nothing stays loaded of it."""
+    """Each with the C driver's errno, and no module stays loaded."""
     wrong = []
     for line, wanted in REFUSED:
         result = vm.server.try_run(f"mods {vm.modules} rtrs-server {line}")
@@ -88,7 +88,7 @@ def test_wrong_parameters_do_not_load(vm: Lab) -> None:
 
 @needs(machines=1, own_modules=True)
 def test_a_module_whose_libraries_are_missing_does_not_load(vm: Lab) -> None:
-    """insmod in the wrong order is refused by name, and harmless."""
+    """insmod in the wrong order fails with the missing name, without effect."""
     base = f"/lib/modules/$(uname -r)/{vm.modules}"
     result = vm.server.try_run(f"insmod {base}/rnbd-server.ko")
     ok(result.code, "rnbd-server loaded without rtrs-server")
@@ -119,7 +119,7 @@ def test_loading_and_unloading_twenty_times(vm: Lab) -> None:
 
 @needs(machines=1, own_modules=True)
 def test_unloading_with_a_mapped_disk(vm: Lab) -> None:
-    """A client module that is removed takes its disks along; the server may go first or last."""
+    """The unload of the client module removes its disks; the server may be unloaded before or after."""
     for order in (("rnbd_client", "rnbd_server"), ("rnbd_server", "rnbd_client")):
         rnbd.ram_disk(vm, 8)
         rnbd.load_server(vm)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What map_device refuses: the C driver's errno, and one line in the kernel log that says what was wrong."""
+"""Errors of map_device: the C driver's errno, and one line in the kernel log with the reason."""
 from __future__ import annotations
 
 import time
@@ -116,7 +116,7 @@ def test_a_host_that_does_not_answer_takes_half_a_minute(pair: Lab) -> None:
 
 @needs()
 def test_a_second_writer_needs_migration(pair: Lab) -> None:
-    """rw and rw is refused, rw and migration is let in, a third is not; ro always is."""
+    """rw and rw is rejected, rw and migration is accepted, a third is not; ro always is."""
     rnbd.start(pair, mib=8)
     rnbd.map_disk(pair, session="s1")
     eq(rnbd.try_map(pair, rnbd.request(pair, session="s2")), "EPERM", "a second writer")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Sessions for which there is no memory: the mapper gets ENOMEM, the log says why, and nothing is left behind.
+"""Sessions without memory: map_device gets ENOMEM, the log has the reason, and nothing is left behind.
 
 The kernel serves small allocations at any price: it ends programs, or panics when none is left. So the
 drivers ask for what is free before they take much (rtrs/proto/budget.rs), and the two ways in which they
@@ -84,7 +84,7 @@ def test_chunks_for_which_memory_is_in_pieces(vm: Lab) -> None:
 
 @needs(machines=1, own_modules=True, memory_mib=MEMORY_MIB, timeout=240)
 def test_a_server_that_grants_more_requests_than_the_client_can_hold(vm: Lab) -> None:
-    """The server names the number of requests; a client without memory for them says so and does not try."""
+    """The server grants the number of requests; a client without memory for them logs that and does not connect."""
     # The greatest power of two for which rxe has completion queues.
     _prepare(vm, "sess_queue_depth=4096 max_chunk_size=8192")
     _fill(vm.client, _meminfo(vm.client) - 125)
@@ -96,7 +96,7 @@ def test_a_server_that_grants_more_requests_than_the_client_can_hold(vm: Lab) ->
 
 @needs(machines=1, own_modules=True, memory_mib=MEMORY_MIB, timeout=300)
 def test_sessions_until_memory_ends(vm: Lab) -> None:
-    """One session after the other, until ENOMEM: those that are there go on, and all their memory comes back."""
+    """One session after the other, until ENOMEM: the existing ones continue, and all their memory is freed."""
     _prepare(vm, "sess_queue_depth=512 max_chunk_size=8192")
     _fill(vm.client, _meminfo(vm.client) - 160)
     before, mark = _meminfo(vm.client), vm.client.log_mark()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""A session's paths: made, lost, left, removed, and made again; and what IO does meanwhile."""
+"""A session's paths: added, lost, closed, removed, and added again; and what IO does meanwhile."""
 from __future__ import annotations
 
 import random
@@ -60,7 +60,7 @@ def test_a_closed_path_stays_closed(pair: Lab) -> None:
 
 @needs(wires=1)
 def test_io_fails_when_its_time_without_a_path_is_over(pair: Lab) -> None:
-    """fast_io_fail_tmo: IO waits for so long, then fails; with a path it works again."""
+    """fast_io_fail_tmo: IO waits for this time, then fails; with a path it works again."""
     rnbd.start(pair)
     disk = rnbd.map_disk(pair, options="access_mode=rw fast_io_fail_tmo=6")
     eq(pair.client.read(rnbd.session_file("fast_io_fail_tmo")), "6")
@@ -85,7 +85,7 @@ def test_io_fails_when_its_time_without_a_path_is_over(pair: Lab) -> None:
 
 @needs(wires=1)
 def test_d21_the_time_can_be_none_for_ever_or_changed_meanwhile(pair: Lab) -> None:
-    """D21: 0 fails at once as the C driver does; off waits; a change counts for what waits already."""
+    """D21: 0 fails at once as the C driver does; off waits; a change applies to waiting IO."""
     rnbd.start(pair)
     disk = rnbd.map_disk(pair, options="access_mode=rw fast_io_fail_tmo=0")
     read = f"dd if={disk.path} of=/dev/null bs=4k count=1 iflag=direct status=none"
@@ -159,7 +159,7 @@ def test_attempts_are_counted_and_a_path_is_left(pair: Lab) -> None:
 
 @needs(wires=1)
 def test_d24_a_request_that_is_never_answered_does_not_wait_for_ever(pair: Lab) -> None:
-    """D24: the server lives and acknowledges, its disk does not answer: the path is given up, and in the end the IO."""
+    """D24: the server is up and acknowledges, its disk does not answer: the path fails, and finally the IO."""
     dm_disk(pair)
     rnbd.load_server(pair)
     rnbd.load_client(pair)
@@ -306,7 +306,7 @@ def test_everything_at_once_under_load(pair: Lab) -> None:
 
 @needs(wires=1, timeout=300)
 def test_a_device_that_is_gone_when_the_session_returns(pair: Lab) -> None:
-    """The server comes back without the disk: its IO waits until the server has it again, larger than before."""
+    """The server restarts without the disk: its IO waits until the server has it again, larger than before."""
     rnbd.start(pair, mib=16)
     disk = rnbd.map_disk(pair)
     pair.server.run("mods -r && rmmod brd", 60)
@@ -325,7 +325,7 @@ def test_a_device_that_is_gone_when_the_session_returns(pair: Lab) -> None:
 
 @needs(wires=1, timeout=300)
 def test_modules_unload_in_every_state(pair: Lab) -> None:
-    """The client's modules go while the path is up, while it is lost, and while it is being connected."""
+    """The client's modules are unloaded while the path is up, while it is lost, and while it connects."""
     for state in ("connected", "lost", "connecting"):
         rnbd.load_server(pair)
         rnbd.load_client(pair)
@@ -381,7 +381,7 @@ def test_a_thousand_reconnects_leave_nothing(pair: Lab) -> None:
 
 @needs(wires=2)
 def test_d14_writes_that_cannot_be_sent(pair: Lab) -> None:
-    """D14: the path of a write goes away while it is being sent, again and again; no count of references falls."""
+    """D14: the path of a write is lost while it is being sent, repeatedly; no reference count underflows."""
     with paths.two_paths(pair) as disk:
         rnbd.round_robin(pair)
         fio = disk.fio("--rw=randwrite --bs=16k --iodepth=8 --numjobs=2 --size=16m --time_based "

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Paths of the server that live and die: fail-over, connecting again, dead clients, limits, removal.
+"""Paths of the server: fail-over, reconnects, dead clients, limits, removal.
 
     puppet (user-space verbs) ── rxe0 ── rtrs-server + rnbd-server      one machine, 10.0.0.1 and 10.0.1.1
 """
@@ -76,7 +76,7 @@ def _table(waits: bool) -> list[Any]:
 @pytest.mark.parametrize(("name", "rtrs", "title"), _table(waits=False))
 @needs(machines=1, timeout=200)
 def test_case(lab: Lab, name: str, rtrs: str, title: str) -> None:
-    """One case that a puppet plays."""
+    """One case of the scripted peer."""
     del title       # for the list of tests
     _prepare(lab, rtrs)
     said = _play(lab, name)
@@ -93,7 +93,7 @@ def test_waiting_case(lab: Lab, name: str, rtrs: str, title: str) -> None:
 
 @needs(machines=1, own_modules=True)
 def test_the_memory_limit_refuses_with_enomem(lab: Lab) -> None:
-    """One session fits: the second is refused with ENOMEM and one line, and gets in when the first is gone."""
+    """One session fits: the second is rejected with ENOMEM and one line, and accepted after the first has ended."""
     _prepare(lab, "heartbeat_interval_ms=60000 max_memory_mib=100")
     mark = lab.server.log_mark()
     _play(lab, "the_memory_limit_refuses_with_enomem")
@@ -113,7 +113,7 @@ def _play_refused(lab: Lab) -> None:
 
 @needs(machines=1, own_modules=True, memory_mib=512, timeout=240)
 def test_a_session_that_memory_cannot_hold_is_refused(lab: Lab) -> None:
-    """No limit, and chunks for all that is free in a small machine: ENOMEM, and nothing is left of it."""
+    """No limit, and chunks for all free memory of a small machine: ENOMEM, and nothing is left behind."""
     _prepare(lab, "heartbeat_interval_ms=60000 max_memory_mib=0 sess_queue_depth=2048 max_chunk_size=131072")
     free = "awk '/MemAvailable/ {print int($2 / 1024)}' /proc/meminfo"
     lab.server.run("echo 3 > /proc/sys/vm/drop_caches")
@@ -151,7 +151,7 @@ def test_settings_are_checked_and_may_change(lab: Lab) -> None:
 
 @needs(machines=1, own_modules=True, timeout=200)
 def test_unloading_in_every_state(lab: Lab) -> None:
-    """Half-made, serving, deferred, closing behind a late disk, waiting for that: the module leaves them all."""
+    """The module unloads with paths in set-up, serving, deferred, closing behind a slow disk, and waiting for that."""
     _prepare(lab)
     vm = lab.server
     for invalidate in ("Y", "N"):
@@ -187,7 +187,7 @@ def test_a_queue_depth_of_one(pair: Lab) -> None:
 
 @needs(timeout=240)
 def test_the_rdma_device_is_removed_under_io(pair: Lab) -> None:
-    """`rdma link delete` on the server under load: IO ends, the path is gone, the link comes back and serves again."""
+    """`rdma link delete` on the server under load: IO ends, the path is closed, and a new link serves again."""
     rnbd.start(pair)
     disk = rnbd.map_disk(pair)
     rnbd.round_robin(pair)
@@ -207,7 +207,7 @@ def test_the_rdma_device_is_removed_under_io(pair: Lab) -> None:
 
 @needs(disruptive=True, timeout=200)
 def test_a_killed_client_leaves_nothing(pair: Lab) -> None:
-    """Power failure of a client under load: its session is gone within the heartbeats' limit, the disk is free."""
+    """Power failure of a client under load: its session ends within the heartbeat limit, the disk is free."""
     rnbd.start(pair)
     disk = rnbd.map_disk(pair)
     rnbd.round_robin(pair)
@@ -223,7 +223,7 @@ def test_a_killed_client_leaves_nothing(pair: Lab) -> None:
 
 @needs(own_modules=True, timeout=300, waits=True)
 def test_a_c_client_comes_back_before_the_server_has_noticed(pair: Lab) -> None:
-    """The server's end goes silent and does not count heartbeats; the C client is let in."""
+    """The server's end stops answering and does not count heartbeats; the C client's reconnect is accepted."""
     rnbd.ram_disk(pair)
     rnbd.load_server(pair, modules="ours", rtrs=PATIENT)
     rnbd.load_client(pair, modules="c")

@@ -76,7 +76,7 @@ def fail_power(lab: Lab, disk: rnbd.Disk) -> None:
 
 @needs(wires=1, disk_mib=64, disruptive=True, timeout=400)
 def test_what_was_flushed_survives_the_power_failure_of_a_cache(pair: Lab) -> None:
-    """Under load: after the last of twenty flushes the server dies, loses its cache, and nothing that was flushed."""
+    """Under load: after the last of twenty flushes the server crashes and loses its cache, but no flushed data."""
     disk = map_cached(pair)
     history = disk.history(size=SIZE, floor="flushed", flush_ms=20, flushes=20)
     history.reached("flushed", 60)
@@ -91,7 +91,7 @@ def test_what_was_flushed_survives_the_power_failure_of_a_cache(pair: Lab) -> No
 
 @needs(wires=1, disk_mib=64, disruptive=True, timeout=400)
 def test_a_flush_after_the_power_failure_of_a_cache(pair: Lab) -> None:
-    """Acknowledged writes are lost: the client's next flush fails, once, and the log and a counter say why."""
+    """Acknowledged writes are lost: the client's next flush fails once, and the log and a counter report it."""
     disk = map_cached(pair)
     mark = pair.client.log_mark()
     ledger = "/run/ledger"

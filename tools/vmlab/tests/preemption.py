@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The tests in which threads are most in each other's way, once more where the kernel may be preempted anywhere.
+"""The tests with the most contention between threads, in a fully preemptible kernel.
 
 All other tests run with the kernel's default, which is lazy preemption.
 """

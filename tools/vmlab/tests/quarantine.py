@@ -114,7 +114,7 @@ def test_d29_a_request_that_fails_unanswered_keeps_its_chunk(pair: Lab) -> None:
 
 @needs(wires=2, timeout=240)
 def test_d29_a_request_that_is_given_back_keeps_its_chunk(pair: Lab) -> None:
-    """With a scheduler a request that is started anew gets any tag: no other request may use its first chunk."""
+    """With a scheduler a requeued request gets another tag: no other request may use its first chunk."""
     _two_disks(pair)
     pair.server.run(f"tr '\\0' C < /dev/zero | head -c {BLOCK_BYTES} | "
                     f"dd of=/dev/ram0 bs={BLOCK_BYTES} seek={BLOCK} conv=fsync status=none")
@@ -139,7 +139,7 @@ def test_d29_a_request_that_is_given_back_keeps_its_chunk(pair: Lab) -> None:
 
 @needs(wires=2, timeout=240)
 def test_d29_a_forced_unmap_keeps_the_chunks(pair: Lab) -> None:
-    """The disk is unmapped by force in an outage; another disk of the session goes on."""
+    """The disk is unmapped by force in an outage; another disk of the session continues."""
     _two_disks(pair)
     disk = _map(pair, "fast_io_fail_tmo=600")
     other = rnbd.map_disk(pair, "ram1")
@@ -157,7 +157,7 @@ def test_d29_a_forced_unmap_keeps_the_chunks(pair: Lab) -> None:
 
 @needs(wires=2, timeout=300, waits=True)
 def test_a_path_that_does_not_come_back_holds_no_chunk_for_ever(pair: Lab) -> None:
-    """The path of the lost write stays away: the session is begun anew, once its server has forgotten that path."""
+    """The path of the lost write does not reconnect: the session starts again, after its server has freed that path."""
     _two_disks(pair)
     disk = _map(pair, "fast_io_fail_tmo=0")
     write = _write_a(pair, disk)

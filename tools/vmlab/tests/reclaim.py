@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Memory that can only be freed by writing to the disk, while the way to the disk is being mended.
+"""Memory that can only be freed by writing to the disk, while its path reconnects.
 
 The client is small, and its swap, or the file that its programs write, is on the mapped disk. Its wire is cut and
 mended again and again. What the client allocates in order to connect again must not wait for this disk: then it

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What a lost path keeps of its last life, and that it lets it go on every way out.
+"""The objects that a lost path keeps of its previous connection, and that it drops them in every case.
 
 The server may not know of the end of a lost path. So the client keeps the identifier of the path's first connection,
 to disconnect on it later. Whatever it keeps refers to the path, so nothing frees it by itself; after each test here
@@ -48,7 +48,7 @@ def test_a_device_goes_while_its_path_is_closed(pair: Lab) -> None:
 
 @needs(wires=2, timeout=240)
 def test_a_path_is_closed_while_it_is_torn_down(pair: Lab) -> None:
-    """`disconnect` in each moment after a fault, the pause before the first words to the peer included."""
+    """`disconnect` at each point after an error, including the delay before the first message to the peer."""
     with paths.two_paths(pair):
         folder = paths.to_wire(pair, 1)
         for pause_ms in (0, 20, 50, 80, 100, 120, 200):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Messages that open and close devices take their time at the server; nothing else of the session waits for them.
+"""Messages that open and close devices may take long at the server; IO and heartbeats do not wait for them.
 
     loop0 ── late (device mapper, can be suspended) ── ram0        on the server
 """
@@ -81,7 +81,7 @@ def _prepare(lab: Lab, rtrs: str) -> None:
     pytest.param(name, function.__doc__ or "", id=name) for name, function in admin.CASES.items()])
 @needs(machines=1, timeout=150)
 def test_case(lab: Lab, name: str, title: str) -> None:
-    """One case that a puppet plays."""
+    """One case of the scripted peer."""
     del title       # for the list of tests
     _prepare(lab, PATIENT)
     done = lab.server.try_run(f"cd /tmp/peer && python3 -S -m admin {name} {lab.server_address}", 120)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Devices of the server: which are refused, how they are fenced, and what the log says about it."""
+"""Devices of the server: which are rejected, how they are fenced, and the log lines."""
 from __future__ import annotations
 
 from vmlab import paths, rnbd, tier
@@ -26,7 +26,7 @@ def _play(lab: Lab, name: str) -> None:
 
 @needs(machines=1, timeout=200)
 def test_a_thousand_refused_opens_do_not_fill_the_log(lab: Lab) -> None:
-    """OPEN of a device that another session writes to, again and again: every one is answered, few are logged.
+    """Repeated OPEN of a device that another session writes to: every one is answered, few are logged.
 
     A thousand in make test-long, else three hundred.
     """
@@ -40,7 +40,7 @@ def test_a_thousand_refused_opens_do_not_fill_the_log(lab: Lab) -> None:
 
 @needs(machines=1, timeout=200)
 def test_force_close_closes_what_its_file_stands_for(lab: Lab) -> None:
-    """It is written while its client closes the device and opens another under the same number."""
+    """force_close is written while its client closes the device and opens another under the same number."""
     _play(lab, "a_device_is_fenced_and_no_other")
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""No two sessions have one name; a session that does not get its name is told so, or waits for the one that ends.
+"""No two sessions have one name; a session gets an error for a name in use, or waits for the one that ends.
 
     puppets (user-space verbs), rnbd-client ── rxe0 ── rtrs-server + rnbd-server      one machine
 """

@@ -190,7 +190,7 @@ def test_names_with_slashes_become_exclamation_marks(vm: Lab) -> None:
 
 @needs(machines=1)
 def test_nothing_is_left_in_sysfs_after_unmap(vm: Lab) -> None:
-    """The last device of a session takes the session along, on both sides."""
+    """The unmap of the last device of a session removes the session, on both sides."""
     rnbd.start(vm, mib=8)
     disk = rnbd.map_disk(vm)
     disk.unmap()
