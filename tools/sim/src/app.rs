@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The application: one request for each block at a time, and it remembers what it was told.
+//! The application: one request per block at a time, with a record of all results.
 
 use crate::{
     check::End,
@@ -16,7 +16,7 @@ use crate::{
 /// The application.
 #[derive(Debug)]
 pub(crate) struct App {
-    /// Blocks with a request under way.
+    /// Blocks with a request in flight.
     pub(crate) busy: Vec<bool>,
     /// When it stops.
     pub(crate) until_us: u64,
@@ -38,7 +38,7 @@ impl App {
 }
 
 impl World {
-    /// The application wants something of a block that has nothing under way.
+    /// Starts a request for a block without one in flight.
     pub(crate) fn app(&mut self) {
         if self.now_us > self.app.until_us {
             return;
@@ -58,7 +58,7 @@ impl World {
         self.after(later, Event::App);
     }
 
-    /// A request has ended; `None` is an error. `unknown`: the server may have it.
+    /// Handles the end of a request; `None` is an error. `unknown`: the server may have it.
     pub(crate) fn io_done(&mut self, body: Body, answer: Option<u64>, unknown: bool) {
         let Body { request, deed } = body;
         self.check.ends(request);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What must hold: the application's view of the disk, and who owns what.
+//! The invariants: the application's view of the disk, and the ownership of chunks and requests.
 
 use std::{
     collections::BTreeSet,
@@ -12,32 +12,32 @@ use std::{
 pub enum Kind {
     /// An acknowledged write is not on the disk, or was overwritten by an older one.
     LostWrite,
-    /// A read returned what was never there, or no longer.
+    /// A read returned data that were never written, or were overwritten.
     WrongRead,
     /// A write put another request's data on the disk.
     ForeignData,
-    /// A response went to a request that it is not for.
+    /// A response ended another request.
     WrongReply,
     /// A chunk is used by two requests at once.
     ChunkTwice,
     /// A request ended twice.
     DoneTwice,
-    /// The server refused a request that was in order.
+    /// The server rejected a valid request.
     Refused,
     /// A path was tried twice for one request.
     TriedTwice,
-    /// A path was left although attempts were left.
+    /// A path was closed although attempts were left.
     GivenUpEarly,
-    /// Faults have stopped, and something did not come back, or leaks.
+    /// After the faults stopped, a part did not recover, or leaks.
     Stuck,
 }
 
-/// A violation: what, and the particulars.
+/// A violation: its kind and details.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
     /// The kind.
     pub kind: Kind,
-    /// For people.
+    /// The details, as text.
     pub what: String,
 }
 
@@ -47,17 +47,17 @@ impl fmt::Display for Violation {
     }
 }
 
-/// What the application knows of one block.
+/// The application's knowledge of one block.
 #[derive(Debug, Default)]
 struct Block {
-    /// The last write that it was told is done.
+    /// The last acknowledged write.
     acked: u64,
     /// Writes that ended with an error and that the server may still have: they may be on the disk,
-    /// or get there.
+    /// now or later.
     failed: BTreeSet<u64>,
-    /// A write under way.
+    /// A write in flight.
     writing: Option<u64>,
-    /// What a read under way may have found when it began.
+    /// The contents that a read in flight may return.
     before: BTreeSet<u64>,
 }
 
@@ -68,7 +68,7 @@ pub(crate) enum End {
     Done,
     /// With an error; the server may have it.
     Unknown,
-    /// With an error; it never went out.
+    /// With an error; it was never sent.
     Never,
 }
 
@@ -89,7 +89,7 @@ impl Check {
         }
     }
 
-    /// The first violation counts: what follows is a consequence.
+    /// Only the first violation counts, as later ones are consequences.
     pub(crate) fn fail(&mut self, kind: Kind, what: String) {
         self.violation.get_or_insert(Violation { kind, what });
     }
@@ -107,7 +107,7 @@ impl Check {
         known.before.insert(known.acked);
     }
 
-    /// A read has ended: it found what was there when it began, or what came meanwhile.
+    /// Checks the end of a read: it returned the content at its start, or a later one.
     pub(crate) fn read_ends(&mut self, block: usize, content: u64) {
         let before = std::mem::take(&mut self.blocks[block].before);
         if !before.contains(&content) {
@@ -119,7 +119,7 @@ impl Check {
         self.blocks[block].writing = Some(request);
     }
 
-    /// A request has ended, once and for all.
+    /// Counts the final end of a request.
     pub(crate) fn ends(&mut self, request: u64) {
         let first = self.done.insert(request);
         self.require(first, Kind::DoneTwice, || {
@@ -127,7 +127,7 @@ impl Check {
         });
     }
 
-    /// A write has ended; `content` is what is on the disk.
+    /// Handles the end of a write; `content` is that of the disk.
     pub(crate) fn write_ends(&mut self, block: usize, request: u64, end: End, content: u64) {
         let known = &mut self.blocks[block];
         known.writing = None;
@@ -141,8 +141,8 @@ impl Check {
         self.content(block, content, Kind::LostWrite);
     }
 
-    /// The client is sure that the server has nothing any more of a write that failed: what it has
-    /// not done by now, it must never do.
+    /// Records that the client knows that the server has ended a failed write: if it was not
+    /// executed by now, it must never be.
     pub(crate) fn write_settled(&mut self, block: usize, request: u64, content: u64) {
         let known = &mut self.blocks[block];
         if content != request {
@@ -151,10 +151,10 @@ impl Check {
             known.failed.remove(&request);
             known.acked = request;
         }
-        // Else it came over a write whose answer is on its way, which a failed one may.
+        // Otherwise it replaced a write whose answer is in flight, which a failed one may.
     }
 
-    /// Checks a block's content, on the disk or as it was read.
+    /// Checks a block's content, on the disk or from a read.
     pub(crate) fn content(&mut self, block: usize, content: u64, kind: Kind) {
         let known = &self.blocks[block];
         let fits = content == known.acked
@@ -169,7 +169,7 @@ impl Check {
         }
     }
 
-    /// The disk takes a write.
+    /// Handles a write of the disk.
     pub(crate) fn applies(&mut self, block: usize, request: u64) {
         self.content(block, request, Kind::LostWrite);
     }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The client's requests: how one finds its path, waits for one, goes out again and ends.
+//! The client's requests: the choice of a path, waiting for one, sending again, and the end.
 //!
-//! Stands for `rtrs/client/{session,io}` and `rnbd/client`. What decides is
-//! the drivers' own code: `proto::policy`, `proto::outage`, `proto::permit`, `proto::geometry` and
-//! `proto::imm`. A request is known by its tag, which is the number of a chunk: the one that it
-//! uses unless `client_chunks` gives it another.
+//! Stands for `rtrs/client/{session,io}` and `rnbd/client`. The decisions are the drivers' own
+//! code: `proto::policy`, `proto::outage`, `proto::permit`, `proto::geometry` and `proto::imm`. A
+//! request is known by its tag, which is the number of a chunk: the one that it uses unless
+//! `client_chunks` gives it another.
 
 use std::collections::VecDeque;
 
@@ -55,7 +55,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub(crate) struct Slot {
     pub(crate) body: Body,
-    /// Where it is in flight; `None`: it waits.
+    /// The path and connection on which it is in flight; `None`: it waits.
     pub(crate) on: Option<(usize, ConnId)>,
     /// The chunk that it was last sent in.
     pub(crate) chunk: u16,
@@ -85,7 +85,7 @@ pub(crate) struct Client {
     pub(crate) shortage: Shortage,
     /// Until when no path connects.
     pub(crate) away_until_us: u64,
-    /// What failed unanswered, for each chunk that is held because of it.
+    /// The failed request without an answer, for each chunk that is held because of it.
     pub(crate) failed: Vec<Option<Body>>,
     /// The device is open on the server that the connected paths lead to.
     pub(crate) opened: bool,
@@ -94,7 +94,7 @@ pub(crate) struct Client {
     sends: u64,
     requests: u64,
     pub(crate) frozen: bool,
-    /// What happens when a frozen client runs again.
+    /// The events for a frozen client when it runs again.
     pub(crate) backlog: VecDeque<Event>,
 }
 
@@ -208,8 +208,8 @@ impl World {
         }
     }
 
-    /// What becomes of a request that finds no path, as rnbd's `client/io_state.rs` has it: it
-    /// waits unless the time for that is over.
+    /// Handles a request without a path, as rnbd's `client/io_state.rs`: it waits unless its time
+    /// limit is over.
     fn wait_or_fail(&mut self, tag: u16) {
         match self.client.outage {
             Outage::Up | Outage::Queueing { .. } => self.client.waiting.push_back(tag),
@@ -287,7 +287,7 @@ impl World {
         true
     }
 
-    /// A request is unanswered for too long: the path recovers, and the request goes elsewhere.
+    /// Handles the timeout of a request: the path recovers, and the request is sent on another one.
     pub(crate) fn request_timeout(&mut self, tag: u16, send: u64) {
         let Some(slot) = &self.client.slots[usize::from(tag)] else {
             return;
@@ -299,7 +299,7 @@ impl World {
         }
     }
 
-    /// A response has come on a connection of a path.
+    /// Handles a response on a connection of a path.
     pub(crate) fn response(&mut self, at: (usize, ConnId), r: Response, content: u64, truth: u64) {
         let geometry: Geometry = self.geometry;
         let chunk = geometry.chunk_id(r.msg_id);
@@ -351,7 +351,8 @@ impl World {
         }
     }
 
-    /// The path's queue pairs are drained: what was in flight goes out again, or is given back.
+    /// Handles that a path's queue pairs are drained: requests in flight are sent again, or given
+    /// back.
     pub(crate) fn fail_over(&mut self, path: usize) {
         let tags: Vec<u16> = self.client.in_flight(path).collect();
         for mut tag in tags {
@@ -373,7 +374,7 @@ impl World {
                 }
             }
             self.client.slots[usize::from(tag)] = Some(slot.clone());
-            // As the driver: what was lost with the last path is given back, and made anew.
+            // As the driver: requests lost with the last path are given back, and submitted again.
             let is_open = slot.body.deed == Deed::Open;
             let may_go = is_open || self.client.opened;
             if !may_go || !self.send_on_any_path(tag, &slot, chunk) {
@@ -390,7 +391,7 @@ impl World {
         }
     }
 
-    /// Sends what waits, as far as it can be sent.
+    /// Sends the waiting requests, as far as possible.
     pub(crate) fn flush(&mut self) {
         for tag in std::mem::take(&mut self.client.waiting) {
             let tag = self.another_tag(tag);
@@ -402,7 +403,7 @@ impl World {
         self.now_us / MS
     }
 
-    /// Something happened to the session as a whole.
+    /// Handles an event of the session.
     pub(crate) fn outage(&mut self, event: outage::Event) {
         let (next, effect) = self.client.outage.step(event);
         if next != self.client.outage {
@@ -418,7 +419,7 @@ impl World {
                 let event = Event::OutageDeadline { until_ms };
                 self.agenda.push(self.now_us.max(until_ms * MS), event);
             }
-            // The path that came up has the device opened, which sends what waits.
+            // The path that connected opens the device, after which the waiting requests are sent.
             outage::Effect::Resume => self.trace.reached("a session is back"),
             outage::Effect::FailQueued => {
                 self.trace.reached("what waits is failed");
@@ -429,8 +430,8 @@ impl World {
         }
     }
 
-    /// A path went up. It may lead to a server that was started again, or into a session whose
-    /// devices were closed, while another path only seems to be up: no IO goes out, on any path,
+    /// Handles a path that connected. It may lead to a restarted server, or to a session whose
+    /// devices were closed, while another path still looks connected: no IO is sent, on any path,
     /// until the device was opened after this.
     pub(crate) fn path_up(&mut self) {
         let first = self.client.outage != Outage::Up;
@@ -446,7 +447,7 @@ impl World {
         self.open();
     }
 
-    /// Opens the device, unless that is under way.
+    /// Opens the device, unless an open is in flight.
     pub(crate) fn open(&mut self) {
         let mut slots = self.client.slots.iter().flatten();
         if slots.any(|s| s.body.deed == Deed::Open) {
@@ -460,14 +461,14 @@ impl World {
         }
     }
 
-    /// An open message was answered.
+    /// Handles the answer to an open message.
     fn opened(&mut self, epoch: u64) {
         if epoch == self.client.epoch {
             self.client.opened = true;
             note!(self, Client, "device open");
             self.flush();
         } else {
-            // The answer may be that of a server which is no more.
+            // The answer may be that of a crashed server.
             self.trace.reached("an open is answered too late");
             self.open();
         }
@@ -485,7 +486,7 @@ impl World {
 
     pub(crate) fn outage_deadline(&mut self, until_ms: u64) {
         let now_ms = self.now_ms();
-        // A timer that was replaced is one that was stopped.
+        // A replaced timer counts as cancelled.
         if matches!(self.client.outage, Outage::Queueing { until_ms: Some(u), .. } if u == until_ms)
         {
             self.outage(outage::Event::DeadlinePassed { now_ms });

@@ -3,8 +3,8 @@
 //! The client's chunks that are held because a request was lost in them, and the requests that wait
 //! for them.
 //!
-//! Stands for `rtrs/client/session/quarantine.rs` and `rnbd/client/retry.rs`. What decides is
-//! `proto::quarantine`.
+//! Stands for `rtrs/client/session/quarantine.rs` and `rnbd/client/retry.rs`. The decisions are
+//! those of `proto::quarantine`.
 
 use proto::rtrs::{
     outage::FastIoFail,
@@ -38,7 +38,7 @@ use crate::{
 /// Pause before a request asks for its chunk again; the driver's is shorter.
 pub(crate) const AGAIN_US: u64 = 100 * MS;
 
-/// Time for which a session that its server is to forget has no path.
+/// The time without a path, in which the server frees the session.
 const AWAY_US: u64 = S;
 
 impl Client {
@@ -52,7 +52,7 @@ impl Client {
 }
 
 impl World {
-    /// Where a tag's request is to go, if it can.
+    /// Returns the chunk of a tag's request, if there is one.
     pub(crate) fn place_for(&mut self, tag: u16) -> Option<Place> {
         let own = Place {
             chunk: tag,
@@ -73,7 +73,7 @@ impl World {
         place
     }
 
-    /// A request finds its chunk held: it waits beside the others, and fails in the end.
+    /// Handles a request whose chunk is held: it waits, and fails after its time limit.
     pub(crate) fn refused(&mut self, tag: u16) {
         let (now_us, now_ms) = (self.now_us, self.now_ms());
         self.client.shortage.refused(now_ms);
@@ -87,7 +87,8 @@ impl World {
             FastIoFail::After(s) => Some(u64::from(s) * 1000),
         };
         if wait_limit_ms(fast_io_fail_ms).is_some_and(|limit_ms| waited_ms > limit_ms) {
-            // Faults have stopped before it began to wait: the session is to be begun anew by then.
+            // Faults have stopped before it began to wait: the session must have started again by
+            // then.
             if now_us > self.settings.calm_us + waited_ms * MS {
                 let what = format!("r{request} has waited too long for its chunk");
                 self.check.fail(Kind::Stuck, what);
@@ -102,7 +103,7 @@ impl World {
         self.client.refused.push(tag);
     }
 
-    /// Those that wait for their chunks try again, and so does a device that is to be opened.
+    /// Requests that wait for their chunks try again, and so does the open of a device.
     pub(crate) fn try_refused(&mut self) {
         for tag in std::mem::take(&mut self.client.refused) {
             self.submit(tag);
@@ -140,13 +141,13 @@ impl World {
         })
     }
 
-    /// A request was in flight on a path that is drained.
+    /// Handles a request in flight on a path that was drained.
     pub(crate) fn lost(&mut self, chunk: u16, path: usize) -> Ticket {
         let number = self.client.paths[path].number;
         self.client.quarantine.lost(chunk, number)
     }
 
-    /// The path is connected anew: the server has drained its last life.
+    /// Handles the connect of a path: the server has drained its previous connections.
     pub(crate) fn end_quarantine_of(&mut self, path: usize) {
         let number = self.client.paths[path].number;
         self.client.quarantine.connected(number);
@@ -156,7 +157,7 @@ impl World {
         self.settle();
     }
 
-    /// A path is removed for good; nothing is known of its end at the server.
+    /// Handles the removal of a path, whose end at the server is not known.
     pub(crate) fn path_removed(&mut self, path: usize) {
         self.trace.reached("a path is removed");
         let number = self.client.paths[path].number;
@@ -167,7 +168,7 @@ impl World {
         self.settle();
     }
 
-    /// The server does not know the session, and did not when it was asked.
+    /// Handles that the server does not know the session, nor did when it was asked.
     pub(crate) fn session_forgotten(&mut self, losses: u64) {
         self.trace.reached("the server has forgotten the session");
         note!(self, Client, "the server has forgotten the session");
@@ -175,7 +176,7 @@ impl World {
         self.settle();
     }
 
-    /// What has failed in a chunk that is not held any more must not be done from now on.
+    /// A request that failed in a chunk that is not held any more must not be executed from now on.
     pub(crate) fn settle(&mut self) {
         if self.client.quarantine.held() == 0 {
             self.client.shortage.end();
@@ -197,7 +198,7 @@ impl World {
         }
     }
 
-    /// Gives all paths up for a moment if requests have waited for their chunks for too long.
+    /// Disconnects all paths for a short time if requests have waited too long for their chunks.
     pub(crate) fn look_after_chunks(&mut self) {
         if self.settings.broken(Mutation::NeverAskServer) || self.client.quarantine.held() == 0 {
             return;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The life of a client's path: set-up, heartbeat, teardown, back-off.
+//! A client's path: set-up, heartbeat, teardown, back-off.
 //!
-//! Stands for `rtrs/client/path`. What decides is `proto::recovery`, `proto::heartbeat` and
-//! `proto::handshake`.
+//! Stands for `rtrs/client/path`. The decisions are those of `proto::recovery`, `proto::heartbeat`
+//! and `proto::handshake`.
 
 use proto::common::errno::Errno;
 use proto::rtrs::{
@@ -66,9 +66,9 @@ pub(crate) struct ClientPath {
     recovery: Recovery,
     /// Counts set-ups and teardowns.
     life: u64,
-    /// Number of the start that is to come.
+    /// Number of the next start.
     start: u64,
-    /// The run of the teardown worker that goes on; `None`: an attempt that has failed is undone.
+    /// The current run of the teardown worker; `None`: a failed attempt is undone.
     run: Option<TearDown>,
     /// How the last attempt ended.
     outcome: Outcome,
@@ -162,7 +162,7 @@ impl World {
         self.path_event(path, recovery::Event::Close);
     }
 
-    /// The administrator wants the path connected; counting starts again.
+    /// The administrator requests a connect; counting starts again.
     pub(crate) fn reconnect_path(&mut self, path: usize) {
         let p = &mut self.client.paths[path];
         if !p.exists() {
@@ -181,13 +181,13 @@ impl World {
         self.path_event(path, recovery::Event::Lost { life: None });
     }
 
-    /// Makes the connections, one after the other, then the info exchange.
+    /// Connects, one connection after the other, then does the info exchange.
     fn connect(&mut self, path: usize) {
         let others_up = self.client.paths.iter().any(|p| p.state().carries_io());
         let p = &mut self.client.paths[path];
         p.life += 1;
         p.outcome = Outcome::Other;
-        // As the driver: a path that was up before may meet a server that was started again.
+        // As the driver: a path that was connected before may meet a restarted server.
         let was_up = p.recovery.was_up();
         p.first_conn = was_up || !others_up;
         let quarantine = &self.client.quarantine;
@@ -280,7 +280,7 @@ impl World {
                 let unknown = matches!(why, ConnectError::Rejected(Some(Errno::ENXIO)));
                 if let Some(losses) = self.client.paths[path].inquiry.filter(|_| unknown) {
                     self.session_forgotten(losses);
-                    // As the driver, which wants it back now.
+                    // As the driver, which reconnects at once.
                     self.client.paths[path].attempts = 0;
                     self.path_event(path, recovery::Event::RetryNow);
                 } else {
@@ -292,7 +292,7 @@ impl World {
         }
     }
 
-    /// A message was received on a connection of the client's.
+    /// Handles a message received on a connection of the client.
     pub(crate) fn client_receive(&mut self, conn: ConnId, message: Message) {
         let Some(path) = self.path_of(conn) else {
             return;
@@ -375,7 +375,7 @@ impl World {
         self.after(interval_us, Event::ClientTick { path, life });
     }
 
-    /// Disconnects and drains; what was in flight goes out again when that is done.
+    /// Disconnects and drains; requests in flight are sent again after that.
     fn tear_down(&mut self, path: usize) {
         let p = &mut self.client.paths[path];
         p.life += 1;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The disk behind the server: it survives a crash, and takes its time.
+//! The disk of the server: durable over crashes, with variable latency.
 
 use crate::event::MS;
 
@@ -8,7 +8,7 @@ use crate::event::MS;
 #[derive(Debug)]
 pub(crate) struct Disk {
     pub(crate) blocks: Vec<u64>,
-    /// Operations take long these days.
+    /// Operations are slow now.
     pub(crate) slow: bool,
 }
 

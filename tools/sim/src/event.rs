@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The clock: what happens when, in virtual microseconds.
+//! The clock and the events, in virtual microseconds.
 
 use std::{
     cmp::Ordering,
@@ -21,7 +21,8 @@ pub(crate) const MS: u64 = 1_000;
 /// A second.
 pub(crate) const S: u64 = 1_000_000;
 
-/// Something that happens. Work of a path carries the path's life: work of an earlier one is void.
+/// An event. Work of a path has the number of the path's connect; work of an earlier connect is
+/// ignored.
 #[derive(Clone, Debug)]
 pub(crate) enum Event {
     /// A packet reaches the host of the receiver.
@@ -41,13 +42,13 @@ pub(crate) enum Event {
     },
     /// Everything below `upto` has arrived.
     Ack { conn: ConnId, to: Side, upto: u64 },
-    /// Nothing was acknowledged for a while.
+    /// The retransmission timeout of a sender.
     Retransmit {
         conn: ConnId,
         from: Side,
         round: u64,
     },
-    /// A sender learns that its connection has failed.
+    /// The connection of a sender has failed.
     Broken { conn: ConnId, side: Side },
     /// A message of the connection manager.
     Cm {
@@ -61,7 +62,7 @@ pub(crate) enum Event {
     ConnectTimeout { path: usize, life: u64 },
     /// The client's queue pairs are drained.
     TornDown { path: usize, life: u64 },
-    /// The broken model closes connections after what was in flight was sent again.
+    /// A mutated model closes connections after requests in flight were sent again.
     CloseLate { conn: ConnId },
     /// The pause before an attempt to connect is over.
     Start { path: usize, start: u64 },
@@ -85,7 +86,7 @@ pub(crate) enum Event {
     Thaw { side: Side },
     /// The server runs again after a crash.
     Restart,
-    /// The application may want something.
+    /// The application may start a request.
     App,
     /// Time for a fault.
     Fault,
@@ -93,7 +94,7 @@ pub(crate) enum Event {
     Mend { wire: usize, round: u64 },
     /// The administrator connects a path again that he has disconnected.
     Reconnect { path: usize },
-    /// Is everything back?
+    /// Checks whether all parts have recovered.
     Watch,
 }
 
@@ -149,13 +150,14 @@ impl PartialOrd for Entry {
 }
 
 impl Ord for Entry {
-    /// The earliest is the greatest, as `BinaryHeap` wants it; of two, the one that came first.
+    /// The earliest is the greatest, as `BinaryHeap` requires; of two at the same time, the first
+    /// queued.
     fn cmp(&self, other: &Self) -> Ordering {
         (other.at_us, other.order).cmp(&(self.at_us, self.order))
     }
 }
 
-/// What is to happen.
+/// The queue of events.
 #[derive(Default)]
 pub(crate) struct Agenda {
     heap: BinaryHeap<Entry>,
@@ -172,7 +174,7 @@ impl Agenda {
         });
     }
 
-    /// Takes what is next, with its time.
+    /// Takes the next event with its time.
     pub(crate) fn pop(&mut self) -> Option<(u64, Event)> {
         self.heap.pop().map(|e| (e.at_us, e.event))
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What goes wrong, and the end of it: the calm in which everything has to come back.
+//! The faults, and the quiet phase after them, in which all parts have to recover.
 
 use proto::rtrs::{
     outage::FastIoFail,
@@ -26,22 +26,22 @@ use crate::{
     world::World,
 };
 
-/// A kind of fault, or of something else that people do at a bad moment.
+/// A kind of fault, or of administration at an inconvenient time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// A wire is cut, and mended later.
+    /// A wire is cut, and restored later.
     Cut,
     /// A wire loses packets for a while.
     Loss,
-    /// The server dies and comes back; its disk survives.
+    /// The server crashes and boots; its disk keeps its data.
     Crash,
-    /// The server stands still, then does everything at once.
+    /// The server freezes, then handles all queued events at once.
     Freeze,
-    /// The client stands still, then does everything at once.
+    /// The client freezes, then handles all queued events at once.
     ClientFreeze,
-    /// The server forgets its answers, until it is picked again.
+    /// The server drops its answers, until this fault is drawn again.
     Mute,
-    /// The disk is slow, until it is picked again.
+    /// The disk is slow, until this fault is drawn again.
     SlowDisk,
     /// `disconnect` of a path at the client, `reconnect` some time later.
     Disconnect,
@@ -78,11 +78,11 @@ impl Kind {
     ];
 }
 
-/// Virtual time within which everything must be back.
+/// The virtual time within which all parts must recover.
 const BACK_US: u64 = 240 * S;
 
 impl World {
-    /// Time for a fault, or for the calm.
+    /// Starts a fault, or the quiet phase.
     pub(crate) fn fault(&mut self) {
         if self.now_us >= self.settings.calm_us {
             return self.calm();
@@ -210,7 +210,7 @@ impl World {
         }
     }
 
-    /// A side goes on after a freeze: everything that has queued happens, in its order.
+    /// Ends the freeze of a side: the queued events happen, in order.
     pub(crate) fn thaw(&mut self, side: Side) {
         let backlog = match side {
             Side::Client => {
@@ -243,7 +243,7 @@ impl World {
         self.after(S, Event::Watch);
     }
 
-    /// Looks whether everything is back.
+    /// Checks whether all parts have recovered.
     pub(crate) fn watch(&mut self) {
         for path in 0..self.client.paths.len() {
             let p = &self.client.paths[path];
@@ -266,7 +266,7 @@ impl World {
         }
     }
 
-    /// What is not as it should be when all is well.
+    /// Returns the state that differs from the expected one after recovery.
     fn missing(&self) -> Vec<String> {
         let mut missing = Vec::new();
         for (chunk, slot) in self.client.slots.iter().enumerate() {

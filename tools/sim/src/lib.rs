@@ -4,8 +4,8 @@
 //!
 //! The drivers' decisions are the drivers' own code (`rtrs/proto`, through the crate `proto`); what
 //! is modelled is the glue around it, and each file here names the driver's files that it stands
-//! for. A run has two phases: faults happen, and nothing wrong may come of them; then faults stop,
-//! and everything has to come back.
+//! for. A run has two phases: faults happen, without a violation of the invariants; then faults
+//! stop, and all parts have to recover.
 
 #![forbid(unsafe_code)]
 #![expect(
@@ -45,10 +45,10 @@ pub use settings::{
     Options, //
 };
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// The first thing that was wrong.
+    /// The first violation.
     pub violation: Option<Violation>,
     /// The timeline, if it was asked for.
     pub trace: Vec<String>,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Runs seeds of the simulation and prints what was wrong, if anything.
+//! Runs seeds of the simulation and prints violations.
 
 use std::{
     collections::BTreeMap,
@@ -57,7 +57,7 @@ fn mutation(name: &str) -> Result<Mutation, String> {
         .ok_or_else(|| format!("there are: {}", names()))
 }
 
-/// What some runs came to.
+/// The results of several runs.
 #[derive(Default)]
 struct Sum {
     passed: u64,
@@ -155,7 +155,7 @@ fn main() -> ExitCode {
         Ok(sum) if sum.failed == 0 => ExitCode::SUCCESS,
         Ok(_) => ExitCode::FAILURE,
         Err(error) => {
-            // A reader who has seen enough (`| head`) is no failure to talk about.
+            // A closed pipe (`| head`) is not an error.
             if io::stderr().is_terminal() || error.downcast_ref::<io::Error>().is_none() {
                 let _ = writeln!(io::stderr(), "sim: {error:#}");
             }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What goes over a wire. What is true but not on the real wire is marked so; only the checks look
-//! at it.
+//! The messages on a wire. Fields that the real wire does not have are marked; only the checks use
+//! them.
 
-/// Whose end of a connection.
+/// The side of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
     Client,
@@ -19,7 +19,7 @@ impl Side {
     }
 }
 
-/// What a request wants. The content of a block is the number of the request that wrote it.
+/// The operation of a request. The content of a block is the number of the request that wrote it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Deed {
     /// Open the device (`rnbd`'s open message).
@@ -53,14 +53,14 @@ pub(crate) enum Message {
     Request {
         imm: u32,
         body: Body,
-        /// Number of this sending, true but not on the wire.
+        /// Number of this sending; not on the real wire.
         send: u64,
     },
     Response {
         imm: u32,
-        /// What a read found.
+        /// The data of a read.
         content: u64,
-        /// The request that this answers, true but not on the wire.
+        /// The request that this answers; not on the real wire.
         request: u64,
     },
 }

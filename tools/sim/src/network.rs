@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Wires, and reliable connections over them: in order, repeated until acknowledged, given up after
-//! `RETRY_COUNT` repetitions. An acknowledgement says that the adapter has it, not that anybody
-//! will answer.
+//! Wires, and reliable connections over them: in order, retransmitted until acknowledged, failed
+//! after `RETRY_COUNT` retransmissions. An acknowledgement means that the adapter has the message,
+//! not that the software will answer.
 //!
 //! Stands for the adapters and for `rdma/qp.rs` and `rdma/cm.rs`.
 
@@ -45,7 +45,7 @@ pub(crate) struct Wire {
 #[derive(Debug, Default)]
 struct Flow {
     next_seq: u64,
-    /// The receiver's: what comes next.
+    /// The receiver's next sequence number.
     expected: u64,
     unacked: VecDeque<(u64, Message)>,
     retries: u8,
@@ -67,7 +67,7 @@ pub(crate) struct Conn {
 struct End {
     /// The queue pair works.
     open: bool,
-    /// Nothing can be posted any more; its owner may not have noticed.
+    /// Posts fail; the owner may not have detected it.
     broken: bool,
     sends: Flow,
 }
@@ -256,7 +256,7 @@ impl World {
             end.broken = true;
             note!(self, Net, "c{conn}: {from:?} gives up: retries exceeded");
             self.trace.reached("retries are exceeded");
-            // Its owner is busy elsewhere; meanwhile requests meet a queue pair that takes none.
+            // Its owner is busy; meanwhile posts to the queue pair fail.
             let later = self.rng.u64(0..60 * MS);
             self.after(later, Event::Broken { conn, side: from });
             return;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The server's sessions and paths: who may connect, when a path goes live, and how it goes down.
+//! The server's sessions and paths: admission, set-up and teardown.
 //!
-//! Stands for `rtrs/server/{listener,session,path}`. What
-//! decides is `proto::handshake`, `proto::path` and `proto::heartbeat`.
+//! Stands for `rtrs/server/{listener,session,path}`. The decisions are those of `proto::handshake`,
+//! `proto::path` and `proto::heartbeat`.
 
 use std::collections::{
     BTreeMap,
@@ -50,7 +50,7 @@ use crate::{
     world::World,
 };
 
-/// A session: the chunks, and what the service above knows.
+/// A session: the chunks, and the state of the upper layer.
 #[derive(Debug)]
 pub(crate) struct Session {
     /// What was last written into each chunk by a client's adapter.
@@ -70,7 +70,7 @@ pub(crate) struct ServerPath {
     cid_num: u16,
     conns: BTreeMap<u16, ConnId>,
     pub(crate) state: ServerState,
-    /// The info request is there.
+    /// The info request has arrived.
     asked: bool,
     /// The session counts it.
     linked: bool,
@@ -101,9 +101,9 @@ pub(crate) struct Server {
     pub(crate) ops: BTreeMap<u64, Op>,
     pub(crate) down: bool,
     pub(crate) frozen: bool,
-    /// What happens when a frozen server runs again.
+    /// The events for a frozen server when it runs again.
     pub(crate) backlog: VecDeque<Event>,
-    /// Answers are forgotten these days.
+    /// Answers are dropped now.
     pub(crate) mute: bool,
     next: u64,
 }
@@ -121,7 +121,7 @@ impl Server {
     }
 }
 
-/// What is noted of a refusal.
+/// The record of a rejection.
 fn refusal_name(refusal: &Refusal) -> &'static str {
     match refusal {
         Refusal::UnknownSession => "refused: unknown session",
@@ -155,7 +155,7 @@ impl World {
             let bytes = response.as_bytes().to_vec();
             w.send_cm(conn, Side::Client, CmMessage::Accept(bytes));
         };
-        // The connection manager knows a request that is repeated.
+        // The connection manager recognises a repeated request.
         if self.server.of_conn.contains_key(&conn) {
             return accept(self);
         }
@@ -242,7 +242,7 @@ impl World {
         id
     }
 
-    /// Steps a path's state and says what to do.
+    /// Steps a path's state and returns the action.
     fn server_step(&mut self, path: u64, event: ServerEvent) -> ServerEffect {
         let Some(p) = self.server.paths.get_mut(&path) else {
             return ServerEffect::Ignore;
@@ -270,7 +270,7 @@ impl World {
         }
     }
 
-    /// A message was received on a connection of the server's.
+    /// Handles a message received on a connection of the server.
     pub(crate) fn server_receive(&mut self, conn: ConnId, message: Message) {
         let Some(path) = self.server.path_of(conn) else {
             return;
@@ -371,8 +371,7 @@ impl World {
         }
     }
 
-    /// From here on nothing new comes; what is on its way is thrown away, and what is in flight on
-    /// the disk is waited for.
+    /// Starts the teardown: new messages are dropped, and it waits for the requests at the disk.
     fn server_tear_down(&mut self, path: u64) {
         let Some(p) = self.server.paths.get(&path) else {
             return;
@@ -385,7 +384,7 @@ impl World {
         self.maybe_torn_down(path);
     }
 
-    /// A path being torn down is done when nothing of it is on the disk's hands.
+    /// The teardown of a path is complete when the disk has none of its requests.
     pub(crate) fn maybe_torn_down(&mut self, path: u64) {
         let busy = self.server.ops.values().any(|op| op.path == path);
         let Some(p) = self.server.paths.get_mut(&path) else {
@@ -422,7 +421,7 @@ impl World {
         }
     }
 
-    /// The server stops without a word. What the disk has not done may still be done, or not.
+    /// Crashes the server. Operations at the disk may be executed, or not.
     pub(crate) fn crash(&mut self) {
         for op in std::mem::take(&mut self.server.ops).into_values() {
             if op.running && self.rng.bool() {

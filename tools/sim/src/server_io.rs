@@ -3,8 +3,8 @@
 //! The server's requests: from the chunk to the disk and back, and the fence between two paths that
 //! bring a request for the same chunk.
 //!
-//! Stands for `rtrs/server/io` and `rnbd/server`. As there, a write
-//! goes to the disk straight from the chunk: what the chunk holds in the end is what is written.
+//! Stands for `rtrs/server/io` and `rnbd/server`. As there, a write goes to the disk from the
+//! chunk: the final content of the chunk is written.
 
 use proto::common::errno::Errno;
 use proto::rtrs::{
@@ -39,7 +39,7 @@ pub(crate) struct Op {
     chunk: u16,
     /// The head, copied out of the chunk once.
     body: Body,
-    /// With the disk.
+    /// At the disk.
     pub(crate) running: bool,
 }
 
@@ -77,7 +77,7 @@ impl World {
         }
     }
 
-    /// A request has come on a connected path.
+    /// Handles a request on a connected path.
     pub(crate) fn serve(&mut self, path: u64, conn: ConnId, imm: u32, body: Body) {
         let session = self.server.paths.get(&path).map(|p| p.session);
         let (Some(chunk), Some(session)) = (self.chunk_of(imm), session) else {
@@ -134,11 +134,12 @@ impl World {
         for other in others {
             self.server_close(other);
         }
-        // What the other path had waiting is gone by now, and perhaps nothing is running.
+        // The waiting request of the other path has been dropped by now, and perhaps none is
+        // running.
         self.begin_waiting(session, chunk);
     }
 
-    /// Hands an operation to the disk.
+    /// Submits an operation to the disk.
     fn begin(&mut self, number: u64) {
         let Some(op) = self.server.ops.get_mut(&number) else {
             return;
@@ -170,7 +171,7 @@ impl World {
         self.after(later, Event::DiskDone { op: number });
     }
 
-    /// Begins the operation that waits for a chunk, if nothing is running there.
+    /// Starts the operation that waits for a chunk, if none is running there.
     fn begin_waiting(&mut self, session: [u8; 16], chunk: u16) {
         let in_chunk = |o: &Op| o.session == session && o.chunk == chunk;
         let mut ops = self.server.ops.iter().filter(|(_, o)| in_chunk(o));
@@ -182,7 +183,7 @@ impl World {
         }
     }
 
-    /// The disk writes what the chunk holds.
+    /// The disk writes the content of the chunk.
     pub(crate) fn apply(&mut self, op: &Op) {
         let Deed::Write { block } = op.body.deed else {
             return;
@@ -257,7 +258,7 @@ impl World {
         self.post(conn, Side::Server, message);
     }
 
-    /// A path goes down: its requests that wait are never served.
+    /// Drops the waiting requests of a path that is torn down.
     pub(crate) fn drop_waiting(&mut self, path: u64) {
         self.server
             .ops

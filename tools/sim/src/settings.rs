@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a seed decides before anything happens.
+//! The settings that a seed draws before a run.
 
 use fastrand::Rng;
 use proto::rtrs::{
@@ -11,16 +11,16 @@ use proto::rtrs::{
 
 use crate::faults::Kind;
 
-/// Breaks the model on purpose, to see that the checks notice.
+/// A mutation of the model, which the checks must find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mutation {
-    /// The client sends again what was in flight while the old queue pair still works.
+    /// The client sends requests in flight again while the old queue pair still works.
     SkipDrain,
     /// The server serves a request although its chunk is in flight on another path.
     ForgetChunkFence,
-    /// The server overlooks what is in flight on a path that is being closed.
+    /// The server ignores the requests in flight on a path that is being closed.
     FenceOnlyLive,
-    /// The server lets a path in again before its predecessor is drained.
+    /// The server admits a path again before its predecessor is drained.
     ForgetReconnectFence,
     /// The client gives a request that it sends again another chunk.
     ReuseChunkEarly,
@@ -30,9 +30,9 @@ pub enum Mutation {
     AnyPathEndsQuarantine,
     /// The client uses the chunk of a lost request when its path is removed.
     RemovalEndsQuarantine,
-    /// The client makes a lost request anew in the chunk of its new tag.
+    /// The client submits a lost request again in the chunk of its new tag.
     AnotherChunkAgain,
-    /// The client waits for a path that does not come back.
+    /// The client waits for a path that does not reconnect.
     NeverAskServer,
     /// The client forgets which paths a request has tried.
     LoseTried,
@@ -44,11 +44,11 @@ pub enum Mutation {
     NoReopen,
     /// The client opens the device again only after it had no path at all.
     ReopenAfterOutageOnly,
-    /// The client waits for ever for an answer.
+    /// The client waits for an answer without end.
     NoRequestTimeout,
     /// The server answers before the data is on the disk.
     AnswerEarly,
-    /// The client never looks whether the server is still there.
+    /// The client sends no heartbeats.
     NoHeartbeat,
 }
 
@@ -76,7 +76,7 @@ impl Mutation {
     ];
 }
 
-/// How a run differs from the usual one.
+/// The options of a run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
     /// Keep a timeline.
@@ -104,7 +104,7 @@ pub(crate) struct Settings {
     pub(crate) reconnect_delay_ms: u32,
     pub(crate) max_reconnect_attempts: i32,
     pub(crate) heartbeat: Heartbeat,
-    /// The server's: the C driver's, or ours.
+    /// The server's heartbeat: the C driver's, or ours.
     pub(crate) server_heartbeat: Heartbeat,
     pub(crate) request_timeout_us: u64,
     /// The server's adapter takes packets and acknowledges them while the server is frozen.

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The timeline of a run, for people.
+//! The timeline of a run.
 
 use std::{
     collections::BTreeMap,
     fmt, //
 };
 
-/// Who did it.
+/// The side that acted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Who {
     App,
@@ -19,13 +19,14 @@ pub(crate) enum Who {
     Check,
 }
 
-/// What is kept of a run; nothing unless asked for.
+/// The trace of a run; empty unless requested.
 #[derive(Default)]
 pub(crate) struct Trace {
     /// Keep lines.
     pub(crate) wanted: bool,
     pub(crate) lines: Vec<String>,
-    /// How often rare places were reached: a run that never gets there shows nothing.
+    /// The number of times that rare states were reached, as a run that never reaches them shows
+    /// nothing.
     pub(crate) reached: BTreeMap<&'static str, u64>,
 }
 

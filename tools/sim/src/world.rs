@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Everything there is, and the loop that lets it happen.
+//! The whole state, and the event loop.
 
 use std::collections::BTreeMap;
 
@@ -37,10 +37,10 @@ use crate::{
     },
 };
 
-/// Events of one run; a run that needs more goes in circles.
+/// The maximum number of events of a run; more mean a livelock.
 const EVENTS_MAX: u64 = 3_000_000;
 
-/// Everything there is.
+/// The whole state of a run.
 pub(crate) struct World {
     pub(crate) now_us: u64,
     pub(crate) rng: Rng,
@@ -57,7 +57,7 @@ pub(crate) struct World {
     pub(crate) trace: Trace,
     /// The last sending that the server received in each chunk; neither side can know it.
     pub(crate) landed: BTreeMap<u16, u64>,
-    /// Everything is back.
+    /// All parts have recovered.
     pub(crate) over: bool,
     pub(crate) events: u64,
 }
@@ -88,12 +88,12 @@ impl World {
         }
     }
 
-    /// Lets `event` happen in `delay_us`.
+    /// Queues `event` in `delay_us`.
     pub(crate) fn after(&mut self, delay_us: u64, event: Event) {
         self.agenda.push(self.now_us + delay_us, event);
     }
 
-    /// Runs until everything is back or something is wrong.
+    /// Runs until all parts have recovered or an invariant is violated.
     pub(crate) fn run(&mut self) {
         note!(self, Check, "{:?}", self.settings);
         let setting = self.settings.fast_io_fail;
@@ -133,7 +133,7 @@ impl World {
         self.server.paths.get(&path).map(|p| p.session)
     }
 
-    /// Lets an event happen, or puts it off while its owner is frozen.
+    /// Handles an event, or defers it while its owner is frozen.
     pub(crate) fn handle(&mut self, event: Event) {
         let owner = match event {
             Event::Arrive { to, .. } if !self.settings.adapter_acks => Some(to),

@@ -86,7 +86,7 @@ def _answers(client: Client, count: int, timeout_ms: int = 20_000) -> dict[int, 
 
 @case
 def heartbeats_are_answered_while_a_close_waits(address: str) -> None:
-    """CLOSE of a device with a request under way, on the admin connection: heartbeats and requests go on beside it."""
+    """CLOSE of a device with a request in flight, on the admin connection: heartbeats and requests continue."""
     with Puppet() as one, _suspended():
         a = Client(one, address, b"closer").open()
         late, prompt = a.map(b"dm-0"), a.map(b"ram1")
@@ -138,7 +138,7 @@ def as_many_messages_as_there_are_chunks_wait(address: str) -> None:
 
 @case
 def a_session_ends_while_a_close_waits(address: str) -> None:
-    """The client goes: the session ends when the disk has answered, and its name is free then."""
+    """The client disconnects: the session ends when the disk has answered, and its name is free then."""
     with _suspended():
         with Puppet() as one:
             a = Client(one, address, b"leaver").open()

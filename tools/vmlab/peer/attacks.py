@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """Runs in the guest: `python3 attacks.py NAME ADDRESS` commits one attack on a server and judges its answer.
 
-An attack is a function of a connected, honest client; what the server must do stands in its decorator:
+An attack is a function of a connected, correct client; what the server must do stands in its decorator:
 CLOSED (the path is closed), or the errno it must answer with. Beside the attacker an honest bystander
 keeps a session open, and must be served before and after.
 """
@@ -87,7 +87,7 @@ def d11_descriptors_without_end(c: Client, device: int) -> None:
 
 @attack(CLOSED)
 def unknown_message_type(c: Client, device: int) -> None:
-    """Type 77 is no request."""
+    """Type 77 is not a request."""
     c.write(2, bytes(SECTOR), _io(device), m.write_head(32, 77))
 
 
@@ -202,7 +202,7 @@ def unknown_block_message(c: Client, device: int) -> None:
 
 @attack(errno.EROFS)
 def d8_write_to_a_read_only_mapping(c: Client, device: int) -> None:
-    """The device was opened ro; an honest client never writes to it."""
+    """The device was opened ro; a correct client never writes to it."""
     other = c.map(b"ram1", m.RO)
     c.write(2, b"\xff" * SECTOR, _io(other, m.OP_WRITE))
 
@@ -265,7 +265,7 @@ def sector_at_the_top_of_the_range(c: Client, device: int) -> None:
 
 @attack(errno.ENOTCONN)
 def device_that_was_never_opened(c: Client, device: int) -> None:
-    """A device id out of thin air."""
+    """A device id that was never assigned."""
     c.read(2, SECTOR, _io(0x7FFFFFFF))
 
 
@@ -279,7 +279,7 @@ def io_after_close(c: Client, device: int) -> None:
 
 @attack(errno.EINVAL)
 def d7_dots_in_a_device_name(c: Client, device: int) -> None:
-    """A way out of the search path."""
+    """A name that would leave the search path."""
     c.read(2, 56, m.open_device(b"../dev/ram0"))
 
 
@@ -291,7 +291,7 @@ def access_mode_that_does_not_exist(c: Client, device: int) -> None:
 
 @attack(0)
 def a_hundred_thousand_random_messages(c: Client, device: int) -> int:
-    """Random and mutated block messages in honest envelopes: each is answered, none does harm."""
+    """Random and mutated block messages in valid envelopes: each is answered, and the server stays intact."""
     seed, count = int(os.environ.get("SEED") or 1), int(os.environ.get("MESSAGES") or 100_000)
     sent, answered, refused = c.barrage(count, seed)
     print(f"seed {seed}: {sent} sent, {answered} answered, {refused} with an error", file=sys.stderr)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Runs in the guest: an RTRS client that is honest until it is told not to be."""
+"""Runs in the guest: an RTRS client that follows the protocol unless told otherwise."""
 from __future__ import annotations
 
 import errno
@@ -30,7 +30,7 @@ class Closed(Exception):
 
 
 class NotAdmitted(Closed):
-    """The server answered the info request with the errno for which it refuses the session."""
+    """The server rejected the session with this errno in the info response."""
 
     def __init__(self, number: int) -> None:
         super().__init__(f"session refused: {errno.errorcode.get(number, number)}")
@@ -94,7 +94,7 @@ class Client:
                        for start in range(0, size, self.chunk_size)]
 
     def open(self) -> Client:
-        """The whole establishment, honestly."""
+        """The whole set-up, with valid messages."""
         for cid in range(self.count):
             event = self.connect_one(cid)
             if event.name != "RDMA_CM_EVENT_ESTABLISHED":
@@ -178,7 +178,7 @@ class Client:
         self.raw(chunk, 0, data + user + head, self.payload(chunk, offset))
 
     def heartbeats(self, seconds: float) -> None:
-        """Answers the server's heartbeats so long, as a client does that is there."""
+        """Answers the server's heartbeats for this time, as a live client does."""
         end, limit = self.ends[0], time.monotonic() + seconds
         while time.monotonic() < limit:
             got = end.completion(SLICE_MS)
@@ -215,7 +215,7 @@ class Client:
         return int(struct.unpack_from("<I", self.reply(56), 4)[0])
 
     def read_device(self, device: int, sector: int, size: int, chunk: int = 1) -> bytes:
-        """Reads from the device, honestly."""
+        """Reads from the device, with valid messages."""
         self.read(chunk, size, m.io(device, sector, m.OP_READ, size))
         error = self.answer(chunk)
         if error:
@@ -223,7 +223,7 @@ class Client:
         return self.reply(size)
 
     def write_device(self, device: int, sector: int, data: bytes, chunk: int = 1) -> None:
-        """Writes to the device, honestly."""
+        """Writes to the device, with valid messages."""
         self.write(chunk, data, m.io(device, sector, m.OP_WRITE, len(data)))
         error = self.answer(chunk)
         if error:

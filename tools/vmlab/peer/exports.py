@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Runs in the guest: `python3 exports.py NAME ADDRESS` plays clients that open, close and lose devices.
+"""Runs in the guest: `python3 exports.py NAME ADDRESS` acts as clients that open, close and lose devices.
 
 What is asserted here is what a server owes its administrator; prints "ok", or what was wrong.
 """
@@ -58,7 +58,7 @@ def a_thousand_refused_opens(address: str) -> None:
 
 @case
 def a_device_is_fenced_and_no_other(address: str) -> None:
-    """ram0 is forced away as soon as its file is there, while its client closes and opens it and ram1 in turn."""
+    """ram0 is closed by force as soon as its file exists, while its client closes and opens it and ram1 in turn."""
     done, forced = threading.Event(), [0]
 
     def fence() -> None:

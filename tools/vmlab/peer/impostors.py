@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Runs in the guest: `python3 impostors.py NAME SECONDS` is a server that lies to the client that maps from it.
+"""Runs in the guest: `python3 impostors.py NAME SECONDS` is a server that violates the protocol.
 
 What must come of it stands in the decorator: the errno that map_device answers with (a set of them where the
 protocol leaves it open), or 0 when mapping succeeds and the lie comes with the first IO, which must then fail
@@ -32,7 +32,7 @@ def impostor(*expected: int) -> Callable[[Impostor], Impostor]:
 
 @impostor(0)
 def an_honest_one() -> Lies:
-    """The measure of all others: mapping and reading work."""
+    """The reference: mapping and reading work."""
     return Lies()
 
 
@@ -61,7 +61,7 @@ HONEST = {"an_honest_one": "", "an_old_server_whose_memory_was_not_cleared": "",
 
 @impostor(errno.ECONNRESET, errno.EINVAL, errno.EPROTO)
 def wrong_magic_in_the_accept() -> Lies:
-    """Private data of some other protocol."""
+    """Private data of another protocol."""
     return Lies(connect={"magic": 0xDEAD})
 
 
@@ -73,7 +73,7 @@ def wrong_version_in_the_accept() -> Lies:
 
 @impostor(errno.EINVAL, errno.ECONNRESET)
 def no_queue_depth() -> Lies:
-    """Depth 0: nothing could ever be sent."""
+    """Depth 0: no request could be sent."""
     return Lies(connect={"depth": 0})
 
 

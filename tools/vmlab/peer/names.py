@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Runs in the guest: `python3 names.py NAME ADDRESS` plays clients that want the same session name.
+"""Runs in the guest: `python3 names.py NAME ADDRESS` acts as clients that request the same session name.
 
 dm-0 (`late`) can be suspended. What is asserted here is what a server owes a client whose path it does not
 admit: an answer, soon, with the reason. Prints "ok", or what was wrong.
@@ -53,7 +53,7 @@ def _timed(action: Callable[[], object]) -> tuple[float, int]:
 
 @case
 def twenty_sessions_of_one_name(address: str) -> None:
-    """Each is opened when the one before has just been killed, which the server learns at the same time.
+    """Each is opened when the previous one has just been killed, which the server detects at the same time.
 
     Twenty in make test-long, else eight."""
     slowest = 0.0
@@ -87,7 +87,7 @@ def the_name_of_a_session_that_ends(address: str) -> None:
 
 @case
 def the_name_of_a_session_that_does_not_end(address: str) -> None:
-    """The disk does not answer: EBUSY, which says that later may be better, after a time that is known."""
+    """The disk does not answer: EBUSY after a defined time, so the client may retry later."""
     _dmsetup("suspend", "--nolockfs", "--noflush")
     try:
         with Puppet() as one:
@@ -112,7 +112,7 @@ def _open_patiently(client: Client, timeout_ms: int) -> None:
 
 @case
 def the_name_of_a_client_that_is_there(address: str) -> None:
-    """It answers heartbeats: EPERM at once, and nothing happens to the one that has the name."""
+    """It answers heartbeats: EPERM at once, and the holder of the name is not affected."""
     with Puppet() as one, Puppet() as two:
         a = Client(one, address, b"there").open()
         device = a.map(b"ram1")
@@ -128,7 +128,7 @@ def the_name_of_a_client_that_is_there(address: str) -> None:
 
 @case
 def the_name_of_a_client_that_has_died(address: str) -> None:
-    """It does not answer, as a machine that has lost its power: the new one is admitted when it counts as dead."""
+    """It does not answer, as after a power failure: the new one is admitted when it counts as dead."""
     with Puppet() as one, Puppet() as two:
         Client(one, address, b"dead").open()
         took, number = _timed(lambda: _open_patiently(Client(two, address, b"dead"), 20_000))

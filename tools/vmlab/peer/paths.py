@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Runs in the guest: `python3 paths.py NAME ADDRESS OTHER_ADDRESS` plays a client whose paths come and go.
+"""Runs in the guest: `python3 paths.py NAME ADDRESS OTHER_ADDRESS` acts as a client whose paths connect and disconnect.
 
 dm-0 is /dev/ram1, DELAY_SECONDS late; ram1 itself is exported too, so that a request can overtake another.
 What is asserted here is what a server owes its client; prints "ok", or what was wrong.
@@ -137,7 +137,7 @@ def _any_answers(client: Client, count: int) -> list[int]:
 
 @case
 def nothing_hangs_behind_a_disk_that_does_not_answer(address: str, other: str) -> None:
-    """The old path's WRITE never ends: other chunks are served, and the new path can be left."""
+    """The old path's WRITE never ends: other chunks are served, and the new path can be closed."""
     subprocess.run(["dmsetup", "suspend", "--nolockfs", "--noflush", "late"], check=True)
     try:
         with Puppet() as one, Puppet() as two:
@@ -186,7 +186,7 @@ def a_newer_attempt_takes_the_place_of_a_live_path(address: str, _other: str) ->
 
 @case
 def d26_a_path_that_comes_back_waits_for_its_old_writes(address: str, _other: str) -> None:
-    """The new path is told where the chunks are only after the old WRITE has ended."""
+    """The new path gets the info response only after the old WRITE has ended."""
     with Puppet() as one, Puppet() as two:
         old = Client(one, address, b"anew").open()
         late = old.map(b"dm-0")
@@ -236,7 +236,7 @@ def a_stranger_cannot_take_the_place_of_a_path(address: str, _other: str) -> Non
 
 @case
 def a_second_path_between_the_same_addresses(address: str, _other: str) -> None:
-    """Refused as long as the first one's client is there; let in once it is silent."""
+    """Rejected while the first one's client answers; admitted once it does not."""
     with Puppet() as one, Puppet() as two:
         live = Client(one, address, b"same").open()
         device = live.map(b"ram0")
@@ -256,7 +256,7 @@ def a_second_path_between_the_same_addresses(address: str, _other: str) -> None:
 
 @case
 def a_dead_client_is_noticed(address: str, other: str) -> None:
-    """With default settings: both paths and the session are gone 4 to 8 s after the last word."""
+    """With default settings: both paths and the session end 4 to 8 s after the last message."""
     with Puppet() as one, Puppet() as two:
         a, b, _late, prompt = _two_paths(one, two, address, other)
         b.write_device(prompt, 0, NEW, chunk=6)
@@ -268,7 +268,7 @@ def a_dead_client_is_noticed(address: str, other: str) -> None:
 
 @case
 def a_path_that_is_never_finished(address: str, _other: str) -> None:
-    """One of two connections, and then nothing: given up 30 s later, and not before."""
+    """Only one of two connections: the path is closed 30 s later, and not before."""
     with Puppet() as one:
         half = Client(one, address, b"half")
         assert half.connect_one(0).name == ESTABLISHED

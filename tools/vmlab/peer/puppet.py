@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Runs in the guest: pulls the strings of the puppet (puppet.c), which does what it is told, true or false."""
+"""Runs in the guest: drives the scripted peer (puppet.c), which executes valid and invalid commands."""
 from __future__ import annotations
 
 import subprocess
@@ -10,12 +10,12 @@ WAIT_MS = 10_000
 
 
 class Refused(Exception):
-    """The puppet could not do it; says why."""
+    """The scripted peer could not execute the command; has the reason."""
 
 
 @dataclass(frozen=True)
 class Event:
-    """What the connection manager said."""
+    """An event of the connection manager."""
 
     name: str
     endpoint: int
@@ -36,12 +36,12 @@ class Completion:
 
     @property
     def has_imm(self) -> bool:
-        """Whether immediate data came with it."""
+        """Whether it has immediate data."""
         return bool(self.flags & 2)
 
 
 class Puppet:
-    """One puppet process; its endpoints are connections."""
+    """One process of the scripted peer; its endpoints are connections."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen([PROGRAM], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
@@ -140,5 +140,5 @@ class Endpoint:
         return sent, answered, refused
 
     def disconnect(self) -> None:
-        """Leaves in an orderly way."""
+        """Disconnects in an orderly way."""
         self.puppet.say("disconnect", self.number)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Runs in the guest: an RTRS + RNBD server that is honest until it is told not to be.
+"""Runs in the guest: an RTRS + RNBD server that follows the protocol unless told otherwise.
 
 It serves one session with one path, single-threaded, one request at a time, from memory.
 """
@@ -22,7 +22,7 @@ RECEIVES = 64
 
 
 class Lies:
-    """What a server says falsely; None and empty mean the truth."""
+    """The fields that a server falsifies; None and empty mean valid ones."""
 
     def __init__(self, **fields: object) -> None:
         self.connect: dict[str, Any] = {}           # fields of the connect response
@@ -108,7 +108,7 @@ class Server:
     # -- loop ------------------------------------------------------------------------------------------
 
     def run(self, seconds: float) -> None:
-        """Serves until the time is over or the client is gone."""
+        """Serves until the time is over or the client has disconnected."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline and not self.closed:
             event = self.puppet.event(0 if self.ends else 100)

@@ -65,7 +65,7 @@ def too_many_connections(c: Client) -> Event:
 
 @stranger(errno.ECONNRESET)
 def another_number_of_connections(c: Client) -> Event:
-    """The second connection says there are three, the first said two."""
+    """The second connection announces three, the first announced two."""
     c.connect_one(0)
     return c.connect_one(1, connections=3)
 
@@ -132,7 +132,7 @@ def session_without_a_name(c: Client) -> None:
 
 @stranger(CLOSED)
 def session_name_of_somebody_else(c: Client) -> None:
-    """The name belongs to another group, whose client is there: it answers heartbeats."""
+    """The name belongs to another group, whose client answers heartbeats."""
     with Puppet() as other:
         holder = Client(other, c.address, b"taken").open()
         there = threading.Thread(target=holder.heartbeats, args=(HOLDER_SECONDS,))
@@ -145,7 +145,7 @@ def session_name_of_somebody_else(c: Client) -> None:
 
 @stranger(CLOSED)
 def info_of_another_type(c: Client) -> None:
-    """The first message is no INFO_REQ."""
+    """The first message is not an INFO_REQ."""
     _with_info(c, m.info_request(b"puppet", kind=7))
 
 

@@ -27,7 +27,7 @@ use crate::{
 };
 
 impl World {
-    /// Something happened to a path: `Path::step` of the driver, and what follows.
+    /// Handles an event of a path: `Path::step` of the driver, and its effects.
     pub(crate) fn path_event(&mut self, path: usize, event: recovery::Event) -> Action {
         let p = &mut self.client.paths[path];
         let before = p.state();
