@@ -81,7 +81,7 @@ pub struct DiskConfig<'a> {
     pub read_only: bool,
     /// Its limits.
     pub limits: Limits,
-    /// Its NAA identifier, if it has one of 8 bytes: `wwid` in its folder in sysfs.
+    /// Its NAA identifier of 8 bytes, if it has one: `wwid` in its folder in sysfs.
     pub naa: Option<u64>,
 }
 
@@ -368,8 +368,8 @@ impl GenDisk {
         Ok(changed)
     }
 
-    /// Changes the NAA identifier that the disk shows. Any context; user space looks when it is
-    /// told of a [`Uevent::Change`]. A disk that had none when it was added shows none in sysfs.
+    /// Changes the NAA identifier of the disk. Any context; user space reads it after a
+    /// [`Uevent::Change`]. A disk without an identifier at its addition shows none in sysfs.
     pub fn set_naa(&self, naa: Option<u64>) {
         self.fops().set_naa(naa.unwrap_or(0));
     }

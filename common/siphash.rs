@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! SipHash-2-4: a short number made of texts, from which they cannot be read.
+//! SipHash-2-4: a short keyed hash of texts, which does not disclose them.
 //!
 //! The kernel has the same function (`include/linux/siphash.h`). Pure code cannot call it, and
-//! `core` has none that is stable; the tests compare this one with the reference vectors.
+//! `core` has no stable one; the tests compare this one with the reference vectors.
 
-/// A hash of bytes that come in pieces. Where one ends and the next begins does not count.
+/// A hash of bytes that are added in pieces, independent of the boundaries of the pieces.
 #[derive(Clone, Debug)]
 pub struct SipHash {
     state: [u64; 4],
-    /// Bytes that do not fill a word yet, the first one lowest.
+    /// The bytes of an incomplete word, the first one lowest.
     rest: u64,
-    /// Bytes so far.
+    /// The number of bytes so far.
     len: u64,
 }
 
 impl SipHash {
-    /// A hash of nothing yet, under a key of two words.
+    /// Creates an empty hash with a key of two words.
     pub const fn new(key: [u64; 2]) -> Self {
         let [k0, k1] = key;
         Self {
@@ -66,7 +66,7 @@ impl SipHash {
         }
     }
 
-    /// The hash of all bytes.
+    /// Returns the hash of all bytes.
     pub fn finish(mut self) -> u64 {
         self.word(self.rest | self.len << 56);
         self.state[2] ^= 0xff;

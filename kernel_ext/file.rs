@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Small text files that the kernel shows to user space, and to modules in no other way: the boot
-//! id, attributes of devices of other drivers.
+//! Small text files of the kernel with values that it does not export to modules: the boot id,
+//! attributes of devices of other drivers.
 //!
 //! C header: [`include/linux/fs.h`](srctree/include/linux/fs.h)
 
@@ -24,16 +24,16 @@ struct File {
 
 impl Drop for File {
     fn drop(&mut self) {
-        // SAFETY: Open and owned by the invariant; it was opened for no table of files. What
-        // closing a file that was read gives is no use.
+        // SAFETY: By the type invariants, the file is open and owned; it is in no file table. An
+        // error of closing a read-only file is ignored.
         unsafe { bindings::filp_close(self.raw, ptr::null_mut()) };
     }
 }
 
-/// Reads the beginning of the file `path` into `buffer`, and gives what was read: all of the file
-/// if that is shorter than the buffer.
+/// Reads the start of the file `path` into `buffer`, and returns the bytes read: the whole file if
+/// it is shorter than the buffer.
 ///
-/// Paths begin at the root directory of the calling task, which of a work item is that of init.
+/// Paths start at the root directory of the calling task, which is that of init for a work item.
 /// Process context, may sleep. Errors are those of opening and reading: `ENOENT`, `EACCES`, ...
 ///
 /// # Examples
@@ -46,11 +46,11 @@ impl Drop for File {
 pub fn read_start<'a>(path: &CStr, buffer: &'a mut [u8]) -> Result<&'a [u8]> {
     // SAFETY: The path is NUL-terminated. 0 is `O_RDONLY`.
     let raw = from_err_ptr(unsafe { bindings::filp_open(path.as_char_ptr(), 0, 0) })?;
-    // INVARIANT: Just opened.
+    // INVARIANT: The file was just opened.
     let file = File { raw };
     let (mut len, mut position) = (0usize, 0);
     while let Some(room) = buffer.get_mut(len..).filter(|room| !room.is_empty()) {
-        // SAFETY: The file is open by the invariant; the buffer is writable for its length.
+        // SAFETY: By the type invariants, the file is open; the buffer is writable for its length.
         let read = unsafe {
             bindings::kernel_read(
                 file.raw,

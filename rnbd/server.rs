@@ -52,7 +52,7 @@ pub(crate) struct Server {
     exports: Arc<Exports>,
     bios: Arc<BioPool<Io>>,
     messages: WorkQueue,
-    /// Which boot of the machine this is.
+    /// The boot of the machine.
     boot: Boot,
 }
 
@@ -78,7 +78,7 @@ impl Server {
         &self.bios
     }
 
-    /// Which boot of the machine this is.
+    /// Returns the boot of the machine.
     fn boot(&self) -> Boot {
         self.boot
     }

@@ -187,12 +187,12 @@ impl DiskFops {
         ALIVE.fetch_sub(1, Relaxed);
     }
 
-    /// The disk's NAA identifier, 0 if it has none.
+    /// Returns the disk's NAA identifier, 0 if it has none.
     pub(super) fn naa(&self) -> u64 {
         self.naa.load(Relaxed)
     }
 
-    /// Gives the disk an identifier, or another one; 0 for none.
+    /// Sets or changes the disk's identifier; 0 for none.
     pub(super) fn set_naa(&self, naa: u64) {
         self.naa.store(naa, Relaxed);
     }
@@ -246,26 +246,27 @@ unsafe extern "C" fn getgeo(
     0
 }
 
-/// Frees the operations of a disk that was added, when the last reference to it is dropped.
-/// Tells who the disk is, to file systems that serve its blocks and to device-mapper.
+/// Frees the operations of a disk that was added, when the last reference to it is dropped. Returns
+/// the identifier of the disk to file systems that export its blocks, and to device-mapper.
 ///
 /// # Safety
 ///
-/// The operations of `disk`, which is live, are a [`DiskFops`], and `id` has room for 16 bytes.
+/// The caller must ensure that the operations of `disk`, which is live, are a [`DiskFops`], and
+/// that `id` has room for 16 bytes.
 unsafe extern "C" fn get_unique_id(
     disk: *mut bindings::gendisk,
     id: *mut u8,
     kind: bindings::blk_unique_id,
 ) -> c_int {
-    // SAFETY: By the requirement; they live as long as the disk.
+    // SAFETY: By the function requirements; the operations live as long as the disk.
     let naa = unsafe { &*(*disk).fops.cast::<DiskFops>() }.naa();
     if naa == 0 || kind != bindings::blk_unique_id_BLK_UID_NAA {
         return EINVAL.to_errno();
     }
     let bytes = naa.to_be_bytes();
-    // SAFETY: By the requirement; 8 bytes are fewer than 16.
+    // SAFETY: By the function requirements; 8 bytes are fewer than 16.
     unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), id, bytes.len()) };
-    // CAST: 8.
+    // CAST: The length is 8.
     bytes.len() as c_int
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The attribute `wwid` in the folder of a disk, where NVMe's disks have theirs: udev makes names
-//! in `/dev/disk/by-id` of it.
+//! The attribute `wwid` in the folder of a disk, as NVMe disks have it, from which udev makes names
+//! in `/dev/disk/by-id`.
 
 use super::fops::DiskFops;
 use core::{
@@ -15,12 +15,11 @@ use kernel::{
     prelude::*, //
 };
 
-/// A static that is only read, although it has raw pointers in it.
+/// A read-only static with raw pointers.
 #[repr(transparent)]
 struct ReadOnly<T>(T);
 
-// SAFETY: The values below are made by the compiler and never written to; what they point at is
-// static.
+// SAFETY: The values below are constants and never written; their pointers refer to statics.
 unsafe impl<T> Sync for ReadOnly<T> {}
 
 static WWID: ReadOnly<bindings::device_attribute> = ReadOnly(bindings::device_attribute {
@@ -46,27 +45,28 @@ static GROUP: ReadOnly<bindings::attribute_group> = ReadOnly(bindings::attribute
 static GROUPS: ReadOnly<[*const bindings::attribute_group; 2]> =
     ReadOnly([&raw const GROUP.0, ptr::null()]);
 
-/// What `device_add_disk` takes; only for disks whose operations are a [`DiskFops`].
+/// The attribute groups for `device_add_disk`; only for disks whose operations are a [`DiskFops`].
 pub(super) fn groups() -> *mut *const bindings::attribute_group {
     (&raw const GROUPS.0).cast_mut().cast()
 }
 
-/// Prints `naa.` and 16 digits, as the names of SCSI's disks are.
+/// Prints `naa.` and 16 digits, the form of SCSI disks.
 ///
 /// # Safety
 ///
-/// Called by the driver core for the device of a whole disk whose operations are a [`DiskFops`].
+/// Must only be called by the driver core, for the device of a whole disk whose operations are a
+/// [`DiskFops`].
 unsafe extern "C" fn show(
     device: *mut bindings::device,
     _attribute: *mut bindings::device_attribute,
     page: *mut c_char,
 ) -> isize {
-    // SAFETY: By the requirement the device lies in the block device of a whole disk.
+    // SAFETY: By the function requirements, the device is in the block device of a whole disk.
     let bdev = unsafe { container_of!(device, bindings::block_device, bd_device) };
-    // SAFETY: By the requirement; the attribute is removed before the disk goes.
+    // SAFETY: By the function requirements; the attribute is removed before the disk is freed.
     let fops = unsafe { &*(*(*bdev).bd_disk).fops.cast::<DiskFops>() };
-    // SAFETY: sysfs passes a page; the format takes one 64-bit number.
+    // SAFETY: Sysfs passes a page; the format takes one 64-bit number.
     let len = unsafe { bindings::sysfs_emit(page, c"naa.%016llx\n".as_char_ptr(), fops.naa()) };
-    // CAST: At most a page.
+    // CAST: The length is at most a page.
     len as isize
 }

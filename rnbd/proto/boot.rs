@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which boot of its machine a server runs in.
+//! The identity of the boot of a server's machine.
 //!
 //! A machine that loses power loses the volatile caches of its disks. So a client that finds
-//! another boot behind a device knows that writes may be gone that were acknowledged to it. Loading
-//! the server's modules anew, which caches survive, does not change the boot.
+//! another boot behind a device knows that acknowledged writes may be lost. A reload of the
+//! server's modules, which caches survive, does not change the boot.
 
 use core::num::NonZeroU64;
 
@@ -13,8 +13,8 @@ use ferro_proto::{
     text, //
 };
 
-/// Clients learn a hash of the kernel's boot id, not the id itself: other programs may make secrets
-/// of that.
+/// Clients get a hash of the kernel's boot id and not the id, from which other programs may derive
+/// secrets.
 const KEY: [u64; 2] = [0x7266_656e_7262_6473, 0x626f_6f74_2069_6431];
 
 /// The boot of a server's machine.
@@ -22,8 +22,8 @@ const KEY: [u64; 2] = [0x7266_656e_7262_6473, 0x626f_6f74_2069_6431];
 pub struct Boot(NonZeroU64);
 
 impl Boot {
-    /// Reads the number of a SESS_INFO answer; `None` for 0, which is none. Servers that cannot
-    /// know their boot use a number of chance.
+    /// Converts the number of a SESS_INFO answer; returns `None` for 0. Servers that cannot read
+    /// their boot id use a random number.
     pub const fn from_number(raw: u64) -> Option<Self> {
         match NonZeroU64::new(raw) {
             Some(raw) => Some(Self(raw)),
@@ -31,8 +31,7 @@ impl Boot {
         }
     }
 
-    /// The boot that the kernel knows by this text (`/proc/sys/kernel/random/boot_id`); `None` if
-    /// that is empty.
+    /// Returns the boot of this boot id (`/proc/sys/kernel/random/boot_id`); `None` if it is empty.
     pub fn from_kernel(boot_id: &[u8]) -> Option<Self> {
         let boot_id = text::trim(boot_id);
         let mut hash = SipHash::new(KEY);
@@ -45,8 +44,8 @@ impl Boot {
         self.0.get()
     }
 
-    /// Says whether a server's machine was started anew since it was in `before`; `assume` is the
-    /// answer if a server does not tell.
+    /// Returns whether a server's machine was rebooted since `before`; `assume` is the result if a
+    /// server does not send its boot.
     pub fn has_restarted(before: Option<Self>, now: Option<Self>, assume: bool) -> bool {
         match (before, now) {
             (Some(before), Some(now)) => before != now,
@@ -54,7 +53,7 @@ impl Boot {
         }
     }
 
-    /// Says whether two servers are known to run in different boots.
+    /// Returns whether two servers are known to run in different boots.
     pub fn is_another(before: Option<Self>, now: Option<Self>) -> bool {
         Self::has_restarted(before, now, false)
     }

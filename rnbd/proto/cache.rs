@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the volatile cache of a server's disk may lose, as the client of one device sees it.
+//! The client's record of the writes that the volatile cache of a server's disk may lose.
 //!
-//! A write that was acknowledged may be in that cache only, until a flush has been acknowledged
-//! that was sent *after* the write's acknowledgement. If the server's machine loses power in
-//! between, the write is gone, and no flush to come can bring it back: the next one has to fail, so
-//! that who waits for it knows.
+//! An acknowledged write may be in that cache only, until the acknowledgement of a flush that was
+//! sent *after* the write's acknowledgement. If the server's machine loses power in between, the
+//! write is lost, and no later flush can restore it: the next flush has to fail, so that its
+//! submitter detects the loss.
 //!
 //! Flushes are numbered by generations. A write belongs to the generation in which it was
 //! acknowledged; a flush that is sent ends the generation if there is such a write in it, and
-//! covers all that have ended. So what may be lost is known by two bits: whether there is such a
-//! write in the current generation, and in an earlier one. Of the earlier ones only the last
-//! counts, for a flush that covers it covers all before.
+//! covers all that have ended. So two bits are sufficient: whether there is such a write in the
+//! current generation, and in an earlier one. Of the earlier ones only the last counts, as a flush
+//! that covers it covers all before.
 //!
-//! Everything is in one word, so that requests can change it by one atomic operation.
+//! The state is one word, which requests change by one atomic operation.
 
 use super::flags::{
     Op,
@@ -22,16 +22,16 @@ use super::flags::{
 
 /// The device has a volatile cache.
 const VOLATILE: u64 = 1 << 63;
-/// A flush is to fail.
+/// A flush must fail.
 const OWES: u64 = 1 << 62;
 /// A write was acknowledged in the current generation.
 const CURRENT: u64 = 1 << 61;
-/// One was in an earlier generation, and no flush that covers it was acknowledged.
+/// A write was acknowledged in an earlier generation, and no flush that covers it.
 const EARLIER: u64 = 1 << 60;
 /// The number of the current generation.
 const GENERATION: u64 = EARLIER - 1;
 
-/// What may be lost.
+/// The writes that may be lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cache(u64);
 
@@ -39,29 +39,29 @@ pub struct Cache(u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Covered(u64);
 
-/// What the acknowledgement of a request means.
+/// The effect of the acknowledgement of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Note {
-    /// Nothing for the cache.
+    /// No effect on the cache.
     #[default]
     Nothing,
-    /// Something was written that is not durable.
+    /// Data were written that are not durable.
     Write,
-    /// What was acknowledged before the request was sent is durable.
+    /// Writes acknowledged before the request was sent are durable.
     Flush(Covered),
 }
 
-/// The flush that fails in place of writes that are gone.
+/// The error of a flush after a loss of acknowledged writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owed;
 
 impl Cache {
-    /// Of a device that is not open yet.
+    /// The state of a device that is not open yet.
     pub const fn new() -> Self {
         Self(0)
     }
 
-    /// Reads a state that was stored as a number.
+    /// Converts a stored number to a state.
     #[inline]
     pub const fn from_word(word: u64) -> Self {
         Self(word)
@@ -82,14 +82,14 @@ impl Cache {
         self.0.wrapping_add(1) & GENERATION
     }
 
-    /// Whether a request that does `rw` changes the state when it is sent.
+    /// Returns whether a request that does `rw` changes the state when it is sent.
     #[inline]
     pub const fn is_flush(rw: &Rw) -> bool {
         matches!(rw.op, Op::Flush) || rw.preflush
     }
 
-    /// What the acknowledgement of a request that is no flush will mean. A discard that is lost
-    /// leaves what may be there after any discard.
+    /// Returns the effect of the acknowledgement of a request that is not a flush. A lost discard
+    /// has no effect, as the content after a discard is undefined.
     #[inline]
     pub const fn note_of(self, rw: &Rw) -> Note {
         let writes = matches!(rw.op, Op::Write | Op::WriteZeroes | Op::SecureErase);
@@ -100,11 +100,11 @@ impl Cache {
         }
     }
 
-    /// A flush is about to be sent.
+    /// Starts a flush, before it is sent.
     ///
     /// # Errors
     ///
-    /// It is to fail instead, once.
+    /// Returns an error if the flush must fail instead, once.
     pub const fn flush_begins(self) -> (Self, Result<Covered, Owed>) {
         if self.has(OWES) {
             return (Self(self.0 & !OWES), Err(Owed));
@@ -117,7 +117,7 @@ impl Cache {
         (Self(bits | generation), Ok(Covered(generation)))
     }
 
-    /// A request was acknowledged.
+    /// Handles the acknowledgement of a request.
     #[inline]
     pub const fn acknowledged(self, note: Note) -> Self {
         match note {
@@ -131,15 +131,15 @@ impl Cache {
         }
     }
 
-    /// Whether a flush is to fail if the device is opened now, behind a server that `restarted` or
-    /// not.
+    /// Returns whether a flush must fail if the device is opened now, on a server that `restarted`
+    /// or not.
     pub const fn will_owe(self, restarted: bool) -> bool {
         self.has(OWES) || restarted && self.has(CURRENT | EARLIER)
     }
 
-    /// The device was opened, and no request is under way: with a volatile cache or without, by a
-    /// server whose machine `restarted` since it was open last or did not. Says whether writes that
-    /// were acknowledged may be gone.
+    /// Handles the open of the device, with no request in flight: with or without a volatile cache,
+    /// by a server whose machine `restarted` since the last open or not. Returns whether
+    /// acknowledged writes may be lost.
     pub const fn opened(self, restarted: bool, is_volatile: bool) -> (Self, bool) {
         let volatile = if is_volatile { VOLATILE } else { 0 };
         if !restarted {
@@ -147,7 +147,7 @@ impl Cache {
         }
         let is_lost = self.has(CURRENT | EARLIER);
         let owes = if self.will_owe(true) { OWES } else { 0 };
-        // What was sent to the machine before covers nothing of what is written now.
+        // Flushes sent to the machine before cover no write from now on.
         (Self(volatile | owes | self.next_generation()), is_lost)
     }
 }

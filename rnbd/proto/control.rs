@@ -43,17 +43,17 @@ impl Unmap {
     }
 }
 
-/// How a device is opened again.
+/// The modes of reopening a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remap {
-    /// If it is the same disk.
+    /// Only if it is the same disk.
     Same,
-    /// Whichever disk has its name.
+    /// Any disk with its name.
     Any,
 }
 
 impl Remap {
-    /// Reads what was written to `remap_device`.
+    /// Parses a value of `remap_device`.
     pub fn parse(written: &[u8]) -> Result<Self, UnknownWord> {
         match text::trim(written) {
             b"1" => Ok(Self::Same),
@@ -63,7 +63,7 @@ impl Remap {
     }
 }
 
-/// Reads what was written to `force_close`: `1`.
+/// Parses a value of `force_close`: `1`.
 pub fn parse_one(written: &[u8]) -> Result<(), UnknownWord> {
     match text::trim(written) {
         b"1" => Ok(()),

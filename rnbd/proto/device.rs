@@ -55,18 +55,18 @@ pub struct Device {
     pub fua: bool,
     /// It has a volatile cache, and therefore gets flushes.
     pub writeback: bool,
-    /// Which disk it is, if the server tells.
+    /// The identity of the disk, if the server sends it.
     pub identity: Option<Identity>,
 }
 
-/// What a server says of itself.
+/// The properties of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Server {
     /// The version agreed on.
     pub version: u8,
-    /// Which boot of its machine it runs in, if it tells.
+    /// The boot of its machine, if it sends it.
     pub boot: Option<Boot>,
-    /// What it sends in reserved bytes is meant: it has sent our nonce back.
+    /// The server has returned the client's nonce, so its reserved bytes are valid.
     pub is_extended: bool,
 }
 
@@ -122,8 +122,8 @@ impl Device {
         }
     }
 
-    /// Reads the answer of `server`; the block sizes and the capacity are such that a disk can
-    /// have.
+    /// Parses the answer of `server`, and checks that a disk can have the block sizes and the
+    /// capacity.
     pub fn parse(bytes: &[u8], server: &Server) -> Result<Self, BadResponse> {
         let (msg, _) = OpenResponse::ref_from_prefix(bytes).map_err(|_| BadResponse::Truncated)?;
         if msg.header.kind.get() != OPEN_RESPONSE {

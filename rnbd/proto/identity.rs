@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! By what a server knows a disk again, and by what a client does: after an outage there may be
-//! another disk behind the name that the client asks for.
+//! The identity of a disk, by which server and client recognise it: after an outage the name that
+//! the client opens may refer to another disk.
 //!
-//! The identity is a number made of the best that the server's kernel tells about the disk, and is
-//! told to clients that ask for it ([`wire`](super::wire)). It is the same after a restart of the
-//! server. Two servers that share a disk tell the same of it, if the disk itself says who it is.
+//! The identity is a number derived from the best identifier of the disk in the server's kernel,
+//! and is sent to clients that request it ([`wire`](super::wire)). It is the same after a restart
+//! of the server. Two servers that share a disk send the same one, if the disk has an identifier.
 
 use core::fmt;
 
@@ -16,8 +16,8 @@ use ferro_proto::{
 
 use super::boot::Boot;
 
-/// Makes identities different from other hashes of the same texts. Must not change: clients compare
-/// what they were told before an upgrade of the server with what they are told after it.
+/// The key that separates identities from other hashes of the same texts. Must not change, as
+/// clients compare identities over an upgrade of the server.
 const KEY: [u64; 2] = [0x7266_656e_7262_6473, 0x6469_736b_2069_6431];
 
 /// A disk's identity: an NAA identifier of type 3, "locally assigned", in 8 bytes.
@@ -38,10 +38,10 @@ impl Identity {
         Self(Self::NAA << Self::NAA_SHIFT | number)
     }
 
-    /// Reads the number of an OPEN answer; `None` if it is none, as 0 is.
+    /// Converts the number of an OPEN answer; returns `None` if it is not an identity, as 0.
     pub const fn from_wire(raw: u64) -> Option<Self> {
         if raw >> Self::NAA_SHIFT == Self::NAA {
-            // INVARIANT: Just checked.
+            // INVARIANT: The four bits were just checked.
             Some(Self(raw))
         } else {
             None
@@ -53,8 +53,8 @@ impl Identity {
         self.0
     }
 
-    /// Says whether a disk that was `before` may be the one that is `now`: what is not known
-    /// excludes nothing.
+    /// Returns whether the disk `before` may be the disk `now`, which is true if either is not
+    /// known.
     pub fn may_be_same(before: Option<Self>, now: Option<Self>) -> bool {
         match (before, now) {
             (Some(before), Some(now)) => before == now,
@@ -69,20 +69,20 @@ impl fmt::Display for Identity {
     }
 }
 
-/// What an identity is made of.
+/// The source of an identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Basis {
     /// An identifier of the disk's own.
     OwnId,
     /// The UUID in the partition table; the disk has no identifier.
     PartitionUuid,
-    /// The file that a loop device shows, and this machine.
+    /// The backing file of a loop device, and this machine.
     BackingFile,
-    /// The name that a device-mapper device was given, and this machine.
+    /// The name of a device-mapper device, and this machine.
     MapperName,
-    /// The name of a disk in memory, and this boot: with the boot its content ends.
+    /// The name of a disk in memory, and this boot, with which its content is lost.
     NameInBoot,
-    /// The name that the kernel gave it, and this machine.
+    /// The kernel's name of the device, and this machine.
     Name,
 }
 
@@ -99,7 +99,7 @@ impl fmt::Display for Basis {
     }
 }
 
-/// Where a path of [`Files`] begins.
+/// The start of a path of [`Files`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Folder {
     /// In the device's folder in sysfs.
@@ -112,12 +112,12 @@ pub enum Folder {
 
 /// The text files in which the server's kernel describes a device.
 pub trait Files {
-    /// The beginning of a file; empty if there is none.
+    /// Returns the start of a file; empty if there is none.
     fn read(&mut self, folder: Folder, path: &str) -> &[u8];
 }
 
-/// Where disks say who they are, the most reliable first: NVMe and our own client; SCSI and ATA;
-/// device-mapper; md; virtio; MMC; persistent memory; DASD.
+/// The files with identifiers of disks, the most reliable first: NVMe and this client; SCSI and
+/// ATA; device-mapper; md; virtio; MMC; persistent memory; DASD.
 const OWN_IDS: [&str; 8] = [
     "wwid",
     "device/wwid",
@@ -135,13 +135,13 @@ const MACHINE_ID: &str = "product_uuid";
 /// Disks whose content is in memory: brd, zram, null_blk.
 const MEMORY_DISKS: [&[u8]; 3] = [b"ram", b"zram", b"nullb"];
 
-/// A hash of texts: two lists of texts have the same only if they are the same.
+/// A hash of a list of texts, which distinguishes their boundaries.
 struct Texts(SipHash);
 
 impl Texts {
     fn of(basis: Basis) -> Self {
         let mut texts = Self(SipHash::new(KEY));
-        // CAST: A small number. Must not change either.
+        // CAST: The value is a small number. Must not change either.
         texts.add(&[basis as u8]);
         texts
     }
@@ -151,7 +151,7 @@ impl Texts {
         self.0.write(part);
     }
 
-    /// Adds a file's text; says whether there is one.
+    /// Adds a file's text; returns whether there is one.
     fn add_file(&mut self, files: &mut impl Files, folder: Folder, path: &str) -> bool {
         let found = text::trim(files.read(folder, path));
         if !found.is_empty() {
@@ -165,9 +165,9 @@ impl Texts {
     }
 }
 
-/// The identity of the device that the server's kernel calls `name`, for a server in `boot`. `None`
-/// if nothing can be read about the device: what is made of nothing would change with the first
-/// file that can be read.
+/// Returns the identity of the device with the kernel's name `name`, for a server in `boot`.
+/// Returns `None` if no file of the device can be read, as the identity would change with the first
+/// readable file.
 pub fn of_device(name: &[u8], boot: Boot, files: &mut impl Files) -> Option<(Identity, Basis)> {
     if files.read(Folder::Device, "uevent").is_empty() {
         return None;
@@ -197,7 +197,7 @@ pub fn of_device(name: &[u8], boot: Boot, files: &mut impl Files) -> Option<(Ide
     Some((texts.identity(), basis))
 }
 
-/// A disk that does not say who it is.
+/// Returns the identity of a disk without an identifier.
 fn by_name(name: &[u8], boot: Boot, disk: Folder, files: &mut impl Files) -> (Texts, Basis) {
     let mut texts = Texts::of(Basis::BackingFile);
     if texts.add_file(files, disk, "loop/backing_file") {
@@ -225,10 +225,11 @@ fn by_name(name: &[u8], boot: Boot, disk: Folder, files: &mut impl Files) -> (Te
     (texts, basis)
 }
 
-/// Longest UUID in a partition table (`PARTITION_META_INFO_UUIDLTH`), without its NUL.
+/// The maximum length of a UUID in a partition table (`PARTITION_META_INFO_UUIDLTH`), without its
+/// NUL.
 const PARTITION_UUID_MAX: usize = 36;
 
-/// What the device is of its disk, if it is not all of it.
+/// The partition of the device, if it is not a whole disk.
 struct Partition {
     /// The UUID, or the number as text.
     text: [u8; PARTITION_UUID_MAX],

@@ -47,7 +47,7 @@ pub enum Message<'a> {
     SessInfo {
         /// The version agreed on.
         version: u8,
-        /// The client's nonce, if it understands the extension in reserved bytes.
+        /// The client's nonce, if it supports the extension in reserved bytes.
         nonce: Option<u64>,
     },
     /// Open a device; answered with `device::Device::to_wire`.

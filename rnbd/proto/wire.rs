@@ -65,16 +65,16 @@ impl Header {
     }
 }
 
-/// Says in [`SessInfo::magic`] that what follows is filled: "FFB1". The C drivers send zeroes
-/// there, or what the memory held before.
+/// The value of [`SessInfo::magic`] if the bytes after it are valid: "FFB1". The C drivers send
+/// zeroes there, or uninitialised memory.
 pub const EXTENSION_MAGIC: u32 = 0x3142_4646;
 
-/// `sess_info` and its response: which protocol version.
+/// `sess_info` and its response: the protocol version.
 ///
-/// What follows the version is reserved in protocol 2.0. Peers of this project say there that they
-/// know each other. A client sends [`EXTENSION_MAGIC`] and a random nonce; a server that
-/// understands it sends both back, which memory that was not cleared cannot hold, and its boot.
-/// From then on the client believes the last 8 bytes of that server's [`OpenResponse`]s.
+/// The bytes after the version are reserved in protocol 2.0. Peers of this project use them to
+/// recognise each other. A client sends [`EXTENSION_MAGIC`] and a random nonce; a server that
+/// supports the extension returns both, which uninitialised memory cannot contain, and its boot.
+/// From then on the client uses the last 8 bytes of that server's [`OpenResponse`]s.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]
@@ -109,7 +109,7 @@ impl SessInfo {
         }
     }
 
-    /// Creates a client's offer with a random `nonce`.
+    /// Creates a client's request with a random `nonce`.
     pub const fn request(nonce: u64) -> Self {
         Self {
             magic: U32::new(EXTENSION_MAGIC),
@@ -215,7 +215,7 @@ pub struct OpenResponse {
     /// 0.
     pub reserved: [u8; 2],
     /// Reserved in protocol 2.0. For clients that have sent a nonce, see [`SessInfo`]: the device's
-    /// identity. Else 0; from a C driver also what the memory held before.
+    /// identity. Otherwise 0, or uninitialised memory from a C driver.
     pub identity: U64,
 }
 

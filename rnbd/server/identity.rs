@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What this server's kernel tells of its boot and of its disks; `proto` makes numbers of it.
+//! Reads the kernel's identifiers of its boot and of its disks, from which `proto` derives numbers.
 
 use block_ext::bdev::BlockDevice;
 use kernel::{
@@ -23,10 +23,10 @@ use crate::proto::{
     },
 };
 
-/// Longest path of a file behind a loop device (`PATH_MAX`); nothing else is longer.
+/// The maximum length of the path of a loop device's file (`PATH_MAX`); no other text is longer.
 const TEXT_LEN_MAX: usize = 4096;
 
-/// Which boot of the machine this is.
+/// Returns the boot of the machine.
 pub(super) fn boot() -> Boot {
     let mut buffer = [0; 64];
     let boot_id = file::read_start(c"/proc/sys/kernel/random/boot_id", &mut buffer);
@@ -67,7 +67,7 @@ impl Files for Sysfs {
     }
 }
 
-/// Which disk `device` is. Sleeps.
+/// Returns the identity of `device`. Sleeps.
 pub(super) fn of_device(device: &BlockDevice, boot: Boot) -> Result<Option<(Identity, Basis)>> {
     let name = device.name().ok_or(ENXIO)?;
     let number = device.number();

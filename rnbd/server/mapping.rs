@@ -58,7 +58,7 @@ pub(crate) struct Mapping {
     description: Arc<Description>,
     unused: Arc<Completion>,
     device: Arc<BlockDevice>,
-    /// Which disk it is, and by what it is known.
+    /// The identity of the disk, and its source.
     identity: Option<(Identity, Basis)>,
     // Dropped last: another session may write only when the device is closed here.
     claim: Claim,

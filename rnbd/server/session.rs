@@ -106,7 +106,7 @@ pub(crate) struct Session {
     server: Arc<Server>,
     /// The protocol version agreed on.
     version: AtomicU32,
-    /// The client understands what reserved bytes say.
+    /// Whether the client supports the extension in reserved bytes.
     is_extended: AtomicBool,
     table: RcuArc<Table>,
     #[pin]
@@ -160,14 +160,14 @@ impl Session {
         &self.server
     }
 
-    /// Notes the protocol version agreed on, and whether the client understands what reserved bytes
-    /// say.
+    /// Stores the protocol version agreed on, and whether the client supports the extension in
+    /// reserved bytes.
     pub(super) fn agree(&self, version: u8, is_extended: bool) {
         self.version.store(u32::from(version), Relaxed);
         self.is_extended.store(is_extended, Relaxed);
     }
 
-    /// Whether the client understands what reserved bytes say.
+    /// Returns whether the client supports the extension in reserved bytes.
     pub(super) fn is_extended(&self) -> bool {
         self.is_extended.load(Relaxed)
     }
