@@ -197,7 +197,7 @@ pub fn of_device(name: &[u8], boot: Boot, files: &mut impl Files) -> Option<(Ide
     Some((texts.identity(), basis))
 }
 
-/// Returns the identity of a disk without an identifier.
+/// Returns the texts for the identity of a disk without an identifier, and their source.
 fn by_name(name: &[u8], boot: Boot, disk: Folder, files: &mut impl Files) -> (Texts, Basis) {
     let mut texts = Texts::of(Basis::BackingFile);
     if texts.add_file(files, disk, "loop/backing_file") {
