@@ -7,8 +7,8 @@
 //! has not noticed the end of a life turns the next one away, so the client keeps the identifier of
 //! that life's first connection, its *stale connection*: a disconnect on it tells the server.
 //!
-//! The driver keeps a [`Recovery`] under a spinlock, calls [`Recovery::step`] for whatever happens
-//! and carries the effects out. Three threads of execution call it:
+//! The driver keeps a [`Recovery`] under a spinlock, calls [`Recovery::step`] for each event and
+//! carries the effects out. Three threads of execution call it:
 //!
 //! | who | events | excluded by |
 //! |---|---|---|
@@ -16,8 +16,8 @@
 //! | teardown worker | [`Recovery::begin_tear_down`], `TornDown` | the same mutex |
 //! | events, timers, files of sysfs | all others | the spinlock only |
 //!
-//! [`Action::StartIn`] is carried out with the spinlock held: of two pauses the one that was
-//! decided upon last counts. Everything else is carried out after the lock is released.
+//! [`Action::StartIn`] is carried out with the spinlock held, so that the last decided delay takes
+//! effect. All other actions are carried out after the lock is released.
 
 use ferro_proto::backoff::{
     Backoff,
@@ -30,72 +30,73 @@ use super::path::{
     ClientState, //
 };
 
-/// The settings that a pause depends on, and chance.
+/// The settings for a delay, and a random number.
 #[derive(Clone, Copy, Debug)]
 pub struct Pauses {
     /// `reconnect_delay`, in milliseconds.
     pub delay_ms_max: u32,
-    /// `max_reconnect_attempts`; negative: for ever.
+    /// `max_reconnect_attempts`; negative: unlimited.
     pub attempts_max: i32,
-    /// The pause is not shorter, in milliseconds.
+    /// The minimum delay, in milliseconds.
     pub least_ms: u32,
-    /// Any number.
+    /// A random number.
     pub random: u32,
 }
 
-/// How an attempt to connect ended.
+/// The result of a failed attempt to connect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// A peer whose address is known has not answered in time.
+    /// A peer with a resolved address did not answer in time.
     Silence,
-    /// The server itself said no: it may believe in an earlier life.
+    /// The server rejected it: it may still have an earlier life.
     Refused,
-    /// Anything else.
+    /// Another error.
     Other,
 }
 
-/// What happens to a path.
+/// The events of a path.
 #[derive(Clone, Copy, Debug)]
 pub enum Event {
-    /// A connection, a work request or the heartbeat of `life` has failed; `None`: of this life.
+    /// A connection, a work request or the heartbeat of `life` has failed; `None`: of the current
+    /// life.
     Lost {
-        /// The life that is meant.
+        /// The life of the event.
         life: Option<u16>,
     },
     /// A device is being removed: the one under a connection of `life`; `None`: any device.
     DeviceGone {
-        /// The life that is meant.
+        /// The life of the event.
         life: Option<u16>,
     },
     /// Something may have changed for the better: a port is up, a device has come.
     RetryNow,
     /// An administrator wants the path connected anew, whatever its state.
     Reconnect,
-    /// The pause is over.
+    /// The delay is over.
     Start,
     /// The last connection is up and the info response was accepted.
     Established,
-    /// An attempt to connect the path again has failed, and nothing is left of it.
+    /// A reconnect attempt has failed, and was torn down.
     AttemptFailed {
-        /// How.
+        /// The result.
         outcome: Outcome,
-        /// How long it took: as much less is the pause.
+        /// The duration, which is subtracted from the delay.
         took_ms: u32,
-        /// For the next pause.
+        /// For the next delay.
         pauses: Pauses,
     },
-    /// The run that [`Recovery::begin_tear_down`] granted is over: nothing is connected any more.
+    /// The run that [`Recovery::begin_tear_down`] granted is complete: no connection is left.
     TornDown {
-        /// What was granted.
+        /// The granted run.
         run: TearDown,
         /// The driver has kept a stale connection; only in a run to connect again.
         kept: bool,
-        /// For the next pause.
+        /// For the next delay.
         pauses: Pauses,
     },
-    /// The path is to be closed.
+    /// The path must be closed.
     Close,
-    /// A closed path is to be taken off its session.
+    /// A closed path must be removed from its session.
     Remove,
 }
 
@@ -104,42 +105,42 @@ pub enum Event {
 pub enum TearDown {
     /// The path will connect again: a stale connection and the resources are kept.
     ToConnectAgain,
-    /// The path is torn down already and will connect again, but its device goes away: nothing is
-    /// kept, and what was kept before is dropped.
+    /// The path is torn down already and will connect again, but its device is being removed: the
+    /// kept objects are dropped.
     ToLeaveDevice,
-    /// The path will be closed: nothing may be kept, and what was kept before is dropped.
+    /// The path will be closed: the kept objects are dropped.
     ForGood,
 }
 
-/// What the driver has to do.
+/// The actions of the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
     /// Nothing.
     Ignore,
-    /// Tell the one who asked that it cannot be done now (`EBUSY`).
+    /// Return `EBUSY` to the requester, as the event is not possible now.
     Busy,
-    /// Let IO on the path and start its heartbeat.
+    /// Admit IO to the path and start its heartbeat.
     GoLive,
-    /// Make the connecting thread give its attempt up.
+    /// Abort the attempt of the connecting thread.
     AbortConnect,
-    /// Make the connecting thread give its attempt up if it still looks for the peer's address.
+    /// Abort the attempt of the connecting thread if it still resolves the peer's address.
     LookAgain,
     /// Queue a run of the teardown worker.
     TearDown,
     /// As `TearDown`, for a path that is torn down already.
     LeaveDevice,
-    /// As `TearDown`, and say that the path has had its attempts.
+    /// As `TearDown`, and log that no attempts are left.
     GiveUp,
-    /// Have `Start` happen after this time and not before, whatever was arranged before.
+    /// Send `Start` after this time, which replaces an earlier timer.
     StartIn {
         /// Milliseconds.
         pause_ms: u32,
     },
-    /// Make the connections.
+    /// Connect.
     Connect,
-    /// Wake those who wait for the path to be closed.
+    /// Wake the threads that wait until the path is closed.
     AnnounceClosed,
-    /// Take the path off its session and free it.
+    /// Remove the path from its session and free it.
     Release,
 }
 
@@ -154,33 +155,33 @@ pub enum StaleConnection {
     Drop,
 }
 
-/// What an event asks for.
+/// The actions for an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Effects {
-    /// What to do with the path.
+    /// The action on the path.
     pub action: Action,
     /// What to do with the stale connection; before `action` if both ask for something.
     pub stale_connection: StaleConnection,
 }
 
-/// What is remembered of a path between events.
+/// The recovery state of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Recovery {
     state: ClientState,
-    /// The number of the connect that counts (`recon_cnt`).
+    /// The number of the current connect (`recon_cnt`).
     life: u16,
-    /// Nothing of the last life is connected, and no attempt is under way.
+    /// No connection of the last life is left, and no attempt is running.
     is_torn_down: bool,
-    /// It was connected once.
+    /// The path was connected once.
     was_up: bool,
     /// A stale connection is kept.
     has_stale_connection: bool,
     /// A device goes away: nothing may be kept, and no attempt is made before that is so.
     is_device_gone: bool,
-    /// The next pause is none, and counting starts again.
+    /// The next attempt has no delay, and restarts the count.
     is_wanted: bool,
     backoff: Backoff,
-    /// Attempts in a row that a peer which could be found has not answered.
+    /// Attempts in a row that a peer with a resolved address has not answered.
     silent: u32,
 }
 
@@ -191,7 +192,7 @@ impl Default for Recovery {
 }
 
 impl Recovery {
-    /// A new path, whose first attempt to connect is about to be made.
+    /// A new path before its first attempt to connect.
     pub const NEW: Self = Self {
         state: ClientState::Connecting,
         life: 1,
@@ -204,17 +205,17 @@ impl Recovery {
         silent: 0,
     };
 
-    /// The path's state.
+    /// Returns the path's state.
     pub const fn state(&self) -> ClientState {
         self.state
     }
 
-    /// The number of the connect that counts: 1 for the first.
+    /// Returns the number of the current connect: 1 for the first.
     pub const fn life(&self) -> u16 {
         self.life
     }
 
-    /// Whether the path was connected once.
+    /// Returns whether the path was connected once.
     pub const fn was_up(&self) -> bool {
         self.was_up
     }
@@ -224,20 +225,22 @@ impl Recovery {
         self.has_stale_connection
     }
 
-    /// Attempts in a row that a peer which could be found has not answered.
+    /// Returns the number of attempts in a row that a resolved peer has not answered.
     pub const fn silent(&self) -> u32 {
         self.silent
     }
 
-    /// Attempts that were granted since the path was connected, or asked for.
+    /// Returns the number of attempts granted since the path was connected, or a reconnect was
+    /// requested.
     pub const fn attempts(&self) -> u32 {
         self.backoff.attempts()
     }
 
-    /// The teardown worker runs: says what for, or `None` if another run has done it already.
+    /// Starts a run of the teardown worker: returns its kind, or `None` if another run has done it
+    /// already.
     ///
-    /// The answer holds for the whole run, whatever happens meanwhile: whoever closes the path
-    /// during a run that is not for good has asked for another one.
+    /// The result is valid for the whole run, independent of later events: a close of the path
+    /// during a run that is not for good requests another run.
     pub const fn begin_tear_down(&self) -> Option<TearDown> {
         match self.state {
             ClientState::Closing => Some(TearDown::ForGood),
@@ -247,7 +250,7 @@ impl Recovery {
         }
     }
 
-    /// Something happened: goes into the next state and says what to do.
+    /// Handles an event: changes the state and returns the actions.
     pub fn step(&mut self, event: Event) -> Effects {
         match event {
             Event::Lost { life } => Self::only(self.lost(life)),
@@ -288,13 +291,13 @@ impl Recovery {
         }
     }
 
-    /// Whether an attempt can begin. If not, the run or the attempt that is due decides when.
+    /// Returns whether an attempt can start. If not, the pending run or attempt decides when.
     const fn may_start(&self) -> bool {
         self.is_torn_down && !self.is_device_gone
     }
 
     fn lost(&mut self, life: Option<u16>) -> Action {
-        // What is left of an earlier life says nothing about this one.
+        // An event of an earlier life does not apply to the current one.
         if life.is_some_and(|life| life != self.life) {
             return Action::Ignore;
         }
@@ -307,7 +310,7 @@ impl Recovery {
 
     fn device_gone(&mut self, life: Option<u16>) -> Action {
         match self.state {
-            // It has nothing but its connections, and they say so for themselves.
+            // A connected path has only its connections, which report the removal themselves.
             ClientState::Connected if life != Some(self.life) => return Action::Ignore,
             ClientState::Closing | ClientState::Closed | ClientState::Dead => {
                 return Action::Ignore;
@@ -330,8 +333,8 @@ impl Recovery {
                     Action::Ignore
                 }
             }
-            // A peer that was asked for in vain before the link was there is not asked for again
-            // soon. (Not in the first life: whoever makes the path waits for it.)
+            // A resolution that started before the link was up is not retried soon. (Not in the
+            // first life, for which the task that adds the path waits.)
             ClientState::Connecting if self.life != Self::NEW.life => {
                 self.is_wanted = true;
                 Action::LookAgain
@@ -351,7 +354,7 @@ impl Recovery {
         if effect == ClientEffect::Recover {
             Action::TearDown
         } else if self.may_start() {
-            // Whoever asks for an attempt gets one, even where there are none by themselves.
+            // A requested attempt is granted, also if no automatic ones are.
             let _ = self.backoff.next(0, ATTEMPTS_FOR_EVER, 0);
             Action::StartIn { pause_ms: 0 }
         } else {
@@ -426,7 +429,7 @@ impl Recovery {
         }
     }
 
-    /// When to connect again, if that is to be: the path may have been closed meanwhile.
+    /// Returns when to connect again, if the path was not closed meanwhile.
     fn next_start(&mut self, took_ms: u32, pauses: &Pauses) -> Action {
         if self.state != ClientState::Reconnecting {
             return Action::Ignore;
@@ -434,8 +437,8 @@ impl Recovery {
         if self.is_device_gone {
             return Action::LeaveDevice;
         }
-        // Until an attempt begins: the pause that is granted here may be cut off by a device that
-        // goes.
+        // Kept until an attempt starts, as the removal of a device may cut off the delay granted
+        // here.
         if self.is_wanted {
             self.backoff.reset();
         }
