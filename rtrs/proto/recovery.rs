@@ -70,7 +70,7 @@ pub enum Event {
     },
     /// Something may have changed for the better: a port is up, a device has come.
     RetryNow,
-    /// An administrator wants the path connected anew, whatever its state.
+    /// An administrator wants the path connected again, in any state.
     Reconnect,
     /// The delay is over.
     Start,

@@ -170,8 +170,7 @@ def d7_room_for_half_an_answer(c: Client, device: int) -> None:
 @attack(0)
 def reserved_bytes_of_noise(c: Client, device: int) -> int:
     """A C client's stack: the answers have zeroes where they had them, and so has OPEN's."""
-    noise = {"magic": 0xA5A5A5A5, "nonce": 7, "boot": 8, "rest": b"\xa5" * 8}
-    c.read(2, 36, m.session_info(**noise))
+    c.read(2, 36, m.session_info(magic=0xA5A5A5A5, nonce=7, boot=8, rest=b"\xa5" * 8))
     error = c.answer(2)
     assert c.reply(36)[5:] == bytes(31), f"the answer to noise was {c.reply(36).hex()}"
     c.read(2, 56, m.open_device(b"ram0"))

@@ -195,7 +195,7 @@ def test_a_disk_that_stays_fenced_keeps_no_path_away(pair: Lab) -> None:
 
 
 @pytest.mark.parametrize(("assume", "losses"), [pytest.param("N", "0", id="a_c_server_by_default"),
-                                                pytest.param("Y", "1", id="a_c_server_that_is_taken_for_one_that_lost_its_cache")])
+                                                pytest.param("Y", "1", id="taken_for_one_that_lost_its_cache")])
 @needs(wires=1, disk_mib=64, own_modules=True, timed=True, disruptive=True, timeout=400)
 def test_a_c_server_is_taken_for_one_that_lost_its_cache(pair: Lab, assume: str, losses: str) -> None:
     """It tells no boot: each reopening is a power failure with assume_cache_loss=Y, none without."""
