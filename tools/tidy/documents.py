@@ -6,6 +6,11 @@ import re
 from rules import Source
 
 DEFECTS = pathlib.Path("Documentation/defects-of-c.md")
+LOCKS = pathlib.Path("Documentation/states-and-locks.md")
+_STRUCT = re.compile(r"(?:pub(?:\(\w+\))? )?struct (\w+)")
+_LOCK = re.compile(r"\s+(?:pub(?:\(\w+\))? )?(\w+): (?:Mutex|IrqLock|SpinLock)<")
+_STATES = re.compile(r"^pub enum \w+State \{(.*?)^\}", re.M | re.S)
+_STATE = re.compile(r"^    (\w+) = \d", re.M)
 _NUMBER = re.compile(r"\bD([1-9]\d?)\b")
 _NAMED = re.compile(r"\bd([1-9]\d?)_[a-z]")
 _ROW = re.compile(r"^\| D(\d+) \|(.*)\|([^|]*)\|$", re.M)
@@ -63,4 +68,26 @@ def defects_are_documented(sources: list[Source]) -> list[str]:
     return complaints
 
 
-RULES = [defects_are_documented]
+def locks_are_documented(sources: list[Source]) -> list[str]:
+    """The page of states and locks names every lock of the drivers and of rdma, and every state of a path."""
+    page = next((s for s in sources if s.path == LOCKS), None)
+    if page is None:
+        return [f"{LOCKS} is missing"]
+    complaints = []
+    for source in sources:
+        if source.path.suffix != ".rs" or source.path.parts[0] not in ("rtrs", "rnbd", "rdma"):
+            continue
+        holder = ""
+        for line in source.text.split("\n"):
+            if found := _STRUCT.match(line):
+                holder = found[1]
+            elif (found := _LOCK.match(line)) and f"`{holder}::{found[1]}`" not in page.text:
+                complaints.append(f"{LOCKS}: {holder}::{found[1]} of {source.path}")
+        if str(source.path) == "rtrs/proto/path.rs":
+            for states in _STATES.findall(source.text):
+                complaints += [f"{LOCKS}: the state {state}" for state in _STATE.findall(states)
+                               if not re.search(rf"\b{state}\b", page.text)]
+    return complaints
+
+
+RULES = [defects_are_documented, locks_are_documented]
