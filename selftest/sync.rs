@@ -67,7 +67,10 @@ pub(super) fn handoff_note() -> Result {
     let (held, signaled) = slot.claim_signaled().ok_or(EINVAL)?;
     check(!signaled, "the answer first")?;
     check(held.await_signal().is_none(), "it waits for the event")?;
-    check(slot.claim_signaled().is_none(), "a second answer gets nothing")?;
+    check(
+        slot.claim_signaled().is_none(),
+        "a second answer gets nothing",
+    )?;
     let held = slot.signal().ok_or(EINVAL)?;
     check(slot.signal().is_none(), "the event is taken once")?;
     drop(held);

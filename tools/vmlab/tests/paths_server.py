@@ -221,7 +221,7 @@ def test_a_killed_client_leaves_nothing(pair: Lab) -> None:
     pair.server.run("mods -r", 60)
 
 
-@needs(own_modules=True, timeout=300, waits=True)
+@needs(own_modules=True, timeout=300, timed=True)
 def test_a_c_client_comes_back_before_the_server_has_noticed(pair: Lab) -> None:
     """The server's end stops answering and does not count heartbeats; the C client's reconnect is accepted."""
     rnbd.ram_disk(pair)
