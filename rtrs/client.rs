@@ -22,9 +22,8 @@
 //!  ConnectionContext   completions of one queue pair
 //! ```
 //!
-//! The protocol's decisions are `rtrs_core::proto`'s. What goes wrong is a
-//! [`path::error::PathError`], and ends in one place: the teardown of the path, in
-//! [`path::recovery`].
+//! `rtrs_core::proto` makes the protocol's decisions. Every failure is a
+//! [`path::error::PathError`] and leads to the teardown of the path in [`path::recovery`].
 
 pub(crate) mod io;
 pub(crate) mod module;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What all sessions share: class, work queue, and the list of them.
+//! The state of the module that all sessions share: class, work queues, list of sessions.
 
 use kernel::{
     new_mutex,
@@ -35,13 +35,13 @@ use crate::client::{
 
 static MODULE_STATE: Global<Option<Arc<ModuleState>>> = Global::new(None);
 
-/// Hears of ports: a path whose link is back need not wait for its next attempt, and one whose link
-/// is gone need not wait for its peer's silence.
+/// Handles port events. A port that comes up starts the next attempt of the lost paths at once; a
+/// port that goes down fails its paths without waiting for the heartbeat.
 struct Ports;
 
 impl PortEvents for Ports {
     fn port_up(&self, _device: DeviceId, _port: u32) {
-        // Which port a path will go over is known when its address is resolved.
+        // The port that a path will use is not known before its address is resolved.
         if let Ok(module) = ModuleState::get() {
             module.for_each_path(Path::retry_now);
         }
@@ -61,7 +61,7 @@ impl PortEvents for Ports {
         self.port_up(device, 0);
     }
 
-    /// A path that is lost has no connection that would say so, and keeps objects of its device.
+    /// A lost path has no connection that would get the event, but keeps objects of its device.
     fn device_removed(&self, _device: DeviceId) {
         if let Ok(module) = ModuleState::get() {
             module.for_each_path(|path| Path::device_removed(path, None));
@@ -69,16 +69,16 @@ impl PortEvents for Ports {
     }
 }
 
-/// The module's state. The work queue outlives all paths: [`ModuleState::stop`] waits for what is
-/// left of them.
+/// The module's state. The work queues outlive all paths: [`ModuleState::stop`] flushes them.
 #[pin_data]
 pub(crate) struct ModuleState {
     pub(crate) class: Class,
     /// Heartbeats and teardowns. A teardown waits for the heartbeat and for an attempt of the same
     /// path, which it has told to end.
     pub(crate) queue: WorkQueue,
-    /// Attempts to connect again. Of their own, for a single worker may be all there is when memory
-    /// is short, and an attempt takes seconds: no teardown, and so no fail-over, is to wait for it.
+    /// Attempts to connect again. They have their own queue since it may have a single worker when
+    /// memory is short, and an attempt takes seconds: no teardown, and so no fail-over, may wait
+    /// for it.
     pub(crate) connect_queue: WorkQueue,
     #[pin]
     sessions: Mutex<KVec<Arc<Session>>>,
@@ -87,7 +87,7 @@ pub(crate) struct ModuleState {
 }
 
 impl ModuleState {
-    /// Makes the module's state.
+    /// Allocates and publishes the module's state.
     pub(crate) fn start() -> Result<Arc<Self>> {
         let class = Class::register(c"rtrs-client")?;
         let queue = WorkQueue::new(c"rtrs_client_wq", Flags::UNBOUND | Flags::MEM_RECLAIM, 0)?;
@@ -112,13 +112,13 @@ impl ModuleState {
         Ok(module)
     }
 
-    /// Takes the module's state away, at the module's exit. No session is left: those who open them
-    /// use this module.
+    /// Withdraws the module's state, at the module's exit. No session is left: the modules that
+    /// open them use this module.
     pub(crate) fn stop(&self) {
         let ports = self.ports.lock().take();
         drop(ports);
         drop(MODULE_STATE.lock().take());
-        // A last reference must not be dropped by an item on the queue.
+        // The last reference must not be dropped by a work item on the queue.
         self.connect_queue.flush();
         self.queue.flush();
     }
@@ -127,7 +127,7 @@ impl ModuleState {
         MODULE_STATE.lock().clone().ok_or(ENODEV)
     }
 
-    /// Goes through the paths of all sessions; `visit` must not sleep.
+    /// Calls `visit`, which must not sleep, for the paths of all sessions.
     fn for_each_path(&self, visit: impl Fn(&Arc<Path>)) {
         for session in self.sessions.lock().iter() {
             if let Some(paths) = session.paths.get() {
@@ -136,7 +136,7 @@ impl ModuleState {
         }
     }
 
-    /// Enters a session; `EEXIST` if its name is taken.
+    /// Adds a session to the list; `EEXIST` if its name is in use.
     pub(crate) fn enter(&self, session: &Arc<Session>) -> Result {
         let mut sessions = self.sessions.lock();
         if sessions.iter().any(|s| s.name() == session.name()) {
@@ -146,7 +146,7 @@ impl ModuleState {
         Ok(())
     }
 
-    /// Takes a session off the list.
+    /// Removes a session from the list.
     pub(crate) fn leave(&self, session: &Session) {
         let mut sessions = self.sessions.lock();
         let index = sessions.iter().position(|s| core::ptr::eq(&**s, session));

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A path: one way from us to the server, connected or not.
+//! A path between us and the server, connected or not.
 //!
-//! Its state is `proto::recovery`'s. Whatever ends a connected path, be it an event of the
-//! connection manager, a failed work request, a breach of the protocol, the heartbeat, sysfs or the
-//! end of the session, goes through [`Path::fail`] or [`Path::close`]; what follows from it is in
-//! `recovery`.
+//! `proto::recovery` holds its state. Everything that ends a connected path, be it an event of the
+//! connection manager, a failed work request, a violation of the protocol, the heartbeat, sysfs or
+//! the end of the session, goes through [`Path::fail`] or [`Path::close`]; `recovery` carries out
+//! what follows.
 
 pub(crate) mod connect;
 pub(crate) mod connections;
@@ -85,16 +85,16 @@ use crate::client::{
     }, //
 };
 
-/// The work item that tears down.
+/// Id of the teardown work item.
 pub(crate) const TEAR_DOWN: u64 = 0;
-/// The work item that is the heartbeat.
+/// Id of the heartbeat work item.
 pub(crate) const HEARTBEAT: u64 = 1;
-/// The work item that connects again.
+/// Id of the work item that connects again.
 pub(crate) const RECONNECT: u64 = 2;
-/// The work item that looks for completions of sends.
+/// Id of the work item that polls for completions of sends.
 pub(crate) const POLL_SEND_CQS: u64 = 3;
 
-/// What is known of a path's ends once it has been connected.
+/// The ends of a path that are known once it has been connected.
 pub(crate) struct Ends {
     pub(crate) src: Addr,
     pub(crate) device: CString,
@@ -109,7 +109,7 @@ pub(crate) struct Path {
     pub(crate) session: Arc<Session>,
     pub(crate) uuid: [u8; 16],
     pub(crate) number: Number,
-    /// As the user gave them.
+    /// The ends as the user gave them.
     addrs: PathAddrs,
     #[pin]
     pub(crate) ends: Mutex<Option<Ends>>,
@@ -117,12 +117,13 @@ pub(crate) struct Path {
     pub(crate) recovery: IrqLock<Recovery>,
     #[pin]
     pub(crate) state_changed: WaitQueue,
-    /// What the path connects with. Locked by whoever sets the path up or tears it down; sleeps.
+    /// What the path connects with. The thread that sets the path up or tears it down holds the
+    /// lock; sleeps.
     #[pin]
     pub(crate) attempts: Mutex<Resources>,
-    /// The identifier of the last life's first connection, as long as the server may not know of
-    /// that life's end: a disconnect on it is heard. `recovery` knows whether there is one. Its
-    /// event handler holds the path, so it is dropped before the path is closed.
+    /// The identifier of the last life's first connection, as long as the server may not have
+    /// noticed the end of that life: a disconnect on it tells the server. `recovery` knows whether
+    /// there is one. Its event handler holds the path, so it is dropped before the path is closed.
     #[pin]
     pub(crate) stale_connection: IrqLock<Option<Arc<CmId>>>,
     /// Attempts to connect it again that have ended.
@@ -130,7 +131,7 @@ pub(crate) struct Path {
     pub(crate) setup: Pin<KBox<Setup>>,
     pub(crate) liveness: Liveness,
     pub(crate) stats: Stats,
-    /// There while the path is connected.
+    /// Set while the path is connected.
     pub(crate) connections: RcuArc<Connections>,
     #[pin]
     tear_down: Work<Path, TEAR_DOWN>,
@@ -187,7 +188,7 @@ impl WorkItem<POLL_SEND_CQS> for Path {
     }
 }
 
-/// Tells a path that a send of it has completed.
+/// Notifies a path that a send has completed.
 pub(crate) struct SendCqNotify(pub(crate) Arc<Path>);
 
 impl Notify for SendCqNotify {
@@ -197,7 +198,7 @@ impl Notify for SendCqNotify {
 }
 
 impl Path {
-    /// Makes a path that is to be connected.
+    /// Allocates a path that is to be connected.
     pub(crate) fn new(session: &Arc<Session>, addrs: PathAddrs) -> Result<Arc<Self>> {
         let setup = KBox::pin_init(Setup::new(), GFP_KERNEL)?;
         let stats = Stats::new()?;
@@ -229,13 +230,13 @@ impl Path {
         )
     }
 
-    /// Where the path leads to.
+    /// Returns the address of the server's end.
     pub(crate) fn dst(&self) -> &Addr {
         &self.addrs.dst
     }
 
-    /// The ends as sysfs names them. The source is not known before the first connect, unless it
-    /// was given.
+    /// Returns the ends as sysfs names them. The source is not known before the first connect,
+    /// unless it was given.
     pub(crate) fn name(&self) -> PathName {
         let src = match &*self.ends.lock() {
             Some(ends) => ends.src,
@@ -251,9 +252,9 @@ impl Path {
         }
     }
 
-    /// Has completions of sends looked for that an answered request waits for. Any context.
+    /// Queues the work item that polls for completions of sends. Any context.
     pub(crate) fn queue_poll_send_cqs(self: &Arc<Self>) {
-        // If it is queued already it looks soon enough.
+        // If it is queued already, that run polls soon enough.
         let _ = self
             .session
             .module
@@ -268,13 +269,13 @@ impl Path {
         }
     }
 
-    /// The ends for the connection manager.
+    /// Returns the ends for the connection manager.
     pub(crate) fn socket_addresses(&self) -> (Option<SocketAddress>, SocketAddress) {
         let src = self.addrs.src.map(|src| address::to_cm(&src, 0));
         (src, address::to_cm(&self.addrs.dst, self.session.port()))
     }
 
-    /// The ends as far as they are known.
+    /// Returns the ends as far as they are known.
     pub(crate) fn known_ends(&self) -> KnownEnds {
         KnownEnds {
             asked: self.addrs,
@@ -282,7 +283,7 @@ impl Path {
         }
     }
 
-    /// `EEXIST` if one of `paths` is known to have the same ends.
+    /// Fails with `EEXIST` if one of `paths` is known to have the same ends.
     pub(crate) fn check_new(&self, paths: &[Arc<Self>]) -> Result {
         let ends = self.known_ends();
         if !paths.iter().any(|p| p.known_ends().is_same_path(&ends)) {
@@ -296,8 +297,8 @@ impl Path {
         Err(EEXIST)
     }
 
-    /// Learns the ends of a path that is being added; refuses it if another path of the session has
-    /// the same. Sleeps.
+    /// Stores the ends of a path that is being added; fails if another path of the session has the
+    /// same. Sleeps.
     pub(crate) fn claim_ends(this: &Arc<Self>, id: &Id) -> Result<(), PathError> {
         let _lock = this.session.paths_lock.lock();
         this.learn_ends(id)?;
@@ -312,7 +313,7 @@ impl Path {
         Ok(())
     }
 
-    /// Learns what only an identity knows whose address is resolved.
+    /// Stores what is known only to an identifier whose address is resolved.
     pub(crate) fn learn_ends(&self, id: &Id) -> Result<(), PathError> {
         let memory = |e| PathError::Resource("name of the device", e);
         let device = id.device().ok_or(PathError::DeviceRemoval)?;
@@ -330,7 +331,7 @@ impl Path {
         self.recovery.lock().state()
     }
 
-    /// The number of the connect that counts (`recon_cnt`).
+    /// Returns the number of the current connect (`recon_cnt`).
     pub(crate) fn life(&self) -> u16 {
         self.recovery.lock().life()
     }
@@ -339,7 +340,7 @@ impl Path {
         self.state().carries_io()
     }
 
-    /// Whether the path is up, or will be without anybody's doing.
+    /// Returns whether the path is connected, or will connect without a request of the user.
     pub(crate) fn may_come_back(&self) -> bool {
         !matches!(
             self.state(),
@@ -347,14 +348,14 @@ impl Path {
         )
     }
 
-    /// Whether the path's connections go over this port.
+    /// Returns whether the path's connections use this port.
     pub(crate) fn is_over(&self, device: DeviceId, port: u32) -> bool {
         let guard = rcu::read_lock();
         let connections = self.connections.read(&guard);
         connections.is_some_and(|connections| connections.is_over(device, port))
     }
 
-    /// Returns what a reader of sysfs gets for a path that was never connected.
+    /// Calls `show` with the ends; `ENOTCONN` for a path that was never connected.
     pub(crate) fn with_ends<R>(&self, show: impl FnOnce(&Ends) -> Result<R>) -> Result<R> {
         match &*self.ends.lock() {
             Some(ends) => show(ends),

@@ -87,7 +87,7 @@ use crate::client::{
     sysfs::session::SessionFiles, //
 };
 
-/// What a session is opened with.
+/// The parameters of [`Session::open`].
 pub struct OpenParam<'a> {
     /// 1 to 254 bytes, neither `/` nor `.`.
     pub name: &'a str,
@@ -99,25 +99,25 @@ pub struct OpenParam<'a> {
     pub poll_queues: u32,
     /// Time limits; they can be changed later.
     pub settings: Settings,
-    /// Whom to tell of changes.
+    /// Called for events of the session.
     pub events: Arc<dyn SessionEvents>,
 }
 
 /// What the session and its server have agreed upon.
 struct Agreed {
     agreement: Agreement,
-    /// Why a path was of no use, if it was the last that was asked.
+    /// Why a path was refused, if it was the last that was checked.
     refusal: Option<ConnectError>,
 }
 
-/// Where this CPU's last request went, for round-robin: the path's index and 1, or 0.
+/// The path of this CPU's last request, for round-robin: the path's index and 1, or 0.
 #[derive(Default)]
 pub(crate) struct LastPath(pub(crate) Counter);
 
 /// A session with a server.
 ///
-/// Between [`Session::open`] and [`Session::close`] it holds its paths and they hold it; whoever
-/// opens it must close it.
+/// Between [`Session::open`] and [`Session::close`] it holds its paths and they hold it; the module
+/// that opens it must close it.
 #[pin_data]
 pub struct Session {
     name: CString,
@@ -130,12 +130,12 @@ pub struct Session {
     depth: AtomicU32,
     #[pin]
     agreed: Mutex<Agreed>,
-    /// Read under RCU by those who send.
+    /// Senders read it under RCU.
     pub(crate) paths: RcuArc<Paths>,
-    /// The chunks that are not to be used yet.
+    /// The chunks that must not be used yet.
     #[pin]
     pub(crate) quarantine: Quarantine,
-    /// Held by whoever changes the list of paths; sleeps.
+    /// Held while the list of paths changes; sleeps.
     #[pin]
     pub(crate) paths_lock: Mutex<()>,
     pub(crate) last_path: PerCpu<LastPath>,
@@ -158,12 +158,16 @@ pub struct Session {
 
 impl Session {
     /// Opens a session: connects all its paths, one after the other. From then on a path that is
-    /// lost connects again by itself.
+    /// lost reconnects by itself.
     ///
-    /// Sleeps, for 30 s at most in each step, and can be killed. Fails with `EINVAL` for a name or
-    /// a number of paths or poll queues that cannot be, `EEXIST` for a name that is in use, and
-    /// with what the first path that fails has met: `ECONNRESET`, `EHOSTUNREACH`, `ETIMEDOUT`,
-    /// `EINTR`, or the server's error. Then nothing is left.
+    /// Sleeps, for 30 s at most in each step, and can be killed. Nothing is left on failure.
+    ///
+    /// # Errors
+    ///
+    /// - `EINVAL` for an invalid name or number of paths or poll queues,
+    /// - `EEXIST` for a name that is in use,
+    /// - the error of the first path that fails: `ECONNRESET`, `EHOSTUNREACH`, `ETIMEDOUT`,
+    ///   `EINTR`, or the server's error.
     pub fn open(param: OpenParam<'_>) -> Result<Arc<Self>> {
         if let Err(e) = info::check_name(param.name.as_bytes()) {
             pr_err!("cannot open a session: {e}\n");
@@ -252,16 +256,16 @@ impl Session {
         session.open.load(Ordering::Acquire).then_some(session)
     }
 
-    /// Closes the session: every request in flight ends, with `ECONNABORTED` if need be, and
-    /// nothing is left of its connections and its files. Sleeps; a second call waits for the first.
+    /// Closes the session: every request in flight ends, with `ECONNABORTED` if need be, and its
+    /// connections and its files are removed. Sleeps; a second call waits for the first.
     pub fn close(self: &Arc<Self>) {
         self.open.store(false, Ordering::Release);
         self.stop_events();
-        // First nobody comes in by the files any more.
+        // First the files, so that no task uses the session through them any more.
         let files = self.files.lock().take();
         drop(files);
         if let Some(paths) = self.paths.get() {
-            // All at once: what is in flight is not to wander from one to the next.
+            // All at once: requests in flight are not to move from one to the next.
             for path in &paths.0 {
                 Path::begin_close(path);
             }
@@ -275,28 +279,28 @@ impl Session {
         self.module.leave(self);
     }
 
-    /// Whether the session is open. Any context.
+    /// Returns whether the session is open. Any context.
     pub fn is_open(&self) -> bool {
         self.open.load(Ordering::Acquire)
     }
 
-    /// Milliseconds since the session was made.
+    /// Returns the milliseconds since the session was created.
     pub(crate) fn now_ms(&self) -> u64 {
         u64::try_from(self.born.elapsed().as_millis()).unwrap_or(0)
     }
 
-    /// The session's name.
+    /// Returns the session's name.
     pub fn name(&self) -> &CStr {
         &self.name
     }
 
-    /// Chunks that the server keeps for the session.
+    /// Returns the number of chunks that the server keeps for the session.
     pub fn queue_depth(&self) -> u16 {
         // CAST: came from a u16.
         self.depth.load(Ordering::Relaxed) as u16
     }
 
-    /// How the chunks are shared out.
+    /// Returns how the chunks are divided between IO and admin messages.
     #[inline]
     pub(crate) fn partition(&self) -> Partition {
         Partition::new(self.queue_depth())
@@ -308,36 +312,36 @@ impl Session {
         self.partition().io_id(tag.into())
     }
 
-    /// Requests that may be in flight besides admin messages: tags are below this.
+    /// Returns the number of IO requests that may be in flight; their tags are below this.
     pub fn io_depth(&self) -> u16 {
         self.partition().io_depth()
     }
 
-    /// Most bytes of data of one request.
+    /// Returns the most bytes of data of one request.
     pub fn max_io_size(&self) -> u32 {
         let grant = self.agreed.lock().agreement.grant();
         grant.map_or(0, |grant| grant.max_request())
     }
 
-    /// Most pieces of data of one request.
+    /// Returns the most pieces of data of one request.
     pub fn max_segments(&self) -> u16 {
         let grant = self.agreed.lock().agreement.grant();
         grant.map_or(0, |grant| grant.max_segments)
     }
 
-    /// Connections whose completions are polled for.
+    /// Returns the number of connections whose completions are polled for.
     pub fn poll_queues(&self) -> u32 {
         self.poll_queues
     }
 
-    /// Says whether a path is connected right now.
+    /// Returns whether a path is connected right now.
     pub fn is_connected(&self) -> bool {
         self.paths
             .get()
             .is_some_and(|paths| paths.0.iter().any(|p| p.is_connected()))
     }
 
-    /// How long a request may wait for a path, in milliseconds; `None`: for ever.
+    /// Returns how long a request may wait for a path, in milliseconds; `None`: for ever.
     pub fn fast_io_fail_ms(&self) -> Option<u64> {
         match self.settings.snapshot().fast_io_fail() {
             FastIoFail::Off => None,
@@ -349,18 +353,19 @@ impl Session {
         self.port
     }
 
-    /// Connections of each path with completions in softirq, without the admin connection.
+    /// Returns the number of connections of each path with completions in softirq, without the
+    /// admin connection.
     pub(crate) fn cpu_connections(&self) -> u32 {
         self.cpus
     }
 
-    /// Connections of each path.
+    /// Returns the number of connections of each path.
     pub(crate) fn connections(&self) -> u16 {
         // CAST: below CONNECTIONS_MAX, as `new` checked.
         (self.cpus + self.poll_queues) as u16 + 1
     }
 
-    /// The CPU that a connection is meant for: the first two are the first one's.
+    /// Returns the CPU that a connection serves; the first two serve the first CPU.
     pub(crate) fn cpu_of(&self, cid: u16) -> u32 {
         let io = u32::from(cid).saturating_sub(1);
         io.checked_rem(self.cpus).unwrap_or(0)
@@ -374,7 +379,7 @@ impl Session {
         self.policy.store(policy as u8, Ordering::Relaxed);
     }
 
-    /// What the first accept has granted; `None` before.
+    /// Returns the number of chunks that the first accept has granted; `None` before.
     pub(crate) fn depth_agreed(&self) -> Option<u16> {
         match self.queue_depth() {
             0 => None,
@@ -382,11 +387,11 @@ impl Session {
         }
     }
 
-    /// Takes into account what a path's server and adapter grant.
+    /// Adapts the agreement to what a path's server and adapter grant.
     pub(crate) fn agree(&self, grant: Grant) -> Result<(), PathError> {
         let mut agreed = self.agreed.lock();
         let next = agreed.agreement.with(grant).map_err(|refusal| {
-            // Once, however often it is tried, and whatever the path has failed for before.
+            // Logged once for each refusal, however often the path is tried.
             if agreed.refusal.replace(refusal) != Some(refusal) {
                 pr_err!(
                     "session {}: {refusal}: the path is not consumed
@@ -408,7 +413,7 @@ impl Session {
         Ok(())
     }
 
-    /// Requests are made for what is agreed upon now.
+    /// Fixes the agreement; requests are made for it from now on.
     fn settle(&self) {
         let mut agreed = self.agreed.lock();
         agreed.agreement = agreed.agreement.settled();

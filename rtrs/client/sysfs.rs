@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What user space sees of sessions and paths.
+//! The files of sessions and paths in sysfs.
 
 pub(crate) mod path;
 pub(crate) mod session;

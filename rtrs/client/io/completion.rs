@@ -2,11 +2,11 @@
 
 //! How a request ends: response, acknowledged send, invalidated key.
 //!
-//! A request is ended only when nobody can reach its memory over the wire any more:
+//! A request ends only when its memory cannot be reached over the wire any more:
 //!
-//! - a read, when its key was invalidated by the server, which its completion shows, or by us;
+//! - a read, when the server has invalidated its key, as its completion shows, or we have;
 //! - a write, when the response has come and the send is complete: until then the device may send
-//!   the data again. Nobody but us can use its key, if it has one; that is invalidated together
+//!   the data again. Its key, if it has one, is for local use only; it is invalidated together
 //!   with the next registration, which saves an interrupt.
 
 use kernel::prelude::*;
@@ -50,7 +50,7 @@ use crate::client::{
 };
 
 impl ConnectionContext {
-    /// The server has answered, by a message in receive `n` or by a write.
+    /// Handles a response, which came as a message in receive `n` or as a write.
     #[inline(always)]
     pub(crate) fn answered(
         &self,
@@ -62,11 +62,11 @@ impl ConnectionContext {
     ) {
         let requests = &*live.requests;
         let by_server = self.take_invalidated();
-        // There is a slot for each chunk of the session.
+        // There is an entry for each chunk of the session.
         let Some(entry) = requests.entries.get(response.msg_id as usize) else {
             return self.fail(PathError::MessageId(response.msg_id));
         };
-        // CAST: there are at most 65535 slots.
+        // CAST: there are at most 65535 entries.
         let id = response.msg_id as u16;
         let Some((mut held, sent)) = entry.claim_signaled() else {
             return self.fail(PathError::NotInFlight(id));
@@ -75,7 +75,7 @@ impl ConnectionContext {
             held.arm();
             return self.fail(PathError::NotInFlight(id));
         }
-        // With a message comes the chunk's new key.
+        // A message brings the chunk's new key.
         if wc.opcode() == Opcode::Receive {
             match new_key(live, n, wc, id) {
                 Ok(key) => held.chunk.rkey = key,
@@ -94,7 +94,7 @@ impl ConnectionContext {
         match held.data {
             DataMapping::None => self.end(requests, held, id, result),
             DataMapping::FastRegRead if invalidated => self.end(requests, held, id, result),
-            // A server that did not do what it was asked for.
+            // The server did not invalidate the key that it was asked to.
             DataMapping::FastRegRead => self.invalidate(qp, held, id, result),
             DataMapping::Sges | DataMapping::FastReg if sent => {
                 self.end(requests, held, id, result)
@@ -114,7 +114,7 @@ impl ConnectionContext {
         }
     }
 
-    /// Ends a request that was answered.
+    /// Ends a request whose response has come.
     #[inline(always)]
     pub(crate) fn end(
         &self,
@@ -129,12 +129,14 @@ impl ConnectionContext {
         requests.end(held, result);
     }
 
-    /// Makes the key of a request invalid whose answer is `result`; its end comes with that.
+    /// Posts the invalidation of the key of a request whose response says `result`; the request
+    /// ends when that completes.
     #[cold]
     fn invalidate(&self, qp: &Qp<Self>, mut held: Held<'_, InFlight>, id: u16, result: Result) {
         held.result = result;
         let key = held.mr.key();
-        // Nothing can be noted before the work request is posted; the teardown would end it.
+        // No signal can come before the work request is posted; if one did, the teardown would end
+        // the request.
         self.waits();
         if let Some(held) = held.await_signal() {
             self.waiting_is_over();
@@ -150,14 +152,14 @@ impl ConnectionContext {
         self.poll_send_cq_or_notify();
     }
 
-    /// The connection cannot go on.
+    /// Fails the path because of an error of this connection.
     #[cold]
     pub(crate) fn fail(&self, fault: PathError) {
         Path::fail_life(&self.path, self.life, fault);
     }
 }
 
-/// The new key of chunk `id`, which came in receive `n`.
+/// Returns the new key of chunk `id`, which came in receive `n`.
 #[inline(always)]
 fn new_key(live: &Live, n: u32, wc: &WorkCompletion, id: u16) -> Result<u32, PathError> {
     let mut bytes = [0; KEY_LEN as usize];
@@ -170,7 +172,7 @@ fn new_key(live: &Live, n: u32, wc: &WorkCompletion, id: u16) -> Result<u32, Pat
     parse_rkey(&bytes, id).map_err(PathError::Rkey)
 }
 
-/// The error that a server answers with.
+/// Returns the error of a response.
 #[cold]
 fn failed(errno: u16) -> Result {
     errno::from_wire(errno)

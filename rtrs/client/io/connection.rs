@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! One connection's queue pair: its completions.
+//! The completions of one connection's queue pair.
 
 use kernel::{
     prelude::*,
@@ -42,14 +42,14 @@ use crate::client::{
 /// Chunk ids that the admin connection may have in flight: `proto::permit` keeps at most 8.
 const ADMIN_IDS: u32 = 8;
 
-/// [`ConnectionContext::invalidated`] holds no key: more than 32 bits hold.
+/// The value of [`ConnectionContext::invalidated`] for no key, which is beyond 32 bits.
 const NO_KEY: u64 = u64::MAX;
 
-/// Receives that are posted at a time, once as many have been used; a power of two.
+/// Receives that are posted at a time, when as many were consumed; a power of two.
 pub(crate) const RECEIVE_BATCH: u32 = 16;
 
-/// What the tags of a queue pair's work requests stand for: first the receives, then for each chunk
-/// id the invalidation and the write that its request waits for, then the rest.
+/// The tags of a queue pair's work requests: first those of the receives, then for each chunk id
+/// that of the invalidation and that of the write that its request waits for, then the rest.
 #[derive(Clone, Copy)]
 pub(crate) struct Tags {
     /// The first tag of an invalidation, and the number of receives.
@@ -60,14 +60,14 @@ pub(crate) struct Tags {
     rest: u32,
 }
 
-/// What a tag stands for that is none of the receives'.
+/// The meaning of a tag that is not a receive's.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tagged {
     /// The invalidation of the key of this chunk id's request.
     Invalidate(u16),
     /// The data of this chunk id's request.
     Write(u16),
-    /// A send that nobody waits for.
+    /// A send whose completion no request waits for.
     Send,
     /// The info request.
     InfoRequest,
@@ -79,8 +79,8 @@ impl Tags {
     /// Tags of the admin connection.
     pub(crate) const ADMIN: Self = Self::new(ADMIN_RECEIVES, ADMIN_IDS);
 
-    /// Tags of an IO connection. A read is answered with up to two messages; the rest are those
-    /// that have been used and wait for their batch.
+    /// Tags of an IO connection. A read is answered with up to two messages; the other receives are
+    /// those that were consumed and wait for their batch.
     pub(crate) const fn io(queue_depth: u16) -> Self {
         Self::new(queue_depth as u32 * 2, queue_depth as u32)
     }
@@ -94,12 +94,12 @@ impl Tags {
         }
     }
 
-    /// Returns how many there are.
+    /// Returns the number of tags.
     pub(crate) const fn count(self) -> u32 {
         self.rest.wrapping_add(3)
     }
 
-    /// Returns how many receives there are, the first tags.
+    /// Returns the number of receives, which have the first tags.
     pub(crate) const fn receives(self) -> u32 {
         self.invalidate
     }
@@ -132,7 +132,7 @@ impl Tags {
     }
 }
 
-/// What a connection will need to carry requests.
+/// What a connection needs to post its receives.
 pub(crate) struct Ready {
     requests: Arc<RequestTable>,
     /// Receives that are kept posted, and how many of them are posted at a time.
@@ -143,7 +143,7 @@ pub(crate) struct Ready {
 impl Ready {
     /// For a connection with these tags, whose receive queue has `room` entries.
     pub(crate) fn new(requests: &Arc<RequestTable>, tags: Tags, room: u32) -> Result<Self> {
-        // Devices may have less room than the protocol asks for.
+        // A device may have a shorter queue than the protocol asks for.
         let receives = tags.receives().min(room);
         let needed = tags.receives().saturating_sub(RECEIVE_BATCH * 2);
         // Less than a batch may be missing at any time.
@@ -162,37 +162,37 @@ impl Ready {
 /// What a connection needs to carry requests.
 pub(crate) struct Live {
     pub(crate) requests: Arc<RequestTable>,
-    /// With room for a new key where responses bring one.
+    /// The receives, with memory for a new key if responses bring one.
     pub(crate) receives: RecvRing,
 }
 
-/// What the completions of one connection need.
+/// The context of the completions of one connection.
 pub(crate) struct ConnectionContext {
     pub(crate) path: Arc<Path>,
-    /// The life of the path that the connection belongs to: what fails later is no fault of the
-    /// next.
+    /// The life of the path that the connection belongs to. An error of this connection does not
+    /// fail a later life.
     pub(crate) life: u16,
     pub(crate) cid: u16,
-    /// The CPU that the connection is meant for.
+    /// The CPU that the connection serves.
     cpu: u32,
     pub(crate) tags: Tags,
-    /// An IO connection is ready from the start; the admin connection is there before the requests
-    /// are.
+    /// Set from the start for an IO connection; for the admin connection, when the requests are
+    /// allocated.
     ready: SetOnce<Ready>,
-    /// Set when the server knows us.
+    /// Set when the server has answered the info request.
     live: SetOnce<Live>,
-    /// The key that the server said last that it invalidated, or [`NO_KEY`]. Only completions use
-    /// it, and those of one queue pair come one after the other.
+    /// The key of the last message that says that the server invalidated it, or [`NO_KEY`]. Only
+    /// completion handlers of this queue pair use it, one after the other.
     invalidated: AtomicU64,
     /// Sends so far, from 1.
     sends: AtomicU32,
-    /// A send whose number has none of these bits asks for a completion.
+    /// A send whose number has none of these bits is signaled.
     signal_mask: u32,
-    /// The completions of sends, which nobody is woken for. A write's is most often there when its
-    /// answer comes, for it shows what the server has acknowledged before: it is looked for then.
-    /// An interrupt for each of them cost more than everything else that we do for a write.
+    /// The completions of sends, polled without an interrupt. That of a write is most often there
+    /// when its response comes, which follows the server's acknowledgement, so it is polled then.
+    /// An interrupt for each write cost more than all other work for it.
     done: Arc<Cq>,
-    /// Requests that were answered and wait for such a completion.
+    /// Requests whose response has come and which wait for such a completion.
     waiting: AtomicU32,
 }
 
@@ -227,19 +227,19 @@ impl ConnectionContext {
         this
     }
 
-    /// Gets the connection ready.
+    /// Provides what [`Self::post_receives`] needs.
     pub(crate) fn introduce(&self, ready: Ready) {
         self.ready.populate(ready);
     }
 
-    /// Counts one send and says whether it is to be signalled.
+    /// Counts one send and returns whether it is signaled.
     #[inline(always)]
     pub(crate) fn next_send(&self) -> SendFlags {
         let sends = self.sends.fetch_add(1, Ordering::Relaxed);
         SendFlags::signaled(sends & self.signal_mask == 0)
     }
 
-    /// Posts the receives that stay posted from now on; once, sleeps.
+    /// Posts the receives, which stay posted from now on; called once, sleeps.
     pub(crate) fn post_receives(&self, qp: &Qp<Self>) -> Result {
         let Some(ready) = self.ready.as_ref() else {
             return Ok(());
@@ -259,14 +259,14 @@ impl ConnectionContext {
         }
     }
 
-    /// Handles the completions of sends that there are, unless somebody else does. Any context.
+    /// Handles the completions of sends, unless another context does so. Any context.
     #[inline(always)]
     pub(crate) fn poll_send_cq(&self) {
         self.done.poll(u32::MAX);
     }
 
-    /// As [`Self::poll_send_cq`]; if requests still wait after that, the path is woken when there
-    /// is more.
+    /// As [`Self::poll_send_cq`]; if requests still wait after that, the path is notified of the
+    /// next completion.
     #[inline(always)]
     pub(crate) fn poll_send_cq_or_notify(&self) {
         self.poll_send_cq();
@@ -278,25 +278,25 @@ impl ConnectionContext {
     #[cold]
     fn request_notify(&self) {
         if self.done.request_notify() {
-            // Some came meanwhile, or are in the hands of somebody who is not done.
+            // Some completed meanwhile, or another context is handling them.
             self.path.queue_poll_send_cqs();
         }
     }
 
-    /// One more request waits for a completion.
+    /// Counts a request that waits for a completion.
     #[inline(always)]
     pub(crate) fn waits(&self) {
         self.waiting.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// One less.
+    /// Counts a request that does not wait any more.
     #[inline(always)]
     pub(crate) fn waiting_is_over(&self) {
         self.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// What request `id` has to wait for besides its response has come: the server has all the data
-    /// of a write, or our key for a read is invalid.
+    /// Handles the completion that request `id` needs besides its response: the server has all data
+    /// of a write, or the key of a read is invalid.
     #[inline(always)]
     fn signaled(&self, live: &Live, id: u16) {
         let entry = live.requests.entries.get(usize::from(id));
@@ -315,7 +315,7 @@ impl ConnectionContext {
         u32::try_from(seen).ok()
     }
 
-    /// Something has come that is no response.
+    /// Handles a message that is not a response.
     #[cold]
     fn other(&self, qp: &Qp<Self>, imm: u32, written: bool) {
         match Imm::decode(imm) {
@@ -333,22 +333,22 @@ impl ConnectionContext {
         }
     }
 
-    /// A work request has failed.
+    /// Handles a work request that failed.
     #[cold]
     fn failed(&self, wc: &WorkCompletion) {
-        // What has failed first tells most, and it may be a send.
+        // The first failure says most, and it may be that of a send.
         self.poll_send_cq();
         match wc.status() {
             Ok(()) => {}
-            // Most often not a reason but a consequence: of a work request that failed, of the
-            // peer's hanging up, or of ours. But rxe gives a queue pair up without any other word
-            // when it has to repeat a registration.
+            // Most often a consequence: of a work request that failed, or of a disconnect by the
+            // peer or by us. But rxe flushes a queue pair without another error when it has to
+            // repeat a registration.
             Err(status) if status.is_flush() && !self.path.is_connected() => {}
             Err(status) => self.fail(PathError::Completion(status)),
         }
     }
 
-    /// The info response has come.
+    /// Handles the info response.
     #[cold]
     fn informed(&self, wc: &WorkCompletion) {
         if wc.opcode() != Opcode::Receive || wc.imm().is_some() {
@@ -397,7 +397,7 @@ impl QpHandler for ConnectionContext {
         }
         match live.receives.consumed(qp) {
             Ok(false) => {}
-            // Nobody looks for the completions of reads.
+            // No response of a write polls for the completions of reads.
             Ok(true) => context.poll_send_cq(),
             Err(e) => context.fail(PathError::Post(e)),
         }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! One request in flight: what it owns until its end.
+//! One request in flight and what it owns until it ends.
 
 use kernel::prelude::*;
 use rdma::{
@@ -14,23 +14,23 @@ use crate::client::io::transfer::{
     Direction, //
 };
 
-/// How the request's data is reached over the wire.
+/// How a request's data is mapped.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DataMapping {
-    /// It has none.
+    /// There is no data.
     None,
-    /// A write of few pieces: by their DMA addresses, and by us only. It ends with the send's
-    /// completion and the response, whichever comes last.
+    /// A write of few pieces: by their DMA addresses, local access only. It ends when both the
+    /// send's completion and the response have come.
     Sges,
-    /// A write by the key of the region, which is for us only, too, and stays valid until the
-    /// region is used again. It ends likewise.
+    /// A write by the key of the region, local access only. The key stays valid until the region
+    /// is registered again. It ends as [`Self::Sges`] does.
     FastReg,
-    /// A read by the key of the region. It ends when the key is invalid again.
+    /// A read by the key of the region. It ends when the key is invalid.
     FastRegRead,
 }
 
 impl DataMapping {
-    /// Which way the data goes.
+    /// Returns the direction of the data.
     #[inline(always)]
     pub(crate) fn direction(self) -> Option<Direction> {
         match self {
@@ -41,35 +41,35 @@ impl DataMapping {
     }
 }
 
-/// [`InFlight::resent`] of a request that the upper layer has made anew, in the chunk in which it
+/// [`InFlight::resent`] of a request that the upper layer submitted again, in the chunk in which it
 /// was lost.
 pub(crate) const REMADE: u8 = u8::MAX;
 
-/// What stands in the place of one chunk.
+/// The request context of one chunk.
 ///
-/// Its [`Handoff`](kernel_ext::sync::Handoff) says how far the request has come: it is armed while
-/// the response is awaited, which is claimed; the completion of the send of a write's data is
-/// noted; and once the response has come, it waits for the note of what is left: that completion,
-/// or the invalidation of our key.
+/// The state of its [`Handoff`](kernel_ext::sync::Handoff): it is armed while the response is
+/// awaited, which claims it. The completion of the send of a write's data signals it. Once the
+/// response has come, it awaits the signal that is missing: that completion, or the invalidation
+/// of our key.
 pub(crate) struct InFlight {
-    /// Where the chunk is. Under `always_invalidate=Y` the key is good for one request, and the
+    /// The server's chunk. Under `always_invalidate=Y` the key is valid for one request, and the
     /// response brings the next.
     pub(crate) chunk: RemoteChunk,
-    /// The region that is registered anew for each request that needs a key.
+    /// The region, which is registered for each request that needs a key.
     pub(crate) mr: Mr,
-    /// The key of the region that is to be made invalid first: that of an earlier write.
+    /// The key of the region that is to be invalidated first: that of an earlier write.
     pub(crate) stale: Option<u32>,
-    /// The life of the path ended while a request used the region: nobody knows whether its last
-    /// registration or invalidation was carried out.
+    /// The life of the path ended while a request used the region: whether its last registration
+    /// or invalidation was carried out is unknown.
     pub(crate) is_in_doubt: bool,
-    /// The request's memory, from its submission to its end.
+    /// The request's memory, while it is in flight.
     pub(crate) transfer: Option<AnyTransfer>,
     pub(crate) data: DataMapping,
-    /// The response, once it has come.
+    /// The result of the response, once it has come.
     pub(crate) result: Result,
-    /// The connection that it went out on; its answer must come there, too.
+    /// The connection on which it was sent; the response must come there, too.
     pub(crate) cid: u16,
-    /// Which kind of message it went out with; one without data may be of either.
+    /// Which kind of message was sent; a request without data may be of either.
     pub(crate) is_write: bool,
     /// Bytes of the user message.
     pub(crate) usr_len: u16,
@@ -94,7 +94,7 @@ impl InFlight {
         }
     }
 
-    /// A request begins whose data is reached in this way.
+    /// Begins a request whose data is mapped in this way.
     #[inline(always)]
     pub(crate) fn begin(&mut self, data: DataMapping) {
         self.data = data;
@@ -105,7 +105,7 @@ impl InFlight {
         }
     }
 
-    /// Returns where byte `offset` of the chunk is.
+    /// Returns the remote address of byte `offset` of the chunk.
     #[inline(always)]
     pub(crate) fn remote(&self, offset: u32) -> RemoteAddr {
         RemoteAddr {

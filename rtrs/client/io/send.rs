@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How a request goes out: memory mapped, message laid out, work requests posted.
+//! Sends a request: maps the memory, writes the message, posts the work requests.
 
 use kernel::prelude::*;
 use kernel_ext::scatterlist::SgList;
@@ -52,8 +52,8 @@ use crate::client::{
     }, //
 };
 
-/// The direction of a request as the compiler sees it: reads and writes are two functions, each
-/// without the other's branches.
+/// The direction of a request as a const parameter: reads and writes are compiled as two functions,
+/// each without the other's branches.
 pub(crate) const READ: bool = false;
 /// As [`READ`].
 pub(crate) const WRITE: bool = true;
@@ -66,13 +66,13 @@ const fn direction<const IS_WRITE: bool>() -> Direction {
     }
 }
 
-/// Where in the chunk everything is.
+/// The offsets and lengths of a request in its chunk.
 struct Layout {
     data_len: u32,
     usr_len: u16,
     /// User message and head together.
     message_len: u32,
-    /// Of the head in the chunk.
+    /// Offset of the head in the chunk.
     head_offset: u32,
 }
 
@@ -84,7 +84,7 @@ impl Layout {
         requests: &RequestTable,
     ) -> Result<Self> {
         let usr_len = u16::try_from(message.len()).map_err(|_| EMSGSIZE)?;
-        // The head behind the user message, with its descriptor if there is data.
+        // The head follows the user message, with its descriptor if there is data.
         // CAST: sizes of messages.
         let head_len = match (IS_WRITE, data_len) {
             (WRITE, _) => size_of::<WriteHead>() as u32,
@@ -109,11 +109,11 @@ impl Layout {
     }
 }
 
-/// Gives the device a way to the data.
+/// Maps the data for the device.
 ///
-/// A write of few pieces goes by their DMA addresses: that saves the registration and the
-/// invalidation, and nobody but us can use that way. Everything else goes through the region, whose
-/// key is new each time.
+/// A write of few pieces uses their DMA addresses: that saves the registration and the
+/// invalidation, and the server cannot use them. All other data is reached through the region,
+/// whose key is new each time.
 #[inline(always)]
 fn map_data<const IS_WRITE: bool>(
     requests: &RequestTable,
@@ -144,7 +144,7 @@ const SEGMENTS: usize = GATHERED_MAX + 1;
 
 type Chain<'a> = Batch<'a, ConnectionContext, CHAIN, SEGMENTS>;
 
-/// Registers the region of `entry` under its new key, after its old one has gone.
+/// Registers the region of `entry` under its new key, after the invalidation of its old one.
 #[inline(always)]
 fn register(chain: &mut Chain<'_>, tag: u32, entry: &InFlight, access: Access) {
     if let Some(key) = entry.stale {
@@ -153,7 +153,7 @@ fn register(chain: &mut Chain<'_>, tag: u32, entry: &InFlight, access: Access) {
     chain.reg_mr(tag, &entry.mr, access, SendFlags::NONE);
 }
 
-/// What goes out for one request.
+/// A request that is about to be posted.
 struct Outgoing<'a> {
     requests: &'a RequestTable,
     context: &'a ConnectionContext,
@@ -163,9 +163,8 @@ struct Outgoing<'a> {
 }
 
 impl Outgoing<'_> {
-    /// Writes user message and head to where the device takes them from, and chains the work
-    /// requests: the registration of the memory where it has a key, then one write with an
-    /// immediate.
+    /// Writes user message and head into the message buffer, and chains the work requests: the
+    /// registration of the memory if it has a key, then one write with an immediate.
     #[inline(always)]
     fn lay_out<const IS_WRITE: bool>(
         &self,
@@ -180,12 +179,12 @@ impl Outgoing<'_> {
         let imm = Imm::Request { payload }.encode();
         let tag = self.context.tags.encode(Tagged::Send);
 
-        let place = requests.messages.buffer(self.id.into()).ok_or(EINVAL)?;
+        let buffer = requests.messages.buffer(self.id.into()).ok_or(EINVAL)?;
         let at = u32::from(layout.usr_len);
-        place.write(0, self.message)?;
-        let message = place.segment(0, layout.message_len);
+        buffer.write(0, self.message)?;
+        let message = buffer.segment(0, layout.message_len);
         if IS_WRITE {
-            place.write(at, WriteHead::new(layout.usr_len).as_bytes())?;
+            buffer.write(at, WriteHead::new(layout.usr_len).as_bytes())?;
             let remote = entry.remote(0);
             let write = self.context.tags.encode(Tagged::Write(self.id));
             match data {
@@ -215,11 +214,11 @@ impl Outgoing<'_> {
         }
         if data == DataMapping::None {
             let head = ReadHead::without_reply(layout.usr_len);
-            place.write(at, head.as_bytes())?;
+            buffer.write(at, head.as_bytes())?;
         } else {
             let reply = Descriptor::new(entry.mr.iova(), entry.mr.key(), layout.data_len);
             let head = ReadMessage::new(layout.usr_len, reply);
-            place.write(at, head.as_bytes())?;
+            buffer.write(at, head.as_bytes())?;
             register(chain, tag, entry, Access::REMOTE_WRITE);
         }
         let flags = self.context.next_send();
@@ -233,9 +232,9 @@ impl Connection {
     /// Sends a request for chunk `id`.
     ///
     /// `resent` says how often it was sent on other paths before, or [`REMADE`]. On success
-    /// `transfer` is taken; its end is a completion's business, or the teardown's. On failure it
-    /// comes back: `EBUSY` if the chunk is in use, `EMSGSIZE`, `EINVAL`, or what
-    /// mapping its memory said. Any context, under RCU.
+    /// `transfer` is taken; a completion or the teardown ends it. On failure it is returned with
+    /// `EBUSY` if the chunk is in use, `EMSGSIZE`, `EINVAL`, or the error of mapping its memory.
+    /// Any context, under RCU.
     #[inline(always)]
     pub(crate) fn send<const IS_WRITE: bool, T: Outbound>(
         &self,
@@ -289,7 +288,7 @@ impl Connection {
         held.is_write = IS_WRITE;
         held.usr_len = layout.usr_len;
         held.resent = resent;
-        // The slot was free, so there is none to drop; the compiler does not know that.
+        // The entry was free, so there is no transfer to drop; the compiler does not know that.
         core::mem::forget(held.transfer.replace(transfer.forget_type()));
         requests.inflight.fetch_add(1, Ordering::Relaxed);
         let bytes = layout.data_len.wrapping_add(u32::from(layout.usr_len));
@@ -300,7 +299,7 @@ impl Connection {
         // From here on the answer may come, even before the post returns.
         held.arm();
         if let Err(e) = chain.post() {
-            // Part of it may be out: the teardown of the path ends the request.
+            // Part of it may be posted: the teardown of the path ends the request.
             context.fail(PathError::Post(e));
         }
         Ok(())

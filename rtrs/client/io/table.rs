@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The requests of one connected path, and what their completions need.
+//! The request table of one connected path.
 
 use kernel::{
     prelude::*,
@@ -27,20 +27,20 @@ use rtrs_core::proto::{
 
 use crate::client::io::request::InFlight;
 
-/// Bytes of each slot for user message and head: a request's largest user message is RNBD's open
+/// Bytes of each buffer for user message and head: a request's largest user message is RNBD's open
 /// (264), a head is at most 24.
 pub(crate) const MESSAGE_SIZE: u32 = 512;
 
-/// Most pieces of one work request of a write that goes piece by piece: the pages of 64 KiB. More
-/// would make each entry of the send queues twice as long.
+/// Most pieces of one work request of a write that is sent by DMA addresses: the pages of 64 KiB.
+/// More would make each entry of the send queues twice as long.
 const PIECES_MAX: u32 = 16;
 /// Work requests of such a write: its data may be in the pages of 128 KiB. A registration and the
 /// write take as many, and the invalidation one more.
 const PARTS_MAX: u32 = 2;
-/// Most pieces of a write that goes piece by piece.
+/// Most pieces of a write that is sent by DMA addresses.
 pub(crate) const GATHERED_MAX: usize = (PIECES_MAX * PARTS_MAX) as usize;
 
-/// As many pieces of one work request as `device` takes, with one more segment for the message.
+/// Returns the most pieces of one work request that `device` takes, besides the message's.
 pub(crate) fn pieces_max(device: &Device) -> u32 {
     let room = device.max_send_sge().saturating_sub(1).max(1);
     room.min(PIECES_MAX)
@@ -49,13 +49,13 @@ pub(crate) fn pieces_max(device: &Device) -> u32 {
 /// State of the requests of one connected path; shared by the path and its connections. The path
 /// keeps it from one life to the next.
 ///
-/// For each chunk id there is one slot, one region and one place for its message. Whoever holds the
-/// slot may use all three; nobody ever waits for a slot.
+/// Each chunk id has one entry, one region and one message buffer. The context that holds the entry
+/// may use all three; no context waits for an entry.
 pub(crate) struct RequestTable {
     pub(crate) granted: Accepted,
     /// Most bytes of user message and head.
     pub(crate) message_max: u32,
-    /// Most pieces of one work request of a write that goes without a key.
+    /// Most pieces of one work request of a write without a key.
     pub(crate) pieces_max: u32,
     pub(crate) entries: KVVec<Handoff<InFlight>>,
     /// User message and head of each request.
@@ -88,8 +88,8 @@ impl RequestTable {
         )?)
     }
 
-    /// Takes what the server grants to another life; `false` if this does not fit: it is for
-    /// another number of requests.
+    /// Takes over what the server grants for another life; returns `false` if the number of
+    /// requests differs.
     pub(crate) fn renew(&mut self, granted: Accepted) -> bool {
         let is_fit = usize::from(granted.geometry.queue_depth()) == self.entries.len();
         self.message_max = granted.max_hdr_size.min(MESSAGE_SIZE);
@@ -97,9 +97,9 @@ impl RequestTable {
         is_fit
     }
 
-    /// Makes regions anew of which it is not known whether their keys are good: those of requests
-    /// that were under way when their life ended. No queue pair is left, so what one gives up the
-    /// next one takes. Sleeps.
+    /// Replaces the regions whose keys are in an unknown state: those of requests that were in
+    /// flight when their life ended. No queue pair is left, so a replacement reuses what the old
+    /// region frees. Sleeps.
     ///
     /// Until then such a key may let the server reach memory that was given back.
     pub(crate) fn repair(&mut self) -> Result {
@@ -113,17 +113,17 @@ impl RequestTable {
         Ok(())
     }
 
-    /// Learns where the server's chunks are, before any IO.
+    /// Stores the addresses of the server's chunks, before any IO.
     pub(crate) fn locate(&self, remote: impl Iterator<Item = RemoteChunk>) {
         for (entry, chunk) in self.entries.iter().zip(remote) {
-            // Nobody else is here yet.
+            // No other context uses the table yet.
             if let Some(mut held) = entry.acquire() {
                 held.chunk = chunk;
             }
         }
     }
 
-    /// Most pieces of a write that goes without a key.
+    /// Returns the most pieces of a write without a key.
     #[inline(always)]
     pub(crate) fn gathered_max(&self) -> u32 {
         // At most GATHERED_MAX.
@@ -135,16 +135,16 @@ impl RequestTable {
         self.pd.device()
     }
 
-    /// Ends a request: takes its memory off the device, frees its slot and gives the memory back.
+    /// Ends a request: unmaps its memory, releases its entry and gives the memory back.
     ///
-    /// The caller has made sure that nobody reaches the memory over the wire any more.
+    /// The caller ensures that the memory cannot be reached over the wire any more.
     #[inline]
     pub(crate) fn end(&self, mut held: Held<'_, InFlight>, result: Result) {
         let Some(transfer) = held.transfer.take() else {
             return;
         };
         let mapped = held.data.direction().map(|d| (self.device(), d));
-        // The slot first: the one who is told may use its tag again at once.
+        // The entry first: the upper layer may use the tag again at once.
         drop(held);
         self.inflight.fetch_sub(1, Ordering::Relaxed);
         transfer.done(mapped, result);

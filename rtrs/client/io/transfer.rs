@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What an upper layer hands over with a request, and gets back at its end.
+//! What an upper layer passes in with a request, and gets back when it ends.
 
 use kernel::prelude::*;
 use kernel_ext::{
@@ -17,37 +17,37 @@ use rdma::{
 };
 use rtrs_core::proto::quarantine::Ticket;
 
-/// What a request owns while it is under way: the memory that its data is in.
+/// What a request owns while it is in flight: the memory of its data.
 ///
-/// At most one word, for it is kept in place with its type forgotten (a block layer request, a box
-/// or an `Arc` fits).
+/// At most one word, since it is stored type-erased without an allocation (a block layer request,
+/// a box or an `Arc` fits).
 pub trait Transfer: Send + Sized + 'static {
     /// Returns the memory, not DMA-mapped; an empty list for a request without data.
     fn sg(&mut self) -> &mut SgList;
 
-    /// Takes it back, exactly once. `result` is the server's, or `ECONNABORTED` where the path went
-    /// away first. By then nobody can reach the memory over the wire any more.
+    /// Takes it back, exactly once. `result` is the server's, or `ECONNABORTED` if the path was
+    /// lost first. The memory cannot be reached over the wire any more.
     ///
     /// Runs in softirq or process context and must not sleep. The tag is free again.
     fn done(self, result: Result);
 
-    /// Ends the transfer without an answer: the last path is gone, or the request has been sent
-    /// again too often. The server may have carried it out or not, and may still do so. Whoever
-    /// sends it once more makes its message anew and gives the `ticket` along: only so, and with
-    /// the same data, it can go out before the server is known to be done with this copy, and does
-    /// not come before it.
+    /// Requeues the transfer without an answer: the last path is lost, or the request was sent
+    /// again too often. The server may have carried it out or not, and may still do so. An upper
+    /// layer that submits it again makes its message anew and passes the `ticket`: only so, and
+    /// with the same data, it can be sent before the server is known to be done with this copy,
+    /// and is not carried out before it.
     ///
-    /// Runs in process context and must not sleep. The tag is free again; its next user may have to
-    /// wait.
+    /// Runs in process context and must not sleep. The tag is free again; the next request with it
+    /// may have to wait.
     fn requeue(self, ticket: Ticket);
 
-    /// What [`Self::lost`] gave last, if it has been called for this request.
+    /// Returns the argument of the last [`Self::requeue`], if it was called for this request.
     fn ticket(&self) -> Option<Ticket> {
         None
     }
 }
 
-/// Where the data goes.
+/// The direction of the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// From the server to us.
@@ -57,7 +57,7 @@ pub enum Direction {
 }
 
 impl Direction {
-    /// Returns what the device does with the memory.
+    /// Returns the direction of the DMA mapping.
     #[inline]
     pub(crate) fn dma(self) -> DmaDirection {
         match self {
@@ -67,23 +67,23 @@ impl Direction {
     }
 }
 
-/// Which of a path's IO connections a request takes.
+/// The IO connection of a path that a request uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IoQueue {
     /// That of a CPU, or of the hardware queue with its index.
     Cpu(u32),
-    /// That of a poll queue, from 0; its answer is seen by [`Session::poll`](crate::Session::poll)
-    /// only.
+    /// That of a poll queue, from 0; its completions are handled by
+    /// [`Session::poll`](crate::Session::poll) only.
     Poll(u32),
 }
 
-/// A request that was not taken.
+/// A request that was not sent.
 pub struct Rejected<T> {
-    /// `EBUSY`: the tag's chunk is still taken, try again; `EALREADY`: the server may still work on
-    /// an earlier request in it, which can take long, try again later; `ECONNABORTED`: no path is
-    /// connected; `EMSGSIZE`: head and data exceed the chunk; `EINVAL`: the tag is none.
+    /// `EBUSY`: the tag's chunk is in use, try again; `EALREADY`: the server may still work on an
+    /// earlier request in it, which can take long, try again later; `ECONNABORTED`: no path is
+    /// connected; `EMSGSIZE`: head and data exceed the chunk; `EINVAL`: the tag is out of range.
     pub error: Error,
-    /// What came with it; [`Transfer::done`] was not called.
+    /// What was passed in; [`Transfer::done`] was not called.
     pub transfer: T,
 }
 
@@ -94,14 +94,14 @@ impl<T> Rejected<T> {
     }
 }
 
-/// A device for which the memory of a request is mapped, and how.
+/// The device for which the memory of a request is mapped, and the direction.
 pub(crate) type Mapped<'a> = Option<(&'a Device, Direction)>;
 
-/// The two operations of a [`Transfer`], found by its type.
+/// The operations of a [`Transfer`] by its type.
 struct Ops {
     sg: fn(&mut AnyTransfer) -> Option<&mut SgList>,
     done: fn(AnyTransfer, Mapped<'_>, Result),
-    lost: fn(AnyTransfer, Ticket),
+    requeue: fn(AnyTransfer, Ticket),
 }
 
 trait HasKind: Transfer {
@@ -119,7 +119,7 @@ impl<T: Transfer> HasKind for T {
                 transfer.done(result);
             }
         },
-        lost: |any, ticket| {
+        requeue: |any, ticket| {
             if let Ok(transfer) = any.0.into_inner(T::KIND) {
                 transfer.requeue(ticket);
             }
@@ -127,7 +127,7 @@ impl<T: Transfer> HasKind for T {
     });
 }
 
-/// A [`Transfer`] whose type is forgotten.
+/// A [`Transfer`] without its type.
 pub struct AnyTransfer(Erased<Ops>);
 
 impl AnyTransfer {
@@ -136,28 +136,27 @@ impl AnyTransfer {
         Self(Erased::new(transfer, T::KIND))
     }
 
-    /// Takes the memory off the device for which it is `mapped`, and gives the transfer back.
+    /// Unmaps the memory from the device for which it is `mapped`, and calls [`Transfer::done`].
     ///
-    /// Nobody reaches the memory over the wire any more.
+    /// The memory cannot be reached over the wire any more.
     #[inline(always)]
     pub(crate) fn done(self, mapped: Mapped<'_>, result: Result) {
         (self.0.ops().done)(self, mapped, result);
     }
 
-    /// Gives the transfer back without an answer; its memory is on no device any more.
+    /// Calls [`Transfer::requeue`]; the memory is not mapped any more.
     #[cold]
     pub(crate) fn requeue(self, ticket: Ticket) {
-        (self.0.ops().lost)(self, ticket);
+        (self.0.ops().requeue)(self, ticket);
     }
 }
 
-/// A [`Transfer`] on its way out, whose type may be known still: what is known need not be looked
-/// up.
+/// A [`Transfer`] that is being sent. Where its type is still known no indirect call is needed.
 pub(crate) trait Outbound: Sized {
-    /// The memory.
+    /// Returns the memory.
     fn sg(&mut self) -> Option<&mut SgList>;
 
-    /// Forgets the type.
+    /// Erases the type.
     fn forget_type(self) -> AnyTransfer;
 }
 

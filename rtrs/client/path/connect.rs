@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How a path is connected: the connections one after the other, then the info exchange.
+//! Connects a path: one connection after the other, then the info exchange.
 
 use kernel::{
     prelude::*,
@@ -82,21 +82,21 @@ use crate::client::{
     }, //
 };
 
-/// Hears what the connection manager has to say about one connection.
-struct Listener {
+/// Handles the connection manager's events of one connection.
+struct ConnectionEvents {
     path: Arc<Path>,
     cid: u16,
-    /// Which of the path's connects the connection belongs to.
+    /// The path's connect that the connection belongs to.
     recon_cnt: u16,
 }
 
-impl CmHandler for Listener {
+impl CmHandler for ConnectionEvents {
     fn event(&self, _id: &Id, event: Event<'_>) {
         let setup = &self.path.setup;
         let late = self.path.life() != self.recon_cnt;
         let fault = match event {
             Event::DeviceRemoval => return Path::device_removed(&self.path, Some(self.recon_cnt)),
-            // Of an identifier that is kept for its stale connection only.
+            // An event of an identifier that is kept as stale connection only.
             _ if late => return,
             Event::AddressResolved => return setup.reached(self.cid, Step::Address),
             Event::RouteResolved => return setup.reached(self.cid, Step::Route),
@@ -131,14 +131,14 @@ const ACK_TIMEOUT_EXPONENT: u8 = 16;
 /// Number of a path's first connect.
 const FIRST_CONNECT: u16 = 1;
 
-/// What all connections of one attempt have in common.
+/// The state that all connections of one attempt share.
 struct Attempt<'a> {
     path: &'a Arc<Path>,
     recon_cnt: u16,
     first_conn: bool,
     timeouts: ConnectTimeouts,
     resources: &'a mut Resources,
-    /// From the first connection on.
+    /// Set from the first connection on.
     pd: Option<Arc<Pd>>,
     requests: Option<Arc<RequestTable>>,
 }
@@ -147,7 +147,7 @@ fn resource(what: &'static str) -> impl FnOnce(Error) -> PathError {
     move |e| PathError::Resource(what, e)
 }
 
-/// Connects a path; sleeps, and can be killed. On failure nothing is connected.
+/// Connects a path; sleeps, and can be killed. On failure no connection is left.
 pub(crate) fn connect(
     path: &Arc<Path>,
     resources: &mut Resources,
@@ -187,7 +187,7 @@ impl Attempt<'_> {
     fn connect_all(&mut self, connections: &mut KVec<Connection>) -> Result<(), PathError> {
         for cid in 0..self.path.session.connections() {
             let connection = self.connect_one(cid)?;
-            // A connection that cannot be kept hangs up when it is dropped.
+            // A connection that cannot be stored disconnects when it is dropped.
             connections
                 .push(connection, GFP_KERNEL)
                 .map_err(|e| PathError::Resource("list of connections", e.into()))?;
@@ -196,7 +196,7 @@ impl Attempt<'_> {
         Ok(())
     }
 
-    /// Connects what [`Self::connect_one`] has made, which is the last of `connections`.
+    /// Connects the last of `connections`, which [`Self::connect_one`] has created.
     fn progress_with(&mut self, cid: u16, connections: &[Connection]) -> Result<(), PathError> {
         let Some(connection) = connections.last() else {
             return Ok(());
@@ -241,10 +241,10 @@ impl Attempt<'_> {
         Ok(())
     }
 
-    /// Makes a connection's identifier, and resolves its address.
+    /// Creates a connection's identifier and resolves its address.
     ///
-    /// The kernel asks a neighbour three times, and again when an identifier is made. The first
-    /// connect of a path, which a task waits for, therefore makes one now and then.
+    /// The kernel asks a neighbour three times, and again when an identifier is created. The first
+    /// connect of a path, which a task waits for, therefore creates one now and then.
     fn resolve(&self, cid: u16) -> Result<CmId, PathError> {
         let is_first = self.recon_cnt == FIRST_CONNECT;
         let mut first = FirstConnect::UNTRIED;
@@ -266,7 +266,7 @@ impl Attempt<'_> {
     fn resolve_within(&self, cid: u16, timeout_ms: u32) -> Result<CmId, PathError> {
         let path = self.path;
         let (src, dst) = path.socket_addresses();
-        let events = Listener {
+        let events = ConnectionEvents {
             path: path.clone(),
             cid,
             recon_cnt: self.recon_cnt,
@@ -274,7 +274,7 @@ impl Attempt<'_> {
         let id =
             CmId::new(events, dst.address.port_space()).map_err(resource("connection identity"))?;
         path.setup.expect();
-        // It has more time than we wait: that its time is over would end the attempt.
+        // Longer than we wait: its own timeout would end the attempt.
         id.resolve_address(src.as_ref(), &dst, CONNECT_TIMEOUT_MS)
             .map_err(|e| PathError::Unreachable("address resolution", e))?;
         path.setup.wait(cid, Step::Address, timeout_ms)?;
@@ -284,7 +284,7 @@ impl Attempt<'_> {
         Ok(id)
     }
 
-    /// Makes a connection up to its queue pair.
+    /// Creates a connection up to its queue pair.
     fn connect_one(&mut self, cid: u16) -> Result<Connection, PathError> {
         let path = self.path;
         let id = self.resolve(cid)?;
@@ -343,7 +343,7 @@ impl Attempt<'_> {
         Ok(Connection { id, qp, cq })
     }
 
-    /// Tags, queues and [`signal`] mask of the next connection.
+    /// Returns tags, queue sizes and [`signal`] mask of the next connection.
     fn sizes(&self, device: &Device) -> Result<(Tags, QueueSizes, u32), QueueError> {
         Ok(match &self.requests {
             None => (Tags::ADMIN, admin_sizes(device)?, ADMIN_MASK),
@@ -355,7 +355,7 @@ impl Attempt<'_> {
         })
     }
 
-    /// Makes what the requests need, now that their number and size are known.
+    /// Allocates what the requests need, now that their number and size are known.
     fn allocate(&mut self, granted: Accepted, admin: &Connection) -> Result<(), PathError> {
         let pd = self.pd.as_ref().ok_or(PathError::DeviceRemoval)?;
         let pages = u32::from(SEGMENTS_MAX).min(pd.device().max_fast_reg_pages());
@@ -381,25 +381,22 @@ impl Attempt<'_> {
         Ok(())
     }
 
-    /// Refuses a number of requests that this machine has no memory for. The server names it, and
-    /// allocations as small as these do not fail: the kernel ends programs, or itself, to serve
-    /// them.
+    /// Fails for a number of requests that this machine has no memory for. The server chooses the
+    /// number, and allocations as small as these do not fail: the kernel kills processes, or
+    /// panics, to serve them.
     ///
-    /// A path that comes back is not asked: its session has the same number of requests already,
+    /// A path that reconnects is not checked: its session has the same number of requests already,
     /// and the memory may be full of data that waits for it.
     fn afford(&self, depth: u16, sizes: &QueueSizes) -> Result {
-        let reconnect_requested =
-            budget::client_bytes(depth, self.path.session.connections(), sizes);
+        let needed = budget::client_bytes(depth, self.path.session.connections(), sizes);
         let (available, total) = (memory::available_bytes(), memory::total_bytes());
-        if self.recon_cnt == FIRST_CONNECT
-            && !budget::is_to_spare(reconnect_requested, available, total)
-        {
+        if self.recon_cnt == FIRST_CONNECT && !budget::is_to_spare(needed, available, total) {
             return Err(ENOMEM);
         }
         Ok(())
     }
 
-    /// Names the session to the server and learns where its chunks are.
+    /// Sends the session's name to the server and gets the addresses of its chunks.
     fn exchange_info(&self, connections: &[Connection]) -> Result<(), PathError> {
         let (Some(admin), Some(requests)) = (connections.first(), &self.requests) else {
             return Err(PathError::Disconnected);
@@ -434,7 +431,7 @@ impl Attempt<'_> {
                 SendFlags::SIGNALED,
             )
             .map_err(PathError::Post)?;
-        // The server is there, and may have work to do. If it goes, the connection tells.
+        // The server is up, and may be busy. If it fails, the connection manager reports it.
         self.path.setup.wait(0, Step::Info, CONNECT_TIMEOUT_MS)?;
 
         let len = self.path.setup.info_len().min(len_max);
@@ -454,7 +451,7 @@ impl Attempt<'_> {
     }
 }
 
-/// How large the queues of the admin connection are.
+/// Returns the queue sizes of the admin connection.
 fn admin_sizes(device: &Device) -> Result<QueueSizes, QueueError> {
     QueueSizes::admin(RECEIVE_BATCH, device::queue_limits(device))
 }

@@ -20,16 +20,16 @@ use crate::client::io::{
     transfer::IoQueue, //
 };
 
-/// One connection: identity, queue pair and completion queue.
+/// One connection: identifier, queue pair and completion queue.
 ///
-/// The order of the fields is that of their end: first no more events, then no more completions.
+/// Fields are dropped in declaration order: first no more events, then no more completions.
 pub(crate) struct Connection {
     pub(crate) id: CmId,
     pub(crate) qp: Arc<Qp<ConnectionContext>>,
     pub(crate) cq: Arc<Cq>,
 }
 
-/// Hangs up and waits until no completion of these connections can come any more; sleeps.
+/// Disconnects and drains these connections: no completion can come any more; sleeps.
 pub(crate) fn hang_up(list: &[Connection]) {
     // All at once: the peers' answers overlap.
     for connection in list {
@@ -43,8 +43,8 @@ fn drain(list: &[Connection]) {
     Qp::drain_all(list.iter().map(|connection| &*connection.qp));
 }
 
-/// What a connected path sends with. Read under RCU by those who send; taken away and shut down by
-/// the path's teardown.
+/// The connections of a connected path. Senders read it under RCU; the path's teardown withdraws
+/// it and shuts it down.
 pub(crate) struct Connections {
     /// By number: the admin connection, those of the CPUs, those of the poll queues.
     list: KVec<Connection>,
@@ -72,7 +72,7 @@ impl Connections {
         self.list.first()
     }
 
-    /// Returns the connection for a lane; `None` if there is no such poll queue.
+    /// Returns the connection of a queue; `None` if there is no such poll queue.
     #[inline]
     pub(crate) fn connection(&self, io_queue: IoQueue) -> Option<&Connection> {
         let number = match io_queue {
@@ -91,33 +91,33 @@ impl Connections {
         }
     }
 
-    /// Handles the completions of sends that there are, and will those that requests wait for.
+    /// Handles the completions of sends, now and when more come that requests wait for.
     pub(crate) fn poll_send_cq_or_notify(&self) {
         for connection in &self.list {
             connection.qp.handler().poll_send_cq_or_notify();
         }
     }
 
-    /// Hangs up, and waits until no completion can come any more; sleeps.
+    /// Disconnects and drains: no completion can come any more; sleeps.
     ///
-    /// Nobody sends any more: the path has taken this out of its readers' sight.
+    /// No context sends any more: the path has withdrawn this from its readers.
     pub(crate) fn hang_up(&self) {
         hang_up(&self.list);
     }
 
-    /// Waits until no completion can come any more, without a word to the peer; sleeps.
+    /// Drains without a disconnect: no completion can come any more; sleeps.
     ///
-    /// Nobody sends any more: the path has taken this out of its readers' sight.
+    /// No context sends any more: the path has withdrawn this from its readers.
     pub(crate) fn drain(&self) {
         drain(&self.list);
     }
 
-    /// Hangs up drained connections and frees them. Gives back what they have used, and the
-    /// identifier of the admin connection, which goes on: where the link is dead the words of the
-    /// others get lost, and this one is heard when it is said over a link that works. A server
-    /// takes a path down that loses one of its connections.
+    /// Disconnects and frees drained connections. Returns the request table, and the identifier of
+    /// the admin connection, which is kept: where the link is down the disconnects of the others
+    /// are lost, while this one is sent when the link works again. A server closes a path that
+    /// loses one of its connections.
     ///
-    /// `None` if somebody else still uses the connections; they end with him.
+    /// `None` if another context still has a reference; its drop ends them.
     pub(crate) fn end(this: Arc<Self>) -> Option<(Arc<RequestTable>, Option<CmId>)> {
         let mut connections = Arc::into_unique_or_drop(this)?;
         let connections = connections.as_mut().get_mut();
@@ -136,7 +136,7 @@ impl Connections {
         Some((connections.requests.clone(), stale_connection))
     }
 
-    /// Whether the connections go over this port.
+    /// Returns whether the connections use this port.
     pub(crate) fn is_over(&self, device: DeviceId, port: u32) -> bool {
         let on_port = |admin: &Connection| admin.id.port_number() == port;
         self.requests.device().id() == device && self.admin().is_some_and(on_port)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Why a path could not be connected, or is given up.
+//! Why a path could not be connected, or was lost.
 
 use ferro_proto::errno::Errno;
 use kernel::{
@@ -23,36 +23,36 @@ use rtrs_core::proto::{
 
 use crate::client::path::setup::Step;
 
-/// What ended a path or its set-up. Its text is the second half of one log line.
+/// The reason for the end of a path or of its set-up. Its text is the second half of one log line.
 #[derive(Clone, Copy)]
 pub(crate) enum PathError {
-    /// The address, or the way to it, was not found.
+    /// Resolving the address or the route failed.
     Unreachable(&'static str, Error),
     /// The connection manager gave up.
     Connect(&'static str, i32),
-    /// The server, or its connection manager, said no.
+    /// The server, or its connection manager, rejected the connect.
     Rejected(ConnectError, RejectReason),
-    /// The accept's private data makes no sense.
+    /// The accept's private data is invalid.
     Response(ConnectError),
-    /// The info response makes no sense.
+    /// The info response is invalid.
     Info(InfoError),
     /// A step of the set-up took longer than 30 s.
     Timeout(&'static str),
     /// The task that connects was killed.
     Killed,
-    /// A resource could not be made.
+    /// A resource could not be allocated.
     Resource(&'static str, Error),
-    /// The peer hung up.
+    /// The peer disconnected.
     Disconnected,
-    /// The device goes away.
+    /// The device is being removed.
     DeviceRemoval,
     /// The device cannot be used.
     Device(Unfit),
-    /// The device says that a queue pair cannot be used any more.
+    /// The device reports that a queue pair cannot be used any more.
     Broken(&'static CStr),
     /// A work request failed.
     Completion(WcStatus),
-    /// A work request was not taken.
+    /// Posting a work request failed.
     Post(Error),
     /// No heartbeat was answered for too long.
     Heartbeat,
@@ -66,23 +66,23 @@ pub(crate) enum PathError {
     MessageId(u32),
     /// A response for a request that is not in flight on this connection.
     NotInFlight(u16),
-    /// A new key that cannot be taken.
+    /// A new key that is invalid.
     Rkey(RkeyError),
-    /// A request has had no answer within its time.
+    /// A request was not answered within its time.
     RequestTimeout(u16),
-    /// The server behind the path is not the one behind the others.
+    /// The server of this path is another one than that of the other paths.
     ServerRestarted,
     /// Requests wait for chunks that only the server can release.
     ChunksHeld,
-    /// The session has a path between these addresses.
+    /// The session already has a path between these addresses.
     Exists,
     /// The upper layer cannot use the path.
     NotAdmitted(Error),
-    /// The port that the path goes over is down.
+    /// The port of the path is down.
     PortDown,
-    /// The link has come up while the peer was looked for: it is looked for again.
+    /// A link has come up during address resolution: the address is resolved again.
     LinkIsUp,
-    /// Somebody asked for it.
+    /// The path is closed on request.
     Requested,
 }
 
@@ -90,16 +90,16 @@ impl PathError {
     /// Returns what an attempt that ended so says about the peer.
     pub(crate) fn outcome(self) -> Outcome {
         match self {
-            // Who has no address yet is not there, rather than silent.
+            // A peer whose address is not resolved is absent, not silent.
             PathError::Timeout(step) if step != Step::Address.name() => Outcome::Silence,
-            // The server itself, not somebody on the way to it.
+            // A reject of the server itself, not of the connection manager.
             PathError::Rejected(_, reason) if reason.is_consumer() => Outcome::Refused,
             PathError::Info(InfoError::Refused(_)) => Outcome::Refused,
             _ => Outcome::Other,
         }
     }
 
-    /// Whether the server has said that it does not know the session.
+    /// Returns whether the server has said that it does not know the session.
     pub(crate) fn is_unknown_session(self) -> bool {
         matches!(
             self,
@@ -107,7 +107,7 @@ impl PathError {
         )
     }
 
-    /// Returns what the opener of the session gets to see.
+    /// Returns the error that the opener of the session gets.
     pub(crate) fn error(self) -> Error {
         match self {
             PathError::Unreachable(..) => errno::EHOSTUNREACH,
@@ -131,7 +131,7 @@ impl fmt::Display for PathError {
             PathError::Connect(what, status) => {
                 f.write_fmt(fmt!("connect failed: {what} (status {status})"))
             }
-            // Nobody listens there, for instance: the connection manager's word, not the server's.
+            // Without a listener, for instance, the connection manager rejects, not the server.
             PathError::Rejected(_, reason) if !reason.is_consumer() => {
                 f.write_fmt(fmt!("connect rejected: {reason}"))
             }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A path's heartbeat: the record of it, and the tick.
+//! A path's heartbeat: its state, and the periodic work item.
 
 use kernel::{
     sync::{
@@ -33,9 +33,9 @@ use crate::client::path::{
     HEARTBEAT, //
 };
 
-/// When the peer was last heard, and how quickly it answers.
+/// When the peer last sent something, and how quickly it answers.
 pub(crate) struct Liveness {
-    /// Ticks since the peer was last heard.
+    /// Ticks since the peer last sent something.
     missed: AtomicU32,
     /// When the last heartbeat was sent, in nanoseconds since `born`.
     sent_ns: AtomicU64,
@@ -58,22 +58,22 @@ impl Liveness {
         u64::try_from(self.born.elapsed().as_nanos()).unwrap_or(0)
     }
 
-    /// Starts over for a new connect.
+    /// Resets the state for a new connect.
     pub(crate) fn restart(&self) {
         self.missed.store(0, Ordering::Relaxed);
         self.latency_ns.store(0, Ordering::Relaxed);
     }
 
-    /// The peer was heard.
+    /// Records that the peer has sent something.
     #[inline]
     pub(crate) fn heard(&self) {
-        // Most often it is 0, and the cache line stays everybody's.
+        // Most often it is 0, and the cache line stays shared.
         if self.missed.load(Ordering::Relaxed) != 0 {
             self.missed.store(0, Ordering::Relaxed);
         }
     }
 
-    /// The peer has answered a heartbeat.
+    /// Records that the peer has answered a heartbeat.
     #[cold]
     pub(crate) fn acknowledged(&self) {
         let sent_ns = self.sent_ns.load(Ordering::Relaxed);
@@ -94,7 +94,7 @@ impl Liveness {
 }
 
 impl Path {
-    /// Lets the heart beat, from now on and until the path is closed.
+    /// Starts the heartbeat, which runs until the path is closed.
     pub(crate) fn start_heartbeat(this: &Arc<Self>) {
         this.liveness.restart();
         workqueue::mod_delayed::<_, HEARTBEAT>(
@@ -104,12 +104,12 @@ impl Path {
         );
     }
 
-    /// How often to ask, as it is set right now.
+    /// Returns the current settings of the heartbeat.
     fn heartbeat(&self) -> Heartbeat {
         self.session.settings.snapshot().heartbeat()
     }
 
-    /// One beat.
+    /// Runs one tick.
     pub(crate) fn beat(this: Arc<Self>) {
         let liveness = &this.liveness;
         let heartbeat = this.heartbeat();

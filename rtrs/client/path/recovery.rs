@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How a path is lost and comes back: carries out what `proto::recovery` decides.
+//! How a path is lost and reconnects: carries out what `proto::recovery` decides.
 //!
 //! | who | does | excluded by |
 //! |---|---|---|
 //! | [`Path::connect`], the work item RECONNECT | attempts to connect | [`Path::attempts`] |
 //! | the work item TEAR_DOWN | ends a life | [`Path::attempts`] |
-//! | events, timers, files of sysfs | say what has happened | the lock of [`Path::recovery`] |
+//! | events, timers, files of sysfs | report what has happened | the lock of [`Path::recovery`] |
 //!
-//! A teardown is a work item, so that whoever finds a fault need not wait.
+//! The teardown is a work item, so that the context that detects an error need not wait.
 
 use kernel::{
     prelude::*,
@@ -55,9 +55,9 @@ use crate::client::path::{
     TEAR_DOWN,
 };
 
-/// Failed attempts after which somebody who waits for a reconnect is told that it fails; the
-/// attempts go on. A server may need a moment to forget the path's last life.
-const PATIENCE_ATTEMPTS: u32 = 4;
+/// Failed attempts after which a task that waits for a reconnect gets an error; the attempts go on.
+/// A server may need a moment to forget the path's last life.
+const ATTEMPTS_BEFORE_ERROR: u32 = 4;
 
 /// One failed attempt in so many is logged, besides the first.
 const LOG_INTERVAL: u32 = 64;
@@ -69,23 +69,21 @@ fn random_u32() -> u32 {
 }
 
 impl Path {
-    /// Something happened: goes into the next state and carries out what follows from it, except
-    /// for what only the caller can do. Any context for the events that `proto::recovery` says so
-    /// of.
+    /// Applies an event: changes the state and carries out what follows from it, except for what
+    /// only the caller can do. `proto::recovery` says for which events any context may call it.
     pub(crate) fn step(self: &Arc<Self>, event: Event) -> Action {
         let effects = self.decide(event);
         self.carry_out(effects.stale_connection);
         effects.action
     }
 
-    /// As [`Self::step`], and leaves the stale connection to the caller, who may have something
-    /// locked.
+    /// As [`Self::step`], but leaves the stale connection to the caller, which may hold locks.
     fn decide(self: &Arc<Self>, event: Event) -> Effects {
         let mut recovery = self.recovery.lock();
         let effects = recovery.step(event);
         let attempts = recovery.attempts();
         if let Action::StartIn { pause_ms } = effects.action {
-            // With the lock held: of two pauses the one that was decided upon last counts.
+            // With the lock held: of two pauses the one that was decided last counts.
             let queue = &self.session.module.connect_queue;
             workqueue::mod_delayed::<_, RECONNECT>(queue, self.clone(), pause_ms);
         }
@@ -114,7 +112,7 @@ impl Path {
             StaleConnection::Disconnect => {
                 let kept = self.stale_connection.lock().clone();
                 if let Some(id) = kept {
-                    // It fails if it was said before.
+                    // It fails if it was disconnected before.
                     let _ = id.disconnect();
                 }
             }
@@ -122,15 +120,15 @@ impl Path {
         }
     }
 
-    /// Drops the stale connection, which disconnects it; sleeps. May be called by its own event
-    /// handler.
+    /// Drops the stale connection, which disconnects it; sleeps. Its own event handler may call
+    /// this.
     fn drop_stale_connection(&self) {
         let kept = self.stale_connection.lock().take();
         drop(kept);
     }
 
     fn queue_tear_down(self: &Arc<Self>) {
-        // If it is queued already, that run will do.
+        // If it is queued already, that run is enough.
         let _ = self
             .session
             .module
@@ -164,14 +162,14 @@ impl Path {
         })
     }
 
-    /// The path cannot go on. Any context; the first fault counts.
+    /// Fails the path. Any context; the first error counts.
     #[cold]
     pub(crate) fn fail(this: &Arc<Self>, fault: PathError) {
         let action = this.step(Event::Lost { life: None });
         this.has_failed(action, fault);
     }
 
-    /// A connection of `life` cannot go on, and with it the path if that is its life still. Any
+    /// Fails the path because of a connection of `life`, unless a later life has begun. Any
     /// context.
     #[cold]
     pub(crate) fn fail_life(this: &Arc<Self>, life: u16, fault: PathError) {
@@ -179,8 +177,8 @@ impl Path {
         this.has_failed(action, fault);
     }
 
-    /// A device goes away: that of a connection of `life`, or any. Nothing of it may be kept. Any
-    /// context.
+    /// Handles the removal of a device: that of a connection of `life`, or any. No object of it may
+    /// be kept. Any context.
     pub(crate) fn device_removed(this: &Arc<Self>, life: Option<u16>) {
         let action = this.step(Event::DeviceGone { life });
         this.has_failed(action, PathError::DeviceRemoval);
@@ -201,15 +199,15 @@ impl Path {
         }
     }
 
-    /// Something may have changed for the better: a path that waits to connect again does so now.
-    /// Any context.
+    /// Starts the next attempt of a path that waits to connect again at once, since a change makes
+    /// success more likely. Any context.
     pub(crate) fn retry_now(self: &Arc<Self>) {
         self.step(Event::RetryNow);
     }
 
     /// Connects the path again, whether it is connected or not; sleeps, and can be killed.
     ///
-    /// Fails with `EBUSY` if somebody else is about to connect, close or remove it, and with
+    /// Fails with `EBUSY` if another task is about to connect, close or remove it, and with
     /// `ENOTCONN` if it could not be connected; attempts go on then.
     pub(crate) fn reconnect(this: &Arc<Self>) -> Result {
         let before = this.ended.load(Ordering::Relaxed);
@@ -218,7 +216,7 @@ impl Path {
         }
         this.state_changed.wait_until_killable(|| {
             let ended = this.ended.load(Ordering::Relaxed).wrapping_sub(before);
-            let failed = ended >= PATIENCE_ATTEMPTS || !this.may_come_back();
+            let failed = ended >= ATTEMPTS_BEFORE_ERROR || !this.may_come_back();
             failed || (ended > 0 && this.is_connected())
         })?;
         if this.is_connected() {
@@ -228,10 +226,10 @@ impl Path {
         }
     }
 
-    /// The pause is over, or cut short: one attempt to connect a lost path.
+    /// Makes one attempt to connect a lost path, after the pause or when it was cut short.
     pub(crate) fn connect_again(this: &Arc<Self>) {
         let mut resources = this.attempts.lock();
-        // Before the state says that an attempt is under way: a fault from then on counts.
+        // Before the state says that an attempt is under way: an error from then on counts.
         this.setup.begin();
         if this.step(Event::Start) != Action::Connect {
             return;
@@ -241,8 +239,8 @@ impl Path {
             (recovery.silent(), recovery.attempts(), recovery.was_up())
         };
         let begun = Instant::<Monotonic>::now();
-        // A session that was up once may be new to its server: that may be another one by now.
-        // Unless chunks are held for other paths: then it is asked whether it knows the session.
+        // A session that was up may be new to its server, which may be another one by now. But if
+        // chunks are held for other paths, the server is asked whether it knows the session.
         let quarantine = &this.session.quarantine;
         let inquiry = quarantine.inquiry(this.number.get()).filter(|_| was_up);
         let first_conn = inquiry.is_none();
@@ -291,7 +289,7 @@ impl Path {
         this.state_changed.wake_all();
     }
 
-    /// One attempt to connect; `attempts` is locked. On failure nothing is connected.
+    /// Makes one attempt to connect; `attempts` is locked. On failure no connection is left.
     fn attempt(
         this: &Arc<Self>,
         resources: &mut Resources,
@@ -304,7 +302,7 @@ impl Path {
         session.end_quarantine_of(this);
         if let Err(fault) = session.admit(this, &connections) {
             connections.hang_up();
-            let lost = |unanswered| session.give_back_orphan(unanswered);
+            let lost = |unanswered| session.give_back_unanswered(unanswered);
             connections
                 .requests
                 .take_unanswered(&session.quarantine, this.number.get(), lost);
@@ -332,14 +330,15 @@ impl Path {
         Ok(())
     }
 
-    /// Begins to close the path, if it is not closed: [`Self::wait_closed`] sees the end of it.
+    /// Begins to close the path, if it is not closed: [`Self::wait_closed`] waits for the end.
     pub(crate) fn begin_close(this: &Arc<Self>) {
         if this.step(Event::Close) == Action::TearDown {
             this.setup.failed(PathError::Requested);
         }
     }
 
-    /// Closes the path and waits until nothing of it is left; sleeps. Not for the path's own work.
+    /// Closes the path and waits until nothing of it is left; sleeps. Not for the path's own work
+    /// items.
     pub(crate) fn close(this: &Arc<Self>) {
         Self::begin_close(this);
         this.wait_closed();
@@ -351,23 +350,23 @@ impl Path {
             .wait_until(|| matches!(self.state(), ClientState::Closed | ClientState::Dead));
     }
 
-    /// Takes a closed path out of its life. Of several callers, one gets `true`.
+    /// Removes a closed path. Of several callers, one gets `true`.
     pub(crate) fn remove(this: &Arc<Self>) -> bool {
         Self::close(this);
-        let buried = this.step(Event::Remove) == Action::Release;
-        // Whoever hurried it before has done so in vain.
+        let removed = this.step(Event::Remove) == Action::Release;
+        // Cancels a reconnect that was requested before the removal.
         drop(workqueue::cancel_delayed_sync::<_, RECONNECT>(this));
-        buried
+        removed
     }
 
-    /// Stops everything: no IO, no heartbeat, no connection; what was in flight goes elsewhere.
+    /// Stops IO, heartbeat and connections; requests in flight are sent elsewhere or requeued.
     pub(crate) fn tear_down(this: &Arc<Self>) {
-        // An attempt that is under way ends soon, for `fail` and `begin_close` have told it.
+        // An attempt that is under way ends soon, since `fail` and `begin_close` have told it.
         let mut resources = this.attempts.lock();
         let Some(run) = this.recovery.lock().begin_tear_down() else {
             return;
         };
-        // The tick does not take the lock.
+        // The heartbeat does not take the lock.
         drop(workqueue::cancel_delayed_sync::<_, HEARTBEAT>(this));
         let mut kept = false;
         if let Some(connections) = this.connections.replace(None) {
@@ -398,8 +397,8 @@ impl Path {
         drop(resources);
     }
 
-    /// Frees connections that are drained, and takes back what they have used. Returns the
-    /// identifier on which the server hears of the end of the last life; dropping it disconnects
+    /// Frees drained connections and takes back what they have used. Returns the identifier on
+    /// which a disconnect tells the server of the end of the last life; dropping it disconnects
     /// it.
     fn end_life(resources: &mut Resources, connections: Arc<Connections>) -> Option<CmId> {
         let (requests, stale_connection) = Connections::end(connections)?;
@@ -407,7 +406,7 @@ impl Path {
         stale_connection
     }
 
-    /// Keeps a stale connection for later; says whether there is one.
+    /// Stores a stale connection for later; returns whether there is one.
     fn keep_stale_connection(&self, stale_connection: Option<CmId>) -> bool {
         let kept = stale_connection.and_then(|id| Arc::new(id, GFP_KERNEL).ok());
         let is_kept = kept.is_some();

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a path keeps from one life to the next: all that does not depend on its peer.
+//! What a path keeps from one life to the next: all objects that do not depend on its peer.
 //!
-//! A lost path may be what dirty pages and swap wait for. What it needs to connect again it has
-//! therefore: completion queues, the requests with their regions and message memory, the protection
-//! domain. Only identifiers and queue pairs are made anew, since a queue pair's number must not be
-//! seen again while packets of its last connection may be under way (decision 0010).
+//! Dirty pages and swap may wait for a lost path. It therefore keeps what it needs to connect
+//! again: completion queues, the requests with their regions and message buffers, the protection
+//! domain. Only identifiers and queue pairs are created anew, since a queue pair's number must not
+//! be reused while packets of its last connection may be under way (decision 0010).
 
 use kernel::{
     prelude::*,
@@ -31,11 +31,11 @@ use crate::client::{
     }, //
 };
 
-/// The completion queues of one connection, and for how many work requests they are.
+/// The completion queues of one connection, and the number of work requests that they are for.
 #[derive(Clone)]
 pub(crate) struct Queues {
     pub(crate) receives: Arc<Cq>,
-    /// Nobody is woken for its completions unless somebody asks.
+    /// Its completions raise no interrupt unless a notification is requested.
     pub(crate) sends: Arc<Cq>,
     max_recv_wr: u32,
     max_send_wr: u32,
@@ -67,10 +67,10 @@ impl Queues {
     }
 }
 
-/// What a path has to connect with; guarded by [`Path::attempts`].
+/// The objects that a path connects with; [`Path::attempts`] guards them.
 ///
-/// Nothing of it is in use while no connection is there: then the queues are empty, and no request
-/// is in its place. The queues hold the path, so they are dropped before the path is closed.
+/// They are unused while there is no connection: the queues are empty, and no request is in the
+/// table. The queues hold the path, so they are dropped before the path is closed.
 pub(crate) struct Resources {
     pd: Option<Arc<Pd>>,
     /// By the number of the connection.
@@ -85,7 +85,7 @@ impl Resources {
         requests: None,
     };
 
-    /// The protection domain on `device`. What is there on another one is dropped.
+    /// Returns the protection domain on `device`. The objects of another device are dropped.
     pub(crate) fn pd(&mut self, device: &Device) -> Result<Arc<Pd>> {
         if let Some(pd) = self.pd.as_ref().filter(|pd| pd.device() == device) {
             return Ok(pd.clone());
@@ -96,7 +96,7 @@ impl Resources {
         Ok(pd)
     }
 
-    /// The completion queues of connection `cid`; those before it are there.
+    /// Returns the completion queues of connection `cid`; those before it exist.
     pub(crate) fn queues(
         &mut self,
         path: &Arc<Path>,
@@ -110,7 +110,7 @@ impl Resources {
             if queues.are_for(config) {
                 return Ok(queues.clone());
             }
-            // Never seen: sizes follow from the session's depth and the device.
+            // Does not happen: sizes follow from the session's depth and the device.
             self.queues.truncate(index);
         }
         let queues = Queues::new(path, device, config, path.session.cpu_of(cid), context)?;
@@ -118,7 +118,7 @@ impl Resources {
         Ok(queues)
     }
 
-    /// The requests of a new life, with what the server grants to it.
+    /// Returns the requests of a new life, with what the server grants to it.
     pub(crate) fn requests(
         &mut self,
         pd: &Arc<Pd>,

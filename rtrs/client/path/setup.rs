@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How far the set-up of a path has come: events report here, the connecting task waits here.
+//! The progress of a path's set-up: event handlers report to it, the connecting task waits for it.
 //!
-//! The steps of a set-up follow one another strictly, so there is one thing to wait for at a time.
+//! The steps of a set-up strictly follow one another, so there is one thing to wait for at a time.
 
 use kernel::prelude::*;
 use kernel_ext::{
@@ -21,7 +21,7 @@ use crate::client::path::error::PathError;
 pub(crate) enum Step {
     /// The peer's address is resolved.
     Address,
-    /// The way to it is.
+    /// The route is resolved.
     Route,
     /// The server has accepted.
     Accept,
@@ -41,15 +41,15 @@ impl Step {
 }
 
 struct Reached {
-    /// The step that ended last, and on which connection.
+    /// The last step that ended, and its connection.
     step: Option<(u16, Step)>,
-    /// What the server granted on the connection accepted last.
+    /// What the server granted on the last accepted connection.
     accepted: Option<Accepted>,
     /// Bytes of the info response.
     info_len: u32,
-    /// The first fault of this attempt.
+    /// The first error of this attempt.
     fault: Option<PathError>,
-    /// What is waited for is the peer's address.
+    /// Whether the connecting task waits for the peer's address.
     awaits_address: bool,
 }
 
@@ -63,7 +63,7 @@ impl Reached {
     };
 }
 
-/// Where events and the connecting task meet.
+/// The state that event handlers and the connecting task share.
 #[pin_data]
 pub(crate) struct Setup {
     #[pin]
@@ -80,42 +80,42 @@ impl Setup {
         })
     }
 
-    /// A new attempt begins: forgets everything.
+    /// Resets the state for a new attempt.
     pub(crate) fn begin(&self) {
         *self.reached.lock() = Reached::NOTHING;
     }
 
-    /// The next step is about to be started. A fault that came in between stays.
+    /// Prepares for the next step, which the caller is about to start. An earlier error stays.
     pub(crate) fn expect(&self) {
         self.woken.reinit();
         self.reached.lock().step = None;
     }
 
-    /// A step has ended well. Any context.
+    /// Reports that a step has succeeded. Any context.
     pub(crate) fn reached(&self, cid: u16, step: Step) {
         self.reached.lock().step = Some((cid, step));
         self.woken.complete_all();
     }
 
-    /// The server has accepted a connection.
+    /// Reports that the server has accepted a connection.
     pub(crate) fn accepted(&self, cid: u16, accepted: Accepted) {
         self.reached.lock().accepted = Some(accepted);
         self.reached(cid, Step::Accept);
     }
 
-    /// The info response has arrived, `len` bytes of it.
+    /// Reports that the info response has arrived, of `len` bytes.
     pub(crate) fn informed(&self, len: u32) {
         self.reached.lock().info_len = len;
         self.reached(0, Step::Info);
     }
 
-    /// The attempt is lost; the first reason counts. Any context.
+    /// Fails the attempt; the first error counts. Any context.
     pub(crate) fn failed(&self, fault: PathError) {
         self.reached.lock().fault.get_or_insert(fault);
         self.woken.complete_all();
     }
 
-    /// If it is the peer's address that is being waited for, the attempt is lost.
+    /// Fails the attempt if the connecting task waits for the peer's address.
     pub(crate) fn give_up_address(&self) {
         let mut reached = self.reached.lock();
         if reached.awaits_address {
@@ -135,12 +135,12 @@ impl Setup {
         self.reached.lock().info_len
     }
 
-    /// Returns the reason for which the attempt is lost, if it is.
+    /// Returns the error of the attempt, if it has failed.
     pub(crate) fn fault(&self) -> Option<PathError> {
         self.reached.lock().fault
     }
 
-    /// Waits for a step to end, `timeout_ms` at most; sleeps, and a fatal signal ends it.
+    /// Waits at most `timeout_ms` for a step to end; sleeps, and a fatal signal ends it.
     pub(crate) fn wait(&self, cid: u16, step: Step, timeout_ms: u32) -> Result<(), PathError> {
         loop {
             {
@@ -158,7 +158,7 @@ impl Setup {
                 Err(e) if e == ETIMEDOUT => return Err(PathError::Timeout(step.name())),
                 Err(_) => return Err(PathError::Killed),
             }
-            // What came before this is seen by the next look.
+            // The next iteration sees what came before this.
             self.woken.reinit();
         }
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a path counts.
+//! The statistics of a path.
 
 use kernel::prelude::*;
 use kernel_ext::percpu::{
@@ -28,7 +28,7 @@ struct CpuCounts {
     failover: Counter,
     /// Completions that this CPU handled for another one's connection.
     migrated_to: Counter,
-    /// This CPU's number, for want of a cheaper way to learn it.
+    /// This CPU's number; there is no cheaper way to get it.
     number: Counter,
 }
 
@@ -87,7 +87,7 @@ impl Stats {
         self.counts.this_cpu().failover.add(1);
     }
 
-    /// Counts a reconnect that came to its end.
+    /// Counts an attempt to reconnect that has ended.
     pub(crate) fn count_reconnect(&self, succeeded: bool) {
         let counter = if succeeded {
             &self.reconnected
@@ -137,7 +137,7 @@ impl Stats {
         }
     }
 
-    /// Starts the request counts anew.
+    /// Resets the request counts.
     pub(crate) fn reset_rdma(&self) {
         for (_, cpu) in self.counts.iter() {
             cpu.reads.set(0);
@@ -148,7 +148,7 @@ impl Stats {
         }
     }
 
-    /// Starts the counts of migrated completions anew.
+    /// Resets the counts of migrated completions.
     pub(crate) fn reset_migration(&self) {
         for (_, cpu) in self.counts.iter() {
             cpu.migrated_to.set(0);
@@ -158,7 +158,7 @@ impl Stats {
         }
     }
 
-    /// Starts the counts of reconnects anew.
+    /// Resets the counts of reconnects.
     pub(crate) fn reset_reconnects(&self) {
         self.reconnected.store(0, Ordering::Relaxed);
         self.reconnect_failed.store(0, Ordering::Relaxed);

@@ -7,7 +7,7 @@ use rtrs_core::proto::CONNECT_TIMEOUT_MS;
 /// Time for a step of most attempts to connect a path again, in milliseconds.
 const AGAIN_MS: u32 = 1500;
 
-/// One attempt in so many has more time, for a peer that is slow.
+/// One attempt in so many has more time, for a slow peer.
 const AGAIN_ROUND: u32 = 4;
 
 /// How long the steps of a connect may take.
@@ -15,24 +15,24 @@ const AGAIN_ROUND: u32 = 4;
 pub(crate) struct ConnectTimeouts {
     /// Resolving the peer's address, in milliseconds.
     pub(super) address_ms: u32,
-    /// Finding the way and being accepted, in milliseconds each.
+    /// Resolving the route and being accepted, in milliseconds each.
     pub(super) step_ms: u32,
 }
 
 impl ConnectTimeouts {
-    /// For a path that somebody waits for.
+    /// For a path that a task waits for.
     pub(crate) const FIRST: Self = Self {
         address_ms: CONNECT_TIMEOUT_MS,
         step_ms: CONNECT_TIMEOUT_MS,
     };
 
-    /// For a path that is to be back soon after its link, when `silent` attempts in a row were not
-    /// answered by a peer whose address is known.
+    /// For a path that is to reconnect soon after its link is up, when `silent` attempts in a row
+    /// were not answered by a peer whose address is known.
     ///
-    /// A new attempt asks the peer at once, an old one may be between two of its questions: the
-    /// connection manager repeats its own after 4 s, and a neighbour is asked for no more than
-    /// three times. A slow peer is given more time in the last attempt of each round, and twice as
-    /// much in the next round.
+    /// A new attempt asks the peer at once, an old one may be between two of its requests: the
+    /// connection manager repeats its own after 4 s, and a neighbour is asked at most three times.
+    /// A slow peer gets more time in the last attempt of each round, and twice as much in the next
+    /// round.
     pub(crate) const fn again(silent: u32) -> Self {
         let round = silent / AGAIN_ROUND;
         let step_ms = if silent % AGAIN_ROUND != AGAIN_ROUND - 1 {

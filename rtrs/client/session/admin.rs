@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Admin messages: sent on the admin connection, with an answer that somebody waits for.
+//! Admin messages: sent on the admin connection, with an answer that a task waits for.
 
 use kernel::{
     prelude::*,
@@ -48,12 +48,12 @@ use crate::client::{
 const REPLY_MAX: usize = kernel::page::PAGE_SIZE;
 
 /// Longest time for an answer on a path that is not in use yet.
-const VIA_PATIENCE_MS: u32 = 5000;
+const ONE_PATH_TIMEOUT_MS: u32 = 5000;
 
 /// Pause between two tries where IO and messages share the only chunk.
 const RETRY_MS: i64 = 1;
 
-/// Where the answer arrives.
+/// The answer of a message, which the sender waits for.
 #[pin_data]
 struct Answer {
     #[pin]
@@ -62,7 +62,7 @@ struct Answer {
     result: IrqLock<Option<Result>>,
 }
 
-/// A message under way. It owns its memory and its id until its end, whether somebody still waits
+/// A message in flight. It owns its memory and its id until it ends, whether the sender still waits
 /// or not.
 struct Message {
     table: SgTable,
@@ -77,7 +77,7 @@ impl Transfer for KBox<Message> {
 
     fn done(self, result: Result) {
         let answer = self.answer.clone();
-        // The id is free before the waiter goes on.
+        // The id is free before the waiter continues.
         drop(self);
         *answer.result.lock() = Some(result);
         answer.arrived.complete_all();
@@ -88,17 +88,17 @@ impl Transfer for KBox<Message> {
     }
 }
 
-/// Whoever carries messages to the server and answers back.
+/// Carries messages to the server and answers back.
 pub trait AdminChannel {
-    /// The session of whom the messages are.
+    /// Returns the session of the messages.
     fn session(&self) -> &Session;
 
-    /// Longest time for an answer, in milliseconds, however patient the sender is.
-    fn patience_ms(&self) -> u32 {
+    /// Returns the longest time for an answer, in milliseconds; it limits what the sender asks for.
+    fn timeout_max_ms(&self) -> u32 {
         u32::MAX
     }
 
-    /// Sends a message on its way: `transfer` is taken, or comes back.
+    /// Sends a message: `transfer` is taken, or comes back in [`Rejected`].
     #[doc(hidden)]
     fn send_admin(
         &self,
@@ -112,7 +112,9 @@ pub trait AdminChannel {
     ///
     /// For [`Direction::Read`] the answer is `reply.len()` bytes, 1 to 4096. Returns their number.
     ///
-    /// Fails with the server's error, `ECONNABORTED` if no path is connected or the path went away,
+    /// # Errors
+    ///
+    /// The server's error, `ECONNABORTED` if no path is connected or the path was lost,
     /// `ETIMEDOUT` or `ERESTARTSYS`; then the message may still have its effect on the server.
     fn send_message(
         &self,
@@ -121,7 +123,7 @@ pub trait AdminChannel {
         reply: &mut [u8],
         timeout_ms: u32,
     ) -> Result<usize> {
-        let timeout_ms = timeout_ms.min(self.patience_ms());
+        let timeout_ms = timeout_ms.min(self.timeout_max_ms());
         if reply.len() > REPLY_MAX || (direction == Direction::Write && !reply.is_empty()) {
             return Err(EINVAL);
         }
@@ -149,7 +151,7 @@ pub trait AdminChannel {
             },
             GFP_KERNEL,
         )?;
-        send_patiently(self, under_way, direction, message, timeout_ms)?;
+        send_with_retries(self, under_way, direction, message, timeout_ms)?;
 
         answer.arrived.wait_killable_timeout_ms(timeout_ms)?;
         let result = *answer.result.lock();
@@ -160,7 +162,7 @@ pub trait AdminChannel {
 }
 
 /// Sends a message; where IO and messages share the only chunk, waits for it.
-fn send_patiently<M: AdminChannel + ?Sized>(
+fn send_with_retries<M: AdminChannel + ?Sized>(
     admin: &M,
     under_way: KBox<Message>,
     direction: Direction,
@@ -179,7 +181,7 @@ fn send_patiently<M: AdminChannel + ?Sized>(
     Err(ETIMEDOUT)
 }
 
-/// On whichever path the policy chooses.
+/// Sends on the path that the policy chooses.
 impl AdminChannel for Session {
     fn session(&self) -> &Session {
         self
@@ -196,7 +198,7 @@ impl AdminChannel for Session {
     }
 }
 
-/// One path of a session, for messages only: nobody else sends on it yet.
+/// One path of a session, for messages only: it carries no IO yet.
 pub struct OnePath<'a> {
     pub(crate) session: &'a Session,
     pub(crate) connections: &'a Connections,
@@ -207,9 +209,9 @@ impl AdminChannel for OnePath<'_> {
         self.session
     }
 
-    /// The path is tried again; and whoever closes it waits for this.
-    fn patience_ms(&self) -> u32 {
-        VIA_PATIENCE_MS
+    /// The path is tried again, and a task that closes it waits for this.
+    fn timeout_max_ms(&self) -> u32 {
+        ONE_PATH_TIMEOUT_MS
     }
 
     fn send_admin(

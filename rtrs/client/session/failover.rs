@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Requests whose path is gone.
+//! Requests whose path is lost.
 //!
 //! They keep their chunk id and their data, so that a server that has carried one out already does
 //! the same once more (decision 0006 says what that may do, and what it may not). The connections
-//! of the path that is gone have been drained: no copy of a request leaves there any more.
+//! of the lost path are drained: they send no copy of a request any more.
 
 use kernel::sync::rcu;
 use kernel_ext::sync::atomic::Ordering;
@@ -41,11 +41,10 @@ use crate::client::{
     }, //
 };
 
-/// How often a request is sent again before the upper layer gets it back, and may think of
-/// something else.
+/// How often a request is sent again before it is requeued to the upper layer.
 const RESENDS_MAX: u8 = 8;
 
-/// A request that was in flight on a path that is gone, and not answered.
+/// A request that was in flight on a lost path, and not answered.
 pub(crate) struct UnansweredRequest {
     transfer: AnyTransfer,
     ticket: Ticket,
@@ -59,7 +58,7 @@ pub(crate) struct UnansweredRequest {
 }
 
 impl RequestTable {
-    /// Ends all that is in flight on path number `path` and was answered, and hands the rest to
+    /// Ends all requests of path number `path` that were answered, and hands the rest to
     /// `requeue_to`, each with its chunk held. The connections are drained: no completion comes any
     /// more, and no peer reaches any memory. Sleeps.
     pub(crate) fn take_unanswered(
@@ -73,8 +72,7 @@ impl RequestTable {
                 continue;
             };
             held.is_in_doubt = matches!(held.data, DataMapping::FastReg | DataMapping::FastRegRead);
-            // Whatever has become of the key and the acknowledgement, with the connection both are
-            // over.
+            // The end of the connection has invalidated the key, and no acknowledgement can come.
             if answered {
                 let result = held.result;
                 quarantine.answered(id);
@@ -109,7 +107,7 @@ impl RequestTable {
                 .messages
                 .read(id.into(), 0, message.unwrap_or_default());
             if read.is_err() {
-                // It was written there; this does not happen.
+                // Does not happen: the message was written there.
                 unanswered.resent = RESENDS_MAX;
             }
             requeue_to(unanswered);
@@ -118,18 +116,18 @@ impl RequestTable {
 }
 
 impl Session {
-    /// Gives a request back to the upper layer. Its chunk stays held.
+    /// Requeues a request to the upper layer. Its chunk stays held.
     pub(crate) fn give_back(&self, id: u16, transfer: AnyTransfer, ticket: Ticket) {
         self.quarantine.given_back(id);
         transfer.requeue(ticket);
     }
 
     /// As [`Self::give_back`].
-    pub(crate) fn give_back_orphan(&self, unanswered: UnansweredRequest) {
+    pub(crate) fn give_back_unanswered(&self, unanswered: UnansweredRequest) {
         self.give_back(unanswered.id, unanswered.transfer, unanswered.ticket);
     }
 
-    /// Sends a request again on one of the other paths, or gives it back.
+    /// Sends a request again on another path, or requeues it to the upper layer.
     pub(crate) fn resend(&self, unanswered: UnansweredRequest) {
         let io_queue = self.io_queue_of(unanswered.cid);
         let resent = match unanswered.resent {
@@ -141,11 +139,11 @@ impl Session {
             .get(..usize::from(unanswered.message_len));
         let message = message.unwrap_or_default();
         if resent > RESENDS_MAX {
-            return self.give_back_orphan(unanswered);
+            return self.give_back_unanswered(unanswered);
         }
         let guard = rcu::read_lock();
         let Some(paths) = self.paths.read(&guard) else {
-            return self.give_back_orphan(unanswered);
+            return self.give_back_unanswered(unanswered);
         };
         let sent = if unanswered.is_write {
             self.send_on_one_of::<WRITE, _>(
@@ -173,7 +171,7 @@ impl Session {
         }
     }
 
-    /// The lane that connection `cid` serves; `None` for admin messages.
+    /// Returns the queue that connection `cid` serves; `None` for admin messages.
     fn io_queue_of(&self, cid: u16) -> Option<IoQueue> {
         let io = u32::from(cid).checked_sub(1)?;
         Some(match io.checked_sub(self.cpu_connections()) {
@@ -182,8 +180,8 @@ impl Session {
         })
     }
 
-    /// A request with this tag takes too long: whatever path it is on is given up, so that it is
-    /// sent again on another one. Atomic context will do.
+    /// Handles the timeout of the request with this tag: fails the path that it is on, so that it
+    /// is sent again on another one. Any context.
     pub fn timed_out(&self, tag: u16) {
         let Some(own) = self.io_id(tag) else {
             return;

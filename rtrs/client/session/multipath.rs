@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How a request finds its path.
+//! Chooses the path of a request.
 
 use kernel::{
     prelude::*,
@@ -65,7 +65,7 @@ impl Path {
         to.send::<IS_WRITE, T>(&connections.requests, id, message, resent, transfer)
     }
 
-    /// What the choice among paths looks at.
+    /// Returns what the policy chooses by.
     fn load(&self, guard: &rcu::Guard) -> PathLoad {
         let connections = self.connections.read(guard);
         PathLoad {
@@ -108,8 +108,8 @@ impl Session {
         sent.map_err(|back| Rejected::new(back.error, back.transfer.0))
     }
 
-    /// As [`Self::submit`], while chunks of the session are held: not in one of them, unless it is
-    /// the request that was lost there.
+    /// As [`Self::submit`], while chunks of the session are held: sends in a chunk that is not
+    /// held, or for a request that was lost in the chunk in which it was.
     #[cold]
     #[inline(never)]
     fn submit_carefully<T: Transfer>(
@@ -187,7 +187,7 @@ impl Session {
     }
 
     /// As [`Self::send_on_any_path`], for sessions of several paths and for requests that were
-    /// `resent` so often before.
+    /// sent `resent` times before.
     #[inline(never)]
     #[expect(clippy::too_many_arguments, reason = "a tail call of the IO path")]
     pub(crate) fn send_on_one_of<const IS_WRITE: bool, T: Outbound>(
@@ -222,9 +222,9 @@ impl Session {
         }
     }
 
-    /// Handles the completions of a poll queue, from 0, on all paths; returns how many there were.
+    /// Handles the completions of a poll queue, from 0, on all paths; returns their number.
     ///
-    /// Calls [`Transfer::done`] of what has ended. Any context that may not sleep.
+    /// Calls [`Transfer::done`] of requests that have ended. Any context that may not sleep.
     pub fn poll(&self, queue: u32) -> u32 {
         let guard = rcu::read_lock();
         let Some(paths) = self.paths.read(&guard) else {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The link of a session: which of its paths are up, and what becomes of its IO when none is.
+//! The availability of a session: which of its paths are up, and what is done with its IO when
+//! none is.
 //!
-//! What is in flight on a path that goes down is sent again on another one, with the same chunk id
-//! and data. When the last one goes down, everything that was agreed with the server may be gone
-//! with it (it may have been started anew), so nothing is sent again as it was: the upper layer
-//! gets its requests back, makes the session usable again when there is a path, and only then sends
-//! them. It never comes to pass that a request from before an outage leaves on a path from after
-//! it: a new path is shown to those who send under the lock under which the upper layer is told of
-//! the outage.
+//! Requests in flight on a path that goes down are sent again on another one, with the same chunk
+//! id and data. When the last one goes down, everything that was agreed with the server may be
+//! lost (it may have been restarted), so no request is sent again as it was: the upper layer gets
+//! its requests back, makes the session usable again when there is a path, and only then sends
+//! them. A request from before an outage never leaves on a path from after it: a new path is
+//! published to senders under the lock under which the upper layer is told of the outage.
 
 use kernel::{
     impl_has_delayed_work,
@@ -42,50 +42,51 @@ use crate::client::{
     }, //
 };
 
-/// The work item that makes the session usable again.
+/// Id of the work item that makes the session usable again.
 pub(crate) const REOPEN: u64 = 0;
-/// The work item that ends the waiting for a path.
+/// Id of the work item that fails the IO that waits for a path.
 pub(crate) const GIVE_UP: u64 = 1;
 
 /// Pause before another try to make the session usable.
 const REOPEN_AGAIN_MS: u32 = 1000;
 
-/// Hears of a session's link. Process context, may sleep; must not close the session.
+/// Events of a session. Process context, may sleep; must not close the session.
 pub trait SessionEvents: Send + Sync {
-    /// A path is up again after all were down: time to agree with the server anew. Unless that
-    /// succeeds this is called again, about once a second, as long as there is a path.
+    /// A path is up again after all were down: the upper layer agrees with the server anew. Unless
+    /// that succeeds this is called again, about once a second, as long as there is a path.
     ///
-    /// Nothing is locked; [`Self::disconnected`] may be called meanwhile.
+    /// No lock is held; [`Self::disconnected`] may be called meanwhile.
     fn connected(&self) -> Result;
 
-    /// The last path is down. What was in flight is given back by
-    /// [`Transfer::requeue`](crate::Transfer::lost) after this; no path comes up before it returns.
+    /// The last path is down. Requests in flight are given back by
+    /// [`Transfer::requeue`](crate::Transfer::requeue) after this; no path comes up before it
+    /// returns.
     ///
-    /// When this returns no request may be on its way to [`Session::submit`] that was made before.
+    /// When this returns no request that was made before may be about to call [`Session::submit`].
     fn disconnected(&self);
 
     /// A path is connected while others are up, and would carry requests from now on. It may lead
-    /// to another server than they do: one that was started anew. `path` carries messages already.
+    /// to another server than they do: one that was restarted. `path` carries messages already.
     ///
     /// `Ok(true)`: what was agreed upon holds there as well. `Ok(false)`: it does not; the other
-    /// paths are given up, and everything is agreed upon anew. An error: the path is not to be used
+    /// paths are failed, and everything is agreed upon anew. An error: the path must not be used
     /// yet, and is tried again later.
     fn validate_path(&self, path: &OnePath<'_>) -> Result<bool>;
 
-    /// There was no path for as long as `fast_io_fail_tmo` says: what waits is to fail, and
-    /// everything until [`Self::connected`].
+    /// There was no path for `fast_io_fail_tmo`: queued IO fails, and all IO until
+    /// [`Self::connected`].
     fn io_failed(&self);
 }
 
-/// How the link stands.
+/// The state of a session's paths and outages.
 pub(crate) struct Availability {
     /// Paths that are up.
     paths: u32,
     outage: Outage,
     /// Outages so far.
     outages: u32,
-    /// There while the session is open: its code may be gone before the last reference to the
-    /// session is.
+    /// Set while the session is open: the listener's code may be unloaded before the last
+    /// reference to the session is dropped.
     events: Option<Arc<dyn SessionEvents>>,
 }
 
@@ -99,8 +100,8 @@ impl Availability {
         }
     }
 
-    /// With the link locked, which the path that comes back waits for: memory must not be waited
-    /// for.
+    /// Calls the listener with `availability` locked. The path that reconnects waits for that
+    /// lock, so the call must not wait for memory.
     fn tell(&self, event: impl FnOnce(&dyn SessionEvents)) {
         if let Some(events) = &self.events {
             memory::from_reserves(|| event(&**events));
@@ -135,7 +136,7 @@ impl WorkItem<GIVE_UP> for Session {
 }
 
 impl Session {
-    /// The session is open: `events` hears of its link from now on.
+    /// Calls `events` for the events of the open session from now on.
     pub(crate) fn start_events(self: &Arc<Self>, events: Arc<dyn SessionEvents>) {
         let mut availability = self.availability.lock();
         availability.events = Some(events);
@@ -144,19 +145,19 @@ impl Session {
         }
     }
 
-    /// The session is being closed: nobody is told anything any more.
+    /// Calls no events any more, since the session is being closed.
     pub(crate) fn stop_events(self: &Arc<Self>) {
         let mut availability = self.availability.lock();
         let events = availability.events.take();
         self.outage(&mut availability, Event::Closed);
         drop(availability);
         drop(events);
-        // Both look for the listener before they do or queue anything.
+        // Both work items check for the listener before they act or queue anything.
         drop(workqueue::cancel_delayed::<_, REOPEN>(self));
         drop(workqueue::cancel_delayed::<_, GIVE_UP>(self));
     }
 
-    /// Asks the upper layer about a path that is connected, and not yet seen by those who send.
+    /// Asks the upper layer about a path that is connected, and not yet published to senders.
     /// Sleeps; the path's `attempts` are locked.
     pub(crate) fn admit(
         &self,
@@ -190,7 +191,7 @@ impl Session {
         }
     }
 
-    /// A path comes up, unless `go_live` finds that it does not.
+    /// Counts a path that comes up, unless `go_live` finds that it does not.
     pub(crate) fn path_up(self: &Arc<Self>, go_live: impl FnOnce() -> bool) -> bool {
         let mut availability = self.availability.lock();
         if !go_live() {
@@ -203,8 +204,8 @@ impl Session {
         true
     }
 
-    /// A path that was up has gone down, and its connections are drained. What was in flight on it
-    /// is sent again, or given back.
+    /// Handles the end of a path that was up, and whose connections are drained. Its requests in
+    /// flight are sent again, or requeued to the upper layer.
     pub(crate) fn path_down(self: &Arc<Self>, requests: &RequestTable, path: u8) {
         let mut availability = self.availability.lock();
         availability.paths = availability.paths.saturating_sub(1);
@@ -216,19 +217,19 @@ impl Session {
             if others {
                 self.resend(unanswered);
             } else {
-                self.give_back_orphan(unanswered);
+                self.give_back_unanswered(unanswered);
             }
         });
     }
 
-    /// A path will not connect again by itself. If no other one will either, nobody is kept
-    /// waiting.
+    /// Handles a path that will not reconnect by itself. If no other one will either, queued IO
+    /// fails.
     pub(crate) fn path_left(self: &Arc<Self>) {
-        let hope = self
+        let may_recover = self
             .paths
             .get()
             .is_some_and(|paths| paths.0.iter().any(|p| p.may_come_back()));
-        if !hope {
+        if !may_recover {
             let mut availability = self.availability.lock();
             self.outage(
                 &mut availability,
@@ -237,7 +238,7 @@ impl Session {
         }
     }
 
-    /// Somebody has changed `fast_io_fail_tmo`.
+    /// Applies a new value of `fast_io_fail_tmo`.
     pub(crate) fn fast_io_fail_changed(self: &Arc<Self>) {
         let mut availability = self.availability.lock();
         let event = Event::SettingChanged {
@@ -258,7 +259,7 @@ impl Session {
         self.outage(availability, event);
     }
 
-    /// Lets something happen to the outage.
+    /// Applies an event to the outage.
     fn outage(self: &Arc<Self>, availability: &mut Availability, event: Event) {
         let (next, effect) = availability.outage.step(event);
         availability.outage = next;
@@ -286,12 +287,12 @@ impl Session {
         }
     }
 
-    /// Only with the link locked and a listener there, so that closing finds what is queued.
+    /// The caller holds the lock, and there is a listener, so that closing finds what is queued.
     fn reopen_in(self: &Arc<Self>, delay_ms: u32) {
         workqueue::mod_delayed::<_, REOPEN>(&self.module.connect_queue, self.clone(), delay_ms);
     }
 
-    /// Has the upper layer make the session usable again.
+    /// Calls the upper layer to make the session usable again.
     fn make_usable(self: &Arc<Self>) {
         let availability = self.availability.lock();
         let outages = availability.outages;
@@ -305,7 +306,7 @@ impl Session {
         drop(availability);
         let done = events.connected();
         let mut availability = self.availability.lock();
-        // Another outage has come meanwhile: its end starts this again.
+        // If another outage has come meanwhile, its end starts this again.
         if availability.outages == outages && availability.events.is_some() {
             match done {
                 Ok(()) => self.outage(&mut availability, Event::PathUp),
@@ -313,7 +314,7 @@ impl Session {
             }
         }
         drop(availability);
-        // With it the upper layer may go, and close the session.
+        // With the last reference the upper layer may be freed, and close the session.
         drop(events);
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The list of a session's paths: how one is added, connected and removed.
+//! The list of a session's paths: adds, connects and removes them.
 
 use kernel::{
     prelude::*,
@@ -27,24 +27,24 @@ use crate::client::{
     session::Session, //
 };
 
-/// The paths of a session, as those who send see them.
+/// The paths of a session, as published to senders.
 pub(crate) struct Paths(pub(crate) KVec<Arc<Path>>);
 
-/// Memory for a list of paths. Whoever may have to take a path off has it before: then nothing can
-/// fail half-way.
+/// Memory for a list of paths. It is allocated before a path that may have to be removed is added,
+/// so that the removal cannot fail.
 pub(crate) struct PathsReserve(UniqueArc<Paths>);
 
 impl PathsReserve {
-    /// `ENOMEM`. Sleeps.
+    /// Allocates a list; `ENOMEM`. Sleeps.
     pub(crate) fn new() -> Result<Self> {
         let list = KVec::with_capacity(PATHS_MAX, GFP_KERNEL)?;
         Ok(Self(UniqueArc::new(Paths(list), GFP_KERNEL)?))
     }
 
-    /// A list of those of `paths` that are to stay.
+    /// Returns a list of those of `paths` for which `stays` is true.
     fn fill(mut self, paths: &Paths, stays: impl Fn(&Arc<Path>) -> bool) -> Arc<Paths> {
         for path in paths.0.iter().filter(|path| stays(path)) {
-            // There is room for all: a session has at most PATHS_MAX.
+            // The capacity is enough: a session has at most PATHS_MAX.
             let _ = self.0 .0.push_within_capacity(path.clone());
         }
         self.0.into()
@@ -52,7 +52,7 @@ impl PathsReserve {
 }
 
 impl Session {
-    /// Puts a path on the list.
+    /// Adds a path to the list.
     pub(super) fn add(&self, path: &Arc<Path>) -> Result {
         let _lock = self.paths_lock.lock();
         let mut paths = self.copy_paths()?;
@@ -68,7 +68,7 @@ impl Session {
         Ok(())
     }
 
-    /// Returns the paths of this moment.
+    /// Returns a copy of the current list.
     pub(crate) fn copy_paths(&self) -> Result<KVec<Arc<Path>>> {
         let mut copy = KVec::new();
         if let Some(paths) = self.paths.get() {
@@ -81,12 +81,12 @@ impl Session {
 
     /// Adds a path and connects it; sleeps, and can be killed.
     pub(crate) fn add_path(self: &Arc<Self>, addrs: PathAddrs) -> Result<Arc<Path>> {
-        // To its server a session without a path is a new one.
+        // A session without a path is new to its server.
         let first_conn = self.copy_paths()?.is_empty();
         self.connect_new(addrs, first_conn)
     }
 
-    /// The rest of [`Self::add_path`]. A server without memory for the path is asked again, as
+    /// Adds and connects a path. If the server has no memory for it, tries again as
     /// [`FirstConnect`] decides.
     pub(super) fn connect_new(
         self: &Arc<Self>,
@@ -95,13 +95,13 @@ impl Session {
     ) -> Result<Arc<Path>> {
         let mut first = FirstConnect::UNTRIED;
         loop {
-            let room = PathsReserve::new()?;
+            let reserve = PathsReserve::new()?;
             let path = Path::new(self, addrs)?;
             self.add(&path)?;
             let Err(e) = Path::connect(&path, first_conn) else {
                 return Ok(path);
             };
-            self.remove(&path, room);
+            self.remove(&path, reserve);
             let failure = if e == ENOMEM {
                 Failure::NoMemory
             } else {
@@ -112,14 +112,14 @@ impl Session {
         }
     }
 
-    /// Closes a path for good and takes it off the list; sleeps.
-    pub(crate) fn remove(&self, path: &Arc<Path>, room: PathsReserve) {
+    /// Closes a path for good and removes it from the list; sleeps.
+    pub(crate) fn remove(&self, path: &Arc<Path>, reserve: PathsReserve) {
         if !Path::remove(path) {
             return;
         }
         let _lock = self.paths_lock.lock();
         if let Some(paths) = self.paths.get() {
-            let left = room.fill(&paths, |p| !Arc::ptr_eq(p, path));
+            let left = reserve.fill(&paths, |p| !Arc::ptr_eq(p, path));
             drop(self.paths.replace(Some(left)));
         }
     }

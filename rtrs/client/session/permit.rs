@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The chunk ids of admin messages, which wait for one another. IO brings its own: block tags.
+//! The chunk ids of admin messages, which wait for one another. The id of an IO is its block tag.
 
 use kernel::{
     prelude::*,
@@ -20,7 +20,7 @@ use crate::client::session::{
     Session, //
 };
 
-/// Which of a session's admin ids are taken.
+/// The admin ids of a session that are in use.
 #[pin_data]
 pub(crate) struct AdminIds {
     /// One bit an id; `proto::permit` has at most 8.
@@ -44,7 +44,7 @@ impl AdminIds {
             if self.taken.fetch_or(bit, Ordering::AcqRel) & bit != 0 {
                 return false;
             }
-            // An id is held before it is given back, so this look comes second.
+            // An id is held before it is given back, so this check comes second.
             let held = quarantine.is_any_held() && quarantine.may_hold(*id);
             if held {
                 self.taken.fetch_and(!bit, Ordering::AcqRel);
@@ -53,7 +53,7 @@ impl AdminIds {
         })
     }
 
-    /// Ids are not held any more.
+    /// Wakes the waiters: ids are not held any more.
     pub(crate) fn notify(&self) {
         self.freed.wake_all();
     }
@@ -65,8 +65,8 @@ impl AdminIds {
     }
 }
 
-/// An admin id that is in use. It belongs to the message under way, not to the one who waits for
-/// its answer: after a timeout it stays taken until the answer comes or the path goes away.
+/// An admin id that is in use. It belongs to the message in flight, not to the task that waits for
+/// the answer: after a timeout it stays in use until the answer comes or the path is lost.
 pub(crate) struct AdminPermit {
     ids: Arc<AdminIds>,
     id: u16,
@@ -92,7 +92,7 @@ impl Session {
             self.quarantine.refused(self.now_ms());
         }
         waited?;
-        // The condition has held.
+        // The wait succeeded, so the condition has taken an id.
         let id = taken.ok_or(EBUSY)?;
         Ok(AdminPermit {
             ids: ids.clone(),

@@ -2,7 +2,7 @@
 
 //! The chunks that must not be used yet, because a request in them was lost.
 //!
-//! `proto::quarantine` decides; here are the lock and what the IO path looks at.
+//! `proto::quarantine` decides; this file has the lock and what the IO path reads.
 
 use kernel::{
     prelude::*,
@@ -35,14 +35,14 @@ use crate::client::{
     session::Session, //
 };
 
-/// Time for which a session that its server is to forget has no path, in milliseconds.
+/// How long a session that its server is to forget has no path, in milliseconds.
 const AWAY_MS: u64 = 1000;
 
-/// What changes, under one lock.
+/// The state that the lock guards.
 struct State {
     chunks: quarantine::Quarantine<KVVec<quarantine::Chunk>>,
     shortage: Shortage,
-    /// Until when no path is to connect, by the session's clock.
+    /// No path connects before this time, by the session's clock.
     away_until_ms: u64,
 }
 
@@ -50,9 +50,9 @@ struct State {
 /// lost in it.
 #[pin_data]
 pub(crate) struct Quarantine {
-    /// How many chunks are held, most often none: the one word that each request looks at.
+    /// The number of chunks that are held, most often 0; the only word that each request reads.
     held: AtomicU32,
-    /// One bit for each chunk: it may be held. Set and cleared under the lock of `state`.
+    /// One bit for each chunk: it may be held. Written with the lock of `state` held.
     bits: SetOnce<KVVec<AtomicU64>>,
     #[pin]
     state: IrqLock<State>,
@@ -71,7 +71,7 @@ impl Quarantine {
         })
     }
 
-    /// Allocates what `depth` chunks need; sleeps. Once, before the first request.
+    /// Allocates what `depth` chunks need; sleeps. Called once, before the first request.
     pub(crate) fn provide(&self, depth: u16) -> Result {
         let mut bits = KVVec::with_capacity(usize::from(depth / 64) + 1, GFP_KERNEL)?;
         for _ in 0..=depth / 64 {
@@ -82,35 +82,35 @@ impl Quarantine {
             chunks.push(quarantine::Chunk::default(), GFP_KERNEL)?;
         }
         self.bits.populate(bits);
-        // What it does not use is freed here, without the lock.
+        // Freed here, without the lock.
         let unused = self.state.lock().chunks.provide(chunks);
         drop(unused);
         Ok(())
     }
 
-    /// The place of a chunk's bit.
+    /// Returns the word and the mask of a chunk's bit.
     #[inline(always)]
     fn bit(&self, chunk: u16) -> Option<(&AtomicU64, u64)> {
         let word = self.bits.as_ref()?.get(usize::from(chunk / 64))?;
         Some((word, 1u64.wrapping_shl(u32::from(chunk % 64))))
     }
 
-    /// Whether any chunk is held. Any context.
+    /// Returns whether any chunk is held. Any context.
     #[inline(always)]
     pub(crate) fn is_any_held(&self) -> bool {
         self.held.load(Ordering::Relaxed) != 0
     }
 
-    /// Whether a chunk may be held. Any context.
+    /// Returns whether a chunk may be held. Any context.
     ///
-    /// The mark of a lost request is there before its tag or id is free, so the next one who has
-    /// that sees it. A mark that has just gone may still be seen.
+    /// The bit of a lost request is set before its tag or id is free, so the next request with that
+    /// tag or id sees it. A bit that was just cleared may still be seen as set.
     pub(crate) fn may_hold(&self, chunk: u16) -> bool {
         self.bit(chunk)
             .is_some_and(|(word, bit)| word.load(Ordering::Relaxed) & bit != 0)
     }
 
-    /// Has the IO path see what has become of a chunk.
+    /// Publishes the state of a chunk to the IO path.
     fn show(&self, state: &mut State, chunk: u16) {
         if let Some((word, bit)) = self.bit(chunk) {
             if state.chunks.is_held(chunk) {
@@ -126,7 +126,7 @@ impl Quarantine {
         self.held.store(held, Ordering::Relaxed);
     }
 
-    /// The same for all chunks; once for each connect of a path, if that.
+    /// Publishes the state of all chunks; at most once for each connect of a path.
     fn show_all(&self, state: &mut State, depth: u16) {
         for chunk in 0..depth {
             self.show(state, chunk);
@@ -153,7 +153,7 @@ impl Quarantine {
         taken
     }
 
-    /// A message finds the id held that it needs.
+    /// Records that a message needs an id that is held.
     #[cold]
     pub(crate) fn refused(&self, now_ms: u64) {
         self.state.lock().shortage.refused(now_ms);
@@ -167,7 +167,8 @@ impl Quarantine {
         self.show(&mut state, chunk);
     }
 
-    /// A request that was lost before was answered. Any context; before its tag is free.
+    /// Records that a request was answered that was lost before. Any context; before its tag is
+    /// free.
     #[cold]
     pub(crate) fn answered(&self, chunk: u16) {
         let mut state = self.state.lock();
@@ -203,7 +204,7 @@ impl Quarantine {
 }
 
 impl Session {
-    /// The path is connected anew: the server has drained its last life.
+    /// Releases the chunks of a path that has reconnected: the server has drained its last life.
     pub(crate) fn end_quarantine_of(&self, path: &Path) {
         if self.quarantine.is_any_held() {
             let mut state = self.quarantine.state.lock();
@@ -214,8 +215,8 @@ impl Session {
         }
     }
 
-    /// The server does not know the session; `losses` is what [`Quarantine::inquiry`] returned
-    /// before it was asked.
+    /// Releases all chunks: the server does not know the session. `losses` is what
+    /// [`Quarantine::inquiry`] returned before the server was asked.
     pub(crate) fn end_quarantine(&self, losses: u64) {
         pr_info!(
             "session {}: the server has forgotten it, its chunks can be used\n",
@@ -228,15 +229,15 @@ impl Session {
         self.admin_ids.notify();
     }
 
-    /// Milliseconds for which no path is to connect, so that the server forgets the session.
+    /// Returns the milliseconds for which no path connects, so that the server forgets the session.
     pub(crate) fn away_ms(&self) -> u32 {
         let until_ms = self.quarantine.state.lock().away_until_ms;
         // CAST: at most AWAY_MS.
         until_ms.saturating_sub(self.now_ms()) as u32
     }
 
-    /// Looks whether requests have waited for held chunks for too long; if so gives all paths up
-    /// for a moment. Called now and then, by the heartbeat of each path that is up.
+    /// Fails all paths for a moment if requests have waited for held chunks for too long. The
+    /// heartbeat of each path that is up calls this.
     pub(crate) fn look_after_chunks(&self) {
         if !self.quarantine.is_any_held() {
             return;
@@ -275,7 +276,7 @@ pub(crate) struct Number {
 }
 
 impl Number {
-    /// `ENOSPC`.
+    /// Takes a free number; `ENOSPC`.
     pub(crate) fn new(session: &Arc<Session>) -> Result<Self> {
         Ok(Self {
             session: session.clone(),

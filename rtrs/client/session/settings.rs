@@ -29,14 +29,14 @@ impl SharedSettings {
         }
     }
 
-    /// Changes a setting; the value was read by [`Setting::parse`].
+    /// Changes a setting to a value that [`Setting::parse`] returned.
     pub(crate) fn set(&self, setting: Setting, value: i32) {
         if let Some(old) = self.0.get(setting as usize) {
             old.store(value, Ordering::Relaxed);
         }
     }
 
-    /// Returns all of them.
+    /// Returns all settings.
     pub(crate) fn snapshot(&self) -> Settings {
         let mut settings = Settings::default();
         for setting in Setting::ALL {

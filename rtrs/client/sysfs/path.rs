@@ -64,7 +64,7 @@ pub(crate) static PATH: [Attribute<Path>; 9] = [
     ),
 ];
 
-/// Checks that somebody wrote `1`.
+/// Checks that the text written is `1`.
 fn expect_one(path: &Path, what: &str, text: &str) -> Result {
     if text::is_word(text.as_bytes(), b"1") {
         return Ok(());
@@ -93,11 +93,11 @@ fn store_remove_path(path: ArcBorrow<'_, Path>, context: &StoreContext<'_>, text
     memory::without_io(|| remove_path(&path.into(), context))
 }
 
-/// Takes a path away, with its files.
+/// Removes a path and its files.
 fn remove_path(path: &Arc<Path>, context: &StoreContext<'_>) -> Result {
-    let room = PathsReserve::new()?;
+    let reserve = PathsReserve::new()?;
     context.remove_self(&crate::THIS_MODULE)?;
-    path.session.remove(path, room);
+    path.session.remove(path, reserve);
     let files = match &mut *path.session.files.lock() {
         Some(files) => files.take(path),
         None => None,

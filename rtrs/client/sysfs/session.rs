@@ -48,7 +48,7 @@ static SESSION: [Attribute<Session>; 8] = [
     setting::<{ Setting::HeartbeatIntervalMs as usize }>(c"heartbeat_interval_ms"),
     setting::<{ Setting::HeartbeatMissedMax as usize }>(c"heartbeat_missed_max"),
     Attribute::rw(c"mpath_policy", show_policy, store_policy),
-    // What the documents of the in-tree driver call it.
+    // The name in the documents of the in-tree driver.
     Attribute::rw(c"mp_policy", show_policy, store_policy),
     Attribute::rw(
         c"add_path",
@@ -69,30 +69,30 @@ fn store_add_path(
         pr_err!("session {}: add_path '{text}': {e}\n", session.name());
         EINVAL
     })?;
-    // What it locks, a path that comes back may wait for, and IO for the path.
+    // A path that reconnects may wait for the locks taken here, and IO waits for the path.
     memory::without_io(|| add_path(&session.into(), addrs))
 }
 
-/// Adds a path, with its files.
+/// Adds a path and its files.
 fn add_path(session: &Arc<Session>, addrs: PathAddrs) -> Result {
-    let room = PathsReserve::new()?;
+    let reserve = PathsReserve::new()?;
     let path = session.add_path(addrs)?;
     let shown = match &mut *session.files.lock() {
         Some(files) => files.add(&path),
         None => Ok(()),
     };
-    // A path that nobody sees could not be removed any more.
+    // A path without files could not be removed any more.
     shown.inspect_err(|e| {
         pr_err!(
             "session {}: no files for the path to {}, it is removed ({e:?})\n",
             session.name(),
             path.dst()
         );
-        session.remove(&path, room);
+        session.remove(&path, reserve);
     })
 }
 
-/// The file of the setting with this number.
+/// Returns the file of the setting with this number.
 const fn setting<const NUMBER: usize>(name: &'static CStr) -> Attribute<Session> {
     Attribute::rw(name, show_setting::<NUMBER>, store_setting::<NUMBER>)
 }
@@ -139,12 +139,12 @@ fn store_policy(
 /// A path's directories.
 pub(crate) struct PathFiles {
     path: Arc<Path>,
-    /// Below the other one, so it goes first.
+    /// Inside the other directory, so it is dropped first.
     _stats: Directory<Path>,
     _directory: Directory<Path>,
 }
 
-/// A session's directories. Dropping them waits for those who are in them.
+/// A session's directories. Dropping them waits for the tasks that use their files.
 pub(crate) struct SessionFiles {
     paths: KVec<PathFiles>,
     directory: Directory<()>,
@@ -152,7 +152,7 @@ pub(crate) struct SessionFiles {
 }
 
 impl SessionFiles {
-    /// Makes the directories of a session and of the paths that it has; sleeps.
+    /// Creates the directories of a session and of its paths; sleeps.
     pub(crate) fn new(session: &Arc<Session>) -> Result<Self> {
         let device = ClassDevice::new(
             &session.module.class,
