@@ -393,11 +393,7 @@ impl Session {
         let next = agreed.agreement.with(grant).map_err(|refusal| {
             // Logged once for each refusal, however often the path is tried.
             if agreed.refusal.replace(refusal) != Some(refusal) {
-                pr_err!(
-                    "session {}: {refusal}: the path is not consumed
-",
-                    self.name()
-                );
+                pr_err!("session {}: {refusal}: the path is not used\n", self.name());
             }
             PathError::Response(refusal)
         })?;
