@@ -4,23 +4,25 @@
 //!
 //! A client opens a *session* over one or more *paths*, each of which has several *connections*.
 //! The session has as many *chunks* of memory as it may have requests in flight; the client
-//! writes data, user message and head of a request into a chunk and says so with an immediate. The
-//! server reads the head once, hands an [`Operation`] to the [`SessionService`], and answers.
+//! writes data, user message and head of a request into a chunk and notifies the server with an
+//! immediate. The server reads the head once, passes an [`Operation`] to the [`SessionService`],
+//! and answers.
 //!
 //! ```text
-//!   Listener -- Registry -- Session -- Path -- Connection -- Receiver   what the completions say
+//!   Listener -- Registry -- Session -- Path -- Connection -- Receiver     completions
 //!                              |         |                      |
-//!                            chunks    Slot, Place <-----------'        one for each chunk
+//!                            chunks  RequestContext, <----------'         one for each chunk
+//!                                    ChunkState
 //!                                        |
 //!                                    Operation ---> service ---> reply
 //! ```
 //!
 //! | folder | what |
 //! |---|---|
-//! | `session/` | table of sessions, what the service sees of one |
+//! | `session/` | table of sessions, the session as the service sees it |
 //! | `path/` | one path: connections, info exchange, chunks, heartbeat, fence, teardown |
-//! | `io/` | requests: receive, check, hand to the service, answer |
-//! | `listener`, `sysfs`, `quota`, `module` | who may connect, files, memory limit, what all share |
+//! | `io/` | requests: receive, check, pass to the service, answer |
+//! | `listener`, `sysfs`, `quota`, `module` | accept connects, files, memory limit, shared state |
 
 pub(crate) mod io;
 pub(crate) mod listener;

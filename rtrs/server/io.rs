@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Requests on their way through the server.
+//! The requests of clients, from receive to answer.
 
 pub(crate) mod operation;
 pub(crate) mod operation_queue;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Listening for clients, and the answer to their connect requests.
+//! Listens for clients, and answers their connect requests.
 
 use kernel::{
     prelude::*,
@@ -34,7 +34,7 @@ use crate::server::{
 /// A server on one port.
 ///
 /// Dropping it stops listening, closes all sessions, waits until all their requests have been
-/// answered, and frees everything. It sleeps then.
+/// answered, and frees everything. The drop sleeps.
 pub struct Listener {
     /// Over IP, and over the InfiniBand address family.
     ids: Option<(cm::Listener, cm::Listener)>,
@@ -42,13 +42,12 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Listens on all addresses of all RDMA devices, those to come included: IPv6 and IPv4 on
-    /// `port` of the TCP port space, and GIDs on the service id of that port.
+    /// Listens on all addresses of all RDMA devices, including later ones: IPv6 and IPv4 on `port`
+    /// of the TCP port space, and GIDs on the service id of that port.
     ///
     /// # Errors
     ///
-    /// `EADDRINUSE` if somebody else listens on the port; others of `rdma_bind_addr` and
-    /// `rdma_listen`.
+    /// `EADDRINUSE` if the port is in use; others of `rdma_bind_addr` and `rdma_listen`.
     pub fn new(port: u16, service: Arc<dyn Service>) -> Result<Self> {
         let registry = Registry::new(ModuleState::get()?, service)?;
         let listen = |on: SocketAddress| {
@@ -94,10 +93,10 @@ impl ListenHandler for Requests {
     }
 }
 
-/// A client may ask as often as it likes.
+/// Limits the log lines, since a client may send any number of connect requests.
 static REFUSED: RateLimit = RateLimit::new(5000, 10);
 
-/// Rejects a connect request, and says why.
+/// Rejects a connect request with the reason `refusal`.
 pub(crate) fn refuse(request: ConnectRequest<'_>, refusal: &Refusal) {
     if let Some(suppressed) = REFUSED.allow() {
         match request.peer_address().map(|peer| peer.address) {
@@ -112,6 +111,6 @@ pub(crate) fn refuse(request: ConnectRequest<'_>, refusal: &Refusal) {
             pr_err!("{} more connect requests were rejected\n", suppressed);
         }
     }
-    // If the reject cannot be sent, the client finds out by itself.
+    // If the reject cannot be sent, the client runs into its timeout.
     let _ = request.reject(ConnectResponse::reject(refusal.errno()).as_bytes());
 }

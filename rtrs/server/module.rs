@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the module has one of: parameters, class and work queue.
+//! The state of the module: parameters, class and work queue.
 
 use kernel::{
     prelude::*,
@@ -77,12 +77,12 @@ module_param_ranged!(
     "MiB that all sessions may take together, 0 for no limit (default: a quarter of the memory)"
 );
 
-/// The administrator has not set `max_memory_mib`. Out of its range, so it cannot be set.
+/// The default, which means not set. Out of the parameter's range, so it cannot be set.
 const MAX_MEMORY_MIB_UNSET: u32 = u32::MAX;
 
 static SHARED: Global<Option<Arc<ModuleState>>> = Global::new(None);
 
-/// What the module has one of.
+/// The module's state.
 pub(crate) struct ModuleState {
     /// Number and size of the chunks of each session.
     pub(crate) geometry: Geometry,
@@ -95,7 +95,7 @@ pub(crate) struct ModuleState {
     pub(crate) used: Used,
 }
 
-/// How often to ask whether a client is there, as of now: the parameters may change.
+/// Returns the settings of the heartbeat as of now: the parameters may change.
 pub(crate) fn heartbeat() -> Heartbeat {
     Heartbeat {
         interval_ms: HEARTBEAT_INTERVAL_MS.get(),
@@ -104,11 +104,11 @@ pub(crate) fn heartbeat() -> Heartbeat {
 }
 
 impl ModuleState {
-    /// Checks the parameters and makes the rest. At module load.
+    /// Checks the parameters and sets up the state. Called at module load.
     ///
     /// # Errors
     ///
-    /// `EINVAL` for a parameter, after a line in the log that names it.
+    /// `EINVAL` for a parameter, after a log line that names it.
     pub(crate) fn set_up() -> Result {
         let geometry = params::check(MAX_CHUNK_SIZE.get(), SESS_QUEUE_DEPTH.get())
             .inspect_err(|e| pr_err!("not loaded: {}\n", format_args!("{e}")))
@@ -136,12 +136,12 @@ impl ModuleState {
         Ok(())
     }
 
-    /// The module's; `ENODEV` after its end.
+    /// Returns the module's state; `ENODEV` after its end.
     pub(crate) fn get() -> Result<Arc<Self>> {
         SHARED.lock().clone().ok_or(ENODEV)
     }
 
-    /// At module unload: nobody listens any more, so this is the last reference.
+    /// Drops the state at module unload. No listener is left, so this is the last reference.
     pub(crate) fn tear_down() {
         let shared = SHARED.lock().take();
         drop(shared);

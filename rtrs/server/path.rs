@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A path: the connections between one address of a client and one of ours, and what they share.
+//! A path: the connections between one address of a client and one of ours, and their state.
 
 pub(crate) mod chunks;
 pub(crate) mod connections;
@@ -90,22 +90,22 @@ use crate::server::{
 
 /// A path.
 ///
-/// Its life is that of [`ServerState`]; whatever takes it to `Closing` queues [`Path::work`], which
-/// also runs the set-up, so that the two never meet. Set-up and teardown take no lock that a
-/// completion handler waits for.
+/// Its states are those of [`ServerState`]. A change to `Closing` queues [`Path::work`], which also
+/// runs the set-up, so that set-up and teardown never run at the same time. They take no lock that
+/// a completion handler waits for.
 #[pin_data]
 pub(crate) struct Path {
     /// The session that the path belongs to.
     pub(crate) session: Arc<Session>,
-    /// Name of the path among the client's.
+    /// The identifier of the path, which the client chose.
     uuid: [u8; 16],
-    /// How often its client had connected it when this was made.
+    /// The client's count of connects when this path was created.
     recon_cnt: u16,
     /// Connections that the client has announced.
     connection_count: u16,
-    /// The session's, close at hand.
+    /// A copy of the session's.
     pub(crate) geometry: Geometry,
-    /// The session's, close at hand.
+    /// A copy of the session's.
     pub(crate) always_invalidate: bool,
     /// Both addresses, the client's first.
     pub(crate) name: PathName,
@@ -123,14 +123,14 @@ pub(crate) struct Path {
     pub(crate) info: InfoExchange,
     #[pin]
     pub(crate) fencing: Fencing,
-    /// The path is closed for a fault, perhaps that of a link.
+    /// The path is closed because of an error, possibly of the link.
     has_failed: AtomicBool,
     service: SetOnce<Arc<dyn SessionService>>,
-    /// Counted by the session as up.
+    /// Whether the session counts it as up.
     counted: AtomicBool,
     /// The connections; taken out by the teardown.
     pub(crate) connections: RcuArc<Connections>,
-    /// Held while a connection is added.
+    /// Held while a connection is added; the time of the last one.
     #[pin]
     joined: Mutex<Instant<Monotonic>>,
     #[pin]
@@ -141,7 +141,7 @@ pub(crate) struct Path {
     tick: DelayedWork<Path, 1>,
     #[pin]
     resume: Work<Path, 2>,
-    /// Given back last.
+    /// Dropped last.
     _charge: Charge,
 }
 
@@ -158,7 +158,7 @@ impl_has_delayed_work! {
 }
 
 impl Path {
-    /// Makes the path of a connect request: maps and registers the session's chunks. Sleeps.
+    /// Creates the path of a connect request: maps and registers the session's chunks. Sleeps.
     pub(crate) fn new(
         session: &Arc<Session>,
         connect: &Connect,
@@ -173,7 +173,7 @@ impl Path {
         Self::on(pd, chunks, session, connect, name, charge).map_err(|_| Refusal::NoMemory)
     }
 
-    /// The rest of [`Self::new`]: `chunks` are mapped for the domain, and divided so.
+    /// The rest of [`Self::new`], with the chunks mapped for the domain, and their division.
     fn on(
         pd: Arc<Pd>,
         chunks: (&[Arc<PageMapping>], Division),
@@ -221,7 +221,7 @@ impl Path {
         Ok(path)
     }
 
-    /// Adds a connection; answers the request either way.
+    /// Adds a connection; accepts or rejects the request.
     pub(crate) fn join(self: &Arc<Self>, connect: &Connect, request: ConnectRequest<'_>) {
         let mut joined = self.joined.lock();
         let connections = self.connections.get();
@@ -244,19 +244,20 @@ impl Path {
         }
     }
 
-    /// The connections. Waits for one that is being added.
+    /// Returns the connections. Waits for one that is being added.
     pub(crate) fn joined(&self) -> Option<Arc<Connections>> {
         let _joined = self.joined.lock();
         self.connections.get()
     }
 
-    /// Milliseconds since the last connection was added.
+    /// Returns the milliseconds since the last connection was added.
     pub(crate) fn idle_ms(&self) -> u32 {
         let joined = *self.joined.lock();
         u32::try_from(joined.elapsed().as_millis()).unwrap_or(u32::MAX)
     }
 
-    /// What a connect request for path `uuid` between the addresses of `name` finds of this one.
+    /// Returns what `proto::admission` has to know of this path for a connect request of path
+    /// `uuid` between the addresses of `name`.
     pub(crate) fn known(&self, uuid: &[u8; 16], name: &PathName) -> Known {
         Known {
             same_path: self.uuid == *uuid,
@@ -268,7 +269,8 @@ impl Path {
         }
     }
 
-    /// What a session that asks for the name of this path's session finds of it.
+    /// Returns what `proto::admission` has to know of this path when another session asks for its
+    /// session's name.
     pub(crate) fn holder(&self) -> Holder {
         Holder {
             state: self.state(),
@@ -276,40 +278,40 @@ impl Path {
         }
     }
 
-    /// Whether `later` takes the place of this path, which was there before it.
+    /// Returns whether `later` replaces this path, which is older.
     pub(crate) fn precedes(&self, later: &Path) -> bool {
         self.known(&later.uuid, &later.name).is_rival()
     }
 
-    /// Puts a slot back into its place: the chunk may carry a request again. Any context.
+    /// Releases a request context: the chunk may carry a request again. Any context.
     #[inline]
     pub(crate) fn release(&self, context: KBox<RequestContext>) {
         self.chunks.release(context);
         if !self.is_up() {
-            self.parked_while_closing();
+            self.released_while_closing();
         }
     }
 
-    /// A slot has been parked although the path is not up: its teardown and requests on other paths
-    /// may wait for that.
+    /// Wakes the teardown, and requests on other paths, which may wait for the context that was
+    /// released while the path is not up.
     #[cold]
-    fn parked_while_closing(&self) {
+    fn released_while_closing(&self) {
         self.chunks.wake_teardown();
         fence::resume_peers(self);
     }
 
-    /// Spreads the connections over the device's completion vectors.
+    /// Returns the completion vector of the next connection, which spreads them over the device's.
     pub(crate) fn next_vector(&self) -> u32 {
         self.vector.fetch_add(1, Relaxed)
     }
 
-    /// What serves the requests, once the path is up.
+    /// Returns the service of the requests, once the path is up.
     #[inline]
     pub(crate) fn service(&self) -> Option<&dyn SessionService> {
         self.service.as_ref().map(|s| &**s)
     }
 
-    /// Sets what serves the requests, once.
+    /// Sets the service of the requests, once.
     pub(crate) fn serve_with(&self, service: Arc<dyn SessionService>) {
         self.service.populate(service);
     }
@@ -318,13 +320,13 @@ impl Path {
         ServerState::from_u8(self.state.load(SeqCst)).unwrap_or(ServerState::Closed)
     }
 
-    /// Whether requests are served.
+    /// Returns whether requests are served.
     #[inline]
     pub(crate) fn is_up(&self) -> bool {
         self.state.load(SeqCst) == ServerState::Connected as u8
     }
 
-    /// Lets `event` happen; returns what is to be done about it.
+    /// Applies `event` to the state; returns what the caller must do.
     pub(crate) fn step(&self, event: ServerEvent) -> ServerEffect {
         let mut old = self.state();
         loop {
@@ -339,14 +341,14 @@ impl Path {
         }
     }
 
-    /// Closes the path, if it is not being closed. Any context; what there is to do is done later.
+    /// Closes the path, if it is not being closed. Any context; a work item does the teardown.
     pub(crate) fn close(self: &Arc<Self>) {
         if self.step(ServerEvent::Close) == ServerEffect::TearDown {
             self.queue_work();
         }
     }
 
-    /// Closes the path, and says why.
+    /// Closes the path because of an error, and logs it.
     #[cold]
     pub(crate) fn fail(self: &Arc<Self>, why: fmt::Arguments<'_>) {
         if self.step(ServerEvent::Close) == ServerEffect::TearDown {
@@ -356,8 +358,9 @@ impl Path {
         }
     }
 
-    /// A request has come although the path is not up: that is a mistake of a client that has not
-    /// been told where to put it, and nothing at all when the path is being closed.
+    /// Handles a request that came although the path is not up. Before the set-up is done it is
+    /// an error of the client, which does not have the keys yet; while the path is closing it is
+    /// ignored.
     #[cold]
     pub(crate) fn early_request(self: &Arc<Self>) {
         if self.step(ServerEvent::Request) == ServerEffect::TearDown {
@@ -369,15 +372,15 @@ impl Path {
         }
     }
 
-    /// The info request has come: it is looked at where sleeping is no harm.
+    /// Records the info request, and queues the work item that handles it and may sleep.
     #[cold]
     pub(crate) fn info_received(self: &Arc<Self>, len: u32) {
         self.info.received(len);
         self.queue_work();
     }
 
-    /// What this one's info request waits for, the end of another path or the session's name, may
-    /// have come.
+    /// Tries the set-up again after an event that the info request may wait for: the end of another
+    /// path, or the release of the session's name.
     pub(crate) fn set_up_again(self: &Arc<Self>) {
         if self.info.is_received() {
             self.queue_work();
@@ -385,28 +388,28 @@ impl Path {
     }
 
     fn queue_work(self: &Arc<Self>) {
-        // If it is queued already it will see the state that it is called for.
+        // If it is queued already, that run sees the new state.
         let _ = self.session.queue().enqueue::<Arc<Path>, 0>(self.clone());
     }
 
-    /// Makes the next tick happen in `delay_ms`, for whoever knows that the path is not being torn
+    /// Schedules the next tick in `delay_ms`. The caller ensures that the path is not being torn
     /// down.
     pub(crate) fn tick_in(self: &Arc<Self>, delay_ms: u32) {
         workqueue::mod_delayed::<Path, 1>(self.session.queue(), self.clone(), delay_ms);
     }
 
-    /// Has the requests that wait looked at again. Any context.
+    /// Queues the work item that checks deferred requests again. Any context.
     pub(crate) fn queue_resume(self: &Arc<Self>) {
         // If it runs already it will run once more.
         let _ = self.session.queue().enqueue::<Arc<Path>, 2>(self.clone());
     }
 
-    /// Waits until nobody looks at the requests that wait.
+    /// Cancels the work item of [`Self::queue_resume`], and waits for one that runs.
     pub(crate) fn stop_resume(self: &Arc<Self>) {
         drop(workqueue::cancel_sync::<Path, 2>(self));
     }
 
-    /// Ends the ticks, and waits for one that runs.
+    /// Cancels the ticks, and waits for one that runs.
     pub(crate) fn stop_ticks(self: &Arc<Self>) {
         drop(workqueue::cancel_delayed_sync::<Path, 1>(self));
     }

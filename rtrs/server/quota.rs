@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The limit on what all sessions take together, those that are being set up included.
+//! The limit on the memory of all sessions, including those that are being set up.
 
 use kernel::{
     prelude::*,
@@ -22,13 +22,13 @@ use crate::server::module::{
 pub(crate) struct Used(AtomicU64);
 
 impl Used {
-    /// Nothing yet.
+    /// Returns a count of 0.
     pub(crate) const fn new() -> Self {
         Self(AtomicU64::new(0))
     }
 }
 
-/// Some memory that somebody was granted; dropping it gives it back.
+/// Charged memory; dropping it uncharges it.
 pub(crate) struct Charge {
     shared: Arc<ModuleState>,
     bytes: u64,
@@ -40,7 +40,7 @@ impl Charge {
     /// # Errors
     ///
     /// `ENOMEM` if the limit does not allow them, or the machine cannot spare them now. A limit
-    /// that was lowered meanwhile takes nothing away from those who have it.
+    /// that was lowered meanwhile does not affect memory that is charged already.
     pub(crate) fn new(shared: &Arc<ModuleState>, bytes: u64) -> Result<Self> {
         let (available, total) = (memory::available_bytes(), memory::total_bytes());
         if !budget::is_to_spare(bytes, available, total) {

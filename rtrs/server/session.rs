@@ -38,23 +38,23 @@ use crate::server::{
     }, //
 };
 
-/// What runs on top of a server: it is told of each client's session.
+/// The upper layer of a server, which is called for each client's session.
 pub trait Service: Send + Sync + 'static {
-    /// The first path of `session` is up: returns what serves its requests. Process context, may
-    /// sleep.
+    /// The first path of `session` is up: returns the service of its requests. Process context,
+    /// may sleep.
     ///
     /// An error closes the path.
     fn link_up(&self, session: &Arc<Session>) -> Result<Arc<dyn SessionService>>;
 }
 
-/// What serves the requests of one session.
+/// Serves the requests of one session.
 pub trait SessionService: Send + Sync + 'static {
     /// Serves a request: now, or later through the [`Operation`].
     ///
     /// Process context (the handler of a completion queue), on several CPUs at a time. It may sleep
     /// for memory, but for nothing else: the requests and the heartbeats of the connection wait
-    /// meanwhile, and a path whose heartbeats wait counts as dead. What takes longer is put into an
-    /// [`OperationQueue`] and served by a work item.
+    /// meanwhile, and a path whose heartbeats wait counts as dead. A request that takes longer is
+    /// added to an [`OperationQueue`] and served by a work item.
     ///
     /// [`OperationQueue`]: crate::OperationQueue
     fn request(&self, operation: Operation);
@@ -64,7 +64,7 @@ pub trait SessionService: Send + Sync + 'static {
     fn link_down(&self);
 }
 
-/// What is there as long as a path of the session is up.
+/// The state of a session that has a path which is up.
 struct Link {
     /// Paths that are up.
     paths: usize,
@@ -74,8 +74,8 @@ struct Link {
 
 /// A client's session.
 ///
-/// Its memory is shared by all paths, which register it for their devices. It lives from the
-/// connect request of its first path to the teardown of its last.
+/// All paths share its memory and register it for their devices. It exists from the connect request
+/// of its first path to the teardown of its last.
 #[pin_data]
 pub struct Session {
     pub(crate) registry: Arc<Registry>,
@@ -92,12 +92,12 @@ pub struct Session {
     pub(crate) membership: Mutex<()>,
     #[pin]
     link: Mutex<Link>,
-    /// Given back last.
+    /// Dropped last.
     _charge: Charge,
 }
 
 impl Session {
-    /// Makes a session with all its chunks, zeroed. Sleeps.
+    /// Creates a session with all its chunks, zeroed. Sleeps.
     pub(crate) fn new(
         registry: &Arc<Registry>,
         uuid: [u8; 16],
@@ -131,29 +131,29 @@ impl Session {
         )
     }
 
-    /// The name that the client has given; empty before the first path is up.
+    /// Returns the name that the client has given; empty before the first path is up.
     pub fn name(&self) -> &CStr {
         self.name.as_ref().map_or(c"", |name| name)
     }
 
-    /// Number of chunks, that is of requests that the client can have in flight.
+    /// Returns the number of chunks, that is of requests that the client can have in flight.
     pub fn queue_depth(&self) -> u16 {
         self.geometry().queue_depth()
     }
 
-    /// Most bytes of data of one request.
+    /// Returns the most bytes of data of one request.
     pub fn max_io_size(&self) -> u32 {
         self.geometry().chunk_size().saturating_sub(HDR_SIZE_MAX)
     }
 
-    /// Closes all paths. Does not wait for that; [`SessionService::link_down`] tells.
+    /// Closes all paths without waiting; [`SessionService::link_down`] is called at the end.
     pub fn close(&self) {
         for path in self.paths.lock().iter() {
             path.close();
         }
     }
 
-    /// Gives the session its name, which the caller knows to be free; says whether it has that
+    /// Gives the session its name, which the caller knows to be free; returns whether it has that
     /// name now.
     pub(crate) fn set_name(&self, name: CString) -> bool {
         match self.name.as_ref() {
@@ -162,7 +162,7 @@ impl Session {
         }
     }
 
-    /// Whether this is the session that the client means.
+    /// Returns whether this is the session with the client's identifier.
     pub(crate) fn is(&self, uuid: &[u8; 16]) -> bool {
         self.uuid == *uuid
     }
@@ -177,7 +177,7 @@ impl Session {
         self.registry.shared.always_invalidate
     }
 
-    /// Whether a path in whose place `path` comes is not torn down yet.
+    /// Returns whether an older path that `path` replaces is not torn down yet.
     pub(crate) fn has_predecessor_of(&self, path: &Arc<Path>) -> bool {
         self.paths
             .lock()
@@ -186,18 +186,18 @@ impl Session {
             .any(|earlier| earlier.precedes(path))
     }
 
-    /// The chunks, by their ids.
+    /// Returns the chunks, by their ids.
     pub(crate) fn chunks(&self) -> &[Arc<PageBlock>] {
         &self.chunks
     }
 
-    /// Where set-up, teardown and ticks of the paths run.
+    /// Returns the work queue of set-up, teardown and ticks of the paths.
     pub(crate) fn queue(&self) -> &WorkQueue {
         &self.registry.shared.queue
     }
 
-    /// A path is about to be up: makes its files, and on the first one those of the session, whose
-    /// service is asked for.
+    /// Prepares a path to be up: creates its files, and for the first one those of the session, and
+    /// asks the upper layer for the session's service.
     pub(crate) fn link_up(self: &Arc<Self>, path: &Arc<Path>) -> Result {
         let mut link = self.link.lock();
         let link = &mut *link;
@@ -235,7 +235,8 @@ impl Session {
         }
     }
 
-    /// A path for which [`link_up`](Self::link_up) succeeded is down; its files are gone.
+    /// Handles the end of a path for which [`link_up`](Self::link_up) succeeded; its files are
+    /// removed.
     pub(crate) fn link_down(&self) {
         let mut link = self.link.lock();
         link.paths = link.paths.saturating_sub(1);

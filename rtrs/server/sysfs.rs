@@ -21,7 +21,7 @@ use kernel_ext::sysfs::{
 
 use super::path::Path;
 
-/// The files of a session: its directory in the class, and in it `paths`.
+/// The files of a session: its directory in the class, and `paths` in that.
 pub(crate) struct SessionFiles {
     /// Removed before the device.
     paths: Directory<()>,
@@ -29,7 +29,7 @@ pub(crate) struct SessionFiles {
 }
 
 impl SessionFiles {
-    /// Makes them. Sleeps.
+    /// Creates them. Sleeps.
     pub(crate) fn new(class: &Class, name: &CStr) -> Result<Self> {
         let nothing = Arc::new((), GFP_KERNEL)?;
         let device = ClassDevice::new(class, name, &[], nothing.clone())?;
@@ -48,7 +48,7 @@ pub(crate) struct PathFiles {
 }
 
 impl PathFiles {
-    /// Makes them. They hold the path until they are dropped. Sleeps.
+    /// Creates them. They hold the path until they are dropped. Sleeps.
     pub(crate) fn new(session: &SessionFiles, path: &Arc<Path>) -> Result<Self> {
         let name = CString::try_from_fmt(format_args!("{}", path.name))?;
         let directory = Directory::new(&session.paths, &name, &PATH, path.clone())?;

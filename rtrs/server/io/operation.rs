@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A request, as it is handed to the service above.
+//! A request as the service gets it.
 
 use core::mem;
 
@@ -18,9 +18,9 @@ use crate::server::io::{
 /// A request of a client, to be answered exactly once: with [`reply`](Self::reply), or with `EIO`
 /// when it is dropped.
 ///
-/// It is one word, and answering it allocates nothing. The path that it came on is not freed, and
-/// the chunk carries no other request, until it is answered. A request whose path has failed
-/// meanwhile is answered all the same; the answer is then thrown away.
+/// It is one word, and answering it allocates nothing. Until it is answered its path is not freed,
+/// and its chunk carries no other request. If its path has failed meanwhile the service answers all
+/// the same; the answer is then discarded.
 pub struct Operation {
     /// `None` once it is answered.
     context: Option<KBox<RequestContext>>,
@@ -34,47 +34,47 @@ impl Operation {
         }
     }
 
-    /// The slot, which is not answered by this; `None` if the operation was answered already.
-    pub(crate) fn into_slot(mut self) -> Option<KBox<RequestContext>> {
+    /// Returns the request context without answering; `None` if the operation was answered already.
+    pub(crate) fn into_context(mut self) -> Option<KBox<RequestContext>> {
         self.context.take()
     }
 
-    /// Says whether data goes to the client. A request without data may come either way: a C client
-    /// sends its flush as a read of nothing.
+    /// Returns whether data goes to the client. A request without data may have either direction: a
+    /// C client sends its flush as a read of zero bytes.
     #[inline]
     pub fn is_read(&self) -> bool {
         self.context.as_ref().is_some_and(|s| s.is_read())
     }
 
-    /// The user message, at most 4092 bytes, copied out of the chunk before the service saw it:
-    /// the client cannot change it any more.
+    /// Returns the user message, at most 4092 bytes. It was copied out of the chunk before, so the
+    /// client cannot change it any more.
     #[inline]
     pub fn user(&self) -> &[u8] {
         self.context.as_ref().map_or(&[], |s| s.user())
     }
 
-    /// Bytes of data. They are at the start of the chunk.
+    /// Returns the bytes of data. They are at the start of the chunk.
     #[inline]
     pub fn data_len(&self) -> u32 {
         self.context.as_ref().map_or(0, |s| s.data_len)
     }
 
-    /// The chunk's number in its session.
+    /// Returns the chunk's number in its session.
     #[inline]
     pub fn chunk_id(&self) -> u16 {
         self.context.as_ref().map_or(0, |s| s.id)
     }
 
-    /// The chunk's memory, for zero copy: the data is its first [`data_len`](Self::data_len)
-    /// bytes.
+    /// Returns the chunk's memory, for zero copy: the data is its first
+    /// [`data_len`](Self::data_len) bytes.
     ///
-    /// Whoever asks for the memory of a read promises to fill all of the data before answering
-    /// with success. With `always_invalidate=N`, and for a read, the client may go on writing to
-    /// the memory, as a program may into the buffer of its `O_DIRECT` write.
+    /// For a read the caller must fill all of the data before answering with success. With
+    /// `always_invalidate=N`, and for a read, the client may write to the memory meanwhile, as a
+    /// process may to the buffer of its `O_DIRECT` write.
     ///
     /// # Errors
     ///
-    /// None in practice; `EIO` if the operation was answered already.
+    /// `EIO` if the operation was answered already; this does not happen.
     #[inline]
     pub fn pages(&mut self) -> Result<Arc<PageBlock>> {
         let context = self.context.as_mut().ok_or(EIO)?;
@@ -82,8 +82,8 @@ impl Operation {
         Ok(context.memory().clone())
     }
 
-    /// As [`pages`](Self::pages) without a reference to keep: the promise to fill the data of a
-    /// read. The memory is then [`memory`](Self::memory).
+    /// As [`pages`](Self::pages) without a reference: the caller must fill the data of a read. The
+    /// memory is then [`memory`](Self::memory).
     #[inline]
     pub fn promise_data(&mut self) {
         if let Some(context) = &mut self.context {
@@ -91,17 +91,17 @@ impl Operation {
         }
     }
 
-    /// The chunk's memory; `None` if the operation was answered already.
+    /// Returns the chunk's memory; `None` if the operation was answered already.
     #[inline]
     pub fn memory(&self) -> Option<&PageBlock> {
         self.context.as_ref().map(|context| &**context.memory())
     }
 
-    /// Puts `bytes` at the start of a read's data and zeroes the rest of it.
+    /// Copies `bytes` to the start of a read's data and zeroes the rest of it.
     ///
     /// # Errors
     ///
-    /// `EINVAL` if this is no read or has less data.
+    /// `EINVAL` if this is not a read or has less data.
     pub fn write_reply(&mut self, bytes: &[u8]) -> Result {
         let context = self.context.as_mut().ok_or(EIO)?;
         let rest = (context.data_len as usize).checked_sub(bytes.len());
@@ -114,11 +114,11 @@ impl Operation {
         Ok(())
     }
 
-    /// Copies data out, from `offset` on.
+    /// Copies data out, starting at `offset`.
     ///
     /// # Errors
     ///
-    /// `EINVAL` if that is not all within the data.
+    /// `EINVAL` if the range exceeds the data.
     pub fn read_data(&self, offset: usize, target: &mut [u8]) -> Result {
         let context = self.context.as_ref().ok_or(EIO)?;
         match offset.checked_add(target.len()) {
@@ -129,10 +129,10 @@ impl Operation {
         }
     }
 
-    /// Answers. Any context.
+    /// Answers the request with `result`. Any context.
     ///
-    /// A read that is answered with success, but for which nobody asked for the memory and nobody
-    /// wrote a reply, is answered with zeroes.
+    /// If the service has neither asked for the memory of a read nor written a reply, a successful
+    /// answer has zeroes.
     #[inline]
     pub fn reply(mut self, result: Result) {
         if let Some(context) = self.context.take() {

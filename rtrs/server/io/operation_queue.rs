@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Operations that a service cannot serve at once.
+//! Operations that a service serves later.
 
 use kernel::prelude::*;
 use kernel_ext::{
@@ -13,10 +13,10 @@ use crate::server::io::{
     send_queue::RequestList, //
 };
 
-/// Operations in the order in which they came.
+/// Operations in the order in which they were added.
 ///
-/// It takes any number of them and allocates nothing: each carries the link to the next. A session
-/// has one operation for each chunk, so that is the most that it can hold. Operations that are left
+/// It holds any number of them and allocates nothing: each has the link to the next. A session has
+/// one operation for each chunk, so that is the most that it can hold. Operations that are left
 /// when it is dropped are answered with `EIO`.
 #[pin_data(PinnedDrop)]
 pub struct OperationQueue {
@@ -25,7 +25,7 @@ pub struct OperationQueue {
 }
 
 impl OperationQueue {
-    /// An empty queue.
+    /// Returns an empty queue.
     pub fn new() -> impl PinInit<Self> {
         pin_init!(Self {
             waiting <- new_irq_lock!(RequestList::new(), "OperationQueue::waiting"),
@@ -34,12 +34,12 @@ impl OperationQueue {
 
     /// Appends `operation`. Any context.
     pub fn push(&self, operation: Operation) {
-        if let Some(context) = operation.into_slot() {
+        if let Some(context) = operation.into_context() {
             self.waiting.lock().push(context);
         }
     }
 
-    /// Takes the operation that came first. Any context.
+    /// Takes the operation that was added first. Any context.
     pub fn pop(&self) -> Option<Operation> {
         self.waiting.lock().pop().map(Operation::new)
     }
@@ -48,7 +48,7 @@ impl OperationQueue {
 #[pinned_drop]
 impl PinnedDrop for OperationQueue {
     fn drop(self: Pin<&mut Self>) {
-        // An operation that is dropped is answered.
+        // Dropping an operation answers it.
         while self.pop().is_some() {}
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the completions of a connection say: requests, heartbeats, room on the send queue.
+//! Handles the completions of a connection: requests, heartbeats, credit of the send queue.
 
 use kernel::{
     prelude::*,
@@ -45,7 +45,7 @@ use crate::server::{
     },
 };
 
-/// A word of the kernel's for a log line.
+/// A string of the kernel in a log line.
 struct Text<'a>(&'a CStr);
 
 impl core::fmt::Display for Text<'_> {
@@ -93,11 +93,11 @@ impl QpHandler for Receiver {
 }
 
 impl Receiver {
-    /// Something has come with an immediate, most likely a request.
+    /// Handles a receive with an immediate, most likely a request.
     #[inline(always)]
     fn request_came(&self, qp: &Qp<Self>, imm: u32) {
         self.path.liveness.heard();
-        // They are there before the first is posted.
+        // They are set before the first is posted.
         let posted = match self.receives.as_ref() {
             Some(receives) => receives.consumed(qp),
             None => Err(EINVAL),
@@ -113,7 +113,7 @@ impl Receiver {
         }
     }
 
-    /// Something that is no request has come with an immediate.
+    /// Handles an immediate that is not a request's.
     #[cold]
     fn other(&self, qp: &Qp<Self>, imm: u32) {
         match Imm::decode(imm) {
@@ -127,7 +127,7 @@ impl Receiver {
         }
     }
 
-    /// A request has come: `payload` says in which chunk, and where its head is.
+    /// Handles a request: `payload` has its chunk and the offset of its head.
     #[inline(always)]
     fn request(&self, qp: &Qp<Self>, payload: u32) {
         let path = &self.path;
@@ -150,8 +150,7 @@ impl Receiver {
         context.cid = self.cid;
         context.offset = offset;
         if path.fencing.has_peers() {
-            // The other path may have closed this one since, by a request for the same chunk: that
-            // one is the newer.
+            // The other path may have closed this one since, by a newer request for the same chunk.
             if !path.is_up() {
                 return path.release(context);
             }
@@ -162,7 +161,7 @@ impl Receiver {
         self.admit(qp, context);
     }
 
-    /// Goes on with a request whose chunk is on no other path.
+    /// Continues with a request whose chunk is free on all other paths.
     #[inline(always)]
     pub(crate) fn admit(&self, qp: &Qp<Self>, context: KBox<RequestContext>) {
         match context.head() {
@@ -185,18 +184,18 @@ impl Receiver {
     #[inline(always)]
     fn validate(&self, qp: &Qp<Self>, mut context: KBox<RequestContext>, head: &[u8]) {
         if self.path.always_invalidate && request::is_write(head) {
-            // The client can still change it: it is read again when that is over.
+            // The client can still change it: it is read again after the invalidation.
             return self.revoke(qp, context);
         }
-        // What a read has in its chunk is of no use to anybody else, and its head was copied: the
-        // key may stay as it is.
+        // The chunk of a read has no data that must be protected, and its head was copied: the
+        // key stays valid.
         match context.parse(head) {
             Ok(()) => self.serve(context),
             Err(malformed) => self.refuse(context, format_args!("{malformed}")),
         }
     }
 
-    /// Takes the chunk away from the client before its request is believed.
+    /// Invalidates the chunk's key, so that the client cannot change the request any more.
     #[inline(always)]
     fn revoke(&self, qp: &Qp<Self>, mut context: KBox<RequestContext>) {
         let Some(region) = &context.region else {
@@ -223,7 +222,7 @@ impl Receiver {
         }
     }
 
-    /// The key of a chunk is invalid now: what is in the chunk stays as it is.
+    /// Handles the completion of that invalidation: the chunk's content is stable.
     #[inline]
     fn revoked(&self, tag: u32) {
         let Some(mut context) = self.armed(tag) else {
@@ -248,14 +247,14 @@ impl Receiver {
         context.parse(head)
     }
 
-    /// Takes the slot whose key was being invalidated under `tag`.
+    /// Takes the context whose key was being invalidated under `tag`.
     #[inline]
     fn armed(&self, tag: u32) -> Option<KBox<RequestContext>> {
         let id = u16::try_from(tag.checked_sub(TAG_REVOKE)?).ok()?;
         self.path.chunks.chunk_state(id)?.armed.take()
     }
 
-    /// Hands a request that was parsed to the service.
+    /// Passes a request that was parsed to the service.
     #[inline(always)]
     fn serve(&self, mut context: KBox<RequestContext>) {
         let path = &self.path;
@@ -267,7 +266,7 @@ impl Receiver {
         service.request(Operation::new(context));
     }
 
-    /// Does not serve the request of `context`, and closes the path.
+    /// Releases `context` without serving it, and fails the path.
     #[cold]
     fn refuse(&self, context: KBox<RequestContext>, why: core::fmt::Arguments<'_>) {
         let id = context.id;
@@ -275,7 +274,7 @@ impl Receiver {
         self.path.fail(format_args!("request in chunk {id}: {why}"));
     }
 
-    /// Answers up to one that asked for a completion have gone out.
+    /// Handles a signaled completion: answers up to that one are sent.
     #[inline]
     fn sent(&self, qp: &Qp<Self>) {
         self.send_queue.completed();
@@ -284,7 +283,7 @@ impl Receiver {
         }
     }
 
-    /// A work request has failed, or was thrown away because the connection is down.
+    /// Handles a work request that failed, or was flushed because the connection is down.
     #[cold]
     fn failed(&self, tag: u32, status: WcStatus) {
         if tag >= TAG_REVOKE {
@@ -295,8 +294,8 @@ impl Receiver {
         if tag == TAG_SETUP {
             self.path.info.complete();
         }
-        // A flush is most often the consequence of a closing that is known; but rxe gives a queue
-        // pair up without any other word when it has to repeat a registration.
+        // A flush is most often the consequence of an earlier error or close; but rxe flushes a
+        // queue pair without another error when it has to repeat a registration.
         if !status.is_flush() || self.path.is_up() {
             let (cid, status) = (self.cid, Text(status.message()));
             self.path

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The answers to requests: which work requests they are made of, and when they are posted.
+//! The answers to requests: their work requests, and when they are posted.
 //!
 //! ```text
 //!   read, ok     WRITE data, [SEND_WITH_INV client's key], answer
@@ -9,7 +9,7 @@
 //! ```
 //!
 //! `answer` is SEND_WITH_IMM with the chunk's key under `always_invalidate`, else an empty
-//! WRITE_WITH_IMM. REG_MR is there if the chunk's key was invalidated for the request, which is
+//! WRITE_WITH_IMM. REG_MR is posted if the chunk's key was invalidated for the request, which is
 //! never done for a read.
 
 use kernel::{
@@ -62,7 +62,8 @@ pub(crate) fn answer(mut context: KBox<RequestContext>, result: Result) {
     send(context);
 }
 
-/// Nobody has filled the data of a read: what the chunk held before must not go out.
+/// Zeroes the data of a read that the service has not filled: the chunk's old content must not
+/// be sent.
 #[cold]
 fn fill(context: &mut RequestContext) {
     let len = context.data_len as usize;
@@ -71,11 +72,12 @@ fn fill(context: &mut RequestContext) {
     }
 }
 
-/// Posts the answer of `context`, or has it wait until there is room for it.
+/// Posts the answer of `context`, or queues it until the send queue has room for it.
 fn send(context: KBox<RequestContext>) {
-    // The teardown of the path waits for a grace period after it has got all slots back. So within
-    // this guard the queue pair may be used although the slot is home already, and the reference
-    // taken here is never the last one. Locals are dropped in reverse order: the guard at the end.
+    // The teardown of the path waits for a grace period after it has got all contexts back. So
+    // within this guard the queue pair may be used although the context is released already, and
+    // the reference taken here is never the last one. Locals are dropped in reverse order: the
+    // guard last.
     let _guard = rcu::read_lock();
     let connections = context.connections.clone();
     let Some(connection) = connections.get(context.cid) else {
@@ -86,13 +88,14 @@ fn send(context: KBox<RequestContext>) {
         Some(flags) => post(&connection.qp, context, flags),
         None => {
             receiver.send_queue.wait(context);
-            // What made room may have come before the slot was there to be found.
+            // Room may have been made before the context was in the queue.
             send_waiting(&connection.qp);
         }
     }
 }
 
-/// Posts answers that wait, as long as there is room: room has been made, or the path has failed.
+/// Posts queued answers as long as there is room; releases them all if the path has failed. Called
+/// when room has been made or the path has failed.
 #[cold]
 pub(crate) fn send_waiting(qp: &Qp<Receiver>) {
     let _guard = rcu::read_lock();
@@ -128,7 +131,7 @@ fn post(qp: &Qp<Receiver>, mut context: KBox<RequestContext>, flags: SendFlags) 
     } else {
         compose_write(&mut batch, &mut context, path.chunks.keys(), flags);
     }
-    // Home before the client can know: its next request for the chunk may come at once.
+    // Released before the client has the answer: its next request for the chunk may come at once.
     path.release(context);
     if let Err(e) = batch.post() {
         path.fail(format_args!("answer cannot be posted ({e:?})"));
@@ -150,7 +153,7 @@ fn compose_read(
     let mut client_key = None;
     if let Some(reply) = context.reply {
         if context.status.is_ok() {
-            // Disk and CPU have written it: it is the device's now.
+            // Disk and CPU have written it: from here on the device reads it.
             let data = context.mapping.for_device(0, context.data_len).segment();
             let target = RemoteAddr {
                 addr: reply.addr,
@@ -177,7 +180,7 @@ fn compose_write(
 ) {
     if context.revoked {
         if let Some(region) = &mut context.region {
-            // The new key is made at posting: an answer that had to wait gets one (D20).
+            // The new key is created at posting: a queued answer gets one, too (D20).
             context.revoked = false;
             context.key_written = false;
             region.update_key();
@@ -189,7 +192,7 @@ fn compose_write(
     finish(batch, context, keys, imm, flags);
 }
 
-/// The last work request of an answer.
+/// Writes the last work request of an answer.
 #[inline(always)]
 fn finish(
     batch: &mut Answer<'_>,
@@ -205,14 +208,14 @@ fn finish(
     if !context.key_written {
         context.key_written = true;
         let message = RkeyResponse::new(context.id, region.key());
-        // Index and length are within the path's messages, or `post` says so.
+        // Index and length are within the path's messages, or `post` fails.
         let _ = keys.write(index, 0, message.as_bytes());
     }
     let message = keys.segment(index, 0, KEY_MESSAGE_LEN);
     batch.send_imm(TAG_IO, &[message], imm, flags);
 }
 
-/// The immediate that ends the request of `context`.
+/// Returns the immediate that ends the request of `context`.
 #[inline(always)]
 fn imm_of(context: &RequestContext, invalidated: bool) -> u32 {
     match context.status {
@@ -221,7 +224,7 @@ fn imm_of(context: &RequestContext, invalidated: bool) -> u32 {
     }
 }
 
-/// The immediate that tells the client of an error.
+/// Returns the immediate of a failed request.
 #[cold]
 #[inline(never)]
 fn error_imm(id: u16, error: Error, invalidated: bool) -> u32 {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What serving one chunk of one path needs, allocated when the path is made: a request allocates
+//! The context of one chunk's request on one path, allocated with the path: a request allocates
 //! nothing.
 
 use kernel::{
@@ -28,22 +28,22 @@ use rtrs_core::proto::{
 
 use crate::server::path::connections::Connections;
 
-/// Longest user message that is kept in the slot itself: RNBD's for reads and writes.
+/// Longest user message that the context itself stores: RNBD's for reads and writes.
 const USER_USUAL: usize = 32;
 
-/// The one request that a chunk can carry on one path.
+/// The context of the one request that a chunk can carry on one path.
 ///
-/// At rest it is parked in its [`ChunkState`]; while its request is in flight it belongs to whoever
-/// works on the request. A chunk whose slot is not at home is busy.
+/// While the chunk carries no request it is in the chunk's [`ChunkState`]; while a request is in
+/// flight the code that works on the request owns it. A chunk whose context is not there is busy.
 ///
-/// There is one for each chunk of each path, so its size is memory: it is meant to fit the
-/// allocator's 192 bytes.
+/// There is one for each chunk of each path, so its size is memory: it must fit the allocator's
+/// 192 bytes.
 pub(crate) struct RequestContext {
     /// The chunk.
     pub(crate) id: u16,
-    /// The connection that the request came on, which the answer takes.
+    /// The connection that the request came on, which the answer uses.
     pub(crate) cid: u16,
-    /// Where in the chunk the request's head is.
+    /// Offset of the request's head in the chunk.
     pub(crate) offset: u32,
     /// Bytes of data of the request, from the start of the chunk.
     pub(crate) data_len: u32,
@@ -51,35 +51,34 @@ pub(crate) struct RequestContext {
     usr_len: u16,
     /// Whether the request is a read; otherwise it is a write.
     is_read: bool,
-    /// Where the data of a read goes; `None` if there is none.
+    /// The target of the data of a read; `None` if there is none.
     pub(crate) reply: Option<Reply>,
-    /// The path's message for this chunk names the chunk's present key.
+    /// Whether the path's message for this chunk has the chunk's current key.
     pub(crate) key_written: bool,
-    /// The chunk's key has been invalidated for this request: the answer brings a new one.
+    /// Whether the chunk's key was invalidated for this request: the answer brings a new one.
     pub(crate) revoked: bool,
-    /// The data area of a read holds what is to be answered.
+    /// Whether the data area of a read holds the data of the answer.
     pub(crate) filled: bool,
-    /// What is answered, as long as the answer waits for room on the send queue.
+    /// The result, as long as the answer waits for room on the send queue.
     pub(crate) status: Result,
     /// Memory of the chunk, shared by the paths of the session, as the path's device sees it.
     pub(crate) mapping: Arc<PageMapping>,
     /// The chunk's own registration, under `always_invalidate`.
     pub(crate) region: Option<Mr>,
-    /// The path's connections; given up when the path is torn down, which takes all slots out of
-    /// their places.
+    /// The path's connections; dropped with the context when the path is torn down.
     pub(crate) connections: Arc<Connections>,
-    /// The next slot of a [`RequestList`](crate::server::io::send_queue::Chain).
+    /// The next context of a [`RequestList`](crate::server::io::send_queue::RequestList).
     pub(crate) next: Option<KBox<RequestContext>>,
     /// The user message, copied out of the chunk, if it fits.
     user: [u8; USER_USUAL],
-    /// One that does not fit, as long as its request is in flight.
+    /// A longer user message, as long as its request is in flight.
     user_long: KVec<u8>,
 }
 
 const _: () = assert!(size_of::<RequestContext>() <= 192);
 
 impl RequestContext {
-    /// Makes the slot of chunk `id`.
+    /// Allocates the context of chunk `id`.
     pub(crate) fn new(
         id: u16,
         mapping: Arc<PageMapping>,
@@ -111,7 +110,7 @@ impl RequestContext {
     }
 
     /// Copies the request's head out of the chunk, once; `None` if it is near the chunk's end,
-    /// where [`Self::short_head`] does.
+    /// where [`Self::short_head`] copies it.
     #[inline(always)]
     pub(crate) fn head(&self) -> Option<[u8; HEAD_MAX]> {
         let mut bytes = [0; HEAD_MAX];
@@ -121,7 +120,7 @@ impl RequestContext {
         Some(bytes)
     }
 
-    /// Copies what the chunk has of the head into `bytes`, once.
+    /// Copies the part of the head that is in the chunk into `bytes`, once.
     ///
     /// `chunk_size` is the session's; the offset is below it.
     #[cold]
@@ -139,7 +138,7 @@ impl RequestContext {
         Ok(head)
     }
 
-    /// Parses a head and keeps the result.
+    /// Parses a head and stores the result.
     #[inline(always)]
     pub(crate) fn parse(&mut self, head: &[u8]) -> Result<(), Malformed> {
         match request::parse(head, self.offset)? {
@@ -159,10 +158,10 @@ impl RequestContext {
         Ok(())
     }
 
-    /// Begins to serve the parsed request: takes the data of a write, and the user message, over
-    /// from the device, and copies the message out of the chunk, once.
+    /// Begins to serve the parsed request: syncs the data of a write, and the user message, for the
+    /// CPU, and copies the message out of the chunk, once.
     ///
-    /// Sleeps for memory, but only for a message that is no read or write.
+    /// May sleep for memory, but only for a message that is longer than a read's or write's.
     #[inline(always)]
     pub(crate) fn begin(&mut self) -> Result {
         self.filled = false;
@@ -171,8 +170,8 @@ impl RequestContext {
         if !self.is_read {
             self.mapping.for_cpu(0, start);
         }
-        // A copy of constant length is a few moves. What is behind a shorter message, the head,
-        // does no harm here.
+        // A copy of constant length is a few moves. The bytes behind a shorter message, the head,
+        // do no harm here.
         let usual = self.mapping.for_cpu(start, USER_USUAL as u32);
         if len <= USER_USUAL as u32 && usual.copy_out(&mut self.user).is_ok() {
             return Ok(());
@@ -190,22 +189,22 @@ impl RequestContext {
         message.copy_out(&mut self.user_long)
     }
 
-    /// The chunk's memory, which is the CPU's: the data of a write since [`Self::begin`], that of a
-    /// read until its answer is posted, which hands it over to the device.
+    /// Returns the chunk's memory, which the CPU owns: for a write since [`Self::begin`], for a
+    /// read until the answer is posted, which syncs it for the device.
     #[inline(always)]
     pub(crate) fn memory(&self) -> &Arc<PageBlock> {
-        // What is of nobody's interest in the device's view has not to be taken over.
+        // Zero bytes: no part of the device's view is needed here.
         self.mapping.for_cpu(0, 0).block()
     }
 
-    /// The private copy of the request's user message.
+    /// Returns the private copy of the request's user message.
     #[inline]
     pub(crate) fn user(&self) -> &[u8] {
         let len = usize::from(self.usr_len);
         self.user.get(..len).unwrap_or(&self.user_long)
     }
 
-    /// The user message is of no use any more: gives back what a long one took. Any context.
+    /// Frees the memory of a long user message, which is not needed any more. Any context.
     #[inline(always)]
     pub(crate) fn forget_user(&mut self) {
         if !self.user_long.is_empty() {
@@ -213,30 +212,30 @@ impl RequestContext {
         }
     }
 
-    /// Says whether the client wants data.
+    /// Returns whether the client reads data.
     #[inline]
     pub(crate) fn is_read(&self) -> bool {
         self.is_read
     }
 }
 
-/// Whether a head says that it is a write.
+/// Returns whether a head has the type of a write.
 #[inline(always)]
 pub(crate) fn is_write(head: &[u8]) -> bool {
     head.first_chunk()
         .is_some_and(|kind| u16::from_le_bytes(*kind) == wire::WRITE)
 }
 
-/// Where one chunk's slot is parked.
+/// The state of one chunk on one path.
 pub(crate) struct ChunkState {
-    /// Here while the chunk carries no request.
+    /// The context, while the chunk carries no request.
     pub(crate) free: BoxCell<RequestContext>,
-    /// Here while the chunk's key is being invalidated.
+    /// The context, while the chunk's key is being invalidated.
     pub(crate) armed: BoxCell<RequestContext>,
 }
 
 impl ChunkState {
-    /// A place whose slot is yet to be made.
+    /// Returns a state whose context is yet to be allocated.
     pub(crate) const fn new() -> Self {
         Self {
             free: BoxCell::empty(),

@@ -19,8 +19,8 @@ use rtrs_core::proto::signal;
 
 use crate::server::io::request::RequestContext;
 
-/// Slots in the order in which they came, linked through [`RequestContext::next`]: any number of
-/// them, and nothing to allocate.
+/// Request contexts in the order in which they were added, linked through
+/// [`RequestContext::next`]: any number of them, without an allocation.
 pub(crate) struct RequestList {
     /// Newest first.
     pushed: Option<KBox<RequestContext>>,
@@ -29,7 +29,7 @@ pub(crate) struct RequestList {
 }
 
 impl RequestList {
-    /// No slot.
+    /// Returns an empty list.
     pub(crate) const fn new() -> Self {
         Self {
             pushed: None,
@@ -43,7 +43,7 @@ impl RequestList {
         self.pushed = Some(context);
     }
 
-    /// Takes out the slot that came first.
+    /// Takes the context that was added first.
     pub(crate) fn pop(&mut self) -> Option<KBox<RequestContext>> {
         if self.sorted.is_none() {
             while let Some(mut context) = self.pushed.take() {
@@ -64,34 +64,33 @@ impl RequestList {
 
 impl Drop for RequestList {
     fn drop(&mut self) {
-        // One after the other: the compiler's way recurses.
+        // One after the other: the default drop recurses.
         while self.pop().is_some() {}
     }
 }
 
 /// Room on one send queue, counted in answers.
 ///
-/// Each answer, and each heartbeat, is numbered when room for it is reserved, which is when it is
-/// going to be posted for certain. Each `interval`th asks for a completion, which says that it and
-/// those before it are done. `interval <= room`, so whenever there is no room left a completion is
-/// on its way.
+/// Each answer, and each heartbeat, gets a number when room for it is reserved, after which it is
+/// always posted. Each `interval`th is signaled; its completion says that it and those before it
+/// are done. `interval <= room`, so whenever no room is left a completion is outstanding.
 #[pin_data]
 pub(crate) struct SendQueue {
     /// Answers so far.
     begun: AtomicU32,
-    /// How many of them are known to be done.
+    /// Answers that are known to be done.
     done: AtomicU32,
     room: u32,
     /// `interval` less 1, which is a power of two.
     mask: u32,
-    /// `waiting` may hold something: read before the lock is taken.
+    /// Whether `waiting` may hold an answer: read before the lock is taken.
     has_waiting: AtomicBool,
     #[pin]
     waiting: IrqLock<RequestList>,
 }
 
 impl SendQueue {
-    /// A queue with room for `room` answers, of a session with this queue depth.
+    /// Returns a queue with room for `room` answers, of a session with this queue depth.
     pub(crate) fn new(room: u32, queue_depth: u16) -> impl PinInit<Self> {
         let room = room.max(1);
         let mut mask = signal::interval_mask(queue_depth);
@@ -108,8 +107,8 @@ impl SendQueue {
         })
     }
 
-    /// Takes room for one answer, which must then be posted unless the path has failed; returns
-    /// whether it is to ask for a completion. `None` if there is no room.
+    /// Reserves room for one answer, which must then be posted unless the path has failed; returns
+    /// whether it is signaled. `None` if there is no room.
     #[inline(always)]
     pub(crate) fn reserve(&self) -> Option<SendFlags> {
         loop {
@@ -125,13 +124,13 @@ impl SendQueue {
         }
     }
 
-    /// A completion that was asked for has come.
+    /// Counts the answers up to a signaled one as done, whose completion has come.
     #[inline]
     pub(crate) fn completed(&self) {
         self.done.fetch_add(self.mask.wrapping_add(1), SeqCst);
     }
 
-    /// Puts an answer in the queue of those that wait.
+    /// Queues an answer until there is room for it.
     #[cold]
     pub(crate) fn wait(&self, context: KBox<RequestContext>) {
         let mut waiting = self.waiting.lock();
@@ -139,7 +138,7 @@ impl SendQueue {
         self.has_waiting.store(true, SeqCst);
     }
 
-    /// Whether answers wait, as far as can be seen without the lock.
+    /// Returns whether answers wait, as far as can be seen without the lock.
     #[inline]
     pub(crate) fn has_waiting(&self) -> bool {
         self.has_waiting.load(SeqCst)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Registration of a session's chunks for one path: what the client is given keys for.
+//! Registers a session's chunks for one path, whose client gets the keys.
 
 use kernel::{
     prelude::*,
@@ -43,25 +43,24 @@ use crate::server::{
     session::Session,
 };
 
-/// The session's chunks as one path has them: registered for its device, each with what serves its
-/// request.
+/// The session's chunks on one path: registered for its device, each with a request context.
 #[pin_data]
 pub(crate) struct Chunks {
     /// By chunk.
     chunk_states: KVVec<ChunkState>,
-    /// Registrations of several chunks each; with `always_invalidate` a chunk's own registration is
-    /// in its slot, and there are none here.
+    /// Registrations of several chunks each; none with `always_invalidate`, where each context has
+    /// the registration of its chunk.
     regions: KVVec<Mr>,
     /// The messages that bring new keys, by chunk; with `always_invalidate`.
     keys: Option<MessageBuffers>,
-    /// Woken when a slot is parked although the path is not up.
+    /// Woken when a context is released although the path is not up.
     #[pin]
     returned: WaitQueue,
 }
 
 impl Chunks {
-    /// Registers the chunks of `session`, which are mapped and divided so, and makes their slots.
-    /// Sleeps.
+    /// Registers the chunks of `session`, which are mapped and divided, and allocates their
+    /// contexts. Sleeps.
     ///
     /// # Errors
     ///
@@ -87,13 +86,13 @@ impl Chunks {
         }))
     }
 
-    /// Returns where the slot of chunk `id` is parked; `None` for an id that the path has not.
+    /// Returns the state of chunk `id`; `None` for an id that the path does not have.
     #[inline]
     pub(crate) fn chunk_state(&self, id: u16) -> Option<&ChunkState> {
         self.chunk_states.get(usize::from(id))
     }
 
-    /// Returns all places, by chunk.
+    /// Returns the states of all chunks, by their ids.
     pub(crate) fn chunk_states(&self) -> &[ChunkState] {
         &self.chunk_states
     }
@@ -109,30 +108,30 @@ impl Chunks {
         self.keys.as_ref()
     }
 
-    /// Puts a slot back into its place: the chunk may carry a request again. Any context.
+    /// Releases a request context: the chunk may carry a request again. Any context.
     #[inline]
     pub(super) fn release(&self, context: KBox<RequestContext>) {
         if let Some(chunk_state) = self.chunk_state(context.id) {
-            let parked = chunk_state.free.put(context);
-            debug_assert!(parked.is_ok());
+            let released = chunk_state.free.put(context);
+            debug_assert!(released.is_ok());
         }
     }
 
-    /// Wakes the teardown, which waits in [`Self::wait_until_parked`]. Any context.
+    /// Wakes the teardown, which waits in [`Self::wait_until_released`]. Any context.
     #[cold]
     pub(super) fn wake_teardown(&self) {
         self.returned.wake_all();
     }
 
-    /// Waits until every slot is parked: the service has answered all requests of the path. Sleeps.
-    pub(super) fn wait_until_parked(&self) {
+    /// Waits until every context is released: the service has answered all requests. Sleeps.
+    pub(super) fn wait_until_released(&self) {
         for chunk_state in &self.chunk_states {
             self.returned.wait_until(|| !chunk_state.free.is_empty());
         }
     }
 
-    /// Takes all parked slots. The chunks carry no request after this.
-    pub(super) fn take_parked(&self) -> RequestList {
+    /// Takes all contexts, which are released. The chunks carry no request after this.
+    pub(super) fn take_released(&self) -> RequestList {
         let mut contexts = RequestList::new();
         for context in self
             .chunk_states
@@ -155,7 +154,7 @@ pub(crate) fn map(session: &Session, pd: &Arc<Pd>) -> Result<KVVec<Arc<PageMappi
     Ok(mappings)
 }
 
-/// Decides how the chunks, which are mapped, lie in regions of the device.
+/// Decides how the chunks, which are mapped, are divided into regions of the device.
 pub(crate) fn divide(
     session: &Session,
     pd: &Pd,
@@ -173,9 +172,9 @@ pub(crate) fn divide(
     capabilities(pd.device()).divide(depth, geometry.chunk_size(), alignment, chunks_max)
 }
 
-/// Registers the chunks of `session` and makes their slots.
+/// Registers the chunks of `session` and allocates their contexts.
 ///
-/// With `always_invalidate` each slot has the registration of its chunk, else the registrations
+/// With `always_invalidate` each context has the registration of its chunk, else the registrations
 /// that are returned have several chunks each.
 fn register(
     session: &Session,
@@ -208,7 +207,7 @@ fn register(
     Ok((chunk_states, regions))
 }
 
-/// Registers a run of chunks, `first` on, under a key that is not in use yet.
+/// Registers a run of chunks, from `first` on, under a key that is not in use yet.
 fn register_run(
     pd: &Arc<Pd>,
     session: &Session,
@@ -223,8 +222,8 @@ fn register_run(
         .and_then(|chunks| chunks.checked_mul(pages))
         .ok_or(EINVAL)?;
     let mut region = Mr::new(pd, pages, false)?;
-    // The client learns this address: it says nothing about where the memory is (D27), and no two
-    // chunks of the path overlap.
+    // The client gets this address: it does not reveal where the memory is (D27), and no two chunks
+    // of the path overlap.
     let iova = (u64::from(first) + 1).saturating_mul(chunk_size.into());
     region.set_iova_base(iova, chunk_size)?;
     region.map_blocks(run, page_size)?;
@@ -232,7 +231,7 @@ fn register_run(
     Ok(region)
 }
 
-/// What the info response says about a registration.
+/// Returns the descriptor of a registration for the info response.
 pub(crate) fn descriptor(region: &Mr) -> Result<Descriptor> {
     let len = u32::try_from(region.len()).map_err(|_| EMSGSIZE)?;
     Ok(Descriptor::new(region.iova(), region.key(), len))

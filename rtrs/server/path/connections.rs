@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The connections of one path: a queue pair and the connection manager's id of each.
+//! The connections of one path: each has a queue pair and a connection manager's identifier.
 
 use ferro_proto::errno::Errno;
 use kernel::{
@@ -53,20 +53,20 @@ use crate::server::{
 pub(crate) const TAG_RECEIVE: u32 = 0;
 /// Tag of the sends of answers and heartbeats.
 pub(crate) const TAG_IO: u32 = 1;
-/// Tag of registrations, which are never signalled and complete only when they fail.
+/// Tag of registrations, which are never signaled and complete only when they fail.
 pub(crate) const TAG_REGISTER: u32 = 2;
 /// Tag of the receive for the info request.
 pub(crate) const TAG_INFO: u32 = 3;
-/// Tag of the work requests of the info response that ask for a completion.
+/// Tag of the work requests of the info response that are signaled.
 pub(crate) const TAG_SETUP: u32 = 4;
 /// Tag of the invalidation of chunk 0's key; those of the other chunks follow.
 pub(crate) const TAG_REVOKE: u32 = 5;
 
-/// Receives that are posted at a time, once as many have been used.
+/// Receives that are posted at a time, when as many were consumed.
 pub(crate) const RECEIVE_BATCH: u32 = 16;
 
-/// Messages on the admin connection whose chunks' keys may be being invalidated at a time. A client
-/// that has more under way, which no client has, may lose the path.
+/// Messages on the admin connection whose chunks' keys may be in invalidation at a time. A client
+/// that has more in flight, which no known client has, may lose the path.
 const ADMIN_REVOCATIONS: u16 = 48;
 
 /// Length of the message that brings a new key.
@@ -74,13 +74,13 @@ pub(crate) const KEY_MESSAGE_LEN: u32 = size_of::<RkeyResponse>() as u32;
 /// Length of the info request.
 pub(crate) const INFO_REQUEST_LEN: u32 = size_of::<InfoRequest>() as u32;
 
-/// The context of one connection's queue pair: what its completions act on.
+/// The context of one connection's queue pair, for its completion handlers.
 pub(crate) struct Receiver {
     /// The path, which is freed after its queue pairs.
     pub(crate) path: Arc<Path>,
     /// Number of the connection in its path.
     pub(crate) cid: u16,
-    /// The receives that take requests, while the path is up.
+    /// The receives for requests; set while the path is up.
     pub(crate) receives: SetOnce<RecvRing>,
     /// The send queue.
     pub(crate) send_queue: Pin<KBox<SendQueue>>,
@@ -90,18 +90,18 @@ pub(crate) struct Receiver {
 pub(crate) struct Connection {
     /// The queue pair.
     pub(crate) qp: Arc<Qp<Receiver>>,
-    /// The connection manager's side.
+    /// The connection manager's identifier.
     pub(crate) cm: CmId,
 }
 
 /// The connections of one path, by their numbers.
 ///
-/// It is what breaks the circle of path, queue pair and its context: the path gives it up when it
-/// is torn down.
+/// The path drops it at its teardown, which breaks the reference cycle of path, queue pair and
+/// context.
 pub(crate) struct Connections(KVec<SetOnce<Connection>>);
 
 impl Connections {
-    /// Room for `count` connections, all of them yet to come.
+    /// Allocates an empty table for `count` connections.
     pub(crate) fn new(count: u16) -> Result<Arc<Self>> {
         let mut table = KVec::with_capacity(count.into(), GFP_KERNEL)?;
         for _ in 0..count {
@@ -110,29 +110,29 @@ impl Connections {
         Ok(Arc::new(Self(table), GFP_KERNEL)?)
     }
 
-    /// Connection `cid`, if it exists.
+    /// Returns connection `cid`, if it exists.
     #[inline(always)]
     pub(crate) fn get(&self, cid: u16) -> Option<&Connection> {
         self.0.get(usize::from(cid))?.as_ref()
     }
 
-    /// The connections that exist.
+    /// Returns the connections that exist.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Connection> {
         self.0.iter().filter_map(SetOnce::as_ref)
     }
 
-    /// Whether every announced connection exists.
+    /// Returns whether every announced connection exists.
     pub(crate) fn is_complete(&self) -> bool {
         self.0.iter().all(|c| c.as_ref().is_some())
     }
 
     fn insert(&self, cid: u16, connection: Connection) -> Result {
-        let chunk_state = self.0.get(usize::from(cid)).ok_or(EINVAL)?;
-        chunk_state.populate(connection).then_some(()).ok_or(EEXIST)
+        let entry = self.0.get(usize::from(cid)).ok_or(EINVAL)?;
+        entry.populate(connection).then_some(()).ok_or(EEXIST)
     }
 }
 
-/// How large the queues of one connection are.
+/// The queue sizes of one connection.
 struct Sizes {
     /// Work requests.
     queue: QueueSizes,
@@ -140,7 +140,7 @@ struct Sizes {
     answers: u32,
 }
 
-/// What a connection of `session` costs on `device`, in bytes.
+/// Returns the memory that a connection of `session` needs on `device`, in bytes.
 ///
 /// Fails if the device's queues are too short for it.
 pub(crate) fn cost_bytes(session: &Session, device: &Device) -> Result<u64, QueueError> {
@@ -183,7 +183,7 @@ pub(crate) fn accept(
         Ok(qp) => qp,
         Err(e) => {
             let errno = Errno::new(e.to_errno()).unwrap_or(Errno::ENOMEM);
-            // If the reject cannot be sent, the client finds out by itself.
+            // If the reject cannot be sent, the client runs into its timeout.
             let _ = pending.reject(ConnectResponse::reject(errno).as_bytes());
             return Err(e);
         }
@@ -197,7 +197,7 @@ pub(crate) fn accept(
     connections.insert(cid, Connection { qp, cm })
 }
 
-/// Makes the queue pair, and on the admin connection posts the receive for the info request.
+/// Creates the queue pair, and on the admin connection posts the receive for the info request.
 fn create(path: &Arc<Path>, cid: u16, id: &Id) -> Result<Arc<Qp<Receiver>>> {
     let sizes = Sizes::new(path, cid).map_err(|e| Error::from(Unfit::from(e).errno()))?;
     let depth = path.geometry.queue_depth();
@@ -229,7 +229,7 @@ fn create(path: &Arc<Path>, cid: u16, id: &Id) -> Result<Arc<Qp<Receiver>>> {
     Ok(qp)
 }
 
-/// Posts the receives that a connection has while its path is up; once, sleeps.
+/// Posts the receives that a connection has while its path is up; called once, sleeps.
 pub(crate) fn post_receives(connection: &Connection) -> Result {
     let receiver = connection.qp.handler();
     let needed = if receiver.cid == 0 {
@@ -250,7 +250,7 @@ pub(crate) fn post_receives(connection: &Connection) -> Result {
     }
 }
 
-/// What the connection manager says about a connection.
+/// Handles the connection manager's events of a connection.
 struct Events(Arc<Path>);
 
 impl CmHandler for Events {

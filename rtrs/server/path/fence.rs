@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A chunk is used on one path at a time, although its memory is shared by all paths of a session.
+//! I/O fencing: a chunk is used on one path at a time, although all paths of a session share its
+//! memory.
 //!
-//! A client that gives a path up sends what was in flight there again on another one, in the same
-//! chunks. A request for a chunk that is busy on another path says therefore that its client has
-//! given that path up. The other path is closed, so that nothing more is served from it, and the
-//! request waits until the other one has ended (decision 0006).
+//! A client that gives up a path sends the requests that were in flight there again on another one,
+//! in the same chunks. A request for a chunk that is busy on another path therefore means that the
+//! client has given up that path. The server closes the other path, so that it serves nothing more
+//! from it, and defers the request until the other path has ended (decision 0006).
 //!
-//! What it costs where a session has one path: a look at [`Fencing::has_peers`] for each request.
+//! The cost where a session has one path: a read of [`Fencing::has_peers`] for each request.
 
 use core::{
     mem,
@@ -44,18 +45,18 @@ use crate::server::{
     path::Path,
 };
 
-/// What I/O fencing keeps for one path.
+/// The state of I/O fencing of one path.
 #[pin_data]
 pub(crate) struct Fencing {
-    /// The session has other paths that carry requests.
+    /// Whether the session has other paths that carry requests.
     has_peers: AtomicBool,
-    /// Requests that wait until their chunk is free on the other paths.
+    /// Requests that are deferred until their chunk is free on the other paths.
     #[pin]
     deferred: IrqLock<RequestList>,
 }
 
 impl Fencing {
-    /// Returns that of a path which is alone.
+    /// Returns the state of a path that is alone in its session.
     pub(crate) fn new() -> impl PinInit<Self> {
         pin_init!(Self {
             has_peers: AtomicBool::new(false),
@@ -63,23 +64,23 @@ impl Fencing {
         })
     }
 
-    /// Says whether the session has other paths that carry requests.
+    /// Returns whether the session has other paths that carry requests.
     #[inline(always)]
     pub(crate) fn has_peers(&self) -> bool {
         self.has_peers.load(Relaxed)
     }
 
-    /// Takes all requests that wait.
+    /// Takes all deferred requests.
     fn take_deferred(&self) -> RequestList {
         mem::replace(&mut *self.deferred.lock(), RequestList::new())
     }
 }
 
-/// The paths of a session whose requests may meet: from before the client is told where the chunks
-/// are until the last request has ended. An entry whose path has left is empty.
+/// The paths of a session that may use the same chunks: from before the client gets the keys until
+/// the last request has ended. An entry whose path has left is empty.
 pub(crate) type Members = KVec<RcuArc<Path>>;
 
-/// Makes `path` one of those that look at each other. Sleeps.
+/// Adds `path` to the members of its session. Sleeps.
 ///
 /// No request can come on it before: its client does not know the chunks' keys.
 pub(crate) fn enter(path: &Arc<Path>) -> Result {
@@ -94,14 +95,14 @@ pub(crate) fn enter(path: &Arc<Path>) -> Result {
     members.push(RcuArc::new(Some(path.clone())), GFP_KERNEL)?;
     let members = Arc::new(members, GFP_KERNEL)?;
     tell(&members);
-    // Whoever still looks into the old list had better not find this path's requests; there are
-    // none until the grace period that this waits for is over.
+    // A reader of the old list does not find this path's requests; there are none until the
+    // grace period that this waits for is over.
     drop(session.members.replace(Some(members)));
     Ok(())
 }
 
-/// Takes `path`, whose requests have all ended, out again: nobody looks at its places after this.
-/// Sleeps.
+/// Removes `path`, whose requests have all ended, from the members: no other path reads its chunks'
+/// states after this. Sleeps.
 pub(crate) fn leave(path: &Arc<Path>) {
     let session = &path.session;
     let _changing = session.membership.lock();
@@ -116,7 +117,7 @@ pub(crate) fn leave(path: &Arc<Path>) {
     tell(&members);
 }
 
-/// Tells the members whether there are others.
+/// Stores in each member whether there are others.
 fn tell(members: &Members) {
     let count = members.iter().filter_map(RcuArc::get).count();
     for member in members.iter().filter_map(RcuArc::get) {
@@ -124,10 +125,10 @@ fn tell(members: &Members) {
     }
 }
 
-/// Says whether another path carries a request in chunk `id`, whose slot the caller has just taken
-/// on `path`. Those that do are closed. Any context.
+/// Returns whether another path carries a request in chunk `id`, whose context the caller has just
+/// taken on `path`. Paths that do are closed. Any context.
 ///
-/// Of two requests that come at the same time at least one finds the other: each takes its slot
+/// Of two requests that come at the same time at least one finds the other: each takes its context
 /// before it looks for the other's.
 pub(crate) fn is_contested(path: &Arc<Path>, id: u16) -> bool {
     let guard = rcu::read_lock();
@@ -154,7 +155,7 @@ pub(crate) fn is_contested(path: &Arc<Path>, id: u16) -> bool {
 /// Closes the path of `member`.
 #[cold]
 fn give_up(member: &RcuArc<Path>, guard: &rcu::Guard, path: &Path, id: u16) {
-    // Not the last reference: that of the list is given away only after a grace period.
+    // Not the last reference: that of the list is dropped only after a grace period.
     if let Some(other) = member.get_with(guard) {
         other.fail(format_args!(
             "client uses chunk {id} on {} before this path has answered",
@@ -163,15 +164,15 @@ fn give_up(member: &RcuArc<Path>, guard: &rcu::Guard, path: &Path, id: u16) {
     }
 }
 
-/// Has the request of `context` wait until its chunk is free on the other paths. Any context.
+/// Defers the request of `context` until its chunk is free on the other paths. Any context.
 #[cold]
 pub(crate) fn defer(path: &Arc<Path>, context: KBox<RequestContext>) {
     path.fencing.deferred.lock().push(context);
-    // The chunk may have become free before the slot was there to be found.
+    // The chunk may have become free before the context was in the queue.
     path.queue_resume();
 }
 
-/// Looks again at the requests of `path` that wait. Sleeps. Runs once at a time for each path.
+/// Checks the deferred requests of `path` again. Sleeps. Runs once at a time for each path.
 pub(crate) fn resume(path: &Arc<Path>) {
     let mut waiting = path.fencing.take_deferred();
     while let Some(context) = waiting.pop() {
@@ -185,7 +186,7 @@ pub(crate) fn resume(path: &Arc<Path>) {
     }
 }
 
-/// Goes on with a request where it was stopped.
+/// Continues with a deferred request.
 fn serve(context: KBox<RequestContext>) {
     let connections = context.connections.clone();
     if let Some(connection) = connections.get(context.cid) {
@@ -193,8 +194,8 @@ fn serve(context: KBox<RequestContext>) {
     }
 }
 
-/// A slot of `path`, which is being closed, has come home: requests on other paths may have waited
-/// for that. Any context.
+/// Resumes the other paths, whose requests may wait for a context of `path` that was released while
+/// the path is closing. Any context.
 #[cold]
 pub(crate) fn resume_peers(path: &Path) {
     let guard = rcu::read_lock();
@@ -210,7 +211,7 @@ pub(crate) fn resume_peers(path: &Path) {
     }
 }
 
-/// Ends the requests of `path` that wait: it is being torn down, and no more come. Sleeps.
+/// Releases the deferred requests of `path` at its teardown, when no more come. Sleeps.
 pub(crate) fn abandon(path: &Arc<Path>) {
     path.stop_resume();
     let mut waiting = path.fencing.take_deferred();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Is the client still there? A heartbeat in either direction, on the admin connection; and the
-//! limit on how long a path may take to be set up.
+//! The heartbeat of a path, in either direction on its admin connection, and the limit on how long
+//! the set-up of a path may take.
 
 use kernel::sync::Arc;
 use kernel_ext::sync::atomic::{
@@ -27,27 +27,27 @@ use crate::server::{
     },
 };
 
-/// The first tick of a path that is being set up.
+/// Time until the first tick of a path that is being set up.
 pub(crate) const FIRST_TICK_MS: u32 = CONNECT_TIMEOUT_MS;
 
-/// Time between two looks whether the name that a path waits for is free, in milliseconds.
+/// Time between two checks whether the name that a path waits for is free, in milliseconds.
 pub(crate) const NAME_TICK_MS: u32 = 100;
 
-/// What is known of whether the client is there.
+/// Whether the client answers.
 pub(crate) struct Liveness {
-    /// Heartbeats since the client was heard last.
+    /// Heartbeats since the client last sent something.
     missed: AtomicU32,
 }
 
 impl Liveness {
-    /// Returns that of a client which has just been heard.
+    /// Returns the state of a client that has just sent something.
     pub(crate) const fn new() -> Self {
         Self {
             missed: AtomicU32::new(0),
         }
     }
 
-    /// Notes that something of the client has arrived. Any context.
+    /// Records that the client has sent something. Any context.
     #[inline]
     pub(crate) fn heard(&self) {
         if self.missed.load(Relaxed) != 0 {
@@ -60,13 +60,13 @@ impl Liveness {
         self.missed.load(Relaxed)
     }
 
-    /// Counts a heartbeat as sent, if the client has been heard since the last one.
+    /// Counts a heartbeat as sent, if the client has sent something since the last one.
     fn expect_answer(&self) -> bool {
         self.missed.compare_exchange(0, 1, Relaxed, Relaxed).is_ok()
     }
 }
 
-/// One tick of `path`: returns in how many milliseconds the next one is due, if any.
+/// Runs one tick of `path`: returns in how many milliseconds the next one is due, if any.
 pub(crate) fn tick(path: &Arc<Path>) -> Option<u32> {
     match path.state() {
         ServerState::Connecting => set_up_tick(path),
@@ -75,8 +75,8 @@ pub(crate) fn tick(path: &Arc<Path>) -> Option<u32> {
     }
 }
 
-/// A client that has begun a path and neither adds connections nor asks for the chunks must not
-/// keep the memory for ever.
+/// Fails a path whose client neither adds connections nor sends the info request, so that it does
+/// not keep the memory for ever.
 fn set_up_tick(path: &Arc<Path>) -> Option<u32> {
     match CONNECT_TIMEOUT_MS.checked_sub(path.idle_ms()) {
         None | Some(0) => {
@@ -104,7 +104,7 @@ fn beat(path: &Arc<Path>) -> Option<u32> {
             let connections = path.connections.get();
             let admin = connections.as_ref().and_then(|c| c.get(0));
             if !admin.is_some_and(|admin| send(&admin.qp, Imm::Heartbeat)) {
-                // Not asked, so not missed: the next tick asks.
+                // No heartbeat was sent, so none was missed: the next tick sends one.
                 path.liveness.heard();
             }
         }
@@ -112,8 +112,8 @@ fn beat(path: &Arc<Path>) -> Option<u32> {
     Some(heartbeat.interval_ms)
 }
 
-/// Asks the client of `path` for a word, if nothing is known of it since the last one: as long as
-/// [`Liveness::missed`] is not 0 then, none has come. Any context.
+/// Sends a heartbeat to the client of `path`, unless one is unanswered: [`Liveness::missed`] is
+/// not 0 until the client sends something. Any context.
 pub(crate) fn ask(path: &Arc<Path>) {
     let asked = path.liveness.expect_answer();
     let connections = path.connections.get().filter(|_| asked && path.is_up());
@@ -128,8 +128,8 @@ pub(crate) fn acknowledge(qp: &Qp<Receiver>) {
     let _ = send(qp, Imm::HeartbeatAck);
 }
 
-/// Sends `imm` and nothing else; says whether it did. Without room on the send queue it is left
-/// out: what fills the queue tells the client that we are there.
+/// Sends an empty message with `imm`; returns whether it did. Without room on the send queue none
+/// is sent: the answers that fill the queue show the client that the server is up.
 fn send(qp: &Qp<Receiver>, imm: Imm) -> bool {
     let receiver = qp.handler();
     if !receiver.path.is_up() {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The info exchange: the client names its session, and is told where its chunks are. The path is
-//! up then.
+//! The info exchange: the client names its session, and gets the addresses and keys of its chunks.
+//! After that the path is up.
 
 use ferro_proto::errno::Errno;
 use kernel::{
@@ -71,17 +71,17 @@ use crate::server::{
 /// Registrations that are posted at a time.
 const REGISTER_BATCH: usize = 16;
 
-/// Longest time for the word that the session is refused, in milliseconds.
+/// Longest time to wait until the response of a refusal is sent, in milliseconds.
 const REFUSAL_TIMEOUT_MS: u32 = 1000;
 
 /// The info exchange of one path.
 #[pin_data]
 pub(crate) struct InfoExchange {
-    /// The info request is received here.
+    /// The buffer that receives the info request.
     request: MessageBuffers,
     /// Bytes of the request; 0 until it has been received.
     request_len: AtomicU32,
-    /// The session has asked for its name, which another one has.
+    /// The session has asked for its name, which another session has.
     claims_name: AtomicBool,
     /// The info response, as long as it may be sent.
     #[pin]
@@ -93,7 +93,7 @@ pub(crate) struct InfoExchange {
 }
 
 impl InfoExchange {
-    /// Allocates the memory of the request. Sleeps.
+    /// Allocates the buffer of the request. Sleeps.
     ///
     /// # Errors
     ///
@@ -109,28 +109,28 @@ impl InfoExchange {
         }))
     }
 
-    /// Returns the memory that the request is received into.
+    /// Returns the buffer that receives the request.
     pub(crate) fn segment(&self) -> Segment<'_> {
         self.request.segment(0, 0, INFO_REQUEST_LEN)
     }
 
-    /// Notes that a request of `len` bytes has been received. Any context.
+    /// Records that a request of `len` bytes has been received. Any context.
     pub(super) fn received(&self, len: u32) {
         self.request_len.store(len.max(1), SeqCst);
     }
 
-    /// Says whether the request has been received.
+    /// Returns whether the request has been received.
     pub(super) fn is_received(&self) -> bool {
         self.request_len.load(SeqCst) != 0
     }
 
-    /// Notes that the session asks for a name which another one has; `false` if it has asked
-    /// already.
+    /// Records that the session asks for a name which another session has; `false` if it was
+    /// recorded already.
     pub(crate) fn begin_claim(&self) -> bool {
         !self.claims_name.swap(true, Relaxed)
     }
 
-    /// Notes that what was posted is done, or never will be. Any context.
+    /// Signals that the posted work requests are done, or will never be. Any context.
     pub(crate) fn complete(&self) {
         self.done.complete_all();
     }
@@ -144,9 +144,9 @@ impl InfoExchange {
     }
 }
 
-/// Processes the info request of `path`: in the end it is up, or being closed.
+/// Processes the info request of `path`: in the end it is up, or being closed, or waits.
 pub(crate) fn establish(path: &Arc<Path>) {
-    // A client that asks before all its connections exist would have us use those that do not
+    // A client that sends it before all its connections exist would make us use missing ones
     // (CVE-2024-50062).
     let Some(connections) = path.joined() else {
         return;
@@ -158,8 +158,8 @@ pub(crate) fn establish(path: &Arc<Path>) {
         let why = format_args!("info request before all connections");
         return refuse(path, &admin.qp, Errno::ECONNRESET, why);
     }
-    // No old write may be executed after a new one was (D26). The last one that is waited for
-    // calls again.
+    // No old write may be executed after a new one was (D26). The last of the older paths queues
+    // this again when it ends.
     if path.session.has_predecessor_of(path) {
         return;
     }
@@ -188,8 +188,8 @@ pub(crate) fn establish(path: &Arc<Path>) {
     if path.step(ServerEvent::InfoRequest { complete: true }) != ServerEffect::GoLive {
         return;
     }
-    // A heartbeat that overtakes the response would arrive in its place: the first one comes after
-    // it.
+    // A heartbeat that overtakes the response would be received instead of it, so the first one is
+    // sent after it.
     path.tick_in(heartbeat::FIRST_TICK_MS);
     match respond(path, &admin.qp) {
         Ok(()) => path.tick_in(module::heartbeat().interval_ms),
@@ -197,10 +197,10 @@ pub(crate) fn establish(path: &Arc<Path>) {
     }
 }
 
-/// Closes `path`, whose client waits for the info response; tells it why before.
+/// Closes `path`, whose client waits for the info response, after it has sent one with the error.
 ///
 /// A client of the C driver refuses the response and closes the path as well. If the response
-/// cannot be sent, the disconnect that follows is all that the client hears.
+/// cannot be sent, the client gets only the disconnect that follows.
 #[cold]
 fn refuse(path: &Arc<Path>, qp: &Qp<Receiver>, errno: Errno, why: core::fmt::Arguments<'_>) {
     path.info.done.reinit();
@@ -211,11 +211,11 @@ fn refuse(path: &Arc<Path>, qp: &Qp<Receiver>, errno: Errno, why: core::fmt::Arg
     path.fail(why);
 }
 
-/// What has become of a session's name.
+/// The state of a session's name.
 enum Name {
     /// The session has it.
     Given,
-    /// Another session has it, and may be about to end.
+    /// Another session has it, and may end soon.
     Awaited,
 }
 
@@ -228,7 +228,7 @@ enum NoName {
 }
 
 impl NoName {
-    /// The number that the client is told.
+    /// Returns the error number for the client.
     fn errno(&self) -> Errno {
         match self {
             NoName::Name(e) => e.errno(),
@@ -267,7 +267,7 @@ fn name_session(path: &Arc<Path>) -> Result<Name, NoName> {
     }
 }
 
-/// Registers the chunks and tells the client where they are.
+/// Registers the chunks and sends their addresses and keys to the client.
 fn respond(path: &Arc<Path>, qp: &Qp<Receiver>) -> Result {
     let depth = path.geometry.queue_depth();
     let mut descriptors: KVVec<Descriptor> = KVVec::with_capacity(depth.into(), GFP_KERNEL)?;
@@ -276,7 +276,7 @@ fn respond(path: &Arc<Path>, qp: &Qp<Receiver>) -> Result {
             let mut space = rdma::WrBuffer::new();
             let mut batch = qp.batch::<REGISTER_BATCH, 0>(&mut space);
             for (index, chunk_state) in (1..).zip(chunk_states) {
-                // Nobody else has it before the client knows the key.
+                // No request takes it before the client knows the key.
                 let context = chunk_state.free.take().ok_or(EBUSY)?;
                 let registered = match &context.region {
                     Some(region) => {
@@ -307,7 +307,7 @@ fn respond(path: &Arc<Path>, qp: &Qp<Receiver>) -> Result {
 
 type Registrations<'a> = Batch<'a, Receiver, REGISTER_BATCH, 0>;
 
-/// Adds the registration of `region`; the last of a batch asks for a completion.
+/// Adds the registration of `region`; the last of a batch is signaled.
 fn add(batch: &mut Registrations<'_>, region: &Mr, last: bool) {
     let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
     if last {
@@ -317,7 +317,7 @@ fn add(batch: &mut Registrations<'_>, region: &Mr, last: bool) {
     }
 }
 
-/// Posts registrations and waits for them: the send queue need not have room for all.
+/// Posts registrations and waits for them, since the send queue may not have room for all.
 fn run(path: &Arc<Path>, batch: &mut Registrations<'_>) -> Result {
     path.info.done.reinit();
     batch.post()?;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Statistics of one path: requests and bytes, counted on each CPU for itself.
+//! Statistics of one path: requests and bytes, counted per CPU.
 
 use kernel::prelude::*;
 use kernel_ext::percpu::{
@@ -9,7 +9,7 @@ use kernel_ext::percpu::{
 };
 use rtrs_core::proto::stats::IoCounts;
 
-/// What one CPU has counted.
+/// The counts of one CPU.
 #[derive(Default)]
 struct Counters {
     reads: Counter,
@@ -22,7 +22,7 @@ struct Counters {
 pub(crate) struct Stats(PerCpu<Counters>);
 
 impl Stats {
-    /// Starts from 0.
+    /// Allocates the counts, which are 0.
     pub(crate) fn new() -> Result<Self> {
         Ok(Self(PerCpu::new()?))
     }
@@ -40,7 +40,7 @@ impl Stats {
         total.add(u64::from(bytes));
     }
 
-    /// Adds up what the CPUs have counted. Requests that are counted meanwhile may be missing.
+    /// Adds up the counts of all CPUs. Requests that are counted meanwhile may be missing.
     pub(crate) fn sum(&self) -> IoCounts {
         self.0
             .iter()
@@ -54,7 +54,7 @@ impl Stats {
             })
     }
 
-    /// Starts again from 0.
+    /// Resets the counts to 0.
     pub(crate) fn reset(&self) {
         for (_, counters) in self.0.iter() {
             counters.reads.set(0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Taking a path down, whatever state its set-up has reached, and freeing it.
+//! Tears a path down in any state of its set-up, and frees it.
 
 use kernel::{
     sync::Arc,
@@ -21,12 +21,12 @@ use crate::server::path::{
     Path, //
 };
 
-/// Takes `path` down. Runs once for each path, on its work queue, and sleeps until the service has
+/// Tears `path` down. Runs once for each path, on its work queue, and sleeps until the service has
 /// answered all requests of the path.
 pub(crate) fn tear_down(path: &Arc<Path>) {
     path.stop_ticks();
 
-    // From here on nothing new comes, and what is on its way is thrown away.
+    // From here on no request comes, and answers are discarded.
     let connections = path.joined();
     if let Some(connections) = &connections {
         Qp::drain_all(connections.iter().map(|connection| &*connection.qp));
@@ -34,7 +34,7 @@ pub(crate) fn tear_down(path: &Arc<Path>) {
             fsleep(Delta::from_millis(LINK_SETTLE_MS.into()));
         }
         for connection in connections.iter() {
-            // An id that is not connected any more says so; it does not matter here.
+            // It fails for an identifier that is not connected any more; that does not matter here.
             let _ = connection.cm.disconnect();
         }
         for connection in connections.iter() {
@@ -46,12 +46,12 @@ pub(crate) fn tear_down(path: &Arc<Path>) {
     }
     fence::abandon(path);
 
-    // Requests in flight: their slots come home when the service has answered them.
-    path.chunks.wait_until_parked();
-    // Nobody takes a place that is empty from now on for that of a request.
+    // Requests in flight: the service answers them, which releases their contexts.
+    path.chunks.wait_until_released();
+    // From now on no other path takes an empty chunk state for a request in flight.
     fence::leave(path);
-    let contexts = path.chunks.take_parked();
-    // Whoever answered the last ones may still be at it; this waits for them.
+    let contexts = path.chunks.take_released();
+    // Waits for a grace period, since the code that answered the last requests may still run.
     drop(path.connections.replace(None));
 
     *path.files.lock() = None;
@@ -59,8 +59,8 @@ pub(crate) fn tear_down(path: &Arc<Path>) {
         path.session.link_down();
     }
 
-    // With the last reference to the connections go the queue pairs, and with these what they hold
-    // of the path.
+    // With the last reference to the connections the queue pairs are freed, and with them their
+    // references to the path.
     drop(contexts);
     drop(connections);
     path.step(ServerEvent::TornDown);

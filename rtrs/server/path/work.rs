@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What of a path runs on the work queue: set-up and teardown, the ticks, requests that had to
-//! wait.
+//! The work items of a path: set-up and teardown, ticks, deferred requests.
 
 use kernel::{
     sync::Arc,
@@ -38,7 +37,7 @@ impl WorkItem<1> for Path {
     fn run(this: Arc<Path>) {
         if let Some(delay_ms) = heartbeat::tick(&this) {
             let path = this.clone();
-            // Refused if the teardown waits for this tick.
+            // Fails if the teardown waits for this tick.
             let delay = msecs_to_jiffies(delay_ms);
             let _ = path.session.queue().enqueue_delayed::<_, 1>(this, delay);
         }

@@ -47,29 +47,29 @@ use crate::server::{
     },
 };
 
-/// The sessions of one listener, and what they have in common.
+/// The sessions of one listener, and their shared state.
 ///
-/// Lock order: `sessions`, then [`Session::paths`]. Neither is held while something is waited for
-/// that a completion handler, an event of the connection manager or a file of sysfs does.
+/// Lock order: `sessions`, then [`Session::paths`]. No thread that holds one of them waits for a
+/// completion handler, an event of the connection manager or a file of sysfs.
 #[pin_data]
 pub(crate) struct Registry {
     pub(crate) shared: Arc<ModuleState>,
     pub(crate) service: Arc<dyn Service>,
     #[pin]
     sessions: Mutex<Sessions>,
-    /// A session has gone.
+    /// Woken when a session has been removed.
     #[pin]
     gone: WaitQueue,
 }
 
 struct Sessions {
     list: KVec<Arc<Session>>,
-    /// No new ones.
+    /// No new sessions are created.
     closed: bool,
 }
 
 impl Registry {
-    /// No sessions yet.
+    /// Creates an empty table.
     pub(crate) fn new(shared: Arc<ModuleState>, service: Arc<dyn Service>) -> Result<Arc<Self>> {
         Arc::pin_init(
             pin_init!(Self {
@@ -85,7 +85,7 @@ impl Registry {
         )
     }
 
-    /// Finds the path that a connect request is for, or makes it, and its session if need be.
+    /// Finds the path of a connect request, or creates it, and its session if necessary.
     pub(crate) fn path_for(
         self: &Arc<Self>,
         connect: &Connect,
@@ -122,7 +122,7 @@ impl Registry {
         Ok(path)
     }
 
-    /// The same for a session that is known.
+    /// The same for a known session.
     fn path_of(
         &self,
         session: &Arc<Session>,
@@ -150,7 +150,7 @@ impl Registry {
             .reserve(1, GFP_KERNEL)
             .map_err(|_| Refusal::NoMemory)?;
         let path = Path::new(session, connect, request, name, charge)?;
-        // What it comes in the place of, before anybody can see it.
+        // The paths that it replaces are closed before it is in the list.
         for rival in paths.iter().filter(|rival| rival.precedes(&path)) {
             rival.fail(format_args!("client connects it anew"));
         }
@@ -165,7 +165,7 @@ impl Registry {
     }
 
     /// Gives the session of `path` the name that its client asks for. No two sessions have the
-    /// same: if another one has it, the result says what becomes of this one.
+    /// same: if another one has it, returns what the client is told.
     ///
     /// # Errors
     ///
@@ -193,8 +193,8 @@ impl Registry {
         Ok(Some(claim))
     }
 
-    /// Takes a path off its session, and a session without paths off the list. The last thing that
-    /// a teardown does.
+    /// Removes a path from its session, and a session without paths from the table. The last step
+    /// of a teardown.
     pub(crate) fn remove(&self, path: &Arc<Path>) {
         let mut sessions = self.sessions.lock();
         let mut paths = path.session.paths.lock();
@@ -210,8 +210,8 @@ impl Registry {
         self.gone.wake_all();
     }
 
-    /// Closes all sessions for good, and waits until nothing of them is left. Nobody may ask for
-    /// new ones any more. Sleeps.
+    /// Closes all sessions for good, and waits until they are removed. The listener accepts no new
+    /// ones any more. Sleeps.
     pub(crate) fn close(&self) {
         let mut sessions = self.sessions.lock();
         sessions.closed = true;
@@ -220,10 +220,10 @@ impl Registry {
         }
         drop(sessions);
         while !self.sessions.lock().list.is_empty() {
-            // The lock sleeps, so it cannot be taken by a condition.
+            // The lock sleeps, so a condition cannot take it.
             let _ = self.gone.wait_until_timeout_ms(|| false, 10);
         }
-        // What removed the last path may not have returned yet.
+        // The work item that removed the last path may not have returned yet.
         self.shared.queue.flush();
     }
 }
