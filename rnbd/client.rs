@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The client: devices of servers become disks here.
+//! The client: maps devices of servers as local disks.
 //!
 //! ```text
 //! Client ── Session (one an RTRS session: its connection, its tags)
@@ -9,7 +9,7 @@
 //!    └── /sys/class/rnbd-client/ctl/map_device ── `map`
 //! ```
 //!
-//! A session lives as long as somebody uses it: devices do, and whoever maps one.
+//! A session exists as long as it has users: its devices, and the threads that map one.
 
 mod admin;
 mod cache;
@@ -60,7 +60,7 @@ pub(crate) use self::sysfs::Control;
 /// Number of disks that have minor numbers: there are 2^20, of which a disk takes `MINORS`.
 const DISKS_MAX: u32 = (1 << 20) / MINORS;
 
-/// What all sessions share.
+/// The state that all sessions share.
 ///
 /// Lock order: `sessions`, then `Session::usage` or `Session::devices`, then `Device::inner`.
 #[pin_data]
@@ -69,7 +69,7 @@ pub(crate) struct Client {
     major: Major,
     /// Numbers of the disks.
     numbers: Ida,
-    /// Closes the sessions that nobody uses any more, and changes the limits of disks.
+    /// Closes sessions without users, and changes the limits of disks.
     wq: WorkQueue,
     /// The sessions that are being connected, are connected or are being closed.
     #[pin]
@@ -101,7 +101,7 @@ impl Client {
         &self.major
     }
 
-    /// Where slow work is done that nobody waits for.
+    /// Returns the work queue for slow work that no caller waits for.
     fn wq(&self) -> &WorkQueue {
         &self.wq
     }
@@ -111,8 +111,7 @@ impl Client {
         self.numbers.alloc(0, DISKS_MAX - 1)
     }
 
-    /// Waits until what is left of sessions that were closed is gone, and nothing else is being
-    /// done.
+    /// Waits until the sessions that were closed are freed, and no other work is pending.
     fn flush(&self) {
         self.wq.flush();
     }
@@ -135,12 +134,12 @@ impl Client {
         session.is_some_and(|session| session.has_device(request.device_path))
     }
 
-    /// Any session.
+    /// Returns any session.
     fn first_session(&self) -> Option<Arc<Session>> {
         self.sessions.lock().first().cloned()
     }
 
-    /// Takes a session that is closed from the list.
+    /// Removes a closed session from the list.
     fn forget(&self, session: &Arc<Session>) -> Option<Arc<Session>> {
         let mut sessions = self.sessions.lock();
         let index = sessions

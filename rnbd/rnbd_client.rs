@@ -7,8 +7,8 @@
 //! | `proto/` | messages, flags, the `map_device` line: pure code, the same on the host |
 //! | `client/` | sessions, devices, requests, sysfs |
 //!
-//! The transport is `rtrs_client`; the block layer's side is `block_ext`. What user space
-//! sees is what the in-tree C driver of the same name shows.
+//! The transport is `rtrs_client`; the block layer's side is `block_ext`. The files for user space
+//! are those of the in-tree C driver of the same name.
 
 pub mod proto;
 
@@ -40,7 +40,7 @@ module_param_bool!(
      lose (default: N)"
 );
 
-/// The module: dropped, it unmaps everything.
+/// The module. Its drop unmaps all devices.
 struct RnbdClient {
     _control: Control,
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What a client says besides its requests: which version it speaks, which devices it opens and
-//! closes. All of it sleeps until the server has answered.
+//! The admin messages of a client: they agree on the version, open and close devices. All of them
+//! sleep until the server has answered.
 
 use kernel::{
     prelude::*,
@@ -36,10 +36,10 @@ use crate::{
     shown::Shown,
 };
 
-/// Time for an answer. A server that is gone is noticed by RTRS much earlier.
+/// Time for an answer. RTRS detects a server that is down much earlier.
 const TIMEOUT_MS: u32 = 60_000;
 
-/// Agrees with the server on a protocol version, and asks it who it is. The version changes nothing
+/// Agrees with the server on a protocol version, and gets its identity. The version changes nothing
 /// for a client: servers of version 1 ignore the priority.
 pub(super) fn agree(rtrs: &impl AdminChannel) -> Result<Server> {
     let mut nonce = [0; size_of::<u64>()];
@@ -55,11 +55,11 @@ pub(super) fn agree(rtrs: &impl AdminChannel) -> Result<Server> {
     device::parse_sess_info_response(&answer, nonce).map_err(|reason| bad(rtrs, reason))
 }
 
-/// Has `server`, which [`agree`] has found, open the device that it calls `name`.
+/// Opens the device `name` on `server`, which [`agree`] has returned.
 ///
 /// # Errors
 ///
-/// The server's; `EINVAL` for an answer that no disk can be made of.
+/// The server's; `EINVAL` for an answer that is not valid for a disk.
 pub(super) fn open(
     rtrs: &impl AdminChannel,
     server: &Server,
@@ -70,7 +70,7 @@ pub(super) fn open(
     let mut answer = [0; size_of::<OpenResponse>()];
     rtrs.send_message(Direction::Read, request.as_bytes(), &mut answer, TIMEOUT_MS)?;
     Device::parse(&answer, server).map_err(|reason| {
-        // A device that is no use to us is not to stay open there.
+        // A device that cannot be used must not stay open there.
         if let Ok(answer) = OpenResponse::read_from_bytes(&answer) {
             close(rtrs, answer.device_id.get());
         }
@@ -78,12 +78,12 @@ pub(super) fn open(
     })
 }
 
-/// Has the server close a device. If that fails the server closes it with the session.
+/// Closes a device on the server. If that fails the server closes it with the session.
 pub(super) fn close(rtrs: &impl AdminChannel, device_id: u32) {
     let request = Close::new(device_id);
     let closed = rtrs.send_message(Direction::Write, request.as_bytes(), &mut [], TIMEOUT_MS);
     match closed {
-        // A server that is gone has closed its devices with the session.
+        // A server that is down has closed its devices with the session.
         Err(error) if error != errno::ECONNABORTED => pr_info!(
             "session {}: device {} stays open on the server: {error:?}\n",
             rtrs.session().name(),

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the server's volatile cache may lose of a device's writes: the state of
-//! [`proto::cache`](crate::proto::cache) as requests change it.
+//! Which of a device's writes may be lost with the server's volatile cache: the state of
+//! [`proto::cache`](crate::proto::cache), shared by all requests.
 //!
-//! One atomic word. A write's acknowledgement is noted before its request ends, so who sends a
-//! flush because the write has ended finds it noted: both change the same word.
+//! One atomic word. A write's acknowledgement is recorded before its request ends, so a flush that
+//! is sent because the write has ended finds it recorded: both change the same word.
 
 use kernel_ext::sync::atomic::{
     AtomicU64,
@@ -24,12 +24,12 @@ use crate::proto::{
 pub(super) struct CacheCell(AtomicU64);
 
 impl CacheCell {
-    /// Of a device that is not open yet.
+    /// Returns the state of a device that is not open yet.
     pub(super) const fn new() -> Self {
         Self(AtomicU64::new(Cache::new().to_word()))
     }
 
-    /// The state at this moment.
+    /// Returns the current state.
     #[inline]
     pub(super) fn get(&self) -> Cache {
         Cache::from_word(self.0.load(Relaxed))
@@ -49,8 +49,8 @@ impl CacheCell {
         }
     }
 
-    /// A request that does `rw` is about to be sent: what its acknowledgement will mean, or that it
-    /// is to fail.
+    /// Returns what the acknowledgement of a request for `rw`, which is about to be sent, will
+    /// mean, or that the request must fail.
     #[inline]
     pub(super) fn send(&self, rw: &Rw) -> Result<Note, Owed> {
         if Cache::is_flush(rw) {
@@ -60,17 +60,17 @@ impl CacheCell {
         }
     }
 
-    /// A request was acknowledged; not called for those without a meaning.
+    /// Records that a request was acknowledged; not called for [`Note::Nothing`].
     #[inline]
     pub(super) fn acknowledged(&self, note: Note) {
-        // Nearly always a write has been noted since the last flush.
+        // Nearly always a write has been recorded since the last flush.
         let now = self.get();
         if now.acknowledged(note) != now {
             self.change(|cache| (cache.acknowledged(note), ()));
         }
     }
 
-    /// The device was opened; see [`Cache::opened`].
+    /// Records that the device was opened; see [`Cache::opened`].
     pub(super) fn opened(&self, restarted: bool, is_volatile: bool) -> bool {
         self.change(|cache| cache.opened(restarted, is_volatile))
     }

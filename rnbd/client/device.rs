@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A mapped device: its state, its number on the server, and the disk that shows it.
+//! A mapped device: its state, its number on the server, and its disk.
 
 mod fence;
 mod identity;
@@ -72,19 +72,19 @@ use crate::proto::{
     identity::Identity, //
 };
 
-/// Lines about failed requests.
+/// Limits the log lines about failed requests.
 static LOG_LIMIT: RateLimit = RateLimit::new(5000, 10);
 
 /// A mapped device.
 ///
-/// Lives until it is unmapped and its disk is removed; then it lets its session go. The number of
-/// its disk lives longer, see [`disk`](super::disk).
+/// Exists until it is unmapped and its disk is removed; then it drops its use of the session. The
+/// number of its disk is in use for longer, see [`disk`](super::disk).
 #[pin_data]
 pub(super) struct Device {
-    /// How its requests are sent. Changes under the lock of `inner`, but for the answer that says
-    /// that the server does not have the device open, which ends it without the lock.
+    /// How its requests are sent. Changes under the lock of `inner`, except that an answer which
+    /// says that the server does not have the device open sets it to `Failing` without the lock.
     io_state: IoStateCell,
-    /// What the server's cache may lose. Beside `io_state`, as requests look at both.
+    /// What the server's cache may lose. Next to `io_state`, as requests read both.
     cache: CacheCell,
     rtrs: Arc<rtrs_client::Session>,
     /// The device's name on the server.
@@ -93,7 +93,7 @@ pub(super) struct Device {
     access: AccessMode,
     #[pin]
     inner: Mutex<Inner>,
-    /// Has the disk follow the limits of the server's device.
+    /// Work item that applies changed queue limits to the disk.
     #[pin]
     limit_update: Work<Device>,
     /// The N of `rnbdN`.
@@ -102,21 +102,21 @@ pub(super) struct Device {
     user: User,
 }
 
-/// What changes in the life of a device.
+/// The state of a device that its lock guards.
 ///
-/// Whoever holds its lock waits neither for IO nor for the disk's `open_mutex`, whose holder may be
-/// waiting for IO: the lock is taken before IO that waits can go on or fail.
+/// A thread that holds the lock waits neither for IO nor for the disk's `open_mutex`, whose holder
+/// may wait for IO: the lock is taken before queued IO can continue or fail.
 struct Inner {
     state: DeviceState,
-    /// How often the link was lost: what was opened before is not open any more.
+    /// How often the session was disconnected: a device that was opened before is not open now.
     disconnects: u32,
     /// Why it was not opened again the last time.
     refusal: Option<Error>,
     /// The limits, from the first opening on.
     limits: Option<LimitUpdate>,
-    /// Which disk it is; not known as long as no server has told.
+    /// The identity of the disk; `None` as long as no server has reported one.
     identity: Option<Identity>,
-    /// In which boot of the server's machine it was opened last, if the server has told.
+    /// The boot of the server's machine in which it was opened last, if the server has reported it.
     boot: Option<Boot>,
     /// How often the server's cache was lost with writes of this device in it.
     cache_losses: u32,
@@ -124,7 +124,7 @@ struct Inner {
 }
 
 impl Device {
-    /// A device that is being mapped.
+    /// Allocates a device that is being mapped.
     pub(super) fn new(
         user: User,
         path: CString,
@@ -157,57 +157,57 @@ impl Device {
         )
     }
 
-    /// How its requests are sent at the moment.
+    /// Returns how its requests are sent at the moment.
     #[inline]
     pub(super) fn io_state(&self) -> IoState {
         self.io_state.get()
     }
 
-    /// Whether requests may wait for the server, rather than fail.
+    /// Returns whether requests may wait for the server, rather than fail.
     #[inline]
     pub(super) fn may_recover(&self) -> bool {
         self.io_state() != IoState::Failing && self.rtrs.is_open()
     }
 
-    /// What the server's cache may lose.
+    /// Returns what the server's cache may lose.
     #[inline]
     pub(super) fn cache(&self) -> &CacheCell {
         &self.cache
     }
 
-    /// The connection to the server.
+    /// Returns the connection to the server.
     #[inline]
     pub(super) fn rtrs(&self) -> &rtrs_client::Session {
         &self.rtrs
     }
 
-    /// The session to which the device belongs.
+    /// Returns the session to which the device belongs.
     pub(super) fn session(&self) -> &Arc<Session> {
         self.user.session()
     }
 
-    /// The device's name on the server.
+    /// Returns the device's name on the server.
     pub(super) fn path(&self) -> &CStr {
         &self.path
     }
 
-    /// How the server opens it.
+    /// Returns how the server opens it.
     pub(super) fn access(&self) -> AccessMode {
         self.access
     }
 
-    /// The N of `rnbdN`.
+    /// Returns the N of `rnbdN`.
     pub(super) fn number(&self) -> u32 {
         self.number
     }
 
-    /// Where the device is in its life.
+    /// Returns the state of the device.
     pub(super) fn state(&self) -> DeviceState {
         self.lock().state
     }
 
-    /// Locks what changes. A device of which an answer has said that the server does not have it
-    /// open is fenced from now on.
+    /// Locks the state. If an answer has said that the server does not have the device open, its
+    /// state becomes fenced first.
     fn lock(&self) -> impl DerefMut<Target = Inner> + '_ {
         let mut inner = self.inner.lock();
         if inner.state == DeviceState::Mapped && self.io_state() == IoState::Failing {
@@ -216,14 +216,14 @@ impl Device {
         inner
     }
 
-    /// Has the server open the device, and notes that it is open: at first, or again after the link
-    /// was lost. What waits is sent then.
+    /// Opens the device on the server and stores its state: for the first time, or again after the
+    /// session was disconnected. Queued requests are sent then.
     ///
     /// # Errors
     ///
-    /// `ENOENT` if the device was unmapped meanwhile, `ECONNABORTED` if the link was lost, `ESTALE`
-    /// if the server has another disk under that name now and `how` does not allow it, `EINVAL` if
-    /// that one's blocks are too large; else the server's.
+    /// `ENOENT` if the device was unmapped meanwhile, `ECONNABORTED` if the session was
+    /// disconnected, `ESTALE` if the server has another disk under that name now and `how` does not
+    /// allow it, `EINVAL` if that one's blocks are too large; else the server's.
     pub(super) fn open(self: &Arc<Self>, how: Remap) -> Result<Remote> {
         let disconnects = self.lock().disconnects;
         let server = admin::agree(&*self.rtrs)?;
@@ -284,8 +284,8 @@ impl Device {
         Ok(())
     }
 
-    /// Notes what the server's device is like; says whether writes are to be forced for the time
-    /// being. A disk that owes an error to the next flush has to be sent one.
+    /// Stores the limits of the server's device; returns whether writes must be forced for the time
+    /// being. A disk that owes an error to the next flush has to get flushes.
     fn compare_limits(&self, inner: &mut Inner, remote: &Remote, owes: bool) -> Result<bool> {
         let mut limits = limits::of_disk(&self.rtrs, remote);
         let Some(limit_update) = &mut inner.limits else {
@@ -294,7 +294,7 @@ impl Device {
         };
         limits.write_cache |= owes;
         if let Err(error) = limit_update.follow(limits) {
-            // Once, however often it is tried.
+            // Logged once, however often it is tried.
             if inner.refusal != Some(error) {
                 pr_err!(
                     "{self}: has larger blocks now, {} bytes instead of {}: unmap it and map it again\n",
@@ -307,13 +307,13 @@ impl Device {
         Ok(limit_update.lacks_flushes())
     }
 
-    /// Notes that the connection to the server is lost: requests wait from now on, and none that
-    /// was made before is on its way when this returns.
+    /// Handles the loss of the last path: requests are queued from now on, and none that was made
+    /// before is being sent when this returns.
     pub(super) fn disconnected(&self) {
         let mut inner = self.lock();
         inner.disconnects = inner.disconnects.wrapping_add(1);
         if inner.state != DeviceState::Mapped {
-            // Nothing is sent for it, and a fence is not lifted by an outage.
+            // Nothing is sent for it, and an outage does not end a fence.
             return;
         }
         let io_state = self.io_state();
@@ -329,7 +329,7 @@ impl Device {
         }
     }
 
-    /// Notes that nobody is to wait for the server any longer: requests fail.
+    /// Fails requests, which have waited for the server for long enough.
     pub(super) fn io_failed(&self) {
         let inner = self.lock();
         if inner.state == DeviceState::Disconnected {
@@ -341,7 +341,7 @@ impl Device {
         }
     }
 
-    /// Has the server open the device again after the link was lost, or the server has closed it.
+    /// Opens the device again after the session was disconnected, or the server has closed it.
     ///
     /// # Errors
     ///
@@ -350,7 +350,7 @@ impl Device {
     pub(super) fn remap(self: &Arc<Self>, how: Remap) -> Result {
         self.state().check_remap()?;
         self.open(how).inspect_err(|error| {
-            // It may go on for long, once a second: a line for each reason.
+            // It may be tried for long, once a second: one line for each reason.
             let mut inner = self.lock();
             if inner.refusal != Some(*error) {
                 inner.refusal = Some(*error);
@@ -360,7 +360,7 @@ impl Device {
         Ok(())
     }
 
-    /// Changes the size that the disk shows, in sectors of 512 bytes.
+    /// Changes the capacity of the disk, in sectors of 512 bytes.
     ///
     /// # Errors
     ///

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The disk of a mapped device, and how it comes to be.
+//! Creates the disk of a mapped device.
 //!
-//! Its number, and with it its name and its device numbers, is in use as long as somebody has the
-//! disk open, unmapped or not: file systems and device-mapper know disks by their device numbers.
+//! Its number, and with it its name and its device numbers, is in use as long as the disk is open,
+//! unmapped or not: file systems and device-mapper know disks by their device numbers.
 
 use block_ext::disk::{
     Disk,
@@ -30,7 +30,7 @@ use crate::{
     THIS_MODULE, //
 };
 
-/// Makes the disk of `device`, which user space does not see yet. It keeps its number.
+/// Allocates the disk of `device`, which user space does not see yet. It owns its number.
 pub(super) fn make(device: &Arc<Device>, remote: &Remote, id: IdaId) -> Result<Disk<Queue>> {
     let session = device.session();
     let number = id.get();

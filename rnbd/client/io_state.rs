@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Whether a device's requests reach it, and by which number.
+//! Whether a device's requests can be sent, and with which number.
 
 use kernel_ext::sync::atomic::{
     AtomicU64,
     Ordering::Relaxed, //
 };
 
-/// Says that requests cannot be sent and fail: more than the number and `FORCED` hold.
+/// Requests cannot be sent and fail; beyond the number and `FORCED`.
 const NOT_OPEN: u64 = u64::MAX;
 
-/// Says that requests cannot be sent and wait: the device will be opened again.
+/// Requests cannot be sent and are queued: the device will be opened again.
 const WAITING: u64 = u64::MAX - 1;
 
-/// Beside the number: writes are to be forced through the server's cache.
+/// Next to the number: writes are forced through the server's cache.
 const FORCED: u64 = 1 << 32;
 
 /// How requests are sent at the moment.
@@ -23,14 +23,14 @@ pub(super) enum IoState {
     Open(u32),
     /// As `Open`, and writes forced through its cache.
     OpenForceFua(u32),
-    /// They wait until it is open again.
+    /// They are queued until it is open again.
     Queueing,
     /// They fail.
     Failing,
 }
 
 impl IoState {
-    /// The device's number on the server, if it is open there.
+    /// Returns the device's number on the server, if it is open there.
     #[inline]
     pub(super) fn remote_id(self) -> Option<u32> {
         match self {
@@ -49,16 +49,16 @@ impl IoState {
     }
 }
 
-/// A [`IoState`] that is read for each request. Any context.
+/// An [`IoState`] that is read for each request. Any context.
 pub(super) struct IoStateCell(AtomicU64);
 
 impl IoStateCell {
-    /// Of a device that is not open yet.
+    /// Returns the state of a device that is not open yet.
     pub(super) fn new() -> Self {
         Self(AtomicU64::new(NOT_OPEN))
     }
 
-    /// How requests are sent.
+    /// Returns how requests are sent.
     #[inline]
     pub(super) fn get(&self) -> IoState {
         let word = self.0.load(Relaxed);
@@ -77,7 +77,7 @@ impl IoStateCell {
         self.0.store(io_state.to_word(), Relaxed);
     }
 
-    /// Changes how requests are sent, if it is still `from`; says whether it was.
+    /// Changes how requests are sent, if it is still `from`; returns whether it was.
     pub(super) fn change(&self, from: IoState, to: IoState) -> bool {
         self.0
             .compare_exchange(from.to_word(), to.to_word(), Relaxed, Relaxed)

@@ -2,9 +2,9 @@
 
 //! The limits of a device's disk, and how they follow those of the server's device.
 //!
-//! While its server was away a device may have changed. What the disk may be asked for is read anew
-//! when the device is opened again, but a disk takes other limits only when none of its requests is
-//! under way, and those may be waiting for a path: so they are changed later, by work of its own.
+//! A device may change during an outage. Its limits are read again when the device is opened again,
+//! but the block layer changes the limits of a disk only when none of its requests is in flight,
+//! and those may wait for a path: so a work item changes them later.
 
 use block_ext::limits::{
     DiscardLimits,
@@ -21,7 +21,7 @@ use crate::proto::{
 /// Pieces of a request start and end at pages: a memory region can hold no others.
 const PAGE_MASK: u32 = 4096 - 1;
 
-/// Limits of what one request carries.
+/// Returns the limits of what one request carries.
 pub(super) fn of_transfers(rtrs: &Session) -> Limits {
     Limits {
         virt_boundary_mask: PAGE_MASK,
@@ -30,7 +30,8 @@ pub(super) fn of_transfers(rtrs: &Session) -> Limits {
     }
 }
 
-/// Limits of a disk for `remote`. Longer transfers than the server's device takes are split there.
+/// Returns the limits of a disk for `remote`. The server splits transfers that are longer than its
+/// device takes.
 pub(super) fn of_disk(rtrs: &Session, remote: &Remote) -> Limits {
     Limits {
         logical_block_bytes: u32::from(remote.logical_block_size),
@@ -59,7 +60,7 @@ pub(super) struct LimitUpdate {
 }
 
 impl LimitUpdate {
-    /// Of a disk that is made with these limits.
+    /// Returns the state of a disk that is created with these limits.
     pub(super) fn new(limits: Limits) -> Self {
         Self {
             has: limits,
@@ -67,11 +68,11 @@ impl LimitUpdate {
         }
     }
 
-    /// Notes what the server's device is like now.
+    /// Stores the current limits of the server's device.
     ///
     /// # Errors
     ///
-    /// `EINVAL` if its blocks are larger than the disk's: whoever has the disk open goes on with
+    /// `EINVAL` if its blocks are larger than the disk's: the users of an open disk still use
     /// those.
     pub(super) fn follow(&mut self, mut limits: Limits) -> Result {
         if limits.logical_block_bytes > self.has.logical_block_bytes {
@@ -83,23 +84,23 @@ impl LimitUpdate {
         Ok(())
     }
 
-    /// Bytes of a logical block of the disk.
+    /// Returns the bytes of a logical block of the disk.
     pub(super) fn block_bytes(&self) -> u32 {
         self.has.logical_block_bytes
     }
 
-    /// The limits that the disk should have, if those are others.
+    /// Returns the limits that the disk should have, if they differ from those that it has.
     pub(super) fn due(&self) -> Option<Limits> {
         (self.has != self.should_have).then_some(self.should_have)
     }
 
-    /// Whether the block layer believes that what was written is durable, and it is not: it sends
-    /// no flushes.
+    /// Returns whether the block layer assumes that completed writes are durable although they are
+    /// not: it sends no flushes.
     pub(super) fn lacks_flushes(&self) -> bool {
         self.should_have.write_cache && !self.has.write_cache
     }
 
-    /// Notes that the disk has these limits now.
+    /// Records that the disk has these limits now.
     pub(super) fn changed(&mut self, limits: Limits) {
         self.has = limits;
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Mapping: from the line that was written to `map_device` to a disk, and back.
+//! Maps and unmaps devices: from the line that was written to `map_device` to a disk, and back.
 
 use block_ext::disk::{
     GenDisk,
@@ -83,7 +83,7 @@ fn exists(path: &CStr, session: &CStr) -> Error {
     EEXIST
 }
 
-/// Opens `device` on the server and shows its disk.
+/// Opens `device` on the server and adds its disk.
 fn open(device: &Arc<Device>, id: IdaId) -> Result {
     let remote = device.open(Remap::Same)?;
     let disk = Arc::new(disk::make(device, &remote, id)?, GFP_KERNEL)?;
@@ -98,7 +98,7 @@ fn open(device: &Arc<Device>, id: IdaId) -> Result {
     Ok(())
 }
 
-/// The link to the disk in `ctl/devices`.
+/// Creates the link to the disk in `ctl/devices`.
 fn link(device: &Device, disk: &GenDisk) -> Result<Link> {
     let mut name = [0; LINK_NAME_LEN_MAX];
     let path = device.path().to_bytes();
@@ -108,7 +108,7 @@ fn link(device: &Device, disk: &GenDisk) -> Result<Link> {
     Link::new(&*devices, name, disk)
 }
 
-/// Takes back what was done for a device that could not be mapped.
+/// Reverts what was done for a device that could not be mapped.
 fn abandon(device: &Arc<Device>) {
     if let Ok(unmap_state) = device.begin_unmap(Unmap::Force) {
         device.finish_unmap(unmap_state);
@@ -139,10 +139,10 @@ fn log_mapped(device: &Device, remote: &Remote) {
     );
 }
 
-/// Unmaps everything: the module is being unloaded, nobody maps any more.
+/// Unmaps all devices at module unload, when no new ones can be mapped.
 pub(super) fn unmap_all(client: &Client) {
     while let Some(session) = client.first_session() {
-        // First the link, so that requests and messages under way end at once.
+        // First the session, so that requests and messages in flight end at once.
         session.disconnect();
         while let Some(device) = session.first_device() {
             abandon(&device);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What user space sees of a mapped device.
+//! The disk and the files of a mapped device.
 
 use block_ext::disk::Disk;
 use kernel::sync::Arc;
@@ -21,28 +21,28 @@ pub(super) struct MappedDisk {
 }
 
 impl MappedDisk {
-    /// A disk without files.
+    /// Creates one without files.
     pub(super) fn new(disk: Arc<Disk<Queue>>) -> Self {
         Self { files: None, disk }
     }
 
-    /// Keeps the files with it.
+    /// Stores the files.
     pub(super) fn show(&mut self, link: Link, files: Directory<Device>) {
         self.files = Some((link, files));
     }
 
-    /// Whether it has its files.
+    /// Returns whether it has its files.
     pub(super) fn is_shown(&self) -> bool {
         self.files.is_some()
     }
 
-    /// The disk.
+    /// Returns the disk.
     pub(super) fn disk(&self) -> &Arc<Disk<Queue>> {
         &self.disk
     }
 
-    /// Removes the files, then the disk: now, although somebody who changes its limits may have it
-    /// in hand.
+    /// Removes the files, then the disk, even if a thread that changes its limits still has a
+    /// reference to it.
     pub(super) fn remove(self) {
         let disk = self.disk.clone();
         drop(self);

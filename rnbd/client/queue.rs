@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Requests of the block layer, on their way to the server and back.
+//! Sends requests of the block layer to the server, and ends them.
 //!
 //! Everything here is the IO path: no allocation, no sleeping lock. The tag of a request is the
 //! number of the server's chunk that it uses, so the block layer's tags are the only flow control.
@@ -89,8 +89,8 @@ impl Operations for Queue {
             request.end(Err(errno::EOPNOTSUPP));
             return Ok(());
         };
-        // With the device goes its number on the server, so a request for a device that is not
-        // open must not leave.
+        // A disconnect invalidates the device's number on the server, so a request for a device
+        // that is not open must not be sent.
         let remote_id = match device.io_state() {
             IoState::Open(remote_id) => remote_id,
             IoState::OpenForceFua(remote_id) => {
@@ -131,7 +131,7 @@ impl Operations for Queue {
     }
 }
 
-/// Hands `request` to RTRS.
+/// Passes `request` to RTRS.
 #[inline]
 fn send(
     hw: HwQueue<'_, Queue>,
@@ -155,7 +155,7 @@ fn send(
     }
 }
 
-/// The operation and flags that the server gets; `None` if the protocol has no word for it.
+/// Returns the operation and flags for the server; `None` if the protocol does not have them.
 #[inline]
 fn rw_of(request: &Request<Queue>) -> Option<Rw> {
     let op = match request.op() {
@@ -171,15 +171,15 @@ fn rw_of(request: &Request<Queue>) -> Option<Rw> {
     Some(Rw {
         op,
         sync: request.is_sync(),
-        // As the C driver: whatever flushes is forced as well.
+        // As the C driver: requests with a flush are forced as well.
         fua: flags.intersects(Flags::FUA | Flags::PREFLUSH),
         preflush: flags.contains(Flags::PREFLUSH),
         nounmap: op == Op::WriteZeroes && flags.contains(Flags::NOUNMAP),
     })
 }
 
-/// The way of an operation's data; operations without data go where the C driver sends them, which
-/// is decided by the block layer's number of the operation.
+/// Returns the direction of an operation's data. Operations without data have that of the C driver,
+/// which depends on the block layer's number of the operation.
 #[inline]
 fn direction_of(op: Op) -> Direction {
     match op {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Requests that did not get through: which of them wait, and which fail.
+//! Requests that were not sent or not answered: which of them wait, and which fail.
 
 use block_ext::mq::{
     Rejected,
@@ -23,31 +23,31 @@ use super::{
 };
 use crate::proto::cache::Note;
 
-/// Pause before a request that was lost is started again, in milliseconds. While the disk is held
-/// it waits for longer: until it is unquiesced.
+/// Pause before a lost request is started again, in milliseconds. While the disk is quiesced it
+/// waits for longer.
 const AGAIN_MS: u32 = 10;
 
-/// What is remembered of a request.
+/// The history of a request.
 #[derive(Default)]
 pub(super) struct History {
     /// When it was lost first, or had to wait for its chunk.
     since: Option<Instant<Monotonic>>,
-    /// RTRS has lost it, and knows it by this.
+    /// The ticket that RTRS gave it when it was lost.
     ticket: Option<Ticket>,
-    /// The device's number that it was sent with last.
+    /// The device's number with which it was sent last.
     pub(super) remote_id: u32,
     /// What its acknowledgement means for the server's cache.
     pub(super) note: Note,
 }
 
 impl History {
-    /// What RTRS is to be told of the request.
+    /// Returns the ticket with which RTRS identifies the request.
     pub(super) fn ticket(&self) -> Option<Ticket> {
         self.ticket
     }
 }
 
-/// Ends a request; the next one in its place was not lost.
+/// Ends a request, and resets its history for the next request with its tag.
 #[inline]
 pub(super) fn end(mut request: Request<Queue>, result: Result) {
     if request.pdu().since.is_some() {
@@ -57,13 +57,13 @@ pub(super) fn end(mut request: Request<Queue>, result: Result) {
 }
 
 impl Device {
-    /// The device is not open on the server: a request waits, or fails.
+    /// Requeues or fails a request of a device that is not open on the server.
     #[cold]
     pub(super) fn refuse(&self, request: Request<Queue>) -> Result<(), Rejected<Queue>> {
         self.take_back(errno::ECONNABORTED, request)
     }
 
-    /// Ends a request that RTRS has not taken, or gives it back to the block layer to try later.
+    /// Ends a request that RTRS has not taken, or requeues it to the block layer.
     #[cold]
     pub(super) fn take_back(
         &self,
@@ -83,7 +83,7 @@ impl Device {
         Ok(())
     }
 
-    /// A request was acknowledged.
+    /// Ends a request that was acknowledged.
     #[inline]
     pub(super) fn acknowledged(request: Request<Queue>) {
         let note = request.pdu().note;
@@ -93,7 +93,7 @@ impl Device {
         end(request, Ok(()));
     }
 
-    /// A flush is to fail, because writes before it are gone.
+    /// Fails a flush, because writes before it are lost.
     #[cold]
     pub(super) fn fail_flush(&self, request: Request<Queue>) -> Result<(), Rejected<Queue>> {
         pr_err!(
@@ -104,39 +104,39 @@ impl Device {
         Ok(())
     }
 
-    /// A request was answered with an error.
+    /// Ends a request that was answered with an error.
     #[cold]
     pub(super) fn failed(request: Request<Queue>, error: Error) {
         let device = request.queue();
         device.log_failed(request.op(), error);
         if error == errno::ENOTCONN {
-            // In this word servers say that they have no device of that number open.
+            // With this error servers say that they have no device of that number open.
             device.not_open_there(request.pdu().remote_id);
         }
         end(request, Err(error));
     }
 
-    /// A request was sent, and there is nobody who could answer any more: it is started anew,
-    /// unless that has gone on for longer than requests are to wait.
+    /// Requeues a request that was sent and will not be answered, unless it has been requeued for
+    /// longer than requests may wait.
     #[cold]
     pub(super) fn requeue(mut request: Request<Queue>, ticket: Ticket) {
         request.pdu_mut().ticket = Some(ticket);
-        // It goes out as it was, or not before the server is done with what it has of it.
+        // It is sent as it was, or not before the server is done with the lost copy.
         request.forbid_merges();
         let limit_ms = request.queue().rtrs().fast_io_fail_ms();
         Self::try_later(request, limit_ms, errno::ECONNABORTED);
     }
 
-    /// The server may still work in the request's chunk on one that was lost. It waits beside the
-    /// queue, where it is in no other request's way.
+    /// Requeues a request in whose chunk the server may still work on a lost one. It waits beside
+    /// the queue, where it does not delay other requests.
     #[cold]
     fn wait_for_chunk(&self, request: Request<Queue>) {
         let limit_ms = quarantine::wait_limit_ms(self.rtrs().fast_io_fail_ms());
         Self::try_later(request, limit_ms, errno::EALREADY);
     }
 
-    /// Starts a request again, unless that has gone on for `limit_ms`: then it fails because of
-    /// `error`.
+    /// Starts a request again later, unless it has been tried for `limit_ms`: then it fails because
+    /// of `error`.
     fn try_later(mut request: Request<Queue>, limit_ms: Option<u64>, error: Error) {
         let since = *request.pdu_mut().since.get_or_insert_with(Instant::now);
         let device = request.queue();

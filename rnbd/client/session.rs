@@ -2,9 +2,9 @@
 
 //! Sessions: the connection to a server, its tags, and the devices that are mapped over it.
 //!
-//! A session is made by the first device that is mapped over it and closed when the last one is
-//! gone. Its name is taken until it is closed: who wants to map over a session that is being
-//! connected or closed waits for the outcome.
+//! The first device that is mapped over a session creates it, and the session is closed when the
+//! last one is unmapped. Its name is in use until it is closed: a thread that maps over a session
+//! that is being connected or closed waits for the outcome.
 
 mod watcher;
 
@@ -53,7 +53,7 @@ use crate::proto::map::MapRequest;
 /// Most requests of a tag set (`BLK_MQ_MAX_DEPTH`).
 const DEPTH_MAX: u32 = 10240;
 
-/// Where a session is in its life.
+/// The phase of a session.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Phase {
     /// The first user connects it.
@@ -64,13 +64,13 @@ enum Phase {
     Closing,
 }
 
-/// The connection of a session, there from the moment it is ready.
+/// The connection of a session, set when it is ready.
 struct Connection {
     rtrs: Arc<rtrs_client::Session>,
     tags: Arc<TagSet<Queue>>,
 }
 
-/// How a session is used.
+/// The phase and the number of users of a session.
 struct Usage {
     phase: Phase,
     users: usize,
@@ -100,11 +100,11 @@ pub(super) struct Session {
     closing: Work<Session>,
 }
 
-/// Somebody who needs a session. When the last one is dropped the session is closed.
+/// A user of a session. When the last one is dropped the session is closed.
 pub(super) struct User(Arc<Session>);
 
 impl User {
-    /// The session.
+    /// Returns the session.
     pub(super) fn session(&self) -> &Arc<Session> {
         &self.0
     }
@@ -128,11 +128,11 @@ impl WorkItem for Session {
     }
 }
 
-/// What somebody who looks for a session finds.
+/// The result of a search for a session.
 enum Found {
     /// A session that is ready, or that the caller has to connect (`true`).
     Session(User, bool),
-    /// A session that is being connected or closed; look again when it has settled or is gone.
+    /// A session that is being connected or closed; search again when it has settled or is gone.
     Wait(Arc<Session>, Phase),
 }
 
@@ -162,13 +162,13 @@ impl Session {
         )
     }
 
-    /// The session that `request` names, made and connected if there is none.
+    /// Returns the session that `request` names; creates and connects it if there is none.
     ///
     /// # Errors
     ///
     /// `ENXIO` if there is none and `request` has no path, `EINVAL` if it asks for poll queues that
     /// the session does not have or does not ask for those that it has, `ERESTARTSYS` if the caller
-    /// is killed; else what connecting gives.
+    /// is killed; else the error of connecting.
     pub(super) fn get(client: &Arc<Client>, request: &MapRequest<'_>) -> Result<User> {
         loop {
             let (user, is_new) = match Self::find_or_make(client, request)? {
@@ -217,8 +217,8 @@ impl Session {
         Ok(Found::Session(User(session), true))
     }
 
-    /// A device over a session with poll queues would need them, too; and the session has the
-    /// queues that its first device has asked for.
+    /// Fails if either the session or the new device has poll queues: the device would need those
+    /// of the session, which has as many as its first device has asked for.
     fn check_poll_queues(&self, request: &MapRequest<'_>) -> Result {
         if request.nr_poll_queues == 0 && self.poll_queues == 0 {
             return Ok(());
@@ -232,7 +232,7 @@ impl Session {
         Err(EINVAL)
     }
 
-    /// The settings of a session that exists are changed by its files, not by one of its devices.
+    /// Fails if `request` has settings: those of an existing session are changed by its files.
     fn check_settings(&self, request: &MapRequest<'_>) -> Result {
         if request.settings == Settings::default() && request.io_timeout_ms == 0 {
             return Ok(());
@@ -245,8 +245,8 @@ impl Session {
         Err(EINVAL)
     }
 
-    /// Connects the session and tells whoever waits for that. On failure the session is closed when
-    /// its user is dropped.
+    /// Connects the session and wakes the threads that wait for that. On failure the session is
+    /// closed when its user is dropped.
     fn connect(self: &Arc<Self>, request: &MapRequest<'_>) -> Result {
         let connected = self.try_connect(request);
         if connected.is_ok() {
@@ -296,20 +296,20 @@ impl Session {
         }
     }
 
-    /// Somebody needs the session no longer; after the last one it is closed. Not here: this may be
-    /// the news of a path of the session, which closing waits for.
+    /// Drops one use of the session. After the last one a work item closes the session: the caller
+    /// may be an event handler that closing waits for.
     fn leave(self: &Arc<Self>) {
         let _sessions = self.client.sessions.lock();
         let mut usage = self.usage.lock();
         usage.users = usage.users.saturating_sub(1);
         if usage.users == 0 {
             usage.phase = Phase::Closing;
-            // Once: it is not used again.
+            // Queued once: the session is not used again.
             let _ = self.client.wq.enqueue(self.clone());
         }
     }
 
-    /// Closes a session that nobody uses any more.
+    /// Closes a session that has no users any more.
     fn close(self: &Arc<Self>) {
         self.watcher.stop();
         self.disconnect();
@@ -318,46 +318,46 @@ impl Session {
         drop(forgotten);
     }
 
-    /// Closes the connection: what is under way fails. May be called more than once.
+    /// Closes the connection: requests in flight fail. May be called more than once.
     pub(super) fn disconnect(&self) {
         if let Some(connection) = self.connection.as_ref() {
             connection.rtrs.close();
         }
     }
 
-    /// Waits a little while for the session to be closed and forgotten.
+    /// Waits at most 100 ms for the session to be closed and removed from the list.
     pub(super) fn await_end(&self) {
         let _ = self.gone.wait_timeout_ms(100);
     }
 
-    /// The session's name.
+    /// Returns the session's name.
     pub(super) fn name(&self) -> &CStr {
         &self.name
     }
 
-    /// Poll queues of the session.
+    /// Returns the number of poll queues of the session.
     pub(super) fn poll_queues(&self) -> u32 {
         self.poll_queues
     }
 
-    /// What all sessions share.
+    /// Returns the state that all sessions share.
     pub(super) fn client(&self) -> &Arc<Client> {
         &self.client
     }
 
-    /// The connection to the server.
+    /// Returns the connection to the server.
     pub(super) fn rtrs(&self) -> Result<&Arc<rtrs_client::Session>> {
         let connection = self.connection.as_ref().ok_or(errno::ENOTCONN)?;
         Ok(&connection.rtrs)
     }
 
-    /// The requests of the session's disks.
+    /// Returns the tag set of the session's disks.
     pub(super) fn tags(&self) -> Result<&Arc<TagSet<Queue>>> {
         let connection = self.connection.as_ref().ok_or(errno::ENOTCONN)?;
         Ok(&connection.tags)
     }
 
-    /// Whether a device of that name is mapped over the session.
+    /// Returns whether a device of that name is mapped over the session.
     pub(super) fn has_device(&self, path: &[u8]) -> bool {
         self.devices
             .lock()
@@ -369,7 +369,7 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// `EEXIST` if one of that name is there, `ENOMEM`.
+    /// `EEXIST` if there is one of that name, `ENOMEM`.
     pub(super) fn add(&self, device: Arc<Device>) -> Result {
         let mut devices = self.devices.lock();
         if devices.iter().any(|other| other.path() == device.path()) {
@@ -384,12 +384,12 @@ impl Session {
         let mut devices = self.devices.lock();
         let index = devices.iter().position(|other| Arc::ptr_eq(other, device));
         let removed = index.map(|index| devices.remove(index));
-        // The last reference may close the session, which is not to happen under the lock.
+        // The last reference may close the session, which must not happen under the lock.
         drop(devices);
         drop(removed);
     }
 
-    /// The devices that are mapped over the session at the moment.
+    /// Returns the devices that are mapped over the session at the moment.
     pub(super) fn devices(&self) -> Result<KVec<Arc<Device>>> {
         let devices = self.devices.lock();
         let mut copy = KVec::with_capacity(devices.len(), GFP_KERNEL)?;
@@ -399,13 +399,13 @@ impl Session {
         Ok(copy)
     }
 
-    /// Any device that is mapped over the session.
+    /// Returns any device that is mapped over the session.
     pub(super) fn first_device(&self) -> Option<Arc<Device>> {
         self.devices.lock().first().cloned()
     }
 }
 
-/// The requests for a session: one for each chunk that the server lets us use.
+/// Allocates the tag set of a session: one request for each chunk that the server grants.
 fn make_tags(rtrs: &Arc<rtrs_client::Session>, timeout_ms: u32) -> Result<Arc<TagSet<Queue>>> {
     let config = TagSetConfig {
         hw_queues: cpu::num_online_cpus(),

@@ -67,16 +67,16 @@ static DEVICE: [Attribute<Device>; 9] = [
     Attribute::ro(c"cache_losses", show_cache_losses),
 ];
 
-/// The files of the client. Dropped, they are gone, and everything is unmapped.
+/// The files of the client. The drop removes them and unmaps all devices.
 pub(crate) struct Control {
-    // Dropped first: nobody maps any more.
+    // Dropped first: no thread maps a device any more.
     device: Option<ClassDevice<Client>>,
     client: Arc<Client>,
     _class: Class,
 }
 
 impl Control {
-    /// Shows `client`.
+    /// Creates the files of `client`.
     pub(crate) fn new(client: Arc<Client>) -> Result<Self> {
         let class = Class::register(c"rnbd-client")?;
         let device = ClassDevice::new(&class, c"ctl", &CONTROL, client.clone())?;
@@ -92,17 +92,17 @@ impl Control {
 
 impl Drop for Control {
     fn drop(&mut self) {
-        // The folder of links goes with the last device.
+        // The folder of links is removed with the last device.
         self.client.set_devices(None);
         self.device = None;
         map::unmap_all(&self.client);
-        // A session that is gone may be on its last steps, and its last news on their way.
+        // The last steps of closed sessions, and their last events, may still be pending.
         self.client.flush();
         rtrs_client::flush();
     }
 }
 
-/// The files of `device`, in the folder of its disk.
+/// Creates the files of `device`, in the folder of its disk.
 pub(super) fn files(disk: &impl AsKobject, device: Arc<Device>) -> Result<Directory<Device>> {
     Directory::new(disk, c"rnbd", &DEVICE, device)
 }
@@ -148,7 +148,8 @@ fn store_unmap_device(
         return Err(EBUSY);
     }
     let unmap_state = memory::without_io(|| device.begin_unmap(how))?;
-    // This file goes with the device: first, so that unmapping does not wait for its own writer.
+    // This file is removed with the device: first, so that unmapping does not wait for its own
+    // writer.
     if let Err(error) = context.remove_self(&THIS_MODULE) {
         // The module is being unloaded, which unmaps the device.
         device.cancel_unmap(unmap_state);

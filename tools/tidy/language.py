@@ -10,8 +10,6 @@ from rust import KERNEL_FOLDERS
 # What hides the thread, context or lock that acts; then pictures in place of the field's terms.
 WORDS = re.compile(r"\b(nobody|somebody|anybody|everybody|whoever|whatever|in vain|hears? of|further ado"
                    r"|deeds?|orphans?|heirs?|ghosts?|pulses?|patien(?:ce|t)|farewells?|bury|buried|graves?)\b", re.I)
-# Files and folders of kernel code whose comments still have such words. A finished one leaves the list.
-PENDING = ("rnbd/client", "rnbd/client.rs")
 DOCUMENTS = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "Documentation")
 _QUOTED = re.compile(r"`[^`]*`")
 _STRING = re.compile(r'"(\\.|[^"\\])*"')
@@ -50,21 +48,14 @@ def _prose(source: Source) -> Iterator[tuple[int, str]]:
 
 
 def _is_checked(path: pathlib.Path) -> bool:
-    """Whether the rule holds for a file: kernel code that is not pending, and documents."""
-    if path.parts[0] in DOCUMENTS:
-        return True
-    return path.parts[0] in KERNEL_FOLDERS and not any(
-        path.is_relative_to(pending) for pending in PENDING)
+    """Whether the rule holds for a file: kernel code, and documents."""
+    return path.parts[0] in (*KERNEL_FOLDERS, *DOCUMENTS)
 
 
 def plain_words(sources: list[Source]) -> list[str]:
     """Comments name who acts (a thread, a context, a lock's holder), with the field's terms."""
-    complaints = [f"{source.path}:{number}: '{word[0]}'" for source in sources if _is_checked(source.path)
-                  for number, text in _prose(source) for word in WORDS.finditer(text)]
-    present = [str(source.path) for source in sources]
-    complaints += [f"tools/tidy/language.py: {pending} is pending, but is not there" for pending in PENDING
-                   if not any(pathlib.Path(path).is_relative_to(pending) for path in present)]
-    return complaints
+    return [f"{source.path}:{number}: '{word[0]}'" for source in sources if _is_checked(source.path)
+            for number, text in _prose(source) for word in WORDS.finditer(text)]
 
 
 RULES = [plain_words]

@@ -2,8 +2,8 @@
 
 //! Devices that the server closes on its own: an administrator there has fenced this client off.
 //!
-//! Requests of such a device fail until somebody has it opened again (`remap_device`), whatever
-//! becomes of the session meanwhile. The server tells nothing; the client learns of it by the
+//! Requests of such a device fail until it is opened again on request (`remap_device`), even if the
+//! session is disconnected meanwhile. The server does not notify the client, which finds out by the
 //! answer to a request, or when a path comes up ([`survey`](crate::proto::survey)).
 
 use block_ext::disk::Uevent;
@@ -30,27 +30,27 @@ use crate::{
     },
 };
 
-/// A device that a server was told to open, although it should be open there.
+/// A device for which a server was asked to open it, although it should be open there.
 pub(crate) struct Asked {
     pub(crate) device: Arc<Device>,
-    /// The number that its requests are made with.
+    /// The number with which its requests are sent.
     number: u32,
     pub(crate) answer: Result<u32>,
 }
 
 impl Asked {
-    /// What the server said.
+    /// Returns the server's answer.
     pub(crate) fn answer(&self) -> Answer {
         read(self.number, self.answer)
     }
 
-    /// Asks the session's other paths the same, and says what they answer.
+    /// Asks the server of the session's other paths the same, and returns its answer.
     pub(crate) fn ask_others(&self) -> Answer {
         let rtrs = self.device.rtrs();
         let opened = admin::agree(rtrs).and_then(|server| self.device.ask(rtrs, &server));
         let answer = read(self.number, opened);
         if let Answer::Opened(id) = answer {
-            // What was opened by way of the new path is closed there.
+            // A device that was opened over the new path is closed there by the caller.
             if answer != self.answer() {
                 admin::close(rtrs, id);
             }
@@ -58,18 +58,19 @@ impl Asked {
         answer
     }
 
-    /// Closes what was opened by the question, by way of `path`.
+    /// Closes over `path` what the question has opened.
     pub(crate) fn close_again(&self, path: &impl AdminChannel) {
         if let Answer::Opened(id) = self.answer() {
             admin::close(path, id);
         }
     }
 
-    /// The server is the one of all paths, and has closed the device unless it has its number.
+    /// Records a closed device: the server is that of all paths, and has closed the device unless
+    /// it has it open under its number.
     pub(crate) fn note(&self) {
         if matches!(self.answer(), Answer::Opened(_) | Answer::Refused) {
             self.device.not_open_there(self.number);
-            // Becomes visible now.
+            // Makes the state fenced now.
             let _ = self.device.state();
         }
     }
@@ -81,7 +82,7 @@ fn read(number: u32, opened: Result<u32>) -> Answer {
 }
 
 impl Device {
-    /// Has `server` open the device by way of `path`; `None` if it is not open, so that nothing is
+    /// Opens the device on `server` over `path`; `None` if it is not open, so that no requests are
     /// sent for it.
     pub(crate) fn question(
         self: &Arc<Self>,
@@ -101,8 +102,8 @@ impl Device {
         Ok(remote.device_id)
     }
 
-    /// The server has said that it has no device of that number open: requests fail from now on.
-    /// Does nothing if requests are made with another number meanwhile. Any context.
+    /// Fails requests from now on: the server has said that it has no device of that number open.
+    /// Does nothing if requests are sent with another number meanwhile. Any context.
     #[cold]
     pub(crate) fn not_open_there(&self, number: u32) {
         let ended = [IoState::Open(number), IoState::OpenForceFua(number)]
@@ -116,7 +117,7 @@ impl Device {
         }
     }
 
-    /// The second half of [`Self::not_open_there`], with what changes locked.
+    /// The second half of [`Self::not_open_there`], with the state locked.
     pub(super) fn become_fenced(&self, inner: &mut Inner) {
         inner.state = DeviceState::Fenced;
         if let Some(mapped_disk) = &inner.mapped_disk {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which disk a device is: after an outage the server may have another one under its name.
+//! The identity of a device's disk: after an outage the server may have another disk under its
+//! name.
 
 use kernel::prelude::*;
 use kernel_ext::errno;
@@ -18,12 +19,12 @@ use crate::{
 };
 
 impl Device {
-    /// Refuses a disk that is not the one that was mapped: what is mounted here would be written
-    /// over what is on that one.
+    /// Fails for a disk that is not the one that was mapped: the file system that is mounted here
+    /// would overwrite the data of that one.
     ///
     /// # Errors
     ///
-    /// `ESTALE`, with one line in the log however often it is tried.
+    /// `ESTALE`, with one log line however often it is tried.
     pub(super) fn compare_identity(&self, inner: &mut Inner, remote: &Remote) -> Result {
         if Identity::may_be_same(inner.identity, remote.identity) {
             return Ok(());
@@ -45,8 +46,8 @@ impl Device {
         Err(errno::ESTALE)
     }
 
-    /// Notes which disk was opened; says whether it is another one than before, which somebody has
-    /// allowed.
+    /// Stores the identity of the disk that was opened; returns whether it is another one than
+    /// before, which the user has allowed.
     pub(super) fn note_identity(&self, inner: &mut Inner, remote: &Remote) -> bool {
         let is_another = !Identity::may_be_same(inner.identity, remote.identity);
         if let (true, Some(now)) = (is_another, remote.identity) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How a device's disk follows the limits of the server's device.
+//! Applies the limits of the server's device to the device's disk.
 
 use block_ext::disk::Uevent;
 use kernel::{
@@ -33,17 +33,17 @@ impl WorkItem for Device {
 }
 
 impl Device {
-    /// Has the disk's limits changed, if there is a disk and they are to change.
+    /// Queues the work item that changes the disk's limits, if there is a disk and they differ.
     pub(super) fn begin_limit_update(self: &Arc<Self>, inner: &Inner) {
         let is_shown = inner.mapped_disk.as_ref().is_some_and(MappedDisk::is_shown);
         if is_shown && inner.limits.as_ref().is_some_and(|l| l.due().is_some()) {
-            // If it is queued already, it will see what is due.
+            // If it is queued already, that run sees what is due.
             let _ = self.session().client().wq().enqueue(self.clone());
         }
     }
 
-    /// Changes the disk's limits to what they should be. Sleeps, for as long as requests are under
-    /// way or wait for a path.
+    /// Changes the disk's limits to those of the server's device. Sleeps as long as requests are in
+    /// flight or wait for a path.
     fn follow_limits(&self) {
         loop {
             let inner = self.lock();
@@ -63,7 +63,7 @@ impl Device {
                 if let (false, IoState::OpenForceFua(id)) =
                     (limit_update.lacks_flushes(), self.io_state())
                 {
-                    // Unless the server has closed it.
+                    // Fails if the server has closed it.
                     self.io_state
                         .change(IoState::OpenForceFua(id), IoState::Open(id));
                 }

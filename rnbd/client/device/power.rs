@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Writes that are gone because the server's machine has lost its volatile caches.
+//! Writes that are lost because the server's machine has lost its volatile caches.
 
 use kernel::prelude::*;
 
@@ -17,15 +17,15 @@ use crate::{
 };
 
 impl Inner {
-    /// Whether the machine behind the device was started anew since it was opened last.
+    /// Returns whether the machine of the device was restarted since it was opened last.
     pub(super) fn has_restarted(&self, server: &Server) -> bool {
         Boot::has_restarted(self.boot, server.boot, ASSUME_CACHE_LOSS.get())
     }
 }
 
 impl Device {
-    /// Notes in which boot of its machine the server has opened the device. No request has left
-    /// since then, and all of the last boot have ended or were given back.
+    /// Stores the boot of its machine in which the server has opened the device. No request was
+    /// sent since then, and all of the last boot have ended or were requeued.
     pub(super) fn note_boot(
         &self,
         inner: &mut Inner,
@@ -43,13 +43,13 @@ impl Device {
         }
     }
 
-    /// How often the server's cache was lost with writes of this device in it.
+    /// Returns how often the server's cache was lost with writes of this device in it.
     pub(crate) fn cache_losses(&self) -> u32 {
         self.lock().cache_losses
     }
 
-    /// Whether the device is open in another boot of the server's machine than that in which
-    /// `server` runs. One that is not open, fenced for one, may have been left behind in any boot.
+    /// Returns whether the device is open in another boot of the server's machine than that of
+    /// `server`. A device that is not open, a fenced one for instance, may date from any boot.
     pub(crate) fn is_open_in_another_boot(&self, server: &Server) -> bool {
         let inner = self.lock();
         self.io_state().remote_id().is_some() && Boot::is_another(inner.boot, server.boot)

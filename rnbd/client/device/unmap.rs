@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How a device gets its disk, and how it is taken away again.
+//! Attaches the disk of a device, and removes it again.
 
 use block_ext::disk::Disk;
 use kernel::{
@@ -29,18 +29,18 @@ use crate::{
     },
 };
 
-/// What a device was before it was unmapped.
+/// The state of a device before it was unmapped.
 pub(crate) struct UnmapState {
     state: DeviceState,
     /// Its number on the server, if it was open there.
     remote_id: Option<u32>,
-    /// The outages before.
+    /// The number of outages at that time.
     disconnects: u32,
 }
 
 impl Device {
-    /// Keeps the disk, which user space does not see yet, until the device is unmapped. From now on
-    /// an outage holds it.
+    /// Stores the disk, which user space does not see yet, until the device is unmapped. From now
+    /// on an outage quiesces it.
     pub(crate) fn attach(&self, disk: Arc<Disk<Queue>>) {
         let mut inner = self.lock();
         if self.io_state() == IoState::Queueing {
@@ -49,7 +49,7 @@ impl Device {
         inner.mapped_disk = Some(MappedDisk::new(disk));
     }
 
-    /// Keeps the files of the disk as well: the device is mapped, and may be unmapped by its file.
+    /// Stores the files of the disk as well: the device is mapped, and its file may unmap it.
     pub(crate) fn show(self: &Arc<Self>, link: Link, files: Directory<Device>) {
         let mut inner = self.lock();
         if let Some(mapped_disk) = &mut inner.mapped_disk {
@@ -58,7 +58,7 @@ impl Device {
         self.begin_limit_update(&inner);
     }
 
-    /// Whether the device is mapped, not just being mapped.
+    /// Returns whether the device is mapped, not just being mapped.
     pub(crate) fn is_shown(&self) -> bool {
         self.lock()
             .mapped_disk
@@ -66,15 +66,15 @@ impl Device {
             .is_some_and(MappedDisk::is_shown)
     }
 
-    /// Takes the device out of use: with `Ok` nobody else unmaps it. Requests fail from now on,
-    /// those that wait as well.
+    /// Takes the device out of use: with `Ok` no other thread unmaps it. Requests fail from now on,
+    /// queued ones as well.
     ///
-    /// Does not wait for those who open, close or scan the disk: they may be waiting for requests
-    /// of this device.
+    /// Does not wait for threads that open, close or scan the disk: they may wait for requests of
+    /// this device.
     ///
     /// # Errors
     ///
-    /// `EALREADY` if somebody else unmaps it, `EBUSY` if the disk is open and `how` is normal.
+    /// `EALREADY` if another thread unmaps it, `EBUSY` if the disk is open and `how` is normal.
     pub(crate) fn begin_unmap(&self, how: Unmap) -> Result<UnmapState> {
         let mut inner = self.lock();
         if inner.state == DeviceState::Unmapped {
@@ -100,14 +100,13 @@ impl Device {
         inner.state = DeviceState::Unmapped;
         self.io_state.set(IoState::Failing);
         if let Some(mapped_disk) = &inner.mapped_disk {
-            // What waits for the server fails, and with it ends who waits for that.
+            // Queued requests fail, and so do the threads that wait for them.
             mapped_disk.disk().unquiesce();
         }
         Ok(unmap_state)
     }
 
-    /// Takes `begin_unmap` back, for somebody else who will unmap the device. Requests go on to
-    /// fail.
+    /// Reverts `begin_unmap`, so that another thread can unmap the device. Requests still fail.
     pub(crate) fn cancel_unmap(&self, unmap_state: UnmapState) {
         let mut inner = self.lock();
         inner.state = match unmap_state.state {
@@ -119,15 +118,16 @@ impl Device {
         }
     }
 
-    /// Removes the disk and tells the server. Sleeps until the disk's requests have ended.
+    /// Removes the disk and closes the device on the server. Sleeps until the disk's requests have
+    /// ended.
     pub(crate) fn finish_unmap(self: &Arc<Self>, unmap_state: UnmapState) {
         self.session().forget(self);
         let mapped_disk = self.lock().mapped_disk.take();
-        // Not under the lock: requests that end want it, and so do those who change the limits.
+        // Not under the lock: requests that end take it, and so do threads that change the limits.
         if let Some(mapped_disk) = mapped_disk {
             mapped_disk.remove();
         }
-        // After an outage the number is another device's.
+        // After an outage another device has the number.
         let is_known = self.lock().disconnects == unmap_state.disconnects;
         if let (true, Some(remote_id)) = (is_known, unmap_state.remote_id) {
             admin::close(&*self.rtrs, remote_id);

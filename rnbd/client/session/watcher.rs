@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What becomes of a session's devices when its link changes.
+//! Updates a session's devices when its paths come up or go down.
 
 use kernel::{
     prelude::*,
@@ -37,35 +37,35 @@ use crate::{
     },
 };
 
-/// Hears of a session's link.
+/// Handles the events of a session.
 #[pin_data]
 pub(super) struct SessionWatcher {
-    /// The session while it is ready: a watcher must not keep it.
+    /// The session while it is ready: a watcher must not hold it for longer.
     #[pin]
     session: Mutex<Option<Arc<Session>>>,
 }
 
 impl SessionWatcher {
-    /// Of a session that is not ready yet.
+    /// Returns the watcher of a session that is not ready yet.
     pub(super) fn new() -> impl PinInit<Self> {
         pin_init!(Self {
             session <- new_mutex!(None),
         })
     }
 
-    /// The session is ready.
+    /// Handles events from now on: the session is ready.
     pub(super) fn watch(&self, session: Arc<Session>) {
         *self.session.lock() = Some(session);
     }
 
-    /// The session is being closed.
+    /// Handles no more events: the session is being closed.
     pub(super) fn stop(&self) {
         let session = self.session.lock().take();
         drop(session);
     }
 
-    /// Does something quick to all devices. Nothing of them is kept: who drops the last reference
-    /// to a device closes its session, which must not wait for its own news.
+    /// Calls `visit`, which must be quick, for all devices. It must not keep a reference: dropping
+    /// the last one to a device closes its session, which waits for the running event handler.
     fn for_each_device(&self, visit: impl Fn(&Device)) {
         let session = self.session.lock().clone();
         if let Some(session) = session {
@@ -92,9 +92,9 @@ impl SessionEvents for SessionWatcher {
             return Ok(true);
         };
         let server = admin::agree(path)?;
-        // Every device, for the server is to have all of them open before a request comes.
+        // Every device, since the server must have all of them open before a request comes.
         let devices = session.devices()?;
-        // The others must be down: what is believed of the caches there is not so any more.
+        // The other paths must go down: the state of the caches there is not valid any more.
         if devices
             .iter()
             .any(|device| device.is_open_in_another_boot(&server))
@@ -130,7 +130,7 @@ impl SessionEvents for SessionWatcher {
         let mut done = Ok(());
         for device in &session.devices()? {
             if device.state() == DeviceState::Disconnected {
-                // The others are opened all the same.
+                // The others are opened even if this one fails.
                 done = device.remap(Remap::Same).and(done);
             }
         }
@@ -138,11 +138,12 @@ impl SessionEvents for SessionWatcher {
     }
 }
 
-/// Whether the path by which these devices were asked for leads to the server of the others.
+/// Returns whether the path over which these devices were asked for leads to the server of the
+/// other paths.
 ///
 /// # Errors
 ///
-/// The first that is not the server's word: the path is to be tried again later.
+/// The first error that is not an answer of the server: the path is tried again later.
 fn judge(asked: &[Asked]) -> Result<bool> {
     let survey = asked
         .iter()
