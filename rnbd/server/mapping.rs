@@ -112,21 +112,15 @@ impl Mapping {
         if CHANGES_LIMIT.allow().is_none() {
             return;
         }
-        pr_info!(
-            "session {}: device '{}' ({}) opened as {}\n",
-            self.description.session.name(),
-            &*self.description.path,
-            self.claim.export(),
-            Shown(self.description.access)
-        );
-        if let Some((identity, basis)) = self.identity {
-            pr_info!(
-                "session {}: device '{}' is {}, {}\n",
-                self.description.session.name(),
-                &*self.description.path,
+        let (name, path) = (self.description.session.name(), &*self.description.path);
+        let (export, access) = (self.claim.export(), Shown(self.description.access));
+        match self.identity {
+            Some((identity, basis)) => pr_info!(
+                "session {name}: device '{path}' ({export}) opened as {access}: {}, {}\n",
                 Shown(identity),
                 Shown(basis)
-            );
+            ),
+            None => pr_info!("session {name}: device '{path}' ({export}) opened as {access}\n"),
         }
     }
 

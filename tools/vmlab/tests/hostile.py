@@ -78,7 +78,7 @@ def _prepare(lab: Lab, invalidate: str) -> None:
 
 def _is_routine(line: str) -> bool:
     """Lines about honest sessions coming and going."""
-    return bool(re.search(r"(opened as \w+|\) closed|ended|connected|proto(col)? 2\.0.*)$", line))
+    return bool(re.search(r"(opened as \w+(: naa\..*)?|\) closed|ended|connected|proto(col)? 2\.0.*)$", line))
 
 
 def _play(vm: Lab, script: str, name: str) -> str:
