@@ -93,7 +93,7 @@ def _unhurt(lab: Lab, mark: int) -> None:
     ge(len(stands), len(traces), "failed allocations, for so many call traces")
 
 
-@needs(wires=1, memory_mib=MEMORY_MIB, timeout=200, complaints=True)
+@needs(wires=1, memory_mib=MEMORY_MIB, timeout=200, complaints=True, unproven=True)
 def test_swap(pair: Lab) -> None:
     """Programs that need 1.5 times the memory there is, with their swap on the disk; the wire is cut four times."""
     disk = _start(pair)
@@ -111,7 +111,7 @@ def test_swap(pair: Lab) -> None:
     disk.unmap()
 
 
-@needs(wires=1, memory_mib=MEMORY_MIB, timeout=200, complaints=True)
+@needs(wires=1, memory_mib=MEMORY_MIB, timeout=200, complaints=True, unproven=True)
 def test_dirty_pages(pair: Lab) -> None:
     """A file larger than what is left of the memory is written to ext4 on the disk; the wire is cut four times."""
     disk = _start(pair)
