@@ -44,7 +44,7 @@ def parameters(lab: Lab, module: str) -> dict[str, str]:
 
 @needs(machines=1, own_modules=True)
 def test_parameters_have_the_names_and_defaults_of_c(vm: Lab) -> None:
-    """Readable in /sys/module, mode 0444, but for what is new; the client's modules have none."""
+    """Readable in /sys/module, mode 0444, but for what is new; those of C's client have none."""
     rnbd.load_server(vm, rnbd="")
     rnbd.load_client(vm)
     for module, wanted in DEFAULTS.items():
@@ -55,7 +55,9 @@ def test_parameters_have_the_names_and_defaults_of_c(vm: Lab) -> None:
         for name in found:
             mode = vm.server.run(f"stat -c %a /sys/module/{module}/parameters/{name}").strip()
             eq(mode, "644" if name in more else "444", f"mode of {module}'s {name}")
-    for module in ("rtrs_core", "rtrs_client", "rnbd_client"):
+    if vm.modules == "ours":
+        eq(parameters(vm, "rnbd_client"), {"assume_cache_loss": "N"}, "parameters of rnbd_client, which C has not")
+    for module in ("rtrs_core", "rtrs_client", *(() if vm.modules == "ours" else ("rnbd_client",))):
         ok(not vm.server.exists(f"/sys/module/{module}/parameters"), f"{module} has parameters")
 
 
