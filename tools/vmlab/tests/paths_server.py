@@ -111,7 +111,7 @@ def _play_refused(lab: Lab) -> None:
     ok(done.code == 1 and "REJECTED" in done.out, f"a session got in over the limit: {done.out}")
 
 
-@needs(machines=1, own_modules=True, memory_mib=512, timeout=240)
+@needs(machines=1, own_modules=True, memory_mib=320, timeout=240)
 def test_a_session_that_memory_cannot_hold_is_refused(lab: Lab) -> None:
     """No limit, and chunks for all free memory of a small machine: ENOMEM, and nothing is left behind."""
     _prepare(lab, "heartbeat_interval_ms=60000 max_memory_mib=0 sess_queue_depth=2048 max_chunk_size=131072")
