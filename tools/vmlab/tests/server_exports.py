@@ -18,7 +18,7 @@ def _play(lab: Lab, name: str) -> None:
     rnbd.ram_disk(lab, 8, 2)
     if not vm.exists("/tmp/peer/exports.py"):
         bring_puppets(vm, FILES)
-    vm.run(f"mods {lab.modules} rtrs-server {PATIENT} && mods {lab.modules} rnbd-server dev_search_path=/dev", 120)
+    rnbd.load_server(lab, rtrs=PATIENT)
     lengths = f"OPENS={tier.of(300, 1000)} TURNS={tier.of(80, 300)}"
     done = vm.try_run(f"cd /tmp/peer && {lengths} python3 -S -m exports {name} {lab.server_address}", 120)
     eq(done.out.strip().split("\n")[-1:], ["ok"], done.out)
@@ -60,7 +60,7 @@ def test_blocks_that_the_protocol_cannot_name_are_refused(lab: Lab) -> None:
     disk.unmap()
 
 
-@needs(machines=1)
+@needs(machines=1, own_modules=True)
 def test_the_log_says_where_the_server_is_and_what_it_exports(lab: Lab) -> None:
     """One line with port and search path; a folder that is not there is warned about, port 0 refused."""
     vm = lab.server
