@@ -40,7 +40,7 @@ impl PollContext {
     }
 }
 
-/// The handler of notifications of a queue that was [armed](Cq::arm).
+/// The handler of notifications of a queue whose notification was [requested](Cq::request_notify).
 pub trait Notify: Send + Sync + 'static {
     /// Handles a notification: the queue has completions to [poll](Cq::poll). Any context, hard
     /// interrupts included.
@@ -85,8 +85,8 @@ impl Cq {
         Ok(Arc::new(queue, GFP_KERNEL)?)
     }
 
-    /// As [`new`](Self::new) with [`PollContext::Direct`], for a queue that can be
-    /// [armed](Self::arm) where polling alone is not enough.
+    /// As [`new`](Self::new) with [`PollContext::Direct`], for a queue whose
+    /// notification can be [requested](Self::request_notify) where polling alone is not enough.
     pub fn polled_with_notify(
         device: &Device,
         entries: u32,
@@ -140,7 +140,7 @@ impl Cq {
 
     /// Requests one notification of its [`Notify`] for the next completion (`ib_req_notify_cq()`).
     /// Returns whether the queue already has completions, which the caller polls first. Does
-    /// nothing for a queue that was not made by [`quiet`](Self::quiet). Any context.
+    /// nothing for a queue that was not made by [`polled_with_notify`](Self::polled_with_notify). Any context.
     pub fn request_notify(&self) -> bool {
         if self.wake.is_none() {
             return false;

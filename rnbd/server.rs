@@ -97,7 +97,7 @@ impl Service for RtrsService {
     fn link_up(&self, rtrs: &Arc<rtrs_server::Session>) -> Result<Arc<dyn SessionService>> {
         let session = Session::new(self.0.clone(), rtrs.name())?;
         pr_info!("session {} connected\n", session.name());
-        let link: Arc<dyn SessionService> = Arc::new(SessionHandler(session), GFP_KERNEL)?;
-        Ok(link)
+        let service: Arc<dyn SessionService> = Arc::new(SessionHandler(session), GFP_KERNEL)?;
+        Ok(service)
     }
 }

@@ -38,7 +38,7 @@ const IOVA_BASE: u64 = 1 << 32;
 /// A memory region: pages registered as one range under one key.
 ///
 /// The order of use is: map pages ([`map`](Self::map) or [`map_blocks`](Self::map_blocks)), update
-/// the key ([`update_key`](Self::bump_key)), post a registration
+/// the key ([`update_key`](Self::update_key)), post a registration
 /// ([`Batch::reg_mr`](crate::Batch::reg_mr)), let the peer or the own device access it, invalidate
 /// the key ([`Batch::local_invalidate`](crate::Batch::local_invalidate), or the peer does).
 ///

@@ -66,7 +66,7 @@ impl<'a> Segment<'a> {
         ptr::eq(self.pd, pd)
     }
 
-    /// Returns the C segment; it may be used only if it [is of](Self::is_of) the queue pair's
+    /// Returns the C segment; it may be used only if it [belongs to](Self::belongs_to) the queue pair's
     /// domain.
     #[inline(always)]
     pub(crate) fn as_raw(&self) -> sys::ib_sge {

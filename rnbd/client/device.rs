@@ -149,7 +149,7 @@ impl Device {
                     cache_losses: 0,
                     mapped_disk: None,
                 }),
-                limit_update <- new_work!("Device::following"),
+                limit_update <- new_work!("Device::limit_update"),
                 number,
                 user,
             }),

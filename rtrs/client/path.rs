@@ -224,7 +224,7 @@ impl Path {
                 tear_down <- new_work!("Path::tear_down"),
                 heartbeat <- new_delayed_work!("Path::heartbeat"),
                 reconnect <- new_delayed_work!("Path::reconnect"),
-                poll_send_cqs <- new_work!("Path::look"),
+                poll_send_cqs <- new_work!("Path::poll_send_cqs"),
             }),
             GFP_KERNEL,
         )

@@ -27,10 +27,7 @@ use rtrs_core::{
     proto::{
         agreement::Grant,
         budget,
-        first_connect::{
-            Failure,
-            FirstConnect, //
-        },
+        connect_retry,
         handshake::{
             self,
             Accepted,
@@ -243,23 +240,18 @@ impl Attempt<'_> {
 
     /// Creates a connection's identifier and resolves its address.
     ///
-    /// The kernel asks a neighbour three times, and again when an identifier is created. The first
-    /// connect of a path, which a task waits for, therefore creates one now and then.
+    /// The kernel asks a neighbour three times, and again when an identifier is created. A connect
+    /// that has time for more creates one now and then.
     fn resolve(&self, cid: u16) -> Result<CmId, PathError> {
-        let is_first = self.recon_cnt == FIRST_CONNECT;
-        let mut first = FirstConnect::UNTRIED;
-        loop {
-            let timeout_ms = if is_first {
-                first.address_ms()
-            } else {
-                self.timeouts.address_ms
-            };
-            let done = self.resolve_within(cid, timeout_ms);
-            let is_late = matches!(done, Err(PathError::Timeout(_)));
-            if !is_late || !is_first || first.failed(Failure::NoAddress, timeout_ms).is_none() {
-                return done;
+        let mut done = Err(PathError::Timeout(Step::Address.name()));
+        let total_ms = self.timeouts.address_ms;
+        for timeout_ms in (0..).map_while(|n| connect_retry::resolution_ms(total_ms, n)) {
+            done = self.resolve_within(cid, timeout_ms);
+            if !matches!(done, Err(PathError::Timeout(_))) {
+                break;
             }
         }
+        done
     }
 
     /// As [`Self::resolve`], with one identifier; if it fails none is left.

@@ -107,6 +107,15 @@ impl PathError {
         )
     }
 
+    /// Returns whether the server has no memory for the path.
+    pub(crate) fn is_server_memory(self) -> bool {
+        matches!(
+            self,
+            PathError::Rejected(ConnectError::Rejected(Some(Errno::ENOMEM)), _)
+                | PathError::Info(InfoError::Refused(Errno::ENOMEM))
+        )
+    }
+
     /// Returns the error that the opener of the session gets.
     pub(crate) fn error(self) -> Error {
         match self {

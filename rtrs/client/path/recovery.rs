@@ -146,20 +146,13 @@ impl Path {
         }
     }
 
-    /// Connects a new path; sleeps, and can be killed. On failure the path is closed.
-    pub(crate) fn connect(this: &Arc<Self>, first_conn: bool) -> Result {
+    /// Connects a new path; sleeps, and can be killed. On failure the path is closed, and the
+    /// caller logs the error.
+    pub(crate) fn connect(this: &Arc<Self>, first_conn: bool) -> Result<(), PathError> {
         let mut resources = this.attempts.lock();
         let done = Self::attempt(this, &mut resources, first_conn, ConnectTimeouts::FIRST);
         drop(resources);
-        done.map_err(|fault| {
-            pr_err!(
-                "session {}: cannot connect to {}: {fault}\n",
-                this.session.name(),
-                this.dst()
-            );
-            Self::close(this);
-            fault.error()
-        })
+        done.inspect_err(|_| Self::close(this))
     }
 
     /// Fails the path. Any context; the first error counts.

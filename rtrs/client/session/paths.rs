@@ -15,10 +15,7 @@ use kernel::{
 };
 use rtrs_core::proto::{
     addr::PathAddrs,
-    first_connect::{
-        Failure,
-        FirstConnect, //
-    },
+    connect_retry,
     PATHS_MAX, //
 };
 
@@ -87,27 +84,30 @@ impl Session {
     }
 
     /// Adds and connects a path. If the server has no memory for it, tries again as
-    /// [`FirstConnect`] decides.
+    /// [`connect_retry`] decides.
     pub(super) fn connect_new(
         self: &Arc<Self>,
         addrs: PathAddrs,
         first_conn: bool,
     ) -> Result<Arc<Path>> {
-        let mut first = FirstConnect::UNTRIED;
+        let mut pauses_ms = (0..).map_while(connect_retry::memory_pause_ms);
         loop {
             let reserve = PathsReserve::new()?;
             let path = Path::new(self, addrs)?;
             self.add(&path)?;
-            let Err(e) = Path::connect(&path, first_conn) else {
+            let Err(fault) = Path::connect(&path, first_conn) else {
                 return Ok(path);
             };
             self.remove(&path, reserve);
-            let failure = if e == ENOMEM {
-                Failure::NoMemory
-            } else {
-                Failure::Other
+            let pause_ms = pauses_ms.next().filter(|_| fault.is_server_memory());
+            let Some(pause_ms) = pause_ms else {
+                pr_err!(
+                    "session {}: cannot connect to {}: {fault}\n",
+                    self.name(),
+                    path.dst()
+                );
+                return Err(fault.error());
             };
-            let pause_ms = first.failed(failure, 0).ok_or(e)?;
             fsleep(Delta::from_millis(pause_ms.into()));
         }
     }

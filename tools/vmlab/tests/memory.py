@@ -118,3 +118,24 @@ def test_sessions_until_memory_ends(vm: Lab) -> None:
     until(lambda: _meminfo(vm.client) > before - SLACK_MIB, 20, "the memory is back")
     rnbd.works(vm)
     print(f"# {len(disks)} sessions fitted", flush=True)
+
+
+@needs(wires=1)
+def test_a_session_waits_for_the_memory_of_one_that_ends(pair: Lab) -> None:
+    """The server has memory for one session. A second is refused with ENOMEM and one log line of the client; while it
+    is asked for again the first one ends, and it is mapped."""
+    rnbd.ram_disk(pair, 8, 2)
+    rnbd.load_server(pair, rtrs="max_memory_mib=100")
+    rnbd.load_client(pair)
+    disk = rnbd.map_disk(pair, session="s1")
+    mark = pair.client.log_mark()
+    eq(rnbd.try_map(pair, rnbd.request(pair, "ram1", session="s2")), "ENOMEM")
+    eq(len(pair.client.log_matches("cannot connect", mark)), 1, "lines of the client about the refusal")
+    mark = pair.server.log_mark()
+    request = rnbd.request(pair, "ram1", session="s2")
+    mapping = pair.client.start_job(f"echo '{request}' > {rnbd.CONTROL}/map_device", 60)
+    until(lambda: pair.server.log_matches("max_memory_mib", mark), 20, "the server has refused it")
+    disk.unmap()
+    mapping.ok()
+    name = pair.client.run(f"basename $(readlink -f {rnbd.CONTROL}/devices/ram1@s2)").strip()
+    rnbd.Disk(pair.client, name, "s2", "ram1").unmap()

@@ -9,8 +9,10 @@ it away, and vda, a file of the host, stays.
 """
 from __future__ import annotations
 
+import pytest
+
 from vmlab import paths, rnbd
-from vmlab.checks import eq, ge, ok
+from vmlab.checks import eq, ge, ok, until
 from vmlab.lab import Lab
 from vmlab.needs import needs
 
@@ -148,4 +150,66 @@ def test_a_file_system_learns_of_the_power_failure_of_a_cache(pair: Lab) -> None
     found = pair.client.run("cat /mnt/power/journal | tr -d '\\0' | wc -l").strip()
     eq(found, "16", "records that were safe, and are there")
     pair.client.run("python3 -S /run/journal.py /mnt/power/after 4 1 && umount /mnt/power", 60)
+    disk.unmap()
+
+
+@needs(wires=2, disk_mib=64, disruptive=True, timeout=400)
+def test_a_path_to_another_boot_is_no_second_path(pair: Lab) -> None:
+    """The client has not noticed that the server died when a path leads to its next boot: everything begins anew."""
+    serve(pair)
+    rnbd.load_client(pair)
+    disk = rnbd.map_disk(pair, DEVICE, line=rnbd.request(pair, DEVICE, wires=2))
+    paths.set_all(pair, heartbeat_interval_ms=60000)
+    paths.rest(5)     # for the interval that had begun
+    pair.client.run(f"dd if=/dev/urandom of={disk.path} bs=4k count=8 oflag=direct status=none")
+    pair.reboot(pair.server)
+    serve(pair)
+    eq((disk.attribute("state"), paths.states(pair)), ("open", ["connected", "connected"]), "nothing was noticed")
+    eq(pair.client.write(f"{paths.to_wire(pair)}/reconnect", "1"), "")
+    until(lambda: disk.attribute("cache_losses") == "1", 60, "the loss is noticed")
+    paths.back_seconds(pair, lambda: disk.attribute("state") == "open", 60, "the disk is back")
+    ok(pair.client.try_run(SYNC.format(disk.path)).code != 0, "the first flush did not fail")
+    pair.client.run(SYNC.format(disk.path))
+    disk.unmap()
+
+
+@needs(wires=2, disk_mib=64, disruptive=True, timeout=400)
+def test_a_disk_that_stays_fenced_keeps_no_path_away(pair: Lab) -> None:
+    """One of two disks is fenced when the server dies: the other is back on both paths, and stays so."""
+    serve(pair)
+    rnbd.load_client(pair)
+    disk = rnbd.map_disk(pair, DEVICE, line=rnbd.request(pair, DEVICE, wires=2))
+    fenced = rnbd.map_disk(pair, "vda", line=rnbd.request(pair, "vda", wires=2, options="access_mode=ro"))
+    folder = "/sys/class/rnbd-server/ctl/devices/vda/sessions/s1"
+    eq(pair.server.write(f"{folder}/force_close", "1"), "")
+    pair.client.try_run(f"dd if={fenced.path} of=/dev/null bs=4k count=1 iflag=direct status=none")
+    eq(fenced.attribute("state"), "closed")
+    fail_power(pair, disk)
+    until(lambda: paths.states(pair) == ["connected", "connected"], 60, "both paths are back")
+    mark = pair.client.log_mark()
+    paths.rest(5)
+    eq((disk.attribute("state"), fenced.attribute("state")), ("open", "closed"))
+    eq((paths.states(pair), pair.client.log_matches("disconnected", mark)), (["connected", "connected"], []))
+    fenced.unmap()
+    disk.unmap()
+
+
+@pytest.mark.parametrize(("assume", "losses"), [pytest.param("N", "0", id="a_c_server_by_default"),
+                                                pytest.param("Y", "1", id="a_c_server_if_told_to")])
+@needs(wires=1, disk_mib=64, own_modules=True, timed=True, disruptive=True, timeout=400)
+def test_a_c_server_is_taken_for_one_that_lost_its_cache(pair: Lab, assume: str, losses: str) -> None:
+    """It tells no boot: each reopening is a power failure with assume_cache_loss=Y, none without."""
+    pair.server.run(CACHE)
+    pair.server.run("mods c rtrs-server && mods c rnbd-server dev_search_path=/dev", 60)
+    pair.client.run(f"mods ours rnbd-client assume_cache_loss={assume}", 60)
+    disk = rnbd.map_disk(pair, DEVICE)
+    pair.client.run(f"dd if=/dev/urandom of={disk.path} bs=4k count=8 oflag=direct status=none")
+    pair.defer(pair.mend, 0)
+    pair.cut(0)
+    until(lambda: disk.attribute("state") == "closed", 20, "the client has noticed")
+    pair.mend(0)
+    paths.back_seconds(pair, lambda: disk.attribute("state") == "open", 60, "the disk is back")
+    eq(disk.attribute("cache_losses"), losses)
+    ok((pair.client.try_run(SYNC.format(disk.path)).code != 0) == (losses == "1"), "the first flush")
+    pair.client.run(SYNC.format(disk.path))
     disk.unmap()
