@@ -140,7 +140,8 @@ impl Cq {
 
     /// Requests one notification of its [`Notify`] for the next completion (`ib_req_notify_cq()`).
     /// Returns whether the queue already has completions, which the caller polls first. Does
-    /// nothing for a queue that was not made by [`polled_with_notify`](Self::polled_with_notify). Any context.
+    /// nothing for a queue that was not made by
+    /// [`polled_with_notify`](Self::polled_with_notify). Any context.
     pub fn request_notify(&self) -> bool {
         if self.wake.is_none() {
             return false;

@@ -66,8 +66,8 @@ impl<'a> Segment<'a> {
         ptr::eq(self.pd, pd)
     }
 
-    /// Returns the C segment; it may be used only if it [belongs to](Self::belongs_to) the queue pair's
-    /// domain.
+    /// Returns the C segment; it may be used only if it [belongs to](Self::belongs_to) the queue
+    /// pair's domain.
     #[inline(always)]
     pub(crate) fn as_raw(&self) -> sys::ib_sge {
         self.sge

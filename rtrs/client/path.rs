@@ -128,6 +128,8 @@ pub(crate) struct Path {
     pub(crate) stale_connection: IrqLock<Option<Arc<CmId>>>,
     /// Attempts to connect it again that have ended.
     pub(crate) ended: AtomicU32,
+    /// The number of connections of this life that the peer has disconnected.
+    disconnected: AtomicU32,
     pub(crate) setup: Pin<KBox<Setup>>,
     pub(crate) liveness: Liveness,
     pub(crate) stats: Stats,
@@ -217,6 +219,7 @@ impl Path {
                 attempts <- new_mutex!(Resources::NONE),
                 stale_connection <- new_irq_lock!(None),
                 ended: AtomicU32::new(0),
+                disconnected: AtomicU32::new(0),
                 setup,
                 liveness: Liveness::new(),
                 stats,

@@ -30,6 +30,10 @@ use super::path::{
     ClientState, //
 };
 
+/// The maximum time that the requests of an abandoned path wait for the peer's disconnects, in
+/// milliseconds. A peer that works sends them within a round trip and a drain.
+const PEER_DISCONNECT_MS: u32 = 1000;
+
 /// The settings for a delay, and a random number.
 #[derive(Clone, Copy, Debug)]
 pub struct Pauses {
@@ -63,6 +67,8 @@ pub enum Event {
         /// The life of the event.
         life: Option<u16>,
     },
+    /// The client abandons a path that may work: a request has timed out.
+    Abandoned,
     /// A device is being removed: the one under a connection of `life`; `None`: any device.
     DeviceGone {
         /// The life of the event.
@@ -180,6 +186,9 @@ pub struct Recovery {
     is_device_gone: bool,
     /// The next attempt has no delay, and restarts the count.
     is_wanted: bool,
+    /// The life was ended by the client, not by an error of a connection: its packets may still
+    /// arrive.
+    is_abandoned: bool,
     backoff: Backoff,
     /// Attempts in a row that a peer with a resolved address has not answered.
     silent: u32,
@@ -201,6 +210,7 @@ impl Recovery {
         has_stale_connection: false,
         is_device_gone: false,
         is_wanted: false,
+        is_abandoned: false,
         backoff: Backoff::NEW,
         silent: 0,
     };
@@ -250,10 +260,28 @@ impl Recovery {
         }
     }
 
+    /// Returns how long the teardown waits at most until the peer has disconnected all
+    /// connections, before it sends their requests again, in milliseconds.
+    ///
+    /// A peer moves its queue pair to the error state before it disconnects, so no packet of the
+    /// connection reaches its memory after that. A connection that has failed by itself has sent
+    /// nothing for some time, and a disconnect would not get through.
+    pub const fn peer_disconnect_ms(&self) -> u32 {
+        if self.is_abandoned {
+            PEER_DISCONNECT_MS
+        } else {
+            0
+        }
+    }
+
     /// Handles an event: changes the state and returns the actions.
     pub fn step(&mut self, event: Event) -> Effects {
         match event {
             Event::Lost { life } => Self::only(self.lost(life)),
+            Event::Abandoned => {
+                self.note_abandoned();
+                Self::only(self.lost(None))
+            }
             Event::DeviceGone { life } => Self::only(self.device_gone(life)),
             Event::RetryNow => Self::only(self.retry_now()),
             Event::Reconnect => Self::only(self.reconnect()),
@@ -265,7 +293,10 @@ impl Recovery {
                 pauses,
             } => self.attempt_failed(outcome, took_ms, &pauses),
             Event::TornDown { run, kept, pauses } => self.torn_down(run, kept, &pauses),
-            Event::Close => Self::only(self.end(ClientEvent::Close)),
+            Event::Close => {
+                self.note_abandoned();
+                Self::only(self.end(ClientEvent::Close))
+            }
             Event::Remove => Self::only(self.end(ClientEvent::Remove)),
         }
     }
@@ -294,6 +325,13 @@ impl Recovery {
     /// Returns whether an attempt can start. If not, the pending run or attempt decides when.
     const fn may_start(&self) -> bool {
         self.is_torn_down && !self.is_device_gone
+    }
+
+    /// Notes who ends the life, if this event does.
+    fn note_abandoned(&mut self) {
+        if matches!(self.state, ClientState::Connected) {
+            self.is_abandoned = true;
+        }
     }
 
     fn lost(&mut self, life: Option<u16>) -> Action {
@@ -344,6 +382,7 @@ impl Recovery {
     }
 
     fn reconnect(&mut self) -> Action {
+        self.note_abandoned();
         let effect = self.change(ClientEvent::Reconnect);
         match effect {
             ClientEffect::Recover | ClientEffect::ScheduleStart => {}
@@ -369,6 +408,7 @@ impl Recovery {
         self.life = self.life.wrapping_add(1);
         self.is_torn_down = false;
         self.is_wanted = false;
+        self.is_abandoned = false;
         Action::Connect
     }
 

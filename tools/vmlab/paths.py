@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 from vmlab import rnbd
 from vmlab.checks import Failed, eq, ok, until
+from vmlab.history import History
 from vmlab.lab import Lab
 from vmlab.machine import Machine
 from vmlab.patience import factor
@@ -82,10 +83,13 @@ def two_paths(lab: Lab, options: str = "access_mode=rw", mib: int = 64, server: 
     disk.unmap()
 
 
-def wait_busy(disk: rnbd.Disk, more: int = 40) -> None:
-    """Waits until a load is in full flight."""
+def wait_busy(disk: rnbd.Disk, more: int = 40, history: History | None = None) -> None:
+    """Waits until a load is in full flight; if a history has ended instead, fails with what it has found."""
     before = disk.requests
-    until(lambda: disk.requests > before + more, 30, "IO is going on", pause=0.05)
+    ended = lambda: history is not None and not history.running
+    until(lambda: ended() or disk.requests > before + more, 30, "IO is going on", pause=0.05)
+    if history is not None and ended():
+        history.clean()
 
 
 def revive_rxe(lab: Lab) -> bool:

@@ -130,6 +130,11 @@ impl RequestTable {
         self.pieces_max.wrapping_mul(PARTS_MAX)
     }
 
+    /// Returns whether requests are in flight.
+    pub(crate) fn is_any_unanswered(&self) -> bool {
+        self.inflight.load(Ordering::Relaxed) != 0
+    }
+
     #[inline(always)]
     pub(crate) fn device(&self) -> &Device {
         self.pd.device()

@@ -112,7 +112,11 @@ impl CmHandler for ConnectionEvents {
             Event::Unreachable(e) => PathError::Connect("peer does not answer", e.to_errno()),
             Event::ConnectError(e) => PathError::Connect("connection manager error", e.to_errno()),
             Event::AddressChange => PathError::Connect("address has changed", 0),
-            Event::Disconnected | Event::TimewaitExit => PathError::Disconnected,
+            Event::Disconnected => {
+                self.path.peer_disconnected();
+                PathError::Disconnected
+            }
+            Event::TimewaitExit => PathError::Disconnected,
             _ => return,
         };
         Path::fail_life(&self.path, self.recon_cnt, fault);

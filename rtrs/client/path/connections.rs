@@ -83,6 +83,12 @@ impl Connections {
         self.list.get(number as usize + 1)
     }
 
+    /// Returns the number of connections.
+    pub(crate) fn count(&self) -> u32 {
+        // CAST: at most `CONNECTIONS_MAX`.
+        self.list.len() as u32
+    }
+
     /// Sends an empty message on the admin connection.
     pub(crate) fn send_admin_imm(&self, imm: Imm) -> Result {
         match self.admin() {

@@ -170,6 +170,14 @@ impl Path {
         this.has_failed(action, fault);
     }
 
+    /// Abandons the path because of a timeout: unlike after an error, its last requests may still be
+    /// on their way to the server. Any context.
+    #[cold]
+    pub(crate) fn abandon(this: &Arc<Self>, fault: PathError) {
+        let action = this.step(Event::Abandoned);
+        this.has_failed(action, fault);
+    }
+
     /// Handles the removal of a device: that of a connection of `life`, or any. No object of it may
     /// be kept. Any context.
     pub(crate) fn device_removed(this: &Arc<Self>, life: Option<u16>) {
@@ -290,6 +298,7 @@ impl Path {
         timeouts: ConnectTimeouts,
     ) -> Result<(), PathError> {
         let life = this.life();
+        this.disconnected.store(0, Ordering::Relaxed);
         let connections = connect::connect(this, resources, life, first_conn, timeouts)?;
         let session = &this.session;
         session.end_quarantine_of(this);
@@ -363,7 +372,7 @@ impl Path {
         drop(workqueue::cancel_delayed_sync::<_, HEARTBEAT>(this));
         let mut kept = false;
         if let Some(connections) = this.connections.replace(None) {
-            connections.drain();
+            this.end_sends(&connections);
             drop(workqueue::cancel_sync::<_, POLL_SEND_CQS>(this));
             this.session
                 .path_down(&connections.requests, this.number.get());
@@ -388,6 +397,37 @@ impl Path {
             pauses: this.pauses(),
         });
         drop(resources);
+    }
+
+    /// Drains the connections of a path that was up. After this the server gets no packet of them
+    /// any more, as far as the client can know.
+    fn end_sends(&self, connections: &Connections) {
+        let timeout_ms = self.recovery.lock().peer_disconnect_ms();
+        if timeout_ms == 0 {
+            return connections.drain();
+        }
+        connections.hang_up();
+        if !connections.requests.is_any_unanswered() {
+            return;
+        }
+        let all = connections.count();
+        let is_done = || self.disconnected.load(Ordering::Relaxed) >= all;
+        let waited = self
+            .state_changed
+            .wait_until_timeout_ms(is_done, timeout_ms);
+        if waited.is_err() {
+            pr_warn!(
+                "session {}: no disconnect from {} within {timeout_ms} ms, its requests are sent elsewhere\n",
+                self.session.name(),
+                self.dst()
+            );
+        }
+    }
+
+    /// Counts a connection of the current life that the peer has disconnected. Any context.
+    pub(super) fn peer_disconnected(&self) {
+        self.disconnected.fetch_add(1, Ordering::Relaxed);
+        self.state_changed.wake_all();
     }
 
     /// Frees drained connections and takes back what they have used. Returns the identifier on

@@ -57,6 +57,7 @@ struct Driver {
 enum Turn {
     Lost,
     LostBefore,
+    Abandoned,
     DeviceGone,
     AnyDeviceGone,
     DeviceGoneBefore,
@@ -71,9 +72,10 @@ enum Turn {
     TearDownEnds,
 }
 
-const TURNS: [Turn; 16] = [
+const TURNS: [Turn; 17] = [
     Turn::Lost,
     Turn::LostBefore,
+    Turn::Abandoned,
     Turn::DeviceGone,
     Turn::AnyDeviceGone,
     Turn::DeviceGoneBefore,
@@ -166,6 +168,7 @@ impl Driver {
                 self.step(Event::Lost { life: Some(before) });
                 assert_eq!(self.recovery, was, "blames this life for an earlier one");
             }
+            Turn::Abandoned => drop(self.step(Event::Abandoned)),
             Turn::DeviceGone => {
                 self.is_device_gone = self.has_resources;
                 self.step(Event::DeviceGone { life: Some(life) });
@@ -323,6 +326,47 @@ fn lost() -> Driver {
     }
     assert!(driver.has_stale_connection);
     driver
+}
+
+#[test]
+fn only_a_path_that_the_client_ends_waits_for_the_disconnects_of_its_peer() {
+    use Turn::{Abandoned, AnyDeviceGone, Close, DeviceGone, Lost, Reconnect, RetryNow};
+    for (turns, waits) in [
+        (&[Abandoned][..], true),
+        (&[Close], true),
+        (&[Reconnect], true),
+        (&[AnyDeviceGone, Close], true),
+        (&[Abandoned, Lost], true),
+        (&[Lost], false),
+        (&[DeviceGone], false),
+        (&[Lost, Abandoned], false),
+        (&[Lost, Close], false),
+        (&[Lost, Reconnect], false),
+        (&[DeviceGone, RetryNow, Close], false),
+    ] {
+        let mut driver = Driver::connected();
+        for turn in turns {
+            assert!(driver.take(*turn));
+        }
+        let timeout_ms = driver.recovery.peer_disconnect_ms();
+        assert_eq!(timeout_ms != 0, waits, "{turns:?}");
+    }
+}
+
+#[test]
+fn a_new_life_does_not_wait_because_of_the_last_one() {
+    let mut driver = Driver::connected();
+    for turn in [
+        Turn::Reconnect,
+        Turn::TearDownBegins,
+        Turn::TearDownEnds,
+        Turn::TimerExpires,
+        Turn::AttemptSucceeds,
+        Turn::Lost,
+    ] {
+        assert!(driver.take(turn), "{turn:?}");
+    }
+    assert_eq!(driver.recovery.peer_disconnect_ms(), 0);
 }
 
 #[test]
