@@ -86,10 +86,13 @@ def two_paths(lab: Lab, options: str = "access_mode=rw", mib: int = 64, server: 
 def wait_busy(disk: rnbd.Disk, more: int = 40, history: History | None = None) -> None:
     """Waits until a load is in full flight; if a history has ended instead, fails with what it has found."""
     before = disk.requests
-    ended = lambda: history is not None and not history.running
-    until(lambda: ended() or disk.requests > before + more, 30, "IO is going on", pause=0.05)
-    if history is not None and ended():
-        history.clean()
+
+    def busy() -> bool:
+        if history is not None and not history.running:
+            history.clean()
+        return disk.requests > before + more
+
+    until(busy, 30, "IO is going on", pause=0.05)
 
 
 def revive_rxe(lab: Lab) -> bool:

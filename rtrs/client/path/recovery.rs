@@ -170,8 +170,8 @@ impl Path {
         this.has_failed(action, fault);
     }
 
-    /// Abandons the path because of a timeout: unlike after an error, its last requests may still be
-    /// on their way to the server. Any context.
+    /// Abandons the path because of a timeout: unlike after an error, its last requests may still
+    /// be on their way to the server. Any context.
     #[cold]
     pub(crate) fn abandon(this: &Arc<Self>, fault: PathError) {
         let action = this.step(Event::Abandoned);
