@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import re
+import secrets
 import shutil
 import subprocess
 import sys
@@ -29,6 +30,8 @@ KERNEL_FOLDERS = ("common", "kernel_ext", "block", "rdma", "rtrs", "rnbd", "samp
 CHECK, TEST, LONG = "check", "test", "long"
 # A second of one core is about 700 seeds.
 SEEDS = {CHECK: 5_000, TEST: 20_000, LONG: 400_000}
+# Beside these, seeds that are new in each run: one in so many of the above.
+FRESH_ONE_IN = 4
 REPEATS = {TEST: 1, LONG: 3}
 # What the debug kernel is slow for, but not too slow.
 DEBUG_TESTS = ("faults.*", "lifecycle.*", "hostile.*", "io.*")
@@ -186,8 +189,10 @@ def cargo_environment() -> dict[str, str]:
 def _cargo_tests(out: Output) -> Counts:
     """The pure protocol code on the host: golden vectors, exhaustive, property and fuzz tests; and that the simulation
     finds what it is for."""
+    seed = str(secrets.randbits(48))
+    out.say(f"# PROTO_SEED={seed} cargo test -p ferrofabric-proto: this run's inputs again")
     status, lines = out.stream([*cargo(), "test", "--locked", "--manifest-path", "tools/Cargo.toml"],
-                               cargo_environment())
+                               cargo_environment() | {"PROTO_SEED": seed})
     total = Counts()
     for line in lines:
         if match := re.match(r"test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored", line):
@@ -199,12 +204,14 @@ def _cargo_tests(out: Output) -> Counts:
 
 def _simulation(tier: str) -> Callable[[Output], Counts]:
     """Client and server with several paths and faults: many seeds of the simulation."""
+    fresh = SEEDS[tier] // FRESH_ONE_IN
+
     def run(out: Output) -> Counts:
         status, _ = out.stream([*cargo(), "run", "--release", "--locked", "--quiet", "--manifest-path",
-                                "tools/Cargo.toml", "--package", "ferrofabric-sim", "--", "--seeds", str(SEEDS[tier])],
-                               cargo_environment())
+                                "tools/Cargo.toml", "--package", "ferrofabric-sim", "--", "--seeds", str(SEEDS[tier]),
+                                "--fresh", str(fresh)], cargo_environment())
         # A seed is not a test: the closing line counts what was written as a test.
-        return out.one(f"simulation.{SEEDS[tier]}-seeds", status)
+        return out.one(f"simulation.{SEEDS[tier]}-seeds-and-{fresh}-fresh", status)
     return run
 
 

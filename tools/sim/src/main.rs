@@ -9,6 +9,7 @@ use std::{
         IsTerminal,
         Write, //
     },
+    ops::Range,
     process::ExitCode,
     time::{
         Duration,
@@ -38,6 +39,9 @@ struct Args {
     /// Run only this one
     #[arg(long)]
     seed: Option<u64>,
+    /// How many seeds to run after them that are new each time; the first is printed
+    #[arg(long, default_value_t = 0)]
+    fresh: u64,
     /// Print the timeline (of one seed, or of the first that fails)
     #[arg(long)]
     trace: bool,
@@ -99,20 +103,46 @@ fn print_trace(out: &mut impl Write, seed: u64, options: Options) -> anyhow::Res
     Ok(())
 }
 
+/// The arguments that run a seed again, with its timeline.
+fn again(seed: u64, args: &Args) -> String {
+    let late_packets = if args.late_packets {
+        " --late-packets"
+    } else {
+        ""
+    };
+    let mutation = args
+        .mutation
+        .map_or(String::new(), |m| format!(" --mutation {m:?}"));
+    format!(
+        "cargo run --release -p ferrofabric-sim -- --seed {seed}{late_packets}{mutation} --trace"
+    )
+}
+
+/// The seeds of this run, and the fresh ones.
+fn seeds_of(args: &Args, out: &mut impl Write) -> anyhow::Result<[Range<u64>; 2]> {
+    if let Some(seed) = args.seed {
+        return Ok([seed..seed.saturating_add(1), 0..0]);
+    }
+    let fixed = args.first..args.first.saturating_add(args.seeds);
+    // Ranges of different runs hardly ever meet, and none meets the fixed seeds.
+    let first = fastrand::u64(1 << 40..1 << 62);
+    if args.fresh != 0 {
+        writeln!(out, "# fresh: --first {first} --seeds {}", args.fresh)?;
+    }
+    Ok([fixed, first..first.saturating_add(args.fresh)])
+}
+
 fn run(args: &Args) -> anyhow::Result<Sum> {
     let options = Options {
         trace: false,
         late_packets: args.late_packets,
         mutation: args.mutation,
     };
-    let seeds = match args.seed {
-        Some(seed) => seed..seed.saturating_add(1),
-        None => args.first..args.first.saturating_add(args.seeds),
-    };
     let mut out = io::stdout().lock();
     let (mut sum, begun, mut told) = (Sum::default(), Instant::now(), Instant::now());
-    let count = seeds.end - seeds.start;
-    for seed in seeds {
+    let seeds = seeds_of(args, &mut out)?;
+    let count: u64 = seeds.iter().map(|range| range.end - range.start).sum();
+    for seed in seeds.into_iter().flatten() {
         let outcome = sim::run(seed, options)?;
         sum.add(seed, &outcome);
         let first_failure = outcome.violation.is_some() && sum.failed == 1;
@@ -121,6 +151,7 @@ fn run(args: &Args) -> anyhow::Result<Sum> {
         }
         if let (Some(violation), true) = (&outcome.violation, sum.failed <= 10) {
             writeln!(out, "not ok seed {seed}: {violation}")?;
+            writeln!(out, "# again, in tools/: {}", again(seed, args))?;
         }
         if told.elapsed() > Duration::from_secs(3) {
             told = Instant::now();

@@ -1,11 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Every target with many inputs, each a damaged version of an honest one; the same inputs in
-//! each run. The long runs, which learn from coverage, are in `tools/fuzz`.
+//! Every target with many inputs, each a damaged version of an honest one: of a fixed seed, and of
+//! one that is new in each run, which `PROTO_SEED` sets. The long runs, which learn from coverage,
+//! are in `tools/fuzz`.
 
-use std::time::{
-    Duration,
-    Instant, //
+use std::{
+    env,
+    time::{
+        Duration,
+        Instant,
+        SystemTime,
+        UNIX_EPOCH, //
+    },
 };
 
 use zerocopy::IntoBytes;
@@ -23,9 +29,24 @@ use crate::{
     },
 };
 
-/// Inputs for each target, and the time after which a slow machine stops early.
-const INPUTS: usize = 100_000;
-const TIME_MAX: Duration = Duration::from_millis(500);
+/// Inputs for each target and seed, and the time after which a slow machine stops early.
+const INPUTS: usize = 50_000;
+const TIME_MAX: Duration = Duration::from_millis(250);
+
+/// The seed of each run.
+const FIXED_SEED: u64 = 0x7274_7273;
+
+/// The seed of this run: `PROTO_SEED`, else the clock.
+fn fresh_seed() -> u64 {
+    match env::var("PROTO_SEED") {
+        Ok(seed) => seed.parse().unwrap(),
+        Err(_) => {
+            let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+            // CAST: the low half varies.
+            now.as_nanos() as u64
+        }
+    }
+}
 
 /// Honest inputs to start from, not only for the target that they belong to.
 fn seeds() -> Vec<Vec<u8>> {
@@ -141,13 +162,12 @@ fn damage(bytes: &mut Vec<u8>, seeds: &[Vec<u8>], chance: &mut Chance) {
     }
 }
 
-fn run(name: &str, target: Target) -> usize {
+fn run(name: &str, target: Target, seed: u64) -> usize {
     let seeds = seeds();
-    let mut chance = Chance::new(0x7274_7273);
+    let mut chance = Chance::new(seed);
     let start = Instant::now();
-    for (i, seed) in seeds.iter().enumerate() {
-        assert!(i < INPUTS);
-        target(seed);
+    for honest in &seeds {
+        target(honest);
     }
     let mut bytes = Vec::new();
     for i in 0..INPUTS {
@@ -160,19 +180,27 @@ fn run(name: &str, target: Target) -> usize {
         }
         damage(&mut bytes, &seeds, &mut chance);
         let seen = std::panic::catch_unwind(|| target(&bytes));
-        assert!(seen.is_ok(), "{name}, input {i}: {bytes:02x?}");
+        assert!(
+            seen.is_ok(),
+            "{name}, input {i}: {bytes:02x?}; again: PROTO_SEED={seed} cargo test -p \
+             ferrofabric-proto no_bytes"
+        );
     }
     INPUTS
 }
 
 #[test]
 fn no_bytes_break_a_promise() {
+    let fresh_seed = fresh_seed();
+    println!("PROTO_SEED={fresh_seed}");
     for (name, target) in TARGETS {
-        let inputs = run(name, target);
-        assert!(
-            inputs >= 1024,
-            "{name}: only {inputs} inputs in {TIME_MAX:?}"
-        );
+        for seed in [FIXED_SEED, fresh_seed] {
+            let inputs = run(name, target, seed);
+            assert!(
+                inputs >= 1024,
+                "{name}: only {inputs} inputs in {TIME_MAX:?}"
+            );
+        }
     }
 }
 
