@@ -53,7 +53,7 @@ def test_no_packet_of_a_removed_path_follows_its_requests(pair: Lab) -> None:
         pair.defer(pair.client.try_run, "tc qdisc del dev eth1 root 2>/dev/null")
         # From the client to the server only: the disconnect is as late as the requests before it. (Much less than the
         # time after which the adapter repeats its requests: rxe ends a queue pair that repeats a registration.)
-        pair.client.run("modprobe sch_netem; tc qdisc add dev eth1 root netem delay 60ms limit 100000")
+        pair.client.run("modprobe sch_netem; tc qdisc add dev eth1 root netem delay 120ms limit 100000")
         history, mark = disk.history(), pair.server.log_mark()
         for _ in range(3):
             paths.wait_busy(disk, history=history)
@@ -65,6 +65,9 @@ def test_no_packet_of_a_removed_path_follows_its_requests(pair: Lab) -> None:
         late = "remote access error|ip:10.0.0.*: client uses chunk"
         eq(pair.server.log_matches(late, mark), [], "late packets that the server met")
         history.clean(100)
+        # While nothing is sent: the change rejects packets, which ends rxe's queue pair of the connection manager.
+        paths.rest(0.5)
+        pair.client.run("tc qdisc del dev eth1 root")
 
 
 @needs(wires=2)
