@@ -21,6 +21,10 @@ impl Errno {
     pub const ENXIO: Self = Self(6);
     /// Out of memory.
     pub const ENOMEM: Self = Self(12);
+    /// Permission denied.
+    pub const EACCES: Self = Self(13);
+    /// Block device required.
+    pub const ENOTBLK: Self = Self(15);
     /// Device or resource busy.
     pub const EBUSY: Self = Self(16);
     /// File exists.

@@ -19,6 +19,7 @@ pub mod identity;
 pub mod map;
 pub mod message;
 pub mod path_name;
+pub mod refusal;
 pub mod survey;
 pub mod wire;
 

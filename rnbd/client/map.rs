@@ -6,6 +6,7 @@ use block_ext::disk::{
     GenDisk,
     Uevent, //
 };
+use ferro_proto::errno::Errno;
 use kernel::{
     prelude::*,
     str::CStr,
@@ -35,7 +36,8 @@ use crate::{
         map::{
             link_name,
             MapRequest, //
-        }, //
+        },
+        refusal, //
     },
     shown::Shown,
 };
@@ -70,9 +72,19 @@ pub(super) fn map(client: &Arc<Client>, line: &[u8]) -> Result {
     session.add(device.clone()).inspect_err(|_| {
         exists(device.path(), session.name());
     })?;
-    let mapped = open(&device, id);
+    let opened = device.open(Remap::Same);
+    let mapped = match &opened {
+        Ok(remote) => add_disk(&device, id, remote),
+        Err(error) => Err(*error),
+    };
     if let Err(error) = mapped {
-        pr_err!("map_device: {device} is not mapped: {error:?}\n");
+        let refused = opened.err().and_then(|e| Errno::new(e.to_errno()));
+        pr_err!(
+            "map_device: '{}' over session {} is not mapped: {error:?}{}\n",
+            device.path(),
+            session.name(),
+            refused.map_or("", refusal::cure)
+        );
         abandon(&device);
     }
     mapped
@@ -83,17 +95,16 @@ fn exists(path: &CStr, session: &CStr) -> Error {
     EEXIST
 }
 
-/// Opens `device` on the server and adds its disk.
-fn open(device: &Arc<Device>, id: IdaId) -> Result {
-    let remote = device.open(Remap::Same)?;
-    let disk = Arc::new(disk::make(device, &remote, id)?, GFP_KERNEL)?;
+/// Adds the disk of `device`, which is open on the server.
+fn add_disk(device: &Arc<Device>, id: IdaId, remote: &Remote) -> Result {
+    let disk = Arc::new(disk::make(device, remote, id)?, GFP_KERNEL)?;
     // Before it is added: that reads the partition table, and the session may be lost meanwhile.
     device.attach(disk.clone());
     disk.add()?;
     let files = sysfs::files(&**disk, device.clone())?;
     disk.uevent(Uevent::Online);
     let link = link(device, &disk)?;
-    log_mapped(device, &remote);
+    log_mapped(device, remote);
     device.show(link, files);
     Ok(())
 }

@@ -237,17 +237,18 @@ impl<'a> MapRequest<'a> {
 
     /// Iterates over the paths in the given order.
     pub fn paths(&self) -> impl Iterator<Item = PathAddrs> + 'a {
+        let port = self.dest_port;
         words(self.line)
             .filter_map(option)
             .filter(|(key, _)| *key == b"path")
-            .filter_map(|(_, value)| PathAddrs::parse(value).ok())
+            .filter_map(move |(_, value)| PathAddrs::parse(value, port).ok())
     }
 
     fn add_path(&mut self, value: &'a [u8]) -> Result<(), MapError<'a>> {
         if self.path_count >= PATHS_MAX {
             return Err(MapError::TooManyPaths);
         }
-        PathAddrs::parse(value).map_err(|e| MapError::Path(value, e))?;
+        PathAddrs::parse(value, self.dest_port).map_err(|e| MapError::Path(value, e))?;
         self.path_count = self.path_count.wrapping_add(1);
         Ok(())
     }

@@ -4,7 +4,10 @@
 
 use core::fmt;
 
-use ferro_proto::errno::Errno;
+use ferro_proto::{
+    errno::Errno,
+    text, //
+};
 
 /// One end of a path. The family is part of the address: addresses of two families are never equal.
 /// The port is not compared (D18).
@@ -25,6 +28,8 @@ pub enum AddrError {
     Family,
     /// The text after the prefix is not an address.
     Syntax,
+    /// The address has a port, which is not the session's.
+    Port,
 }
 
 impl AddrError {
@@ -32,7 +37,7 @@ impl AddrError {
     pub const fn errno(self) -> Errno {
         match self {
             AddrError::Family => Errno::EPROTONOSUPPORT,
-            AddrError::Syntax => Errno::EINVAL,
+            AddrError::Syntax | AddrError::Port => Errno::EINVAL,
         }
     }
 }
@@ -42,6 +47,7 @@ impl fmt::Display for AddrError {
         f.write_str(match self {
             AddrError::Family => "address must begin with ip: or gid:",
             AddrError::Syntax => "not an IPv4, IPv6 or GID address",
+            AddrError::Port => "the port is not the session's, which dest_port= sets",
         })
     }
 }
@@ -244,8 +250,9 @@ pub struct PathAddrs {
 }
 
 impl PathAddrs {
-    /// Parses `dst`, `src@dst` or `src,dst`.
-    pub fn parse(text: &[u8]) -> Result<Self, AddrError> {
+    /// Parses `dst`, `src@dst` or `src,dst`. An IPv4 address of `dst` may have the session's
+    /// `port` after it (`ip:10.0.0.2:1234`); the C driver accepts any there, and ignores it.
+    pub fn parse(text: &[u8], port: u16) -> Result<Self, AddrError> {
         // A comma first, as in C.
         let mark = text
             .iter()
@@ -254,15 +261,35 @@ impl PathAddrs {
         let Some(mark) = mark else {
             return Ok(Self {
                 src: None,
-                dst: Addr::parse(text)?,
+                dst: with_port(text, port)?,
             });
         };
         let (src, rest) = text.split_at_checked(mark).ok_or(AddrError::Syntax)?;
         let dst = rest.get(1..).ok_or(AddrError::Syntax)?;
         Ok(Self {
             src: Some(Addr::parse(src)?),
-            dst: Addr::parse(dst)?,
+            dst: with_port(dst, port)?,
         })
+    }
+}
+
+/// Parses an address that may have `port` after it.
+fn with_port(end: &[u8], port: u16) -> Result<Addr, AddrError> {
+    let parsed = Addr::parse(end);
+    let Some(mark) = end.iter().rposition(|c| *c == b':') else {
+        return parsed;
+    };
+    let (address, rest) = end.split_at_checked(mark).ok_or(AddrError::Syntax)?;
+    let written = rest.get(1..).ok_or(AddrError::Syntax)?;
+    match (parsed, Addr::parse(address)) {
+        (Err(AddrError::Syntax), Ok(v4 @ Addr::V4(_))) => {
+            match text::parse_u64(written, 10).map(u16::try_from) {
+                Ok(Ok(written)) if written == port => Ok(v4),
+                Ok(Ok(_)) => Err(AddrError::Port),
+                _ => Err(AddrError::Syntax),
+            }
+        }
+        (parsed, _) => parsed,
     }
 }
 

@@ -31,7 +31,8 @@ pub enum NameError {
     TooLong,
     /// The name is empty.
     Empty,
-    /// `/`, `.` or a control character, which a directory of sysfs or a log line must not have.
+    /// `/` or a control character, which a directory of sysfs or a log line must not have, or a `.`
+    /// at the beginning or after another one, which a path must not have.
     Forbidden(u8),
 }
 
@@ -59,7 +60,8 @@ impl core::fmt::Display for NameError {
     }
 }
 
-/// Checks a session name: 1 to 254 bytes, neither `/` nor `.` nor control characters.
+/// Checks a session name: 1 to 254 bytes, neither `/` nor control characters, and each `.` after
+/// another character, as in host names and addresses. (The C driver takes no `.` at all.)
 pub fn check_name(name: &[u8]) -> Result<(), NameError> {
     if name.is_empty() {
         return Err(NameError::Empty);
@@ -67,11 +69,14 @@ pub fn check_name(name: &[u8]) -> Result<(), NameError> {
     if name.len() > super::SESSION_NAME_MAX {
         return Err(NameError::TooLong);
     }
-    let forbidden = |c: &&u8| matches!(c, b'/' | b'.') || c.is_ascii_control();
-    match name.iter().find(forbidden) {
-        Some(c) => Err(NameError::Forbidden(*c)),
-        None => Ok(()),
+    let mut last = b'.';
+    for c in name {
+        if *c == b'/' || c.is_ascii_control() || (*c == b'.' && last == b'.') {
+            return Err(NameError::Forbidden(*c));
+        }
+        last = *c;
     }
+    Ok(())
 }
 
 impl InfoRequest {

@@ -15,7 +15,10 @@ use super::{
 use ferro_proto::{
     backoff,
     errno::Errno,
-    text, //
+    text::{
+        self,
+        NumberError, //
+    }, //
 };
 
 /// A setting. Each value is an `i32`.
@@ -40,20 +43,30 @@ pub const COUNT: usize = 5;
 
 /// The value of a setting is out of range or not a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SettingError(pub Setting);
+pub struct SettingError {
+    /// The setting.
+    pub setting: Setting,
+    /// The number is larger or smaller than any `int`.
+    pub is_overflow: bool,
+}
 
 impl SettingError {
-    /// Returns the error of the write: `EINVAL`, as the C driver for `max_reconnect_attempts`.
+    /// Returns the error of the write, as the C driver for `max_reconnect_attempts`: `ERANGE` for a
+    /// number that is no `int`, or else `EINVAL`.
     pub const fn errno(self) -> Errno {
-        Errno::EINVAL
+        if self.is_overflow {
+            Errno::ERANGE
+        } else {
+            Errno::EINVAL
+        }
     }
 }
 
 impl fmt::Display for SettingError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let range = self.0.range();
-        let name = self.0.name();
-        match self.0 {
+        let range = self.setting.range();
+        let name = self.setting.name();
+        match self.setting {
             Setting::FastIoFailTmo => {
                 write!(f, "{name} is neither off nor 0..={} seconds", range.end())
             }
@@ -116,7 +129,10 @@ impl Setting {
 
     /// Parses a written value.
     pub fn parse(self, written: &[u8]) -> Result<i32, SettingError> {
-        let refused = SettingError(self);
+        let refused = SettingError {
+            setting: self,
+            is_overflow: text::parse_i32(written, 10) == Err(NumberError::Range),
+        };
         if self == Self::FastIoFailTmo {
             let tmo = FastIoFail::parse(written).map_err(|_| refused)?;
             return Ok(tmo.to_i32());

@@ -122,6 +122,8 @@ impl PathError {
             PathError::Unreachable(..) => errno::EHOSTUNREACH,
             PathError::Rejected(ConnectError::Rejected(Some(e)), _) => e.into(),
             PathError::Info(InfoError::Refused(e)) => e.into(),
+            // As for a neighbour that the kernel says is not there.
+            PathError::Timeout(step) if step == Step::Address.name() => errno::EHOSTUNREACH,
             PathError::Timeout(_) => ETIMEDOUT,
             PathError::Killed => EINTR,
             PathError::Resource(_, e) | PathError::Post(e) | PathError::NotAdmitted(e) => e,

@@ -65,7 +65,7 @@ fn store_add_path(
     _context: &StoreContext<'_>,
     text: &str,
 ) -> Result {
-    let addrs = PathAddrs::parse(text.as_bytes()).map_err(|e| {
+    let addrs = PathAddrs::parse(text.as_bytes(), session.port()).map_err(|e| {
         pr_err!("session {}: add_path '{text}': {e}\n", session.name());
         EINVAL
     })?;

@@ -147,13 +147,12 @@ def is_fenced(disk: rnbd.Disk) -> None:
 def test_a_fenced_disk_stays_fenced_when_a_path_returns(pair: Lab) -> None:
     """The other path and the other disk continue; the server does not open the fenced one until it is remapped."""
     disk, fenced = two_disks(pair)
-    fio = disk.fio("--rw=randrw --bs=4k --iodepth=4 --size=8m --verify=crc32c --verify_backlog=32 --time_based "
-                   "--runtime=10")
-    paths.wait_busy(disk)
+    history = disk.history()
+    paths.wait_busy(disk, history=history)
     fence(pair, "ram1")
     flap(pair)
     ok(not pair.server.exists(f"{EXPORTS}/ram1"), "the fenced device is open again")
-    fio.clean(100)
+    history.clean(100)
     is_fenced(fenced)
     eq(disk.attribute("state"), "open")
     eq(pair.client.write(f"{fenced.control}/remap_device", "1"), "")

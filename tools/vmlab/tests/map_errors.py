@@ -102,16 +102,40 @@ def test_a_refusal_says_in_one_line_what_was_wrong(pair: Lab) -> None:
     client, server = (machine.log_matches("nosuch", mark) for machine, mark in zip(pair.machines, marks, strict=True))
     ge(len(client), 1, "lines of the client that name the device")
     ge(len(server), 1, "lines of the server that name the device")
+    # No disk has a number yet, and where the device was looked for is said.
+    eq([line for line in client if "rnbd0 (" in line], [], "lines about a disk that never was")
+    ge(len([line for line in client if "dev_search_path" in line]), 1, "lines that say where to look")
+    rnbd.map_disk(pair)
+    mark = pair.client.log_mark()
+    eq(rnbd.try_map(pair, rnbd.request(pair, session="s2")), "EPERM", "a second writer")
+    ge(len(pair.client.log_matches("another session has it open for writing", mark)), 1, "lines that say why")
+
+
+@needs()
+def test_a_session_has_the_name_of_a_host(pair: Lab) -> None:
+    """Dots in a session's name, and the session's port after an address; another port is refused."""
+    rnbd.start(pair, mib=8)
+    line = "sessname=node1.example.com path=ip:10.0.0.2:{port} device_path=ram0 access_mode=rw"
+    eq(rnbd.try_map(pair, line.format(port=1235)), "EINVAL", "another port")
+    disk = rnbd.map_disk(pair, session="node1.example.com", line=line.format(port=1234))
+    eq(pair.server.names("/sys/class/rtrs-server"), ["node1.example.com"], "sessions of the server")
+    eq(disk.attribute("state"), "open")
+    disk.unmap()
 
 
 @needs(timeout=240, waits=True)
 def test_a_host_that_does_not_answer_takes_half_a_minute(pair: Lab) -> None:
-    """An address of no machine: map_device fails after the time-out of the resolution."""
+    """An address of no machine: map_device and add_path fail alike after the time-out of the resolution."""
     rnbd.start(pair, mib=8)
+    disk = rnbd.map_disk(pair)
     began = time.monotonic()
+    adding = pair.client.start_job(f"echo ip:10.0.0.98 > {rnbd.session_file('add_path')}", 120)
     errno = pair.client.write(f"{rnbd.CONTROL}/map_device", "sessname=e2 path=ip:10.0.0.99 device_path=ram0", 120)
-    ok(errno in ("ETIMEDOUT", "EHOSTUNREACH"), f"errno {errno or 'success'}")
+    eq(errno, "EHOSTUNREACH", "map_device")
+    answer = adding.wait()
+    ok(answer.code and "No route to host" in answer.out, f"add_path: {answer.out or 'success'}")
     ok(time.monotonic() - began < scaled(60), "it took longer than the time-outs explain")
+    disk.unmap()
 
 
 @needs()

@@ -78,7 +78,7 @@ fn addresses_are_shown_as_the_kernel_shows_them() {
 #[test]
 fn paths_have_one_end_or_two() {
     let (a, b) = (Addr::V4([10, 0, 0, 1]), Addr::V4([10, 0, 0, 2]));
-    let path = |text: &str| PathAddrs::parse(text.as_bytes());
+    let path = |text: &str| PathAddrs::parse(text.as_bytes(), 1234);
     assert_eq!(path("ip:10.0.0.2"), Ok(PathAddrs { src: None, dst: b }));
     for text in ["ip:10.0.0.1@ip:10.0.0.2", "ip:10.0.0.1,ip:10.0.0.2"] {
         assert_eq!(
@@ -99,6 +99,26 @@ fn paths_have_one_end_or_two() {
         assert!(path(text).is_err(), "{text}");
     }
     assert_eq!(path("@ip:10.0.0.2"), Err(AddrError::Family));
+    // A port that is the session's changes nothing; another one would be ignored, as in C.
+    for text in ["ip:10.0.0.2:1234", "ip:10.0.0.2:01234"] {
+        assert_eq!(path(text), Ok(PathAddrs { src: None, dst: b }));
+    }
+    for text in ["ip:10.0.0.2:1235", "ip:10.0.0.1@ip:10.0.0.2:0"] {
+        assert_eq!(path(text), Err(AddrError::Port), "{text}");
+    }
+    for text in [
+        "ip:10.0.0.2:",
+        "ip:10.0.0.2:-1",
+        "ip:10.0.0.2:66770",
+        "ip:10.0.0.2:1234:1234",
+        "ip:10.0.0.1:1234@ip:10.0.0.2",
+        "gid:10.0.0.2:1234",
+    ] {
+        assert_eq!(path(text), Err(AddrError::Syntax), "{text}");
+    }
+    // An IPv6 address has no port after it.
+    let last = Addr::V6([0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x12, 0x34]);
+    assert_eq!(path("ip:fd00::1234").map(|path| path.dst), Ok(last));
     let name = PathName { src: a, dst: b };
     assert_eq!(name.to_string(), "ip:10.0.0.1@ip:10.0.0.2");
 }
@@ -154,7 +174,7 @@ proptest! {
 #[test]
 fn a_path_is_the_same_by_its_known_ends() {
     let ends = |text: &[u8], found: Option<&[u8]>| KnownEnds {
-        asked: PathAddrs::parse(text).unwrap(),
+        asked: PathAddrs::parse(text, 1234).unwrap(),
         found: found.map(|text| Addr::parse(text).unwrap()),
     };
     let both = ends(b"ip:10.0.0.1@ip:10.0.0.2", None);
@@ -180,7 +200,7 @@ fn a_path_is_the_same_by_its_known_ends() {
 #[test]
 fn a_path_that_is_named_twice_is_found() {
     let paths: Vec<_> = ["ip:10.0.0.2", "ip:10.0.1.1@ip:10.0.0.2", "ip:10.0.0.3"]
-        .map(|text| PathAddrs::parse(text.as_bytes()).unwrap())
+        .map(|text| PathAddrs::parse(text.as_bytes(), 1234).unwrap())
         .to_vec();
     assert_eq!(repeated(&paths), None);
     for again in &paths {

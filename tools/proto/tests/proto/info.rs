@@ -51,10 +51,12 @@ fn d10_a_name_without_an_end_is_refused() {
 }
 
 #[test]
-fn names_with_a_slash_or_a_dot_are_refused_on_either_side() {
+fn names_with_a_slash_or_a_relative_part_are_refused_on_either_side() {
     for name in [
         &b"a/b"[..],
-        b"a.b",
+        b"a..b",
+        b".a",
+        b"a..",
         b".",
         b"/",
         b"..",
@@ -68,6 +70,10 @@ fn names_with_a_slash_or_a_dot_are_refused_on_either_side() {
         request.pathname[..name.len()].copy_from_slice(name);
         let read = request.name();
         assert!(name.contains(&0) || matches!(read, Err(NameError::Forbidden(_))));
+    }
+    for name in [&b"node1.example.com"[..], b"10.0.0.1", b"a.", b"fd00::1"] {
+        assert_eq!(check_name(name), Ok(()));
+        assert_eq!(InfoRequest::new(name).unwrap().name(), Ok(name));
     }
     assert_eq!(check_name(b""), Err(NameError::Empty));
     assert_eq!(check_name(&[b'x'; 255]), Err(NameError::TooLong));

@@ -39,6 +39,7 @@ mod permit;
 mod policy;
 mod quarantine;
 mod recovery;
+mod refusal;
 mod request;
 mod settings;
 mod signal;

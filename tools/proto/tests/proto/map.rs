@@ -106,7 +106,7 @@ fn errors_are_those_of_the_c_driver() {
         ("sessname=s", Errno::EINVAL),
         ("device_path=ram0", Errno::EINVAL),
         ("sessname=a/b device_path=ram0", Errno::EINVAL),
-        ("sessname=a.b device_path=ram0", Errno::EINVAL),
+        ("sessname=a..b device_path=ram0", Errno::EINVAL),
         ("sessname=s device_path=../ram0", Errno::EINVAL),
         (
             "sessname=s path=10.0.0.1 device_path=ram0",
@@ -165,7 +165,7 @@ fn each_error_names_its_cure() {
             "must come before the first path=",
         ),
         ("colour=red", "known are dest_port="),
-        ("sessname=a.b device_path=x", "choose another sessname="),
+        ("sessname=.a device_path=x", "choose another sessname="),
         (
             "sessname=s device_path=a..b",
             "below the server's dev_search_path",

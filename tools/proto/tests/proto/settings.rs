@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
+use proto::common::errno::Errno;
 use proto::rtrs::{
     heartbeat::Heartbeat,
     outage::FastIoFail,
     settings::{
         Setting,
-        SettingError,
         Settings,
         Shown, //
     }, //
@@ -33,20 +33,23 @@ fn what_is_outside_is_refused_and_the_reason_names_the_range() {
         let range = setting.range();
         let outside = [i64::from(*range.start()) - 1, i64::from(*range.end()) + 1];
         for value in outside.map(|v| v.to_string()) {
-            let refused = setting.parse(value.as_bytes());
-            assert_eq!(refused, Err(SettingError(setting)), "{setting:?} {value}");
+            let refused = setting.parse(value.as_bytes()).unwrap_err();
+            assert_eq!(refused.errno(), Errno::EINVAL, "{setting:?} {value}");
         }
-        for word in ["", "\n", "x", "1 2", "-", "99999999999999999999"] {
-            assert_eq!(setting.parse(word.as_bytes()), Err(SettingError(setting)));
+        for word in ["", "\n", "x", "1 2", "-"] {
+            let refused = setting.parse(word.as_bytes()).unwrap_err();
+            assert_eq!(refused.errno(), Errno::EINVAL, "{setting:?} {word}");
         }
-        let text = SettingError(setting).to_string();
+        // As kstrtoint() of the C driver.
+        for word in ["99999999999", "-99999999999", "99999999999999999999"] {
+            let refused = setting.parse(word.as_bytes()).unwrap_err();
+            assert_eq!(refused.errno(), Errno::ERANGE, "{setting:?} {word}");
+        }
+        let text = setting.parse(b"x").unwrap_err().to_string();
         assert!(text.contains(setting.name()), "{text}");
         assert!(text.contains(&range.end().to_string()), "{text}");
     }
-    assert_eq!(
-        Setting::MaxReconnectAttempts.parse(b"off"),
-        Err(SettingError(Setting::MaxReconnectAttempts))
-    );
+    assert!(Setting::MaxReconnectAttempts.parse(b"off").is_err());
     assert_eq!(Setting::FastIoFailTmo.parse(b"off\n"), Ok(-1));
 }
 

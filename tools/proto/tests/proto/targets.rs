@@ -93,7 +93,8 @@ pub(crate) fn info(bytes: &[u8]) {
         match request.name() {
             Ok(name) => {
                 assert!((1..255).contains(&name.len()));
-                assert!(!name.iter().any(|c| matches!(c, b'/' | b'.' | 0..=31 | 127)));
+                assert!(!name.iter().any(|c| matches!(c, b'/' | 0..=31 | 127)));
+                assert!(!name.starts_with(b".") && !name.windows(2).any(|w| w == b".."));
             }
             Err(e) => assert!(!e.to_string().is_empty()),
         }
@@ -260,7 +261,7 @@ pub(crate) fn sysfs(bytes: &[u8]) {
     if let Ok(addr) = Addr::parse(bytes) {
         assert_eq!(Addr::parse(addr.to_string().as_bytes()), Ok(addr));
     }
-    if let Ok(path) = PathAddrs::parse(bytes) {
+    if let Ok(path) = PathAddrs::parse(bytes, 1234) {
         assert!(path.src.is_none() || bytes.contains(&b'@') || bytes.contains(&b','));
     }
     if let Ok(policy) = Policy::parse(bytes) {
