@@ -22,7 +22,7 @@ from vmlab.checks import Failed, until
 from vmlab.machine import Job, Machine
 
 SOURCES = TOOLS / "history" / "src"
-# As the puppet: against the libraries of the root, which the guests have.
+# As the scripted peer: against the libraries of the root, which the guests have.
 FLAGS = ("--edition", "2021", "-C", "opt-level=2", "-C", "panic=abort", "-C", "strip=symbols")
 IN_GUEST = "/run/history"
 FILL_SECONDS = 60.0

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 
 import messages as m
 from client import Client, Closed
-from puppet import Puppet, Refused
+from scripted_peer import Refused, ScriptedPeer
 
 SECTOR = 512
 CASES: dict[str, Callable[[str], None]] = {}
@@ -87,7 +87,7 @@ def _answers(client: Client, count: int, timeout_ms: int = 20_000) -> dict[int, 
 @case
 def heartbeats_are_answered_while_a_close_waits(address: str) -> None:
     """CLOSE of a device with a request in flight, on the admin connection: heartbeats and requests continue."""
-    with Puppet() as one, _suspended():
+    with ScriptedPeer() as one, _suspended():
         a = Client(one, address, b"closer").open()
         late, prompt = a.map(b"dm-0"), a.map(b"ram1")
         a.read(5, SECTOR, m.io(late, 0, m.OP_READ, SECTOR))
@@ -103,7 +103,7 @@ def heartbeats_are_answered_while_a_close_waits(address: str) -> None:
 @case
 def messages_are_served_in_the_order_of_their_coming(address: str) -> None:
     """CLOSE, then OPEN of the same name: the device that the answer names serves requests."""
-    with Puppet() as one, _suspended():
+    with ScriptedPeer() as one, _suspended():
         a = Client(one, address, b"order").open()
         late = a.map(b"dm-0")
         a.read(5, SECTOR, m.io(late, 0, m.OP_READ, SECTOR))
@@ -121,7 +121,7 @@ def messages_are_served_in_the_order_of_their_coming(address: str) -> None:
 @case
 def as_many_messages_as_there_are_chunks_wait(address: str) -> None:
     """Every chunk but one carries a message, all behind a CLOSE that waits; each is answered once."""
-    with Puppet() as one, _suspended():
+    with ScriptedPeer() as one, _suspended():
         a = Client(one, address, b"many").open()
         late = a.map(b"dm-0")
         a.read(0, SECTOR, m.io(late, 0, m.OP_READ, SECTOR))
@@ -140,7 +140,7 @@ def as_many_messages_as_there_are_chunks_wait(address: str) -> None:
 def a_session_ends_while_a_close_waits(address: str) -> None:
     """The client disconnects: the session ends when the disk has answered, and its name is free then."""
     with _suspended():
-        with Puppet() as one:
+        with ScriptedPeer() as one:
             a = Client(one, address, b"leaver").open()
             late = a.map(b"dm-0")
             a.read(5, SECTOR, m.io(late, 0, m.OP_READ, SECTOR))
@@ -155,14 +155,14 @@ def a_session_ends_while_a_close_waits(address: str) -> None:
         while _sessions():
             assert time.monotonic() - began < 10, "the session does not end"
             time.sleep(0.05)
-    with Puppet() as two:
+    with ScriptedPeer() as two:
         Client(two, address, b"leaver").open().map(b"dm-0")
 
 
 def leave_waiting(address: str) -> None:
     """A CLOSE that waits, with messages behind it; says "ready" and waits to be killed."""
     _suspend()
-    with Puppet() as one:
+    with ScriptedPeer() as one:
         a = Client(one, address, b"waiting").open()
         late = a.map(b"dm-0")
         a.read(5, SECTOR, m.io(late, 0, m.OP_READ, SECTOR))

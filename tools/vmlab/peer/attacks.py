@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 import messages as m
 from client import Client, Closed
-from puppet import Puppet
+from scripted_peer import ScriptedPeer
 
 CLOSED = "closed"
 SECTOR = 512
@@ -304,7 +304,7 @@ def forty_random_envelopes(c: Client, device: int) -> int:
     """Sessions that are each ended by a random head at a random place of a chunk."""
     chance = random.Random(2)
     for turn in range(int(os.environ.get("ENVELOPES") or 40)):
-        with Puppet() as liar:
+        with ScriptedPeer() as liar:
             victim = Client(liar, c.address, b"envelope", 2).open()
             victim.raw(chance.randrange(64), 0, chance.randbytes(chance.choice((4, 8, 24, 64))),
                        m.imm(chance.choice((0, 0, 0, 3, 15)), chance.getrandbits(28)))
@@ -317,7 +317,7 @@ def forty_random_envelopes(c: Client, device: int) -> int:
 def judge(name: str, address: str) -> str:
     """Commits the attack; returns "" or what was wrong with the server's answer."""
     expected, function = ATTACKS[name]
-    with Puppet() as honest, Puppet() as liar:
+    with ScriptedPeer() as honest, ScriptedPeer() as liar:
         bystander = Client(honest, address, b"bystander").open()
         theirs = bystander.map(b"ram2")
         bystander.write_device(theirs, 8, b"before" + bytes(506))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 */
 /*
- * Many random block messages in honest envelopes, as fast as they are answered; included by puppet.c.
+ * Many random block messages in honest envelopes, as fast as they are answered; included by scripted_peer.c.
  *
  * An envelope is right: the head of a READ or a WRITE, the length of the user message, one chunk a request.
  * What is in it is random, or a true message with some bytes changed. The server must answer each.

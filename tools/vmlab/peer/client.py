@@ -8,7 +8,7 @@ import struct
 import time
 
 import messages as m
-from puppet import Completion, Endpoint, Event, Puppet
+from scripted_peer import Completion, Endpoint, Event, ScriptedPeer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:   # it would take an emulated machine a tenth of a second
@@ -40,8 +40,8 @@ class NotAdmitted(Closed):
 class Client:
     """One session with one path; every step can be taken alone and with false values."""
 
-    def __init__(self, puppet: Puppet, address: str, name: bytes = b"puppet", connections: int = 2) -> None:
-        self.puppet, self.address, self.name, self.count = puppet, address, name, connections
+    def __init__(self, peer: ScriptedPeer, address: str, name: bytes = b"scripted", connections: int = 2) -> None:
+        self.peer, self.address, self.name, self.count = peer, address, name, connections
         self.uuid, self.group, self.attempt = os.urandom(16), os.urandom(16), 1
         self.ends: list[Endpoint] = []
         self.chunks: list[tuple[int, int]] = []
@@ -49,15 +49,15 @@ class Client:
         # Where the next message of an end begins in its send memory.
         self.sent: dict[int, int] = {}
 
-    def another_path(self, address: str, puppet: Puppet | None = None) -> Client:
+    def another_path(self, address: str, peer: ScriptedPeer | None = None) -> Client:
         """A further path of the same session, not connected yet."""
-        path = Client(puppet or self.puppet, address, self.name, self.count)
+        path = Client(peer or self.peer, address, self.name, self.count)
         path.group = self.group
         return path
 
-    def anew(self, puppet: Puppet | None = None, attempt: int | None = None) -> Client:
+    def anew(self, peer: ScriptedPeer | None = None, attempt: int | None = None) -> Client:
         """The same path as it connects again, not connected yet."""
-        path = self.another_path(self.address, puppet)
+        path = self.another_path(self.address, peer)
         path.uuid, path.attempt = self.uuid, self.attempt + 1 if attempt is None else attempt
         return path
 
@@ -65,7 +65,7 @@ class Client:
 
     def connect_one(self, cid: int, **lies: object) -> Event:
         """Connects one connection; returns the event that answered."""
-        end = self.puppet.open(self.address, PORT)
+        end = self.peer.open(self.address, PORT)
         fields: dict[str, Any] = {"cid": cid, "connections": self.count, "reconnect": self.attempt} | lies
         private = fields.pop("private", None) or m.connect_request(self.uuid, self.group, **fields)
         size = 16384 if cid == 0 else 8
@@ -232,7 +232,7 @@ class Client:
     def is_closed(self, timeout_ms: int = 5000) -> bool:
         """Whether the server closes the path within the time."""
         for _ in range(50):
-            event = self.puppet.event(timeout_ms)
+            event = self.peer.event(timeout_ms)
             if event is None:
                 return False
             if event.name in ("RDMA_CM_EVENT_DISCONNECTED", "RDMA_CM_EVENT_TIMEWAIT_EXIT"):

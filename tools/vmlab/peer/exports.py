@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 import messages as m
 from client import Client, Closed
-from puppet import Puppet, Refused
+from scripted_peer import Refused, ScriptedPeer
 
 SECTOR = 512
 # How often: see tests/server_exports.py.
@@ -48,7 +48,7 @@ def _force(path: str) -> bool:
 @case
 def a_thousand_refused_opens(address: str) -> None:
     """Repeated OPENs of a device with another writer; each is answered with EPERM."""
-    with Puppet() as one, Puppet() as two:
+    with ScriptedPeer() as one, ScriptedPeer() as two:
         Client(one, address, b"writer").open().map(b"ram0")
         beggar = Client(two, address, b"beggar").open()
         for turn in range(OPENS):
@@ -70,7 +70,7 @@ def a_device_is_fenced_and_no_other(address: str) -> None:
                 while os.path.exists(os.path.dirname(path)) and not os.path.exists(path):
                     assert time.monotonic() < limit, "force_close has closed nothing, and its file is gone"
 
-    with Puppet() as one:
+    with ScriptedPeer() as one:
         a = Client(one, address, b"fenced").open()
         fencer = threading.Thread(target=fence)
         fencer.start()

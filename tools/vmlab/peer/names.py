@@ -17,7 +17,7 @@ from collections.abc import Callable
 
 import messages as m
 from client import Client, Closed, NotAdmitted
-from puppet import Puppet, Refused
+from scripted_peer import Refused, ScriptedPeer
 
 SECTOR = 512
 # Longer than a refusal of a session whose rival is there takes, shorter than any time-out.
@@ -27,7 +27,7 @@ SOON_SECONDS = 3.0 * PATIENCE
 # proto/admission.rs: NAME_WAIT_MS.
 WAIT_SECONDS = 10.0
 CASES: dict[str, Callable[[str], None]] = {}
-# Cases with the server's own heartbeats; in the others a puppet's silence is no death.
+# Cases with the server's own heartbeats; in the others a scripted peer's silence is no death.
 WITH_DEFAULTS = ("the_name_of_a_client_that_has_died", "the_name_of_a_client_that_is_there")
 
 
@@ -58,7 +58,7 @@ def twenty_sessions_of_one_name(address: str) -> None:
     Twenty in make test-long, else eight."""
     slowest = 0.0
     for _turn in range(int(os.environ["TURNS"])):
-        with Puppet() as one:
+        with ScriptedPeer() as one:
             took, number = _timed(Client(one, address, b"again").open)
             assert not number, f"refused: {errno.errorcode[number]}"
             slowest = max(slowest, took)
@@ -70,13 +70,13 @@ def the_name_of_a_session_that_ends(address: str) -> None:
     """The old one's request is at the disk: the new one waits for its end and is admitted then."""
     _dmsetup("suspend", "--nolockfs", "--noflush")
     try:
-        with Puppet() as one:
+        with ScriptedPeer() as one:
             a = Client(one, address, b"ending").open()
             a.read(5, SECTOR, m.io(a.map(b"dm-0"), 0, m.OP_READ, SECTOR))
             time.sleep(0.3)
         resume = threading.Timer(3, _dmsetup, ("resume",))
         resume.start()
-        with Puppet() as two:
+        with ScriptedPeer() as two:
             took, number = _timed(Client(two, address, b"ending").open)
             resume.join()
             assert not number, f"refused: {errno.errorcode[number]}"
@@ -90,11 +90,11 @@ def the_name_of_a_session_that_does_not_end(address: str) -> None:
     """The disk does not answer: EBUSY after a defined time, so the client may retry later."""
     _dmsetup("suspend", "--nolockfs", "--noflush")
     try:
-        with Puppet() as one:
+        with ScriptedPeer() as one:
             a = Client(one, address, b"stuck").open()
             a.read(5, SECTOR, m.io(a.map(b"dm-0"), 0, m.OP_READ, SECTOR))
             time.sleep(0.3)
-        with Puppet() as two:
+        with ScriptedPeer() as two:
             took, number = _timed(lambda: _open_patiently(Client(two, address, b"stuck"), 20_000))
             assert number == errno.EBUSY, f"refused with {errno.errorcode.get(number, number)}"
             assert took < WAIT_SECONDS + SOON_SECONDS, f"refused after {took:.2f} s"
@@ -113,7 +113,7 @@ def _open_patiently(client: Client, timeout_ms: int) -> None:
 @case
 def the_name_of_a_client_that_is_there(address: str) -> None:
     """It answers heartbeats: EPERM at once, and the holder of the name is not affected."""
-    with Puppet() as one, Puppet() as two:
+    with ScriptedPeer() as one, ScriptedPeer() as two:
         a = Client(one, address, b"there").open()
         device = a.map(b"ram1")
         there = threading.Thread(target=a.heartbeats, args=(7,))
@@ -129,7 +129,7 @@ def the_name_of_a_client_that_is_there(address: str) -> None:
 @case
 def the_name_of_a_client_that_has_died(address: str) -> None:
     """It does not answer, as after a power failure: the new one is admitted when it counts as dead."""
-    with Puppet() as one, Puppet() as two:
+    with ScriptedPeer() as one, ScriptedPeer() as two:
         Client(one, address, b"dead").open()
         took, number = _timed(lambda: _open_patiently(Client(two, address, b"dead"), 20_000))
         assert not number, f"refused: {errno.errorcode[number]}"
@@ -143,7 +143,7 @@ def every_refusal_has_a_reason(address: str) -> None:
              (m.info_request(b""), errno.EINVAL), (m.info_request(b"a" * 255), errno.EINVAL),
              (m.info_request(b"x", kind=7), errno.ECONNRESET), (m.info_request(b"x")[:10], errno.ECONNRESET))
     for data, expected in table:
-        with Puppet() as one:
+        with ScriptedPeer() as one:
             client = Client(one, address, b"false")
             for cid in range(client.count):
                 client.connect_one(cid)
@@ -151,7 +151,7 @@ def every_refusal_has_a_reason(address: str) -> None:
             assert number == expected, f"{data[:8]!r}: refused with {errno.errorcode.get(number, number)}"
             assert took < SOON_SECONDS, f"{data[:8]!r}: refused after {took:.2f} s"
             assert client.is_closed(), f"{data[:8]!r}: the path was not closed"
-    with Puppet() as one:
+    with ScriptedPeer() as one:
         client = Client(one, address, b"early")
         client.connect_one(0)
         took, number = _timed(client.info)
@@ -161,7 +161,7 @@ def every_refusal_has_a_reason(address: str) -> None:
 
 def hold(address: str) -> None:
     """Has the name `held`, and is there; says "ready"."""
-    with Puppet() as one:
+    with ScriptedPeer() as one:
         client = Client(one, address, b"held").open()
         print("ready", flush=True)
         client.heartbeats(60)

@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 import messages as m
 from client import Client, Closed
-from puppet import Event, Puppet, Refused
+from scripted_peer import Event, Refused, ScriptedPeer
 
 DELAY_SECONDS = 3.0
 SECTOR = 512
@@ -54,7 +54,7 @@ def _rejection(event: Event) -> int:
     return -m.parse_connect_response(event.private)["errno"]
 
 
-def _two_paths(one: Puppet, two: Puppet, address: str, other: str) -> tuple[Client, Client, int, int]:
+def _two_paths(one: ScriptedPeer, two: ScriptedPeer, address: str, other: str) -> tuple[Client, Client, int, int]:
     """A session with paths a and b, and the numbers of its late and its prompt device."""
     a = Client(one, address, b"two").open()
     b = a.another_path(other, two).open()
@@ -68,7 +68,7 @@ def _two_paths(one: Puppet, two: Puppet, address: str, other: str) -> tuple[Clie
 @case
 def d26_a_write_sent_again_waits_for_the_old_one(address: str, other: str) -> None:
     """The old WRITE is in the block layer; its second copy, and what comes after it, must not overtake it."""
-    with Puppet() as one, Puppet() as two:
+    with ScriptedPeer() as one, ScriptedPeer() as two:
         a, b, late, prompt = _two_paths(one, two, address, other)
         a.write(5, OLD, m.io(late, 0, m.OP_WRITE, SECTOR))
         time.sleep(0.5)
@@ -87,7 +87,7 @@ def d26_a_write_sent_again_waits_for_the_old_one(address: str, other: str) -> No
 @case
 def d26_a_read_in_the_chunk_of_a_pending_write(address: str, other: str) -> None:
     """The READ's data must not get into the WRITE, which takes its data from the same memory."""
-    with Puppet() as one, Puppet() as two:
+    with ScriptedPeer() as one, ScriptedPeer() as two:
         a, b, late, prompt = _two_paths(one, two, address, other)
         a.write(5, OLD, m.io(late, 0, m.OP_WRITE, SECTOR))
         time.sleep(0.5)
@@ -99,7 +99,7 @@ def d26_a_read_in_the_chunk_of_a_pending_write(address: str, other: str) -> None
 def all_that_was_in_flight_is_sent_again(address: str, other: str) -> None:
     """48 requests in flight on one path, all sent again on the other: each is answered once, none is lost."""
     chunks = range(4, 52)
-    with Puppet() as one, Puppet() as two:
+    with ScriptedPeer() as one, ScriptedPeer() as two:
         a, b, late, prompt = _two_paths(one, two, address, other)
         for chunk in chunks:
             a.write(chunk, bytes([chunk]) * SECTOR, m.io(late, chunk, m.OP_WRITE, SECTOR))
@@ -140,7 +140,7 @@ def nothing_hangs_behind_a_disk_that_does_not_answer(address: str, other: str) -
     """The old path's WRITE never ends: other chunks are served, and the new path can be closed."""
     subprocess.run(["dmsetup", "suspend", "--nolockfs", "--noflush", "late"], check=True)
     try:
-        with Puppet() as one, Puppet() as two:
+        with ScriptedPeer() as one, ScriptedPeer() as two:
             a = Client(one, address, b"stuck").open()
             b = a.another_path(other, two).open()
             late, prompt = a.map(b"dm-0", chunk=0), a.map(b"ram1", chunk=0)
@@ -166,12 +166,12 @@ def nothing_hangs_behind_a_disk_that_does_not_answer(address: str, other: str) -
 def a_newer_attempt_takes_the_place_of_a_live_path(address: str, _other: str) -> None:
     """A higher recon_cnt is admitted at once, in every state of the old path; 65535 wraps to 0."""
     with contextlib.ExitStack() as living:
-        old = Client(living.enter_context(Puppet()), address, b"anew")
+        old = Client(living.enter_context(ScriptedPeer()), address, b"anew")
         old.attempt = 65535
         old.open().map(b"ram0")
         for attempt in (0, 1):
             with contextlib.ExitStack() as turn:
-                new = old.anew(turn.enter_context(Puppet()), attempt)
+                new = old.anew(turn.enter_context(ScriptedPeer()), attempt)
                 began = time.monotonic()
                 device = new.open().map(b"ram0")
                 took = time.monotonic() - began
@@ -187,7 +187,7 @@ def a_newer_attempt_takes_the_place_of_a_live_path(address: str, _other: str) ->
 @case
 def d26_a_path_that_comes_back_waits_for_its_old_writes(address: str, _other: str) -> None:
     """The new path gets the info response only after the old WRITE has ended."""
-    with Puppet() as one, Puppet() as two:
+    with ScriptedPeer() as one, ScriptedPeer() as two:
         old = Client(one, address, b"anew").open()
         late = old.map(b"dm-0")
         old.write(5, OLD, m.io(late, 0, m.OP_WRITE, SECTOR))
@@ -204,7 +204,7 @@ def d26_a_path_that_comes_back_waits_for_its_old_writes(address: str, _other: st
 @case
 def a_stale_attempt_is_refused(address: str, _other: str) -> None:
     """An older recon_cnt, and the same one again, change nothing."""
-    with Puppet() as one, Puppet() as two:
+    with ScriptedPeer() as one, ScriptedPeer() as two:
         live = Client(one, address, b"stale")
         live.attempt = 7
         device = live.open().map(b"ram0")
@@ -215,18 +215,18 @@ def a_stale_attempt_is_refused(address: str, _other: str) -> None:
 
 
 @case
-def a_stranger_cannot_take_the_place_of_a_path(address: str, _other: str) -> None:
+def an_unknown_client_cannot_take_the_place_of_a_path(address: str, _other: str) -> None:
     """The path's uuid under another session's, and a session of the same name: the path stays."""
-    with Puppet() as one, Puppet() as two, Puppet() as three:
+    with ScriptedPeer() as one, ScriptedPeer() as two, ScriptedPeer() as three:
         live = Client(one, address, b"mine").open()
         device = live.map(b"ram0")
         thief = Client(two, address, b"mine")
         thief.uuid, thief.attempt = live.uuid, 99
         try:
             thief.open()
-            raise AssertionError("a stranger got the session's name")
+            raise AssertionError("an unknown client got the session's name")
         except (Closed, TimeoutError):
-            assert thief.is_closed(), "a stranger's path is open under the session's name"
+            assert thief.is_closed(), "an unknown client's path is open under the session's name"
         late = live.anew(three)
         late.group = b"\x55" * 16
         found = _rejection(late.connect_one(0, first=0))
@@ -237,7 +237,7 @@ def a_stranger_cannot_take_the_place_of_a_path(address: str, _other: str) -> Non
 @case
 def a_second_path_between_the_same_addresses(address: str, _other: str) -> None:
     """Rejected while the first one's client answers; admitted once it does not."""
-    with Puppet() as one, Puppet() as two:
+    with ScriptedPeer() as one, ScriptedPeer() as two:
         live = Client(one, address, b"same").open()
         device = live.map(b"ram0")
         deadline = time.monotonic() + 4
@@ -257,7 +257,7 @@ def a_second_path_between_the_same_addresses(address: str, _other: str) -> None:
 @case
 def a_dead_client_is_noticed(address: str, other: str) -> None:
     """With default settings: both paths and the session end 4 to 8 s after the last message."""
-    with Puppet() as one, Puppet() as two:
+    with ScriptedPeer() as one, ScriptedPeer() as two:
         a, b, _late, prompt = _two_paths(one, two, address, other)
         b.write_device(prompt, 0, NEW, chunk=6)
         a.write_device(prompt, 0, NEW, chunk=7)
@@ -269,7 +269,7 @@ def a_dead_client_is_noticed(address: str, other: str) -> None:
 @case
 def a_path_that_is_never_finished(address: str, _other: str) -> None:
     """Only one of two connections: the path is closed 30 s later, and not before."""
-    with Puppet() as one:
+    with ScriptedPeer() as one:
         half = Client(one, address, b"half")
         assert half.connect_one(0).name == ESTABLISHED
         began = time.monotonic()
@@ -282,7 +282,7 @@ def a_path_that_is_never_finished(address: str, _other: str) -> None:
 @case
 def the_memory_limit_refuses_with_enomem(address: str, _other: str) -> None:
     """max_memory_mib has room for one session: the second is refused, until the first is gone."""
-    with Puppet() as one, Puppet() as two:
+    with ScriptedPeer() as one, ScriptedPeer() as two:
         first = Client(one, address, b"first").open()
         found = _rejection(Client(two, address, b"second").connect_one(0))
         assert found == errno.ENOMEM, f"refused with {found}"
@@ -290,7 +290,7 @@ def the_memory_limit_refuses_with_enomem(address: str, _other: str) -> None:
     _await("the first is gone", lambda: not _paths())
 
     def fits() -> bool:
-        with Puppet() as three:
+        with ScriptedPeer() as three:
             try:
                 return Client(three, address, b"third").open().map(b"ram0") >= 0
             except Closed:
@@ -300,7 +300,7 @@ def the_memory_limit_refuses_with_enomem(address: str, _other: str) -> None:
 
 def leave_states(address: str, other: str) -> None:
     """Leaves paths of every kind behind, says "ready" and waits to be killed; the module is unloaded meanwhile."""
-    with Puppet() as one, Puppet() as two, Puppet() as three, Puppet() as four:
+    with ScriptedPeer() as one, ScriptedPeer() as two, ScriptedPeer() as three, ScriptedPeer() as four:
         Client(one, address, b"half").connect_one(0)
         a = Client(two, address, b"full").open()
         late = a.map(b"dm-0")

@@ -9,7 +9,7 @@ import struct
 import time
 
 import messages as m
-from puppet import Endpoint, Puppet
+from scripted_peer import Endpoint, ScriptedPeer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:   # it would take an emulated machine a tenth of a second
@@ -40,23 +40,23 @@ class Lies:
 class Server:
     """One session; `run` serves until the deadline."""
 
-    def __init__(self, puppet: Puppet, lies: Lies, depth: int = 4, chunk: int = 131072) -> None:
-        self.puppet, self.lies, self.depth, self.chunk = puppet, lies, depth, chunk
+    def __init__(self, peer: ScriptedPeer, lies: Lies, depth: int = 4, chunk: int = 131072) -> None:
+        self.peer, self.lies, self.depth, self.chunk = peer, lies, depth, chunk
         self.ends: list[Endpoint] = []
         self.expected = 0
         self.memory_bits = 28 - (depth - 1).bit_length()
         self.closed = False
-        puppet.listen(PORT)
+        peer.listen(PORT)
 
     # -- establishment ---------------------------------------------------------------------------------
 
     def _accept(self, number: int, private: bytes) -> None:
         if self.lies.reject is not None:
-            self.puppet.reject(number, self.lies.reject)
+            self.peer.reject(number, self.lies.reject)
             return
         self.expected = struct.unpack_from("<H", private, 8)[0]
         fields: dict[str, Any] = {"depth": self.depth, "io_size": self.chunk - 4096, "flags": 0} | self.lies.connect
-        end = self.puppet.accept(number, m.connect_response(**fields))
+        end = self.peer.accept(number, m.connect_response(**fields))
         end.receive(RECEIVE, 512, RECEIVES)
         self.ends.append(end)
 
@@ -111,7 +111,7 @@ class Server:
         """Serves until the time is over or the client has disconnected."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline and not self.closed:
-            event = self.puppet.event(0 if self.ends else 100)
+            event = self.peer.event(0 if self.ends else 100)
             if event and event.name == "RDMA_CM_EVENT_CONNECT_REQUEST":
                 self._accept(event.endpoint, event.private)
             elif event and event.name == "RDMA_CM_EVENT_DISCONNECTED":

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """The history checker in the lab: every fault of a server's disk is found.
 
-    history (client) ── rnbd ── wire ── rnbd-server ── dm-0 ── ram0       dm-0 or a stranger makes the fault
+    history (client) ── rnbd ── wire ── rnbd-server ── dm-0 ── ram0       dm-0 or another program makes the fault
 """
 from __future__ import annotations
 

@@ -24,8 +24,8 @@ from vmlab.needs import needs
 
 PEER = Path(__file__).resolve().parents[1] / "peer"
 KDIR = PEER.parents[1] / "kdir"
-FILES = ("puppet.py", "messages.py", "client.py", "attacks.py", "strangers.py")
-# A puppet does not answer heartbeats: it would count as dead. Sessions that end take a moment to give memory back.
+FILES = ("scripted_peer.py", "messages.py", "client.py", "attacks.py", "hostile_connects.py")
+# A scripted peer does not answer heartbeats: it would count as dead. Ended sessions take a moment to give memory back.
 PATIENT = "heartbeat_interval_ms=60000 max_memory_mib=600"
 # Each test makes two sessions or three, and forty_random_envelopes forty.
 SMALL = f"{PATIENT} sess_queue_depth=128"
@@ -40,15 +40,15 @@ LOG_LINES_MAX = 2
 
 sys.path.insert(0, str(PEER))
 import attacks
-import strangers
+import hostile_connects
 
 
-def puppet_program() -> Path:
-    """The puppet, compiled in the Debian root against its own verbs libraries."""
-    source = PEER / "puppet.c"
+def peer_program() -> Path:
+    """The scripted peer, compiled in the Debian root against its own verbs libraries."""
+    source = PEER / "scripted_peer.c"
     parts = source.read_bytes() + (PEER / "barrage.h").read_bytes()
     digest = hashlib.sha256(parts).hexdigest()[:12]
-    program = assets.cache_dir() / f"puppet-{digest}"
+    program = assets.cache_dir() / f"scripted_peer-{digest}"
     if not program.exists():
         part = program.with_name(f".{program.name}.{os.getpid()}")      # another lab may be at it, too
         subprocess.run([sys.executable, "-B", str(KDIR), "run", "gcc-14", "-O2", "-Wall", "-Wextra", "-Werror",
@@ -58,20 +58,20 @@ def puppet_program() -> Path:
     return program
 
 
-def bring_puppets(vm: Machine, files: tuple[str, ...] = FILES) -> None:
-    """Puts the puppet and its scripts into a machine."""
+def bring_peer(vm: Machine, files: tuple[str, ...] = FILES) -> None:
+    """Puts the scripted peer and its scripts into a machine."""
     vm.run("mkdir -p /tmp/peer; modprobe ib_uverbs; modprobe rdma_ucm")
     for name in files:
         vm.push(PEER / name, f"/tmp/peer/{name}")
-    vm.push(puppet_program(), "/tmp/peer/puppet")
-    vm.run("chmod 755 /tmp/peer/puppet")
+    vm.push(peer_program(), "/tmp/peer/scripted_peer")
+    vm.run("chmod 755 /tmp/peer/scripted_peer")
 
 
 def _prepare(lab: Lab, invalidate: str) -> None:
-    """Four disks, the server, and the puppets; what is there of an earlier test stays."""
+    """Four disks, the server, and the scripted peers; what is there of an earlier test stays."""
     vm = lab.server
-    if not vm.exists("/tmp/peer/strangers.py"):
-        bring_puppets(vm)
+    if not vm.exists("/tmp/peer/hostile_connects.py"):
+        bring_peer(vm)
     rnbd.ram_disk(lab, 16, 4)
     rnbd.load_server(lab, rtrs=f"always_invalidate={invalidate} {SMALL}")
 
@@ -89,7 +89,7 @@ def _play(vm: Lab, script: str, name: str) -> str:
 
 def _cases() -> Iterator[tuple[str, str, str, bool, str, str]]:
     """Every lie: its test, script, name, whether the server may be silent about it, always_invalidate, title."""
-    for script, lies in (("attacks", attacks.ATTACKS), ("strangers", strangers.STRANGERS)):
+    for script, lies in (("attacks", attacks.ATTACKS), ("hostile_connects", hostile_connects.HOSTILE_CONNECTS)):
         for name, (expected, function) in lies.items():
             title = function.__doc__ or ""
             silent = expected == 0 if script == "attacks" else expected is None

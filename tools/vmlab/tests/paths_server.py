@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """Paths of the server: fail-over, reconnects, dead clients, limits, removal.
 
-    puppet (user-space verbs) ── rxe0 ── rtrs-server + rnbd-server      one machine, 10.0.0.1 and 10.0.1.1
+    scripted peer (user-space verbs) ── rxe0 ── rtrs-server + rnbd-server      one machine, 10.0.0.1 and 10.0.1.1
 """
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from vmlab import loaded, rnbd
 from vmlab.checks import eq, ge, ok, until
 from vmlab.lab import Lab
 from vmlab.needs import needs
-from vmlab.tests.hostile import PATIENT, bring_puppets
+from vmlab.tests.hostile import PATIENT, bring_peer
 from vmlab.tests.lifecycle import LOAD, settle
 
-FILES = ("puppet.py", "messages.py", "client.py", "paths.py")
+FILES = ("scripted_peer.py", "messages.py", "client.py", "paths.py")
 OTHER = "10.0.1.1"
 PARAMETERS = "/sys/module/rtrs_server/parameters"
 DELAY_MS = int(paths.DELAY_SECONDS * 1000)
-# Cases that are about the server's own settings; in the others the puppet's silence is no death.
+# Cases that are about the server's own settings; in the others the scripted peer's silence is no death.
 WITH_DEFAULTS = ("a_dead_client_is_noticed", "a_second_path_between_the_same_addresses")
 ALSO_WITH_N = ("d26_a_write_sent_again_waits_for_the_old_one", "all_that_was_in_flight_is_sent_again",
                "a_newer_attempt_takes_the_place_of_a_live_path")
@@ -40,7 +40,7 @@ def _prepare(lab: Lab, rtrs: str = PATIENT) -> None:
            f"\"0 $(blockdev --getsz /dev/ram1) delay /dev/ram1 0 {DELAY_MS}\"; udevadm settle; ls /dev/dm-0")
     lab.defer(_remove_late, lab)
     if not vm.exists("/tmp/peer/paths.py"):
-        bring_puppets(vm, FILES)
+        bring_peer(vm, FILES)
     rnbd.load_server(lab, rtrs=rtrs)
 
 

@@ -13,11 +13,11 @@ from vmlab.checks import eq, ok, until
 from vmlab.lab import Lab
 from vmlab.machine import Job, Machine
 from vmlab.needs import needs
-from vmlab.tests.hostile import PATIENT, bring_puppets
+from vmlab.tests.hostile import PATIENT, bring_peer
 
 # Longer than either side waits for a word of the other: 5 to 6 s.
 STUCK_SECONDS = 12.0
-FILES = ("puppet.py", "messages.py", "client.py", "admin.py")
+FILES = ("scripted_peer.py", "messages.py", "client.py", "admin.py")
 
 
 def _late_disk(vm: Machine) -> None:
@@ -73,7 +73,7 @@ def _prepare(lab: Lab, rtrs: str) -> None:
     _late_disk(vm)
     lab.defer(_remove_late, vm)
     if not vm.exists("/tmp/peer/admin.py"):
-        bring_puppets(vm, FILES)
+        bring_peer(vm, FILES)
     rnbd.load_server(lab, rtrs=rtrs)
 
 

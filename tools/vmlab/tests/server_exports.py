@@ -6,9 +6,9 @@ from vmlab import paths, rnbd, tier
 from vmlab.checks import eq, ge, ok
 from vmlab.lab import Lab
 from vmlab.needs import needs
-from vmlab.tests.hostile import PATIENT, bring_puppets
+from vmlab.tests.hostile import PATIENT, bring_peer
 
-FILES = ("puppet.py", "messages.py", "client.py", "exports.py")
+FILES = ("scripted_peer.py", "messages.py", "client.py", "exports.py")
 # LOG_LIMIT of rnbd/server/session.rs.
 LINES, LINES_SECONDS = 10, 5.0
 
@@ -17,7 +17,7 @@ def _play(lab: Lab, name: str) -> None:
     vm = lab.server
     rnbd.ram_disk(lab, 8, 2)
     if not vm.exists("/tmp/peer/exports.py"):
-        bring_puppets(vm, FILES)
+        bring_peer(vm, FILES)
     rnbd.load_server(lab, rtrs=PATIENT)
     lengths = f"OPENS={tier.of(300, 1000)} TURNS={tier.of(80, 300)}"
     done = vm.try_run(f"cd /tmp/peer && {lengths} python3 -S -m exports {name} {lab.server_address}", 120)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """No two sessions have one name; a session gets an error for a name in use, or waits for the one that ends.
 
-    puppets (user-space verbs), rnbd-client ── rxe0 ── rtrs-server + rnbd-server      one machine
+    scripted peers (user-space verbs), rnbd-client ── rxe0 ── rtrs-server + rnbd-server      one machine
 """
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from vmlab.checks import eq, ok, until
 from vmlab.lab import Lab
 from vmlab.needs import needs
 from vmlab.patience import factor, scaled
-from vmlab.tests.hostile import PATIENT, bring_puppets
+from vmlab.tests.hostile import PATIENT, bring_peer
 
-FILES = ("puppet.py", "messages.py", "client.py", "names.py")
+FILES = ("scripted_peer.py", "messages.py", "client.py", "names.py")
 
 
 def _prepare(lab: Lab, rtrs: str) -> None:
@@ -27,7 +27,7 @@ def _prepare(lab: Lab, rtrs: str) -> None:
            "udevadm settle; ls /dev/dm-0")
     lab.defer(_remove_late, lab)
     if not vm.exists("/tmp/peer/names.py"):
-        bring_puppets(vm, FILES)
+        bring_peer(vm, FILES)
     vm.run(f"mods {lab.modules} rtrs-server {rtrs} && mods {lab.modules} rnbd-server dev_search_path=/dev", 120)
 
 

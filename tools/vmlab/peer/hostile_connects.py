@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """Runs in the guest: false connection requests and false first messages, before a path exists.
 
-`python3 strangers.py NAME ADDRESS`. What the server must do stands in the decorator: REJECTED with an
+`python3 hostile_connects.py NAME ADDRESS`. What the server must do stands in the decorator: REJECTED with an
 errno in the private data, or CLOSED after it had accepted. An honest session must work afterwards.
 """
 from __future__ import annotations
@@ -14,86 +14,86 @@ from collections.abc import Callable
 
 import messages as m
 from client import Client, Closed
-from puppet import Event, Puppet
+from scripted_peer import Event, ScriptedPeer
 
 CLOSED = "closed"
 IMPATIENCE_MS = 2000
-# Longer than a stranger waits for its answer.
+# Longer than such a client waits for its answer.
 HOLDER_SECONDS = 4
 REJECTED = "RDMA_CM_EVENT_REJECTED"
-Stranger = Callable[[Client], Event | None]
-STRANGERS: dict[str, tuple[object, Stranger]] = {}
+HostileConnect = Callable[[Client], Event | None]
+HOSTILE_CONNECTS: dict[str, tuple[object, HostileConnect]] = {}
 
 
-def stranger(expected: object) -> Callable[[Stranger], Stranger]:
+def hostile_connect(expected: object) -> Callable[[HostileConnect], HostileConnect]:
     """Registers a false start under its function's name."""
-    def register(function: Stranger) -> Stranger:
-        STRANGERS[function.__name__] = (expected, function)
+    def register(function: HostileConnect) -> HostileConnect:
+        HOSTILE_CONNECTS[function.__name__] = (expected, function)
         return function
     return register
 
 
-@stranger(errno.ECONNRESET)
+@hostile_connect(errno.ECONNRESET)
 def wrong_magic(c: Client) -> Event:
     """A client with another protocol."""
     return c.connect_one(0, magic=0xDEAD)
 
 
-@stranger(errno.ECONNRESET)
+@hostile_connect(errno.ECONNRESET)
 def wrong_major_version(c: Client) -> Event:
     """RTRS 3.0."""
     return c.connect_one(0, version=0x0300)
 
 
-@stranger(errno.ECONNRESET)
+@hostile_connect(errno.ECONNRESET)
 def connection_id_out_of_range(c: Client) -> Event:
     """Connection 2 of 2."""
     return c.connect_one(2)
 
 
-@stranger(errno.ECONNRESET)
+@hostile_connect(errno.ECONNRESET)
 def no_connections_at_all(c: Client) -> Event:
     """cid_num 0."""
     return c.connect_one(0, connections=0)
 
 
-@stranger(errno.ECONNRESET)
+@hostile_connect(errno.ECONNRESET)
 def too_many_connections(c: Client) -> Event:
     """cid_num 65535."""
     return c.connect_one(0, connections=65535)
 
 
-@stranger(errno.ECONNRESET)
+@hostile_connect(errno.ECONNRESET)
 def another_number_of_connections(c: Client) -> Event:
     """The second connection announces three, the first announced two."""
     c.connect_one(0)
     return c.connect_one(1, connections=3)
 
 
-@stranger(errno.ECONNRESET)
+@hostile_connect(errno.ECONNRESET)
 def the_same_connection_twice(c: Client) -> Event:
     """Connection 0 again."""
     c.connect_one(0)
     return c.connect_one(0)
 
 
-@stranger(errno.ENXIO)
+@hostile_connect(errno.ENXIO)
 def a_further_path_of_no_session(c: Client) -> Event:
     """first_conn 0 with a group that the server does not know."""
     return c.connect_one(0, first=0)
 
 
-@stranger(None)
+@hostile_connect(None)
 def private_data_of_every_length(c: Client) -> Event | None:
     """0 to 55 random bytes; the CM pads them, so they are judged by what they say."""
     for size in range(0, 56, 5):
-        event = Client(c.puppet, c.address).connect_one(0, private=os.urandom(size) or b"\0")
+        event = Client(c.peer, c.address).connect_one(0, private=os.urandom(size) or b"\0")
         if event.name != REJECTED:
             raise AssertionError(f"{size} random bytes were answered {event.name}")
     return None
 
 
-@stranger(CLOSED)
+@hostile_connect(CLOSED)
 def info_before_all_connections(c: Client) -> None:
     """INFO_REQ when only the first of two connections exists (CVE-2024-50062)."""
     c.connect_one(0)
@@ -106,34 +106,34 @@ def _with_info(c: Client, data: bytes) -> None:
     c.info(data, IMPATIENCE_MS)
 
 
-@stranger(CLOSED)
+@hostile_connect(CLOSED)
 def d10_session_name_without_end(c: Client) -> None:
     """255 bytes and no NUL."""
     _with_info(c, m.info_request(b"a" * 255))
 
 
-@stranger(CLOSED)
+@hostile_connect(CLOSED)
 def session_name_with_a_slash(c: Client) -> None:
     """It would be a folder in sysfs."""
     _with_info(c, m.info_request(b"a/b"))
 
 
-@stranger(CLOSED)
+@hostile_connect(CLOSED)
 def session_name_with_a_dot(c: Client) -> None:
     """So would this."""
     _with_info(c, m.info_request(b".."))
 
 
-@stranger(CLOSED)
+@hostile_connect(CLOSED)
 def session_without_a_name(c: Client) -> None:
     """Nothing but NUL."""
     _with_info(c, m.info_request(b""))
 
 
-@stranger(CLOSED)
+@hostile_connect(CLOSED)
 def session_name_of_somebody_else(c: Client) -> None:
     """The name belongs to another group, whose client answers heartbeats."""
-    with Puppet() as other:
+    with ScriptedPeer() as other:
         holder = Client(other, c.address, b"taken").open()
         there = threading.Thread(target=holder.heartbeats, args=(HOLDER_SECONDS,))
         there.start()
@@ -143,23 +143,23 @@ def session_name_of_somebody_else(c: Client) -> None:
             there.join()
 
 
-@stranger(CLOSED)
+@hostile_connect(CLOSED)
 def info_of_another_type(c: Client) -> None:
     """The first message is not an INFO_REQ."""
-    _with_info(c, m.info_request(b"puppet", kind=7))
+    _with_info(c, m.info_request(b"scripted", kind=7))
 
 
-@stranger(CLOSED)
+@hostile_connect(CLOSED)
 def info_cut_short(c: Client) -> None:
     """Ten bytes."""
-    _with_info(c, m.info_request(b"puppet")[:10])
+    _with_info(c, m.info_request(b"scripted")[:10])
 
 
 def judge(name: str, address: str) -> str:
     """Returns "" or what was wrong with the server's answer."""
-    expected, function = STRANGERS[name]
-    with Puppet() as liar:
-        client = Client(liar, address, b"stranger")
+    expected, function = HOSTILE_CONNECTS[name]
+    with ScriptedPeer() as liar:
+        client = Client(liar, address, b"hostile")
         try:
             event = function(client)
             verdict = _rejection(event, expected) if event and isinstance(expected, int) else ""
@@ -173,7 +173,7 @@ def judge(name: str, address: str) -> str:
             verdict = "" if closed else "the path was not closed"
         elif closed:
             verdict = "the path was closed"
-    with Puppet() as honest:
+    with ScriptedPeer() as honest:
         Client(honest, address, b"afterwards").open().map(b"ram0")
     return verdict
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Runs in the guest: `python3 impostors.py NAME SECONDS` is a server that violates the protocol.
+"""Runs in the guest: `python3 hostile_servers.py NAME SECONDS` is a server that violates the protocol.
 
 What must come of it stands in the decorator: the errno that map_device answers with (a set of them where the
 protocol leaves it open), or 0 when mapping succeeds and the lie comes with the first IO, which must then fail
@@ -13,43 +13,43 @@ import sys
 from collections.abc import Callable
 
 import messages as m
-from puppet import Endpoint, Puppet
+from scripted_peer import Endpoint, ScriptedPeer
 from server import SEND, Lies, Server
 
 # Appears when the server listens.
 READY = "/tmp/peer/ready"
-Impostor = Callable[[], Lies]
-IMPOSTORS: dict[str, tuple[tuple[int, ...], Impostor]] = {}
+HostileServer = Callable[[], Lies]
+HOSTILE_SERVERS: dict[str, tuple[tuple[int, ...], HostileServer]] = {}
 
 
-def impostor(*expected: int) -> Callable[[Impostor], Impostor]:
+def hostile_server(*expected: int) -> Callable[[HostileServer], HostileServer]:
     """Registers a lie under its function's name."""
-    def register(function: Impostor) -> Impostor:
-        IMPOSTORS[function.__name__] = (expected, function)
+    def register(function: HostileServer) -> HostileServer:
+        HOSTILE_SERVERS[function.__name__] = (expected, function)
         return function
     return register
 
 
-@impostor(0)
+@hostile_server(0)
 def an_honest_one() -> Lies:
     """The reference: mapping and reading work."""
     return Lies()
 
 
-@impostor(0)
+@hostile_server(0)
 def an_old_server_whose_memory_was_not_cleared() -> Lies:
     """Reserved bytes hold an answer to somebody else: what looks like a boot and an identity is neither."""
     return Lies(session={"magic": m.EXTENSION, "nonce": 1, "boot": 2, "rest": b"\xa5" * 8},
                 open={"identity": 0x3123456789ABCDEF})
 
 
-@impostor(0)
+@hostile_server(0)
 def an_identity_that_is_none() -> Lies:
     """The nonce comes back, and with it an identity of another type."""
     return Lies(echoes=True, session={"boot": (1 << 64) - 1, "rest": b"\xff" * 8}, open={"identity": (1 << 64) - 1})
 
 
-@impostor(0)
+@hostile_server(0)
 def one_that_tells_who_it_is() -> Lies:
     """The measure of the two before: the disk has the identity."""
     return Lies(echoes=True, session={"boot": 1}, open={"identity": 0x3123456789ABCDEF})
@@ -59,103 +59,103 @@ HONEST = {"an_honest_one": "", "an_old_server_whose_memory_was_not_cleared": "",
           "one_that_tells_who_it_is": "naa.3123456789abcdef"}
 
 
-@impostor(errno.ECONNRESET, errno.EINVAL, errno.EPROTO)
+@hostile_server(errno.ECONNRESET, errno.EINVAL, errno.EPROTO)
 def wrong_magic_in_the_accept() -> Lies:
     """Private data of another protocol."""
     return Lies(connect={"magic": 0xDEAD})
 
 
-@impostor(errno.ECONNRESET, errno.EINVAL, errno.EPROTO)
+@hostile_server(errno.ECONNRESET, errno.EINVAL, errno.EPROTO)
 def wrong_version_in_the_accept() -> Lies:
     """RTRS 3.0."""
     return Lies(connect={"version": 0x0300})
 
 
-@impostor(errno.EINVAL, errno.ECONNRESET)
+@hostile_server(errno.EINVAL, errno.ECONNRESET)
 def no_queue_depth() -> Lies:
     """Depth 0: no request could be sent."""
     return Lies(connect={"depth": 0})
 
 
-@impostor(errno.EINVAL, errno.ECONNRESET, errno.ENOMEM)
+@hostile_server(errno.EINVAL, errno.ECONNRESET, errno.ENOMEM)
 def depth_and_chunk_that_do_not_fit_the_immediate() -> Lies:
     """65535 chunks of a gigabyte."""
     return Lies(connect={"depth": 65535, "io_size": 1 << 30})
 
 
-@impostor(errno.EINVAL, errno.ECONNRESET)
+@hostile_server(errno.EINVAL, errno.ECONNRESET)
 def no_io_size() -> Lies:
     """max_io_size 0."""
     return Lies(connect={"io_size": 0})
 
 
-@impostor(errno.EINVAL, errno.ECONNRESET)
+@hostile_server(errno.EINVAL, errno.ECONNRESET)
 def no_room_for_heads() -> Lies:
     """max_hdr_size 0."""
     return Lies(connect={"head_size": 0})
 
 
-@impostor(errno.ECONNRESET)
+@hostile_server(errno.ECONNRESET)
 def a_rejection_that_says_nothing() -> Lies:
     """A consumer's reject without private data."""
     return Lies(reject=b"")
 
 
-@impostor(errno.EBUSY, errno.ECONNRESET)
+@hostile_server(errno.EBUSY, errno.ECONNRESET)
 def a_rejection_with_a_reason() -> Lies:
     """The errno of the private data counts."""
     return Lies(reject=m.connect_response(error=-errno.EBUSY))
 
 
-@impostor(errno.EINVAL, errno.ECONNRESET, errno.EPROTO)
+@hostile_server(errno.EINVAL, errno.ECONNRESET, errno.EPROTO)
 def info_without_regions() -> Lies:
     """sg_cnt 0."""
     return Lies(info=m.info_response([]))
 
 
-@impostor(errno.EINVAL, errno.ECONNRESET, errno.EPROTO)
+@hostile_server(errno.EINVAL, errno.ECONNRESET, errno.EPROTO)
 def info_that_promises_more_than_it_holds() -> Lies:
     """sg_cnt 4 with one region behind it."""
     return Lies(info=m.info_response([(0, 1, 131072)], count=4))
 
 
-@impostor(errno.EINVAL, errno.ECONNRESET, errno.EPROTO)
+@hostile_server(errno.EINVAL, errno.ECONNRESET, errno.EPROTO)
 def info_with_regions_of_the_wrong_size() -> Lies:
     """Less than the chunks need."""
     return Lies(info=m.info_response([(0, 1, 4096)] * 4))
 
 
-@impostor(errno.EINVAL, errno.ECONNRESET, errno.EPROTO)
+@hostile_server(errno.EINVAL, errno.ECONNRESET, errno.EPROTO)
 def info_of_another_type() -> Lies:
     """Type 3."""
     return Lies(info=m.info_response([(0, 1, 4 * 131072)], kind=3))
 
 
-@impostor(errno.EINVAL, errno.ECONNRESET, errno.EPROTO)
+@hostile_server(errno.EINVAL, errno.ECONNRESET, errno.EPROTO)
 def info_cut_short() -> Lies:
     """Three bytes."""
     return Lies(info=b"\x01\x00\x01")
 
 
-@impostor(errno.EINVAL, errno.EPROTO, errno.EIO)
+@hostile_server(errno.EINVAL, errno.EPROTO, errno.EIO)
 def open_response_without_block_size() -> Lies:
     """A logical block size of 0."""
     return Lies(open={"logical": 0})
 
 
-@impostor(errno.EINVAL, errno.EPROTO, errno.EIO)
+@hostile_server(errno.EINVAL, errno.EPROTO, errno.EIO)
 def open_response_with_an_odd_block_size() -> Lies:
     """513 bytes."""
     return Lies(open={"logical": 513})
 
 
-@impostor(errno.EINVAL, errno.EPROTO, errno.EIO)
+@hostile_server(errno.EINVAL, errno.EPROTO, errno.EIO)
 def open_response_of_another_type() -> Lies:
     """A session's answer to a device's question."""
     return Lies(open={"kind": m.SESSION_INFO_RESPONSE})
 
 
-@impostor(errno.EINVAL, errno.EPROTO, errno.EIO)
+@hostile_server(errno.EINVAL, errno.EPROTO, errno.EIO)
 def open_response_of_a_disk_without_end() -> Lies:
     """2^64 - 1 sectors."""
     return Lies(open={"sectors": (1 << 64) - 1})
@@ -165,7 +165,7 @@ def _foreign_id(server: Server, end: Endpoint, chunk: int) -> None:
     server.respond(end, (chunk + 1) % server.depth)
 
 
-@impostor(0)
+@hostile_server(0)
 def answer_for_a_request_that_was_never_made() -> Lies:
     """The id of another chunk."""
     return Lies(at_io=_foreign_id)
@@ -175,7 +175,7 @@ def _id_out_of_range(server: Server, end: Endpoint, chunk: int) -> None:
     server.respond(end, 0x7FFFF)
 
 
-@impostor(0)
+@hostile_server(0)
 def answer_with_an_id_out_of_range() -> Lies:
     """The largest id of the immediate."""
     return Lies(at_io=_id_out_of_range)
@@ -185,7 +185,7 @@ def _unknown_immediate(server: Server, end: Endpoint, chunk: int) -> None:
     end.post("write", SEND, 0, 0, 0, m.imm(6, chunk))
 
 
-@impostor(0)
+@hostile_server(0)
 def answer_of_an_unknown_type() -> Lies:
     """Type 6."""
     return Lies(at_io=_unknown_immediate)
@@ -195,7 +195,7 @@ def _request_to_a_client(server: Server, end: Endpoint, chunk: int) -> None:
     end.post("write", SEND, 0, 0, 0, m.imm(m.IMM_REQUEST, chunk))
 
 
-@impostor(0)
+@hostile_server(0)
 def a_request_to_a_client() -> Lies:
     """IO_REQ is what clients send."""
     return Lies(at_io=_request_to_a_client)
@@ -205,7 +205,7 @@ def _invalidated(server: Server, end: Endpoint, chunk: int) -> None:
     server.respond(end, chunk, kind=m.IMM_RESPONSE_INVALIDATED)
 
 
-@impostor(0)
+@hostile_server(0)
 def invalidation_that_did_not_happen() -> Lies:
     """IO_RSP_W_INV without SEND_WITH_INV: the client must take its memory back itself."""
     return Lies(at_io=_invalidated)
@@ -216,7 +216,7 @@ def _twice(server: Server, end: Endpoint, chunk: int) -> None:
     server.respond(end, chunk)
 
 
-@impostor(0)
+@hostile_server(0)
 def the_same_answer_twice() -> Lies:
     """The second one is for a request that is over."""
     return Lies(at_io=_twice)
@@ -227,7 +227,7 @@ def _foreign_rkey(server: Server, end: Endpoint, chunk: int) -> None:
     end.post("send", SEND, 8, imm=m.imm(m.IMM_RESPONSE, chunk))
 
 
-@impostor(0)
+@hostile_server(0)
 def key_of_a_foreign_chunk() -> Lies:
     """With new keys promised, the key message names another chunk."""
     return Lies(connect={"flags": 2}, at_io=_foreign_rkey)
@@ -238,14 +238,14 @@ def _long_message(server: Server, end: Endpoint, chunk: int) -> None:
     end.post("send", SEND, 4002, imm=m.imm(m.IMM_RESPONSE, chunk))
 
 
-@impostor(0)
+@hostile_server(0)
 def a_message_longer_than_its_receive() -> Lies:
     """4 KiB into 8 bytes: the client's adapter refuses it."""
     return Lies(connect={"flags": 2}, at_io=_long_message)
 
 
 if __name__ == "__main__":
-    with Puppet() as strings:
-        server = Server(strings, IMPOSTORS[sys.argv[1]][1]())
+    with ScriptedPeer() as peer:
+        server = Server(peer, HOSTILE_SERVERS[sys.argv[1]][1]())
         open(READY, "w", encoding="ascii").close()
         server.run(float(sys.argv[2]))

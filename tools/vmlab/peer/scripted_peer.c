@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * A puppet of an RDMA peer: does on reliable connections exactly what its input says, true or false.
+ * A scripted RDMA peer: it does on reliable connections exactly what its input says, true or false.
  *
  * One command a line on standard input, one answer a line on standard output: "ok ..." or
  * "err ...". Numbers are decimal or 0x..., bytes are hexadecimal ("-" for none). Endpoints are
- * small numbers. What lies and what does not is decided by the script that pulls the strings.
+ * small numbers. What lies and what does not is decided by the script that drives it.
  */
 #include <arpa/inet.h>
 #include <errno.h>

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Runs in the guest: drives the scripted peer (puppet.c), which executes valid and invalid commands."""
+"""Runs in the guest: drives the scripted peer (scripted_peer.c), which executes valid and invalid commands."""
 from __future__ import annotations
 
 import subprocess
 from dataclasses import dataclass
 
-PROGRAM = "/tmp/peer/puppet"
+PROGRAM = "/tmp/peer/scripted_peer"
 WAIT_MS = 10_000
 
 
@@ -40,7 +40,7 @@ class Completion:
         return bool(self.flags & 2)
 
 
-class Puppet:
+class ScriptedPeer:
     """One process of the scripted peer; its endpoints are connections."""
 
     def __init__(self) -> None:
@@ -53,7 +53,7 @@ class Puppet:
         self._process.stdin.write(" ".join(map(str, words)) + "\n")
         answer = self._process.stdout.readline().split()
         if not answer or answer[0] != "ok":
-            raise Refused(f"{words[0]}: {' '.join(answer[1:]) or 'the puppet died'}")
+            raise Refused(f"{words[0]}: {' '.join(answer[1:]) or 'the peer has died'}")
         return answer[1:]
 
     def event(self, timeout_ms: int = WAIT_MS) -> Event | None:
@@ -90,7 +90,7 @@ class Puppet:
         self._process.kill()
         self._process.wait()
 
-    def __enter__(self) -> Puppet:
+    def __enter__(self) -> ScriptedPeer:
         return self
 
     def __exit__(self, *_why: object) -> None:
@@ -101,44 +101,44 @@ class Puppet:
 class Endpoint:
     """One connection with 1 MiB of registered memory at `buffer` under `key`."""
 
-    puppet: Puppet
+    peer: ScriptedPeer
     number: int
     buffer: int
     key: int
 
     def connect(self, private: bytes) -> Event:
         """Sends the connect request; the event says how it was answered."""
-        return Puppet._event(self.puppet.say("connect", self.number, private.hex() or "-"))
+        return ScriptedPeer._event(self.peer.say("connect", self.number, private.hex() or "-"))
 
     def receive(self, offset: int = 0, size: int = 0, count: int = 1) -> None:
         """Posts receives; with a size, one after the other from `offset` of the memory on."""
-        self.puppet.say("receive", self.number, offset, size, count)
+        self.peer.say("receive", self.number, offset, size, count)
 
     def put(self, offset: int, data: bytes) -> None:
         """Writes into the memory."""
         for start in range(0, len(data), 32768):
-            self.puppet.say("set", self.number, offset + start, data[start:start + 32768].hex())
+            self.peer.say("set", self.number, offset + start, data[start:start + 32768].hex())
 
     def get(self, offset: int, size: int) -> bytes:
         """Reads from the memory."""
-        word = self.puppet.say("get", self.number, offset, size)[0]
+        word = self.peer.say("get", self.number, offset, size)[0]
         return b"" if word == "-" else bytes.fromhex(word)
 
     def post(self, kind: str, offset: int, size: int, address: int = 0, key: int = 0,
              imm: int | None = None) -> None:
         """Posts "send", "write" or "sendinv" of part of the memory."""
-        self.puppet.say("post", self.number, kind, offset, size, address, key, "-" if imm is None else imm)
+        self.peer.say("post", self.number, kind, offset, size, address, key, "-" if imm is None else imm)
 
     def completion(self, timeout_ms: int = WAIT_MS) -> Completion | None:
         """The next work completion; None when there is none in time."""
-        words = self.puppet.say("completion", self.number, timeout_ms)
+        words = self.peer.say("completion", self.number, timeout_ms)
         return None if words[0] == "none" else Completion(*(int(word, 0) for word in words))
 
     def barrage(self, count: int, seed: int, memory_bits: int) -> tuple[int, int, int]:
         """Sends so many random messages (barrage.h); returns how many were sent, answered, refused."""
-        sent, answered, refused = map(int, self.puppet.say("barrage", self.number, count, seed, memory_bits))
+        sent, answered, refused = map(int, self.peer.say("barrage", self.number, count, seed, memory_bits))
         return sent, answered, refused
 
     def disconnect(self) -> None:
         """Disconnects in an orderly way."""
-        self.puppet.say("disconnect", self.number)
+        self.peer.say("disconnect", self.number)

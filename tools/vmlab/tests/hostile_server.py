@@ -1,52 +1,52 @@
 # SPDX-License-Identifier: GPL-2.0
 """A hostile server: mapping fails with a clear error, or the violation fails the IO; the client stays usable.
 
-    rnbd-client + rtrs-client ── rxe0 ── impostor (user-space verbs)      one machine
+    rnbd-client + rtrs-client ── rxe0 ── hostile server (user-space verbs)      one machine
 """
 from __future__ import annotations
 
 import errno
 
-import impostors
+import hostile_servers
 import pytest
 
 from vmlab import rnbd
 from vmlab.checks import ok, until
 from vmlab.lab import Lab
 from vmlab.needs import needs
-from vmlab.tests.hostile import PEER, puppet_program
+from vmlab.tests.hostile import PEER, peer_program
 
-FILES = ("puppet.py", "messages.py", "server.py", "impostors.py")
+FILES = ("scripted_peer.py", "messages.py", "server.py", "hostile_servers.py")
 SECONDS = 25
-MAP = "sessname=impostor path=ip:{address} device_path=ram0"
+MAP = "sessname=hostile path=ip:{address} device_path=ram0"
 
 
 def _prepare(lab: Lab) -> None:
     vm = lab.client
-    if not vm.exists("/tmp/peer/impostors.py"):
+    if not vm.exists("/tmp/peer/hostile_servers.py"):
         vm.run("mkdir -p /tmp/peer; modprobe ib_uverbs; modprobe rdma_ucm")
         for name in FILES:
             vm.push(PEER / name, f"/tmp/peer/{name}")
-        vm.push(puppet_program(), "/tmp/peer/puppet")
-        vm.run("chmod 755 /tmp/peer/puppet")
+        vm.push(peer_program(), "/tmp/peer/scripted_peer")
+        vm.run("chmod 755 /tmp/peer/scripted_peer")
     rnbd.load_client(lab)
 
 
 @pytest.mark.parametrize(("name", "expected", "title"), [
     pytest.param(name, expected, function.__doc__ or "", id=name)
-    for name, (expected, function) in impostors.IMPOSTORS.items()])
+    for name, (expected, function) in hostile_servers.HOSTILE_SERVERS.items()])
 @needs(machines=1, timeout=180)
-def test_impostor(lab: Lab, name: str, expected: tuple[int, ...], title: str) -> None:
+def test_lies(lab: Lab, name: str, expected: tuple[int, ...], title: str) -> None:
     """One violation by a server: the client logs it or its IO fails, and the client stays usable."""
     del title       # for the list of tests
     _prepare(lab)
     vm = lab.client
     mark = vm.log_mark()
-    vm.run(f"rm -f {impostors.READY}")
-    server = vm.start_job(f"cd /tmp/peer && python3 -S -m impostors {name} {SECONDS}", SECONDS + 30)
+    vm.run(f"rm -f {hostile_servers.READY}")
+    server = vm.start_job(f"cd /tmp/peer && python3 -S -m hostile_servers {name} {SECONDS}", SECONDS + 30)
     lab.defer(server.kill)
     lab.defer(vm.run, "for d in /sys/block/rnbd*; do [ -e $d ] && echo force > $d/rnbd/unmap_device; done; true")
-    until(lambda: vm.exists(impostors.READY), 20, "the impostor listens")
+    until(lambda: vm.exists(hostile_servers.READY), 20, "the hostile server listens")
     line = MAP.format(address=lab.server_address)
     if lab.modules == "ours":
         # A lie in an answer ends the path. IO waits for a better one, here not for long.
@@ -59,8 +59,8 @@ def test_impostor(lab: Lab, name: str, expected: tuple[int, ...], title: str) ->
     else:
         read = vm.try_run("timeout 20 dd if=/dev/rnbd0 of=/dev/null bs=4k count=1 iflag=direct 2>&1", 40)
         ok(read.code != 124, "a read hangs")
-        if name in impostors.HONEST:
+        if name in hostile_servers.HONEST:
             ok(read.code == 0, f"the honest server's data was not read: {read.out}")
             if lab.modules == "ours":
                 told = vm.run("cat /sys/block/rnbd0/wwid 2>/dev/null || true").strip()
-                ok(told == impostors.HONEST[name], f"the disk's identity is '{told}'")
+                ok(told == hostile_servers.HONEST[name], f"the disk's identity is '{told}'")
