@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Work queues, and cancelling work.
+//! Work queues that a module creates, delayed work on them, and cancelling work.
 //!
-//! Work items are those of [`kernel::workqueue`].
+//! Work items are those of [`kernel::workqueue`]. What that module has not is the creation of a
+//! queue. Its `Queue::enqueue_delayed` is sound for the queues of the kernel only, which are never
+//! destroyed: `destroy_workqueue()` does not wait for a delay that has not expired, and the timer
+//! would queue the item on freed memory. Hence a [`WorkQueue`] does not dereference to `Queue`, and
+//! a delayed item of this module keeps its queue: see [`DelayedItem`].
 //!
 //! C header: [`include/linux/workqueue.h`](srctree/include/linux/workqueue.h)
 //!
@@ -36,8 +40,8 @@
 //! ```
 
 use core::{
-    ops::{BitOr, Deref},
-    ptr::NonNull,
+    ops::BitOr,
+    ptr::NonNull, //
 };
 use kernel::{
     bindings, container_of,
@@ -50,6 +54,7 @@ use kernel::{
         HasDelayedWork,
         HasWork,
         Queue,
+        RawWorkItem,
         Work,
         WorkItem, //
     },
@@ -82,9 +87,8 @@ impl BitOr for Flags {
 
 /// A work queue.
 ///
-/// Dropping it waits for all queued items, so it must not be dropped by an item that runs on it. A
-/// *delayed* item whose delay has not expired is not queued yet and must be cancelled before
-/// ([`cancel_delayed_sync`]).
+/// Dropping it waits for all queued items; an item that runs on it and drops it waits for itself
+/// without end.
 ///
 /// # Invariants
 ///
@@ -126,6 +130,38 @@ impl WorkQueue {
         })
     }
 
+    /// Queues `item`. Any context.
+    ///
+    /// # Errors
+    ///
+    /// Returns the item if it is queued already, here or elsewhere.
+    pub fn enqueue<W, const ID: u64>(&self, item: W) -> W::EnqueueOutput
+    where
+        W: RawWorkItem<ID> + Send + 'static,
+    {
+        self.queue().enqueue(item)
+    }
+
+    /// Allocates an item that calls `func` once, and queues it.
+    ///
+    /// # Errors
+    ///
+    /// Returns `ENOMEM` if the allocation fails.
+    pub fn try_spawn<F: FnOnce() + Send + 'static>(
+        &self,
+        flags: kernel::alloc::Flags,
+        func: F,
+    ) -> Result {
+        Ok(self.queue().try_spawn(flags, func)?)
+    }
+
+    /// Returns the kernel crate's view of the queue. It is not public: see the head of this module.
+    fn queue(&self) -> &Queue {
+        // SAFETY: By the type invariants, `raw` is a work queue, which lives as long as `self`, and
+        // whose items have run when it is destroyed. No delayed item is queued on this reference.
+        unsafe { Queue::from_raw(self.raw.as_ptr()) }
+    }
+
     /// Waits for all items that were queued before. Sleeps.
     pub fn flush(&self) {
         // SAFETY: By the type invariants, `raw` is a work queue.
@@ -133,19 +169,10 @@ impl WorkQueue {
     }
 }
 
-impl Deref for WorkQueue {
-    type Target = Queue;
-
-    fn deref(&self) -> &Queue {
-        // SAFETY: By the type invariants, `raw` is a work queue, which lives as long as `self`.
-        unsafe { Queue::from_raw(self.raw.as_ptr()) }
-    }
-}
-
 impl Drop for WorkQueue {
     fn drop(&mut self) {
         // SAFETY: By the type invariants, this value owns the queue. The function waits for all
-        // items.
+        // items that are queued. None is delayed: a delayed item keeps its queue.
         unsafe { bindings::destroy_workqueue(self.raw.as_ptr()) };
     }
 }
@@ -232,20 +259,108 @@ where
     was_pending.then(|| unsafe { reclaim(item) })
 }
 
-/// Queues `item` on `queue` after `delay_ms` milliseconds; if it is pending, its delay changes. Any
-/// context.
+/// An item that runs on a queue of its own choice after a delay.
+///
+/// While the delay lasts, the timer refers to the queue. The item is kept by its `Arc` for that
+/// time, and keeps the queue: what [`wq`](Self::wq) returns is borrowed from the item.
+///
+/// The item is code of a module: as for the kernel's own queues, a module cancels its items before
+/// it is unloaded.
+///
+/// # Examples
+///
+/// The item owns a reference to its queue. A borrowed queue does not compile: the item is `'static`.
+///
+/// ```
+/// use kernel::{sync::Arc, workqueue::{
+///     impl_has_delayed_work, new_delayed_work, DelayedWork, WorkItem,
+/// }};
+/// use kernel_ext::workqueue::{self, DelayedItem, Flags, WorkQueue};
+///
+/// #[pin_data]
+/// struct Beat {
+///     queue: Arc<WorkQueue>,
+///     #[pin]
+///     work: DelayedWork<Beat>,
+/// }
+///
+/// impl_has_delayed_work! {
+///     impl HasDelayedWork<Self> for Beat { self.work }
+/// }
+///
+/// impl WorkItem for Beat {
+///     type Pointer = Arc<Beat>;
+///
+///     fn run(_this: Arc<Beat>) {}
+/// }
+///
+/// impl DelayedItem for Beat {
+///     fn wq(&self) -> &WorkQueue {
+///         &self.queue
+///     }
+/// }
+///
+/// let queue = Arc::new(WorkQueue::new(c"beats", Flags::UNBOUND, 0)?, GFP_KERNEL)?;
+/// let beat = pin_init!(Beat { queue, work <- new_delayed_work!("Beat::work") });
+/// let beat = Arc::pin_init(beat, GFP_KERNEL)?;
+/// workqueue::mod_delayed::<_, 0>(beat.clone(), 1000);
+/// drop(workqueue::cancel_delayed_sync::<_, 0>(&beat));
+/// # Ok::<(), Error>(())
+/// ```
+pub trait DelayedItem<const ID: u64 = 0>:
+    WorkItem<ID, Pointer = Arc<Self>> + HasDelayedWork<Self, ID> + Send + Sync + Sized + 'static
+{
+    /// Returns the queue on which the item runs.
+    fn wq(&self) -> &WorkQueue;
+}
+
+/// Queues `item` on its queue after `delay_ms` milliseconds. Any context.
+///
+/// # Errors
+///
+/// Returns the item if it is pending, or is being cancelled.
+pub fn queue_delayed<T, const ID: u64>(item: Arc<T>, delay_ms: u32) -> Result<(), Arc<T>>
+where
+    T: DelayedItem<ID>,
+{
+    let queue = item.wq().raw.as_ptr();
+    let work = raw_delayed_work::<T, ID>(&item);
+    // The reference that the queue owns from now on, if it takes the item.
+    let kept = Arc::into_raw(item);
+    // SAFETY: `DelayedWork::new` initialised the work for `Arc<T>`. If the function returns `true`,
+    // the timer, then the queue, owns `kept` until the item runs or is cancelled. `queue` was
+    // borrowed from the item, which a shared reference, `kept`, keeps as it is for that time: so
+    // the queue exists until the timer has expired, and is destroyed after it has run the item.
+    let was_taken = unsafe {
+        bindings::queue_delayed_work_on(
+            // CAST: The constant is that of C, where it is an `int`.
+            bindings::wq_misc_consts_WORK_CPU_UNBOUND as c_int,
+            queue,
+            work,
+            msecs_to_jiffies(delay_ms),
+        )
+    };
+    if was_taken {
+        return Ok(());
+    }
+    // SAFETY: The reference was not taken, and `kept` comes from `into_raw`.
+    Err(unsafe { Arc::from_raw(kept) })
+}
+
+/// Queues `item` on its queue after `delay_ms` milliseconds; if it is pending, its delay changes.
+/// Any context.
 ///
 /// While [`cancel_delayed_sync`] runs, the item is not queued. Returns whether the item was
 /// pending.
-pub fn mod_delayed<T, const ID: u64>(queue: &Queue, item: Arc<T>, delay_ms: u32) -> bool
+pub fn mod_delayed<T, const ID: u64>(item: Arc<T>, delay_ms: u32) -> bool
 where
-    T: WorkItem<ID, Pointer = Arc<T>> + HasDelayedWork<T, ID> + Send + Sync + 'static,
+    T: DelayedItem<ID>,
 {
     // Not `mod_delayed_work_on`: its result does not tell an item that was queued from one that was
     // not queued because of a concurrent cancellation, so the owner of the reference would be
     // unknown.
     let was_pending = cancel_delayed::<T, ID>(&item).is_some();
     // Fails if another thread cancels the item, or has queued it since; that call came later.
-    let _ = queue.enqueue_delayed::<Arc<T>, ID>(item, msecs_to_jiffies(delay_ms));
+    let _ = queue_delayed::<T, ID>(item, delay_ms);
     was_pending
 }

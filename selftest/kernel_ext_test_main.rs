@@ -35,7 +35,7 @@ module_param_bool!(
 /// A part and its test.
 type Part = (&'static str, fn() -> Result);
 
-const PARTS: [Part; 22] = [
+const PARTS: [Part; 23] = [
     ("errno", memory::errno),
     ("erased", memory::erased),
     ("pages", memory::pages),
@@ -58,6 +58,7 @@ const PARTS: [Part; 22] = [
     ("wait_queue", sync::wait_queue),
     ("workqueue", work::queue),
     ("delayed work", work::delayed),
+    ("delayed work keeps its queue", work::delayed_keeps_queue),
 ];
 
 struct Tests {

@@ -21,6 +21,7 @@ use kernel_ext::{
     sync::Completion,
     workqueue::{
         self,
+        DelayedItem,
         Flags,
         WorkQueue, //
     },
@@ -31,6 +32,7 @@ const NEVER_MS: u32 = 3_600_000;
 
 #[pin_data]
 struct Item {
+    queue: Arc<WorkQueue>,
     runs: AtomicU32,
     #[pin]
     work: Work<Item>,
@@ -59,6 +61,12 @@ impl WorkItem for Item {
     }
 }
 
+impl DelayedItem<1> for Item {
+    fn wq(&self) -> &WorkQueue {
+        &self.queue
+    }
+}
+
 impl WorkItem<1> for Item {
     type Pointer = Arc<Item>;
 
@@ -69,8 +77,9 @@ impl WorkItem<1> for Item {
 }
 
 impl Item {
-    fn new() -> Result<Arc<Self>> {
+    fn new(queue: &Arc<WorkQueue>) -> Result<Arc<Self>> {
         let init = pin_init!(Self {
+            queue: queue.clone(),
             runs: AtomicU32::new(0),
             work <- new_work!("selftest"),
             later <- new_delayed_work!("selftest"),
@@ -85,6 +94,12 @@ impl Item {
     }
 }
 
+/// Returns a new queue.
+fn new_queue(flags: Flags) -> Result<Arc<WorkQueue>> {
+    let queue = WorkQueue::new(c"kernel_ext_test", flags, 0)?;
+    Ok(Arc::new(queue, GFP_KERNEL)?)
+}
+
 /// Returns whether this is the last reference, so that no queue keeps one.
 fn is_last(item: Arc<Item>) -> bool {
     Arc::into_unique_or_drop(item).is_some()
@@ -93,8 +108,9 @@ fn is_last(item: Arc<Item>) -> bool {
 /// Checks that items run in order, that a queued one can be cancelled, and that dropping the queue
 /// waits.
 pub(super) fn queue() -> Result {
+    let other = new_queue(Flags::UNBOUND)?;
+    let (first, second) = (Item::new(&other)?, Item::new(&other)?);
     let queue = WorkQueue::new(c"kernel_ext_test", Flags::ORDERED | Flags::MEM_RECLAIM, 0)?;
-    let (first, second) = (Item::new()?, Item::new()?);
     check(
         queue.enqueue::<_, 0>(first.clone()).is_ok(),
         "an item is queued",
@@ -133,13 +149,16 @@ pub(super) fn queue() -> Result {
 
 /// Checks that a delayed item can be moved and cancelled.
 pub(super) fn delayed() -> Result {
-    let queue = WorkQueue::new(c"kernel_ext_test", Flags::UNBOUND, 0)?;
-    let item = Item::new()?;
-    let is_new = !workqueue::mod_delayed::<_, 1>(&queue, item.clone(), NEVER_MS);
+    let item = Item::new(&new_queue(Flags::UNBOUND)?)?;
+    let is_new = !workqueue::mod_delayed::<_, 1>(item.clone(), NEVER_MS);
     check(is_new, "an item is not pending before")?;
     check(
-        workqueue::mod_delayed::<_, 1>(&queue, item.clone(), NEVER_MS),
+        workqueue::mod_delayed::<_, 1>(item.clone(), NEVER_MS),
         "it is pending",
+    )?;
+    check(
+        workqueue::queue_delayed::<_, 1>(item.clone(), 0).is_err(),
+        "it is queued once",
     )?;
     let cancelled = workqueue::cancel_delayed_sync::<_, 1>(&item);
     check(cancelled.is_some(), "an item that waits is cancelled")?;
@@ -148,13 +167,32 @@ pub(super) fn delayed() -> Result {
         workqueue::cancel_delayed_sync::<_, 1>(&item).is_none(),
         "it is cancelled once",
     )?;
-    workqueue::mod_delayed::<_, 1>(&queue, item.clone(), NEVER_MS);
-    workqueue::mod_delayed::<_, 1>(&queue, item.clone(), 0);
+    workqueue::mod_delayed::<_, 1>(item.clone(), NEVER_MS);
+    workqueue::mod_delayed::<_, 1>(item.clone(), 0);
     item.ran.wait_timeout_ms(10_000)?;
-    drop(queue);
+    workqueue::flush::<_, 1>(&item);
     check(
         item.runs() == 100,
         "an item that was moved to now has run once",
+    )?;
+    check(is_last(item), "the queue keeps no reference")
+}
+
+/// Checks that an item that is delayed keeps its queue: the timer queues the item on it.
+pub(super) fn delayed_keeps_queue() -> Result {
+    let queue = new_queue(Flags::UNBOUND)?;
+    let item = Item::new(&queue)?;
+    check(
+        workqueue::queue_delayed::<_, 1>(item.clone(), 100).is_ok(),
+        "an item is queued",
+    )?;
+    drop(queue);
+    item.ran.wait_timeout_ms(10_000)?;
+    // The item's run drops its reference before the last one, which drops the queue.
+    workqueue::flush::<_, 1>(&item);
+    check(
+        item.runs() == 100,
+        "an item runs on the queue that it keeps",
     )?;
     check(is_last(item), "the queue keeps no reference")
 }

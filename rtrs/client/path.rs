@@ -45,6 +45,10 @@ use kernel_ext::{
         IrqLock,
         RcuArc,
         WaitQueue, //
+    },
+    workqueue::{
+        DelayedItem,
+        WorkQueue, //
     }, //
 };
 use rdma::{
@@ -163,6 +167,18 @@ impl WorkItem<TEAR_DOWN> for Path {
 
     fn run(this: Arc<Path>) {
         memory::from_reserves(|| Path::tear_down(&this));
+    }
+}
+
+impl DelayedItem<HEARTBEAT> for Path {
+    fn wq(&self) -> &WorkQueue {
+        &self.session.module.queue
+    }
+}
+
+impl DelayedItem<RECONNECT> for Path {
+    fn wq(&self) -> &WorkQueue {
+        &self.session.module.connect_queue
     }
 }
 

@@ -395,7 +395,7 @@ impl Path {
     /// Schedules the next tick in `delay_ms`. The caller ensures that the path is not being torn
     /// down.
     pub(crate) fn tick_in(self: &Arc<Self>, delay_ms: u32) {
-        workqueue::mod_delayed::<Path, 1>(self.session.queue(), self.clone(), delay_ms);
+        workqueue::mod_delayed::<Path, 1>(self.clone(), delay_ms);
     }
 
     /// Queues the work item that checks deferred requests again. Any context.

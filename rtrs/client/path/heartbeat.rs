@@ -97,11 +97,7 @@ impl Path {
     /// Starts the heartbeat, which runs until the path is closed.
     pub(crate) fn start_heartbeat(this: &Arc<Self>) {
         this.liveness.restart();
-        workqueue::mod_delayed::<_, HEARTBEAT>(
-            &this.session.module.queue,
-            this.clone(),
-            this.heartbeat().interval_ms,
-        );
+        workqueue::mod_delayed::<_, HEARTBEAT>(this.clone(), this.heartbeat().interval_ms);
     }
 
     /// Returns the current settings of the heartbeat.
@@ -132,8 +128,7 @@ impl Path {
         }
         if this.is_connected() {
             this.session.look_after_chunks();
-            let module = this.session.module.clone();
-            workqueue::mod_delayed::<_, HEARTBEAT>(&module.queue, this, heartbeat.interval_ms);
+            workqueue::mod_delayed::<_, HEARTBEAT>(this, heartbeat.interval_ms);
         }
     }
 }

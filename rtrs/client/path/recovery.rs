@@ -84,8 +84,7 @@ impl Path {
         let attempts = recovery.attempts();
         if let Action::StartIn { pause_ms } = effects.action {
             // With the lock held: of two pauses the one that was decided last counts.
-            let queue = &self.session.module.connect_queue;
-            workqueue::mod_delayed::<_, RECONNECT>(queue, self.clone(), pause_ms);
+            workqueue::mod_delayed::<_, RECONNECT>(self.clone(), pause_ms);
         }
         drop(recovery);
         match effects.action {

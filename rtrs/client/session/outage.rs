@@ -18,7 +18,11 @@ use kernel::{
 };
 use kernel_ext::{
     memory,
-    workqueue, //
+    workqueue::{
+        self,
+        DelayedItem,
+        WorkQueue, //
+    }, //
 };
 use rtrs_core::proto::{
     outage::{
@@ -112,6 +116,18 @@ impl Availability {
 impl_has_delayed_work! {
     impl HasDelayedWork<Self, 0> for Session { self.reopen }
     impl HasDelayedWork<Self, 1> for Session { self.give_up }
+}
+
+impl DelayedItem<REOPEN> for Session {
+    fn wq(&self) -> &WorkQueue {
+        &self.module.connect_queue
+    }
+}
+
+impl DelayedItem<GIVE_UP> for Session {
+    fn wq(&self) -> &WorkQueue {
+        &self.module.queue
+    }
 }
 
 impl WorkItem<REOPEN> for Session {
@@ -273,7 +289,7 @@ impl Session {
             } => {
                 let delay_ms = until_ms.saturating_sub(self.now_ms());
                 let delay_ms = u32::try_from(delay_ms).unwrap_or(u32::MAX);
-                workqueue::mod_delayed::<_, GIVE_UP>(&self.module.queue, self.clone(), delay_ms);
+                workqueue::mod_delayed::<_, GIVE_UP>(self.clone(), delay_ms);
             }
             Effect::FailQueued => {
                 if availability.events.is_some() {
@@ -289,7 +305,7 @@ impl Session {
 
     /// The caller holds the lock, and there is a listener, so that closing finds what is queued.
     fn reopen_in(self: &Arc<Self>, delay_ms: u32) {
-        workqueue::mod_delayed::<_, REOPEN>(&self.module.connect_queue, self.clone(), delay_ms);
+        workqueue::mod_delayed::<_, REOPEN>(self.clone(), delay_ms);
     }
 
     /// Calls the upper layer to make the session usable again.

@@ -4,8 +4,12 @@
 
 use kernel::{
     sync::Arc,
-    time::msecs_to_jiffies,
     workqueue::WorkItem, //
+};
+use kernel_ext::workqueue::{
+    self,
+    DelayedItem,
+    WorkQueue, //
 };
 use rtrs_core::proto::path::ServerState;
 
@@ -31,15 +35,19 @@ impl WorkItem<0> for Path {
     }
 }
 
+impl DelayedItem<1> for Path {
+    fn wq(&self) -> &WorkQueue {
+        self.session.queue()
+    }
+}
+
 impl WorkItem<1> for Path {
     type Pointer = Arc<Path>;
 
     fn run(this: Arc<Path>) {
         if let Some(delay_ms) = heartbeat::tick(&this) {
-            let path = this.clone();
             // Fails if the teardown waits for this tick.
-            let delay = msecs_to_jiffies(delay_ms);
-            let _ = path.session.queue().enqueue_delayed::<_, 1>(this, delay);
+            let _ = workqueue::queue_delayed::<_, 1>(this, delay_ms);
         }
     }
 }
