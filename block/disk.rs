@@ -2,11 +2,19 @@
 
 //! Disks that a module provides.
 //!
+//! The type of a [`Disk`] says whether user space sees it. [`New`]: it does not yet.
+//! [`Disk::add`] makes a [`Live`] one of it, and [`Disk::remove`] takes that away. What needs the
+//! disk's folder in sysfs (its files, links to it, events) borrows a live disk, so the removal
+//! cannot run at the same time. What any thread may do in any state (quiesce its queue, forbid its
+//! opening, read its size) is done with a [`DiskRef`], which is counted.
+//!
 //! C headers: [`include/linux/blkdev.h`](srctree/include/linux/blkdev.h),
 //! [`include/linux/blk-mq.h`](srctree/include/linux/blk-mq.h)
 
 mod fops;
+mod gendisk;
 mod limits;
+mod quiesce;
 mod wwid;
 
 use super::{
@@ -18,41 +26,23 @@ use super::{
     }, //
 };
 use core::{
-    ops::Deref,
-    ptr::NonNull, //
+    marker::PhantomData,
+    ops::Deref, //
 };
 pub(crate) use fops::drain;
-use fops::DiskFops;
+pub use gendisk::GenDisk;
 use kernel::{
     bindings,
-    error::{
-        from_err_ptr,
-        to_result, //
-    },
-    fmt::{
-        self,
-        Write, //
-    },
-    new_mutex,
+    fmt,
     prelude::*,
-    str::NullTerminatedFormatter,
-    sync::{
-        Arc,
-        Mutex, //
-    }, //
+    sync::Arc, //
 };
-use kernel_ext::{
-    sync::atomic::{
-        lkmm,
-        AtomicU32,
-        Ordering::{
-            Acquire,
-            Relaxed,
-            Release, //
-        }, //
-    },
-    sysfs::AsKobject, //
+use kernel_ext::sysfs::{
+    AsKobject,
+    HasFolder, //
 };
+use quiesce::Quiesce;
+pub use quiesce::Quiesced;
 
 /// The size of the largest disk in sectors (`BLK_DEV_MAX_SECTORS` in `block/blk.h`).
 pub const CAPACITY_SECTORS_MAX: u64 = i64::MAX as u64 >> 9;
@@ -96,24 +86,49 @@ pub enum Uevent {
     Offline,
 }
 
-/// A disk with requests of `T`.
+/// The states of a [`Disk`].
+pub trait State: private::Sealed {
+    /// Whether user space sees the disk.
+    const IS_LIVE: bool;
+}
+
+/// The state of a disk that was not added yet.
+pub enum New {}
+
+/// The state of a disk that was added.
+pub enum Live {}
+
+mod private {
+    pub trait Sealed {}
+
+    impl Sealed for super::New {}
+    impl Sealed for super::Live {}
+}
+
+impl State for New {
+    const IS_LIVE: bool = false;
+}
+
+impl State for Live {
+    const IS_LIVE: bool = true;
+}
+
+/// A disk with requests of `T`, and its owner's right to add or to remove it.
 ///
-/// Dereferences to [`GenDisk`], which has all operations. Dropping it removes the disk; see
-/// [`GenDisk::remove`].
+/// Dereferences to [`DiskRef`], which has the operations of any state. Dropping a live disk removes
+/// it; see [`Disk::remove`].
 ///
 /// # Invariants
 ///
-/// The disk's queue belongs to `set`, and its `queuedata` points to `queue`.
-pub struct Disk<T: Operations> {
-    // Fields are dropped in declaration order, so no request and no callback exists any more when
-    // the others are dropped.
-    disk: GenDisk,
-    queue: Arc<T::Queue>,
-    set: Arc<TagSet<T>>,
+/// The disk was added, and its removal has not begun, exactly if `S` is [`Live`]. There is one
+/// `Disk` for each [`Shared`].
+pub struct Disk<T: Operations, S: State = Live> {
+    shared: DiskRef<T>,
+    _state: PhantomData<S>,
 }
 
-impl<T: Operations> Disk<T> {
-    /// Allocates a disk, which [`GenDisk::add`] makes visible.
+impl<T: Operations> Disk<T, New> {
+    /// Allocates a disk.
     ///
     /// `module` is the module of the driver: it cannot be unloaded while the disk is open. `token`
     /// is dropped with the last reference to the disk, which may be long after its removal. It owns
@@ -135,354 +150,182 @@ impl<T: Operations> Disk<T> {
         }
         set.add_disk()?;
         let data = Arc::as_ptr(&queue).cast_mut().cast();
-        // SAFETY: The tag set and the data of the queue live as long as the disk, in this struct;
-        // the operations of the set expect `T::Queue` as the queue's data.
+        // SAFETY: The tag set and the data of the queue live as long as the disk, in the struct
+        // below; the operations of the set expect `T::Queue` as the queue's data.
         let disk = unsafe { GenDisk::new(set.as_raw(), module, config, data, token) }?;
         // INVARIANT: Both were given to `GenDisk::new`.
-        Ok(Disk {
+        let shared = Shared {
+            quiesce: KBox::pin_init(Quiesce::new(), GFP_KERNEL)?,
             disk,
             queue,
             set: set.clone(),
-        })
-    }
-
-    /// Returns the driver's data of the disk.
-    pub fn queue(&self) -> &Arc<T::Queue> {
-        &self.queue
-    }
-
-    /// Returns the tag set of the disk.
-    pub fn tag_set(&self) -> &Arc<TagSet<T>> {
-        &self.set
-    }
-}
-
-impl<T: Operations> Deref for Disk<T> {
-    type Target = GenDisk;
-
-    fn deref(&self) -> &GenDisk {
-        &self.disk
-    }
-}
-
-/// Allocated, not added yet.
-const STATE_NEW: u32 = 0;
-/// Being added or removed, or the addition failed.
-const STATE_BUSY: u32 = 1;
-/// Added: visible to user space.
-const STATE_LIVE: u32 = 2;
-/// Removed.
-const STATE_GONE: u32 = 3;
-
-/// The operations of a [`Disk`].
-///
-/// All functions are called in process context and may sleep, unless they say otherwise.
-///
-/// # Invariants
-///
-/// `raw` is a disk with its own queue and operations made by [`DiskFops`]; it is added and not yet
-/// deleted exactly while `state` is `STATE_LIVE`. `state` leaves `STATE_LIVE` only while `gate` is
-/// locked.
-pub struct GenDisk {
-    raw: NonNull<bindings::gendisk>,
-    state: AtomicU32,
-    /// Locked by a thread that sends an event about the disk, and by the start of the removal.
-    gate: Pin<KBox<Mutex<()>>>,
-    /// Whether [`GenDisk::quiesce`] has quiesced the queue: 0 or 1.
-    held: AtomicU32,
-}
-
-// SAFETY: A disk is not tied to a task; the C functions called here take the locks that they need.
-unsafe impl Send for GenDisk {}
-
-// SAFETY: As for `Send`.
-unsafe impl Sync for GenDisk {}
-
-impl GenDisk {
-    /// # Safety
-    ///
-    /// The caller must ensure that `set` and `data` live until the disk is dropped, and `data` is
-    /// what the operations of the set expect as `queuedata`.
-    unsafe fn new<R: Send + 'static>(
-        set: *mut bindings::blk_mq_tag_set,
-        module: &'static ThisModule,
-        config: DiskConfig<'_>,
-        data: *mut c_void,
-        token: R,
-    ) -> Result<Self> {
-        check_range(&config)?;
-        let mut limits = config.limits.to_raw()?;
-        let gate = KBox::pin_init(new_mutex!(()), GFP_KERNEL)?;
-        let fops = DiskFops::new(module, token)?;
-        let key = kernel::static_lock_class!().as_ptr();
-        // SAFETY: The set is allocated, the limits are valid for the call, the key is static.
-        let raw = unsafe { bindings::__blk_mq_alloc_disk(set, &mut limits, data, key) };
-        let raw = NonNull::new(from_err_ptr(raw)?).ok_or(ENOMEM)?;
-        // SAFETY: The disk was just allocated, and no other reference to it exists yet.
-        let disk = unsafe { &mut *raw.as_ptr() };
-        disk.fops = fops.into_raw();
-        // INVARIANT: The operations are set, and the disk is not added.
-        let this = GenDisk {
-            raw,
-            state: AtomicU32::new(STATE_NEW),
-            gate,
-            held: AtomicU32::new(0),
         };
-        if let Some(minors) = config.minors {
-            disk.major = minors.major.number().try_into()?;
-            disk.first_minor = minors.first.try_into()?;
-            disk.minors = minors.count.try_into()?;
-        }
-        NullTerminatedFormatter::new(&mut disk.disk_name)
-            .ok_or(EINVAL)?
-            .write_fmt(config.name)?;
-        this.set_naa(config.naa);
-        this.set_capacity(config.capacity_sectors, false)?;
-        if config.read_only {
-            this.set_read_only(true);
-        }
-        Ok(this)
+        // INVARIANT: The disk is new, and so is `Shared`.
+        Ok(Self {
+            shared: DiskRef(Arc::new(shared, GFP_KERNEL)?),
+            _state: PhantomData,
+        })
     }
 
     /// Makes the disk visible to user space and reads its partition table. That needs IO: the
     /// transport must work, and the caller must not hold a lock that IO needs.
     ///
-    /// Called once; a further call returns `EBUSY`. Other errors are those of `device_add_disk`
-    /// (name or number in use, no memory); the disk can then only be dropped.
-    pub fn add(&self) -> Result {
-        if self
-            .state
-            .compare_exchange(STATE_NEW, STATE_BUSY, Acquire, Relaxed)
-            .is_err()
-        {
-            return Err(EBUSY);
-        }
-        let none = core::ptr::null_mut();
-        let groups = match self.fops().naa() {
-            0 => core::ptr::null_mut(),
-            _ => wwid::groups(),
-        };
-        // SAFETY: By the type invariant the disk is complete and was not added; the state keeps
-        // other threads from adding it. The attributes are static, and fit the operations of the
-        // disk.
-        to_result(unsafe { bindings::device_add_disk(none, self.as_raw(), groups) })?;
-        // INVARIANT: The disk has been added.
-        self.state.store(STATE_LIVE, Release);
-        Ok(())
+    /// Errors are those of `device_add_disk` (name or number in use, no memory).
+    pub fn add(self) -> Result<Disk<T>> {
+        // SAFETY: By the type invariants, the disk was not added; this is done once, as the call
+        // takes its owner.
+        unsafe { self.shared.add() }?;
+        // INVARIANT: The disk has been added, and `self`, which is dropped without effect, was the
+        // one `Disk` of it.
+        Ok(Disk {
+            shared: (*self).clone(),
+            _state: PhantomData,
+        })
     }
+}
 
+impl<T: Operations> Disk<T> {
     /// Removes the disk: writes back dirty data if possible, removes its files, waits for all
     /// requests in flight, and fails new ones. Users that have it open get errors from now on.
     ///
-    /// Waits until the driver has ended its requests. Unquiesces a disk that was
-    /// [quiesced](Self::quiesce): its requests reach the driver, which has to end them. After the
-    /// return no function of the driver runs for the disk any more. Does nothing if the disk was
-    /// not added or is being removed already.
-    pub fn remove(&self) {
-        self.unquiesce();
-        let gate = self.gate.lock();
-        let is_ours = self
-            .state
-            .compare_exchange(STATE_LIVE, STATE_BUSY, Acquire, Relaxed)
-            .is_ok();
-        // No event is sent from here on.
-        drop(gate);
-        if is_ours {
-            // SAFETY: By the type invariants, the disk is added; the state excludes a concurrent
-            // deletion.
-            unsafe { bindings::del_gendisk(self.as_raw()) };
-            // Every request has ended, but the driver's call that dispatched the last one may not
-            // have returned yet. It runs under RCU.
-            // SAFETY: The caller holds no lock that an RCU reader could take.
-            unsafe { bindings::synchronize_rcu() };
-            // INVARIANT: The disk has been deleted.
-            self.state.store(STATE_GONE, Release);
-        }
+    /// Waits until the driver has ended its requests. Unquiesces the disk for good: its requests
+    /// reach the driver, which has to end them. After the return no function of the driver runs for
+    /// the disk any more. Sleeps.
+    pub fn remove(self) {
+        drop(self);
     }
 
-    /// Returns whether user space sees the disk. Any context.
-    pub fn is_live(&self) -> bool {
-        self.state.load(Acquire) == STATE_LIVE
-    }
-
-    /// Makes opens of the disk fail from now on (`ENXIO`). Existing and concurrent opens keep it.
-    /// Any context.
-    pub fn forbid_open(&self) {
-        self.fops().set_closed(true);
-    }
-
-    /// Makes opens of the disk fail from now on, if the disk is not open. No open can succeed
-    /// between the check and a subsequent removal.
-    ///
-    /// Returns `EBUSY` and changes nothing if the disk is open, or if a task opens, closes or scans
-    /// it now. Does not wait for that task, which may be waiting for IO.
-    pub fn forbid_open_if_idle(&self) -> Result {
-        let _guard = OpenMutex::try_lock(self).ok_or(EBUSY)?;
-        if self.open_count() != 0 {
-            return Err(EBUSY);
-        }
-        self.fops().set_closed(true);
-        Ok(())
-    }
-
-    /// Permits opens again. Any context.
-    pub fn allow_open(&self) {
-        self.fops().set_closed(false);
-    }
-
-    /// Returns the number of opens of the disk; every open partition counts once. Any context; the
-    /// number may change at any time.
-    pub fn open_count(&self) -> u32 {
-        // SAFETY: By the type invariants, the disk lives, and its whole-disk device with it.
-        let openers = unsafe { &raw mut (*(*self.as_raw()).part0).bd_openers.counter };
-        // SAFETY: The counter is an aligned integer that the block layer changes by atomic
-        // operations.
-        let openers = unsafe { lkmm::Atomic::from_ptr(openers) };
-        openers.load(lkmm::Relaxed).unsigned_abs()
-    }
-
-    /// Returns the size in sectors. Any context.
-    pub fn capacity_sectors(&self) -> u64 {
-        // SAFETY: As in `open_count`; the field is one word.
-        unsafe { core::ptr::read_volatile(&raw const (*(*self.as_raw()).part0).bd_nr_sectors) }
-    }
-
-    /// Sets the size. With `notify`, sends an event with `RESIZE=1` to user space if both sizes are
-    /// not 0. Returns whether the size has changed.
+    /// Sets the size, and sends an event with `RESIZE=1` to user space if both sizes are not 0.
+    /// Returns whether the size has changed. Sleeps.
     ///
     /// Returns `EINVAL` beyond [`CAPACITY_SECTORS_MAX`].
-    pub fn set_capacity(&self, sectors: u64, notify: bool) -> Result<bool> {
-        if sectors > CAPACITY_SECTORS_MAX {
-            return Err(EINVAL);
-        }
+    pub fn set_capacity_and_notify(&self, sectors: u64) -> Result<bool> {
+        gendisk::check_capacity(sectors)?;
         let changed = self.capacity_sectors() != sectors;
-        let _gate = self.gate.lock();
-        if notify && self.is_live() {
-            // SAFETY: By the type invariants, the disk is live, and stays so while the gate is
-            // locked; the function locks the size.
-            unsafe { bindings::set_capacity_and_notify(self.as_raw(), sectors) };
-        } else {
-            // SAFETY: As above.
-            unsafe { bindings::set_capacity(self.as_raw(), sectors) };
-        }
+        // SAFETY: By the type invariants, the disk is live, and stays so while `self` is borrowed,
+        // as its kobject; the function locks the size.
+        unsafe { bindings::set_capacity_and_notify(self.as_raw(), sectors) };
         Ok(changed)
     }
 
-    /// Changes the NAA identifier of the disk. Any context; user space reads it after a
-    /// [`Uevent::Change`]. A disk without an identifier at its addition shows none in sysfs.
-    pub fn set_naa(&self, naa: Option<u64>) {
-        self.fops().set_naa(naa.unwrap_or(0));
-    }
-
-    /// Makes the disk read-only or writable, and sends an event to user space (`DISK_RO=1`).
-    pub fn set_read_only(&self, read_only: bool) {
-        // SAFETY: By the type invariants, the disk lives.
-        unsafe { bindings::set_disk_ro(self.as_raw(), read_only) };
-    }
-
-    /// Sends an event about the disk to user space; an error is ignored.
+    /// Sends an event about the disk to user space; an error is ignored. Sleeps.
     pub fn uevent(&self, event: Uevent) {
         let action = match event {
             Uevent::Change => bindings::kobject_action_KOBJ_CHANGE,
             Uevent::Online => bindings::kobject_action_KOBJ_ONLINE,
             Uevent::Offline => bindings::kobject_action_KOBJ_OFFLINE,
         };
-        let _gate = self.gate.lock();
-        if self.is_live() {
-            // SAFETY: The kobject of a disk lives as long as the disk. It is in sysfs and keeps its
-            // parents until the disk is deleted, which does not start while the gate is locked.
-            unsafe { bindings::kobject_uevent(self.as_kobject(), action) };
-        }
-    }
-
-    /// Quiesces the queue until [`Self::unquiesce`]: new requests wait, and requests that the
-    /// driver requeues by [`Request::requeue_later`](super::mq::Request::requeue_later) as well.
-    /// Waits until no call of [`Operations::queue_rq`] for the disk is running.
-    ///
-    /// A second call has no effect; the calls are not counted.
-    pub fn quiesce(&self) {
-        if self.held.compare_exchange(0, 1, Acquire, Relaxed).is_ok() {
-            // SAFETY: By the type invariants, the disk has a queue.
-            unsafe { bindings::blk_mq_quiesce_queue((*self.as_raw()).queue) };
-        }
-    }
-
-    /// Unquiesces the queue: waiting requests go to the driver. Any context, but not concurrently
-    /// with [`Self::quiesce`].
-    pub fn unquiesce(&self) {
-        if self.held.compare_exchange(1, 0, Release, Relaxed).is_ok() {
-            // SAFETY: By the type invariants, the disk has a queue, and `quiesce` has quiesced it.
-            unsafe { bindings::blk_mq_unquiesce_queue((*self.as_raw()).queue) };
-            // SAFETY: As above; requeued requests wait on a separate list.
-            unsafe { bindings::blk_mq_kick_requeue_list((*self.as_raw()).queue) };
-        }
-    }
-
-    fn fops(&self) -> &DiskFops {
-        // SAFETY: By the type invariants, the operations are a `DiskFops`, which lives at least as
-        // long as the disk.
-        unsafe { &*(*self.as_raw()).fops.cast::<DiskFops>() }
-    }
-
-    fn as_raw(&self) -> *mut bindings::gendisk {
-        self.raw.as_ptr()
+        // SAFETY: By the type invariants, the kobject of the disk is in sysfs, where it keeps its
+        // parents, until the disk is removed, which borrows `self` exclusively.
+        unsafe { bindings::kobject_uevent(self.as_kobject(), action) };
     }
 }
 
-/// Checks the values for which the block layer prints a kernel warning, or which it does not check.
-fn check_range(config: &DiskConfig<'_>) -> Result {
-    if let Some(minors) = config.minors {
-        let end = minors.first.checked_add(minors.count).ok_or(EINVAL)?;
-        if !(1..=bindings::DISK_MAX_PARTS).contains(&minors.count) || end > 1 << bindings::MINORBITS
-        {
-            return Err(EINVAL);
-        }
+impl<T: Operations, S: State> Deref for Disk<T, S> {
+    type Target = DiskRef<T>;
+
+    fn deref(&self) -> &DiskRef<T> {
+        &self.shared
     }
-    Ok(())
 }
 
-impl Drop for GenDisk {
+impl<T: Operations, S: State> Drop for Disk<T, S> {
     fn drop(&mut self) {
-        self.remove();
-        let was_added = *self.state.get_mut() == STATE_GONE;
-        let fops = self.fops() as *const DiskFops;
-        let freed = was_added.then(|| self.fops().outlive_driver()).flatten();
-        // SAFETY: The disk was not added, or was just deleted; `self` owns the reference of its
-        // allocation.
-        unsafe { bindings::put_disk(self.as_raw()) };
-        if !was_added {
-            // SAFETY: The block layer frees (by `free_disk`) only the operations of disks that were
-            // added; no other reference to these exists.
-            unsafe { DiskFops::free(fops) };
-        }
-        if let Some(freed) = freed {
-            freed.wait();
+        if S::IS_LIVE {
+            self.shared.unquiesce_for_good();
+            // SAFETY: By the type invariants, the disk is live, and this is the end of its only
+            // owner.
+            unsafe { self.shared.delete() };
         }
     }
 }
 
 // SAFETY: The kobject is that of the disk's device, which lives as long as the disk.
-unsafe impl AsKobject for GenDisk {
+unsafe impl<T: Operations> AsKobject for Disk<T> {
     fn as_kobject(&self) -> *mut bindings::kobject {
-        // SAFETY: By the type invariants, the disk and its whole-disk device live.
+        // SAFETY: The disk and its whole-disk device live.
         unsafe { &raw mut (*(*self.as_raw()).part0).bd_device.kobj }
     }
 }
 
-/// The lock under which the block layer opens and closes a disk.
-struct OpenMutex<'a>(&'a GenDisk);
+// SAFETY: By the type invariants, the disk was added; only the drop removes it.
+unsafe impl<T: Operations> HasFolder for Disk<T> {}
 
-impl<'a> OpenMutex<'a> {
-    fn try_lock(disk: &'a GenDisk) -> Option<Self> {
-        // SAFETY: The mutex of a disk is initialized when it is allocated.
-        let locked = unsafe { bindings::mutex_trylock(&raw mut (*disk.as_raw()).open_mutex) };
-        (locked != 0).then_some(OpenMutex(disk))
+/// A disk in any state, and what its requests refer to.
+///
+/// # Invariants
+///
+/// The disk's queue belongs to `set`, and its `queuedata` points to `queue`.
+struct Shared<T: Operations> {
+    // Fields are dropped in declaration order, so no request and no callback exists any more when
+    // the others are dropped.
+    disk: GenDisk,
+    quiesce: Pin<KBox<Quiesce>>,
+    queue: Arc<T::Queue>,
+    set: Arc<TagSet<T>>,
+}
+
+/// A counted reference to a disk, which may be new, live or removed.
+///
+/// Dereferences to [`GenDisk`]. Dropping the last one frees the disk, unless it is open: process
+/// context, sleeps.
+pub struct DiskRef<T: Operations>(Arc<Shared<T>>);
+
+impl<T: Operations> Clone for DiskRef<T> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
     }
 }
 
-impl Drop for OpenMutex<'_> {
+impl<T: Operations> Deref for DiskRef<T> {
+    type Target = GenDisk;
+
+    fn deref(&self) -> &GenDisk {
+        &self.0.disk
+    }
+}
+
+impl<T: Operations> DiskRef<T> {
+    /// Returns the driver's data of the disk.
+    pub fn queue(&self) -> &Arc<T::Queue> {
+        &self.0.queue
+    }
+
+    /// Returns the tag set of the disk.
+    pub fn tag_set(&self) -> &Arc<TagSet<T>> {
+        &self.0.set
+    }
+
+    /// Makes opens of the disk fail (`ENXIO`) as long as the result lives. Existing and concurrent
+    /// opens keep it. Any context.
+    pub fn forbid_open(&self) -> OpensForbidden<T> {
+        self.forbid();
+        // INVARIANT: It was counted just now.
+        OpensForbidden(self.clone())
+    }
+
+    /// As [`Self::forbid_open`], if the disk is not open. No open can succeed between the check and
+    /// a subsequent removal.
+    ///
+    /// Returns `EBUSY` if the disk is open, or if a task opens, closes or scans it now. Does not
+    /// wait for that task, which may be waiting for IO.
+    pub fn forbid_open_if_idle(&self) -> Result<OpensForbidden<T>> {
+        self.forbid_if_idle()?;
+        // INVARIANT: It was counted just now.
+        Ok(OpensForbidden(self.clone()))
+    }
+}
+
+/// Opens of a disk fail as long as this lives.
+///
+/// # Invariants
+///
+/// It is one of those that [`GenDisk`] counts.
+#[must_use = "opens are permitted again when it is dropped"]
+pub struct OpensForbidden<T: Operations>(DiskRef<T>);
+
+impl<T: Operations> Drop for OpensForbidden<T> {
     fn drop(&mut self) {
-        // SAFETY: This task locked the mutex when it created this guard.
-        unsafe { bindings::mutex_unlock(&raw mut (*self.0.as_raw()).open_mutex) };
+        self.0.permit();
     }
 }

@@ -16,7 +16,7 @@
 //! | driver's | the owner of the [`Request`] | [`Request::end`], [`Request::complete`], drop; or [`Rejected`] / [`Request::requeue`] |
 //! | completing | block layer | the block layer ends the bios; idle again |
 //!
-//! A [`Request`] keeps its disk: [`Disk::remove`](super::disk::GenDisk::remove) waits until every
+//! A [`Request`] keeps its disk: [`Disk::remove`](super::disk::Disk::remove) waits until every
 //! request has ended. When its transport disconnects, a driver must therefore end (or fail) its
 //! requests in flight before or during the removal of the disk.
 //!
@@ -45,8 +45,9 @@
 //! }
 //!
 //! let set = TagSet::<Null>::new(TagSetConfig::new(1, 64, 32), ())?;
-//! let disk = Disk::new(&set, &THIS_MODULE, config, Arc::new((), GFP_KERNEL)?)?;
-//! disk.add()?;
+//! let disk = Disk::new(&set, &THIS_MODULE, config, Arc::new((), GFP_KERNEL)?, ())?;
+//! let disk = disk.add()?;
+//! disk.remove();
 //! ```
 //!
 //! C header: [`include/linux/blk-mq.h`](srctree/include/linux/blk-mq.h)

@@ -66,7 +66,8 @@ pub use directory::Directory;
 pub use link::Link;
 pub use node::check_owner;
 
-/// An object with a directory in sysfs.
+/// An object with a kobject, to which links can refer, even if another thread removes it from
+/// sysfs meanwhile.
 ///
 /// # Safety
 ///
@@ -76,3 +77,15 @@ pub unsafe trait AsKobject {
     /// Returns the kobject.
     fn as_kobject(&self) -> *mut bindings::kobject;
 }
+
+/// An object with a folder in sysfs, in which entries can be made.
+///
+/// The kernel leaves it to the owner of a kobject that nothing is made in its folder while that is
+/// removed (`sysfs_remove_dir()`). Here the owner is borrowed meanwhile.
+///
+/// # Safety
+///
+/// Implementers must ensure that the kobject was added to sysfs, and is removed only by what
+/// borrows `self` exclusively or takes it. (If a parent is removed first, its entries become
+/// inactive, and nothing can be made in them any more.)
+pub unsafe trait HasFolder: AsKobject {}

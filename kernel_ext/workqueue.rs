@@ -269,7 +269,8 @@ where
 ///
 /// # Examples
 ///
-/// The item owns a reference to its queue. A borrowed queue does not compile: the item is `'static`.
+/// The item owns a reference to its queue. A borrowed queue does not compile, as the item is
+/// `'static`.
 ///
 /// ```
 /// use kernel::{sync::Arc, workqueue::{

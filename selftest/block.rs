@@ -15,7 +15,8 @@ use block_ext::{
     },
     disk::{
         Disk,
-        DiskConfig, //
+        DiskConfig,
+        New, //
     },
     limits::{
         DiscardLimits,
@@ -40,7 +41,6 @@ use kernel::{
 use kernel_ext::{
     errno::EOPNOTSUPP,
     pages::PageBlock,
-    scatterlist::SgTable,
     sync::{
         atomic::{
             AtomicI32,
@@ -54,42 +54,6 @@ use kernel_ext::{
 
 const SECTOR: usize = 512;
 const SECTORS: usize = 128;
-
-/// Checks that a list over pages can be filled, read, written and emptied.
-pub(super) fn scatterlist() -> Result {
-    let pages = Arc::new(PageBlock::new(1)?, GFP_KERNEL)?;
-    let mut table = SgTable::new(2)?;
-    check(
-        table.is_empty() && table.capacity() == 2,
-        "a table is empty",
-    )?;
-    let outside = table.push(pages.clone(), PAGE_SIZE, PAGE_SIZE as u32 + 1);
-    check(outside == Err(EINVAL), "pages have an end")?;
-    table.push(pages.clone(), PAGE_SIZE - 2, 4)?;
-    table.push(pages.clone(), 0, 3)?;
-    check(
-        table.push(pages.clone(), 0, 1) == Err(ENOSPC),
-        "a table has an end",
-    )?;
-    check(table.nents() == 2 && table.len_bytes() == 7, "two entries")?;
-    check(
-        table.copy_in(1, b"abcdefgh") == Ok(6),
-        "what fits is copied",
-    )?;
-    let mut back = [0; 3];
-    pages.copy_out(PAGE_SIZE - 1, &mut back)?;
-    check(&back == b"abc", "an entry crosses pages")?;
-    check(
-        table.copy_out(4, &mut back) == 3,
-        "the second entry is read",
-    )?;
-    check(&back == b"def", "the second entry follows the first")?;
-    table.clear()?;
-    check(
-        table.copy_out(0, &mut back) == 0,
-        "a cleared table is empty",
-    )
-}
 
 /// Checks that limits with a warning of the block layer are rejected.
 pub(super) fn limits() -> Result {
@@ -214,6 +178,16 @@ impl Target {
         sector: u64,
         fill: impl FnOnce(&mut Bio<Io>) -> Result,
     ) -> Result {
+        self.submit(op, sector, fill)?.wait()
+    }
+
+    /// Submits one IO, prepared by `fill`.
+    fn submit(
+        self: &Arc<Self>,
+        op: Op,
+        sector: u64,
+        fill: impl FnOnce(&mut Bio<Io>) -> Result,
+    ) -> Result<Arc<Outcome>> {
         let outcome = Arc::pin_init(
             pin_init!(Outcome {
                 errno: AtomicI32::new(0),
@@ -228,17 +202,12 @@ impl Target {
         let mut bio = Bio::new(io, op, Flags::SYNC, sector);
         if let Err(error) = fill(&mut bio) {
             drop(bio);
-            outcome.done.wait();
-            let lost = outcome.errno.load(Relaxed) == EIO.to_errno();
+            let lost = outcome.wait() == Err(EIO);
             check(lost, "a bio that is not submitted ends with EIO")?;
             return Err(error);
         }
         bio.submit();
-        outcome.done.wait();
-        match outcome.errno.load(Relaxed) {
-            0 => Ok(()),
-            errno => Err(Error::from_errno(errno)),
-        }
+        Ok(outcome)
     }
 
     fn data(self: &Arc<Self>, op: Op, sector: u64, pages: &Arc<PageBlock>, len: u32) -> Result {
@@ -255,6 +224,17 @@ struct Outcome {
     errno: AtomicI32,
     #[pin]
     done: Completion,
+}
+
+impl Outcome {
+    /// Waits for the end of the IO, and returns its result.
+    fn wait(&self) -> Result {
+        self.done.wait();
+        match self.errno.load(Relaxed) {
+            0 => Ok(()),
+            errno => Err(Error::from_errno(errno)),
+        }
+    }
 }
 
 struct Io {
@@ -281,9 +261,7 @@ impl BioData for Io {
 /// Checks that data written to a disk is read back, and that invalid arguments are rejected.
 pub(super) fn disk() -> Result {
     let released = Arc::new(AtomicU32::new(0), GFP_KERNEL)?;
-    let disk = new_disk(Token(released.clone()))?;
-    disk.add()?;
-    check(disk.add() == Err(EBUSY), "a disk is added once")?;
+    let disk = new_disk(Token(released.clone()))?.add()?;
     let target = Target::open(Mode::ReadWrite)?;
     check(target.device.capacity_sectors() == SECTORS as u64, "size")?;
     transfers(&target, disk.queue())?;
@@ -291,18 +269,29 @@ pub(super) fn disk() -> Result {
     read_only()?;
     check(disk.open_count() != 0, "an open disk is counted")?;
     relimit(&disk)?;
-    check(disk.forbid_open_if_idle() == Err(EBUSY), "the disk is open")?;
-    disk.forbid_open();
+    let idle = disk.forbid_open_if_idle().err();
+    check(idle == Some(EBUSY), "the disk is open")?;
+    let [first, second] = [disk.forbid_open(), disk.forbid_open()];
     let refused = Target::open(Mode::ReadOnly).err();
     check(refused == Some(ENXIO), "a closed disk cannot be opened")?;
+    drop(first);
+    let refused = Target::open(Mode::ReadOnly).err();
+    check(refused == Some(ENXIO), "there is another reason")?;
+    drop(second);
+    read_only()?;
+    quiesced(&target, &disk)?;
+    let kept = (*disk).clone();
+    let quiesced = kept.quiesce();
+    // Does not wait for the guard.
     disk.remove();
-    check(!disk.is_live(), "a removed disk is gone")?;
+    drop(quiesced);
+    drop(kept.quiesce());
+    drop(kept);
     let pages = Arc::new(PageBlock::new(0)?, GFP_KERNEL)?;
     check(
         target.data(Op::Read, 0, &pages, 512).is_err(),
         "a removed disk does not answer",
     )?;
-    drop(disk);
     check(
         released.load(Relaxed) == 0,
         "a token lives as long as the disk is open",
@@ -346,7 +335,20 @@ fn relimit(disk: &Disk<Memory>) -> Result {
     )
 }
 
-fn new_disk(token: Token) -> Result<Disk<Memory>> {
+/// Checks that requests wait as long as a disk is quiesced.
+fn quiesced(target: &Arc<Target>, disk: &Disk<Memory>) -> Result {
+    let [first, second] = [disk.quiesce(), disk.quiesce()];
+    let pages = Arc::new(PageBlock::new(0)?, GFP_KERNEL)?;
+    let read = target.submit(Op::Read, 0, |bio| bio.add_pages(pages, 0, 512))?;
+    drop(first);
+    let early = read.done.wait_timeout_ms(200).is_ok();
+    drop(second);
+    read.done.wait_timeout_ms(10_000)?;
+    check(!early, "a request waits for the last guard")?;
+    check(read.wait().is_ok(), "then it is served")
+}
+
+fn new_disk(token: Token) -> Result<Disk<Memory, New>> {
     let limits = Limits {
         discard: DiscardLimits {
             max_sectors: SECTORS as u32,

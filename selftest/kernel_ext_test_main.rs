@@ -44,7 +44,7 @@ const PARTS: [Part; 23] = [
     ("random", memory::random),
     ("ida", memory::ida),
     ("ratelimit", memory::ratelimit),
-    ("scatterlist", block::scatterlist),
+    ("scatterlist", memory::scatterlist),
     ("limits", block::limits),
     ("token", block::token),
     ("handoff", sync::handoff),

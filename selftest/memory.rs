@@ -23,7 +23,8 @@ use kernel_ext::{
         PerCpu, //
     },
     random,
-    ratelimit::RateLimit, //
+    ratelimit::RateLimit,
+    scatterlist::SgTable, //
 };
 
 /// Checks that the constants are those of C.
@@ -198,4 +199,40 @@ pub(super) fn memory_scopes() -> Result {
     let small = memory::from_reserves(|| KBox::new(7u32, GFP_KERNEL));
     check(small.is_ok_and(|n| *n == 7), "reserves have room")?;
     check(memory::may_start_io(), "the scope is over")
+}
+
+/// Checks that a list over pages can be filled, read, written and emptied.
+pub(super) fn scatterlist() -> Result {
+    let pages = Arc::new(PageBlock::new(1)?, GFP_KERNEL)?;
+    let mut table = SgTable::new(2)?;
+    check(
+        table.is_empty() && table.capacity() == 2,
+        "a table is empty",
+    )?;
+    let outside = table.push(pages.clone(), PAGE_SIZE, PAGE_SIZE as u32 + 1);
+    check(outside == Err(EINVAL), "pages have an end")?;
+    table.push(pages.clone(), PAGE_SIZE - 2, 4)?;
+    table.push(pages.clone(), 0, 3)?;
+    check(
+        table.push(pages.clone(), 0, 1) == Err(ENOSPC),
+        "a table has an end",
+    )?;
+    check(table.nents() == 2 && table.len_bytes() == 7, "two entries")?;
+    check(
+        table.copy_in(1, b"abcdefgh") == Ok(6),
+        "what fits is copied",
+    )?;
+    let mut back = [0; 3];
+    pages.copy_out(PAGE_SIZE - 1, &mut back)?;
+    check(&back == b"abc", "an entry crosses pages")?;
+    check(
+        table.copy_out(4, &mut back) == 3,
+        "the second entry is read",
+    )?;
+    check(&back == b"def", "the second entry follows the first")?;
+    table.clear()?;
+    check(
+        table.copy_out(0, &mut back) == 0,
+        "a cleared table is empty",
+    )
 }

@@ -58,13 +58,13 @@ struct Child;
 
 /// Fields are dropped in declaration order: the link first.
 struct Children {
-    _link: Link,
+    _link: Link<ClassDevice<Number>>,
     _directory: Directory<Child>,
 }
 
 /// The device, for its attribute `make_child`, and the objects that a write created.
 struct Tree {
-    device: Option<ClassDevice<Number>>,
+    device: Option<Arc<ClassDevice<Number>>>,
     children: Option<Children>,
 }
 
@@ -103,9 +103,9 @@ fn store_make_child(
     if tree.children.is_some() {
         return Err(EEXIST);
     }
-    let device = tree.device.as_ref().ok_or(ENODEV)?;
+    let device = tree.device.clone().ok_or(ENODEV)?;
     let data = Arc::new(Child, GFP_KERNEL)?;
-    let directory = Directory::new(device, c"child", &CHILD_ATTRIBUTES, data)?;
+    let directory = Directory::new(&*device, c"child", &CHILD_ATTRIBUTES, data)?;
     let link = Link::new(device, c"link", &directory)?;
     tree.children = Some(Children {
         _link: link,
@@ -151,18 +151,19 @@ impl Stage {
         let class = Class::register(c"kernel_ext_test")?;
         let number = Arc::new(Number(AtomicU32::new(NUMBER.get().into())), GFP_KERNEL)?;
         let device = ClassDevice::new(&class, c"stage", &ATTRIBUTES, number)?;
-        TREE.lock().device = Some(device);
+        TREE.lock().device = Some(Arc::new(device, GFP_KERNEL)?);
         Ok(Self { _class: class })
     }
 }
 
 impl Drop for Stage {
     fn drop(&mut self) {
-        // Dropped without the lock: a write to `make_child` takes it, and the drop waits for the
-        // write.
-        let device = TREE.lock().device.take();
-        drop(device);
-        let children = TREE.lock().children.take();
+        let mut tree = TREE.lock();
+        let (device, children) = (tree.device.take(), tree.children.take());
+        // Dropped without the lock: writes take it, and the drops wait for writes. The link keeps
+        // the device, and no other is made without it.
+        drop(tree);
         drop(children);
+        drop(device);
     }
 }

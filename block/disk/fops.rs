@@ -18,6 +18,7 @@ use kernel_ext::{
         atomic::{
             AtomicBool,
             AtomicI32,
+            AtomicU32,
             AtomicU64,
             Ordering::Relaxed, //
         },
@@ -99,7 +100,8 @@ unsafe fn release_as<T>(value: *mut c_void) {
 #[repr(C)]
 pub(super) struct DiskFops {
     table: bindings::block_device_operations,
-    closed: AtomicBool,
+    /// How many reasons there are to make opens fail.
+    forbidden: AtomicU32,
     has_module: AtomicBool,
     /// An NAA identifier of 8 bytes; 0 if there is none.
     naa: AtomicU64,
@@ -132,7 +134,7 @@ impl DiskFops {
         // INVARIANT: `has_module` is not set, and no reference is owned.
         let fops = DiskFops {
             table,
-            closed: AtomicBool::new(false),
+            forbidden: AtomicU32::new(0),
             has_module: AtomicBool::new(false),
             naa: AtomicU64::new(0),
             freed,
@@ -197,10 +199,15 @@ impl DiskFops {
         self.naa.store(naa, Relaxed);
     }
 
-    /// Forbids or permits opens of the disk. While the caller holds the disk's `open_mutex`, every
-    /// open that has passed the check is counted.
-    pub(super) fn set_closed(&self, closed: bool) {
-        self.closed.store(closed, Relaxed);
+    /// Makes opens of the disk fail. If the caller holds the disk's `open_mutex`, every open that
+    /// has passed the check is counted by the block layer.
+    pub(super) fn forbid(&self) {
+        self.forbidden.fetch_add(1, Relaxed);
+    }
+
+    /// Reverts one [`Self::forbid`].
+    pub(super) fn permit(&self) {
+        self.forbidden.fetch_sub(1, Relaxed);
     }
 }
 
@@ -212,7 +219,7 @@ impl DiskFops {
 unsafe extern "C" fn open(disk: *mut bindings::gendisk, mode: bindings::blk_mode_t) -> c_int {
     // SAFETY: By the function requirements; the operations live as long as the disk.
     let fops = unsafe { &*(*disk).fops.cast::<DiskFops>() };
-    if fops.closed.load(Relaxed) {
+    if fops.forbidden.load(Relaxed) != 0 {
         return ENXIO.to_errno();
     }
     // SAFETY: By the function requirements; the block layer changes the word by atomic operations
@@ -246,8 +253,7 @@ unsafe extern "C" fn getgeo(
     0
 }
 
-/// Frees the operations of a disk that was added, when the last reference to it is dropped. Returns
-/// the identifier of the disk to file systems that export its blocks, and to device-mapper.
+/// Returns the identifier of the disk to file systems that export its blocks, and to device-mapper.
 ///
 /// # Safety
 ///
@@ -270,7 +276,7 @@ unsafe extern "C" fn get_unique_id(
     bytes.len() as c_int
 }
 
-/// Called when the last reference to a disk that was added is dropped.
+/// Frees the operations of a disk that was added, when the last reference to it is dropped.
 ///
 /// # Safety
 ///

@@ -5,7 +5,7 @@
 //! C header: [`include/linux/blkdev.h`](srctree/include/linux/blkdev.h)
 
 use super::{
-    Disk,
+    DiskRef,
     GenDisk, //
 };
 use crate::{
@@ -18,14 +18,14 @@ use kernel::{
     prelude::*, //
 };
 
-impl<T: Operations> Disk<T> {
+impl<T: Operations> DiskRef<T> {
     /// Changes the limits of the disk. Users that have the disk open continue with the new limits,
     /// so its logical block should not become larger.
     ///
     /// Freezes the queue meanwhile: waits until no request is in flight, so the driver must be able
     /// to end its requests, requeued ones included. Process context; the caller must not hold a
-    /// lock that ending a request needs. Returns `EINVAL` as [`Disk::new`] and keeps the old limits
-    /// then.
+    /// lock that ending a request needs. Returns `EINVAL` as [`Disk::new`](super::Disk::new), and
+    /// keeps the old limits then.
     pub fn set_limits(&self, limits: Limits) -> Result {
         if limits.segments_needed() > u32::from(self.tag_set().sg_entries()) {
             return Err(EINVAL);
@@ -37,8 +37,7 @@ impl<T: Operations> Disk<T> {
 
 impl GenDisk {
     fn commit(&self, limits: Limits) -> Result {
-        // SAFETY: By the type invariants, the disk has a queue, which lives as long as the disk.
-        let queue = unsafe { (*self.as_raw()).queue };
+        let queue = self.as_raw_queue();
         // SAFETY: The lock of a queue is initialized with the queue.
         unsafe { bindings::mutex_lock(&raw mut (*queue).limits_lock) };
         // SAFETY: The limits do not change while this task holds the lock.

@@ -360,7 +360,7 @@ impl<T: Operations> Request<T> {
     }
 
     /// Requeues the request as [`Self::requeue`], but the block layer starts it again only after
-    /// `delay_ms`, or when the disk is [unquiesced](crate::disk::GenDisk::unquiesce).
+    /// `delay_ms`, or when the disk is [unquiesced](crate::disk::Quiesced).
     pub fn requeue_later(self, delay_ms: u32) {
         let raw = self.into_raw();
         // SAFETY: By the type invariants, the request belongs to a queue, which its disk keeps.

@@ -6,7 +6,8 @@ use super::{
     attribute::Attribute,
     directory::check_name,
     node::Node,
-    AsKobject, //
+    AsKobject,
+    HasFolder, //
 };
 use core::{
     marker::PhantomData,
@@ -170,6 +171,9 @@ unsafe impl<T: Send + Sync> AsKobject for ClassDevice<T> {
         unsafe { &raw mut (*self.device.as_ptr()).kobj }
     }
 }
+
+// SAFETY: By the type invariants, the device was added; only the drop removes it.
+unsafe impl<T: Send + Sync> HasFolder for ClassDevice<T> {}
 
 impl<T: Send + Sync> Drop for ClassDevice<T> {
     fn drop(&mut self) {

@@ -9,7 +9,8 @@ use super::{
         Object,
         TYPE, //
     },
-    AsKobject, //
+    AsKobject,
+    HasFolder, //
 };
 use core::{
     marker::PhantomData,
@@ -52,7 +53,7 @@ impl<T: Send + Sync> Directory<T> {
     /// Returns `EEXIST` if the name is in use (the kernel logs that), `EINVAL` for the names `""`,
     /// `.` and `..`, `ENOMEM` if an allocation fails.
     pub fn new(
-        parent: &(impl AsKobject + ?Sized),
+        parent: &(impl HasFolder + ?Sized),
         name: &CStr,
         attributes: &'static [Attribute<T>],
         data: Arc<T>,
@@ -69,7 +70,8 @@ impl<T: Send + Sync> Directory<T> {
             _data: PhantomData,
         };
         // SAFETY: The kobject is zeroed memory that stays until its release; the type is static,
-        // the parent lives by the contract of `AsKobject`, and the format takes one string.
+        // the parent lives, in sysfs, by the contract of `HasFolder`, and the format takes one
+        // string.
         to_result(unsafe {
             bindings::kobject_init_and_add(
                 this.as_kobject(),
@@ -109,6 +111,9 @@ unsafe impl<T: Send + Sync> AsKobject for Directory<T> {
         unsafe { self.object.as_ref() }.as_kobject()
     }
 }
+
+// SAFETY: By the type invariants, the kobject was added; only the drop removes it.
+unsafe impl<T: Send + Sync> HasFolder for Directory<T> {}
 
 impl<T: Send + Sync> Drop for Directory<T> {
     fn drop(&mut self) {

@@ -11,10 +11,7 @@ mod unmap;
 pub(super) use self::fence::Asked;
 
 use block_ext::{
-    disk::{
-        Disk,
-        Uevent, //
-    },
+    disk::Uevent,
     Op, //
 };
 use core::ops::DerefMut;
@@ -52,7 +49,6 @@ use crate::client::{
         LimitUpdate, //
     },
     mapped_disk::MappedDisk,
-    queue::Queue,
     session::{
         Session,
         User, //
@@ -268,13 +264,13 @@ impl Device {
             IoState::Open(remote.device_id)
         });
         inner.state = DeviceState::Mapped;
-        if let (true, Some(mapped_disk)) = (again, &inner.mapped_disk) {
+        if let (true, Some(mapped_disk)) = (again, &mut inner.mapped_disk) {
             // The size was checked: it is one that a disk can have.
-            let _ = self.set_size(mapped_disk.disk(), remote.nsectors);
-            mapped_disk.disk().unquiesce();
-            mapped_disk.disk().uevent(Uevent::Online);
+            let _ = self.set_size(mapped_disk, remote.nsectors);
+            mapped_disk.unquiesce();
+            mapped_disk.uevent(Uevent::Online);
             if is_another {
-                mapped_disk.disk().uevent(Uevent::Change);
+                mapped_disk.uevent(Uevent::Change);
             }
         }
         if again {
@@ -323,20 +319,20 @@ impl Device {
         }
         pr_err!("{self}: disconnected, requests wait until the session is back\n");
         inner.state = DeviceState::Disconnected;
-        if let Some(mapped_disk) = &inner.mapped_disk {
-            mapped_disk.disk().quiesce();
-            mapped_disk.disk().uevent(Uevent::Offline);
+        if let Some(mapped_disk) = &mut inner.mapped_disk {
+            mapped_disk.quiesce();
+            mapped_disk.uevent(Uevent::Offline);
         }
     }
 
     /// Fails requests, which have waited for the server for long enough.
     pub(super) fn io_failed(&self) {
-        let inner = self.lock();
+        let mut inner = self.lock();
         if inner.state == DeviceState::Disconnected {
             pr_err!("{self}: the session is not back, requests fail\n");
             self.io_state.set(IoState::Failing);
-            if let Some(mapped_disk) = &inner.mapped_disk {
-                mapped_disk.disk().unquiesce();
+            if let Some(mapped_disk) = &mut inner.mapped_disk {
+                mapped_disk.unquiesce();
             }
         }
     }
@@ -369,7 +365,7 @@ impl Device {
     pub(super) fn resize(&self, sectors: u64) -> Result {
         let inner = self.lock();
         match (&inner.mapped_disk, inner.state) {
-            (Some(mapped_disk), DeviceState::Mapped) => self.set_size(mapped_disk.disk(), sectors),
+            (Some(mapped_disk), DeviceState::Mapped) => self.set_size(mapped_disk, sectors),
             _ => {
                 pr_err!("{self}: resize: not open on the server\n");
                 Err(ENOENT)
@@ -377,9 +373,9 @@ impl Device {
         }
     }
 
-    fn set_size(&self, disk: &Disk<Queue>, sectors: u64) -> Result {
-        let before = disk.capacity_sectors();
-        if disk.set_capacity(sectors, true)? {
+    fn set_size(&self, mapped_disk: &MappedDisk, sectors: u64) -> Result {
+        let before = mapped_disk.disk().capacity_sectors();
+        if mapped_disk.set_capacity(sectors)? {
             pr_info!("{self}: size changed from {before} to {sectors} sectors\n");
         }
         Ok(())

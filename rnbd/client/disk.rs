@@ -8,7 +8,8 @@
 use block_ext::disk::{
     Disk,
     DiskConfig,
-    Minors, //
+    Minors,
+    New, //
 };
 use kernel::{
     prelude::*,
@@ -31,7 +32,7 @@ use crate::{
 };
 
 /// Allocates the disk of `device`, which user space does not see yet. It owns its number.
-pub(super) fn make(device: &Arc<Device>, remote: &Remote, id: IdaId) -> Result<Disk<Queue>> {
+pub(super) fn make(device: &Arc<Device>, remote: &Remote, id: IdaId) -> Result<Disk<Queue, New>> {
     let session = device.session();
     let number = id.get();
     let limits = limits::of_disk(session.rtrs()?, remote);

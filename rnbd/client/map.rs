@@ -2,10 +2,7 @@
 
 //! Maps and unmaps devices: from the line that was written to `map_device` to a disk, and back.
 
-use block_ext::disk::{
-    GenDisk,
-    Uevent, //
-};
+use block_ext::disk::Disk;
 use ferro_proto::errno::Errno;
 use kernel::{
     prelude::*,
@@ -16,12 +13,17 @@ use kernel_ext::{
     cpu,
     errno,
     ida::IdaId,
-    sysfs::Link, //
+    sysfs::{
+        Directory,
+        Link, //
+    }, //
 };
 
 use super::{
     device::Device,
     disk,
+    mapped_disk::Files,
+    queue::Queue,
     session::Session,
     sysfs,
     Client, //
@@ -97,26 +99,36 @@ fn exists(path: &CStr, session: &CStr) -> Error {
 
 /// Adds the disk of `device`, which is open on the server.
 fn add_disk(device: &Arc<Device>, id: IdaId, remote: &Remote) -> Result {
-    let disk = Arc::new(disk::make(device, remote, id)?, GFP_KERNEL)?;
+    let disk = disk::make(device, remote, id)?;
     // Before it is added: that reads the partition table, and the session may be lost meanwhile.
-    device.attach(disk.clone());
-    disk.add()?;
-    let files = sysfs::files(&**disk, device.clone())?;
-    disk.uevent(Uevent::Online);
-    let link = link(device, &disk)?;
-    log_mapped(device, remote);
-    device.show(link, files);
-    Ok(())
+    device.attach((*disk).clone());
+    let disk = disk.add()?;
+    let (files, result) = match files(device, &disk) {
+        Ok(files) => (Some(files), Ok(())),
+        Err(error) => (None, Err(error)),
+    };
+    if result.is_ok() {
+        log_mapped(device, remote);
+    }
+    // Also without its files: the caller unmaps it.
+    device.show(disk, files);
+    result
+}
+
+/// Creates the files of a disk.
+fn files(device: &Arc<Device>, disk: &Disk<Queue>) -> Result<Files> {
+    let directory = sysfs::files(disk, device.clone())?;
+    Ok(Files::new(link(device, disk)?, directory))
 }
 
 /// Creates the link to the disk in `ctl/devices`.
-fn link(device: &Device, disk: &GenDisk) -> Result<Link> {
+fn link(device: &Device, disk: &Disk<Queue>) -> Result<Link<Directory<()>>> {
     let mut name = [0; LINK_NAME_LEN_MAX];
     let path = device.path().to_bytes();
     let session = device.session().name().to_bytes();
     let name = link_name(path, session, &mut name).ok_or(errno::ENAMETOOLONG)?;
     let devices = device.session().client().devices().ok_or(ENODEV)?;
-    Link::new(&*devices, name, disk)
+    Link::new(devices, name, disk)
 }
 
 /// Reverts what was done for a device that could not be mapped.

@@ -2,8 +2,13 @@
 
 //! The disk and the files of a mapped device.
 
-use block_ext::disk::Disk;
-use kernel::sync::Arc;
+use block_ext::disk::{
+    Disk,
+    DiskRef,
+    Quiesced,
+    Uevent, //
+};
+use kernel::prelude::*;
 use kernel_ext::sysfs::{
     Directory,
     Link, //
@@ -14,21 +19,48 @@ use super::{
     queue::Queue, //
 };
 
-/// The disk and, once it is shown, its files; dropped in this order.
+/// The files of a disk, in its folder, and the link to it in `ctl/devices`.
+pub(super) struct Files {
+    // Dropped in declaration order.
+    _link: Link<Directory<()>>,
+    _directory: Directory<Device>,
+}
+
+impl Files {
+    /// Takes the link and the folder.
+    pub(super) fn new(link: Link<Directory<()>>, directory: Directory<Device>) -> Self {
+        Self {
+            _link: link,
+            _directory: directory,
+        }
+    }
+}
+
+/// The disk, which is added later, and its files; dropped in this order.
 pub(super) struct MappedDisk {
-    files: Option<(Link, Directory<Device>)>,
-    disk: Arc<Disk<Queue>>,
+    files: Option<Files>,
+    /// Set while the queue is quiesced.
+    quiesced: Option<Quiesced<Queue>>,
+    /// Set once it was added.
+    live: Option<Disk<Queue>>,
+    disk: DiskRef<Queue>,
 }
 
 impl MappedDisk {
-    /// Creates one without files.
-    pub(super) fn new(disk: Arc<Disk<Queue>>) -> Self {
-        Self { files: None, disk }
+    /// Creates one that is not added and has no files.
+    pub(super) fn new(disk: DiskRef<Queue>) -> Self {
+        Self {
+            files: None,
+            quiesced: None,
+            live: None,
+            disk,
+        }
     }
 
-    /// Stores the files.
-    pub(super) fn show(&mut self, link: Link, files: Directory<Device>) {
-        self.files = Some((link, files));
+    /// Stores the disk, which was added, and its files if they were created.
+    pub(super) fn show(&mut self, live: Disk<Queue>, files: Option<Files>) {
+        self.live = Some(live);
+        self.files = files;
     }
 
     /// Returns whether it has its files.
@@ -37,15 +69,38 @@ impl MappedDisk {
     }
 
     /// Returns the disk.
-    pub(super) fn disk(&self) -> &Arc<Disk<Queue>> {
+    pub(super) fn disk(&self) -> &DiskRef<Queue> {
         &self.disk
     }
 
-    /// Removes the files, then the disk, even if a thread that changes its limits still has a
-    /// reference to it.
-    pub(super) fn remove(self) {
-        let disk = self.disk.clone();
-        drop(self);
-        disk.remove();
+    /// Quiesces the queue, until [`Self::unquiesce`].
+    pub(super) fn quiesce(&mut self) {
+        if self.quiesced.is_none() {
+            self.quiesced = Some(self.disk.quiesce());
+        }
+    }
+
+    /// Unquiesces the queue.
+    pub(super) fn unquiesce(&mut self) {
+        self.quiesced = None;
+    }
+
+    /// Sends an event, if user space sees the disk.
+    pub(super) fn uevent(&self, event: Uevent) {
+        if let Some(live) = &self.live {
+            live.uevent(event);
+        }
+    }
+
+    /// Changes the size, in sectors of 512 bytes; returns whether it has changed.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for a size that no disk can have.
+    pub(super) fn set_capacity(&self, sectors: u64) -> Result<bool> {
+        match &self.live {
+            Some(live) => live.set_capacity_and_notify(sectors),
+            None => self.disk.set_capacity(sectors),
+        }
     }
 }

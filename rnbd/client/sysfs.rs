@@ -23,11 +23,11 @@ use kernel::{
 use kernel_ext::{
     memory,
     sysfs::{
-        AsKobject,
         Attribute,
         Class,
         ClassDevice,
         Directory,
+        HasFolder,
         ShowBuffer,
         StoreContext, //
     },
@@ -103,7 +103,7 @@ impl Drop for Control {
 }
 
 /// Creates the files of `device`, in the folder of its disk.
-pub(super) fn files(disk: &impl AsKobject, device: Arc<Device>) -> Result<Directory<Device>> {
+pub(super) fn files(disk: &impl HasFolder, device: Arc<Device>) -> Result<Directory<Device>> {
     Directory::new(disk, c"rnbd", &DEVICE, device)
 }
 

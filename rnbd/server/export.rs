@@ -44,9 +44,9 @@ struct Export {
     users: KVec<User>,
     // Fields are dropped in declaration order: the link and the folder `sessions` are in
     // `_directory`.
-    _link: Link,
+    _link: Link<Directory<()>>,
     sessions: Arc<Directory<()>>,
-    _directory: Directory<()>,
+    _directory: Arc<Directory<()>>,
 }
 
 /// All exports of this server.
@@ -119,9 +119,9 @@ fn remove_unused(list: &mut KVec<Export>) {
 
 impl Export {
     fn new(devices: &Directory<()>, device: &BlockDevice, name: CString) -> Result<Self> {
-        let directory = sysfs::folder(devices, &name)?;
-        let sessions = Arc::new(sysfs::folder(&directory, c"sessions")?, GFP_KERNEL)?;
-        let link = Link::new(&directory, c"block_dev", device)?;
+        let directory = Arc::new(sysfs::folder(devices, &name)?, GFP_KERNEL)?;
+        let sessions = Arc::new(sysfs::folder(&*directory, c"sessions")?, GFP_KERNEL)?;
+        let link = Link::new(directory.clone(), c"block_dev", device)?;
         Ok(Self {
             name,
             users: KVec::new(),

@@ -19,11 +19,11 @@ use kernel::{
     },
 };
 use kernel_ext::sysfs::{
-    AsKobject,
     Attribute,
     Class,
     ClassDevice,
     Directory,
+    HasFolder,
     ShowBuffer,
     StoreContext, //
 };
@@ -58,7 +58,7 @@ impl Control {
 }
 
 /// Creates a folder without attributes.
-pub(super) fn folder(parent: &impl AsKobject, name: &CStr) -> Result<Directory<()>> {
+pub(super) fn folder(parent: &impl HasFolder, name: &CStr) -> Result<Directory<()>> {
     Directory::new(parent, name, &[], Arc::new((), GFP_KERNEL)?)
 }
 

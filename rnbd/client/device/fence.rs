@@ -121,7 +121,7 @@ impl Device {
     pub(super) fn become_fenced(&self, inner: &mut Inner) {
         inner.state = DeviceState::Fenced;
         if let Some(mapped_disk) = &inner.mapped_disk {
-            mapped_disk.disk().uevent(Uevent::Offline);
+            mapped_disk.uevent(Uevent::Offline);
         }
     }
 }

@@ -70,7 +70,7 @@ impl Device {
             }
             pr_info!("{self}: the disk has the limits of the server's device now\n");
             if let Some(mapped_disk) = &inner.mapped_disk {
-                mapped_disk.disk().uevent(Uevent::Change);
+                mapped_disk.uevent(Uevent::Change);
             }
         }
     }

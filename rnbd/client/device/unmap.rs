@@ -2,25 +2,27 @@
 
 //! Attaches the disk of a device, and removes it again.
 
-use block_ext::disk::Disk;
+use block_ext::disk::{
+    Disk,
+    DiskRef,
+    OpensForbidden,
+    Uevent, //
+};
 use kernel::{
     prelude::*,
     sync::Arc, //
 };
-use kernel_ext::{
-    errno,
-    sysfs::{
-        Directory,
-        Link, //
-    }, //
-};
+use kernel_ext::errno;
 
 use super::Device;
 use crate::{
     client::{
         admin,
         io_state::IoState,
-        mapped_disk::MappedDisk,
+        mapped_disk::{
+            Files,
+            MappedDisk, //
+        },
         queue::Queue, //
     },
     proto::control::{
@@ -36,24 +38,32 @@ pub(crate) struct UnmapState {
     remote_id: Option<u32>,
     /// The number of outages at that time.
     disconnects: u32,
+    /// The disk is not opened meanwhile.
+    _opens: Option<OpensForbidden<Queue>>,
 }
 
 impl Device {
     /// Stores the disk, which user space does not see yet, until the device is unmapped. From now
     /// on an outage quiesces it.
-    pub(crate) fn attach(&self, disk: Arc<Disk<Queue>>) {
+    pub(crate) fn attach(&self, disk: DiskRef<Queue>) {
         let mut inner = self.lock();
+        let mut mapped_disk = MappedDisk::new(disk);
         if self.io_state() == IoState::Queueing {
-            disk.quiesce();
+            mapped_disk.quiesce();
         }
-        inner.mapped_disk = Some(MappedDisk::new(disk));
+        inner.mapped_disk = Some(mapped_disk);
     }
 
-    /// Stores the files of the disk as well: the device is mapped, and its file may unmap it.
-    pub(crate) fn show(self: &Arc<Self>, link: Link, files: Directory<Device>) {
+    /// Stores the disk, which user space sees now. With its files, the device is mapped, and its
+    /// file may unmap it.
+    pub(crate) fn show(self: &Arc<Self>, disk: Disk<Queue>, files: Option<Files>) {
         let mut inner = self.lock();
         if let Some(mapped_disk) = &mut inner.mapped_disk {
-            mapped_disk.show(link, files);
+            mapped_disk.show(disk, files);
+            mapped_disk.uevent(Uevent::Online);
+        }
+        if let (DeviceState::Disconnected, Some(mapped_disk)) = (inner.state, &inner.mapped_disk) {
+            mapped_disk.uevent(Uevent::Offline);
         }
         self.begin_limit_update(&inner);
     }
@@ -82,40 +92,42 @@ impl Device {
             return Err(errno::EALREADY);
         }
         let disk = inner.mapped_disk.as_ref().map(MappedDisk::disk);
-        match (disk, how) {
-            (Some(disk), Unmap::Normal) => disk.forbid_open_if_idle().inspect_err(|_| {
-                pr_err!(
-                    "{self}: not unmapped, it is open {} times\n",
-                    disk.open_count()
-                );
-            })?,
-            (Some(disk), Unmap::Force) => disk.forbid_open(),
-            (None, _) => {}
-        }
+        let opens = match (disk, how) {
+            (Some(disk), Unmap::Normal) => {
+                let opens = disk.forbid_open_if_idle().inspect_err(|_| {
+                    pr_err!(
+                        "{self}: not unmapped, it is open {} times\n",
+                        disk.open_count()
+                    );
+                })?;
+                Some(opens)
+            }
+            (Some(disk), Unmap::Force) => Some(disk.forbid_open()),
+            (None, _) => None,
+        };
         let unmap_state = UnmapState {
             state: inner.state,
             remote_id: self.io_state().remote_id(),
             disconnects: inner.disconnects,
+            _opens: opens,
         };
         inner.state = DeviceState::Unmapped;
         self.io_state.set(IoState::Failing);
-        if let Some(mapped_disk) = &inner.mapped_disk {
+        if let Some(mapped_disk) = &mut inner.mapped_disk {
             // Queued requests fail, and so do the threads that wait for them.
-            mapped_disk.disk().unquiesce();
+            mapped_disk.unquiesce();
         }
         Ok(unmap_state)
     }
 
-    /// Reverts `begin_unmap`, so that another thread can unmap the device. Requests still fail.
+    /// Reverts `begin_unmap`, so that another thread can unmap the device, and the disk can be
+    /// opened. Requests still fail.
     pub(crate) fn cancel_unmap(&self, unmap_state: UnmapState) {
         let mut inner = self.lock();
         inner.state = match unmap_state.state {
             DeviceState::Mapped => DeviceState::Fenced,
             state => state,
         };
-        if let Some(mapped_disk) = &inner.mapped_disk {
-            mapped_disk.disk().allow_open();
-        }
     }
 
     /// Removes the disk and closes the device on the server. Sleeps until the disk's requests have
@@ -123,10 +135,9 @@ impl Device {
     pub(crate) fn finish_unmap(self: &Arc<Self>, unmap_state: UnmapState) {
         self.session().forget(self);
         let mapped_disk = self.lock().mapped_disk.take();
-        // Not under the lock: requests that end take it, and so do threads that change the limits.
-        if let Some(mapped_disk) = mapped_disk {
-            mapped_disk.remove();
-        }
+        // The disk is removed, after its files. Not under the lock: requests that end take it, and
+        // so do threads that change the limits.
+        drop(mapped_disk);
         // After an outage another device has the number.
         let is_known = self.lock().disconnects == unmap_state.disconnects;
         if let (true, Some(remote_id)) = (is_known, unmap_state.remote_id) {

@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The `struct gendisk` behind a disk in any state.
+
+use super::{
+    fops::DiskFops,
+    wwid,
+    DiskConfig,
+    CAPACITY_SECTORS_MAX, //
+};
+use core::ptr::NonNull;
+use kernel::{
+    bindings,
+    error::{
+        from_err_ptr,
+        to_result, //
+    },
+    fmt::Write,
+    prelude::*,
+    str::NullTerminatedFormatter, //
+};
+use kernel_ext::sync::atomic::lkmm;
+
+/// The operations of a disk in any state: new, live or removed.
+///
+/// # Invariants
+///
+/// `raw` is a disk with its own queue and operations made by [`DiskFops`]. This value owns a
+/// reference to it.
+pub struct GenDisk {
+    raw: NonNull<bindings::gendisk>,
+}
+
+// SAFETY: A disk is not tied to a task, and its reference may be put by any.
+unsafe impl Send for GenDisk {}
+
+// SAFETY: Of a `gendisk` that other threads have, too, the methods with a shared reference read the
+// size and the number of opens, which are words; change the size, under the lock of the block
+// layer; and access the `DiskFops`, which are `Sync`. All else is unsafe, or needs a `super::Disk`.
+unsafe impl Sync for GenDisk {}
+
+impl GenDisk {
+    /// Allocates a disk.
+    ///
+    /// # Safety
+    ///
+    /// The caller must ensure that `set` and `data` live until the disk is dropped, and `data` is
+    /// what the operations of the set expect as `queuedata`.
+    pub(super) unsafe fn new<R: Send + 'static>(
+        set: *mut bindings::blk_mq_tag_set,
+        module: &'static ThisModule,
+        config: DiskConfig<'_>,
+        data: *mut c_void,
+        token: R,
+    ) -> Result<Self> {
+        check_range(&config)?;
+        let mut limits = config.limits.to_raw()?;
+        let fops = DiskFops::new(module, token)?;
+        let key = kernel::static_lock_class!().as_ptr();
+        // SAFETY: The set is allocated, the limits are valid for the call, the key is static.
+        let raw = unsafe { bindings::__blk_mq_alloc_disk(set, &mut limits, data, key) };
+        let raw = NonNull::new(from_err_ptr(raw)?).ok_or(ENOMEM)?;
+        // SAFETY: The disk was just allocated, and no other reference to it exists yet.
+        let disk = unsafe { &mut *raw.as_ptr() };
+        disk.fops = fops.into_raw();
+        // INVARIANT: The operations are set, and the allocation gave the reference.
+        let this = GenDisk { raw };
+        if let Some(minors) = config.minors {
+            disk.major = minors.major.number().try_into()?;
+            disk.first_minor = minors.first.try_into()?;
+            disk.minors = minors.count.try_into()?;
+        }
+        NullTerminatedFormatter::new(&mut disk.disk_name)
+            .ok_or(EINVAL)?
+            .write_fmt(config.name)?;
+        this.set_naa(config.naa);
+        this.set_capacity(config.capacity_sectors)?;
+        if config.read_only {
+            // SAFETY: By the type invariants, the disk lives. It was not added, so no event is
+            // sent.
+            unsafe { bindings::set_disk_ro(this.as_raw(), true) };
+        }
+        Ok(this)
+    }
+
+    /// Adds the disk; see [`Disk::add`](super::Disk::add).
+    ///
+    /// # Safety
+    ///
+    /// The caller must ensure that the disk was not added before, nor is being added.
+    pub(super) unsafe fn add(&self) -> Result {
+        let groups = match self.fops().naa() {
+            0 => core::ptr::null_mut(),
+            _ => wwid::groups(),
+        };
+        let none = core::ptr::null_mut();
+        // SAFETY: By the type invariants, the disk is complete; by the function requirements, it
+        // was not added. The attributes are static, and fit the operations of the disk.
+        to_result(unsafe { bindings::device_add_disk(none, self.as_raw(), groups) })
+    }
+
+    /// Deletes the disk; see [`Disk::remove`](super::Disk::remove).
+    ///
+    /// # Safety
+    ///
+    /// The caller must ensure that the disk was added, and was not deleted before, nor is being
+    /// deleted.
+    pub(super) unsafe fn delete(&self) {
+        // SAFETY: By the function requirements.
+        unsafe { bindings::del_gendisk(self.as_raw()) };
+        // Every request has ended, but the driver's call that dispatched the last one may not have
+        // returned yet. It runs under RCU.
+        // SAFETY: This is process context, and no RCU read lock is held: the call above sleeps.
+        unsafe { bindings::synchronize_rcu() };
+    }
+
+    /// Counts one more reason to make opens fail.
+    pub(super) fn forbid(&self) {
+        self.fops().forbid();
+    }
+
+    /// Does [`Self::forbid`] if the disk is not open, see
+    /// [`DiskRef::forbid_open_if_idle`](super::DiskRef::forbid_open_if_idle).
+    pub(super) fn forbid_if_idle(&self) -> Result {
+        let _guard = OpenMutex::try_lock(self).ok_or(EBUSY)?;
+        if self.open_count() != 0 {
+            return Err(EBUSY);
+        }
+        self.forbid();
+        Ok(())
+    }
+
+    /// Reverts one [`Self::forbid`].
+    pub(super) fn permit(&self) {
+        self.fops().permit();
+    }
+
+    /// Returns the number of opens of the disk; every open partition counts once. Any context; the
+    /// number may change at any time.
+    pub fn open_count(&self) -> u32 {
+        // SAFETY: By the type invariants, the disk lives, and its whole-disk device with it.
+        let openers = unsafe { &raw mut (*(*self.as_raw()).part0).bd_openers.counter };
+        // SAFETY: The counter is an aligned integer that the block layer changes by atomic
+        // operations.
+        let openers = unsafe { lkmm::Atomic::from_ptr(openers) };
+        openers.load(lkmm::Relaxed).unsigned_abs()
+    }
+
+    /// Returns the size in sectors. Any context.
+    pub fn capacity_sectors(&self) -> u64 {
+        // SAFETY: By the type invariants, the disk lives, and its whole-disk device with it; the
+        // field is one word, which the block layer writes under a lock.
+        unsafe { core::ptr::read_volatile(&raw const (*(*self.as_raw()).part0).bd_nr_sectors) }
+    }
+
+    /// Sets the size, without an event to user space. Returns whether the size has changed. Any
+    /// context.
+    ///
+    /// Returns `EINVAL` beyond [`CAPACITY_SECTORS_MAX`].
+    pub fn set_capacity(&self, sectors: u64) -> Result<bool> {
+        check_capacity(sectors)?;
+        let changed = self.capacity_sectors() != sectors;
+        // SAFETY: By the type invariants, the disk lives; the function locks the size.
+        unsafe { bindings::set_capacity(self.as_raw(), sectors) };
+        Ok(changed)
+    }
+
+    /// Changes the NAA identifier of the disk. Any context; user space reads it after a
+    /// [`Uevent::Change`](super::Uevent::Change). A disk without an identifier at its addition
+    /// shows none in sysfs.
+    pub fn set_naa(&self, naa: Option<u64>) {
+        self.fops().set_naa(naa.unwrap_or(0));
+    }
+
+    fn fops(&self) -> &DiskFops {
+        // SAFETY: By the type invariants, the operations are a `DiskFops`, which lives at least as
+        // long as the disk.
+        unsafe { &*(*self.as_raw()).fops.cast::<DiskFops>() }
+    }
+
+    /// Returns the C object.
+    pub(super) fn as_raw(&self) -> *mut bindings::gendisk {
+        self.raw.as_ptr()
+    }
+
+    /// Returns the disk's queue, which lives as long as the disk.
+    pub(super) fn as_raw_queue(&self) -> *mut bindings::request_queue {
+        // SAFETY: By the type invariants, the disk lives; the field does not change while it does.
+        unsafe { (*self.as_raw()).queue }
+    }
+}
+
+/// Returns `EINVAL` for a size that no disk can have.
+pub(super) fn check_capacity(sectors: u64) -> Result {
+    if sectors > CAPACITY_SECTORS_MAX {
+        Err(EINVAL)
+    } else {
+        Ok(())
+    }
+}
+
+/// Checks the values for which the block layer prints a kernel warning, or which it does not check.
+fn check_range(config: &DiskConfig<'_>) -> Result {
+    if let Some(minors) = config.minors {
+        let end = minors.first.checked_add(minors.count).ok_or(EINVAL)?;
+        if !(1..=bindings::DISK_MAX_PARTS).contains(&minors.count) || end > 1 << bindings::MINORBITS
+        {
+            return Err(EINVAL);
+        }
+    }
+    Ok(())
+}
+
+impl Drop for GenDisk {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariants, the disk lives; the word is changed by atomic operations
+        // only.
+        let state = unsafe { core::ptr::read_volatile(&raw const (*self.as_raw()).state) };
+        let was_added = state & (1 << bindings::GD_ADDED) != 0;
+        let fops = self.fops() as *const DiskFops;
+        let freed = was_added.then(|| self.fops().outlive_driver()).flatten();
+        // SAFETY: By the type invariants, this value owns the reference. Its owner has deleted a
+        // disk that was added.
+        unsafe { bindings::put_disk(self.as_raw()) };
+        if !was_added {
+            // SAFETY: The block layer frees (by `free_disk`) only the operations of disks with
+            // `GD_ADDED`; no other reference to these exists.
+            unsafe { DiskFops::free(fops) };
+        }
+        if let Some(freed) = freed {
+            freed.wait();
+        }
+    }
+}
+
+/// The lock under which the block layer opens and closes a disk.
+struct OpenMutex<'a>(&'a GenDisk);
+
+impl<'a> OpenMutex<'a> {
+    fn try_lock(disk: &'a GenDisk) -> Option<Self> {
+        // SAFETY: The mutex of a disk is initialized when it is allocated.
+        let locked = unsafe { bindings::mutex_trylock(&raw mut (*disk.as_raw()).open_mutex) };
+        (locked != 0).then_some(OpenMutex(disk))
+    }
+}
+
+impl Drop for OpenMutex<'_> {
+    fn drop(&mut self) {
+        // SAFETY: This task locked the mutex when it created this guard.
+        unsafe { bindings::mutex_unlock(&raw mut (*self.0.as_raw()).open_mutex) };
+    }
+}
