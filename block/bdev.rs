@@ -10,12 +10,7 @@ use core::ptr::{
     self,
     NonNull, //
 };
-use kernel::{
-    bindings,
-    error::from_err_ptr,
-    prelude::*,
-    sync::Arc, //
-};
+use kernel::{bindings, error::from_err_ptr, prelude::*};
 use kernel_ext::sysfs::AsKobject;
 
 /// How a device is opened.
@@ -27,28 +22,15 @@ pub enum Mode {
     ReadWrite,
 }
 
-/// A holder of exclusively opened devices; clones are the same holder.
-#[derive(Clone)]
-pub struct Holder(Arc<u8>);
-
-impl Holder {
-    /// Creates a new holder, different from all others.
-    pub fn new() -> Result<Self> {
-        Ok(Holder(Arc::new(0, GFP_KERNEL)?))
-    }
-}
-
 /// An open block device; closed on drop (process context, may sleep).
 ///
 /// # Invariants
 ///
-/// `file` is an open file of the block device `bdev`, opened for writing if `writable`; `holder`
-/// lives as long as it is open.
+/// `file` is an open file of the block device `bdev`, opened for writing if `writable`.
 pub struct BlockDevice {
     file: NonNull<bindings::file>,
     bdev: NonNull<bindings::block_device>,
     writable: bool,
-    _holder: Option<Holder>,
 }
 
 // SAFETY: An open device is not tied to a task.
@@ -67,34 +49,34 @@ macro_rules! limit {
 }
 
 impl BlockDevice {
-    /// Opens the device file `path`. With a holder, exclusive opens by others fail, including those
-    /// of file systems.
+    /// Opens the device file `path`, not exclusively.
     ///
     /// Process context, may sleep. The errors are those of the C function: `ENOENT`, `ENOTBLK`,
-    /// `EACCES` (read-only device for writing), `EBUSY` (another holder), `ENXIO`, ...
-    pub fn open(path: &CStr, mode: Mode, holder: Option<&Holder>) -> Result<Self> {
+    /// `EACCES` (read-only device for writing), `ENXIO`, ...
+    pub fn open(path: &CStr, mode: Mode) -> Result<Self> {
         let writable = mode == Mode::ReadWrite;
         let mut flags = raw::BLOCK_EXT_BLK_OPEN_READ;
         if writable {
             flags |= raw::BLOCK_EXT_BLK_OPEN_WRITE;
         }
-        let id = holder.map_or(ptr::null_mut(), |holder| {
-            Arc::as_ptr(&holder.0).cast_mut().cast()
-        });
-        // SAFETY: The path is NUL-terminated. The holder is a unique address that lives as long as
-        // the file; without holder operations the block layer does not dereference it.
-        let file =
-            unsafe { bindings::bdev_file_open_by_path(path.as_char_ptr(), flags, id, ptr::null()) };
+        // SAFETY: The path is NUL-terminated; without a holder there are no operations of one.
+        let file = unsafe {
+            bindings::bdev_file_open_by_path(
+                path.as_char_ptr(),
+                flags,
+                ptr::null_mut(),
+                ptr::null(),
+            )
+        };
         let file = NonNull::new(from_err_ptr(file)?).ok_or(ENXIO)?;
         // SAFETY: The file has just been opened as that of a block device.
         let bdev = unsafe { bindings::file_bdev(file.as_ptr()) };
-        // INVARIANT: The file is open; the clone keeps the holder alive.
+        // INVARIANT: The file is open, and `bdev` its device.
         Ok(BlockDevice {
             file,
             // SAFETY: The file of a block device always has one.
             bdev: unsafe { NonNull::new_unchecked(bdev) },
             writable,
-            _holder: holder.cloned(),
         })
     }
 
@@ -127,17 +109,6 @@ impl BlockDevice {
         }
         // SAFETY: Names of objects are NUL-terminated; block devices are not renamed.
         Some(unsafe { CStr::from_char_ptr(name) })
-    }
-
-    /// Returns the whole disk of the device or partition, as an object of sysfs.
-    pub fn whole_disk(&self) -> WholeDisk<'_> {
-        WholeDisk(self)
-    }
-
-    /// Returns whether the device cannot be written to.
-    pub fn is_read_only(&self) -> bool {
-        // SAFETY: By the type invariants, the device lives.
-        unsafe { raw::block_ext_helper_bdev_read_only(self.as_raw()) }
     }
 
     /// Returns the smallest unit of IO in bytes, a power of two.
@@ -198,11 +169,6 @@ impl BlockDevice {
         limit!(self.features) & raw::BLOCK_EXT_BLK_FEAT_FUA != 0
     }
 
-    /// Returns whether the medium rotates.
-    pub fn is_rotational(&self) -> bool {
-        limit!(self.features) & bindings::BLK_FEAT_ROTATIONAL != 0
-    }
-
     /// Returns whether a range starts and ends at logical blocks.
     #[inline]
     pub fn is_aligned(&self, sector: u64, len_bytes: u32) -> bool {
@@ -230,17 +196,5 @@ unsafe impl AsKobject for BlockDevice {
     fn as_kobject(&self) -> *mut bindings::kobject {
         // SAFETY: By the type invariants, the device lives.
         unsafe { &raw mut (*self.as_raw()).bd_device.kobj }
-    }
-}
-
-/// The whole disk of a [`BlockDevice`]; see [`BlockDevice::whole_disk`].
-pub struct WholeDisk<'a>(&'a BlockDevice);
-
-// SAFETY: The kobject is that of the disk, which lives while a device of it is open.
-unsafe impl AsKobject for WholeDisk<'_> {
-    fn as_kobject(&self) -> *mut bindings::kobject {
-        // SAFETY: By the type invariants of `BlockDevice` the device lives, and with it its disk
-        // and the device of the whole disk.
-        unsafe { &raw mut (*(*(*self.0.as_raw()).bd_disk).part0).bd_device.kobj }
     }
 }

@@ -13,7 +13,7 @@
 //! | state | owner | ends by |
 //! |---|---|---|
 //! | idle | block layer | `queue_rq` is called: the request has been started |
-//! | driver's | the owner of the [`Request`] | [`Request::end`], [`Request::complete`], drop; or [`Rejected`] / [`Request::requeue`] |
+//! | driver's | the owner of the [`Request`] | [`Request::end`], [`Request::complete`], drop; or [`Rejected`] / [`Request::requeue_later`] |
 //! | completing | block layer | the block layer ends the bios; idle again |
 //!
 //! A [`Request`] keeps its disk: [`Disk::remove`](super::disk::Disk::remove) waits until every
@@ -37,7 +37,6 @@
 //!         _hw: HwQueue<'_, Self>,
 //!         _queue: &(),
 //!         rq: Request<Self>,
-//!         _is_last: bool,
 //!     ) -> Result<(), Rejected<Self>> {
 //!         rq.end(Ok(()));
 //!         Ok(())

@@ -68,7 +68,7 @@ fn check_search_path() {
     let folder = path_name::common_folder(DEV_SEARCH_PATH.get().as_bytes());
     let found = CString::try_from_fmt(fmt!("{}", BStr::from_bytes(folder)))
         // A folder is not a block device, so this only checks whether it exists.
-        .and_then(|folder| BlockDevice::open(&folder, Mode::ReadOnly, None));
+        .and_then(|folder| BlockDevice::open(&folder, Mode::ReadOnly));
     match found {
         Err(error) if error != ENOTBLK => pr_warn!(
             "dev_search_path: '{}' is not there ({error:?}), so clients will find no device\n",

@@ -146,7 +146,6 @@ impl Operations for Memory {
         _hw: HwQueue<'_, Self>,
         memory: &Memory,
         mut rq: Request<Self>,
-        _is_last: bool,
     ) -> Result<(), Rejected<Self>> {
         // Each request is rejected the first time that its tag is used.
         if !core::mem::replace(rq.pdu_mut(), true) {
@@ -166,7 +165,7 @@ struct Target {
 
 impl Target {
     fn open(mode: Mode) -> Result<Arc<Self>> {
-        let device = BlockDevice::open(c"/dev/test_disk", mode, None)?;
+        let device = BlockDevice::open(c"/dev/test_disk", mode)?;
         let pool = BioPool::new(1)?;
         Ok(Arc::new(Target { device, pool }, GFP_KERNEL)?)
     }

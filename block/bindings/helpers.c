@@ -7,12 +7,6 @@
 #include <linux/export.h>
 #include "helpers.h"
 
-bool block_ext_helper_bdev_read_only(struct block_device *bdev)
-{
-	return bdev_read_only(bdev);
-}
-EXPORT_SYMBOL_GPL(block_ext_helper_bdev_read_only);
-
 bool block_ext_helper_bdev_write_cache(struct block_device *bdev)
 {
 	return bdev_write_cache(bdev);

@@ -6,7 +6,6 @@
 
 struct block_device;
 
-bool block_ext_helper_bdev_read_only(struct block_device *bdev);
 bool block_ext_helper_bdev_write_cache(struct block_device *bdev);
 
 #endif

@@ -114,7 +114,8 @@ pub(super) struct DiskFops {
 // SAFETY: The table is not changed after its creation; the token is `Send` by its type invariants.
 unsafe impl Send for DiskFops {}
 
-// SAFETY: As for `Send`; the flags are atomic, and a shared reference gives no access to the token.
+// SAFETY: The table is not changed after its creation; the other fields that change are atomic, and
+// a shared reference gives no access to the token.
 unsafe impl Sync for DiskFops {}
 
 impl DiskFops {

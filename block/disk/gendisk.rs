@@ -60,17 +60,26 @@ impl GenDisk {
         // SAFETY: The set is allocated, the limits are valid for the call, the key is static.
         let raw = unsafe { bindings::__blk_mq_alloc_disk(set, &mut limits, data, key) };
         let raw = NonNull::new(from_err_ptr(raw)?).ok_or(ENOMEM)?;
-        // SAFETY: The disk was just allocated, and no other reference to it exists yet.
-        let disk = unsafe { &mut *raw.as_ptr() };
-        disk.fops = fops.into_raw();
+        // SAFETY: The disk was just allocated. Its queue and its block device refer to it already,
+        // but nothing reads the operations before it is added, so only the field is written.
+        unsafe { (*raw.as_ptr()).fops = fops.into_raw() };
         // INVARIANT: The operations are set, and the allocation gave the reference.
         let this = GenDisk { raw };
         if let Some(minors) = config.minors {
-            disk.major = minors.major.number().try_into()?;
-            disk.first_minor = minors.first.try_into()?;
-            disk.minors = minors.count.try_into()?;
+            let major = minors.major.number().try_into()?;
+            let (first, count) = (minors.first.try_into()?, minors.count.try_into()?);
+            // SAFETY: As for the operations, the block layer reads these fields from the addition
+            // on.
+            unsafe {
+                (*raw.as_ptr()).major = major;
+                (*raw.as_ptr()).first_minor = first;
+                (*raw.as_ptr()).minors = count;
+            }
         }
-        NullTerminatedFormatter::new(&mut disk.disk_name)
+        // SAFETY: The field lives as long as the disk, and the block layer reads it from the
+        // addition on; no other reference to it exists.
+        let name = unsafe { &mut (*raw.as_ptr()).disk_name };
+        NullTerminatedFormatter::new(name)
             .ok_or(EINVAL)?
             .write_fmt(config.name)?;
         this.set_naa(config.naa);

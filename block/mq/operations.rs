@@ -26,9 +26,6 @@ pub trait Operations: Sized + 'static {
 
     /// Starts a request. `queue` is the data of its disk.
     ///
-    /// `is_last` is false if another call follows at once; a driver that implements
-    /// [`Self::commit_rqs`] may then defer the doorbell to the later call.
-    ///
     /// A driver without resources for the request returns it as [`Rejected`]; the block layer
     /// dispatches it again when another request of the queue ends, or after 3 ms. All other errors
     /// are reported by [`Request::end`].
@@ -39,14 +36,7 @@ pub trait Operations: Sized + 'static {
         hw: HwQueue<'_, Self>,
         queue: &Self::Queue,
         rq: Request<Self>,
-        is_last: bool,
     ) -> Result<(), Rejected<Self>>;
-
-    /// Rings the doorbell for requests that [`Self::queue_rq`] has deferred to a later call which
-    /// does not follow. Context as there.
-    fn commit_rqs(_hw: HwQueue<'_, Self>, _queue: &Self::Queue) {
-        build_error!(kernel::error::VTABLE_DEFAULT_ERROR)
-    }
 
     /// Polls the completions of a poll queue and ends their requests; returns their number.
     ///

@@ -36,6 +36,8 @@ pub(super) struct Payload<T: Operations> {
     data: T::Pdu,
     /// The result, while the completion is on its way to the CPU that submitted the request.
     status: bindings::blk_status_t,
+    /// How often the request was started.
+    starts: u32,
     sg: SgHeader,
     // The entries follow.
 }
@@ -69,6 +71,7 @@ impl<T: Operations> Payload<T> {
         unsafe {
             ptr::write(&raw mut (*this).data, T::Pdu::default());
             ptr::write(&raw mut (*this).status, 0);
+            ptr::write(&raw mut (*this).starts, 0);
             SgHeader::init(&raw mut (*this).sg, sg_entries);
         }
     }
@@ -124,6 +127,13 @@ pub struct Rejected<T: Operations>(
     pub Request<T>,
 );
 
+/// One start of a request. The same `struct request` may be started again as soon as it has ended.
+#[derive(Clone, Copy)]
+pub(super) struct Start {
+    raw: *mut bindings::request,
+    starts: u32,
+}
+
 /// Reads one field of a request. The block layer's timeout worker writes to other fields
 /// concurrently, so no reference to the request is created.
 macro_rules! field {
@@ -135,25 +145,33 @@ macro_rules! field {
 }
 
 impl<T: Operations> Request<T> {
-    /// Takes a request from the block layer and starts it.
+    /// Takes a request from the block layer and starts it. Returns its handle, and what identifies
+    /// this start.
     ///
     /// # Safety
     ///
     /// The caller must ensure that the block layer has just given `raw` to the driver of a
     /// [`TagSet<T>`](super::TagSet).
     #[inline]
-    pub(super) unsafe fn start(raw: *mut bindings::request) -> Self {
+    pub(super) unsafe fn start(raw: *mut bindings::request) -> (Self, Start) {
         // SAFETY: By the function requirements, the payload is initialized and no handle of the
         // request exists.
-        unsafe { (*Payload::<T>::of(raw)).sg.reset() };
+        let payload = unsafe { &mut *Payload::<T>::of(raw) };
+        payload.sg.reset();
+        payload.starts = payload.starts.wrapping_add(1);
+        let start = Start {
+            raw,
+            starts: payload.starts,
+        };
         // SAFETY: By the function requirements, the driver owns the request.
         unsafe { bindings::blk_mq_start_request(raw) };
         // INVARIANT: The request has just been started, and this is its first handle.
-        Request {
+        let request = Request {
             // SAFETY: A request is not at address 0.
             raw: unsafe { NonNull::new_unchecked(raw) },
             _driver: PhantomData,
-        }
+        };
+        (request, start)
     }
 
     /// Releases the handle without ending the request.
@@ -164,10 +182,14 @@ impl<T: Operations> Request<T> {
         raw
     }
 
-    /// Returns whether this is the handle of `raw`.
+    /// Returns whether this is the handle that `start` returned, not that of another request or of
+    /// a later start of the same one.
     #[inline]
-    pub(super) fn is(&self, raw: *mut bindings::request) -> bool {
-        self.raw.as_ptr() == raw
+    pub(super) fn is(&self, start: Start) -> bool {
+        // SAFETY: By the type invariants, the payload is initialized, and only the owner of this
+        // handle accesses it.
+        let starts = unsafe { (*self.payload()).starts };
+        self.raw.as_ptr() == start.raw && starts == start.starts
     }
 
     #[inline]
@@ -248,7 +270,8 @@ impl<T: Operations> Request<T> {
     /// Returns the driver's data of the request.
     #[inline]
     pub fn pdu_mut(&mut self) -> &mut T::Pdu {
-        // SAFETY: As in `pdu`, and the handle is borrowed exclusively.
+        // SAFETY: By the type invariants, the payload is initialized, and this handle, which is
+        // borrowed exclusively, is the only one.
         unsafe { &mut (*self.payload()).data }
     }
 
@@ -256,7 +279,8 @@ impl<T: Operations> Request<T> {
     #[inline]
     pub fn parts_mut(&mut self) -> (&mut T::Pdu, &mut SgList) {
         let payload = self.payload();
-        // SAFETY: As in `pdu_mut` and `sg_mut`; data and list do not overlap.
+        // SAFETY: By the type invariants, the payload is initialized, and this handle, which is
+        // borrowed exclusively, is the only one; data and list do not overlap.
         unsafe {
             (
                 &mut (*payload).data,
@@ -310,7 +334,8 @@ impl<T: Operations> Request<T> {
     /// Returns the scatter list, empty before [`Self::map_sg`].
     #[inline]
     pub fn sg_mut(&mut self) -> &mut SgList {
-        // SAFETY: As in `sg`, and the handle is borrowed exclusively.
+        // SAFETY: By the type invariants, the payload is initialized, and this handle, which is
+        // borrowed exclusively, is the only one.
         unsafe { &mut *SgHeader::list(&raw mut (*self.payload()).sg) }
     }
 
@@ -333,11 +358,11 @@ impl<T: Operations> Request<T> {
         let status = to_status(result);
         let payload = self.payload();
         let raw = self.into_raw();
-        // SAFETY: The payload is initialized, and this was the only handle, see `pdu`.
+        // SAFETY: By the type invariants, the payload is initialized, and this was the only handle.
         unsafe { (*payload).status = status };
-        // SAFETY: As in `end`.
+        // SAFETY: By the type invariants, the request was started and has not ended.
         if !unsafe { bindings::blk_mq_complete_request_remote(raw) } {
-            // SAFETY: As in `end`; the block layer did not end the request.
+            // SAFETY: By the type invariants, and the function above did not end the request.
             unsafe { bindings::blk_mq_end_request(raw, status) };
         }
     }
@@ -353,14 +378,15 @@ impl<T: Operations> Request<T> {
 
     /// Requeues the request. The block layer starts it again, possibly on another hardware queue.
     /// Any context.
-    pub fn requeue(self) {
+    pub(super) fn requeue(self) {
         let raw = self.into_raw();
-        // SAFETY: As in `end`.
+        // SAFETY: By the type invariants, the request was started, has not ended, and this was its
+        // only handle.
         unsafe { bindings::blk_mq_requeue_request(raw, true) };
     }
 
-    /// Requeues the request as [`Self::requeue`], but the block layer starts it again only after
-    /// `delay_ms`, or when the disk is [unquiesced](crate::disk::Quiesced).
+    /// Requeues the request. The block layer starts it again, possibly on another hardware queue,
+    /// after `delay_ms`, or when the disk is [unquiesced](crate::disk::Quiesced).
     pub fn requeue_later(self, delay_ms: u32) {
         let raw = self.into_raw();
         // SAFETY: By the type invariants, the request belongs to a queue, which its disk keeps.
@@ -369,7 +395,8 @@ impl<T: Operations> Request<T> {
         // then on this guard keeps the queue, as the removal of a disk waits for RCU readers before
         // it frees the queue.
         let _guard = rcu::read_lock();
-        // SAFETY: As in `end`.
+        // SAFETY: By the type invariants, the request was started, has not ended, and this was its
+        // only handle.
         unsafe { bindings::blk_mq_requeue_request(raw, false) };
         // CAST: `c_ulong` has 64 bits here.
         // SAFETY: The guard keeps the queue, see above.
@@ -379,7 +406,8 @@ impl<T: Operations> Request<T> {
 
 impl<T: Operations> Drop for Request<T> {
     fn drop(&mut self) {
-        // SAFETY: As in `end`; the other functions that end a request forget its handle.
+        // SAFETY: By the type invariants, the request was started and has not ended: the functions
+        // that end a request forget its handle.
         unsafe { bindings::blk_mq_end_request(self.raw.as_ptr(), to_status(Err(EIO))) };
     }
 }

@@ -104,7 +104,8 @@ pub struct TagSet<T: Operations> {
 // SAFETY: The C structure is not tied to a task and has its own locks; the data is `Send`.
 unsafe impl<T: Operations> Send for TagSet<T> {}
 
-// SAFETY: As for `Send`; shared references give shared references to the data, which is `Sync`.
+// SAFETY: The C structure has its own locks; shared references give shared references to the data,
+// which is `Sync`.
 unsafe impl<T: Operations> Sync for TagSet<T> {}
 
 impl<T: Operations> TagSet<T> {

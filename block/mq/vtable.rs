@@ -34,9 +34,6 @@ impl<T: Operations> VTable<T> {
         ops.init_request = Some(Self::init_request);
         ops.exit_request = Some(Self::exit_request);
         ops.map_queues = Some(Self::map_queues);
-        if T::HAS_COMMIT_RQS {
-            ops.commit_rqs = Some(Self::commit_rqs);
-        }
         if T::HAS_POLL {
             ops.poll = Some(Self::poll);
         }
@@ -60,15 +57,15 @@ impl<T: Operations> VTable<T> {
     ) -> bindings::blk_status_t {
         // SAFETY: By the function requirements, `bd` is valid, and the driver owns its request from
         // here on.
-        let (raw, last) = unsafe { ((*bd).rq, (*bd).last) };
+        let raw = unsafe { (*bd).rq };
         // SAFETY: The block layer has just passed the request to the driver.
-        let rq = unsafe { Request::<T>::start(raw) };
+        let (rq, start) = unsafe { Request::<T>::start(raw) };
         // SAFETY: By the function requirements; the queue is live during this call.
         let hw = unsafe { HwQueue::<T>::from_raw(hctx) };
-        match T::queue_rq(hw, hw.queue(), rq, last) {
+        match T::queue_rq(hw, hw.queue(), rq) {
             Ok(()) => bindings::BLK_STS_OK as bindings::blk_status_t,
             Err(Rejected(rq)) => {
-                if !rq.is(raw) {
+                if !rq.is(start) {
                     // The driver has kept this request and returned an earlier one.
                     rq.requeue();
                     return bindings::BLK_STS_OK as bindings::blk_status_t;
@@ -94,15 +91,6 @@ impl<T: Operations> VTable<T> {
             T::timeout(queue, tag);
         }
         bindings::blk_eh_timer_return_BLK_EH_RESET_TIMER
-    }
-
-    /// # Safety
-    ///
-    /// Must only be called by the block layer, for a queue of a [`TagSet<T>`].
-    unsafe extern "C" fn commit_rqs(hctx: *mut bindings::blk_mq_hw_ctx) {
-        // SAFETY: By the function requirements; the queue is live during this call.
-        let hw = unsafe { HwQueue::<T>::from_raw(hctx) };
-        T::commit_rqs(hw, hw.queue());
     }
 
     /// # Safety

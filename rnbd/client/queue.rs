@@ -83,7 +83,6 @@ impl Operations for Queue {
         hw: HwQueue<'_, Self>,
         device: &Device,
         mut request: Request<Self>,
-        _is_last: bool,
     ) -> Result<(), Rejected<Self>> {
         let Some(mut rw) = rw_of(&request) else {
             request.end(Err(errno::EOPNOTSUPP));

@@ -111,7 +111,7 @@ fn open(session: &Arc<Session>, name: &[u8], access: AccessMode) -> Result<OpenR
     } else {
         Mode::ReadOnly
     };
-    let device = BlockDevice::open(&path, mode, None).inspect_err(|error| {
+    let device = BlockDevice::open(&path, mode).inspect_err(|error| {
         if LOG_LIMIT.allow().is_some() {
             pr_err!(
                 "session {}: device '{}' cannot be opened as {}: {:?}\n",
