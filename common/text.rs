@@ -37,9 +37,9 @@ impl fmt::Display for NumberError {
 /// Prints untrusted bytes in a log line: at most 64 of them, and `?` for what is not graphic ASCII,
 /// so that they cannot forge lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shown<'a>(pub &'a [u8]);
+pub struct Escaped<'a>(pub &'a [u8]);
 
-impl fmt::Display for Shown<'_> {
+impl fmt::Display for Escaped<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for c in self.0.iter().take(64) {
             let shown = if c.is_ascii_graphic() { *c } else { b'?' };

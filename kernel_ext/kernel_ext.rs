@@ -20,7 +20,7 @@
 //! | [`sysfs`] | classes, devices, directories, attributes, links |
 //! | [`pages`], [`scatterlist`], [`memory`] | pages, scatter lists, the amount of memory |
 //! | [`random`], [`ida`] | random bytes, unique numbers |
-//! | [`file`] | small text files of the kernel |
+//! | [`file`], [`text`] | small text files of the kernel, owned strings |
 //! | [`ratelimit`], [`cpu`] | rate limits for log lines, the number of CPUs |
 
 pub mod cpu;
@@ -37,6 +37,7 @@ pub mod ratelimit;
 pub mod scatterlist;
 pub mod sync;
 pub mod sysfs;
+pub mod text;
 pub mod workqueue;
 
 use kernel::prelude::*;

@@ -27,10 +27,6 @@ mod sysfs;
 use block_ext::major::Major;
 use kernel::{
     prelude::*,
-    str::{
-        CStr,
-        CString, //
-    },
     sync::{
         new_mutex,
         Arc,
@@ -147,13 +143,4 @@ impl Client {
             .position(|other| Arc::ptr_eq(other, session))?;
         sessions.remove(index).ok()
     }
-}
-
-/// Returns an owned copy of `bytes`; `EINVAL` if there is a NUL in them.
-fn c_string(bytes: &[u8]) -> Result<CString> {
-    let mut text = KVec::with_capacity(bytes.len().saturating_add(1), GFP_KERNEL)?;
-    text.extend_from_slice(bytes, GFP_KERNEL)?;
-    text.push(0, GFP_KERNEL)?;
-    let text = CStr::from_bytes_with_nul(&text).map_err(|_| EINVAL)?;
-    Ok(CString::try_from(text)?)
 }

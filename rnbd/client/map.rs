@@ -16,7 +16,8 @@ use kernel_ext::{
     sysfs::{
         Directory,
         Link, //
-    }, //
+    },
+    text, //
 };
 
 use super::{
@@ -55,8 +56,8 @@ pub(super) fn map(client: &Arc<Client>, line: &[u8]) -> Result {
         pr_err!("map_device: {}\n", Shown(reason));
         Error::from(reason.errno())
     })?;
-    let path = super::c_string(request.device_path)?;
-    let name = super::c_string(request.sess_name)?;
+    let path = text::c_string(request.device_path)?;
+    let name = text::c_string(request.sess_name)?;
     pr_info!(
         "mapping '{}' over session {} ({}, {} poll queues)\n",
         &*path,

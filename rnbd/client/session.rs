@@ -35,7 +35,8 @@ use kernel::{
 use kernel_ext::{
     cpu,
     errno,
-    sync::Completion, //
+    sync::Completion,
+    text, //
 };
 use rtrs_client::OpenParam;
 use rtrs_core::proto::settings::Settings;
@@ -138,7 +139,7 @@ enum Found {
 
 impl Session {
     fn new(client: &Arc<Client>, request: &MapRequest<'_>) -> Result<Arc<Self>> {
-        let name = super::c_string(request.sess_name)?;
+        let name = text::c_string(request.sess_name)?;
         let client = client.clone();
         let poll_queues = request.nr_poll_queues;
         let watcher = Arc::pin_init(SessionWatcher::new(), GFP_KERNEL)?;

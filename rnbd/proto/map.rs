@@ -20,7 +20,7 @@ use ferro_proto::{
     errno::Errno,
     text::{
         self,
-        Shown, //
+        Escaped, //
     }, //
 };
 use rtrs_core::proto::{
@@ -132,7 +132,7 @@ impl fmt::Display for MapError<'_> {
                  device_path=, access_mode=, nr_poll_queues=, io_timeout_ms=, \
                  max_reconnect_attempts=, reconnect_delay_ms=, fast_io_fail_tmo=, \
                  heartbeat_interval_ms=, heartbeat_missed_max=",
-                Shown(w)
+                Escaped(w)
             ),
             MapError::NoSessName => f.write_str("session missing: add sessname=NAME"),
             MapError::NoDevicePath => {
@@ -154,24 +154,24 @@ impl fmt::Display for MapError<'_> {
                 f,
                 "path={}: {e}: write path=ip:ADDRESS or path=gid:GID, with SOURCE@ in front if \
                  wanted",
-                Shown(p)
+                Escaped(p)
             ),
             MapError::TooManyPaths => write!(f, "more than {PATHS_MAX} paths: remove some path="),
-            MapError::Port(p) => write!(f, "dest_port={} is not in 0..=65535", Shown(p)),
+            MapError::Port(p) => write!(f, "dest_port={} is not in 0..=65535", Escaped(p)),
             MapError::PortAfterPath => f.write_str("dest_port= must come before the first path="),
             MapError::AccessMode(m) => write!(
                 f,
                 "access_mode={} is unknown: write ro, rw or migration",
-                Shown(m)
+                Escaped(m)
             ),
             MapError::PollQueues(n) => write!(
                 f,
                 "nr_poll_queues={} is not -1 or 0 up to the number of CPUs",
-                Shown(n)
+                Escaped(n)
             ),
-            MapError::Setting(value, e) => write!(f, "'{}': {e}", Shown(value)),
+            MapError::Setting(value, e) => write!(f, "'{}': {e}", Escaped(value)),
             MapError::IoTimeout(n) => {
-                write!(f, "io_timeout_ms={} is not in 1000..=3600000", Shown(n))
+                write!(f, "io_timeout_ms={} is not in 1000..=3600000", Escaped(n))
             }
         }
     }

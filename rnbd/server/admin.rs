@@ -11,12 +11,10 @@ use block_ext::bdev::{
 };
 use kernel::{
     prelude::*,
-    str::{
-        CStr,
-        CString, //
-    },
+    str::CString,
     sync::Arc, //
 };
+use kernel_ext::text::c_string;
 use rtrs_server::Operation;
 use zerocopy::IntoBytes;
 
@@ -195,14 +193,4 @@ fn full_path(session: &Session, name: &[u8]) -> Result<CString> {
         Error::from(reason.errno())
     })?;
     Ok(CString::try_from(path)?)
-}
-
-/// Returns an owned copy of `bytes`, which must not contain a NUL.
-fn c_string(bytes: &[u8]) -> Result<CString> {
-    let mut with_end = KVec::with_capacity(bytes.len().saturating_add(1), GFP_KERNEL)?;
-    with_end.extend_from_slice(bytes, GFP_KERNEL)?;
-    with_end.push(0, GFP_KERNEL)?;
-    Ok(CString::try_from(
-        CStr::from_bytes_with_nul(&with_end).map_err(|_| EINVAL)?,
-    )?)
 }

@@ -31,7 +31,7 @@ use crate::proto::{
     request::Malformed,
     settings::{
         SettingError,
-        Shown, //
+        SettingText, //
     },
     stats::{
         ClientRdma,
@@ -58,7 +58,7 @@ forward_display! {
     Reconnects,
     Refusal,
     SettingError,
-    Shown,
+    SettingText,
     Unfit,
     UnknownPolicy,
 }

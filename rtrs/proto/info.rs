@@ -18,7 +18,7 @@ use super::{
         INFO_RESPONSE, //
     }, //
 };
-use ferro_proto::{errno::Errno, text::Shown};
+use ferro_proto::{errno::Errno, text::Escaped};
 
 /// The reason why a session name is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +54,11 @@ impl core::fmt::Display for NameError {
             NameError::TooLong => f.write_str("session name has more than 254 characters"),
             NameError::Empty => f.write_str("session name is empty"),
             NameError::Forbidden(c) => {
-                write!(f, "session name has a '{}' ({c:#04x}) in it", Shown(&[*c]))
+                write!(
+                    f,
+                    "session name has a '{}' ({c:#04x}) in it",
+                    Escaped(&[*c])
+                )
             }
         }
     }

@@ -146,9 +146,9 @@ impl Setting {
 
 /// A value in the form shown by sysfs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shown(pub Setting, pub i32);
+pub struct SettingText(pub Setting, pub i32);
 
-impl fmt::Display for Shown {
+impl fmt::Display for SettingText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.0 {
             Setting::FastIoFailTmo => write!(f, "{}", FastIoFail::from_i32(self.1)),

@@ -25,7 +25,7 @@ use rtrs_core::proto::{
     policy::Policy,
     settings::{
         Setting,
-        Shown, //
+        SettingText, //
     }, //
 };
 
@@ -99,7 +99,11 @@ const fn setting<const NUMBER: usize>(name: &'static CStr) -> Attribute<Session>
 
 fn show_setting<const NUMBER: usize>(session: &Session, page: &mut ShowBuffer<'_>) -> Result {
     let setting = *Setting::ALL.get(NUMBER).ok_or(EINVAL)?;
-    writeln!(page, "{}", Shown(setting, session.settings.get(setting)))
+    writeln!(
+        page,
+        "{}",
+        SettingText(setting, session.settings.get(setting))
+    )
 }
 
 fn store_setting<const NUMBER: usize>(

@@ -7,7 +7,7 @@ use proto::rtrs::{
     settings::{
         Setting,
         Settings,
-        Shown, //
+        SettingText, //
     }, //
 };
 
@@ -19,7 +19,7 @@ fn every_default_is_within_its_range_and_comes_back_as_it_is_shown() {
         assert_eq!(Setting::by_name(setting.name().as_bytes()), Some(setting));
         let range = setting.range();
         for value in [*range.start(), setting.default(), *range.end()] {
-            let shown = format!("{}\n", Shown(setting, value));
+            let shown = format!("{}\n", SettingText(setting, value));
             assert_eq!(setting.parse(shown.as_bytes()), Ok(value), "{setting:?}");
         }
     }
