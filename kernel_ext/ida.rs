@@ -35,9 +35,9 @@ struct Raw {
     raw: Opaque<bindings::ida>,
 }
 
-// SAFETY: `ida_alloc_range` and `ida_free` take the lock of the xarray themselves.
+// SAFETY: An IDA is not tied to a thread.
 unsafe impl Send for Raw {}
-// SAFETY: As above.
+// SAFETY: `ida_alloc_range` and `ida_free` take the lock of the xarray themselves.
 unsafe impl Sync for Raw {}
 
 #[pinned_drop]

@@ -43,7 +43,8 @@ pub struct PageBlock {
 
 // SAFETY: The memory is not tied to a thread, and its bytes are only accessed by copies.
 unsafe impl Send for PageBlock {}
-// SAFETY: As above. Two concurrent copies may mix bytes, for which no type invariant exists.
+// SAFETY: The bytes are only accessed by copies, for which any bytes are valid, also those that
+// another thread or a device mixes.
 unsafe impl Sync for PageBlock {}
 
 impl PageBlock {
@@ -137,7 +138,8 @@ impl PageBlock {
     #[inline(always)]
     pub fn copy_in(&self, offset: usize, source: &[u8]) -> Result {
         let target = self.range(offset, source.len())?;
-        // SAFETY: As in `copy_out`.
+        // SAFETY: `range` checked that the target lies in the block. The ranges do not overlap, as
+        // no slice of the block exists. `copy` permits that the bytes change meanwhile.
         unsafe { copy::<IN>(target, source.as_ptr(), source.len()) };
         Ok(())
     }

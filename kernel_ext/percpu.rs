@@ -85,7 +85,7 @@ pub struct PerCpu<T> {
 
 // SAFETY: Every thread may refer to every part, hence `T: Sync`; `T` has no `Drop`.
 unsafe impl<T: Sync> Send for PerCpu<T> {}
-// SAFETY: As above.
+// SAFETY: A shared value gives shared references to the parts, hence `T: Sync`.
 unsafe impl<T: Sync> Sync for PerCpu<T> {}
 
 impl<T: Default + Sync> PerCpu<T> {

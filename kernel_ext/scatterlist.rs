@@ -11,7 +11,10 @@
 
 use crate::pages::PageBlock;
 use core::{
-    mem::offset_of,
+    mem::{
+        self,
+        offset_of, //
+    },
     ops::{
         Deref,
         DerefMut, //
@@ -87,7 +90,8 @@ impl SgHeader {
     pub unsafe fn init(this: *mut Self, capacity: u16) {
         // SAFETY: By the function requirements.
         unsafe { ptr::write_bytes(this.cast::<u8>(), 0, Self::list_size(capacity)) };
-        // SAFETY: As above; the header lies at the start.
+        // SAFETY: By the function requirements, `this` is aligned and valid for writes; all bytes
+        // zero is a valid header.
         unsafe { (*this).capacity = capacity };
     }
 
@@ -218,7 +222,8 @@ impl SgList {
             return Ok(0);
         }
         let (entries, nents) = (self.as_raw(), self.nents());
-        // SAFETY: As in `copy_out`, and the memory may be written to.
+        // SAFETY: By the type invariants, the entries describe allocated memory, which may be
+        // written to; `from` is a buffer of the length given.
         Ok(unsafe {
             bindings::sg_pcopy_from_buffer(entries, nents, from.as_ptr().cast(), from.len(), skip)
         })
@@ -228,6 +233,9 @@ impl SgList {
 /// A scatter list with its own storage, which keeps its pages allocated.
 ///
 /// For transfers that do not come from the block layer: admin messages, replies.
+///
+/// A table that is dropped while it is mapped for DMA leaks its pages and logs that: the device, or
+/// a peer, may still write to them.
 ///
 /// # Invariants
 ///
@@ -308,6 +316,15 @@ impl SgTable {
     }
 }
 
+impl Drop for SgTable {
+    fn drop(&mut self) {
+        if self.mapped() != 0 {
+            pr_err!("a scatter list is dropped while it is mapped for DMA, its pages are leaked\n");
+            mem::forget(mem::take(&mut self.pages));
+        }
+    }
+}
+
 /// Fills one entry and ends the list with it.
 ///
 /// # Safety
@@ -341,7 +358,8 @@ impl Deref for SgTable {
 
 impl DerefMut for SgTable {
     fn deref_mut(&mut self) -> &mut SgList {
-        // SAFETY: As in `deref`, and the borrow of `self` is exclusive.
+        // SAFETY: By the type invariants, the list is initialized; it lives as long as `self`,
+        // which is borrowed exclusively.
         unsafe { self.list().as_mut() }
     }
 }

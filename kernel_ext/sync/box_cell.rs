@@ -33,7 +33,8 @@ pub struct BoxCell<T> {
 
 // SAFETY: The cell owns a `KBox`, which any thread may take.
 unsafe impl<T: Send> Send for BoxCell<T> {}
-// SAFETY: As above; the cell gives no reference to the boxed value.
+// SAFETY: Threads put and take the box by atomic operations, hence `T: Send`; the cell gives no
+// reference to the boxed value.
 unsafe impl<T: Send> Sync for BoxCell<T> {}
 
 impl<T> BoxCell<T> {

@@ -44,7 +44,8 @@ pub struct RcuArc<T> {
 
 // SAFETY: The value owns an `Arc`, which any thread may replace.
 unsafe impl<T: Send + Sync> Send for RcuArc<T> {}
-// SAFETY: As above; readers get a `&T`, hence `T: Sync`.
+// SAFETY: Threads replace the `Arc` by atomic operations, hence `T: Send`; readers get a `&T`,
+// hence `T: Sync`.
 unsafe impl<T: Send + Sync> Sync for RcuArc<T> {}
 
 impl<T> RcuArc<T> {

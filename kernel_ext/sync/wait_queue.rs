@@ -32,7 +32,8 @@ macro_rules! new_wait_queue {
 /// The task state of a waiter that ignores signals.
 // CAST: The states are small bit masks.
 const UNINTERRUPTIBLE: c_int = bindings::TASK_UNINTERRUPTIBLE as c_int;
-/// As above.
+/// The task state of a waiter that only a fatal signal wakes.
+// CAST: The states are small bit masks.
 const KILLABLE: c_int = bindings::TASK_KILLABLE as c_int;
 /// No timeout (`MAX_SCHEDULE_TIMEOUT`).
 const FOREVER: c_long = c_long::MAX;

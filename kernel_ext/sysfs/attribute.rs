@@ -42,7 +42,7 @@ pub struct Attribute<T> {
 
 // SAFETY: An attribute is read-only: a static name and functions.
 unsafe impl<T> Sync for Attribute<T> {}
-// SAFETY: As above.
+// SAFETY: An attribute is a static name and functions, which are not tied to a thread.
 unsafe impl<T> Send for Attribute<T> {}
 
 impl<T> Attribute<T> {

@@ -28,9 +28,9 @@ struct Raw {
     raw: NonNull<bindings::class>,
 }
 
-// SAFETY: A class is not tied to a thread; the driver core takes its own locks.
+// SAFETY: A class is not tied to a thread.
 unsafe impl Send for Raw {}
-// SAFETY: As above.
+// SAFETY: Devices of a class are created and removed under the driver core's own locks.
 unsafe impl Sync for Raw {}
 
 impl Drop for Raw {
@@ -91,7 +91,7 @@ pub struct ClassDevice<T: Send + Sync + 'static> {
 
 // SAFETY: A device is not tied to a thread, and its data is `Send` and `Sync`.
 unsafe impl<T: Send + Sync> Send for ClassDevice<T> {}
-// SAFETY: As above.
+// SAFETY: A shared device is a place in sysfs for entries, which sysfs locks; the data is `Sync`.
 unsafe impl<T: Send + Sync> Sync for ClassDevice<T> {}
 
 impl<T: Send + Sync> ClassDevice<T> {

@@ -41,7 +41,8 @@ pub struct Directory<T: Send + Sync + 'static> {
 
 // SAFETY: A directory is not tied to a thread, and its data is `Send` and `Sync`.
 unsafe impl<T: Send + Sync> Send for Directory<T> {}
-// SAFETY: As above.
+// SAFETY: A shared directory is a place in sysfs for entries, which sysfs locks; the data is
+// `Sync`.
 unsafe impl<T: Send + Sync> Sync for Directory<T> {}
 
 impl<T: Send + Sync> Directory<T> {

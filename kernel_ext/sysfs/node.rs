@@ -146,7 +146,8 @@ unsafe fn store(
     let Ok(text) = str::from_utf8(text) else {
         return EINVAL.to_errno() as isize;
     };
-    // SAFETY: The node exists now, as above. It may be gone after the call.
+    // SAFETY: By the function requirements, the node belongs to the kobject whose attribute is
+    // being written, so it exists now. It may be gone after the call.
     let (data, function) = unsafe { ((*node).data, (*node).store) };
     // INVARIANT: These are the arguments of the running function.
     let context = StoreContext {
@@ -176,7 +177,7 @@ unsafe fn store(
 pub fn check_owner(module: &'static ThisModule, address: usize) -> Result {
     // SAFETY: The module exists as long as its `ThisModule`.
     let memory = unsafe { &raw const (*module.as_ptr()).mem };
-    // SAFETY: As above; the text of a module that is loaded does not move.
+    // SAFETY: The module exists; the description of its text does not change while it is loaded.
     let text = unsafe { &(*memory)[bindings::mod_mem_type_MOD_TEXT as usize] };
     let offset = address.wrapping_sub(text.base as usize);
     if offset < text.size as usize {
