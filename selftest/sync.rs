@@ -150,7 +150,14 @@ pub(super) fn irq_lock() -> Result {
     check(
         !irqs_disabled(),
         "interrupts are on after the lock that was tried",
-    )
+    )?;
+    let other = KBox::pin_init(new_irq_lock!((), "selftest"), GFP_KERNEL)?;
+    let (first, second) = (locked.value.lock(), other.lock());
+    drop(first);
+    let off = irqs_disabled();
+    drop(second);
+    check(off, "interrupts are off until the last guard is dropped")?;
+    check(!irqs_disabled(), "interrupts are on after both")
 }
 
 /// Checks that the value persists between locks.

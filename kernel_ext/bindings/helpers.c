@@ -7,11 +7,60 @@
 #include <linux/sched/mm.h>
 #include "helpers.h"
 
-bool kernel_ext_helper_spin_trylock_irqsave(spinlock_t *lock, unsigned long *flags)
+/*
+ * How many locks of this kind the CPU holds, and whether interrupts were on before the first. The
+ * last one to be released restores them, in whichever order that is. Only accessed with interrupts
+ * off, by code that no interrupt can interrupt.
+ */
+struct irq_count {
+	unsigned int locks;
+	unsigned long flags;
+};
+
+static DEFINE_PER_CPU(struct irq_count, irq_count);
+
+static void irq_count_up(void)
 {
-	return spin_trylock_irqsave(lock, *flags);
+	struct irq_count *count;
+	unsigned long flags;
+
+	local_irq_save(flags);
+	count = this_cpu_ptr(&irq_count);
+	if (!count->locks++)
+		count->flags = flags;
 }
-EXPORT_SYMBOL_GPL(kernel_ext_helper_spin_trylock_irqsave);
+
+static void irq_count_down(void)
+{
+	struct irq_count *count = this_cpu_ptr(&irq_count);
+
+	if (!--count->locks)
+		local_irq_restore(count->flags);
+}
+
+void kernel_ext_helper_spin_lock_irq_counted(spinlock_t *lock)
+{
+	irq_count_up();
+	spin_lock(lock);
+}
+EXPORT_SYMBOL_GPL(kernel_ext_helper_spin_lock_irq_counted);
+
+bool kernel_ext_helper_spin_trylock_irq_counted(spinlock_t *lock)
+{
+	irq_count_up();
+	if (spin_trylock(lock))
+		return true;
+	irq_count_down();
+	return false;
+}
+EXPORT_SYMBOL_GPL(kernel_ext_helper_spin_trylock_irq_counted);
+
+void kernel_ext_helper_spin_unlock_irq_counted(spinlock_t *lock)
+{
+	spin_unlock(lock);
+	irq_count_down();
+}
+EXPORT_SYMBOL_GPL(kernel_ext_helper_spin_unlock_irq_counted);
 
 void kernel_ext_helper_ida_init(struct ida *ida)
 {

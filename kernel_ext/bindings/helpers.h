@@ -9,7 +9,9 @@
 #include <linux/percpu.h>
 #include <linux/spinlock.h>
 
-bool kernel_ext_helper_spin_trylock_irqsave(spinlock_t *lock, unsigned long *flags);
+void kernel_ext_helper_spin_lock_irq_counted(spinlock_t *lock);
+bool kernel_ext_helper_spin_trylock_irq_counted(spinlock_t *lock);
+void kernel_ext_helper_spin_unlock_irq_counted(spinlock_t *lock);
 void kernel_ext_helper_ida_init(struct ida *ida);
 struct page *kernel_ext_helper_alloc_pages(unsigned int order);
 void *kernel_ext_helper_page_address(struct page *page);

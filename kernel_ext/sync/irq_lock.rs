@@ -2,14 +2,17 @@
 
 //! A spin lock that disables interrupts while it is held.
 //!
+//! The kernel crate of 7.2 has none. Guards of `spin_lock_irqsave`, each with its own flags, would
+//! turn interrupts on too early when they are dropped in another order than the reverse one, and an
+//! interrupt that takes the lock that is still held would spin without end. So each CPU counts its
+//! locks, and the last one to be released turns interrupts on. `SpinLockIrq`, which works on the
+//! same principle (`local_interrupt_disable()`), replaces this one when the kernel has it.
+//!
 //! C header: [`include/linux/spinlock.h`](srctree/include/linux/spinlock.h)
 
 use kernel::{
     bindings,
-    ffi::{
-        c_char,
-        c_ulong, //
-    },
+    ffi::c_char,
     sync::lock::{
         Backend,
         Guard,
@@ -31,6 +34,8 @@ macro_rules! new_irq_lock {
 
 /// A spin lock for every context, hard interrupts included.
 ///
+/// Guards may be dropped in any order.
+///
 /// # Examples
 ///
 /// ```
@@ -51,16 +56,8 @@ pub type IrqLock<T> = Lock<T, IrqLockBackend>;
 /// The guard of an [`IrqLock`].
 pub type IrqLockGuard<'a, T> = Guard<'a, T, IrqLockBackend>;
 
-/// `spinlock_t` with `spin_lock_irqsave` and `spin_unlock_irqrestore`.
+/// `spinlock_t`, taken with interrupts off.
 pub struct IrqLockBackend;
-
-/// Returns the lock inside, which is the first field: on a kernel without PREEMPT_RT,
-/// `spin_lock_irqsave` is an inline function that calls `_raw_spin_lock_irqsave` on it.
-#[cfg(not(CONFIG_PREEMPT_RT))]
-#[inline(always)]
-fn raw(ptr: *mut bindings::spinlock_t) -> *mut bindings::raw_spinlock_t {
-    ptr.cast()
-}
 
 #[cfg(CONFIG_PREEMPT_RT)]
 compile_error!("a spin lock of PREEMPT_RT sleeps: IrqLock would need raw_spinlock_t");
@@ -68,7 +65,7 @@ compile_error!("a spin lock of PREEMPT_RT sleeps: IrqLock would need raw_spinloc
 // SAFETY: `spinlock_t` gives mutual exclusion. `relock` is the default and calls `lock`.
 unsafe impl Backend for IrqLockBackend {
     type State = bindings::spinlock_t;
-    type GuardState = c_ulong;
+    type GuardState = ();
 
     #[inline]
     unsafe fn init(ptr: *mut Self::State, name: *const c_char, key: *mut bindings::lock_class_key) {
@@ -79,21 +76,20 @@ unsafe impl Backend for IrqLockBackend {
     #[inline(always)]
     unsafe fn lock(ptr: *mut Self::State) -> Self::GuardState {
         // SAFETY: The caller promises that the lock is initialised.
-        unsafe { bindings::_raw_spin_lock_irqsave(raw(ptr)) }
+        unsafe { kernel_ext_sys::kernel_ext_helper_spin_lock_irq_counted(ptr) }
     }
 
     #[inline(always)]
     unsafe fn try_lock(ptr: *mut Self::State) -> Option<Self::GuardState> {
-        let mut flags = 0;
         // SAFETY: The caller promises that the lock is initialised.
-        unsafe { kernel_ext_sys::kernel_ext_helper_spin_trylock_irqsave(ptr, &mut flags) }
-            .then_some(flags)
+        unsafe { kernel_ext_sys::kernel_ext_helper_spin_trylock_irq_counted(ptr) }.then_some(())
     }
 
     #[inline(always)]
-    unsafe fn unlock(ptr: *mut Self::State, guard_state: &Self::GuardState) {
-        // SAFETY: The caller promises that it holds the lock; the flags are those of `lock`.
-        unsafe { bindings::_raw_spin_unlock_irqrestore(raw(ptr), *guard_state) }
+    unsafe fn unlock(ptr: *mut Self::State, _guard_state: &Self::GuardState) {
+        // SAFETY: The caller promises that it holds the lock, which was taken by one of the
+        // functions above. A guard stays on its CPU, as interrupts are off.
+        unsafe { kernel_ext_sys::kernel_ext_helper_spin_unlock_irq_counted(ptr) }
     }
 
     /// Asserts that the lock is held, with lockdep only. Without lockdep the C helper is an empty
