@@ -2,6 +2,9 @@
 
 //! Completions with timeouts.
 //!
+//! `kernel::sync::Completion` of 7.2 waits without a limit only, and cannot be used again. It
+//! replaces this one when it has timeouts, killable waits and `reinit`.
+//!
 //! C header: [`include/linux/completion.h`](srctree/include/linux/completion.h)
 
 use kernel::{

@@ -2,6 +2,9 @@
 
 //! Module-wide values, protected by a mutex.
 //!
+//! `kernel::sync::global_lock!` needs an unsafe call that initialises the lock before its first
+//! use; this one does it by itself.
+//!
 //! C header: [`include/linux/mutex.h`](srctree/include/linux/mutex.h)
 
 use crate::sync::atomic::{AtomicBool, Ordering};

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! A value that is set once and then only read.
+//!
+//! The interface is that of `kernel::sync::SetOnce`, whose `as_ref` calls a C helper for its load
+//! in 7.2 (decision 0008); the IO path reads such values. It replaces this one when helpers are
+//! inlined.
 
 use crate::sync::atomic::{AtomicU8, Ordering};
 use core::{

@@ -2,6 +2,9 @@
 
 //! Wait queues.
 //!
+//! `kernel::sync::CondVar` of 7.2 waits with a lock of the kernel crate only; here a condition may
+//! read atomics.
+//!
 //! C header: [`include/linux/wait.h`](srctree/include/linux/wait.h)
 
 use core::ptr;
