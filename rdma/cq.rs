@@ -15,9 +15,19 @@ use core::{
 use kernel::{
     error::from_err_ptr,
     prelude::*,
-    sync::Arc, //
+    sync::Arc,
+    time::{
+        delay::fsleep,
+        Delta,
+        Instant,
+        Monotonic, //
+    }, //
 };
-use kernel_ext::sync::atomic::{AtomicBool, Ordering};
+use kernel_ext::sync::atomic::{
+    AtomicBool,
+    AtomicU32,
+    Ordering, //
+};
 
 /// The context in which completions are handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,11 +50,15 @@ impl PollContext {
     }
 }
 
-/// The handler of notifications of a queue whose notification was [requested](Cq::request_notify).
+/// The handler of the notifications of a queue.
 pub trait Notify: Send + Sync + 'static {
-    /// Handles a notification: the queue has completions to [poll](Cq::poll). Any context, hard
-    /// interrupts included.
-    fn notify(&self);
+    /// Handles a notification that was [requested](Cq::request_notify): the queue has completions
+    /// to [poll](Cq::poll). Any context, hard interrupts included.
+    fn notify(&self) {}
+
+    /// Handles a fatal error of the queue (`IB_EVENT_CQ_ERR`), which has lost completions: its
+    /// queue pairs are of no use any more. Any context.
+    fn broken(&self);
 }
 
 /// A completion queue. Dropping the last reference sleeps and must not happen in a completion
@@ -52,15 +66,24 @@ pub trait Notify: Send + Sync + 'static {
 ///
 /// # Invariants
 ///
-/// `raw` is a completion queue of `_device`, allocated with `context` and owned by `self`. If
-/// `wake` is set, the handler is [`wake_up`] with the content of the box.
+/// - `raw` is a completion queue of `_device`, allocated with `context` and owned by `self`.
+/// - Its context is `shared`. If `armed` is set, its handler is [`wake_up`].
+/// - `room` is the number of entries that no queue pair has reserved.
 pub struct Cq {
     raw: NonNull<sys::ib_cq>,
     context: PollContext,
-    wake: Option<KBox<Arc<dyn Notify>>>,
+    shared: KBox<Shared>,
+    armed: bool,
+    room: AtomicU32,
     /// A thread is in [`Self::poll`].
     polled: AtomicBool,
     _device: Device,
+}
+
+/// What the event handlers of a queue use.
+struct Shared {
+    notify: Option<Arc<dyn Notify>>,
+    broken: AtomicBool,
 }
 
 // SAFETY: Any thread may use and free a completion queue.
@@ -75,32 +98,32 @@ impl Cq {
     /// queue pair ([`QpConfig::cq_entries`](crate::QpConfig::cq_entries)). `vector` selects the
     /// interrupt, modulo the number of vectors. Returns `EINVAL` if the device has no queues of
     /// that length.
+    /// `notify` is told of an error of the queue; without it, the log is.
     pub fn new(
         device: &Device,
         entries: u32,
         vector: u32,
         context: PollContext,
+        notify: Option<Arc<dyn Notify>>,
     ) -> Result<Arc<Self>> {
-        let queue = Self::alloc(device, entries, vector, context, None)?;
+        let queue = Self::alloc(device, entries, vector, context, notify)?;
         Ok(Arc::new(queue, GFP_KERNEL)?)
     }
 
-    /// As [`new`](Self::new) with [`PollContext::Direct`], for a queue whose
-    /// notification can be [requested](Self::request_notify) where polling alone is not enough.
+    /// As [`new`](Self::new) with [`PollContext::Direct`], for a queue whose [`Notify`] can be
+    /// [requested](Self::request_notify) where polling alone is not enough.
     pub fn polled_with_notify(
         device: &Device,
         entries: u32,
         vector: u32,
-        wake: Arc<dyn Notify>,
+        notify: Arc<dyn Notify>,
     ) -> Result<Arc<Self>> {
-        let wake = KBox::new(wake, GFP_KERNEL)?;
-        let queue = Self::alloc(device, entries, vector, PollContext::Direct, Some(wake))?;
-        if let Some(told) = &queue.wake {
-            let context = ptr::from_ref(&**told).cast_mut().cast();
-            // SAFETY: The queue is valid and not armed yet. The context is in a box that is freed
-            // after the queue.
-            unsafe { sys::rdma_helper_cq_wake(queue.raw.as_ptr(), Some(wake_up), context) };
-        }
+        let direct = PollContext::Direct;
+        let mut queue = Self::alloc(device, entries, vector, direct, Some(notify))?;
+        // INVARIANT: The handler is set below.
+        queue.armed = true;
+        // SAFETY: The queue is valid and not armed yet.
+        unsafe { (*queue.raw.as_ptr()).comp_handler = Some(wake_up) };
         Ok(Arc::new(queue, GFP_KERNEL)?)
     }
 
@@ -109,41 +132,71 @@ impl Cq {
         entries: u32,
         vector: u32,
         context: PollContext,
-        wake: Option<KBox<Arc<dyn Notify>>>,
+        notify: Option<Arc<dyn Notify>>,
     ) -> Result<Self> {
         if entries == 0 || entries > device.max_cqe() {
             return Err(EINVAL);
         }
-        let entries = i32::try_from(entries).map_err(|_| EINVAL)?;
+        let count = i32::try_from(entries).map_err(|_| EINVAL)?;
         let vector = vector.checked_rem(device.comp_vectors()).unwrap_or(0);
-        // SAFETY: The device is valid and has the vector; the name is a static string.
+        let shared = Shared {
+            notify,
+            broken: AtomicBool::new(false),
+        };
+        let shared = KBox::new(shared, GFP_KERNEL)?;
+        // SAFETY: The device is valid and has the vector; the name is a static string. The context
+        // is in a box that is freed after the queue.
         let raw = from_err_ptr(unsafe {
             sys::__ib_alloc_cq(
                 device.as_raw(),
-                ptr::null_mut(),
-                entries,
+                ptr::from_ref(&*shared).cast_mut().cast(),
+                count,
                 vector.try_into().unwrap_or(0),
                 context.as_raw(),
                 crate::CALLER.as_char_ptr(),
             )
         })?;
+        let raw = NonNull::new(raw).ok_or(ENOMEM)?;
+        // SAFETY: The queue is valid; it has no queue pair yet, and so no events.
+        unsafe { (*raw.as_ptr()).event_handler = Some(event) };
         // INVARIANT: The queue was just allocated and has no other owner. If the allocation of the
         // `Arc` fails, the drop of the `Cq` frees it.
         Ok(Self {
-            raw: NonNull::new(raw).ok_or(ENOMEM)?,
+            raw,
             context,
-            wake,
+            shared,
+            armed: false,
+            room: AtomicU32::new(entries),
             polled: AtomicBool::new(false),
             _device: device.clone(),
         })
     }
 
+    /// Reserves `entries` for a queue pair; `EINVAL` if the queue is too short for them.
+    pub(crate) fn reserve(&self, entries: u32) -> Result {
+        let taken = self
+            .room
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |room| {
+                room.checked_sub(entries)
+            });
+        taken.map(drop).map_err(|_| EINVAL)
+    }
+
+    /// Gives `entries` back that were reserved.
+    pub(crate) fn release(&self, entries: u32) {
+        self.room.fetch_add(entries, Ordering::Relaxed);
+    }
+
+    /// Returns whether the queue has lost completions and cannot be used any more.
+    pub fn is_broken(&self) -> bool {
+        self.shared.broken.load(Ordering::Relaxed)
+    }
+
     /// Requests one notification of its [`Notify`] for the next completion (`ib_req_notify_cq()`).
     /// Returns whether the queue already has completions, which the caller polls first. Does
-    /// nothing for a queue that was not made by
-    /// [`polled_with_notify`](Self::polled_with_notify). Any context.
+    /// nothing for a queue that was not made by [`Self::polled_with_notify`]. Any context.
     pub fn request_notify(&self) -> bool {
-        if self.wake.is_none() {
+        if !self.armed {
             return false;
         }
         // SAFETY: By the type invariants, the queue is valid and its handler is `wake_up`.
@@ -160,11 +213,22 @@ impl Cq {
         if self.context != PollContext::Direct || self.polled.swap(true, Ordering::Acquire) {
             return 0;
         }
-        let budget = i32::try_from(budget).unwrap_or(i32::MAX);
-        // SAFETY: By the type invariants, the queue is valid. The budget is not negative.
-        let done = unsafe { sys::ib_process_cq_direct(self.raw.as_ptr(), budget) };
-        self.polled.store(false, Ordering::Release);
-        u32::try_from(done).unwrap_or(0)
+        let claim = Polling(self);
+        // SAFETY: The context was checked, and the queue is claimed.
+        unsafe { claim.process_direct(budget) }
+    }
+
+    /// Excludes other contexts from polling; [`None`] if one still polls after `wait_ms`. Sleeps
+    /// unless that is 0.
+    pub(crate) fn claim(&self, wait_ms: i64) -> Option<Polling<'_>> {
+        let begun = Instant::<Monotonic>::now();
+        while self.polled.swap(true, Ordering::Acquire) {
+            if begun.elapsed().as_millis() >= wait_ms {
+                return None;
+            }
+            fsleep(Delta::from_micros(20));
+        }
+        Some(Polling(self))
     }
 
     /// Returns the context in which the queue's completions are handled.
@@ -177,15 +241,70 @@ impl Cq {
     }
 }
 
+/// The right to poll a queue, which one context has at a time.
+///
+/// # Invariants
+///
+/// The holder has set [`Cq::polled`].
+pub(crate) struct Polling<'a>(&'a Cq);
+
+impl Polling<'_> {
+    /// Handles all completions, if the queue is a polled one.
+    pub(crate) fn process(&self) {
+        if self.0.context == PollContext::Direct {
+            // SAFETY: The context was checked.
+            unsafe { self.process_direct(u32::MAX) };
+        }
+    }
+
+    /// Handles up to `budget` completions, and returns their number.
+    ///
+    /// # Safety
+    ///
+    /// The queue must be a [`PollContext::Direct`] one.
+    #[inline(always)]
+    unsafe fn process_direct(&self, budget: u32) -> u32 {
+        let budget = i32::try_from(budget).unwrap_or(i32::MAX);
+        // SAFETY: By the type invariants, the queue is valid and no other context polls it. The
+        // budget is not negative.
+        let done = unsafe { sys::ib_process_cq_direct(self.0.raw.as_ptr(), budget) };
+        u32::try_from(done).unwrap_or(0)
+    }
+}
+
+impl Drop for Polling<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.0.polled.store(false, Ordering::Release);
+    }
+}
+
 /// Handles the notification of a queue made by [`Cq::polled_with_notify`].
 ///
 /// # Safety
 ///
-/// Must only be called by the core, for a queue whose context is the content of [`Cq::wake`].
+/// Must only be called by the core, for a queue whose context is the content of [`Cq::shared`].
 unsafe extern "C" fn wake_up(_cq: *mut sys::ib_cq, context: *mut c_void) {
     // SAFETY: By the function requirements; the box lives until the queue is freed.
-    let wake = unsafe { &*context.cast::<Arc<dyn Notify>>() };
-    wake.notify();
+    let shared = unsafe { &*context.cast::<Shared>() };
+    if let Some(notify) = &shared.notify {
+        notify.notify();
+    }
+}
+
+/// Handles an asynchronous event of a queue: `IB_EVENT_CQ_ERR` is the only one.
+///
+/// # Safety
+///
+/// As for [`wake_up`].
+unsafe extern "C" fn event(_event: *mut sys::ib_event, context: *mut c_void) {
+    // SAFETY: By the function requirements; the box lives until the queue is freed.
+    let shared = unsafe { &*context.cast::<Shared>() };
+    shared.broken.store(true, Ordering::Relaxed);
+    match &shared.notify {
+        Some(notify) => notify.broken(),
+        None => pr_err!("a completion queue has lost completions\n"),
+    }
 }
 
 impl Drop for Cq {

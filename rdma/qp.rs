@@ -5,9 +5,15 @@
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
 pub(crate) mod batch;
+mod callback;
 pub(crate) mod completion;
+mod drain;
+mod gate;
+mod owned;
 pub(crate) mod recv_ring;
 pub(crate) mod status;
+
+pub use self::owned::OwnedQp;
 
 use crate::{
     cm::IdCore,
@@ -24,21 +30,38 @@ use crate::{
             Batch,
             WrBuffer, //
         },
-        completion::WorkCompletion, //
+        callback::{
+            complete,
+            event,
+            no_receive,
+            no_send,
+            receive, //
+        },
+        completion::WorkCompletion,
+        drain::{
+            drain,
+            Drain,
+            Draining, //
+        },
+        gate::Gate, //
     },
     sys, //
 };
 use core::{
     ffi::{c_int, c_void},
     marker::PhantomPinned,
-    mem::{size_of, MaybeUninit},
+    mem::MaybeUninit,
     ptr,
 };
 use kernel::{
     alloc::KVVec,
     prelude::*,
     str::CStr,
-    sync::{Arc, UniqueArc},
+    sync::Arc, //
+};
+use kernel_ext::{
+    errno::ESHUTDOWN,
+    sysfs::check_owner, //
 };
 
 /// The completion handler of a queue pair.
@@ -47,6 +70,10 @@ use kernel::{
 /// [`PollContext::Softirq`](crate::PollContext::Softirq) they must not sleep. Sends and receives on
 /// different queues may complete at the same time on several CPUs, hence `Sync`.
 pub trait QpHandler: Send + Sync + Sized + 'static {
+    /// The module of the handler (`&crate::THIS_MODULE`). It stays loaded with a queue pair that is
+    /// leaked.
+    const MODULE: &'static ThisModule;
+
     /// Handles the completion of the work request that was posted with `tag`.
     ///
     /// After an error the queue pair is in the error state: all its work requests complete, those
@@ -113,7 +140,7 @@ impl QpConfig {
 }
 
 /// The number of queue pairs that are drained concurrently.
-const DRAIN_MAX: usize = sys::RDMA_HELPER_DRAIN_MAX as usize;
+const DRAIN_MAX: usize = 16;
 
 type PostSend = unsafe extern "C" fn(
     *mut sys::ib_qp,
@@ -129,17 +156,17 @@ type PostReceive = unsafe extern "C" fn(
 /// A queue pair of a reliable connection with its handler, created by
 /// [`Id::create_qp`](crate::cm::Id::create_qp).
 ///
-/// Posting works in any context and on any number of CPUs. Dropping the last reference drains and
-/// destroys the queue pair; it must happen where sleeping is allowed and not in
-/// [`QpHandler::completed`] of the same queue pair.
+/// Posting works in any context and on any number of CPUs, until the queue pair is
+/// [closed](Self::close). Its owner is an [`OwnedQp`].
 ///
 /// # Invariants
 ///
 /// - `raw` is a queue pair on the identifier `id`, which was created with `self` as its context and
 ///   with the given domain and queues, or null while `self` is being initialised.
-/// - `post_send` and `post_receive` are the functions of its driver, or post nothing.
+/// - `post_send` and `post_receive` are the functions of its driver, or post nothing. They are
+///   called by holders of a pass of `gate` only.
 /// - Every entry of `table` is [`complete::<H>`] or [`receive::<H>`], and the table never moves.
-#[pin_data(PinnedDrop)]
+#[pin_data]
 pub struct Qp<H: QpHandler> {
     raw: *mut sys::ib_qp,
     post_send: PostSend,
@@ -148,8 +175,11 @@ pub struct Qp<H: QpHandler> {
     pd: Arc<Pd>,
     handler: H,
     id: Arc<IdCore>,
-    _send_cq: Arc<Cq>,
-    _receive_cq: Arc<Cq>,
+    send_cq: Arc<Cq>,
+    receive_cq: Arc<Cq>,
+    gate: Gate,
+    drain: Drain,
+    _reserved: Option<Reserved>,
     // Completions refer to `self` while it is being dropped.
     #[pin]
     _pinned: PhantomPinned,
@@ -169,7 +199,8 @@ impl<H: QpHandler> Qp<H> {
         receive_cq: &Arc<Cq>,
         config: &QpConfig,
         handler: H,
-    ) -> Result<Arc<Self>> {
+    ) -> Result<OwnedQp<H>> {
+        check_owner(H::MODULE, complete::<H> as *const () as usize)?;
         let entry = sys::ib_cqe {
             done: Some(complete::<H>),
         };
@@ -177,7 +208,7 @@ impl<H: QpHandler> Qp<H> {
         for entry in table.iter_mut().take(config.receive_tags as usize) {
             entry.done = Some(receive::<H>);
         }
-        let mut qp = UniqueArc::pin_init(
+        let mut qp = KBox::pin_init(
             pin_init!(Qp {
                 raw: ptr::null_mut(),
                 post_send: no_send,
@@ -186,23 +217,48 @@ impl<H: QpHandler> Qp<H> {
                 pd: pd.clone(),
                 handler,
                 id: id.clone(),
-                _send_cq: send_cq.clone(),
-                _receive_cq: receive_cq.clone(),
+                send_cq: send_cq.clone(),
+                receive_cq: receive_cq.clone(),
+                gate: Gate::new(),
+                drain: Drain::new(),
+                _reserved: None,
                 _pinned: PhantomPinned,
             }),
             GFP_KERNEL,
         )?;
+        let mut attributes = qp.attributes(config)?;
+        let cap = &attributes.cap;
+        let reserved = Reserved::new(send_cq, cap.max_send_wr, receive_cq, cap.max_recv_wr)?;
+        pd.queue_pair_created();
+        let raw = id
+            .create_qp(pd, &mut attributes)
+            .inspect_err(|_| pd.queue_pair_destroyed())?;
+        // SAFETY: The queue pair was just created, and a driver's operations do not change.
+        let ops = unsafe { &(*(*raw.as_ptr()).device).ops };
+        let this = qp.as_mut().project();
+        // INVARIANT: `raw` was created on `id` with `self` as its context.
+        *this.raw = raw.as_ptr();
+        *this._reserved = Some(reserved);
+        *this.post_send = ops.post_send.unwrap_or(no_send);
+        *this.post_receive = ops.post_recv.unwrap_or(no_receive);
+        // INVARIANT: The queue pair was just created, and is not drained.
+        Ok(OwnedQp::new(qp))
+    }
+
+    /// Returns the attributes of a queue pair with `self` as its context; `EINVAL` if the device
+    /// has no queues of that length.
+    fn attributes(&self, config: &QpConfig) -> Result<sys::ib_qp_init_attr> {
         // One more of each for draining.
         let max_send_wr = config.max_send_wr.saturating_add(1);
         let max_recv_wr = config.max_recv_wr.saturating_add(1);
-        if max_send_wr.max(max_recv_wr) > pd.device().max_qp_wr() {
+        if max_send_wr.max(max_recv_wr) > self.pd.device().max_qp_wr() {
             return Err(EINVAL);
         }
-        let mut attributes = sys::ib_qp_init_attr {
+        Ok(sys::ib_qp_init_attr {
             event_handler: Some(event::<H>),
-            qp_context: ptr::from_ref(&*qp).cast_mut().cast::<c_void>(),
-            send_cq: send_cq.as_raw(),
-            recv_cq: receive_cq.as_raw(),
+            qp_context: ptr::from_ref(self).cast_mut().cast::<c_void>(),
+            send_cq: self.send_cq.as_raw(),
+            recv_cq: self.receive_cq.as_raw(),
             cap: sys::ib_qp_cap {
                 max_send_wr,
                 max_recv_wr,
@@ -214,19 +270,7 @@ impl<H: QpHandler> Qp<H> {
             sq_sig_type: sys::ib_sig_type_IB_SIGNAL_REQ_WR,
             qp_type: sys::ib_qp_type_IB_QPT_RC,
             ..Default::default()
-        };
-        pd.queue_pair_created();
-        let raw = id
-            .create_qp(pd, &mut attributes)
-            .inspect_err(|_| pd.queue_pair_destroyed())?;
-        // SAFETY: The queue pair was just created, and a driver's operations do not change.
-        let ops = unsafe { &(*(*raw.as_ptr()).device).ops };
-        let this = qp.as_mut().project();
-        // INVARIANT: `raw` was created on `id` with `self` as its context.
-        *this.raw = raw.as_ptr();
-        *this.post_send = ops.post_send.unwrap_or(no_send);
-        *this.post_receive = ops.post_recv.unwrap_or(no_receive);
-        Ok(qp.into())
+        })
     }
 
     /// Returns the handler of the queue pair.
@@ -239,6 +283,11 @@ impl<H: QpHandler> Qp<H> {
     #[inline(always)]
     pub fn pd(&self) -> &Arc<Pd> {
         &self.pd
+    }
+
+    /// Returns the completion queue of its sends.
+    pub fn send_cq(&self) -> &Arc<Cq> {
+        &self.send_cq
     }
 
     /// Returns the queue pair's number.
@@ -273,7 +322,8 @@ impl<H: QpHandler> Qp<H> {
 
     /// Posts a receive for one message of the peer or one RDMA write with immediate data.
     ///
-    /// Any context. Returns `EINVAL` for a wrong tag or segment, `ENOMEM` if the queue is full.
+    /// Any context. Returns `EINVAL` for a wrong tag or segment, `ENOMEM` if the queue is full,
+    /// `ESHUTDOWN` if the queue pair is closed.
     #[inline(always)]
     pub fn post_receive(&self, tag: u32, into: Option<Segment<'_>>) -> Result {
         let cqe = self.entry(tag).ok_or(EINVAL)?;
@@ -293,31 +343,49 @@ impl<H: QpHandler> Qp<H> {
         unsafe { self.post_receive_chain(&request) }
     }
 
-    /// Moves the queue pair into the error state and waits until all its work requests have
-    /// completed and their handlers have returned (`ib_drain_qp()`). Sleeps. May be called
+    /// Closes the queue pair: posting fails with `ESHUTDOWN` from now on, also in handlers. Moves
+    /// it into the error state and waits until all its work requests have completed and their
+    /// handlers have returned. Sleeps; not for a handler of the same queue pair. May be called
     /// repeatedly.
     ///
-    /// Requests posted later complete as flushed.
-    pub fn drain(&self) {
-        Self::drain_all([self]);
+    /// Returns an error if the device does not flush the work requests within 30 seconds. It may
+    /// still use their memory then, which the domain keeps; the queue pair is leaked.
+    pub fn close(&self) -> Result {
+        Self::close_all([self]);
+        self.draining().result()
     }
 
-    /// Drains several queue pairs as [`drain`](Self::drain), with overlapping waits.
-    pub fn drain_all<'a>(all: impl IntoIterator<Item = &'a Self>) {
-        let mut all = all.into_iter();
+    /// Closes several queue pairs as [`close`](Self::close) does, with overlapping waits. The drop
+    /// of a queue pair that cannot be drained logs it.
+    pub fn close_all<'a>(all: impl IntoIterator<Item = &'a Self>) {
+        let mut rest = all.into_iter();
         loop {
-            let mut some = [ptr::null_mut(); DRAIN_MAX];
-            let mut count = 0u32;
-            for (place, qp) in some.iter_mut().zip(&mut all) {
-                *place = qp.raw;
-                count = count.wrapping_add(1);
+            let mut some = [None; DRAIN_MAX];
+            for (place, qp) in some.iter_mut().zip(&mut rest) {
+                qp.gate.close();
+                // INVARIANT: The gate is closed. `create` reserved one more work request in each
+                // queue.
+                *place = Some(qp.draining());
             }
-            if count == 0 {
+            if some.first().is_none_or(Option::is_none) {
                 return;
             }
-            // SAFETY: By the type invariants, the borrowed queue pairs are valid; `create` reserved
-            // one more work request in each queue.
-            unsafe { sys::rdma_helper_drain_qps(some.as_mut_ptr(), count) };
+            let all = some;
+            drain(&mut some);
+            for qp in all.iter().flatten() {
+                // Another thread may be draining it.
+                let _ = qp.result();
+            }
+        }
+    }
+
+    /// Returns the parts that a drain uses.
+    fn draining(&self) -> Draining<'_> {
+        Draining {
+            raw: self.raw,
+            send_cq: &self.send_cq,
+            receive_cq: &self.receive_cq,
+            drain: &self.drain,
         }
     }
 
@@ -338,6 +406,9 @@ impl<H: QpHandler> Qp<H> {
     #[inline(always)]
     pub(crate) unsafe fn post_send(&self, first: *const sys::ib_send_wr) -> Result {
         let mut failed = MaybeUninit::uninit();
+        let Some(_pass) = self.gate.pass() else {
+            return Err(closed());
+        };
         // SAFETY: By the type invariants and the function requirements.
         let code = unsafe { (self.post_send)(self.raw, first, failed.as_mut_ptr()) };
         if code == 0 {
@@ -354,6 +425,9 @@ impl<H: QpHandler> Qp<H> {
     #[inline(always)]
     pub(crate) unsafe fn post_receive_chain(&self, first: *const sys::ib_recv_wr) -> Result {
         let mut failed = MaybeUninit::uninit();
+        let Some(_pass) = self.gate.pass() else {
+            return Err(closed());
+        };
         // SAFETY: By the type invariants and the function requirements.
         let code = unsafe { (self.post_receive)(self.raw, first, failed.as_mut_ptr()) };
         if code == 0 {
@@ -363,107 +437,36 @@ impl<H: QpHandler> Qp<H> {
     }
 }
 
-#[pinned_drop]
-impl<H: QpHandler> PinnedDrop for Qp<H> {
-    fn drop(self: Pin<&mut Self>) {
-        if self.raw.is_null() {
-            return;
-        }
-        self.drain();
-        // SAFETY: By the type invariants, the queue pair is on `id`. Nothing uses it any more: no
-        // reference is left, and draining completed all work requests.
-        unsafe { self.id.destroy_qp() };
-        self.pd.queue_pair_destroyed();
+/// The entries of completion queues that a queue pair has reserved.
+struct Reserved {
+    send: (Arc<Cq>, u32),
+    receive: (Arc<Cq>, u32),
+}
+
+impl Reserved {
+    /// Reserves entries for that many work requests; `EINVAL` if a queue is too short.
+    fn new(send_cq: &Arc<Cq>, sends: u32, receive_cq: &Arc<Cq>, receives: u32) -> Result<Self> {
+        send_cq.reserve(sends)?;
+        receive_cq
+            .reserve(receives)
+            .inspect_err(|_| send_cq.release(sends))?;
+        Ok(Self {
+            send: (send_cq.clone(), sends),
+            receive: (receive_cq.clone(), receives),
+        })
     }
 }
 
-/// Posts nothing; for a device without the operation, and until the queue pair is created.
-///
-/// # Safety
-///
-/// There are no requirements; the type of the function pointer is unsafe.
-unsafe extern "C" fn no_send(
-    _qp: *mut sys::ib_qp,
-    _first: *const sys::ib_send_wr,
-    _failed: *mut *const sys::ib_send_wr,
-) -> c_int {
-    ENODEV.to_errno()
-}
-
-/// Posts nothing, as [`no_send`].
-///
-/// # Safety
-///
-/// There are no requirements; the type of the function pointer is unsafe.
-unsafe extern "C" fn no_receive(
-    _qp: *mut sys::ib_qp,
-    _first: *const sys::ib_recv_wr,
-    _failed: *mut *const sys::ib_recv_wr,
-) -> c_int {
-    ENODEV.to_errno()
-}
-
-/// Handles a completion (`done`) of a queue pair whose handler is `H`, except those of [`receive`].
-///
-/// # Safety
-///
-/// Must only be called by the core, for a completion of a work request of such a queue pair.
-unsafe extern "C" fn complete<H: QpHandler>(_cq: *mut sys::ib_cq, wc: *mut sys::ib_wc) {
-    // SAFETY: By the function requirements.
-    let (qp, tag, completion) = unsafe { identify::<H>(wc) };
-    H::completed(qp, tag, completion);
-}
-
-/// Handles a completion (`done`) of an entry below [`QpConfig::receive_tags`].
-///
-/// # Safety
-///
-/// As for [`complete`].
-unsafe extern "C" fn receive<H: QpHandler>(_cq: *mut sys::ib_cq, wc: *mut sys::ib_wc) {
-    // SAFETY: By the function requirements.
-    let (qp, tag, completion) = unsafe { identify::<H>(wc) };
-    H::received(qp, tag, completion);
-}
-
-/// Returns the queue pair and the tag of a completion.
-///
-/// # Safety
-///
-/// The caller must ensure that `wc` is a completion of a work request of a queue pair whose handler
-/// is `H`, and stays unchanged for `'a`, during which the queue pair is not destroyed.
-#[inline(always)]
-unsafe fn identify<'a, H: QpHandler>(wc: *mut sys::ib_wc) -> (&'a Qp<H>, u32, &'a WorkCompletion) {
-    // SAFETY: By the function requirements; the queue pair's context is the `Qp`, which lives until
-    // it is drained.
-    let (qp, entry) = unsafe {
-        let qp = (*(*wc).qp).qp_context.cast::<Qp<H>>();
-        (&*qp, (*wc).__bindgen_anon_1.wr_cqe)
-    };
-    let offset = (entry as usize).wrapping_sub(qp.table.as_ptr() as usize);
-    let tag = offset / size_of::<sys::ib_cqe>();
-    // SAFETY: By the function requirements.
-    let completion = unsafe { WorkCompletion::from_raw(wc) };
-    (qp, tag as u32, completion)
-}
-
-/// Handles an asynchronous event of a queue pair whose handler is `H`.
-///
-/// # Safety
-///
-/// Must only be called by the core, for such a queue pair, with the queue pair's context.
-unsafe extern "C" fn event<H: QpHandler>(event: *mut sys::ib_event, context: *mut c_void) {
-    // SAFETY: The context is the `Qp`, which lives until the queue pair is destroyed.
-    let qp = unsafe { &*context.cast::<Qp<H>>() };
-    // SAFETY: The core passes a valid event.
-    let event = unsafe { (*event).event };
-    match event {
-        sys::ib_event_type_IB_EVENT_QP_FATAL
-        | sys::ib_event_type_IB_EVENT_QP_REQ_ERR
-        | sys::ib_event_type_IB_EVENT_QP_ACCESS_ERR => {
-            // SAFETY: `ib_event_msg` returns static text for every number.
-            let why = unsafe { CStr::from_char_ptr(sys::ib_event_msg(event)) };
-            H::broken(qp, why);
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        for (cq, entries) in [&self.send, &self.receive] {
+            cq.release(*entries);
         }
-        _ => qp.id.qp_event(event),
     }
+}
+
+/// Returns the error of a post on a closed queue pair.
+#[cold]
+fn closed() -> Error {
+    ESHUTDOWN
 }

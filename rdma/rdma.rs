@@ -68,7 +68,7 @@ pub use self::{
         completion::{Opcode, WorkCompletion},
         recv_ring::RecvRing,
         status::WcStatus,
-        Qp, QpConfig, QpHandler,
+        OwnedQp, Qp, QpConfig, QpHandler,
     },
 };
 

@@ -4,10 +4,7 @@
 
 use kernel::{
     prelude::*,
-    sync::{
-        Arc,
-        SetOnce, //
-    },
+    sync::SetOnce, //
 };
 use kernel_ext::module_param_string;
 use rdma::{
@@ -34,10 +31,11 @@ module_param_string!(
 struct Talk(MessageBuffers);
 
 impl Talk {
-    fn open(id: &Id) -> Result<Arc<Qp<Talk>>> {
+    fn open(id: &Id) -> Result<OwnedQp<Talk>> {
         let pd = Pd::new(id.device().ok_or(ENODEV)?)?;
         let config = QpConfig::new(1, 1, 2);
-        let cq = Cq::new(pd.device(), config.cq_entries(), 0, PollContext::Softirq)?;
+        let entries = config.cq_entries();
+        let cq = Cq::new(pd.device(), entries, 0, PollContext::Softirq, None)?;
         let qp = id.create_qp(
             &pd,
             &cq,
@@ -56,6 +54,8 @@ impl Talk {
 }
 
 impl QpHandler for Talk {
+    const MODULE: &'static ThisModule = &crate::THIS_MODULE;
+
     fn completed(qp: &Qp<Talk>, tag: u32, completion: &WorkCompletion) {
         let mut text = [0; 4];
         if tag == 1 && completion.is_success() && qp.handler().0.read(1, 0, &mut text).is_ok() {

@@ -65,24 +65,11 @@ void rdma_helper_unmap_sg(struct ib_device *dev, struct scatterlist *sg, int nen
 }
 EXPORT_SYMBOL_GPL(rdma_helper_unmap_sg);
 
-/* The core never arms a queue of IB_POLL_DIRECT; its handler only prints a warning. */
-void rdma_helper_cq_wake(struct ib_cq *cq, ib_comp_handler handler, void *context)
-{
-	cq->cq_context = context;
-	cq->comp_handler = handler;
-}
-EXPORT_SYMBOL_GPL(rdma_helper_cq_wake);
-
 int rdma_helper_req_notify_cq(struct ib_cq *cq)
 {
 	return ib_req_notify_cq(cq, IB_CQ_NEXT_COMP | IB_CQ_REPORT_MISSED_EVENTS);
 }
 EXPORT_SYMBOL_GPL(rdma_helper_req_notify_cq);
-
-struct rdma_helper_drain {
-	struct ib_cqe cqe;
-	struct completion done;
-};
 
 static void rdma_helper_drained(struct ib_cq *cq, struct ib_wc *wc)
 {
@@ -91,78 +78,58 @@ static void rdma_helper_drained(struct ib_cq *cq, struct ib_wc *wc)
 	complete(&drain->done);
 }
 
-static int rdma_helper_drain_recv(struct ib_qp *qp, struct rdma_helper_drain *drain)
+/* Moves the queue pair into the error state: the device flushes all posted work requests. */
+int rdma_helper_flush(struct ib_qp *qp)
 {
 	struct ib_qp_attr attr = { .qp_state = IB_QPS_ERR };
+
+	return ib_modify_qp(qp, &attr, IB_QP_STATE);
+}
+EXPORT_SYMBOL_GPL(rdma_helper_flush);
+
+/* Posts the last receive of a queue pair in the error state. */
+int rdma_helper_post_last_recv(struct ib_qp *qp, struct rdma_helper_drain *drain)
+{
 	struct ib_recv_wr last = { .wr_cqe = &drain->cqe };
 
 	drain->cqe.done = rdma_helper_drained;
 	init_completion(&drain->done);
-	return ib_modify_qp(qp, &attr, IB_QP_STATE) ?: ib_post_recv(qp, &last, NULL);
+	return ib_post_recv(qp, &last, NULL);
 }
+EXPORT_SYMBOL_GPL(rdma_helper_post_last_recv);
 
-static int rdma_helper_drain_send(struct ib_qp *qp, struct rdma_helper_drain *drain)
+/* Posts the last send of a queue pair in the error state. */
+int rdma_helper_post_last_send(struct ib_qp *qp, struct rdma_helper_drain *drain)
 {
 	struct ib_rdma_wr last = { .wr = { .wr_cqe = &drain->cqe, .opcode = IB_WR_RDMA_WRITE } };
 
-	reinit_completion(&drain->done);
+	drain->cqe.done = rdma_helper_drained;
+	init_completion(&drain->done);
 	return ib_post_send(qp, &last.wr, NULL);
 }
+EXPORT_SYMBOL_GPL(rdma_helper_post_last_send);
 
-static void rdma_helper_await_drain(struct ib_cq *cq, struct rdma_helper_drain *drain)
+/* Waits for up to ms milliseconds; returns whether the last work request has completed. */
+bool rdma_helper_await_last(struct rdma_helper_drain *drain, unsigned int ms)
 {
-	unsigned int looks;
-
-	if (cq->poll_ctx != IB_POLL_DIRECT) {
-		wait_for_completion(&drain->done);
-		return;
-	}
-	for (looks = 0; ; looks++) {
-		ib_process_cq_direct(cq, -1);
-		if (try_wait_for_completion(&drain->done))
-			return;
-		/* Usually the device has flushed all requests by then. */
-		if (looks < 20)
-			usleep_range(20, 50);
-		else if (wait_for_completion_timeout(&drain->done, 1))
-			return;
-	}
+	if (!ms)
+		return try_wait_for_completion(&drain->done);
+	return wait_for_completion_timeout(&drain->done, msecs_to_jiffies(ms)) != 0;
 }
+EXPORT_SYMBOL_GPL(rdma_helper_await_last);
 
 /*
- * Drains up to RDMA_HELPER_DRAIN_MAX queue pairs concurrently: all enter the error state before the first is
- * waited for. Receives are drained first, as their handlers may post sends. Unlike this, ib_drain_qp()
- *
- *  - drains one after the other,
- *  - and sleeps a tenth of a second before it polls a completion queue without interrupts (mlx5, mlx4 and
- *    hns use their own functions, which can end the work of a dead device).
- *
- * ib_drain_qp() drains a queue pair whose device rejects the last request.
+ * Drains a queue pair by functions of its driver, which can end the work of a dead device; returns whether it
+ * has them.
  */
-void rdma_helper_drain_qps(struct ib_qp **qps, unsigned int count)
+bool rdma_helper_drain_by_driver(struct ib_qp *qp)
 {
-	struct rdma_helper_drain drains[RDMA_HELPER_DRAIN_MAX];
-	unsigned long refused = 0;
-	unsigned int i;
-
-	count = min(count, RDMA_HELPER_DRAIN_MAX);
-	for (i = 0; i < count; i++)
-		if (rdma_helper_drain_recv(qps[i], &drains[i]))
-			refused |= BIT(i);
-	for (i = 0; i < count; i++)
-		if (!(refused & BIT(i)))
-			rdma_helper_await_drain(qps[i]->recv_cq, &drains[i]);
-	for (i = 0; i < count; i++)
-		if (!(refused & BIT(i)) && rdma_helper_drain_send(qps[i], &drains[i]))
-			refused |= BIT(i);
-	for (i = 0; i < count; i++)
-		if (!(refused & BIT(i)))
-			rdma_helper_await_drain(qps[i]->send_cq, &drains[i]);
-	for (i = 0; i < count; i++)
-		if (refused & BIT(i))
-			ib_drain_qp(qps[i]);
+	if (!qp->device->ops.drain_sq || !qp->device->ops.drain_rq)
+		return false;
+	ib_drain_qp(qp);
+	return true;
 }
-EXPORT_SYMBOL_GPL(rdma_helper_drain_qps);
+EXPORT_SYMBOL_GPL(rdma_helper_drain_by_driver);
 
 /* The caller ensures that sg is an array of count mapped entries, and that to has room for them. */
 void rdma_helper_sg_gather(struct scatterlist *sg, u32 count, struct ib_sge *to, u32 lkey)

@@ -14,10 +14,19 @@ void rdma_helper_sync_for_cpu(struct ib_device *dev, u64 addr, size_t size, enum
 void rdma_helper_sync_for_device(struct ib_device *dev, u64 addr, size_t size, enum dma_data_direction dir);
 int rdma_helper_map_sg(struct ib_device *dev, struct scatterlist *sg, int nents, enum dma_data_direction dir);
 void rdma_helper_unmap_sg(struct ib_device *dev, struct scatterlist *sg, int nents, enum dma_data_direction dir);
-void rdma_helper_cq_wake(struct ib_cq *cq, ib_comp_handler handler, void *context);
 int rdma_helper_req_notify_cq(struct ib_cq *cq);
-#define RDMA_HELPER_DRAIN_MAX 16U
-void rdma_helper_drain_qps(struct ib_qp **qps, unsigned int count);
+
+/* The last work request of a queue. */
+struct rdma_helper_drain {
+	struct ib_cqe cqe;
+	struct completion done;
+};
+
+int rdma_helper_flush(struct ib_qp *qp);
+int rdma_helper_post_last_recv(struct ib_qp *qp, struct rdma_helper_drain *drain);
+int rdma_helper_post_last_send(struct ib_qp *qp, struct rdma_helper_drain *drain);
+bool rdma_helper_await_last(struct rdma_helper_drain *drain, unsigned int ms);
+bool rdma_helper_drain_by_driver(struct ib_qp *qp);
 void rdma_helper_sg_gather(struct scatterlist *sg, u32 count, struct ib_sge *to, u32 lkey);
 void rdma_helper_sg_set_dma(struct sg_table *table, u32 index, u64 addr, u32 length);
 void *rdma_helper_alloc_coherent(struct ib_device *dev, size_t size, u64 *addr);

@@ -15,6 +15,7 @@ use crate::{
     device::Device,
     memory::pd::Pd,
     qp::{
+        OwnedQp,
         Qp,
         QpConfig,
         QpHandler, //
@@ -101,7 +102,8 @@ impl Id {
 
     /// Creates the connection's queue pair, after the address is resolved and before connecting.
     ///
-    /// Returns `EEXIST` if there is one, `EINVAL` if the device is not known or not the domain's.
+    /// Returns `EEXIST` if there is one, `EINVAL` if the device is not known or not the domain's,
+    /// or if a completion queue has less room than [`QpConfig::cq_entries`].
     pub fn create_qp<H: QpHandler>(
         &self,
         pd: &Arc<Pd>,
@@ -109,7 +111,7 @@ impl Id {
         receive_cq: &Arc<Cq>,
         config: &QpConfig,
         handler: H,
-    ) -> Result<Arc<Qp<H>>> {
+    ) -> Result<OwnedQp<H>> {
         Qp::create(&self.0, pd, send_cq, receive_cq, config, handler)
     }
 

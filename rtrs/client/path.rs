@@ -206,12 +206,20 @@ impl WorkItem<POLL_SEND_CQS> for Path {
     }
 }
 
-/// Notifies a path that a send has completed.
+/// Notifies a path that a send has completed, or that a completion queue is broken.
 pub(crate) struct SendCqNotify(pub(crate) Arc<Path>);
 
 impl Notify for SendCqNotify {
     fn notify(&self) {
         self.0.queue_poll_send_cqs();
+    }
+
+    #[cold]
+    fn broken(&self) {
+        Path::fail(
+            &self.0,
+            PathError::Broken(c"completion queue has lost completions"),
+        );
     }
 }
 

@@ -374,6 +374,8 @@ impl ConnectionContext {
 pub(crate) const KEY_LEN: u32 = size_of::<rtrs_core::proto::wire::RkeyResponse>() as u32;
 
 impl QpHandler for ConnectionContext {
+    const MODULE: &'static ThisModule = &crate::THIS_MODULE;
+
     #[inline(always)]
     fn received(qp: &Qp<Self>, tag: u32, wc: &WorkCompletion) {
         let context = qp.handler();

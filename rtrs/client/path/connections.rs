@@ -10,6 +10,7 @@ use rdma::{
     cm::CmId,
     Cq,
     DeviceId,
+    OwnedQp,
     Qp, //
 };
 use rtrs_core::proto::imm::Imm;
@@ -25,7 +26,7 @@ use crate::client::io::{
 /// Fields are dropped in declaration order: first no more events, then no more completions.
 pub(crate) struct Connection {
     pub(crate) id: CmId,
-    pub(crate) qp: Arc<Qp<ConnectionContext>>,
+    pub(crate) qp: OwnedQp<ConnectionContext>,
     pub(crate) cq: Arc<Cq>,
 }
 
@@ -40,7 +41,7 @@ pub(crate) fn hang_up(list: &[Connection]) {
 }
 
 fn drain(list: &[Connection]) {
-    Qp::drain_all(list.iter().map(|connection| &*connection.qp));
+    Qp::close_all(list.iter().map(|connection| &*connection.qp));
 }
 
 /// The connections of a connected path. Senders read it under RCU; the path's teardown withdraws

@@ -17,6 +17,7 @@ use kernel::{
 use rdma::{
     Cq,
     Device,
+    Notify,
     Pd,
     PollContext,
     QpConfig, //
@@ -50,10 +51,12 @@ impl Queues {
         context: PollContext,
     ) -> Result<Self> {
         // Draining takes one more of each.
-        let receives = Cq::new(device, config.max_recv_wr.saturating_add(2), cpu, context)?;
         let late = Arc::new(SendCqNotify(path.clone()), GFP_KERNEL)?;
-        let sends =
-            Cq::polled_with_notify(device, config.max_send_wr.saturating_add(2), cpu, late)?;
+        let told: Arc<dyn Notify> = late.clone();
+        let entries = config.max_recv_wr.saturating_add(2);
+        let receives = Cq::new(device, entries, cpu, context, Some(told))?;
+        let entries = config.max_send_wr.saturating_add(2);
+        let sends = Cq::polled_with_notify(device, entries, cpu, late)?;
         Ok(Self {
             receives,
             sends,
@@ -63,7 +66,8 @@ impl Queues {
     }
 
     fn are_for(&self, config: &QpConfig) -> bool {
-        self.max_recv_wr == config.max_recv_wr && self.max_send_wr == config.max_send_wr
+        let fit = self.max_recv_wr == config.max_recv_wr && self.max_send_wr == config.max_send_wr;
+        fit && !self.receives.is_broken() && !self.sends.is_broken()
     }
 }
 
@@ -110,7 +114,8 @@ impl Resources {
             if queues.are_for(config) {
                 return Ok(queues.clone());
             }
-            // Does not happen: sizes follow from the session's depth and the device.
+            // One of them has lost completions. Sizes follow from the session's depth and the
+            // device.
             self.queues.truncate(index);
         }
         let queues = Queues::new(path, device, config, path.session.cpu_of(cid), context)?;

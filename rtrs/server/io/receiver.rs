@@ -55,6 +55,8 @@ impl core::fmt::Display for Text<'_> {
 }
 
 impl QpHandler for Receiver {
+    const MODULE: &'static ThisModule = &crate::THIS_MODULE;
+
     #[inline(always)]
     fn received(qp: &Qp<Self>, tag: u32, wc: &WorkCompletion) {
         let this = qp.handler();

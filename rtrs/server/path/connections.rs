@@ -19,8 +19,9 @@ use rdma::{
     },
     Cq,
     Device,
+    Notify,
+    OwnedQp,
     PollContext,
-    Qp,
     QpConfig,
     RecvRing, //
 };
@@ -89,7 +90,7 @@ pub(crate) struct Receiver {
 /// One connection.
 pub(crate) struct Connection {
     /// The queue pair.
-    pub(crate) qp: Arc<Qp<Receiver>>,
+    pub(crate) qp: OwnedQp<Receiver>,
     /// The connection manager's identifier.
     pub(crate) cm: CmId,
 }
@@ -198,7 +199,7 @@ pub(crate) fn accept(
 }
 
 /// Creates the queue pair, and on the admin connection posts the receive for the info request.
-fn create(path: &Arc<Path>, cid: u16, id: &Id) -> Result<Arc<Qp<Receiver>>> {
+fn create(path: &Arc<Path>, cid: u16, id: &Id) -> Result<OwnedQp<Receiver>> {
     let sizes = Sizes::new(path, cid).map_err(|e| Error::from(Unfit::from(e).errno()))?;
     let depth = path.geometry.queue_depth();
     let config = QpConfig {
@@ -215,6 +216,7 @@ fn create(path: &Arc<Path>, cid: u16, id: &Id) -> Result<Arc<Qp<Receiver>>> {
         config.cq_entries(),
         path.next_vector(),
         PollContext::Workqueue,
+        Some(Arc::new(Events(path.clone()), GFP_KERNEL)?),
     )?;
     let receiver = Receiver {
         path: path.clone(),
@@ -250,8 +252,15 @@ pub(crate) fn post_receives(connection: &Connection) -> Result {
     }
 }
 
-/// Handles the connection manager's events of a connection.
+/// Handles the connection manager's events of a connection, and errors of its completion queue.
 struct Events(Arc<Path>);
+
+impl Notify for Events {
+    #[cold]
+    fn broken(&self) {
+        self.0.fail(fmt!("completion queue has lost completions"));
+    }
+}
 
 impl CmHandler for Events {
     fn event(&self, _id: &Id, event: Event<'_>) {

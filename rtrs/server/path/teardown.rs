@@ -29,7 +29,7 @@ pub(crate) fn tear_down(path: &Arc<Path>) {
     // From here on no request comes, and answers are discarded.
     let connections = path.joined();
     if let Some(connections) = &connections {
-        Qp::drain_all(connections.iter().map(|connection| &*connection.qp));
+        Qp::close_all(connections.iter().map(|connection| &*connection.qp));
         if path.has_failed.load(SeqCst) {
             fsleep(Delta::from_millis(LINK_SETTLE_MS.into()));
         }

@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! How a queue pair is drained.
+//!
+//! The last work request of each queue is posted when nothing else is posted any more: the gate is
+//! closed. A device completes the work requests of a queue in order, and the completions of one
+//! completion queue are handled one after the other; so when those two have completed, all others
+//! have, and their handlers have returned.
+//!
+//! `ib_drain_qp()` does the same, but
+//!
+//! - drains one queue pair after the other,
+//! - does not tell its caller when the device refuses the last work request, as a full queue does,
+//! - polls a completion queue without interrupts beside its other users, so that handlers of one
+//!   queue run on two CPUs, and sleeps a tenth of a second before it does.
+
+use crate::{
+    cq::{
+        Cq,
+        PollContext, //
+    },
+    sys, //
+};
+use core::{
+    cell::UnsafeCell,
+    ffi::c_int,
+    mem::MaybeUninit, //
+};
+use kernel::{
+    error::to_result,
+    prelude::*,
+    time::{
+        delay::fsleep,
+        Delta,
+        Instant,
+        Monotonic, //
+    },
+};
+use kernel_ext::sync::atomic::{
+    AtomicI32,
+    Ordering, //
+};
+
+/// The time in which a device must have flushed a queue pair, in milliseconds.
+const FLUSH_MS: i64 = 30_000;
+
+/// The time for which another context may poll a completion queue of [`PollContext::Direct`]
+/// without a break, in milliseconds. A longer poll is one that waits for the drain itself: a
+/// handler has dropped its own queue pair.
+const POLL_MS: i64 = 2_000;
+
+/// The number of looks at a queue that is polled before the context sleeps for longer.
+const LOOKS: u32 = 20;
+
+/// The time between two looks.
+const LOOK_TIME: Delta = Delta::from_micros(30);
+
+/// The time between two looks when the device is slow, in milliseconds.
+const SLOW_LOOK_MS: u32 = 2;
+
+/// Posts the last work request of a queue.
+type PostLast = unsafe extern "C" fn(*mut sys::ib_qp, *mut sys::rdma_helper_drain) -> c_int;
+
+const OPEN: i32 = 0;
+const DRAINING: i32 = 1;
+const DRAINED: i32 = 2;
+
+/// The state of the drain of one queue pair, and its last work requests.
+///
+/// # Invariants
+///
+/// - `state` is one of the constants above, or the negative errno of a drain that failed.
+/// - Only the thread that changed `state` from `OPEN` to `DRAINING` uses `sends` and `receives`,
+///   besides the completion handlers of what it posts.
+pub(super) struct Drain {
+    state: AtomicI32,
+    sends: UnsafeCell<MaybeUninit<sys::rdma_helper_drain>>,
+    receives: UnsafeCell<MaybeUninit<sys::rdma_helper_drain>>,
+}
+
+// SAFETY: The type has no tie to a thread.
+unsafe impl Send for Drain {}
+// SAFETY: By the type invariants, one thread uses the cells.
+unsafe impl Sync for Drain {}
+
+/// A queue pair that is being drained.
+///
+/// # Invariants
+///
+/// `raw` is a queue pair whose gate is closed, that has room for one more work request in each
+/// queue or will have it when it is flushed, and whose queues are `send_cq` and `receive_cq`. It
+/// and `drain` are pinned, and are destroyed only after a drain that succeeded.
+#[derive(Clone, Copy)]
+pub(super) struct Draining<'a> {
+    pub(super) raw: *mut sys::ib_qp,
+    pub(super) send_cq: &'a Cq,
+    pub(super) receive_cq: &'a Cq,
+    pub(super) drain: &'a Drain,
+}
+
+impl Drain {
+    /// Returns the state of a queue pair that is in use.
+    pub(super) const fn new() -> Self {
+        Self {
+            state: AtomicI32::new(OPEN),
+            sends: UnsafeCell::new(MaybeUninit::uninit()),
+            receives: UnsafeCell::new(MaybeUninit::uninit()),
+        }
+    }
+
+    /// Returns whether the caller is the one that drains the queue pair.
+    fn begin(&self) -> bool {
+        let claim =
+            self.state
+                .compare_exchange(OPEN, DRAINING, Ordering::AcqRel, Ordering::Relaxed);
+        claim.is_ok()
+    }
+
+    /// Waits for another thread that drains, and returns whether the queue pair is drained.
+    fn result(&self) -> Result {
+        loop {
+            match self.state.load(Ordering::Acquire) {
+                DRAINED => return Ok(()),
+                OPEN | DRAINING => fsleep(LOOK_TIME),
+                errno => return Err(Error::from_errno(errno)),
+            }
+        }
+    }
+
+    fn end(&self, done: Result) {
+        let state = done.map_or_else(Error::to_errno, |()| DRAINED);
+        self.state.store(state, Ordering::Release);
+    }
+}
+
+/// Drains queue pairs concurrently: all enter the error state before the first is waited for.
+/// Sleeps. The drain of each fails or succeeds on its own: see [`Draining::result`].
+pub(super) fn drain(all: &mut [Option<Draining<'_>>]) {
+    for entry in all.iter_mut() {
+        // What another thread drains, or has drained, is left to it.
+        *entry = entry.filter(|qp| qp.drain.begin());
+    }
+    step(all, Draining::flush);
+    // One queue after the other: the handlers of receives have returned when the sends are waited
+    // for.
+    step(all, Draining::post_last_receive);
+    step(all, Draining::await_receives);
+    step(all, Draining::post_last_send);
+    step(all, Draining::await_sends);
+    for qp in all.iter().flatten() {
+        qp.drain.end(Ok(()));
+    }
+}
+
+/// Runs one step for all that are left; a queue pair whose step fails is done with.
+fn step<'a>(all: &mut [Option<Draining<'a>>], step: impl Fn(&Draining<'a>) -> Result) {
+    for entry in all.iter_mut() {
+        let Some(qp) = entry else { continue };
+        if let Err(error) = step(qp) {
+            qp.drain.end(qp.end_by_driver(error));
+            *entry = None;
+        }
+    }
+}
+
+impl Draining<'_> {
+    /// Returns whether the queue pair is drained; waits for a thread that drains it.
+    pub(super) fn result(&self) -> Result {
+        self.drain.result()
+    }
+
+    fn flush(&self) -> Result {
+        // SAFETY: By the type invariants, the queue pair is valid.
+        to_result(unsafe { sys::rdma_helper_flush(self.raw) })
+    }
+
+    fn post_last_receive(&self) -> Result {
+        let last = self.drain.receives.get().cast();
+        self.post(sys::rdma_helper_post_last_recv, last, self.receive_cq)
+    }
+
+    fn post_last_send(&self) -> Result {
+        let last = self.drain.sends.get().cast();
+        self.post(sys::rdma_helper_post_last_send, last, self.send_cq)
+    }
+
+    fn await_receives(&self) -> Result {
+        await_last(self.drain.receives.get().cast(), self.receive_cq)
+    }
+
+    fn await_sends(&self) -> Result {
+        await_last(self.drain.sends.get().cast(), self.send_cq)
+    }
+
+    /// Posts the last work request of a queue. While the queue is full this waits: the device is
+    /// flushing it, and each completion that is handled frees an entry.
+    fn post(&self, post: PostLast, last: *mut sys::rdma_helper_drain, cq: &Cq) -> Result {
+        let begun = Instant::<Monotonic>::now();
+        loop {
+            // SAFETY: By the invariants of `Drain`, this thread uses `last` alone, which stays
+            // where it is until the queue pair is destroyed. By the type invariants, the queue
+            // pair is valid.
+            let code = unsafe { post(self.raw, last) };
+            if code != ENOMEM.to_errno() || begun.elapsed().as_millis() > FLUSH_MS {
+                return to_result(code);
+            }
+            cq.poll(u32::MAX);
+            fsleep(LOOK_TIME);
+        }
+    }
+
+    /// Drains a queue pair, of which the device has refused work with `error`, by functions of its
+    /// driver, if it has them: they end the work of a dead device as well.
+    fn end_by_driver(&self, error: Error) -> Result {
+        let claimed = error != ETIMEDOUT
+            && self.claim_queues(|| {
+                // SAFETY: By the type invariants, the queue pair is valid and nothing else is
+                // posted. The function may poll the completion queues, which are claimed.
+                unsafe { sys::rdma_helper_drain_by_driver(self.raw) }
+            });
+        claimed.then_some(()).ok_or(error)
+    }
+
+    /// Calls `with` while no other context polls the completion queues, and returns its result.
+    fn claim_queues(&self, with: impl FnOnce() -> bool) -> bool {
+        let Some(_sends) = self.send_cq.claim(POLL_MS) else {
+            return false;
+        };
+        if core::ptr::eq(self.send_cq, self.receive_cq) {
+            return with();
+        }
+        self.receive_cq
+            .claim(POLL_MS)
+            .is_some_and(|_receives| with())
+    }
+}
+
+/// Waits until the last work request of a queue, whose completions go to `cq`, has completed.
+fn await_last(last: *mut sys::rdma_helper_drain, cq: &Cq) -> Result {
+    let is_over = |ms: u32| {
+        // SAFETY: `post` initialised `last`, which lives as long as the queue pair.
+        unsafe { sys::rdma_helper_await_last(last, ms) }
+    };
+    if cq.context() != PollContext::Direct {
+        // CAST: a constant.
+        return is_over(FLUSH_MS as u32).then_some(()).ok_or(ETIMEDOUT);
+    }
+    let begun = Instant::<Monotonic>::now();
+    let mut polled = begun;
+    for look in 0u32.. {
+        if let Some(claim) = cq.claim(0) {
+            claim.process();
+            polled = Instant::now();
+        }
+        let ms = if look < LOOKS { 0 } else { SLOW_LOOK_MS };
+        if is_over(ms) {
+            return Ok(());
+        }
+        if polled.elapsed().as_millis() > POLL_MS || begun.elapsed().as_millis() > FLUSH_MS {
+            break;
+        }
+        if ms == 0 {
+            // Usually the device has flushed all requests by then.
+            fsleep(LOOK_TIME);
+        }
+    }
+    Err(ETIMEDOUT)
+}

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Tests of connection identifiers.
+
+use super::{
+    super::check,
+    *, //
+};
+use kernel_ext::sync::atomic::{
+    AtomicU32,
+    Ordering::Relaxed, //
+};
+
+/// Ignores completions.
+struct Idle;
+
+impl QpHandler for Idle {
+    const MODULE: &'static ThisModule = &crate::THIS_MODULE;
+
+    fn completed(_qp: &Qp<Self>, _tag: u32, _completion: &WorkCompletion) {}
+}
+
+/// An identifier has one queue pair.
+pub(crate) fn one_queue_pair(address: &SocketAddress) -> Result {
+    static REFUSED: AtomicU32 = AtomicU32::new(0);
+    REFUSED.store(0, Relaxed);
+    let create: Create<Idle> = |id| {
+        let config = QpConfig::new(1, 1, 1);
+        let qp = queue_pair(id, &config, PollContext::Softirq, |_, _| Ok(Idle))?;
+        let pd = qp.pd();
+        let short = Cq::new(pd.device(), 3, 0, PollContext::Softirq, None)?;
+        let second = id.create_qp(pd, &short, &short, &config, Idle);
+        if second.is_err_and(|e| e == EINVAL) {
+            REFUSED.fetch_add(1, Relaxed);
+        }
+        let second = queue_pair(id, &config, PollContext::Softirq, |_, _| Ok(Idle));
+        if second.is_err_and(|e| e == EEXIST) {
+            REFUSED.fetch_add(1, Relaxed);
+        }
+        Ok(qp)
+    };
+    let (active, passive) = connect(address, create)?;
+    check(
+        REFUSED.load(Relaxed) == 4,
+        "a second queue pair, and a short completion queue, are refused",
+    )?;
+    check(
+        active.id.peer_address() == Some(*address),
+        "the peer's address is known",
+    )?;
+    let end = passive.id.local_address();
+    check(
+        end == Some(*address) && active.id.local_address() == passive.id.peer_address(),
+        "the ends name each other",
+    )
+}

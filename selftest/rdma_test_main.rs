@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Tests of the crate `rdma` in the kernel: the load runs each part, which prints one line.
+//!
+//! Built with the other modules, used by the tests in virtual machines, not installed. Parameters:
+//! the address of an RDMA device, and whether to run the part that leaks a queue pair, after which
+//! the module cannot be unloaded.
+
+mod rdma;
+
+use ::rdma::cm::SocketAddress;
+use kernel::prelude::*;
+use kernel_ext::{
+    module_param_bool,
+    module_param_string, //
+};
+
+module! {
+    type: Tests,
+    name: "rdma_test",
+    authors: ["The Ferrofabric developers"],
+    description: "Tests of rdma",
+    license: "GPL",
+}
+
+module_param_string!(
+    ADDRESS: 40,
+    "address",
+    "10.0.0.1",
+    "IPv4 address of an RDMA device"
+);
+
+module_param_bool!(
+    LEAK,
+    "leak",
+    false,
+    "Run the part that leaks a queue pair (default: N)"
+);
+
+/// A part and its test.
+type Part = (&'static str, fn(&SocketAddress) -> Result);
+
+const PARTS: [Part; 4] = [
+    ("closed", rdma::queue_pair::closed),
+    ("full send queue", rdma::queue_pair::full_send_queue),
+    ("drop under load", rdma::queue_pair::drop_under_load),
+    ("one queue pair", rdma::identifier::one_queue_pair),
+];
+
+const LEAKS: [Part; 1] = [("drop in handler", rdma::queue_pair::drop_in_handler)];
+
+struct Tests;
+
+impl kernel::Module for Tests {
+    fn init(_module: &'static ThisModule) -> Result<Self> {
+        let address = SocketAddress::v4(ADDRESS.get().parse().map_err(|_| EINVAL)?, 7472);
+        run(&PARTS, &address)?;
+        if LEAK.get() {
+            run(&LEAKS, &address)?;
+        }
+        Ok(Tests)
+    }
+}
+
+fn run(parts: &[Part], address: &SocketAddress) -> Result {
+    for (name, part) in parts {
+        part(address).inspect_err(|e| pr_err!("{}: failed: {:?}\n", name, e))?;
+        pr_info!("{}: ok\n", name);
+    }
+    Ok(())
+}
+
+/// Returns an error and logs `what` unless `holds`.
+fn check(holds: bool, what: &str) -> Result {
+    if holds {
+        return Ok(());
+    }
+    pr_err!("not so: {}\n", what);
+    Err(EINVAL)
+}

@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What the crate rdma promises to its users: the module of its tests."""
+from __future__ import annotations
+
+import re
+
+from vmlab.checks import eq, ok
+from vmlab.lab import Lab
+from vmlab.needs import needs
+
+PARTS = 4
+UNSAID = r"WARNING:|BUG:|failed to drain"
+
+
+@needs(machines=1, own_modules=True)
+def test_every_part_passes_its_selftest(vm: Lab) -> None:
+    """One `ok` line a part, none that failed, and no warning: a queue pair is drained in whatever state it is."""
+    mark = vm.server.log_mark()
+    vm.server.run("mods -r")
+    vm.server.run("mods ours rdma_test")
+    lines = vm.server.log_matches(r"rdma_test: ", mark)
+    bad = [line for line in lines if not re.search(r"rdma_test: [\w ]+: ok$", line)]
+    eq(bad, [], "lines that are not ok")
+    eq(len(lines), PARTS, "parts")
+    eq(vm.server.log_matches(UNSAID, mark), [], "complaints of the kernel")
+
+
+@needs(machines=1, own_modules=True)
+def test_a_handler_that_drops_its_own_queue_pair_leaks_it(vm: Lab) -> None:
+    """It stays valid, one line says so, and the module of the handler cannot be unloaded any more."""
+    mark = vm.server.log_mark()
+    vm.server.run("mods -r")
+    vm.server.run("mods ours rdma_test leak=1")
+    ok(vm.server.log_matches(r"rdma_test: drop in handler: ok$", mark), "the handler did not run to its end")
+    eq(len(vm.server.log_matches(r"queue pair \d+ could not be drained \(ETIMEDOUT\), leaking it", mark)), 1, "lines")
+    eq(vm.server.log_matches(UNSAID, mark), [], "complaints of the kernel")
+    ok(vm.server.try_run("rmmod rdma_test").code, "the code of the handler was unloaded")
+    vm.reboot(vm.server)
