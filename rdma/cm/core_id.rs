@@ -9,7 +9,16 @@
 //!
 //! C header: [`include/rdma/rdma_cm.h`](srctree/include/rdma/rdma_cm.h)
 
-use super::{event::CmHandler, param::ConnectParam, Event, Id};
+use super::{
+    address::{
+        SocketAddress,
+        Storage, //
+    },
+    event::CmHandler,
+    param::ConnectParam,
+    Event,
+    Id, //
+};
 use crate::{device::Device, memory::pd::Pd, sys};
 use core::{
     cell::UnsafeCell,
@@ -41,12 +50,16 @@ use kernel_ext::sync::atomic::{
 /// - `raw` is null, or an identifier that `self` owns and whose context is `self`.
 /// - `handling` is the address of the task that runs an event handler of the identifier, or 0.
 /// - `closed` changes once, to 1, under the handler lock.
+/// - The functions of the connection manager that set the address, the route or the queue pair of
+///   the identifier are called under the handler lock: by [`IdCore::locked`], or in an event
+///   handler.
 /// - Only a task that runs an event handler and read 0 from `closed` uses `handler`. Afterwards the
 ///   task that set `closed`, or that ends the event handler in which `closed` was set, takes it.
 #[pin_data(PinnedDrop)]
 pub(crate) struct IdCore {
     raw: *mut sys::rdma_cm_id,
     device: SetOnce<Device>,
+    ends: SetOnce<Ends>,
     handling: AtomicUsize,
     closed: AtomicU32,
     handler: UnsafeCell<Option<KBox<dyn CmHandler>>>,
@@ -57,8 +70,37 @@ pub(crate) struct IdCore {
 
 // SAFETY: Any thread may use and destroy an identifier; the handler is `Send`.
 unsafe impl Send for IdCore {}
-// SAFETY: The C functions that are called through `&self` take locks; the other fields are `Sync`.
+// SAFETY: By the type invariants, the C functions that change the identifier and are called through
+// `&self` have its handler lock. `rdma_disconnect`, `rdma_notify` and the destruction of the queue
+// pair have locks of their own. What is read of the identifier was copied; the other fields are
+// `Sync`.
 unsafe impl Sync for IdCore {}
+
+/// The ends of a connection, copied when the connection manager has resolved them.
+pub(super) struct Ends {
+    pub(super) local: Option<SocketAddress>,
+    pub(super) peer: Option<SocketAddress>,
+    pub(super) port: u32,
+}
+
+impl Ends {
+    /// Copies the ends of an identifier that is bound to its device.
+    ///
+    /// # Safety
+    ///
+    /// The caller must ensure that `id` is such an identifier, and must hold its handler lock.
+    pub(super) unsafe fn copy(id: *mut sys::rdma_cm_id) -> Self {
+        // SAFETY: By the function requirements; nothing changes the addresses under the lock.
+        unsafe {
+            let address = &raw const (*id).route.addr;
+            Self {
+                local: Storage::read(&raw const (*address).src_addr).to_address(),
+                peer: Storage::read(&raw const (*address).dst_addr).to_address(),
+                port: (*id).port_num,
+            }
+        }
+    }
+}
 
 /// Returns the value of `handling` for the current task.
 fn myself() -> usize {
@@ -72,6 +114,7 @@ impl IdCore {
             pin_init!(IdCore {
                 raw: ptr::null_mut(),
                 device: SetOnce::new(),
+                ends: SetOnce::new(),
                 handling: AtomicUsize::new(0),
                 closed: AtomicU32::new(0),
                 handler: UnsafeCell::new(Some(handler)),
@@ -81,7 +124,8 @@ impl IdCore {
         )
     }
 
-    /// Gives `core` an identifier that was created for it, and its device if that is known.
+    /// Gives `core` an identifier that was created for it, and if it is bound already, its device
+    /// and ends.
     ///
     /// # Safety
     ///
@@ -90,7 +134,7 @@ impl IdCore {
     pub(super) unsafe fn attach(
         mut core: Pin<UniqueArc<Self>>,
         raw: NonNull<sys::rdma_cm_id>,
-        device: Option<Device>,
+        bound: Option<(Device, Ends)>,
         handling: bool,
     ) -> Arc<Self> {
         let context = ptr::from_ref(&*core).cast_mut();
@@ -99,8 +143,9 @@ impl IdCore {
             (*raw.as_ptr()).context = context.cast();
             (*raw.as_ptr()).event_handler = Some(handle);
         }
-        if let Some(device) = device {
+        if let Some((device, ends)) = bound {
             core.device.populate(device);
+            core.ends.populate(ends);
         }
         if handling {
             core.handling.store(myself(), Relaxed);
@@ -126,6 +171,25 @@ impl IdCore {
         self.device.as_ref()
     }
 
+    /// Returns the ends, once the address has been resolved.
+    pub(super) fn ends(&self) -> Option<&Ends> {
+        self.ends.as_ref()
+    }
+
+    /// Calls `with` with the identifier, under its handler lock: no other thread changes it and no
+    /// event handler of it runs meanwhile, except that of the caller. Sleeps.
+    pub(super) fn locked<R>(&self, with: impl FnOnce(*mut sys::rdma_cm_id) -> R) -> R {
+        if self.is_handling() {
+            return with(self.raw);
+        }
+        // SAFETY: The identifier is valid, and the task does not hold its lock.
+        unsafe { sys::rdma_lock_handler(self.raw) };
+        let result = with(self.raw);
+        // SAFETY: This task took the lock above.
+        unsafe { sys::rdma_unlock_handler(self.raw) };
+        result
+    }
+
     /// Returns whether the current task runs an event handler of the identifier.
     fn is_handling(&self) -> bool {
         self.handling.load(Relaxed) == myself()
@@ -140,12 +204,8 @@ impl IdCore {
             self.closed.store(1, Relaxed);
             return;
         }
-        // SAFETY: The identifier is valid, and the task does not hold its lock.
-        unsafe { sys::rdma_lock_handler(self.raw) };
-        // INVARIANT: This task holds the handler lock.
-        self.closed.store(1, Relaxed);
-        // SAFETY: This task took the lock above.
-        unsafe { sys::rdma_unlock_handler(self.raw) };
+        // INVARIANT: The task holds the handler lock.
+        self.locked(|_| self.closed.store(1, Relaxed));
         self.drop_handler();
     }
 
@@ -160,14 +220,10 @@ impl IdCore {
     /// Sends a connection request to the peer. Sleeps.
     pub(super) fn connect(&self, param: &ConnectParam, private: &[u8]) -> Result {
         let mut raw = param.to_raw(private)?;
-        // SAFETY: The identifier is valid; the parameter and the private data live until the call
-        // returns. `rdma_connect_locked` is only called by a holder of the handler lock.
-        to_result(unsafe {
-            if self.is_handling() {
-                sys::rdma_connect_locked(self.raw, &mut raw)
-            } else {
-                sys::rdma_connect(self.raw, &mut raw)
-            }
+        self.locked(|id| {
+            // SAFETY: The identifier is valid, and its handler lock is held; the parameter and the
+            // private data live until the call returns.
+            to_result(unsafe { sys::rdma_connect_locked(id, &mut raw) })
         })
     }
 
@@ -180,14 +236,17 @@ impl IdCore {
         if self.device() != Some(pd.device()) {
             return Err(EINVAL);
         }
-        // SAFETY: The identifier is bound to the domain's device and lives as long as `self`.
-        unsafe {
-            if !(*self.raw).qp.is_null() {
-                return Err(EEXIST);
+        self.locked(|id| {
+            // SAFETY: The identifier is bound to the domain's device and lives as long as `self`.
+            // Only holders of its handler lock give it a queue pair.
+            unsafe {
+                if !(*id).qp.is_null() {
+                    return Err(EEXIST);
+                }
+                to_result(sys::rdma_create_qp(id, pd.as_raw(), attributes))?;
+                NonNull::new((*id).qp).ok_or(ENOMEM)
             }
-            to_result(sys::rdma_create_qp(self.raw, pd.as_raw(), attributes))?;
-            NonNull::new((*self.raw).qp).ok_or(ENOMEM)
-        }
+        })
     }
 
     /// Destroys the identifier's queue pair.
@@ -196,8 +255,10 @@ impl IdCore {
     ///
     /// The caller must ensure that the identifier has a queue pair which is not used any more.
     pub(crate) unsafe fn destroy_qp(&self) {
-        // SAFETY: By the function requirements.
-        unsafe { sys::rdma_destroy_qp(self.raw) };
+        self.locked(|id| {
+            // SAFETY: By the function requirements.
+            unsafe { sys::rdma_destroy_qp(id) };
+        });
     }
 
     /// Handles an asynchronous event of the queue pair. Any context.
@@ -265,7 +326,11 @@ unsafe extern "C" fn handle(id: *mut sys::rdma_cm_id, raw: *mut sys::rdma_cm_eve
     if matches!(event, Event::AddressResolved) {
         // SAFETY: The identifier has just been bound to its device, and its lock is held.
         match unsafe { Device::try_get((*id).device) } {
-            Some(device) => drop(core.device.populate(device)),
+            Some(device) => {
+                // SAFETY: As above.
+                core.ends.populate(unsafe { Ends::copy(id) });
+                core.device.populate(device);
+            }
             None => event = Event::DeviceRemoval,
         }
     }

@@ -35,7 +35,9 @@ use kernel::{
 /// One end of a connection, borrowed by event handlers; [`CmId`] owns it.
 ///
 /// All methods may sleep, and work in an event handler of the same identifier and in any other
-/// process context.
+/// process context. Those that resolve, connect or create a queue pair take the identifier's
+/// handler lock: elsewhere they wait for a running event handler, so the caller must not hold a
+/// lock that the handler takes.
 pub struct Id(Arc<IdCore>);
 
 impl Id {
@@ -69,14 +71,17 @@ impl Id {
     ) -> Result {
         let mut from = from.map(|address| address.to_storage());
         let mut to = to.to_storage();
-        // SAFETY: The identifier is valid; the addresses live until the call returns.
-        to_result(unsafe {
-            sys::rdma_resolve_addr(
-                self.raw(),
-                from.as_mut().map_or(ptr::null_mut(), Storage::as_mut_ptr),
-                to.as_mut_ptr(),
-                timeout_ms as usize,
-            )
+        self.0.locked(|id| {
+            // SAFETY: The identifier is valid, and locked; the addresses live until the call
+            // returns.
+            to_result(unsafe {
+                sys::rdma_resolve_addr(
+                    id,
+                    from.as_mut().map_or(ptr::null_mut(), Storage::as_mut_ptr),
+                    to.as_mut_ptr(),
+                    timeout_ms as usize,
+                )
+            })
         })
     }
 
@@ -87,8 +92,10 @@ impl Id {
         if !(1..=31).contains(&exponent) {
             return Err(EINVAL);
         }
-        // SAFETY: The identifier is valid.
-        to_result(unsafe { sys::rdma_set_ack_timeout(self.raw(), exponent) })
+        self.0.locked(|id| {
+            // SAFETY: The identifier is valid, and locked.
+            to_result(unsafe { sys::rdma_set_ack_timeout(id, exponent) })
+        })
     }
 
     /// Starts to resolve the route to the peer.
@@ -96,8 +103,10 @@ impl Id {
     /// [`Event::RouteResolved`](super::Event::RouteResolved) or
     /// [`Event::RouteError`](super::Event::RouteError) follows.
     pub fn resolve_route(&self, timeout_ms: u32) -> Result {
-        // SAFETY: The identifier is valid.
-        to_result(unsafe { sys::rdma_resolve_route(self.raw(), timeout_ms as usize) })
+        self.0.locked(|id| {
+            // SAFETY: The identifier is valid, and locked.
+            to_result(unsafe { sys::rdma_resolve_route(id, timeout_ms as usize) })
+        })
     }
 
     /// Creates the connection's queue pair, after the address is resolved and before connecting.
@@ -137,22 +146,21 @@ impl Id {
     }
 
     /// Returns the device's port, from [`Event::AddressResolved`](super::Event::AddressResolved)
-    /// on.
+    /// on; 0 before.
     pub fn port_number(&self) -> u32 {
-        // SAFETY: The identifier is valid.
-        unsafe { (*self.raw()).port_num }
+        self.0.ends().map_or(0, |ends| ends.port)
     }
 
-    /// Returns the local address, once it is known.
+    /// Returns the local address, from [`Event::AddressResolved`](super::Event::AddressResolved)
+    /// on.
     pub fn local_address(&self) -> Option<SocketAddress> {
-        // SAFETY: The identifier is valid; the address does not change after it was resolved.
-        unsafe { Storage::read(&raw const (*self.raw()).route.addr.src_addr) }.to_address()
+        self.0.ends()?.local
     }
 
-    /// Returns the peer's address, once it is known.
+    /// Returns the peer's address, from [`Event::AddressResolved`](super::Event::AddressResolved)
+    /// on.
     pub fn peer_address(&self) -> Option<SocketAddress> {
-        // SAFETY: As in `local_address()`.
-        unsafe { Storage::read(&raw const (*self.raw()).route.addr.dst_addr) }.to_address()
+        self.0.ends()?.peer
     }
 }
 

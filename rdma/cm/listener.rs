@@ -6,7 +6,7 @@
 
 use super::{
     address::{SocketAddress, Storage},
-    core_id::IdCore,
+    core_id::{Ends, IdCore},
     event::{connection_data, CmHandler},
     id::{CmId, Id},
     param::ConnectParam, //
@@ -30,7 +30,8 @@ use kernel_ext::sync::atomic::{
 
 /// The handler of a [`Listener`]'s connection requests.
 pub trait ListenHandler: Send + Sync + 'static {
-    /// Handles a connection request. Process context, one request at a time; may sleep.
+    /// Handles a connection request. Process context; may sleep. Requests at one device come one at
+    /// a time; a listener at an unspecified address may get those at several devices concurrently.
     ///
     /// A request that is dropped without an answer is rejected. The handler must not drop the
     /// listener.
@@ -192,9 +193,13 @@ impl<'a> ConnectRequest<'a> {
     pub fn prepare(self, handler: impl CmHandler) -> Result<Pending<'a>> {
         let handler: KBox<dyn CmHandler> = KBox::new(handler, GFP_KERNEL)?;
         let core = IdCore::empty(handler)?;
+        // SAFETY: The identifier of a request is bound to its device. Its handler lock is held
+        // until the request has been handled.
+        let ends = unsafe { Ends::copy(self.raw.as_ptr()) };
+        let bound = Some((self.device.clone(), ends));
         // SAFETY: The identifier was created for this request, and the core takes its ownership.
-        // Its events wait for the handler lock, which is held until the request has been handled.
-        let core = unsafe { IdCore::attach(core, self.raw, Some(self.device.clone()), true) };
+        // Its events wait for the handler lock.
+        let core = unsafe { IdCore::attach(core, self.raw, bound, true) };
         *self.prepared.borrow_mut() = Some(core.clone());
         Ok(Pending {
             id: Some(Id::new(core)),
