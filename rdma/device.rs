@@ -5,11 +5,11 @@
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
 use crate::sys;
-use core::ptr::NonNull;
-use kernel::{
-    prelude::*,
-    str::CStr, //
+use core::{
+    ops::Deref,
+    ptr::NonNull, //
 };
+use kernel::str::CStr;
 
 /// A reference to a registered RDMA device, which prevents its removal.
 ///
@@ -51,39 +51,48 @@ impl Device {
         self.0.as_ptr()
     }
 
+    /// Returns the attributes, which do not change while the device is registered.
     #[inline(always)]
-    fn raw(&self) -> &sys::ib_device {
-        // SAFETY: By the type invariants, the device is valid as long as `self`. The fields that
-        // the methods read do not change after registration.
-        unsafe { self.0.as_ref() }
+    fn attributes(&self) -> &sys::ib_device_attr {
+        // SAFETY: By the type invariants, the device is valid and registered as long as `self`. The
+        // reference covers the attributes only, and not what C changes beside them.
+        unsafe { &(*self.as_raw()).attrs }
     }
 
-    /// Returns the device's name, for instance `rxe0` or `mlx5_0`.
-    pub fn name(&self) -> &CStr {
-        // SAFETY: The name is a NUL-terminated string inside the device, which `self` keeps alive.
-        // Renaming (by netlink) writes into the same array and keeps it terminated.
-        unsafe { CStr::from_char_ptr(self.raw().name.as_ptr()) }
+    /// Returns a copy of the device's name, for instance `rxe0` or `mlx5_0`. An administrator may
+    /// rename a device at any time.
+    pub fn name(&self) -> DeviceName {
+        // SAFETY: By the type invariants, the device is valid.
+        let name = unsafe { &raw const (*self.as_raw()).name };
+        let mut copy = [0; NAME_LEN];
+        // The last byte stays 0.
+        for (index, byte) in copy.iter_mut().take(NAME_LEN - 1).enumerate() {
+            // SAFETY: The index is within the array. `ib_device_rename()` may write meanwhile: a
+            // volatile read of a byte is what the kernel's memory model calls READ_ONCE.
+            *byte = unsafe { name.cast::<u8>().add(index).read_volatile() };
+        }
+        DeviceName(copy)
     }
 
     /// Returns the largest number of work requests in one queue.
     pub fn max_qp_wr(&self) -> u32 {
-        self.raw().attrs.max_qp_wr.try_into().unwrap_or(0)
+        self.attributes().max_qp_wr.try_into().unwrap_or(0)
     }
 
     /// Returns the largest number of entries of a completion queue.
     pub fn max_cqe(&self) -> u32 {
-        self.raw().attrs.max_cqe.try_into().unwrap_or(0)
+        self.attributes().max_cqe.try_into().unwrap_or(0)
     }
 
     /// Returns the largest number of pages of a fast-registration memory region.
     pub fn max_fast_reg_pages(&self) -> u32 {
-        self.raw().attrs.max_fast_reg_page_list_len
+        self.attributes().max_fast_reg_page_list_len
     }
 
     /// Returns the sizes in bytes that pages of a memory region can have: the sum of these powers
     /// of two.
     pub fn page_sizes(&self) -> u64 {
-        self.raw().attrs.page_size_cap
+        self.attributes().page_size_cap
     }
 
     /// Returns whether memory can be registered and invalidated by work requests
@@ -91,7 +100,7 @@ impl Device {
     pub fn fast_registration(&self) -> bool {
         // CAST: One bit of 64.
         let flag = sys::ib_device_cap_flags_IB_DEVICE_MEM_MGT_EXTENSIONS as u64;
-        self.raw().attrs.device_cap_flags & flag != 0
+        self.attributes().device_cap_flags & flag != 0
     }
 
     /// Returns whether the device is an iWARP device.
@@ -102,34 +111,55 @@ impl Device {
 
     /// Returns the largest number of segments of a send work request.
     pub fn max_send_sge(&self) -> u32 {
-        self.raw().attrs.max_send_sge.try_into().unwrap_or(0)
+        self.attributes().max_send_sge.try_into().unwrap_or(0)
     }
 
     /// Returns the largest number of the peer's RDMA reads and atomics in flight on a queue pair.
     pub fn max_qp_rd_atomic(&self) -> u32 {
-        self.raw().attrs.max_qp_rd_atom.try_into().unwrap_or(0)
+        self.attributes().max_qp_rd_atom.try_into().unwrap_or(0)
     }
 
     /// Returns whether memory regions may be made of segments with gaps between them.
     pub fn sg_gaps(&self) -> bool {
-        self.raw().attrs.kernel_cap_flags & u64::from(sys::ib_kernel_cap_flags_IBK_SG_GAPS_REG) != 0
+        self.attributes().kernel_cap_flags & u64::from(sys::ib_kernel_cap_flags_IBK_SG_GAPS_REG)
+            != 0
     }
 
     /// Returns the number of completion vectors (interrupts), at least 1.
     pub fn comp_vectors(&self) -> u32 {
-        self.raw().num_comp_vectors.try_into().unwrap_or(1).max(1)
+        // SAFETY: By the type invariants, the device is valid; the number does not change.
+        let vectors = unsafe { (*self.as_raw()).num_comp_vectors };
+        vectors.try_into().unwrap_or(1).max(1)
     }
 
     /// Returns the node's globally unique identifier, as a number in host order.
     pub fn node_guid(&self) -> u64 {
-        u64::from_be(self.raw().node_guid)
+        // SAFETY: By the type invariants, the device is valid. A subnet manager may change the
+        // number, which is an aligned word.
+        u64::from_be(unsafe { (&raw const (*self.as_raw()).node_guid).read_volatile() })
     }
 
     /// Returns whether the device is implemented in software, so that DMA addresses are virtual
     /// addresses and need no synchronisation (`ib_uses_virt_dma()`).
     #[inline(always)]
     pub(crate) fn virt_dma(&self) -> bool {
-        self.raw().dma_device.is_null()
+        // SAFETY: By the type invariants, the device is valid; the pointer does not change.
+        unsafe { (*self.as_raw()).dma_device.is_null() }
+    }
+}
+
+/// The bytes of a device's name, the terminating NUL included.
+const NAME_LEN: usize = sys::IB_DEVICE_NAME_MAX as usize;
+
+/// The name that a device had.
+#[derive(Clone, Copy)]
+pub struct DeviceName([u8; NAME_LEN]);
+
+impl Deref for DeviceName {
+    type Target = CStr;
+
+    fn deref(&self) -> &CStr {
+        CStr::from_bytes_until_nul(&self.0).unwrap_or_default()
     }
 }
 

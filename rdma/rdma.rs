@@ -53,7 +53,7 @@ mod qp;
 
 pub use self::{
     cq::{Cq, Notify, PollContext},
-    device::Device,
+    device::{Device, DeviceName},
     memory::{
         message_buffers::{MessageBuffer, MessageBuffers},
         mr::Mr,

@@ -345,7 +345,7 @@ impl Path {
         let memory = |e| PathError::Resource("name of the device", e);
         let device = id.device().ok_or(PathError::DeviceRemoval)?;
         let local = id.local_address().ok_or(PathError::DeviceRemoval)?;
-        let device = CString::try_from(device.name()).map_err(|e| memory(e.into()))?;
+        let device = CString::try_from(&*device.name()).map_err(|e| memory(e.into()))?;
         *self.ends.lock() = Some(Ends {
             src: address::from_cm(&local.address),
             device,
