@@ -91,13 +91,16 @@ pub const SEGMENTS_MAX: u16 = 128;
 /// The listen backlog of a server.
 pub const LISTEN_BACKLOG: i32 = 64;
 
-/// The number of retransmissions of a client's adapter before the path fails: after 268 ms each (a
-/// queue pair timeout of 2^16 * 4.096 us), so a peer that does not acknowledge is detected after
-/// 0.8 s.
+/// The default number of retransmissions of a client's adapter before the path fails: after 268 ms
+/// each (a queue pair timeout of 2^16 * 4.096 us), so a peer that does not acknowledge is detected
+/// after 0.8 s.
 ///
 /// The connection manager's default timeout and the C driver's seven retries take 4.3 s, in which
 /// every request on the path waits. Here a failed path reconnects at little cost.
 pub const RETRY_COUNT: u8 = 2;
+
+/// The maximum number of retransmissions: the field has three bits.
+pub const RETRY_COUNT_MAX: u8 = 7;
 
 /// The maximum length of a session name in bytes: its wire field has 255, the last one for the NUL.
 pub const SESSION_NAME_MAX: usize = 254;

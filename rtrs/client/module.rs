@@ -11,6 +11,7 @@ use kernel::{
     },
 };
 use kernel_ext::{
+    module_param_ranged,
     sync::Global,
     sysfs::Class,
     workqueue::{
@@ -24,6 +25,10 @@ use rdma::{
     PortEvents,
     PortWatch, //
 };
+use rtrs_core::proto::{
+    RETRY_COUNT,
+    RETRY_COUNT_MAX, //
+};
 
 use crate::client::{
     path::{
@@ -32,6 +37,19 @@ use crate::client::{
     },
     session::Session, //
 };
+
+module_param_ranged!(
+    RETRIES: 0, RETRY_COUNT_MAX as u32,
+    "retry_count",
+    RETRY_COUNT as u32,
+    "Retransmissions of 268 ms each before a path fails, 0 to 7 (default: 2)"
+);
+
+/// Returns the number of retransmissions of the next connection.
+pub(crate) fn retry_count() -> u8 {
+    // CAST: the parameter's range is within a u8.
+    RETRIES.get() as u8
+}
 
 static MODULE_STATE: Global<Option<Arc<ModuleState>>> = Global::new(None);
 

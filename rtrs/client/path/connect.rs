@@ -45,7 +45,6 @@ use rtrs_core::{
         },
         wire::InfoRequest,
         CONNECT_TIMEOUT_MS,
-        RETRY_COUNT,
         SEGMENTS_MAX, //
     },
 };
@@ -65,6 +64,7 @@ use crate::client::{
             RequestTable, //
         }, //
     },
+    module,
     path::{
         connections::{
             hang_up,
@@ -123,10 +123,10 @@ impl CmHandler for ConnectionEvents {
     }
 }
 
-/// The device repeats what is not acknowledged after 268 ms, [`RETRY_COUNT`] times: after 0.8 s of
-/// silence the path is given up. (With rxe seven retries are endless. Less time is not for it: when
-/// its peer is short of processor time its acknowledgements are late, and a repeated registration
-/// ends the queue pair.)
+/// The device repeats what is not acknowledged after 268 ms, [`module::retry_count`] times: with
+/// the default, after 0.8 s of silence the path is given up. (With rxe seven retries are endless.
+/// Less time is not for it: when its peer is short of processor time its acknowledgements are late,
+/// and a repeated registration ends the queue pair.)
 const ACK_TIMEOUT_EXPONENT: u8 = 16;
 
 /// Number of a path's first connect.
@@ -224,7 +224,7 @@ impl Attempt<'_> {
             first_conn: self.first_conn,
         };
         let param = ConnectParam {
-            retry_count: RETRY_COUNT,
+            retry_count: module::retry_count(),
             ..Default::default()
         };
         setup.expect();
