@@ -21,6 +21,7 @@ from vmlab.patience import scaled
 from vmlab.phases import phase
 
 LOG_LINES = 40
+STACK_LINES = 200
 CLEANUP_SECONDS = 120.0
 PREEMPT = "/sys/kernel/debug/sched/preempt"
 DEFAULT_PREEMPTION = "lazy"
@@ -208,6 +209,7 @@ class Keeper:
             try:
                 log = [text for _sequence, text in machine.kernel_log(mark)]
                 lines += [f"kernel log of {machine.name}:", *(f"  {text}" for text in log[-LOG_LINES:])]
+                lines += [f"  {text}" for text in machine.blocked()[:STACK_LINES]]
             except Exception:   # no agent: the console is what is left
                 lines += [f"console of {machine.name}:", machine.console_tail(LOG_LINES)]
         return lines

@@ -25,7 +25,7 @@ from vmlab.patience import scaled
 # norandmaps: an emulator keeps translated code by its address. With the same addresses in every process bash
 # starts in 40 ms of its processor time instead of 110, `rdma` in 27 instead of 96.
 APPEND = ("console=ttyS0 quiet panic=-1 mitigations=off net.ifnames=0 log_buf_len=4M printk.devkmsg=on "
-          "apparmor=0 audit=0 norandmaps rcupdate.rcu_cpu_stall_timeout=60 nmi_watchdog=0")
+          "apparmor=0 audit=0 norandmaps rcupdate.rcu_cpu_stall_timeout=60 nmi_watchdog=0 sysrq_always_enabled")
 QEMU = os.environ.get("VMLAB_QEMU", "qemu-system-x86_64")
 # A boot takes about 12 seconds of processor time under emulation, however busy the host is (the debug kernel's took
 # more than 60); one that hangs either spins or does nothing at all.
@@ -37,6 +37,8 @@ PULL_BYTES = 1 << 20
 MEMORY_MIB = 1024       # what a machine does not use costs nothing (snapshot.py)
 PUSH_BYTES = 256 << 10
 PR_SET_PDEATHSIG = 1
+# Of a stack: what may not be on it, registers, frames around it.
+NOISE = re.compile(r"\] +(\?|R[A-Z0-9]{1,2}:|RIP|RSP|</?TASK>|Call Trace:)")
 _LIBC = ctypes.CDLL(None)
 
 
@@ -222,6 +224,13 @@ class Machine:
             return "#     (no console)"
         return "\n".join(f"#     {line}" for line in text.splitlines()[-lines:])
 
+    def sysrq(self, key: str) -> None:
+        """Presses Alt, SysRq and a key on the machine's keyboard: the kernel answers on the console and in its log even
+        if it has no memory for a process."""
+        keys = [{"type": "qcode", "data": data} for data in ("alt", "sysrq", key)]
+        self.qmp("send-key", keys=keys, **{"hold-time": 200})
+        time.sleep(1)       # the keys go up again one after the other
+
     # -- guest ---------------------------------------------------------------------------------------------
 
     def try_run(self, command: str, timeout: float = 60.0) -> Result:
@@ -296,6 +305,13 @@ class Machine:
         answer = self.channel.ask("examine", after=after, folders=folders).wait(scaled(60))
         return Examination([(sequence, text) for sequence, _level, text in answer["lines"]], json.loads(answer["rdma"]),
                            answer["modules"], answer["folders"])
+
+    def blocked(self) -> list[str]:
+        """The stack of each task that waits and cannot be interrupted, as the kernel prints it."""
+        mark = self.log_mark()
+        for key in "8w":        # 8: on the console too, if the agent does not answer any more
+            self.sysrq(key)
+        return [text for _sequence, text in self.kernel_log(mark) if not NOISE.search(text)]
 
     def log_matches(self, pattern: str, after: int = -1) -> list[str]:
         """The kernel log lines after a mark that match a regular expression."""
