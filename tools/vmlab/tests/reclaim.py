@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0
 """Memory that can only be freed by writing to the disk, while its path reconnects.
 
-The client is small, and its swap, or the file that its programs write, is on the mapped disk. Its wire is cut and
-mended again and again. What the client allocates in order to connect again must not wait for this disk: then it
-waits for itself, for ever, and with it each program that needs a page.
+The client has little memory, and its swap, or the file that its programs write, is on the mapped disk. Its wire is cut
+and mended again and again. What the client allocates in order to connect again must not wait for this disk: then it
+waits for itself, for ever, and with it each program that needs a page. What the RDMA core allocates may wait, and needs
+a little memory that programs cannot take (decision 0010).
 """
 from __future__ import annotations
 
@@ -16,50 +17,101 @@ from vmlab.lab import Lab
 from vmlab.machine import Job
 from vmlab.needs import needs
 
-MEMORY_MIB = 640
-DISK_MIB = 400
+DISK_MIB = 192
 OOM = re.compile(r"[Oo]ut of memory|invoked oom-killer|oom-kill")
-FILE_MIB = 240
-LEFT_MIB = 160          # of the client's memory, for the file and everything else
-RESERVE_KIB = 32 << 10   # for packets, and for the queue pairs of a path that connects again (decision 0010)
+LEFT_MIB = 80           # of the client's memory, for what the test writes and everything else
+FILE_MIB = 96
+HOG_MIB = 120           # touched by programs, with the disk as swap
+RESERVE_KIB = 32 << 10  # for packets, and for the queue pairs of a path that connects again (decision 0010)
+# Half of the memory is for programs' pages alone. Of the other half they leave a 256th of that, 2 MiB, to the kernel
+# (vm.lowmem_reserve_ratio): enough for what the RDMA core allocates, and not for a path that has kept nothing.
+MOVABLE = "movablecore=512M"
+HUGE_MIB = 2
 CUTS = 4
-LOAD_SECONDS = 40.0
-BETWEEN_SECONDS = 4.0
+BETWEEN_SECONDS = 2.0
+OVER = "/tmp/over"
 
-# Touches so many MiB, each page with bytes of its own, and goes through them until its time is over and once more.
-HOG = """
-import sys, time
-mib, seconds = int(sys.argv[1]), float(sys.argv[2])
-end = time.monotonic() + seconds
-pages = [bytearray(b"%d " % n * 512)[:4096] * 1 for n in range(mib * 256)]
-rounds = 0
-while time.monotonic() < end or not rounds:
-    for n, page in enumerate(pages):
-        page[rounds % 4096] = page[rounds % 4096]
-        if page[:len(b"%d " % n)] != b"%d " % n:
-            sys.exit(f"page {n} is not what it was")
+# Touches so many MiB, each page with bytes of its own, and goes through them until the test is over and once more.
+HOG = f"""
+import mmap, os, sys
+count = int(sys.argv[1]) * 256
+memory = mmap.mmap(-1, count * 4096, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+for n in range(count):
+    memory[n * 4096:n * 4096 + 4096] = (b"%8d" % n) * 512
+rounds, over = 0, False
+while not over:
+    over = os.path.exists("{OVER}")
+    for n in range(count):
+        at = n * 4096 + 8 * (rounds % 511)
+        if memory[at:at + 16] != (b"%8d" % n) * 2:
+            sys.exit(f"page {{n}} is not what it was")
+        memory[at] = memory[at]
     rounds += 1
 print(rounds)
 """
 
 
-def _start(lab: Lab, options: str = "access_mode=rw") -> rnbd.Disk:
-    reserve = "/proc/sys/vm/min_free_kbytes"
-    lab.defer(lab.client.write, reserve, lab.client.read(reserve))
-    eq(lab.client.write(reserve, str(RESERVE_KIB)), "")
-    rnbd.start(lab, mib=DISK_MIB)
-    return rnbd.map_disk(lab, options=options)
+# Writes a file of so many MiB, each page with bytes of its own, until the test is over and once more; checks it.
+WRITER = f"""
+import os, sys
+count, over = int(sys.argv[1]) * 256, False
+while not over:
+    over = os.path.exists("{OVER}")
+    with open(sys.argv[2], "wb", 0) as file:
+        for n in range(count):
+            file.write((b"%8d" % n) * 512)
+        os.fsync(file.fileno())
+"""
+READER = """
+import sys
+with open(sys.argv[2], "rb") as file:
+    for n in range(int(sys.argv[1]) * 256):
+        if file.read(4096) != (b"%8d" % n) * 512:
+            sys.exit(f"block {n} is not what it was")
+    if file.read(1):
+        sys.exit("the file is longer than it was")
+"""
 
 
 def _available(lab: Lab) -> int:
     return int(lab.client.run("awk '/^MemAvailable:/ {print int($2 / 1024)}' /proc/meminfo"))
 
 
-def _hogs(lab: Lab, mib: int, seconds: float) -> list[Job]:
-    """Two programs that touch so much together."""
-    lab.client.push_bytes(HOG.encode(), "/tmp/hog.py")
-    command = f"python3 -I -S /tmp/hog.py {mib // 2} {seconds:g}"
-    return [lab.client.start_job(command, 200) for _ in range(2)]
+def _set(lab: Lab, name: str, value: int) -> None:
+    """Sets one of the client's parameters of memory until the test is over."""
+    file = f"/proc/sys/vm/{name}"
+    lab.defer(lab.client.write, file, lab.client.read(file))
+    eq(lab.client.write(file, str(value)), "", name)
+
+
+def _start(lab: Lab, options: str = "access_mode=rw") -> rnbd.Disk:
+    """Maps the disk; leaves the client little memory, the rest is huge pages, which nothing can reclaim."""
+    rnbd.start(lab, mib=DISK_MIB)
+    disk = rnbd.map_disk(lab, options=options)
+    lab.client.run(f"rm -f {OVER}; sync; echo 3 > /proc/sys/vm/drop_caches")
+    _set(lab, "min_free_kbytes", RESERVE_KIB)
+    _set(lab, "nr_hugepages", (_available(lab) - LEFT_MIB) // HUGE_MIB)
+    ge(LEFT_MIB + 16, _available(lab), "MiB that are left to the client")
+    return disk
+
+
+def _program(lab: Lab, text: str, *arguments: str | int) -> Job:
+    """Starts a program on the client."""
+    file = f"/run/reclaim-{len(text)}.py"
+    lab.client.push_bytes(text.encode(), file)
+    return lab.client.start_job(f"python3 -I -S {file} {' '.join(map(str, arguments))}", 200)
+
+
+def _counter(lab: Lab, name: str) -> int:
+    """One of the client's counters of memory."""
+    lines = (line.split() for line in lab.client.read("/proc/vmstat").splitlines())
+    return sum(int(number) for counter, number in lines if counter == name)
+
+
+def _over(lab: Lab) -> None:
+    """Gives the client its memory back, and tells its programs to end."""
+    eq(lab.client.write("/proc/sys/vm/nr_hugepages", "0"), "")
+    lab.client.run(f"touch {OVER}", 60)
 
 
 def _cut_and_mend(lab: Lab) -> None:
@@ -69,6 +121,7 @@ def _cut_and_mend(lab: Lab) -> None:
     that a link refuses while it goes down can end the queue pair of rxe's connection manager
     (Documentation/failover.md).
     """
+    lab.defer(_over, lab)
     lab.defer(lab.mend, 0)
     for _ in range(CUTS):
         time.sleep(BETWEEN_SECONDS)
@@ -76,7 +129,9 @@ def _cut_and_mend(lab: Lab) -> None:
         lab.silence(0)
         until(lambda mark=mark: lab.server.log_matches("session s1 ended", mark), 30, "the server has lost its client")
         lab.mend(0)
+        began = time.monotonic()
         until(lambda mark=mark: lab.server.log_matches("opened as rw", mark), 100, "the disk is open again")
+        paths.figure(f"back after {time.monotonic() - began:.1f} s")
 
 
 def _unhurt(lab: Lab, mark: int) -> None:
@@ -93,15 +148,18 @@ def _unhurt(lab: Lab, mark: int) -> None:
     ge(len(stands), len(traces), "failed allocations, for so many call traces")
 
 
-@needs(wires=1, memory_mib=MEMORY_MIB, timeout=200, complaints=True, unproven=True)
+@needs(wires=1, append=MOVABLE, timeout=200, complaints=True)
 def test_swap(pair: Lab) -> None:
     """Programs that need 1.5 times the memory there is, with their swap on the disk; the wire is cut four times."""
     disk = _start(pair)
     pair.client.run(f"mkswap {disk.path} && swapon {disk.path}")
     pair.defer(lambda: pair.client.try_run(f"swapoff {disk.path}", 100))
-    mark = pair.client.log_mark()
-    hogs = _hogs(pair, _available(pair) * 3 // 2, LOAD_SECONDS)
+    mark, before = pair.client.log_mark(), _counter(pair, "pswpout")
+    hogs = [_program(pair, HOG, HOG_MIB // 2) for _ in range(2)]
+    until(lambda: _counter(pair, "pswpout") > before, 60, "pages are swapped out")
     _cut_and_mend(pair)
+    ge(_counter(pair, "pswpout") - before, (HOG_MIB - LEFT_MIB) << 8, "pages that were swapped out")
+    _over(pair)
     for hog in hogs:
         hog.ok()
     _unhurt(pair, mark)
@@ -111,26 +169,26 @@ def test_swap(pair: Lab) -> None:
     disk.unmap()
 
 
-@needs(wires=1, memory_mib=MEMORY_MIB, timeout=200, complaints=True, unproven=True)
+@needs(wires=1, append=MOVABLE, timeout=200, complaints=True)
 def test_dirty_pages(pair: Lab) -> None:
     """A file larger than what is left of the memory is written to ext4 on the disk; the wire is cut four times."""
     disk = _start(pair)
     pair.client.run(f"modprobe ext4; mkfs.ext4 -q -F {disk.path} && mkdir -p /mnt/r && mount {disk.path} /mnt/r", 60)
     pair.defer(lambda: pair.client.try_run("umount /mnt/r", 100))
-    mark = pair.client.log_mark()
-    hogs = _hogs(pair, _available(pair) - LEFT_MIB, LOAD_SECONDS)
-    content = f"seq 1 100000000 | head -c {FILE_MIB << 20}"
-    writer = pair.client.start_job(
-        "echo 90 > /proc/sys/vm/dirty_ratio; echo 80 > /proc/sys/vm/dirty_background_ratio; "
-        f"while ! [ -e /tmp/over ]; do {content} > /mnt/r/file; sync /mnt/r/file; done", 200)
+    _set(pair, "dirty_ratio", 90)
+    _set(pair, "dirty_background_ratio", 80)
+    mark, before = pair.client.log_mark(), _counter(pair, "pgscan_kswapd")
+    writer = _program(pair, WRITER, FILE_MIB, "/mnt/r/file")
+    reader = pair.client.start_job(f"while ! [ -e {OVER} ]; do cat /dev/lab-root; done > /dev/null", 200)
     _cut_and_mend(pair)
-    pair.client.run("touch /tmp/over", 60)
-    for job in (*hogs, writer):
+    ge(_counter(pair, "pgscan_kswapd") - before, LEFT_MIB << 8, "pages that were scanned for memory")
+    _over(pair)
+    for job in (writer, reader):
         job.ok()
     _unhurt(pair, mark)
     ge(paths.count(pair, "reconnects", 0), CUTS, "reconnects")
     pair.client.run("umount /mnt/r", 100)
     pair.client.run(f"e2fsck -fn {disk.path} && mount {disk.path} /mnt/r", 100)
-    eq(pair.client.run("md5sum < /mnt/r/file", 100), pair.client.run(f"{content} | md5sum", 100), "the file's content")
+    _program(pair, READER, FILE_MIB, "/mnt/r/file").ok()
     pair.client.run("umount /mnt/r", 100)
     disk.unmap()
