@@ -163,3 +163,16 @@ def test_one_machine_is_both(vm: Lab) -> None:
     ok(vm.client is vm.server, "two machines")
     eq(vm.server_address, "10.0.0.1")
     ok("state ACTIVE" in vm.client.run("rdma link"), "no active RDMA link")
+
+
+@needs(machines=1, complaints=True)
+def test_a_blocked_task_shows_its_stack(vm: Lab) -> None:
+    """A task that waits for a frozen disk is named with what it waits in, by the kernel itself."""
+    name = "blocked"
+    vm.client.run("modprobe -a brd dm-mod")
+    vm.client.run(f"dmsetup create {name} --table '0 2048 linear /dev/ram0 0' && dmsetup suspend --nolockfs {name}")
+    vm.defer(vm.client.run, f"dmsetup remove {name}; rmmod brd")
+    reader = vm.client.start_job("dd if=/dev/dm-0 of=/dev/null iflag=direct count=1")
+    vm.defer(reader.wait)
+    vm.defer(vm.client.run, f"dmsetup resume {name}")
+    until(lambda: any("io_schedule" in line for line in vm.client.blocked()), 20, "a stack")
