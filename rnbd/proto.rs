@@ -16,10 +16,12 @@ pub mod control;
 pub mod device;
 pub mod flags;
 pub mod identity;
+pub mod io_state;
 pub mod map;
 pub mod message;
 pub mod path_name;
 pub mod refusal;
+pub mod retry;
 pub mod survey;
 pub mod wire;
 

@@ -14,9 +14,12 @@
 pub mod addr;
 pub mod admission;
 pub mod agreement;
+pub mod availability;
 pub mod budget;
 pub mod connect_retry;
+pub mod credit;
 pub mod device;
+pub mod failover;
 pub mod geometry;
 pub mod handshake;
 pub mod heartbeat;
@@ -33,6 +36,7 @@ pub mod request;
 pub mod settings;
 pub mod signal;
 pub mod stats;
+pub mod timeouts;
 pub mod wire;
 
 /// The magic number of both connection messages.

@@ -40,10 +40,7 @@ use kernel_ext::{
 use crate::client::{
     admin,
     cache::CacheCell,
-    io_state::{
-        IoState,
-        IoStateCell, //
-    },
+    io_state::IoStateCell,
     limits::{
         self,
         LimitUpdate, //
@@ -65,7 +62,8 @@ use crate::proto::{
         Device as Remote,
         Server, //
     },
-    identity::Identity, //
+    identity::Identity,
+    io_state::IoState, //
 };
 
 /// Limits the log lines about failed requests.
@@ -206,7 +204,7 @@ impl Device {
     /// state becomes fenced first.
     fn lock(&self) -> impl DerefMut<Target = Inner> + '_ {
         let mut inner = self.inner.lock();
-        if inner.state == DeviceState::Mapped && self.io_state() == IoState::Failing {
+        if inner.state.seen(self.io_state()) != inner.state {
             self.become_fenced(&mut inner);
         }
         inner
@@ -242,13 +240,7 @@ impl Device {
         how: Remap,
     ) -> Result {
         let mut inner = self.lock();
-        if inner.state == DeviceState::Unmapped {
-            return Err(ENOENT);
-        }
-        if inner.disconnects != disconnects {
-            return Err(errno::ECONNABORTED);
-        }
-        let again = inner.state != DeviceState::Init;
+        let again = inner.state.check_opened(inner.disconnects == disconnects)?;
         if how == Remap::Same {
             self.compare_identity(&mut inner, remote)?;
         }
@@ -308,8 +300,7 @@ impl Device {
     pub(super) fn disconnected(&self) {
         let mut inner = self.lock();
         inner.disconnects = inner.disconnects.wrapping_add(1);
-        if inner.state != DeviceState::Mapped {
-            // Nothing is sent for it, and an outage does not end a fence.
+        if !inner.state.queues_in_outage() {
             return;
         }
         let io_state = self.io_state();
@@ -328,7 +319,7 @@ impl Device {
     /// Fails requests, which have waited for the server for long enough.
     pub(super) fn io_failed(&self) {
         let mut inner = self.lock();
-        if inner.state == DeviceState::Disconnected {
+        if inner.state.fails_with_outage() {
             pr_err!("{self}: the session is not back, requests fail\n");
             self.io_state.set(IoState::Failing);
             if let Some(mapped_disk) = &mut inner.mapped_disk {

@@ -29,7 +29,6 @@ use zerocopy::IntoBytes;
 
 use crate::client::{
     device::Device,
-    io_state::IoState, //
     retry::{
         end,
         History, //
@@ -40,6 +39,7 @@ use crate::proto::{
         Op,
         Rw, //
     },
+    io_state::IoState,
     wire::Io, //
 };
 

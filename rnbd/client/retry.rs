@@ -6,6 +6,7 @@ use block_ext::mq::{
     Rejected,
     Request, //
 };
+use ferro_proto::errno::Errno;
 use kernel::{
     prelude::*,
     time::{
@@ -21,7 +22,13 @@ use super::{
     device::Device,
     queue::Queue, //
 };
-use crate::proto::cache::Note;
+use crate::proto::{
+    cache::Note,
+    retry::{
+        self,
+        NotSent, //
+    },
+};
 
 /// Pause before a lost request is started again, in milliseconds. While the disk is quiesced it
 /// waits for longer.
@@ -70,16 +77,15 @@ impl Device {
         error: Error,
         request: Request<Queue>,
     ) -> Result<(), Rejected<Queue>> {
-        if error == errno::EALREADY {
-            self.wait_for_chunk(request);
-            return Ok(());
+        let errno = Errno::new(error.to_errno()).unwrap_or(Errno::EIO);
+        match NotSent::new(errno, self.may_recover()) {
+            NotSent::Requeue => return Err(Rejected(request)),
+            NotSent::WaitForChunk => self.wait_for_chunk(request),
+            NotSent::Fail => {
+                self.log_failed(request.op(), error);
+                end(request, Err(EIO));
+            }
         }
-        let later = error == EBUSY || error == EAGAIN || error == ENOMEM;
-        if later || (error == errno::ECONNABORTED && self.may_recover()) {
-            return Err(Rejected(request));
-        }
-        self.log_failed(request.op(), error);
-        end(request, Err(EIO));
         Ok(())
     }
 
@@ -141,7 +147,7 @@ impl Device {
         let since = *request.pdu_mut().since.get_or_insert_with(Instant::now);
         let device = request.queue();
         let waited_ms = u64::try_from(since.elapsed().as_millis()).unwrap_or(0);
-        if device.may_recover() && limit_ms.is_none_or(|limit_ms| waited_ms <= limit_ms) {
+        if retry::may_wait(device.may_recover(), waited_ms, limit_ms) {
             return request.requeue_later(AGAIN_MS);
         }
         device.log_failed(request.op(), error);

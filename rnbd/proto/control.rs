@@ -12,6 +12,8 @@ use ferro_proto::{
     }, //
 };
 
+use super::io_state::IoState;
+
 /// The modes of unmapping a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unmap {
@@ -108,6 +110,42 @@ impl DeviceState {
             4 => Self::Fenced,
             _ => return None,
         })
+    }
+
+    /// Returns the state of a device whose requests are sent as `io_state` says. An answer that
+    /// says that the server does not have it open changes that first, and so fences the device.
+    pub const fn seen(self, io_state: IoState) -> Self {
+        match (self, io_state) {
+            (Self::Mapped, IoState::Failing) => Self::Fenced,
+            _ => self,
+        }
+    }
+
+    /// Checks whether the device may be used that a server has opened; `is_same_outage`: no outage
+    /// has begun since it was asked. Returns whether it was open before. Returns `ENOENT` if it is
+    /// unmapped, and `ECONNABORTED` if its number is not valid any more.
+    pub const fn check_opened(self, is_same_outage: bool) -> Result<bool, Errno> {
+        match self {
+            Self::Unmapped => Err(Errno::ENOENT),
+            _ if !is_same_outage => Err(Errno::ECONNABORTED),
+            _ => Ok(!matches!(self, Self::Init)),
+        }
+    }
+
+    /// Returns whether an outage queues the requests. Nothing is sent for a device in another
+    /// state, and an outage does not end a fence.
+    pub const fn queues_in_outage(self) -> bool {
+        matches!(self, Self::Mapped)
+    }
+
+    /// Returns whether the requests fail when the outage has taken too long.
+    pub const fn fails_with_outage(self) -> bool {
+        matches!(self, Self::Disconnected)
+    }
+
+    /// Returns whether the device is opened again after an outage without being asked to.
+    pub const fn is_opened_after_outage(self) -> bool {
+        matches!(self, Self::Disconnected)
     }
 
     /// Checks whether `remap_device` may proceed. Returns `EALREADY` if the device is mapped,

@@ -15,7 +15,6 @@ pub(crate) mod recovery;
 pub(crate) mod resources;
 pub(crate) mod setup;
 pub(crate) mod stats;
-pub(crate) mod timeouts;
 
 use kernel::{
     impl_has_delayed_work, impl_has_work, new_mutex,

@@ -206,12 +206,13 @@ impl<C: DerefMut<Target = [Chunk]>> Quarantine<C> {
     }
 
     /// Returns the number of losses before the server is asked for the session, at the start of a
-    /// reconnect; [`Self::forgotten`] takes it if the server does not know the session. Returns
-    /// `None` if no chunk is held for another path, so that the server need not be asked.
-    pub fn inquiry(&self, path: u8) -> Option<u64> {
+    /// reconnect of a path that `was_up`; [`Self::forgotten`] takes it if the server does not know
+    /// the session. Returns `None` if no chunk is held for another path, so that the server need
+    /// not be asked: the connect may begin a new session there (`first_conn`).
+    pub fn inquiry(&self, path: u8, was_up: bool) -> Option<u64> {
         let others = !bit(path);
         let unseen = self.held != 0 && self.chunks.iter().any(|c| c.paths & others != 0);
-        unseen.then_some(self.losses)
+        (unseen && was_up).then_some(self.losses)
     }
 
     /// Handles that the server does not know the session, so all of its paths have ended there;
@@ -244,6 +245,8 @@ const PATIENCE_MAX_MS: u64 = 640_000;
 const LAPSE_MS: u64 = 60_000;
 /// The maximum time of an outage that a [`Shortage`] starts, in which the server frees the session.
 const AWAY_S: u32 = 5;
+/// The time without a path in such an outage, in milliseconds.
+pub const AWAY_MS: u64 = 1000;
 /// The minimum time that a request waits for a held chunk before it fails.
 const WAIT_MIN_MS: u64 = 60_000;
 

@@ -19,10 +19,7 @@ use super::{
     Inner, //
 };
 use crate::{
-    client::{
-        admin,
-        io_state::IoState, //
-    },
+    client::admin,
     proto::{
         control::DeviceState,
         device::Server,
@@ -106,9 +103,16 @@ impl Device {
     /// Does nothing if requests are sent with another number meanwhile. Any context.
     #[cold]
     pub(crate) fn not_open_there(&self, number: u32) {
-        let ended = [IoState::Open(number), IoState::OpenForceFua(number)]
-            .into_iter()
-            .any(|io_state| self.io_state.change(io_state, IoState::Failing));
+        let mut io_state = self.io_state();
+        let mut ended = false;
+        while let Some(failing) = io_state.not_open_there(number) {
+            ended = self.io_state.change(io_state, failing);
+            if ended {
+                break;
+            }
+            // It was opened, lost or unmapped meanwhile.
+            io_state = self.io_state();
+        }
         if ended {
             pr_err!(
                 "{self}: the server has closed it, requests fail until it is opened again \

@@ -14,10 +14,12 @@ use super::{
     Device,
     Inner, //
 };
-use crate::client::{
-    io_state::IoState,
-    limits::LimitUpdate, //
-    mapped_disk::MappedDisk,
+use crate::{
+    client::{
+        limits::LimitUpdate,
+        mapped_disk::MappedDisk, //
+    },
+    proto::io_state::IoState,
 };
 
 impl_has_work! {

@@ -18,16 +18,18 @@ use super::Device;
 use crate::{
     client::{
         admin,
-        io_state::IoState,
         mapped_disk::{
             Files,
             MappedDisk, //
         },
         queue::Queue, //
     },
-    proto::control::{
-        DeviceState,
-        Unmap, //
+    proto::{
+        control::{
+            DeviceState,
+            Unmap, //
+        },
+        io_state::IoState,
     },
 };
 

@@ -25,10 +25,7 @@ use crate::{
         },
     },
     proto::{
-        control::{
-            DeviceState,
-            Remap, //
-        },
+        control::Remap,
         survey::{
             Answer,
             Survey,
@@ -129,7 +126,7 @@ impl SessionEvents for SessionWatcher {
         })?;
         let mut done = Ok(());
         for device in &session.devices()? {
-            if device.state() == DeviceState::Disconnected {
+            if device.state().is_opened_after_outage() {
                 // The others are opened even if this one fails.
                 done = device.remap(Remap::Same).and(done);
             }

@@ -123,7 +123,7 @@ impl ConnectionContext {
         id: u16,
         result: Result,
     ) {
-        if held.resent != 0 {
+        if held.resent.was_lost() {
             self.path.session.quarantine.answered(id);
         }
         requests.end(held, result);

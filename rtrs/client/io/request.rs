@@ -7,7 +7,10 @@ use rdma::{
     Mr,
     RemoteAddr, //
 };
-use rtrs_core::proto::info::RemoteChunk;
+use rtrs_core::proto::{
+    failover::Resent,
+    info::RemoteChunk, //
+};
 
 use crate::client::io::transfer::{
     AnyTransfer,
@@ -41,10 +44,6 @@ impl DataMapping {
     }
 }
 
-/// [`InFlight::resent`] of a request that the upper layer submitted again, in the chunk in which it
-/// was lost.
-pub(crate) const REMADE: u8 = u8::MAX;
-
 /// The request context of one chunk.
 ///
 /// The state of its [`Handoff`](kernel_ext::sync::Handoff): it is armed while the response is
@@ -73,8 +72,8 @@ pub(crate) struct InFlight {
     pub(crate) is_write: bool,
     /// Bytes of the user message.
     pub(crate) usr_len: u16,
-    /// How often it was sent on other paths before, or [`REMADE`].
-    pub(crate) resent: u8,
+    /// How often it was sent on other paths before.
+    pub(crate) resent: Resent,
 }
 
 impl InFlight {
@@ -90,7 +89,7 @@ impl InFlight {
             cid: 0,
             is_write: false,
             usr_len: 0,
-            resent: 0,
+            resent: Resent::NEVER,
         }
     }
 

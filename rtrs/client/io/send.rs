@@ -14,6 +14,7 @@ use rdma::{
     WrBuffer, //
 };
 use rtrs_core::proto::{
+    failover::Resent,
     imm::Imm,
     request::head_offset,
     wire::{
@@ -33,8 +34,7 @@ use crate::client::{
         },
         request::{
             DataMapping,
-            InFlight,
-            REMADE, //
+            InFlight, //
         },
         table::{
             RequestTable,
@@ -231,17 +231,16 @@ impl Outgoing<'_> {
 impl Connection {
     /// Sends a request for chunk `id`.
     ///
-    /// `resent` says how often it was sent on other paths before, or [`REMADE`]. On success
-    /// `transfer` is taken; a completion or the teardown ends it. On failure it is returned with
-    /// `EBUSY` if the chunk is in use, `EMSGSIZE`, `EINVAL`, or the error of mapping its memory.
-    /// Any context, under RCU.
+    /// `resent` says how often it was sent on other paths before. On success `transfer` is taken; a
+    /// completion or the teardown ends it. On failure it is returned with `EBUSY` if the chunk is
+    /// in use, `EMSGSIZE`, `EINVAL`, or the error of mapping its memory. Any context, under RCU.
     #[inline(always)]
     pub(crate) fn send<const IS_WRITE: bool, T: Outbound>(
         &self,
         requests: &RequestTable,
         id: u16,
         message: &[u8],
-        resent: u8,
+        resent: Resent,
         mut transfer: T,
     ) -> Result<(), Rejected<T>> {
         let Some(entry) = requests.entries.get(usize::from(id)) else {
@@ -293,7 +292,7 @@ impl Connection {
         requests.inflight.fetch_add(1, Ordering::Relaxed);
         let bytes = layout.data_len.wrapping_add(u32::from(layout.usr_len));
         context.path.stats.count(direction::<IS_WRITE>(), bytes);
-        if resent != 0 && resent != REMADE {
+        if resent.is_failover() {
             context.path.stats.count_failover();
         }
         // From here on the answer may come, even before the post returns.

@@ -43,6 +43,7 @@ use rtrs_core::{
             QueueSizes,
             ADMIN_MASK, //
         },
+        timeouts::ConnectTimeouts,
         wire::InfoRequest,
         CONNECT_TIMEOUT_MS,
         SEGMENTS_MAX, //
@@ -74,7 +75,6 @@ use crate::client::{
         error::PathError,
         resources::Resources,
         setup::Step,
-        timeouts::ConnectTimeouts,
         Path,
     }, //
 };

@@ -39,6 +39,7 @@ use rtrs_core::proto::{
         TearDown, //
     },
     settings::Setting,
+    timeouts::ConnectTimeouts,
     LINK_SETTLE_MS, //
 };
 
@@ -47,7 +48,6 @@ use crate::client::path::{
     connections::Connections, //
     error::PathError,
     resources::Resources,
-    timeouts::ConnectTimeouts,
     Path,
     HEARTBEAT,
     POLL_SEND_CQS,
@@ -242,7 +242,7 @@ impl Path {
         // A session that was up may be new to its server, which may be another one by now. But if
         // chunks are held for other paths, the server is asked whether it knows the session.
         let quarantine = &this.session.quarantine;
-        let inquiry = quarantine.inquiry(this.number.get()).filter(|_| was_up);
+        let inquiry = quarantine.inquiry(this.number.get(), was_up);
         let first_conn = inquiry.is_none();
         let done = Self::attempt(
             this,

@@ -22,7 +22,10 @@ use kernel_ext::{
         IrqLock, //
     },
 };
-use rtrs_core::proto::quarantine::Ticket;
+use rtrs_core::proto::{
+    failover::Resent,
+    quarantine::Ticket, //
+};
 
 use crate::client::{
     io::{
@@ -226,8 +229,12 @@ impl AdminChannel for OnePath<'_> {
         };
         let requests = &self.connections.requests;
         match direction {
-            Direction::Read => admin.send::<READ, _>(requests, id, message, 0, transfer),
-            Direction::Write => admin.send::<WRITE, _>(requests, id, message, 0, transfer),
+            Direction::Read => {
+                admin.send::<READ, _>(requests, id, message, Resent::NEVER, transfer)
+            }
+            Direction::Write => {
+                admin.send::<WRITE, _>(requests, id, message, Resent::NEVER, transfer)
+            }
         }
     }
 }

@@ -9,14 +9,14 @@
 use kernel::sync::rcu;
 use kernel_ext::sync::atomic::Ordering;
 use rdma::sg;
-use rtrs_core::proto::quarantine::Ticket;
+use rtrs_core::proto::{
+    failover::Resent,
+    quarantine::Ticket, //
+};
 
 use crate::client::{
     io::{
-        request::{
-            DataMapping,
-            REMADE, //
-        },
+        request::DataMapping,
         send::{
             READ,
             WRITE, //
@@ -41,9 +41,6 @@ use crate::client::{
     }, //
 };
 
-/// How often a request is sent again before it is requeued to the upper layer.
-const RESENDS_MAX: u8 = 8;
-
 /// A request that was in flight on a lost path, and not answered.
 pub(crate) struct UnansweredRequest {
     transfer: AnyTransfer,
@@ -52,7 +49,9 @@ pub(crate) struct UnansweredRequest {
     id: u16,
     cid: u16,
     /// How often it was sent again so far.
-    resent: u8,
+    resent: Resent,
+    /// Its message could be read.
+    is_whole: bool,
     message: [u8; MESSAGE_SIZE as usize],
     message_len: u16,
 }
@@ -96,6 +95,7 @@ impl RequestTable {
                 id,
                 cid: held.cid,
                 resent: held.resent,
+                is_whole: true,
                 message: [0; MESSAGE_SIZE as usize],
                 message_len: held.usr_len,
             };
@@ -106,10 +106,8 @@ impl RequestTable {
             let read = self
                 .messages
                 .read(id.into(), 0, message.unwrap_or_default());
-            if read.is_err() {
-                // Does not happen: the message was written there.
-                unanswered.resent = RESENDS_MAX;
-            }
+            // It does not fail: the message was written there.
+            unanswered.is_whole = read.is_ok();
             requeue_to(unanswered);
         }
     }
@@ -127,20 +125,18 @@ impl Session {
         self.give_back(unanswered.id, unanswered.transfer, unanswered.ticket);
     }
 
-    /// Sends a request again on another path, or requeues it to the upper layer.
-    pub(crate) fn resend(&self, unanswered: UnansweredRequest) {
+    /// Sends a request again on another path if there `are_others`, or requeues it to the upper
+    /// layer.
+    pub(crate) fn resend(&self, unanswered: UnansweredRequest, are_others: bool) {
         let io_queue = self.io_queue_of(unanswered.cid);
-        let resent = match unanswered.resent {
-            REMADE => 1,
-            resent => resent.saturating_add(1),
-        };
         let message = unanswered
             .message
             .get(..usize::from(unanswered.message_len));
         let message = message.unwrap_or_default();
-        if resent > RESENDS_MAX {
+        let again = unanswered.resent.again(are_others);
+        let Some(resent) = again.filter(|_| unanswered.is_whole) else {
             return self.give_back_unanswered(unanswered);
-        }
+        };
         let guard = rcu::read_lock();
         let Some(paths) = self.paths.read(&guard) else {
             return self.give_back_unanswered(unanswered);

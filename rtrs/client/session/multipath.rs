@@ -12,6 +12,7 @@ use kernel::{
 use kernel_ext::errno;
 use kernel_ext::sync::atomic::Ordering;
 use rtrs_core::proto::{
+    failover::Resent,
     policy::{
         PathLoad,
         Tried, //
@@ -21,7 +22,6 @@ use rtrs_core::proto::{
 
 use crate::client::{
     io::{
-        request::REMADE,
         send::{
             READ,
             WRITE, //
@@ -49,7 +49,7 @@ impl Path {
         io_queue: Option<IoQueue>,
         id: u16,
         message: &[u8],
-        resent: u8,
+        resent: Resent,
         transfer: T,
     ) -> Result<(), Rejected<T>> {
         let Some(connections) = self.connections.read(guard) else {
@@ -132,7 +132,11 @@ impl Session {
         let Some(Place { chunk, is_again }) = place else {
             return Err(Rejected::new(errno::EALREADY, transfer));
         };
-        let resent = if is_again { REMADE } else { 0 };
+        let resent = if is_again {
+            Resent::REMADE
+        } else {
+            Resent::NEVER
+        };
         let transfer = Known(transfer);
         let guard = rcu::read_lock();
         let sent = match (self.paths.read(&guard), direction) {
@@ -180,9 +184,18 @@ impl Session {
             return Err(Rejected::new(errno::ECONNABORTED, transfer));
         };
         match paths.0.as_slice() {
-            [path] => path.send::<IS_WRITE, T>(&guard, io_queue, id, message, 0, transfer),
-            paths => self
-                .send_on_one_of::<IS_WRITE, T>(paths, &guard, io_queue, id, message, 0, transfer),
+            [path] => {
+                path.send::<IS_WRITE, T>(&guard, io_queue, id, message, Resent::NEVER, transfer)
+            }
+            paths => self.send_on_one_of::<IS_WRITE, T>(
+                paths,
+                &guard,
+                io_queue,
+                id,
+                message,
+                Resent::NEVER,
+                transfer,
+            ),
         }
     }
 
@@ -197,7 +210,7 @@ impl Session {
         io_queue: Option<IoQueue>,
         id: u16,
         message: &[u8],
-        resent: u8,
+        resent: Resent,
         transfer: T,
     ) -> Result<(), Rejected<T>> {
         let policy = self.policy();

@@ -25,12 +25,15 @@ use kernel_ext::{
     }, //
 };
 use rtrs_core::proto::{
+    availability::{
+        self,
+        Reopened,
+        REOPEN_AGAIN_MS, //
+    },
     outage::{
         Effect,
-        Event,
-        Outage, //
+        Event, //
     },
-    quarantine, //
 };
 
 use crate::client::{
@@ -50,9 +53,6 @@ use crate::client::{
 pub(crate) const REOPEN: u64 = 0;
 /// Id of the work item that fails the IO that waits for a path.
 pub(crate) const GIVE_UP: u64 = 1;
-
-/// Pause before another try to make the session usable.
-const REOPEN_AGAIN_MS: u32 = 1000;
 
 /// Events of a session. Process context, may sleep; must not close the session.
 pub trait SessionEvents: Send + Sync {
@@ -84,11 +84,7 @@ pub trait SessionEvents: Send + Sync {
 
 /// The state of a session's paths and outages.
 pub(crate) struct Availability {
-    /// Paths that are up.
-    paths: u32,
-    outage: Outage,
-    /// Outages so far.
-    outages: u32,
+    state: availability::Availability,
     /// Set while the session is open: the listener's code may be unloaded before the last
     /// reference to the session is dropped.
     events: Option<Arc<dyn SessionEvents>>,
@@ -97,9 +93,7 @@ pub(crate) struct Availability {
 impl Availability {
     pub(crate) fn new() -> Self {
         Self {
-            paths: 0,
-            outage: Outage::Up,
-            outages: 0,
+            state: availability::Availability::NEW,
             events: None,
         }
     }
@@ -156,7 +150,7 @@ impl Session {
     pub(crate) fn start_events(self: &Arc<Self>, events: Arc<dyn SessionEvents>) {
         let mut availability = self.availability.lock();
         availability.events = Some(events);
-        if availability.paths == 0 {
+        if !availability.state.is_connected() {
             self.begin_outage(&mut availability);
         }
     }
@@ -185,7 +179,7 @@ impl Session {
         let Some(events) = availability
             .events
             .clone()
-            .filter(|_| availability.paths > 0)
+            .filter(|_| availability.state.is_connected())
         else {
             return Ok(());
         };
@@ -213,8 +207,7 @@ impl Session {
         if !go_live() {
             return false;
         }
-        availability.paths = availability.paths.saturating_add(1);
-        if availability.paths == 1 && availability.events.is_some() {
+        if availability.state.path_up() && availability.events.is_some() {
             self.reopen_in(0);
         }
         true
@@ -224,17 +217,12 @@ impl Session {
     /// flight are sent again, or requeued to the upper layer.
     pub(crate) fn path_down(self: &Arc<Self>, requests: &RequestTable, path: u8) {
         let mut availability = self.availability.lock();
-        availability.paths = availability.paths.saturating_sub(1);
-        if availability.paths == 0 && availability.events.is_some() {
+        if availability.state.path_down() && availability.events.is_some() {
             self.begin_outage(&mut availability);
         }
-        let others = availability.paths > 0;
+        let are_others = availability.state.is_connected();
         requests.take_unanswered(&self.quarantine, path, |unanswered| {
-            if others {
-                self.resend(unanswered);
-            } else {
-                self.give_back_unanswered(unanswered);
-            }
+            self.resend(unanswered, are_others);
         });
     }
 
@@ -265,20 +253,22 @@ impl Session {
     }
 
     fn begin_outage(self: &Arc<Self>, availability: &mut Availability) {
-        availability.outages = availability.outages.wrapping_add(1);
         availability.tell(|events| events.disconnected());
         let setting = self.settings.snapshot().fast_io_fail();
-        let event = Event::LastPathDown {
-            now_ms: self.now_ms(),
-            setting: quarantine::outage_setting(setting, self.away_ms() != 0),
-        };
-        self.outage(availability, event);
+        let is_away = self.away_ms() != 0;
+        let effect = availability
+            .state
+            .begin_outage(self.now_ms(), setting, is_away);
+        self.carry_out(availability, effect);
     }
 
     /// Applies an event to the outage.
     fn outage(self: &Arc<Self>, availability: &mut Availability, event: Event) {
-        let (next, effect) = availability.outage.step(event);
-        availability.outage = next;
+        let effect = availability.state.step(event);
+        self.carry_out(availability, effect);
+    }
+
+    fn carry_out(self: &Arc<Self>, availability: &mut Availability, effect: Effect) {
         match effect {
             Effect::Ignore => {}
             Effect::Queue { until_ms: None } | Effect::Resume => {
@@ -311,22 +301,18 @@ impl Session {
     /// Calls the upper layer to make the session usable again.
     fn make_usable(self: &Arc<Self>) {
         let availability = self.availability.lock();
-        let outages = availability.outages;
-        let Some(events) = availability
-            .events
-            .clone()
-            .filter(|_| availability.paths > 0)
-        else {
+        let reopening = availability.state.reopening();
+        let (Some(events), Some(reopening)) = (availability.events.clone(), reopening) else {
             return;
         };
         drop(availability);
         let done = events.connected();
         let mut availability = self.availability.lock();
-        // If another outage has come meanwhile, its end starts this again.
-        if availability.outages == outages && availability.events.is_some() {
-            match done {
-                Ok(()) => self.outage(&mut availability, Event::PathUp),
-                Err(_) => self.reopen_in(REOPEN_AGAIN_MS),
+        if availability.events.is_some() {
+            match availability.state.reopened(reopening, done.is_ok()) {
+                Reopened::Usable(effect) => self.carry_out(&mut availability, effect),
+                Reopened::Again => self.reopen_in(REOPEN_AGAIN_MS),
+                Reopened::Late => {}
             }
         }
         drop(availability);

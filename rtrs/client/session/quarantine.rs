@@ -24,7 +24,8 @@ use rtrs_core::proto::quarantine::{
     self,
     Place,
     Shortage,
-    Ticket, //
+    Ticket,
+    AWAY_MS, //
 };
 
 use crate::client::{
@@ -34,9 +35,6 @@ use crate::client::{
     },
     session::Session, //
 };
-
-/// How long a session that its server is to forget has no path, in milliseconds.
-const AWAY_MS: u64 = 1000;
 
 /// The state that the lock guards.
 struct State {
@@ -187,11 +185,11 @@ impl Quarantine {
     }
 
     /// See [`quarantine::Quarantine::inquiry`].
-    pub(crate) fn inquiry(&self, path: u8) -> Option<u64> {
+    pub(crate) fn inquiry(&self, path: u8, was_up: bool) -> Option<u64> {
         if !self.is_any_held() {
             return None;
         }
-        self.state.lock().chunks.inquiry(path)
+        self.state.lock().chunks.inquiry(path, was_up)
     }
 
     /// See [`quarantine::Quarantine::used_instead_of`]. Any context.

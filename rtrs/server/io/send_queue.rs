@@ -15,7 +15,7 @@ use kernel_ext::{
     sync::IrqLock, //
 };
 use rdma::SendFlags;
-use rtrs_core::proto::signal;
+use rtrs_core::proto::credit::Credit;
 
 use crate::server::io::request::RequestContext;
 
@@ -69,20 +69,14 @@ impl Drop for RequestList {
     }
 }
 
-/// Room on one send queue, counted in answers.
-///
-/// Each answer, and each heartbeat, gets a number when room for it is reserved, after which it is
-/// always posted. Each `interval`th is signaled; its completion says that it and those before it
-/// are done. `interval <= room`, so whenever no room is left a completion is outstanding.
+/// Room on one send queue, counted in answers, heartbeats included: [`Credit`] decides.
 #[pin_data]
 pub(crate) struct SendQueue {
     /// Answers so far.
     begun: AtomicU32,
     /// Answers that are known to be done.
     done: AtomicU32,
-    room: u32,
-    /// `interval` less 1, which is a power of two.
-    mask: u32,
+    credit: Credit,
     /// Whether `waiting` may hold an answer: read before the lock is taken.
     has_waiting: AtomicBool,
     #[pin]
@@ -92,16 +86,10 @@ pub(crate) struct SendQueue {
 impl SendQueue {
     /// Returns a queue with room for `room` answers, of a session with this queue depth.
     pub(crate) fn new(room: u32, queue_depth: u16) -> impl PinInit<Self> {
-        let room = room.max(1);
-        let mut mask = signal::interval_mask(queue_depth);
-        while mask >= room {
-            mask /= 2;
-        }
         pin_init!(Self {
             begun: AtomicU32::new(0),
             done: AtomicU32::new(0),
-            room,
-            mask,
+            credit: Credit::new(room, queue_depth),
             has_waiting: AtomicBool::new(false),
             waiting <- new_irq_lock!(RequestList::new(), "SendQueue::waiting"),
         })
@@ -113,13 +101,12 @@ impl SendQueue {
     pub(crate) fn reserve(&self) -> Option<SendFlags> {
         loop {
             let number = self.begun.load(Relaxed);
-            if number.wrapping_sub(self.done.load(SeqCst)) >= self.room {
-                return None;
-            }
-            let next = number.wrapping_add(1);
-            let taken = self.begun.compare_exchange(number, next, SeqCst, Relaxed);
+            let next = self.credit.reserve(number, self.done.load(SeqCst))?;
+            let taken = self
+                .begun
+                .compare_exchange(number, next.begun, SeqCst, Relaxed);
             if taken.is_ok() {
-                return Some(SendFlags::signaled(next & self.mask == 0));
+                return Some(SendFlags::signaled(next.is_signaled));
             }
         }
     }
@@ -127,7 +114,7 @@ impl SendQueue {
     /// Counts the answers up to a signaled one as done, whose completion has come.
     #[inline]
     pub(crate) fn completed(&self) {
-        self.done.fetch_add(self.mask.wrapping_add(1), SeqCst);
+        self.done.fetch_add(self.credit.interval(), SeqCst);
     }
 
     /// Queues an answer until there is room for it.

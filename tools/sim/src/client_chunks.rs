@@ -11,7 +11,8 @@ use proto::rtrs::{
     quarantine::{
         wait_limit_ms,
         Place,
-        Ticket, //
+        Ticket,
+        AWAY_MS, //
     },
 };
 
@@ -23,8 +24,7 @@ use crate::{
     },
     event::{
         Event,
-        MS,
-        S, //
+        MS, //
     },
     message::{
         Body,
@@ -37,9 +37,6 @@ use crate::{
 
 /// Pause before a request asks for its chunk again; the driver's is shorter.
 pub(crate) const AGAIN_US: u64 = 100 * MS;
-
-/// The time without a path, in which the server frees the session.
-const AWAY_US: u64 = S;
 
 impl Client {
     /// The request that is in flight in a chunk.
@@ -211,7 +208,7 @@ impl World {
         if self.client.shortage.is_too_long(setting, in_flight) {
             self.trace.reached("a session is begun anew");
             note!(self, Client, "chunks are held for too long");
-            self.client.away_until_us = self.now_us + AWAY_US;
+            self.client.away_until_us = self.now_us + AWAY_MS * MS;
             up.into_iter().for_each(|path| self.path_failed(path));
         }
     }

@@ -191,7 +191,7 @@ impl World {
         let was_up = p.recovery.was_up();
         p.first_conn = was_up || !others_up;
         let quarantine = &self.client.quarantine;
-        p.inquiry = quarantine.inquiry(p.number).filter(|_| was_up);
+        p.inquiry = quarantine.inquiry(p.number, was_up);
         p.first_conn &= p.inquiry.is_none();
         p.conns.clear();
         let life = p.life;

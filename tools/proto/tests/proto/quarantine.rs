@@ -91,7 +91,11 @@ fn a_lost_request_goes_out_in_its_first_chunk_whatever_tag_it_has_now() {
     // The path comes back meanwhile: the chunk is in use all the same.
     q.connected(0);
     assert_eq!(q.take(1, None), None);
-    assert_eq!(q.inquiry(1), None, "there is nothing to ask the server for");
+    assert_eq!(
+        q.inquiry(1, true),
+        None,
+        "there is nothing to ask the server for"
+    );
     q.answered(1);
     assert_eq!((q.take(1, None), q.used_instead_of(2)), (own(1), None));
 }
@@ -123,15 +127,16 @@ fn a_ticket_is_for_one_loss() {
 #[test]
 fn a_server_that_has_forgotten_the_session_has_forgotten_what_was_lost_before() {
     let mut q = quarantine(4);
-    assert_eq!(q.inquiry(1), None);
+    assert_eq!(q.inquiry(1, true), None);
     q.lost(1, 0);
-    assert_eq!(q.inquiry(0), None, "its own return will show it");
-    let losses = q.inquiry(1).unwrap();
+    assert_eq!(q.inquiry(0, true), None, "its own return will show it");
+    assert_eq!(q.inquiry(1, false), None, "a new path begins the session");
+    let losses = q.inquiry(1, true).unwrap();
     q.lost(2, 1);
     q.forgotten(losses);
     assert_eq!((q.is_held(1), q.is_held(2)), (false, true));
-    q.forgotten(q.inquiry(0).unwrap());
-    assert_eq!((q.held(), q.inquiry(0)), (0, None));
+    q.forgotten(q.inquiry(0, true).unwrap());
+    assert_eq!((q.held(), q.inquiry(0, true)), (0, None));
 }
 
 #[test]
@@ -253,7 +258,7 @@ impl World {
 
     /// The server has forgotten the session, and the client asks for it.
     fn forget(&mut self, path: usize) -> bool {
-        let inquiry = self.q.inquiry(u8::try_from(path).unwrap());
+        let inquiry = self.q.inquiry(u8::try_from(path).unwrap(), true);
         let Some(losses) = inquiry.filter(|_| self.in_flight == [None; 2]) else {
             return false;
         };

@@ -2,7 +2,7 @@
 
 //! How long an attempt to connect a path may take.
 
-use rtrs_core::proto::CONNECT_TIMEOUT_MS;
+use super::CONNECT_TIMEOUT_MS;
 
 /// Time for a step of most attempts to connect a path again, in milliseconds.
 const AGAIN_MS: u32 = 1500;
@@ -11,17 +11,17 @@ const AGAIN_MS: u32 = 1500;
 const AGAIN_ROUND: u32 = 4;
 
 /// How long the steps of a connect may take.
-#[derive(Clone, Copy)]
-pub(crate) struct ConnectTimeouts {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnectTimeouts {
     /// Resolving the peer's address, in milliseconds.
-    pub(super) address_ms: u32,
+    pub address_ms: u32,
     /// Resolving the route and being accepted, in milliseconds each.
-    pub(super) step_ms: u32,
+    pub step_ms: u32,
 }
 
 impl ConnectTimeouts {
     /// For a path that a task waits for.
-    pub(crate) const FIRST: Self = Self {
+    pub const FIRST: Self = Self {
         address_ms: CONNECT_TIMEOUT_MS,
         step_ms: CONNECT_TIMEOUT_MS,
     };
@@ -33,7 +33,7 @@ impl ConnectTimeouts {
     /// connection manager repeats its own after 4 s, and a neighbour is asked at most three times.
     /// A slow peer gets more time in the last attempt of each round, and twice as much in the next
     /// round.
-    pub(crate) const fn again(silent: u32) -> Self {
+    pub const fn again(silent: u32) -> Self {
         let round = silent / AGAIN_ROUND;
         let step_ms = if silent % AGAIN_ROUND != AGAIN_ROUND - 1 {
             AGAIN_MS

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! How the requests of a device are sent: with its number on the server, later, or not at all.
+//!
+//! One word, which each request reads. It changes together with the
+//! [`DeviceState`](super::control::DeviceState), except that an answer which says that the server
+//! does not have the device open sets it to [`IoState::Failing`] at once.
+
+/// Next to the number: writes are forced through the server's cache.
+const FORCED: u64 = 1 << 32;
+
+/// [`IoState::Queueing`], beyond the number and `FORCED`.
+const QUEUEING: u64 = u64::MAX - 1;
+
+/// [`IoState::Failing`].
+const FAILING: u64 = u64::MAX;
+
+/// How requests are sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum IoState {
+    /// To the device of that number on the server.
+    Open(u32),
+    /// As `Open`, and writes forced through its cache.
+    OpenForceFua(u32),
+    /// They are queued until it is open again.
+    Queueing,
+    /// They fail.
+    Failing,
+}
+
+impl IoState {
+    /// Returns the device's number on the server, if it is open there.
+    #[inline]
+    pub const fn remote_id(self) -> Option<u32> {
+        match self {
+            IoState::Open(id) | IoState::OpenForceFua(id) => Some(id),
+            IoState::Queueing | IoState::Failing => None,
+        }
+    }
+
+    /// Returns the state after an answer that says that the server does not have the device `id`
+    /// open; `None` if requests are sent with another number meanwhile.
+    pub const fn not_open_there(self, id: u32) -> Option<Self> {
+        match self.remote_id() {
+            Some(open) if open == id => Some(IoState::Failing),
+            _ => None,
+        }
+    }
+
+    /// Converts the state to a word.
+    #[inline]
+    pub const fn to_word(self) -> u64 {
+        match self {
+            IoState::Open(id) => id as u64,
+            IoState::OpenForceFua(id) => FORCED | id as u64,
+            IoState::Queueing => QUEUEING,
+            IoState::Failing => FAILING,
+        }
+    }
+
+    /// Converts a word to the state.
+    #[inline]
+    pub const fn from_word(word: u64) -> Self {
+        // CAST: the number is the lower half.
+        let id = word as u32;
+        match word {
+            0..FORCED => IoState::Open(id),
+            FAILING => IoState::Failing,
+            QUEUEING => IoState::Queueing,
+            _ => IoState::OpenForceFua(id),
+        }
+    }
+}

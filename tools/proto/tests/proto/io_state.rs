@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! How requests are sent, as a word.
+
+use proto::rnbd::io_state::IoState;
+
+#[test]
+fn every_state_survives_as_a_word() {
+    let ids = [0, 1, 0x7fff_ffff, u32::MAX - 1, u32::MAX];
+    let open = ids
+        .into_iter()
+        .flat_map(|id| [IoState::Open(id), IoState::OpenForceFua(id)]);
+    let states: Vec<IoState> = open.chain([IoState::Queueing, IoState::Failing]).collect();
+    for state in &states {
+        assert_eq!(IoState::from_word(state.to_word()), *state);
+        let same = states.iter().filter(|s| s.to_word() == state.to_word());
+        assert_eq!(same.count(), 1, "{state:?}");
+    }
+}
+
+#[test]
+fn an_answer_about_another_number_changes_nothing() {
+    for state in [IoState::Open(7), IoState::OpenForceFua(7)] {
+        assert_eq!(state.remote_id(), Some(7));
+        assert_eq!(state.not_open_there(7), Some(IoState::Failing));
+        assert_eq!(state.not_open_there(8), None);
+    }
+    for state in [IoState::Queueing, IoState::Failing] {
+        assert_eq!(state.remote_id(), None);
+        assert_eq!(state.not_open_there(7), None);
+    }
+}

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! How long an attempt to connect may take.
+
+use proto::rtrs::{
+    timeouts::ConnectTimeouts,
+    CONNECT_TIMEOUT_MS, //
+};
+
+#[test]
+fn attempts_are_short_and_the_last_of_each_round_is_longer_than_in_the_round_before() {
+    let steps: Vec<u32> = (0..24).map(|n| ConnectTimeouts::again(n).step_ms).collect();
+    let short = steps[0];
+    let mut longest = short;
+    for round in steps.chunks(4) {
+        assert_eq!(round[..3], [short; 3]);
+        assert!(
+            round[3] == longest * 2 || round[3] == CONNECT_TIMEOUT_MS,
+            "{steps:?}"
+        );
+        longest = round[3];
+    }
+    assert_eq!(longest, CONNECT_TIMEOUT_MS);
+    assert!(short * 2 < CONNECT_TIMEOUT_MS / 4);
+    let last = ConnectTimeouts::again(u32::MAX);
+    assert_eq!((last.address_ms, last.step_ms), (short, CONNECT_TIMEOUT_MS));
+    let first = ConnectTimeouts::FIRST;
+    assert_eq!(
+        (first.address_ms, first.step_ms),
+        (CONNECT_TIMEOUT_MS, CONNECT_TIMEOUT_MS)
+    );
+}
