@@ -9,13 +9,17 @@
 //! session returns its number, another one opens it. Servers do not reuse a number after
 //! `force_close`, so a fenced device gets another one.
 //!
-//! - A device with its old number shows that the server is that of the other paths. Devices with
-//!   other numbers were closed there: each stays fenced until `remap_device` is written.
-//! - If no device has its old number, the client sends the same messages on the other paths. The
-//!   same server gives the same answers there: each device is open under the number just returned,
-//!   or rejected again. Any other answer, or none, means two servers.
+//! - If all devices have their old numbers, requests for them are safe there.
+//! - Otherwise the client sends the same messages on the other paths. The same server gives the
+//!   same answers there: each device is open under the number just returned, or rejected again. It
+//!   has closed these devices: each stays fenced until `remap_device` is written. Any other answer,
+//!   or none, means two servers. That some devices have their old numbers shows nothing: a
+//!   restarted server may give a number again by chance.
 //!
-//! The client closes again the devices that the survey opened.
+//! The client closes again the devices that the survey opened on the same server. Elsewhere they
+//! are closed with the session. If an outage has begun since, the answers say nothing about the
+//! server of now, and the devices are open there on purpose, perhaps with the numbers of the
+//! survey: nothing is closed, and the path is tried again.
 
 use ferro_proto::errno::Errno;
 
@@ -55,11 +59,11 @@ impl Answer {
     }
 
     /// Returns whether this answer on the new path, and `others` on the other paths, can come from
-    /// a single server that has closed the device.
+    /// a single server that has closed devices.
     pub fn is_of_the_server_that_says(self, others: Answer) -> bool {
         match (self, others) {
             (Self::Opened(new), Self::Opened(old)) => new == old,
-            (Self::Refused, Self::Refused) => true,
+            (Self::Same, Self::Same) | (Self::Refused, Self::Refused) => true,
             _ => false,
         }
     }
@@ -68,7 +72,7 @@ impl Answer {
 /// The result of the answers for all devices of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The server is that of the other paths; it has closed the devices without their old numbers.
+    /// Requests for all devices are safe there.
     SameServer,
     /// The server may be another one: the client must ask on the other paths, too.
     AskOthers,
@@ -79,7 +83,6 @@ pub enum Verdict {
 /// The answers to a survey.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Survey {
-    has_same: bool,
     has_closed: bool,
     has_missing: bool,
 }
@@ -89,7 +92,7 @@ impl Survey {
     #[must_use]
     pub fn with(mut self, answer: Answer) -> Self {
         match answer {
-            Answer::Same => self.has_same = true,
+            Answer::Same => {}
             Answer::Opened(_) | Answer::Refused => self.has_closed = true,
             Answer::Missing => self.has_missing = true,
         }
@@ -100,7 +103,7 @@ impl Survey {
     pub const fn verdict(self) -> Verdict {
         if self.has_missing {
             Verdict::TryLater
-        } else if self.has_closed && !self.has_same {
+        } else if self.has_closed {
             Verdict::AskOthers
         } else {
             // Without a device, another server makes no difference.

@@ -32,6 +32,12 @@ pub struct Availability {
     outages: u32,
 }
 
+/// The connect of a path, from before it is validated: the outages so far.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Admission {
+    outages: u32,
+}
+
 /// A try to make the session usable: which outage it is to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reopening {
@@ -61,6 +67,19 @@ impl Availability {
     /// else everything is agreed upon anew before a request leaves.
     pub const fn is_connected(&self) -> bool {
         self.paths > 0
+    }
+
+    /// Begins the admission of a path that is connected and carries no IO yet.
+    pub const fn admission(&self) -> Admission {
+        Admission {
+            outages: self.outages,
+        }
+    }
+
+    /// Returns whether a path may carry IO. What was found out about its server before an outage
+    /// says nothing about the server with which everything was agreed upon since.
+    pub const fn admits(&self, admission: Admission) -> bool {
+        !self.is_connected() || admission.outages == self.outages
     }
 
     /// Returns the state of the IO.

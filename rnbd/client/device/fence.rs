@@ -32,6 +32,8 @@ pub(crate) struct Asked {
     pub(crate) device: Arc<Device>,
     /// The number with which its requests are sent.
     number: u32,
+    /// The number of outages when the server was asked.
+    disconnects: u32,
     pub(crate) answer: Result<u32>,
 }
 
@@ -53,6 +55,11 @@ impl Asked {
             }
         }
         answer
+    }
+
+    /// Returns whether no outage has begun since the server was asked.
+    pub(crate) fn is_current(&self) -> bool {
+        self.device.lock().disconnects == self.disconnects
     }
 
     /// Closes over `path` what the question has opened.
@@ -86,10 +93,12 @@ impl Device {
         path: &impl AdminChannel,
         server: &Server,
     ) -> Option<Asked> {
+        let disconnects = self.lock().disconnects;
         let number = self.io_state().remote_id()?;
         Some(Asked {
             device: self.clone(),
             number,
+            disconnects,
             answer: self.ask(path, server),
         })
     }

@@ -105,9 +105,12 @@ impl SessionEvents for SessionWatcher {
             }
         }
         let admitted = judge(&asked);
-        for question in &asked {
-            question.close_again(path);
-            if admitted == Ok(true) {
+        if !asked.iter().all(Asked::is_current) {
+            return Err(EAGAIN);
+        }
+        if admitted == Ok(true) {
+            for question in &asked {
+                question.close_again(path);
                 question.note();
             }
         }

@@ -301,17 +301,15 @@ impl Path {
         let connections = connect::connect(this, resources, life, first_conn, timeouts)?;
         let session = &this.session;
         session.end_quarantine_of(this);
-        if let Err(fault) = session.admit(this, &connections) {
-            connections.hang_up();
-            let lost = |unanswered| session.give_back_unanswered(unanswered);
-            connections
-                .requests
-                .take_unanswered(&session.quarantine, this.number.get(), lost);
-            Self::end_life(resources, connections);
-            return Err(fault);
-        }
+        let admission = match session.admit(this, &connections) {
+            Ok(admission) => admission,
+            Err(fault) => {
+                Self::undo(this, resources, connections);
+                return Err(fault);
+            }
+        };
         let mut stale_connection = StaleConnection::Leave;
-        let is_up = this.session.path_up(|| {
+        let is_up = session.path_up(admission, || {
             let effects = this.decide(Event::Established);
             stale_connection = effects.stale_connection;
             let live = effects.action == Action::GoLive;
@@ -321,14 +319,31 @@ impl Path {
             live
         });
         this.carry_out(stale_connection);
-        if !is_up {
-            connections.hang_up();
-            Self::end_life(resources, connections);
-            return Err(this.setup.fault().unwrap_or(PathError::Requested));
+        match is_up {
+            Ok(true) => {}
+            Ok(false) => {
+                Self::undo(this, resources, connections);
+                return Err(this.setup.fault().unwrap_or(PathError::Requested));
+            }
+            Err(fault) => {
+                Self::undo(this, resources, connections);
+                return Err(fault);
+            }
         }
         // With `attempts` locked, so that the teardown finds it.
         Self::start_heartbeat(this);
         Ok(())
+    }
+
+    /// Ends the connections of an attempt that is not up; admin messages may be in flight on them.
+    fn undo(this: &Arc<Self>, resources: &mut Resources, connections: Arc<Connections>) {
+        let session = &this.session;
+        connections.hang_up();
+        let lost = |unanswered| session.give_back_unanswered(unanswered);
+        connections
+            .requests
+            .take_unanswered(&session.quarantine, this.number.get(), lost);
+        Self::end_life(resources, connections);
     }
 
     /// Begins to close the path, if it is not closed: [`Self::wait_closed`] waits for the end.

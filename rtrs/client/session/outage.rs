@@ -27,6 +27,7 @@ use kernel_ext::{
 use rtrs_core::proto::{
     availability::{
         self,
+        Admission,
         Reopened,
         REOPEN_AGAIN_MS, //
     },
@@ -173,15 +174,16 @@ impl Session {
         &self,
         path: &Arc<Path>,
         connections: &Connections,
-    ) -> Result<(), PathError> {
+    ) -> Result<Admission, PathError> {
         let availability = self.availability.lock();
+        let admission = availability.state.admission();
         // In an outage everything is agreed upon anew before a request leaves.
         let Some(events) = availability
             .events
             .clone()
             .filter(|_| availability.state.is_connected())
         else {
-            return Ok(());
+            return Ok(admission);
         };
         drop(availability);
         let one_path = OnePath {
@@ -189,7 +191,7 @@ impl Session {
             connections,
         };
         match events.validate_path(&one_path) {
-            Ok(true) => Ok(()),
+            Ok(true) => Ok(admission),
             Ok(false) => {
                 if let Some(paths) = self.paths.get() {
                     let others = paths.0.iter().filter(|other| !Arc::ptr_eq(other, path));
@@ -202,15 +204,26 @@ impl Session {
     }
 
     /// Counts a path that comes up, unless `go_live` finds that it does not.
-    pub(crate) fn path_up(self: &Arc<Self>, go_live: impl FnOnce() -> bool) -> bool {
+    ///
+    /// # Errors
+    ///
+    /// The path was validated before an outage that is over: it is tried again.
+    pub(crate) fn path_up(
+        self: &Arc<Self>,
+        admission: Admission,
+        go_live: impl FnOnce() -> bool,
+    ) -> Result<bool, PathError> {
         let mut availability = self.availability.lock();
+        if !availability.state.admits(admission) {
+            return Err(PathError::NotAdmitted(EAGAIN));
+        }
         if !go_live() {
-            return false;
+            return Ok(false);
         }
         if availability.state.path_up() && availability.events.is_some() {
             self.reopen_in(0);
         }
-        true
+        Ok(true)
     }
 
     /// Handles the end of a path that was up, and whose connections are drained. Its requests in

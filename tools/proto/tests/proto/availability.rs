@@ -60,6 +60,22 @@ fn a_try_that_another_outage_overtakes_does_nothing() {
 }
 
 #[test]
+fn a_path_that_was_validated_before_an_outage_is_not_admitted_after_it() {
+    let mut session = in_outage();
+    let first = session.admission();
+    assert!(session.admits(first), "all is agreed upon anew after it");
+    session.path_up();
+    let second = session.admission();
+    assert!(session.admits(first) && session.admits(second));
+    session.path_down();
+    session.begin_outage(2000, SETTING, false);
+    assert!(session.admits(second), "no path is there to differ from");
+    session.path_up();
+    assert!(!session.admits(second));
+    assert!(session.admits(session.admission()));
+}
+
+#[test]
 fn an_outage_that_the_client_begins_itself_leaves_requests_time() {
     let mut session = Availability::NEW;
     let failing = session.begin_outage(1000, FastIoFail::After(0), false);
