@@ -26,6 +26,22 @@ pub enum Kind {
     Refused,
     /// A path was tried twice for one request.
     TriedTwice,
+    /// A lost request was sent again too often.
+    TooOften,
+    /// An acknowledged write is lost with a cache, and a later flush has succeeded.
+    SilentLoss,
+    /// A request reached another device.
+    WrongDevice,
+    /// A device that the server has closed for a client is written by it.
+    FenceBroken,
+    /// A client's request disturbs another client.
+    OtherClient,
+    /// The server has forgotten to answer a request.
+    Unanswered,
+    /// A send queue holds more than it has room for.
+    QueueFull,
+    /// A client used a key that is not valid on a path that works.
+    BadKey,
     /// A path was closed although attempts were left.
     GivenUpEarly,
     /// After the faults stopped, a part did not recover, or leaks.
@@ -59,13 +75,37 @@ struct Block {
     writing: Option<u64>,
     /// The contents that a read in flight may return.
     before: BTreeSet<u64>,
+    /// Durable: a power failure leaves it, or a later one.
+    floor: u64,
+    /// Executed after that, in this order: a power failure may leave any of them.
+    applied: Vec<u64>,
+    /// Acknowledged after that, in this order, with the writers.
+    since: Vec<(u64, usize)>,
+    /// The write in flight was executed, and lost with a cache before its answer has come.
+    perished: bool,
+    /// Acknowledged to a client, and lost with a cache; no flush of the client has failed since.
+    lost: Option<(u64, usize)>,
+}
+
+impl Block {
+    /// An acknowledged write is durable.
+    fn set_floor(&mut self, request: u64) {
+        // Otherwise a power failure, or a later write, has made it meaningless.
+        if let Some(place) = self.since.iter().position(|(r, _)| *r == request) {
+            self.since.drain(..=place);
+            self.floor = request;
+            if let Some(place) = self.applied.iter().position(|r| *r == request) {
+                self.applied.drain(..=place);
+            }
+        }
+    }
 }
 
 /// How a write ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// It is done.
-    Done,
+    /// It is done, for this client.
+    Done(usize),
     /// With an error; the server may have it.
     Unknown,
     /// With an error; it was never sent.
@@ -131,8 +171,14 @@ impl Check {
     pub(crate) fn write_ends(&mut self, block: usize, request: u64, end: End, content: u64) {
         let known = &mut self.blocks[block];
         known.writing = None;
+        let has_perished = std::mem::take(&mut known.perished);
         match end {
-            End::Done => known.acked = request,
+            End::Done(client) if has_perished => known.lost = Some((request, client)),
+            End::Done(client) => {
+                known.acked = request;
+                known.since.push((request, client));
+                known.lost = None;
+            }
             End::Unknown => {
                 known.failed.insert(request);
             }
@@ -150,6 +196,7 @@ impl Check {
         } else if known.writing.is_none() {
             known.failed.remove(&request);
             known.acked = request;
+            known.since.push((request, usize::MAX));
         }
         // Otherwise it replaced a write whose answer is in flight, which a failed one may.
     }
@@ -169,8 +216,80 @@ impl Check {
         }
     }
 
+    /// Handles an acknowledged write that is durable: there is no cache, or it was forced.
+    pub(crate) fn durable(&mut self, block: usize, request: u64) {
+        self.blocks[block].set_floor(request);
+    }
+
+    /// Handles a power failure; `content` is what it has left.
+    pub(crate) fn power_lost(&mut self, block: usize, content: u64) {
+        let known = &mut self.blocks[block];
+        let place = |request| known.applied.iter().rposition(|r| *r == request);
+        let left = place(content);
+        if left.is_none() && content != known.floor {
+            let (floor, applied) = (known.floor, &known.applied);
+            let what = format!(
+                "block {block} holds {content} after a power failure, durable was {floor}, \
+                 executed later {applied:?}"
+            );
+            return self.fail(Kind::LostWrite, what);
+        }
+        let last = known.since.last().copied();
+        let lost = last.filter(|(request, _)| place(*request) > left);
+        known.lost = lost.or(known.lost);
+        let writing = known.writing.filter(|w| place(*w) > left);
+        known.perished |= writing.is_some();
+        if known.writing != Some(content) && !known.failed.contains(&content) {
+            known.acked = content;
+        }
+        known.floor = content;
+        known.since.clear();
+        known.applied.clear();
+        known.before.insert(content);
+    }
+
+    /// What a flush that is sent now must make durable: the last acknowledged writes, by blocks.
+    pub(crate) fn flush_begins(&self, blocks: impl Iterator<Item = usize>) -> Vec<(usize, u64)> {
+        let last = |block: usize| self.blocks.get(block).and_then(|b| b.since.last());
+        blocks
+            .filter_map(|block| last(block).map(|(request, _)| (block, *request)))
+            .collect()
+    }
+
+    /// Handles the end of a flush of a client, with what it must have made durable and the blocks
+    /// of its device.
+    pub(crate) fn flush_ends(
+        &mut self,
+        client: usize,
+        ok: bool,
+        covered: &[(usize, u64)],
+        blocks: impl Iterator<Item = usize>,
+    ) {
+        if !ok {
+            // Whoever submits a flush learns that writes before it may be lost.
+            for block in blocks {
+                let lost = &mut self.blocks[block].lost;
+                *lost = lost.filter(|(_, writer)| *writer != client);
+            }
+            return;
+        }
+        for (block, request) in covered {
+            let known = &mut self.blocks[*block];
+            if known.lost == Some((*request, client)) {
+                let what = format!("r{request} of block {block} is lost, and a flush succeeded");
+                return self.fail(Kind::SilentLoss, what);
+            }
+            known.set_floor(*request);
+        }
+    }
+
     /// Handles a write of the disk.
     pub(crate) fn applies(&mut self, block: usize, request: u64) {
         self.content(block, request, Kind::LostWrite);
+        let known = &mut self.blocks[block];
+        known.applied.push(request);
+        if known.writing == Some(request) {
+            known.perished = false;
+        }
     }
 }

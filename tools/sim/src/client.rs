@@ -1,21 +1,23 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The client's requests: the choice of a path, waiting for one, sending again, and the end.
+//! The client's requests: how they are sent, and how they end.
 //!
-//! Stands for `rtrs/client/{session,io}` and `rnbd/client`. The decisions are the drivers' own
-//! code: `proto::policy`, `proto::outage`, `proto::permit`, `proto::geometry` and `proto::imm`. A
+//! Stands for `rtrs/client/{session,io}` and `rnbd/client/{queue,retry}.rs`. The decisions are the
+//! drivers' own code: `proto::{policy,permit,geometry,imm,failover}` and `rnbd`'s `retry`. A
 //! request is known by its tag, which is the number of a chunk: the one that it uses unless
 //! `client_chunks` gives it another.
 
 use std::collections::VecDeque;
 
+use proto::common::errno::Errno;
+use proto::rnbd::{
+    cache::Note,
+    retry::NotSent, //
+};
 use proto::rtrs::{
-    geometry::Geometry,
-    imm::{
-        Imm,
-        Response, //
-    },
-    outage::{self, Outage},
+    availability::Availability,
+    failover::Resent,
+    imm::Imm,
     permit::Partition,
     policy::{
         PathLoad,
@@ -23,7 +25,6 @@ use proto::rtrs::{
         Tried, //
     },
     quarantine::{
-        outage_setting,
         Chunk,
         Quarantine,
         Shortage,
@@ -32,13 +33,12 @@ use proto::rtrs::{
 };
 
 use crate::{
+    app::Answer,
     check::Kind,
     client_chunks::AGAIN_US,
     client_path::ClientPath,
-    event::{
-        Event,
-        MS, //
-    },
+    device::Device,
+    event::Event,
     message::{
         Body,
         Deed,
@@ -47,6 +47,7 @@ use crate::{
     },
     network::ConnId,
     settings::Mutation,
+    tasks::Tasks,
     trace::note,
     world::World,
 };
@@ -60,62 +61,64 @@ pub(crate) struct Slot {
     /// The chunk that it was last sent in.
     pub(crate) chunk: u16,
     /// Number of its last sending.
-    send: u64,
+    pub(crate) send: u64,
     /// It was lost on a path.
     pub(crate) ticket: Option<Ticket>,
-    /// Since when it waits for its chunk.
+    /// Since when it was lost first, or waits for its chunk.
     pub(crate) since_us: Option<u64>,
-    /// Of an open message: the client's count when it was made.
-    epoch: u64,
+    pub(crate) resent: Resent,
+    /// Resendings since it was submitted, as the check counts them.
+    pub(crate) resendings: u32,
+    /// What its acknowledgement means for the server's cache.
+    pub(crate) note: Note,
+    /// Of an admin message: the task that waits for the answer.
+    pub(crate) task: Option<u64>,
 }
 
-/// A client with one session and one device.
+/// A client with one session.
 #[derive(Debug)]
 pub(crate) struct Client {
     pub(crate) paths: Vec<ClientPath>,
-    pub(crate) outage: Outage,
+    pub(crate) availability: Availability,
+    pub(crate) devices: Vec<Device>,
+    pub(crate) tasks: Tasks,
     pub(crate) policy: Policy,
     last: Option<usize>,
     pub(crate) slots: Vec<Option<Slot>>,
-    /// Chunks whose requests wait for a path.
+    /// Tags whose requests the block layer keeps.
     pub(crate) waiting: VecDeque<u16>,
     /// Tags whose requests wait for their chunks.
     pub(crate) refused: Vec<u16>,
+    /// [`Event::TryAgain`] is on its way.
+    pub(crate) tries_again: bool,
     pub(crate) quarantine: Quarantine<Vec<Chunk>>,
     pub(crate) shortage: Shortage,
     /// Until when no path connects.
     pub(crate) away_until_us: u64,
     /// The failed request without an answer, for each chunk that is held because of it.
     pub(crate) failed: Vec<Option<Body>>,
-    /// The device is open on the server that the connected paths lead to.
-    pub(crate) opened: bool,
-    /// Counts the times that the device had to be opened.
-    epoch: u64,
-    sends: u64,
-    requests: u64,
     pub(crate) frozen: bool,
     /// The events for a frozen client when it runs again.
     pub(crate) backlog: VecDeque<Event>,
 }
 
 impl Client {
-    pub(crate) fn new(queue_depth: u16, policy: Policy) -> Self {
+    pub(crate) fn new(queue_depth: u16, policy: Policy, devices: usize) -> Self {
         Self {
             paths: Vec::new(),
-            outage: Outage::Up,
+            availability: Availability::NEW,
+            devices: (0..devices).map(|_| Device::new()).collect(),
+            tasks: Tasks::default(),
             policy,
             last: None,
             slots: vec![None; queue_depth.into()],
             waiting: VecDeque::new(),
             refused: Vec::new(),
+            tries_again: false,
             quarantine: Quarantine::new(vec![Chunk::default(); queue_depth.into()]),
             shortage: Shortage::NONE,
             away_until_us: 0,
             failed: vec![None; queue_depth.into()],
-            opened: false,
-            epoch: 0,
-            sends: 0,
-            requests: 0,
             frozen: false,
             backlog: VecDeque::new(),
         }
@@ -123,7 +126,7 @@ impl Client {
 
     fn loads(&self) -> Vec<PathLoad> {
         let load = |(i, p): (usize, &ClientPath)| PathLoad {
-            connected: p.state().carries_io(),
+            connected: p.is_live && p.state().carries_io(),
             inflight: self.in_flight(i).count().try_into().unwrap_or(u32::MAX),
             latency_ns: p.latency_ns,
         };
@@ -155,75 +158,112 @@ impl World {
 
     /// Takes a request from the application; `None` if every tag is taken.
     pub(crate) fn take_io(&mut self, deed: Deed) -> Option<u64> {
-        let chunk = self.client.free(self.partition().io_ids())?;
-        Some(self.take(chunk, deed))
+        let tag = self.clients[self.at].free(self.partition().io_ids())?;
+        let request = self.take(tag, deed, None);
+        self.submit(tag);
+        Some(request)
     }
 
-    fn take(&mut self, chunk: u16, deed: Deed) -> u64 {
-        self.client.requests += 1;
-        let request = self.client.requests;
+    /// Puts a request or a task's message into a tag.
+    pub(crate) fn take(&mut self, tag: u16, deed: Deed, task: Option<u64>) -> u64 {
+        self.requests += 1;
+        let request = self.requests;
         match deed {
-            Deed::Write { block } => self.check.write_begins(block, request),
+            Deed::Write { block, .. } => self.check.write_begins(block, request),
             Deed::Read { block } => self.check.read_begins(block),
-            Deed::Open => {}
+            _ => {}
         }
-        self.client.slots[usize::from(chunk)] = Some(Slot {
-            body: Body { request, deed },
+        let body = Body {
+            request,
+            deed,
+            number: 0,
+        };
+        self.clients[self.at].slots[usize::from(tag)] = Some(Slot {
+            body,
             on: None,
-            chunk,
+            chunk: tag,
             send: 0,
             ticket: None,
             since_us: None,
-            epoch: self.client.epoch,
+            resent: Resent::NEVER,
+            resendings: 0,
+            note: Note::Nothing,
+            task,
         });
-        note!(self, Client, "r{request} {deed:?} takes chunk {chunk}");
-        self.submit(chunk);
+        note!(self, Client, "r{request} {deed:?} takes tag {tag}");
         request
     }
 
-    /// Sends a tag's request on the path that the policy chooses, or lets it wait, or fails it.
+    /// Sends a tag's request on the path that the policy chooses, or lets it wait, or fails it:
+    /// `queue_rq` of `rnbd/client/queue.rs`.
     pub(crate) fn submit(&mut self, tag: u16) {
-        let Some(slot) = self.client.slots[usize::from(tag)].clone() else {
+        let Some(slot) = self.clients[self.at].slots[usize::from(tag)].clone() else {
             return;
         };
-        let is_open = slot.body.deed == Deed::Open;
-        if !is_open && !self.client.opened {
-            self.wait_or_fail(tag);
+        let Some(index) = slot.body.deed.device(self.settings.volatile.len()) else {
             return;
-        }
+        };
+        let device = &mut self.clients[self.at].devices[index];
+        let Some(number) = device.io_state.remote_id() else {
+            return self.not_sent(tag, Errno::ECONNABORTED);
+        };
+        let Ok(note) = device.send(slot.body.deed) else {
+            self.trace.reached("a flush fails for a lost cache");
+            return self.end_io(tag, Answer::Refused);
+        };
+        let mut slot = slot;
+        slot.note = note;
+        slot.body.number = number;
         let Some(place) = self.place_for(tag) else {
-            self.refused(tag);
-            return;
+            self.clients[self.at].slots[usize::from(tag)] = Some(slot);
+            return self.not_sent(tag, Errno::EALREADY);
         };
+        slot.resent = match place.is_again {
+            true => Resent::REMADE,
+            false => Resent::NEVER,
+        };
+        slot.resendings = 0;
+        self.clients[self.at].slots[usize::from(tag)] = Some(slot.clone());
         if !self.send_on_any_path(tag, &slot, place.chunk) {
             if place.is_again {
-                self.client.quarantine.given_back(place.chunk);
+                self.clients[self.at].quarantine.given_back(place.chunk);
             }
-            if is_open {
-                // It is opened when a path comes up.
-                self.client.slots[usize::from(tag)] = None;
-            } else {
-                self.wait_or_fail(tag);
-            }
+            self.not_sent(tag, Errno::ECONNABORTED);
         }
     }
 
-    /// Handles a request without a path, as rnbd's `client/io_state.rs`: it waits unless its time
-    /// limit is over.
-    fn wait_or_fail(&mut self, tag: u16) {
-        match self.client.outage {
-            Outage::Up | Outage::Queueing { .. } => self.client.waiting.push_back(tag),
-            Outage::Failing { .. } | Outage::Closed => self.end_io(tag, None),
+    /// Handles a request that was not sent: `take_back` of `rnbd/client/retry.rs`.
+    fn not_sent(&mut self, tag: u16, errno: Errno) {
+        match NotSent::new(errno, self.may_recover(tag)) {
+            NotSent::Requeue => self.keep(tag),
+            NotSent::WaitForChunk => self.refused(tag),
+            NotSent::Fail => self.end_io(tag, Answer::Unknown),
+        }
+    }
+
+    /// The block layer keeps a request until its queue runs again.
+    pub(crate) fn keep(&mut self, tag: u16) {
+        self.clients[self.at].waiting.push_back(tag);
+        if !self.is_quiesced(tag) {
+            self.try_again_later();
+        }
+    }
+
+    pub(crate) fn try_again_later(&mut self) {
+        let client = &mut self.clients[self.at];
+        if !std::mem::replace(&mut client.tries_again, true) {
+            self.after(AGAIN_US, Event::TryAgain);
         }
     }
 
     /// Sends a request in a chunk; `false` if no path takes it.
-    fn send_on_any_path(&mut self, tag: u16, slot: &Slot, chunk: u16) -> bool {
+    pub(crate) fn send_on_any_path(&mut self, tag: u16, slot: &Slot, chunk: u16) -> bool {
         let mut tried = Tried::NONE;
         let mut seen = Vec::new();
-        let loads = self.client.loads();
-        let policy = self.client.policy;
-        while let Some(path) = policy.choose(self.client.last, &tried, loads.iter().copied()) {
+        let loads = self.clients[self.at].loads();
+        let policy = self.clients[self.at].policy;
+        let last = self.clients[self.at].last;
+        while let Some(path) = policy.choose(last, &tried, loads.iter().copied()) {
             if seen.contains(&path) {
                 let request = slot.body.request;
                 let what = format!("r{request} tried path {path} twice");
@@ -234,7 +274,7 @@ impl World {
             if !self.settings.broken(Mutation::LoseTried) {
                 tried.insert(path);
             }
-            self.client.last = Some(path);
+            self.clients[self.at].last = Some(path);
             if seen.len() > 1 {
                 self.trace.reached("a request tries a second path");
             }
@@ -248,22 +288,25 @@ impl World {
         false
     }
 
-    fn send(&mut self, tag: u16, slot: &Slot, chunk: u16, path: usize) -> bool {
-        let conns = &self.client.paths[path].conns;
-        let lane = match slot.body.deed {
-            Deed::Open => 0,
-            _ => 1 + usize::from(tag) % (conns.len() - 1),
+    /// Sends a request on a path.
+    pub(crate) fn send(&mut self, tag: u16, slot: &Slot, chunk: u16, path: usize) -> bool {
+        let p = &self.clients[self.at].paths[path];
+        let lane = match slot.body.deed.is_admin() {
+            true => 0,
+            false => 1 + usize::from(tag) % (p.conns.len() - 1),
         };
-        let conn = conns[lane];
+        let conn = p.conns[lane];
+        let key = p.keys[usize::from(chunk)];
         let Some(payload) = self.geometry.join(chunk, 0) else {
             self.check
                 .fail(Kind::ChunkTwice, format!("no chunk {chunk}"));
             return true;
         };
-        self.client.sends += 1;
-        let send = self.client.sends;
+        self.sends += 1;
+        let send = self.sends;
         let message = Message::Request {
             imm: Imm::Request { payload }.encode(),
+            key,
             body: slot.body,
             send,
         };
@@ -276,9 +319,9 @@ impl World {
             Client,
             "r{request} chunk {chunk} sent on p{path} c{conn}"
         );
-        if let Some(slot) = &mut self.client.slots[usize::from(tag)] {
+        if let Some(slot) = &mut self.clients[self.at].slots[usize::from(tag)] {
             slot.on = Some((path, conn));
-            (slot.chunk, slot.send, slot.since_us) = (chunk, send, None);
+            (slot.chunk, slot.send) = (chunk, send);
         }
         if !self.settings.broken(Mutation::NoRequestTimeout) {
             let timeout = self.settings.request_timeout_us;
@@ -289,7 +332,7 @@ impl World {
 
     /// Handles the timeout of a request: the path recovers, and the request is sent on another one.
     pub(crate) fn request_timeout(&mut self, tag: u16, send: u64) {
-        let Some(slot) = &self.client.slots[usize::from(tag)] else {
+        let Some(slot) = &self.clients[self.at].slots[usize::from(tag)] else {
             return;
         };
         if let (Some((path, _)), true) = (slot.on, slot.send == send) {
@@ -297,204 +340,5 @@ impl World {
             self.trace.reached("a request times out");
             self.path_failed(path);
         }
-    }
-
-    /// Handles a response on a connection of a path.
-    pub(crate) fn response(&mut self, at: (usize, ConnId), r: Response, content: u64, truth: u64) {
-        let geometry: Geometry = self.geometry;
-        let chunk = geometry.chunk_id(r.msg_id);
-        let found = chunk.and_then(|c| self.client.user_of(c));
-        let (Some(chunk), Some((tag, slot))) = (chunk, found) else {
-            let what = format!("answer to r{truth} in a free chunk, p{}", at.0);
-            self.check.fail(Kind::WrongReply, what);
-            return;
-        };
-        let request = slot.body.request;
-        if slot.on != Some(at) || request != truth {
-            let what = format!("answer to r{truth} taken for r{request}, p{}", at.0);
-            self.check.fail(Kind::WrongReply, what);
-            return;
-        }
-        note!(
-            self,
-            Client,
-            "r{request} chunk {chunk} answered on p{}",
-            at.0
-        );
-        if r.errno != 0 {
-            let what = format!("r{request} answered with error {}", r.errno);
-            self.check.fail(Kind::Refused, what);
-            return;
-        }
-        if slot.ticket.is_some() {
-            self.client.quarantine.answered(chunk);
-            self.settle();
-        }
-        if slot.body.deed == Deed::Open {
-            self.client.slots[usize::from(tag)] = None;
-            self.opened(slot.epoch);
-        } else {
-            self.end_io(tag, Some(content));
-        }
-    }
-
-    /// Ends a request of the application; `None` is an error.
-    pub(crate) fn end_io(&mut self, tag: u16, answer: Option<u64>) {
-        let Some(slot) = self.client.slots[usize::from(tag)].take() else {
-            return;
-        };
-        let unanswered = slot.ticket.filter(|_| answer.is_none());
-        self.io_done(slot.body, answer, unanswered.is_some());
-        if unanswered.is_some() {
-            self.client.failed[usize::from(slot.chunk)] = Some(slot.body);
-            self.settle();
-        }
-    }
-
-    /// Handles that a path's queue pairs are drained: requests in flight are sent again, or given
-    /// back.
-    pub(crate) fn fail_over(&mut self, path: usize) {
-        let tags: Vec<u16> = self.client.in_flight(path).collect();
-        for mut tag in tags {
-            if self.settings.broken(Mutation::NoFailOver) {
-                continue;
-            }
-            let Some(mut slot) = self.client.slots[usize::from(tag)].take() else {
-                continue;
-            };
-            self.trace.reached("a request fails over");
-            let request = slot.body.request;
-            note!(self, Client, "r{request} fails over from p{path}");
-            let mut chunk = slot.chunk;
-            slot.ticket = Some(self.lost(chunk, path));
-            slot.on = None;
-            if self.settings.broken(Mutation::ReuseChunkEarly) {
-                if let Some(other) = self.client.free(self.partition().io_ids()) {
-                    (tag, chunk) = (other, other);
-                }
-            }
-            self.client.slots[usize::from(tag)] = Some(slot.clone());
-            // As the driver: requests lost with the last path are given back, and submitted again.
-            let is_open = slot.body.deed == Deed::Open;
-            let may_go = is_open || self.client.opened;
-            if !may_go || !self.send_on_any_path(tag, &slot, chunk) {
-                self.client.quarantine.given_back(chunk);
-                if is_open {
-                    self.client.slots[usize::from(tag)] = None;
-                } else {
-                    self.client.waiting.push_back(tag);
-                }
-            }
-        }
-        if matches!(self.client.outage, Outage::Failing { .. } | Outage::Closed) {
-            self.flush();
-        }
-    }
-
-    /// Sends the waiting requests, as far as possible.
-    pub(crate) fn flush(&mut self) {
-        for tag in std::mem::take(&mut self.client.waiting) {
-            let tag = self.another_tag(tag);
-            self.submit(tag);
-        }
-    }
-
-    pub(crate) fn now_ms(&self) -> u64 {
-        self.now_us / MS
-    }
-
-    /// Handles an event of the session.
-    pub(crate) fn outage(&mut self, event: outage::Event) {
-        let (next, effect) = self.client.outage.step(event);
-        if next != self.client.outage {
-            note!(self, Client, "session: {event:?}: {next:?}");
-        }
-        self.client.outage = next;
-        match effect {
-            outage::Effect::Ignore => {}
-            outage::Effect::Queue { until_ms: None } => {}
-            outage::Effect::Queue {
-                until_ms: Some(until_ms),
-            } => {
-                let event = Event::OutageDeadline { until_ms };
-                self.agenda.push(self.now_us.max(until_ms * MS), event);
-            }
-            // The path that connected opens the device, after which the waiting requests are sent.
-            outage::Effect::Resume => self.trace.reached("a session is back"),
-            outage::Effect::FailQueued => {
-                self.trace.reached("what waits is failed");
-                self.client.opened = false;
-                self.flush();
-                self.try_refused();
-            }
-        }
-    }
-
-    /// Handles a path that connected. It may lead to a restarted server, or to a session whose
-    /// devices were closed, while another path still looks connected: no IO is sent, on any path,
-    /// until the device was opened after this.
-    pub(crate) fn path_up(&mut self) {
-        let first = self.client.outage != Outage::Up;
-        self.outage(outage::Event::PathUp);
-        if (!first && self.settings.broken(Mutation::ReopenAfterOutageOnly))
-            || (self.client.opened && self.settings.broken(Mutation::NoReopen))
-        {
-            self.flush();
-            return;
-        }
-        self.client.opened = false;
-        self.client.epoch += 1;
-        self.open();
-    }
-
-    /// Opens the device, unless an open is in flight.
-    pub(crate) fn open(&mut self) {
-        let mut slots = self.client.slots.iter().flatten();
-        if slots.any(|s| s.body.deed == Deed::Open) {
-            self.flush();
-        } else if let Some(id) = self.free_admin_id() {
-            self.take(id, Deed::Open);
-        } else {
-            let now_ms = self.now_ms();
-            self.client.shortage.refused(now_ms);
-            self.after(AGAIN_US, Event::TryAgain);
-        }
-    }
-
-    /// Handles the answer to an open message.
-    fn opened(&mut self, epoch: u64) {
-        if epoch == self.client.epoch {
-            self.client.opened = true;
-            note!(self, Client, "device open");
-            self.flush();
-        } else {
-            // The answer may be that of a crashed server.
-            self.trace.reached("an open is answered too late");
-            self.open();
-        }
-    }
-
-    pub(crate) fn path_down(&mut self) {
-        if self.client.paths.iter().any(|p| p.state().carries_io()) {
-            return;
-        }
-        let is_away = self.now_us < self.client.away_until_us;
-        let setting = outage_setting(self.settings.fast_io_fail, is_away);
-        let now_ms = self.now_ms();
-        self.outage(outage::Event::LastPathDown { now_ms, setting });
-    }
-
-    pub(crate) fn outage_deadline(&mut self, until_ms: u64) {
-        let now_ms = self.now_ms();
-        // A replaced timer counts as cancelled.
-        if matches!(self.client.outage, Outage::Queueing { until_ms: Some(u), .. } if u == until_ms)
-        {
-            self.outage(outage::Event::DeadlinePassed { now_ms });
-        }
-    }
-
-    pub(crate) fn change_outage_setting(&mut self) {
-        let (now_ms, setting) = (self.now_ms(), self.settings.fast_io_fail);
-        self.outage(outage::Event::SettingChanged { now_ms, setting });
     }
 }

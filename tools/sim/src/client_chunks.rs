@@ -6,26 +6,21 @@
 //! Stands for `rtrs/client/session/quarantine.rs` and `rnbd/client/retry.rs`. The decisions are
 //! those of `proto::quarantine`.
 
-use proto::rtrs::{
-    outage::FastIoFail,
-    quarantine::{
-        wait_limit_ms,
-        Place,
-        Ticket,
-        AWAY_MS, //
-    },
+use proto::rtrs::quarantine::{
+    wait_limit_ms,
+    Place,
+    Ticket,
+    AWAY_MS, //
 };
 
 use crate::{
+    app::Answer,
     check::Kind,
     client::{
         Client,
         Slot, //
     },
-    event::{
-        Event,
-        MS, //
-    },
+    event::MS,
     message::{
         Body,
         Deed, //
@@ -58,12 +53,12 @@ impl World {
         if self.settings.broken(Mutation::NoQuarantine) {
             return Some(own);
         }
-        let slot = self.client.slots[usize::from(tag)].as_ref()?;
+        let slot = self.clients[self.at].slots[usize::from(tag)].as_ref()?;
         let ticket = match self.settings.broken(Mutation::AnotherChunkAgain) {
             true => None,
             false => slot.ticket,
         };
-        let place = self.client.quarantine.take(tag, ticket);
+        let place = self.clients[self.at].quarantine.take(tag, ticket);
         if place.is_some_and(|p| p.chunk != tag) {
             self.trace.reached("a request goes out in another's chunk");
         }
@@ -72,42 +67,37 @@ impl World {
 
     /// Handles a request whose chunk is held: it waits, and fails after its time limit.
     pub(crate) fn refused(&mut self, tag: u16) {
-        let (now_us, now_ms) = (self.now_us, self.now_ms());
-        self.client.shortage.refused(now_ms);
-        let Some(slot) = &mut self.client.slots[usize::from(tag)] else {
-            return;
-        };
-        let waited_ms = (now_us - *slot.since_us.get_or_insert(now_us)) / MS;
-        let request = slot.body.request;
-        let fast_io_fail_ms = match self.settings.fast_io_fail {
-            FastIoFail::Off => None,
-            FastIoFail::After(s) => Some(u64::from(s) * 1000),
-        };
-        if wait_limit_ms(fast_io_fail_ms).is_some_and(|limit_ms| waited_ms > limit_ms) {
-            // Faults have stopped before it began to wait: the session must have started again by
-            // then.
-            if now_us > self.settings.calm_us + waited_ms * MS {
-                let what = format!("r{request} has waited too long for its chunk");
-                self.check.fail(Kind::Stuck, what);
-            }
-            self.end_io(tag, None);
+        let now_ms = self.now_ms();
+        self.clients[self.at].shortage.refused(now_ms);
+        let limit_ms = wait_limit_ms(self.fast_io_fail_ms());
+        if self.waits_on(tag, limit_ms) {
+            self.trace.reached("a request waits for a held chunk");
+            self.try_again_later();
+            self.clients[self.at].refused.push(tag);
             return;
         }
-        self.trace.reached("a request waits for a held chunk");
-        if self.client.refused.is_empty() {
-            self.after(AGAIN_US, Event::TryAgain);
+        let slot = self.clients[self.at].slots[usize::from(tag)].as_ref();
+        let since_us = slot.and_then(|s| s.since_us).unwrap_or(0);
+        // Faults have stopped before it began to wait: the session must have started again by then.
+        if since_us > self.settings.calm_us && self.may_recover(tag) {
+            let what = format!("tag {tag} has waited too long for its chunk");
+            self.check.fail(Kind::Stuck, what);
         }
-        self.client.refused.push(tag);
+        self.end_io(tag, Answer::Unknown);
     }
 
-    /// Requests that wait for their chunks try again, and so does the open of a device.
+    /// Handles [`Event::TryAgain`].
+    pub(crate) fn try_again(&mut self) {
+        self.clients[self.at].tries_again = false;
+        self.flush();
+        self.try_refused();
+        self.try_messages();
+    }
+
+    /// Requests that wait for their chunks try again.
     pub(crate) fn try_refused(&mut self) {
-        for tag in std::mem::take(&mut self.client.refused) {
+        for tag in std::mem::take(&mut self.clients[self.at].refused) {
             self.submit(tag);
-        }
-        let up = self.client.paths.iter().any(|p| p.state().carries_io());
-        if up && !self.client.opened {
-            self.open();
         }
     }
 
@@ -118,19 +108,19 @@ impl World {
         }
         let ids = self.partition().io_ids();
         let free: Vec<u16> = ids
-            .filter(|id| self.client.slots[usize::from(*id)].is_none())
+            .filter(|id| self.clients[self.at].slots[usize::from(*id)].is_none())
             .collect();
         let Some(other) = free.get(self.rng.usize(0..free.len().max(1))) else {
             return tag;
         };
-        let moved = self.client.slots[usize::from(tag)].take();
-        self.client.slots[usize::from(*other)] = moved;
+        let moved = self.clients[self.at].slots[usize::from(tag)].take();
+        self.clients[self.at].slots[usize::from(*other)] = moved;
         *other
     }
 
     /// An id for an admin message.
     pub(crate) fn free_admin_id(&self) -> Option<u16> {
-        let client = &self.client;
+        let client = &self.clients[self.at];
         let broken = self.settings.broken(Mutation::NoQuarantine);
         self.partition().admin_ids().find(|id| {
             let held = !broken && client.quarantine.is_held(*id);
@@ -140,16 +130,16 @@ impl World {
 
     /// Handles a request in flight on a path that was drained.
     pub(crate) fn lost(&mut self, chunk: u16, path: usize) -> Ticket {
-        let number = self.client.paths[path].number;
-        self.client.quarantine.lost(chunk, number)
+        let number = self.clients[self.at].paths[path].number;
+        self.clients[self.at].quarantine.lost(chunk, number)
     }
 
     /// Handles the connect of a path: the server has drained its previous connections.
     pub(crate) fn end_quarantine_of(&mut self, path: usize) {
-        let number = self.client.paths[path].number;
-        self.client.quarantine.connected(number);
+        let number = self.clients[self.at].paths[path].number;
+        self.clients[self.at].quarantine.connected(number);
         if self.settings.broken(Mutation::AnyPathEndsQuarantine) {
-            (0..=u8::MAX).for_each(|n| self.client.quarantine.connected(n));
+            (0..=u8::MAX).for_each(|n| self.clients[self.at].quarantine.connected(n));
         }
         self.settle();
     }
@@ -157,11 +147,11 @@ impl World {
     /// Handles the removal of a path, whose end at the server is not known.
     pub(crate) fn path_removed(&mut self, path: usize) {
         self.trace.reached("a path is removed");
-        let number = self.client.paths[path].number;
+        let number = self.clients[self.at].paths[path].number;
         if self.settings.broken(Mutation::RemovalEndsQuarantine) {
-            self.client.quarantine.connected(number);
+            self.clients[self.at].quarantine.connected(number);
         }
-        self.client.quarantine.remove_path(number);
+        self.clients[self.at].quarantine.remove_path(number);
         self.settle();
     }
 
@@ -169,27 +159,29 @@ impl World {
     pub(crate) fn session_forgotten(&mut self, losses: u64) {
         self.trace.reached("the server has forgotten the session");
         note!(self, Client, "the server has forgotten the session");
-        self.client.quarantine.forgotten(losses);
+        self.clients[self.at].quarantine.forgotten(losses);
         self.settle();
     }
 
     /// A request that failed in a chunk that is not held any more must not be executed from now on.
     pub(crate) fn settle(&mut self) {
-        if self.client.quarantine.held() == 0 {
-            self.client.shortage.end();
+        if self.clients[self.at].quarantine.held() == 0 {
+            self.clients[self.at].shortage.end();
         }
         for chunk in 0..self.settings.queue_depth {
-            let held = self.client.quarantine.is_held(chunk);
+            let held = self.clients[self.at].quarantine.is_held(chunk);
             if held || self.settings.broken(Mutation::NoQuarantine) {
                 continue;
             }
-            let Some(Body { request, deed }) = self.client.failed[usize::from(chunk)].take() else {
+            let Some(Body { request, deed, .. }) =
+                self.clients[self.at].failed[usize::from(chunk)].take()
+            else {
                 continue;
             };
             self.trace
                 .reached("a chunk is used again after its request failed");
-            if let Deed::Write { block } = deed {
-                let content = self.disk.blocks[block];
+            if let Deed::Write { block, .. } = deed {
+                let content = self.disk.content(block);
                 self.check.write_settled(block, request, content);
             }
         }
@@ -197,18 +189,28 @@ impl World {
 
     /// Disconnects all paths for a short time if requests have waited too long for their chunks.
     pub(crate) fn look_after_chunks(&mut self) {
-        if self.settings.broken(Mutation::NeverAskServer) || self.client.quarantine.held() == 0 {
+        if self.settings.broken(Mutation::NeverAskServer)
+            || self.clients[self.at].quarantine.held() == 0
+        {
             return;
         }
-        let up = |p: usize| self.client.paths[p].state().carries_io();
-        let up: Vec<usize> = (0..self.client.paths.len()).filter(|p| up(*p)).collect();
-        let in_flight: usize = up.iter().map(|p| self.client.in_flight(*p).count()).sum();
+        let up = |p: usize| self.clients[self.at].paths[p].state().carries_io();
+        let up: Vec<usize> = (0..self.clients[self.at].paths.len())
+            .filter(|p| up(*p))
+            .collect();
+        let in_flight: usize = up
+            .iter()
+            .map(|p| self.clients[self.at].in_flight(*p).count())
+            .sum();
         let in_flight = u32::try_from(in_flight).unwrap_or(u32::MAX);
         let setting = self.settings.fast_io_fail;
-        if self.client.shortage.is_too_long(setting, in_flight) {
+        if self.clients[self.at]
+            .shortage
+            .is_too_long(setting, in_flight)
+        {
             self.trace.reached("a session is begun anew");
             note!(self, Client, "chunks are held for too long");
-            self.client.away_until_us = self.now_us + AWAY_MS * MS;
+            self.clients[self.at].away_until_us = self.now_us + AWAY_MS * MS;
             up.into_iter().for_each(|path| self.path_failed(path));
         }
     }

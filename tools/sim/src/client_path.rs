@@ -7,6 +7,7 @@
 
 use proto::common::errno::Errno;
 use proto::rtrs::{
+    availability::Admission,
     handshake::{
         self,
         Connect,
@@ -26,7 +27,7 @@ use proto::rtrs::{
         StaleConnection,
         TearDown, //
     },
-    CONNECT_TIMEOUT_MS, //
+    timeouts::ConnectTimeouts, //
 };
 use zerocopy::IntoBytes;
 
@@ -50,9 +51,6 @@ use crate::{
 
 mod lives;
 
-/// Name of the only session.
-pub(crate) const SESSION: [u8; 16] = [0x5e; 16];
-
 /// Pause before a connect request is repeated by the connection manager.
 const CM_RETRY_US: u64 = 500 * MS;
 
@@ -65,7 +63,9 @@ pub(crate) struct ClientPath {
     uuid: [u8; 16],
     recovery: Recovery,
     /// Counts set-ups and teardowns.
-    life: u64,
+    pub(crate) life: u64,
+    /// Counts the steps of set-ups.
+    step: u64,
     /// Number of the next start.
     start: u64,
     /// The current run of the teardown worker; `None`: a failed attempt is undone.
@@ -86,6 +86,12 @@ pub(crate) struct ClientPath {
     /// Attempts before the last success, for a mutation that does not forget them.
     spent: u32,
     pub(crate) conns: Vec<ConnId>,
+    /// The outages when its validation began.
+    pub(crate) admission: Option<Admission>,
+    /// Senders may use it.
+    pub(crate) is_live: bool,
+    /// The keys of the chunks.
+    pub(crate) keys: Vec<u64>,
     /// The connection whose answer is awaited.
     pending: Option<ConnId>,
     missed: u32,
@@ -104,6 +110,7 @@ impl ClientPath {
             uuid,
             recovery: Recovery::NEW,
             life: 0,
+            step: 0,
             start: 0,
             run: None,
             outcome: Outcome::Other,
@@ -115,6 +122,9 @@ impl ClientPath {
             attempts: 0,
             spent: 0,
             conns: Vec::new(),
+            admission: None,
+            is_live: false,
+            keys: Vec::new(),
             pending: None,
             missed: 0,
             pulse_sent_us: 0,
@@ -126,6 +136,15 @@ impl ClientPath {
         self.recovery.state()
     }
 
+    /// Says whether it may be connected again without being asked to.
+    pub(crate) fn may_come_back(&self) -> bool {
+        use ClientState as S;
+        matches!(
+            self.state(),
+            S::Connecting | S::ConnectingErr | S::Connected | S::Reconnecting
+        )
+    }
+
     /// Says whether the path is there at all.
     pub(crate) fn exists(&self) -> bool {
         self.state() != ClientState::Dead && !self.removed
@@ -134,22 +153,24 @@ impl ClientPath {
 
 impl World {
     pub(crate) fn add_path(&mut self, wire: usize) {
-        let path = self.client.paths.len();
-        let Some(number) = self.client.quarantine.add_path() else {
+        let path = self.clients[self.at].paths.len();
+        let Some(number) = self.clients[self.at].quarantine.add_path() else {
             return;
         };
-        self.client.paths.push(ClientPath::new(path, wire, number));
+        self.clients[self.at]
+            .paths
+            .push(ClientPath::new(path, wire, number));
         note!(self, Client, "p{path} added on wire {wire}");
         self.connect(path);
     }
 
     pub(crate) fn remove_path(&mut self, path: usize) {
-        self.client.paths[path].removed = true;
+        self.clients[self.at].paths[path].removed = true;
         self.remove_or_close(path);
     }
 
     fn remove_or_close(&mut self, path: usize) {
-        let closed = self.client.paths[path].state() == ClientState::Closed;
+        let closed = self.clients[self.at].paths[path].state() == ClientState::Closed;
         let event = if closed {
             recovery::Event::Remove
         } else {
@@ -164,7 +185,7 @@ impl World {
 
     /// The administrator requests a connect; counting starts again.
     pub(crate) fn reconnect_path(&mut self, path: usize) {
-        let p = &mut self.client.paths[path];
+        let p = &mut self.clients[self.at].paths[path];
         if !p.exists() {
             return;
         }
@@ -172,7 +193,7 @@ impl World {
         let before = (p.attempts, p.spent);
         (p.attempts, p.spent) = (0, 0);
         if self.path_event(path, recovery::Event::Reconnect) == Action::Busy {
-            let p = &mut self.client.paths[path];
+            let p = &mut self.clients[self.at].paths[path];
             (p.attempts, p.spent) = before;
         }
     }
@@ -183,41 +204,62 @@ impl World {
 
     /// Connects, one connection after the other, then does the info exchange.
     fn connect(&mut self, path: usize) {
-        let others_up = self.client.paths.iter().any(|p| p.state().carries_io());
-        let p = &mut self.client.paths[path];
+        let mut others = self.clients[self.at].paths.iter().enumerate();
+        let has_others = others.any(|(other, p)| other != path && p.exists());
+        let p = &mut self.clients[self.at].paths[path];
         p.life += 1;
         p.outcome = Outcome::Other;
-        // As the driver: a path that was connected before may meet a restarted server.
+        // As the driver: a path that is connected again may meet a restarted server.
         let was_up = p.recovery.was_up();
-        p.first_conn = was_up || !others_up;
-        let quarantine = &self.client.quarantine;
-        p.inquiry = quarantine.inquiry(p.number, was_up);
-        p.first_conn &= p.inquiry.is_none();
-        p.conns.clear();
+        let is_new = p.life == 1;
         let life = p.life;
+        p.conns.clear();
+        let client = &mut self.clients[self.at];
+        let p = &mut client.paths[path];
+        p.inquiry = client.quarantine.inquiry(p.number, was_up);
+        p.first_conn = match is_new {
+            true => !has_others,
+            false => p.inquiry.is_none(),
+        };
         self.connect_next(path);
         self.after(CM_RETRY_US, Event::CmRetry { path, life });
-        let timeout_us = u64::from(CONNECT_TIMEOUT_MS) * MS;
-        self.after(timeout_us, Event::ConnectTimeout { path, life });
+    }
+
+    /// A step of the set-up begins: connections one after the other, the info exchange, the
+    /// validation, which has its own time.
+    fn begin_step(&mut self, path: usize, is_timed: bool) {
+        let p = &mut self.clients[self.at].paths[path];
+        p.step += 1;
+        let step = p.step;
+        let timeouts = match p.recovery.was_up() {
+            true => ConnectTimeouts::again(p.recovery.silent()),
+            false => ConnectTimeouts::FIRST,
+        };
+        if is_timed {
+            let timeout_us = u64::from(timeouts.step_ms) * MS;
+            self.after(timeout_us, Event::ConnectTimeout { path, step });
+        }
     }
 
     fn connect_next(&mut self, path: usize) {
-        let conn = self.new_conn(self.client.paths[path].wire);
-        let p = &mut self.client.paths[path];
+        let conn = self.new_conn(self.clients[self.at].paths[path].wire);
+        let p = &mut self.clients[self.at].paths[path];
         p.conns.push(conn);
         p.pending = Some(conn);
+        self.begin_step(path, true);
         self.send_connect(path, conn);
     }
 
     fn send_connect(&mut self, path: usize, conn: ConnId) {
-        let p = &self.client.paths[path];
+        let p = &self.clients[self.at].paths[path];
         let connect = Connect {
             // CAST: a few connections.
             cid: p.conns.len() as u16 - 1,
             cid_num: self.settings.connections,
             recon_cnt: p.recovery.life(),
             sess_uuid: p.uuid,
-            paths_uuid: SESSION,
+            // CAST: two clients.
+            paths_uuid: [0x5e + self.at as u8; 16],
             first_conn: p.first_conn,
         };
         let bytes = connect.to_wire().as_bytes().to_vec();
@@ -225,7 +267,7 @@ impl World {
     }
 
     pub(crate) fn cm_retry(&mut self, path: usize, life: u64) {
-        let p = &self.client.paths[path];
+        let p = &self.clients[self.at].paths[path];
         let connecting = p.life == life && p.state() == ClientState::Connecting;
         if let Some(conn) = p.pending.filter(|_| connecting) {
             self.send_connect(path, conn);
@@ -233,9 +275,9 @@ impl World {
         }
     }
 
-    pub(crate) fn connect_timeout(&mut self, path: usize, life: u64) {
-        let p = &mut self.client.paths[path];
-        if p.life == life && p.state() == ClientState::Connecting {
+    pub(crate) fn connect_timeout(&mut self, path: usize, step: u64) {
+        let p = &mut self.clients[self.at].paths[path];
+        if p.step == step && p.state() == ClientState::Connecting {
             p.outcome = Outcome::Silence;
             self.trace.reached("a set-up takes too long");
             self.path_failed(path);
@@ -244,7 +286,7 @@ impl World {
 
     /// The path that a connection belongs to now.
     pub(crate) fn path_of(&self, conn: ConnId) -> Option<usize> {
-        let mut paths = self.client.paths.iter();
+        let mut paths = self.clients[self.at].paths.iter();
         paths.position(|p| p.conns.contains(&conn))
     }
 
@@ -252,7 +294,7 @@ impl World {
         let Some(path) = self.path_of(conn) else {
             return;
         };
-        let p = &mut self.client.paths[path];
+        let p = &mut self.clients[self.at].paths[path];
         match message {
             CmMessage::Disconnect => self.path_failed(path),
             // An answer to a repeated request.
@@ -266,10 +308,12 @@ impl World {
                         self.check.fail(Kind::Refused, what);
                     }
                 }
-                if self.client.paths[path].conns.len() < self.settings.connections.into() {
+                if self.clients[self.at].paths[path].conns.len() < self.settings.connections.into()
+                {
                     self.connect_next(path);
                 } else {
-                    let admin = self.client.paths[path].conns[0];
+                    let admin = self.clients[self.at].paths[path].conns[0];
+                    self.begin_step(path, true);
                     self.post(admin, Side::Client, Message::InfoRequest);
                 }
             }
@@ -278,13 +322,16 @@ impl World {
                 note!(self, Client, "p{path}: {why}");
                 self.trace.reached("a connect is refused");
                 let unknown = matches!(why, ConnectError::Rejected(Some(Errno::ENXIO)));
-                if let Some(losses) = self.client.paths[path].inquiry.filter(|_| unknown) {
+                if let Some(losses) = self.clients[self.at].paths[path]
+                    .inquiry
+                    .filter(|_| unknown)
+                {
                     self.session_forgotten(losses);
                     // As the driver, which reconnects at once.
-                    self.client.paths[path].attempts = 0;
+                    self.clients[self.at].paths[path].attempts = 0;
                     self.path_event(path, recovery::Event::RetryNow);
                 } else {
-                    self.client.paths[path].outcome = Outcome::Refused;
+                    self.clients[self.at].paths[path].outcome = Outcome::Refused;
                 }
                 self.path_failed(path);
             }
@@ -300,10 +347,16 @@ impl World {
         if !self.conns[conn].is_open(Side::Client) {
             return;
         }
-        self.client.paths[path].missed = 0;
+        self.clients[self.at].paths[path].missed = 0;
         match message {
-            Message::InfoResponse => {
-                self.path_event(path, recovery::Event::Established);
+            Message::InfoResponse { first_key } => {
+                let depth = usize::from(self.settings.queue_depth);
+                let p = &mut self.clients[self.at].paths[path];
+                p.keys = (first_key..).take(depth).collect();
+                self.begin_step(path, false);
+                // The server has drained this path's predecessors before it answered.
+                self.end_quarantine_of(path);
+                self.admit(path);
             }
             Message::Pulse { imm } => match Imm::decode(imm) {
                 Ok(Imm::Heartbeat) => {
@@ -312,7 +365,7 @@ impl World {
                 }
                 Ok(Imm::HeartbeatAck) => {
                     let now_us = self.now_us;
-                    let p = &mut self.client.paths[path];
+                    let p = &mut self.clients[self.at].paths[path];
                     p.latency_ns = Some(latency_ns(p.pulse_sent_us * 1000, now_us * 1000));
                 }
                 _ => {}
@@ -320,9 +373,11 @@ impl World {
             Message::Response {
                 imm,
                 content,
+                key,
                 request,
             } => {
                 if let Ok(Imm::Response(r)) = Imm::decode(imm) {
+                    self.take_key(path, r.msg_id, key);
                     self.response((path, conn), r, content, request);
                 }
             }
@@ -330,9 +385,18 @@ impl World {
         }
     }
 
+    /// Stores the next key of a chunk.
+    fn take_key(&mut self, path: usize, chunk: u32, key: Option<u64>) {
+        let is_kept = self.settings.broken(Mutation::OldKey);
+        let keys = &mut self.clients[self.at].paths[path].keys;
+        if let (Some(slot), Some(key), false) = (keys.get_mut(chunk as usize), key, is_kept) {
+            *slot = key;
+        }
+    }
+
     fn go_live(&mut self, path: usize) {
         let reset = !self.settings.broken(Mutation::NoBackoffReset);
-        let p = &mut self.client.paths[path];
+        let p = &mut self.clients[self.at].paths[path];
         if !reset {
             p.spent += p.attempts;
         }
@@ -340,15 +404,14 @@ impl World {
         p.missed = 0;
         p.latency_ns = None;
         let life = p.life;
-        // The server has drained this path's predecessors before it answered.
-        self.end_quarantine_of(path);
+        p.is_live = true;
         self.client_tick(path, life);
         self.path_up();
     }
 
     pub(crate) fn client_tick(&mut self, path: usize, life: u64) {
         let heartbeat = self.settings.heartbeat;
-        let p = &mut self.client.paths[path];
+        let p = &mut self.clients[self.at].paths[path];
         let is_up = p.life == life && p.state().carries_io();
         if !is_up || self.settings.broken(Mutation::NoHeartbeat) {
             return;
@@ -377,7 +440,7 @@ impl World {
 
     /// Disconnects and drains; requests in flight are sent again after that.
     fn tear_down(&mut self, path: usize) {
-        let p = &mut self.client.paths[path];
+        let p = &mut self.clients[self.at].paths[path];
         p.life += 1;
         p.run = p.recovery.begin_tear_down();
         p.pending = None;
@@ -388,7 +451,7 @@ impl World {
             self.disconnect_stale(path, StaleConnection::Drop);
         }
         for conn in conns {
-            if self.client.paths[path].stale_connection != Some(conn) {
+            if self.clients[self.at].paths[path].stale_connection != Some(conn) {
                 self.send_cm(conn, Side::Server, CmMessage::Disconnect);
             }
             if self.settings.broken(Mutation::SkipDrain) {
@@ -406,13 +469,13 @@ impl World {
     }
 
     pub(crate) fn torn_down(&mut self, path: usize, life: u64) {
-        let p = &mut self.client.paths[path];
+        let p = &mut self.clients[self.at].paths[path];
         if p.life != life {
             return;
         }
         let (run, outcome, kept) = (p.run, p.outcome, p.stale_connection.is_some());
         self.fail_over(path);
-        if kept && self.client.away_until_us > self.now_us {
+        if kept && self.clients[self.at].away_until_us > self.now_us {
             // So that the server forgets the session.
             self.disconnect_stale(path, StaleConnection::Disconnect);
         }

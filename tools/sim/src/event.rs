@@ -58,8 +58,8 @@ pub(crate) enum Event {
     },
     /// Send the connect request once more.
     CmRetry { path: usize, life: u64 },
-    /// The client's set-up takes too long.
-    ConnectTimeout { path: usize, life: u64 },
+    /// A step of the client's set-up takes too long.
+    ConnectTimeout { path: usize, step: u64 },
     /// The client's queue pairs are drained.
     TornDown { path: usize, life: u64 },
     /// A mutated model closes connections after requests in flight were sent again.
@@ -72,8 +72,12 @@ pub(crate) enum Event {
     RequestTimeout { tag: u16, send: u64 },
     /// The timer of `Outage`.
     OutageDeadline { until_ms: u64 },
-    /// Requests ask for their chunks again.
+    /// Requests and messages that were not sent are tried again.
     TryAgain,
+    /// The session is to be made usable.
+    Reopen,
+    /// An admin message of a task is unanswered for too long.
+    TaskTimeout { task: u64, step: u64 },
     /// The server's heartbeat.
     ServerTick { path: u64 },
     /// The set-up of a server's path takes too long.
@@ -94,11 +98,26 @@ pub(crate) enum Event {
     Mend { wire: usize, round: u64 },
     /// The administrator connects a path again that he has disconnected.
     Reconnect { path: usize },
+    /// The administrator opens a device again that the server has closed.
+    Remap { device: usize },
     /// Checks whether all parts have recovered.
     Watch,
 }
 
 impl Event {
+    /// The connection that it happens on.
+    pub(crate) fn conn(&self) -> Option<ConnId> {
+        match self {
+            Self::Arrive { conn, .. }
+            | Self::Receive { conn, .. }
+            | Self::Ack { conn, .. }
+            | Self::Retransmit { conn, .. }
+            | Self::Broken { conn, .. }
+            | Self::Cm { conn, .. } => Some(*conn),
+            _ => None,
+        }
+    }
+
     /// Says which side's software acts on it, if one does: a frozen one does that later.
     pub(crate) fn owner(&self) -> Option<Side> {
         match self {
@@ -117,6 +136,9 @@ impl Event {
             | Self::RequestTimeout { .. }
             | Self::OutageDeadline { .. }
             | Self::TryAgain
+            | Self::Reopen
+            | Self::TaskTimeout { .. }
+            | Self::Remap { .. }
             | Self::App
             | Self::Reconnect { .. } => Some(Side::Client),
             Self::Arrive { .. }
@@ -132,6 +154,7 @@ impl Event {
 struct Entry {
     at_us: u64,
     order: u64,
+    client: usize,
     event: Event,
 }
 
@@ -165,17 +188,19 @@ pub(crate) struct Agenda {
 }
 
 impl Agenda {
-    pub(crate) fn push(&mut self, at_us: u64, event: Event) {
+    /// Queues an event of a client, or of what happens because of it.
+    pub(crate) fn push(&mut self, at_us: u64, client: usize, event: Event) {
         self.order += 1;
         self.heap.push(Entry {
             at_us,
             order: self.order,
+            client,
             event,
         });
     }
 
-    /// Takes the next event with its time.
-    pub(crate) fn pop(&mut self) -> Option<(u64, Event)> {
-        self.heap.pop().map(|e| (e.at_us, e.event))
+    /// Takes the next event with its time and its client.
+    pub(crate) fn pop(&mut self) -> Option<(u64, usize, Event)> {
+        self.heap.pop().map(|e| (e.at_us, e.client, e.event))
     }
 }

@@ -2,6 +2,7 @@
 
 //! The faults, and the quiet phase after them, in which all parts have to recover.
 
+use proto::rnbd::control::DeviceState;
 use proto::rtrs::{
     outage::FastIoFail,
     path::{
@@ -18,10 +19,9 @@ use crate::{
         MS,
         S, //
     },
-    message::{
-        Deed,
-        Side, //
-    },
+    message::Side,
+    server::Number,
+    settings::Mutation,
     trace::note,
     world::World,
 };
@@ -33,13 +33,17 @@ pub(crate) enum Kind {
     Cut,
     /// A wire loses packets for a while.
     Loss,
-    /// The server crashes and boots; its disk keeps its data.
+    /// The server crashes and starts again; its disks keep their data, caches included.
     Crash,
+    /// The server's machine loses power and boots: the caches are lost.
+    PowerFail,
+    /// The server closes a device of a client, which is opened again on request later.
+    ForceClose,
     /// The server freezes, then handles all queued events at once.
     Freeze,
     /// The client freezes, then handles all queued events at once.
     ClientFreeze,
-    /// The server drops its answers, until this fault is drawn again.
+    /// The server drops its answers to IO, until this fault is drawn again.
     Mute,
     /// The disk is slow, until this fault is drawn again.
     SlowDisk,
@@ -60,10 +64,12 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 14] = [
+    pub(crate) const ALL: [Self; 16] = [
         Self::Cut,
         Self::Loss,
         Self::Crash,
+        Self::PowerFail,
+        Self::ForceClose,
         Self::Freeze,
         Self::ClientFreeze,
         Self::Mute,
@@ -87,32 +93,42 @@ impl World {
         if self.now_us >= self.settings.calm_us {
             return self.calm();
         }
+        self.at = self.rng.usize(0..self.clients.len());
         let kind = self.rng.usize(0..self.settings.kinds.len());
         let kind = self.settings.kinds[kind];
         note!(self, Fault, "{kind:?}");
         match kind {
             Kind::ClientFreeze => self.freeze_client(),
             Kind::Cut | Kind::Loss => self.damage(kind),
-            Kind::Crash | Kind::Freeze | Kind::Mute | Kind::SlowDisk | Kind::ServerClose => {
+            Kind::Crash
+            | Kind::PowerFail
+            | Kind::ForceClose
+            | Kind::Freeze
+            | Kind::Mute
+            | Kind::SlowDisk
+            | Kind::ServerClose => {
                 self.fault_of_server(kind);
             }
             // A frozen machine has no administrator.
-            _ if self.client.frozen => {}
+            _ if self.clients[self.at].frozen => {}
             Kind::Disconnect | Kind::Reconnect | Kind::Remove | Kind::Add => {
                 self.fault_of_path(kind);
             }
             Kind::Policy => {
                 let policy = Policy::from_u8(self.rng.u8(0..3));
-                self.client.policy = policy.unwrap_or_default();
+                self.clients[self.at].policy = policy.unwrap_or_default();
             }
             Kind::FastIoFail => {
                 self.settings.fast_io_fail = FastIoFail::from_i32(self.rng.i32(-3..20));
-                self.change_outage_setting();
+                for client in 0..self.clients.len() {
+                    self.at = client;
+                    self.change_outage_setting();
+                }
             }
         }
         let pause_us = self.rng.u64(0..2 * self.settings.fault_pause_us);
         let next_us = (self.now_us + pause_us).min(self.settings.calm_us);
-        self.agenda.push(next_us, Event::Fault);
+        self.queue_at(next_us, Event::Fault);
     }
 
     fn damage(&mut self, kind: Kind) {
@@ -143,8 +159,8 @@ impl World {
     }
 
     fn freeze_client(&mut self) {
-        if !self.client.frozen {
-            self.client.frozen = true;
+        if !self.clients[self.at].frozen {
+            self.clients[self.at].frozen = true;
             let longest = match self.rng.u32(0..4) {
                 0 => 45 * S,
                 _ => 8 * S,
@@ -156,8 +172,11 @@ impl World {
 
     fn fault_of_server(&mut self, kind: Kind) {
         match kind {
-            Kind::Crash if !self.server.down => {
-                self.crash();
+            Kind::Crash | Kind::PowerFail if !self.server.down => {
+                match kind {
+                    Kind::Crash => self.crash(),
+                    _ => self.lose_power(),
+                }
                 let later = self.rng.u64(10 * MS..10 * S);
                 self.after(later, Event::Restart);
             }
@@ -166,6 +185,7 @@ impl World {
                 let later = self.rng.u64(50 * MS..12 * S);
                 self.after(later, Event::Thaw { side: Side::Server });
             }
+            Kind::ForceClose if !self.server.frozen => self.force_close(),
             Kind::Mute => self.server.mute = !self.server.mute,
             Kind::SlowDisk => self.disk.slow = !self.disk.slow,
             Kind::ServerClose if !self.server.frozen => {
@@ -178,14 +198,44 @@ impl World {
         }
     }
 
+    /// An administrator of the server closes a device of a client.
+    fn force_close(&mut self) {
+        // CAST: two clients.
+        let uuid = [0x5e + self.at as u8; 16];
+        let reuses = self.settings.broken(Mutation::ReuseNumber);
+        let Some(session) = self.server.sessions.get_mut(&uuid) else {
+            return;
+        };
+        let is_open = |n: &Number| matches!(n, Number::Open { .. });
+        let Some(number) = session.numbers.iter().position(is_open) else {
+            return;
+        };
+        let Number::Open { device } = session.numbers[number] else {
+            return;
+        };
+        // CAST: a few devices.
+        session.close(number as u32, !reuses);
+        let device_state = &mut self.clients[self.at].devices[device];
+        // CAST: a few devices.
+        device_state.fenced = Some((device_state.disconnects, number as u32));
+        note!(
+            self,
+            Fault,
+            "device {device} of client {} is closed",
+            self.at
+        );
+        let later = self.rng.u64(S..8 * S);
+        self.after(later, Event::Remap { device });
+    }
+
     fn fault_of_path(&mut self, kind: Kind) {
-        let there: Vec<usize> = (0..self.client.paths.len())
-            .filter(|i| self.client.paths[*i].exists())
+        let there: Vec<usize> = (0..self.clients[self.at].paths.len())
+            .filter(|i| self.clients[self.at].paths[*i].exists())
             .collect();
         let picked = self.rng.choice(&there).copied();
         match (kind, picked) {
             (Kind::Disconnect, Some(path)) => {
-                self.client.paths[path].disconnected = true;
+                self.clients[self.at].paths[path].disconnected = true;
                 self.close_path(path);
                 let later = self.rng.u64(0..5 * S);
                 self.after(later, Event::Reconnect { path });
@@ -200,11 +250,11 @@ impl World {
     /// Adds a path on a wire that has none.
     fn add_missing_path(&mut self) {
         let used = |wire: usize| {
-            let mut paths = self.client.paths.iter();
+            let mut paths = self.clients[self.at].paths.iter();
             paths.any(|p| p.exists() && p.wire == wire)
         };
         if let Some(wire) = (0..self.wires.len()).find(|w| !used(*w)) {
-            if self.client.paths.len() < proto::rtrs::PATHS_MAX {
+            if self.clients[self.at].paths.len() < proto::rtrs::PATHS_MAX {
                 self.add_path(wire);
             }
         }
@@ -212,19 +262,23 @@ impl World {
 
     /// Ends the freeze of a side: the queued events happen, in order.
     pub(crate) fn thaw(&mut self, side: Side) {
-        let backlog = match side {
+        let client = self.at;
+        let backlog: Vec<(usize, Event)> = match side {
             Side::Client => {
-                self.client.frozen = false;
-                std::mem::take(&mut self.client.backlog)
+                self.clients[client].frozen = false;
+                let backlog = std::mem::take(&mut self.clients[client].backlog);
+                backlog.into_iter().map(|event| (client, event)).collect()
             }
             Side::Server => {
                 self.server.frozen = false;
-                std::mem::take(&mut self.server.backlog)
+                std::mem::take(&mut self.server.backlog).into()
             }
         };
-        for event in backlog {
+        for (client, event) in backlog {
+            self.at = client;
             self.handle(event);
         }
+        self.at = client;
     }
 
     /// Faults stop.
@@ -237,7 +291,10 @@ impl World {
         self.server.down = false;
         self.server.mute = false;
         self.disk.slow = false;
-        self.thaw(Side::Client);
+        for client in 0..self.clients.len() {
+            self.at = client;
+            self.thaw(Side::Client);
+        }
         self.thaw(Side::Server);
         self.app.until_us = self.now_us + S;
         self.after(S, Event::Watch);
@@ -245,16 +302,16 @@ impl World {
 
     /// Checks whether all parts have recovered.
     pub(crate) fn watch(&mut self) {
-        for path in 0..self.client.paths.len() {
-            let p = &self.client.paths[path];
-            if p.exists() && p.state() == ClientState::Closed {
-                self.reconnect_path(path);
-            }
+        let mut missing = Vec::new();
+        for client in 0..self.clients.len() {
+            self.at = client;
+            self.repair();
+            missing.extend(self.missing_of_client());
         }
-        let missing = self.missing();
+        missing.extend(self.missing());
         if missing.is_empty() {
-            for block in 0..self.disk.blocks.len() {
-                let content = self.disk.blocks[block];
+            for block in 0..self.disk.blocks() {
+                let content = self.disk.content(block);
                 self.check.content(block, content, check::Kind::LostWrite);
             }
             note!(self, Check, "everything is back");
@@ -266,49 +323,69 @@ impl World {
         }
     }
 
-    /// Returns the state that differs from the expected one after recovery.
-    fn missing(&self) -> Vec<String> {
+    /// The administrator mends what does not come back by itself.
+    fn repair(&mut self) {
+        for path in 0..self.clients[self.at].paths.len() {
+            let p = &self.clients[self.at].paths[path];
+            if p.exists() && p.state() == ClientState::Closed {
+                self.reconnect_path(path);
+            }
+        }
+        let idle = self.clients[self.at].tasks.is_idle();
+        for device in 0..self.settings.volatile.len() {
+            if idle && self.clients[self.at].devices[device].state == DeviceState::Fenced {
+                self.remap(device);
+                break;
+            }
+        }
+    }
+
+    /// Returns the state of a client that differs from the expected one after recovery.
+    fn missing_of_client(&self) -> Vec<String> {
         let mut missing = Vec::new();
-        for (chunk, slot) in self.client.slots.iter().enumerate() {
+        let client = &self.clients[self.at];
+        for (chunk, slot) in client.slots.iter().enumerate() {
             if let Some(s) = slot {
-                let what = match s.body.deed {
-                    Deed::Open => "opening",
-                    _ => "used by",
-                };
-                missing.push(format!("chunk {chunk} {what} r{}", s.body.request));
+                missing.push(format!("chunk {chunk} used by r{}", s.body.request));
             }
         }
         // Chunks may be held on, for a path that was removed; one that is lent to a request is not.
-        let lent = |id: &u16| self.client.quarantine.used_instead_of(*id).is_some();
-        missing.extend(
-            (0..self.settings.queue_depth)
-                .filter(lent)
-                .map(|id| format!("chunk for {id}")),
-        );
-        let mut up = 0;
-        for (i, p) in self
-            .client
-            .paths
-            .iter()
-            .enumerate()
-            .filter(|(_, p)| p.exists())
-        {
-            up += usize::from(p.state().carries_io());
-            if !p.state().carries_io() {
+        let lent = |id: &u16| client.quarantine.used_instead_of(*id).is_some();
+        let ids = (0..self.settings.queue_depth).filter(lent);
+        missing.extend(ids.map(|id| format!("chunk for {id}")));
+        for (i, p) in client.paths.iter().enumerate() {
+            if p.exists() && !p.is_live {
                 missing.push(format!("p{i} {:?}", p.state()));
             }
         }
+        for (i, device) in client.devices.iter().enumerate() {
+            if device.io_state.remote_id().is_none() {
+                missing.push(format!("device {i} {:?}", device.io_state));
+            }
+        }
+        if !client.waiting.is_empty() || !client.tasks.is_idle() {
+            missing.push("requests or messages wait".to_owned());
+        }
+        missing
+    }
+
+    /// The same of the server.
+    fn missing(&self) -> Vec<String> {
+        let mut missing = Vec::new();
+        let clients = self.clients.iter();
+        let up = clients
+            .flat_map(|c| &c.paths)
+            .filter(|p| p.exists() && p.is_live);
+        let up = up.count();
         let paths = self.server.paths.values();
         let serving = paths.clone().filter(|p| p.state == ServerState::Connected);
         if (serving.count(), paths.len()) != (up, up) {
             let held = self.server.paths.len();
-            missing.push(format!("server has {held} paths, client {up}"));
+            missing.push(format!("server has {held} paths, clients {up}"));
         }
-        if !self.server.ops.is_empty() || self.server.sessions.len() != 1 {
+        let sessions = self.server.sessions.len();
+        if !self.server.ops.is_empty() || sessions != self.clients.len() {
             missing.push("server is not at rest".to_owned());
-        }
-        if !self.client.waiting.is_empty() {
-            missing.push("requests wait".to_owned());
         }
         if self.now_us <= self.app.until_us {
             missing.push("application runs".to_owned());

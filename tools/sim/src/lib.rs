@@ -13,11 +13,14 @@
     reason = "a model that breaks its own rules stops, on the host"
 )]
 
+mod answers;
 mod app;
 mod check;
 mod client;
 mod client_chunks;
+mod client_io;
 mod client_path;
+mod device;
 mod disk;
 mod event;
 mod faults;
@@ -25,7 +28,9 @@ mod message;
 mod network;
 mod server;
 mod server_io;
+mod session;
 mod settings;
+mod tasks;
 mod trace;
 mod world;
 

@@ -22,14 +22,47 @@ impl Side {
 /// The operation of a request. The content of a block is the number of the request that wrote it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Deed {
-    /// Open the device (`rnbd`'s open message).
-    Open,
+    /// Agree on the version: the answer tells the boot of the server's machine (SESS_INFO).
+    Info,
+    /// Open the device of this name; the answer has its number (OPEN).
+    Open {
+        device: usize,
+    },
+    /// Close the device of this number (CLOSE).
+    Close {
+        number: u32,
+    },
     Read {
         block: usize,
     },
     Write {
         block: usize,
+        fua: bool,
     },
+    Flush {
+        device: usize,
+    },
+}
+
+impl Deed {
+    /// Returns whether it is an admin message.
+    pub(crate) fn is_admin(self) -> bool {
+        matches!(self, Self::Info | Self::Open { .. } | Self::Close { .. })
+    }
+
+    /// Returns whether its data goes from the client to the server.
+    pub(crate) fn is_write(self) -> bool {
+        matches!(self, Self::Write { .. } | Self::Close { .. })
+    }
+
+    /// The device of an IO, of `devices`.
+    pub(crate) fn device(self, devices: usize) -> Option<usize> {
+        match self {
+            Self::Read { block } | Self::Write { block, .. } => Some(block % devices),
+            Self::Flush { device } => Some(device),
+            Self::Info | Self::Open { .. } | Self::Close { .. } => None,
+        }
+    }
 }
 
 /// A request as it lies in a chunk.
@@ -38,13 +71,18 @@ pub(crate) struct Body {
     /// Number of the request, from 1; also the data of a write.
     pub(crate) request: u64,
     pub(crate) deed: Deed,
+    /// Of an IO: the device's number on the server.
+    pub(crate) number: u32,
 }
 
 /// A message on a reliable connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Message {
     InfoRequest,
-    InfoResponse,
+    /// The chunks' keys are this one and those after it.
+    InfoResponse {
+        first_key: u64,
+    },
     /// Heartbeat or its answer: an encoded `proto::imm::Imm`.
     Pulse {
         imm: u32,
@@ -52,6 +90,8 @@ pub(crate) enum Message {
     /// Data and head go into the chunk that `imm` names.
     Request {
         imm: u32,
+        /// The key of the chunk.
+        key: u64,
         body: Body,
         /// Number of this sending; not on the real wire.
         send: u64,
@@ -60,6 +100,8 @@ pub(crate) enum Message {
         imm: u32,
         /// The data of a read.
         content: u64,
+        /// The chunk's next key, under `always_invalidate`.
+        key: Option<u64>,
         /// The request that this answers; not on the real wire.
         request: u64,
     },

@@ -58,6 +58,8 @@ struct Flow {
 #[derive(Debug)]
 pub(crate) struct Conn {
     pub(crate) wire: usize,
+    /// The client that made it.
+    pub(crate) owner: usize,
     client: End,
     server: End,
 }
@@ -70,6 +72,8 @@ struct End {
     /// Posts fail; the owner may not have detected it.
     broken: bool,
     sends: Flow,
+    /// The sendings whose completion is reported.
+    signaled: VecDeque<u64>,
 }
 
 impl Conn {
@@ -97,6 +101,7 @@ impl World {
         };
         self.conns.push(Conn {
             wire,
+            owner: self.at,
             client,
             server: End::default(),
         });
@@ -114,6 +119,7 @@ impl World {
         let end = self.conns[conn].end(side);
         end.open = false;
         end.sends.unacked.clear();
+        end.signaled.clear();
         end.sends.round += 1;
     }
 
@@ -129,6 +135,14 @@ impl World {
     fn swallows(&mut self, wire: usize) -> bool {
         let Wire { cut, loss, .. } = self.wires[wire];
         cut || (loss > 0 && self.rng.u32(0..100) < loss)
+    }
+
+    /// Posts a message whose completion is reported; `false` as [`Self::post`].
+    pub(crate) fn post_signaled(&mut self, conn: ConnId, from: Side, message: Message) -> bool {
+        let end = self.conns[conn].end(from);
+        let seq = end.sends.next_seq;
+        end.signaled.push_back(seq);
+        self.post(conn, from, message)
     }
 
     /// Posts a message; `false` if the queue pair does not take any.
@@ -177,7 +191,7 @@ impl World {
             message,
             late,
         };
-        self.agenda.push(at_us, arrive);
+        self.queue_at(at_us, arrive);
     }
 
     /// A packet is at the receiver's host: the adapter's part.
@@ -204,6 +218,10 @@ impl World {
             return;
         }
         let fresh = seq == flow.expected;
+        if fresh && to == Side::Server && !self.key_permits(conn, &message, given_up) {
+            return;
+        }
+        let flow = &mut self.conns[conn].end(to.other()).sends;
         if fresh {
             flow.expected += 1;
         }
@@ -221,7 +239,7 @@ impl World {
         if !self.swallows(wire) {
             let at_us = self.now_us + self.delay_us();
             let to = to.other();
-            self.agenda.push(at_us, Event::Ack { conn, to, upto });
+            self.queue_at(at_us, Event::Ack { conn, to, upto });
         }
     }
 
@@ -240,8 +258,26 @@ impl World {
         }
         flow.retries = 0;
         flow.round += 1;
-        if !flow.unacked.is_empty() {
+        let is_busy = !flow.unacked.is_empty();
+        let before = end.signaled.len();
+        end.signaled.retain(|seq| *seq >= upto);
+        let reported = before - end.signaled.len();
+        if is_busy {
             self.arm(conn, to);
+        }
+        for _ in 0..reported {
+            self.answers_sent(conn);
+        }
+    }
+
+    /// The queue pair of the server fails: its client used a key that is not valid.
+    pub(crate) fn break_conn(&mut self, conn: ConnId) {
+        for side in [Side::Client, Side::Server] {
+            let end = self.conns[conn].end(side);
+            if end.open && !end.broken {
+                end.broken = true;
+                self.after(MS, Event::Broken { conn, side });
+            }
         }
     }
 

@@ -33,6 +33,7 @@ use proto::rtrs::{
 use zerocopy::IntoBytes;
 
 use crate::{
+    answers::SendQueue,
     event::{
         Event,
         MS, //
@@ -57,7 +58,21 @@ pub(crate) struct Session {
     pub(crate) chunks: Vec<Option<Body>>,
     /// Paths that are up, those being torn down included.
     linked: usize,
-    pub(crate) device_open: bool,
+    /// The devices' numbers.
+    pub(crate) numbers: Vec<Number>,
+}
+
+/// The state of a device number in a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Number {
+    Free,
+    Open {
+        device: usize,
+    },
+    /// An administrator has closed the device.
+    Retired {
+        device: usize,
+    },
 }
 
 /// A path.
@@ -75,6 +90,10 @@ pub(crate) struct ServerPath {
     /// The session counts it.
     linked: bool,
     missed: u32,
+    /// The chunks' keys, `None` while one is invalid.
+    pub(crate) keys: Vec<Option<u64>>,
+    /// The key that the next registration gives each chunk.
+    pub(crate) next_keys: Vec<u64>,
     /// [`Event::ServerTornDown`] is on its way.
     leaving: bool,
 }
@@ -98,17 +117,28 @@ pub(crate) struct Server {
     pub(crate) sessions: BTreeMap<[u8; 16], Session>,
     pub(crate) paths: BTreeMap<u64, ServerPath>,
     of_conn: BTreeMap<ConnId, u64>,
+    /// The send queues of the connections.
+    pub(crate) queues: BTreeMap<ConnId, SendQueue>,
+    /// The boot of its machine.
+    pub(crate) boot: u64,
     pub(crate) ops: BTreeMap<u64, Op>,
     pub(crate) down: bool,
     pub(crate) frozen: bool,
     /// The events for a frozen server when it runs again.
-    pub(crate) backlog: VecDeque<Event>,
+    pub(crate) backlog: VecDeque<(usize, Event)>,
     /// Answers are dropped now.
     pub(crate) mute: bool,
     next: u64,
 }
 
 impl Server {
+    pub(crate) fn new() -> Self {
+        Self {
+            boot: 1,
+            ..Self::default()
+        }
+    }
+
     /// A number that was never used.
     pub(crate) fn number(&mut self) -> u64 {
         self.next += 1;
@@ -166,6 +196,9 @@ impl World {
                 if let Some(p) = self.server.paths.get_mut(&path) {
                     p.conns.insert(connect.cid, conn);
                 }
+                let depth = self.settings.queue_depth;
+                let queue = SendQueue::new(self.settings.send_room, depth);
+                self.server.queues.insert(conn, queue);
                 self.open_conn(conn, Side::Server);
                 accept(self);
             }
@@ -220,7 +253,7 @@ impl World {
             .or_insert_with(|| Session {
                 chunks: vec![None; depth],
                 linked: 0,
-                device_open: false,
+                numbers: Vec::new(),
             });
         let path = ServerPath {
             session: connect.paths_uuid,
@@ -233,6 +266,8 @@ impl World {
             asked: false,
             linked: false,
             missed: 0,
+            keys: Vec::new(),
+            next_keys: Vec::new(),
             leaving: false,
         };
         self.server.paths.insert(id, path);
@@ -286,8 +321,7 @@ impl World {
             }
             Message::Pulse { imm } => {
                 if Imm::decode(imm) == Ok(Imm::Heartbeat) {
-                    let imm = Imm::HeartbeatAck.encode();
-                    self.post(conn, Side::Server, Message::Pulse { imm });
+                    self.send_pulse(conn, Imm::HeartbeatAck);
                 }
             }
             Message::Request { imm, body, .. } => {
@@ -297,7 +331,7 @@ impl World {
                     _ => {}
                 }
             }
-            Message::InfoResponse | Message::Response { .. } => {}
+            Message::InfoResponse { .. } | Message::Response { .. } => {}
         }
     }
 
@@ -330,11 +364,16 @@ impl World {
         };
         p.linked = true;
         let admin = p.conns.get(&0).copied();
+        let first_key = path << 32;
+        p.next_keys = (first_key..)
+            .take(self.settings.queue_depth.into())
+            .collect();
+        p.keys = p.next_keys.iter().copied().map(Some).collect();
         if let Some(session) = self.server.sessions.get_mut(&p.session) {
             session.linked += 1;
         }
         if let Some(admin) = admin {
-            self.post(admin, Side::Server, Message::InfoResponse);
+            self.post(admin, Side::Server, Message::InfoResponse { first_key });
         }
         self.server_tick(path);
     }
@@ -356,8 +395,7 @@ impl World {
                 return self.server_close(path);
             }
             (Tick::Send, Some(admin)) => {
-                let imm = Imm::Heartbeat.encode();
-                self.post(admin, Side::Server, Message::Pulse { imm });
+                self.send_pulse(admin, Imm::Heartbeat);
             }
             _ => {}
         }
@@ -405,11 +443,19 @@ impl World {
             return;
         };
         self.server.of_conn.retain(|_, of| *of != path);
+        self.server
+            .queues
+            .retain(|c, _| !p.conns.values().any(|conn| conn == c));
+        let all = self.settings.broken(Mutation::CloseAll);
         let left = self.server.paths.values().any(|o| o.session == p.session);
         if let Some(session) = self.server.sessions.get_mut(&p.session) {
             session.linked -= usize::from(p.linked);
             if session.linked == 0 {
-                session.device_open = false;
+                session.numbers.clear();
+                if all {
+                    let sessions = self.server.sessions.values_mut();
+                    sessions.for_each(|s| s.numbers.clear());
+                }
             }
         }
         if !left {
@@ -421,10 +467,22 @@ impl World {
         }
     }
 
+    /// The server's machine loses power: so do the caches of its disks.
+    pub(crate) fn lose_power(&mut self) {
+        self.crash();
+        self.server.boot += 1;
+        self.disk.lose_power(&mut self.rng);
+        note!(self, Server, "the machine has lost power");
+        for block in 0..self.disk.blocks() {
+            let content = self.disk.content(block);
+            self.check.power_lost(block, content);
+        }
+    }
+
     /// Crashes the server. Operations at the disk may be executed, or not.
     pub(crate) fn crash(&mut self) {
         for op in std::mem::take(&mut self.server.ops).into_values() {
-            if op.running && self.rng.bool() {
+            if op.running && !op.executed && self.rng.bool() {
                 self.apply(&op);
             }
         }
@@ -432,6 +490,7 @@ impl World {
             self.close_conn(conn, Side::Server);
         }
         self.server.paths.clear();
+        self.server.queues.clear();
         self.server.sessions.clear();
         self.server.backlog.clear();
         self.server.frozen = false;

@@ -40,21 +40,51 @@ pub enum Mutation {
     NoFailOver,
     /// The client goes on counting attempts after a success.
     NoBackoffReset,
-    /// The client never opens the device again.
+    /// The client goes on after an outage without opening its devices again.
     NoReopen,
-    /// The client opens the device again only after it had no path at all.
-    ReopenAfterOutageOnly,
     /// The client waits for an answer without end.
     NoRequestTimeout,
     /// The server answers before the data is on the disk.
     AnswerEarly,
     /// The client sends no heartbeats.
     NoHeartbeat,
+    /// The client uses a path that is connected while others are without asking its server.
+    NoValidation,
+    /// The client does not compare the boots of the server's machine.
+    IgnoreBoot,
+    /// The client takes an acknowledged flush to cover the writes after it as well.
+    FlushCoversLater,
+    /// The server acknowledges a flush without one.
+    IgnoreFlush,
+    /// The server does not force a write to the medium that is to be.
+    IgnoreFua,
+    /// The client goes on with a device that the server has closed, under its new number.
+    SurveyAdopts,
+    /// The server gives the number of a device that it has closed to the next one.
+    ReuseNumber,
+    /// The client closes the devices that a survey has opened although an outage began since.
+    CloseLate,
+    /// The client uses the device's number of before an outage.
+    OldNumber,
+    /// The client sends a lost request again without a limit.
+    NoResendLimit,
+    /// The server answers without room on its send queue.
+    IgnoreRoom,
+    /// The server forgets the answers that wait for room.
+    ForgetWaiting,
+    /// The client goes on with the chunk's old key.
+    OldKey,
+    /// The server registers no new key for an answer that waited for room.
+    NoKeyAfterWait,
+    /// The server takes the same chunk of two clients for one.
+    MixSessions,
+    /// The server closes the devices of all sessions with one.
+    CloseAll,
 }
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 33] = [
         Self::SkipDrain,
         Self::ForgetChunkFence,
         Self::FenceOnlyLive,
@@ -69,10 +99,25 @@ impl Mutation {
         Self::NoFailOver,
         Self::NoBackoffReset,
         Self::NoReopen,
-        Self::ReopenAfterOutageOnly,
         Self::NoRequestTimeout,
         Self::AnswerEarly,
         Self::NoHeartbeat,
+        Self::NoValidation,
+        Self::IgnoreBoot,
+        Self::FlushCoversLater,
+        Self::IgnoreFlush,
+        Self::IgnoreFua,
+        Self::SurveyAdopts,
+        Self::ReuseNumber,
+        Self::CloseLate,
+        Self::OldNumber,
+        Self::NoResendLimit,
+        Self::IgnoreRoom,
+        Self::ForgetWaiting,
+        Self::OldKey,
+        Self::NoKeyAfterWait,
+        Self::MixSessions,
+        Self::CloseAll,
     ];
 }
 
@@ -97,6 +142,13 @@ pub(crate) struct Settings {
     pub(crate) connections: u16,
     pub(crate) queue_depth: u16,
     pub(crate) blocks: usize,
+    pub(crate) clients: usize,
+    /// Whether each device has a volatile cache.
+    pub(crate) volatile: Vec<bool>,
+    /// The server invalidates the key of a written chunk, and each answer brings the next one.
+    pub(crate) always_invalidate: bool,
+    /// Answers that the send queue of a server's connection has room for.
+    pub(crate) send_room: u32,
     pub(crate) policy: Policy,
     pub(crate) fast_io_fail: FastIoFail,
     /// The block layer gives a request that is started again another tag.
@@ -113,12 +165,33 @@ pub(crate) struct Settings {
     pub(crate) late_one_in: u32,
     /// The faults of this run: a few kinds, so that rare combinations get their turn.
     pub(crate) kinds: Vec<Kind>,
-    /// Mean pause between two requests.
+    /// Requests that the application submits at once.
+    pub(crate) burst: u32,
+    /// Mean pause between two bursts.
     pub(crate) app_pause_us: u64,
     /// Mean pause between two faults.
     pub(crate) fault_pause_us: u64,
     /// When faults stop.
     pub(crate) calm_us: u64,
+}
+
+fn draw_heartbeat(rng: &mut Rng) -> Heartbeat {
+    match rng.u32(0..3) {
+        0 => Heartbeat::DEFAULT,
+        _ => Heartbeat {
+            interval_ms: rng.u32(200..=2000),
+            missed_max: rng.u32(2..=5),
+        },
+    }
+}
+
+fn draw_fast_io_fail(rng: &mut Rng) -> FastIoFail {
+    match rng.u32(0..10) {
+        0 => FastIoFail::After(0),
+        1..=3 => FastIoFail::After(rng.u32(1..=20)),
+        4 => FastIoFail::Off,
+        _ => FastIoFail::DEFAULT,
+    }
 }
 
 impl Settings {
@@ -132,19 +205,21 @@ impl Settings {
             .into_iter()
             .filter(|_| rng.u32(0..5) < 2)
             .collect();
+        // A server that does not answer for long, so that requests are lost again and again.
+        let is_patient = rng.u32(0..40) == 0;
+        let has_bursts = rng.u32(0..6) == 0;
         Self {
             options,
-            wires: rng.usize(1..=3),
+            wires: rng.usize(1..=3).max(1 + usize::from(is_patient)),
             connections: rng.u16(2..=3),
             queue_depth: rng.u16(4..=20),
             blocks: rng.usize(3..=16),
+            clients: 1 + usize::from(rng.u32(0..3) == 0),
+            volatile: (0..rng.usize(1..=2)).map(|_| rng.bool()).collect(),
+            always_invalidate: rng.bool(),
+            send_room: rng.u32(1..=8),
             policy: Policy::from_u8(rng.u8(0..3)).unwrap_or_default(),
-            fast_io_fail: match rng.u32(0..10) {
-                0 => FastIoFail::After(0),
-                1..=3 => FastIoFail::After(rng.u32(1..=20)),
-                4 => FastIoFail::Off,
-                _ => FastIoFail::DEFAULT,
-            },
+            fast_io_fail: draw_fast_io_fail(rng),
             scheduler: rng.bool(),
             reconnect_delay_ms: rng.u32(100..=2000),
             max_reconnect_attempts: match rng.u32(0..10) {
@@ -152,13 +227,7 @@ impl Settings {
                 1..=3 => rng.i32(1..=20),
                 _ => -1,
             },
-            heartbeat: match rng.u32(0..3) {
-                0 => Heartbeat::DEFAULT,
-                _ => Heartbeat {
-                    interval_ms: rng.u32(200..=2000),
-                    missed_max: rng.u32(2..=5),
-                },
-            },
+            heartbeat: draw_heartbeat(rng),
             server_heartbeat: match rng.bool() {
                 true => Heartbeat::DEFAULT,
                 false => Heartbeat {
@@ -166,18 +235,29 @@ impl Settings {
                     missed_max: 4,
                 },
             },
-            request_timeout_us: rng.u64(2..=15) * S,
+            request_timeout_us: match is_patient {
+                true => S,
+                false => rng.u64(2..=15) * S,
+            },
             adapter_acks: rng.bool(),
             late_one_in: rng.u32(1..=20),
-            kinds: if kinds.is_empty() {
-                vec![Kind::Cut]
-            } else {
-                kinds
+            kinds: match kinds.is_empty() {
+                _ if is_patient => vec![Kind::Mute],
+                true => vec![Kind::Cut],
+                false => kinds,
             },
-            app_pause_us: rng.u64(MS..=40 * MS),
-            fault_pause_us: rng.u64(S / 4..=3 * S),
+            burst: if has_bursts { 8 } else { 1 },
+            app_pause_us: match has_bursts {
+                true => rng.u64(100 * MS..=S),
+                false => rng.u64(MS..=40 * MS),
+            },
+            fault_pause_us: match is_patient {
+                true => 20 * S,
+                false => rng.u64(S / 4..=3 * S),
+            },
             // Now and then long enough for the server's heartbeat, which takes half a minute.
             calm_us: S * match rng.u32(0..12) {
+                _ if is_patient => 90,
                 0 => rng.u64(60..=90),
                 _ => rng.u64(8..=25),
             },

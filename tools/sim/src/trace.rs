@@ -35,10 +35,13 @@ impl Trace {
         *self.reached.entry(place).or_insert(0) += 1;
     }
 
-    pub(crate) fn line(&mut self, now_us: u64, who: Who, what: fmt::Arguments<'_>) {
+    pub(crate) fn line(&mut self, now_us: u64, who: Who, client: usize, what: fmt::Arguments<'_>) {
         if self.wanted {
             let (s, us) = (now_us / 1_000_000, now_us % 1_000_000);
-            let who = format!("{who:?}").to_lowercase();
+            let who = match who {
+                Who::Client => format!("client{client}"),
+                who => format!("{who:?}").to_lowercase(),
+            };
             self.lines.push(format!("{s:4}.{us:06} {who:7} {what}"));
         }
     }
@@ -48,8 +51,8 @@ impl Trace {
 macro_rules! note {
     ($world:expr, $who:ident, $($what:tt)+) => {
         if $world.trace.wanted {
-            let now_us = $world.now_us;
-            $world.trace.line(now_us, $crate::trace::Who::$who, format_args!($($what)+));
+            let (now_us, at) = ($world.now_us, $world.at);
+            $world.trace.line(now_us, $crate::trace::Who::$who, at, format_args!($($what)+));
         }
     };
 }

@@ -5,10 +5,7 @@
 use std::collections::BTreeMap;
 
 use fastrand::Rng;
-use proto::rtrs::{
-    geometry::Geometry,
-    outage, //
-};
+use proto::rtrs::geometry::Geometry;
 
 use crate::{
     app::App,
@@ -49,14 +46,20 @@ pub(crate) struct World {
     pub(crate) agenda: Agenda,
     pub(crate) wires: Vec<Wire>,
     pub(crate) conns: Vec<Conn>,
-    pub(crate) client: Client,
+    pub(crate) clients: Vec<Client>,
+    /// The client that the current event belongs to.
+    pub(crate) at: usize,
     pub(crate) server: Server,
     pub(crate) disk: Disk,
     pub(crate) app: App,
     pub(crate) check: Check,
     pub(crate) trace: Trace,
-    /// The last sending that the server received in each chunk; neither side can know it.
-    pub(crate) landed: BTreeMap<u16, u64>,
+    /// The last sending that the server received in each client's chunk; neither side can know it.
+    pub(crate) landed: BTreeMap<(usize, u16), u64>,
+    /// Requests so far, of all clients.
+    pub(crate) requests: u64,
+    /// Sendings so far.
+    pub(crate) sends: u64,
     /// All parts have recovered.
     pub(crate) over: bool,
     pub(crate) events: u64,
@@ -65,22 +68,27 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn new(rng: Rng, settings: Settings, geometry: Geometry) -> Self {
         let blocks = settings.blocks;
+        let devices = settings.volatile.len();
+        let client = |_| Client::new(settings.queue_depth, settings.policy, devices);
         Self {
             now_us: 0,
             geometry,
             agenda: Agenda::default(),
             wires: (0..settings.wires).map(|_| Wire::default()).collect(),
             conns: Vec::new(),
-            client: Client::new(settings.queue_depth, settings.policy),
-            server: Server::default(),
-            disk: Disk::new(blocks),
-            app: App::new(blocks, u64::MAX),
+            clients: (0..settings.clients).map(client).collect(),
+            at: 0,
+            server: Server::new(),
+            disk: Disk::new(blocks, settings.volatile.clone()),
+            app: App::new(blocks, settings.clients * devices, u64::MAX),
             check: Check::new(blocks),
             trace: Trace {
                 wanted: settings.options.trace,
                 ..Trace::default()
             },
             landed: BTreeMap::new(),
+            requests: 0,
+            sends: 0,
             over: false,
             events: 0,
             rng,
@@ -88,33 +96,40 @@ impl World {
         }
     }
 
+    /// Queues an event of the current client for `at_us`.
+    pub(crate) fn queue_at(&mut self, at_us: u64, event: Event) {
+        self.agenda.push(at_us, self.at, event);
+    }
+
     /// Queues `event` in `delay_us`.
     pub(crate) fn after(&mut self, delay_us: u64, event: Event) {
-        self.agenda.push(self.now_us + delay_us, event);
+        self.queue_at(self.now_us + delay_us, event);
     }
 
     /// Runs until all parts have recovered or an invariant is violated.
     pub(crate) fn run(&mut self) {
         note!(self, Check, "{:?}", self.settings);
-        let setting = self.settings.fast_io_fail;
-        self.outage(outage::Event::LastPathDown { now_ms: 0, setting });
         let mut paths = self.settings.wires;
         if self.settings.kinds.contains(&Kind::Add) {
             paths = 1;
         }
-        for wire in 0..paths {
-            self.add_path(wire);
+        for client in 0..self.clients.len() {
+            self.at = client;
+            self.begin_outage();
+            for wire in 0..paths {
+                self.add_path(wire);
+            }
+            self.queue_at(0, Event::App);
         }
-        self.agenda.push(0, Event::App);
         let first_us = self.rng.u64(0..2 * self.settings.fault_pause_us);
-        self.agenda.push(first_us, Event::Fault);
+        self.queue_at(first_us, Event::Fault);
         while let (false, None) = (self.over, &self.check.violation) {
-            let Some((at_us, event)) = self.agenda.pop() else {
+            let Some((at_us, client, event)) = self.agenda.pop() else {
                 let what = "nothing is left to happen".to_owned();
                 self.check.fail(check::Kind::Stuck, what);
                 break;
             };
-            self.now_us = at_us;
+            (self.now_us, self.at) = (at_us, client);
             self.events += 1;
             if self.events > EVENTS_MAX {
                 let what = format!("{EVENTS_MAX} events were not enough");
@@ -139,14 +154,17 @@ impl World {
             Event::Arrive { to, .. } if !self.settings.adapter_acks => Some(to),
             ref event => event.owner(),
         };
-        if self.client.frozen && owner == Some(Side::Client) {
+        if let Some(conn) = event.conn() {
+            self.at = self.conns[conn].owner;
+        }
+        if self.clients[self.at].frozen && owner == Some(Side::Client) {
             self.trace.reached("a frozen client puts something off");
-            self.client.backlog.push_back(event);
+            self.clients[self.at].backlog.push_back(event);
             return;
         }
         if self.server.frozen && owner == Some(Side::Server) {
             self.trace.reached("a frozen server puts something off");
-            self.server.backlog.push_back(event);
+            self.server.backlog.push_back((self.at, event));
             return;
         }
         match event {
@@ -201,14 +219,17 @@ impl World {
     fn on_client(&mut self, event: Event) {
         match event {
             Event::CmRetry { path, life } => self.cm_retry(path, life),
-            Event::ConnectTimeout { path, life } => self.connect_timeout(path, life),
+            Event::ConnectTimeout { path, step } => self.connect_timeout(path, step),
             Event::TornDown { path, life } => self.torn_down(path, life),
             Event::CloseLate { conn } => self.close_conn(conn, Side::Client),
             Event::Start { path, start } => self.start(path, start),
             Event::ClientTick { path, life } => self.client_tick(path, life),
             Event::RequestTimeout { tag, send } => self.request_timeout(tag, send),
             Event::OutageDeadline { until_ms } => self.outage_deadline(until_ms),
-            Event::TryAgain => self.try_refused(),
+            Event::TryAgain => self.try_again(),
+            Event::Reopen => self.reopen(),
+            Event::TaskTimeout { task, step } => self.task_timeout(task, step),
+            Event::Remap { device } => self.remap(device),
             Event::Reconnect { path } => self.reconnect_path(path),
             _ => {}
         }

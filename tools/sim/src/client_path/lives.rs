@@ -29,7 +29,7 @@ use crate::{
 impl World {
     /// Handles an event of a path: `Path::step` of the driver, and its effects.
     pub(crate) fn path_event(&mut self, path: usize, event: recovery::Event) -> Action {
-        let p = &mut self.client.paths[path];
+        let p = &mut self.clients[self.at].paths[path];
         let before = p.state();
         let effects = p.recovery.step(event);
         let (next, action) = (p.state(), effects.action);
@@ -46,26 +46,26 @@ impl World {
                     self.given_up(path);
                 }
                 self.tear_down(path);
+                if action == Action::GiveUp {
+                    self.path_left();
+                }
             }
             Action::StartIn { pause_ms } => self.start_in(path, u64::from(pause_ms) * MS),
             Action::Connect => self.connect(path),
             Action::AnnounceClosed => {
-                if self.client.paths[path].removed {
+                if self.clients[self.at].paths[path].removed {
                     self.remove_or_close(path);
                 }
             }
             Action::Release => self.path_removed(path),
             Action::Ignore | Action::Busy | Action::LookAgain => {}
         }
-        if before.carries_io() && !next.carries_io() {
-            self.path_down();
-        }
         action
     }
 
     /// The connection that was kept is closed to the client; the word still goes out on it.
     pub(super) fn disconnect_stale(&mut self, path: usize, stale_connection: StaleConnection) {
-        let p = &mut self.client.paths[path];
+        let p = &mut self.clients[self.at].paths[path];
         let said = match stale_connection {
             StaleConnection::Leave => return,
             StaleConnection::Disconnect => p.stale_connection,
@@ -78,7 +78,7 @@ impl World {
     }
 
     fn start_in(&mut self, path: usize, pause_us: u64) {
-        let p = &mut self.client.paths[path];
+        let p = &mut self.clients[self.at].paths[path];
         p.attempts += 1;
         p.start += 1;
         let start = p.start;
@@ -86,16 +86,18 @@ impl World {
     }
 
     pub(crate) fn start(&mut self, path: usize, start: u64) {
-        if self.client.paths[path].start == start {
+        if self.clients[self.at].paths[path].start == start {
             self.path_event(path, recovery::Event::Start);
         }
     }
 
     pub(super) fn pauses(&mut self, path: usize) -> Pauses {
         let max = self.settings.max_reconnect_attempts;
-        let away_us = self.client.away_until_us.saturating_sub(self.now_us);
+        let away_us = self.clients[self.at]
+            .away_until_us
+            .saturating_sub(self.now_us);
         // CAST: a run has few attempts.
-        let spent = self.client.paths[path].spent as i32;
+        let spent = self.clients[self.at].paths[path].spent as i32;
         Pauses {
             delay_ms_max: self.settings.reconnect_delay_ms,
             attempts_max: if max < 0 { max } else { (max - spent).max(0) },
@@ -109,7 +111,7 @@ impl World {
     fn given_up(&mut self, path: usize) {
         let (max, attempts) = (
             self.settings.max_reconnect_attempts,
-            self.client.paths[path].attempts,
+            self.clients[self.at].paths[path].attempts,
         );
         self.trace.reached("attempts are used up");
         let early = u32::try_from(max).is_ok_and(|max| attempts >= max);

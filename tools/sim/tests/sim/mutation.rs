@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The model, broken on purpose: each way is found within some hundred seeds, by the check that it
+//! The model, broken on purpose: each way is found within some thousand seeds, by the check that it
 //! is for. A simulation that cannot fail shows nothing.
 
 use sim::{
@@ -12,7 +12,7 @@ use sim::{
 use crate::first_failure;
 
 /// Seeds within which a broken model must be found.
-const SEEDS: u64 = 1500;
+const SEEDS: u64 = 6000;
 
 fn is_found(mutation: Mutation, as_one_of: &[Kind]) {
     let options = Options {
@@ -52,7 +52,7 @@ fn letting_a_path_in_before_its_predecessor_is_drained_is_found() {
 
 #[test]
 fn giving_a_request_another_chunk_at_fail_over_is_found() {
-    let kinds = [Kind::ForeignData, Kind::LostWrite];
+    let kinds = [Kind::ForeignData, Kind::LostWrite, Kind::Stuck];
     is_found(Mutation::ReuseChunkEarly, &kinds);
 }
 
@@ -99,13 +99,94 @@ fn counting_attempts_past_a_success_is_found() {
 }
 
 #[test]
-fn never_opening_the_device_again_is_found() {
-    is_found(Mutation::NoReopen, &[Kind::Refused]);
+fn going_on_after_an_outage_without_opening_the_devices_is_found() {
+    let kinds = [Kind::Refused, Kind::WrongDevice];
+    is_found(Mutation::NoReopen, &kinds);
 }
 
 #[test]
-fn opening_the_device_again_only_after_a_full_outage_is_found() {
-    is_found(Mutation::ReopenAfterOutageOnly, &[Kind::Refused]);
+fn using_a_path_that_was_not_validated_is_found() {
+    let kinds = [Kind::Refused, Kind::WrongDevice, Kind::SilentLoss];
+    is_found(Mutation::NoValidation, &kinds);
+}
+
+#[test]
+fn closing_what_a_survey_has_opened_after_an_outage_is_found() {
+    is_found(Mutation::CloseLate, &[Kind::Refused]);
+}
+
+#[test]
+fn using_a_devices_number_of_before_an_outage_is_found() {
+    let kinds = [Kind::Refused, Kind::WrongDevice];
+    is_found(Mutation::OldNumber, &kinds);
+}
+
+#[test]
+fn going_on_with_a_fenced_device_is_found() {
+    is_found(Mutation::SurveyAdopts, &[Kind::FenceBroken]);
+}
+
+#[test]
+fn giving_the_number_of_a_fenced_device_to_another_is_found() {
+    let kinds = [Kind::WrongDevice, Kind::FenceBroken];
+    is_found(Mutation::ReuseNumber, &kinds);
+}
+
+#[test]
+fn taking_a_rebooted_server_for_the_old_one_is_found() {
+    is_found(Mutation::IgnoreBoot, &[Kind::SilentLoss]);
+}
+
+#[test]
+fn taking_a_flush_to_cover_later_writes_is_found() {
+    is_found(Mutation::FlushCoversLater, &[Kind::SilentLoss]);
+}
+
+#[test]
+fn a_flush_that_is_only_acknowledged_is_found() {
+    let kinds = [Kind::LostWrite, Kind::SilentLoss];
+    is_found(Mutation::IgnoreFlush, &kinds);
+}
+
+#[test]
+fn a_forced_write_that_stays_in_the_cache_is_found() {
+    is_found(Mutation::IgnoreFua, &[Kind::LostWrite]);
+}
+
+#[test]
+fn sending_a_request_again_without_a_limit_is_found() {
+    is_found(Mutation::NoResendLimit, &[Kind::TooOften]);
+}
+
+#[test]
+fn answering_without_room_on_the_send_queue_is_found() {
+    is_found(Mutation::IgnoreRoom, &[Kind::QueueFull]);
+}
+
+#[test]
+fn forgetting_an_answer_that_waits_for_room_is_found() {
+    is_found(Mutation::ForgetWaiting, &[Kind::Unanswered]);
+}
+
+#[test]
+fn using_a_chunks_old_key_is_found() {
+    is_found(Mutation::OldKey, &[Kind::BadKey]);
+}
+
+#[test]
+fn d20_an_answer_without_a_new_key_is_found() {
+    is_found(Mutation::NoKeyAfterWait, &[Kind::BadKey]);
+}
+
+#[test]
+fn taking_two_clients_chunks_for_one_is_found() {
+    is_found(Mutation::MixSessions, &[Kind::OtherClient]);
+}
+
+#[test]
+fn closing_the_devices_of_another_client_is_found() {
+    let kinds = [Kind::Refused, Kind::WrongDevice];
+    is_found(Mutation::CloseAll, &kinds);
 }
 
 #[test]

@@ -45,7 +45,7 @@ fn d26_the_hole_that_the_protocol_leaves_is_found() {
         late_packets: true,
         ..Options::default()
     };
-    let (seed, outcome) = first_failure(1500, options).unwrap();
+    let (seed, outcome) = first_failure(6000, options).unwrap();
     let kind = outcome.violation.unwrap().kind;
     assert!(matches!(kind, Kind::LostWrite | Kind::ForeignData));
     // And it is the late packet that does it.
@@ -57,15 +57,23 @@ fn d26_the_hole_that_the_protocol_leaves_is_found() {
 #[test]
 fn runs_get_to_the_rare_places() {
     let places = [
+        "a cache is lost with writes in it",
         "a chunk is used again after its request failed",
         "a stale connection is disconnected",
+        "a client learns that a device was closed",
+        "a flush fails for a lost cache",
         "a frozen client puts something off",
         "a frozen server puts something off",
         "a half-made path is given up",
         "a late packet is delivered",
         "a late packet is dropped",
         "a path is removed",
+        "a path is tried again later",
+        "a path is validated",
+        "a path is validated before an outage",
+        "a path leads to another server",
         "a reconnect replaces a path",
+        "a request is not sent again any more",
         "a request ends on a path that is closed",
         "a request fails over",
         "a request times out",
@@ -76,8 +84,9 @@ fn runs_get_to_the_rare_places() {
         "a session is back",
         "a session is begun anew",
         "a set-up takes too long",
+        "an admin message is unanswered for too long",
+        "an answer waits for room",
         "an info request waits for the old path",
-        "an open is answered too late",
         "attempts are used up",
         "every path refuses a request",
         "refused: address taken",

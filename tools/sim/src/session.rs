@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The client's session: its outages, and which of its paths carry IO.
+//!
+//! Stands for `rtrs/client/session/outage.rs`. The decisions are those of `proto::availability`.
+
+use proto::rnbd::control::DeviceState;
+use proto::rtrs::{
+    outage::{
+        Effect,
+        Event as Outage, //
+    },
+    recovery, //
+};
+
+use crate::{
+    event::{
+        Event,
+        MS, //
+    },
+    settings::Mutation,
+    tasks::{
+        Purpose,
+        Step, //
+    },
+    trace::note,
+    world::World,
+};
+
+impl World {
+    pub(crate) fn now_ms(&self) -> u64 {
+        self.now_us / MS
+    }
+
+    /// No path is left: `Session::begin_outage`.
+    pub(crate) fn begin_outage(&mut self) {
+        self.disconnected();
+        let (now_ms, setting) = (self.now_ms(), self.settings.fast_io_fail);
+        let client = &mut self.clients[self.at];
+        let is_away = self.now_us < client.away_until_us;
+        let effect = client.availability.begin_outage(now_ms, setting, is_away);
+        self.carry_out_effect(effect);
+    }
+
+    fn outage(&mut self, event: Outage) {
+        let effect = self.clients[self.at].availability.step(event);
+        self.carry_out_effect(effect);
+    }
+
+    pub(crate) fn carry_out_effect(&mut self, effect: Effect) {
+        note!(self, Client, "session: {effect:?}");
+        match effect {
+            Effect::Ignore | Effect::Queue { until_ms: None } => {}
+            Effect::Queue {
+                until_ms: Some(until_ms),
+            } => {
+                let event = Event::OutageDeadline { until_ms };
+                self.queue_at(self.now_us.max(until_ms * MS), event);
+            }
+            Effect::Resume => self.trace.reached("a session is back"),
+            Effect::FailQueued => self.io_failed(),
+        }
+    }
+
+    pub(crate) fn outage_deadline(&mut self, until_ms: u64) {
+        use proto::rtrs::outage::Outage as State;
+
+        let now_ms = self.now_ms();
+        // A replaced timer counts as cancelled.
+        let state = self.clients[self.at].availability.outage();
+        if matches!(state, State::Queueing { until_ms: Some(u), .. } if u == until_ms) {
+            self.outage(Outage::DeadlinePassed { now_ms });
+        }
+    }
+
+    pub(crate) fn change_outage_setting(&mut self) {
+        let (now_ms, setting) = (self.now_ms(), self.settings.fast_io_fail);
+        self.outage(Outage::SettingChanged { now_ms, setting });
+    }
+
+    /// A path will not reconnect by itself: `Session::path_left`.
+    pub(crate) fn path_left(&mut self) {
+        let mut paths = self.clients[self.at].paths.iter();
+        if !paths.any(|p| p.may_come_back()) {
+            self.outage(Outage::DeadlinePassed { now_ms: u64::MAX });
+        }
+    }
+
+    /// Counts a path that is published to senders.
+    pub(crate) fn path_up(&mut self) {
+        if self.clients[self.at].availability.path_up() {
+            self.reopen();
+        }
+    }
+
+    /// Makes the session usable: `Session::make_usable`, which runs once at a time.
+    pub(crate) fn reopen(&mut self) {
+        if self.clients[self.at].tasks.reopen_again() {
+            return;
+        }
+        if let Some(reopening) = self.clients[self.at].availability.reopening() {
+            self.start_task(Purpose::Reopen(reopening), &[Step::Info(None)]);
+        }
+    }
+
+    /// An administrator writes `remap_device`.
+    pub(crate) fn remap(&mut self, device: usize) {
+        let state = self.clients[self.at].devices[device].state;
+        if state == DeviceState::Fenced {
+            // It fails without a path.
+            self.after(2_000 * MS, Event::Remap { device });
+        }
+        if state.check_remap().is_ok() {
+            self.start_task(
+                Purpose::Remap,
+                &[Step::Info(Some(device)), Step::Open(device)],
+            );
+        }
+    }
+
+    /// Publishes a path to senders: `Session::path_up`.
+    pub(crate) fn established(&mut self, path: usize) {
+        let client = &self.clients[self.at];
+        let admission = client.paths[path].admission;
+        if admission.is_none_or(|a| client.availability.admits(a)) {
+            self.path_event(path, recovery::Event::Established);
+        } else {
+            self.trace.reached("a path is validated before an outage");
+            self.path_failed(path);
+        }
+    }
+
+    /// Asks the upper layer about a path that is connected, and carries no IO yet:
+    /// `Session::admit`.
+    pub(crate) fn admit(&mut self, path: usize) {
+        let client = &mut self.clients[self.at];
+        client.paths[path].admission = Some(client.availability.admission());
+        let is_connected = client.availability.is_connected();
+        if !is_connected || self.settings.broken(Mutation::NoValidation) {
+            return self.established(path);
+        }
+        self.trace.reached("a path is validated");
+        let life = self.clients[self.at].paths[path].life;
+        self.start_task(Purpose::Validate { path, life }, &[Step::Info(None)]);
+    }
+}
