@@ -55,9 +55,11 @@ def test_parameters_have_the_names_and_defaults_of_c(vm: Lab) -> None:
         for name in found:
             mode = vm.server.run(f"stat -c %a /sys/module/{module}/parameters/{name}").strip()
             eq(mode, "644" if name in more else "444", f"mode of {module}'s {name}")
+    clients = ("rtrs_client", "rnbd_client")
     if vm.modules == "ours":
         eq(parameters(vm, "rnbd_client"), {"assume_cache_loss": "N"}, "parameters of rnbd_client, which C has not")
-    for module in ("rtrs_core", "rtrs_client", *(() if vm.modules == "ours" else ("rnbd_client",))):
+        eq(parameters(vm, "rtrs_client"), {"retry_count": "2"}, "parameters of rtrs_client, which C has not")
+    for module in ("rtrs_core", *(() if vm.modules == "ours" else clients)):
         ok(not vm.server.exists(f"/sys/module/{module}/parameters"), f"{module} has parameters")
 
 

@@ -6,8 +6,8 @@ use proto::rtrs::{
     outage::FastIoFail,
     settings::{
         Setting,
-        Settings,
         SettingText, //
+        Settings,
     }, //
 };
 
