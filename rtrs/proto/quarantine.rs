@@ -20,6 +20,7 @@ use core::ops::DerefMut;
 
 use super::{
     outage::FastIoFail,
+    timeouts::ONE_PATH_ANSWER_MS,
     PATHS_MAX, //
 };
 
@@ -244,9 +245,9 @@ const PATIENCE_MAX_MS: u64 = 640_000;
 /// The time without a waiting request after which none is assumed to wait.
 const LAPSE_MS: u64 = 60_000;
 /// The maximum time of an outage that a [`Shortage`] starts, in which the server frees the session.
-const AWAY_S: u32 = 5;
+const AWAY_S: u32 = 10;
 /// The time without a path in such an outage, in milliseconds.
-pub const AWAY_MS: u64 = 1000;
+const AWAY_MS: u32 = 1000;
 /// The minimum time that a request waits for a held chunk before it fails.
 const WAIT_MIN_MS: u64 = 60_000;
 
@@ -309,6 +310,17 @@ pub fn outage_setting(setting: FastIoFail, is_away: bool) -> FastIoFail {
     match setting {
         FastIoFail::After(s) if is_away => FastIoFail::After(s.max(AWAY_S)),
         setting => setting,
+    }
+}
+
+/// Returns the time in milliseconds for which no path is connected in such an outage, so that the
+/// server frees the session. A path that `is_connecting` is longer there: until it is given up, its
+/// last admin message may wait for an answer, or for a chunk that is held.
+pub const fn away_ms(is_connecting: bool) -> u32 {
+    if is_connecting {
+        ONE_PATH_ANSWER_MS + AWAY_MS
+    } else {
+        AWAY_MS
     }
 }
 

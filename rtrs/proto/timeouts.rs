@@ -4,6 +4,10 @@
 
 use super::CONNECT_TIMEOUT_MS;
 
+/// Longest time for the answer to an admin message on a path that is being connected, in
+/// milliseconds.
+pub const ONE_PATH_ANSWER_MS: u32 = 5000;
+
 /// Time for a step of most attempts to connect a path again, in milliseconds.
 const AGAIN_MS: u32 = 1500;
 

@@ -24,7 +24,8 @@ use kernel_ext::{
 };
 use rtrs_core::proto::{
     failover::Resent,
-    quarantine::Ticket, //
+    quarantine::Ticket,
+    timeouts::ONE_PATH_ANSWER_MS, //
 };
 
 use crate::client::{
@@ -49,9 +50,6 @@ use crate::client::{
 
 /// Most bytes of an answer.
 const REPLY_MAX: usize = kernel::page::PAGE_SIZE;
-
-/// Longest time for an answer on a path that is not in use yet.
-const ONE_PATH_TIMEOUT_MS: u32 = 5000;
 
 /// Pause between two tries where IO and messages share the only chunk.
 const RETRY_MS: i64 = 1;
@@ -88,6 +86,10 @@ impl Transfer for KBox<Message> {
 
     fn requeue(self, _ticket: Ticket) {
         self.done(Err(errno::ECONNABORTED));
+    }
+
+    fn is_valid(&self, _message: &[u8]) -> bool {
+        true
     }
 }
 
@@ -214,7 +216,7 @@ impl AdminChannel for OnePath<'_> {
 
     /// The path is tried again, and a task that closes it waits for this.
     fn timeout_max_ms(&self) -> u32 {
-        ONE_PATH_TIMEOUT_MS
+        ONE_PATH_ANSWER_MS
     }
 
     fn send_admin(

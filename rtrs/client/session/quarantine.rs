@@ -24,8 +24,7 @@ use rtrs_core::proto::quarantine::{
     self,
     Place,
     Shortage,
-    Ticket,
-    AWAY_MS, //
+    Ticket, //
 };
 
 use crate::client::{
@@ -230,7 +229,7 @@ impl Session {
     /// Returns the milliseconds for which no path connects, so that the server forgets the session.
     pub(crate) fn away_ms(&self) -> u32 {
         let until_ms = self.quarantine.state.lock().away_until_ms;
-        // CAST: at most AWAY_MS.
+        // CAST: at most what `quarantine::away_ms` returns.
         until_ms.saturating_sub(self.now_ms()) as u32
     }
 
@@ -250,18 +249,21 @@ impl Session {
         };
         let in_flight = paths.0.iter().map(in_flight).fold(0, u32::saturating_add);
         let setting = self.settings.snapshot().fast_io_fail();
+        let is_connecting = paths.0.iter().any(|path| path.is_connecting());
         let mut state = self.quarantine.state.lock();
         if !state.shortage.is_too_long(setting, in_flight) {
             return;
         }
-        state.away_until_ms = self.now_ms().saturating_add(AWAY_MS);
+        let away_ms = quarantine::away_ms(is_connecting);
+        state.away_until_ms = self.now_ms().saturating_add(away_ms.into());
         let held = state.chunks.held();
         drop(state);
         pr_info!(
             "session {}: requests wait for {held} chunks of lost ones, asking the server anew\n",
             self.name()
         );
-        for path in paths.0.iter().filter(|path| path.is_connected()) {
+        for path in &paths.0 {
+            // Does nothing for a path that is not connected, nor being connected.
             Path::fail(path, PathError::ChunksHeld);
         }
     }

@@ -6,11 +6,14 @@
 //! Stands for `rtrs/client/session/quarantine.rs` and `rnbd/client/retry.rs`. The decisions are
 //! those of `proto::quarantine`.
 
-use proto::rtrs::quarantine::{
-    wait_limit_ms,
-    Place,
-    Ticket,
-    AWAY_MS, //
+use proto::rtrs::{
+    path::ClientState,
+    quarantine::{
+        away_ms,
+        wait_limit_ms,
+        Place,
+        Ticket, //
+    }, //
 };
 
 use crate::{
@@ -210,8 +213,14 @@ impl World {
         {
             self.trace.reached("a session is begun anew");
             note!(self, Client, "chunks are held for too long");
-            self.clients[self.at].away_until_us = self.now_us + AWAY_MS * MS;
-            up.into_iter().for_each(|path| self.path_failed(path));
+            let paths = 0..self.clients[self.at].paths.len();
+            let connecting = |p: usize| {
+                let state = self.clients[self.at].paths[p].state();
+                matches!(state, ClientState::Connecting | ClientState::ConnectingErr)
+            };
+            let away_ms = away_ms(paths.clone().any(connecting));
+            self.clients[self.at].away_until_us = self.now_us + u64::from(away_ms) * MS;
+            paths.for_each(|path| self.path_failed(path));
         }
     }
 }

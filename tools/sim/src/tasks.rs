@@ -12,10 +12,13 @@ use std::collections::{
 
 use proto::common::errno::Errno;
 use proto::rnbd::survey::Answer;
-use proto::rtrs::availability::{
-    Reopened,
-    Reopening,
-    REOPEN_AGAIN_MS, //
+use proto::rtrs::{
+    availability::{
+        Reopened,
+        Reopening,
+        REOPEN_AGAIN_MS, //
+    },
+    timeouts::ONE_PATH_ANSWER_MS, //
 };
 
 use crate::{
@@ -30,7 +33,6 @@ use crate::{
 
 /// Longest time for an answer, on any path and on one that is not in use yet.
 const ANSWER_MS: u64 = 60_000;
-const ONE_PATH_ANSWER_MS: u64 = 5_000;
 
 mod survey;
 
@@ -178,7 +180,7 @@ impl World {
             };
             let serial = task.step;
             let limit_ms = match on_path {
-                Some(_) => ONE_PATH_ANSWER_MS,
+                Some(_) => ONE_PATH_ANSWER_MS.into(),
                 None => ANSWER_MS,
             };
             let timeout = Event::TaskTimeout {

@@ -12,6 +12,7 @@ use proptest::prelude::*;
 use proto::rtrs::{
     outage::FastIoFail,
     quarantine::{
+        away_ms,
         outage_setting,
         wait_limit_ms,
         Chunk,
@@ -20,6 +21,7 @@ use proto::rtrs::{
         Shortage,
         Ticket, //
     },
+    timeouts::ONE_PATH_ANSWER_MS,
     CONNECT_TIMEOUT_MS,
     PATHS_MAX, //
 };
@@ -441,9 +443,9 @@ fn what_is_not_asked_for_any_more_is_not_short() {
 fn requests_in_flight_are_not_made_to_fail() {
     for (setting, in_flight, leaves) in [
         (FastIoFail::After(0), 1, false),
-        (FastIoFail::After(5), 1, false),
+        (FastIoFail::After(10), 1, false),
         (FastIoFail::After(0), 0, true),
-        (FastIoFail::After(6), 1, true),
+        (FastIoFail::After(11), 1, true),
         (FastIoFail::Off, 1, true),
     ] {
         let mut s = Shortage::NONE;
@@ -455,13 +457,25 @@ fn requests_in_flight_are_not_made_to_fail() {
 #[test]
 fn what_waits_does_not_fail_because_the_session_is_begun_anew() {
     for (setting, away) in [
-        (FastIoFail::After(0), FastIoFail::After(5)),
+        (FastIoFail::After(0), FastIoFail::After(10)),
         (FastIoFail::DEFAULT, FastIoFail::DEFAULT),
         (FastIoFail::Off, FastIoFail::Off),
     ] {
         assert_eq!(outage_setting(setting, true), away);
         assert_eq!(outage_setting(setting, false), setting);
     }
+}
+
+#[test]
+fn no_path_comes_back_before_one_that_was_being_connected_has_left_the_server() {
+    assert!(away_ms(false) < away_ms(true));
+    let still_there_ms = away_ms(true) - away_ms(false);
+    assert!(still_there_ms >= ONE_PATH_ANSWER_MS);
+    // Nor does IO fail before: the outage lasts longer.
+    let FastIoFail::After(s) = outage_setting(FastIoFail::After(0), true) else {
+        panic!("no limit");
+    };
+    assert!(s * 1000 > away_ms(true) + 2000);
 }
 
 #[test]
