@@ -25,7 +25,10 @@ use rtrs_client::{
     Ticket,
     Transfer, //
 };
-use zerocopy::IntoBytes;
+use zerocopy::{
+    FromBytes,
+    IntoBytes, //
+};
 
 use crate::client::{
     device::Device,
@@ -40,7 +43,10 @@ use crate::proto::{
         Rw, //
     },
     io_state::IoState,
-    wire::Io, //
+    wire::{
+        Io,
+        IoV1, //
+    },
 };
 
 /// The queues of a session's disks, as the block layer sees them.
@@ -65,6 +71,11 @@ impl Transfer for InFlight {
 
     fn requeue(self, ticket: Ticket) {
         Device::requeue(self.0, ticket);
+    }
+
+    fn is_valid(&self, message: &[u8]) -> bool {
+        let number = IoV1::read_from_prefix(message).map(|(io, _)| io.device_id.get());
+        number.is_ok_and(|number| self.0.queue().io_state().is_number(number))
     }
 
     fn ticket(&self) -> Option<Ticket> {

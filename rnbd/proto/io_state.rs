@@ -38,12 +38,21 @@ impl IoState {
         }
     }
 
+    /// Returns whether a message with the device's number `id` is for this device. A number is
+    /// valid for one device of one session of the server: a server that was restarted gives it to
+    /// another one.
+    #[inline]
+    pub const fn is_number(self, id: u32) -> bool {
+        matches!(self.remote_id(), Some(open) if open == id)
+    }
+
     /// Returns the state after an answer that says that the server does not have the device `id`
     /// open; `None` if requests are sent with another number meanwhile.
     pub const fn not_open_there(self, id: u32) -> Option<Self> {
-        match self.remote_id() {
-            Some(open) if open == id => Some(IoState::Failing),
-            _ => None,
+        if self.is_number(id) {
+            Some(IoState::Failing)
+        } else {
+            None
         }
     }
 

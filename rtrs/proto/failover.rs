@@ -2,9 +2,10 @@
 
 //! What a client does with a request that was lost with its path.
 //!
-//! While another path is connected, the request is sent again on it as it was. A request that every
-//! path loses would be sent again for ever, so there is a limit. Then, and without a path, it goes
-//! back to the upper layer, which decides how long it may wait.
+//! While another path is connected, the request is sent again on it as it was, if the upper layer
+//! says that its message is still valid. A request that every path loses would be sent again for
+//! ever, so there is a limit. Otherwise it goes back to the upper layer, which decides how long it
+//! may wait.
 
 /// The number of times that a request is sent again before it goes back to the upper layer.
 pub const RESENDS_MAX: u8 = 8;
@@ -33,10 +34,10 @@ impl Resent {
     }
 
     /// Returns the number for a request that was lost on its path and is sent again on another one,
-    /// if `has_others`; `None` if it goes back to the upper layer.
-    pub const fn again(self, has_others: bool) -> Option<Self> {
+    /// if it `is_possible`; `None` if it goes back to the upper layer.
+    pub const fn again(self, is_possible: bool) -> Option<Self> {
         let sent = if self.0 == Self::REMADE.0 { 0 } else { self.0 };
-        if has_others && sent < RESENDS_MAX {
+        if is_possible && sent < RESENDS_MAX {
             Some(Self(sent.wrapping_add(1)))
         } else {
             None

@@ -41,6 +41,12 @@ pub trait Transfer: Send + Sized + 'static {
     /// may have to wait.
     fn requeue(self, ticket: Ticket);
 
+    /// Returns whether `message`, with which the request was submitted, is still valid for the
+    /// server. If not, the request is not sent again on another path but requeued.
+    ///
+    /// Runs in process context and must not sleep.
+    fn is_valid(&self, message: &[u8]) -> bool;
+
     /// Returns the argument of the last [`Self::requeue`], if it was called for this request.
     fn ticket(&self) -> Option<Ticket> {
         None
@@ -102,6 +108,7 @@ struct Ops {
     sg: fn(&mut AnyTransfer) -> Option<&mut SgList>,
     done: fn(AnyTransfer, Mapped<'_>, Result),
     requeue: fn(AnyTransfer, Ticket),
+    is_valid: fn(&mut AnyTransfer, &[u8]) -> bool,
 }
 
 trait HasKind: Transfer {
@@ -124,6 +131,10 @@ impl<T: Transfer> HasKind for T {
                 transfer.requeue(ticket);
             }
         },
+        is_valid: |any, message| {
+            let transfer = any.0.downcast_mut(T::KIND);
+            transfer.is_some_and(|transfer| transfer.is_valid(message))
+        },
     });
 }
 
@@ -142,6 +153,12 @@ impl AnyTransfer {
     #[inline(always)]
     pub(crate) fn done(self, mapped: Mapped<'_>, result: Result) {
         (self.0.ops().done)(self, mapped, result);
+    }
+
+    /// Calls [`Transfer::is_valid`].
+    #[cold]
+    pub(crate) fn is_valid(&mut self, message: &[u8]) -> bool {
+        (self.0.ops().is_valid)(self, message)
     }
 
     /// Calls [`Transfer::requeue`]; the memory is not mapped any more.

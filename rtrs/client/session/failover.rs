@@ -127,13 +127,14 @@ impl Session {
 
     /// Sends a request again on another path if there `are_others`, or requeues it to the upper
     /// layer.
-    pub(crate) fn resend(&self, unanswered: UnansweredRequest, are_others: bool) {
+    pub(crate) fn resend(&self, mut unanswered: UnansweredRequest, are_others: bool) {
         let io_queue = self.io_queue_of(unanswered.cid);
         let message = unanswered
             .message
             .get(..usize::from(unanswered.message_len));
         let message = message.unwrap_or_default();
-        let again = unanswered.resent.again(are_others);
+        let is_valid = are_others && unanswered.transfer.is_valid(message);
+        let again = unanswered.resent.again(is_valid);
         let Some(resent) = again.filter(|_| unanswered.is_whole) else {
             return self.give_back_unanswered(unanswered);
         };

@@ -115,9 +115,10 @@ impl World {
                 (tag, chunk) = (other, other);
             }
         }
+        let is_possible = has_others && self.is_valid(&slot);
         let resent = match self.settings.broken(Mutation::NoResendLimit) {
-            true => Resent::NEVER.again(has_others),
-            false => slot.resent.again(has_others),
+            true => Resent::NEVER.again(is_possible),
+            false => slot.resent.again(is_possible),
         };
         if let Some(resent) = resent {
             slot.resent = resent;
@@ -141,6 +142,20 @@ impl World {
         } else {
             self.requeue(tag);
         }
+    }
+
+    /// Says whether a request's message is still valid for the server: `Transfer::is_valid`.
+    fn is_valid(&mut self, slot: &Slot) -> bool {
+        let Some(device) = slot.body.deed.device(self.settings.volatile.len()) else {
+            return true;
+        };
+        let io_state = self.clients[self.at].devices[device].io_state;
+        let is_valid = io_state.is_number(slot.body.number);
+        if !is_valid {
+            self.trace
+                .reached("a request is made anew for another number");
+        }
+        is_valid
     }
 
     /// Handles a request that was sent and will not be answered: `Device::requeue` of the driver.

@@ -24,9 +24,11 @@ fn an_answer_about_another_number_changes_nothing() {
         assert_eq!(state.remote_id(), Some(7));
         assert_eq!(state.not_open_there(7), Some(IoState::Failing));
         assert_eq!(state.not_open_there(8), None);
+        assert!(state.is_number(7) && !state.is_number(8));
     }
     for state in [IoState::Queueing, IoState::Failing] {
         assert_eq!(state.remote_id(), None);
+        assert!(!state.is_number(7) && !state.is_number(0), "{state:?}");
         assert_eq!(state.not_open_there(7), None);
     }
 }
