@@ -31,7 +31,7 @@ CHECK, TEST, LONG = "check", "test", "long"
 # A second of one core is about 700 seeds.
 SEEDS = {CHECK: 5_000, TEST: 20_000, LONG: 400_000}
 # Beside these, seeds that are new in each run: one in so many of the above.
-FRESH_ONE_IN = 4
+FRESH_ONE_IN = 20
 REPEATS = {TEST: 1, LONG: 3}
 # What the debug kernel is slow for, but not too slow.
 DEBUG_TESTS = ("faults.*", "lifecycle.*", "hostile.*", "io.*")
