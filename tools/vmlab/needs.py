@@ -37,6 +37,7 @@ class Needs:
     fresh: bool = False         # wants machines in which nothing has run
     disruptive: bool = False    # leaves machines that no other test may use
     complaints: bool = False    # the kernel may complain: the test looks for itself
+    unproven: bool = False      # only in `make test-long`: it does not pass every time yet
     debug: bool = False         # only the debug kernel can do it (`kdir debug`)
     preempt: str = ""           # none, voluntary, lazy, full: how the kernel may be preempted
 

@@ -221,7 +221,7 @@ def _listed(tests: list[plan.Planned]) -> str:
     """All tests with what they show; how each runs is told in its second column."""
     lines = []
     for test in tests:
-        how = "debug kernel" if test.debug else "timed" if test.timed else "beside others"
+        how = "debug kernel or long run" if test.debug else "timed" if test.timed else "beside others"
         own = "" if test.shares else ", loads for itself"
         lines.append(f"{test.name:62} {test.lab.partition(',')[0]}, {how}{own}\n    {test.title}")
     return "\n".join(lines)

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """The two tiers of the tests in virtual machines: `make test` and `make test-long`.
 
-Every test is in both. What differs is how often and for how long: a test says `tier.of(60, 300)`.
+Every test is in both, but for those whose pass rate is not known yet (`needs(unproven=True)`): they are skipped in
+`make test`, and count as skipped. Else what differs is how often and for how long: a test says `tier.of(60, 300)`.
 """
 from __future__ import annotations
 

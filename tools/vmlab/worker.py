@@ -132,7 +132,7 @@ class Plugin:
             self._items[name] = item
             plan.append({"name": name, "title": title_of(item), "file": item.path.stem, "lab": wanted.spec.title,
                          "spec": repr(wanted.spec), "shares": wanted.shares, "timed": wanted.timed,
-                         "waits": wanted.waits, "debug": wanted.debug,
+                         "waits": wanted.waits, "debug": wanted.debug or (wanted.unproven and not tier.is_long()),
                          "late": wanted.disruptive or wanted.fresh, "preempt": wanted.preempt})
         self._say(plan=plan, broken=self._broken)
 
@@ -165,6 +165,8 @@ class Plugin:
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, None, None]:
         """No lab is made for a test that cannot be made here."""
+        if declared.of(getattr(item, "function", None)).unproven and not tier.is_long():
+            raise Skip("not proven yet, in make test-long: python3 tools/vmlab run --long ...")
         if declared.of(getattr(item, "function", None)).debug and not os.environ.get("VMLAB_DEBUG"):
             raise Skip("needs the debug kernel: python3 tools/kdir debug python3 tools/vmlab run ...")
         with phase("prepare"):

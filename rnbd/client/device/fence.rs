@@ -62,10 +62,13 @@ impl Asked {
         self.device.lock().disconnects == self.disconnects
     }
 
-    /// Closes over `path` what the question has opened.
+    /// Closes over `path` what the question has opened, unless the device was opened on request
+    /// meanwhile, which has got the same number.
     pub(crate) fn close_again(&self, path: &impl AdminChannel) {
         if let Answer::Opened(id) = self.answer() {
-            admin::close(path, id);
+            if !self.device.io_state().is_number(id) {
+                admin::close(path, id);
+            }
         }
     }
 

@@ -372,12 +372,14 @@ impl World {
         let client = &mut self.clients[self.at];
         let now: Vec<u32> = client.devices.iter().map(|d| d.disconnects).collect();
         let closes_late = self.settings.broken(Mutation::CloseLate);
+        let used = client.devices.iter().map(|d| d.io_state.remote_id());
+        let used: Vec<Option<u32>> = used.filter(|_| !closes_late).collect();
         if let Some(task) = client.tasks.get(number) {
             let is_current = task.asked.iter().all(|a| now[a.device] == a.disconnects);
             if !is_current && !closes_late {
                 // The devices were opened anew, perhaps with the numbers that the survey got.
                 task.verdict = Some(Err(Errno::EBUSY));
-            } else if task.verdict == Some(Ok(true)) && task.close_again() {
+            } else if task.verdict == Some(Ok(true)) && task.close_again(&used) {
                 return self.next_step(number);
             }
         }
