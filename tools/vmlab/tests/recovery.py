@@ -7,17 +7,60 @@ the runner counts the RDMA objects on both machines.
 """
 from __future__ import annotations
 
+import json
 import time
+from typing import Any
 
 from vmlab import paths, rnbd
 from vmlab.checks import eq, ge, matches, ok, until
 from vmlab.lab import Lab
 from vmlab.needs import needs
 
+# The flags of each task that connects a path, by the function on its stack.
+CONNECTS = "for file in $(grep -ls path7connect /proc/[0-9]*/stack); do cut -d' ' -f9 < ${file%stack}stat; done"
+FROM_RESERVES = 0x800 | 0x80000     # PF_MEMALLOC, PF_MEMALLOC_NOIO
+
+
+def _rows(lab: Lab, kind: str) -> list[dict[str, Any]]:
+    """The client's objects of this kind that its modules have; their queue pairs are counted as rdma_cm's."""
+    owner = "rdma_cm" if kind == "qp" else "rdma_rust"
+    rows: list[dict[str, Any]] = json.loads(lab.client.run(f"rdma -j resource show {kind}"))
+    return [row for row in rows if owner in row.get("comm", "")]
+
 
 def _ours(lab: Lab, kind: str) -> int:
     """Objects of this kind that the client's modules have."""
-    return len([line for line in lab.client.run(f"rdma resource show {kind}").splitlines() if "rdma_rust" in line])
+    return len(_rows(lab, kind))
+
+
+def _ids(lab: Lab, kind: str, key: str) -> set[int]:
+    """The identifiers of the objects of this kind that the client's modules have."""
+    return {row[key] for row in _rows(lab, kind)}
+
+
+@needs(wires=1)
+def test_a_lost_path_connects_with_what_it_has(pair: Lab) -> None:
+    """Completion queues, regions and the protection domain are those of before; queue pairs are new. While the task
+    that connects waits for the server its allocations start no IO and may use the reserves."""
+    rnbd.start(pair)
+    disk = rnbd.map_disk(pair)
+    kinds = {"pd": "pdn", "cq": "cqn", "mr": "mrn"}
+    kept, pairs = {kind: _ids(pair, kind, key) for kind, key in kinds.items()}, _ids(pair, "qp", "lqpn")
+    for kind, ids in {**kept, "qp": pairs}.items():
+        ok(ids, f"the modules have no {kind}")
+    pair.silence(0)
+    pair.defer(pair.mend, 0)
+    until(lambda: paths.state(pair) == "disconnected", 30, "the path is lost")
+
+    def flags() -> list[int]:
+        return [int(number) for number in pair.client.try_run(CONNECTS).out.split() if number.isdigit()]
+    for number in until(flags, 30, "an attempt waits for the server"):
+        eq(number & FROM_RESERVES, FROM_RESERVES, f"flags {number:#x} of the task that connects")
+    pair.mend(0)
+    until(lambda: paths.state(pair) == "connected", 60, "the path is connected again")
+    eq({kind: _ids(pair, kind, key) for kind, key in kinds.items()}, kept, "what a path keeps")
+    eq(_ids(pair, "qp", "lqpn") & pairs, set(), "queue pairs that were used again")
+    disk.unmap()
 
 
 @needs(wires=1)
