@@ -366,14 +366,6 @@ impl Path {
         self.state().carries_io()
     }
 
-    /// Returns whether connections of the path are being made, or given up before they are.
-    pub(crate) fn is_connecting(&self) -> bool {
-        matches!(
-            self.state(),
-            ClientState::Connecting | ClientState::ConnectingErr
-        )
-    }
-
     /// Returns whether the path is connected, or will connect without a request of the user.
     pub(crate) fn may_come_back(&self) -> bool {
         !matches!(

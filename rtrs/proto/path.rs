@@ -134,6 +134,11 @@ impl ClientState {
     pub const fn carries_io(self) -> bool {
         matches!(self, ClientState::Connected)
     }
+
+    /// Returns whether connections of the path are being made, or given up before they are.
+    pub const fn is_connecting(self) -> bool {
+        matches!(self, ClientState::Connecting | ClientState::ConnectingErr)
+    }
 }
 
 impl fmt::Display for ClientState {

@@ -249,7 +249,7 @@ impl Session {
         };
         let in_flight = paths.0.iter().map(in_flight).fold(0, u32::saturating_add);
         let setting = self.settings.snapshot().fast_io_fail();
-        let is_connecting = paths.0.iter().any(|path| path.is_connecting());
+        let is_connecting = paths.0.iter().any(|path| path.state().is_connecting());
         let mut state = self.quarantine.state.lock();
         if !state.shortage.is_too_long(setting, in_flight) {
             return;

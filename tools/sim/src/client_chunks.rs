@@ -6,14 +6,11 @@
 //! Stands for `rtrs/client/session/quarantine.rs` and `rnbd/client/retry.rs`. The decisions are
 //! those of `proto::quarantine`.
 
-use proto::rtrs::{
-    path::ClientState,
-    quarantine::{
-        away_ms,
-        wait_limit_ms,
-        Place,
-        Ticket, //
-    }, //
+use proto::rtrs::quarantine::{
+    away_ms,
+    wait_limit_ms,
+    Place,
+    Ticket, //
 };
 
 use crate::{
@@ -214,10 +211,7 @@ impl World {
             self.trace.reached("a session is begun anew");
             note!(self, Client, "chunks are held for too long");
             let paths = 0..self.clients[self.at].paths.len();
-            let connecting = |p: usize| {
-                let state = self.clients[self.at].paths[p].state();
-                matches!(state, ClientState::Connecting | ClientState::ConnectingErr)
-            };
+            let connecting = |p: usize| self.clients[self.at].paths[p].state().is_connecting();
             let away_ms = away_ms(paths.clone().any(connecting));
             self.clients[self.at].away_until_us = self.now_us + u64::from(away_ms) * MS;
             paths.for_each(|path| self.path_failed(path));
