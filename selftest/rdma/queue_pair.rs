@@ -141,7 +141,11 @@ pub(crate) fn full_send_queue(address: &SocketAddress) -> Result {
     check(handled == sends * 2, "each send has completed")
 }
 
-/// Queue pairs end while both sides post in their handlers.
+/// Queue pairs are drained while both sides post in their handlers, and are dropped.
+///
+/// Both are drained before one is dropped: `rxe_resp_queue_pkt()` and `rxe_comp_queue_pkt()` use a
+/// queue pair after they have queued the packet that holds its reference, so rxe warns of a queue
+/// pair without references if a packet of the peer arrives while it is destroyed.
 pub(crate) fn drop_under_load(address: &SocketAddress) -> Result {
     for turn in 0..TURNS {
         let create: Create<Repost> = if turn % 2 == 0 {
@@ -160,6 +164,8 @@ pub(crate) fn drop_under_load(address: &SocketAddress) -> Result {
         } else {
             (passive, active)
         };
+        first.qp.close()?;
+        second.qp.close()?;
         drop(first);
         drop(second);
     }
