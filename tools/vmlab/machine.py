@@ -23,9 +23,13 @@ from vmlab.image import Image
 from vmlab.patience import scaled
 
 # norandmaps: an emulator keeps translated code by its address. With the same addresses in every process bash
-# starts in 40 ms of its processor time instead of 110, `rdma` in 27 instead of 96.
-APPEND = ("console=ttyS0 quiet panic=-1 mitigations=off net.ifnames=0 log_buf_len=4M printk.devkmsg=on "
+# starts in 40 ms of its processor time instead of 110, `rdma` in 27 instead of 96. init_on_alloc=0: Debian's kernel
+# clears all memory that it allocates, which hides what reads memory that it has not written.
+APPEND = ("console=ttyS0 quiet panic=-1 mitigations=off init_on_alloc=0 net.ifnames=0 log_buf_len=4M printk.devkmsg=on "
           "apparmor=0 audit=0 norandmaps rcupdate.rcu_cpu_stall_timeout=60 nmi_watchdog=0 sysrq_always_enabled")
+# An emulator carries out `rep movsb` byte by byte; without these flags the kernel copies words. With both settings
+# io.* takes a fifth less processor time.
+EMULATED_CPU = "max,-erms,-fsrm"
 QEMU = os.environ.get("VMLAB_QEMU", "qemu-system-x86_64")
 # A boot takes about 12 seconds of processor time under emulation, however busy the host is (the debug kernel's took
 # more than 60); one that hangs either spins or does nothing at all.
@@ -157,7 +161,7 @@ class Machine:
         hw = self.hardware
         return [
             QEMU,
-            "-M", "q35", "-cpu", "host" if hw.accel.startswith("kvm") else "max", "-accel", hw.accel,
+            "-M", "q35", "-cpu", "host" if hw.accel.startswith("kvm") else EMULATED_CPU, "-accel", hw.accel,
             "-smp", str(hw.smp), "-m", str(hw.memory_mib), "-nodefaults", "-display", "none", "-no-reboot",
             "-kernel", str(self.image.kernel), "-initrd", str(self.image.initrd),
             "-append", f"{APPEND} {hw.append}".strip(),

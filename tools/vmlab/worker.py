@@ -159,6 +159,7 @@ class Plugin:
         self._file = item.path.stem
         result = item.stash[RESULT] = Result(self.keeper)
         CLOCK.take()
+        del item._report_sections[:]    # pytest adds to them when a test is repeated
         item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
         return result
 
