@@ -2,6 +2,10 @@
 
 //! Allocation of small unique numbers.
 //!
+//! `kernel::id_pool::IdPool` of 7.2 is a bitmap that its user locks and resizes. The kernel's `ida`
+//! does both by itself, and is what the C drivers use; a wrapper of it in the kernel crate replaces
+//! this one.
+//!
 //! C header: [`include/linux/idr.h`](srctree/include/linux/idr.h)
 //!
 //! # Examples

@@ -2,6 +2,11 @@
 
 //! Contiguous pages that a device or a peer may write.
 //!
+//! `kernel::page::Page` of 7.2 is one page, and its safe users own the bytes alone. It replaces
+//! this when it has an order and gives copies. `kernel::dma::Coherent` is memory of a
+//! `struct device` that is mapped for good; chunks are mapped for an `ib_device`, page by page, and
+//! synced for each request.
+//!
 //! C header: [`include/linux/gfp.h`](srctree/include/linux/gfp.h)
 
 use core::{

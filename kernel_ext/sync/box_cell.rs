@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! An atomic cell for one box.
+//!
+//! `kernel::sync::atomic::Atomic` of 7.2 holds no owning pointer, and a `SpinLock<Option<KBox<T>>>`
+//! takes a lock in completion handlers, where here one exchange suffices. An atomic of
+//! `Option<KBox<T>>` in the kernel crate replaces it.
 
 use crate::sync::atomic::{AtomicPtr, Ordering};
 use core::{

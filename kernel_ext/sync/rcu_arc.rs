@@ -2,6 +2,10 @@
 
 //! An `Arc` that readers access without a lock and without a reference count.
 //!
+//! `kernel::sync::rcu` of 7.2 has the guard of a reader and nothing that it protects;
+//! `kernel::revocable::Revocable` can be emptied and not replaced. A pointer type of the kernel
+//! crate that is published under RCU replaces this one.
+//!
 //! C header: [`include/linux/rcupdate.h`](srctree/include/linux/rcupdate.h)
 
 use crate::sync::atomic::{AtomicPtr, Ordering};
