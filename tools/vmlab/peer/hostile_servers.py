@@ -18,6 +18,10 @@ from server import SEND, Lies, Server
 
 # Appears when the server listens.
 READY = "/tmp/peer/ready"
+# What a server that tells it was asked for.
+OPERATIONS = "/tmp/peer/operations"
+# A lie that harms nothing: the client invalidates its memory itself.
+HARMLESS = ("invalidation_that_did_not_happen",)
 HostileServer = Callable[[], Lies]
 HOSTILE_SERVERS: dict[str, tuple[tuple[int, ...], HostileServer]] = {}
 
@@ -55,7 +59,14 @@ def one_that_tells_who_it_is() -> Lies:
     return Lies(echoes=True, session={"boot": 1}, open={"identity": 0x3123456789ABCDEF})
 
 
-HONEST = {"an_honest_one": "", "an_old_server_whose_memory_was_not_cleared": "", "an_identity_that_is_none": "",
+@hostile_server(0)
+def one_that_erases_for_good() -> Lies:
+    """Its disk has secure erase; it writes down what it is asked for."""
+    return Lies(open={"secure": 1, "discard": 8192, "granularity": 4096}, tells=OPERATIONS)
+
+
+HONEST = {"an_honest_one": "", "one_that_erases_for_good": "",
+          "an_old_server_whose_memory_was_not_cleared": "", "an_identity_that_is_none": "",
           "one_that_tells_who_it_is": "naa.3123456789abcdef"}
 
 

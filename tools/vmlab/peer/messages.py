@@ -92,10 +92,10 @@ def open_device(name: bytes, mode: int = RW, kind: int = OPEN) -> bytes:
 
 def open_response(device: int = 0, sectors: int = 8192, hw_sectors: int = 248, segments: int = 128,
                   logical: int = 512, physical: int = 4096, zeroes: int = 0, discard: int = 0, granularity: int = 0,
-                  kind: int = OPEN_RESPONSE, identity: int = 0) -> bytes:
+                  kind: int = OPEN_RESPONSE, identity: int = 0, secure: int = 0) -> bytes:
     """56 bytes; the last ten are reserved by the C driver."""
     return struct.pack("<HHIQIIIIIHHHHBB2xQ", kind, 0, device, sectors, hw_sectors, zeroes, discard, granularity, 0,
-                       physical, logical, segments, 0, 0, 0, identity)
+                       physical, logical, segments, secure, 0, 0, identity)
 
 
 def io(device: int, sector: int, op: int, size: int, priority: int = 0, kind: int = IO) -> bytes:

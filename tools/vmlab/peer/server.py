@@ -34,6 +34,7 @@ class Lies:
         self.echoes = False                         # sends the client's nonce back
         self.answer_size: int | None = None         # bytes of the answer to a READ of ours that are written
         self.at_io = None                           # called instead of answering the first IO request
+        self.tells = ""                             # a file that gets a line for each IO: operation, sector, bytes
         self.__dict__.update(fields)
 
 
@@ -86,6 +87,10 @@ class Server:
             deed, self.lies.at_io = self.lies.at_io, None
             deed(self, end, chunk)
             return
+        if block_kind == m.IO and self.lies.tells:
+            with open(self.lies.tells, "a", encoding="ascii") as file:
+                sector, operation, size = struct.unpack_from("<QII", user, 8)
+                file.write(f"{operation & 0xff} {sector} {size}\n")
         if kind == m.READ:
             self._bring(end, chunk, offset, user)
         self.respond(end, chunk)

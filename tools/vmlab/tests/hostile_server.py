@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 
 import hostile_servers
+import messages
 import pytest
 
 from vmlab import rnbd
@@ -64,3 +65,10 @@ def test_lies(lab: Lab, name: str, expected: tuple[int, ...], title: str) -> Non
             if lab.modules == "ours":
                 told = vm.run("cat /sys/block/rnbd0/wwid 2>/dev/null || true").strip()
                 ok(told == hostile_servers.HONEST[name], f"the disk's identity is '{told}'")
+        elif lab.modules == "ours" and name not in hostile_servers.HARMLESS:
+            ok(vm.log_matches("rtrs_client.*closing the path", mark), "no line says that the path was closed")
+            ok(read.code, "a read succeeded over a path that was to be closed")
+        if name == "one_that_erases_for_good":
+            vm.run("blkdiscard --secure -o 64K -l 32K /dev/rnbd0")
+            ok(f"{messages.OP_SECURE_ERASE} 128 32768" in vm.read(hostile_servers.OPERATIONS).splitlines(),
+               "the server was not asked to erase")
