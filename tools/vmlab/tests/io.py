@@ -5,7 +5,7 @@
 """
 from __future__ import annotations
 
-from vmlab import rnbd, tier
+from vmlab import rnbd, tier, trace
 from vmlab.checks import eq, ge, ok, until
 from vmlab.lab import Lab
 from vmlab.needs import needs
@@ -126,17 +126,40 @@ def test_a_small_server_carries_data_too(pair: Lab) -> None:
 
 @needs()
 def test_flush_and_fua_reach_the_servers_disk(pair: Lab) -> None:
-    """A disk with a volatile cache announces it, and both operations arrive."""
+    """A disk with a volatile cache announces it; each FUA write arrives as one, and a flush for each fsync."""
     rnbd.null_disk(pair, "memory_backed=1 gb=1 cache_size=8 fua=1 discard=1")
     rnbd.load_server(pair)
     rnbd.load_client(pair)
     disk = rnbd.map_disk(pair, "nullb0")
     eq((disk.queue("write_cache"), disk.queue("fua")), ("write back", "1"))
-    stat = "awk '{print $16}' /sys/block/nullb0/stat"
-    before = int(pair.server.run(stat))
-    pair.client.run(f"dd if=/dev/urandom of={disk.path} bs=4k count=8 oflag=direct,sync status=none")
-    pair.client.run(f"dd if=/dev/urandom of={disk.path} bs=4k count=8 conv=fsync status=none")
-    ge(int(pair.server.run(stat)), before + 1, "flushes on the server's disk")
+    write = f"dd if=/dev/urandom of={disk.path} bs=4k oflag=direct"
+    with trace.requests(pair.server, "nullb0") as plain:
+        pair.client.run(f"{write} count=8 seek=16 status=none")
+    eq([request.kind for request in plain], ["WS"] * 8, "writes without FUA")
+    with trace.requests(pair.server, "nullb0") as forced:
+        pair.client.run(f"{write},dsync count=8 seek=32 status=none")
+    writes = [(request.kind, request.sector) for request in forced if request.sectors]
+    eq(writes, [("WFS", 8 * block) for block in range(32, 40)], "writes with FUA")
+    flushes = "awk '{print $16}' /sys/block/nullb0/stat"
+    before = int(pair.server.run(flushes))
+    for _ in range(3):
+        pair.client.run(f"{write} count=1 conv=fsync status=none")
+    eq(int(pair.server.run(flushes)), before + 3, "flushes on the server's disk")
+
+
+@needs()
+def test_priorities_reach_the_servers_disk(pair: Lab) -> None:
+    """Class and level of a task's IO are those of the request at the server's disk."""
+    rnbd.null_disk(pair, "memory_backed=1 gb=1")
+    rnbd.load_server(pair)
+    rnbd.load_client(pair)
+    disk = rnbd.map_disk(pair, "nullb0")
+    for words, told in (("-c 1 -n 2", "rt,0,2"), ("-c 2 -n 7", "be,0,7"), ("-c 3", "idle,0,7")):
+        with trace.requests(pair.server, "nullb0") as requests:
+            pair.client.run(f"ionice {words} dd if=/dev/zero of={disk.path} bs=4k count=2 oflag=direct status=none; "
+                            f"ionice {words} dd if={disk.path} of=/dev/null bs=4k count=1 iflag=direct status=none")
+        found = [(request.kind[0], request.priority) for request in requests]
+        eq(found, [("W", told), ("W", told), ("R", told)], words)
 
 
 @needs()
