@@ -7,10 +7,9 @@ is slower.
 """
 from __future__ import annotations
 
-import random
 import time
 
-from vmlab import paths, rnbd, tier
+from vmlab import paths, rnbd, seed, tier
 from vmlab.checks import Failed, eq, ge, ok, until
 from vmlab.lab import Lab
 from vmlab.needs import needs
@@ -165,9 +164,7 @@ def test_the_server_is_frozen_for_a_while(pair: Lab) -> None:
 def test_both_paths_flap(pair: Lab) -> None:
     """Links flap at random for minutes under thirty-two writers."""
     seconds = tier.of(30, 300)
-    seed = random.randrange(1 << 32)
-    print(f"# seed {seed}", flush=True)
-    chance = random.Random(seed)
+    chance = seed.fresh()
     with paths.two_paths(pair) as disk:
         history = disk.history(seconds + 260, writers=32, readers=2)
         paths.wait_busy(disk)
@@ -195,7 +192,7 @@ def test_both_paths_flap(pair: Lab) -> None:
 
 
 @needs(wires=1, timeout=240)
-def test_d1_no_spurious_errors_under_any_policy(pair: Lab) -> None:
+def test_d1_d2_no_spurious_errors_under_any_policy(pair: Lab) -> None:
     """D1, D2: eight jobs on one healthy path; the C driver fails about half of these writes."""
     rnbd.start(pair)
     disk = rnbd.map_disk(pair)

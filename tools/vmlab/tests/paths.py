@@ -2,10 +2,9 @@
 """A session's paths: added, lost, closed, removed, and added again; and what IO does meanwhile."""
 from __future__ import annotations
 
-import random
 import time
 
-from vmlab import paths, rnbd, tier
+from vmlab import paths, rnbd, seed, tier
 from vmlab.checks import eq, ge, matches, ok, until
 from vmlab.lab import Lab
 from vmlab.needs import needs
@@ -299,9 +298,7 @@ def test_the_only_rdma_device_goes_and_comes_back(pair: Lab) -> None:
 @needs(wires=2, timeout=300)
 def test_everything_at_once_under_load(pair: Lab) -> None:
     """Paths are added and removed, policies change and all files are read, under thirty-two writers."""
-    seed = random.randrange(1 << 32)
-    print(f"# seed {seed}", flush=True)
-    chance = random.Random(seed)
+    chance = seed.fresh()
     with paths.two_paths(pair) as disk:
         history = disk.history(writers=32, readers=2)
         paths.wait_busy(disk)

@@ -16,7 +16,7 @@ from vmlab.needs import needs
 from vmlab.tests import failover, paths, paths_server
 
 AGAIN = (
-    failover.test_d1_no_spurious_errors_under_any_policy,
+    failover.test_d1_d2_no_spurious_errors_under_any_policy,
     failover.test_d1_with_two_paths_and_changing_policies,
     paths.test_everything_at_once_under_load,
     paths.test_modules_unload_in_every_state,

@@ -55,7 +55,7 @@ fn it_can_go_on_for_ever() {
 }
 
 #[test]
-fn chance_reaches_both_ends_of_the_jitter_and_nothing_beyond() {
+fn d16_chance_reaches_both_ends_of_the_jitter_and_nothing_beyond() {
     let second = |random| {
         let mut backoff = Backoff::NEW;
         let _ = backoff.next(1000, -1, random);
