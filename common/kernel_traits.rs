@@ -7,7 +7,10 @@ use kernel::prelude::*;
 
 use crate::{
     errno::Errno,
-    text::NumberError, //
+    text::{
+        Escaped,
+        NumberError, //
+    }, //
 };
 
 /// Forwards the kernel's `Display`, which `pr_err!` and the other macros require, to that of
@@ -25,6 +28,7 @@ macro_rules! forward_display {
 
 forward_display! {
     Errno,
+    Escaped<'_>,
     NumberError,
 }
 

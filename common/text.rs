@@ -34,15 +34,16 @@ impl fmt::Display for NumberError {
     }
 }
 
-/// Prints untrusted bytes in a log line: at most 64 of them, and `?` for what is not graphic ASCII,
-/// so that they cannot forge lines.
+/// Prints untrusted bytes in a log line: at most 64 of them, and `?` for what is neither graphic
+/// ASCII nor a blank, so that they can neither forge lines nor fill the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Escaped<'a>(pub &'a [u8]);
 
 impl fmt::Display for Escaped<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for c in self.0.iter().take(64) {
-            let shown = if c.is_ascii_graphic() { *c } else { b'?' };
+            let keeps = c.is_ascii_graphic() || *c == b' ';
+            let shown = if keeps { *c } else { b'?' };
             write!(f, "{}", char::from(shown))?;
         }
         if self.0.len() > 64 {

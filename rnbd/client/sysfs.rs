@@ -13,6 +13,7 @@
 //!                       cache_losses      how often writes may be gone with the server's cache
 //! ```
 
+use ferro_proto::text::Escaped;
 use kernel::{
     prelude::*,
     sync::{
@@ -139,7 +140,7 @@ fn store_unmap_device(
         pr_err!(
             "{}: unmap_device: '{}' is not normal or force\n",
             &*device,
-            word
+            Escaped(word.as_bytes())
         );
         Error::from(reason.errno())
     })?;
@@ -173,7 +174,7 @@ fn store_resize(
         pr_err!(
             "{}: resize: '{}' is no number of sectors\n",
             &*device,
-            number
+            Escaped(number.as_bytes())
         );
         Error::from(reason.errno())
     })?;
@@ -190,7 +191,11 @@ fn store_remap_device(
     word: &str,
 ) -> Result {
     let how = Remap::parse(word.as_bytes()).map_err(|reason| {
-        pr_err!("{}: remap_device: '{}' is not 1 or force\n", &*device, word);
+        pr_err!(
+            "{}: remap_device: '{}' is not 1 or force\n",
+            &*device,
+            Escaped(word.as_bytes())
+        );
         Error::from(reason.errno())
     })?;
     memory::without_io(|| Arc::<Device>::from(device).remap(how))

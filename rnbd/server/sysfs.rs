@@ -10,6 +10,7 @@
 //! ctl/devices/D/sessions/S/force_close    1: close the device, also if its client uses it
 //! ```
 
+use ferro_proto::text::Escaped;
 use kernel::{
     prelude::*,
     str::CStr,
@@ -106,7 +107,7 @@ fn store_force_close(
             "session {}: force_close of '{}': '{}' is not 1: ignored\n",
             session.name(),
             &*mapping.path,
-            written
+            Escaped(written.as_bytes())
         );
         Error::from(reason.errno())
     })?;

@@ -2,6 +2,7 @@
 
 //! `/sys/class/rtrs-server/SESSION/paths/SRC@DST/`: the files of sessions and paths.
 
+use ferro_proto::text::Escaped;
 use kernel::{
     prelude::*,
     str::CString,
@@ -89,19 +90,25 @@ fn show_dst_addr(path: &Path, page: &mut ShowBuffer<'_>) -> Result {
     writeln!(page, "{}", path.name.dst)
 }
 
+/// Checks that the text written is `1`.
+fn expect_one(path: &Path, what: &str, text: &str) -> Result {
+    if text == "1" {
+        return Ok(());
+    }
+    pr_err!(
+        "{}: {what}: unknown value '{}', write 1\n",
+        format_args!("{}", path.name),
+        Escaped(text.as_bytes())
+    );
+    Err(EINVAL)
+}
+
 fn show_disconnect(_path: &Path, page: &mut ShowBuffer<'_>) -> Result {
     writeln!(page, "Usage: echo 1 > disconnect")
 }
 
 fn store_disconnect(path: ArcBorrow<'_, Path>, context: &StoreContext<'_>, text: &str) -> Result {
-    if text != "1" {
-        pr_err!(
-            "{}: disconnect: invalid value '{}'\n",
-            format_args!("{}", path.name),
-            text
-        );
-        return Err(EINVAL);
-    }
+    expect_one(&path, "disconnect", text)?;
     pr_info!("{}: disconnect requested\n", format_args!("{}", path.name));
     // The teardown removes this file and would wait for this call.
     context.remove_self(&crate::THIS_MODULE)?;
@@ -114,9 +121,7 @@ fn show_rdma(path: &Path, page: &mut ShowBuffer<'_>) -> Result {
 }
 
 fn store_rdma(path: ArcBorrow<'_, Path>, _context: &StoreContext<'_>, text: &str) -> Result {
-    if text != "1" {
-        return Err(EINVAL);
-    }
+    expect_one(&path, "rdma", text)?;
     path.stats.reset();
     Ok(())
 }

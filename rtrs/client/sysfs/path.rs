@@ -2,7 +2,10 @@
 
 //! `/sys/class/rtrs-client/SESSION/paths/SRC@DST`.
 
-use ferro_proto::text;
+use ferro_proto::text::{
+    self,
+    Escaped, //
+};
 use kernel::{
     prelude::*,
     sync::{
@@ -70,8 +73,9 @@ fn expect_one(path: &Path, what: &str, text: &str) -> Result {
         return Ok(());
     }
     pr_err!(
-        "session {}: {what}: unknown value '{text}', write 1\n",
-        path.session.name()
+        "session {}: {what}: unknown value '{}', write 1\n",
+        path.session.name(),
+        Escaped(text.as_bytes())
     );
     Err(EINVAL)
 }

@@ -2,6 +2,7 @@
 
 //! `/sys/class/rtrs-client/SESSION`.
 
+use ferro_proto::text::Escaped;
 use kernel::{
     prelude::*,
     str::CString,
@@ -66,7 +67,11 @@ fn store_add_path(
     text: &str,
 ) -> Result {
     let addrs = PathAddrs::parse(text.as_bytes(), session.port()).map_err(|e| {
-        pr_err!("session {}: add_path '{text}': {e}\n", session.name());
+        pr_err!(
+            "session {}: add_path '{}': {e}\n",
+            session.name(),
+            Escaped(text.as_bytes())
+        );
         EINVAL
     })?;
     // A path that reconnects may wait for the locks taken here, and IO waits for the path.
@@ -113,7 +118,11 @@ fn store_setting<const NUMBER: usize>(
 ) -> Result {
     let setting = *Setting::ALL.get(NUMBER).ok_or(EINVAL)?;
     let value = setting.parse(text.as_bytes()).map_err(|e| {
-        pr_err!("session {}: '{text}': {e}\n", session.name());
+        pr_err!(
+            "session {}: '{}': {e}\n",
+            session.name(),
+            Escaped(text.as_bytes())
+        );
         Error::from(e.errno())
     })?;
     session.settings.set(setting, value);

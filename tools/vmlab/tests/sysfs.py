@@ -139,6 +139,20 @@ def test_wrong_values_are_refused(vm: Lab) -> None:
 
 
 @needs(machines=1)
+def test_what_is_refused_does_not_fill_the_log(vm: Lab) -> None:
+    """A page of text is shown by its beginning, in one line: a second line in it is no line of the log."""
+    rnbd.start(vm, mib=8)
+    rnbd.map_disk(vm)
+    mark = vm.client.log_mark()
+    files = sorted({path for path, _text, _errno in REFUSED_WRITES} | {rnbd.session_file("add_path")})
+    accepted = [path for path in files if vm.client.write(path, "x\nforged: " + "y" * 4000) != "EINVAL"]
+    eq(accepted, [], "files that did not refuse")
+    log = vm.client.log_matches("rnbd|rtrs", mark)
+    ge(len(log), len(files), "lines")
+    eq([line[:80] for line in log if len(line) > 250 or "\n" in line or "\\x0a" in line], [], "long or broken lines")
+
+
+@needs(machines=1)
 def test_session_settings_take_effect(vm: Lab) -> None:
     """The policy in all its spellings, and the number of reconnect attempts."""
     rnbd.start(vm, mib=8)
