@@ -75,6 +75,18 @@ def test_parameters_that_are_given_are_there(vm: Lab) -> None:
 
 
 @needs(machines=1, own_modules=True)
+def test_a_server_on_another_port(vm: Lab) -> None:
+    """port_nr=4321: dest_port=4321 reaches it, the default port does not."""
+    rnbd.ram_disk(vm, 8)
+    rnbd.load_server(vm, rnbd="port_nr=4321 dev_search_path=/dev")
+    rnbd.load_client(vm)
+    eq(rnbd.try_map(vm, rnbd.request(vm)), "ECONNRESET", "the default port")
+    disk = rnbd.map_disk(vm, line=rnbd.request(vm, before="dest_port=4321"))
+    disk.fio("--rw=randwrite --bs=4k --size=64k --verify=crc32c").clean()
+    disk.unmap()
+
+
+@needs(machines=1, own_modules=True)
 def test_wrong_parameters_do_not_load(vm: Lab) -> None:
     """Each with the C driver's errno, and no module stays loaded."""
     wrong = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from vmlab.checks import eq, ok
+from vmlab.checks import eq, ok, until
 from vmlab.lab import Lab
 from vmlab.needs import needs
 
@@ -36,3 +36,17 @@ def test_a_handler_that_drops_its_own_queue_pair_leaks_it(vm: Lab) -> None:
     eq(vm.server.log_matches(UNSAID, mark), [], "complaints of the kernel")
     ok(vm.server.try_run("rmmod rdma_test").code, "the code of the handler was unloaded")
     vm.reboot(vm.server)
+
+
+@needs(machines=1, own_modules=True)
+def test_the_sample_talks_to_itself(vm: Lab) -> None:
+    """rust_rdma_ping connects to its own address: ping is heard, then pong; it unloads. Other addresses are refused."""
+    mark = vm.server.log_mark()
+    vm.server.run("mods ours rust_rdma_ping address=10.0.0.1")
+    until(lambda: len(vm.server.log_matches("rust_rdma_ping: heard", mark)) >= 2, 10, "both ends have heard something")
+    heard = [re.sub(r".*heard ", "", line) for line in vm.server.log_matches("rust_rdma_ping: heard", mark)]
+    eq(heard, ['Ok("ping")', 'Ok("pong")'], "what was heard")
+    vm.server.run("mods -r")
+    for address in ("10.0.0.77", "nonsense"):
+        ok(vm.server.try_run(f"mods ours rust_rdma_ping address={address}").code, f"it was loaded with {address}")
+    vm.server.run("mods -r")
