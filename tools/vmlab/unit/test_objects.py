@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What the check of the built modules takes for a panic of protocol code."""
+from __future__ import annotations
+
+import sys
+import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "test"))
+import objects
+
+DISASSEMBLY = """
+Disassembly of section .text:
+
+0000000000000010 <_RNvNtCs1_4rtrs6client3run>:
+  10:	call   15 <_RNvNtCs1_4rtrs6client3run+0x5>
+			11: R_X86_64_PLT32	_RNvNtNtCs2_4core9panicking18panic_bounds_check-0x4
+  20:	call   25 <_RNvNtCs1_4rtrs6client3run+0x15>
+			21: R_X86_64_PLT32	memcpy-0x4
+  30:	call   35 <_RNvNtCs1_4rtrs6client3run+0x25>
+			31: R_X86_64_PLT32	_RNvNtCs2_4core6option13unwrap_failed-0x4
+
+Disassembly of section .init.text:
+
+0000000000000000 <init_module>:
+   0:	call   5 <init_module+0x5>
+			1: R_X86_64_PLT32	_RNvNtNtCs2_4core5slice5index16slice_index_fail-0x4
+"""
+# As addr2line prints it: the address, then the place and those that it is inlined in.
+LINES = """0x0000000000000011
+/tree/rtrs/proto/imm.rs:62
+/tree/rtrs/client/io/completion.rs:80
+0x0000000000000031
+/kernel/rust/kernel/alloc/kvec.rs:663
+/tree/rtrs/client/session.rs:112
+0x0000000000000041
+??:0
+"""
+
+
+class ObjectsTest(unittest.TestCase):
+    """The two steps of the check."""
+
+    def test_every_call_of_a_panic_is_found(self) -> None:
+        """In all sections, whatever function of core it is."""
+        self.assertEqual(objects.panics(DISASSEMBLY), {".text": ["11", "31"], ".init.text": ["1"]})
+
+    def test_inlined_protocol_code_is_blamed(self) -> None:
+        """In a driver's function, too; the kernel's containers are not; what has no source is not passed over."""
+        self.assertEqual(objects.blamed(LINES, "/tree"), [
+            "rtrs/proto/imm.rs:62 in rtrs/client/io/completion.rs:80 can panic", "0x0000000000000041 has no source"])
+
+
+if __name__ == "__main__":
+    unittest.main()
