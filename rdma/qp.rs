@@ -229,10 +229,11 @@ impl<H: QpHandler> Qp<H> {
         let mut attributes = qp.attributes(config)?;
         let cap = &attributes.cap;
         let reserved = Reserved::new(send_cq, cap.max_send_wr, receive_cq, cap.max_recv_wr)?;
-        pd.queue_pair_created();
-        let raw = id
-            .create_qp(pd, &mut attributes)
-            .inspect_err(|_| pd.queue_pair_destroyed())?;
+        pd.queue_pair_created()?;
+        let raw = id.create_qp(pd, &mut attributes).inspect_err(|_| {
+            pd.queue_pair_drained();
+            pd.queue_pair_destroyed();
+        })?;
         // SAFETY: The queue pair was just created, and a driver's operations do not change.
         let ops = unsafe { &(*(*raw.as_ptr()).device).ops };
         let this = qp.as_mut().project();
@@ -349,15 +350,16 @@ impl<H: QpHandler> Qp<H> {
     /// repeatedly.
     ///
     /// Returns an error if the device does not flush the work requests within 30 seconds. It may
-    /// still use their memory then, which the domain keeps; the queue pair is leaked.
+    /// still use their memory then, which the domain keeps. Another call tries the rest again, and
+    /// returns after a second if the device has still not flushed them.
     pub fn close(&self) -> Result {
-        Self::close_all([self]);
-        self.draining().result()
+        Self::close_all([self])
     }
 
-    /// Closes several queue pairs as [`close`](Self::close) does, with overlapping waits. The drop
-    /// of a queue pair that cannot be drained logs it.
-    pub fn close_all<'a>(all: impl IntoIterator<Item = &'a Self>) {
+    /// Closes several queue pairs as [`close`](Self::close) does, with overlapping waits. Tries
+    /// all of them, and returns the error of one that could not be drained.
+    pub fn close_all<'a>(all: impl IntoIterator<Item = &'a Self>) -> Result {
+        let mut done = Ok(());
         let mut rest = all.into_iter();
         loop {
             let mut some = [None; DRAIN_MAX];
@@ -368,13 +370,13 @@ impl<H: QpHandler> Qp<H> {
                 *place = Some(qp.draining());
             }
             if some.first().is_none_or(Option::is_none) {
-                return;
+                return done;
             }
             let all = some;
             drain(&mut some);
             for qp in all.iter().flatten() {
                 // Another thread may be draining it.
-                let _ = qp.result();
+                done = done.and(qp.result());
             }
         }
     }
@@ -385,7 +387,9 @@ impl<H: QpHandler> Qp<H> {
             raw: self.raw,
             send_cq: &self.send_cq,
             receive_cq: &self.receive_cq,
+            pd: &self.pd,
             drain: &self.drain,
+            limit_ms: 0,
         }
     }
 

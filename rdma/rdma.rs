@@ -58,7 +58,7 @@ pub use self::{
         message_buffers::{MessageBuffer, MessageBuffers},
         mr::Mr,
         page_mapping::{DmaDirection, ForCpu, ForDevice, PageMapping},
-        pd::Pd,
+        pd::{Drained, Pd},
         segment::{Access, RemoteAddr, Segment, SendFlags},
         sg,
     },

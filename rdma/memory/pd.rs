@@ -59,6 +59,10 @@ pub(crate) enum Retired {
 
 struct Keep {
     queue_pairs: usize,
+    /// Those that are not drained.
+    undrained: usize,
+    /// The [`Drained`] that exist.
+    proofs: usize,
     handles: usize,
     retired: KVVec<Retired>,
 }
@@ -82,6 +86,8 @@ impl Pd {
                 device: device.clone(),
                 keep <- new_mutex!(Keep {
                     queue_pairs: 0,
+                    undrained: 0,
+                    proofs: 0,
                     handles: 0,
                     retired: KVVec::new(),
                 }),
@@ -140,9 +146,35 @@ impl Pd {
         keep.handles = keep.handles.saturating_sub(1);
     }
 
-    pub(crate) fn queue_pair_created(&self) {
+    /// Returns the proof that all queue pairs of the domain are drained; [`None`] if one is not. No
+    /// queue pair can be created on the domain while it exists.
+    pub fn drained(&self) -> Option<Drained<'_>> {
         let mut keep = self.keep.lock();
+        if keep.undrained != 0 {
+            return None;
+        }
+        keep.proofs = keep.proofs.checked_add(1)?;
+        drop(keep);
+        // INVARIANT: No queue pair is left that is not drained, and `proofs` refuses new ones.
+        Some(Drained(self))
+    }
+
+    /// Counts a queue pair that is about to be created; `EBUSY` while there is a [`Drained`].
+    pub(crate) fn queue_pair_created(&self) -> Result {
+        let mut keep = self.keep.lock();
+        if keep.proofs != 0 {
+            return Err(EBUSY);
+        }
         keep.queue_pairs = keep.queue_pairs.saturating_add(1);
+        keep.undrained = keep.undrained.saturating_add(1);
+        Ok(())
+    }
+
+    /// Counts a queue pair whose work requests have all completed, and that takes no more. Once
+    /// for each, before [`Self::queue_pair_destroyed`].
+    pub(crate) fn queue_pair_drained(&self) {
+        let mut keep = self.keep.lock();
+        keep.undrained = keep.undrained.saturating_sub(1);
     }
 
     pub(crate) fn queue_pair_destroyed(&self) {
@@ -164,6 +196,28 @@ impl Pd {
             drop(keep);
             drop(item);
         }
+    }
+}
+
+/// Proof that no work request, and no packet of a peer, uses memory of a domain: all its queue
+/// pairs are drained.
+///
+/// # Invariants
+///
+/// All queue pairs of the domain are drained while `self` exists: it is counted in `proofs`.
+pub struct Drained<'a>(&'a Pd);
+
+impl Drained<'_> {
+    /// Returns whether it is about memory of `pd`.
+    pub fn is_of(&self, pd: &Pd) -> bool {
+        core::ptr::eq(self.0, pd)
+    }
+}
+
+impl Drop for Drained<'_> {
+    fn drop(&mut self) {
+        let mut keep = self.0.keep.lock();
+        keep.proofs = keep.proofs.saturating_sub(1);
     }
 }
 

@@ -19,6 +19,7 @@ use crate::{
         Cq,
         PollContext, //
     },
+    memory::pd::Pd,
     sys, //
 };
 use core::{
@@ -38,11 +39,15 @@ use kernel::{
 };
 use kernel_ext::sync::atomic::{
     AtomicI32,
+    AtomicUsize,
     Ordering, //
 };
 
 /// The time in which a device must have flushed a queue pair, in milliseconds.
 const FLUSH_MS: i64 = 30_000;
+
+/// The time that it gets for the rest when a drain that failed is tried again, in milliseconds.
+const FLUSH_AGAIN_MS: i64 = 1_000;
 
 /// The time for which another context may poll a completion queue of [`PollContext::Direct`]
 /// without a break, in milliseconds. A longer poll is one that waits for the drain itself: a
@@ -69,11 +74,14 @@ const DRAINED: i32 = 2;
 ///
 /// # Invariants
 ///
-/// - `state` is one of the constants above, or the negative errno of a drain that failed.
-/// - Only the thread that changed `state` from `OPEN` to `DRAINING` uses `sends` and `receives`,
+/// - `state` is one of the constants above, or the negative errno of a drain that failed. It is
+///   `DRAINED` for good, and only when the queue pair has no work request and no handler runs.
+/// - Only the thread that changed `state` to `DRAINING` uses `steps_done`, `sends` and `receives`,
 ///   besides the completion handlers of what it posts.
 pub(super) struct Drain {
     state: AtomicI32,
+    /// The number of [`STEPS`] that have succeeded.
+    steps_done: AtomicUsize,
     sends: UnsafeCell<MaybeUninit<sys::rdma_helper_drain>>,
     receives: UnsafeCell<MaybeUninit<sys::rdma_helper_drain>>,
 }
@@ -95,25 +103,48 @@ pub(super) struct Draining<'a> {
     pub(super) raw: *mut sys::ib_qp,
     pub(super) send_cq: &'a Cq,
     pub(super) receive_cq: &'a Cq,
+    pub(super) pd: &'a Pd,
     pub(super) drain: &'a Drain,
+    /// The time that the device has for each step.
+    pub(super) limit_ms: i64,
 }
+
+/// The steps of a drain. A drain that failed is tried again from the step that failed.
+///
+/// One queue after the other: the handlers of receives have returned when the sends are waited for.
+const STEPS: [fn(&Draining<'_>) -> Result; 5] = [
+    |qp| qp.flush(),
+    |qp| qp.post_last_receive(),
+    |qp| qp.await_receives(),
+    |qp| qp.post_last_send(),
+    |qp| qp.await_sends(),
+];
 
 impl Drain {
     /// Returns the state of a queue pair that is in use.
     pub(super) const fn new() -> Self {
         Self {
             state: AtomicI32::new(OPEN),
+            steps_done: AtomicUsize::new(0),
             sends: UnsafeCell::new(MaybeUninit::uninit()),
             receives: UnsafeCell::new(MaybeUninit::uninit()),
         }
     }
 
-    /// Returns whether the caller is the one that drains the queue pair.
-    fn begin(&self) -> bool {
-        let claim =
-            self.state
-                .compare_exchange(OPEN, DRAINING, Ordering::AcqRel, Ordering::Relaxed);
-        claim.is_ok()
+    /// Makes the caller the one that drains the queue pair, and returns the time that the device
+    /// has for each step; [`None`] if another thread drains it, or has drained it.
+    fn begin(&self) -> Option<i64> {
+        let before = self.state.load(Ordering::Relaxed);
+        if matches!(before, DRAINING | DRAINED) {
+            return None;
+        }
+        self.state
+            .compare_exchange(before, DRAINING, Ordering::AcqRel, Ordering::Relaxed)
+            .ok()?;
+        Some(match before {
+            OPEN => FLUSH_MS,
+            _ => FLUSH_AGAIN_MS,
+        })
     }
 
     /// Waits for another thread that drains, and returns whether the queue pair is drained.
@@ -138,28 +169,22 @@ impl Drain {
 pub(super) fn drain(all: &mut [Option<Draining<'_>>]) {
     for entry in all.iter_mut() {
         // What another thread drains, or has drained, is left to it.
-        *entry = entry.filter(|qp| qp.drain.begin());
+        *entry = entry.and_then(|qp| {
+            let limit_ms = qp.drain.begin()?;
+            Some(Draining { limit_ms, ..qp })
+        });
     }
-    step(all, Draining::flush);
-    // One queue after the other: the handlers of receives have returned when the sends are waited
-    // for.
-    step(all, Draining::post_last_receive);
-    step(all, Draining::await_receives);
-    step(all, Draining::post_last_send);
-    step(all, Draining::await_sends);
-    for qp in all.iter().flatten() {
-        qp.drain.end(Ok(()));
-    }
-}
-
-/// Runs one step for all that are left; a queue pair whose step fails is done with.
-fn step<'a>(all: &mut [Option<Draining<'a>>], step: impl Fn(&Draining<'a>) -> Result) {
-    for entry in all.iter_mut() {
-        let Some(qp) = entry else { continue };
-        if let Err(error) = step(qp) {
-            qp.drain.end(qp.end_by_driver(error));
-            *entry = None;
+    for (number, step) in STEPS.iter().enumerate() {
+        for entry in all.iter_mut() {
+            let Some(qp) = entry else { continue };
+            if let Err(error) = qp.step(number, step) {
+                qp.end(qp.end_by_driver(error));
+                *entry = None;
+            }
         }
+    }
+    for qp in all.iter().flatten() {
+        qp.end(Ok(()));
     }
 }
 
@@ -167,6 +192,26 @@ impl Draining<'_> {
     /// Returns whether the queue pair is drained; waits for a thread that drains it.
     pub(super) fn result(&self) -> Result {
         self.drain.result()
+    }
+
+    /// Runs step `number`, unless it has succeeded before.
+    fn step(&self, number: usize, step: &fn(&Draining<'_>) -> Result) -> Result {
+        if self.drain.steps_done.load(Ordering::Relaxed) > number {
+            return Ok(());
+        }
+        step(self)?;
+        let done = number.wrapping_add(1);
+        self.drain.steps_done.store(done, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Ends the drain that this thread has begun.
+    fn end(&self, done: Result) {
+        if done.is_ok() {
+            // Once for each queue pair, since the state does not change any more.
+            self.pd.queue_pair_drained();
+        }
+        self.drain.end(done);
     }
 
     fn flush(&self) -> Result {
@@ -185,11 +230,11 @@ impl Draining<'_> {
     }
 
     fn await_receives(&self) -> Result {
-        await_last(self.drain.receives.get().cast(), self.receive_cq)
+        self.await_last(self.drain.receives.get().cast(), self.receive_cq)
     }
 
     fn await_sends(&self) -> Result {
-        await_last(self.drain.sends.get().cast(), self.send_cq)
+        self.await_last(self.drain.sends.get().cast(), self.send_cq)
     }
 
     /// Posts the last work request of a queue. While the queue is full this waits: the device is
@@ -201,7 +246,7 @@ impl Draining<'_> {
             // where it is until the queue pair is destroyed. By the type invariants, the queue
             // pair is valid.
             let code = unsafe { post(self.raw, last) };
-            if code != ENOMEM.to_errno() || begun.elapsed().as_millis() > FLUSH_MS {
+            if code != ENOMEM.to_errno() || begun.elapsed().as_millis() > self.limit_ms {
                 return to_result(code);
             }
             cq.poll(u32::MAX);
@@ -233,36 +278,37 @@ impl Draining<'_> {
             .claim(POLL_MS)
             .is_some_and(|_receives| with())
     }
-}
 
-/// Waits until the last work request of a queue, whose completions go to `cq`, has completed.
-fn await_last(last: *mut sys::rdma_helper_drain, cq: &Cq) -> Result {
-    let is_over = |ms: u32| {
-        // SAFETY: `post` initialised `last`, which lives as long as the queue pair.
-        unsafe { sys::rdma_helper_await_last(last, ms) }
-    };
-    if cq.context() != PollContext::Direct {
-        // CAST: a constant.
-        return is_over(FLUSH_MS as u32).then_some(()).ok_or(ETIMEDOUT);
+    /// Waits until the last work request of a queue, whose completions go to `cq`, has completed.
+    fn await_last(&self, last: *mut sys::rdma_helper_drain, cq: &Cq) -> Result {
+        let is_over = |ms: u32| {
+            // SAFETY: `post` initialised `last`, which lives as long as the queue pair.
+            unsafe { sys::rdma_helper_await_last(last, ms) }
+        };
+        if cq.context() != PollContext::Direct {
+            // CAST: a constant above.
+            return is_over(self.limit_ms as u32).then_some(()).ok_or(ETIMEDOUT);
+        }
+        let begun = Instant::<Monotonic>::now();
+        let mut polled = begun;
+        for look in 0u32.. {
+            if let Some(claim) = cq.claim(0) {
+                claim.process();
+                polled = Instant::now();
+            }
+            let ms = if look < LOOKS { 0 } else { SLOW_LOOK_MS };
+            if is_over(ms) {
+                return Ok(());
+            }
+            if polled.elapsed().as_millis() > POLL_MS || begun.elapsed().as_millis() > self.limit_ms
+            {
+                break;
+            }
+            if ms == 0 {
+                // Usually the device has flushed all requests by then.
+                fsleep(LOOK_TIME);
+            }
+        }
+        Err(ETIMEDOUT)
     }
-    let begun = Instant::<Monotonic>::now();
-    let mut polled = begun;
-    for look in 0u32.. {
-        if let Some(claim) = cq.claim(0) {
-            claim.process();
-            polled = Instant::now();
-        }
-        let ms = if look < LOOKS { 0 } else { SLOW_LOOK_MS };
-        if is_over(ms) {
-            return Ok(());
-        }
-        if polled.elapsed().as_millis() > POLL_MS || begun.elapsed().as_millis() > FLUSH_MS {
-            break;
-        }
-        if ms == 0 {
-            // Usually the device has flushed all requests by then.
-            fsleep(LOOK_TIME);
-        }
-    }
-    Err(ETIMEDOUT)
 }

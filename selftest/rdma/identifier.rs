@@ -20,6 +20,32 @@ impl QpHandler for Idle {
     fn completed(_qp: &Qp<Self>, _tag: u32, _completion: &WorkCompletion) {}
 }
 
+/// A domain is drained when all its queue pairs are, and gets none while that must stay so.
+pub(crate) fn drained_domain(address: &SocketAddress) -> Result {
+    let config = QpConfig::new(1, 1, 1);
+    let create: Create<Idle> = |id| {
+        queue_pair(id, &QpConfig::new(1, 1, 1), PollContext::Softirq, |_, _| {
+            Ok(Idle)
+        })
+    };
+    let (active, passive) = connect(address, create)?;
+    let (pd, other) = (active.qp.pd().clone(), passive.qp.pd());
+    check(pd.drained().is_none(), "a domain in use is not drained")?;
+    active.qp.close()?;
+    let cq = Cq::new(pd.device(), 16, 0, PollContext::Softirq, None)?;
+    let again = || active.id.create_qp(&pd, &cq, &cq, &config, Idle).err();
+    {
+        let drained = pd.drained().ok_or(EINVAL)?;
+        check(
+            drained.is_of(&pd) && !drained.is_of(other),
+            "the proof names its domain",
+        )?;
+        check(again() == Some(EBUSY), "the domain gets no queue pair")?;
+    }
+    check(again() != Some(EBUSY), "it would get one again")?;
+    check(other.drained().is_none(), "the other domain is in use")
+}
+
 /// An identifier has one queue pair.
 pub(crate) fn one_queue_pair(address: &SocketAddress) -> Result {
     static REFUSED: AtomicU32 = AtomicU32::new(0);
