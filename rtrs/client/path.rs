@@ -9,6 +9,7 @@
 
 pub(crate) mod connect;
 pub(crate) mod connections;
+pub(crate) mod drain;
 pub(crate) mod error;
 pub(crate) mod heartbeat;
 pub(crate) mod recovery;
@@ -139,7 +140,7 @@ pub(crate) struct Path {
     /// Set while the path is connected.
     pub(crate) connections: RcuArc<Connections>,
     #[pin]
-    tear_down: Work<Path, TEAR_DOWN>,
+    tear_down: DelayedWork<Path, TEAR_DOWN>,
     #[pin]
     heartbeat: DelayedWork<Path, HEARTBEAT>,
     #[pin]
@@ -149,14 +150,11 @@ pub(crate) struct Path {
 }
 
 impl_has_work! {
-    impl HasWork<Self, 0> for Path { self.tear_down }
-}
-
-impl_has_work! {
     impl HasWork<Self, 3> for Path { self.poll_send_cqs }
 }
 
 impl_has_delayed_work! {
+    impl HasDelayedWork<Self, 0> for Path { self.tear_down }
     impl HasDelayedWork<Self, 1> for Path { self.heartbeat }
     impl HasDelayedWork<Self, 2> for Path { self.reconnect }
 }
@@ -166,6 +164,12 @@ impl WorkItem<TEAR_DOWN> for Path {
 
     fn run(this: Arc<Path>) {
         memory::from_reserves(|| Path::tear_down(&this));
+    }
+}
+
+impl DelayedItem<TEAR_DOWN> for Path {
+    fn wq(&self) -> &WorkQueue {
+        &self.session.module.queue
     }
 }
 
@@ -247,7 +251,7 @@ impl Path {
                 liveness: Liveness::new(),
                 stats,
                 connections: RcuArc::new(None),
-                tear_down <- new_work!("Path::tear_down"),
+                tear_down <- new_delayed_work!("Path::tear_down"),
                 heartbeat <- new_delayed_work!("Path::heartbeat"),
                 reconnect <- new_delayed_work!("Path::reconnect"),
                 poll_send_cqs <- new_work!("Path::poll_send_cqs"),

@@ -13,7 +13,7 @@
 //! | who | events | excluded by |
 //! |---|---|---|
 //! | connecting thread | `Start`, `Established`, `AttemptFailed` | a mutex, with the next |
-//! | teardown worker | [`Recovery::begin_tear_down`], `TornDown` | the same mutex |
+//! | teardown worker | [`Recovery::begin_tear_down`], `TornDown`, `Undrained` | the same mutex |
 //! | events, timers, files of sysfs | all others | the spinlock only |
 //!
 //! [`Action::StartIn`] is carried out with the spinlock held, so that the last decided delay takes
@@ -40,6 +40,10 @@ pub use event::{
 /// The maximum time that the requests of an abandoned path wait for the peer's disconnects, in
 /// milliseconds. A peer that works sends them within a round trip and a drain.
 const PEER_DISCONNECT_MS: u32 = 1000;
+
+/// The time after which a device that has not flushed a connection is tried again, in
+/// milliseconds.
+const UNDRAINED_MS: u32 = 5_000;
 
 /// A run of the teardown worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -72,6 +76,12 @@ pub enum Action {
     LeaveDevice,
     /// As `TearDown`, and log that no attempts are left.
     GiveUp,
+    /// Queue a run of the teardown worker after this time, or after what is left of an earlier one.
+    /// No memory of a request may be released before.
+    TearDownIn {
+        /// Milliseconds.
+        pause_ms: u32,
+    },
     /// Send `Start` after this time, which replaces an earlier timer.
     StartIn {
         /// Milliseconds.
@@ -228,6 +238,7 @@ impl Recovery {
                 pauses,
             } => self.attempt_failed(outcome, took_ms, &pauses),
             Event::TornDown { run, kept, pauses } => self.torn_down(run, kept, &pauses),
+            Event::Undrained => Self::only(self.undrained()),
             Event::Close => {
                 self.note_abandoned();
                 Self::only(self.end(ClientEvent::Close))
@@ -401,6 +412,17 @@ impl Recovery {
                 self.has_stale_connection |= kept;
                 Self::only(self.next_start(0, pauses))
             }
+        }
+    }
+
+    /// Returns what to do about a run that has not released anything. The state stays: no attempt
+    /// starts, and the path is not closed.
+    const fn undrained(&self) -> Action {
+        match self.begin_tear_down() {
+            Some(_) => Action::TearDownIn {
+                pause_ms: UNDRAINED_MS,
+            },
+            None => Action::Ignore,
         }
     }
 

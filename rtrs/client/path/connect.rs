@@ -72,6 +72,7 @@ use crate::client::{
             Connection,
             Connections, //
         }, //
+        drain::Undrained,
         error::PathError,
         resources::Resources,
         setup::Step,
@@ -148,7 +149,8 @@ fn resource(what: &'static str) -> impl FnOnce(Error) -> PathError {
     move |e| PathError::Resource(what, e)
 }
 
-/// Connects a path; sleeps, and can be killed. On failure no connection is left.
+/// Connects a path; sleeps, and can be killed. On failure no connection is left,
+/// unless it could not be drained.
 pub(crate) fn connect(
     path: &Arc<Path>,
     resources: &mut Resources,
@@ -172,10 +174,17 @@ pub(crate) fn connect(
     let requests = match (done, attempt.requests.take()) {
         (Ok(()), Some(requests)) => requests,
         (done, requests) => {
-            hang_up(&connections);
-            drop(connections);
-            if let Some(requests) = requests {
-                attempt.resources.take_back(requests);
+            match hang_up(&connections) {
+                Ok(()) => {
+                    drop(connections);
+                    if let Some(requests) = requests {
+                        attempt.resources.take_back(requests);
+                    }
+                }
+                Err(e) => {
+                    let undrained = Undrained::Setup(connections, requests);
+                    path.keep_undrained(attempt.resources, undrained, e);
+                }
             }
             return Err(done.err().unwrap_or(PathError::Disconnected));
         }

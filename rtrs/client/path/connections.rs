@@ -10,6 +10,7 @@ use rdma::{
     cm::CmId,
     Cq,
     DeviceId,
+    Drained,
     OwnedQp,
     Qp, //
 };
@@ -30,18 +31,19 @@ pub(crate) struct Connection {
     pub(crate) cq: Arc<Cq>,
 }
 
-/// Disconnects and drains these connections: no completion can come any more; sleeps.
-pub(crate) fn hang_up(list: &[Connection]) {
+/// Disconnects and drains these connections: no completion can come any more, unless it fails;
+/// sleeps.
+pub(crate) fn hang_up(list: &[Connection]) -> Result {
     // All at once: the peers' answers overlap.
     for connection in list {
         // It fails where the connection was never up, or is down already.
         let _ = connection.id.disconnect();
     }
-    drain(list);
+    drain(list)
 }
 
-fn drain(list: &[Connection]) {
-    Qp::close_all(list.iter().map(|connection| &*connection.qp));
+fn drain(list: &[Connection]) -> Result {
+    Qp::close_all(list.iter().map(|connection| &*connection.qp))
 }
 
 /// The connections of a connected path. Senders read it under RCU; the path's teardown withdraws
@@ -105,18 +107,23 @@ impl Connections {
         }
     }
 
-    /// Disconnects and drains: no completion can come any more; sleeps.
+    /// Disconnects and drains: no completion can come any more, and no memory of a request is
+    /// reached; sleeps. Fails if the device does not flush a queue pair; may be called again.
     ///
     /// No context sends any more: the path has withdrawn this from its readers.
-    pub(crate) fn hang_up(&self) {
-        hang_up(&self.list);
+    pub(crate) fn hang_up(&self) -> Result<Drained<'_>> {
+        hang_up(&self.list)?;
+        self.drained()
     }
 
-    /// Drains without a disconnect: no completion can come any more; sleeps.
-    ///
-    /// No context sends any more: the path has withdrawn this from its readers.
-    pub(crate) fn drain(&self) {
-        drain(&self.list);
+    /// As [`Self::hang_up`], without a disconnect.
+    pub(crate) fn drain(&self) -> Result<Drained<'_>> {
+        drain(&self.list)?;
+        self.drained()
+    }
+
+    fn drained(&self) -> Result<Drained<'_>> {
+        self.requests.pd.drained().ok_or(EBUSY)
     }
 
     /// Disconnects and frees drained connections. Returns the request table, and the identifier of

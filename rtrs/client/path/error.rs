@@ -74,6 +74,8 @@ pub(crate) enum PathError {
     ServerRestarted,
     /// Requests wait for chunks that only the server can release.
     ChunksHeld,
+    /// The device has not ended the work requests of an earlier life.
+    Undrained,
     /// The session already has a path between these addresses.
     Exists,
     /// The upper layer cannot use the path.
@@ -180,6 +182,9 @@ impl fmt::Display for PathError {
             }
             PathError::RequestTimeout(id) => {
                 f.write_fmt(fmt!("request {id} has had no answer in its time"))
+            }
+            PathError::Undrained => {
+                f.write_str("work requests of its last connections have not ended")
             }
             PathError::ChunksHeld => f.write_str("chunks of lost requests are still held"),
             PathError::ServerRestarted => f.write_str("the server was started anew"),

@@ -26,7 +26,10 @@ use kernel_ext::{
     random,
     workqueue, //
 };
-use rdma::cm::CmId;
+use rdma::{
+    cm::CmId,
+    Drained, //
+};
 use rtrs_core::proto::{
     path::ClientState,
     recovery::{
@@ -46,6 +49,7 @@ use rtrs_core::proto::{
 use crate::client::path::{
     connect,
     connections::Connections, //
+    drain::Undrained,
     error::PathError,
     resources::Resources,
     Path,
@@ -85,6 +89,11 @@ impl Path {
         if let Action::StartIn { pause_ms } = effects.action {
             // With the lock held: of two pauses the one that was decided last counts.
             workqueue::mod_delayed::<_, RECONNECT>(self.clone(), pause_ms);
+        }
+        if let Action::TearDownIn { pause_ms } = effects.action {
+            // It does not replace a run that is queued already: that one may have been asked for
+            // since.
+            let _ = workqueue::queue_delayed::<_, TEAR_DOWN>(self.clone(), pause_ms);
         }
         drop(recovery);
         match effects.action {
@@ -127,12 +136,8 @@ impl Path {
     }
 
     fn queue_tear_down(self: &Arc<Self>) {
-        // If it is queued already, that run is enough.
-        let _ = self
-            .session
-            .module
-            .queue
-            .enqueue::<_, TEAR_DOWN>(self.clone());
+        // If it is queued already, that run is enough; one that is to be later begins now.
+        workqueue::mod_delayed::<_, TEAR_DOWN>(self.clone(), 0);
     }
 
     fn pauses(&self) -> Pauses {
@@ -289,13 +294,15 @@ impl Path {
         this.state_changed.wake_all();
     }
 
-    /// Makes one attempt to connect; `attempts` is locked. On failure no connection is left.
+    /// Makes one attempt to connect; `attempts` is locked. On failure no connection is left, unless
+    /// it could not be drained.
     fn attempt(
         this: &Arc<Self>,
         resources: &mut Resources,
         first_conn: bool,
         timeouts: ConnectTimeouts,
     ) -> Result<(), PathError> {
+        this.drain_again(resources)?;
         let life = this.life();
         this.disconnected.store(0, Ordering::Relaxed);
         let connections = connect::connect(this, resources, life, first_conn, timeouts)?;
@@ -337,12 +344,14 @@ impl Path {
 
     /// Ends the connections of an attempt that is not up; admin messages may be in flight on them.
     fn undo(this: &Arc<Self>, resources: &mut Resources, connections: Arc<Connections>) {
-        let session = &this.session;
-        connections.hang_up();
-        let lost = |unanswered| session.give_back_unanswered(unanswered);
-        connections
-            .requests
-            .take_unanswered(&session.quarantine, this.number.get(), lost);
+        let drained = connections.hang_up();
+        if let Ok(drained) = &drained {
+            let (requests, number) = (&connections.requests, this.number.get());
+            this.session.requests_lost(requests, number, drained);
+        }
+        if let Some(e) = drained.err() {
+            return this.keep_undrained(resources, Undrained::Life(connections), e);
+        }
         Self::end_life(resources, connections);
     }
 
@@ -386,10 +395,16 @@ impl Path {
         drop(workqueue::cancel_delayed_sync::<_, HEARTBEAT>(this));
         let mut kept = false;
         if let Some(connections) = this.connections.replace(None) {
-            this.end_sends(&connections);
+            let drained = this.end_sends(&connections);
             drop(workqueue::cancel_sync::<_, POLL_SEND_CQS>(this));
+            let (requests, number) = (&connections.requests, this.number.get());
             this.session
-                .path_down(&connections.requests, this.number.get());
+                .path_down(requests, number, drained.as_ref().ok());
+            if let Some(e) = drained.err() {
+                this.keep_undrained(&mut resources, Undrained::Life(connections), e);
+                this.step(Event::Undrained);
+                return;
+            }
             if run == TearDown::ToConnectAgain && this.may_come_back() {
                 fsleep(Delta::from_millis(LINK_SETTLE_MS.into()));
             }
@@ -400,6 +415,10 @@ impl Path {
                     this.carry_out(StaleConnection::Disconnect);
                 }
             }
+        }
+        if this.drain_again(&mut resources).is_err() {
+            this.step(Event::Undrained);
+            return;
         }
         if run != TearDown::ToConnectAgain {
             this.drop_stale_connection();
@@ -415,14 +434,14 @@ impl Path {
 
     /// Drains the connections of a path that was up. After this the server gets no packet of them
     /// any more, as far as the client can know.
-    fn end_sends(&self, connections: &Connections) {
+    fn end_sends<'a>(&self, connections: &'a Connections) -> Result<Drained<'a>> {
         let timeout_ms = self.recovery.lock().peer_disconnect_ms();
         if timeout_ms == 0 {
             return connections.drain();
         }
-        connections.hang_up();
+        let drained = connections.hang_up()?;
         if !connections.requests.is_any_unanswered() {
-            return;
+            return Ok(drained);
         }
         let all = connections.count();
         let is_done = || self.disconnected.load(Ordering::Relaxed) >= all;
@@ -436,6 +455,7 @@ impl Path {
                 self.dst()
             );
         }
+        Ok(drained)
     }
 
     /// Counts a connection of the current life that the peer has disconnected. Any context.
@@ -447,7 +467,10 @@ impl Path {
     /// Frees drained connections and takes back what they have used. Returns the identifier on
     /// which a disconnect tells the server of the end of the last life; dropping it disconnects
     /// it.
-    fn end_life(resources: &mut Resources, connections: Arc<Connections>) -> Option<CmId> {
+    pub(super) fn end_life(
+        resources: &mut Resources,
+        connections: Arc<Connections>,
+    ) -> Option<CmId> {
         let (requests, stale_connection) = Connections::end(connections)?;
         resources.take_back(requests);
         stale_connection

@@ -27,6 +27,7 @@ use rtrs_core::proto::handshake::Accepted;
 use crate::client::{
     io::table::RequestTable,
     path::{
+        drain::Undrained,
         Path, //
         SendCqNotify,
     }, //
@@ -80,6 +81,8 @@ pub(crate) struct Resources {
     /// By the number of the connection.
     queues: KVec<Queues>,
     requests: Option<Pin<UniqueArc<RequestTable>>>,
+    /// What could not be drained: with it, there is no connection, and nothing else is used.
+    pub(crate) undrained: Option<Undrained>,
 }
 
 impl Resources {
@@ -87,6 +90,7 @@ impl Resources {
         pd: None,
         queues: KVec::new(),
         requests: None,
+        undrained: None,
     };
 
     /// Returns the protection domain on `device`. The objects of another device are dropped.

@@ -8,7 +8,10 @@
 
 use kernel::sync::rcu;
 use kernel_ext::sync::atomic::Ordering;
-use rdma::sg;
+use rdma::{
+    sg,
+    Drained, //
+};
 use rtrs_core::proto::{
     failover::Resent,
     quarantine::Ticket, //
@@ -58,14 +61,20 @@ pub(crate) struct UnansweredRequest {
 
 impl RequestTable {
     /// Ends all requests of path number `path` that were answered, and hands the rest to
-    /// `requeue_to`, each with its chunk held. The connections are drained: no completion comes any
-    /// more, and no peer reaches any memory. Sleeps.
+    /// `requeue_to`, each with its chunk held. Sleeps.
+    ///
+    /// `drained` proves that no completion comes any more, and that no device or peer reaches any
+    /// memory; nothing is taken if it is about another domain.
     pub(crate) fn take_unanswered(
         &self,
+        drained: &Drained<'_>,
         quarantine: &Quarantine,
         path: u8,
         mut requeue_to: impl FnMut(UnansweredRequest),
     ) {
+        if !drained.is_of(&self.pd) {
+            return;
+        }
         for (id, entry) in (0..=u16::MAX).zip(self.entries.iter()) {
             let Some((mut held, answered)) = entry.claim_waiting() else {
                 continue;

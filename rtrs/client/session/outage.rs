@@ -24,6 +24,7 @@ use kernel_ext::{
         WorkQueue, //
     }, //
 };
+use rdma::Drained;
 use rtrs_core::proto::{
     availability::{
         self,
@@ -226,17 +227,32 @@ impl Session {
         Ok(true)
     }
 
-    /// Handles the end of a path that was up, and whose connections are drained. Its requests in
-    /// flight are sent again, or requeued to the upper layer.
-    pub(crate) fn path_down(self: &Arc<Self>, requests: &RequestTable, path: u8) {
+    /// Handles the end of a path that was up. If its connections are drained, its requests in
+    /// flight are sent again, or requeued to the upper layer; else they wait.
+    pub(crate) fn path_down(
+        self: &Arc<Self>,
+        requests: &RequestTable,
+        path: u8,
+        drained: Option<&Drained<'_>>,
+    ) {
         let mut availability = self.availability.lock();
         if availability.state.path_down() && availability.events.is_some() {
             self.begin_outage(&mut availability);
         }
+        let Some(drained) = drained else {
+            return;
+        };
         let are_others = availability.state.is_connected();
-        requests.take_unanswered(&self.quarantine, path, |unanswered| {
+        requests.take_unanswered(drained, &self.quarantine, path, |unanswered| {
             self.resend(unanswered, are_others);
         });
+    }
+
+    /// Gives the requests of path number `path` back to the upper layer: it was drained so late
+    /// that there may have been an outage meanwhile, or it was not up.
+    pub(crate) fn requests_lost(&self, requests: &RequestTable, path: u8, drained: &Drained<'_>) {
+        let give_back = |unanswered| self.give_back_unanswered(unanswered);
+        requests.take_unanswered(drained, &self.quarantine, path, give_back);
     }
 
     /// Handles a path that will not reconnect by itself. If no other one will either, queued IO

@@ -70,6 +70,11 @@ pub enum Event {
         /// For the next delay.
         pauses: Pauses,
     },
+    /// The device has not flushed a connection, so the run that [`Recovery::begin_tear_down`]
+    /// granted has ended before it could release anything.
+    ///
+    /// [`Recovery::begin_tear_down`]: super::Recovery::begin_tear_down
+    Undrained,
     /// The path must be closed.
     Close,
     /// A closed path must be removed from its session.

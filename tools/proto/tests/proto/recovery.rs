@@ -70,9 +70,10 @@ enum Turn {
     AttemptFails(Outcome),
     TearDownBegins,
     TearDownEnds,
+    TearDownCannotDrain,
 }
 
-const TURNS: [Turn; 17] = [
+const TURNS: [Turn; 18] = [
     Turn::Lost,
     Turn::LostBefore,
     Turn::Abandoned,
@@ -90,6 +91,7 @@ const TURNS: [Turn; 17] = [
     Turn::AttemptFails(Outcome::Other),
     Turn::TearDownBegins,
     Turn::TearDownEnds,
+    Turn::TearDownCannotDrain,
 ];
 
 impl Driver {
@@ -132,7 +134,7 @@ impl Driver {
                 assert!(pause_ms == 0 || !self.is_hurried, "a hurry is lost");
                 self.timer_ms = Some(pause_ms);
             }
-            Action::TearDown | Action::LeaveDevice | Action::GiveUp => {
+            Action::TearDown | Action::LeaveDevice | Action::GiveUp | Action::TearDownIn { .. } => {
                 self.is_tear_down_queued = true;
             }
             Action::Connect => {
@@ -217,6 +219,10 @@ impl Driver {
                 }
             }
             Turn::TearDownEnds => return self.tear_down_ends(),
+            Turn::TearDownCannotDrain if matches!(self.busy, Busy::TearingDown(_)) => {
+                self.busy = Busy::Nobody;
+                self.step(Event::Undrained);
+            }
             _ => return false,
         }
         true
@@ -469,4 +475,21 @@ fn a_silent_peer_is_counted() {
     };
     driver.recovery.step(other);
     assert_eq!(driver.recovery.silent(), 0);
+}
+
+#[test]
+fn a_path_that_is_not_drained_neither_connects_nor_closes_before_it_is() {
+    let later = Action::TearDownIn { pause_ms: 5_000 };
+    let mut path = Driver::connected().recovery;
+    path.step(Event::Lost { life: None });
+    assert_eq!(path.step(Event::Undrained).action, later);
+    // Whatever is asked for waits for the next run.
+    assert_eq!(path.step(Event::Start).action, Action::Ignore);
+    assert_eq!(path.step(Event::RetryNow).action, Action::Ignore);
+    assert_eq!(path.step(Event::Reconnect).action, Action::Ignore);
+    assert_eq!(path.begin_tear_down(), Some(TearDown::ToConnectAgain));
+    assert_eq!(path.step(Event::Close).action, Action::TearDown);
+    assert_eq!(path.begin_tear_down(), Some(TearDown::ForGood));
+    assert_eq!(path.step(Event::Undrained).action, later);
+    assert_eq!(path.state(), ClientState::Closing);
 }

@@ -58,7 +58,8 @@ impl World {
                 }
             }
             Action::Release => self.path_removed(path),
-            Action::Ignore | Action::Busy | Action::LookAgain => {}
+            // The simulated devices flush, so no run is put off.
+            Action::TearDownIn { .. } | Action::Ignore | Action::Busy | Action::LookAgain => {}
         }
         action
     }
