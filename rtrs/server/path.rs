@@ -125,6 +125,8 @@ pub(crate) struct Path {
     pub(crate) fencing: Fencing,
     /// The path is closed because of an error, possibly of the link.
     has_failed: AtomicBool,
+    /// The device has not flushed the connections; used by the teardown.
+    is_undrained: AtomicBool,
     service: SetOnce<Arc<dyn SessionService>>,
     /// Whether the session counts it as up.
     counted: AtomicBool,
@@ -205,6 +207,7 @@ impl Path {
                 info <- info,
                 fencing <- Fencing::new(),
                 has_failed: AtomicBool::new(false),
+                is_undrained: AtomicBool::new(false),
                 service: SetOnce::new(),
                 counted: AtomicBool::new(false),
                 connections: RcuArc::new(Some(connections)),

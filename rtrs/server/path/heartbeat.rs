@@ -71,7 +71,12 @@ pub(crate) fn tick(path: &Arc<Path>) -> Option<u32> {
     match path.state() {
         ServerState::Connecting => set_up_tick(path),
         ServerState::Connected => beat(path),
-        ServerState::Closing | ServerState::Closed => None,
+        ServerState::Closing => {
+            // The teardown has asked for it.
+            path.queue_work();
+            None
+        }
+        ServerState::Closed => None,
     }
 }
 

@@ -3,6 +3,7 @@
 //! Tears a path down in any state of its set-up, and frees it.
 
 use kernel::{
+    prelude::*,
     sync::Arc,
     time::{
         delay::fsleep,
@@ -21,21 +22,28 @@ use crate::server::path::{
     Path, //
 };
 
-/// Tears `path` down. Runs once for each path, on its work queue, and sleeps until the service has
-/// answered all requests of the path.
+/// The time after which a device that has not flushed a connection is tried again.
+const UNDRAINED_MS: u32 = 5_000;
+
+/// Tears `path` down. Runs on its work queue, and sleeps until the service has answered all
+/// requests of the path. Runs once for each path, and again as long as the device does not flush
+/// its connections: until then the client may reach the chunks.
 pub(crate) fn tear_down(path: &Arc<Path>) {
     path.stop_ticks();
 
     // From here on no request comes, and answers are discarded.
     let connections = path.joined();
     if let Some(connections) = &connections {
-        Qp::close_all(connections.iter().map(|connection| &*connection.qp));
+        let drained = Qp::close_all(connections.iter().map(|connection| &*connection.qp));
         if path.has_failed.load(SeqCst) {
             fsleep(Delta::from_millis(LINK_SETTLE_MS.into()));
         }
         for connection in connections.iter() {
             // It fails for an identifier that is not connected any more; that does not matter here.
             let _ = connection.cm.disconnect();
+        }
+        if let Err(e) = drained {
+            return try_again(path, e);
         }
         for connection in connections.iter() {
             let send_queue = &connection.qp.handler().send_queue;
@@ -65,4 +73,17 @@ pub(crate) fn tear_down(path: &Arc<Path>) {
     drop(connections);
     path.step(ServerEvent::TornDown);
     path.session.registry.remove(path);
+}
+
+/// Begins the teardown anew after a while; the path keeps all it has.
+#[cold]
+fn try_again(path: &Arc<Path>, error: Error) {
+    if !path.is_undrained.swap(true, SeqCst) {
+        pr_err!(
+            "{}: the device does not end the work requests of the path ({:?}), trying on\n",
+            format_args!("{}", path.name),
+            error
+        );
+    }
+    path.tick_in(UNDRAINED_MS);
 }
