@@ -43,7 +43,8 @@ pub(crate) fn drained_domain(address: &SocketAddress) -> Result {
         check(again() == Some(EBUSY), "the domain gets no queue pair")?;
     }
     check(again() != Some(EBUSY), "it would get one again")?;
-    check(other.drained().is_none(), "the other domain is in use")
+    let is_drained = other.drained().is_some();
+    check(!is_drained, "the other domain is in use")
 }
 
 /// An identifier has one queue pair.

@@ -16,6 +16,10 @@ use kernel_ext::{
         AtomicU32,
         Ordering::Relaxed, //
     },
+    workqueue::{
+        Flags,
+        WorkQueue, //
+    },
 };
 
 /// Length of each queue.
@@ -196,4 +200,60 @@ pub(crate) fn drop_in_handler(address: &SocketAddress) -> Result {
     // What the leaked queue pair uses is still there.
     cq.poll(u32::MAX);
     Ok(())
+}
+
+/// A handler that does not return before it is told to.
+#[pin_data]
+struct Slow {
+    #[pin]
+    entered: Completion,
+    #[pin]
+    go_on: Completion,
+}
+
+/// Its completion handler.
+struct SlowHandler(Arc<Slow>);
+
+impl QpHandler for SlowHandler {
+    const MODULE: &'static ThisModule = &crate::THIS_MODULE;
+
+    fn completed(qp: &Qp<Self>, _tag: u32, _completion: &WorkCompletion) {
+        let this = &qp.handler().0;
+        this.entered.complete_all();
+        let _ = this.go_on.wait_timeout_ms(STEP_MS * 2);
+    }
+}
+
+/// A drain that failed, for a handler had not returned, is tried again and succeeds.
+pub(crate) fn close_again(address: &SocketAddress) -> Result {
+    let create: Create<SlowHandler> = |id| {
+        let config = QpConfig::new(DEPTH, DEPTH, 1);
+        queue_pair(id, &config, PollContext::Direct, |_, _| {
+            let slow = pin_init!(Slow {
+                entered <- Completion::new(),
+                go_on <- Completion::new(),
+            });
+            Ok(SlowHandler(Arc::pin_init(slow, GFP_KERNEL)?))
+        })
+    };
+    let (active, _passive) = connect(address, create)?;
+    let qp = &active.qp;
+    qp.post_receive(0, None)?;
+    // Flushed, as `disconnect` moves the queue pair to the error state.
+    active.id.disconnect()?;
+    let (slow, cq) = (qp.handler().0.clone(), qp.send_cq().clone());
+    let queue = WorkQueue::new(c"rdma_test", Flags::UNBOUND, 0)?;
+    queue.try_spawn(GFP_KERNEL, move || {
+        for _ in 0..100 {
+            cq.poll(1);
+            fsleep(Delta::from_millis(10));
+        }
+    })?;
+    slow.entered.wait_timeout_ms(STEP_MS)?;
+    check(qp.close().is_err(), "a handler is running")?;
+    check(qp.pd().drained().is_none(), "its domain is in use")?;
+    slow.go_on.complete_all();
+    check(qp.close().is_ok(), "the drain is tried again")?;
+    let is_drained = qp.pd().drained().is_some();
+    check(is_drained, "its domain is not in use any more")
 }
