@@ -59,7 +59,7 @@ def test_a_request_waits_for_a_device_that_does_not_flush(pair: Lab) -> None:
     until(lambda: _log(pair, WAITS, mark), 60, "the device was found not to flush")
     pair.server.run(f"dmsetup resume {SUSPENDED}")
     # The other path goes on, and carries none of them; rounds of the teardown do not change that.
-    paths.rest(12)
+    paths.rest(7)
     waiting = _in_flight(disk)
     ge(waiting, DEPTH // 4, "reads that wait")
     eq(_log(pair, ENDED, mark), [], "ends of work requests")
