@@ -27,7 +27,7 @@ mod listener;
 mod param;
 
 pub use self::{
-    address::{Address, PortSpace, SocketAddress},
+    address::{interface_index, Address, PortSpace, SocketAddress},
     event::{CmHandler, Event, RejectReason},
     id::{CmId, Id},
     listener::{ConnectRequest, ListenHandler, Listener, Pending},

@@ -6,6 +6,7 @@
 #include <linux/dma-mapping.h>
 #include <linux/export.h>
 #include <linux/gfp.h>
+#include <linux/netdevice.h>
 #include <linux/scatterlist.h>
 #include "helpers.h"
 
@@ -21,6 +22,21 @@ bool rdma_helper_is_iwarp(struct ib_device *dev)
 	return rdma_protocol_iwarp(dev, rdma_start_port(dev));
 }
 EXPORT_SYMBOL_GPL(rdma_helper_is_iwarp);
+
+/* The interface with this name in the initial network namespace; 0 if there is none. */
+int rdma_helper_interface_index(const char *name)
+{
+	struct net_device *dev;
+	int index = 0;
+
+	rcu_read_lock();
+	dev = dev_get_by_name_rcu(&init_net, name);
+	if (dev)
+		index = dev->ifindex;
+	rcu_read_unlock();
+	return index;
+}
+EXPORT_SYMBOL_GPL(rdma_helper_interface_index);
 
 u64 rdma_helper_ib_dma_map_page(struct ib_device *dev, struct page *page, unsigned long offset, size_t size,
 				enum dma_data_direction dir)

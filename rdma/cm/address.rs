@@ -10,7 +10,10 @@ use core::{
     mem::size_of,
     net::{Ipv4Addr, Ipv6Addr}, //
 };
-use kernel::fmt::{self, Write};
+use kernel::{
+    fmt::{self, Write},
+    str::{CStr, CStrExt}, //
+};
 
 const AF_INET: u16 = 2;
 const AF_INET6: u16 = 10;
@@ -37,6 +40,14 @@ pub enum Address {
     V6(Ipv6Addr, u32),
     /// An InfiniBand GID.
     Gid([u8; 16]),
+}
+
+/// Returns the index of the interface with this name in the initial network namespace, which is the
+/// scope of a link-local address on it; [`None`] if there is none now. Any context.
+pub fn interface_index(name: &CStr) -> Option<u32> {
+    // SAFETY: The name is a string that ends with a zero.
+    let index = unsafe { sys::rdma_helper_interface_index(name.as_char_ptr()) };
+    u32::try_from(index).ok().filter(|index| *index != 0)
 }
 
 /// A node's address and a port on it. For a GID the port is a part of the service identifier.

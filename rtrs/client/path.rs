@@ -272,7 +272,7 @@ impl Path {
             Some(ends) => ends.src,
             None => self.addrs.src.unwrap_or(match self.addrs.dst {
                 Addr::V4(_) => Addr::V4([0; 4]),
-                Addr::V6(_) => Addr::V6([0; 16]),
+                Addr::V6(_) | Addr::LinkLocal(..) => Addr::V6([0; 16]),
                 Addr::Gid(_) => Addr::Gid([0; 16]),
             }),
         };
@@ -300,9 +300,15 @@ impl Path {
     }
 
     /// Returns the ends for the connection manager.
-    pub(crate) fn socket_addresses(&self) -> (Option<SocketAddress>, SocketAddress) {
-        let src = self.addrs.src.map(|src| address::to_cm(&src, 0));
-        (src, address::to_cm(&self.addrs.dst, self.session.port()))
+    pub(crate) fn socket_addresses(
+        &self,
+    ) -> Result<(Option<SocketAddress>, SocketAddress), PathError> {
+        let to_cm = |addr, port| address::to_cm(addr, port).ok_or(PathError::Interface);
+        let src = self.addrs.src.as_ref().map(|src| to_cm(src, 0));
+        Ok((
+            src.transpose()?,
+            to_cm(&self.addrs.dst, self.session.port())?,
+        ))
     }
 
     /// Returns the ends as far as they are known.

@@ -2,21 +2,34 @@
 
 //! Conversion of the protocol's addresses for the connection manager.
 
+use kernel::str::CStr;
 use rdma::cm::{
+    interface_index,
     Address,
     SocketAddress, //
 };
 
-use crate::proto::addr::Addr;
+use crate::proto::addr::{
+    Addr,
+    Scope, //
+};
 
 /// Converts `addr` and `port` for the connection manager, which chooses the port if it is 0.
-pub fn to_cm(addr: &Addr, port: u16) -> SocketAddress {
+/// [`None`] if the interface of a link-local address does not exist now.
+pub fn to_cm(addr: &Addr, port: u16) -> Option<SocketAddress> {
     let address = match *addr {
         Addr::V4(bytes) => Address::V4(bytes.into()),
         Addr::V6(bytes) => Address::V6(bytes.into(), 0),
+        Addr::LinkLocal(bytes, scope) => Address::V6(bytes.into(), interface(&scope)?),
         Addr::Gid(gid) => Address::Gid(gid),
     };
-    SocketAddress { address, port }
+    Some(SocketAddress { address, port })
+}
+
+/// Returns the index of the interface that a scope names, or whose number it is.
+fn interface(scope: &Scope) -> Option<u32> {
+    let name = CStr::from_bytes_until_nul(scope.name()).ok()?;
+    interface_index(name).or(scope.number())
 }
 
 /// Converts an address of the connection manager. An IPv4-mapped IPv6 address becomes an IPv4

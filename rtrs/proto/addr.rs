@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Addresses in the form of options and sysfs: `ip:10.0.0.1`, `ip:fd00::1`, `gid:fe80:0000:...`.
+//! Addresses in the form of options and sysfs: `ip:10.0.0.1`, `ip:fd00::1`, `ip:fe80::1%eth0`,
+//! `gid:fe80:0000:...`.
 
 use core::fmt;
 
@@ -17,8 +18,58 @@ pub enum Addr {
     V4([u8; 4]),
     /// IPv6, network order, without a scope.
     V6([u8; 16]),
+    /// Link-local IPv6, network order, with its scope.
+    LinkLocal([u8; 16], Scope),
     /// InfiniBand GID.
     Gid([u8; 16]),
+}
+
+/// Bytes of an interface's name, with the zero at its end (`IFNAMSIZ`).
+const INTERFACE_NAME_LEN: usize = 16;
+
+/// The scope of a link-local address: the name of an interface, or its number. Which interface that
+/// is, is decided at each connect: it may not be there yet, or be replaced.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Scope {
+    name: [u8; INTERFACE_NAME_LEN],
+}
+
+impl Scope {
+    /// Checks a name as the kernel's `dev_valid_name()` does; nor may it contain what separates
+    /// addresses.
+    fn parse(text: &[u8]) -> Option<Self> {
+        let is_apart = |c: &u8| c.is_ascii_graphic() && !b"/:%@,".contains(c);
+        let is_name = !text.is_empty() && text != b"." && text != b"..";
+        // One byte for the zero.
+        if !is_name || text.len() >= INTERFACE_NAME_LEN || !text.iter().all(is_apart) {
+            return None;
+        }
+        let mut name = [0; INTERFACE_NAME_LEN];
+        for (to, from) in name.iter_mut().zip(text) {
+            *to = *from;
+        }
+        Some(Self { name })
+    }
+
+    /// Returns the name with a zero at its end.
+    pub const fn name(&self) -> &[u8; INTERFACE_NAME_LEN] {
+        &self.name
+    }
+
+    /// Returns the number of the interface, if that is what the scope is: for an interface that
+    /// has no such name.
+    pub fn number(&self) -> Option<u32> {
+        let end = self.name.split(|c| *c == 0).next()?;
+        let number = text::parse_u64(end, 10).ok()?;
+        u32::try_from(number).ok().filter(|number| *number != 0)
+    }
+}
+
+impl fmt::Display for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut rest = self.name.iter().take_while(|c| **c != 0);
+        rest.try_for_each(|c| write!(f, "{}", char::from(*c)))
+    }
 }
 
 /// The reason why an address is rejected.
@@ -62,8 +113,19 @@ impl Addr {
         v4(rest)
             .map(Self::V4)
             .or_else(|| v6(rest).map(Self::V6))
+            .or_else(|| link_local(rest))
             .ok_or(AddrError::Syntax)
     }
+}
+
+/// Parses a link-local address with a scope. No other address has one.
+fn link_local(text: &[u8]) -> Option<Addr> {
+    let mark = text.iter().position(|c| *c == b'%')?;
+    let (address, scope) = text.split_at_checked(mark)?;
+    let (address, scope) = (v6(address)?, Scope::parse(scope.get(1..)?)?);
+    let [first, second, ..] = address;
+    // fe80::/10
+    (first == 0xfe && second & 0xc0 == 0x80).then_some(Addr::LinkLocal(address, scope))
 }
 
 /// Parses four decimal numbers without leading zeros.
@@ -231,6 +293,11 @@ impl fmt::Display for Addr {
             Addr::V6(bytes) => {
                 f.write_str("ip:")?;
                 write_v6(f, bytes)
+            }
+            Addr::LinkLocal(bytes, scope) => {
+                f.write_str("ip:")?;
+                write_v6(f, bytes)?;
+                write!(f, "%{scope}")
             }
             Addr::Gid(bytes) => {
                 f.write_str("gid")?;

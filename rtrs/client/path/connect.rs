@@ -270,7 +270,7 @@ impl Attempt<'_> {
     /// As [`Self::resolve`], with one identifier; if it fails none is left.
     fn resolve_within(&self, cid: u16, timeout_ms: u32) -> Result<CmId, PathError> {
         let path = self.path;
-        let (src, dst) = path.socket_addresses();
+        let (src, dst) = path.socket_addresses()?;
         let events = ConnectionEvents {
             path: path.clone(),
             cid,

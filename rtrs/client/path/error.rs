@@ -28,6 +28,8 @@ use crate::client::path::setup::Step;
 pub(crate) enum PathError {
     /// Resolving the address or the route failed.
     Unreachable(&'static str, Error),
+    /// The interface of a link-local address does not exist.
+    Interface,
     /// The connection manager gave up.
     Connect(&'static str, i32),
     /// The server, or its connection manager, rejected the connect.
@@ -121,6 +123,8 @@ impl PathError {
     /// Returns the error that the opener of the session gets.
     pub(crate) fn error(self) -> Error {
         match self {
+            // The C driver looks for it when it parses the address.
+            PathError::Interface => EINVAL,
             PathError::Unreachable(..) => errno::EHOSTUNREACH,
             PathError::Rejected(ConnectError::Rejected(Some(e)), _) => e.into(),
             PathError::Info(InfoError::Refused(e)) => e.into(),
@@ -141,6 +145,9 @@ impl fmt::Display for PathError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             PathError::Unreachable(what, e) => f.write_fmt(fmt!("{what} failed ({e:?})")),
+            PathError::Interface => {
+                f.write_str("the interface of a link-local address is not there")
+            }
             PathError::Connect(what, status) => {
                 f.write_fmt(fmt!("connect failed: {what} (status {status})"))
             }

@@ -31,6 +31,7 @@ TABLE = (
     Refusal("sessname=e1 path=tcp:10.0.0.2 device_path=ram0", "EPROTONOSUPPORT"),
     Refusal("sessname=e1 path=ip:10.0.0.999 device_path=ram0", "EINVAL"),
     Refusal("sessname=e1 path=gid:nonsense device_path=ram0", "EINVAL"),
+    Refusal("sessname=e1 path=ip:fe80::2%nosuch device_path=ram0", "EINVAL"),
     Refusal(f"sessname=e1 {SERVER} device_path=../ram0", "EINVAL"),
     Refusal(f"sessname=e1 {SERVER} device_path=ram0 access_mode=x", "EINVAL"),
     Refusal(f"sessname=e1 {SERVER} device_path=ram0 access_mode=", "EINVAL"),

@@ -76,6 +76,54 @@ fn addresses_are_shown_as_the_kernel_shows_them() {
 }
 
 #[test]
+fn a_link_local_address_has_a_scope() {
+    let ll = |scope: &str| parse(&format!("ip:fe80::1%{scope}"));
+    assert_eq!(ll("eth0").unwrap().to_string(), "ip:fe80::1%eth0");
+    assert_ne!(ll("eth0"), ll("eth1"));
+    assert_ne!(ll("eth0"), parse("ip:fe80::1"));
+    for (scope, number) in [
+        ("2", Some(2)),
+        ("0", None),
+        ("eth0", None),
+        ("99999999999", None),
+    ] {
+        let Ok(Addr::LinkLocal(_, scope)) = ll(scope) else {
+            panic!("{scope} is refused");
+        };
+        assert_eq!(scope.number(), number);
+    }
+    // As many bytes as an interface's name may have, and one more.
+    assert!(ll(&"n".repeat(15)).is_ok());
+    for scope in [
+        "",
+        ".",
+        "..",
+        "a/b",
+        "a b",
+        "a%b",
+        "a@b",
+        "a:1",
+        "\u{e9}",
+        &"n".repeat(16),
+    ] {
+        assert_eq!(ll(scope), Err(AddrError::Syntax), "{scope}");
+    }
+    for address in [
+        "ip:fd00::1%eth0",
+        "ip:fec0::1%eth0",
+        "ip:10.0.0.1%eth0",
+        "gid:fe80::1%eth0",
+    ] {
+        assert_eq!(parse(address), Err(AddrError::Syntax), "{address}");
+    }
+    let path = PathAddrs::parse(b"ip:fe80::1%eth0@ip:fe80::2%eth0", 1234).unwrap();
+    assert_eq!(
+        (path.src, path.dst),
+        (Some(ll("eth0").unwrap()), parse("ip:fe80::2%eth0").unwrap())
+    );
+}
+
+#[test]
 fn paths_have_one_end_or_two() {
     let (a, b) = (Addr::V4([10, 0, 0, 1]), Addr::V4([10, 0, 0, 2]));
     let path = |text: &str| PathAddrs::parse(text.as_bytes(), 1234);
