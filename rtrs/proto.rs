@@ -25,6 +25,7 @@ pub mod handshake;
 pub mod heartbeat;
 pub mod imm;
 pub mod info;
+pub mod invalidation;
 pub mod outage;
 pub mod params;
 pub mod path;

@@ -61,7 +61,6 @@ impl ConnectionContext {
         response: Response,
     ) {
         let requests = &*live.requests;
-        let by_server = self.take_invalidated();
         // There is an entry for each chunk of the session.
         let Some(entry) = requests.entries.get(response.msg_id as usize) else {
             return self.fail(PathError::MessageId(response.msg_id));
@@ -90,7 +89,10 @@ impl ConnectionContext {
             0 => Ok(()),
             errno => failed(errno),
         };
-        let invalidated = response.invalidated && by_server == Some(held.mr.key());
+        let invalidated = response.invalidated
+            && self
+                .invalidations()
+                .prove(held.mr.key(), held.invalidations);
         match held.data {
             DataMapping::None => self.end(requests, held, id, result),
             DataMapping::FastRegRead if invalidated => self.end(requests, held, id, result),

@@ -28,6 +28,7 @@ use rtrs_core::proto::{
         Imm,
         Response, //
     },
+    invalidation::Invalidations,
     signal::ADMIN_RECEIVES, //
 };
 
@@ -41,9 +42,6 @@ use crate::client::{
 
 /// Chunk ids that the admin connection may have in flight: `proto::permit` keeps at most 8.
 const ADMIN_IDS: u32 = 8;
-
-/// The value of [`ConnectionContext::invalidated`] for no key, which is beyond 32 bits.
-const NO_KEY: u64 = u64::MAX;
 
 /// Receives that are posted at a time, when as many were consumed; a power of two.
 pub(crate) const RECEIVE_BATCH: u32 = 16;
@@ -181,9 +179,9 @@ pub(crate) struct ConnectionContext {
     ready: SetOnce<Ready>,
     /// Set when the server has answered the info request.
     live: SetOnce<Live>,
-    /// The key of the last message that says that the server invalidated it, or [`NO_KEY`]. Only
-    /// completion handlers of this queue pair use it, one after the other.
-    invalidated: AtomicU64,
+    /// The [`Invalidations`]. Only completion handlers of this queue pair change it, one after the
+    /// other.
+    invalidations: AtomicU64,
     /// Sends so far, from 1.
     sends: AtomicU32,
     /// A send whose number has none of these bits is signaled.
@@ -215,7 +213,7 @@ impl ConnectionContext {
             tags,
             ready: SetOnce::new(),
             live: SetOnce::new(),
-            invalidated: AtomicU64::new(NO_KEY),
+            invalidations: AtomicU64::new(Invalidations::NONE.to_bits()),
             sends: AtomicU32::new(1),
             signal_mask,
             done,
@@ -307,12 +305,17 @@ impl ConnectionContext {
         }
     }
 
-    /// Takes the key that the message right before this one invalidated.
+    /// Returns the keys that the server has invalidated by messages.
     #[inline(always)]
-    pub(crate) fn take_invalidated(&self) -> Option<u32> {
-        let seen = self.invalidated.load(Ordering::Relaxed);
-        self.invalidated.store(NO_KEY, Ordering::Relaxed);
-        u32::try_from(seen).ok()
+    pub(crate) fn invalidations(&self) -> Invalidations {
+        Invalidations::from_bits(self.invalidations.load(Ordering::Relaxed))
+    }
+
+    /// Counts a message that has invalidated `key`.
+    #[inline(always)]
+    fn invalidated(&self, key: u32) {
+        let after = self.invalidations().and(key);
+        self.invalidations.store(after.to_bits(), Ordering::Relaxed);
     }
 
     /// Handles a message that is not a response.
@@ -393,7 +396,7 @@ impl QpHandler for ConnectionContext {
                 }
             }
         } else if let Some(key) = wc.invalidated_key() {
-            context.invalidated.store(key.into(), Ordering::Relaxed);
+            context.invalidated(key);
         } else {
             return context.fail(PathError::Receive);
         }

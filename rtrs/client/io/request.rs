@@ -64,6 +64,8 @@ pub(crate) struct InFlight {
     /// The request's memory, while it is in flight.
     pub(crate) transfer: Option<AnyTransfer>,
     pub(crate) data: DataMapping,
+    /// The invalidations of the connection when the request was sent.
+    pub(crate) invalidations: u32,
     /// The result of the response, once it has come.
     pub(crate) result: Result,
     /// The connection on which it was sent; the response must come there, too.
@@ -85,6 +87,7 @@ impl InFlight {
             is_in_doubt: false,
             transfer: None,
             data: DataMapping::None,
+            invalidations: 0,
             result: Ok(()),
             cid: 0,
             is_write: false,

@@ -287,6 +287,7 @@ impl Connection {
         held.is_write = IS_WRITE;
         held.usr_len = layout.usr_len;
         held.resent = resent;
+        held.invalidations = context.invalidations().count();
         // The entry was free, so there is no transfer to drop; the compiler does not know that.
         core::mem::forget(held.transfer.replace(transfer.forget_type()));
         requests.inflight.fetch_add(1, Ordering::Relaxed);

@@ -34,6 +34,7 @@ mod heartbeat;
 mod identity;
 mod imm;
 mod info;
+mod invalidation;
 mod io_state;
 mod map;
 mod message;
