@@ -44,6 +44,17 @@ pub struct SgHeader {
     nents: u32,
     /// Entries in use after DMA mapping, 0 while not mapped.
     mapped: u32,
+    /// Meaningful while mapped.
+    mapping: DmaMapping,
+}
+
+/// For whom a list is mapped.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct DmaMapping {
+    /// The address of the device's structure, as its identity: it is compared only.
+    pub device: usize,
+    /// The direction (`enum dma_data_direction`).
+    pub direction: bindings::dma_data_direction,
 }
 
 /// The pieces of physical memory of one transfer.
@@ -163,15 +174,32 @@ impl SgList {
         self.header.mapped
     }
 
-    /// Records that the list has been mapped for DMA to `mapped` entries, or, with 0, unmapped.
+    /// Returns for whom the list is mapped; [`None`] while it is not mapped.
+    #[inline]
+    pub fn mapping(&self) -> Option<DmaMapping> {
+        (self.header.mapped != 0).then_some(self.header.mapping)
+    }
+
+    /// Records that the list has been mapped for DMA to `mapped` entries.
     ///
     /// # Safety
     ///
-    /// Must only be called by the DMA layer after it mapped or unmapped this list, with the number
-    /// of entries that the mapping returned.
+    /// Must only be called by the DMA layer after it mapped this list, with the number of entries
+    /// that the mapping returned, and what it was for.
     #[inline]
-    pub unsafe fn set_mapped(&mut self, mapped: u32) {
+    pub unsafe fn set_mapped(&mut self, mapped: u32, mapping: DmaMapping) {
         self.header.mapped = mapped;
+        self.header.mapping = mapping;
+    }
+
+    /// Records that the list has been unmapped.
+    ///
+    /// # Safety
+    ///
+    /// Must only be called by the DMA layer after it unmapped this list.
+    #[inline]
+    pub unsafe fn set_unmapped(&mut self) {
+        self.header.mapped = 0;
     }
 
     /// Records the entries that the owner of the list's storage has written.

@@ -4,6 +4,7 @@
 
 pub(super) mod identifier;
 pub(super) mod queue_pair;
+pub(super) mod region;
 
 use ::rdma::{
     cm::*,

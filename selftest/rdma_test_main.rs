@@ -40,11 +40,12 @@ module_param_bool!(
 /// A part and its test.
 type Part = (&'static str, fn(&SocketAddress) -> Result);
 
-const PARTS: [Part; 6] = [
+const PARTS: [Part; 7] = [
     ("closed", rdma::queue_pair::closed),
     ("full send queue", rdma::queue_pair::full_send_queue),
     ("drop under load", rdma::queue_pair::drop_under_load),
     ("close again", rdma::queue_pair::close_again),
+    ("read only mapping", rdma::region::read_only_mapping),
     ("drained domain", rdma::identifier::drained_domain),
     ("one queue pair", rdma::identifier::one_queue_pair),
 ];

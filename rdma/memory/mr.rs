@@ -6,15 +6,20 @@
 
 use crate::{
     memory::{
-        page_mapping::PageMapping,
+        page_mapping::{
+            DmaDirection,
+            PageMapping, //
+        },
         pd::{
             Pd,
             Retired, //
         },
         segment::{
+            Access,
             RemoteAddr,
             Segment, //
-        }, //
+        },
+        sg, //
     },
     sys, //
 };
@@ -63,6 +68,8 @@ pub struct Mr {
     kind: sys::ib_mr_type,
     max_pages: u32,
     iova_base: u64,
+    /// The device may write to what is mapped.
+    is_writable: bool,
 }
 
 /// The C region and its blocks, which may outlive the handle.
@@ -98,6 +105,7 @@ impl Mr {
             kind,
             max_pages,
             iova_base: IOVA_BASE,
+            is_writable: false,
         })
     }
 
@@ -118,16 +126,19 @@ impl Mr {
     /// Maps a scatterlist that [`sg::map`](crate::memory::sg::map) has mapped (`ib_map_mr_sg()`),
     /// and returns the number of bytes. Any context.
     ///
-    /// Returns `EINVAL` if the list is not mapped or does not fit into the region as a whole: too
-    /// many pages, or a gap in the middle.
+    /// Returns `EINVAL` if the list is not mapped for the domain's device, or does not fit into the
+    /// region as a whole: too many pages, or a gap in the middle.
     #[inline]
     pub fn map(&mut self, list: &SgList) -> Result<u32> {
-        let mapped = list.mapped();
-        if mapped == 0 {
+        let Some(mapping) = list.mapping() else {
+            return Err(EINVAL);
+        };
+        if !sg::is_mapped_for(list, self.pd.device()) {
             return Err(EINVAL);
         }
-        // SAFETY: The list has `mapped` entries with DMA addresses.
-        unsafe { self.map_raw(list.as_raw(), mapped, SG_PAGE_SIZE)? };
+        // SAFETY: The list has this many entries with DMA addresses of the region's device.
+        unsafe { self.map_raw(list.as_raw(), list.mapped(), SG_PAGE_SIZE)? };
+        self.is_writable = mapping.direction != DmaDirection::ToDevice.as_raw();
         u32::try_from(self.len()).map_err(|_| EOVERFLOW)
     }
 
@@ -139,6 +150,7 @@ impl Mr {
         if blocks.is_empty() || !page_size.is_power_of_two() || page_size < SG_PAGE_SIZE {
             return Err(EINVAL);
         }
+        let is_writable = blocks.iter().all(|block| block.is_writable());
         let mut kept = KVVec::with_capacity(blocks.len(), GFP_KERNEL)?;
         let mut table = Table::new(blocks.len())?;
         for (index, block) in blocks.iter().enumerate() {
@@ -159,6 +171,7 @@ impl Mr {
         }
         // SAFETY: The table has one entry with a DMA address for each block.
         unsafe { self.map_raw(table.0.sgl, blocks.len().try_into()?, page_size)? };
+        self.is_writable = is_writable;
         if !same {
             for block in kept {
                 // The capacity was reserved above.
@@ -271,6 +284,12 @@ impl Mr {
         // if it fits.
         let segment = unsafe { Segment::new(&self.pd, addr, length, (*self.as_raw()).lkey) };
         segment.or_invalid(end <= self.len())
+    }
+
+    /// Returns whether what is mapped may be registered with `access`.
+    #[inline(always)]
+    pub(crate) fn permits(&self, access: Access) -> bool {
+        self.is_writable || !access.is_write()
     }
 
     #[inline(always)]

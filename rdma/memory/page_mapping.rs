@@ -185,6 +185,11 @@ impl PageMapping {
         Arc::ptr_eq(&self.pd, pd)
     }
 
+    /// Returns whether the device may write to the block.
+    pub(crate) fn is_writable(&self) -> bool {
+        self.memory.direction != DmaDirection::ToDevice
+    }
+
     pub(crate) fn dma_address(&self) -> u64 {
         self.memory.dma
     }

@@ -105,6 +105,12 @@ impl Access {
     /// Reading by the peer.
     pub const REMOTE_READ: Self = Self(sys::ib_access_flags_IB_ACCESS_REMOTE_READ);
 
+    /// Returns whether it permits writing, by whomever.
+    #[inline(always)]
+    pub(crate) fn is_write(self) -> bool {
+        self.0 & Self::REMOTE_WRITE.0 != 0
+    }
+
     #[inline(always)]
     pub(crate) fn as_raw(self) -> u32 {
         self.0

@@ -2,9 +2,13 @@
 
 //! DMA mapping of scatterlists.
 //!
+//! A list records the device and the direction of its mapping: regions and work requests of another
+//! device refuse it, and a list that the device may only read is not registered for writing.
+//!
 //! The pages belong to the owner of the list, for instance a block request: neither a mapped list
 //! nor a segment or region of it keeps them. The list may go back to its owner only after every
-//! work request that uses it has completed and every key to it has been invalidated.
+//! work request that uses it has completed and every key to it has been invalidated. The types do
+//! not check that (decision 0014).
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
@@ -14,7 +18,10 @@ use crate::{
     sys, //
 };
 use kernel::prelude::*;
-use kernel_ext::scatterlist::SgList;
+use kernel_ext::scatterlist::{
+    DmaMapping,
+    SgList, //
+};
 
 /// Maps `list` for `device` (`ib_dma_map_sg()`), and returns the number of DMA segments, which may
 /// be smaller than that of entries. Any context.
@@ -45,29 +52,43 @@ pub fn map(device: &Device, list: &mut SgList, direction: DmaDirection) -> Resul
     if mapped == 0 {
         return Err(EIO);
     }
-    // SAFETY: The DMA layer has just mapped the list to `mapped` entries.
-    unsafe { list.set_mapped(mapped) };
+    let mapping = DmaMapping {
+        device: device_raw as usize,
+        direction: direction.as_raw(),
+    };
+    // SAFETY: The DMA layer has just mapped the list to `mapped` entries, for this.
+    unsafe { list.set_mapped(mapped, mapping) };
     Ok(mapped)
 }
 
-/// Undoes [`map`] (`ib_dma_unmap_sg()`); `device` and `direction` must be those of the mapping.
-/// Does nothing for a list that is not mapped. Any context.
+/// Returns whether `list` is mapped for `device`.
 #[inline(always)]
-pub fn unmap(device: &Device, list: &mut SgList, direction: DmaDirection) {
-    if list.mapped() == 0 {
+pub(crate) fn is_mapped_for(list: &SgList, device: &Device) -> bool {
+    let mapping = list.mapping();
+    mapping.is_some_and(|mapping| mapping.device == device.as_raw() as usize)
+}
+
+/// Undoes [`map`] (`ib_dma_unmap_sg()`). Does nothing for a list that is not mapped for `device`:
+/// it stays mapped for another one. Any context.
+#[inline(always)]
+pub fn unmap(device: &Device, list: &mut SgList) {
+    let Some(mapping) = list.mapping() else {
+        return;
+    };
+    if mapping.device != device.as_raw() as usize {
         return;
     }
     if !device.virt_dma() {
-        // SAFETY: The device is valid, and the list is mapped for it.
+        // SAFETY: The device is valid, and the list is mapped for it, in this direction.
         unsafe {
             sys::rdma_helper_unmap_sg(
                 device.as_raw(),
                 list.as_raw(),
                 list.nents() as i32,
-                direction.as_raw(),
+                mapping.direction,
             )
         };
     }
     // SAFETY: The list was unmapped above.
-    unsafe { list.set_mapped(0) };
+    unsafe { list.set_unmapped() };
 }

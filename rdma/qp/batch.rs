@@ -12,7 +12,8 @@ use crate::{
             RemoteAddr,
             Segment,
             SendFlags, //
-        }, //
+        },
+        sg, //
     },
     qp::{
         Qp,
@@ -118,10 +119,11 @@ impl<'a, H: QpHandler, const N: usize, const S: usize> Batch<'a, H, N, S> {
         }
     }
 
-    /// Registers `mr`, as it was last mapped, under its current key.
+    /// Registers `mr`, as it was last mapped, under its current key. Memory that the device may
+    /// only read is not registered for writing.
     #[inline(always)]
     pub fn reg_mr(&mut self, tag: u32, mr: &Mr, access: Access, flags: SendFlags) {
-        self.require(mr.belongs_to(self.qp.pd()));
+        self.require(mr.belongs_to(self.qp.pd()) && mr.permits(access));
         let opcode = sys::ib_wr_opcode_IB_WR_REG_MR;
         if let Some(request) = self.push(tag, opcode, &[], Extra::None, flags) {
             // SAFETY: `push` returns a request that it has written; this writes the fields of a
@@ -186,6 +188,7 @@ impl<'a, H: QpHandler, const N: usize, const S: usize> Batch<'a, H, N, S> {
             self.bad = true;
             return;
         }
+        self.require(sg::is_mapped_for(data, self.qp.pd().device()));
         let key = self.qp.pd().local_dma_key();
         // SAFETY: The list has this many mapped entries in one array, and the check above made sure
         // that the array of segments has room for them.

@@ -12,7 +12,7 @@ use kernel_ext::sync::atomic::{
 };
 
 /// Ignores completions.
-struct Idle;
+pub(super) struct Idle;
 
 impl QpHandler for Idle {
     const MODULE: &'static ThisModule = &crate::THIS_MODULE;

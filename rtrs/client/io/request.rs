@@ -12,10 +12,7 @@ use rtrs_core::proto::{
     info::RemoteChunk, //
 };
 
-use crate::client::io::transfer::{
-    AnyTransfer,
-    Direction, //
-};
+use crate::client::io::transfer::AnyTransfer;
 
 /// How a request's data is mapped.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -30,18 +27,6 @@ pub(crate) enum DataMapping {
     FastReg,
     /// A read by the key of the region. It ends when the key is invalid.
     FastRegRead,
-}
-
-impl DataMapping {
-    /// Returns the direction of the data.
-    #[inline(always)]
-    pub(crate) fn direction(self) -> Option<Direction> {
-        match self {
-            DataMapping::None => None,
-            DataMapping::Sges | DataMapping::FastReg => Some(Direction::Write),
-            DataMapping::FastRegRead => Some(Direction::Read),
-        }
-    }
 }
 
 /// The request context of one chunk.

@@ -126,7 +126,7 @@ fn map_data<const IS_WRITE: bool>(
         return Ok(DataMapping::Sges);
     }
     if let Err(e) = mr.map(list) {
-        sg::unmap(requests.device(), list, direction);
+        sg::unmap(requests.device(), list);
         return Err(e);
     }
     mr.update_key();
@@ -201,7 +201,7 @@ impl Outgoing<'_> {
                     );
                 }
                 DataMapping::FastReg => {
-                    register(chain, tag, entry, Access::LOCAL_WRITE);
+                    register(chain, tag, entry, Access::LOCAL_READ);
                     let local = [entry.mr.segment(0, layout.data_len), message];
                     chain.write_imm(write, &local, remote, imm, SendFlags::SIGNALED);
                 }
@@ -277,7 +277,7 @@ impl Connection {
         let laid_out = outgoing.lay_out::<IS_WRITE>(&mut chain, &held, list.as_deref(), data);
         if let Err(e) = laid_out {
             if let (Some(list), true) = (list, data != DataMapping::None) {
-                sg::unmap(requests.device(), list, direction::<IS_WRITE>().dma());
+                sg::unmap(requests.device(), list);
             }
             return Err(Rejected::new(e, transfer));
         }

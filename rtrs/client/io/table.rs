@@ -25,7 +25,10 @@ use rtrs_core::proto::{
     info::RemoteChunk, //
 };
 
-use crate::client::io::request::InFlight;
+use crate::client::io::request::{
+    DataMapping,
+    InFlight, //
+};
 
 /// Bytes of each buffer for user message and head: a request's largest user message is RNBD's open
 /// (264), a head is at most 24.
@@ -148,7 +151,7 @@ impl RequestTable {
         let Some(transfer) = held.transfer.take() else {
             return;
         };
-        let mapped = held.data.direction().map(|d| (self.device(), d));
+        let mapped = (held.data != DataMapping::None).then_some(self.device());
         // The entry first: the upper layer may use the tag again at once.
         drop(held);
         self.inflight.fetch_sub(1, Ordering::Relaxed);

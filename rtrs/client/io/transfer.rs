@@ -100,8 +100,8 @@ impl<T> Rejected<T> {
     }
 }
 
-/// The device for which the memory of a request is mapped, and the direction.
-pub(crate) type Mapped<'a> = Option<(&'a Device, Direction)>;
+/// The device for which the memory of a request is mapped.
+pub(crate) type Mapped<'a> = Option<&'a Device>;
 
 /// The operations of a [`Transfer`] by its type.
 struct Ops {
@@ -120,8 +120,8 @@ impl<T: Transfer> HasKind for T {
         sg: |any| any.0.downcast_mut(T::KIND).map(T::sg),
         done: |any, mapped, result| {
             if let Ok(mut transfer) = any.0.into_inner(T::KIND) {
-                if let Some((device, direction)) = mapped {
-                    sg::unmap(device, transfer.sg(), direction.dma());
+                if let Some(device) = mapped {
+                    sg::unmap(device, transfer.sg());
                 }
                 transfer.done(result);
             }

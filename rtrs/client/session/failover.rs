@@ -90,9 +90,8 @@ impl RequestTable {
             let Some(mut transfer) = held.transfer.take() else {
                 continue;
             };
-            let direction = held.data.direction();
-            if let (Some(direction), Some(list)) = (direction, transfer.sg()) {
-                sg::unmap(self.device(), list, direction.dma());
+            if let Some(list) = transfer.sg() {
+                sg::unmap(self.device(), list);
             }
             self.inflight.fetch_sub(1, Ordering::Relaxed);
             // Before the chunk's tag or id can be free.
