@@ -2,9 +2,8 @@
 
 //! Per-CPU values.
 //!
-//! The kernel crate of 7.2 has none. When it has (a `PerCpu<T>` was posted to the list), it replaces
-//! [`PerCpu`]; [`Counter`] stays for as long as atomics of the kernel crate are calls (decision
-//! 0008).
+//! The kernel crate of 7.2 has none. When it has (one was posted to the list), that replaces
+//! [`PerCpu`]; [`Counter`] stays as long as atomics of the kernel crate are calls (decision 0008).
 //!
 //! C header: [`include/linux/percpu.h`](srctree/include/linux/percpu.h)
 
