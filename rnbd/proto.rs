@@ -23,6 +23,7 @@ pub mod path_name;
 pub mod refusal;
 pub mod retry;
 pub mod survey;
+pub mod turns;
 pub mod wire;
 
 /// The protocol version; the minor one is not on the wire.

@@ -37,7 +37,7 @@ use crate::{
 };
 
 /// Time for an answer. RTRS detects a server that is down much earlier.
-const TIMEOUT_MS: u32 = 60_000;
+pub(super) const TIMEOUT_MS: u32 = 60_000;
 
 /// Agrees with the server on a protocol version, and gets its identity. The version changes nothing
 /// for a client: servers of version 1 ignore the priority.
@@ -78,19 +78,22 @@ pub(super) fn open(
     })
 }
 
-/// Closes a device on the server. If that fails the server closes it with the session.
-pub(super) fn close(rtrs: &impl AdminChannel, device_id: u32) {
+/// Closes a device on the server. If that fails the server closes it with the session. Returns
+/// whether the server has answered; if not, the message may still reach it.
+pub(super) fn close(rtrs: &impl AdminChannel, device_id: u32) -> bool {
     let request = Close::new(device_id);
     let closed = rtrs.send_message(Direction::Write, request.as_bytes(), &mut [], TIMEOUT_MS);
-    match closed {
+    if let Err(error) = closed {
         // A server that is down has closed its devices with the session.
-        Err(error) if error != errno::ECONNABORTED => pr_info!(
-            "session {}: device {} stays open on the server: {error:?}\n",
-            rtrs.session().name(),
-            device_id
-        ),
-        _ => {}
+        if error != errno::ECONNABORTED {
+            pr_info!(
+                "session {}: device {} stays open on the server: {error:?}\n",
+                rtrs.session().name(),
+                device_id
+            );
+        }
     }
+    closed.is_ok()
 }
 
 fn bad(rtrs: &impl AdminChannel, reason: BadResponse) -> Error {

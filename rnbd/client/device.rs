@@ -63,7 +63,8 @@ use crate::proto::{
         Server, //
     },
     identity::Identity,
-    io_state::IoState, //
+    io_state::IoState,
+    turns::Turn, //
 };
 
 /// Limits the log lines about failed requests.
@@ -216,20 +217,34 @@ impl Device {
     /// # Errors
     ///
     /// `ENOENT` if the device was unmapped meanwhile, `ECONNABORTED` if the session was
-    /// disconnected, `ESTALE` if the server has another disk under that name now and `how` does not
+    /// disconnected, `ETIMEDOUT` if the device had no [`Turn`], `EAGAIN` if a lost CLOSE may still
+    /// end it, `ESTALE` if the server has another disk under that name now and `how` does not
     /// allow it, `EINVAL` if that one's blocks are too large; else the server's.
     pub(super) fn open(self: &Arc<Self>, how: Remap) -> Result<Remote> {
+        // Held until the number is in use.
+        let turn = self.session().turn(Turn::Open)?;
         let disconnects = self.lock().disconnects;
         let server = admin::agree(&*self.rtrs)?;
         let remote = admin::open(&*self.rtrs, &server, &self.path, self.access)?;
+        self.session().check_number(&self.rtrs, remote.device_id)?;
         let opened = self.opened(&remote, &server, disconnects, how);
+        drop(turn);
         if let Err(error) = opened {
             if error != errno::ECONNABORTED {
-                admin::close(&*self.rtrs, remote.device_id);
+                self.close(remote.device_id);
             }
             return Err(error);
         }
         Ok(remote)
+    }
+
+    /// Closes what the server has open under a number, unless a device of the session uses that.
+    fn close(&self, id: u32) {
+        let session = self.session();
+        match session.turn(Turn::Close) {
+            Ok(turn) => session.close_number(&turn, &*self.rtrs, id),
+            Err(error) => pr_info!("{self}: number {id} stays open on the server: {error:?}\n"),
+        }
     }
 
     fn opened(

@@ -6,6 +6,7 @@
 //! last one is unmapped. Its name is in use until it is closed: a thread that maps over a session
 //! that is being connected or closed waits for the outcome.
 
+mod turn;
 mod watcher;
 
 use block_ext::mq::{
@@ -38,10 +39,20 @@ use kernel_ext::{
     sync::Completion,
     text, //
 };
-use rtrs_client::OpenParam;
-use rtrs_core::proto::settings::Settings;
+use rtrs_client::{
+    AdminChannel,
+    OpenParam, //
+};
+use rtrs_core::proto::{
+    settings::Settings,
+    timeouts::ONE_PATH_ANSWER_MS, //
+};
 
-use self::watcher::SessionWatcher;
+pub(super) use self::turn::TurnGuard;
+use self::{
+    turn::TurnTable,
+    watcher::SessionWatcher, //
+};
 use super::{
     admin,
     device::Device,
@@ -49,10 +60,16 @@ use super::{
     queue::Queue,
     Client, //
 };
-use crate::proto::map::MapRequest;
+use crate::proto::{
+    map::MapRequest,
+    turns::Turn, //
+};
 
 /// Most requests of a tag set (`BLK_MQ_MAX_DEPTH`).
 const DEPTH_MAX: u32 = 10240;
+
+/// Longest time for a turn: that of a message that waits for its id and for its answer.
+const TURN_TIMEOUT_MS: u32 = 2 * admin::TIMEOUT_MS;
 
 /// The phase of a session.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -97,6 +114,8 @@ pub(super) struct Session {
     gone: Completion,
     #[pin]
     devices: Mutex<KVec<Arc<Device>>>,
+    #[pin]
+    turns: TurnTable,
     #[pin]
     closing: Work<Session>,
 }
@@ -157,6 +176,7 @@ impl Session {
                 settled <- Completion::new(),
                 gone <- Completion::new(),
                 devices <- new_mutex!(KVec::new()),
+                turns <- TurnTable::new(),
                 closing <- new_work!("Session::closing"),
             }),
             GFP_KERNEL,
@@ -398,6 +418,45 @@ impl Session {
             copy.push(device.clone(), GFP_KERNEL)?;
         }
         Ok(copy)
+    }
+
+    /// Waits until what `turn` names may be sent; sleeps, and can be killed. The thread that holds
+    /// a turn takes no second one.
+    ///
+    /// # Errors
+    ///
+    /// `ETIMEDOUT`, or `ERESTARTSYS` when the thread is killed.
+    pub(super) fn turn(&self, turn: Turn) -> Result<TurnGuard<'_>> {
+        let timeout_ms = match turn {
+            Turn::Open | Turn::Close => TURN_TIMEOUT_MS,
+            // The path is tried again, and a thread that closes it waits for this.
+            Turn::Survey => ONE_PATH_ANSWER_MS,
+        };
+        self.turns.take(turn, timeout_ms)
+    }
+
+    /// Closes on the server what is open there under a number, unless a device uses the number.
+    /// `_turn`: no device gets it meanwhile.
+    pub(super) fn close_number(&self, _turn: &TurnGuard<'_>, on: &impl AdminChannel, id: u32) {
+        let is_used = |device: &Arc<Device>| device.io_state().is_number(id);
+        let is_used = self.devices.lock().iter().any(is_used);
+        if !is_used && !admin::close(on, id) {
+            self.turns.close_lost(id);
+        }
+    }
+
+    /// Checks whether a device may be used with the number that the server has given it.
+    ///
+    /// # Errors
+    ///
+    /// `EAGAIN` as long as a lost CLOSE may still reach the server.
+    pub(super) fn check_number(&self, rtrs: &rtrs_client::Session, id: u32) -> Result {
+        if self.turns.is_in_doubt(id, rtrs.is_any_lost()) {
+            // Ends the wait also if no path comes back that would end it.
+            rtrs.wait_for_lost();
+            return Err(EAGAIN);
+        }
+        Ok(())
     }
 
     /// Returns any device that is mapped over the session.

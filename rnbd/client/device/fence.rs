@@ -19,7 +19,10 @@ use super::{
     Inner, //
 };
 use crate::{
-    client::admin,
+    client::{
+        admin,
+        session::TurnGuard, //
+    },
     proto::{
         control::DeviceState,
         device::Server,
@@ -44,14 +47,14 @@ impl Asked {
     }
 
     /// Asks the server of the session's other paths the same, and returns its answer.
-    pub(crate) fn ask_others(&self) -> Answer {
+    pub(crate) fn ask_others(&self, turn: &TurnGuard<'_>) -> Answer {
         let rtrs = self.device.rtrs();
         let opened = admin::agree(rtrs).and_then(|server| self.device.ask(rtrs, &server));
         let answer = read(self.number, opened);
         if let Answer::Opened(id) = answer {
             // A device that was opened over the new path is closed there by the caller.
             if answer != self.answer() {
-                admin::close(rtrs, id);
+                self.device.session().close_number(turn, rtrs, id);
             }
         }
         answer
@@ -62,13 +65,10 @@ impl Asked {
         self.device.lock().disconnects == self.disconnects
     }
 
-    /// Closes over `path` what the question has opened, unless the device was opened on request
-    /// meanwhile, which has got the same number.
-    pub(crate) fn close_again(&self, path: &impl AdminChannel) {
+    /// Closes over `path` what the question has opened.
+    pub(crate) fn close_again(&self, turn: &TurnGuard<'_>, path: &impl AdminChannel) {
         if let Answer::Opened(id) = self.answer() {
-            if !self.device.io_state().is_number(id) {
-                admin::close(path, id);
-            }
+            self.device.session().close_number(turn, path, id);
         }
     }
 

@@ -17,7 +17,6 @@ use kernel_ext::errno;
 use super::Device;
 use crate::{
     client::{
-        admin,
         mapped_disk::{
             Files,
             MappedDisk, //
@@ -140,10 +139,10 @@ impl Device {
         // The disk is removed, after its files. Not under the lock: requests that end take it, and
         // so do threads that change the limits.
         drop(mapped_disk);
-        // After an outage another device has the number.
+        // After an outage another device may have the number.
         let is_known = self.lock().disconnects == unmap_state.disconnects;
         if let (true, Some(remote_id)) = (is_known, unmap_state.remote_id) {
-            admin::close(&*self.rtrs, remote_id);
+            self.close(remote_id);
         }
     }
 }

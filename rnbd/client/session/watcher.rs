@@ -15,7 +15,10 @@ use rtrs_client::{
     SessionEvents,
 };
 
-use super::Session;
+use super::{
+    Session,
+    TurnGuard, //
+};
 use crate::{
     client::{
         admin,
@@ -31,6 +34,7 @@ use crate::{
             Survey,
             Verdict, //
         },
+        turns::Turn,
     },
 };
 
@@ -88,6 +92,8 @@ impl SessionEvents for SessionWatcher {
         let Some(session) = self.session.lock().clone() else {
             return Ok(true);
         };
+        // Not while a device is being opened: the survey would not ask for it.
+        let turn = session.turn(Turn::Survey)?;
         let server = admin::agree(path)?;
         // Every device, since the server must have all of them open before a request comes.
         let devices = session.devices()?;
@@ -101,16 +107,20 @@ impl SessionEvents for SessionWatcher {
         let mut asked = KVec::with_capacity(devices.len(), GFP_KERNEL)?;
         for device in &devices {
             if let Some(question) = device.question(path, &server) {
+                let is_missing = question.answer() == Answer::Missing;
                 asked.push(question, GFP_KERNEL)?;
+                if is_missing {
+                    break;
+                }
             }
         }
-        let admitted = judge(&asked);
+        let admitted = judge(&turn, &asked);
         if !asked.iter().all(Asked::is_current) {
             return Err(EAGAIN);
         }
         if admitted == Ok(true) {
             for question in &asked {
-                question.close_again(path);
+                question.close_again(&turn, path);
                 question.note();
             }
         }
@@ -144,14 +154,14 @@ impl SessionEvents for SessionWatcher {
 /// # Errors
 ///
 /// The first error that is not an answer of the server: the path is tried again later.
-fn judge(asked: &[Asked]) -> Result<bool> {
+fn judge(turn: &TurnGuard<'_>, asked: &[Asked]) -> Result<bool> {
     let survey = asked
         .iter()
         .fold(Survey::default(), |survey, one| survey.with(one.answer()));
     match survey.verdict() {
         Verdict::SameServer => Ok(true),
         Verdict::AskOthers => Ok(asked.iter().all(|one| {
-            let others = one.ask_others();
+            let others = one.ask_others(turn);
             one.answer().is_of_the_server_that_says(others)
         })),
         Verdict::TryLater => {

@@ -201,6 +201,17 @@ impl Quarantine {
 }
 
 impl Session {
+    /// Returns whether the server may still have, or get, a request or message that was lost.
+    pub fn is_any_lost(&self) -> bool {
+        self.quarantine.is_any_held()
+    }
+
+    /// Records that the upper layer waits until the server has nothing that was lost. If that takes
+    /// too long the session is begun anew.
+    pub fn wait_for_lost(&self) {
+        self.quarantine.refused(self.now_ms());
+    }
+
     /// Releases the chunks of a path that has reconnected: the server has drained its last life.
     pub(crate) fn end_quarantine_of(&self, path: &Path) {
         if self.quarantine.is_any_held() {

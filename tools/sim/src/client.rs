@@ -12,7 +12,11 @@ use std::collections::VecDeque;
 use proto::common::errno::Errno;
 use proto::rnbd::{
     cache::Note,
-    retry::NotSent, //
+    retry::NotSent,
+    turns::{
+        Doubts,
+        Turns, //
+    },
 };
 use proto::rtrs::{
     availability::Availability,
@@ -82,6 +86,8 @@ pub(crate) struct Client {
     pub(crate) availability: Availability,
     pub(crate) devices: Vec<Device>,
     pub(crate) tasks: Tasks,
+    pub(crate) turns: Turns,
+    pub(crate) doubts: Doubts,
     pub(crate) policy: Policy,
     last: Option<usize>,
     pub(crate) slots: Vec<Option<Slot>>,
@@ -109,6 +115,8 @@ impl Client {
             availability: Availability::NEW,
             devices: (0..devices).map(|_| Device::new()).collect(),
             tasks: Tasks::default(),
+            turns: Turns::NONE,
+            doubts: Doubts::NONE,
             policy,
             last: None,
             slots: vec![None; queue_depth.into()],

@@ -42,6 +42,8 @@ pub(crate) struct Device {
     old: Option<u32>,
     /// The disconnects, and its number, when the server closed it, until it is open under another.
     pub(crate) fenced: Option<(u32, u32)>,
+    /// The disconnects, and its number, while it is unmapped and not closed yet.
+    pub(crate) closing: Option<(u32, u32)>,
 }
 
 impl Device {
@@ -55,6 +57,7 @@ impl Device {
             disconnects: 0,
             old: None,
             fenced: None,
+            closing: None,
         }
     }
 
@@ -82,7 +85,7 @@ impl Device {
     }
 
     /// Makes the state that of a device whose requests fail: `Device::lock`.
-    fn settle(&mut self) {
+    pub(crate) fn settle(&mut self) {
         self.state = self.state.seen(self.io_state);
     }
 
@@ -158,11 +161,11 @@ impl World {
         let keeps = self.settings.broken(Mutation::OldNumber);
         let device = &mut self.clients[self.at].devices[index];
         device.settle();
-        let again = device
+        device
             .state
             .check_opened(device.disconnects == disconnects)?;
         let boot = Boot::from_number(boot);
-        let restarted = again && !ignores && Boot::has_restarted(device.boot, boot, false);
+        let restarted = !ignores && Boot::has_restarted(device.boot, boot, false);
         let (cache, is_lost) = device.cache.opened(restarted, is_volatile);
         (device.cache, device.boot) = (cache, boot);
         let number = device.old.filter(|_| keeps).unwrap_or(number);

@@ -100,6 +100,12 @@ pub(crate) enum Event {
     Reconnect { path: usize },
     /// The administrator opens a device again that the server has closed.
     Remap { device: usize },
+    /// Tasks that wait for their turn try again.
+    TurnsEnded,
+    /// A device that was unmapped is closed when its requests have ended.
+    FinishUnmap { device: usize },
+    /// The administrator maps a device again.
+    Map { device: usize },
     /// Checks whether all parts have recovered.
     Watch,
 }
@@ -139,6 +145,9 @@ impl Event {
             | Self::Reopen
             | Self::TaskTimeout { .. }
             | Self::Remap { .. }
+            | Self::TurnsEnded
+            | Self::FinishUnmap { .. }
+            | Self::Map { .. }
             | Self::App
             | Self::Reconnect { .. } => Some(Side::Client),
             Self::Arrive { .. }

@@ -57,6 +57,8 @@ pub(crate) enum Kind {
     Add,
     /// `disconnect` of a path at the server.
     ServerClose,
+    /// A device is unmapped at the client, and mapped again later.
+    Unmap,
     /// Another policy.
     Policy,
     /// Another `fast_io_fail_tmo`.
@@ -64,7 +66,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 16] = [
+    pub(crate) const ALL: [Self; 17] = [
         Self::Cut,
         Self::Loss,
         Self::Crash,
@@ -79,6 +81,7 @@ impl Kind {
         Self::Remove,
         Self::Add,
         Self::ServerClose,
+        Self::Unmap,
         Self::Policy,
         Self::FastIoFail,
     ];
@@ -113,6 +116,14 @@ impl World {
             _ if self.clients[self.at].frozen => {}
             Kind::Disconnect | Kind::Reconnect | Kind::Remove | Kind::Add => {
                 self.fault_of_path(kind);
+            }
+            Kind::Unmap => {
+                let device = self.rng.usize(0..self.settings.volatile.len());
+                self.unmap(device);
+                // So that a CLOSE is on its way when its path is lost, and the last one.
+                for _ in 0..self.rng.usize(0..=self.wires.len()) {
+                    self.damage(Kind::Cut);
+                }
             }
             Kind::Policy => {
                 let policy = Policy::from_u8(self.rng.u8(0..3));

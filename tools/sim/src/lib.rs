@@ -32,6 +32,7 @@ mod session;
 mod settings;
 mod tasks;
 mod trace;
+mod unmap;
 mod world;
 
 use std::collections::BTreeMap;

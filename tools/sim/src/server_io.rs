@@ -46,6 +46,9 @@ pub(crate) struct Op {
     pub(crate) executed: bool,
     /// Its answer was posted.
     pub(crate) answered: bool,
+    /// Of an IO that was begun: the device that was open under its number. It stays with the
+    /// operation, also when the number is closed.
+    open: Option<usize>,
     /// What a flush covers.
     covered: Vec<(usize, Content)>,
 }
@@ -169,6 +172,7 @@ impl World {
             running: false,
             executed: false,
             answered: false,
+            open: None,
             covered: Vec::new(),
         };
         self.server.ops.insert(number, op);
@@ -202,6 +206,8 @@ impl World {
             return;
         };
         op.running = true;
+        let its_session = self.server.sessions.get(&op.session);
+        op.open = its_session.and_then(|s| s.device(op.body.number));
         let (session, chunk, body, path) = (op.session, op.chunk, op.body, op.path);
         if let Deed::Flush { device } = body.deed {
             op.covered = self.disk.dirty(device);
@@ -324,7 +330,7 @@ impl World {
 
     /// The result of a request: an error, or what the answer brings.
     fn carry_out(&mut self, op: &Op) -> (Option<Errno>, u64) {
-        let (deed, number) = (op.body.deed, op.body.number);
+        let deed = op.body.deed;
         let device = deed.device(self.settings.volatile.len());
         let Some(session) = self.server.sessions.get_mut(&op.session) else {
             return (Some(Errno::ENODEV), 0);
@@ -335,8 +341,7 @@ impl World {
             Deed::Close { number } => session.close(number, false),
             Deed::Read { .. } | Deed::Write { .. } | Deed::Flush { .. } => {}
         }
-        let open = session.device(number);
-        match (device, open) {
+        match (device, op.open) {
             (None, _) => (None, 0),
             (Some(_), None) => (Some(Errno::ENOTCONN), 0),
             (Some(device), Some(open)) => {

@@ -62,8 +62,11 @@ pub enum Mutation {
     SurveyAdopts,
     /// The server gives the number of a device that it has closed to the next one.
     ReuseNumber,
-    /// The client closes the devices that a survey has opened although an outage began since.
-    CloseLate,
+    /// The client opens and closes devices while others are opened, closed and surveyed, and closes
+    /// what a survey has opened although an outage began since.
+    NoTurns,
+    /// The client uses a number although a lost CLOSE of it may still reach the server.
+    NoDoubts,
     /// The client uses the device's number of before an outage.
     OldNumber,
     /// The client sends a lost request again without a limit.
@@ -84,7 +87,7 @@ pub enum Mutation {
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Self; 33] = [
+    pub const ALL: [Self; 34] = [
         Self::SkipDrain,
         Self::ForgetChunkFence,
         Self::FenceOnlyLive,
@@ -109,7 +112,8 @@ impl Mutation {
         Self::IgnoreFua,
         Self::SurveyAdopts,
         Self::ReuseNumber,
-        Self::CloseLate,
+        Self::NoTurns,
+        Self::NoDoubts,
         Self::OldNumber,
         Self::NoResendLimit,
         Self::IgnoreRoom,

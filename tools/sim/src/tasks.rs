@@ -35,6 +35,9 @@ use crate::{
 const ANSWER_MS: u64 = 60_000;
 
 mod survey;
+mod turn;
+
+use self::turn::Held;
 
 /// What a task does.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +46,10 @@ pub(crate) enum Purpose {
     Reopen(Reopening),
     /// Opens one device on request.
     Remap,
+    /// Closes a device that was unmapped.
+    Unmap,
+    /// Opens a device that was unmapped.
+    Map(usize),
     /// Validates a path in a life.
     Validate { path: usize, life: u64 },
 }
@@ -101,9 +108,12 @@ struct Task {
     disconnects: u32,
     number: Option<u32>,
     failed: bool,
+    /// Its first message was answered.
+    has_asked: bool,
     /// The other paths' server was asked as well.
     is_compared: bool,
     asked: Vec<Asked>,
+    held: Held,
     /// Of a validation.
     verdict: Option<Result<bool, Errno>>,
 }
@@ -152,8 +162,10 @@ impl World {
                 disconnects: 0,
                 number: None,
                 failed: false,
+                has_asked: false,
                 is_compared: false,
                 asked: Vec::new(),
+                held: Held::default(),
                 verdict: None,
             },
         );
@@ -163,6 +175,9 @@ impl World {
     /// Sends the next message of a task, or ends it.
     fn next_step(&mut self, number: u64) {
         loop {
+            if !self.has_turn(number) {
+                return;
+            }
             let Some(task) = self.clients[self.at].tasks.get(number) else {
                 return;
             };
@@ -172,6 +187,12 @@ impl World {
                     return self.end_task(number);
                 }
                 continue;
+            };
+            if self.closes_used(step) {
+                continue;
+            }
+            let Some(task) = self.clients[self.at].tasks.get(number) else {
+                return;
             };
             task.step += 1;
             let on_path = match task.purpose {
@@ -272,9 +293,12 @@ impl World {
 
     pub(crate) fn task_timeout(&mut self, number: u64, step: u64) {
         let client = &mut self.clients[self.at];
-        let is_current = client.tasks.get(number).is_some_and(|t| t.step == step);
-        if !is_current {
+        let task = client.tasks.get(number).filter(|t| t.step == step);
+        let Some(waits) = task.map(|t| t.held.waits) else {
             return;
+        };
+        if waits {
+            return self.no_turn(number);
         }
         self.trace
             .reached("an admin message is unanswered for too long");
@@ -321,7 +345,9 @@ impl World {
                 let (boot, disconnects) = (task.boot, task.disconnects);
                 // CAST: the number of a device.
                 let opened = opened as u32;
-                let used = self.device_opened(device, opened, boot, disconnects);
+                let used = self
+                    .check_number(opened)
+                    .and_then(|()| self.device_opened(device, opened, boot, disconnects));
                 if let (Err(error), Some(task)) = (used, self.clients[self.at].tasks.get(number)) {
                     task.failed = true;
                     if error != Errno::ECONNABORTED {
@@ -330,7 +356,10 @@ impl World {
                 }
             }
             (Step::Open(_), Err(_)) => task.failed = true,
-            (Step::InfoOthers, Err(_)) | (Step::Close(_) | Step::CloseOthers(_), _) => {}
+            (Step::Close(closed) | Step::CloseOthers(closed), Err(_)) => {
+                self.clients[self.at].doubts.add(closed);
+            }
+            (Step::InfoOthers, Err(_)) | (Step::Close(_) | Step::CloseOthers(_), Ok(_)) => {}
         }
     }
 
@@ -343,12 +372,14 @@ impl World {
         let devices = client.devices.iter().enumerate();
         match task.purpose {
             // The first message was answered, and the devices were not asked for yet.
-            Purpose::Reopen(_) if task.step == 1 && !task.failed => {
+            Purpose::Reopen(_) if !task.has_asked && !task.failed => {
+                task.has_asked = true;
                 let out = devices.filter(|(_, d)| d.state.is_opened_after_outage());
                 let steps = out.flat_map(|(d, _)| [Step::Info(Some(d)), Step::Open(d)]);
                 task.steps.extend(steps);
             }
-            Purpose::Validate { .. } if task.step == 1 && !task.failed => {
+            Purpose::Validate { .. } if !task.has_asked && !task.failed => {
+                task.has_asked = true;
                 if devices
                     .clone()
                     .any(|(_, d)| d.is_open_in_another_boot(task.boot))
@@ -371,23 +402,24 @@ impl World {
     fn end_task(&mut self, number: u64) {
         let client = &mut self.clients[self.at];
         let now: Vec<u32> = client.devices.iter().map(|d| d.disconnects).collect();
-        let closes_late = self.settings.broken(Mutation::CloseLate);
-        let used = client.devices.iter().map(|d| d.io_state.remote_id());
-        let used: Vec<Option<u32>> = used.filter(|_| !closes_late).collect();
+        let closes_late = self.settings.broken(Mutation::NoTurns);
         if let Some(task) = client.tasks.get(number) {
             let is_current = task.asked.iter().all(|a| now[a.device] == a.disconnects);
             if !is_current && !closes_late {
                 // The devices were opened anew, perhaps with the numbers that the survey got.
                 task.verdict = Some(Err(Errno::EBUSY));
-            } else if task.verdict == Some(Ok(true)) && task.close_again(&used) {
+            } else if task.verdict == Some(Ok(true)) && task.close_again() {
                 return self.next_step(number);
             }
         }
+        self.end_turn(number);
+        let client = &mut self.clients[self.at];
         let Some(task) = client.tasks.list.remove(&number) else {
             return;
         };
         match task.purpose {
-            Purpose::Remap => {}
+            Purpose::Remap | Purpose::Unmap => {}
+            Purpose::Map(device) => self.mapped(device),
             Purpose::Reopen(reopening) => {
                 match client.availability.reopened(reopening, !task.failed) {
                     Reopened::Usable(effect) => self.carry_out_effect(effect),

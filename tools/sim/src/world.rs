@@ -230,6 +230,9 @@ impl World {
             Event::Reopen => self.reopen(),
             Event::TaskTimeout { task, step } => self.task_timeout(task, step),
             Event::Remap { device } => self.remap(device),
+            Event::TurnsEnded => self.turns_ended(),
+            Event::FinishUnmap { device } => self.finish_unmap(device),
+            Event::Map { device } => self.map(device),
             Event::Reconnect { path } => self.reconnect_path(path),
             _ => {}
         }

@@ -55,3 +55,4 @@ mod survey;
 mod targets;
 mod text;
 mod timeouts;
+mod turns;

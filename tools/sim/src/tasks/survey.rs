@@ -29,18 +29,14 @@ use crate::{
 };
 
 impl Task {
-    /// Adds the messages that close what a survey has opened, but for the numbers with which the
-    /// devices are open now, `used`; returns whether there are any.
-    pub(super) fn close_again(&mut self, used: &[Option<u32>]) -> bool {
+    /// Adds the messages that close what a survey has opened; returns whether there are any.
+    pub(super) fn close_again(&mut self) -> bool {
         if !matches!(self.purpose, Purpose::Validate { .. }) {
             return false;
         }
         let mut is_any = false;
         for asked in &mut self.asked {
             if let survey::Answer::Opened(id) = asked.answer {
-                if used.get(asked.device) == Some(&Some(id)) {
-                    continue;
-                }
                 self.steps.push_back(Step::Close(id));
                 // Once; the device is closed there.
                 asked.answer = survey::Answer::Refused;
@@ -90,6 +86,9 @@ impl World {
                 answer,
                 disconnects,
             });
+            if answer == survey::Answer::Missing {
+                task.steps.clear();
+            }
         }
     }
 

@@ -111,8 +111,14 @@ fn using_a_path_that_was_not_validated_is_found() {
 }
 
 #[test]
-fn closing_what_a_survey_has_opened_after_an_outage_is_found() {
-    is_found(Mutation::CloseLate, &[Kind::Refused]);
+fn opening_and_closing_devices_without_an_order_is_found() {
+    let kinds = [Kind::Refused, Kind::WrongDevice];
+    is_found(Mutation::NoTurns, &kinds);
+}
+
+#[test]
+fn using_a_number_that_a_lost_close_may_end_is_found() {
+    is_found(Mutation::NoDoubts, &[Kind::Refused]);
 }
 
 #[test]
