@@ -26,7 +26,8 @@ PYTOOLS = [*PYTHON, "tools/pytools"]
 CARGO_MIN = (1, 85)
 CLOSING = re.compile(r"(\d+) passed, (\d+) failed(?:, (\d+) skipped)?")
 # Where crates of the kernel have their roots.
-KERNEL_FOLDERS = ("common", "kernel_ext", "block", "rdma", "rtrs", "rnbd", "samples", "selftest")
+KERNEL_FOLDERS = ("common", "kernel_ext", "block", "rdma", "rtrs", "rnbd", "samples", "selftest", "verbs_provider",
+                  "test_device")
 CHECK, TEST, LONG = "check", "test", "long"
 # A second of one core is about 700 seeds.
 SEEDS = {CHECK: 5_000, TEST: 20_000, LONG: 400_000}

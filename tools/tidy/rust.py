@@ -6,8 +6,8 @@ import re
 from rules import FUNCTION_LINES_MAX, Source
 
 # The abstractions; everything else is a driver, a sample or host code, and has no unsafe.
-UNSAFE_FOLDERS = ("kernel_ext", "block", "rdma")
-KERNEL_FOLDERS = (*UNSAFE_FOLDERS, "common", "rtrs", "rnbd", "samples", "selftest")
+UNSAFE_FOLDERS = ("kernel_ext", "block", "rdma", "verbs_provider")
+KERNEL_FOLDERS = (*UNSAFE_FOLDERS, "common", "rtrs", "rnbd", "samples", "selftest", "test_device")
 _LAZY = re.compile(r"SAFETY: *(ffi|valid pointer|trivial|obvious|safe|ok|fine)\b[ .,]*$", re.I)
 
 
@@ -41,7 +41,7 @@ def unsafe_only_in_abstractions(sources: list[Source]) -> list[str]:
 
 def drivers_see_no_bindings(sources: list[Source]) -> list[str]:
     """Raw bindings are visible to the abstractions only."""
-    pattern = re.compile(r"\b(bindings::|use kernel::bindings|kernel_ext_sys|block_ext_sys|rdma_sys)\b")
+    pattern = re.compile(r"\b(bindings::|use kernel::bindings|(kernel_ext|block_ext|rdma|verbs_provider)_sys)\b")
     return [f"{s.path}:{n}: {line.strip()[:80]}" for s in _rust(sources)
             if _in_folder(s.path, KERNEL_FOLDERS) and not _in_folder(s.path, UNSAFE_FOLDERS)
             for n, line in enumerate(s.lines, 1) if pattern.search(_code_of(line))]

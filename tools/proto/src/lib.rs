@@ -3,9 +3,9 @@
 //! The pure protocol folders of the kernel modules, compiled for the host.
 //!
 //! The same files, unchanged, are the crate `ferro_proto` and `pub mod proto;` of the module crates
-//! `rtrs_core`, `rnbd_client` and `rnbd_server`. The crates have the same names here as in the
-//! kernel (`common/`, `rtrs/` beside this one), so that `use ferro_proto::...` and
-//! `use rtrs_core::proto::...` mean the same.
+//! `rtrs_core`, `rnbd_client`, `rnbd_server` and `rdma_test_device_main`. The first two have the
+//! same names here as in the kernel (`common/`, `rtrs/` beside this one), so that
+//! `use ferro_proto::...` and `use rtrs_core::proto::...` mean the same.
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -17,6 +17,12 @@ mod rnbd_folder {
     pub mod proto;
 }
 
+#[path = "../../../test_device"]
+mod test_device_folder {
+    pub mod proto;
+}
+
 pub use ferro_proto as common;
 pub use rnbd_folder::proto as rnbd;
 pub use rtrs_core::proto as rtrs;
+pub use test_device_folder::proto as test_device;

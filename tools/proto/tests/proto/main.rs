@@ -53,6 +53,7 @@ mod signal;
 mod siphash;
 mod survey;
 mod targets;
+mod test_device;
 mod text;
 mod timeouts;
 mod turns;

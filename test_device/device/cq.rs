@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Completion queues.
+
+use super::qp::Qp;
+use crate::proto::ring::Ring;
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use kernel_ext::sync::{
+    new_irq_lock,
+    IrqLock, //
+};
+use verbs_provider::{
+    Completion,
+    CqHandle, //
+};
+
+/// What the consumer waits for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Armed {
+    No,
+    /// Completions for which the peer has asked, and errors.
+    Solicited,
+    Any,
+}
+
+/// A completion queue.
+#[pin_data]
+pub(crate) struct Cq {
+    handle: Arc<CqHandle>,
+    #[pin]
+    queue: IrqLock<Queue>,
+}
+
+struct Queue {
+    ring: Ring,
+    /// An entry for each place of the ring.
+    entries: KVec<Option<(Arc<Qp>, Completion)>>,
+    armed: Armed,
+    is_overrun: bool,
+}
+
+impl Cq {
+    pub(super) fn new(handle: Arc<CqHandle>, entries: u32) -> Result<Arc<Self>> {
+        let places = usize::try_from(entries).map_err(|_| EINVAL)?;
+        let mut list = KVec::with_capacity(places, GFP_KERNEL)?;
+        for _ in 0..places {
+            list.push(None, GFP_KERNEL)?;
+        }
+        Arc::pin_init(
+            pin_init!(Self {
+                handle,
+                queue <- new_irq_lock!(Queue {
+                    ring: Ring::new(places),
+                    entries: list,
+                    armed: Armed::No,
+                    is_overrun: false,
+                }),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Adds a completion and notifies the consumer if it waits for one. One that finds the queue
+    /// full is lost, with a line in the log.
+    pub(super) fn push(&self, qp: Arc<Qp>, completion: Completion, solicited: bool) {
+        let mut queue = self.queue.lock();
+        let queue_ref = &mut *queue;
+        let place = queue_ref.ring.push();
+        match place.and_then(|place| queue_ref.entries.get_mut(place)) {
+            Some(entry) => *entry = Some((qp, completion)),
+            None if queue_ref.is_overrun => {}
+            None => {
+                queue_ref.is_overrun = true;
+                pr_err!("a completion queue is full: completions are lost\n");
+            }
+        }
+        let wakes = match queue_ref.armed {
+            Armed::No => false,
+            Armed::Any => true,
+            Armed::Solicited => solicited || completion.status != 0,
+        };
+        if wakes {
+            queue_ref.armed = Armed::No;
+        }
+        drop(queue);
+        if wakes {
+            self.handle.notify();
+        }
+    }
+
+    /// Takes the first completion that is not of a closed queue pair.
+    pub(super) fn poll(&self) -> Option<(Arc<Qp>, Completion)> {
+        let mut queue = self.queue.lock();
+        loop {
+            let place = queue.ring.pop()?;
+            let taken = queue.entries.get_mut(place).and_then(Option::take);
+            if taken.is_some() {
+                return taken;
+            }
+        }
+    }
+
+    /// Asks for one notification; returns whether completions are there.
+    pub(super) fn arm(&self, solicited: bool) -> bool {
+        let mut queue = self.queue.lock();
+        if !solicited {
+            queue.armed = Armed::Any;
+        } else if queue.armed == Armed::No {
+            queue.armed = Armed::Solicited;
+        }
+        !queue.ring.is_empty()
+    }
+
+    /// Removes the completions of a queue pair.
+    pub(super) fn purge(&self, qp: &Arc<Qp>) {
+        let mut index = 0;
+        loop {
+            let mut queue = self.queue.lock();
+            let Some(place) = queue.ring.nth(index) else {
+                return;
+            };
+            let entry = queue.entries.get_mut(place);
+            let removed =
+                entry.and_then(|entry| entry.take_if(|(owner, _)| Arc::ptr_eq(owner, qp)));
+            drop(queue);
+            drop(removed);
+            index += 1;
+        }
+    }
+}

@@ -1,0 +1,433 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Executing what was posted, under the lock of the engine.
+
+use super::{
+    network::Engine,
+    qp::{
+        PostedSend,
+        Qp,
+        SendWork, //
+    },
+};
+use crate::proto::{
+    gather::copy_pieces,
+    key::{
+        LOCAL_WRITE,
+        REMOTE_READ,
+        REMOTE_WRITE, //
+    },
+    message::{
+        deliver,
+        receives_datagram,
+        Delivery,
+        Responder,
+        Status, //
+    },
+    qp_state::QpState,
+};
+use core::iter::once;
+use kernel::{
+    prelude::*,
+    sync::Arc,
+    workqueue::WorkItem, //
+};
+use verbs_provider::{
+    Completed,
+    Completion,
+    Datagram,
+    DmaRange,
+    Source, //
+};
+
+/// The work requests of one queue pair before another one has its turn.
+const TURN: u32 = 64;
+
+/// The bytes in front of a datagram.
+const GRH_BYTES: usize = 40;
+
+/// Of `remote_qkey`: the key of the sending queue pair counts.
+const OWN_QKEY: u32 = 1 << 31;
+
+/// How the first send of a queue pair went.
+enum Outcome {
+    Done(Status, u32),
+    AwaitReceive,
+}
+
+impl WorkItem for Qp {
+    type Pointer = Arc<Qp>;
+
+    fn run(this: Arc<Qp>) {
+        let mut engine = this.network.engine.lock();
+        engine.wake_waiting_for(this.number);
+        for _ in 0..TURN {
+            if !engine.step(&this) {
+                return;
+            }
+        }
+        drop(engine);
+        this.ring_doorbell();
+    }
+}
+
+impl Engine {
+    /// Lets those continue whose send waits for the queue pair of this number.
+    pub(super) fn wake_waiting_for(&self, number: u32) {
+        for qp in self.qps() {
+            let mut inner = qp.inner.lock();
+            let wakes = inner.awaits_receive && inner.dest_qp == number;
+            if wakes {
+                inner.awaits_receive = false;
+            }
+            drop(inner);
+            if wakes {
+                qp.ring_doorbell();
+            }
+        }
+    }
+
+    /// Executes or flushes one work request; returns whether there may be more.
+    fn step(&mut self, qp: &Arc<Qp>) -> bool {
+        let mut inner = qp.inner.lock();
+        match inner.state {
+            QpState::Reset | QpState::Init | QpState::Rtr => return false,
+            QpState::Err => {
+                let receive = inner.receives.pop();
+                let send = inner.sends.pop();
+                drop(inner);
+                return flush(qp, receive, send);
+            }
+            QpState::Rts => {}
+        }
+        let Some((send, segments)) = inner.sends.first() else {
+            return false;
+        };
+        let send = send.clone();
+        // What a read brings is written to local memory.
+        let (list, wanted) = match send.work {
+            SendWork::Read { .. } => (&mut self.to, LOCAL_WRITE),
+            _ => (&mut self.from, 0),
+        };
+        let gathered = self.regions.gather(list, qp.domain, wanted, segments);
+        drop(inner);
+        let outcome = match gathered {
+            Ok(()) => self.execute(qp, &send),
+            Err(status) => Outcome::Done(status, 0),
+        };
+        match outcome {
+            Outcome::AwaitReceive => {
+                qp.inner.lock().awaits_receive = true;
+                false
+            }
+            Outcome::Done(status, len) => {
+                let mut inner = qp.inner.lock();
+                drop(inner.sends.pop());
+                if status != Status::Success {
+                    inner.state = QpState::Err;
+                }
+                drop(inner);
+                if send.signaled || qp.signal_all || status != Status::Success {
+                    complete_send(qp, &send, status, len);
+                }
+                true
+            }
+        }
+    }
+
+    fn execute(&mut self, qp: &Arc<Qp>, send: &PostedSend) -> Outcome {
+        let done = |ok: bool, status| {
+            let status = if ok { Status::Success } else { status };
+            Outcome::Done(status, 0)
+        };
+        match &send.work {
+            SendWork::Send {
+                datagram: Some(datagram),
+                imm,
+                ..
+            } => {
+                self.send_datagram(qp, datagram, *imm, send.solicited);
+                Outcome::Done(Status::Success, 0)
+            }
+            SendWork::Invalidate { key } => {
+                let result = self.regions.invalidate(qp.domain, *key);
+                done(result.is_ok(), Status::MemoryManagement)
+            }
+            SendWork::Register {
+                mr,
+                key,
+                access,
+                extent,
+            } => {
+                let result = self.regions.register(qp.domain, mr, *key, *access, *extent);
+                done(result.is_ok(), Status::MemoryManagement)
+            }
+            SendWork::Send { .. } | SendWork::Write { .. } | SendWork::Read { .. } => {
+                self.transfer(qp, send)
+            }
+        }
+    }
+
+    /// Executes what needs the peer of a connection.
+    fn transfer(&mut self, qp: &Arc<Qp>, send: &PostedSend) -> Outcome {
+        let (dest, len) = (qp.inner.lock().dest_qp, self.from.bytes());
+        let peer = self.qp(dest).filter(|peer| peer.is_connected()).cloned();
+        let responder = peer.as_ref().map(|peer| {
+            let inner = peer.inner.lock();
+            Responder {
+                state: inner.state,
+                is_mine: inner.dest_qp == qp.number,
+                room: inner
+                    .receives
+                    .first()
+                    .map(|(_, segments)| segments.map(|(range, _)| range.bytes()).sum()),
+            }
+        });
+        let (uses_receive, fills_receive) = match send.work {
+            SendWork::Send { .. } => (true, true),
+            SendWork::Write { imm, .. } => (imm.is_some(), false),
+            _ => (false, false),
+        };
+        let delivery = deliver(responder, uses_receive, fills_receive, len);
+        let Some(peer) = peer else {
+            return Outcome::Done(Status::RetryExceeded, 0);
+        };
+        match delivery {
+            Delivery::AwaitReceive => Outcome::AwaitReceive,
+            Delivery::Refuse { sender, receiver } => {
+                if let Some(status) = receiver {
+                    fail_receive(&peer, status);
+                }
+                Outcome::Done(sender, 0)
+            }
+            Delivery::Execute => match self.access_peer(&peer, send, len) {
+                Ok(read) => Outcome::Done(Status::Success, read),
+                Err((sender, receiver)) => {
+                    fail_receive(&peer, receiver);
+                    Outcome::Done(sender, 0)
+                }
+            },
+        }
+    }
+
+    /// Moves the bytes of a send; returns the number of those that were read, or the status of the
+    /// sender and of the peer.
+    fn access_peer(
+        &mut self,
+        peer: &Arc<Qp>,
+        send: &PostedSend,
+        len: u64,
+    ) -> Result<u32, (Status, Status)> {
+        let access_error = (Status::RemoteAccess, Status::LocalOperation);
+        match send.work {
+            SendWork::Read { addr, key } => {
+                let len = self.to.bytes();
+                self.from.clear();
+                if len > 0 {
+                    self.regions
+                        .append(&mut self.from, peer.domain, (key, REMOTE_READ), addr, len)
+                        .map_err(|_| access_error)?;
+                }
+                self.copy(len);
+                Ok(u32::try_from(len).unwrap_or(u32::MAX))
+            }
+            SendWork::Write { addr, key, imm } => {
+                self.to.clear();
+                if len > 0 {
+                    self.regions
+                        .append(&mut self.to, peer.domain, (key, REMOTE_WRITE), addr, len)
+                        .map_err(|_| access_error)?;
+                }
+                self.copy(len);
+                if imm.is_some() {
+                    receive(
+                        peer,
+                        Completed::ReceiveOfWrite,
+                        len,
+                        imm,
+                        None,
+                        send.solicited,
+                    );
+                }
+                Ok(0)
+            }
+            SendWork::Send {
+                imm, invalidate, ..
+            } => {
+                let failed = (Status::RemoteOperation, Status::LocalProtection);
+                let inner = peer.inner.lock();
+                let (_, segments) = inner.receives.first().ok_or(failed)?;
+                self.regions
+                    .gather(&mut self.to, peer.domain, LOCAL_WRITE, segments)
+                    .map_err(|_| failed)?;
+                drop(inner);
+                if let Some(key) = invalidate {
+                    self.regions
+                        .invalidate(peer.domain, key)
+                        .map_err(|_| failed)?;
+                }
+                self.copy(len);
+                receive(
+                    peer,
+                    Completed::Receive,
+                    len,
+                    imm,
+                    invalidate,
+                    send.solicited,
+                );
+                Ok(0)
+            }
+            SendWork::Invalidate { .. } | SendWork::Register { .. } => Ok(0),
+        }
+    }
+
+    /// Sends a datagram; one that its receiver does not take is lost, as on a wire.
+    fn send_datagram(
+        &mut self,
+        qp: &Arc<Qp>,
+        datagram: &Datagram,
+        imm: Option<u32>,
+        solicited: bool,
+    ) {
+        let Some(peer) = self.receiver(&datagram.to, datagram.qp_num).cloned() else {
+            return;
+        };
+        let qkey = match datagram.qkey & OWN_QKEY {
+            0 => datagram.qkey,
+            _ => qp.inner.lock().qkey,
+        };
+        let mut header = [0; GRH_BYTES];
+        for (to, from) in header
+            .iter_mut()
+            .skip(8)
+            .zip(Iterator::chain(datagram.from.iter(), &datagram.to))
+        {
+            *to = *from;
+        }
+        let len = self.from.bytes();
+        let inner = peer.inner.lock();
+        let Some((_, mut segments)) = inner.receives.first() else {
+            return;
+        };
+        let Some(rest) = segments
+            .next()
+            .and_then(|(range, key)| Some((range.fill(&header)?, key)))
+        else {
+            return;
+        };
+        let gathered = self.regions.gather(
+            &mut self.to,
+            peer.domain,
+            LOCAL_WRITE,
+            Iterator::chain(once(rest), segments),
+        );
+        let room = self.to.bytes();
+        if gathered.is_err() || !receives_datagram(inner.state, inner.qkey, qkey, room, len) {
+            return;
+        }
+        drop(inner);
+        self.copy(len);
+        let Some(id) = peer.inner.lock().receives.pop() else {
+            return;
+        };
+        let all = len.saturating_add(40);
+        let completion = Completion {
+            id,
+            status: Status::Success.to_raw(),
+            completed: Completed::Receive,
+            len: u32::try_from(all).unwrap_or(u32::MAX),
+            imm,
+            invalidated: None,
+            source: Some(Source { qp_num: qp.number }),
+        };
+        peer.recv_cq.push(peer.clone(), completion, solicited);
+    }
+
+    fn copy(&mut self, len: u64) {
+        copy_pieces(&self.from, &self.to, len, |from: DmaRange, to| {
+            from.copy_to(&to);
+        });
+    }
+}
+
+/// Completes the first receive of a queue pair.
+fn receive(
+    qp: &Arc<Qp>,
+    completed: Completed,
+    len: u64,
+    imm: Option<u32>,
+    invalidated: Option<u32>,
+    solicited: bool,
+) {
+    let Some(id) = qp.inner.lock().receives.pop() else {
+        return;
+    };
+    let completion = Completion {
+        id,
+        status: Status::Success.to_raw(),
+        completed,
+        len: u32::try_from(len).unwrap_or(u32::MAX),
+        imm,
+        invalidated,
+        source: None,
+    };
+    qp.recv_cq.push(qp.clone(), completion, solicited);
+}
+
+/// Moves a queue pair into the error state, and completes its first receive so.
+fn fail_receive(qp: &Arc<Qp>, status: Status) {
+    let mut inner = qp.inner.lock();
+    inner.state = QpState::Err;
+    let first = inner.receives.pop();
+    drop(inner);
+    if let Some(id) = first {
+        complete(qp, id, Completed::Receive, status);
+    }
+    qp.ring_doorbell();
+}
+
+/// Completes what was posted to a queue pair in the error state; returns whether there was any.
+fn flush(qp: &Arc<Qp>, receive: Option<u64>, send: Option<PostedSend>) -> bool {
+    let was_any = receive.is_some() || send.is_some();
+    if let Some(id) = receive {
+        complete(qp, id, Completed::Receive, Status::Flushed);
+    }
+    if let Some(send) = send {
+        complete_send(qp, &send, Status::Flushed, 0);
+    }
+    was_any
+}
+
+/// Completes a receive that failed.
+fn complete(qp: &Arc<Qp>, id: u64, completed: Completed, status: Status) {
+    let completion = Completion {
+        id,
+        status: status.to_raw(),
+        completed,
+        len: 0,
+        imm: None,
+        invalidated: None,
+        source: None,
+    };
+    qp.recv_cq.push(qp.clone(), completion, true);
+}
+
+fn complete_send(qp: &Arc<Qp>, send: &PostedSend, status: Status, len: u32) {
+    let completed = match send.work {
+        SendWork::Send { .. } => Completed::Send,
+        SendWork::Write { .. } => Completed::Write,
+        SendWork::Read { .. } => Completed::Read,
+        SendWork::Invalidate { .. } => Completed::Invalidate,
+        SendWork::Register { .. } => Completed::Register,
+    };
+    let completion = Completion {
+        id: send.id,
+        status: status.to_raw(),
+        completed,
+        len,
+        imm: None,
+        invalidated: None,
+        source: None,
+    };
+    qp.send_cq.push(qp.clone(), completion, false);
+}

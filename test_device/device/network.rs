@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the queue pairs share.
+
+use super::{
+    mr::Regions,
+    qp::Qp, //
+};
+use crate::proto::gather::{
+    Piece,
+    Pieces, //
+};
+use kernel::{
+    new_mutex,
+    prelude::*,
+    sync::{
+        Arc,
+        Mutex, //
+    },
+};
+use kernel_ext::workqueue::{
+    Flags,
+    WorkQueue, //
+};
+use verbs_provider::{
+    DmaRange,
+    Gid, //
+};
+
+/// The pieces of memory that a work request may have.
+const PIECES_MAX: usize = 1024;
+
+/// The pieces of memory of a work request.
+pub(super) type Memory = Pieces<KVec<Option<DmaRange>>>;
+
+/// The first number of a queue pair that is not that of management datagrams.
+const FIRST_QP: u32 = 16;
+
+/// The queue pairs, keys and addresses of the device, and the thread that executes.
+#[pin_data]
+pub(crate) struct Network {
+    #[pin]
+    pub(super) engine: Mutex<Engine>,
+    pub(super) queue: WorkQueue,
+}
+
+/// What executing a work request needs.
+pub(crate) struct Engine {
+    qps: KVec<Arc<Qp>>,
+    pub(super) regions: Regions,
+    gids: KVec<(u32, Gid)>,
+    next_qp: u32,
+    pub(super) from: Memory,
+    pub(super) to: Memory,
+}
+
+impl Piece for DmaRange {
+    fn bytes(&self) -> u64 {
+        self.bytes()
+    }
+
+    fn part(&self, offset: u64, len: u64) -> Option<Self> {
+        self.part(offset, len)
+    }
+}
+
+impl Network {
+    pub(crate) fn new() -> Result<Arc<Self>> {
+        let engine = Engine {
+            qps: KVec::new(),
+            regions: Regions::new()?,
+            gids: KVec::new(),
+            next_qp: FIRST_QP,
+            from: Pieces::new(KVec::from_elem(None, PIECES_MAX, GFP_KERNEL)?),
+            to: Pieces::new(KVec::from_elem(None, PIECES_MAX, GFP_KERNEL)?),
+        };
+        let queue = WorkQueue::new(
+            c"rdma_test_device",
+            Flags::ORDERED | Flags::MEM_RECLAIM | Flags::HIGHPRI,
+            0,
+        )?;
+        Arc::pin_init(
+            pin_init!(Self {
+                engine <- new_mutex!(engine),
+                queue,
+            }),
+            GFP_KERNEL,
+        )
+    }
+}
+
+impl Engine {
+    /// Returns the number of the next queue pair.
+    pub(super) fn new_number(&mut self) -> u32 {
+        loop {
+            let number = self.next_qp;
+            // The numbers have 24 bits.
+            self.next_qp = if number >= 0xff_ffff {
+                FIRST_QP
+            } else {
+                number + 1
+            };
+            if self.qp(number).is_none() {
+                return number;
+            }
+        }
+    }
+
+    pub(super) fn add_qp(&mut self, qp: Arc<Qp>) -> Result {
+        Ok(self.qps.push(qp, GFP_KERNEL)?)
+    }
+
+    /// Removes a queue pair.
+    pub(super) fn remove_qp(&mut self, qp: &Arc<Qp>) {
+        self.qps.retain(|known| !Arc::ptr_eq(known, qp));
+    }
+
+    pub(super) fn qps(&self) -> impl Iterator<Item = &Arc<Qp>> {
+        self.qps.iter()
+    }
+
+    /// Returns the connected or datagram queue pair of this number.
+    pub(super) fn qp(&self, number: u32) -> Option<&Arc<Qp>> {
+        self.qps
+            .iter()
+            .find(|qp| qp.number == number && !qp.is_general())
+    }
+
+    /// Returns the receiver of a datagram.
+    pub(super) fn receiver(&self, gid: &Gid, number: u32) -> Option<&Arc<Qp>> {
+        self.gids.iter().find(|(_, known)| known == gid)?;
+        self.qps.iter().find(|qp| qp.number == number)
+    }
+
+    pub(super) fn add_gid(&mut self, index: u32, gid: Gid) -> Result {
+        self.remove_gid(index);
+        Ok(self.gids.push((index, gid), GFP_KERNEL)?)
+    }
+
+    pub(super) fn remove_gid(&mut self, index: u32) {
+        self.gids.retain(|(place, _)| *place != index);
+    }
+}

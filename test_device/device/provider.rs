@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The device towards `ib_core`.
+
+use super::{
+    cq::Cq,
+    mr::Mr,
+    network::Network,
+    qp::Qp, //
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use verbs_provider::{
+    Completion,
+    CqHandle,
+    DmaRange,
+    Gid,
+    Limits,
+    Provider,
+    QpChange,
+    QpHandle,
+    QpInit,
+    SendRequest, //
+};
+
+/// The RDMA device.
+pub(crate) struct TestDevice {
+    limits: Limits,
+    network: Arc<Network>,
+}
+
+impl TestDevice {
+    pub(crate) fn new(limits: Limits) -> Result<Arc<Self>> {
+        let network = Network::new()?;
+        Ok(Arc::new(Self { limits, network }, GFP_KERNEL)?)
+    }
+}
+
+impl Provider for TestDevice {
+    type Cq = Cq;
+    type Qp = Qp;
+    type Mr = Mr;
+
+    fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    fn add_gid(&self, index: u32, gid: Gid) -> Result {
+        self.network.engine.lock().add_gid(index, gid)
+    }
+
+    fn remove_gid(&self, index: u32) {
+        self.network.engine.lock().remove_gid(index);
+    }
+
+    fn create_cq(&self, handle: Arc<CqHandle>, entries: u32) -> Result<Arc<Cq>> {
+        if entries == 0 || entries > self.limits.cqe {
+            return Err(EINVAL);
+        }
+        Cq::new(handle, entries)
+    }
+
+    fn poll(cq: &Cq) -> Option<(Arc<Qp>, Completion)> {
+        cq.poll()
+    }
+
+    fn arm(cq: &Cq, solicited: bool) -> bool {
+        cq.arm(solicited)
+    }
+
+    fn create_qp(&self, handle: Arc<QpHandle>, init: QpInit<'_, Self>) -> Result<Arc<Qp>> {
+        let fits = init.send_wr <= self.limits.qp_wr
+            && init.recv_wr <= self.limits.qp_wr
+            && init.send_sge <= self.limits.send_sge
+            && init.recv_sge <= self.limits.recv_sge;
+        if !fits {
+            return Err(EINVAL);
+        }
+        Qp::new(&self.network, handle, &init)
+    }
+
+    fn handle(qp: &Qp) -> &QpHandle {
+        &qp.handle
+    }
+
+    fn number(qp: &Qp) -> u32 {
+        qp.number
+    }
+
+    fn state(qp: &Qp) -> u32 {
+        qp.inner.lock().state.to_raw()
+    }
+
+    fn modify(qp: &Arc<Qp>, change: &QpChange) -> Result {
+        qp.modify(change)
+    }
+
+    fn post_send(qp: &Arc<Qp>, request: &SendRequest<'_, Self>) -> Result {
+        qp.post_send(request)
+    }
+
+    fn post_recv(qp: &Arc<Qp>, id: u64, segments: impl Iterator<Item = (DmaRange, u32)>) -> Result {
+        qp.post_recv(id, segments)
+    }
+
+    fn ring_doorbell(qp: &Arc<Qp>) {
+        qp.ring_doorbell();
+    }
+
+    fn close_qp(qp: &Arc<Qp>) {
+        qp.close();
+    }
+
+    fn create_mr(&self, domain: u32, pages: u32) -> Result<(Arc<Mr>, u32)> {
+        if pages == 0 || pages > self.limits.fast_reg_pages {
+            return Err(EINVAL);
+        }
+        Mr::new(&self.network, domain, pages)
+    }
+
+    fn clear_pages(mr: &Mr) {
+        mr.clear();
+    }
+
+    fn push_page(mr: &Mr, page: DmaRange) -> Result {
+        mr.push(page)
+    }
+
+    fn close_mr(mr: &Mr) {
+        mr.close();
+    }
+}

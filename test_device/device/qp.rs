@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Queue pairs: what is posted to them, and their states.
+
+use super::{
+    cq::Cq,
+    mr::Mr,
+    network::Network,
+    provider::TestDevice, //
+};
+use crate::proto::{
+    key::Extent,
+    qp_state::QpState,
+    ring::Ring, //
+};
+use kernel::{
+    prelude::*,
+    sync::Arc,
+    workqueue::{
+        impl_has_work,
+        new_work,
+        Work, //
+    },
+};
+use kernel_ext::{
+    sync::{
+        new_irq_lock,
+        IrqLock, //
+    },
+    workqueue, //
+};
+use verbs_provider::{
+    Datagram,
+    DmaRange,
+    Gid,
+    Operation,
+    QpChange,
+    QpHandle,
+    QpInit,
+    QpKind,
+    SendRequest, //
+};
+
+/// The number of the queue pair of management datagrams.
+const GENERAL_QP: u32 = 1;
+
+/// The memory of a work request, and its keys.
+pub(super) type Segment = (DmaRange, u32);
+
+/// A queue pair.
+#[pin_data]
+pub(crate) struct Qp {
+    pub(super) number: u32,
+    pub(super) domain: u32,
+    pub(super) handle: Arc<QpHandle>,
+    pub(super) send_cq: Arc<Cq>,
+    pub(super) recv_cq: Arc<Cq>,
+    pub(super) signal_all: bool,
+    pub(super) network: Arc<Network>,
+    kind: QpKind,
+    #[pin]
+    pub(super) inner: IrqLock<Inner>,
+    #[pin]
+    work: Work<Qp>,
+}
+
+impl_has_work! {
+    impl HasWork<Self> for Qp { self.work }
+}
+
+/// What changes of a queue pair.
+pub(crate) struct Inner {
+    pub(super) state: QpState,
+    pub(super) dest_qp: u32,
+    pub(super) dest_gid: Gid,
+    pub(super) qkey: u32,
+    /// Whether the first send waits for a receive of the peer.
+    pub(super) awaits_receive: bool,
+    pub(super) sends: Posted<PostedSend>,
+    pub(super) receives: Posted<u64>,
+}
+
+/// Work requests in their order, and the segments of each.
+pub(super) struct Posted<T> {
+    ring: Ring,
+    entries: KVVec<Option<(T, usize)>>,
+    segments: KVVec<Option<Segment>>,
+    max_sge: usize,
+}
+
+/// A posted send.
+#[derive(Clone)]
+pub(super) struct PostedSend {
+    pub(super) id: u64,
+    pub(super) signaled: bool,
+    pub(super) solicited: bool,
+    pub(super) work: SendWork,
+}
+
+/// What a posted send does.
+#[derive(Clone)]
+pub(super) enum SendWork {
+    Send {
+        imm: Option<u32>,
+        invalidate: Option<u32>,
+        datagram: Option<Datagram>,
+    },
+    Write {
+        addr: u64,
+        key: u32,
+        imm: Option<u32>,
+    },
+    Read {
+        addr: u64,
+        key: u32,
+    },
+    Invalidate {
+        key: u32,
+    },
+    Register {
+        mr: Arc<Mr>,
+        key: u32,
+        access: u32,
+        extent: Extent,
+    },
+}
+
+impl<T> Posted<T> {
+    fn new(places: u32, max_sge: u32) -> Result<Self> {
+        let places = usize::try_from(places).map_err(|_| EINVAL)?;
+        let max_sge = usize::try_from(max_sge).map_err(|_| EINVAL)?;
+        let count = places.checked_mul(max_sge).ok_or(EINVAL)?;
+        let mut entries = KVVec::with_capacity(places, GFP_KERNEL)?;
+        for _ in 0..places {
+            entries.push(None, GFP_KERNEL)?;
+        }
+        Ok(Self {
+            ring: Ring::new(places),
+            entries,
+            segments: KVVec::from_elem(None, count, GFP_KERNEL)?,
+            max_sge,
+        })
+    }
+
+    fn push(&mut self, request: T, segments: impl Iterator<Item = Segment>) -> Result {
+        let place = self.ring.push().ok_or(ENOMEM)?;
+        let room = self
+            .segments
+            .iter_mut()
+            .skip(place.saturating_mul(self.max_sge))
+            .take(self.max_sge);
+        let (mut room, mut count) = (room, 0);
+        for segment in segments {
+            let Some(to) = room.next() else {
+                self.ring.pop_last();
+                return Err(EINVAL);
+            };
+            *to = Some(segment);
+            count += 1;
+        }
+        if let Some(entry) = self.entries.get_mut(place) {
+            *entry = Some((request, count));
+        }
+        Ok(())
+    }
+
+    /// Returns the first work request, which stays.
+    pub(super) fn first(&self) -> Option<(&T, impl Iterator<Item = Segment> + '_)> {
+        let place = self.ring.first()?;
+        let (request, count) = self.entries.get(place)?.as_ref()?;
+        let segments = self
+            .segments
+            .iter()
+            .skip(place.saturating_mul(self.max_sge));
+        Some((request, segments.take(*count).flatten().copied()))
+    }
+
+    /// Removes the first work request.
+    pub(super) fn pop(&mut self) -> Option<T> {
+        let place = self.ring.pop()?;
+        Some(self.entries.get_mut(place)?.take()?.0)
+    }
+}
+
+impl Qp {
+    /// Creates a queue pair and adds it to the network.
+    pub(super) fn new(
+        network: &Arc<Network>,
+        handle: Arc<QpHandle>,
+        init: &QpInit<'_, TestDevice>,
+    ) -> Result<Arc<Self>> {
+        let number = match init.kind {
+            QpKind::General => GENERAL_QP,
+            QpKind::Datagram | QpKind::Connected => network.engine.lock().new_number(),
+        };
+        let inner = Inner {
+            state: QpState::Reset,
+            dest_qp: 0,
+            dest_gid: Gid::default(),
+            qkey: 0,
+            awaits_receive: false,
+            sends: Posted::new(init.send_wr, init.send_sge)?,
+            receives: Posted::new(init.recv_wr, init.recv_sge)?,
+        };
+        let qp = Arc::pin_init(
+            pin_init!(Self {
+                number,
+                domain: init.domain,
+                handle,
+                send_cq: init.send_cq.clone(),
+                recv_cq: init.recv_cq.clone(),
+                signal_all: init.signal_all,
+                network: network.clone(),
+                kind: init.kind,
+                inner <- new_irq_lock!(inner),
+                work <- new_work!("rdma_test_device::Qp::work"),
+            }),
+            GFP_KERNEL,
+        )?;
+        network.engine.lock().add_qp(qp.clone())?;
+        Ok(qp)
+    }
+
+    /// Returns whether this is the queue pair of management datagrams.
+    pub(super) fn is_general(&self) -> bool {
+        self.kind == QpKind::General
+    }
+
+    /// Returns whether this is one end of a connection.
+    pub(super) fn is_connected(&self) -> bool {
+        self.kind == QpKind::Connected
+    }
+
+    /// Changes the state and the attributes.
+    pub(super) fn modify(self: &Arc<Self>, change: &QpChange) -> Result {
+        let engine = self.network.engine.lock();
+        let mut inner = self.inner.lock();
+        let next = match change.state {
+            Some(raw) => QpState::from_raw(raw).ok_or(EINVAL)?,
+            None => inner.state,
+        };
+        if change.state.is_some() && !inner.state.may_become(next) {
+            return Err(EINVAL);
+        }
+        inner.state = next;
+        inner.dest_qp = change.dest_qp_num.unwrap_or(inner.dest_qp);
+        inner.dest_gid = change.dest_gid.unwrap_or(inner.dest_gid);
+        inner.qkey = change.qkey.unwrap_or(inner.qkey);
+        if next == QpState::Reset {
+            while inner.sends.pop().is_some() {}
+            while inner.receives.pop().is_some() {}
+        }
+        drop(inner);
+        engine.wake_waiting_for(self.number);
+        drop(engine);
+        self.ring_doorbell();
+        Ok(())
+    }
+
+    pub(super) fn post_send(&self, request: &SendRequest<'_, TestDevice>) -> Result {
+        let mut inner = self.inner.lock();
+        if !inner.state.takes_sends() {
+            return Err(EINVAL);
+        }
+        let send = PostedSend {
+            id: request.id,
+            signaled: request.signaled,
+            solicited: request.solicited,
+            work: SendWork::new(&request.operation),
+        };
+        inner.sends.push(send, request.segments())
+    }
+
+    pub(super) fn post_recv(&self, id: u64, segments: impl Iterator<Item = Segment>) -> Result {
+        let mut inner = self.inner.lock();
+        if !inner.state.takes_receives() {
+            return Err(EINVAL);
+        }
+        inner.receives.push(id, segments)
+    }
+
+    /// Lets the thread of the network look at the queue pair.
+    pub(super) fn ring_doorbell(self: &Arc<Self>) {
+        // If it is queued already, the thread will see what was posted.
+        let _ = self.network.queue.enqueue::<_, 0>(self.clone());
+    }
+
+    /// Removes the queue pair from the network.
+    pub(super) fn close(self: &Arc<Self>) {
+        let mut engine = self.network.engine.lock();
+        engine.remove_qp(self);
+        self.inner.lock().state = QpState::Reset;
+        engine.wake_waiting_for(self.number);
+        drop(engine);
+        drop(workqueue::cancel_sync::<_, 0>(self));
+        self.send_cq.purge(self);
+        self.recv_cq.purge(self);
+    }
+}
+
+impl SendWork {
+    fn new(operation: &Operation<'_, TestDevice>) -> Self {
+        match *operation {
+            Operation::Send {
+                imm,
+                invalidate,
+                datagram,
+            } => Self::Send {
+                imm,
+                invalidate,
+                datagram,
+            },
+            Operation::Write { addr, key, imm } => Self::Write { addr, key, imm },
+            Operation::Read { addr, key } => Self::Read { addr, key },
+            Operation::Invalidate { key } => Self::Invalidate { key },
+            Operation::Register {
+                mr,
+                key,
+                access,
+                extent,
+            } => Self::Register {
+                mr: mr.clone(),
+                key,
+                access,
+                extent: Extent {
+                    iova: extent.iova,
+                    len: extent.len,
+                    page_bytes: extent.page_bytes,
+                },
+            },
+        }
+    }
+}

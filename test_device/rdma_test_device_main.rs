@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! An RDMA device in memory, for tests: queue pairs of one machine, which execute by copying.
+//!
+//! `modprobe rdma_test_device netdev=eth0` adds `testdev0` on the addresses of `eth0`, with the
+//! limits that further parameters set. Built with the other modules, used by the tests in virtual
+//! machines, not installed.
+//!
+//! The network device must stay as long as the module is loaded.
+
+mod device;
+pub mod proto;
+
+use device::TestDevice;
+use kernel::{
+    prelude::*,
+    str::CString, //
+};
+use kernel_ext::{
+    module_param_int,
+    module_param_string, //
+};
+use verbs_provider::{
+    Limits,
+    NetDevice,
+    Registration, //
+};
+
+module! {
+    type: Module,
+    name: "rdma_test_device",
+    authors: ["The Ferrofabric developers"],
+    description: "RDMA device in memory, for tests",
+    license: "GPL",
+}
+
+module_param_string!(
+    NETDEV: 16,
+    "netdev",
+    "eth0",
+    "Network device whose addresses the RDMA device has (default: eth0)"
+);
+
+module_param_int!(MAX_QP_WR: u16, "max_qp_wr", 16_384, "Work requests of a queue");
+module_param_int!(MAX_SGE: u16, "max_sge", 32, "Segments of a work request (1 to 256)");
+module_param_int!(
+    MAX_FAST_REG_PAGES: u32,
+    "max_fast_reg_page_list_len",
+    512,
+    "Pages of a fast registration"
+);
+module_param_int!(MAX_CQE: u32, "max_cqe", 1 << 20, "Places of a completion queue");
+module_param_int!(
+    MAX_QP_RD_ATOM: u8,
+    "max_qp_rd_atom",
+    16,
+    "RDMA reads of a queue pair in flight"
+);
+module_param_int!(
+    PAGE_SIZE_CAP: u64,
+    "page_size_cap",
+    0xffff_f000,
+    "Page sizes of registrations, one bit each"
+);
+
+/// Completion vectors.
+const VECTORS: u32 = 2;
+
+/// The segments of a work request at most: each has a place for every work request.
+const MAX_SGE_MAX: u16 = 256;
+
+const MAX_FAST_REG_PAGES_MAX: u32 = 1 << 18;
+
+const MAX_CQE_MAX: u32 = 1 << 22;
+
+struct Module {
+    _device: Registration<TestDevice>,
+}
+
+/// Returns what the parameters ask for.
+fn limits() -> Result<Limits> {
+    let in_range = MAX_QP_WR.get() > 0
+        && (1..=MAX_SGE_MAX).contains(&MAX_SGE.get())
+        && (1..=MAX_FAST_REG_PAGES_MAX).contains(&MAX_FAST_REG_PAGES.get())
+        && (1..=MAX_CQE_MAX).contains(&MAX_CQE.get())
+        && PAGE_SIZE_CAP.get() != 0;
+    if !in_range {
+        pr_err!("a limit of the device is out of range\n");
+        return Err(EINVAL);
+    }
+    Ok(Limits {
+        qp_wr: u32::from(MAX_QP_WR.get()),
+        send_sge: u32::from(MAX_SGE.get()),
+        recv_sge: u32::from(MAX_SGE.get()),
+        fast_reg_pages: MAX_FAST_REG_PAGES.get(),
+        cqe: MAX_CQE.get(),
+        page_sizes: PAGE_SIZE_CAP.get(),
+        rd_atom: MAX_QP_RD_ATOM.get(),
+        vectors: VECTORS,
+    })
+}
+
+impl kernel::Module for Module {
+    fn init(module: &'static ThisModule) -> Result<Self> {
+        let name = CString::try_from_fmt(fmt!("{}", NETDEV.get()))?;
+        let netdev = NetDevice::find(&name)
+            .inspect_err(|_| pr_err!("there is no network device '{}'\n", NETDEV.get()))?;
+        let device = TestDevice::new(limits()?)?;
+        Ok(Module {
+            _device: Registration::new(c"testdev%d", &netdev, device, module)?,
+        })
+    }
+}

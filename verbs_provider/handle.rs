@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The C objects of consumers, for the provider to call.
+
+use crate::sys;
+use core::ptr::{
+    null_mut,
+    NonNull, //
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use kernel_ext::sync::{
+    atomic::{AtomicPtr, Ordering},
+    new_irq_lock,
+    IrqLock, //
+};
+
+/// A completion queue of a consumer.
+///
+/// # Invariants
+///
+/// `raw`, if there is one, is a completion queue that is not destroyed while the lock is held.
+#[pin_data]
+pub struct CqHandle {
+    #[pin]
+    raw: IrqLock<Option<RawCq>>,
+}
+
+struct RawCq(NonNull<sys::ib_cq>);
+
+// SAFETY: `comp_handler` may be called by any thread.
+unsafe impl Send for RawCq {}
+
+impl CqHandle {
+    /// # Safety
+    ///
+    /// The caller must ensure that `raw` lives until [`close`](Self::close) has returned.
+    pub(crate) unsafe fn new(raw: NonNull<sys::ib_cq>) -> Result<Arc<Self>> {
+        // INVARIANT: By the function requirements, the queue lives until `close`, which takes the
+        // lock.
+        Arc::pin_init(
+            pin_init!(Self { raw <- new_irq_lock!(Some(RawCq(raw))) }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Ends the notifications: when this returns, none runs.
+    pub(crate) fn close(&self) {
+        *self.raw.lock() = None;
+    }
+
+    /// Tells the consumer that there are completions. Any context.
+    pub fn notify(&self) {
+        let raw = self.raw.lock();
+        let Some(RawCq(cq)) = raw.as_ref() else {
+            return;
+        };
+        // SAFETY: By the type invariants, the queue is alive while the lock is held. `ib_core` has
+        // set the handler before the first queue pair uses the queue.
+        unsafe {
+            let cq = cq.as_ptr();
+            if let Some(handler) = (*cq).comp_handler {
+                handler(cq, (*cq).cq_context);
+            }
+        }
+    }
+}
+
+/// A queue pair of a consumer.
+pub struct QpHandle(AtomicPtr<sys::ib_qp>);
+
+impl QpHandle {
+    pub(crate) fn new(raw: NonNull<sys::ib_qp>) -> Result<Arc<Self>> {
+        Ok(Arc::new(Self(AtomicPtr::new(raw.as_ptr())), GFP_KERNEL)?)
+    }
+
+    /// Forgets the queue pair, which is about to be destroyed.
+    pub(crate) fn close(&self) {
+        self.0.store(null_mut(), Ordering::Relaxed);
+    }
+
+    /// The address for the consumer's completions; it is not dereferenced here.
+    pub(crate) fn as_raw(&self) -> *mut sys::ib_qp {
+        self.0.load(Ordering::Relaxed)
+    }
+}

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What consumers ask for, and what they get, in types of Rust.
+
+use crate::{
+    memory::{DmaRange, Extent},
+    sys,
+    Provider, //
+};
+use kernel::sync::Arc;
+
+/// An address of a port.
+pub type Gid = [u8; 16];
+
+/// What a device has room for.
+#[derive(Clone, Copy)]
+pub struct Limits {
+    /// Work requests of a queue.
+    pub qp_wr: u32,
+    /// Segments of a send.
+    pub send_sge: u32,
+    /// Segments of a receive.
+    pub recv_sge: u32,
+    /// Pages of a registration.
+    pub fast_reg_pages: u32,
+    /// Places of a completion queue.
+    pub cqe: u32,
+    /// Page sizes, one bit each.
+    pub page_sizes: u64,
+    /// RDMA reads of a queue pair in flight.
+    pub rd_atom: u8,
+    /// Completion vectors.
+    pub vectors: u32,
+}
+
+/// The kind of a queue pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum QpKind {
+    /// The queue pair 1 of the port, for management datagrams.
+    General,
+    /// Datagrams.
+    Datagram,
+    /// Reliable connection.
+    Connected,
+}
+
+/// What a queue pair is created with.
+pub struct QpInit<'a, P: Provider> {
+    /// The kind.
+    pub kind: QpKind,
+    /// The number of the protection domain.
+    pub domain: u32,
+    /// Where sends complete.
+    pub send_cq: &'a Arc<P::Cq>,
+    /// Where receives complete.
+    pub recv_cq: &'a Arc<P::Cq>,
+    /// Places of the send queue.
+    pub send_wr: u32,
+    /// Places of the receive queue.
+    pub recv_wr: u32,
+    /// Segments of a send.
+    pub send_sge: u32,
+    /// Segments of a receive.
+    pub recv_sge: u32,
+    /// Whether each send completes, also if it does not ask for it.
+    pub signal_all: bool,
+}
+
+/// A change of a queue pair.
+#[derive(Clone, Copy, Default)]
+pub struct QpChange {
+    /// The new state, as `enum ib_qp_state`.
+    pub state: Option<u32>,
+    /// The number of the peer's queue pair.
+    pub dest_qp_num: Option<u32>,
+    /// The address of the peer's port.
+    pub dest_gid: Option<Gid>,
+    /// The key of datagrams.
+    pub qkey: Option<u32>,
+}
+
+/// Where a datagram goes, and where it comes from.
+#[derive(Clone, Copy)]
+pub struct Datagram {
+    /// The address of the receiving port.
+    pub to: Gid,
+    /// The address of the sending port.
+    pub from: Gid,
+    /// The number of the receiving queue pair.
+    pub qp_num: u32,
+    /// The key of datagrams.
+    pub qkey: u32,
+}
+
+/// What a send does.
+pub enum Operation<'a, P: Provider> {
+    /// Sends a message to a receive.
+    Send {
+        /// Data for the completion of the receive, as they are on the wire.
+        imm: Option<u32>,
+        /// A key of the peer to invalidate.
+        invalidate: Option<u32>,
+        /// The receiver, of datagrams.
+        datagram: Option<Datagram>,
+    },
+    /// Writes to memory of the peer.
+    Write {
+        /// The address at the peer.
+        addr: u64,
+        /// The peer's key.
+        key: u32,
+        /// Data for the completion of a receive, as they are on the wire.
+        imm: Option<u32>,
+    },
+    /// Reads memory of the peer.
+    Read {
+        /// The address at the peer.
+        addr: u64,
+        /// The peer's key.
+        key: u32,
+    },
+    /// Invalidates a key of the own device.
+    Invalidate {
+        /// The key.
+        key: u32,
+    },
+    /// Registers memory.
+    Register {
+        /// The region.
+        mr: &'a Arc<P::Mr>,
+        /// Its new key.
+        key: u32,
+        /// `enum ib_access_flags`.
+        access: u32,
+        /// What is registered.
+        extent: Extent,
+    },
+}
+
+/// A send that a consumer posts.
+pub struct SendRequest<'a, P: Provider> {
+    /// For the completion.
+    pub id: u64,
+    /// Whether it completes if it succeeds.
+    pub signaled: bool,
+    /// Whether the receive of the peer is to be notified.
+    pub solicited: bool,
+    /// What it does.
+    pub operation: Operation<'a, P>,
+    pub(crate) segments: &'a [sys::ib_sge],
+}
+
+impl<P: Provider> SendRequest<'_, P> {
+    /// Returns the local memory, and the key of each part.
+    pub fn segments(&self) -> impl Iterator<Item = (DmaRange, u32)> + '_ {
+        ranges(self.segments)
+    }
+}
+
+/// Returns the memory that the segments of a work request name.
+pub(crate) fn ranges(segments: &[sys::ib_sge]) -> impl Iterator<Item = (DmaRange, u32)> + '_ {
+    segments.iter().map(|segment| {
+        // SAFETY: The segments are those of a work request that a consumer posts.
+        let range = unsafe { DmaRange::new(segment.addr, u64::from(segment.length)) };
+        (range, segment.lkey)
+    })
+}
+
+/// The source of a datagram.
+#[derive(Clone, Copy)]
+pub struct Source {
+    /// The number of the sending queue pair.
+    pub qp_num: u32,
+}
+
+/// What a completed work request was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Completed {
+    /// A send.
+    Send,
+    /// An RDMA write.
+    Write,
+    /// An RDMA read.
+    Read,
+    /// An invalidation.
+    Invalidate,
+    /// A registration.
+    Register,
+    /// A receive that a send has used.
+    Receive,
+    /// A receive that an RDMA write has used.
+    ReceiveOfWrite,
+}
+
+impl Completed {
+    const fn to_raw(self) -> sys::ib_wc_opcode {
+        match self {
+            Self::Send => sys::ib_wc_opcode_IB_WC_SEND,
+            Self::Write => sys::ib_wc_opcode_IB_WC_RDMA_WRITE,
+            Self::Read => sys::ib_wc_opcode_IB_WC_RDMA_READ,
+            Self::Invalidate => sys::ib_wc_opcode_IB_WC_LOCAL_INV,
+            Self::Register => sys::ib_wc_opcode_IB_WC_REG_MR,
+            Self::Receive => sys::ib_wc_opcode_IB_WC_RECV,
+            Self::ReceiveOfWrite => sys::ib_wc_opcode_IB_WC_RECV_RDMA_WITH_IMM,
+        }
+    }
+}
+
+/// A completion.
+#[derive(Clone, Copy)]
+pub struct Completion {
+    /// That of the work request.
+    pub id: u64,
+    /// `enum ib_wc_status`.
+    pub status: u32,
+    /// What it was.
+    pub completed: Completed,
+    /// Bytes that were received or read.
+    pub len: u32,
+    /// Immediate data, as they are on the wire.
+    pub imm: Option<u32>,
+    /// A key that the peer has invalidated.
+    pub invalidated: Option<u32>,
+    /// Of a datagram.
+    pub source: Option<Source>,
+}
+
+impl Completion {
+    /// Writes the completion of `qp` for the consumer.
+    pub(crate) fn write(&self, qp: *mut sys::ib_qp, to: &mut sys::ib_wc) {
+        *to = sys::ib_wc::default();
+        to.__bindgen_anon_1.wr_id = self.id;
+        to.status = self.status;
+        to.opcode = self.completed.to_raw();
+        to.byte_len = self.len;
+        to.qp = qp;
+        let mut flags = 0;
+        if let Some(imm) = self.imm {
+            to.ex.imm_data = imm;
+            flags |= sys::ib_wc_flags_IB_WC_WITH_IMM;
+        }
+        if let Some(key) = self.invalidated {
+            to.ex.invalidate_rkey = key;
+            flags |= sys::ib_wc_flags_IB_WC_WITH_INVALIDATE;
+        }
+        if let Some(source) = self.source {
+            to.src_qp = source.qp_num;
+            to.port_num = 1;
+            // CAST: The enumeration has four values.
+            to.network_hdr_type = sys::rdma_network_type_RDMA_NETWORK_IPV6 as u8;
+            flags |= sys::ib_wc_flags_IB_WC_GRH | sys::ib_wc_flags_IB_WC_WITH_NETWORK_HDR_TYPE;
+        }
+        // CAST: The field is an `int` in C, the constants are unsigned.
+        to.wc_flags = flags as kernel::ffi::c_int;
+    }
+}

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The other side of verbs: RDMA devices in safe Rust, under `ib_core`.
+//!
+//! A [`Provider`] is what a device does; a [`Registration`] puts one under `ib_core`. The crate
+//! holds what kernel consumers use: no user context, no shared receive queue, no atomics.
+//!
+//! # Memory of consumers
+//!
+//! A device reads and writes memory that its consumers name in work requests and registrations. A
+//! [`DmaRange`] is such memory. It exists only as what a consumer has named, or as a part of it,
+//! and by the contract of verbs the consumer keeps it until the work request has completed, or the
+//! registration is invalidated. The provider does not use a range after that.
+//!
+//! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
+
+mod callbacks;
+mod handle;
+mod memory;
+mod netdev;
+mod registration;
+mod request;
+
+pub use self::{
+    handle::{CqHandle, QpHandle},
+    memory::{DmaRange, Extent},
+    netdev::NetDevice,
+    registration::Registration,
+    request::{
+        Completed,
+        Completion,
+        Datagram,
+        Gid,
+        Limits,
+        Operation,
+        QpChange,
+        QpInit,
+        QpKind,
+        SendRequest,
+        Source, //
+    },
+};
+
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use rdma_sys as sys;
+
+const __LOG_PREFIX: &[u8] = b"verbs_provider\0";
+
+/// What an RDMA device with one RoCE port does.
+///
+/// Unless a method says otherwise, it may sleep.
+pub trait Provider: Send + Sync + Sized + 'static {
+    /// A completion queue.
+    type Cq: Send + Sync + 'static;
+    /// A queue pair.
+    type Qp: Send + Sync + 'static;
+    /// A memory region for fast registration.
+    type Mr: Send + Sync + 'static;
+
+    /// Returns what the device has room for.
+    fn limits(&self) -> Limits;
+
+    /// Takes note of an address of the port.
+    fn add_gid(&self, index: u32, gid: Gid) -> Result;
+
+    /// Forgets an address of the port.
+    fn remove_gid(&self, index: u32);
+
+    /// Creates a completion queue of `entries` places.
+    fn create_cq(&self, handle: Arc<CqHandle>, entries: u32) -> Result<Arc<Self::Cq>>;
+
+    /// Takes the first completion. Any context.
+    fn poll(cq: &Self::Cq) -> Option<(Arc<Self::Qp>, Completion)>;
+
+    /// Asks for one notification, of completions for which the peer or an error asks only if
+    /// `solicited`. Returns whether completions are there already. Any context.
+    fn arm(cq: &Self::Cq, solicited: bool) -> bool;
+
+    /// Creates a queue pair.
+    fn create_qp(&self, handle: Arc<QpHandle>, init: QpInit<'_, Self>) -> Result<Arc<Self::Qp>>;
+
+    /// Returns the handle that the queue pair was created with.
+    fn handle(qp: &Self::Qp) -> &QpHandle;
+
+    /// Returns the number of a queue pair.
+    fn number(qp: &Self::Qp) -> u32;
+
+    /// Returns the state, as `enum ib_qp_state`.
+    fn state(qp: &Self::Qp) -> u32;
+
+    /// Changes a queue pair.
+    fn modify(qp: &Arc<Self::Qp>, change: &QpChange) -> Result;
+
+    /// Posts a send. Any context.
+    fn post_send(qp: &Arc<Self::Qp>, request: &SendRequest<'_, Self>) -> Result;
+
+    /// Posts a receive. Any context.
+    fn post_recv(
+        qp: &Arc<Self::Qp>,
+        id: u64,
+        segments: impl Iterator<Item = (DmaRange, u32)>,
+    ) -> Result;
+
+    /// Begins with what was posted; called once after each list of work requests. Any context.
+    fn ring_doorbell(qp: &Arc<Self::Qp>);
+
+    /// Ends the work of a queue pair: when this returns, its completions are gone, and it uses no
+    /// memory of its consumer.
+    fn close_qp(qp: &Arc<Self::Qp>);
+
+    /// Creates a memory region of up to `pages` pages; returns it and its first key.
+    fn create_mr(&self, domain: u32, pages: u32) -> Result<(Arc<Self::Mr>, u32)>;
+
+    /// Forgets the pages that the next registration is for. Any context.
+    fn clear_pages(mr: &Self::Mr);
+
+    /// Adds a page for the next registration. Any context.
+    fn push_page(mr: &Self::Mr, page: DmaRange) -> Result;
+
+    /// Ends the work of a region: when this returns, its pages are not used.
+    fn close_mr(mr: &Self::Mr);
+}
