@@ -309,6 +309,11 @@ class Fuzzer:
             except OSError:
                 return
 
+    def unmap_others(self) -> None:
+        """By force, which ends IO that waits for its server; that may have given the device to another session."""
+        for folder in glob.glob("/sys/block/rnbd*/rnbd"):
+            self.write(f"{os.path.realpath(folder)}/unmap_device", b"force")
+
     def guard(self, deed: Callable[..., None], *arguments: Any) -> None:
         """Runs a thread's function; what it does not expect is reported."""
         try:
@@ -326,6 +331,7 @@ class Fuzzer:
             thread.start()
         while not self.over:
             time.sleep(0.1)
+        self.unmap_others()
         last = time.monotonic() + GRACE_SECONDS
         for thread in threads:
             thread.join(max(0.1, last - time.monotonic()))

@@ -72,7 +72,7 @@ def restore(lab: Lab, parameters: dict[str, str], addresses: list[str]) -> None:
               f"the path to {address} is there")
 
 
-@needs(machines=1, timeout=240)
+@needs(machines=1, timeout=240, unproven=True)
 def test_random_writes_to_every_file(vm: Lab) -> None:
     """Client and server in one machine: no complaint, no hang; the watched disk's IO is right, and goes on."""
     chance = seed.fresh()
