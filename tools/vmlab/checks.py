@@ -16,6 +16,11 @@ class Failed(AssertionError):
     """An expectation that did not hold; the text is the report."""
 
 
+class TooSlow(Failed):
+    """A limit of the product was missed. Where others used the host's processors the test runs once more when they do
+    not (worker.py)."""
+
+
 class Skip(Exception):
     """The test cannot be made here; the text says why."""
 

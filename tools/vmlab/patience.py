@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import os
+import time
+from pathlib import Path
 
 FACTOR_MAX = 6.0
+# A share of all processors; the harness itself uses a few hundredths.
+BUSY_SHARE = 0.15
+USED = (0, 1, 2, 5, 6, 7)   # user, nice, system, irq, softirq, steal: the columns of /proc/stat
 
 
 def factor() -> float:
@@ -18,3 +23,30 @@ def factor() -> float:
 def scaled(seconds: float) -> float:
     """A time limit for the host as it is now."""
     return seconds * factor()
+
+
+class HostLoad:
+    """What the host's processors do, from the creation of this on."""
+
+    def __init__(self) -> None:
+        self._began, self._used = time.monotonic(), self._used_seconds()
+
+    @staticmethod
+    def _used_seconds() -> float:
+        ticks = Path("/proc/stat").read_text(encoding="ascii").split("\n", 1)[0].split()[1:]
+        return sum(int(ticks[column]) for column in USED) / os.sysconf("SC_CLK_TCK")
+
+    def share(self, own_seconds: float) -> float:
+        """The share of all processors that others have used; `own_seconds` is what the lab has used meanwhile."""
+        passed = max(time.monotonic() - self._began, 0.01) * (os.cpu_count() or 1)
+        return max(0.0, self._used_seconds() - self._used - own_seconds) / passed
+
+
+def wait_until_quiet(seconds: float) -> None:
+    """Waits until others leave the host's processors alone, at most so long."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        load = HostLoad()
+        time.sleep(2)
+        if load.share(0) < BUSY_SHARE:
+            return

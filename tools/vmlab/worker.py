@@ -25,9 +25,10 @@ import pytest
 
 from vmlab import needs as declared
 from vmlab import shell, tier
-from vmlab.checks import Failed, Skip
+from vmlab.checks import Failed, Skip, TooSlow
 from vmlab.keeper import Deadline, Keeper, reason
 from vmlab.lab import Lab
+from vmlab.patience import BUSY_SHARE, HostLoad, wait_until_quiet
 from vmlab.phases import BODY, CLOCK, phase
 
 TESTS = Path(__file__).resolve().parent / "tests"
@@ -36,6 +37,7 @@ ARGUMENTS = [*(word for name in WITHOUT for word in ("-p", f"no:{name}")), "-c",
              "--rootdir", str(TESTS.parents[1]), "--capture=fd", "--import-mode=prepend",
              "-o", "python_files=*.py", "-o", "python_functions=test_*", "-o", "python_classes="]
 KEEPER = pytest.StashKey[Keeper]()
+QUIET_SECONDS = 120.0   # for which a test that was too slow on a busy host waits, before it runs again
 
 
 def name_of(item: pytest.Item) -> str:
@@ -84,7 +86,14 @@ class Result:
         self.wrong: list[str] = []
         self.skipped = ""
         self.said = ""
+        self.was_too_slow = False
         self.began = time.monotonic()
+        self._load = HostLoad()
+
+    @property
+    def busy_share(self) -> float:
+        """The share of the host's processors that others have used meanwhile."""
+        return self._load.share(self._keeper.cpu_seconds - self._cpu)
 
     def line(self, name: str) -> dict[str, Any]:
         """For the runner."""
@@ -152,7 +161,20 @@ class Plugin:
             self._say(idle=True)
         return True
 
-    def _run(self, item: pytest.Item) -> Result:
+    def _run(self, item: pytest.Item) -> None:
+        """Runs a test, and once more if it was too slow while the host was busy."""
+        result, before = self._attempt(item), ""
+        busy = result.busy_share
+        if result.was_too_slow and busy > self._options.get("busy_share", BUSY_SHARE):
+            before = (f"{result.said}# others used {busy:.0%} of the processors; again when the host is quiet: "
+                      f"{result.wrong[0]}\n")
+            wait_until_quiet(self._options.get("quiet_seconds", QUIET_SECONDS))
+            result = self._attempt(item)
+        result.said = before + result.said
+        if not self._options.get("quiet"):
+            self._say(**result.line(name_of(item)))
+
+    def _attempt(self, item: pytest.Item) -> Result:
         # The tests of one file know what they do to their wires; those of the next expect sound ones.
         if item.path.stem != self._file and self.keeper.was_unplugged:
             self.keeper.drop()
@@ -201,15 +223,13 @@ class Plugin:
                 item.stash[RESULT].skipped = str(call.excinfo.value)
             else:
                 item.stash[RESULT].wrong.append(reason(call.excinfo.value, self._options["verbose"]))
+                item.stash[RESULT].was_too_slow = isinstance(call.excinfo.value, TooSlow)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """The teardown's report is the last one, and has all that was printed."""
         if report.when == "teardown":
             item = next(item for item in self._items.values() if item.nodeid == report.nodeid)
-            result = item.stash[RESULT]
-            result.said = report.capstdout
-            if not self._options.get("quiet"):
-                self._say(**result.line(name_of(item)))
+            item.stash[RESULT].said = report.capstdout
 
     def _converse(self, config: pytest.Config, kept: Lab, result: Result) -> None:
         """--keep: a prompt in the machines as the test has left them."""

@@ -2,28 +2,29 @@
 """Links fail, servers crash and freeze: no application sees an error.
 
 Nearly every test runs a load through the event that knows what each sector has to hold (vmlab/history.py), and prints
-what it measured. The bars are those of Documentation/failover.md; on a busy host they are as much wider as everything
-is slower.
+what it measured. The bars are those of Documentation/failover.md, whatever else the host does.
 """
 from __future__ import annotations
 
 import time
 
 from vmlab import paths, rnbd, seed, tier
-from vmlab.checks import Failed, eq, ge, ok, until
+from vmlab.checks import Failed, TooSlow, eq, ge, ok, until
 from vmlab.lab import Lab
 from vmlab.needs import needs
-from vmlab.patience import factor
 
 # An emulated machine stands still now and then while its host does something else.
 EMULATION = 1.5
+# After a silent link the path is back within 2 s, and within these if the link returns while an attempt to connect has
+# the longer timeout that slow servers need (Documentation/failover.md, "When a path reconnects").
+BACK_SECONDS = 3.0
 
 
 def below(found: float, bar: float, what: str) -> None:
-    """A bar that emulation may miss by half, and a busy host by as much as it is busy; the figure is printed."""
+    """A bar that emulation may miss by half; the figure is printed."""
     paths.figure(f"{what}: {found:.2f} s, bar {bar:g} s")
-    if found > bar * EMULATION * max(1.0, factor()):
-        raise Failed(f"{what}: {found:.2f} s, expected at most {bar:g} s")
+    if found > bar * EMULATION:
+        raise TooSlow(f"{what}: {found:.2f} s, expected at most {bar:g} s")
 
 
 @needs(wires=2, timeout=240, timed=True)
@@ -42,7 +43,7 @@ def test_one_of_two_paths_is_silent(pair: Lab) -> None:
         ge(paths.failovers(pair, 1), 1, "requests that the other path took over")
         pair.mend(0)
         below(paths.back_seconds(pair, lambda: paths.state(pair, 0) == "connected", 30, "the path is back"),
-              2.0, "path back after its link")
+              BACK_SECONDS, "path back after its link")
 
 
 @needs(wires=2, timeout=240, timed=True)
@@ -79,7 +80,7 @@ def test_the_only_path_is_silent_and_idle(pair: Lab) -> None:
     ok(reader.running, "the read ended without a path")
     pair.mend(0)
     below(paths.back_seconds(pair, lambda: paths.state(pair) == "connected", 60, "the path is back"),
-          2.0, "path back after its link")
+          BACK_SECONDS, "path back after its link")
     reader.ok()
     eq(disk.attribute("state"), "open")
     disk.unmap()
@@ -100,7 +101,7 @@ def test_the_only_path_is_silent_under_load(pair: Lab) -> None:
     paths.rest(3)
     pair.mend(0)
     below(paths.back_seconds(pair, lambda: disk.attribute("state") == "open", 60, "the disk is back"),
-          2.5, "disk back after its link")
+          BACK_SECONDS, "disk back after its link")
     history.clean(160)
     disk.unmap()
 

@@ -19,8 +19,12 @@ class WorkerTest(unittest.TestCase):
     def setUp(self) -> None:
         """A worker that has found the tests of `leaking`."""
         self.heard: Heard = queue.SimpleQueue()
+        self.start()
+
+    def start(self, **more: object) -> None:
+        """Starts the worker, with more options."""
         options = {"modules": "ours", "accel": None, "verbose": False, "keep": False, "long": False,
-                   "tests": str(FOLDER)}
+                   "tests": str(FOLDER), **more}
         self.worker = Worker(0, options, self.heard)
         self.addCleanup(self.worker.close)
         self.plan = self.heard.get(timeout=SECONDS)[1]
@@ -38,11 +42,25 @@ class WorkerTest(unittest.TestCase):
         """Each test is found, and answered for."""
         self.assertEqual(self.plan["broken"], {})
         names = [test["name"] for test in self.plan["plan"]]
-        self.assertEqual(names, ["leaking.clean", "leaking.leaks", "leaking.fails"])
-        answers = self.answers(do="tests", names=names)
+        self.assertEqual(names, ["leaking.clean", "leaking.leaks", "leaking.fails", "leaking.slow"])
+        answers = self.answers(do="tests", names=names[:3])
         self.assertEqual([(line["name"], line["verdict"]) for line in answers],
                          [("leaking.clean", "ok"), ("leaking.leaks", "ok"), ("leaking.fails", "not ok")])
         self.assertIn("on purpose", answers[2]["why"])
+
+    def test_what_is_too_slow_on_a_busy_host_runs_again(self) -> None:
+        """Once, and its line says so."""
+        self.start(busy_share=-1, quiet_seconds=0)
+        (line,) = self.answers(do="tests", names=["leaking.slow"])
+        self.assertEqual((line["verdict"], line["why"]), ("ok", ""))
+        self.assertIn("again when the host is quiet: too slow on purpose", line["said"])
+
+    def test_what_is_too_slow_on_a_quiet_host_fails(self) -> None:
+        """The host is never busy enough."""
+        self.start(busy_share=2)
+        (line,) = self.answers(do="tests", names=["leaking.slow"])
+        self.assertEqual(line["verdict"], "not ok")
+        self.assertIn("too slow on purpose", line["why"])
 
     def test_a_group_without_a_leak(self) -> None:
         """The unload is a test that passes."""

@@ -5,10 +5,11 @@ No machine is needed: the keeper that unloads is replaced.
 """
 from __future__ import annotations
 
-from vmlab.checks import Failed
+from vmlab.checks import Failed, TooSlow
 from vmlab.keeper import Keeper
 
 LEAKS: list[str] = []
+SLOW: list[str] = []
 
 
 def _end_sharing(_keeper: Keeper) -> list[str]:
@@ -36,3 +37,10 @@ def test_leaks() -> None:
 def test_fails() -> None:
     """Leaves nothing, and fails."""
     raise Failed("on purpose")
+
+
+def test_slow() -> None:
+    """Is too slow the first time."""
+    SLOW.append("once more")
+    if len(SLOW) == 1:
+        raise TooSlow("too slow on purpose")
