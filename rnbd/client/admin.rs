@@ -15,7 +15,10 @@ use rtrs_client::{
     AdminChannel, //
     Direction,
 };
-use zerocopy::IntoBytes;
+use zerocopy::{
+    FromZeros,
+    IntoBytes, //
+};
 
 use crate::{
     proto::{
@@ -27,9 +30,9 @@ use crate::{
             Server, //
         },
         wire::{
+            AdminMessage,
             Close,
             Open,
-            OpenResponse,
             SessInfo, //
         }, //
     },
@@ -45,14 +48,8 @@ pub(super) fn agree(rtrs: &impl AdminChannel) -> Result<Server> {
     let mut nonce = [0; size_of::<u64>()];
     random::fill(&mut nonce);
     let nonce = u64::from_ne_bytes(nonce);
-    let mut answer = [0; size_of::<SessInfo>()];
-    rtrs.send_message(
-        Direction::Read,
-        SessInfo::request(nonce).as_bytes(),
-        &mut answer,
-        TIMEOUT_MS,
-    )?;
-    device::parse_sess_info_response(&answer, nonce).map_err(|reason| bad(rtrs, reason))
+    let response = ask(rtrs, &SessInfo::request(nonce))?;
+    device::parse_sess_info_response(response.as_bytes(), nonce).map_err(|reason| bad(rtrs, reason))
 }
 
 /// Opens the device `name` on `server`, which [`agree`] has returned.
@@ -67,13 +64,10 @@ pub(super) fn open(
     access: AccessMode,
 ) -> Result<Device> {
     let request = Open::new(name.to_bytes(), access).ok_or(errno::ENAMETOOLONG)?;
-    let mut answer = [0; size_of::<OpenResponse>()];
-    rtrs.send_message(Direction::Read, request.as_bytes(), &mut answer, TIMEOUT_MS)?;
-    Device::parse(&answer, server).map_err(|reason| {
+    let response = ask(rtrs, &request)?;
+    Device::parse(response.as_bytes(), server).map_err(|reason| {
         // A device that cannot be used must not stay open there.
-        if let Ok(answer) = OpenResponse::read_from_bytes(&answer) {
-            close(rtrs, answer.device_id.get());
-        }
+        close(rtrs, response.device_id.get());
         bad(rtrs, reason)
     })
 }
@@ -81,8 +75,7 @@ pub(super) fn open(
 /// Closes a device on the server. If that fails the server closes it with the session. Returns
 /// whether the server has answered; if not, the message may still reach it.
 pub(super) fn close(rtrs: &impl AdminChannel, device_id: u32) -> bool {
-    let request = Close::new(device_id);
-    let closed = rtrs.send_message(Direction::Write, request.as_bytes(), &mut [], TIMEOUT_MS);
+    let closed = ask(rtrs, &Close::new(device_id));
     if let Err(error) = closed {
         // A server that is down has closed its devices with the session.
         if error != errno::ECONNABORTED {
@@ -94,6 +87,26 @@ pub(super) fn close(rtrs: &impl AdminChannel, device_id: u32) -> bool {
         }
     }
     closed.is_ok()
+}
+
+/// Sends a message and waits for its response.
+///
+/// # Errors
+///
+/// Those of [`AdminChannel::send_message`].
+fn ask<M: AdminMessage>(rtrs: &impl AdminChannel, message: &M) -> Result<M::Response> {
+    let mut response = M::Response::new_zeroed();
+    let direction = match size_of::<M::Response>() {
+        0 => Direction::Write,
+        _ => Direction::Read,
+    };
+    rtrs.send_message(
+        direction,
+        message.as_bytes(),
+        response.as_mut_bytes(),
+        TIMEOUT_MS,
+    )?;
+    Ok(response)
 }
 
 fn bad(rtrs: &impl AdminChannel, reason: BadResponse) -> Error {

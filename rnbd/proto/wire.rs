@@ -11,6 +11,12 @@ use zerocopy::little_endian::{
     U32,
     U64, //
 };
+// The traits and their derive macros.
+use zerocopy::{
+    FromBytes,
+    Immutable,
+    IntoBytes, //
+};
 use zerocopy_derive::{
     FromBytes,
     Immutable,
@@ -42,6 +48,24 @@ pub const CLOSE: u16 = 5;
 pub const CACHE_FUA: u8 = 1 << 0;
 /// Bit of [`OpenResponse::cache_policy`]: the device has a volatile cache.
 pub const CACHE_WRITEBACK: u8 = 1 << 1;
+
+/// A message that is not IO, and what the server answers besides an error number.
+pub trait AdminMessage: IntoBytes + Immutable {
+    /// The data of the answer; of no bytes if the error number is all.
+    type Response: FromBytes + IntoBytes + Immutable;
+}
+
+impl AdminMessage for SessInfo {
+    type Response = SessInfo;
+}
+
+impl AdminMessage for Open {
+    type Response = OpenResponse;
+}
+
+impl AdminMessage for Close {
+    type Response = [u8; 0];
+}
 
 /// The header of every message.
 #[derive(
