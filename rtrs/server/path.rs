@@ -356,9 +356,24 @@ impl Path {
     pub(crate) fn fail(self: &Arc<Self>, why: fmt::Arguments<'_>) {
         if self.step(ServerEvent::Close) == ServerEffect::TearDown {
             self.has_failed.store(true, SeqCst);
-            pr_err!("{}: {}, path closed\n", format_args!("{}", self.name), why);
+            self.log_failure(why);
             self.queue_work();
         }
+    }
+
+    /// Closes the path because of an error that was [logged](Self::log_failure).
+    #[cold]
+    pub(crate) fn fail_logged(self: &Arc<Self>) {
+        if self.step(ServerEvent::Close) == ServerEffect::TearDown {
+            self.has_failed.store(true, SeqCst);
+            self.queue_work();
+        }
+    }
+
+    /// Logs why the path is closed.
+    #[cold]
+    pub(crate) fn log_failure(&self, why: fmt::Arguments<'_>) {
+        pr_err!("{}: {}, path closed\n", format_args!("{}", self.name), why);
     }
 
     /// Handles a request that came although the path is not up. Before the set-up is done it is

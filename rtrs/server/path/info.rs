@@ -203,12 +203,14 @@ pub(crate) fn establish(path: &Arc<Path>) {
 /// cannot be sent, the client gets only the disconnect that follows.
 #[cold]
 fn refuse(path: &Arc<Path>, qp: &Qp<Receiver>, errno: Errno, why: core::fmt::Arguments<'_>) {
+    // Before the client has the response: its disconnect may close the path first.
+    path.log_failure(why);
     path.info.done.reinit();
     let response = InfoResponse::refuse(errno);
     if post(path, qp, response.as_bytes()).is_ok() {
         let _ = path.info.done.wait_timeout_ms(REFUSAL_TIMEOUT_MS);
     }
-    path.fail(why);
+    path.fail_logged();
 }
 
 /// The state of a session's name.
