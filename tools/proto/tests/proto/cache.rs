@@ -113,6 +113,7 @@ impl Both {
         let at_risk = !self.model.writes.is_empty();
         assert_eq!(self.cache.opened(true, true).1, at_risk, "{self:?}");
         assert_eq!(self.cache.will_owe(false), self.model.owes);
+        assert_eq!(Cache::from_word(self.cache.to_word()), self.cache);
     }
 }
 
