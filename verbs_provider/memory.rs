@@ -10,7 +10,8 @@ use core::ptr;
 ///
 /// `addr` is the kernel's address of `len` bytes, as devices without a DMA device have it. By the
 /// contract of verbs they are mapped until the work request has completed or the registration has
-/// ended.
+/// ended. By the safety requirements of [`Provider`](crate::Provider), to which alone ranges are
+/// given, the bytes are not accessed after that.
 #[derive(Clone, Copy)]
 pub struct DmaRange {
     addr: u64,
@@ -70,8 +71,9 @@ impl DmaRange {
         ) else {
             return;
         };
-        // SAFETY: By the type invariants, both are mapped memory of the kernel. Consumers treat it
-        // as memory that a device changes, so no reference to it exists. `copy` allows overlaps.
+        // SAFETY: By the type invariants, both are memory of the kernel, which is still mapped, as
+        // the provider accesses it. Consumers treat it as memory that a device changes, so no
+        // reference to it exists. `copy` allows overlaps.
         unsafe {
             ptr::copy(
                 ptr::with_exposed_provenance::<u8>(from),
@@ -86,8 +88,9 @@ impl DmaRange {
         let len = u64::try_from(bytes.len()).ok()?;
         let rest = self.part(len, self.len.checked_sub(len)?)?;
         let to = usize::try_from(self.addr).ok()?;
-        // SAFETY: By the type invariants, the range is mapped memory of the kernel, and it is not
-        // shorter than `bytes`, which are the caller's own.
+        // SAFETY: By the type invariants, the range is memory of the kernel, which is still mapped,
+        // as the provider accesses it, and it is not shorter than `bytes`, which are the caller's
+        // own.
         unsafe {
             ptr::copy_nonoverlapping(
                 bytes.as_ptr(),

@@ -10,7 +10,8 @@
 //! A device reads and writes memory that its consumers name in work requests and registrations. A
 //! [`DmaRange`] is such memory. It exists only as what a consumer has named, or as a part of it,
 //! and by the contract of verbs the consumer keeps it until the work request has completed, or the
-//! registration is invalidated. The provider does not use a range after that.
+//! registration is invalidated. That a device does not access a range after that is what its
+//! `unsafe impl Provider` promises; everything else of it is safe code.
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
@@ -52,7 +53,17 @@ const __LOG_PREFIX: &[u8] = b"verbs_provider\0";
 /// What an RDMA device with one RoCE port does.
 ///
 /// Unless a method says otherwise, it may sleep.
-pub trait Provider: Send + Sync + Sized + 'static {
+///
+/// # Safety
+///
+/// Implementers must ensure that they call [`DmaRange::copy_to`] and [`DmaRange::fill`]
+///
+/// - on a range of a work request, or a part of it, only until [`poll`](Self::poll) can return its
+///   completion, and not after [`close_qp`](Self::close_qp) of its queue pair has returned;
+/// - on a range from [`push_page`](Self::push_page), or a part of it, only from the execution of an
+///   [`Operation::Register`] of its region until `poll` can return the completion of what
+///   invalidates its key, and not after [`close_mr`](Self::close_mr) has returned.
+pub unsafe trait Provider: Send + Sync + Sized + 'static {
     /// A completion queue.
     type Cq: Send + Sync + 'static;
     /// A queue pair.

@@ -38,7 +38,14 @@ impl TestDevice {
     }
 }
 
-impl Provider for TestDevice {
+// SAFETY: Only `Engine::copy` and `Engine::send_datagram` access memory, of the one work request
+// that is executed, and its thread has the mutex of the engine until they are done. The request is
+// in its queue all the while, as are the receive of the peer and the registrations that are used:
+// requests are taken out of their queues, completed, and registrations ended, under the mutex. So
+// neither has completed. `close_qp` and `close_mr` take the mutex; afterwards the engine does not
+// find the queue pair (its state is `Reset`) or the region. The pages of a region are used only
+// while it is registered.
+unsafe impl Provider for TestDevice {
     type Cq = Cq;
     type Qp = Qp;
     type Mr = Mr;
