@@ -12,5 +12,10 @@ mod mr;
 mod network;
 mod provider;
 mod qp;
+mod sysfs;
 
-pub(crate) use self::provider::TestDevice;
+pub(crate) use self::{
+    network::Network,
+    provider::TestDevice,
+    sysfs::Folder, //
+};

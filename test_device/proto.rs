@@ -7,6 +7,8 @@
 
 #![forbid(unsafe_code)]
 
+pub mod counts;
+pub mod fault;
 pub mod gather;
 pub mod key;
 pub mod message;

@@ -6,12 +6,20 @@
 //! limits that further parameters set. Built with the other modules, used by the tests in virtual
 //! machines, not installed.
 //!
+//! `/sys/class/rdma_test_device/control/counts` has what its queue pairs have done; a write lets
+//! the counts begin at 0. A rule that is written to `faults` beside it (see `proto::fault`), as
+//! `fault=status status=12 on=write nth=3`, is for sends of connections.
+//!
 //! The network device must stay as long as the module is loaded.
 
 mod device;
 pub mod proto;
 
-use device::TestDevice;
+use device::{
+    Folder,
+    Network,
+    TestDevice, //
+};
 use kernel::{
     prelude::*,
     str::CString, //
@@ -74,6 +82,7 @@ const MAX_FAST_REG_PAGES_MAX: u32 = 1 << 18;
 const MAX_CQE_MAX: u32 = 1 << 22;
 
 struct Module {
+    _folder: Folder,
     _device: Registration<TestDevice>,
 }
 
@@ -105,8 +114,10 @@ impl kernel::Module for Module {
         let name = CString::try_from_fmt(fmt!("{}", NETDEV.get()))?;
         let netdev = NetDevice::find(&name)
             .inspect_err(|_| pr_err!("there is no network device '{}'\n", NETDEV.get()))?;
-        let device = TestDevice::new(limits()?)?;
+        let network = Network::new()?;
+        let device = TestDevice::new(limits()?, network.clone())?;
         Ok(Module {
+            _folder: Folder::new(network)?,
             _device: Registration::new(c"testdev%d", &netdev, device, module)?,
         })
     }

@@ -51,6 +51,27 @@ impl CqHandle {
         *self.raw.lock() = None;
     }
 
+    /// Tells the consumer that the queue has lost completions (`IB_EVENT_CQ_ERR`). Any context.
+    pub fn report_overrun(&self) {
+        let raw = self.raw.lock();
+        let Some(RawCq(cq)) = raw.as_ref() else {
+            return;
+        };
+        // SAFETY: By the type invariants, the queue is alive while the lock is held, and so is its
+        // device. `ib_core` and the consumer have set the handler before the first queue pair uses
+        // the queue. All zeroes is a valid event.
+        unsafe {
+            let cq = cq.as_ptr();
+            let mut event: sys::ib_event = core::mem::zeroed();
+            event.device = (*cq).device;
+            event.element.cq = cq;
+            event.event = sys::ib_event_type_IB_EVENT_CQ_ERR;
+            if let Some(handler) = (*cq).event_handler {
+                handler(&raw mut event, (*cq).cq_context);
+            }
+        }
+    }
+
     /// Tells the consumer that there are completions. Any context.
     pub fn notify(&self) {
         let raw = self.raw.lock();

@@ -44,6 +44,15 @@ pub enum QpKind {
     Connected,
 }
 
+/// A queue of a queue pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Queue {
+    /// That of sends.
+    Send,
+    /// That of receives.
+    Receive,
+}
+
 /// What a queue pair is created with.
 pub struct QpInit<'a, P: Provider> {
     /// The kind.

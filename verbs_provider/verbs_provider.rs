@@ -37,6 +37,7 @@ pub use self::{
         QpChange,
         QpInit,
         QpKind,
+        Queue,
         SendRequest,
         Source, //
     },
@@ -115,8 +116,9 @@ pub unsafe trait Provider: Send + Sync + Sized + 'static {
         segments: impl Iterator<Item = (DmaRange, u32)>,
     ) -> Result;
 
-    /// Begins with what was posted; called once after each list of work requests. Any context.
-    fn ring_doorbell(qp: &Arc<Self::Qp>);
+    /// Begins with what was posted to a queue; called once after each list of work requests. Any
+    /// context.
+    fn ring_doorbell(qp: &Arc<Self::Qp>, queue: Queue);
 
     /// Ends the work of a queue pair: when this returns, its completions are gone, and it uses no
     /// memory of its consumer.

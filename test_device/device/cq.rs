@@ -3,7 +3,10 @@
 //! Completion queues.
 
 use super::qp::Qp;
-use crate::proto::ring::Ring;
+use crate::proto::{
+    counts::Counter,
+    ring::Ring, //
+};
 use kernel::{
     prelude::*,
     sync::Arc, //
@@ -13,6 +16,7 @@ use kernel_ext::sync::{
     IrqLock, //
 };
 use verbs_provider::{
+    Completed,
     Completion,
     CqHandle, //
 };
@@ -64,17 +68,22 @@ impl Cq {
     }
 
     /// Adds a completion and notifies the consumer if it waits for one. One that finds the queue
-    /// full is lost, with a line in the log.
+    /// full is lost.
     pub(super) fn push(&self, qp: Arc<Qp>, completion: Completion, solicited: bool) {
+        qp.count(match completion.completed {
+            Completed::Receive | Completed::ReceiveOfWrite => Counter::ReceiveCompletions,
+            _ => Counter::SendCompletions,
+        });
+        let consumer = qp.clone();
         let mut queue = self.queue.lock();
         let queue_ref = &mut *queue;
         let place = queue_ref.ring.push();
         match place.and_then(|place| queue_ref.entries.get_mut(place)) {
             Some(entry) => *entry = Some((qp, completion)),
-            None if queue_ref.is_overrun => {}
             None => {
-                queue_ref.is_overrun = true;
-                pr_err!("a completion queue is full: completions are lost\n");
+                drop(queue);
+                self.overrun();
+                return;
             }
         }
         let wakes = match queue_ref.armed {
@@ -87,7 +96,17 @@ impl Cq {
         }
         drop(queue);
         if wakes {
+            consumer.count(Counter::Events);
             self.handle.notify();
+        }
+    }
+
+    /// Tells the consumer, once, that a completion is lost.
+    pub(super) fn overrun(&self) {
+        let was_overrun = core::mem::replace(&mut self.queue.lock().is_overrun, true);
+        if !was_overrun {
+            pr_err!("a completion queue is full: completions are lost\n");
+            self.handle.report_overrun();
         }
     }
 

@@ -11,6 +11,10 @@ use super::{
     },
 };
 use crate::proto::{
+    fault::{
+        Fault,
+        Place, //
+    },
     gather::copy_pieces,
     key::{
         LOCAL_WRITE,
@@ -104,16 +108,21 @@ impl Engine {
             return false;
         };
         let send = send.clone();
+        let is_new = !inner.has_met_fault;
         // What a read brings is written to local memory.
         let (list, wanted) = match send.work {
             SendWork::Read { .. } => (&mut self.to, LOCAL_WRITE),
             _ => (&mut self.from, 0),
         };
         let gathered = self.regions.gather(list, qp.domain, wanted, segments);
+        inner.has_met_fault = true;
         drop(inner);
-        let outcome = match gathered {
-            Ok(()) => self.execute(qp, &send),
-            Err(status) => Outcome::Done(status, 0),
+        let fault = is_new.then(|| qp.fault(Place::Execution, send.work.kind()));
+        let outcome = match (fault.flatten(), gathered) {
+            (Some(Fault::Status(raw)), _) => Outcome::Done(Status::Demanded(raw), 0),
+            (Some(Fault::Lose), _) => Outcome::Done(Status::Success, 0),
+            (_, Ok(())) => self.execute(qp, &send),
+            (_, Err(status)) => Outcome::Done(status, 0),
         };
         match outcome {
             Outcome::AwaitReceive => {
@@ -123,6 +132,7 @@ impl Engine {
             Outcome::Done(status, len) => {
                 let mut inner = qp.inner.lock();
                 drop(inner.sends.pop());
+                inner.has_met_fault = false;
                 if status != Status::Success {
                     inner.state = QpState::Err;
                 }
@@ -429,5 +439,8 @@ fn complete_send(qp: &Arc<Qp>, send: &PostedSend, status: Status, len: u32) {
         invalidated: None,
         source: None,
     };
-    qp.send_cq.push(qp.clone(), completion, false);
+    match qp.fault(Place::Completion, send.work.kind()) {
+        Some(Fault::Overrun) => qp.send_cq.overrun(),
+        _ => qp.send_cq.push(qp.clone(), completion, false),
+    }
 }

@@ -6,9 +6,13 @@ use super::{
     mr::Regions,
     qp::Qp, //
 };
-use crate::proto::gather::{
-    Piece,
-    Pieces, //
+use crate::proto::{
+    counts::Counts,
+    fault::Faults,
+    gather::{
+        Piece,
+        Pieces, //
+    },
 };
 use kernel::{
     new_mutex,
@@ -18,9 +22,15 @@ use kernel::{
         Mutex, //
     },
 };
-use kernel_ext::workqueue::{
-    Flags,
-    WorkQueue, //
+use kernel_ext::{
+    sync::{
+        new_irq_lock,
+        IrqLock, //
+    },
+    workqueue::{
+        Flags,
+        WorkQueue, //
+    },
 };
 use verbs_provider::{
     DmaRange,
@@ -41,6 +51,8 @@ const FIRST_QP: u32 = 16;
 pub(crate) struct Network {
     #[pin]
     pub(super) engine: Mutex<Engine>,
+    #[pin]
+    pub(super) faults: IrqLock<Faults>,
     pub(super) queue: WorkQueue,
 }
 
@@ -50,6 +62,8 @@ pub(crate) struct Engine {
     pub(super) regions: Regions,
     gids: KVec<(u32, Gid)>,
     next_qp: u32,
+    /// The counts of queue pairs that are gone.
+    gone: Counts,
     pub(super) from: Memory,
     pub(super) to: Memory,
 }
@@ -71,6 +85,7 @@ impl Network {
             regions: Regions::new()?,
             gids: KVec::new(),
             next_qp: FIRST_QP,
+            gone: Counts::default(),
             from: Pieces::new(KVec::from_elem(None, PIECES_MAX, GFP_KERNEL)?),
             to: Pieces::new(KVec::from_elem(None, PIECES_MAX, GFP_KERNEL)?),
         };
@@ -82,6 +97,7 @@ impl Network {
         Arc::pin_init(
             pin_init!(Self {
                 engine <- new_mutex!(engine),
+                faults <- new_irq_lock!(Faults::default()),
                 queue,
             }),
             GFP_KERNEL,
@@ -113,6 +129,29 @@ impl Engine {
     /// Removes a queue pair.
     pub(super) fn remove_qp(&mut self, qp: &Arc<Qp>) {
         self.qps.retain(|known| !Arc::ptr_eq(known, qp));
+        self.gone.add_all(&qp.inner.lock().counts);
+    }
+
+    /// Calls `show` with the counts of the queue pairs that are gone, under the number 0, and of
+    /// each one, with its number and that of its peer.
+    pub(super) fn counts(&self, mut show: impl FnMut(u32, u32, &Counts) -> Result) -> Result {
+        show(0, 0, &self.gone)?;
+        for qp in self.qps() {
+            let (peer, counts) = {
+                let inner = qp.inner.lock();
+                (inner.dest_qp, inner.counts)
+            };
+            show(qp.number, peer, &counts)?;
+        }
+        Ok(())
+    }
+
+    /// Lets all counts begin at 0.
+    pub(super) fn reset_counts(&mut self) {
+        self.gone = Counts::default();
+        for qp in self.qps() {
+            qp.inner.lock().counts = Counts::default();
+        }
     }
 
     pub(super) fn qps(&self) -> impl Iterator<Item = &Arc<Qp>> {

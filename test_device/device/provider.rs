@@ -8,6 +8,7 @@ use super::{
     network::Network,
     qp::Qp, //
 };
+use crate::proto::counts::Counter;
 use kernel::{
     prelude::*,
     sync::Arc, //
@@ -22,6 +23,7 @@ use verbs_provider::{
     QpChange,
     QpHandle,
     QpInit,
+    Queue,
     SendRequest, //
 };
 
@@ -32,8 +34,7 @@ pub(crate) struct TestDevice {
 }
 
 impl TestDevice {
-    pub(crate) fn new(limits: Limits) -> Result<Arc<Self>> {
-        let network = Network::new()?;
+    pub(crate) fn new(limits: Limits, network: Arc<Network>) -> Result<Arc<Self>> {
         Ok(Arc::new(Self { limits, network }, GFP_KERNEL)?)
     }
 }
@@ -112,7 +113,11 @@ unsafe impl Provider for TestDevice {
         qp.post_recv(id, segments)
     }
 
-    fn ring_doorbell(qp: &Arc<Qp>) {
+    fn ring_doorbell(qp: &Arc<Qp>, queue: Queue) {
+        qp.count(match queue {
+            Queue::Send => Counter::SendDoorbells,
+            Queue::Receive => Counter::ReceiveDoorbells,
+        });
         qp.ring_doorbell();
     }
 

@@ -9,6 +9,15 @@ use super::{
     provider::TestDevice, //
 };
 use crate::proto::{
+    counts::{
+        Counter,
+        Counts, //
+    },
+    fault::{
+        Fault,
+        Kind,
+        Place, //
+    },
     key::Extent,
     qp_state::QpState,
     ring::Ring, //
@@ -76,6 +85,9 @@ pub(crate) struct Inner {
     pub(super) qkey: u32,
     /// Whether the first send waits for a receive of the peer.
     pub(super) awaits_receive: bool,
+    /// Whether it is known which fault the first send meets.
+    pub(super) has_met_fault: bool,
+    pub(super) counts: Counts,
     pub(super) sends: Posted<PostedSend>,
     pub(super) receives: Posted<u64>,
 }
@@ -199,6 +211,8 @@ impl Qp {
             dest_gid: Gid::default(),
             qkey: 0,
             awaits_receive: false,
+            has_met_fault: false,
+            counts: Counts::default(),
             sends: Posted::new(init.send_wr, init.send_sge)?,
             receives: Posted::new(init.recv_wr, init.recv_sge)?,
         };
@@ -247,6 +261,7 @@ impl Qp {
         inner.dest_gid = change.dest_gid.unwrap_or(inner.dest_gid);
         inner.qkey = change.qkey.unwrap_or(inner.qkey);
         if next == QpState::Reset {
+            inner.has_met_fault = false;
             while inner.sends.pop().is_some() {}
             while inner.receives.pop().is_some() {}
         }
@@ -257,7 +272,19 @@ impl Qp {
         Ok(())
     }
 
+    /// Returns the fault that one of its sends meets at this place.
+    pub(super) fn fault(&self, place: Place, kind: Kind) -> Option<Fault> {
+        if !self.is_connected() {
+            return None;
+        }
+        self.network.faults.lock().ask(place, self.number, kind)
+    }
+
     pub(super) fn post_send(&self, request: &SendRequest<'_, TestDevice>) -> Result {
+        let work = SendWork::new(&request.operation);
+        if let Some(Fault::Post(errno)) = self.fault(Place::Post, work.kind()) {
+            return Err(Error::from_errno(errno.saturating_neg()));
+        }
         let mut inner = self.inner.lock();
         if !inner.state.takes_sends() {
             return Err(EINVAL);
@@ -266,9 +293,16 @@ impl Qp {
             id: request.id,
             signaled: request.signaled,
             solicited: request.solicited,
-            work: SendWork::new(&request.operation),
+            work,
         };
-        inner.sends.push(send, request.segments())
+        let (counter, moves_bytes) = send.work.counter();
+        inner.sends.push(send, request.segments())?;
+        inner.counts.add(counter, 1);
+        if moves_bytes {
+            let bytes = request.segments().map(|(range, _)| range.bytes()).sum();
+            inner.counts.add(Counter::Bytes, bytes);
+        }
+        Ok(())
     }
 
     pub(super) fn post_recv(&self, id: u64, segments: impl Iterator<Item = Segment>) -> Result {
@@ -276,7 +310,14 @@ impl Qp {
         if !inner.state.takes_receives() {
             return Err(EINVAL);
         }
-        inner.receives.push(id, segments)
+        inner.receives.push(id, segments)?;
+        inner.counts.add(Counter::Receives, 1);
+        Ok(())
+    }
+
+    /// Counts one.
+    pub(super) fn count(&self, counter: Counter) {
+        self.inner.lock().counts.add(counter, 1);
     }
 
     /// Lets the thread of the network look at the queue pair.
@@ -299,6 +340,33 @@ impl Qp {
 }
 
 impl SendWork {
+    /// Returns what it is to a rule for faults.
+    pub(super) fn kind(&self) -> Kind {
+        match self {
+            Self::Send { .. } => Kind::Send,
+            Self::Write { .. } => Kind::Write,
+            Self::Read { .. } => Kind::Read,
+            Self::Invalidate { .. } => Kind::Invalidate,
+            Self::Register { .. } => Kind::Register,
+        }
+    }
+
+    /// Returns what counts it, and whether it moves bytes.
+    fn counter(&self) -> (Counter, bool) {
+        match self {
+            Self::Send {
+                invalidate: Some(_),
+                ..
+            } => (Counter::SendsWithInvalidate, true),
+            Self::Send { .. } => (Counter::Sends, true),
+            Self::Write { imm: Some(_), .. } => (Counter::WritesWithImmediate, true),
+            Self::Write { .. } => (Counter::Writes, true),
+            Self::Read { .. } => (Counter::Reads, true),
+            Self::Invalidate { .. } => (Counter::Invalidations, false),
+            Self::Register { .. } => (Counter::Registrations, false),
+        }
+    }
+
     fn new(operation: &Operation<'_, TestDevice>) -> Self {
         match *operation {
             Operation::Send {

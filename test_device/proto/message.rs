@@ -27,6 +27,8 @@ pub enum Status {
     RemoteOperation,
     /// The peer does not answer.
     RetryExceeded,
+    /// One that a rule for faults asks for, as its number.
+    Demanded(u32),
 }
 
 impl Status {
@@ -43,6 +45,7 @@ impl Status {
             Self::RemoteAccess => 10,
             Self::RemoteOperation => 11,
             Self::RetryExceeded => 12,
+            Self::Demanded(raw) => raw,
         }
     }
 }

@@ -15,6 +15,7 @@ use crate::{
     request::{
         ranges,
         Operation,
+        Queue,
         SendRequest, //
     },
     sys,
@@ -75,7 +76,7 @@ unsafe extern "C" fn post_send<P: Provider>(
         }
         wr = request.next;
     }
-    P::ring_doorbell(qp);
+    P::ring_doorbell(qp, Queue::Send);
     if result.is_err() && !bad.is_null() {
         // SAFETY: The consumer passes a valid place or, as it may in the kernel, null.
         unsafe { *bad = wr };
@@ -221,7 +222,7 @@ unsafe extern "C" fn post_recv<P: Provider>(
         }
         wr = request.next;
     }
-    P::ring_doorbell(qp);
+    P::ring_doorbell(qp, Queue::Receive);
     if result.is_err() && !bad.is_null() {
         // SAFETY: The consumer passes a valid place or, as it may in the kernel, null.
         unsafe { *bad = wr };

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from vmlab import rnbd
+from vmlab import paths, rnbd
 from vmlab.checks import eq, ok, until
 from vmlab.lab import Lab
 from vmlab.needs import needs
@@ -19,12 +19,32 @@ ADAPTERS = {
     "thirteen_segments": "max_sge=13 max_qp_rd_atom=1",
 }
 
+CONTROL = "/sys/class/rdma_test_device/control"
+IOS = 256
+
 
 def _plug_in(vm: Lab, parameters: str = "") -> None:
     """Puts the test device in the place of rxe0."""
     vm.server.run("rdma link delete rxe0")
     vm.defer(vm.server.run, "mods -r && rdma link add rxe0 type rxe netdev eth0")
     vm.server.run(f"mods ours rdma_test_device {parameters}")
+
+
+def _queue_pairs(vm: Lab) -> dict[str, list[dict[str, int]]]:
+    """What the queue pairs of each side have done. A connection's queue pair is made at the client first."""
+    names, *rows = (line.split() for line in vm.server.read(f"{CONTROL}/counts").splitlines())
+    sides: dict[str, list[dict[str, int]]] = {"client": [], "server": []}
+    for row in rows:
+        qp = dict(zip(names, map(int, row), strict=True))
+        if qp["peer"]:
+            sides["client" if qp["qp"] < qp["peer"] else "server"].append(qp)
+    return sides
+
+
+def _per_io(qps: list[dict[str, int]]) -> dict[str, int]:
+    """The counts of a side by IO; heartbeats, which are few, are rounded away."""
+    counts = {name: round(sum(qp[name] for qp in qps) / IOS) for name in qps[0] if name not in ("qp", "peer", "bytes")}
+    return {name: count for name, count in counts.items() if count}
 
 
 def _holds_what_was_written(vm: Lab) -> None:
@@ -77,3 +97,74 @@ def test_it_can_be_unplugged_under_load(vm: Lab) -> None:
     vm.server.run("rmmod rdma_test_device")
     disk.unmap("force")
     ok(load.wait(30).code, "IO went on without a device")
+
+
+# By always_invalidate, direction and side. Receives are posted in batches, so their doorbells are few.
+_REQUEST = {"send_doorbells": 1, "writes_with_immediate": 1}
+_READ = _REQUEST | {"registrations": 1, "receives": 2, "receive_completions": 2, "events": 1}
+_WRITE = _REQUEST | {"receives": 1, "send_completions": 1, "receive_completions": 1, "events": 1}
+_ARRIVED = {"receives": 1, "receive_completions": 1, "events": 1, "send_doorbells": 1}
+PER_IO = {
+    ("Y", "read", "client"): _READ,
+    ("N", "read", "client"): _READ,
+    ("Y", "write", "client"): _WRITE,
+    ("N", "write", "client"): _WRITE,
+    ("Y", "read", "server"): _ARRIVED | {"writes": 1, "sends_with_invalidate": 1, "sends": 1},
+    ("N", "read", "server"): _ARRIVED | {"writes": 1, "sends_with_invalidate": 1, "writes_with_immediate": 1},
+    # The key is invalidated before the data are used, and the chunk registered again with the response.
+    ("Y", "write", "server"): _ARRIVED | {"send_doorbells": 2, "invalidations": 1, "send_completions": 1, "events": 2,
+                                          "registrations": 1, "sends": 1},
+    ("N", "write", "server"): _ARRIVED | {"writes_with_immediate": 1},
+}
+
+
+def _counted(invalidate: str) -> Callable[[Lab], None]:
+    @needs(machines=1, own_modules=True)
+    def test(vm: Lab) -> None:
+        """Doorbells, work requests and completions of a READ and of a WRITE of 4 KiB, one at a time, are so many."""
+        _plug_in(vm)
+        rnbd.start(vm, rtrs=f"always_invalidate={invalidate}")
+        disk = rnbd.map_disk(vm)
+        for kind in ("read", "write"):
+            eq(vm.server.write(f"{CONTROL}/counts", "0"), "")
+            disk.fio(f"--rw=rand{kind} --bs=4k --iodepth=1 --number_ios={IOS} --size=8m").clean()
+            for side, qps in _queue_pairs(vm).items():
+                found, most = _per_io(qps), PER_IO[invalidate, kind, side]
+                paths.figure(f"always_invalidate={invalidate}, {kind}, {side}: {found}")
+                # A consumer that polls need not be notified.
+                found["events"] = max(found.get("events", 0), most["events"])
+                eq(found, most, f"{kind}, {side}")
+        disk.unmap()
+    return test
+
+
+for _invalidate, _name in (("Y", "invalidated"), ("N", "kept")):
+    globals()[f"test_the_work_requests_of_an_io_are_counted_keys_{_name}"] = _counted(_invalidate)
+
+
+def _faulty(side: str, rule: str, options: str = "") -> Callable[[Lab], None]:
+    @needs(machines=1, own_modules=True)
+    def test(vm: Lab) -> None:
+        """The path ends, connects again, and IO goes on without an error, each block as it was written."""
+        _plug_in(vm)
+        rnbd.start(vm)
+        disk = rnbd.map_disk(vm, options=f"access_mode=rw {options}")
+        before = paths.count(vm, "reconnects", 0)
+        load = disk.fio("--rw=randwrite --bs=4k --iodepth=8 --size=8m --loops=2 --verify=crc32c --verify_fatal=1")
+        until(lambda: disk.requests > 200, 20, "the load runs")
+        busy = max(_queue_pairs(vm)[side], key=lambda qp: qp["writes_with_immediate"])
+        eq(vm.server.write(f"{CONTROL}/faults", f"{rule} nth=20 qp={busy['qp']}"), "", "the rule")
+        until(lambda: vm.server.read(f"{CONTROL}/faults") == "1 0", 20, "the fault has happened")
+        until(lambda: paths.count(vm, "reconnects", 0) > before, 30, "the path has ended and connected again")
+        load.clean()
+        eq(paths.states(vm), ["connected"])
+        disk.unmap()
+    return test
+
+
+FAULTS = {
+    "a_response_that_fails": ("server", "fault=status status=12 on=write"),
+}
+
+for _name, _fault in FAULTS.items():
+    globals()[f"test_io_goes_on_after_{_name}"] = _faulty(*_fault)

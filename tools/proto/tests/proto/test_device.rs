@@ -3,6 +3,8 @@
 //! The decisions of the test device.
 
 use proto::test_device::{
+    counts::{Counter, Counts, NAMES},
+    fault::{BadRule, Fault, Faults, Kind, Place},
     gather::{copy_pieces, Piece, Pieces, TooLong},
     key::{Extent, Refusal, Region, LOCAL_DMA_KEY, LOCAL_WRITE, REMOTE_READ, REMOTE_WRITE},
     message::{deliver, receives_datagram, Delivery, Responder, Status},
@@ -290,4 +292,95 @@ fn a_datagram_needs_the_key_and_the_room() {
     assert!(!receives_datagram(QpState::Rtr, 5, 6, 9, 9));
     assert!(!receives_datagram(QpState::Rts, 5, 5, 8, 9));
     assert!(!receives_datagram(QpState::Init, 5, 5, 9, 9));
+}
+
+#[test]
+fn counts_have_their_names_and_add_up() {
+    let mut one = Counts::default();
+    one.add(Counter::SendDoorbells, 1);
+    one.add(Counter::Reads, 2);
+    one.add(Counter::Events, u64::MAX);
+    let mut sum = one;
+    sum.add_all(&one);
+    assert_eq!(sum.get(Counter::Reads), 4);
+    assert_eq!(sum.get(Counter::Events), u64::MAX);
+    let text = sum.to_string();
+    let table: Vec<_> = NAMES.iter().zip(text.split(' ')).collect();
+    assert_eq!(table.len(), text.split(' ').count());
+    assert_eq!(table[0], (&"send_doorbells", "2"));
+    assert_eq!(table[6], (&"reads", "4"));
+    assert_eq!(table[13].0, &"events");
+}
+
+#[test]
+fn a_fault_meets_the_work_requests_that_its_rule_names() {
+    let mut faults = Faults::default();
+    faults
+        .add("fault=status status=12 on=write nth=3 times=2 qp=17")
+        .unwrap();
+    let mut ask = |place, qp, kind| faults.ask(place, qp, kind);
+    // Others do not count.
+    for (place, qp, kind) in [
+        (Place::Execution, 17, Kind::Send),
+        (Place::Execution, 18, Kind::Write),
+        (Place::Post, 17, Kind::Write),
+        (Place::Completion, 17, Kind::Write),
+    ] {
+        assert_eq!(ask(place, qp, kind), None);
+    }
+    let met: Vec<_> = (0..6)
+        .map(|_| ask(Place::Execution, 17, Kind::Write))
+        .collect();
+    let fault = Some(Fault::Status(12));
+    assert_eq!(met, [None, None, fault, fault, None, None]);
+    assert_eq!((faults.done(), faults.to_come()), (2, 0));
+}
+
+#[test]
+fn a_rule_is_one_or_is_refused() {
+    for good in [
+        "fault=lose",
+        "fault=overrun on=send",
+        " fault=post errno=12\ttimes=3 ",
+        "nth=2 fault=status status=22 on=register",
+    ] {
+        assert_eq!(Faults::default().add(good), Ok(()), "{good}");
+    }
+    for bad in [
+        "",
+        "lose",
+        "fault=",
+        "fault=none",
+        "fault=lose status=12",
+        "fault=post",
+        "fault=post errno=0",
+        "fault=post errno=4096",
+        "fault=status status=0",
+        "fault=status status=23",
+        "fault=lose nth=0",
+        "fault=lose times=0",
+        "fault=lose on=atomic",
+        "fault=lose qp=-1",
+        "fault=lose times=4294967296",
+        "fault=lose and=more",
+    ] {
+        assert_eq!(Faults::default().add(bad), Err(BadRule), "{bad}");
+    }
+}
+
+#[test]
+fn rules_that_are_over_make_room() {
+    let mut faults = Faults::default();
+    for _ in 0..Faults::MAX {
+        faults.add("fault=overrun").unwrap();
+    }
+    assert_eq!(faults.add("fault=lose"), Err(BadRule));
+    assert_eq!(
+        faults.ask(Place::Completion, 1, Kind::Read),
+        Some(Fault::Overrun)
+    );
+    assert_eq!(faults.add("fault=lose"), Ok(()));
+    assert_eq!(faults.to_come(), 8);
+    faults.clear();
+    assert_eq!(faults, Faults::default());
 }

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `/sys/class/rdma_test_device/control`.
+
+use super::network::Network;
+use crate::proto::{
+    counts::NAMES,
+    fault::BadRule, //
+};
+use kernel::{
+    prelude::*,
+    sync::{
+        Arc,
+        ArcBorrow, //
+    },
+};
+use kernel_ext::sysfs::{
+    Attribute,
+    Class,
+    ClassDevice,
+    ShowBuffer,
+    StoreContext, //
+};
+
+static ATTRIBUTES: [Attribute<Network>; 2] = [
+    Attribute::rw(c"counts", show_counts, reset_counts),
+    Attribute::rw(c"faults", show_faults, add_fault),
+];
+
+/// The folder of the device.
+pub(crate) struct Folder {
+    _device: ClassDevice<Network>,
+}
+
+impl Folder {
+    pub(crate) fn new(network: Arc<Network>) -> Result<Self> {
+        let class = Class::register(c"rdma_test_device")?;
+        Ok(Self {
+            _device: ClassDevice::new(&class, c"control", &ATTRIBUTES, network)?,
+        })
+    }
+}
+
+/// Prints a table: a line of names, one of queue pairs that are gone, one of each queue pair. A
+/// table that is longer than a page is refused.
+fn show_counts(network: &Network, page: &mut ShowBuffer<'_>) -> Result {
+    page.push_str("qp peer")?;
+    for name in NAMES {
+        page.push_str(" ")?;
+        page.push_str(name)?;
+    }
+    page.push_str("\n")?;
+    let engine = network.engine.lock();
+    engine.counts(|qp, peer, counts| writeln!(page, "{qp} {peer} {counts}"))
+}
+
+/// Any text lets the counts begin at 0.
+fn reset_counts(network: ArcBorrow<'_, Network>, _: &StoreContext<'_>, _text: &str) -> Result {
+    network.engine.lock().reset_counts();
+    Ok(())
+}
+
+/// Prints how many faults have happened, and how many are to come.
+fn show_faults(network: &Network, page: &mut ShowBuffer<'_>) -> Result {
+    let (done, to_come) = {
+        let faults = network.faults.lock();
+        (faults.done(), faults.to_come())
+    };
+    writeln!(page, "{done} {to_come}")
+}
+
+/// Adds a rule; `clear` forgets all.
+fn add_fault(network: ArcBorrow<'_, Network>, _: &StoreContext<'_>, text: &str) -> Result {
+    let mut faults = network.faults.lock();
+    if text == "clear" {
+        faults.clear();
+        return Ok(());
+    }
+    faults.add(text).map_err(|BadRule| EINVAL)
+}

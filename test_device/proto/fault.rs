@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Faults on demand: rules that say which work request meets which fault.
+
+/// What a work request is, to a rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A send.
+    Send,
+    /// An RDMA write.
+    Write,
+    /// An RDMA read.
+    Read,
+    /// An invalidation of an own key.
+    Invalidate,
+    /// A registration.
+    Register,
+}
+
+/// What happens instead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The work request is not posted; the call returns this error number.
+    Post(i32),
+    /// The work request is not executed and completes with this `enum ib_wc_status`; the queue pair
+    /// enters the error state.
+    Status(u32),
+    /// The work request completes with success and never reaches the peer.
+    Lose,
+    /// The work request is executed; its completion is lost, as by a queue that is full.
+    Overrun,
+}
+
+/// Where a fault happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// In the call that posts.
+    Post,
+    /// In the device.
+    Execution,
+    /// At the completion queue.
+    Completion,
+}
+
+/// A rule that makes no sense.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BadRule;
+
+/// A rule: of the work requests that fit, the `nth` and those after it, `times` in all, have the
+/// fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Rule {
+    fault: Fault,
+    kind: Option<Kind>,
+    qp: Option<u32>,
+    /// Work requests that fit and come before the first fault.
+    before: u32,
+    /// Faults to come.
+    times: u32,
+}
+
+/// The rules of a device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Faults {
+    rules: [Option<Rule>; Self::MAX],
+    done: u32,
+}
+
+impl Fault {
+    /// Returns where it happens.
+    pub const fn place(self) -> Place {
+        match self {
+            Self::Post(_) => Place::Post,
+            Self::Status(_) | Self::Lose => Place::Execution,
+            Self::Overrun => Place::Completion,
+        }
+    }
+}
+
+impl Rule {
+    /// Reads a rule: `name=value` words, of which `fault` must be there.
+    fn parse(text: &str) -> Option<Self> {
+        let (mut name, mut status, mut errno) = (None, None, None);
+        let (mut kind, mut qp, mut nth, mut times) = (None, None, 1, 1);
+        for word in text.split_ascii_whitespace() {
+            let (key, value) = word.split_once('=')?;
+            match key {
+                "fault" => name = Some(value),
+                "status" => status = Some(value.parse().ok()?),
+                "errno" => errno = Some(value.parse().ok()?),
+                "on" => kind = Some(Kind::parse(value)?),
+                "qp" => qp = Some(value.parse().ok()?),
+                "nth" => nth = value.parse().ok()?,
+                "times" => times = value.parse().ok()?,
+                _ => return None,
+            }
+        }
+        let fault = match (name?, status, errno) {
+            ("post", None, Some(errno @ 1..=4095)) => Fault::Post(errno),
+            ("status", Some(status @ 1..=22), None) => Fault::Status(status),
+            ("lose", None, None) => Fault::Lose,
+            ("overrun", None, None) => Fault::Overrun,
+            _ => return None,
+        };
+        (times > 0).then_some(())?;
+        Some(Self {
+            fault,
+            kind,
+            qp,
+            before: u32::checked_sub(nth, 1)?,
+            times,
+        })
+    }
+
+    /// Returns the fault of a work request, and counts it.
+    fn ask(&mut self, place: Place, qp: u32, kind: Kind) -> Option<Fault> {
+        let fits = self.fault.place() == place
+            && self.times > 0
+            && self.kind.is_none_or(|wanted| wanted == kind)
+            && self.qp.is_none_or(|wanted| wanted == qp);
+        if !fits {
+            return None;
+        }
+        if let Some(before) = self.before.checked_sub(1) {
+            self.before = before;
+            return None;
+        }
+        self.times = self.times.saturating_sub(1);
+        Some(self.fault)
+    }
+}
+
+impl Kind {
+    fn parse(text: &str) -> Option<Self> {
+        Some(match text {
+            "send" => Self::Send,
+            "write" => Self::Write,
+            "read" => Self::Read,
+            "invalidate" => Self::Invalidate,
+            "register" => Self::Register,
+            _ => return None,
+        })
+    }
+}
+
+impl Faults {
+    /// The rules at most.
+    pub const MAX: usize = 8;
+
+    /// Adds a rule. A rule whose faults have all happened makes room.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`BadRule`] if the text is none, or all places are in use.
+    pub fn add(&mut self, text: &str) -> Result<(), BadRule> {
+        let rule = Rule::parse(text).ok_or(BadRule)?;
+        let free = |place: &&mut Option<Rule>| place.is_none_or(|known| known.times == 0);
+        *self.rules.iter_mut().find(free).ok_or(BadRule)? = Some(rule);
+        Ok(())
+    }
+
+    /// Forgets all rules.
+    pub fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Returns the fault that a work request of the queue pair `qp` meets at this place. Each rule
+    /// that fits counts it, until one applies.
+    pub fn ask(&mut self, place: Place, qp: u32, kind: Kind) -> Option<Fault> {
+        let mut rules = self.rules.iter_mut().flatten();
+        let fault = rules.find_map(|rule| rule.ask(place, qp, kind))?;
+        self.done = self.done.saturating_add(1);
+        Some(fault)
+    }
+
+    /// Returns how many faults have happened.
+    pub const fn done(&self) -> u32 {
+        self.done
+    }
+
+    /// Returns how many faults are to come.
+    pub fn to_come(&self) -> u32 {
+        let times = self.rules.iter().flatten().map(|rule| rule.times);
+        times.fold(0, u32::saturating_add)
+    }
+}
