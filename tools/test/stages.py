@@ -270,6 +270,11 @@ def _objects(out: Output) -> Counts:
     return total
 
 
+def _documentation(out: Output) -> Counts:
+    """`make doc`: the pages of the library crates can be made."""
+    return out.one("documentation.rustdoc", out.stream([*KDIR, "doc"])[0])
+
+
 def _native(out: Output) -> Counts:
     """The build as a Debian of the kernel's own release does it."""
     if _paths()["root"] == "/":
@@ -318,6 +323,8 @@ def plan(tier: str, patterns: list[str], host_only: bool = False) -> Plan:
     kernel = [Stage("lint of the modules", _kernel_lint)]
     if tier != CHECK:
         kernel = [Stage("build", _build), Stage("objects", _objects), *kernel, Stage("native", _native)]
+    if tier == LONG:
+        kernel.append(Stage("documentation", _documentation))
     tools = [Stage("tidy", _tidy), Stage("unit tests of the tools", _python_units),
              Stage("lint of the tools", _python_lint), Stage("protocol code on the host", _cargo_tests),
              Stage("simulation", _simulation(tier)), Stage("lint of the host's Rust", _host_lint)]
