@@ -57,8 +57,8 @@ def test_a_client_is_told_whose_name_it_has_chosen(lab: Lab) -> None:
     vm = lab.server
     rnbd.load_client(lab)
     vm.run("rm -f /tmp/holder")
-    known = f"PATIENCE={factor()}"
-    holder = vm.start_job(f"cd /tmp/peer && {known} python3 -S -m names hold {lab.server_address} > /tmp/holder 2>&1", 90)
+    hold = f"PATIENCE={factor()} python3 -S -m names hold {lab.server_address}"
+    holder = vm.start_job(f"cd /tmp/peer && {hold} > /tmp/holder 2>&1", 90)
     lab.defer(holder.kill)
     until(lambda: not holder.running or (vm.exists("/tmp/holder") and vm.read("/tmp/holder")), 40, "the name is taken")
     eq(vm.read("/tmp/holder"), "ready", "the holder of the name")
