@@ -2,6 +2,8 @@
 
 //! Faults on demand: rules that say which work request meets which fault.
 
+use ferro_proto::text;
+
 /// What a work request is, to a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -77,29 +79,38 @@ impl Fault {
     }
 }
 
+/// Reads a decimal number.
+fn number(text: &[u8]) -> Option<u32> {
+    text::parse_u64(text, 10)
+        .ok()
+        .and_then(|number| u32::try_from(number).ok())
+}
+
 impl Rule {
     /// Reads a rule: `name=value` words, of which `fault` must be there.
-    fn parse(text: &str) -> Option<Self> {
+    fn parse(text: &[u8]) -> Option<Self> {
         let (mut name, mut status, mut errno) = (None, None, None);
         let (mut kind, mut qp, mut nth, mut times) = (None, None, 1, 1);
-        for word in text.split_ascii_whitespace() {
-            let (key, value) = word.split_once('=')?;
+        let words = text.split(u8::is_ascii_whitespace);
+        for word in words.filter(|word| !word.is_empty()) {
+            let at = word.iter().position(|c| *c == b'=')?;
+            let (key, value) = (word.get(..at)?, word.get(at.checked_add(1)?..)?);
             match key {
-                "fault" => name = Some(value),
-                "status" => status = Some(value.parse().ok()?),
-                "errno" => errno = Some(value.parse().ok()?),
-                "on" => kind = Some(Kind::parse(value)?),
-                "qp" => qp = Some(value.parse().ok()?),
-                "nth" => nth = value.parse().ok()?,
-                "times" => times = value.parse().ok()?,
+                b"fault" => name = Some(value),
+                b"status" => status = Some(number(value)?),
+                b"errno" => errno = Some(text::parse_i32(value, 10).ok()?),
+                b"on" => kind = Some(Kind::parse(value)?),
+                b"qp" => qp = Some(number(value)?),
+                b"nth" => nth = number(value)?,
+                b"times" => times = number(value)?,
                 _ => return None,
             }
         }
         let fault = match (name?, status, errno) {
-            ("post", None, Some(errno @ 1..=4095)) => Fault::Post(errno),
-            ("status", Some(status @ 1..=22), None) => Fault::Status(status),
-            ("lose", None, None) => Fault::Lose,
-            ("overrun", None, None) => Fault::Overrun,
+            (b"post", None, Some(errno @ 1..=4095)) => Fault::Post(errno),
+            (b"status", Some(status @ 1..=22), None) => Fault::Status(status),
+            (b"lose", None, None) => Fault::Lose,
+            (b"overrun", None, None) => Fault::Overrun,
             _ => return None,
         };
         (times > 0).then_some(())?;
@@ -131,13 +142,13 @@ impl Rule {
 }
 
 impl Kind {
-    fn parse(text: &str) -> Option<Self> {
+    fn parse(text: &[u8]) -> Option<Self> {
         Some(match text {
-            "send" => Self::Send,
-            "write" => Self::Write,
-            "read" => Self::Read,
-            "invalidate" => Self::Invalidate,
-            "register" => Self::Register,
+            b"send" => Self::Send,
+            b"write" => Self::Write,
+            b"read" => Self::Read,
+            b"invalidate" => Self::Invalidate,
+            b"register" => Self::Register,
             _ => return None,
         })
     }
@@ -153,7 +164,7 @@ impl Faults {
     ///
     /// Returns [`BadRule`] if the text is none, or all places are in use.
     pub fn add(&mut self, text: &str) -> Result<(), BadRule> {
-        let rule = Rule::parse(text).ok_or(BadRule)?;
+        let rule = Rule::parse(text.as_bytes()).ok_or(BadRule)?;
         let free = |place: &&mut Option<Rule>| place.is_none_or(|known| known.times == 0);
         *self.rules.iter_mut().find(free).ok_or(BadRule)? = Some(rule);
         Ok(())
