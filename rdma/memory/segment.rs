@@ -105,7 +105,7 @@ impl Access {
     /// Reading by the peer.
     pub const REMOTE_READ: Self = Self(sys::ib_access_flags_IB_ACCESS_REMOTE_READ);
 
-    /// Returns whether it permits writing, by whomever.
+    /// Returns whether it permits writing, by the device itself or by the peer.
     #[inline(always)]
     pub(crate) fn is_write(self) -> bool {
         self.0 & Self::REMOTE_WRITE.0 != 0

@@ -52,23 +52,36 @@ pub(super) fn agree(rtrs: &impl AdminChannel) -> Result<Server> {
     device::parse_sess_info_response(response.as_bytes(), nonce).map_err(|reason| bad(rtrs, reason))
 }
 
+/// Why a device cannot be used.
+pub(super) struct NotOpened {
+    /// The server's error; `EINVAL` for an answer that is not valid for a disk.
+    pub(super) error: Error,
+    /// The number under which the server has opened the device all the same. The caller closes it,
+    /// in its [turn](crate::proto::turns): another device may have the number.
+    pub(super) number: Option<u32>,
+}
+
+impl From<Error> for NotOpened {
+    fn from(error: Error) -> Self {
+        Self {
+            error,
+            number: None,
+        }
+    }
+}
+
 /// Opens the device `name` on `server`, which [`agree`] has returned.
-///
-/// # Errors
-///
-/// The server's; `EINVAL` for an answer that is not valid for a disk.
 pub(super) fn open(
     rtrs: &impl AdminChannel,
     server: &Server,
     name: &CStr,
     access: AccessMode,
-) -> Result<Device> {
+) -> Result<Device, NotOpened> {
     let request = Open::new(name.to_bytes(), access).ok_or(errno::ENAMETOOLONG)?;
     let response = ask(rtrs, &request)?;
-    Device::parse(response.as_bytes(), server).map_err(|reason| {
-        // A device that cannot be used must not stay open there.
-        close(rtrs, response.device_id.get());
-        bad(rtrs, reason)
+    Device::parse(response.as_bytes(), server).map_err(|reason| NotOpened {
+        error: bad(rtrs, reason),
+        number: Some(response.device_id.get()),
     })
 }
 

@@ -225,7 +225,16 @@ impl Device {
         let turn = self.session().turn(Turn::Open)?;
         let disconnects = self.lock().disconnects;
         let server = admin::agree(&*self.rtrs)?;
-        let remote = admin::open(&*self.rtrs, &server, &self.path, self.access)?;
+        let remote = match admin::open(&*self.rtrs, &server, &self.path, self.access) {
+            Ok(remote) => remote,
+            Err(not_opened) => {
+                drop(turn);
+                if let Some(number) = not_opened.number {
+                    self.close(number);
+                }
+                return Err(not_opened.error);
+            }
+        };
         self.session().check_number(&self.rtrs, remote.device_id)?;
         let opened = self.opened(&remote, &server, disconnects, how);
         drop(turn);

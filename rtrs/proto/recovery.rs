@@ -26,10 +26,13 @@ use ferro_proto::backoff::{
     ATTEMPTS_FOR_EVER, //
 };
 
-use super::path::{
-    ClientEffect,
-    ClientEvent,
-    ClientState, //
+use super::{
+    path::{
+        ClientEffect,
+        ClientEvent,
+        ClientState, //
+    },
+    timeouts::UNDRAINED_MS, //
 };
 pub use event::{
     Event,
@@ -40,10 +43,6 @@ pub use event::{
 /// The maximum time that the requests of an abandoned path wait for the peer's disconnects, in
 /// milliseconds. A peer that works sends them within a round trip and a drain.
 const PEER_DISCONNECT_MS: u32 = 1000;
-
-/// The time after which a device that has not flushed a connection is tried again, in
-/// milliseconds.
-const UNDRAINED_MS: u32 = 5_000;
 
 /// A run of the teardown worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How long an attempt to connect a path may take.
+//! How long an attempt to connect a path may take, and what else both sides wait for.
 
 use super::CONNECT_TIMEOUT_MS;
 
 /// Longest time for the answer to an admin message on a path that is being connected, in
 /// milliseconds.
 pub const ONE_PATH_ANSWER_MS: u32 = 5000;
+
+/// The time after which a device that has not flushed a connection is tried again, in
+/// milliseconds.
+pub const UNDRAINED_MS: u32 = 5_000;
 
 /// Time for a step of most attempts to connect a path again, in milliseconds.
 const AGAIN_MS: u32 = 1500;

@@ -354,8 +354,7 @@ impl Path {
     /// Closes the path because of an error, and logs it.
     #[cold]
     pub(crate) fn fail(self: &Arc<Self>, why: fmt::Arguments<'_>) {
-        if self.step(ServerEvent::Close) == ServerEffect::TearDown {
-            self.has_failed.store(true, SeqCst);
+        if self.begin_failure() {
             self.log_failure(why);
             self.queue_work();
         }
@@ -364,10 +363,18 @@ impl Path {
     /// Closes the path because of an error that was [logged](Self::log_failure).
     #[cold]
     pub(crate) fn fail_logged(self: &Arc<Self>) {
-        if self.step(ServerEvent::Close) == ServerEffect::TearDown {
-            self.has_failed.store(true, SeqCst);
+        if self.begin_failure() {
             self.queue_work();
         }
+    }
+
+    /// Returns whether the caller has to have the path torn down, because of an error.
+    fn begin_failure(&self) -> bool {
+        let is_first = self.step(ServerEvent::Close) == ServerEffect::TearDown;
+        if is_first {
+            self.has_failed.store(true, SeqCst);
+        }
+        is_first
     }
 
     /// Logs why the path is closed.

@@ -15,7 +15,7 @@ use kernel_ext::{
 
 const PAGE_LEN: u32 = 4096;
 
-/// A page that is mapped for the device to read is not registered for writing, by no one.
+/// A page that the device may only read is not registered for writing, by itself or by the peer.
 pub(crate) fn read_only_mapping(address: &SocketAddress) -> Result {
     let create: Create<Idle> = |id| {
         queue_pair(id, &QpConfig::new(4, 4, 1), PollContext::Softirq, |_, _| {

@@ -49,7 +49,7 @@ impl Asked {
     /// Asks the server of the session's other paths the same, and returns its answer.
     pub(crate) fn ask_others(&self, turn: &TurnGuard<'_>) -> Answer {
         let rtrs = self.device.rtrs();
-        let opened = admin::agree(rtrs).and_then(|server| self.device.ask(rtrs, &server));
+        let opened = admin::agree(rtrs).and_then(|server| self.device.ask(turn, rtrs, &server));
         let answer = read(self.number, opened);
         if let Answer::Opened(id) = answer {
             // A device that was opened over the new path is closed there by the caller.
@@ -93,6 +93,7 @@ impl Device {
     /// sent for it.
     pub(crate) fn question(
         self: &Arc<Self>,
+        turn: &TurnGuard<'_>,
         path: &impl AdminChannel,
         server: &Server,
     ) -> Option<Asked> {
@@ -102,13 +103,20 @@ impl Device {
             device: self.clone(),
             number,
             disconnects,
-            answer: self.ask(path, server),
+            answer: self.ask(turn, path, server),
         })
     }
 
-    fn ask(&self, path: &impl AdminChannel, server: &Server) -> Result<u32> {
-        let remote = admin::open(path, server, &self.path, self.access)?;
-        Ok(remote.device_id)
+    fn ask(&self, turn: &TurnGuard<'_>, path: &impl AdminChannel, server: &Server) -> Result<u32> {
+        match admin::open(path, server, &self.path, self.access) {
+            Ok(remote) => Ok(remote.device_id),
+            Err(not_opened) => {
+                if let Some(number) = not_opened.number {
+                    self.session().close_number(turn, path, number);
+                }
+                Err(not_opened.error)
+            }
+        }
     }
 
     /// Fails requests from now on: the server has said that it has no device of that number open.

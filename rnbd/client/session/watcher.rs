@@ -106,7 +106,7 @@ impl SessionEvents for SessionWatcher {
         }
         let mut asked = KVec::with_capacity(devices.len(), GFP_KERNEL)?;
         for device in &devices {
-            if let Some(question) = device.question(path, &server) {
+            if let Some(question) = device.question(&turn, path, &server) {
                 let is_missing = question.answer() == Answer::Missing;
                 asked.push(question, GFP_KERNEL)?;
                 if is_missing {

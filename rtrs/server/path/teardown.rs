@@ -14,6 +14,7 @@ use kernel_ext::sync::atomic::Ordering::SeqCst;
 use rdma::Qp;
 use rtrs_core::proto::{
     path::ServerEvent,
+    timeouts::UNDRAINED_MS,
     LINK_SETTLE_MS, //
 };
 
@@ -21,9 +22,6 @@ use crate::server::path::{
     fence,
     Path, //
 };
-
-/// The time after which a device that has not flushed a connection is tried again.
-const UNDRAINED_MS: u32 = 5_000;
 
 /// Tears `path` down. Runs on its work queue, and sleeps until the service has answered all
 /// requests of the path. Runs once for each path, and again as long as the device does not flush

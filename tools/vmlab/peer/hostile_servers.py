@@ -65,7 +65,14 @@ def one_that_erases_for_good() -> Lies:
     return Lies(open={"secure": 1, "discard": 8192, "granularity": 4096}, tells=OPERATIONS)
 
 
-HONEST = {"an_honest_one": "", "one_that_erases_for_good": "",
+@hostile_server(0)
+def a_bad_second_disk_under_the_number_of_the_first() -> Lies:
+    """Every OPEN after the first is answered with the number of the first and a block size of 513 bytes."""
+    return Lies(open={"device": 7}, open_again={"logical": 513}, tells=OPERATIONS)
+
+
+HONEST = {"an_honest_one": "", "a_bad_second_disk_under_the_number_of_the_first": "",
+          "one_that_erases_for_good": "",
           "an_old_server_whose_memory_was_not_cleared": "", "an_identity_that_is_none": "",
           "one_that_tells_who_it_is": "naa.3123456789abcdef"}
 

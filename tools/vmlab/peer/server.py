@@ -30,11 +30,13 @@ class Lies:
         self.info: bytes | None = None              # another info response
         self.silent_after_info = False
         self.open: dict[str, Any] = {}              # fields of the open response
+        self.open_again: dict[str, Any] = {}        # the same of every OPEN but the first
         self.session: dict[str, Any] = {}           # fields of the session info's answer
         self.echoes = False                         # sends the client's nonce back
         self.answer_size: int | None = None         # bytes of the answer to a READ of ours that are written
         self.at_io = None                           # called instead of answering the first IO request
-        self.tells = ""                             # a file that gets a line for each IO: operation, sector, bytes
+        self.tells = ""                             # a file that gets a line for each IO (operation, sector, bytes)
+        #                                             and for each CLOSE ("close", number)
         self.__dict__.update(fields)
 
 
@@ -47,6 +49,7 @@ class Server:
         self.expected = 0
         self.memory_bits = 28 - (depth - 1).bit_length()
         self.closed = False
+        self.opened = 0
         peer.listen(PORT)
 
     # -- establishment ---------------------------------------------------------------------------------
@@ -87,24 +90,34 @@ class Server:
             deed, self.lies.at_io = self.lies.at_io, None
             deed(self, end, chunk)
             return
-        if block_kind == m.IO and self.lies.tells:
-            with open(self.lies.tells, "a", encoding="ascii") as file:
-                sector, operation, size = struct.unpack_from("<QII", user, 8)
-                file.write(f"{operation & 0xff} {sector} {size}\n")
+        if block_kind == m.IO:
+            sector, operation, size = struct.unpack_from("<QII", user, 8)
+            self._tell(f"{operation & 0xff} {sector} {size}")
+        elif block_kind == m.CLOSE:
+            self._tell(f"close {struct.unpack_from('<I', user, 4)[0]}")
         if kind == m.READ:
             self._bring(end, chunk, offset, user)
         self.respond(end, chunk)
+
+    def _tell(self, line: str) -> None:
+        if self.lies.tells:
+            with open(self.lies.tells, "a", encoding="ascii") as file:
+                file.write(line + "\n")
 
     def _bring(self, end: Endpoint, chunk: int, offset: int, user: bytes) -> None:
         block_kind = struct.unpack_from("<H", user)[0] if len(user) >= 2 else -1
         session = dict(self.lies.session)
         if self.lies.echoes and block_kind == m.SESSION_INFO:
             session["magic"], session["nonce"] = struct.unpack_from("<IQ", user, 8)
+        fields = dict(self.lies.open)
+        if block_kind == m.OPEN:
+            fields |= self.lies.open_again if self.opened else {}
+            self.opened += 1
         memory = self.ends[-1]
         head = memory.get(chunk * self.chunk + offset, 24)
         address, key, size = struct.unpack_from("<QII", head, 8)
         data = {m.SESSION_INFO: m.session_info(2, m.SESSION_INFO_RESPONSE, **session),
-                m.OPEN: m.open_response(**self.lies.open)}.get(block_kind, bytes(size))
+                m.OPEN: m.open_response(**fields)}.get(block_kind, bytes(size))
         if self.lies.answer_size is not None and block_kind in (m.SESSION_INFO, m.OPEN):
             data = data[:self.lies.answer_size]
         end.put(SEND, data[:8192])

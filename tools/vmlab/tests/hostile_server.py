@@ -18,6 +18,7 @@ from vmlab.needs import needs
 from vmlab.tests.hostile import PEER, peer_program
 
 FILES = ("scripted_peer.py", "messages.py", "server.py", "hostile_servers.py")
+SECOND_DISK = "a_bad_second_disk_under_the_number_of_the_first"
 SECONDS = 25
 MAP = "sessname=hostile path=ip:{address} device_path=ram0"
 
@@ -43,7 +44,7 @@ def test_lies(lab: Lab, name: str, expected: tuple[int, ...], title: str) -> Non
     _prepare(lab)
     vm = lab.client
     mark = vm.log_mark()
-    vm.run(f"rm -f {hostile_servers.READY}")
+    vm.run(f"rm -f {hostile_servers.READY} {hostile_servers.OPERATIONS}")
     server = vm.start_job(f"cd /tmp/peer && python3 -S -m hostile_servers {name} {SECONDS}", SECONDS + 30)
     lab.defer(server.kill)
     lab.defer(vm.run, "for d in /sys/block/rnbd*; do [ -e $d ] && echo force > $d/rnbd/unmap_device; done; true")
@@ -68,6 +69,13 @@ def test_lies(lab: Lab, name: str, expected: tuple[int, ...], title: str) -> Non
         elif lab.modules == "ours" and name not in hostile_servers.HARMLESS:
             ok(vm.log_matches("rtrs_client.*closing the path", mark), "no line says that the path was closed")
             ok(read.code, "a read succeeded over a path that was to be closed")
+        if lab.modules == "ours" and name == SECOND_DISK:
+            other = MAP.format(address=lab.server_address).replace("ram0", "ram1")
+            found = vm.write("/sys/class/rnbd-client/ctl/map_device", other, 90)
+            ok(found == "EINVAL", f"the second disk's map_device answered {found or 'success'}, expected EINVAL")
+            vm.run("timeout 20 dd if=/dev/rnbd0 of=/dev/null bs=4k count=1 skip=1 iflag=direct", 40)
+            told = vm.read(hostile_servers.OPERATIONS)
+            ok("close" not in told, f"the client closed the number of the first disk, which is in use: {told}")
         if name == "one_that_erases_for_good":
             vm.run("blkdiscard --secure -o 64K -l 32K /dev/rnbd0")
             ok(f"{messages.OP_SECURE_ERASE} 128 32768" in vm.read(hostile_servers.OPERATIONS).splitlines(),
