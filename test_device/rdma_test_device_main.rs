@@ -26,6 +26,7 @@ use kernel::{
 };
 use kernel_ext::{
     module_param_int,
+    module_param_ranged,
     module_param_string, //
 };
 use verbs_provider::{
@@ -69,6 +70,14 @@ module_param_int!(
     "page_size_cap",
     0xffff_f000,
     "Page sizes of registrations, one bit each"
+);
+
+module_param_ranged!(
+    REFUSE_INVALIDATIONS: 0,
+    1,
+    "refuse_invalidations",
+    0,
+    "Invalidations fail, as those of keys that there are not (0 or 1; default: 0)"
 );
 
 /// Completion vectors.

@@ -17,6 +17,7 @@ use crate::proto::{
     },
     gather::copy_pieces,
     key::{
+        Refusal,
         LOCAL_WRITE,
         REMOTE_READ,
         REMOTE_WRITE, //
@@ -160,7 +161,10 @@ impl Engine {
                 Outcome::Done(Status::Success, 0)
             }
             SendWork::Invalidate { key } => {
-                let result = self.regions.invalidate(qp.domain, *key);
+                let result = match crate::REFUSE_INVALIDATIONS.get() {
+                    0 => self.regions.invalidate(qp.domain, *key),
+                    _ => Err(Refusal::NoKey),
+                };
                 done(result.is_ok(), Status::MemoryManagement)
             }
             SendWork::Register {

@@ -9,6 +9,7 @@ from vmlab.checks import eq, ok, until
 from vmlab.lab import Lab
 from vmlab.needs import needs
 
+TEST_DEVICE = "rdma_test_device"
 # What adapters have room for, by the constants of their drivers in the kernel (drivers/infiniband/hw).
 ADAPTERS = {
     # irdma: I40IW_MAX_WQ_FRAGMENT_COUNT
@@ -27,7 +28,7 @@ def _plug_in(vm: Lab, parameters: str = "") -> None:
     """Puts the test device in the place of rxe0."""
     vm.server.run("rdma link delete rxe0")
     vm.defer(vm.server.run, "mods -r && rdma link add rxe0 type rxe netdev eth0")
-    vm.server.run(f"mods ours rdma_test_device {parameters}")
+    vm.server.run(f"mods ours {TEST_DEVICE} {parameters}")
 
 
 def _queue_pairs(vm: Lab) -> dict[str, list[dict[str, int]]]:
@@ -87,6 +88,32 @@ for _name, _parameters in ADAPTERS.items():
 
 
 @needs(machines=1, own_modules=True)
+def test_d13_a_write_whose_key_cannot_be_invalidated_is_not_done(vm: Lab) -> None:
+    """The device refuses the invalidation: the path ends with a line, the write fails, the disk is as it was."""
+    _plug_in(vm)
+    rnbd.start(vm, mib=8)
+    disk = rnbd.map_disk(vm)
+    rnbd.fail_fast(vm, 0)
+    write = f"head -c 4096 /dev/zero | tr '\\0' {{}} | dd of={disk.path} bs=4k oflag=direct status=none"
+    first = "dd if=/dev/ram0 bs=4k count=1 iflag=direct status=none | head -c 4"
+    vm.client.run(write.format("a"))
+    refuse = f"/sys/module/{TEST_DEVICE}/parameters/refuse_invalidations"
+    eq(vm.server.write(refuse, "1"), "")
+    mark = vm.server.log_mark()
+    answer = vm.client.try_run(write.format("b"))
+    ok(answer.code and "Input/output error" in answer.out, f"the write: {answer.out or 'success'}")
+    eq(vm.server.write(refuse, "0"), "")
+    eq(vm.server.run(first), "aaaa", "what the server's disk holds")
+    why = vm.server.log_matches("rtrs_server: .*memory bind operation error .*path closed", mark)
+    eq(len(why), 1, "lines of the server that say why")
+    until(lambda: paths.states(vm) == ["connected"], 20, "the path is back")
+    until(lambda: disk.attribute("state") == "open", 20, "the disk is back")
+    vm.client.run(write.format("c"))
+    eq(vm.server.run(first), "cccc", "what the server's disk holds")
+    disk.unmap()
+
+
+@needs(machines=1, own_modules=True)
 def test_it_can_be_unplugged_under_load(vm: Lab) -> None:
     """The modules above it close what they have there, and the module unloads."""
     _plug_in(vm)
@@ -94,7 +121,7 @@ def test_it_can_be_unplugged_under_load(vm: Lab) -> None:
     disk = rnbd.map_disk(vm)
     load = disk.fio("--rw=randrw --bs=4k --iodepth=16 --size=32m --time_based --runtime=60")
     until(lambda: disk.requests > 200, 20, "the load runs")
-    vm.server.run("rmmod rdma_test_device")
+    vm.server.run(f"rmmod {TEST_DEVICE}")
     disk.unmap("force")
     ok(load.wait(30).code, "IO went on without a device")
 
