@@ -24,9 +24,9 @@
 //!   of its domain exist is freed with the last of them ([`Pd`]).
 //! - Memory that a device may write is only copied, and has no slices.
 //! - A peer accesses only memory for which it has a key. A [`Mr`] that maps blocks keeps their
-//!   pages. The pages of a [scatterlist](sg) belong to its owner: the user must invalidate the key
-//!   before the list goes back to the owner. This is the one requirement that the types do not
-//!   check.
+//!   pages. The pages of a [scatterlist](sg) belong to its owner, which keeps them as long as the
+//!   list is mapped; an [`Unmapper`](sg::Unmapper) promises to unmap it only when the device is done
+//!   with it and its keys are invalid.
 //!
 //! # Contexts
 //!

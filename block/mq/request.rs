@@ -101,7 +101,8 @@ impl<T: Operations> Payload<T> {
 
 /// A request that the driver owns: from [`Operations::queue_rq`] until it ends.
 ///
-/// It has the size of a pointer. Dropping it ends the request with `EIO`.
+/// It has the size of a pointer. Dropping it ends the request with `EIO`. A request whose scatter
+/// list is mapped for DMA never ends: its memory is in use.
 ///
 /// # Invariants
 ///
@@ -174,12 +175,21 @@ impl<T: Operations> Request<T> {
         (request, start)
     }
 
-    /// Releases the handle without ending the request.
+    /// Releases the handle without ending the request, which the caller gives back to the block
+    /// layer.
+    ///
+    /// Returns [`None`] if the scatter list is still mapped for DMA: a device, or a peer, may use
+    /// the pages of the request, so it never ends. That is an error of the driver, and is logged.
     #[inline]
-    pub(super) fn into_raw(self) -> *mut bindings::request {
+    pub(super) fn into_raw(self) -> Option<*mut bindings::request> {
         let raw = self.raw.as_ptr();
+        let is_mapped = self.sg().mapped() != 0;
         mem::forget(self);
-        raw
+        if is_mapped {
+            kept_for_ever();
+            return None;
+        }
+        Some(raw)
     }
 
     /// Returns whether this is the handle that `start` returned, not that of another request or of
@@ -345,7 +355,7 @@ impl<T: Operations> Request<T> {
     /// The cheapest way, but without the queue's `rq_affinity`; see [`Self::complete`].
     #[inline]
     pub fn end(self, result: Result) {
-        let raw = self.into_raw();
+        let Some(raw) = self.into_raw() else { return };
         // SAFETY: By the type invariants, the request was started, has not ended, and this was its
         // only handle.
         unsafe { bindings::blk_mq_end_request(raw, to_status(result)) };
@@ -357,7 +367,7 @@ impl<T: Operations> Request<T> {
     pub fn complete(self, result: Result) {
         let status = to_status(result);
         let payload = self.payload();
-        let raw = self.into_raw();
+        let Some(raw) = self.into_raw() else { return };
         // SAFETY: By the type invariants, the payload is initialized, and this was the only handle.
         unsafe { (*payload).status = status };
         // SAFETY: By the type invariants, the request was started and has not ended.
@@ -379,7 +389,7 @@ impl<T: Operations> Request<T> {
     /// Requeues the request. The block layer starts it again, possibly on another hardware queue.
     /// Any context.
     pub(super) fn requeue(self) {
-        let raw = self.into_raw();
+        let Some(raw) = self.into_raw() else { return };
         // SAFETY: By the type invariants, the request was started, has not ended, and this was its
         // only handle.
         unsafe { bindings::blk_mq_requeue_request(raw, true) };
@@ -388,7 +398,7 @@ impl<T: Operations> Request<T> {
     /// Requeues the request. The block layer starts it again, possibly on another hardware queue,
     /// after `delay_ms`, or when the disk is [unquiesced](crate::disk::Quiesced).
     pub fn requeue_later(self, delay_ms: u32) {
-        let raw = self.into_raw();
+        let Some(raw) = self.into_raw() else { return };
         // SAFETY: By the type invariants, the request belongs to a queue, which its disk keeps.
         let queue = unsafe { (*raw).q };
         // A concurrent kick of the requeue list may end the request before the kick below. From
@@ -406,10 +416,19 @@ impl<T: Operations> Request<T> {
 
 impl<T: Operations> Drop for Request<T> {
     fn drop(&mut self) {
+        if self.sg().mapped() != 0 {
+            return kept_for_ever();
+        }
         // SAFETY: By the type invariants, the request was started and has not ended: the functions
         // that end a request forget its handle.
         unsafe { bindings::blk_mq_end_request(self.raw.as_ptr(), to_status(Err(EIO))) };
     }
+}
+
+/// Logs that a driver was about to end a request while its memory was mapped for DMA.
+#[cold]
+fn kept_for_ever() {
+    pr_err!("a request was about to end while it is mapped for DMA, it is kept for ever\n");
 }
 
 /// Converts a result to a status of the block layer.

@@ -70,9 +70,11 @@ impl<T: Operations> VTable<T> {
                     rq.requeue();
                     return bindings::BLK_STS_OK as bindings::blk_status_t;
                 }
-                // The block layer owns the request again.
-                rq.into_raw();
-                BLK_STS_RESOURCE
+                match rq.into_raw() {
+                    // The block layer owns the request again.
+                    Some(_) => BLK_STS_RESOURCE,
+                    None => bindings::BLK_STS_OK as bindings::blk_status_t,
+                }
             }
         }
     }

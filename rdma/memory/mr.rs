@@ -53,11 +53,10 @@ const IOVA_BASE: u64 = 1 << 32;
 /// pointer with some devices. Here it is [`set_iova_base`](Self::set_iova_base) plus the offset
 /// within the first page instead, which discloses no kernel address to the peer.
 ///
-/// # What is not proven
+/// # Whose the pages are
 ///
 /// The region keeps blocks that were mapped by `map_blocks`. The pages of a scatterlist belong to
-/// its owner, which must not free them (must not end the block request) before the key has been
-/// invalidated or the queue pair drained.
+/// its owner, which gets them back from an [`Unmapper`](crate::memory::sg::Unmapper).
 ///
 /// # Invariants
 ///

@@ -5,10 +5,10 @@
 //! A list records the device and the direction of its mapping: regions and work requests of another
 //! device refuse it, and a list that the device may only read is not registered for writing.
 //!
-//! The pages belong to the owner of the list, for instance a block request: neither a mapped list
-//! nor a segment or region of it keeps them. The list may go back to its owner only after every
-//! work request that uses it has completed and every key to it has been invalidated. The types do
-//! not check that (decision 0014).
+//! The pages belong to the owner of the list, for instance a block request, which does not give them
+//! back while the list is mapped: a request that ends then stays, and a table leaks its pages. Only
+//! [`unmap`] ends the mapping, on behalf of an [`Unmapper`], which has promised to know that the
+//! device is done with the list (decision 0014).
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
@@ -68,10 +68,31 @@ pub(crate) fn is_mapped_for(list: &SgList, device: &Device) -> bool {
     mapping.is_some_and(|mapping| mapping.device == device.as_raw() as usize)
 }
 
-/// Undoes [`map`] (`ib_dma_unmap_sg()`). Does nothing for a list that is not mapped for `device`:
-/// it stays mapped for another one. Any context.
+/// What follows its mapped lists from the first work request to the last.
+///
+/// # Safety
+///
+/// The implementation calls [`unmap`] for a list only when
+///
+/// - every work request that was posted with a segment of the list has completed, or will never be
+///   posted;
+/// - every key under which a region of the list was registered is invalid, or gives local access
+///   only and is named by no work request that is posted or may be posted;
+/// - no region is registered that still [maps](crate::Mr::map) the list;
+///
+/// or when all queue pairs of the domain are [drained](crate::Drained), no region of the domain that
+/// was registered meanwhile is in use on a later queue pair before it has been
+/// [renewed](crate::Mr::renew), and the third holds.
+pub unsafe trait Unmapper {
+    /// Returns the device for which the lists are mapped.
+    fn device(&self) -> &Device;
+}
+
+/// Undoes [`map`] (`ib_dma_unmap_sg()`), on behalf of `unmapper`. Does nothing for a list that is
+/// not mapped for its device: it stays mapped for another one. Any context.
 #[inline(always)]
-pub fn unmap(device: &Device, list: &mut SgList) {
+pub fn unmap(unmapper: &impl Unmapper, list: &mut SgList) {
+    let device = unmapper.device();
     let Some(mapping) = list.mapping() else {
         return;
     };

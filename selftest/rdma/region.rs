@@ -7,6 +7,7 @@ use super::{
     identifier::Idle,
     *, //
 };
+use ::rdma::sg::Unmapper;
 use kernel_ext::{
     errno::ESHUTDOWN,
     pages::PageBlock,
@@ -14,6 +15,17 @@ use kernel_ext::{
 };
 
 const PAGE_LEN: u32 = 4096;
+
+/// The domain of a queue pair that was closed.
+struct ClosedBefore<'a>(&'a Pd);
+
+// SAFETY: `read_only_mapping` makes it when the only queue pair that it posts on is drained, and the
+// region was not registered since.
+unsafe impl Unmapper for ClosedBefore<'_> {
+    fn device(&self) -> &Device {
+        self.0.device()
+    }
+}
 
 /// A page that the device may only read is not registered for writing, by itself or by the peer.
 pub(crate) fn read_only_mapping(address: &SocketAddress) -> Result {
@@ -50,11 +62,12 @@ pub(crate) fn read_only_mapping(address: &SocketAddress) -> Result {
         "for reading",
     )?;
     active.qp.close()?;
-    sg::unmap(pd.device(), &mut list);
+    let closed = ClosedBefore(pd);
+    sg::unmap(&closed, &mut list);
     sg::map(pd.device(), &mut list, DmaDirection::FromDevice)?;
     region.map(&list)?;
     let posted = register(&mut region, Access::REMOTE_WRITE);
     check(posted == Err(ESHUTDOWN), "a list for writing is refused")?;
-    sg::unmap(pd.device(), &mut list);
+    sg::unmap(&closed, &mut list);
     Ok(())
 }

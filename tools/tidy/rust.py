@@ -8,7 +8,11 @@ from rules import FUNCTION_LINES_MAX, Source
 # The abstractions; everything else is a driver, a sample or host code, and has no unsafe.
 UNSAFE_FOLDERS = ("kernel_ext", "block", "rdma", "verbs_provider")
 # What drivers may promise to an abstraction: one line each.
-UNSAFE_PROMISES = {("test_device/device/provider.rs", "unsafe impl Provider for TestDevice {")}
+UNSAFE_PROMISES = {
+    ("rtrs/client/io/table.rs", "unsafe impl Unmapper for RequestTable {"),
+    ("selftest/rdma/region.rs", "unsafe impl Unmapper for ClosedBefore<'_> {"),
+    ("test_device/device/provider.rs", "unsafe impl Provider for TestDevice {"),
+}
 KERNEL_FOLDERS = (*UNSAFE_FOLDERS, "common", "rtrs", "rnbd", "samples", "selftest", "test_device")
 _LAZY = re.compile(r"SAFETY: *(ffi|valid pointer|trivial|obvious|safe|ok|fine)\b[ .,]*$", re.I)
 

@@ -121,12 +121,12 @@ fn map_data<const IS_WRITE: bool>(
     list: &mut SgList,
 ) -> Result<DataMapping> {
     let direction = direction::<IS_WRITE>().dma();
-    let pieces = sg::map(requests.device(), list, direction)?;
+    let pieces = sg::map(requests.pd.device(), list, direction)?;
     if IS_WRITE && pieces <= requests.gathered_max() {
         return Ok(DataMapping::Sges);
     }
     if let Err(e) = mr.map(list) {
-        sg::unmap(requests.device(), list);
+        sg::unmap(requests, list);
         return Err(e);
     }
     mr.update_key();
@@ -277,7 +277,7 @@ impl Connection {
         let laid_out = outgoing.lay_out::<IS_WRITE>(&mut chain, &held, list.as_deref(), data);
         if let Err(e) = laid_out {
             if let (Some(list), true) = (list, data != DataMapping::None) {
-                sg::unmap(requests.device(), list);
+                sg::unmap(requests, list);
             }
             return Err(Rejected::new(e, transfer));
         }

@@ -15,6 +15,7 @@ use kernel_ext::sync::{
     Held, //
 };
 use rdma::{
+    sg::Unmapper,
     Device,
     MessageBuffers,
     Mr,
@@ -138,11 +139,6 @@ impl RequestTable {
         self.inflight.load(Ordering::Relaxed) != 0
     }
 
-    #[inline(always)]
-    pub(crate) fn device(&self) -> &Device {
-        self.pd.device()
-    }
-
     /// Ends a request: unmaps its memory, releases its entry and gives the memory back.
     ///
     /// The caller ensures that the memory cannot be reached over the wire any more.
@@ -151,10 +147,29 @@ impl RequestTable {
         let Some(transfer) = held.transfer.take() else {
             return;
         };
-        let mapped = (held.data != DataMapping::None).then_some(self.device());
+        let mapped = (held.data != DataMapping::None).then_some(self);
         // The entry first: the upper layer may use the tag again at once.
         drop(held);
         self.inflight.fetch_sub(1, Ordering::Relaxed);
         transfer.done(mapped, result);
+    }
+}
+
+// SAFETY: A mapped list is in its request's entry from before the post until it is unmapped, and the
+// context that holds the entry is alone with it and with its region, which is registered only there,
+// for the list that was mapped last. It unmaps
+//
+// - before the post, when the work requests are dropped;
+// - in `end`, for a read, when a completion has shown that the key is invalid: the peer's
+//   invalidation, counted by `proto::invalidation` so that it is one of this registration, or ours;
+// - in `end`, for a write, when the response has come and the send has completed, which is the last
+//   work request that names its segments or its key. The tag has no other send: the entry was held.
+//   The key is for local access, and the next registration of the region invalidates it first;
+// - with a `Drained` of the domain, in `take_unanswered`, which marks a region that was in use as in
+//   doubt: `repair` renews it before the path connects again.
+unsafe impl Unmapper for RequestTable {
+    #[inline(always)]
+    fn device(&self) -> &Device {
+        self.pd.device()
     }
 }

@@ -12,10 +12,11 @@ use kernel_ext::{
 };
 use rdma::{
     sg,
-    Device,
     DmaDirection, //
 };
 use rtrs_core::proto::quarantine::Ticket;
+
+use crate::client::io::table::RequestTable;
 
 /// What a request owns while it is in flight: the memory of its data.
 ///
@@ -100,8 +101,8 @@ impl<T> Rejected<T> {
     }
 }
 
-/// The device for which the memory of a request is mapped.
-pub(crate) type Mapped<'a> = Option<&'a Device>;
+/// The table of a request whose memory is mapped.
+pub(crate) type Mapped<'a> = Option<&'a RequestTable>;
 
 /// The operations of a [`Transfer`] by its type.
 struct Ops {
@@ -120,8 +121,8 @@ impl<T: Transfer> HasKind for T {
         sg: |any| any.0.downcast_mut(T::KIND).map(T::sg),
         done: |any, mapped, result| {
             if let Ok(mut transfer) = any.0.into_inner(T::KIND) {
-                if let Some(device) = mapped {
-                    sg::unmap(device, transfer.sg());
+                if let Some(requests) = mapped {
+                    sg::unmap(requests, transfer.sg());
                 }
                 transfer.done(result);
             }
@@ -147,7 +148,7 @@ impl AnyTransfer {
         Self(Erased::new(transfer, T::KIND))
     }
 
-    /// Unmaps the memory from the device for which it is `mapped`, and calls [`Transfer::done`].
+    /// Unmaps the memory if it is `mapped`, and calls [`Transfer::done`].
     ///
     /// The memory cannot be reached over the wire any more.
     #[inline(always)]

@@ -153,6 +153,6 @@ impl Connections {
     /// Returns whether the connections use this port.
     pub(crate) fn is_over(&self, device: DeviceId, port: u32) -> bool {
         let on_port = |admin: &Connection| admin.id.port_number() == port;
-        self.requests.device().id() == device && self.admin().is_some_and(on_port)
+        self.requests.pd.device().id() == device && self.admin().is_some_and(on_port)
     }
 }

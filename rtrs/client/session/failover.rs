@@ -91,7 +91,7 @@ impl RequestTable {
                 continue;
             };
             if let Some(list) = transfer.sg() {
-                sg::unmap(self.device(), list);
+                sg::unmap(self, list);
             }
             self.inflight.fetch_sub(1, Ordering::Relaxed);
             // Before the chunk's tag or id can be free.
