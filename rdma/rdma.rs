@@ -25,8 +25,8 @@
 //! - Memory that a device may write is only copied, and has no slices.
 //! - A peer accesses only memory for which it has a key. A [`Mr`] that maps blocks keeps their
 //!   pages. The pages of a [scatterlist](sg) belong to its owner, which keeps them as long as the
-//!   list is mapped; an [`Unmapper`](sg::Unmapper) promises to unmap it only when the device is done
-//!   with it and its keys are invalid.
+//!   list is mapped; an [`Unmapper`](sg::Unmapper) promises to unmap it only when the device is
+//!   done with it and its keys are invalid.
 //!
 //! # Contexts
 //!

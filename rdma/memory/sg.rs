@@ -5,10 +5,10 @@
 //! A list records the device and the direction of its mapping: regions and work requests of another
 //! device refuse it, and a list that the device may only read is not registered for writing.
 //!
-//! The pages belong to the owner of the list, for instance a block request, which does not give them
-//! back while the list is mapped: a request that ends then stays, and a table leaks its pages. Only
-//! [`unmap`] ends the mapping, on behalf of an [`Unmapper`], which has promised to know that the
-//! device is done with the list (decision 0014).
+//! The pages belong to the owner of the list, for instance a block request, which does not give
+//! them back while the list is mapped: a request that would end then stays, and a table leaks its
+//! pages. Only [`unmap`] ends the mapping, on behalf of an [`Unmapper`], which has promised to know
+//! that the device is done with the list (decision 0014).
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
@@ -80,9 +80,9 @@ pub(crate) fn is_mapped_for(list: &SgList, device: &Device) -> bool {
 ///   only and is named by no work request that is posted or may be posted;
 /// - no region is registered that still [maps](crate::Mr::map) the list;
 ///
-/// or when all queue pairs of the domain are [drained](crate::Drained), no region of the domain that
-/// was registered meanwhile is in use on a later queue pair before it has been
-/// [renewed](crate::Mr::renew), and the third holds.
+/// or when all queue pairs of the domain are [drained](crate::Drained), every region of the domain
+/// that was registered for the list is [renewed](crate::Mr::renew) before the domain gets another
+/// queue pair, and the third holds.
 pub unsafe trait Unmapper {
     /// Returns the device for which the lists are mapped.
     fn device(&self) -> &Device;

@@ -19,8 +19,8 @@ const PAGE_LEN: u32 = 4096;
 /// The domain of a queue pair that was closed.
 struct ClosedBefore<'a>(&'a Pd);
 
-// SAFETY: `read_only_mapping` makes it when the only queue pair that it posts on is drained, and the
-// region was not registered since.
+// SAFETY: `read_only_mapping` makes it when the only queue pair that it posts on is drained, and
+// the region was not registered since.
 unsafe impl Unmapper for ClosedBefore<'_> {
     fn device(&self) -> &Device {
         self.0.device()

@@ -155,18 +155,18 @@ impl RequestTable {
     }
 }
 
-// SAFETY: A mapped list is in its request's entry from before the post until it is unmapped, and the
-// context that holds the entry is alone with it and with its region, which is registered only there,
-// for the list that was mapped last. It unmaps
+// SAFETY: A mapped list is in its request's entry from before the post until it is unmapped. The
+// context that holds the entry is alone with it and with its region, which is registered only
+// there, for the list that was mapped last. It unmaps
 //
 // - before the post, when the work requests are dropped;
 // - in `end`, for a read, when a completion has shown that the key is invalid: the peer's
 //   invalidation, counted by `proto::invalidation` so that it is one of this registration, or ours;
-// - in `end`, for a write, when the response has come and the send has completed, which is the last
-//   work request that names its segments or its key. The tag has no other send: the entry was held.
-//   The key is for local access, and the next registration of the region invalidates it first;
-// - with a `Drained` of the domain, in `take_unanswered`, which marks a region that was in use as in
-//   doubt: `repair` renews it before the path connects again.
+// - in `end`, for a write, when the response has come and the send has completed, which is the
+//   last work request that names its segments or its key. The tag has no other send: the entry
+//   was held. The key is for local access, and the next registration invalidates it first;
+// - with a `Drained` of the domain, in `take_unanswered`, which marks a region that was in use as
+//   in doubt: `repair` renews it before the path connects again.
 unsafe impl Unmapper for RequestTable {
     #[inline(always)]
     fn device(&self) -> &Device {
