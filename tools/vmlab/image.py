@@ -27,7 +27,7 @@ KEPT_IMAGES = 4
 
 # Stock modules that tests may load; what they need comes along.
 STOCK_MODULES = (
-    "rdma_rxe", "rdma_cm", "rdma_ucm", "ib_uverbs", "virtio_net", "dummy", "brd", "loop", "null_blk", "ext4",
+    "rdma_rxe", "rdma_cm", "rdma_ucm", "ib_uverbs", "virtio_net", "dummy", "brd", "loop", "null_blk", "ext4", "xfs",
     "scsi_debug", "sd_mod", "dm_mod", "dm_flakey", "dm_delay", "nvme_rdma", "nvmet_rdma", "configfs",
     "crc32c_cryptoapi", "sch_netem", "virtio_rng",
 )
