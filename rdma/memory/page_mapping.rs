@@ -50,10 +50,11 @@ impl DmaDirection {
 /// A block of pages, mapped for the device of a protection domain and kept alive.
 ///
 /// On machines whose DMA is not coherent, or uses bounce buffers, writes of the CPU or the device
-/// are visible to the other only after a synchronisation. Hence the mapping itself gives neither
-/// bytes nor segments: bytes are copied from a part that was synchronised [for the
-/// CPU](Self::for_cpu), and work requests use a part that was synchronised [for the
-/// device](Self::for_device). For a device in software the synchronisation only reads a flag.
+/// are visible to the other only after a synchronisation. Hence the mapping itself gives no
+/// segments, and of the bytes only the [pages](Self::block): bytes are copied from a part that was
+/// synchronised [for the CPU](Self::for_cpu), and work requests use a part that was synchronised
+/// [for the device](Self::for_device). For a device in software the synchronisation only reads a
+/// flag.
 pub struct PageMapping {
     memory: ManuallyDrop<MappedMemory>,
     pd: Arc<Pd>,
@@ -160,6 +161,14 @@ impl PageMapping {
         }
     }
 
+    /// Returns the pages, for a user that follows itself whose turn it is: what the device wrote is
+    /// in them after [`Self::for_cpu`], and the device sees what is in them after
+    /// [`Self::for_device`].
+    #[inline(always)]
+    pub fn block(&self) -> &Arc<PageBlock> {
+        &self.memory.block
+    }
+
     #[inline(never)]
     fn sync(&self, offset: u32, length: u32, helper: SyncHelper) {
         let memory = &*self.memory;
@@ -212,13 +221,8 @@ impl<'a> ForCpu<'a> {
         if target.len() > self.length as usize {
             return Err(EINVAL);
         }
-        self.block().copy_out(self.offset as usize, target)
-    }
-
-    /// Returns the block, of which the CPU may access the bytes of the part.
-    #[inline(always)]
-    pub fn block(&self) -> &'a Arc<PageBlock> {
-        &self.mapping.memory.block
+        let block = &self.mapping.memory.block;
+        block.copy_out(self.offset as usize, target)
     }
 }
 

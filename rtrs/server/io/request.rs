@@ -193,8 +193,7 @@ impl RequestContext {
     /// read until the answer is posted, which syncs it for the device.
     #[inline(always)]
     pub(crate) fn memory(&self) -> &Arc<PageBlock> {
-        // Zero bytes: no part of the device's view is needed here.
-        self.mapping.for_cpu(0, 0).block()
+        self.mapping.block()
     }
 
     /// Returns the private copy of the request's user message.
