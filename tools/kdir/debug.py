@@ -46,8 +46,11 @@ def _configure(tree: pathlib.Path, log: TextIO) -> None:
         raise SystemExit(f"kdir: the debug kernel cannot have {', '.join(missing)}; see {tree}/.config")
 
 
-def _make_tree() -> None:
-    tree = folder() / "tree"
+def _unpack() -> None:
+    """Unpacks and configures the source, once: a build that was interrupted goes on where it was."""
+    tree, stamp = folder() / "tree", folder() / "configured"
+    if stamp.exists():
+        return
     cache.remove(tree)
     tree.mkdir(parents=True)
     series = config.load_kernel_conf()["SERIES"]
@@ -55,6 +58,12 @@ def _make_tree() -> None:
     root.run(["tar", "-xJf", str(archive), "-C", str(tree), "--strip-components=1"])
     with (folder() / "tree.log").open("w") as log:
         _configure(tree, log)
+    stamp.touch()
+
+
+def _make_tree() -> None:
+    _unpack()
+    with (folder() / "tree.log").open("a") as log:
         install = [f"INSTALL_MOD_PATH={folder() / 'install/usr'}", "modules_install"]
         for what, targets in (("the debug kernel (10 to 25 min)", ["bzImage", "modules"]),
                               ("its modules' folder", install)):
