@@ -8,3 +8,4 @@ pub(crate) mod receiver;
 pub(crate) mod reply;
 pub(crate) mod request;
 pub(crate) mod send_queue;
+pub(crate) mod tag;

@@ -12,6 +12,7 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 
 import documents
+import imports
 import language
 import rules
 import rust
@@ -51,7 +52,7 @@ def main() -> int:
         inventory(sources)
         return 0
     failed = 0
-    every = rules.RULES + rust.RULES + documents.RULES + language.RULES
+    every = rules.RULES + rust.RULES + imports.RULES + documents.RULES + language.RULES
     for rule in every:
         complaints = rule(sources)
         name = rule.__name__.replace("_", "-")

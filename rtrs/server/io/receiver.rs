@@ -29,17 +29,11 @@ use crate::server::{
         request::{
             self,
             RequestContext, //
-        }, //
-    }, //
-    path::{
-        connections::{
-            Receiver,
-            TAG_INFO,
-            TAG_IO,
-            TAG_REGISTER,
-            TAG_REVOKE,
-            TAG_SETUP, //
         },
+        tag::Tagged, //
+    },
+    path::{
+        connections::Receiver,
         fence,
         heartbeat, //
     },
@@ -78,12 +72,13 @@ impl QpHandler for Receiver {
         if let Err(status) = wc.status() {
             return this.failed(tag, status);
         }
-        match tag {
-            TAG_IO => this.sent(qp),
-            TAG_REGISTER => {}
-            TAG_INFO => this.path.info_received(wc.byte_len()),
-            TAG_SETUP => this.path.info.complete(),
-            _ => this.revoked(tag),
+        match Tagged::decode(tag) {
+            Tagged::Io => this.sent(qp),
+            Tagged::Invalidate(id) => this.revoked(id),
+            Tagged::InfoRequest => this.path.info_received(wc.byte_len()),
+            Tagged::Setup => this.path.info.complete(),
+            // Receives come to `received`.
+            Tagged::Register | Tagged::Receive => {}
         }
     }
 
@@ -213,7 +208,8 @@ impl Receiver {
         }
         let mut space = rdma::WrBuffer::new();
         let mut batch = qp.batch::<1, 0>(&mut space);
-        batch.local_invalidate(TAG_REVOKE + u32::from(id), key, SendFlags::SIGNALED);
+        let tag = Tagged::Invalidate(id).encode();
+        batch.local_invalidate(tag, key, SendFlags::SIGNALED);
         if let Err(e) = batch.post() {
             if let Some(context) = chunk_state.armed.take() {
                 self.refuse(
@@ -226,8 +222,8 @@ impl Receiver {
 
     /// Handles the completion of that invalidation: the chunk's content is stable.
     #[inline]
-    fn revoked(&self, tag: u32) {
-        let Some(mut context) = self.armed(tag) else {
+    fn revoked(&self, id: u16) {
+        let Some(mut context) = self.armed(id) else {
             return;
         };
         // Until now the client could change it.
@@ -249,10 +245,9 @@ impl Receiver {
         context.parse(head)
     }
 
-    /// Takes the context whose key was being invalidated under `tag`.
+    /// Takes the context of chunk `id`, whose key was being invalidated.
     #[inline]
-    fn armed(&self, tag: u32) -> Option<KBox<RequestContext>> {
-        let id = u16::try_from(tag.checked_sub(TAG_REVOKE)?).ok()?;
+    fn armed(&self, id: u16) -> Option<KBox<RequestContext>> {
         self.path.chunks.chunk_state(id)?.armed.take()
     }
 
@@ -288,13 +283,14 @@ impl Receiver {
     /// Handles a work request that failed, or was flushed because the connection is down.
     #[cold]
     fn failed(&self, tag: u32, status: WcStatus) {
-        if tag >= TAG_REVOKE {
-            if let Some(context) = self.armed(tag) {
-                self.path.release(context);
+        match Tagged::decode(tag) {
+            Tagged::Invalidate(id) => {
+                if let Some(context) = self.armed(id) {
+                    self.path.release(context);
+                }
             }
-        }
-        if tag == TAG_SETUP {
-            self.path.info.complete();
+            Tagged::Setup => self.path.info.complete(),
+            Tagged::Receive | Tagged::Io | Tagged::Register | Tagged::InfoRequest => {}
         }
         // A flush is most often the consequence of an earlier error or close; but rxe flushes a
         // queue pair without another error when it has to repeat a registration.

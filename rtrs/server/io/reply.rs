@@ -37,14 +37,18 @@ use rtrs_core::{
 use zerocopy::IntoBytes;
 
 use crate::server::{
-    io::request::RequestContext, //
+    io::{
+        request::RequestContext,
+        tag::Tagged, //
+    },
     path::connections::{
         Receiver,
-        KEY_MESSAGE_LEN,
-        TAG_IO,
-        TAG_REGISTER, //
+        KEY_MESSAGE_LEN, //
     },
 };
+
+const IO: u32 = Tagged::Io.encode();
+const REGISTER: u32 = Tagged::Register.encode();
 
 /// Most work requests of an answer.
 const ANSWER_WORK: usize = 4;
@@ -159,12 +163,12 @@ fn compose_read(
                 addr: reply.addr,
                 key: reply.rkey,
             };
-            batch.write(TAG_IO, &[data], target, none);
+            batch.write(IO, &[data], target, none);
         }
         client_key = reply.need_inval.then_some(reply.rkey);
     }
     if let Some(key) = client_key {
-        batch.send_invalidate(TAG_IO, &[], key, none);
+        batch.send_invalidate(IO, &[], key, none);
     }
     let imm = imm_of(context, client_key.is_some());
     finish(batch, context, keys, imm, flags);
@@ -185,7 +189,7 @@ fn compose_write(
             context.key_written = false;
             region.update_key();
             let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
-            batch.reg_mr(TAG_REGISTER, region, access, SendFlags::NONE);
+            batch.reg_mr(REGISTER, region, access, SendFlags::NONE);
         }
     }
     let imm = imm_of(context, false);
@@ -202,7 +206,7 @@ fn finish(
     flags: SendFlags,
 ) {
     let (Some(region), Some(keys)) = (&context.region, keys) else {
-        return batch.empty_write_imm(TAG_IO, imm, flags);
+        return batch.empty_write_imm(IO, imm, flags);
     };
     let index = u32::from(context.id);
     if !context.key_written {
@@ -212,7 +216,7 @@ fn finish(
         let _ = keys.write(index, 0, message.as_bytes());
     }
     let message = keys.segment(index, 0, KEY_MESSAGE_LEN);
-    batch.send_imm(TAG_IO, &[message], imm, flags);
+    batch.send_imm(IO, &[message], imm, flags);
 }
 
 /// Returns the immediate that ends the request of `context`.

@@ -45,23 +45,13 @@ use rtrs_core::{
 use zerocopy::IntoBytes;
 
 use crate::server::{
-    io::send_queue::SendQueue,
+    io::{
+        send_queue::SendQueue,
+        tag::Tagged, //
+    },
     path::Path,
     session::Session, //
 };
-
-/// Tag of empty receives.
-pub(crate) const TAG_RECEIVE: u32 = 0;
-/// Tag of the sends of answers and heartbeats.
-pub(crate) const TAG_IO: u32 = 1;
-/// Tag of registrations, which are never signaled and complete only when they fail.
-pub(crate) const TAG_REGISTER: u32 = 2;
-/// Tag of the receive for the info request.
-pub(crate) const TAG_INFO: u32 = 3;
-/// Tag of the work requests of the info response that are signaled.
-pub(crate) const TAG_SETUP: u32 = 4;
-/// Tag of the invalidation of chunk 0's key; those of the other chunks follow.
-pub(crate) const TAG_REVOKE: u32 = 5;
 
 /// Receives that are posted at a time, when as many were consumed.
 pub(crate) const RECEIVE_BATCH: u32 = 16;
@@ -208,8 +198,8 @@ fn create(path: &Arc<Path>, cid: u16, id: &Id) -> Result<OwnedQp<Receiver>> {
         max_send_sge: 1,
         max_recv_sge: 1,
         max_inline_data: 0,
-        tags: TAG_REVOKE + u32::from(depth),
-        receive_tags: TAG_RECEIVE + 1,
+        tags: Tagged::count(depth),
+        receive_tags: Tagged::RECEIVES,
     };
     let cq = Cq::new(
         &path.device,
@@ -226,7 +216,7 @@ fn create(path: &Arc<Path>, cid: u16, id: &Id) -> Result<OwnedQp<Receiver>> {
     };
     let qp = id.create_qp(&path.pd, &cq, &cq, &config, receiver)?;
     if cid == 0 {
-        qp.post_receive(TAG_INFO, Some(path.info.segment()))?;
+        qp.post_receive(Tagged::InfoRequest.encode(), Some(path.info.segment()))?;
     }
     Ok(qp)
 }

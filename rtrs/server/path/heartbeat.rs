@@ -17,12 +17,10 @@ use rtrs_core::proto::{
 };
 
 use crate::server::{
+    io::tag::Tagged,
     module, //
     path::{
-        connections::{
-            Receiver,
-            TAG_IO, //
-        },
+        connections::Receiver,
         Path, //
     },
 };
@@ -145,7 +143,7 @@ fn send(qp: &Qp<Receiver>, imm: Imm) -> bool {
     };
     let mut space = rdma::WrBuffer::new();
     let mut batch = qp.batch::<1, 0>(&mut space);
-    batch.empty_write_imm(TAG_IO, imm.encode(), flags);
+    batch.empty_write_imm(Tagged::Io.encode(), imm.encode(), flags);
     if let Err(e) = batch.post() {
         receiver
             .path

@@ -52,15 +52,14 @@ use rtrs_core::{
 use zerocopy::IntoBytes;
 
 use crate::server::{
+    io::tag::Tagged,
     module, //
     path::{
         chunks, //
         connections::{
             self,
             Receiver,
-            INFO_REQUEST_LEN,
-            TAG_REGISTER,
-            TAG_SETUP, //
+            INFO_REQUEST_LEN, //
         },
         fence,
         heartbeat,
@@ -313,9 +312,9 @@ type Registrations<'a> = Batch<'a, Receiver, REGISTER_BATCH, 0>;
 fn add(batch: &mut Registrations<'_>, region: &Mr, last: bool) {
     let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
     if last {
-        batch.reg_mr(TAG_SETUP, region, access, SendFlags::SIGNALED);
+        batch.reg_mr(Tagged::Setup.encode(), region, access, SendFlags::SIGNALED);
     } else {
-        batch.reg_mr(TAG_REGISTER, region, access, SendFlags::NONE);
+        batch.reg_mr(Tagged::Register.encode(), region, access, SendFlags::NONE);
     }
 }
 
@@ -344,7 +343,7 @@ fn post(path: &Arc<Path>, qp: &Qp<Receiver>, bytes: &[u8]) -> Result {
     let mut space = rdma::WrBuffer::new();
     let mut batch = qp.batch::<1, 1>(&mut space);
     batch.send(
-        TAG_SETUP,
+        Tagged::Setup.encode(),
         &[message.segment(0, 0, len)],
         SendFlags::SIGNALED,
     );
