@@ -36,10 +36,12 @@ class Modules:
         with phase("load"):
             parts = self._parts.setdefault(machine.name, {})
             if self.shared and part in parts:
-                if parts[part] == line and machine.exists(f"/sys/module/{WITNESS[part]}/initstate"):
+                if parts[part] != line:
+                    machine.run("mods -r", UNLOAD_SECONDS)
+                    parts.clear()
+                elif machine.exists(f"/sys/module/{WITNESS[part]}/initstate"):
                     return
-                machine.run("mods -r", UNLOAD_SECONDS)
-                parts.clear()
+                # Else a test has unloaded it by itself. What it has loaded meanwhile stays.
             machine.run(line, LOAD_SECONDS)
             parts[part] = line
             if self.shared and (key := self._key(machine)) not in self._idle:
