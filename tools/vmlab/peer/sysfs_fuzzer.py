@@ -29,7 +29,8 @@ PAGE = 4096
 WRITERS = 3
 LISTED_SECONDS = 0.5
 WRITES_MIN = 200
-LONGER = 6
+IOS_MIN = 8
+LONGER = 4
 GRACE_SECONDS = 60.0        # a path to nobody is given up after 30
 LOG = "/run/sysfs_fuzzer.log"
 # A `*` does not follow the many links of sysfs; what is below is walked.
@@ -53,6 +54,26 @@ WORDS = {
 # Written to the watched disk or its session these end its IO: (a pattern of the file, of the text).
 ENDS_IO = ((r"/rnbd/unmap_device$", "force"), (r"/rnbd/resize$", r"\d"), (r"/force_close$", "1"),
            (r"/fast_io_fail_tmo$", r"\d"), (r"/max_reconnect_attempts$", r"(?<!-)\d|-\d\d"))
+# A number outside of these must be refused, and so must a line for map_device in which this is found.
+RANGES = {
+    "heartbeat_interval_ms": (100, 60_000), "heartbeat_missed_max": (1, 100), "reconnect_delay_ms": (100, 600_000),
+    "max_reconnect_attempts": (-1, 9999), "fast_io_fail_tmo": (-1, 86_400), "retry_count": (0, 7),
+    "max_memory_mib": (0, 2**32 - 2),
+}
+WRONG_WORDS = ("colour=red", "sessname=", "=", "device_path=../x", f"sessname={'s' * 255}", f"device_path={'d' * 256}",
+               "access_mode=w", "nr_poll_queues=99", "io_timeout_ms=999")
+
+
+def is_wrong(file: str, text: bytes) -> bool:
+    """Whether the file must refuse this. (Of what is not said here, the file may take or refuse it.)"""
+    name = os.path.basename(file)
+    if name == "map_device":
+        return bool(set(WRONG_WORDS) & set(text.decode("latin1").split()))
+    number = re.fullmatch(rb"\s*([+-]?\d{1,40})\s*", text)
+    if name not in RANGES or not number:
+        return False
+    least, most = RANGES[name]
+    return not least <= int(number[1]) <= most
 
 
 class Chance(random.Random):
@@ -73,15 +94,22 @@ class Chance(random.Random):
         one = f"ip:{self.choice(self.job['addresses'])}"
         return f"{one}@{one}" if self.random() < 0.2 else one
 
+    def right_words(self) -> list[str]:
+        """What a line for map_device has to have."""
+        return [f"sessname={self.choice(self.job['sessions'])}", f"path={self.path()}",
+                f"device_path={self.choice(self.job['disks'][1:])}",
+                f"access_mode={self.choice(('rw', 'ro', 'migration'))}"]
+
+    def right_line(self) -> str:
+        """A line that map_device takes."""
+        return " ".join(self.right_words())
+
     def line(self) -> str:
         """A line for map_device: right, or with one thing that is wrong."""
-        words = [f"sessname={self.choice(self.job['sessions'])}", f"path={self.path()}",
-                 f"device_path={self.choice(self.job['disks'][1:])}",
-                 f"access_mode={self.choice(('rw', 'ro', 'migration'))}"]
-        more = (f"path={self.address()}", "dest_port=1", f"nr_poll_queues={self.choice(('0', '1', '-1', '99'))}",
+        words = self.right_words()
+        more = (f"path={self.address()}", "dest_port=1", f"nr_poll_queues={self.choice(('0', '1', '-1'))}",
                 f"io_timeout_ms={self.choice(NUMBERS)}", f"fast_io_fail_tmo={self.choice(('off', *NUMBERS))}",
-                f"heartbeat_interval_ms={self.choice(NUMBERS)}", "colour=red", "sessname=", "=", "device_path=../x",
-                f"sessname={'s' * 260}", f"device_path={'d' * 300}", "access_mode=w")
+                f"heartbeat_interval_ms={self.choice(NUMBERS)}", *WRONG_WORDS)
         if self.random() < 0.5:
             words += self.sample(more, self.randrange(1, 3))
         if self.random() < 0.2:
@@ -171,15 +199,15 @@ class Fuzzer:
 
     @property
     def over(self) -> bool:
-        """Whether the time is up; on a busy host it is longer, so that enough is written."""
+        """Whether the time is up; on a busy host it is longer, so that enough is written, and IO is done beside it."""
         seconds = time.monotonic() - self.began
-        enough = self.swept and self.writes > WRITES_MIN
+        enough = self.swept and self.writes > WRITES_MIN and self.ios > IOS_MIN
         return seconds > self.job["seconds"] and (enough or seconds > LONGER * self.job["seconds"])
 
     def ends_io(self, file: str, text: bytes) -> bool:
         """Whether this may end the IO of the watched disk."""
         what = next((word for pattern, word in ENDS_IO if re.search(pattern, file)), None)
-        if what is None or not re.search(what, text.decode("latin1").lower()):
+        if what is None or is_wrong(file, text) or not re.search(what, text.decode("latin1").lower()):
             return False
         keep, disk = self.job["keep"], self.job["disks"][0]
         if "/rnbd/" in file and "/sessions/" not in file:
@@ -212,6 +240,8 @@ class Fuzzer:
             finally:
                 os.close(handle)
             said = "ok"
+            if is_wrong(file, text):
+                self.failures.append(f"{self.doing[who]} was not refused")
         except OSError as why:
             said = errno.errorcode.get(why.errno or 0, str(why.errno))
         with self.lock:
@@ -230,12 +260,24 @@ class Fuzzer:
     # -- the threads -------------------------------------------------------------------------------------------
 
     def sweep(self, chance: Chance) -> None:
-        """Before the rest: each file that is there now with a page of text, nothing, what is right among blanks, a long
+        """Before the rest: a line with each of the wrong words, the numbers just out of range, a second path to where a
+        lost one leads; then each file that was there with a page of text, nothing, what is right among blanks, a long
         text, and all bytes."""
         forms: tuple[Callable[[bytes], bytes], ...] = (
             lambda right: b"x" * PAGE, lambda right: b"", lambda right: right.ljust(PAGE),
             lambda right: b" " + right + b" \n", lambda right: b"9" * 20 * PAGE, lambda right: bytes(range(256)))
-        known = self.known(True)
+        known = [name for name in files() if is_writable(name)]
+        for word in WRONG_WORDS:
+            self.write(MAP, f"{chance.right_line()} {word}".encode())
+        for file in known:
+            least, most = RANGES.get(os.path.basename(file), (0, -1))
+            for number in (least - 1, most + 1) if least <= most else ():
+                self.write(file, str(number).encode())
+        for file in (name for name in known if re.search(r"client/.*/paths/.*/disconnect$", name)):
+            folder = os.path.dirname(file)
+            self.write(file, b"1")
+            self.write(f"{os.path.dirname(os.path.dirname(folder))}/add_path", folder.rpartition("@")[2].encode())
+            self.write(f"{folder}/reconnect", b"1")
         for form in forms:
             for file in known:
                 self.write(file, form(chance.right(file).encode()))
@@ -281,11 +323,15 @@ class Fuzzer:
             os.close(handle)
 
     def disks(self) -> None:
-        """Reads and writes blocks of all disks but the watched one. An error is no surprise."""
+        """Reads and writes blocks of all disks but the watched one, and maps one if there is no other. An error is no
+        surprise."""
         chance = Chance(f"{self.job['seed']} disks", self.job)
         block = mmap.mmap(-1, PAGE)
         while not self.over:
-            for device in glob.glob("/dev/rnbd*"):
+            devices = glob.glob("/dev/rnbd*")
+            if len(devices) < 2:
+                self.write(MAP, chance.right_line().encode())
+            for device in devices:
                 try:
                     handle = os.open(device, os.O_RDWR | os.O_DIRECT | os.O_NONBLOCK)
                 except OSError:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import random
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +73,7 @@ def restore(lab: Lab, parameters: dict[str, str], addresses: list[str]) -> None:
               f"the path to {address} is there")
 
 
-@needs(machines=1, timeout=240, unproven=True)
+@needs(machines=1, timeout=240)
 def test_random_writes_to_every_file(vm: Lab) -> None:
     """Client and server in one machine: no complaint, no hang; the watched disk's IO is right, and goes on."""
     chance = seed.fresh()
@@ -86,15 +87,19 @@ def test_random_writes_to_every_file(vm: Lab) -> None:
     report = fuzz(vm, chance, addresses)
     if not history.running:
         history.clean()     # says why it has ended
-    counts = report["counts"]
-    writes = sum(sum(kind.values()) for kind in counts.values())
-    print(f"# {writes} writes, {report['reads']} reads, {report['ios']} IOs", flush=True)
+    counts: dict[str, Counter[str]] = {kind: Counter(said) for kind, said in report["counts"].items()}
+    said = sum(counts.values(), Counter())
+    print(f"# {said.total()} writes to {len(counts)} kinds of files, {report['reads']} reads, {report['ios']} IOs: "
+          f"{dict(said.most_common())}", flush=True)
+    if tier.is_long():
+        for kind, errors in sorted(counts.items()):
+            print(f"#   {kind}: {dict(errors.most_common())}", flush=True)
     eq(sorted(WRITTEN - counts.keys()), [], "files that were not written")
-    for kind, said in sorted(counts.items()):
-        print(f"#   {kind}: {said}", flush=True)
     restore(vm, parameters, addresses)
     history.clean()
     until(lambda: set(paths.states(vm)) == {"connected"}, 20, "all paths are connected")
-    ge(writes, 100, "writes")
+    ge(said.total(), 100, "writes")
+    ge(said["ok"], 30, "writes that were taken")
     ok(report["reads"], "no file was read")
+    ok(report["ios"], "no IO was done on the disks that come and go")
     disk.unmap()
