@@ -62,8 +62,8 @@ def reason(why: BaseException, verbose: bool = False) -> str:
 class Keeper:
     """Holds at most one lab, the one that the latest test used."""
 
-    def __init__(self, modules: str = "ours", accel: str | None = None) -> None:
-        self._modules, self._accel = modules, accel
+    def __init__(self, modules: str = "ours", accel: str | None = None, append: str = "") -> None:
+        self._modules, self._accel, self._append = modules, accel, append
         self._lab: Lab | None = None
         self._spec: Spec | None = None
         self._preempt = DEFAULT_PREEMPTION
@@ -92,7 +92,7 @@ class Keeper:
 
     def prepare(self, needs: Needs) -> Lab:
         """The lab that is up, if it will do, otherwise a fresh one; with modules and preemption as the test needs."""
-        spec = replace(needs.spec, accel=self._accel)
+        spec = replace(needs.spec, accel=self._accel, append=f"{needs.spec.append} {self._append}".strip())
         if self._lab and (needs.fresh or self._spec != spec or not all(m.alive for m in self._lab.machines)):
             self.drop()
         if self._lab is None:

@@ -20,7 +20,7 @@ from typing import Any
 from vmlab import qmp
 from vmlab.channel import ANSWER_MARGIN_SECONDS, Channel, MachineGone, Pending
 from vmlab.image import Image
-from vmlab.patience import scaled
+from vmlab.patience import is_debug_kernel, scaled
 
 # norandmaps: an emulator keeps translated code by its address. With the same addresses in every process bash
 # starts in 40 ms of its processor time instead of 110, `rdma` in 27 instead of 96. init_on_alloc=0: Debian's kernel
@@ -33,7 +33,7 @@ EMULATED_CPU = "max,-erms,-fsrm"
 QEMU = os.environ.get("VMLAB_QEMU", "qemu-system-x86_64")
 # A boot takes about 12 seconds of processor time under emulation, however busy the host is (the debug kernel's took
 # more than 60); one that hangs either spins or does nothing at all.
-BOOT_CPU_SECONDS = 200.0 if os.environ.get("VMLAB_DEBUG") else 60.0
+BOOT_CPU_SECONDS = 200.0 if is_debug_kernel() else 60.0
 BOOT_SECONDS = 300.0
 STALLED_SECONDS, STALLED_CPU_SECONDS = 60.0, 2.0
 WAKE_SECONDS = 90.0

@@ -20,6 +20,11 @@ def factor() -> float:
     return min(FACTOR_MAX, max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1)))
 
 
+def is_debug_kernel() -> bool:
+    """Whether the machines have the debug kernel (`kdir debug`): limits of the product are not judged there."""
+    return bool(os.environ.get("VMLAB_DEBUG"))
+
+
 def scaled(seconds: float) -> float:
     """A time limit for the host as it is now."""
     return seconds * factor()

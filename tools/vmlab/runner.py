@@ -89,7 +89,7 @@ class Runner:
 
     def start(self) -> Worker:
         """One more worker."""
-        told = {key: getattr(self._options, key) for key in ("modules", "accel", "verbose", "keep", "long")}
+        told = {key: getattr(self._options, key) for key in ("modules", "accel", "append", "verbose", "keep", "long")}
         number = len(self.workers) + self.deaths
         worker = self.workers[number] = Worker(number, told, self.heard)
         return worker
@@ -215,6 +215,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--durations", type=Path, metavar="FILE", help="where the times go (default: in the cache)")
     parser.add_argument("--verbose", action="store_true", help="with stack traces")
     parser.add_argument("--accel", help="kvm or tcg; default: what works")
+    parser.add_argument("--append", default="", help="more kernel arguments, for the machines of all tests")
 
 
 def _listed(tests: list[plan.Planned]) -> str:

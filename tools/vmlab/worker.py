@@ -28,7 +28,7 @@ from vmlab import shell, tier
 from vmlab.checks import Failed, Skip, TooSlow
 from vmlab.keeper import Deadline, Keeper, reason
 from vmlab.lab import Lab
-from vmlab.patience import BUSY_SHARE, HostLoad, wait_until_quiet
+from vmlab.patience import BUSY_SHARE, HostLoad, is_debug_kernel, wait_until_quiet
 from vmlab.phases import BODY, CLOCK, phase
 
 TESTS = Path(__file__).resolve().parent / "tests"
@@ -114,7 +114,7 @@ class Plugin:
         self._items: dict[str, pytest.Item] = {}
         self._broken: dict[str, str] = {}
         self._file = ""     # of the latest test
-        self.keeper = Keeper(options["modules"], options["accel"])
+        self.keeper = Keeper(options["modules"], options["accel"], options["append"])
 
     def _say(self, **line: Any) -> None:
         print(json.dumps(line), file=self._results, flush=True)
@@ -190,7 +190,7 @@ class Plugin:
         """No lab is made for a test that cannot be made here."""
         if declared.of(getattr(item, "function", None)).unproven and not tier.is_long():
             raise Skip("not proven yet, in make test-long: python3 tools/vmlab run --long ...")
-        if declared.of(getattr(item, "function", None)).debug and not os.environ.get("VMLAB_DEBUG"):
+        if declared.of(getattr(item, "function", None)).debug and not is_debug_kernel():
             raise Skip("needs the debug kernel: python3 tools/kdir debug python3 tools/vmlab run ...")
         with phase("prepare"):
             return (yield)

@@ -12,6 +12,7 @@ from vmlab import paths, rnbd, seed, tier
 from vmlab.checks import Failed, TooSlow, eq, ge, ok, until
 from vmlab.lab import Lab
 from vmlab.needs import needs
+from vmlab.patience import is_debug_kernel
 
 # An emulated machine stands still now and then while its host does something else.
 EMULATION = 1.5
@@ -21,9 +22,9 @@ BACK_SECONDS = 3.0
 
 
 def below(found: float, bar: float, what: str) -> None:
-    """A bar that emulation may miss by half; the figure is printed."""
+    """A bar that emulation may miss by half; the figure is printed. In the debug kernel that is all."""
     paths.figure(f"{what}: {found:.2f} s, bar {bar:g} s")
-    if found > bar * EMULATION:
+    if found > bar * EMULATION and not is_debug_kernel():
         raise TooSlow(f"{what}: {found:.2f} s, expected at most {bar:g} s")
 
 

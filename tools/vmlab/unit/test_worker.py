@@ -23,7 +23,7 @@ class WorkerTest(unittest.TestCase):
 
     def start(self, **more: object) -> None:
         """Starts the worker, with more options."""
-        options = {"modules": "ours", "accel": None, "verbose": False, "keep": False, "long": False,
+        options = {"modules": "ours", "accel": None, "append": "", "verbose": False, "keep": False, "long": False,
                    "tests": str(FOLDER), **more}
         self.worker = Worker(0, options, self.heard)
         self.addCleanup(self.worker.close)
