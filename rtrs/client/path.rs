@@ -15,7 +15,9 @@ pub(crate) mod heartbeat;
 pub(crate) mod recovery;
 pub(crate) mod resources;
 pub(crate) mod setup;
+mod stale_connection;
 pub(crate) mod stats;
+mod trace;
 
 use kernel::{
     impl_has_delayed_work, impl_has_work, new_mutex,
@@ -82,6 +84,7 @@ use crate::client::{
         resources::Resources,
         setup::Setup,
         stats::Stats,
+        trace::Trace,
     },
     session::{
         quarantine::Number,
@@ -119,6 +122,7 @@ pub(crate) struct Path {
     pub(crate) ends: Mutex<Option<Ends>>,
     #[pin]
     pub(crate) recovery: IrqLock<Recovery>,
+    trace: Trace,
     #[pin]
     pub(crate) state_changed: WaitQueue,
     /// What the path connects with. The thread that sets the path up or tears it down holds the
@@ -234,6 +238,7 @@ impl Path {
         let number = Number::new(session)?;
         let mut uuid = [0; 16];
         random::fill(&mut uuid);
+        let [a, b, c, d, ..] = uuid;
         Arc::pin_init(
             pin_init!(Self {
                 session: session.clone(),
@@ -242,6 +247,7 @@ impl Path {
                 addrs,
                 ends <- new_mutex!(None),
                 recovery <- new_irq_lock!(Recovery::NEW),
+                trace: Trace::new(u32::from_be_bytes([a, b, c, d])),
                 state_changed <- new_wait_queue!("Path::state_changed"),
                 attempts <- new_mutex!(Resources::NONE),
                 stale_connection <- new_irq_lock!(None),

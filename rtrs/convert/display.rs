@@ -28,6 +28,7 @@ use crate::proto::{
         Policy,
         UnknownPolicy, //
     },
+    recovery::record::Entry,
     request::Malformed,
     settings::{
         SettingError,
@@ -47,6 +48,7 @@ forward_display! {
     ClientRdma,
     ClientState,
     ConnectError,
+    Entry,
     InfoError,
     IoCounts,
     Latency,

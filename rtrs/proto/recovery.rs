@@ -20,6 +20,7 @@
 //! effect. All other actions are carried out after the lock is released.
 
 mod event;
+pub mod record;
 
 use ferro_proto::backoff::{
     Backoff,

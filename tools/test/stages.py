@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0
 """The stages of `make check`, `make test` and `make test-long`. A stage runs programs and counts."""
 import dataclasses
-import hashlib
 import json
 import os
 import pathlib
 import re
 import secrets
-import shutil
 import subprocess
 import sys
 import threading
@@ -17,13 +15,12 @@ from collections.abc import Callable
 import native
 import objects
 
-from kdir import config
+from kdir import cargo, config
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 PYTHON = [sys.executable, "-B"]
 KDIR = [*PYTHON, "tools/kdir"]
 PYTOOLS = [*PYTHON, "tools/pytools"]
-CARGO_MIN = (1, 85)
 CLOSING = re.compile(r"(\d+) passed, (\d+) failed(?:, (\d+) skipped)?")
 # Where crates of the kernel have their roots.
 KERNEL_FOLDERS = ("common", "kernel_ext", "block", "rdma", "rtrs", "rnbd", "samples", "selftest", "verbs_provider",
@@ -171,29 +168,13 @@ def _python_lint(out: Output) -> Counts:
     return total + out.one("lint.shellcheck", out.stream([*PYTOOLS, "shellcheck", *scripts])[0])
 
 
-
-def cargo() -> list[str]:
-    """The host's cargo where it is new enough, else the one of the Debian root."""
-    if shutil.which("cargo"):
-        answer = subprocess.run(["cargo", "--version"], capture_output=True, text=True, check=False).stdout
-        if (found := re.search(r"(\d+)\.(\d+)", answer)) and (int(found[1]), int(found[2])) >= CARGO_MIN:
-            return ["cargo"]
-    return [*KDIR, "run", "cargo"]
-
-
-def cargo_environment() -> dict[str, str]:
-    """What cargo builds is kept in the cache, so that a fresh clone at the same place has its crates."""
-    place = hashlib.sha256(str(REPOSITORY).encode()).hexdigest()[:8]
-    return {"CARGO_TARGET_DIR": os.environ.get("CARGO_TARGET_DIR") or f"{_cache()}/cargo-{place}"}
-
-
 def _cargo_tests(out: Output) -> Counts:
     """The pure protocol code on the host: golden vectors, exhaustive, property and fuzz tests; and that the simulation
     finds what it is for."""
     seed = str(secrets.randbits(48))
     out.say(f"# PROTO_SEED={seed} cargo test -p ferrofabric-proto: this run's inputs again")
-    status, lines = out.stream([*cargo(), "test", "--locked", "--manifest-path", "tools/Cargo.toml"],
-                               cargo_environment() | {"PROTO_SEED": seed})
+    status, lines = out.stream([*cargo.command(), "test", "--locked", "--manifest-path", "tools/Cargo.toml"],
+                               cargo.environment() | {"PROTO_SEED": seed})
     total = Counts()
     for line in lines:
         if match := re.match(r"test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored", line):
@@ -208,9 +189,9 @@ def _simulation(tier: str) -> Callable[[Output], Counts]:
     fresh = FRESH[tier]
 
     def run(out: Output) -> Counts:
-        status, _ = out.stream([*cargo(), "run", "--release", "--locked", "--quiet", "--manifest-path",
+        status, _ = out.stream([*cargo.command(), "run", "--release", "--locked", "--quiet", "--manifest-path",
                                 "tools/Cargo.toml", "--package", "ferrofabric-sim", "--", "--seeds", str(SEEDS[tier]),
-                                "--fresh", str(fresh)], cargo_environment())
+                                "--fresh", str(fresh)], cargo.environment())
         # A seed is not a test: the closing line counts what was written as a test.
         return out.one(f"simulation.{SEEDS[tier]}-seeds-and-{fresh}-fresh", status)
     return run
@@ -218,11 +199,11 @@ def _simulation(tier: str) -> Callable[[Output], Counts]:
 
 def _host_lint(out: Output) -> Counts:
     """rustfmt and clippy over what runs on the host; every warning is an error."""
-    clippy = [*cargo(), "clippy", "--locked", "--all-targets", "--manifest-path", "tools/Cargo.toml", "--",
+    clippy = [*cargo.command(), "clippy", "--locked", "--all-targets", "--manifest-path", "tools/Cargo.toml", "--",
               "-D", "warnings"]
-    total = out.one("lint.clippy-host", out.stream(clippy, cargo_environment())[0])
-    return total + out.one("lint.rustfmt-host", out.stream([*cargo(), "fmt", "--all", "--check", "--manifest-path",
-                                                            "tools/Cargo.toml"])[0])
+    total = out.one("lint.clippy-host", out.stream(clippy, cargo.environment())[0])
+    format_check = [*cargo.command(), "fmt", "--all", "--check", "--manifest-path", "tools/Cargo.toml"]
+    return total + out.one("lint.rustfmt-host", out.stream(format_check)[0])
 
 
 def _kernel_lint(out: Output) -> Counts:

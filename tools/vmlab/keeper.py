@@ -10,7 +10,7 @@ from dataclasses import replace
 from types import FrameType
 from typing import Any
 
-from vmlab import loaded, oracle
+from vmlab import loaded, oracle, replay
 from vmlab.channel import MachineGone
 from vmlab.checks import Failed
 from vmlab.image import canonical
@@ -112,6 +112,7 @@ class Keeper:
             self._preempt = DEFAULT_PREEMPTION
             self._lab.modules = self._modules
             seconds = self._lab.boot()
+            replay.program()
             under_test = [canonical(module.stem) for name in spec.sets for module in self._lab.assets.module_set(name)]
             self._baselines = self._each(self._lab.machines, lambda machine: oracle.Baseline.take(machine, under_test))
             print(f"# booted {spec.title} ({self._lab.accel}) in {seconds:.1f} s", flush=True)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vmlab import qmp
+from vmlab import qmp, replay
 from vmlab.channel import ANSWER_MARGIN_SECONDS, Channel, MachineGone, Pending
 from vmlab.image import Image
 from vmlab.patience import is_debug_kernel, scaled
@@ -295,9 +295,14 @@ class Machine:
                     return
 
     def kernel_log(self, after: int = -1) -> list[tuple[int, str]]:
-        """Kernel log records after a sequence number, oldest first."""
+        """Kernel log records after a sequence number, oldest first, but for the steps of paths."""
         lines = self.channel.ask("kmsg", after=after).wait(scaled(60))["lines"]
-        return [(sequence, text) for sequence, _level, text in lines]
+        return [(sequence, text) for sequence, _level, text in lines if not replay.is_record(text)]
+
+    def path_records(self, after: int = -1) -> list[str]:
+        """The steps of paths (replay.py) in the kernel log after a sequence number, oldest first."""
+        lines = self.channel.ask("kmsg", after=after).wait(scaled(60))["lines"]
+        return [text for _sequence, _level, text in lines if replay.is_record(text)]
 
     def log_mark(self) -> int:
         """The sequence number of the newest kernel log record."""

@@ -4,9 +4,10 @@
 1. Did the kernel complain since the test began?
 2. Are the RDMA resources back, and is no session and no device left in sysfs? While modules stay loaded for the next
    test that means: as many as when they had just been loaded.
-3. Do our modules unload, and are the RDMA resources back where they were after boot? Asked when a group of tests
+3. Have the client's paths done what their state machine has decided? (replay.py)
+4. Do our modules unload, and are the RDMA resources back where they were after boot? Asked when a group of tests
    ends, and after each test that loads modules for itself.
-4. In a debug kernel, then too: does kmemleak report unreferenced memory?
+5. In a debug kernel, then too: does kmemleak report unreferenced memory?
 
 Completion queues are not counted exactly: ib_core keeps a pool of shared ones for each device, which grows at
 the first use and is freed with the device, not with its users.
@@ -18,6 +19,7 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from vmlab import replay
 from vmlab.channel import MachineGone
 from vmlab.machine import Examination, Machine
 from vmlab.patience import scaled
@@ -137,6 +139,7 @@ def examine(baseline: Baseline, mark: int, idle: Resources | None, loaded: Itera
                 break
             time.sleep(0.1)
         wrong += [f"kernel: {text}" for text in _complaints(state.log)]
+        wrong += [f"replay: {text}" for text in replay.judge(text for _sequence, text in state.log)[1]]
         at_rest = stays or baseline.is_idle(state)
     except MachineGone as why:
         wrong, at_rest = [str(why)], True

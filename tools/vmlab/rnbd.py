@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from vmlab import loaded
+from vmlab import loaded, replay
 from vmlab.checks import Failed, eq, ok, until
 from vmlab.history import History
 from vmlab.lab import Lab
@@ -171,8 +171,10 @@ def _server_line(modules: str, rtrs: str, rnbd: str) -> str:
 
 
 def load_client(lab: Lab, modules: str | None = None) -> None:
-    """Loads the client's modules, unless an earlier test has and the lab shares them."""
-    loaded.of(lab).load(lab.client, "client", f"mods {modules or lab.modules} rnbd-client")
+    """Loads the client's modules, unless an earlier test has and the lab shares them. Ours record what their paths
+    do."""
+    record = f"{{ [ ! -e {replay.SWITCH} ] || echo 1 > {replay.SWITCH}; }}"
+    loaded.of(lab).load(lab.client, "client", f"mods {modules or lab.modules} rnbd-client && {record}")
 
 
 def unload(lab: Lab, machine: Machine) -> None:

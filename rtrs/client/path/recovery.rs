@@ -33,6 +33,7 @@ use rdma::{
 use rtrs_core::proto::{
     path::ClientState,
     recovery::{
+        record::Operation,
         Action,
         Effects,
         Event,
@@ -85,14 +86,17 @@ impl Path {
     fn decide(self: &Arc<Self>, event: Event) -> Effects {
         let mut recovery = self.recovery.lock();
         let effects = recovery.step(event);
+        self.trace.step(&event, &effects, &recovery);
         let attempts = recovery.attempts();
         if let Action::StartIn { pause_ms } = effects.action {
             // With the lock held: of two pauses the one that was decided last counts.
+            self.trace.did(Operation::StartIn { pause_ms });
             workqueue::mod_delayed::<_, RECONNECT>(self.clone(), pause_ms);
         }
         if let Action::TearDownIn { pause_ms } = effects.action {
             // It does not replace a run that is queued already: that one may have been asked for
             // since.
+            self.trace.did(Operation::TearDownIn { pause_ms });
             let _ = workqueue::queue_delayed::<_, TEAR_DOWN>(self.clone(), pause_ms);
         }
         drop(recovery);
@@ -105,37 +109,21 @@ impl Path {
                     self.dst()
                 );
                 self.queue_tear_down();
+                self.trace.did(Operation::LeaveSession);
                 self.session.path_left();
             }
-            Action::LookAgain => self.setup.give_up_address(),
+            Action::LookAgain => {
+                self.trace.did(Operation::GiveUpAddress);
+                self.setup.give_up_address();
+            }
             _ => {}
         }
         self.state_changed.wake_all();
         effects
     }
 
-    fn carry_out(&self, stale_connection: StaleConnection) {
-        match stale_connection {
-            StaleConnection::Leave => {}
-            StaleConnection::Disconnect => {
-                let kept = self.stale_connection.lock().clone();
-                if let Some(id) = kept {
-                    // It fails if it was disconnected before.
-                    let _ = id.disconnect();
-                }
-            }
-            StaleConnection::Drop => self.drop_stale_connection(),
-        }
-    }
-
-    /// Drops the stale connection, which disconnects it; sleeps. Its own event handler may call
-    /// this.
-    fn drop_stale_connection(&self) {
-        let kept = self.stale_connection.lock().take();
-        drop(kept);
-    }
-
     fn queue_tear_down(self: &Arc<Self>) {
+        self.trace.did(Operation::QueueTearDown);
         // If it is queued already, that run is enough; one that is to be later begins now.
         workqueue::mod_delayed::<_, TEAR_DOWN>(self.clone(), 0);
     }
@@ -199,9 +187,14 @@ impl Path {
                 );
             }
             // The connecting task logs it.
-            Action::AbortConnect => self.setup.failed(fault),
+            Action::AbortConnect => self.abort_connect(fault),
             _ => {}
         }
+    }
+
+    fn abort_connect(&self, fault: PathError) {
+        self.trace.did(Operation::AbortConnect);
+        self.setup.failed(fault);
     }
 
     /// Starts the next attempt of a path that waits to connect again at once, since a change makes
@@ -302,6 +295,7 @@ impl Path {
         first_conn: bool,
         timeouts: ConnectTimeouts,
     ) -> Result<(), PathError> {
+        this.trace.did(Operation::Connect);
         this.drain_again(resources)?;
         let life = this.life();
         this.disconnected.store(0, Ordering::Relaxed);
@@ -321,6 +315,7 @@ impl Path {
             stale_connection = effects.stale_connection;
             let live = effects.action == Action::GoLive;
             if live {
+                this.trace.did(Operation::GoLive);
                 drop(this.connections.replace(Some(connections.clone())));
             }
             live
@@ -358,7 +353,7 @@ impl Path {
     /// Begins to close the path, if it is not closed: [`Self::wait_closed`] waits for the end.
     pub(crate) fn begin_close(this: &Arc<Self>) {
         if this.step(Event::Close) == Action::TearDown {
-            this.setup.failed(PathError::Requested);
+            this.abort_connect(PathError::Requested);
         }
     }
 
@@ -379,16 +374,26 @@ impl Path {
     pub(crate) fn remove(this: &Arc<Self>) -> bool {
         Self::close(this);
         let removed = this.step(Event::Remove) == Action::Release;
+        if removed {
+            this.trace.did(Operation::Release);
+        }
         // Cancels a reconnect that was requested before the removal.
         drop(workqueue::cancel_delayed_sync::<_, RECONNECT>(this));
         removed
+    }
+
+    fn begin_tear_down(&self) -> Option<TearDown> {
+        let recovery = self.recovery.lock();
+        let run = recovery.begin_tear_down();
+        self.trace.ran(run);
+        run
     }
 
     /// Stops IO, heartbeat and connections; requests in flight are sent elsewhere or requeued.
     pub(crate) fn tear_down(this: &Arc<Self>) {
         // An attempt that is under way ends soon, since `fail` and `begin_close` have told it.
         let mut resources = this.attempts.lock();
-        let Some(run) = this.recovery.lock().begin_tear_down() else {
+        let Some(run) = this.begin_tear_down() else {
             return;
         };
         // The heartbeat does not take the lock.
@@ -474,14 +479,5 @@ impl Path {
         let (requests, stale_connection) = Connections::end(connections)?;
         resources.take_back(requests);
         stale_connection
-    }
-
-    /// Stores a stale connection for later; returns whether there is one.
-    fn keep_stale_connection(&self, stale_connection: Option<CmId>) -> bool {
-        let kept = stale_connection.and_then(|id| Arc::new(id, GFP_KERNEL).ok());
-        let is_kept = kept.is_some();
-        let before = core::mem::replace(&mut *self.stale_connection.lock(), kept);
-        drop(before);
-        is_kept
     }
 }

@@ -5,7 +5,7 @@
 use super::TearDown;
 
 /// The settings for a delay, and a random number.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pauses {
     /// `reconnect_delay`, in milliseconds.
     pub delay_ms_max: u32,
@@ -29,7 +29,7 @@ pub enum Outcome {
 }
 
 /// The events of a path.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     /// A connection, a work request or the heartbeat of `life` has failed; `None`: of the current
     /// life.

@@ -20,16 +20,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from kdir import cargo
 from vmlab import demo, docs, rnbd, shell
 from vmlab.checks import Failed, eq, ok, until
 from vmlab.docs import REPOSITORY, Block
 from vmlab.lab import Lab
 from vmlab.machine import Machine
 from vmlab.needs import needs
-
-sys.path.append(str(REPOSITORY / "tools/test"))
-
-import stages
 
 BLOCK_SECONDS = 120
 TRANSCRIPTS = ("README.md", "Documentation/quickstart.md")
@@ -204,9 +201,9 @@ def test_the_simulation_runs_as_it_is_written() -> None:
         line = command
         for long, short in SHORTENED.items():
             line = line.replace(long, short)
-        words = [*stages.cargo(), *line.split()[1:]]
+        words = [*cargo.command(), *line.split()[1:]]
         at = words.index("--") if "--" in words else len(words)
         words[at:at] = ["--manifest-path", str(REPOSITORY / "tools/Cargo.toml"), "--locked", "--quiet"]
         done = subprocess.run(words, cwd=REPOSITORY, capture_output=True, text=True, check=False,
-                              env=os.environ | stages.cargo_environment())
+                              env=os.environ | cargo.environment())
         ok(done.returncode == 0, f"{command}: {done.stdout[-500:]} {done.stderr[-1000:]}")

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What rtrs_client records of its paths (its parameter trace_paths), replayed on the host (tools/replay).
+
+The client's modules are loaded with the parameter set; the records are lines of the kernel log, which tests do not see
+and the oracle judges after each test: the state machine has to decide as is recorded, and the driver has to do that.
+"""
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections.abc import Iterable
+from functools import cache
+from pathlib import Path
+
+from kdir import cargo
+from vmlab.assets import TOOLS
+
+SWITCH = "/sys/module/rtrs_client/parameters/trace_paths"
+RECORD = re.compile(r"rtrs_client: path [0-9a-f]{8} \d+ (step|ran|did) ")
+
+
+@cache
+def program() -> Path:
+    """The replay, compiled when a process asks for the first time."""
+    environment = os.environ | cargo.environment()
+    subprocess.run([*cargo.command(), "build", "--release", "--locked", "--quiet", "--manifest-path",
+                    str(TOOLS / "Cargo.toml"), "--package", "ferrofabric-replay"], env=environment, check=True)
+    return Path(environment["CARGO_TARGET_DIR"]) / "release/replay"
+
+
+def is_record(text: str) -> bool:
+    """Whether this line of the kernel log is one of a record."""
+    return RECORD.search(text) is not None
+
+
+def judge(log: Iterable[str]) -> tuple[str, list[str]]:
+    """How much was replayed, and where a record and the model disagree, in words."""
+    records = [text for text in log if is_record(text)]
+    if not records:
+        return "", []
+    said = subprocess.run([program()], input="\n".join(records), capture_output=True, text=True, check=False)
+    *wrong, figures = said.stdout.splitlines() or [f"the replay ended with {said.returncode}: {said.stderr.strip()}"]
+    if said.returncode and not wrong:
+        wrong = [figures]
+    return figures, wrong
