@@ -45,6 +45,7 @@ mod permit;
 mod policy;
 mod quarantine;
 mod recovery;
+mod recovery_state;
 mod refusal;
 mod request;
 mod retry;

@@ -255,6 +255,18 @@ fn an_info_request_before_all_connections_closes_the_path() {
 }
 
 #[test]
+fn a_connected_path_serves_requests_and_no_other_does() {
+    let served = ServerState::Connected.step(ServerEvent::Request);
+    assert_eq!(served, (ServerState::Connected, ServerEffect::Serve));
+    for raw in [0, 2, 3] {
+        let (_, effect) = ServerState::from_u8(raw)
+            .unwrap()
+            .step(ServerEvent::Request);
+        assert_ne!(effect, ServerEffect::Serve, "state {raw}");
+    }
+}
+
+#[test]
 fn d11_a_request_on_a_path_that_is_not_connected_closes_it() {
     let early = ServerState::Connecting.step(ServerEvent::Request);
     assert_eq!(early, (ServerState::Closing, ServerEffect::TearDown));

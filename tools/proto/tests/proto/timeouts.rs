@@ -14,6 +14,7 @@ fn attempts_are_short_and_the_last_of_each_round_is_longer_than_in_the_round_bef
     let mut longest = short;
     for round in steps.chunks(4) {
         assert_eq!(round[..3], [short; 3]);
+        assert!(round[3] <= CONNECT_TIMEOUT_MS, "{steps:?}");
         assert!(
             round[3] == longest * 2 || round[3] == CONNECT_TIMEOUT_MS,
             "{steps:?}"
