@@ -12,7 +12,8 @@ use kernel::{
     bindings,
     container_of,
     ffi::c_char,
-    prelude::*, //
+    prelude::*,
+    str::CStr, //
 };
 
 /// A read-only static with raw pointers.
@@ -22,11 +23,16 @@ struct ReadOnly<T>(T);
 // SAFETY: The values below are constants and never written; their pointers refer to statics.
 unsafe impl<T> Sync for ReadOnly<T> {}
 
+const fn attribute(name: &'static CStr, mode: u16) -> bindings::attribute {
+    // SAFETY: All bytes zero is a valid value of this C struct. With lockdep it has more fields.
+    let mut attribute: bindings::attribute = unsafe { mem::zeroed() };
+    attribute.name = name.to_bytes_with_nul().as_ptr().cast();
+    attribute.mode = mode;
+    attribute
+}
+
 static WWID: ReadOnly<bindings::device_attribute> = ReadOnly(bindings::device_attribute {
-    attr: bindings::attribute {
-        name: c"wwid".to_bytes_with_nul().as_ptr().cast(),
-        mode: 0o444,
-    },
+    attr: attribute(c"wwid", 0o444),
     __bindgen_anon_1: bindings::device_attribute__bindgen_ty_1 { show: Some(show) },
     __bindgen_anon_2: bindings::device_attribute__bindgen_ty_2 { store: None },
 });
