@@ -39,9 +39,11 @@ class Modules:
                 if parts[part] != line:
                     machine.run("mods -r", UNLOAD_SECONDS)
                     parts.clear()
-                elif machine.exists(f"/sys/module/{WITNESS[part]}/initstate"):
+                elif self._is_there(machine, part):
                     return
-                # Else a test has unloaded it by itself. What it has loaded meanwhile stays.
+                # Else a test has unloaded it by itself, with others perhaps. What it has loaded meanwhile stays.
+                for gone in [name for name in parts if not self._is_there(machine, name)]:
+                    del parts[gone]
             machine.run(line, LOAD_SECONDS)
             parts[part] = line
             if self.shared and (key := self._key(machine)) not in self._idle:
@@ -64,6 +66,10 @@ class Modules:
     def witnesses(self, machine: Machine) -> list[str]:
         """The modules that have to be there still."""
         return [WITNESS[part] for part in self._parts.get(machine.name, {})]
+
+    @staticmethod
+    def _is_there(machine: Machine, part: str) -> bool:
+        return machine.exists(f"/sys/module/{WITNESS[part]}/initstate")
 
     def _key(self, machine: Machine) -> tuple[str, tuple[tuple[str, str], ...]]:
         return machine.name, tuple(sorted(self._parts[machine.name].items()))

@@ -82,6 +82,15 @@ class ModulesTest(unittest.TestCase):
         # What the test has loaded beside it is not unloaded.
         self.assertEqual(self.loads(), ["mods ours rtrs-server"] * 2)
 
+    def test_objects_are_not_counted_for_a_part_that_is_gone(self) -> None:
+        """A test has unloaded both by hand: the client is loaded first, and the server's objects are not there yet."""
+        self.modules.load(self.machine, "server", "mods ours rtrs-server")
+        self.modules.load(self.machine, "client", "mods ours rnbd-client")
+        self.modules._idle.clear()
+        self.fake.there.clear()
+        self.modules.load(self.machine, "client", "mods ours rnbd-client")
+        self.assertEqual(self.modules.witnesses(self.machine), ["rnbd_client"])
+
     def test_without_sharing_every_load_loads(self) -> None:
         """A test that loads for itself means it."""
         self.modules.shared = False
