@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from vmlab import paths, rnbd
-from vmlab.checks import eq, ok, until
+from vmlab.checks import eq, ok, raises, until
 from vmlab.lab import Lab
 from vmlab.needs import needs
 
@@ -48,8 +48,8 @@ def _per_io(qps: list[dict[str, int]]) -> dict[str, int]:
     return {name: count for name, count in counts.items() if count}
 
 
-def _holds_what_was_written(vm: Lab) -> None:
-    rnbd.start(vm)
+def _holds_what_was_written(vm: Lab, rtrs: str = "") -> None:
+    rnbd.start(vm, rtrs=rtrs)
     disk = rnbd.map_disk(vm)
     disk.fio("--rw=randwrite --bsrange=4k-512k --iodepth=16 --size=8m --verify=crc32c --verify_fatal=1").clean()
     there = vm.server.run("dd if=/dev/ram0 bs=1M iflag=direct status=none | md5sum").split()[0]
@@ -85,6 +85,40 @@ def _on(parameters: str) -> Callable[[Lab], None]:
 
 for _name, _parameters in ADAPTERS.items():
     globals()[f"test_a_disk_on_{_name}"] = _on(_parameters)
+
+
+# The device, the server's parameters, and the line of the log. Management datagrams need 512 work requests.
+REFUSALS = {
+    "short_queues": ("max_qp_wr=700", "sess_queue_depth=1024",
+                     r"device's \w+ queues have 700 entries, the queue depth needs \d+"),
+    "short_completion_queues": ("max_cqe=1200", "sess_queue_depth=1024",
+                                r"device's completion queues have 1200 entries, the queue depth needs \d+"),
+    "small_regions": ("max_fast_reg_page_list_len=16 page_size_cap=4096", "",
+                      r"device registers 16 pages at a time, a chunk has \d+"),
+}
+
+
+def _refused(parameters: str, rtrs: str, line: str) -> Callable[[Lab], None]:
+    @needs(machines=1, own_modules=True)
+    def test(vm: Lab) -> None:
+        """The map fails, and a line says what the device lacks."""
+        _plug_in(vm, parameters)
+        rnbd.start(vm, rtrs=rtrs)
+        mark = vm.server.log_mark()
+        raises(rnbd.MapRefused, lambda: rnbd.map_disk(vm), "the disk was mapped")
+        eq(len(vm.server.log_matches(line, mark)), 1, f"lines in {vm.server.log_matches('rtrs', mark)}")
+    return test
+
+
+for _name, _refusal in REFUSALS.items():
+    globals()[f"test_a_device_with_{_name}_is_refused"] = _refused(*_refusal)
+
+
+@needs(machines=1, own_modules=True)
+def test_short_queues_suffice_for_a_small_depth(vm: Lab) -> None:
+    """What the documents advise after such a refusal helps."""
+    _plug_in(vm, "max_qp_wr=700 max_cqe=1200")
+    _holds_what_was_written(vm, "sess_queue_depth=128")
 
 
 @needs(machines=1, own_modules=True)
@@ -190,7 +224,13 @@ def _faulty(side: str, rule: str, options: str = "") -> Callable[[Lab], None]:
 
 
 FAULTS = {
+    "a_request_that_fails": ("client", "fault=status status=12 on=write"),
     "a_response_that_fails": ("server", "fault=status status=12 on=write"),
+    "a_registration_that_fails": ("client", "fault=status status=6 on=register"),
+    "a_request_that_cannot_be_posted": ("client", "fault=post errno=12 on=write"),
+    "a_response_that_cannot_be_posted": ("server", "fault=post errno=12 on=write"),
+    "a_lost_request": ("client", "fault=lose on=write", "io_timeout_ms=2000"),
+    "a_completion_queue_of_the_client_that_is_full": ("client", "fault=overrun on=write"),
 }
 
 for _name, _fault in FAULTS.items():
