@@ -105,7 +105,7 @@ pub(super) struct Draining<'a> {
     pub(super) receive_cq: &'a Cq,
     pub(super) pd: &'a Pd,
     pub(super) drain: &'a Drain,
-    /// The time that the device has for each step.
+    /// The time that the device has for each step, of all queue pairs that are drained together.
     pub(super) limit_ms: i64,
 }
 
@@ -175,8 +175,19 @@ pub(super) fn drain(all: &mut [Option<Draining<'_>>]) {
         });
     }
     for (number, step) in STEPS.iter().enumerate() {
+        let begun = Instant::<Monotonic>::now();
         for entry in all.iter_mut() {
             let Some(qp) = entry else { continue };
+            // The device has the time for all: one that hangs is found after it, not after a
+            // multiple.
+            let left_ms = qp
+                .limit_ms
+                .saturating_sub(begun.elapsed().as_millis())
+                .max(0);
+            let qp = Draining {
+                limit_ms: left_ms,
+                ..*qp
+            };
             if let Err(error) = qp.step(number, step) {
                 qp.end(qp.end_by_driver(error));
                 *entry = None;
