@@ -43,6 +43,13 @@ pub(crate) fn tear_down(path: &Arc<Path>) {
         if let Err(e) = drained {
             return try_again(path, e);
         }
+        // Their invalidation is over, as all work requests are; where a completion queue has
+        // overflowed, its completion is lost.
+        for chunk_state in path.chunks.chunk_states() {
+            if let Some(context) = chunk_state.armed.take() {
+                path.release(context);
+            }
+        }
         for connection in connections.iter() {
             let send_queue = &connection.qp.handler().send_queue;
             while let Some(context) = send_queue.next_waiting() {
