@@ -97,6 +97,7 @@ impl Engine {
         let mut inner = qp.inner.lock();
         match inner.state {
             QpState::Reset | QpState::Init | QpState::Rtr => return false,
+            QpState::Err if qp.lasting_fault(Place::Flush).is_some() => return false,
             QpState::Err => {
                 let receive = inner.receives.pop();
                 let send = inner.sends.pop();

@@ -256,6 +256,11 @@ impl Qp {
         if change.state.is_some() && !inner.state.may_become(next) {
             return Err(EINVAL);
         }
+        if change.state.is_some() && next == QpState::Err {
+            if let Some(Fault::Refuse(errno)) = self.lasting_fault(Place::ErrorState) {
+                return Err(Error::from_errno(errno.saturating_neg()));
+            }
+        }
         inner.state = next;
         inner.dest_qp = change.dest_qp_num.unwrap_or(inner.dest_qp);
         inner.dest_gid = change.dest_gid.unwrap_or(inner.dest_gid);
@@ -278,6 +283,14 @@ impl Qp {
             return None;
         }
         self.network.faults.lock().ask(place, self.number, kind)
+    }
+
+    /// Returns the fault that the queue pair has at this place.
+    pub(super) fn lasting_fault(&self, place: Place) -> Option<Fault> {
+        if !self.is_connected() {
+            return None;
+        }
+        self.network.faults.lock().lasting(place, self.number)
     }
 
     pub(super) fn post_send(&self, request: &SendRequest<'_, TestDevice>) -> Result {

@@ -69,12 +69,14 @@ fn show_faults(network: &Network, page: &mut ShowBuffer<'_>) -> Result {
     writeln!(page, "{done} {to_come}")
 }
 
-/// Adds a rule; `clear` forgets all.
+/// Adds a rule; `clear` forgets all, and lets the queue pairs flush that did not.
 fn add_fault(network: ArcBorrow<'_, Network>, _: &StoreContext<'_>, text: &str) -> Result {
-    let mut faults = network.faults.lock();
-    if text == "clear" {
-        faults.clear();
-        return Ok(());
+    if text != "clear" {
+        return network.faults.lock().add(text).map_err(|BadRule| EINVAL);
     }
-    faults.add(text).map_err(|BadRule| EINVAL)
+    network.faults.lock().clear();
+    for qp in network.engine.lock().qps() {
+        qp.ring_doorbell();
+    }
+    Ok(())
 }

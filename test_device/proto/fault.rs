@@ -31,6 +31,12 @@ pub enum Fault {
     Lose,
     /// The work request is executed; its completion is lost, as by a queue that is full.
     Overrun,
+    /// The queue pair refuses to enter the error state when it is asked to; the call returns this
+    /// error number. Lasts until the rules are forgotten.
+    Refuse(i32),
+    /// The queue pair does not flush what is posted to it while it is in the error state. Lasts
+    /// until the rules are forgotten.
+    NoFlush,
 }
 
 /// Where a fault happens.
@@ -42,6 +48,10 @@ pub enum Place {
     Execution,
     /// At the completion queue.
     Completion,
+    /// In the call that asks for the error state.
+    ErrorState,
+    /// Where the work requests of a queue pair in the error state are flushed.
+    Flush,
 }
 
 /// A rule that makes no sense.
@@ -49,7 +59,7 @@ pub enum Place {
 pub struct BadRule;
 
 /// A rule: of the work requests that fit, the `nth` and those after it, `times` in all, have the
-/// fault.
+/// fault. One that lasts has neither, and is for all that its queue pair does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Rule {
     fault: Fault,
@@ -75,7 +85,14 @@ impl Fault {
             Self::Post(_) => Place::Post,
             Self::Status(_) | Self::Lose => Place::Execution,
             Self::Overrun => Place::Completion,
+            Self::Refuse(_) => Place::ErrorState,
+            Self::NoFlush => Place::Flush,
         }
+    }
+
+    /// Returns whether it is one of a queue pair, which lasts, and not of a work request.
+    const fn lasts(self) -> bool {
+        matches!(self, Self::Refuse(_) | Self::NoFlush)
     }
 }
 
@@ -90,7 +107,7 @@ impl Rule {
     /// Reads a rule: `name=value` words, of which `fault` must be there.
     fn parse(text: &[u8]) -> Option<Self> {
         let (mut name, mut status, mut errno) = (None, None, None);
-        let (mut kind, mut qp, mut nth, mut times) = (None, None, 1, 1);
+        let (mut kind, mut qp, mut nth, mut times) = (None, None, None, None);
         let words = text.split(u8::is_ascii_whitespace);
         for word in words.filter(|word| !word.is_empty()) {
             let at = word.iter().position(|c| *c == b'=')?;
@@ -101,8 +118,8 @@ impl Rule {
                 b"errno" => errno = Some(text::parse_i32(value, 10).ok()?),
                 b"on" => kind = Some(Kind::parse(value)?),
                 b"qp" => qp = Some(number(value)?),
-                b"nth" => nth = number(value)?,
-                b"times" => times = number(value)?,
+                b"nth" => nth = Some(number(value)?),
+                b"times" => times = Some(number(value)?),
                 _ => return None,
             }
         }
@@ -111,15 +128,20 @@ impl Rule {
             (b"status", Some(status @ 1..=22), None) => Fault::Status(status),
             (b"lose", None, None) => Fault::Lose,
             (b"overrun", None, None) => Fault::Overrun,
+            (b"refuse_error_state", None, Some(errno @ 1..=4095)) => Fault::Refuse(errno),
+            (b"no_flush", None, None) => Fault::NoFlush,
             _ => return None,
         };
-        (times > 0).then_some(())?;
+        let counts = kind.is_some() || nth.is_some() || times.is_some();
+        if fault.lasts() && counts || times == Some(0) {
+            return None;
+        }
         Some(Self {
             fault,
             kind,
             qp,
-            before: u32::checked_sub(nth, 1)?,
-            times,
+            before: nth.unwrap_or(1).checked_sub(1)?,
+            times: times.unwrap_or(1),
         })
     }
 
@@ -156,7 +178,7 @@ impl Kind {
 
 impl Faults {
     /// The rules at most.
-    pub const MAX: usize = 8;
+    pub const MAX: usize = 16;
 
     /// Adds a rule. A rule whose faults have all happened makes room.
     ///
@@ -184,12 +206,23 @@ impl Faults {
         Some(fault)
     }
 
+    /// Returns the fault that lasts for the queue pair `qp` at this place.
+    pub fn lasting(&self, place: Place, qp: u32) -> Option<Fault> {
+        let mut rules = self.rules.iter().flatten();
+        let rule = rules.find(|rule| {
+            rule.fault.lasts()
+                && rule.fault.place() == place
+                && rule.qp.is_none_or(|wanted| wanted == qp)
+        })?;
+        Some(rule.fault)
+    }
+
     /// Returns how many faults have happened.
     pub const fn done(&self) -> u32 {
         self.done
     }
 
-    /// Returns how many faults are to come.
+    /// Returns how many faults are to come; each rule that lasts is one.
     pub fn to_come(&self) -> u32 {
         let times = self.rules.iter().flatten().map(|rule| rule.times);
         times.fold(0, u32::saturating_add)

@@ -8,8 +8,8 @@ from vmlab import paths, rnbd
 from vmlab.checks import eq, ok, raises, until
 from vmlab.lab import Lab
 from vmlab.needs import needs
+from vmlab.testdevice import CONTROL, MODULE, add_fault, plug_in, queue_pairs
 
-TEST_DEVICE = "rdma_test_device"
 # What adapters have room for, by the constants of their drivers in the kernel (drivers/infiniband/hw).
 ADAPTERS = {
     # irdma: I40IW_MAX_WQ_FRAGMENT_COUNT
@@ -20,26 +20,7 @@ ADAPTERS = {
     "thirteen_segments": "max_sge=13 max_qp_rd_atom=1",
 }
 
-CONTROL = "/sys/class/rdma_test_device/control"
 IOS = 256
-
-
-def _plug_in(vm: Lab, parameters: str = "") -> None:
-    """Puts the test device in the place of rxe0."""
-    vm.server.run("rdma link delete rxe0")
-    vm.defer(vm.server.run, "mods -r && rdma link add rxe0 type rxe netdev eth0")
-    vm.server.run(f"mods ours {TEST_DEVICE} {parameters}")
-
-
-def _queue_pairs(vm: Lab) -> dict[str, list[dict[str, int]]]:
-    """What the queue pairs of each side have done. A connection's queue pair is made at the client first."""
-    names, *rows = (line.split() for line in vm.server.read(f"{CONTROL}/counts").splitlines())
-    sides: dict[str, list[dict[str, int]]] = {"client": [], "server": []}
-    for row in rows:
-        qp = dict(zip(names, map(int, row), strict=True))
-        if qp["peer"]:
-            sides["client" if qp["qp"] < qp["peer"] else "server"].append(qp)
-    return sides
 
 
 def _per_io(qps: list[dict[str, int]]) -> dict[str, int]:
@@ -60,7 +41,7 @@ def _holds_what_was_written(vm: Lab, rtrs: str = "") -> None:
 @needs(machines=1, own_modules=True)
 def test_the_selftest_of_rdma_passes_on_it(vm: Lab) -> None:
     """Queue pairs connect, carry messages, flush and drain as on rxe."""
-    _plug_in(vm)
+    plug_in(vm)
     mark = vm.server.log_mark()
     vm.server.run("mods ours rdma_test")
     bad = [line for line in vm.server.log_matches(r"rdma_test: ", mark) if not line.endswith(": ok")]
@@ -70,7 +51,7 @@ def test_the_selftest_of_rdma_passes_on_it(vm: Lab) -> None:
 @needs(machines=1, own_modules=True)
 def test_a_disk_over_it_holds_what_was_written(vm: Lab) -> None:
     """Small and large requests arrive, in each direction, on a device that is both ends."""
-    _plug_in(vm)
+    plug_in(vm)
     _holds_what_was_written(vm)
 
 
@@ -78,7 +59,7 @@ def _on(parameters: str) -> Callable[[Lab], None]:
     @needs(machines=1, own_modules=True)
     def test(vm: Lab) -> None:
         """The modules keep to the limits of the device."""
-        _plug_in(vm, parameters)
+        plug_in(vm, parameters)
         _holds_what_was_written(vm)
     return test
 
@@ -102,7 +83,7 @@ def _refused(parameters: str, rtrs: str, line: str) -> Callable[[Lab], None]:
     @needs(machines=1, own_modules=True)
     def test(vm: Lab) -> None:
         """The map fails, and a line says what the device lacks."""
-        _plug_in(vm, parameters)
+        plug_in(vm, parameters)
         rnbd.start(vm, rtrs=rtrs)
         mark = vm.server.log_mark()
         raises(rnbd.MapRefused, lambda: rnbd.map_disk(vm), "the disk was mapped")
@@ -117,21 +98,21 @@ for _name, _refusal in REFUSALS.items():
 @needs(machines=1, own_modules=True)
 def test_short_queues_suffice_for_a_small_depth(vm: Lab) -> None:
     """What the documents advise after such a refusal helps."""
-    _plug_in(vm, "max_qp_wr=700 max_cqe=1200")
+    plug_in(vm, "max_qp_wr=700 max_cqe=1200")
     _holds_what_was_written(vm, "sess_queue_depth=128")
 
 
 @needs(machines=1, own_modules=True)
 def test_d13_a_write_whose_key_cannot_be_invalidated_is_not_done(vm: Lab) -> None:
     """The device refuses the invalidation: the path ends with a line, the write fails, the disk is as it was."""
-    _plug_in(vm)
+    plug_in(vm)
     rnbd.start(vm, mib=8)
     disk = rnbd.map_disk(vm)
     rnbd.fail_fast(vm, 0)
     write = f"head -c 4096 /dev/zero | tr '\\0' {{}} | dd of={disk.path} bs=4k oflag=direct status=none"
     first = "dd if=/dev/ram0 bs=4k count=1 iflag=direct status=none | head -c 4"
     vm.client.run(write.format("a"))
-    refuse = f"/sys/module/{TEST_DEVICE}/parameters/refuse_invalidations"
+    refuse = f"/sys/module/{MODULE}/parameters/refuse_invalidations"
     eq(vm.server.write(refuse, "1"), "")
     mark = vm.server.log_mark()
     answer = vm.client.try_run(write.format("b"))
@@ -150,12 +131,12 @@ def test_d13_a_write_whose_key_cannot_be_invalidated_is_not_done(vm: Lab) -> Non
 @needs(machines=1, own_modules=True)
 def test_it_can_be_unplugged_under_load(vm: Lab) -> None:
     """The modules above it close what they have there, and the module unloads."""
-    _plug_in(vm)
+    plug_in(vm)
     rnbd.start(vm)
     disk = rnbd.map_disk(vm)
     load = disk.fio("--rw=randrw --bs=4k --iodepth=16 --size=32m --time_based --runtime=60")
     until(lambda: disk.requests > 200, 20, "the load runs")
-    vm.server.run(f"rmmod {TEST_DEVICE}")
+    vm.server.run(f"rmmod {MODULE}")
     disk.unmap("force")
     ok(load.wait(30).code, "IO went on without a device")
 
@@ -183,13 +164,13 @@ def _counted(invalidate: str) -> Callable[[Lab], None]:
     @needs(machines=1, own_modules=True)
     def test(vm: Lab) -> None:
         """Doorbells, work requests and completions of a READ and of a WRITE of 4 KiB, one at a time, are so many."""
-        _plug_in(vm)
+        plug_in(vm)
         rnbd.start(vm, rtrs=f"always_invalidate={invalidate}")
         disk = rnbd.map_disk(vm)
         for kind in ("read", "write"):
             eq(vm.server.write(f"{CONTROL}/counts", "0"), "")
             disk.fio(f"--rw=rand{kind} --bs=4k --iodepth=1 --number_ios={IOS} --size=8m").clean()
-            for side, qps in _queue_pairs(vm).items():
+            for side, qps in queue_pairs(vm).items():
                 found, most = _per_io(qps), PER_IO[invalidate, kind, side]
                 paths.figure(f"always_invalidate={invalidate}, {kind}, {side}: {found}")
                 # A consumer that polls need not be notified.
@@ -207,14 +188,14 @@ def _faulty(side: str, rule: str, options: str = "") -> Callable[[Lab], None]:
     @needs(machines=1, own_modules=True)
     def test(vm: Lab) -> None:
         """The path ends, connects again, and IO goes on without an error, each block as it was written."""
-        _plug_in(vm)
+        plug_in(vm)
         rnbd.start(vm)
         disk = rnbd.map_disk(vm, options=f"access_mode=rw {options}")
         before = paths.count(vm, "reconnects", 0)
         load = disk.fio("--rw=randwrite --bs=4k --iodepth=8 --size=8m --loops=2 --verify=crc32c --verify_fatal=1")
         until(lambda: disk.requests > 200, 20, "the load runs")
-        busy = max(_queue_pairs(vm)[side], key=lambda qp: qp["writes_with_immediate"])
-        eq(vm.server.write(f"{CONTROL}/faults", f"{rule} nth=20 qp={busy['qp']}"), "", "the rule")
+        busy = max(queue_pairs(vm)[side], key=lambda qp: qp["writes_with_immediate"])
+        add_fault(vm, f"{rule} nth=20 qp={busy['qp']}")
         until(lambda: vm.server.read(f"{CONTROL}/faults") == "1 0", 20, "the fault has happened")
         until(lambda: paths.count(vm, "reconnects", 0) > before, 30, "the path has ended and connected again")
         load.clean()

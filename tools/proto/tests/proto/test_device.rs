@@ -343,6 +343,8 @@ fn a_rule_is_one_or_is_refused() {
         "fault=overrun on=send",
         " fault=post errno=12\ttimes=3 ",
         "nth=2 fault=status status=22 on=register",
+        "fault=refuse_error_state errno=5 qp=17",
+        "fault=no_flush",
     ] {
         assert_eq!(Faults::default().add(good), Ok(()), "{good}");
     }
@@ -363,6 +365,11 @@ fn a_rule_is_one_or_is_refused() {
         "fault=lose qp=-1",
         "fault=lose times=4294967296",
         "fault=lose and=more",
+        "fault=refuse_error_state",
+        "fault=refuse_error_state errno=5 on=write",
+        "fault=no_flush errno=5",
+        "fault=no_flush nth=1",
+        "fault=no_flush times=1",
     ] {
         assert_eq!(Faults::default().add(bad), Err(BadRule), "{bad}");
     }
@@ -380,7 +387,32 @@ fn rules_that_are_over_make_room() {
         Some(Fault::Overrun)
     );
     assert_eq!(faults.add("fault=lose"), Ok(()));
-    assert_eq!(faults.to_come(), 8);
+    assert_eq!(faults.to_come() as usize, Faults::MAX);
     faults.clear();
     assert_eq!(faults, Faults::default());
+}
+
+#[test]
+fn a_fault_of_a_queue_pair_lasts_until_it_is_forgotten() {
+    let mut faults = Faults::default();
+    faults.add("fault=no_flush qp=17").unwrap();
+    faults
+        .add("fault=refuse_error_state errno=5 qp=18")
+        .unwrap();
+    for _ in 0..2 {
+        assert_eq!(faults.lasting(Place::Flush, 17), Some(Fault::NoFlush));
+        assert_eq!(faults.lasting(Place::Flush, 18), None);
+        assert_eq!(faults.lasting(Place::ErrorState, 17), None);
+        assert_eq!(
+            faults.lasting(Place::ErrorState, 18),
+            Some(Fault::Refuse(5))
+        );
+        assert_eq!(faults.ask(Place::Execution, 17, Kind::Write), None);
+    }
+    assert_eq!((faults.done(), faults.to_come()), (0, 2));
+    faults.clear();
+    assert_eq!(faults.lasting(Place::Flush, 17), None);
+    // A rule for work requests does not last.
+    faults.add("fault=lose").unwrap();
+    assert_eq!(faults.lasting(Place::Execution, 17), None);
 }
