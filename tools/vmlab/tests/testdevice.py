@@ -10,14 +10,31 @@ from vmlab.lab import Lab
 from vmlab.needs import needs
 from vmlab.testdevice import CONTROL, MODULE, add_fault, plug_in, queue_pairs
 
-# What adapters have room for, by the constants of their drivers in the kernel (drivers/infiniband/hw).
+K, M, G = 1 << 10, 1 << 20, 1 << 30
+# What adapters have room for, as their drivers in kernel 7.2 tell it (drivers/infiniband/hw). What a driver takes from
+# the firmware is assumed, and named so.
 ADAPTERS = {
-    # irdma: I40IW_MAX_WQ_FRAGMENT_COUNT
-    "three_segments": "max_sge=3 max_fast_reg_page_list_len=512",
-    # bnxt_re: BNXT_STATIC_MAX_SGE, MAX_PBL_LVL_1_PGS
-    "six_segments": "max_sge=6 max_fast_reg_page_list_len=512",
-    # irdma: IRDMA_MAX_WQ_FRAGMENT_COUNT; bnxt_re: BNXT_VAR_MAX_SGE
-    "thirteen_segments": "max_sge=13 max_qp_rd_atom=1",
+    # main.c, mlx5_ib_query_device(): MLX5_MAX_SGE_RD, (512 - 16 - 16) / 16; mlx5_ib_calc_max_qp_wr(): 4 blocks each.
+    # Firmware: 32768 blocks, 65536 pages, 16 reads, completion queues of 4194303.
+    "mlx5": {"max_qp_wr": 32768 // 4, "max_sge": 30, "max_fast_reg_page_list_len": 65536, "max_cqe": 4194303,
+             "max_qp_rd_atom": 16, "page_size_cap": (1 << 64) - 4 * K},
+    # ctrl.c, IRDMA_MAX_QP_WRS(8), IRDMA_MAX_CQ_SIZE; user.h, IRDMA_MAX_WQ_FRAGMENT_COUNT; main.h,
+    # IRDMA_MAX_PAGES_PER_FMR; icrdma_hw.c, page_size_cap, ICRDMA_MAX_IRD_SIZE
+    "irdma": {"max_qp_wr": (32768 - 258) // 8, "max_sge": 13, "max_fast_reg_page_list_len": 262144,
+              "max_cqe": 1048574, "max_qp_rd_atom": 127, "page_size_cap": 4 * K | 2 * M | G},
+    # The first generation, but for iWARP, which the test device has not. i40iw_hw.h, I40IW_MAX_QP_WRS,
+    # I40IW_MAX_WQ_FRAGMENT_COUNT, I40IW_MAX_CQ_SIZE, I40IW_MAX_IRD_SIZE
+    "i40iw": {"max_qp_wr": (2048 - 258) // 2, "max_sge": 3, "max_fast_reg_page_list_len": 262144,
+              "max_cqe": 1048574, "max_qp_rd_atom": 63, "page_size_cap": 4 * K | 2 * M},
+    # qplib_sp.c, bnxt_qplib_get_dev_attr(), with work requests of variable size: BNXT_VAR_MAX_WQE - 1,
+    # BNXT_VAR_MAX_SGE, BNXT_QPLIB_MAX_CQ_WQES, BNXT_QPLIB_MAX_OUT_RD_ATOM; qplib_res.h, MAX_PBL_LVL_1_PGS; bnxt_re.h,
+    # BNXT_RE_PAGE_SIZE_SUPPORTED
+    "bnxt_re": {"max_qp_wr": 4351, "max_sge": 13, "max_fast_reg_page_list_len": 512, "max_cqe": 0xfffff,
+                "max_qp_rd_atom": 126, "page_size_cap": 0x7ffff000},
+    # The same with work requests of fixed size, BNXT_STATIC_MAX_SGE. Firmware: 4096 work requests, of which older chips
+    # keep BNXT_QPLIB_RESERVED_QP_WRS + 2.
+    "bnxt_re_of_fixed_size": {"max_qp_wr": 4096 - 130, "max_sge": 6, "max_fast_reg_page_list_len": 512,
+                              "max_cqe": 0xfffff, "max_qp_rd_atom": 126, "page_size_cap": 0x7ffff000},
 }
 
 IOS = 256
@@ -55,17 +72,17 @@ def test_a_disk_over_it_holds_what_was_written(vm: Lab) -> None:
     _holds_what_was_written(vm)
 
 
-def _on(parameters: str) -> Callable[[Lab], None]:
+def _on(limits: dict[str, int]) -> Callable[[Lab], None]:
     @needs(machines=1, own_modules=True)
     def test(vm: Lab) -> None:
-        """The modules keep to the limits of the device."""
-        plug_in(vm, parameters)
+        """The modules keep to the limits of the device, at their default depth."""
+        plug_in(vm, " ".join(f"{name}={value}" for name, value in limits.items()))
         _holds_what_was_written(vm)
     return test
 
 
-for _name, _parameters in ADAPTERS.items():
-    globals()[f"test_a_disk_on_{_name}"] = _on(_parameters)
+for _name, _limits in ADAPTERS.items():
+    globals()[f"test_a_disk_with_the_limits_of_{_name}"] = _on(_limits)
 
 
 # The device, the server's parameters, and the line of the log. Management datagrams need 512 work requests.
