@@ -72,17 +72,21 @@ def test_a_disk_over_it_holds_what_was_written(vm: Lab) -> None:
     _holds_what_was_written(vm)
 
 
-def _on(limits: dict[str, int]) -> Callable[[Lab], None]:
+# Receives for the default depth of 512 are more than it has room for: a session is refused, as on `short_queues` below.
+DEPTHS = {"i40iw": 256}
+
+
+def _on(limits: dict[str, int], depth: int) -> Callable[[Lab], None]:
     @needs(machines=1, own_modules=True)
     def test(vm: Lab) -> None:
-        """The modules keep to the limits of the device, at their default depth."""
+        """The modules keep to the limits of the device, all but i40iw at the default depth."""
         plug_in(vm, " ".join(f"{name}={value}" for name, value in limits.items()))
-        _holds_what_was_written(vm)
+        _holds_what_was_written(vm, f"sess_queue_depth={depth}")
     return test
 
 
 for _name, _limits in ADAPTERS.items():
-    globals()[f"test_a_disk_with_the_limits_of_{_name}"] = _on(_limits)
+    globals()[f"test_a_disk_with_the_limits_of_{_name}"] = _on(_limits, DEPTHS.get(_name, 512))
 
 
 # The device, the server's parameters, and the line of the log. Management datagrams need 512 work requests.
@@ -211,7 +215,9 @@ def _faulty(side: str, rule: str, options: str = "") -> Callable[[Lab], None]:
         before = paths.count(vm, "reconnects", 0)
         load = disk.fio("--rw=randwrite --bs=4k --iodepth=8 --size=8m --loops=2 --verify=crc32c --verify_fatal=1")
         until(lambda: disk.requests > 200, 20, "the load runs")
-        busy = max(queue_pairs(vm)[side], key=lambda qp: qp["writes_with_immediate"])
+        # Each request is a receive of the server, and a write with an immediate of the client.
+        requests = {"client": "writes_with_immediate", "server": "receive_completions"}[side]
+        busy = max(queue_pairs(vm)[side], key=lambda qp: qp[requests])
         add_fault(vm, f"{rule} nth=20 qp={busy['qp']}")
         until(lambda: vm.server.read(f"{CONTROL}/faults") == "1 0", 20, "the fault has happened")
         until(lambda: paths.count(vm, "reconnects", 0) > before, 30, "the path has ended and connected again")
@@ -223,12 +229,16 @@ def _faulty(side: str, rule: str, options: str = "") -> Callable[[Lab], None]:
 
 FAULTS = {
     "a_request_that_fails": ("client", "fault=status status=12 on=write"),
-    "a_response_that_fails": ("server", "fault=status status=12 on=write"),
+    # The response to a write: the device registers the chunk again and sends.
+    "a_response_that_fails": ("server", "fault=status status=12 on=send"),
     "a_registration_that_fails": ("client", "fault=status status=6 on=register"),
     "a_request_that_cannot_be_posted": ("client", "fault=post errno=12 on=write"),
-    "a_response_that_cannot_be_posted": ("server", "fault=post errno=12 on=write"),
+    "a_response_that_cannot_be_posted": ("server", "fault=post errno=12 on=send"),
     "a_lost_request": ("client", "fault=lose on=write", "io_timeout_ms=2000"),
+    "a_lost_response": ("server", "fault=lose on=send", "io_timeout_ms=2000"),
     "a_completion_queue_of_the_client_that_is_full": ("client", "fault=overrun on=write"),
+    # Of what the server posts for a write, the invalidation completes.
+    "a_completion_queue_of_the_server_that_is_full": ("server", "fault=overrun on=invalidate"),
 }
 
 for _name, _fault in FAULTS.items():
