@@ -146,7 +146,14 @@ fn a_paths_number_is_not_used_again_while_a_chunk_is_held_for_it() {
     let mut q = quarantine(4);
     assert_eq!((q.add_path(), q.add_path()), (Some(0), Some(1)));
     q.lost(3, 0);
+    // One held chunk of a path that is there, two of a path that is not.
+    assert_eq!(q.add_path(), Some(2));
+    q.lost(2, 0);
     q.remove_path(0);
+    q.remove_path(2);
+    assert_eq!(q.add_path(), Some(2));
+    q.answered(2);
+    q.remove_path(2);
     assert_eq!(q.add_path(), Some(2));
     q.answered(3);
     assert_eq!(q.add_path(), Some(0));
