@@ -69,6 +69,7 @@ class Keeper:
         self._preempt = DEFAULT_PREEMPTION
         self._baselines: list[oracle.Baseline] = []
         self._marks: list[int] = []
+        self._reboots: dict[str, int] = {}      # by machine, before the test
         self._cpu_of_dropped = 0.0
 
     @property
@@ -104,6 +105,7 @@ class Keeper:
         modules.shared = needs.shares
         self._set_preemption(needs.preempt or DEFAULT_PREEMPTION)
         self._marks = self._each(self._lab.machines, Machine.log_mark)
+        self._reboots = {machine.name: machine.reboots for machine in self._lab.machines}
         return self._lab
 
     def _boot(self, spec: Spec) -> None:
@@ -170,7 +172,8 @@ class Keeper:
 
         def ask(baseline: oracle.Baseline, mark: int) -> oracle.Findings:
             # Booted again by the test: its whole log is the test's.
-            after = oracle.NO_LOG if needs.complaints else -1 if baseline.machine.reboots else mark
+            rebooted = baseline.machine.reboots != self._reboots.get(baseline.machine.name, 0)
+            after = oracle.NO_LOG if needs.complaints else -1 if rebooted else mark
             idle = modules.idle(baseline.machine) if needs.shares else None
             return oracle.examine(baseline, after, idle, modules.witnesses(baseline.machine))
         try:
