@@ -78,7 +78,7 @@ pub(crate) fn is_mapped_for(list: &SgList, device: &Device) -> bool {
 ///   posted;
 /// - every key under which a region of the list was registered is invalid, or gives local access
 ///   only and is named by no work request that is posted or may be posted;
-/// - no region is registered that still [maps](crate::Mr::map) the list;
+/// - no region that still [maps](crate::Mr::map) the list is registered afterwards;
 ///
 /// or when all queue pairs of the domain are [drained](crate::Drained), every region of the domain
 /// that was registered for the list is [renewed](crate::Mr::renew) before the domain gets another

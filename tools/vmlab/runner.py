@@ -18,7 +18,7 @@ from types import FrameType
 from typing import Any, TextIO
 
 import pytools
-from vmlab import durations, plan, tier
+from vmlab import durations, plan, replay, tier
 from vmlab.ktap import Report
 
 DEATHS_MAX = 5
@@ -243,6 +243,8 @@ def run(options: argparse.Namespace) -> int:
         if options.list:
             print(_listed(chosen))
             return 1 if broken else 0
+        # The workers ask for it in the examination after a test, whose time is limited.
+        replay.program()
         return _run(runner, options, plan.groups(chosen, options.repeat), broken)
     finally:
         runner.close()
