@@ -10,7 +10,7 @@ LAB    := $(PYTHON) tools/vmlab
 # `make test ONLY='io.* sysfs.*'` runs some of the VM tests.
 ONLY   ?=
 
-.PHONY: help setup setup-build modules modules_install cmodules demo shell test test-long check bench doc clean
+.PHONY: help setup setup-build modules modules_install cmodules demo shell test test-long check coverage bench doc clean
 
 help:
 	@echo 'make demo             two VMs, a disk over RDMA between them: the whole story, with figures'
@@ -21,6 +21,7 @@ help:
 	@echo 'make modules          the kernel modules, built for the stock kernel'
 	@echo 'make modules_install  installs them for the running kernel (as root)'
 	@echo 'make check            style, lint and the tests that need no VM'
+	@echo 'make coverage         which lines and functions the tests reach (some: ONLY="io.*")'
 	@echo 'make doc              rustdoc of the library crates'
 	@echo 'make clean            removes what was built of this checkout (not the cached kernel tree)'
 
@@ -55,6 +56,9 @@ test-long: setup
 check:
 	@tools/setup check
 	@$(PYTHON) tools/test check
+
+coverage: setup modules
+	@$(PYTHON) tools/coverage $(ONLY)
 
 bench: setup modules cmodules
 	@$(PYTHON) tools/bench

@@ -5,13 +5,13 @@
 """
 import bisect
 import pathlib
-import re
 import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
 
 import setups
 
+from vmlab import plugin
 from vmlab.lab import Lab, Spec
 from vmlab.machine import Machine
 
@@ -26,15 +26,11 @@ Counts = dict[tuple[str, str, str], dict[tuple[str, str], float]]
 
 def _compile(folder: pathlib.Path) -> tuple[pathlib.Path, pathlib.Path]:
     """Builds the plugin for this host's QEMU and the guest's `mark`."""
-    version = subprocess.run(["qemu-system-x86_64", "--version"], capture_output=True, text=True, check=True).stdout
-    major, minor = map(int, re.findall(r"version (\d+)\.(\d+)", version)[0])
-    interface = 1 if (major, minor) < (8, 2) else 4
-    plugin, mark = folder / "count.so", folder / "mark"
-    subprocess.run(["gcc", "-O2", "-Wall", "-Werror", "-shared", "-fPIC", f"-DPLUGIN_VERSION={interface}",
-                    "-o", plugin, HERE / "guest/count.c"], check=True)
+    count, mark = folder / "count.so", folder / "mark"
+    plugin.build(HERE / "guest/count.c", count)
     subprocess.run(["gcc", "-O2", "-Wall", "-Werror", "-static", "-nostdlib", "-o", mark, HERE / "guest/mark.c"],
                    check=True)
-    return plugin, mark
+    return count, mark
 
 
 class Symbols:
@@ -91,10 +87,10 @@ def measure(say: Callable[[str], None], wanted: Sequence[setups.Setup],
     results = {}
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         folder = pathlib.Path(name)
-        plugin, mark = _compile(folder)
+        count, mark = _compile(folder)
         base = folder / "counts"
         spec = Spec(machines=1, smp=1, memory_mib=2048, accel="tcg,thread=single", append="nokaslr",
-                    qemu_args=("-plugin", f"file={plugin},out={base}"))
+                    qemu_args=("-plugin", f"file={count},out={base}"))
         with Lab(spec) as lab:
             machine = lab.client
             machine.push(mark, "/tmp/mark")
