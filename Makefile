@@ -7,16 +7,18 @@
 PYTHON := python3 -B
 KDIR   := $(PYTHON) tools/kdir
 LAB    := $(PYTHON) tools/vmlab
-# `make test ONLY='io.* sysfs.*'` runs some of the VM tests.
+# `make test ONLY='io.* sysfs.*'` runs some of the VM tests, `make mutants ONLY=rnbd/proto/turns.rs` some mutants.
 ONLY   ?=
 
-.PHONY: help setup setup-build modules modules_install cmodules demo shell test test-long check coverage bench doc clean
+.PHONY: help setup setup-build modules modules_install cmodules demo shell test test-long mutants check coverage bench doc
+.PHONY: clean
 
 help:
 	@echo 'make demo             two VMs, a disk over RDMA between them: the whole story, with figures'
 	@echo 'make shell            the same two VMs, modules loaded, and a prompt on the client'
 	@echo 'make test             every test; the last line counts them (some: make test ONLY="io.* sysfs.*")'
 	@echo 'make test-long        the same longer and more often, and in a debug kernel: hours'
+	@echo 'make mutants          every mutant of the state machines must fail a test (other files: ONLY=rtrs/proto/addr.rs)'
 	@echo 'make bench            speed, side by side with the C driver and nvme-rdma'
 	@echo 'make modules          the kernel modules, built for the stock kernel'
 	@echo 'make modules_install  installs them for the running kernel (as root)'
@@ -52,6 +54,10 @@ test: setup
 
 test-long: setup
 	@$(PYTHON) tools/test long
+
+mutants:
+	@tools/setup check
+	@$(PYTHON) tools/test mutants $(ONLY)
 
 check:
 	@tools/setup check

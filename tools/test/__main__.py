@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The tests of the tree in three tiers, and one closing line.
+"""The tests of the tree in three tiers, mutants of the protocol code, and one closing line.
 
     python3 tools/test check                what needs no virtual machine      make check
     python3 tools/test test                 everything                         make test
     python3 tools/test test 'io.*'          some tests in virtual machines     make test ONLY='io.*'
     python3 tools/test long                 everything, longer and more often  make test-long
+    python3 tools/test mutants [FILE...]    no mutant of the protocol code survives    make mutants
     python3 tools/test TIER --list          what that is, without running it
 
 Each stage prints its own lines; at the end it is told where the time went. The last line of all is made from the
@@ -55,7 +56,7 @@ def _list(plan: stages.Plan, patterns: list[str]) -> None:
         print(" -> ".join(stage.name for stage in lane))
     for stage in plan.alone:
         print(f"then {stage.name}")
-    if plan.alone:
+    if any(stage.name == stages.MACHINES for stage in plan.alone):
         subprocess.run([*stages.PYTHON, "tools/vmlab", "run", "--list", *patterns], cwd=stages.REPOSITORY, check=False)
 
 
@@ -63,7 +64,7 @@ def main() -> int:
     """Runs a tier; returns 0 only when nothing failed and something passed."""
     parser = argparse.ArgumentParser(prog="test", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("tier", choices=(stages.CHECK, stages.TEST, stages.LONG))
+    parser.add_argument("tier", choices=(stages.CHECK, stages.TEST, stages.LONG, stages.MUTANTS))
     parser.add_argument("--host-only", action="store_true", help="everything but the virtual machines")
     parser.add_argument("--list", action="store_true", help="print what there is, run nothing")
     parser.add_argument("patterns", nargs="*", metavar="PATTERN")

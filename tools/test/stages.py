@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""The stages of `make check`, `make test` and `make test-long`. A stage runs programs and counts."""
+"""The stages of `make check`, `make test`, `make test-long` and `make mutants`. A stage runs programs and counts."""
 import dataclasses
 import json
 import os
@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable
 
+import mutants
 import native
 import objects
 
@@ -21,11 +22,14 @@ REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 PYTHON = [sys.executable, "-B"]
 KDIR = [*PYTHON, "tools/kdir"]
 PYTOOLS = [*PYTHON, "tools/pytools"]
+# What runs for hours leaves the machine to others.
+IDLE = ["nice", "-n", "19"]
 CLOSING = re.compile(r"(\d+) passed, (\d+) failed(?:, (\d+) skipped)?")
 # Where crates of the kernel have their roots.
 KERNEL_FOLDERS = ("common", "kernel_ext", "block", "rdma", "rtrs", "rnbd", "samples", "selftest", "verbs_provider",
                   "test_device")
-CHECK, TEST, LONG = "check", "test", "long"
+MACHINES = "virtual machines"
+CHECK, TEST, LONG, MUTANTS = "check", "test", "long", "mutants"
 # A second of one core is about 700 seeds.
 SEEDS = {CHECK: 5_000, TEST: 20_000, LONG: 400_000}
 # Beside these, seeds that are new in each run: few where a rare find would stop other work.
@@ -35,7 +39,7 @@ REPEATS = {TEST: 1, LONG: 3}
 DEBUG_TESTS = ("faults.*", "lifecycle.*", "hostile.*", "io.*")
 # Programs of tools/ are packages, or folders of scripts that import each other; mypy is told where each looks.
 MYPY = {"tools": ("tools:tools/test:tools/vmlab/peer",
-                  "-p vmlab -p kdir -p pytools -m stages -m native -m objects".split()),
+                  "-p vmlab -p kdir -p pytools -m stages -m mutants -m native -m objects".split()),
         "bench": ("tools:tools/bench", ["tools/bench"]),
         "coverage": ("tools:tools/test:tools/coverage", ["tools/coverage"]), "tidy": ("tools/tidy", ["tools/tidy"])}
 # Scripts of the tree that say that they are shell by their first line only are found by it.
@@ -198,6 +202,24 @@ def _simulation(tier: str) -> Callable[[Output], Counts]:
     return run
 
 
+def _mutants(only: list[str]) -> Callable[[Output], Counts]:
+    """Every mutant of the protocol code fails a test, or has a reason not to."""
+    def run(out: Output) -> Counts:
+        cache = config.cache_dir()
+        program, arguments = mutants.install(cache)
+        if not program.exists() and out.stream([*IDLE, *cargo.command(), *arguments])[0]:
+            return out.one("mutants.installed", 1)
+        workspace = cache / f"mutants-{cargo.place()}"
+        mutants.copy(REPOSITORY, workspace)
+        status, _ = out.stream([*IDLE, *cargo.command()[:-1], *mutants.command(program, workspace, only)])
+        tested, wrong = mutants.results(workspace, status)
+        for line in wrong:
+            out.say(f"#   {line}")
+        out.say(f"# {tested} mutants")
+        return out.one("mutants.are-found", len(wrong))
+    return run
+
+
 def _host_lint(out: Output) -> Counts:
     """rustfmt and clippy over what runs on the host; every warning is an error."""
     clippy = [*cargo.command(), "clippy", "--locked", "--all-targets", "--manifest-path", "tools/Cargo.toml", "--",
@@ -300,8 +322,10 @@ class Plan:
 
 def plan(tier: str, patterns: list[str], host_only: bool = False) -> Plan:
     """The stages of a tier; with patterns only those tests in virtual machines and what they need."""
+    if tier == MUTANTS:
+        return Plan(((Stage("mutants", _mutants(patterns)),),))
     if patterns:
-        return Plan(((Stage("build", _build),),), (Stage("virtual machines", _machines(*patterns)),))
+        return Plan(((Stage("build", _build),),), (Stage(MACHINES, _machines(*patterns)),))
     kernel = [Stage("lint of the modules", _kernel_lint)]
     if tier != CHECK:
         kernel = [Stage("build", _build), Stage("objects", _objects), *kernel, Stage("native", _native)]
@@ -314,8 +338,8 @@ def plan(tier: str, patterns: list[str], host_only: bool = False) -> Plan:
         tools.append(Stage("guests", _guests))
     alone = []
     if tier == TEST and not host_only:
-        alone = [Stage("virtual machines", _machines())]
+        alone = [Stage(MACHINES, _machines())]
     if tier == LONG and not host_only:
-        alone = [Stage("virtual machines", _machines("--long", "--repeat", str(REPEATS[LONG]))),
+        alone = [Stage(MACHINES, _machines("--long", "--repeat", str(REPEATS[LONG]))),
                  Stage("virtual machines, debug kernel", _debug_kernel)]
     return Plan((tuple(tools), tuple(kernel)), tuple(alone))
