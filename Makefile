@@ -9,15 +9,18 @@ KDIR   := $(PYTHON) tools/kdir
 LAB    := $(PYTHON) tools/vmlab
 # `make test ONLY='io.* sysfs.*'` runs some of the VM tests, `make mutants ONLY=rnbd/proto/turns.rs` some mutants.
 ONLY   ?=
+# How long `make soak` goes on.
+MINUTES ?= 60
 
-.PHONY: help setup setup-build modules modules_install cmodules demo shell test test-long mutants check coverage bench doc
-.PHONY: clean
+.PHONY: help setup setup-build modules modules_install cmodules demo shell test test-long soak mutants check
+.PHONY: coverage bench doc clean
 
 help:
 	@echo 'make demo             two VMs, a disk over RDMA between them: the whole story, with figures'
 	@echo 'make shell            the same two VMs, modules loaded, and a prompt on the client'
 	@echo 'make test             every test; the last line counts them (some: make test ONLY="io.* sysfs.*")'
 	@echo 'make test-long        the same longer and more often, and in a debug kernel: hours'
+	@echo 'make soak             nine disks and all that people do with them under trouble (MINUTES=60)'
 	@echo 'make mutants          every mutant of the state machines must fail a test (other files: ONLY=rtrs/proto/addr.rs)'
 	@echo 'make bench            speed, side by side with the C driver and nvme-rdma'
 	@echo 'make modules          the kernel modules, built for the stock kernel'
@@ -54,6 +57,9 @@ test: setup
 
 test-long: setup
 	@$(PYTHON) tools/test long
+
+soak: setup modules
+	@VMLAB_SOAK_MINUTES=$(MINUTES) $(LAB) run --long --only 'soak.*'
 
 mutants:
 	@tools/setup check

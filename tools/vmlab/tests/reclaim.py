@@ -16,6 +16,7 @@ from vmlab.checks import eq, ge, until
 from vmlab.lab import Lab
 from vmlab.machine import Job
 from vmlab.needs import needs
+from vmlab.people import PROGRAMS
 
 DISK_MIB = 192
 OOM = re.compile(r"[Oo]ut of memory|invoked oom-killer|oom-kill")
@@ -30,26 +31,6 @@ HUGE_MIB = 2
 CUTS = 4
 BETWEEN_SECONDS = 2.0
 OVER = "/tmp/over"
-
-# Touches so many MiB, each page with bytes of its own, and goes through them until the test is over and once more.
-HOG = f"""
-import mmap, os, sys
-count = int(sys.argv[1]) * 256
-memory = mmap.mmap(-1, count * 4096, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-for n in range(count):
-    memory[n * 4096:n * 4096 + 4096] = (b"%8d" % n) * 512
-rounds, over = 0, False
-while not over:
-    over = os.path.exists("{OVER}")
-    for n in range(count):
-        at = n * 4096 + 8 * (rounds % 511)
-        if memory[at:at + 16] != (b"%8d" % n) * 2:
-            sys.exit(f"page {{n}} is not what it was")
-        memory[at] = memory[at]
-    rounds += 1
-print(rounds)
-"""
-
 
 # Writes a file of so many MiB, each page with bytes of its own, until the test is over and once more; checks it.
 WRITER = f"""
@@ -110,6 +91,12 @@ def _program(lab: Lab, text: str, *arguments: str | int) -> Job:
     return lab.client.start_job(f"python3 -I -S {file} {' '.join(map(str, arguments))}", 200)
 
 
+def _hog(lab: Lab, mib: int) -> Job:
+    """Starts a program on the client that uses so much memory."""
+    lab.client.push(PROGRAMS / "hog.py", "/run/hog.py")
+    return lab.client.start_job(f"python3 -I -S /run/hog.py {mib} {OVER}", 200)
+
+
 def _counter(lab: Lab, name: str) -> int:
     """One of the client's counters of memory."""
     lines = (line.split() for line in lab.client.read("/proc/vmstat").splitlines())
@@ -163,7 +150,7 @@ def test_swap(pair: Lab) -> None:
     pair.client.run(f"mkswap {disk.path} && swapon {disk.path}")
     pair.defer(lambda: pair.client.try_run(f"swapoff {disk.path}", 100))
     mark, before = pair.client.log_mark(), _counter(pair, "pswpout")
-    hogs = [_program(pair, HOG, HOG_MIB // 2) for _ in range(2)]
+    hogs = [_hog(pair, HOG_MIB // 2) for _ in range(2)]
     until(lambda: _counter(pair, "pswpout") > before, 60, "pages are swapped out")
     _cut_and_mend(pair)
     ge(_counter(pair, "pswpout") - before, (HOG_MIB - LEFT_MIB) << 8, "pages that were swapped out")
