@@ -57,3 +57,9 @@ impl kernel::Module for Library {
         Ok(Library)
     }
 }
+
+impl Drop for Library {
+    fn drop(&mut self) {
+        sysfs::wait_for_releases();
+    }
+}

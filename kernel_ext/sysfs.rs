@@ -65,6 +65,7 @@ pub use class::{
 pub use directory::Directory;
 pub use link::Link;
 pub use node::check_owner;
+pub(crate) use node::wait_for_releases;
 
 /// An object with a kobject, to which links can refer, even if another thread removes it from
 /// sysfs meanwhile.

@@ -30,7 +30,16 @@ use kernel::{
         Arc,
         ArcBorrow, //
     },
+    time::{
+        delay::fsleep,
+        Delta, //
+    },
     types::Opaque, //
+};
+
+use crate::sync::atomic::{
+    AtomicUsize,
+    Ordering, //
 };
 
 /// The type-specific half of a show: data, attribute, page.
@@ -233,8 +242,24 @@ pub(super) struct Object {
     node: Node,
 }
 
+/// The objects whose memory the kobject core has not given back yet.
+static OBJECTS: AtomicUsize = AtomicUsize::new(0);
+
+/// Waits until the kobject core has released every object. Sleeps.
+///
+/// This crate's module must stay until then, as [`kobject_release`] is in it. A reference is put
+/// late if a part of the kernel still has one, and with `CONFIG_DEBUG_KOBJECT_RELEASE` up to 4 s
+/// after the last one. What is left of that function after it has counted is a return, which is
+/// over when the module's memory is freed: that waits for RCU.
+pub(crate) fn wait_for_releases() {
+    while OBJECTS.load(Ordering::Acquire) != 0 {
+        fsleep(Delta::from_millis(10));
+    }
+}
+
 impl Object {
     pub(super) fn new(node: Node) -> Self {
+        OBJECTS.fetch_add(1, Ordering::Relaxed);
         Self {
             kobject: Opaque::zeroed(),
             node,
@@ -298,6 +323,7 @@ unsafe extern "C" fn kobject_release(kobject: *mut bindings::kobject) {
     // SAFETY: All kobjects of this type lie in an `Object` that was a `KBox`, and this is the one
     // place that frees it. [`Node::release`] has dropped the data of the node before.
     drop(unsafe { KBox::from_raw(object_of(kobject)) });
+    OBJECTS.fetch_sub(1, Ordering::Release);
 }
 
 static OPERATIONS: bindings::sysfs_ops = bindings::sysfs_ops {
