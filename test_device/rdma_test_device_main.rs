@@ -30,6 +30,7 @@ use kernel_ext::{
     module_param_string, //
 };
 use verbs_provider::{
+    DmaDevice,
     Limits,
     NetDevice,
     Registration, //
@@ -80,6 +81,14 @@ module_param_ranged!(
     "Invalidations fail, as those of keys that there are not (0 or 1; default: 0)"
 );
 
+module_param_ranged!(
+    MAPS_MEMORY: 0,
+    1,
+    "maps_memory",
+    0,
+    "Memory is mapped for a platform device; with swiotlb=force it bounces (0 or 1; default: 0)"
+);
+
 /// Completion vectors.
 const VECTORS: u32 = 2;
 
@@ -125,9 +134,13 @@ impl kernel::Module for Module {
             .inspect_err(|_| pr_err!("there is no network device '{}'\n", NETDEV.get()))?;
         let network = Network::new()?;
         let device = TestDevice::new(limits()?, network.clone())?;
+        let dma_device = match MAPS_MEMORY.get() {
+            0 => None,
+            _ => Some(DmaDevice::new(c"rdma_test_device")?),
+        };
         Ok(Module {
             _folder: Folder::new(network)?,
-            _device: Registration::new(c"testdev%d", &netdev, device, module)?,
+            _device: Registration::new(c"testdev%d", &netdev, dma_device, device, module)?,
         })
     }
 }

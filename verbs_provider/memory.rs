@@ -2,19 +2,76 @@
 
 //! Memory that a consumer has named.
 
-use core::ptr;
+use crate::sys;
+use core::{
+    marker::PhantomData,
+    ptr, //
+};
+use verbs_provider_sys as helpers;
+
+/// What the addresses mean by which the consumers of an RDMA device name memory: those of its
+/// [`DmaDevice`](crate::DmaDevice) or, without one, the kernel's.
+///
+/// # Invariants
+///
+/// `dma_device` is null, or that of a [`DmaDevice`](crate::DmaDevice) that outlives `'a`.
+#[derive(Clone, Copy)]
+pub(crate) struct AddressSpace<'a> {
+    dma_device: *mut kernel::bindings::device,
+    _device: PhantomData<&'a sys::ib_device>,
+}
+
+impl AddressSpace<'_> {
+    /// # Safety
+    ///
+    /// The caller must ensure that `device` is that of a [`Registration`](crate::Registration)
+    /// that outlives the result.
+    pub(crate) unsafe fn of(device: *const sys::ib_device) -> Self {
+        // INVARIANT: A registration owns the DMA device that it has registered with its device.
+        Self {
+            // SAFETY: By the function requirements. The pointer does not change.
+            dma_device: unsafe { (*device).dma_device },
+            _device: PhantomData,
+        }
+    }
+
+    /// Returns the memory that a consumer has named.
+    ///
+    /// # Safety
+    ///
+    /// The caller must ensure that a consumer has just named it, in this space.
+    pub(crate) unsafe fn range(self, addr: u64, len: u64) -> DmaRange {
+        let kernel_addr = if self.dma_device.is_null() {
+            addr
+        } else {
+            // SAFETY: By the type invariants, the device is that of a `DmaDevice`. By the function
+            // requirements, memory is mapped for it at the address.
+            let kernel =
+                unsafe { helpers::verbs_provider_helper_dma_to_virt(self.dma_device, addr) };
+            kernel.expose_provenance() as u64
+        };
+        // INVARIANT: By the function requirements. The DMA addresses of a `DmaDevice` are physical
+        // ones, and the kernel's of a mapped range are as contiguous as they are.
+        DmaRange {
+            addr,
+            kernel_addr,
+            len,
+        }
+    }
+}
 
 /// A range of memory that a consumer has named in a work request or in a registration.
 ///
 /// # Invariants
 ///
-/// `addr` is the kernel's address of `len` bytes, as devices without a DMA device have it. By the
+/// `kernel_addr` is the kernel's address of `len` bytes that the consumer names by `addr`. By the
 /// contract of verbs they are mapped until the work request has completed or the registration has
 /// ended. By the safety requirements of [`Provider`](crate::Provider), to which alone ranges are
 /// given, the bytes are not accessed after that.
 #[derive(Clone, Copy)]
 pub struct DmaRange {
     addr: u64,
+    kernel_addr: u64,
     len: u64,
 }
 
@@ -30,20 +87,12 @@ pub struct Extent {
 }
 
 impl DmaRange {
-    /// # Safety
-    ///
-    /// The caller must ensure that a consumer has just named this memory.
-    pub(crate) unsafe fn new(addr: u64, len: u64) -> Self {
-        // INVARIANT: By the function requirements.
-        Self { addr, len }
-    }
-
     /// Returns the length in bytes.
     pub fn bytes(&self) -> u64 {
         self.len
     }
 
-    /// Returns the address, for accesses through a registered key.
+    /// Returns the address by which the consumer names it, for accesses through a registered key.
     pub fn addr(&self) -> u64 {
         self.addr
     }
@@ -57,6 +106,7 @@ impl DmaRange {
         // INVARIANT: A part of memory that a consumer has named.
         Some(Self {
             addr: self.addr.checked_add(offset)?,
+            kernel_addr: self.kernel_addr.checked_add(offset)?,
             len,
         })
     }
@@ -65,8 +115,8 @@ impl DmaRange {
     pub fn copy_to(&self, target: &Self) {
         let len = self.len.min(target.len);
         let (Ok(from), Ok(to), Ok(len)) = (
-            usize::try_from(self.addr),
-            usize::try_from(target.addr),
+            usize::try_from(self.kernel_addr),
+            usize::try_from(target.kernel_addr),
             usize::try_from(len),
         ) else {
             return;
@@ -87,7 +137,7 @@ impl DmaRange {
     pub fn fill(&self, bytes: &[u8]) -> Option<Self> {
         let len = u64::try_from(bytes.len()).ok()?;
         let rest = self.part(len, self.len.checked_sub(len)?)?;
-        let to = usize::try_from(self.addr).ok()?;
+        let to = usize::try_from(self.kernel_addr).ok()?;
         // SAFETY: By the type invariants, the range is memory of the kernel, which is still mapped,
         // as the provider accesses it, and it is not shorter than `bytes`, which are the caller's
         // own.

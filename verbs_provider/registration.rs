@@ -9,6 +9,7 @@ use crate::{
         post,
         queues, //
     },
+    dma_device::DmaDevice,
     netdev::NetDevice,
     request::Limits,
     sys,
@@ -62,9 +63,12 @@ pub(crate) unsafe fn provider_of<'a, P: Provider>(device: *const sys::ib_device)
 ///
 /// # Invariants
 ///
-/// `slot` is a registered device that this value owns.
+/// `slot` is a registered device that this value owns. `_dma_device`, if there is one, is that for
+/// which its consumers map memory.
 pub struct Registration<P: Provider> {
     slot: NonNull<DeviceSlot<P>>,
+    /// Dropped after the device has gone.
+    _dma_device: Option<DmaDevice>,
     _owner: PhantomData<Arc<P>>,
 }
 
@@ -75,9 +79,12 @@ unsafe impl<P: Provider> Sync for Registration<P> {}
 
 impl<P: Provider> Registration<P> {
     /// Registers a device of this name, in which `%d` stands for a number, on a network device.
+    ///
+    /// Consumers map memory for `dma_device`; without one they name it by the kernel's addresses.
     pub fn new(
         name: &CStr,
         netdev: &NetDevice,
+        dma_device: Option<DmaDevice>,
         provider: Arc<P>,
         module: &'static ThisModule,
     ) -> Result<Self> {
@@ -89,6 +96,7 @@ impl<P: Provider> Registration<P> {
         let raw = NonNull::new(raw).ok_or(ENOMEM)?;
         let slot = raw.cast::<DeviceSlot<P>>();
         let device = raw.as_ptr();
+        let dma = dma_device.as_ref().map_or(null_mut(), DmaDevice::as_raw);
         let ops = Self::ops(module);
         // SAFETY: The device was just allocated, with the size of a slot, and is not registered.
         let registered = unsafe {
@@ -103,7 +111,7 @@ impl<P: Provider> Registration<P> {
                 to_result(sys::ib_register_device(
                     device,
                     name.as_char_ptr(),
-                    null_mut(),
+                    dma,
                 ))
             })
         };
@@ -115,6 +123,7 @@ impl<P: Provider> Registration<P> {
         // INVARIANT: The device was just registered.
         Ok(Self {
             slot,
+            _dma_device: dma_device,
             _owner: PhantomData,
         })
     }

@@ -3,7 +3,11 @@
 //! What consumers ask for, and what they get, in types of Rust.
 
 use crate::{
-    memory::{DmaRange, Extent},
+    memory::{
+        AddressSpace,
+        DmaRange,
+        Extent, //
+    },
     sys,
     Provider, //
 };
@@ -156,21 +160,31 @@ pub struct SendRequest<'a, P: Provider> {
     pub solicited: bool,
     /// What it does.
     pub operation: Operation<'a, P>,
+    pub(crate) space: AddressSpace<'a>,
     pub(crate) segments: &'a [sys::ib_sge],
 }
 
 impl<P: Provider> SendRequest<'_, P> {
     /// Returns the local memory, and the key of each part.
     pub fn segments(&self) -> impl Iterator<Item = (DmaRange, u32)> + '_ {
-        ranges(self.segments)
+        // SAFETY: `self` is what a consumer posts to a queue pair of this device.
+        unsafe { ranges(self.space, self.segments) }
     }
 }
 
 /// Returns the memory that the segments of a work request name.
-pub(crate) fn ranges(segments: &[sys::ib_sge]) -> impl Iterator<Item = (DmaRange, u32)> + '_ {
-    segments.iter().map(|segment| {
-        // SAFETY: The segments are those of a work request that a consumer posts.
-        let range = unsafe { DmaRange::new(segment.addr, u64::from(segment.length)) };
+///
+/// # Safety
+///
+/// The caller must ensure that the segments are those of a work request that a consumer posts, to a
+/// queue pair of the device of `space`.
+pub(crate) unsafe fn ranges<'a>(
+    space: AddressSpace<'a>,
+    segments: &'a [sys::ib_sge],
+) -> impl Iterator<Item = (DmaRange, u32)> + 'a {
+    segments.iter().map(move |segment| {
+        // SAFETY: By the function requirements.
+        let range = unsafe { space.range(segment.addr, u64::from(segment.length)) };
         (range, segment.lkey)
     })
 }

@@ -16,6 +16,7 @@
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
 mod callbacks;
+mod dma_device;
 mod handle;
 mod memory;
 mod netdev;
@@ -23,6 +24,7 @@ mod registration;
 mod request;
 
 pub use self::{
+    dma_device::DmaDevice,
     handle::{CqHandle, QpHandle},
     memory::{DmaRange, Extent},
     netdev::NetDevice,

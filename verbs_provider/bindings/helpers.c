@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /* Inline functions of the kernel's headers that Rust cannot call: one wrapper each. */
+#include <linux/dma-direct.h>
+#include <linux/dma-mapping.h>
+#include <linux/iommu-dma.h>
 #include <linux/netdevice.h>
+#include <linux/platform_device.h>
 #include <net/net_namespace.h>
 #include "helpers.h"
 
@@ -13,4 +17,36 @@ struct net_device *verbs_provider_helper_find_netdev(const char *name)
 void verbs_provider_helper_put_netdev(struct net_device *dev)
 {
 	dev_put(dev);
+}
+
+/*
+ * Adds a platform device whose DMA addresses are physical ones, those of bounce buffers where the machine forces
+ * them. Returns -EOPNOTSUPP where an IOMMU would translate them.
+ */
+struct device *verbs_provider_helper_add_dma_device(const char *name)
+{
+	struct platform_device *pdev = platform_device_register_simple(name, PLATFORM_DEVID_AUTO, NULL, 0);
+	int err;
+
+	if (IS_ERR(pdev))
+		return ERR_CAST(pdev);
+	err = dma_coerce_mask_and_coherent(&pdev->dev, DMA_BIT_MASK(64));
+	if (!err && (get_dma_ops(&pdev->dev) || use_dma_iommu(&pdev->dev)))
+		err = -EOPNOTSUPP;
+	if (err) {
+		platform_device_unregister(pdev);
+		return ERR_PTR(err);
+	}
+	return &pdev->dev;
+}
+
+void verbs_provider_helper_remove_dma_device(struct device *dev)
+{
+	platform_device_unregister(to_platform_device(dev));
+}
+
+/* Returns the kernel's address of memory that is mapped at addr for a device of the function above. */
+void *verbs_provider_helper_dma_to_virt(struct device *dev, u64 addr)
+{
+	return phys_to_virt(dma_to_phys(dev, addr));
 }

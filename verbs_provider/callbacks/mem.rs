@@ -4,7 +4,7 @@
 
 use super::status;
 use crate::{
-    memory::DmaRange,
+    memory::AddressSpace,
     registration::provider_of,
     request::{
         Datagram,
@@ -234,7 +234,7 @@ unsafe extern "C" fn set_page<P: Provider>(mr: *mut sys::ib_mr, addr: u64) -> c_
     let (mr, page) = unsafe {
         (
             mr_of::<P>(mr),
-            DmaRange::new(addr, u64::from((*mr).page_size)),
+            AddressSpace::of((*mr).device).range(addr, u64::from((*mr).page_size)),
         )
     };
     status(P::push_page(mr, page))

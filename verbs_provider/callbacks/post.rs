@@ -11,7 +11,10 @@ use super::{
     status, //
 };
 use crate::{
-    memory::Extent,
+    memory::{
+        AddressSpace,
+        Extent, //
+    },
     request::{
         ranges,
         Operation,
@@ -58,7 +61,12 @@ unsafe extern "C" fn post_send<P: Provider>(
     bad: *mut *const sys::ib_send_wr,
 ) -> c_int {
     // SAFETY: The consumer passes a queue pair of this provider.
-    let is_connected = unsafe { (*qp).qp_type } == sys::ib_qp_type_IB_QPT_RC;
+    let (space, is_connected) = unsafe {
+        (
+            AddressSpace::of((*qp).device),
+            (*qp).qp_type == sys::ib_qp_type_IB_QPT_RC,
+        )
+    };
     // SAFETY: As above.
     let qp = match unsafe { qp_of::<P>(qp) } {
         Ok(qp) => qp,
@@ -69,7 +77,7 @@ unsafe extern "C" fn post_send<P: Provider>(
     // SAFETY: The consumer passes a list of valid work requests that ends in null.
     while let Some(request) = unsafe { wr.as_ref() } {
         // SAFETY: As above; those of a queue pair for datagrams are `ib_ud_wr`.
-        result = unsafe { send_request::<P>(request, is_connected) }
+        result = unsafe { send_request::<P>(request, space, is_connected) }
             .and_then(|request| P::post_send(qp, &request));
         if result.is_err() {
             break;
@@ -87,11 +95,12 @@ unsafe extern "C" fn post_send<P: Provider>(
 /// # Safety
 ///
 /// The caller must ensure that `wr` is a valid work request of a queue pair of `P`, of the type
-/// that its operation names.
-unsafe fn send_request<P: Provider>(
-    wr: &sys::ib_send_wr,
+/// that its operation names, and `space` that of its device.
+unsafe fn send_request<'a, P: Provider>(
+    wr: &'a sys::ib_send_wr,
+    space: AddressSpace<'a>,
     is_connected: bool,
-) -> Result<SendRequest<'_, P>> {
+) -> Result<SendRequest<'a, P>> {
     let raw = ptr::from_ref(wr);
     // CAST: The flags are an `int` in C.
     let has = |flag: sys::ib_send_flags| wr.send_flags & flag as c_int != 0;
@@ -116,6 +125,7 @@ unsafe fn send_request<P: Provider>(
         signaled: has(sys::ib_send_flags_IB_SEND_SIGNALED),
         solicited: has(sys::ib_send_flags_IB_SEND_SOLICITED),
         operation,
+        space,
         segments,
     })
 }
@@ -201,6 +211,8 @@ unsafe extern "C" fn post_recv<P: Provider>(
     bad: *mut *const sys::ib_recv_wr,
 ) -> c_int {
     // SAFETY: The consumer passes a queue pair of this provider.
+    let space = unsafe { AddressSpace::of((*qp).device) };
+    // SAFETY: As above.
     let qp = match unsafe { qp_of::<P>(qp) } {
         Ok(qp) => qp,
         Err(error) => return error.to_errno(),
@@ -216,7 +228,8 @@ unsafe extern "C" fn post_recv<P: Provider>(
                 segments(request.sg_list, request.num_sge),
             )
         };
-        result = P::post_recv(qp, id, ranges(segments));
+        // SAFETY: The consumer posts the segments to a queue pair of this device.
+        result = P::post_recv(qp, id, unsafe { ranges(space, segments) });
         if result.is_err() {
             break;
         }
