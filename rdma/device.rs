@@ -119,6 +119,13 @@ impl Device {
         self.attributes().max_qp_rd_atom.try_into().unwrap_or(0)
     }
 
+    /// Returns whether mapped memory begins at the same offset of a page for the device. Bounce
+    /// buffers do so only if the adapter's driver asks for it (`dma_set_min_align_mask()`).
+    pub fn keeps_page_offsets(&self) -> bool {
+        // SAFETY: The device is valid.
+        unsafe { sys::rdma_helper_keeps_page_offsets(self.as_raw()) }
+    }
+
     /// Returns whether memory regions may be made of segments with gaps between them.
     pub fn sg_gaps(&self) -> bool {
         self.attributes().kernel_cap_flags & u64::from(sys::ib_kernel_cap_flags_IBK_SG_GAPS_REG)

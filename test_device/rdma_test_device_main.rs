@@ -89,6 +89,13 @@ module_param_ranged!(
     "Memory is mapped for a platform device; with swiotlb=force it bounces (0 or 1; default: 0)"
 );
 
+module_param_int!(
+    MIN_ALIGN_MASK: u32,
+    "min_align_mask",
+    0,
+    "Bits of an address that bounce buffers keep, with maps_memory=1 (default: 0)"
+);
+
 /// Completion vectors.
 const VECTORS: u32 = 2;
 
@@ -136,7 +143,7 @@ impl kernel::Module for Module {
         let device = TestDevice::new(limits()?, network.clone())?;
         let dma_device = match MAPS_MEMORY.get() {
             0 => None,
-            _ => Some(DmaDevice::new(c"rdma_test_device")?),
+            _ => Some(DmaDevice::new(c"rdma_test_device", MIN_ALIGN_MASK.get())?),
         };
         Ok(Module {
             _folder: Folder::new(network)?,

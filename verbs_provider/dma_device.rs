@@ -26,14 +26,17 @@ unsafe impl Send for DmaDevice {}
 unsafe impl Sync for DmaDevice {}
 
 impl DmaDevice {
-    /// Adds a device of this name, with a number behind it. Sleeps.
+    /// Adds a device of this name, with a number behind it. Of an address, bounce buffers keep the
+    /// bits of `min_align_mask`. Sleeps.
     ///
     /// # Errors
     ///
     /// Returns `EOPNOTSUPP` if its DMA addresses are those of an IOMMU.
-    pub fn new(name: &CStr) -> Result<Self> {
+    pub fn new(name: &CStr, min_align_mask: u32) -> Result<Self> {
         // SAFETY: The name ends in NUL. The function copies it.
-        let raw = unsafe { helpers::verbs_provider_helper_add_dma_device(name.as_char_ptr()) };
+        let raw = unsafe {
+            helpers::verbs_provider_helper_add_dma_device(name.as_char_ptr(), min_align_mask)
+        };
         // INVARIANT: The device was just added.
         Ok(Self(NonNull::new(from_err_ptr(raw)?).ok_or(ENODEV)?))
     }

@@ -8,6 +8,8 @@
 #include <linux/gfp.h>
 #include <linux/netdevice.h>
 #include <linux/scatterlist.h>
+#include <linux/sizes.h>
+#include <linux/swiotlb.h>
 #include "helpers.h"
 
 bool rdma_helper_device_try_get(struct ib_device *dev)
@@ -22,6 +24,17 @@ bool rdma_helper_is_iwarp(struct ib_device *dev)
 	return rdma_protocol_iwarp(dev, rdma_start_port(dev));
 }
 EXPORT_SYMBOL_GPL(rdma_helper_is_iwarp);
+
+/* Whether the offset in a page of 4 KiB, the smallest of registrations, is the same at the DMA address. */
+bool rdma_helper_keeps_page_offsets(struct ib_device *dev)
+{
+	struct device *dma_device = dev->dma_device;
+
+	if (ib_uses_virt_dma(dev) || !is_swiotlb_force_bounce(dma_device))
+		return true;
+	return (dma_get_min_align_mask(dma_device) & (SZ_4K - 1)) == SZ_4K - 1;
+}
+EXPORT_SYMBOL_GPL(rdma_helper_keeps_page_offsets);
 
 /* The interface with this name in the initial network namespace; 0 if there is none. */
 int rdma_helper_interface_index(const char *name)

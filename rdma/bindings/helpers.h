@@ -6,6 +6,7 @@
 
 bool rdma_helper_device_try_get(struct ib_device *dev);
 bool rdma_helper_is_iwarp(struct ib_device *dev);
+bool rdma_helper_keeps_page_offsets(struct ib_device *dev);
 int rdma_helper_interface_index(const char *name);
 u64 rdma_helper_ib_dma_map_page(struct ib_device *dev, struct page *page, unsigned long offset, size_t size,
 				enum dma_data_direction dir);

@@ -320,7 +320,7 @@ impl Session {
     /// Returns the most bytes of data of one request.
     pub fn max_io_size(&self) -> u32 {
         let grant = self.agreed.lock().agreement.grant();
-        grant.map_or(0, |grant| grant.max_request())
+        grant.map_or(0, |grant| grant.max_io_size)
     }
 
     /// Returns the most pieces of data of one request.

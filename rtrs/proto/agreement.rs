@@ -17,17 +17,30 @@ const REGISTERED_PAGE: u32 = 4096;
 pub struct Grant {
     /// The number of chunks of the server.
     pub queue_depth: u16,
-    /// The maximum number of data bytes of a chunk.
+    /// The maximum number of data bytes of a request.
     pub max_io_size: u32,
-    /// The maximum number of segments that the adapter registers.
+    /// The maximum number of segments of a request.
     pub max_segments: u16,
 }
 
 impl Grant {
-    /// Returns the maximum number of data bytes of a request.
-    pub fn max_request(&self) -> u32 {
-        let registered = u32::from(self.max_segments).saturating_mul(REGISTERED_PAGE);
-        self.max_io_size.min(registered)
+    /// Returns what a path supports whose server has `queue_depth` chunks for `chunk_data` bytes of
+    /// data each, and whose adapter registers up to `pages` pages at a time.
+    ///
+    /// A registration has no gaps: only its first segment may begin inside a page, and only its
+    /// last may end there. So segments of a request are registered together only if the adapter
+    /// `keeps_page_offsets`: bounce buffers may have others than the memory that they stand for.
+    pub fn new(queue_depth: u16, chunk_data: u32, pages: u16, keeps_page_offsets: bool) -> Self {
+        let registered = u32::from(pages).saturating_mul(REGISTERED_PAGE);
+        Self {
+            queue_depth,
+            max_io_size: chunk_data.min(registered),
+            max_segments: if keeps_page_offsets {
+                pages
+            } else {
+                pages.min(1)
+            },
+        }
     }
 }
 
@@ -63,10 +76,10 @@ impl Agreement {
                 max_segments: new.max_segments.min(known.max_segments),
             }));
         }
-        if new.max_request() < known.max_request() || new.max_segments < known.max_segments {
+        if new.max_io_size < known.max_io_size || new.max_segments < known.max_segments {
             return Err(ConnectError::SmallerRequests {
-                granted: new.max_request(),
-                needed: known.max_request(),
+                granted: new.max_io_size,
+                needed: known.max_io_size,
             });
         }
         Ok(self)

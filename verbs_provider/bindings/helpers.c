@@ -20,10 +20,10 @@ void verbs_provider_helper_put_netdev(struct net_device *dev)
 }
 
 /*
- * Adds a platform device whose DMA addresses are physical ones, those of bounce buffers where the machine forces
+ * Adds a platform device whose bounce buffers keep the bits of min_align_mask of the address, and whose DMA addresses are physical ones, those of bounce buffers where the machine forces
  * them. Returns -EOPNOTSUPP where an IOMMU would translate them.
  */
-struct device *verbs_provider_helper_add_dma_device(const char *name)
+struct device *verbs_provider_helper_add_dma_device(const char *name, unsigned int min_align_mask)
 {
 	struct platform_device *pdev = platform_device_register_simple(name, PLATFORM_DEVID_AUTO, NULL, 0);
 	int err;
@@ -37,6 +37,7 @@ struct device *verbs_provider_helper_add_dma_device(const char *name)
 		platform_device_unregister(pdev);
 		return ERR_PTR(err);
 	}
+	dma_set_min_align_mask(&pdev->dev, min_align_mask);
 	return &pdev->dev;
 }
 

@@ -368,13 +368,18 @@ impl Attempt<'_> {
         let depth = granted.geometry.queue_depth();
         let sizes =
             QueueSizes::client_io(depth, device::queue_limits(pd.device())).map_err(queues)?;
-        let grant = Grant {
-            queue_depth: depth,
-            max_io_size: granted.max_io_size,
-            // CAST: at most SEGMENTS_MAX.
-            max_segments: pages as u16,
-        };
+        let keeps_page_offsets = pd.device().keeps_page_offsets();
+        // CAST: at most SEGMENTS_MAX.
+        let grant = Grant::new(depth, granted.max_io_size, pages as u16, keeps_page_offsets);
         self.path.session.agree(grant)?;
+        if !keeps_page_offsets && self.recon_cnt == FIRST_CONNECT {
+            pr_info!(
+                "session {}: bounce buffers of the path to {} lose the offset in a page, \
+                 requests have one segment\n",
+                self.path.session.name(),
+                self.path.dst()
+            );
+        }
         self.afford(depth, &sizes)
             .map_err(resource("memory for the requests"))?;
         let requests = self.resources.requests(pd, granted, pages);

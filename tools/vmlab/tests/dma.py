@@ -20,17 +20,33 @@ SWIOTLB = "/sys/kernel/debug/swiotlb"
 BOUNCES = "swiotlb=65536,force"
 DEPTH, CHUNK = 512, 128 << 10
 
+# Writes of random bytes, and reads of them; the memory begins at each sector of a page.
+OFFSETS = """
+import mmap, os, sys
+disk = os.open(sys.argv[1], os.O_RDWR | os.O_DIRECT)
+out, back = mmap.mmap(-1, 1 << 20), mmap.mmap(-1, 1 << 20)
+for at in range(0, 4096, 512):
+    for size in 512, 4096, 4608, 65536, 131072, 262144:
+        data = os.urandom(size)
+        out[at:at + size] = data
+        back[:] = bytes(1 << 20)
+        moved = (os.pwritev(disk, [memoryview(out)[at:at + size]], 7 * size),
+                 os.preadv(disk, [memoryview(back)[at:at + size]], 7 * size))
+        if moved != (size, size) or back[:] != bytes(at) + data + bytes((1 << 20) - at - size):
+            sys.exit(f"{size} bytes at offset {at} of a page differ, moved {moved}")
+"""
+
 
 def _bounced(vm: Lab) -> int:
     """The bounce buffers in use, in places of 2 KiB."""
     return int(vm.server.run(f"cat {SWIOTLB}/io_tlb_used"))
 
 
-def _plug_in(vm: Lab) -> int:
+def _plug_in(vm: Lab, parameters: str = "") -> int:
     """Plugs the device in; answers the bounce buffers in use before, which have to be all after the test."""
     before = _bounced(vm)
     vm.defer(lambda: until(lambda: _bounced(vm) == before, 10, f"{before} bounce buffers are in use, as before"))
-    plug_in(vm, "maps_memory=1")
+    plug_in(vm, f"maps_memory=1 {parameters}")
     return before
 
 
@@ -66,6 +82,28 @@ def test_the_selftest_of_rdma_passes(vm: Lab) -> None:
     vm.server.run("mods ours rdma_test")
     bad = [line for line in vm.server.log_matches(r"rdma_test: ", mark) if not line.endswith(": ok")]
     eq(bad, [], "lines that are not ok")
+
+
+def _placed(mask: int, segments: int) -> Callable[[Lab], None]:
+    @needs(machines=1, own_modules=True, append=BOUNCES)
+    def test(vm: Lab) -> None:
+        """Memory of applications that begins at any sector of a page; the buffers begin as the device asks for it."""
+        _plug_in(vm, f"min_align_mask={mask}")
+        mark = vm.client.log_mark()
+        rnbd.start(vm, mib=16)
+        disk = rnbd.map_disk(vm)
+        eq(int(disk.queue("max_segments")), segments, "segments of a request")
+        why = vm.client.log_matches("lose the offset in a page, requests have one segment", mark)
+        eq(len(why), int(segments == 1), "lines that say so")
+        vm.client.push_bytes(OFFSETS.encode(), "/tmp/offsets.py")
+        vm.client.run(f"python3 -I -S /tmp/offsets.py {disk.path}", 60)
+        disk.unmap()
+    return test
+
+
+# A registration has no gaps, so segments that may come to lie anywhere are registered each for itself.
+for _mask, _segments, _name in ((4095, 128, "kept"), (0, 1, "lost")):
+    globals()[f"test_offsets_in_a_page_that_are_{_name}"] = _placed(_mask, _segments)
 
 
 # A request of the client fails; a response of the server does.

@@ -36,7 +36,21 @@ fn a_session_takes_the_least_while_it_is_opened() {
     };
     let all = both.with(few).unwrap().settled().grant().unwrap();
     assert_eq!((all.max_io_size, all.max_segments), (61_440, 8));
-    assert_eq!(all.max_request(), 8 * 4096);
+}
+
+#[test]
+fn a_request_is_as_long_as_chunk_and_registration_are() {
+    let sizes = |pages, keeps_page_offsets| {
+        let grant = Grant::new(512, 126_976, pages, keeps_page_offsets);
+        (grant.max_io_size, grant.max_segments)
+    };
+    assert_eq!(sizes(128, true), (126_976, 128));
+    assert_eq!(sizes(8, true), (8 * 4096, 8));
+    assert_eq!(sizes(0, true), (0, 0));
+    // Where segments may come to lie anywhere, each is registered alone.
+    assert_eq!(sizes(128, false), (126_976, 1));
+    assert_eq!(sizes(8, false), (8 * 4096, 1));
+    assert_eq!(sizes(0, false), (0, 0));
 }
 
 #[test]
@@ -75,8 +89,7 @@ fn every_grant_is_enough_or_refused() {
                         max_io_size: new_io,
                         max_segments,
                     };
-                    let fits =
-                        new.max_request() >= known.max_request() && max_segments >= known_segments;
+                    let fits = new_io >= known_io && max_segments >= known_segments;
                     let agreed = settled.with(new);
                     assert_eq!(agreed.is_ok(), fits, "{known:?} {new:?}");
                     assert_eq!(agreed.unwrap_or(settled), settled);
