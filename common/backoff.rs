@@ -29,6 +29,8 @@ pub struct Backoff {
     attempts: u32,
 }
 
+crate::words!(struct Backoff { attempts });
+
 impl Backoff {
     /// No attempt was made yet.
     pub const NEW: Self = Self { attempts: 0 };

@@ -9,6 +9,7 @@
 //! | `io/` | requests in flight on a connected path: send, completion, the caller's memory |
 //! | `sysfs/` | files of a session and of a path |
 //! | `module` | what all sessions share |
+//! | `trace` | the records of state machines |
 //!
 //! ```text
 //!   Session      list of paths, policy, outages
@@ -30,3 +31,4 @@ pub(crate) mod module;
 pub(crate) mod path;
 pub(crate) mod session;
 pub(crate) mod sysfs;
+pub(crate) mod trace;

@@ -8,6 +8,7 @@
 //! | [`address`] | conversion of the protocol's addresses for the connection manager |
 //! | [`device`] | the capabilities of an RDMA device, for the protocol |
 //! | [`errno`] | conversion of the protocol's error numbers |
+//! | [`trace`] | records of state machines in the kernel log |
 //!
 //! Client and server are separate modules (`rtrs-client.ko`, `rtrs-server.ko`) that link to this
 //! one.
@@ -16,6 +17,7 @@ use kernel::prelude::*;
 
 mod convert;
 pub mod proto;
+pub mod trace;
 
 pub use convert::{
     address,

@@ -17,7 +17,6 @@ pub(crate) mod resources;
 pub(crate) mod setup;
 mod stale_connection;
 pub(crate) mod stats;
-mod trace;
 
 use kernel::{
     impl_has_delayed_work, impl_has_work, new_mutex,
@@ -84,12 +83,12 @@ use crate::client::{
         resources::Resources,
         setup::Setup,
         stats::Stats,
-        trace::Trace,
     },
     session::{
         quarantine::Number,
         Session, //
-    }, //
+    },
+    trace::Traced, //
 };
 
 /// Id of the teardown work item.
@@ -121,8 +120,7 @@ pub(crate) struct Path {
     #[pin]
     pub(crate) ends: Mutex<Option<Ends>>,
     #[pin]
-    pub(crate) recovery: IrqLock<Recovery>,
-    trace: Trace,
+    pub(crate) recovery: IrqLock<Traced<Recovery>>,
     #[pin]
     pub(crate) state_changed: WaitQueue,
     /// What the path connects with. The thread that sets the path up or tears it down holds the
@@ -238,7 +236,6 @@ impl Path {
         let number = Number::new(session)?;
         let mut uuid = [0; 16];
         random::fill(&mut uuid);
-        let [a, b, c, d, ..] = uuid;
         Arc::pin_init(
             pin_init!(Self {
                 session: session.clone(),
@@ -246,8 +243,7 @@ impl Path {
                 number,
                 addrs,
                 ends <- new_mutex!(None),
-                recovery <- new_irq_lock!(Recovery::NEW),
-                trace: Trace::new(u32::from_be_bytes([a, b, c, d])),
+                recovery <- new_irq_lock!(Traced::new(Recovery::NEW)),
                 state_changed <- new_wait_queue!("Path::state_changed"),
                 attempts <- new_mutex!(Resources::NONE),
                 stale_connection <- new_irq_lock!(None),

@@ -28,7 +28,6 @@ use crate::proto::{
         Policy,
         UnknownPolicy, //
     },
-    recovery::record::Entry,
     request::Malformed,
     settings::{
         SettingError,
@@ -48,7 +47,6 @@ forward_display! {
     ClientRdma,
     ClientState,
     ConnectError,
-    Entry,
     InfoError,
     IoCounts,
     Latency,

@@ -9,6 +9,8 @@
 
 use core::fmt;
 
+use ferro_proto::words;
+
 /// The state of a client's path.
 ///
 /// ```text
@@ -87,6 +89,8 @@ pub enum ClientEffect {
     /// Remove the path from its session and free it.
     Release,
 }
+
+words!(state ClientState);
 
 impl ClientState {
     /// Converts a stored number to a state.

@@ -295,12 +295,12 @@ class Machine:
                     return
 
     def kernel_log(self, after: int = -1) -> list[tuple[int, str]]:
-        """Kernel log records after a sequence number, oldest first, but for the steps of paths."""
+        """Kernel log records after a sequence number, oldest first, but for records (replay.py)."""
         lines = self.channel.ask("kmsg", after=after).wait(scaled(60))["lines"]
         return [(sequence, text) for sequence, _level, text in lines if not replay.is_record(text)]
 
-    def path_records(self, after: int = -1) -> list[str]:
-        """The steps of paths (replay.py) in the kernel log after a sequence number, oldest first."""
+    def records(self, after: int = -1) -> list[str]:
+        """The records (replay.py) in the kernel log after a sequence number, oldest first."""
         lines = self.channel.ask("kmsg", after=after).wait(scaled(60))["lines"]
         return [text for _sequence, _level, text in lines if replay.is_record(text)]
 

@@ -4,7 +4,7 @@
 1. Did the kernel complain since the test began?
 2. Are the RDMA resources back, and is no session and no device left in sysfs? While modules stay loaded for the next
    test that means: as many as when they had just been loaded.
-3. Have the client's paths done what their state machine has decided? (replay.py)
+3. Have the drivers done what their state machines have decided? (replay.py)
 4. Do our modules unload, and are the RDMA resources back where they were after boot? Asked when a group of tests
    ends, and after each test that loads modules for itself.
 5. In a debug kernel, then too: does kmemleak report unreferenced memory?

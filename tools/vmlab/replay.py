@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What rtrs_client records of its paths (its parameter trace_paths), replayed on the host (tools/replay).
+"""What drivers record of their state machines (their parameter trace), replayed on the host (tools/replay).
 
-The client's modules are loaded with the parameter set; the records are lines of the kernel log, which tests do not see
-and the oracle judges after each test: the state machine has to decide as is recorded, and the driver has to do that.
+The modules are loaded with the parameter set; the records are lines of the kernel log, which tests do not see and the
+oracle judges after each test: the machine has to decide as is recorded, and the driver has to do that.
 """
 from __future__ import annotations
 
@@ -16,8 +16,11 @@ from pathlib import Path
 from kdir import cargo
 from vmlab.assets import TOOLS
 
-SWITCH = "/sys/module/rtrs_client/parameters/trace_paths"
-RECORD = re.compile(r"rtrs_client: path [0-9a-f]{8} \d+ (step|ran|did) ")
+SWITCHES = "/sys/module/rtrs_client/parameters/trace"
+RECORD = re.compile(r"(rtrs_client): \w+ [0-9a-f]{8} \d+ (step|did) ")
+
+# Has the loaded modules record; those of C cannot.
+BEGIN = f"for switch in {SWITCHES}; do [ ! -e $switch ] || echo 1 > $switch; done"
 
 
 @cache

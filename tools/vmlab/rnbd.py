@@ -171,10 +171,8 @@ def _server_line(modules: str, rtrs: str, rnbd: str) -> str:
 
 
 def load_client(lab: Lab, modules: str | None = None) -> None:
-    """Loads the client's modules, unless an earlier test has and the lab shares them. Ours record what their paths
-    do."""
-    record = f"{{ [ ! -e {replay.SWITCH} ] || echo 1 > {replay.SWITCH}; }}"
-    loaded.of(lab).load(lab.client, "client", f"mods {modules or lab.modules} rnbd-client && {record}")
+    """Loads the client's modules, unless an earlier test has and the lab shares them. Ours record their steps."""
+    loaded.of(lab).load(lab.client, "client", f"mods {modules or lab.modules} rnbd-client && {replay.BEGIN}")
 
 
 def unload(lab: Lab, machine: Machine) -> None:

@@ -97,7 +97,7 @@ impl Liveness {
 impl Path {
     /// Starts the heartbeat, which runs until the path is closed.
     pub(crate) fn start_heartbeat(this: &Arc<Self>) {
-        this.trace.did(Operation::StartHeartbeat);
+        this.did(Operation::StartHeartbeat);
         this.liveness.restart();
         workqueue::mod_delayed::<_, HEARTBEAT>(this.clone(), this.heartbeat().interval_ms);
     }

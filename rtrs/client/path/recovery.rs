@@ -86,17 +86,16 @@ impl Path {
     fn decide(self: &Arc<Self>, event: Event) -> Effects {
         let mut recovery = self.recovery.lock();
         let effects = recovery.step(event);
-        self.trace.step(&event, &effects, &recovery);
         let attempts = recovery.attempts();
         if let Action::StartIn { pause_ms } = effects.action {
             // With the lock held: of two pauses the one that was decided last counts.
-            self.trace.did(Operation::StartIn { pause_ms });
+            recovery.did(Operation::StartIn { pause_ms });
             workqueue::mod_delayed::<_, RECONNECT>(self.clone(), pause_ms);
         }
         if let Action::TearDownIn { pause_ms } = effects.action {
             // It does not replace a run that is queued already: that one may have been asked for
             // since.
-            self.trace.did(Operation::TearDownIn { pause_ms });
+            recovery.did(Operation::TearDownIn { pause_ms });
             let _ = workqueue::queue_delayed::<_, TEAR_DOWN>(self.clone(), pause_ms);
         }
         drop(recovery);
@@ -109,11 +108,11 @@ impl Path {
                     self.dst()
                 );
                 self.queue_tear_down();
-                self.trace.did(Operation::LeaveSession);
+                self.did(Operation::LeaveSession);
                 self.session.path_left();
             }
             Action::LookAgain => {
-                self.trace.did(Operation::GiveUpAddress);
+                self.did(Operation::GiveUpAddress);
                 self.setup.give_up_address();
             }
             _ => {}
@@ -122,8 +121,13 @@ impl Path {
         effects
     }
 
+    /// Records what is about to be done.
+    pub(super) fn did(&self, operation: Operation) {
+        self.recovery.lock().did(operation);
+    }
+
     fn queue_tear_down(self: &Arc<Self>) {
-        self.trace.did(Operation::QueueTearDown);
+        self.did(Operation::QueueTearDown);
         // If it is queued already, that run is enough; one that is to be later begins now.
         workqueue::mod_delayed::<_, TEAR_DOWN>(self.clone(), 0);
     }
@@ -193,7 +197,7 @@ impl Path {
     }
 
     fn abort_connect(&self, fault: PathError) {
-        self.trace.did(Operation::AbortConnect);
+        self.did(Operation::AbortConnect);
         self.setup.failed(fault);
     }
 
@@ -295,7 +299,7 @@ impl Path {
         first_conn: bool,
         timeouts: ConnectTimeouts,
     ) -> Result<(), PathError> {
-        this.trace.did(Operation::Connect);
+        this.did(Operation::Connect);
         this.drain_again(resources)?;
         let life = this.life();
         this.disconnected.store(0, Ordering::Relaxed);
@@ -315,7 +319,7 @@ impl Path {
             stale_connection = effects.stale_connection;
             let live = effects.action == Action::GoLive;
             if live {
-                this.trace.did(Operation::GoLive);
+                this.did(Operation::GoLive);
                 drop(this.connections.replace(Some(connections.clone())));
             }
             live
@@ -375,7 +379,7 @@ impl Path {
         Self::close(this);
         let removed = this.step(Event::Remove) == Action::Release;
         if removed {
-            this.trace.did(Operation::Release);
+            this.did(Operation::Release);
         }
         // Cancels a reconnect that was requested before the removal.
         drop(workqueue::cancel_delayed_sync::<_, RECONNECT>(this));
@@ -383,9 +387,9 @@ impl Path {
     }
 
     fn begin_tear_down(&self) -> Option<TearDown> {
-        let recovery = self.recovery.lock();
+        let mut recovery = self.recovery.lock();
         let run = recovery.begin_tear_down();
-        self.trace.ran(run);
+        recovery.did(Operation::TearDown(run));
         run
     }
 

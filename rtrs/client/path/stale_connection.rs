@@ -20,7 +20,7 @@ impl Path {
         match stale_connection {
             StaleConnection::Leave => {}
             StaleConnection::Disconnect => {
-                self.trace.did(Operation::Disconnect);
+                self.did(Operation::Disconnect);
                 let kept = self.stale_connection.lock().clone();
                 if let Some(id) = kept {
                     // It fails if it was disconnected before.
@@ -34,7 +34,7 @@ impl Path {
     /// Drops the stale connection, which disconnects it; sleeps. Its own event handler may call
     /// this.
     pub(super) fn drop_stale_connection(&self) {
-        self.trace.did(Operation::Drop);
+        self.did(Operation::Drop);
         let kept = self.stale_connection.lock().take();
         drop(kept);
     }

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Replays records of the recovery of paths (`rtrs_client`'s parameter `trace_paths`) through
-//! `proto::recovery`, the state machine that the driver calls.
+//! Replays what drivers record of their state machines (the parameter `trace` of the modules)
+//! through the same machines.
 //!
-//! The state machine has to decide each event as the driver's record says, and the driver has to do
-//! what was decided, in the order that the locks promise, and nothing else.
+//! The machine has to decide each event as the record says, and the driver has to do what was
+//! decided, in the order that the locks promise, and nothing else.
 
 mod line;
 mod log;
 mod path;
+mod replay;
 
+pub use line::Line;
 pub use log::{
     judge,
     Verdict, //

@@ -1,23 +1,48 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The records of paths in a kernel log.
+//! The records in a kernel log.
 
 use std::{
     collections::BTreeMap,
     fmt, //
 };
 
-use crate::path::Path;
+use proto::common::record::Machine;
 
-/// What is before the number of a path.
-const MARK: &str = "rtrs_client: path ";
+use crate::{
+    path::Path,
+    replay::{
+        Replay,
+        Rules, //
+    },
+};
+
+/// A kind of machine in a driver.
+struct Kind {
+    module: &'static str,
+    machine: &'static str,
+    judge: fn(&Lines<'_>, &mut Verdict) -> Result<(), String>,
+}
+
+const fn kind<R: Rules>(module: &'static str) -> Kind {
+    Kind {
+        module,
+        machine: R::Machine::NAME,
+        judge: judge_record::<R>,
+    }
+}
+
+static KINDS: &[Kind] = &[kind::<Path>("rtrs_client")];
+
+/// The lines of a record, by their numbers.
+type Lines<'a> = BTreeMap<u32, &'a str>;
 
 /// What the replay of a log has found.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
-    /// Paths that were replayed from their beginning to the end of the log.
+    /// Machines that were replayed from their beginning to the end of the log.
     pub whole: usize,
-    /// Paths of which lines are missing: what is before the first missing line was replayed.
+    /// Machines of which lines are missing: what is before the first missing line was replayed.
     pub cut: usize,
     /// The lines that were replayed.
     pub lines: usize,
@@ -31,57 +56,59 @@ impl fmt::Display for Verdict {
             writeln!(f, "{wrong}")?;
         }
         let (whole, cut, lines) = (self.whole, self.cut, self.lines);
-        write!(f, "{whole} paths whole, {cut} cut, {lines} lines")
+        write!(f, "{whole} records whole, {cut} cut, {lines} lines")
     }
 }
 
-/// The number of the path, that of the line, and what happened.
-fn read(line: &str) -> Option<(u32, u32, &str)> {
-    let (_, rest) = line.split_once(MARK)?;
-    let (path, rest) = rest.split_once(' ')?;
-    let path = u32::from_str_radix(path, 16).ok()?;
-    let (number, entry) = rest.split_once(' ')?;
-    Some((path, number.parse().ok()?, entry))
+/// The index of the kind, the numbers of the machine and of the line, and what happened.
+fn read(line: &str) -> Option<(usize, u32, u32, &str)> {
+    KINDS.iter().enumerate().find_map(|(index, kind)| {
+        let mark = format!("{}: {} ", kind.module, kind.machine);
+        let (_, rest) = line.split_once(&mark)?;
+        let (machine, rest) = rest.split_once(' ')?;
+        let machine = u32::from_str_radix(machine, 16).ok()?;
+        let (number, entry) = rest.split_once(' ')?;
+        Some((index, machine, number.parse().ok()?, entry))
+    })
 }
 
-/// Replays all paths of a log that is to hold each path from its beginning to its end.
+/// Replays all records of a log that is to hold each from its beginning to its end.
 pub fn judge(log: &str) -> Verdict {
-    let mut paths: BTreeMap<u32, BTreeMap<u32, &str>> = BTreeMap::new();
+    let mut records: BTreeMap<(usize, u32), Lines<'_>> = BTreeMap::new();
     let mut verdict = Verdict::default();
-    for (path, number, entry) in log.lines().filter_map(read) {
-        if paths
-            .entry(path)
-            .or_default()
-            .insert(number, entry)
-            .is_some()
-        {
-            let wrong = format!("path {path:08x}, line {number}: there are two");
+    for (kind, machine, number, entry) in log.lines().filter_map(read) {
+        let lines = records.entry((kind, machine)).or_default();
+        if lines.insert(number, entry).is_some() {
+            let wrong = format!("{machine:08x}, line {number}: there are two");
             verdict.wrong.push(wrong);
         }
     }
-    for (number, entries) in paths {
-        judge_path(number, &entries, &mut verdict);
+    for ((kind, number), lines) in records {
+        let Some(kind) = KINDS.get(kind) else {
+            continue;
+        };
+        if let Err(why) = (kind.judge)(&lines, &mut verdict) {
+            let (module, machine) = (kind.module, kind.machine);
+            let wrong = format!("{module}: {machine} {number:08x}, {why}");
+            verdict.wrong.push(wrong);
+        }
     }
     verdict
 }
 
-fn judge_path(name: u32, entries: &BTreeMap<u32, &str>, verdict: &mut Verdict) {
-    let mut path = Path::default();
-    for (expected, (number, text)) in (0..).zip(entries) {
+fn judge_record<R: Rules>(lines: &Lines<'_>, verdict: &mut Verdict) -> Result<(), String> {
+    let mut replay = Replay::<R>::default();
+    for (expected, (number, text)) in (0..).zip(lines) {
         if expected != *number {
             verdict.cut += 1;
-            return;
+            return Ok(());
         }
         verdict.lines += 1;
-        if let Err(why) = path.take(text) {
-            let wrong = format!("path {name:08x}, line {number} '{text}': {why}");
-            return verdict.wrong.push(wrong);
-        }
+        replay
+            .take(text)
+            .map_err(|why| format!("line {number} '{text}': {why}"))?;
     }
-    match path.end() {
-        Ok(()) => verdict.whole += 1,
-        Err(why) => verdict
-            .wrong
-            .push(format!("path {name:08x}, at its end: {why}")),
-    }
+    replay.end().map_err(|why| format!("at its end: {why}"))?;
+    verdict.whole += 1;
+    Ok(())
 }

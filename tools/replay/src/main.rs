@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Reads a kernel log from the standard input and replays the records of paths that are in it. The
+//! Reads a kernel log from the standard input and replays the records that are in it. The
 //! last line counts; the status is 1 if a record and the model disagree.
 
 use std::{

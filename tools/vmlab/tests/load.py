@@ -58,7 +58,7 @@ def test_parameters_have_the_names_and_defaults_of_c(vm: Lab) -> None:
     clients = ("rtrs_client", "rnbd_client")
     if vm.modules == "ours":
         eq(parameters(vm, "rnbd_client"), {"assume_cache_loss": "N"}, "parameters of rnbd_client, which C has not")
-        eq(parameters(vm, "rtrs_client"), {"retry_count": "2", "trace_paths": "1"},
+        eq(parameters(vm, "rtrs_client"), {"retry_count": "2", "trace": "1"},
            "parameters of rtrs_client, which C has not; the lab has it record")
     for module in ("rtrs_core", *(() if vm.modules == "ours" else clients)):
         ok(not vm.server.exists(f"/sys/module/{module}/parameters"), f"{module} has parameters")
