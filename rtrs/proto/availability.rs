@@ -4,15 +4,19 @@
 //! again.
 //!
 //! ```text
-//!   path_up, the first:  the upper layer makes the session usable (`reopening`), which sleeps;
-//!   reopened, it did:    IO goes on; it did not: again later; another outage since: nothing
-//!   path_down, the last: an outage begins
+//!   PathUp, the first:  the upper layer makes the session usable (`reopening`), which sleeps;
+//!   Reopened, it did:   IO goes on; it did not: again later; another outage since: nothing
+//!   PathDown, the last: an outage begins
 //! ```
+//!
+//! The driver keeps an [`Availability`] under a mutex, calls [`Availability::step`] for each event,
+//! and carries the effect out before it releases the mutex.
+
+pub mod record;
 
 use super::{
     outage::{
-        Effect,
-        Event,
+        self,
         FastIoFail,
         Outage, //
     },
@@ -25,6 +29,8 @@ pub const REOPEN_AGAIN_MS: u32 = 1000;
 /// The paths and outages of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Availability {
+    /// The upper layer gets events.
+    is_open: bool,
     /// Paths that are connected.
     paths: u32,
     outage: Outage,
@@ -44,20 +50,57 @@ pub struct Reopening {
     outages: u32,
 }
 
-/// The result of a try to make the session usable.
+/// What an outage depends on that begins now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reopened {
-    /// The session is usable: carry this out.
-    Usable(Effect),
-    /// It is tried again after [`REOPEN_AGAIN_MS`].
-    Again,
-    /// Another outage has begun meanwhile, and its end starts a try.
-    Late,
+pub struct Conditions {
+    /// The time.
+    pub now_ms: u64,
+    /// `fast_io_fail_tmo`.
+    pub setting: FastIoFail,
+    /// The client itself has ended its paths for a moment.
+    pub is_away: bool,
+}
+
+/// The events of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The session is open: its upper layer gets events from now on.
+    Opened(Conditions),
+    /// IO was admitted to a path that is connected.
+    PathUp,
+    /// A path that was up is lost.
+    PathDown(Conditions),
+    /// A try to make the session usable has ended.
+    Reopened {
+        /// The try.
+        reopening: Reopening,
+        /// The session is usable.
+        succeeded: bool,
+    },
+    /// The deadline of the outage, its setting, or the end of the session.
+    Outage(outage::Event),
+}
+
+/// The actions of the session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Nothing.
+    Ignore,
+    /// The upper layer requeues its requests; then carry this out.
+    BeginOutage(outage::Effect),
+    /// Carry this out.
+    Outage(outage::Effect),
+    /// Have the upper layer make the session usable, after this time.
+    ReopenIn {
+        /// Milliseconds.
+        pause_ms: u32,
+    },
 }
 
 impl Availability {
     /// A session that is being opened.
     pub const NEW: Self = Self {
+        is_open: false,
         paths: 0,
         outage: Outage::Up,
         outages: 0,
@@ -87,27 +130,6 @@ impl Availability {
         self.outage
     }
 
-    /// Counts a path that is connected; returns whether it is the first, so that the session must
-    /// be made usable.
-    pub fn path_up(&mut self) -> bool {
-        self.paths = self.paths.saturating_add(1);
-        self.paths == 1
-    }
-
-    /// Counts a path that is lost; returns whether it was the last, so that an outage begins.
-    pub fn path_down(&mut self) -> bool {
-        self.paths = self.paths.saturating_sub(1);
-        self.paths == 0
-    }
-
-    /// Begins an outage: no path is connected. The upper layer requeues its requests before it
-    /// learns of the effect.
-    pub fn begin_outage(&mut self, now_ms: u64, setting: FastIoFail, is_away: bool) -> Effect {
-        self.outages = self.outages.wrapping_add(1);
-        let setting = quarantine::outage_setting(setting, is_away);
-        self.step(Event::LastPathDown { now_ms, setting })
-    }
-
     /// Begins a try to make the session usable; returns `None` if no path is connected.
     pub fn reopening(&self) -> Option<Reopening> {
         self.is_connected().then_some(Reopening {
@@ -115,19 +137,64 @@ impl Availability {
         })
     }
 
-    /// Handles the end of a try to make the session usable, which `succeeded` or not.
-    pub fn reopened(&mut self, reopening: Reopening, succeeded: bool) -> Reopened {
-        if reopening.outages != self.outages {
-            Reopened::Late
-        } else if succeeded {
-            Reopened::Usable(self.step(Event::PathUp))
-        } else {
-            Reopened::Again
+    /// Handles an event: changes the state and returns the action.
+    pub fn step(&mut self, event: Event) -> Effect {
+        match event {
+            Event::Opened(conditions) => {
+                self.is_open = true;
+                self.check_paths(&conditions)
+            }
+            Event::PathUp => {
+                self.paths = self.paths.saturating_add(1);
+                if self.paths == 1 && self.is_open {
+                    Effect::ReopenIn { pause_ms: 0 }
+                } else {
+                    Effect::Ignore
+                }
+            }
+            Event::PathDown(conditions) => {
+                self.paths = self.paths.saturating_sub(1);
+                self.check_paths(&conditions)
+            }
+            Event::Reopened {
+                reopening,
+                succeeded,
+            } => self.reopened(reopening, succeeded),
+            Event::Outage(event) => {
+                if event == outage::Event::Closed {
+                    self.is_open = false;
+                }
+                Effect::Outage(self.change(event))
+            }
         }
     }
 
-    /// Handles another event of the outage.
-    pub fn step(&mut self, event: Event) -> Effect {
+    /// Begins an outage if no path is connected.
+    fn check_paths(&mut self, conditions: &Conditions) -> Effect {
+        if self.is_connected() || !self.is_open {
+            return Effect::Ignore;
+        }
+        self.outages = self.outages.wrapping_add(1);
+        Effect::BeginOutage(self.change(outage::Event::LastPathDown {
+            now_ms: conditions.now_ms,
+            setting: quarantine::outage_setting(conditions.setting, conditions.is_away),
+        }))
+    }
+
+    fn reopened(&mut self, reopening: Reopening, succeeded: bool) -> Effect {
+        // Another outage that has begun meanwhile starts a try when it ends.
+        if !self.is_open || reopening.outages != self.outages {
+            Effect::Ignore
+        } else if succeeded {
+            Effect::Outage(self.change(outage::Event::PathUp))
+        } else {
+            Effect::ReopenIn {
+                pause_ms: REOPEN_AGAIN_MS,
+            }
+        }
+    }
+
+    fn change(&mut self, event: outage::Event) -> outage::Effect {
         let (next, effect) = self.outage.step(event);
         self.outage = next;
         effect

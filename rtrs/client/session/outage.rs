@@ -28,14 +28,13 @@ use rdma::Drained;
 use rtrs_core::proto::{
     availability::{
         self,
+        record::Operation,
         Admission,
-        Reopened,
-        REOPEN_AGAIN_MS, //
-    },
-    outage::{
+        Conditions,
         Effect,
         Event, //
     },
+    outage, //
 };
 
 use crate::client::{
@@ -48,7 +47,8 @@ use crate::client::{
     session::{
         admin::OnePath,
         Session, //
-    }, //
+    },
+    trace::Traced, //
 };
 
 /// Id of the work item that makes the session usable again.
@@ -86,7 +86,7 @@ pub trait SessionEvents: Send + Sync {
 
 /// The state of a session's paths and outages.
 pub(crate) struct Availability {
-    state: availability::Availability,
+    state: Traced<availability::Availability>,
     /// Set while the session is open: the listener's code may be unloaded before the last
     /// reference to the session is dropped.
     events: Option<Arc<dyn SessionEvents>>,
@@ -95,7 +95,7 @@ pub(crate) struct Availability {
 impl Availability {
     pub(crate) fn new() -> Self {
         Self {
-            state: availability::Availability::NEW,
+            state: Traced::new(availability::Availability::NEW),
             events: None,
         }
     }
@@ -142,7 +142,8 @@ impl WorkItem<GIVE_UP> for Session {
         memory::without_io(|| {
             let mut availability = this.availability.lock();
             let now_ms = this.now_ms();
-            this.outage(&mut availability, Event::DeadlinePassed { now_ms });
+            let event = outage::Event::DeadlinePassed { now_ms };
+            this.step(&mut availability, Event::Outage(event));
         });
     }
 }
@@ -152,16 +153,14 @@ impl Session {
     pub(crate) fn start_events(self: &Arc<Self>, events: Arc<dyn SessionEvents>) {
         let mut availability = self.availability.lock();
         availability.events = Some(events);
-        if !availability.state.is_connected() {
-            self.begin_outage(&mut availability);
-        }
+        self.step(&mut availability, Event::Opened(self.conditions()));
     }
 
     /// Calls no events any more, since the session is being closed.
     pub(crate) fn stop_events(self: &Arc<Self>) {
         let mut availability = self.availability.lock();
         let events = availability.events.take();
-        self.outage(&mut availability, Event::Closed);
+        self.step(&mut availability, Event::Outage(outage::Event::Closed));
         drop(availability);
         drop(events);
         // Both work items check for the listener before they act or queue anything.
@@ -218,13 +217,12 @@ impl Session {
         if !availability.state.admits(admission) {
             return Err(PathError::NotAdmitted(EAGAIN));
         }
-        if !go_live() {
-            return Ok(false);
+        availability.state.did(Operation::Admit(admission));
+        let is_up = go_live();
+        if is_up {
+            self.step(&mut availability, Event::PathUp);
         }
-        if availability.state.path_up() && availability.events.is_some() {
-            self.reopen_in(0);
-        }
-        Ok(true)
+        Ok(is_up)
     }
 
     /// Handles the end of a path that was up. If its connections are drained, its requests in
@@ -236,9 +234,7 @@ impl Session {
         drained: Option<&Drained<'_>>,
     ) {
         let mut availability = self.availability.lock();
-        if availability.state.path_down() && availability.events.is_some() {
-            self.begin_outage(&mut availability);
-        }
+        self.step(&mut availability, Event::PathDown(self.conditions()));
         let Some(drained) = drained else {
             return;
         };
@@ -264,53 +260,65 @@ impl Session {
             .is_some_and(|paths| paths.0.iter().any(|p| p.may_come_back()));
         if !may_recover {
             let mut availability = self.availability.lock();
-            self.outage(
-                &mut availability,
-                Event::DeadlinePassed { now_ms: u64::MAX },
-            );
+            let event = outage::Event::DeadlinePassed { now_ms: u64::MAX };
+            self.step(&mut availability, Event::Outage(event));
         }
     }
 
     /// Applies a new value of `fast_io_fail_tmo`.
     pub(crate) fn fast_io_fail_changed(self: &Arc<Self>) {
         let mut availability = self.availability.lock();
-        let event = Event::SettingChanged {
+        let event = outage::Event::SettingChanged {
             now_ms: self.now_ms(),
             setting: self.settings.snapshot().fast_io_fail(),
         };
-        self.outage(&mut availability, event);
+        self.step(&mut availability, Event::Outage(event));
     }
 
-    fn begin_outage(self: &Arc<Self>, availability: &mut Availability) {
-        availability.tell(|events| events.disconnected());
-        let setting = self.settings.snapshot().fast_io_fail();
-        let is_away = self.away_ms() != 0;
-        let effect = availability
-            .state
-            .begin_outage(self.now_ms(), setting, is_away);
-        self.carry_out(availability, effect);
+    /// Returns what an outage depends on that begins now.
+    fn conditions(&self) -> Conditions {
+        Conditions {
+            now_ms: self.now_ms(),
+            setting: self.settings.snapshot().fast_io_fail(),
+            is_away: self.away_ms() != 0,
+        }
     }
 
-    /// Applies an event to the outage.
-    fn outage(self: &Arc<Self>, availability: &mut Availability, event: Event) {
-        let effect = availability.state.step(event);
-        self.carry_out(availability, effect);
-    }
-
-    fn carry_out(self: &Arc<Self>, availability: &mut Availability, effect: Effect) {
-        match effect {
+    /// Applies an event and carries out what follows from it.
+    fn step(self: &Arc<Self>, availability: &mut Availability, event: Event) {
+        match availability.state.step(event) {
             Effect::Ignore => {}
-            Effect::Queue { until_ms: None } | Effect::Resume => {
+            Effect::BeginOutage(effect) => {
+                availability.state.did(Operation::Requeue);
+                availability.tell(|events| events.disconnected());
+                self.carry_out(availability, effect);
+            }
+            Effect::Outage(effect) => self.carry_out(availability, effect),
+            Effect::ReopenIn { pause_ms } => {
+                // The session is open, so that closing it finds what is queued.
+                availability.state.did(Operation::ReopenIn { pause_ms });
+                workqueue::mod_delayed::<_, REOPEN>(self.clone(), pause_ms);
+            }
+        }
+    }
+
+    fn carry_out(self: &Arc<Self>, availability: &mut Availability, effect: outage::Effect) {
+        match effect {
+            outage::Effect::Ignore => {}
+            outage::Effect::Queue { until_ms: None } | outage::Effect::Resume => {
+                availability.state.did(Operation::StopTimer);
                 drop(workqueue::cancel_delayed::<_, GIVE_UP>(self));
             }
-            Effect::Queue {
+            outage::Effect::Queue {
                 until_ms: Some(until_ms),
             } => {
+                availability.state.did(Operation::StartTimer { until_ms });
                 let delay_ms = until_ms.saturating_sub(self.now_ms());
                 let delay_ms = u32::try_from(delay_ms).unwrap_or(u32::MAX);
                 workqueue::mod_delayed::<_, GIVE_UP>(self.clone(), delay_ms);
             }
-            Effect::FailQueued => {
+            outage::Effect::FailQueued => {
+                availability.state.did(Operation::FailQueued);
                 if availability.events.is_some() {
                     pr_err!(
                         "session {}: no path has come back, requests fail until one does\n",
@@ -322,29 +330,21 @@ impl Session {
         }
     }
 
-    /// The caller holds the lock, and there is a listener, so that closing finds what is queued.
-    fn reopen_in(self: &Arc<Self>, delay_ms: u32) {
-        workqueue::mod_delayed::<_, REOPEN>(self.clone(), delay_ms);
-    }
-
     /// Calls the upper layer to make the session usable again.
     fn make_usable(self: &Arc<Self>) {
-        let availability = self.availability.lock();
+        let mut availability = self.availability.lock();
         let reopening = availability.state.reopening();
         let (Some(events), Some(reopening)) = (availability.events.clone(), reopening) else {
             return;
         };
+        availability.state.did(Operation::Reopen(reopening));
         drop(availability);
-        let done = events.connected();
-        let mut availability = self.availability.lock();
-        if availability.events.is_some() {
-            match availability.state.reopened(reopening, done.is_ok()) {
-                Reopened::Usable(effect) => self.carry_out(&mut availability, effect),
-                Reopened::Again => self.reopen_in(REOPEN_AGAIN_MS),
-                Reopened::Late => {}
-            }
-        }
-        drop(availability);
+        let succeeded = events.connected().is_ok();
+        let event = Event::Reopened {
+            reopening,
+            succeeded,
+        };
+        self.step(&mut self.availability.lock(), event);
         // With the last reference the upper layer may be freed, and close the session.
         drop(events);
     }

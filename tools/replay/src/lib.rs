@@ -6,6 +6,7 @@
 //! The machine has to decide each event as the record says, and the driver has to do what was
 //! decided, in the order that the locks promise, and nothing else.
 
+mod availability;
 mod line;
 mod log;
 mod path;

@@ -10,6 +10,7 @@ use std::{
 use proto::common::record::Machine;
 
 use crate::{
+    availability::Session,
     path::Path,
     replay::{
         Replay,
@@ -32,7 +33,7 @@ const fn kind<R: Rules>(module: &'static str) -> Kind {
     }
 }
 
-static KINDS: &[Kind] = &[kind::<Path>("rtrs_client")];
+static KINDS: &[Kind] = &[kind::<Path>("rtrs_client"), kind::<Session>("rtrs_client")];
 
 /// The lines of a record, by their numbers.
 type Lines<'a> = BTreeMap<u32, &'a str>;

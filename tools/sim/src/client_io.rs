@@ -87,8 +87,8 @@ impl World {
     /// live, else the end of a set-up. Requests in flight are sent again, or given back.
     pub(crate) fn fail_over(&mut self, path: usize) {
         let was_live = std::mem::take(&mut self.clients[self.at].paths[path].is_live);
-        if was_live && self.clients[self.at].availability.path_down() {
-            self.begin_outage();
+        if was_live {
+            self.path_down();
         }
         let has_others = was_live && self.clients[self.at].availability.is_connected();
         let tags: Vec<u16> = self.clients[self.at].in_flight(path).collect();

@@ -6,8 +6,13 @@
 
 use proto::rnbd::control::DeviceState;
 use proto::rtrs::{
-    outage::{
+    availability::{
+        Conditions,
         Effect,
+        Event as Availability, //
+    },
+    outage::{
+        Effect as OutageEffect,
         Event as Outage, //
     },
     recovery, //
@@ -32,33 +37,61 @@ impl World {
         self.now_us / MS
     }
 
-    /// No path is left: `Session::begin_outage`.
-    pub(crate) fn begin_outage(&mut self) {
-        self.disconnected();
-        let (now_ms, setting) = (self.now_ms(), self.settings.fast_io_fail);
-        let client = &mut self.clients[self.at];
-        let is_away = self.now_us < client.away_until_us;
-        let effect = client.availability.begin_outage(now_ms, setting, is_away);
-        self.carry_out_effect(effect);
+    /// What an outage depends on that begins now.
+    fn conditions(&self) -> Conditions {
+        Conditions {
+            now_ms: self.now_ms(),
+            setting: self.settings.fast_io_fail,
+            is_away: self.now_us < self.clients[self.at].away_until_us,
+        }
+    }
+
+    /// The session is open, and has no path yet: `Session::start_events`.
+    pub(crate) fn opened(&mut self) {
+        self.availability(Availability::Opened(self.conditions()));
+    }
+
+    /// A path that was up is lost: `Session::path_down`.
+    pub(crate) fn path_down(&mut self) {
+        self.availability(Availability::PathDown(self.conditions()));
+    }
+
+    /// Counts a path that is published to senders.
+    pub(crate) fn path_up(&mut self) {
+        self.availability(Availability::PathUp);
     }
 
     fn outage(&mut self, event: Outage) {
-        let effect = self.clients[self.at].availability.step(event);
-        self.carry_out_effect(effect);
+        self.availability(Availability::Outage(event));
     }
 
-    pub(crate) fn carry_out_effect(&mut self, effect: Effect) {
+    /// Applies an event: `Session::step`.
+    pub(crate) fn availability(&mut self, event: Availability) {
+        let effect = self.clients[self.at].availability.step(event);
         note!(self, Client, "session: {effect:?}");
         match effect {
-            Effect::Ignore | Effect::Queue { until_ms: None } => {}
-            Effect::Queue {
+            Effect::Ignore => {}
+            Effect::BeginOutage(effect) => {
+                self.disconnected();
+                self.carry_out_outage(effect);
+            }
+            Effect::Outage(effect) => self.carry_out_outage(effect),
+            Effect::ReopenIn { pause_ms: 0 } => self.reopen(),
+            Effect::ReopenIn { pause_ms } => self.after(u64::from(pause_ms) * MS, Event::Reopen),
+        }
+    }
+
+    fn carry_out_outage(&mut self, effect: OutageEffect) {
+        match effect {
+            OutageEffect::Ignore | OutageEffect::Queue { until_ms: None } => {}
+            OutageEffect::Queue {
                 until_ms: Some(until_ms),
             } => {
                 let event = Event::OutageDeadline { until_ms };
                 self.queue_at(self.now_us.max(until_ms * MS), event);
             }
-            Effect::Resume => self.trace.reached("a session is back"),
-            Effect::FailQueued => self.io_failed(),
+            OutageEffect::Resume => self.trace.reached("a session is back"),
+            OutageEffect::FailQueued => self.io_failed(),
         }
     }
 
@@ -83,13 +116,6 @@ impl World {
         let mut paths = self.clients[self.at].paths.iter();
         if !paths.any(|p| p.may_come_back()) {
             self.outage(Outage::DeadlinePassed { now_ms: u64::MAX });
-        }
-    }
-
-    /// Counts a path that is published to senders.
-    pub(crate) fn path_up(&mut self) {
-        if self.clients[self.at].availability.path_up() {
-            self.reopen();
         }
     }
 

@@ -14,9 +14,8 @@ use proto::common::errno::Errno;
 use proto::rnbd::survey::Answer;
 use proto::rtrs::{
     availability::{
-        Reopened,
-        Reopening,
-        REOPEN_AGAIN_MS, //
+        Event as Availability,
+        Reopening, //
     },
     timeouts::ONE_PATH_ANSWER_MS, //
 };
@@ -421,13 +420,11 @@ impl World {
             Purpose::Remap | Purpose::Unmap => {}
             Purpose::Map(device) => self.mapped(device),
             Purpose::Reopen(reopening) => {
-                match client.availability.reopened(reopening, !task.failed) {
-                    Reopened::Usable(effect) => self.carry_out_effect(effect),
-                    Reopened::Again => {
-                        self.after(u64::from(REOPEN_AGAIN_MS) * MS, Event::Reopen);
-                    }
-                    Reopened::Late => {}
-                }
+                let succeeded = !task.failed;
+                self.availability(Availability::Reopened {
+                    reopening,
+                    succeeded,
+                });
                 if std::mem::take(&mut self.clients[self.at].tasks.again) {
                     self.reopen();
                 }

@@ -115,7 +115,7 @@ impl World {
         }
         for client in 0..self.clients.len() {
             self.at = client;
-            self.begin_outage();
+            self.opened();
             for wire in 0..paths {
                 self.add_path(wire);
             }

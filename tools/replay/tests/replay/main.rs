@@ -18,6 +18,7 @@ use proto::common::record::{
 };
 use replay::judge;
 
+mod availability;
 mod path;
 mod words;
 
