@@ -23,6 +23,7 @@ mod queue;
 mod retry;
 mod session;
 mod sysfs;
+mod trace;
 
 use block_ext::major::Major;
 use kernel::{

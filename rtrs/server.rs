@@ -23,6 +23,7 @@
 //! | `path/` | one path: connections, info exchange, chunks, heartbeat, fence, teardown |
 //! | `io/` | requests: receive, check, pass to the service, answer |
 //! | `listener`, `sysfs`, `quota`, `module` | accept connects, files, memory limit, shared state |
+//! | `trace` | the records of state machines |
 
 pub(crate) mod io;
 pub(crate) mod listener;
@@ -31,3 +32,4 @@ pub(crate) mod path;
 pub(crate) mod quota;
 pub(crate) mod session;
 pub(crate) mod sysfs;
+pub(crate) mod trace;

@@ -225,6 +225,7 @@ impl Device {
         let turn = self.session().turn(Turn::Open)?;
         let disconnects = self.lock().disconnects;
         let server = admin::agree(&*self.rtrs)?;
+        turn.opens();
         let remote = match admin::open(&*self.rtrs, &server, &self.path, self.access) {
             Ok(remote) => remote,
             Err(not_opened) => {
@@ -236,6 +237,7 @@ impl Device {
             }
         };
         self.session().check_number(&self.rtrs, remote.device_id)?;
+        turn.uses();
         let opened = self.opened(&remote, &server, disconnects, how);
         drop(turn);
         if let Err(error) = opened {

@@ -436,11 +436,15 @@ impl Session {
     }
 
     /// Closes on the server what is open there under a number, unless a device uses the number.
-    /// `_turn`: no device gets it meanwhile.
-    pub(super) fn close_number(&self, _turn: &TurnGuard<'_>, on: &impl AdminChannel, id: u32) {
+    /// `turn`: no device gets it meanwhile.
+    pub(super) fn close_number(&self, turn: &TurnGuard<'_>, on: &impl AdminChannel, id: u32) {
         let is_used = |device: &Arc<Device>| device.io_state().is_number(id);
         let is_used = self.devices.lock().iter().any(is_used);
-        if !is_used && !admin::close(on, id) {
+        if is_used {
+            return;
+        }
+        turn.closes();
+        if !admin::close(on, id) {
             self.turns.close_lost(id);
         }
     }

@@ -19,6 +19,8 @@
 //! A CLOSE that has ended without an answer, in an outage, may still be on its way. Its number is
 //! in doubt as long as the server may have a lost request, and no device is used with it meanwhile.
 
+pub mod record;
+
 /// What a thread sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Turn {

@@ -7,9 +7,9 @@
 //! state, and carry out the action after the lock is released. An event that arrives late, or
 //! twice, has no effect.
 
-use core::fmt;
+pub mod record;
 
-use ferro_proto::words;
+use core::fmt;
 
 /// The state of a client's path.
 ///
@@ -89,8 +89,6 @@ pub enum ClientEffect {
     /// Remove the path from its session and free it.
     Release,
 }
-
-words!(state ClientState);
 
 impl ClientState {
     /// Converts a stored number to a state.

@@ -7,6 +7,7 @@ pub(crate) mod connections;
 pub(crate) mod fence;
 pub(crate) mod heartbeat;
 pub(crate) mod info;
+mod state;
 pub(crate) mod stats;
 pub(crate) mod teardown;
 mod work;
@@ -32,7 +33,7 @@ use kernel::{
     },
 };
 use kernel_ext::sync::atomic::{
-    AtomicBool, AtomicU32, AtomicU8,
+    AtomicBool, AtomicU32,
     Ordering::{
         Relaxed,
         SeqCst, //
@@ -64,6 +65,7 @@ use rtrs_core::proto::{
         Refusal, //
     },
     path::{
+        record::Operation,
         ServerEffect,
         ServerEvent,
         ServerState, //
@@ -78,6 +80,7 @@ use crate::server::{
         fence::Fencing,
         heartbeat::Liveness,
         info::InfoExchange,
+        state::State,
         stats::Stats, //
     },
     quota::Charge,
@@ -112,7 +115,8 @@ pub(crate) struct Path {
     /// The device of all connections.
     pub(crate) device: Device,
     pub(crate) pd: Arc<Pd>,
-    state: AtomicU8,
+    #[pin]
+    state: State,
     pub(crate) liveness: Liveness,
     /// Completion vector of the next connection.
     vector: AtomicU32,
@@ -199,7 +203,7 @@ impl Path {
                 name,
                 device: pd.device().clone(),
                 pd,
-                state: AtomicU8::new(ServerState::Connecting as u8),
+                state <- State::new(),
                 liveness: Liveness::new(),
                 vector: AtomicU32::new(0),
                 stats,
@@ -320,34 +324,29 @@ impl Path {
     }
 
     pub(crate) fn state(&self) -> ServerState {
-        ServerState::from_u8(self.state.load(SeqCst)).unwrap_or(ServerState::Closed)
+        self.state.get()
     }
 
     /// Returns whether requests are served.
     #[inline]
     pub(crate) fn is_up(&self) -> bool {
-        self.state.load(SeqCst) == ServerState::Connected as u8
+        self.state.is_up()
     }
 
     /// Applies `event` to the state; returns what the caller must do.
     pub(crate) fn step(&self, event: ServerEvent) -> ServerEffect {
-        let mut old = self.state();
-        loop {
-            let (new, effect) = old.step(event);
-            let swapped = self
-                .state
-                .compare_exchange(old as u8, new as u8, SeqCst, SeqCst);
-            match swapped {
-                Ok(_) => return effect,
-                Err(_) => old = self.state(),
-            }
-        }
+        self.state.step(event)
+    }
+
+    /// Records what is about to be done. Any context.
+    pub(crate) fn did(&self, operation: Operation) {
+        self.state.did(operation);
     }
 
     /// Closes the path, if it is not being closed. Any context; a work item does the teardown.
     pub(crate) fn close(self: &Arc<Self>) {
         if self.step(ServerEvent::Close) == ServerEffect::TearDown {
-            self.queue_work();
+            self.queue_tear_down();
         }
     }
 
@@ -356,7 +355,7 @@ impl Path {
     pub(crate) fn fail(self: &Arc<Self>, why: fmt::Arguments<'_>) {
         if self.begin_failure() {
             self.log_failure(why);
-            self.queue_work();
+            self.queue_tear_down();
         }
     }
 
@@ -364,7 +363,7 @@ impl Path {
     #[cold]
     pub(crate) fn fail_logged(self: &Arc<Self>) {
         if self.begin_failure() {
-            self.queue_work();
+            self.queue_tear_down();
         }
     }
 
@@ -393,7 +392,7 @@ impl Path {
                 "{}: request before the path is set up, path closed\n",
                 format_args!("{}", self.name)
             );
-            self.queue_work();
+            self.queue_tear_down();
         }
     }
 
@@ -410,6 +409,11 @@ impl Path {
         if self.info.is_received() {
             self.queue_work();
         }
+    }
+
+    fn queue_tear_down(self: &Arc<Self>) {
+        self.did(Operation::QueueTearDown);
+        self.queue_work();
     }
 
     fn queue_work(self: &Arc<Self>) {

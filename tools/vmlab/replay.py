@@ -16,8 +16,8 @@ from pathlib import Path
 from kdir import cargo
 from vmlab.assets import TOOLS
 
-SWITCHES = "/sys/module/rtrs_client/parameters/trace"
-RECORD = re.compile(r"(rtrs_client): \w+ [0-9a-f]{8} \d+ (step|did) ")
+SWITCHES = "/sys/module/{rtrs_client,rtrs_server,rnbd_client}/parameters/trace"
+RECORD = re.compile(r"(rtrs_client|rtrs_server|rnbd_client): \w+ [0-9a-f]{8} \d+ (step|did) ")
 
 # Has the loaded modules record; those of C cannot.
 BEGIN = f"for switch in {SWITCHES}; do [ ! -e $switch ] || echo 1 > $switch; done"

@@ -167,7 +167,7 @@ def load_server(lab: Lab, modules: str | None = None, rtrs: str = "", rnbd: str 
 
 
 def _server_line(modules: str, rtrs: str, rnbd: str) -> str:
-    return f"mods {modules} rtrs-server {rtrs} && mods {modules} rnbd-server {rnbd}"
+    return f"mods {modules} rtrs-server {rtrs} && {replay.BEGIN} && mods {modules} rnbd-server {rnbd}"
 
 
 def load_client(lab: Lab, modules: str | None = None) -> None:

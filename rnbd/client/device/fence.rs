@@ -108,6 +108,7 @@ impl Device {
     }
 
     fn ask(&self, turn: &TurnGuard<'_>, path: &impl AdminChannel, server: &Server) -> Result<u32> {
+        turn.opens();
         match admin::open(path, server, &self.path, self.access) {
             Ok(remote) => Ok(remote.device_id),
             Err(not_opened) => {

@@ -15,17 +15,24 @@ use kernel_ext::{
     sync::WaitQueue, //
 };
 
-use crate::proto::turns::{
-    Doubts,
-    Turn,
-    Turns, //
+use crate::{
+    client::trace::Traced,
+    proto::turns::{
+        record::{
+            Event,
+            Operation, //
+        },
+        Doubts,
+        Turn,
+        Turns, //
+    },
 };
 
 /// The turns of a session that are taken.
 #[pin_data]
 pub(super) struct TurnTable {
     #[pin]
-    taken: SpinLock<Turns>,
+    taken: SpinLock<Traced<Turns>>,
     #[pin]
     ended: WaitQueue,
     #[pin]
@@ -35,7 +42,7 @@ pub(super) struct TurnTable {
 impl TurnTable {
     pub(super) fn new() -> impl PinInit<Self> {
         pin_init!(Self {
-            taken <- new_spinlock!(Turns::NONE),
+            taken <- new_spinlock!(Traced::new(Turns::NONE)),
             ended <- new_wait_queue!("TurnTable::ended"),
             doubts <- new_spinlock!(Doubts::NONE),
         })
@@ -47,9 +54,15 @@ impl TurnTable {
     ///
     /// `ETIMEDOUT`, or `ERESTARTSYS` when the thread is killed.
     pub(super) fn take(&self, turn: Turn, timeout_ms: u32) -> Result<TurnGuard<'_>> {
+        let take = || self.taken.lock().step(Event::Take(turn));
         self.ended
-            .wait_until_killable_timeout_ms(|| self.taken.lock().take(turn), timeout_ms)?;
-        Ok(TurnGuard(self))
+            .wait_until_killable_timeout_ms(take, timeout_ms)?;
+        Ok(TurnGuard { table: self, turn })
+    }
+
+    /// Records what is about to be done.
+    fn did(&self, operation: Operation) {
+        self.taken.lock().did(operation);
     }
 
     /// Records that a CLOSE has ended without an answer.
@@ -65,13 +78,34 @@ impl TurnTable {
 }
 
 /// A turn, which ends when this is dropped.
-pub(in crate::client) struct TurnGuard<'a>(&'a TurnTable);
+pub(in crate::client) struct TurnGuard<'a> {
+    table: &'a TurnTable,
+    turn: Turn,
+}
+
+impl TurnGuard<'_> {
+    /// Records that an OPEN is about to be sent.
+    pub(in crate::client) fn opens(&self) {
+        self.table.did(Operation::Open(self.turn));
+    }
+
+    /// Records that a number is about to be used for requests.
+    pub(in crate::client) fn uses(&self) {
+        self.table.did(Operation::Use(self.turn));
+    }
+
+    /// Records that a CLOSE is about to be sent.
+    pub(super) fn closes(&self) {
+        self.table.did(Operation::Close(self.turn));
+    }
+}
 
 impl Drop for TurnGuard<'_> {
     fn drop(&mut self) {
-        let is_free = self.0.taken.lock().end();
+        let is_free = self.table.taken.lock().step(Event::End);
         if is_free {
-            self.0.ended.wake_all();
+            self.table.did(Operation::Wake);
+            self.table.ended.wake_all();
         }
     }
 }

@@ -38,6 +38,7 @@ use rtrs_core::{
         admission::NameClaim,
         info,
         path::{
+            record::Operation,
             ServerEffect,
             ServerEvent, //
         },
@@ -190,6 +191,7 @@ pub(crate) fn establish(path: &Arc<Path>) {
     // A heartbeat that overtakes the response would be received instead of it, so the first one is
     // sent after it.
     path.tick_in(heartbeat::FIRST_TICK_MS);
+    path.did(Operation::Respond);
     match respond(path, &admin.qp) {
         Ok(()) => path.tick_in(module::heartbeat().interval_ms),
         Err(e) => path.fail(format_args!("info response cannot be sent ({e:?})")),

@@ -13,7 +13,10 @@ use kernel::{
 use kernel_ext::sync::atomic::Ordering::SeqCst;
 use rdma::Qp;
 use rtrs_core::proto::{
-    path::ServerEvent,
+    path::{
+        record::Operation,
+        ServerEvent, //
+    },
     timeouts::UNDRAINED_MS,
     LINK_SETTLE_MS, //
 };
@@ -27,6 +30,7 @@ use crate::server::path::{
 /// requests of the path. Runs once for each path, and again as long as the device does not flush
 /// its connections: until then the client may reach the chunks.
 pub(crate) fn tear_down(path: &Arc<Path>) {
+    path.did(Operation::TearDown);
     path.stop_ticks();
 
     // From here on no request comes, and answers are discarded.
@@ -77,6 +81,7 @@ pub(crate) fn tear_down(path: &Arc<Path>) {
     drop(contexts);
     drop(connections);
     path.step(ServerEvent::TornDown);
+    path.did(Operation::Release);
     path.session.registry.remove(path);
 }
 
@@ -90,5 +95,8 @@ fn try_again(path: &Arc<Path>, error: Error) {
             error
         );
     }
+    path.did(Operation::TearDownIn {
+        pause_ms: UNDRAINED_MS,
+    });
     path.tick_in(UNDRAINED_MS);
 }

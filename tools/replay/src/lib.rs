@@ -11,6 +11,8 @@ mod line;
 mod log;
 mod path;
 mod replay;
+mod server_path;
+mod turns;
 
 pub use line::Line;
 pub use log::{

@@ -16,6 +16,8 @@ use crate::{
         Replay,
         Rules, //
     },
+    server_path::ServerPath,
+    turns::Taken, //
 };
 
 /// A kind of machine in a driver.
@@ -33,7 +35,12 @@ const fn kind<R: Rules>(module: &'static str) -> Kind {
     }
 }
 
-static KINDS: &[Kind] = &[kind::<Path>("rtrs_client"), kind::<Session>("rtrs_client")];
+static KINDS: &[Kind] = &[
+    kind::<Path>("rtrs_client"),
+    kind::<Session>("rtrs_client"),
+    kind::<Taken>("rnbd_client"),
+    kind::<ServerPath>("rtrs_server"),
+];
 
 /// The lines of a record, by their numbers.
 type Lines<'a> = BTreeMap<u32, &'a str>;

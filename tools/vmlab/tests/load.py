@@ -11,7 +11,7 @@ DEFAULTS = {"rtrs_server": {"max_chunk_size": "131072", "sess_queue_depth": "512
             "rnbd_server": {"port_nr": "1234", "dev_search_path": "/"}}
 
 # What C does not have; all of these may be changed (mode 644), see paths_server.
-OURS = {"heartbeat_interval_ms", "heartbeat_missed_max", "max_memory_mib"}
+OURS = {"heartbeat_interval_ms", "heartbeat_missed_max", "max_memory_mib", "trace"}
 
 # Parameter values that must not load, and what insmod says then.
 REFUSED = (
@@ -57,9 +57,9 @@ def test_parameters_have_the_names_and_defaults_of_c(vm: Lab) -> None:
             eq(mode, "644" if name in more else "444", f"mode of {module}'s {name}")
     clients = ("rtrs_client", "rnbd_client")
     if vm.modules == "ours":
-        eq(parameters(vm, "rnbd_client"), {"assume_cache_loss": "N"}, "parameters of rnbd_client, which C has not")
-        eq(parameters(vm, "rtrs_client"), {"retry_count": "2", "trace": "1"},
-           "parameters of rtrs_client, which C has not; the lab has it record")
+        # The lab has them record.
+        eq(parameters(vm, "rnbd_client"), {"assume_cache_loss": "N", "trace": "1"}, "those of rnbd_client, C has none")
+        eq(parameters(vm, "rtrs_client"), {"retry_count": "2", "trace": "1"}, "those of rtrs_client, C has none")
     for module in ("rtrs_core", *(() if vm.modules == "ours" else clients)):
         ok(not vm.server.exists(f"/sys/module/{module}/parameters"), f"{module} has parameters")
 

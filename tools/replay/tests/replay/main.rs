@@ -20,6 +20,8 @@ use replay::judge;
 
 mod availability;
 mod path;
+mod server_path;
+mod turns;
 mod words;
 
 /// A line of a record.

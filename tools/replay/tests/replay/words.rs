@@ -6,12 +6,20 @@ use std::fmt;
 
 use proto::{
     common::record::Words,
-    rtrs::recovery::{
-        record::Operation,
-        Event,
-        Outcome,
-        Pauses,
-        TearDown, //
+    rtrs::{
+        availability,
+        outage::{
+            self,
+            FastIoFail, //
+        },
+        path,
+        recovery::{
+            record::Operation,
+            Event,
+            Outcome,
+            Pauses,
+            TearDown, //
+        },
     }, //
 };
 use replay::Line;
@@ -77,6 +85,88 @@ fn events_and_operations_of_a_clients_path_are_read_back() {
         Operation::TearDown(Some(run)),
     ];
     assert_round_trip(&events, &operations);
+}
+
+#[test]
+fn events_and_operations_of_a_session_are_read_back() {
+    use availability::{
+        record::Operation,
+        Availability,
+        Conditions,
+        Event, //
+    };
+    let mut session = Availability::NEW;
+    session.step(Event::PathUp);
+    let reopening = session.reopening().unwrap();
+    let conditions = Conditions {
+        now_ms: u64::MAX,
+        setting: FastIoFail::After(7),
+        is_away: true,
+    };
+    let setting = FastIoFail::Off;
+    let events = [
+        Event::Opened(conditions),
+        Event::PathUp,
+        Event::PathDown(conditions),
+        Event::Reopened {
+            reopening,
+            succeeded: true,
+        },
+        Event::Outage(outage::Event::PathUp),
+        Event::Outage(outage::Event::LastPathDown { now_ms: 1, setting }),
+        Event::Outage(outage::Event::DeadlinePassed { now_ms: 2 }),
+        Event::Outage(outage::Event::SettingChanged { now_ms: 3, setting }),
+        Event::Outage(outage::Event::Closed),
+    ];
+    let operations = [
+        Operation::Admit(session.admission()),
+        Operation::Requeue,
+        Operation::StartTimer { until_ms: u64::MAX },
+        Operation::StopTimer,
+        Operation::FailQueued,
+        Operation::ReopenIn { pause_ms: 1000 },
+        Operation::Reopen(reopening),
+    ];
+    assert_round_trip(&events, &operations);
+}
+
+#[test]
+fn events_and_operations_of_a_servers_path_are_read_back() {
+    use path::{
+        record::Operation,
+        ServerEvent, //
+    };
+    let events = [
+        ServerEvent::InfoRequest { complete: true },
+        ServerEvent::InfoRequest { complete: false },
+        ServerEvent::Request,
+        ServerEvent::Close,
+        ServerEvent::TornDown,
+    ];
+    let operations = [
+        Operation::QueueTearDown,
+        Operation::Respond,
+        Operation::TearDown,
+        Operation::TearDownIn { pause_ms: 5000 },
+        Operation::Release,
+    ];
+    assert_round_trip(&events, &operations);
+}
+
+#[test]
+fn events_and_operations_of_turns_are_read_back() {
+    use proto::rnbd::turns::{
+        record::{
+            Event,
+            Operation, //
+        },
+        Turn, //
+    };
+    let turns = [Turn::Open, Turn::Close, Turn::Survey];
+    let operations = |turn| [Operation::Open(turn), Operation::Use(turn)];
+    assert_round_trip(&turns.map(Event::Take), &turns.map(Operation::Close));
+    assert_round_trip(&[Event::End], &turns.map(operations).concat());
+    assert_round_trip(&[Event::End], &[Operation::Wake]);
 }
 
 /// Reads a value of these numbers.

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A server's path: `rtrs/server/path.rs`.
+
+use proto::rtrs::path::{
+    record::Operation,
+    ServerEffect,
+    ServerEvent,
+    ServerState, //
+};
+
+use crate::replay::Rules;
+
+/// What the driver of a server's path is doing.
+#[derive(Default)]
+pub(crate) struct ServerPath {
+    /// The teardown runs.
+    is_running: bool,
+}
+
+impl Rules for ServerPath {
+    type Machine = ServerState;
+
+    const FIRST: ServerState = ServerState::Connecting;
+
+    fn operations(_event: &ServerEvent, effect: &ServerEffect) -> Vec<Operation> {
+        match effect {
+            // What a client sends before it has the info response is not served.
+            ServerEffect::Ignore | ServerEffect::Serve => vec![],
+            ServerEffect::GoLive => vec![Operation::Respond],
+            ServerEffect::TearDown => vec![Operation::QueueTearDown],
+            ServerEffect::Release => vec![Operation::Release],
+        }
+    }
+
+    fn is_under_lock(_operation: &Operation) -> bool {
+        false
+    }
+
+    /// Set-up and teardown are one work item, which runs once at a time.
+    fn check(&self, _state: &ServerState, event: &ServerEvent) -> Result<(), String> {
+        match event {
+            ServerEvent::InfoRequest { .. } if self.is_running => {
+                Err("set up while it is torn down".into())
+            }
+            ServerEvent::TornDown if !self.is_running => Err("no teardown runs".into()),
+            _ => Ok(()),
+        }
+    }
+
+    fn stepped(&mut self, event: &ServerEvent, _effect: &ServerEffect) {
+        if *event == ServerEvent::TornDown {
+            self.is_running = false;
+        }
+    }
+
+    fn may(&self, state: &ServerState, operation: &Operation) -> Result<bool, String> {
+        match operation {
+            Operation::TearDown if *state == ServerState::Closing && !self.is_running => Ok(true),
+            Operation::TearDownIn { .. } if self.is_running => Ok(true),
+            Operation::TearDown | Operation::TearDownIn { .. } => Err(format!(
+                "{operation:?} in {state:?}, running: {}",
+                self.is_running
+            )),
+            Operation::QueueTearDown | Operation::Respond | Operation::Release => Ok(false),
+        }
+    }
+
+    fn done(&mut self, operation: &Operation) {
+        match operation {
+            Operation::TearDown => self.is_running = true,
+            Operation::TearDownIn { .. } => self.is_running = false,
+            Operation::QueueTearDown | Operation::Respond | Operation::Release => {}
+        }
+    }
+
+    fn end(&self, state: &ServerState) -> Result<(), String> {
+        if self.is_running || *state == ServerState::Closing {
+            return Err("the teardown has no end".into());
+        }
+        Ok(())
+    }
+}
