@@ -135,11 +135,12 @@ def examine(baseline: Baseline, mark: int, idle: Resources | None, loaded: Itera
             state = machine.examine(mark, PLACES)
             stays = idle is not None and set(loaded) <= set(state.modules)
             wrong = remains(state, idle) if stays and idle is not None else []
+            # What has just been decided may not be done yet.
+            wrong += [f"replay: {text}" for text in replay.judge(text for _sequence, text in state.log)[1]]
             if not wrong or time.monotonic() > deadline:
                 break
             time.sleep(0.1)
         wrong += [f"kernel: {text}" for text in _complaints(state.log)]
-        wrong += [f"replay: {text}" for text in replay.judge(text for _sequence, text in state.log)[1]]
         at_rest = stays or baseline.is_idle(state)
     except MachineGone as why:
         wrong, at_rest = [str(why)], True
