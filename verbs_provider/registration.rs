@@ -107,13 +107,8 @@ impl<P: Provider> Registration<P> {
             (*device).local_dma_lkey = 0;
             (*device).node_guid = (slot.as_ptr() as u64).to_be();
             sys::ib_set_device_ops(device, &ops);
-            to_result(sys::ib_device_set_netdev(device, netdev.as_raw(), PORT)).and_then(|()| {
-                to_result(sys::ib_register_device(
-                    device,
-                    name.as_char_ptr(),
-                    dma,
-                ))
-            })
+            to_result(sys::ib_device_set_netdev(device, netdev.as_raw(), PORT))
+                .and_then(|()| to_result(sys::ib_register_device(device, name.as_char_ptr(), dma)))
         };
         if let Err(error) = registered {
             // SAFETY: The device was allocated above, and is not registered.

@@ -25,20 +25,19 @@ import tempfile
 sys.dont_write_bytecode = True
 HERE = pathlib.Path(__file__).resolve().parent
 REPOSITORY = HERE.parents[1]
-sys.path[:0] = [str(HERE), str(HERE.parent), str(HERE.parent / "test")]
+sys.path[:0] = [str(HERE), str(HERE.parent)]
 
 import blocks
 import lines
-import stages
 
-from kdir import config
+from kdir import cargo, config
 from vmlab import plugin
 from vmlab.machine import QEMU
 
 PYTHON = [sys.executable, "-B"]
 KDIR = [*PYTHON, "tools/kdir"]
 # Modules that test others are not what is measured.
-TESTS_OF_OTHERS = ("kernel_ext_test", "rdma_test", "rdma_fault_test", "rust_rdma_ping")
+TESTS_OF_OTHERS = ("kernel_ext_test", "rdma_test", "rdma_test_device", "rust_rdma_ping")
 PACKAGES = ("ferrofabric-proto",)
 MEASURED = re.compile(r"(?:rtrs/proto|rnbd/proto|test_device/proto|common)/")
 RUSTFLAGS = "-C instrument-coverage"
@@ -75,7 +74,7 @@ def on_host(folder: pathlib.Path) -> lines.Reached:
                    f"CARGO_TARGET_DIR={target}"]
     # The crates that they need come by the host's cargo if there is one, with its settings.
     crates = folder / "crates"
-    _output(*stages.cargo(), "vendor", "--locked", "--manifest-path", "tools/Cargo.toml", str(crates))
+    _output(*cargo.command(), "vendor", "--locked", "--manifest-path", "tools/Cargo.toml", str(crates))
     tests = ["cargo", "test", "--offline", "--locked", "--manifest-path", "tools/Cargo.toml",
              "--config", 'source.crates-io.replace-with="crates"', "--config", f'source.crates.directory="{crates}"',
              *(word for name in PACKAGES for word in ("-p", name))]

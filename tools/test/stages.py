@@ -41,7 +41,7 @@ DEBUG_TESTS = ("faults.*", "lifecycle.*", "hostile.*", "io.*")
 MYPY = {"tools": ("tools:tools/test:tools/vmlab/peer",
                   "-p vmlab -p kdir -p pytools -m stages -m mutants -m native -m objects".split()),
         "bench": ("tools:tools/bench", ["tools/bench"]),
-        "coverage": ("tools:tools/test:tools/coverage", ["tools/coverage"]), "tidy": ("tools/tidy", ["tools/tidy"])}
+        "coverage": ("tools:tools/coverage", ["tools/coverage"]), "tidy": ("tools/tidy", ["tools/tidy"])}
 # Scripts of the tree that say that they are shell by their first line only are found by it.
 SHELL = re.compile(rb"#!/(?:usr/bin/env |bin/)(?:ba)?sh\b")
 
