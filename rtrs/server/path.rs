@@ -33,11 +33,9 @@ use kernel::{
     },
 };
 use kernel_ext::sync::atomic::{
-    AtomicBool, AtomicU32,
-    Ordering::{
-        Relaxed,
-        SeqCst, //
-    },
+    AtomicBool,
+    AtomicU32,
+    Ordering::Relaxed, //
 };
 use kernel_ext::{
     sync::{
@@ -127,8 +125,6 @@ pub(crate) struct Path {
     pub(crate) info: InfoExchange,
     #[pin]
     pub(crate) fencing: Fencing,
-    /// The path is closed because of an error, possibly of the link.
-    has_failed: AtomicBool,
     /// The device has not flushed the connections; used by the teardown.
     is_undrained: AtomicBool,
     service: SetOnce<Arc<dyn SessionService>>,
@@ -210,7 +206,6 @@ impl Path {
                 chunks <- chunks,
                 info <- info,
                 fencing <- Fencing::new(),
-                has_failed: AtomicBool::new(false),
                 is_undrained: AtomicBool::new(false),
                 service: SetOnce::new(),
                 counted: AtomicBool::new(false),
@@ -353,7 +348,7 @@ impl Path {
     /// Closes the path because of an error, and logs it.
     #[cold]
     pub(crate) fn fail(self: &Arc<Self>, why: fmt::Arguments<'_>) {
-        if self.begin_failure() {
+        if self.state.fail() {
             self.log_failure(why);
             self.queue_tear_down();
         }
@@ -362,18 +357,9 @@ impl Path {
     /// Closes the path because of an error that was [logged](Self::log_failure).
     #[cold]
     pub(crate) fn fail_logged(self: &Arc<Self>) {
-        if self.begin_failure() {
+        if self.state.fail() {
             self.queue_tear_down();
         }
-    }
-
-    /// Returns whether the caller has to have the path torn down, because of an error.
-    fn begin_failure(&self) -> bool {
-        let is_first = self.step(ServerEvent::Close) == ServerEffect::TearDown;
-        if is_first {
-            self.has_failed.store(true, SeqCst);
-        }
-        is_first
     }
 
     /// Logs why the path is closed.
@@ -382,18 +368,20 @@ impl Path {
         pr_err!("{}: {}, path closed\n", format_args!("{}", self.name), why);
     }
 
-    /// Handles a request that came although the path is not up. Before the set-up is done it is
-    /// an error of the client, which does not have the keys yet; while the path is closing it is
-    /// ignored.
+    /// Handles a request that came while the path was not up; returns whether it is served, as the
+    /// path has gone up since. Before the set-up is done it is an error of the client, which does
+    /// not have the keys yet; while the path is closing it is ignored.
     #[cold]
-    pub(crate) fn early_request(self: &Arc<Self>) {
-        if self.step(ServerEvent::Request) == ServerEffect::TearDown {
+    pub(crate) fn early_request(self: &Arc<Self>) -> bool {
+        let effect = self.step(ServerEvent::Request);
+        if effect == ServerEffect::TearDown {
             pr_err!(
                 "{}: request before the path is set up, path closed\n",
                 format_args!("{}", self.name)
             );
             self.queue_tear_down();
         }
+        effect == ServerEffect::Serve
     }
 
     /// Records the info request, and queues the work item that handles it and may sleep.

@@ -132,8 +132,8 @@ impl Receiver {
             Ok(at) => at,
             Err(bad) => return path.fail(format_args!("request points nowhere: {bad}")),
         };
-        if !path.is_up() {
-            return path.early_request();
+        if !path.is_up() && !path.early_request() {
+            return;
         }
         let context = path
             .chunks

@@ -7,6 +7,7 @@ use kernel_ext::{
     new_irq_lock,
     sync::{
         atomic::{
+            AtomicBool,
             AtomicU8,
             Ordering::SeqCst, //
         },
@@ -27,6 +28,9 @@ use crate::server::trace::Traced;
 pub(crate) struct State {
     /// A [`ServerState`]; written with the lock of `machine` held.
     shown: AtomicU8,
+    /// The path was closed because of an error, possibly of the link; set before the state shows
+    /// that it is closing.
+    has_failed: AtomicBool,
     #[pin]
     machine: IrqLock<Traced<ServerState>>,
 }
@@ -37,6 +41,7 @@ impl State {
         let first = ServerState::Connecting;
         pin_init!(Self {
             shown: AtomicU8::new(first as u8),
+            has_failed: AtomicBool::new(false),
             machine <- new_irq_lock!(Traced::new(first), "State::machine"),
         })
     }
@@ -59,6 +64,24 @@ impl State {
         let effect = machine.step(event);
         self.shown.store(**machine as u8, SeqCst);
         effect
+    }
+
+    /// Closes the path because of an error; returns whether the caller has to have it torn down.
+    /// Any context.
+    #[cold]
+    pub(super) fn fail(&self) -> bool {
+        let mut machine = self.machine.lock();
+        let is_first = machine.step(ServerEvent::Close) == ServerEffect::TearDown;
+        if is_first {
+            self.has_failed.store(true, SeqCst);
+        }
+        self.shown.store(**machine as u8, SeqCst);
+        is_first
+    }
+
+    /// Returns whether an error has closed the path. Any context.
+    pub(super) fn has_failed(&self) -> bool {
+        self.has_failed.load(SeqCst)
     }
 
     /// Records what is about to be done. Any context.

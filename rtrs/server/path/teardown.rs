@@ -37,7 +37,7 @@ pub(crate) fn tear_down(path: &Arc<Path>) {
     let connections = path.joined();
     if let Some(connections) = &connections {
         let drained = Qp::close_all(connections.iter().map(|connection| &*connection.qp));
-        if path.has_failed.load(SeqCst) {
+        if path.state.has_failed() {
             fsleep(Delta::from_millis(LINK_SETTLE_MS.into()));
         }
         for connection in connections.iter() {
