@@ -37,6 +37,7 @@ BOOT_CPU_SECONDS = 200.0 if is_debug_kernel() else 60.0
 BOOT_SECONDS = 300.0
 STALLED_SECONDS, STALLED_CPU_SECONDS = 60.0, 2.0
 WAKE_SECONDS = 90.0
+ENTROPY_BYTES = 32
 PULL_BYTES = 1 << 20
 MEMORY_MIB = 1024       # what a machine does not use costs nothing (snapshot.py)
 PUSH_BYTES = 256 << 10
@@ -193,7 +194,8 @@ class Machine:
 
     def wait_awake(self) -> None:
         """Waits for the agent of a woken machine, which is already up and has nothing to announce."""
-        self.channel.ask("mark").wait(scaled(WAKE_SECONDS))
+        entropy = base64.b64encode(os.urandom(ENTROPY_BYTES)).decode()
+        self.channel.ask("wake", entropy=entropy).wait(scaled(WAKE_SECONDS))
 
     def kill(self) -> None:
         """Power failure."""

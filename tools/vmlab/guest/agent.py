@@ -18,17 +18,20 @@ of the network. Each request runs in a thread of its own: a command that hangs b
     {"id": 11, "do": "examine", "after": 17, "folders": ["/sys/class/rtrs-client"]}
         -> {"id": 11, "lines": [...], "rdma": "what `rdma -j resource show` prints", "modules": ["brd"...],
             "folders": {"/sys/class/rtrs-client": ["ctl"...]}}
+    {"id": 12, "do": "wake", "entropy": BASE64}             -> {"id": 12}
 
 A failure of the agent itself is answered with {"id": N, "error": "..."}.
 """
 import base64
 import bisect
 import errno
+import fcntl
 import json
 import math
 import os
 import select
 import signal
+import struct
 import subprocess
 import sys
 import threading
@@ -41,6 +44,7 @@ KILL_GRACE_SECONDS = 2.0
 # Requests that are answered at once, without a thread of their own: they cannot hang.
 QUICK = frozenset({"kill", "kmsg", "mark", "exists", "list", "link"})
 STREAM_SECONDS = 0.2
+RNDADDENTROPY, RNDRESEEDCRNG = 0x40085203, 0x5207       # include/uapi/linux/random.h
 KMSG_RECORD_BYTES = 8192
 
 
@@ -251,6 +255,15 @@ class Agent:
     def do_kmsg(self, _number, after):
         """The kernel log after a sequence number: [sequence, level, text] each; text has the time."""
         return {"lines": self.log.after(after)}
+
+    def do_wake(self, _number, entropy):
+        """The machine goes on from a saved state: its random numbers shall not be those of the last time. The kernel
+        would go on with the saved ones, up to a minute: the identity of the boot, for instance."""
+        entropy = base64.b64decode(entropy)
+        with open("/dev/urandom", "wb", buffering=0) as file:
+            fcntl.ioctl(file, RNDADDENTROPY, struct.pack("ii", 8 * len(entropy), len(entropy)) + entropy)
+            fcntl.ioctl(file, RNDRESEEDCRNG)
+        return {}
 
     def do_mark(self, _number):
         """The sequence number of the newest record, -1 if there is none."""

@@ -35,6 +35,7 @@ ONLY_OURS = {
     "rtrs_server/heartbeat_interval_ms": "the same at the server",
     "rtrs_server/heartbeat_missed_max": "the same at the server",
     "rtrs_server/max_memory_mib": "the server's memory has a limit",
+    "rtrs_server/trace": "steps of state machines are logged, for the tests",
     "disk/wwid": "the disk's identity (decision 0011)",
     "disk/rnbd/cache_losses": "power failures of the server (decision 0012)",
     "disk/queue/io_timeout": "a request has a time limit (D24)",
