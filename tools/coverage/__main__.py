@@ -38,7 +38,7 @@ PYTHON = [sys.executable, "-B"]
 KDIR = [*PYTHON, "tools/kdir"]
 # Modules that test others are not what is measured.
 TESTS_OF_OTHERS = ("kernel_ext_test", "rdma_test", "rdma_test_device", "rust_rdma_ping")
-PACKAGES = ("ferrofabric-proto",)
+PACKAGES = ("ferrofabric-proto", "ferrofabric-replay")
 MEASURED = re.compile(r"(?:rtrs/proto|rnbd/proto|test_device/proto|common)/")
 RUSTFLAGS = "-C instrument-coverage"
 
