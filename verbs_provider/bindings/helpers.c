@@ -20,8 +20,8 @@ void verbs_provider_helper_put_netdev(struct net_device *dev)
 }
 
 /*
- * Adds a platform device whose bounce buffers keep the bits of min_align_mask of the address, and whose DMA addresses are physical ones, those of bounce buffers where the machine forces
- * them. Returns -EOPNOTSUPP where an IOMMU would translate them.
+ * Adds a platform device whose DMA addresses are physical ones, or those of bounce buffers where the machine forces them.
+ * These keep the bits of min_align_mask of an address. Returns -EOPNOTSUPP where an IOMMU would translate addresses.
  */
 struct device *verbs_provider_helper_add_dma_device(const char *name, unsigned int min_align_mask)
 {
