@@ -1,0 +1,443 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Inline functions of C, and fields of netfs, that Rust cannot reach. They are exported, as generic
+ * and inlined functions of the crate call them from its users' modules.
+ */
+#include <linux/backing-dev.h>
+#include <linux/export.h>
+#include <linux/fs.h>
+#include <linux/fs_context.h>
+#include <linux/jiffies.h>
+#include <linux/key.h>
+#include <linux/netfs.h>
+#include <linux/pagemap.h>
+#include <linux/seq_file.h>
+#include <linux/slab.h>
+#include <linux/string.h>
+#include <linux/uio.h>
+#include <keys/user-type.h>
+#include "helpers.h"
+
+static void vfs_ext_inode_once(void *slot)
+{
+	struct netfs_inode *inode = slot;
+
+	inode_init_once(&inode->inode);
+}
+
+/* Slots that begin with a netfs_inode. */
+struct kmem_cache *vfs_ext_helper_cache_create(const char *name, unsigned int size)
+{
+	struct kmem_cache_args args = { .ctor = vfs_ext_inode_once };
+
+	return kmem_cache_create(name, size, &args,
+				 SLAB_HWCACHE_ALIGN | SLAB_RECLAIM_ACCOUNT | SLAB_ACCOUNT);
+}
+EXPORT_SYMBOL_GPL(vfs_ext_helper_cache_create);
+
+void *vfs_ext_helper_cache_alloc(struct kmem_cache *cache, struct super_block *sb)
+{
+	return alloc_inode_sb(sb, cache, GFP_KERNEL);
+}
+EXPORT_SYMBOL_GPL(vfs_ext_helper_cache_alloc);
+
+/* Everything that netfs reads of an inode, before it has a size. */
+void vfs_ext_helper_inode_init(struct netfs_inode *inode, const struct netfs_request_ops *ops)
+{
+	netfs_inode_init(inode, ops, false);
+	inode->_remote_i_size = 0;
+}
+EXPORT_SYMBOL_GPL(vfs_ext_helper_inode_init);
+
+bool vfs_ext_helper_inode_is_new(struct inode *inode)
+{
+	return inode_state_read_once(inode) & I_NEW;
+}
+EXPORT_SYMBOL_GPL(vfs_ext_helper_inode_is_new);
+
+/*
+ * Readers of the attributes take no lock. The size changes under i_lock, which makes that of the
+ * inode and that of netfs one.
+ */
+void vfs_ext_helper_inode_set(struct inode *inode, const struct vfs_ext_attributes *to)
+{
+	struct timespec64 atime = { .tv_sec = to->atime_s, .tv_nsec = to->atime_ns };
+	struct timespec64 mtime = { .tv_sec = to->mtime_s, .tv_nsec = to->mtime_ns };
+	struct timespec64 ctime = { .tv_sec = to->ctime_s, .tv_nsec = to->ctime_ns };
+
+	spin_lock(&inode->i_lock);
+	WRITE_ONCE(inode->i_mode, to->mode);
+	i_uid_write(inode, to->uid);
+	i_gid_write(inode, to->gid);
+	/* set_nlink() counts files that were removed while in use, which a server does, not we. */
+	if (inode->i_nlink != to->links && inode->i_nlink && to->links)
+		set_nlink(inode, to->links);
+	inode_set_atime_to_ts(inode, atime);
+	inode_set_mtime_to_ts(inode, mtime);
+	inode_set_ctime_to_ts(inode, ctime);
+	inode->i_blocks = to->blocks;
+	netfs_write_sizes(inode, to->size, to->size, LLONG_MAX);
+	spin_unlock(&inode->i_lock);
+}
+EXPORT_SYMBOL_GPL(vfs_ext_helper_inode_set);
+
+/* The size alone, when the server has told another one than before. */
+void vfs_ext_helper_inode_set_size(struct inode *inode, u64 size)
+{
+	spin_lock(&inode->i_lock);
+	netfs_write_sizes(inode, size, size, LLONG_MAX);
+	spin_unlock(&inode->i_lock);
+}
+EXPORT_SYMBOL_GPL(vfs_ext_helper_inode_set_size);
+
+u64 vfs_ext_helper_inode_size(struct inode *inode)
+{
+	return i_size_read(inode);
+}
+EXPORT_SYMBOL_GPL(vfs_ext_helper_inode_size);
+
+/* Requests refer to the inode without a reference: their end is awaited first. */
+void vfs_ext_helper_inode_evict(struct inode *inode)
+{
+	netfs_wait_for_outstanding_io(inode);
+	truncate_inode_pages_final(&inode->i_data);
+	clear_inode(inode);
+}
+EXPORT_SYMBOL_GPL(vfs_ext_helper_inode_evict);
+
+void vfs_ext_helper_inode_large_folios(struct inode *inode)
+{
+	mapping_set_large_folios(inode->i_mapping);
+}
+EXPORT_SYMBOL_GPL(vfs_ext_helper_inode_large_folios);
+
+/* Drops the cached data of a file. */
+int vfs_ext_helper_inode_zap(struct inode *inode)
+{
+	int ret;
+
+	filemap_invalidate_lock(inode->i_mapping);
+	ret = invalidate_inode_pages2(inode->i_mapping);
+	filemap_invalidate_unlock(inode->i_mapping);
+	return ret;
+}
+EXPORT_SYMBOL_GPL(vfs_ext_helper_inode_zap);
+
+int vfs_ext_helper_super_setup(struct super_block *sb, const struct dentry_operations *dops,
+			       unsigned long readahead_pages)
+{
+	int ret;
+
+	sb->s_maxbytes = MAX_LFS_FILESIZE;
+	sb->s_blocksize = PAGE_SIZE;
+	sb->s_blocksize_bits = PAGE_SHIFT;
+	sb->s_time_gran = 1;
+	if (dops)
+		set_default_d_op(sb, dops);
+	ret = super_setup_bdi(sb);
+	if (ret)
+		return ret;
+	sb->s_bdi->ra_pages = readahead_pages;
+	sb->s_bdi->io_pages = readahead_pages;
+	return 0;
+}
+EXPORT_SYMBOL_GPL(vfs_ext_helper_super_setup);
+
+/* Mounts without a block device have a number of their own, with a major of 0. */
+u32 vfs_ext_helper_super_minor(const struct super_block *sb)
+{
+	return MINOR(sb->s_dev);
+}
+EXPORT_SYMBOL_GPL(vfs_ext_helper_super_minor);
+
+/* Who mounts, as the mount's user namespace numbers users. */
+void vfs_ext_helper_mounter(const struct fs_context *fc, u32 *uid, u32 *gid)
+{
+	*uid = from_kuid_munged(fc->user_ns, fc->cred->fsuid);
+	*gid = from_kgid_munged(fc->user_ns, fc->cred->fsgid);
+}
+EXPORT_SYMBOL_GPL(vfs_ext_helper_mounter);
+
+/* A line in the log of the mount, which fsopen(2) and mount(8) read, or else in the kernel's. */
+void vfs_ext_helper_fail(struct fs_context *fc, const char *name, const char *what)
+{
+	if (name)
+		errorfc(fc, "%s: %s", name, what);
+	else
+		errorfc(fc, "%s", what);
+}
+EXPORT_SYMBOL_GPL(vfs_ext_helper_fail);
+
+/* The bytes of a name, which has no NUL at its end. */
+u32 vfs_ext_helper_name(const struct qstr *name, const unsigned char **bytes)
+{
+	*bytes = name->name;
+	return name->len;
+}
+EXPORT_SYMBOL_GPL(vfs_ext_helper_name);
+
+/* Does not change while the directory is locked. */
+const struct qstr *vfs_ext_helper_dentry_name(const struct dentry *dentry)
+{
+	return &dentry->d_name;
+}
+EXPORT_SYMBOL_GPL(vfs_ext_helper_dentry_name);
+
+struct inode *vfs_ext_helper_dentry_inode(const struct dentry *dentry)
+{
+	return READ_ONCE(dentry->d_inode);
+}
+EXPORT_SYMBOL_GPL(vfs_ext_helper_dentry_inode);
+
+/* The age of a name is counted from here. Written and read without a lock, in one word. */
+void vfs_ext_helper_dentry_renew(struct dentry *dentry)
+{
+	WRITE_ONCE(dentry->d_time, jiffies);
+}
+EXPORT_SYMBOL_GPL(vfs_ext_helper_dentry_renew);
+
+unsigned int vfs_ext_helper_dentry_age_ms(const struct dentry *dentry)
+{
+	return jiffies_to_msecs(jiffies - READ_ONCE(dentry->d_time));
+}
+EXPORT_SYMBOL_GPL(vfs_ext_helper_dentry_age_ms);
+
+bool vfs_ext_helper_emit_dots(struct file *file, struct dir_context *ctx)
+{
+	return dir_emit_dots(file, ctx);
+}
+EXPORT_SYMBOL_GPL(vfs_ext_helper_emit_dots);
+
+/* Emits the entry at the current position, and moves to the next one if there was room for it. */
+bool vfs_ext_helper_emit(struct dir_context *ctx, const char *name, int len, u64 ino, u16 mode,
+			 loff_t next)
+{
+	if (!dir_emit(ctx, name, len, ino, S_DT(mode)))
+		return false;
+	ctx->pos = next;
+	return true;
+}
+EXPORT_SYMBOL_GPL(vfs_ext_helper_emit);
+
+/*
+ * Makes the kernel know what a name in an open directory names, as a lookup does. The caller holds
+ * the directory's lock, shared, and passes its reference to the inode on, also with an error.
+ */
+int vfs_ext_helper_remember(struct file *dir, const char *name, u32 len, struct inode *inode)
+{
+	struct dentry *parent = dir->f_path.dentry, *dentry, *alias;
+	struct qstr q = QSTR_INIT(name, len);
+	int ret = 0;
+
+	if (inode->i_sb != parent->d_sb) {
+		iput(inode);
+		return -EXDEV;
+	}
+	q.hash = full_name_hash(parent, name, len);
+	dentry = d_lookup(parent, &q);
+	if (dentry && d_inode(dentry) != inode) {
+		d_invalidate(dentry);
+		dput(dentry);
+		dentry = NULL;
+	}
+	if (!dentry)
+		dentry = d_alloc_parallel(parent, &q);
+	if (IS_ERR(dentry)) {
+		iput(inode);
+		return PTR_ERR(dentry);
+	}
+	if (!d_in_lookup(dentry)) {
+		/* Known, or another task has looked it up meanwhile. */
+		if (d_inode(dentry) == inode)
+			vfs_ext_helper_dentry_renew(dentry);
+		iput(inode);
+		dput(dentry);
+		return 0;
+	}
+	vfs_ext_helper_dentry_renew(dentry);
+	alias = d_splice_alias(inode, dentry);
+	d_lookup_done(dentry);
+	if (IS_ERR(alias)) {
+		ret = PTR_ERR(alias);
+	} else if (alias) {
+		vfs_ext_helper_dentry_renew(alias);
+		dput(alias);
+	}
+	dput(dentry);
+	return ret;
+}
+EXPORT_SYMBOL_GPL(vfs_ext_helper_remember);
+
+/* ",name" or ",name=value" in /proc/mounts. */
+void vfs_ext_helper_show(struct seq_file *m, const char *name, const char *value)
+{
+	seq_putc(m, ',');
+	seq_escape(m, name, ", \t\n\\=");
+	if (!value)
+		return;
+	seq_putc(m, '=');
+	seq_escape(m, value, ", \t\n\\");
+}
+EXPORT_SYMBOL_GPL(vfs_ext_helper_show);
+
+struct inode *vfs_ext_helper_request_inode(const struct netfs_io_request *rreq)
+{
+	return rreq->inode;
+}
+EXPORT_SYMBOL_GPL(vfs_ext_helper_request_inode);
+
+void *vfs_ext_helper_request_data(const struct netfs_io_request *rreq)
+{
+	return rreq->netfs_priv;
+}
+EXPORT_SYMBOL_GPL(vfs_ext_helper_request_data);
+
+/*
+ * The size of all subrequests is limited here and not by prepare_read(): with that function, netfs
+ * makes the subrequests of a retry anew, and fails with ENOMEM what is to be retried behind one that
+ * is complete.
+ */
+void vfs_ext_helper_request_init(struct netfs_io_request *rreq, void *data, unsigned int rsize)
+{
+	rreq->netfs_priv = data;
+	rreq->rsize = rsize;
+	rreq->io_streams[0].sreq_max_len = rsize;
+}
+EXPORT_SYMBOL_GPL(vfs_ext_helper_request_init);
+
+struct netfs_io_request *vfs_ext_helper_sreq_request(const struct netfs_io_subrequest *sreq)
+{
+	return sreq->rreq;
+}
+EXPORT_SYMBOL_GPL(vfs_ext_helper_sreq_request);
+
+u64 vfs_ext_helper_sreq_position(const struct netfs_io_subrequest *sreq)
+{
+	return sreq->start + sreq->transferred;
+}
+EXPORT_SYMBOL_GPL(vfs_ext_helper_sreq_position);
+
+/* What was written and is not accounted yet. */
+size_t vfs_ext_helper_sreq_fresh(const struct netfs_io_subrequest *sreq)
+{
+	return sreq->len - sreq->transferred - iov_iter_count(&sreq->io_iter);
+}
+EXPORT_SYMBOL_GPL(vfs_ext_helper_sreq_fresh);
+
+size_t vfs_ext_helper_sreq_left(const struct netfs_io_subrequest *sreq)
+{
+	return iov_iter_count(&sreq->io_iter);
+}
+EXPORT_SYMBOL_GPL(vfs_ext_helper_sreq_left);
+
+u8 vfs_ext_helper_sreq_retries(const struct netfs_io_subrequest *sreq)
+{
+	return sreq->retry_count;
+}
+EXPORT_SYMBOL_GPL(vfs_ext_helper_sreq_retries);
+
+struct iov_iter *vfs_ext_helper_sreq_iter(struct netfs_io_subrequest *sreq)
+{
+	return &sreq->io_iter;
+}
+EXPORT_SYMBOL_GPL(vfs_ext_helper_sreq_iter);
+
+/* What was transferred is what the iterator has been advanced by: it cannot be more. */
+static size_t vfs_ext_account(struct netfs_io_subrequest *sreq)
+{
+	size_t transferred = sreq->len - iov_iter_count(&sreq->io_iter);
+	size_t fresh = transferred - sreq->transferred;
+
+	WRITE_ONCE(sreq->transferred, transferred);
+	if (fresh)
+		__set_bit(NETFS_SREQ_MADE_PROGRESS, &sreq->flags);
+	return fresh;
+}
+
+/* What was written and is not accounted yet is written again. */
+void vfs_ext_helper_sreq_rewind(struct netfs_io_subrequest *sreq)
+{
+	iov_iter_revert(&sreq->io_iter, vfs_ext_helper_sreq_fresh(sreq));
+}
+EXPORT_SYMBOL_GPL(vfs_ext_helper_sreq_rewind);
+
+/* Folios that are complete may be unlocked before the end. */
+void vfs_ext_helper_sreq_progress(struct netfs_io_subrequest *sreq)
+{
+	if (vfs_ext_account(sreq))
+		netfs_read_subreq_progress(sreq);
+}
+EXPORT_SYMBOL_GPL(vfs_ext_helper_sreq_progress);
+
+void vfs_ext_helper_sreq_end(struct netfs_io_subrequest *sreq, enum vfs_ext_end how, int error)
+{
+	struct netfs_io_request *rreq = sreq->rreq;
+	size_t fresh = vfs_ext_account(sreq);
+	bool is_cached = rreq->origin != NETFS_UNBUFFERED_READ && rreq->origin != NETFS_DIO_READ;
+
+	/* The number of retries wraps; without progress they end here. */
+	if (how == VFS_EXT_END_RETRY && !fresh && sreq->retry_count == U8_MAX) {
+		how = VFS_EXT_END_FAILED;
+		error = -EIO;
+	}
+	sreq->error = 0;
+	switch (how) {
+	case VFS_EXT_END_MORE:
+		break;
+	case VFS_EXT_END_OF_FILE:
+		__set_bit(NETFS_SREQ_HIT_EOF, &sreq->flags);
+		if (is_cached)
+			__set_bit(NETFS_SREQ_CLEAR_TAIL, &sreq->flags);
+		break;
+	case VFS_EXT_END_RETRY:
+		__set_bit(NETFS_SREQ_NEED_RETRY, &sreq->flags);
+		break;
+	case VFS_EXT_END_FAILED:
+		sreq->error = error;
+		break;
+	}
+	netfs_read_subreq_terminated(sreq);
+}
+EXPORT_SYMBOL_GPL(vfs_ext_helper_sreq_end);
+
+/* Searches the keyrings of the current task; asks no program in user space. */
+struct key *vfs_ext_helper_key_find(const char *description)
+{
+	struct key *key = request_key(&key_type_logon, description, NULL);
+
+	if (PTR_ERR_OR_ZERO(key) == -ENOKEY)
+		key = request_key(&key_type_user, description, NULL);
+	return key;
+}
+EXPORT_SYMBOL_GPL(vfs_ext_helper_key_find);
+
+/* The payload of a key of either type, which does not change until the unlock. */
+int vfs_ext_helper_key_lock(struct key *key, const u8 **bytes, size_t *len)
+{
+	const struct user_key_payload *payload;
+	int ret;
+
+	down_read(&key->sem);
+	ret = key_validate(key);
+	payload = ret ? NULL : user_key_payload_locked(key);
+	if (!payload) {
+		up_read(&key->sem);
+		return ret ? ret : -EKEYREVOKED;
+	}
+	*bytes = payload->data;
+	*len = payload->datalen;
+	return 0;
+}
+EXPORT_SYMBOL_GPL(vfs_ext_helper_key_lock);
+
+void vfs_ext_helper_key_unlock(struct key *key)
+{
+	up_read(&key->sem);
+}
+EXPORT_SYMBOL_GPL(vfs_ext_helper_key_unlock);
+
+void vfs_ext_helper_wipe(void *bytes, size_t len)
+{
+	memzero_explicit(bytes, len);
+}
+EXPORT_SYMBOL_GPL(vfs_ext_helper_wipe);

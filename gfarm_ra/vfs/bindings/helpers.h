@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/* Wrappers of inline functions and macros, and of fields of netfs, that Rust cannot reach. */
+#ifndef VFS_EXT_HELPERS_H
+#define VFS_EXT_HELPERS_H
+#include <linux/types.h>
+
+struct dentry;
+struct dentry_operations;
+struct dir_context;
+struct file;
+struct fs_context;
+struct inode;
+struct iov_iter;
+struct key;
+struct kmem_cache;
+struct netfs_inode;
+struct netfs_io_request;
+struct netfs_io_subrequest;
+struct netfs_request_ops;
+struct qstr;
+struct seq_file;
+struct super_block;
+
+/* The attributes of an inode; the owners are those of the mount's user namespace. */
+struct vfs_ext_attributes {
+	u64 size;
+	u64 blocks;
+	s64 atime_s;
+	s64 mtime_s;
+	s64 ctime_s;
+	u32 atime_ns;
+	u32 mtime_ns;
+	u32 ctime_ns;
+	u32 uid;
+	u32 gid;
+	u32 links;
+	u16 mode;
+};
+
+/* How a subrequest ends. */
+enum vfs_ext_end {
+	VFS_EXT_END_MORE,
+	VFS_EXT_END_OF_FILE,
+	VFS_EXT_END_RETRY,
+	VFS_EXT_END_FAILED,
+};
+
+struct kmem_cache *vfs_ext_helper_cache_create(const char *name, unsigned int size);
+void *vfs_ext_helper_cache_alloc(struct kmem_cache *cache, struct super_block *sb);
+void vfs_ext_helper_inode_init(struct netfs_inode *inode, const struct netfs_request_ops *ops);
+bool vfs_ext_helper_inode_is_new(struct inode *inode);
+void vfs_ext_helper_inode_set(struct inode *inode, const struct vfs_ext_attributes *to);
+void vfs_ext_helper_inode_set_size(struct inode *inode, u64 size);
+u64 vfs_ext_helper_inode_size(struct inode *inode);
+void vfs_ext_helper_inode_evict(struct inode *inode);
+void vfs_ext_helper_inode_large_folios(struct inode *inode);
+int vfs_ext_helper_inode_zap(struct inode *inode);
+int vfs_ext_helper_super_setup(struct super_block *sb, const struct dentry_operations *dops,
+			       unsigned long readahead_pages);
+u32 vfs_ext_helper_super_minor(const struct super_block *sb);
+void vfs_ext_helper_fail(struct fs_context *fc, const char *name, const char *what);
+void vfs_ext_helper_mounter(const struct fs_context *fc, u32 *uid, u32 *gid);
+u32 vfs_ext_helper_name(const struct qstr *name, const unsigned char **bytes);
+const struct qstr *vfs_ext_helper_dentry_name(const struct dentry *dentry);
+struct inode *vfs_ext_helper_dentry_inode(const struct dentry *dentry);
+void vfs_ext_helper_dentry_renew(struct dentry *dentry);
+unsigned int vfs_ext_helper_dentry_age_ms(const struct dentry *dentry);
+bool vfs_ext_helper_emit_dots(struct file *file, struct dir_context *ctx);
+bool vfs_ext_helper_emit(struct dir_context *ctx, const char *name, int len, u64 ino, u16 mode,
+			 loff_t next);
+int vfs_ext_helper_remember(struct file *dir, const char *name, u32 len, struct inode *inode);
+void vfs_ext_helper_show(struct seq_file *m, const char *name, const char *value);
+
+struct key *vfs_ext_helper_key_find(const char *description);
+int vfs_ext_helper_key_lock(struct key *key, const u8 **bytes, size_t *len);
+void vfs_ext_helper_key_unlock(struct key *key);
+void vfs_ext_helper_wipe(void *bytes, size_t len);
+
+struct inode *vfs_ext_helper_request_inode(const struct netfs_io_request *rreq);
+void *vfs_ext_helper_request_data(const struct netfs_io_request *rreq);
+void vfs_ext_helper_request_init(struct netfs_io_request *rreq, void *data, unsigned int rsize);
+struct netfs_io_request *vfs_ext_helper_sreq_request(const struct netfs_io_subrequest *sreq);
+u64 vfs_ext_helper_sreq_position(const struct netfs_io_subrequest *sreq);
+size_t vfs_ext_helper_sreq_fresh(const struct netfs_io_subrequest *sreq);
+size_t vfs_ext_helper_sreq_left(const struct netfs_io_subrequest *sreq);
+u8 vfs_ext_helper_sreq_retries(const struct netfs_io_subrequest *sreq);
+struct iov_iter *vfs_ext_helper_sreq_iter(struct netfs_io_subrequest *sreq);
+void vfs_ext_helper_sreq_rewind(struct netfs_io_subrequest *sreq);
+void vfs_ext_helper_sreq_progress(struct netfs_io_subrequest *sreq);
+void vfs_ext_helper_sreq_end(struct netfs_io_subrequest *sreq, enum vfs_ext_end how, int error);
+
+#endif

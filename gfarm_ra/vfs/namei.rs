@@ -1,0 +1,293 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The operations of inodes and of names: lookup, revalidation, attributes, permissions, links.
+//!
+//! A path walk under RCU must not sleep, and the data of an inode is not protected from its drop
+//! then: such a walk is told to come again without RCU (`ECHILD`).
+//!
+//! C headers: [`include/linux/fs.h`](srctree/include/linux/fs.h),
+//! [`include/linux/namei.h`](srctree/include/linux/namei.h)
+
+use super::{
+    directory::DirectoryOps,
+    Access,
+    FileSystem,
+    Freshness,
+    Inode,
+    Kind,
+    Name,
+    Validity,
+    NAME_BYTES_MAX, //
+};
+use core::{
+    marker::PhantomData,
+    ptr,
+    slice, //
+};
+use kernel::{
+    bindings,
+    error::{
+        from_result,
+        to_result, //
+    },
+    prelude::*, //
+};
+use kernel_ext::errno::ENAMETOOLONG;
+use vfs_ext_sys as raw;
+
+/// The bytes of the longest target of a symbolic link: a page, less the NUL at the end.
+const TARGET_BYTES_MAX: usize = kernel::page::PAGE_SIZE - 1;
+
+/// Sets the operations of a new inode.
+///
+/// # Safety
+///
+/// The caller must ensure that `inode` is a new one of `T`, of this kind, and not shared.
+pub(super) unsafe fn set_operations<T: FileSystem>(inode: *mut bindings::inode, kind: Kind) {
+    let ops = match kind {
+        Kind::Directory => InodeOps::<T>::directory(),
+        Kind::Symlink => InodeOps::<T>::symlink(),
+        Kind::Regular => InodeOps::<T>::regular(),
+    };
+    // SAFETY: By the function requirements.
+    unsafe {
+        (*inode).i_op = ops;
+        if kind == Kind::Directory {
+            (*inode).__bindgen_anon_3.i_fop = DirectoryOps::<T>::get();
+        }
+    }
+}
+
+/// The operations of an inode of `T`.
+struct InodeOps<T: FileSystem>(PhantomData<T>);
+
+impl<T: FileSystem> InodeOps<T> {
+    const REGULAR: bindings::inode_operations = {
+        // SAFETY: All zeroes is a valid value, without functions.
+        let mut ops: bindings::inode_operations = unsafe { core::mem::zeroed() };
+        ops.getattr = Some(Self::getattr);
+        if T::HAS_PERMISSION {
+            ops.permission = Some(Self::permission);
+        }
+        ops
+    };
+
+    const DIRECTORY: bindings::inode_operations = {
+        let mut ops = Self::REGULAR;
+        ops.lookup = Some(Self::lookup);
+        ops
+    };
+
+    const SYMLINK: bindings::inode_operations = {
+        let mut ops = Self::REGULAR;
+        ops.get_link = Some(Self::get_link);
+        ops
+    };
+
+    fn regular() -> &'static bindings::inode_operations {
+        &Self::REGULAR
+    }
+
+    fn directory() -> &'static bindings::inode_operations {
+        &Self::DIRECTORY
+    }
+
+    fn symlink() -> &'static bindings::inode_operations {
+        &Self::SYMLINK
+    }
+
+    /// # Safety
+    ///
+    /// Must only be called by the VFS, with the path of an inode of `T`.
+    unsafe extern "C" fn getattr(
+        idmap: *mut bindings::mnt_idmap,
+        path: *const bindings::path,
+        to: *mut bindings::kstat,
+        mask: u32,
+        flags: c_uint,
+    ) -> c_int {
+        from_result(|| {
+            let freshness = match flags & bindings::AT_STATX_SYNC_TYPE {
+                bindings::AT_STATX_FORCE_SYNC => Freshness::Forced,
+                bindings::AT_STATX_DONT_SYNC => Freshness::Any,
+                _ => Freshness::Default,
+            };
+            // SAFETY: By the function requirements, the path keeps its inode.
+            let inode = unsafe { raw::vfs_ext_helper_dentry_inode((*path).dentry) };
+            // SAFETY: As above.
+            T::refresh(unsafe { Inode::from_raw(inode) }, freshness)?;
+            // SAFETY: By the function requirements.
+            unsafe { bindings::generic_fillattr(idmap, mask, inode, to) };
+            Ok(0)
+        })
+    }
+
+    /// # Safety
+    ///
+    /// Must only be called by the VFS, with an inode of `T`.
+    unsafe extern "C" fn permission(
+        idmap: *mut bindings::mnt_idmap,
+        inode: *mut bindings::inode,
+        mask: c_int,
+    ) -> c_int {
+        // CAST: The bits of a mask are positive.
+        let bits = mask as u32;
+        if bits & bindings::MAY_NOT_BLOCK != 0 {
+            return ECHILD.to_errno();
+        }
+        from_result(|| {
+            let access = Access {
+                read: bits & bindings::MAY_READ != 0,
+                write: bits & bindings::MAY_WRITE != 0,
+                execute: bits & bindings::MAY_EXEC != 0,
+            };
+            // SAFETY: By the function requirements; the caller keeps the inode, as it may sleep.
+            T::permission(unsafe { Inode::from_raw(inode) }, access)?;
+            // SAFETY: By the function requirements.
+            to_result(unsafe { bindings::generic_permission(idmap, inode, mask) })?;
+            Ok(0)
+        })
+    }
+
+    /// # Safety
+    ///
+    /// Must only be called by the VFS, with a directory of `T`, which is locked, and a new name in
+    /// it.
+    unsafe extern "C" fn lookup(
+        dir: *mut bindings::inode,
+        dentry: *mut bindings::dentry,
+        _flags: c_uint,
+    ) -> *mut bindings::dentry {
+        // SAFETY: By the function requirements, the name does not change during the call.
+        let name = unsafe { bytes_of(raw::vfs_ext_helper_dentry_name(dentry)) };
+        if name.len() > NAME_BYTES_MAX {
+            return ENAMETOOLONG.to_ptr();
+        }
+        // SAFETY: By the function requirements, the caller keeps the directory.
+        match T::lookup(unsafe { Inode::from_raw(dir) }, name) {
+            Ok(found) => {
+                let inode = found.map_or(ptr::null_mut(), super::InodeRef::into_raw);
+                // SAFETY: By the function requirements; the second function takes the reference to
+                // the inode, or gets none for a name that does not exist.
+                unsafe {
+                    raw::vfs_ext_helper_dentry_renew(dentry);
+                    bindings::d_splice_alias(inode, dentry)
+                }
+            }
+            Err(error) => error.to_ptr(),
+        }
+    }
+
+    /// Returns the target of a link, which C frees when it has been followed.
+    ///
+    /// # Safety
+    ///
+    /// Must only be called by the VFS, with a symbolic link of `T`.
+    unsafe extern "C" fn get_link(
+        dentry: *mut bindings::dentry,
+        inode: *mut bindings::inode,
+        done: *mut bindings::delayed_call,
+    ) -> *const c_char {
+        if dentry.is_null() {
+            return ECHILD.to_ptr();
+        }
+        // SAFETY: By the function requirements; the caller keeps the inode, as it may sleep.
+        match target::<T>(unsafe { Inode::from_raw(inode) }) {
+            Ok(text) => {
+                let (text, _, _) = text.into_raw_parts();
+                // SAFETY: By the function requirements, C passes a value to write to. The memory is
+                // one of kmalloc, which the function frees.
+                unsafe {
+                    (*done).fn_ = Some(bindings::kfree_link);
+                    (*done).arg = text.cast();
+                }
+                text.cast()
+            }
+            Err(error) => error.to_ptr(),
+        }
+    }
+}
+
+/// Returns the target of a link with a NUL at its end.
+fn target<T: FileSystem>(inode: &Inode<T>) -> Result<KVec<u8>> {
+    let mut text = T::read_link(inode)?;
+    if text.is_empty() || text.contains(&0) {
+        return Err(EIO);
+    }
+    if text.len() > TARGET_BYTES_MAX {
+        return Err(ENAMETOOLONG);
+    }
+    text.push(0, GFP_KERNEL)?;
+    Ok(text)
+}
+
+/// The operations of a name of `T`.
+pub(super) struct DentryOps<T: FileSystem>(PhantomData<T>);
+
+impl<T: FileSystem> DentryOps<T> {
+    const OPS: bindings::dentry_operations = {
+        // SAFETY: All zeroes is a valid value, without functions.
+        let mut ops: bindings::dentry_operations = unsafe { core::mem::zeroed() };
+        ops.d_revalidate = Some(Self::revalidate);
+        ops
+    };
+
+    /// Returns the operations, or null if `T` has none.
+    pub(super) fn get() -> *const bindings::dentry_operations {
+        if T::HAS_REVALIDATE {
+            &Self::OPS
+        } else {
+            ptr::null()
+        }
+    }
+
+    /// # Safety
+    ///
+    /// Must only be called by the VFS, with a directory of `T` and a dentry in it of that name.
+    unsafe extern "C" fn revalidate(
+        dir: *mut bindings::inode,
+        name: *const bindings::qstr,
+        dentry: *mut bindings::dentry,
+        flags: c_uint,
+    ) -> c_int {
+        if flags & raw::VFS_EXT_LOOKUP_RCU != 0 {
+            return ECHILD.to_errno();
+        }
+        // SAFETY: By the function requirements; without RCU the caller keeps the directory and the
+        // dentry, and a dentry that is in use keeps its inode. The name is the caller's own.
+        let (dir, name) = unsafe {
+            let inode = raw::vfs_ext_helper_dentry_inode(dentry);
+            let name = Name {
+                bytes: bytes_of(name),
+                inode: (!inode.is_null()).then(|| Inode::from_raw(inode)),
+                age_ms: raw::vfs_ext_helper_dentry_age_ms(dentry),
+                is_forced: flags & raw::VFS_EXT_LOOKUP_REVAL != 0,
+                is_opened: flags & raw::VFS_EXT_LOOKUP_OPEN != 0,
+            };
+            (Inode::<T>::from_raw(dir), name)
+        };
+        match T::revalidate(dir, &name) {
+            Ok(Validity::Assumed) => 1,
+            Ok(Validity::Confirmed) => {
+                // SAFETY: As above.
+                unsafe { raw::vfs_ext_helper_dentry_renew(dentry) };
+                1
+            }
+            Ok(Validity::Gone) => 0,
+            Err(error) => error.to_errno(),
+        }
+    }
+}
+
+/// # Safety
+///
+/// The caller must ensure that `name` is valid, and does not change, during `'a`.
+unsafe fn bytes_of<'a>(name: *const bindings::qstr) -> &'a [u8] {
+    let mut bytes = ptr::null();
+    // SAFETY: By the function requirements.
+    unsafe {
+        let len = raw::vfs_ext_helper_name(name, &mut bytes);
+        // CAST: From 32 bits to 64.
+        slice::from_raw_parts(bytes, len as usize)
+    }
+}

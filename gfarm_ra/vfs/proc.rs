@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Files below `/proc`, which are read and not written.
+//!
+//! C headers: [`include/linux/proc_fs.h`](srctree/include/linux/proc_fs.h),
+//! [`include/linux/seq_file.h`](srctree/include/linux/seq_file.h)
+
+use core::{
+    marker::PhantomData,
+    ptr,
+    ptr::NonNull, //
+};
+use kernel::{
+    bindings,
+    error::from_result,
+    prelude::*,
+    seq_file::SeqFile,
+    str::CStr,
+    sync::Arc, //
+};
+use kernel_ext::sysfs::check_owner;
+use vfs_ext_sys as raw;
+
+/// A directory below `/proc`. Dropping the last reference removes it; files of it keep it.
+///
+/// # Invariants
+///
+/// `raw` is a directory that this value owns, empty when the value is dropped.
+pub struct Directory {
+    raw: NonNull<bindings::proc_dir_entry>,
+    /// Held for its drop only, after this directory is removed.
+    _parent: Option<Arc<Directory>>,
+}
+
+// SAFETY: An entry is not tied to a thread.
+unsafe impl Send for Directory {}
+// SAFETY: The C functions take the locks of the entries.
+unsafe impl Sync for Directory {}
+
+impl Directory {
+    /// Creates the directory `name`: below `parent`, or below `/proc`, where the name may be a path
+    /// whose other parts exist. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// Returns `ENOMEM` if there is such an entry, or if an allocation fails.
+    pub fn new(name: &CStr, parent: Option<Arc<Directory>>) -> Result<Arc<Self>> {
+        let above = parent
+            .as_ref()
+            .map_or(ptr::null_mut(), |parent| parent.raw.as_ptr());
+        // SAFETY: The name is copied; the directory above exists.
+        let raw = unsafe { raw::proc_mkdir(name.as_char_ptr(), above) };
+        // INVARIANT: The directory was just created.
+        let this = Self {
+            raw: NonNull::new(raw).ok_or(ENOMEM)?,
+            _parent: parent,
+        };
+        Ok(Arc::new(this, GFP_KERNEL)?)
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariants, the entry is owned, and removed once, here.
+        unsafe { raw::proc_remove(self.raw.as_ptr()) };
+    }
+}
+
+/// What a file below `/proc` shows.
+pub trait Show: Send + Sync + 'static {
+    /// Prints the whole file. Called again with more memory if the text was longer than expected.
+    ///
+    /// Runs in the task that reads, and may sleep; the file's removal waits for it.
+    fn show(&self, file: &SeqFile) -> Result;
+}
+
+/// A file below `/proc`. Dropping it removes it, and waits for its readers.
+///
+/// # Invariants
+///
+/// `raw` is a file that this value owns. It shows the value of `data`, which comes from
+/// `Arc::<S>::into_raw`.
+pub struct File<S: Show> {
+    raw: NonNull<bindings::proc_dir_entry>,
+    data: *const S,
+    /// Held for its drop only, after the file is removed.
+    _directory: Arc<Directory>,
+    _type: PhantomData<S>,
+}
+
+// SAFETY: An entry is not tied to a thread, and its data is `Send + Sync`.
+unsafe impl<S: Show> Send for File<S> {}
+// SAFETY: A shared reference gives no access.
+unsafe impl<S: Show> Sync for File<S> {}
+
+impl<S: Show> File<S> {
+    /// Creates the file `name`, which all users may read, and which shows `data`. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// Returns `EINVAL` if the code of `S` is not part of `module`, `ENOMEM` if there is such an
+    /// entry, or if an allocation fails.
+    pub fn new(
+        module: &'static ThisModule,
+        directory: Arc<Directory>,
+        name: &CStr,
+        data: Arc<S>,
+    ) -> Result<Self> {
+        check_owner(module, show::<S> as usize)?;
+        let data = Arc::into_raw(data);
+        // SAFETY: The name is copied; the directory exists. The data is that of `show`, and lives
+        // until the file is removed.
+        let raw = unsafe {
+            raw::proc_create_single_data(
+                name.as_char_ptr(),
+                0o444,
+                directory.raw.as_ptr(),
+                Some(show::<S>),
+                data.cast_mut().cast(),
+            )
+        };
+        let Some(raw) = NonNull::new(raw) else {
+            // SAFETY: The reference was not passed on.
+            drop(unsafe { Arc::from_raw(data) });
+            return Err(ENOMEM);
+        };
+        // INVARIANT: The file was just created, with this data.
+        Ok(Self {
+            raw,
+            data,
+            _directory: directory,
+            _type: PhantomData,
+        })
+    }
+}
+
+impl<S: Show> Drop for File<S> {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariants, the entry is owned, and removed once, here. The function
+        // waits for calls of `show` that run, and no new one begins.
+        unsafe { raw::proc_remove(self.raw.as_ptr()) };
+        // SAFETY: By the type invariants; the reference is taken back once.
+        drop(unsafe { Arc::from_raw(self.data) });
+    }
+}
+
+/// # Safety
+///
+/// Must only be called by C, with an open file that shows a value of `S`.
+unsafe extern "C" fn show<S: Show>(file: *mut bindings::seq_file, _value: *mut c_void) -> c_int {
+    from_result(|| {
+        // SAFETY: By the function requirements; only this call uses the file, and its data lives
+        // until the removal, which waits for this call.
+        let (data, file) = unsafe { (&*(*file).private.cast::<S>(), SeqFile::from_raw(file)) };
+        data.show(file)?;
+        Ok(0)
+    })
+}

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Raw bindings that the in-tree `bindings` crate lacks; only the crate `vfs_ext` may use them.
+//!
+//! A type that is not generated here resolves to the in-tree one through the glob import. A type
+//! that is generated here shadows an opaque in-tree one of the same name.
+
+#![allow(
+    clippy::all,
+    clippy::as_underscore,
+    clippy::cast_lossless,
+    clippy::ptr_as_ptr,
+    clippy::ref_as_ptr,
+    clippy::undocumented_unsafe_blocks,
+    dead_code,
+    improper_ctypes,
+    missing_docs,
+    non_camel_case_types,
+    non_snake_case,
+    non_upper_case_globals,
+    unreachable_pub,
+    unsafe_op_in_unsafe_fn,
+    unused_imports
+)]
+
+use kernel::{bindings::*, ffi};
+use pin_init::{MaybeZeroable, Zeroable};
+
+include!(env!("vfs_ext_BINDINGS"));
