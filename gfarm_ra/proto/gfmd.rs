@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The connection to gfmd: when to connect, when to give up for now, and which process it has.
+//!
+//! A process of gfmd, with all descriptors, ends with the connection that has created it: each new
+//! connection creates a new one. The processes are counted: what was opened by an earlier one is
+//! opened again.
+//!
+//! ```text
+//!   Down --Wanted--> Connecting --> Authenticating --> Joining --Joined--> Ready
+//!    ^                  ^  |              |               |                  |
+//!    |               Timer '--------------'--- Failed ----'--------- Failed -'
+//!    |                  |                        v
+//!    '-- too long ------'---------------------- Waiting
+//!
+//!   any -- Close --> Closed
+//! ```
+
+use ferro_proto::{
+    backoff::{
+        Backoff,
+        ATTEMPTS_FOR_EVER, //
+    },
+    errno::Errno,
+};
+
+use super::retry::{
+    AtGfmd,
+    Fault, //
+};
+
+/// The maximum delay between two attempts, in milliseconds.
+pub const PAUSE_MS_MAX: u32 = 5000;
+
+/// The state of the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum State {
+    /// There is none, and no request waits for one.
+    Down,
+    /// A timer runs before the next attempt.
+    Waiting,
+    /// TCP connects.
+    Connecting,
+    /// The server checks the key.
+    Authenticating,
+    /// A process is created.
+    Joining,
+    /// Requests are sent.
+    Ready,
+    /// The mount ends.
+    Closed,
+}
+
+/// The events of the connection. Times are milliseconds of a monotonic clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A request waits.
+    Wanted {
+        /// The time.
+        now_ms: u64,
+    },
+    /// TCP is connected.
+    Connected,
+    /// The server has accepted the key.
+    Authenticated,
+    /// The process was created.
+    Joined {
+        /// The time.
+        now_ms: u64,
+    },
+    /// An attempt, or the connection, has failed.
+    Failed {
+        /// How.
+        fault: Fault,
+        /// The time.
+        now_ms: u64,
+        /// `reconnect_timeout` in milliseconds.
+        timeout_ms: u64,
+        /// Any number, for the jitter of the pause.
+        random: u32,
+    },
+    /// The timer of [`Effect::StartIn`] has expired.
+    Timer,
+    /// The mount ends.
+    Close,
+}
+
+/// What the driver does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Nothing.
+    Ignore,
+    /// Connect, to the next address if there are several.
+    Connect,
+    /// Authenticate.
+    Authenticate,
+    /// Create a process with a new key.
+    Join,
+    /// Send the requests that wait.
+    SendWaiting,
+    /// Close the socket, and send [`Event::Timer`] after this time. Requests that have no reply
+    /// wait.
+    StartIn {
+        /// Milliseconds.
+        pause_ms: u32,
+    },
+    /// Close the socket, and fail the requests that wait.
+    FailWaiting(Errno),
+    /// Close the socket and cancel the timer; nothing is left.
+    Release,
+}
+
+/// The connection to gfmd.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Gfmd {
+    state: State,
+    epoch: u32,
+    /// The time since when requests may wait.
+    since_ms: u64,
+    /// The time since when the last process is there.
+    joined_ms: u64,
+    backoff: Backoff,
+}
+
+impl Default for Gfmd {
+    fn default() -> Self {
+        Self::NEW
+    }
+}
+
+impl Gfmd {
+    /// A connection that was never made.
+    pub const NEW: Self = Self {
+        state: State::Down,
+        epoch: 0,
+        since_ms: 0,
+        joined_ms: 0,
+        backoff: Backoff::NEW,
+    };
+
+    /// Returns the state.
+    pub const fn state(&self) -> State {
+        self.state
+    }
+
+    /// Returns the number of processes so far, the `failover_count` of `GFS_PROTO_PROCESS_RESET`:
+    /// descriptors of another epoch than this are gone.
+    pub const fn epoch(&self) -> u32 {
+        self.epoch
+    }
+
+    /// Returns the process's epoch, if requests can be sent now.
+    pub const fn ready(&self) -> Option<u32> {
+        match self.state {
+            State::Ready => Some(self.epoch),
+            _ => None,
+        }
+    }
+
+    /// Handles an event: changes the state and returns what to do.
+    pub fn step(&mut self, event: Event) -> Effect {
+        match (self.state, event) {
+            (State::Closed, _) => Effect::Ignore,
+            (_, Event::Close) => {
+                self.state = State::Closed;
+                Effect::Release
+            }
+            (State::Down, Event::Wanted { now_ms }) => {
+                self.since_ms = now_ms;
+                self.backoff.reset();
+                self.enter(State::Connecting, Effect::Connect)
+            }
+            (State::Waiting, Event::Timer) => self.enter(State::Connecting, Effect::Connect),
+            (State::Connecting, Event::Connected) => {
+                self.enter(State::Authenticating, Effect::Authenticate)
+            }
+            (State::Authenticating, Event::Authenticated) => {
+                self.enter(State::Joining, Effect::Join)
+            }
+            (State::Joining, Event::Joined { now_ms }) => {
+                self.epoch = self.epoch.wrapping_add(1);
+                self.joined_ms = now_ms;
+                self.enter(State::Ready, Effect::SendWaiting)
+            }
+            (
+                State::Connecting | State::Authenticating | State::Joining | State::Ready,
+                Event::Failed {
+                    fault,
+                    now_ms,
+                    timeout_ms,
+                    random,
+                },
+            ) => {
+                // A gfmd that is lost as soon as it has created a process was not back.
+                let lasted_ms = now_ms.saturating_sub(self.joined_ms);
+                if self.state == State::Ready && lasted_ms >= u64::from(PAUSE_MS_MAX) {
+                    self.since_ms = now_ms;
+                    self.backoff.reset();
+                }
+                self.failed(fault, now_ms, timeout_ms, random)
+            }
+            _ => Effect::Ignore,
+        }
+    }
+
+    fn enter(&mut self, state: State, effect: Effect) -> Effect {
+        self.state = state;
+        effect
+    }
+
+    fn failed(&mut self, fault: Fault, now_ms: u64, timeout_ms: u64, random: u32) -> Effect {
+        let is_late = now_ms.saturating_sub(self.since_ms) >= timeout_ms;
+        // The server does not accept the user or the key: it will not later.
+        let is_final = match AtGfmd::decide(fault) {
+            AtGfmd::Fail(_) => self.state != State::Ready,
+            AtGfmd::Reconnect | AtGfmd::Wait => false,
+        };
+        let pause_ms = self.backoff.next(PAUSE_MS_MAX, ATTEMPTS_FOR_EVER, random);
+        match pause_ms.filter(|_| !is_late && !is_final) {
+            Some(pause_ms) => self.enter(State::Waiting, Effect::StartIn { pause_ms }),
+            None => self.enter(State::Down, Effect::FailWaiting(fault.errno())),
+        }
+    }
+}

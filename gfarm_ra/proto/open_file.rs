@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A file that is open for reading: its descriptor at gfmd, and the gfsd that reads it.
+//!
+//! ```text
+//!   Idle --Start--> Opening --Opened--> Connecting --Connected--> OpeningAtGfsd --> Ready
+//!                    ^   ^                    |                        |              |
+//!                    |   '------ Waiting <----'-------- failed --------'--------------'
+//!                    '------- AwaitingGfmd <--'
+//! ```
+//!
+//! Each attempt opens the file anew at gfmd, by its name: a descriptor that one connection to a
+//! gfsd had open cannot be opened by another, and one of an earlier process is gone. What it opened
+//! may be another content than before, which the driver compares
+//! ([`Label`](super::identity::Label)).
+
+use ferro_proto::{
+    backoff::{
+        Backoff,
+        ATTEMPTS_FOR_EVER, //
+    },
+    errno::Errno,
+};
+
+use super::{
+    attr::FileId,
+    gfm::Fd,
+    gfmd::PAUSE_MS_MAX,
+    replica::HostId,
+    retry::{
+        AtGfmd,
+        AtGfsd,
+        Fault,
+        GfsdRequest, //
+    },
+};
+
+/// The number of gfsds that a file remembers to have failed.
+const FAILED_MAX: usize = 4;
+
+/// A descriptor of a process of gfmd.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Descriptor {
+    /// The number.
+    pub fd: Fd,
+    /// The process, as [`Gfmd::epoch`](super::gfmd::Gfmd::epoch) counts them.
+    pub epoch: u32,
+    /// What it was opened for.
+    pub id: FileId,
+}
+
+/// The state of an open file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Nothing was asked for yet.
+    Idle,
+    /// gfmd opens it and tells who has it.
+    Opening,
+    /// A connection to this gfsd is taken or made.
+    Connecting(HostId),
+    /// This gfsd opens it.
+    OpeningAtGfsd(HostId),
+    /// This gfsd reads it.
+    Ready(HostId),
+    /// A timer runs before the next attempt.
+    Waiting,
+    /// gfmd has to be connected again.
+    AwaitingGfmd,
+    /// The last attempt was given up.
+    Failed(Errno),
+    /// It is closed.
+    Closed,
+}
+
+/// When something failed, and for how long attempts go on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// How.
+    pub fault: Fault,
+    /// The time, in milliseconds of a monotonic clock.
+    pub now_ms: u64,
+    /// `reconnect_timeout` in milliseconds.
+    pub timeout_ms: u64,
+    /// Any number, for the jitter of the pause.
+    pub random: u32,
+}
+
+/// The events of an open file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// A read, while nothing was asked for yet or reads fail.
+    Start,
+    /// gfmd has opened it; the best gfsd, if any has it.
+    Opened(Descriptor, Option<HostId>),
+    /// gfmd has answered with an error, or not at all.
+    GfmdFailed(Failure),
+    /// gfmd is connected again, as [`Effect::AwaitGfmd`] asks for.
+    GfmdReady,
+    /// gfmd cannot be reached, and requests do not wait for it any longer.
+    GfmdGivenUp(Errno),
+    /// A connection to the gfsd is taken, which has joined this process, as
+    /// [`Gfsd::epoch`](super::gfsd::Gfsd::epoch) tells: another process than that of the descriptor
+    /// may have another file by its number.
+    Connected {
+        /// The process.
+        epoch: u32,
+    },
+    /// The gfsd has opened it.
+    OpenedAtGfsd,
+    /// The gfsd has answered with an error, or not at all.
+    GfsdFailed(GfsdRequest, Failure),
+    /// A read has returned bytes, or the end of the file.
+    Progress,
+    /// The descriptor is of another content than the cache: there is no ticket for a read, or it
+    /// was not accepted.
+    Outdated(Failure),
+    /// The timer of [`Effect::StartIn`] has expired.
+    Timer,
+    /// The name refers to another object, or the file is closed by its user.
+    Close,
+}
+
+/// What the driver does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Nothing.
+    Ignore,
+    /// Open the file at gfmd, after the old descriptor was closed there, if there is one and its
+    /// process still is.
+    Open(Option<Descriptor>),
+    /// Take or make a connection to the gfsd.
+    Connect(HostId),
+    /// Open the descriptor at the gfsd.
+    OpenAtGfsd(Descriptor),
+    /// Send the reads that wait.
+    Read(Descriptor),
+    /// Send [`Event::Timer`] after this time.
+    StartIn {
+        /// Milliseconds.
+        pause_ms: u32,
+    },
+    /// The process is gone: give the connection to gfmd up if it is of this one. Send
+    /// [`Event::GfmdReady`] when there is a newer one; `None`: when there is any.
+    AwaitGfmd(Option<u32>),
+    /// Fail the reads that wait. The next one sends [`Event::Start`].
+    Fail(Errno),
+    /// Close the descriptor at the gfsd, if it is open there, and at gfmd.
+    Release(Option<Descriptor>),
+}
+
+/// An open file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenFile {
+    state: State,
+    descriptor: Option<Descriptor>,
+    /// The gfsds that have failed since the last progress, the last ones.
+    failed: [Option<HostId>; FAILED_MAX],
+    /// The time of the first failure since the last progress.
+    since_ms: Option<u64>,
+    backoff: Backoff,
+}
+
+impl Default for OpenFile {
+    fn default() -> Self {
+        Self::NEW
+    }
+}
+
+impl OpenFile {
+    /// A file that was not opened yet.
+    pub const NEW: Self = Self {
+        state: State::Idle,
+        descriptor: None,
+        failed: [None; FAILED_MAX],
+        since_ms: None,
+        backoff: Backoff::NEW,
+    };
+
+    /// Returns the state.
+    pub const fn state(&self) -> State {
+        self.state
+    }
+
+    /// Returns the descriptor, if the gfsd reads it: for a read of what it was opened for.
+    pub const fn readable(&self) -> Option<Descriptor> {
+        match self.state {
+            State::Ready(_) => self.descriptor,
+            _ => None,
+        }
+    }
+
+    /// Returns whether a gfsd has failed since the last progress: another one is preferred.
+    pub fn has_failed(&self, host: HostId) -> bool {
+        self.failed.contains(&Some(host))
+    }
+
+    /// Handles an event: changes the state and returns what to do.
+    pub fn step(&mut self, event: Event) -> Effect {
+        match (self.state, event) {
+            (State::Closed, _) => Effect::Ignore,
+            (_, Event::Close) => {
+                self.state = State::Closed;
+                Effect::Release(self.descriptor.take())
+            }
+            (State::Idle | State::Failed(_), Event::Start) => {
+                self.begin_anew();
+                self.open()
+            }
+            (State::Waiting, Event::Timer) | (State::AwaitingGfmd, Event::GfmdReady) => self.open(),
+            (State::Ready(_), Event::Outdated(failure)) => self.again(&failure),
+            (State::Opening, Event::Opened(descriptor, host)) => self.opened(descriptor, host),
+            (State::Opening, Event::GfmdFailed(failure)) => self.gfmd_failed(&failure),
+            (State::Opening | State::AwaitingGfmd, Event::GfmdGivenUp(errno)) => self.fail(errno),
+            (State::Connecting(host), Event::Connected { epoch }) => match self.descriptor {
+                Some(descriptor) if descriptor.epoch == epoch => {
+                    self.state = State::OpeningAtGfsd(host);
+                    Effect::OpenAtGfsd(descriptor)
+                }
+                _ => self.open(),
+            },
+            (State::OpeningAtGfsd(host), Event::OpenedAtGfsd) => match self.descriptor {
+                Some(descriptor) => {
+                    self.state = State::Ready(host);
+                    Effect::Read(descriptor)
+                }
+                None => self.open(),
+            },
+            (
+                State::Connecting(host) | State::OpeningAtGfsd(host) | State::Ready(host),
+                Event::GfsdFailed(request, failure),
+            ) => self.gfsd_failed(host, request, &failure),
+            (State::Ready(_), Event::Progress) => {
+                self.begin_anew();
+                Effect::Ignore
+            }
+            _ => Effect::Ignore,
+        }
+    }
+
+    /// Forgets earlier failures.
+    fn begin_anew(&mut self) {
+        self.failed = [None; FAILED_MAX];
+        self.since_ms = None;
+        self.backoff.reset();
+    }
+
+    fn open(&mut self) -> Effect {
+        self.state = State::Opening;
+        Effect::Open(self.descriptor.take())
+    }
+
+    fn opened(&mut self, descriptor: Descriptor, host: Option<HostId>) -> Effect {
+        self.descriptor = Some(descriptor);
+        match host {
+            Some(host) => {
+                self.state = State::Connecting(host);
+                Effect::Connect(host)
+            }
+            // No gfsd has it: an error.
+            None => self.fail(Errno::EIO),
+        }
+    }
+
+    fn fail(&mut self, errno: Errno) -> Effect {
+        self.state = State::Failed(errno);
+        Effect::Fail(errno)
+    }
+
+    fn gfmd_failed(&mut self, failure: &Failure) -> Effect {
+        match AtGfmd::decide(failure.fault) {
+            AtGfmd::Reconnect => self.await_gfmd(failure),
+            AtGfmd::Wait => self.again(failure),
+            AtGfmd::Fail(errno) => self.fail(errno),
+        }
+    }
+
+    fn gfsd_failed(&mut self, host: HostId, request: GfsdRequest, failure: &Failure) -> Effect {
+        match AtGfsd::decide(request, failure.fault) {
+            AtGfsd::Reopen | AtGfsd::Wait => self.again(failure),
+            AtGfsd::OtherReplica => {
+                self.failed.rotate_right(1);
+                let [last, ..] = &mut self.failed;
+                *last = Some(host);
+                self.again(failure)
+            }
+            AtGfsd::Reconnect => self.await_gfmd(failure),
+            AtGfsd::Fail(errno) => self.fail(errno),
+        }
+    }
+
+    /// Returns whether attempts go on.
+    fn may_wait(&mut self, failure: &Failure) -> bool {
+        let since_ms = *self.since_ms.get_or_insert(failure.now_ms);
+        failure.now_ms.saturating_sub(since_ms) < failure.timeout_ms
+    }
+
+    /// Opens the file again: at once after the first failure, and after a growing pause then.
+    fn again(&mut self, failure: &Failure) -> Effect {
+        if !self.may_wait(failure) {
+            return self.fail(Errno::EIO);
+        }
+        match self
+            .backoff
+            .next(PAUSE_MS_MAX, ATTEMPTS_FOR_EVER, failure.random)
+        {
+            Some(0) | None => self.open(),
+            Some(pause_ms) => {
+                self.state = State::Waiting;
+                Effect::StartIn { pause_ms }
+            }
+        }
+    }
+
+    fn await_gfmd(&mut self, failure: &Failure) -> Effect {
+        if !self.may_wait(failure) {
+            return self.fail(Errno::EIO);
+        }
+        self.state = State::AwaitingGfmd;
+        Effect::AwaitGfmd(self.descriptor.map(|descriptor| descriptor.epoch))
+    }
+}

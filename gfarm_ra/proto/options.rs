@@ -1,0 +1,380 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The options of a mount:
+//!
+//! ```text
+//! username=NAME [key=DESCRIPTION] [uid=N] [gid=N] [usermap=NAME/N+...] [groupmap=NAME/N+...]
+//!     [hosts=NAME/ADDRESS+...] [ib_devname=NAME] [ra_sync=0|1] [SETTING=N]...
+//! ```
+//!
+//! with the [`Setting`]s by their names. Of a repeated option the last value is used, and a list
+//! grows. `user=` is the same as `username=`; mount(8) takes it for an option of its own.
+
+use core::fmt;
+
+use ferro_proto::{
+    errno::Errno,
+    text::Escaped, //
+};
+
+use super::{
+    hosts::Hosts,
+    owners::{
+        id,
+        Owners, //
+    },
+    setting::{
+        Setting,
+        Settings, //
+    },
+};
+
+/// A text of at most `N` bytes, kept by value.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Text<const N: usize> {
+    bytes: [u8; N],
+    len: usize,
+}
+
+impl<const N: usize> Text<N> {
+    const EMPTY: Self = Self {
+        bytes: [0; N],
+        len: 0,
+    };
+
+    /// Keeps a text; `None` if it is empty or too long.
+    fn new(text: &[u8]) -> Option<Self> {
+        let mut kept = Self::EMPTY;
+        if text.is_empty() || text.len() > N {
+            return None;
+        }
+        for (to, from) in kept.bytes.iter_mut().zip(text) {
+            *to = *from;
+        }
+        kept.len = text.len();
+        Some(kept)
+    }
+
+    /// Returns this list with another part of it, with `+` between them.
+    fn join(&self, more: &[u8]) -> Option<Self> {
+        if self.len == 0 {
+            return Self::new(more);
+        }
+        let mut kept = *self;
+        let len = self.len.checked_add(more.len())?.checked_add(1)?;
+        let room = kept.bytes.get_mut(self.len..len)?;
+        for (to, from) in room.iter_mut().zip([b'+'].iter().chain(more)) {
+            *to = *from;
+        }
+        kept.len = len;
+        Some(kept)
+    }
+
+    fn get(&self) -> &[u8] {
+        self.bytes.get(..self.len).unwrap_or(&[])
+    }
+}
+
+/// The maximum length of a user's name, in bytes (`GFARM_LOGIN_NAME_MAX`).
+const USER_LEN_MAX: usize = 64;
+
+/// The maximum length of the description of a key, in bytes.
+const KEY_NAME_LEN_MAX: usize = 127;
+
+/// The maximum length of a device's name, in bytes, as in the driver of 2014.
+const DEVNAME_LEN_MAX: usize = 31;
+
+/// The maximum length of `hosts=`, in bytes.
+const HOSTS_LEN_MAX: usize = 1024;
+
+/// The maximum length of `usermap=` and of `groupmap=`, in bytes.
+const OWNERS_LEN_MAX: usize = 512;
+
+/// The reason why an option is rejected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OptionError<'a> {
+    /// There is no such option.
+    Unknown(&'a [u8]),
+    /// The option needs a value.
+    NoValue(&'a [u8]),
+    /// A setting is not a number of its range.
+    Setting(Setting, &'a [u8]),
+    /// Another option has an invalid value.
+    Value {
+        /// The option.
+        name: &'static str,
+        /// What it may be.
+        form: &'static str,
+        /// The value.
+        value: &'a [u8],
+    },
+    /// The option is required.
+    Missing(&'static str),
+}
+
+impl OptionError<'_> {
+    /// Returns the error of the mount.
+    pub const fn errno(self) -> Errno {
+        Errno::EINVAL
+    }
+}
+
+impl fmt::Display for OptionError<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown(name) => write!(f, "unknown option '{}'", Escaped(name)),
+            Self::NoValue(name) => write!(f, "option {} needs a value", Escaped(name)),
+            Self::Setting(setting, value) => {
+                let (name, range) = (setting.name(), setting.range());
+                let (low, high) = (range.start(), range.end());
+                write!(f, "{name}={} is not in {low}..={high}", Escaped(value))
+            }
+            Self::Value { name, form, value } => {
+                write!(f, "{name}={} is not {form}", Escaped(value))
+            }
+            Self::Missing(name) => write!(f, "option {name}= is missing"),
+        }
+    }
+}
+
+/// The options of a mount.
+///
+/// Shown as `/proc/mounts` shows them: what is in force, each with a comma before it, without the
+/// description of the key.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Options {
+    settings: Settings,
+    user: Text<USER_LEN_MAX>,
+    key: Text<KEY_NAME_LEN_MAX>,
+    uid: Option<u32>,
+    gid: Option<u32>,
+    /// Empty, or checked by [`Owners::parse`].
+    users: Text<OWNERS_LEN_MAX>,
+    /// Empty, or checked by [`Owners::parse`].
+    groups: Text<OWNERS_LEN_MAX>,
+    ib_devname: Text<DEVNAME_LEN_MAX>,
+    /// Empty, or checked by [`Hosts::parse`].
+    hosts: Text<HOSTS_LEN_MAX>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            settings: Settings::default(),
+            user: Text::EMPTY,
+            key: Text::EMPTY,
+            uid: None,
+            gid: None,
+            users: Text::EMPTY,
+            groups: Text::EMPTY,
+            ib_devname: Text::EMPTY,
+            hosts: Text::EMPTY,
+        }
+    }
+}
+
+impl Options {
+    /// Parses all options of a mount, separated by commas.
+    pub fn parse(text: &[u8]) -> Result<Self, OptionError<'_>> {
+        let mut options = Self::default();
+        for word in text.split(|c| *c == b',').filter(|word| !word.is_empty()) {
+            let mark = word.iter().position(|c| *c == b'=');
+            match mark.and_then(|mark| word.split_at_checked(mark)) {
+                Some((name, rest)) => options.set(name, rest.get(1..))?,
+                None => options.set(word, None)?,
+            }
+        }
+        options.check()?;
+        Ok(options)
+    }
+
+    /// Takes one option.
+    pub fn set<'a>(
+        &mut self,
+        name: &'a [u8],
+        value: Option<&'a [u8]>,
+    ) -> Result<(), OptionError<'a>> {
+        let setting = Setting::by_name(name);
+        if setting == Some(Setting::RaAsync) && value.is_none() {
+            self.settings.set(Setting::RaAsync, 1);
+            return Ok(());
+        }
+        let known: [&[u8]; 10] = [
+            b"user",
+            b"username",
+            b"key",
+            b"uid",
+            b"gid",
+            b"usermap",
+            b"groupmap",
+            b"hosts",
+            b"ib_devname",
+            b"ra_sync",
+        ];
+        if setting.is_none() && !known.contains(&name) {
+            return Err(OptionError::Unknown(name));
+        }
+        let value = value
+            .filter(|value| !value.is_empty())
+            .ok_or(OptionError::NoValue(name))?;
+        match setting {
+            Some(setting) => {
+                let number = setting.parse(value);
+                let number = number.ok_or(OptionError::Setting(setting, value))?;
+                self.settings.set(setting, number);
+                Ok(())
+            }
+            None => self.set_other(name, value),
+        }
+    }
+
+    fn set_other<'a>(&mut self, name: &[u8], value: &'a [u8]) -> Result<(), OptionError<'a>> {
+        let refused = |name, form| OptionError::Value { name, form, value };
+        match name {
+            b"user" | b"username" => {
+                let form = "a user's name of up to 64 bytes";
+                self.user = word(value).ok_or(refused("username", form))?;
+            }
+            b"key" => {
+                let form = "the description of a key of up to 127 bytes";
+                // Perhaps the key itself was given: it is not shown.
+                let hidden = OptionError::Value {
+                    name: "key",
+                    form,
+                    value: b"...",
+                };
+                self.key = word(value).ok_or(hidden)?;
+            }
+            b"uid" => self.uid = Some(id(value).ok_or(refused("uid", "a user's number"))?),
+            b"gid" => self.gid = Some(id(value).ok_or(refused("gid", "a group's number"))?),
+            b"usermap" => {
+                let users = Owners::parse(value).and_then(|_| self.users.join(value));
+                self.users = users.ok_or(refused("usermap", OWNERS_FORM))?;
+            }
+            b"groupmap" => {
+                let groups = Owners::parse(value).and_then(|_| self.groups.join(value));
+                self.groups = groups.ok_or(refused("groupmap", OWNERS_FORM))?;
+            }
+            b"ib_devname" => {
+                let form = "a device's name of up to 31 bytes";
+                self.ib_devname = word(value).ok_or(refused("ib_devname", form))?;
+            }
+            b"hosts" => {
+                let form = "NAME/ADDRESS+NAME/ADDRESS... of up to 1024 bytes";
+                let hosts = Hosts::parse(value).and_then(|_| self.hosts.join(value));
+                self.hosts = hosts.ok_or(refused("hosts", form))?;
+            }
+            _ => {
+                // The specification's meaning: 1, the default, is asynchronous.
+                let number = Setting::RaAsync.parse(value);
+                let number = number.ok_or(refused("ra_sync", "0 or 1"))?;
+                self.settings.set(Setting::RaAsync, number);
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that the options that are required were given.
+    pub const fn check(&self) -> Result<(), OptionError<'static>> {
+        if self.user.len == 0 {
+            return Err(OptionError::Missing("username"));
+        }
+        Ok(())
+    }
+
+    /// Returns whether `/proc/mounts` shows the same for both.
+    pub fn is_shown_as(&self, other: &Self) -> bool {
+        let key = other.key;
+        Self { key, ..*self } == *other
+    }
+
+    /// Returns the value of a setting.
+    pub fn get(&self, setting: Setting) -> u32 {
+        self.settings.get(setting)
+    }
+
+    /// Returns the user's name in Gfarm.
+    pub fn user(&self) -> &[u8] {
+        self.user.get()
+    }
+
+    /// Returns the description of the key in the keyring; `None`: that of the user.
+    pub fn key(&self) -> Option<&[u8]> {
+        Some(self.key.get()).filter(|key| !key.is_empty())
+    }
+
+    /// Returns the user that owns all files here; `None`: by the names of their owners.
+    pub const fn uid(&self) -> Option<u32> {
+        self.uid
+    }
+
+    /// Returns the group that all files have here; `None`: by the names of their groups.
+    pub const fn gid(&self) -> Option<u32> {
+        self.gid
+    }
+
+    /// Returns the numbers of users here.
+    pub fn users(&self) -> Owners<'_> {
+        Owners::checked(self.users.get())
+    }
+
+    /// Returns the numbers of groups here.
+    pub fn groups(&self) -> Owners<'_> {
+        Owners::checked(self.groups.get())
+    }
+
+    /// Returns the InfiniBand device; `None`: the first one.
+    pub fn ib_devname(&self) -> Option<&[u8]> {
+        Some(self.ib_devname.get()).filter(|name| !name.is_empty())
+    }
+
+    /// Returns the addresses of gfsds that are not resolved.
+    pub fn hosts(&self) -> Hosts<'_> {
+        Hosts::checked(self.hosts.get())
+    }
+}
+
+/// Keeps a word that needs no escape in `/proc/mounts`.
+fn word<const N: usize>(value: &[u8]) -> Option<Text<N>> {
+    let is_plain = |c: &u8| c.is_ascii_graphic() && !b"\\#,=".contains(c);
+    Text::new(value).filter(|_| value.iter().all(is_plain))
+}
+
+/// What `usermap=` and `groupmap=` may be.
+const OWNERS_FORM: &str = "NAME/NUMBER+NAME/NUMBER... of up to 512 bytes";
+
+impl fmt::Display for Options {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, ",username={}", Escaped(self.user()))?;
+        if let Some(uid) = self.uid {
+            write!(f, ",uid={uid}")?;
+        }
+        if let Some(gid) = self.gid {
+            write!(f, ",gid={gid}")?;
+        }
+        for setting in Setting::ALL {
+            let value = self.get(setting);
+            if !setting.is_infiniband() || value != setting.default() {
+                write!(f, ",{}={value}", setting.name())?;
+            }
+        }
+        if let Some(name) = self.ib_devname() {
+            write!(f, ",ib_devname={}", Escaped(name))?;
+        }
+        show_list(f, "usermap", self.users.get())?;
+        show_list(f, "groupmap", self.groups.get())?;
+        show_list(f, "hosts", self.hosts.get())
+    }
+}
+
+/// Shows an option whose value needs no escape, if it was given.
+fn show_list(f: &mut fmt::Formatter<'_>, name: &str, value: &[u8]) -> fmt::Result {
+    if value.is_empty() {
+        return Ok(());
+    }
+    write!(f, ",{name}=")?;
+    for c in value {
+        write!(f, "{}", char::from(*c))?;
+    }
+    Ok(())
+}

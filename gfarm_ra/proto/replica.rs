@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The choice among the gfsds that have a file.
+
+use super::attr::ReplicaHost;
+
+/// A gfsd, by the number that the driver gives it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct HostId(pub u32);
+
+/// What the client knows of a gfsd; the smaller one is preferred.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Rank {
+    /// The last read of this file from it failed.
+    pub has_failed: bool,
+    /// It does not work for other files either.
+    pub is_suspect: bool,
+    /// gfmd believes that it is down.
+    is_down: bool,
+    /// It is on another machine.
+    pub is_remote: bool,
+    /// The load of a CPU, times 2048.
+    load: u32,
+}
+
+impl Rank {
+    /// Returns the rank of a gfsd that has neither failed nor is suspect.
+    pub fn new(host: &ReplicaHost<'_>, is_remote: bool) -> Self {
+        let load = host.load.checked_div(host.ncpu).unwrap_or(host.load);
+        Self {
+            has_failed: false,
+            is_suspect: false,
+            is_down: !host.is_available,
+            is_remote,
+            // An unknown load is a high one.
+            load: if host.has_load { load } else { u32::MAX },
+        }
+    }
+}
+
+/// The best of the gfsds that were offered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Choice {
+    best: Option<(Rank, HostId)>,
+    /// The number of gfsds with the rank of the best one.
+    equals: u32,
+}
+
+impl Choice {
+    /// No gfsd was offered.
+    pub const NONE: Self = Self {
+        best: None,
+        equals: 0,
+    };
+
+    /// Offers a gfsd. Each of several with the best rank is chosen with the same probability, by
+    /// any number `random`: gfmd's loads are minutes old, and many clients see the same ones.
+    pub fn offer(&mut self, host: HostId, rank: Rank, random: u32) {
+        let order = self.best.map(|(best, _)| rank.cmp(&best));
+        match order {
+            Some(core::cmp::Ordering::Greater) => return,
+            Some(core::cmp::Ordering::Equal) => self.equals = self.equals.saturating_add(1),
+            _ => self.equals = 1,
+        }
+        if random.checked_rem(self.equals) == Some(0) {
+            self.best = Some((rank, host));
+        }
+    }
+
+    /// Returns the best one.
+    pub fn get(&self) -> Option<HostId> {
+        self.best.map(|(_, host)| host)
+    }
+}
+
+/// The delay before a gfsd that does not work is tried first again, in milliseconds.
+const SUSPECT_MS: u64 = 10_000;
+
+/// Whether a gfsd works.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Health {
+    suspect_until_ms: u64,
+}
+
+impl Health {
+    /// A connection or a request failed at `now_ms`.
+    pub fn failed(&mut self, now_ms: u64) {
+        self.suspect_until_ms = now_ms.saturating_add(SUSPECT_MS);
+    }
+
+    /// A request was answered.
+    pub fn answered(&mut self) {
+        self.suspect_until_ms = 0;
+    }
+
+    /// Returns whether another gfsd is preferred at `now_ms`.
+    pub const fn is_suspect(&self, now_ms: u64) -> bool {
+        now_ms < self.suspect_until_ms
+    }
+}

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The mount options that are numbers: names, ranges and defaults.
+
+use core::ops::RangeInclusive;
+
+/// A number that an option sets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Setting {
+    /// The pages that are read ahead.
+    Readahead = 0,
+    /// Whether a read ahead of a reader returns before its pages are there: 0 or 1.
+    RaAsync = 1,
+    /// The seconds for which attributes are valid.
+    Actimeo = 2,
+    /// The seconds that connecting to a server and authentication may take.
+    ConnectTimeout = 3,
+    /// The seconds for which a server may be silent that owes an answer.
+    ReceiveTimeout = 4,
+    /// The seconds for which a request waits while no server can answer it; 0 fails it at once.
+    ReconnectTimeout = 5,
+    /// The maximum number of connections to one gfsd.
+    Connections = 6,
+    /// The receives that are posted for requests of other nodes.
+    IbNumRrpc = 7,
+    /// The maximum number of requests to other nodes at a time.
+    IbNumSrpc = 8,
+    /// The size of a datagram in bytes; 0 for that of the port.
+    IbMtu = 9,
+    /// The index of the GID.
+    IbGid = 10,
+    /// The port of the device.
+    IbPort = 11,
+    /// The service level.
+    IbSl = 12,
+    /// The key of the queue pair for requests, which all nodes have in common.
+    IbQkey = 13,
+}
+
+/// The number of settings.
+pub const COUNT: usize = 14;
+
+impl Setting {
+    /// All settings, by number.
+    pub const ALL: [Self; COUNT] = [
+        Self::Readahead,
+        Self::RaAsync,
+        Self::Actimeo,
+        Self::ConnectTimeout,
+        Self::ReceiveTimeout,
+        Self::ReconnectTimeout,
+        Self::Connections,
+        Self::IbNumRrpc,
+        Self::IbNumSrpc,
+        Self::IbMtu,
+        Self::IbGid,
+        Self::IbPort,
+        Self::IbSl,
+        Self::IbQkey,
+    ];
+
+    /// Returns the name of the option.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Readahead => "readahead",
+            Self::RaAsync => "ra_async",
+            Self::Actimeo => "actimeo",
+            Self::ConnectTimeout => "connect_timeout",
+            Self::ReceiveTimeout => "receive_timeout",
+            Self::ReconnectTimeout => "reconnect_timeout",
+            Self::Connections => "connections",
+            Self::IbNumRrpc => "ib_num_rrpc",
+            Self::IbNumSrpc => "ib_num_srpc",
+            Self::IbMtu => "ib_mtu",
+            Self::IbGid => "ib_gid",
+            Self::IbPort => "ib_port",
+            Self::IbSl => "ib_sl",
+            Self::IbQkey => "ib_qkey",
+        }
+    }
+
+    /// Finds a setting by its name.
+    pub fn by_name(name: &[u8]) -> Option<Self> {
+        Self::ALL.into_iter().find(|s| s.name().as_bytes() == name)
+    }
+
+    /// Returns the range of values.
+    pub const fn range(self) -> RangeInclusive<u32> {
+        match self {
+            // 64 MiB.
+            Self::Readahead => 1..=16_384,
+            Self::RaAsync => 0..=1,
+            Self::Actimeo => 0..=3600,
+            Self::ConnectTimeout | Self::ReceiveTimeout => 1..=600,
+            Self::ReconnectTimeout => 0..=86_400,
+            Self::Connections => 1..=64,
+            Self::IbNumRrpc | Self::IbNumSrpc => 1..=4096,
+            Self::IbMtu => 0..=4096,
+            Self::IbGid | Self::IbSl => 0..=self.byte_max(),
+            Self::IbPort => 1..=self.byte_max(),
+            // Only privileged programs may use keys with the highest bit.
+            Self::IbQkey => 1..=i32::MAX as u32,
+        }
+    }
+
+    /// Returns the maximum of a field of the address of a peer.
+    const fn byte_max(self) -> u32 {
+        match self {
+            Self::IbSl => 15,
+            _ => 255,
+        }
+    }
+
+    /// Returns the default value: that of libgfarm, or of the driver of 2014, where they have one.
+    pub const fn default(self) -> u32 {
+        match self {
+            // 4 MiB: with the kernel's 128 KiB, which are read in small parts, gfarm2fs is faster.
+            Self::Readahead => 1024,
+            Self::RaAsync | Self::Actimeo | Self::IbPort => 1,
+            Self::ConnectTimeout => 35,
+            Self::ReceiveTimeout => 60,
+            Self::ReconnectTimeout => 30,
+            Self::Connections => 8,
+            Self::IbNumRrpc => 128,
+            Self::IbNumSrpc => 64,
+            Self::IbMtu | Self::IbGid | Self::IbSl => 0,
+            Self::IbQkey => 111,
+        }
+    }
+
+    /// Returns whether the option is for InfiniBand: shown only if it was changed.
+    pub const fn is_infiniband(self) -> bool {
+        self as u8 >= Self::IbNumRrpc as u8
+    }
+
+    /// Parses a written value: decimal digits.
+    pub fn parse(self, written: &[u8]) -> Option<u32> {
+        number(written).filter(|value| self.range().contains(value))
+    }
+}
+
+/// Converts decimal digits, and nothing else.
+pub(super) fn number(written: &[u8]) -> Option<u32> {
+    if written.is_empty() {
+        return None;
+    }
+    written.iter().try_fold(0u32, |value, c| {
+        let digit = char::from(*c).to_digit(10)?;
+        value.checked_mul(10)?.checked_add(digit)
+    })
+}
+
+/// A value for each setting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settings([u32; COUNT]);
+
+impl Settings {
+    /// Returns the value of a setting.
+    pub fn get(&self, setting: Setting) -> u32 {
+        self.0
+            .get(setting as usize)
+            .copied()
+            .unwrap_or(setting.default())
+    }
+
+    /// Changes a setting; the value was read by [`Setting::parse`].
+    pub fn set(&mut self, setting: Setting, value: u32) {
+        if let Some(old) = self.0.get_mut(setting as usize) {
+            *old = value;
+        }
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self(Setting::ALL.map(Setting::default))
+    }
+}
