@@ -41,8 +41,11 @@ declare_errno! {
     ECONNRESET: "Connection reset by peer.",
     ENOTCONN: "Transport endpoint is not connected.",
     ESHUTDOWN: "Cannot send after transport endpoint shutdown.",
+    ECONNREFUSED: "Connection refused.",
     EHOSTUNREACH: "No route to host.",
     EALREADY: "Operation already in progress.",
     ESTALE: "Stale file handle.",
     ECANCELED: "Operation cancelled.",
+    EKEYEXPIRED: "Key has expired.",
+    EKEYREJECTED: "Key was rejected by service.",
 }

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Open files, and reading of files.
+//!
+//! All that have a file open share one stream of it, so they share descriptors and connections.
+
+use kernel::{
+    alloc::flags::GFP_NOWAIT,
+    prelude::*,
+    sync::Arc, //
+};
+use kernel_ext::sync::Completion;
+use net_ext::Destination;
+use vfs_ext::{
+    End,
+    Inode,
+    Subrequest, //
+};
+
+use super::{
+    node,
+    node::Node,
+    Gfarm, //
+};
+use crate::{
+    net::{
+        Ending,
+        Pages,
+        Stream, //
+    },
+    proto::setting::Setting, //
+};
+
+/// Who has a file open, and its stream.
+pub(crate) struct Readers {
+    count: usize,
+    /// There as long as the count is not 0.
+    stream: Option<Arc<Stream<Part>>>,
+}
+
+impl Readers {
+    /// The file is not open.
+    pub(super) const NONE: Self = Self {
+        count: 0,
+        stream: None,
+    };
+
+    /// Returns whether the file is open.
+    pub(super) fn is_open(&self) -> bool {
+        self.count != 0
+    }
+}
+
+/// An open file, which is counted in its inode.
+pub(crate) struct OpenFile {
+    node: Arc<Node>,
+    stream: Arc<Stream<Part>>,
+}
+
+impl OpenFile {
+    /// Opens a file: the server is asked in any case, so what a writer has closed before is seen
+    /// (close-to-open consistency).
+    pub(super) fn new(inode: &Inode<Gfarm>) -> Result<Arc<Self>> {
+        let sb = inode.super_block();
+        let mount = sb.data();
+        let node = inode.data();
+        let client = mount.client();
+        let file = match Self::join(node, None) {
+            Some(file) => {
+                client
+                    .attributes(&node.place(), |seen| mount.told(seen))
+                    .and_then(|told| node::observe(inode, &told))
+                    .map_err(node::stale_if_gone)?;
+                file
+            }
+            None => {
+                let (stream, told) = client
+                    .open(&node.place(), &node.content, |seen| mount.told(seen))
+                    .map_err(node::stale_if_gone)?;
+                node::observe(inode, &told)?;
+                Self::join(node, Some(stream)).ok_or(EIO)?
+            }
+        };
+        node::drop_outdated(inode)?;
+        Ok(Arc::new(file, GFP_KERNEL)?)
+    }
+
+    /// Counts a reader, with the stream of those who have the file open, else with `stream`; `None`
+    /// if there is neither.
+    fn join(node: &Arc<Node>, stream: Option<Arc<Stream<Part>>>) -> Option<Self> {
+        let mut readers = node.readers.lock();
+        let stream = match &readers.stream {
+            Some(shared) => shared.clone(),
+            None => stream?,
+        };
+        readers.stream = Some(stream.clone());
+        readers.count += 1;
+        Some(Self {
+            node: node.clone(),
+            stream,
+        })
+    }
+}
+
+impl Drop for OpenFile {
+    fn drop(&mut self) {
+        let mut readers = self.node.readers.lock();
+        readers.count -= 1;
+        let last = if readers.count == 0 {
+            readers.stream.take()
+        } else {
+            None
+        };
+        drop(readers);
+        // The last reference closes the file, and does not wait for that.
+        drop(last);
+    }
+}
+
+/// Wakes the reader when it is dropped.
+struct Waiter(Arc<Completion>);
+
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        self.0.complete_all();
+    }
+}
+
+/// A part of a file that a task reads. The fields are dropped in this order.
+pub(crate) struct Part {
+    subrequest: Subrequest<Gfarm>,
+    /// Of `ra_async=0`: who waits for the end.
+    waiter: Option<Waiter>,
+}
+
+impl Pages for Part {
+    fn position(&self) -> u64 {
+        self.subrequest.position()
+    }
+
+    fn len(&self) -> usize {
+        self.subrequest.len()
+    }
+
+    fn destination(&mut self) -> Destination<'_> {
+        self.subrequest.destination()
+    }
+
+    fn progress(&mut self) {
+        self.subrequest.progress();
+    }
+
+    fn rewind(&mut self) {
+        self.subrequest.rewind();
+    }
+
+    fn end(self, how: Ending) {
+        let Self { subrequest, waiter } = self;
+        let end = match how {
+            Ending::Read => End::Read,
+            Ending::EndOfFile => {
+                // Before the readers see the pages: they compare with the size then.
+                node::take_live_size(subrequest.inode());
+                End::EndOfFile
+            }
+            Ending::Failed(error) => End::Failed(error),
+        };
+        subrequest.end(end);
+        drop(waiter);
+    }
+}
+
+/// Has a part of a file read. Returns before it is there, unless the mount has `ra_async=0`.
+pub(super) fn read(subrequest: Subrequest<Gfarm>) {
+    let file = Arc::from(subrequest.file());
+    let is_async = {
+        let sb = subrequest.inode().super_block();
+        sb.data().options().get(Setting::RaAsync) != 0
+    };
+    // Without memory for it the reader does not wait here.
+    let done = match is_async {
+        true => None,
+        false => Arc::pin_init(Completion::new(), GFP_NOWAIT).ok(),
+    };
+    let waiter = done.clone().map(Waiter);
+    file.stream.read(Part { subrequest, waiter });
+    if let Some(done) = done {
+        // What is not waited for is read nevertheless.
+        let _ = done.wait_killable();
+    }
+}

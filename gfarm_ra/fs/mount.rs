@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A mount.
+
+use core::net::SocketAddr;
+
+use ferro_proto::{
+    forward_display,
+    text::Escaped, //
+};
+use kernel::{
+    prelude::*,
+    str::CString,
+    sync::Arc,
+    time::{
+        ClockSource,
+        RealTime,
+        NSEC_PER_SEC, //
+    }, //
+};
+use kernel_ext::{
+    errno::{
+        ECONNREFUSED,
+        EHOSTUNREACH,
+        EKEYEXPIRED,
+        EKEYREJECTED, //
+    },
+    sync::SetOnce,
+    text::c_string, //
+};
+use vfs_ext::{
+    keyring,
+    MountContext,
+    Statistics, //
+};
+
+use super::{
+    attributes::{
+        attributes,
+        Told, //
+    },
+    options::Collected,
+    state::StateFiles, //
+};
+use crate::{
+    net::{
+        Client,
+        Seen, //
+    },
+    proto::{
+        hosts::servers,
+        key::{
+            KeyError,
+            SharedKey, //
+        },
+        options::Options,
+        owners::Mounter, //
+    }, //
+};
+
+forward_display! {
+    KeyError,
+}
+
+/// The bytes of a block in `statfs(2)`, in KiB.
+const BLOCK_KIB: u32 = 4;
+
+/// The data of a mount.
+pub(crate) struct Mount {
+    client: Arc<Client>,
+    options: Arc<Options>,
+    mounter: Mounter,
+    files: SetOnce<StateFiles>,
+}
+
+impl Mount {
+    /// Connects to gfmd. Sleeps.
+    pub(super) fn new(context: &MountContext<'_>, options: Collected) -> Result<Arc<Self>> {
+        let options = options.finish(context)?;
+        let servers = addresses(context, &options)?;
+        let mut key = shared_key(context, &options)?;
+        let client = Client::connect(context.namespace()?, servers, options.clone(), &key);
+        keyring::wipe(&mut key.secret);
+        let client = client.inspect_err(|error| {
+            let source = Escaped(context.source().unwrap_or_default().to_bytes());
+            context.fail(fmt!("gfmd at {source}: {} ({error:?})", reason(*error)));
+        })?;
+        let (uid, gid) = context.mounter();
+        let mount = Arc::new(
+            Self {
+                client,
+                options,
+                mounter: Mounter { uid, gid },
+                files: SetOnce::new(),
+            },
+            GFP_KERNEL,
+        )?;
+        Ok(mount)
+    }
+
+    /// Makes the files of the mount below `/proc/fs/gfarm`.
+    pub(super) fn publish(&self, device_minor: u32) -> Result {
+        let files = StateFiles::new(device_minor, &self.client)?;
+        self.files.populate(files);
+        Ok(())
+    }
+
+    pub(super) fn client(&self) -> &Arc<Client> {
+        &self.client
+    }
+
+    pub(super) fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// Returns what gfmd has told of an object, as this mount shows it.
+    pub(super) fn told(&self, seen: &Seen<'_>) -> Told {
+        Told {
+            observed: seen.observation(),
+            attributes: attributes(&seen.attr, &self.options, self.mounter),
+        }
+    }
+
+    /// Returns what `statfs(2)` shows: the space of all gfsds. A mount that is only read has no
+    /// free inodes.
+    pub(super) fn statistics(&self) -> Result<Statistics> {
+        let usage = self.client.usage()?;
+        let blocks = |kib: u64| kib / u64::from(BLOCK_KIB);
+        Ok(Statistics {
+            block_bytes: BLOCK_KIB << 10,
+            blocks: blocks(usage.used_kib.saturating_add(usage.avail_kib)),
+            blocks_free: blocks(usage.avail_kib),
+            blocks_available: blocks(usage.avail_kib),
+            files: usage.files,
+            files_free: 0,
+        })
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        self.client.close();
+    }
+}
+
+/// Returns the addresses of the gfmds: the source of the mount.
+fn addresses(context: &MountContext<'_>, options: &Options) -> Result<KVec<SocketAddr>> {
+    let source = context.source().unwrap_or_default().to_bytes();
+    let mut addresses = KVec::new();
+    for server in servers(source) {
+        let Some(server) = server else {
+            context.fail(fmt!("source is not ADDRESS[:PORT][,ADDRESS[:PORT]...]"));
+            return Err(EINVAL);
+        };
+        let address = server.address();
+        let Some(address) = address.or_else(|| options.hosts().find(server.host)) else {
+            let host = Escaped(server.host);
+            context.fail(fmt!("{host}: not an address: use mount.gfarm, or hosts="));
+            return Err(EINVAL);
+        };
+        addresses.push(SocketAddr::new(address, server.port), GFP_KERNEL)?;
+    }
+    Ok(addresses)
+}
+
+/// Returns the key from the keyrings of who mounts.
+fn shared_key(context: &MountContext<'_>, options: &Options) -> Result<SharedKey> {
+    let description = match options.key() {
+        Some(key) => c_string(key)?,
+        None => CString::try_from_fmt(fmt!("gfarm:{}", Escaped(options.user())))?,
+    };
+    let key = match keyring::with_key(&description, SharedKey::parse) {
+        Ok(Ok(key)) => key,
+        Ok(Err(reason)) => {
+            context.fail(fmt!("{reason}"));
+            return Err(EKEYREJECTED);
+        }
+        Err(error) => {
+            let description = Escaped(options.key().unwrap_or(options.user()));
+            context.fail(fmt!(
+                "no valid key for {description} in the keyrings of who mounts ({error:?})"
+            ));
+            return Err(error);
+        }
+    };
+    if key.is_expired(now_s()) {
+        context.fail(fmt!("key has expired: run gfkey -c"));
+        return Err(EKEYEXPIRED);
+    }
+    Ok(key)
+}
+
+/// Returns why gfmd cannot be used, for who mounts.
+fn reason(error: Error) -> &'static str {
+    match error {
+        EKEYREJECTED => "user not known, or another key: give the servers the key of gfkey",
+        EKEYEXPIRED => "key has expired, or is another: run gfkey -c, and give it to the servers",
+        ETIMEDOUT => "no answer within connect_timeout",
+        ECONNREFUSED => "no gfmd has this address and port",
+        EHOSTUNREACH => "address cannot be reached",
+        EACCES => "user is not let in",
+        _ => "connecting failed",
+    }
+}
+
+/// Returns the seconds since 1970.
+fn now_s() -> u64 {
+    u64::try_from(RealTime::ktime_get() / NSEC_PER_SEC).unwrap_or(0)
+}

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Lookup of names, and whether what the kernel remembers of them holds.
+
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use kernel_ext::errno::ESTALE;
+use vfs_ext::{
+    Inode,
+    InodeRef,
+    Kind,
+    Name,
+    SuperBlock,
+    Validity, //
+};
+
+use super::{
+    attributes::Told,
+    node,
+    node::Node,
+    Gfarm, //
+};
+use crate::{
+    net::Place,
+    proto::{
+        name,
+        setting::Setting, //
+    }, //
+};
+
+/// Returns the root, and makes the files of the mount.
+pub(super) fn root(sb: &SuperBlock<Gfarm>) -> Result<InodeRef<'_, Gfarm>> {
+    let mount = sb.data();
+    let place = Place::root()?;
+    let told = mount.client().attributes(&place, |seen| mount.told(seen))?;
+    let root = sb.inode(told.key(), &told.attributes, || {
+        Node::new(place.clone(), &told)
+    })?;
+    if root.kind() != Kind::Directory {
+        return Err(EIO);
+    }
+    node::observe(&root, &told)?;
+    mount.publish(sb.device_minor())?;
+    Ok(root)
+}
+
+/// Returns the inode of an object that was found as `name` in a directory.
+pub(super) fn inode<'a>(
+    dir: &'a Inode<Gfarm>,
+    parent: &Arc<Place>,
+    name: name::Name<'_>,
+    told: &Told,
+) -> Result<InodeRef<'a, Gfarm>> {
+    let inode = dir.super_block().inode(told.key(), &told.attributes, || {
+        let place = Place::new(parent, name, told.observed.id.inum)?;
+        Node::new(place, told)
+    })?;
+    node::observe(&inode, told)?;
+    inode.data().found_at(parent, name)?;
+    Ok(inode)
+}
+
+/// Looks up a name that the kernel does not know.
+pub(super) fn lookup<'a>(
+    dir: &'a Inode<Gfarm>,
+    name: &[u8],
+) -> Result<Option<InodeRef<'a, Gfarm>>> {
+    let name = name::Name::new(name).map_err(|reason| Error::from(reason.errno()))?;
+    let sb = dir.super_block();
+    let mount = sb.data();
+    let parent = dir.data().place();
+    let found = mount
+        .client()
+        .lookup(&parent, name, |seen| mount.told(seen))?;
+    let Some(told) = found else {
+        return Ok(None);
+    };
+    inode(dir, &parent, name, &told).map(Some)
+}
+
+/// Returns whether what the kernel remembers of a name still holds.
+pub(super) fn revalidate(dir: &Inode<Gfarm>, name: &Name<'_, Gfarm>) -> Result<Validity> {
+    let sb = dir.super_block();
+    let mount = sb.data();
+    let max_s = mount.options().get(Setting::Actimeo);
+    let is_file = |inode: &Inode<Gfarm>| inode.kind() == Kind::Regular;
+    // The open of a file asks by its name, and finds out if that is another one now.
+    let asks_later = name.is_opened && name.inode.is_some_and(is_file);
+    let is_young = u64::from(name.age_ms) < u64::from(max_s) * 1000;
+    if !name.is_forced && (asks_later || is_young) {
+        return Ok(Validity::Assumed);
+    }
+    let parent = dir.data().place();
+    let child = name::Name::new(name.bytes).map_err(|reason| Error::from(reason.errno()))?;
+    let now = mount
+        .client()
+        .lookup(&parent, child, |seen| mount.told(seen))?;
+    match (now, name.inode) {
+        (Some(told), Some(inode)) => confirm(inode, &parent, child, &told),
+        (None, None) => Ok(Validity::Confirmed),
+        (None, Some(_)) | (Some(_), None) => Ok(Validity::Gone),
+    }
+}
+
+/// Returns whether a name still leads to `inode`, and takes its attributes.
+fn confirm(
+    inode: &Inode<Gfarm>,
+    parent: &Arc<Place>,
+    name: name::Name<'_>,
+    told: &Told,
+) -> Result<Validity> {
+    if inode.key() != told.key() {
+        return Ok(Validity::Gone);
+    }
+    match node::observe(inode, told) {
+        Ok(()) => {}
+        Err(ESTALE) => return Ok(Validity::Gone),
+        Err(error) => return Err(error),
+    }
+    inode.data().found_at(parent, name)?;
+    Ok(Validity::Confirmed)
+}

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The connections of a mount: carries out what `proto` decides, over TCP.
+//!
+//! | file | what |
+//! |---|---|
+//! | `client` | what a mount asks: names, attributes, entries, open files |
+//! | `place`, `content` | where an object is in the tree; which content of it is cached |
+//! | `setup` | what all connections share: options, clock, workers, interruption |
+//! | `login` | TCP and authentication |
+//! | `call`, `link` | a question that is under way; the connection to gfmd |
+//! | `gfsd`, `hosts` | a connection to a gfsd; the pool for each gfsd |
+//! | `stream`, `reader`, `batch` | an open file: its reads that wait; how they are carried out |
+//! | `page_source` | the seam between readers and those who have the bytes |
+//! | `ring`, `stats` | a queue of fixed size; counters |
+//!
+//! Workers run on one queue for each mount, made for reclaim; none runs for an idle file. What a
+//! read waits for allocates nothing, or without IO: calls, queues and buffers are made when a mount
+//! or a file is opened, and a new connection is made without IO.
+
+mod batch;
+mod call;
+mod client;
+mod content;
+mod gfsd;
+mod hosts;
+mod link;
+mod login;
+mod page_source;
+mod place;
+mod reader;
+mod ring;
+mod setup;
+mod stats;
+mod stream;
+
+pub(crate) use client::Client;
+pub(crate) use content::{
+    Content,
+    Seen, //
+};
+pub(crate) use page_source::{
+    Ending,
+    Pages, //
+};
+pub(crate) use place::Place;
+pub(crate) use stream::Stream;

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Reads of a file that are carried out together.
+
+use kernel::prelude::*;
+
+use super::{
+    gfsd::GfsdSource,
+    page_source::{
+        Ending,
+        PageSource,
+        Pages, //
+    },
+    setup::Trouble, //
+};
+use crate::proto::attr::FileId;
+
+/// Fills reads up to the end of the file: those that follow one another by one request.
+pub(super) fn fill_all<P: Pages>(
+    source: &mut GfsdSource<'_>,
+    id: FileId,
+    batch: &mut [P],
+) -> Result<(), Trouble> {
+    let mut rest = batch;
+    while let [first, ..] = &*rest {
+        let mut end = first.position();
+        let follows = |pages: &&P| {
+            let is_next = pages.position() == end;
+            // CAST: From 64 bits to 64.
+            end = end.saturating_add(pages.len() as u64);
+            is_next
+        };
+        let count = rest.iter().take_while(follows).count().max(1);
+        let Some((row, others)) = rest.split_at_mut_checked(count) else {
+            return Ok(());
+        };
+        match row {
+            [pages] => {
+                source.fill(id, pages)?;
+            }
+            row => {
+                source.fill_row(row)?;
+            }
+        }
+        rest = others;
+    }
+    Ok(())
+}
+
+/// Ends reads whose bytes are those of the file: what is not full ends with it.
+pub(super) fn end_all<P: Pages>(batch: &mut KVec<P>) {
+    while let Some(mut pages) = batch.pop() {
+        pages.progress();
+        let how = match pages.len() {
+            0 => Ending::Read,
+            _ => Ending::EndOfFile,
+        };
+        pages.end(how);
+    }
+}

@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A question to gfmd that is under way, and its answer.
+
+use kernel::{
+    new_mutex,
+    prelude::*,
+    sync::{
+        Arc,
+        Mutex, //
+    }, //
+};
+use kernel_ext::{
+    errno::{
+        ENAMETOOLONG,
+        ESTALE, //
+    },
+    memory,
+    sync::{
+        atomic::{
+            AtomicBool,
+            Ordering, //
+        },
+        Completion, //
+    }, //
+};
+
+use super::setup::Trouble;
+use crate::proto::{
+    gfm::Fd,
+    name::Path,
+    operation::ReplyError,
+    question::{
+        Answer,
+        Kind,
+        Part,
+        Question, //
+    },
+    retry::Fault,
+    xdr::{
+        Decoder,
+        Encoder, //
+    }, //
+};
+
+/// The bytes for an answer that are allocated with a call.
+const ANSWER_LEN: usize = 2048;
+
+/// The maximum length of an answer, in bytes: some thousand entries or gfsds.
+const ANSWER_LEN_MAX: usize = 1 << 20;
+
+/// A question that is under way.
+///
+/// The task that asks owns it; the link has a reference until the answer has come, also if the task
+/// does not wait any more. It can be asked again when it is done.
+#[pin_data]
+pub(super) struct Call {
+    /// The names from the root to the object, with slashes.
+    path: KVec<u8>,
+    #[pin]
+    state: Mutex<State>,
+    #[pin]
+    done: Completion,
+    /// No task waits for the answer.
+    is_abandoned: AtomicBool,
+}
+
+/// The state of a call.
+struct State {
+    kind: Kind,
+    /// The encoded question.
+    request: KVec<u8>,
+    /// The bytes of the answer so far.
+    answer: KVVec<u8>,
+    outcome: Result<(), Trouble>,
+    /// The process that has answered.
+    epoch: u32,
+    asked_us: u64,
+    /// The descriptor that the answer has brought.
+    exported: Option<Fd>,
+}
+
+impl Call {
+    /// Prepares a question about the object with this path. May sleep.
+    pub(super) fn new(kind: Kind, path: KVec<u8>) -> Result<Arc<Self>> {
+        memory::without_io(|| {
+            let question = Question::new(kind, checked(&path)?);
+            let request = KVec::with_capacity(question.len_max(), GFP_KERNEL)?;
+            let answer = match kind {
+                Kind::Close(_) => KVVec::with_capacity(64, GFP_KERNEL)?,
+                _ => KVVec::with_capacity(ANSWER_LEN, GFP_KERNEL)?,
+            };
+            let state = State {
+                kind,
+                request,
+                answer,
+                outcome: Ok(()),
+                epoch: 0,
+                asked_us: 0,
+                exported: None,
+            };
+            let call = Arc::pin_init(
+                pin_init!(Self {
+                    path,
+                    state <- new_mutex!(state, "Call::state"),
+                    done <- Completion::new(),
+                    is_abandoned: AtomicBool::new(false),
+                }),
+                GFP_KERNEL,
+            )?;
+            call.done.complete_all();
+            Ok(call)
+        })
+    }
+
+    /// Gets the call ready to be asked, perhaps again. It must not be under way.
+    pub(super) fn begin(&self, kind: Kind, now_us: u64) -> Result {
+        self.done.reinit();
+        self.is_abandoned.store(false, Ordering::Relaxed);
+        let question = Question::new(kind, checked(&self.path)?);
+        let mut state = self.state.lock();
+        let state = &mut *state;
+        (state.kind, state.asked_us, state.exported) = (kind, now_us, None);
+        state.answer.clear();
+        state.request.clear();
+        // The capacity was allocated with the call.
+        state.request.resize(question.len_max(), 0, GFP_NOWAIT)?;
+        let mut to = Encoder::new(&mut state.request);
+        question.encode(&mut to);
+        let len = to.finish().map_err(|_| ENAMETOOLONG)?;
+        state.request.truncate(len);
+        Ok(())
+    }
+
+    /// Runs `send` with the bytes of the question.
+    pub(super) fn with_request<R>(&self, send: impl FnOnce(&[u8]) -> R) -> R {
+        send(&self.state.lock().request)
+    }
+
+    /// Returns when it was asked, in microseconds.
+    pub(super) fn asked_us(&self) -> u64 {
+        self.state.lock().asked_us
+    }
+
+    /// No task waits for the answer any more.
+    pub(super) fn abandon(&self) {
+        self.is_abandoned.store(true, Ordering::SeqCst);
+    }
+
+    /// Returns, once, the descriptor that gfmd has opened for a task that does not wait for it any
+    /// more, and its process. To be called by the task after it has abandoned the call, and by the
+    /// link after it has finished the call: one of them gets it.
+    pub(super) fn take_orphan(&self) -> Option<(Fd, u32)> {
+        if !self.is_abandoned() || !self.is_done() {
+            return None;
+        }
+        let mut state = self.state.lock();
+        let epoch = state.epoch;
+        state.exported.take().map(|fd| (fd, epoch))
+    }
+
+    pub(super) fn is_abandoned(&self) -> bool {
+        self.is_abandoned.load(Ordering::SeqCst)
+    }
+
+    /// Waits for the answer. Sleeps, killable.
+    pub(super) fn wait(&self) -> Result {
+        self.done.wait_killable()
+    }
+
+    /// Returns whether the call is not under way.
+    pub(super) fn is_done(&self) -> bool {
+        self.done.is_done()
+    }
+
+    /// The answer is complete, or will not come.
+    pub(super) fn finish(&self, outcome: Result<(), Trouble>, epoch: u32) {
+        let mut state = self.state.lock();
+        (state.outcome, state.epoch) = (outcome, epoch);
+        drop(state);
+        self.done.complete_all();
+    }
+
+    /// Takes the beginning of `input` as the next bytes of the answer, by a connection that
+    /// receives them.
+    pub(super) fn receiver(&self) -> Result<Receiver<'_>> {
+        let mut state = self.state.lock();
+        state.answer.clear();
+        state.exported = None;
+        let question = Question::new(state.kind, checked(&self.path)?);
+        drop(state);
+        Ok(Receiver {
+            call: self,
+            question,
+            answer: Answer::new(&question),
+        })
+    }
+
+    /// Reads the answer: `each` gets each part, and the process that has told it.
+    ///
+    /// # Errors
+    ///
+    /// Returns the server's error, or why there is no answer, or the error of `each`; `ESTALE` if
+    /// the names lead elsewhere.
+    pub(super) fn read(
+        &self,
+        mut each: impl FnMut(Part<'_>, u32) -> Result,
+    ) -> Result<(), Trouble> {
+        let mut state = self.state.lock();
+        state.outcome?;
+        let question = Question::new(state.kind, checked(&self.path)?);
+        let epoch = state.epoch;
+        // `each` may sleep, so it does not run under the lock.
+        let bytes = core::mem::take(&mut state.answer);
+        drop(state);
+        let result = read(&question, &bytes, &mut |part| each(part, epoch));
+        self.state.lock().answer = bytes;
+        result
+    }
+}
+
+fn checked(path: &[u8]) -> Result<Path<'_>> {
+    Path::new(path).map_err(|error| error.errno().into())
+}
+
+/// Converts an error of an answer, all of which is there.
+fn trouble(error: ReplyError) -> Trouble {
+    Trouble::of(Fault::of_reply(error).unwrap_or(Fault::Malformed))
+}
+
+fn read(
+    question: &Question<'_>,
+    bytes: &[u8],
+    each: &mut dyn FnMut(Part<'_>) -> Result,
+) -> Result<(), Trouble> {
+    let mut answer = Answer::new(question);
+    let mut from = Decoder::new(bytes);
+    while !answer.is_over() {
+        let part = match answer.part(question, &mut from) {
+            Ok(part) => part,
+            Err(ReplyError::Server(error)) if answer.is_stale(error) => {
+                let fault = Fault::Server(error);
+                let error = ESTALE;
+                return Err(Trouble { fault, error });
+            }
+            Err(error) => return Err(trouble(error)),
+        };
+        each(part)?;
+    }
+    Ok(())
+}
+
+/// The receipt of an answer.
+pub(super) struct Receiver<'c> {
+    call: &'c Call,
+    question: Question<'c>,
+    answer: Answer,
+}
+
+/// What follows a step of a receipt.
+pub(super) enum Step {
+    /// More bytes are needed, at least so many.
+    NeedMore(usize),
+    /// So many bytes were taken.
+    Taken(usize),
+    /// So many bytes were taken, the last ones; the server has answered with an error, or not.
+    Last(usize, Result<(), Fault>),
+}
+
+impl Receiver<'_> {
+    /// Takes a part of the answer from the beginning of `input`.
+    pub(super) fn step(&mut self, input: &[u8]) -> Result<Step, Trouble> {
+        let mut from = Decoder::new(input);
+        let part = self.answer.part(&self.question, &mut from);
+        if let Ok(Part::Exported(fd)) = part {
+            self.call.state.lock().exported = Some(fd);
+        }
+        let result = part.map(|_| ());
+        let taken = from.consumed();
+        match result {
+            Err(ReplyError::NeedMore(more)) => return Ok(Step::NeedMore(more)),
+            Err(ReplyError::Malformed(_)) => return Err(Trouble::of(Fault::Malformed)),
+            _ => {}
+        }
+        if !self.call.is_abandoned() {
+            let bytes = input.get(..taken).unwrap_or_default();
+            let answer = &mut self.call.state.lock().answer;
+            if answer.len().saturating_add(taken) > ANSWER_LEN_MAX {
+                return Err(Trouble::of(Fault::Malformed));
+            }
+            memory::without_io(|| answer.extend_from_slice(bytes, GFP_KERNEL))
+                .map_err(Error::from)?;
+        }
+        Ok(match result {
+            Err(ReplyError::Server(error)) => Step::Last(taken, Err(Fault::Server(error))),
+            _ if self.answer.is_over() => Step::Last(taken, Ok(())),
+            _ => Step::Taken(taken),
+        })
+    }
+}

@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a mount asks of its servers.
+
+use core::net::SocketAddr;
+
+use ferro_proto::{
+    backoff::{
+        Backoff,
+        ATTEMPTS_FOR_EVER, //
+    },
+    text::Escaped, //
+};
+use kernel::{
+    fmt,
+    prelude::*,
+    sync::Arc, //
+};
+use kernel_ext::{
+    errno::ESTALE,
+    memory, //
+};
+use net_ext::Namespace;
+
+use super::{
+    call::Call,
+    content::{
+        Content,
+        Seen, //
+    },
+    hosts::Hosts,
+    link::Link,
+    page_source::Pages,
+    place::Place,
+    reader::Reader,
+    setup::{
+        random_number,
+        Setup,
+        Shown,
+        Trouble, //
+    },
+    stats::Stats,
+    stream::Stream, //
+};
+use crate::proto::{
+    attr::DirEntry,
+    error::GfarmError,
+    gfm::Usage,
+    gfmd::PAUSE_MS_MAX,
+    key::SharedKey,
+    name::Name,
+    options::Options,
+    question::{
+        Kind,
+        Part, //
+    },
+    retry::{
+        AtGfmd,
+        Fault, //
+    }, //
+};
+
+/// The connections of a mount.
+pub(crate) struct Client {
+    setup: Arc<Setup>,
+    link: Arc<Link>,
+    hosts: Arc<Hosts>,
+}
+
+impl Client {
+    /// Connects to the first of the gfmds that answers, once to each. Sleeps, killable.
+    ///
+    /// # Errors
+    ///
+    /// Returns `EKEYREJECTED` if the user is not known or the key not the server's, `EKEYEXPIRED`,
+    /// or the error of the network.
+    pub(crate) fn connect(
+        namespace: Namespace,
+        servers: KVec<SocketAddr>,
+        options: Arc<Options>,
+        key: &SharedKey,
+    ) -> Result<Arc<Self>> {
+        let setup = Setup::new(namespace, options, key)?;
+        let link = Link::new(&setup, servers)?;
+        let hosts = Hosts::new(&setup)?;
+        let this = Arc::new(Self { setup, link, hosts }, GFP_KERNEL)?;
+        this.link.connect_first()?;
+        Ok(this)
+    }
+
+    /// Looks up a name; `None` if there is no such one. What is there is given to `take`.
+    ///
+    /// # Errors
+    ///
+    /// Returns `ESTALE` if the directory is not where it was.
+    pub(crate) fn lookup<R>(
+        &self,
+        dir: &Arc<Place>,
+        name: Name<'_>,
+        take: impl FnOnce(&Seen<'_>) -> R,
+    ) -> Result<Option<R>> {
+        let call = Call::new(Kind::Attributes, dir.path(Some(name))?)?;
+        let mut take = Some(take);
+        let (mut is_it, mut result) = (true, None);
+        let found = self.ask(&call, Kind::Attributes, |part, epoch| {
+            match part {
+                // The last one is that of the name.
+                Part::Directory(id) => is_it = dir.is_inum(id.inum),
+                Part::Attr(attr) if is_it => {
+                    result = take.take().map(|take| take(&Seen { attr, epoch }));
+                }
+                _ => {}
+            }
+            Ok(())
+        });
+        match found {
+            _ if !is_it => Err(ESTALE),
+            Ok(()) => result.map(Some).ok_or(EIO),
+            Err(trouble) if is_absent(trouble) => Ok(None),
+            Err(trouble) => Err(trouble.error),
+        }
+    }
+
+    /// Asks for the attributes of an object, which are given to `take`.
+    ///
+    /// # Errors
+    ///
+    /// Returns `ENOENT` if its name is gone, `ESTALE` if it leads to another object.
+    pub(crate) fn attributes<R>(
+        &self,
+        place: &Arc<Place>,
+        take: impl FnOnce(&Seen<'_>) -> R,
+    ) -> Result<R> {
+        let call = Call::new(Kind::Attributes, place.path(None)?)?;
+        let mut take = Some(take);
+        let mut result = None;
+        self.ask(&call, Kind::Attributes, |part, epoch| {
+            match part {
+                Part::Attr(attr) if !place.is_inum(attr.id.inum) => return Err(ESTALE),
+                Part::Attr(attr) => {
+                    result = take.take().map(|take| take(&Seen { attr, epoch }));
+                }
+                _ => {}
+            }
+            Ok(())
+        })
+        .map_err(|trouble| trouble.error)?;
+        result.ok_or(EIO)
+    }
+
+    /// Returns the target of a symbolic link.
+    pub(crate) fn read_link(&self, place: &Arc<Place>) -> Result<KVec<u8>> {
+        let call = Call::new(Kind::Link, place.path(None)?)?;
+        let mut target = KVec::new();
+        self.ask(&call, Kind::Link, |part, _| {
+            match part {
+                Part::Object(opened) if !place.is_inum(opened.id.inum) => return Err(ESTALE),
+                Part::Link(bytes) => target.extend_from_slice(bytes, GFP_KERNEL)?,
+                _ => {}
+            }
+            Ok(())
+        })
+        .map_err(|trouble| trouble.error)?;
+        Ok(target)
+    }
+
+    /// Reads the entries of a directory from position `at` on, at most `max`, and returns their
+    /// number; 0 at the end. Each is given to `take` with the process that has told it, after all
+    /// have come.
+    pub(crate) fn list(
+        &self,
+        dir: &Arc<Place>,
+        at: u64,
+        max: u32,
+        mut take: impl FnMut(&DirEntry<'_>, u32) -> Result,
+    ) -> Result<u32> {
+        let kind = Kind::List { at, max };
+        let call = Call::new(kind, dir.path(None)?)?;
+        let mut count = 0;
+        self.ask(&call, kind, |part, epoch| {
+            match part {
+                Part::Object(opened) if !dir.is_inum(opened.id.inum) => return Err(ESTALE),
+                Part::Count(entries) => count = entries,
+                Part::Entry(entry) => take(&entry, epoch)?,
+                _ => {}
+            }
+            Ok(())
+        })
+        .map_err(|trouble| trouble.error)?;
+        Ok(count)
+    }
+
+    /// Asks how full the file system is.
+    pub(crate) fn usage(&self) -> Result<Usage> {
+        let call = Call::new(Kind::Usage, KVec::new())?;
+        let mut usage = None;
+        self.ask(&call, Kind::Usage, |part, _| {
+            if let Part::Usage(told) = part {
+                usage = Some(told);
+            }
+            Ok(())
+        })
+        .map_err(|trouble| trouble.error)?;
+        usage.ok_or(EIO)
+    }
+
+    /// Opens a file at gfmd; a gfsd opens it when it is read. What gfmd tells of it is observed in
+    /// `content`, and given to `take`. Sleeps, killable.
+    ///
+    /// # Errors
+    ///
+    /// Returns `ESTALE` if its name leads to another object.
+    pub(crate) fn open<P: Pages, R>(
+        self: &Arc<Self>,
+        place: &Arc<Place>,
+        content: &Arc<Content>,
+        take: impl FnOnce(&Seen<'_>) -> R,
+    ) -> Result<(Arc<Stream<P>>, R)> {
+        let mut reader = Reader::new(self, place, content)?;
+        let mut take = Some(take);
+        let mut result = None;
+        reader.open(self.setup.interrupts(), &mut |seen| {
+            if let Some(take) = take.take() {
+                result = Some(take(seen));
+            }
+        })?;
+        // From here on the stream closes the descriptor.
+        let stream = Stream::new(self, reader)?;
+        Ok((stream, result.ok_or(EIO)?))
+    }
+
+    /// Has all requests and reads fail that wait now, as `umount -f` asks.
+    pub(crate) fn interrupt(&self) {
+        self.setup.interrupt();
+        self.link.interrupt();
+        self.hosts.abandon_all();
+    }
+
+    /// Ends all connections, and waits for the workers. Sleeps for a short time.
+    pub(crate) fn close(&self) {
+        if self.setup.close() {
+            self.link.interrupt();
+            self.hosts.abandon_all();
+            self.setup.end_queues();
+        }
+    }
+
+    /// Returns what the connections have done.
+    pub(crate) fn stats(&self) -> &Stats {
+        &self.setup.stats
+    }
+
+    /// Passes a line for each connection.
+    pub(crate) fn describe(&self, line: &mut dyn FnMut(fmt::Arguments<'_>)) {
+        let (server, is_ready, processes) = self.link.describe();
+        let state = if is_ready {
+            "connected"
+        } else {
+            "not connected"
+        };
+        if let Some(server) = server {
+            line(fmt!(
+                "gfmd {} {} processes {}",
+                Shown(server),
+                state,
+                processes
+            ));
+        }
+        self.hosts.for_each(|name, connections| {
+            line(fmt!("gfsd {} connections {}", Escaped(name), connections));
+        });
+    }
+
+    pub(super) fn setup(&self) -> &Arc<Setup> {
+        &self.setup
+    }
+
+    pub(super) fn link(&self) -> &Arc<Link> {
+        &self.link
+    }
+
+    pub(super) fn hosts(&self) -> &Hosts {
+        &self.hosts
+    }
+
+    /// Asks, again if gfmd says that it can answer later, and reads the answer: `each` gets each
+    /// part, and the process that has told it. An answer like that ends before the part that
+    /// counts.
+    fn ask(
+        &self,
+        call: &Arc<Call>,
+        kind: Kind,
+        mut each: impl FnMut(Part<'_>, u32) -> Result,
+    ) -> Result<(), Trouble> {
+        memory::without_io(|| {
+            let interrupts = self.setup.interrupts();
+            let begun_ms = self.setup.now_ms();
+            let mut backoff = Backoff::NEW;
+            loop {
+                self.link.ask(call, kind)?;
+                let trouble = match call.read(&mut each) {
+                    Ok(()) => return Ok(()),
+                    Err(trouble) => trouble,
+                };
+                let waited_ms = self.setup.now_ms().saturating_sub(begun_ms);
+                let is_late = waited_ms >= self.setup.reconnect_timeout_ms().into();
+                let is_busy = matches!(trouble.fault, Fault::Server(_))
+                    && AtGfmd::decide(trouble.fault) == AtGfmd::Wait;
+                if !is_busy || is_late {
+                    return Err(trouble);
+                }
+                let pause_ms = backoff.next(PAUSE_MS_MAX, ATTEMPTS_FOR_EVER, random_number());
+                self.setup
+                    .pause(pause_ms.unwrap_or(PAUSE_MS_MAX), interrupts)?;
+            }
+        })
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// Returns whether the object itself has no such name.
+fn is_absent(trouble: Trouble) -> bool {
+    trouble.fault == Fault::Server(GfarmError::NO_SUCH_FILE_OR_DIRECTORY) && trouble.error != ESTALE
+}

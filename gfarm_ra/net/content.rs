@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The label of an inode's page cache, which its file and the connections share.
+
+use kernel::{
+    new_spinlock,
+    prelude::*,
+    sync::{
+        Arc,
+        SpinLock, //
+    }, //
+};
+
+use crate::proto::{
+    attr::{
+        Attr,
+        DirEntry,
+        FileId, //
+    },
+    gfs::LiveAttr,
+    identity::{
+        Change,
+        Label,
+        Observation,
+        Ticket, //
+    },
+    replica::HostId, //
+};
+
+/// What gfmd has told of an object.
+#[derive(Clone, Copy)]
+pub(crate) struct Seen<'a> {
+    /// Its attributes.
+    pub(crate) attr: Attr<'a>,
+    /// The process by which it was observed.
+    pub(crate) epoch: u32,
+}
+
+impl<'a> Seen<'a> {
+    /// Returns what an entry of a directory tells.
+    pub(crate) fn of_entry(entry: &DirEntry<'a>, epoch: u32) -> Self {
+        Self {
+            attr: entry.attr,
+            epoch,
+        }
+    }
+
+    /// Returns what this means for the label of an inode.
+    pub(crate) fn observation(&self) -> Observation {
+        Observation {
+            id: self.attr.id,
+            file_type: self.attr.mode.file_type,
+            epoch: self.epoch,
+        }
+    }
+}
+
+/// The label of an inode, under a lock. Pages are dropped by the file system, never by a
+/// connection: a connection changes the label, and the file system looks at [`Content::changes`]
+/// before a task reads.
+#[pin_data]
+pub(crate) struct Content {
+    #[pin]
+    label: SpinLock<Label>,
+}
+
+impl Content {
+    /// Returns the label of a new inode.
+    pub(crate) fn new(seen: Observation) -> Result<Arc<Self>> {
+        let label = new_spinlock!(Label::new(seen), "Content::label");
+        Arc::pin_init(pin_init!(Self { label <- label }), GFP_KERNEL)
+    }
+
+    /// Returns the number of the object, which does not change.
+    pub(crate) fn inum(&self) -> u64 {
+        self.label.lock().id().inum
+    }
+
+    /// Takes what gfmd tells.
+    pub(crate) fn observe(&self, seen: Observation) -> Change {
+        self.label.lock().observe(seen)
+    }
+
+    /// Takes what a gfsd tells.
+    pub(crate) fn witness(&self, host: HostId, live: &LiveAttr) -> Change {
+        self.label.lock().witness(host, live)
+    }
+
+    /// Returns whether a gfsd has told of the content before.
+    pub(crate) fn knows(&self, host: HostId) -> bool {
+        self.label.lock().knows(host)
+    }
+
+    /// Permits a read by a descriptor of `id`.
+    pub(crate) fn ticket(&self, id: FileId) -> Option<Ticket> {
+        self.label.lock().ticket(id)
+    }
+
+    /// Returns whether a read that is complete may fill its pages.
+    pub(crate) fn accepts(&self, ticket: Ticket) -> bool {
+        self.label.lock().accepts(ticket)
+    }
+
+    /// Returns how often the content has changed.
+    pub(crate) fn changes(&self) -> u64 {
+        self.label.lock().changes()
+    }
+
+    /// Returns the size that a gfsd has told, in bytes.
+    pub(crate) fn live_size(&self) -> Option<u64> {
+        self.label.lock().live_size()
+    }
+}

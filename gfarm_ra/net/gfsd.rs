@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A connection to a gfsd. It carries one request at a time; several open files may share it, and
+//! take turns.
+
+use kernel::{
+    new_spinlock,
+    prelude::*,
+    sync::{
+        Arc,
+        SpinLock, //
+    }, //
+};
+use kernel_ext::{
+    errno::ENOTCONN,
+    new_wait_queue,
+    sync::{
+        atomic::{
+            AtomicBool,
+            Ordering, //
+        },
+        WaitQueue, //
+    }, //
+};
+use net_ext::TcpStream;
+
+use super::{
+    login,
+    page_source::{
+        Filled,
+        PageSource,
+        Pages, //
+    },
+    setup::{
+        Setup,
+        Trouble, //
+    },
+    stats::add, //
+};
+use crate::proto::{
+    attr::FileId,
+    error::GfarmError,
+    gfm::{
+        Fd,
+        Process, //
+    },
+    gfs::{
+        self,
+        BulkPart,
+        BulkReply, //
+    },
+    gfsd::{
+        Gfsd,
+        State as Phase,
+        Use, //
+    },
+    operation::{
+        Operation,
+        ReplyError, //
+    },
+    retry::Fault,
+    xdr::{
+        Decoder,
+        Encoder, //
+    },
+    READ_LEN_MAX, //
+};
+
+/// The size of a buffer that each request, and each answer without bytes of a file, fits.
+const MESSAGE_LEN: usize = 96;
+
+/// A connection to a gfsd.
+#[pin_data]
+pub(super) struct Connection {
+    setup: Arc<Setup>,
+    socket: Arc<TcpStream>,
+    #[pin]
+    machine: SpinLock<Gfsd>,
+    /// A [`Turn`] exists.
+    is_taken: AtomicBool,
+    #[pin]
+    turns: WaitQueue,
+}
+
+impl Connection {
+    /// Connects a new socket, and joins a process of gfmd. Sleeps.
+    pub(super) fn new(
+        setup: &Arc<Setup>,
+        socket: Arc<TcpStream>,
+        process: &Process,
+        epoch: u32,
+    ) -> Result<Arc<Self>, Trouble> {
+        let this = Arc::pin_init(
+            pin_init!(Self {
+                setup: setup.clone(),
+                socket,
+                machine <- new_spinlock!(Gfsd::new(epoch), "Connection::machine"),
+                is_taken: AtomicBool::new(false),
+                turns <- new_wait_queue!("Connection::turns"),
+            }),
+            GFP_KERNEL,
+        )?;
+        login::login(setup, &this.socket, setup.connect_timeout_ms())?;
+        this.machine.lock().authenticated();
+        this.exchange(&gfs::ProcessSet(process))?;
+        this.machine.lock().joined();
+        add(&setup.stats.gfsd_connects, 1);
+        Ok(this)
+    }
+
+    pub(super) fn is_broken(&self) -> bool {
+        self.machine.lock().state() == Phase::Broken
+    }
+
+    /// The connection is of no use any more. Its users see that.
+    pub(super) fn abandon(&self) {
+        self.machine.lock().abandon();
+        self.socket.shutdown();
+    }
+
+    /// Waits for a turn. Sleeps, killable.
+    pub(super) fn turn(&self) -> Result<Turn<'_>> {
+        let take = || !self.is_taken.swap(true, Ordering::Acquire);
+        self.turns.wait_until_killable(take)?;
+        Ok(Turn(self))
+    }
+
+    /// Returns whether the server has not closed the connection, as one does that was restarted.
+    fn is_alive(&self) -> bool {
+        let nothing = self.socket.receive(&mut [0], 0);
+        nothing == Err(ETIMEDOUT)
+    }
+
+    /// Receives bytes of a file.
+    fn receive_pages<P: Pages>(&self, pages: &mut P, bytes: usize) -> Result<(), Trouble> {
+        let timeout_ms = self.setup.receive_timeout_ms();
+        let mut to = pages.destination();
+        if self.socket.receive_into(&mut to, bytes, timeout_ms)? != bytes {
+            return Err(Trouble::of(Fault::Disconnected));
+        }
+        // CAST: From 64 bits to 64.
+        add(&self.setup.stats.gfsd_bytes, bytes as u64);
+        Ok(())
+    }
+
+    /// Receives what stands before the next bytes of a file, or behind the last ones.
+    fn receive_chunk(&self, reply: &mut BulkReply) -> Result<BulkPart, Trouble> {
+        self.receive_answer(&mut [0; MESSAGE_LEN], |from| reply.decode(from))
+    }
+
+    /// Sends a request and receives the answer, up to the bytes of a file.
+    fn exchange<R, O>(&self, operation: &O) -> Result<R, Trouble>
+    where
+        O: for<'a> Operation<Reply<'a> = R>,
+    {
+        let mut message = [0; MESSAGE_LEN];
+        let mut to = Encoder::new(&mut message);
+        operation.encode(&mut to);
+        let len = to.finish().map_err(|_| EINVAL)?;
+        let timeout_ms = self.setup.receive_timeout_ms();
+        self.socket
+            .send(message.get(..len).unwrap_or_default(), timeout_ms)?;
+        self.receive_answer(&mut message, |from| operation.decode(from))
+    }
+
+    /// Receives as much as `decode` needs, and no byte behind it: those of a file go elsewhere.
+    fn receive_answer<R>(
+        &self,
+        message: &mut [u8; MESSAGE_LEN],
+        mut decode: impl FnMut(&mut Decoder<'_>) -> Result<R, ReplyError>,
+    ) -> Result<R, Trouble> {
+        let timeout_ms = self.setup.receive_timeout_ms();
+        let mut have = 0;
+        loop {
+            let mut from = Decoder::new(message.get(..have).unwrap_or_default());
+            let more = match decode(&mut from) {
+                Ok(reply) => return Ok(reply),
+                Err(ReplyError::NeedMore(more)) => more,
+                Err(ReplyError::Malformed(_)) => return Err(Trouble::of(Fault::Malformed)),
+                Err(ReplyError::Server(error)) => return Err(Trouble::of(Fault::Server(error))),
+            };
+            let end = have.saturating_add(more);
+            let place = message.get_mut(have..end);
+            let place = place.ok_or(Trouble::of(Fault::Malformed))?;
+            self.socket.receive_exact(place, timeout_ms)?;
+            have = end;
+        }
+    }
+}
+
+/// The turn of a user of a connection.
+pub(super) struct Turn<'c>(&'c Connection);
+
+impl Turn<'_> {
+    /// Joins the process `epoch` of gfmd, if the connection belongs to an earlier one; what was
+    /// open is closed then. Fails with
+    /// `ENOTCONN` if the server has ended the connection while no file used it.
+    pub(super) fn join(&self, process: &Process, epoch: u32) -> Result<(), Trouble> {
+        let connection = self.0;
+        if !connection.is_alive() {
+            return self.judge(Err(ENOTCONN.into()));
+        }
+        let used = connection.machine.lock().take(epoch);
+        let result = match used {
+            Use::Send => Ok(()),
+            Use::Reset => {
+                let reset = gfs::ProcessReset {
+                    process,
+                    failover_count: epoch,
+                };
+                let result = connection.exchange(&reset);
+                if result.is_ok() {
+                    connection.machine.lock().joined();
+                } else {
+                    // It belongs to no process.
+                    connection.abandon();
+                }
+                result
+            }
+            Use::Unusable => Err(Trouble::of(Fault::Disconnected)),
+        };
+        connection.machine.lock().answered();
+        self.judge(result)
+    }
+
+    /// Sends a request about a descriptor of the process `epoch`, and receives the answer.
+    pub(super) fn request<R, O>(&self, epoch: u32, operation: &O) -> Result<R, Trouble>
+    where
+        O: for<'a> Operation<Reply<'a> = R>,
+    {
+        self.within(epoch, || self.0.exchange(operation))
+    }
+
+    /// Runs `work`, which sends requests of the process `epoch`.
+    pub(super) fn within<R>(
+        &self,
+        epoch: u32,
+        work: impl FnOnce() -> Result<R, Trouble>,
+    ) -> Result<R, Trouble> {
+        let connection = self.0;
+        let mut machine = connection.machine.lock();
+        // Another user has joined a newer process, where the number may be that of another file.
+        if machine.state() == Phase::Idle && machine.epoch() != epoch {
+            drop(machine);
+            return Err(Trouble::of(Fault::Server(GfarmError::BAD_FILE_DESCRIPTOR)));
+        }
+        let used = machine.take(epoch);
+        drop(machine);
+        if used != Use::Send {
+            return Err(Trouble::of(Fault::Disconnected));
+        }
+        let begun_us = connection.setup.now_us();
+        let result = self.judge(work());
+        connection.machine.lock().answered();
+        let stats = &connection.setup.stats;
+        add(&stats.gfsd_requests, 1);
+        let us = connection.setup.now_us().saturating_sub(begun_us);
+        add(&stats.gfsd_us, us);
+        result
+    }
+
+    /// A connection that has failed is not used any more.
+    fn judge<R>(&self, result: Result<R, Trouble>) -> Result<R, Trouble> {
+        result.inspect_err(|trouble| {
+            if trouble.fault.ends_connection() {
+                self.0.abandon();
+            }
+        })
+    }
+
+    /// Returns the source of the bytes of a descriptor.
+    pub(super) fn source(&self, fd: Fd) -> GfsdSource<'_> {
+        GfsdSource {
+            connection: self.0,
+            fd,
+        }
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.is_taken.store(false, Ordering::Release);
+        self.0.turns.wake_all();
+    }
+}
+
+/// A descriptor that is open at a gfsd: the source that has all bytes.
+pub(super) struct GfsdSource<'c> {
+    connection: &'c Connection,
+    fd: Fd,
+}
+
+impl GfsdSource<'_> {
+    /// Asks for the size and the times as they are now.
+    pub(super) fn stat(&self) -> Result<gfs::LiveAttr, Trouble> {
+        self.connection.exchange(&gfs::Fstat(self.fd))
+    }
+}
+
+impl GfsdSource<'_> {
+    /// Fills parts that follow one another, by one request: the bytes come in chunks, without a
+    /// round trip for each part. Returns the number of parts that are full, all but those behind
+    /// the end of the file.
+    pub(super) fn fill_row<P: Pages>(&mut self, row: &mut [P]) -> Result<usize, Trouble> {
+        let (Some(first), Some(last)) = (row.first(), row.last()) else {
+            return Ok(0);
+        };
+        // CAST: From 64 bits to 64.
+        let end = last.position().saturating_add(last.len() as u64);
+        let len = end.saturating_sub(first.position());
+        let range = gfs::Range::new(first.position(), len).ok_or(Trouble::of(Fault::Malformed))?;
+        let connection = self.connection;
+        let mut reply = connection.exchange(&gfs::BulkRead { fd: self.fd, range })?;
+        let mut full = 0;
+        loop {
+            let mut left = match connection.receive_chunk(&mut reply)? {
+                BulkPart::Chunk(bytes) => bytes as usize,
+                BulkPart::End { .. } => return Ok(full),
+            };
+            while left != 0 {
+                let pages = row.get_mut(full).ok_or(Trouble::of(Fault::Malformed))?;
+                let bytes = left.min(pages.len());
+                connection.receive_pages(pages, bytes)?;
+                left = left.saturating_sub(bytes);
+                if pages.len() == 0 {
+                    full = full.saturating_add(1);
+                }
+            }
+        }
+    }
+}
+
+impl PageSource for GfsdSource<'_> {
+    type Fault = Trouble;
+
+    fn fill<P: Pages>(&mut self, _id: FileId, pages: &mut P) -> Result<Filled, Trouble> {
+        let connection = self.connection;
+        while pages.len() != 0 {
+            // CAST: From 64 bits to 64.
+            let missing = (pages.len() as u64).min(READ_LEN_MAX.into());
+            let Some(range) = gfs::Range::new(pages.position(), missing) else {
+                // No file is that long.
+                return Ok(Filled::UpToEnd);
+            };
+            let header = connection.exchange(&gfs::Pread { fd: self.fd, range })?;
+            // CAST: From 32 bits to 64.
+            connection.receive_pages(pages, header.len as usize)?;
+            if header.is_eof {
+                return Ok(Filled::UpToEnd);
+            }
+        }
+        Ok(Filled::All)
+    }
+}

@@ -1,0 +1,369 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The gfsds of a mount, and the connections to each.
+
+use core::net::{
+    IpAddr,
+    SocketAddr, //
+};
+
+use ferro_proto::text::Escaped;
+use kernel::{
+    new_mutex,
+    new_spinlock,
+    prelude::*,
+    sync::{
+        Arc,
+        Mutex,
+        SpinLock, //
+    }, //
+};
+use kernel_ext::{
+    errno::EHOSTUNREACH,
+    memory,
+    new_wait_queue,
+    sync::WaitQueue, //
+};
+
+use net_ext::TcpStream;
+
+use super::{
+    gfsd::Connection,
+    login,
+    setup::{
+        Setup,
+        Shown,
+        Trouble,
+        LOG, //
+    },
+};
+use crate::proto::{
+    attr::ReplicaHost,
+    gfm::Process,
+    options::Options,
+    replica::{
+        Health,
+        HostId,
+        Rank, //
+    },
+    retry::Fault,
+    setting::Setting, //
+};
+
+/// The maximum number of gfsds that a mount remembers; others are not read from.
+const HOSTS_MAX: usize = 4096;
+
+/// A gfsd.
+#[pin_data]
+pub(super) struct Host {
+    id: HostId,
+    name: KVec<u8>,
+    port: u16,
+    /// `None` if its name is not known here.
+    address: Option<SocketAddr>,
+    #[pin]
+    state: SpinLock<State>,
+    /// A connection was made, or has failed.
+    #[pin]
+    changed: WaitQueue,
+}
+
+/// The state of a gfsd.
+struct State {
+    health: Health,
+    /// The connections, each with the number of its users; there is room for all.
+    pool: KVec<Pooled>,
+    /// The number of connections that are being made.
+    making: usize,
+    /// Their sockets; there is room for all.
+    sockets: KVec<Arc<TcpStream>>,
+    is_loss_logged: bool,
+}
+
+struct Pooled {
+    connection: Arc<Connection>,
+    users: u32,
+}
+
+/// The gfsds of a mount.
+#[pin_data]
+pub(super) struct Hosts {
+    setup: Arc<Setup>,
+    #[pin]
+    known: Mutex<KVVec<Arc<Host>>>,
+}
+
+/// Returns the address of a gfsd. Names of other programs' maps are not known to the kernel.
+fn resolve(options: &Options, name: &[u8]) -> Option<IpAddr> {
+    let text = core::str::from_utf8(name).ok();
+    let mapped = options.hosts().find(name);
+    mapped.or_else(|| text.and_then(|text| text.parse().ok()))
+}
+
+impl Hosts {
+    pub(super) fn new(setup: &Arc<Setup>) -> Result<Arc<Self>> {
+        Arc::pin_init(
+            pin_init!(Self {
+                setup: setup.clone(),
+                known <- new_mutex!(KVVec::new(), "Hosts::known"),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Returns the gfsd with this number.
+    pub(super) fn get(&self, id: HostId) -> Option<Arc<Host>> {
+        // CAST: From 32 bits to 64.
+        self.known.lock().get(id.0 as usize).cloned()
+    }
+
+    /// Returns a gfsd that gfmd has named, and how good it is; `None` if it cannot be used. May
+    /// sleep.
+    pub(super) fn rank(&self, told: &ReplicaHost<'_>) -> Option<(HostId, Rank)> {
+        let mut known = self.known.lock();
+        let is_told = |host: &&Arc<Host>| host.port == told.port && *host.name == *told.name;
+        let host = match known.iter().find(is_told) {
+            Some(host) => host.clone(),
+            None if known.len() >= HOSTS_MAX => return None,
+            None => memory::without_io(|| self.add(&mut known, told)).ok()?,
+        };
+        drop(known);
+        host.address?;
+        let mut rank = Rank::new(told, true);
+        rank.is_suspect = host.state.lock().health.is_suspect(self.setup.now_ms());
+        Some((host.id, rank))
+    }
+
+    fn add(&self, known: &mut KVVec<Arc<Host>>, told: &ReplicaHost<'_>) -> Result<Arc<Host>> {
+        let address = resolve(&self.setup.options, told.name);
+        if let (None, Some(_)) = (address, LOG.allow()) {
+            let name = Escaped(told.name);
+            pr_warn!(
+                "gfsd {}: its address is not known: add it to hosts=\n",
+                name
+            );
+        }
+        let max = self.setup.options.get(Setting::Connections);
+        let mut name = KVec::new();
+        name.extend_from_slice(told.name, GFP_KERNEL)?;
+        let state = State {
+            health: Health::default(),
+            // CAST: From 32 bits to 64.
+            pool: KVec::with_capacity(max as usize, GFP_KERNEL)?,
+            making: 0,
+            sockets: KVec::with_capacity(max as usize, GFP_KERNEL)?,
+            is_loss_logged: false,
+        };
+        let id = HostId(u32::try_from(known.len())?);
+        let host = Arc::pin_init(
+            pin_init!(Host {
+                id,
+                name,
+                port: told.port,
+                address: address.map(|ip| SocketAddr::new(ip, told.port)),
+                state <- new_spinlock!(state, "Host::state"),
+                changed <- new_wait_queue!("Host::changed"),
+            }),
+            GFP_KERNEL,
+        )?;
+        known.push(host.clone(), GFP_KERNEL)?;
+        Ok(host)
+    }
+
+    /// Ends all connections: what waits for them fails.
+    pub(super) fn abandon_all(&self) {
+        for host in self.known.lock().iter() {
+            // Shutting down may sleep: one at a time, outside of the lock.
+            while let Some(connection) = host.next_sound() {
+                connection.abandon();
+            }
+            while let Some(socket) = host.next_socket() {
+                socket.shutdown();
+            }
+            host.changed.wake_all();
+        }
+    }
+
+    /// Calls `each` with the name of each gfsd and the number of connections to it.
+    pub(super) fn for_each(&self, mut each: impl FnMut(&[u8], usize)) {
+        for host in self.known.lock().iter() {
+            let connections = host.state.lock().pool.len();
+            each(&host.name, connections);
+        }
+    }
+}
+
+/// What a user of a gfsd gets next.
+enum Choice {
+    Take(Arc<Connection>),
+    Make,
+    Wait,
+}
+
+impl Host {
+    pub(super) fn id(&self) -> HostId {
+        self.id
+    }
+
+    fn next_sound(&self) -> Option<Arc<Connection>> {
+        let state = self.state.lock();
+        let mut sound = state.pool.iter().filter(|p| !p.connection.is_broken());
+        sound.next().map(|pooled| pooled.connection.clone())
+    }
+
+    fn next_socket(&self) -> Option<Arc<TcpStream>> {
+        self.state.lock().sockets.pop()
+    }
+
+    /// Takes a connection that no other file uses, or makes one, or shares one. Sleeps.
+    pub(super) fn take(
+        &self,
+        setup: &Arc<Setup>,
+        process: &Process,
+        epoch: u32,
+    ) -> Result<Arc<Connection>, Trouble> {
+        let interrupts = setup.interrupts();
+        loop {
+            match self.choose() {
+                Choice::Take(connection) => return Ok(connection),
+                Choice::Make => return self.make(setup, process, epoch),
+                Choice::Wait => {
+                    let is_over = || {
+                        let state = self.state.lock();
+                        state.making < state.pool.capacity()
+                            || !state.pool.is_empty()
+                            || setup.interrupts() != interrupts
+                    };
+                    self.changed.wait_until_killable(is_over)?;
+                }
+            }
+            if setup.interrupts() != interrupts {
+                return Err(Trouble::of(Fault::Disconnected));
+            }
+        }
+    }
+
+    fn choose(&self) -> Choice {
+        self.drop_broken();
+        let mut state = self.state.lock();
+        let has_room = state.pool.len().saturating_add(state.making) < state.pool.capacity();
+        let least = state.pool.iter_mut().min_by_key(|pooled| pooled.users);
+        match least {
+            Some(pooled) if pooled.users == 0 || !has_room => {
+                pooled.users = pooled.users.saturating_add(1);
+                Choice::Take(pooled.connection.clone())
+            }
+            _ if has_room => {
+                state.making = state.making.saturating_add(1);
+                Choice::Make
+            }
+            _ => Choice::Wait,
+        }
+    }
+
+    /// Drops connections that do not work and that no file uses.
+    fn drop_broken(&self) {
+        loop {
+            let mut state = self.state.lock();
+            let is_broken = |p: &Pooled| p.connection.is_broken();
+            let Some(index) = state.pool.iter().position(is_broken) else {
+                return;
+            };
+            let broken = state.pool.remove(index);
+            drop(state);
+            // The last reference closes the socket, which may sleep.
+            drop(broken);
+        }
+    }
+
+    fn make(
+        &self,
+        setup: &Arc<Setup>,
+        process: &Process,
+        epoch: u32,
+    ) -> Result<Arc<Connection>, Trouble> {
+        let made = memory::without_io(|| self.connect(setup, process, epoch));
+        let mut state = self.state.lock();
+        state.making = state.making.saturating_sub(1);
+        if let Ok(connection) = &made {
+            let connection = connection.clone();
+            // There is room, as the connection was counted while it was made.
+            let _ = state.pool.push_within_capacity(Pooled {
+                connection,
+                users: 1,
+            });
+        }
+        drop(state);
+        self.changed.wake_all();
+        made
+    }
+
+    fn connect(
+        &self,
+        setup: &Arc<Setup>,
+        process: &Process,
+        epoch: u32,
+    ) -> Result<Arc<Connection>, Trouble> {
+        let interrupts = setup.interrupts();
+        let to = self.address.ok_or(Trouble::from(EHOSTUNREACH))?;
+        let socket = login::socket(setup, to)?;
+        let known = socket.clone();
+        // There is room for those of all connections that are being made.
+        let _ = self.state.lock().sockets.push_within_capacity(known);
+        // An interruption that came before has not seen the socket.
+        let made = match setup.interrupts() == interrupts && !setup.is_closed() {
+            true => Connection::new(setup, socket.clone(), process, epoch),
+            false => Err(Trouble::of(Fault::Disconnected)),
+        };
+        let mut state = self.state.lock();
+        let is_it = |known: &Arc<TcpStream>| Arc::ptr_eq(known, &socket);
+        if let Some(index) = state.sockets.iter().position(is_it) {
+            // This function has a reference, so none is the last one.
+            let _ = state.sockets.remove(index);
+        }
+        drop(state);
+        made
+    }
+
+    /// Gives a connection back.
+    pub(super) fn give_back(&self, connection: Arc<Connection>) {
+        let mut state = self.state.lock();
+        let is_same = |p: &&mut Pooled| Arc::ptr_eq(&p.connection, &connection);
+        if let Some(pooled) = state.pool.iter_mut().find(is_same) {
+            pooled.users = pooled.users.saturating_sub(1);
+        }
+        drop(state);
+    }
+
+    /// A request was answered.
+    pub(super) fn answered(&self) {
+        let mut state = self.state.lock();
+        state.health.answered();
+        let was_lost = core::mem::take(&mut state.is_loss_logged);
+        drop(state);
+        if was_lost {
+            pr_info!("gfsd {}: answers again\n", Escaped(&self.name));
+        }
+    }
+
+    /// A connection or a request has failed.
+    pub(super) fn failed(&self, setup: &Setup, trouble: Trouble) {
+        let mut state = self.state.lock();
+        state.health.failed(setup.now_ms());
+        let was_logged = core::mem::replace(&mut state.is_loss_logged, true);
+        drop(state);
+        if was_logged || setup.is_closed() {
+            return;
+        }
+        if let Some(_suppressed) = LOG.allow() {
+            let (name, fault) = (Escaped(&self.name), Shown(trouble.fault));
+            let errno = trouble.error.to_errno();
+            pr_warn!(
+                "gfsd {}: {} (error {}); reads go to another replica, or wait\n",
+                name,
+                fault,
+                errno
+            );
+        }
+    }
+}

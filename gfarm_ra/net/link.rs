@@ -1,0 +1,360 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The connection of a mount to gfmd: one TCP connection, on which questions follow one another
+//! without waiting for answers: the side of the tasks that ask.
+//!
+//! A task that asks adds its call to the queue, sends it behind those before it, and waits. One
+//! worker receives the answers in the same order, and finishes the calls. The worker runs while
+//! calls are under way, or the connection is being made: an idle mount has none. After a loss it
+//! connects anew and sends what is in the queue again, as [`Gfmd`] decides.
+//!
+//! Lock order: `output`, then the lock of a call; each before `state`.
+
+mod input;
+mod worker;
+
+use core::net::SocketAddr;
+
+use kernel::{
+    new_mutex,
+    new_spinlock,
+    prelude::*,
+    sync::{
+        Arc,
+        Mutex,
+        SpinLock, //
+    },
+    workqueue::{
+        impl_has_work,
+        new_work,
+        Work, //
+    }, //
+};
+use kernel_ext::{
+    errno::ESHUTDOWN,
+    new_wait_queue,
+    sync::WaitQueue, //
+};
+use net_ext::TcpStream;
+
+use super::{
+    call::Call,
+    ring::Ring,
+    setup::Setup, //
+};
+use crate::proto::{
+    gfm::{
+        Fd,
+        Process,
+        ProcessKey, //
+    },
+    gfmd::{
+        Event,
+        Gfmd, //
+    },
+    open_file::Failure,
+    question::Kind,
+    retry::Fault, //
+};
+use input::Input;
+
+/// The number of calls that may be under way; a task with another one waits.
+const CALLS_MAX: usize = 128;
+
+/// The connection to gfmd.
+#[pin_data]
+pub(super) struct Link {
+    setup: Arc<Setup>,
+    servers: KVec<SocketAddr>,
+    #[pin]
+    state: SpinLock<State>,
+    /// Whose turn it is to send.
+    #[pin]
+    output: Mutex<()>,
+    /// For the worker only.
+    #[pin]
+    input: Mutex<Input>,
+    /// The state has changed, or there is room in the queue.
+    #[pin]
+    changed: WaitQueue,
+    #[pin]
+    work: Work<Link>,
+}
+
+impl_has_work! {
+    impl HasWork<Self> for Link { self.work }
+}
+
+/// The state of the link.
+struct State {
+    machine: Gfmd,
+    /// The pause before the next attempt.
+    pause_ms: u32,
+    socket: Option<Arc<TcpStream>>,
+    /// The process of the machine's epoch.
+    process: Process,
+    /// The calls that are under way.
+    queue: Ring<Arc<Call>>,
+    /// The number of calls at the front of the queue that this connection has sent.
+    sent: usize,
+    /// The number of waiters for a process.
+    awaited: u32,
+    /// How often waiting was given up, and the last reason.
+    given_up: u32,
+    reason: Error,
+    /// The index of the next server to connect to.
+    server: usize,
+    /// A gfsd has told that the process is gone, so the connection is given up.
+    is_condemned: bool,
+    /// The connection is lost, and that was logged.
+    is_loss_logged: bool,
+}
+
+impl Link {
+    pub(super) fn new(setup: &Arc<Setup>, servers: KVec<SocketAddr>) -> Result<Arc<Self>> {
+        let state = State {
+            machine: Gfmd::NEW,
+            pause_ms: 0,
+            socket: None,
+            process: Process {
+                pid: 0,
+                key: ProcessKey([0; 32]),
+            },
+            queue: Ring::new(CALLS_MAX)?,
+            sent: 0,
+            awaited: 0,
+            given_up: 0,
+            reason: EIO,
+            server: 0,
+            is_condemned: false,
+            is_loss_logged: false,
+        };
+        let input = Input::new()?;
+        Arc::pin_init(
+            pin_init!(Self {
+                setup: setup.clone(),
+                servers,
+                state <- new_spinlock!(state, "Link::state"),
+                output <- new_mutex!((), "Link::output"),
+                input <- new_mutex!(input, "Link::input"),
+                changed <- new_wait_queue!("Link::changed"),
+                work <- new_work!("Link::work"),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Makes the first connection: each server is tried once. Sleeps, killable.
+    ///
+    /// # Errors
+    ///
+    /// Returns the error of the last server, or that a server has refused the user or the key.
+    pub(super) fn connect_first(&self) -> Result {
+        let mut input = self.input.lock();
+        let mut first = Err(EINVAL);
+        let interrupts = self.setup.interrupts();
+        for _ in &self.servers {
+            let now_ms = self.setup.now_ms();
+            self.state.lock().machine.step(Event::Wanted { now_ms });
+            match self.attempt(&mut input, interrupts) {
+                Ok(()) => return Ok(()),
+                Err(trouble) => {
+                    self.log_refusal(trouble);
+                    let is_refused = matches!(trouble.fault, Fault::Auth(_));
+                    let is_killed = trouble.error == ERESTARTSYS;
+                    first = Err(trouble.error);
+                    // No time is left for another attempt: the state is `Down` again.
+                    self.lose(Failure {
+                        timeout_ms: 0,
+                        ..self.setup.failure(trouble.fault)
+                    });
+                    if is_refused || is_killed {
+                        break;
+                    }
+                }
+            }
+        }
+        first
+    }
+
+    /// Returns the process, if it is that of this epoch.
+    pub(super) fn process(&self, epoch: u32) -> Option<Process> {
+        let state = self.state.lock();
+        let is_joined = state.machine.epoch() == epoch && epoch != 0;
+        is_joined.then_some(state.process)
+    }
+
+    /// Returns the server of the last attempt, whether it is connected, and the number of processes
+    /// so far.
+    pub(super) fn describe(&self) -> (Option<SocketAddr>, bool, u32) {
+        let state = self.state.lock();
+        let server = self.servers.get(state.server).copied();
+        let machine = &state.machine;
+        (server, machine.ready().is_some(), machine.epoch())
+    }
+
+    /// Returns the number of processes so far.
+    pub(super) fn epoch(&self) -> u32 {
+        self.state.lock().machine.epoch()
+    }
+
+    /// Asks, and waits for the answer. Sleeps, killable. The call can be read after `Ok`.
+    ///
+    /// # Errors
+    ///
+    /// Returns `ERESTARTSYS` when the task is killed, `EIO` if no gfmd can be reached or requests
+    /// are interrupted.
+    pub(super) fn ask(self: &Arc<Self>, call: &Arc<Call>, kind: Kind) -> Result {
+        call.begin(kind, self.setup.now_us())?;
+        self.enqueue(call)?;
+        if self.setup.is_closed() {
+            // The worker may have seen that before it could see the call.
+            self.fail_all(EIO);
+        }
+        self.send_waiting();
+        self.kick();
+        let waited = call.wait();
+        if waited.is_err() {
+            call.abandon();
+            self.close_orphan(call);
+        }
+        waited
+    }
+
+    /// Closes a descriptor of the process `epoch`, if that is still there, and does not wait for
+    /// the answer. Without room for the call the descriptor stays open as long as the process.
+    pub(super) fn close_fd(self: &Arc<Self>, call: &Arc<Call>, fd: Fd, epoch: u32) -> Result {
+        if self.state.lock().machine.ready() != Some(epoch) {
+            return Ok(());
+        }
+        call.begin(Kind::Close(fd), self.setup.now_us())?;
+        call.abandon();
+        let pushed = self.state.lock().queue.push(call.clone());
+        if pushed.is_err() {
+            call.finish(Ok(()), 0);
+            return Err(EAGAIN);
+        }
+        self.send_waiting();
+        self.kick();
+        Ok(())
+    }
+
+    fn enqueue(&self, call: &Arc<Call>) -> Result {
+        let interrupts = self.setup.interrupts();
+        loop {
+            if self.setup.is_closed() {
+                break;
+            }
+            let mut state = self.state.lock();
+            if state.queue.push(call.clone()).is_ok() {
+                return Ok(());
+            }
+            drop(state);
+            let has_room =
+                || !self.state.lock().queue.is_full() || self.setup.interrupts() != interrupts;
+            if let Err(error) = self.changed.wait_until_killable(has_room) {
+                call.finish(Ok(()), 0);
+                return Err(error);
+            }
+            if self.setup.interrupts() != interrupts {
+                break;
+            }
+        }
+        call.finish(Ok(()), 0);
+        Err(EIO)
+    }
+
+    /// Has the worker run.
+    fn kick(self: &Arc<Self>) {
+        if let Some(queue) = self.setup.link_queue() {
+            // It may be queued already.
+            let _ = queue.enqueue(self.clone());
+        }
+    }
+
+    /// Sends what the connection has not sent yet, if it is there.
+    fn send_waiting(&self) {
+        let _turn = self.output.lock();
+        loop {
+            let mut state = self.state.lock();
+            if state.machine.ready().is_none() {
+                return;
+            }
+            let Some(call) = state.queue.get(state.sent).cloned() else {
+                return;
+            };
+            let Some(socket) = state.socket.clone() else {
+                return;
+            };
+            state.sent = state.sent.saturating_add(1);
+            drop(state);
+            let timeout_ms = self.setup.receive_timeout_ms();
+            if call
+                .with_request(|bytes| socket.send(bytes, timeout_ms))
+                .is_err()
+            {
+                // Part of it may have been sent: the worker sees the end of the connection.
+                socket.shutdown();
+                return;
+            }
+        }
+    }
+
+    /// Waits for a process that is newer than `epoch`, or any. Sleeps, killable.
+    ///
+    /// # Errors
+    ///
+    /// Returns why no gfmd could be reached, or `ESHUTDOWN` if waits are interrupted.
+    pub(super) fn await_process(self: &Arc<Self>, epoch: Option<u32>) -> Result {
+        let interrupts = self.setup.interrupts();
+        let mut state = self.state.lock();
+        let given_up = state.given_up;
+        state.awaited = state.awaited.saturating_add(1);
+        // The process is gone, though the connection is there.
+        state.is_condemned |= epoch.is_some() && state.machine.ready() == epoch;
+        let socket = state.socket.clone().filter(|_| state.is_condemned);
+        drop(state);
+        if let Some(socket) = socket {
+            socket.shutdown();
+        }
+        self.kick();
+        let waited = self.changed.wait_until_killable(|| {
+            let state = self.state.lock();
+            let now = state.machine.ready();
+            now.is_some() && now != epoch
+                || state.given_up != given_up
+                || self.setup.interrupts() != interrupts
+        });
+        let mut state = self.state.lock();
+        state.awaited = state.awaited.saturating_sub(1);
+        waited?;
+        let now = state.machine.ready();
+        if now.is_some() && now != epoch {
+            return Ok(());
+        }
+        if state.given_up != given_up {
+            return Err(state.reason);
+        }
+        Err(ESHUTDOWN)
+    }
+
+    /// Ends the connection: the worker sees it, and all that waits fails.
+    pub(super) fn interrupt(self: &Arc<Self>) {
+        let socket = self.state.lock().socket.clone();
+        if let Some(socket) = socket {
+            socket.shutdown();
+        }
+        self.changed.wake_all();
+        self.kick();
+    }
+
+    /// Closes a descriptor that gfmd has opened for a task that was killed.
+    fn close_orphan(self: &Arc<Self>, call: &Call) {
+        let Some((fd, epoch)) = call.take_orphan() else {
+            return;
+        };
+        // Without memory the descriptor stays open as long as the process.
+        let closing = Call::new(Kind::Close(fd), KVec::new());
+        let _ = closing.and_then(|closing| self.close_fd(&closing, fd, epoch));
+    }
+}

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What gfmd has sent and was not taken yet.
+
+use kernel::prelude::*;
+use net_ext::TcpStream;
+
+use crate::{
+    net::setup::Trouble,
+    proto::{
+        retry::Fault,
+        PART_LEN_MAX, //
+    }, //
+};
+
+/// The bytes that were received and not taken yet.
+pub(super) struct Input {
+    bytes: KVec<u8>,
+    begin: usize,
+    end: usize,
+}
+
+impl Input {
+    pub(super) fn new() -> Result<Self> {
+        Ok(Self {
+            // Behind a part there may be the beginning of others.
+            bytes: KVec::from_elem(0, 2 * PART_LEN_MAX, GFP_KERNEL)?,
+            begin: 0,
+            end: 0,
+        })
+    }
+
+    pub(super) fn unread(&self) -> &[u8] {
+        self.bytes.get(self.begin..self.end).unwrap_or_default()
+    }
+
+    pub(super) fn take(&mut self, taken: usize) {
+        self.begin = self.begin.saturating_add(taken).min(self.end);
+    }
+
+    pub(super) fn clear(&mut self) {
+        (self.begin, self.end) = (0, 0);
+    }
+
+    /// Receives at least one byte, if there is room for `more`.
+    pub(super) fn fill(
+        &mut self,
+        socket: &TcpStream,
+        more: usize,
+        timeout_ms: u32,
+    ) -> Result<(), Trouble> {
+        self.bytes.copy_within(self.begin..self.end, 0);
+        (self.begin, self.end) = (0, self.end.saturating_sub(self.begin));
+        let room = self.bytes.get_mut(self.end..).unwrap_or_default();
+        if room.len() < more {
+            return Err(Trouble::of(Fault::Malformed));
+        }
+        match socket.receive(room, timeout_ms)? {
+            0 => Err(Trouble::of(Fault::Disconnected)),
+            received => {
+                self.end = self.end.saturating_add(received);
+                Ok(())
+            }
+        }
+    }
+}

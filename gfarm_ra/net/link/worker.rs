@@ -1,0 +1,366 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The worker of the connection to gfmd: it connects, receives answers, and recovers.
+
+use kernel::{
+    prelude::*,
+    sync::Arc,
+    workqueue::WorkItem, //
+};
+use kernel_ext::{
+    errno::ESHUTDOWN,
+    random, //
+};
+use net_ext::TcpStream;
+
+use super::{
+    input::Input,
+    Link,
+    State, //
+};
+use crate::{
+    net::{
+        call::Step,
+        login,
+        setup::{
+            Shown,
+            Trouble,
+            LOG, //
+        },
+        stats::add, //
+    },
+    proto::{
+        error::GfarmError,
+        gfm::{
+            Process,
+            ProcessAlloc,
+            ProcessKey, //
+        },
+        gfmd::{
+            Effect,
+            Event,
+            State as Phase, //
+        },
+        open_file::Failure,
+        operation::{
+            Operation,
+            ReplyError, //
+        },
+        retry::{
+            AtGfmd,
+            Fault, //
+        },
+        xdr::{
+            Decoder,
+            Encoder, //
+        }, //
+    }, //
+};
+
+impl WorkItem for Link {
+    type Pointer = Arc<Link>;
+
+    fn run(this: Arc<Link>) {
+        let mut input = this.input.lock();
+        let interrupts = this.setup.interrupts();
+        while this.work_once(&mut input, interrupts) {
+            if this.setup.interrupts() != interrupts {
+                this.give_up();
+                // Requests that come from now on are not interrupted.
+                this.kick();
+                return;
+            }
+        }
+    }
+}
+
+/// What the worker does.
+impl Link {
+    /// Returns whether there is more to do.
+    fn work_once(self: &Arc<Self>, input: &mut Input, interrupts: u32) -> bool {
+        let mut state = self.state.lock();
+        if self.setup.is_closed() {
+            drop(state);
+            self.give_up();
+            return false;
+        }
+        let is_wanted = !state.queue.is_empty() || state.awaited != 0;
+        let (phase, sent, pause_ms) = (state.machine.state(), state.sent, state.pause_ms);
+        let is_condemned = state.is_condemned;
+        match phase {
+            Phase::Down if is_wanted => {
+                let now_ms = self.setup.now_ms();
+                state.machine.step(Event::Wanted { now_ms });
+                true
+            }
+            Phase::Waiting => {
+                drop(state);
+                if self.setup.pause(pause_ms, interrupts).is_ok() {
+                    self.state.lock().machine.step(Event::Timer);
+                }
+                true
+            }
+            Phase::Connecting | Phase::Authenticating | Phase::Joining => {
+                drop(state);
+                if let Err(trouble) = self.attempt(input, interrupts) {
+                    self.log_refusal(trouble);
+                    self.lose(self.setup.failure(trouble.fault));
+                }
+                true
+            }
+            Phase::Ready if is_condemned => {
+                drop(state);
+                let gone = Fault::Server(GfarmError::GFMD_FAILED_OVER);
+                self.lose(self.setup.failure(gone));
+                true
+            }
+            Phase::Ready if sent != 0 => {
+                drop(state);
+                if let Err(trouble) = self.receive(input) {
+                    if trouble.fault == Fault::Malformed {
+                        // Asked again, the server would answer the same.
+                        self.fail_first(trouble);
+                    }
+                    self.lose(self.setup.failure(trouble.fault));
+                }
+                true
+            }
+            Phase::Ready if is_wanted && !state.queue.is_empty() => {
+                drop(state);
+                self.send_waiting();
+                true
+            }
+            Phase::Down | Phase::Ready | Phase::Closed => false,
+        }
+    }
+
+    /// Connects to the next server, authenticates, and creates a process.
+    pub(super) fn attempt(&self, input: &mut Input, interrupts: u32) -> Result<(), Trouble> {
+        let index = self.state.lock().server;
+        let server = *self.servers.get(index).ok_or(EINVAL)?;
+        let socket = login::socket(&self.setup, server)?;
+        self.state.lock().socket = Some(socket.clone());
+        // An interruption that came before has not seen the socket.
+        if self.setup.interrupts() != interrupts {
+            return Err(ESHUTDOWN.into());
+        }
+        let timeout_ms = self.setup.connect_timeout_ms();
+        // Of several servers, those that are not the master are silent.
+        let servers = u32::try_from(self.servers.len()).unwrap_or(1);
+        let share_ms = timeout_ms.checked_div(servers).unwrap_or(timeout_ms);
+        login::login(&self.setup, &socket, share_ms)?;
+        add(&self.setup.stats.gfmd_connects, 1);
+        let mut state = self.state.lock();
+        state.machine.step(Event::Connected);
+        state.machine.step(Event::Authenticated);
+        drop(state);
+        let process = self.join(&socket, input)?;
+        let now_ms = self.setup.now_ms();
+        let mut state = self.state.lock();
+        state.process = process;
+        state.sent = 0;
+        state.machine.step(Event::Joined { now_ms });
+        let was_lost = core::mem::take(&mut state.is_loss_logged);
+        drop(state);
+        if was_lost {
+            pr_info!("gfmd {}: connected again\n", Shown(server));
+        }
+        self.changed.wake_all();
+        self.send_waiting();
+        Ok(())
+    }
+
+    fn join(&self, socket: &TcpStream, input: &mut Input) -> Result<Process, Trouble> {
+        input.clear();
+        let mut key = ProcessKey([0; 32]);
+        random::fill(&mut key.0);
+        let alloc = ProcessAlloc(&key);
+        let mut output = [0; 64];
+        let mut to = Encoder::new(&mut output);
+        alloc.encode(&mut to);
+        let len = to.finish().map_err(|_| EINVAL)?;
+        let timeout_ms = self.setup.connect_timeout_ms();
+        socket.send(output.get(..len).unwrap_or_default(), timeout_ms)?;
+        loop {
+            let mut from = Decoder::new(input.unread());
+            match alloc.decode(&mut from) {
+                Ok(pid) => {
+                    let taken = from.consumed();
+                    input.take(taken);
+                    return Ok(Process { pid, key });
+                }
+                Err(ReplyError::NeedMore(more)) => input.fill(socket, more, timeout_ms)?,
+                Err(ReplyError::Malformed(_)) => return Err(Trouble::of(Fault::Malformed)),
+                Err(ReplyError::Server(error)) => return Err(Trouble::of(Fault::Server(error))),
+            }
+        }
+    }
+
+    /// Receives the answer to the first call.
+    fn receive(self: &Arc<Self>, input: &mut Input) -> Result<(), Trouble> {
+        let state = self.state.lock();
+        let (Some(call), Some(socket)) = (state.queue.get(0).cloned(), state.socket.clone()) else {
+            drop(state);
+            return Err(Trouble::of(Fault::Disconnected));
+        };
+        let epoch = state.machine.epoch();
+        drop(state);
+        let mut receiver = call.receiver()?;
+        let result = loop {
+            match receiver.step(input.unread())? {
+                Step::NeedMore(more) => {
+                    input.fill(&socket, more, self.setup.receive_timeout_ms())?;
+                }
+                Step::Taken(taken) => input.take(taken),
+                Step::Last(taken, result) => {
+                    input.take(taken);
+                    break result;
+                }
+            }
+        };
+        if let Err(fault) = result {
+            // The next process answers the question.
+            if AtGfmd::decide(fault) == AtGfmd::Reconnect {
+                return Err(Trouble::of(fault));
+            }
+        }
+        let mut state = self.state.lock();
+        drop_first(&mut state);
+        drop(state);
+        let stats = &self.setup.stats;
+        add(&stats.gfmd_requests, 1);
+        let us = self.setup.now_us().saturating_sub(call.asked_us());
+        add(&stats.gfmd_us, us);
+        call.finish(Ok(()), epoch);
+        self.changed.wake_all();
+        self.close_orphan(&call);
+        Ok(())
+    }
+
+    /// The connection, or an attempt, has failed: tells the machine, and does what it decides.
+    pub(super) fn lose(&self, failure: Failure) {
+        let (fault, timeout_ms) = (failure.fault, failure.timeout_ms);
+        let socket = self.state.lock().socket.clone();
+        if let Some(socket) = socket {
+            // A task that sends gives up its turn.
+            socket.shutdown();
+        }
+        let _turn = self.output.lock();
+        let mut state = self.state.lock();
+        let was_ready = state.machine.ready().is_some();
+        let index = state.server;
+        if !was_ready {
+            let next = index.wrapping_add(1);
+            state.server = if next < self.servers.len() { next } else { 0 };
+        }
+        let socket = state.socket.take();
+        let again = core::mem::replace(&mut state.sent, 0);
+        state.is_condemned = false;
+        let effect = state.machine.step(Event::Failed {
+            fault,
+            now_ms: failure.now_ms,
+            timeout_ms,
+            random: failure.random,
+        });
+        if let Effect::StartIn { pause_ms } = effect {
+            state.pause_ms = pause_ms;
+        }
+        state.is_loss_logged |= was_ready;
+        let epoch = state.machine.epoch();
+        drop(state);
+        drop(socket);
+        // CAST: From 64 bits to 64.
+        add(&self.setup.stats.gfmd_retries, again as u64);
+        if was_ready && !self.setup.is_closed() {
+            self.log(index, fault, "lost, connecting again; requests wait");
+        }
+        self.drop_moot();
+        if let Effect::FailWaiting(errno) = effect {
+            if epoch != 0 && !self.setup.is_closed() {
+                self.log(index, fault, "not back in time; requests fail");
+            }
+            self.fail_all(errno.into());
+        }
+    }
+
+    /// Drops the calls that no task waits for: another process need not answer them.
+    fn drop_moot(&self) {
+        loop {
+            // Those that close a descriptor are of this kind.
+            let moot = self.state.lock().queue.take(|call| call.is_abandoned());
+            let Some(call) = moot else {
+                return;
+            };
+            call.finish(Ok(()), 0);
+        }
+    }
+
+    /// Fails the call whose answer was being received.
+    fn fail_first(&self, trouble: Trouble) {
+        let mut state = self.state.lock();
+        let first = state.queue.pop();
+        state.sent = state.sent.saturating_sub(1);
+        drop(state);
+        if let Some(call) = first {
+            call.finish(Err(trouble), 0);
+        }
+    }
+
+    /// Fails all that waits.
+    pub(super) fn fail_all(&self, error: Error) {
+        let mut state = self.state.lock();
+        state.given_up = state.given_up.wrapping_add(1);
+        state.reason = error;
+        state.sent = 0;
+        drop(state);
+        loop {
+            let Some(call) = self.state.lock().queue.pop() else {
+                break;
+            };
+            call.finish(Err(error.into()), 0);
+        }
+        self.changed.wake_all();
+    }
+
+    /// Ends the connection and fails all that waits, at once.
+    fn give_up(&self) {
+        self.lose(Failure {
+            timeout_ms: 0,
+            ..self.setup.failure(Fault::Disconnected)
+        });
+        self.fail_all(EIO);
+    }
+
+    pub(super) fn log_refusal(&self, trouble: Trouble) {
+        let index = self.state.lock().server;
+        match trouble.fault {
+            Fault::Auth(_) => self.log(index, trouble.fault, "the user is refused"),
+            _ if self.epoch() == 0 => {
+                let server = self.servers.get(index).copied();
+                if let (Some(server), Some(_)) = (server, LOG.allow()) {
+                    let errno = trouble.error.to_errno();
+                    pr_warn!(
+                        "gfmd {}: cannot be connected: error {}\n",
+                        Shown(server),
+                        errno
+                    );
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn log(&self, index: usize, fault: Fault, what: &str) {
+        let server = self.servers.get(index).copied();
+        if let (Some(server), Some(_)) = (server, LOG.allow()) {
+            pr_warn!("gfmd {}: {}: {}\n", Shown(server), what, Shown(fault));
+        }
+    }
+}
+
+/// Removes the first call, which was sent.
+fn drop_first(state: &mut State) {
+    // Also drops the reference of the queue: the caller has another one.
+    drop(state.queue.pop());
+    state.sent = state.sent.saturating_sub(1);
+}

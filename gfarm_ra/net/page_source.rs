@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The seam between a reader of a file and those who may have its bytes.
+
+use kernel::prelude::*;
+use net_ext::Destination;
+
+use crate::proto::attr::FileId;
+
+/// How a read ends. What was confirmed by [`Pages::progress`] counts in any case.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// The memory is full, or as much of it as could be read; the rest is asked for again.
+    Read,
+    /// The file ends where the bytes end.
+    EndOfFile,
+    /// The read fails.
+    Failed(Error),
+}
+
+/// A part of a file that is to be read, into memory of its owner.
+pub(crate) trait Pages: Send + 'static {
+    /// Returns the position in the file of the next byte to read.
+    fn position(&self) -> u64;
+
+    /// Returns the number of bytes that are missing.
+    fn len(&self) -> usize;
+
+    /// Returns where the next bytes go.
+    fn destination(&mut self) -> Destination<'_>;
+
+    /// Says that the bytes so far are those of the file.
+    fn progress(&mut self);
+
+    /// Forgets the bytes since the last [`Self::progress`]: they are written again.
+    fn rewind(&mut self);
+
+    /// Ends the read. May sleep.
+    fn end(self, how: Ending);
+}
+
+/// What a source has written into pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Filled {
+    /// All that was missing.
+    All,
+    /// All up to the end of the file.
+    UpToEnd,
+    /// The bytes at the front, or none: the next source is asked for exactly what is missing.
+    #[expect(dead_code, reason = "the peers of the page cache service will")]
+    Prefix,
+}
+
+/// A source of a file's bytes, which is asked for a range and delivers all of it, a part, or none.
+///
+/// Sources are asked one after another for what is missing yet. The last one is the gfsd, which
+/// has everything. Each delivers bytes of the content `id` only; whether that is still the content
+/// of the file is judged afterwards, for all sources together ([`Content`]).
+///
+/// [`Content`]: super::Content
+pub(crate) trait PageSource {
+    /// Why nothing came that could be used.
+    type Fault;
+
+    /// Writes bytes of the content `id` into `pages`, from the first missing one on.
+    fn fill<P: Pages>(&mut self, id: FileId, pages: &mut P) -> Result<Filled, Self::Fault>;
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Where an object is in the tree of gfmd.
+
+use core::iter;
+
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+
+use crate::proto::{
+    attr::FileId,
+    name::Name, //
+};
+
+/// The place of an object: its name in a directory, which has a place itself; and which object was
+/// there when it was looked up. A place does not change; what is moved has another one.
+pub(crate) struct Place {
+    /// `None` for the root.
+    parent: Option<Arc<Place>>,
+    /// Empty for the root, else checked by [`Name::new`].
+    name: KVec<u8>,
+    /// 0 for the root.
+    inum: u64,
+}
+
+impl Place {
+    /// Returns the place of the root, which may have any number.
+    pub(crate) fn root() -> Result<Arc<Self>> {
+        let this = Self {
+            parent: None,
+            name: KVec::new(),
+            inum: 0,
+        };
+        Ok(Arc::new(this, GFP_KERNEL)?)
+    }
+
+    /// Returns the place of the object `inum`, which is `name` in a directory.
+    pub(crate) fn new(parent: &Arc<Self>, name: Name<'_>, inum: u64) -> Result<Arc<Self>> {
+        let mut bytes = KVec::new();
+        bytes.extend_from_slice(name.as_bytes(), GFP_KERNEL)?;
+        let this = Self {
+            parent: Some(parent.clone()),
+            name: bytes,
+            inum,
+        };
+        Ok(Arc::new(this, GFP_KERNEL)?)
+    }
+
+    /// Returns the names from the root to the object, or to a name in it, with a slash before each.
+    pub(super) fn path(&self, below: Option<Name<'_>>) -> Result<KVec<u8>> {
+        let last = below.map_or(&b""[..], Name::as_bytes);
+        let above = || self.up().map(|place| &place.name[..]);
+        let names = || Iterator::chain(iter::once(last), above());
+        let len = names().fold(0, |len: usize, name| len.saturating_add(name.len() + 1));
+        let mut path = KVec::from_elem(b'/', len, GFP_KERNEL)?;
+        let mut end = len;
+        for name in names() {
+            let begin = end.saturating_sub(name.len());
+            let place = path.get_mut(begin..end).unwrap_or_default();
+            for (to, from) in place.iter_mut().zip(name) {
+                *to = *from;
+            }
+            end = begin.saturating_sub(1);
+        }
+        Ok(path)
+    }
+
+    /// Returns the number of the object; 0 for the root.
+    pub(super) fn inum(&self) -> u64 {
+        self.inum
+    }
+
+    /// Returns whether the object has this number.
+    pub(super) fn is_inum(&self, inum: u64) -> bool {
+        // That of the root is not known.
+        self.inum == 0 || self.inum == inum
+    }
+
+    /// Returns whether this is the object with this number in this directory, as far as one was
+    /// walked to.
+    pub(super) fn is_object(&self, dir: Option<FileId>, inum: u64) -> bool {
+        let is_dir = match (&self.parent, dir) {
+            (Some(parent), Some(dir)) => parent.is_inum(dir.inum),
+            _ => true,
+        };
+        is_dir && self.is_inum(inum)
+    }
+
+    /// Returns whether this is `name` in that directory.
+    pub(crate) fn is(&self, parent: &Arc<Self>, name: Name<'_>) -> bool {
+        let here = self.parent.as_ref();
+        here.is_some_and(|here| Arc::ptr_eq(here, parent)) && *self.name == *name.as_bytes()
+    }
+
+    /// Iterates over the places from this one to the root.
+    fn up(&self) -> impl Iterator<Item = &Self> {
+        iter::successors(Some(self), |place| place.parent.as_deref())
+    }
+}
+
+/// A long chain of directories is dropped without recursion: the stack of the kernel is small.
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut above = self.parent.take();
+        while let Some(mut last) = above.and_then(Arc::into_unique_or_drop) {
+            above = last.parent.take();
+        }
+    }
+}

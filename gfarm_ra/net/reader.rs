@@ -1,0 +1,472 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Carries out what [`OpenFile`] decides for one open file: by one worker, or by the task that
+//! opens it.
+
+use ferro_proto::errno::Errno;
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use kernel_ext::errno::{
+    EHOSTUNREACH,
+    ENOTCONN,
+    ESTALE, //
+};
+
+use super::{
+    batch,
+    call::Call,
+    client::Client,
+    content::{
+        Content,
+        Seen, //
+    },
+    gfsd::{
+        Connection,
+        Turn, //
+    },
+    hosts::Host,
+    page_source::Pages,
+    place::Place,
+    setup::{
+        random_number,
+        Shown,
+        Trouble,
+        LOG, //
+    },
+    stats::add, //
+};
+use crate::proto::{
+    error::GfarmError,
+    gfm::{
+        Fd,
+        Process, //
+    },
+    gfs,
+    identity::Change,
+    open_file::{
+        Descriptor,
+        Effect,
+        Event,
+        OpenFile,
+        State as Phase, //
+    },
+    question::{
+        Kind,
+        Part, //
+    },
+    replica::{
+        Choice,
+        HostId, //
+    },
+    retry::{
+        Fault,
+        GfsdRequest, //
+    },
+    setting::Setting, //
+};
+
+/// An open file, for its worker.
+pub(super) struct Reader {
+    client: Arc<Client>,
+    place: Arc<Place>,
+    content: Arc<Content>,
+    machine: OpenFile,
+    /// What the machine has decided and was not carried out.
+    effect: Effect,
+    /// The connection to the gfsd, while it is taken.
+    taken: Option<Taken>,
+    /// Allocated with the file: its reads may be what reclaim waits for.
+    opening: Arc<Call>,
+    closing: Arc<Call>,
+    /// Why the last attempt has failed, for the log; `None` if no gfsd has an address here.
+    reason: Option<Fault>,
+}
+
+/// A connection that is taken.
+struct Taken {
+    host: Arc<Host>,
+    connection: Arc<Connection>,
+    /// The descriptor that is open there.
+    fd: Option<(Fd, u32)>,
+}
+
+impl Reader {
+    /// Prepares to open a file. May sleep.
+    pub(super) fn new(
+        client: &Arc<Client>,
+        place: &Arc<Place>,
+        content: &Arc<Content>,
+    ) -> Result<Self> {
+        // Any descriptor: its number has a fixed length.
+        let closing = Kind::Close(Fd::new(0).ok_or(EINVAL)?);
+        Ok(Self {
+            client: client.clone(),
+            place: place.clone(),
+            content: content.clone(),
+            machine: OpenFile::NEW,
+            effect: Effect::Ignore,
+            taken: None,
+            opening: Call::new(Kind::Open, place.path(None)?)?,
+            closing: Call::new(closing, KVec::new())?,
+            reason: None,
+        })
+    }
+
+    /// Opens the file at gfmd, in the task that opens it. Sleeps, killable. What gfmd has told is
+    /// given to `take`.
+    pub(super) fn open(&mut self, interrupts: u32, take: &mut dyn FnMut(&Seen<'_>)) -> Result {
+        self.effect = self.machine.step(Event::Start);
+        loop {
+            match self.machine.state() {
+                Phase::Connecting(_) => return Ok(()),
+                Phase::Failed(errno) => return Err(self.give_up(errno)),
+                Phase::Closed | Phase::Idle => return Err(EIO),
+                _ => self.carry_out(interrupts, take)?,
+            }
+        }
+    }
+
+    /// Opens the file as far as it is not open, up to the gfsd. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// Returns why the reads fail that wait.
+    pub(super) fn prepare(&mut self, interrupts: u32) -> Result {
+        if self.effect == Effect::Ignore {
+            // Nothing happens if it is open.
+            self.effect = self.machine.step(Event::Start);
+        }
+        loop {
+            match self.machine.state() {
+                Phase::Ready(_) if self.effect == Effect::Ignore => return Ok(()),
+                Phase::Failed(errno) => {
+                    // The next read begins anew.
+                    self.effect = Effect::Ignore;
+                    return Err(self.give_up(errno));
+                }
+                Phase::Closed => return Err(EIO),
+                _ => {
+                    if self.carry_out(interrupts, &mut |_| {}).is_err() {
+                        self.reset();
+                        return Err(EIO);
+                    }
+                }
+            }
+        }
+    }
+
+    /// The attempts have ended. That a user may not open a file, or that it is gone, is no news.
+    fn give_up(&self, errno: Errno) -> Error {
+        let error = Error::from(errno);
+        if matches!(error, EIO | EHOSTUNREACH | EAGAIN) && !self.client.setup().is_closed() {
+            let inum = self.place.inum();
+            match (self.reason, LOG.allow()) {
+                (_, None) => {}
+                (None, _) => pr_warn!("file {} cannot be read: no gfsd has an address\n", inum),
+                (Some(fault), _) => {
+                    pr_warn!("file {} cannot be read: {}\n", inum, Shown(fault));
+                }
+            }
+        }
+        error
+    }
+
+    /// Carries out what was decided, and has the machine decide about the result.
+    fn carry_out(&mut self, interrupts: u32, take: &mut dyn FnMut(&Seen<'_>)) -> Result {
+        let setup = self.client.setup().clone();
+        let effect = core::mem::replace(&mut self.effect, Effect::Ignore);
+        let event = match effect {
+            Effect::Open(old) => {
+                self.leave();
+                self.close_at_gfmd(old);
+                self.open_at_gfmd(take)?
+            }
+            Effect::Connect(host) => self.connect(host),
+            Effect::OpenAtGfsd(descriptor) => self.open_at_gfsd(descriptor),
+            Effect::Read(descriptor) => match self.witness(descriptor) {
+                Ok(()) => return Ok(()),
+                Err(trouble) => self.gfsd_failed(GfsdRequest::Read, trouble),
+            },
+            Effect::StartIn { pause_ms } => {
+                self.leave();
+                setup.pause(pause_ms, interrupts)?;
+                Event::Timer
+            }
+            Effect::AwaitGfmd(epoch) => {
+                self.leave();
+                match self.client.link().await_process(epoch) {
+                    Ok(()) => Event::GfmdReady,
+                    Err(ERESTARTSYS) => return Err(ERESTARTSYS),
+                    Err(_) => Event::GfmdGivenUp(Errno::EIO),
+                }
+            }
+            Effect::Release(old) => {
+                self.leave();
+                self.close_at_gfmd(old);
+                return Ok(());
+            }
+            // Fails: the caller sees the state.
+            Effect::Fail(_) | Effect::Ignore => return Ok(()),
+        };
+        if setup.interrupts() != interrupts {
+            return Err(EIO);
+        }
+        self.effect = self.machine.step(event);
+        Ok(())
+    }
+
+    /// Opens the file at gfmd, observes what was opened, and chooses a gfsd.
+    fn open_at_gfmd(&mut self, take: &mut dyn FnMut(&Seen<'_>)) -> Result<Event> {
+        let client = self.client.clone();
+        client.link().ask(&self.opening, Kind::Open)?;
+        let (mut choice, mut dir) = (Choice::NONE, None);
+        let (mut opened, mut fd, mut is_it) = (None, None, true);
+        let mut hosts = 0;
+        let answer = self.opening.read(|part, epoch| {
+            match part {
+                Part::Directory(id) => dir = Some(id),
+                Part::Attr(attr) => {
+                    let seen = Seen { attr, epoch };
+                    is_it = self.place.is_object(dir, attr.id.inum)
+                        && self.content.observe(seen.observation()) != Change::Replaced;
+                    if is_it {
+                        take(&seen);
+                    }
+                    opened = Some(attr.id);
+                }
+                Part::Count(count) => hosts = count,
+                Part::Host(told) => {
+                    if let Some((host, mut rank)) = client.hosts().rank(&told) {
+                        rank.has_failed = self.machine.has_failed(host);
+                        choice.offer(host, rank, random_number());
+                    }
+                }
+                Part::Exported(exported) => fd = Some((exported, epoch)),
+                _ => {}
+            }
+            Ok(())
+        });
+        let stale = Fault::Server(GfarmError::STALE_FILE_HANDLE);
+        let fault = match (answer, opened, fd) {
+            (Ok(()), Some(id), Some((fd, epoch))) => {
+                let descriptor = Descriptor { fd, epoch, id };
+                if is_it && hosts != 0 {
+                    self.reason = None;
+                    return Ok(Event::Opened(descriptor, choice.get()));
+                }
+                self.close_at_gfmd(Some(descriptor));
+                // Those that have it are down, and may come back.
+                let down = Fault::Server(GfarmError::NO_FILESYSTEM_NODE);
+                if is_it {
+                    down
+                } else {
+                    stale
+                }
+            }
+            (Ok(()), ..) => Fault::Malformed,
+            (Err(trouble), ..) if trouble.error == ESTALE => stale,
+            (Err(trouble), ..) => match trouble.fault {
+                Fault::Server(_) => trouble.fault,
+                // The link has waited for gfmd as long as it may.
+                fault => return Ok(Event::GfmdGivenUp(fault.errno())),
+            },
+        };
+        self.reason = Some(fault);
+        Ok(Event::GfmdFailed(client.setup().failure(fault)))
+    }
+
+    fn close_at_gfmd(&self, old: Option<Descriptor>) {
+        let Some(old) = old else {
+            return;
+        };
+        // An earlier closing may be under way: then this descriptor stays open, until the process
+        // ends.
+        if self.closing.is_done() {
+            let link = self.client.link();
+            let _ = link.close_fd(&self.closing, old.fd, old.epoch);
+        }
+    }
+
+    /// Takes a connection to a gfsd, which joins the descriptor's process.
+    fn connect(&mut self, id: HostId) -> Event {
+        let client = self.client.clone();
+        let epoch = client.link().epoch();
+        let (Some(host), Some(process)) = (client.hosts().get(id), client.link().process(epoch))
+        else {
+            return self.gfsd_failed(GfsdRequest::Connect, Trouble::of(Fault::Disconnected));
+        };
+        // Those that were kept may all have ended meanwhile, as when a gfsd is restarted.
+        for _ in 0..=client.setup().options.get(Setting::Connections) {
+            match self.join(&host, &process, epoch) {
+                Ok(()) => return Event::Connected { epoch },
+                Err(trouble) if trouble.error == ENOTCONN => {}
+                Err(trouble) => {
+                    host.failed(client.setup(), trouble);
+                    return self.gfsd_failed(GfsdRequest::Connect, trouble);
+                }
+            }
+        }
+        self.gfsd_failed(GfsdRequest::Connect, Trouble::of(Fault::Disconnected))
+    }
+
+    fn join(&mut self, host: &Arc<Host>, process: &Process, epoch: u32) -> Result<(), Trouble> {
+        let connection = host.take(self.client.setup(), process, epoch)?;
+        let joined = connection
+            .turn()
+            .map_err(Trouble::from)
+            .and_then(|turn| turn.join(process, epoch));
+        if joined.is_err() {
+            host.give_back(connection);
+            return joined;
+        }
+        self.taken = Some(Taken {
+            host: host.clone(),
+            connection,
+            fd: None,
+        });
+        Ok(())
+    }
+
+    fn open_at_gfsd(&mut self, descriptor: Descriptor) -> Event {
+        let Descriptor { fd, epoch, .. } = descriptor;
+        let opened = self.with_turn(|turn| turn.request(epoch, &gfs::Open(fd)));
+        match (opened, &mut self.taken) {
+            (Ok(()), Some(taken)) => {
+                taken.fd = Some((fd, epoch));
+                Event::OpenedAtGfsd
+            }
+            (Ok(()), None) => self.gfsd_failed(GfsdRequest::Open, Trouble::of(Fault::Disconnected)),
+            (Err(trouble), _) => self.gfsd_failed(GfsdRequest::Open, trouble),
+        }
+    }
+
+    fn with_turn<R>(
+        &self,
+        work: impl FnOnce(&Turn<'_>) -> Result<R, Trouble>,
+    ) -> Result<R, Trouble> {
+        let Some(taken) = &self.taken else {
+            return Err(Trouble::of(Fault::Disconnected));
+        };
+        let turn = taken.connection.turn()?;
+        work(&turn)
+    }
+
+    /// Asks what the gfsd has, before it is read for the first time.
+    fn witness(&mut self, descriptor: Descriptor) -> Result<(), Trouble> {
+        let Descriptor { fd, epoch, .. } = descriptor;
+        let Some(id) = self.taken.as_ref().map(|taken| taken.host.id()) else {
+            return Err(Trouble::of(Fault::Disconnected));
+        };
+        if self.content.knows(id) {
+            return Ok(());
+        }
+        let live = self.with_turn(|turn| turn.request(epoch, &gfs::Fstat(fd)))?;
+        self.content.witness(id, &live);
+        Ok(())
+    }
+
+    fn gfsd_failed(&mut self, request: GfsdRequest, trouble: Trouble) -> Event {
+        if trouble.fault.ends_connection() {
+            if let Some(taken) = &self.taken {
+                taken.host.failed(self.client.setup(), trouble);
+            }
+        }
+        self.reason = Some(trouble.fault);
+        add(&self.client.setup().stats.gfsd_retries, 1);
+        Event::GfsdFailed(request, self.client.setup().failure(trouble.fault))
+    }
+
+    /// Gives the connection back, after the file was closed there.
+    fn leave(&mut self) {
+        let Some(taken) = self.taken.take() else {
+            return;
+        };
+        if let Some((fd, epoch)) = taken.fd {
+            if let Ok(turn) = taken.connection.turn() {
+                // If it fails, the connection is not used any more, or the file was not open.
+                let _ = turn.request(epoch, &gfs::Close(fd));
+            }
+        }
+        taken.host.give_back(taken.connection);
+    }
+
+    /// Carries out reads, by the descriptor that is ready. Those that cannot be carried out stay in
+    /// `batch`, and the machine has decided what follows.
+    pub(super) fn read<P: Pages>(&mut self, batch: &mut KVec<P>) {
+        let (Some(descriptor), Some(taken)) = (self.machine.readable(), &self.taken) else {
+            // That cannot be.
+            return self.reset();
+        };
+        let setup = self.client.setup();
+        let outdated = || Event::Outdated(setup.failure(Fault::Malformed));
+        let Some(ticket) = self.content.ticket(descriptor.id) else {
+            self.effect = self.machine.step(outdated());
+            return;
+        };
+        let result = self.with_turn(|turn| {
+            turn.within(descriptor.epoch, || {
+                let mut source = turn.source(descriptor.fd);
+                batch::fill_all(&mut source, descriptor.id, batch)?;
+                let live = source.stat()?;
+                // A read ends early only where the file does.
+                let mut ended = batch.iter().filter(|pages| pages.len() != 0);
+                match ended.any(|pages| pages.position() < live.size) {
+                    true => Err(Trouble::of(Fault::Malformed)),
+                    false => Ok(live),
+                }
+            })
+        });
+        let event = match result {
+            Ok(live) => {
+                taken.host.answered();
+                self.content.witness(taken.host.id(), &live);
+                match self.content.accepts(ticket) {
+                    true => Event::Progress,
+                    false => outdated(),
+                }
+            }
+            Err(trouble) => self.gfsd_failed(GfsdRequest::Read, trouble),
+        };
+        if event == Event::Progress {
+            batch::end_all(batch);
+        } else {
+            for pages in batch.iter_mut() {
+                pages.rewind();
+            }
+        }
+        self.effect = self.machine.step(event);
+    }
+
+    /// Closes the file. Sleeps.
+    pub(super) fn close(&mut self) {
+        self.effect = self.machine.step(Event::Close);
+        let interrupts = self.client.setup().interrupts();
+        let _ = self.carry_out(interrupts, &mut |_| {});
+    }
+
+    /// Gives up what is under way, without waiting for a server; the next read begins anew.
+    pub(super) fn reset(&mut self) {
+        if let Some(taken) = self.taken.take() {
+            // The file is open there, and cannot be opened by another connection.
+            taken.connection.abandon();
+            taken.host.give_back(taken.connection);
+        }
+        let effect = core::mem::replace(&mut self.effect, Effect::Ignore);
+        if let Effect::Open(old) = effect {
+            self.close_at_gfmd(old);
+        }
+        if let Effect::Release(old) = self.machine.step(Event::Close) {
+            self.close_at_gfmd(old);
+        }
+        self.machine = OpenFile::NEW;
+    }
+}
+
+/// Of a file that could not be opened to the end, nothing stays open.
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.reset();
+    }
+}
