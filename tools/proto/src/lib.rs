@@ -5,13 +5,18 @@
 //! The same files, unchanged, are the crate `ferro_proto` and `pub mod proto;` of the module crates
 //! `rtrs_core`, `rnbd_client`, `rnbd_server` and `rdma_test_device_main`. The first two have the
 //! same names here as in the kernel (`common/`, `rtrs/` beside this one), so that
-//! `use ferro_proto::...` and `use rtrs_core::proto::...` mean the same.
+//! `use ferro_proto::...` and `use rtrs_core::proto::...` mean the same. No module has `gfarm` yet.
 
 #![no_std]
 #![forbid(unsafe_code)]
 
 // An inline module with a path names a folder, so that `proto.rs` finds its files in `proto/` as in
 // the kernel.
+#[path = "../../../gfarm_ra"]
+mod gfarm_folder {
+    pub mod proto;
+}
+
 #[path = "../../../rnbd"]
 mod rnbd_folder {
     pub mod proto;
@@ -23,6 +28,7 @@ mod test_device_folder {
 }
 
 pub use ferro_proto as common;
+pub use gfarm_folder::proto as gfarm;
 pub use rnbd_folder::proto as rnbd;
 pub use rtrs_core::proto as rtrs;
 pub use test_device_folder::proto as test_device;

@@ -110,8 +110,13 @@ fn seeds() -> Vec<Vec<u8>> {
         b"gid:fe80:0000:0000:0000:0002:c903:00ef:5ab1".to_vec(),
         b"min-latency\n".to_vec(),
         b"0xffffffffffffffff".to_vec(),
+        b"user=alice,key=k,uid=1,hosts=fs1/10.0.0.1+fs2/fd00::2,ra_sync=0,ib_mtu=1024".to_vec(),
+        b"6ce20b9e d698611bf555ed9594ff12c5126f2c49e2342579ba2c4e4cb24aaa98a604ebd7\n".to_vec(),
         Vec::new(),
     ]
+    .into_iter()
+    .chain(crate::gfarm::seeds())
+    .collect()
 }
 
 /// Values that parsers are wrong about.

@@ -28,6 +28,7 @@ mod device;
 mod failover;
 mod fuzz;
 mod geometry;
+mod gfarm;
 mod golden;
 mod handshake;
 mod heartbeat;

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The Gfarm protocol.
+
+mod auth;
+mod compound;
+mod errors;
+mod golden;
+mod identity;
+mod key;
+mod md5;
+mod name;
+mod options;
+mod owners;
+mod question;
+mod recovery;
+mod sim;
+mod stream;
+mod trace;
+mod xdr;
+
+/// Replies of real servers, behind what a fuzz target takes off the front for itself.
+pub(crate) fn seeds() -> Vec<Vec<u8>> {
+    let of = |kind: &[u8], name: &str| -> Vec<u8> {
+        let server = trace::trace(name)
+            .into_iter()
+            .filter(|turn| !turn.is_client);
+        let streams = server.map(|turn| turn.bytes());
+        kind.iter().copied().chain(streams.flatten()).collect()
+    };
+    vec![
+        of(&[0, 0], "lstat-readlink"),
+        of(&[2, 4], "readdir"),
+        of(&[3, 0], "open-read-small"),
+        of(&[4, 0], "statfs"),
+        of(&[5, 9], "pread-edges"),
+        of(&[6, 99], "bulkread"),
+        of(&[7, 0], "symlink"),
+        of(&[5], "gfmd-auth"),
+        of(&[5], "auth-bad-expire"),
+    ]
+}

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Generations: what may be cached, and what must be dropped.
+
+use proptest::prelude::*;
+use proto::gfarm::{
+    attr::{
+        FileId,
+        FileType,
+        Time, //
+    },
+    gfs::LiveAttr,
+    identity::{
+        Change,
+        Label,
+        Observation, //
+    },
+    replica::HostId,
+};
+
+fn file(gen: u64, epoch: u32) -> Observation {
+    let id = FileId { inum: 7, gen };
+    let file_type = FileType::Regular;
+    Observation {
+        id,
+        file_type,
+        epoch,
+    }
+}
+
+#[test]
+fn a_rewritten_file_is_not_read_from_the_cache() {
+    let mut label = Label::new(file(3, 1));
+    let ticket = label.ticket(file(3, 1).id).unwrap();
+    assert_eq!(label.observe(file(3, 1)), Change::Same);
+    assert!(label.accepts(ticket));
+    assert_eq!(label.changes(), 0);
+    assert_eq!(label.observe(file(4, 1)), Change::Rewritten);
+    assert_eq!(label.changes(), 1, "pages of 0 are dropped");
+    assert!(!label.accepts(ticket), "bytes of 3 are not those of 4");
+    assert_eq!(label.id(), file(4, 1).id);
+    assert_eq!(
+        label.ticket(file(3, 1).id),
+        None,
+        "an old descriptor is opened again"
+    );
+    assert!(label.accepts(label.ticket(file(4, 1).id).unwrap()));
+}
+
+#[test]
+fn a_late_reply_changes_nothing() {
+    let mut label = Label::new(file(4, 2));
+    for late in [file(3, 2), file(5, 1), file(4, 1)] {
+        assert_eq!(label.observe(late), Change::Overtaken);
+        assert_eq!(label.id(), file(4, 2).id);
+    }
+}
+
+#[test]
+fn after_a_restart_of_gfmd_any_other_number_is_news() {
+    let mut label = Label::new(file(4, 1));
+    let ticket = label.ticket(file(4, 1).id).unwrap();
+    assert_eq!(label.observe(file(4, 2)), Change::Same);
+    assert!(label.accepts(ticket));
+    assert_eq!(label.observe(file(3, 3)), Change::Rewritten);
+    // The number comes again, for other bytes.
+    assert_eq!(label.observe(file(4, 3)), Change::Rewritten);
+    assert!(!label.accepts(ticket));
+}
+
+#[test]
+fn another_object_is_another_inode() {
+    let other = FileId { inum: 8, gen: 9 };
+    for seen in [
+        Observation {
+            id: other,
+            ..file(3, 1)
+        },
+        Observation {
+            file_type: FileType::Directory,
+            ..file(3, 1)
+        },
+    ] {
+        let mut label = Label::new(file(3, 1));
+        assert_eq!(label.observe(seen), Change::Replaced);
+        assert_eq!(label.id(), file(3, 1).id);
+    }
+    for file_type in [FileType::Directory, FileType::SymbolicLink] {
+        let of = |gen| Observation {
+            file_type,
+            ..file(gen, 1)
+        };
+        let mut label = Label::new(of(0));
+        assert_eq!(label.observe(of(0)), Change::Same);
+        assert_eq!(
+            label.observe(of(1)),
+            Change::Replaced,
+            "a number that is used again"
+        );
+    }
+}
+
+proptest! {
+    /// In any order of replies, a page is filled with bytes of the label only, and what
+    /// one process has shown is not taken back.
+    #[test]
+    fn no_page_has_bytes_of_another_generation(
+        steps in prop::collection::vec((0..4u64, 0..3u32, any::<bool>()), 1..40),
+    ) {
+        let mut label = Label::new(file(1, 0));
+        let mut reads = Vec::new();
+        let (mut cached, mut newest) = (None, (0, 1u64));
+        for (gen, epoch, is_read) in steps {
+            let id = file(gen, epoch).id;
+            if is_read {
+                reads.extend(label.ticket(id).map(|ticket| (ticket, gen)));
+                continue;
+            }
+            let before = label;
+            match label.observe(file(gen, epoch)) {
+                Change::Rewritten => cached = None,
+                Change::Same => prop_assert_eq!(label.id(), before.id()),
+                Change::Overtaken => prop_assert_eq!(label, before),
+                Change::Replaced => prop_assert!(false),
+            }
+            newest = newest.max((epoch, gen));
+            for (ticket, gen) in reads.drain(..) {
+                if label.accepts(ticket) {
+                    prop_assert!(cached.is_none_or(|cached| cached == gen));
+                    cached = Some(gen);
+                }
+            }
+            prop_assert!(cached.is_none_or(|cached| cached == label.id().gen));
+            let (_, gen) = newest;
+            prop_assert_eq!(label.id().gen, gen, "close to open");
+        }
+    }
+}
+
+#[test]
+fn a_write_in_place_drops_the_pages_of_the_gfsd() {
+    let live = |size, nsec| LiveAttr {
+        size,
+        atime: Time { sec: 0, nsec },
+        mtime: Time {
+            sec: 1,
+            nsec: nsec / 10,
+        },
+    };
+    let mut label = Label::new(file(3, 1));
+    let ticket = label.ticket(file(3, 1).id).unwrap();
+    let (one, two) = (HostId(1), HostId(2));
+    assert_eq!(label.live_size(), None);
+    assert_eq!(label.witness(one, &live(10, 0)), Change::Same);
+    assert_eq!(label.live_size(), Some(10));
+    // Another gfsd has its own time; the time of a read says nothing.
+    assert_eq!(label.witness(two, &live(10, 50)), Change::Same);
+    assert_eq!(label.witness(one, &live(10, 9)), Change::Same);
+    assert!(label.accepts(ticket));
+    let mut longer = label;
+    assert_eq!(longer.witness(two, &live(11, 50)), Change::Rewritten);
+    assert_eq!((longer.live_size(), longer.changes()), (Some(11), 1));
+    assert!(!longer.accepts(ticket));
+    assert_eq!(label.witness(one, &live(10, 10)), Change::Rewritten);
+    assert!(!label.accepts(ticket));
+    assert_eq!(label.id(), file(3, 1).id);
+    // What was known of the other is forgotten with its pages.
+    assert_eq!(label.witness(two, &live(10, 70)), Change::Same);
+    assert_eq!(label.witness(one, &live(10, 10)), Change::Same);
+}
+
+#[test]
+fn more_gfsds_than_are_remembered_start_anew() {
+    let mut label = Label::new(file(3, 1));
+    let live = LiveAttr {
+        size: 1,
+        atime: Time { sec: 0, nsec: 0 },
+        mtime: Time { sec: 0, nsec: 0 },
+    };
+    for host in 0..8 {
+        assert_eq!(label.witness(HostId(host), &live), Change::Same);
+    }
+    assert_eq!(label.witness(HostId(8), &live), Change::Rewritten);
+    assert_eq!(label.witness(HostId(8), &live), Change::Same);
+    assert_eq!(label.witness(HostId(7), &live), Change::Same);
+}

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Whose a file is here.
+
+use proto::gfarm::{
+    options::Options,
+    owners::{
+        Mounter,
+        Owners,
+        NOBODY, //
+    },
+};
+
+const MOUNTER: Mounter = Mounter {
+    uid: 1000,
+    gid: 100,
+};
+
+fn owner(options: &str, user: &str, group: &str) -> (u32, u32) {
+    let options = Options::parse(options.as_bytes()).unwrap_or_else(|e| panic!("{e}"));
+    (
+        MOUNTER.uid_of(user.as_bytes(), &options),
+        MOUNTER.gid_of(group.as_bytes(), &options),
+    )
+}
+
+#[test]
+fn names_have_the_numbers_that_the_options_say() {
+    let map = "user=alice,usermap=bob/7+carol/8+bob/9,groupmap=staff/70+alice/0";
+    for (options, user, group, expected) in [
+        ("user=alice", "alice", "alice", (1000, NOBODY)),
+        ("user=alice", "bob", "staff", (NOBODY, NOBODY)),
+        (map, "alice", "staff", (1000, 70)),
+        (map, "bob", "alice", (7, 0)),
+        (map, "carol", "Staff", (8, NOBODY)),
+        (map, "bo", "staf", (NOBODY, NOBODY)),
+        (map, "", "", (NOBODY, NOBODY)),
+        // Who is in the list is that user, also the user of the mount.
+        ("user=alice,usermap=alice/5", "alice", "alice", (5, NOBODY)),
+        // These are for all, whatever the lists say.
+        ("user=alice,uid=0,usermap=bob/7", "bob", "bob", (0, NOBODY)),
+        ("user=alice,gid=3,groupmap=bob/7", "bob", "bob", (NOBODY, 3)),
+    ] {
+        assert_eq!(owner(options, user, group), expected, "{options} {user}");
+    }
+}
+
+#[test]
+fn a_list_is_shown_as_it_was_given() {
+    let text = "user=u,usermap=a.b@c/1+/2+x/4294967294,groupmap=g/0";
+    assert!(Options::parse(text.as_bytes()).is_err(), "a name is empty");
+    let text = text.replace("+/2", "");
+    let shown = Options::parse(text.as_bytes()).unwrap().to_string();
+    assert!(
+        shown.ends_with(",usermap=a.b@c/1+x/4294967294,groupmap=g/0"),
+        "{shown}"
+    );
+    for wrong in [
+        "",
+        "+",
+        "a",
+        "a/",
+        "/1",
+        "a/x",
+        "a/-1",
+        "a/1+",
+        "a/1/2",
+        "a b/1",
+        "a\\b/1",
+        "a/4294967295",
+    ] {
+        assert_eq!(Owners::parse(wrong.as_bytes()), None, "{wrong}");
+        for name in ["usermap", "groupmap"] {
+            let text = format!("user=u,{name}={wrong}");
+            let error = Options::parse(text.as_bytes()).err().map(|e| e.to_string());
+            let error = error.unwrap_or_else(|| panic!("{text}"));
+            assert!(error.contains(name), "{error}");
+        }
+    }
+    let long = |len: usize| format!("user=u,usermap={}/1", "x".repeat(len));
+    assert!(Options::parse(long(255).as_bytes()).is_ok());
+    assert!(
+        Options::parse(long(256).as_bytes()).is_err(),
+        "no such name"
+    );
+    let many = |count: usize| format!("user=u,groupmap={}", vec!["ab/1"; count].join("+"));
+    assert!(Options::parse(many(102).as_bytes()).is_ok());
+    assert!(Options::parse(many(103).as_bytes()).is_err(), "514 bytes");
+}
+
+#[test]
+fn lists_that_are_given_in_parts_are_one() {
+    let parts = "user=u,usermap=a/1,hosts=fs1/10.0.0.1,groupmap=g/2,\
+                 usermap=b/3+c/4,hosts=fs2/::1,usermap=d/5";
+    let options = Options::parse(parts.as_bytes()).unwrap();
+    let shown = options.to_string();
+    let lists = ",usermap=a/1+b/3+c/4+d/5,groupmap=g/2,hosts=fs1/10.0.0.1+fs2/::1";
+    assert!(shown.ends_with(lists), "{shown}");
+    assert_eq!(options.hosts().find(b"fs2"), Some("::1".parse().unwrap()));
+    let grown = |count: usize| vec!["usermap=abc/1"; count].join(",");
+    let fits = format!("user=u,{}", grown(85));
+    assert!(Options::parse(fits.as_bytes()).is_ok(), "509 bytes");
+    let over = format!("user=u,{}", grown(86));
+    assert!(Options::parse(over.as_bytes()).is_err(), "515 bytes");
+}
+
+#[test]
+fn a_remount_shows_the_same_without_the_key() {
+    let parse = |text: &str| Options::parse(text.as_bytes()).unwrap();
+    let in_force = parse("user=u,key=gfarm:u,readahead=64");
+    assert!(parse("user=u,readahead=64").is_shown_as(&in_force));
+    assert!(parse("user=u,key=other,readahead=64").is_shown_as(&in_force));
+    assert!(!parse("user=u").is_shown_as(&in_force));
+    assert!(!parse("user=u,readahead=64,uid=0").is_shown_as(&in_force));
+}
