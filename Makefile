@@ -12,7 +12,7 @@ ONLY   ?=
 # How long `make soak` goes on.
 MINUTES ?= 60
 
-.PHONY: help setup setup-build modules modules_install cmodules demo shell test test-long soak mutants check
+.PHONY: help setup setup-build modules modules_install helper cmodules demo shell test test-long soak mutants check
 .PHONY: coverage bench doc clean
 
 help:
@@ -24,7 +24,8 @@ help:
 	@echo 'make mutants          every mutant of the state machines must fail a test (other files: ONLY=rtrs/proto/addr.rs)'
 	@echo 'make bench            speed, side by side with the C driver and nvme-rdma'
 	@echo 'make modules          the kernel modules, built for the stock kernel'
-	@echo 'make modules_install  installs them for the running kernel (as root)'
+	@echo 'make helper           mount.gfarm, which mount -t gfarm runs'
+	@echo 'make modules_install  installs both for the running kernel (as root)'
 	@echo 'make check            style, lint and the tests that need no VM'
 	@echo 'make coverage         which lines and functions the tests reach (some: ONLY="io.*")'
 	@echo 'make doc              rustdoc of the library crates'
@@ -38,6 +39,9 @@ setup-build:
 
 modules: setup-build
 	@$(KDIR) build
+
+helper: setup-build
+	@$(KDIR) helper >/dev/null
 
 # For the running kernel; INSTALL_MOD_PATH=/elsewhere installs below another root, as with the kernel's own target.
 modules_install:

@@ -14,8 +14,9 @@ BUILD_PACKAGES = (
 ).split()
 # What is in the guests' root image, with all that these depend on.
 GUEST_PACKAGES = (
-    "bash busybox-static coreutils dash dmsetup e2fsprogs fdisk fio ibverbs-providers ibverbs-utils iproute2 kmod "
-    "librdmacm1t64 mount nvme-cli python3 rdma-core tar udev util-linux xfsprogs"
+    "bash busybox-static coreutils dash dmsetup e2fsprogs fdisk fio fuse3 gfarm-client gfarm2fs gfmd gfsd "
+    "ibverbs-providers ibverbs-utils iproute2 keyutils kmod librdmacm1t64 mount netbase nvme-cli postgresql python3 "
+    "rdma-core tar udev util-linux xfsprogs"
 ).split()
 # What makes that image, and the programs of tests that are compiled against the guests' libraries.
 LAB_PACKAGES = "cpio erofs-utils libibverbs-dev librdmacm-dev".split()

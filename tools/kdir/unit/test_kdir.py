@@ -9,7 +9,7 @@ import unittest
 from contextlib import redirect_stderr
 from unittest import mock
 
-from kdir import cache, config, debug, install, native, packages, root
+from kdir import cache, config, debug, helper, install, native, packages, root
 
 VERSION = "7.2.12+deb13-amd64"
 
@@ -126,6 +126,20 @@ class InstallTest(unittest.TestCase):
             place.mkdir(parents=True)
             (place / "modules.builtin").touch()
             self.assertEqual(install.obstacle("6.1.0", VERSION, root, False), "")
+
+    def test_the_helper_comes_along_once_it_is_built(self) -> None:
+        """Executable where mount(8) looks for it, with its manual; nothing before it is built."""
+        with tempfile.TemporaryDirectory() as root:
+            program = pathlib.Path(root) / "mount-gfarm"
+            with mock.patch.object(helper, "program", lambda: program):
+                helper.install(f"{root}/target")
+                self.assertFalse((pathlib.Path(root) / "target").exists())
+                program.write_text("a program")
+                helper.install(f"{root}/target")
+            installed = pathlib.Path(root) / "target/sbin/mount.gfarm"
+            self.assertEqual((installed.read_text(), installed.stat().st_mode & 0o777), ("a program", 0o755))
+            manual = pathlib.Path(root) / "target/usr/local/share/man/man8/mount.gfarm.8"
+            self.assertIn("MOUNT.GFARM", manual.read_text())
 
     def test_tests_stay_here(self) -> None:
         """A module of tests is no part of the product."""

@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: GPL-2.0
+"""mount.gfarm, the mount helper: what mount(8) runs for the file system type gfarm."""
+import os
+import pathlib
+import shutil
+import subprocess
+
+from . import cache, cargo, config
+
+MANUAL = config.REPOSITORY / "Documentation/mount.gfarm.8"
+# Where mount(8) looks for helpers, and man(1) for manuals.
+HELPERS, MANUALS = "sbin", "usr/local/share/man/man8"
+
+
+def program() -> pathlib.Path:
+    """Where the helper is, or will be, once it is built."""
+    return pathlib.Path(cargo.environment()["CARGO_TARGET_DIR"]) / "release/mount-gfarm"
+
+
+def build() -> pathlib.Path:
+    """Builds the helper."""
+    subprocess.run([*cargo.command(), "build", "--release", "--locked", "--quiet", "--manifest-path",
+                    str(config.REPOSITORY / "tools/Cargo.toml"), "--package", "ferrofabric-mount"],
+                   env=os.environ | cargo.environment(), check=True)
+    return program()
+
+
+def install(root: str) -> None:
+    """Installs the helper below a root, "" for that of the machine, if it is built."""
+    if not program().exists():
+        return
+    target = pathlib.Path(root or "/")
+    for source, folder, name, mode in ((program(), HELPERS, "mount.gfarm", 0o755),
+                                       (MANUAL, MANUALS, MANUAL.name, 0o644)):
+        (target / folder).mkdir(parents=True, exist_ok=True)
+        file = target / folder / name
+        shutil.copy(source, file)
+        file.chmod(mode)
+    cache.say(f"mount.gfarm is in {target / HELPERS}, its manual in {target / MANUALS}")

@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a call asks the kernel to do, with everything looked up.
+
+use std::{
+    fmt, io,
+    net::SocketAddr,
+    path::{
+        Path,
+        PathBuf, //
+    },
+};
+
+use rustix::mount::MountAttrFlags;
+
+use crate::{
+    command_line::CommandLine,
+    config::Config,
+    key,
+    options::{
+        self,
+        Sorted,
+        Word, //
+    },
+    servers,
+    Failure, //
+};
+
+/// What a call depends on beside its arguments.
+pub struct Surroundings<'a> {
+    /// The file that `$GFARM_CONFIG_FILE` names.
+    pub config_file: Option<PathBuf>,
+    /// The home of who mounts.
+    pub home: Option<PathBuf>,
+    /// Finds the home of a local account by its name.
+    pub home_of: &'a dyn Fn(&str) -> Option<PathBuf>,
+    /// Finds the addresses of a host, each with the port.
+    pub look_up: &'a dyn Fn(&str, u16) -> io::Result<Vec<SocketAddr>>,
+    /// The time, in seconds since 1970.
+    pub now_s: u64,
+}
+
+/// The key for the kernel.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Key {
+    /// By what the kernel finds it.
+    pub description: String,
+    /// The line of the file.
+    line: String,
+    /// The file.
+    pub file: PathBuf,
+}
+
+impl Key {
+    /// Returns what is secret.
+    pub fn line(&self) -> &str {
+        &self.line
+    }
+}
+
+/// Does not show the secret.
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} from {}", self.description, self.file.display())
+    }
+}
+
+/// What is to be done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    /// The source, in addresses.
+    pub source: String,
+    /// Where to mount.
+    pub directory: PathBuf,
+    /// The options of the file system.
+    pub words: Vec<Word>,
+    /// The attributes of the mount point.
+    pub attributes: MountAttrFlags,
+    /// Whether a mount that exists is changed.
+    pub is_remount: bool,
+    /// The key; `None` if the user has put one into a keyring.
+    pub key: Option<Key>,
+    /// What is worth a warning.
+    pub warnings: Vec<String>,
+}
+
+impl Plan {
+    /// Looks everything up that a call needs.
+    ///
+    /// # Errors
+    ///
+    /// Returns the reason why the kernel would refuse the mount, as far as it is known here.
+    pub fn new(line: &CommandLine, around: &Surroundings<'_>) -> Result<Self, Failure> {
+        let sorted = options::sort(&line.options, line.is_sloppy)?;
+        let warnings: Vec<String> = sorted
+            .skipped
+            .iter()
+            .map(|name| format!("option {name} is unknown, and skipped as -s asks for"))
+            .collect();
+        let mut plan = Self {
+            source: String::new(),
+            directory: PathBuf::from(&line.directory),
+            words: sorted.words.clone(),
+            attributes: sorted.attributes,
+            is_remount: sorted.is_remount,
+            key: None,
+            warnings,
+        };
+        if plan.is_remount {
+            return Ok(plan);
+        }
+        let config = Config::load(
+            sorted.config.as_deref().map(Path::new),
+            around.config_file.clone(),
+            around.home.as_deref(),
+        )?;
+        let user = user_of(&sorted)?;
+        let named = servers::named(&line.source, &config)?;
+        plan.source = servers::resolve(&named, around.look_up)?;
+        if sorted.value_of("key").is_none() {
+            plan.key = Some(find_key(user, &sorted, &config, around)?);
+        }
+        Ok(plan)
+    }
+}
+
+/// Returns the name of the user in Gfarm.
+fn user_of(sorted: &Sorted) -> Result<&str, Failure> {
+    sorted.value_of("username").ok_or_else(|| {
+        Failure::Usage("whose files are these in Gfarm? add -o user=NAME".to_owned())
+    })
+}
+
+fn find_key(
+    user: &str,
+    sorted: &Sorted,
+    config: &Config,
+    around: &Surroundings<'_>,
+) -> Result<Key, Failure> {
+    let file = key::file_of(
+        sorted.key_file.as_deref(),
+        config.key_file.as_deref(),
+        (around.home_of)(user),
+        around.home.clone(),
+    )?;
+    Ok(Key {
+        description: format!("gfarm:{user}"),
+        line: key::read(&file, around.now_s)?,
+        file,
+    })
+}

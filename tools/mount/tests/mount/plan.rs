@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: GPL-2.0
+
+use std::{
+    io,
+    net::SocketAddr,
+    path::PathBuf, //
+};
+
+use mount_gfarm::{
+    command_line::CommandLine,
+    plan::{
+        Plan,
+        Surroundings, //
+    },
+    Failure, //
+};
+
+use crate::key::{
+    line,
+    KeyFile, //
+};
+
+fn look_up(host: &str, port: u16) -> io::Result<Vec<SocketAddr>> {
+    match host {
+        "gfmd" => Ok(vec![SocketAddr::from(([10, 0, 0, 1], port))]),
+        _ => Err(io::Error::other("not known")),
+    }
+}
+
+fn plan(source: &str, options: &str) -> Result<Plan, Failure> {
+    let line = CommandLine {
+        source: source.to_owned(),
+        directory: "/mnt".to_owned(),
+        options: options.to_owned(),
+        ..CommandLine::default()
+    };
+    Plan::new(
+        &line,
+        &Surroundings {
+            config_file: Some(PathBuf::from("/nonexistent")),
+            home: None,
+            home_of: &|_| None,
+            look_up: &look_up,
+            now_s: 1,
+        },
+    )
+}
+
+#[test]
+fn a_mount_with_the_key_of_a_file() {
+    let file = KeyFile::new("plan", &line(), 0o600);
+    let found = plan("gfmd", &format!("user=alice,keyfile={}", file.0.display())).unwrap();
+    assert_eq!(found.source, "10.0.0.1:601");
+    let key = found.key.as_ref().unwrap();
+    assert_eq!(
+        (key.description.as_str(), key.line()),
+        ("gfarm:alice", line().as_str())
+    );
+    assert!(!format!("{found:?}").contains("5a5a"), "-v shows the key");
+}
+
+#[test]
+fn a_key_in_a_keyring_needs_no_file() {
+    assert_eq!(plan("gfmd", "user=alice,key=mine").unwrap().key, None);
+}
+
+#[test]
+fn a_remount_needs_neither_names_nor_keys() {
+    let found = plan("elsewhere", "remount,actimeo=3").unwrap();
+    assert!(found.is_remount && found.source.is_empty() && found.key.is_none());
+}
+
+#[test]
+fn what_is_missing_is_said() {
+    for (source, options, said) in [
+        ("gfmd", "", "add -o user=NAME"),
+        ("gfmd", "user=alice", "add -o keyfile=FILE"),
+        ("elsewhere", "user=alice,key=k", "elsewhere: not known"),
+    ] {
+        let why = plan(source, options).unwrap_err().to_string();
+        assert!(why.contains(said), "{source} {options}: {why}");
+    }
+}
