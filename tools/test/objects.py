@@ -9,13 +9,14 @@ import re
 import subprocess
 
 # The folders of the modules' sources.
-SOURCES = ("kernel_ext", "block", "rdma", "rtrs", "rnbd", "samples", "selftest", "verbs_provider", "test_device")
+SOURCES = ("kernel_ext", "block", "net", "gfarm_ra", "gfarm_ra/vfs", "rdma", "rtrs", "rnbd", "samples", "selftest",
+           "verbs_provider", "test_device")
 
 
 # Functions of core that end in a panic, as relocations name them.
 PANIC = re.compile(r"9panicking|unwrap_failed|expect_failed|len_mismatch|slice\w*_fail|panic_already")
 # Sources of protocol code. The kernel's own containers are not among them.
-PROTOCOL = re.compile(r"(?:rtrs/proto|rnbd/proto|test_device/proto|common)/.*\.rs")
+PROTOCOL = re.compile(r"(?:rtrs/proto|rnbd/proto|gfarm_ra/proto|test_device/proto|common)/.*\.rs")
 
 
 def panics(disassembly: str) -> dict[str, list[str]]:
@@ -56,11 +57,12 @@ def check(repository: pathlib.Path, kdir: list[str]) -> list[tuple[str, list[str
     modules = sorted(pathlib.Path(paths["modules"]).glob("*.ko"))
     results = []
     names = {module.stem for module in modules}
-    wanted = {"kernel_ext", "block_ext", "rdma_rust", "rtrs-core", "rtrs-client", "rtrs-server", "rnbd-client",
-              "rnbd-server", "kernel_ext_test", "rdma_test", "rdma_test_device"}
+    wanted = {"kernel_ext", "block_ext", "net_ext", "vfs_ext", "gfarm_ra", "rdma_rust", "rtrs-core", "rtrs-client",
+              "rtrs-server", "rnbd-client", "rnbd-server", "kernel_ext_test", "net_test", "vfs_test", "rdma_test",
+              "rdma_test_device"}
     results.append(("every-module-is-built", sorted(f"{name}.ko is missing" for name in wanted - names)))
     for module in modules:
-        if not module.stem.startswith(("kernel_ext", "rtrs", "rnbd", "rdma_test_device")):
+        if not module.stem.startswith(("kernel_ext", "gfarm_ra", "rtrs", "rnbd", "rdma_test_device")):
             continue
         sites = panics(_run(kdir, repository, "objdump", "-dr", "--no-show-raw-insn", str(module)))
         wrong = []

@@ -6,14 +6,14 @@ import re
 from rules import FUNCTION_LINES_MAX, Source
 
 # The abstractions; everything else is a driver, a sample or host code, and has no unsafe.
-UNSAFE_FOLDERS = ("kernel_ext", "block", "rdma", "verbs_provider")
+UNSAFE_FOLDERS = ("kernel_ext", "block", "net", "gfarm_ra/vfs", "rdma", "verbs_provider")
 # What drivers may promise to an abstraction: one line each.
 UNSAFE_PROMISES = {
     ("rtrs/client/io/table.rs", "unsafe impl Unmapper for RequestTable {"),
     ("selftest/rdma/region.rs", "unsafe impl Unmapper for ClosedBefore<'_> {"),
     ("test_device/device/provider.rs", "unsafe impl Provider for TestDevice {"),
 }
-KERNEL_FOLDERS = (*UNSAFE_FOLDERS, "common", "rtrs", "rnbd", "samples", "selftest", "test_device")
+KERNEL_FOLDERS = (*UNSAFE_FOLDERS, "common", "gfarm_ra", "rtrs", "rnbd", "samples", "selftest", "test_device")
 _LAZY = re.compile(r"SAFETY: *(ffi|valid pointer|trivial|obvious|safe|ok|fine)\b[ .,]*$", re.I)
 
 
@@ -29,7 +29,7 @@ def _code_of(line: str) -> str:
 
 
 def _in_folder(path: pathlib.Path, folders: tuple[str, ...]) -> bool:
-    return path.parts[0] in folders
+    return any(path.is_relative_to(folder) for folder in folders)
 
 
 def unsafe_lines(source: Source) -> list[int]:
@@ -48,7 +48,8 @@ def unsafe_only_in_abstractions(sources: list[Source]) -> list[str]:
 
 def drivers_see_no_bindings(sources: list[Source]) -> list[str]:
     """Raw bindings are visible to the abstractions only."""
-    pattern = re.compile(r"\b(bindings::|use kernel::bindings|(kernel_ext|block_ext|rdma|verbs_provider)_sys)\b")
+    crates = "kernel_ext|block_ext|net_ext|vfs_ext|rdma|verbs_provider"
+    pattern = re.compile(rf"\b(bindings::|use kernel::bindings|({crates})_sys)\b")
     return [f"{s.path}:{n}: {line.strip()[:80]}" for s in _rust(sources)
             if _in_folder(s.path, KERNEL_FOLDERS) and not _in_folder(s.path, UNSAFE_FOLDERS)
             for n, line in enumerate(s.lines, 1) if pattern.search(_code_of(line))]

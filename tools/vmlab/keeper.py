@@ -134,17 +134,18 @@ class Keeper:
         """Cleans up and asks the oracle; what is wrong, in words, with what the machines say about it."""
         assert self._lab is not None
         with phase("clean-up"):
-            wrong = self._clean_up(self._lab)
+            wrong = self._clean_up(self._lab.take_cleanups())
         with phase("examine"):
             wrong += self._examine(self._lab, needs)
         if wrong or failed:
             wrong += self._evidence(self._lab)
         return wrong
 
-    def _clean_up(self, lab: Lab) -> list[str]:
-        """Runs what the test deferred, all of it, also when some of it fails."""
+    @staticmethod
+    def _clean_up(deeds: list[tuple[Callable[..., Any], tuple[Any, ...]]]) -> list[str]:
+        """Runs what tests have deferred, all of it, also when some of it fails."""
         wrong = []
-        for deed, arguments in lab.take_cleanups():
+        for deed, arguments in deeds:
             try:
                 with Deadline(CLEANUP_SECONDS):
                     deed(*arguments)
@@ -199,8 +200,10 @@ class Keeper:
         return wrong
 
     def end_sharing(self) -> list[str]:
-        """Unloads all that tests have shared, the disks behind it too; what is wrong then, in words."""
+        """Unloads all that tests have shared, the disks behind it too, and ends what else they share; what is wrong
+        then, in words."""
         wrong = self.unload()
+        wrong += self._clean_up(self._lab.take_shared_cleanups()) if self._lab else []
         for machine in self._lab.machines if self._lab else []:
             if machine.alive and (result := machine.try_run("[ ! -e /sys/module/brd ] || rmmod brd")).code:
                 wrong.append(f"{machine.name}: the ram disks are still in use: {result.out.strip()}")

@@ -80,6 +80,7 @@ class Lab:
         self.folder = unique_folder(run_base())
         self.machines: list[Machine] = []
         self._cleanups: list[tuple[Callable[..., Any], tuple[Any, ...]]] = []
+        self._shared_cleanups: list[tuple[Callable[..., Any], tuple[Any, ...]]] = []
         for index, name in enumerate(("client", "server")[:spec.machines]):
             args = tuple(arg.replace("{name}", name) for arg in (*extra, *spec.qemu_args))
             args += self._disk_args(name)
@@ -257,6 +258,15 @@ class Lab:
     def take_cleanups(self) -> list[tuple[Callable[..., Any], tuple[Any, ...]]]:
         """Hands the registered clean-ups to the runner, in the order to run them."""
         cleanups, self._cleanups = self._cleanups[::-1], []
+        return cleanups
+
+    def defer_to_unload(self, deed: Callable[..., Any], *arguments: Any) -> None:
+        """Registers clean-up of what tests share with each other: for when the modules that they share are unloaded."""
+        self._shared_cleanups.append((deed, arguments))
+
+    def take_shared_cleanups(self) -> list[tuple[Callable[..., Any], tuple[Any, ...]]]:
+        """The same as `take_cleanups` for those."""
+        cleanups, self._shared_cleanups = self._shared_cleanups[::-1], []
         return cleanups
 
 

@@ -18,7 +18,7 @@ from vmlab.phases import phase
 LOAD_SECONDS = 120.0
 UNLOAD_SECONDS = 90.0
 # The module whose presence shows that a part is there.
-WITNESS = {"server": "rnbd_server", "client": "rnbd_client"}
+WITNESS = {"server": "rnbd_server", "client": "rnbd_client", "gfarm": "gfarm_ra"}
 
 Parts = Mapping[str, str]
 

@@ -24,9 +24,11 @@ from vmlab.patience import is_debug_kernel, scaled
 
 # norandmaps: an emulator keeps translated code by its address. With the same addresses in every process bash
 # starts in 40 ms of its processor time instead of 110, `rdma` in 27 instead of 96. init_on_alloc=0: Debian's kernel
-# clears all memory that it allocates, which hides what reads memory that it has not written.
+# clears all memory that it allocates, which hides what reads memory that it has not written. tsc=nowatchdog: on a busy
+# host the watchdog takes the TSC for unstable and changes to the HPET, each read of which leaves the emulated code.
 APPEND = ("console=ttyS0 quiet panic=-1 mitigations=off init_on_alloc=0 net.ifnames=0 log_buf_len=4M printk.devkmsg=on "
-          "apparmor=0 audit=0 norandmaps rcupdate.rcu_cpu_stall_timeout=60 nmi_watchdog=0 sysrq_always_enabled")
+          "apparmor=0 audit=0 norandmaps rcupdate.rcu_cpu_stall_timeout=60 nmi_watchdog=0 sysrq_always_enabled "
+          "tsc=nowatchdog")
 # An emulator carries out `rep movsb` byte by byte; without these flags the kernel copies words. With both settings
 # io.* takes a fifth less processor time.
 EMULATED_CPU = "max,-erms,-fsrm"

@@ -43,9 +43,9 @@ NO_LOG = 2**62      # a mark after all that a kernel will ever say
 Resources = Mapping[str, Mapping[str, int]]
 
 
-# Folders that are empty, but for the control files, when no session and no device is left.
+# Folders that are empty, but for the control files, when no session, no device and no mount is left.
 PLACES = ("/sys/class/rtrs-client", "/sys/class/rtrs-server", "/sys/devices/virtual/rnbd-client/ctl/devices",
-          "/sys/class/rnbd-server/ctl/devices")
+          "/sys/class/rnbd-server/ctl/devices", "/proc/fs/gfarm")
 
 
 def resources(machine: Machine) -> Resources:

@@ -16,6 +16,7 @@ from vmlab.checks import Failed, eq, ok, until
 from vmlab.history import History
 from vmlab.lab import Lab
 from vmlab.machine import Job, Machine
+from vmlab.patience import is_debug_kernel
 from vmlab.phases import phase
 
 CONTROL = "/sys/devices/virtual/rnbd-client/ctl"
@@ -167,6 +168,9 @@ def load_server(lab: Lab, modules: str | None = None, rtrs: str = "", rnbd: str 
 
 
 def _server_line(modules: str, rtrs: str, rnbd: str) -> str:
+    if is_debug_kernel() and "sess_queue_depth" not in rtrs:
+        # With 512 chunks a path connects so late under emulation that tests fail by time.
+        rtrs = f"{rtrs} sess_queue_depth=64"
     return f"mods {modules} rtrs-server {rtrs} && {replay.BEGIN} && mods {modules} rnbd-server {rnbd}"
 
 

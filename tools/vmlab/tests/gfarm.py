@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The kernel's mount of a real Gfarm shows what gfarm2fs and Gfarm's own programs show."""
+from __future__ import annotations
+
+from vmlab import gfarm_mount, tier
+from vmlab.checks import Failed, eq, ge, ok, until
+from vmlab.gfarm import FOLDER, FUSE, Gfarm
+from vmlab.gfarm_mount import mounted, put_random
+from vmlab.lab import Lab
+from vmlab.needs import needs
+from vmlab.tests.vfs import WAYS
+
+# Making an entry through FUSE takes an emulated machine 50 ms, a look at it as long.
+ENTRIES = tier.of(500, 5000)
+BIG_BYTES = 8 << 20
+# 1 GiB takes an emulated machine a minute; the positions that need more than 32 bits are in the sparse file.
+LARGE_MIB = tier.of(64, 1024)
+SPARSE_BYTES = (5 << 30) + 4097
+READERS, MANY = 8, 64
+# Changes of a file that the kernel reads again.
+TURNS = tier.of(12, 200)
+
+
+def tree(gfarm: Gfarm) -> str:
+    """The tree of odd names in Gfarm, which the first test makes that needs it."""
+    if gfarm.try_run("gfls -d /tree").code:
+        program = gfarm.push("gfarm_tree.py")
+        with gfarm.fuse() as folder:
+            gfarm.run(f"mkdir {folder}/tree && python3 {program} make {folder}/tree {ENTRIES}", 400)
+    return "tree"
+
+
+@needs(machines=1, timeout=600)
+def test_a_tree_of_odd_names_is_the_same_as_through_fuse(vm: Lab) -> None:
+    """500 entries (5,000 in make test-long): names, kinds, modes, sizes, times, targets of links, contents."""
+    gfarm = gfarm_mount.start(vm)
+    name = tree(gfarm)
+    program = gfarm.push("gfarm_tree.py")
+    with gfarm.fuse() as folder, mounted(gfarm) as mount:
+        found = gfarm.run(f"python3 {program} compare {mount.at}/{name} {folder}/{name}", 400).split()
+        eq(int(found[0]), ENTRIES, "entries")
+        mount.forget()
+        eq(gfarm.run(f"python3 {program} digest {mount.at}/{name}", 400).split(), found, "with an empty cache")
+
+
+@needs(machines=1, timeout=400)
+def test_files_of_each_size_have_their_bytes(vm: Lab) -> None:
+    """Empty, one byte, around a page, odd, large with two replicas, and sparse above 4 GiB."""
+    gfarm = gfarm_mount.start(vm)
+    wanted = {f"size{size}": put_random(gfarm, f"size{size}", size) for size in (0, 1, 4095, 4096, 4097, 1_000_003)}
+    wanted["large"] = put_random(gfarm, "large", LARGE_MIB << 20, copies=2)
+    with gfarm.fuse() as folder, mounted(gfarm) as mount:
+        for name, digest in wanted.items():
+            eq(mount.sha256(name), digest, name)
+            eq(gfarm.run(f"gfexport /{name} | sha256sum", 120).split()[0], digest, f"{name} by gfexport")
+        gfarm.run(f"truncate -s {SPARSE_BYTES - 3} {folder}/sparse && printf end >> {folder}/sparse")
+        eq(gfarm.run(f"stat -c %s {mount.at}/sparse").strip(), str(SPARSE_BYTES), "size")
+        eq(gfarm.run(f"tail -c 4099 {mount.at}/sparse | tr -d '\\0'"), "end", "its end")
+        eq(gfarm.run(f"head -c 8192 {mount.at}/sparse | tr -d '\\0' | wc -c").strip(), "0", "its hole")
+        # gfmd subtracts the size of a sparse file from what its gfsd uses.
+        gfarm.run("gfrm /sparse /large")
+        ge(int(gfarm.run(f"stat -f -c %b {mount.at}")), 1, "blocks of a file system that uses less than nothing")
+
+
+@needs(machines=1, timeout=240)
+def test_every_way_to_read_gives_the_bytes(vm: Lab) -> None:
+    """read, pread, mmap, sendfile, splice and O_DIRECT; several values of readahead=; ra_async=0."""
+    gfarm = gfarm_mount.start(vm)
+    wanted = {name: put_random(gfarm, name, size) for name, size in (("ways", 400_003), ("ways_empty", 0))}
+    for options in ("", "readahead=1", "readahead=1024,connections=2", "ra_async=0"):
+        with mounted(gfarm, options) as mount:
+            for name, digest in wanted.items():
+                found = gfarm.run(f"python3 - {mount.at}/{name} <<'END'\n{WAYS}\nEND", 180).split()
+                eq(len(found), 12, f"ways in {found}")
+                for way, value in zip(found[::2], found[1::2], strict=True):
+                    eq(value, digest, f"{name} by {way} with {options!r}")
+
+
+@needs(machines=1, timeout=240)
+def test_links_directories_and_space(vm: Lab) -> None:
+    """Links are followed and read, names that are not there are not there, statfs shows the gfsds."""
+    gfarm = gfarm_mount.start(vm)
+    gfarm.run("gfmkdir -p /dir/sub; echo text > /run/t; gfreg /run/t /dir/sub/file; gfln -s sub/file /dir/link; "
+              "gfln -s /nowhere/at/all /dir/dangling; gfln -s ../dir /dir/up")
+    with mounted(gfarm) as mount:
+        eq(gfarm.run(f"cd {mount.at}/dir; cat link up/up/link; readlink link dangling up"),
+           "text\ntext\nsub/file\n/nowhere/at/all\n../dir\n")
+        mount.fails("cat dir/dangling", "No such file or directory")
+        mount.fails("stat dir/sub/nothing", "No such file or directory")
+        mount.fails("cat dir/sub", "Is a directory")
+        mount.fails("ls dir/sub/file/below", "Not a directory")
+        mount.fails(f"stat {'x' * 256}", "File name too long")
+        blocks, files = map(int, gfarm.run(f"stat -f -c '%b %c' {mount.at}").split())
+        ge(blocks, 1, "blocks")
+        ge(files, 1, "files")
+        # A name that appears elsewhere is seen after actimeo= at the latest.
+        gfarm.run("gfreg /run/t /dir/sub/nothing")
+        until(lambda: not gfarm.machine.try_run(f"stat {mount.at}/dir/sub/nothing").code, 10, "a new name is seen")
+        gfarm.run("gfrm /dir/sub/nothing")
+        until(lambda: gfarm.machine.try_run(f"stat {mount.at}/dir/sub/nothing").code, 10, "a removed name is gone")
+    gfarm.run("gfrm -r /dir; rm /run/t")
+
+
+@needs(machines=1, timeout=240)
+def test_nothing_is_written(vm: Lab) -> None:
+    """Each change is refused with EROFS, before and after a remount that asks for it."""
+    gfarm = gfarm_mount.start(vm)
+    gfarm.put(b"text", "/kept")
+    gfarm.run("gfmkdir /kept_dir")
+    with mounted(gfarm) as mount:
+        for remount in ("", f"mount -i -o remount,rw {mount.at}"):
+            gfarm.machine.try_run(remount)
+            for deed in ("touch new", "mkdir new", "rm kept", "rmdir kept_dir", "mv kept new", "ln kept new",
+                         "ln -s x new", "chmod 600 kept", "chown 0 kept", "truncate -s 0 kept", "echo > kept",
+                         "touch kept"):
+                mount.fails(deed, "Read-only file system")
+        eq(gfarm.run(f"cat {mount.at}/kept"), "text")
+
+
+@needs(machines=1, timeout=300)
+def test_what_is_rewritten_elsewhere_is_seen_at_the_next_open(vm: Lab) -> None:
+    """Longer, shorter and of the same length; never a mixture of two."""
+    gfarm = gfarm_mount.start(vm)
+    with gfarm.fuse() as folder, mounted(gfarm) as mount:
+        for turn in range(TURNS):
+            size = (70_000, 70_000, 1, 300_001, 4096, 0)[turn % 6]
+            written = gfarm.run(f"head -c {size} /dev/urandom > /run/new; cat /run/new > {folder}/rewritten; "
+                                "sha256sum < /run/new").split()[0]
+            # gfarm2fs closes the file at gfmd after close(2) has returned.
+            until(lambda size=size: gfarm.run("gfls -l /rewritten").split()[4] == str(size), 10, "it is written")
+            eq(mount.sha256("rewritten"), written, f"turn {turn}, {size} bytes")
+            eq(gfarm.run(f"stat -c %s {mount.at}/rewritten").strip(), str(size), "size")
+        gfarm.run(f"rm /run/new {folder}/rewritten")
+
+
+@needs(machines=1, timeout=240)
+def test_readers_share_pages_and_connections(vm: Lab) -> None:
+    """Several readers of a file have it fetched once; readers of many files share a few connections."""
+    gfarm = gfarm_mount.start(vm)
+    wanted = put_random(gfarm, "shared", BIG_BYTES, copies=2)
+    digests = gfarm.run(
+        f"mkdir {FOLDER}/many; cd {FOLDER}/many; for i in $(seq {MANY}); do head -c 100000 /dev/urandom > $i; done; "
+        "gfmkdir /many; ls | while read i; do gfreg -h fs$((i % 2 + 1)) $i /many/$i; done; "
+        f"for i in $(seq {MANY}); do sha256sum < $i; done; rm -r {FOLDER}/many", 240)
+    with mounted(gfarm, "connections=3") as mount:
+        found = gfarm.run(f"for i in $(seq {READERS}); do sha256sum < {mount.at}/shared & done; wait", 120).split()
+        eq({word for word in found if word != "-"}, {wanted}, "digests")
+        fetched = mount.stats()["gfsd_bytes"]
+        ok(BIG_BYTES <= fetched <= BIG_BYTES * 5 // 4, f"{READERS} readers of {BIG_BYTES} bytes fetched {fetched}")
+        # All wait at one pipe, and begin together.
+        job = gfarm.machine.start_job(
+            f"cd {mount.at}/many; for i in $(seq {MANY}); do sha256sum < $i > /run/sum$i & done; wait; "
+            f"for i in $(seq {MANY}); do cat /run/sum$i; rm /run/sum$i; done", 120)
+        most = 0
+        while job.running:
+            most = max(most, gfarm_mount.connections(gfarm.machine))
+        eq(job.ok(), digests, "digests of many")
+        ok(1 <= most <= 6, f"{most} connections with two gfsds")
+    gfarm.run("gfrm -r /many")
+
+
+@needs(machines=1, timeout=240)
+def test_users_have_their_rights(vm: Lab) -> None:
+    """A private file is opened by its owner's mount only; uid= and gid= show all files as one user's."""
+    gfarm = gfarm_mount.start(vm)
+    gfarm.run("gfmkdir -p /people/alice; gfchown alice /people/alice")
+    gfarm.put(b"root's", "/private")
+    gfarm.run("gfchmod 600 /private")
+    hers = "/people/alice/mine"
+    said = gfarm.try_run(f"cd; echo hers > mine && gfreg mine {hers} && gfchmod 600 {hers}", "alice")
+    eq(said.code, 0, f"alice writes a file: {said.out}")
+    with mounted(gfarm, "uid=1001,gid=77", user="alice") as mount:
+        eq(gfarm.run(f"stat -c '%u %g %a' {mount.at}/people/alice/mine"), "1001 77 600\n")
+        eq(gfarm.run(f"{gfarm.become('alice')} cat {mount.at}/people/alice/mine"), "hers\n")
+        mount.fails("cat private", "Permission denied")
+        mount.fails(f"{gfarm.become('bob')} cat people/alice/mine", "Permission denied")
+    with mounted(gfarm, "usermap=alice/1001+root/0,groupmap=gfarmadm/50") as mount:
+        ok("usermap=alice/1001+root/0" in mount.options, f"{mount.options}")
+        eq(gfarm.run(f"stat -c '%u' {mount.at}/people/alice"), "1001\n")
+        eq(gfarm.run(f"stat -c '%u %g' {mount.at}/private"), "0 50\n")
+    if gfarm.machine.exists(f"{FUSE}/private"):
+        raise Failed("gfarm2fs is still mounted")

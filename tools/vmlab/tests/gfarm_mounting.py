@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Mounting a Gfarm file system: options, keys, addresses; unmounting and unloading."""
+from __future__ import annotations
+
+import time
+
+from vmlab import gfarm, gfarm_mount
+from vmlab.checks import eq, matches, ok, until
+from vmlab.gfarm_mount import AT, mounted, put_random, try_mount
+from vmlab.lab import Lab
+from vmlab.needs import needs
+
+# In nobody's network: a dummy interface swallows what is sent there.
+SILENT = "10.0.0.77"
+REFUSED = {
+    "nonsense": "nonsense", "readahead=0": "readahead=0 is not in 1..=16384", "readahead": "readahead",
+    "connections=65": "connections=65 is not in 1..=64", "actimeo=x": "actimeo=x is not in 0..=3600",
+    "hosts=fs1": "hosts=fs1 is not", "uid=4294967295": "uid=4294967295 is not", "gid=4294967296": "gid=4294967296 is",
+    "ra_async=2": "ra_async=2 is not in 0..=1", "ra_sync=2": "ra_sync=2 is not 0 or 1", "key=": "key",
+    "ib_port=1": "later version", "connect_timeout=601": "connect_timeout=601 is not in 1..=600",
+}
+
+
+@needs(machines=1, timeout=240)
+def test_options_are_refused_by_name_and_shown(vm: Lab) -> None:
+    """Unknown ones and bad values give EINVAL and a line that names them; /proc/mounts shows those in force."""
+    servers = gfarm_mount.start(vm)
+    for options, words in REFUSED.items():
+        mark = vm.server.log_mark()
+        said = try_mount(servers, options)
+        lines = said.out + "\n".join(vm.server.log_matches("gfarm", mark))
+        ok(said.code and words in lines, f"{options}: code {said.code}, {lines!r}")
+    said = vm.server.try_run(f"mount -i -t gfarm {gfarm_mount.SOURCE} {AT} 2>&1")
+    ok(said.code and "username= is missing" in said.out + "\n".join(vm.server.log_matches("gfarm")), said.out)
+    with mounted(servers, "readahead=100,actimeo=7,uid=5,connections=2") as mount:
+        for shown in ("ro", "username=root", "readahead=100", "actimeo=7", "uid=5", "connections=2"):
+            ok(shown in mount.options, f"{shown} is not in {mount.options}")
+        secret = servers.keys["root"].split()[1]
+        for place in ("/proc/mounts", "/proc/self/mountinfo", f"{mount.folder}/status", f"{mount.folder}/stats"):
+            ok(secret not in vm.server.read(place) and "key=" not in vm.server.read(place), f"a secret in {place}")
+        vm.server.run(f"mount -i -o remount {AT}")
+        ok(vm.server.try_run(f"mount -i -o remount,readahead=5 {AT}").code, "an option was changed")
+
+
+@needs(machines=1, timeout=300)
+def test_keys_that_are_wrong_expired_or_missing(vm: Lab) -> None:
+    """Each is an error of its own, with what to do; so is a user whom Gfarm does not know."""
+    servers = gfarm_mount.start(vm)
+    expired = servers.keys["root"].replace(servers.keys["root"][:8], "12345678", 1)
+    for key, user, words in ((None, "root", "no valid key"), ("text", "root", "gfkey -c"), (expired, "root", "expired"),
+                             (gfarm.new_key(), "root", "gfkey|key of"), ("", "bob", "user not known|not let in")):
+        mark, began = vm.server.log_mark(), time.monotonic()
+        said = try_mount(servers, gfarm_mount.SHORT, key=key, user=user)
+        lines = said.out + "\n".join(vm.server.log_matches("gfarm", mark))
+        ok(said.code, f"{user} was let in with {key!r}")
+        matches(lines, words, f"{user}, {(key or '')[:8]!r}")
+        ok(not key or key.split()[-1] not in lines, "the key is shown")
+        ok(time.monotonic() - began < 40, "it took long")
+    with mounted(servers):
+        pass
+
+
+@needs(machines=1, timeout=240)
+def test_addresses_without_a_gfmd(vm: Lab) -> None:
+    """A port without a server fails at once, a silent address within connect_timeout; the next address is tried."""
+    servers = gfarm_mount.start(vm)
+    for source, least, most in (("127.0.1.100:602", 0, 10), (SILENT, 2, 20), ("host.without.address", 0, 5)):
+        began = time.monotonic()
+        said = try_mount(servers, gfarm_mount.SHORT, source=source)
+        took = time.monotonic() - began
+        ok(said.code and took >= least and took < most, f"{source}: {took:.1f} s, {said.out}")
+    said = try_mount(servers, gfarm_mount.SHORT, source=f"127.0.1.100:602,{gfarm_mount.SOURCE}")
+    eq(said.code, 0, said.out)
+    vm.server.run(f"umount {AT}")
+
+
+@needs(machines=1, timeout=240)
+def test_unmounting_under_load(vm: Lab) -> None:
+    """A busy mount stays; -l takes the name away and its readers go on; -f ends requests that wait."""
+    servers = gfarm_mount.start(vm)
+    wanted = put_random(servers, "load", 4 << 20)
+    said = try_mount(servers, "")
+    eq(said.code, 0, said.out)
+    reader = gfarm_mount.Reader(vm.server, f"{AT}/load", 65536)
+    try:
+        until(lambda: reader.reads, 20, "it reads")
+        ok("busy" in vm.server.try_run(f"umount {AT} 2>&1").out, "a busy mount was unmounted")
+        vm.server.run(f"umount -l {AT}")
+        ok(vm.server.try_run(f"ls {AT}/load").code, "the mount is still there")
+    finally:
+        reader.go_on()
+    eq(reader.digest(), wanted, "after umount -l")
+    eq(try_mount(servers, "").code, 0, "mounted again")
+    servers.freeze(vm, "fs1", "fs2")
+    job = vm.server.start_job(f"dd if={AT}/load of=/dev/null bs=64k iflag=direct 2>&1", 60)
+    until(lambda: gfarm_mount.serving(vm.server), 20, "it asks a gfsd")
+    began = time.monotonic()
+    vm.server.try_run(f"umount -f {AT}", 30)
+    said = job.wait(30)
+    ok(said.code and time.monotonic() - began < 20, f"code {said.code}: {said.out}")
+    vm.server.run(f"! mountpoint -q {AT} || umount {AT}")
+
+
+@needs(machines=1, timeout=240, own_modules=True)
+def test_mounts_come_and_go_and_the_module_too(vm: Lab) -> None:
+    """Several users' mounts of one file system, again and again; then the module unloads."""
+    servers = gfarm_mount.start(vm)
+    wanted = put_random(servers, "file", 100_000)
+    for _turn in range(3):
+        with mounted(servers) as mount, mounted(servers, user="alice", at="/mnt/gfarm2") as other:
+            eq(mount.sha256("file"), wanted)
+            eq(other.sha256("file"), wanted)
+            ok(vm.server.try_run("rmmod gfarm_ra 2>&1").code, "the module of a mount was unloaded")
+        vm.server.run("mods -r; mods ours gfarm_ra")
+    vm.server.run("mods -r")
+    ok(not vm.server.exists("/proc/fs/gfarm"), "/proc/fs/gfarm is left")
+    eq(gfarm_mount.connections(vm.server), 0, "connections that are left")

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Names of a real Gfarm that change elsewhere while the kernel knows them, and how often gfmd is asked."""
+from __future__ import annotations
+
+from vmlab import gfarm_mount
+from vmlab.checks import eq, ok
+from vmlab.gfarm_mount import mounted, put_random
+from vmlab.lab import Lab
+from vmlab.needs import needs
+
+# What is known of a name holds for actimeo=, 1 s by default; files are looked at by each open.
+KNOWN = "sleep 1.1"
+FILES = 200
+# Reads a file that is removed meanwhile: by its descriptor as before, by its name no more.
+HELD = """
+import os, sys
+path, other = sys.argv[1:]
+held = os.open(path, os.O_RDONLY)
+first = os.read(held, 4)
+os.unlink(other)
+print(first + os.pread(held, 100, 4) == b"hard link\\n", os.fstat(held).st_size)
+try:
+    open(path)
+except FileNotFoundError:
+    print("gone")
+"""
+
+
+@needs(machines=1, timeout=300)
+def test_a_name_that_stands_for_another_object(vm: Lab) -> None:
+    """A file renamed over another, removed, and replaced by a directory with the same name."""
+    gfarm = gfarm_mount.start(vm)
+    old, new = put_random(gfarm, "name", 70_000), put_random(gfarm, "other", 50_000, "fs2")
+    with gfarm.fuse() as folder, mounted(gfarm) as mount:
+        eq(mount.sha256("name"), old, "the first file")
+        gfarm.run(f"mv {folder}/other {folder}/name")
+        eq(mount.sha256("name"), new, "the file that was renamed")
+        eq(gfarm.run(f"stat -c %s {mount.at}/name").strip(), "50000", "its size")
+        gfarm.run(f"rm {folder}/name")
+        mount.fails("cat name", "No such file or directory")
+        gfarm.run(f"mkdir {folder}/name && echo inner > {folder}/name/inner; {KNOWN}")
+        eq(gfarm.run(f"cat {mount.at}/name/inner"), "inner\n", "a directory in its place")
+        gfarm.run(f"rm -r {folder}/name; ln -s elsewhere {folder}/name; {KNOWN}")
+        eq(gfarm.run(f"readlink {mount.at}/name"), "elsewhere\n", "a link in its place")
+        gfarm.run(f"rm {folder}/name; ln -s nowhere {folder}/name; {KNOWN}")
+        eq(gfarm.run(f"readlink {mount.at}/name"), "nowhere\n", "another link")
+        gfarm.run(f"rm {folder}/name")
+
+
+@needs(machines=1, timeout=300)
+def test_a_directory_that_moves(vm: Lab) -> None:
+    """What is below it is found by the new name, also by files that are known; the old one is gone."""
+    gfarm = gfarm_mount.start(vm)
+    with gfarm.fuse() as folder, mounted(gfarm) as mount:
+        gfarm.run(f"mkdir -p {folder}/from/deep; echo text > {folder}/from/deep/file; {KNOWN}")
+        eq(gfarm.run(f"cat {mount.at}/from/deep/file; ls {mount.at}/from"), "text\ndeep\n", "before")
+        gfarm.run(f"mv {folder}/from {folder}/to")
+        eq(gfarm.run(f"cat {mount.at}/to/deep/file"), "text\n", "by the new name")
+        mount.fails("cat from/deep/file", "No such file or directory")
+        eq(gfarm.run(f"cd {mount.at}/to/deep; ls -a; cat file"), ".\n..\nfile\ntext\n", "in it")
+        gfarm.run(f"rm -r {folder}/to")
+
+
+@needs(machines=1, timeout=300)
+def test_a_file_with_two_names(vm: Lab) -> None:
+    """One inode; when the name is gone by which it was found, it is read by the other one."""
+    gfarm = gfarm_mount.start(vm)
+    with gfarm.fuse() as folder, mounted(gfarm) as mount:
+        gfarm.run(f"echo hard link > {folder}/one; ln {folder}/one {folder}/two; {KNOWN}")
+        eq(gfarm.run(f"stat -c %h {mount.at}/one {mount.at}/two"), "2\n2\n", "links")
+        eq(len(set(gfarm.run(f"stat -c %i {mount.at}/one {mount.at}/two").split())), 1, "inodes")
+        gfarm.run(f"rm {folder}/two")
+        eq(gfarm.run(f"cat {mount.at}/one"), "hard link\n", "by the name that is left")
+        gfarm.machine.push_bytes(HELD.encode(), "/run/held.py")
+        eq(gfarm.run(f"python3 -I -S /run/held.py {mount.at}/one {folder}/one; rm /run/held.py"), "True 10\ngone\n",
+           "a file that is open and removed")
+
+
+@needs(machines=1, timeout=300)
+def test_gfmd_is_asked_as_seldom_as_can_be(vm: Lab) -> None:
+    """A listing tells all attributes, an open is one question, and so is the first look at a name."""
+    gfarm = gfarm_mount.start(vm)
+    gfarm.run("gfmkdir /asked; gfln -s 1 /asked/link")
+    with gfarm.fuse() as folder:
+        gfarm.run(f"for i in $(seq {FILES}); do echo $i > {folder}/asked/$i; done", 120)
+    with mounted(gfarm, "actimeo=600") as mount:
+        def asked(command: str) -> int:
+            before = mount.stats()["gfmd_requests"]
+            gfarm.run(f"cd {mount.at}/asked; {command}", 120)
+            return mount.stats()["gfmd_requests"] - before
+        eq(asked("true"), 1, "the first look at a name")
+        ok(asked(f"ls -l | wc -l | grep -qx {FILES + 2}") <= 4, "ls -l: its entries, the end, and the target of a link")
+        eq(asked("ls -l; readlink link; stat 1 2 3 link"), 2, "again: the entries and the end")
+        # A file is opened, and closed, by a question each; the close may come later.
+        ok(asked("cat 1 2 3") <= 6, "opens")
+        eq(asked("test ! -e absent; test ! -e absent"), 1, "a name that is not there")
+    gfarm.run("gfrm -r /asked")
