@@ -26,6 +26,9 @@ CLEANUP_SECONDS = 120.0
 PREEMPT = "/sys/kernel/debug/sched/preempt"
 DEFAULT_PREEMPTION = "lazy"
 
+# A path's first error is that of its cause, unless rxe names none.
+RXE_GAVE_UP = "work request failed: WR flushed, closing the path"
+
 
 class TimedOut(Exception):
     """A test took longer than it may."""
@@ -208,6 +211,18 @@ class Keeper:
             if machine.alive and (result := machine.try_run("[ ! -e /sys/module/brd ] || rmmod brd")).code:
                 wrong.append(f"{machine.name}: the ram disks are still in use: {result.out.strip()}")
         return wrong
+
+    def rxe_gave_up(self) -> bool:
+        """Whether rxe has ended a queue pair by itself in this test, as it does where the host stops a machine for so
+        long that packets are repeated (Documentation/failover.md, "With rxe")."""
+        if self._lab is None:
+            return False
+        try:
+            with Deadline(CLEANUP_SECONDS):
+                return any(machine.log_matches(RXE_GAVE_UP, mark)
+                           for machine, mark in zip(self._lab.machines, self._marks, strict=True) if machine.alive)
+        except Exception:       # a machine that cannot be asked
+            return False
 
     def _evidence(self, lab: Lab) -> list[str]:
         """What the machines have to say about a failure."""

@@ -86,7 +86,7 @@ class Result:
         self.wrong: list[str] = []
         self.skipped = ""
         self.said = ""
-        self.was_too_slow = False
+        self.is_of_the_host = False
         self.began = time.monotonic()
         self._load = HostLoad()
 
@@ -162,10 +162,10 @@ class Plugin:
         return True
 
     def _run(self, item: pytest.Item) -> None:
-        """Runs a test, and once more if it was too slow while the host was busy."""
+        """Runs a test, and once more if the host was busy and that may be why it failed."""
         result, before = self._attempt(item), ""
         busy = result.busy_share
-        if result.was_too_slow and busy > self._options.get("busy_share", BUSY_SHARE):
+        if result.is_of_the_host and busy > self._options.get("busy_share", BUSY_SHARE):
             before = (f"{result.said}# others used {busy:.0%} of the processors; again when the host is quiet: "
                       f"{result.wrong[0]}\n")
             wait_until_quiet(self._options.get("quiet_seconds", QUIET_SECONDS))
@@ -223,7 +223,7 @@ class Plugin:
                 item.stash[RESULT].skipped = str(call.excinfo.value)
             else:
                 item.stash[RESULT].wrong.append(reason(call.excinfo.value, self._options["verbose"]))
-                item.stash[RESULT].was_too_slow = isinstance(call.excinfo.value, TooSlow)
+                item.stash[RESULT].is_of_the_host = isinstance(call.excinfo.value, TooSlow) or self.keeper.rxe_gave_up()
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """The teardown's report is the last one, and has all that was printed."""

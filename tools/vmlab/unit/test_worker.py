@@ -42,7 +42,8 @@ class WorkerTest(unittest.TestCase):
         """Each test is found, and answered for."""
         self.assertEqual(self.plan["broken"], {})
         names = [test["name"] for test in self.plan["plan"]]
-        self.assertEqual(names, ["leaking.clean", "leaking.leaks", "leaking.fails", "leaking.slow"])
+        self.assertEqual(names, ["leaking.clean", "leaking.leaks", "leaking.fails", "leaking.slow",
+                                 "leaking.loses_a_path"])
         answers = self.answers(do="tests", names=names[:3])
         self.assertEqual([(line["name"], line["verdict"]) for line in answers],
                          [("leaking.clean", "ok"), ("leaking.leaks", "ok"), ("leaking.fails", "not ok")])
@@ -61,6 +62,13 @@ class WorkerTest(unittest.TestCase):
         (line,) = self.answers(do="tests", names=["leaking.slow"])
         self.assertEqual(line["verdict"], "not ok")
         self.assertIn("too slow on purpose", line["why"])
+
+    def test_what_rxe_has_lost_on_a_busy_host_runs_again(self) -> None:
+        """A failure while rxe has ended a queue pair by itself counts as one of the host."""
+        self.start(busy_share=-1, quiet_seconds=0)
+        (line,) = self.answers(do="tests", names=["leaking.loses_a_path"])
+        self.assertEqual((line["verdict"], line["why"]), ("ok", ""))
+        self.assertIn("again when the host is quiet: a path is lost", line["said"])
 
     def test_a_group_without_a_leak(self) -> None:
         """The unload is a test that passes."""
