@@ -23,6 +23,7 @@
 //! | [`options`], [`setting`], [`hosts`], [`owners`] | the options of a mount |
 //! | [`identity`] | which content is cached, and which reads may fill it |
 //! | [`gfmd`], [`gfsd`], [`retry`] | connections, and what follows a fault |
+//! | [`request`] | the names of what is asked, for statistics |
 //! | [`open_file`], [`replica`] | a file that is read, and by which gfsd |
 
 #![forbid(unsafe_code)]
@@ -45,6 +46,7 @@ pub mod options;
 pub mod owners;
 pub mod question;
 pub mod replica;
+pub mod request;
 pub mod retry;
 pub mod setting;
 pub mod xdr;

@@ -10,7 +10,6 @@ use kernel::{
     str::CString,
     sync::Arc, //
 };
-use kernel_ext::sync::atomic::Ordering::Relaxed;
 use vfs_ext::proc::{
     Directory,
     File,
@@ -37,9 +36,9 @@ struct Counters(Arc<Client>);
 
 impl Show for Counters {
     fn show(&self, file: &SeqFile) -> Result {
-        for (name, counter) in self.0.stats().all() {
-            seq_print!(file, "{} {}\n", name, counter.load(Relaxed));
-        }
+        self.0
+            .stats()
+            .for_each(&mut |line| seq_print!(file, "{line}\n"));
         Ok(())
     }
 }

@@ -137,6 +137,11 @@ impl Call {
         send(&self.state.lock().request)
     }
 
+    /// Returns what is asked.
+    pub(super) fn kind(&self) -> Kind {
+        self.state.lock().kind
+    }
+
     /// Returns when it was asked, in microseconds.
     pub(super) fn asked_us(&self) -> u64 {
         self.state.lock().asked_us

@@ -34,8 +34,7 @@ use super::{
     setup::{
         Setup,
         Trouble, //
-    },
-    stats::add, //
+    }, //
 };
 use crate::proto::{
     attr::FileId,
@@ -57,6 +56,10 @@ use crate::proto::{
     operation::{
         Operation,
         ReplyError, //
+    },
+    request::{
+        Request,
+        Server, //
     },
     retry::Fault,
     xdr::{
@@ -104,7 +107,7 @@ impl Connection {
         this.machine.lock().authenticated();
         this.exchange(&gfs::ProcessSet(process))?;
         this.machine.lock().joined();
-        add(&setup.stats.gfsd_connects, 1);
+        setup.stats.connected(Server::Gfsd);
         Ok(this)
     }
 
@@ -133,13 +136,14 @@ impl Connection {
 
     /// Receives bytes of a file.
     fn receive_pages<P: Pages>(&self, pages: &mut P, bytes: usize) -> Result<(), Trouble> {
+        let position = pages.position();
         let timeout_ms = self.setup.receive_timeout_ms();
         let mut to = pages.destination();
         if self.socket.receive_into(&mut to, bytes, timeout_ms)? != bytes {
             return Err(Trouble::of(Fault::Disconnected));
         }
-        // CAST: From 64 bits to 64.
-        add(&self.setup.stats.gfsd_bytes, bytes as u64);
+        drop(to);
+        self.setup.stats.received(position, bytes);
         Ok(())
     }
 
@@ -224,17 +228,23 @@ impl Turn<'_> {
     }
 
     /// Sends a request about a descriptor of the process `epoch`, and receives the answer.
-    pub(super) fn request<R, O>(&self, epoch: u32, operation: &O) -> Result<R, Trouble>
+    pub(super) fn request<R, O>(
+        &self,
+        epoch: u32,
+        kind: Request,
+        operation: &O,
+    ) -> Result<R, Trouble>
     where
         O: for<'a> Operation<Reply<'a> = R>,
     {
-        self.within(epoch, || self.0.exchange(operation))
+        self.within(epoch, kind, || self.0.exchange(operation))
     }
 
-    /// Runs `work`, which sends requests of the process `epoch`.
+    /// Runs `work`, which sends requests of the process `epoch`; they count as one of `kind`.
     pub(super) fn within<R>(
         &self,
         epoch: u32,
+        kind: Request,
         work: impl FnOnce() -> Result<R, Trouble>,
     ) -> Result<R, Trouble> {
         let connection = self.0;
@@ -252,10 +262,10 @@ impl Turn<'_> {
         let begun_us = connection.setup.now_us();
         let result = self.judge(work());
         connection.machine.lock().answered();
-        let stats = &connection.setup.stats;
-        add(&stats.gfsd_requests, 1);
         let us = connection.setup.now_us().saturating_sub(begun_us);
-        add(&stats.gfsd_us, us);
+        let error = result.as_ref().err().map(|trouble| trouble.error);
+        let stats = &connection.setup.stats;
+        stats.answered(kind, us, error.map_or(Ok(()), Err));
         result
     }
 

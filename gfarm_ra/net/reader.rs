@@ -34,8 +34,7 @@ use super::{
         Shown,
         Trouble,
         LOG, //
-    },
-    stats::add, //
+    }, //
 };
 use crate::proto::{
     error::GfarmError,
@@ -59,6 +58,10 @@ use crate::proto::{
     replica::{
         Choice,
         HostId, //
+    },
+    request::{
+        Request,
+        Server, //
     },
     retry::{
         Fault,
@@ -331,7 +334,8 @@ impl Reader {
 
     fn open_at_gfsd(&mut self, descriptor: Descriptor) -> Event {
         let Descriptor { fd, epoch, .. } = descriptor;
-        let opened = self.with_turn(|turn| turn.request(epoch, &gfs::Open(fd)));
+        let opened =
+            self.with_turn(|turn| turn.request(epoch, Request::OpenAtGfsd, &gfs::Open(fd)));
         match (opened, &mut self.taken) {
             (Ok(()), Some(taken)) => {
                 taken.fd = Some((fd, epoch));
@@ -362,7 +366,7 @@ impl Reader {
         if self.content.knows(id) {
             return Ok(());
         }
-        let live = self.with_turn(|turn| turn.request(epoch, &gfs::Fstat(fd)))?;
+        let live = self.with_turn(|turn| turn.request(epoch, Request::Stat, &gfs::Fstat(fd)))?;
         self.content.witness(id, &live);
         Ok(())
     }
@@ -374,7 +378,8 @@ impl Reader {
             }
         }
         self.reason = Some(trouble.fault);
-        add(&self.client.setup().stats.gfsd_retries, 1);
+        let stats = &self.client.setup().stats;
+        stats.again(Server::Gfsd, 1, trouble.error);
         Event::GfsdFailed(request, self.client.setup().failure(trouble.fault))
     }
 
@@ -386,7 +391,7 @@ impl Reader {
         if let Some((fd, epoch)) = taken.fd {
             if let Ok(turn) = taken.connection.turn() {
                 // If it fails, the connection is not used any more, or the file was not open.
-                let _ = turn.request(epoch, &gfs::Close(fd));
+                let _ = turn.request(epoch, Request::CloseAtGfsd, &gfs::Close(fd));
             }
         }
         taken.host.give_back(taken.connection);
@@ -406,7 +411,7 @@ impl Reader {
             return;
         };
         let result = self.with_turn(|turn| {
-            turn.within(descriptor.epoch, || {
+            turn.within(descriptor.epoch, Request::Read, || {
                 let mut source = turn.source(descriptor.fd);
                 batch::fill_all(&mut source, descriptor.id, batch)?;
                 let live = source.stat()?;

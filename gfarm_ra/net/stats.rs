@@ -1,53 +1,122 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the connections of a mount have done.
+//! What the connections of a mount have done: its counters, and the tracepoints beside them.
 
+use kernel::{
+    fmt,
+    prelude::*, //
+};
 use kernel_ext::sync::atomic::{
     AtomicU64,
-    Ordering, //
+    Ordering::Relaxed, //
 };
+use vfs_ext::trace;
+
+use crate::proto::request::{
+    Request,
+    Server, //
+};
+
+/// The requests of one kind.
+#[derive(Default)]
+struct Requests {
+    /// Those that were answered.
+    count: AtomicU64,
+    /// The time that they took, in microseconds.
+    us: AtomicU64,
+    /// The longest one.
+    us_max: AtomicU64,
+}
+
+/// The connections to one kind of server.
+#[derive(Default)]
+struct Connections {
+    /// Those that were made.
+    made: AtomicU64,
+    /// To gfmd: requests that were sent again. To gfsds: files that were opened again, by another
+    /// replica or after a restart.
+    again: AtomicU64,
+}
 
 /// Counters of a mount.
 #[derive(Default)]
 pub(crate) struct Stats {
-    /// Requests to gfmd that were answered.
-    pub(crate) gfmd_requests: AtomicU64,
-    /// The time that they took, in microseconds.
-    pub(crate) gfmd_us: AtomicU64,
-    /// Requests to gfmd that were sent again.
-    pub(crate) gfmd_retries: AtomicU64,
-    /// Connections to gfmd that were made.
-    pub(crate) gfmd_connects: AtomicU64,
-    /// Requests to gfsds that were answered.
-    pub(crate) gfsd_requests: AtomicU64,
-    /// The time that they took, in microseconds.
-    pub(crate) gfsd_us: AtomicU64,
-    /// Files that were opened again, by another replica or after a restart.
-    pub(crate) gfsd_retries: AtomicU64,
-    /// Connections to gfsds that were made.
-    pub(crate) gfsd_connects: AtomicU64,
+    requests: [Requests; Request::COUNT],
+    gfmd: Connections,
+    gfsd: Connections,
     /// Bytes that gfsds have sent.
-    pub(crate) gfsd_bytes: AtomicU64,
+    gfsd_bytes: AtomicU64,
 }
 
 impl Stats {
-    /// Returns all counters with their names.
-    pub(crate) fn all(&self) -> [(&'static str, &AtomicU64); 9] {
-        [
-            ("gfmd_requests", &self.gfmd_requests),
-            ("gfmd_us", &self.gfmd_us),
-            ("gfmd_retries", &self.gfmd_retries),
-            ("gfmd_connects", &self.gfmd_connects),
-            ("gfsd_requests", &self.gfsd_requests),
-            ("gfsd_us", &self.gfsd_us),
-            ("gfsd_retries", &self.gfsd_retries),
-            ("gfsd_connects", &self.gfsd_connects),
-            ("gfsd_bytes", &self.gfsd_bytes),
-        ]
+    /// Counts a request that was answered `us` microseconds after it was sent, with an error or
+    /// not. Any context.
+    pub(super) fn answered(&self, request: Request, us: u64, result: Result) {
+        if let Some(requests) = self.requests.get(request.index()) {
+            requests.count.fetch_add(1, Relaxed);
+            requests.us.fetch_add(us, Relaxed);
+            requests.us_max.fetch_max(us, Relaxed);
+        }
+        trace::request(request.name(), us, result);
     }
-}
 
-/// Adds to a counter.
-pub(super) fn add(counter: &AtomicU64, more: u64) {
-    counter.fetch_add(more, Ordering::Relaxed);
+    /// Counts a connection that is authenticated. Any context.
+    pub(super) fn connected(&self, server: Server) {
+        self.of(server).made.fetch_add(1, Relaxed);
+        trace::connected(server.name());
+    }
+
+    /// Counts requests that have to be made again because of `error`. Any context.
+    pub(super) fn again(&self, server: Server, requests: usize, error: Error) {
+        if requests == 0 {
+            return;
+        }
+        // CAST: From 64 bits to 64.
+        let requests = requests as u64;
+        self.of(server).again.fetch_add(requests, Relaxed);
+        trace::again(server.name(), requests, error);
+    }
+
+    /// Counts `bytes` of a file from `position` on. Any context.
+    pub(super) fn received(&self, position: u64, bytes: usize) {
+        // CAST: From 64 bits to 64.
+        let bytes = bytes as u64;
+        self.gfsd_bytes.fetch_add(bytes, Relaxed);
+        trace::received(position, bytes);
+    }
+
+    /// Passes a line with name and value for each counter: the sums first, then those of each kind
+    /// of request that was made.
+    pub(crate) fn for_each(&self, line: &mut dyn FnMut(fmt::Arguments<'_>)) {
+        for server in [Server::Gfmd, Server::Gfsd] {
+            let (name, connections) = (server.name(), self.of(server));
+            let (mut count, mut us) = (0u64, 0u64);
+            for (request, requests) in Request::ALL.iter().zip(&self.requests) {
+                if request.server() == server {
+                    count = count.wrapping_add(requests.count.load(Relaxed));
+                    us = us.wrapping_add(requests.us.load(Relaxed));
+                }
+            }
+            line(fmt!("{name}_requests {count}"));
+            line(fmt!("{name}_us {us}"));
+            line(fmt!("{name}_retries {}", connections.again.load(Relaxed)));
+            line(fmt!("{name}_connects {}", connections.made.load(Relaxed)));
+        }
+        line(fmt!("gfsd_bytes {}", self.gfsd_bytes.load(Relaxed)));
+        for (request, requests) in Request::ALL.iter().zip(&self.requests) {
+            let (name, count) = (request.name(), requests.count.load(Relaxed));
+            if count != 0 {
+                line(fmt!("{name} {count}"));
+                line(fmt!("{name}_us {}", requests.us.load(Relaxed)));
+                line(fmt!("{name}_us_max {}", requests.us_max.load(Relaxed)));
+            }
+        }
+    }
+
+    fn of(&self, server: Server) -> &Connections {
+        match server {
+            Server::Gfmd => &self.gfmd,
+            Server::Gfsd => &self.gfsd,
+        }
+    }
 }

@@ -52,6 +52,7 @@ use super::{
         Operation,
         ReplyError, //
     },
+    request::Request,
     xdr::{
         Decoder,
         Encoder, //
@@ -78,6 +79,20 @@ pub enum Kind {
     Close(Fd),
     /// How full the file system is.
     Usage,
+}
+
+impl Kind {
+    /// Returns how statistics name it.
+    pub const fn request(self) -> Request {
+        match self {
+            Self::Attributes => Request::Attributes,
+            Self::Link => Request::Link,
+            Self::List { .. } => Request::List,
+            Self::Open => Request::Open,
+            Self::Close(_) => Request::Close,
+            Self::Usage => Request::Usage,
+        }
+    }
 }
 
 /// A question about the object with this path.

@@ -22,6 +22,7 @@
 //! | [`read`] | requests for data of a file |
 //! | [`proc`] | files below `/proc` |
 //! | [`keyring`] | secrets of who mounts |
+//! | [`trace`] | tracepoints |
 
 pub mod attributes;
 pub mod context;
@@ -34,6 +35,7 @@ mod namei;
 pub mod proc;
 pub mod read;
 pub mod super_block;
+pub mod trace;
 
 use kernel::prelude::*;
 

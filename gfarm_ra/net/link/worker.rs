@@ -26,8 +26,7 @@ use crate::{
             Shown,
             Trouble,
             LOG, //
-        },
-        stats::add, //
+        }, //
     },
     proto::{
         error::GfarmError,
@@ -46,6 +45,7 @@ use crate::{
             Operation,
             ReplyError, //
         },
+        request::Server,
         retry::{
             AtGfmd,
             Fault, //
@@ -149,7 +149,7 @@ impl Link {
         let servers = u32::try_from(self.servers.len()).unwrap_or(1);
         let share_ms = timeout_ms.checked_div(servers).unwrap_or(timeout_ms);
         login::login(&self.setup, &socket, share_ms)?;
-        add(&self.setup.stats.gfmd_connects, 1);
+        self.setup.stats.connected(Server::Gfmd);
         let mut state = self.state.lock();
         state.machine.step(Event::Connected);
         state.machine.step(Event::Authenticated);
@@ -227,10 +227,9 @@ impl Link {
         let mut state = self.state.lock();
         drop_first(&mut state);
         drop(state);
-        let stats = &self.setup.stats;
-        add(&stats.gfmd_requests, 1);
         let us = self.setup.now_us().saturating_sub(call.asked_us());
-        add(&stats.gfmd_us, us);
+        let result = result.map_err(|fault| fault.errno().into());
+        self.setup.stats.answered(call.kind().request(), us, result);
         call.finish(Ok(()), epoch);
         self.changed.wake_all();
         self.close_orphan(&call);
@@ -269,8 +268,8 @@ impl Link {
         let epoch = state.machine.epoch();
         drop(state);
         drop(socket);
-        // CAST: From 64 bits to 64.
-        add(&self.setup.stats.gfmd_retries, again as u64);
+        let stats = &self.setup.stats;
+        stats.again(Server::Gfmd, again, fault.errno().into());
         if was_ready && !self.setup.is_closed() {
             self.log(index, fault, "lost, connecting again; requests wait");
         }

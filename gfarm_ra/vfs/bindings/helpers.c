@@ -18,6 +18,9 @@
 #include <keys/user-type.h>
 #include "helpers.h"
 
+#define CREATE_TRACE_POINTS
+#include "trace.h"
+
 static void vfs_ext_inode_once(void *slot)
 {
 	struct netfs_inode *inode = slot;
@@ -441,3 +444,27 @@ void vfs_ext_helper_wipe(void *bytes, size_t len)
 	memzero_explicit(bytes, len);
 }
 EXPORT_SYMBOL_GPL(vfs_ext_helper_wipe);
+
+void vfs_ext_helper_trace_request(const char *name, size_t len, u64 us, int error)
+{
+	trace_gfarm_request(name, len, us, error);
+}
+EXPORT_SYMBOL_GPL(vfs_ext_helper_trace_request);
+
+void vfs_ext_helper_trace_connected(const char *server, size_t len)
+{
+	trace_gfarm_connected(server, len);
+}
+EXPORT_SYMBOL_GPL(vfs_ext_helper_trace_connected);
+
+void vfs_ext_helper_trace_again(const char *server, size_t len, u64 requests, int error)
+{
+	trace_gfarm_again(server, len, requests, error);
+}
+EXPORT_SYMBOL_GPL(vfs_ext_helper_trace_again);
+
+void vfs_ext_helper_trace_received(u64 position, u64 bytes)
+{
+	trace_gfarm_received(position, bytes);
+}
+EXPORT_SYMBOL_GPL(vfs_ext_helper_trace_received);

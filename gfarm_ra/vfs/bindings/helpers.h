@@ -89,4 +89,9 @@ void vfs_ext_helper_sreq_rewind(struct netfs_io_subrequest *sreq);
 void vfs_ext_helper_sreq_progress(struct netfs_io_subrequest *sreq);
 void vfs_ext_helper_sreq_end(struct netfs_io_subrequest *sreq, enum vfs_ext_end how, int error);
 
+void vfs_ext_helper_trace_request(const char *name, size_t len, u64 us, int error);
+void vfs_ext_helper_trace_connected(const char *server, size_t len);
+void vfs_ext_helper_trace_again(const char *server, size_t len, u64 requests, int error);
+void vfs_ext_helper_trace_received(u64 position, u64 bytes);
+
 #endif

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: GPL-2.0
+"""What a mount of Gfarm tells of itself: counters below /proc/fs/gfarm, and tracepoints."""
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from vmlab import gfarm_mount
+from vmlab.checks import eq, ge, ok, until
+from vmlab.gfarm_mount import mounted, put_random
+from vmlab.lab import Lab
+from vmlab.machine import Machine
+from vmlab.needs import needs
+
+TRACING = "/sys/kernel/tracing"
+BYTES = 3_000_000
+
+
+@contextmanager
+def traced(machine: Machine) -> Iterator[None]:
+    """All events of gfarm_ra are recorded meanwhile."""
+    machine.run(f"mountpoint -q {TRACING} || mount -t tracefs none {TRACING}; cd {TRACING}; echo > trace; "
+                "echo 4096 > buffer_size_kb; echo 1 > events/gfarm/enable")
+    try:
+        yield
+    finally:
+        machine.run(f"cd {TRACING}; echo 0 > events/gfarm/enable; echo > trace")
+
+
+def events(machine: Machine, event: str) -> list[dict[str, str]]:
+    """The values of each event of this name that was recorded."""
+    lines = re.findall(rf": gfarm_{event}: (.*)", machine.read(f"{TRACING}/trace"))
+    return [dict(pair.split("=") for pair in line.split()) for line in lines]
+
+
+def total(found: list[dict[str, str]], value: str) -> int:
+    """The sum of a value."""
+    return sum(int(event[value]) for event in found)
+
+
+@needs(machines=1, timeout=240)
+def test_each_request_is_counted_and_traced(vm: Lab) -> None:
+    """Of each kind as many events as the counter says, and as many microseconds and bytes."""
+    gfarm = gfarm_mount.start(vm)
+    gfarm.run("gfmkdir /counted; gfln -s one /counted/link")
+    digest = put_random(gfarm, "counted/one", BYTES)
+    with traced(gfarm.machine), mounted(gfarm) as mount:
+        gfarm.run(f"ls -l {mount.at}/counted; readlink {mount.at}/counted/link; df {mount.at}; "
+                  f"test ! -e {mount.at}/counted/absent")
+        eq(mount.sha256("counted/one"), digest)
+
+        def agree() -> bool:
+            """Files are closed by a worker, some time after the program has."""
+            stats, requests = mount.stats(), events(gfarm.machine, "request")
+            names = {event["request"] for event in requests}
+            each = {name: [event for event in requests if event["request"] == name] for name in names}
+            return "gfsd_close" in names and len(requests) == stats["gfmd_requests"] + stats["gfsd_requests"] and all(
+                (stats[name], stats[f"{name}_us"]) == (len(those), total(those, "us")) for name, those in each.items())
+
+        until(agree, 20, "counters and events agree")
+        stats = mount.stats()
+        for kind in ("attributes", "link", "list", "open", "usage"):
+            ge(stats[f"gfmd_{kind}"], 1, kind)
+        for name in stats:
+            if name.endswith("_us_max"):
+                ok(stats[name] <= stats[name.removesuffix("_max")], f"{name} is more than the sum")
+        connected = [event["server"] for event in events(gfarm.machine, "connected")]
+        for server in ("gfmd", "gfsd"):
+            eq(connected.count(server), stats[f"{server}_connects"], f"connections to {server}")
+        received = events(gfarm.machine, "received")
+        eq((total(received, "bytes"), stats["gfsd_bytes"]), (BYTES, BYTES), "bytes")
+        eq(min(int(event["position"]) for event in received), 0, "the first position")
+        requests = events(gfarm.machine, "request")
+        absent = {"request": "gfmd_attributes", "error": "-2"}
+        ok(any(absent.items() <= event.items() for event in requests), "no event tells of the name that is not there")
+    gfarm.run("gfrm -r /counted")
+
+
+@needs(machines=1, timeout=240)
+def test_what_is_made_again_is_counted_and_traced(vm: Lab) -> None:
+    """A gfsd that dies under a reader: the file is opened again, which an event says with the reason."""
+    gfarm = gfarm_mount.start(vm)
+    digest = put_random(gfarm, "again", BYTES, copies=2)
+    with traced(gfarm.machine), mounted(gfarm, gfarm_mount.SHORT) as mount:
+        reader = mount.reader("again", 4096)
+        until(lambda: reader.reads, 30, "it reads")
+        victim = gfarm_mount.serving(gfarm.machine)[0]
+        gfarm.kill(vm, victim)
+        mount.forget()
+        reader.go_on()
+        eq(reader.digest(), digest)
+        gfarm.bring_up(victim)
+        again = events(gfarm.machine, "again")
+        eq(total(again, "requests"), mount.stats()["gfsd_retries"], "retries")
+        ge(len(again), 1, "events")
+        ok(all(event["server"] == "gfsd" and int(event["error"]) < 0 for event in again), f"no reason in {again}")
