@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! TCP connections of a module to a server.
+//! TCP connections of a module to a server, and its address.
 //!
 //! The in-tree `kernel::net` has PHY drivers only; until it has sockets, the abstractions here wrap
 //! the C interface themselves. It is a crate and a module beside `kernel_ext`, so that modules
@@ -11,10 +11,12 @@
 //! | [`namespace`] | the network namespace in which a connection exists |
 //! | [`tcp`] | connections |
 //! | [`destination`] | the memory into which a connection receives |
+//! | [`dns`] | names of hosts |
 //! | [`digest`] | MD5, by which old protocols authenticate |
 
 pub mod destination;
 pub mod digest;
+pub mod dns;
 pub mod namespace;
 pub mod tcp;
 

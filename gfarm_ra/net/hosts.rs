@@ -25,7 +25,10 @@ use kernel_ext::{
     sync::WaitQueue, //
 };
 
-use net_ext::TcpStream;
+use net_ext::{
+    dns,
+    TcpStream, //
+};
 
 use super::{
     gfsd::Connection,
@@ -40,6 +43,7 @@ use super::{
 use crate::proto::{
     attr::ReplicaHost,
     gfm::Process,
+    hosts::is_resolvable,
     options::Options,
     replica::{
         Health,
@@ -59,8 +63,10 @@ pub(super) struct Host {
     id: HostId,
     name: KVec<u8>,
     port: u16,
-    /// `None` if its name is not known here.
-    address: Option<SocketAddr>,
+    /// `None` if each connection looks its name up.
+    address: Option<IpAddr>,
+    /// It has an address, or a name that may have one.
+    is_reachable: bool,
     #[pin]
     state: SpinLock<State>,
     /// A connection was made, or has failed.
@@ -78,6 +84,7 @@ struct State {
     /// Their sockets; there is room for all.
     sockets: KVec<Arc<TcpStream>>,
     is_loss_logged: bool,
+    is_name_logged: bool,
 }
 
 struct Pooled {
@@ -93,8 +100,8 @@ pub(super) struct Hosts {
     known: Mutex<KVVec<Arc<Host>>>,
 }
 
-/// Returns the address of a gfsd. Names of other programs' maps are not known to the kernel.
-fn resolve(options: &Options, name: &[u8]) -> Option<IpAddr> {
+/// Returns the address of a gfsd, if no name has to be looked up.
+fn address(options: &Options, name: &[u8]) -> Option<IpAddr> {
     let text = core::str::from_utf8(name).ok();
     let mapped = options.hosts().find(name);
     mapped.or_else(|| text.and_then(|text| text.parse().ok()))
@@ -128,20 +135,19 @@ impl Hosts {
             None => memory::without_io(|| self.add(&mut known, told)).ok()?,
         };
         drop(known);
-        host.address?;
+        if !host.is_reachable {
+            return None;
+        }
         let mut rank = Rank::new(told, true);
         rank.is_suspect = host.state.lock().health.is_suspect(self.setup.now_ms());
         Some((host.id, rank))
     }
 
     fn add(&self, known: &mut KVVec<Arc<Host>>, told: &ReplicaHost<'_>) -> Result<Arc<Host>> {
-        let address = resolve(&self.setup.options, told.name);
-        if let (None, Some(_)) = (address, LOG.allow()) {
-            let name = Escaped(told.name);
-            pr_warn!(
-                "gfsd {}: its address is not known: add it to hosts=\n",
-                name
-            );
+        let address = address(&self.setup.options, told.name);
+        let is_reachable = address.is_some() || is_resolvable(told.name);
+        if let (false, Some(_)) = (is_reachable, LOG.allow()) {
+            pr_warn!("gfsd {}: not the name of a host\n", Escaped(told.name));
         }
         let max = self.setup.options.get(Setting::Connections);
         let mut name = KVec::new();
@@ -153,6 +159,7 @@ impl Hosts {
             making: 0,
             sockets: KVec::with_capacity(max as usize, GFP_KERNEL)?,
             is_loss_logged: false,
+            is_name_logged: false,
         };
         let id = HostId(u32::try_from(known.len())?);
         let host = Arc::pin_init(
@@ -160,7 +167,8 @@ impl Hosts {
                 id,
                 name,
                 port: told.port,
-                address: address.map(|ip| SocketAddr::new(ip, told.port)),
+                address,
+                is_reachable,
                 state <- new_spinlock!(state, "Host::state"),
                 changed <- new_wait_queue!("Host::changed"),
             }),
@@ -305,8 +313,8 @@ impl Host {
         epoch: u32,
     ) -> Result<Arc<Connection>, Trouble> {
         let interrupts = setup.interrupts();
-        let to = self.address.ok_or(Trouble::from(EHOSTUNREACH))?;
-        let socket = login::socket(setup, to)?;
+        let to = self.resolve(setup)?;
+        let socket = login::socket(setup, SocketAddr::new(to, self.port))?;
         let known = socket.clone();
         // There is room for those of all connections that are being made.
         let _ = self.state.lock().sockets.push_within_capacity(known);
@@ -323,6 +331,26 @@ impl Host {
         }
         drop(state);
         made
+    }
+
+    /// Returns the address, after a program of user space has looked it up if need be. Sleeps.
+    fn resolve(&self, setup: &Setup) -> Result<IpAddr> {
+        if let Some(address) = self.address {
+            return Ok(address);
+        }
+        let found = dns::resolve(&setup.namespace, &self.name);
+        let was_logged = {
+            let mut state = self.state.lock();
+            core::mem::replace(&mut state.is_name_logged, found.is_err())
+        };
+        // The reason is a number of the program's own.
+        if let (Err(_), false, Some(_)) = (&found, was_logged, LOG.allow()) {
+            pr_warn!(
+                "gfsd {}: its address is not found: add it to hosts=, or where key.dns_resolver looks\n",
+                Escaped(&self.name)
+            );
+        }
+        found.map_err(|_| EHOSTUNREACH)
     }
 
     /// Gives a connection back.

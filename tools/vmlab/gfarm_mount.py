@@ -21,7 +21,7 @@ from vmlab.machine import Job, Machine, Result
 
 AT = "/mnt/gfarm"
 SOURCE = f"{ADDRESSES[GFMD]}:{GFMD_PORT}"
-# Without mount.gfarm and key.dns_resolver.
+# Otherwise each connection to a gfsd has key.dns_resolver look the name up.
 HOSTS = "hosts=" + "+".join(f"{name}/{ADDRESSES[name]}" for name in GFSDS)
 # For tests that wait for them: the defaults are 35, 60 and 30.
 SHORT = "connect_timeout=3,receive_timeout=4,reconnect_timeout=3"
@@ -54,13 +54,13 @@ def start(lab: Lab, persistent: bool = False) -> Gfarm:
 
 
 def try_mount(gfarm: Gfarm, options: str, *, source: str = SOURCE, key: str | None = "", user: str = "root",
-              at: str = AT) -> Result:
+              at: str = AT, hosts: str = HOSTS) -> Result:
     """Mounts as an administrator without a helper does, with a key in a session keyring: the user's own (""), another
     one, or none."""
     held = gfarm.keys.get(user) if key == "" else key
     add = f"keyctl padd logon gfarm:{user} @s > /dev/null"
     store = "" if held is None else f"echo {shlex.quote(held.strip())} | {add} && "
-    named = f"username={user},{HOSTS}"
+    named = f"username={user}{hosts and ','}{hosts}"
     script = f"{store}exec mount -i -t gfarm {source} {at} -o {shlex.quote(named + (',' + options if options else ''))}"
     return gfarm.machine.try_run(f"mkdir -p {at}; keyctl session - bash -c {shlex.quote(script)} 2>&1", 120)
 
@@ -154,9 +154,10 @@ class Mount:
 
 
 @contextmanager
-def mounted(gfarm: Gfarm, options: str = "", user: str = "root", at: str = AT) -> Iterator[Mount]:
+def mounted(gfarm: Gfarm, options: str = "", user: str = "root", at: str = AT,
+            hosts: str = HOSTS) -> Iterator[Mount]:
     """A mount for the body; its unmount must succeed."""
-    said = try_mount(gfarm, options, user=user, at=at)
+    said = try_mount(gfarm, options, user=user, at=at, hosts=hosts)
     eq(said.code, 0, f"mount with {options!r}: {said.out}")
     try:
         yield Mount(gfarm.machine, at)

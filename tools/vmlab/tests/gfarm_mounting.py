@@ -2,11 +2,12 @@
 """Mounting a Gfarm file system: options, keys, addresses; unmounting and unloading."""
 from __future__ import annotations
 
+import re
 import time
 
 from vmlab import gfarm, gfarm_mount
 from vmlab.checks import eq, matches, ok, until
-from vmlab.gfarm_mount import AT, mounted, put_random, try_mount
+from vmlab.gfarm_mount import AT, SHORT, mounted, put_random, try_mount
 from vmlab.lab import Lab
 from vmlab.needs import needs
 
@@ -72,6 +73,24 @@ def test_addresses_without_a_gfmd(vm: Lab) -> None:
     said = try_mount(servers, gfarm_mount.SHORT, source=f"127.0.1.100:602,{gfarm_mount.SOURCE}")
     eq(said.code, 0, said.out)
     vm.server.run(f"umount {AT}")
+
+
+@needs(machines=1, timeout=240)
+def test_the_names_of_gfsds_are_looked_up(vm: Lab) -> None:
+    """Without hosts=, by key.dns_resolver; one that has no address is a line in the log, and an error in time."""
+    servers = gfarm_mount.start(vm)
+    wanted = put_random(servers, "named", 100_000, "fs2")
+    hosts = vm.server.read("/etc/hosts") + "\n"
+    vm.defer(vm.server.push_bytes, hosts.encode(), "/etc/hosts")
+    with mounted(servers, SHORT, hosts="") as mount:
+        vm.server.push_bytes(re.sub(r".* fs2\n", "", hosts).encode(), "/etc/hosts")
+        mark = vm.server.log_mark()
+        mount.fails("cat named", "Input/output error")
+        eq(len(vm.server.log_matches("gfsd fs2: its address is not found: add it to hosts=", mark)), 1, "lines that say so")
+        vm.server.push_bytes(hosts.encode(), "/etc/hosts")
+        # The kernel's keys remember for some seconds that there is none.
+        until(lambda: not vm.server.try_run(f"cat {mount.at}/named").code, 40, "the name is found")
+        eq(mount.sha256("named"), wanted)
 
 
 @needs(machines=1, timeout=240)
