@@ -94,7 +94,7 @@ def test_waiting_case(lab: Lab, name: str, rtrs: str, title: str) -> None:
 @needs(machines=1, own_modules=True)
 def test_the_memory_limit_refuses_with_enomem(lab: Lab) -> None:
     """One session fits: the second is rejected with ENOMEM and one line, and accepted after the first has ended."""
-    _prepare(lab, "heartbeat_interval_ms=60000 max_memory_mib=100")
+    _prepare(lab, "heartbeat_interval_ms=60000 max_memory_mib=100 sess_queue_depth=512")
     mark = lab.server.log_mark()
     _play(lab, "the_memory_limit_refuses_with_enomem")
     lines = lab.server.log_matches(r"max_memory_mib", mark)
