@@ -21,7 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from kdir import cargo
-from vmlab import demo, docs, rnbd, shell
+from vmlab import demo, docs, rnbd, shell, story
 from vmlab.checks import Failed, eq, ok, until
 from vmlab.docs import REPOSITORY, Block
 from vmlab.lab import Lab
@@ -164,7 +164,7 @@ def test_the_demo_prints_what_the_documents_show(pair: Lab) -> None:
     """`make demo` in these machines; every piece of its transcripts is in what it prints, but for the figures."""
     began, said = time.monotonic(), io.StringIO()
     with contextlib.redirect_stdout(said):
-        demo.chapters(demo.Demo(pair, demo.Story(), pair.modules, "Y"), lambda: None)
+        demo.chapters(demo.Demo(pair, story.Story(), pair.modules, "Y"), lambda: None)
         print(demo.closing(time.monotonic() - began))
     for file in TRANSCRIPTS:
         shown = [block for block in docs.blocks(file) if block.place == "printed"]
