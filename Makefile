@@ -12,17 +12,18 @@ ONLY   ?=
 # How long `make soak` goes on.
 MINUTES ?= 60
 
-.PHONY: help setup setup-build modules modules_install helper cmodules demo shell test test-long soak mutants check
-.PHONY: coverage bench doc clean
+.PHONY: help setup setup-build modules modules_install helper cmodules demo demo-gfarm shell test test-long soak mutants
+.PHONY: check coverage bench doc clean
 
 help:
 	@echo 'make demo             two VMs, a disk over RDMA between them: the whole story, with figures'
+	@echo 'make demo-gfarm       a VM with a Gfarm of real servers: the kernel mounts and reads it, beside gfarm2fs'
 	@echo 'make shell            the same two VMs, modules loaded, and a prompt on the client'
 	@echo 'make test             every test; the last line counts them (some: make test ONLY="io.* sysfs.*")'
 	@echo 'make test-long        the same longer and more often, and in a debug kernel: hours'
 	@echo 'make soak             nine disks and all that people do with them under trouble (MINUTES=60)'
 	@echo 'make mutants          every mutant of the state machines must fail a test (other files: ONLY=rtrs/proto/addr.rs)'
-	@echo 'make bench            speed, side by side with the C driver and nvme-rdma'
+	@echo 'make bench            speed, side by side with the C driver and nvme-rdma, and with gfarm2fs'
 	@echo 'make modules          the kernel modules, built for the stock kernel'
 	@echo 'make helper           mount.gfarm, which mount -t gfarm runs'
 	@echo 'make modules_install  installs both for the running kernel (as root)'
@@ -52,6 +53,9 @@ cmodules: setup-build
 
 demo: setup modules
 	@$(LAB) demo
+
+demo-gfarm: setup modules helper
+	@$(LAB) demo-gfarm
 
 shell: setup modules
 	@$(LAB) shell

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""bench: our modules, the C driver and nvme-rdma side by side in one guest.
+"""bench: our modules, the C driver and nvme-rdma side by side in one guest; the kernel's mount of Gfarm and gfarm2fs.
 
     python3 tools/bench                  all tables (about half an hour under emulation)
     python3 tools/bench --counts         instructions per IO only
@@ -7,6 +7,7 @@
     python3 tools/bench --paths          instructions per 4 KiB IO with two paths, by policy
     python3 tools/bench --wires          throughput over one wire and over two
     python3 tools/bench --memory         memory of a session only
+    python3 tools/bench --gfarm [--quick] [--repeat N]  Gfarm only: beside gfarm2fs, and questions to gfmd
     python3 tools/bench --only 'Rust Y' --hot randread,4k   where the instructions go
 """
 import argparse
@@ -17,16 +18,33 @@ sys.dont_write_bytecode = True
 sys.path[:0] = [str(pathlib.Path(__file__).resolve().parent), str(pathlib.Path(__file__).resolve().parents[1])]
 
 import counting
+import gfarm_clients
+import gfarm_counts
+import gfarm_tables
 import memory
 import rates
 import setups
 import tables
 import wires
 
+# At least so many of each client, so that a median can be told.
+GFARM_TURNS = 3
+
 
 def say(text: str) -> None:
     """Progress goes to standard error: standard output is the tables."""
     print(f"  bench: {text}", file=sys.stderr, flush=True)
+
+
+def gfarm(options: argparse.Namespace) -> None:
+    """The tables of Gfarm's clients."""
+    print(gfarm_tables.questions(gfarm_clients.questions(say)), end="\n\n", flush=True)
+    rated = gfarm_clients.rates(say, gfarm_clients.size(options.quick), max(options.repeat, GFARM_TURNS))
+    print(gfarm_tables.rates(rated), end="\n\n", flush=True)
+    counts = gfarm_counts.measure(say)
+    print(gfarm_tables.instructions(counts), gfarm_tables.by_module(counts), sep="\n\n", end="\n\n")
+    for case in gfarm_counts.CASES if options.hot else ():
+        print(gfarm_tables.hottest(counts, case.title), end="\n\n")
 
 
 def main() -> int:
@@ -38,18 +56,21 @@ def main() -> int:
     parser.add_argument("--paths", action="store_true")
     parser.add_argument("--wires", action="store_true")
     parser.add_argument("--memory", action="store_true")
-    parser.add_argument("--quick", action="store_true", help="a few cells of the rates only")
+    parser.add_argument("--gfarm", action="store_true")
+    parser.add_argument("--quick", action="store_true", help="a few cells of the rates only; Gfarm: fewer files")
     parser.add_argument("--only", action="append", metavar="SETUP", help="repeatable; default: all")
     parser.add_argument("--case", action="append", metavar="PATTERN,SIZE[,DEPTH[,JOBS]]",
                         help="these only (counts: without depth and jobs); repeatable")
-    parser.add_argument("--repeat", type=int, default=1, metavar="N", help="rates: the median of N rounds")
-    parser.add_argument("--hot", metavar="PATTERN,SIZE", help="also print the hottest functions of a case")
+    parser.add_argument("--repeat", type=int, default=1, metavar="N",
+                        help="rates: the median of N rounds; Gfarm: of N turns of each client")
+    parser.add_argument("--hot", metavar="PATTERN,SIZE", help="also print the hottest functions of a case; Gfarm: any")
     options = parser.parse_args()
     wanted = [s for s in setups.SETUPS if not options.only or s.name in options.only]
     if not wanted:
         parser.error(f"no such setup; there are: {', '.join(s.name for s in setups.SETUPS)}")
     cases = [tuple(case.split(",")) for case in options.case or ()]
-    everything = not (options.counts or options.rates or options.paths or options.wires or options.memory)
+    everything = not (options.counts or options.rates or options.paths or options.wires or options.memory
+                      or options.gfarm)
     if options.counts or everything:
         counts = counting.measure(say, wanted, [(case[0], case[1]) for case in cases] or counting.CASES)
         print(tables.instructions(counts, wanted), end="\n\n")
@@ -67,6 +88,8 @@ def main() -> int:
               end="\n\n")
     if options.memory or everything:
         print(tables.memory(memory.measure(say)), end="\n\n")
+    if options.gfarm or everything:
+        gfarm(options)
     return 0
 
 

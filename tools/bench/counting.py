@@ -24,7 +24,7 @@ IOS = (100, 500)
 Counts = dict[tuple[str, str, str], dict[tuple[str, str], float]]
 
 
-def _compile(folder: pathlib.Path) -> tuple[pathlib.Path, pathlib.Path]:
+def compile_tools(folder: pathlib.Path) -> tuple[pathlib.Path, pathlib.Path]:
     """Builds the plugin for this host's QEMU and the guest's `mark`."""
     count, mark = folder / "count.so", folder / "mark"
     plugin.build(HERE / "guest/count.c", count)
@@ -51,7 +51,8 @@ class Symbols:
         return ("?", "?") if index < 0 else (self._found[index][2], self._found[index][1])
 
 
-def _read_counts(file: pathlib.Path, symbols: Symbols) -> dict[tuple[str, str], int]:
+def read_counts(file: pathlib.Path, symbols: Symbols) -> dict[tuple[str, str], int]:
+    """What the plugin has written at a mark, by (module, function)."""
     counts: dict[tuple[str, str], int] = {}
     for line in file.read_text().splitlines():
         address, count = line.split()
@@ -75,7 +76,7 @@ class Counter:
         """Instructions per IO by (module, function) of one pattern and block size."""
         first, second = (_fio(setup.device, pattern, size, ios) for ios in IOS)
         self._machine.run(f"{first}\n/tmp/mark\n{first}\n/tmp/mark\n{second}\n/tmp/mark", 600)
-        short, long = (_read_counts(self._base.with_name(f"{self._base.name}.{self._marks + n}"), symbols)
+        short, long = (read_counts(self._base.with_name(f"{self._base.name}.{self._marks + n}"), symbols)
                        for n in (1, 2))
         self._marks += 3
         return {key: (long.get(key, 0) - short.get(key, 0)) / (IOS[1] - IOS[0]) for key in short.keys() | long.keys()}
@@ -87,7 +88,7 @@ def measure(say: Callable[[str], None], wanted: Sequence[setups.Setup],
     results = {}
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         folder = pathlib.Path(name)
-        count, mark = _compile(folder)
+        count, mark = compile_tools(folder)
         base = folder / "counts"
         spec = Spec(machines=1, smp=1, memory_mib=2048, accel="tcg,thread=single", append="nokaslr",
                     qemu_args=("-plugin", f"file={count},out={base}"))

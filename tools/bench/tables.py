@@ -9,7 +9,8 @@ import wires as wire_use
 from counting import Counts
 
 
-def _table(head: list[str], rows: list[list[str]]) -> str:
+def markdown(head: list[str], rows: list[list[str]]) -> str:
+    """A table: its first column is text, the others are figures."""
     lines = [head, ["---"] + ["---:"] * (len(head) - 1), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
@@ -26,7 +27,7 @@ def instructions(results: Counts, wanted: list[setups.Setup]) -> str:
             c, rust = sums.get(f"C {mode}"), sums.get(f"Rust {mode}")
             row.append(f"{rust / c:.2f}" if c and rust else "-")
         rows.append(row)
-    return _table(["instructions per IO", *(s.name for s in wanted), "Rust/C Y", "Rust/C N"], rows)
+    return markdown(["instructions per IO", *(s.name for s in wanted), "Rust/C Y", "Rust/C N"], rows)
 
 
 def policies(results: Counts) -> str:
@@ -37,7 +38,7 @@ def policies(results: Counts) -> str:
         for case in dict.fromkeys((pattern, size) for _, pattern, size in results):
             c, rust = (_in_modules(results[name, *case], by_name[name]) for name in (f"C {policy}", f"Rust {policy}"))
             rows.append([f"{policy}, {' '.join(case)}", f"{c:.0f}", f"{rust:.0f}", f"{rust / c:.2f}"])
-    return _table(["instructions per IO, two paths", "C Y", "Rust Y", "Rust/C"], rows)
+    return markdown(["instructions per IO, two paths", "C Y", "Rust Y", "Rust/C"], rows)
 
 
 def _in_modules(counts: dict[tuple[str, str], float], setup: setups.Setup) -> float:
@@ -52,7 +53,7 @@ def by_module(results: Counts, wanted: list[setups.Setup], case: tuple[str, str]
         counts = results.get((setup.name, *case), {})
         sums = {name: sum(v for (m, _), v in counts.items() if m == name) for name in names}
         rows.append([setup.name, *(f"{sums[name]:.0f}" if sums[name] else "" for name in names)])
-    return _table([" ".join(case), *names], rows)
+    return markdown([" ".join(case), *names], rows)
 
 
 def hottest(results: Counts, setup: setups.Setup, case: tuple[str, str], most: int = 30) -> str:
@@ -60,7 +61,7 @@ def hottest(results: Counts, setup: setups.Setup, case: tuple[str, str], most: i
     counts = [(value, module, name) for (module, name), value in results[setup.name, *case].items()
               if module in setup.modules]
     rows = [[f"{value:.1f}", module, name] for value, module, name in sorted(counts, reverse=True)[:most]]
-    return _table([f"{setup.name} {' '.join(case)}", "module", "function"], rows)
+    return markdown([f"{setup.name} {' '.join(case)}", "module", "function"], rows)
 
 
 def rates(results: dict[tuple[str, guest_time.Cell], list[float]], wanted: list[setups.Setup]) -> str:
@@ -74,7 +75,7 @@ def rates(results: dict[tuple[str, guest_time.Cell], list[float]], wanted: list[
             a, b = values.get(ours), values.get(theirs)
             row.append(f"{a / b:.2f}" if a and b else "-")
         rows.append(row)
-    table = _table(["IOPS in guest time", *(s.name for s in wanted), "Rust/C Y", "Rust/C N", "Rust Y/nvme",
+    table = markdown(["IOPS in guest time", *(s.name for s in wanted), "Rust/C Y", "Rust/C N", "Rust Y/nvme",
                     "Rust Y/N"], rows)
     usual, worst = guest_time.spread(results)
     return f"{table}\n\nDistance of a cell's rounds: {usual:.1%} in the median, {worst:.1%} at most."
@@ -88,7 +89,7 @@ def memory(results: dict[tuple[str, str], tuple[memory_use.Use, memory_use.Use]]
             rest = use.total - (memory_use.CHUNKS_KIB if side == "server" else 0)
             figures = (use.total, rest, use.slab, use.vmalloc, use.percpu)
             rows.append([f"{name} {invalidate} {side}", *(f"{figure:.0f}" for figure in figures)])
-    return _table(["KiB a session", "all", "without chunks", "in slabs", "in vmalloc", "per CPU"], rows)
+    return markdown(["KiB a session", "all", "without chunks", "in slabs", "in vmalloc", "per CPU"], rows)
 
 
 def wires(results: dict[tuple[str, str, int, str], float]) -> str:
@@ -103,4 +104,4 @@ def wires(results: dict[tuple[str, str, int, str], float]) -> str:
             row += [f"{one:.2f}", f"{two:.2f}", f"{two / one:.2f}"]
         rows.append(row)
     head = [f"{pattern} {what}" for pattern in wire_use.PATTERNS for what in ("1 wire", "2 wires", "ratio")]
-    return _table(["MB/s, 4 KiB, queue depth 8", *head], rows)
+    return markdown(["MB/s, 4 KiB, queue depth 8", *head], rows)

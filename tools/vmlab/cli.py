@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from vmlab import demo, experiment, prepare, runner, shell
+from vmlab import demo, demo_gfarm, experiment, prepare, runner, shell
 from vmlab.assets import AssetError
 from vmlab.channel import MachineGone
 
@@ -26,6 +26,9 @@ def main() -> int:
     demo_parser = commands.add_parser("demo", help="a disk over RDMA, told as a story")
     demo.add_arguments(demo_parser)
     demo_parser.set_defaults(run=demo.run)
+    gfarm_parser = commands.add_parser("demo-gfarm", help="a Gfarm that the kernel mounts and reads, told as a story")
+    demo_gfarm.add_arguments(gfarm_parser)
+    gfarm_parser.set_defaults(run=demo_gfarm.run)
     shell_parser = commands.add_parser("shell", help="a prompt on the client of a pair with everything loaded")
     shell.add_arguments(shell_parser)
     shell_parser.set_defaults(run=shell.run)

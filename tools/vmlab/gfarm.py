@@ -205,8 +205,9 @@ class Gfarm:
             lab.defer(self.bring_up, name)
 
     def bring_up(self, name: str) -> None:
-        """Starts a server that was killed, and waits for it. A gfmd without a database has lost its metadata."""
-        if self.is_up(name):
+        """Starts a server that was killed, and waits for it, unless all were stopped since. A gfmd without a database
+        has lost its metadata."""
+        if self.gone or self.is_up(name):
             return
         self.machine.run(f"{ENTER}\n{self._start_line(name)}", START_SECONDS)
         if name == GFMD:

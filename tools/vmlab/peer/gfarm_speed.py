@@ -1,0 +1,78 @@
+# SPDX-License-Identifier: GPL-2.0
+"""How fast files are read. Prints how much was done, in units of the job, and the seconds that it took.
+
+    gfarm_speed.py make FOLDER COUNT    makes small files (units: files)
+    gfarm_speed.py read FILE            reads a file from its beginning to its end (units: bytes)
+    gfarm_speed.py stat FOLDER          asks for the attributes of each file (units: files)
+    gfarm_speed.py scan FOLDER          the same, and reads it: what a search or a copy does (units: files)
+    gfarm_speed.py cycle FILE COUNT     opens, reads and closes one file again and again (units: times)
+"""
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+PART = 1 << 20
+SMALL_BYTES = 2048
+
+
+def make(folder: str, count: str) -> int:
+    """Files of 1 to 4096 bytes."""
+    os.makedirs(folder, exist_ok=True)
+    text = b"The quick brown fox. " * 200
+    for number in range(int(count)):
+        with open(f"{folder}/{number:05}", "wb", buffering=0) as file:
+            file.write(text[:1 + number * 1031 % (2 * SMALL_BYTES)])
+    return int(count)
+
+
+def _read(path: str, buffer: bytearray) -> int:
+    descriptor = os.open(path, os.O_RDONLY)
+    found = 0
+    while part := os.readv(descriptor, [buffer]):
+        found += part
+    os.close(descriptor)
+    return found
+
+
+def read(path: str) -> int:
+    """One file."""
+    return _read(path, bytearray(PART))
+
+
+def stat(folder: str) -> int:
+    """All names of a folder, and the attributes of each."""
+    names = sorted(os.listdir(folder))
+    for name in names:
+        os.stat(f"{folder}/{name}")
+    return len(names)
+
+
+def scan(folder: str) -> int:
+    """The same, and the contents."""
+    buffer, names = bytearray(2 * SMALL_BYTES), sorted(os.listdir(folder))
+    for name in names:
+        path = f"{folder}/{name}"
+        size = os.stat(path).st_size
+        if _read(path, buffer) != size:
+            sys.exit(f"{path} has not {size} bytes")
+    return len(names)
+
+
+def cycle(path: str, count: str) -> int:
+    """The same file again and again."""
+    buffer = bytearray(2 * SMALL_BYTES)
+    for _time in range(int(count)):
+        _read(path, buffer)
+    return int(count)
+
+
+def main(job: str, *arguments: str) -> None:
+    """Does a job and prints its figures."""
+    began = time.perf_counter()
+    done = {"make": make, "read": read, "stat": stat, "scan": scan, "cycle": cycle}[job](*arguments)
+    print(done, time.perf_counter() - began)
+
+
+main(*sys.argv[1:])
