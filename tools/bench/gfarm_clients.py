@@ -97,11 +97,25 @@ DEEDS = (
 
 @dataclasses.dataclass(frozen=True)
 class Asked:
-    """What a deed cost."""
+    """What a deed cost: requests by kind."""
 
     deed: Deed
-    gfmd: int
-    gfsd: int
+    kinds: dict[str, int]
+
+    def of(self, server: str) -> dict[str, int]:
+        """Those to one kind of server."""
+        return {kind.removeprefix(f"{server}_"): count for kind, count in self.kinds.items() if kind.startswith(server)}
+
+    @property
+    def gfmd(self) -> int:
+        """Questions to gfmd, a round trip each."""
+        return sum(self.of("gfmd").values())
+
+
+def _kinds(mount: Mount) -> dict[str, int]:
+    """The mount's counters by kind of request: those that have a longest time."""
+    counters = mount.stats()
+    return {name: count for name, count in counters.items() if f"{name}_us_max" in counters}
 
 
 def questions(say: Say) -> list[Asked]:
@@ -115,10 +129,10 @@ def questions(say: Say) -> list[Asked]:
         with mounted(gfarm, "actimeo=600") as mount:
             gfarm.run(f"ls -d {mount.at}/.")
             for deed in DEEDS:
-                before = mount.stats()
+                before = _kinds(mount)
                 # A close is not waited for.
                 gfarm.run(f"cd {mount.at} && {{ {deed.command}; }} > /dev/null && sleep 0.5")
-                after = mount.stats()
-                found.append(Asked(deed, *(after[key] - before[key] for key in ("gfmd_requests", "gfsd_requests"))))
+                more = {kind: count - before.get(kind, 0) for kind, count in _kinds(mount).items()}
+                found.append(Asked(deed, {kind: count for kind, count in more.items() if count}))
                 say(f"{deed.title}: {found[-1].gfmd} questions, {deed.least} at least")
     return found

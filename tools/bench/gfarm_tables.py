@@ -26,9 +26,10 @@ def rates(results: dict[str, list[Figure]]) -> str:
 
 def questions(found: list[Asked]) -> str:
     """Round trips of each deed, and the least that would do."""
-    rows = [[asked.deed.title, str(asked.gfmd), str(asked.deed.least), str(asked.gfsd), asked.deed.why]
+    rows = [[asked.deed.title, str(asked.gfmd), str(asked.deed.least), asked.deed.why,
+             *(", ".join(f"{count} {kind}" for kind, count in asked.of(server).items()) for server in ("gfmd", "gfsd"))]
             for asked in found]
-    return markdown(["round trips", "to gfmd", "least", "to gfsds", "why at least"], rows)
+    return markdown(["Gfarm, deed", "to gfmd", "least", "why", "gfmd", "gfsds"], rows)
 
 
 def _costs(results: dict[tuple[str, str], Totals], title: str) -> list[Cost]:

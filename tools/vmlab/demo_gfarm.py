@@ -104,7 +104,7 @@ class Demo:
     def lose_a_server(self) -> None:
         """A gfsd dies in the middle of a file, and the other one answers."""
         machine = self.lab.server
-        self.do(f"umount {gfarm_mount.AT}; {MOUNT}")
+        self.do(f"umount {gfarm_mount.AT} && {MOUNT}")
         reader = self.mount.reader("big", READ_BEFORE_BYTES)
         until(lambda: reader.reads, 20, "it reads")
         self.do(f"cat {self.mount.folder}/status")
