@@ -18,10 +18,10 @@ from vmlab.gfarm_speed import COLD_READ, COLD_SCAN, COLD_STAT, WARM_READ, WARM_S
 from vmlab.lab import Lab, Spec
 
 # In files, and a count of small ones; for --quick.
-BIG_MIB, SMALL_FILES = 64, 1000
-QUICK_MIB, QUICK_FILES = 16, 200
+BIG_MIB, SMALL_FILES = 64, 200
+QUICK_MIB, QUICK_FILES = 16, 50
 JOBS = ((COLD_READ, "big"), (WARM_READ, "big"), (COLD_STAT, "small"), (COLD_SCAN, "small"), (WARM_SCAN, "small"))
-CLOCKS = {"guest time": "shift=2,sleep=off", "clock": ""}
+CLOCKS = {"clock": "", "guest time": "shift=2,sleep=off"}
 # Files in the folder that is listed to count questions.
 LISTED = 100
 Say = Callable[[str], None]
