@@ -20,9 +20,8 @@ from vmlab.gfarm import Gfarm
 from vmlab.gfarm_mount import put_random
 from vmlab.lab import Lab, Spec
 
-# The modules of the kernel's mount, and that of FUSE; what they call is the kernel's.
-KERNEL_MODULES = ("gfarm_ra", "vfs_ext", "net_ext", "kernel_ext")
-FUSE_MODULES = ("fuse",)
+# The modules of the kernel's mount; what they call is the kernel's. FUSE is built into Debian's kernel.
+MODULES = ("gfarm_ra", "vfs_ext", "net_ext", "kernel_ext")
 CLIENTS = ("gfarm_ra", "gfarm2fs")
 Totals = dict[tuple[str, str], float]
 
@@ -67,9 +66,9 @@ class Cost:
         return self.modules + self.kernel + self.user
 
     @classmethod
-    def of(cls, totals: Totals, modules: tuple[str, ...]) -> Cost:
+    def of(cls, totals: Totals) -> Cost:
         """Sums of counts by (module, function)."""
-        own = sum(value for (module, _), value in totals.items() if module in modules)
+        own = sum(value for (module, _), value in totals.items() if module in MODULES)
         user = sum(value for (module, _), value in totals.items() if module == "user")
         return cls(own, sum(totals.values()) - own - user, user)
 

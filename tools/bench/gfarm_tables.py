@@ -2,7 +2,6 @@
 """Turns what was measured of Gfarm's clients into Markdown tables."""
 from __future__ import annotations
 
-import gfarm_counts
 from gfarm_clients import Asked
 from gfarm_counts import CASES, CLIENTS, Cost, Totals
 from tables import markdown
@@ -29,23 +28,22 @@ def questions(found: list[Asked]) -> str:
     rows = [[asked.deed.title, str(asked.gfmd), str(asked.deed.least), asked.deed.why,
              *(", ".join(f"{count} {kind}" for kind, count in asked.of(server).items()) for server in ("gfmd", "gfsd"))]
             for asked in found]
-    return markdown(["Gfarm, deed", "to gfmd", "least", "why", "gfmd", "gfsds"], rows)
+    return markdown(["Gfarm, round trips of", "to gfmd", "least", "why", "gfmd", "gfsds"], rows)
 
 
 def _costs(results: dict[tuple[str, str], Totals], title: str) -> list[Cost]:
-    modules = (gfarm_counts.KERNEL_MODULES, gfarm_counts.FUSE_MODULES)
-    return [Cost.of(results[title, client], own) for client, own in zip(CLIENTS, modules, strict=True)]
+    return [Cost.of(results[title, client]) for client in CLIENTS]
 
 
 def instructions(results: dict[tuple[str, str], Totals]) -> str:
     """Thousands of instructions per unit, of everything in the guest."""
     rows = []
     for case in CASES:
-        costs = _costs(results, case.title)
-        values = [value for cost in costs for value in (cost.modules, cost.kernel, cost.user, cost.all)]
-        rows.append([case.title, *(f"{value / 1000:.1f}" for value in values), f"{costs[0].all / costs[1].all:.2f}"])
-    head = [f"{client}: {what}" for client in CLIENTS for what in ("modules", "kernel", "programs", "all")]
-    return markdown(["thousand instructions per", *head, "ratio"], rows)
+        kernel, fuse = _costs(results, case.title)
+        values = (kernel.modules, *(value for cost in (kernel, fuse) for value in (cost.kernel, cost.user, cost.all)))
+        rows.append([case.title, *(f"{value / 1000:.1f}" for value in values), f"{kernel.all / fuse.all:.2f}"])
+    head = [f"{client}: {what}" for client in CLIENTS for what in ("kernel", "programs", "all")]
+    return markdown(["thousand instructions per", "our modules", *head, "ratio"], rows)
 
 
 def by_module(results: dict[tuple[str, str], Totals]) -> str:
