@@ -4,12 +4,19 @@
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
-use crate::sys;
+use crate::{
+    address_handle::Gid,
+    sys, //
+};
 use core::{
     ops::Deref,
     ptr::NonNull, //
 };
-use kernel::str::CStr;
+use kernel::{
+    error::to_result,
+    prelude::*,
+    str::CStr, //
+};
 
 /// A reference to a registered RDMA device, which prevents its removal.
 ///
@@ -72,6 +79,21 @@ impl Device {
             *byte = unsafe { name.cast::<u8>().add(index).read_volatile() };
         }
         DeviceName(copy)
+    }
+
+    /// Returns a global identifier of a port; the numbers of ports begin with 1.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there is no such port, or nothing at this index.
+    pub fn gid(&self, port: u8, index: u8) -> Result<Gid> {
+        let mut gid = sys::ib_gid::default();
+        // SAFETY: The device is valid; the function writes a whole identifier.
+        to_result(unsafe {
+            sys::rdma_query_gid(self.as_raw(), port.into(), index.into(), &mut gid)
+        })?;
+        // SAFETY: All bytes of the union are initialised, whichever member was written.
+        Ok(Gid(unsafe { gid.raw }))
     }
 
     /// Returns the largest number of work requests in one queue.

@@ -1,17 +1,22 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Queue pairs of reliable connections.
+//! Queue pairs.
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
 pub(crate) mod batch;
 mod callback;
 pub(crate) mod completion;
+pub(crate) mod config;
+pub(crate) mod datagram;
 mod drain;
 mod gate;
+mod origin;
 mod owned;
 pub(crate) mod recv_ring;
+mod reserved;
 pub(crate) mod status;
+pub(crate) mod transport;
 
 pub use self::owned::OwnedQp;
 
@@ -38,12 +43,20 @@ use crate::{
             receive, //
         },
         completion::WorkCompletion,
+        config::QpConfig,
         drain::{
             drain,
             Drain,
             Draining, //
         },
-        gate::Gate, //
+        gate::Gate,
+        origin::Origin,
+        reserved::Reserved,
+        transport::{
+            sealed::Type,
+            Reliable,
+            Transport, //
+        }, //
     },
     sys, //
 };
@@ -74,6 +87,9 @@ pub trait QpHandler: Send + Sync + Sized + 'static {
     /// leaked.
     const MODULE: &'static ThisModule;
 
+    /// The transport service of the queue pair.
+    type Transport: Transport;
+
     /// Handles the completion of the work request that was posted with `tag`.
     ///
     /// After an error the queue pair is in the error state: all its work requests complete, those
@@ -96,49 +112,6 @@ pub trait QpHandler: Send + Sync + Sized + 'static {
     }
 }
 
-/// The sizes of a queue pair.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct QpConfig {
-    /// The maximum number of send work requests in flight, including unsignaled ones.
-    pub max_send_wr: u32,
-    /// The maximum number of posted receive work requests.
-    pub max_recv_wr: u32,
-    /// The maximum number of segments of a send work request.
-    pub max_send_sge: u32,
-    /// The maximum number of segments of a receive work request.
-    pub max_recv_sge: u32,
-    /// The maximum number of bytes of [`Batch::send_inline`]; 0 if it is not used.
-    pub max_inline_data: u32,
-    /// Tags are `0..tags`; each takes 8 bytes.
-    pub tags: u32,
-    /// Tags below this complete by [`QpHandler::received`].
-    pub receive_tags: u32,
-}
-
-impl QpConfig {
-    /// Creates the sizes of a queue pair whose work requests have one segment at most, without
-    /// inline data.
-    pub const fn new(max_send_wr: u32, max_recv_wr: u32, tags: u32) -> Self {
-        Self {
-            max_send_wr,
-            max_recv_wr,
-            max_send_sge: 1,
-            max_recv_sge: 1,
-            max_inline_data: 0,
-            tags,
-            receive_tags: 0,
-        }
-    }
-
-    /// Returns the number of completion queue entries of this queue pair: one for each work request
-    /// and two for draining.
-    pub fn cq_entries(&self) -> u32 {
-        self.max_send_wr
-            .saturating_add(self.max_recv_wr)
-            .saturating_add(2)
-    }
-}
-
 /// The number of queue pairs that are drained concurrently.
 const DRAIN_MAX: usize = 16;
 
@@ -153,16 +126,16 @@ type PostReceive = unsafe extern "C" fn(
     *mut *const sys::ib_recv_wr,
 ) -> c_int;
 
-/// A queue pair of a reliable connection with its handler, created by
-/// [`Id::create_qp`](crate::cm::Id::create_qp).
+/// A queue pair with its handler, created by [`Id::create_qp`](crate::cm::Id::create_qp) for a
+/// reliable connection, by [`Qp::datagram`] for datagrams.
 ///
 /// Posting works in any context and on any number of CPUs, until the queue pair is
 /// [closed](Self::close). Its owner is an [`OwnedQp`].
 ///
 /// # Invariants
 ///
-/// - `raw` is a queue pair on the identifier `id`, which was created with `self` as its context and
-///   with the given domain and queues, or null while `self` is being initialised.
+/// - `raw` is a queue pair of `origin` and of the service of `H`, which was created with `self` as
+///   its context and with the given domain and queues, or null while `self` is being initialised.
 /// - `post_send` and `post_receive` are the functions of its driver, or post nothing. They are
 ///   called by holders of a pass of `gate` only.
 /// - Every entry of `table` is [`complete::<H>`] or [`receive::<H>`], and the table never moves.
@@ -174,7 +147,7 @@ pub struct Qp<H: QpHandler> {
     table: KVVec<sys::ib_cqe>,
     pd: Arc<Pd>,
     handler: H,
-    id: Arc<IdCore>,
+    origin: Origin,
     send_cq: Arc<Cq>,
     receive_cq: Arc<Cq>,
     gate: Gate,
@@ -191,9 +164,9 @@ unsafe impl<H: QpHandler> Send for Qp<H> {}
 unsafe impl<H: QpHandler> Sync for Qp<H> {}
 
 impl<H: QpHandler> Qp<H> {
-    /// Creates a queue pair on a connection identifier (`rdma_create_qp()`). Sleeps.
-    pub(crate) fn create(
-        id: &Arc<IdCore>,
+    /// Creates a queue pair of `origin`, which must be one of the service of `H`. Sleeps.
+    fn create(
+        origin: Origin,
         pd: &Arc<Pd>,
         send_cq: &Arc<Cq>,
         receive_cq: &Arc<Cq>,
@@ -216,7 +189,7 @@ impl<H: QpHandler> Qp<H> {
                 table,
                 pd: pd.clone(),
                 handler,
-                id: id.clone(),
+                origin,
                 send_cq: send_cq.clone(),
                 receive_cq: receive_cq.clone(),
                 gate: Gate::new(),
@@ -230,14 +203,14 @@ impl<H: QpHandler> Qp<H> {
         let cap = &attributes.cap;
         let reserved = Reserved::new(send_cq, cap.max_send_wr, receive_cq, cap.max_recv_wr)?;
         pd.queue_pair_created()?;
-        let raw = id.create_qp(pd, &mut attributes).inspect_err(|_| {
+        let raw = qp.origin.create(pd, &mut attributes).inspect_err(|_| {
             pd.queue_pair_drained();
             pd.queue_pair_destroyed();
         })?;
         // SAFETY: The queue pair was just created, and a driver's operations do not change.
         let ops = unsafe { &(*(*raw.as_ptr()).device).ops };
         let this = qp.as_mut().project();
-        // INVARIANT: `raw` was created on `id` with `self` as its context.
+        // INVARIANT: `raw` was created by `origin` with `self` as its context.
         *this.raw = raw.as_ptr();
         *this._reserved = Some(reserved);
         *this.post_send = ops.post_send.unwrap_or(no_send);
@@ -269,7 +242,7 @@ impl<H: QpHandler> Qp<H> {
                 ..Default::default()
             },
             sq_sig_type: sys::ib_sig_type_IB_SIGNAL_REQ_WR,
-            qp_type: sys::ib_qp_type_IB_QPT_RC,
+            qp_type: <H::Transport as Type>::QP_TYPE,
             ..Default::default()
         })
     }
@@ -307,21 +280,8 @@ impl<H: QpHandler> Qp<H> {
         Batch::new(self, space)
     }
 
-    /// Sends one message; a [batch](Self::batch) of one work request.
-    #[inline]
-    pub fn send<const S: usize>(
-        &self,
-        tag: u32,
-        message: [Segment<'_>; S],
-        flags: SendFlags,
-    ) -> Result {
-        let mut space = WrBuffer::new();
-        let mut batch = self.batch::<1, S>(&mut space);
-        batch.send(tag, &message, flags);
-        batch.post()
-    }
-
-    /// Posts a receive for one message of the peer or one RDMA write with immediate data.
+    /// Posts a receive for one message of the peer or one RDMA write with immediate data; for a
+    /// datagram with the [bytes before it](crate::GRH_LEN).
     ///
     /// Any context. Returns `EINVAL` for a wrong tag or segment, `ENOMEM` if the queue is full,
     /// `ESHUTDOWN` if the queue pair is closed.
@@ -389,6 +349,7 @@ impl<H: QpHandler> Qp<H> {
             receive_cq: &self.receive_cq,
             pd: &self.pd,
             drain: &self.drain,
+            ah: self.origin.address_handle(),
             limit_ms: 0,
         }
     }
@@ -441,31 +402,32 @@ impl<H: QpHandler> Qp<H> {
     }
 }
 
-/// The entries of completion queues that a queue pair has reserved.
-struct Reserved {
-    send: (Arc<Cq>, u32),
-    receive: (Arc<Cq>, u32),
-}
-
-impl Reserved {
-    /// Reserves entries for that many work requests; `EINVAL` if a queue is too short.
-    fn new(send_cq: &Arc<Cq>, sends: u32, receive_cq: &Arc<Cq>, receives: u32) -> Result<Self> {
-        send_cq.reserve(sends)?;
-        receive_cq
-            .reserve(receives)
-            .inspect_err(|_| send_cq.release(sends))?;
-        Ok(Self {
-            send: (send_cq.clone(), sends),
-            receive: (receive_cq.clone(), receives),
-        })
+impl<H: QpHandler<Transport = Reliable>> Qp<H> {
+    /// Creates a queue pair on a connection identifier (`rdma_create_qp()`). Sleeps.
+    pub(crate) fn connected(
+        id: &Arc<IdCore>,
+        pd: &Arc<Pd>,
+        send_cq: &Arc<Cq>,
+        receive_cq: &Arc<Cq>,
+        config: &QpConfig,
+        handler: H,
+    ) -> Result<OwnedQp<H>> {
+        let origin = Origin::Connection(id.clone());
+        Self::create(origin, pd, send_cq, receive_cq, config, handler)
     }
-}
 
-impl Drop for Reserved {
-    fn drop(&mut self) {
-        for (cq, entries) in [&self.send, &self.receive] {
-            cq.release(*entries);
-        }
+    /// Sends one message; a [batch](Self::batch) of one work request.
+    #[inline]
+    pub fn send<const S: usize>(
+        &self,
+        tag: u32,
+        message: [Segment<'_>; S],
+        flags: SendFlags,
+    ) -> Result {
+        let mut space = WrBuffer::new();
+        let mut batch = self.batch::<1, S>(&mut space);
+        batch.send(tag, &message, flags);
+        batch.post()
     }
 }
 

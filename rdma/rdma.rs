@@ -11,6 +11,7 @@
 //!        |     <- PageMapping    blocks of pages
 //!        |     <- Mr             pages under a key of their own, for the peer
 //!        |     <- Qp<H> -> Cq    work requests; completions go to the handler H
+//!        |     <- AddressHandle  where datagrams go
 //!        <- Cq   |
 //!        <- cm::CmId             the connection; its events go to a handler
 //! ```
@@ -35,15 +36,12 @@
 //!
 //! # What is not here yet
 //!
-//! Unreliable datagrams. They would be a `UdQp<H>` beside [`Qp`]: the completion table, the handler
-//! and the receive side are the same; its batch has `send` with an `AddressHandle`
-//! (`rdma_create_ah()`, an object on a [`Pd`]), the peer's queue pair number and key, and its
-//! completions add the source and the 40 bytes of global routing header in front of the message.
-//! RDMA reads exist ([`Batch::read`]), atomics do not.
+//! RDMA reads exist ([`Batch::read`]), atomics do not. Datagrams have no multicast.
 //!
 //! C headers: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h),
 //! [`include/rdma/rdma_cm.h`](srctree/include/rdma/rdma_cm.h)
 
+mod address_handle;
 pub mod cm;
 mod cq;
 mod device;
@@ -52,6 +50,7 @@ mod port_events;
 mod qp;
 
 pub use self::{
+    address_handle::{AddressHandle, Gid, PortAddress, GRH_LEN},
     cq::{Cq, Notify, PollContext},
     device::{Device, DeviceName},
     memory::{
@@ -65,10 +64,13 @@ pub use self::{
     port_events::{DeviceId, PortEvents, PortWatch},
     qp::{
         batch::{Batch, WrBuffer},
-        completion::{Opcode, WorkCompletion},
+        completion::{Opcode, Source, WorkCompletion},
+        config::QpConfig,
+        datagram::{DatagramPort, Peer},
         recv_ring::RecvRing,
         status::WcStatus,
-        OwnedQp, Qp, QpConfig, QpHandler,
+        transport::{Datagram, Reliable, Transport},
+        OwnedQp, Qp, QpHandler,
     },
 };
 

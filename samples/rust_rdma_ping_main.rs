@@ -55,6 +55,7 @@ impl Talk {
 
 impl QpHandler for Talk {
     const MODULE: &'static ThisModule = &crate::THIS_MODULE;
+    type Transport = Reliable;
 
     fn completed(qp: &Qp<Talk>, tag: u32, completion: &WorkCompletion) {
         let mut text = [0; 4];

@@ -2,6 +2,7 @@
 
 //! Two connected queue pairs of one machine, and what the tests do with them.
 
+pub(super) mod datagram;
 pub(super) mod identifier;
 pub(super) mod queue_pair;
 pub(super) mod region;
@@ -95,7 +96,7 @@ pub(super) fn connect<H: QpHandler>(
 }
 
 /// Creates a queue pair with a new domain and completion queue.
-pub(super) fn queue_pair<H: QpHandler>(
+pub(super) fn queue_pair<H: QpHandler<Transport = Reliable>>(
     id: &Id,
     config: &QpConfig,
     context: PollContext,

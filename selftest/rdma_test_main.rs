@@ -40,8 +40,9 @@ module_param_bool!(
 /// A part and its test.
 type Part = (&'static str, fn(&SocketAddress) -> Result);
 
-const PARTS: [Part; 7] = [
+const PARTS: [Part; 8] = [
     ("closed", rdma::queue_pair::closed),
+    ("datagrams", rdma::datagram::datagrams),
     ("full send queue", rdma::queue_pair::full_send_queue),
     ("drop under load", rdma::queue_pair::drop_under_load),
     ("close again", rdma::queue_pair::close_again),

@@ -117,7 +117,7 @@ int rdma_helper_flush(struct ib_qp *qp)
 EXPORT_SYMBOL_GPL(rdma_helper_flush);
 
 /* Posts the last receive of a queue pair in the error state. */
-int rdma_helper_post_last_recv(struct ib_qp *qp, struct rdma_helper_drain *drain)
+int rdma_helper_post_last_recv(struct ib_qp *qp, struct rdma_helper_drain *drain, struct ib_ah *ah)
 {
 	struct ib_recv_wr last = { .wr_cqe = &drain->cqe };
 
@@ -127,14 +127,15 @@ int rdma_helper_post_last_recv(struct ib_qp *qp, struct rdma_helper_drain *drain
 }
 EXPORT_SYMBOL_GPL(rdma_helper_post_last_recv);
 
-/* Posts the last send of a queue pair in the error state. */
-int rdma_helper_post_last_send(struct ib_qp *qp, struct rdma_helper_drain *drain)
+/* Posts the last send of a queue pair in the error state: to ah, if it sends datagrams. */
+int rdma_helper_post_last_send(struct ib_qp *qp, struct rdma_helper_drain *drain, struct ib_ah *ah)
 {
-	struct ib_rdma_wr last = { .wr = { .wr_cqe = &drain->cqe, .opcode = IB_WR_RDMA_WRITE } };
+	struct ib_rdma_wr write = { .wr = { .wr_cqe = &drain->cqe, .opcode = IB_WR_RDMA_WRITE } };
+	struct ib_ud_wr datagram = { .wr = { .wr_cqe = &drain->cqe, .opcode = IB_WR_SEND }, .ah = ah };
 
 	drain->cqe.done = rdma_helper_drained;
 	init_completion(&drain->done);
-	return ib_post_send(qp, &last.wr, NULL);
+	return ib_post_send(qp, ah ? &datagram.wr : &write.wr, NULL);
 }
 EXPORT_SYMBOL_GPL(rdma_helper_post_last_send);
 
@@ -212,3 +213,75 @@ void rdma_helper_free_coherent(struct ib_device *dev, size_t size, void *cpu, u6
 		dma_free_coherent(dev->dma_device, size, cpu, addr);
 }
 EXPORT_SYMBOL_GPL(rdma_helper_free_coherent);
+
+/* Makes a queue pair for datagrams ready to receive and to send. */
+int rdma_helper_datagram_start(struct ib_qp *qp, u32 port, u32 qkey)
+{
+	struct ib_qp_attr attr = { .qp_state = IB_QPS_INIT, .port_num = port, .qkey = qkey };
+	int ret;
+
+	ret = ib_modify_qp(qp, &attr, IB_QP_STATE | IB_QP_PKEY_INDEX | IB_QP_PORT | IB_QP_QKEY);
+	if (ret)
+		return ret;
+	attr.qp_state = IB_QPS_RTR;
+	ret = ib_modify_qp(qp, &attr, IB_QP_STATE);
+	if (ret)
+		return ret;
+	attr.qp_state = IB_QPS_RTS;
+	return ib_modify_qp(qp, &attr, IB_QP_STATE | IB_QP_SQ_PSN);
+}
+EXPORT_SYMBOL_GPL(rdma_helper_datagram_start);
+
+/* What is posted stays posted. */
+int rdma_helper_set_qkey(struct ib_qp *qp, u32 qkey)
+{
+	struct ib_qp_attr attr = { .qp_state = IB_QPS_RTS, .qkey = qkey };
+
+	return ib_modify_qp(qp, &attr, IB_QP_STATE | IB_QP_QKEY);
+}
+EXPORT_SYMBOL_GPL(rdma_helper_set_qkey);
+
+struct ib_qp *rdma_helper_create_qp(struct ib_pd *pd, struct ib_qp_init_attr *attr, const char *caller)
+{
+	return ib_create_qp_kernel(pd, attr, caller);
+}
+EXPORT_SYMBOL_GPL(rdma_helper_create_qp);
+
+void rdma_helper_ah_attr(struct ib_device *device, const struct rdma_helper_peer *to,
+			 struct rdma_ah_attr *attr)
+{
+	memset(attr, 0, sizeof(*attr));
+	attr->type = rdma_ah_find_type(device, to->port);
+	rdma_ah_set_port_num(attr, to->port);
+	rdma_ah_set_sl(attr, to->sl);
+	if (to->is_global) {
+		rdma_ah_set_grh(attr, NULL, 0, to->gid_index, to->hop_limit, 0);
+		rdma_ah_set_dgid_raw(attr, (void *)to->gid);
+	}
+	if (attr->type == RDMA_AH_ATTR_TYPE_IB)
+		rdma_ah_set_dlid(attr, to->lid);
+}
+EXPORT_SYMBOL_GPL(rdma_helper_ah_attr);
+
+/* rdma_create_ah() does not look up the MAC address of a RoCE peer; this one does, for the kernel too. */
+struct ib_ah *rdma_helper_create_ah(struct ib_pd *pd, const struct rdma_helper_peer *to)
+{
+	struct rdma_ah_attr attr;
+
+	rdma_helper_ah_attr(pd->device, to, &attr);
+	return rdma_create_user_ah(pd, &attr, NULL);
+}
+EXPORT_SYMBOL_GPL(rdma_helper_create_ah);
+
+struct ib_ah *rdma_helper_ah_to_source(struct ib_pd *pd, const struct ib_wc *wc, struct rdma_helper_grh *grh,
+				       u32 port)
+{
+	return ib_create_ah_from_wc(pd, wc, (struct ib_grh *)grh->bytes, port);
+}
+EXPORT_SYMBOL_GPL(rdma_helper_ah_to_source);
+
+void rdma_helper_destroy_ah(struct ib_ah *ah)
+{
+	rdma_destroy_ah(ah, RDMA_DESTROY_AH_SLEEPABLE);
+}
+EXPORT_SYMBOL_GPL(rdma_helper_destroy_ah);

@@ -25,13 +25,39 @@ struct rdma_helper_drain {
 };
 
 int rdma_helper_flush(struct ib_qp *qp);
-int rdma_helper_post_last_recv(struct ib_qp *qp, struct rdma_helper_drain *drain);
-int rdma_helper_post_last_send(struct ib_qp *qp, struct rdma_helper_drain *drain);
+int rdma_helper_post_last_recv(struct ib_qp *qp, struct rdma_helper_drain *drain, struct ib_ah *ah);
+int rdma_helper_post_last_send(struct ib_qp *qp, struct rdma_helper_drain *drain, struct ib_ah *ah);
 bool rdma_helper_await_last(struct rdma_helper_drain *drain, unsigned int ms);
 bool rdma_helper_drain_by_driver(struct ib_qp *qp);
 void rdma_helper_sg_gather(struct scatterlist *sg, u32 count, struct ib_sge *to, u32 lkey);
 void rdma_helper_sg_set_dma(struct sg_table *table, u32 index, u64 addr, u32 length);
 void *rdma_helper_alloc_coherent(struct ib_device *dev, size_t size, u64 *addr);
 void rdma_helper_free_coherent(struct ib_device *dev, size_t size, void *cpu, u64 addr);
+
+/* Where a datagram goes. */
+struct rdma_helper_peer {
+	u8 gid[16];
+	u16 lid;
+	u8 port;
+	u8 sl;
+	u8 gid_index;
+	u8 hop_limit;
+	bool is_global;
+};
+
+/* A global routing header, or the header of another protocol that stands in its place. */
+struct rdma_helper_grh {
+	u8 bytes[40];
+};
+
+int rdma_helper_datagram_start(struct ib_qp *qp, u32 port, u32 qkey);
+int rdma_helper_set_qkey(struct ib_qp *qp, u32 qkey);
+struct ib_qp *rdma_helper_create_qp(struct ib_pd *pd, struct ib_qp_init_attr *attr, const char *caller);
+void rdma_helper_ah_attr(struct ib_device *device, const struct rdma_helper_peer *to,
+			 struct rdma_ah_attr *attr);
+struct ib_ah *rdma_helper_create_ah(struct ib_pd *pd, const struct rdma_helper_peer *to);
+struct ib_ah *rdma_helper_ah_to_source(struct ib_pd *pd, const struct ib_wc *wc, struct rdma_helper_grh *grh,
+				       u32 port);
+void rdma_helper_destroy_ah(struct ib_ah *ah);
 
 #endif

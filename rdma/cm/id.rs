@@ -15,9 +15,10 @@ use crate::{
     device::Device,
     memory::pd::Pd,
     qp::{
+        config::QpConfig,
+        transport::Reliable,
         OwnedQp,
         Qp,
-        QpConfig,
         QpHandler, //
     },
     sys, //
@@ -113,7 +114,7 @@ impl Id {
     ///
     /// Returns `EEXIST` if there is one, `EINVAL` if the device is not known or not the domain's,
     /// or if a completion queue has less room than [`QpConfig::cq_entries`].
-    pub fn create_qp<H: QpHandler>(
+    pub fn create_qp<H: QpHandler<Transport = Reliable>>(
         &self,
         pd: &Arc<Pd>,
         send_cq: &Arc<Cq>,
@@ -121,7 +122,7 @@ impl Id {
         config: &QpConfig,
         handler: H,
     ) -> Result<OwnedQp<H>> {
-        Qp::create(&self.0, pd, send_cq, receive_cq, config, handler)
+        Qp::connected(&self.0, pd, send_cq, receive_cq, config, handler)
     }
 
     /// Sends a connection request to the peer, after the route is resolved.

@@ -5,6 +5,7 @@
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
 use crate::{
+    address_handle::RawHandle,
     device::Device,
     memory::{
         message_buffers::SlotMemory, //
@@ -55,6 +56,7 @@ pub(crate) enum Retired {
     Slots(SlotMemory),
     Mr(MrMemory),
     Pages(MappedMemory),
+    Handle(RawHandle),
 }
 
 struct Keep {

@@ -4,6 +4,8 @@
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
+mod datagram;
+
 use crate::{
     memory::{
         mr::Mr,
@@ -16,6 +18,7 @@ use crate::{
         sg, //
     },
     qp::{
+        transport::Reliable,
         Qp,
         QpHandler, //
     },
@@ -86,10 +89,11 @@ pub struct Batch<'a, H: QpHandler, const N: usize, const S: usize> {
     _borrowed: PhantomData<(&'a mut WrBuffer<N, S>, &'a [u8])>,
 }
 
-/// The work requests of a reliable connection, which all begin with the same part.
+/// The work requests, which all begin with the same part.
 #[repr(C)]
 union Request {
     any: sys::ib_send_wr,
+    datagram: sys::ib_ud_wr,
     rdma: sys::ib_rdma_wr,
     reg: sys::ib_reg_wr,
 }
@@ -119,6 +123,122 @@ impl<'a, H: QpHandler, const N: usize, const S: usize> Batch<'a, H, N, S> {
         }
     }
 
+    /// Returns whether the batch has no requests.
+    #[inline(always)]
+    pub fn is_empty(&self) -> bool {
+        self.next == self.first
+    }
+
+    /// Posts all requests (`ib_post_send()`). Any context.
+    ///
+    /// Returns `ENOMEM` if the send queue is full, `EINVAL` for an invalid argument (see the type)
+    /// or a queue pair that is not connected yet. After an error of the driver the first requests
+    /// may have been posted, and the caller must close the connection.
+    #[inline(always)]
+    pub fn post(&mut self) -> Result {
+        if self.bad {
+            return Err(EINVAL);
+        }
+        if self.is_empty() {
+            return Ok(());
+        }
+        // SAFETY: By the type invariants, there is a request before `next`, as the batch is not
+        // empty.
+        unsafe { (&raw mut (*self.next.sub(1)).any.next).write(ptr::null_mut()) };
+        // A second `post` fails.
+        self.bad = true;
+        // SAFETY: By the type invariants, the requests are initialised and linked, the last one to
+        // none, and their memory stays allocated as long as a queue pair of the domain exists.
+        unsafe { self.qp.post_send(self.first.cast::<sys::ib_send_wr>()) }
+    }
+
+    /// Marks the batch as bad unless `good`. The request is added nevertheless, which avoids
+    /// branches on the path without errors.
+    #[inline(always)]
+    fn require(&mut self, good: bool) {
+        if !good {
+            cold();
+            self.bad = true;
+        }
+    }
+
+    /// Copies the segments and writes the common part of a work request.
+    #[inline(always)]
+    fn push(
+        &mut self,
+        tag: u32,
+        opcode: sys::ib_wr_opcode,
+        segments: &[Segment<'_>],
+        extra: Extra,
+        flags: SendFlags,
+    ) -> Option<*mut Request> {
+        let list = self.next_segment;
+        for segment in segments {
+            self.require(segment.belongs_to(self.qp.pd()));
+            self.push_segment(segment.as_raw());
+        }
+        self.push_raw(tag, opcode, list, segments.len(), extra, flags)
+    }
+
+    #[inline(always)]
+    fn push_segment(&mut self, sge: sys::ib_sge) {
+        if self.next_segment == self.first_segment.wrapping_add(S) {
+            self.bad = true;
+            return;
+        }
+        // SAFETY: By the type invariants, this is an element of the borrowed array.
+        unsafe { self.next_segment.write(sge) };
+        // INVARIANT: The position is not beyond the end.
+        self.next_segment = self.next_segment.wrapping_add(1);
+    }
+
+    /// Writes the common part of a work request for segments that were added already.
+    #[inline(always)]
+    fn push_raw(
+        &mut self,
+        tag: u32,
+        opcode: sys::ib_wr_opcode,
+        list: *mut sys::ib_sge,
+        segments: usize,
+        extra: Extra,
+        flags: SendFlags,
+    ) -> Option<*mut Request> {
+        let cqe = self.qp.entry(tag);
+        self.require(cqe.is_some());
+        let cqe = cqe.unwrap_or(ptr::null_mut());
+        if self.next == self.first.wrapping_add(N) {
+            self.bad = true;
+            return None;
+        }
+        let request = self.next;
+        // INVARIANT: The position is not beyond the end; the common part is written below.
+        self.next = request.wrapping_add(1);
+        // SAFETY: By the type invariants, this is an element of the borrowed array; writing a field
+        // needs no initialised value.
+        unsafe {
+            let any = &raw mut (*request).any;
+            // `post()` resets the link of the last one.
+            (&raw mut (*any).next).write(self.next.cast());
+            (&raw mut (*any).__bindgen_anon_1.wr_cqe).write(cqe);
+            (&raw mut (*any).sg_list).write(list);
+            (&raw mut (*any).num_sge).write(segments as i32);
+            (&raw mut (*any).opcode).write(opcode);
+            (&raw mut (*any).send_flags).write(flags.as_raw());
+            match extra {
+                Extra::None => (&raw mut (*any).ex.invalidate_rkey).write(0),
+                Extra::Imm(imm) => (&raw mut (*any).ex.imm_data).write(imm.to_be()),
+                Extra::Invalidate(key) => (&raw mut (*any).ex.invalidate_rkey).write(key),
+            }
+        }
+        Some(request)
+    }
+}
+
+/// What a reliable connection can be asked to do.
+impl<'a, H, const N: usize, const S: usize> Batch<'a, H, N, S>
+where
+    H: QpHandler<Transport = Reliable>,
+{
     /// Registers `mr`, as it was last mapped, under its current key. Memory that the device may
     /// only read is not registered for writing.
     #[inline(always)]
@@ -307,45 +427,6 @@ impl<'a, H: QpHandler, const N: usize, const S: usize> Batch<'a, H, N, S> {
         self.push_raw(tag, opcode, list, 1, Extra::None, flags);
     }
 
-    /// Returns whether the batch has no requests.
-    #[inline(always)]
-    pub fn is_empty(&self) -> bool {
-        self.next == self.first
-    }
-
-    /// Posts all requests (`ib_post_send()`). Any context.
-    ///
-    /// Returns `ENOMEM` if the send queue is full, `EINVAL` for an invalid argument (see the type)
-    /// or a queue pair that is not connected yet. After an error of the driver the first requests
-    /// may have been posted, and the caller must close the connection.
-    #[inline(always)]
-    pub fn post(&mut self) -> Result {
-        if self.bad {
-            return Err(EINVAL);
-        }
-        if self.is_empty() {
-            return Ok(());
-        }
-        // SAFETY: By the type invariants, there is a request before `next`, as the batch is not
-        // empty.
-        unsafe { (&raw mut (*self.next.sub(1)).any.next).write(ptr::null_mut()) };
-        // A second `post` fails.
-        self.bad = true;
-        // SAFETY: By the type invariants, the requests are initialised and linked, the last one to
-        // none, and their memory stays allocated as long as a queue pair of the domain exists.
-        unsafe { self.qp.post_send(self.first.cast::<sys::ib_send_wr>()) }
-    }
-
-    /// Marks the batch as bad unless `good`. The request is added nevertheless, which avoids
-    /// branches on the path without errors.
-    #[inline(always)]
-    fn require(&mut self, good: bool) {
-        if !good {
-            cold();
-            self.bad = true;
-        }
-    }
-
     #[inline(always)]
     fn push_rdma(
         &mut self,
@@ -370,77 +451,6 @@ impl<'a, H: QpHandler, const N: usize, const S: usize> Batch<'a, H, N, S> {
                 (&raw mut (*request).rdma.rkey).write(remote.key);
             }
         }
-    }
-
-    /// Copies the segments and writes the common part of a work request.
-    #[inline(always)]
-    fn push(
-        &mut self,
-        tag: u32,
-        opcode: sys::ib_wr_opcode,
-        segments: &[Segment<'_>],
-        extra: Extra,
-        flags: SendFlags,
-    ) -> Option<*mut Request> {
-        let list = self.next_segment;
-        for segment in segments {
-            self.require(segment.belongs_to(self.qp.pd()));
-            self.push_segment(segment.as_raw());
-        }
-        self.push_raw(tag, opcode, list, segments.len(), extra, flags)
-    }
-
-    #[inline(always)]
-    fn push_segment(&mut self, sge: sys::ib_sge) {
-        if self.next_segment == self.first_segment.wrapping_add(S) {
-            self.bad = true;
-            return;
-        }
-        // SAFETY: By the type invariants, this is an element of the borrowed array.
-        unsafe { self.next_segment.write(sge) };
-        // INVARIANT: The position is not beyond the end.
-        self.next_segment = self.next_segment.wrapping_add(1);
-    }
-
-    /// Writes the common part of a work request for segments that were added already.
-    #[inline(always)]
-    fn push_raw(
-        &mut self,
-        tag: u32,
-        opcode: sys::ib_wr_opcode,
-        list: *mut sys::ib_sge,
-        segments: usize,
-        extra: Extra,
-        flags: SendFlags,
-    ) -> Option<*mut Request> {
-        let cqe = self.qp.entry(tag);
-        self.require(cqe.is_some());
-        let cqe = cqe.unwrap_or(ptr::null_mut());
-        if self.next == self.first.wrapping_add(N) {
-            self.bad = true;
-            return None;
-        }
-        let request = self.next;
-        // INVARIANT: The position is not beyond the end; the common part is written below.
-        self.next = request.wrapping_add(1);
-        // SAFETY: By the type invariants, this is an element of the borrowed array; writing a field
-        // needs no initialised value.
-        unsafe {
-            let any = &raw mut (*request).any;
-            // `post()` resets the link of the last one.
-            (&raw mut (*any).next).write(self.next.cast());
-            (&raw mut (*any).__bindgen_anon_1.wr_cqe).write(cqe);
-            (&raw mut (*any).sg_list).write(list);
-            (&raw mut (*any).num_sge).write(segments as i32);
-            (&raw mut (*any).opcode).write(opcode);
-            (&raw mut (*any).send_flags).write(flags.as_raw());
-            match extra {
-                Extra::None => (&raw mut (*any).ex.invalidate_rkey).write(0),
-                Extra::Imm(imm) => (&raw mut (*any).ex.imm_data).write(imm.to_be()),
-                Extra::Invalidate(key) => (&raw mut (*any).ex.invalidate_rkey).write(key),
-            }
-        }
-        Some(request)
     }
 }
 

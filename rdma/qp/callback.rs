@@ -112,6 +112,6 @@ pub(super) unsafe extern "C" fn event<H: QpHandler>(
             let why = unsafe { CStr::from_char_ptr(sys::ib_event_msg(event)) };
             H::broken(qp, why);
         }
-        _ => qp.id.qp_event(event),
+        _ => qp.origin.qp_event(event),
     }
 }

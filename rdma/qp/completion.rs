@@ -108,10 +108,52 @@ impl WorkCompletion {
         Some(unsafe { (*self.0.get()).ex.invalidate_rkey })
     }
 
+    /// Returns who has sent the datagram that a receive got.
+    #[inline(always)]
+    pub fn source(&self) -> Source {
+        // SAFETY: Drivers set these fields of a receive's completion, or the memory was zeroed
+        // before; any value is valid for their types.
+        let wc = unsafe { &*self.0.get() };
+        // The other fields are not for later.
+        Source(sys::ib_wc {
+            src_qp: wc.src_qp,
+            slid: wc.slid,
+            wc_flags: wc.wc_flags,
+            pkey_index: wc.pkey_index,
+            sl: wc.sl,
+            dlid_path_bits: wc.dlid_path_bits,
+            port_num: wc.port_num,
+            smac: wc.smac,
+            vlan_id: wc.vlan_id,
+            network_hdr_type: wc.network_hdr_type,
+            ..Default::default()
+        })
+    }
+
     #[inline(always)]
     fn has_flag(&self, flag: sys::ib_wc_flags) -> bool {
         // SAFETY: By the type invariants, the flags are initialised.
         let flags = unsafe { (*self.0.get()).wc_flags };
         flags & flag as i32 != 0
+    }
+}
+
+/// Who has sent a datagram, for an [answer](crate::AddressHandle::to_source).
+#[derive(Clone, Copy)]
+pub struct Source(sys::ib_wc);
+
+// SAFETY: The copy has no pointers.
+unsafe impl Send for Source {}
+// SAFETY: As above.
+unsafe impl Sync for Source {}
+
+impl Source {
+    /// Returns the number of the sender's queue pair.
+    pub fn qp_number(&self) -> u32 {
+        self.0.src_qp
+    }
+
+    pub(crate) fn as_raw(&self) -> *const sys::ib_wc {
+        &self.0
     }
 }

@@ -64,7 +64,8 @@ const LOOK_TIME: Delta = Delta::from_micros(30);
 const SLOW_LOOK_MS: u32 = 2;
 
 /// Posts the last work request of a queue.
-type PostLast = unsafe extern "C" fn(*mut sys::ib_qp, *mut sys::rdma_helper_drain) -> c_int;
+type PostLast =
+    unsafe extern "C" fn(*mut sys::ib_qp, *mut sys::rdma_helper_drain, *mut sys::ib_ah) -> c_int;
 
 const OPEN: i32 = 0;
 const DRAINING: i32 = 1;
@@ -96,8 +97,9 @@ unsafe impl Sync for Drain {}
 /// # Invariants
 ///
 /// `raw` is a queue pair whose gate is closed, that has room for one more work request in each
-/// queue or will have it when it is flushed, and whose queues are `send_cq` and `receive_cq`. It
-/// and `drain` are pinned, and are destroyed only after a drain that succeeded.
+/// queue or will have it when it is flushed, and whose queues are `send_cq` and `receive_cq`. If it
+/// sends datagrams, `ah` is an address handle of its domain. It and `drain` are pinned, and are
+/// destroyed only after a drain that succeeded.
 #[derive(Clone, Copy)]
 pub(super) struct Draining<'a> {
     pub(super) raw: *mut sys::ib_qp,
@@ -105,6 +107,8 @@ pub(super) struct Draining<'a> {
     pub(super) receive_cq: &'a Cq,
     pub(super) pd: &'a Pd,
     pub(super) drain: &'a Drain,
+    /// Where the last send goes, of a datagram queue pair; else null.
+    pub(super) ah: *mut sys::ib_ah,
     /// The time that the device has for each step, of all queue pairs that are drained together.
     pub(super) limit_ms: i64,
 }
@@ -256,7 +260,7 @@ impl Draining<'_> {
             // SAFETY: By the invariants of `Drain`, this thread uses `last` alone, which stays
             // where it is until the queue pair is destroyed. By the type invariants, the queue
             // pair is valid.
-            let code = unsafe { post(self.raw, last) };
+            let code = unsafe { post(self.raw, last, self.ah) };
             if code != ENOMEM.to_errno() || begun.elapsed().as_millis() > self.limit_ms {
                 return to_result(code);
             }

@@ -12,7 +12,7 @@ use core::{
 };
 use kernel::prelude::*;
 
-/// The owner of a queue pair, made by [`Id::create_qp`](crate::cm::Id::create_qp).
+/// The owner of a queue pair, made with it.
 ///
 /// Dropping it [closes](Qp::close) and destroys the queue pair. Handlers that run meanwhile have a
 /// valid [`Qp`], on which posting fails.
@@ -54,10 +54,10 @@ impl<H: QpHandler> Drop for OwnedQp<H> {
             unsafe { kernel::bindings::__module_get(H::MODULE.as_ptr()) };
             return;
         }
-        // SAFETY: By the type invariants, the queue pair is on `id`. All work requests have
+        // SAFETY: By the type invariants, the queue pair is one of `origin`. All work requests have
         // completed, and no more can be posted. No reference is left, for all are borrowed from
         // `self`, or from a handler, and handlers have returned.
-        unsafe { self.id.destroy_qp() };
+        unsafe { self.origin.destroy(self.raw) };
         self.pd.queue_pair_destroyed();
         // SAFETY: `self.0` is not used after this.
         unsafe { ManuallyDrop::drop(&mut self.0) };

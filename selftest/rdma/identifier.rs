@@ -16,6 +16,7 @@ pub(super) struct Idle;
 
 impl QpHandler for Idle {
     const MODULE: &'static ThisModule = &crate::THIS_MODULE;
+    type Transport = Reliable;
 
     fn completed(_qp: &Qp<Self>, _tag: u32, _completion: &WorkCompletion) {}
 }

@@ -86,6 +86,7 @@ impl Repost {
 
 impl QpHandler for Repost {
     const MODULE: &'static ThisModule = &crate::THIS_MODULE;
+    type Transport = Reliable;
 
     fn completed(qp: &Qp<Self>, tag: u32, _completion: &WorkCompletion) {
         let this = qp.handler();
@@ -216,6 +217,7 @@ struct SlowHandler(Arc<Slow>);
 
 impl QpHandler for SlowHandler {
     const MODULE: &'static ThisModule = &crate::THIS_MODULE;
+    type Transport = Reliable;
 
     fn completed(qp: &Qp<Self>, _tag: u32, _completion: &WorkCompletion) {
         let this = &qp.handler().0;

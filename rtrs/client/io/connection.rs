@@ -19,6 +19,7 @@ use rdma::{
     Qp,
     QpHandler,
     RecvRing,
+    Reliable,
     SendFlags,
     WorkCompletion, //
     WrBuffer,
@@ -378,6 +379,7 @@ pub(crate) const KEY_LEN: u32 = size_of::<rtrs_core::proto::wire::RkeyResponse>(
 
 impl QpHandler for ConnectionContext {
     const MODULE: &'static ThisModule = &crate::THIS_MODULE;
+    type Transport = Reliable;
 
     #[inline(always)]
     fn received(qp: &Qp<Self>, tag: u32, wc: &WorkCompletion) {

@@ -10,6 +10,7 @@ use rdma::{
     Opcode,
     Qp,
     QpHandler,
+    Reliable,
     SendFlags,
     WcStatus,
     WorkCompletion, //
@@ -50,6 +51,7 @@ impl core::fmt::Display for Text<'_> {
 
 impl QpHandler for Receiver {
     const MODULE: &'static ThisModule = &crate::THIS_MODULE;
+    type Transport = Reliable;
 
     #[inline(always)]
     fn received(qp: &Qp<Self>, tag: u32, wc: &WorkCompletion) {

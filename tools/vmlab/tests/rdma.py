@@ -8,7 +8,7 @@ from vmlab.checks import eq, ok, until
 from vmlab.lab import Lab
 from vmlab.needs import needs
 
-PARTS = 7
+PARTS = 8
 UNSAID = r"WARNING:|BUG:|failed to drain"
 
 

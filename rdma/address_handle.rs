@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Where datagrams go.
+//!
+//! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
+
+use crate::{
+    memory::pd::{
+        Pd,
+        Retired, //
+    },
+    qp::completion::Source,
+    sys, //
+};
+use core::{
+    mem::ManuallyDrop,
+    ptr::NonNull, //
+};
+use kernel::{
+    error::from_err_ptr,
+    prelude::*,
+    sync::Arc, //
+};
+
+/// The bytes before a datagram in the memory of its receive: the global routing header, or room
+/// for it.
+pub const GRH_LEN: u32 = 40;
+
+/// A global identifier of a port: an IPv6 address, or an IPv4 address as `::ffff:a.b.c.d`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub struct Gid(pub [u8; 16]);
+
+/// The address of a port of a peer, and from which port it is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PortAddress {
+    /// The peer's global identifier. RoCE needs it; InfiniBand without a router does not.
+    pub gid: Option<Gid>,
+    /// The local identifier that the subnet manager gave it; ignored by RoCE.
+    pub lid: u16,
+    /// The service level, 0 to 15.
+    pub service_level: u8,
+    /// The port of this machine, from 1 on.
+    pub port: u8,
+    /// The index of this port's own global identifier.
+    pub gid_index: u8,
+}
+
+/// How many routers a datagram may pass.
+const HOP_LIMIT: u8 = 64;
+
+impl PortAddress {
+    fn as_raw(&self) -> sys::rdma_helper_peer {
+        sys::rdma_helper_peer {
+            gid: self.gid.unwrap_or_default().0,
+            lid: self.lid,
+            port: self.port,
+            sl: self.service_level,
+            gid_index: self.gid_index,
+            hop_limit: HOP_LIMIT,
+            is_global: self.gid.is_some(),
+        }
+    }
+}
+
+/// An address to which queue pairs of a domain send datagrams (`struct ib_ah`).
+///
+/// Sends that are under way use it, so a handle that is dropped while a queue pair of its domain
+/// exists is destroyed together with the domain's last queue pair, as [memory](Pd) is. Keep one for
+/// each peer, not one for each message.
+pub struct AddressHandle {
+    pd: Arc<Pd>,
+    raw: ManuallyDrop<RawHandle>,
+}
+
+impl AddressHandle {
+    /// Creates a handle for an address. Looks its MAC address up, if it has one. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// Returns `EINVAL` if there is no such port or index, or if RoCE gets no global identifier;
+    /// otherwise what the look-up says.
+    pub fn new(pd: &Arc<Pd>, to: &PortAddress) -> Result<Self> {
+        let peer = to.as_raw();
+        // SAFETY: The domain is valid, and the address is read during the call.
+        Self::adopt(pd, || unsafe {
+            sys::rdma_helper_create_ah(pd.as_raw(), &peer)
+        })
+    }
+
+    /// Creates a handle for the sender of a datagram, which came to this port with these bytes
+    /// [before it](GRH_LEN). Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the bytes are not those of an address that can be answered.
+    pub fn to_source(
+        pd: &Arc<Pd>,
+        port: u8,
+        source: &Source,
+        header: &[u8; GRH_LEN as usize],
+    ) -> Result<Self> {
+        let mut header = sys::rdma_helper_grh { bytes: *header };
+        // SAFETY: The domain is valid; the function reads the completion and the header, of which
+        // all bytes are allowed.
+        Self::adopt(pd, || unsafe {
+            sys::rdma_helper_ah_to_source(pd.as_raw(), source.as_raw(), &mut header, port.into())
+        })
+    }
+
+    /// Takes the handle that `create` makes.
+    fn adopt(pd: &Arc<Pd>, create: impl FnOnce() -> *mut sys::ib_ah) -> Result<Self> {
+        pd.add_handle()?;
+        let raw = from_err_ptr(create())
+            .and_then(|raw| NonNull::new(raw).ok_or(ENOMEM))
+            .inspect_err(|_| pd.cancel_handle())?;
+        Ok(Self {
+            pd: pd.clone(),
+            // INVARIANT: The handle was just created.
+            raw: ManuallyDrop::new(RawHandle(raw)),
+        })
+    }
+
+    /// Returns whether queue pairs of `pd` may use it.
+    #[inline(always)]
+    pub(crate) fn belongs_to(&self, pd: &Arc<Pd>) -> bool {
+        Arc::ptr_eq(&self.pd, pd)
+    }
+
+    #[inline(always)]
+    pub(crate) fn as_raw(&self) -> *mut sys::ib_ah {
+        self.raw.0.as_ptr()
+    }
+}
+
+impl Drop for AddressHandle {
+    fn drop(&mut self) {
+        // SAFETY: `self.raw` is not used after this.
+        let raw = unsafe { ManuallyDrop::take(&mut self.raw) };
+        self.pd.retire(Retired::Handle(raw));
+    }
+}
+
+/// A handle that no longer belongs to an [`AddressHandle`], or does.
+///
+/// # Invariants
+///
+/// The handle is valid and owned.
+pub(crate) struct RawHandle(NonNull<sys::ib_ah>);
+
+// SAFETY: Any thread may use and destroy an address handle.
+unsafe impl Send for RawHandle {}
+// SAFETY: Its users do not change it.
+unsafe impl Sync for RawHandle {}
+
+impl Drop for RawHandle {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariants; no send uses it any more.
+        unsafe { sys::rdma_helper_destroy_ah(self.0.as_ptr()) };
+    }
+}
