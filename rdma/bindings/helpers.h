@@ -47,7 +47,7 @@ struct rdma_helper_peer {
 
 /* A global routing header, or the header of another protocol that stands in its place. */
 struct rdma_helper_grh {
-	u8 bytes[40];
+	u8 bytes[40] __aligned(8);
 };
 
 int rdma_helper_datagram_start(struct ib_qp *qp, u32 port, u32 qkey);
