@@ -138,11 +138,13 @@ impl Connection {
     fn receive_pages<P: Pages>(&self, pages: &mut P, bytes: usize) -> Result<(), Trouble> {
         let position = pages.position();
         let timeout_ms = self.setup.receive_timeout_ms();
-        let mut to = pages.destination();
-        if self.socket.receive_into(&mut to, bytes, timeout_ms)? != bytes {
+        let received = {
+            let mut to = pages.destination();
+            self.socket.receive_into(&mut to, bytes, timeout_ms)?
+        };
+        if received != bytes {
             return Err(Trouble::of(Fault::Disconnected));
         }
-        drop(to);
         self.setup.stats.received(position, bytes);
         Ok(())
     }

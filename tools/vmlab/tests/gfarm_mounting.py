@@ -86,7 +86,8 @@ def test_the_names_of_gfsds_are_looked_up(vm: Lab) -> None:
         vm.server.push_bytes(re.sub(r".* fs2\n", "", hosts).encode(), "/etc/hosts")
         mark = vm.server.log_mark()
         mount.fails("cat named", "Input/output error")
-        eq(len(vm.server.log_matches("gfsd fs2: its address is not found: add it to hosts=", mark)), 1, "lines that say so")
+        said = vm.server.log_matches("gfsd fs2: its address is not found: add it to hosts=", mark)
+        eq(len(said), 1, "lines that say so")
         vm.server.push_bytes(hosts.encode(), "/etc/hosts")
         # The kernel's keys remember for some seconds that there is none.
         until(lambda: not vm.server.try_run(f"cat {mount.at}/named").code, 40, "the name is found")
