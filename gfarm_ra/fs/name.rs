@@ -85,15 +85,18 @@ pub(super) fn revalidate(dir: &Inode<Gfarm>, name: &Name<'_, Gfarm>) -> Result<V
     let sb = dir.super_block();
     let mount = sb.data();
     let max_s = mount.options().get(Setting::Actimeo);
-    let is_file = |inode: &Inode<Gfarm>| inode.kind() == Kind::Regular;
-    // The open of a file asks by its name, and finds out if that is another one now.
-    let asks_later = name.is_opened && name.inode.is_some_and(is_file);
-    let is_young = u64::from(name.age_ms) < u64::from(max_s) * 1000;
-    if !name.is_forced && (asks_later || is_young) {
-        return Ok(Validity::Assumed);
-    }
     let parent = dir.data().place();
     let child = name::Name::new(name.bytes).map_err(|reason| Error::from(reason.errno()))?;
+    let file = name.inode.filter(|inode| inode.kind() == Kind::Regular);
+    let is_assumed = match file {
+        // The open asks by the name that the file was found by last, and finds out if that is
+        // another one now. If it was not this name, it would open what this one led to before.
+        Some(file) if name.is_opened => file.data().place().is(&parent, child),
+        _ => u64::from(name.age_ms) < u64::from(max_s) * 1000,
+    };
+    if !name.is_forced && is_assumed {
+        return Ok(Validity::Assumed);
+    }
     let now = mount
         .client()
         .lookup(&parent, child, |seen| mount.told(seen))?;

@@ -48,6 +48,18 @@ def test_a_name_that_stands_for_another_object(vm: Lab) -> None:
 
 
 @needs(machines=1, timeout=300)
+def test_a_name_whose_object_was_found_by_another_name(vm: Lab) -> None:
+    """A file is renamed, another one gets its name, and the first is found by its new name: each name opens its own."""
+    gfarm = gfarm_mount.start(vm)
+    with gfarm.fuse() as folder, mounted(gfarm, "actimeo=600") as mount:
+        gfarm.run(f"echo first > {folder}/known")
+        eq(gfarm.run(f"cat {mount.at}/known"), "first\n", "the first file")
+        gfarm.run(f"mv {folder}/known {folder}/renamed && echo second > {folder}/known; {KNOWN}")
+        eq(gfarm.run(f"cat {mount.at}/renamed {mount.at}/known {mount.at}/renamed"), "first\nsecond\nfirst\n")
+        gfarm.run(f"rm {folder}/renamed {folder}/known")
+
+
+@needs(machines=1, timeout=300)
 def test_a_directory_that_moves(vm: Lab) -> None:
     """What is below it is found by the new name, also by files that are known; the old one is gone."""
     gfarm = gfarm_mount.start(vm)
