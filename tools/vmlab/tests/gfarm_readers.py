@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Readers of every kind, of files that are changed through gfarm2fs meanwhile.
+
+    gfarm2fs, one writer ──> gfmd, gfsds ──> two mounts of the kernel, three readers ── checker
+
+peer/gfarm_readers.py says what is checked. `make test` reads for seconds. For longer:
+
+    VMLAB_GFARM_MINUTES=60 python3 tools/vmlab run --long 'gfarm_readers.*'
+"""
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections import Counter
+from typing import Any
+
+from vmlab import gfarm_mount, paths, seed, tier
+from vmlab.checks import eq, ge, until
+from vmlab.gfarm import FOLDER
+from vmlab.gfarm_mount import mounted
+from vmlab.lab import Lab
+from vmlab.needs import needs
+
+MINUTES = float(os.environ.get("VMLAB_GFARM_MINUTES", tier.of(0.0, 10.0)))
+SECONDS = max(6.0, 60 * MINUTES)
+# Each reader reads each of six files in each of eight ways, on a busy host too.
+TIMEOUT_SECONDS = SECONDS + 300
+WAYS = ("read", "pread", "mmap", "splice", "sendfile", "direct", "io_uring", "exec")
+KINDS = ("replace", "rewrite", "update")
+OTHER = "/mnt/gfarm-other"
+LEDGER = "/run/versions"
+
+
+def said(output: str) -> dict[str, Any]:
+    """What a program has found."""
+    found: dict[str, Any] = json.loads(output.strip().rpartition("\n")[2])
+    return found
+
+
+@needs(machines=1, timeout=TIMEOUT_SECONDS + 60)
+def test_readers_of_every_kind_see_whole_versions(vm: Lab) -> None:
+    """Eight ways to read files that are replaced, rewritten and changed in place: no byte of another version."""
+    gfarm, chance = gfarm_mount.start(vm), seed.fresh().randrange(1 << 30)
+    program = f"exec python3 -I -S {gfarm.push('gfarm_readers.py')}"
+    gfarm.run(f"rm -f {LEDGER} {LEDGER}.end")
+    # With one thread gfarm2fs does one thing after the other, so the writer knows when a file is closed.
+    with gfarm.fuse(options="-s") as folder, mounted(gfarm) as mount, \
+            mounted(gfarm, "readahead=2,connections=1,actimeo=0,ra_async=0", at=OTHER) as other:
+        gfarm.run(f"mkdir {folder}/versions")
+        writer = gfarm.machine.start_job(f"{program} write {folder}/versions {LEDGER} {chance}", TIMEOUT_SECONDS)
+        until(lambda: gfarm.machine.exists(LEDGER) or not writer.running, 60, "the first versions are there")
+        began = time.monotonic()
+        readers = [gfarm.machine.start_job(
+            f"{program} read {where.at}/versions {LEDGER} {chance + number} {SECONDS}", TIMEOUT_SECONDS)
+            for number, where in enumerate((mount, mount, other))]
+        found = [said(reader.ok()) for reader in readers]
+        took = time.monotonic() - began
+        gfarm.machine.push_bytes(b"", f"{LEDGER}.end")
+        versions = said(writer.ok())["versions"]
+        eq([fault for result in found for fault in result["faults"]], [], "faults")
+        gfarm.run(f"rm -r {folder}/versions {LEDGER} {LEDGER}.end {FOLDER}/gfarm_readers.py")
+    counts: Counter[str] = sum((Counter(result["counts"]) for result in found), Counter())
+    paths.figure(f"{sum(versions.values())} versions, {counts.total()} reads in {took:.0f} s: {dict(counts)}")
+    for way in WAYS:
+        ge(counts[f"quiet {way}"] + counts[f"changing {way}"], 1, f"reads by {way}")
+    for kind in KINDS:
+        ge(counts[f"quiet {kind}"], 1, f"reads without a writer, {kind}")
+    ge(counts["changing rewrite"] + counts["changing update"], 1, "reads while the file was written")
+    ge(sum(versions.values()), 2 * len(versions), "versions")
