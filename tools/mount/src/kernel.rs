@@ -168,6 +168,10 @@ fn old_flags(attributes: MountAttrFlags) -> MountFlags {
             MountAttrFlags::MOUNT_ATTR_NODIRATIME,
             MountFlags::NODIRATIME,
         ),
+        (
+            MountAttrFlags::MOUNT_ATTR_NOSYMFOLLOW,
+            MountFlags::NOSYMFOLLOW,
+        ),
     ];
     pairs
         .into_iter()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import time
 
+from kdir import helper
 from vmlab import gfarm, gfarm_mount
 from vmlab.checks import eq, matches, ok, until
 from vmlab.gfarm_mount import AT, SHORT, mounted, put_random, try_mount
@@ -119,6 +120,31 @@ def test_unmounting_under_load(vm: Lab) -> None:
     said = job.wait(30)
     ok(said.code and time.monotonic() - began < 20, f"code {said.code}: {said.out}")
     vm.server.run(f"! mountpoint -q {AT} || umount {AT}")
+
+
+@needs(machines=1, timeout=240)
+def test_a_remount_by_mount_gfarm(vm: Lab) -> None:
+    """mount(8) runs the helper: attributes of the mount point change, other options do not, and open files stay."""
+    servers = gfarm_mount.start(vm)
+    wanted = put_random(servers, "again", 1 << 20)
+    vm.defer(vm.server.run, "rm /usr/sbin/mount.gfarm")
+    vm.server.push(helper.build(), "/usr/sbin/mount.gfarm")
+    vm.server.run("chmod 755 /usr/sbin/mount.gfarm")
+    with mounted(servers, "readahead=64") as mount:
+        reader = mount.reader("again", 65536)
+        until(lambda: reader.reads, 20, "it reads")
+        before = mount.options
+        attributes = {"noatime", "nodev", "noexec", "nosuid", "nosymfollow"}
+        vm.server.run(f"mount -o remount,{','.join(attributes)} {AT}")
+        eq(set(mount.options), {*before, *attributes} - {"relatime"}, "after a remount")
+        vm.server.run(f"mount -o remount,rw,exec {AT}")
+        eq(set(mount.options), {*before, *attributes} - {"relatime", "noexec"}, "with one attribute less")
+        for options in ("readahead=5", "username=alice", "nonsense"):
+            said = vm.server.try_run(f"mount -o remount,{options} {AT} 2>&1")
+            ok(said.code, f"{options} was changed")
+        matches(vm.server.try_run(f"mount -o remount,readahead=5 {AT} 2>&1").out, "cannot be changed by a remount")
+        reader.go_on()
+        eq(reader.digest(), wanted, "the open file")
 
 
 @needs(machines=1, timeout=240, own_modules=True)
