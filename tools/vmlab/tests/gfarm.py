@@ -11,11 +11,33 @@ from vmlab.needs import needs
 from vmlab.tests.vfs import WAYS
 
 # Making an entry through FUSE takes an emulated machine 50 ms, a look at it as long.
-ENTRIES = tier.of(500, 5000)
+ENTRIES, ENTRIES_SECONDS = tier.of((500, 400), (5000, 1200))
 BIG_BYTES = 8 << 20
-# 1 GiB takes an emulated machine a minute; the positions that need more than 32 bits are in the sparse file.
-LARGE_MIB = tier.of(64, 1024)
+LARGE_BYTES = 64 << 20
+# The machine has 1 GiB of memory for all: of a larger file there are only a few bytes in each 16 MiB.
+GIBIBYTE, ISLAND_BYTES = tier.of(128 << 20, 1 << 30), 10_007
 SPARSE_BYTES = (5 << 30) + 4097
+# Makes a file with some bytes in each part of it, and at its end.
+ISLANDS = """
+import os, sys
+size, count = map(int, sys.argv[2:])
+with open(sys.argv[1], "xb", buffering=0) as file:
+    for at in [*range(1, size, 16 << 20), size - count]:
+        file.seek(at)
+        file.write(os.urandom(count))
+"""
+# Compares a file with what comes from the standard input.
+COMPARE = """
+import sys
+size = data = 0
+with open(sys.argv[1], "rb") as file:
+    while part := sys.stdin.buffer.read(1 << 20):
+        if file.read(len(part)) != part:
+            sys.exit(f"other bytes behind {size}")
+        size += len(part)
+        data += part != bytes(len(part))
+    print(size, data, len(file.read(1)))
+"""
 READERS, MANY = 8, 64
 # Changes of a file that the kernel reads again.
 TURNS = tier.of(12, 200)
@@ -26,21 +48,22 @@ def tree(gfarm: Gfarm) -> str:
     if gfarm.try_run("gfls -d /tree").code:
         program = gfarm.push("gfarm_tree.py")
         with gfarm.fuse() as folder:
-            gfarm.run(f"mkdir {folder}/tree && python3 {program} make {folder}/tree {ENTRIES}", 400)
+            gfarm.run(f"mkdir {folder}/tree && python3 {program} make {folder}/tree {ENTRIES}", ENTRIES_SECONDS)
     return "tree"
 
 
-@needs(machines=1, timeout=600)
+@needs(machines=1, timeout=4 * ENTRIES_SECONDS)
 def test_a_tree_of_odd_names_is_the_same_as_through_fuse(vm: Lab) -> None:
     """500 entries (5,000 in make test-long): names, kinds, modes, sizes, times, targets of links, contents."""
     gfarm = gfarm_mount.start(vm)
     name = tree(gfarm)
     program = gfarm.push("gfarm_tree.py")
     with gfarm.fuse() as folder, mounted(gfarm) as mount:
-        found = gfarm.run(f"python3 {program} compare {mount.at}/{name} {folder}/{name}", 400).split()
+        found = gfarm.run(f"python3 {program} compare {mount.at}/{name} {folder}/{name}", ENTRIES_SECONDS).split()
         eq(int(found[0]), ENTRIES, "entries")
         mount.forget()
-        eq(gfarm.run(f"python3 {program} digest {mount.at}/{name}", 400).split(), found, "with an empty cache")
+        again = gfarm.run(f"python3 {program} digest {mount.at}/{name}", ENTRIES_SECONDS).split()
+        eq(again, found, "with an empty cache")
 
 
 @needs(machines=1, timeout=400)
@@ -48,7 +71,7 @@ def test_files_of_each_size_have_their_bytes(vm: Lab) -> None:
     """Empty, one byte, around a page, odd, large with two replicas, and sparse above 4 GiB."""
     gfarm = gfarm_mount.start(vm)
     wanted = {f"size{size}": put_random(gfarm, f"size{size}", size) for size in (0, 1, 4095, 4096, 4097, 1_000_003)}
-    wanted["large"] = put_random(gfarm, "large", LARGE_MIB << 20, copies=2)
+    wanted["large"] = put_random(gfarm, "large", LARGE_BYTES, copies=2)
     with gfarm.fuse() as folder, mounted(gfarm) as mount:
         for name, digest in wanted.items():
             eq(mount.sha256(name), digest, name)
@@ -60,6 +83,20 @@ def test_files_of_each_size_have_their_bytes(vm: Lab) -> None:
         # gfmd subtracts the size of a sparse file from what its gfsd uses.
         gfarm.run("gfrm /sparse /large")
         ge(int(gfarm.run(f"stat -f -c %b {mount.at}")), 1, "blocks of a file system that uses less than nothing")
+
+
+@needs(machines=1, timeout=tier.of(240, 900))
+def test_a_large_file_is_the_same_as_by_gfexport(vm: Lab) -> None:
+    """128 MiB (1 GiB in make test-long), with some bytes in each 16 MiB and zeroes between."""
+    gfarm = gfarm_mount.start(vm)
+    for name, script in (("islands", ISLANDS), ("compare", COMPARE)):
+        vm.server.push_bytes(script.encode(), f"{FOLDER}/{name}.py")
+    with gfarm.fuse() as folder:
+        gfarm.run(f"python3 -I -S {FOLDER}/islands.py {folder}/islands {GIBIBYTE} {ISLAND_BYTES}")
+    with mounted(gfarm) as mount:
+        found = gfarm.run(f"gfexport /islands | python3 -I -S {FOLDER}/compare.py {mount.at}/islands", 600)
+    eq(found, f"{GIBIBYTE} {(GIBIBYTE >> 24) + 1} 0\n", "bytes, MiB that are not empty, bytes behind the end")
+    gfarm.run("gfrm /islands")
 
 
 @needs(machines=1, timeout=240)
