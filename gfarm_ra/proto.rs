@@ -22,6 +22,7 @@
 //! | [`question`] | what a mount asks of gfmd, each in one round trip |
 //! | [`options`], [`setting`], [`hosts`], [`owners`] | the options of a mount |
 //! | [`identity`] | which content is cached, and which reads may fill it |
+//! | [`listing`] | whether a directory that is read has an end |
 //! | [`gfmd`], [`gfsd`], [`retry`] | connections, and what follows a fault |
 //! | [`request`] | the names of what is asked, for statistics |
 //! | [`open_file`], [`replica`] | a file that is read, and by which gfsd |
@@ -39,6 +40,7 @@ pub mod gfsd;
 pub mod hosts;
 pub mod identity;
 pub mod key;
+pub mod listing;
 pub mod name;
 pub mod open_file;
 pub mod operation;

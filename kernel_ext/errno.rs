@@ -48,4 +48,6 @@ declare_errno! {
     ECANCELED: "Operation cancelled.",
     EKEYEXPIRED: "Key has expired.",
     EKEYREJECTED: "Key was rejected by service.",
+    EPROTO: "Protocol error.",
+    EPROTONOSUPPORT: "Protocol not supported.",
 }

@@ -32,12 +32,13 @@ use crate::{
     },
     proto::{
         attr::EntryName,
+        listing::Progress,
         name::Name, //
     }, //
 };
 
 /// The entries that are asked for at a time.
-const ENTRIES_MAX: u32 = 512;
+const PART_MAX: u32 = 512;
 
 /// An open directory: the entries that were read and not emitted yet.
 #[pin_data]
@@ -57,6 +58,8 @@ struct Part {
     next: u64,
     /// No entry follows.
     is_last: bool,
+    /// What came up to here, from where the reader has begun to read.
+    progress: Progress,
 }
 
 /// An entry, whose name is a range of [`Part::names`].
@@ -70,6 +73,14 @@ struct Listed {
 }
 
 impl Part {
+    /// Goes on at a position, perhaps another one than that behind the last entry.
+    fn go_to(&mut self, at: u64) {
+        if at != self.next {
+            self.progress = Progress::NEW;
+        }
+        self.clear(at);
+    }
+
     fn clear(&mut self, at: u64) {
         self.entries.clear();
         self.names.clear();
@@ -138,8 +149,8 @@ impl Listing {
         // The position where the next request begins; entries behind the last one have none.
         let mut at = entries.position();
         // A reader that begins anew sees what is there now.
-        let is_kept = at != 0 && (part.first..part.next).contains(&at) || part.next == at;
-        if !is_kept || at == 0 {
+        let is_kept = at != 0 && (part.first..=part.next).contains(&at);
+        if !is_kept {
             fetch(dir, &mut part, at, entries)?;
         }
         loop {
@@ -157,17 +168,24 @@ fn fetch(dir: &Inode<Gfarm>, part: &mut Part, at: u64, entries: &Entries<'_, Gfa
     let sb = dir.super_block();
     let mount = sb.data();
     let place = dir.data().place();
-    part.clear(at);
-    let count = mount
+    part.go_to(at);
+    if !Progress::may_ask(at) {
+        part.is_last = true;
+        return Ok(());
+    }
+    let mut progress = part.progress;
+    let is_last = mount
         .client()
-        .list(&place, at, ENTRIES_MAX, |entry, epoch| {
+        .list(&place, at, PART_MAX, &mut progress, |entry, epoch| {
             part.push(entry.name, mount.told(&Seen::of_entry(entry, epoch)))
         });
-    // An answer that is not complete leaves nothing to emit.
-    let count = count
+    // Also after an error: what was emitted before it hides the error from the reader, who comes
+    // again.
+    part.progress = progress;
+    // An answer that is not complete, or not believed, leaves nothing to emit.
+    part.is_last = is_last
         .map_err(stale_if_gone)
         .inspect_err(|_| part.clear(at))?;
-    part.is_last = count == 0;
     for entry in &part.entries {
         // Without memory the name is looked up when it is used.
         let _ = remember(dir, &place, part.name(entry), &entry.told, entries);

@@ -21,9 +21,12 @@ use kernel::{
 use kernel_ext::{
     errno::{
         ECONNREFUSED,
+        ECONNRESET,
         EHOSTUNREACH,
         EKEYEXPIRED,
-        EKEYREJECTED, //
+        EKEYREJECTED,
+        EPROTO,
+        EPROTONOSUPPORT, //
     },
     sync::SetOnce,
     text::c_string, //
@@ -199,6 +202,9 @@ fn reason(error: Error) -> &'static str {
         ECONNREFUSED => "no gfmd has this address and port",
         EHOSTUNREACH => "address cannot be reached",
         EACCES => "user is not let in",
+        EPROTO => "what answers there is no gfmd",
+        EPROTONOSUPPORT => "server has no authentication with a shared key",
+        ECONNRESET => "server has ended the connection",
         _ => "connecting failed",
     }
 }

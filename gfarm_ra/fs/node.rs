@@ -103,9 +103,11 @@ impl Node {
         self.known.lock().place.clone()
     }
 
-    /// The inode was found here: requests go by this name from now on.
+    /// The inode was found here: requests go by this name from now on. The root stays where it is,
+    /// also if a server says that it is in one of its directories.
     pub(super) fn found_at(&self, parent: &Arc<Place>, name: Name<'_>) -> Result {
-        if self.known.lock().place.is(parent, name) {
+        let known = self.place();
+        if known.is_root() || known.is(parent, name) {
             return Ok(());
         }
         let place = Place::new(parent, name, self.content.inum())?;

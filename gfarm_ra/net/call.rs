@@ -201,7 +201,7 @@ impl Call {
         })
     }
 
-    /// Reads the answer: `each` gets each part, and the process that has told it.
+    /// Reads the answer, once: `each` gets each part, and the process that has told it.
     ///
     /// # Errors
     ///
@@ -219,7 +219,10 @@ impl Call {
         let bytes = core::mem::take(&mut state.answer);
         drop(state);
         let result = read(&question, &bytes, &mut |part| each(part, epoch));
-        self.state.lock().answer = bytes;
+        // A long one is not kept: an open file has its call as long as it is open.
+        if bytes.capacity() <= ANSWER_LEN {
+            self.state.lock().answer = bytes;
+        }
         result
     }
 }
@@ -230,7 +233,7 @@ fn checked(path: &[u8]) -> Result<Path<'_>> {
 
 /// Converts an error of an answer, all of which is there.
 fn trouble(error: ReplyError) -> Trouble {
-    Trouble::of(Fault::of_reply(error).unwrap_or(Fault::Malformed))
+    Trouble::of(Fault::of_reply(error).unwrap_or(Fault::malformed("answer")))
 }
 
 fn read(
@@ -284,14 +287,14 @@ impl Receiver<'_> {
         let taken = from.consumed();
         match result {
             Err(ReplyError::NeedMore(more)) => return Ok(Step::NeedMore(more)),
-            Err(ReplyError::Malformed(_)) => return Err(Trouble::of(Fault::Malformed)),
+            Err(ReplyError::Malformed(why)) => return Err(Trouble::of(Fault::Malformed(why))),
             _ => {}
         }
         if !self.call.is_abandoned() {
             let bytes = input.get(..taken).unwrap_or_default();
             let answer = &mut self.call.state.lock().answer;
             if answer.len().saturating_add(taken) > ANSWER_LEN_MAX {
-                return Err(Trouble::of(Fault::Malformed));
+                return Err(Trouble::of(Fault::malformed("length of the answer")));
             }
             memory::without_io(|| answer.extend_from_slice(bytes, GFP_KERNEL))
                 .map_err(Error::from)?;

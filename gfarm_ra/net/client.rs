@@ -37,7 +37,8 @@ use super::{
         random_number,
         Setup,
         Shown,
-        Trouble, //
+        Trouble,
+        LOG, //
     },
     stats::Stats,
     stream::Stream, //
@@ -48,6 +49,7 @@ use crate::proto::{
     gfm::Usage,
     gfmd::PAUSE_MS_MAX,
     key::SharedKey,
+    listing::Progress,
     name::Name,
     options::Options,
     question::{
@@ -164,30 +166,46 @@ impl Client {
         Ok(target)
     }
 
-    /// Reads the entries of a directory from position `at` on, at most `max`, and returns their
-    /// number; 0 at the end. Each is given to `take` with the process that has told it, after all
-    /// have come.
+    /// Reads the entries of a directory from position `at` on, at most `max`, and returns whether
+    /// there are none behind them. Each is given to `take` with the process that has told it, after
+    /// all have come.
+    ///
+    /// # Errors
+    ///
+    /// Returns `EIO` if the directory has no end, by what `progress` has seen of it.
     pub(crate) fn list(
         &self,
         dir: &Arc<Place>,
         at: u64,
         max: u32,
+        progress: &mut Progress,
         mut take: impl FnMut(&DirEntry<'_>, u32) -> Result,
-    ) -> Result<u32> {
+    ) -> Result<bool> {
         let kind = Kind::List { at, max };
         let call = Call::new(kind, dir.path(None)?)?;
         let mut count = 0;
+        progress.begin();
         self.ask(&call, kind, |part, epoch| {
             match part {
                 Part::Object(opened) if !dir.is_inum(opened.id.inum) => return Err(ESTALE),
                 Part::Count(entries) => count = entries,
-                Part::Entry(entry) => take(&entry, epoch)?,
+                Part::Entry(entry) => {
+                    progress.entry(entry.name);
+                    take(&entry, epoch)?;
+                }
                 _ => {}
             }
             Ok(())
         })
         .map_err(|trouble| trouble.error)?;
-        Ok(count)
+        let next = at.saturating_add(count.into());
+        progress.end(next, count).map_err(|endless| {
+            if let Some(_suppressed) = LOG.allow() {
+                let (inum, endless) = (dir.inum(), Shown(endless));
+                pr_warn!("gfmd has told of inode {inum}: {endless}\n");
+            }
+            EIO
+        })
     }
 
     /// Asks how full the file system is.

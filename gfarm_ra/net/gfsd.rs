@@ -134,10 +134,22 @@ impl Connection {
         nothing == Err(ETIMEDOUT)
     }
 
-    /// Receives bytes of a file.
-    fn receive_pages<P: Pages>(&self, pages: &mut P, bytes: usize) -> Result<(), Trouble> {
+    /// Returns for how long the next bytes are waited for: as long as a server may be silent, but
+    /// not past `end_ms`.
+    fn left_ms(&self, end_ms: u64) -> Result<u32> {
+        let left_ms = self.setup.left_ms(end_ms)?;
+        Ok(left_ms.min(self.setup.receive_timeout_ms()))
+    }
+
+    /// Receives bytes of a file, before `end_ms`.
+    fn receive_pages<P: Pages>(
+        &self,
+        pages: &mut P,
+        bytes: usize,
+        end_ms: u64,
+    ) -> Result<(), Trouble> {
         let position = pages.position();
-        let timeout_ms = self.setup.receive_timeout_ms();
+        let timeout_ms = self.left_ms(end_ms)?;
         let received = {
             let mut to = pages.destination();
             self.socket.receive_into(&mut to, bytes, timeout_ms)?
@@ -150,8 +162,8 @@ impl Connection {
     }
 
     /// Receives what stands before the next bytes of a file, or behind the last ones.
-    fn receive_chunk(&self, reply: &mut BulkReply) -> Result<BulkPart, Trouble> {
-        self.receive_answer(&mut [0; MESSAGE_LEN], |from| reply.decode(from))
+    fn receive_chunk(&self, reply: &mut BulkReply, end_ms: u64) -> Result<BulkPart, Trouble> {
+        self.receive_answer(&mut [0; MESSAGE_LEN], end_ms, |from| reply.decode(from))
     }
 
     /// Sends a request and receives the answer, up to the bytes of a file.
@@ -166,29 +178,31 @@ impl Connection {
         let timeout_ms = self.setup.receive_timeout_ms();
         self.socket
             .send(message.get(..len).unwrap_or_default(), timeout_ms)?;
-        self.receive_answer(&mut message, |from| operation.decode(from))
+        let end_ms = self.setup.end_ms(timeout_ms);
+        self.receive_answer(&mut message, end_ms, |from| operation.decode(from))
     }
 
     /// Receives as much as `decode` needs, and no byte behind it: those of a file go elsewhere.
     fn receive_answer<R>(
         &self,
         message: &mut [u8; MESSAGE_LEN],
+        end_ms: u64,
         mut decode: impl FnMut(&mut Decoder<'_>) -> Result<R, ReplyError>,
     ) -> Result<R, Trouble> {
-        let timeout_ms = self.setup.receive_timeout_ms();
         let mut have = 0;
         loop {
             let mut from = Decoder::new(message.get(..have).unwrap_or_default());
             let more = match decode(&mut from) {
                 Ok(reply) => return Ok(reply),
                 Err(ReplyError::NeedMore(more)) => more,
-                Err(ReplyError::Malformed(_)) => return Err(Trouble::of(Fault::Malformed)),
+                Err(ReplyError::Malformed(why)) => return Err(Trouble::of(Fault::Malformed(why))),
                 Err(ReplyError::Server(error)) => return Err(Trouble::of(Fault::Server(error))),
             };
             let end = have.saturating_add(more);
             let place = message.get_mut(have..end);
-            let place = place.ok_or(Trouble::of(Fault::Malformed))?;
-            self.socket.receive_exact(place, timeout_ms)?;
+            let too_long = || Trouble::of(Fault::malformed("length of an answer"));
+            let place = place.ok_or_else(too_long)?;
+            self.socket.receive_exact(place, self.left_ms(end_ms)?)?;
             have = end;
         }
     }
@@ -307,9 +321,16 @@ impl GfsdSource<'_> {
     pub(super) fn stat(&self) -> Result<gfs::LiveAttr, Trouble> {
         self.connection.exchange(&gfs::Fstat(self.fd))
     }
-}
 
-impl GfsdSource<'_> {
+    /// Returns when `bytes` bytes of the file have to be there: the time in which a server may be
+    /// silent, for each megabyte. One that sends a few bytes now and then is not silent.
+    fn end_ms(&self, bytes: u64) -> u64 {
+        let megabytes = bytes.div_ceil(READ_LEN_MAX.into()).max(1);
+        let timeout_ms = u64::from(self.connection.setup.receive_timeout_ms());
+        let now_ms = self.connection.setup.now_ms();
+        now_ms.saturating_add(timeout_ms.saturating_mul(megabytes))
+    }
+
     /// Fills parts that follow one another, by one request: the bytes come in chunks, without a
     /// round trip for each part. Returns the number of parts that are full, all but those behind
     /// the end of the file.
@@ -320,19 +341,22 @@ impl GfsdSource<'_> {
         // CAST: From 64 bits to 64.
         let end = last.position().saturating_add(last.len() as u64);
         let len = end.saturating_sub(first.position());
-        let range = gfs::Range::new(first.position(), len).ok_or(Trouble::of(Fault::Malformed))?;
+        let range = gfs::Range::new(first.position(), len);
+        let range = range.ok_or(Trouble::of(Fault::malformed("position")))?;
         let connection = self.connection;
         let mut reply = connection.exchange(&gfs::BulkRead { fd: self.fd, range })?;
+        let end_ms = self.end_ms(len);
         let mut full = 0;
         loop {
-            let mut left = match connection.receive_chunk(&mut reply)? {
+            let mut left = match connection.receive_chunk(&mut reply, end_ms)? {
                 BulkPart::Chunk(bytes) => bytes as usize,
                 BulkPart::End { .. } => return Ok(full),
             };
             while left != 0 {
-                let pages = row.get_mut(full).ok_or(Trouble::of(Fault::Malformed))?;
+                let pages = row.get_mut(full);
+                let pages = pages.ok_or(Trouble::of(Fault::malformed("chunk")))?;
                 let bytes = left.min(pages.len());
-                connection.receive_pages(pages, bytes)?;
+                connection.receive_pages(pages, bytes, end_ms)?;
                 left = left.saturating_sub(bytes);
                 if pages.len() == 0 {
                     full = full.saturating_add(1);
@@ -355,8 +379,9 @@ impl PageSource for GfsdSource<'_> {
                 return Ok(Filled::UpToEnd);
             };
             let header = connection.exchange(&gfs::Pread { fd: self.fd, range })?;
+            let end_ms = self.end_ms(header.len.into());
             // CAST: From 32 bits to 64.
-            connection.receive_pages(pages, header.len as usize)?;
+            connection.receive_pages(pages, header.len as usize, end_ms)?;
             if header.is_eof {
                 return Ok(Filled::UpToEnd);
             }

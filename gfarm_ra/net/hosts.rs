@@ -145,8 +145,12 @@ impl Hosts {
 
     fn add(&self, known: &mut KVVec<Arc<Host>>, told: &ReplicaHost<'_>) -> Result<Arc<Host>> {
         let address = address(&self.setup.options, told.name);
+        // A gfmd may name any number of hosts. Those whose addresses are given keep their places.
+        if address.is_none() && known.len() >= HOSTS_MAX / 2 {
+            return Err(EHOSTUNREACH);
+        }
         let is_reachable = address.is_some() || is_resolvable(told.name);
-        if let (false, Some(_)) = (is_reachable, LOG.allow()) {
+        if !is_reachable && LOG.allow().is_some() {
             pr_warn!("gfsd {}: not the name of a host\n", Escaped(told.name));
         }
         let max = self.setup.options.get(Setting::Connections);

@@ -43,6 +43,7 @@ use super::{
     setup::Setup, //
 };
 use crate::proto::{
+    auth::AuthFailure,
     gfm::{
         Fd,
         Process,
@@ -160,7 +161,7 @@ impl Link {
                 Ok(()) => return Ok(()),
                 Err(trouble) => {
                     self.log_refusal(trouble);
-                    let is_refused = matches!(trouble.fault, Fault::Auth(_));
+                    let is_refused = matches!(trouble.fault, Fault::Auth(AuthFailure::Refused(_)));
                     let is_killed = trouble.error == ERESTARTSYS;
                     first = Err(trouble.error);
                     // No time is left for another attempt: the state is `Down` again.
@@ -286,12 +287,16 @@ impl Link {
             let Some(socket) = state.socket.clone() else {
                 return;
             };
+            let is_first = state.sent == 0;
             state.sent = state.sent.saturating_add(1);
             drop(state);
             let timeout_ms = self.setup.receive_timeout_ms();
-            if call
-                .with_request(|bytes| socket.send(bytes, timeout_ms))
-                .is_err()
+            // What has come without a question would be taken for the answer to this one.
+            let is_lost = is_first && !is_quiet(&socket);
+            if is_lost
+                || call
+                    .with_request(|bytes| socket.send(bytes, timeout_ms))
+                    .is_err()
             {
                 // Part of it may have been sent: the worker sees the end of the connection.
                 socket.shutdown();
@@ -357,4 +362,10 @@ impl Link {
         let closing = Call::new(Kind::Close(fd), KVec::new());
         let _ = closing.and_then(|closing| self.close_fd(&closing, fd, epoch));
     }
+}
+
+/// Returns whether a server that was asked nothing is silent, and has not closed the connection.
+fn is_quiet(socket: &TcpStream) -> bool {
+    // The task may have been killed: that says nothing of the server.
+    matches!(socket.receive(&mut [0], 0), Err(ETIMEDOUT | ERESTARTSYS))
 }

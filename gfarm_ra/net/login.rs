@@ -53,7 +53,7 @@ pub(super) fn socket(setup: &Setup, to: SocketAddr) -> Result<Arc<TcpStream>> {
 
 /// Connects and authenticates, in at most `timeout_ms` milliseconds. Sleeps, killable.
 pub(super) fn login(setup: &Setup, socket: &TcpStream, timeout_ms: u32) -> Result<(), Trouble> {
-    let end_ms = setup.now_ms().saturating_add(timeout_ms.into());
+    let end_ms = setup.end_ms(timeout_ms);
     socket.connect(timeout_ms)?;
     authenticate(setup, socket, end_ms)
 }
@@ -64,9 +64,7 @@ fn authenticate(setup: &Setup, socket: &TcpStream, end_ms: u64) -> Result<(), Tr
     // The server speaks first.
     let (mut have, mut wanted) = (0, 4);
     loop {
-        let left_ms = end_ms.saturating_sub(setup.now_ms());
-        // CAST: Options limit it to 600 seconds.
-        let left_ms = left_ms.min(u32::MAX.into()) as u32;
+        let left_ms = setup.left_ms(end_ms)?;
         let place = input.get_mut(have..have + wanted);
         socket.receive_exact(place.ok_or_else(malformed)?, left_ms)?;
         have += wanted;
@@ -121,5 +119,5 @@ fn refused(failure: AuthFailure) -> Trouble {
 }
 
 fn malformed() -> Trouble {
-    Trouble::of(Fault::Malformed)
+    Trouble::of(Fault::malformed("length of a message"))
 }

@@ -88,6 +88,11 @@ impl Place {
         is_dir && self.is_inum(inum)
     }
 
+    /// Returns whether this is the place of the root.
+    pub(crate) fn is_root(&self) -> bool {
+        self.parent.is_none()
+    }
+
     /// Returns whether this is `name` in that directory.
     pub(crate) fn is(&self, parent: &Arc<Self>, name: Name<'_>) -> bool {
         let here = self.parent.as_ref();

@@ -268,12 +268,15 @@ impl Reader {
                     stale
                 }
             }
-            (Ok(()), ..) => Fault::Malformed,
+            (Ok(()), ..) => Fault::malformed("answer"),
             (Err(trouble), ..) if trouble.error == ESTALE => stale,
             (Err(trouble), ..) => match trouble.fault {
                 Fault::Server(_) => trouble.fault,
-                // The link has waited for gfmd as long as it may.
-                fault => return Ok(Event::GfmdGivenUp(fault.errno())),
+                // The link has waited for gfmd as long as it may, or this is no answer of gfmd.
+                fault => {
+                    self.reason = Some(fault);
+                    return Ok(Event::GfmdGivenUp(fault.errno()));
+                }
             },
         };
         self.reason = Some(fault);
@@ -401,11 +404,12 @@ impl Reader {
     /// `batch`, and the machine has decided what follows.
     pub(super) fn read<P: Pages>(&mut self, batch: &mut KVec<P>) {
         let (Some(descriptor), Some(taken)) = (self.machine.readable(), &self.taken) else {
-            // That cannot be.
+            // The caller reads only what `prepare` has left ready, with its connection. Without one
+            // there is nothing to read by, so the file is opened anew.
             return self.reset();
         };
         let setup = self.client.setup();
-        let outdated = || Event::Outdated(setup.failure(Fault::Malformed));
+        let outdated = || Event::Outdated(setup.failure(Fault::malformed("gen")));
         let Some(ticket) = self.content.ticket(descriptor.id) else {
             self.effect = self.machine.step(outdated());
             return;
@@ -418,7 +422,7 @@ impl Reader {
                 // A read ends early only where the file does.
                 let mut ended = batch.iter().filter(|pages| pages.len() != 0);
                 match ended.any(|pages| pages.position() < live.size) {
-                    true => Err(Trouble::of(Fault::Malformed)),
+                    true => Err(Trouble::of(Fault::malformed("end of the file"))),
                     false => Ok(live),
                 }
             })

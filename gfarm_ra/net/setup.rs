@@ -159,6 +159,23 @@ impl Setup {
         u64::try_from(self.born.elapsed().as_nanos() / 1000).unwrap_or(0)
     }
 
+    /// Returns when a wait of this length that begins now is over.
+    pub(super) fn end_ms(&self, timeout_ms: u32) -> u64 {
+        self.now_ms().saturating_add(timeout_ms.into())
+    }
+
+    /// Returns the milliseconds until then, not 0.
+    ///
+    /// # Errors
+    ///
+    /// Returns `ETIMEDOUT` if none are left.
+    pub(super) fn left_ms(&self, end_ms: u64) -> Result<u32> {
+        match end_ms.saturating_sub(self.now_ms()) {
+            0 => Err(ETIMEDOUT),
+            left_ms => Ok(u32::try_from(left_ms).unwrap_or(u32::MAX)),
+        }
+    }
+
     /// Returns a setting of seconds, in milliseconds.
     fn ms(&self, setting: Setting) -> u32 {
         self.options.get(setting).saturating_mul(1000)

@@ -50,19 +50,21 @@ impl FileType {
 /// The identity of an object and of its content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct FileId {
-    /// The number of the object, which is used again after its end.
+    /// The number of the object, not 0, which is used again after its end.
     pub inum: u64,
     /// The number of the content: each close after a write makes a larger one.
     pub gen: u64,
 }
 
 impl FileId {
-    /// Reads `l inum, l gen`.
+    /// Reads `l inum, l gen`. No object has the number 0.
     pub(super) fn decode(from: &mut Decoder<'_>) -> Result<Self, ReplyError> {
-        Ok(Self {
-            inum: from.u64()?,
-            gen: from.u64()?,
-        })
+        let inum = from.u64()?;
+        if inum == 0 {
+            return Err(Malformed::Value { field: "inum" }.into());
+        }
+        let gen = from.u64()?;
+        Ok(Self { inum, gen })
     }
 }
 

@@ -9,7 +9,8 @@ use ferro_proto::errno::Errno;
 use super::{
     auth::AuthFailure,
     error::GfarmError,
-    operation::ReplyError, //
+    operation::ReplyError,
+    xdr::Malformed, //
 };
 
 /// Why a request has no reply, or none of use.
@@ -24,15 +25,20 @@ pub enum Fault {
     /// The server is silent for too long.
     TimedOut,
     /// The server has sent what no server sends.
-    Malformed,
+    Malformed(Malformed),
 }
 
 impl Fault {
+    /// Returns that a part of an answer, `field`, is not what a server sends.
+    pub const fn malformed(field: &'static str) -> Self {
+        Self::Malformed(Malformed::Value { field })
+    }
+
     /// Converts the error of a reply; `None` if it is only incomplete.
     pub const fn of_reply(error: ReplyError) -> Option<Self> {
         match error {
             ReplyError::NeedMore(_) => None,
-            ReplyError::Malformed(_) => Some(Self::Malformed),
+            ReplyError::Malformed(malformed) => Some(Self::Malformed(malformed)),
             ReplyError::Server(error) => Some(Self::Server(error)),
         }
     }
@@ -47,7 +53,7 @@ impl Fault {
         match self {
             Self::Server(error) => error.errno(),
             Self::Auth(failure) => failure.errno(),
-            Self::Disconnected | Self::TimedOut | Self::Malformed => Errno::EIO,
+            Self::Disconnected | Self::TimedOut | Self::Malformed(_) => Errno::EIO,
         }
     }
 
@@ -73,7 +79,7 @@ impl Fault {
             Self::Auth(failure) => {
                 failure.is_temporary() || matches!(failure, AuthFailure::Malformed(_))
             }
-            Self::Disconnected | Self::TimedOut | Self::Malformed => true,
+            Self::Disconnected | Self::TimedOut | Self::Malformed(_) => true,
         }
     }
 }
@@ -85,7 +91,7 @@ impl fmt::Display for Fault {
             Self::Auth(failure) => failure.fmt(f),
             Self::Disconnected => f.write_str("connection ended"),
             Self::TimedOut => f.write_str("no answer in time"),
-            Self::Malformed => f.write_str("malformed answer"),
+            Self::Malformed(malformed) => write!(f, "malformed answer: {malformed}"),
         }
     }
 }

@@ -53,7 +53,7 @@ impl Input {
         (self.begin, self.end) = (0, self.end.saturating_sub(self.begin));
         let room = self.bytes.get_mut(self.end..).unwrap_or_default();
         if room.len() < more {
-            return Err(Trouble::of(Fault::Malformed));
+            return Err(Trouble::of(Fault::malformed("length of a part")));
         }
         match socket.receive(room, timeout_ms)? {
             0 => Err(Trouble::of(Fault::Disconnected)),

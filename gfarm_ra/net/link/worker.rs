@@ -20,7 +20,10 @@ use super::{
 };
 use crate::{
     net::{
-        call::Step,
+        call::{
+            Call,
+            Step, //
+        },
         login,
         setup::{
             Shown,
@@ -29,6 +32,7 @@ use crate::{
         }, //
     },
     proto::{
+        auth::AuthFailure,
         error::GfarmError,
         gfm::{
             Process,
@@ -117,11 +121,14 @@ impl Link {
             Phase::Ready if sent != 0 => {
                 drop(state);
                 if let Err(trouble) = self.receive(input) {
-                    if trouble.fault == Fault::Malformed {
-                        // Asked again, the server would answer the same.
-                        self.fail_first(trouble);
-                    }
+                    // Asked again, the server would answer the same.
+                    let is_malformed = matches!(trouble.fault, Fault::Malformed(_));
+                    let first = is_malformed.then(|| self.take_first()).flatten();
                     self.lose(self.setup.failure(trouble.fault));
+                    // Not before: what its task asks next may not fail with what waits now.
+                    if let Some(call) = first {
+                        call.finish(Err(trouble), 0);
+                    }
                 }
                 true
             }
@@ -181,6 +188,7 @@ impl Link {
         let len = to.finish().map_err(|_| EINVAL)?;
         let timeout_ms = self.setup.connect_timeout_ms();
         socket.send(output.get(..len).unwrap_or_default(), timeout_ms)?;
+        let end_ms = self.setup.end_ms(timeout_ms);
         loop {
             let mut from = Decoder::new(input.unread());
             match alloc.decode(&mut from) {
@@ -189,14 +197,17 @@ impl Link {
                     input.take(taken);
                     return Ok(Process { pid, key });
                 }
-                Err(ReplyError::NeedMore(more)) => input.fill(socket, more, timeout_ms)?,
-                Err(ReplyError::Malformed(_)) => return Err(Trouble::of(Fault::Malformed)),
+                Err(ReplyError::NeedMore(more)) => {
+                    input.fill(socket, more, self.setup.left_ms(end_ms)?)?;
+                }
+                Err(ReplyError::Malformed(why)) => return Err(Trouble::of(Fault::Malformed(why))),
                 Err(ReplyError::Server(error)) => return Err(Trouble::of(Fault::Server(error))),
             }
         }
     }
 
-    /// Receives the answer to the first call.
+    /// Receives the answer to the first call. gfmd may be silent for a time, and take as long again
+    /// for the whole answer once it has begun.
     fn receive(self: &Arc<Self>, input: &mut Input) -> Result<(), Trouble> {
         let state = self.state.lock();
         let (Some(call), Some(socket)) = (state.queue.get(0).cloned(), state.socket.clone()) else {
@@ -205,11 +216,16 @@ impl Link {
         };
         let epoch = state.machine.epoch();
         drop(state);
+        let timeout_ms = self.setup.receive_timeout_ms();
+        let (mut end_ms, mut has_begun) = (self.setup.end_ms(timeout_ms), false);
         let mut receiver = call.receiver()?;
         let result = loop {
             match receiver.step(input.unread())? {
                 Step::NeedMore(more) => {
-                    input.fill(&socket, more, self.setup.receive_timeout_ms())?;
+                    input.fill(&socket, more, self.setup.left_ms(end_ms)?)?;
+                    if !core::mem::replace(&mut has_begun, true) {
+                        end_ms = self.setup.end_ms(timeout_ms);
+                    }
                 }
                 Step::Taken(taken) => input.take(taken),
                 Step::Last(taken, result) => {
@@ -226,6 +242,7 @@ impl Link {
         }
         let mut state = self.state.lock();
         drop_first(&mut state);
+        let is_asked = state.sent != 0;
         drop(state);
         let us = self.setup.now_us().saturating_sub(call.asked_us());
         let result = result.map_err(|fault| fault.errno().into());
@@ -233,6 +250,10 @@ impl Link {
         call.finish(Ok(()), epoch);
         self.changed.wake_all();
         self.close_orphan(&call);
+        // They would be taken for the answer to the next question, and each answer for another.
+        if !is_asked && !input.unread().is_empty() {
+            return Err(Trouble::of(Fault::malformed("end of the answer")));
+        }
         Ok(())
     }
 
@@ -294,15 +315,11 @@ impl Link {
         }
     }
 
-    /// Fails the call whose answer was being received.
-    fn fail_first(&self, trouble: Trouble) {
+    /// Takes the call whose answer was being received, if there is one, out of the queue.
+    fn take_first(&self) -> Option<Arc<Call>> {
         let mut state = self.state.lock();
-        let first = state.queue.pop();
-        state.sent = state.sent.saturating_sub(1);
-        drop(state);
-        if let Some(call) = first {
-            call.finish(Err(trouble), 0);
-        }
+        state.sent = state.sent.checked_sub(1)?;
+        state.queue.pop()
     }
 
     /// Fails all that waits.
@@ -333,16 +350,15 @@ impl Link {
     pub(super) fn log_refusal(&self, trouble: Trouble) {
         let index = self.state.lock().server;
         match trouble.fault {
-            Fault::Auth(_) => self.log(index, trouble.fault, "the user is refused"),
+            Fault::Auth(AuthFailure::Refused(_)) => {
+                self.log(index, trouble.fault, "the user is refused");
+            }
             _ if self.epoch() == 0 => {
                 let server = self.servers.get(index).copied();
                 if let (Some(server), Some(_)) = (server, LOG.allow()) {
-                    let errno = trouble.error.to_errno();
-                    pr_warn!(
-                        "gfmd {}: cannot be connected: error {}\n",
-                        Shown(server),
-                        errno
-                    );
+                    let (fault, errno) = (Shown(trouble.fault), trouble.error.to_errno());
+                    let server = Shown(server);
+                    pr_warn!("gfmd {server}: cannot be connected: {fault} (error {errno})\n");
                 }
             }
             _ => {}

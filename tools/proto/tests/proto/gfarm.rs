@@ -8,6 +8,7 @@ mod errors;
 mod golden;
 mod identity;
 mod key;
+mod listing;
 mod md5;
 mod name;
 mod options;

@@ -5,6 +5,7 @@
 use proto::gfarm::{
     error::GfarmError,
     operation::ReplyError,
+    retry::Fault,
     xdr::Malformed, //
 };
 
@@ -103,4 +104,17 @@ fn a_reply_s_error_has_a_number_of_the_kernel() {
     let gone = GfarmError::NO_SUCH_FILE_OR_DIRECTORY;
     assert_eq!(ReplyError::Server(gone).errno().get(), 2);
     assert_eq!(ReplyError::Server(gone).to_string(), gone.to_string());
+}
+
+#[test]
+fn a_malformed_answer_names_the_part() {
+    let text = Fault::malformed("mode").to_string();
+    assert_eq!(text, "malformed answer: mode has an invalid value");
+    let malformed = ReplyError::Malformed(Malformed::TooLong {
+        field: "host",
+        len: 256,
+        max: 255,
+    });
+    let text = Fault::of_reply(malformed).unwrap().to_string();
+    assert!(text.contains("host has 256"), "{text}");
 }

@@ -375,3 +375,14 @@ fn an_error_on_the_way_is_not_one_of_the_name() {
     let told = begin().opened(3);
     assert!(is_stale(&open, told, GfarmError::IS_A_SYMBOLIC_LINK));
 }
+
+#[test]
+fn no_object_has_the_number_0() {
+    let asks = question(Kind::Attributes, "");
+    let told = Told::new().done().done().done().attr(0);
+    let mut from = Decoder::new(&told.0);
+    let mut answer = Answer::new(&asks);
+    let parts = [(); 3].map(|()| answer.part(&asks, &mut from));
+    assert!(parts[..2].iter().all(Result::is_ok));
+    assert!(matches!(parts[2], Err(ReplyError::Malformed(_))));
+}

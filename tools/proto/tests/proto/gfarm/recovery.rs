@@ -56,7 +56,8 @@ fn refused(error: AuthError) -> Fault {
 
 /// Every fault that there is.
 fn faults() -> Vec<Fault> {
-    let mut all = vec![Fault::Disconnected, Fault::TimedOut, Fault::Malformed];
+    let malformed = Fault::malformed("mode");
+    let mut all = vec![Fault::Disconnected, Fault::TimedOut, malformed];
     all.extend((1..120).map(server));
     all.extend((1..8).map(|raw| refused(AuthError::new(raw).unwrap())));
     all
@@ -236,7 +237,7 @@ fn nothing_follows_the_end_of_a_mount() {
     for event in [
         gfmd::Event::Timer,
         gfmd::Event::Close,
-        failed(Fault::Malformed, 0),
+        failed(Fault::malformed("mode"), 0),
     ] {
         assert_eq!(gfmd.step(event), gfmd::Effect::Ignore);
     }
@@ -433,7 +434,7 @@ fn a_file_that_is_gone_fails_at_once() {
 #[test]
 fn a_content_that_is_never_the_cache_s_does_not_spin() {
     let mut file = open_file();
-    let outdated = |now_ms| Event::Outdated(failure(Fault::Malformed, now_ms));
+    let outdated = |now_ms| Event::Outdated(failure(Fault::malformed("gen"), now_ms));
     assert_eq!(file.step(outdated(0)), Effect::Open(Some(descriptor(3, 1))));
     file.step(Event::Opened(descriptor(3, 1), Some(HostId(1))));
     file.step(Event::Connected { epoch: 1 });

@@ -266,7 +266,7 @@ impl Client {
             .take()
             .is_some_and(|ticket| inode.label.accepts(ticket))
         {
-            let failed = failure(world, Fault::Malformed);
+            let failed = failure(world, Fault::malformed("gen"));
             return self.event(world, reader, Event::Outdated(failed));
         }
         let host = HostId(self.conns[&state.conn.unwrap()].server as u32 - 1);
@@ -312,7 +312,7 @@ impl Client {
         };
         let ticket = self.inodes[&file].label.ticket(descriptor.id);
         if ticket.is_none() {
-            let failed = failure(world, Fault::Malformed);
+            let failed = failure(world, Fault::malformed("gen"));
             return self.event(world, reader, Event::Outdated(failed));
         }
         self.readers[reader].ticket = ticket;
