@@ -219,11 +219,12 @@ def by_pread(fd: int) -> bytes:
 
 def by_mmap(fd: int) -> bytes:
     """A shared mapping. A system call takes the bytes from there: it ends behind the file's end, and no signal does."""
-    size, done = os.fstat(fd).st_size, 0
-    if not size:
+    try:
+        mapped = mmap.mmap(fd, 0, mmap.MAP_SHARED, mmap.PROT_READ)
+    except ValueError:      # an empty file
         return b""
-    with _memory() as target, mmap.mmap(fd, size, mmap.MAP_SHARED, mmap.PROT_READ) as mapped, \
-            memoryview(mapped) as view:
+    size, done = len(mapped), 0
+    with _memory() as target, mapped, memoryview(mapped) as view:
         while done < size:
             try:
                 with view[done:] as rest:
