@@ -321,7 +321,7 @@ impl FileSystem for Ferrotest {
         let mount = inode.super_block().data();
         mount.stats.opens.fetch_add(1, Relaxed);
         if mount.options.forget {
-            inode.drop_cached_data()?;
+            inode.drop_cached_data(inode.size())?;
         }
         let file = OpenFile {
             read_bytes_max: mount.options.read_bytes.unwrap_or(1 << 20),
@@ -331,7 +331,7 @@ impl FileSystem for Ferrotest {
 
     fn before_read(inode: &Inode<Self>, _file: ArcBorrow<'_, OpenFile>) -> Result {
         if inode.super_block().data().options.doubt {
-            inode.drop_cached_data()?;
+            inode.drop_cached_data(inode.size())?;
         }
         Ok(())
     }

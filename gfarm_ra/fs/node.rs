@@ -124,8 +124,8 @@ impl Node {
     }
 }
 
-/// Takes what gfmd tells of the object of `inode`. If its content is another one now, the pages of
-/// the old one are dropped before the new size is set: none is read up to the size of the other.
+/// Takes what gfmd tells of the object of `inode`. Pages of another content are dropped together
+/// with the change of the size: none is read up to the size of the other.
 ///
 /// # Errors
 ///
@@ -135,12 +135,8 @@ pub(super) fn observe(inode: &Inode<Gfarm>, told: &Told) -> Result {
     let _turn = node.pages.lock();
     match node.content.observe(told.observed) {
         Change::Same | Change::Rewritten => {
-            drop_pages(inode)?;
             let mut attributes = told.attributes;
-            // A gfsd knows the size of a file that is being written better than gfmd.
-            if let Some(size) = node.content.live_size() {
-                attributes.size = size;
-            }
+            attributes.size = drop_pages(inode, attributes.size)?;
             inode.set_attributes(&attributes)?;
             node.known.lock().since = Some(Instant::now());
             Ok(())
@@ -150,11 +146,12 @@ pub(super) fn observe(inode: &Inode<Gfarm>, told: &Told) -> Result {
     }
 }
 
-/// Sets the size that a gfsd has told. Does not take the lock of the pages: the task that drops
-/// them waits for reads to end, and this is the end of one.
+/// Takes a smaller size that a gfsd has told. A larger one has to wait for who drops the pages: the
+/// last one ends with zeroes. Does not take the lock of the pages: the task that drops them waits
+/// for reads to end, and this is the end of one.
 pub(super) fn take_live_size(inode: &Inode<Gfarm>) {
-    if let Some(size) = inode.data().content.live_size() {
-        if inode.size() != size {
+    if let (_, Some(size)) = inode.data().content.live() {
+        if size < inode.size() {
             inode.set_size(size);
         }
     }
@@ -172,18 +169,21 @@ pub(super) fn drop_outdated(inode: &Inode<Gfarm>) -> Result {
         return Ok(());
     }
     let _turn = node.pages.lock();
-    drop_pages(inode)
+    drop_pages(inode, inode.size())?;
+    Ok(())
 }
 
-/// The same, for who has locked the pages.
-fn drop_pages(inode: &Inode<Gfarm>) -> Result {
+/// The same, for who has locked the pages; also if the size grows. Returns the size: what a gfsd
+/// has told, which knows that of a file that is being written better than gfmd, else `told`.
+fn drop_pages(inode: &Inode<Gfarm>, told: u64) -> Result<u64> {
     let node = inode.data();
-    let changes = node.content.changes();
-    if node.dropped_at.load(Acquire) != changes {
-        inode.drop_cached_data()?;
+    let (changes, live) = node.content.live();
+    let size = live.unwrap_or(told);
+    if node.dropped_at.load(Acquire) != changes || size > inode.size() {
+        inode.drop_cached_data(size)?;
         node.dropped_at.store(changes, Release);
     }
-    Ok(())
+    Ok(size)
 }
 
 /// A name that is gone, or leads elsewhere, makes an inode stale; the VFS then looks it up anew.

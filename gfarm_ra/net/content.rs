@@ -106,8 +106,10 @@ impl Content {
         self.label.lock().changes()
     }
 
-    /// Returns the size that a gfsd has told, in bytes.
-    pub(crate) fn live_size(&self) -> Option<u64> {
-        self.label.lock().live_size()
+    /// Returns how often the content has changed, and the size in bytes that a gfsd has told of it
+    /// since.
+    pub(crate) fn live(&self) -> (u64, Option<u64>) {
+        let label = self.label.lock();
+        (label.changes(), label.live_size())
     }
 }

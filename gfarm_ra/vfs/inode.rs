@@ -248,23 +248,28 @@ impl<T: FileSystem> Inode<T> {
         Ok(())
     }
 
-    /// Changes the size in bytes up to which data is read; what is cached behind a smaller one
-    /// stays. Any context but one that holds a lock with interrupts off.
+    /// Changes the size in bytes up to which data is read; what is cached stays, also behind a
+    /// smaller one. A larger one needs [`Self::drop_cached_data`]. Any context but one that holds a
+    /// lock with interrupts off.
     pub fn set_size(&self, size: u64) {
         let size = size.min(i64::MAX as u64);
         // SAFETY: By the type invariants, this is an inode.
         unsafe { raw::vfs_ext_helper_inode_set_size(self.as_raw(), size) };
     }
 
-    /// Drops the data of a file from the page cache, and unmaps it; it is read again when it is
-    /// used. Waits for reads that run. Sleeps.
+    /// Drops the data of a file from the page cache, unmaps it, and sets the size; the data is read
+    /// again, up to that size, when it is used. Waits for reads that run. Sleeps.
+    ///
+    /// Needed for a larger size in any case: a page that was read up to a smaller one ends with
+    /// zeroes.
     ///
     /// # Errors
     ///
     /// Returns `EBUSY` if a page could not be dropped, because a task uses it.
-    pub fn drop_cached_data(&self) -> Result {
+    pub fn drop_cached_data(&self, size: u64) -> Result {
+        let size = size.min(i64::MAX as u64);
         // SAFETY: By the type invariants, this is an inode.
-        to_result(unsafe { raw::vfs_ext_helper_inode_zap(self.as_raw()) })
+        to_result(unsafe { raw::vfs_ext_helper_inode_zap(self.as_raw(), size) })
     }
 }
 

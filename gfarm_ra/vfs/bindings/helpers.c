@@ -114,13 +114,18 @@ void vfs_ext_helper_inode_large_folios(struct inode *inode)
 }
 EXPORT_SYMBOL_GPL(vfs_ext_helper_inode_large_folios);
 
-/* Drops the cached data of a file. */
-int vfs_ext_helper_inode_zap(struct inode *inode)
+/*
+ * Drops the cached data of a file, and sets its size before anything is read anew: a page that is read up to a smaller
+ * size ends with zeroes.
+ */
+int vfs_ext_helper_inode_zap(struct inode *inode, u64 size)
 {
 	int ret;
 
 	filemap_invalidate_lock(inode->i_mapping);
 	ret = invalidate_inode_pages2(inode->i_mapping);
+	if (!ret)
+		vfs_ext_helper_inode_set_size(inode, size);
 	filemap_invalidate_unlock(inode->i_mapping);
 	return ret;
 }

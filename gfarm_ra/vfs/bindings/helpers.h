@@ -54,7 +54,7 @@ void vfs_ext_helper_inode_set_size(struct inode *inode, u64 size);
 u64 vfs_ext_helper_inode_size(struct inode *inode);
 void vfs_ext_helper_inode_evict(struct inode *inode);
 void vfs_ext_helper_inode_large_folios(struct inode *inode);
-int vfs_ext_helper_inode_zap(struct inode *inode);
+int vfs_ext_helper_inode_zap(struct inode *inode, u64 size);
 int vfs_ext_helper_super_setup(struct super_block *sb, const struct dentry_operations *dops,
 			       unsigned long readahead_pages);
 u32 vfs_ext_helper_super_minor(const struct super_block *sb);

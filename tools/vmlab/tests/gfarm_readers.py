@@ -38,7 +38,7 @@ def said(output: str) -> dict[str, Any]:
     return found
 
 
-@needs(machines=1, timeout=TIMEOUT_SECONDS + 60, unproven=True)
+@needs(machines=1, timeout=TIMEOUT_SECONDS + 60)
 def test_readers_of_every_kind_see_whole_versions(vm: Lab) -> None:
     """Eight ways to read files that are replaced, rewritten and changed in place: no byte of another version."""
     gfarm, chance = gfarm_mount.start(vm), seed.fresh().randrange(1 << 30)
