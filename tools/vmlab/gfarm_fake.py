@@ -33,8 +33,9 @@ def run(lab: Lab, group: str, seconds: float, seed: int = 0) -> list[dict[str, A
         machine.push(PEER / name, f"{FOLDER}/{name}")
     key = gfarm.new_key().strip()
     lab.defer(machine.try_run, f"umount -f {AT}; umount -l {AT}")
-    program = f"cd {FOLDER} && KEY={shlex.quote(key)} exec python3 -B -S gfarm_fake_run.py {group} {seed}"
+    program = f"cd {FOLDER} && KEY={shlex.quote(key)} exec python3 -B -S gfarm_fake_run.py {group} {seed} 2> errors"
     script = f"echo {shlex.quote(key)} | keyctl padd logon gfarm:root @s > /dev/null && {program}"
+    # What a thread says of a peer that has gone must not stand between the rows.
     parts: list[str] = []
 
     def tell(part: str) -> None:
@@ -49,6 +50,6 @@ def run(lab: Lab, group: str, seconds: float, seed: int = 0) -> list[dict[str, A
     rows = [json.loads(line) for line in lines if line.startswith("{")]
     if code:
         last = rows[-1]["name"] if rows else "none"
-        rest = [line for line in lines if not line.startswith("{")]
+        rest = [line for line in lines if not line.startswith("{")] + machine.read(f"{FOLDER}/errors").splitlines()
         raise Failed(f"{group}: code {code} after {len(rows)} cases, the last one is '{last}': {rest[-8:]}")
     return rows
