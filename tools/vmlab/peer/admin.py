@@ -91,6 +91,9 @@ def heartbeats_are_answered_while_a_close_waits(address: str) -> None:
         a = Client(one, address, b"closer").open()
         late, prompt = a.map(b"dm-0"), a.map(b"ram1")
         a.read(5, SECTOR, m.io(late, 0, m.OP_READ, SECTOR))
+        # Requests of one connection are taken in their order, so the first one is under way then; the CLOSE comes over
+        # another connection, and would overtake it.
+        assert len(a.read_device(prompt, 0, SECTOR, chunk=7)) == SECTOR
         a.raw(6, 0, m.close_device(late) + m.write_head(8), a.payload(6, 8), end=0)
         took = _acknowledged(a, 15)
         print(f"acknowledged after {took * 1000:.0f} ms")
