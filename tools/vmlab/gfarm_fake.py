@@ -45,7 +45,10 @@ def run(lab: Lab, group: str, seconds: float, seed: int = 0) -> list[dict[str, A
             with Path(file).open("a", encoding="utf-8") as told:
                 told.write(part)
 
-    code = machine.start_job(f"keyctl session - bash -c {shlex.quote(script)} 2>&1", seconds, tell).wait().code
+    done = machine.start_job(f"keyctl session - bash -c {shlex.quote(script)} 2>&1", seconds, tell).wait()
+    # What came after the last part.
+    tell(done.out)
+    code = done.code
     lines = "".join(parts).splitlines()
     rows = [json.loads(line) for line in lines if line.startswith("{")]
     if code:
