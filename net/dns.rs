@@ -19,19 +19,21 @@ use net_ext_sys as raw;
 
 use crate::Namespace;
 
-/// The lengths that names of hosts can have, in bytes.
-pub const NAME_LEN: core::ops::RangeInclusive<usize> = 3..=255;
+/// Returns whether this can be the name of a host: 3 to 255 letters, digits and `.-_`.
+pub fn is_name(name: &[u8]) -> bool {
+    let is_valid = |c: &u8| c.is_ascii_alphanumeric() || b".-_".contains(c);
+    (3..=255).contains(&name.len()) && name.iter().all(is_valid)
+}
 
 /// Returns an address of the host `name`. Sleeps, not killable, for as long as the program takes:
 /// its own time-outs are some seconds.
 ///
 /// # Errors
 ///
-/// Returns `EINVAL` if the name has not one of [`NAME_LEN`], or has bytes that names of hosts do
-/// not have, or if the answer is no address; otherwise what the program says, mostly `ENOKEY`.
+/// Returns `EINVAL` if this is [no name](is_name), or if the answer is no address; otherwise what
+/// the program says, mostly `ENOKEY`.
 pub fn resolve(namespace: &Namespace, name: &[u8]) -> Result<IpAddr> {
-    let is_valid = |c: &u8| c.is_ascii_alphanumeric() || b".-_".contains(c);
-    if !NAME_LEN.contains(&name.len()) || !name.iter().all(is_valid) {
+    if !is_name(name) {
         return Err(EINVAL);
     }
     let mut answer = ptr::null_mut();

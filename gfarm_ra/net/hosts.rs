@@ -43,7 +43,6 @@ use super::{
 use crate::proto::{
     attr::ReplicaHost,
     gfm::Process,
-    hosts::is_resolvable,
     options::Options,
     replica::{
         Health,
@@ -149,7 +148,7 @@ impl Hosts {
         if address.is_none() && known.len() >= HOSTS_MAX / 2 {
             return Err(EHOSTUNREACH);
         }
-        let is_reachable = address.is_some() || is_resolvable(told.name);
+        let is_reachable = address.is_some() || dns::is_name(told.name);
         if !is_reachable && LOG.allow().is_some() {
             pr_warn!("gfsd {}: not the name of a host\n", Escaped(told.name));
         }

@@ -20,11 +20,6 @@ fn is_host(name: &[u8]) -> bool {
     (1..=LABEL_LEN_MAX).contains(&name.len()) && name.iter().all(is_letter)
 }
 
-/// Returns whether a gfsd's name can be looked up: 3 to 255 letters, digits and `.-_`.
-pub fn is_resolvable(name: &[u8]) -> bool {
-    name.len() >= 3 && is_host(name) && !name.iter().any(|c| b":%".contains(c))
-}
-
 fn address(text: &[u8]) -> Option<IpAddr> {
     str::from_utf8(text).ok()?.parse().ok()
 }

@@ -247,8 +247,8 @@ struct ib_qp *rdma_helper_create_qp(struct ib_pd *pd, struct ib_qp_init_attr *at
 }
 EXPORT_SYMBOL_GPL(rdma_helper_create_qp);
 
-void rdma_helper_ah_attr(struct ib_device *device, const struct rdma_helper_peer *to,
-			 struct rdma_ah_attr *attr)
+static void rdma_helper_ah_attr(struct ib_device *device, const struct rdma_helper_peer *to,
+				struct rdma_ah_attr *attr)
 {
 	memset(attr, 0, sizeof(*attr));
 	attr->type = rdma_ah_find_type(device, to->port);
@@ -261,7 +261,6 @@ void rdma_helper_ah_attr(struct ib_device *device, const struct rdma_helper_peer
 	if (attr->type == RDMA_AH_ATTR_TYPE_IB)
 		rdma_ah_set_dlid(attr, to->lid);
 }
-EXPORT_SYMBOL_GPL(rdma_helper_ah_attr);
 
 /* rdma_create_ah() does not look up the MAC address of a RoCE peer; this one does, for the kernel too. */
 struct ib_ah *rdma_helper_create_ah(struct ib_pd *pd, const struct rdma_helper_peer *to)

@@ -53,8 +53,6 @@ struct rdma_helper_grh {
 int rdma_helper_datagram_start(struct ib_qp *qp, u32 port, u32 qkey);
 int rdma_helper_set_qkey(struct ib_qp *qp, u32 qkey);
 struct ib_qp *rdma_helper_create_qp(struct ib_pd *pd, struct ib_qp_init_attr *attr, const char *caller);
-void rdma_helper_ah_attr(struct ib_device *device, const struct rdma_helper_peer *to,
-			 struct rdma_ah_attr *attr);
 struct ib_ah *rdma_helper_create_ah(struct ib_pd *pd, const struct rdma_helper_peer *to);
 struct ib_ah *rdma_helper_ah_to_source(struct ib_pd *pd, const struct ib_wc *wc, struct rdma_helper_grh *grh,
 				       u32 port);
