@@ -33,9 +33,9 @@ def run(lab: Lab, group: str, seconds: float, seed: int = 0) -> list[dict[str, A
         machine.push(PEER / name, f"{FOLDER}/{name}")
     key = gfarm.new_key().strip()
     lab.defer(machine.try_run, f"umount -f {AT}; umount -l {AT}")
+    # What a thread says of a peer that has gone does not stand between the rows.
     program = f"cd {FOLDER} && KEY={shlex.quote(key)} exec python3 -B -S gfarm_fake_run.py {group} {seed} 2> errors"
     script = f"echo {shlex.quote(key)} | keyctl padd logon gfarm:root @s > /dev/null && {program}"
-    # What a thread says of a peer that has gone must not stand between the rows.
     parts: list[str] = []
 
     def tell(part: str) -> None:
