@@ -48,7 +48,10 @@ const PAGES: bindings::address_space_operations = {
     ops.dirty_folio = Some(raw::netfs_dirty_folio);
     ops.release_folio = Some(raw::netfs_release_folio);
     ops.invalidate_folio = Some(raw::netfs_invalidate_folio);
-    ops.migrate_folio = Some(bindings::filemap_migrate_folio);
+    #[cfg(CONFIG_MIGRATION)]
+    {
+        ops.migrate_folio = Some(bindings::filemap_migrate_folio);
+    }
     // Says that O_DIRECT is possible; netfs does it without this function.
     ops.direct_IO = Some(bindings::noop_direct_IO);
     ops
