@@ -47,6 +47,19 @@ pub(super) fn fill_all<P: Pages>(
     Ok(())
 }
 
+/// Returns whether what is not full ends where a file of `size` bytes does, and not before.
+pub(super) fn ends_at<P: Pages>(batch: &[P], size: u64) -> bool {
+    let mut ended = batch.iter().filter(|pages| pages.len() != 0);
+    ended.all(|pages| pages.position() >= size)
+}
+
+/// Forgets the bytes: they are read again.
+pub(super) fn rewind_all<P: Pages>(batch: &mut [P]) {
+    for pages in batch {
+        pages.rewind();
+    }
+}
+
 /// Ends reads whose bytes are those of the file: what is not full ends with it.
 pub(super) fn end_all<P: Pages>(batch: &mut KVec<P>) {
     while let Some(mut pages) = batch.pop() {

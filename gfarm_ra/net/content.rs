@@ -20,9 +20,11 @@ use crate::proto::{
     gfs::LiveAttr,
     identity::{
         Change,
+        Closed,
         Label,
         Observation,
-        Ticket, //
+        Ticket,
+        Verdict, //
     },
     replica::HostId, //
 };
@@ -86,19 +88,19 @@ impl Content {
         self.label.lock().witness(host, live)
     }
 
-    /// Returns whether a gfsd has told of the content before.
-    pub(crate) fn knows(&self, host: HostId) -> bool {
-        self.label.lock().knows(host)
+    /// Returns whether a gfsd is to be asked what it has, before a read of so many bytes.
+    pub(crate) fn asks_first(&self, host: HostId, bytes: usize, did_agree: bool) -> bool {
+        self.label.lock().asks_first(host, bytes, did_agree)
     }
 
-    /// Permits a read by a descriptor of `id`.
-    pub(crate) fn ticket(&self, id: FileId) -> Option<Ticket> {
-        self.label.lock().ticket(id)
+    /// Permits a read from a gfsd by a descriptor of `id`.
+    pub(crate) fn ticket(&self, id: FileId, host: HostId) -> Option<Ticket> {
+        self.label.lock().ticket(id, host)
     }
 
-    /// Returns whether a read that is complete may fill its pages.
-    pub(crate) fn accepts(&self, ticket: Ticket) -> bool {
-        self.label.lock().accepts(ticket)
+    /// Takes what a gfsd tells behind a read, and returns whether its bytes may fill pages.
+    pub(crate) fn judge(&self, ticket: Ticket, live: &LiveAttr, closed: &Closed) -> Verdict {
+        self.label.lock().judge(ticket, live, closed)
     }
 
     /// Returns how often the content has changed.

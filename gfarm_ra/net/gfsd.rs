@@ -285,6 +285,11 @@ impl Turn<'_> {
         result
     }
 
+    /// Gives the connection up: what it has answered cannot be.
+    pub(super) fn reject<R>(&self, trouble: Trouble) -> Result<R, Trouble> {
+        self.judge(Err(trouble))
+    }
+
     /// A connection that has failed is not used any more.
     fn judge<R>(&self, result: Result<R, Trouble>) -> Result<R, Trouble> {
         result.inspect_err(|trouble| {

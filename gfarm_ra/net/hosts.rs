@@ -84,6 +84,8 @@ struct State {
     sockets: KVec<Arc<TcpStream>>,
     is_loss_logged: bool,
     is_name_logged: bool,
+    /// Of the last file it has told the same as gfmd.
+    did_agree: bool,
 }
 
 struct Pooled {
@@ -163,6 +165,7 @@ impl Hosts {
             sockets: KVec::with_capacity(max as usize, GFP_KERNEL)?,
             is_loss_logged: false,
             is_name_logged: false,
+            did_agree: true,
         };
         let id = HostId(u32::try_from(known.len())?);
         let host = Arc::pin_init(
@@ -214,6 +217,16 @@ enum Choice {
 impl Host {
     pub(super) fn id(&self) -> HostId {
         self.id
+    }
+
+    /// Returns whether it has told the same as gfmd of the last file.
+    pub(super) fn did_agree(&self) -> bool {
+        self.state.lock().did_agree
+    }
+
+    /// Notes whether it tells the same as gfmd of a file.
+    pub(super) fn set_did_agree(&self, did_agree: bool) {
+        self.state.lock().did_agree = did_agree;
     }
 
     fn next_sound(&self) -> Option<Arc<Connection>> {

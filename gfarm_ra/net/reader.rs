@@ -37,13 +37,18 @@ use super::{
     }, //
 };
 use crate::proto::{
+    attr::Time,
     error::GfarmError,
     gfm::{
         Fd,
         Process, //
     },
     gfs,
-    identity::Change,
+    identity::{
+        Change,
+        Closed,
+        Verdict, //
+    },
     open_file::{
         Descriptor,
         Effect,
@@ -83,6 +88,8 @@ pub(super) struct Reader {
     /// Allocated with the file: its reads may be what reclaim waits for.
     opening: Arc<Call>,
     closing: Arc<Call>,
+    /// What gfmd has told of the content with the descriptor.
+    closed: Closed,
     /// Why the last attempt has failed, for the log; `None` if no gfsd has an address here.
     reason: Option<Fault>,
 }
@@ -113,6 +120,10 @@ impl Reader {
             taken: None,
             opening: Call::new(Kind::Open, place.path(None)?)?,
             closing: Call::new(closing, KVec::new())?,
+            closed: Closed {
+                size: 0,
+                mtime: Time { sec: 0, nsec: 0 },
+            },
             reason: None,
         })
     }
@@ -188,10 +199,6 @@ impl Reader {
             }
             Effect::Connect(host) => self.connect(host),
             Effect::OpenAtGfsd(descriptor) => self.open_at_gfsd(descriptor),
-            Effect::Read(descriptor) => match self.witness(descriptor) {
-                Ok(()) => return Ok(()),
-                Err(trouble) => self.gfsd_failed(GfsdRequest::Read, trouble),
-            },
             Effect::StartIn { pause_ms } => {
                 self.leave();
                 setup.pause(pause_ms, interrupts)?;
@@ -210,8 +217,8 @@ impl Reader {
                 self.close_at_gfmd(old);
                 return Ok(());
             }
-            // Fails: the caller sees the state.
-            Effect::Fail(_) | Effect::Ignore => return Ok(()),
+            // The caller sees the state, and reads or fails what waits.
+            Effect::Read(_) | Effect::Fail(_) | Effect::Ignore => return Ok(()),
         };
         if setup.interrupts() != interrupts {
             return Err(EIO);
@@ -238,6 +245,10 @@ impl Reader {
                         take(&seen);
                     }
                     opened = Some(attr.id);
+                    self.closed = Closed {
+                        size: attr.size,
+                        mtime: attr.mtime,
+                    };
                 }
                 Part::Count(count) => hosts = count,
                 Part::Host(told) => {
@@ -360,20 +371,6 @@ impl Reader {
         work(&turn)
     }
 
-    /// Asks what the gfsd has, before it is read for the first time.
-    fn witness(&mut self, descriptor: Descriptor) -> Result<(), Trouble> {
-        let Descriptor { fd, epoch, .. } = descriptor;
-        let Some(id) = self.taken.as_ref().map(|taken| taken.host.id()) else {
-            return Err(Trouble::of(Fault::Disconnected));
-        };
-        if self.content.knows(id) {
-            return Ok(());
-        }
-        let live = self.with_turn(|turn| turn.request(epoch, Request::Stat, &gfs::Fstat(fd)))?;
-        self.content.witness(id, &live);
-        Ok(())
-    }
-
     fn gfsd_failed(&mut self, request: GfsdRequest, trouble: Trouble) -> Event {
         if trouble.fault.ends_connection() {
             if let Some(taken) = &self.taken {
@@ -408,44 +405,62 @@ impl Reader {
             // there is nothing to read by, so the file is opened anew.
             return self.reset();
         };
-        let setup = self.client.setup();
-        let outdated = || Event::Outdated(setup.failure(Fault::malformed("gen")));
-        let Some(ticket) = self.content.ticket(descriptor.id) else {
-            self.effect = self.machine.step(outdated());
-            return;
-        };
-        let result = self.with_turn(|turn| {
-            turn.within(descriptor.epoch, Request::Read, || {
-                let mut source = turn.source(descriptor.fd);
-                batch::fill_all(&mut source, descriptor.id, batch)?;
-                let live = source.stat()?;
-                // A read ends early only where the file does.
-                let mut ended = batch.iter().filter(|pages| pages.len() != 0);
-                match ended.any(|pages| pages.position() < live.size) {
-                    true => Err(Trouble::of(Fault::malformed("end of the file"))),
-                    false => Ok(live),
-                }
-            })
-        });
-        let event = match result {
-            Ok(live) => {
-                taken.host.answered();
-                self.content.witness(taken.host.id(), &live);
-                match self.content.accepts(ticket) {
-                    true => Event::Progress,
-                    false => outdated(),
-                }
+        let host = taken.host.clone();
+        let event = match self.read_content(descriptor, &host, batch) {
+            Ok(true) => Event::Progress,
+            Ok(false) => {
+                let why = Fault::malformed("gen");
+                Event::Outdated(self.client.setup().failure(why))
             }
             Err(trouble) => self.gfsd_failed(GfsdRequest::Read, trouble),
         };
         if event == Event::Progress {
             batch::end_all(batch);
         } else {
-            for pages in batch.iter_mut() {
-                pages.rewind();
-            }
+            batch::rewind_all(batch);
         }
         self.effect = self.machine.step(event);
+    }
+
+    /// Reads until it is known what the bytes are, and returns whether they are of the content that
+    /// the descriptor was opened for.
+    fn read_content<P: Pages>(
+        &self,
+        descriptor: Descriptor,
+        host: &Host,
+        batch: &mut [P],
+    ) -> Result<bool, Trouble> {
+        let Descriptor { fd, epoch, id } = descriptor;
+        let bytes = batch.iter().map(P::len).fold(0, usize::saturating_add);
+        if self.content.asks_first(host.id(), bytes, host.did_agree()) {
+            let asked = self.with_turn(|turn| turn.request(epoch, Request::Stat, &gfs::Fstat(fd)));
+            let live = asked?;
+            self.content.witness(host.id(), &live);
+            host.set_did_agree(self.closed.agrees(&live));
+        }
+        while let Some(ticket) = self.content.ticket(id, host.id()) {
+            let live = self.with_turn(|turn| {
+                turn.within(epoch, Request::Read, || {
+                    let mut source = turn.source(fd);
+                    batch::fill_all(&mut source, id, batch)?;
+                    source.stat()
+                })
+            })?;
+            host.answered();
+            match self.content.judge(ticket, &live, &self.closed) {
+                Verdict::Accepted if batch::ends_at(batch, live.size) => return Ok(true),
+                Verdict::Accepted => {
+                    let early = Trouble::of(Fault::malformed("end of the file"));
+                    return self.with_turn(|turn| turn.reject(early));
+                }
+                Verdict::Outdated => return Ok(false),
+                Verdict::Again => {
+                    host.set_did_agree(false);
+                    batch::rewind_all(batch);
+                }
+            }
+        }
+        Ok(false)
     }
 
     /// Closes the file. Sleeps.

@@ -16,15 +16,19 @@
 //!
 //! Generations do not show a writer that has not closed the file yet: it writes in place, and its
 //! gfsd gives the bytes to all descriptors. So the size and the time of the last write that a gfsd
-//! tells (`GFS_PROTO_FSTAT`) are part of the label: the driver asks after the gfsd has opened the
-//! file, and again after each read, before the bytes are accepted ([`Label::witness`]). Pages that
-//! one gfsd has given are therefore of one state of its file. Pages of two gfsds can differ while a
-//! writer has the file open on one of them; the first open after its close drops both.
+//! tells (`GFS_PROTO_FSTAT`) are part of the label: the driver asks after each read, before the
+//! bytes are accepted ([`Label::judge`]), and the answer must be the one from before the read. The
+//! first read from a gfsd has no answer before it, unless the driver asks for one
+//! ([`Label::asks_first`]). gfmd has told size and time too, as the last writer left them: where
+//! the gfsd tells the same behind a first read, nothing was written in between either. Pages
+//! that one gfsd has given are therefore of one state of its file. Pages of two gfsds can differ
+//! while a writer has the file open on one of them; the first open after its close drops both.
 
 use super::{
     attr::{
         FileId,
-        FileType, //
+        FileType,
+        Time, //
     },
     gfs::LiveAttr,
     replica::HostId, //
@@ -32,6 +36,27 @@ use super::{
 
 /// The number of gfsds from which a file is read before its pages are dropped for another one.
 const WITNESSES_MAX: usize = 8;
+
+/// The number of bytes up to which a first read may have to be read again, in place of a question
+/// before it.
+const UNASKED_BYTES_MAX: usize = 64 << 10;
+
+/// What gfmd has told of a content with its descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Closed {
+    /// The size when the last writer closed it, in bytes.
+    pub size: u64,
+    /// When it was written for the last time, or what the owner has set.
+    pub mtime: Time,
+}
+
+impl Closed {
+    /// Returns whether a gfsd tells the same of its file, so that no writer has changed it since.
+    /// A replica that was copied, and a file whose time was set, have another time.
+    pub fn agrees(&self, live: &LiveAttr) -> bool {
+        self.size == live.size && self.mtime == live.mtime
+    }
+}
 
 /// What a reply of gfmd says about an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +95,21 @@ struct Witness {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket {
     changes: u64,
+    host: HostId,
+    /// The gfsd has told of the content before the read.
+    is_witnessed: bool,
+}
+
+/// Whether bytes that were read may fill pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// They are of the content.
+    Accepted,
+    /// It is not known whether they are of one state of the file. Read again: what the gfsd has
+    /// told now stands before that read.
+    Again,
+    /// The content has changed: the file has to be opened again.
+    Outdated,
 }
 
 /// The label of an inode's page cache.
@@ -110,9 +150,15 @@ impl Label {
         first.map(|witness| witness.live.size)
     }
 
-    /// Returns whether a gfsd has told of the content before: what it tells after a read is
-    /// compared with that, so it need not be asked before the read.
-    pub fn knows(&self, host: HostId) -> bool {
+    /// Returns whether a gfsd is to be asked what it has before a read of so many bytes: not if it
+    /// has told before, and not if little has to be read again in case that it does not agree with
+    /// gfmd. `did_agree` tells whether it has agreed about the last file.
+    pub fn asks_first(&self, host: HostId, bytes: usize, did_agree: bool) -> bool {
+        !self.knows(host) && (bytes > UNASKED_BYTES_MAX || !did_agree)
+    }
+
+    /// Returns whether a gfsd has told of the content before.
+    fn knows(&self, host: HostId) -> bool {
         let mut known = self.witnesses.iter().flatten();
         known.any(|witness| witness.host == host)
     }
@@ -169,15 +215,26 @@ impl Label {
         change
     }
 
-    /// Permits a read by a descriptor that was opened for `id`; `None` if its bytes are not those
-    /// of the label: it has to be opened again.
-    pub fn ticket(&self, id: FileId) -> Option<Ticket> {
-        let changes = self.changes;
-        (id == self.id()).then_some(Ticket { changes })
+    /// Permits a read from this gfsd by a descriptor that was opened for `id`; `None` if its bytes
+    /// are not those of the label: it has to be opened again.
+    pub fn ticket(&self, id: FileId, host: HostId) -> Option<Ticket> {
+        (id == self.id()).then_some(Ticket {
+            changes: self.changes,
+            host,
+            is_witnessed: self.knows(host),
+        })
     }
 
-    /// Returns whether a read that is complete may fill its pages.
-    pub const fn accepts(&self, ticket: Ticket) -> bool {
-        ticket.changes == self.changes
+    /// Takes what the gfsd tells behind a read that is complete, and returns whether its bytes may
+    /// fill pages. `closed` is what gfmd has told with the descriptor.
+    pub fn judge(&mut self, ticket: Ticket, live: &LiveAttr, closed: &Closed) -> Verdict {
+        self.witness(ticket.host, live);
+        if ticket.changes != self.changes {
+            return Verdict::Outdated;
+        }
+        match ticket.is_witnessed || closed.agrees(live) {
+            true => Verdict::Accepted,
+            false => Verdict::Again,
+        }
     }
 }

@@ -12,11 +12,30 @@ use proto::gfarm::{
     gfs::LiveAttr,
     identity::{
         Change,
+        Closed,
         Label,
-        Observation, //
+        Observation,
+        Ticket,
+        Verdict, //
     },
     replica::HostId,
 };
+
+/// A gfsd that tells the same as gfmd.
+const HOST: HostId = HostId(7);
+
+/// Returns whether a read that ends now may fill pages.
+fn accepts(label: &Label, ticket: Ticket) -> bool {
+    let mtime = Time { sec: 1, nsec: 2 };
+    let live = LiveAttr {
+        size: 3,
+        atime: mtime,
+        mtime,
+    };
+    let closed = Closed { size: 3, mtime };
+    let mut label = *label;
+    label.judge(ticket, &live, &closed) == Verdict::Accepted
+}
 
 fn file(gen: u64, epoch: u32) -> Observation {
     let id = FileId { inum: 7, gen };
@@ -31,20 +50,20 @@ fn file(gen: u64, epoch: u32) -> Observation {
 #[test]
 fn a_rewritten_file_is_not_read_from_the_cache() {
     let mut label = Label::new(file(3, 1));
-    let ticket = label.ticket(file(3, 1).id).unwrap();
+    let ticket = label.ticket(file(3, 1).id, HOST).unwrap();
     assert_eq!(label.observe(file(3, 1)), Change::Same);
-    assert!(label.accepts(ticket));
+    assert!(accepts(&label, ticket));
     assert_eq!(label.changes(), 0);
     assert_eq!(label.observe(file(4, 1)), Change::Rewritten);
     assert_eq!(label.changes(), 1, "pages of 0 are dropped");
-    assert!(!label.accepts(ticket), "bytes of 3 are not those of 4");
+    assert!(!accepts(&label, ticket), "bytes of 3 are not those of 4");
     assert_eq!(label.id(), file(4, 1).id);
     assert_eq!(
-        label.ticket(file(3, 1).id),
+        label.ticket(file(3, 1).id, HOST),
         None,
         "an old descriptor is opened again"
     );
-    assert!(label.accepts(label.ticket(file(4, 1).id).unwrap()));
+    assert!(accepts(&label, label.ticket(file(4, 1).id, HOST).unwrap()));
 }
 
 #[test]
@@ -59,13 +78,13 @@ fn a_late_reply_changes_nothing() {
 #[test]
 fn after_a_restart_of_gfmd_any_other_number_is_news() {
     let mut label = Label::new(file(4, 1));
-    let ticket = label.ticket(file(4, 1).id).unwrap();
+    let ticket = label.ticket(file(4, 1).id, HOST).unwrap();
     assert_eq!(label.observe(file(4, 2)), Change::Same);
-    assert!(label.accepts(ticket));
+    assert!(accepts(&label, ticket));
     assert_eq!(label.observe(file(3, 3)), Change::Rewritten);
     // The number comes again, for other bytes.
     assert_eq!(label.observe(file(4, 3)), Change::Rewritten);
-    assert!(!label.accepts(ticket));
+    assert!(!accepts(&label, ticket));
 }
 
 #[test]
@@ -113,7 +132,7 @@ proptest! {
         for (gen, epoch, is_read) in steps {
             let id = file(gen, epoch).id;
             if is_read {
-                reads.extend(label.ticket(id).map(|ticket| (ticket, gen)));
+                reads.extend(label.ticket(id, HOST).map(|ticket| (ticket, gen)));
                 continue;
             }
             let before = label;
@@ -125,7 +144,7 @@ proptest! {
             }
             newest = newest.max((epoch, gen));
             for (ticket, gen) in reads.drain(..) {
-                if label.accepts(ticket) {
+                if accepts(&label, ticket) {
                     prop_assert!(cached.is_none_or(|cached| cached == gen));
                     cached = Some(gen);
                 }
@@ -148,7 +167,7 @@ fn a_write_in_place_drops_the_pages_of_the_gfsd() {
         },
     };
     let mut label = Label::new(file(3, 1));
-    let ticket = label.ticket(file(3, 1).id).unwrap();
+    let ticket = label.ticket(file(3, 1).id, HOST).unwrap();
     let (one, two) = (HostId(1), HostId(2));
     assert_eq!(label.live_size(), None);
     assert_eq!(label.witness(one, &live(10, 0)), Change::Same);
@@ -156,13 +175,13 @@ fn a_write_in_place_drops_the_pages_of_the_gfsd() {
     // Another gfsd has its own time; the time of a read says nothing.
     assert_eq!(label.witness(two, &live(10, 50)), Change::Same);
     assert_eq!(label.witness(one, &live(10, 9)), Change::Same);
-    assert!(label.accepts(ticket));
+    assert!(accepts(&label, ticket));
     let mut longer = label;
     assert_eq!(longer.witness(two, &live(11, 50)), Change::Rewritten);
     assert_eq!((longer.live_size(), longer.changes()), (Some(11), 1));
-    assert!(!longer.accepts(ticket));
+    assert!(!accepts(&longer, ticket));
     assert_eq!(label.witness(one, &live(10, 10)), Change::Rewritten);
-    assert!(!label.accepts(ticket));
+    assert!(!accepts(&label, ticket));
     assert_eq!(label.id(), file(3, 1).id);
     // What was known of the other is forgotten with its pages.
     assert_eq!(label.witness(two, &live(10, 70)), Change::Same);
@@ -183,4 +202,66 @@ fn more_gfsds_than_are_remembered_start_anew() {
     assert_eq!(label.witness(HostId(8), &live), Change::Rewritten);
     assert_eq!(label.witness(HostId(8), &live), Change::Same);
     assert_eq!(label.witness(HostId(7), &live), Change::Same);
+}
+
+#[test]
+fn first_bytes_count_if_the_gfsd_agrees_with_gfmd() {
+    let time = |nsec| Time { sec: 5, nsec };
+    let live = |size, nsec| LiveAttr {
+        size,
+        atime: time(99),
+        mtime: time(nsec),
+    };
+    let closed = Closed {
+        size: 10,
+        mtime: time(1),
+    };
+    let (id, one, two) = (file(3, 1).id, HostId(1), HostId(2));
+    let fresh = Label::new(file(3, 1));
+    for (told, verdict) in [
+        (live(10, 1), Verdict::Accepted),
+        (live(11, 1), Verdict::Again),
+        (live(10, 2), Verdict::Again),
+    ] {
+        let mut label = fresh;
+        let ticket = label.ticket(id, one).unwrap();
+        assert_eq!(label.judge(ticket, &told, &closed), verdict);
+        // The next read has an answer before it.
+        let ticket = label.ticket(id, one).unwrap();
+        let mut written = label;
+        assert_eq!(label.judge(ticket, &told, &closed), Verdict::Accepted);
+        let later = written.judge(ticket, &live(10, 3), &closed);
+        assert_eq!(later, Verdict::Outdated);
+    }
+    // What another reader has learned of the gfsd meanwhile was not known before this read.
+    let mut label = fresh;
+    let ticket = label.ticket(id, one).unwrap();
+    assert_eq!(label.witness(one, &live(10, 2)), Change::Same);
+    assert_eq!(label.judge(ticket, &live(10, 2), &closed), Verdict::Again);
+    // Another gfsd is another file.
+    let ticket = label.ticket(id, two).unwrap();
+    assert_eq!(label.judge(ticket, &live(10, 2), &closed), Verdict::Again);
+    assert_eq!(fresh.ticket(FileId { inum: 7, gen: 4 }, one), None);
+}
+
+#[test]
+fn a_gfsd_is_asked_before_a_read_that_would_cost_more() {
+    const FEW: usize = 64 << 10;
+    let mut label = Label::new(file(3, 1));
+    let host = HostId(1);
+    assert!(!label.asks_first(host, FEW, true));
+    assert!(
+        label.asks_first(host, FEW, false),
+        "the last file was another"
+    );
+    assert!(label.asks_first(host, FEW + 1, true));
+    let time = Time { sec: 0, nsec: 0 };
+    let live = LiveAttr {
+        size: 1,
+        atime: time,
+        mtime: time,
+    };
+    label.witness(host, &live);
+    assert!(!label.asks_first(host, FEW + 1, false), "it has told");
+    assert!(label.asks_first(HostId(2), FEW + 1, false));
 }

@@ -23,11 +23,14 @@ use world::{
 
 #[test]
 fn a_run_without_faults_reads_every_file() {
+    let mut read_again = 0;
     for seed in 0..20 {
         let world = World::run(seed, Options::default());
         assert!(world.jobs_done >= 40, "{seed}: {} jobs", world.jobs_done);
         assert_eq!(world.jobs_failed, 0, "{seed}");
+        read_again += world.read_again;
     }
+    assert!(read_again > 10, "replicas have other times: {read_again}");
 }
 
 #[test]
@@ -88,6 +91,16 @@ fn pages_without_a_witness_are_mixed_by_writes_in_place() {
     let options = Options {
         writes: true,
         no_witness: true,
+        ..Options::default()
+    };
+    assert!(is_found(options, "are of no one state"));
+}
+
+#[test]
+fn first_bytes_that_are_taken_as_they_are_are_mixed_by_writes_in_place() {
+    let options = Options {
+        writes: true,
+        trusts_first: true,
         ..Options::default()
     };
     assert!(is_found(options, "are of no one state"));

@@ -25,7 +25,10 @@ use proto::gfarm::{
         State,
         Use, //
     },
-    identity::Label,
+    identity::{
+        Closed,
+        Label, //
+    },
     key::SharedKey,
     open_file::{
         Event,
@@ -74,7 +77,7 @@ pub(crate) enum Pending {
         reader: usize,
         state: Answer,
         fd: Option<gfm::Fd>,
-        id: Option<FileId>,
+        opened: Option<(FileId, Closed)>,
         choice: Choice,
     },
 }
@@ -370,6 +373,7 @@ impl Default for Reader {
             page: 0,
             bound: Vec::new(),
             ticket: None,
+            closed: None,
             asked: 0,
             data: Vec::new(),
         }

@@ -29,6 +29,8 @@ pub(crate) struct File {
     pub(crate) gen: u64,
     /// The writes that were closed, by page.
     pub(crate) closed: Vec<u64>,
+    /// The time of the last one on the disk of the writer's gfsd; a replica has another.
+    pub(crate) mtime: u64,
     /// The gfsd on which a writer has it open, and the pages left to write.
     pub(crate) writer: Option<(usize, usize)>,
 }
@@ -72,6 +74,7 @@ impl Files {
             files.files.push(File {
                 gen: 1,
                 closed,
+                mtime: files.clock + 1,
                 writer: None,
             });
             let first = chance.below(HOSTS);
@@ -144,9 +147,9 @@ impl Files {
             self.files[file].writer = Some((host, left - 1));
             return;
         }
-        let pages = object.pages.clone();
+        let (pages, mtime) = (object.pages.clone(), object.mtime);
         let closed = &mut self.files[file];
-        (closed.gen, closed.writer) = (closed.gen + 1, None);
+        (closed.gen, closed.writer, closed.mtime) = (closed.gen + 1, None, mtime);
         closed.closed.clone_from(&pages);
         for other in (0..HOSTS).filter(|other| *other != host) {
             self.replicas[other].remove(&file);

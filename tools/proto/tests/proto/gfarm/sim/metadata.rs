@@ -6,12 +6,14 @@ use std::collections::BTreeMap;
 
 use proto::gfarm::{
     attr::{
+        Attr,
         FileType,
         ReplicaHost, //
     },
     gfm, gfmd,
     identity::{
         Change,
+        Closed,
         Label,
         Observation, //
     },
@@ -56,6 +58,13 @@ use crate::gfarm::stream::{
 };
 
 const NAMES: [&[u8]; 3] = [b"f0", b"f1", b"f2"];
+
+fn closed(attr: &Attr<'_>) -> Closed {
+    Closed {
+        size: attr.size,
+        mtime: attr.mtime,
+    }
+}
 
 impl Client {
     pub(crate) fn gfmd_event(&mut self, world: &mut World, event: gfmd::Event) {
@@ -182,7 +191,7 @@ impl Client {
             reader,
             state: Answer::new(&open),
             fd: None,
-            id: None,
+            opened: None,
             choice: Choice::NONE,
         };
         self.send_gfmd(world, written(|to| open.encode(to)), pending);
@@ -205,19 +214,18 @@ impl Client {
             Pending::Close(fd, state) => {
                 let kind = Kind::Close(gfm::Fd::new(*fd).unwrap());
                 let close = Question::new(kind, Path::default());
-                let part = state.part(&close, &mut from);
-                answer = part.map(|_| state.is_over());
+                answer = state.part(&close, &mut from).map(|_| state.is_over());
             }
             Pending::Open {
                 reader,
                 state,
                 fd,
-                id,
+                opened: told,
                 choice,
             } => {
                 let open = self.open_question(*reader);
                 match state.part(&open, &mut from) {
-                    Ok(Part::Attr(attr)) => *id = Some(attr.id),
+                    Ok(Part::Attr(attr)) => *told = Some((attr.id, closed(&attr))),
                     Ok(Part::Host(host)) => self.offer(world, *reader, &host, choice),
                     Ok(Part::Exported(number)) => *fd = Some(number),
                     Ok(_) => {}
@@ -225,7 +233,9 @@ impl Client {
                 }
                 answer = answer.map(|_| state.is_over());
                 if answer == Ok(true) {
-                    let (fd, id, epoch) = (fd.unwrap(), id.unwrap(), self.gfmd.epoch());
+                    let ((id, closed), epoch) = (told.unwrap(), self.gfmd.epoch());
+                    let fd = fd.unwrap();
+                    self.readers[*reader].closed = Some(closed);
                     opened = Some((*reader, Descriptor { fd, epoch, id }, choice.get()));
                 }
             }
@@ -241,10 +251,9 @@ impl Client {
             answer = Ok(true);
         }
         let now_ms = world.now_ms;
-        let joined = gfmd::Event::Joined { now_ms };
         match (answer, pending) {
             (Ok(false), pending) => self.pending.push_front(pending),
-            (Ok(true), Pending::Alloc) => self.gfmd_event(world, joined),
+            (Ok(true), Pending::Alloc) => self.gfmd_event(world, gfmd::Event::Joined { now_ms }),
             (Err(error), Pending::Open { reader, .. }) => {
                 let failed = failure(world, Fault::of_reply(error).unwrap());
                 self.event(world, reader, Event::GfmdFailed(failed));

@@ -5,10 +5,12 @@
 use proto::gfarm::{
     gfm::Fd,
     gfs,
+    gfs::LiveAttr,
     gfsd::State,
     identity::{
-        Change,
-        Ticket, //
+        Closed,
+        Ticket,
+        Verdict, //
     },
     open_file::{
         Effect,
@@ -59,6 +61,8 @@ pub(crate) struct Reader {
     /// The writes that were closed when the file was opened: nothing older may be read.
     pub(crate) bound: Vec<u64>,
     pub(crate) ticket: Option<Ticket>,
+    /// What gfmd has told with the descriptor.
+    pub(crate) closed: Option<Closed>,
     /// The pages that were asked for.
     pub(crate) asked: usize,
     /// The bytes of a read that were not accepted yet.
@@ -93,10 +97,12 @@ impl Client {
             Effect::Read(_) => {
                 let host =
                     HostId(self.conns[&self.readers[reader].conn.unwrap()].server as u32 - 1);
+                let bytes = [1, 1 << 20][world.chance.below(2)];
+                let did_agree = world.chance.below(4) != 0;
                 let inode = &self.inodes[&self.readers[reader].file];
-                match inode.label.knows(host) {
-                    true => self.read_on(world, reader),
-                    false => self.ask_witness(world, reader, false),
+                match inode.label.asks_first(host, bytes, did_agree) {
+                    true => self.ask_witness(world, reader, false),
+                    false => self.read_on(world, reader),
                 }
             }
             Effect::StartIn { pause_ms } => {
@@ -146,11 +152,13 @@ impl Client {
     fn ask_witness(&mut self, world: &mut World, reader: usize, is_read: bool) {
         let descriptor = self.readers[reader].sm.readable().unwrap();
         if world.options.no_witness {
-            match is_read {
-                true => self.accept(world, reader),
-                false => self.read_on(world, reader),
-            }
-            return;
+            let closed = self.readers[reader].closed.unwrap();
+            let live = LiveAttr {
+                size: closed.size,
+                atime: closed.mtime,
+                mtime: closed.mtime,
+            };
+            return self.witnessed(world, reader, is_read, &live);
         }
         let id = self.readers[reader].conn.unwrap();
         let ask = Ask::Witness { is_read };
@@ -210,19 +218,44 @@ impl Client {
             (Ask::Open, Ok(())) => self.event(world, reader, Event::OpenedAtGfsd),
             (Ask::Read, Ok(())) => self.ask_witness(world, reader, true),
             (Ask::Witness { is_read }, Ok(())) => {
-                let host = HostId(self.conns[&id].server as u32 - 1);
-                let inode = self.inodes.get_mut(&self.readers[reader].file).unwrap();
-                if inode.label.witness(host, &live.unwrap()) == Change::Rewritten {
-                    inode.pages.clear();
-                }
-                match is_read {
-                    true => self.accept(world, reader),
-                    false => self.read_on(world, reader),
-                }
+                self.witnessed(world, reader, is_read, &live.unwrap());
             }
             (Ask::Nothing | Ask::Close, Ok(())) => {}
         }
         false
+    }
+
+    /// A gfsd has told what it has, behind a read or before it.
+    fn witnessed(&mut self, world: &mut World, reader: usize, is_read: bool, live: &LiveAttr) {
+        let state = &mut self.readers[reader];
+        let host = HostId(self.conns[&state.conn.unwrap()].server as u32 - 1);
+        let inode = self.inodes.get_mut(&state.file).unwrap();
+        let changes = inode.label.changes();
+        let verdict = match is_read {
+            true => {
+                let (ticket, closed) = (state.ticket.take().unwrap(), state.closed.unwrap());
+                Some(inode.label.judge(ticket, live, &closed))
+            }
+            false => {
+                inode.label.witness(host, live);
+                None
+            }
+        };
+        if inode.label.changes() != changes {
+            inode.pages.clear();
+        }
+        match verdict {
+            None => self.read_on(world, reader),
+            Some(Verdict::Again) if !world.options.trusts_first => {
+                world.read_again += 1;
+                self.read_on(world, reader);
+            }
+            Some(Verdict::Outdated) => {
+                let failed = failure(world, Fault::malformed("gen"));
+                self.event(world, reader, Event::Outdated(failed));
+            }
+            Some(_) => self.accept(world, reader),
+        }
     }
 
     fn gfsd_failed(
@@ -255,20 +288,12 @@ impl Client {
         Ok(())
     }
 
-    /// Fills pages with what was read, if it is of the label.
+    /// Fills pages with what was read.
     fn accept(&mut self, world: &mut World, reader: usize) {
         let file = self.readers[reader].file;
         let inode = self.inodes.get_mut(&file).unwrap();
         let state = &mut self.readers[reader];
         let data = std::mem::take(&mut state.data);
-        if !state
-            .ticket
-            .take()
-            .is_some_and(|ticket| inode.label.accepts(ticket))
-        {
-            let failed = failure(world, Fault::malformed("gen"));
-            return self.event(world, reader, Event::Outdated(failed));
-        }
         let host = HostId(self.conns[&state.conn.unwrap()].server as u32 - 1);
         let mut page = state.page;
         for bytes in data.chunks(PAGE) {
@@ -310,7 +335,8 @@ impl Client {
         let Some(descriptor) = self.readers[reader].sm.readable() else {
             return;
         };
-        let ticket = self.inodes[&file].label.ticket(descriptor.id);
+        let host = HostId(self.conns[&self.readers[reader].conn.unwrap()].server as u32 - 1);
+        let ticket = self.inodes[&file].label.ticket(descriptor.id, host);
         if ticket.is_none() {
             let failed = failure(world, Fault::malformed("gen"));
             return self.event(world, reader, Event::Outdated(failed));

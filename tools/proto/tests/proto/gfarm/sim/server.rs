@@ -219,7 +219,9 @@ impl Servers {
             to.bytes(b"group");
             to.u64(len as u64);
             to.u64(2);
-            (0..3).for_each(|_| to.raw(&[0; 12]));
+            to.raw(&[0; 12]);
+            to.u64(known.mtime);
+            to.raw(&[0; 4 + 12]);
         });
         fields[4..].to_vec()
     }

@@ -41,6 +41,8 @@ pub(crate) struct Options {
     pub(crate) jobs: usize,
     /// A broken client: it does not ask whether a gfsd's file has changed.
     pub(crate) no_witness: bool,
+    /// A broken client: it takes the first bytes from a gfsd as they are.
+    pub(crate) trusts_first: bool,
     /// A broken client: it keeps pages of a file that was rewritten.
     pub(crate) keep_pages: bool,
 }
@@ -86,6 +88,8 @@ pub(crate) struct World {
     pace: usize,
     pub(crate) jobs_done: usize,
     pub(crate) jobs_failed: usize,
+    /// How often bytes were read again because gfmd and the gfsd did not agree.
+    pub(crate) read_again: usize,
 }
 
 impl World {
@@ -109,6 +113,7 @@ impl World {
             pace,
             jobs_done: 0,
             jobs_failed: 0,
+            read_again: 0,
         };
         let mut client = Client::new(if options.jobs == 0 { 4 } else { 1 });
         if options.faults {
