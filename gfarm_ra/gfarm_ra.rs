@@ -41,7 +41,7 @@ module! {
 
 /// The fields are dropped in this order.
 struct Module {
-    _file_system: Pin<KBox<Registration<Gfarm>>>,
+    _file_system: Registration<Gfarm>,
     /// Where each mount has its own directory.
     _proc: Arc<proc::Directory>,
 }
@@ -50,7 +50,7 @@ impl kernel::Module for Module {
     fn init(module: &'static ThisModule) -> Result<Self> {
         let proc = proc::Directory::new(c"fs/gfarm", None)?;
         Ok(Self {
-            _file_system: KBox::pin_init(Registration::new(module), GFP_KERNEL)?,
+            _file_system: Registration::new(module)?,
             _proc: proc,
         })
     }

@@ -26,7 +26,7 @@ module! {
 
 /// The fields are dropped in this order.
 struct Tests {
-    _file_system: Pin<KBox<Registration<Ferrotest>>>,
+    _file_system: Registration<Ferrotest>,
     /// Where each mount has its own directory.
     _proc: kernel::sync::Arc<proc::Directory>,
 }
@@ -35,7 +35,7 @@ impl kernel::Module for Tests {
     fn init(module: &'static ThisModule) -> Result<Self> {
         let proc = proc::Directory::new(c"fs/ferrotest", None)?;
         Ok(Tests {
-            _file_system: KBox::pin_init(Registration::new(module), GFP_KERNEL)?,
+            _file_system: Registration::new(module)?,
             _proc: proc,
         })
     }

@@ -35,6 +35,7 @@ use kernel::{
     types::Opaque, //
 };
 use kernel_ext::sysfs::check_owner;
+use vfs_ext_sys as raw;
 
 /// A network file system that is read and not written.
 ///
@@ -187,11 +188,10 @@ impl Type {
 ///
 /// # Invariants
 ///
-/// `kind` is registered from the end of the initialisation to the drop, and does not move.
-#[pin_data(PinnedDrop)]
+/// `kind` is registered, and so are its keys of lockdep, which are on the heap therefore: lockdep
+/// wants no others registered.
 pub struct Registration<T: FileSystem> {
-    #[pin]
-    kind: Opaque<Type>,
+    kind: Pin<KBox<Opaque<Type>>>,
     _type: PhantomData<T>,
 }
 
@@ -207,39 +207,46 @@ impl<T: FileSystem> Registration<T> {
     ///
     /// Returns `EINVAL` if the code of `T` is not part of `module`, `EBUSY` if there is a file
     /// system of this name, `ENOMEM` if an allocation fails.
-    pub fn new(module: &'static ThisModule) -> impl PinInit<Self, Error> {
-        try_pin_init!(Self {
-            kind <- Opaque::try_ffi_init(move |slot: *mut Type| {
-                // A mount keeps the module of its type: its code must be there.
-                check_owner(module, ContextOps::<T>::init as usize)?;
-                let cache = Cache::new::<T>()?;
-                let mut kind: bindings::file_system_type = pin_init::zeroed();
-                kind.name = T::NAME.as_char_ptr();
-                kind.owner = module.as_ptr();
-                kind.init_fs_context = Some(ContextOps::<T>::init);
-                kind.kill_sb = Some(SuperOps::<T>::kill_sb);
-                // SAFETY: The slot is writable memory for the value, and is pinned.
-                let registered = unsafe {
-                    slot.write(Type { raw: kind, cache });
-                    to_result(bindings::register_filesystem(&raw mut (*slot).raw))
-                };
-                registered.inspect_err(|_| {
-                    // SAFETY: The value was written, and C does not know it.
-                    unsafe { slot.drop_in_place() };
-                })
-            }),
+    pub fn new(module: &'static ThisModule) -> Result<Self> {
+        // A mount keeps the module of its type: its code must be there.
+        check_owner(module, ContextOps::<T>::init as usize)?;
+        let mut kind = Type {
+            raw: pin_init::zeroed(),
+            cache: Cache::new::<T>()?,
+        };
+        kind.raw.name = T::NAME.as_char_ptr();
+        kind.raw.owner = module.as_ptr();
+        kind.raw.init_fs_context = Some(ContextOps::<T>::init);
+        kind.raw.kill_sb = Some(SuperOps::<T>::kill_sb);
+        let kind = KBox::into_pin(KBox::new(Opaque::new(kind), GFP_KERNEL)?);
+        let registration = Self {
+            kind,
             _type: PhantomData,
-        })
+        };
+        let registered = registration.raw();
+        // INVARIANT: The keys are registered first; if the type cannot be, the drop that follows
+        // unregisters them, and a type that C does not know is no harm to it.
+        // SAFETY: The value is initialised, on the heap, and does not move while it is registered.
+        unsafe {
+            raw::vfs_ext_helper_register_keys(registered);
+            to_result(bindings::register_filesystem(registered))?;
+        }
+        Ok(registration)
+    }
+
+    fn raw(&self) -> *mut bindings::file_system_type {
+        let kind = self.kind.get();
+        // SAFETY: The value is valid; no reference is made.
+        unsafe { &raw mut (*kind).raw }
     }
 }
 
-#[pinned_drop]
-impl<T: FileSystem> PinnedDrop for Registration<T> {
-    fn drop(self: Pin<&mut Self>) {
-        let kind = self.kind.get();
-        // SAFETY: By the type invariants, the type is registered. No mount exists, as each keeps
-        // the module whose code registered it.
-        unsafe { bindings::unregister_filesystem(&raw mut (*kind).raw) };
+impl<T: FileSystem> Drop for Registration<T> {
+    fn drop(&mut self) {
+        // Fails if it could not be registered.
+        // SAFETY: The value is valid. No mount exists, as each keeps the module whose code has
+        // registered it.
+        unsafe { bindings::unregister_filesystem(self.raw()) };
         // Two things of an unmounted file system may be left: inodes that wait for a grace period,
         // and requests that netfs frees in a worker. The worker lets the inode go, and with it the
         // unmount, before it calls `call_rcu`, whose callback reads the table of operations in this
@@ -249,7 +256,9 @@ impl<T: FileSystem> PinnedDrop for Registration<T> {
             bindings::synchronize_rcu_tasks();
             bindings::rcu_barrier();
         }
+        // SAFETY: By the type invariants, the keys are registered, and no lock has them any more.
+        unsafe { raw::vfs_ext_helper_unregister_keys(self.raw()) };
         // SAFETY: Nothing refers to the value any more, and it is dropped once, here.
-        unsafe { kind.drop_in_place() };
+        unsafe { self.kind.get().drop_in_place() };
     }
 }
