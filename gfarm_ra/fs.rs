@@ -40,6 +40,7 @@ use vfs_ext::{
     InodeRef,
     MountContext,
     Name,
+    OpenedName,
     OptionError,
     ShownOptions,
     Statistics,
@@ -143,8 +144,8 @@ impl FileSystem for Gfarm {
         directory.read(inode, entries)
     }
 
-    fn open(inode: &Inode<Self>) -> Result<Arc<OpenFile>> {
-        OpenFile::new(inode)
+    fn open(inode: &Inode<Self>, name: &OpenedName<'_, Self>) -> Result<Arc<OpenFile>> {
+        OpenFile::new(inode, name)
     }
 
     fn before_read(inode: &Inode<Self>, _file: ArcBorrow<'_, OpenFile>) -> Result {

@@ -54,6 +54,7 @@ use vfs_ext::{
     Key,
     MountContext,
     Name,
+    OpenedName,
     OptionError,
     ShownOptions,
     Statistics,
@@ -317,7 +318,7 @@ impl FileSystem for Ferrotest {
         }
     }
 
-    fn open(inode: &Inode<Self>) -> Result<Arc<OpenFile>> {
+    fn open(inode: &Inode<Self>, _name: &OpenedName<'_, Self>) -> Result<Arc<OpenFile>> {
         let mount = inode.super_block().data();
         mount.stats.opens.fetch_add(1, Relaxed);
         if mount.options.forget {

@@ -14,6 +14,7 @@ use net_ext::Destination;
 use vfs_ext::{
     End,
     Inode,
+    OpenedName,
     Subrequest, //
 };
 
@@ -28,7 +29,10 @@ use crate::{
         Pages,
         Stream, //
     },
-    proto::setting::Setting, //
+    proto::{
+        name,
+        setting::Setting, //
+    }, //
 };
 
 /// Who has a file open, and its stream.
@@ -59,23 +63,26 @@ pub(crate) struct OpenFile {
 
 impl OpenFile {
     /// Opens a file: the server is asked in any case, so what a writer has closed before is seen
-    /// (close-to-open consistency).
-    pub(super) fn new(inode: &Inode<Gfarm>) -> Result<Arc<Self>> {
+    /// (close-to-open consistency). It is asked by the name that is opened, also if the inode was
+    /// found by another one since: this one may lead to another file by now.
+    pub(super) fn new(inode: &Inode<Gfarm>, name: &OpenedName<'_, Gfarm>) -> Result<Arc<Self>> {
         let sb = inode.super_block();
         let mount = sb.data();
         let node = inode.data();
         let client = mount.client();
+        let child = name::Name::new(name.bytes).map_err(|reason| Error::from(reason.errno()))?;
+        let place = node.found_at(&name.dir.data().place(), child)?;
         let file = match Self::join(node, None) {
             Some(file) => {
                 client
-                    .attributes(&node.place(), |seen| mount.told(seen))
+                    .attributes(&place, |seen| mount.told(seen))
                     .and_then(|told| node::observe(inode, &told))
                     .map_err(node::stale_if_gone)?;
                 file
             }
             None => {
                 let (stream, told) = client
-                    .open(&node.place(), &node.content, |seen| mount.told(seen))
+                    .open(&place, &node.content, |seen| mount.told(seen))
                     .map_err(node::stale_if_gone)?;
                 node::observe(inode, &told)?;
                 Self::join(node, Some(stream)).ok_or(EIO)?

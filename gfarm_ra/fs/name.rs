@@ -88,12 +88,9 @@ pub(super) fn revalidate(dir: &Inode<Gfarm>, name: &Name<'_, Gfarm>) -> Result<V
     let parent = dir.data().place();
     let child = name::Name::new(name.bytes).map_err(|reason| Error::from(reason.errno()))?;
     let file = name.inode.filter(|inode| inode.kind() == Kind::Regular);
-    let is_assumed = match file {
-        // The open asks by the name that the file was found by last, and finds out if that is
-        // another one now. If it was not this name, it would open what this one led to before.
-        Some(file) if name.is_opened => file.data().place().is(&parent, child),
-        _ => u64::from(name.age_ms) < u64::from(max_s) * 1000,
-    };
+    // The open asks by this name itself, and finds out if it leads to another file now.
+    let is_asked = name.is_opened && file.is_some();
+    let is_assumed = is_asked || u64::from(name.age_ms) < u64::from(max_s) * 1000;
     if !name.is_forced && is_assumed {
         return Ok(Validity::Assumed);
     }

@@ -103,18 +103,19 @@ impl Node {
         self.known.lock().place.clone()
     }
 
-    /// The inode was found here: requests go by this name from now on. The root stays where it is,
-    /// also if a server says that it is in one of its directories.
-    pub(super) fn found_at(&self, parent: &Arc<Place>, name: Name<'_>) -> Result {
+    /// The inode was found here: requests go by this name from now on, as long as it is not found
+    /// by another one. Returns the place. The root stays where it is, also if a server says that
+    /// it is in one of its directories.
+    pub(super) fn found_at(&self, parent: &Arc<Place>, name: Name<'_>) -> Result<Arc<Place>> {
         let known = self.place();
         if known.is_root() || known.is(parent, name) {
-            return Ok(());
+            return Ok(known);
         }
         let place = Place::new(parent, name, self.content.inum())?;
-        let before = core::mem::replace(&mut self.known.lock().place, place);
+        let before = core::mem::replace(&mut self.known.lock().place, place.clone());
         // Not under the lock: this may be the last reference.
         drop(before);
-        Ok(())
+        Ok(place)
     }
 
     /// Returns whether the attributes were told less than `max_s` seconds ago.

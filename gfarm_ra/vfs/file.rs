@@ -10,6 +10,7 @@ use super::{
         private_data,
         set_private_data, //
     },
+    opened_name::with_name,
     FileSystem,
     Inode, //
 };
@@ -88,8 +89,11 @@ impl<T: FileSystem> FileOps<T> {
     /// Must only be called by the VFS, with a regular file of `T` and a file of it that is new.
     unsafe extern "C" fn open(inode: *mut bindings::inode, file: *mut bindings::file) -> c_int {
         from_result(|| {
-            // SAFETY: By the function requirements, the file keeps the inode.
-            let data = T::open(unsafe { Inode::from_raw(inode) })?;
+            // SAFETY: By the function requirements, the file keeps the inode and the dentry.
+            let data = unsafe {
+                let dentry = raw::vfs_ext_helper_file_dentry(file);
+                with_name(dentry, |name| T::open(Inode::from_raw(inode), name))?
+            };
             // SAFETY: By the function requirements, the file is not shared yet.
             unsafe { set_private_data(file, Arc::into_raw(data).cast_mut().cast()) };
             Ok(0)

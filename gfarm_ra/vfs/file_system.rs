@@ -15,6 +15,7 @@ use super::{
     InodeRef,
     MountContext,
     Name,
+    OpenedName,
     OptionError,
     ShownOptions,
     Statistics,
@@ -142,8 +143,9 @@ pub trait FileSystem: Sized + Send + Sync + 'static {
         entries: &mut Entries<'_, Self>,
     ) -> Result;
 
-    /// Opens a regular file for reading.
-    fn open(inode: &Inode<Self>) -> Result<Arc<Self::File>>;
+    /// Opens a regular file for reading, by this name. After `ESTALE` the path is walked once more,
+    /// and each name on it is [revalidated](Self::revalidate).
+    fn open(inode: &Inode<Self>, name: &OpenedName<'_, Self>) -> Result<Arc<Self::File>>;
 
     /// Called when a task is about to read from an open file, before it locks a page: what was
     /// found to be out of date can be dropped here ([`Inode::drop_cached_data`]).

@@ -279,10 +279,12 @@ impl<T: FileSystem> DentryOps<T> {
     }
 }
 
+/// Returns the bytes of a name.
+///
 /// # Safety
 ///
 /// The caller must ensure that `name` is valid, and does not change, during `'a`.
-unsafe fn bytes_of<'a>(name: *const bindings::qstr) -> &'a [u8] {
+pub(super) unsafe fn bytes_of<'a>(name: *const bindings::qstr) -> &'a [u8] {
     let mut bytes = ptr::null();
     // SAFETY: By the function requirements.
     unsafe {

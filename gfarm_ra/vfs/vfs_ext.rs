@@ -32,6 +32,7 @@ pub mod file_system;
 pub mod inode;
 pub mod keyring;
 mod namei;
+mod opened_name;
 pub mod proc;
 pub mod read;
 pub mod super_block;
@@ -65,6 +66,7 @@ pub use inode::{
     InodeRef,
     Key, //
 };
+pub use opened_name::OpenedName;
 pub use read::{
     End,
     Subrequest, //

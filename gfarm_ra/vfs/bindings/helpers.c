@@ -191,6 +191,12 @@ const struct qstr *vfs_ext_helper_dentry_name(const struct dentry *dentry)
 }
 EXPORT_SYMBOL_GPL(vfs_ext_helper_dentry_name);
 
+struct dentry *vfs_ext_helper_file_dentry(const struct file *file)
+{
+	return file_dentry(file);
+}
+EXPORT_SYMBOL_GPL(vfs_ext_helper_file_dentry);
+
 struct inode *vfs_ext_helper_dentry_inode(const struct dentry *dentry)
 {
 	return READ_ONCE(dentry->d_inode);

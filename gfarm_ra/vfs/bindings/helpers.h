@@ -62,6 +62,7 @@ void vfs_ext_helper_fail(struct fs_context *fc, const char *name, const char *wh
 void vfs_ext_helper_mounter(const struct fs_context *fc, u32 *uid, u32 *gid);
 u32 vfs_ext_helper_name(const struct qstr *name, const unsigned char **bytes);
 const struct qstr *vfs_ext_helper_dentry_name(const struct dentry *dentry);
+struct dentry *vfs_ext_helper_file_dentry(const struct file *file);
 struct inode *vfs_ext_helper_dentry_inode(const struct dentry *dentry);
 void vfs_ext_helper_dentry_renew(struct dentry *dentry);
 unsigned int vfs_ext_helper_dentry_age_ms(const struct dentry *dentry);

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from vmlab import gfarm_mount
-from vmlab.checks import eq, ok
+from vmlab.checks import eq, ok, until
 from vmlab.gfarm_mount import mounted, put_random
 from vmlab.lab import Lab
 from vmlab.needs import needs
@@ -23,6 +23,18 @@ try:
     open(path)
 except FileNotFoundError:
     print("gone")
+"""
+# Looks a name up, and opens what it has found when it is told to.
+OPENED = """
+import errno, os, sys, time
+name = os.open(sys.argv[1], os.O_PATH)
+open("/run/looked", "w").close()
+while not os.path.exists("/run/go"):
+    time.sleep(0.1)
+try:
+    print(os.read(os.open(f"/proc/self/fd/{name}", os.O_RDONLY), 100))
+except OSError as error:
+    print(errno.errorcode[error.errno])
 """
 
 
@@ -57,6 +69,22 @@ def test_a_name_whose_object_was_found_by_another_name(vm: Lab) -> None:
         gfarm.run(f"mv {folder}/known {folder}/renamed && echo second > {folder}/known; {KNOWN}")
         eq(gfarm.run(f"cat {mount.at}/renamed {mount.at}/known {mount.at}/renamed"), "first\nsecond\nfirst\n")
         gfarm.run(f"rm {folder}/renamed {folder}/known")
+
+
+@needs(machines=1, timeout=300)
+def test_a_name_that_is_opened_when_its_object_was_found_by_another(vm: Lab) -> None:
+    """An open asks by the name that is opened, not by the one that its file was found by last."""
+    gfarm = gfarm_mount.start(vm)
+    with gfarm.fuse() as folder, mounted(gfarm, "actimeo=600") as mount:
+        gfarm.run(f"echo first > {folder}/known; ln {folder}/known {folder}/link")
+        gfarm.machine.push_bytes(OPENED.encode(), "/run/opened.py")
+        opener = gfarm.machine.start_job(f"python3 -I -S /run/opened.py {mount.at}/known")
+        until(lambda: gfarm.machine.exists("/run/looked"), 20, "the name is looked up")
+        eq(gfarm.run(f"cat {mount.at}/link"), "first\n", "by the other name")
+        gfarm.run(f"mv {folder}/known {folder}/moved; echo second > {folder}/known; touch /run/go")
+        eq(opener.wait(20).out, "ESTALE\n", "what was looked up before is another file's name now")
+        eq(gfarm.run(f"cat {mount.at}/known {mount.at}/link"), "second\nfirst\n", "by a walk")
+        gfarm.run(f"rm {folder}/known {folder}/moved {folder}/link /run/opened.py /run/looked /run/go")
 
 
 @needs(machines=1, timeout=300)

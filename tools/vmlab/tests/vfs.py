@@ -400,9 +400,14 @@ def test_an_unmount_ends_what_waits_for_the_server(vm: Lab) -> None:
                 ok(reader.wait(30).code, "a reader of a silent server ended well")
     machine.run(f"mkdir -p {AT}; mount -t ferrotest none {AT} -o delay_ms=10,read_bytes=65536")
     readers = [machine.start_job(f"cat {AT}/{name} | sha256sum") for name in ("big", "big", "odd")]
-    until(lambda: state(machine)["bytes"] > 0, 20, "the first bytes")
+    # However slow the machine is, one of them is not done before the module was asked to go.
+    held = machine.start_job(f"exec 3< {AT}/odd; touch /run/held; until [ -e /run/go ]; do sleep 0.1; done")
+    until(lambda: state(machine)["bytes"] > 0 and machine.exists("/run/held"), 20, "the first bytes")
     machine.run(f"umount -l {AT}")
     ok(machine.try_run("rmmod vfs_test").code, "a module with open files was unloaded")
+    machine.run("touch /run/go")
+    eq(held.wait(20).code, 0, "who had a file open")
+    machine.run("rm /run/go /run/held")
     found = [reader.wait(60).out.split()[0] for reader in readers]
     eq(found, [digest(*SIZES[name]) for name in ("big", "big", "odd")], "readers of a mount without a place")
     until(lambda: not machine.names("/proc/fs/ferrotest"), 20, "the end of the mount")
