@@ -36,7 +36,6 @@ use kernel::{
     types::Opaque, //
 };
 use kernel_ext::sysfs::check_owner;
-use vfs_ext_sys as raw;
 
 /// A network file system that is read and not written.
 ///
@@ -181,6 +180,30 @@ pub(super) struct Type {
 }
 
 impl Type {
+    /// Calls `what` for each key that lockdep has for the locks of the file system.
+    ///
+    /// # Safety
+    ///
+    /// The caller must ensure that `this` is valid.
+    unsafe fn for_each_key(this: *mut Self, mut what: impl FnMut(*mut bindings::lock_class_key)) {
+        // SAFETY: By the function requirements.
+        let (keys, levels) = unsafe {
+            let raw = &raw mut (*this).raw;
+            let keys = [
+                &raw mut (*raw).s_lock_key,
+                &raw mut (*raw).s_umount_key,
+                &raw mut (*raw).s_vfs_rename_key,
+                &raw mut (*raw).i_lock_key,
+                &raw mut (*raw).i_mutex_key,
+                &raw mut (*raw).invalidate_lock_key,
+                &raw mut (*raw).i_mutex_dir_key,
+            ];
+            (keys, &mut (*raw).s_writers_key)
+        };
+        keys.into_iter().for_each(&mut what);
+        levels.iter_mut().for_each(|key| what(key));
+    }
+
     pub(super) fn cache(&self) -> &Cache {
         &self.cache
     }
@@ -225,30 +248,25 @@ impl<T: FileSystem> Registration<T> {
             kind,
             _type: PhantomData,
         };
-        let registered = registration.raw();
+        let kind = registration.kind.get();
         // INVARIANT: The keys are registered first; if the type cannot be, the drop that follows
         // unregisters them, and a type that C does not know is no harm to it.
         // SAFETY: The value is initialised, on the heap, and does not move while it is registered.
         unsafe {
-            raw::vfs_ext_helper_register_keys(registered);
-            to_result(bindings::register_filesystem(registered))?;
+            Type::for_each_key(kind, |key| bindings::lockdep_register_key(key));
+            to_result(bindings::register_filesystem(&raw mut (*kind).raw))?;
         }
         Ok(registration)
-    }
-
-    fn raw(&self) -> *mut bindings::file_system_type {
-        let kind = self.kind.get();
-        // SAFETY: The value is valid; no reference is made.
-        unsafe { &raw mut (*kind).raw }
     }
 }
 
 impl<T: FileSystem> Drop for Registration<T> {
     fn drop(&mut self) {
+        let kind = self.kind.get();
         // Fails if it could not be registered.
         // SAFETY: The value is valid. No mount exists, as each keeps the module whose code has
         // registered it.
-        unsafe { bindings::unregister_filesystem(self.raw()) };
+        unsafe { bindings::unregister_filesystem(&raw mut (*kind).raw) };
         // Two things of an unmounted file system may be left: inodes that wait for a grace period,
         // and requests that netfs frees in a worker. The worker lets the inode go, and with it the
         // unmount, before it calls `call_rcu`, whose callback reads the table of operations in this
@@ -259,8 +277,10 @@ impl<T: FileSystem> Drop for Registration<T> {
             bindings::rcu_barrier();
         }
         // SAFETY: By the type invariants, the keys are registered, and no lock has them any more.
-        unsafe { raw::vfs_ext_helper_unregister_keys(self.raw()) };
-        // SAFETY: Nothing refers to the value any more, and it is dropped once, here.
-        unsafe { self.kind.get().drop_in_place() };
+        // Nothing else refers to the value, which is dropped once, here.
+        unsafe {
+            Type::for_each_key(kind, |key| bindings::lockdep_unregister_key(key));
+            kind.drop_in_place();
+        }
     }
 }

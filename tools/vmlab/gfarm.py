@@ -280,7 +280,8 @@ class Gfarm:
     @contextmanager
     def fuse(self, at: str = FUSE, options: str = "") -> Iterator[str]:
         """A mount of gfarm2fs for the body."""
-        self.machine.run(f"mkdir -p {at}; gfarm2fs {at} {options}")
+        # Debian's kernel has FUSE built in, the debug kernel has not.
+        self.machine.run(f"grep -qw fuse /proc/filesystems || modprobe fuse; mkdir -p {at}; gfarm2fs {at} {options}")
         try:
             yield at
         finally:

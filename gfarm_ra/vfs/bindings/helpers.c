@@ -216,43 +216,6 @@ unsigned int vfs_ext_helper_dentry_age_ms(const struct dentry *dentry)
 }
 EXPORT_SYMBOL_GPL(vfs_ext_helper_dentry_age_ms);
 
-/* Calls `what` for each key of lockdep that the locks of a file system have. */
-static void for_each_key(struct file_system_type *kind, void (*what)(struct lock_class_key *key))
-{
-	what(&kind->s_lock_key);
-	what(&kind->s_umount_key);
-	what(&kind->s_vfs_rename_key);
-	for (int level = 0; level < SB_FREEZE_LEVELS; level++)
-		what(&kind->s_writers_key[level]);
-	what(&kind->i_lock_key);
-	what(&kind->i_mutex_key);
-	what(&kind->invalidate_lock_key);
-	what(&kind->i_mutex_dir_key);
-}
-
-static void register_key(struct lock_class_key *key)
-{
-	lockdep_register_key(key);
-}
-
-static void unregister_key(struct lock_class_key *key)
-{
-	lockdep_unregister_key(key);
-}
-
-/* Keys that are not in static memory have to be registered. */
-void vfs_ext_helper_register_keys(struct file_system_type *kind)
-{
-	for_each_key(kind, register_key);
-}
-EXPORT_SYMBOL_GPL(vfs_ext_helper_register_keys);
-
-void vfs_ext_helper_unregister_keys(struct file_system_type *kind)
-{
-	for_each_key(kind, unregister_key);
-}
-EXPORT_SYMBOL_GPL(vfs_ext_helper_unregister_keys);
-
 bool vfs_ext_helper_emit_dots(struct file *file, struct dir_context *ctx)
 {
 	return dir_emit_dots(file, ctx);

@@ -66,8 +66,6 @@ struct dentry *vfs_ext_helper_file_dentry(const struct file *file);
 struct inode *vfs_ext_helper_dentry_inode(const struct dentry *dentry);
 void vfs_ext_helper_dentry_renew(struct dentry *dentry);
 unsigned int vfs_ext_helper_dentry_age_ms(const struct dentry *dentry);
-void vfs_ext_helper_register_keys(struct file_system_type *kind);
-void vfs_ext_helper_unregister_keys(struct file_system_type *kind);
 bool vfs_ext_helper_emit_dots(struct file *file, struct dir_context *ctx);
 bool vfs_ext_helper_emit(struct dir_context *ctx, const char *name, int len, u64 ino, u16 mode,
 			 loff_t next);
