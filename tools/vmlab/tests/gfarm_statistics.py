@@ -95,3 +95,27 @@ def test_what_is_made_again_is_counted_and_traced(vm: Lab) -> None:
         eq(total(again, "requests"), mount.stats()["gfsd_retries"], "retries")
         ge(len(again), 1, "events")
         ok(all(event["server"] == "gfsd" and int(event["error"]) < 0 for event in again), f"no reason in {again}")
+
+
+@needs(machines=1, timeout=240)
+def test_a_small_file_is_one_read_where_its_gfsd_agrees_with_gfmd(vm: Lab) -> None:
+    """What it has is asked for before a first read only after a file whose time was set, or which is long."""
+    gfarm = gfarm_mount.start(vm)
+    lengths = {"first": 3000, "dated": 3000, "next": 3000, "last": 3000, "long": 200_000}
+    digests = {name: put_random(gfarm, name, length) for name, length in lengths.items()}
+    with gfarm.fuse() as folder:
+        gfarm.run(f"touch -d 2001-02-03 {folder}/dated")
+    with mounted(gfarm) as mount:
+        def asked(name: str) -> tuple[int, int]:
+            before = mount.stats()
+            eq(mount.sha256(name), digests[name], name)
+            after = mount.stats()
+            stats, reads = (after.get(kind, 0) - before.get(kind, 0) for kind in ("gfsd_stat", "gfsd_read"))
+            return stats, reads
+
+        eq(asked("first"), (0, 1), "the gfsd tells what gfmd told")
+        eq(asked("dated"), (0, 2), "another time: read again")
+        eq(asked("next"), (1, 1), "after a file with another time")
+        eq(asked("last"), (0, 1), "after one with the same")
+        eq(asked("long")[0], 1, "questions before a long read")
+    gfarm.run(f"gfrm {' '.join(f'/{name}' for name in lengths)}")
