@@ -72,6 +72,8 @@ struct State {
     request: KVec<u8>,
     /// The bytes of the answer so far.
     answer: KVVec<u8>,
+    /// How much of the answer that connection has received which receives it.
+    progress: Option<Answer>,
     outcome: Result<(), Trouble>,
     /// The process that has answered.
     epoch: u32,
@@ -94,6 +96,7 @@ impl Call {
                 kind,
                 request,
                 answer,
+                progress: None,
                 outcome: Ok(()),
                 epoch: 0,
                 asked_us: 0,
@@ -121,6 +124,7 @@ impl Call {
         let mut state = self.state.lock();
         let state = &mut *state;
         (state.kind, state.asked_us, state.exported) = (kind, now_us, None);
+        state.progress = None;
         state.answer.clear();
         state.request.clear();
         // The capacity was allocated with the call.
@@ -186,19 +190,30 @@ impl Call {
         self.done.complete_all();
     }
 
-    /// Takes the beginning of `input` as the next bytes of the answer, by a connection that
-    /// receives them.
+    /// Returns what takes the next bytes of the answer, from the beginning or from where the last
+    /// receiver has stopped.
     pub(super) fn receiver(&self) -> Result<Receiver<'_>> {
         let mut state = self.state.lock();
-        state.answer.clear();
-        state.exported = None;
         let question = Question::new(state.kind, checked(&self.path)?);
+        let answer = match state.progress {
+            Some(answer) => answer,
+            None => {
+                state.answer.clear();
+                state.exported = None;
+                Answer::new(&question)
+            }
+        };
         drop(state);
         Ok(Receiver {
             call: self,
             question,
-            answer: Answer::new(&question),
+            answer,
         })
+    }
+
+    /// The connection that was receiving the answer is lost: another one receives all of it.
+    pub(super) fn restart(&self) {
+        self.state.lock().progress = None;
     }
 
     /// Reads the answer, once: `each` gets each part, and the process that has told it.
@@ -280,9 +295,10 @@ impl Receiver<'_> {
     pub(super) fn step(&mut self, input: &[u8]) -> Result<Step, Trouble> {
         let mut from = Decoder::new(input);
         let part = self.answer.part(&self.question, &mut from);
-        if let Ok(Part::Exported(fd)) = part {
-            self.call.state.lock().exported = Some(fd);
-        }
+        let exported = match part {
+            Ok(Part::Exported(fd)) => Some(fd),
+            _ => None,
+        };
         let result = part.map(|_| ());
         let taken = from.consumed();
         match result {
@@ -290,15 +306,17 @@ impl Receiver<'_> {
             Err(ReplyError::Malformed(why)) => return Err(Trouble::of(Fault::Malformed(why))),
             _ => {}
         }
+        let state = &mut *self.call.state.lock();
         if !self.call.is_abandoned() {
             let bytes = input.get(..taken).unwrap_or_default();
-            let answer = &mut self.call.state.lock().answer;
-            if answer.len().saturating_add(taken) > ANSWER_LEN_MAX {
+            if state.answer.len().saturating_add(taken) > ANSWER_LEN_MAX {
                 return Err(Trouble::of(Fault::malformed("length of the answer")));
             }
-            memory::without_io(|| answer.extend_from_slice(bytes, GFP_KERNEL))
+            memory::without_io(|| state.answer.extend_from_slice(bytes, GFP_KERNEL))
                 .map_err(Error::from)?;
         }
+        state.exported = exported.or(state.exported);
+        state.progress = Some(self.answer);
         Ok(match result {
             Err(ReplyError::Server(error)) => Step::Last(taken, Err(Fault::Server(error))),
             _ if self.answer.is_over() => Step::Last(taken, Ok(())),

@@ -3,14 +3,17 @@
 //! The connection of a mount to gfmd: one TCP connection, on which questions follow one another
 //! without waiting for answers: the side of the tasks that ask.
 //!
-//! A task that asks adds its call to the queue, sends it behind those before it, and waits. One
-//! worker receives the answers in the same order, and finishes the calls. The worker runs while
-//! calls are under way, or the connection is being made: an idle mount has none. After a loss it
-//! connects anew and sends what is in the queue again, as [`Gfmd`] decides.
+//! A task that asks adds its call to the queue, sends it behind those before it, and waits. The
+//! answers come in the same order. Who has `input` receives them and finishes the calls: the task
+//! itself, if nobody else does, until it has its answer ([`leader`]), else one worker. The worker
+//! runs while calls are under way that no task receives, or the connection is being made: an idle
+//! mount has none. After a loss it connects anew and sends what is in the queue again, as
+//! [`Gfmd`] decides.
 //!
-//! Lock order: `output`, then the lock of a call; each before `state`.
+//! Lock order: `input`, then `output`, then the lock of a call; each before `state`.
 
 mod input;
+mod leader;
 mod worker;
 
 use core::net::SocketAddr;
@@ -72,7 +75,7 @@ pub(super) struct Link {
     /// Whose turn it is to send.
     #[pin]
     output: Mutex<()>,
-    /// For the worker only.
+    /// For who receives.
     #[pin]
     input: Mutex<Input>,
     /// The state has changed, or there is room in the queue.
@@ -213,7 +216,7 @@ impl Link {
             self.fail_all(EIO);
         }
         self.send_waiting();
-        self.kick();
+        self.lead(call);
         let waited = call.wait();
         if waited.is_err() {
             call.abandon();

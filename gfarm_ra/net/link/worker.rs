@@ -65,7 +65,10 @@ impl WorkItem for Link {
     type Pointer = Arc<Link>;
 
     fn run(this: Arc<Link>) {
-        let mut input = this.input.lock();
+        // A task that receives runs the worker again when it is done, if there is more to do.
+        let Some(mut input) = this.input.try_lock() else {
+            return;
+        };
         let interrupts = this.setup.interrupts();
         while this.work_once(&mut input, interrupts) {
             if this.setup.interrupts() != interrupts {
@@ -121,14 +124,7 @@ impl Link {
             Phase::Ready if sent != 0 => {
                 drop(state);
                 if let Err(trouble) = self.receive(input) {
-                    // Asked again, the server would answer the same.
-                    let is_malformed = matches!(trouble.fault, Fault::Malformed(_));
-                    let first = is_malformed.then(|| self.take_first()).flatten();
-                    self.lose(self.setup.failure(trouble.fault));
-                    // Not before: what its task asks next may not fail with what waits now.
-                    if let Some(call) = first {
-                        call.finish(Err(trouble), 0);
-                    }
+                    self.receive_failed(trouble);
                 }
                 true
             }
@@ -206,9 +202,21 @@ impl Link {
         }
     }
 
+    /// The answer to the first call cannot be received.
+    pub(super) fn receive_failed(&self, trouble: Trouble) {
+        // Asked again, the server would answer the same.
+        let is_malformed = matches!(trouble.fault, Fault::Malformed(_));
+        let first = is_malformed.then(|| self.take_first()).flatten();
+        self.lose(self.setup.failure(trouble.fault));
+        // Not before: what its task asks next may not fail with what waits now.
+        if let Some(call) = first {
+            call.finish(Err(trouble), 0);
+        }
+    }
+
     /// Receives the answer to the first call. gfmd may be silent for a time, and take as long again
     /// for the whole answer once it has begun.
-    fn receive(self: &Arc<Self>, input: &mut Input) -> Result<(), Trouble> {
+    pub(super) fn receive(self: &Arc<Self>, input: &mut Input) -> Result<(), Trouble> {
         let state = self.state.lock();
         let (Some(call), Some(socket)) = (state.queue.get(0).cloned(), state.socket.clone()) else {
             drop(state);
@@ -274,6 +282,7 @@ impl Link {
             state.server = if next < self.servers.len() { next } else { 0 };
         }
         let socket = state.socket.take();
+        let first = state.queue.get(0).cloned();
         let again = core::mem::replace(&mut state.sent, 0);
         state.is_condemned = false;
         let effect = state.machine.step(Event::Failed {
@@ -289,6 +298,9 @@ impl Link {
         let epoch = state.machine.epoch();
         drop(state);
         drop(socket);
+        if let Some(call) = first {
+            call.restart();
+        }
         let stats = &self.setup.stats;
         stats.again(Server::Gfmd, again, fault.errno().into());
         if was_ready && !self.setup.is_closed() {
@@ -339,7 +351,7 @@ impl Link {
     }
 
     /// Ends the connection and fails all that waits, at once.
-    fn give_up(&self) {
+    pub(super) fn give_up(&self) {
         self.lose(Failure {
             timeout_ms: 0,
             ..self.setup.failure(Fault::Disconnected)
