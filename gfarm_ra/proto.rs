@@ -22,6 +22,7 @@
 //! | [`question`] | what a mount asks of gfmd, each in one round trip |
 //! | [`options`], [`setting`], [`hosts`], [`owners`] | the options of a mount |
 //! | [`identity`] | which content is cached, and which reads may fill it |
+//! | [`closing`] | descriptors that are closed together |
 //! | [`listing`] | whether a directory that is read has an end |
 //! | [`gfmd`], [`gfsd`], [`retry`] | connections, and what follows a fault |
 //! | [`request`] | the names of what is asked, for statistics |
@@ -31,6 +32,7 @@
 
 pub mod attr;
 pub mod auth;
+pub mod closing;
 pub mod command;
 pub mod error;
 pub mod gfm;

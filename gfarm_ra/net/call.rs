@@ -89,7 +89,7 @@ impl Call {
             let question = Question::new(kind, checked(&path)?);
             let request = KVec::with_capacity(question.len_max(), GFP_KERNEL)?;
             let answer = match kind {
-                Kind::Close(_) => KVVec::with_capacity(64, GFP_KERNEL)?,
+                Kind::Close(_) => KVVec::with_capacity(256, GFP_KERNEL)?,
                 _ => KVVec::with_capacity(ANSWER_LEN, GFP_KERNEL)?,
             };
             let state = State {

@@ -5,13 +5,14 @@
 //!
 //! A task that asks adds its call to the queue, sends it behind those before it, and waits. The
 //! answers come in the same order. Who has `input` receives them and finishes the calls: the task
-//! itself, if nobody else does, until it has its answer ([`leader`]), else one worker. The worker
+//! itself until it has its answer ([`leader`]), or else one worker. The worker
 //! runs while calls are under way that no task receives, or the connection is being made: an idle
 //! mount has none. After a loss it connects anew and sends what is in the queue again, as
 //! [`Gfmd`] decides.
 //!
 //! Lock order: `input`, then `output`, then the lock of a call; each before `state`.
 
+mod closer;
 mod input;
 mod leader;
 mod worker;
@@ -65,6 +66,10 @@ use input::Input;
 /// The number of calls that may be under way; a task with another one waits.
 const CALLS_MAX: usize = 128;
 
+/// The number of descriptors that may wait to be closed. Another one stays open as long as its
+/// process.
+const CLOSES_MAX: usize = 256;
+
 /// The connection to gfmd.
 #[pin_data]
 pub(super) struct Link {
@@ -83,10 +88,15 @@ pub(super) struct Link {
     changed: WaitQueue,
     #[pin]
     work: Work<Link>,
+    /// The question that closes descriptors, for the closer only.
+    closing: Arc<Call>,
+    #[pin]
+    closer: Work<Link, { closer::ID }>,
 }
 
 impl_has_work! {
     impl HasWork<Self> for Link { self.work }
+    impl HasWork<Self, { closer::ID }> for Link { self.closer }
 }
 
 /// The state of the link.
@@ -99,6 +109,8 @@ struct State {
     process: Process,
     /// The calls that are under way.
     queue: Ring<Arc<Call>>,
+    /// The descriptors that are to be closed, each with its process.
+    closes: Ring<(Fd, u32)>,
     /// The number of calls at the front of the queue that this connection has sent.
     sent: usize,
     /// The number of waiters for a process.
@@ -125,6 +137,7 @@ impl Link {
                 key: ProcessKey([0; 32]),
             },
             queue: Ring::new(CALLS_MAX)?,
+            closes: Ring::new(CLOSES_MAX)?,
             sent: 0,
             awaited: 0,
             given_up: 0,
@@ -134,6 +147,7 @@ impl Link {
             is_loss_logged: false,
         };
         let input = Input::new()?;
+        let closing = closer::call()?;
         Arc::pin_init(
             pin_init!(Self {
                 setup: setup.clone(),
@@ -143,6 +157,8 @@ impl Link {
                 input <- new_mutex!(input, "Link::input"),
                 changed <- new_wait_queue!("Link::changed"),
                 work <- new_work!("Link::work"),
+                closing,
+                closer <- new_work!("Link::closer"),
             }),
             GFP_KERNEL,
         )
@@ -225,24 +241,6 @@ impl Link {
         waited
     }
 
-    /// Closes a descriptor of the process `epoch`, if that is still there, and does not wait for
-    /// the answer. Without room for the call the descriptor stays open as long as the process.
-    pub(super) fn close_fd(self: &Arc<Self>, call: &Arc<Call>, fd: Fd, epoch: u32) -> Result {
-        if self.state.lock().machine.ready() != Some(epoch) {
-            return Ok(());
-        }
-        call.begin(Kind::Close(fd), self.setup.now_us())?;
-        call.abandon();
-        let pushed = self.state.lock().queue.push(call.clone());
-        if pushed.is_err() {
-            call.finish(Ok(()), 0);
-            return Err(EAGAIN);
-        }
-        self.send_waiting();
-        self.kick();
-        Ok(())
-    }
-
     fn enqueue(&self, call: &Arc<Call>) -> Result {
         let interrupts = self.setup.interrupts();
         loop {
@@ -272,7 +270,7 @@ impl Link {
     fn kick(self: &Arc<Self>) {
         if let Some(queue) = self.setup.link_queue() {
             // It may be queued already.
-            let _ = queue.enqueue(self.clone());
+            let _ = queue.enqueue::<_, 0>(self.clone());
         }
     }
 
@@ -361,9 +359,7 @@ impl Link {
         let Some((fd, epoch)) = call.take_orphan() else {
             return;
         };
-        // Without memory the descriptor stays open as long as the process.
-        let closing = Call::new(Kind::Close(fd), KVec::new());
-        let _ = closing.and_then(|closing| self.close_fd(&closing, fd, epoch));
+        self.close_fd(fd, epoch);
     }
 }
 

@@ -87,7 +87,6 @@ pub(super) struct Reader {
     taken: Option<Taken>,
     /// Allocated with the file: its reads may be what reclaim waits for.
     opening: Arc<Call>,
-    closing: Arc<Call>,
     /// What gfmd has told of the content with the descriptor.
     closed: Closed,
     /// Why the last attempt has failed, for the log; `None` if no gfsd has an address here.
@@ -109,8 +108,6 @@ impl Reader {
         place: &Arc<Place>,
         content: &Arc<Content>,
     ) -> Result<Self> {
-        // Any descriptor: its number has a fixed length.
-        let closing = Kind::Close(Fd::new(0).ok_or(EINVAL)?);
         Ok(Self {
             client: client.clone(),
             place: place.clone(),
@@ -119,7 +116,6 @@ impl Reader {
             effect: Effect::Ignore,
             taken: None,
             opening: Call::new(Kind::Open, place.path(None)?)?,
-            closing: Call::new(closing, KVec::new())?,
             closed: Closed {
                 size: 0,
                 mtime: Time { sec: 0, nsec: 0 },
@@ -295,14 +291,8 @@ impl Reader {
     }
 
     fn close_at_gfmd(&self, old: Option<Descriptor>) {
-        let Some(old) = old else {
-            return;
-        };
-        // An earlier closing may be under way: then this descriptor stays open, until the process
-        // ends.
-        if self.closing.is_done() {
-            let link = self.client.link();
-            let _ = link.close_fd(&self.closing, old.fd, old.epoch);
+        if let Some(old) = old {
+            self.client.link().close_fd(old.fd, old.epoch);
         }
     }
 

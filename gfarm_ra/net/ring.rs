@@ -34,6 +34,10 @@ impl<T> Ring<T> {
         self.len == 0
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
     pub(super) fn is_full(&self) -> bool {
         self.len == self.places.len()
     }

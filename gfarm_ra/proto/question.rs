@@ -21,6 +21,7 @@ use super::{
         FileType,
         ReplicaHost, //
     },
+    closing::Fds,
     command::*,
     error::{
         decode_status,
@@ -75,8 +76,9 @@ pub enum Kind {
     },
     /// A descriptor of the file to read it; its attributes; the gfsds that have it.
     Open,
-    /// Nothing: the descriptor is closed.
-    Close(Fd),
+    /// Nothing: the descriptors are closed, in their order. Those behind one that is not open stay
+    /// open.
+    Close(Fds),
     /// How full the file system is.
     Usage,
 }
@@ -119,7 +121,12 @@ impl<'n> Question<'n> {
         const FIXED: usize = 96;
         // Command, length and flags; command and type.
         const EACH: usize = 12 + 8;
+        // Command and number; command.
+        const CLOSED: usize = 8 + 4;
 
+        if let Kind::Close(fds) = self.kind {
+            return FIXED.saturating_add(fds.len().saturating_mul(CLOSED));
+        }
         self.path.names().fold(FIXED, |sum, name| {
             sum.saturating_add(EACH)
                 .saturating_add(name.as_bytes().len())
@@ -140,7 +147,6 @@ impl<'n> Question<'n> {
 
     fn base(&self) -> Base {
         match self.kind {
-            Kind::Close(fd) => Base::Fd(fd),
             Kind::List { .. } if self.object().is_none() => Base::RootToRead,
             _ => Base::Root,
         }
@@ -169,6 +175,14 @@ impl<'n> Question<'n> {
             return Statfs.encode(to);
         }
         to.u32(GFM_PROTO_COMPOUND_BEGIN);
+        if let Kind::Close(fds) = self.kind {
+            for fd in fds.iter() {
+                Base::Fd(fd).encode(to);
+                Close.encode(to);
+            }
+            to.u32(GFM_PROTO_COMPOUND_END);
+            return;
+        }
         self.base().encode(to);
         if let Some(open) = self.open() {
             self.directories().encode(to);
@@ -191,8 +205,7 @@ impl<'n> Question<'n> {
                 ScheduleFile.encode(to);
                 GetFd.encode(to);
             }
-            Kind::Close(_) => Close.encode(to),
-            Kind::Usage => {}
+            Kind::Close(_) | Kind::Usage => {}
         }
         to.u32(GFM_PROTO_COMPOUND_END);
     }
@@ -230,14 +243,22 @@ pub enum Part<'a> {
 enum Stage {
     Begin,
     Base,
-    Directories { left: usize },
+    Directories {
+        left: usize,
+    },
     Object,
     Type,
     Position,
     Body,
     Count,
-    Items { left: u32 },
+    Items {
+        left: u32,
+    },
     Export,
+    /// Two statuses for each descriptor.
+    Closing {
+        left: usize,
+    },
     End,
     Over,
 }
@@ -323,9 +344,15 @@ impl Answer {
             (Stage::Items { .. }, _) => ScheduleFile::decode_item(from).map(Part::Host),
             (Stage::Export, _) => GetFd.decode(from).map(Part::Exported),
             (Stage::Over, _) => Ok(Part::Over),
-            (Stage::Begin | Stage::Base | Stage::Type | Stage::Body | Stage::End, _) => {
-                decode_status(from).map(|()| Part::Done)
-            }
+            (
+                Stage::Begin
+                | Stage::Base
+                | Stage::Type
+                | Stage::Body
+                | Stage::Closing { .. }
+                | Stage::End,
+                _,
+            ) => decode_status(from).map(|()| Part::Done),
         }
     }
 
@@ -338,7 +365,17 @@ impl Answer {
         };
         let after_items = if is_open { Stage::Export } else { Stage::End };
         match (self.stage, part) {
-            (Stage::Begin, _) => Stage::Base,
+            (Stage::Begin, _) => match question.kind {
+                Kind::Close(fds) if fds.is_empty() => Stage::End,
+                Kind::Close(fds) => Stage::Closing {
+                    left: fds.len().saturating_mul(2),
+                },
+                _ => Stage::Base,
+            },
+            (Stage::Closing { left: 0 | 1 }, _) => Stage::End,
+            (Stage::Closing { left }, _) => Stage::Closing {
+                left: left.wrapping_sub(1),
+            },
             (Stage::Base, _) => match question.object() {
                 Some(_) => match question.path.depth() {
                     0 | 1 => Stage::Object,

@@ -59,7 +59,7 @@ requests! {
     List: Gfmd "gfmd_list",
     /// A descriptor of a file, its attributes and its replicas.
     Open: Gfmd "gfmd_open",
-    /// The end of a descriptor.
+    /// The end of descriptors, up to [`FDS_MAX`](super::closing::FDS_MAX) at a time.
     Close: Gfmd "gfmd_close",
     /// How full the file system is.
     Usage: Gfmd "gfmd_usage",

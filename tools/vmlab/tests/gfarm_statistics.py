@@ -15,6 +15,8 @@ from vmlab.needs import needs
 
 TRACING = "/sys/kernel/tracing"
 BYTES = 3_000_000
+# More than are closed by one question.
+FILES = 40
 
 
 @contextmanager
@@ -95,6 +97,25 @@ def test_what_is_made_again_is_counted_and_traced(vm: Lab) -> None:
         eq(total(again, "requests"), mount.stats()["gfsd_retries"], "retries")
         ge(len(again), 1, "events")
         ok(all(event["server"] == "gfsd" and int(event["error"]) < 0 for event in again), f"no reason in {again}")
+
+
+@needs(machines=1, timeout=240)
+def test_files_are_closed_together_and_soon(vm: Lab) -> None:
+    """Fewer questions than files; half a second later gfmd gives the numbers of removed files to new ones."""
+    gfarm = gfarm_mount.start(vm)
+    names = " ".join(f"closed{number}" for number in range(FILES))
+    numbers = f"stat -c %i {names}"
+    with gfarm.fuse() as folder, mounted(gfarm) as mount:
+        gfarm.run(f"cd {folder}; for name in {names}; do echo $name > $name; done", 60)
+        old = set(gfarm.run(f"cd {mount.at}; {numbers}").split())
+        before = mount.stats()
+        gfarm.run(f"cd {mount.at}; cat {names} > /dev/null; sleep 0.5", 60)
+        after = mount.stats()
+        opened, closed = (after[kind] - before.get(kind, 0) for kind in ("gfmd_open", "gfmd_close"))
+        eq((opened, closed <= FILES // 2), (FILES, True), f"questions; {closed} of them close")
+        gfarm.run(f"cd {folder}; rm {names}; for name in {names}; do echo $name > $name; done", 60)
+        eq(set(gfarm.run(f"cd {folder}; {numbers}").split()), old, "numbers of files that are open are not used again")
+        gfarm.run(f"cd {folder}; rm {names}")
 
 
 @needs(machines=1, timeout=240)

@@ -7,9 +7,14 @@ use proto::gfarm::{
         FileId,
         FileType, //
     },
+    closing::{
+        Fds,
+        FDS_MAX, //
+    },
     error::GfarmError,
     gfm::{
         Base,
+        Close,
         Fd,
         Fstat,
         GetDirEntsPlus,
@@ -73,6 +78,14 @@ fn fd(number: u32) -> Fd {
     Fd::new(number).unwrap()
 }
 
+fn closing(numbers: &[u32]) -> Kind {
+    let mut fds = Fds::NONE;
+    for number in numbers {
+        assert!(fds.push(fd(*number)));
+    }
+    Kind::Close(fds)
+}
+
 /// The request, in a buffer of the length that the question says.
 fn asked(question: &Question<'_>) -> Vec<u8> {
     let mut out = vec![0; question.len_max()];
@@ -89,10 +102,7 @@ fn the_requests_are_those_of_the_traces() {
     assert_eq!(asked(&question(Kind::Attributes, "")), sent);
     let (sent, _) = exchange("statfs");
     assert_eq!(asked(&question(Kind::Usage, "")), sent);
-    assert_eq!(
-        asked(&question(Kind::Close(fd(1)), "")),
-        exchanges("end")[0].0
-    );
+    assert_eq!(asked(&question(closing(&[1]), "")), exchanges("end")[0].0);
 }
 
 #[test]
@@ -262,8 +272,34 @@ fn the_root_and_statfs_have_short_answers() {
     let (seen, error) = answered(&question(Kind::Usage, ""), &told);
     assert_eq!((seen.len(), error), (1, None));
     let (_, told) = &exchanges("end")[0];
-    let (seen, error) = answered(&question(Kind::Close(fd(1)), ""), told);
+    let (seen, error) = answered(&question(closing(&[1]), ""), told);
     assert_eq!((seen.len(), error), (4, None));
+}
+
+#[test]
+fn descriptors_are_closed_together() {
+    let put = |number| (Base::Fd(fd(number)), Close);
+    let three = (put(4), put(9), put(5));
+    let asks = question(closing(&[4, 9, 5]), "");
+    assert_eq!(asked(&asks), request(&Compound(three)));
+    let all: Vec<u32> = (0..FDS_MAX as u32).collect();
+    assert_eq!(asked(&question(closing(&all), "")).len(), 8 + 12 * FDS_MAX);
+    let Kind::Close(mut full) = closing(&all) else {
+        panic!();
+    };
+    assert!(!full.push(fd(99)) && full.len() == FDS_MAX);
+    assert!(full.iter().map(Fd::get).eq(all));
+    // A status for each request, and for the begin and the end.
+    let told = (0..8).fold(Told::new(), |told, _| told.done());
+    let (seen, error) = answered(&asks, &told.0);
+    assert_eq!((seen.len(), error), (8, None));
+    let told = (0..3).fold(Told::new(), |told, _| told.done());
+    let (seen, error) = answered(&asks, &told.add(|to| to.u32(9)).0);
+    let refused = ReplyError::Server(GfarmError::BAD_FILE_DESCRIPTOR);
+    assert_eq!((seen.len(), error), (3, Some(refused)));
+    let told = Told::new().done().done();
+    let (seen, error) = answered(&question(Kind::Close(Fds::NONE), ""), &told.0);
+    assert_eq!((seen.len(), error), (2, None));
 }
 
 #[test]

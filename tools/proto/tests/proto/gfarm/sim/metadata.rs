@@ -10,6 +10,7 @@ use proto::gfarm::{
         FileType,
         ReplicaHost, //
     },
+    closing::Fds,
     gfm, gfmd,
     identity::{
         Change,
@@ -58,6 +59,12 @@ use crate::gfarm::stream::{
 };
 
 const NAMES: [&[u8]; 3] = [b"f0", b"f1", b"f2"];
+
+fn closing(fd: gfm::Fd) -> Kind {
+    let mut fds = Fds::NONE;
+    fds.push(fd);
+    Kind::Close(fds)
+}
 
 fn closed(attr: &Attr<'_>) -> Closed {
     Closed {
@@ -167,7 +174,7 @@ impl Client {
 
     pub(crate) fn close_at_gfmd(&mut self, world: &mut World, old: Option<Descriptor>) {
         if let Some(old) = old.filter(|old| self.gfmd.ready() == Some(old.epoch)) {
-            let close = Question::new(Kind::Close(old.fd), Path::default());
+            let close = Question::new(closing(old.fd), Path::default());
             let bytes = written(|to| close.encode(to));
             self.send_gfmd(
                 world,
@@ -212,7 +219,7 @@ impl Client {
                 Err(error) => answer = Err(error),
             },
             Pending::Close(fd, state) => {
-                let kind = Kind::Close(gfm::Fd::new(*fd).unwrap());
+                let kind = closing(gfm::Fd::new(*fd).unwrap());
                 let close = Question::new(kind, Path::default());
                 answer = state.part(&close, &mut from).map(|_| state.is_over());
             }

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Descriptors that are closed together.
+//!
+//! gfmd hands each question from one of its threads to another, so that closing a file costs it as
+//! much as opening it. Nothing waits for a close: descriptors are collected for a short time, and
+//! closed by one question. A file that was removed keeps its space as long as it is open, which is
+//! why the time is short.
+
+use super::gfm::Fd;
+
+/// The maximum number of descriptors that one question closes.
+pub const FDS_MAX: usize = 16;
+
+/// How long the first of them waits for others, in milliseconds.
+pub const DELAY_MS: u32 = 50;
+
+/// Descriptors of one process of gfmd.
+///
+/// # Invariants
+///
+/// The first `len` places hold descriptors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fds {
+    places: [Option<Fd>; FDS_MAX],
+    len: usize,
+}
+
+impl Fds {
+    /// No descriptor.
+    pub const NONE: Self = Self {
+        places: [None; FDS_MAX],
+        len: 0,
+    };
+
+    /// Returns the number of descriptors.
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Returns whether there is none.
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Adds one; returns whether there was room for it.
+    pub fn push(&mut self, fd: Fd) -> bool {
+        match self.places.get_mut(self.len) {
+            // INVARIANT: The next place holds one now.
+            Some(place) => {
+                *place = Some(fd);
+                self.len = self.len.saturating_add(1);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Iterates over them in the order in which they were added.
+    pub fn iter(&self) -> impl Iterator<Item = Fd> + '_ {
+        self.places.iter().flatten().copied()
+    }
+}
