@@ -436,13 +436,14 @@ impl Reader {
                     source.stat()
                 })
             })?;
+            let verdict = self.content.judge(ticket, &live, &self.closed);
+            if verdict == Verdict::Accepted && !batch::ends_at(batch, live.size) {
+                let early = Trouble::of(Fault::malformed("end of the file"));
+                return self.with_turn(|turn| turn.reject(early));
+            }
             host.answered();
-            match self.content.judge(ticket, &live, &self.closed) {
-                Verdict::Accepted if batch::ends_at(batch, live.size) => return Ok(true),
-                Verdict::Accepted => {
-                    let early = Trouble::of(Fault::malformed("end of the file"));
-                    return self.with_turn(|turn| turn.reject(early));
-                }
+            match verdict {
+                Verdict::Accepted => return Ok(true),
                 Verdict::Outdated => return Ok(false),
                 Verdict::Again => {
                     host.set_did_agree(false);

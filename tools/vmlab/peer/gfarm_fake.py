@@ -127,6 +127,11 @@ class World:
         self.gfsds = {name: Server(self.script, address, GFSD_PORT, lambda stream, name=name: self._gfsd(stream, name))
                       for name, address in GFSDS.items()}
 
+    @property
+    def processes(self) -> int:
+        """How many gfmd was asked for: one by each connection."""
+        return self._processes
+
     def _login(self, stream: Stream, who: str) -> None:
         """The server's side of the authentication."""
         stream.say(f"{who}.methods", [("methods", text(b"\1"))])

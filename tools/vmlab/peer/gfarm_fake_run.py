@@ -82,6 +82,10 @@ class User:
         assert node
         return f"{AT}/{name}", node
 
+    def path(self, letter: str) -> str:
+        """The path of an object of this kind."""
+        return self._path(letter)[0]
+
     def does(self, what: str, letter: str = "f") -> str:
         """Does something; answers the error's name, "" for a right result."""
         try:
@@ -381,7 +385,43 @@ def many(judge: Judge, _seed: int) -> None:
             os.close(file)
 
 
-PROGRAMS: dict[str, Callable[[Judge, int], None]] = {"boundaries": boundaries, "random": at_random, "many": many}
+HALVES_SECONDS = 3.0
+
+
+def killed(judge: Judge, _seed: int) -> None:
+    """A task is killed while a part of its answer is there: the rest is received, and the connection stays."""
+    world = judge.world
+    with mounted("connect_timeout=20,receive_timeout=20,reconnect_timeout=20"):
+        judge.honest("honest servers")
+        logins = world.processes
+        for spot, program in (("gfmd.attributes", "stat"), ("gfmd.open", "cat"), ("gfmd.list", "ls")):
+            for part in (0.0, 0.5, 0.9):
+                def lie(fields: wire.Fields, part: float = part) -> list[wire.Turn]:
+                    whole = lies.joined(fields)
+                    at = int(len(whole) * part)
+                    return [whole[:at], HALVES_SECONDS, whole[at:]]
+                world.script.arm(spot, lie, 1)
+                # What is asked before that is told without a pause.
+                task = subprocess.Popen([program, judge.user.path("d" if program == "ls" else "f")],
+                                        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                time.sleep(HALVES_SECONDS / 2)
+                began = time.monotonic()
+                task.kill()
+                task.wait()
+                took = time.monotonic() - began
+                told = world.script.disarm()
+                found = judge.user.does("stat")
+                lines = judge.log.lines()
+                wrong = ["" if told else "the lie was not told",
+                         "" if took < HALVES_SECONDS / 3 else f"it was killed after {took:.1f} s only",
+                         found and f"then: {found}", "; ".join(lines),
+                         "" if world.processes == logins else "gfmd was connected again"]
+                judge.report(f"{program}, {part} of the answer to {spot}", "; ".join(text for text in wrong if text),
+                             took, lines)
+
+
+PROGRAMS: dict[str, Callable[[Judge, int], None]] = {"boundaries": boundaries, "random": at_random, "many": many,
+                                                     "killed": killed}
 
 
 def main() -> None:

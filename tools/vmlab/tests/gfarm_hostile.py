@@ -77,6 +77,12 @@ def test_answers_that_are_changed_at_random(vm: Lab) -> None:
 
 
 @needs(machines=1, timeout=240)
+def test_a_task_that_is_killed_in_the_middle_of_an_answer(vm: Lab) -> None:
+    """It ends at once. The others get their answers by the same connection, which is not made anew."""
+    check(vm, "killed", 10)
+
+
+@needs(machines=1, timeout=240)
 def test_more_files_than_workers_wait_for_servers_that_come_back(vm: Lab) -> None:
     """160 files are read when all servers stop. The worker of gfmd has its place all the same: all files are read."""
     check(vm, "many", 1)
