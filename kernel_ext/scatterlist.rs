@@ -9,6 +9,15 @@
 //!
 //! C header: [`include/linux/scatterlist.h`](srctree/include/linux/scatterlist.h)
 
+mod loan;
+
+pub use self::loan::{
+    BlockParts,
+    Lender,
+    Loan,
+    SgBuffer, //
+};
+
 use crate::pages::PageBlock;
 use core::{
     mem::{
@@ -297,33 +306,13 @@ impl SgTable {
         if self.mapped() != 0 {
             return Err(EBUSY);
         }
-        let (index, total) = (self.nents(), self.len_bytes());
-        let total = total.checked_add(len_bytes).ok_or(EINVAL)?;
-        if index >= self.capacity() {
+        if self.nents() >= self.capacity() {
             return Err(ENOSPC);
         }
         let page = pages.as_page();
         self.pages.push(pages, GFP_KERNEL)?;
-        // SAFETY: `index` is below the capacity, hence within the table's entries. The range was
-        // checked to lie in the pages, which the table keeps from now on.
-        unsafe {
-            set_entry(
-                self.as_raw().add(index as usize),
-                page,
-                offset_bytes,
-                len_bytes,
-            )
-        };
-        if let Some(before) = index.checked_sub(1) {
-            // SAFETY: `before` is an entry in use.
-            let before = unsafe { &mut *self.as_raw().add(before as usize) };
-            before.page_link &= !(bindings::SG_END as usize);
-        }
-        // INVARIANT: One more entry is in use; it ends the list and the one before does not.
-        self.header.nents = index + 1;
-        self.header.len_bytes = total;
-        self.header.writable = true;
-        Ok(())
+        // SAFETY: The range was checked to lie in the pages, which the table keeps from now on.
+        unsafe { (**self).push_entry(page, offset_bytes, len_bytes, true) }
     }
 
     /// Removes all entries and drops the pages. Returns `EBUSY` while the list is mapped for DMA.

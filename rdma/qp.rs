@@ -15,6 +15,7 @@ mod origin;
 mod owned;
 pub(crate) mod recv_ring;
 mod reserved;
+mod restart;
 pub(crate) mod status;
 pub(crate) mod transport;
 
@@ -367,7 +368,7 @@ impl<H: QpHandler> Qp<H> {
     ///
     /// The caller must ensure that `first` is a valid chain whose entries are in `self.table`, and
     /// that the memory of its segments belongs to the domain of `self` and is not freed while queue
-    /// pairs of the domain exist.
+    /// pairs of the domain exist, or before the work requests have completed.
     #[inline(always)]
     pub(crate) unsafe fn post_send(&self, first: *const sys::ib_send_wr) -> Result {
         let mut failed = MaybeUninit::uninit();

@@ -47,7 +47,9 @@ mod cq;
 mod device;
 mod memory;
 mod port_events;
+mod proto;
 mod qp;
+pub mod transfer;
 
 pub use self::{
     address_handle::{AddressHandle, Gid, PortAddress, GRH_LEN},

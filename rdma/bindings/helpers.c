@@ -232,6 +232,17 @@ int rdma_helper_datagram_start(struct ib_qp *qp, u32 port, u32 qkey)
 }
 EXPORT_SYMBOL_GPL(rdma_helper_datagram_start);
 
+/* Starts a queue pair for datagrams again that is in the error state, and has no work request. */
+int rdma_helper_datagram_restart(struct ib_qp *qp, u32 port, u32 qkey)
+{
+	struct ib_qp_attr attr = { .qp_state = IB_QPS_RESET };
+	int ret;
+
+	ret = ib_modify_qp(qp, &attr, IB_QP_STATE);
+	return ret ? ret : rdma_helper_datagram_start(qp, port, qkey);
+}
+EXPORT_SYMBOL_GPL(rdma_helper_datagram_restart);
+
 /* What is posted stays posted. */
 int rdma_helper_set_qkey(struct ib_qp *qp, u32 qkey)
 {

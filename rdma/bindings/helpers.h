@@ -51,6 +51,7 @@ struct rdma_helper_grh {
 };
 
 int rdma_helper_datagram_start(struct ib_qp *qp, u32 port, u32 qkey);
+int rdma_helper_datagram_restart(struct ib_qp *qp, u32 port, u32 qkey);
 int rdma_helper_set_qkey(struct ib_qp *qp, u32 qkey);
 struct ib_qp *rdma_helper_create_qp(struct ib_pd *pd, struct ib_qp_init_attr *attr, const char *caller);
 struct ib_ah *rdma_helper_create_ah(struct ib_pd *pd, const struct rdma_helper_peer *to);

@@ -149,7 +149,7 @@ impl Pd {
     }
 
     /// Returns the proof that all queue pairs of the domain are drained; [`None`] if one is not. No
-    /// queue pair can be created on the domain while it exists.
+    /// queue pair can be created on the domain, or started again, while it exists.
     pub fn drained(&self) -> Option<Drained<'_>> {
         let mut keep = self.keep.lock();
         if keep.undrained != 0 {
@@ -172,8 +172,19 @@ impl Pd {
         Ok(())
     }
 
+    /// Counts a queue pair that was drained and is about to be started again; `EBUSY` while there
+    /// is a [`Drained`].
+    pub(crate) fn queue_pair_restarted(&self) -> Result {
+        let mut keep = self.keep.lock();
+        if keep.proofs != 0 {
+            return Err(EBUSY);
+        }
+        keep.undrained = keep.undrained.saturating_add(1);
+        Ok(())
+    }
+
     /// Counts a queue pair whose work requests have all completed, and that takes no more. Once
-    /// for each, before [`Self::queue_pair_destroyed`].
+    /// for each start, before [`Self::queue_pair_destroyed`].
     pub(crate) fn queue_pair_drained(&self) {
         let mut keep = self.keep.lock();
         keep.undrained = keep.undrained.saturating_sub(1);

@@ -76,7 +76,8 @@ const DRAINED: i32 = 2;
 /// # Invariants
 ///
 /// - `state` is one of the constants above, or the negative errno of a drain that failed. It is
-///   `DRAINED` for good, and only when the queue pair has no work request and no handler runs.
+///   `DRAINED` only when the queue pair has no work request and no handler runs, and then until the
+///   owner of the queue pair starts it again.
 /// - Only the thread that changed `state` to `DRAINING` uses `steps_done`, `sends` and `receives`,
 ///   besides the completion handlers of what it posts.
 pub(super) struct Drain {
@@ -162,6 +163,13 @@ impl Drain {
         }
     }
 
+    /// Begins anew, for a queue pair that is drained and has been started again. Called by its
+    /// owner, when no other thread uses it.
+    pub(super) fn renew(&self) {
+        self.steps_done.store(0, Ordering::Relaxed);
+        self.state.store(OPEN, Ordering::Release);
+    }
+
     fn end(&self, done: Result) {
         let state = done.map_or_else(Error::to_errno, |()| DRAINED);
         self.state.store(state, Ordering::Release);
@@ -223,7 +231,7 @@ impl Draining<'_> {
     /// Ends the drain that this thread has begun.
     fn end(&self, done: Result) {
         if done.is_ok() {
-            // Once for each queue pair, since the state does not change any more.
+            // Once for each start of the queue pair, since only a restart changes the state.
             self.pd.queue_pair_drained();
         }
         self.drain.end(done);

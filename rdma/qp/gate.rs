@@ -51,6 +51,11 @@ impl Gate {
             fsleep(POST_TIME);
         }
     }
+
+    /// Opens the gate of a queue pair that was closed and has been started again. Any context.
+    pub(super) fn open(&self) {
+        self.0.fetch_and(!CLOSED, Ordering::Release);
+    }
 }
 
 impl Drop for Pass<'_> {

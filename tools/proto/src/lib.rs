@@ -3,7 +3,7 @@
 //! The pure protocol folders of the kernel modules, compiled for the host.
 //!
 //! The same files, unchanged, are the crate `ferro_proto` and `pub mod proto;` of the module crates
-//! `rtrs_core`, `rnbd_client`, `rnbd_server` and `rdma_test_device_main`. The first two have the
+//! `rtrs_core`, `rnbd_client`, `rnbd_server`, `rdma` and `rdma_test_device_main`. The first two have the
 //! same names here as in the kernel (`common/`, `rtrs/` beside this one), so that
 //! `use ferro_proto::...` and `use rtrs_core::proto::...` mean the same. No module has `gfarm` yet.
 
@@ -14,6 +14,11 @@
 // the kernel.
 #[path = "../../../gfarm_ra"]
 mod gfarm_folder {
+    pub mod proto;
+}
+
+#[path = "../../../rdma"]
+mod rdma_folder {
     pub mod proto;
 }
 
@@ -29,6 +34,7 @@ mod test_device_folder {
 
 pub use ferro_proto as common;
 pub use gfarm_folder::proto as gfarm;
+pub use rdma_folder::proto as rdma;
 pub use rnbd_folder::proto as rnbd;
 pub use rtrs_core::proto as rtrs;
 pub use test_device_folder::proto as test_device;

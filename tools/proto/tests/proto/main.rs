@@ -45,6 +45,8 @@ mod path_name;
 mod permit;
 mod policy;
 mod quarantine;
+mod rdma_address;
+mod rdma_layout;
 mod recovery;
 mod recovery_state;
 mod refusal;

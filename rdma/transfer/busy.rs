@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A queue pair that works on lent memory, and how that comes back.
+
+use super::segments::PAGES_MAX;
+use crate::{
+    device::Device,
+    memory::{
+        page_mapping::DmaDirection,
+        sg::{
+            self,
+            Unmapper, //
+        }, //
+    },
+    qp::{
+        datagram::DatagramPort,
+        transport::Datagram,
+        OwnedQp,
+        QpHandler, //
+    },
+};
+use core::mem;
+use kernel::prelude::*;
+use kernel_ext::{
+    errno::ENOTCONN,
+    scatterlist::{
+        Lender,
+        Loan,
+        SgBuffer, //
+    },
+    sync::atomic::{
+        AtomicBool,
+        AtomicU32,
+        Ordering, //
+    }, //
+};
+
+/// Counts the work requests of a transfer that have not completed.
+pub(super) struct Pending {
+    count: AtomicU32,
+    failed: AtomicBool,
+}
+
+impl Pending {
+    pub(super) const fn new() -> Self {
+        Self {
+            count: AtomicU32::new(0),
+            failed: AtomicBool::new(false),
+        }
+    }
+
+    /// Counts work requests that are about to be posted.
+    pub(super) fn add(&self, count: u32) {
+        self.count.fetch_add(count, Ordering::Relaxed);
+    }
+
+    /// Counts one that has completed, and whose handler does nothing more. Any context.
+    #[inline]
+    pub(super) fn completed(&self) {
+        self.count.fetch_sub(1, Ordering::Release);
+    }
+
+    /// Notes that the count is not to be relied on: one has failed, or was not posted. Any context.
+    pub(super) fn fail(&self) {
+        self.failed.store(true, Ordering::Release);
+    }
+
+    /// Returns whether all work requests have completed, without a failure.
+    fn is_over(&self) -> bool {
+        self.count.load(Ordering::Acquire) == 0 && !self.failed.load(Ordering::Acquire)
+    }
+
+    /// Returns whether one has failed.
+    pub(super) fn has_failed(&self) -> bool {
+        self.failed.load(Ordering::Relaxed)
+    }
+
+    /// Begins anew, when there are none.
+    fn reset(&self) {
+        self.count.store(0, Ordering::Relaxed);
+        self.failed.store(false, Ordering::Relaxed);
+    }
+}
+
+/// The handler of a queue pair for transfers.
+pub(super) trait Counted: QpHandler<Transport = Datagram> {
+    /// Returns the count of its work requests: each that is posted is counted before, and taken off
+    /// when it has completed; or the count has failed.
+    fn pending(&self) -> &Pending;
+}
+
+/// A queue pair between two transfers.
+///
+/// # Invariants
+///
+/// It has no work request that names memory of a [`Loan`], and `pending` counts none. If it is
+/// `dirty`, it is closed.
+pub(super) struct Queue<H: Counted> {
+    qp: OwnedQp<H>,
+    port: DatagramPort,
+    dirty: bool,
+    /// [`None`] during a transfer.
+    buffer: Option<SgBuffer>,
+}
+
+impl<H: Counted> Queue<H> {
+    /// Takes a queue pair that was just created on `port`. Sleeps.
+    pub(super) fn new(qp: OwnedQp<H>, port: DatagramPort) -> Result<Self> {
+        // INVARIANT: Nothing has been posted.
+        Ok(Self {
+            qp,
+            port,
+            dirty: false,
+            buffer: Some(SgBuffer::new(PAGES_MAX)?),
+        })
+    }
+
+    pub(super) fn qp(&self) -> &OwnedQp<H> {
+        &self.qp
+    }
+
+    /// Makes it ready for a transfer, under another key. Datagrams with the old one are lost from
+    /// now on. Sleeps.
+    pub(super) fn prepare(&mut self, qkey: u32) -> Result {
+        self.port.qkey = qkey;
+        if !self.dirty {
+            return self.qp.set_qkey(qkey);
+        }
+        self.qp.restart(&self.port)?;
+        // INVARIANT: It was started just now.
+        self.dirty = false;
+        Ok(())
+    }
+
+    /// Makes it ready for a transfer to which its key does not matter. Sleeps.
+    pub(super) fn prepare_same(&mut self) -> Result {
+        match self.dirty {
+            true => self.prepare(self.port.qkey),
+            false => Ok(()),
+        }
+    }
+
+    /// Ends a loan whose list is not mapped.
+    pub(super) fn take_back<L: Lender>(&mut self, loan: Loan<L>) -> L {
+        let (buffer, lender) = loan.end();
+        self.buffer = Some(buffer);
+        lender
+    }
+
+    /// Has the next transfer begin with a restart, after a failure. Returns an error if the queue
+    /// pair could not be drained.
+    fn taint(&mut self) -> Result {
+        self.qp.close()?;
+        // INVARIANT: It is closed, and so all work requests have completed.
+        self.dirty = true;
+        self.qp.handler().pending().reset();
+        Ok(())
+    }
+}
+
+/// Both parts of a transfer that did not begin.
+pub struct Refused<Q, L> {
+    /// Why.
+    pub error: Error,
+    /// The queue pair and the memory; [`None`] if the device neither took the work requests nor
+    /// flushed them: both are leaked then.
+    pub parts: Option<(Q, L)>,
+}
+
+impl<Q, L> Refused<Q, L> {
+    /// Returns the refusal of both.
+    pub(super) fn new(error: Error, queue: Q, lender: L) -> Self {
+        Self {
+            error,
+            parts: Some((queue, lender)),
+        }
+    }
+
+    /// Makes another queue pair of the one that came back.
+    pub(super) fn map<R>(self, make: impl FnOnce(Q) -> R) -> Refused<R, L> {
+        Refused {
+            error: self.error,
+            parts: self.parts.map(|(queue, lender)| (make(queue), lender)),
+        }
+    }
+}
+
+/// A queue pair and the memory that its work requests name.
+///
+/// # Invariants
+///
+/// Work requests that name memory of the loan are posted on this queue pair only, and are counted
+/// by its [`Pending`]. The loan's list is mapped for the device of the queue pair, until all of
+/// them have completed.
+pub(super) struct Busy<H: Counted, L: Lender> {
+    /// [`None`] when they have been taken out.
+    parts: Option<(Queue<H>, Loan<L>)>,
+}
+
+impl<H: Counted, L: Lender> Busy<H, L> {
+    /// Maps the memory for the device, and has `start` prepare or post the work requests. Sleeps.
+    pub(super) fn begin<R>(
+        mut queue: Queue<H>,
+        lender: L,
+        direction: DmaDirection,
+        start: impl FnOnce(&OwnedQp<H>, &Loan<L>) -> Result<R>,
+    ) -> Result<(Self, R), Refused<Queue<H>, L>> {
+        let Some(buffer) = queue.buffer.take() else {
+            return Err(Refused::new(EBUSY, queue, lender));
+        };
+        let mut loan = match Loan::new(buffer, lender) {
+            Ok(loan) => loan,
+            Err((error, buffer, lender)) => {
+                queue.buffer = Some(buffer);
+                return Err(Refused::new(error, queue, lender));
+            }
+        };
+        // SAFETY: The loan goes into the value below, which unmaps it before it gives it back, or
+        // leaks it; or it is not mapped.
+        let list = unsafe { loan.list_mut() };
+        if let Err(error) = sg::map(queue.qp.pd().device(), list, direction) {
+            let lender = queue.take_back(loan);
+            return Err(Refused::new(error, queue, lender));
+        }
+        // INVARIANT: By those of `Queue`, there is no work request. `start` gets the memory's
+        // addresses for this queue pair.
+        let this = Self {
+            parts: Some((queue, loan)),
+        };
+        let started = this.parts().and_then(|(qp, loan)| start(qp, loan));
+        match started {
+            Ok(result) => Ok((this, result)),
+            Err(error) => Err(this.refuse(error)),
+        }
+    }
+
+    fn refuse(self, error: Error) -> Refused<Queue<H>, L> {
+        let parts = self.finish().ok().map(|(mut queue, loan)| {
+            let lender = queue.take_back(loan);
+            (queue, lender)
+        });
+        Refused { error, parts }
+    }
+
+    /// Returns both parts, while the transfer runs.
+    pub(super) fn parts(&self) -> Result<(&OwnedQp<H>, &Loan<L>)> {
+        let (queue, loan) = self.parts.as_ref().ok_or(ENOTCONN)?;
+        Ok((&queue.qp, loan))
+    }
+
+    /// Waits until no work request names the memory, and unmaps it. May be called repeatedly.
+    /// Sleeps.
+    fn settle(&mut self) -> Result {
+        let Some((queue, loan)) = &mut self.parts else {
+            return Ok(());
+        };
+        if !queue.qp.handler().pending().is_over() {
+            queue.taint()?;
+        }
+        // SAFETY: The list is unmapped below.
+        let list = unsafe { loan.list_mut() };
+        sg::unmap(&Over(queue.qp.pd().device()), list);
+        Ok(())
+    }
+
+    /// Ends the transfer: returns the parts, or the transfer if the device has not flushed it.
+    /// Sleeps.
+    pub(super) fn finish(mut self) -> Result<(Queue<H>, Loan<L>), (Error, Self)> {
+        let settled = self.settle();
+        // INVARIANT: If it is settled, the list is not mapped, and no work request names its memory.
+        match settled.and_then(|()| self.parts.take().ok_or(ENOTCONN)) {
+            Ok(parts) => Ok(parts),
+            Err(error) => Err((error, self)),
+        }
+    }
+}
+
+impl<H: Counted, L: Lender> Drop for Busy<H, L> {
+    fn drop(&mut self) {
+        if let Err(error) = self.settle() {
+            pr_err!("a transfer did not end ({error:?}), its memory is leaked\n");
+            if let Some((queue, loan)) = self.parts.take() {
+                // The device may still use it.
+                mem::forget(loan);
+                drop(queue);
+            }
+        }
+    }
+}
+
+/// The device of a transfer whose work requests have all completed.
+struct Over<'a>(&'a Device);
+
+// SAFETY: `Busy::settle` makes one when every work request of the list has completed; no region
+// maps it, as only work requests of transfers name it.
+unsafe impl Unmapper for Over<'_> {
+    fn device(&self) -> &Device {
+        self.0
+    }
+}

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A transfer that was received: what has come is put at its place, and given to its owner.
+
+use super::{
+    busy::Queue,
+    receiving::{
+        Places,
+        ReceiveEvents,
+        ReceiveQp,
+        Slots,
+        LEAD,
+        TAIL, //
+    },
+};
+use crate::proto::layout::{
+    Fragment,
+    Layout,
+    PAGE_LEN, //
+};
+use core::ops::Range;
+use kernel::{
+    alloc::KVVec,
+    prelude::*, //
+};
+use kernel_ext::{
+    scatterlist::{
+        Lender,
+        Loan, //
+    },
+    sync::atomic::{
+        AtomicU32,
+        Ordering, //
+    }, //
+};
+
+/// The slots into which a whole fragment has come.
+pub(super) struct Arrived(KVVec<AtomicU32>);
+
+impl Arrived {
+    /// Returns the set without a slot. Sleeps.
+    pub(super) fn new(slots: u16) -> Result<Self> {
+        let words = usize::from(slots).div_ceil(u32::BITS as usize);
+        let mut all = KVVec::with_capacity(words, GFP_KERNEL)?;
+        for _ in 0..words {
+            all.push(AtomicU32::new(0), GFP_KERNEL)?;
+        }
+        Ok(Self(all))
+    }
+
+    /// Empties the set.
+    pub(super) fn clear(&self) {
+        for word in self.0.iter() {
+            word.store(0, Ordering::Relaxed);
+        }
+    }
+
+    fn place(&self, slot: u16) -> Option<(&AtomicU32, u32)> {
+        let word = self.0.get(usize::from(slot) / u32::BITS as usize)?;
+        Some((word, 1u32.wrapping_shl(slot.into())))
+    }
+
+    /// Adds a slot. Any context.
+    pub(super) fn add(&self, slot: u16) {
+        if let Some((word, bit)) = self.place(slot) {
+            word.fetch_or(bit, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns whether the slot is in the set.
+    fn contains(&self, slot: u16) -> bool {
+        self.place(slot)
+            .is_some_and(|(word, bit)| word.load(Ordering::Relaxed) & bit != 0)
+    }
+}
+
+/// Where a fragment is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Its slot: the memory of the fragment of this number.
+    Slot(u16),
+    /// A buffer for one fragment.
+    Spare,
+}
+
+/// A transfer that has ended: no device uses the memory any more.
+pub struct Received<H: ReceiveEvents, L: Lender> {
+    queue: Queue<Slots<H>>,
+    loan: Loan<L>,
+    places: Places,
+    layout: Layout,
+    fragments_max: u16,
+    has_spare: bool,
+}
+
+impl<H: ReceiveEvents, L: Lender> Received<H, L> {
+    pub(super) fn new(
+        queue: Queue<Slots<H>>,
+        loan: Loan<L>,
+        places: Places,
+        layout: Layout,
+        fragments_max: u16,
+    ) -> Self {
+        Self {
+            queue,
+            loan,
+            places,
+            layout,
+            fragments_max,
+            has_spare: false,
+        }
+    }
+
+    /// Returns the handler.
+    pub fn handler(&self) -> &H {
+        self.queue.qp().handler().events()
+    }
+
+    /// Returns whether a fragment is in the slot, of whatever number: one that has come, or that
+    /// was copied.
+    pub fn has(&self, slot: u16) -> bool {
+        slot < self.layout.count() && self.queue.qp().handler().arrived().contains(slot)
+    }
+
+    /// Copies a fragment from one place to another, which loses what it had.
+    ///
+    /// # Errors
+    ///
+    /// Returns `EINVAL` if there is no fragment, or no such place.
+    pub fn copy(&mut self, from: Place, to: Place) -> Result {
+        // CAST: At most the size of a page, of which there are two.
+        let len = self.layout.fragment_len() as usize;
+        let (moving, spare) = self.places.copies.split_at_mut(PAGE_LEN as usize);
+        let moving = moving.get_mut(..len).ok_or(EINVAL)?;
+        let spare = spare.get_mut(..len).ok_or(EINVAL)?;
+        match from {
+            Place::Slot(slot) => {
+                let fragment = self.layout.fragment(slot).ok_or(EINVAL)?;
+                if !self.queue.qp().handler().arrived().contains(slot) {
+                    return Err(EINVAL);
+                }
+                let (lead, memory, tail) = split(moving, &fragment)?;
+                let around = &self.places.around;
+                around.read(LEAD, fragment.lead.start, lead)?;
+                around.read(TAIL, fragment.tail.start, tail)?;
+                let count = self.loan.copy_out(fragment.memory.start as usize, memory);
+                if count != memory.len() {
+                    return Err(EINVAL);
+                }
+            }
+            Place::Spare if self.has_spare => moving.copy_from_slice(spare),
+            Place::Spare => return Err(EINVAL),
+        }
+        match to {
+            Place::Slot(slot) => {
+                let fragment = self.layout.fragment(slot).ok_or(EINVAL)?;
+                let (lead, memory, tail) = split(moving, &fragment)?;
+                let around = &self.places.around;
+                around.write(LEAD, fragment.lead.start, lead)?;
+                around.write(TAIL, fragment.tail.start, tail)?;
+                let count = self.loan.copy_in(fragment.memory.start as usize, memory)?;
+                if count != memory.len() {
+                    return Err(EINVAL);
+                }
+                self.queue.qp().handler().arrived().add(slot);
+            }
+            Place::Spare => {
+                spare.copy_from_slice(moving);
+                self.has_spare = true;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives page `number` of the transfer to the owner of the memory: the caller knows that the
+    /// fragments at its places are those of the page.
+    ///
+    /// # Errors
+    ///
+    /// Returns `EINVAL` if there is no such page, or if a part of it has not come.
+    pub fn deliver(&mut self, number: u16) -> Result {
+        let (mut fragments, memory) = self.layout.page(number).ok_or(EINVAL)?;
+        if !fragments.all(|slot| self.has(slot)) {
+            return Err(EINVAL);
+        }
+        let len = memory.end.saturating_sub(memory.start);
+        // SAFETY: The device, or a copy, has written each fragment of the page since the transfer
+        // began. The transfer has ended.
+        unsafe { self.loan.filled(memory.start as usize, len as usize) }
+    }
+
+    /// Returns the queue pair, for the next transfer, and the owner of the memory.
+    pub fn into_parts(self) -> (ReceiveQp<H>, L) {
+        let mut queue = self.queue;
+        let lender = queue.take_back(self.loan);
+        let qp = ReceiveQp::from_parts(queue, self.places, self.fragments_max);
+        (qp, lender)
+    }
+}
+
+/// The bytes of a fragment: lead, memory and tail.
+type Parts<'a> = (&'a mut [u8], &'a mut [u8], &'a mut [u8]);
+
+fn split<'a>(bytes: &'a mut [u8], fragment: &Fragment) -> Result<Parts<'a>> {
+    let len = |range: &Range<u32>| range.end.saturating_sub(range.start) as usize;
+    let (lead, rest) = bytes
+        .split_at_mut_checked(len(&fragment.lead))
+        .ok_or(EINVAL)?;
+    let (memory, tail) = rest
+        .split_at_mut_checked(len(&fragment.memory))
+        .ok_or(EINVAL)?;
+    Ok((lead, memory, tail))
+}
