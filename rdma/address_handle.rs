@@ -5,9 +5,14 @@
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
 use crate::{
+    device::Device,
     memory::pd::{
         Pd,
         Retired, //
+    },
+    proto::{
+        address::route,
+        header::HEADER_LEN, //
     },
     qp::completion::Source,
     sys, //
@@ -24,7 +29,8 @@ use kernel::{
 
 /// The bytes before a datagram in the memory of its receive: the global routing header, or room
 /// for it.
-pub const GRH_LEN: u32 = 40;
+// CAST: A small constant.
+pub const GRH_LEN: u32 = HEADER_LEN as u32;
 
 /// A global identifier of a port: an IPv6 address, or an IPv4 address as `::ffff:a.b.c.d`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
@@ -33,9 +39,10 @@ pub struct Gid(pub [u8; 16]);
 /// The address of a port of a peer, and from which port it is reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PortAddress {
-    /// The peer's global identifier. RoCE needs it; InfiniBand without a router does not.
+    /// The peer's global identifier. RoCE needs it; InfiniBand uses it between subnets only.
     pub gid: Option<Gid>,
-    /// The local identifier that the subnet manager gave it; ignored by RoCE.
+    /// The local identifier that the subnet manager gave it, or the router on the way to it;
+    /// ignored by RoCE.
     pub lid: u16,
     /// The service level, 0 to 15.
     pub service_level: u8,
@@ -49,16 +56,22 @@ pub struct PortAddress {
 const HOP_LIMIT: u8 = 64;
 
 impl PortAddress {
-    fn as_raw(&self) -> sys::rdma_helper_peer {
-        sys::rdma_helper_peer {
+    /// Returns which fields the address has on a port of `device`.
+    fn to_raw(self, device: &Device) -> Result<sys::rdma_helper_peer> {
+        let link = device.port(self.port)?.link;
+        let own = device.gid(self.port, self.gid_index)?;
+        let gid = self.gid.as_ref().map(|gid| &gid.0);
+        let found = route(link, &own.0, gid, self.lid, self.service_level);
+        let route = found.map_err(|_| EINVAL)?;
+        Ok(sys::rdma_helper_peer {
             gid: self.gid.unwrap_or_default().0,
-            lid: self.lid,
+            lid: route.lid,
             port: self.port,
             sl: self.service_level,
             gid_index: self.gid_index,
             hop_limit: HOP_LIMIT,
-            is_global: self.gid.is_some(),
-        }
+            is_global: route.is_global,
+        })
     }
 }
 
@@ -77,10 +90,10 @@ impl AddressHandle {
     ///
     /// # Errors
     ///
-    /// Returns `EINVAL` if there is no such port or index, or if RoCE gets no global identifier;
-    /// otherwise what the look-up says.
+    /// Returns `EINVAL` if there is no such port or index, if RoCE gets no global identifier, or
+    /// InfiniBand no local one; otherwise what the look-up says.
     pub fn new(pd: &Arc<Pd>, to: &PortAddress) -> Result<Self> {
-        let peer = to.as_raw();
+        let peer = to.to_raw(pd.device())?;
         // SAFETY: The domain is valid, and the address is read during the call.
         Self::adopt(pd, || unsafe {
             sys::rdma_helper_create_ah(pd.as_raw(), &peer)

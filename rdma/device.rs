@@ -4,6 +4,13 @@
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
+mod port;
+
+pub use self::port::{
+    GidKind,
+    PortState, //
+};
+
 use crate::{
     address_handle::Gid,
     sys, //

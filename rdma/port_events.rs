@@ -38,11 +38,28 @@ pub trait PortEvents: Send + Sync {
     fn port_down(&self, device: DeviceId, port: u32);
     /// Handles a new device, whose port states are not known.
     fn device_added(&self, device: DeviceId);
+    /// Handles a port (from 1) of the device whose identifiers have changed: the local one, or the
+    /// table of global ones, in which each may have another index.
+    fn addresses_changed(&self, _device: DeviceId, _port: u32) {}
     /// Handles the removal of a device, which waits until all objects on it are dropped.
     fn device_removed(&self, _device: DeviceId) {}
 }
 
 static LISTENERS: Global<KVec<Arc<dyn PortEvents>>> = Global::new(KVec::new());
+
+/// The devices that are registered.
+static DEVICES: Global<KVec<DeviceId>> = Global::new(KVec::new());
+
+impl Device {
+    /// Returns the device of this name. Process context, sleeps.
+    pub fn find(name: &CStr) -> Option<Self> {
+        let devices = DEVICES.lock();
+        let all = devices.iter();
+        // SAFETY: `remove` takes a device off the list, under its lock, before the memory is freed.
+        all.filter_map(|id| unsafe { Self::try_get(id.0 as *mut sys::ib_device) })
+            .find(|device| *device.name() == *name)
+    }
+}
 
 fn tell(event: impl Fn(&dyn PortEvents)) {
     for listener in LISTENERS.lock().iter() {
@@ -97,6 +114,9 @@ unsafe extern "C" fn handle(_raw: *mut sys::ib_event_handler, event: *mut sys::i
     match kind {
         sys::ib_event_type_IB_EVENT_PORT_ACTIVE => tell(|l| l.port_up(device, port)),
         sys::ib_event_type_IB_EVENT_PORT_ERR => tell(|l| l.port_down(device, port)),
+        sys::ib_event_type_IB_EVENT_GID_CHANGE | sys::ib_event_type_IB_EVENT_LID_CHANGE => {
+            tell(|l| l.addresses_changed(device, port));
+        }
         _ => {}
     }
 }
@@ -113,12 +133,16 @@ unsafe extern "C" fn add(device: *mut sys::ib_device) -> c_int {
     let Ok(handler) = KBox::new(Handler { raw }, GFP_KERNEL) else {
         return ENOMEM.to_errno();
     };
+    let id = DeviceId(device as usize);
+    if DEVICES.lock().push(id, GFP_KERNEL).is_err() {
+        return ENOMEM.to_errno();
+    }
     let handler = KBox::into_raw(handler);
     // SAFETY: The handler is complete, and stays where it is until `remove` has unregistered it.
     unsafe { sys::ib_register_event_handler(&raw mut (*handler).raw) };
     // SAFETY: The client is being added to the device.
     unsafe { sys::ib_set_client_data(device, CLIENT.get(), handler.cast()) };
-    tell(|l| l.device_added(DeviceId(device as usize)));
+    tell(|l| l.device_added(id));
     0
 }
 
@@ -127,7 +151,15 @@ unsafe extern "C" fn add(device: *mut sys::ib_device) -> c_int {
 /// Must only be called by `ib_core`, for a device that is being unregistered, with what [`add`] has
 /// set.
 unsafe extern "C" fn remove(device: *mut sys::ib_device, data: *mut c_void) {
-    tell(|l| l.device_removed(DeviceId(device as usize)));
+    let id = DeviceId(device as usize);
+    let mut devices = DEVICES.lock();
+    devices.retain(|other| *other != id);
+    if devices.is_empty() {
+        // As in the drop of `PortWatch`.
+        *devices = KVec::new();
+    }
+    drop(devices);
+    tell(|l| l.device_removed(id));
     let handler: *mut Handler = data.cast();
     // SAFETY: `add` has registered the handler, and this is called once. The function waits for
     // running calls.

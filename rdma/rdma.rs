@@ -47,14 +47,14 @@ mod cq;
 mod device;
 mod memory;
 mod port_events;
-mod proto;
+pub mod proto;
 mod qp;
 pub mod transfer;
 
 pub use self::{
     address_handle::{AddressHandle, Gid, PortAddress, GRH_LEN},
     cq::{Cq, Notify, PollContext},
-    device::{Device, DeviceName},
+    device::{Device, DeviceName, GidKind, PortState},
     memory::{
         message_buffers::{MessageBuffer, MessageBuffers},
         mr::Mr,
@@ -64,6 +64,7 @@ pub use self::{
         sg,
     },
     port_events::{DeviceId, PortEvents, PortWatch},
+    proto::address::LinkLayer,
     qp::{
         batch::{Batch, WrBuffer},
         completion::{Opcode, Source, WorkCompletion},

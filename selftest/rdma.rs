@@ -6,6 +6,7 @@ pub(super) mod datagram;
 pub(super) mod identifier;
 pub(super) mod queue_pair;
 pub(super) mod region;
+pub(super) mod transfer;
 
 use ::rdma::{
     cm::*,

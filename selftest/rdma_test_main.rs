@@ -3,8 +3,8 @@
 //! Tests of the crate `rdma` in the kernel: the load runs each part, which prints one line.
 //!
 //! Built with the other modules, used by the tests in virtual machines, not installed. Parameters:
-//! the address of an RDMA device, and whether to run the part that leaks a queue pair, after which
-//! the module cannot be unloaded.
+//! the address of an RDMA device; whether to run the part that leaks a queue pair, after which the
+//! module cannot be unloaded; and whether to leave receives posted.
 
 mod rdma;
 
@@ -37,10 +37,17 @@ module_param_bool!(
     "Run the part that leaks a queue pair (default: N)"
 );
 
+module_param_bool!(
+    HOLD,
+    "hold",
+    false,
+    "Leave receives posted until the device is removed (default: N)"
+);
+
 /// A part and its test.
 type Part = (&'static str, fn(&SocketAddress) -> Result);
 
-const PARTS: [Part; 8] = [
+const PARTS: [Part; 14] = [
     ("closed", rdma::queue_pair::closed),
     ("datagrams", rdma::datagram::datagrams),
     ("full send queue", rdma::queue_pair::full_send_queue),
@@ -49,6 +56,12 @@ const PARTS: [Part; 8] = [
     ("read only mapping", rdma::region::read_only_mapping),
     ("drained domain", rdma::identifier::drained_domain),
     ("one queue pair", rdma::identifier::one_queue_pair),
+    ("fragments of 256", rdma::transfer::fragments_256),
+    ("fragments of 1024", rdma::transfer::fragments_1024),
+    ("fragments of 4096", rdma::transfer::fragments_4096),
+    ("transfers refused", rdma::transfer::refused),
+    ("transfers dropped", rdma::transfer::dropped),
+    ("transfers reused", rdma::transfer::reused),
 ];
 
 const LEAKS: [Part; 1] = [("drop in handler", rdma::queue_pair::drop_in_handler)];
@@ -62,7 +75,16 @@ impl kernel::Module for Tests {
         if LEAK.get() {
             run(&LEAKS, &address)?;
         }
+        if HOLD.get() {
+            rdma::transfer::hold(&address)?;
+        }
         Ok(Tests)
+    }
+}
+
+impl Drop for Tests {
+    fn drop(&mut self) {
+        rdma::transfer::let_go();
     }
 }
 

@@ -10,6 +10,7 @@
 #include <linux/scatterlist.h>
 #include <linux/sizes.h>
 #include <linux/swiotlb.h>
+#include <rdma/ib_cache.h>
 #include "helpers.h"
 
 bool rdma_helper_device_try_get(struct ib_device *dev)
@@ -258,6 +259,38 @@ struct ib_qp *rdma_helper_create_qp(struct ib_pd *pd, struct ib_qp_init_attr *at
 }
 EXPORT_SYMBOL_GPL(rdma_helper_create_qp);
 
+int rdma_helper_query_port(struct ib_device *dev, u32 port, struct rdma_helper_port *to)
+{
+	struct ib_port_attr attr;
+	int ret;
+
+	ret = ib_query_port(dev, port, &attr);
+	if (ret)
+		return ret;
+	to->active_mtu = max(ib_mtu_enum_to_int(attr.active_mtu), 0);
+	to->gid_count = max(attr.gid_tbl_len, 0);
+	to->lid = attr.lid > U16_MAX ? 0 : attr.lid;
+	to->is_active = attr.state == IB_PORT_ACTIVE;
+	to->is_infiniband = rdma_cap_ib_sa(dev, port);
+	return 0;
+}
+EXPORT_SYMBOL_GPL(rdma_helper_query_port);
+
+/* Writes the 16 bytes of the identifier, and its type (enum ib_gid_type). */
+int rdma_helper_gid_at(struct ib_device *dev, u32 port, int index, u8 *gid, u32 *type)
+{
+	const struct ib_gid_attr *attr = rdma_get_gid_attr(dev, port, index);
+
+	if (IS_ERR(attr))
+		return PTR_ERR(attr);
+	memcpy(gid, attr->gid.raw, sizeof(attr->gid.raw));
+	*type = attr->gid_type;
+	rdma_put_gid_attr(attr);
+	return 0;
+}
+EXPORT_SYMBOL_GPL(rdma_helper_gid_at);
+
+/* Which fields there are the caller has decided. */
 static void rdma_helper_ah_attr(struct ib_device *device, const struct rdma_helper_peer *to,
 				struct rdma_ah_attr *attr)
 {

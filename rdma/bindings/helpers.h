@@ -34,6 +34,18 @@ void rdma_helper_sg_set_dma(struct sg_table *table, u32 index, u64 addr, u32 len
 void *rdma_helper_alloc_coherent(struct ib_device *dev, size_t size, u64 *addr);
 void rdma_helper_free_coherent(struct ib_device *dev, size_t size, void *cpu, u64 addr);
 
+/* What is known of a port. */
+struct rdma_helper_port {
+	u32 active_mtu;
+	u32 gid_count;
+	u16 lid;
+	bool is_active;
+	bool is_infiniband;
+};
+
+int rdma_helper_query_port(struct ib_device *dev, u32 port, struct rdma_helper_port *to);
+int rdma_helper_gid_at(struct ib_device *dev, u32 port, int index, u8 *gid, u32 *type);
+
 /* Where a datagram goes. */
 struct rdma_helper_peer {
 	u8 gid[16];

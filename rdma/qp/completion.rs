@@ -4,7 +4,18 @@
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
-use crate::{qp::status::WcStatus, sys};
+use crate::{
+    address_handle::{
+        Gid,
+        GRH_LEN, //
+    },
+    proto::header::{
+        source_gid,
+        HeaderKind, //
+    },
+    qp::status::WcStatus,
+    sys, //
+};
 use kernel::types::Opaque;
 
 /// The operation of a successful work request.
@@ -151,6 +162,30 @@ impl Source {
     /// Returns the number of the sender's queue pair.
     pub fn qp_number(&self) -> u32 {
         self.0.src_qp
+    }
+
+    /// Returns the local identifier of the sender's port; of no meaning on RoCE.
+    pub fn lid(&self) -> u16 {
+        // CAST: Longer ones are those of another architecture.
+        self.0.slid as u16
+    }
+
+    /// Returns the service level of the datagram.
+    pub fn service_level(&self) -> u8 {
+        self.0.sl
+    }
+
+    /// Returns the global identifier of the sender, which stands in the bytes before the datagram;
+    /// [`None`] if it has none. Anybody on the network may have written it.
+    pub fn gid(&self, header: &[u8; GRH_LEN as usize]) -> Option<Gid> {
+        let has = |flag: sys::ib_wc_flags| self.0.wc_flags & flag as i32 != 0;
+        let kind = match u32::from(self.0.network_hdr_type) {
+            _ if !has(sys::ib_wc_flags_IB_WC_GRH) => HeaderKind::None,
+            _ if !has(sys::ib_wc_flags_IB_WC_WITH_NETWORK_HDR_TYPE) => HeaderKind::Unknown,
+            sys::rdma_network_type_RDMA_NETWORK_IPV4 => HeaderKind::Ipv4,
+            _ => HeaderKind::Global,
+        };
+        source_gid(header, kind).map(Gid)
     }
 
     pub(crate) fn as_raw(&self) -> *const sys::ib_wc {

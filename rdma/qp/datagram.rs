@@ -74,7 +74,7 @@ impl<H: QpHandler<Transport = Datagram>> Qp<H> {
         let gid = pd.device().gid(port.port, port.gid_index)?;
         let to_itself = PortAddress {
             gid: (gid != Gid::default()).then_some(gid),
-            lid: 0,
+            lid: pd.device().port(port.port)?.lid,
             service_level: 0,
             port: port.port,
             gid_index: port.gid_index,

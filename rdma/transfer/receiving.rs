@@ -203,6 +203,12 @@ pub(super) struct Places {
     pub(super) copies: KVVec<u8>,
 }
 
+// SAFETY: The pointers in the requests are to memory that the value, or the queue pair beside it,
+// owns; they are followed by the device's driver only, during a post.
+unsafe impl Send for Places {}
+// SAFETY: As above; a shared reference does not give access to the requests.
+unsafe impl Sync for Places {}
+
 /// The numbers of the two buffers of [`Places::around`].
 pub(super) const LEAD: u32 = 0;
 pub(super) const TAIL: u32 = 1;

@@ -122,6 +122,12 @@ struct Places {
     requests: KVVec<sys::ib_ud_wr>,
 }
 
+// SAFETY: The pointers in the requests are to memory that the value, or the queue pair beside it,
+// owns; they are followed by the device's driver only, during a post.
+unsafe impl Send for Places {}
+// SAFETY: As above; a shared reference does not give access to the requests.
+unsafe impl Sync for Places {}
+
 impl Places {
     /// Writes a send of each fragment of the mapped memory of a loan.
     fn write<H: SendEvents, L: Lender>(

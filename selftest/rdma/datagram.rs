@@ -118,7 +118,7 @@ impl Node {
 }
 
 /// The device with an address, and the index of the address among its global identifiers.
-fn find(address: &SocketAddress) -> Result<(Device, u8, Gid)> {
+pub(super) fn find(address: &SocketAddress) -> Result<(Device, u8, Gid)> {
     let ip: Ipv4Addr = ADDRESS.get().parse().map_err(|_| EINVAL)?;
     let gid = Gid(ip.to_ipv6_mapped().octets());
     let id = CmId::new(|_: &Id, _: Event<'_>| Ok(()), PortSpace::Tcp)?;
@@ -157,6 +157,7 @@ pub(crate) fn datagrams(address: &SocketAddress) -> Result {
         qp_number: qp.number(),
         qkey,
     };
+    known(&device, gid_index, &gid)?;
     for turn in 0..COUNT * 2 {
         a.handler().memory.write(SEND, 0, &turn.to_be_bytes())?;
         Node::send(&a, to(&b, KEY), Some(turn).filter(|turn| turn % 2 == 0))?;
@@ -174,6 +175,10 @@ pub(crate) fn datagrams(address: &SocketAddress) -> Result {
             heard.source.qp_number() == a.number(),
             "the sender is known",
         )?;
+        let mut header = [0; GRH_LEN as usize];
+        b.handler().memory.read(heard.tag, 0, &mut header)?;
+        let from = heard.source.gid(&header);
+        check(from == Some(gid), "its address is known")?;
         if turn == 0 {
             answer(&pd, &b, &heard, &a)?;
         }
@@ -189,6 +194,26 @@ pub(crate) fn datagrams(address: &SocketAddress) -> Result {
     drop(handle);
     a.close()?;
     b.close()
+}
+
+/// A device is found by its name, its port has a state, and its identifiers have an index.
+fn known(device: &Device, gid_index: u8, gid: &Gid) -> Result {
+    let found = Device::find(&device.name());
+    check(found.as_ref() == Some(device), "the name is the device's")?;
+    check(Device::find(c"none").is_none(), "no device has the name")?;
+    let port = device.port(1)?;
+    check(port.is_active, "the port is active")?;
+    check(port.link == LinkLayer::Ethernet, "it is one of RoCE")?;
+    check(port.active_mtu_bytes >= 1024, "it has a length")?;
+    check(device.port(2).is_err(), "there is no second port")?;
+    let (same, kind) = device.gid_entry(1, gid_index)?;
+    check(same == *gid, "the entry is the address")?;
+    let index = device.find_gid(1, gid, kind)?;
+    check(device.gid_entry(1, index) == Ok((*gid, kind)), "it is found")?;
+    let none = device.find_gid(1, gid, GidKind::InfiniBand);
+    check(none == Err(ENOENT), "no entry is one of InfiniBand")?;
+    let none = device.find_gid(1, &Gid([1; 16]), kind);
+    check(none == Err(ENOENT), "no entry is another address")
 }
 
 /// The sender of a datagram is answered by the address that the datagram came from.

@@ -8,7 +8,7 @@ from vmlab.checks import eq, ok, until
 from vmlab.lab import Lab
 from vmlab.needs import needs
 
-PARTS = 8
+PARTS = 14
 UNSAID = r"WARNING:|BUG:|failed to drain"
 
 
@@ -36,6 +36,18 @@ def test_a_handler_that_drops_its_own_queue_pair_leaks_it(vm: Lab) -> None:
     eq(vm.server.log_matches(UNSAID, mark), [], "complaints of the kernel")
     ok(vm.server.try_run("rmmod rdma_test").code, "the code of the handler was unloaded")
     vm.reboot(vm.server)
+
+
+@needs(machines=1, own_modules=True)
+def test_a_device_goes_under_posted_receives(vm: Lab) -> None:
+    """The removal of the device waits until the transfer has ended, and the transfer ends."""
+    vm.server.run("mods -r")
+    vm.server.run("mods ours rdma_test hold=1")
+    vm.defer(vm.server.run, "mods -r; rdma link add rxe0 type rxe netdev eth0")
+    mark = vm.server.log_mark()
+    vm.server.run("rdma link delete rxe0")
+    eq(len(vm.server.log_matches(r"rdma_test: the device goes: Some\(true\)$", mark)), 1, "lines")
+    eq(vm.server.log_matches(UNSAID, mark), [], "complaints of the kernel")
 
 
 @needs(machines=1, own_modules=True)

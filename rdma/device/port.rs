@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What is known of a port, and its global identifiers.
+
+use super::Device;
+use crate::{
+    address_handle::Gid,
+    proto::address::LinkLayer,
+    sys, //
+};
+use kernel::{
+    error::to_result,
+    prelude::*, //
+};
+
+/// What is known of a port at the moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PortState {
+    /// Whether it sends and receives.
+    pub is_active: bool,
+    /// What it is connected to.
+    pub link: LinkLayer,
+    /// The most bytes of a datagram.
+    pub active_mtu_bytes: u32,
+    /// Its local identifier; 0 on Ethernet, and without a subnet manager.
+    pub lid: u16,
+    /// The number of places in its table of global identifiers, some of them empty.
+    pub gid_count: u32,
+}
+
+/// What packets to a global identifier are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GidKind {
+    /// Those of InfiniBand.
+    InfiniBand,
+    /// Ethernet frames of their own type (RoCE version 1).
+    Ethernet,
+    /// UDP packets (RoCE version 2).
+    Udp,
+}
+
+impl GidKind {
+    fn from_raw(raw: u32) -> Option<Self> {
+        match raw {
+            sys::ib_gid_type_IB_GID_TYPE_IB => Some(Self::InfiniBand),
+            sys::ib_gid_type_IB_GID_TYPE_ROCE => Some(Self::Ethernet),
+            sys::ib_gid_type_IB_GID_TYPE_ROCE_UDP_ENCAP => Some(Self::Udp),
+            _ => None,
+        }
+    }
+}
+
+impl Device {
+    /// Returns the state of a port; the numbers of ports begin with 1. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// Returns `EINVAL` if there is no such port, or what the device says.
+    pub fn port(&self, port: u8) -> Result<PortState> {
+        let mut raw = sys::rdma_helper_port::default();
+        // SAFETY: The device is valid; the function writes the structure.
+        to_result(unsafe { sys::rdma_helper_query_port(self.as_raw(), port.into(), &mut raw) })?;
+        Ok(PortState {
+            is_active: raw.is_active,
+            link: match raw.is_infiniband {
+                true => LinkLayer::InfiniBand,
+                false => LinkLayer::Ethernet,
+            },
+            active_mtu_bytes: raw.active_mtu,
+            lid: raw.lid,
+            gid_count: raw.gid_count,
+        })
+    }
+
+    /// Returns the global identifier at an index of a port's table, and its kind. Any context.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there is no such port, or nothing at this index.
+    pub fn gid_entry(&self, port: u8, index: u8) -> Result<(Gid, GidKind)> {
+        let (mut gid, mut kind) = ([0; 16], 0);
+        // SAFETY: The device is valid; the function writes 16 bytes and the number.
+        to_result(unsafe {
+            sys::rdma_helper_gid_at(
+                self.as_raw(),
+                port.into(),
+                index.into(),
+                gid.as_mut_ptr(),
+                &mut kind,
+            )
+        })?;
+        Ok((Gid(gid), GidKind::from_raw(kind).ok_or(EINVAL)?))
+    }
+
+    /// Returns the index of a global identifier in a port's table. It may have another one later:
+    /// see [`PortEvents::addresses_changed`](crate::PortEvents::addresses_changed). Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// Returns `ENOENT` if the table does not have it, or the errors of [`Self::port`].
+    pub fn find_gid(&self, port: u8, gid: &Gid, kind: GidKind) -> Result<u8> {
+        let count = self.port(port)?.gid_count;
+        let indices = 0..=u8::try_from(count).unwrap_or(u8::MAX);
+        let mut indices = indices.take(count as usize);
+        let found = indices.find(|index| self.gid_entry(port, *index) == Ok((*gid, kind)));
+        found.ok_or(ENOENT)
+    }
+}
