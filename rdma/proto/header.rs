@@ -29,13 +29,16 @@ pub fn source_gid(header: &[u8; HEADER_LEN], kind: HeaderKind) -> Option<[u8; 16
         HeaderKind::None => None,
         HeaderKind::Global => global(header),
         HeaderKind::Ipv4 => ipv4(header),
-        // The first bytes of one are garbage if it is the other.
-        HeaderKind::Unknown if version(header, 0) == 6 && version(header, IPV4_AT) != 4 => {
-            global(header)
+        HeaderKind::Unknown => {
+            // The first bytes of one are garbage if it is the other.
+            let is_global = version(header, 0) == 6;
+            let is_ipv4 = version(header, IPV4_AT) == 4;
+            match (is_global, is_ipv4) {
+                (true, false) => global(header),
+                (false, true) => ipv4(header),
+                _ => None,
+            }
         }
-        HeaderKind::Unknown if version(header, 0) != 6 => ipv4(header),
-        // Both look possible: only a device that does not tell makes them so.
-        HeaderKind::Unknown => None,
     }
 }
 
@@ -44,17 +47,11 @@ fn version(header: &[u8; HEADER_LEN], at: usize) -> u8 {
 }
 
 fn global(header: &[u8; HEADER_LEN]) -> Option<[u8; 16]> {
-    if version(header, 0) != 6 {
-        return None;
-    }
     let source = header.get(GLOBAL_SOURCE_AT..GLOBAL_SOURCE_AT.wrapping_add(16))?;
     source.try_into().ok()
 }
 
 fn ipv4(header: &[u8; HEADER_LEN]) -> Option<[u8; 16]> {
-    if version(header, IPV4_AT) != 4 {
-        return None;
-    }
     let source = header.get(IPV4_SOURCE_AT..IPV4_SOURCE_AT.wrapping_add(4))?;
     let source: [u8; 4] = source.try_into().ok()?;
     Some(core::net::Ipv4Addr::from(source).to_ipv6_mapped().octets())
