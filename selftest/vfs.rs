@@ -3,6 +3,7 @@
 //! The file system `ferrotest`.
 
 mod answer;
+mod lent;
 pub(crate) mod options;
 mod remote;
 mod stats;
@@ -45,6 +46,7 @@ use vfs_ext::{
     proc,
     Access,
     Attributes,
+    Entrance,
     Entries,
     Entry,
     FileSystem,
@@ -80,6 +82,7 @@ pub(crate) struct Mount {
     is_aborted: AtomicBool,
     /// The server in user space, if it has one.
     remote: Option<Remote>,
+    entrance: Entrance<Ferrotest>,
     stats: Arc<Stats>,
     _state: proc::File<Stats>,
 }
@@ -109,6 +112,7 @@ impl Mount {
                 None => None,
             },
             options,
+            entrance: Entrance::new(),
             stats,
             _state: state,
         };
@@ -201,6 +205,10 @@ impl FileSystem for Ferrotest {
             sb.data().generation.store(generation, Relaxed);
         }
         Ok(())
+    }
+
+    fn entrance(mount: &Mount) -> Option<&Entrance<Self>> {
+        Some(&mount.entrance)
     }
 
     fn readahead_pages(mount: &Mount) -> u32 {
@@ -344,6 +352,15 @@ impl FileSystem for Ferrotest {
     fn read(subrequest: Subrequest<Self>) {
         answer::begin(subrequest);
     }
+}
+
+/// Returns an error unless `holds`, and logs it.
+fn check(holds: bool) -> Result {
+    if holds {
+        return Ok(());
+    }
+    pr_err!("a promise of vfs_ext does not hold\n");
+    Err(EINVAL)
 }
 
 /// The error of a request that is not served any more.

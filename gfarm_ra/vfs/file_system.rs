@@ -9,6 +9,7 @@ use super::{
     inode::Cache,
     super_block::SuperOps,
     Access,
+    Entrance,
     Entries,
     Freshness,
     Inode,
@@ -42,9 +43,9 @@ use kernel_ext::sysfs::check_owner;
 /// Functions run in the task that asks, in process context, and may sleep, if not said otherwise.
 /// What they allocate should not wait for the file system's own IO in reclaim.
 ///
-/// The order in which what a mount has ends: open files and directories; requests; inodes; the
-/// reference to the data of the mount. Path walks under RCU are answered by the abstraction, so the
-/// file system sees those that may sleep only.
+/// The order in which what a mount has ends: open files and directories; visits through its
+/// [`Entrance`]; requests; inodes; the reference to the data of the mount. Path walks under RCU are
+/// answered by the abstraction, so the file system sees those that may sleep only.
 #[vtable]
 pub trait FileSystem: Sized + Send + Sync + 'static {
     /// The name of the type, the argument of `mount -t`; no dots.
@@ -90,6 +91,11 @@ pub trait FileSystem: Sized + Send + Sync + 'static {
         _options: Self::Options,
     ) -> Result {
         Err(EINVAL)
+    }
+
+    /// Returns the way to the mount for other threads, if there are any. The same one each time.
+    fn entrance(_data: &Self::Super) -> Option<&Entrance<Self>> {
+        None
     }
 
     /// Returns how many pages are read ahead at most, when a mount is made.

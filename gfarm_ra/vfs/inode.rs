@@ -353,6 +353,28 @@ impl<T: FileSystem> SuperBlock<T> {
         Ok(inode)
     }
 
+    /// Returns the inode of this key if the kernel knows it, and it is neither being made nor being
+    /// freed. Does not wait for anything; what the caller drops may be the last reference, and then
+    /// its drop waits for the requests of the inode.
+    pub fn find_inode(&self, key: Key) -> Option<InodeRef<'_, T>> {
+        let mut wanted = key;
+        // SAFETY: By the type invariants, the super block is one of `T`; the function gets `wanted`,
+        // during the call only.
+        let inode = unsafe {
+            raw::vfs_ext_helper_inode_find(
+                self.as_raw(),
+                key.hash(),
+                Some(is_same::<T>),
+                (&raw mut wanted).cast(),
+            )
+        };
+        // INVARIANT: The call has taken a reference to an inode that has been made.
+        Some(InodeRef {
+            inode: NonNull::new(inode)?,
+            _mount: PhantomData,
+        })
+    }
+
     /// Makes a new inode.
     ///
     /// # Safety

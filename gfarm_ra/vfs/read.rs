@@ -12,6 +12,8 @@
 //!
 //! C header: [`include/linux/netfs.h`](srctree/include/linux/netfs.h)
 
+pub mod lent;
+
 use super::{
     directory::private_data,
     FileSystem,

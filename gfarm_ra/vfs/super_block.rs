@@ -171,6 +171,10 @@ pub(super) unsafe fn fill<T: FileSystem>(
     }
     // SAFETY: As above.
     unsafe { (*sb).s_root = root };
+    if let Some(entrance) = T::entrance(&this.data()) {
+        // SAFETY: The super block has its root. `kill_sb` closes the entrance.
+        unsafe { entrance.open(sb) };
+    }
     Ok(())
 }
 
@@ -199,6 +203,15 @@ impl<T: FileSystem> SuperOps<T> {
     ///
     /// Must only be called by the VFS, with a super block of `T` without users.
     pub(super) unsafe extern "C" fn kill_sb(sb: *mut bindings::super_block) {
+        // SAFETY: By the function requirements.
+        let data = unsafe { (*sb).s_fs_info };
+        if !data.is_null() {
+            // SAFETY: What is not null comes from `into_raw` in `fill`, and is taken back below.
+            let data = unsafe { ArcBorrow::<T::Super>::from_raw(data.cast()) };
+            if let Some(entrance) = T::entrance(&data) {
+                entrance.close();
+            }
+        }
         // SAFETY: By the function requirements. Each inode is evicted here, and each eviction waits
         // for the requests of its inode.
         unsafe { bindings::kill_anon_super(sb) };

@@ -10,7 +10,8 @@
 //! no function of a module is called after its exit. What the functions get is borrowed from the
 //! mount; references to inodes are bound to that borrow ([`InodeRef`]), so that none outlives the
 //! mount. What outlives a call is counted: the data of a mount, of an open file, and a
-//! [`Subrequest`], for whose end the unmount waits.
+//! [`Subrequest`], for whose end the unmount waits. Threads that are not called
+//! by the kernel come in through an [`Entrance`].
 //!
 //! | Module | What |
 //! |---|---|
@@ -18,6 +19,8 @@
 //! | [`context`] | options, and the log of a mount |
 //! | [`super_block`] | a mount |
 //! | [`inode`], [`attributes`] | files, directories and links |
+//! | [`entrance`] | the way to a mount for other threads |
+//! | [`folios`] | cached pages, by reference |
 //! | [`directory`] | names, and reading of directories |
 //! | [`read`] | requests for data of a file |
 //! | [`proc`] | files below `/proc` |
@@ -27,8 +30,10 @@
 pub mod attributes;
 pub mod context;
 pub mod directory;
+pub mod entrance;
 mod file;
 pub mod file_system;
+pub mod folios;
 pub mod inode;
 pub mod keyring;
 mod namei;
@@ -55,10 +60,12 @@ pub use directory::{
     Name,
     Validity, //
 };
+pub use entrance::Entrance;
 pub use file_system::{
     FileSystem,
     Registration, //
 };
+pub use folios::Folios;
 pub use inode::{
     Access,
     Freshness,
@@ -68,6 +75,12 @@ pub use inode::{
 };
 pub use opened_name::OpenedName;
 pub use read::{
+    lent::{
+        Hole,
+        Lent,
+        Selection,
+        LENT_PAGES_MAX, //
+    },
     End,
     Subrequest, //
 };

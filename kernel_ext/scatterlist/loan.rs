@@ -125,6 +125,19 @@ impl<L: Lender> Loan<L> {
         self.buffer.list_mut().copy_in(offset, from)
     }
 
+    /// Copies to the memory, from byte `offset` on, and tells its owner.
+    ///
+    /// # Errors
+    ///
+    /// Returns `EPERM` if the memory is not writable, `EINVAL` if it is shorter.
+    pub fn write(&mut self, offset: usize, from: &[u8]) -> Result {
+        if self.copy_in(offset, from)? != from.len() {
+            return Err(EINVAL);
+        }
+        // SAFETY: They have been written just now. A loan that is mapped is not passed on.
+        unsafe { self.filled(offset, from.len()) }
+    }
+
     /// Notes that `len` bytes from `offset` on have been written.
     ///
     /// # Errors

@@ -3,6 +3,7 @@
 //! The server of a mount: it answers subrequests as the options of the mount say.
 
 use super::{
+    lent,
     tree,
     Ferrotest,
     Mount,
@@ -74,7 +75,21 @@ fn wait(mount: &Mount) -> Result {
 }
 
 fn serve(mut subrequest: Subrequest<Ferrotest>, turn: u64) {
-    let stats = subrequest.inode().super_block().data().stats.clone();
+    let mount = subrequest.inode().super_block().data();
+    let stats = mount.stats.clone();
+    if mount.options.look {
+        let mount = super::Arc::from(mount);
+        let (key, position) = (subrequest.inode().key(), subrequest.position());
+        if lent::look(&mount, key, position).is_err() {
+            stats.wrong.fetch_add(1, Relaxed);
+        }
+    }
+    if subrequest.inode().super_block().data().options.lend {
+        let written = lent::serve(subrequest, turn).unwrap_or(0);
+        stats.bytes.fetch_add(written, Relaxed);
+        stats.pending.fetch_sub(1, Relaxed);
+        return;
+    }
     let end = answer(&mut subrequest, turn);
     stats.pending.fetch_sub(1, Relaxed);
     match end {

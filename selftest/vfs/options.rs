@@ -50,6 +50,10 @@ pub(crate) struct Options {
     pub(crate) remember: bool,
     /// Drops the cached data of a file before each read.
     pub(crate) doubt: bool,
+    /// Answers with pages that come from several places.
+    pub(crate) lend: bool,
+    /// Looks at what is cached of a file before each answer.
+    pub(crate) look: bool,
     /// The description of a key that the mount needs.
     pub(crate) secret: Option<kernel::str::CString>,
     /// A text without a meaning.
@@ -82,6 +86,8 @@ impl Options {
             b"stale" => &mut self.stale,
             b"remember" => &mut self.remember,
             b"doubt" => &mut self.doubt,
+            b"lend" => &mut self.lend,
+            b"look" => &mut self.look,
             _ => return None,
         })
     }
@@ -141,6 +147,8 @@ impl Options {
             (c"stale", self.stale),
             (c"remember", self.remember),
             (c"doubt", self.doubt),
+            (c"lend", self.lend),
+            (c"look", self.look),
         ] {
             if is_set {
                 shown.flag(name);

@@ -35,6 +35,10 @@ pub(crate) struct Stats {
     pub(crate) bytes: AtomicU64,
     /// Subrequests that are not answered yet.
     pub(crate) pending: AtomicU64,
+    /// Cached pages that were looked at, and those among them that were not as they should be.
+    pub(crate) cached: AtomicU64,
+    /// See `cached`.
+    pub(crate) wrong: AtomicU64,
     /// The bytes of the key of the mount.
     pub(crate) secret_bytes: AtomicU64,
 }
@@ -51,6 +55,8 @@ impl Show for Stats {
             ("retries", &self.retries),
             ("bytes", &self.bytes),
             ("pending", &self.pending),
+            ("cached", &self.cached),
+            ("wrong", &self.wrong),
             ("secret_bytes", &self.secret_bytes),
         ] {
             seq_print!(file, "{} {}\n", name, counter.load(Relaxed));

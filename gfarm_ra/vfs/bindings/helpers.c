@@ -11,6 +11,7 @@
 #include <linux/key.h>
 #include <linux/netfs.h>
 #include <linux/pagemap.h>
+#include <linux/scatterlist.h>
 #include <linux/seq_file.h>
 #include <linux/slab.h>
 #include <linux/string.h>
@@ -92,6 +93,70 @@ void vfs_ext_helper_inode_set_size(struct inode *inode, u64 size)
 	spin_unlock(&inode->i_lock);
 }
 EXPORT_SYMBOL_GPL(vfs_ext_helper_inode_set_size);
+
+struct vfs_ext_wanted {
+	int (*test)(struct inode *inode, void *data);
+	void *data;
+};
+
+/* The caller holds the lock of the table of inodes. */
+static int vfs_ext_inode_match(struct inode *inode, u64 hash, void *data)
+{
+	struct vfs_ext_wanted *wanted = data;
+	int ret = -1;
+
+	if (!wanted->test(inode, wanted->data))
+		return 0;
+	spin_lock(&inode->i_lock);
+	if (!(inode_state_read(inode) & (I_NEW | I_CREATING | I_FREEING | I_WILL_FREE))) {
+		__iget(inode);
+		ret = 1;
+	}
+	spin_unlock(&inode->i_lock);
+	return ret;
+}
+
+/* An inode that is in use or cached, with a reference. Others are not waited for. */
+struct inode *vfs_ext_helper_inode_find(struct super_block *sb, u64 hash,
+					int (*test)(struct inode *inode, void *data), void *data)
+{
+	struct vfs_ext_wanted wanted = { .test = test, .data = data };
+
+	return find_inode_nowait(sb, hash, vfs_ext_inode_match, &wanted);
+}
+EXPORT_SYMBOL_GPL(vfs_ext_helper_inode_find);
+
+/*
+ * A reference to the folio of this page, if it is cached and up to date, and the number of pages from
+ * this one on that are in it. It is not locked: it may be truncated meanwhile, and keeps its bytes.
+ */
+unsigned int vfs_ext_helper_folio_take(struct inode *inode, u64 index, unsigned int pages_max,
+				       struct folio **folio, struct page **page)
+{
+	struct address_space *mapping = inode->i_mapping;
+	struct folio *found;
+
+	if (!pages_max || index > MAX_LFS_FILESIZE >> PAGE_SHIFT)
+		return 0;
+	found = filemap_get_folio(mapping, index);
+	if (IS_ERR(found))
+		return 0;
+	if (!folio_test_uptodate(found) || READ_ONCE(found->mapping) != mapping ||
+	    !folio_contains(found, index)) {
+		folio_put(found);
+		return 0;
+	}
+	*folio = found;
+	*page = folio_file_page(found, index);
+	return min_t(u64, pages_max, folio_next_index(found) - index);
+}
+EXPORT_SYMBOL_GPL(vfs_ext_helper_folio_take);
+
+void vfs_ext_helper_folio_put(struct folio *folio)
+{
+	folio_put(folio);
+}
+EXPORT_SYMBOL_GPL(vfs_ext_helper_folio_put);
 
 u64 vfs_ext_helper_inode_size(struct inode *inode)
 {
@@ -355,6 +420,53 @@ struct iov_iter *vfs_ext_helper_sreq_iter(struct netfs_io_subrequest *sreq)
 	return &sreq->io_iter;
 }
 EXPORT_SYMBOL_GPL(vfs_ext_helper_sreq_iter);
+
+/* A part of what is left, which the caller has checked to be there. The iterator is not advanced. */
+void vfs_ext_helper_sreq_part(const struct netfs_io_subrequest *sreq, size_t offset, size_t len,
+			      struct iov_iter *to)
+{
+	*to = sreq->io_iter;
+	iov_iter_advance(to, offset);
+	iov_iter_truncate(to, len);
+}
+EXPORT_SYMBOL_GPL(vfs_ext_helper_sreq_part);
+
+/*
+ * Adds the pieces of a part of what is left to a list with *entries of capacity, and ends the list with
+ * them. They are not pinned: the subrequest keeps them.
+ */
+int vfs_ext_helper_sreq_pieces(const struct netfs_io_subrequest *sreq, size_t offset, size_t len,
+			       struct scatterlist *sg, u32 capacity, u32 *entries)
+{
+	struct sg_table table = { .sgl = sg + *entries };
+	struct iov_iter part;
+	ssize_t ret;
+
+	if (user_backed_iter(&sreq->io_iter))
+		return -EOPNOTSUPP;
+	if (*entries >= capacity)
+		return -ENOSPC;
+	vfs_ext_helper_sreq_part(sreq, offset, len, &part);
+	memset(table.sgl, 0, (capacity - *entries) * sizeof(*sg));
+	ret = extract_iter_to_sg(&part, len, &table, capacity - *entries, 0);
+	if (ret < 0)
+		return ret;
+	if (ret != len || !table.nents)
+		return -ENOSPC;
+	if (*entries)
+		sg_unmark_end(&sg[*entries - 1]);
+	*entries += table.nents;
+	sg_mark_end(&sg[*entries - 1]);
+	return 0;
+}
+EXPORT_SYMBOL_GPL(vfs_ext_helper_sreq_pieces);
+
+/* These bytes have been written without the iterator. */
+void vfs_ext_helper_sreq_advance(struct netfs_io_subrequest *sreq, size_t bytes)
+{
+	iov_iter_advance(&sreq->io_iter, bytes);
+}
+EXPORT_SYMBOL_GPL(vfs_ext_helper_sreq_advance);
 
 /* What was transferred is what the iterator has been advanced by: it cannot be more. */
 static size_t vfs_ext_account(struct netfs_io_subrequest *sreq)

@@ -8,6 +8,7 @@ struct dentry;
 struct dentry_operations;
 struct dir_context;
 struct file;
+struct folio;
 struct fs_context;
 struct inode;
 struct iov_iter;
@@ -17,7 +18,9 @@ struct netfs_inode;
 struct netfs_io_request;
 struct netfs_io_subrequest;
 struct netfs_request_ops;
+struct page;
 struct qstr;
+struct scatterlist;
 struct seq_file;
 struct super_block;
 
@@ -51,6 +54,11 @@ void vfs_ext_helper_inode_init(struct netfs_inode *inode, const struct netfs_req
 bool vfs_ext_helper_inode_is_new(struct inode *inode);
 void vfs_ext_helper_inode_set(struct inode *inode, const struct vfs_ext_attributes *to);
 void vfs_ext_helper_inode_set_size(struct inode *inode, u64 size);
+struct inode *vfs_ext_helper_inode_find(struct super_block *sb, u64 hash,
+					int (*test)(struct inode *inode, void *data), void *data);
+unsigned int vfs_ext_helper_folio_take(struct inode *inode, u64 index, unsigned int pages_max,
+				       struct folio **folio, struct page **page);
+void vfs_ext_helper_folio_put(struct folio *folio);
 u64 vfs_ext_helper_inode_size(struct inode *inode);
 void vfs_ext_helper_inode_evict(struct inode *inode);
 void vfs_ext_helper_inode_large_folios(struct inode *inode);
@@ -86,6 +94,11 @@ size_t vfs_ext_helper_sreq_fresh(const struct netfs_io_subrequest *sreq);
 size_t vfs_ext_helper_sreq_left(const struct netfs_io_subrequest *sreq);
 u8 vfs_ext_helper_sreq_retries(const struct netfs_io_subrequest *sreq);
 struct iov_iter *vfs_ext_helper_sreq_iter(struct netfs_io_subrequest *sreq);
+void vfs_ext_helper_sreq_part(const struct netfs_io_subrequest *sreq, size_t offset, size_t len,
+			      struct iov_iter *to);
+int vfs_ext_helper_sreq_pieces(const struct netfs_io_subrequest *sreq, size_t offset, size_t len,
+			       struct scatterlist *sg, u32 capacity, u32 *entries);
+void vfs_ext_helper_sreq_advance(struct netfs_io_subrequest *sreq, size_t bytes);
 void vfs_ext_helper_sreq_rewind(struct netfs_io_subrequest *sreq);
 void vfs_ext_helper_sreq_progress(struct netfs_io_subrequest *sreq);
 void vfs_ext_helper_sreq_end(struct netfs_io_subrequest *sreq, enum vfs_ext_end how, int error);

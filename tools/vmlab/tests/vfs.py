@@ -472,3 +472,27 @@ def test_mounts_come_and_go_under_load(vm: Lab) -> None:
                     f"sleep 0.{turn % 5}; echo 3 > /proc/sys/vm/drop_caches; umount {how} {AT}; "
                     f"kill -9 $(jobs -p) 2>/dev/null; wait; mountpoint -q {AT} && umount {AT}; true")
         until(lambda: not machine.try_run("mods -r").code, 20, "an unload")
+
+
+@needs(machines=1, own_modules=True)
+def test_pages_of_a_request_come_from_several_places(vm: Lab) -> None:
+    """Some through a scatter list, some as bytes, in any order; what is behind a gap is read again."""
+    machine = load(vm)
+    for options in ("lend", "lend,read_bytes=20480,inline"):
+        with mounted(machine, options):
+            for name in SIZES:
+                ways(machine, name)
+            ge(state(machine)["retries"], 5, "answers with a gap")
+            eq(state(machine)["pending"], 0, "answers under way")
+
+
+@needs(machines=1, own_modules=True)
+def test_cached_pages_are_lent_as_they_are(vm: Lab) -> None:
+    """Those before the page that is read are found and hold the file; that page is not found, nor is another inode."""
+    machine = load(vm)
+    with mounted(machine, "look,readahead_pages=16"):
+        for name in ("big", "odd"):
+            number, size = SIZES[name]
+            eq(machine.run(f"sha256sum {AT}/{name}").split()[0], digest(number, size), name)
+        ge(state(machine)["cached"], 10_000, "pages that were looked at")
+        eq(state(machine)["wrong"], 0, "pages that were not as they should be")
