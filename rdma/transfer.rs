@@ -7,14 +7,14 @@
 //! [`SendQp`] sends each from its memory. Both are made once and used for one transfer at a time.
 //!
 //! ```text
-//! ReceiveQp ── receive(memory) ── Receiving ── finish ── Received ── into_parts ── ReceiveQp, memory
-//! SendQp ── send(memory) ── Sending ── post, post, ... ── finish ── SendQp, memory
+//! ReceiveQp ── receive(memory) ── Receiving ── finish ── Received ── into_parts ── both
+//! SendQp ── send(memory) ── Sending ── post, post, ... ── finish ── both
 //! ```
 //!
 //! The memory belongs to a [`Lender`](kernel_ext::scatterlist::Lender), which is in the transfer
 //! from its begin to its end: it comes back when each work request that names it has completed,
-//! and it is unmapped. If the device does not complete them, `finish` gives the transfer back, to be
-//! finished later, and a transfer that is dropped leaks the memory.
+//! and it is unmapped. If the device does not complete them, `finish` gives the transfer back, to
+//! be finished later, and a transfer that is dropped leaks the memory.
 //!
 //! A fragment fills the receive that is next, and not that of its own memory: if one is lost,
 //! all that follow are displaced. The receiver's handler notes which one came where, and

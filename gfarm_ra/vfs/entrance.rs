@@ -60,9 +60,9 @@ impl<T: FileSystem> Entrance<T> {
         }
     }
 
-    /// Calls `visit` with the mount, and returns its result; [`None`] if the mount is not there yet,
-    /// or not any more. An unmount waits for the visit, which should not take long. Any context
-    /// that `visit` allows.
+    /// Calls `visit` with the mount, and returns its result; [`None`] if the mount is not there
+    /// yet, or not any more. An unmount waits for the visit, which should not take long. Any
+    /// context that `visit` allows.
     pub fn visit<R>(&self, visit: impl FnOnce(&SuperBlock<T>) -> R) -> Option<R> {
         // There are far fewer than 2^31 threads.
         let before = self.state.fetch_add(1, Ordering::Acquire);

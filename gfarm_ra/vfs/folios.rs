@@ -23,8 +23,8 @@ use vfs_ext_sys as raw;
 /// Cached pages of files, one behind the other, to be read by a device.
 ///
 /// Each is kept by a reference, and not locked: it stays what it was when it was taken, also when
-/// the kernel drops it from the file's cache meanwhile. Whether it is what the file holds is for the
-/// file system to know.
+/// the kernel drops it from the file's cache meanwhile. Whether it is what the file holds is for
+/// the file system to know.
 ///
 /// # Invariants
 ///

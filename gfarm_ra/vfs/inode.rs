@@ -358,8 +358,8 @@ impl<T: FileSystem> SuperBlock<T> {
     /// its drop waits for the requests of the inode.
     pub fn find_inode(&self, key: Key) -> Option<InodeRef<'_, T>> {
         let mut wanted = key;
-        // SAFETY: By the type invariants, the super block is one of `T`; the function gets `wanted`,
-        // during the call only.
+        // SAFETY: By the type invariants, the super block is one of `T`; the function gets
+        // `wanted`, during the call only.
         let inode = unsafe {
             raw::vfs_ext_helper_inode_find(
                 self.as_raw(),

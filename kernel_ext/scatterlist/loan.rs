@@ -111,7 +111,7 @@ impl<L: Lender> Loan<L> {
     /// # Safety
     ///
     /// The caller must ensure that the list is not mapped when the loan ends, is dropped, or is
-    /// passed to somebody else.
+    /// passed on.
     pub unsafe fn list_mut(&mut self) -> &mut SgList {
         self.buffer.list_mut()
     }
@@ -276,7 +276,12 @@ unsafe impl Lender for BlockParts {
             // SAFETY: `push` has checked that the part is in its block, which `self` keeps. A block
             // may be written to.
             let pushed = unsafe {
-                list.push_entry(part.block.as_page(), part.offset_bytes, part.len_bytes, true)
+                list.push_entry(
+                    part.block.as_page(),
+                    part.offset_bytes,
+                    part.len_bytes,
+                    true,
+                )
             };
             if let Err(error) = pushed {
                 list.clear_entries()?;

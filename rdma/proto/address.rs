@@ -14,7 +14,7 @@ pub enum LinkLayer {
 /// The bytes of a global identifier that name the subnet.
 const PREFIX_LEN: usize = 8;
 
-/// The first local identifier of a multicast group, which is nobody's.
+/// The first local identifier of a multicast group, which no port has.
 const MULTICAST_LID: u16 = 0xc000;
 
 /// The largest service level.

@@ -2,9 +2,9 @@
 
 //! Which memory a fragment of a transfer is.
 //!
-//! A transfer is a row of whole pages, cut into fragments of equal size, each a datagram. The memory
-//! at one side may begin behind the start of the first page, and end before the end of the last:
-//! what is outside of it is the *lead* and the *tail*, which only the other side has.
+//! A transfer is a row of whole pages, cut into fragments of equal size, each a datagram. The
+//! memory at one side may begin behind the start of the first page, and end before the end of the
+//! last: what is outside of it is the *lead* and the *tail*, which only the other side has.
 
 use core::ops::Range;
 
@@ -108,8 +108,8 @@ impl Layout {
         Some(self.split(start, end))
     }
 
-    /// Returns the fragments of page `number`, and the part of the memory that is in it; [`None`] if
-    /// there is no such page.
+    /// Returns the fragments of page `number`, and the part of the memory that is in it; [`None`]
+    /// if there is no such page.
     pub fn page(&self, number: u16) -> Option<(Range<u16>, Range<u32>)> {
         let start = u32::from(number).checked_mul(PAGE_LEN)?;
         let end = start.checked_add(PAGE_LEN)?;

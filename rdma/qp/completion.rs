@@ -176,7 +176,7 @@ impl Source {
     }
 
     /// Returns the global identifier of the sender, which stands in the bytes before the datagram;
-    /// [`None`] if it has none. Anybody on the network may have written it.
+    /// [`None`] if it has none. Any machine on the network may have written it.
     pub fn gid(&self, header: &[u8; GRH_LEN as usize]) -> Option<Gid> {
         let has = |flag: sys::ib_wc_flags| self.0.wc_flags & flag as i32 != 0;
         let kind = match u32::from(self.0.network_hdr_type) {

@@ -267,7 +267,7 @@ impl<H: Counted, L: Lender> Busy<H, L> {
     /// Sleeps.
     pub(super) fn finish(mut self) -> Result<(Queue<H>, Loan<L>), (Error, Self)> {
         let settled = self.settle();
-        // INVARIANT: If it is settled, the list is not mapped, and no work request names its memory.
+        // INVARIANT: If it is settled, the list is not mapped, and no work request names it.
         match settled.and_then(|()| self.parts.take().ok_or(ENOTCONN)) {
             Ok(parts) => Ok(parts),
             Err(error) => Err((error, self)),

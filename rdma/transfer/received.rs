@@ -116,7 +116,7 @@ impl<H: ReceiveEvents, L: Lender> Received<H, L> {
         self.queue.qp().handler().events()
     }
 
-    /// Returns whether a fragment is in the slot, of whatever number: one that has come, or that
+    /// Returns whether a fragment is in the slot, of any number: one that has come, or that
     /// was copied.
     pub fn has(&self, slot: u16) -> bool {
         slot < self.layout.count() && self.queue.qp().handler().arrived().contains(slot)

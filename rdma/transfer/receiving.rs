@@ -120,7 +120,7 @@ impl Arrival<'_> {
     /// Returns a copy of the bytes before it, for [`Source::gid`].
     pub fn header(&self) -> [u8; GRH_LEN as usize] {
         let mut header = [0; GRH_LEN as usize];
-        // The slot exists: otherwise the header stays as it is, and is that of nobody.
+        // The slot exists: otherwise the header stays as it is, and has no sender.
         let _ = self.headers.read(self.slot.into(), 0, &mut header);
         header
     }

@@ -315,8 +315,8 @@ impl<H: SendEvents, L: Lender> Sending<H, L> {
     ///
     /// # Errors
     ///
-    /// Returns `EINVAL` for none, or one that does not exist; `ENOMEM` if more are on their way than
-    /// the transfer has; or what the device says. After one of the device the transfer has
+    /// Returns `EINVAL` for none, or one that does not exist; `ENOMEM` if more are on their way
+    /// than the transfer has; or what the device says. After one of the device the transfer has
     /// [failed](SendEvents::failed), and is to be finished.
     pub fn post(&mut self, fragments: Range<u16>) -> Result {
         let (qp, _) = self.busy.parts()?;

@@ -209,7 +209,10 @@ fn known(device: &Device, gid_index: u8, gid: &Gid) -> Result {
     let (same, kind) = device.gid_entry(1, gid_index)?;
     check(same == *gid, "the entry is the address")?;
     let index = device.find_gid(1, gid, kind)?;
-    check(device.gid_entry(1, index) == Ok((*gid, kind)), "it is found")?;
+    check(
+        device.gid_entry(1, index) == Ok((*gid, kind)),
+        "it is found",
+    )?;
     let none = device.find_gid(1, gid, GidKind::InfiniBand);
     check(none == Err(ENOENT), "no entry is one of InfiniBand")?;
     let none = device.find_gid(1, &Gid([1; 16]), kind);

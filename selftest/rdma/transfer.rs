@@ -255,7 +255,7 @@ fn other_key(rig: &mut Rig, case: &Case, len: u32) -> Result {
     Ok(())
 }
 
-/// Whatever is dropped in whatever state, the memory comes back, and nothing is left behind.
+/// In each state in which parts can be dropped, the memory comes back, and nothing is left behind.
 pub(crate) fn dropped(address: &SocketAddress) -> Result {
     for state in 0..6 {
         let mut rig = Rig::new(address)?;
@@ -279,7 +279,7 @@ pub(crate) fn dropped(address: &SocketAddress) -> Result {
                 sending.post(0..16)?;
                 drop(sending);
             }
-            // It has ended, and nobody has taken the parts.
+            // It has ended, and the parts were not taken.
             4 => {
                 drop(sending.finish().map_err(|_| EBUSY)?);
                 drop(receiving.finish().map_err(|_| EBUSY)?);

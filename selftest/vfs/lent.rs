@@ -30,7 +30,7 @@ use vfs_ext::{
 };
 
 /// Each second answer has this page left, and asks for a retry.
-const GAP: u16 = 5;
+const GAP: u16 = 2;
 
 /// Fills a subrequest up to the end of the file, and ends it.
 pub(super) fn serve(subrequest: Subrequest<Ferrotest>, turn: u64) -> Result<u64> {
@@ -171,11 +171,7 @@ pub(super) fn look(mount: &Mount, key: Key, position: u64) -> Result {
 
 /// Takes what is cached of a file before `position`; returns also the numbers of the pages, and the
 /// size of the file.
-fn cached(
-    sb: &SuperBlock<Ferrotest>,
-    key: Key,
-    position: u64,
-) -> Result<(Folios, KVec<u64>, u64)> {
+fn cached(sb: &SuperBlock<Ferrotest>, key: Key, position: u64) -> Result<(Folios, KVec<u64>, u64)> {
     let other = Key {
         number: key.number + 1000,
         ..key

@@ -37,7 +37,8 @@ from vmlab.machine import QEMU
 PYTHON = [sys.executable, "-B"]
 KDIR = [*PYTHON, "tools/kdir"]
 # Modules that test others are not what is measured.
-TESTS_OF_OTHERS = ("kernel_ext_test", "net_test", "vfs_test", "rdma_test", "rdma_test_device", "rust_rdma_ping")
+TESTS_OF_OTHERS = ("kernel_ext_test", "net_test", "vfs_test", "rdma_test", "rdma_test_device", "rust_rdma_ping",
+                   "rust_rdma_datagram")
 PACKAGES = ("ferrofabric-proto", "ferrofabric-replay")
 MEASURED = re.compile(r"(?:rtrs/proto|rnbd/proto|gfarm_ra/proto|test_device/proto|common)/")
 RUSTFLAGS = "-C instrument-coverage"

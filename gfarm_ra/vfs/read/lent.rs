@@ -55,8 +55,8 @@ impl Pages {
 ///
 /// # Invariants
 ///
-/// The subrequest has `len` bytes left, from `skip` bytes behind the start of page 0 on, and nothing
-/// is written through its own iterator. The bytes of each page in `filled` have been written, and
+/// The subrequest has `len` bytes left, from `skip` bytes behind the start of page 0 on, and its
+/// own iterator does not move. The bytes of each page in `filled` have been written, and
 /// the first `partial.1` bytes of the memory in page `partial.0`.
 pub struct Lent<T: FileSystem> {
     subrequest: Subrequest<T>,
@@ -139,8 +139,8 @@ impl<T: FileSystem> Lent<T> {
         let bytes = self.bytes(pages.clone());
         let len = bytes.len();
         let mut iter = MaybeUninit::uninit();
-        // SAFETY: By the type invariants, the subrequest has that many bytes left, and nobody else
-        // uses its iterator. The function writes all of `iter`.
+        // SAFETY: By the type invariants, the subrequest has that many bytes left, and no other
+        // value uses its iterator. The function writes all of `iter`.
         let iter = unsafe {
             let from = self.subrequest.raw.as_ptr();
             raw::vfs_ext_helper_sreq_part(from, bytes.start, len, iter.as_mut_ptr());
@@ -165,9 +165,14 @@ impl<T: FileSystem> Lent<T> {
                 self.filled.add(page);
                 continue;
             }
-            // INVARIANT: As many as are left of it were written.
-            let before = bytes.start.saturating_sub(start);
-            self.partial = (page, count.saturating_sub(before));
+            let part = count.saturating_sub(bytes.start.saturating_sub(start));
+            let (other, other_part) = self.partial;
+            // The first gap is the one that counts.
+            let is_first = page <= other || other_part == 0 || self.filled.has(other);
+            if part > 0 && is_first {
+                // INVARIANT: As many as are left were written of this page.
+                self.partial = (page, part);
+            }
             return;
         }
     }
@@ -195,7 +200,7 @@ impl<T: FileSystem> Lent<T> {
     }
 }
 
-/// Pages of a subrequest that are filled from their begin on, by somebody who writes bytes.
+/// Pages of a subrequest that are filled from their begin on, byte by byte.
 pub struct Hole<'a, T: FileSystem> {
     lent: &'a mut Lent<T>,
     pages: Range<u16>,
@@ -255,8 +260,8 @@ impl<T: FileSystem> Selection<T> {
     }
 }
 
-// SAFETY: The memory is that of the subrequest, whose pages stay allocated, and locked for it, until
-// it ends. It is dropped with `self`, or taken out of it, and ends only then.
+// SAFETY: The memory is that of the subrequest, whose pages stay allocated, and locked for it,
+// until it ends: it is dropped with `self`, or taken out of it.
 unsafe impl<T: FileSystem> Lender for Selection<T> {
     fn describe(&mut self, list: &mut SgList) -> Result {
         let (mut page, mut entries, mut total) = (0, 0, 0usize);

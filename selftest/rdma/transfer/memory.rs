@@ -39,7 +39,7 @@ impl Memory {
         Ok(lender)
     }
 
-    /// Returns whether nobody else has it.
+    /// Returns whether this is the only reference to it.
     pub(super) fn is_back(self) -> bool {
         let mut parts = self.parts.into_iter();
         parts.all(|(block, _)| Arc::into_unique_or_drop(block).is_some())

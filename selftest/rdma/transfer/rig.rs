@@ -156,15 +156,8 @@ impl Rig {
             gid_index,
             qkey: 0,
         };
-        let cq = |config: QpConfig| {
-            Cq::new(
-                &device,
-                config.cq_entries(),
-                0,
-                PollContext::Softirq,
-                None,
-            )
-        };
+        let cq =
+            |config: QpConfig| Cq::new(&device, config.cq_entries(), 0, PollContext::Softirq, None);
         let reception = Reception {
             inbox: inbox.clone(),
             gid,

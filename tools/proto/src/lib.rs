@@ -3,8 +3,8 @@
 //! The pure protocol folders of the kernel modules, compiled for the host.
 //!
 //! The same files, unchanged, are the crate `ferro_proto` and `pub mod proto;` of the module crates
-//! `rtrs_core`, `rnbd_client`, `rnbd_server`, `rdma` and `rdma_test_device_main`. The first two have the
-//! same names here as in the kernel (`common/`, `rtrs/` beside this one), so that
+//! `rtrs_core`, `rnbd_client`, `rnbd_server`, `rdma` and `rdma_test_device_main`. The first two
+//! have the same names here as in the kernel (`common/`, `rtrs/` beside this one), so that
 //! `use ferro_proto::...` and `use rtrs_core::proto::...` mean the same. No module has `gfarm` yet.
 
 #![no_std]

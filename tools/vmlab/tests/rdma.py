@@ -62,3 +62,15 @@ def test_the_sample_talks_to_itself(vm: Lab) -> None:
     for address in ("10.0.0.77", "nonsense"):
         ok(vm.server.try_run(f"mods ours rust_rdma_ping address={address}").code, f"it was loaded with {address}")
     vm.server.run("mods -r")
+
+
+@needs(machines=1, own_modules=True)
+def test_the_sample_of_datagrams_hears_itself(vm: Lab) -> None:
+    """rust_rdma_datagram hears its own ping, and unloads. Without the device it is not loaded."""
+    mark = vm.server.log_mark()
+    vm.server.run("mods ours rust_rdma_datagram")
+    until(lambda: vm.server.log_matches("rust_rdma_datagram: heard", mark), 10, "something is heard")
+    eq(len(vm.server.log_matches(r"rust_rdma_datagram: heard Ok\(.ping.\)$", mark)), 1, "pings")
+    vm.server.run("mods -r; rdma link delete rxe0")
+    vm.defer(vm.server.run, "mods -r; rdma link add rxe0 type rxe netdev eth0")
+    ok(vm.server.try_run("mods ours rust_rdma_datagram").code, "it was loaded without its device")

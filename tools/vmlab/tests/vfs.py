@@ -478,9 +478,9 @@ def test_mounts_come_and_go_under_load(vm: Lab) -> None:
 def test_pages_of_a_request_come_from_several_places(vm: Lab) -> None:
     """Some through a scatter list, some as bytes, in any order; what is behind a gap is read again."""
     machine = load(vm)
-    for options in ("lend", "lend,read_bytes=20480,inline"):
+    for options, names in (("lend", SIZES), ("lend,read_bytes=20480,inline", ("odd", "dir/inner"))):
         with mounted(machine, options):
-            for name in SIZES:
+            for name in names:
                 ways(machine, name)
             ge(state(machine)["retries"], 5, "answers with a gap")
             eq(state(machine)["pending"], 0, "answers under way")

@@ -92,10 +92,7 @@ fn what_is_no_layout_is_refused() {
         assert_eq!(made, Err(LayoutError::BadFragment), "{fragment}");
     }
     for skip in [4096, u32::MAX] {
-        assert_eq!(
-            Layout::new(4096, skip, 1, 256),
-            Err(LayoutError::BadSkip)
-        );
+        assert_eq!(Layout::new(4096, skip, 1, 256), Err(LayoutError::BadSkip));
     }
     for len in [0, u32::MAX, u32::MAX - 4095, (256 << 12) + 1] {
         assert_eq!(Layout::new(4096, 0, len, 256), Err(LayoutError::BadLen));
@@ -128,5 +125,8 @@ fn pieces_are_cut_and_none_is_skipped() {
             None
         ]
     );
-    assert_eq!(cut(&[10, 5, 3]), [(100, 10), (1000, 5), (2000, 3)].map(Some));
+    assert_eq!(
+        cut(&[10, 5, 3]),
+        [(100, 10), (1000, 5), (2000, 3)].map(Some)
+    );
 }
