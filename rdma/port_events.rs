@@ -53,11 +53,23 @@ static DEVICES: Global<KVec<DeviceId>> = Global::new(KVec::new());
 impl Device {
     /// Returns the device of this name. Process context, sleeps.
     pub fn find(name: &CStr) -> Option<Self> {
-        let devices = DEVICES.lock();
-        let all = devices.iter();
-        // SAFETY: `remove` takes a device off the list, under its lock, before the memory is freed.
-        all.filter_map(|id| unsafe { Self::try_get(id.0 as *mut sys::ib_device) })
-            .find(|device| *device.name() == *name)
+        Self::find_by(|device| *device.name() == *name)
+    }
+
+    /// Returns the first device for which `is_it`; [`None`] also without memory for the list of all
+    /// devices. Process context, sleeps.
+    pub fn find_by(is_it: impl Fn(&Self) -> bool) -> Option<Self> {
+        let mut all = KVec::new();
+        for id in DEVICES.lock().iter() {
+            // SAFETY: `remove` takes a device off the list, under its lock, before the memory is
+            // freed.
+            let device = unsafe { Self::try_get(id.0 as *mut sys::ib_device) };
+            if let Some(device) = device {
+                all.push(device, GFP_KERNEL).ok()?;
+            }
+        }
+        // Not under the lock: a look at a port takes locks of the network.
+        all.into_iter().find(is_it)
     }
 }
 

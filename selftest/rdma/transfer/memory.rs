@@ -39,8 +39,8 @@ impl Memory {
         Ok(lender)
     }
 
-    /// Returns whether this is the only reference to it.
-    pub(super) fn is_back(self) -> bool {
+    /// Gives it back, and returns whether this was the only reference to it.
+    pub(super) fn release(self) -> bool {
         let mut parts = self.parts.into_iter();
         parts.all(|(block, _)| Arc::into_unique_or_drop(block).is_some())
     }
