@@ -27,11 +27,13 @@
 //! | [`gfmd`], [`gfsd`], [`retry`] | connections, and what follows a fault |
 //! | [`request`] | the names of what is asked, for statistics |
 //! | [`open_file`], [`replica`] | a file that is read, and by which gfsd |
+//! | [`cache`] | pages that nodes give each other |
 
 #![forbid(unsafe_code)]
 
 pub mod attr;
 pub mod auth;
+pub mod cache;
 pub mod closing;
 pub mod command;
 pub mod error;

@@ -3,6 +3,7 @@
 //! The Gfarm protocol.
 
 mod auth;
+mod cache;
 mod compound;
 mod errors;
 mod golden;

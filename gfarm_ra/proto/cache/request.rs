@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A request for pages: from the node that wants them to the public queue pair of another one.
+//!
+//! Each type here is valid by construction: what a peer has sent goes through the same checks as
+//! what this node sends.
+
+use zerocopy::{
+    little_endian::{
+        U16,
+        U32,
+        U64, //
+    },
+    FromBytes,
+    IntoBytes, //
+};
+use zerocopy_derive::{
+    FromBytes,
+    Immutable,
+    IntoBytes,
+    KnownLayout,
+    Unaligned, //
+};
+
+use super::{
+    super::attr::FileId,
+    address::NodeId,
+    excluded::{
+        Excluded,
+        EXCLUDED_MAX, //
+    },
+    fragment::FragmentLen,
+    invalid::Invalid,
+    pages::PageSet,
+    wire::{
+        self,
+        Head,
+        Key,
+        Kind, //
+    }, //
+};
+
+/// The maximum time for which a request waits at a peer, in milliseconds.
+pub const TIMEOUT_MS_MAX: u16 = 10_000;
+
+/// The numbers of queue pairs for data: 0 and 1 are those of the subnet's management.
+const QPNS: core::ops::RangeInclusive<u32> = 2..=0x00ff_ffff;
+
+/// The keys of queue pairs for data: those with the highest bit are for privileged programs.
+const QKEYS: core::ops::RangeInclusive<u32> = 1..=i32::MAX as u32;
+
+/// The flag of [`Ask::is_retry`].
+const RETRY: u8 = 1 << 0;
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct RawRequest {
+    cookie: U64,
+    inum: U64,
+    gen: U64,
+    size: U64,
+    chunk: U64,
+    pages: [U64; 4],
+    excluded: [U64; EXCLUDED_MAX],
+    qpn: U32,
+    qkey: U32,
+    tag: U16,
+    fragment_len: U16,
+    role: u8,
+    flags: u8,
+    timeout: U16,
+    reasons: [u8; EXCLUDED_MAX],
+}
+
+/// The length of a request's datagram, in bytes.
+pub const REQUEST_LEN: usize = wire::HEAD_LEN + size_of::<RawRequest>() + wire::CODE_LEN;
+
+const _: () = assert!(REQUEST_LEN == 164);
+
+/// Pages of one content of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    id: FileId,
+    size_bytes: u64,
+    chunk: u64,
+    pages: PageSet,
+}
+
+impl Wanted {
+    /// Names pages, at least one, of a chunk of the file with this size; none of them is behind the
+    /// file's end.
+    pub fn new(id: FileId, size_bytes: u64, chunk: u64, pages: PageSet) -> Result<Self, Invalid> {
+        if id.inum == 0 {
+            return Err(Invalid::Object);
+        }
+        if size_bytes == 0 || i64::try_from(size_bytes).is_err() {
+            return Err(Invalid::Size);
+        }
+        if pages.is_empty() || !pages.is_subset(PageSet::of_file(chunk, size_bytes)) {
+            return Err(Invalid::Pages);
+        }
+        Ok(Self {
+            id,
+            size_bytes,
+            chunk,
+            pages,
+        })
+    }
+
+    /// Returns the content.
+    pub const fn id(&self) -> FileId {
+        self.id
+    }
+
+    /// Returns the size of the file as the node that asks knows it, in bytes, not 0.
+    pub const fn size_bytes(&self) -> u64 {
+        self.size_bytes
+    }
+
+    /// Returns the number of the chunk.
+    pub const fn chunk(&self) -> u64 {
+        self.chunk
+    }
+
+    /// Returns the pages, at least one.
+    pub const fn pages(&self) -> PageSet {
+        self.pages
+    }
+
+    /// Returns the same for some of the pages; `None` if there are none, or others among them.
+    pub fn part(&self, pages: PageSet) -> Option<Self> {
+        let is_part = !pages.is_empty() && pages.is_subset(self.pages);
+        is_part.then_some(Self { pages, ..*self })
+    }
+}
+
+/// Where fragments are to be sent: a queue pair at the port of the node that asks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Landing {
+    qpn: u32,
+    qkey: u32,
+    tag: u16,
+    fragment_len: FragmentLen,
+}
+
+impl Landing {
+    /// Names a queue pair by its number, 2 to 2^24 - 1, and the key that it has for this request
+    /// only, 1 to 2^31 - 1. `tag` is in each fragment's immediate.
+    pub fn new(qpn: u32, qkey: u32, tag: u16, fragment_len: FragmentLen) -> Result<Self, Invalid> {
+        if !QPNS.contains(&qpn) {
+            return Err(Invalid::QueuePair);
+        }
+        if !QKEYS.contains(&qkey) {
+            return Err(Invalid::QueueKey);
+        }
+        Ok(Self {
+            qpn,
+            qkey,
+            tag,
+            fragment_len,
+        })
+    }
+
+    /// Returns the number of the queue pair.
+    pub const fn qpn(&self) -> u32 {
+        self.qpn
+    }
+
+    /// Returns the key of the queue pair.
+    pub const fn qkey(&self) -> u32 {
+        self.qkey
+    }
+
+    /// Returns the number of the request among those of the node that asks.
+    pub const fn tag(&self) -> u16 {
+        self.tag
+    }
+
+    /// Returns the length of the fragments.
+    pub const fn fragment_len(&self) -> FragmentLen {
+        self.fragment_len
+    }
+}
+
+/// In which role a node is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Role {
+    /// As the owner of the chunk: it has the pages, or tells who has.
+    Owner = 0,
+    /// As the owner, by the word of another node: it names no further owner.
+    NamedOwner = 1,
+    /// As a holder: it has the pages, is fetching them, or says that it has not.
+    Holder = 2,
+}
+
+impl Role {
+    const fn new(raw: u8) -> Option<Self> {
+        match raw {
+            0 => Some(Self::Owner),
+            1 => Some(Self::NamedOwner),
+            2 => Some(Self::Holder),
+            _ => None,
+        }
+    }
+}
+
+/// What a node is asked for besides the pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ask {
+    /// In which role.
+    pub role: Role,
+    /// The node that asks has asked a node for the same read before. To the owner it is still
+    /// fetching what it was told to fetch.
+    pub is_retry: bool,
+    /// The nodes that were of no use.
+    pub excluded: Excluded,
+}
+
+/// A request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    cookie: u64,
+    wanted: Wanted,
+    landing: Landing,
+    ask: Ask,
+    timeout_ms: u16,
+}
+
+impl Request {
+    /// Makes a request. `cookie` is a random number that the reply repeats, another one each time.
+    /// The peer may answer within `timeout_ms`, 1 to [`TIMEOUT_MS_MAX`].
+    pub fn new(
+        cookie: u64,
+        wanted: Wanted,
+        landing: Landing,
+        ask: Ask,
+        timeout_ms: u16,
+    ) -> Result<Self, Invalid> {
+        let count = landing.fragment_len.count(wanted.pages);
+        count.ok_or(Invalid::Fragments)?;
+        if !(1..=TIMEOUT_MS_MAX).contains(&timeout_ms) {
+            return Err(Invalid::Timeout);
+        }
+        Ok(Self {
+            cookie,
+            wanted,
+            landing,
+            ask,
+            timeout_ms,
+        })
+    }
+
+    /// Reads the body of a datagram of the kind [`Kind::Request`].
+    pub fn parse(body: &[u8]) -> Result<Self, Invalid> {
+        let raw = RawRequest::read_from_bytes(body).map_err(|_| Invalid::Length)?;
+        let id = FileId {
+            inum: raw.inum.get(),
+            gen: raw.gen.get(),
+        };
+        let pages = PageSet::from_words(raw.pages.map(U64::get));
+        let wanted = Wanted::new(id, raw.size.get(), raw.chunk.get(), pages)?;
+        let fragment_len = FragmentLen::new(raw.fragment_len.get().into());
+        let landing = Landing::new(
+            raw.qpn.get(),
+            raw.qkey.get(),
+            raw.tag.get(),
+            fragment_len.ok_or(Invalid::Fragments)?,
+        )?;
+        let role = Role::new(raw.role).ok_or(Invalid::Role)?;
+        let excluded = Excluded::from_raw(&raw.excluded, &raw.reasons);
+        let excluded = excluded.ok_or(Invalid::Excluded)?;
+        if raw.flags & !RETRY != 0 {
+            return Err(Invalid::Flags);
+        }
+        let ask = Ask {
+            role,
+            is_retry: raw.flags & RETRY != 0,
+            excluded,
+        };
+        let cookie = raw.cookie.get();
+        Self::new(cookie, wanted, landing, ask, raw.timeout.get())
+    }
+
+    /// Writes the datagram, with `sequence` as its number.
+    pub fn seal(
+        &self,
+        from: NodeId,
+        to: NodeId,
+        sequence: u64,
+        key: &Key,
+    ) -> Option<[u8; REQUEST_LEN]> {
+        let (excluded, reasons) = self.ask.excluded.to_raw();
+        let raw = RawRequest {
+            cookie: U64::new(self.cookie),
+            inum: U64::new(self.wanted.id.inum),
+            gen: U64::new(self.wanted.id.gen),
+            size: U64::new(self.wanted.size_bytes),
+            chunk: U64::new(self.wanted.chunk),
+            pages: self.wanted.pages.to_words().map(U64::new),
+            excluded,
+            qpn: U32::new(self.landing.qpn),
+            qkey: U32::new(self.landing.qkey),
+            tag: U16::new(self.landing.tag),
+            // CAST: At most 4096.
+            fragment_len: U16::new(self.landing.fragment_len.bytes() as u16),
+            role: self.ask.role as u8,
+            flags: if self.ask.is_retry { RETRY } else { 0 },
+            timeout: U16::new(self.timeout_ms),
+            reasons,
+        };
+        let head = Head {
+            kind: Kind::Request,
+            from,
+            to: Some(to),
+            sequence,
+        };
+        let mut out = [0; REQUEST_LEN];
+        wire::seal(&head, raw.as_bytes(), key, &mut out)?;
+        Some(out)
+    }
+
+    /// Returns the random number of this request.
+    pub const fn cookie(&self) -> u64 {
+        self.cookie
+    }
+
+    /// Returns the pages.
+    pub const fn wanted(&self) -> &Wanted {
+        &self.wanted
+    }
+
+    /// Returns where fragments are to be sent.
+    pub const fn landing(&self) -> &Landing {
+        &self.landing
+    }
+
+    /// Returns what the node is asked for besides the pages.
+    pub const fn ask(&self) -> &Ask {
+        &self.ask
+    }
+
+    /// Returns how long the node that asks waits, in milliseconds.
+    pub const fn timeout_ms(&self) -> u16 {
+        self.timeout_ms
+    }
+}

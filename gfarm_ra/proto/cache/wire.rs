@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The head and the end of each datagram. All integers are little-endian.
+//!
+//! ```text
+//!   0  magic     4    "gfcc"
+//!   4  version   2    1
+//!   6  kind      2
+//!   8  from      8    the node that sends
+//!  16  to        8    the node that receives; 0 if the sender does not know its number
+//!  24  sequence  8    counted from 1 for each pair of nodes
+//!  32  body           as the kind has it
+//!      code      8    SipHash-2-4 of all before, with the key that all nodes have
+//! ```
+//!
+//! The code is checked before the body is looked at, so what reads a body is given bytes of nodes
+//! that have the key, and nothing else.
+
+use core::fmt;
+
+use ferro_proto::siphash::SipHash;
+use zerocopy::{
+    little_endian::{
+        U16,
+        U64, //
+    },
+    FromBytes,
+    IntoBytes, //
+};
+use zerocopy_derive::{
+    FromBytes,
+    Immutable,
+    IntoBytes,
+    KnownLayout,
+    Unaligned, //
+};
+
+use super::address::NodeId;
+
+/// The maximum length of a datagram, in bytes: RDMA over an Ethernet with frames of 1500 bytes has
+/// room for 1024.
+pub const DATAGRAM_LEN_MAX: usize = 1024;
+
+/// The length of the head, in bytes.
+pub const HEAD_LEN: usize = size_of::<RawHead>();
+
+/// The length of the code at the end, in bytes.
+pub const CODE_LEN: usize = 8;
+
+const MAGIC: [u8; 4] = *b"gfcc";
+const VERSION: u16 = 1;
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct RawHead {
+    magic: [u8; 4],
+    version: U16,
+    kind: U16,
+    from: U64,
+    to: U64,
+    sequence: U64,
+}
+
+const _: () = assert!(HEAD_LEN == 32);
+
+/// The kind of a datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u16)]
+pub enum Kind {
+    /// A [`Request`](super::request::Request).
+    Request = 1,
+    /// A [`Reply`](super::reply::Reply).
+    Reply = 2,
+    /// A node tells of itself.
+    Hello = 3,
+    /// A node tells of others.
+    Members = 4,
+}
+
+impl Kind {
+    const fn new(raw: u16) -> Option<Self> {
+        match raw {
+            1 => Some(Self::Request),
+            2 => Some(Self::Reply),
+            3 => Some(Self::Hello),
+            4 => Some(Self::Members),
+            _ => None,
+        }
+    }
+}
+
+/// The secret that all nodes of a cache have.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Key([u64; 2]);
+
+/// Does not show the secret.
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Key { .. }")
+    }
+}
+
+impl Key {
+    /// The length of a key, in bytes.
+    pub const LEN: usize = 16;
+
+    /// Takes the bytes of a key, which no one can guess.
+    pub fn new(bytes: &[u8; Self::LEN]) -> Self {
+        let mut words = [0; 2];
+        for (word, half) in words.iter_mut().zip(bytes.chunks_exact(8)) {
+            *word = half
+                .iter()
+                .rev()
+                .fold(0, |word, byte| word << 8 | u64::from(*byte));
+        }
+        Self(words)
+    }
+
+    fn code(&self, bytes: &[u8]) -> u64 {
+        let mut hash = SipHash::new(self.0);
+        hash.write(bytes);
+        hash.finish()
+    }
+}
+
+/// What the head of a datagram says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// The kind.
+    pub kind: Kind,
+    /// The node that sends.
+    pub from: NodeId,
+    /// The node that receives, if the sender knows its number.
+    pub to: Option<NodeId>,
+    /// How many datagrams the sender has sent to the receiver, with this one.
+    pub sequence: u64,
+}
+
+/// A datagram of a node that has the key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Datagram<'a> {
+    /// The head.
+    pub head: Head,
+    /// What is between the head and the code.
+    pub body: &'a [u8],
+}
+
+/// Why a datagram was not read. None of these is answered: an answer to a sender that may not have
+/// the key would let it use nodes against each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Rejected {
+    /// It is shorter than a head and a code, or longer than [`DATAGRAM_LEN_MAX`].
+    Length,
+    /// It does not begin as the datagrams of the cache do.
+    Magic,
+    /// It is of another version.
+    Version,
+    /// Its kind is not known.
+    Kind,
+    /// The code is wrong: the sender has another key, or the bytes were changed.
+    Code,
+    /// The sender's number is 0.
+    From,
+}
+
+impl fmt::Display for Rejected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Length => "datagram too short or too long",
+            Self::Magic => "no datagram of the cache",
+            Self::Version => "datagram of another version",
+            Self::Kind => "datagram of an unknown kind",
+            Self::Code => "authentication code wrong: another cc_key, or changed on the way",
+            Self::From => "sender without a number",
+        })
+    }
+}
+
+/// Writes a datagram: head, body, code. Returns its length in bytes, or `None` if `out` or a
+/// datagram has no room for it.
+pub fn seal(head: &Head, body: &[u8], key: &Key, out: &mut [u8]) -> Option<usize> {
+    let len = HEAD_LEN.checked_add(body.len())?;
+    let whole = len.checked_add(CODE_LEN)?;
+    if whole > DATAGRAM_LEN_MAX {
+        return None;
+    }
+    let (covered, rest) = out.split_at_mut_checked(len)?;
+    let code = rest.first_chunk_mut::<CODE_LEN>()?;
+    let (start, place) = covered.split_at_mut_checked(HEAD_LEN)?;
+    let raw = RawHead {
+        magic: MAGIC,
+        version: U16::new(VERSION),
+        kind: U16::new(head.kind as u16),
+        from: U64::new(head.from.get()),
+        to: U64::new(head.to.map_or(0, NodeId::get)),
+        sequence: U64::new(head.sequence),
+    };
+    start.copy_from_slice(raw.as_bytes());
+    place.copy_from_slice(body);
+    *code = key.code(covered).to_le_bytes();
+    Some(whole)
+}
+
+/// Reads a datagram.
+pub fn open<'a>(bytes: &'a [u8], key: &Key) -> Result<Datagram<'a>, Rejected> {
+    if bytes.len() > DATAGRAM_LEN_MAX {
+        return Err(Rejected::Length);
+    }
+    let (covered, code) = bytes
+        .split_last_chunk::<CODE_LEN>()
+        .ok_or(Rejected::Length)?;
+    let (raw, body) = RawHead::read_from_prefix(covered).map_err(|_| Rejected::Length)?;
+    if raw.magic != MAGIC {
+        return Err(Rejected::Magic);
+    }
+    if raw.version.get() != VERSION {
+        return Err(Rejected::Version);
+    }
+    let kind = Kind::new(raw.kind.get()).ok_or(Rejected::Kind)?;
+    // One comparison of two words takes the same time wherever they differ.
+    if u64::from_le_bytes(*code) != key.code(covered) {
+        return Err(Rejected::Code);
+    }
+    let head = Head {
+        kind,
+        from: NodeId::new(raw.from.get()).ok_or(Rejected::From)?,
+        to: NodeId::new(raw.to.get()),
+        sequence: raw.sequence.get(),
+    };
+    Ok(Datagram { head, body })
+}

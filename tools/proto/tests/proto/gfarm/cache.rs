@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The cooperative page cache.
+
+mod fragment;
+mod message;
+mod pages;
+mod reply;
+mod request;
+mod window;

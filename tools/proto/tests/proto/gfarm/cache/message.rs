@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Heads and codes of datagrams; and what the tests of messages have in common.
+
+use proto::gfarm::{
+    attr::FileId,
+    cache::{
+        address::NodeId,
+        pages::PageSet,
+        request::Wanted,
+        wire::{
+            open,
+            seal,
+            Head,
+            Key,
+            Kind,
+            Rejected,
+            CODE_LEN,
+            DATAGRAM_LEN_MAX,
+            HEAD_LEN, //
+        }, //
+    }, //
+};
+
+/// The key of the golden vectors: the bytes 0 to 15.
+pub(super) fn key() -> Key {
+    let mut bytes = [0; Key::LEN];
+    for (byte, value) in bytes.iter_mut().zip(0..) {
+        *byte = value;
+    }
+    Key::new(&bytes)
+}
+
+pub(super) fn node(digit: u64) -> NodeId {
+    NodeId::new(digit * 0x1111_1111_1111_1111).unwrap()
+}
+
+/// Eight pages at the start of chunk 2, and its last one.
+pub(super) fn wanted() -> Wanted {
+    let id = FileId {
+        inum: 12345,
+        gen: 5,
+    };
+    let pages = PageSet::range(0, 8).union(PageSet::range(255, 1));
+    Wanted::new(id, 0x30_2345, 2, pages).unwrap()
+}
+
+/// Reads bytes from hexadecimal digits; white space is let be.
+pub(super) fn hex(text: &str) -> Vec<u8> {
+    let digits: Vec<u8> = text
+        .bytes()
+        .filter(|c| !c.is_ascii_whitespace())
+        .map(|c| (c as char).to_digit(16).unwrap() as u8)
+        .collect();
+    digits.chunks(2).map(|d| d[0] << 4 | d[1]).collect()
+}
+
+fn head(kind: Kind) -> Head {
+    Head {
+        kind,
+        from: node(1),
+        to: Some(node(2)),
+        sequence: 7,
+    }
+}
+
+fn sealed(head: &Head, body: &[u8]) -> Vec<u8> {
+    let mut out = vec![0; DATAGRAM_LEN_MAX];
+    let len = seal(head, body, &key(), &mut out).unwrap();
+    out.truncate(len);
+    out
+}
+
+/// Gives the bytes the right code again.
+pub(super) fn forged(bytes: &mut Vec<u8>) {
+    use proto::common::siphash::SipHash;
+
+    let covered = bytes.len() - CODE_LEN;
+    let mut hash = SipHash::new([0x0706_0504_0302_0100, 0x0f0e_0d0c_0b0a_0908]);
+    hash.write(&bytes[..covered]);
+    bytes.truncate(covered);
+    bytes.extend(hash.finish().to_le_bytes());
+}
+
+#[test]
+fn what_is_sealed_is_opened() {
+    for kind in [Kind::Request, Kind::Reply, Kind::Hello, Kind::Members] {
+        for len in [0, 1, 7, 124, DATAGRAM_LEN_MAX - HEAD_LEN - CODE_LEN] {
+            for to in [None, Some(node(3))] {
+                let head = Head { to, ..head(kind) };
+                let body: Vec<u8> = (0..len).map(|i| i as u8).collect();
+                let bytes = sealed(&head, &body);
+                let datagram = open(&bytes, &key()).unwrap();
+                assert_eq!((datagram.head, datagram.body), (head, &body[..]));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_datagram_of_another_key_is_rejected() {
+    let bytes = sealed(&head(Kind::Hello), b"body");
+    assert_eq!(open(&bytes, &Key::new(&[1; 16])), Err(Rejected::Code));
+}
+
+#[test]
+fn a_change_of_any_bit_is_noticed() {
+    let honest = sealed(&head(Kind::Request), b"a body of some bytes");
+    for bit in 0..honest.len() * 8 {
+        let mut bytes = honest.clone();
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        let expected = match bit / 8 {
+            0..4 => Rejected::Magic,
+            4..6 => Rejected::Version,
+            // Some numbers are those of another kind.
+            6 if [bytes[6], bytes[7]] == [3, 0] => Rejected::Code,
+            6..8 => Rejected::Kind,
+            _ => Rejected::Code,
+        };
+        assert_eq!(open(&bytes, &key()), Err(expected), "bit {bit}");
+    }
+}
+
+#[test]
+fn a_datagram_that_was_cut_is_rejected() {
+    let honest = sealed(&head(Kind::Request), b"body");
+    for len in 0..honest.len() {
+        let expected = if len < HEAD_LEN + CODE_LEN {
+            Rejected::Length
+        } else {
+            Rejected::Code
+        };
+        assert_eq!(open(&honest[..len], &key()), Err(expected), "{len} bytes");
+    }
+    let mut longer = honest.clone();
+    longer.push(0);
+    assert_eq!(open(&longer, &key()), Err(Rejected::Code));
+}
+
+#[test]
+fn a_datagram_with_the_right_code_is_checked_all_the_same() {
+    let honest = sealed(&head(Kind::Request), b"body");
+    let damaged = |damage: &dyn Fn(&mut Vec<u8>)| {
+        let mut bytes = honest.clone();
+        damage(&mut bytes);
+        forged(&mut bytes);
+        open(&bytes, &key()).map(|datagram| datagram.head)
+    };
+    assert_eq!(damaged(&|_| {}), Ok(head(Kind::Request)));
+    assert_eq!(damaged(&|b| b[3] = b'C'), Err(Rejected::Magic));
+    assert_eq!(damaged(&|b| b[4] = 2), Err(Rejected::Version));
+    assert_eq!(damaged(&|b| b[5] = 1), Err(Rejected::Version));
+    for (low, high) in [(0, 0), (5, 0), (1, 1), (255, 255)] {
+        let kind = damaged(&|b| (b[6], b[7]) = (low, high));
+        assert_eq!(kind, Err(Rejected::Kind));
+    }
+    assert_eq!(damaged(&|b| b[8..16].fill(0)), Err(Rejected::From));
+    assert_eq!(damaged(&|b| b[16..24].fill(0)).unwrap().to, None);
+    let longer = damaged(&|b| b.resize(DATAGRAM_LEN_MAX + 1, 0));
+    assert_eq!(longer, Err(Rejected::Length));
+    assert!(damaged(&|b| b.resize(DATAGRAM_LEN_MAX, 0)).is_ok());
+}
+
+#[test]
+fn what_has_no_room_is_not_sealed() {
+    let body = [0; DATAGRAM_LEN_MAX];
+    let fits = DATAGRAM_LEN_MAX - HEAD_LEN - CODE_LEN;
+    let mut out = [0; DATAGRAM_LEN_MAX + 8];
+    let head = head(Kind::Members);
+    let seal = |body: &[u8], out: &mut [u8]| seal(&head, body, &key(), out);
+    assert_eq!(seal(&body[..fits], &mut out), Some(DATAGRAM_LEN_MAX));
+    assert_eq!(seal(&body[..fits + 1], &mut out), None);
+    assert_eq!(seal(&body[..4], &mut out[..44]), Some(44));
+    for room in 0..44 {
+        assert_eq!(seal(&body[..4], &mut out[..room]), None);
+    }
+}
+
+#[test]
+fn a_key_is_not_shown() {
+    assert_eq!(format!("{:?}", key()), "Key { .. }");
+}

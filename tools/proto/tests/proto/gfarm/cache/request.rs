@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Requests: their bytes, and each rule that a peer can break.
+
+use proptest::prelude::*;
+use proto::gfarm::{
+    attr::FileId,
+    cache::{
+        excluded::{
+            Excluded,
+            Reason,
+            EXCLUDED_MAX, //
+        },
+        fragment::FragmentLen,
+        invalid::Invalid,
+        pages::PageSet,
+        request::{
+            Ask,
+            Landing,
+            Request,
+            Role,
+            Wanted,
+            REQUEST_LEN,
+            TIMEOUT_MS_MAX, //
+        },
+        wire::{
+            open,
+            Kind,
+            HEAD_LEN, //
+        }, //
+    }, //
+};
+
+use super::message::{
+    forged,
+    hex,
+    key,
+    node,
+    wanted, //
+};
+
+/// A request as written by hand, and its code as another implementation of the hash has it.
+pub(super) const GOLDEN: &str = "
+    6766636301000100 1111111111111111
+    2222222222222222 0700000000000000
+    eeffc00000000000 3930000000000000
+    0500000000000000 4523300000000000
+    0200000000000000 ff00000000000000
+    0000000000000000 0000000000000000
+    0000000000000080 3333333333333333
+    4444444444444444 0000000000000000
+    0000000000000000 34120000f0debc7a
+    020100040200c800 010200005d7b4da5
+    6c691038";
+
+fn request() -> Request {
+    let fragment_len = FragmentLen::new(1024).unwrap();
+    let landing = Landing::new(0x1234, 0x7abc_def0, 0x0102, fragment_len).unwrap();
+    let mut excluded = Excluded::NONE;
+    excluded.add(node(3), Reason::NoAnswer);
+    excluded.add(node(4), Reason::NotHere);
+    let ask = Ask {
+        role: Role::Holder,
+        is_retry: false,
+        excluded,
+    };
+    Request::new(0xc0_ffee, wanted(), landing, ask, 200).unwrap()
+}
+
+fn parse(bytes: &[u8]) -> Result<Request, Invalid> {
+    let datagram = open(bytes, &key()).unwrap();
+    assert_eq!(datagram.head.kind, Kind::Request);
+    Request::parse(datagram.body)
+}
+
+#[test]
+fn the_bytes_are_those_of_the_page() {
+    let request = request();
+    let bytes = request.seal(node(1), node(2), 7, &key()).unwrap();
+    assert_eq!(bytes.to_vec(), hex(GOLDEN));
+    assert_eq!(parse(&bytes), Ok(request));
+    let head = open(&bytes, &key()).unwrap().head;
+    assert_eq!(
+        (head.from, head.to, head.sequence),
+        (node(1), Some(node(2)), 7)
+    );
+}
+
+/// The golden request with bytes changed from `at` on, in the body.
+fn with(at: usize, change: &[u8]) -> Result<Request, Invalid> {
+    let mut bytes = hex(GOLDEN);
+    bytes[at..at + change.len()].copy_from_slice(change);
+    forged(&mut bytes);
+    parse(&bytes)
+}
+
+#[test]
+fn each_field_is_checked() {
+    assert_eq!(with(0, b"gfcc"), Ok(request()));
+    assert_eq!(with(40, &[0; 8]), Err(Invalid::Object));
+    // The size: none, more than the kernel has files of, and less than the pages need.
+    assert_eq!(with(56, &[0; 8]), Err(Invalid::Size));
+    assert_eq!(with(56, &(1u64 << 63).to_le_bytes()), Err(Invalid::Size));
+    assert_eq!(with(56, &(3u64 << 20).to_le_bytes()).map(|_| ()), Ok(()));
+    let short = (3 << 20) - 4096u64;
+    assert_eq!(with(56, &short.to_le_bytes()), Err(Invalid::Pages));
+    assert_eq!(with(56, &(short + 1).to_le_bytes()).map(|_| ()), Ok(()));
+    // The chunk: behind the end, and one whose start is no number.
+    assert_eq!(with(64, &[3]), Err(Invalid::Pages));
+    assert_eq!(with(64, &[255; 8]), Err(Invalid::Pages));
+    assert_eq!(with(64, &(1u64 << 44).to_le_bytes()), Err(Invalid::Pages));
+    // The pages: none, and more than fragments of 1024 bytes can be.
+    assert_eq!(with(72, &[0; 32]), Err(Invalid::Pages));
+    assert_eq!(with(72, &[255; 7]).map(|_| ()), Ok(()), "57 pages");
+    assert_eq!(with(72, &[255; 8]), Err(Invalid::Fragments), "65 pages");
+    assert_eq!(with(136, &[0; 4]), Err(Invalid::QueuePair));
+    assert_eq!(with(136, &[1, 0, 0, 0]), Err(Invalid::QueuePair));
+    assert_eq!(with(136, &[0, 0, 0, 1]), Err(Invalid::QueuePair));
+    assert_eq!(with(136, &[2, 0, 0, 0]).map(|_| ()), Ok(()));
+    assert_eq!(with(136, &[255, 255, 255, 0]).map(|_| ()), Ok(()));
+    assert_eq!(with(140, &[0; 4]), Err(Invalid::QueueKey));
+    assert_eq!(with(143, &[0x80]), Err(Invalid::QueueKey));
+    assert_eq!(with(143, &[0x7f]).map(|_| ()), Ok(()));
+    for len in [0u16, 1, 128, 255, 1023, 1025, 8192, 0xffff] {
+        assert_eq!(with(146, &len.to_le_bytes()), Err(Invalid::Fragments));
+    }
+    for role in 0..=2 {
+        assert_eq!(with(148, &[role]).map(|r| r.ask().role as u8), Ok(role));
+    }
+    assert_eq!(with(148, &[3]), Err(Invalid::Role));
+    assert_eq!(with(149, &[1]).map(|r| r.ask().is_retry), Ok(true));
+    for flags in [2, 3, 0x80, 0xff] {
+        assert_eq!(with(149, &[flags]), Err(Invalid::Flags));
+    }
+    assert_eq!(with(150, &[0, 0]), Err(Invalid::Timeout));
+    for (ms, is_valid) in [(1, true), (TIMEOUT_MS_MAX, true), (10_001, false)] {
+        let result = with(150, &ms.to_le_bytes());
+        let expected = if is_valid {
+            Ok(ms)
+        } else {
+            Err(Invalid::Timeout)
+        };
+        assert_eq!(result.map(|r| r.timeout_ms()), expected);
+    }
+}
+
+#[test]
+fn the_list_of_excluded_nodes_is_checked() {
+    // A reason without a node, a node without a reason, an unknown reason.
+    assert_eq!(with(104, &[0; 8]), Err(Invalid::Excluded));
+    assert_eq!(with(152, &[0]), Err(Invalid::Excluded));
+    assert_eq!(with(152, &[4]), Err(Invalid::Excluded));
+    assert_eq!(with(155, &[1]), Err(Invalid::Excluded));
+    // The same node twice, and a gap.
+    assert_eq!(with(112, &[0x33; 8]), Err(Invalid::Excluded));
+    let gap = [&[0; 8][..], &[0x55; 8]].concat();
+    let reasons = [1, 0, 3];
+    let mut bytes = hex(GOLDEN);
+    bytes[112..128].copy_from_slice(&gap);
+    bytes[152..155].copy_from_slice(&reasons);
+    forged(&mut bytes);
+    assert_eq!(parse(&bytes), Err(Invalid::Excluded));
+    let full = with(152, &[3, 1, 0, 0]).unwrap();
+    let listed: Vec<_> = full.ask().excluded.iter().collect();
+    assert_eq!(
+        listed,
+        [(node(3), Reason::Busy), (node(4), Reason::NoAnswer)]
+    );
+}
+
+#[test]
+fn a_body_of_another_length_is_refused() {
+    let bytes = hex(GOLDEN);
+    let body = &bytes[HEAD_LEN..REQUEST_LEN - 8];
+    assert_eq!(Request::parse(body), Ok(request()));
+    for len in 0..body.len() {
+        assert_eq!(Request::parse(&body[..len]), Err(Invalid::Length));
+    }
+    let longer = [body, &[0]].concat();
+    assert_eq!(Request::parse(&longer), Err(Invalid::Length));
+}
+
+#[test]
+fn a_full_list_forgets_what_was_added_first() {
+    let mut list = Excluded::NONE;
+    for n in 1..=6 {
+        list.add(node(n), Reason::NotHere);
+    }
+    list.add(node(4), Reason::Busy);
+    let listed: Vec<_> = list.iter().map(|(node, _)| node).collect();
+    assert_eq!(listed, [node(3), node(4), node(5), node(6)]);
+    assert_eq!(listed.len(), EXCLUDED_MAX);
+    assert_eq!(list.reason(node(4)), Some(Reason::Busy));
+    assert_eq!(list.reason(node(1)), None);
+}
+
+#[test]
+fn a_part_has_pages_of_the_whole() {
+    let whole = wanted();
+    let pages = PageSet::range(2, 3);
+    let part = whole.part(pages).unwrap();
+    assert_eq!(part.pages(), pages);
+    assert_eq!((part.id(), part.chunk()), (whole.id(), whole.chunk()));
+    assert_eq!(part.size_bytes(), whole.size_bytes());
+    assert_eq!(whole.part(PageSet::EMPTY), None);
+    assert_eq!(whole.part(PageSet::range(7, 2)), None);
+}
+
+proptest! {
+    #[test]
+    fn every_request_survives_the_wire(
+        (cookie, inum, gen, tag) in any::<(u64, u64, u64, u16)>(),
+        (chunk, first, count) in (0..1u64 << 43, any::<u8>(), 1usize..=16),
+        (qpn, qkey, log) in (2u32..1 << 24, 1u32..1 << 31, 8u32..=12),
+        (role, timeout_ms) in (0usize..3, 1..=TIMEOUT_MS_MAX),
+        nodes in prop::collection::vec((1u64..=15, 0usize..3), 0..6),
+    ) {
+        let id = FileId { inum: inum.max(1), gen };
+        let pages = PageSet::range(first, count);
+        let wanted = Wanted::new(id, (chunk + 1) << 20, chunk, pages).unwrap();
+        let fragment_len = FragmentLen::new(1 << log).unwrap();
+        let landing = Landing::new(qpn, qkey, tag, fragment_len).unwrap();
+        let role = [Role::Owner, Role::NamedOwner, Role::Holder][role];
+        let mut excluded = Excluded::NONE;
+        for (n, reason) in nodes {
+            excluded.add(node(n), [Reason::NoAnswer, Reason::NotHere, Reason::Busy][reason]);
+        }
+        let ask = Ask { role, is_retry: cookie % 2 == 0, excluded };
+        let request = Request::new(cookie, wanted, landing, ask, timeout_ms).unwrap();
+        let bytes = request.seal(node(1), node(2), cookie, &key()).unwrap();
+        prop_assert_eq!(parse(&bytes), Ok(request));
+    }
+}
