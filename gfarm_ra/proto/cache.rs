@@ -13,6 +13,7 @@
 //! | [`window`] | which datagrams of a peer are repetitions |
 //! | [`fragment`] | the parts in which pages are sent |
 //! | [`request`], [`excluded`], [`reply`] | the messages of one request |
+//! | [`reassembly`] | which fragments have arrived, and how they come to their places |
 //! | [`invalid`] | what is wrong with a message |
 //! | [`address`] | the number and the address of a node |
 
@@ -21,6 +22,7 @@ pub mod excluded;
 pub mod fragment;
 pub mod invalid;
 pub mod pages;
+pub mod reassembly;
 pub mod reply;
 pub mod request;
 pub mod window;

@@ -21,6 +21,8 @@ pub enum Invalid {
     QueuePair,
     /// The key of a queue pair is 0, or has its highest bit set.
     QueueKey,
+    /// An owner is told where to send fragments, or a holder is not.
+    Landing,
     /// It is not known in which role the receiver is asked.
     Role,
     /// A flag is not known.
@@ -49,6 +51,7 @@ impl fmt::Display for Invalid {
             Self::Fragments => "fragments",
             Self::QueuePair => "queue pair",
             Self::QueueKey => "key of the queue pair",
+            Self::Landing => "place for fragments",
             Self::Role => "role",
             Self::Flags => "flags",
             Self::Timeout => "time limit",

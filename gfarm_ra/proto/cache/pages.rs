@@ -147,6 +147,19 @@ impl PageSet {
 
     /// Returns the page at a place in a row of the set's pages.
     pub fn nth(self, rank: usize) -> Option<u8> {
-        self.iter().nth(rank)
+        let mut rest = rank;
+        for (first, mut word) in [0u8, 64, 128, 192].into_iter().zip(self.0) {
+            // CAST: A `u32` fits `usize`.
+            let count = word.count_ones() as usize;
+            if rest < count {
+                for _ in 0..rest {
+                    word &= word.wrapping_sub(1);
+                }
+                // CAST: Below 64, as the word is not 0.
+                return Some(first | word.trailing_zeros() as u8);
+            }
+            rest = rest.wrapping_sub(count);
+        }
+        None
     }
 }

@@ -28,6 +28,7 @@ use super::{
     },
     invalid::Invalid,
     pages::PageSet,
+    request::RequestId,
     wire::{
         self,
         Head,
@@ -105,30 +106,28 @@ impl fmt::Display for Refusal {
 /// none of them the node does not know of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// The fragments of these pages were sent.
+    /// Of a holder: the fragments of these pages were sent.
     Data {
         /// The pages, at least one.
+        pages: PageSet,
+    },
+    /// Of an owner: a node has pages, or is fetching them.
+    Redirect {
+        /// The node to ask as a holder: the owner itself, or another one.
+        holder: Holder,
+        /// The pages to ask it for, at least one.
         pages: PageSet,
         /// No node has these: fetch them from the file server. The owner counts on it.
         fetch: PageSet,
     },
-    /// Another node has pages, or is fetching them.
-    Redirect {
-        /// The node to ask as a holder.
-        holder: Holder,
-        /// The pages to ask it for, at least one.
-        pages: PageSet,
-        /// As in `Data`.
-        fetch: PageSet,
-    },
-    /// No node has the pages.
+    /// Of an owner: no node has the pages.
     Fetch {
         /// Fetch these from the file server, at least one. The owner counts on it.
         pages: PageSet,
     },
-    /// Another node is the owner; ask it as [`Role::NamedOwner`](super::request::Role::NamedOwner).
+    /// Of an owner: another node is it; ask that one as [`Role::NamedOwner`](super::request::Role::NamedOwner).
     OtherOwner(Holder),
-    /// The pages are being fetched. The node keeps the request, and sends another reply.
+    /// Of a holder: the pages are being fetched. The node keeps the request, and sends another reply.
     Wait {
         /// The time after which the node is lost if it is silent, in milliseconds, not 0.
         wait_ms: u16,
@@ -148,9 +147,7 @@ pub enum Answer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reply {
     /// That of the request.
-    pub cookie: u64,
-    /// That of the request.
-    pub tag: u16,
+    pub id: RequestId,
     /// With data, the size of the file as the peer knows it, in bytes; otherwise 0.
     pub size_bytes: u64,
     /// The number of requests that the peer serves for this node at a time.
@@ -173,7 +170,8 @@ impl RawReply {
             Answer::Refused(refusal) => (8, refusal as u16),
         };
         let (pages, fetch) = match *answer {
-            Answer::Data { pages, fetch } | Answer::Redirect { pages, fetch, .. } => (pages, fetch),
+            Answer::Data { pages } => (pages, PageSet::EMPTY),
+            Answer::Redirect { pages, fetch, .. } => (pages, fetch),
             Answer::Fetch { pages } => (PageSet::EMPTY, pages),
             _ => (PageSet::EMPTY, PageSet::EMPTY),
         };
@@ -220,7 +218,7 @@ impl RawReply {
         let fetch = PageSet::from_words(self.fetch.map(U64::get));
         let detail = self.detail.get();
         Ok(match self.status.get() {
-            1 => Answer::Data { pages, fetch },
+            1 => Answer::Data { pages },
             2 => Answer::Redirect {
                 holder: self.holder()?,
                 pages,
@@ -241,15 +239,14 @@ impl Answer {
     /// Returns whether the sets and times are such as a node sends.
     fn check(&self) -> Result<(), Invalid> {
         match *self {
-            Self::Data { pages, fetch } | Self::Redirect { pages, fetch, .. } => {
-                if pages.is_empty() {
-                    return Err(Invalid::Field);
-                }
-                if !pages.is_disjoint(fetch) {
-                    return Err(Invalid::Sets);
-                }
+            Self::Data { pages } | Self::Fetch { pages } | Self::Redirect { pages, .. }
+                if pages.is_empty() =>
+            {
+                return Err(Invalid::Field)
             }
-            Self::Fetch { pages } if pages.is_empty() => return Err(Invalid::Field),
+            Self::Redirect { pages, fetch, .. } if !pages.is_disjoint(fetch) => {
+                return Err(Invalid::Sets)
+            }
             Self::Wait { wait_ms: 0 } | Self::Busy { wait_ms: 0 } => return Err(Invalid::Field),
             _ => {}
         }
@@ -270,8 +267,10 @@ impl Reply {
             return Err(Invalid::Field);
         }
         Ok(Self {
-            cookie: raw.cookie.get(),
-            tag: raw.tag.get(),
+            id: RequestId {
+                tag: raw.tag.get(),
+                cookie: raw.cookie.get(),
+            },
             size_bytes: raw.size.get(),
             credits: raw.credits.get(),
             answer,
@@ -283,14 +282,14 @@ impl Reply {
     pub fn seal(&self, from: NodeId, to: NodeId, key: &Key) -> Option<[u8; REPLY_LEN]> {
         self.answer.check().ok()?;
         let raw = RawReply {
-            cookie: U64::new(self.cookie),
+            cookie: U64::new(self.id.cookie),
             size: U64::new(self.size_bytes),
             pages: NO_SET,
             fetch: NO_SET,
             holder: U64::ZERO,
             address: [0; Address::LEN],
             zero: 0,
-            tag: U16::new(self.tag),
+            tag: U16::new(self.id.tag),
             status: U16::ZERO,
             detail: U16::ZERO,
             credits: U16::new(self.credits),

@@ -139,14 +139,13 @@ impl Wanted {
 pub struct Landing {
     qpn: u32,
     qkey: u32,
-    tag: u16,
     fragment_len: FragmentLen,
 }
 
 impl Landing {
     /// Names a queue pair by its number, 2 to 2^24 - 1, and the key that it has for this request
-    /// only, 1 to 2^31 - 1. `tag` is in each fragment's immediate.
-    pub fn new(qpn: u32, qkey: u32, tag: u16, fragment_len: FragmentLen) -> Result<Self, Invalid> {
+    /// only, 1 to 2^31 - 1.
+    pub fn new(qpn: u32, qkey: u32, fragment_len: FragmentLen) -> Result<Self, Invalid> {
         if !QPNS.contains(&qpn) {
             return Err(Invalid::QueuePair);
         }
@@ -156,7 +155,6 @@ impl Landing {
         Ok(Self {
             qpn,
             qkey,
-            tag,
             fragment_len,
         })
     }
@@ -171,11 +169,6 @@ impl Landing {
         self.qkey
     }
 
-    /// Returns the number of the request among those of the node that asks.
-    pub const fn tag(&self) -> u16 {
-        self.tag
-    }
-
     /// Returns the length of the fragments.
     pub const fn fragment_len(&self) -> FragmentLen {
         self.fragment_len
@@ -186,11 +179,11 @@ impl Landing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Role {
-    /// As the owner of the chunk: it has the pages, or tells who has.
+    /// As the owner of the chunk: it tells who has the pages.
     Owner = 0,
     /// As the owner, by the word of another node: it names no further owner.
     NamedOwner = 1,
-    /// As a holder: it has the pages, is fetching them, or says that it has not.
+    /// As a holder: it sends the pages, now or when it has them, or tells that it will not.
     Holder = 2,
 }
 
@@ -217,33 +210,45 @@ pub struct Ask {
     pub excluded: Excluded,
 }
 
+/// What tells a request from all others; the reply repeats it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RequestId {
+    /// The number of the request among those that the node has under way. Fragments have it too.
+    pub tag: u16,
+    /// A random number, another one each time.
+    pub cookie: u64,
+}
+
 /// A request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    cookie: u64,
+    id: RequestId,
     wanted: Wanted,
-    landing: Landing,
+    landing: Option<Landing>,
     ask: Ask,
     timeout_ms: u16,
 }
 
 impl Request {
-    /// Makes a request. `cookie` is a random number that the reply repeats, another one each time.
-    /// The peer may answer within `timeout_ms`, 1 to [`TIMEOUT_MS_MAX`].
+    /// Makes a request. A holder is told where to send the fragments, an owner is not. The peer may
+    /// answer within `timeout_ms`, 1 to [`TIMEOUT_MS_MAX`].
     pub fn new(
-        cookie: u64,
+        id: RequestId,
         wanted: Wanted,
-        landing: Landing,
+        landing: Option<Landing>,
         ask: Ask,
         timeout_ms: u16,
     ) -> Result<Self, Invalid> {
-        let count = landing.fragment_len.count(wanted.pages);
+        if landing.is_some() != (ask.role == Role::Holder) {
+            return Err(Invalid::Landing);
+        }
+        let count = landing.map_or(Some(0), |l| l.fragment_len.count(wanted.pages));
         count.ok_or(Invalid::Fragments)?;
         if !(1..=TIMEOUT_MS_MAX).contains(&timeout_ms) {
             return Err(Invalid::Timeout);
         }
         Ok(Self {
-            cookie,
+            id,
             wanted,
             landing,
             ask,
@@ -254,32 +259,25 @@ impl Request {
     /// Reads the body of a datagram of the kind [`Kind::Request`].
     pub fn parse(body: &[u8]) -> Result<Self, Invalid> {
         let raw = RawRequest::read_from_bytes(body).map_err(|_| Invalid::Length)?;
-        let id = FileId {
+        let file = FileId {
             inum: raw.inum.get(),
             gen: raw.gen.get(),
         };
         let pages = PageSet::from_words(raw.pages.map(U64::get));
-        let wanted = Wanted::new(id, raw.size.get(), raw.chunk.get(), pages)?;
-        let fragment_len = FragmentLen::new(raw.fragment_len.get().into());
-        let landing = Landing::new(
-            raw.qpn.get(),
-            raw.qkey.get(),
-            raw.tag.get(),
-            fragment_len.ok_or(Invalid::Fragments)?,
-        )?;
-        let role = Role::new(raw.role).ok_or(Invalid::Role)?;
-        let excluded = Excluded::from_raw(&raw.excluded, &raw.reasons);
-        let excluded = excluded.ok_or(Invalid::Excluded)?;
+        let wanted = Wanted::new(file, raw.size.get(), raw.chunk.get(), pages)?;
         if raw.flags & !RETRY != 0 {
             return Err(Invalid::Flags);
         }
         let ask = Ask {
-            role,
+            role: Role::new(raw.role).ok_or(Invalid::Role)?,
             is_retry: raw.flags & RETRY != 0,
-            excluded,
+            excluded: Excluded::from_raw(&raw.excluded, &raw.reasons).ok_or(Invalid::Excluded)?,
         };
-        let cookie = raw.cookie.get();
-        Self::new(cookie, wanted, landing, ask, raw.timeout.get())
+        let id = RequestId {
+            tag: raw.tag.get(),
+            cookie: raw.cookie.get(),
+        };
+        Self::new(id, wanted, raw.landing()?, ask, raw.timeout.get())
     }
 
     /// Writes the datagram, with `sequence` as its number.
@@ -291,19 +289,20 @@ impl Request {
         key: &Key,
     ) -> Option<[u8; REQUEST_LEN]> {
         let (excluded, reasons) = self.ask.excluded.to_raw();
+        let fragment_len = self.landing.map_or(0, |l| l.fragment_len.bytes());
         let raw = RawRequest {
-            cookie: U64::new(self.cookie),
+            cookie: U64::new(self.id.cookie),
             inum: U64::new(self.wanted.id.inum),
             gen: U64::new(self.wanted.id.gen),
             size: U64::new(self.wanted.size_bytes),
             chunk: U64::new(self.wanted.chunk),
             pages: self.wanted.pages.to_words().map(U64::new),
             excluded,
-            qpn: U32::new(self.landing.qpn),
-            qkey: U32::new(self.landing.qkey),
-            tag: U16::new(self.landing.tag),
+            qpn: U32::new(self.landing.map_or(0, |l| l.qpn)),
+            qkey: U32::new(self.landing.map_or(0, |l| l.qkey)),
+            tag: U16::new(self.id.tag),
             // CAST: At most 4096.
-            fragment_len: U16::new(self.landing.fragment_len.bytes() as u16),
+            fragment_len: U16::new(fragment_len as u16),
             role: self.ask.role as u8,
             flags: if self.ask.is_retry { RETRY } else { 0 },
             timeout: U16::new(self.timeout_ms),
@@ -320,9 +319,9 @@ impl Request {
         Some(out)
     }
 
-    /// Returns the random number of this request.
-    pub const fn cookie(&self) -> u64 {
-        self.cookie
+    /// Returns what tells the request from others.
+    pub const fn id(&self) -> RequestId {
+        self.id
     }
 
     /// Returns the pages.
@@ -330,9 +329,9 @@ impl Request {
         &self.wanted
     }
 
-    /// Returns where fragments are to be sent.
-    pub const fn landing(&self) -> &Landing {
-        &self.landing
+    /// Returns where fragments are to be sent, if a holder is asked.
+    pub const fn landing(&self) -> Option<&Landing> {
+        self.landing.as_ref()
     }
 
     /// Returns what the node is asked for besides the pages.
@@ -343,5 +342,17 @@ impl Request {
     /// Returns how long the node that asks waits, in milliseconds.
     pub const fn timeout_ms(&self) -> u16 {
         self.timeout_ms
+    }
+}
+
+impl RawRequest {
+    /// Reads where fragments are to be sent; all three fields are 0 if nowhere.
+    fn landing(&self) -> Result<Option<Landing>, Invalid> {
+        let (qpn, qkey, len) = (self.qpn.get(), self.qkey.get(), self.fragment_len.get());
+        if (qpn, qkey, len) == (0, 0, 0) {
+            return Ok(None);
+        }
+        let fragment_len = FragmentLen::new(len.into()).ok_or(Invalid::Fragments)?;
+        Landing::new(qpn, qkey, fragment_len).map(Some)
     }
 }

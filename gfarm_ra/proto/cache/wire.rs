@@ -8,7 +8,7 @@
 //!   6  kind      2
 //!   8  from      8    the node that sends
 //!  16  to        8    the node that receives; 0 if the sender does not know its number
-//!  24  sequence  8    counted from 1 for each pair of nodes
+//!  24  sequence  8    a larger number in each datagram from the one to the other node
 //!  32  body           as the kind has it
 //!      code      8    SipHash-2-4 of all before, with the key that all nodes have
 //! ```
@@ -132,7 +132,8 @@ pub struct Head {
     pub from: NodeId,
     /// The node that receives, if the sender knows its number.
     pub to: Option<NodeId>,
-    /// How many datagrams the sender has sent to the receiver, with this one.
+    /// A number, not 0, that is larger in each datagram that the sender sends to the receiver; 0 in a
+    /// reply, which the cookie makes unique.
     pub sequence: u64,
 }
 

@@ -5,6 +5,7 @@
 mod fragment;
 mod message;
 mod pages;
+mod reassembly;
 mod reply;
 mod request;
 mod window;

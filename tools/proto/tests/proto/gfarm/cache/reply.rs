@@ -13,6 +13,7 @@ use proto::gfarm::cache::{
         Reply,
         REPLY_LEN, //
     },
+    request::RequestId,
     wire::{
         open,
         Kind,
@@ -34,12 +35,12 @@ pub(super) const GOLDEN_DATA: &str = "
     eeffc00000000000 4523300000000000
     7f00000000000000 0000000000000000
     0000000000000000 0000000000000000
-    8000000000000000 0000000000000000
     0000000000000000 0000000000000000
     0000000000000000 0000000000000000
     0000000000000000 0000000000000000
-    0000000002010100 0000100030615de4
-    586d5f85";
+    0000000000000000 0000000000000000
+    0000000002010100 0000100010836070
+    ea4b53e8";
 pub(super) const GOLDEN_REDIRECT: &str = "
     6766636301000200 2222222222222222
     1111111111111111 0000000000000000
@@ -66,8 +67,10 @@ fn holder() -> Holder {
 fn reply(answer: Answer) -> Reply {
     let has_size = matches!(answer, Answer::Data { .. });
     Reply {
-        cookie: 0xc0_ffee,
-        tag: 0x0102,
+        id: RequestId {
+            tag: 0x0102,
+            cookie: 0xc0_ffee,
+        },
         size_bytes: if has_size { 0x30_2345 } else { 0 },
         credits: 16,
         answer,
@@ -75,10 +78,8 @@ fn reply(answer: Answer) -> Reply {
 }
 
 fn data() -> Answer {
-    Answer::Data {
-        pages: PageSet::range(0, 7),
-        fetch: PageSet::range(7, 1),
-    }
+    let pages = PageSet::range(0, 7);
+    Answer::Data { pages }
 }
 
 fn redirect() -> Answer {
@@ -111,7 +112,7 @@ fn every_answer_survives_the_wire() {
     for answer in [
         data(),
         redirect(),
-        Answer::Data { pages, fetch },
+        Answer::Data { pages },
         Answer::Redirect {
             holder: holder(),
             pages,
@@ -136,11 +137,9 @@ fn what_no_node_accepts_is_not_sealed() {
     let none = PageSet::EMPTY;
     let both = PageSet::range(0, 1);
     for answer in [
-        Answer::Data {
-            pages: none,
-            fetch: none,
-        },
-        Answer::Data {
+        Answer::Data { pages: none },
+        Answer::Redirect {
+            holder: holder(),
             pages: both,
             fetch: both,
         },
@@ -173,7 +172,7 @@ fn each_field_of_data_is_checked() {
     assert_eq!(with(0, b"gfcc"), Ok(reply(data())));
     assert_eq!(with(40, &[0; 8]), Err(Invalid::Field), "no size");
     assert_eq!(with(48, &[0]), Err(Invalid::Field), "no pages");
-    assert_eq!(with(48, &[0xff]), Err(Invalid::Sets), "there, and to fetch");
+    assert_eq!(with(80, &[0x80]), Err(Invalid::Field), "pages to fetch");
     assert_eq!(with(112, &[1]), Err(Invalid::Field), "a holder");
     assert_eq!(with(120, &[1]), Err(Invalid::Field), "an address");
     assert_eq!(with(146, &[1]), Err(Invalid::Field), "an address");

@@ -18,6 +18,7 @@ use proto::gfarm::{
             Ask,
             Landing,
             Request,
+            RequestId,
             Role,
             Wanted,
             REQUEST_LEN,
@@ -55,7 +56,7 @@ pub(super) const GOLDEN: &str = "
 
 fn request() -> Request {
     let fragment_len = FragmentLen::new(1024).unwrap();
-    let landing = Landing::new(0x1234, 0x7abc_def0, 0x0102, fragment_len).unwrap();
+    let landing = Landing::new(0x1234, 0x7abc_def0, fragment_len).unwrap();
     let mut excluded = Excluded::NONE;
     excluded.add(node(3), Reason::NoAnswer);
     excluded.add(node(4), Reason::NotHere);
@@ -64,7 +65,11 @@ fn request() -> Request {
         is_retry: false,
         excluded,
     };
-    Request::new(0xc0_ffee, wanted(), landing, ask, 200).unwrap()
+    let id = RequestId {
+        tag: 0x0102,
+        cookie: 0xc0_ffee,
+    };
+    Request::new(id, wanted(), Some(landing), ask, 200).unwrap()
 }
 
 fn parse(bytes: &[u8]) -> Result<Request, Invalid> {
@@ -86,12 +91,19 @@ fn the_bytes_are_those_of_the_page() {
     );
 }
 
-/// The golden request with bytes changed from `at` on, in the body.
-fn with(at: usize, change: &[u8]) -> Result<Request, Invalid> {
+/// The golden request with bytes changed at some places.
+fn changed(changes: &[(usize, &[u8])]) -> Result<Request, Invalid> {
     let mut bytes = hex(GOLDEN);
-    bytes[at..at + change.len()].copy_from_slice(change);
+    for (at, change) in changes {
+        bytes[*at..*at + change.len()].copy_from_slice(change);
+    }
     forged(&mut bytes);
     parse(&bytes)
+}
+
+/// The golden request with bytes changed from `at` on.
+fn with(at: usize, change: &[u8]) -> Result<Request, Invalid> {
+    changed(&[(at, change)])
 }
 
 #[test]
@@ -124,9 +136,29 @@ fn each_field_is_checked() {
     for len in [0u16, 1, 128, 255, 1023, 1025, 8192, 0xffff] {
         assert_eq!(with(146, &len.to_le_bytes()), Err(Invalid::Fragments));
     }
+    // An owner with a place for fragments, and a holder without one.
+    assert_eq!(with(148, &[0]), Err(Invalid::Landing));
+    assert_eq!(with(148, &[1]), Err(Invalid::Landing));
     for role in 0..=2 {
-        assert_eq!(with(148, &[role]).map(|r| r.ask().role as u8), Ok(role));
+        let request = changed(&[(148, &[role]), (136, &[0; 8]), (146, &[0; 2])]);
+        let expected = if role == 2 {
+            Err(Invalid::Landing)
+        } else {
+            Ok(role)
+        };
+        assert_eq!(request.map(|r| r.ask().role as u8), expected);
     }
+    let owner = changed(&[
+        (148, &[0]),
+        (72, &[255; 31]),
+        (136, &[0; 8]),
+        (146, &[0; 2]),
+    ]);
+    assert_eq!(
+        owner.map(|r| r.wanted().pages().len()),
+        Ok(249),
+        "no fragments, no limit"
+    );
     assert_eq!(with(148, &[3]), Err(Invalid::Role));
     assert_eq!(with(149, &[1]).map(|r| r.ask().is_retry), Ok(true));
     for flags in [2, 3, 0x80, 0xff] {
@@ -154,12 +186,10 @@ fn the_list_of_excluded_nodes_is_checked() {
     // The same node twice, and a gap.
     assert_eq!(with(112, &[0x33; 8]), Err(Invalid::Excluded));
     let gap = [&[0; 8][..], &[0x55; 8]].concat();
-    let reasons = [1, 0, 3];
-    let mut bytes = hex(GOLDEN);
-    bytes[112..128].copy_from_slice(&gap);
-    bytes[152..155].copy_from_slice(&reasons);
-    forged(&mut bytes);
-    assert_eq!(parse(&bytes), Err(Invalid::Excluded));
+    assert_eq!(
+        changed(&[(112, &gap), (152, &[1, 0, 3])]),
+        Err(Invalid::Excluded)
+    );
     let full = with(152, &[3, 1, 0, 0]).unwrap();
     let listed: Vec<_> = full.ask().excluded.iter().collect();
     assert_eq!(
@@ -209,24 +239,26 @@ fn a_part_has_pages_of_the_whole() {
 proptest! {
     #[test]
     fn every_request_survives_the_wire(
-        (cookie, inum, gen, tag) in any::<(u64, u64, u64, u16)>(),
+        (cookie, inum, generation, tag) in any::<(u64, u64, u64, u16)>(),
         (chunk, first, count) in (0..1u64 << 43, any::<u8>(), 1usize..=16),
         (qpn, qkey, log) in (2u32..1 << 24, 1u32..1 << 31, 8u32..=12),
         (role, timeout_ms) in (0usize..3, 1..=TIMEOUT_MS_MAX),
         nodes in prop::collection::vec((1u64..=15, 0usize..3), 0..6),
     ) {
-        let id = FileId { inum: inum.max(1), gen };
+        let id = FileId { inum: inum.max(1), gen: generation };
         let pages = PageSet::range(first, count);
         let wanted = Wanted::new(id, (chunk + 1) << 20, chunk, pages).unwrap();
         let fragment_len = FragmentLen::new(1 << log).unwrap();
-        let landing = Landing::new(qpn, qkey, tag, fragment_len).unwrap();
+        let landing = Landing::new(qpn, qkey, fragment_len).unwrap();
         let role = [Role::Owner, Role::NamedOwner, Role::Holder][role];
         let mut excluded = Excluded::NONE;
         for (n, reason) in nodes {
             excluded.add(node(n), [Reason::NoAnswer, Reason::NotHere, Reason::Busy][reason]);
         }
         let ask = Ask { role, is_retry: cookie % 2 == 0, excluded };
-        let request = Request::new(cookie, wanted, landing, ask, timeout_ms).unwrap();
+        let landing = (role == Role::Holder).then_some(landing);
+        let id = RequestId { tag, cookie };
+        let request = Request::new(id, wanted, landing, ask, timeout_ms).unwrap();
         let bytes = request.seal(node(1), node(2), cookie, &key()).unwrap();
         prop_assert_eq!(parse(&bytes), Ok(request));
     }

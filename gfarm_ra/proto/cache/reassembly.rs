@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Which fragments have arrived, where they are in memory, and how each comes to its place.
+//!
+//! A queue pair gives the datagrams that arrive to its receives in the order in which these were
+//! posted. Receive i, called *slot* i, is laid over the place of fragment i. So as long as no
+//! fragment is lost, repeated or overtaken, each arrives at its place, and nothing is copied. After
+//! one of these, the fragments behind it are in slots of others. Their immediates tell which they
+//! are, and when no slot can change any more they are moved.
+//!
+//! A fragment counts once, if it has the length and the tag of the request and one of its numbers.
+//! What else arrives uses a slot up, and is of no other effect: the fragment of the slot is
+//! possibly lost for it, never replaced.
+
+use super::{
+    fragment::{
+        FragmentId,
+        FragmentLen,
+        FRAGMENTS_MAX, //
+    },
+    pages::{
+        PageSet,
+        PAGES, //
+    }, //
+};
+
+// A `u8` numbers all slots, and all fragments.
+const _: () = assert!(FRAGMENTS_MAX == 1 << u8::BITS);
+
+/// What is in the memory of a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Slot {
+    /// It is posted: the device may write to it.
+    Posted,
+    /// Nothing of use.
+    Empty,
+    /// A fragment.
+    Holds(u8),
+}
+
+/// A datagram that has used a slot up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Arrival {
+    /// A fragment of the request.
+    New,
+    /// A fragment that is there already.
+    Repeated,
+    /// Not a fragment of the request.
+    Foreign,
+    /// There is no such slot, or it was used up before: the driver is wrong.
+    NoSlot,
+}
+
+/// A place in memory that has room for a fragment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Place {
+    /// The place of the fragment with this number.
+    Slot(u8),
+    /// A buffer outside the pages.
+    Spare,
+}
+
+/// A copy of one fragment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Move {
+    /// Where it is.
+    pub from: Place,
+    /// Where it goes; nothing of use is there.
+    pub to: Place,
+}
+
+/// The fragments of one request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reassembly {
+    tag: u16,
+    fragment_len: FragmentLen,
+    pages: PageSet,
+    /// The number of fragments, and of slots; those behind are `Empty`.
+    count: usize,
+    /// The number of slots that are `Posted`.
+    posted: usize,
+    slots: [Slot; FRAGMENTS_MAX],
+    /// The slot of each fragment that has arrived.
+    found: [Option<u8>; FRAGMENTS_MAX],
+    /// The number of fragments of each page that have arrived, by the page's rank.
+    arrived: [u8; PAGES],
+    /// The pages of which all have.
+    whole: PageSet,
+    /// The next step of the search for a fragment to move; behind `2 * count` there is none.
+    scan: usize,
+    /// A slot that became empty by the last move.
+    hole: Option<u8>,
+    /// The fragment in the spare buffer.
+    spare: Option<u8>,
+}
+
+impl Reassembly {
+    /// Starts for a request with this tag for these pages, with a slot for each fragment posted; `None` if there
+    /// are too many.
+    pub fn new(tag: u16, fragment_len: FragmentLen, pages: PageSet) -> Option<Self> {
+        let count = fragment_len.count(pages)?;
+        let mut slots = [Slot::Empty; FRAGMENTS_MAX];
+        for slot in slots.iter_mut().take(count) {
+            *slot = Slot::Posted;
+        }
+        Some(Self {
+            tag,
+            fragment_len,
+            pages,
+            count,
+            posted: count,
+            slots,
+            found: [None; FRAGMENTS_MAX],
+            arrived: [0; PAGES],
+            whole: PageSet::EMPTY,
+            scan: 0,
+            hole: None,
+            spare: None,
+        })
+    }
+
+    /// Returns the number of slots, and of fragments.
+    pub const fn count(&self) -> usize {
+        self.count
+    }
+
+    /// Takes the completion of a slot's receive. `imm` is the datagram's immediate, if it has one,
+    /// `len_bytes` the length of what is behind the global header.
+    pub fn received(&mut self, slot: u8, imm: Option<u32>, len_bytes: u32) -> Arrival {
+        if !self.use_up(slot) {
+            return Arrival::NoSlot;
+        }
+        let Some(fragment) = self.fragment(imm, len_bytes) else {
+            return Arrival::Foreign;
+        };
+        let Some(found) = self.found.get_mut(usize::from(fragment)) else {
+            return Arrival::Foreign;
+        };
+        if found.is_some() {
+            return Arrival::Repeated;
+        }
+        *found = Some(slot);
+        self.set(slot, Slot::Holds(fragment));
+        self.note(fragment);
+        Arrival::New
+    }
+
+    /// Takes note that the device writes to no slot any more: the queue pair was stopped.
+    pub fn stopped(&mut self) {
+        for slot in self.slots.iter_mut() {
+            if *slot == Slot::Posted {
+                *slot = Slot::Empty;
+            }
+        }
+        self.posted = 0;
+    }
+
+    /// Returns the pages of which all fragments have arrived. They are not at their places yet, and
+    /// no page is complete before the peer has said that it has sent it.
+    pub const fn whole(&self) -> PageSet {
+        self.whole
+    }
+
+    /// Returns whether all slots have been used up: the device writes to none.
+    pub const fn is_idle(&self) -> bool {
+        self.posted == 0
+    }
+
+    /// Ends the transfer: returns which of the pages that the peer has sent are complete, once all
+    /// moves of [`next_move`](Self::next_move) are done. Returns `None` while a slot is posted.
+    pub fn settle(&mut self, sent: PageSet) -> Option<PageSet> {
+        if !self.is_idle() {
+            return None;
+        }
+        let complete = self.whole.intersection(sent);
+        self.forget(complete);
+        self.whole = complete;
+        Some(complete)
+    }
+
+    /// Returns the next copy to make, after [`settle`](Self::settle). It takes effect before the
+    /// next one.
+    pub fn next_move(&mut self) -> Option<Move> {
+        if !self.is_idle() {
+            return None;
+        }
+        loop {
+            if let Some(fill) = self.hole.take().and_then(|hole| self.fill(hole)) {
+                return Some(fill);
+            }
+            if let Some(save) = self.search()? {
+                return Some(save);
+            }
+        }
+    }
+
+    fn use_up(&mut self, slot: u8) -> bool {
+        let is_posted = self.slot(slot) == Slot::Posted;
+        if is_posted {
+            self.set(slot, Slot::Empty);
+            self.posted = self.posted.saturating_sub(1);
+        }
+        is_posted
+    }
+
+    fn slot(&self, slot: u8) -> Slot {
+        let content = self.slots.get(usize::from(slot)).copied();
+        content.unwrap_or(Slot::Empty)
+    }
+
+    fn set(&mut self, slot: u8, content: Slot) {
+        if let Some(place) = self.slots.get_mut(usize::from(slot)) {
+            *place = content;
+        }
+    }
+
+    /// Returns the number of the fragment that a datagram is.
+    fn fragment(&self, imm: Option<u32>, len_bytes: u32) -> Option<u8> {
+        let id = FragmentId::from_imm(imm?);
+        let is_ours = id.tag == self.tag
+            && usize::from(id.index) < self.count
+            && len_bytes == self.fragment_len.bytes();
+        is_ours.then_some(id.index)?.try_into().ok()
+    }
+
+    /// Counts a new fragment.
+    fn note(&mut self, fragment: u8) {
+        let per_page = self.fragment_len.per_page();
+        let rank = usize::from(fragment).checked_div(per_page).unwrap_or(0);
+        let Some(arrived) = self.arrived.get_mut(rank) else {
+            return;
+        };
+        *arrived = arrived.saturating_add(1);
+        if usize::from(*arrived) == per_page {
+            if let Some(page) = self.pages.nth(rank) {
+                self.whole.insert(page);
+            }
+        }
+    }
+
+    /// Forgets the fragments of all pages but these.
+    fn forget(&mut self, but: PageSet) {
+        for (rank, page) in self.pages.iter().enumerate() {
+            if but.contains(page) {
+                continue;
+            }
+            let fragments = self.found.get_mut(self.fragment_len.of_page(rank));
+            for found in fragments.into_iter().flatten() {
+                let slot = found.take().map(usize::from);
+                if let Some(slot) = slot.and_then(|slot| self.slots.get_mut(slot)) {
+                    *slot = Slot::Empty;
+                }
+            }
+        }
+    }
+
+    /// Moves the fragment of an empty slot there, if there is one: its own slot is the next hole.
+    fn fill(&mut self, hole: u8) -> Option<Move> {
+        let to = Place::Slot(hole);
+        if self.spare == Some(hole) {
+            self.spare = None;
+            self.set(hole, Slot::Holds(hole));
+            let from = Place::Spare;
+            return Some(Move { from, to });
+        }
+        let found = self.found.get_mut(usize::from(hole))?;
+        let slot = found.filter(|slot| *slot != hole)?;
+        *found = Some(hole);
+        self.set(hole, Slot::Holds(hole));
+        self.set(slot, Slot::Empty);
+        self.hole = Some(slot);
+        let from = Place::Slot(slot);
+        Some(Move { from, to })
+    }
+
+    /// Takes the next step of the search. First all slots are looked at that are empty: fragments
+    /// move towards them. What is at a wrong place then is part of a circle of such, which a move
+    /// to the spare buffer opens. Returns `None` when there is no further step.
+    fn search(&mut self) -> Option<Option<Move>> {
+        let is_first = self.scan < self.count;
+        let slot = if is_first {
+            self.scan
+        } else {
+            self.scan.wrapping_sub(self.count)
+        };
+        if slot >= self.count {
+            return None;
+        }
+        self.scan = self.scan.wrapping_add(1);
+        let slot = u8::try_from(slot).ok()?;
+        match self.slot(slot) {
+            Slot::Empty if is_first => self.hole = Some(slot),
+            Slot::Holds(fragment) if !is_first && fragment != slot => {
+                self.spare = Some(fragment);
+                self.set(slot, Slot::Empty);
+                self.hole = Some(slot);
+                let from = Place::Slot(slot);
+                let to = Place::Spare;
+                return Some(Some(Move { from, to }));
+            }
+            _ => {}
+        }
+        Some(None)
+    }
+}
