@@ -8,23 +8,30 @@
 //!
 //! | Module | What |
 //! |---|---|
+//! | [`address`] | the number and the address of a node |
 //! | [`pages`] | sets of pages of a chunk |
 //! | [`wire`] | the head of each datagram and its authentication code |
 //! | [`window`] | which datagrams of a peer are repetitions |
-//! | [`fragment`] | the parts in which pages are sent |
-//! | [`request`], [`excluded`], [`reply`] | the messages of one request |
-//! | [`reassembly`] | which fragments have arrived, and how they come to their places |
-//! | [`invalid`] | what is wrong with a message |
-//! | [`address`] | the number and the address of a node |
+//! | [`request`], [`excluded`], [`reply`], [`invalid`] | the messages of one request, and their errors |
+//! | [`fragment`], [`reassembly`] | the parts in which pages are sent, and how they come to their places |
+//! | [`requester`] | the pages of one read, from other nodes |
+//! | [`responder`], [`keep`] | which requests of others are served, and with what |
+//! | [`admission`] | how much a node does for others at a time |
+//! | [`rtt`] | how long a peer is waited for |
 
 pub mod address;
+pub mod admission;
 pub mod excluded;
 pub mod fragment;
 pub mod invalid;
+pub mod keep;
 pub mod pages;
 pub mod reassembly;
 pub mod reply;
 pub mod request;
+pub mod requester;
+pub mod responder;
+pub mod rtt;
 pub mod window;
 pub mod wire;
 

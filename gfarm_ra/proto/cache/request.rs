@@ -273,11 +273,13 @@ impl Request {
             is_retry: raw.flags & RETRY != 0,
             excluded: Excluded::from_raw(&raw.excluded, &raw.reasons).ok_or(Invalid::Excluded)?,
         };
-        let id = RequestId {
-            tag: raw.tag.get(),
-            cookie: raw.cookie.get(),
-        };
-        Self::new(id, wanted, raw.landing()?, ask, raw.timeout.get())
+        Self::new(raw.id(), wanted, raw.landing()?, ask, raw.timeout.get())
+    }
+
+    /// Returns what tells the request from others, although another field may be invalid.
+    pub fn id_of(body: &[u8]) -> Option<RequestId> {
+        let raw = RawRequest::read_from_bytes(body).ok()?;
+        Some(raw.id())
     }
 
     /// Writes the datagram, with `sequence` as its number.
@@ -346,6 +348,13 @@ impl Request {
 }
 
 impl RawRequest {
+    fn id(&self) -> RequestId {
+        RequestId {
+            tag: self.tag.get(),
+            cookie: self.cookie.get(),
+        }
+    }
+
     /// Reads where fragments are to be sent; all three fields are 0 if nowhere.
     fn landing(&self) -> Result<Option<Landing>, Invalid> {
         let (qpn, qkey, len) = (self.qpn.get(), self.qkey.get(), self.fragment_len.get());

@@ -8,4 +8,5 @@ mod pages;
 mod reassembly;
 mod reply;
 mod request;
+mod requester;
 mod window;

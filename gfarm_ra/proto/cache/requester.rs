@@ -1,0 +1,483 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The pages of one read, from other nodes: which node to ask, how long to wait, when to go to the
+//! file server instead.
+//!
+//! ```text
+//!   the owner of the chunk  -- Redirect -->  a holder  -- Data -->  pages
+//!         |       ^                             |
+//!       Fetch     '--- Miss, Busy, silence -----'
+//!         v
+//!   the file server
+//! ```
+//!
+//! The driver gives each [`Event`] to [`Requester::step`], one at a time, and carries out the
+//! [`Effect`]. A read ends exactly once, with [`Effect::Over`], after 2 s at the latest or, if the
+//! device may write to its pages then, when it has stopped. What is missing then is read from the
+//! file server; a fault of a peer costs time, and is no error.
+//!
+//! A page is taken only if the reply of the peer that was asked says that it was sent, for this very
+//! attempt, with the size that this node knows; and if all of its fragments have arrived.
+
+mod attempt;
+pub mod event;
+
+use self::{
+    attempt::{
+        Attempt,
+        Progress,
+        Verdict, //
+    },
+    event::{
+        Asking,
+        Effect,
+        Event,
+        Heard,
+        Step,
+        Whom, //
+    }, //
+};
+use super::{
+    address::NodeId,
+    excluded::{
+        Excluded,
+        Reason, //
+    },
+    fragment::FragmentLen,
+    pages::PageSet,
+    reassembly::Move,
+    reply::{
+        Answer,
+        Holder, //
+    },
+    request::{
+        Ask,
+        Role,
+        Wanted, //
+    }, //
+};
+
+/// The time after which a read goes to the file server, in microseconds.
+pub const READ_US_MAX: u64 = 2_000_000;
+
+/// The number of requests of one read.
+pub const ASKS_MAX: u8 = 12;
+
+/// The number of requests in a row that bring nothing, after which a read goes to the file server.
+pub const FRUITLESS_MAX: u8 = 3;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Before the start.
+    New,
+    /// The driver has an [`Effect::Ask`].
+    Asking(Asking),
+    /// A request is under way.
+    Waiting,
+    /// The queue pair is being stopped.
+    Stopping,
+    /// Fragments are being moved, which makes these pages complete.
+    Settling(PageSet),
+    /// This is asked for at a later time.
+    Pausing(Asking, u64),
+    /// At the end.
+    Over,
+}
+
+/// The pages of one read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Requester {
+    me: NodeId,
+    wanted: Wanted,
+    fragment_len: FragmentLen,
+    /// The pages that are complete.
+    got: PageSet,
+    /// The pages that the file server is asked for.
+    fetch: PageSet,
+    excluded: Excluded,
+    /// The owner that was silent last.
+    silent_owner: Option<NodeId>,
+    /// The number of requests.
+    asks: u8,
+    /// The number of the last ones that have brought nothing.
+    fruitless: u8,
+    /// A request has failed.
+    is_retry: bool,
+    /// The reader has left.
+    is_cancelled: bool,
+    deadline_us: u64,
+    state: State,
+    /// In the states `Waiting`, `Stopping` and `Settling`.
+    attempt: Option<Attempt>,
+}
+
+impl Requester {
+    /// Makes the requester of a read by the node `me`; `None` if the pages have too many fragments
+    /// of this length for one request.
+    pub fn new(me: NodeId, wanted: Wanted, fragment_len: FragmentLen) -> Option<Self> {
+        fragment_len.count(wanted.pages())?;
+        Some(Self {
+            me,
+            wanted,
+            fragment_len,
+            got: PageSet::EMPTY,
+            fetch: PageSet::EMPTY,
+            excluded: Excluded::NONE,
+            silent_owner: None,
+            asks: 0,
+            fruitless: 0,
+            is_retry: false,
+            is_cancelled: false,
+            deadline_us: u64::MAX,
+            state: State::New,
+            attempt: None,
+        })
+    }
+
+    /// Returns what is read.
+    pub const fn wanted(&self) -> &Wanted {
+        &self.wanted
+    }
+
+    /// Returns the next copy to make, after [`Effect::Settle`]. It takes effect before the next one.
+    pub fn next_move(&mut self) -> Option<Move> {
+        match self.state {
+            State::Settling(_) => self.attempt.as_mut()?.next_move(),
+            _ => None,
+        }
+    }
+
+    /// Takes an event at `now_us`. An event that the state does not expect changes nothing.
+    pub fn step(&mut self, event: Event<'_>, now_us: u64) -> Step {
+        if let Event::Replied { from, reply } = event {
+            let size_bytes = self.wanted.size_bytes();
+            let attempt = self.attempt.as_mut();
+            let heard = attempt.and_then(|a| a.replied(from, reply, size_bytes, now_us));
+            let Some((progress, heard)) = heard else {
+                return Step::quiet(Effect::Wait);
+            };
+            return Step {
+                effect: self.go_on(progress, now_us),
+                note: Some((from, heard)),
+            };
+        }
+        if event == Event::TimerFired && self.state == State::Waiting {
+            return self.timer(now_us);
+        }
+        Step::quiet(self.effect(event, now_us))
+    }
+
+    fn effect(&mut self, event: Event<'_>, now_us: u64) -> Effect {
+        match (event, self.state) {
+            (Event::Cancel, _) => self.cancel(),
+            (Event::Start, State::New) => {
+                self.deadline_us = now_us.saturating_add(READ_US_MAX);
+                self.ask_owner(now_us)
+            }
+            (Event::Sending { node, id, timing }, State::Asking(asking)) => {
+                let len = self.fragment_len;
+                self.attempt = Attempt::new(&asking, node, id, timing, len, now_us);
+                let Some(attempt) = &self.attempt else {
+                    return self.over();
+                };
+                self.state = State::Waiting;
+                let at_us = attempt.until_us().min(self.deadline_us);
+                Effect::Timer { at_us }
+            }
+            (Event::Answered(answer), State::Asking(asking)) => {
+                self.judge_owner(&asking, self.me, answer, now_us)
+            }
+            (Event::Unsent { retry_us }, State::Asking(asking)) => match retry_us {
+                Some(retry_us) => self.pause(asking, retry_us.into(), now_us),
+                None => self.unreachable(&asking, now_us),
+            },
+            (Event::TimerFired, State::Pausing(asking, until_us)) => {
+                if now_us < until_us {
+                    return Effect::Timer { at_us: until_us };
+                }
+                self.ask(asking.whom, asking.ask.role, asking.pages, now_us)
+            }
+            (
+                Event::Arrived {
+                    slot,
+                    imm,
+                    len_bytes,
+                },
+                State::Waiting | State::Stopping,
+            ) => {
+                let attempt = self.attempt.as_mut();
+                let progress = attempt.map(|a| a.arrived(slot, imm, len_bytes, now_us));
+                self.go_on(progress.unwrap_or(Progress::Wait), now_us)
+            }
+            (Event::Stopped, State::Stopping) => self.stopped(now_us),
+            (Event::Settled, State::Settling(complete)) => {
+                // Without its moves a page has other bytes.
+                if self.next_move().is_none() {
+                    self.got = self.got.union(complete);
+                }
+                self.judge(now_us)
+            }
+            _ => Effect::Wait,
+        }
+    }
+
+    /// The timer has expired while a request is under way.
+    fn timer(&mut self, now_us: u64) -> Step {
+        let Some(attempt) = self.attempt.as_mut() else {
+            return Step::quiet(Effect::Wait);
+        };
+        let node = attempt.node();
+        let is_due = now_us >= attempt.until_us();
+        let progress = if now_us < self.deadline_us {
+            attempt.timer(now_us)
+        } else {
+            attempt.cut();
+            Progress::Ended
+        };
+        // A peer from which fragments come is not silent: its reply is lost.
+        let is_silent = is_due
+            && progress == Progress::Ended
+            && attempt.verdict() == Verdict::Silent
+            && !attempt.has_fragments();
+        Step {
+            effect: self.go_on(progress, now_us),
+            note: is_silent.then_some((node, Heard::Silence)),
+        }
+    }
+
+    /// Carries on with the attempt that is under way.
+    fn go_on(&mut self, progress: Progress, now_us: u64) -> Effect {
+        if self.state != State::Waiting {
+            return Effect::Wait;
+        }
+        match progress {
+            Progress::Wait => Effect::Wait,
+            Progress::Timer(at_us) => Effect::Timer {
+                at_us: at_us.min(self.deadline_us),
+            },
+            Progress::Ended => {
+                if self.attempt.as_ref().is_some_and(Attempt::is_transfer) {
+                    self.state = State::Stopping;
+                    return Effect::Stop;
+                }
+                self.judge(now_us)
+            }
+        }
+    }
+
+    /// The device writes to no page any more.
+    fn stopped(&mut self, now_us: u64) -> Effect {
+        let attempt = self.attempt.as_mut();
+        let complete = attempt.map_or(PageSet::EMPTY, Attempt::stopped);
+        if complete.is_empty() {
+            return self.judge(now_us);
+        }
+        self.state = State::Settling(complete);
+        Effect::Settle { complete }
+    }
+
+    /// The reader has left.
+    fn cancel(&mut self) -> Effect {
+        self.is_cancelled = true;
+        match self.state {
+            State::Waiting if self.attempt.as_ref().is_some_and(Attempt::is_transfer) => {
+                self.state = State::Stopping;
+                Effect::Stop
+            }
+            State::Stopping | State::Settling(_) | State::Over => Effect::Wait,
+            _ => self.over(),
+        }
+    }
+
+    fn over(&mut self) -> Effect {
+        self.attempt = None;
+        self.state = State::Over;
+        Effect::Over { got: self.got }
+    }
+
+    /// Decides what follows the attempt that has ended.
+    fn judge(&mut self, now_us: u64) -> Effect {
+        let Some(attempt) = self.attempt.take() else {
+            return self.over();
+        };
+        let (asking, node) = (*attempt.asking(), attempt.node());
+        match attempt.verdict() {
+            _ if self.is_cancelled => self.over(),
+            Verdict::Sent(sent) => self.judge_data(&asking, node, sent, now_us),
+            Verdict::Silent if attempt.has_fragments() => {
+                self.failed();
+                self.ask(asking.whom, asking.ask.role, asking.pages, now_us)
+            }
+            Verdict::Silent => self.judge_silence(&asking, node, now_us),
+            Verdict::Said(answer) if attempt.is_transfer() => {
+                self.judge_holder(node, answer, now_us)
+            }
+            Verdict::Said(answer) => self.judge_owner(&asking, node, answer, now_us),
+        }
+    }
+
+    /// A request has brought nothing.
+    fn failed(&mut self) {
+        self.is_retry = true;
+        self.fruitless = self.fruitless.saturating_add(1);
+    }
+
+    /// A holder has sent pages, of which some may be lost.
+    fn judge_data(&mut self, asking: &Asking, node: NodeId, sent: PageSet, now_us: u64) -> Effect {
+        if !asking.pages.is_subset(sent) {
+            self.is_retry = true;
+            self.excluded.add(node, Reason::NotHere);
+        }
+        let lost = sent.difference(self.got);
+        if lost.is_empty() {
+            self.fruitless = 0;
+            return self.ask_owner(now_us);
+        }
+        if lost == sent {
+            self.failed();
+        } else {
+            self.is_retry = true;
+            self.fruitless = 0;
+        }
+        self.ask(asking.whom, asking.ask.role, lost, now_us)
+    }
+
+    fn judge_silence(&mut self, asking: &Asking, node: NodeId, now_us: u64) -> Effect {
+        self.failed();
+        // One datagram of an owner may be lost. Another owner knows less.
+        let is_first = asking.ask.role != Role::Holder && self.silent_owner != Some(node);
+        if is_first {
+            self.silent_owner = Some(node);
+        } else {
+            self.excluded.add(node, Reason::NoAnswer);
+        }
+        self.ask_owner(now_us)
+    }
+
+    /// A holder has no pages to send.
+    fn judge_holder(&mut self, node: NodeId, answer: Answer, now_us: u64) -> Effect {
+        self.failed();
+        let reason = match answer {
+            Answer::Busy { .. } => Reason::Busy,
+            Answer::Miss => Reason::NotHere,
+            _ => Reason::NoAnswer,
+        };
+        self.excluded.add(node, reason);
+        self.ask_owner(now_us)
+    }
+
+    /// An owner, possibly this node, has told who has the pages.
+    fn judge_owner(
+        &mut self,
+        asking: &Asking,
+        node: NodeId,
+        answer: Answer,
+        now_us: u64,
+    ) -> Effect {
+        match answer {
+            Answer::Redirect {
+                holder,
+                pages,
+                fetch,
+            } => {
+                self.fetch = self.fetch.union(fetch);
+                self.ask_holder(holder, pages, now_us)
+            }
+            Answer::OtherOwner(holder) if asking.ask.role == Role::Owner => {
+                let whom = Whom::Named(holder);
+                self.ask(whom, Role::NamedOwner, asking.pages, now_us)
+            }
+            Answer::Busy { wait_ms } => {
+                self.is_retry = true;
+                let pause_us = u64::from(wait_ms).saturating_mul(1000);
+                let first = self.owner_asking();
+                self.pause(first, pause_us, now_us)
+            }
+            Answer::Refused(_) if node != self.me => {
+                self.failed();
+                self.excluded.add(node, Reason::NoAnswer);
+                self.ask_owner(now_us)
+            }
+            _ => self.over(),
+        }
+    }
+
+    /// The node cannot be sent anything.
+    fn unreachable(&mut self, asking: &Asking, now_us: u64) -> Effect {
+        match asking.whom {
+            // There is no owner.
+            Whom::Owner => self.over(),
+            Whom::Named(holder) => {
+                self.failed();
+                self.excluded.add(holder.node, Reason::NoAnswer);
+                self.ask_owner(now_us)
+            }
+        }
+    }
+
+    /// Returns the pages that are neither complete nor read from the file server.
+    fn pending(&self) -> PageSet {
+        let pages = self.wanted.pages();
+        pages.difference(self.got).difference(self.fetch)
+    }
+
+    fn owner_asking(&self) -> Asking {
+        self.asking(Whom::Owner, Role::Owner, self.pending())
+    }
+
+    fn asking(&self, whom: Whom, role: Role, pages: PageSet) -> Asking {
+        let ask = Ask {
+            role,
+            is_retry: self.is_retry,
+            excluded: self.excluded,
+        };
+        Asking { whom, pages, ask }
+    }
+
+    fn ask_owner(&mut self, now_us: u64) -> Effect {
+        self.ask(Whom::Owner, Role::Owner, self.pending(), now_us)
+    }
+
+    fn ask_holder(&mut self, holder: Holder, pages: PageSet, now_us: u64) -> Effect {
+        let reason = self.excluded.reason(holder.node);
+        let is_known = matches!(reason, Some(Reason::NotHere | Reason::NoAnswer));
+        if holder.node == self.me || is_known {
+            // The owner knows no better.
+            return self.over();
+        }
+        let pages = pages.intersection(self.pending());
+        self.ask(Whom::Named(holder), Role::Holder, pages, now_us)
+    }
+
+    /// Sends a request for pages, unless the file server is asked by now.
+    fn ask(&mut self, whom: Whom, role: Role, pages: PageSet, now_us: u64) -> Effect {
+        let is_over = pages.is_empty()
+            || self.fruitless >= FRUITLESS_MAX
+            || self.asks >= ASKS_MAX
+            || now_us >= self.deadline_us;
+        if is_over {
+            return self.over();
+        }
+        self.asks = self.asks.saturating_add(1);
+        let asking = self.asking(whom, role, pages);
+        self.state = State::Asking(asking);
+        Effect::Ask(asking)
+    }
+
+    /// Asks later.
+    fn pause(&mut self, asking: Asking, pause_us: u64, now_us: u64) -> Effect {
+        let until_us = now_us.saturating_add(pause_us);
+        if until_us >= self.deadline_us {
+            return self.over();
+        }
+        self.state = State::Pausing(asking, until_us);
+        Effect::Timer { at_us: until_us }
+    }
+}
+
+impl Step {
+    /// Makes a step from which nothing is learned of a peer.
+    const fn quiet(effect: Effect) -> Self {
+        Self { effect, note: None }
+    }
+}

@@ -1,0 +1,280 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! One request that is under way: its timer, its reply and its fragments.
+
+use super::{
+    super::{
+        address::NodeId,
+        fragment::FragmentLen,
+        pages::PageSet,
+        reassembly::{
+            Arrival,
+            Move,
+            Reassembly, //
+        },
+        reply::{
+            Answer,
+            Refusal,
+            Reply, //
+        },
+        request::{
+            RequestId,
+            Role, //
+        },
+        rtt::Timing, //
+    },
+    event::{
+        Asking,
+        Heard, //
+    }, //
+};
+
+/// How much longer than its time limit an attempt may take while fragments arrive.
+const SLOW_FACTOR: u64 = 4;
+
+/// How an attempt has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// The peer has sent these pages.
+    Sent(PageSet),
+    /// It has said something else.
+    Said(Answer),
+    /// It has said nothing.
+    Silent,
+}
+
+/// What follows from an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// Nothing.
+    Wait,
+    /// The timer expires at another time, in microseconds.
+    Timer(u64),
+    /// The attempt has ended: no fragment is to come any more.
+    Ended,
+}
+
+/// A request that is under way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Attempt {
+    asking: Asking,
+    node: NodeId,
+    id: RequestId,
+    timing: Timing,
+    /// The time when it was sent.
+    sent_us: u64,
+    /// The time when it ends, if nothing comes before.
+    until_us: u64,
+    /// The time when it ends although fragments come.
+    cap_us: u64,
+    /// The peer has said that it keeps the request.
+    is_kept: bool,
+    /// A fragment has come.
+    has_fragments: bool,
+    verdict: Option<Verdict>,
+    /// The fragments, if a holder is asked.
+    reassembly: Option<Reassembly>,
+}
+
+impl Attempt {
+    /// Starts when the request is about to be sent; `None` if its pages have too many fragments.
+    pub(super) fn new(
+        asking: &Asking,
+        node: NodeId,
+        id: RequestId,
+        timing: Timing,
+        fragment_len: FragmentLen,
+        now_us: u64,
+    ) -> Option<Self> {
+        let reassembly = match asking.ask.role {
+            Role::Holder => Some(Reassembly::new(id.tag, fragment_len, asking.pages)?),
+            Role::Owner | Role::NamedOwner => None,
+        };
+        let timeout_us = u64::from(timing.timeout_us);
+        Some(Self {
+            asking: *asking,
+            node,
+            id,
+            timing,
+            sent_us: now_us,
+            until_us: now_us.saturating_add(timeout_us),
+            cap_us: now_us.saturating_add(timeout_us.saturating_mul(SLOW_FACTOR)),
+            is_kept: false,
+            has_fragments: false,
+            verdict: None,
+            reassembly,
+        })
+    }
+
+    /// Returns what was asked for.
+    pub(super) const fn asking(&self) -> &Asking {
+        &self.asking
+    }
+
+    /// Returns the node that was asked.
+    pub(super) const fn node(&self) -> NodeId {
+        self.node
+    }
+
+    /// Returns the time when the timer is to expire first.
+    pub(super) const fn until_us(&self) -> u64 {
+        self.until_us
+    }
+
+    /// Returns how it has ended.
+    pub(super) fn verdict(&self) -> Verdict {
+        self.verdict.unwrap_or(Verdict::Silent)
+    }
+
+    /// Returns whether a fragment has come, so the peer has answered although its reply is lost.
+    pub(super) const fn has_fragments(&self) -> bool {
+        self.has_fragments
+    }
+
+    /// Returns whether the device may write to pages.
+    pub(super) const fn is_transfer(&self) -> bool {
+        self.reassembly.is_some()
+    }
+
+    /// Takes a datagram that has come to the queue pair for data.
+    pub(super) fn arrived(
+        &mut self,
+        slot: u8,
+        imm: Option<u32>,
+        len_bytes: u32,
+        now_us: u64,
+    ) -> Progress {
+        let Some(reassembly) = &mut self.reassembly else {
+            return Progress::Wait;
+        };
+        if reassembly.received(slot, imm, len_bytes) == Arrival::New {
+            self.has_fragments = true;
+            let more_us = if self.verdict.is_some() {
+                self.timing.grace_us
+            } else {
+                self.timing.timeout_us
+            };
+            let until_us = now_us.saturating_add(more_us.into()).min(self.cap_us);
+            // The timer is set anew when it expires, not for each fragment.
+            self.until_us = self.until_us.max(until_us);
+        }
+        self.look()
+    }
+
+    /// Returns whether all has come that can.
+    fn look(&self) -> Progress {
+        match (&self.reassembly, self.verdict) {
+            (Some(r), Some(Verdict::Sent(sent))) if r.is_idle() || sent.is_subset(r.whole()) => {
+                Progress::Ended
+            }
+            _ => Progress::Wait,
+        }
+    }
+
+    /// Takes a reply; `None` if it is not for this attempt, or comes too late.
+    pub(super) fn replied(
+        &mut self,
+        from: NodeId,
+        reply: &Reply,
+        size_bytes: u64,
+        now_us: u64,
+    ) -> Option<(Progress, Heard)> {
+        let is_ours = from == self.node && reply.id == self.id;
+        if !is_ours || self.verdict.is_some_and(|v| v != Verdict::Silent) {
+            return None;
+        }
+        let took_us = u32::try_from(now_us.saturating_sub(self.sent_us)).ok();
+        let rtt_us = took_us.filter(|_| !self.is_kept);
+        let progress = match reply.answer {
+            Answer::Wait { wait_ms } if self.is_transfer() => {
+                self.keep(wait_ms, now_us);
+                Progress::Timer(self.until_us)
+            }
+            answer => self.end(answer, reply.size_bytes == size_bytes, now_us),
+        };
+        // A node that waits for others says nothing of the time that it takes itself.
+        let heard = Heard::Answer {
+            rtt_us: rtt_us.filter(|_| !self.is_kept),
+        };
+        Some((progress, heard))
+    }
+
+    /// The peer waits for the pages itself.
+    fn keep(&mut self, wait_ms: u16, now_us: u64) {
+        self.is_kept = true;
+        self.until_us = now_us.saturating_add(u64::from(wait_ms).saturating_mul(1000));
+        let timeout_us = u64::from(self.timing.timeout_us);
+        self.cap_us = self
+            .until_us
+            .saturating_add(timeout_us.saturating_mul(SLOW_FACTOR));
+    }
+
+    /// Takes the last answer.
+    fn end(&mut self, answer: Answer, is_same_size: bool, now_us: u64) -> Progress {
+        let asked = self.asking.pages;
+        let is_valid = match answer {
+            Answer::Data { pages } => self.is_transfer() && pages.is_subset(asked),
+            Answer::Redirect { pages, fetch, .. } => {
+                !self.is_transfer() && pages.union(fetch).is_subset(asked)
+            }
+            Answer::Fetch { pages } => !self.is_transfer() && pages.is_subset(asked),
+            Answer::OtherOwner(_) => self.asking.ask.role == Role::Owner,
+            Answer::Wait { .. } => false,
+            Answer::Busy { .. } | Answer::Miss | Answer::Refused(_) => true,
+        };
+        self.verdict = Some(match answer {
+            _ if !is_valid => Verdict::Said(Answer::Refused(Refusal::Invalid)),
+            // Another size is another content.
+            Answer::Data { .. } if !is_same_size => Verdict::Said(Answer::Miss),
+            Answer::Data { pages } => Verdict::Sent(pages),
+            answer => Verdict::Said(answer),
+        });
+        let Some(Verdict::Sent(_)) = self.verdict else {
+            return Progress::Ended;
+        };
+        if self.look() == Progress::Ended {
+            return Progress::Ended;
+        }
+        // The reply was sent behind the fragments: what is missing is late, or lost.
+        self.until_us = now_us.saturating_add(self.timing.grace_us.into());
+        self.cap_us = now_us.saturating_add(self.timing.timeout_us.into());
+        Progress::Timer(self.until_us)
+    }
+
+    /// The timer has expired.
+    pub(super) fn timer(&mut self, now_us: u64) -> Progress {
+        if now_us < self.until_us {
+            return Progress::Timer(self.until_us);
+        }
+        if self.verdict.is_none() {
+            self.verdict = Some(Verdict::Silent);
+        }
+        Progress::Ended
+    }
+
+    /// Ends the attempt, as the time of the read is over or its reader has left.
+    pub(super) fn cut(&mut self) {
+        if self.verdict.is_none() {
+            self.verdict = Some(Verdict::Silent);
+        }
+    }
+
+    /// Takes note that the device writes to no page any more. Returns the pages that the moves make
+    /// complete.
+    pub(super) fn stopped(&mut self) -> PageSet {
+        let sent = match self.verdict {
+            Some(Verdict::Sent(sent)) => sent,
+            _ => PageSet::EMPTY,
+        };
+        let Some(reassembly) = &mut self.reassembly else {
+            return PageSet::EMPTY;
+        };
+        reassembly.stopped();
+        reassembly.settle(sent).unwrap_or(PageSet::EMPTY)
+    }
+
+    /// Returns the next copy to make.
+    pub(super) fn next_move(&mut self) -> Option<Move> {
+        self.reassembly.as_mut()?.next_move()
+    }
+}

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a requester is told, and what it tells its driver.
+
+use super::super::{
+    address::NodeId,
+    pages::PageSet,
+    reply::{
+        Answer,
+        Holder,
+        Reply, //
+    },
+    request::{
+        Ask,
+        RequestId, //
+    },
+    rtt::Timing, //
+};
+
+/// The node that is to be asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Whom {
+    /// The owner of the chunk among the nodes that are not excluded.
+    Owner,
+    /// A node that another one has named.
+    Named(Holder),
+}
+
+/// A request that is to be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asking {
+    /// The node.
+    pub whom: Whom,
+    /// The pages, at least one.
+    pub pages: PageSet,
+    /// The rest of the request.
+    pub ask: Ask,
+}
+
+/// What has happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event<'r> {
+    /// The read begins.
+    Start,
+    /// The request is about to be sent to this node. If it is asked as a holder, receives are
+    /// posted for all fragments, slot by slot, and none of them has completed yet.
+    Sending {
+        /// The node.
+        node: NodeId,
+        /// What tells the request from others.
+        id: RequestId,
+        /// How long to wait.
+        timing: Timing,
+    },
+    /// This node is the owner; its own directory says this.
+    Answered(Answer),
+    /// The request cannot be sent: not before some microseconds have passed, or not at all.
+    Unsent {
+        /// The time after which to try again.
+        retry_us: Option<u32>,
+    },
+    /// A reply has come from a node that has the key.
+    Replied {
+        /// The node that has sent it.
+        from: NodeId,
+        /// The reply.
+        reply: &'r Reply,
+    },
+    /// The receive of a slot has completed.
+    Arrived {
+        /// The number of the slot.
+        slot: u8,
+        /// The immediate, if the datagram had one.
+        imm: Option<u32>,
+        /// The length behind the global header, in bytes.
+        len_bytes: u32,
+    },
+    /// The timer has expired.
+    TimerFired,
+    /// After [`Effect::Stop`]: the device writes to no page any more, and there will be no
+    /// [`Event::Arrived`].
+    Stopped,
+    /// After [`Effect::Settle`]: the moves are done.
+    Settled,
+    /// The reader has no use for the pages any more.
+    Cancel,
+}
+
+/// What the driver does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// Nothing, until something happens.
+    Wait,
+    /// Sends a request, after [`Event::Sending`]; or says by [`Event::Answered`] or
+    /// [`Event::Unsent`] why not.
+    Ask(Asking),
+    /// Sets the timer, in place of an earlier time.
+    Timer {
+        /// The time, in microseconds.
+        at_us: u64,
+    },
+    /// Changes the key of the queue pair, or stops it, so that no further fragment gets to a page.
+    /// Then [`Event::Stopped`].
+    Stop,
+    /// Makes all moves of [`next_move`](super::Requester::next_move), which makes these pages complete. Then
+    /// [`Event::Settled`].
+    Settle {
+        /// The pages, at least one.
+        complete: PageSet,
+    },
+    /// The read has ended: these pages are complete, and nothing of it is under way.
+    Over {
+        /// The pages.
+        got: PageSet,
+    },
+}
+
+/// What was learned of a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Heard {
+    /// It has answered.
+    Answer {
+        /// The time that it took, in microseconds, if it says something of the peer.
+        rtt_us: Option<u32>,
+    },
+    /// It has not answered in time.
+    Silence,
+}
+
+/// The result of a step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// What the driver does.
+    pub effect: Effect,
+    /// What the table of peers is told.
+    pub note: Option<(NodeId, Heard)>,
+}

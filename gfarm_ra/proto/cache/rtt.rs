@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! How long a peer is waited for: by the times that its last answers took.
+//!
+//! The mean and the deviation are those of RFC 6298. A reader waits for a page, and can have it
+//! from the file server, so the limits are 50 and 200 ms. Each silence doubles the time, up to the
+//! upper limit, until the peer answers.
+
+/// The minimum time, in microseconds.
+pub const TIMEOUT_US_MIN: u32 = 50_000;
+
+/// The maximum time, in microseconds.
+pub const TIMEOUT_US_MAX: u32 = 200_000;
+
+/// The time for a peer that has never answered, in microseconds.
+const TIMEOUT_US_FIRST: u32 = 100_000;
+
+/// The minimum and the maximum time for which fragments may come behind the reply.
+const GRACE_US_MIN: u32 = 1_000;
+const GRACE_US_MAX: u32 = 20_000;
+
+/// The number of doublings from the minimum to the maximum.
+const SILENCES_MAX: u8 = 2;
+
+const _: () = assert!(TIMEOUT_US_MIN << SILENCES_MAX == TIMEOUT_US_MAX);
+
+/// How long to wait for the answer to one request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timing {
+    /// For anything at all, in microseconds.
+    pub timeout_us: u32,
+    /// For each further fragment after the reply, in microseconds.
+    pub grace_us: u32,
+}
+
+/// The times that a peer takes to answer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rtt {
+    /// The mean times 8, and the deviation times 4; `None` if it has never answered.
+    smooth: Option<(u32, u32)>,
+    /// How often it was silent since it has answered last, up to [`SILENCES_MAX`].
+    silences: u8,
+}
+
+impl Rtt {
+    /// No answer yet.
+    pub const NEW: Self = Self {
+        smooth: None,
+        silences: 0,
+    };
+
+    /// Takes the time that an answer took, in microseconds; `None` if it says nothing of the peer,
+    /// as the peer had to wait itself.
+    pub fn answered(&mut self, rtt_us: Option<u32>) {
+        self.silences = 0;
+        let Some(rtt_us) = rtt_us.map(|rtt_us| rtt_us.min(TIMEOUT_US_MAX)) else {
+            return;
+        };
+        // At most 200,000, and 8 times as much: no sum overflows.
+        self.smooth = Some(match self.smooth {
+            None => (rtt_us.wrapping_mul(8), rtt_us.wrapping_mul(2)),
+            Some((mean, deviation)) => {
+                let error = rtt_us.abs_diff(mean / 8);
+                let mean = mean.wrapping_sub(mean / 8).wrapping_add(rtt_us);
+                let deviation = deviation.wrapping_sub(deviation / 4).wrapping_add(error);
+                (mean, deviation)
+            }
+        });
+    }
+
+    /// The peer has not answered in time.
+    pub fn silent(&mut self) {
+        self.silences = self.silences.saturating_add(1).min(SILENCES_MAX);
+    }
+
+    /// Returns how long to wait for the next answer.
+    pub fn timing(&self) -> Timing {
+        let (usual_us, mean_us) = match self.smooth {
+            None => (TIMEOUT_US_FIRST, 0),
+            Some((mean, deviation)) => ((mean / 8).saturating_add(deviation), mean / 8),
+        };
+        let due_us = usual_us.max(TIMEOUT_US_MIN);
+        Timing {
+            timeout_us: due_us
+                .saturating_mul(1u32.wrapping_shl(self.silences.into()))
+                .min(TIMEOUT_US_MAX),
+            grace_us: (mean_us / 2).clamp(GRACE_US_MIN, GRACE_US_MAX),
+        }
+    }
+}

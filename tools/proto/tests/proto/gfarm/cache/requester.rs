@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The pages of one read: each way that it can go, every small world of lost and late datagrams,
+//! and any events at all.
+
+mod chaos;
+mod driver;
+mod paths;
+mod worlds;
