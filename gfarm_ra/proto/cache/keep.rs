@@ -43,8 +43,9 @@ impl Keep {
         }
     }
 
-    /// Looks what is to be done.
-    pub const fn look(&mut self, now_us: u64) -> Kept {
+    /// Looks what is to be done. `depth` is the number of nodes for which this one waits in a row:
+    /// 0 if for the file server, else one more than it was told last.
+    pub const fn look(&mut self, now_us: u64, depth: u8) -> Kept {
         if now_us >= self.end_us {
             return Kept::Forget;
         }
@@ -52,6 +53,7 @@ impl Keep {
             return Kept::Until(self.next_us);
         }
         self.next_us = now_us.saturating_add(REPEAT_US);
-        Kept::Say(Answer::Wait { wait_ms: KEEP_MS }, self.next_us)
+        let wait_ms = KEEP_MS;
+        Kept::Say(Answer::Wait { wait_ms, depth }, self.next_us)
     }
 }

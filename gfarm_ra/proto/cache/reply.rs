@@ -46,7 +46,7 @@ struct RawReply {
     fetch: [U64; 4],
     holder: U64,
     address: [u8; Address::LEN],
-    zero: u8,
+    depth: u8,
     tag: U16,
     status: U16,
     detail: U16,
@@ -131,6 +131,8 @@ pub enum Answer {
     Wait {
         /// The time after which the node is lost if it is silent, in milliseconds, not 0.
         wait_ms: u16,
+        /// For how many nodes in a row this one waits; 0 if for the file server.
+        depth: u8,
     },
     /// The node has too much to do, and has forgotten the request.
     Busy {
@@ -164,7 +166,7 @@ impl RawReply {
             Answer::Redirect { .. } => (2, 0),
             Answer::Fetch { .. } => (3, 0),
             Answer::OtherOwner(_) => (4, 0),
-            Answer::Wait { wait_ms } => (5, wait_ms),
+            Answer::Wait { wait_ms, .. } => (5, wait_ms),
             Answer::Busy { wait_ms } => (6, wait_ms),
             Answer::Miss => (7, 0),
             Answer::Refused(refusal) => (8, refusal as u16),
@@ -184,6 +186,10 @@ impl RawReply {
             fetch: fetch.to_words().map(U64::new),
             holder: U64::new(holder.map_or(0, |holder| holder.node.get())),
             address: holder.map_or([0; Address::LEN], |holder| holder.address.to_bytes()),
+            depth: match *answer {
+                Answer::Wait { depth, .. } => depth,
+                _ => 0,
+            },
             status: U16::new(status),
             detail: U16::new(detail),
             ..self
@@ -197,7 +203,7 @@ impl RawReply {
             fetch: NO_SET,
             holder: U64::ZERO,
             address: [0; Address::LEN],
-            zero: 0,
+            depth: 0,
             status: U16::ZERO,
             detail: U16::ZERO,
             ..self
@@ -226,7 +232,10 @@ impl RawReply {
             },
             3 => Answer::Fetch { pages: fetch },
             4 => Answer::OtherOwner(self.holder()?),
-            5 => Answer::Wait { wait_ms: detail },
+            5 => Answer::Wait {
+                wait_ms: detail,
+                depth: self.depth,
+            },
             6 => Answer::Busy { wait_ms: detail },
             7 => Answer::Miss,
             8 => Answer::Refused(Refusal::new(detail).ok_or(Invalid::Field)?),
@@ -247,7 +256,9 @@ impl Answer {
             Self::Redirect { pages, fetch, .. } if !pages.is_disjoint(fetch) => {
                 return Err(Invalid::Sets)
             }
-            Self::Wait { wait_ms: 0 } | Self::Busy { wait_ms: 0 } => return Err(Invalid::Field),
+            Self::Wait { wait_ms: 0, .. } | Self::Busy { wait_ms: 0 } => {
+                return Err(Invalid::Field)
+            }
             _ => {}
         }
         Ok(())
@@ -288,7 +299,7 @@ impl Reply {
             fetch: NO_SET,
             holder: U64::ZERO,
             address: [0; Address::LEN],
-            zero: 0,
+            depth: 0,
             tag: U16::new(self.id.tag),
             status: U16::ZERO,
             detail: U16::ZERO,

@@ -12,9 +12,10 @@
 //! ```
 //!
 //! The driver gives each [`Event`] to [`Requester::step`], one at a time, and carries out the
-//! [`Effect`]. A read ends exactly once, with [`Effect::Over`], after 2 s at the latest or, if the
-//! device may write to its pages then, when it has stopped. What is missing then is read from the
-//! file server; a fault of a peer costs time, and is no error.
+//! [`Effect`]. A read ends exactly once, with [`Effect::Over`]: 2 s after its start or after a holder
+//! has told that it waits itself, at the latest, or, if the device may write to its pages then, when
+//! it has stopped. What is missing is read from the file server; a fault of a peer costs time, and
+//! is no error.
 //!
 //! A page is taken only if the reply of the peer that was asked says that it was sent, for this very
 //! attempt, with the size that this node knows; and if all of its fragments have arrived.
@@ -22,6 +23,7 @@
 mod attempt;
 pub mod event;
 
+pub use self::attempt::DEPTH_MAX;
 use self::{
     attempt::{
         Attempt,
@@ -57,8 +59,12 @@ use super::{
     }, //
 };
 
-/// The time after which a read goes to the file server, in microseconds.
-pub const READ_US_MAX: u64 = 2_000_000;
+/// The time after which a read goes to the file server, in microseconds: since its start, and since
+/// a holder has last told that it waits for the pages itself.
+pub const QUIET_US_MAX: u64 = 2_000_000;
+
+/// The time after which it does so in any case, in microseconds.
+pub const READ_US_MAX: u64 = 30_000_000;
 
 /// The number of requests of one read.
 pub const ASKS_MAX: u8 = 12;
@@ -105,7 +111,9 @@ pub struct Requester {
     is_retry: bool,
     /// The reader has left.
     is_cancelled: bool,
+    /// The time when the file server is asked, and the latest one to which it can be moved.
     deadline_us: u64,
+    end_us: u64,
     state: State,
     /// In the states `Waiting`, `Stopping` and `Settling`.
     attempt: Option<Attempt>,
@@ -129,6 +137,7 @@ impl Requester {
             is_retry: false,
             is_cancelled: false,
             deadline_us: u64::MAX,
+            end_us: u64::MAX,
             state: State::New,
             attempt: None,
         })
@@ -156,6 +165,13 @@ impl Requester {
             let Some((progress, heard)) = heard else {
                 return Step::quiet(Effect::Wait);
             };
+            if matches!(
+                (reply.answer, progress),
+                (Answer::Wait { .. }, Progress::Timer(_))
+            ) {
+                let quiet_us = now_us.saturating_add(QUIET_US_MAX);
+                self.deadline_us = quiet_us.min(self.end_us);
+            }
             return Step {
                 effect: self.go_on(progress, now_us),
                 note: Some((from, heard)),
@@ -171,7 +187,8 @@ impl Requester {
         match (event, self.state) {
             (Event::Cancel, _) => self.cancel(),
             (Event::Start, State::New) => {
-                self.deadline_us = now_us.saturating_add(READ_US_MAX);
+                self.deadline_us = now_us.saturating_add(QUIET_US_MAX);
+                self.end_us = now_us.saturating_add(READ_US_MAX);
                 self.ask_owner(now_us)
             }
             (Event::Sending { node, id, timing }, State::Asking(asking)) => {
@@ -356,6 +373,10 @@ impl Requester {
 
     /// A holder has no pages to send.
     fn judge_holder(&mut self, node: NodeId, answer: Answer, now_us: u64) -> Effect {
+        if matches!(answer, Answer::Wait { .. }) {
+            // Nodes wait for each other, in a circle.
+            return self.over();
+        }
         self.failed();
         let reason = match answer {
             Answer::Busy { .. } => Reason::Busy,
@@ -390,7 +411,7 @@ impl Requester {
             Answer::Busy { wait_ms } => {
                 self.is_retry = true;
                 let pause_us = u64::from(wait_ms).saturating_mul(1000);
-                let first = self.owner_asking();
+                let first = self.asking(Whom::Owner, Role::Owner, self.pending());
                 self.pause(first, pause_us, now_us)
             }
             Answer::Refused(_) if node != self.me => {
@@ -419,10 +440,6 @@ impl Requester {
     fn pending(&self) -> PageSet {
         let pages = self.wanted.pages();
         pages.difference(self.got).difference(self.fetch)
-    }
-
-    fn owner_asking(&self) -> Asking {
-        self.asking(Whom::Owner, Role::Owner, self.pending())
     }
 
     fn asking(&self, whom: Whom, role: Role, pages: PageSet) -> Asking {

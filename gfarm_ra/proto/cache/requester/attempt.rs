@@ -32,6 +32,9 @@ use super::{
 /// How much longer than its time limit an attempt may take while fragments arrive.
 const SLOW_FACTOR: u64 = 4;
 
+/// The number of nodes that wait for each other in a row; more are taken for a circle.
+pub const DEPTH_MAX: u8 = 32;
+
 /// How an attempt has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
@@ -186,7 +189,7 @@ impl Attempt {
         let took_us = u32::try_from(now_us.saturating_sub(self.sent_us)).ok();
         let rtt_us = took_us.filter(|_| !self.is_kept);
         let progress = match reply.answer {
-            Answer::Wait { wait_ms } if self.is_transfer() => {
+            Answer::Wait { wait_ms, depth } if self.is_transfer() && depth < DEPTH_MAX => {
                 self.keep(wait_ms, now_us);
                 Progress::Timer(self.until_us)
             }
@@ -219,7 +222,7 @@ impl Attempt {
             }
             Answer::Fetch { pages } => !self.is_transfer() && pages.is_subset(asked),
             Answer::OtherOwner(_) => self.asking.ask.role == Role::Owner,
-            Answer::Wait { .. } => false,
+            Answer::Wait { .. } => self.is_transfer(),
             Answer::Busy { .. } | Answer::Miss | Answer::Refused(_) => true,
         };
         self.verdict = Some(match answer {

@@ -120,7 +120,10 @@ fn every_answer_survives_the_wire() {
         },
         Answer::Fetch { pages },
         Answer::OtherOwner(holder()),
-        Answer::Wait { wait_ms: 1 },
+        Answer::Wait {
+            wait_ms: 1,
+            depth: 255,
+        },
         Answer::Busy { wait_ms: u16::MAX },
         Answer::Miss,
         Answer::Refused(Refusal::Invalid),
@@ -149,7 +152,10 @@ fn what_no_node_accepts_is_not_sealed() {
             fetch: both,
         },
         Answer::Fetch { pages: none },
-        Answer::Wait { wait_ms: 0 },
+        Answer::Wait {
+            wait_ms: 0,
+            depth: 0,
+        },
         Answer::Busy { wait_ms: 0 },
     ] {
         assert_eq!(reply(answer).seal(node(2), node(1), &key()), None);
@@ -176,11 +182,7 @@ fn each_field_of_data_is_checked() {
     assert_eq!(with(112, &[1]), Err(Invalid::Field), "a holder");
     assert_eq!(with(120, &[1]), Err(Invalid::Field), "an address");
     assert_eq!(with(146, &[1]), Err(Invalid::Field), "an address");
-    assert_eq!(
-        with(147, &[1]),
-        Err(Invalid::Field),
-        "a byte without a meaning"
-    );
+    assert_eq!(with(147, &[1]), Err(Invalid::Field), "a depth");
     assert_eq!(with(152, &[1]), Err(Invalid::Field), "a time");
     for status in [0, 9, 255] {
         assert_eq!(with(150, &[status]), Err(Invalid::Status));
@@ -201,11 +203,7 @@ fn each_field_of_a_redirect_is_checked() {
         Err(Invalid::Holder),
         "a group's address"
     );
-    assert_eq!(
-        with(147, &[1]),
-        Err(Invalid::Field),
-        "a byte without a meaning"
-    );
+    assert_eq!(with(147, &[1]), Err(Invalid::Field), "a depth");
     assert_eq!(with(153, &[1]), Err(Invalid::Field), "a time");
 }
 
@@ -236,7 +234,23 @@ fn a_field_that_the_status_has_no_use_for_is_0() {
         assert_eq!(of(3, more), Err(Invalid::Field), "{more:?}");
     }
     assert_eq!(of(4, &[]), Err(Invalid::Holder));
-    assert_eq!(of(5, &[detail]), Ok(Answer::Wait { wait_ms: 1 }));
+    assert_eq!(
+        of(5, &[detail]),
+        Ok(Answer::Wait {
+            wait_ms: 1,
+            depth: 0
+        })
+    );
+    let deep: (usize, &[u8]) = (147, &[7]);
+    assert_eq!(
+        of(5, &[detail, deep]),
+        Ok(Answer::Wait {
+            wait_ms: 1,
+            depth: 7
+        })
+    );
+    assert_eq!(of(5, &[deep]), Err(Invalid::Field));
+    assert_eq!(of(6, &[detail, deep]), Err(Invalid::Field));
     assert_eq!(of(6, &[detail]), Ok(Answer::Busy { wait_ms: 1 }));
     assert_eq!(of(7, &[]), Ok(Answer::Miss));
     assert_eq!(of(8, &[detail]), Ok(Answer::Refused(Refusal::Invalid)));

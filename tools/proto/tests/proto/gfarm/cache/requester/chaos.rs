@@ -61,6 +61,7 @@ fn any_answer(asked: PageSet, chance: &mut Chance) -> Answer {
         7 => Answer::OtherOwner(holder(number)),
         8 => Answer::Wait {
             wait_ms: 1 + chance.below(200) as u16,
+            depth: chance.below(34) as u8,
         },
         9 => Answer::Busy {
             wait_ms: 1 + chance.below(50) as u16,

@@ -160,7 +160,10 @@ impl Driver {
             Effect::Wait => {}
             Effect::Ask(asking) => self.ask(&asking),
             Effect::Timer { at_us } => {
-                assert!(at_us <= 7_000_000 + READ_US_MAX, "a read takes 2 s at most");
+                assert!(
+                    at_us <= 7_000_000 + READ_US_MAX,
+                    "a read takes 30 s at most"
+                );
                 self.timer_us = Some(at_us);
             }
             Effect::Stop => {

@@ -22,6 +22,8 @@ use proto::gfarm::cache::{
             Whom, //
         },
         Requester,
+        DEPTH_MAX,
+        QUIET_US_MAX,
         READ_US_MAX, //
     }, //
 };
@@ -48,6 +50,10 @@ const OVER_WITH_NOTHING: Effect = Effect::Over {
 
 fn all() -> PageSet {
     wanted().pages()
+}
+
+fn wait(wait_ms: u16) -> Answer {
+    Answer::Wait { wait_ms, depth: 31 }
 }
 
 fn data(pages: PageSet) -> Answer {
@@ -374,7 +380,7 @@ fn an_owner_that_knows_nothing_ends_the_read() {
 fn an_owner_that_answers_what_no_owner_does_is_excluded() {
     for answer in [
         data(all()),
-        Answer::Wait { wait_ms: 10 },
+        wait(10),
         Answer::Fetch {
             pages: PageSet::range(0, 256),
         },
@@ -416,9 +422,9 @@ fn a_silent_owner_is_asked_twice_and_then_another() {
 fn a_holder_that_waits_itself_is_waited_for() {
     let mut driver = Driver::at_holder(4096);
     let start_us = driver.now_us;
-    while driver.now_us < start_us + READ_US_MAX - 100_000 {
+    while driver.now_us < start_us + 2 * QUIET_US_MAX {
         let at_us = driver.now_us + 100_000;
-        let effect = driver.reply(Answer::Wait { wait_ms: 100 });
+        let effect = driver.reply(wait(100));
         assert_eq!(effect, Effect::Timer { at_us });
         driver.now_us += 66_000;
     }
@@ -438,24 +444,43 @@ fn a_holder_that_waits_itself_is_waited_for() {
 }
 
 #[test]
-fn a_holder_that_waits_without_end_is_left() {
+fn a_read_without_news_ends_after_two_seconds() {
     let mut driver = Driver::at_holder(4096);
-    let mut effect = driver.reply(Answer::Wait { wait_ms: 60_000 });
-    let at_us = 7_000_000 + READ_US_MAX;
-    assert_eq!(effect, Effect::Timer { at_us });
-    driver.now_us = at_us - 1;
-    effect = driver.reply(Answer::Wait { wait_ms: 60_000 });
-    assert_eq!(effect, Effect::Timer { at_us });
+    let at_us = driver.now_us + QUIET_US_MAX;
+    assert_eq!(driver.reply(wait(60_000)), Effect::Timer { at_us });
     assert_eq!(driver.expire(), Effect::Stop);
     assert_eq!(driver.stop(), OVER_WITH_NOTHING);
     let silences = driver.heard.iter().filter(|(_, h)| *h == Heard::Silence);
-    assert_eq!(silences.count(), 0, "it has answered each time");
+    assert_eq!(silences.count(), 0, "it has said that it takes longer");
+}
+
+#[test]
+fn a_holder_that_waits_without_end_is_left() {
+    let mut driver = Driver::at_holder(4096);
+    let end_us = driver.now_us + READ_US_MAX;
+    while driver.now_us < end_us - 500_000 {
+        driver.now_us += 400_000;
+        let at_us = end_us.min(driver.now_us + 1_000_000);
+        assert_eq!(driver.reply(wait(1000)), Effect::Timer { at_us });
+    }
+    assert_eq!(driver.expire(), Effect::Stop);
+    assert_eq!(driver.now_us, end_us);
+    assert_eq!(driver.stop(), OVER_WITH_NOTHING);
+}
+
+#[test]
+fn nodes_that_wait_in_a_circle_are_left() {
+    let mut driver = Driver::at_holder(4096);
+    let wait_ms = 100;
+    let depth = DEPTH_MAX;
+    assert_eq!(driver.reply(Answer::Wait { wait_ms, depth }), Effect::Stop);
+    assert_eq!(driver.stop(), OVER_WITH_NOTHING);
 }
 
 #[test]
 fn a_holder_that_waited_and_fell_silent_is_excluded() {
     let mut driver = Driver::at_holder(4096);
-    driver.reply(Answer::Wait { wait_ms: 100 });
+    driver.reply(wait(100));
     assert_eq!(driver.expire(), Effect::Stop);
     assert_eq!(driver.heard.last(), Some(&(node(HOLDER), Heard::Silence)));
     driver.stop();
