@@ -41,4 +41,7 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         of(&[5], "gfmd-auth"),
         of(&[5], "auth-bad-expire"),
     ]
+    .into_iter()
+    .chain(cache::seeds())
+    .collect()
 }

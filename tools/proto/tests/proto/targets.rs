@@ -5,40 +5,6 @@
 
 use proto::{
     common::text,
-    gfarm::{
-        auth::{
-            Auth,
-            AuthStep,
-            MESSAGE_LEN_MAX, //
-        },
-        closing::{
-            Fds,
-            FDS_MAX, //
-        },
-        gfm,
-        gfs::{
-            self,
-            BulkPart, //
-        },
-        hosts,
-        key::SharedKey,
-        name::Path,
-        operation::{
-            Operation,
-            ReplyError, //
-        },
-        options::Options,
-        question::{
-            Answer,
-            Kind,
-            Part,
-            Question, //
-        },
-        xdr::{
-            Decoder,
-            Encoder, //
-        },
-    },
     rnbd::{
         control,
         device::{
@@ -80,11 +46,16 @@ use proto::{
 };
 use zerocopy::IntoBytes;
 
+#[path = "gfarm_targets.rs"]
+mod gfarm_targets;
+
+pub(crate) use gfarm_targets::*;
+
 /// A target: panics if the parser breaks its promise.
 pub(crate) type Target = fn(&[u8]);
 
 /// All targets, by the names that `tools/fuzz` knows them by.
-pub(crate) const TARGETS: [(&str, Target); 12] = [
+pub(crate) const TARGETS: [(&str, Target); 14] = [
     ("connect", connect),
     ("info", info),
     ("chunks", chunks),
@@ -97,10 +68,12 @@ pub(crate) const TARGETS: [(&str, Target); 12] = [
     ("gfarm_reply", gfarm_reply),
     ("gfarm_auth", gfarm_auth),
     ("gfarm_options", gfarm_options),
+    ("gfarm_cache", gfarm_cache),
+    ("gfarm_fragments", gfarm_fragments),
 ];
 
 /// Takes a number off the front.
-fn number<const N: usize>(bytes: &[u8]) -> ([u8; N], &[u8]) {
+pub(crate) fn number<const N: usize>(bytes: &[u8]) -> ([u8; N], &[u8]) {
     match bytes.split_first_chunk::<N>() {
         Some((number, rest)) => (*number, rest),
         None => ([0; N], bytes),
@@ -320,150 +293,4 @@ pub(crate) fn sysfs(bytes: &[u8]) {
     let _ = control::parse_resize(bytes);
     let _ = path_name::common_folder(bytes);
     let _ = path_name::join(bytes, b"s", bytes, &mut [0; 64]);
-}
-
-/// Decodes a reply to `operation`; what was asked for more must be missing.
-fn reply(operation: &impl Operation, bytes: &[u8]) {
-    let mut from = Decoder::new(bytes);
-    match operation.decode(&mut from) {
-        Ok(_) => assert!(from.consumed() <= bytes.len()),
-        Err(ReplyError::NeedMore(more)) => assert_ne!(more, 0),
-        Err(error) => assert!(!error.to_string().is_empty() && error.errno().get() != 0),
-    }
-}
-
-/// Reads the answer to a question, as far as it goes.
-fn answer(kind: Kind, path: &[u8], bytes: &[u8]) {
-    let question = Question::new(kind, Path::new(path).unwrap());
-    let (mut answer, mut from) = (Answer::new(&question), Decoder::new(bytes));
-    let (mut announced, mut items) = (0, 0);
-    while !answer.is_over() {
-        match answer.part(&question, &mut from) {
-            Ok(Part::Count(count)) => announced = count,
-            Ok(Part::Entry(_) | Part::Host(_)) => items += 1,
-            Ok(Part::Exported(_)) => assert_eq!(items, announced),
-            Ok(_) => {}
-            Err(ReplyError::NeedMore(more)) => {
-                assert_ne!(more, 0);
-                break;
-            }
-            Err(error) => {
-                assert!(!error.to_string().is_empty() && error.errno().get() != 0);
-                break;
-            }
-        }
-    }
-    assert!(items <= announced && from.consumed() <= bytes.len());
-    if let Kind::List { max, .. } = kind {
-        assert!(announced <= max);
-    }
-}
-
-/// A client of Gfarm reads the replies of gfmd and gfsd.
-pub(crate) fn gfarm_reply(bytes: &[u8]) {
-    let ([which, len], rest) = number(bytes);
-    let fd = gfm::Fd::new(3).unwrap();
-    let range = gfs::Range::new(9, u64::from(len) << 13).unwrap();
-    match which % 8 {
-        0 => answer(Kind::Link, b"d1/link", rest),
-        1 => answer(Kind::Open, b"name", rest),
-        2 => {
-            let max = len.into();
-            answer(Kind::List { at: 0, max }, b"d1", rest);
-        }
-        3 => answer(Kind::Attributes, b"d1/d2/deep", rest),
-        4 => reply(&gfm::Statfs, rest),
-        5 => {
-            let read = gfs::Pread { fd, range };
-            reply(&read, rest);
-            if let Ok(header) = read.decode(&mut Decoder::new(rest)) {
-                assert!(header.len <= read.len() && header.is_eof == (header.len < read.len()));
-            }
-        }
-        6 => bulk(&gfs::BulkRead { fd, range }, rest),
-        _ => {
-            let mut fds = Fds::NONE;
-            (0..len % 17).for_each(|_| assert!(fds.push(fd) || fds.len() == FDS_MAX));
-            answer(Kind::Close(fds), b"", rest);
-        }
-    }
-}
-
-/// The chunks of a bulk read are never more than the range.
-fn bulk(read: &gfs::BulkRead, bytes: &[u8]) {
-    let mut from = Decoder::new(bytes);
-    let Ok(mut state) = read.decode(&mut from) else {
-        return;
-    };
-    let mut sum = 0;
-    while let Ok(BulkPart::Chunk(len)) = state.decode(&mut from) {
-        assert!((1..=1 << 20).contains(&len));
-        sum += u64::from(len);
-        if from.raw(len as usize).is_err() {
-            break;
-        }
-    }
-    assert!(sum <= read.range.len());
-}
-
-/// A client of Gfarm authenticates.
-pub(crate) fn gfarm_auth(bytes: &[u8]) {
-    let ([pieces], mut rest) = number(bytes);
-    let mut auth = Auth::new(b"user");
-    let mut digests = 0;
-    let key = SharedKey {
-        expire: 1,
-        secret: [0; 32],
-    };
-    for turn in 0..64 {
-        let mut out = [0; MESSAGE_LEN_MAX];
-        let mut to = Encoder::new(&mut out);
-        let have = rest.len().min(usize::from(pieces) + turn);
-        let mut from = Decoder::new(rest.get(..have).unwrap_or(rest));
-        let step = auth.receive(&mut from, &mut to);
-        rest = rest.get(from.consumed()..).unwrap_or(&[]);
-        let step = match step {
-            Ok(AuthStep::Digest(_)) => {
-                digests += 1;
-                Ok(auth.answer(&key, &[0; 16], &mut to))
-            }
-            Ok(AuthStep::Renew) => Ok(auth.renew(&mut to)),
-            step => step,
-        };
-        assert!(to.finish().is_ok(), "every message fits");
-        match step {
-            Ok(AuthStep::Done) => {
-                assert!((1..=2).contains(&digests), "nothing was proved");
-                return;
-            }
-            Ok(AuthStep::Receive(more)) => assert_ne!(more, 0),
-            Ok(_) => {}
-            Err(failure) => {
-                assert!(!failure.to_string().is_empty() && failure.errno().get() != 0);
-                return;
-            }
-        }
-    }
-}
-
-/// A mount of Gfarm reads its options, its source and its key.
-pub(crate) fn gfarm_options(bytes: &[u8]) {
-    match Options::parse(bytes) {
-        Ok(options) => {
-            let shown = options.to_string();
-            assert!(shown.starts_with(",username=") && shown.len() < 4096);
-            let again = Options::parse(shown.as_bytes());
-            assert!(again.is_ok_and(|again| again.to_string() == shown));
-        }
-        Err(error) => {
-            let shown = error.to_string();
-            assert!(!shown.is_empty() && shown.len() < 200 && !shown.contains('\n'));
-            assert_eq!(error.errno().get(), 22);
-        }
-    }
-    for server in hosts::servers(bytes).flatten() {
-        assert!(server.port != 0 && (1..=255).contains(&server.host.len()));
-    }
-    let _ = SharedKey::parse(bytes);
-    let _ = Path::new(bytes).map(|path| path.names().count());
 }

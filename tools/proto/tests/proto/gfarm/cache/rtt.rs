@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! How long a peer is waited for.
+
+use proptest::prelude::*;
+use proto::gfarm::cache::rtt::{
+    Rtt,
+    TIMEOUT_US_MAX,
+    TIMEOUT_US_MIN, //
+};
+
+#[test]
+fn a_peer_that_is_not_known_has_a_time_between() {
+    let timing = Rtt::NEW.timing();
+    assert_eq!((timing.timeout_us, timing.grace_us), (100_000, 1_000));
+}
+
+#[test]
+fn the_time_follows_the_answers() {
+    for (rtt_us, timeout_us, grace_us) in [
+        (10, 50_000, 1_000),
+        (8_000, 50_000, 4_000),
+        (60_000, 60_000, 20_000),
+        (1_000_000, 200_000, 20_000),
+    ] {
+        let mut rtt = Rtt::NEW;
+        for _ in 0..100 {
+            rtt.answered(Some(rtt_us));
+        }
+        let timing = rtt.timing();
+        assert!(
+            timing.timeout_us.abs_diff(timeout_us) < 1000,
+            "{rtt_us}: {timing:?}"
+        );
+        assert!(
+            timing.grace_us.abs_diff(grace_us) < 10,
+            "{rtt_us}: {timing:?}"
+        );
+    }
+}
+
+#[test]
+fn the_first_answers_are_given_room() {
+    let mut rtt = Rtt::NEW;
+    rtt.answered(Some(40_000));
+    assert_eq!(
+        rtt.timing().timeout_us,
+        120_000,
+        "the mean, and twice of it"
+    );
+}
+
+#[test]
+fn silence_doubles_the_time_up_to_the_limit() {
+    let mut rtt = Rtt::NEW;
+    rtt.answered(Some(100));
+    for timeout_us in [50_000, 100_000, 200_000, 200_000, 200_000] {
+        assert_eq!(rtt.timing().timeout_us, timeout_us);
+        rtt.silent();
+    }
+    rtt.answered(None);
+    assert_eq!(rtt.timing().timeout_us, 50_000);
+}
+
+proptest! {
+    #[test]
+    fn the_time_is_within_its_limits(answers in prop::collection::vec(any::<Option<u32>>(), 0..99)) {
+        let mut rtt = Rtt::NEW;
+        for answer in answers {
+            match answer {
+                Some(rtt_us) => rtt.answered(Some(rtt_us)),
+                None => rtt.silent(),
+            }
+            let timing = rtt.timing();
+            prop_assert!((TIMEOUT_US_MIN..=TIMEOUT_US_MAX).contains(&timing.timeout_us));
+            prop_assert!((1_000..=20_000).contains(&timing.grace_us));
+        }
+    }
+}
