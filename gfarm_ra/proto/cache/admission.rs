@@ -67,8 +67,8 @@ impl Admission {
         share.clamp(1, CREDITS_MAX)
     }
 
-    /// Admits a request of a peer for `len_bytes`, until [`release`](Self::release); or returns what
-    /// the peer is told.
+    /// Admits a request of a peer for `len_bytes`, until [`release`](Self::release); or returns
+    /// what the peer is told.
     pub fn admit(&mut self, guest: &mut Guest, len_bytes: u64, now_us: u64) -> Result<(), Answer> {
         if self.serving >= self.capacity || guest.serving >= self.credits() {
             let wait_ms = BUSY_MS;

@@ -95,8 +95,8 @@ pub struct Reassembly {
 }
 
 impl Reassembly {
-    /// Starts for a request with this tag for these pages, with a slot for each fragment posted; `None` if there
-    /// are too many.
+    /// Starts for a request with this tag for these pages, with a slot for each fragment posted;
+    /// `None` if there are too many.
     pub fn new(tag: u16, fragment_len: FragmentLen, pages: PageSet) -> Option<Self> {
         let count = fragment_len.count(pages)?;
         let mut slots = [Slot::Empty; FRAGMENTS_MAX];

@@ -125,9 +125,11 @@ pub enum Answer {
         /// Fetch these from the file server, at least one. The owner counts on it.
         pages: PageSet,
     },
-    /// Of an owner: another node is it; ask that one as [`Role::NamedOwner`](super::request::Role::NamedOwner).
+    /// Of an owner: another node is it; ask that one as
+    /// [`Role::NamedOwner`](super::request::Role::NamedOwner).
     OtherOwner(Holder),
-    /// Of a holder: the pages are being fetched. The node keeps the request, and sends another reply.
+    /// Of a holder: the pages are being fetched. The node keeps the request, and sends another
+    /// reply.
     Wait {
         /// The time after which the node is lost if it is silent, in milliseconds, not 0.
         wait_ms: u16,

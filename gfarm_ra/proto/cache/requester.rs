@@ -12,16 +12,18 @@
 //! ```
 //!
 //! The driver gives each [`Event`] to [`Requester::step`], one at a time, and carries out the
-//! [`Effect`]. A read ends exactly once, with [`Effect::Over`]: 2 s after its start or after a holder
-//! has told that it waits itself, at the latest, or, if the device may write to its pages then, when
-//! it has stopped. What is missing is read from the file server; a fault of a peer costs time, and
-//! is no error.
+//! [`Effect`]. A read ends exactly once, with [`Effect::Over`]: 2 s after its start or after a
+//! holder has told that it waits itself, at the latest, or, if the device may write to its pages
+//! then, when it has stopped. What is missing is read from the file server; a fault of a peer costs
+//! time, and is no error.
 //!
-//! A page is taken only if the reply of the peer that was asked says that it was sent, for this very
-//! attempt, with the size that this node knows; and if all of its fragments have arrived.
+//! A page is taken only if the reply of the peer that was asked says that it was sent, for this
+//! very attempt, with the size that this node knows; and if all of its fragments have arrived.
 
 mod attempt;
 pub mod event;
+mod judge;
+pub mod owners;
 
 pub use self::attempt::DEPTH_MAX;
 use self::{
@@ -37,7 +39,8 @@ use self::{
         Heard,
         Step,
         Whom, //
-    }, //
+    },
+    owners::Owners, //
 };
 use super::{
     address::NodeId,
@@ -107,8 +110,7 @@ pub struct Requester {
     asks: u8,
     /// The number of the last ones that have brought nothing.
     fruitless: u8,
-    /// A request has failed.
-    is_retry: bool,
+    owners: Owners,
     /// The reader has left.
     is_cancelled: bool,
     /// The time when the file server is asked, and the latest one to which it can be moved.
@@ -134,7 +136,7 @@ impl Requester {
             silent_owner: None,
             asks: 0,
             fruitless: 0,
-            is_retry: false,
+            owners: Owners::NONE,
             is_cancelled: false,
             deadline_us: u64::MAX,
             end_us: u64::MAX,
@@ -148,7 +150,26 @@ impl Requester {
         &self.wanted
     }
 
-    /// Returns the next copy to make, after [`Effect::Settle`]. It takes effect before the next one.
+    /// Returns what this node is asked for, after [`Effect::Ask`].
+    pub fn ask_of(&self, node: NodeId) -> Ask {
+        let (role, excluded) = match self.state {
+            State::Asking(asking) => (asking.role, asking.excluded),
+            _ => (Role::Owner, self.excluded),
+        };
+        Ask {
+            role,
+            is_retry: role != Role::Holder && self.owners.contains(node),
+            excluded,
+        }
+    }
+
+    /// Returns the owners that were asked.
+    pub const fn owners(&self) -> &Owners {
+        &self.owners
+    }
+
+    /// Returns the next copy to make, after [`Effect::Settle`]. It takes effect before the next
+    /// one.
     pub fn next_move(&mut self) -> Option<Move> {
         match self.state {
             State::Settling(_) => self.attempt.as_mut()?.next_move(),
@@ -192,6 +213,7 @@ impl Requester {
                 self.ask_owner(now_us)
             }
             (Event::Sending { node, id, timing }, State::Asking(asking)) => {
+                self.note_owner(asking.role, node);
                 let len = self.fragment_len;
                 self.attempt = Attempt::new(&asking, node, id, timing, len, now_us);
                 let Some(attempt) = &self.attempt else {
@@ -202,6 +224,7 @@ impl Requester {
                 Effect::Timer { at_us }
             }
             (Event::Answered(answer), State::Asking(asking)) => {
+                self.note_owner(asking.role, self.me);
                 self.judge_owner(&asking, self.me, answer, now_us)
             }
             (Event::Unsent { retry_us }, State::Asking(asking)) => match retry_us {
@@ -212,7 +235,7 @@ impl Requester {
                 if now_us < until_us {
                     return Effect::Timer { at_us: until_us };
                 }
-                self.ask(asking.whom, asking.ask.role, asking.pages, now_us)
+                self.repeat(&asking, asking.pages, now_us)
             }
             (
                 Event::Arrived {
@@ -312,147 +335,35 @@ impl Requester {
         Effect::Over { got: self.got }
     }
 
-    /// Decides what follows the attempt that has ended.
-    fn judge(&mut self, now_us: u64) -> Effect {
-        let Some(attempt) = self.attempt.take() else {
-            return self.over();
-        };
-        let (asking, node) = (*attempt.asking(), attempt.node());
-        match attempt.verdict() {
-            _ if self.is_cancelled => self.over(),
-            Verdict::Sent(sent) => self.judge_data(&asking, node, sent, now_us),
-            Verdict::Silent if attempt.has_fragments() => {
-                self.failed();
-                self.ask(asking.whom, asking.ask.role, asking.pages, now_us)
-            }
-            Verdict::Silent => self.judge_silence(&asking, node, now_us),
-            Verdict::Said(answer) if attempt.is_transfer() => {
-                self.judge_holder(node, answer, now_us)
-            }
-            Verdict::Said(answer) => self.judge_owner(&asking, node, answer, now_us),
-        }
-    }
-
-    /// A request has brought nothing.
-    fn failed(&mut self) {
-        self.is_retry = true;
-        self.fruitless = self.fruitless.saturating_add(1);
-    }
-
-    /// A holder has sent pages, of which some may be lost.
-    fn judge_data(&mut self, asking: &Asking, node: NodeId, sent: PageSet, now_us: u64) -> Effect {
-        if !asking.pages.is_subset(sent) {
-            self.is_retry = true;
-            self.excluded.add(node, Reason::NotHere);
-        }
-        let lost = sent.difference(self.got);
-        if lost.is_empty() {
-            self.fruitless = 0;
-            return self.ask_owner(now_us);
-        }
-        if lost == sent {
-            self.failed();
-        } else {
-            self.is_retry = true;
-            self.fruitless = 0;
-        }
-        self.ask(asking.whom, asking.ask.role, lost, now_us)
-    }
-
-    fn judge_silence(&mut self, asking: &Asking, node: NodeId, now_us: u64) -> Effect {
-        self.failed();
-        // One datagram of an owner may be lost. Another owner knows less.
-        let is_first = asking.ask.role != Role::Holder && self.silent_owner != Some(node);
-        if is_first {
-            self.silent_owner = Some(node);
-        } else {
-            self.excluded.add(node, Reason::NoAnswer);
-        }
-        self.ask_owner(now_us)
-    }
-
-    /// A holder has no pages to send.
-    fn judge_holder(&mut self, node: NodeId, answer: Answer, now_us: u64) -> Effect {
-        if matches!(answer, Answer::Wait { .. }) {
-            // Nodes wait for each other, in a circle.
-            return self.over();
-        }
-        self.failed();
-        let reason = match answer {
-            Answer::Busy { .. } => Reason::Busy,
-            Answer::Miss => Reason::NotHere,
-            _ => Reason::NoAnswer,
-        };
-        self.excluded.add(node, reason);
-        self.ask_owner(now_us)
-    }
-
-    /// An owner, possibly this node, has told who has the pages.
-    fn judge_owner(
-        &mut self,
-        asking: &Asking,
-        node: NodeId,
-        answer: Answer,
-        now_us: u64,
-    ) -> Effect {
-        match answer {
-            Answer::Redirect {
-                holder,
-                pages,
-                fetch,
-            } => {
-                self.fetch = self.fetch.union(fetch);
-                self.ask_holder(holder, pages, now_us)
-            }
-            Answer::OtherOwner(holder) if asking.ask.role == Role::Owner => {
-                let whom = Whom::Named(holder);
-                self.ask(whom, Role::NamedOwner, asking.pages, now_us)
-            }
-            Answer::Busy { wait_ms } => {
-                self.is_retry = true;
-                let pause_us = u64::from(wait_ms).saturating_mul(1000);
-                let first = self.asking(Whom::Owner, Role::Owner, self.pending());
-                self.pause(first, pause_us, now_us)
-            }
-            Answer::Refused(_) if node != self.me => {
-                self.failed();
-                self.excluded.add(node, Reason::NoAnswer);
-                self.ask_owner(now_us)
-            }
-            _ => self.over(),
-        }
-    }
-
-    /// The node cannot be sent anything.
-    fn unreachable(&mut self, asking: &Asking, now_us: u64) -> Effect {
-        match asking.whom {
-            // There is no owner.
-            Whom::Owner => self.over(),
-            Whom::Named(holder) => {
-                self.failed();
-                self.excluded.add(holder.node, Reason::NoAnswer);
-                self.ask_owner(now_us)
-            }
-        }
-    }
-
     /// Returns the pages that are neither complete nor read from the file server.
     fn pending(&self) -> PageSet {
         let pages = self.wanted.pages();
         pages.difference(self.got).difference(self.fetch)
     }
 
-    fn asking(&self, whom: Whom, role: Role, pages: PageSet) -> Asking {
-        let ask = Ask {
+    const fn asking(&self, whom: Whom, role: Role, pages: PageSet) -> Asking {
+        let excluded = self.excluded;
+        Asking {
+            whom,
             role,
-            is_retry: self.is_retry,
-            excluded: self.excluded,
-        };
-        Asking { whom, pages, ask }
+            pages,
+            excluded,
+        }
     }
 
     fn ask_owner(&mut self, now_us: u64) -> Effect {
         self.ask(Whom::Owner, Role::Owner, self.pending(), now_us)
+    }
+
+    /// Asks the same node in the same role.
+    fn repeat(&mut self, asking: &Asking, pages: PageSet, now_us: u64) -> Effect {
+        self.ask(asking.whom, asking.role, pages, now_us)
+    }
+
+    fn note_owner(&mut self, role: Role, node: NodeId) {
+        if role != Role::Holder {
+            self.owners.add(node);
+        }
     }
 
     fn ask_holder(&mut self, holder: Holder, pages: PageSet, now_us: u64) -> Effect {

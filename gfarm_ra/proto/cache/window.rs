@@ -3,8 +3,8 @@
 //! Which datagrams of a peer were received before.
 //!
 //! A node numbers the datagrams that it sends to each other node, each with a larger number, and
-//! its peer accepts each number once. Datagrams overtake each other, so the peer remembers the last 64 numbers, one bit each,
-//! and refuses older ones.
+//! its peer accepts each number once. Datagrams overtake each other, so the peer remembers the last
+//! 64 numbers, one bit each, and refuses older ones.
 //!
 //! No clock is needed: both nodes' numbers, drawn anew by each mount, are in the datagram, so one
 //! that was recorded earlier is of another pair of nodes.

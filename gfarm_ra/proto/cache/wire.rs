@@ -132,8 +132,8 @@ pub struct Head {
     pub from: NodeId,
     /// The node that receives, if the sender knows its number.
     pub to: Option<NodeId>,
-    /// A number, not 0, that is larger in each datagram that the sender sends to the receiver; 0 in a
-    /// reply, which the cookie makes unique.
+    /// A number, not 0, that is larger in each datagram that the sender sends to the receiver; 0 in
+    /// a reply, which the cookie makes unique.
     pub sequence: u64,
 }
 

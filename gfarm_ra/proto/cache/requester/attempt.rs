@@ -89,7 +89,7 @@ impl Attempt {
         fragment_len: FragmentLen,
         now_us: u64,
     ) -> Option<Self> {
-        let reassembly = match asking.ask.role {
+        let reassembly = match asking.role {
             Role::Holder => Some(Reassembly::new(id.tag, fragment_len, asking.pages)?),
             Role::Owner | Role::NamedOwner => None,
         };
@@ -221,7 +221,7 @@ impl Attempt {
                 !self.is_transfer() && pages.union(fetch).is_subset(asked)
             }
             Answer::Fetch { pages } => !self.is_transfer() && pages.is_subset(asked),
-            Answer::OtherOwner(_) => self.asking.ask.role == Role::Owner,
+            Answer::OtherOwner(_) => self.asking.role == Role::Owner,
             Answer::Wait { .. } => self.is_transfer(),
             Answer::Busy { .. } | Answer::Miss | Answer::Refused(_) => true,
         };

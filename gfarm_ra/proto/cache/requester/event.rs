@@ -4,6 +4,7 @@
 
 use super::super::{
     address::NodeId,
+    excluded::Excluded,
     pages::PageSet,
     reply::{
         Answer,
@@ -11,8 +12,8 @@ use super::super::{
         Reply, //
     },
     request::{
-        Ask,
-        RequestId, //
+        RequestId,
+        Role, //
     },
     rtt::Timing, //
 };
@@ -31,10 +32,12 @@ pub enum Whom {
 pub struct Asking {
     /// The node.
     pub whom: Whom,
+    /// In which role.
+    pub role: Role,
     /// The pages, at least one.
     pub pages: PageSet,
-    /// The rest of the request.
-    pub ask: Ask,
+    /// The nodes that were of no use.
+    pub excluded: Excluded,
 }
 
 /// What has happened.
@@ -91,8 +94,8 @@ pub enum Event<'r> {
 pub enum Effect {
     /// Nothing, until something happens.
     Wait,
-    /// Sends a request, after [`Event::Sending`]; or says by [`Event::Answered`] or
-    /// [`Event::Unsent`] why not.
+    /// Sends a request with [`ask_of`](super::Requester::ask_of), after [`Event::Sending`]; or says
+    /// by [`Event::Answered`] or [`Event::Unsent`] why not.
     Ask(Asking),
     /// Sets the timer, in place of an earlier time.
     Timer {
@@ -102,8 +105,8 @@ pub enum Effect {
     /// Changes the key of the queue pair, or stops it, so that no further fragment gets to a page.
     /// Then [`Event::Stopped`].
     Stop,
-    /// Makes all moves of [`next_move`](super::Requester::next_move), which makes these pages complete. Then
-    /// [`Event::Settled`].
+    /// Makes all moves of [`next_move`](super::Requester::next_move), which makes these pages
+    /// complete. Then [`Event::Settled`].
     Settle {
         /// The pages, at least one.
         complete: PageSet,

@@ -204,7 +204,7 @@ pub(crate) fn gfarm_options(bytes: &[u8]) {
     let _ = Path::new(bytes).map(|path| path.names().count());
 }
 
-/// A node reads a datagram of another one. The fuzzer cannot guess codes, so bodies are read without
+/// A node reads a datagram of another one. The fuzzer cannot guess codes: bodies are read without
 /// one as well.
 pub(crate) fn gfarm_cache(bytes: &[u8]) {
     let key = Key::new(&[0; 16]);

@@ -5,5 +5,6 @@
 
 mod chaos;
 mod driver;
+mod owner;
 mod paths;
 mod worlds;

@@ -64,7 +64,7 @@ fn silence_doubles_the_time_up_to_the_limit() {
 
 proptest! {
     #[test]
-    fn the_time_is_within_its_limits(answers in prop::collection::vec(any::<Option<u32>>(), 0..99)) {
+    fn limits_hold(answers in prop::collection::vec(any::<Option<u32>>(), 0..99)) {
         let mut rtt = Rtt::NEW;
         for answer in answers {
             match answer {

@@ -85,7 +85,7 @@ fn one_event(driver: &mut Driver, chance: &mut Chance) {
             })),
             (_, 1) => drop(driver.step(Event::Unsent { retry_us: None })),
             (Whom::Owner, 2..6) => {
-                let answer = answer(asking.pages, asking.ask.role, chance);
+                let answer = answer(asking.pages, asking.role, chance);
                 driver.asking = None;
                 driver.step(Event::Answered(answer));
                 return;
@@ -101,7 +101,7 @@ fn one_event(driver: &mut Driver, chance: &mut Chance) {
         }
         return;
     }
-    let (asked, role) = (driver.last().pages, driver.last().ask.role);
+    let (asked, role) = (driver.last().pages, driver.last().role);
     match chance.below(40) {
         0 if driver.timer_us.is_some() => drop(driver.expire()),
         1 => {

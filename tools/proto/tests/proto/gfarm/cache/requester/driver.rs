@@ -91,6 +91,8 @@ pub(super) struct Driver {
     /// The request that was sent last.
     pub(super) id: RequestId,
     pub(super) to: NodeId,
+    /// Whether that node was told that it was asked as an owner before.
+    pub(super) is_retry: bool,
     /// The pages over which receives are posted, and the number of receives that were used.
     pages: PageSet,
     pub(super) used: usize,
@@ -118,6 +120,7 @@ impl Driver {
             asked: Vec::new(),
             id: RequestId { tag: 0, cookie: 0 },
             to: node(ME),
+            is_retry: false,
             pages: PageSet::EMPTY,
             used: 0,
             is_posted: false,
@@ -189,8 +192,8 @@ impl Driver {
         assert!(!self.is_posted);
         assert!(!asking.pages.is_empty());
         assert!(asking.pages.is_subset(self.wanted.pages()));
-        assert_eq!(asking.ask.role == Role::Owner, asking.whom == Whom::Owner);
-        assert!(asking.whom != Whom::Named(holder(ME)) || asking.ask.role == Role::NamedOwner);
+        assert_eq!(asking.role == Role::Owner, asking.whom == Whom::Owner);
+        assert!(asking.whom != Whom::Named(holder(ME)) || asking.role == Role::NamedOwner);
         self.asking = Some(*asking);
         self.asked.push(*asking);
         assert!(self.asked.len() <= usize::from(ASKS_MAX));
@@ -216,9 +219,12 @@ impl Driver {
             cookie: self.id.cookie.wrapping_add(0x1234_5678_9abc_def1),
         };
         self.to = node(to);
+        let ask = self.requester.ask_of(self.to);
+        assert_eq!((ask.role, ask.excluded), (asking.role, asking.excluded));
+        self.is_retry = ask.is_retry;
         self.pages = asking.pages;
         self.used = 0;
-        self.is_posted = asking.ask.role == Role::Holder;
+        self.is_posted = asking.role == Role::Holder;
         self.cells = vec![None; asking.pages.len() * self.len.per_page()];
         let effect = self.step(Event::Sending {
             node: self.to,

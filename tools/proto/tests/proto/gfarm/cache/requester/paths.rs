@@ -4,7 +4,6 @@
 
 use proto::gfarm::cache::{
     excluded::Reason,
-    fragment::FragmentLen,
     pages::PageSet,
     reply::{
         Answer,
@@ -21,7 +20,6 @@ use proto::gfarm::cache::{
             Heard,
             Whom, //
         },
-        Requester,
         DEPTH_MAX,
         QUIET_US_MAX,
         READ_US_MAX, //
@@ -38,7 +36,6 @@ use super::{
         redirect,
         Driver,
         HOLDER,
-        ME,
         OWNER,
         TIMING, //
     },
@@ -65,7 +62,6 @@ fn pages_come_from_a_holder_that_the_owner_names() {
     let mut driver = Driver::started(1024);
     assert_eq!(driver.last().whom, Whom::Owner);
     assert_eq!(driver.last().pages, all());
-    assert!(!driver.last().ask.is_retry);
     driver.send(OWNER);
     driver.now_us += 300;
     assert!(matches!(
@@ -73,8 +69,7 @@ fn pages_come_from_a_holder_that_the_owner_names() {
         Effect::Ask(_)
     ));
     assert_eq!(driver.last().whom, Whom::Named(holder(HOLDER)));
-    assert_eq!(driver.last().ask.role, Role::Holder);
-    assert!(!driver.last().ask.is_retry, "nothing has failed");
+    assert_eq!(driver.last().role, Role::Holder);
     driver.send(HOLDER);
     driver.fragments_but(&[]);
     driver.now_us += 900;
@@ -102,34 +97,6 @@ fn the_reply_may_come_before_the_fragments() {
 }
 
 #[test]
-fn what_no_node_has_is_fetched() {
-    let mut driver = Driver::started(4096);
-    driver.send(OWNER);
-    assert_eq!(
-        driver.reply(Answer::Fetch { pages: all() }),
-        OVER_WITH_NOTHING
-    );
-}
-
-#[test]
-fn a_node_that_is_the_owner_asks_itself() {
-    let mut driver = Driver::started(4096);
-    driver.asking = None;
-    let answer = redirect(HOLDER, all());
-    assert!(matches!(
-        driver.step(Event::Answered(answer)),
-        Effect::Ask(_)
-    ));
-    driver.send(HOLDER);
-    driver.fragments_but(&[]);
-    driver.reply(data(all()));
-    assert_eq!(driver.stop(), Effect::Over { got: all() });
-    let mut driver = Driver::started(4096);
-    let answer = Answer::Fetch { pages: all() };
-    assert_eq!(driver.step(Event::Answered(answer)), OVER_WITH_NOTHING);
-}
-
-#[test]
 fn only_what_was_lost_is_asked_for_again() {
     let mut driver = Driver::at_holder(1024);
     driver.fragments_but(&[0, 9, 10, 35]);
@@ -139,8 +106,7 @@ fn only_what_was_lost_is_asked_for_again() {
     let lost: Vec<u8> = driver.last().pages.iter().collect();
     assert_eq!(lost, [0, 2, 255]);
     assert_eq!(driver.last().whom, Whom::Named(holder(HOLDER)));
-    assert!(driver.last().ask.is_retry);
-    assert_eq!(driver.last().ask.excluded.iter().count(), 0);
+    assert_eq!(driver.last().excluded.iter().count(), 0);
     driver.send(HOLDER);
     driver.fragments_but(&[]);
     driver.reply(data(driver.last().pages));
@@ -233,8 +199,7 @@ fn a_holder_that_has_nothing_is_excluded() {
         assert_eq!(driver.reply(answer), Effect::Stop);
         assert!(matches!(driver.stop(), Effect::Ask(_)));
         assert_eq!(driver.last().whom, Whom::Owner);
-        assert!(driver.last().ask.is_retry);
-        let excluded: Vec<_> = driver.last().ask.excluded.iter().collect();
+        let excluded: Vec<_> = driver.last().excluded.iter().collect();
         assert_eq!(excluded, [(node(HOLDER), reason)], "{answer:?}");
     }
 }
@@ -245,7 +210,7 @@ fn a_silent_holder_is_excluded_and_noted() {
     assert_eq!(driver.expire(), Effect::Stop);
     assert_eq!(driver.heard.last(), Some(&(node(HOLDER), Heard::Silence)));
     assert!(matches!(driver.stop(), Effect::Ask(_)));
-    let reason = driver.last().ask.excluded.reason(node(HOLDER));
+    let reason = driver.last().excluded.reason(node(HOLDER));
     assert_eq!(reason, Some(Reason::NoAnswer));
     // The owner insists.
     driver.send(OWNER);
@@ -263,7 +228,7 @@ fn a_holder_with_some_of_the_pages_gives_these() {
     assert!(matches!(driver.stop(), Effect::Ask(_)));
     assert_eq!(driver.last().whom, Whom::Owner);
     assert_eq!(driver.last().pages, all().difference(some));
-    let reason = driver.last().ask.excluded.reason(node(HOLDER));
+    let reason = driver.last().excluded.reason(node(HOLDER));
     assert_eq!(reason, Some(Reason::NotHere));
     driver.send(OWNER);
     let pages = all().difference(some);
@@ -293,7 +258,7 @@ fn another_size_is_another_content() {
     let reply = &reply;
     assert_eq!(driver.step(Event::Replied { from, reply }), Effect::Stop);
     assert!(matches!(driver.stop(), Effect::Ask(_)));
-    let reason = driver.last().ask.excluded.reason(node(HOLDER));
+    let reason = driver.last().excluded.reason(node(HOLDER));
     assert_eq!(reason, Some(Reason::NotHere));
 }
 
@@ -323,99 +288,6 @@ fn a_reply_to_another_request_changes_nothing() {
         }
         assert_ne!(driver.reply(Answer::Miss), Effect::Wait);
     }
-}
-
-#[test]
-fn the_near_owner_names_another_one_once() {
-    let mut driver = Driver::started(4096);
-    driver.send(OWNER);
-    assert!(matches!(
-        driver.reply(Answer::OtherOwner(holder(5))),
-        Effect::Ask(_)
-    ));
-    assert_eq!(driver.last().whom, Whom::Named(holder(5)));
-    assert_eq!(driver.last().ask.role, Role::NamedOwner);
-    assert!(!driver.last().ask.is_retry);
-    driver.send(5);
-    let again = Answer::OtherOwner(holder(6));
-    assert!(
-        matches!(driver.reply(again), Effect::Ask(_)),
-        "at the near owner"
-    );
-    assert_eq!(driver.last().whom, Whom::Owner);
-    let reason = driver.last().ask.excluded.reason(node(5));
-    assert_eq!(reason, Some(Reason::NoAnswer));
-}
-
-#[test]
-fn a_busy_owner_is_asked_later() {
-    let mut driver = Driver::started(4096);
-    driver.send(OWNER);
-    let at_us = driver.now_us + 30_000;
-    let effect = driver.reply(Answer::Busy { wait_ms: 30 });
-    assert_eq!(effect, Effect::Timer { at_us });
-    driver.now_us += 29_999;
-    assert_eq!(driver.step(Event::TimerFired), Effect::Timer { at_us });
-    assert!(matches!(driver.expire(), Effect::Ask(_)));
-    driver.send(OWNER);
-    let effect = driver.reply(Answer::Busy { wait_ms: 2000 });
-    assert_eq!(effect, OVER_WITH_NOTHING, "the read would be over by then");
-}
-
-#[test]
-fn an_owner_that_knows_nothing_ends_the_read() {
-    for answer in [
-        Answer::Miss,
-        Answer::Fetch {
-            pages: PageSet::range(0, 1),
-        },
-    ] {
-        let mut driver = Driver::started(4096);
-        driver.send(OWNER);
-        assert_eq!(driver.reply(answer), OVER_WITH_NOTHING);
-    }
-}
-
-#[test]
-fn an_owner_that_answers_what_no_owner_does_is_excluded() {
-    for answer in [
-        data(all()),
-        wait(10),
-        Answer::Fetch {
-            pages: PageSet::range(0, 256),
-        },
-        redirect(HOLDER, PageSet::range(100, 1)),
-        Answer::Redirect {
-            holder: holder(HOLDER),
-            pages: all(),
-            fetch: PageSet::range(100, 1),
-        },
-        Answer::Refused(Refusal::Invalid),
-    ] {
-        let mut driver = Driver::started(4096);
-        driver.send(OWNER);
-        assert!(matches!(driver.reply(answer), Effect::Ask(_)), "{answer:?}");
-        let reason = driver.last().ask.excluded.reason(node(OWNER));
-        assert_eq!(reason, Some(Reason::NoAnswer));
-    }
-}
-
-#[test]
-fn a_silent_owner_is_asked_twice_and_then_another() {
-    let mut driver = Driver::started(4096);
-    for (silences, excluded) in [(1, 0), (2, 1)] {
-        driver.send(OWNER);
-        assert!(matches!(driver.expire(), Effect::Ask(_)));
-        assert_eq!(driver.last().ask.excluded.iter().count(), excluded);
-        assert!(driver.last().ask.is_retry);
-        let heard = driver
-            .heard
-            .iter()
-            .filter(|h| **h == (node(OWNER), Heard::Silence));
-        assert_eq!(heard.count(), silences);
-    }
-    driver.send(5);
-    assert_eq!(driver.expire(), OVER_WITH_NOTHING, "the third one in a row");
 }
 
 #[test]
@@ -484,88 +356,8 @@ fn a_holder_that_waited_and_fell_silent_is_excluded() {
     assert_eq!(driver.expire(), Effect::Stop);
     assert_eq!(driver.heard.last(), Some(&(node(HOLDER), Heard::Silence)));
     driver.stop();
-    let reason = driver.last().ask.excluded.reason(node(HOLDER));
+    let reason = driver.last().excluded.reason(node(HOLDER));
     assert_eq!(reason, Some(Reason::NoAnswer));
-}
-
-#[test]
-fn pages_in_the_hands_of_nobody_are_fetched_and_the_others_asked_for() {
-    let mut driver = Driver::started(4096);
-    driver.send(OWNER);
-    let pages = PageSet::range(0, 8);
-    let effect = driver.reply(Answer::Redirect {
-        holder: holder(HOLDER),
-        pages,
-        fetch: all().difference(pages),
-    });
-    assert!(matches!(effect, Effect::Ask(_)));
-    assert_eq!(driver.last().pages, pages);
-    driver.send(HOLDER);
-    driver.fragments_but(&[]);
-    driver.reply(data(pages));
-    assert_eq!(driver.stop(), Effect::Over { got: pages });
-}
-
-#[test]
-fn the_node_itself_is_no_holder() {
-    let mut driver = Driver::started(4096);
-    driver.send(OWNER);
-    assert_eq!(driver.reply(redirect(ME, all())), OVER_WITH_NOTHING);
-}
-
-#[test]
-fn a_request_that_cannot_be_sent_is_sent_later_or_elsewhere() {
-    let mut driver = Driver::started(4096);
-    let at_us = driver.now_us + 700;
-    let retry_us = Some(700);
-    assert_eq!(
-        driver.step(Event::Unsent { retry_us }),
-        Effect::Timer { at_us }
-    );
-    assert!(matches!(driver.expire(), Effect::Ask(_)));
-    let retry_us = None;
-    assert_eq!(
-        driver.step(Event::Unsent { retry_us }),
-        OVER_WITH_NOTHING,
-        "no owner"
-    );
-    let mut driver = Driver::started(4096);
-    driver.send(OWNER);
-    driver.reply(redirect(HOLDER, all()));
-    assert!(matches!(
-        driver.step(Event::Unsent { retry_us }),
-        Effect::Ask(_)
-    ));
-    let reason = driver.last().ask.excluded.reason(node(HOLDER));
-    assert_eq!(reason, Some(Reason::NoAnswer));
-}
-
-#[test]
-fn a_reader_that_leaves_ends_the_read_in_each_state() {
-    // Before the start, with a request to send, at an owner, in a pause.
-    assert_eq!(Driver::new(4096).step(Event::Cancel), OVER_WITH_NOTHING);
-    assert_eq!(Driver::started(4096).step(Event::Cancel), OVER_WITH_NOTHING);
-    let mut driver = Driver::started(4096);
-    driver.send(OWNER);
-    assert_eq!(driver.step(Event::Cancel), OVER_WITH_NOTHING);
-    let mut driver = Driver::started(4096);
-    driver.send(OWNER);
-    driver.reply(Answer::Busy { wait_ms: 1 });
-    assert_eq!(driver.step(Event::Cancel), OVER_WITH_NOTHING);
-    // At a holder, while the queue pair stops, while fragments are moved.
-    let mut driver = Driver::at_holder(4096);
-    assert_eq!(driver.step(Event::Cancel), Effect::Stop);
-    assert_eq!(driver.step(Event::Cancel), Effect::Wait);
-    assert_eq!(driver.stop(), OVER_WITH_NOTHING);
-    let mut driver = Driver::at_holder(4096);
-    driver.fragments_but(&[3]);
-    driver.reply(data(all()));
-    driver.expire();
-    assert_eq!(driver.step(Event::Cancel), Effect::Wait);
-    assert!(
-        matches!(driver.stop(), Effect::Over { .. }),
-        "the rest is not asked for"
-    );
 }
 
 #[test]
@@ -579,14 +371,4 @@ fn pages_whose_moves_were_not_made_are_not_taken() {
     assert_eq!(driver.step(Event::Stopped), Effect::Settle { complete });
     assert!(matches!(driver.step(Event::Settled), Effect::Ask(_)));
     assert_eq!(driver.last().pages, all());
-}
-
-#[test]
-fn a_read_of_too_many_fragments_is_not_made() {
-    let pages = PageSet::range(0, 65);
-    let wanted = proto::gfarm::cache::request::Wanted::new(wanted().id(), 1 << 20, 0, pages);
-    let of = |bytes| FragmentLen::new(bytes).unwrap();
-    let new = |bytes| Requester::new(node(ME), wanted.unwrap(), of(bytes));
-    assert!(new(1024).is_none());
-    assert!(new(2048).is_some());
 }

@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a read does after the answers of owners, and without them.
+
+use proto::gfarm::cache::{
+    excluded::Reason,
+    fragment::FragmentLen,
+    pages::PageSet,
+    reply::{
+        Answer,
+        Refusal, //
+    },
+    request::Role,
+    requester::{
+        event::{
+            Effect,
+            Event,
+            Heard,
+            Whom, //
+        },
+        Requester, //
+    }, //
+};
+
+use super::{
+    super::message::{
+        node,
+        wanted, //
+    },
+    driver::{
+        holder,
+        redirect,
+        Driver,
+        HOLDER,
+        ME,
+        OWNER, //
+    },
+};
+
+const OVER_WITH_NOTHING: Effect = Effect::Over {
+    got: PageSet::EMPTY,
+};
+
+fn all() -> PageSet {
+    wanted().pages()
+}
+
+fn wait(wait_ms: u16) -> Answer {
+    Answer::Wait { wait_ms, depth: 31 }
+}
+
+fn data(pages: PageSet) -> Answer {
+    Answer::Data { pages }
+}
+
+#[test]
+fn what_no_node_has_is_fetched() {
+    let mut driver = Driver::started(4096);
+    driver.send(OWNER);
+    assert_eq!(
+        driver.reply(Answer::Fetch { pages: all() }),
+        OVER_WITH_NOTHING
+    );
+}
+
+#[test]
+fn a_node_that_is_the_owner_asks_itself() {
+    let mut driver = Driver::started(4096);
+    driver.asking = None;
+    let answer = redirect(HOLDER, all());
+    assert!(matches!(
+        driver.step(Event::Answered(answer)),
+        Effect::Ask(_)
+    ));
+    driver.send(HOLDER);
+    driver.fragments_but(&[]);
+    driver.reply(data(all()));
+    assert_eq!(driver.stop(), Effect::Over { got: all() });
+    let mut driver = Driver::started(4096);
+    let answer = Answer::Fetch { pages: all() };
+    assert_eq!(driver.step(Event::Answered(answer)), OVER_WITH_NOTHING);
+}
+
+#[test]
+fn the_near_owner_names_another_one_once() {
+    let mut driver = Driver::started(4096);
+    driver.send(OWNER);
+    assert!(matches!(
+        driver.reply(Answer::OtherOwner(holder(5))),
+        Effect::Ask(_)
+    ));
+    assert_eq!(driver.last().whom, Whom::Named(holder(5)));
+    assert_eq!(driver.last().role, Role::NamedOwner);
+    driver.send(5);
+    let again = Answer::OtherOwner(holder(6));
+    assert!(
+        matches!(driver.reply(again), Effect::Ask(_)),
+        "at the near owner"
+    );
+    assert_eq!(driver.last().whom, Whom::Owner);
+    let reason = driver.last().excluded.reason(node(5));
+    assert_eq!(reason, Some(Reason::NoAnswer));
+}
+
+#[test]
+fn a_busy_owner_is_asked_later() {
+    let mut driver = Driver::started(4096);
+    driver.send(OWNER);
+    let at_us = driver.now_us + 30_000;
+    let effect = driver.reply(Answer::Busy { wait_ms: 30 });
+    assert_eq!(effect, Effect::Timer { at_us });
+    driver.now_us += 29_999;
+    assert_eq!(driver.step(Event::TimerFired), Effect::Timer { at_us });
+    assert!(matches!(driver.expire(), Effect::Ask(_)));
+    driver.send(OWNER);
+    let effect = driver.reply(Answer::Busy { wait_ms: 2000 });
+    assert_eq!(effect, OVER_WITH_NOTHING, "the read would be over by then");
+}
+
+#[test]
+fn an_owner_that_knows_nothing_ends_the_read() {
+    for answer in [
+        Answer::Miss,
+        Answer::Fetch {
+            pages: PageSet::range(0, 1),
+        },
+    ] {
+        let mut driver = Driver::started(4096);
+        driver.send(OWNER);
+        assert_eq!(driver.reply(answer), OVER_WITH_NOTHING);
+    }
+}
+
+#[test]
+fn an_owner_that_answers_what_no_owner_does_is_excluded() {
+    for answer in [
+        data(all()),
+        wait(10),
+        Answer::Fetch {
+            pages: PageSet::range(0, 256),
+        },
+        redirect(HOLDER, PageSet::range(100, 1)),
+        Answer::Redirect {
+            holder: holder(HOLDER),
+            pages: all(),
+            fetch: PageSet::range(100, 1),
+        },
+        Answer::Refused(Refusal::Invalid),
+    ] {
+        let mut driver = Driver::started(4096);
+        driver.send(OWNER);
+        assert!(matches!(driver.reply(answer), Effect::Ask(_)), "{answer:?}");
+        let reason = driver.last().excluded.reason(node(OWNER));
+        assert_eq!(reason, Some(Reason::NoAnswer));
+    }
+}
+
+#[test]
+fn a_silent_owner_is_asked_twice_and_then_another() {
+    let mut driver = Driver::started(4096);
+    for (silences, excluded) in [(1, 0), (2, 1)] {
+        driver.send(OWNER);
+        assert!(matches!(driver.expire(), Effect::Ask(_)));
+        assert_eq!(driver.last().excluded.iter().count(), excluded);
+        let heard = driver
+            .heard
+            .iter()
+            .filter(|h| **h == (node(OWNER), Heard::Silence));
+        assert_eq!(heard.count(), silences);
+    }
+    driver.send(5);
+    assert_eq!(driver.expire(), OVER_WITH_NOTHING, "the third one in a row");
+}
+
+#[test]
+fn pages_in_the_hands_of_nobody_are_fetched_and_the_others_asked_for() {
+    let mut driver = Driver::started(4096);
+    driver.send(OWNER);
+    let pages = PageSet::range(0, 8);
+    let effect = driver.reply(Answer::Redirect {
+        holder: holder(HOLDER),
+        pages,
+        fetch: all().difference(pages),
+    });
+    assert!(matches!(effect, Effect::Ask(_)));
+    assert_eq!(driver.last().pages, pages);
+    driver.send(HOLDER);
+    driver.fragments_but(&[]);
+    driver.reply(data(pages));
+    assert_eq!(driver.stop(), Effect::Over { got: pages });
+}
+
+#[test]
+fn the_node_itself_is_no_holder() {
+    let mut driver = Driver::started(4096);
+    driver.send(OWNER);
+    assert_eq!(driver.reply(redirect(ME, all())), OVER_WITH_NOTHING);
+}
+
+#[test]
+fn a_request_that_cannot_be_sent_is_sent_later_or_elsewhere() {
+    let mut driver = Driver::started(4096);
+    let at_us = driver.now_us + 700;
+    let retry_us = Some(700);
+    assert_eq!(
+        driver.step(Event::Unsent { retry_us }),
+        Effect::Timer { at_us }
+    );
+    assert!(matches!(driver.expire(), Effect::Ask(_)));
+    let retry_us = None;
+    assert_eq!(
+        driver.step(Event::Unsent { retry_us }),
+        OVER_WITH_NOTHING,
+        "no owner"
+    );
+    let mut driver = Driver::started(4096);
+    driver.send(OWNER);
+    driver.reply(redirect(HOLDER, all()));
+    assert!(matches!(
+        driver.step(Event::Unsent { retry_us }),
+        Effect::Ask(_)
+    ));
+    let reason = driver.last().excluded.reason(node(HOLDER));
+    assert_eq!(reason, Some(Reason::NoAnswer));
+}
+
+#[test]
+fn a_reader_that_leaves_ends_the_read_in_each_state() {
+    // Before the start, with a request to send, at an owner, in a pause.
+    assert_eq!(Driver::new(4096).step(Event::Cancel), OVER_WITH_NOTHING);
+    assert_eq!(Driver::started(4096).step(Event::Cancel), OVER_WITH_NOTHING);
+    let mut driver = Driver::started(4096);
+    driver.send(OWNER);
+    assert_eq!(driver.step(Event::Cancel), OVER_WITH_NOTHING);
+    let mut driver = Driver::started(4096);
+    driver.send(OWNER);
+    driver.reply(Answer::Busy { wait_ms: 1 });
+    assert_eq!(driver.step(Event::Cancel), OVER_WITH_NOTHING);
+    // At a holder, while the queue pair stops, while fragments are moved.
+    let mut driver = Driver::at_holder(4096);
+    assert_eq!(driver.step(Event::Cancel), Effect::Stop);
+    assert_eq!(driver.step(Event::Cancel), Effect::Wait);
+    assert_eq!(driver.stop(), OVER_WITH_NOTHING);
+    let mut driver = Driver::at_holder(4096);
+    driver.fragments_but(&[3]);
+    driver.reply(data(all()));
+    driver.expire();
+    assert_eq!(driver.step(Event::Cancel), Effect::Wait);
+    assert!(
+        matches!(driver.stop(), Effect::Over { .. }),
+        "the rest is not asked for"
+    );
+}
+
+#[test]
+fn a_read_of_too_many_fragments_is_not_made() {
+    let pages = PageSet::range(0, 65);
+    let wanted = proto::gfarm::cache::request::Wanted::new(wanted().id(), 1 << 20, 0, pages);
+    let of = |bytes| FragmentLen::new(bytes).unwrap();
+    let new = |bytes| Requester::new(node(ME), wanted.unwrap(), of(bytes));
+    assert!(new(1024).is_none());
+    assert!(new(2048).is_some());
+}
+
+#[test]
+fn an_owner_is_told_that_it_was_asked_before() {
+    let mut driver = Driver::started(4096);
+    driver.send(OWNER);
+    assert!(!driver.is_retry);
+    driver.reply(redirect(HOLDER, all()));
+    driver.send(HOLDER);
+    assert!(!driver.is_retry);
+    driver.reply(Answer::Miss);
+    driver.stop();
+    driver.send(5);
+    assert!(!driver.is_retry, "another node is the owner by now");
+    driver.reply(Answer::OtherOwner(holder(OWNER)));
+    driver.send(OWNER);
+    assert!(driver.is_retry);
+    driver.reply(redirect(5, all()));
+    driver.send(5);
+    assert!(!driver.is_retry, "it is asked as a holder");
+    let owners: Vec<_> = driver.requester.owners().iter().collect();
+    assert_eq!(owners, [node(OWNER), node(5)]);
+}
+
+#[test]
+fn the_node_itself_is_an_owner_that_was_asked() {
+    let mut driver = Driver::started(4096);
+    assert!(!driver.requester.ask_of(node(ME)).is_retry);
+    driver.asking = None;
+    driver.step(Event::Answered(Answer::Busy { wait_ms: 1 }));
+    driver.expire();
+    assert!(driver.requester.ask_of(node(ME)).is_retry);
+}
+
+#[test]
+fn the_last_four_owners_are_remembered() {
+    let mut driver = Driver::started(4096);
+    for owner in [4, 5, 4, 6, 7, 8] {
+        driver.send(owner);
+        driver.reply(Answer::Busy { wait_ms: 1 });
+        driver.expire();
+    }
+    let owners: Vec<_> = driver.requester.owners().iter().collect();
+    assert_eq!(owners, [5, 6, 7, 8].map(node));
+}
