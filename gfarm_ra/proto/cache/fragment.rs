@@ -55,7 +55,7 @@ impl FragmentLen {
 
     /// Returns the number of pages that one request may ask for, from 16 to 256.
     pub const fn pages_max(self) -> usize {
-        FRAGMENTS_MAX >> LEN_MAX_LOG.wrapping_sub(self.log)
+        FRAGMENTS_MAX.wrapping_shr(LEN_MAX_LOG.wrapping_sub(self.log) as u32)
     }
 
     /// Returns the number of fragments of pages, if a request may ask for as many.

@@ -240,7 +240,7 @@ impl Reassembly {
 
     /// Forgets the fragments of all pages but these.
     fn forget(&mut self, but: PageSet) {
-        for (rank, page) in self.pages.iter().enumerate() {
+        for (rank, page) in (0..PAGES).zip(self.pages.iter()) {
             if but.contains(page) {
                 continue;
             }
