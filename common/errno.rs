@@ -33,6 +33,8 @@ impl Errno {
     pub const ENODEV: Self = Self(19);
     /// Invalid argument.
     pub const EINVAL: Self = Self(22);
+    /// File too large; of a list: no place is left.
+    pub const EFBIG: Self = Self(27);
     /// Read-only file system.
     pub const EROFS: Self = Self(30);
     /// Numerical result out of range.

@@ -18,14 +18,24 @@
 //! | [`responder`], [`keep`] | which requests of others are served, and with what |
 //! | [`admission`] | how much a node does for others at a time |
 //! | [`rtt`] | how long a peer is waited for |
+//! | [`peer`], [`members`], [`gossip`] | the other nodes, and how they are found and lost |
+//! | [`owner`], [`directory`], [`have`] | who knows which nodes have the pages of a chunk |
+//! | [`ibaddr`] | peers that are registered by hand |
 
 pub mod address;
 pub mod admission;
+pub mod directory;
 pub mod excluded;
 pub mod fragment;
+pub mod gossip;
+pub mod have;
+pub mod ibaddr;
 pub mod invalid;
 pub mod keep;
+pub mod members;
+pub mod owner;
 pub mod pages;
+pub mod peer;
 pub mod reassembly;
 pub mod reply;
 pub mod request;

@@ -119,14 +119,20 @@ impl Address {
         }
     }
 
-    /// Returns whether both are one queue pair, whatever key and service level they name.
+    /// Returns whether both are one queue pair; key and service level may differ.
     pub fn is_same_place(&self, other: &Self) -> bool {
         self.qpn == other.qpn && self.port() == other.port()
     }
 
-    /// Returns whether a datagram that came from this port and queue pair is from here.
+    /// Returns whether a datagram that came from this port and queue pair is from here. Within a
+    /// subnet of InfiniBand datagrams have no GID, although their sender has one.
     pub fn is_source(&self, port: Port, qpn: u32) -> bool {
-        self.qpn == qpn && self.port() == port
+        let is_port = if port.gid == [0; 16] {
+            port.lid == self.lid && self.lid != 0
+        } else {
+            port.gid == self.gid
+        };
+        self.qpn == qpn && is_port
     }
 
     /// Encodes it: GID, then LID, queue pair, key and service level, little-endian.

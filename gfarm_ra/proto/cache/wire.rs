@@ -75,6 +75,8 @@ pub enum Kind {
     Hello = 3,
     /// A node tells of others.
     Members = 4,
+    /// A [`Have`](super::have::Have).
+    Have = 5,
 }
 
 impl Kind {
@@ -84,6 +86,7 @@ impl Kind {
             2 => Some(Self::Reply),
             3 => Some(Self::Hello),
             4 => Some(Self::Members),
+            5 => Some(Self::Have),
             _ => None,
         }
     }

@@ -2,10 +2,18 @@
 
 //! The cooperative page cache.
 
+mod address;
 mod admission;
+mod directory;
 mod fragment;
+mod gossip;
+mod have;
+mod ibaddr;
+mod members;
 mod message;
+mod owner;
 mod pages;
+mod peer;
 mod reassembly;
 mod reply;
 mod request;

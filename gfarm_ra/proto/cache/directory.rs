@@ -1,0 +1,431 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The directory: which nodes have, or are fetching, the pages of the chunks that a node owns.
+//!
+//! The owner tells each requester whom to ask, and notes it as a holder at once: the next requester
+//! is sent to it, and waits there until the pages have come. So any number of nodes that begin to
+//! read together make a tree of [`FANOUT`] branches, in the order in which they come, and one of
+//! them reads each page from a file server. A node that is done tells the owner, which so knows who
+//! is still waiting, and for whom.
+//!
+//! The directory is never more than a hint. A holder gives only what it has; a requester that gets
+//! nothing says so, is sent elsewhere, and in the end reads from a file server.
+
+use super::{
+    super::attr::FileId,
+    address::NodeId,
+    excluded::{
+        Excluded,
+        Reason, //
+    },
+    owner::ChunkKey,
+    pages::PageSet, //
+};
+
+/// The number of requesters that a holder serves at a time, as far as the directory decides it.
+pub const FANOUT: u8 = 2;
+
+/// The number of holders that are remembered for a chunk. New ones replace those that have served
+/// most, so a few suffice for any number of nodes.
+pub const HOLDERS_MAX: usize = 24;
+
+/// The number of entries among which a chunk has its place.
+pub const WAYS: usize = 8;
+
+/// The time after which what a holder was asked for is taken to be done, if it is not told, in
+/// microseconds: a read that lasts longer goes to a file server.
+pub const DONE_US: u64 = 2_000_000;
+
+/// What an owner is asked.
+#[derive(Clone, Copy, Debug)]
+pub struct Question<'a> {
+    /// Who asks.
+    pub requester: NodeId,
+    /// The file and its content.
+    pub file: FileId,
+    /// The chunk.
+    pub chunk: u64,
+    /// The pages, at least one.
+    pub pages: PageSet,
+    /// The owner was asked for these pages before by the same read, whether it has answered or not.
+    pub is_retry: bool,
+    /// It is asked of the owner of all; otherwise what no holder has is asked for there.
+    pub is_root: bool,
+    /// Holders that are of no use to it.
+    pub excluded: &'a Excluded,
+}
+
+/// Whom a requester is sent to. Both sets are parts of the pages that were asked for, and have none
+/// in common. What is in neither has a holder that cannot serve it now: it is to be asked for again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Direction {
+    /// The holder, and what it is to be asked for; not the requester, and not an empty set.
+    pub from: Option<(NodeId, PageSet)>,
+    /// What no holder has: the requester reads it from a file server.
+    pub fetch: PageSet,
+}
+
+/// A node that has, or is fetching, pages of a chunk: those of one read, or of several that are
+/// done.
+#[derive(Clone, Copy, Debug)]
+struct Holder {
+    node: NodeId,
+    pages: PageSet,
+    /// Its number in the entry: each holder that is noted has a larger one.
+    order: u64,
+    /// The number of the holder that it was sent to; [`NO_HOLDER`] if it reads from a file server or is
+    /// done, [`OTHER_OWNERS`] if another owner may have sent it to one.
+    parent: u64,
+    /// The number of holders between it and a file server while it is fetching.
+    depth: u8,
+    /// The number of requesters that were sent to it, and are not done.
+    serving: u8,
+    /// The number that was sent to it in all.
+    served: u32,
+    /// It has told that it has the pages.
+    is_done: bool,
+    /// When it was noted, or sent to a holder once more.
+    since_us: u64,
+    /// When a requester was last sent to it.
+    asked_us: u64,
+}
+
+/// The number of no holder.
+const NO_HOLDER: u64 = 0;
+
+/// The number of a holder that another owner knows.
+const OTHER_OWNERS: u64 = u64::MAX;
+
+impl Holder {
+    fn is_done(&self, now_us: u64) -> bool {
+        self.is_done || now_us.saturating_sub(self.since_us) >= DONE_US
+    }
+
+    fn serving(&self, now_us: u64) -> u8 {
+        if now_us.saturating_sub(self.asked_us) >= DONE_US {
+            0
+        } else {
+            self.serving
+        }
+    }
+
+    fn depth(&self, now_us: u64) -> u8 {
+        if self.is_done(now_us) {
+            0
+        } else {
+            self.depth
+        }
+    }
+
+    /// Orders holders that have equally many of the pages; the smallest is asked. One that is full
+    /// comes last, then the tree is filled from its root, and each holder of a level in turn.
+    fn rank(&self, now_us: u64) -> (bool, u8, u32, u64) {
+        let is_full = self.serving(now_us) >= FANOUT;
+        (is_full, self.depth(now_us), self.served, self.order)
+    }
+}
+
+/// The directory entry of a chunk.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    of: Option<(FileId, u64)>,
+    used_us: u64,
+    orders: u64,
+    holders: [Option<Holder>; HOLDERS_MAX],
+}
+
+impl Entry {
+    /// An entry without a chunk.
+    pub const EMPTY: Self = Self {
+        of: None,
+        used_us: 0,
+        orders: 0,
+        holders: [None; HOLDERS_MAX],
+    };
+
+    /// Finds the holder that stands for a read of a node.
+    fn find(&mut self, node: NodeId, pages: PageSet) -> Option<&mut Holder> {
+        let is_it = |h: &&mut Holder| h.node == node && !h.pages.is_disjoint(pages);
+        self.holders.iter_mut().flatten().find(is_it)
+    }
+
+    /// Notes that a node does not have pages.
+    fn take(&mut self, node: NodeId, pages: PageSet) {
+        for holder in self.holders.iter_mut().flatten() {
+            if holder.node == node {
+                holder.pages = holder.pages.difference(pages);
+            }
+        }
+    }
+
+    /// Takes out what is known to be no longer there.
+    fn correct(&mut self, question: &Question<'_>, is_live: impl Fn(NodeId) -> bool) {
+        for (node, reason) in question.excluded.iter() {
+            if reason == Reason::NotHere {
+                self.take(node, question.pages);
+            }
+        }
+        for place in &mut self.holders {
+            let keeps = |holder: &Holder| !holder.pages.is_empty() && is_live(holder.node);
+            *place = place.filter(keeps);
+        }
+    }
+
+    /// Returns whether a holder may be waiting for the pages that the holder with the number
+    /// `order` is fetching, or for one that does not answer.
+    fn waits_for(&self, holder: &Holder, order: u64, without: &Excluded, now_us: u64) -> bool {
+        let mut at = *holder;
+        // No more steps than there are holders, should they wait in a circle nevertheless.
+        for _ in 0..HOLDERS_MAX {
+            if at.is_done(now_us) || at.parent == NO_HOLDER {
+                return false;
+            }
+            let mut above = self.holders.iter().flatten();
+            match above.find(|holder| holder.order == at.parent && holder.order != order) {
+                Some(parent) if without.reason(parent.node) == Some(Reason::NoAnswer) => {
+                    return true
+                }
+                Some(parent) => at = *parent,
+                // It is the one, or is not known: to another owner it is, or its place was taken.
+                None => return true,
+            }
+        }
+        true
+    }
+
+    /// Chooses the holder to ask, and what no other node has.
+    fn choose(&self, question: &Question<'_>, own: Option<u64>, now_us: u64) -> Direction {
+        let (mut best, mut held) = (None, PageSet::EMPTY);
+        for holder in self.holders.iter().flatten() {
+            let pages = holder.pages.intersection(question.pages);
+            let waits =
+                own.is_some_and(|own| self.waits_for(holder, own, question.excluded, now_us));
+            if pages.is_empty() || waits || holder.node == question.requester {
+                continue;
+            }
+            match question.excluded.reason(holder.node) {
+                Some(Reason::NoAnswer | Reason::NotHere) => continue,
+                Some(Reason::Busy) => {
+                    held = held.union(pages);
+                    continue;
+                }
+                None => held = held.union(pages),
+            }
+            let lacks = question.pages.len().wrapping_sub(pages.len());
+            let rank = (lacks, holder.rank(now_us));
+            if best.is_none_or(|(other, _, _)| rank < other) {
+                best = Some((rank, holder.node, pages));
+            }
+        }
+        Direction {
+            from: best.map(|(_, node, pages)| (node, pages)),
+            fetch: question.pages.difference(held),
+        }
+    }
+
+    /// Notes that what a node was sent to another for is done, or of no use.
+    fn release(&mut self, node: NodeId, pages: PageSet) {
+        let mut holders = self.holders.iter_mut().flatten();
+        let is_it = |h: &&mut Holder| h.node == node && !h.is_done && !h.pages.is_disjoint(pages);
+        let Some(holder) = holders.find(is_it) else {
+            return;
+        };
+        let parent = core::mem::replace(&mut holder.parent, NO_HOLDER);
+        let mut holders = self.holders.iter_mut().flatten();
+        if let Some(parent) = holders.find(|holder| holder.order == parent) {
+            parent.serving = parent.serving.saturating_sub(1);
+        }
+    }
+
+    /// Notes the requester as a holder of what it is about to have.
+    /// `before` is the number of the holder that it was when it had them before.
+    fn note(&mut self, question: &Question<'_>, direction: &Direction, before: u64, now_us: u64) {
+        let (node, asked) = (question.requester, direction.from);
+        let given = asked.map_or(PageSet::EMPTY, |(_, pages)| pages);
+        let pages = given.union(direction.fetch);
+        if pages.is_empty() {
+            return;
+        }
+        let from = asked.and_then(|(node, pages)| self.find(node, pages));
+        let alone = if question.is_root {
+            NO_HOLDER
+        } else {
+            OTHER_OWNERS
+        };
+        let (parent, depth) = from.map_or((alone, 0), |holder| {
+            holder.serving = holder.serving(now_us).saturating_add(1);
+            holder.served = holder.served.saturating_add(1);
+            holder.asked_us = now_us;
+            (holder.order, holder.depth(now_us).saturating_add(1))
+        });
+        if let Some(holder) = self.find(node, pages) {
+            holder.pages = holder.pages.union(pages);
+            (holder.parent, holder.depth, holder.since_us) = (parent, depth, now_us);
+            return;
+        }
+        self.orders = self.orders.saturating_add(1);
+        // Those that were sent to it then may wait for it now.
+        let mut serving = 0u8;
+        for child in self.holders.iter_mut().flatten() {
+            let is_child = child.parent == before && before != NO_HOLDER;
+            if is_child && !child.is_done(now_us) && !child.pages.is_disjoint(pages) {
+                child.parent = self.orders;
+                serving = serving.saturating_add(1);
+            }
+        }
+        let holder = Holder {
+            node,
+            pages,
+            order: self.orders,
+            parent,
+            depth,
+            serving,
+            served: 0,
+            is_done: false,
+            since_us: now_us,
+            asked_us: now_us,
+        };
+        if let Some(place) = self.place() {
+            *place = Some(holder);
+        }
+    }
+
+    /// Notes that a read is done; the holder becomes one with what its node had before.
+    fn done(&mut self, node: NodeId, pages: PageSet) {
+        for _ in 0..HOLDERS_MAX {
+            let is_it = |h: &&Holder| h.node == node && !h.is_done && !h.pages.is_disjoint(pages);
+            let Some(read) = self.holders.iter().flatten().find(is_it).copied() else {
+                return;
+            };
+            self.release(node, read.pages);
+            self.unite(&read);
+        }
+    }
+
+    fn unite(&mut self, read: &Holder) {
+        let mut holders = self.holders.iter_mut().flatten();
+        let is_other = |h: &&mut Holder| h.node == read.node && h.is_done;
+        let Some(other) = holders.find(is_other) else {
+            let is_read = |h: &&mut Holder| h.order == read.order;
+            if let Some(holder) = self.holders.iter_mut().flatten().find(is_read) {
+                holder.is_done = true;
+            }
+            return;
+        };
+        other.pages = other.pages.union(read.pages);
+        other.serving = other.serving.saturating_add(read.serving);
+        other.served = other.served.saturating_add(read.served);
+        other.asked_us = other.asked_us.max(read.asked_us);
+        let remains = other.order;
+        for place in &mut self.holders {
+            *place = place.filter(|holder| holder.order != read.order);
+            if let Some(holder) = place.as_mut().filter(|h| h.parent == read.order) {
+                holder.parent = remains;
+            }
+        }
+    }
+
+    /// Returns a free place, or that of the holder that has served most among those whose pages
+    /// others have as well.
+    fn place(&mut self) -> Option<&mut Option<Holder>> {
+        let (mut once, mut twice) = (PageSet::EMPTY, PageSet::EMPTY);
+        for holder in self.holders.iter().flatten() {
+            twice = twice.union(once.intersection(holder.pages));
+            once = once.union(holder.pages);
+        }
+        self.holders.iter_mut().max_by_key(|place| match place {
+            None => (true, u32::MAX, u64::MAX),
+            // Of those that have served alike, the one that was noted first.
+            Some(holder) => {
+                let is_spare = holder.pages.is_subset(twice);
+                (is_spare, holder.served, u64::MAX.wrapping_sub(holder.order))
+            }
+        })
+    }
+}
+
+/// The directory, in memory that the caller has: a number of entries, in groups of [`WAYS`].
+#[derive(Debug)]
+pub struct Directory<'a> {
+    entries: &'a mut [Entry],
+}
+
+impl<'a> Directory<'a> {
+    /// Uses these entries, which were [`Entry::EMPTY`] before the first use.
+    pub const fn new(entries: &'a mut [Entry]) -> Self {
+        Self { entries }
+    }
+
+    /// Returns the group of a chunk.
+    fn group(&mut self, file: FileId, chunk: u64) -> &mut [Entry] {
+        let groups = self.entries.len().div_ceil(WAYS) as u64;
+        let hash = ChunkKey::new(file.inum, chunk).hash();
+        let group = hash.checked_rem(groups).unwrap_or(0);
+        // CAST: Below the number of groups.
+        self.entries
+            .chunks_mut(WAYS)
+            .nth(group as usize)
+            .unwrap_or(&mut [])
+    }
+
+    /// Finds the entry of a chunk, or gives it the one whose chunk was asked for least lately.
+    fn entry(&mut self, file: FileId, chunk: u64, now_us: u64) -> Option<&mut Entry> {
+        let of = Some((file, chunk));
+        let entry = self
+            .group(file, chunk)
+            .iter_mut()
+            .max_by_key(|e| (e.of == of, e.of.is_none(), u64::MAX.wrapping_sub(e.used_us)))?;
+        if entry.of != of {
+            *entry = Entry::EMPTY;
+            entry.of = of;
+        }
+        entry.used_us = now_us;
+        Some(entry)
+    }
+
+    /// Decides whom a requester asks, and notes it as a holder.
+    ///
+    /// `is_live` tells whether a node is a member that answers; holders that are not are forgotten.
+    pub fn direct(
+        &mut self,
+        question: &Question<'_>,
+        now_us: u64,
+        is_live: impl Fn(NodeId) -> bool,
+    ) -> Direction {
+        let Some(entry) = self.entry(question.file, question.chunk, now_us) else {
+            return Direction {
+                from: None,
+                fetch: question.pages,
+            };
+        };
+        entry.correct(question, is_live);
+        let (requester, pages) = (question.requester, question.pages);
+        entry.release(requester, pages);
+        let holder = entry.find(requester, pages);
+        let before = holder.as_ref().map(|holder| holder.order);
+        if holder.is_some_and(|holder| holder.is_done(now_us)) {
+            // It has not any more what it had.
+            entry.take(requester, pages);
+        }
+        // If its place was taken, only those are no risk of whom all that they wait for is known.
+        let own = before.or(question.is_retry.then_some(OTHER_OWNERS));
+        let direction = entry.choose(question, own, now_us);
+        entry.note(question, &direction, before.unwrap_or(NO_HOLDER), now_us);
+        direction
+    }
+
+    /// Takes the word of a node that its read of `pages` is over, and it has them. What the
+    /// directory does not know it does not learn by this.
+    pub fn done(&mut self, node: NodeId, file: FileId, chunk: u64, pages: PageSet) {
+        let of = Some((file, chunk));
+        let mut entries = self.group(file, chunk).iter_mut();
+        if let Some(entry) = entries.find(|entry| entry.of == of) {
+            entry.done(node, pages);
+        }
+    }
+
+    /// Returns the number of chunks that have an entry.
+    pub fn len(&self) -> usize {
+        self.entries.iter().filter(|e| e.of.is_some()).count()
+    }
+}

@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What members send each other, and what they take from it.
+
+use core::ops::DerefMut;
+
+use super::{
+    super::{
+        address::{
+            NodeId,
+            Port, //
+        },
+        gossip::{
+            Gossip,
+            GossipWriter,
+            BODY_LEN_MAX, //
+        },
+        peer::{
+            Claim,
+            Due,
+            Peer,
+            Record,
+            Standing, //
+        },
+    },
+    Ignored,
+    Members,
+    Outgoing,
+    ROUND_US, //
+};
+
+/// The maximum number of changes in one datagram; the rest is of the list.
+const NEWS_MAX: usize = 12;
+
+/// The time between two of these, in microseconds: all of them answer, and the public queue pair
+/// has few receives.
+const GREET_PAUSE_US: u64 = 100;
+
+/// The time after which it looks again if there was none, in microseconds.
+const GREET_IDLE_US: u64 = 20_000;
+
+impl<S: DerefMut<Target = [Option<Peer>]>> Members<S> {
+    /// Returns when [`poll`](Self::poll) has something to do next.
+    pub fn due_us(&self) -> u64 {
+        if self.has_left() {
+            return if self.leaving == 0 { u64::MAX } else { 0 };
+        }
+        let due_us = self.peers().map(Peer::due_us).min();
+        due_us
+            .unwrap_or(u64::MAX)
+            .min(self.round_us)
+            .min(self.greet_us)
+    }
+
+    /// Does what is due, and returns a `Hello` to send, if there is one: call it again until there
+    /// is none.
+    pub fn poll<'b>(
+        &mut self,
+        now_us: u64,
+        random: u64,
+        out: &'b mut [u8; BODY_LEN_MAX],
+    ) -> Option<Outgoing<'b>> {
+        if self.has_left() {
+            return self.tell_leaving(random, out);
+        }
+        if now_us >= self.round_us {
+            self.round_us = now_us.saturating_add(ROUND_US);
+            self.next_turn(now_us);
+        }
+        if now_us >= self.greet_us {
+            self.greet(now_us);
+        }
+        let news = self.news();
+        let mut to = None;
+        for (index, place) in self.places.iter_mut().enumerate() {
+            match place
+                .as_mut()
+                .map_or(Due::Nothing, |peer| peer.due(news, now_us))
+            {
+                Due::Nothing | Due::Changed => {}
+                Due::Forget => *place = None,
+                Due::Probe => {
+                    to = Some(index);
+                    break;
+                }
+            }
+        }
+        // CAST: Two halves of the number.
+        let (nonce, place) = ((random >> 32) as u32, random as u32 as usize);
+        let peer = self.places.get_mut(to?)?.as_mut()?;
+        peer.probed(nonce, now_us);
+        let (address, node) = (peer.address(), peer.node());
+        // CAST: At most `PEERS_MAX`.
+        let anywhere = place.checked_rem(self.places.len()).unwrap_or(0) as u16;
+        let cursor = self.join.unwrap_or(anywhere);
+        let writer = GossipWriter::new(out, nonce, self.me);
+        let (writer, _) = self.tell(writer, node, anywhere);
+        Some(Outgoing {
+            to: address,
+            node,
+            body: writer.finish(cursor),
+        })
+    }
+
+    /// Finds a peer that does not know this node yet, while this one is new.
+    fn greet(&mut self, now_us: u64) {
+        if now_us >= self.greet_end_us {
+            self.greet_us = u64::MAX;
+            return;
+        }
+        let found = self.find(|peer| peer.is_live() && !peer.is_met() && !peer.is_probed());
+        let pause_us = match found {
+            Some(peer) => {
+                peer.check(now_us);
+                GREET_PAUSE_US
+            }
+            None => GREET_IDLE_US,
+        };
+        self.greet_us = now_us.saturating_add(pause_us);
+    }
+
+    /// Finds the peer whose turn it is to be probed.
+    fn next_turn(&mut self, now_us: u64) {
+        let len = self.places.len();
+        for step in 0..len {
+            let index = self.turn.wrapping_add(step).checked_rem(len).unwrap_or(0);
+            let peer = self.places.get_mut(index).and_then(Option::as_mut);
+            if let Some(peer) = peer.filter(|peer| peer.is_live()) {
+                peer.check(now_us);
+                self.turn = index.wrapping_add(1);
+                return;
+            }
+        }
+    }
+
+    fn tell_leaving<'b>(
+        &mut self,
+        random: u64,
+        out: &'b mut [u8; BODY_LEN_MAX],
+    ) -> Option<Outgoing<'b>> {
+        self.leaving = self.leaving.checked_sub(1)?;
+        let live = self.peers().filter(|peer| peer.is_live()).count() as u64;
+        // CAST: Below the number of peers.
+        let nth = random.checked_rem(live)? as usize;
+        let peer = self.peers().filter(|peer| peer.is_live()).nth(nth)?;
+        let writer = GossipWriter::new(out, 0, self.me);
+        Some(Outgoing {
+            to: peer.address(),
+            node: peer.node(),
+            body: writer.finish(0),
+        })
+    }
+
+    /// Writes what the receiver is told: what is believed of itself unless that is good, what has
+    /// changed, and the list from `cursor` on. Returns where the list goes on; 0 at its end.
+    fn tell<'b>(
+        &mut self,
+        mut writer: GossipWriter<'b>,
+        to: Option<NodeId>,
+        cursor: u16,
+    ) -> (GossipWriter<'b>, u16) {
+        let about = to.and_then(|node| self.get(node)).and_then(Peer::record);
+        if let Some(record) = about.filter(|r| r.claim.standing != Standing::Alive) {
+            writer.push(record);
+        }
+        let len = self.places.len();
+        let mut told = 0;
+        for step in 0..len {
+            let index = self
+                .news_from
+                .wrapping_add(step)
+                .checked_rem(len)
+                .unwrap_or(0);
+            let peer = self.places.get_mut(index).and_then(Option::as_mut);
+            let Some(peer) = peer.filter(|p| p.has_news() && p.node() != to) else {
+                continue;
+            };
+            if let Some(record) = peer.record() {
+                writer.push(record);
+                peer.told();
+                told += 1;
+            }
+            if told == NEWS_MAX {
+                self.news_from = index.wrapping_add(1);
+                break;
+            }
+        }
+        let mut next = usize::from(cursor);
+        while !writer.is_full() {
+            let Some(place) = self.places.get(next) else {
+                return (writer, 0);
+            };
+            let record = place.as_ref().and_then(Peer::record);
+            if let Some(record) = record.filter(|record| Some(record.node) != to) {
+                writer.push(record);
+            }
+            next = next.wrapping_add(1);
+        }
+        (writer, u16::try_from(next).unwrap_or(0))
+    }
+
+    /// Takes a `Hello` that came from `source`, a port and a queue pair, and returns the body of the
+    /// answer; `None` if none is owed. `names_me`: the sender knows the number of this node, so the
+    /// datagram cannot be older than this mount.
+    pub fn hello<'b>(
+        &mut self,
+        hello: &Gossip<'_>,
+        source: (Port, u32),
+        names_me: bool,
+        now_us: u64,
+        out: &'b mut [u8; BODY_LEN_MAX],
+    ) -> Result<Option<&'b [u8]>, Ignored> {
+        let sender = hello.sender();
+        if !sender.address.is_source(source.0, source.1) {
+            return Err(Ignored::Source);
+        }
+        if sender.node == self.me.node || self.me.address.is_same_place(&sender.address) {
+            return Err(Ignored::Own);
+        }
+        if self.has_left() {
+            return Ok(None);
+        }
+        self.learn(&sender, names_me, now_us).ok_or(Ignored::Full)?;
+        if let Some(peer) = self.find(|peer| names_me && peer.node() == Some(sender.node)) {
+            peer.met();
+        }
+        self.learn_all(hello, now_us);
+        if sender.claim.standing == Standing::Left {
+            return Ok(None);
+        }
+        let writer = GossipWriter::new(out, hello.nonce(), self.me);
+        let (writer, next) = self.tell(writer, Some(sender.node), hello.cursor());
+        Ok(Some(writer.finish(next)))
+    }
+
+    /// Takes the answer to a `Hello`.
+    pub fn members(&mut self, answer: &Gossip<'_>, now_us: u64) -> Result<(), Ignored> {
+        let (news, sender) = (self.news(), answer.sender());
+        let is_answer = |peer: &mut &mut Peer| peer.answered(&sender, answer.nonce(), news, now_us);
+        let mut peers = self.places.iter_mut().flatten();
+        let peer = peers.find_map(|mut peer| is_answer(&mut peer).then_some(peer));
+        let peer = peer.ok_or(Ignored::Unasked)?;
+        // The member that joins reads the list to its end, from this node.
+        let goes_on = self.join.is_some() && answer.cursor() != 0;
+        self.join = self.join.and(goes_on.then_some(answer.cursor()));
+        if goes_on {
+            peer.check(now_us);
+        }
+        for peer in self.places.iter_mut().flatten() {
+            if peer.is_replaced_by(&sender) {
+                peer.declare_dead(news, now_us);
+            }
+        }
+        self.unite(sender.node);
+        self.learn_all(answer, now_us);
+        Ok(())
+    }
+
+    /// Leaves one place to a node that was registered by hand, and told of under its number.
+    fn unite(&mut self, node: NodeId) {
+        let is_it = |place: &Option<Peer>| place.is_some_and(|peer| peer.node() == Some(node));
+        let is_by_hand = self
+            .peers()
+            .any(|p| p.node() == Some(node) && p.is_by_hand());
+        let mut places = self.places.iter_mut().filter(|place| is_it(place));
+        let first = places.next();
+        places.for_each(|place| *place = None);
+        if let Some(Some(peer)) = first {
+            peer.keep(is_by_hand);
+        }
+    }
+
+    fn learn_all(&mut self, gossip: &Gossip<'_>, now_us: u64) {
+        for record in gossip.records() {
+            // A node that has no place is told of again, or is found when another has gone.
+            let _ = self.learn(&record, true, now_us);
+        }
+    }
+
+    /// Takes what is told of a node; `None` if there is no place for it.
+    fn learn(&mut self, record: &Record, is_vouched: bool, now_us: u64) -> Option<()> {
+        let news = self.news();
+        if record.node == self.me.node {
+            self.contradict(record.claim);
+            return Some(());
+        }
+        if self.me.address.is_same_place(&record.address) {
+            // Of the mount that had this queue pair before.
+            return Some(());
+        }
+        let is_known = |peer: &Peer| peer.node() == Some(record.node);
+        let is_nameless =
+            |peer: &Peer| peer.node().is_none() && peer.address().is_same_place(&record.address);
+        let known = self.places.iter().flatten().any(is_known);
+        if let Some(peer) = self.find(|p| if known { is_known(p) } else { is_nameless(p) }) {
+            peer.learn(record, is_vouched, news, now_us);
+            return Some(());
+        }
+        if record.claim.standing >= Standing::Dead {
+            // Not known, and not to be known any more.
+            return Some(());
+        }
+        let place = self.vacancy()?;
+        *place = Some(Peer::heard_of(record, !is_vouched, news, now_us));
+        Some(())
+    }
+
+    /// Contradicts what others believe of this node.
+    fn contradict(&mut self, claim: Claim) {
+        if claim > self.me.claim && !self.has_left() {
+            self.me.claim.incarnation = claim.incarnation.saturating_add(1);
+        }
+    }
+}

@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Which node keeps the directory entry of a chunk: rendezvous hashing.
+//!
+//! Every node gives each (node, chunk) a number, and the node with the highest one is the owner. So
+//! nodes with the same members agree without a word; a node that leaves gives each other one an
+//! equal share of its chunks, and no other chunk has a new owner.
+//!
+//! With many nodes a chunk has an owner for each group of requesters as well, by the same rule. It
+//! answers what it can, and sends the first of the group to the owner of all.
+
+use super::address::NodeId;
+
+/// A chunk of a file in any generation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ChunkKey {
+    inum: u64,
+    chunk: u64,
+}
+
+impl ChunkKey {
+    /// Takes the inode's number and the chunk's.
+    pub const fn new(inum: u64, chunk: u64) -> Self {
+        Self { inum, chunk }
+    }
+
+    /// Returns a number that spreads chunks evenly.
+    pub const fn hash(self) -> u64 {
+        mixed(mixed(self.inum ^ 0x9e37_79b9_7f4a_7c15) ^ self.chunk)
+    }
+}
+
+/// The finaliser of MurmurHash3 with the constants of SplitMix64: a bijection in which each bit
+/// depends on each. No secret is needed, as who may choose a node's number is trusted.
+const fn mixed(value: u64) -> u64 {
+    let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    value ^ (value >> 31)
+}
+
+/// The number of requesters that an owner is to have. A public queue pair has 128 receives, and
+/// all nodes may ask at once.
+const REQUESTERS: usize = 64;
+
+/// Returns the number of groups in which so many nodes ask for a chunk, a power of two.
+pub const fn groups(nodes: usize) -> u64 {
+    // CAST: The number of nodes fits.
+    (nodes as u64)
+        .div_ceil(REQUESTERS as u64)
+        .next_power_of_two()
+}
+
+/// The owners of a chunk for one requester.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Owners {
+    /// Whom the requester asks: each group of requesters has an owner of its own, so that no node is
+    /// asked by all. With one group it is the owner.
+    pub near: NodeId,
+    /// Whom the owner of a group sends the requester to for pages that no node of the group has.
+    pub root: NodeId,
+}
+
+/// The search for the owners of a chunk, node by node.
+#[derive(Clone, Copy, Debug)]
+pub struct OwnerSearch {
+    near: Best,
+    root: Best,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Best {
+    hash: u64,
+    node: Option<(u64, NodeId)>,
+}
+
+impl Best {
+    /// Two nodes with the same weight are told apart by their numbers, so the order of the offers
+    /// does not matter.
+    fn offer(&mut self, node: NodeId) {
+        let offered = (mixed(self.hash ^ node.get()), node);
+        if self.node.is_none_or(|best| best < offered) {
+            self.node = Some(offered);
+        }
+    }
+}
+
+impl OwnerSearch {
+    /// Starts without a node. `groups` is a power of two, as [`groups`] returns it.
+    pub const fn new(chunk: ChunkKey, requester: NodeId, groups: u64) -> Self {
+        let hash = chunk.hash();
+        let group = mixed(requester.get()) & groups.wrapping_sub(1);
+        let near = if group == 0 {
+            hash
+        } else {
+            mixed(hash ^ group)
+        };
+        Self {
+            near: Best {
+                hash: near,
+                node: None,
+            },
+            root: Best { hash, node: None },
+        }
+    }
+
+    /// Offers a node.
+    pub fn offer(&mut self, node: NodeId) {
+        self.near.offer(node);
+        self.root.offer(node);
+    }
+
+    /// Returns the owners among the nodes that were offered; `None` if there was none.
+    pub fn owners(self) -> Option<Owners> {
+        Some(Owners {
+            near: self.near.node?.1,
+            root: self.root.node?.1,
+        })
+    }
+}

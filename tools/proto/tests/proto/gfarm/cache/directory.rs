@@ -1,0 +1,401 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The directory of holders.
+
+use std::collections::{
+    BTreeMap,
+    BTreeSet, //
+};
+
+use proptest::prelude::*;
+use proto::gfarm::{
+    attr::FileId,
+    cache::{
+        address::NodeId,
+        directory::{
+            Direction,
+            Directory,
+            Entry,
+            Question,
+            DONE_US,
+            FANOUT,
+            HOLDERS_MAX,
+            WAYS, //
+        },
+        excluded::{
+            Excluded,
+            Reason, //
+        },
+        pages::PageSet, //
+    },
+};
+
+const FILE: FileId = FileId { inum: 9, gen: 1 };
+
+fn node(n: u64) -> NodeId {
+    NodeId::new(n + 1).unwrap()
+}
+
+fn all() -> PageSet {
+    PageSet::range(0, 256)
+}
+
+struct Owner(Vec<Entry>);
+
+impl Owner {
+    fn new() -> Self {
+        Self(vec![Entry::EMPTY; 16])
+    }
+
+    fn ask(&mut self, question: &Question<'_>, now_us: u64) -> Direction {
+        let direction = Directory::new(&mut self.0).direct(question, now_us, |_| true);
+        let given = direction.from.map_or(PageSet::EMPTY, |(_, pages)| pages);
+        assert!(given.is_subset(question.pages) && direction.fetch.is_subset(question.pages));
+        assert!(given.is_disjoint(direction.fetch));
+        assert_ne!(
+            direction.from.map(|(node, _)| node),
+            Some(question.requester)
+        );
+        assert!(direction.from.is_none_or(|(_, pages)| !pages.is_empty()));
+        direction
+    }
+
+    fn whole(&mut self, requester: u64, now_us: u64) -> Option<u64> {
+        let direction = self.ask(&question(requester, all(), &Excluded::NONE), now_us);
+        match direction.from {
+            Some((node, pages)) => {
+                assert_eq!(pages, all());
+                Some(node.get() - 1)
+            }
+            None => {
+                assert_eq!(direction.fetch, all());
+                None
+            }
+        }
+    }
+
+    fn again(&mut self, requester: u64, excluded: &Excluded, now_us: u64) -> Direction {
+        let question = Question {
+            is_retry: true,
+            ..question(requester, all(), excluded)
+        };
+        self.ask(&question, now_us)
+    }
+
+    fn done(&mut self, requester: u64, pages: PageSet) {
+        Directory::new(&mut self.0).done(node(requester), FILE, 0, pages);
+    }
+}
+
+fn question(requester: u64, pages: PageSet, excluded: &Excluded) -> Question<'_> {
+    Question {
+        requester: node(requester),
+        file: FILE,
+        chunk: 0,
+        pages,
+        is_retry: false,
+        is_root: true,
+        excluded,
+    }
+}
+
+fn without(nodes: &[(u64, Reason)]) -> Excluded {
+    let mut excluded = Excluded::NONE;
+    for (n, reason) in nodes {
+        excluded.add(node(*n), *reason);
+    }
+    excluded
+}
+
+#[test]
+fn one_of_many_fetches_and_the_others_make_a_tree() {
+    let mut owner = Owner::new();
+    let (mut depth, mut children) = (BTreeMap::new(), BTreeMap::new());
+    for n in 0..128 {
+        match owner.whole(n, n) {
+            None => {
+                assert_eq!(n, 0, "only the first one fetches");
+                depth.insert(n, 0);
+            }
+            Some(parent) => {
+                depth.insert(n, depth[&parent] + 1);
+                *children.entry(parent).or_insert(0) += 1;
+            }
+        }
+    }
+    let (deepest, most) = (depth.values().max(), children.values().max());
+    assert_eq!(most, Some(&u32::from(FANOUT)));
+    assert!(*deepest.unwrap() <= 10, "{deepest:?} levels of 128 nodes");
+}
+
+#[test]
+fn holders_that_are_done_serve_in_turn() {
+    let mut owner = Owner::new();
+    let mut served = BTreeMap::new();
+    for n in 0..200 {
+        if let Some(holder) = owner.whole(n, n) {
+            *served.entry(holder).or_insert(0) += 1;
+        }
+        owner.done(n, all());
+    }
+    let most = served.values().max().unwrap();
+    assert!(*most <= 9, "{most} of 199 requests at one of {HOLDERS_MAX}");
+}
+
+#[test]
+fn no_node_serves_more_at_a_time_than_the_fan_out() {
+    let mut owner = Owner::new();
+    assert_eq!(owner.whole(0, 0), None);
+    owner.done(0, all());
+    for n in 1..=u64::from(FANOUT) {
+        assert_eq!(owner.whole(n, n), Some(0));
+    }
+    assert_ne!(owner.whole(50, 50), Some(0));
+    // One is done: there is room again.
+    owner.done(1, all());
+    let next = [owner.whole(51, 51), owner.whole(52, 52)];
+    assert!(next.contains(&Some(0)) || next.contains(&Some(1)));
+}
+
+#[test]
+fn what_is_not_there_is_asked_elsewhere() {
+    let mut owner = Owner::new();
+    assert_eq!(owner.whole(0, 0), None);
+    owner.done(0, all());
+    assert_eq!(owner.whole(1, 1), Some(0));
+    let nothing = owner.again(1, &without(&[(0, Reason::NotHere)]), 2);
+    assert_eq!((nothing.from, nothing.fetch), (None, all()));
+    // Nobody else is sent to it.
+    assert_eq!(owner.whole(2, 3), Some(1));
+}
+
+#[test]
+fn a_silent_holder_is_left_to_others() {
+    let mut owner = Owner::new();
+    assert_eq!(owner.whole(0, 0), None);
+    assert_eq!(owner.whole(1, 1), Some(0));
+    assert_eq!(owner.whole(2, 2), Some(0));
+    // The one that fetches has died: its first child fetches, the second goes to the first.
+    let silent = without(&[(0, Reason::NoAnswer)]);
+    assert_eq!(owner.again(1, &silent, 9).fetch, all());
+    assert_eq!(owner.again(2, &silent, 9).from, Some((node(1), all())));
+    // Nobody knows that it is dead until the members do.
+    let question = question(3, all(), &Excluded::NONE);
+    let live = |of| of != node(0);
+    let direction = Directory::new(&mut owner.0).direct(&question, 10, live);
+    assert_eq!(direction.from, Some((node(1), all())));
+}
+
+#[test]
+fn a_busy_holder_is_no_reason_to_fetch() {
+    let mut owner = Owner::new();
+    assert_eq!(owner.whole(0, 0), None);
+    owner.done(0, all());
+    assert_eq!(owner.whole(1, 1), Some(0));
+    let later = owner.again(1, &without(&[(0, Reason::Busy)]), 2);
+    assert_eq!((later.from, later.fetch), (None, PageSet::EMPTY));
+}
+
+#[test]
+fn parts_of_a_chunk_come_from_who_has_most_of_them() {
+    let mut owner = Owner::new();
+    let none = Excluded::NONE;
+    let low = PageSet::range(0, 16);
+    assert_eq!(owner.ask(&question(0, low, &none), 0).fetch, low);
+    let high = PageSet::range(100, 50);
+    assert_eq!(owner.ask(&question(1, high, &none), 1).fetch, high);
+    let direction = owner.ask(&question(2, all(), &none), 2);
+    assert_eq!(direction.from, Some((node(1), high)));
+    let rest = all().difference(low).difference(high);
+    assert_eq!(direction.fetch, rest);
+    // What is in neither set, it asks for again; the reads of one node do not replace each other.
+    let question = Question {
+        is_retry: true,
+        ..question(2, low, &none)
+    };
+    assert_eq!(owner.ask(&question, 3).from, Some((node(0), low)));
+    owner.done(2, all());
+    assert_eq!(owner.whole(3, 4), Some(2));
+}
+
+#[test]
+fn the_last_copy_of_a_page_stays_known() {
+    let mut owner = Owner::new();
+    let none = Excluded::NONE;
+    let rare = PageSet::range(7, 1);
+    owner.ask(&question(0, rare, &none), 0);
+    owner.done(0, rare);
+    let common = PageSet::range(50, 10);
+    for n in 1..500 {
+        owner.ask(&question(n, common, &none), n);
+        owner.done(n, common);
+    }
+    let direction = owner.ask(&question(900, rare, &none), 900);
+    assert_eq!(direction.from, Some((node(0), rare)));
+}
+
+#[test]
+fn generations_have_nothing_in_common() {
+    let mut owner = Owner::new();
+    assert_eq!(owner.whole(0, 0), None);
+    let none = Excluded::NONE;
+    for (gen, chunk) in [(2, 0), (0, 0), (1, 1)] {
+        let question = Question {
+            file: FileId { gen, ..FILE },
+            chunk,
+            ..question(1, all(), &none)
+        };
+        assert_eq!(owner.ask(&question, 1).from, None, "{gen} {chunk}");
+    }
+    assert_eq!(owner.whole(2, 2), Some(0));
+}
+
+#[test]
+fn the_chunk_that_was_used_least_lately_makes_room() {
+    let mut entries = vec![Entry::EMPTY; WAYS];
+    let none = Excluded::NONE;
+    let mut ask = |chunk, requester, now_us| {
+        let question = Question {
+            chunk,
+            ..question(requester, all(), &none)
+        };
+        Directory::new(&mut entries).direct(&question, now_us, |_| true)
+    };
+    for chunk in 0..WAYS as u64 {
+        assert_eq!(ask(chunk, 0, chunk).fetch, all());
+    }
+    assert_eq!(ask(0, 1, 100).from, Some((node(0), all())));
+    assert_eq!(ask(99, 0, 101).fetch, all());
+    assert_eq!(
+        ask(0, 2, 102).from,
+        Some((node(0), all())),
+        "was used lately"
+    );
+    assert_eq!(ask(1, 2, 103).from, None, "was replaced");
+    assert_eq!(Directory::new(&mut entries).len(), WAYS);
+}
+
+#[test]
+fn without_memory_each_node_fetches() {
+    let question = question(0, all(), &Excluded::NONE);
+    let direction = Directory::new(&mut []).direct(&question, 0, |_| true);
+    assert_eq!((direction.from, direction.fetch), (None, all()));
+    Directory::new(&mut []).done(node(0), FILE, 0, all());
+}
+
+#[test]
+fn a_node_that_lost_the_pages_is_sent_to_any_holder() {
+    let mut owner = Owner::new();
+    assert_eq!(owner.whole(0, 0), None);
+    owner.done(0, all());
+    assert_eq!(owner.whole(1, 1), Some(0));
+    owner.done(1, all());
+    // Node 0 has evicted them, and reads again.
+    assert_eq!(owner.whole(0, 2), Some(1));
+}
+
+#[test]
+fn a_node_that_lost_the_pages_does_not_wait_for_whom_it_is_to_serve() {
+    let mut owner = Owner::new();
+    assert_eq!(owner.whole(0, 0), None);
+    owner.done(0, all());
+    // Node 1 is on its way to node 0, which has evicted the pages meanwhile.
+    assert_eq!(owner.whole(1, 1), Some(0));
+    assert_eq!(owner.whole(0, 2), None);
+    // Nor if something has failed since.
+    assert_eq!(owner.again(0, &Excluded::NONE, 3).from, None);
+}
+
+#[test]
+fn a_notice_that_is_lost_is_made_up_for_by_time() {
+    let mut owner = Owner::new();
+    assert_eq!(owner.whole(0, 0), None);
+    for n in 1..=u64::from(FANOUT) {
+        assert_eq!(owner.whole(n, 0), Some(0));
+    }
+    let mut later = |from_us: u64| {
+        let asked = (10..30).map(|n| owner.whole(from_us + n, from_us + n));
+        asked.filter(|holder| *holder == Some(0)).count()
+    };
+    assert_eq!(later(1), 0);
+    assert!(later(DONE_US + 1) > 0);
+}
+
+/// What happens at the owner of a chunk.
+#[derive(Clone, Debug)]
+enum Event {
+    Ask(u64),
+    Again(u64, Reason),
+    Done(u64),
+}
+
+fn events() -> impl Strategy<Value = Vec<Event>> {
+    let reason = prop_oneof![
+        Just(Reason::NoAnswer),
+        Just(Reason::NotHere),
+        Just(Reason::Busy)
+    ];
+    let event = prop_oneof![
+        4 => (0u64..40).prop_map(Event::Ask),
+        2 => ((0u64..40), reason).prop_map(|(n, reason)| Event::Again(n, reason)),
+        1 => (0u64..40).prop_map(Event::Done),
+    ];
+    proptest::collection::vec(event, 1..200)
+}
+
+/// A node that has the pages, and all that wait for it, and so on.
+fn served_by(n: u64, waits: &BTreeMap<u64, Option<u64>>) -> BTreeSet<u64> {
+    let mut over = BTreeSet::from([n]);
+    loop {
+        let is_next = |on: &Option<u64>| on.is_some_and(|on| over.contains(&on));
+        let next = waits
+            .iter()
+            .filter(|(n, on)| is_next(on) && !over.contains(n));
+        let next: Vec<u64> = next.map(|(n, _)| *n).collect();
+        if next.is_empty() {
+            return over;
+        }
+        over.extend(next);
+    }
+}
+
+proptest! {
+    /// Nodes that wait for one another never wait in a circle, as long as each tells the owner what
+    /// happens to it.
+    #[test]
+    fn no_node_waits_in_a_circle(events in events()) {
+        let mut owner = Owner::new();
+        let mut waits: BTreeMap<u64, Option<u64>> = BTreeMap::new();
+        for (now_us, event) in (0u64..).zip(events) {
+            let is_awaited = |n| waits.values().any(|on| *on == Some(n));
+            let (n, direction) = match event {
+                // Those that were sent to it while it had the pages have their answer.
+                Event::Ask(n) if !waits.contains_key(&n) && !is_awaited(n) => {
+                    (n, owner.ask(&question(n, all(), &Excluded::NONE), now_us))
+                }
+                Event::Again(n, reason) if matches!(waits.get(&n), Some(Some(_))) => {
+                    let holder = waits[&n].unwrap();
+                    (n, owner.again(n, &without(&[(holder, reason)]), now_us))
+                }
+                Event::Done(n) if matches!(waits.get(&n), Some(None)) => {
+                    for n in served_by(n, &waits) {
+                        waits.remove(&n);
+                        owner.done(n, all());
+                    }
+                    continue;
+                }
+                _ => continue,
+            };
+            // Who is to ask later waits for nobody meanwhile.
+            waits.insert(n, direction.from.map(|(node, _)| node.get() - 1));
+            let mut at = n;
+            for _ in 0..waits.len() + 1 {
+                match waits.get(&at) {
+                    Some(Some(on)) => at = *on,
+                    _ => break,
+                }
+                prop_assert_ne!(at, n, "a circle");
+            }
+        }
+    }
+}

@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! How nodes come and go, how they hear of each other, and how the file is replaced.
+
+use proto::gfarm::cache::{
+    address::{
+        Address,
+        NodeId, //
+    },
+    directory::Entry,
+    gossip::{
+        Gossip,
+        BODY_LEN_MAX, //
+    },
+    members::Members,
+    pages::PageSet,
+    peer::{
+        Claim,
+        Peer,
+        Record, //
+    },
+};
+
+use crate::{
+    message::{
+        Event,
+        Message, //
+    },
+    node::{
+        Node,
+        Place, //
+    },
+    scenario::{
+        Pattern,
+        MS,
+        S, //
+    },
+    world::World, //
+};
+
+/// The time in which all readers have opened a file again that was replaced.
+const REOPEN_NS: u64 = 20 * MS;
+
+impl World {
+    pub(crate) fn set_up(&mut self) {
+        let s = self.s;
+        for index in 0..s.nodes {
+            let node = self.node(index);
+            self.by_id.insert(node.id, index);
+            self.nodes.push(node);
+        }
+        if s.has_gossip {
+            self.introduce_all();
+        }
+        for index in self.some(s.dead) {
+            self.nodes[index].alive = false;
+        }
+        for index in self.some((s.nodes as f64 * s.slow).round() as usize) {
+            self.nodes[index].is_slow = true;
+        }
+        for index in 0..s.nodes {
+            if !self.nodes[index].alive {
+                continue;
+            }
+            self.tally.readers_left += 1;
+            // Nodes that start together do so within a part of a millisecond.
+            let at_ns = index as u64 * s.stagger_ns + self.rng.u64(0..200_000);
+            self.nodes[index].began_ns = at_ns;
+            self.agenda.push(
+                at_ns,
+                Event::Read {
+                    node: index,
+                    life: 0,
+                },
+            );
+        }
+        if s.churn_ns != 0 {
+            self.after(s.churn_ns, Event::Churn);
+        }
+        if s.rewrite_ns != 0 {
+            self.after(s.rewrite_ns, Event::Rewrite);
+        }
+    }
+
+    /// Returns so many different nodes, at random.
+    fn some(&mut self, count: usize) -> Vec<usize> {
+        let mut all: Vec<usize> = (0..self.nodes.len()).collect();
+        self.rng.shuffle(&mut all);
+        all.truncate(count);
+        all
+    }
+
+    fn node(&mut self, index: usize) -> Node {
+        let id = loop {
+            if let Some(id) = NodeId::new(self.rng.u64(..)) {
+                break id;
+            }
+        };
+        let mut gid = [0; 16];
+        gid[..4].copy_from_slice(&[0xfd, 0, 0, 1]);
+        gid[8..].copy_from_slice(&(index as u64).to_be_bytes());
+        let Some(address) = Address::new(gid, 0, 17, 111, 0) else {
+            unreachable!("the address is a valid one");
+        };
+        let (plan, depth) = self.plan(index);
+        Node {
+            id,
+            address,
+            alive: true,
+            life: 0,
+            is_slow: false,
+            gen: self.gen,
+            out_free_ns: 0,
+            in_free_ns: 0,
+            cpu_free_ns: 0,
+            queued: 0,
+            cache: std::collections::BTreeMap::new(),
+            used: 0,
+            reads: std::collections::BTreeMap::new(),
+            waiters: Vec::new(),
+            is_keeping: false,
+            directory: vec![Entry::EMPTY; 64],
+            members: None,
+            poll_ns: u64::MAX,
+            kept: Vec::new(),
+            complete: Vec::new(),
+            plan: plan.into(),
+            depth,
+            began_ns: 0,
+            done_ns: None,
+            bytes_out: 0,
+        }
+    }
+
+    /// Returns what a node reads, and how many reads it has in flight.
+    fn plan(&mut self, index: usize) -> (Vec<Place>, usize) {
+        let chunks = self.s.chunks;
+        match self.s.pattern {
+            Pattern::Sequential(depth) => {
+                let whole = PageSet::range(0, 256);
+                ((0..chunks).map(|chunk| (chunk, whole)).collect(), depth)
+            }
+            Pattern::Random(count) => {
+                let place = |_| {
+                    let first = 16 * self.rng.u8(0..16);
+                    (self.rng.u64(0..chunks), PageSet::range(first, 16))
+                };
+                ((0..count).map(place).collect(), 1)
+            }
+            Pattern::Strided(step) => {
+                let runs = (index as u64 % step..chunks * 8).step_by(step as usize);
+                let place = |run: u64| (run / 8, PageSet::range((run % 8 * 32) as u8, 32));
+                (runs.map(place).collect(), 2)
+            }
+        }
+    }
+
+    /// Every node knows every other one.
+    fn introduce_all(&mut self) {
+        let record = |node: &Node| Record {
+            node: node.id,
+            address: node.address,
+            boot: 1,
+            claim: Claim::FIRST,
+        };
+        let records: Vec<Record> = self.nodes.iter().map(record).collect();
+        for index in 0..self.nodes.len() {
+            let others = records.iter().enumerate().filter(|(i, _)| *i != index);
+            let mut places: Vec<Option<Peer>> = others
+                .map(|(_, record)| {
+                    let mut peer = Peer::heard_of(record, false, 0, 0);
+                    peer.met();
+                    Some(peer)
+                })
+                .collect();
+            places.resize(places.len() + 64, None);
+            self.join(index, places);
+        }
+    }
+
+    fn join(&mut self, index: usize, places: Vec<Option<Peer>>) {
+        let (now_us, random) = (self.now_us(), self.rng.u32(..));
+        let node = &mut self.nodes[index];
+        let members = Members::new(node.id, node.address, 1, places, now_us, random);
+        node.members = Some(members);
+        self.poll(index);
+    }
+
+    /// Sends what the members of a node have to send.
+    pub(crate) fn poll(&mut self, n: usize) {
+        let now_us = self.now_us();
+        loop {
+            let (mut out, random) = ([0; BODY_LEN_MAX], self.rng.u64(..));
+            let Some(members) = &mut self.nodes[n].members else {
+                return;
+            };
+            let Some(outgoing) = members.poll(now_us, random, &mut out) else {
+                break;
+            };
+            let to = self
+                .nodes
+                .iter()
+                .position(|node| node.alive && node.address.is_same_place(&outgoing.to));
+            let Some(to) = to else {
+                self.tally.gossip += 1;
+                continue;
+            };
+            let message = Message::Gossip {
+                from: n,
+                is_answer: false,
+                names_receiver: outgoing.node == Some(self.nodes[to].id),
+                body: outgoing.body.to_vec(),
+            };
+            self.send(n, to, 0, message);
+        }
+        let node = &mut self.nodes[n];
+        let due_ns = node
+            .members
+            .as_ref()
+            .map_or(u64::MAX, |m| m.due_us() * 1_000);
+        if due_ns < node.poll_ns || node.poll_ns <= self.now_ns {
+            node.poll_ns = due_ns;
+            let life = node.life;
+            self.agenda.push(
+                due_ns.max(self.now_ns + 1_000),
+                Event::Poll { node: n, life },
+            );
+        }
+    }
+
+    pub(crate) fn gossip(
+        &mut self,
+        n: usize,
+        from: usize,
+        is_answer: bool,
+        names_receiver: bool,
+        body: &[u8],
+    ) {
+        let (now_us, sender) = (self.now_us(), &self.nodes[from]);
+        let (source, id) = ((sender.address.port(), sender.address.qpn()), sender.id);
+        let Ok(gossip) = Gossip::parse(body, id) else {
+            return;
+        };
+        let Some(members) = &mut self.nodes[n].members else {
+            return;
+        };
+        if is_answer {
+            let _ = members.members(&gossip, now_us);
+        } else {
+            let mut out = [0; BODY_LEN_MAX];
+            let answer = members.hello(&gossip, source, names_receiver, now_us, &mut out);
+            if let Ok(Some(body)) = answer {
+                let message = Message::Gossip {
+                    from: n,
+                    is_answer: true,
+                    names_receiver: true,
+                    body: body.to_vec(),
+                };
+                self.send(n, from, 0, message);
+            }
+        }
+        self.poll(n);
+    }
+
+    /// A node dies, and a new one joins, which knows one other.
+    pub(crate) fn churn(&mut self) {
+        let alive: Vec<usize> = (0..self.nodes.len())
+            .filter(|n| self.nodes[*n].alive)
+            .collect();
+        let victim = alive[self.rng.usize(0..alive.len())];
+        let node = &mut self.nodes[victim];
+        node.alive = false;
+        node.life += 1;
+        if node.done_ns.is_none() {
+            self.tally.readers_left -= 1;
+        }
+        let seeds: Vec<usize> = alive.into_iter().filter(|n| *n != victim).collect();
+        let seed = self.nodes[seeds[self.rng.usize(0..seeds.len())]].address;
+        let index = self.nodes.len();
+        let mut node = self.node(index);
+        node.began_ns = self.now_ns;
+        self.by_id.insert(node.id, index);
+        self.nodes.push(node);
+        let mut places = vec![None; self.s.nodes + 256];
+        places[0] = Some(Peer::by_hand(seed, self.now_us()));
+        self.join(index, places);
+        self.tally.readers_left += 1;
+        // It reads when it has joined.
+        self.after(
+            20 * MS,
+            Event::Read {
+                node: index,
+                life: 0,
+            },
+        );
+        if self.now_ns < 2 * S {
+            self.after(self.s.churn_ns, Event::Churn);
+        }
+    }
+
+    /// The file is replaced: the readers notice it one after the other.
+    pub(crate) fn rewrite(&mut self) {
+        self.gen += 1;
+        for node in 0..self.nodes.len() {
+            let delay_ns = self.rng.u64(0..REOPEN_NS);
+            let life = self.nodes[node].life;
+            self.after(delay_ns, Event::Reopen { node, life });
+        }
+    }
+
+    /// A node has opened the new content: its pages are dropped, and its reads begin again.
+    pub(crate) fn reopen(&mut self, n: usize) {
+        let gen = self.gen;
+        let node = &mut self.nodes[n];
+        node.gen = gen;
+        node.cache.clear();
+        if self.s.mutation == Some(crate::Mutation::KeepsOldPages) {
+            return;
+        }
+        let reads = std::mem::take(&mut node.reads);
+        for read in reads.values().rev() {
+            node.plan.push_front((read.chunk, read.pages));
+        }
+        for chunk in reads.values().map(|read| read.chunk) {
+            self.serve_waiters(n, chunk);
+        }
+        self.read_on(n);
+    }
+}

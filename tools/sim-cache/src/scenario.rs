@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What is simulated: the machines, the readers, and what goes wrong.
+
+/// A microsecond in the nanoseconds of the simulation.
+pub const US: u64 = 1_000;
+/// A millisecond.
+pub const MS: u64 = 1_000_000;
+/// A second.
+pub const S: u64 = 1_000_000_000;
+
+/// How the readers get their bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// Each from the file server.
+    FileServer,
+    /// By the cooperative cache.
+    Cache,
+}
+
+/// What happens to who asks for pages that another node is fetching.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waiting {
+    /// The request is kept by the node that fetches, and answered when the pages are there.
+    Parked,
+    /// That node says that it has nothing yet, and is asked again after so many nanoseconds.
+    AskAgain(u64),
+    /// The owner keeps the request until the node that fetches has told that it has the pages.
+    AtOwner,
+}
+
+/// What the readers read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pattern {
+    /// The whole file from its beginning, with so many chunks in flight.
+    Sequential(usize),
+    /// So many times 16 pages in a row, anywhere in the file, one after the other.
+    Random(usize),
+    /// Every so-manieth run of 32 pages, each node with another first one, two in flight.
+    Strided(u64),
+}
+
+/// A rule of the cache that is left out, to see that the checks find it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mutation {
+    /// A holder gives pages of another generation than the one that was asked for.
+    ServesOtherGenerations,
+    /// A requester keeps pages although its file has another generation by now.
+    KeepsOldPages,
+    /// A holder never answers those whose requests it has kept, nor tells them that it lives; and
+    /// a requester waits without a limit.
+    ForgetsWaiters,
+}
+
+/// A run.
+#[derive(Clone, Copy, Debug)]
+pub struct Scenario {
+    /// The seed of all that is random.
+    pub seed: u64,
+    /// The number of nodes, all of which read.
+    pub nodes: usize,
+    /// The length of the file, in chunks of 1 MiB.
+    pub chunks: u64,
+    /// What they read.
+    pub pattern: Pattern,
+    /// How.
+    pub source: Source,
+    /// The nodes start one after the other, with this pause in nanoseconds.
+    pub stagger_ns: u64,
+    /// The part of datagrams that are lost.
+    pub loss: f64,
+    /// The length of a fragment, in bytes.
+    pub fragment_len: u64,
+    /// The bandwidth of a node, in and out each, in bytes a microsecond.
+    pub node_bytes_per_us: u64,
+    /// The bandwidth of all file servers together, in bytes a microsecond.
+    pub gfsd_bytes_per_us: u64,
+    /// The time that a read takes at a file server that has nothing else to do.
+    pub gfsd_ns: u64,
+    /// The time that a datagram is under way.
+    pub latency_ns: u64,
+    /// The time that a node takes for a datagram of its public queue pair.
+    pub service_ns: u64,
+    /// The receives of the public queue pair (`ib_num_rrpc`).
+    pub receives: usize,
+    /// The time for which a requester waits before it takes a datagram for lost.
+    pub timer_ns: u64,
+    /// The number of attempts at other nodes before the file server is asked.
+    pub attempts: u32,
+    /// How requesters wait.
+    pub waiting: Waiting,
+    /// Whether a node that is done with a read tells the owners.
+    pub has_notices: bool,
+    /// The page cache of a node, in chunks; 0 for one that has room for all.
+    pub cache_chunks: usize,
+    /// The part of the nodes that have a twentieth of the bandwidth, and answer 50 times as late.
+    pub slow: f64,
+    /// The number of nodes that do not answer any more when the readers start; the other nodes
+    /// believe that they live.
+    pub dead: usize,
+    /// A node dies, and a new one joins, this often; 0 for never.
+    pub churn_ns: u64,
+    /// The file is replaced by another content at this time; 0 for never.
+    pub rewrite_ns: u64,
+    /// The members are found, probed and told of by the messages of the cache; otherwise every node
+    /// knows at once who lives.
+    pub has_gossip: bool,
+    /// The rule that is left out.
+    pub mutation: Option<Mutation>,
+}
+
+impl Scenario {
+    /// Readers of a 64 MiB file that all begin at once, without faults: nodes with 100 Gbit/s, file
+    /// servers with 20 Gbit/s.
+    pub const fn storm(nodes: usize) -> Self {
+        Self {
+            seed: 1,
+            nodes,
+            chunks: 64,
+            pattern: Pattern::Sequential(4),
+            source: Source::Cache,
+            stagger_ns: 0,
+            loss: 0.0,
+            fragment_len: 4096,
+            node_bytes_per_us: 12_500,
+            gfsd_bytes_per_us: 2_500,
+            gfsd_ns: 300 * US,
+            latency_ns: 5 * US,
+            service_ns: 3 * US,
+            receives: 128,
+            timer_ns: 50 * MS,
+            attempts: 6,
+            waiting: Waiting::Parked,
+            has_notices: true,
+            cache_chunks: 0,
+            slow: 0.0,
+            dead: 0,
+            churn_ns: 0,
+            rewrite_ns: 0,
+            has_gossip: false,
+            mutation: None,
+        }
+    }
+
+    /// Returns the length of the file, in bytes.
+    pub const fn file_bytes(&self) -> u64 {
+        self.chunks * 256 * 4096
+    }
+}

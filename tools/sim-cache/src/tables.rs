@@ -1,0 +1,355 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The tables of figures: which runs each has, and how a run is shown.
+
+use std::fmt;
+
+use clap::ValueEnum;
+
+use crate::{
+    figures::Outcome,
+    scenario::{
+        Pattern,
+        Scenario,
+        Source,
+        Waiting,
+        MS, //
+    },
+    tree::tree, //
+};
+
+/// The numbers of nodes.
+pub const SIZES: [usize; 8] = [1, 2, 4, 8, 64, 256, 1000, 2000];
+
+/// A table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Table {
+    /// All readers start at once
+    Storm,
+    /// The same without the cache, and in a fixed tree
+    Compare,
+    /// What who asks does while another node fetches
+    Waiting,
+    /// Staggered starts, random and strided reads, small caches, slow networks
+    Pattern,
+    /// Loss, dead and slow nodes, churn, a file that is replaced
+    Fault,
+}
+
+/// A run of a table.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// What is special about it.
+    pub name: String,
+    /// What is simulated.
+    pub scenario: Scenario,
+}
+
+fn named(name: impl Into<String>, scenario: Scenario) -> Run {
+    Run {
+        name: name.into(),
+        scenario,
+    }
+}
+
+impl Table {
+    /// Returns what the table shows.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Storm => "All readers of one file start at once",
+            Self::Compare => {
+                "The same without the cache, and in a fixed tree of whole files and of chunks"
+            }
+            Self::Waiting => "What who asks for pages does while another node fetches them",
+            Self::Pattern => "Other ways to read",
+            Self::Fault => "What goes wrong",
+        }
+    }
+
+    /// Returns the runs of the table.
+    pub fn runs(self, sizes: &[usize], size: usize) -> Vec<Run> {
+        let storm = Scenario::storm(size);
+        match self {
+            Self::Storm => sizes
+                .iter()
+                .map(|n| named("", Scenario::storm(*n)))
+                .collect(),
+            Self::Compare => {
+                let alone = |n: &usize| Scenario {
+                    source: Source::FileServer,
+                    ..Scenario::storm(*n)
+                };
+                sizes.iter().map(|n| named("no cache", alone(n))).collect()
+            }
+            Self::Waiting => waiting(sizes),
+            Self::Pattern => pattern(storm),
+            Self::Fault => fault(storm),
+        }
+    }
+}
+
+fn waiting(sizes: &[usize]) -> Vec<Run> {
+    let kinds = [
+        ("kept by who fetches", Waiting::Parked),
+        ("asks again after 1 ms", Waiting::AskAgain(MS)),
+        ("asks again after 10 ms", Waiting::AskAgain(10 * MS)),
+        ("kept by the owner", Waiting::AtOwner),
+    ];
+    let sizes = sizes.iter().filter(|n| **n >= 64);
+    let of = |n: &usize| {
+        let n = *n;
+        kinds.map(|(name, waiting)| {
+            let storm = Scenario::storm(n);
+            named(name, Scenario { waiting, ..storm })
+        })
+    };
+    sizes.flat_map(of).collect()
+}
+
+fn pattern(s: Scenario) -> Vec<Run> {
+    vec![
+        named(
+            "one after the other, 100 us",
+            Scenario {
+                stagger_ns: 100_000,
+                ..s
+            },
+        ),
+        named(
+            "one after the other, 10 ms",
+            Scenario {
+                stagger_ns: 10 * MS,
+                ..s
+            },
+        ),
+        named(
+            "random 64 KiB, 200 each",
+            Scenario {
+                pattern: Pattern::Random(200),
+                ..s
+            },
+        ),
+        named(
+            "every 4th 128 KiB",
+            Scenario {
+                pattern: Pattern::Strided(4),
+                ..s
+            },
+        ),
+        named(
+            "every 64th 128 KiB",
+            Scenario {
+                pattern: Pattern::Strided(64),
+                ..s
+            },
+        ),
+        named(
+            "cache of a quarter of the file",
+            Scenario {
+                cache_chunks: 16,
+                ..s
+            },
+        ),
+        named(
+            "the same, random 64 KiB, 2000 each",
+            Scenario {
+                cache_chunks: 16,
+                pattern: Pattern::Random(2000),
+                ..s
+            },
+        ),
+        named(
+            "cache of a quarter, 10 ms apart",
+            Scenario {
+                cache_chunks: 16,
+                stagger_ns: 10 * MS,
+                ..s
+            },
+        ),
+        named(
+            "nodes with 10 Gbit/s",
+            Scenario {
+                node_bytes_per_us: 1250,
+                ..s
+            },
+        ),
+        named(
+            "fragments of 1024 bytes",
+            Scenario {
+                fragment_len: 1024,
+                ..s
+            },
+        ),
+        named(
+            "file servers with 1 Gbit/s",
+            Scenario {
+                gfsd_bytes_per_us: 125,
+                ..s
+            },
+        ),
+    ]
+}
+
+fn fault(s: Scenario) -> Vec<Run> {
+    let gossip = Scenario {
+        has_gossip: true,
+        ..s
+    };
+    vec![
+        named("1 % of datagrams lost", Scenario { loss: 0.01, ..s }),
+        named("5 % of datagrams lost", Scenario { loss: 0.05, ..s }),
+        named(
+            "1 % lost, fragments of 1024",
+            Scenario {
+                loss: 0.01,
+                fragment_len: 1024,
+                ..s
+            },
+        ),
+        named(
+            "5 % lost, two attempts",
+            Scenario {
+                loss: 0.05,
+                attempts: 2,
+                ..s
+            },
+        ),
+        named(
+            "1 % lost, timer of 10 ms",
+            Scenario {
+                loss: 0.01,
+                timer_ns: 10 * MS,
+                ..s
+            },
+        ),
+        named("a tenth of the nodes slow", Scenario { slow: 0.1, ..s }),
+        named("one dead node, not noticed", Scenario { dead: 1, ..gossip }),
+        named(
+            "a tenth dead, not noticed",
+            Scenario {
+                dead: s.nodes / 10,
+                ..gossip
+            },
+        ),
+        named(
+            "a node dies and one joins every 100 ms",
+            Scenario {
+                churn_ns: 100 * MS,
+                stagger_ns: MS,
+                ..gossip
+            },
+        ),
+        named(
+            "the same, 1 % lost",
+            Scenario {
+                churn_ns: 100 * MS,
+                stagger_ns: MS,
+                loss: 0.01,
+                ..gossip
+            },
+        ),
+        named(
+            "the file is replaced",
+            Scenario {
+                rewrite_ns: 15 * MS,
+                ..s
+            },
+        ),
+    ]
+}
+
+/// The figures of a run, as a line.
+#[derive(Clone, Debug)]
+pub struct Row {
+    name: String,
+    seed: u64,
+    scenario: Scenario,
+    outcome: Outcome,
+}
+
+impl Row {
+    /// The line above the rows.
+    pub const HEAD: &'static str = "\
+| nodes | what | gfsd bytes / file | last reader, ms | read p50, ms | p99, ms | slowest / mean reader \
+| busiest node sent, files | busiest / mean | datagrams / page | timeouts |\n\
+| ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |";
+
+    /// Makes the row of a run with a seed.
+    pub fn new(run: &Run, seed: u64, outcome: &Outcome) -> Self {
+        Self {
+            name: run.name.clone(),
+            seed,
+            scenario: run.scenario,
+            outcome: outcome.clone(),
+        }
+    }
+
+    /// Returns the row as a JSON object.
+    pub fn json(&self, table: Table) -> String {
+        let (o, s) = (&self.outcome, &self.scenario);
+        let violation = o
+            .violation
+            .map_or("null".into(), |what| format!("{what:?}"));
+        format!(
+            "{{\"table\":\"{table:?}\",\"run\":{:?},\"seed\":{},\"nodes\":{},\"violation\":{violation},\
+             \"readers\":{},\"gfsd_files\":{},\"last_ms\":{},\"p50_ms\":{},\"p99_ms\":{},\"max_ms\":{},\
+             \"unfairness\":{},\"hottest_files\":{},\"hottest\":{},\"datagrams_per_page\":{},\
+             \"overruns\":{},\"timeouts\":{},\"misses\":{},\"busy\":{},\"gave_up\":{},\"forwards\":{},\
+             \"gossip\":{},\"events\":{}}}",
+            self.name,
+            self.seed,
+            s.nodes,
+            o.readers,
+            o.gfsd_files,
+            o.last_ms,
+            o.p50_ms,
+            o.p99_ms,
+            o.max_ms,
+            o.unfairness,
+            o.hottest_files,
+            o.hottest,
+            o.datagrams_per_page,
+            o.overruns,
+            o.timeouts,
+            o.misses,
+            o.busy,
+            o.gave_up,
+            o.forwards,
+            o.gossip,
+            o.events,
+        )
+    }
+}
+
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (o, s) = (&self.outcome, &self.scenario);
+        write!(
+            f,
+            "| {} | {} | {:.2} | {:.0} | {:.2} | {:.1} | {:.2} | {:.1} | {:.1} | {:.3} | {} |",
+            s.nodes,
+            self.name,
+            o.gfsd_files,
+            o.last_ms,
+            o.p50_ms,
+            o.p99_ms,
+            o.unfairness,
+            o.hottest_files,
+            o.hottest,
+            o.datagrams_per_page,
+            o.timeouts,
+        )?;
+        if s.source == Source::FileServer {
+            for (branches, by_chunks) in [(2, false), (2, true), (8, true)] {
+                let t = tree(s, branches, by_chunks);
+                let what = if by_chunks { "chunks" } else { "whole files" };
+                write!(
+                    f,
+                    "\n| {} | tree of {branches}, {what} | 1.00 | {:.0} | | | | {:.1} | | | {:.0} % cut off |",
+                    s.nodes, t.last_ms, t.hottest_files, t.cut_off
+                )?;
+            }
+        }
+        Ok(())
+    }
+}
