@@ -3,9 +3,9 @@
 //! The cooperative page cache of many nodes, simulated: one scenario, one run, the same each time.
 //!
 //! Who owns a chunk, who is sent to whom, and who is a member is decided by the code of the kernel
-//! (`gfarm_ra/proto/cache`, through the crate `proto`). What is modelled is around it: machines with
-//! a link in and out, datagrams that are late or lost, receives that run out, page caches, readers,
-//! and file servers with a bandwidth that they share.
+//! (`gfarm_ra/proto/cache`, through the crate `proto`). What is modelled is around it: requests and
+//! what a node does about them, machines with a link in and out, datagrams that are late or lost,
+//! receives that run out, page caches, readers, and file servers with a bandwidth that they share.
 
 #![forbid(unsafe_code)]
 #![expect(

@@ -208,15 +208,8 @@ impl World {
             Answer::Data { pages, fetch } => {
                 (r.is_replied, r.fetch) = (true, r.fetch.union(fetch));
                 r.step = Step::Holder(from, pages);
-                let life = self.nodes[n].life;
                 self.settle(n, read);
-                let event = Event::Again {
-                    node: n,
-                    life,
-                    read,
-                    attempt,
-                };
-                self.after(GRACE_NS, event);
+                self.set_again(n, read, attempt, GRACE_NS);
             }
             Answer::Redirect {
                 holder,
@@ -246,15 +239,8 @@ impl World {
                 if matches!(r.step, Step::Holder(..)) {
                     r.tries -= 1;
                 }
-                let life = self.nodes[n].life;
-                let event = Event::Again {
-                    node: n,
-                    life,
-                    read,
-                    attempt,
-                };
                 self.set_timer(n, read, ns + self.s.timer_ns);
-                self.after(ns, event);
+                self.set_again(n, read, attempt, ns);
             }
             Answer::Busy => {
                 self.tally.busy += 1;
@@ -269,6 +255,17 @@ impl World {
                 self.ask_owner(n, read, None);
             }
         }
+    }
+
+    fn set_again(&mut self, n: usize, read: u64, attempt: u32, delay_ns: u64) {
+        let life = self.nodes[n].life;
+        let event = Event::Again {
+            node: n,
+            life,
+            read,
+            attempt,
+        };
+        self.after(delay_ns, event);
     }
 
     /// Asks again for what has not come.

@@ -107,154 +107,64 @@ fn waiting(sizes: &[usize]) -> Vec<Run> {
 }
 
 fn pattern(s: Scenario) -> Vec<Run> {
+    let run = |name: &str, change: &dyn Fn(&mut Scenario)| {
+        let mut scenario = s;
+        change(&mut scenario);
+        named(name, scenario)
+    };
     vec![
-        named(
-            "one after the other, 100 us",
-            Scenario {
-                stagger_ns: 100_000,
-                ..s
-            },
-        ),
-        named(
-            "one after the other, 10 ms",
-            Scenario {
-                stagger_ns: 10 * MS,
-                ..s
-            },
-        ),
-        named(
-            "random 64 KiB, 200 each",
-            Scenario {
-                pattern: Pattern::Random(200),
-                ..s
-            },
-        ),
-        named(
-            "every 4th 128 KiB",
-            Scenario {
-                pattern: Pattern::Strided(4),
-                ..s
-            },
-        ),
-        named(
-            "every 64th 128 KiB",
-            Scenario {
-                pattern: Pattern::Strided(64),
-                ..s
-            },
-        ),
-        named(
-            "cache of a quarter of the file",
-            Scenario {
-                cache_chunks: 16,
-                ..s
-            },
-        ),
-        named(
-            "the same, random 64 KiB, 2000 each",
-            Scenario {
-                cache_chunks: 16,
-                pattern: Pattern::Random(2000),
-                ..s
-            },
-        ),
-        named(
-            "cache of a quarter, 10 ms apart",
-            Scenario {
-                cache_chunks: 16,
-                stagger_ns: 10 * MS,
-                ..s
-            },
-        ),
-        named(
-            "nodes with 10 Gbit/s",
-            Scenario {
-                node_bytes_per_us: 1250,
-                ..s
-            },
-        ),
-        named(
-            "fragments of 1024 bytes",
-            Scenario {
-                fragment_len: 1024,
-                ..s
-            },
-        ),
-        named(
-            "file servers with 1 Gbit/s",
-            Scenario {
-                gfsd_bytes_per_us: 125,
-                ..s
-            },
-        ),
+        run("one after the other, 100 us", &|s| s.stagger_ns = 100_000),
+        run("one after the other, 10 ms", &|s| s.stagger_ns = 10 * MS),
+        run("random 64 KiB, 200 each", &|s| {
+            s.pattern = Pattern::Random(200)
+        }),
+        run("every 4th 128 KiB", &|s| s.pattern = Pattern::Strided(4)),
+        run("every 64th 128 KiB", &|s| s.pattern = Pattern::Strided(64)),
+        run("room for a quarter of the file", &|s| s.cache_chunks = 16),
+        run("the same, random 64 KiB, 2000 each", &|s| {
+            (s.cache_chunks, s.pattern) = (16, Pattern::Random(2000));
+        }),
+        run("room for a quarter, 10 ms apart", &|s| {
+            (s.cache_chunks, s.stagger_ns) = (16, 10 * MS);
+        }),
+        run("nodes with 10 Gbit/s", &|s| s.node_bytes_per_us = 1250),
+        run("file servers with 1 Gbit/s", &|s| s.gfsd_bytes_per_us = 125),
     ]
 }
 
 fn fault(s: Scenario) -> Vec<Run> {
-    let gossip = Scenario {
-        has_gossip: true,
-        ..s
+    let run = |name: &str, change: &dyn Fn(&mut Scenario)| {
+        let mut scenario = s;
+        change(&mut scenario);
+        named(name, scenario)
     };
     vec![
-        named("1 % of datagrams lost", Scenario { loss: 0.01, ..s }),
-        named("5 % of datagrams lost", Scenario { loss: 0.05, ..s }),
-        named(
-            "1 % lost, fragments of 1024",
-            Scenario {
-                loss: 0.01,
-                fragment_len: 1024,
-                ..s
-            },
-        ),
-        named(
-            "5 % lost, two attempts",
-            Scenario {
-                loss: 0.05,
-                attempts: 2,
-                ..s
-            },
-        ),
-        named(
-            "1 % lost, timer of 10 ms",
-            Scenario {
-                loss: 0.01,
-                timer_ns: 10 * MS,
-                ..s
-            },
-        ),
-        named("a tenth of the nodes slow", Scenario { slow: 0.1, ..s }),
-        named("one dead node, not noticed", Scenario { dead: 1, ..gossip }),
-        named(
-            "a tenth dead, not noticed",
-            Scenario {
-                dead: s.nodes / 10,
-                ..gossip
-            },
-        ),
-        named(
-            "a node dies and one joins every 100 ms",
-            Scenario {
-                churn_ns: 100 * MS,
-                stagger_ns: MS,
-                ..gossip
-            },
-        ),
-        named(
-            "the same, 1 % lost",
-            Scenario {
-                churn_ns: 100 * MS,
-                stagger_ns: MS,
-                loss: 0.01,
-                ..gossip
-            },
-        ),
-        named(
-            "the file is replaced",
-            Scenario {
-                rewrite_ns: 15 * MS,
-                ..s
-            },
-        ),
+        run("1 % of datagrams lost", &|s| s.loss = 0.01),
+        run("5 % of datagrams lost", &|s| s.loss = 0.05),
+        run("1 % lost, fragments of 1024", &|s| {
+            (s.loss, s.fragment_len) = (0.01, 1024);
+        }),
+        run("5 % lost, two attempts", &|s| {
+            (s.loss, s.attempts) = (0.05, 2);
+        }),
+        run("1 % lost, timer of 10 ms", &|s| {
+            (s.loss, s.timer_ns) = (0.01, 10 * MS);
+        }),
+        run("a tenth of the nodes slow", &|s| s.slow = 0.1),
+        run("one dead node, not noticed", &|s| {
+            (s.dead, s.has_gossip) = (1, true);
+        }),
+        run("a tenth dead, not noticed", &|s| {
+            (s.dead, s.has_gossip) = (s.nodes / 10, true);
+        }),
+        run("one dies and one joins each 100 ms", &|s| {
+            (s.churn_ns, s.stagger_ns, s.has_gossip) = (100 * MS, MS, true);
+        }),
+        run("the same, 1 % lost", &|s| {
+            (s.churn_ns, s.stagger_ns, s.has_gossip) = (100 * MS, MS, true);
+            s.loss = 0.01;
+        }),
+        run("the file is replaced", &|s| s.rewrite_ns = 15 * MS),
     ]
 }
 
