@@ -178,6 +178,18 @@ impl World {
         }
     }
 
+    /// Every node knows the first one, and no other.
+    pub(crate) fn find_through_one(&mut self) {
+        let seed = self.nodes[0].address;
+        for index in 0..self.nodes.len() {
+            let mut places = vec![None; self.nodes.len() + 8];
+            if index != 0 {
+                places[0] = Some(Peer::by_hand(seed, 0));
+            }
+            self.join(index, places);
+        }
+    }
+
     fn join(&mut self, index: usize, places: Vec<Option<Peer>>) {
         let (now_us, random) = (self.now_us(), self.rng.u32(..));
         let node = &mut self.nodes[index];
@@ -314,6 +326,9 @@ impl World {
         let node = &mut self.nodes[n];
         node.gen = gen;
         node.cache.clear();
+        if node.began_ns > self.now_ns {
+            return;
+        }
         if self.s.mutation == Some(crate::Mutation::KeepsOldPages) {
             return;
         }

@@ -16,6 +16,7 @@
 mod agenda;
 mod faults;
 mod figures;
+mod membership;
 mod message;
 mod node;
 mod requester;
@@ -26,6 +27,10 @@ mod tree;
 mod world;
 
 pub use figures::Outcome;
+pub use membership::{
+    membership,
+    Membership, //
+};
 pub use scenario::{
     Mutation,
     Pattern,

@@ -102,7 +102,8 @@ pub(crate) struct Node {
     pub(crate) directory: Vec<Entry>,
     pub(crate) members: Option<Members<Vec<Option<Peer>>>>,
     pub(crate) poll_ns: u64,
-    /// What the owner keeps for others (see `Waiting::AtOwner`): the holder, since when, and the request.
+    /// What the owner keeps for others (see `Waiting::AtOwner`): the holder, since when, and the
+    /// request.
     pub(crate) kept: Vec<(usize, u64, Request)>,
     pub(crate) complete: Vec<(u64, usize)>,
     /// What the reader still has to read, and how much at a time.
@@ -127,7 +128,8 @@ impl Node {
         same.fold(PageSet::EMPTY, |all, read| all.union(read.missing))
     }
 
-    /// Returns the number of nodes between this one and a file server, for pages that it is fetching.
+    /// Returns the number of nodes between this one and a file server, for pages that it is
+    /// fetching.
     pub(crate) fn depth_of(&self, chunk: u64, pages: PageSet) -> u8 {
         let reads = self.reads.values().filter(|read| read.chunk == chunk);
         let same = reads.filter(|read| !read.missing.is_disjoint(pages));

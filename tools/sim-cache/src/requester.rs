@@ -123,8 +123,7 @@ impl World {
         let Some(r) = self.nodes[n].reads.get_mut(&read) else {
             return;
         };
-        let has_time =
-            now_ns - r.began_ns < LIMIT_NS || self.s.mutation == Some(Mutation::ForgetsWaiters);
+        let has_time = now_ns - r.began_ns < LIMIT_NS;
         // Each attempt is an exchange with the owner and one with a holder.
         if r.tries >= 2 * limit || !has_time {
             self.tally.gave_up += 1;
@@ -172,6 +171,9 @@ impl World {
 
     /// Sets the timer of a read; the one that was set before is void.
     fn set_timer(&mut self, n: usize, read: u64, delay_ns: u64) {
+        if self.s.mutation == Some(Mutation::WaitsForEver) {
+            return;
+        }
         let life = self.nodes[n].life;
         let Some(r) = self.nodes[n].reads.get_mut(&read) else {
             return;

@@ -213,9 +213,6 @@ impl World {
 
     /// Tells those that wait that this node lives.
     pub(crate) fn keep_alive(&mut self, n: usize) {
-        if self.s.mutation == Some(Mutation::ForgetsWaiters) {
-            return;
-        }
         let now_ns = self.now_ns;
         let waiters = self.nodes[n].waiters.clone();
         for request in &waiters {
@@ -246,9 +243,6 @@ impl World {
 
     /// Answers those that have waited for pages of a chunk that are not coming any more.
     pub(crate) fn serve_waiters(&mut self, n: usize, chunk: u64) {
-        if self.s.mutation == Some(Mutation::ForgetsWaiters) {
-            return;
-        }
         let waiters = std::mem::take(&mut self.nodes[n].waiters);
         for request in waiters {
             let node = &mut self.nodes[n];

@@ -47,9 +47,8 @@ pub enum Mutation {
     ServesOtherGenerations,
     /// A requester keeps pages although its file has another generation by now.
     KeepsOldPages,
-    /// A holder never answers those whose requests it has kept, nor tells them that it lives; and
-    /// a requester waits without a limit.
-    ForgetsWaiters,
+    /// A requester has no timer.
+    WaitsForEver,
 }
 
 /// A run.

@@ -8,6 +8,7 @@ use clap::ValueEnum;
 
 use crate::{
     figures::Outcome,
+    membership::membership,
     scenario::{
         Pattern,
         Scenario,
@@ -34,6 +35,8 @@ pub enum Table {
     Pattern,
     /// Loss, dead and slow nodes, churn, a file that is replaced
     Fault,
+    /// How nodes find each other and lose each other
+    Members,
 }
 
 /// A run of a table.
@@ -63,6 +66,7 @@ impl Table {
             Self::Waiting => "What who asks for pages does while another node fetches them",
             Self::Pattern => "Other ways to read",
             Self::Fault => "What goes wrong",
+            Self::Members => "Nodes that find each other through one, and lose one",
         }
     }
 
@@ -84,6 +88,7 @@ impl Table {
             Self::Waiting => waiting(sizes),
             Self::Pattern => pattern(storm),
             Self::Fault => fault(storm),
+            Self::Members => Vec::new(),
         }
     }
 }
@@ -168,6 +173,35 @@ fn fault(s: Scenario) -> Vec<Run> {
     ]
 }
 
+/// Returns the lines of [`Table::Members`], and whether all nodes have agreed.
+pub fn members(seed: u64) -> impl Iterator<Item = (String, bool)> {
+    let runs = [16, 64, 256]
+        .into_iter()
+        .flat_map(|n| [0.0, 0.01, 0.05].map(|loss| (n, loss)));
+    runs.map(move |(nodes, loss)| {
+        let percent = loss * 100.0;
+        let Some(m) = membership(nodes, loss, seed) else {
+            return (
+                format!("not ok {nodes} nodes, {percent} % lost: no agreement"),
+                false,
+            );
+        };
+        let (joined, sent, peace) = (m.joined_ms, m.joined_datagrams, m.datagrams_per_s);
+        let (wrong, noticed) = (m.wrong_ppm, m.noticed_ms);
+        let line = format!(
+            "| {nodes} | {percent} % | {joined} | {sent} | {peace:.1} | {wrong:.0} | {noticed} |"
+        );
+        (line, true)
+    })
+}
+
+/// The line above these.
+pub const MEMBERS_HEAD: &str = concat!(
+    "| nodes | lost | all know all after, ms | datagrams of a node until then | later, in a second ",
+    "| wrongly suspected, ppm | a death is known to all after, ms |\n",
+    "| ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
+);
+
 /// The figures of a run, as a line.
 #[derive(Clone, Debug)]
 pub struct Row {
@@ -179,10 +213,12 @@ pub struct Row {
 
 impl Row {
     /// The line above the rows.
-    pub const HEAD: &'static str = "\
-| nodes | what | gfsd bytes / file | last reader, ms | read p50, ms | p99, ms | slowest / mean reader \
-| busiest node sent, files | busiest / mean | datagrams / page | timeouts |\n\
-| ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |";
+    pub const HEAD: &'static str = concat!(
+        "| nodes | what | gfsd bytes / file | last reader, ms | read p50, ms | p99, ms ",
+        "| slowest / mean reader | busiest node sent, files | busiest / mean ",
+        "| datagrams / page | timeouts |\n",
+        "| ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
+    );
 
     /// Makes the row of a run with a seed.
     pub fn new(run: &Run, seed: u64, outcome: &Outcome) -> Self {
@@ -200,33 +236,33 @@ impl Row {
         let violation = o
             .violation
             .map_or("null".into(), |what| format!("{what:?}"));
+        let numbers = [
+            ("seed", self.seed as f64),
+            ("nodes", s.nodes as f64),
+            ("readers", o.readers as f64),
+            ("gfsd_files", o.gfsd_files),
+            ("last_ms", o.last_ms),
+            ("p50_ms", o.p50_ms),
+            ("p99_ms", o.p99_ms),
+            ("max_ms", o.max_ms),
+            ("unfairness", o.unfairness),
+            ("hottest_files", o.hottest_files),
+            ("hottest", o.hottest),
+            ("datagrams_per_page", o.datagrams_per_page),
+            ("overruns", o.overruns as f64),
+            ("timeouts", o.timeouts as f64),
+            ("misses", o.misses as f64),
+            ("busy", o.busy as f64),
+            ("gave_up", o.gave_up as f64),
+            ("forwards", o.forwards as f64),
+            ("gossip", o.gossip as f64),
+            ("events", o.events as f64),
+        ];
+        let numbers = numbers.map(|(name, value)| format!("\"{name}\":{value}"));
         format!(
-            "{{\"table\":\"{table:?}\",\"run\":{:?},\"seed\":{},\"nodes\":{},\"violation\":{violation},\
-             \"readers\":{},\"gfsd_files\":{},\"last_ms\":{},\"p50_ms\":{},\"p99_ms\":{},\"max_ms\":{},\
-             \"unfairness\":{},\"hottest_files\":{},\"hottest\":{},\"datagrams_per_page\":{},\
-             \"overruns\":{},\"timeouts\":{},\"misses\":{},\"busy\":{},\"gave_up\":{},\"forwards\":{},\
-             \"gossip\":{},\"events\":{}}}",
+            "{{\"table\":\"{table:?}\",\"run\":{:?},\"violation\":{violation},{}}}",
             self.name,
-            self.seed,
-            s.nodes,
-            o.readers,
-            o.gfsd_files,
-            o.last_ms,
-            o.p50_ms,
-            o.p99_ms,
-            o.max_ms,
-            o.unfairness,
-            o.hottest_files,
-            o.hottest,
-            o.datagrams_per_page,
-            o.overruns,
-            o.timeouts,
-            o.misses,
-            o.busy,
-            o.gave_up,
-            o.forwards,
-            o.gossip,
-            o.events,
+            numbers.join(",")
         )
     }
 }
@@ -253,11 +289,9 @@ impl fmt::Display for Row {
             for (branches, by_chunks) in [(2, false), (2, true), (8, true)] {
                 let t = tree(s, branches, by_chunks);
                 let what = if by_chunks { "chunks" } else { "whole files" };
-                write!(
-                    f,
-                    "\n| {} | tree of {branches}, {what} | 1.00 | {:.0} | | | | {:.1} | | | {:.0} % cut off |",
-                    s.nodes, t.last_ms, t.hottest_files, t.cut_off
-                )?;
+                write!(f, "\n| {} | tree of {branches}, {what} | 1.00 ", s.nodes)?;
+                let (last_ms, sent) = (t.last_ms, t.hottest_files);
+                write!(f, "| {last_ms:.0} | | | | {sent:.1} | | | |")?;
             }
         }
         Ok(())

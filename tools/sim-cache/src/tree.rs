@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! A fixed tree of nodes, to compare with: each node asks its parent for whole files, and only the
-//! root reads from a file server, as Copper does. All nodes live, all want the file, and no datagram
-//! is lost: in each other case the tree does worse, as it has nobody else to ask.
+//! root reads from a file server, as Copper does. All nodes live, all want the file, and nothing is
+//! lost: in each other case the tree does worse, as a node has no other one to ask.
 
 use crate::scenario::Scenario;
 
@@ -13,8 +13,6 @@ pub struct Tree {
     pub last_ms: f64,
     /// The bytes that the busiest node has sent, in lengths of the file.
     pub hottest_files: f64,
-    /// The nodes that wait if one of the root's children dies, of a hundred.
-    pub cut_off: f64,
 }
 
 /// Computes a tree in which each node has `branches` children. With `by_chunks` a node passes each
@@ -48,18 +46,8 @@ pub fn tree(s: &Scenario, branches: usize, by_chunks: bool) -> Tree {
         there.append(&mut has);
     }
     let last_ns = there.iter().filter_map(|parts| parts.last()).max();
-    let mut below = 0;
-    let mut level: Vec<usize> = vec![1];
-    while !level.is_empty() {
-        let children = level
-            .iter()
-            .flat_map(|n| n * branches + 1..=(n + 1) * branches);
-        level = children.filter(|n| *n < s.nodes).collect();
-        below += level.len();
-    }
     Tree {
         last_ms: *last_ns.unwrap_or(&0) as f64 / 1e6,
         hottest_files: branches.min(s.nodes - 1) as f64,
-        cut_off: 100.0 * below as f64 / s.nodes as f64,
     }
 }

@@ -116,7 +116,7 @@ impl World {
         node.alive && node.life == life
     }
 
-    fn happen(&mut self, event: Event) {
+    pub(crate) fn happen(&mut self, event: Event) {
         match event {
             Event::Arrive { to, message } => self.arrive(to, message),
             Event::Serve { to, life, message } if self.is_current(to, life) => {

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the simulated cache keeps to.
+
+#![expect(
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking"
+)]
+
+use sim_cache::{
+    membership,
+    run,
+    tree,
+    Mutation,
+    Outcome,
+    Pattern,
+    Scenario,
+    Source,
+    MS, //
+};
+
+/// Runs a scenario in which no rule may be broken.
+fn sound(s: &Scenario) -> Outcome {
+    let outcome = run(s);
+    assert_eq!(outcome.violation, None, "{s:?}");
+    outcome
+}
+
+#[test]
+fn one_copy_leaves_the_file_servers() {
+    let alone = sound(&Scenario::storm(1));
+    for nodes in [1, 2, 4, 8, 64, 256, 1000] {
+        let o = sound(&Scenario::storm(nodes));
+        assert_eq!(o.readers, nodes);
+        assert!(o.gfsd_files <= 1.1, "{nodes} nodes: {o:?}");
+        assert!(o.last_ms < 1.5 * alone.last_ms, "{nodes} nodes: {o:?}");
+        // Two levels of owners with a fan-out of 2 each.
+        assert!(o.hottest_files < 5.0, "{nodes} nodes: {o:?}");
+        assert_eq!((o.overruns, o.timeouts), (0, 0), "{nodes} nodes: {o:?}");
+    }
+}
+
+#[test]
+fn without_the_cache_each_reads_a_copy() {
+    let nodes = 16;
+    let o = sound(&Scenario {
+        source: Source::FileServer,
+        ..Scenario::storm(nodes)
+    });
+    assert!((o.gfsd_files - 16.0).abs() < 1e-9, "{o:?}");
+    let with = sound(&Scenario::storm(nodes));
+    assert!(with.last_ms * 10.0 < o.last_ms);
+    // A tree of whole files has one copy leave as well, and takes the longer the deeper it is.
+    let storm = Scenario::storm(256);
+    assert!(tree(&storm, 2, false).last_ms > 2.0 * sound(&storm).last_ms);
+}
+
+#[test]
+fn other_ways_to_read_are_served_as_well() {
+    let s = Scenario::storm(64);
+    for (what, s) in [
+        (
+            "staggered",
+            Scenario {
+                stagger_ns: 10 * MS,
+                ..s
+            },
+        ),
+        (
+            "random",
+            Scenario {
+                pattern: Pattern::Random(200),
+                ..s
+            },
+        ),
+        (
+            "strided",
+            Scenario {
+                pattern: Pattern::Strided(4),
+                ..s
+            },
+        ),
+        (
+            "small caches",
+            Scenario {
+                cache_chunks: 16,
+                ..s
+            },
+        ),
+        (
+            "slow links",
+            Scenario {
+                node_bytes_per_us: 1250,
+                ..s
+            },
+        ),
+        (
+            "slow file servers",
+            Scenario {
+                gfsd_bytes_per_us: 125,
+                ..s
+            },
+        ),
+        ("slow nodes", Scenario { slow: 0.1, ..s }),
+    ] {
+        let o = sound(&s);
+        assert!(o.gfsd_files <= 1.1, "{what}: {o:?}");
+    }
+}
+
+#[test]
+fn lost_datagrams_cost_time_and_few_copies() {
+    for seed in 0..5 {
+        let s = Scenario {
+            seed,
+            loss: 0.01,
+            ..Scenario::storm(64)
+        };
+        let o = sound(&s);
+        assert!(
+            o.gfsd_files <= 1.2 && o.p99_ms < 200.0,
+            "seed {seed}: {o:?}"
+        );
+        let o = sound(&Scenario { loss: 0.05, ..s });
+        assert!(
+            o.gfsd_files <= 2.5 && o.p99_ms < 500.0,
+            "seed {seed}: {o:?}"
+        );
+    }
+}
+
+#[test]
+fn dead_nodes_are_gone_around() {
+    for seed in 0..5 {
+        let s = Scenario {
+            seed,
+            dead: 6,
+            has_gossip: true,
+            ..Scenario::storm(64)
+        };
+        let o = sound(&s);
+        assert_eq!(o.readers, 58);
+        assert!(
+            o.gfsd_files <= 1.5 && o.last_ms < 1500.0,
+            "seed {seed}: {o:?}"
+        );
+    }
+}
+
+#[test]
+fn nodes_come_and_go_under_load() {
+    for seed in 0..3 {
+        let s = Scenario {
+            seed,
+            churn_ns: 50 * MS,
+            stagger_ns: 5 * MS,
+            has_gossip: true,
+            ..Scenario::storm(64)
+        };
+        let o = sound(&s);
+        assert!(o.readers > 60 && o.gfsd_files < 8.0, "seed {seed}: {o:?}");
+    }
+}
+
+/// A scenario with everything at random.
+fn any(seed: u64) -> Scenario {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let nodes = rng.usize(2..40);
+    let patterns = [
+        Pattern::Sequential(4),
+        Pattern::Random(60),
+        Pattern::Strided(3),
+    ];
+    let has_gossip = rng.bool();
+    Scenario {
+        seed,
+        chunks: rng.u64(1..24),
+        pattern: patterns[rng.usize(0..patterns.len())],
+        stagger_ns: rng.u64(0..3) * MS,
+        loss: [0.0, 0.0, 0.01, 0.05][rng.usize(0..4)],
+        fragment_len: [1024, 4096][rng.usize(0..2)],
+        cache_chunks: [0, 0, 4][rng.usize(0..3)],
+        slow: [0.0, 0.1][rng.usize(0..2)],
+        receives: [4, 128][rng.usize(0..2)],
+        dead: rng.usize(0..nodes / 2),
+        churn_ns: if has_gossip {
+            rng.u64(0..2) * 30 * MS
+        } else {
+            0
+        },
+        rewrite_ns: rng.u64(0..2) * rng.u64(1..30) * MS,
+        has_notices: rng.u8(0..10) != 0,
+        has_gossip,
+        ..Scenario::storm(nodes)
+    }
+}
+
+#[test]
+fn no_read_gets_a_wrong_byte_or_has_no_end() {
+    for seed in 0..150 {
+        sound(&any(seed));
+    }
+}
+
+#[test]
+fn the_checks_find_what_is_left_out() {
+    for mutation in [
+        Mutation::ServesOtherGenerations,
+        Mutation::KeepsOldPages,
+        Mutation::WaitsForEver,
+    ] {
+        let found = (0..20).find_map(|seed| {
+            let s = Scenario {
+                seed,
+                rewrite_ns: 10 * MS,
+                loss: 0.01,
+                mutation: Some(mutation),
+                ..Scenario::storm(16)
+            };
+            run(&s).violation
+        });
+        let found = found.unwrap_or_else(|| panic!("{mutation:?} was not found"));
+        let expected = match mutation {
+            Mutation::ServesOtherGenerations => "another generation",
+            Mutation::KeepsOldPages => "old generation",
+            Mutation::WaitsForEver => "the run does not end",
+        };
+        assert!(found.contains(expected), "{mutation:?}: {found}");
+    }
+}
+
+#[test]
+fn a_seed_is_the_same_run_each_time() {
+    for seed in [3, 8] {
+        let s = any(seed);
+        assert_eq!(run(&s), run(&s));
+    }
+}
+
+#[test]
+fn members_find_and_lose_each_other() {
+    for (loss, joined_ms, noticed_ms) in [(0.0, 2_000, 10_000), (0.05, 6_000, 20_000)] {
+        let m = membership(32, loss, 1).unwrap();
+        assert!(
+            m.joined_ms < joined_ms && m.noticed_ms < noticed_ms,
+            "{loss}: {m:?}"
+        );
+        assert!(m.datagrams_per_s < 3.0, "{loss}: {m:?}");
+    }
+}
