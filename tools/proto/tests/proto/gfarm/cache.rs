@@ -5,6 +5,7 @@
 mod address;
 mod admission;
 mod directory;
+mod document;
 mod fragment;
 mod gossip;
 mod have;
