@@ -12,7 +12,7 @@ const PAGE: &str = include_str!("../../../../../../Documentation/gfarm-cache-pro
 
 /// The hexadecimal lines behind a mark.
 fn quoted(name: &str) -> Vec<u8> {
-    let mark = format!("<!-- golden: {name} -->\n\n");
+    let mark = format!("<!-- golden: {name} -->\n<!-- figure -->\n\n");
     let (_, rest) = PAGE.split_once(&mark).unwrap();
     let (block, _) = rest.split_once("\n\n").unwrap();
     hex(block)
