@@ -36,6 +36,10 @@ pub const WAYS: usize = 8;
 /// microseconds: a read that lasts longer goes to a file server.
 pub const DONE_US: u64 = 2_000_000;
 
+/// The time for which a requester whose place was taken is taken to be of an earlier wave than the
+/// last one, in microseconds: less than the time after which a silent node is asked again.
+const RECENT_US: u64 = 5_000;
+
 /// What an owner is asked.
 #[derive(Clone, Copy, Debug)]
 pub struct Question<'a> {
@@ -56,7 +60,8 @@ pub struct Question<'a> {
 }
 
 /// Whom a requester is sent to. Both sets are parts of the pages that were asked for, and have none
-/// in common. What is in neither has a holder that cannot serve it now: it is to be asked for again.
+/// in common. What is in neither has a holder that cannot serve it now: it is to be asked for
+/// again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Direction {
     /// The holder, and what it is to be asked for; not the requester, and not an empty set.
@@ -73,9 +78,12 @@ struct Holder {
     pages: PageSet,
     /// Its number in the entry: each holder that is noted has a larger one.
     order: u64,
-    /// The number of the holder that it was sent to; [`NO_HOLDER`] if it reads from a file server or is
-    /// done, [`OTHER_OWNERS`] if another owner may have sent it to one.
+    /// The number of the holder that it was sent to; [`NO_HOLDER`] if it reads from a file server
+    /// or is done, [`OTHER_OWNERS`] if another owner may have sent it to one.
     parent: u64,
+    /// The number of the wave that it is of: that of the holder that it was sent to, or a new one
+    /// if it reads from a file server. Who waits has never a larger number than whom it waits for.
+    wave: u64,
     /// The number of holders between it and a file server while it is fetching.
     depth: u8,
     /// The number of requesters that were sent to it, and are not done.
@@ -125,12 +133,26 @@ impl Holder {
     }
 }
 
+/// What is known of a requester: those that wait for it are of its wave or of an earlier one.
+#[derive(Clone, Copy, Debug)]
+enum Own {
+    /// It is new, so none waits for it.
+    Nothing,
+    /// The wave that it was of.
+    Wave(u64),
+    /// It is not new, but its place was taken.
+    Lost,
+}
+
 /// The directory entry of a chunk.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
     of: Option<(FileId, u64)>,
     used_us: u64,
     orders: u64,
+    /// The last wave, and when it began.
+    wave: u64,
+    wave_us: u64,
     holders: [Option<Holder>; HOLDERS_MAX],
 }
 
@@ -140,6 +162,8 @@ impl Entry {
         of: None,
         used_us: 0,
         orders: 0,
+        wave: 0,
+        wave_us: 0,
         holders: [None; HOLDERS_MAX],
     };
 
@@ -171,49 +195,37 @@ impl Entry {
         }
     }
 
-    /// Returns whether a holder may be waiting for the pages that the holder with the number
-    /// `order` is fetching, or for one that does not answer.
-    fn waits_for(&self, holder: &Holder, order: u64, without: &Excluded, now_us: u64) -> bool {
-        let mut at = *holder;
-        // No more steps than there are holders, should they wait in a circle nevertheless.
-        for _ in 0..HOLDERS_MAX {
-            if at.is_done(now_us) || at.parent == NO_HOLDER {
-                return false;
+    /// Returns whether a holder cannot be waiting for a requester of a wave; see [`Holder::wave`].
+    fn is_ahead(&self, holder: &Holder, own: Own, now_us: u64) -> bool {
+        // Another owner may have sent it to one that waits for the requester.
+        let is_elsewhere = holder.parent == OTHER_OWNERS;
+        let is_later = match own {
+            Own::Nothing => return true,
+            Own::Wave(wave) => holder.wave > wave,
+            Own::Lost => {
+                let age_us = now_us.saturating_sub(self.wave_us);
+                holder.wave == self.wave && age_us < RECENT_US
             }
-            let mut above = self.holders.iter().flatten();
-            match above.find(|holder| holder.order == at.parent && holder.order != order) {
-                Some(parent) if without.reason(parent.node) == Some(Reason::NoAnswer) => {
-                    return true
-                }
-                Some(parent) => at = *parent,
-                // It is the one, or is not known: to another owner it is, or its place was taken.
-                None => return true,
-            }
-        }
-        true
+        };
+        holder.is_done(now_us) || (is_later && !is_elsewhere)
     }
 
     /// Chooses the holder to ask, and what no other node has.
-    fn choose(&self, question: &Question<'_>, own: Option<u64>, now_us: u64) -> Direction {
+    fn choose(&self, question: &Question<'_>, own: Own, now_us: u64) -> Direction {
         let (mut best, mut held) = (None, PageSet::EMPTY);
         for holder in self.holders.iter().flatten() {
             let pages = holder.pages.intersection(question.pages);
-            let waits =
-                own.is_some_and(|own| self.waits_for(holder, own, question.excluded, now_us));
-            if pages.is_empty() || waits || holder.node == question.requester {
+            let is_ahead = self.is_ahead(holder, own, now_us);
+            if pages.is_empty() || !is_ahead || holder.node == question.requester {
                 continue;
             }
-            match question.excluded.reason(holder.node) {
-                Some(Reason::NoAnswer | Reason::NotHere) => continue,
-                Some(Reason::Busy) => {
-                    held = held.union(pages);
-                    continue;
-                }
-                None => held = held.union(pages),
+            let reason = question.excluded.reason(holder.node);
+            if matches!(reason, None | Some(Reason::Busy)) {
+                held = held.union(pages);
             }
             let lacks = question.pages.len().wrapping_sub(pages.len());
             let rank = (lacks, holder.rank(now_us));
-            if best.is_none_or(|(other, _, _)| rank < other) {
+            if reason.is_none() && best.is_none_or(|(other, _, _)| rank < other) {
                 best = Some((rank, holder.node, pages));
             }
         }
@@ -238,52 +250,55 @@ impl Entry {
     }
 
     /// Notes the requester as a holder of what it is about to have.
-    /// `before` is the number of the holder that it was when it had them before.
-    fn note(&mut self, question: &Question<'_>, direction: &Direction, before: u64, now_us: u64) {
+    fn note(&mut self, question: &Question<'_>, direction: &Direction, own: Own, now_us: u64) {
         let (node, asked) = (question.requester, direction.from);
         let given = asked.map_or(PageSet::EMPTY, |(_, pages)| pages);
         let pages = given.union(direction.fetch);
         if pages.is_empty() {
             return;
         }
+        self.orders = self.orders.saturating_add(1);
+        let order = self.orders;
+        let least = if let Own::Wave(wave) = own { wave } else { 0 };
         let from = asked.and_then(|(node, pages)| self.find(node, pages));
-        let alone = if question.is_root {
-            NO_HOLDER
-        } else {
-            OTHER_OWNERS
-        };
-        let (parent, depth) = from.map_or((alone, 0), |holder| {
+        let (parent, wave, depth) = if let Some(holder) = from {
             holder.serving = holder.serving(now_us).saturating_add(1);
             holder.served = holder.served.saturating_add(1);
             holder.asked_us = now_us;
-            (holder.order, holder.depth(now_us).saturating_add(1))
-        });
+            // That of one that is done may be smaller.
+            holder.wave = holder.wave.max(least);
+            (
+                holder.order,
+                holder.wave,
+                holder.depth(now_us).saturating_add(1),
+            )
+        } else {
+            (self.wave, self.wave_us) = (order, now_us);
+            let alone = if question.is_root {
+                NO_HOLDER
+            } else {
+                OTHER_OWNERS
+            };
+            (alone, order, 0)
+        };
         if let Some(holder) = self.find(node, pages) {
             holder.pages = holder.pages.union(pages);
-            (holder.parent, holder.depth, holder.since_us) = (parent, depth, now_us);
+            (holder.parent, holder.wave, holder.depth) = (parent, wave, depth);
+            holder.since_us = now_us;
             return;
-        }
-        self.orders = self.orders.saturating_add(1);
-        // Those that were sent to it then may wait for it now.
-        let mut serving = 0u8;
-        for child in self.holders.iter_mut().flatten() {
-            let is_child = child.parent == before && before != NO_HOLDER;
-            if is_child && !child.is_done(now_us) && !child.pages.is_disjoint(pages) {
-                child.parent = self.orders;
-                serving = serving.saturating_add(1);
-            }
         }
         let holder = Holder {
             node,
             pages,
-            order: self.orders,
+            order,
             parent,
+            wave,
             depth,
-            serving,
+            serving: 0,
             served: 0,
             is_done: false,
             since_us: now_us,
-            asked_us: now_us,
+            asked_us: 0,
         };
         if let Some(place) = self.place() {
             *place = Some(holder);
@@ -316,6 +331,7 @@ impl Entry {
         other.serving = other.serving.saturating_add(read.serving);
         other.served = other.served.saturating_add(read.served);
         other.asked_us = other.asked_us.max(read.asked_us);
+        other.wave = other.wave.max(read.wave);
         let remains = other.order;
         for place in &mut self.holders {
             *place = place.filter(|holder| holder.order != read.order);
@@ -401,16 +417,20 @@ impl<'a> Directory<'a> {
         entry.correct(question, is_live);
         let (requester, pages) = (question.requester, question.pages);
         entry.release(requester, pages);
-        let holder = entry.find(requester, pages);
-        let before = holder.as_ref().map(|holder| holder.order);
-        if holder.is_some_and(|holder| holder.is_done(now_us)) {
-            // It has not any more what it had.
-            entry.take(requester, pages);
-        }
-        // If its place was taken, only those are no risk of whom all that they wait for is known.
-        let own = before.or(question.is_retry.then_some(OTHER_OWNERS));
+        let own = match entry.find(requester, pages) {
+            Some(holder) => {
+                let (wave, is_done) = (holder.wave, holder.is_done(now_us));
+                if is_done {
+                    // It has not any more what it had.
+                    entry.take(requester, pages);
+                }
+                Own::Wave(wave)
+            }
+            None if question.is_retry => Own::Lost,
+            None => Own::Nothing,
+        };
         let direction = entry.choose(question, own, now_us);
-        entry.note(question, &direction, before.unwrap_or(NO_HOLDER), now_us);
+        entry.note(question, &direction, own, now_us);
         direction
     }
 
@@ -425,7 +445,7 @@ impl<'a> Directory<'a> {
     }
 
     /// Returns the number of chunks that have an entry.
-    pub fn len(&self) -> usize {
+    pub fn chunks(&self) -> usize {
         self.entries.iter().filter(|e| e.of.is_some()).count()
     }
 }

@@ -53,8 +53,8 @@ pub const fn groups(nodes: usize) -> u64 {
 /// The owners of a chunk for one requester.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owners {
-    /// Whom the requester asks: each group of requesters has an owner of its own, so that no node is
-    /// asked by all. With one group it is the owner.
+    /// Whom the requester asks: each group of requesters has an owner of its own, so that no node
+    /// is asked by all. With one group it is the owner.
     pub near: NodeId,
     /// Whom the owner of a group sends the requester to for pages that no node of the group has.
     pub root: NodeId,

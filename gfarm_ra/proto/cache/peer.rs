@@ -3,8 +3,9 @@
 //! What a node knows of one other node.
 //!
 //! Nodes tell one another what they believe of the others, as in SWIM (Das, Gupta, Motivala, 2002):
-//! of two claims about a node the newer one holds, at every node, in any order in which they come. A
-//! node that is told that it is suspected answers with a newer claim, which only it can make.
+//! of two claims about a node the newer one holds, at every node, in any order in which they
+//! come. A node that is told that it is suspected answers with a newer claim, which only it can
+//! make.
 
 use super::{
     address::{

@@ -199,9 +199,9 @@ impl<S: DerefMut<Target = [Option<Peer>]>> Members<S> {
         (writer, u16::try_from(next).unwrap_or(0))
     }
 
-    /// Takes a `Hello` that came from `source`, a port and a queue pair, and returns the body of the
-    /// answer; `None` if none is owed. `names_me`: the sender knows the number of this node, so the
-    /// datagram cannot be older than this mount.
+    /// Takes a `Hello` that came from `source`, a port and a queue pair, and returns the body of
+    /// the answer; `None` if none is owed. `names_me`: the sender knows the number of this node, so
+    /// the datagram cannot be older than this mount.
     pub fn hello<'b>(
         &mut self,
         hello: &Gossip<'_>,
@@ -236,9 +236,11 @@ impl<S: DerefMut<Target = [Option<Peer>]>> Members<S> {
     /// Takes the answer to a `Hello`.
     pub fn members(&mut self, answer: &Gossip<'_>, now_us: u64) -> Result<(), Ignored> {
         let (news, sender) = (self.news(), answer.sender());
-        let is_answer = |peer: &mut &mut Peer| peer.answered(&sender, answer.nonce(), news, now_us);
         let mut peers = self.places.iter_mut().flatten();
-        let peer = peers.find_map(|mut peer| is_answer(&mut peer).then_some(peer));
+        let peer = peers.find_map(|peer| {
+            let is_answer = peer.answered(&sender, answer.nonce(), news, now_us);
+            is_answer.then_some(peer)
+        });
         let peer = peer.ok_or(Ignored::Unasked)?;
         // The member that joins reads the list to its end, from this node.
         let goes_on = self.join.is_some() && answer.cursor() != 0;
