@@ -194,7 +194,9 @@ impl<'b> GossipWriter<'b> {
         let Some(place) = places.as_mut().and_then(|places| places.nth(place)) else {
             return false;
         };
-        place.copy_from_slice(&record.to_bytes());
+        for (to, from) in place.iter_mut().zip(record.to_bytes()) {
+            *to = from;
+        }
         self.count = self.count.wrapping_add(1);
         true
     }

@@ -72,8 +72,9 @@ impl Have {
         let [p0, p1, p2, p3] = self.pages.to_words();
         let numbers = [self.id.inum, self.id.gen, self.chunk, p0, p1, p2, p3];
         let mut body = [0; Self::LEN];
-        for (bytes, number) in body.chunks_exact_mut(8).zip(numbers) {
-            bytes.copy_from_slice(&number.to_le_bytes());
+        let bytes = numbers.into_iter().flat_map(u64::to_le_bytes);
+        for (to, from) in body.iter_mut().zip(bytes) {
+            *to = from;
         }
         body
     }

@@ -170,6 +170,15 @@ fn fault(s: Scenario) -> Vec<Run> {
             s.loss = 0.01;
         }),
         run("the file is replaced", &|s| s.rewrite_ns = 15 * MS),
+        run("owners are not told who is done", &|s| {
+            s.has_notices = false
+        }),
+        run("the same, 1 % lost", &|s| {
+            (s.has_notices, s.loss) = (false, 0.01);
+        }),
+        run("the same, the file is replaced", &|s| {
+            (s.has_notices, s.rewrite_ns) = (false, 15 * MS);
+        }),
     ]
 }
 

@@ -37,9 +37,9 @@ pub fn tree(s: &Scenario, branches: usize, by_chunks: bool) -> Tree {
         let children = children.count();
         let mut has: Vec<Vec<u64>> = vec![Vec::with_capacity(parts); children];
         let mut free_ns = 0;
-        for part in 0..parts {
+        for part_ns in &there[parent] {
             for child in &mut has {
-                free_ns = free_ns.max(there[parent][part]) + wire_ns;
+                free_ns = free_ns.max(*part_ns) + wire_ns;
                 child.push(free_ns + 2 * s.latency_ns);
             }
         }

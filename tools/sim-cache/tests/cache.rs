@@ -2,11 +2,7 @@
 
 //! What the simulated cache keeps to.
 
-#![expect(
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "a test fails by panicking"
-)]
+#![expect(clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use sim_cache::{
     membership,
@@ -198,7 +194,7 @@ fn any(seed: u64) -> Scenario {
 
 #[test]
 fn no_read_gets_a_wrong_byte_or_has_no_end() {
-    for seed in 0..150 {
+    for seed in 0..120 {
         sound(&any(seed));
     }
 }

@@ -164,7 +164,7 @@ impl<S: DerefMut<Target = [Option<Peer>]>> Members<S> {
             writer.push(record);
         }
         let len = self.places.len();
-        let mut told = 0;
+        let mut told = 0usize;
         for step in 0..len {
             let index = self
                 .news_from
@@ -178,7 +178,7 @@ impl<S: DerefMut<Target = [Option<Peer>]>> Members<S> {
             if let Some(record) = peer.record() {
                 writer.push(record);
                 peer.told();
-                told += 1;
+                told = told.wrapping_add(1);
             }
             if told == NEWS_MAX {
                 self.news_from = index.wrapping_add(1);

@@ -72,7 +72,7 @@ fn the_body_is_as_it_is_written_down() {
 fn a_full_body_fits_a_datagram() {
     let full = body(RECORDS_MAX as u8);
     assert_eq!(full.len(), BODY_LEN_MAX);
-    assert!(HEAD_LEN + BODY_LEN_MAX + CODE_LEN <= DATAGRAM_LEN_MAX);
+    const { assert!(HEAD_LEN + BODY_LEN_MAX + CODE_LEN <= DATAGRAM_LEN_MAX) };
     assert_eq!(parse(&full), Ok(RECORDS_MAX));
     let mut out = [0; BODY_LEN_MAX];
     let mut writer = GossipWriter::new(&mut out, 0, record(1));

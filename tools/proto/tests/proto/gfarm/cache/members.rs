@@ -9,6 +9,7 @@ use proto::gfarm::cache::{
         NodeId,
         Port, //
     },
+    directory::Entry,
     gossip::{
         Gossip,
         GossipWriter,
@@ -179,6 +180,17 @@ fn joined(count: u8, loss: u64) -> Net {
     }
     net.agree(20_000);
     net
+}
+
+#[test]
+fn the_tables_take_the_memory_that_is_written_down() {
+    // Documentation/gfarm-cache-scale.md
+    assert!(
+        size_of::<Option<Peer>>() <= 144,
+        "{}",
+        size_of::<Option<Peer>>()
+    );
+    assert!(size_of::<Entry>() <= 2304, "{}", size_of::<Entry>());
 }
 
 #[test]
