@@ -259,7 +259,12 @@ impl Entry {
         }
         self.orders = self.orders.saturating_add(1);
         let order = self.orders;
-        let least = if let Own::Wave(wave) = own { wave } else { 0 };
+        let least = match own {
+            Own::Nothing => 0,
+            Own::Wave(wave) => wave,
+            // Those that wait for it may be of any.
+            Own::Lost => self.wave,
+        };
         let from = asked.and_then(|(node, pages)| self.find(node, pages));
         let (parent, wave, depth) = if let Some(holder) = from {
             holder.serving = holder.serving(now_us).saturating_add(1);
