@@ -10,12 +10,14 @@
 //! | `attributes` | what `stat(2)` shows |
 //! | `name` | lookup and revalidation of names |
 //! | `directory` | reading of directories |
+//! | `cached` | what is cached of files, for other nodes |
 //! | `file` | open files, and reading of files |
 //! | `state` | files below `/proc/fs/gfarm` |
 //!
 //! `proto` decides, `net` talks to the servers.
 
 mod attributes;
+mod cached;
 mod directory;
 mod file;
 mod mount;
@@ -33,6 +35,7 @@ use kernel::{
     }, //
 };
 use vfs_ext::{
+    Entrance,
     Entries,
     FileSystem,
     Freshness,
@@ -97,6 +100,10 @@ impl FileSystem for Gfarm {
         options: Collected,
     ) -> Result {
         options.check_same(context, sb.data().options())
+    }
+
+    fn entrance(mount: &Mount) -> Option<&Entrance<Self>> {
+        Some(mount.entrance())
     }
 
     fn readahead_pages(mount: &Mount) -> u32 {

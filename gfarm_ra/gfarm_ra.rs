@@ -5,6 +5,7 @@
 //! | folder | what |
 //! |---|---|
 //! | `proto/` | requests, replies, options, state machines: pure code, the same on the host |
+//! | `cache/` | a mount as a node of the cooperative cache |
 //! | `net/` | the connections of a mount to gfmd and to gfsds |
 //! | `fs/` | mounts, inodes, directories, files |
 //!
@@ -16,6 +17,7 @@
 //!
 //! `vfs_ext` (the folder `vfs/`) and `net_ext` are the abstractions, crates of their own.
 
+mod cache;
 mod fs;
 mod net;
 pub mod proto;

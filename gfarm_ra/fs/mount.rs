@@ -33,6 +33,7 @@ use kernel_ext::{
 };
 use vfs_ext::{
     keyring,
+    Entrance,
     MountContext,
     Statistics, //
 };
@@ -42,22 +43,30 @@ use super::{
         attributes,
         Told, //
     },
+    cached::CachedPages,
     options::Collected,
-    state::StateFiles, //
+    state::StateFiles,
+    Gfarm, //
 };
 use crate::{
+    cache::{
+        Node,
+        Place, //
+    },
     net::{
         Client,
         Seen, //
     },
     proto::{
+        cache::wire::Key,
         hosts::servers,
         key::{
             KeyError,
             SharedKey, //
         },
         options::Options,
-        owners::Mounter, //
+        owners::Mounter,
+        setting::Setting, //
     }, //
 };
 
@@ -70,6 +79,9 @@ const BLOCK_KIB: u32 = 4;
 
 /// The data of a mount.
 pub(crate) struct Mount {
+    /// Dropped first: it asks the page cache.
+    node: Option<Node>,
+    entrance: Arc<Entrance<Gfarm>>,
     client: Arc<Client>,
     options: Arc<Options>,
     mounter: Mounter,
@@ -81,6 +93,8 @@ impl Mount {
     pub(super) fn new(context: &MountContext<'_>, options: Collected) -> Result<Arc<Self>> {
         let options = options.finish(context)?;
         let servers = addresses(context, &options)?;
+        let entrance = Arc::new(Entrance::new(), GFP_KERNEL)?;
+        let node = node(context, &options, &entrance)?;
         let mut key = shared_key(context, &options)?;
         let client = Client::connect(context.namespace()?, servers, options.clone(), &key);
         keyring::wipe(&mut key.secret);
@@ -91,6 +105,8 @@ impl Mount {
         let (uid, gid) = context.mounter();
         let mount = Arc::new(
             Self {
+                node,
+                entrance,
                 client,
                 options,
                 mounter: Mounter { uid, gid },
@@ -110,6 +126,10 @@ impl Mount {
 
     pub(super) fn client(&self) -> &Arc<Client> {
         &self.client
+    }
+
+    pub(super) fn entrance(&self) -> &Entrance<Gfarm> {
+        &self.entrance
     }
 
     pub(super) fn options(&self) -> &Options {
@@ -191,6 +211,45 @@ fn shared_key(context: &MountContext<'_>, options: &Options) -> Result<SharedKey
         return Err(EKEYEXPIRED);
     }
     Ok(key)
+}
+
+/// Makes the mount a node of the cooperative cache, if it has the key for it.
+fn node(
+    context: &MountContext<'_>,
+    options: &Options,
+    entrance: &Arc<Entrance<Gfarm>>,
+) -> Result<Option<Node>> {
+    let Some(description) = options.cc_key() else {
+        return Ok(None);
+    };
+    let key = match keyring::with_key(&c_string(description)?, Key::parse) {
+        Ok(Some(key)) => key,
+        Ok(None) => {
+            context.fail(fmt!("cc_key: the key is not 32 hexadecimal digits"));
+            return Err(EKEYREJECTED);
+        }
+        Err(error) => {
+            context.fail(fmt!(
+                "cc_key: no valid key of this description in the keyrings of who mounts ({error:?})"
+            ));
+            return Err(error);
+        }
+    };
+    let device = options.ib_devname().map(c_string).transpose()?;
+    let byte = |setting| u8::try_from(options.get(setting)).map_err(|_| EINVAL);
+    let place = Place {
+        device: device.as_deref(),
+        port: byte(Setting::IbPort)?,
+        gid_index: Some(byte(Setting::IbGid)?).filter(|index| *index != 0),
+        service_level: byte(Setting::IbSl)?,
+        qkey: Some(options.get(Setting::IbQkey)),
+        receives: options.get(Setting::IbNumRrpc),
+    };
+    let pages = Arc::new(CachedPages(entrance.clone()), GFP_KERNEL)?;
+    let node = Node::new(&place, key, pages).inspect_err(|error| {
+        context.fail(fmt!("cc_key: no RDMA device can be used ({error:?})"));
+    })?;
+    Ok(Some(node))
 }
 
 /// Returns why gfmd cannot be used, for who mounts.

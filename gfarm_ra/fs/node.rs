@@ -45,6 +45,7 @@ use crate::{
         Place, //
     },
     proto::{
+        attr::FileId,
         identity::Change,
         name::Name,
         setting::Setting, //
@@ -116,6 +117,12 @@ impl Node {
         // Not under the lock: this may be the last reference.
         drop(before);
         Ok(place)
+    }
+
+    /// Returns how often the content has changed, if the pages are those of the content `id`.
+    pub(super) fn holds(&self, id: FileId) -> Option<u64> {
+        let changes = self.content.changes_of(id)?;
+        (self.dropped_at.load(Acquire) == changes).then_some(changes)
     }
 
     /// Returns whether the attributes were told less than `max_s` seconds ago.

@@ -108,6 +108,12 @@ impl Content {
         self.label.lock().changes()
     }
 
+    /// Returns how often the content has changed, if it is `id` now.
+    pub(crate) fn changes_of(&self, id: FileId) -> Option<u64> {
+        let label = self.label.lock();
+        (label.id() == id).then(|| label.changes())
+    }
+
     /// Returns how often the content has changed, and the size in bytes that a gfsd has told of it
     /// since.
     pub(crate) fn live(&self) -> (u64, Option<u64>) {

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! username=NAME [key=DESCRIPTION] [uid=N] [gid=N] [usermap=NAME/N+...] [groupmap=NAME/N+...]
-//!     [hosts=NAME/ADDRESS+...] [ib_devname=NAME] [ra_sync=0|1] [SETTING=N]...
+//!     [hosts=NAME/ADDRESS+...] [ib_devname=NAME] [cc_key=DESCRIPTION] [ra_sync=0|1] [SETTING=N]...
 //! ```
 //!
 //! with the [`Setting`]s by their names. Of a repeated option the last value is used, and a list
@@ -153,6 +153,7 @@ pub struct Options {
     /// Empty, or checked by [`Owners::parse`].
     groups: Text<OWNERS_LEN_MAX>,
     ib_devname: Text<DEVNAME_LEN_MAX>,
+    cc_key: Text<KEY_NAME_LEN_MAX>,
     /// Empty, or checked by [`Hosts::parse`].
     hosts: Text<HOSTS_LEN_MAX>,
 }
@@ -168,6 +169,7 @@ impl Default for Options {
             users: Text::EMPTY,
             groups: Text::EMPTY,
             ib_devname: Text::EMPTY,
+            cc_key: Text::EMPTY,
             hosts: Text::EMPTY,
         }
     }
@@ -199,7 +201,7 @@ impl Options {
             self.settings.set(Setting::RaAsync, 1);
             return Ok(());
         }
-        let known: [&[u8]; 10] = [
+        let known: [&[u8]; 11] = [
             b"user",
             b"username",
             b"key",
@@ -209,6 +211,7 @@ impl Options {
             b"groupmap",
             b"hosts",
             b"ib_devname",
+            b"cc_key",
             b"ra_sync",
         ];
         if setting.is_none() && !known.contains(&name) {
@@ -230,21 +233,19 @@ impl Options {
 
     fn set_other<'a>(&mut self, name: &[u8], value: &'a [u8]) -> Result<(), OptionError<'a>> {
         let refused = |name, form| OptionError::Value { name, form, value };
+        // Perhaps the key itself was given: it is not shown.
+        let hidden = |name| OptionError::Value {
+            name,
+            form: "the description of a key of up to 127 bytes",
+            value: b"...",
+        };
         match name {
             b"user" | b"username" => {
                 let form = "a user's name of up to 64 bytes";
                 self.user = word(value).ok_or(refused("username", form))?;
             }
-            b"key" => {
-                let form = "the description of a key of up to 127 bytes";
-                // Perhaps the key itself was given: it is not shown.
-                let hidden = OptionError::Value {
-                    name: "key",
-                    form,
-                    value: b"...",
-                };
-                self.key = word(value).ok_or(hidden)?;
-            }
+            b"key" => self.key = word(value).ok_or(hidden("key"))?,
+            b"cc_key" => self.cc_key = word(value).ok_or(hidden("cc_key"))?,
             b"uid" => self.uid = Some(id(value).ok_or(refused("uid", "a user's number"))?),
             b"gid" => self.gid = Some(id(value).ok_or(refused("gid", "a group's number"))?),
             b"usermap" => {
@@ -321,6 +322,12 @@ impl Options {
     /// Returns the numbers of groups here.
     pub fn groups(&self) -> Owners<'_> {
         Owners::checked(self.groups.get())
+    }
+
+    /// Returns the description of the key of the cooperative cache, of which the mount is a node if
+    /// there is one.
+    pub fn cc_key(&self) -> Option<&[u8]> {
+        Some(self.cc_key.get()).filter(|key| !key.is_empty())
     }
 
     /// Returns the InfiniBand device; `None`: the first one.

@@ -119,6 +119,23 @@ impl Key {
         Self(words)
     }
 
+    /// Reads a key from its text: 32 hexadecimal digits, perhaps with the end of a line.
+    pub fn parse(text: &[u8]) -> Option<Self> {
+        let text = text.strip_suffix(b"\n").unwrap_or(text);
+        if text.len() != 2 * Self::LEN {
+            return None;
+        }
+        let mut bytes = [0; Self::LEN];
+        for (byte, pair) in bytes.iter_mut().zip(text.chunks_exact(2)) {
+            for digit in pair {
+                let digit = char::from(*digit).to_digit(16)?;
+                // CAST: Below 16.
+                *byte = *byte << 4 | digit as u8;
+            }
+        }
+        Some(Self::new(&bytes))
+    }
+
     fn code(&self, bytes: &[u8]) -> u64 {
         let mut hash = SipHash::new(self.0);
         hash.write(bytes);

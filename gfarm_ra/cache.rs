@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The cooperative page cache of a mount: what `proto::cache` decides is carried out here.
+//!
+//! | file | what |
+//! |---|---|
+//! | `endpoint` | the public queue pair: messages that come and go |
+//! | `peers` | the other nodes, under a lock |
+//! | `owner` | what this node knows as the owner of chunks |
+//! | `responder` | pages that go to other nodes |
+//! | `node` | all of it, from the mount to the unmount |
+
+mod endpoint;
+mod node;
+mod owner;
+mod peers;
+mod responder;
+
+pub(crate) use self::{
+    endpoint::Place,
+    node::Node,
+    responder::PageCache, //
+};
+
+use kernel::time::{
+    ClockSource,
+    Monotonic,
+    NSEC_PER_USEC, //
+};
+
+/// Returns the time since the boot, in microseconds.
+pub(crate) fn now_us() -> u64 {
+    u64::try_from(Monotonic::ktime_get() / NSEC_PER_USEC).unwrap_or(0)
+}

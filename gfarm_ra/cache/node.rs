@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A mount as a node of the cooperative cache.
+
+use kernel::{
+    alloc::flags::GFP_NOWAIT,
+    new_mutex,
+    prelude::*,
+    sync::{
+        Arc,
+        Mutex, //
+    }, //
+};
+use kernel_ext::{
+    random,
+    workqueue::{
+        Flags,
+        WorkQueue, //
+    }, //
+};
+use rdma::{
+    DeviceId,
+    PortEvents,
+    PortWatch, //
+};
+
+use super::{
+    endpoint::{
+        Endpoint,
+        Incoming,
+        Place, //
+    },
+    owner::Owner,
+    peers::Peers,
+    responder::{
+        PageCache,
+        Responder, //
+    },
+};
+use crate::proto::cache::{
+    address::{
+        Address,
+        NodeId,
+        Port, //
+    },
+    admission::CREDITS_FIRST,
+    have::Have,
+    reply::{
+        Answer,
+        Refusal,
+        Reply, //
+    },
+    request::{
+        Request,
+        RequestId,
+        Role, //
+    },
+    wire::{
+        self,
+        Datagram,
+        Key,
+        Kind, //
+    }, //
+};
+
+/// The requests of others that are served at a time.
+const SERVING: u16 = 16;
+
+/// A node, which ends with its drop.
+pub(crate) struct Node {
+    shared: Arc<Shared>,
+    _watch: PortWatch,
+}
+
+/// What the handlers and workers of a node have.
+#[pin_data]
+struct Shared {
+    me: NodeId,
+    key: Key,
+    pages: Arc<dyn PageCache>,
+    /// Locked while the node begins: the removal of its device waits for that.
+    #[pin]
+    making: Mutex<()>,
+    /// There until the node ends. Who takes it closes the endpoint, before it is dropped.
+    #[pin]
+    live: Mutex<Option<Arc<Live>>>,
+    /// As above; dropped by who takes it, and not by a worker of its own.
+    #[pin]
+    queue: Mutex<Option<WorkQueue>>,
+}
+
+/// What a node has on its device.
+struct Live {
+    endpoint: Arc<Endpoint<Shared>>,
+    peers: Arc<Peers>,
+    owner: Arc<Owner>,
+    responder: Arc<Responder<Shared>>,
+    device: DeviceId,
+}
+
+impl Node {
+    /// Begins. Nothing is known of other nodes yet. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`Endpoint::new`].
+    pub(crate) fn new(place: &Place<'_>, key: Key, pages: Arc<dyn PageCache>) -> Result<Self> {
+        let mut number = [0; 8];
+        let me = loop {
+            random::fill(&mut number);
+            if let Some(me) = NodeId::new(u64::from_le_bytes(number)) {
+                break me;
+            }
+        };
+        let flags = Flags::UNBOUND | Flags::MEM_RECLAIM;
+        let queue = WorkQueue::new(c"gfarm_cache", flags, SERVING)?;
+        let shared = Arc::pin_init(
+            pin_init!(Shared {
+                me,
+                key,
+                pages,
+                making <- new_mutex!((), "Shared::making"),
+                live <- new_mutex!(None, "Shared::live"),
+                queue <- new_mutex!(Some(queue), "Shared::queue"),
+            }),
+            GFP_KERNEL,
+        )?;
+        let this = Self {
+            _watch: PortWatch::new(shared.clone())?,
+            shared,
+        };
+        let making = this.shared.making.lock();
+        let endpoint = Endpoint::new(place, this.shared.clone())?;
+        let peers = Peers::new(me, endpoint.address())?;
+        let live = Live {
+            owner: Owner::new(&peers)?,
+            responder: Responder::new(&endpoint, SERVING)?,
+            device: endpoint.pd().device().id(),
+            endpoint,
+            peers,
+        };
+        let live = Arc::new(live, GFP_KERNEL)?;
+        *this.shared.live.lock() = Some(live);
+        drop(making);
+        Ok(this)
+    }
+
+    /// Returns the table of peers; [`None`] if the device has gone.
+    pub(crate) fn peers(&self) -> Option<Arc<Peers>> {
+        let live = self.shared.live.lock();
+        live.as_ref().map(|live| live.peers.clone())
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.shared.end();
+    }
+}
+
+impl Shared {
+    /// Ends the node: nothing comes any more, and what has come is handled. Sleeps.
+    fn end(&self) {
+        let Some(live) = self.live.lock().take() else {
+            return;
+        };
+        // The handlers have returned when this does, so none of them has the last reference. A
+        // device that does not flush the queue pair has it leaked by its drop.
+        let _ = live.endpoint.close();
+        let queue = self.queue.lock().take();
+        // Waits for the workers.
+        drop(queue);
+        drop(live);
+    }
+
+    /// Has a worker carry out `work`; drops it if there is no memory, or the node has ended.
+    fn spawn(&self, work: impl FnOnce() + Send + 'static) {
+        if let Some(queue) = self.queue.lock().as_ref() {
+            // The node that asks hears nothing, and asks elsewhere.
+            let _ = queue.try_spawn(GFP_NOWAIT, work);
+        }
+    }
+
+    /// Handles a datagram of a node that has the key.
+    fn handle(&self, live: &Arc<Live>, datagram: &Datagram<'_>, from: Port, qpn: u32) {
+        if datagram.head.to != Some(self.me) {
+            return;
+        }
+        let Some(address) = live.peers.admit(&datagram.head, from, qpn) else {
+            return;
+        };
+        let node = datagram.head.from;
+        match datagram.head.kind {
+            Kind::Request => self.request(live, node, address, datagram.body),
+            Kind::Have => {
+                if let Ok(have) = Have::parse(datagram.body) {
+                    live.owner.told(node, &have);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn request(&self, live: &Arc<Live>, node: NodeId, address: Address, body: &[u8]) {
+        let (key, live) = (self.key, live.clone());
+        let request = match Request::parse(body) {
+            Ok(request) => request,
+            Err(_) => {
+                let Some(id) = Request::id_of(body) else {
+                    return;
+                };
+                let answer = Answer::Refused(Refusal::Invalid);
+                self.spawn(move || live.reply(id, node, &address, answer, 0, &key));
+                return;
+            }
+        };
+        let pages = self.pages.clone();
+        self.spawn(move || {
+            let (answer, size_bytes) = match request.ask().role {
+                Role::Holder => live.responder.serve(&request, &address, &*pages),
+                _ => (live.owner.ask(node, request.wanted(), request.ask()), 0),
+            };
+            live.reply(request.id(), node, &address, answer, size_bytes, &key);
+        });
+    }
+}
+
+impl Live {
+    /// Sends a reply. One that cannot be sent is as good as lost.
+    fn reply(
+        &self,
+        id: RequestId,
+        to: NodeId,
+        address: &Address,
+        answer: Answer,
+        size_bytes: u64,
+        key: &Key,
+    ) {
+        let reply = Reply {
+            id,
+            size_bytes,
+            credits: CREDITS_FIRST,
+            answer,
+        };
+        if let Some(bytes) = reply.seal(self.peers.me().node, to, key) {
+            let _ = self.endpoint.send(address, &bytes);
+        }
+    }
+}
+
+impl Incoming for Shared {
+    fn datagram(&self, bytes: &[u8], from: Port, qpn: u32) {
+        let Ok(datagram) = wire::open(bytes, &self.key) else {
+            return;
+        };
+        let live = self.live.lock().clone();
+        if let Some(live) = live {
+            self.handle(&live, &datagram, from, qpn);
+        }
+    }
+}
+
+impl PortEvents for Shared {
+    fn port_up(&self, _device: DeviceId, _port: u32) {}
+    fn port_down(&self, _device: DeviceId, _port: u32) {}
+    fn device_added(&self, _device: DeviceId) {}
+
+    fn device_removed(&self, device: DeviceId) {
+        drop(self.making.lock());
+        let live = self.live.lock().clone();
+        if live.is_some_and(|live| live.device == device) {
+            pr_info!("the device of a mount has gone: it asks file servers only from now on\n");
+            self.end();
+        }
+    }
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What this node knows as the owner of chunks: who has their pages.
+
+use kernel::{
+    alloc::KVVec,
+    new_mutex,
+    prelude::*,
+    sync::{
+        Arc,
+        Mutex, //
+    },
+};
+
+use super::{
+    now_us,
+    peers::Peers, //
+};
+use crate::proto::cache::{
+    address::NodeId,
+    directory::{
+        Directory,
+        Entry,
+        Question, //
+    },
+    excluded::Reason,
+    have::Have,
+    owner::ChunkKey,
+    reply::Answer,
+    request::{
+        Ask,
+        Role,
+        Wanted, //
+    },
+};
+
+/// The number of chunks that are remembered.
+const CHUNKS: usize = 1024;
+
+/// The time after which a node asks again for pages whose holders are all busy, in milliseconds.
+const PAUSE_MS: u16 = 5;
+
+/// The directory of a node.
+#[pin_data]
+pub(crate) struct Owner {
+    peers: Arc<Peers>,
+    #[pin]
+    entries: Mutex<KVVec<Entry>>,
+}
+
+impl Owner {
+    /// Allocates an empty directory. Sleeps.
+    pub(crate) fn new(peers: &Arc<Peers>) -> Result<Arc<Self>> {
+        let entries = KVVec::from_elem(Entry::EMPTY, CHUNKS, GFP_KERNEL)?;
+        Arc::pin_init(
+            pin_init!(Self {
+                peers: peers.clone(),
+                entries <- new_mutex!(entries, "Owner::entries"),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Answers a node, which may be this one, that asks for pages in the role of an owner.
+    pub(crate) fn ask(&self, requester: NodeId, wanted: &Wanted, ask: &Ask) -> Answer {
+        let me = self.peers.me().node;
+        let key = ChunkKey::new(wanted.id().inum, wanted.chunk());
+        let is_lost = |node| ask.excluded.reason(node) == Some(Reason::NoAnswer);
+        let owners = self.peers.owners(key, requester, is_lost);
+        let is_root = owners.root == me || ask.role == Role::NamedOwner;
+        let root = || self.peers.holder(owners.root).map(Answer::OtherOwner);
+        if owners.near != me && !is_root && requester != me {
+            return root().unwrap_or(Answer::Miss);
+        }
+        let question = Question {
+            requester,
+            file: wanted.id(),
+            chunk: wanted.chunk(),
+            pages: wanted.pages(),
+            is_retry: ask.is_retry,
+            is_root,
+            excluded: &ask.excluded,
+        };
+        let direction = {
+            let mut entries = self.entries.lock();
+            let is_live = |node| self.peers.is_live(node);
+            Directory::new(&mut entries).direct(&question, now_us(), is_live)
+        };
+        let fetch = direction.fetch;
+        let found = direction.from.and_then(|(node, pages)| {
+            let holder = self.peers.holder(node)?;
+            Some(Answer::Redirect {
+                holder,
+                pages,
+                fetch,
+            })
+        });
+        match found {
+            Some(answer) => answer,
+            None if fetch.is_empty() => Answer::Busy { wait_ms: PAUSE_MS },
+            None if !is_root => root().unwrap_or(Answer::Fetch { pages: fetch }),
+            None => Answer::Fetch { pages: fetch },
+        }
+    }
+
+    /// Takes the notice of a node that has pages.
+    pub(crate) fn told(&self, node: NodeId, have: &Have) {
+        let mut entries = self.entries.lock();
+        Directory::new(&mut entries).done(node, have.id(), have.chunk(), have.pages());
+    }
+}

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the kernel has cached of files, for other nodes.
+
+use kernel::{
+    page::PAGE_SIZE,
+    sync::Arc, //
+};
+use vfs_ext::{
+    Entrance,
+    Folios,
+    Inode,
+    Key,
+    Kind, //
+};
+
+use super::Gfarm;
+use crate::{
+    cache::PageCache,
+    proto::cache::{
+        pages::{
+            PageSet,
+            CHUNK_LEN, //
+        },
+        request::Wanted, //
+    }, //
+};
+
+/// The page cache of a mount, as other nodes see it.
+pub(super) struct CachedPages(pub(super) Arc<Entrance<Gfarm>>);
+
+impl PageCache for CachedPages {
+    fn cached(&self, wanted: &Wanted, folios: &mut Folios) -> Option<(PageSet, u64)> {
+        let found = self.0.visit(|sb| {
+            // A file keeps its inode through all generations.
+            let key = Key {
+                number: wanted.id().inum,
+                generation: 0,
+            };
+            take(&*sb.find_inode(key)?, wanted, folios)
+        });
+        found.flatten()
+    }
+}
+
+/// Takes the pages of an inode that are wanted, if its label says that they are of that content.
+fn take(inode: &Inode<Gfarm>, wanted: &Wanted, folios: &mut Folios) -> Option<(PageSet, u64)> {
+    if inode.kind() != Kind::Regular {
+        return None;
+    }
+    let node = inode.data();
+    let changes = node.holds(wanted.id())?;
+    let size_bytes = inode.size();
+    // CAST: From 64 bits to 64.
+    let first = wanted.chunk().checked_mul(CHUNK_LEN / PAGE_SIZE as u64)?;
+    let (mut held, mut next) = (PageSet::EMPTY, 0u16);
+    for page in wanted.pages().iter() {
+        if u16::from(page) < next {
+            continue;
+        }
+        let row = (page..=u8::MAX).take_while(|page| wanted.pages().contains(*page));
+        // CAST: At most 256.
+        let row = row.count() as u16;
+        let taken = folios.take(inode, first.checked_add(page.into())?, row);
+        held = held.union(PageSet::range(page, taken.into()));
+        next = u16::from(page).saturating_add(taken);
+    }
+    // Pages that were taken before a change of the label are of the content before it, or after.
+    (node.holds(wanted.id()) == Some(changes)).then_some((held, size_bytes))
+}
