@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The cooperative cache of Gfarm mounts: a mount with cc_key= is a node on an RDMA device."""
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from vmlab import gfarm_mount
+from vmlab.checks import eq, ge, matches, ok
+from vmlab.gfarm import Gfarm
+from vmlab.gfarm_mount import AT, HOSTS, SHORT, SOURCE, Mount, put_random
+from vmlab.lab import Lab
+from vmlab.machine import Machine, Result
+from vmlab.needs import needs
+
+KEY = "00112233445566778899aabbccddeeff"
+
+
+def _queue_pairs(machine: Machine) -> int:
+    """How many queue pairs the modules have."""
+    return machine.run("rdma resource show qp").count("[rdma_rust]")
+
+
+def _try_mount(servers: Gfarm, options: str, key: str | None) -> Result:
+    """Mounts with a key of the cache beside that of the user."""
+    own = servers.keys["root"].strip()
+    store = f"echo {shlex.quote(own)} | keyctl padd logon gfarm:root @s > /dev/null"
+    if key is not None:
+        store += f" && echo {shlex.quote(key)} | keyctl padd logon gfarm:cache @s > /dev/null"
+    script = f"{store} && exec mount -i -t gfarm {SOURCE} {AT} -o username=root,{HOSTS},{SHORT},{options}"
+    return servers.machine.try_run(f"mkdir -p {AT}; keyctl session - bash -c {shlex.quote(script)} 2>&1", 120)
+
+
+@contextmanager
+def node(servers: Gfarm, options: str = "") -> Iterator[Mount]:
+    """A mount that is a node, for the body."""
+    said = _try_mount(servers, "cc_key=gfarm:cache" + (options and "," + options), KEY)
+    eq(said.code, 0, said.out)
+    try:
+        yield Mount(servers.machine, AT)
+    finally:
+        servers.machine.run(f"if mountpoint -q {AT}; then umount {AT}; fi")
+
+
+@needs(machines=1, timeout=240)
+def test_a_mount_with_a_key_is_a_node_until_its_unmount(vm: Lab) -> None:
+    """It has queue pairs, reads files, and leaves nothing; without the option there are none."""
+    servers = gfarm_mount.start(vm)
+    wanted = put_random(servers, "node", 3_000_001, "fs1")
+    for _ in range(3):
+        with node(servers) as mount:
+            ge(_queue_pairs(vm.server), 2, "queue pairs")
+            eq(mount.sha256("node"), wanted, "the file")
+            ok(KEY not in vm.server.read("/proc/mounts"), "the key is shown")
+        eq(_queue_pairs(vm.server), 0, "queue pairs after the unmount")
+    with gfarm_mount.mounted(servers) as mount:
+        eq(mount.sha256("node"), wanted, "the file without a node")
+        eq(_queue_pairs(vm.server), 0, "queue pairs without the option")
+
+
+@needs(machines=1, timeout=240)
+def test_keys_of_the_cache_that_are_wrong_or_missing(vm: Lab) -> None:
+    """The mount fails with a line that says why."""
+    servers = gfarm_mount.start(vm)
+    for key, words in ((None, "cc_key: no valid key"), (KEY[1:], "not 32 hexadecimal digits"),
+                       (KEY[1:] + "x", "not 32 hexadecimal digits"), (KEY * 2, "not 32 hexadecimal digits")):
+        mark = vm.server.log_mark()
+        said = _try_mount(servers, "cc_key=gfarm:cache", key)
+        lines = said.out + "\n".join(vm.server.log_matches("gfarm", mark))
+        ok(said.code, f"mounted with {key!r}")
+        matches(lines, words, f"{key!r}")
+        ok(key is None or key not in lines, "the key is shown")
+        eq(_queue_pairs(vm.server), 0, "queue pairs")
+
+
+@needs(machines=1, timeout=240)
+def test_the_device_of_a_node_goes(vm: Lab) -> None:
+    """Its removal does not wait for the unmount; the mount reads on from the file servers."""
+    servers = gfarm_mount.start(vm)
+    wanted = put_random(servers, "gone", 2_000_000, "fs1")
+    with node(servers) as mount:
+        vm.defer(vm.server.run, "rdma link show rxe0 > /dev/null 2>&1 || rdma link add rxe0 type rxe netdev eth0")
+        mark = vm.server.log_mark()
+        vm.server.run("rdma link delete rxe0", 30)
+        eq(len(vm.server.log_matches("gfarm_ra: the device of a mount has gone", mark)), 1, "lines")
+        eq(mount.sha256("gone"), wanted, "the file")
+    said = _try_mount(servers, "cc_key=gfarm:cache", KEY)
+    ok(said.code, "mounted without a device")
