@@ -5,12 +5,14 @@
 //! | file | what |
 //! |---|---|
 //! | `endpoint` | the public queue pair: messages that come and go |
+//! | `membership` | what it tells others of itself, and what they tell |
 //! | `peers` | the other nodes, under a lock |
 //! | `owner` | what this node knows as the owner of chunks |
 //! | `responder` | pages that go to other nodes |
 //! | `node` | all of it, from the mount to the unmount |
 
 mod endpoint;
+mod membership;
 mod node;
 mod owner;
 mod peers;
@@ -18,7 +20,10 @@ mod responder;
 
 pub(crate) use self::{
     endpoint::Place,
-    node::Node,
+    node::{
+        Node,
+        View, //
+    },
     responder::PageCache, //
 };
 

@@ -30,6 +30,8 @@ use super::{
         Incoming,
         Place, //
     },
+    membership::Membership,
+    now_us,
     owner::Owner,
     peers::Peers,
     responder::{
@@ -45,6 +47,10 @@ use crate::proto::cache::{
     },
     admission::CREDITS_FIRST,
     have::Have,
+    ibaddr::{
+        edits,
+        Edit, //
+    },
     reply::{
         Answer,
         Refusal,
@@ -94,6 +100,7 @@ struct Live {
     endpoint: Arc<Endpoint<Shared>>,
     peers: Arc<Peers>,
     owner: Arc<Owner>,
+    membership: Arc<Membership<Shared>>,
     responder: Arc<Responder<Shared>>,
     device: DeviceId,
 }
@@ -134,21 +141,61 @@ impl Node {
         let peers = Peers::new(me, endpoint.address())?;
         let live = Live {
             owner: Owner::new(&peers)?,
+            membership: Membership::new(&endpoint, &peers, key)?,
             responder: Responder::new(&endpoint, SERVING)?,
             device: endpoint.pd().device().id(),
             endpoint,
             peers,
         };
         let live = Arc::new(live, GFP_KERNEL)?;
+        let membership = live.membership.clone();
         *this.shared.live.lock() = Some(live);
         drop(making);
+        membership.look();
         Ok(this)
     }
 
-    /// Returns the table of peers; [`None`] if the device has gone.
-    pub(crate) fn peers(&self) -> Option<Arc<Peers>> {
-        let live = self.shared.live.lock();
-        live.as_ref().map(|live| live.peers.clone())
+    /// Returns what others see of it; it may outlive the node, and then sees nothing.
+    pub(crate) fn view(&self) -> View {
+        View(self.shared.clone())
+    }
+}
+
+/// What is seen of a node from outside.
+#[derive(Clone)]
+pub(crate) struct View(Arc<Shared>);
+
+impl View {
+    /// Calls `line` with the address of this node, and then with that of each peer.
+    pub(crate) fn addresses(&self, line: &mut dyn FnMut(&Address)) {
+        let live = self.0.live.lock();
+        if let Some(live) = live.as_ref() {
+            line(&live.peers.me().address);
+            live.peers.with(|table| {
+                table.peers().for_each(|peer| line(&peer.address()));
+            });
+        }
+    }
+
+    /// Registers peers by hand, or removes them: lines of `ibaddr`, until the first that is wrong.
+    ///
+    /// # Errors
+    ///
+    /// Returns `ENODEV` if the device has gone, or what is wrong with a line.
+    pub(crate) fn edit(&self, written: &[u8]) -> Result {
+        let live = self.0.live.lock();
+        let live = live.as_ref().ok_or(ENODEV)?;
+        let edited = edits(written).try_for_each(|edit| {
+            let done = edit.and_then(|edit| {
+                live.peers.with(|table| match edit {
+                    Edit::Add(address) => table.add(address, now_us()),
+                    Edit::Remove(address) => table.remove(address),
+                })
+            });
+            done.map_err(Error::from)
+        });
+        live.membership.look();
+        edited
     }
 }
 
@@ -164,9 +211,12 @@ impl Shared {
         let Some(live) = self.live.lock().take() else {
             return;
         };
+        live.membership.leave();
         // The handlers have returned when this does, so none of them has the last reference. A
         // device that does not flush the queue pair has it leaked by its drop.
         let _ = live.endpoint.close();
+        // A handler may have had the worker look once more.
+        live.membership.end();
         let queue = self.queue.lock().take();
         // Waits for the workers.
         drop(queue);
@@ -183,6 +233,10 @@ impl Shared {
 
     /// Handles a datagram of a node that has the key.
     fn handle(&self, live: &Arc<Live>, datagram: &Datagram<'_>, from: Port, qpn: u32) {
+        if matches!(datagram.head.kind, Kind::Hello | Kind::Members) {
+            live.membership.heard(datagram, from, qpn);
+            return;
+        }
         if datagram.head.to != Some(self.me) {
             return;
         }

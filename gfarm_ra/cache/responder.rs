@@ -11,13 +11,7 @@ use kernel::{
         Mutex, //
     }, //
 };
-use kernel_ext::sync::{
-    atomic::{
-        AtomicU64,
-        Ordering::Relaxed, //
-    },
-    Completion, //
-};
+use kernel_ext::sync::Completion;
 use rdma::{
     transfer::{
         SendEvents,
@@ -90,17 +84,6 @@ struct Sender {
     folios: Folios,
 }
 
-/// What the responder has done.
-#[derive(Default)]
-pub(crate) struct Served {
-    /// Requests that were answered with pages.
-    pub(crate) requests: AtomicU64,
-    /// The pages that were sent.
-    pub(crate) pages: AtomicU64,
-    /// Transfers that did not leave.
-    pub(crate) errors: AtomicU64,
-}
-
 /// Serves requests, at most as many at a time as there are queue pairs for it.
 #[pin_data]
 pub(crate) struct Responder<I: Incoming> {
@@ -108,7 +91,6 @@ pub(crate) struct Responder<I: Incoming> {
     #[pin]
     idle: Mutex<KVec<Sender>>,
     longest: FragmentLen,
-    served: Served,
 }
 
 impl<I: Incoming> Responder<I> {
@@ -137,15 +119,9 @@ impl<I: Incoming> Responder<I> {
                 endpoint: endpoint.clone(),
                 idle <- new_mutex!(idle, "Responder::idle"),
                 longest,
-                served: Served::default(),
             }),
             GFP_KERNEL,
         )
-    }
-
-    /// Returns what was done.
-    pub(crate) fn served(&self) -> &Served {
-        &self.served
     }
 
     /// Serves a request to this node as a holder: sends the fragments, if there are any, and
@@ -178,16 +154,10 @@ impl<I: Incoming> Responder<I> {
             }
             Serve::Send(held) => match self.send(request, from, sender, held) {
                 Ok(()) => {
-                    self.served.requests.fetch_add(1, Relaxed);
-                    // CAST: At most 256.
-                    self.served.pages.fetch_add(held.len() as u64, Relaxed);
                     let size_bytes = request.wanted().size_bytes();
                     (Answer::Data { pages: held }, size_bytes)
                 }
-                Err(_) => {
-                    self.served.errors.fetch_add(1, Relaxed);
-                    busy
-                }
+                Err(_) => busy,
             },
         }
     }

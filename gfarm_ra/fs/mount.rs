@@ -119,7 +119,8 @@ impl Mount {
 
     /// Makes the files of the mount below `/proc/fs/gfarm`.
     pub(super) fn publish(&self, device_minor: u32) -> Result {
-        let files = StateFiles::new(device_minor, &self.client)?;
+        let view = self.node.as_ref().map(Node::view);
+        let files = StateFiles::new(device_minor, &self.client, view)?;
         self.files.populate(files);
         Ok(())
     }

@@ -3,6 +3,7 @@
 //! The files of a mount below `/proc/fs/gfarm/ID`, where the ID is the minor number of its device
 //! in `/proc/self/mountinfo`.
 
+use ferro_proto::forward_display;
 use kernel::{
     prelude::*,
     seq_file::SeqFile,
@@ -13,10 +14,20 @@ use kernel::{
 use vfs_ext::proc::{
     Directory,
     File,
-    Show, //
+    Show,
+    Store,
+    WritableFile, //
 };
 
-use crate::net::Client;
+use crate::{
+    cache::View,
+    net::Client,
+    proto::cache::address::Address, //
+};
+
+forward_display! {
+    Address,
+}
 
 /// `status`: whom the mount is connected with.
 struct Status {
@@ -43,22 +54,49 @@ impl Show for Counters {
     }
 }
 
+/// `ibaddr`: this node and its peers, each a line, and lines that are written to add peers.
+struct Addresses(View);
+
+impl Show for Addresses {
+    fn show(&self, file: &SeqFile) -> Result {
+        self.0
+            .addresses(&mut |address| seq_print!(file, "{address}\n"));
+        Ok(())
+    }
+}
+
+impl Store for Addresses {
+    fn store(&self, bytes: &[u8]) -> Result {
+        self.0.edit(bytes)
+    }
+}
+
 /// The files of a mount, which are removed when this is dropped.
 pub(super) struct StateFiles {
+    _addresses: Option<WritableFile<Addresses>>,
     _status: File<Status>,
     _stats: File<Counters>,
 }
 
 impl StateFiles {
     /// Makes the files.
-    pub(super) fn new(device_minor: u32, client: &Arc<Client>) -> Result<Self> {
+    pub(super) fn new(device_minor: u32, client: &Arc<Client>, node: Option<View>) -> Result<Self> {
         let name = CString::try_from_fmt(fmt!("fs/gfarm/{device_minor}"))?;
         let directory = Directory::new(&name, None)?;
         let client = client.clone();
         let counters = Arc::new(Counters(client.clone()), GFP_KERNEL)?;
         let status = Arc::new(Status { client }, GFP_KERNEL)?;
         let module = &crate::THIS_MODULE;
+        let addresses = match node {
+            Some(view) => {
+                let addresses = Arc::new(Addresses(view), GFP_KERNEL)?;
+                let directory = directory.clone();
+                Some(WritableFile::new(module, directory, c"ibaddr", addresses)?)
+            }
+            None => None,
+        };
         Ok(Self {
+            _addresses: addresses,
             _status: File::new(module, directory.clone(), c"status", status)?,
             _stats: File::new(module, directory, c"stats", counters)?,
         })

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Files below `/proc`, which are read and not written.
+//! Files below `/proc`, most of which are read and not written.
 //!
 //! C headers: [`include/linux/proc_fs.h`](srctree/include/linux/proc_fs.h),
 //! [`include/linux/seq_file.h`](srctree/include/linux/seq_file.h)
@@ -153,6 +153,105 @@ unsafe extern "C" fn show<S: Show>(file: *mut bindings::seq_file, _value: *mut c
         // until the removal, which waits for this call.
         let (data, file) = unsafe { (&*(*file).private.cast::<S>(), SeqFile::from_raw(file)) };
         data.show(file)?;
+        Ok(0)
+    })
+}
+
+/// What takes what is written to a file below `/proc`.
+pub trait Store: Show {
+    /// Takes the bytes of one write, at most 64 KiB.
+    ///
+    /// Runs in the task that writes, and may sleep; the file's removal waits for it.
+    fn store(&self, bytes: &[u8]) -> Result;
+}
+
+/// A file below `/proc` that its owner may write. Dropping it removes it, and waits for its users.
+///
+/// # Invariants
+///
+/// `raw` is a file that this value owns, made with `file`, whose data comes from
+/// `Arc::<S>::into_raw`.
+pub struct WritableFile<S: Store> {
+    raw: NonNull<bindings::proc_dir_entry>,
+    file: KBox<raw::vfs_ext_proc_file>,
+    /// Held for its drop only, after the file is removed.
+    _directory: Arc<Directory>,
+    _type: PhantomData<S>,
+}
+
+// SAFETY: An entry is not tied to a thread, and its data is `Send + Sync`.
+unsafe impl<S: Store> Send for WritableFile<S> {}
+// SAFETY: A shared reference gives no access.
+unsafe impl<S: Store> Sync for WritableFile<S> {}
+
+impl<S: Store> WritableFile<S> {
+    /// Creates the file `name`, which all users may read and root may write. May sleep.
+    ///
+    /// # Errors
+    ///
+    /// As [`File::new`].
+    pub fn new(
+        module: &'static ThisModule,
+        directory: Arc<Directory>,
+        name: &CStr,
+        data: Arc<S>,
+    ) -> Result<Self> {
+        check_owner(module, show::<S> as usize)?;
+        let file = raw::vfs_ext_proc_file {
+            show: Some(show::<S>),
+            store: Some(store::<S>),
+            data: Arc::into_raw(data).cast_mut().cast(),
+        };
+        let reclaim = |data: *mut c_void| {
+            // SAFETY: The data comes from `into_raw` above, and is not used any more.
+            drop(unsafe { Arc::<S>::from_raw(data.cast()) });
+        };
+        let pointer = file.data;
+        let mut file = KBox::new(file, GFP_KERNEL).inspect_err(|_| reclaim(pointer))?;
+        // SAFETY: The name is copied; the directory exists. `file` stays where it is until the
+        // entry is removed.
+        let raw = unsafe {
+            raw::vfs_ext_helper_proc_create(name.as_char_ptr(), directory.raw.as_ptr(), &mut *file)
+        };
+        let Some(raw) = NonNull::new(raw) else {
+            reclaim(pointer);
+            return Err(ENOMEM);
+        };
+        // INVARIANT: The file was just created, with this data.
+        Ok(Self {
+            raw,
+            file,
+            _directory: directory,
+            _type: PhantomData,
+        })
+    }
+}
+
+impl<S: Store> Drop for WritableFile<S> {
+    fn drop(&mut self) {
+        // SAFETY: By the type invariants, the entry is owned, and removed once, here. The function
+        // waits for calls of `show` and `store` that run, and no new one begins.
+        unsafe { raw::proc_remove(self.raw.as_ptr()) };
+        // SAFETY: By the type invariants; the reference is taken back once.
+        drop(unsafe { Arc::<S>::from_raw(self.file.data.cast()) });
+    }
+}
+
+/// # Safety
+///
+/// Must only be called by C, with the data of a file of `S`, and bytes that are readable for their
+/// length.
+unsafe extern "C" fn store<S: Store>(data: *mut c_void, bytes: *const c_char, len: usize) -> c_int {
+    from_result(|| {
+        // SAFETY: By the function requirements; the data lives until the removal, which waits for
+        // this call.
+        let (data, bytes) = unsafe {
+            (
+                &*data.cast::<S>(),
+                core::slice::from_raw_parts(bytes.cast::<u8>(), len),
+            )
+        };
+        data.store(bytes)?;
         Ok(0)
     })
 }

@@ -11,9 +11,12 @@
 #include <linux/key.h>
 #include <linux/netfs.h>
 #include <linux/pagemap.h>
+#include <linux/proc_fs.h>
 #include <linux/seq_file.h>
+#include <linux/sizes.h>
 #include <linux/slab.h>
 #include <linux/string.h>
+#include <linux/uaccess.h>
 #include <keys/user-type.h>
 #include "helpers.h"
 
@@ -356,6 +359,45 @@ void vfs_ext_helper_show(struct seq_file *m, const char *name, const char *value
 	seq_escape(m, value, ", \t\n\\");
 }
 EXPORT_SYMBOL_GPL(vfs_ext_helper_show);
+
+static int vfs_ext_proc_open(struct inode *inode, struct file *file)
+{
+	struct vfs_ext_proc_file *made = pde_data(inode);
+
+	return single_open(file, made->show, made->data);
+}
+
+static ssize_t vfs_ext_proc_write(struct file *file, const char __user *from, size_t len, loff_t *at)
+{
+	struct vfs_ext_proc_file *made = pde_data(file_inode(file));
+	char *bytes;
+	int ret;
+
+	if (len > SZ_64K)
+		return -EFBIG;
+	bytes = memdup_user_nul(from, len);
+	if (IS_ERR(bytes))
+		return PTR_ERR(bytes);
+	ret = made->store(made->data, bytes, len);
+	kfree(bytes);
+	return ret < 0 ? ret : len;
+}
+
+static const struct proc_ops vfs_ext_proc_ops = {
+	.proc_open = vfs_ext_proc_open,
+	.proc_read = seq_read,
+	.proc_lseek = seq_lseek,
+	.proc_release = single_release,
+	.proc_write = vfs_ext_proc_write,
+};
+
+/* The owner may write it, all may read it. The caller keeps file until the entry is removed. */
+struct proc_dir_entry *vfs_ext_helper_proc_create(const char *name, struct proc_dir_entry *parent,
+						  struct vfs_ext_proc_file *file)
+{
+	return proc_create_data(name, 0644, parent, &vfs_ext_proc_ops, file);
+}
+EXPORT_SYMBOL_GPL(vfs_ext_helper_proc_create);
 
 /* Searches the keyrings of the current task; asks no program in user space. */
 struct key *vfs_ext_helper_key_find(const char *description)

@@ -19,6 +19,7 @@ struct netfs_io_request;
 struct netfs_io_subrequest;
 struct netfs_request_ops;
 struct page;
+struct proc_dir_entry;
 struct qstr;
 struct scatterlist;
 struct seq_file;
@@ -80,6 +81,15 @@ bool vfs_ext_helper_emit(struct dir_context *ctx, const char *name, int len, u64
 int vfs_ext_helper_remember(struct file *dir, const char *name, u32 len, struct inode *inode);
 void vfs_ext_helper_show(struct seq_file *m, const char *name, const char *value);
 
+/* A file below /proc that is shown as a whole, and written in one piece. */
+struct vfs_ext_proc_file {
+	int (*show)(struct seq_file *m, void *v);
+	int (*store)(void *data, const char *bytes, size_t len);
+	void *data;
+};
+
+struct proc_dir_entry *vfs_ext_helper_proc_create(const char *name, struct proc_dir_entry *parent,
+						  struct vfs_ext_proc_file *file);
 struct key *vfs_ext_helper_key_find(const char *description);
 int vfs_ext_helper_key_lock(struct key *key, const u8 **bytes, size_t *len);
 void vfs_ext_helper_key_unlock(struct key *key);

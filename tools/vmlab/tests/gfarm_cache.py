@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import shlex
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from vmlab import gfarm_mount
-from vmlab.checks import eq, ge, matches, ok
+from vmlab.checks import eq, ge, matches, ok, until
 from vmlab.gfarm import Gfarm
 from vmlab.gfarm_mount import AT, HOSTS, SHORT, SOURCE, Mount, put_random
 from vmlab.lab import Lab
@@ -22,25 +23,30 @@ def _queue_pairs(machine: Machine) -> int:
     return machine.run("rdma resource show qp").count("[rdma_rust]")
 
 
-def _try_mount(servers: Gfarm, options: str, key: str | None) -> Result:
+def _try_mount(servers: Gfarm, options: str, key: str | None, at: str = AT) -> Result:
     """Mounts with a key of the cache beside that of the user."""
     own = servers.keys["root"].strip()
     store = f"echo {shlex.quote(own)} | keyctl padd logon gfarm:root @s > /dev/null"
     if key is not None:
         store += f" && echo {shlex.quote(key)} | keyctl padd logon gfarm:cache @s > /dev/null"
-    script = f"{store} && exec mount -i -t gfarm {SOURCE} {AT} -o username=root,{HOSTS},{SHORT},{options}"
-    return servers.machine.try_run(f"mkdir -p {AT}; keyctl session - bash -c {shlex.quote(script)} 2>&1", 120)
+    script = f"{store} && exec mount -i -t gfarm {SOURCE} {at} -o username=root,{HOSTS},{SHORT},{options}"
+    return servers.machine.try_run(f"mkdir -p {at}; keyctl session - bash -c {shlex.quote(script)} 2>&1", 120)
 
 
 @contextmanager
-def node(servers: Gfarm, options: str = "") -> Iterator[Mount]:
+def node(servers: Gfarm, at: str = AT, key: str = KEY) -> Iterator[Mount]:
     """A mount that is a node, for the body."""
-    said = _try_mount(servers, "cc_key=gfarm:cache" + (options and "," + options), KEY)
+    said = _try_mount(servers, "cc_key=gfarm:cache", key, at)
     eq(said.code, 0, said.out)
     try:
-        yield Mount(servers.machine, AT)
+        yield Mount(servers.machine, at)
     finally:
-        servers.machine.run(f"if mountpoint -q {AT}; then umount {AT}; fi")
+        servers.machine.run(f"if mountpoint -q {at}; then umount {at}; fi")
+
+
+def _addresses(mount: Mount) -> list[str]:
+    """The node's own address, and those of its peers."""
+    return mount.machine.read(f"{mount.folder}/ibaddr").splitlines()
 
 
 @needs(machines=1, timeout=240)
@@ -87,3 +93,22 @@ def test_the_device_of_a_node_goes(vm: Lab) -> None:
         eq(mount.sha256("gone"), wanted, "the file")
     said = _try_mount(servers, "cc_key=gfarm:cache", KEY)
     ok(said.code, "mounted without a device")
+
+
+@needs(machines=1, timeout=240)
+def test_nodes_find_each_other(vm: Lab) -> None:
+    """One is told of another by hand, and both know each other; of a third one they hear. Another key is not heard."""
+    servers = gfarm_mount.start(vm)
+    with node(servers) as one, node(servers, AT + "2") as two, node(servers, AT + "3") as three:
+        own = [_addresses(mount)[0] for mount in (one, two, three)]
+        eq(len(set(own)), 3, "addresses")
+        for to, line in ((one, own[1]), (two, own[2])):
+            vm.server.write(f"{to.folder}/ibaddr", line + "\n")
+        for mount in (one, two, three):
+            until(lambda mount=mount: sorted(_addresses(mount)) == sorted(own), 30, "all know all")
+        with node(servers, AT + "4", KEY[::-1]) as stranger:
+            vm.server.write(f"{stranger.folder}/ibaddr", own[0] + "\n")
+            time.sleep(3)
+            eq(len(_addresses(one)), 3, "nodes, and none with another key")
+        vm.server.write(f"{one.folder}/ibaddr", f"remove {own[1]}\n")
+        ok(vm.server.write(f"{one.folder}/ibaddr", "lid=1 qpn=nonsense\n"), "nonsense was taken")

@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! How a node stays a member: what it tells others of itself and of those that it knows.
+
+use kernel::{
+    prelude::*,
+    sync::Arc,
+    workqueue::{
+        impl_has_delayed_work,
+        new_delayed_work,
+        DelayedWork,
+        WorkItem, //
+    }, //
+};
+use kernel_ext::{
+    random,
+    sync::atomic::{
+        AtomicBool,
+        Ordering::Relaxed, //
+    },
+    workqueue::{
+        self,
+        DelayedItem,
+        Flags,
+        WorkQueue, //
+    }, //
+};
+
+use super::{
+    endpoint::{
+        Endpoint,
+        Incoming, //
+    },
+    now_us,
+    peers::{
+        Peers,
+        Table, //
+    },
+};
+use crate::proto::cache::{
+    address::{
+        Address,
+        NodeId,
+        Port, //
+    },
+    gossip::{
+        Gossip,
+        BODY_LEN_MAX, //
+    },
+    wire::{
+        self,
+        Datagram,
+        Head,
+        Key,
+        Kind,
+        DATAGRAM_LEN_MAX, //
+    }, //
+};
+
+/// The longest time between two looks at what is due, in microseconds.
+const LOOK_US: u64 = 1_000_000;
+
+/// A message that is ready to be sent.
+struct Sealed {
+    to: Address,
+    bytes: [u8; DATAGRAM_LEN_MAX],
+    len: usize,
+}
+
+impl Sealed {
+    fn new(
+        table: &mut Table,
+        key: &Key,
+        kind: Kind,
+        to: (Address, Option<NodeId>),
+        body: &[u8],
+    ) -> Option<Self> {
+        let (address, node) = to;
+        let head = Head {
+            kind,
+            from: table.me().node,
+            to: node,
+            sequence: table.next_sequence(node, now_us()),
+        };
+        let mut bytes = [0; DATAGRAM_LEN_MAX];
+        let len = wire::seal(&head, body, key, &mut bytes)?;
+        Some(Self {
+            to: address,
+            bytes,
+            len,
+        })
+    }
+
+    fn send<I: Incoming>(&self, endpoint: &Endpoint<I>) {
+        if let Some(bytes) = self.bytes.get(..self.len) {
+            // One that cannot be sent is as good as lost, which happens.
+            let _ = endpoint.send(&self.to, bytes);
+        }
+    }
+}
+
+/// Probes other nodes, and answers them.
+#[pin_data]
+pub(crate) struct Membership<I: Incoming> {
+    endpoint: Arc<Endpoint<I>>,
+    peers: Arc<Peers>,
+    key: Key,
+    queue: WorkQueue,
+    is_over: AtomicBool,
+    #[pin]
+    work: DelayedWork<Self>,
+}
+
+impl_has_delayed_work! {
+    impl{I: Incoming} HasDelayedWork<Self> for Membership<I> { self.work }
+}
+
+impl<I: Incoming> WorkItem for Membership<I> {
+    type Pointer = Arc<Self>;
+
+    fn run(this: Arc<Self>) {
+        if this.is_over.load(Relaxed) {
+            return;
+        }
+        let due_us = this.poll();
+        let delay_us = due_us.saturating_sub(now_us()).min(LOOK_US);
+        // CAST: At most a thousand.
+        let delay_ms = delay_us.div_ceil(1000) as u32;
+        // It is queued already if something has come meanwhile.
+        let _ = workqueue::queue_delayed::<_, 0>(this, delay_ms);
+    }
+}
+
+impl<I: Incoming> DelayedItem for Membership<I> {
+    fn wq(&self) -> &WorkQueue {
+        &self.queue
+    }
+}
+
+impl<I: Incoming> Membership<I> {
+    /// Makes it. The first [`look`](Self::look) begins it. Sleeps.
+    pub(crate) fn new(
+        endpoint: &Arc<Endpoint<I>>,
+        peers: &Arc<Peers>,
+        key: Key,
+    ) -> Result<Arc<Self>> {
+        let flags = Flags::UNBOUND | Flags::MEM_RECLAIM;
+        let queue = WorkQueue::new(c"gfarm_members", flags, 1)?;
+        Arc::pin_init(
+            pin_init!(Self {
+                endpoint: endpoint.clone(),
+                peers: peers.clone(),
+                key,
+                queue,
+                is_over: AtomicBool::new(false),
+                work <- new_delayed_work!("Membership::work"),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Has a worker look at what is due. Any context.
+    pub(crate) fn look(self: &Arc<Self>) {
+        if !self.is_over.load(Relaxed) {
+            workqueue::mod_delayed::<_, 0>(self.clone(), 0);
+        }
+    }
+
+    /// Sends what is due, and returns when to look again.
+    fn poll(&self) -> u64 {
+        loop {
+            let mut body = [0; BODY_LEN_MAX];
+            let mut number = [0; 8];
+            random::fill(&mut number);
+            let number = u64::from_le_bytes(number);
+            let (sealed, due_us) = self.peers.with(|table| {
+                let hello = table.poll(now_us(), number, &mut body);
+                let sealed = hello.and_then(|hello| {
+                    let to = (hello.to, hello.node);
+                    Sealed::new(table, &self.key, Kind::Hello, to, hello.body)
+                });
+                (sealed, table.due_us())
+            });
+            match sealed {
+                Some(sealed) => sealed.send(&self.endpoint),
+                None => return due_us,
+            }
+        }
+    }
+
+    /// Takes a message of another node, which has the key, and answers it.
+    pub(crate) fn heard(self: &Arc<Self>, datagram: &Datagram<'_>, from: Port, qpn: u32) {
+        let Ok(gossip) = Gossip::parse(datagram.body, datagram.head.from) else {
+            return;
+        };
+        let names_me = datagram.head.to == Some(self.peers.me().node);
+        match datagram.head.kind {
+            Kind::Hello => {
+                let mut body = [0; BODY_LEN_MAX];
+                let answer = self.peers.with(|table| {
+                    let source = (from, qpn);
+                    let answer = table.hello(&gossip, source, names_me, now_us(), &mut body);
+                    let sender = gossip.sender();
+                    let to = (sender.address, Some(sender.node));
+                    Sealed::new(table, &self.key, Kind::Members, to, answer.ok()??)
+                });
+                if let Some(answer) = answer {
+                    answer.send(&self.endpoint);
+                }
+            }
+            Kind::Members if names_me => {
+                // What answers no probe changes nothing.
+                let _ = self.peers.with(|table| table.members(&gossip, now_us()));
+            }
+            _ => return,
+        }
+        self.look();
+    }
+
+    /// Tells some nodes that this one leaves. Sleeps.
+    pub(crate) fn leave(self: &Arc<Self>) {
+        self.end();
+        self.peers.with(Table::leave);
+        self.poll();
+    }
+
+    /// Ends it: no worker looks any more, if nothing is heard any more. Sleeps.
+    pub(crate) fn end(self: &Arc<Self>) {
+        self.is_over.store(true, Relaxed);
+        drop(workqueue::cancel_delayed_sync::<_, 0>(self));
+    }
+}
