@@ -167,8 +167,8 @@ impl<I: Incoming> Endpoint<I> {
     ///
     /// # Errors
     ///
-    /// Returns `ENODEV` if there is no such device, `ENETDOWN` or an error of the device if its port
-    /// cannot be used, `ENOMEM` if an allocation fails.
+    /// Returns `ENODEV` if there is no such device, an error of the device if its port cannot be
+    /// used, `ENOMEM` if an allocation fails.
     pub(crate) fn new(place: &Place<'_>, incoming: Arc<I>) -> Result<Arc<Self>> {
         let device = find(place)?;
         let state = device.port(place.port)?;

@@ -94,7 +94,7 @@ pub(crate) struct Responder<I: Incoming> {
 }
 
 impl<I: Incoming> Responder<I> {
-    /// Creates `count` queue pairs on the port of `endpoint`, their completions on the CPUs in turn.
+    /// Creates `count` queue pairs on the port of `endpoint`, with completions on the CPUs in turn.
     /// Sleeps.
     pub(crate) fn new(endpoint: &Arc<Endpoint<I>>, count: u16) -> Result<Arc<Self>> {
         let longest = FragmentLen::largest(endpoint.mtu_bytes()).ok_or(EINVAL)?;
