@@ -150,11 +150,15 @@ impl Setup {
     }
 
     /// Returns the time of a monotonic clock, in milliseconds.
+    // A subtraction of the kernel crate, which can panic: here, and not in protocol code.
+    #[inline(never)]
     pub(super) fn now_ms(&self) -> u64 {
         u64::try_from(self.born.elapsed().as_millis()).unwrap_or(0)
     }
 
     /// Returns the time of the same clock, in microseconds.
+    // As above.
+    #[inline(never)]
     pub(super) fn now_us(&self) -> u64 {
         u64::try_from(self.born.elapsed().as_nanos() / 1000).unwrap_or(0)
     }

@@ -47,3 +47,8 @@ pub mod wire;
 
 /// The length of a page, in bytes.
 pub const PAGE_LEN: u64 = 4096;
+
+/// Returns the number of items, as [`Iterator::count`] does, which could panic.
+fn count(items: impl Iterator) -> usize {
+    items.fold(0, |number, _| number.saturating_add(1))
+}

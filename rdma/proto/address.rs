@@ -71,10 +71,8 @@ pub fn route(
             if lid == 0 || lid >= MULTICAST_LID {
                 return Err(RouteError::BadLid);
             }
-            let is_global = gid.is_some_and(|gid| {
-                let theirs = gid.iter().take(PREFIX_LEN);
-                !theirs.eq(own_gid.iter().take(PREFIX_LEN))
-            });
+            let prefix = |gid: &[u8; 16]| gid.first_chunk::<PREFIX_LEN>().copied();
+            let is_global = gid.is_some_and(|gid| prefix(gid) != prefix(own_gid));
             Ok(Route { lid, is_global })
         }
     }

@@ -16,7 +16,7 @@ SOURCES = ("kernel_ext", "block", "net", "gfarm_ra", "gfarm_ra/vfs", "rdma", "rt
 # Functions of core that end in a panic, as relocations name them.
 PANIC = re.compile(r"9panicking|unwrap_failed|expect_failed|len_mismatch|slice\w*_fail|panic_already")
 # Sources of protocol code. The kernel's own containers are not among them.
-PROTOCOL = re.compile(r"(?:rtrs/proto|rnbd/proto|gfarm_ra/proto|test_device/proto|common)/.*\.rs")
+PROTOCOL = re.compile(r"(?:rdma/proto|rtrs/proto|rnbd/proto|gfarm_ra/proto|test_device/proto|common)/.*\.rs")
 
 
 def panics(disassembly: str) -> dict[str, list[str]]:
@@ -62,7 +62,7 @@ def check(repository: pathlib.Path, kdir: list[str]) -> list[tuple[str, list[str
               "rdma_test_device"}
     results.append(("every-module-is-built", sorted(f"{name}.ko is missing" for name in wanted - names)))
     for module in modules:
-        if not module.stem.startswith(("kernel_ext", "gfarm_ra", "rtrs", "rnbd", "rdma_test_device")):
+        if not module.stem.startswith(("kernel_ext", "gfarm_ra", "rdma_rust", "rtrs", "rnbd", "rdma_test_device")):
             continue
         sites = panics(_run(kdir, repository, "objdump", "-dr", "--no-show-raw-insn", str(module)))
         wrong = []

@@ -14,6 +14,7 @@
 use super::{
     super::attr::FileId,
     address::NodeId,
+    count,
     excluded::{
         Excluded,
         Reason, //
@@ -383,10 +384,9 @@ impl<'a> Directory<'a> {
         let hash = ChunkKey::new(file.inum, chunk).hash();
         let group = hash.checked_rem(groups).unwrap_or(0);
         // CAST: Below the number of groups.
-        self.entries
-            .chunks_mut(WAYS)
-            .nth(group as usize)
-            .unwrap_or(&mut [])
+        let begin = (group as usize).saturating_mul(WAYS);
+        let end = begin.saturating_add(WAYS).min(self.entries.len());
+        self.entries.get_mut(begin..end).unwrap_or_default()
     }
 
     /// Finds the entry of a chunk, or gives it the one whose chunk was asked for least lately.
@@ -451,6 +451,6 @@ impl<'a> Directory<'a> {
 
     /// Returns the number of chunks that have an entry.
     pub fn chunks(&self) -> usize {
-        self.entries.iter().filter(|e| e.of.is_some()).count()
+        count(self.entries.iter().filter(|e| e.of.is_some()))
     }
 }

@@ -132,7 +132,8 @@ impl<'a> Gossip<'a> {
             sender,
             records,
         };
-        let is_valid = sender.node == from && gossip.records().count() == usize::from(count);
+        let counted = super::count(gossip.records());
+        let is_valid = sender.node == from && counted == usize::from(count);
         is_valid.then_some(gossip).ok_or(Malformed::Record)
     }
 

@@ -23,6 +23,7 @@ use super::{
         NodeId,
         Port, //
     },
+    count,
     owner::{
         self,
         ChunkKey,
@@ -154,7 +155,7 @@ impl<S: DerefMut<Target = [Option<Peer>]>> Members<S> {
     ) -> Owners {
         let live = self.peers().filter(|peer| peer.is_live());
         let live = live.filter_map(Peer::node);
-        let groups = owner::groups(live.clone().count().saturating_add(1));
+        let groups = owner::groups(count(live.clone()).saturating_add(1));
         let mut search = OwnerSearch::new(chunk, requester, groups);
         search.offer(self.me.node);
         for node in live.filter(|node| !is_excluded(*node)) {

@@ -45,9 +45,12 @@ const REQUESTERS: usize = 64;
 /// Returns the number of groups in which so many nodes ask for a chunk, a power of two.
 pub const fn groups(nodes: usize) -> u64 {
     // CAST: The number of nodes fits.
-    (nodes as u64)
-        .div_ceil(REQUESTERS as u64)
-        .next_power_of_two()
+    let least = (nodes as u64).div_ceil(REQUESTERS as u64);
+    match least.checked_next_power_of_two() {
+        Some(groups) => groups,
+        // There are never so many nodes.
+        None => least,
+    }
 }
 
 /// The owners of a chunk for one requester.

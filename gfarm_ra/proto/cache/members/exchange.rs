@@ -10,6 +10,7 @@ use super::{
             NodeId,
             Port, //
         },
+        count,
         gossip::{
             Gossip,
             GossipWriter,
@@ -139,7 +140,7 @@ impl<S: DerefMut<Target = [Option<Peer>]>> Members<S> {
         out: &'b mut [u8; BODY_LEN_MAX],
     ) -> Option<Outgoing<'b>> {
         self.leaving = self.leaving.checked_sub(1)?;
-        let live = self.peers().filter(|peer| peer.is_live()).count() as u64;
+        let live = count(self.peers().filter(|peer| peer.is_live())) as u64;
         // CAST: Below the number of peers.
         let nth = random.checked_rem(live)? as usize;
         let peer = self.peers().filter(|peer| peer.is_live()).nth(nth)?;
