@@ -24,6 +24,7 @@ class Story:
 
     def __init__(self) -> None:
         self._number = 0
+        self._marks: dict[str, int] = {}
         self._bold, self._dim, self._plain = (("\033[1m", "\033[2m", "\033[0m") if sys.stdout.isatty()
                                               else ("", "", ""))
 
@@ -58,14 +59,21 @@ class Story:
         self.answer(out if shown else "")
         return out
 
+    def begin(self, machine: Machine) -> None:
+        """What the kernel of a machine has said before is not of this story: others may have had it."""
+        self._marks[machine.name] = machine.log_mark()
+
     def part(self, baselines: list[oracle.Baseline]) -> None:
         """Nothing is loaded any more: asks the kernels whether all is well; fails if not."""
         wrong = [text for baseline in baselines
-                 for text in (*oracle.unload(baseline), *oracle.examine(baseline, -1, None).wrong)]
+                 for text in (*oracle.unload(baseline), *self._examine(baseline))]
         for text in wrong:
             self.tell(text)
         if wrong:
-            raise Failed("the machines are not clean")
+            raise Failed(f"the machines are not clean: {'; '.join(wrong)}")
+
+    def _examine(self, baseline: oracle.Baseline) -> list[str]:
+        return oracle.examine(baseline, self._marks.get(baseline.machine.name, -1), None).wrong
 
 
 def up_seconds(machine: Machine) -> float:

@@ -209,7 +209,10 @@ def test_a_disk_that_stays_fenced_keeps_no_path_away(pair: Lab) -> None:
     eq(pair.server.write(f"{folder}/force_close", "1"), "")
     pair.client.try_run(f"dd if={fenced.path} of=/dev/null bs=4k count=1 iflag=direct status=none")
     eq(fenced.attribute("state"), "closed")
+    before = pair.client.log_mark()
     fail_power(pair, disk)
+    # The paths look connected until the client has missed the server.
+    until(lambda: pair.client.log_matches("opened again", before), 60, "the disk is back")
     until(lambda: paths.states(pair) == ["connected", "connected"], 60, "both paths are back")
     mark = pair.client.log_mark()
     paths.rest(5)
