@@ -15,8 +15,7 @@ use vfs_ext::proc::{
     Directory,
     File,
     Show,
-    Store,
-    WritableFile, //
+    Store, //
 };
 
 use crate::{
@@ -73,7 +72,7 @@ impl Store for Addresses {
 
 /// The files of a mount, which are removed when this is dropped.
 pub(super) struct StateFiles {
-    _addresses: Option<WritableFile<Addresses>>,
+    _addresses: Option<File<Addresses>>,
     _status: File<Status>,
     _stats: File<Counters>,
 }
@@ -91,7 +90,7 @@ impl StateFiles {
             Some(view) => {
                 let addresses = Arc::new(Addresses(view), GFP_KERNEL)?;
                 let directory = directory.clone();
-                Some(WritableFile::new(module, directory, c"ibaddr", addresses)?)
+                Some(File::writable(module, directory, c"ibaddr", addresses)?)
             }
             None => None,
         };

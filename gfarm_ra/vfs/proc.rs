@@ -74,15 +74,23 @@ pub trait Show: Send + Sync + 'static {
     fn show(&self, file: &SeqFile) -> Result;
 }
 
-/// A file below `/proc`. Dropping it removes it, and waits for its readers.
+/// What takes what is written to a file below `/proc`.
+pub trait Store: Show {
+    /// Takes the bytes of one write, at most 64 KiB.
+    ///
+    /// Runs in the task that writes, and may sleep; the file's removal waits for it.
+    fn store(&self, bytes: &[u8]) -> Result;
+}
+
+/// A file below `/proc`. Dropping it removes it, and waits for its users.
 ///
 /// # Invariants
 ///
-/// `raw` is a file that this value owns. It shows the value of `data`, which comes from
+/// `raw` is a file that this value owns, made with `file`, whose data comes from
 /// `Arc::<S>::into_raw`.
 pub struct File<S: Show> {
     raw: NonNull<bindings::proc_dir_entry>,
-    data: *const S,
+    file: KBox<raw::vfs_ext_proc_file>,
     /// Held for its drop only, after the file is removed.
     _directory: Arc<Directory>,
     _type: PhantomData<S>,
@@ -92,6 +100,8 @@ pub struct File<S: Show> {
 unsafe impl<S: Show> Send for File<S> {}
 // SAFETY: A shared reference gives no access.
 unsafe impl<S: Show> Sync for File<S> {}
+
+type StoreFn = unsafe extern "C" fn(*mut c_void, *const c_char, usize) -> c_int;
 
 impl<S: Show> File<S> {
     /// Creates the file `name`, which all users may read, and which shows `data`. May sleep.
@@ -106,41 +116,70 @@ impl<S: Show> File<S> {
         name: &CStr,
         data: Arc<S>,
     ) -> Result<Self> {
+        // SAFETY: Nothing is stored.
+        unsafe { Self::create(module, directory, name, data, None) }
+    }
+
+    /// # Safety
+    ///
+    /// The caller must ensure that `store` is for the data of a file of `S`.
+    unsafe fn create(
+        module: &'static ThisModule,
+        directory: Arc<Directory>,
+        name: &CStr,
+        data: Arc<S>,
+        store: Option<StoreFn>,
+    ) -> Result<Self> {
         check_owner(module, show::<S> as usize)?;
-        let data = Arc::into_raw(data);
-        // SAFETY: The name is copied; the directory exists. The data is that of `show`, and lives
-        // until the file is removed.
+        let mut file = KBox::new(
+            raw::vfs_ext_proc_file {
+                show: Some(show::<S>),
+                store,
+                data: ptr::null_mut(),
+            },
+            GFP_KERNEL,
+        )?;
+        file.data = Arc::into_raw(data).cast_mut().cast();
+        // SAFETY: The name is copied; the directory exists. `file` stays where it is until the
+        // entry is removed, and so does its data, which is that of both functions.
         let raw = unsafe {
-            raw::proc_create_single_data(
-                name.as_char_ptr(),
-                0o444,
-                directory.raw.as_ptr(),
-                Some(show::<S>),
-                data.cast_mut().cast(),
-            )
+            raw::vfs_ext_helper_proc_create(name.as_char_ptr(), directory.raw.as_ptr(), &mut *file)
         };
         let Some(raw) = NonNull::new(raw) else {
-            // SAFETY: The reference was not passed on.
-            drop(unsafe { Arc::from_raw(data) });
+            // SAFETY: The data comes from `into_raw` above, and was not passed on.
+            drop(unsafe { Arc::<S>::from_raw(file.data.cast()) });
             return Err(ENOMEM);
         };
         // INVARIANT: The file was just created, with this data.
         Ok(Self {
             raw,
-            data,
+            file,
             _directory: directory,
             _type: PhantomData,
         })
     }
 }
 
+impl<S: Store> File<S> {
+    /// As [`Self::new`], and root may write the file.
+    pub fn writable(
+        module: &'static ThisModule,
+        directory: Arc<Directory>,
+        name: &CStr,
+        data: Arc<S>,
+    ) -> Result<Self> {
+        // SAFETY: The function is that of `S`.
+        unsafe { Self::create(module, directory, name, data, Some(store::<S>)) }
+    }
+}
+
 impl<S: Show> Drop for File<S> {
     fn drop(&mut self) {
         // SAFETY: By the type invariants, the entry is owned, and removed once, here. The function
-        // waits for calls of `show` that run, and no new one begins.
+        // waits for calls of `show` and `store` that run, and no new one begins.
         unsafe { raw::proc_remove(self.raw.as_ptr()) };
         // SAFETY: By the type invariants; the reference is taken back once.
-        drop(unsafe { Arc::from_raw(self.data) });
+        drop(unsafe { Arc::<S>::from_raw(self.file.data.cast()) });
     }
 }
 
@@ -155,86 +194,6 @@ unsafe extern "C" fn show<S: Show>(file: *mut bindings::seq_file, _value: *mut c
         data.show(file)?;
         Ok(0)
     })
-}
-
-/// What takes what is written to a file below `/proc`.
-pub trait Store: Show {
-    /// Takes the bytes of one write, at most 64 KiB.
-    ///
-    /// Runs in the task that writes, and may sleep; the file's removal waits for it.
-    fn store(&self, bytes: &[u8]) -> Result;
-}
-
-/// A file below `/proc` that its owner may write. Dropping it removes it, and waits for its users.
-///
-/// # Invariants
-///
-/// `raw` is a file that this value owns, made with `file`, whose data comes from
-/// `Arc::<S>::into_raw`.
-pub struct WritableFile<S: Store> {
-    raw: NonNull<bindings::proc_dir_entry>,
-    file: KBox<raw::vfs_ext_proc_file>,
-    /// Held for its drop only, after the file is removed.
-    _directory: Arc<Directory>,
-    _type: PhantomData<S>,
-}
-
-// SAFETY: An entry is not tied to a thread, and its data is `Send + Sync`.
-unsafe impl<S: Store> Send for WritableFile<S> {}
-// SAFETY: A shared reference gives no access.
-unsafe impl<S: Store> Sync for WritableFile<S> {}
-
-impl<S: Store> WritableFile<S> {
-    /// Creates the file `name`, which all users may read and root may write. May sleep.
-    ///
-    /// # Errors
-    ///
-    /// As [`File::new`].
-    pub fn new(
-        module: &'static ThisModule,
-        directory: Arc<Directory>,
-        name: &CStr,
-        data: Arc<S>,
-    ) -> Result<Self> {
-        check_owner(module, show::<S> as usize)?;
-        let file = raw::vfs_ext_proc_file {
-            show: Some(show::<S>),
-            store: Some(store::<S>),
-            data: Arc::into_raw(data).cast_mut().cast(),
-        };
-        let reclaim = |data: *mut c_void| {
-            // SAFETY: The data comes from `into_raw` above, and is not used any more.
-            drop(unsafe { Arc::<S>::from_raw(data.cast()) });
-        };
-        let pointer = file.data;
-        let mut file = KBox::new(file, GFP_KERNEL).inspect_err(|_| reclaim(pointer))?;
-        // SAFETY: The name is copied; the directory exists. `file` stays where it is until the
-        // entry is removed.
-        let raw = unsafe {
-            raw::vfs_ext_helper_proc_create(name.as_char_ptr(), directory.raw.as_ptr(), &mut *file)
-        };
-        let Some(raw) = NonNull::new(raw) else {
-            reclaim(pointer);
-            return Err(ENOMEM);
-        };
-        // INVARIANT: The file was just created, with this data.
-        Ok(Self {
-            raw,
-            file,
-            _directory: directory,
-            _type: PhantomData,
-        })
-    }
-}
-
-impl<S: Store> Drop for WritableFile<S> {
-    fn drop(&mut self) {
-        // SAFETY: By the type invariants, the entry is owned, and removed once, here. The function
-        // waits for calls of `show` and `store` that run, and no new one begins.
-        unsafe { raw::proc_remove(self.raw.as_ptr()) };
-        // SAFETY: By the type invariants; the reference is taken back once.
-        drop(unsafe { Arc::<S>::from_raw(self.file.data.cast()) });
-    }
 }
 
 /// # Safety

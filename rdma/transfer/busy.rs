@@ -13,6 +13,7 @@ use crate::{
         }, //
     },
     qp::{
+        completion::WorkCompletion,
         datagram::DatagramPort,
         transport::Datagram,
         OwnedQp,
@@ -63,6 +64,14 @@ impl Pending {
     /// Notes that the count is not to be relied on: one has failed, or was not posted. Any context.
     pub(super) fn fail(&self) {
         self.failed.store(true, Ordering::Release);
+    }
+
+    /// Notes a completion that is no success, as [`Self::fail`] does. Returns whether it is news: a
+    /// flush is not, as what ended the queue pair has been told. Any context.
+    pub(super) fn fails_by(&self, completion: &WorkCompletion) -> bool {
+        self.fail();
+        let is_flush = completion.status().is_err_and(|status| status.is_flush());
+        !is_flush
     }
 
     /// Returns whether all work requests have completed, without a failure.

@@ -164,13 +164,8 @@ impl<H: ReceiveEvents> QpHandler for Slots<H> {
                 slot,
                 len,
             });
-        } else {
-            // A queue pair that is being drained is told so as well: it has begun.
-            let is_flush = completion.status().is_err_and(|status| status.is_flush());
-            this.pending.fail();
-            if !is_flush {
-                this.events.failed();
-            }
+        } else if this.pending.fails_by(completion) {
+            this.events.failed();
         }
         this.pending.completed();
     }

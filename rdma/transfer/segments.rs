@@ -130,6 +130,7 @@ impl Segments {
             }
             let gathered = Gathered {
                 first: self.list.as_mut_ptr().wrapping_add(from),
+                // CAST: At most `SEGMENTS_MAX`.
                 count: count as c_int,
             };
             each(number, gathered)?;

@@ -87,13 +87,9 @@ impl<H: SendEvents> QpHandler for Sends<H> {
         let this = qp.handler();
         if completion.is_success() {
             this.events.sent();
-        } else {
-            // Also that of a fragment without a completion of its own, hence the count is wrong.
-            this.pending.fail();
-            let is_flush = completion.status().is_err_and(|status| status.is_flush());
-            if !is_flush {
-                this.events.failed();
-            }
+        } else if this.pending.fails_by(completion) {
+            // It may be that of a fragment without a completion of its own: the count is wrong.
+            this.events.failed();
         }
         this.pending.completed();
     }

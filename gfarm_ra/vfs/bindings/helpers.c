@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Inline functions of C that Rust cannot reach; those of requests are in netfs.c. They are exported, as generic
- * and inlined functions of the crate call them from its users' modules.
+ * Inline functions of C that Rust cannot reach; those of requests are in netfs.c. They are exported,
+ * as generic and inlined functions of the crate call them from its users' modules.
  */
 #include <linux/backing-dev.h>
 #include <linux/export.h>
@@ -373,6 +373,9 @@ static ssize_t vfs_ext_proc_write(struct file *file, const char __user *from, si
 	char *bytes;
 	int ret;
 
+	/* Permissions do not keep root from here. */
+	if (!made->store)
+		return -EIO;
 	if (len > SZ_64K)
 		return -EFBIG;
 	bytes = memdup_user_nul(from, len);
@@ -391,11 +394,11 @@ static const struct proc_ops vfs_ext_proc_ops = {
 	.proc_write = vfs_ext_proc_write,
 };
 
-/* The owner may write it, all may read it. The caller keeps file until the entry is removed. */
+/* All may read it, and root may write it if it stores. The caller keeps file until the entry is removed. */
 struct proc_dir_entry *vfs_ext_helper_proc_create(const char *name, struct proc_dir_entry *parent,
 						  struct vfs_ext_proc_file *file)
 {
-	return proc_create_data(name, 0644, parent, &vfs_ext_proc_ops, file);
+	return proc_create_data(name, file->store ? 0644 : 0444, parent, &vfs_ext_proc_ops, file);
 }
 EXPORT_SYMBOL_GPL(vfs_ext_helper_proc_create);
 

@@ -62,6 +62,7 @@ def test_each_request_is_counted_and_traced(vm: Lab) -> None:
                 (stats[name], stats[f"{name}_us"]) == (len(those), total(those, "us")) for name, those in each.items())
 
         until(agree, 20, "counters and events agree")
+        ok(gfarm.machine.try_run(f"echo 0 > {mount.folder}/stats").code, "counters were written")
         stats = mount.stats()
         for kind in ("attributes", "link", "list", "open", "usage"):
             ge(stats[f"gfmd_{kind}"], 1, kind)

@@ -342,3 +342,19 @@ impl Driver {
         self.asked.last().unwrap()
     }
 }
+
+pub(super) const OVER_WITH_NOTHING: Effect = Effect::Over {
+    got: PageSet::EMPTY,
+};
+
+pub(super) fn all() -> PageSet {
+    wanted().pages()
+}
+
+pub(super) fn wait(wait_ms: u16) -> Answer {
+    Answer::Wait { wait_ms, depth: 31 }
+}
+
+pub(super) fn data(pages: PageSet) -> Answer {
+    Answer::Data { pages }
+}

@@ -28,30 +28,18 @@ use super::{
         wanted, //
     },
     driver::{
+        all,
+        data,
         holder,
         redirect,
+        wait,
         Driver,
         HOLDER,
         ME,
+        OVER_WITH_NOTHING,
         OWNER, //
     },
 };
-
-const OVER_WITH_NOTHING: Effect = Effect::Over {
-    got: PageSet::EMPTY,
-};
-
-fn all() -> PageSet {
-    wanted().pages()
-}
-
-fn wait(wait_ms: u16) -> Answer {
-    Answer::Wait { wait_ms, depth: 31 }
-}
-
-fn data(pages: PageSet) -> Answer {
-    Answer::Data { pages }
-}
 
 #[test]
 fn what_no_node_has_is_fetched() {

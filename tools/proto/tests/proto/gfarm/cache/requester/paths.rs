@@ -27,35 +27,20 @@ use proto::gfarm::cache::{
 };
 
 use super::{
-    super::message::{
-        node,
-        wanted, //
-    },
+    super::message::node,
     driver::{
+        all,
+        data,
         holder,
         redirect,
+        wait,
         Driver,
         HOLDER,
+        OVER_WITH_NOTHING,
         OWNER,
         TIMING, //
     },
 };
-
-const OVER_WITH_NOTHING: Effect = Effect::Over {
-    got: PageSet::EMPTY,
-};
-
-fn all() -> PageSet {
-    wanted().pages()
-}
-
-fn wait(wait_ms: u16) -> Answer {
-    Answer::Wait { wait_ms, depth: 31 }
-}
-
-fn data(pages: PageSet) -> Answer {
-    Answer::Data { pages }
-}
 
 #[test]
 fn pages_come_from_a_holder_that_the_owner_names() {
