@@ -24,6 +24,7 @@ LOG_LINES = 40
 STACK_LINES = 200
 CLEANUP_SECONDS = 120.0
 PREEMPT = "/sys/kernel/debug/sched/preempt"
+CPUS = "/sys/devices/system/cpu"
 DEFAULT_PREEMPTION = "lazy"
 
 # A path's first error is that of its cause, unless rxe names none.
@@ -106,8 +107,11 @@ class Keeper:
         if not needs.shares and any(map(modules.witnesses, self._lab.machines)) and (wrong := self.end_sharing()):
             raise Failed("before this test:\n" + "\n".join(wrong))
         modules.shared = needs.shares
-        self._set_preemption(needs.preempt or DEFAULT_PREEMPTION)
-        self._marks = self._each(self._lab.machines, Machine.log_mark)
+        try:
+            self._set_preemption(needs.preempt or DEFAULT_PREEMPTION)
+            self._marks = self._each(self._lab.machines, Machine.log_mark)
+        except MachineGone as why:
+            raise Failed("\n".join([f"before this test: {why}", *self._last_words(self._lab)])) from None
         self._reboots = {machine.name: machine.reboots for machine in self._lab.machines}
         return self._lab
 
@@ -123,12 +127,17 @@ class Keeper:
             print(f"# booted {spec.title} ({self._lab.accel}) in {seconds:.1f} s", flush=True)
 
     def _set_preemption(self, kind: str) -> None:
-        """The kernel can be told while it runs."""
+        """The kernel can be told while it runs. It then writes to its own text at thousands of places, and QEMU's
+        emulation lets another processor run half of such a change (a busy machine panics at a patched call within
+        twenty changes): one processor does it alone."""
         if self._lab is None or self._preempt == kind:
             return
         for machine in self._lab.machines:
-            machine.run("grep -q debugfs /proc/mounts || mount -t debugfs none /sys/kernel/debug; "
-                        f"echo {kind} > {PREEMPT}")
+            others = [f"{CPUS}/cpu{number}/online" for number in range(1, self._lab.spec.smp)]
+            machine.run("grep -q debugfs /proc/mounts || mount -t debugfs none /sys/kernel/debug\n"
+                        + "".join(f"echo 0 > {other}\n" for other in others)
+                        + f"echo {kind} > {PREEMPT}\n"
+                        + "".join(f"echo 1 > {other}\n" for other in others))
         self._preempt = kind
 
     # -- after a test --------------------------------------------------------------------------------------
@@ -235,6 +244,12 @@ class Keeper:
             except Exception:   # no agent: the console is what is left
                 lines += [f"console of {machine.name}:", machine.console_tail(LOG_LINES)]
         return lines
+
+    @staticmethod
+    def _last_words(lab: Lab) -> list[str]:
+        """The consoles of the machines that are gone."""
+        return [f"console of {machine.name}:\n{machine.console_tail(LOG_LINES)}"
+                for machine in lab.machines if not machine.alive]
 
     @staticmethod
     def _each(subjects: list[Any], deed: Callable[[Any], Any]) -> list[Any]:
