@@ -52,7 +52,7 @@ def _log(vm: Lab, pattern: str, mark: int) -> list[str]:
     return vm.client.log_matches(pattern, mark)
 
 
-@needs(machines=1, own_modules=True)
+@needs(machines=1, own_modules=True, waits=True)
 def test_a_request_waits_for_a_device_that_does_not_flush(vm: Lab) -> None:
     """Reads on the path of such a device neither end nor go to the other path, until the device has flushed them."""
     vm.server.run(f"ip address add {SECOND_ADDRESS}/24 dev eth0")
@@ -107,19 +107,19 @@ def _closes(vm: Lab, rule: str) -> None:
     disk.unmap()
 
 
-@needs(machines=1, own_modules=True)
+@needs(machines=1, own_modules=True, waits=True)
 def test_a_path_is_closed_when_its_device_has_flushed_it(vm: Lab) -> None:
     """Nothing is freed before; after that the path connects as any other does."""
     _closes(vm, REFUSES)
 
 
-@needs(machines=1, own_modules=True)
+@needs(machines=1, own_modules=True, waits=True)
 def test_a_path_is_closed_when_a_device_that_hangs_goes_on(vm: Lab) -> None:
     """The same on a device that takes the last work requests and does not complete them for 30 s."""
     _closes(vm, HANGS)
 
 
-@needs(machines=1, own_modules=True)
+@needs(machines=1, own_modules=True, waits=True)
 def test_a_server_waits_for_a_device_that_does_not_flush(vm: Lab) -> None:
     """The path of the server keeps its chunks until then, and the client connects again after that."""
     plug_in(vm)

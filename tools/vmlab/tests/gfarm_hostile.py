@@ -28,25 +28,25 @@ def check(lab: Lab, group: str, least: int, number: int = 0) -> None:
     ok(len(rows) >= least, f"only {len(rows)} cases ran")
 
 
-@needs(machines=1, timeout=240)
+@needs(machines=1, timeout=240, waits=True)
 def test_a_gfmd_that_lies_about_names(vm: Lab) -> None:
     """Lengths, counts, numbers, types, names, errors, directories without end: EIO mostly, and a line in the log."""
     check(vm, "names", 38)
 
 
-@needs(machines=1, timeout=240)
+@needs(machines=1, timeout=240, waits=True)
 def test_a_gfmd_that_lies_about_open_files(vm: Lab) -> None:
     """gfsds without a name or a port, thousands of them or none, other objects, and gfsds that let nobody in."""
     check(vm, "opening", 20)
 
 
-@needs(machines=1, timeout=240)
+@needs(machines=1, timeout=240, waits=True)
 def test_gfsds_that_lie_about_bytes(vm: Lab) -> None:
     """More, fewer, none, chunks that do not fit, sizes that grow: the read fails with EIO after reconnect_timeout=."""
     check(vm, "content", 14)
 
 
-@needs(machines=1, timeout=240)
+@needs(machines=1, timeout=240, waits=True)
 def test_a_lie_that_is_told_once_is_read_again(vm: Lab) -> None:
     """What one gfsd has told wrongly another tells, or the same one when it is asked again: the bytes are right."""
     check(vm, "replicas", 10)
@@ -58,31 +58,31 @@ def test_servers_that_are_silent_or_slow(vm: Lab) -> None:
     check(vm, "silence", 11)
 
 
-@needs(machines=1, timeout=240)
+@needs(machines=1, timeout=240, waits=True)
 def test_a_login_that_goes_wrong(vm: Lab) -> None:
     """Another protocol, lengths that are none, unknown errors, silence, the end at each step: nothing is mounted."""
     check(vm, "logins", 30)
 
 
-@needs(machines=1, timeout=240)
+@needs(machines=1, timeout=240, waits=True)
 def test_answers_that_end_early(vm: Lab) -> None:
     """At boundaries of fields and between them, in every kind of answer."""
     check(vm, "boundaries", 60)
 
 
-@needs(machines=1, timeout=240)
+@needs(machines=1, timeout=240, waits=True)
 def test_answers_that_are_changed_at_random(vm: Lab) -> None:
     """Bytes that are others, missing, or too many, anywhere: nothing hangs, and the mount works afterwards."""
     check(vm, "random", 40, seed.fresh().getrandbits(32))
 
 
-@needs(machines=1, timeout=240)
+@needs(machines=1, timeout=240, waits=True)
 def test_a_task_that_is_killed_in_the_middle_of_an_answer(vm: Lab) -> None:
     """It ends at once. The others get their answers by the same connection, which is not made anew."""
     check(vm, "killed", 10)
 
 
-@needs(machines=1, timeout=240)
+@needs(machines=1, timeout=240, waits=True)
 def test_more_files_than_workers_wait_for_servers_that_come_back(vm: Lab) -> None:
     """160 files are read when all servers stop. The worker of gfmd has its place all the same: all files are read."""
     check(vm, "many", 1)
