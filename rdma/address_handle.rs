@@ -56,6 +56,22 @@ pub struct PortAddress {
 const HOP_LIMIT: u8 = 64;
 
 impl PortAddress {
+    /// Returns the address of a port of `device` itself, with service level 0.
+    ///
+    /// # Errors
+    ///
+    /// Returns `EINVAL` or what the device says if it has no such port or index.
+    pub fn own(device: &Device, port: u8, gid_index: u8) -> Result<Self> {
+        let gid = device.gid(port, gid_index)?;
+        Ok(Self {
+            gid: (gid != Gid::default()).then_some(gid),
+            lid: device.port(port)?.lid,
+            service_level: 0,
+            port,
+            gid_index,
+        })
+    }
+
     /// Returns which fields the address has on a port of `device`.
     fn to_raw(self, device: &Device) -> Result<sys::rdma_helper_peer> {
         let link = device.port(self.port)?.link;

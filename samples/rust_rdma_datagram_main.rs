@@ -46,15 +46,9 @@ impl kernel::Module for Talk {
         };
         let qp = Qp::datagram(&pd, (&cq, &cq), &config, &place, memory)?;
         qp.post_receive(1, Some(qp.handler().0.segment(1, 0, GRH_LEN + 4)))?;
-        let to = PortAddress {
-            gid: Some(device.gid(port, gid_index)?),
-            lid: device.port(port)?.lid,
-            service_level: 0,
-            port,
-            gid_index,
-        };
+        let to_itself = PortAddress::own(&device, port, gid_index)?;
         let to = Peer {
-            address: &AddressHandle::new(&pd, &to)?,
+            address: &AddressHandle::new(&pd, &to_itself)?,
             qp_number: qp.number(),
             qkey,
         };

@@ -7,7 +7,6 @@
 use crate::{
     address_handle::{
         AddressHandle,
-        Gid,
         PortAddress, //
     },
     cq::Cq,
@@ -71,14 +70,7 @@ impl<H: QpHandler<Transport = Datagram>> Qp<H> {
         port: &DatagramPort,
         handler: H,
     ) -> Result<OwnedQp<H>> {
-        let gid = pd.device().gid(port.port, port.gid_index)?;
-        let to_itself = PortAddress {
-            gid: (gid != Gid::default()).then_some(gid),
-            lid: pd.device().port(port.port)?.lid,
-            service_level: 0,
-            port: port.port,
-            gid_index: port.gid_index,
-        };
+        let to_itself = PortAddress::own(pd.device(), port.port, port.gid_index)?;
         let origin = Origin::Device(AddressHandle::new(pd, &to_itself)?);
         let qp = Self::create(origin, pd, send_cq, receive_cq, config, handler)?;
         // SAFETY: The queue pair is valid, and in the state in which it was created.

@@ -144,13 +144,7 @@ pub(crate) fn datagrams(address: &SocketAddress) -> Result {
         qkey: KEY,
     };
     let (a, b) = (Node::create(&pd, &port)?, Node::create(&pd, &port)?);
-    let to_itself = PortAddress {
-        gid: Some(gid),
-        lid: 0,
-        service_level: 0,
-        port: 1,
-        gid_index,
-    };
+    let to_itself = PortAddress::own(&device, 1, gid_index)?;
     let handle = AddressHandle::new(&pd, &to_itself)?;
     let to = |qp: &Qp<Node>, qkey| Peer {
         address: &handle,

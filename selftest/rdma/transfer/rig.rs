@@ -167,13 +167,7 @@ impl Rig {
         let transmission = Transmission(outbox.clone(), inbox.clone());
         let sends = cq(SendQp::<Transmission>::config(FRAGMENTS_MAX))?;
         let sender = SendQp::new(&pd, &sends, &port, FRAGMENTS_MAX, transmission)?;
-        let to_itself = PortAddress {
-            gid: Some(gid),
-            lid: 0,
-            service_level: 0,
-            port: 1,
-            gid_index,
-        };
+        let to_itself = PortAddress::own(&device, 1, gid_index)?;
         Ok(Self {
             receiver: Some(receiver),
             sender: Some(sender),
