@@ -40,7 +40,7 @@ KDIR = [*PYTHON, "tools/kdir"]
 TESTS_OF_OTHERS = ("kernel_ext_test", "net_test", "vfs_test", "rdma_test", "rdma_test_device", "rust_rdma_ping",
                    "rust_rdma_datagram")
 PACKAGES = ("ferrofabric-proto", "ferrofabric-replay")
-MEASURED = re.compile(r"(?:rtrs/proto|rnbd/proto|gfarm_ra/proto|test_device/proto|common)/")
+MEASURED = re.compile(r"(?:rtrs/proto|rnbd/proto|rdma/proto|gfarm_ra/proto|test_device/proto|common)/")
 RUSTFLAGS = "-C instrument-coverage"
 
 
@@ -48,8 +48,9 @@ def _output(*command: str) -> str:
     return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=True).stdout
 
 
-def in_machines(patterns: list[str], folder: pathlib.Path) -> lines.Reached:
-    """Runs tests in virtual machines under the plugin. That some fail does not matter here; it is printed."""
+def in_machines(patterns: list[str], labs: int, folder: pathlib.Path) -> lines.Reached:
+    """Runs tests in virtual machines under the plugin, in so many labs at once. That some fail does not matter here; it
+    is printed."""
     traces = folder / "traces"
     traces.mkdir()
     plugin.build(HERE / "translated.c", folder / "translated.so")
@@ -57,8 +58,8 @@ def in_machines(patterns: list[str], folder: pathlib.Path) -> lines.Reached:
     plugged = f"file={folder}/translated.so,out={traces}"
     qemu.write_text(f'#!/bin/sh\nexec {QEMU} "$@" -plugin {plugged}\n', encoding="ascii")
     qemu.chmod(0o755)
-    subprocess.run([*PYTHON, "tools/vmlab", "run", "--accel", "tcg,thread=multi", *patterns], cwd=REPOSITORY,
-                   env=os.environ | {"VMLAB_QEMU": str(qemu)}, check=False)
+    command = [*PYTHON, "tools/vmlab", "run", "--labs", str(labs), "--accel", "tcg,thread=multi", *patterns]
+    subprocess.run(command, cwd=REPOSITORY, env=os.environ | {"VMLAB_QEMU": str(qemu)}, check=False)
     built = json.loads(_output(*KDIR, "paths", "--json"))["modules"]
     modules = [blocks.Module.read(path) for path in sorted(pathlib.Path(built).glob("*.ko"))
                if path.stem not in TESTS_OF_OTHERS]
@@ -125,13 +126,15 @@ def main() -> int:
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--no-host", action="store_true", help="without the tests of proto on the host")
     parser.add_argument("--no-machines", action="store_true", help="without virtual machines")
+    parser.add_argument("-j", "--labs", type=int, default=2, metavar="N",
+                        help="labs side by side (default: %(default)s)")
     parser.add_argument("patterns", nargs="*", metavar="PATTERN", help="tests in virtual machines; all")
     options = parser.parse_args()
     found: lines.Reached = {}
     folder = pathlib.Path(tempfile.mkdtemp(prefix="coverage-", dir=config.cache_dir()))
     try:
         if not options.no_machines:
-            found = in_machines(options.patterns, folder)
+            found = in_machines(options.patterns, options.labs, folder)
         if not options.no_host:
             found = lines.merged(found, on_host(folder))
     finally:
