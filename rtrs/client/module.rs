@@ -69,7 +69,7 @@ impl PortEvents for Ports {
         if let Ok(module) = ModuleState::get() {
             module.for_each_path(|path| {
                 if path.is_over(device, port) {
-                    Path::fail(path, PathError::PortDown);
+                    path.fail(PathError::PortDown);
                 }
             });
         }
@@ -82,7 +82,7 @@ impl PortEvents for Ports {
     /// A lost path has no connection that would get the event, but keeps objects of its device.
     fn device_removed(&self, _device: DeviceId) {
         if let Ok(module) = ModuleState::get() {
-            module.for_each_path(|path| Path::device_removed(path, None));
+            module.for_each_path(|path| path.device_removed(None));
         }
     }
 }

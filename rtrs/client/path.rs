@@ -165,7 +165,7 @@ impl WorkItem<TEAR_DOWN> for Path {
     type Pointer = Arc<Path>;
 
     fn run(this: Arc<Path>) {
-        memory::from_reserves(|| Path::tear_down(&this));
+        memory::from_reserves(|| this.tear_down());
     }
 }
 
@@ -199,7 +199,7 @@ impl WorkItem<RECONNECT> for Path {
     type Pointer = Arc<Path>;
 
     fn run(this: Arc<Path>) {
-        memory::from_reserves(|| Path::connect_again(&this));
+        memory::from_reserves(|| this.connect_again());
     }
 }
 
@@ -221,10 +221,8 @@ impl Notify for SendCqNotify {
 
     #[cold]
     fn broken(&self) {
-        Path::fail(
-            &self.0,
-            PathError::Broken(c"completion queue has lost completions"),
-        );
+        let fault = PathError::Broken(c"completion queue has lost completions");
+        self.0.fail(fault);
     }
 }
 
@@ -337,12 +335,12 @@ impl Path {
 
     /// Stores the ends of a path that is being added; fails if another path of the session has the
     /// same. Sleeps.
-    pub(crate) fn claim_ends(this: &Arc<Self>, id: &Id) -> Result<(), PathError> {
-        let _lock = this.session.paths_lock.lock();
-        this.learn_ends(id)?;
-        let ends = this.known_ends();
-        let is_taken = this.session.paths.get().is_some_and(|paths| {
-            let mut others = paths.0.iter().filter(|other| !Arc::ptr_eq(other, this));
+    pub(crate) fn claim_ends(self: &Arc<Self>, id: &Id) -> Result<(), PathError> {
+        let _lock = self.session.paths_lock.lock();
+        self.learn_ends(id)?;
+        let ends = self.known_ends();
+        let is_taken = self.session.paths.get().is_some_and(|paths| {
+            let mut others = paths.0.iter().filter(|other| !Arc::ptr_eq(other, self));
             others.any(|other| other.known_ends().is_same_path(&ends))
         });
         if is_taken {

@@ -267,10 +267,10 @@ impl Session {
         if let Some(paths) = self.paths.get() {
             // All at once: requests in flight are not to move from one to the next.
             for path in &paths.0 {
-                Path::begin_close(path);
+                path.begin_close();
             }
             for path in &paths.0 {
-                Path::remove(path);
+                path.remove();
             }
         }
         let lock = self.paths_lock.lock();

@@ -157,7 +157,7 @@ impl ConnectionContext {
     /// Fails the path because of an error of this connection.
     #[cold]
     pub(crate) fn fail(&self, fault: PathError) {
-        Path::fail_life(&self.path, self.life, fault);
+        self.path.fail_life(self.life, fault);
     }
 }
 

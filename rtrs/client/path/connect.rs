@@ -93,7 +93,7 @@ impl CmHandler for ConnectionEvents {
         let setup = &self.path.setup;
         let late = self.path.life() != self.recon_cnt;
         let fault = match event {
-            Event::DeviceRemoval => return Path::device_removed(&self.path, Some(self.recon_cnt)),
+            Event::DeviceRemoval => return self.path.device_removed(Some(self.recon_cnt)),
             // An event of an identifier that is kept as stale connection only.
             _ if late => return,
             Event::AddressResolved => return setup.reached(self.cid, Step::Address),
@@ -120,7 +120,7 @@ impl CmHandler for ConnectionEvents {
             Event::TimewaitExit => PathError::Disconnected,
             _ => return,
         };
-        Path::fail_life(&self.path, self.recon_cnt, fault);
+        self.path.fail_life(self.recon_cnt, fault);
     }
 }
 
@@ -284,7 +284,7 @@ impl Attempt<'_> {
             .map_err(|e| PathError::Unreachable("address resolution", e))?;
         path.setup.wait(cid, Step::Address, timeout_ms)?;
         if cid == 0 && self.recon_cnt == FIRST_CONNECT {
-            Path::claim_ends(path, &id)?;
+            path.claim_ends(&id)?;
         }
         Ok(id)
     }

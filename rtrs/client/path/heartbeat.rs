@@ -96,10 +96,10 @@ impl Liveness {
 
 impl Path {
     /// Starts the heartbeat, which runs until the path is closed.
-    pub(crate) fn start_heartbeat(this: &Arc<Self>) {
-        this.did(Operation::StartHeartbeat);
-        this.liveness.restart();
-        workqueue::mod_delayed::<_, HEARTBEAT>(this.clone(), this.heartbeat().interval_ms);
+    pub(crate) fn start_heartbeat(self: &Arc<Self>) {
+        self.did(Operation::StartHeartbeat);
+        self.liveness.restart();
+        workqueue::mod_delayed::<_, HEARTBEAT>(self.clone(), self.heartbeat().interval_ms);
     }
 
     /// Returns the current settings of the heartbeat.
@@ -114,7 +114,7 @@ impl Path {
         let (missed, tick) = heartbeat.tick(liveness.missed.load(Ordering::Relaxed));
         liveness.missed.store(missed, Ordering::Relaxed);
         match tick {
-            Tick::Dead => return Path::fail(&this, PathError::Heartbeat),
+            Tick::Dead => return this.fail(PathError::Heartbeat),
             Tick::Wait => {}
             Tick::Send => {
                 liveness.sent_ns.store(liveness.now_ns(), Ordering::Relaxed);
@@ -124,7 +124,7 @@ impl Path {
                 };
                 if let Err(e) = connections.send_admin_imm(Imm::Heartbeat) {
                     drop(guard);
-                    return Path::fail(&this, PathError::Post(e));
+                    return this.fail(PathError::Post(e));
                 }
             }
         }

@@ -144,41 +144,41 @@ impl Path {
 
     /// Connects a new path; sleeps, and can be killed. On failure the path is closed, and the
     /// caller logs the error.
-    pub(crate) fn connect(this: &Arc<Self>, first_conn: bool) -> Result<(), PathError> {
-        let mut resources = this.attempts.lock();
-        let done = Self::attempt(this, &mut resources, first_conn, ConnectTimeouts::FIRST);
+    pub(crate) fn connect(self: &Arc<Self>, first_conn: bool) -> Result<(), PathError> {
+        let mut resources = self.attempts.lock();
+        let done = self.attempt(&mut resources, first_conn, ConnectTimeouts::FIRST);
         drop(resources);
-        done.inspect_err(|_| Self::close(this))
+        done.inspect_err(|_| self.close())
     }
 
     /// Fails the path. Any context; the first error counts.
     #[cold]
-    pub(crate) fn fail(this: &Arc<Self>, fault: PathError) {
-        let action = this.step(Event::Lost { life: None });
-        this.has_failed(action, fault);
+    pub(crate) fn fail(self: &Arc<Self>, fault: PathError) {
+        let action = self.step(Event::Lost { life: None });
+        self.has_failed(action, fault);
     }
 
     /// Fails the path because of a connection of `life`, unless a later life has begun. Any
     /// context.
     #[cold]
-    pub(crate) fn fail_life(this: &Arc<Self>, life: u16, fault: PathError) {
-        let action = this.step(Event::Lost { life: Some(life) });
-        this.has_failed(action, fault);
+    pub(crate) fn fail_life(self: &Arc<Self>, life: u16, fault: PathError) {
+        let action = self.step(Event::Lost { life: Some(life) });
+        self.has_failed(action, fault);
     }
 
     /// Abandons the path because of a timeout: unlike after an error, its last requests may still
     /// be on their way to the server. Any context.
     #[cold]
-    pub(crate) fn abandon(this: &Arc<Self>, fault: PathError) {
-        let action = this.step(Event::Abandoned);
-        this.has_failed(action, fault);
+    pub(crate) fn abandon(self: &Arc<Self>, fault: PathError) {
+        let action = self.step(Event::Abandoned);
+        self.has_failed(action, fault);
     }
 
     /// Handles the removal of a device: that of a connection of `life`, or any. No object of it may
     /// be kept. Any context.
-    pub(crate) fn device_removed(this: &Arc<Self>, life: Option<u16>) {
-        let action = this.step(Event::DeviceGone { life });
-        this.has_failed(action, PathError::DeviceRemoval);
+    pub(crate) fn device_removed(self: &Arc<Self>, life: Option<u16>) {
+        let action = self.step(Event::DeviceGone { life });
+        self.has_failed(action, PathError::DeviceRemoval);
     }
 
     fn has_failed(&self, action: Action, fault: PathError) {
@@ -211,17 +211,17 @@ impl Path {
     ///
     /// Fails with `EBUSY` if another task is about to connect, close or remove it, and with
     /// `ENOTCONN` if it could not be connected; attempts go on then.
-    pub(crate) fn reconnect(this: &Arc<Self>) -> Result {
-        let before = this.ended.load(Ordering::Relaxed);
-        if this.step(Event::Reconnect) == Action::Busy {
+    pub(crate) fn reconnect(self: &Arc<Self>) -> Result {
+        let before = self.ended.load(Ordering::Relaxed);
+        if self.step(Event::Reconnect) == Action::Busy {
             return Err(EBUSY);
         }
-        this.state_changed.wait_until_killable(|| {
-            let ended = this.ended.load(Ordering::Relaxed).wrapping_sub(before);
-            let failed = ended >= ATTEMPTS_BEFORE_ERROR || !this.may_come_back();
-            failed || (ended > 0 && this.is_connected())
+        self.state_changed.wait_until_killable(|| {
+            let ended = self.ended.load(Ordering::Relaxed).wrapping_sub(before);
+            let failed = ended >= ATTEMPTS_BEFORE_ERROR || !self.may_come_back();
+            failed || (ended > 0 && self.is_connected())
         })?;
-        if this.is_connected() {
+        if self.is_connected() {
             Ok(())
         } else {
             Err(errno::ENOTCONN)
@@ -229,143 +229,138 @@ impl Path {
     }
 
     /// Makes one attempt to connect a lost path, after the pause or when it was cut short.
-    pub(crate) fn connect_again(this: &Arc<Self>) {
-        let mut resources = this.attempts.lock();
+    pub(crate) fn connect_again(self: &Arc<Self>) {
+        let mut resources = self.attempts.lock();
         // Before the state says that an attempt is under way: an error from then on counts.
-        this.setup.begin();
-        if this.step(Event::Start) != Action::Connect {
+        self.setup.begin();
+        if self.step(Event::Start) != Action::Connect {
             return;
         }
         let (silent, number, was_up) = {
-            let recovery = this.recovery.lock();
+            let recovery = self.recovery.lock();
             (recovery.silent(), recovery.attempts(), recovery.was_up())
         };
         let begun = Instant::<Monotonic>::now();
         // A session that was up may be new to its server, which may be another one by now. But if
         // chunks are held for other paths, the server is asked whether it knows the session.
-        let quarantine = &this.session.quarantine;
-        let inquiry = quarantine.inquiry(this.number.get(), was_up);
+        let quarantine = &self.session.quarantine;
+        let inquiry = quarantine.inquiry(self.number.get(), was_up);
         let first_conn = inquiry.is_none();
-        let done = Self::attempt(
-            this,
-            &mut resources,
-            first_conn,
-            ConnectTimeouts::again(silent),
-        );
+        let done = self.attempt(&mut resources, first_conn, ConnectTimeouts::again(silent));
         if let (Some(losses), Err(fault)) = (inquiry, &done) {
             if fault.is_unknown_session() {
-                this.session.end_quarantine(losses);
-                this.retry_now();
-                this.step(Event::AttemptFailed {
+                self.session.end_quarantine(losses);
+                self.retry_now();
+                self.step(Event::AttemptFailed {
                     outcome: Outcome::Other,
                     took_ms: 0,
-                    pauses: this.pauses(),
+                    pauses: self.pauses(),
                 });
                 return;
             }
         }
-        this.stats.count_reconnect(done.is_ok());
-        this.ended.fetch_add(1, Ordering::Relaxed);
+        self.stats.count_reconnect(done.is_ok());
+        self.ended.fetch_add(1, Ordering::Relaxed);
         match done {
             Ok(()) => pr_info!(
                 "session {}: the path to {} is connected again\n",
-                this.session.name(),
-                this.dst()
+                self.session.name(),
+                self.dst()
             ),
             Err(fault) => {
                 if number % LOG_INTERVAL == 1 {
                     pr_err!(
                         "session {}: cannot connect to {} again: {fault}, trying on\n",
-                        this.session.name(),
-                        this.dst()
+                        self.session.name(),
+                        self.dst()
                     );
                 }
-                this.step(Event::AttemptFailed {
+                self.step(Event::AttemptFailed {
                     outcome: fault.outcome(),
                     took_ms: u32::try_from(begun.elapsed().as_millis()).unwrap_or(u32::MAX),
-                    pauses: this.pauses(),
+                    pauses: self.pauses(),
                 });
             }
         }
         drop(resources);
-        this.state_changed.wake_all();
+        self.state_changed.wake_all();
     }
 
     /// Makes one attempt to connect; `attempts` is locked. On failure no connection is left, unless
     /// it could not be drained.
     fn attempt(
-        this: &Arc<Self>,
+        self: &Arc<Self>,
         resources: &mut Resources,
         first_conn: bool,
         timeouts: ConnectTimeouts,
     ) -> Result<(), PathError> {
-        this.did(Operation::Connect);
-        this.drain_again(resources)?;
-        let life = this.life();
-        this.disconnected.store(0, Ordering::Relaxed);
-        let connections = connect::connect(this, resources, life, first_conn, timeouts)?;
-        let session = &this.session;
-        session.end_quarantine_of(this);
-        let admission = match session.admit(this, &connections) {
+        self.did(Operation::Connect);
+        self.drain_again(resources)?;
+        let life = self.life();
+        self.disconnected.store(0, Ordering::Relaxed);
+        let connections = connect::connect(self, resources, life, first_conn, timeouts)?;
+        let session = &self.session;
+        session.end_quarantine_of(self);
+        let admission = match session.admit(self, &connections) {
             Ok(admission) => admission,
             Err(fault) => {
-                Self::undo(this, resources, connections);
+                self.undo(resources, connections);
                 return Err(fault);
             }
         };
         let mut stale_connection = StaleConnection::Leave;
         let is_up = session.path_up(admission, || {
-            let effects = this.decide(Event::Established);
+            let effects = self.decide(Event::Established);
             stale_connection = effects.stale_connection;
             let live = effects.action == Action::GoLive;
             if live {
-                this.did(Operation::GoLive);
-                drop(this.connections.replace(Some(connections.clone())));
+                self.did(Operation::GoLive);
+                drop(self.connections.replace(Some(connections.clone())));
             }
             live
         });
-        this.carry_out(stale_connection);
+        self.carry_out(stale_connection);
         match is_up {
             Ok(true) => {}
             Ok(false) => {
-                Self::undo(this, resources, connections);
-                return Err(this.setup.fault().unwrap_or(PathError::Requested));
+                self.undo(resources, connections);
+                return Err(self.setup.fault().unwrap_or(PathError::Requested));
             }
             Err(fault) => {
-                Self::undo(this, resources, connections);
+                self.undo(resources, connections);
                 return Err(fault);
             }
         }
         // With `attempts` locked, so that the teardown finds it.
-        Self::start_heartbeat(this);
+        self.start_heartbeat();
         Ok(())
     }
 
     /// Ends the connections of an attempt that is not up; admin messages may be in flight on them.
-    fn undo(this: &Arc<Self>, resources: &mut Resources, connections: Arc<Connections>) {
+    fn undo(self: &Arc<Self>, resources: &mut Resources, connections: Arc<Connections>) {
         let drained = connections.hang_up();
         if let Ok(drained) = &drained {
-            let (requests, number) = (&connections.requests, this.number.get());
-            this.session.requests_lost(requests, number, drained);
+            let (requests, number) = (&connections.requests, self.number.get());
+            self.session.requests_lost(requests, number, drained);
         }
         if let Some(e) = drained.err() {
-            return this.keep_undrained(resources, Undrained::Life(connections), e);
+            return self.keep_undrained(resources, Undrained::Life(connections), e);
         }
         Self::end_life(resources, connections);
     }
 
     /// Begins to close the path, if it is not closed: [`Self::wait_closed`] waits for the end.
-    pub(crate) fn begin_close(this: &Arc<Self>) {
-        if this.step(Event::Close) == Action::TearDown {
-            this.abort_connect(PathError::Requested);
+    pub(crate) fn begin_close(self: &Arc<Self>) {
+        if self.step(Event::Close) == Action::TearDown {
+            self.abort_connect(PathError::Requested);
         }
     }
 
     /// Closes the path and waits until nothing of it is left; sleeps. Not for the path's own work
     /// items.
-    pub(crate) fn close(this: &Arc<Self>) {
-        Self::begin_close(this);
-        this.wait_closed();
+    pub(crate) fn close(self: &Arc<Self>) {
+        self.begin_close();
+        self.wait_closed();
     }
 
     /// Sleeps until the path is closed.
@@ -375,14 +370,14 @@ impl Path {
     }
 
     /// Removes a closed path. Of several callers, one gets `true`.
-    pub(crate) fn remove(this: &Arc<Self>) -> bool {
-        Self::close(this);
-        let removed = this.step(Event::Remove) == Action::Release;
+    pub(crate) fn remove(self: &Arc<Self>) -> bool {
+        self.close();
+        let removed = self.step(Event::Remove) == Action::Release;
         if removed {
-            this.did(Operation::Release);
+            self.did(Operation::Release);
         }
         // Cancels a reconnect that was requested before the removal.
-        drop(workqueue::cancel_delayed_sync::<_, RECONNECT>(this));
+        drop(workqueue::cancel_delayed_sync::<_, RECONNECT>(self));
         removed
     }
 
@@ -394,49 +389,49 @@ impl Path {
     }
 
     /// Stops IO, heartbeat and connections; requests in flight are sent elsewhere or requeued.
-    pub(crate) fn tear_down(this: &Arc<Self>) {
+    pub(crate) fn tear_down(self: &Arc<Self>) {
         // An attempt that is under way ends soon, since `fail` and `begin_close` have told it.
-        let mut resources = this.attempts.lock();
-        let Some(run) = this.begin_tear_down() else {
+        let mut resources = self.attempts.lock();
+        let Some(run) = self.begin_tear_down() else {
             return;
         };
         // The heartbeat does not take the lock.
-        drop(workqueue::cancel_delayed_sync::<_, HEARTBEAT>(this));
+        drop(workqueue::cancel_delayed_sync::<_, HEARTBEAT>(self));
         let mut kept = false;
-        if let Some(connections) = this.connections.replace(None) {
-            let drained = this.end_sends(&connections);
-            drop(workqueue::cancel_sync::<_, POLL_SEND_CQS>(this));
-            let (requests, number) = (&connections.requests, this.number.get());
-            this.session
+        if let Some(connections) = self.connections.replace(None) {
+            let drained = self.end_sends(&connections);
+            drop(workqueue::cancel_sync::<_, POLL_SEND_CQS>(self));
+            let (requests, number) = (&connections.requests, self.number.get());
+            self.session
                 .path_down(requests, number, drained.as_ref().ok());
             if let Some(e) = drained.err() {
-                this.keep_undrained(&mut resources, Undrained::Life(connections), e);
-                this.step(Event::Undrained);
+                self.keep_undrained(&mut resources, Undrained::Life(connections), e);
+                self.step(Event::Undrained);
                 return;
             }
-            if run == TearDown::ToConnectAgain && this.may_come_back() {
+            if run == TearDown::ToConnectAgain && self.may_come_back() {
                 fsleep(Delta::from_millis(LINK_SETTLE_MS.into()));
             }
             let stale_connection = Self::end_life(&mut resources, connections);
             if run == TearDown::ToConnectAgain {
-                kept = this.keep_stale_connection(stale_connection);
-                if this.session.away_ms() != 0 {
-                    this.carry_out(StaleConnection::Disconnect);
+                kept = self.keep_stale_connection(stale_connection);
+                if self.session.away_ms() != 0 {
+                    self.carry_out(StaleConnection::Disconnect);
                 }
             }
         }
-        if this.drain_again(&mut resources).is_err() {
-            this.step(Event::Undrained);
+        if self.drain_again(&mut resources).is_err() {
+            self.step(Event::Undrained);
             return;
         }
         if run != TearDown::ToConnectAgain {
-            this.drop_stale_connection();
+            self.drop_stale_connection();
             *resources = Resources::NONE;
         }
-        this.step(Event::TornDown {
+        self.step(Event::TornDown {
             run,
             kept,
-            pauses: this.pauses(),
+            pauses: self.pauses(),
         });
         drop(resources);
     }

@@ -200,7 +200,7 @@ impl Session {
             let connections = path.connections.read(&guard);
             let entry = connections.and_then(|t| t.requests.entries.get(usize::from(id)));
             if entry.is_some_and(|entry| entry.is_armed()) {
-                Path::abandon(path, PathError::RequestTimeout(id));
+                path.abandon(PathError::RequestTimeout(id));
             }
         }
     }

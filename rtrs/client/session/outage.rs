@@ -195,7 +195,7 @@ impl Session {
             Ok(false) => {
                 if let Some(paths) = self.paths.get() {
                     let others = paths.0.iter().filter(|other| !Arc::ptr_eq(other, path));
-                    others.for_each(|other| Path::fail(other, PathError::ServerRestarted));
+                    others.for_each(|other| other.fail(PathError::ServerRestarted));
                 }
                 Err(PathError::ServerRestarted)
             }

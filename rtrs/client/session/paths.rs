@@ -95,7 +95,7 @@ impl Session {
             let reserve = PathsReserve::new()?;
             let path = Path::new(self, addrs)?;
             self.add(&path)?;
-            let Err(fault) = Path::connect(&path, first_conn) else {
+            let Err(fault) = path.connect(first_conn) else {
                 return Ok(path);
             };
             self.remove(&path, reserve);
@@ -114,7 +114,7 @@ impl Session {
 
     /// Closes a path for good and removes it from the list; sleeps.
     pub(crate) fn remove(&self, path: &Arc<Path>, reserve: PathsReserve) {
-        if !Path::remove(path) {
+        if !path.remove() {
             return;
         }
         let _lock = self.paths_lock.lock();

@@ -275,7 +275,7 @@ impl Session {
         );
         for path in &paths.0 {
             // Does nothing for a path that is not connected, nor being connected.
-            Path::fail(path, PathError::ChunksHeld);
+            path.fail(PathError::ChunksHeld);
         }
     }
 }

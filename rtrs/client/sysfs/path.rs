@@ -82,12 +82,12 @@ fn expect_one(path: &Path, what: &str, text: &str) -> Result {
 
 fn store_reconnect(path: ArcBorrow<'_, Path>, _context: &StoreContext<'_>, text: &str) -> Result {
     expect_one(&path, "reconnect", text)?;
-    Path::reconnect(&Arc::from(path))
+    Arc::from(path).reconnect()
 }
 
 fn store_disconnect(path: ArcBorrow<'_, Path>, _context: &StoreContext<'_>, text: &str) -> Result {
     expect_one(&path, "disconnect", text)?;
-    Path::close(&Arc::from(path));
+    Arc::from(path).close();
     Ok(())
 }
 
