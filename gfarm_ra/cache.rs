@@ -9,21 +9,27 @@
 //! | `peers` | the other nodes, under a lock |
 //! | `owner` | what this node knows as the owner of chunks |
 //! | `responder` | pages that go to other nodes |
+//! | `requester`, `inbox`, `contacts` | pages that come from other nodes |
 //! | `node` | all of it, from the mount to the unmount |
 
+mod contacts;
 mod endpoint;
+mod inbox;
 mod membership;
 mod node;
 mod owner;
 mod peers;
+mod requester;
 mod responder;
 
 pub(crate) use self::{
     endpoint::Place,
     node::{
         Node,
+        Reads,
         View, //
     },
+    requester::Notice,
     responder::PageCache, //
 };
 

@@ -23,6 +23,10 @@ use rdma::{
     PortEvents,
     PortWatch, //
 };
+use vfs_ext::{
+    FileSystem,
+    Lent, //
+};
 
 use super::{
     endpoint::{
@@ -34,43 +38,53 @@ use super::{
     now_us,
     owner::Owner,
     peers::Peers,
+    requester::{
+        Notice,
+        Requests, //
+    },
     responder::{
         PageCache,
         Responder, //
     },
 };
-use crate::proto::cache::{
-    address::{
-        Address,
-        NodeId,
-        Port, //
-    },
-    admission::CREDITS_FIRST,
-    have::Have,
-    ibaddr::{
-        edits,
-        Edit, //
-    },
-    reply::{
-        Answer,
-        Refusal,
-        Reply, //
-    },
-    request::{
-        Request,
-        RequestId,
-        Role, //
-    },
-    wire::{
-        self,
-        Datagram,
-        Key,
-        Kind, //
+use crate::proto::{
+    attr::FileId,
+    cache::{
+        address::{
+            Address,
+            NodeId,
+            Port, //
+        },
+        admission::CREDITS_FIRST,
+        have::Have,
+        ibaddr::{
+            edits,
+            Edit, //
+        },
+        reply::{
+            Answer,
+            Refusal,
+            Reply, //
+        },
+        request::{
+            Request,
+            RequestId,
+            Role, //
+        },
+        wire::{
+            self,
+            Datagram,
+            Key,
+            Kind, //
+        }, //
     }, //
 };
 
 /// The requests of others that are served at a time.
 const SERVING: u16 = 16;
+
+/// The reads of this node that ask others at a time; further ones ask the file server.
+const ASKING: u16 = 16;
 
 /// A node, which ends with its drop.
 pub(crate) struct Node {
@@ -102,6 +116,7 @@ struct Live {
     owner: Arc<Owner>,
     membership: Arc<Membership<Shared>>,
     responder: Arc<Responder<Shared>>,
+    requests: Arc<Requests<Shared>>,
     device: DeviceId,
 }
 
@@ -139,8 +154,10 @@ impl Node {
         let making = this.shared.making.lock();
         let endpoint = Endpoint::new(place, this.shared.clone())?;
         let peers = Peers::new(me, endpoint.address())?;
+        let owner = Owner::new(&peers)?;
         let live = Live {
-            owner: Owner::new(&peers)?,
+            requests: Requests::new(&endpoint, &peers, &owner, key, ASKING)?,
+            owner,
             membership: Membership::new(&endpoint, &peers, key)?,
             responder: Responder::new(&endpoint, SERVING)?,
             device: endpoint.pd().device().id(),
@@ -155,9 +172,35 @@ impl Node {
         Ok(this)
     }
 
+    /// Returns how files are read from other nodes, if there is a device for it.
+    pub(crate) fn reads(&self) -> Option<Reads> {
+        self.shared.live.lock().clone().map(Reads)
+    }
+
     /// Returns what others see of it; it may outlive the node, and then sees nothing.
     pub(crate) fn view(&self) -> View {
         View(self.shared.clone())
+    }
+}
+
+/// How files are read from other nodes.
+#[derive(Clone)]
+pub(crate) struct Reads(Arc<Live>);
+
+impl Reads {
+    /// Fills pages of a subrequest with those of other nodes, see [`Requests::fill`]. Sleeps.
+    pub(crate) fn fill<T: FileSystem>(
+        &self,
+        lent: Lent<T>,
+        id: FileId,
+        size_bytes: u64,
+    ) -> Option<(Lent<T>, Option<Notice>)> {
+        self.0.requests.fill(lent, id, size_bytes)
+    }
+
+    /// Tells owners that pages are there, see [`Requests::tell`]. Sleeps.
+    pub(crate) fn tell(&self, notice: &Notice) {
+        self.0.requests.tell(notice);
     }
 }
 
@@ -211,6 +254,7 @@ impl Shared {
         let Some(live) = self.live.lock().take() else {
             return;
         };
+        live.requests.end();
         live.membership.leave();
         // The handlers have returned when this does, so none of them has the last reference. A
         // device that does not flush the queue pair has it leaked by its drop.
@@ -238,6 +282,10 @@ impl Shared {
             return;
         }
         if datagram.head.to != Some(self.me) {
+            return;
+        }
+        if datagram.head.kind == Kind::Reply {
+            live.requests.replied(datagram.head.from, datagram.body);
             return;
         }
         let Some(address) = live.peers.admit(&datagram.head, from, qpn) else {

@@ -24,6 +24,10 @@ use super::{
     Gfarm, //
 };
 use crate::{
+    cache::{
+        Notice,
+        Reads, //
+    },
     net::{
         Ending,
         Pages,
@@ -136,11 +140,64 @@ impl Drop for Waiter {
 /// A part of a file that a task reads. The fields are dropped in this order.
 pub(crate) struct Part {
     subrequest: Subrequest<Gfarm>,
+    /// What other nodes are told when it is there.
+    notice: Option<(Reads, Notice)>,
     /// Of `ra_async=0`: who waits for the end.
     waiter: Option<Waiter>,
 }
 
+impl Part {
+    /// Asks other nodes for the pages; `None` if the subrequest has ended with an error.
+    fn ask(self, reads: Reads, node: &Node, size_bytes: u64) -> Option<Self> {
+        let Self {
+            subrequest, waiter, ..
+        } = self;
+        let (id, changes) = node.content.current();
+        let lent = match subrequest.lend() {
+            Ok(lent) => lent,
+            Err(subrequest) => {
+                return Some(Self {
+                    subrequest,
+                    notice: None,
+                    waiter,
+                })
+            }
+        };
+        let (lent, notice) = reads.fill(lent, id, size_bytes)?;
+        let mut subrequest = lent.into_subrequest();
+        // As with a gfsd: bytes are given to readers if the label is still the one asked for.
+        if node.holds(id) == Some(changes) {
+            subrequest.progress();
+        } else {
+            subrequest.rewind();
+        }
+        let notice = notice.map(|notice| (reads, notice));
+        Some(Self {
+            subrequest,
+            notice,
+            waiter,
+        })
+    }
+}
+
 impl Pages for Part {
+    fn from_nodes(self) -> Option<Self> {
+        let (reads, node, size_bytes) = {
+            let inode = self.subrequest.inode();
+            let sb = inode.super_block();
+            (sb.data().reads(), inode.data().clone(), inode.size())
+        };
+        let Some(reads) = reads else {
+            return Some(self);
+        };
+        let part = self.ask(reads, &node, size_bytes)?;
+        if part.len() == 0 {
+            part.end(Ending::Read);
+            return None;
+        }
+        Some(part)
+    }
+
     fn position(&self) -> u64 {
         self.subrequest.position()
     }
@@ -162,7 +219,11 @@ impl Pages for Part {
     }
 
     fn end(self, how: Ending) {
-        let Self { subrequest, waiter } = self;
+        let Self {
+            subrequest,
+            notice,
+            waiter,
+        } = self;
         let end = match how {
             Ending::Read => End::Read,
             Ending::EndOfFile => {
@@ -173,6 +234,9 @@ impl Pages for Part {
             Ending::Failed(error) => End::Failed(error),
         };
         subrequest.end(end);
+        if let (Some((reads, notice)), false) = (notice, matches!(how, Ending::Failed(_))) {
+            reads.tell(&notice);
+        }
         drop(waiter);
     }
 }
@@ -190,7 +254,12 @@ pub(super) fn read(subrequest: Subrequest<Gfarm>) {
         false => Arc::pin_init(Completion::new(), GFP_NOWAIT).ok(),
     };
     let waiter = done.clone().map(Waiter);
-    file.stream.read(Part { subrequest, waiter });
+    let notice = None;
+    file.stream.read(Part {
+        subrequest,
+        notice,
+        waiter,
+    });
     if let Some(done) = done {
         // What is not waited for is read nevertheless.
         let _ = done.wait_killable();

@@ -51,7 +51,8 @@ use super::{
 use crate::{
     cache::{
         Node,
-        Place, //
+        Place,
+        Reads, //
     },
     net::{
         Client,
@@ -127,6 +128,11 @@ impl Mount {
 
     pub(super) fn client(&self) -> &Arc<Client> {
         &self.client
+    }
+
+    /// Returns how files are read from other nodes, if this mount does so.
+    pub(super) fn reads(&self) -> Option<Reads> {
+        self.node.as_ref()?.reads()
     }
 
     pub(super) fn entrance(&self) -> &Entrance<Gfarm> {

@@ -108,6 +108,12 @@ impl Content {
         self.label.lock().changes()
     }
 
+    /// Returns the content, and how often it has changed.
+    pub(crate) fn current(&self) -> (FileId, u64) {
+        let label = self.label.lock();
+        (label.id(), label.changes())
+    }
+
     /// Returns how often the content has changed, if it is `id` now.
     pub(crate) fn changes_of(&self, id: FileId) -> Option<u64> {
         let label = self.label.lock();

@@ -20,6 +20,12 @@ pub(crate) enum Ending {
 
 /// A part of a file that is to be read, into memory of its owner.
 pub(crate) trait Pages: Send + 'static {
+    /// Fills what other nodes have; returns what is to be read from the gfsd, or `None` if the read
+    /// has ended. May sleep.
+    fn from_nodes(self) -> Option<Self>
+    where
+        Self: Sized;
+
     /// Returns the position in the file of the next byte to read.
     fn position(&self) -> u64;
 

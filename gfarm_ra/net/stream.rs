@@ -170,6 +170,9 @@ impl<P: Pages> Inner<P> {
             let Some(pages) = self.pop() else {
                 return;
             };
+            let Some(pages) = pages.from_nodes() else {
+                continue;
+            };
             bytes = bytes.saturating_add(pages.len());
             // There is room for a batch.
             if let Err(error) = batch.push_within_capacity(pages) {

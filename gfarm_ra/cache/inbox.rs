@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A read that is under way, for its worker and for the handlers of what comes.
+//!
+//! Handlers give events to the read's machine, and leave what it decides for the worker. Two
+//! decisions never wait at a time: behind one to stop, to ask or to end, no handler causes another.
+
+use kernel::{
+    new_spinlock,
+    prelude::*,
+    sync::{
+        Arc,
+        SpinLock, //
+    },
+};
+use kernel_ext::{
+    new_wait_queue,
+    sync::WaitQueue, //
+};
+use rdma::transfer::{
+    Arrival,
+    ReceiveEvents, //
+};
+
+use super::now_us;
+use crate::proto::cache::{
+    address::NodeId,
+    reassembly::Move,
+    request::Ask,
+    requester::{
+        event::{
+            Effect,
+            Event,
+            Step, //
+        },
+        owners::Owners,
+        Requester, //
+    }, //
+};
+
+/// What has come for a read.
+#[pin_data]
+pub(super) struct Inbox {
+    tag: u16,
+    #[pin]
+    mail: SpinLock<Mail>,
+    #[pin]
+    wake: WaitQueue,
+}
+
+struct Mail {
+    machine: Option<Requester>,
+    /// What a handler has left for the worker.
+    effect: Effect,
+}
+
+impl Mail {
+    fn step(&mut self, event: Event<'_>) -> Step {
+        match &mut self.machine {
+            Some(machine) => machine.step(event, now_us()),
+            // What comes is of a read that has ended.
+            None => Step {
+                effect: Effect::Wait,
+                note: None,
+            },
+        }
+    }
+}
+
+impl Inbox {
+    /// Allocates it. Sleeps.
+    pub(super) fn new(tag: u16) -> Result<Arc<Self>> {
+        let mail = Mail {
+            machine: None,
+            effect: Effect::Wait,
+        };
+        Arc::pin_init(
+            pin_init!(Self {
+                tag,
+                mail <- new_spinlock!(mail, "Inbox::mail"),
+                wake <- new_wait_queue!("Inbox::wake"),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Returns the number that requests and fragments of the read have.
+    pub(super) fn tag(&self) -> u16 {
+        self.tag
+    }
+
+    /// Begins a read.
+    pub(super) fn begin(&self, machine: Requester) -> Effect {
+        let mut mail = self.mail.lock();
+        mail.machine = Some(machine);
+        mail.effect = Effect::Wait;
+        mail.step(Event::Start).effect
+    }
+
+    /// Ends the read; returns the owners that were asked.
+    pub(super) fn end(&self) -> Owners {
+        let machine = self.mail.lock().machine.take();
+        machine.map_or(Owners::NONE, |machine| *machine.owners())
+    }
+
+    /// Takes an event of the worker.
+    pub(super) fn step(&self, event: Event<'_>) -> Step {
+        self.mail.lock().step(event)
+    }
+
+    /// Takes an event of a handler. Returns what was learned of a peer.
+    pub(super) fn post(&self, event: Event<'_>) -> Step {
+        let step = {
+            let mut mail = self.mail.lock();
+            let step = mail.step(event);
+            if step.effect != Effect::Wait {
+                mail.effect = step.effect;
+            }
+            step
+        };
+        if step.effect != Effect::Wait {
+            self.wake.wake_all();
+        }
+        step
+    }
+
+    fn take(&self) -> Effect {
+        let mut mail = self.mail.lock();
+        core::mem::replace(&mut mail.effect, Effect::Wait)
+    }
+
+    /// Waits for what a handler leaves; [`Effect::Wait`] if the time is over. Sleeps.
+    pub(super) fn wait(&self, timeout_ms: u32) -> Effect {
+        let has_any = || self.mail.lock().effect != Effect::Wait;
+        // Both ends are looked at by the caller.
+        let _ = self.wake.wait_until_timeout_ms(has_any, timeout_ms);
+        self.take()
+    }
+
+    /// Returns what a node is asked for besides the pages.
+    pub(super) fn ask_of(&self, node: NodeId) -> Option<Ask> {
+        let mail = self.mail.lock();
+        mail.machine.as_ref().map(|machine| machine.ask_of(node))
+    }
+
+    /// Returns the next copy to make.
+    pub(super) fn next_move(&self) -> Option<Move> {
+        self.mail.lock().machine.as_mut()?.next_move()
+    }
+}
+
+/// The handler of a queue pair for data.
+pub(super) struct Landed(pub(super) Arc<Inbox>);
+
+impl ReceiveEvents for Landed {
+    const MODULE: &'static ThisModule = &crate::THIS_MODULE;
+
+    fn received(&self, arrival: &Arrival<'_>) {
+        if let Ok(slot) = u8::try_from(arrival.slot()) {
+            self.0.post(Event::Arrived {
+                slot,
+                imm: arrival.imm(),
+                len_bytes: arrival.len(),
+            });
+        }
+    }
+
+    fn failed(&self) {
+        self.0.post(Event::Cancel);
+    }
+}
