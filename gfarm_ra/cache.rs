@@ -9,7 +9,7 @@
 //! | `peers` | the other nodes, under a lock |
 //! | `owner` | what this node knows as the owner of chunks |
 //! | `responder` | pages that go to other nodes |
-//! | `requester`, `inbox`, `contacts` | pages that come from other nodes |
+//! | `requester`, `run`, `inbox`, `contacts` | pages that come from other nodes |
 //! | `node` | all of it, from the mount to the unmount |
 
 mod contacts;
@@ -21,6 +21,7 @@ mod owner;
 mod peers;
 mod requester;
 mod responder;
+mod run;
 
 pub(crate) use self::{
     endpoint::Place,

@@ -194,7 +194,7 @@ impl Reads {
         lent: Lent<T>,
         id: FileId,
         size_bytes: u64,
-    ) -> Option<(Lent<T>, Option<Notice>)> {
+    ) -> Option<(Lent<T>, Notice)> {
         self.0.requests.fill(lent, id, size_bytes)
     }
 

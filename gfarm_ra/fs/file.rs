@@ -171,10 +171,9 @@ impl Part {
         } else {
             subrequest.rewind();
         }
-        let notice = notice.map(|notice| (reads, notice));
         Some(Self {
             subrequest,
-            notice,
+            notice: Some((reads, notice)),
             waiter,
         })
     }

@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! One read of pages of a chunk from other nodes, from its first request to its end.
+
+use core::mem;
+
+use kernel::sync::Arc;
+use kernel_ext::{
+    random,
+    sync::atomic::Ordering::Relaxed, //
+};
+use rdma::transfer::{
+    self,
+    ReceiveQp,
+    Received,
+    Receiving, //
+};
+use vfs_ext::{
+    FileSystem,
+    Lent,
+    Selection, //
+};
+
+use super::{
+    endpoint::Incoming,
+    inbox::{
+        Inbox,
+        Landed, //
+    },
+    now_us,
+    peers::Table,
+    requester::Requests, //
+};
+use crate::proto::cache::{
+    address::NodeId,
+    excluded::Reason,
+    owner::ChunkKey,
+    pages::{
+        PageSet,
+        PAGES, //
+    },
+    reassembly::{
+        Move,
+        Place, //
+    },
+    reply::Holder,
+    request::{
+        Landing,
+        Request,
+        RequestId,
+        Role,
+        Wanted, //
+    },
+    requester::{
+        event::{
+            Asking,
+            Effect,
+            Event,
+            Whom, //
+        },
+        Requester, //
+    }, //
+};
+
+/// The time after which a read that is to end notices that, in milliseconds.
+const NOTICE_MS: u64 = 100;
+
+/// The time after which a request is sent for which its peer had no room, in microseconds.
+const ROOM_US: u32 = 2_000;
+
+/// Where the queue pair and the pages are.
+enum Hold<T: FileSystem> {
+    Idle(ReceiveQp<Landed>, Lent<T>),
+    Receiving(Receiving<Landed, Selection<T>>),
+    Received(Received<Landed, Selection<T>>),
+    /// With the device, which has not given them back.
+    Lost,
+}
+
+/// A read that is being carried out.
+pub(super) struct Run<'a, I: Incoming, T: FileSystem> {
+    requests: &'a Requests<I>,
+    inbox: Arc<Inbox>,
+    wanted: Wanted,
+    hold: Hold<T>,
+    /// The pages that are received, or were last.
+    pages: PageSet,
+    /// The peer at which a request is counted.
+    credit: Option<NodeId>,
+    timer_us: Option<u64>,
+}
+
+impl<'a, I: Incoming, T: FileSystem> Run<'a, I, T> {
+    /// Prepares to carry a read out.
+    pub(super) fn new(
+        requests: &'a Requests<I>,
+        inbox: Arc<Inbox>,
+        wanted: Wanted,
+        qp: ReceiveQp<Landed>,
+        lent: Lent<T>,
+    ) -> Self {
+        Self {
+            requests,
+            inbox,
+            wanted,
+            hold: Hold::Idle(qp, lent),
+            pages: PageSet::EMPTY,
+            credit: None,
+            timer_us: None,
+        }
+    }
+
+    /// Carries the read out; `None` if the device keeps the pages. Sleeps.
+    pub(super) fn carry_out(mut self, machine: Requester) -> Option<(ReceiveQp<Landed>, Lent<T>)> {
+        self.run(machine);
+        match self.hold {
+            Hold::Idle(qp, lent) => Some((qp, lent)),
+            _ => None,
+        }
+    }
+
+    fn run(&mut self, machine: Requester) {
+        let mut effect = self.inbox.begin(machine);
+        loop {
+            effect = match effect {
+                Effect::Wait => self.wait(),
+                Effect::Timer { at_us } => {
+                    self.timer_us = Some(at_us);
+                    self.wait()
+                }
+                Effect::Ask(asking) => self.ask(&asking),
+                Effect::Stop => self.stop(),
+                Effect::Settle { complete } => self.settle(complete),
+                Effect::Over { .. } => {
+                    // The queue pair may have failed before the request was sent.
+                    self.finish();
+                    self.take_back();
+                    self.give_credit_back();
+                    return;
+                }
+            };
+            if matches!(self.hold, Hold::Lost) {
+                self.give_credit_back();
+                return;
+            }
+        }
+    }
+
+    fn step(&self, event: Event<'_>) -> Effect {
+        let step = self.inbox.step(event);
+        self.requests.note(&step);
+        step.effect
+    }
+
+    fn give_credit_back(&mut self) {
+        if let Some(node) = self.credit.take() {
+            self.requests.contacts.give_back(node);
+        }
+    }
+
+    fn wait(&mut self) -> Effect {
+        if self.requests.is_over.load(Relaxed) {
+            let effect = self.step(Event::Cancel);
+            if effect != Effect::Wait {
+                return effect;
+            }
+        }
+        let left_us = self.timer_us.map(|at_us| at_us.saturating_sub(now_us()));
+        let left_ms = left_us.map_or(NOTICE_MS, |us| us.div_ceil(1000).min(NOTICE_MS));
+        // CAST: At most 100.
+        let effect = self.inbox.wait(left_ms as u32);
+        if effect == Effect::Wait && self.timer_us.is_some_and(|at_us| at_us <= now_us()) {
+            self.timer_us = None;
+            return self.step(Event::TimerFired);
+        }
+        effect
+    }
+
+    /// Returns the node to ask; `None` if there is no other one.
+    fn whom(&self, asking: &Asking) -> Option<Holder> {
+        match asking.whom {
+            Whom::Named(holder) => Some(holder),
+            Whom::Owner => {
+                let peers = &self.requests.peers;
+                let key = ChunkKey::new(self.wanted.id().inum, self.wanted.chunk());
+                let is_lost = |node| asking.excluded.reason(node) == Some(Reason::NoAnswer);
+                let owners = peers.owners(key, peers.me().node, is_lost);
+                peers.holder(owners.near)
+            }
+        }
+    }
+
+    fn ask(&mut self, asking: &Asking) -> Effect {
+        self.give_credit_back();
+        self.timer_us = None;
+        let none = Event::Unsent { retry_us: None };
+        let requests = self.requests;
+        let me = requests.peers.me().node;
+        let whom = self.whom(asking);
+        let (Some(to), Some(wanted)) = (whom, self.wanted.part(asking.pages)) else {
+            return self.step(none);
+        };
+        let Some(ask) = self.inbox.ask_of(to.node) else {
+            return self.step(none);
+        };
+        if to.node == me {
+            let answer = requests.owner.ask(me, &wanted, &ask);
+            return self.step(Event::Answered(answer));
+        }
+        let Some(timing) = requests.contacts.take(to.node) else {
+            let retry_us = Some(ROOM_US);
+            return self.step(Event::Unsent { retry_us });
+        };
+        self.credit = Some(to.node);
+        let landing = match asking.role {
+            Role::Holder => match self.land(asking.pages) {
+                Some(landing) => Some(landing),
+                None => return self.step(none),
+            },
+            Role::Owner | Role::NamedOwner => None,
+        };
+        let mut number = [0; 8];
+        random::fill(&mut number);
+        let id = RequestId {
+            tag: self.inbox.tag(),
+            cookie: u64::from_le_bytes(number),
+        };
+        // CAST: At most 200.
+        let timeout_ms = timing.timeout_us.div_ceil(1000) as u16;
+        let request = Request::new(id, wanted, landing, ask, timeout_ms);
+        let sequence = {
+            let now_us = now_us();
+            let next = |table: &mut Table| table.next_sequence(Some(to.node), now_us);
+            requests.peers.with(next)
+        };
+        let node = to.node;
+        let effect = self.step(Event::Sending { node, id, timing });
+        let sealed = request
+            .ok()
+            .and_then(|r| r.seal(me, node, sequence, &requests.key));
+        if let Some(bytes) = sealed {
+            // One that cannot be sent is as good as lost: the timer expires.
+            let _ = requests.endpoint.send(&to.address, &bytes);
+        }
+        effect
+    }
+
+    /// Lays receives over pages; `None` if the device cannot.
+    fn land(&mut self, pages: PageSet) -> Option<Landing> {
+        let Hold::Idle(qp, lent) = mem::replace(&mut self.hold, Hold::Lost) else {
+            return None;
+        };
+        let first = lent.first_page();
+        let chunk = self.wanted.chunk();
+        let selection = lent.select(|page| {
+            let page = first.saturating_add(page.into());
+            // CAST: Below 256.
+            page / PAGES as u64 == chunk && pages.contains((page % PAGES as u64) as u8)
+        });
+        let mut drawn = [0; 4];
+        random::fill(&mut drawn);
+        let qkey = (u32::from_le_bytes(drawn) & i32::MAX as u32).max(1);
+        let fragment_len = self.requests.fragment_len;
+        let Ok(landing) = Landing::new(qp.number(), qkey, fragment_len) else {
+            self.hold = Hold::Idle(qp, selection.into_lent());
+            return None;
+        };
+        let skip = selection.skip();
+        match qp.receive(selection, skip, fragment_len.bytes(), qkey) {
+            Ok(receiving) => {
+                self.pages = pages;
+                self.hold = Hold::Receiving(receiving);
+                Some(landing)
+            }
+            Err(refused) => {
+                if let Some((qp, selection)) = refused.parts {
+                    self.hold = Hold::Idle(qp, selection.into_lent());
+                }
+                None
+            }
+        }
+    }
+
+    /// Stops the queue pair, for the machine.
+    fn stop(&mut self) -> Effect {
+        self.timer_us = None;
+        self.finish();
+        let effect = self.step(Event::Stopped);
+        if !matches!(effect, Effect::Settle { .. }) {
+            self.take_back();
+        }
+        effect
+    }
+
+    /// Stops the queue pair, if it receives.
+    fn finish(&mut self) {
+        if !matches!(self.hold, Hold::Receiving(_)) {
+            return;
+        }
+        if let Hold::Receiving(receiving) = mem::replace(&mut self.hold, Hold::Lost) {
+            let mut receiving = receiving;
+            // Until then the device may write to the pages: the reader waits (decision 0014).
+            let received = loop {
+                match receiving.finish() {
+                    Ok(received) => break received,
+                    Err(again) => receiving = again,
+                }
+            };
+            self.hold = Hold::Received(received);
+        }
+    }
+
+    /// Puts fragments at their places, and gives the pages to the subrequest.
+    fn settle(&mut self, complete: PageSet) -> Effect {
+        if let Hold::Received(received) = &mut self.hold {
+            let place = |place| match place {
+                Place::Slot(slot) => transfer::Place::Slot(slot.into()),
+                Place::Spare => transfer::Place::Spare,
+            };
+            let mut moved = Ok(());
+            while let Some(Move { from, to }) = self.inbox.next_move() {
+                moved = moved.and_then(|()| received.copy(place(from), place(to)));
+            }
+            if moved.is_ok() {
+                for page in complete.iter() {
+                    // CAST: Below 256.
+                    let number = self.pages.rank(page) as u16;
+                    // A page that is refused is read from the file server.
+                    let _ = received.deliver(number);
+                }
+            }
+        }
+        self.take_back();
+        self.step(Event::Settled)
+    }
+
+    /// Takes queue pair and pages back from a transfer that has ended.
+    fn take_back(&mut self) {
+        match mem::replace(&mut self.hold, Hold::Lost) {
+            Hold::Received(received) => {
+                let (qp, selection) = received.into_parts();
+                self.hold = Hold::Idle(qp, selection.into_lent());
+            }
+            other => self.hold = other,
+        }
+    }
+}
