@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 from vmlab import gfarm_mount
 from vmlab.checks import eq, ge, matches, ok, until
@@ -112,3 +112,53 @@ def test_nodes_find_each_other(vm: Lab) -> None:
             eq(len(_addresses(one)), 3, "nodes, and none with another key")
         vm.server.write(f"{one.folder}/ibaddr", f"remove {own[1]}\n")
         ok(vm.server.write(f"{one.folder}/ibaddr", "lid=1 qpn=nonsense\n"), "nonsense was taken")
+
+
+@contextmanager
+def acquainted(servers: Gfarm, count: int) -> Iterator[list[Mount]]:
+    """Nodes that all know each other, for the body."""
+    with ExitStack() as stack:
+        mounts = [stack.enter_context(node(servers, f"{AT}{number}")) for number in range(count)]
+        own = [_addresses(mount)[0] for mount in mounts]
+        for mount, line in zip(mounts, own[1:], strict=False):
+            servers.machine.write(f"{mount.folder}/ibaddr", line + "\n")
+        for mount in mounts:
+            until(lambda mount=mount: sorted(_addresses(mount)) == sorted(own), 30, "all know all")
+        yield mounts
+
+
+@needs(machines=1, timeout=300)
+def test_a_second_reader_reads_from_the_first(vm: Lab) -> None:
+    """Each byte leaves the file server once; what the second and the third one read is the same."""
+    servers = gfarm_mount.start(vm)
+    sizes = (1, 4096, 300_001, 1 << 20, 5_000_001)
+    wanted = [put_random(servers, f"shared{size}", size, "fs1") for size in sizes]
+    with acquainted(servers, 3) as mounts:
+        for mount in mounts:
+            eq([mount.sha256(f"shared{size}") for size in sizes], wanted, mount.at)
+        read = [mount.stats()["gfsd_bytes"] for mount in mounts]
+        eq(read, [sum(sizes), 0, 0], "bytes from the file server")
+
+
+@needs(machines=1, timeout=300)
+def test_a_reader_whose_holder_has_gone_reads_from_the_file_server(vm: Lab) -> None:
+    """The other node is unmounted, and was the only one with the file."""
+    servers = gfarm_mount.start(vm)
+    wanted = put_random(servers, "left", 3_000_001, "fs1")
+    with acquainted(servers, 2) as (one, two):
+        eq(one.sha256("left"), wanted, "the first one")
+        vm.server.run(f"umount {one.at}")
+        eq(two.sha256("left"), wanted, "the second one")
+        eq(two.stats()["gfsd_bytes"], 3_000_001, "bytes from the file server")
+
+
+@needs(machines=1, timeout=300)
+def test_a_file_that_was_replaced_is_not_read_from_another_node(vm: Lab) -> None:
+    """The first node has the old file in its cache; the second one opens the new one, possibly with the same number."""
+    servers = gfarm_mount.start(vm)
+    with acquainted(servers, 2) as (one, two):
+        for _ in range(3):
+            old = put_random(servers, "replaced", 2_000_001, "fs1")
+            eq(one.sha256("replaced"), old, "the first one")
+            new = put_random(servers, "replaced", 2_000_001, "fs1")
+            eq(two.sha256("replaced"), new, "the second one")
