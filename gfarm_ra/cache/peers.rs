@@ -11,7 +11,13 @@ use kernel::{
         Mutex, //
     },
 };
-use kernel_ext::random;
+use kernel_ext::{
+    random,
+    sync::atomic::{
+        AtomicU32,
+        Ordering::Relaxed, //
+    }, //
+};
 
 use super::now_us;
 use crate::proto::cache::{
@@ -36,6 +42,22 @@ use crate::proto::cache::{
 /// The table of peers.
 pub(crate) type Table = Members<KVVec<Option<Peer>>>;
 
+/// What all mounts of this machine have in common until the module is loaded again; 0 before the
+/// first one. With a number for each of them, mounts would take each other for those from before
+/// a start of their machine, and so for dead.
+static BOOT: AtomicU32 = AtomicU32::new(0);
+
+fn boot() -> u32 {
+    let _ = BOOT.compare_exchange(0, drawn().max(1), Relaxed, Relaxed);
+    BOOT.load(Relaxed)
+}
+
+fn drawn() -> u32 {
+    let mut drawn = [0; 4];
+    random::fill(&mut drawn);
+    u32::from_le_bytes(drawn)
+}
+
 /// The peers of a node.
 #[pin_data]
 pub(crate) struct Peers {
@@ -49,12 +71,7 @@ impl Peers {
     pub(crate) fn new(node: NodeId, address: Address) -> Result<Arc<Self>> {
         let mut places = KVVec::with_capacity(PEERS_MAX, GFP_KERNEL)?;
         places.extend_with(PEERS_MAX, None, GFP_KERNEL)?;
-        let mut drawn = [0; 8];
-        random::fill(&mut drawn);
-        let [b0, b1, b2, b3, r0, r1, r2, r3] = drawn;
-        let boot = u32::from_le_bytes([b0, b1, b2, b3]);
-        let random = u32::from_le_bytes([r0, r1, r2, r3]);
-        let table = Members::new(node, address, boot, places, now_us(), random);
+        let table = Members::new(node, address, boot(), places, now_us(), drawn());
         let me = Holder { node, address };
         Arc::pin_init(
             pin_init!(Self {
