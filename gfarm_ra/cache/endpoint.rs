@@ -3,6 +3,7 @@
 //! The public queue pair of a mount: messages of other nodes come here, and go from here.
 
 use kernel::{
+    alloc::KVVec,
     new_mutex, new_spinlock,
     prelude::*,
     str::CStr,
@@ -55,6 +56,10 @@ const WHOLE_LEN: usize = GRH_LEN as usize + DATAGRAM_LEN_MAX;
 
 /// The messages that are on their way at a time.
 const SENDS: u32 = 64;
+
+/// The handles of addresses that are kept, and among how many an address has its place.
+const HANDLES: usize = 4096;
+const WAYS: usize = 8;
 
 /// The receives that are posted at a time.
 const BATCH: u32 = 4;
@@ -159,7 +164,59 @@ pub(crate) struct Endpoint<I: Incoming> {
     state: PortState,
     address: Address,
     #[pin]
-    handles: Mutex<KVec<(Address, Arc<AddressHandle>)>>,
+    handles: Mutex<Handles>,
+}
+
+/// The handles of addresses. A new one replaces the one of its group that was made first; the
+/// domain keeps what may still be in use.
+struct Handles {
+    places: KVVec<Option<Known>>,
+    made: u64,
+}
+
+struct Known {
+    port: Port,
+    service_level: u8,
+    handle: Arc<AddressHandle>,
+    order: u64,
+}
+
+impl Handles {
+    fn new() -> Result<Self> {
+        let mut places = KVVec::with_capacity(HANDLES, GFP_KERNEL)?;
+        for _ in 0..HANDLES {
+            places.push(None, GFP_KERNEL)?;
+        }
+        Ok(Self { places, made: 0 })
+    }
+
+    fn group(&mut self, to: &Address) -> &mut [Option<Known>] {
+        let group = to.port().hash() as usize % (HANDLES / WAYS);
+        let begin = group.saturating_mul(WAYS);
+        let group = self.places.get_mut(begin..begin.saturating_add(WAYS));
+        group.unwrap_or_default()
+    }
+
+    fn find(&mut self, to: &Address) -> Option<Arc<AddressHandle>> {
+        let is_it = |known: &&Known| known.port == to.port() && known.service_level == to.sl();
+        let known = self.group(to).iter().flatten().find(is_it);
+        known.map(|known| known.handle.clone())
+    }
+
+    /// Adds a handle, and returns the one that it replaces.
+    fn add(&mut self, to: &Address, handle: Arc<AddressHandle>) -> Option<Known> {
+        self.made = self.made.saturating_add(1);
+        let known = Known {
+            port: to.port(),
+            service_level: to.sl(),
+            handle,
+            order: self.made,
+        };
+        let mut places = self.group(to).iter_mut();
+        // One that is free comes before all others.
+        let place = places.min_by_key(|place| place.as_ref().map_or(0, |known| known.order));
+        place.and_then(|place| place.replace(known))
+    }
 }
 
 impl<I: Incoming> Endpoint<I> {
@@ -207,13 +264,14 @@ impl<I: Incoming> Endpoint<I> {
             place.service_level,
         );
         let address = address.ok_or(EINVAL)?;
+        let handles = Handles::new()?;
         Arc::pin_init(
             pin_init!(Self {
                 qp,
                 port,
                 state,
                 address,
-                handles <- new_mutex!(KVec::new(), "Endpoint::handles"),
+                handles <- new_mutex!(handles, "Endpoint::handles"),
             }),
             GFP_KERNEL,
         )
@@ -254,13 +312,7 @@ impl<I: Incoming> Endpoint<I> {
     ///
     /// Returns what the look-up says.
     pub(crate) fn handle(&self, to: &Address) -> Result<Arc<AddressHandle>> {
-        let is_same = |other: &Address| other.port() == to.port() && other.sl() == to.sl();
-        let find = |handles: &KVec<(Address, Arc<AddressHandle>)>| {
-            let mut handles = handles.iter();
-            let found = handles.find(|(address, _)| is_same(address));
-            found.map(|(_, handle)| handle.clone())
-        };
-        if let Some(handle) = find(&self.handles.lock()) {
+        if let Some(handle) = self.handles.lock().find(to) {
             return Ok(handle);
         }
         let gid = Gid(to.gid());
@@ -272,12 +324,15 @@ impl<I: Incoming> Endpoint<I> {
             gid_index: self.port.gid_index,
         };
         let handle = Arc::new(AddressHandle::new(self.pd(), &address)?, GFP_KERNEL)?;
-        let mut handles = self.handles.lock();
-        // Another task may have made one meanwhile.
-        if let Some(handle) = find(&handles) {
-            return Ok(handle);
-        }
-        handles.push((*to, handle.clone()), GFP_KERNEL)?;
+        let replaced = {
+            let mut handles = self.handles.lock();
+            // Another task may have made one meanwhile.
+            if let Some(handle) = handles.find(to) {
+                return Ok(handle);
+            }
+            handles.add(to, handle.clone())
+        };
+        drop(replaced);
         Ok(handle)
     }
 

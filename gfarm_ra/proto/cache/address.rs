@@ -8,6 +8,8 @@ use core::{
     num::NonZeroU64, //
 };
 
+use super::owner::mixed;
+
 /// A node: 64 random bits that a mount draws when it joins. The next mount is another node, so
 /// nothing that was known of the last one is taken for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -180,6 +182,15 @@ pub struct Port {
 }
 
 impl Port {
+    /// Returns a number that spreads ports evenly over its bits.
+    pub fn hash(&self) -> u64 {
+        let [low, high] = [0, 8].map(|start| {
+            let bytes = self.gid.get(start..).and_then(|gid| gid.first_chunk());
+            bytes.map_or(0, |bytes| u64::from_le_bytes(*bytes))
+        });
+        mixed(mixed(low) ^ high ^ u64::from(self.lid))
+    }
+
     /// Takes the source of a datagram that was received: with a global header its GID, without one
     /// its LID. `None` if neither can be the source of one.
     pub fn of_source(gid: Option<[u8; 16]>, lid: u16) -> Option<Self> {

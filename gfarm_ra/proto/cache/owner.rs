@@ -32,7 +32,7 @@ impl ChunkKey {
 
 /// The finaliser of MurmurHash3 with the constants of SplitMix64: a bijection in which each bit
 /// depends on each. No secret is needed, as who may choose a node's number is trusted.
-const fn mixed(value: u64) -> u64 {
+pub(super) const fn mixed(value: u64) -> u64 {
     let value = (value ^ (value >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let value = (value ^ (value >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     value ^ (value >> 31)
