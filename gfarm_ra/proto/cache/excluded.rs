@@ -55,6 +55,13 @@ impl Excluded {
         }
     }
 
+    /// Takes the nodes out that were busy: they are asked again.
+    pub fn forget_busy(&mut self) {
+        let all = core::mem::take(self);
+        let others = all.iter().filter(|(_, reason)| *reason != Reason::Busy);
+        others.for_each(|(node, reason)| self.add(node, reason));
+    }
+
     /// Returns the nodes.
     pub fn iter(&self) -> impl Iterator<Item = (NodeId, Reason)> + '_ {
         self.0.iter().copied().flatten()

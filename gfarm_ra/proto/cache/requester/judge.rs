@@ -115,6 +115,8 @@ impl Requester {
             }
             Answer::Busy { wait_ms } => {
                 let pause_us = u64::from(wait_ms).saturating_mul(1000);
+                // By then they may have room.
+                self.excluded.forget_busy();
                 let first = self.asking(Whom::Owner, Role::Owner, self.pending());
                 self.pause(first, pause_us, now_us)
             }
