@@ -119,8 +119,12 @@ impl FileSystem for Gfarm {
         Ok(())
     }
 
+    fn ending(mount: &Mount) {
+        mount.end_reads();
+    }
+
     fn umount_begin(sb: &SuperBlock<Self>) {
-        sb.data().client().interrupt();
+        sb.data().interrupt();
     }
 
     fn lookup<'a>(dir: &'a Inode<Self>, name: &[u8]) -> Result<Option<InodeRef<'a, Self>>> {

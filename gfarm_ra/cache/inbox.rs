@@ -25,8 +25,12 @@ use rdma::transfer::{
 use super::now_us;
 use crate::proto::cache::{
     address::NodeId,
+    fragment::FragmentLen,
     reassembly::Move,
-    request::Ask,
+    request::{
+        Ask,
+        Wanted, //
+    },
     requester::{
         event::{
             Effect,
@@ -49,29 +53,33 @@ pub(super) struct Inbox {
 }
 
 struct Mail {
-    machine: Option<Requester>,
+    /// Allocated with the inbox: it is too large for the stack of a worker.
+    machine: KBox<Requester>,
+    /// A read is under way.
+    is_running: bool,
     /// What a handler has left for the worker.
     effect: Effect,
 }
 
 impl Mail {
     fn step(&mut self, event: Event<'_>) -> Step {
-        match &mut self.machine {
-            Some(machine) => machine.step(event, now_us()),
-            // What comes is of a read that has ended.
-            None => Step {
-                effect: Effect::Wait,
-                note: None,
-            },
+        if self.is_running {
+            return self.machine.step(event, now_us());
+        }
+        // What comes is of a read that has ended.
+        Step {
+            effect: Effect::Wait,
+            note: None,
         }
     }
 }
 
 impl Inbox {
-    /// Allocates it. Sleeps.
-    pub(super) fn new(tag: u16) -> Result<Arc<Self>> {
+    /// Allocates it, for reads by the node `me` with fragments of this length. Sleeps.
+    pub(super) fn new(tag: u16, me: NodeId, fragment_len: FragmentLen) -> Result<Arc<Self>> {
         let mail = Mail {
-            machine: None,
+            machine: KBox::new(Requester::idle(me, fragment_len), GFP_KERNEL)?,
+            is_running: false,
             effect: Effect::Wait,
         };
         Arc::pin_init(
@@ -89,18 +97,20 @@ impl Inbox {
         self.tag
     }
 
-    /// Begins a read.
-    pub(super) fn begin(&self, machine: Requester) -> Effect {
+    /// Begins a read; `None` if its pages have too many fragments for one request.
+    pub(super) fn begin(&self, wanted: &Wanted) -> Option<Effect> {
         let mut mail = self.mail.lock();
-        mail.machine = Some(machine);
+        mail.is_running = mail.machine.renew(wanted);
         mail.effect = Effect::Wait;
-        mail.step(Event::Start).effect
+        let is_running = mail.is_running;
+        is_running.then(|| mail.step(Event::Start).effect)
     }
 
     /// Ends the read; returns the owners that were asked.
     pub(super) fn end(&self) -> Owners {
-        let machine = self.mail.lock().machine.take();
-        machine.map_or(Owners::NONE, |machine| *machine.owners())
+        let mut mail = self.mail.lock();
+        mail.is_running = false;
+        *mail.machine.owners()
     }
 
     /// Takes an event of the worker.
@@ -140,12 +150,12 @@ impl Inbox {
     /// Returns what a node is asked for besides the pages.
     pub(super) fn ask_of(&self, node: NodeId) -> Option<Ask> {
         let mail = self.mail.lock();
-        mail.machine.as_ref().map(|machine| machine.ask_of(node))
+        mail.is_running.then(|| mail.machine.ask_of(node))
     }
 
     /// Returns the next copy to make.
     pub(super) fn next_move(&self) -> Option<Move> {
-        self.mail.lock().machine.as_mut()?.next_move()
+        self.mail.lock().machine.next_move()
     }
 }
 

@@ -12,6 +12,7 @@ use kernel::{
     }, //
 };
 use kernel_ext::{
+    memory,
     random,
     workqueue::{
         Flags,
@@ -172,9 +173,23 @@ impl Node {
         Ok(this)
     }
 
-    /// Returns how files are read from other nodes, if there is a device for it.
-    pub(crate) fn reads(&self) -> Option<Reads> {
-        self.shared.live.lock().clone().map(Reads)
+    /// Returns how files are read from other nodes.
+    pub(crate) fn reads(&self) -> Reads {
+        Reads(self.shared.clone())
+    }
+
+    /// Has what asks other nodes now go to the file servers, as `umount -f` asks.
+    pub(crate) fn interrupt(&self) {
+        if let Some(live) = self.shared.live() {
+            live.requests.interrupt();
+        }
+    }
+
+    /// Has nothing ask other nodes any more: the mount ends.
+    pub(crate) fn end_reads(&self) {
+        if let Some(live) = self.shared.live() {
+            live.requests.end();
+        }
     }
 
     /// Returns what others see of it; it may outlive the node, and then sees nothing.
@@ -183,24 +198,33 @@ impl Node {
     }
 }
 
-/// How files are read from other nodes.
+/// How files are read from other nodes. It keeps no device: that may go while a file server is
+/// waited for.
 #[derive(Clone)]
-pub(crate) struct Reads(Arc<Live>);
+pub(crate) struct Reads(Arc<Shared>);
 
 impl Reads {
-    /// Fills pages of a subrequest with those of other nodes, see [`Requests::fill`]. Sleeps.
+    /// Fills pages of a subrequest with those of other nodes, see [`Requests::fill`]; none if the
+    /// node has no device any more. Sleeps. No allocation in it waits for IO: what is read may be
+    /// what is waited for.
     pub(crate) fn fill<T: FileSystem>(
         &self,
         lent: Lent<T>,
         id: FileId,
         size_bytes: u64,
-    ) -> Option<(Lent<T>, Notice)> {
-        self.0.requests.fill(lent, id, size_bytes)
+    ) -> Option<(Lent<T>, Option<Notice>)> {
+        let Some(live) = self.0.live() else {
+            return Some((lent, None));
+        };
+        let filled = memory::without_io(|| live.requests.fill(lent, id, size_bytes));
+        filled.map(|(lent, notice)| (lent, Some(notice)))
     }
 
-    /// Tells owners that pages are there, see [`Requests::tell`]. Sleeps.
+    /// Tells owners that pages are there, see [`Requests::tell`]. Sleeps, as above.
     pub(crate) fn tell(&self, notice: &Notice) {
-        self.0.requests.tell(notice);
+        if let Some(live) = self.0.live() {
+            memory::without_io(|| live.requests.tell(notice));
+        }
     }
 }
 
@@ -249,6 +273,10 @@ impl Drop for Node {
 }
 
 impl Shared {
+    fn live(&self) -> Option<Arc<Live>> {
+        self.live.lock().clone()
+    }
+
     /// Ends the node: nothing comes any more, and what has come is handled. Sleeps.
     fn end(&self) {
         let Some(live) = self.live.lock().take() else {
@@ -271,7 +299,7 @@ impl Shared {
     fn spawn(&self, work: impl FnOnce() + Send + 'static) {
         if let Some(queue) = self.queue.lock().as_ref() {
             // The node that asks hears nothing, and asks elsewhere.
-            let _ = queue.try_spawn(GFP_NOWAIT, work);
+            let _ = queue.try_spawn(GFP_NOWAIT, || memory::without_io(work));
         }
     }
 
@@ -355,9 +383,9 @@ impl Incoming for Shared {
         let Ok(datagram) = wire::open(bytes, &self.key) else {
             return;
         };
-        let live = self.live.lock().clone();
-        if let Some(live) = live {
-            self.handle(&live, &datagram, from, qpn);
+        if let Some(live) = self.live() {
+            // Readers wait for what is answered here.
+            memory::without_io(|| self.handle(&live, &datagram, from, qpn));
         }
     }
 }
@@ -369,7 +397,7 @@ impl PortEvents for Shared {
 
     fn device_removed(&self, device: DeviceId) {
         drop(self.making.lock());
-        let live = self.live.lock().clone();
+        let live = self.live();
         if live.is_some_and(|live| live.device == device) {
             pr_info!("the device of a mount has gone: it asks file servers only from now on\n");
             self.end();

@@ -13,7 +13,11 @@ use kernel::{
 };
 use kernel_ext::sync::atomic::{
     AtomicBool,
-    Ordering::Relaxed, //
+    AtomicU32,
+    Ordering::{
+        Acquire,
+        Release, //
+    }, //
 };
 use rdma::{
     transfer::ReceiveQp,
@@ -64,8 +68,7 @@ use crate::proto::{
                 Heard,
                 Step, //
             },
-            owners::Owners,
-            Requester, //
+            owners::Owners, //
         },
         wire::{
             self,
@@ -98,13 +101,15 @@ pub(crate) struct Notice {
 }
 
 impl Notice {
-    fn add(&mut self, chunk: u64, pages: PageSet, owners: Owners) {
+    fn add(&mut self, chunk: u64, pages: PageSet, owners: &Owners) {
         let is_free = |place: &&mut Option<(u64, PageSet, Owners)>| {
             place.is_none_or(|(known, ..)| known == chunk)
         };
         if let Some(place) = self.chunks.iter_mut().find(is_free) {
-            let before = place.map_or(PageSet::EMPTY, |(_, pages, _)| pages);
-            *place = Some((chunk, pages.union(before), owners));
+            let nothing = (chunk, PageSet::EMPTY, Owners::NONE);
+            let (_, known, asked) = place.get_or_insert(nothing);
+            *known = known.union(pages);
+            asked.add_all(owners);
         }
     }
 
@@ -131,7 +136,9 @@ pub(crate) struct Requests<I: Incoming> {
     idle: Mutex<KVec<Lane>>,
     pub(super) contacts: Arc<Contacts>,
     pub(super) fragment_len: FragmentLen,
-    pub(super) is_over: AtomicBool,
+    /// How often all reads were to end.
+    interrupts: AtomicU32,
+    is_over: AtomicBool,
 }
 
 impl<I: Incoming> Requests<I> {
@@ -144,6 +151,7 @@ impl<I: Incoming> Requests<I> {
         count: u16,
     ) -> Result<Arc<Self>> {
         let fragment_len = FragmentLen::largest(endpoint.mtu_bytes()).ok_or(EINVAL)?;
+        let me = peers.me().node;
         let contacts = Contacts::new()?;
         let mut idle = KVec::with_capacity(count.into(), GFP_KERNEL)?;
         let mut inboxes = KVec::with_capacity(count.into(), GFP_KERNEL)?;
@@ -154,7 +162,7 @@ impl<I: Incoming> Requests<I> {
             let device = endpoint.pd().device();
             let context = PollContext::Workqueue;
             let cq = Cq::new(device, config.cq_entries(), tag.into(), context, None)?;
-            let inbox = Inbox::new(tag)?;
+            let inbox = Inbox::new(tag, me, fragment_len)?;
             let landed = Landed(inbox.clone());
             let qp = ReceiveQp::new(endpoint.pd(), &cq, endpoint.port(), fragments_max, landed)?;
             inboxes.push(inbox.clone(), GFP_KERNEL)?;
@@ -170,15 +178,31 @@ impl<I: Incoming> Requests<I> {
                 idle <- new_mutex!(idle, "Requests::idle"),
                 contacts,
                 fragment_len,
+                interrupts: AtomicU32::new(0),
                 is_over: AtomicBool::new(false),
             }),
             GFP_KERNEL,
         )
     }
 
-    /// Has all reads end soon, and begins no other.
+    /// Has all reads end that are under way, as soon as no device writes to their pages. What they
+    /// have not got is read from the file server.
+    pub(crate) fn interrupt(&self) {
+        self.interrupts.fetch_add(1, Release);
+        for inbox in self.inboxes.iter() {
+            inbox.post(Event::Cancel);
+        }
+    }
+
+    /// The same, and begins no other.
     pub(crate) fn end(&self) {
-        self.is_over.store(true, Relaxed);
+        self.is_over.store(true, Release);
+        self.interrupt();
+    }
+
+    /// Returns whether all reads were to end since this was their count.
+    pub(super) fn is_interrupted(&self, since: u32) -> bool {
+        self.is_over.load(Acquire) || self.interrupts.load(Acquire) != since
     }
 
     /// Takes the body of a reply of a node that has the key.
@@ -217,12 +241,13 @@ impl<I: Incoming> Requests<I> {
         id: FileId,
         size_bytes: u64,
     ) -> Option<(Lent<T>, Notice)> {
+        let since = self.interrupts.load(Acquire);
         let (mut lent, mut next) = (lent, 0u16);
         let mut notice = Notice {
             id,
             chunks: [None; CHUNKS_MAX],
         };
-        while next < lent.pages() && !self.is_over.load(Relaxed) {
+        while next < lent.pages() && !self.is_interrupted(since) {
             let page = lent.first_page().saturating_add(next.into());
             let (chunk, start) = (page / PAGES as u64, page % PAGES as u64);
             let rest = u64::from(lent.pages().saturating_sub(next));
@@ -238,8 +263,8 @@ impl<I: Incoming> Requests<I> {
             // The owners are asked for what the file server is going to be asked for, too: they
             // tell others where it is.
             let owners;
-            (lent, owners) = self.piece(lent, wanted)?;
-            notice.add(chunk, pages, owners);
+            (lent, owners) = self.piece(lent, wanted, since)?;
+            notice.add(chunk, pages, &owners);
             // CAST: At most 256.
             next = next.saturating_add(count as u16);
         }
@@ -280,16 +305,19 @@ impl<I: Incoming> Requests<I> {
     }
 
     /// Reads pages of one chunk, as far as others have them.
-    fn piece<T: FileSystem>(&self, lent: Lent<T>, wanted: Wanted) -> Option<(Lent<T>, Owners)> {
-        let me = self.peers.me().node;
-        let Some(machine) = Requester::new(me, wanted, self.fragment_len) else {
-            return Some((lent, Owners::NONE));
-        };
+    // A frame of its own, which ends before the file server is asked.
+    #[inline(never)]
+    fn piece<T: FileSystem>(
+        &self,
+        lent: Lent<T>,
+        wanted: Wanted,
+        since: u32,
+    ) -> Option<(Lent<T>, Owners)> {
         let Some(Lane { qp, inbox }) = self.idle.lock().pop() else {
             return Some((lent, Owners::NONE));
         };
         let run = Run::new(self, inbox.clone(), wanted, qp, lent);
-        let (qp, lent) = run.carry_out(machine)?;
+        let (qp, lent) = run.carry_out(since)?;
         let owners = inbox.end();
         // There is room for all.
         let _ = self.idle.lock().push_within_capacity(Lane { qp, inbox });

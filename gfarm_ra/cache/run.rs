@@ -5,10 +5,7 @@
 use core::mem;
 
 use kernel::sync::Arc;
-use kernel_ext::{
-    random,
-    sync::atomic::Ordering::Relaxed, //
-};
+use kernel_ext::random;
 use rdma::transfer::{
     self,
     ReceiveQp,
@@ -51,19 +48,16 @@ use crate::proto::cache::{
         Role,
         Wanted, //
     },
-    requester::{
-        event::{
-            Asking,
-            Effect,
-            Event,
-            Whom, //
-        },
-        Requester, //
+    requester::event::{
+        Asking,
+        Effect,
+        Event,
+        Whom, //
     }, //
 };
 
-/// The time after which a read that is to end notices that, in milliseconds.
-const NOTICE_MS: u64 = 100;
+/// The time after which a read looks again that nothing wakes, in milliseconds.
+const LOOK_MS: u64 = 1_000;
 
 /// The time after which a request is sent for which its peer had no room, in microseconds.
 const ROOM_US: u32 = 2_000;
@@ -110,17 +104,24 @@ impl<'a, I: Incoming, T: FileSystem> Run<'a, I, T> {
         }
     }
 
-    /// Carries the read out; `None` if the device keeps the pages. Sleeps.
-    pub(super) fn carry_out(mut self, machine: Requester) -> Option<(ReceiveQp<Landed>, Lent<T>)> {
-        self.run(machine);
+    /// Carries the read out, unless all reads were to end `since` then; `None` if the device keeps
+    /// the pages. Sleeps.
+    pub(super) fn carry_out(mut self, since: u32) -> Option<(ReceiveQp<Landed>, Lent<T>)> {
+        if let Some(effect) = self.inbox.begin(&self.wanted) {
+            // From here on it is told of an end; of one before it is not.
+            let effect = match self.requests.is_interrupted(since) {
+                true => self.step(Event::Cancel),
+                false => effect,
+            };
+            self.run(effect);
+        }
         match self.hold {
             Hold::Idle(qp, lent) => Some((qp, lent)),
             _ => None,
         }
     }
 
-    fn run(&mut self, machine: Requester) {
-        let mut effect = self.inbox.begin(machine);
+    fn run(&mut self, mut effect: Effect) {
         loop {
             effect = match effect {
                 Effect::Wait => self.wait(),
@@ -159,15 +160,9 @@ impl<'a, I: Incoming, T: FileSystem> Run<'a, I, T> {
     }
 
     fn wait(&mut self) -> Effect {
-        if self.requests.is_over.load(Relaxed) {
-            let effect = self.step(Event::Cancel);
-            if effect != Effect::Wait {
-                return effect;
-            }
-        }
         let left_us = self.timer_us.map(|at_us| at_us.saturating_sub(now_us()));
-        let left_ms = left_us.map_or(NOTICE_MS, |us| us.div_ceil(1000).min(NOTICE_MS));
-        // CAST: At most 100.
+        let left_ms = left_us.map_or(LOOK_MS, |us| us.div_ceil(1000).min(LOOK_MS));
+        // CAST: At most 1000.
         let effect = self.inbox.wait(left_ms as u32);
         if effect == Effect::Wait && self.timer_us.is_some_and(|at_us| at_us <= now_us()) {
             self.timer_us = None;

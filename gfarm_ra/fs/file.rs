@@ -147,35 +147,38 @@ pub(crate) struct Part {
 }
 
 impl Part {
-    /// Asks other nodes for the pages; `None` if the subrequest has ended with an error.
-    fn ask(self, reads: Reads, node: &Node, size_bytes: u64) -> Option<Self> {
+    /// Asks other nodes for the pages of a file of this size. Returns what is left of it, and
+    /// whether the file ends there; `None` if the subrequest has ended with an error.
+    fn ask(self, reads: Reads, node: &Node, size_bytes: u64) -> Option<(Self, bool)> {
+        let (id, changes) = node.content.current();
+        if node.holds(id) != Some(changes) {
+            // Its pages are about to be dropped.
+            return Some((self, false));
+        }
         let Self {
             subrequest, waiter, ..
         } = self;
-        let (id, changes) = node.content.current();
+        let part = |subrequest, notice| Self {
+            subrequest,
+            notice,
+            waiter,
+        };
         let lent = match subrequest.lend() {
             Ok(lent) => lent,
-            Err(subrequest) => {
-                return Some(Self {
-                    subrequest,
-                    notice: None,
-                    waiter,
-                })
-            }
+            Err(subrequest) => return Some((part(subrequest, None), false)),
         };
         let (lent, notice) = reads.fill(lent, id, size_bytes)?;
-        let mut subrequest = lent.into_subrequest();
+        let mut subrequest = lent.into_subrequest(size_bytes);
         // As with a gfsd: bytes are given to readers if the label is still the one asked for.
-        if node.holds(id) == Some(changes) {
-            subrequest.progress();
-        } else {
+        let is_same = node.holds(id) == Some(changes) && subrequest.inode().size() == size_bytes;
+        if !is_same {
             subrequest.rewind();
+            return Some((part(subrequest, None), false));
         }
-        Some(Self {
-            subrequest,
-            notice: Some((reads, notice)),
-            waiter,
-        })
+        subrequest.progress();
+        let is_end = subrequest.position() >= size_bytes;
+        let notice = notice.map(|notice| (reads, notice));
+        Some((part(subrequest, notice), is_end))
     }
 }
 
@@ -189,12 +192,14 @@ impl Pages for Part {
         let Some(reads) = reads else {
             return Some(self);
         };
-        let part = self.ask(reads, &node, size_bytes)?;
-        if part.len() == 0 {
-            part.end(Ending::Read);
-            return None;
-        }
-        Some(part)
+        let (part, is_end) = self.ask(reads, &node, size_bytes)?;
+        let how = match (part.len(), is_end) {
+            (0, _) => Ending::Read,
+            (_, true) => Ending::EndOfFile,
+            (_, false) => return Some(part),
+        };
+        part.end(how);
+        None
     }
 
     fn position(&self) -> u64 {

@@ -132,7 +132,23 @@ impl Mount {
 
     /// Returns how files are read from other nodes, if this mount does so.
     pub(super) fn reads(&self) -> Option<Reads> {
-        self.node.as_ref()?.reads()
+        self.node.as_ref().map(Node::reads)
+    }
+
+    /// Has all that waits for servers fail, as `umount -f` asks. Who waits for another node asks
+    /// the file server then, and fails there.
+    pub(super) fn interrupt(&self) {
+        self.client.interrupt();
+        if let Some(node) = &self.node {
+            node.interrupt();
+        }
+    }
+
+    /// Has no read wait for another node any more.
+    pub(super) fn end_reads(&self) {
+        if let Some(node) = &self.node {
+            node.end_reads();
+        }
     }
 
     pub(super) fn entrance(&self) -> &Entrance<Gfarm> {

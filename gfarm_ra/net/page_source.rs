@@ -52,16 +52,12 @@ pub(crate) enum Filled {
     All,
     /// All up to the end of the file.
     UpToEnd,
-    /// The bytes at the front, or none: the next source is asked for exactly what is missing.
-    #[expect(dead_code, reason = "the peers of the page cache service will")]
-    Prefix,
 }
 
-/// A source of a file's bytes, which is asked for a range and delivers all of it, a part, or none.
+/// A source of a file's bytes, which is asked for what other nodes have not given.
 ///
-/// Sources are asked one after another for what is missing yet. The last one is the gfsd, which
-/// has everything. Each delivers bytes of the content `id` only; whether that is still the content
-/// of the file is judged afterwards, for all sources together ([`Content`]).
+/// It delivers bytes of the content `id` only; whether that is still the content of the file is
+/// judged afterwards ([`Content`]).
 ///
 /// [`Content`]: super::Content
 pub(crate) trait PageSource {

@@ -163,10 +163,14 @@ impl<P: Pages> Inner<P> {
         }
     }
 
-    /// Takes reads that wait, until there is a batch of them.
-    fn take_batch(&self, batch: &mut KVec<P>) {
+    /// Takes reads that wait, until there is a batch of them, or all are to fail since the count of
+    /// `interrupts`.
+    fn take_batch(&self, batch: &mut KVec<P>, interrupts: u32) {
         let mut bytes = batch.iter().map(P::len).fold(0, usize::saturating_add);
-        while batch.len() < BATCH_MAX && bytes < BATCH_BYTES {
+        while batch.len() < BATCH_MAX
+            && bytes < BATCH_BYTES
+            && self.client.setup().interrupts() == interrupts
+        {
             let Some(pages) = self.pop() else {
                 return;
             };
@@ -202,7 +206,10 @@ impl<P: Pages> Inner<P> {
             reader.reset();
             self.fail_all(batch, EIO);
         }
-        self.take_batch(batch);
+        self.take_batch(batch, *interrupts);
+        if self.client.setup().interrupts() != *interrupts {
+            return true;
+        }
         if batch.is_empty() {
             if self.is_released.load(Ordering::Acquire) {
                 reader.close();

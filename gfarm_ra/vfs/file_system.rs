@@ -114,6 +114,10 @@ pub trait FileSystem: Sized + Send + Sync + 'static {
         build_error!(kernel::error::VTABLE_DEFAULT_ERROR)
     }
 
+    /// Called when a mount ends, before its inodes are evicted: each eviction waits for the reads
+    /// of its inode that are under way. Sleeps.
+    fn ending(_data: &Self::Super) {}
+
     /// Looks up a name that the kernel does not know; `None` if there is no such entry, which the
     /// kernel remembers too.
     fn lookup<'a>(dir: &'a Inode<Self>, name: &[u8]) -> Result<Option<InodeRef<'a, Self>>>;

@@ -211,6 +211,7 @@ impl<T: FileSystem> SuperOps<T> {
             if let Some(entrance) = T::entrance(&data) {
                 entrance.close();
             }
+            T::ending(&data);
         }
         // SAFETY: By the function requirements. Each inode is evicted here, and each eviction waits
         // for the requests of its inode.

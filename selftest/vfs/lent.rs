@@ -44,7 +44,7 @@ pub(super) fn serve(subrequest: Subrequest<Ferrotest>, turn: u64) -> Result<u64>
     let has_gap = turn % 2 == 0 && whole > GAP;
     let lent = from_a_loan(lent, |page| page < whole && page % 3 == 0)?;
     let lent = from_holes(lent, whole, has_gap);
-    let subrequest = lent.into_subrequest();
+    let subrequest = lent.into_subrequest(start.saturating_add(left));
     let written = subrequest.position().saturating_sub(start);
     subrequest.end(match () {
         () if has_gap => End::Retry,

@@ -95,28 +95,51 @@ pub struct Reassembly {
 }
 
 impl Reassembly {
-    /// Starts for a request with this tag for these pages, with a slot for each fragment posted;
-    /// `None` if there are too many.
-    pub fn new(tag: u16, fragment_len: FragmentLen, pages: PageSet) -> Option<Self> {
-        let count = fragment_len.count(pages)?;
-        let mut slots = [Slot::Empty; FRAGMENTS_MAX];
-        for slot in slots.iter_mut().take(count) {
-            *slot = Slot::Posted;
-        }
-        Some(Self {
-            tag,
+    /// Makes one without a request.
+    pub const fn idle(fragment_len: FragmentLen) -> Self {
+        Self {
+            tag: 0,
             fragment_len,
-            pages,
-            count,
-            posted: count,
-            slots,
+            pages: PageSet::EMPTY,
+            count: 0,
+            posted: 0,
+            slots: [Slot::Empty; FRAGMENTS_MAX],
             found: [None; FRAGMENTS_MAX],
             arrived: [0; PAGES],
             whole: PageSet::EMPTY,
             scan: 0,
             hole: None,
             spare: None,
-        })
+        }
+    }
+
+    /// Starts for a request, see [`restart`](Self::restart); `None` if there are too many
+    /// fragments.
+    pub fn new(tag: u16, fragment_len: FragmentLen, pages: PageSet) -> Option<Self> {
+        let mut this = Self::idle(fragment_len);
+        this.restart(tag, pages).then_some(this)
+    }
+
+    /// Starts for a request with this tag for these pages, with a slot for each fragment posted;
+    /// `false` if there are too many. It is large, so it begins anew where it is: a worker of the
+    /// kernel has 16 KiB of stack.
+    pub fn restart(&mut self, tag: u16, pages: PageSet) -> bool {
+        let Some(count) = self.fragment_len.count(pages) else {
+            return false;
+        };
+        (self.tag, self.pages, self.count, self.posted) = (tag, pages, count, count);
+        for (number, slot) in self.slots.iter_mut().enumerate() {
+            *slot = if number < count {
+                Slot::Posted
+            } else {
+                Slot::Empty
+            };
+        }
+        self.found.fill(None);
+        self.arrived.fill(0);
+        (self.whole, self.scan) = (PageSet::EMPTY, 0);
+        (self.hole, self.spare) = (None, None);
+        true
     }
 
     /// Returns the number of slots, and of fragments.

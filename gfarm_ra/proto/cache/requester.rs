@@ -50,7 +50,10 @@ use super::{
     },
     fragment::FragmentLen,
     pages::PageSet,
-    reassembly::Move,
+    reassembly::{
+        Move,
+        Reassembly, //
+    },
     reply::{
         Answer,
         Holder, //
@@ -97,8 +100,9 @@ enum State {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Requester {
     me: NodeId,
-    wanted: Wanted,
-    fragment_len: FragmentLen,
+    /// The pages that are read, and the size of the file in bytes.
+    pages: PageSet,
+    size_bytes: u64,
     /// The pages that are complete.
     got: PageSet,
     /// The pages that the file server is asked for.
@@ -119,17 +123,17 @@ pub struct Requester {
     state: State,
     /// In the states `Waiting`, `Stopping` and `Settling`.
     attempt: Option<Attempt>,
+    /// The fragments of the attempt, if a holder is asked.
+    fragments: Reassembly,
 }
 
 impl Requester {
-    /// Makes the requester of a read by the node `me`; `None` if the pages have too many fragments
-    /// of this length for one request.
-    pub fn new(me: NodeId, wanted: Wanted, fragment_len: FragmentLen) -> Option<Self> {
-        fragment_len.count(wanted.pages())?;
-        Some(Self {
+    /// Makes the requester of the node `me` before its first read, with fragments of this length.
+    pub const fn idle(me: NodeId, fragment_len: FragmentLen) -> Self {
+        Self {
             me,
-            wanted,
-            fragment_len,
+            pages: PageSet::EMPTY,
+            size_bytes: 0,
             got: PageSet::EMPTY,
             fetch: PageSet::EMPTY,
             excluded: Excluded::NONE,
@@ -140,14 +144,33 @@ impl Requester {
             is_cancelled: false,
             deadline_us: u64::MAX,
             end_us: u64::MAX,
-            state: State::New,
+            state: State::Over,
             attempt: None,
-        })
+            fragments: Reassembly::idle(fragment_len),
+        }
     }
 
-    /// Returns what is read.
-    pub const fn wanted(&self) -> &Wanted {
-        &self.wanted
+    /// Makes the requester of a read, see [`renew`](Self::renew); `None` if there are too many
+    /// fragments.
+    pub fn new(me: NodeId, wanted: Wanted, fragment_len: FragmentLen) -> Option<Self> {
+        let mut this = Self::idle(me, fragment_len);
+        this.renew(&wanted).then_some(this)
+    }
+
+    /// Prepares another read; `false` if its pages have too many fragments for one request. The
+    /// last one is forgotten in any state. It is large, so it begins anew where it is.
+    pub fn renew(&mut self, wanted: &Wanted) -> bool {
+        if !self.fragments.restart(0, wanted.pages()) {
+            return false;
+        }
+        (self.pages, self.size_bytes) = (wanted.pages(), wanted.size_bytes());
+        (self.got, self.fetch) = (PageSet::EMPTY, PageSet::EMPTY);
+        (self.excluded, self.silent_owner) = (Excluded::NONE, None);
+        (self.asks, self.fruitless) = (0, 0);
+        (self.owners, self.is_cancelled) = (Owners::NONE, false);
+        (self.deadline_us, self.end_us) = (u64::MAX, u64::MAX);
+        (self.state, self.attempt) = (State::New, None);
+        true
     }
 
     /// Returns what this node is asked for, after [`Effect::Ask`].
@@ -172,7 +195,7 @@ impl Requester {
     /// one.
     pub fn next_move(&mut self) -> Option<Move> {
         match self.state {
-            State::Settling(_) => self.attempt.as_mut()?.next_move(),
+            State::Settling(_) => self.fragments.next_move(),
             _ => None,
         }
     }
@@ -180,9 +203,9 @@ impl Requester {
     /// Takes an event at `now_us`. An event that the state does not expect changes nothing.
     pub fn step(&mut self, event: Event<'_>, now_us: u64) -> Step {
         if let Event::Replied { from, reply } = event {
-            let size_bytes = self.wanted.size_bytes();
-            let attempt = self.attempt.as_mut();
-            let heard = attempt.and_then(|a| a.replied(from, reply, size_bytes, now_us));
+            let (attempt, fragments) = (self.attempt.as_mut(), &self.fragments);
+            let size_bytes = self.size_bytes;
+            let heard = attempt.and_then(|a| a.replied(fragments, from, reply, size_bytes, now_us));
             let Some((progress, heard)) = heard else {
                 return Step::quiet(Effect::Wait);
             };
@@ -214,13 +237,13 @@ impl Requester {
             }
             (Event::Sending { node, id, timing }, State::Asking(asking)) => {
                 self.note_owner(asking.role, node);
-                let len = self.fragment_len;
-                self.attempt = Attempt::new(&asking, node, id, timing, len, now_us);
-                let Some(attempt) = &self.attempt else {
+                if asking.role == Role::Holder && !self.fragments.restart(id.tag, asking.pages) {
                     return self.over();
-                };
-                self.state = State::Waiting;
+                }
+                let attempt = Attempt::new(&asking, node, id, timing, now_us);
                 let at_us = attempt.until_us().min(self.deadline_us);
+                self.attempt = Some(attempt);
+                self.state = State::Waiting;
                 Effect::Timer { at_us }
             }
             (Event::Answered(answer), State::Asking(asking)) => {
@@ -245,8 +268,9 @@ impl Requester {
                 },
                 State::Waiting | State::Stopping,
             ) => {
-                let attempt = self.attempt.as_mut();
-                let progress = attempt.map(|a| a.arrived(slot, imm, len_bytes, now_us));
+                let (attempt, fragments) = (self.attempt.as_mut(), &mut self.fragments);
+                let arrival = (slot, imm, len_bytes);
+                let progress = attempt.map(|a| a.arrived(fragments, arrival, now_us));
                 self.go_on(progress.unwrap_or(Progress::Wait), now_us)
             }
             (Event::Stopped, State::Stopping) => self.stopped(now_us),
@@ -307,8 +331,8 @@ impl Requester {
 
     /// The device writes to no page any more.
     fn stopped(&mut self, now_us: u64) -> Effect {
-        let attempt = self.attempt.as_mut();
-        let complete = attempt.map_or(PageSet::EMPTY, Attempt::stopped);
+        let (attempt, fragments) = (self.attempt.as_ref(), &mut self.fragments);
+        let complete = attempt.map_or(PageSet::EMPTY, |a| a.stopped(fragments));
         if complete.is_empty() {
             return self.judge(now_us);
         }
@@ -337,7 +361,7 @@ impl Requester {
 
     /// Returns the pages that are neither complete nor read from the file server.
     fn pending(&self) -> PageSet {
-        let pages = self.wanted.pages();
+        let pages = self.pages;
         pages.difference(self.got).difference(self.fetch)
     }
 

@@ -191,9 +191,12 @@ impl<T: FileSystem> Lent<T> {
     }
 
     /// Ends the lending: what has been filled without a gap counts as written. The rest of the
-    /// subrequest is to be read again.
-    pub fn into_subrequest(self) -> Subrequest<T> {
+    /// subrequest is to be read again. Nothing counts from byte `size` of the file on, where the
+    /// file ends: what is behind it came with its last page, and is to be cleared.
+    pub fn into_subrequest(self, size: u64) -> Subrequest<T> {
+        let up_to_end = size.saturating_sub(self.subrequest.position());
         let count = self.prefix();
+        let count = usize::try_from(up_to_end).map_or(count, |end| count.min(end));
         // SAFETY: By the type invariants, these bytes have been written.
         unsafe { raw::vfs_ext_helper_sreq_advance(self.subrequest.raw.as_ptr(), count) };
         self.subrequest

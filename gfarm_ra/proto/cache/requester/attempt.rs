@@ -5,11 +5,9 @@
 use super::{
     super::{
         address::NodeId,
-        fragment::FragmentLen,
         pages::PageSet,
         reassembly::{
             Arrival,
-            Move,
             Reassembly, //
         },
         reply::{
@@ -75,26 +73,19 @@ pub(super) struct Attempt {
     /// A fragment has come.
     has_fragments: bool,
     verdict: Option<Verdict>,
-    /// The fragments, if a holder is asked.
-    reassembly: Option<Reassembly>,
 }
 
 impl Attempt {
-    /// Starts when the request is about to be sent; `None` if its pages have too many fragments.
+    /// Starts when the request is about to be sent.
     pub(super) fn new(
         asking: &Asking,
         node: NodeId,
         id: RequestId,
         timing: Timing,
-        fragment_len: FragmentLen,
         now_us: u64,
-    ) -> Option<Self> {
-        let reassembly = match asking.role {
-            Role::Holder => Some(Reassembly::new(id.tag, fragment_len, asking.pages)?),
-            Role::Owner | Role::NamedOwner => None,
-        };
+    ) -> Self {
         let timeout_us = u64::from(timing.timeout_us);
-        Some(Self {
+        Self {
             asking: *asking,
             node,
             id,
@@ -105,8 +96,7 @@ impl Attempt {
             is_kept: false,
             has_fragments: false,
             verdict: None,
-            reassembly,
-        })
+        }
     }
 
     /// Returns what was asked for.
@@ -134,23 +124,22 @@ impl Attempt {
         self.has_fragments
     }
 
-    /// Returns whether the device may write to pages.
-    pub(super) const fn is_transfer(&self) -> bool {
-        self.reassembly.is_some()
+    /// Returns whether the device may write to pages: whether a holder is asked.
+    pub(super) fn is_transfer(&self) -> bool {
+        self.asking.role == Role::Holder
     }
 
     /// Takes a datagram that has come to the queue pair for data.
     pub(super) fn arrived(
         &mut self,
-        slot: u8,
-        imm: Option<u32>,
-        len_bytes: u32,
+        fragments: &mut Reassembly,
+        (slot, imm, len_bytes): (u8, Option<u32>, u32),
         now_us: u64,
     ) -> Progress {
-        let Some(reassembly) = &mut self.reassembly else {
+        if !self.is_transfer() {
             return Progress::Wait;
-        };
-        if reassembly.received(slot, imm, len_bytes) == Arrival::New {
+        }
+        if fragments.received(slot, imm, len_bytes) == Arrival::New {
             self.has_fragments = true;
             let more_us = if self.verdict.is_some() {
                 self.timing.grace_us
@@ -161,13 +150,15 @@ impl Attempt {
             // The timer is set anew when it expires, not for each fragment.
             self.until_us = self.until_us.max(until_us);
         }
-        self.look()
+        self.look(fragments)
     }
 
     /// Returns whether all has come that can.
-    fn look(&self) -> Progress {
-        match (&self.reassembly, self.verdict) {
-            (Some(r), Some(Verdict::Sent(sent))) if r.is_idle() || sent.is_subset(r.whole()) => {
+    fn look(&self, fragments: &Reassembly) -> Progress {
+        match self.verdict {
+            Some(Verdict::Sent(sent))
+                if fragments.is_idle() || sent.is_subset(fragments.whole()) =>
+            {
                 Progress::Ended
             }
             _ => Progress::Wait,
@@ -177,6 +168,7 @@ impl Attempt {
     /// Takes a reply; `None` if it is not for this attempt, or comes too late.
     pub(super) fn replied(
         &mut self,
+        fragments: &Reassembly,
         from: NodeId,
         reply: &Reply,
         size_bytes: u64,
@@ -193,7 +185,10 @@ impl Attempt {
                 self.keep(wait_ms, now_us);
                 Progress::Timer(self.until_us)
             }
-            answer => self.end(answer, reply.size_bytes == size_bytes, now_us),
+            answer => {
+                let is_same_size = reply.size_bytes == size_bytes;
+                self.end(fragments, answer, is_same_size, now_us)
+            }
         };
         // A node that waits for others says nothing of the time that it takes itself.
         let heard = Heard::Answer {
@@ -213,7 +208,13 @@ impl Attempt {
     }
 
     /// Takes the last answer.
-    fn end(&mut self, answer: Answer, is_same_size: bool, now_us: u64) -> Progress {
+    fn end(
+        &mut self,
+        fragments: &Reassembly,
+        answer: Answer,
+        is_same_size: bool,
+        now_us: u64,
+    ) -> Progress {
         let asked = self.asking.pages;
         let is_valid = match answer {
             Answer::Data { pages } => self.is_transfer() && pages.is_subset(asked),
@@ -235,7 +236,7 @@ impl Attempt {
         let Some(Verdict::Sent(_)) = self.verdict else {
             return Progress::Ended;
         };
-        if self.look() == Progress::Ended {
+        if self.look(fragments) == Progress::Ended {
             return Progress::Ended;
         }
         // The reply was sent behind the fragments: what is missing is late, or lost.
@@ -264,20 +265,12 @@ impl Attempt {
 
     /// Takes note that the device writes to no page any more. Returns the pages that the moves make
     /// complete.
-    pub(super) fn stopped(&mut self) -> PageSet {
+    pub(super) fn stopped(&self, fragments: &mut Reassembly) -> PageSet {
         let sent = match self.verdict {
             Some(Verdict::Sent(sent)) => sent,
             _ => PageSet::EMPTY,
         };
-        let Some(reassembly) = &mut self.reassembly else {
-            return PageSet::EMPTY;
-        };
-        reassembly.stopped();
-        reassembly.settle(sent).unwrap_or(PageSet::EMPTY)
-    }
-
-    /// Returns the next copy to make.
-    pub(super) fn next_move(&mut self) -> Option<Move> {
-        self.reassembly.as_mut()?.next_move()
+        fragments.stopped();
+        fragments.settle(sent).unwrap_or(PageSet::EMPTY)
     }
 }

@@ -30,6 +30,11 @@ impl Owners {
         }
     }
 
+    /// Adds the nodes of another list.
+    pub fn add_all(&mut self, others: &Self) {
+        others.iter().for_each(|node| self.add(node));
+    }
+
     /// Returns whether a node is there.
     pub fn contains(&self, node: NodeId) -> bool {
         self.iter().any(|known| known == node)
