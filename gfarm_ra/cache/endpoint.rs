@@ -212,7 +212,7 @@ impl Handles {
             handle,
             order: self.made,
         };
-        let mut places = self.group(to).iter_mut();
+        let places = self.group(to).iter_mut();
         // One that is free comes before all others.
         let place = places.min_by_key(|place| place.as_ref().map_or(0, |known| known.order));
         place.and_then(|place| place.replace(known))

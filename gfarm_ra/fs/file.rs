@@ -183,7 +183,7 @@ impl Part {
 }
 
 impl Pages for Part {
-    fn from_nodes(self) -> Option<Self> {
+    fn ask_nodes(self) -> Option<Self> {
         let (reads, node, size_bytes) = {
             let inode = self.subrequest.inode();
             let sb = inode.super_block();

@@ -22,7 +22,7 @@ pub(crate) enum Ending {
 pub(crate) trait Pages: Send + 'static {
     /// Fills what other nodes have; returns what is to be read from the gfsd, or `None` if the read
     /// has ended. May sleep.
-    fn from_nodes(self) -> Option<Self>
+    fn ask_nodes(self) -> Option<Self>
     where
         Self: Sized;
 

@@ -16,6 +16,19 @@ from vmlab.machine import Machine, Result
 from vmlab.needs import needs
 
 KEY = "00112233445566778899aabbccddeeff"
+# Fails if there is anything in the last page of a file's mapping behind its end.
+MAPPED_TAIL = r"""
+import ctypes, os, sys
+libc = ctypes.CDLL(None, use_errno=True)
+libc.mmap.restype = ctypes.c_void_p
+file = os.open(sys.argv[1], os.O_RDONLY)
+size = os.fstat(file).st_size
+end = -(-size // 4096) * 4096
+at = libc.mmap(None, ctypes.c_size_t(end), 1, 1, file, ctypes.c_long(0))
+assert at not in (None, ctypes.c_void_p(-1).value), ctypes.get_errno()
+tail = ctypes.string_at(at + size, end - size)
+assert tail == bytes(end - size), tail
+"""
 
 
 def _queue_pairs(machine: Machine) -> int:
@@ -138,6 +151,21 @@ def test_a_second_reader_reads_from_the_first(vm: Lab) -> None:
             eq([mount.sha256(f"shared{size}") for size in sizes], wanted, mount.at)
         read = [mount.stats()["gfsd_bytes"] for mount in mounts]
         eq(read, [sum(sizes), 0, 0], "bytes from the file server")
+
+
+@needs(machines=1, timeout=300)
+def test_what_another_node_gives_ends_with_the_file(vm: Lab) -> None:
+    """Its last page has bytes behind the end: they count neither with O_DIRECT nor in a mapping."""
+    servers = gfarm_mount.start(vm)
+    wanted = {size: put_random(servers, f"end{size}", size, "fs1") for size in (1, 4095, 4097, 1_300_001)}
+    with acquainted(servers, 2) as (one, two):
+        for size, digest in wanted.items():
+            eq(one.sha256(f"end{size}"), digest, "the first one")
+            direct = vm.server.run(f"dd if={two.at}/end{size} iflag=direct bs=1M status=none | sha256sum").split()[0]
+            eq(direct, digest, f"{size} bytes with O_DIRECT")
+            eq(two.sha256(f"end{size}"), digest, f"{size} bytes")
+            vm.server.run(f"python3 -I -S - {two.at}/end{size} <<'EOF'\n{MAPPED_TAIL}EOF")
+        eq(two.stats()["gfsd_bytes"], 0, "bytes from the file server")
 
 
 @needs(machines=1, timeout=300)
