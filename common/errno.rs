@@ -47,6 +47,10 @@ impl Errno {
     pub const EPROTONOSUPPORT: Self = Self(93);
     /// Operation not supported.
     pub const EOPNOTSUPP: Self = Self(95);
+    /// Cannot assign requested address.
+    pub const EADDRNOTAVAIL: Self = Self(99);
+    /// Network is down.
+    pub const ENETDOWN: Self = Self(100);
     /// Software caused connection abort.
     pub const ECONNABORTED: Self = Self(103);
     /// Connection reset by peer.

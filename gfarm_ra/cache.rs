@@ -4,32 +4,39 @@
 //!
 //! | file | what |
 //! |---|---|
+//! | `place` | the device and the port |
 //! | `endpoint` | the public queue pair: messages that come and go |
 //! | `membership` | what it tells others of itself, and what they tell |
 //! | `peers` | the other nodes, under a lock |
 //! | `owner` | what this node knows as the owner of chunks |
 //! | `responder` | pages that go to other nodes |
 //! | `requester`, `run`, `inbox`, `contacts` | pages that come from other nodes |
+//! | `guests` | how much is done for whom |
+//! | `counters` | what has happened |
 //! | `node` | all of it, from the mount to the unmount |
 
 mod contacts;
+mod counters;
 mod endpoint;
+mod guests;
 mod inbox;
 mod membership;
 mod node;
 mod owner;
 mod peers;
+mod place;
 mod requester;
 mod responder;
 mod run;
 
 pub(crate) use self::{
-    endpoint::Place,
     node::{
+        Limits,
         Node,
         Reads,
         View, //
     },
+    place::Place,
     requester::Notice,
     responder::PageCache, //
 };

@@ -6,33 +6,25 @@ use kernel::{
     alloc::KVVec,
     new_mutex, new_spinlock,
     prelude::*,
-    str::CStr,
     sync::{
         Arc,
         Mutex,
         SpinLock, //
     },
 };
-use kernel_ext::{
-    random,
-    sync::SetOnce, //
-};
+use kernel_ext::sync::SetOnce;
 use rdma::{
     AddressHandle,
     Cq,
     Datagram,
     DatagramPort,
-    Device,
     Gid,
-    GidKind,
-    LinkLayer,
     MessageBuffers,
     OwnedQp,
     Pd,
     Peer,
     PollContext,
     PortAddress,
-    PortState,
     Qp,
     QpConfig,
     QpHandler,
@@ -43,11 +35,17 @@ use rdma::{
     GRH_LEN, //
 };
 
+use super::{
+    counters::Counters,
+    place::Found, //
+};
 use crate::proto::cache::{
     address::{
         Address,
         Port, //
     },
+    counter::Counter,
+    fragment::FragmentLen,
     wire::DATAGRAM_LEN_MAX, //
 };
 
@@ -64,22 +62,6 @@ const WAYS: usize = 8;
 /// The receives that are posted at a time.
 const BATCH: u32 = 4;
 
-/// What a mount says of its port.
-pub(crate) struct Place<'a> {
-    /// The name of the device; the first one with an active port if there is none.
-    pub(crate) device: Option<&'a CStr>,
-    /// The number of the port, from 1 on.
-    pub(crate) port: u8,
-    /// The index of the port's own identifier; the first that is good if there is none.
-    pub(crate) gid_index: Option<u8>,
-    /// The service level.
-    pub(crate) service_level: u8,
-    /// The key of the public queue pair; a random one if there is none.
-    pub(crate) qkey: Option<u32>,
-    /// The number of receives.
-    pub(crate) receives: u32,
-}
-
 /// Who is given what comes.
 pub(crate) trait Incoming: Send + Sync + 'static {
     /// Handles a datagram, of which nothing is known but its length. Process context, in the worker
@@ -90,6 +72,7 @@ pub(crate) trait Incoming: Send + Sync + 'static {
 /// The handler of the queue pair.
 struct Public<I> {
     incoming: Arc<I>,
+    counters: Arc<Counters>,
     ring: SetOnce<RecvRing>,
     outgoing: MessageBuffers,
     /// The buffers that are not on their way.
@@ -145,13 +128,16 @@ impl<I: Incoming> QpHandler for Public<I> {
         let len = completion.byte_len() as usize;
         let bytes = whole.get(GRH_LEN as usize..len);
         let header = whole.first_chunk();
+        this.counters.add(Counter::Datagrams, 1);
         let (true, Some(bytes), Some(header)) = (is_read, bytes, header) else {
+            this.counters.dropped(Counter::DroppedLength);
             return;
         };
         let source: Source = completion.source();
         let gid = source.gid(header).map(|gid| gid.0);
-        if let Some(from) = Port::of_source(gid, source.lid()) {
-            this.incoming.datagram(bytes, from, source.qp_number());
+        match Port::of_source(gid, source.lid()) {
+            Some(from) => this.incoming.datagram(bytes, from, source.qp_number()),
+            None => this.counters.dropped(Counter::DroppedAddress),
         }
     }
 }
@@ -161,7 +147,7 @@ impl<I: Incoming> QpHandler for Public<I> {
 pub(crate) struct Endpoint<I: Incoming> {
     qp: OwnedQp<Public<I>>,
     port: DatagramPort,
-    state: PortState,
+    longest: FragmentLen,
     address: Address,
     #[pin]
     handles: Mutex<Handles>,
@@ -220,56 +206,47 @@ impl Handles {
 }
 
 impl<I: Incoming> Endpoint<I> {
-    /// Creates the queue pair, and posts its receives. Sleeps.
+    /// Creates the queue pair, and posts `receives` receives, or a few more. Sleeps.
     ///
     /// # Errors
     ///
-    /// Returns `ENODEV` if there is no such device, an error of the device if its port cannot be
-    /// used, `ENOMEM` if an allocation fails.
-    pub(crate) fn new(place: &Place<'_>, incoming: Arc<I>) -> Result<Arc<Self>> {
-        let device = find(place)?;
-        let state = device.port(place.port)?;
-        let (gid_index, gid) = own_gid(&device, place, &state)?;
-        let mut key = [0; 4];
-        random::fill(&mut key);
-        let drawn = u32::from_le_bytes(key) & (i32::MAX as u32);
-        let port = DatagramPort {
-            port: place.port,
-            gid_index,
-            qkey: place.qkey.unwrap_or(drawn.max(1)),
-        };
-        let receives = place.receives.next_multiple_of(BATCH).max(BATCH);
-        let pd = Pd::new(&device)?;
+    /// Returns an error of the device if it has not enough of something, `ENOMEM` if an allocation
+    /// fails.
+    pub(crate) fn new(
+        found: &Found,
+        receives: u32,
+        incoming: Arc<I>,
+        counters: &Arc<Counters>,
+    ) -> Result<Arc<Self>> {
+        let (device, port) = (&found.device, found.port);
+        let receives = receives.next_multiple_of(BATCH).max(BATCH);
+        let pd = Pd::new(device)?;
         let config = QpConfig::new(SENDS, receives, receives.saturating_add(SENDS));
         let context = PollContext::Workqueue;
-        let cq = Cq::new(&device, config.cq_entries(), 0, context, None)?;
+        let cq = Cq::new(device, config.cq_entries(), 0, context, None)?;
         let public = Public {
             incoming,
+            counters: counters.clone(),
             ring: SetOnce::new(),
             outgoing: MessageBuffers::new(&pd, SENDS, DATAGRAM_LEN_MAX as u32)?,
             free: Free::new()?,
             receives,
         };
         let qp = Qp::datagram(&pd, (&cq, &cq), &config, &port, public)?;
-        let ring = RecvRing::new(&qp, receives, BATCH, WHOLE_LEN as u32)?;
+        // Room for any datagram: one that is too long for its receive may stop a queue pair.
+        let whole_bytes = GRH_LEN.saturating_add(found.mtu_bytes);
+        let ring = RecvRing::new(&qp, receives, BATCH, whole_bytes)?;
         qp.handler().ring.populate(ring);
         if let Some(ring) = qp.handler().ring.as_ref() {
             ring.post(&qp)?;
         }
-        let address = Address::new(
-            gid.0,
-            state.lid,
-            qp.number(),
-            port.qkey,
-            place.service_level,
-        );
-        let address = address.ok_or(EINVAL)?;
+        let address = found.address(qp.number()).ok_or(EINVAL)?;
         let handles = Handles::new()?;
         Arc::pin_init(
             pin_init!(Self {
                 qp,
                 port,
-                state,
+                longest: found.longest,
                 address,
                 handles <- new_mutex!(handles, "Endpoint::handles"),
             }),
@@ -301,9 +278,14 @@ impl<I: Incoming> Endpoint<I> {
         &self.port
     }
 
-    /// Returns the most bytes of a datagram.
-    pub(crate) fn mtu_bytes(&self) -> u32 {
-        self.state.active_mtu_bytes
+    /// Returns the longest fragments that are sent and asked for.
+    pub(crate) fn longest(&self) -> FragmentLen {
+        self.longest
+    }
+
+    /// Returns what counts what happens here.
+    pub(crate) fn counters(&self) -> &Counters {
+        &self.qp.handler().counters
     }
 
     /// Returns the handle for an address, which may have to be looked up. Sleeps.
@@ -361,35 +343,4 @@ impl<I: Incoming> Endpoint<I> {
         });
         sent.inspect_err(|_| public.free.give_back(slot))
     }
-}
-
-/// Returns the device that a mount names.
-fn find(place: &Place<'_>) -> Result<Device> {
-    let found = match place.device {
-        Some(name) => Device::find(name),
-        None => Device::find_by(|device| {
-            let port = device.port(place.port);
-            !device.is_iwarp() && port.is_ok_and(|port| port.is_active)
-        }),
-    };
-    found.ok_or(ENODEV)
-}
-
-/// Returns the port's own identifier: on Ethernet one of UDP packets, of an IPv4 address if it has
-/// one.
-fn own_gid(device: &Device, place: &Place<'_>, state: &PortState) -> Result<(u8, Gid)> {
-    if let Some(index) = place.gid_index {
-        return Ok((index, device.gid(place.port, index)?));
-    }
-    if state.link == LinkLayer::InfiniBand {
-        return Ok((0, device.gid(place.port, 0)?));
-    }
-    let count = u8::try_from(state.gid_count).unwrap_or(u8::MAX);
-    let good = (0..count).filter_map(|index| {
-        let (gid, kind) = device.gid_entry(place.port, index).ok()?;
-        (kind == GidKind::Udp).then_some((index, gid))
-    });
-    let is_mapped = |gid: &Gid| gid.0.starts_with(&[0; 10]);
-    let best = good.max_by_key(|(index, gid)| (is_mapped(gid), u8::MAX.wrapping_sub(*index)));
-    best.ok_or(ENODEV)
 }

@@ -44,6 +44,7 @@ use crate::proto::cache::{
         NodeId,
         Port, //
     },
+    counter::Counter,
     gossip::{
         Gossip,
         BODY_LEN_MAX, //
@@ -191,7 +192,9 @@ impl<I: Incoming> Membership<I> {
 
     /// Takes a message of another node, which has the key, and answers it.
     pub(crate) fn heard(self: &Arc<Self>, datagram: &Datagram<'_>, from: Port, qpn: u32) {
+        let dropped = |why| self.endpoint.counters().dropped(why);
         let Ok(gossip) = Gossip::parse(datagram.body, datagram.head.from) else {
+            dropped(Counter::DroppedBody);
             return;
         };
         let names_me = datagram.head.to == Some(self.peers.me().node);
@@ -200,20 +203,28 @@ impl<I: Incoming> Membership<I> {
                 let mut body = [0; BODY_LEN_MAX];
                 let answer = self.peers.with(|table| {
                     let source = (from, qpn);
-                    let answer = table.hello(&gossip, source, names_me, now_us(), &mut body);
+                    let body = table.hello(&gossip, source, names_me, now_us(), &mut body);
                     let sender = gossip.sender();
                     let to = (sender.address, Some(sender.node));
-                    Sealed::new(table, &self.key, Kind::Members, to, answer.ok()??)
+                    let seal = |body: &[u8]| Sealed::new(table, &self.key, Kind::Members, to, body);
+                    body.map(|body| body.and_then(seal))
                 });
-                if let Some(answer) = answer {
-                    answer.send(&self.endpoint);
+                match answer {
+                    Ok(Some(answer)) => answer.send(&self.endpoint),
+                    Ok(None) => {}
+                    Err(why) => dropped(Counter::from(why)),
                 }
             }
             Kind::Members if names_me => {
                 // What answers no probe changes nothing.
-                let _ = self.peers.with(|table| table.members(&gossip, now_us()));
+                if let Err(why) = self.peers.with(|table| table.members(&gossip, now_us())) {
+                    dropped(why.into());
+                }
             }
-            _ => return,
+            _ => {
+                dropped(Counter::DroppedReceiver);
+                return;
+            }
         }
         self.look();
     }

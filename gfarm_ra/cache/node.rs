@@ -30,15 +30,17 @@ use vfs_ext::{
 };
 
 use super::{
+    counters::Counters,
     endpoint::{
         Endpoint,
-        Incoming,
-        Place, //
+        Incoming, //
     },
+    guests::Guests,
     membership::Membership,
     now_us,
     owner::Owner,
     peers::Peers,
+    place::Found,
     requester::{
         Notice,
         Requests, //
@@ -56,12 +58,13 @@ use crate::proto::{
             NodeId,
             Port, //
         },
-        admission::CREDITS_FIRST,
+        counter::Counter,
         have::Have,
         ibaddr::{
             edits,
             Edit, //
         },
+        peer::Standing,
         reply::{
             Answer,
             Refusal,
@@ -81,8 +84,16 @@ use crate::proto::{
     }, //
 };
 
-/// The requests of others that are served at a time.
-const SERVING: u16 = 16;
+/// The requests of others for which fragments are sent at a time; others wait for that.
+const SENDING: u16 = 16;
+
+/// How much a node does, as the administrator lets it.
+pub(crate) struct Limits {
+    /// The receives that are posted for messages, and the requests that are served at a time.
+    pub(crate) serving: u16,
+    /// The bytes that are sent to others in a second; 0 is no limit.
+    pub(crate) rate_bytes: u64,
+}
 
 /// The reads of this node that ask others at a time; further ones ask the file server.
 const ASKING: u16 = 16;
@@ -99,6 +110,8 @@ struct Shared {
     me: NodeId,
     key: Key,
     pages: Arc<dyn PageCache>,
+    counters: Arc<Counters>,
+    guests: Arc<Guests>,
     /// Locked while the node begins: the removal of its device waits for that.
     #[pin]
     making: Mutex<()>,
@@ -118,6 +131,7 @@ struct Live {
     membership: Arc<Membership<Shared>>,
     responder: Arc<Responder<Shared>>,
     requests: Arc<Requests<Shared>>,
+    guests: Arc<Guests>,
     device: DeviceId,
 }
 
@@ -126,8 +140,13 @@ impl Node {
     ///
     /// # Errors
     ///
-    /// Returns the errors of [`Endpoint::new`].
-    pub(crate) fn new(place: &Place<'_>, key: Key, pages: Arc<dyn PageCache>) -> Result<Self> {
+    /// Returns the errors of `place`, which finds the port, and of [`Endpoint::new`].
+    pub(crate) fn new(
+        place: impl FnOnce() -> Result<Found>,
+        limits: &Limits,
+        key: Key,
+        pages: Arc<dyn PageCache>,
+    ) -> Result<Self> {
         let mut number = [0; 8];
         let me = loop {
             random::fill(&mut number);
@@ -136,12 +155,16 @@ impl Node {
             }
         };
         let flags = Flags::UNBOUND | Flags::MEM_RECLAIM;
-        let queue = WorkQueue::new(c"gfarm_cache", flags, SERVING)?;
+        let queue = WorkQueue::new(c"gfarm_cache", flags, SENDING)?;
+        let counters = Counters::new()?;
+        let guests = Guests::new(limits.serving, limits.rate_bytes)?;
         let shared = Arc::pin_init(
             pin_init!(Shared {
                 me,
                 key,
                 pages,
+                counters,
+                guests,
                 making <- new_mutex!((), "Shared::making"),
                 live <- new_mutex!(None, "Shared::live"),
                 queue <- new_mutex!(Some(queue), "Shared::queue"),
@@ -153,14 +176,19 @@ impl Node {
             shared,
         };
         let making = this.shared.making.lock();
-        let endpoint = Endpoint::new(place, this.shared.clone())?;
+        let (incoming, counters) = (this.shared.clone(), &this.shared.counters);
+        // The device cannot go unnoticed from here on.
+        let found = place()?;
+        let endpoint = Endpoint::new(&found, limits.serving.into(), incoming, counters)?;
+        drop(found);
         let peers = Peers::new(me, endpoint.address())?;
         let owner = Owner::new(&peers)?;
         let live = Live {
             requests: Requests::new(&endpoint, &peers, &owner, key, ASKING)?,
             owner,
             membership: Membership::new(&endpoint, &peers, key)?,
-            responder: Responder::new(&endpoint, SERVING)?,
+            responder: Responder::new(&endpoint, SENDING.min(limits.serving))?,
+            guests: this.shared.guests.clone(),
             device: endpoint.pd().device().id(),
             endpoint,
             peers,
@@ -233,15 +261,24 @@ impl Reads {
 pub(crate) struct View(Arc<Shared>);
 
 impl View {
-    /// Calls `line` with the address of this node, and then with that of each peer.
-    pub(crate) fn addresses(&self, line: &mut dyn FnMut(&Address)) {
+    /// Calls `line` with the address of this node, and then with that of each peer and how it is;
+    /// a peer that was registered by hand and has not answered yet is `unknown`.
+    pub(crate) fn addresses(&self, line: &mut dyn FnMut(&Address, Option<&'static str>)) {
         let live = self.0.live.lock();
         if let Some(live) = live.as_ref() {
-            line(&live.peers.me().address);
+            line(&live.peers.me().address, None);
             live.peers.with(|table| {
-                table.peers().for_each(|peer| line(&peer.address()));
+                for peer in table.peers() {
+                    let state = peer.standing().map_or("unknown", Standing::name);
+                    line(&peer.address(), Some(state));
+                }
             });
         }
+    }
+
+    /// Returns what it has counted.
+    pub(crate) fn counters(&self) -> &Counters {
+        &self.0.counters
     }
 
     /// Registers peers by hand, or removes them: lines of `ibaddr`, until the first that is wrong.
@@ -252,7 +289,8 @@ impl View {
     pub(crate) fn edit(&self, written: &[u8]) -> Result {
         let live = self.0.live.lock();
         let live = live.as_ref().ok_or(ENODEV)?;
-        let edited = edits(written).try_for_each(|edit| {
+        let me = live.peers.me().address;
+        let edited = edits(written, me).try_for_each(|edit| {
             let done = edit.and_then(|edit| {
                 live.peers.with(|table| match edit {
                     Edit::Add(address) => table.add(address, now_us()),
@@ -299,7 +337,10 @@ impl Shared {
     fn spawn(&self, work: impl FnOnce() + Send + 'static) {
         if let Some(queue) = self.queue.lock().as_ref() {
             // The node that asks hears nothing, and asks elsewhere.
-            let _ = queue.try_spawn(GFP_NOWAIT, || memory::without_io(work));
+            let work = || memory::without_io(work);
+            if queue.try_spawn(GFP_NOWAIT, work).is_err() {
+                self.counters.add(Counter::DroppedMemory, 1);
+            }
         }
     }
 
@@ -310,36 +351,39 @@ impl Shared {
             return;
         }
         if datagram.head.to != Some(self.me) {
+            self.counters.dropped(Counter::DroppedReceiver);
             return;
         }
-        if datagram.head.kind == Kind::Reply {
-            live.requests.replied(datagram.head.from, datagram.body);
-            return;
-        }
-        let Some(address) = live.peers.admit(&datagram.head, from, qpn) else {
-            return;
+        let address = match live.peers.admit(&datagram.head, from, qpn) {
+            Ok(address) => address,
+            Err(why) => {
+                self.counters.dropped(why.into());
+                return;
+            }
         };
         let node = datagram.head.from;
         match datagram.head.kind {
             Kind::Request => self.request(live, node, address, datagram.body),
-            Kind::Have => {
-                if let Ok(have) = Have::parse(datagram.body) {
-                    live.owner.told(node, &have);
-                }
-            }
+            Kind::Have => match Have::parse(datagram.body) {
+                Ok(have) => live.owner.told(node, &have),
+                Err(_) => self.counters.dropped(Counter::DroppedBody),
+            },
             _ => {}
         }
     }
 
     fn request(&self, live: &Arc<Live>, node: NodeId, address: Address, body: &[u8]) {
         let (key, live) = (self.key, live.clone());
-        let request = match Request::parse(body) {
-            Ok(request) => request,
-            Err(_) => {
-                let Some(id) = Request::id_of(body) else {
-                    return;
-                };
-                let answer = Answer::Refused(Refusal::Invalid);
+        let Some(id) = Request::id_of(body) else {
+            self.counters.dropped(Counter::DroppedBody);
+            return;
+        };
+        self.counters.add(Counter::Requests, 1);
+        let request = Request::parse(body).map_err(|_| Answer::Refused(Refusal::Invalid));
+        let admitted = request.and_then(|request| Ok((request, self.guests.admit(node)?)));
+        let (request, admitted) = match admitted {
+            Ok(admitted) => admitted,
+            Err(answer) => {
                 self.spawn(move || live.reply(id, node, &address, answer, 0, &key));
                 return;
             }
@@ -347,10 +391,12 @@ impl Shared {
         let pages = self.pages.clone();
         self.spawn(move || {
             let (answer, size_bytes) = match request.ask().role {
-                Role::Holder => live.responder.serve(&request, &address, &*pages),
+                Role::Holder => live.responder.serve(&request, &address, &*pages, &admitted),
                 _ => (live.owner.ask(node, request.wanted(), request.ask()), 0),
             };
-            live.reply(request.id(), node, &address, answer, size_bytes, &key);
+            // What the reply tells the node counts what is left for it without this request.
+            drop(admitted);
+            live.reply(id, node, &address, answer, size_bytes, &key);
         });
     }
 }
@@ -369,9 +415,10 @@ impl Live {
         let reply = Reply {
             id,
             size_bytes,
-            credits: CREDITS_FIRST,
+            credits: self.guests.credits(),
             answer,
         };
+        self.endpoint.counters().add(Counter::said(&answer), 1);
         if let Some(bytes) = reply.seal(self.peers.me().node, to, key) {
             let _ = self.endpoint.send(address, &bytes);
         }
@@ -380,8 +427,12 @@ impl Live {
 
 impl Incoming for Shared {
     fn datagram(&self, bytes: &[u8], from: Port, qpn: u32) {
-        let Ok(datagram) = wire::open(bytes, &self.key) else {
-            return;
+        let datagram = match wire::open(bytes, &self.key) {
+            Ok(datagram) => datagram,
+            Err(why) => {
+                self.counters.dropped(why.into());
+                return;
+            }
         };
         if let Some(live) = self.live() {
             // Readers wait for what is answered here.

@@ -36,6 +36,7 @@ use crate::proto::cache::{
     },
     peer::Peer,
     reply::Holder,
+    responder::Discarded,
     wire::Head, //
 };
 
@@ -94,11 +95,9 @@ impl Peers {
 
     /// Returns the address of the sender of a datagram with this head, if it is a member that has
     /// sent it from there, and not before.
-    pub(crate) fn admit(&self, head: &Head, from: Port, qpn: u32) -> Option<Address> {
+    pub(crate) fn admit(&self, head: &Head, from: Port, qpn: u32) -> Result<Address, Discarded> {
         let mut table = self.table.lock();
-        let is_good = table.admits(head.from, from, qpn, head.sequence);
-        let peer = is_good.then(|| table.get(head.from)).flatten()?;
-        Some(peer.address())
+        table.admit(head.from, from, qpn, head.sequence)
     }
 
     /// Returns a node with its address.

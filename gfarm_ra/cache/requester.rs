@@ -150,7 +150,7 @@ impl<I: Incoming> Requests<I> {
         key: Key,
         count: u16,
     ) -> Result<Arc<Self>> {
-        let fragment_len = FragmentLen::largest(endpoint.mtu_bytes()).ok_or(EINVAL)?;
+        let fragment_len = endpoint.longest();
         let me = peers.me().node;
         let contacts = Contacts::new()?;
         let mut idle = KVec::with_capacity(count.into(), GFP_KERNEL)?;

@@ -23,12 +23,16 @@ use rdma::{
 };
 use vfs_ext::Folios;
 
-use super::endpoint::{
-    Endpoint,
-    Incoming, //
+use super::{
+    endpoint::{
+        Endpoint,
+        Incoming, //
+    },
+    guests::Admitted, //
 };
 use crate::proto::cache::{
     address::Address,
+    counter::Counter,
     fragment::{
         FragmentId,
         FragmentLen,
@@ -48,6 +52,7 @@ use crate::proto::cache::{
         Cached,
         Serve, //
     },
+    PAGE_LEN, //
 };
 
 /// How long fragments may take to leave this machine, in milliseconds.
@@ -90,14 +95,12 @@ pub(crate) struct Responder<I: Incoming> {
     endpoint: Arc<Endpoint<I>>,
     #[pin]
     idle: Mutex<KVec<Sender>>,
-    longest: FragmentLen,
 }
 
 impl<I: Incoming> Responder<I> {
     /// Creates `count` queue pairs on the port of `endpoint`, with completions on the CPUs in turn.
     /// Sleeps.
     pub(crate) fn new(endpoint: &Arc<Endpoint<I>>, count: u16) -> Result<Arc<Self>> {
-        let longest = FragmentLen::largest(endpoint.mtu_bytes()).ok_or(EINVAL)?;
         let mut idle = KVec::with_capacity(count.into(), GFP_KERNEL)?;
         // CAST: 256.
         let fragments_max = FRAGMENTS_MAX as u16;
@@ -118,7 +121,6 @@ impl<I: Incoming> Responder<I> {
             pin_init!(Self {
                 endpoint: endpoint.clone(),
                 idle <- new_mutex!(idle, "Responder::idle"),
-                longest,
             }),
             GFP_KERNEL,
         )
@@ -131,6 +133,7 @@ impl<I: Incoming> Responder<I> {
         request: &Request,
         from: &Address,
         pages: &dyn PageCache,
+        admitted: &Admitted,
     ) -> (Answer, u64) {
         let busy = (Answer::Busy { wait_ms: 1 }, 0);
         let Some(mut sender) = self.idle.lock().pop() else {
@@ -143,7 +146,14 @@ impl<I: Incoming> Responder<I> {
             held,
             fetching: PageSet::EMPTY,
         });
-        match serve(request, cached.as_ref(), self.longest) {
+        let decision = match serve(request, cached.as_ref(), self.endpoint.longest()) {
+            Serve::Send(held) => match admitted.pay(len_bytes(held)) {
+                Ok(()) => Serve::Send(held),
+                Err(answer) => Serve::Say(answer),
+            },
+            other => other,
+        };
+        match decision {
             Serve::Say(answer) => {
                 self.rest(sender);
                 (answer, 0)
@@ -154,6 +164,9 @@ impl<I: Incoming> Responder<I> {
             }
             Serve::Send(held) => match self.send(request, from, sender, held) {
                 Ok(()) => {
+                    let (bytes, counters) = (len_bytes(held), self.endpoint.counters());
+                    counters.add(Counter::SaidPages, bytes / PAGE_LEN);
+                    counters.add(Counter::SaidBytes, bytes);
                     let size_bytes = request.wanted().size_bytes();
                     (Answer::Data { pages: held }, size_bytes)
                 }
@@ -211,6 +224,12 @@ impl<I: Incoming> Responder<I> {
         self.rest(Sender { qp, folios });
         sent
     }
+}
+
+/// Returns the length of pages, in bytes.
+fn len_bytes(pages: PageSet) -> u64 {
+    // CAST: At most 256.
+    (pages.len() as u64).saturating_mul(PAGE_LEN)
 }
 
 /// Returns the number among the fragments of the wanted pages of fragment `number` of those that

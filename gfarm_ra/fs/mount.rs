@@ -50,6 +50,7 @@ use super::{
 };
 use crate::{
     cache::{
+        Limits,
         Node,
         Place,
         Reads, //
@@ -59,7 +60,13 @@ use crate::{
         Seen, //
     },
     proto::{
-        cache::wire::Key,
+        cache::{
+            place::{
+                Unusable,
+                Wish, //
+            },
+            wire::Key, //
+        },
         hosts::servers,
         key::{
             KeyError,
@@ -73,6 +80,7 @@ use crate::{
 
 forward_display! {
     KeyError,
+    Unusable,
 }
 
 /// The bytes of a block in `statfs(2)`, in KiB.
@@ -236,13 +244,13 @@ fn shared_key(context: &MountContext<'_>, options: &Options) -> Result<SharedKey
     Ok(key)
 }
 
-/// Makes the mount a node of the cooperative cache, if it has the key for it.
+/// Makes the mount a node of the cooperative cache, if it is to be one.
 fn node(
     context: &MountContext<'_>,
     options: &Options,
     entrance: &Arc<Entrance<Gfarm>>,
 ) -> Result<Option<Node>> {
-    let Some(description) = options.cc_key() else {
+    let Some(description) = options.node() else {
         return Ok(None);
     };
     let key = match keyring::with_key(&c_string(description)?, Key::parse) {
@@ -259,18 +267,35 @@ fn node(
         }
     };
     let device = options.ib_devname().map(c_string).transpose()?;
-    let byte = |setting| u8::try_from(options.get(setting)).map_err(|_| EINVAL);
+    let byte = |value: u32| u8::try_from(value).map_err(|_| EINVAL);
+    let wish = Wish {
+        port: byte(options.get(Setting::IbPort))?,
+        gid_index: options.given(Setting::IbGid).map(byte).transpose()?,
+        mtu_bytes: Some(options.get(Setting::IbMtu)).filter(|mtu| *mtu != 0),
+    };
     let place = Place {
         device: device.as_deref(),
-        port: byte(Setting::IbPort)?,
-        gid_index: Some(byte(Setting::IbGid)?).filter(|index| *index != 0),
-        service_level: byte(Setting::IbSl)?,
-        qkey: Some(options.get(Setting::IbQkey)),
-        receives: options.get(Setting::IbNumRrpc),
+        wish,
+        service_level: byte(options.get(Setting::IbSl))?,
+        qkey: options.get(Setting::IbQkey),
+    };
+    let limits = Limits {
+        serving: u16::try_from(options.get(Setting::IbNumRrpc)).map_err(|_| EINVAL)?,
+        rate_bytes: u64::from(options.get(Setting::CcShare)) << 20,
     };
     let pages = Arc::new(CachedPages(entrance.clone()), GFP_KERNEL)?;
-    let node = Node::new(&place, key, pages).inspect_err(|error| {
-        context.fail(fmt!("cc_key: no RDMA device can be used ({error:?})"));
+    let mut has_said = false;
+    let find = || {
+        place.find(|why| {
+            has_said = true;
+            context.fail(fmt!("cc: {why}"));
+        })
+    };
+    let node = Node::new(find, &limits, key, pages);
+    let node = node.inspect_err(|error| {
+        if !has_said {
+            context.fail(fmt!("cc: the RDMA device has not enough ({error:?})"));
+        }
     })?;
     Ok(Some(node))
 }

@@ -25,9 +25,6 @@ forward_display! {
     Reason<'_>,
 }
 
-/// What the options that begin like this are for, which is no part of this version.
-const INFINIBAND: &[u8] = b"ib_";
-
 /// The options that were given so far. They are on the heap: they are too large for the stack.
 #[derive(Default)]
 pub(crate) struct Collected(Option<UniqueArc<Options>>);
@@ -45,14 +42,6 @@ impl Collected {
             OptionError::Explained
         })?;
         match options.set(name, value) {
-            // Valid or not: what has no effect is not accepted in silence.
-            Ok(()) | Err(Reason::Setting(..) | Reason::Value { .. })
-                if name.starts_with(INFINIBAND) =>
-            {
-                Err(OptionError::Refused(
-                    c"needs the page cache service of a later version",
-                ))
-            }
             Ok(()) => Ok(()),
             Err(Reason::Unknown(_)) => Err(OptionError::Unknown),
             Err(reason) => {
@@ -69,7 +58,7 @@ impl Collected {
         self.0.as_deref_mut().ok_or(ENOMEM)
     }
 
-    /// Returns the options, if those that are required were given.
+    /// Returns the options, if those that are required were given, and all have an effect.
     pub(super) fn finish(mut self, context: &MountContext<'_>) -> Result<Arc<Options>> {
         if let Err(reason) = self.options()?.check() {
             context.fail(fmt!("{reason}"));
@@ -79,7 +68,7 @@ impl Collected {
     }
 
     /// Checks the options of a remount: none, or those that are in force. `mount(8)` gives all that
-    /// `/proc/mounts` shows, so the description of the key may be missing.
+    /// `/proc/mounts` shows, so the descriptions of keys may be missing.
     pub(super) fn check_same(self, context: &MountContext<'_>, in_force: &Options) -> Result {
         if self.0.is_none_or(|given| given.is_shown_as(in_force)) {
             return Ok(());

@@ -21,7 +21,10 @@ use vfs_ext::proc::{
 use crate::{
     cache::View,
     net::Client,
-    proto::cache::address::Address, //
+    proto::cache::{
+        address::Address,
+        counter::Counter, //
+    }, //
 };
 
 forward_display! {
@@ -53,13 +56,36 @@ impl Show for Counters {
     }
 }
 
-/// `ibaddr`: this node and its peers, each a line, and lines that are written to add peers.
+/// `ibstat`: what the node of the cooperative cache has counted; a write begins anew.
+struct NodeCounters(View);
+
+impl Show for NodeCounters {
+    fn show(&self, file: &SeqFile) -> Result {
+        let counters = self.0.counters();
+        for counter in Counter::ALL {
+            seq_print!(file, "{} {}\n", counter.name(), counters.get(*counter));
+        }
+        Ok(())
+    }
+}
+
+impl Store for NodeCounters {
+    fn store(&self, _bytes: &[u8]) -> Result {
+        self.0.counters().clear();
+        Ok(())
+    }
+}
+
+/// `ibaddr`: this node and its peers, each a line, and lines that are written to add and to remove
+/// peers.
 struct Addresses(View);
 
 impl Show for Addresses {
     fn show(&self, file: &SeqFile) -> Result {
-        self.0
-            .addresses(&mut |address| seq_print!(file, "{address}\n"));
+        self.0.addresses(&mut |address, state| match state {
+            Some(state) => seq_print!(file, "{address} state={state}\n"),
+            None => seq_print!(file, "{address}\n"),
+        });
         Ok(())
     }
 }
@@ -73,6 +99,7 @@ impl Store for Addresses {
 /// The files of a mount, which are removed when this is dropped.
 pub(super) struct StateFiles {
     _addresses: Option<File<Addresses>>,
+    _counters: Option<File<NodeCounters>>,
     _status: File<Status>,
     _stats: File<Counters>,
 }
@@ -86,16 +113,19 @@ impl StateFiles {
         let counters = Arc::new(Counters(client.clone()), GFP_KERNEL)?;
         let status = Arc::new(Status { client }, GFP_KERNEL)?;
         let module = &crate::THIS_MODULE;
-        let addresses = match node {
+        let (addresses, of_node) = match node {
             Some(view) => {
+                let of_node = Arc::new(NodeCounters(view.clone()), GFP_KERNEL)?;
+                let of_node = File::writable(module, directory.clone(), c"ibstat", of_node)?;
                 let addresses = Arc::new(Addresses(view), GFP_KERNEL)?;
-                let directory = directory.clone();
-                Some(File::writable(module, directory, c"ibaddr", addresses)?)
+                let addresses = File::writable(module, directory.clone(), c"ibaddr", addresses)?;
+                (Some(addresses), Some(of_node))
             }
-            None => None,
+            None => (None, None),
         };
         Ok(Self {
             _addresses: addresses,
+            _counters: of_node,
             _status: File::new(module, directory.clone(), c"status", status)?,
             _stats: File::new(module, directory, c"stats", counters)?,
         })

@@ -17,6 +17,8 @@
 //! | [`requester`] | the pages of one read, from other nodes |
 //! | [`responder`], [`keep`] | which requests of others are served, and with what |
 //! | [`admission`] | how much a node does for others at a time |
+//! | [`place`] | which port and address of a device a node has |
+//! | [`counter`] | what is counted |
 //! | [`rtt`] | how long a peer is waited for |
 //! | [`peer`], [`members`], [`gossip`] | the other nodes, and how they are found and lost |
 //! | [`owner`], [`directory`], [`have`] | who knows which nodes have the pages of a chunk |
@@ -24,6 +26,7 @@
 
 pub mod address;
 pub mod admission;
+pub mod counter;
 pub mod directory;
 pub mod excluded;
 pub mod fragment;
@@ -36,6 +39,7 @@ pub mod members;
 pub mod owner;
 pub mod pages;
 pub mod peer;
+pub mod place;
 pub mod reassembly;
 pub mod reply;
 pub mod request;

@@ -4,7 +4,8 @@
 //!
 //! ```text
 //! username=NAME [key=DESCRIPTION] [uid=N] [gid=N] [usermap=NAME/N+...] [groupmap=NAME/N+...]
-//!     [hosts=NAME/ADDRESS+...] [ib_devname=NAME] [cc_key=DESCRIPTION] [ra_sync=0|1] [SETTING=N]...
+//!     [hosts=NAME/ADDRESS+...] [cc=on|off] [cc_key=DESCRIPTION] [ib_devname=NAME] [ra_sync=0|1]
+//!     [SETTING=N]...
 //! ```
 //!
 //! with the [`Setting`]s by their names. Of a repeated option the last value is used, and a list
@@ -110,6 +111,10 @@ pub enum OptionError<'a> {
     },
     /// The option is required.
     Missing(&'static str),
+    /// A node of the cooperative cache has no key.
+    NodeWithoutKey,
+    /// The option is for a node of the cooperative cache, which the mount is not.
+    NoNode(&'static str),
 }
 
 impl OptionError<'_> {
@@ -127,12 +132,25 @@ impl fmt::Display for OptionError<'_> {
             Self::Setting(setting, value) => {
                 let (name, range) = (setting.name(), setting.range());
                 let (low, high) = (range.start(), range.end());
-                write!(f, "{name}={} is not in {low}..={high}", Escaped(value))
+                write!(f, "{name}={} is not in {low}..={high}", Escaped(value))?;
+                match setting.zero() {
+                    Some(meaning) => write!(f, ", nor 0 for {meaning}"),
+                    None => Ok(()),
+                }
             }
             Self::Value { name, form, value } => {
                 write!(f, "{name}={} is not {form}", Escaped(value))
             }
             Self::Missing(name) => write!(f, "option {name}= is missing"),
+            Self::NodeWithoutKey => f.write_str(
+                "cc=on: add cc_key=DESCRIPTION of a key in your keyrings that all nodes have",
+            ),
+            Self::NoNode(name) => {
+                write!(
+                    f,
+                    "{name}= has no effect: add cc_key=DESCRIPTION, or cc=off"
+                )
+            }
         }
     }
 }
@@ -153,6 +171,8 @@ pub struct Options {
     /// Empty, or checked by [`Owners::parse`].
     groups: Text<OWNERS_LEN_MAX>,
     ib_devname: Text<DEVNAME_LEN_MAX>,
+    /// Whether the mount is a node of the cooperative cache; `None`: if there is a key for it.
+    cc: Option<bool>,
     cc_key: Text<KEY_NAME_LEN_MAX>,
     /// Empty, or checked by [`Hosts::parse`].
     hosts: Text<HOSTS_LEN_MAX>,
@@ -169,6 +189,7 @@ impl Default for Options {
             users: Text::EMPTY,
             groups: Text::EMPTY,
             ib_devname: Text::EMPTY,
+            cc: None,
             cc_key: Text::EMPTY,
             hosts: Text::EMPTY,
         }
@@ -201,7 +222,7 @@ impl Options {
             self.settings.set(Setting::RaAsync, 1);
             return Ok(());
         }
-        let known: [&[u8]; 11] = [
+        let known: [&[u8]; 12] = [
             b"user",
             b"username",
             b"key",
@@ -211,6 +232,7 @@ impl Options {
             b"groupmap",
             b"hosts",
             b"ib_devname",
+            b"cc",
             b"cc_key",
             b"ra_sync",
         ];
@@ -245,6 +267,13 @@ impl Options {
                 self.user = word(value).ok_or(refused("username", form))?;
             }
             b"key" => self.key = word(value).ok_or(hidden("key"))?,
+            b"cc" => {
+                self.cc = Some(match value {
+                    b"on" => true,
+                    b"off" => false,
+                    _ => return Err(refused("cc", "on or off")),
+                });
+            }
             b"cc_key" => self.cc_key = word(value).ok_or(hidden("cc_key"))?,
             b"uid" => self.uid = Some(id(value).ok_or(refused("uid", "a user's number"))?),
             b"gid" => self.gid = Some(id(value).ok_or(refused("gid", "a group's number"))?),
@@ -275,23 +304,52 @@ impl Options {
         Ok(())
     }
 
-    /// Checks that the options that are required were given.
-    pub const fn check(&self) -> Result<(), OptionError<'static>> {
+    /// Checks that the options that are required were given, and that all have an effect. `cc=off`
+    /// is to switch the cache off without another change: the others of the cache are let be.
+    pub fn check(&self) -> Result<(), OptionError<'static>> {
         if self.user.len == 0 {
             return Err(OptionError::Missing("username"));
         }
-        Ok(())
+        if self.cc == Some(true) && self.cc_key.len == 0 {
+            return Err(OptionError::NodeWithoutKey);
+        }
+        if self.node().is_some() || self.cc == Some(false) {
+            return Ok(());
+        }
+        let settings = Setting::ALL.into_iter();
+        let mut given = settings.filter(|setting| self.given(*setting).is_some());
+        let name = given.next().map(Setting::name);
+        let name = name.or(self.ib_devname().map(|_| "ib_devname"));
+        name.map_or(Ok(()), |name| Err(OptionError::NoNode(name)))
     }
 
-    /// Returns whether `/proc/mounts` shows the same for both.
+    /// Returns whether `/proc/mounts` shows the same for both: not the descriptions of keys.
     pub fn is_shown_as(&self, other: &Self) -> bool {
-        let key = other.key;
-        Self { key, ..*self } == *other
+        let Self {
+            key, cc, cc_key, ..
+        } = *other;
+        let same = Self {
+            key,
+            cc,
+            cc_key,
+            ..*self
+        };
+        same == *other && self.shown_cc() == other.shown_cc()
+    }
+
+    /// Returns what is shown of `cc=`, if anything is.
+    fn shown_cc(&self) -> Option<bool> {
+        self.cc.or((self.cc_key.len != 0).then_some(true))
     }
 
     /// Returns the value of a setting.
     pub fn get(&self, setting: Setting) -> u32 {
         self.settings.get(setting)
+    }
+
+    /// Returns the value of a setting of the cooperative cache, if it was given.
+    pub fn given(&self, setting: Setting) -> Option<u32> {
+        self.settings.given(setting)
     }
 
     /// Returns the user's name in Gfarm.
@@ -324,10 +382,9 @@ impl Options {
         Owners::checked(self.groups.get())
     }
 
-    /// Returns the description of the key of the cooperative cache, of which the mount is a node if
-    /// there is one.
-    pub fn cc_key(&self) -> Option<&[u8]> {
-        Some(self.cc_key.get()).filter(|key| !key.is_empty())
+    /// Returns the description of the key of the cooperative cache, if the mount is a node of it.
+    pub fn node(&self) -> Option<&[u8]> {
+        Some(self.cc_key.get()).filter(|key| !key.is_empty() && self.cc != Some(false))
     }
 
     /// Returns the InfiniBand device; `None`: the first one.
@@ -360,10 +417,12 @@ impl fmt::Display for Options {
             write!(f, ",gid={gid}")?;
         }
         for setting in Setting::ALL {
-            let value = self.get(setting);
-            if !setting.is_infiniband() || value != setting.default() {
-                write!(f, ",{}={value}", setting.name())?;
+            if !setting.is_of_cache() || self.given(setting).is_some() {
+                write!(f, ",{}={}", setting.name(), self.get(setting))?;
             }
+        }
+        if let Some(is_on) = self.shown_cc() {
+            f.write_str(if is_on { ",cc=on" } else { ",cc=off" })?;
         }
         if let Some(name) = self.ib_devname() {
             write!(f, ",ib_devname={}", Escaped(name))?;

@@ -36,10 +36,14 @@ pub enum Setting {
     IbSl = 12,
     /// The key of the queue pair for requests, which all nodes have in common.
     IbQkey = 13,
+    /// The longest time for which a node that owes an answer is waited for, in milliseconds.
+    CcTimeoutMs = 14,
+    /// The MiB that are sent to other nodes in a second; 0 is no limit.
+    CcShare = 15,
 }
 
 /// The number of settings.
-pub const COUNT: usize = 14;
+pub const COUNT: usize = 16;
 
 impl Setting {
     /// All settings, by number.
@@ -58,6 +62,8 @@ impl Setting {
         Self::IbPort,
         Self::IbSl,
         Self::IbQkey,
+        Self::CcTimeoutMs,
+        Self::CcShare,
     ];
 
     /// Returns the name of the option.
@@ -77,6 +83,8 @@ impl Setting {
             Self::IbPort => "ib_port",
             Self::IbSl => "ib_sl",
             Self::IbQkey => "ib_qkey",
+            Self::CcTimeoutMs => "cc_timeout_ms",
+            Self::CcShare => "cc_share",
         }
     }
 
@@ -85,7 +93,7 @@ impl Setting {
         Self::ALL.into_iter().find(|s| s.name().as_bytes() == name)
     }
 
-    /// Returns the range of values.
+    /// Returns the range of values; see [`Self::parse`] for one more.
     pub const fn range(self) -> RangeInclusive<u32> {
         match self {
             // 64 MiB.
@@ -96,11 +104,16 @@ impl Setting {
             Self::ReconnectTimeout => 0..=86_400,
             Self::Connections => 1..=64,
             Self::IbNumRrpc | Self::IbNumSrpc => 1..=4096,
-            Self::IbMtu => 0..=4096,
+            // What InfiniBand and RoCE have.
+            Self::IbMtu => 256..=4096,
             Self::IbGid | Self::IbSl => 0..=self.byte_max(),
             Self::IbPort => 1..=self.byte_max(),
             // Only privileged programs may use keys with the highest bit.
             Self::IbQkey => 1..=i32::MAX as u32,
+            // After 2 s the file servers have what no node has sent.
+            Self::CcTimeoutMs => 50..=2000,
+            // 1 TiB.
+            Self::CcShare => 0..=1 << 20,
         }
     }
 
@@ -124,19 +137,30 @@ impl Setting {
             Self::Connections => 8,
             Self::IbNumRrpc => 128,
             Self::IbNumSrpc => 64,
-            Self::IbMtu | Self::IbGid | Self::IbSl => 0,
+            Self::IbMtu | Self::IbGid | Self::IbSl | Self::CcShare => 0,
             Self::IbQkey => 111,
+            Self::CcTimeoutMs => 200,
         }
     }
 
-    /// Returns whether the option is for InfiniBand: shown only if it was changed.
-    pub const fn is_infiniband(self) -> bool {
+    /// Returns whether the option is for the cooperative cache: shown only if it was given.
+    pub const fn is_of_cache(self) -> bool {
         self as u8 >= Self::IbNumRrpc as u8
     }
 
-    /// Parses a written value: decimal digits.
+    /// Returns what 0 means besides the range, if it may be given.
+    pub const fn zero(self) -> Option<&'static str> {
+        match self {
+            Self::IbMtu => Some("that of the port"),
+            _ => None,
+        }
+    }
+
+    /// Parses a written value: decimal digits, in the range or what [`zero`](Self::zero) allows.
     pub fn parse(self, written: &[u8]) -> Option<u32> {
-        number(written).filter(|value| self.range().contains(value))
+        let is_valid =
+            |value: &u32| self.range().contains(value) || (*value == 0 && self.zero().is_some());
+        number(written).filter(is_valid)
     }
 }
 
@@ -153,27 +177,49 @@ pub(super) fn number(written: &[u8]) -> Option<u32> {
 
 /// A value for each setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Settings([u32; COUNT]);
+pub struct Settings {
+    values: [u32; COUNT],
+    /// A bit for each setting of the cooperative cache that was given.
+    given: u32,
+}
+
+const _: () = assert!(COUNT <= u32::BITS as usize);
 
 impl Settings {
     /// Returns the value of a setting.
     pub fn get(&self, setting: Setting) -> u32 {
-        self.0
+        self.values
             .get(setting as usize)
             .copied()
             .unwrap_or(setting.default())
     }
 
+    /// Returns the value of a setting of the cooperative cache, if it was given.
+    pub fn given(&self, setting: Setting) -> Option<u32> {
+        (self.given & bit(setting) != 0).then(|| self.get(setting))
+    }
+
     /// Changes a setting; the value was read by [`Setting::parse`].
     pub fn set(&mut self, setting: Setting, value: u32) {
-        if let Some(old) = self.0.get_mut(setting as usize) {
+        if let Some(old) = self.values.get_mut(setting as usize) {
             *old = value;
+        }
+        if setting.is_of_cache() {
+            self.given |= bit(setting);
         }
     }
 }
 
+/// Returns the bit of a setting in [`Settings::given`].
+const fn bit(setting: Setting) -> u32 {
+    1u32.wrapping_shl(setting as u32)
+}
+
 impl Default for Settings {
     fn default() -> Self {
-        Self(Setting::ALL.map(Setting::default))
+        Self {
+            values: Setting::ALL.map(Setting::default),
+            given: 0,
+        }
     }
 }

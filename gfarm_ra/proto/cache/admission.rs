@@ -31,6 +31,11 @@ pub struct Guest {
 impl Guest {
     /// Nothing yet.
     pub const NEW: Self = Self { serving: 0 };
+
+    /// Returns whether it has no request here.
+    pub const fn is_idle(&self) -> bool {
+        self.serving == 0
+    }
 }
 
 /// What a node does for others.
@@ -68,7 +73,8 @@ impl Admission {
     }
 
     /// Admits a request of a peer for `len_bytes`, until [`release`](Self::release); or returns
-    /// what the peer is told.
+    /// what the peer is told. Who does not know yet how much will be sent admits 0 bytes, and
+    /// [pays](Self::pay) later.
     pub fn admit(&mut self, guest: &mut Guest, len_bytes: u64, now_us: u64) -> Result<(), Answer> {
         if self.serving >= self.capacity || guest.serving >= self.credits() {
             let wait_ms = BUSY_MS;
@@ -83,7 +89,12 @@ impl Admission {
         Ok(())
     }
 
-    fn pay(&mut self, len_bytes: u64, now_us: u64) -> Result<(), Answer> {
+    /// Counts `len_bytes` that are to be sent; or returns what the peer is told, as too much was
+    /// sent lately.
+    pub fn pay(&mut self, len_bytes: u64, now_us: u64) -> Result<(), Answer> {
+        if len_bytes == 0 {
+            return Ok(());
+        }
         let takes_us = len_bytes.saturating_mul(1_000_000);
         let Some(takes_us) = takes_us.checked_div(self.rate_bytes) else {
             return Ok(());

@@ -3,8 +3,11 @@
 //! Lines that are written to `ibaddr` of a mount, to add and to remove peers by hand.
 //!
 //! ```text
-//! [add|remove] [gid=G] lid=N qpn=N [psn=N] qkey=N sl=N [gid=G] ...
+//! [add|remove] gid=G [lid=N] qpn=N [psn=N] [qkey=N] [sl=N] ...
+//! [add|remove] lid=N qpn=N [psn=N] qkey=N sl=N [gid=G] ...
 //! ```
+//!
+//! Without them `lid` is 0, and key and service level are those of the node itself.
 //!
 //! `lid=N qpn=N psn=N qkey=N sl=N` is what the driver of 2014 took and showed, without `gid`, which
 //! RoCE needs. Numbers are decimal, G is written as an IPv6 address. As in that driver a line that
@@ -31,21 +34,22 @@ pub enum Edit {
     Remove(Address),
 }
 
-/// Returns the edits of what was written at once, a line each; an error ends them.
+/// Returns the edits of what was written at once to the file of the node `me`, a line each; an
+/// error ends them.
 ///
 /// The caller carries out those before an error: the driver of 2014 did.
-pub fn edits(written: &[u8]) -> impl Iterator<Item = Result<Edit, Errno>> + '_ {
+pub fn edits(written: &[u8], me: Address) -> impl Iterator<Item = Result<Edit, Errno>> + '_ {
     let end = written.iter().rposition(|c| *c == b'\n');
     let complete = end.and_then(|end| written.get(..end)).unwrap_or(&[]);
     let mut has_failed = false;
     complete
         .split(|c| *c == b'\n')
-        .filter_map(|line| edit(line).transpose())
+        .filter_map(move |line| edit(line, me).transpose())
         .take_while(move |edit| !core::mem::replace(&mut has_failed, edit.is_err()))
 }
 
 /// Parses a line; `None` if it is to be skipped.
-fn edit(line: &[u8]) -> Result<Option<Edit>, Errno> {
+fn edit(line: &[u8], me: Address) -> Result<Option<Edit>, Errno> {
     let mut words = line
         .split(u8::is_ascii_whitespace)
         .filter(|word| !word.is_empty())
@@ -59,7 +63,7 @@ fn edit(line: &[u8]) -> Result<Option<Edit>, Errno> {
     } else if !first.starts_with(b"lid=") && !first.starts_with(b"gid=") {
         return Ok(None);
     }
-    let address = address(words).ok_or(Errno::EINVAL)?;
+    let address = address(words, me).ok_or(Errno::EINVAL)?;
     Ok(Some(match first {
         b"remove" => Edit::Remove(address),
         _ => Edit::Add(address),
@@ -67,33 +71,38 @@ fn edit(line: &[u8]) -> Result<Option<Edit>, Errno> {
 }
 
 /// Parses the fields of an address.
-fn address<'a>(words: impl Iterator<Item = &'a [u8]>) -> Option<Address> {
+fn address<'a>(words: impl Iterator<Item = &'a [u8]>, me: Address) -> Option<Address> {
     let mut words = words.peekable();
-    let mut before = None;
+    let mut found = None;
     if let Some(text) = words.peek().and_then(|word| word.strip_prefix(b"gid=")) {
-        before = Some(gid(text)?);
+        found = Some(gid(text)?);
         words.next();
     }
-    let lid = u16::try_from(field(words.next()?, b"lid=")?).ok()?;
-    let qpn = field(words.next()?, b"qpn=")?;
-    if let Some(word) = words.peek().filter(|word| word.starts_with(b"psn=")) {
-        field(word, b"psn=")?;
-        words.next();
-    }
-    let qkey = field(words.next()?, b"qkey=")?;
-    let sl = u8::try_from(field(words.next()?, b"sl=")?).ok()?;
+    let is_short = found.is_some();
+    let mut field = |name: &[u8], default: Option<u32>| match words
+        .peek()
+        .and_then(|word| word.strip_prefix(name))
+    {
+        Some(text) => {
+            words.next();
+            number(text)
+        }
+        None => default,
+    };
+    let or = |default: u32| is_short.then_some(default);
+    let lid = u16::try_from(field(b"lid=", or(0))?).ok()?;
+    let qpn = field(b"qpn=", None)?;
+    field(b"psn=", Some(0))?;
+    let qkey = field(b"qkey=", or(me.qkey()))?;
+    let sl = u8::try_from(field(b"sl=", or(me.sl().into()))?).ok()?;
     for text in words.filter_map(|word| word.strip_prefix(b"gid=")) {
         let after = gid(text)?;
-        if before.is_some_and(|before| before != after) {
+        if found.is_some_and(|before| before != after) {
             return None;
         }
-        before = Some(after);
+        found = Some(after);
     }
-    Address::new(before.unwrap_or([0; 16]), lid, qpn, qkey, sl)
-}
-
-fn field(word: &[u8], name: &[u8]) -> Option<u32> {
-    number(word.strip_prefix(name)?)
+    Address::new(found.unwrap_or([0; 16]), lid, qpn, qkey, sl)
 }
 
 fn gid(text: &[u8]) -> Option<[u8; 16]> {

@@ -36,6 +36,7 @@ use super::{
         Record,
         Standing, //
     },
+    responder::Discarded,
 };
 
 /// The maximum number of peers.
@@ -230,13 +231,25 @@ impl<S: DerefMut<Target = [Option<Peer>]>> Members<S> {
         }
     }
 
-    /// Returns whether a request is to be looked at: from a member, that has come from its place,
-    /// and with a number that is new.
-    pub fn admits(&mut self, node: NodeId, source: Port, source_qpn: u32, sequence: u64) -> bool {
+    /// Looks at where a request comes from: it has to be from a member, to have come from its
+    /// place, and to have a number that is new. Returns the member's address.
+    pub fn admit(
+        &mut self,
+        node: NodeId,
+        source: Port,
+        source_qpn: u32,
+        sequence: u64,
+    ) -> Result<Address, Discarded> {
         let is_member = |peer: &Peer| peer.node() == Some(node) && peer.standing().is_some();
-        let peer = self.find(is_member);
-        let peer = peer.filter(|peer| peer.address().is_source(source, source_qpn));
-        peer.is_some_and(|peer| peer.accept(sequence))
+        let peer = self.find(is_member).ok_or(Discarded::Sender)?;
+        let address = peer.address();
+        if !address.is_source(source, source_qpn) {
+            return Err(Discarded::Address);
+        }
+        if !peer.accept(sequence) {
+            return Err(Discarded::Repeated);
+        }
+        Ok(address)
     }
 
     /// Has a `Hello` sent to a node that does not know this one yet, if there is such a node. The

@@ -63,6 +63,16 @@ impl Standing {
             _ => None,
         }
     }
+
+    /// Returns the word that `ibaddr` shows.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Alive => "alive",
+            Self::Suspect => "suspect",
+            Self::Dead => "dead",
+            Self::Left => "left",
+        }
+    }
 }
 
 /// What is believed of a node. The larger of two claims is the newer one.

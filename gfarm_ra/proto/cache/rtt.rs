@@ -3,14 +3,17 @@
 //! How long a peer is waited for: by the times that its last answers took.
 //!
 //! The mean and the deviation are those of RFC 6298. A reader waits for a page, and can have it
-//! from the file server, so the limits are 50 and 200 ms. Each silence doubles the time, up to the
-//! upper limit, until the peer answers.
+//! from the file server, so the limits are 50 ms and, unless the administrator sets another one,
+//! 200 ms. Each silence doubles the time, up to the upper limit, until the peer answers.
 
 /// The minimum time, in microseconds.
 pub const TIMEOUT_US_MIN: u32 = 50_000;
 
-/// The maximum time, in microseconds.
+/// The maximum time, in microseconds, unless another one is set.
 pub const TIMEOUT_US_MAX: u32 = 200_000;
+
+/// The largest maximum that may be set, in microseconds.
+pub const TIMEOUT_US_LIMIT: u32 = 2_000_000;
 
 /// The time for a peer that has never answered, in microseconds.
 const TIMEOUT_US_FIRST: u32 = 100_000;
@@ -19,10 +22,10 @@ const TIMEOUT_US_FIRST: u32 = 100_000;
 const GRACE_US_MIN: u32 = 1_000;
 const GRACE_US_MAX: u32 = 20_000;
 
-/// The number of doublings from the minimum to the maximum.
-const SILENCES_MAX: u8 = 2;
+/// The number of doublings from the minimum to the largest maximum.
+const SILENCES_MAX: u8 = 6;
 
-const _: () = assert!(TIMEOUT_US_MIN << SILENCES_MAX == TIMEOUT_US_MAX);
+const _: () = assert!(TIMEOUT_US_MIN << SILENCES_MAX >= TIMEOUT_US_LIMIT);
 
 /// How long to wait for the answer to one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,10 +56,10 @@ impl Rtt {
     /// as the peer had to wait itself.
     pub fn answered(&mut self, rtt_us: Option<u32>) {
         self.silences = 0;
-        let Some(rtt_us) = rtt_us.map(|rtt_us| rtt_us.min(TIMEOUT_US_MAX)) else {
+        let Some(rtt_us) = rtt_us.map(|rtt_us| rtt_us.min(TIMEOUT_US_LIMIT)) else {
             return;
         };
-        // At most 200,000, and 8 times as much: no sum overflows.
+        // At most 2,000,000, and 8 times as much: no sum overflows.
         self.smooth = Some(match self.smooth {
             None => (rtt_us.wrapping_mul(8), rtt_us.wrapping_mul(2)),
             Some((mean, deviation)) => {
@@ -75,6 +78,12 @@ impl Rtt {
 
     /// Returns how long to wait for the next answer.
     pub fn timing(&self) -> Timing {
+        self.timing_within(TIMEOUT_US_MAX)
+    }
+
+    /// Returns how long to wait for the next answer, if no answer is waited for longer than
+    /// `timeout_us_max`, [`TIMEOUT_US_MIN`] to [`TIMEOUT_US_LIMIT`].
+    pub fn timing_within(&self, timeout_us_max: u32) -> Timing {
         let (usual_us, mean_us) = match self.smooth {
             None => (TIMEOUT_US_FIRST, 0),
             Some((mean, deviation)) => ((mean / 8).saturating_add(deviation), mean / 8),
@@ -83,7 +92,7 @@ impl Rtt {
         Timing {
             timeout_us: due_us
                 .saturating_mul(1u32.wrapping_shl(self.silences.into()))
-                .min(TIMEOUT_US_MAX),
+                .min(timeout_us_max),
             grace_us: (mean_us / 2).clamp(GRACE_US_MIN, GRACE_US_MAX),
         }
     }

@@ -95,7 +95,13 @@ pub fn sort(text: &str, is_sloppy: bool) -> Result<Sorted, Failure> {
             },
         }
     }
-    Ok(sorted)
+    match checked.check() {
+        // A remount has what /proc/mounts shows; who is missing is asked for with the cure.
+        Err(why) if !sorted.is_remount && !matches!(why, OptionError::Missing(_)) => {
+            Err(Failure::Usage(why.to_string()))
+        }
+        _ => Ok(sorted),
+    }
 }
 
 /// The longest value that the kernel takes at a time, in bytes.

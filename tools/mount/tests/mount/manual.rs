@@ -23,7 +23,8 @@ fn every_number_has_its_range_and_default() {
         let text = entry(setting.name()).replace('\n', " ");
         let range = format!("{low} to {high}");
         let default = format!("default {}", setting.default());
-        for wanted in [range, default] {
+        let zero = setting.zero().map(|meaning| format!("0 is {meaning}"));
+        for wanted in [Some(range), Some(default), zero].into_iter().flatten() {
             assert!(
                 text.contains(&wanted),
                 "{}: '{wanted}' is not in: {text}",
@@ -36,7 +37,18 @@ fn every_number_has_its_range_and_default() {
 #[test]
 fn every_other_option_is_there() {
     for name in [
-        "user", "key", "keyfile", "config", "uid", "gid", "usermap", "groupmap", "hosts",
+        "user",
+        "key",
+        "keyfile",
+        "config",
+        "uid",
+        "gid",
+        "usermap",
+        "groupmap",
+        "hosts",
+        "cc",
+        "cc_key",
+        "ib_devname",
     ] {
         entry(name);
     }

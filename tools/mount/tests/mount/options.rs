@@ -58,6 +58,20 @@ fn what_the_kernel_would_refuse_is_refused_in_its_words() {
 }
 
 #[test]
+fn options_that_go_together_are_looked_at_together() {
+    let why = sort("user=alice,cc=on", false).unwrap_err();
+    assert!(why.to_string().contains("add cc_key=DESCRIPTION"), "{why}");
+    assert_eq!(why.code(), 1);
+    let why = sort("user=alice,ib_sl=0", false).unwrap_err();
+    assert!(why.to_string().contains("ib_sl= has no effect"), "{why}");
+    let node = sorted("user=alice,cc=on,cc_key=gfarm:cache,ib_sl=0");
+    assert_eq!(node.value_of("cc_key"), Some("gfarm:cache"));
+    assert_eq!(node.words.len(), 4);
+    // What /proc/mounts shows has no key.
+    assert!(sorted("remount,username=alice,cc=on,ib_sl=0").is_remount);
+}
+
+#[test]
 fn a_sloppy_mount_skips_what_is_unknown_and_nothing_else() {
     let found = sort("user=alice,bogus=1", true).unwrap();
     assert_eq!(found.skipped, ["bogus"]);

@@ -4,6 +4,7 @@
 
 mod address;
 mod admission;
+mod counter;
 mod directory;
 mod document;
 mod fragment;
@@ -15,6 +16,7 @@ mod message;
 mod owner;
 mod pages;
 mod peer;
+mod place;
 mod reassembly;
 mod reply;
 mod request;

@@ -15,7 +15,10 @@ use proto::gfarm::{
         OptionError,
         Options, //
     },
-    setting::Setting,
+    setting::{
+        Setting,
+        COUNT, //
+    }, //
 };
 
 fn parse(text: &str) -> Result<Options, OptionError<'_>> {
@@ -47,23 +50,92 @@ fn what_is_left_out_has_its_default() {
 #[test]
 fn all_options_are_understood_and_shown_but_the_key() {
     let text = "username=a.b@c_d-e,key=gfarm:alice,uid=0,gid=100,hosts=fs1/10.0.0.1+fs2/fd00::2,\
-                ib_devname=rxe0,readahead=256,ra_async=0,actimeo=0,connect_timeout=1,\
-                receive_timeout=2,reconnect_timeout=0,connections=64,ib_num_rrpc=1,ib_num_srpc=2,\
-                ib_mtu=1024,ib_gid=3,ib_port=2,ib_sl=4,ib_qkey=5";
+                cc=on,cc_key=gfarm:all,ib_devname=rxe0,readahead=256,ra_async=0,actimeo=0,\
+                connect_timeout=1,receive_timeout=2,reconnect_timeout=0,connections=64,\
+                ib_num_rrpc=1,ib_num_srpc=2,ib_mtu=1024,ib_gid=3,ib_port=2,ib_sl=4,ib_qkey=5,\
+                cc_timeout_ms=50,cc_share=100";
     let options = parse(text).unwrap();
     assert_eq!(options.key(), Some(&b"gfarm:alice"[..]));
     assert_eq!((options.uid(), options.gid()), (Some(0), Some(100)));
     assert_eq!(options.ib_devname(), Some(&b"rxe0"[..]));
+    assert_eq!(options.node(), Some(&b"gfarm:all"[..]));
     let shown = options.to_string();
     assert!(!shown.contains("key=gfarm") && !shown.contains("key=g"));
-    for word in text.split(',').filter(|word| !word.starts_with("key=")) {
+    let is_shown = |word: &&str| !word.starts_with("key=") && !word.starts_with("cc_key=");
+    for word in text.split(',').filter(is_shown) {
         assert!(
             format!("{shown},").contains(&format!(",{word},")),
             "{word}: {shown}"
         );
     }
-    // What is shown is valid, and means the same.
-    assert_eq!(parse(&shown).unwrap().to_string(), shown);
+    // What is shown is valid, but for the key that is not shown, and means the same.
+    assert_eq!(refused(&shown), OptionError::NodeWithoutKey.to_string());
+    let again = parse_unchecked(&shown);
+    assert_eq!(again.to_string(), shown);
+    assert!(again.is_shown_as(&options) && options.is_shown_as(&again));
+}
+
+/// As a remount takes options, without a look at all of them.
+fn parse_unchecked(text: &str) -> Options {
+    let mut options = Options::default();
+    for word in text.split(',').filter(|word| !word.is_empty()) {
+        let (name, value) = word.split_once('=').unwrap();
+        let set = options.set(name.as_bytes(), Some(value.as_bytes()));
+        set.unwrap();
+    }
+    options
+}
+
+#[test]
+fn a_mount_is_a_node_if_it_has_a_key_for_it() {
+    let key = Some(&b"k"[..]);
+    for (text, node, shown) in [
+        ("user=u", None, ""),
+        ("user=u,cc=off", None, ",cc=off"),
+        ("user=u,cc_key=k", key, ",cc=on"),
+        ("user=u,cc=on,cc_key=k", key, ",cc=on"),
+        ("user=u,cc=on,cc=off,cc_key=k", None, ",cc=off"),
+        (
+            "user=u,cc=off,ib_mtu=1024,ib_devname=x,cc_share=1",
+            None,
+            ",cc=off",
+        ),
+        ("user=u,cc_key=k,ib_gid=0", key, ",ib_gid=0,cc=on"),
+    ] {
+        let options = parse(text).unwrap();
+        assert_eq!(options.node(), node, "{text}");
+        assert!(options.to_string().contains(shown), "{text}: {options}");
+        assert_eq!(options.to_string().contains("cc="), !shown.is_empty());
+    }
+    assert!(refused("user=u,cc=on").contains("add cc_key=DESCRIPTION"));
+    for name in ["cc=", "cc=yes", "cc=1"] {
+        assert!(refused(&format!("user=u,{name}")).contains("cc"), "{name}");
+    }
+    for given in [
+        "ib_num_rrpc=128",
+        "ib_mtu=0",
+        "ib_gid=0",
+        "ib_devname=rxe0",
+        "cc_share=0",
+    ] {
+        let said = refused(&format!("user=u,{given}"));
+        let name = given.split('=').next().unwrap();
+        let wanted = format!("{name}= has no effect: add cc_key=DESCRIPTION, or cc=off");
+        assert_eq!(said, wanted);
+    }
+}
+
+#[test]
+fn a_remount_may_not_change_what_is_shown() {
+    let is_same =
+        |before: &str, text: &str| parse_unchecked(text).is_shown_as(&parse(before).unwrap());
+    assert!(is_same("user=u,cc_key=k,ib_mtu=0", "user=u,cc=on,ib_mtu=0"));
+    assert!(is_same("user=u,cc=off,cc_key=k", "user=u,cc=off"));
+    assert!(!is_same("user=u,cc_key=k", "user=u"));
+    assert!(!is_same("user=u,cc_key=k", "user=u,cc=off"));
+    assert!(!is_same("user=u", "user=u,cc=on"));
+    assert!(!is_same("user=u", "user=u,cc_key=k"));
+    assert!(!is_same("user=u,cc_key=k", "user=u,cc=on,ib_gid=0"));
 }
 
 #[test]
@@ -71,10 +143,20 @@ fn each_setting_has_a_range_and_says_so() {
     for setting in Setting::ALL {
         let (name, range) = (setting.name(), setting.range());
         assert_eq!(Setting::by_name(name.as_bytes()), Some(setting));
-        assert!(range.contains(&setting.default()), "{name}");
-        for value in [*range.start(), *range.end()] {
-            let options = parse(&format!("user=u,{name}={value}")).unwrap();
+        let has_zero = setting.zero().is_some();
+        let default = setting.default();
+        assert!(
+            range.contains(&default) || has_zero && default == 0,
+            "{name}"
+        );
+        let zero = has_zero.then_some(0);
+        for value in [*range.start(), *range.end()].into_iter().chain(zero) {
+            let options = parse(&format!("user=u,cc_key=k,{name}={value}")).unwrap();
             assert_eq!(options.get(setting), value);
+            assert_eq!(
+                options.given(setting),
+                setting.is_of_cache().then_some(value)
+            );
         }
         let over = u64::from(*range.end()) + 1;
         let mut wrong = vec![
@@ -86,10 +168,14 @@ fn each_setting_has_a_range_and_says_so() {
         wrong.extend(["1k", "0x1", " 1", "", "1\n"].map(String::from));
         wrong.extend(range.start().checked_sub(1).map(|under| under.to_string()));
         for value in wrong {
-            let shown = refused(&format!("user=u,{name}={value}"));
+            let shown = refused(&format!("user=u,cc_key=k,{name}={value}"));
             assert!(shown.contains(name), "{shown}");
             let limits = format!("{}..={}", range.start(), range.end());
             assert!(value.is_empty() || shown.contains(&limits), "{shown}");
+            assert!(
+                value.is_empty() || !has_zero || shown.contains("nor 0 for"),
+                "{shown}"
+            );
         }
     }
     assert_eq!(Setting::by_name(b"ra_sync"), None);
@@ -114,6 +200,10 @@ fn errors_name_the_option() {
         ("user=u,gid=x", "gid=x is not a group's number"),
         ("user=u,ra_sync=2", "ra_sync=2 is not 0 or 1"),
         ("user=u,hosts=fs1", "hosts=fs1 is not NAME/ADDRESS"),
+        (
+            "user=u,ib_mtu=255",
+            "ib_mtu=255 is not in 256..=4096, nor 0 for that of the port",
+        ),
         ("user=u,ib_devname=a/b=c", "ib_devname=a/b=c is not"),
     ] {
         let shown = refused(text).replace('\\', "?");
@@ -122,7 +212,8 @@ fn errors_name_the_option() {
     let long = |name, len| format!("user=u,{name}={}", "x".repeat(len));
     assert!(parse(&long("user", 64)).is_ok() && parse(&long("user", 65)).is_err());
     assert!(parse(&long("key", 127)).is_ok() && parse(&long("key", 128)).is_err());
-    assert!(parse(&long("ib_devname", 31)).is_ok() && parse(&long("ib_devname", 32)).is_err());
+    let devname = |len| format!("{},cc_key=k", long("ib_devname", len));
+    assert!(parse(&devname(31)).is_ok() && parse(&devname(32)).is_err());
 }
 
 #[test]
@@ -221,8 +312,8 @@ fn a_source_is_servers() {
 
 proptest! {
     #[test]
-    fn what_was_set_is_shown(values in prop::collection::vec(any::<u32>(), 14)) {
-        let mut text = "username=u".to_owned();
+    fn what_was_set_is_shown(values in prop::collection::vec(any::<u32>(), COUNT)) {
+        let mut text = "username=u,cc=on,cc_key=k".to_owned();
         for (setting, value) in Setting::ALL.iter().zip(&values) {
             let (low, high) = (*setting.range().start(), *setting.range().end());
             let value = low + value % (high - low + 1);

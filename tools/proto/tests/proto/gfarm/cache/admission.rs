@@ -92,6 +92,23 @@ fn the_rate_is_kept_on_the_average() {
 }
 
 #[test]
+fn bytes_may_be_paid_when_it_is_known_how_many_are_sent() {
+    let mut admission = Admission::new(4, MIB);
+    let mut guest = Guest::NEW;
+    assert!(guest.is_idle());
+    assert_eq!(admission.pay(MIB, 0), Ok(()));
+    // What sends nothing is admitted although too much was sent.
+    assert_eq!(admission.admit(&mut guest, 0, 1), Ok(()));
+    assert!(!guest.is_idle());
+    let busy = Err(Answer::Busy { wait_ms: 900 });
+    assert_eq!(admission.pay(4096, 1), busy);
+    assert_eq!(admission.pay(0, 1), Ok(()));
+    assert_eq!(admission.pay(4096, 900_001), Ok(()));
+    admission.release(&mut guest);
+    assert!(guest.is_idle());
+}
+
+#[test]
 fn a_large_request_is_admitted_at_any_rate() {
     let mut admission = Admission::new(1, 1);
     let mut guest = Guest::NEW;

@@ -15,7 +15,11 @@ use proto::gfarm::cache::{
 use super::address::gid;
 
 fn all(text: &str) -> Vec<Result<Edit, Errno>> {
-    edits(text.as_bytes()).collect()
+    edits(text.as_bytes(), me()).collect()
+}
+
+fn me() -> Address {
+    Address::new(gid(9), 0, 18, 222, 7).unwrap()
 }
 
 fn lid_only() -> Address {
@@ -55,6 +59,23 @@ fn a_gid_is_first_or_last() {
 }
 
 #[test]
+fn a_line_that_begins_with_a_gid_may_leave_out_what_nodes_have_in_common() {
+    let address = |lid, qkey, sl| Ok(Edit::Add(Address::new(gid(1), lid, 17, qkey, sl).unwrap()));
+    for (line, expected) in [
+        ("add gid=fe80::1 qpn=17", address(0, 222, 7)),
+        ("gid=fe80::1 qpn=17", address(0, 222, 7)),
+        ("gid=fe80::1 lid=3 qpn=17", address(3, 222, 7)),
+        ("gid=fe80::1 qpn=17 sl=2 state=alive", address(0, 222, 2)),
+        ("gid=fe80::1 qpn=17 psn=0 qkey=111", address(0, 111, 7)),
+    ] {
+        assert_eq!(all(&format!("{line}\n")), [expected], "{line}");
+    }
+    let removed = all("remove gid=fe80::1 qpn=17\n");
+    let place = Address::new(gid(1), 0, 17, 222, 7).unwrap();
+    assert_eq!(removed, [Ok(Edit::Remove(place))]);
+}
+
+#[test]
 fn what_is_partly_right_is_refused() {
     for line in [
         "lid=3",
@@ -78,6 +99,11 @@ fn what_is_partly_right_is_refused() {
         "remove",
         "remove all",
         "add qpn=17",
+        "add gid=fe80::1",
+        "add gid=fe80::1 qpn=x",
+        "add gid=fe80::1 qpn=17 qkey=0",
+        "add gid=fe80::1 qpn=17 sl=16",
+        "add gid=fe80::1 lid=65536 qpn=17",
     ] {
         assert_eq!(all(&format!("{line}\n")), [Err(Errno::EINVAL)], "{line}");
     }
@@ -104,8 +130,8 @@ proptest! {
 
     #[test]
     fn no_text_is_a_panic(text in proptest::collection::vec(any::<u8>(), 0..200)) {
-        let _ = edits(&text).count();
+        let _ = edits(&text, me()).count();
         let line = [b"lid=3 qpn=17 psn=0 qkey=111 sl=2 gid=", &text[..], b"\n"].concat();
-        let _ = edits(&line).count();
+        let _ = edits(&line, me()).count();
     }
 }

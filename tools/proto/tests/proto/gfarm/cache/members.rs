@@ -26,6 +26,7 @@ use proto::gfarm::cache::{
         Record,
         Standing, //
     },
+    responder::Discarded,
 };
 
 use super::address::{
@@ -325,11 +326,15 @@ fn requests_are_admitted_from_members_at_their_place() {
     let mut net = joined(3, 0);
     let me = net.nodes[0].as_mut().unwrap();
     let (right, wrong) = (address(1).port(), address(2).port());
-    assert!(!me.admits(node(9), right, 17, 5), "not a member");
-    assert!(!me.admits(node(1), wrong, 17, 5));
-    assert!(!me.admits(node(1), right, 18, 5));
-    assert!(me.admits(node(1), right, 17, 5));
-    assert!(!me.admits(node(1), right, 17, 5), "a repetition");
+    for (from, port, qpn, admitted) in [
+        (9, right, 17, Err(Discarded::Sender)),
+        (1, wrong, 17, Err(Discarded::Address)),
+        (1, right, 18, Err(Discarded::Address)),
+        (1, right, 17, Ok(address(1))),
+        (1, right, 17, Err(Discarded::Repeated)),
+    ] {
+        assert_eq!(me.admit(node(from), port, qpn, 5), admitted);
+    }
 }
 
 #[test]
@@ -424,7 +429,8 @@ fn a_new_node_introduces_itself_before_it_asks() {
         .unwrap();
     assert!(late.is_live(node(1)));
     let first = net.nodes[1].as_mut().unwrap();
-    assert!(!first.admits(node(9), address(9).port(), 17, 1));
+    let unknown = first.admit(node(9), address(9).port(), 17, 1);
+    assert_eq!(unknown, Err(Discarded::Sender));
     late.introduce(node(1), 2);
     let hello = late.poll(2, 6 << 32, &mut out).unwrap();
     assert_eq!(hello.node, Some(node(1)));
@@ -432,5 +438,5 @@ fn a_new_node_introduces_itself_before_it_asks() {
     first
         .hello(&hello, (address(9).port(), 17), true, 2, &mut answer)
         .unwrap();
-    assert!(first.admits(node(9), address(9).port(), 17, 1));
+    assert!(first.admit(node(9), address(9).port(), 17, 1).is_ok());
 }

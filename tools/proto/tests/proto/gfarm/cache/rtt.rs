@@ -5,6 +5,7 @@
 use proptest::prelude::*;
 use proto::gfarm::cache::rtt::{
     Rtt,
+    TIMEOUT_US_LIMIT,
     TIMEOUT_US_MAX,
     TIMEOUT_US_MIN, //
 };
@@ -60,6 +61,26 @@ fn silence_doubles_the_time_up_to_the_limit() {
     }
     rtt.answered(None);
     assert_eq!(rtt.timing().timeout_us, 50_000);
+}
+
+#[test]
+fn the_administrator_sets_the_limit() {
+    let mut rtt = Rtt::NEW;
+    rtt.answered(Some(100));
+    for timeout_ms in [50, 100, 200, 400, 800, 1600, 2000, 2000] {
+        assert_eq!(
+            rtt.timing_within(TIMEOUT_US_LIMIT).timeout_us,
+            timeout_ms * 1000
+        );
+        assert_eq!(rtt.timing_within(TIMEOUT_US_MIN).timeout_us, 50_000);
+        rtt.silent();
+    }
+    for _ in 0..100 {
+        rtt.answered(Some(u32::MAX));
+    }
+    let timeout_us = rtt.timing_within(TIMEOUT_US_LIMIT).timeout_us;
+    assert_eq!(timeout_us, TIMEOUT_US_LIMIT);
+    assert_eq!(rtt.timing().timeout_us, TIMEOUT_US_MAX);
 }
 
 proptest! {

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Whether a port of an RDMA device is one for a node, and with which of its addresses.
+
+use core::fmt;
+
+use ferro_proto::errno::Errno;
+
+use super::{
+    fragment::FragmentLen,
+    wire::DATAGRAM_LEN_MAX, //
+};
+
+/// What a mount says of its port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wish {
+    /// The number of the port, from 1 on (`ib_port=`).
+    pub port: u8,
+    /// The index of the port's address (`ib_gid=`); the first good one if there is none.
+    pub gid_index: Option<u8>,
+    /// The bytes of the longest datagram with data (`ib_mtu=`), 256 to 4096; those of the port if
+    /// there are none.
+    pub mtu_bytes: Option<u32>,
+}
+
+/// What a device says of a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Facts {
+    /// Whether it sends and receives.
+    pub is_active: bool,
+    /// Whether it is one of InfiniBand; otherwise one of Ethernet (RoCE).
+    pub is_infiniband: bool,
+    /// The bytes of its longest datagram.
+    pub mtu_bytes: u32,
+}
+
+/// An entry of a port's table of addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Where in the table it is.
+    pub index: u8,
+    /// The address.
+    pub gid: [u8; 16],
+    /// Whether packets to it are UDP packets (RoCE v2).
+    pub is_udp: bool,
+}
+
+/// Why a device or a port cannot be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unusable {
+    /// There is no device of the name.
+    NoDevice,
+    /// No device has an active port of this number.
+    NoneActive(u8),
+    /// The device has no such port.
+    NoPort(u8),
+    /// The port is not active.
+    Down(u8),
+    /// The table has no address at this index, or on Ethernet none for UDP packets.
+    NoGidAt(u8),
+    /// The table has no address that can be used.
+    NoGid,
+    /// The datagrams of the port are shorter than what is asked for.
+    Mtu {
+        /// What is asked for, in bytes.
+        wished: u32,
+        /// Those of the port, in bytes.
+        port: u32,
+    },
+    /// The datagrams of the port, of so many bytes, are too short for messages.
+    Short(u32),
+}
+
+impl Unusable {
+    /// Returns the error of the mount.
+    pub const fn errno(self) -> Errno {
+        match self {
+            Self::NoDevice | Self::NoneActive(_) | Self::NoPort(_) => Errno::ENODEV,
+            Self::Down(_) => Errno::ENETDOWN,
+            Self::NoGidAt(_) | Self::NoGid => Errno::EADDRNOTAVAIL,
+            Self::Mtu { .. } | Self::Short(_) => Errno::EMSGSIZE,
+        }
+    }
+}
+
+impl fmt::Display for Unusable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoDevice => f.write_str("there is no such RDMA device: rdma link lists them"),
+            Self::NoneActive(port) => {
+                write!(
+                    f,
+                    "no RDMA device has an active port {port}: rdma link lists them"
+                )
+            }
+            Self::NoPort(port) => write!(f, "ib_port={port}: the device has no such port"),
+            Self::Down(port) => write!(f, "port {port} is not active"),
+            Self::NoGidAt(index) => {
+                write!(f, "ib_gid={index}: the port has no usable address there")
+            }
+            Self::NoGid => f.write_str("the port has no address for UDP packets (RoCE v2)"),
+            Self::Mtu { wished, port } => {
+                write!(
+                    f,
+                    "ib_mtu={wished}: the datagrams of the port have {port} bytes"
+                )
+            }
+            Self::Short(port) => write!(
+                f,
+                "the datagrams of the port have {port} bytes, messages up to {DATAGRAM_LEN_MAX}"
+            ),
+        }
+    }
+}
+
+impl Wish {
+    /// Returns the longest fragments that the node sends and asks for.
+    pub fn fragments(&self, facts: &Facts) -> Result<FragmentLen, Unusable> {
+        let port = facts.mtu_bytes;
+        if !facts.is_active {
+            return Err(Unusable::Down(self.port));
+        }
+        // CAST: A small constant.
+        if port < DATAGRAM_LEN_MAX as u32 {
+            return Err(Unusable::Short(port));
+        }
+        let wished = self.mtu_bytes.unwrap_or(port);
+        let fits = FragmentLen::largest(wished).filter(|_| wished <= port);
+        fits.ok_or(Unusable::Mtu { wished, port })
+    }
+
+    /// Returns the address of the port: that at the index which the mount has named; else the first
+    /// of InfiniBand, and on Ethernet one of UDP packets, if there is one of an IPv4 address.
+    pub fn address(
+        &self,
+        facts: &Facts,
+        table: impl Iterator<Item = Entry>,
+    ) -> Result<Entry, Unusable> {
+        let is_good = |entry: &Entry| facts.is_infiniband || entry.is_udp;
+        let mut good = table.filter(is_good);
+        if let Some(index) = self.gid_index {
+            let found = good.find(|entry| entry.index == index);
+            return found.ok_or(Unusable::NoGidAt(index));
+        }
+        let is_mapped = |entry: &Entry| entry.gid.starts_with(&[0; 10]);
+        let prefer = |best: Entry, next: Entry| {
+            let is_better = !facts.is_infiniband && is_mapped(&next) && !is_mapped(&best);
+            if is_better {
+                next
+            } else {
+                best
+            }
+        };
+        good.reduce(prefer).ok_or(Unusable::NoGid)
+    }
+}

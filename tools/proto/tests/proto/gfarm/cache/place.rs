@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Which ports and addresses a node can use, and what is said of those that it cannot.
+
+use proto::gfarm::cache::{
+    fragment::FragmentLen,
+    place::{
+        Entry,
+        Facts,
+        Unusable,
+        Wish, //
+    },
+};
+
+const WISH: Wish = Wish {
+    port: 1,
+    gid_index: None,
+    mtu_bytes: None,
+};
+
+const FACTS: Facts = Facts {
+    is_active: true,
+    is_infiniband: false,
+    mtu_bytes: 1024,
+};
+
+fn entry(index: u8, gid: [u8; 16], is_udp: bool) -> Entry {
+    Entry { index, gid, is_udp }
+}
+
+/// A link-local address, an IPv4 address, each for Ethernet frames and for UDP packets, and another
+/// IPv4 address.
+fn table() -> [Entry; 5] {
+    let mut local = [0; 16];
+    local[0] = 0xfe;
+    let mapped = |last| {
+        let mut gid = [0; 16];
+        gid[10..12].fill(0xff);
+        gid[15] = last;
+        gid
+    };
+    [
+        entry(0, local, false),
+        entry(1, local, true),
+        entry(3, mapped(1), false),
+        entry(4, mapped(1), true),
+        entry(6, mapped(2), true),
+    ]
+}
+
+#[test]
+fn fragments_are_as_long_as_port_and_mount_let_them() {
+    for (wished, port, fragment) in [
+        (None, 1024, 1024),
+        (None, 4096, 4096),
+        (Some(256), 4096, 256),
+        (Some(1500), 4096, 1024),
+        (Some(1024), 1024, 1024),
+    ] {
+        let wish = Wish {
+            mtu_bytes: wished,
+            ..WISH
+        };
+        let facts = Facts {
+            mtu_bytes: port,
+            ..FACTS
+        };
+        assert_eq!(wish.fragments(&facts).map(FragmentLen::bytes), Ok(fragment));
+    }
+}
+
+#[test]
+fn ports_that_cannot_be_used_say_why() {
+    let of = |mtu_bytes: Option<u32>, facts: Facts| Wish { mtu_bytes, ..WISH }.fragments(&facts);
+    let down = Facts {
+        is_active: false,
+        ..FACTS
+    };
+    let short = Facts {
+        mtu_bytes: 512,
+        ..FACTS
+    };
+    for (result, errno, text) in [
+        (of(None, down), 100, "port 1 is not active"),
+        (
+            of(Some(1025), FACTS),
+            90,
+            "ib_mtu=1025: the datagrams of the port have 1024 bytes",
+        ),
+        (of(None, short), 90, "have 512 bytes, messages up to 1024"),
+        (
+            of(Some(256), short),
+            90,
+            "have 512 bytes, messages up to 1024",
+        ),
+        (Err(Unusable::NoDevice), 19, "no such RDMA device"),
+        (
+            Err(Unusable::NoneActive(2)),
+            19,
+            "no RDMA device has an active port 2",
+        ),
+        (
+            Err(Unusable::NoPort(7)),
+            19,
+            "ib_port=7: the device has no such port",
+        ),
+    ] {
+        let why = result.unwrap_err();
+        assert_eq!(why.errno().get(), errno, "{why}");
+        assert!(why.to_string().contains(text), "{why}");
+    }
+}
+
+#[test]
+fn addresses_are_of_udp_packets_and_of_ipv4_if_there_is_one() {
+    let choose = |table: &[Entry]| WISH.address(&FACTS, table.iter().copied()).map(|e| e.index);
+    let table = table();
+    assert_eq!(choose(&table), Ok(4));
+    assert_eq!(choose(&table[..3]), Ok(1));
+    for none in [&table[..1], &[]] {
+        let why = choose(none).unwrap_err();
+        assert_eq!(why.errno().get(), 99);
+        assert!(
+            why.to_string().contains("no address for UDP packets"),
+            "{why}"
+        );
+    }
+    let infiniband = Facts {
+        is_infiniband: true,
+        ..FACTS
+    };
+    let first = WISH.address(&infiniband, table.into_iter());
+    assert_eq!(first.map(|e| e.index), Ok(0));
+}
+
+#[test]
+fn an_address_that_is_named_is_that_one_or_none() {
+    let at = |index, is_infiniband| {
+        let wish = Wish {
+            gid_index: Some(index),
+            ..WISH
+        };
+        let facts = Facts {
+            is_infiniband,
+            ..FACTS
+        };
+        wish.address(&facts, table().into_iter()).map(|e| e.index)
+    };
+    assert_eq!((at(1, false), at(6, false)), (Ok(1), Ok(6)));
+    assert_eq!((at(0, true), at(3, true)), (Ok(0), Ok(3)));
+    for (index, is_infiniband) in [(0, false), (3, false), (2, false), (2, true), (255, true)] {
+        let why = at(index, is_infiniband).unwrap_err();
+        assert_eq!(why.errno().get(), 99);
+        assert_eq!(
+            why.to_string(),
+            format!("ib_gid={index}: the port has no usable address there")
+        );
+    }
+}
