@@ -59,7 +59,8 @@ def node(servers: Gfarm, at: str = AT, key: str = KEY) -> Iterator[Mount]:
 
 def _addresses(mount: Mount) -> list[str]:
     """The node's own address, and those of its peers."""
-    return mount.machine.read(f"{mount.folder}/ibaddr").splitlines()
+    lines = mount.machine.read(f"{mount.folder}/ibaddr").splitlines()
+    return [line.partition(" state=")[0] for line in lines]
 
 
 @needs(machines=1, timeout=240)

@@ -19,7 +19,7 @@ REFUSED = {
     "connections=65": "connections=65 is not in 1..=64", "actimeo=x": "actimeo=x is not in 0..=3600",
     "hosts=fs1": "hosts=fs1 is not", "uid=4294967295": "uid=4294967295 is not", "gid=4294967296": "gid=4294967296 is",
     "ra_async=2": "ra_async=2 is not in 0..=1", "ra_sync=2": "ra_sync=2 is not 0 or 1", "key=": "key",
-    "ib_port=1": "later version", "connect_timeout=601": "connect_timeout=601 is not in 1..=600",
+    "ib_port=1": "ib_port= has no effect", "connect_timeout=601": "connect_timeout=601 is not in 1..=600",
 }
 
 

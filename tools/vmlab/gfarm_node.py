@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Mounts that are nodes of Gfarm's cooperative cache.
+
+    servers = gfarm_mount.start(vm)
+    with gfarm_node.node(servers, "ib_mtu=512") as one, gfarm_node.node(servers, at=AT + "2") as two:
+        two.add(one.address)
+        one.ibstat()["peer_pages"]
+"""
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from vmlab.checks import eq
+from vmlab.gfarm import Gfarm
+from vmlab.gfarm_mount import AT, HOSTS, SHORT, SOURCE, Mount
+from vmlab.machine import Machine, Result
+
+KEY = "00112233445566778899aabbccddeeff"
+DESCRIPTION = "gfarm:cache"
+
+
+class Node(Mount):
+    """A mount that is a node."""
+
+    @property
+    def address(self) -> str:
+        """Its own line of ibaddr."""
+        return self.machine.read(f"{self.folder}/ibaddr").splitlines()[0]
+
+    def peers(self) -> dict[str, str]:
+        """How each peer is, by its line without that."""
+        rows = self.machine.read(f"{self.folder}/ibaddr").splitlines()[1:]
+        return {address: state for address, _, state in (row.partition(" state=") for row in rows)}
+
+    def add(self, line: str) -> str:
+        """Writes a line to ibaddr; answers the error's name, or nothing."""
+        return self.machine.write(f"{self.folder}/ibaddr", line + "\n")
+
+    def ibstat(self) -> dict[str, int]:
+        """What it has counted."""
+        rows = (line.split() for line in self.machine.read(f"{self.folder}/ibstat").splitlines())
+        return {name: int(count) for name, count in rows}
+
+    def dropped(self) -> dict[str, int]:
+        """What it has dropped, by reason, where there is any."""
+        counts = self.ibstat().items()
+        return {name.removeprefix("dropped_"): count for name, count in counts if "dropped_" in name and count}
+
+
+def queue_pairs(machine: Machine) -> int:
+    """How many queue pairs the modules have."""
+    return machine.run("rdma resource show qp").count("[rdma_rust]")
+
+
+def try_mount(servers: Gfarm, options: str, key: str | None = KEY, at: str = AT) -> Result:
+    """Mounts with a key of the cache beside that of the user."""
+    own = servers.keys["root"].strip()
+    store = f"echo {shlex.quote(own)} | keyctl padd logon gfarm:root @s > /dev/null"
+    if key is not None:
+        store += f" && echo {shlex.quote(key)} | keyctl padd logon {DESCRIPTION} @s > /dev/null"
+    script = f"{store} && exec mount -i -t gfarm {SOURCE} {at} -o username=root,{HOSTS},{SHORT},{options}"
+    return servers.machine.try_run(f"mkdir -p {at}; keyctl session - bash -c {shlex.quote(script)} 2>&1", 120)
+
+
+@contextmanager
+def node(servers: Gfarm, options: str = "", at: str = AT, key: str = KEY) -> Iterator[Node]:
+    """A mount that is a node, for the body."""
+    said = try_mount(servers, f"cc_key={DESCRIPTION}{options and ','}{options}", key, at)
+    eq(said.code, 0, said.out)
+    try:
+        yield Node(servers.machine, at)
+    finally:
+        servers.machine.run(f"if mountpoint -q {at}; then umount {at}; fi")

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The options of the cooperative cache of Gfarm mounts, what they control, and its files below /proc."""
+from __future__ import annotations
+
+from vmlab import gfarm_mount, gfarm_node
+from vmlab.checks import eq, matches, ok, until
+from vmlab.gfarm_mount import AT
+from vmlab.gfarm_node import DESCRIPTION, queue_pairs
+from vmlab.lab import Lab
+from vmlab.machine import Machine
+from vmlab.needs import needs
+
+CC_KEY = f"cc_key={DESCRIPTION}"
+# The kernel's log has the same words.
+REFUSED = {
+    "cc=on": "cc=on: add cc_key=DESCRIPTION",
+    "cc=maybe": "cc=maybe is not on or off",
+    "ib_mtu=512": "ib_mtu= has no effect: add cc_key=DESCRIPTION, or cc=off",
+    "ib_devname=rxe0": "ib_devname= has no effect",
+    "cc_share=1": "cc_share= has no effect",
+    f"{CC_KEY},ib_mtu=255": "ib_mtu=255 is not in 256..=4096, nor 0",
+    f"{CC_KEY},ib_mtu=4097": "ib_mtu=4097 is not in 256..=4096",
+    f"{CC_KEY},ib_num_rrpc=0": "ib_num_rrpc=0 is not in 1..=4096",
+    f"{CC_KEY},ib_num_srpc=4097": "ib_num_srpc=4097 is not in 1..=4096",
+    f"{CC_KEY},ib_gid=256": "ib_gid=256 is not in 0..=255",
+    f"{CC_KEY},ib_port=0": "ib_port=0 is not in 1..=255",
+    f"{CC_KEY},ib_sl=16": "ib_sl=16 is not in 0..=15",
+    f"{CC_KEY},ib_qkey=0": "ib_qkey=0 is not in 1..=2147483647",
+    f"{CC_KEY},ib_qkey=2147483648": "ib_qkey=2147483648 is not in",
+    f"{CC_KEY},ib_devname={'x' * 32}": "is not a device's name of up to 31 bytes",
+    f"{CC_KEY},cc_timeout_ms=49": "cc_timeout_ms=49 is not in 50..=2000",
+    f"{CC_KEY},cc_share=1048577": "cc_share=1048577 is not in 0..=1048576",
+}
+# What the device cannot.
+IMPOSSIBLE = {
+    "ib_devname=rxe7": "ib_devname=rxe7: there is no such RDMA device",
+    "ib_port=2": "no RDMA device has an active port 2",
+    "ib_devname=rxe0,ib_port=2": "rxe0: ib_port=2: the device has no such port",
+    "ib_gid=200": "rxe0: ib_gid=200: the port has no usable address there",
+    "ib_devname=rxe6,ib_mtu=1025": "rxe6: ib_mtu=1025: the datagrams of the port have 1024 bytes",
+    "ib_devname=rxe8": "rxe8: port 1 is not active",
+    "ib_devname=rxe9": "rxe9: the datagrams of the port have 512 bytes, messages up to 1024",
+}
+
+
+@needs(machines=1, timeout=240)
+def test_options_are_refused_with_a_reason(vm: Lab) -> None:
+    """Out of range, without effect, or more than the device can: an error and one line each, and nothing is left."""
+    servers = gfarm_mount.start(vm)
+    for number, mtu, state in (6, 1500, "up"), (8, 1500, "down"), (9, 1000, "up"):
+        net = f"dummy{number}"
+        vm.defer(vm.server.run, f"ip link delete {net}")
+        vm.server.run(f"ip link add {net} mtu {mtu} type dummy && ip link set {net} {state} && "
+                      f"rdma link add rxe{number} type rxe netdev {net}")
+    refused = REFUSED | {f"{CC_KEY},{options}": words for options, words in IMPOSSIBLE.items()}
+    for options, words in refused.items():
+        mark = vm.server.log_mark()
+        said = gfarm_node.try_mount(servers, options)
+        lines = vm.server.log_matches("gfarm", mark)
+        ok(said.code and words in said.out + "\n".join(lines), f"{options}: code {said.code}, {said.out!r}, {lines}")
+        ok(len(lines) <= 1, f"{options}: {lines}")
+    eq(queue_pairs(vm.server), 0, "queue pairs")
+
+
+@needs(machines=1, timeout=240)
+def test_options_are_in_force_and_shown(vm: Lab) -> None:
+    """/proc/mounts has those that were given, ibaddr and the device show what they control, and a remount keeps them."""
+    servers = gfarm_mount.start(vm)
+    given = ["ib_devname=rxe0", "ib_port=1", "ib_sl=3", "ib_qkey=4711", "ib_num_rrpc=9", "ib_num_srpc=3", "ib_mtu=512",
+             "cc_timeout_ms=80", "cc_share=5"]
+    with gfarm_node.node(servers) as mount:
+        shown = mount.options
+        ok("cc=on" in shown and not any(word.startswith(("ib_", "cc_")) for word in shown), f"{shown}")
+        matches(mount.address, r"^lid=0 qpn=\d+ psn=0 qkey=111 sl=0 gid=::ffff:10\.")
+    link_local = _gid(vm.server, "fe80")
+    with gfarm_node.node(servers, ",".join([*given, f"ib_gid={link_local}"])) as mount:
+        shown = mount.options
+        for word in ("cc=on", f"ib_gid={link_local}", *given):
+            ok(word in shown, f"{word} is not in {shown}")
+        matches(mount.address, r"^lid=0 qpn=\d+ psn=0 qkey=4711 sl=3 gid=fe80::")
+        vm.server.run(f"mount -i -o remount {AT}")
+        eq(mount.options, shown, "after a remount")
+        for other in ("cc=off", "ib_mtu=1024", "cc_share=6"):
+            ok(vm.server.try_run(f"mount -i -o remount,{other} {AT}").code, f"{other} was changed")
+
+
+def _gid(machine: Machine, begins: str) -> int:
+    """The index of the first address of rxe0 that begins like this."""
+    folder = "/sys/class/infiniband/rxe0/ports/1/gids"
+    rows = machine.run(f"grep -H ^{begins} {folder}/* | head -1")
+    return int(rows.partition(":")[0].rpartition("/")[2])
+
+
+def _costs(machine: Machine) -> dict[str, object]:
+    """What a node has: threads, queue pairs, and references of modules."""
+    threads = machine.run("cat /proc/[0-9]*/comm 2> /dev/null | grep '^gfarm\\|/R-gfarm' | sort")
+    modules = machine.run("awk '/^(rdma_rust|rdma_rxe|ib_core|rdma_cm|gfarm_ra) /{print $1, $3}' /proc/modules")
+    devices = machine.run("rdma resource show")
+    return {"threads": threads, "modules": modules, "devices": devices}
+
+
+@needs(machines=1, timeout=240)
+def test_a_mount_without_the_cache_costs_nothing(vm: Lab) -> None:
+    """With cc=off: the threads, modules and objects are those of a mount that has never heard of the cache."""
+    servers = gfarm_mount.start(vm)
+    with gfarm_mount.mounted(servers) as mount:
+        plain = _costs(vm.server)
+    with gfarm_mount.mounted(servers, f"cc=off,{CC_KEY},ib_devname=none,ib_mtu=4096,cc_share=1") as mount:
+        eq(_costs(vm.server), plain, "with cc=off")
+        ok("cc=off" in mount.options and "ib_mtu=4096" in mount.options, f"{mount.options}")
+        for name in ("ibaddr", "ibstat"):
+            ok(not vm.server.exists(f"{mount.folder}/{name}"), name)
+    with gfarm_node.node(servers):
+        ok(_costs(vm.server) != plain, "a node has nothing")
+    until(lambda: queue_pairs(vm.server) == 0, 10, "its queue pairs are gone")
+
+
+@needs(machines=1, timeout=240)
+def test_peers_are_written_to_ibaddr(vm: Lab) -> None:
+    """The lines of 2014 and those with a GID only; what is wrong is an error, and changes nothing; all can be removed."""
+    servers = gfarm_mount.start(vm)
+    with gfarm_node.node(servers, "ib_qkey=222,ib_sl=5") as mount:
+        for line, peer in (("add gid=::ffff:10.9.9.1 qpn=17", "lid=0 qpn=17 psn=0 qkey=222 sl=5 gid=::ffff:10.9.9.1"),
+                           ("lid=0 qpn=18 psn=9 qkey=3 sl=1 gid=::ffff:10.9.9.1",
+                            "lid=0 qpn=18 psn=0 qkey=3 sl=1 gid=::ffff:10.9.9.1")):
+            eq(mount.add(line), "", line)
+            eq(mount.peers().get(peer), "unknown", f"{line}: {mount.peers()}")
+        before = mount.peers()
+        for line in ("add gid=::ffff:10.9.9.1", "lid=0 qpn=18 psn=9 qkey=3", "add gid=10.9.9.1 qpn=1x7", mount.address,
+                     "remove gid=::ffff:10.9.9.2 qpn=17"):
+            ok(mount.add(line), f"taken: {line}")
+        eq(mount.add("# a comment"), "", "a comment")
+        eq(mount.peers(), before, "peers after wrong lines")
+        many = "\n".join(f"add gid=::ffff:10.9.8.7 qpn={qpn}" for qpn in range(100, 500))
+        eq(mount.add(many), "", "400 lines")
+        eq(len(mount.peers()), 402, "peers")
+        eq(mount.add(many.replace("add", "remove")), "", "400 lines")
+        for line in before:
+            eq(mount.add(f"remove {line}"), "", line)
+        eq(mount.peers(), {}, "peers at the end")
+
+
+@needs(machines=1, timeout=240)
+def test_a_write_to_ibstat_begins_anew(vm: Lab) -> None:
+    """It counts what comes from a peer, one name and number a line; after a write all numbers are small again."""
+    servers = gfarm_mount.start(vm)
+    with gfarm_node.node(servers) as one, gfarm_node.node(servers, at=AT + "2") as two:
+        two.add(one.address)
+        until(lambda: "alive" in one.peers().values() and "alive" in two.peers().values(), 20, "both know each other")
+        until(lambda: one.ibstat()["datagrams"] >= 4, 20, "some datagrams")
+        eq(one.dropped(), {}, "dropped")
+        before = one.ibstat()
+        vm.server.write(f"{one.folder}/ibstat", "0\n")
+        ok(one.ibstat()["datagrams"] < before["datagrams"], "the write changed nothing")
+        eq(set(one.ibstat()), set(before), "names")
