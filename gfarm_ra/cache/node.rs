@@ -354,6 +354,10 @@ impl Shared {
             self.counters.dropped(Counter::DroppedReceiver);
             return;
         }
+        if datagram.head.kind == Kind::Reply {
+            live.requests.replied(datagram.head.from, datagram.body);
+            return;
+        }
         let address = match live.peers.admit(&datagram.head, from, qpn) {
             Ok(address) => address,
             Err(why) => {
