@@ -2,11 +2,14 @@
 
 //! How nodes come and go, how they hear of each other, and how the file is replaced.
 
+use std::collections::HashMap;
+
 use proto::gfarm::cache::{
     address::{
         Address,
         NodeId, //
     },
+    admission::Admission,
     directory::Entry,
     gossip::{
         Gossip,
@@ -22,6 +25,7 @@ use proto::gfarm::cache::{
 };
 
 use crate::{
+    lane::Lane,
     message::{
         Event,
         Message, //
@@ -37,6 +41,9 @@ use crate::{
     },
     world::World, //
 };
+
+/// The reads of a node that ask others at a time.
+const LANES: usize = 16;
 
 /// The time in which all readers have opened a file again that was replaced.
 const REOPEN_NS: u64 = 20 * MS;
@@ -57,6 +64,9 @@ impl World {
         }
         for index in self.some((s.nodes as f64 * s.slow).round() as usize) {
             self.nodes[index].is_slow = true;
+        }
+        for index in self.some(s.silent) {
+            self.nodes[index].is_silent = true;
         }
         for index in 0..s.nodes {
             if !self.nodes[index].alive {
@@ -109,6 +119,7 @@ impl World {
             alive: true,
             life: 0,
             is_slow: false,
+            is_silent: false,
             gen: self.gen,
             out_free_ns: 0,
             in_free_ns: 0,
@@ -117,13 +128,14 @@ impl World {
             cache: std::collections::BTreeMap::new(),
             used: 0,
             reads: std::collections::BTreeMap::new(),
+            lanes: (0..LANES).map(|_| Lane::new()).collect(),
+            contacts: HashMap::new(),
+            admission: Admission::new(self.s.serving, 0),
             waiters: Vec::new(),
-            is_keeping: false,
+            look_ns: 0,
             directory: vec![Entry::EMPTY; 64],
             members: None,
             poll_ns: u64::MAX,
-            kept: Vec::new(),
-            complete: Vec::new(),
             plan: plan.into(),
             depth,
             began_ns: 0,
@@ -137,8 +149,11 @@ impl World {
         let chunks = self.s.chunks;
         match self.s.pattern {
             Pattern::Sequential(depth) => {
-                let whole = PageSet::range(0, 256);
-                ((0..chunks).map(|chunk| (chunk, whole)).collect(), depth)
+                let len = self.s.read_pages;
+                let reads = (0..chunks * 256).step_by(len);
+                // CAST: Below 256.
+                let place = |page: u64| (page / 256, PageSet::range((page % 256) as u8, len));
+                (reads.map(place).collect(), depth)
             }
             Pattern::Random(count) => {
                 let place = |_| {
@@ -318,27 +333,5 @@ impl World {
             let life = self.nodes[node].life;
             self.after(delay_ns, Event::Reopen { node, life });
         }
-    }
-
-    /// A node has opened the new content: its pages are dropped, and its reads begin again.
-    pub(crate) fn reopen(&mut self, n: usize) {
-        let gen = self.gen;
-        let node = &mut self.nodes[n];
-        node.gen = gen;
-        node.cache.clear();
-        if node.began_ns > self.now_ns {
-            return;
-        }
-        if self.s.mutation == Some(crate::Mutation::KeepsOldPages) {
-            return;
-        }
-        let reads = std::mem::take(&mut node.reads);
-        for read in reads.values().rev() {
-            node.plan.push_front((read.chunk, read.pages));
-        }
-        for chunk in reads.values().map(|read| read.chunk) {
-            self.serve_waiters(n, chunk);
-        }
-        self.read_on(n);
     }
 }

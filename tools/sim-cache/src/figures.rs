@@ -22,7 +22,13 @@ pub(crate) struct Tally {
     pub(crate) busy: u64,
     pub(crate) misses: u64,
     pub(crate) forwards: u64,
-    pub(crate) gave_up: u64,
+    /// Pages that other nodes have given.
+    pub(crate) from_nodes: u64,
+    /// Fragments that found no receive with their key.
+    pub(crate) late: u64,
+    /// Datagrams with a wrong code, and those that came twice or of no member.
+    pub(crate) rejected: u64,
+    pub(crate) discarded: u64,
     latencies_us: Vec<u32>,
 }
 
@@ -70,8 +76,14 @@ pub struct Outcome {
     pub misses: u64,
     /// Holders that were too busy.
     pub busy: u64,
-    /// Reads that gave other nodes up.
-    pub gave_up: u64,
+    /// The part of pages that came from other nodes.
+    pub from_nodes: f64,
+    /// Fragments that found no receive with their key.
+    pub late: u64,
+    /// Datagrams with a wrong code.
+    pub rejected: u64,
+    /// Requests and notices that came twice, or of no member.
+    pub discarded: u64,
     /// Requests that went to a node that was not the owner.
     pub forwards: u64,
     /// Datagrams between members about members.
@@ -121,7 +133,10 @@ impl Outcome {
             timeouts: tally.timeouts,
             misses: tally.misses,
             busy: tally.busy,
-            gave_up: tally.gave_up,
+            from_nodes: tally.from_nodes as f64 / tally.pages.max(1) as f64,
+            late: tally.late,
+            rejected: tally.rejected,
+            discarded: tally.discarded,
             forwards: tally.forwards,
             gossip: tally.gossip,
             events: tally.events,

@@ -2,10 +2,11 @@
 
 //! The cooperative page cache of many nodes, simulated: one scenario, one run, the same each time.
 //!
-//! Who owns a chunk, who is sent to whom, and who is a member is decided by the code of the kernel
-//! (`gfarm_ra/proto/cache`, through the crate `proto`). What is modelled is around it: requests and
-//! what a node does about them, machines with a link in and out, datagrams that are late or lost,
-//! receives that run out, page caches, readers, and file servers with a bandwidth that they share.
+//! What a node does is decided by the code of the kernel (`gfarm_ra/proto/cache`, through the crate
+//! `proto`): requests and their attempts, timers, fragments and where they go, keys and credits,
+//! owners, members, the bytes of messages. What is modelled is around it: machines with a link in
+//! and out, datagrams that are late, lost, changed or come twice, receives that run out, page
+//! caches, readers, and file servers with a bandwidth that they share.
 
 #![forbid(unsafe_code)]
 #![expect(
@@ -14,10 +15,13 @@
 )]
 
 mod agenda;
+mod driver;
 mod faults;
 mod figures;
+mod lane;
 mod membership;
 mod message;
+mod network;
 mod node;
 mod requester;
 mod responder;
@@ -36,7 +40,6 @@ pub use scenario::{
     Pattern,
     Scenario,
     Source,
-    Waiting,
     MS,
     S,
     US, //

@@ -2,78 +2,27 @@
 
 //! What nodes send each other, and what else happens.
 
-use proto::gfarm::cache::{
-    excluded::Excluded,
-    pages::PageSet, //
-};
+use std::rc::Rc;
 
-/// The content of a page: which generation of the file it is of. Its chunk and its number are those
-/// of the set that it is in.
+use proto::gfarm::cache::pages::PageSet;
+
+/// Which generation of the file a content is of.
 pub(crate) type Generation = u64;
 
-/// Pages that a node asks another one for.
-#[derive(Clone, Debug)]
-pub(crate) struct Request {
-    pub(crate) from: usize,
-    /// The read at the requester, and the number of the attempt.
-    pub(crate) read: u64,
-    pub(crate) attempt: u32,
+/// What is in the memory of a fragment: which part of which page it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Fragment {
     pub(crate) gen: Generation,
-    pub(crate) chunk: u64,
-    pub(crate) pages: PageSet,
-    /// The receiver is to give what it has, and to send the requester nowhere.
-    pub(crate) at_holder: bool,
-    /// Another node has named the receiver as the owner.
-    pub(crate) is_forwarded: bool,
-    pub(crate) is_retry: bool,
-    /// What the owner adds when it is the holder itself: what the requester is to fetch.
-    pub(crate) fetch: PageSet,
-    pub(crate) excluded: Excluded,
-}
-
-/// What a request is answered with.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Answer {
-    /// These pages were sent before; the owner says which are to be fetched.
-    Data { pages: PageSet, fetch: PageSet },
-    /// Ask this node for `pages`.
-    Redirect {
-        holder: usize,
-        pages: PageSet,
-        fetch: PageSet,
-    },
-    /// Nobody has them.
-    Fetch,
-    /// Ask this one, it is the owner.
-    OtherOwner(usize),
-    /// The request is kept; the node is lost if it is silent for so long. So many nodes are between
-    /// it and a file server.
-    Wait(u64, u8),
-    /// Nothing yet: ask again after this time.
-    Later(u64),
-    /// It has too much to do.
-    Busy,
-    /// It does not have any of them.
-    Miss,
+    pub(crate) chunk: u32,
+    pub(crate) page: u8,
+    pub(crate) part: u8,
 }
 
 /// A datagram to a public queue pair.
 #[derive(Clone, Debug)]
 pub(crate) enum Message {
-    Request(Request),
-    Reply {
-        from: usize,
-        read: u64,
-        attempt: u32,
-        answer: Answer,
-    },
-    /// A read is done: for the owner.
-    Have {
-        from: usize,
-        gen: Generation,
-        chunk: u64,
-        pages: PageSet,
-    },
+    /// A request, a reply or a notice, as bytes.
+    Sealed { from: usize, bytes: Vec<u8> },
     /// `Hello` or `Members`.
     Gossip {
         from: usize,
@@ -81,6 +30,20 @@ pub(crate) enum Message {
         names_receiver: bool,
         body: Vec<u8>,
     },
+}
+
+/// Pages on their way to a data queue pair.
+#[derive(Debug)]
+pub(crate) struct Transfer {
+    pub(crate) to: usize,
+    pub(crate) life: u32,
+    pub(crate) lane: usize,
+    pub(crate) qkey: u32,
+    pub(crate) tag: u16,
+    pub(crate) gen: Generation,
+    pub(crate) chunk: u64,
+    /// The pages that were asked for, in their order.
+    pub(crate) pages: Vec<u8>,
 }
 
 /// What happens.
@@ -94,40 +57,34 @@ pub(crate) enum Event {
         life: u32,
         message: Message,
     },
-    /// The last fragment of an answer arrives; `pages` are complete.
-    Bulk {
-        to: usize,
+    /// Fragments reach a data queue pair, in this order.
+    Fragments {
+        transfer: Rc<Transfer>,
+        numbers: Vec<u8>,
+    },
+    /// The last fragment for a node has left.
+    Released {
+        node: usize,
         life: u32,
-        read: u64,
-        attempt: u32,
-        gen: Generation,
-        pages: PageSet,
+        guest: usize,
     },
     /// A file server has answered.
     Fetched {
         to: usize,
         life: u32,
         read: u64,
-        gen: Generation,
         pages: PageSet,
     },
-    /// A requester has waited long enough.
+    /// The timer of a lane; void if it was set again since.
     Timer {
         node: usize,
         life: u32,
-        read: u64,
-        attempt: u32,
-        /// Timers that were set again since are void.
+        lane: usize,
         round: u32,
     },
-    /// A requester asks again.
-    Again {
-        node: usize,
-        life: u32,
-        read: u64,
-        attempt: u32,
-    },
-    /// A holder tells those that wait that it lives.
+    /// The queue pair of a lane is stopped.
+    Stopped { node: usize, life: u32, lane: usize },
+    /// A holder looks at the requests that it keeps.
     KeepAlive { node: usize, life: u32 },
     /// The reader of a node goes on.
     Read { node: usize, life: u32 },

@@ -4,6 +4,7 @@
 
 use std::collections::{
     BTreeMap,
+    HashMap,
     VecDeque, //
 };
 
@@ -12,16 +13,24 @@ use proto::gfarm::cache::{
         Address,
         NodeId, //
     },
+    admission::{
+        Admission,
+        Credits,
+        Guest, //
+    },
     directory::Entry,
-    excluded::Excluded,
+    keep::Keep,
     members::Members,
     pages::PageSet,
-    peer::Peer, //
+    peer::Peer,
+    request::Request,
+    rtt::Rtt,
+    window::ReplayWindow, //
 };
 
-use crate::message::{
-    Generation,
-    Request, //
+use crate::{
+    lane::Lane,
+    message::Generation, //
 };
 
 /// Pages of one chunk.
@@ -32,18 +41,7 @@ pub(crate) struct Cached {
     pub(crate) used: u64,
 }
 
-/// Where a read is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
-    /// It asks the owner.
-    Owner(usize),
-    /// It asks a holder for some of its pages.
-    Holder(usize, PageSet),
-    /// It asks a file server.
-    FileServer,
-}
-
-/// A read of pages of one chunk.
+/// A read of pages of one chunk, as one subrequest: others see its pages when all are there.
 #[derive(Clone, Debug)]
 pub(crate) struct Read {
     pub(crate) chunk: u64,
@@ -51,26 +49,44 @@ pub(crate) struct Read {
     /// What was asked for, and what is not there yet.
     pub(crate) pages: PageSet,
     pub(crate) missing: PageSet,
-    pub(crate) step: Step,
-    pub(crate) began_ns: u64,
-    /// The number of the last request, and how many of them count.
-    pub(crate) attempt: u32,
-    pub(crate) tries: u32,
-    /// How many nodes are between the one that is asked and a file server, as it says.
-    pub(crate) depth: u8,
-    /// What has come for the last request, and whether its reply has come.
-    pub(crate) arrived: PageSet,
-    pub(crate) is_replied: bool,
-    /// What the owner has told it to fetch.
-    pub(crate) fetch: PageSet,
-    /// The timer that is valid.
-    pub(crate) round: u32,
-    /// Datagrams in a row that were not answered.
-    pub(crate) silent: u32,
-    pub(crate) is_forwarded: bool,
+    /// What other nodes are still to be asked for.
+    pub(crate) rest: PageSet,
+    /// The lane that asks them.
+    pub(crate) lane: Option<usize>,
     /// The owners that were asked.
-    pub(crate) owners: Vec<usize>,
-    pub(crate) excluded: Excluded,
+    pub(crate) owners: Vec<NodeId>,
+    pub(crate) began_ns: u64,
+}
+
+/// A request that a node keeps.
+#[derive(Clone, Debug)]
+pub(crate) struct Waiter {
+    pub(crate) from: usize,
+    pub(crate) request: Request,
+    pub(crate) keep: Keep,
+}
+
+/// What a node knows of one that it asks, and of one that asks it.
+#[derive(Clone, Debug)]
+pub(crate) struct Contact {
+    pub(crate) rtt: Rtt,
+    pub(crate) credits: Credits,
+    pub(crate) guest: Guest,
+    /// The number of the last datagram to it, and those of its datagrams, if there are no members.
+    pub(crate) sequence: u64,
+    pub(crate) window: ReplayWindow,
+}
+
+impl Default for Contact {
+    fn default() -> Self {
+        Self {
+            rtt: Rtt::NEW,
+            credits: Credits::NEW,
+            guest: Guest::NEW,
+            sequence: 0,
+            window: ReplayWindow::default(),
+        }
+    }
 }
 
 /// A place in the file that the reader will read.
@@ -84,6 +100,8 @@ pub(crate) struct Node {
     /// Events of an earlier life are void.
     pub(crate) life: u32,
     pub(crate) is_slow: bool,
+    /// It answers no request and sends no notice, but is a good member.
+    pub(crate) is_silent: bool,
     /// The generation that its reader has opened.
     pub(crate) gen: Generation,
     /// When the link is free, out and in, and when the processor is.
@@ -95,17 +113,17 @@ pub(crate) struct Node {
     pub(crate) cache: BTreeMap<u64, Cached>,
     pub(crate) used: u64,
     pub(crate) reads: BTreeMap<u64, Read>,
+    /// The queue pairs for data.
+    pub(crate) lanes: Vec<Lane>,
+    pub(crate) contacts: HashMap<usize, Contact>,
+    pub(crate) admission: Admission,
     /// Requests for pages that this node is fetching.
-    pub(crate) waiters: Vec<Request>,
-    /// A time is set at which they are told that this node lives.
-    pub(crate) is_keeping: bool,
+    pub(crate) waiters: Vec<Waiter>,
+    /// When it looks at them next.
+    pub(crate) look_ns: u64,
     pub(crate) directory: Vec<Entry>,
     pub(crate) members: Option<Members<Vec<Option<Peer>>>>,
     pub(crate) poll_ns: u64,
-    /// What the owner keeps for others (see `Waiting::AtOwner`): the holder, since when, and the
-    /// request.
-    pub(crate) kept: Vec<(usize, u64, Request)>,
-    pub(crate) complete: Vec<(u64, usize)>,
     /// What the reader still has to read, and how much at a time.
     pub(crate) plan: VecDeque<Place>,
     pub(crate) depth: usize,
@@ -121,23 +139,48 @@ impl Node {
         cached.map_or(PageSet::EMPTY, |cached| cached.pages)
     }
 
-    /// Returns the pages that reads are about to bring.
-    pub(crate) fn coming(&self, chunk: u64, gen: Generation) -> PageSet {
-        let reads = self.reads.values();
-        let same = reads.filter(|read| read.chunk == chunk && read.gen == gen);
-        same.fold(PageSet::EMPTY, |all, read| all.union(read.missing))
+    /// Returns the reads of a chunk that bring some of these pages.
+    fn reads_of(
+        &self,
+        chunk: u64,
+        gen: Generation,
+        pages: PageSet,
+    ) -> impl Iterator<Item = &Read> + '_ {
+        let is_it = move |read: &&Read| {
+            read.chunk == chunk && read.gen == gen && !read.pages.is_disjoint(pages)
+        };
+        self.reads.values().filter(is_it)
+    }
+
+    fn lane_of(&self, read: &Read) -> Option<&Lane> {
+        self.lanes.get(read.lane?)
+    }
+
+    /// Returns the pages that reads are about to bring which do not wait for this node.
+    pub(crate) fn coming(
+        &self,
+        chunk: u64,
+        gen: Generation,
+        pages: PageSet,
+        but: NodeId,
+    ) -> PageSet {
+        let waits = |read: &Read| self.lane_of(read).and_then(|lane| lane.holder) == Some(but);
+        let reads = self.reads_of(chunk, gen, pages);
+        let others = reads.filter(|read| !waits(read));
+        others.fold(PageSet::EMPTY, |all, read| all.union(read.pages))
     }
 
     /// Returns the number of nodes between this one and a file server, for pages that it is
     /// fetching.
-    pub(crate) fn depth_of(&self, chunk: u64, pages: PageSet) -> u8 {
-        let reads = self.reads.values().filter(|read| read.chunk == chunk);
-        let same = reads.filter(|read| !read.missing.is_disjoint(pages));
-        let depth = |read: &Read| match read.step {
-            Step::Holder(..) => read.depth.saturating_add(1),
-            Step::Owner(_) | Step::FileServer => 0,
+    pub(crate) fn depth_of(&self, chunk: u64, gen: Generation, pages: PageSet) -> u8 {
+        let depth = |read: &Read| {
+            let lane = self.lane_of(read).filter(|lane| lane.holder.is_some());
+            lane.map_or(0, |lane| lane.told_depth.saturating_add(1))
         };
-        same.map(depth).max().unwrap_or(0)
+        self.reads_of(chunk, gen, pages)
+            .map(depth)
+            .max()
+            .unwrap_or(0)
     }
 
     /// Puts pages into the cache; the chunk that was used least lately makes room.
@@ -153,8 +196,11 @@ impl Node {
             (cached.gen, cached.pages) = (gen, PageSet::EMPTY);
         }
         (cached.pages, cached.used) = (cached.pages.union(pages), used);
+        if room == 0 {
+            return;
+        }
         let all: usize = self.cache.values().map(|cached| cached.pages.len()).sum();
-        if room != 0 && all > 256 * room {
+        if all > 256 * room {
             let oldest = self.cache.iter().min_by_key(|(_, c)| c.used);
             if let Some(oldest) = oldest.map(|(chunk, _)| *chunk) {
                 self.cache.remove(&oldest);

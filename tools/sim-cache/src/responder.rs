@@ -1,84 +1,123 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The side of a node that is asked: as the owner of a chunk, or as a holder of pages.
+//! The side of a node that is asked: as an owner, and as a holder.
+
+use std::rc::Rc;
 
 use proto::gfarm::cache::{
+    address::NodeId,
     directory::{
         Directory,
         Question, //
     },
     excluded::Reason,
-    pages::PageSet, //
+    have::Have,
+    keep::{
+        Keep,
+        Kept, //
+    },
+    pages::PageSet,
+    reply::{
+        Answer,
+        Holder,
+        Reply, //
+    },
+    request::{
+        Ask,
+        Request,
+        RequestId,
+        Role,
+        Wanted, //
+    },
+    responder::{
+        serve,
+        Cached,
+        Serve, //
+    }, //
 };
 
 use crate::{
     message::{
-        Answer,
         Event,
         Generation,
-        Message,
-        Request, //
+        Transfer, //
     },
-    node::{
-        Read,
-        Step, //
-    },
+    node::Waiter,
     scenario::{
         Mutation,
-        Waiting,
-        MS, //
+        US, //
     },
     world::World, //
 };
 
-/// The time after which a node that has kept a request is lost if it is silent.
-const WAIT_NS: u64 = 100 * MS;
+/// The time after which to ask an owner again for pages whose holders are too busy.
+const PAUSE_MS: u16 = 5;
 
-/// The time for which the owner keeps a request before it sends it to the holder nevertheless.
-const KEPT_NS: u64 = 200 * MS;
-
-/// The number of requests that a node keeps.
-const WAITERS_MAX: usize = 64;
-
-/// The bytes that a node may owe before it is too busy.
-const BACKLOG_LEN: u64 = 64 << 20;
-
-/// The time after which to ask again for pages whose holders are too busy.
-const PAUSE_NS: u64 = 5 * MS;
+/// The fragments that arrive as one event, if nothing happens to them.
+const RUN: usize = 16;
 
 impl World {
-    fn reply(&mut self, from: usize, request: &Request, later_ns: u64, answer: Answer) {
-        let (to, read, attempt) = (request.from, request.read, request.attempt);
-        if to == from {
-            self.replied(to, from, read, attempt, answer);
-            return;
-        }
-        let message = Message::Reply {
-            from,
-            read,
-            attempt,
+    fn reply(&mut self, from: usize, to: usize, id: RequestId, answer: Answer, later_ns: u64) {
+        let size_bytes = match answer {
+            Answer::Data { .. } => self.s.file_bytes(),
+            _ => 0,
+        };
+        let reply = Reply {
+            id,
+            size_bytes,
+            credits: self.nodes[from].admission.credits(),
             answer,
         };
-        self.send(from, to, later_ns, message);
+        let (me, node) = (self.nodes[from].id, self.nodes[to].id);
+        match reply.seal(me, node, &self.key) {
+            Some(bytes) => self.send_bytes(from, to, later_ns, &bytes),
+            None => self.tally.violate("a reply that no node would accept"),
+        }
     }
 
-    pub(crate) fn asked_as_owner(&mut self, n: usize, request: Request) {
-        let (chunk, excluded) = (request.chunk, request.excluded);
-        let lost = |id| excluded.reason(id) == Some(Reason::NoAnswer);
-        let (near, root) = self.owners(n, chunk, request.from, lost);
-        if near != n && root != n && !request.is_forwarded && request.from != n {
-            self.tally.forwards += 1;
-            self.reply(n, &request, 0, Answer::OtherOwner(root));
+    /// A request has come.
+    pub(crate) fn asked(&mut self, n: usize, from: usize, request: Request) {
+        if self.nodes[n].is_silent {
             return;
         }
+        if request.ask().role == Role::Holder {
+            self.asked_as_holder(n, from, request);
+            return;
+        }
+        let answer = self.ask_owner(n, from, request.wanted(), request.ask());
+        self.reply(n, from, request.id(), answer, 0);
+    }
+
+    fn holder(&self, n: usize) -> Holder {
+        Holder {
+            node: self.nodes[n].id,
+            address: self.nodes[n].address,
+        }
+    }
+
+    /// Answers a node, which may be this one, that asks for pages in the role of an owner.
+    pub(crate) fn ask_owner(
+        &mut self,
+        n: usize,
+        requester: usize,
+        wanted: &Wanted,
+        ask: &Ask,
+    ) -> Answer {
+        let is_lost = |id| ask.excluded.reason(id) == Some(Reason::NoAnswer);
+        let (near, root) = self.owners(n, wanted.chunk(), requester, is_lost);
+        let is_root = root == n || ask.role == Role::NamedOwner;
+        let other = Answer::OtherOwner(self.holder(root));
+        if near != n && !is_root && requester != n {
+            return other;
+        }
         let question = Question {
-            requester: self.nodes[request.from].id,
-            file: self.file(request.gen),
-            chunk,
-            pages: request.pages,
-            is_retry: request.is_retry,
-            is_root: root == n || request.is_forwarded,
-            excluded: &excluded,
+            requester: self.nodes[requester].id,
+            file: wanted.id(),
+            chunk: wanted.chunk(),
+            pages: wanted.pages(),
+            is_retry: ask.is_retry,
+            is_root,
+            excluded: &ask.excluded,
         };
         let now_us = self.now_us();
         let node = &mut self.nodes[n];
@@ -87,198 +126,183 @@ impl World {
         let direction = Directory::new(&mut node.directory).direct(&question, now_us, is_live);
         let fetch = direction.fetch;
         match direction.from {
-            None if root != n && !request.is_forwarded && !fetch.is_empty() => {
-                self.reply(n, &request, 0, Answer::OtherOwner(root));
-            }
+            Some((id, pages)) => Answer::Redirect {
+                holder: self.holder(self.by_id[&id]),
+                pages,
+                fetch,
+            },
             // All that have them are too busy.
-            None if fetch.is_empty() => self.reply(n, &request, 0, Answer::Later(PAUSE_NS)),
-            None => self.reply(n, &request, 0, Answer::Fetch),
-            Some((id, pages)) if id == self.nodes[n].id => {
-                let request = Request {
-                    pages,
-                    fetch,
-                    ..request
-                };
-                self.asked_as_holder(n, request);
-            }
-            Some((id, pages)) => {
-                let holder = self.by_id[&id];
-                let answer = Answer::Redirect {
-                    holder,
-                    pages,
-                    fetch,
-                };
-                if self.s.waiting == Waiting::AtOwner {
-                    let is_complete = self.nodes[n].complete.contains(&(chunk, holder));
-                    if !is_complete {
-                        self.keep(n, holder, request);
-                        return;
-                    }
-                }
-                self.reply(n, &request, 0, answer);
-            }
+            None if fetch.is_empty() => Answer::Busy { wait_ms: PAUSE_MS },
+            None if !is_root => other,
+            None => Answer::Fetch { pages: fetch },
         }
-    }
-
-    /// The owner keeps a request until the holder has told that it has the pages.
-    fn keep(&mut self, n: usize, holder: usize, request: Request) {
-        let depth = 0;
-        self.reply(n, &request, 0, Answer::Wait(WAIT_NS, depth));
-        self.set_keeping(n);
-        let now_ns = self.now_ns;
-        self.nodes[n].kept.push((holder, now_ns, request));
     }
 
     /// A node has told that it has pages.
-    pub(crate) fn told_of(
-        &mut self,
-        n: usize,
-        from: usize,
-        gen: Generation,
-        chunk: u64,
-        pages: PageSet,
-    ) {
-        let (file, id) = (self.file(gen), self.nodes[from].id);
-        Directory::new(&mut self.nodes[n].directory).done(id, file, chunk, pages);
-        if self.s.waiting != Waiting::AtOwner {
-            return;
-        }
-        self.nodes[n].complete.push((chunk, from));
-        let kept = std::mem::take(&mut self.nodes[n].kept);
-        for (holder, since_ns, request) in kept {
-            if holder == from && request.chunk == chunk {
-                self.release(n, holder, &request);
-            } else {
-                self.nodes[n].kept.push((holder, since_ns, request));
-            }
-        }
+    pub(crate) fn told_of(&mut self, n: usize, node: NodeId, have: &Have) {
+        let directory = &mut self.nodes[n].directory;
+        Directory::new(directory).done(node, have.id(), have.chunk(), have.pages());
     }
 
-    fn release(&mut self, n: usize, holder: usize, request: &Request) {
-        let answer = Answer::Redirect {
-            holder,
-            pages: request.pages,
-            fetch: PageSet::EMPTY,
-        };
-        self.reply(n, request, 0, answer);
-    }
-
-    pub(crate) fn asked_as_holder(&mut self, n: usize, request: Request) {
-        let serves_any = self.s.mutation == Some(Mutation::ServesOtherGenerations);
-        let node = &self.nodes[n];
-        let gen = if serves_any { node.gen } else { request.gen };
-        if node.gen != gen {
-            self.reply(n, &request, 0, Answer::Miss);
-            return;
-        }
-        let there = node.cached(request.chunk, gen).intersection(request.pages);
-        let coming = node.coming(request.chunk, gen).intersection(request.pages);
-        // Two that wait for each other would wait for ever.
-        let asks = |r: &Read| match r.step {
-            Step::Holder(of, pages) => {
-                (of, r.chunk) == (request.from, request.chunk) && !pages.is_disjoint(request.pages)
-            }
-            _ => false,
-        };
-        if node.reads.values().any(asks) {
-            self.reply(n, &request, 0, Answer::Miss);
-        } else if !coming.difference(there).is_empty() {
-            self.wait(n, request);
-        } else if there.is_empty() {
-            self.reply(n, &request, 0, Answer::Miss);
-        } else if self.backlog(n) > BACKLOG_LEN {
-            self.reply(n, &request, 0, Answer::Busy);
-        } else {
-            self.give(n, &request, there);
-        }
-    }
-
-    fn wait(&mut self, n: usize, request: Request) {
-        if let Waiting::AskAgain(ns) = self.s.waiting {
-            self.reply(n, &request, 0, Answer::Later(ns));
-            return;
-        }
+    fn asked_as_holder(&mut self, n: usize, from: usize, request: Request) {
+        self.forget(n, |w| {
+            w.from == from && w.request.id().tag == request.id().tag
+        });
+        let (now_us, len) = (self.now_us(), request.wanted().pages().len() as u64 * 4096);
         let node = &mut self.nodes[n];
-        let is_same = |r: &Request| (r.from, r.read) == (request.from, request.read);
-        node.waiters.retain(|waiter| !is_same(waiter));
-        if node.waiters.len() >= WAITERS_MAX {
-            self.reply(n, &request, 0, Answer::Busy);
+        let guest = &mut node.contacts.entry(from).or_default().guest;
+        if let Err(answer) = node.admission.admit(guest, len, now_us) {
+            self.reply(n, from, request.id(), answer, 0);
             return;
         }
-        self.set_keeping(n);
-        let depth = self.nodes[n].depth_of(request.chunk, request.pages);
-        self.nodes[n].waiters.push(request.clone());
-        self.reply(n, &request, 0, Answer::Wait(WAIT_NS, depth));
+        let waiter = Waiter {
+            from,
+            request,
+            keep: Keep::new(now_us),
+        };
+        self.decide(n, waiter);
+    }
+
+    /// Drops requests that are kept.
+    fn forget(&mut self, n: usize, is_it: impl Fn(&Waiter) -> bool) {
+        let waiters = std::mem::take(&mut self.nodes[n].waiters);
+        let (gone, left) = waiters.into_iter().partition(|w| is_it(w));
+        self.nodes[n].waiters = left;
+        let gone: Vec<Waiter> = gone;
+        for waiter in gone {
+            self.release(n, waiter.from);
+        }
+    }
+
+    /// A request that was admitted is served.
+    pub(crate) fn release(&mut self, n: usize, from: usize) {
+        let node = &mut self.nodes[n];
+        let guest = &mut node.contacts.entry(from).or_default().guest;
+        node.admission.release(guest);
+    }
+
+    /// Returns what a node has of what is asked for, and of which generation.
+    fn content(&self, n: usize, from: usize, wanted: &Wanted) -> Option<(Cached, Generation)> {
+        let (node, asker) = (&self.nodes[n], self.nodes[from].id);
+        let serves_any = self.s.mutation == Some(Mutation::ServesOtherGenerations);
+        let gen = if serves_any {
+            node.gen
+        } else {
+            wanted.id().gen
+        };
+        if node.gen != gen {
+            return None;
+        }
+        let chunk = wanted.chunk();
+        let cached = Cached {
+            size_bytes: self.s.file_bytes(),
+            held: node.cached(chunk, gen),
+            fetching: node.coming(chunk, gen, wanted.pages(), asker),
+        };
+        Some((cached, gen))
+    }
+
+    /// Serves a request that was admitted, or keeps it.
+    fn decide(&mut self, n: usize, waiter: Waiter) {
+        let (from, id) = (waiter.from, waiter.request.id());
+        let content = self.content(n, from, waiter.request.wanted());
+        let cached = content.map(|(cached, _)| cached);
+        match serve(&waiter.request, cached.as_ref(), self.fragment_len) {
+            Serve::Say(answer) => {
+                self.release(n, from);
+                self.reply(n, from, id, answer, 0);
+            }
+            Serve::Keep(_) => {
+                self.nodes[n].waiters.push(waiter);
+                self.keep_alive(n);
+            }
+            Serve::Send(held) => {
+                let gen = content.map_or(0, |(_, gen)| gen);
+                self.give(n, &waiter, held, gen);
+            }
+        }
     }
 
     /// Tells those that wait that this node lives.
     pub(crate) fn keep_alive(&mut self, n: usize) {
-        let now_ns = self.now_ns;
-        let waiters = self.nodes[n].waiters.clone();
-        for request in &waiters {
-            let depth = self.nodes[n].depth_of(request.chunk, request.pages);
-            self.reply(n, request, 0, Answer::Wait(WAIT_NS, depth));
-        }
-        for (holder, since_ns, request) in std::mem::take(&mut self.nodes[n].kept) {
-            if now_ns - since_ns > KEPT_NS {
-                self.release(n, holder, &request);
-            } else {
-                self.reply(n, &request, 0, Answer::Wait(WAIT_NS, 0));
-                self.nodes[n].kept.push((holder, since_ns, request));
+        let (now_us, mut next_us) = (self.now_us(), u64::MAX);
+        let waiters = std::mem::take(&mut self.nodes[n].waiters);
+        for mut waiter in waiters {
+            let (from, wanted) = (waiter.from, *waiter.request.wanted());
+            let (chunk, gen) = (wanted.chunk(), wanted.id().gen);
+            let depth = self.nodes[n].depth_of(chunk, gen, wanted.pages());
+            match waiter.keep.look(now_us, depth) {
+                Kept::Forget => {
+                    self.release(n, from);
+                    continue;
+                }
+                Kept::Until(at_us) => next_us = next_us.min(at_us),
+                Kept::Say(answer, at_us) => {
+                    next_us = next_us.min(at_us);
+                    self.reply(n, from, waiter.request.id(), answer, 0);
+                }
             }
+            self.nodes[n].waiters.push(waiter);
         }
-        self.nodes[n].is_keeping = false;
-        if !self.nodes[n].waiters.is_empty() || !self.nodes[n].kept.is_empty() {
-            self.set_keeping(n);
-        }
-    }
-
-    fn set_keeping(&mut self, n: usize) {
         let node = &mut self.nodes[n];
-        let life = node.life;
-        if !std::mem::replace(&mut node.is_keeping, true) {
-            self.after(WAIT_NS / 2, Event::KeepAlive { node: n, life });
+        let at_ns = next_us.saturating_mul(US);
+        if next_us != u64::MAX && (at_ns < node.look_ns || node.look_ns <= self.now_ns) {
+            node.look_ns = at_ns;
+            let life = node.life;
+            self.agenda.push(at_ns, Event::KeepAlive { node: n, life });
         }
     }
 
-    /// Answers those that have waited for pages of a chunk that are not coming any more.
+    /// Looks at the requests again that wait for pages of a chunk.
     pub(crate) fn serve_waiters(&mut self, n: usize, chunk: u64) {
         let waiters = std::mem::take(&mut self.nodes[n].waiters);
-        for request in waiters {
-            let node = &mut self.nodes[n];
-            let coming = node.coming(chunk, request.gen);
-            if request.chunk != chunk || !coming.is_disjoint(request.pages) {
-                node.waiters.push(request);
-                continue;
-            }
-            let there = node.cached(chunk, request.gen).intersection(request.pages);
-            if there.is_empty() || node.gen != request.gen {
-                self.reply(n, &request, 0, Answer::Miss);
-            } else {
-                self.give(n, &request, there);
-            }
+        let is_it = |w: &Waiter| w.request.wanted().chunk() == chunk;
+        let (of_chunk, others): (Vec<_>, Vec<_>) = waiters.into_iter().partition(is_it);
+        self.nodes[n].waiters = others;
+        for waiter in of_chunk {
+            self.decide(n, waiter);
         }
     }
 
     /// Sends pages, and the reply behind them.
-    fn give(&mut self, n: usize, request: &Request, pages: PageSet) {
-        let (to, read, attempt) = (request.from, request.read, request.attempt);
-        let gen = self.nodes[n].cache.get(&request.chunk).map(|c| c.gen);
-        let arriving = self.survivors(pages);
-        let there_ns = self.send_pages(n, to, pages.len() as u64 * 4096);
-        let life = self.nodes[to].life;
-        let event = Event::Bulk {
-            to,
-            life,
-            read,
-            attempt,
-            gen: gen.unwrap_or(0),
-            pages: arriving,
+    fn give(&mut self, n: usize, waiter: &Waiter, held: PageSet, gen: Generation) {
+        let (to, request) = (waiter.from, &waiter.request);
+        let (wanted, id) = (request.wanted(), request.id());
+        let Some(landing) = request.landing() else {
+            return;
         };
-        self.agenda.push(there_ns, event);
-        let fetch = request.fetch;
+        let transfer = Rc::new(Transfer {
+            to,
+            life: self.nodes[to].life,
+            lane: landing.qpn() as usize - 0x100,
+            qkey: landing.qkey(),
+            tag: id.tag,
+            gen,
+            chunk: wanted.chunk(),
+            pages: wanted.pages().iter().collect(),
+        });
+        let (first_ns, last_ns) = self.send_pages(n, to, held.len() as u64 * 4096);
+        let len = landing.fragment_len();
+        let ranks = transfer.pages.iter().enumerate();
+        let sent = ranks.filter(|(_, page)| held.contains(**page));
+        let sent: Vec<u8> = sent
+            .flat_map(|(rank, _)| len.of_page(rank))
+            // CAST: At most 256 fragments.
+            .map(|number| number as u8)
+            .collect();
+        let count = sent.len() as u64;
+        for (at, numbers) in sent.chunks(RUN).enumerate() {
+            let behind = ((at * RUN + numbers.len()) as u64).min(count);
+            let at_ns = first_ns + (last_ns - first_ns) * behind / count;
+            self.fragments_under_way(&transfer, numbers, at_ns);
+        }
+        let life = self.nodes[n].life;
+        let (node, guest) = (n, to);
+        let out_ns = self.nodes[n].out_free_ns;
+        self.agenda
+            .push(out_ns, Event::Released { node, life, guest });
         // The reply is behind the fragments on the same way.
-        let later_ns = there_ns - self.s.latency_ns - self.now_ns;
-        self.reply(n, request, later_ns, Answer::Data { pages, fetch });
+        let later_ns = last_ns - self.s.latency_ns - self.now_ns;
+        self.reply(n, to, id, Answer::Data { pages: held }, later_ns);
     }
 }

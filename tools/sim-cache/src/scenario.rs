@@ -18,21 +18,10 @@ pub enum Source {
     Cache,
 }
 
-/// What happens to who asks for pages that another node is fetching.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Waiting {
-    /// The request is kept by the node that fetches, and answered when the pages are there.
-    Parked,
-    /// That node says that it has nothing yet, and is asked again after so many nanoseconds.
-    AskAgain(u64),
-    /// The owner keeps the request until the node that fetches has told that it has the pages.
-    AtOwner,
-}
-
 /// What the readers read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pattern {
-    /// The whole file from its beginning, with so many chunks in flight.
+    /// The whole file from its beginning, with so many reads in flight.
     Sequential(usize),
     /// So many times 16 pages in a row, anywhere in the file, one after the other.
     Random(usize),
@@ -40,7 +29,7 @@ pub enum Pattern {
     Strided(u64),
 }
 
-/// A rule of the cache that is left out, to see that the checks find it.
+/// A rule of the cache or of its driver that is left out, to see that the checks find it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mutation {
     /// A holder gives pages of another generation than the one that was asked for.
@@ -49,6 +38,14 @@ pub enum Mutation {
     KeepsOldPages,
     /// A requester has no timer.
     WaitsForEver,
+    /// A requester takes the nth fragment that arrives for fragment n, as the driver of 2014 did.
+    PlacesByArrival,
+    /// A requester leaves fragments where they have arrived.
+    LeavesFragments,
+    /// Data queue pairs have the same key for all requests.
+    TakesAnyKey,
+    /// A requester does not know any more that its read has ended.
+    ForgetsItsEnd,
 }
 
 /// A run.
@@ -62,14 +59,24 @@ pub struct Scenario {
     pub chunks: u64,
     /// What they read.
     pub pattern: Pattern,
+    /// The pages of one read of [`Pattern::Sequential`]: 256 or a part of it.
+    pub read_pages: usize,
     /// How.
     pub source: Source,
     /// The nodes start one after the other, with this pause in nanoseconds.
     pub stagger_ns: u64,
-    /// The part of datagrams that are lost.
+    /// The part of datagrams and fragments that are lost.
     pub loss: f64,
+    /// The part of them that come twice.
+    pub duplicate: f64,
+    /// The part of them that others overtake.
+    pub reorder: f64,
+    /// How late these come at most, in nanoseconds.
+    pub late_ns: u64,
+    /// The part of datagrams of public queue pairs in which a bit is changed.
+    pub corrupt: f64,
     /// The length of a fragment, in bytes.
-    pub fragment_len: u64,
+    pub fragment_len: u32,
     /// The bandwidth of a node, in and out each, in bytes a microsecond.
     pub node_bytes_per_us: u64,
     /// The bandwidth of all file servers together, in bytes a microsecond.
@@ -82,12 +89,8 @@ pub struct Scenario {
     pub service_ns: u64,
     /// The receives of the public queue pair (`ib_num_rrpc`).
     pub receives: usize,
-    /// The time for which a requester waits before it takes a datagram for lost.
-    pub timer_ns: u64,
-    /// The number of attempts at other nodes before the file server is asked.
-    pub attempts: u32,
-    /// How requesters wait.
-    pub waiting: Waiting,
+    /// The requests that a node serves or keeps at a time.
+    pub serving: u16,
     /// Whether a node that is done with a read tells the owners.
     pub has_notices: bool,
     /// The page cache of a node, in chunks; 0 for one that has room for all.
@@ -97,6 +100,8 @@ pub struct Scenario {
     /// The number of nodes that do not answer any more when the readers start; the other nodes
     /// believe that they live.
     pub dead: usize,
+    /// The number of nodes that answer no request, but are good members otherwise.
+    pub silent: usize,
     /// A node dies, and a new one joins, this often; 0 for never.
     pub churn_ns: u64,
     /// The file is replaced by another content at this time; 0 for never.
@@ -117,9 +122,14 @@ impl Scenario {
             nodes,
             chunks: 64,
             pattern: Pattern::Sequential(4),
+            read_pages: 256,
             source: Source::Cache,
             stagger_ns: 0,
             loss: 0.0,
+            duplicate: 0.0,
+            reorder: 0.0,
+            late_ns: 100 * US,
+            corrupt: 0.0,
             fragment_len: 4096,
             node_bytes_per_us: 12_500,
             gfsd_bytes_per_us: 2_500,
@@ -127,13 +137,12 @@ impl Scenario {
             latency_ns: 5 * US,
             service_ns: 3 * US,
             receives: 128,
-            timer_ns: 50 * MS,
-            attempts: 6,
-            waiting: Waiting::Parked,
+            serving: 64,
             has_notices: true,
             cache_chunks: 0,
             slow: 0.0,
             dead: 0,
+            silent: 0,
             churn_ns: 0,
             rewrite_ns: 0,
             has_gossip: false,

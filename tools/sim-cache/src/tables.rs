@@ -13,7 +13,6 @@ use crate::{
         Pattern,
         Scenario,
         Source,
-        Waiting,
         MS, //
     },
     tree::tree, //
@@ -29,8 +28,6 @@ pub enum Table {
     Storm,
     /// The same without the cache, and in a fixed tree
     Compare,
-    /// What who asks does while another node fetches
-    Waiting,
     /// Staggered starts, random and strided reads, small caches, slow networks
     Pattern,
     /// Loss, dead and slow nodes, churn, a file that is replaced
@@ -63,7 +60,6 @@ impl Table {
             Self::Compare => {
                 "The same without the cache, and in a fixed tree of whole files and of chunks"
             }
-            Self::Waiting => "What who asks for pages does while another node fetches them",
             Self::Pattern => "Other ways to read",
             Self::Fault => "What goes wrong",
             Self::Members => "Nodes that find each other through one, and lose one",
@@ -85,30 +81,11 @@ impl Table {
                 };
                 sizes.iter().map(|n| named("no cache", alone(n))).collect()
             }
-            Self::Waiting => waiting(sizes),
             Self::Pattern => pattern(storm),
             Self::Fault => fault(storm),
             Self::Members => Vec::new(),
         }
     }
-}
-
-fn waiting(sizes: &[usize]) -> Vec<Run> {
-    let kinds = [
-        ("kept by who fetches", Waiting::Parked),
-        ("asks again after 1 ms", Waiting::AskAgain(MS)),
-        ("asks again after 10 ms", Waiting::AskAgain(10 * MS)),
-        ("kept by the owner", Waiting::AtOwner),
-    ];
-    let sizes = sizes.iter().filter(|n| **n >= 64);
-    let of = |n: &usize| {
-        let n = *n;
-        kinds.map(|(name, waiting)| {
-            let storm = Scenario::storm(n);
-            named(name, Scenario { waiting, ..storm })
-        })
-    };
-    sizes.flat_map(of).collect()
 }
 
 fn pattern(s: Scenario) -> Vec<Run> {
@@ -125,6 +102,10 @@ fn pattern(s: Scenario) -> Vec<Run> {
         }),
         run("every 4th 128 KiB", &|s| s.pattern = Pattern::Strided(4)),
         run("every 64th 128 KiB", &|s| s.pattern = Pattern::Strided(64)),
+        run("fragments of 1024", &|s| s.fragment_len = 1024),
+        run("fragments of 1024, reads of 256 KiB", &|s| {
+            (s.fragment_len, s.read_pages) = (1024, 64);
+        }),
         run("room for a quarter of the file", &|s| s.cache_chunks = 16),
         run("the same, random 64 KiB, 2000 each", &|s| {
             (s.cache_chunks, s.pattern) = (16, Pattern::Random(2000));
@@ -149,15 +130,22 @@ fn fault(s: Scenario) -> Vec<Run> {
         run("1 % lost, fragments of 1024", &|s| {
             (s.loss, s.fragment_len) = (0.01, 1024);
         }),
-        run("5 % lost, two attempts", &|s| {
-            (s.loss, s.attempts) = (0.05, 2);
+        run("the same, reads of 256 KiB", &|s| {
+            (s.loss, s.fragment_len, s.read_pages) = (0.01, 1024, 64);
         }),
-        run("1 % lost, timer of 10 ms", &|s| {
-            (s.loss, s.timer_ns) = (0.01, 10 * MS);
+        run("1 % come late, 1 % twice", &|s| {
+            (s.reorder, s.duplicate) = (0.01, 0.01);
         }),
+        run("1 % lost, 1 % late, 1 % twice", &|s| {
+            (s.loss, s.reorder, s.duplicate) = (0.01, 0.01, 0.01);
+        }),
+        run("1 % of requests and replies changed", &|s| s.corrupt = 0.01),
         run("a tenth of the nodes slow", &|s| s.slow = 0.1),
         run("one dead node, not noticed", &|s| {
             (s.dead, s.has_gossip) = (1, true);
+        }),
+        run("one node answers no request", &|s| {
+            (s.silent, s.has_gossip) = (1, true);
         }),
         run("a tenth dead, not noticed", &|s| {
             (s.dead, s.has_gossip) = (s.nodes / 10, true);
@@ -165,7 +153,7 @@ fn fault(s: Scenario) -> Vec<Run> {
         run("one dies and one joins each 100 ms", &|s| {
             (s.churn_ns, s.stagger_ns, s.has_gossip) = (100 * MS, MS, true);
         }),
-        run("the same, 1 % lost", &|s| {
+        run("one dies and one joins, 1 % lost", &|s| {
             (s.churn_ns, s.stagger_ns, s.has_gossip) = (100 * MS, MS, true);
             s.loss = 0.01;
         }),
@@ -173,10 +161,10 @@ fn fault(s: Scenario) -> Vec<Run> {
         run("owners are not told who is done", &|s| {
             s.has_notices = false
         }),
-        run("the same, 1 % lost", &|s| {
+        run("not told, 1 % lost", &|s| {
             (s.has_notices, s.loss) = (false, 0.01);
         }),
-        run("the same, the file is replaced", &|s| {
+        run("not told, the file is replaced", &|s| {
             (s.has_notices, s.rewrite_ns) = (false, 15 * MS);
         }),
     ]
@@ -262,7 +250,10 @@ impl Row {
             ("timeouts", o.timeouts as f64),
             ("misses", o.misses as f64),
             ("busy", o.busy as f64),
-            ("gave_up", o.gave_up as f64),
+            ("from_nodes", o.from_nodes),
+            ("late", o.late as f64),
+            ("rejected", o.rejected as f64),
+            ("discarded", o.discarded as f64),
             ("forwards", o.forwards as f64),
             ("gossip", o.gossip as f64),
             ("events", o.events as f64),

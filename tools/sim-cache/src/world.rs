@@ -8,12 +8,14 @@ use proto::gfarm::{
     attr::FileId,
     cache::{
         address::NodeId,
+        fragment::FragmentLen,
         owner::{
             groups,
             ChunkKey,
             OwnerSearch, //
         },
-        pages::PageSet, //
+        pages::PageSet,
+        wire::Key, //
     },
 };
 
@@ -22,8 +24,7 @@ use crate::{
     figures::Tally,
     message::{
         Event,
-        Generation,
-        Message, //
+        Generation, //
     },
     node::Node,
     scenario::{
@@ -35,7 +36,7 @@ use crate::{
 /// The inode that all read.
 const INUM: u64 = 77;
 
-/// The events after which a run is taken to go on for ever, for each read of a node.
+/// The events after which a run is taken to go on for ever, for each request of a read.
 const EVENTS_MAX: usize = 500;
 
 /// All there is.
@@ -51,11 +52,16 @@ pub(crate) struct World {
     pub(crate) gen: Generation,
     pub(crate) next_read: u64,
     pub(crate) tally: Tally,
+    pub(crate) fragment_len: FragmentLen,
+    pub(crate) key: Key,
     owners: HashMap<(u64, usize), (usize, usize)>,
 }
 
 impl World {
     pub(crate) fn new(s: Scenario) -> Self {
+        let Some(fragment_len) = FragmentLen::new(s.fragment_len) else {
+            unreachable!("the scenarios have valid lengths");
+        };
         let mut world = Self {
             s,
             rng: fastrand::Rng::with_seed(s.seed),
@@ -67,6 +73,8 @@ impl World {
             gen: 1,
             next_read: 1,
             tally: Tally::default(),
+            fragment_len,
+            key: Key::new(b"key of all nodes"),
             owners: HashMap::new(),
         };
         world.set_up();
@@ -88,7 +96,8 @@ impl World {
     /// Runs until every reader has read its part.
     pub(crate) fn run(&mut self) {
         let reads = self.nodes.iter().map(|node| node.plan.len() + 8);
-        let limit = (EVENTS_MAX * reads.sum::<usize>()) as u64;
+        let pieces = 256 / self.fragment_len.pages_max();
+        let limit = (EVENTS_MAX * pieces * reads.sum::<usize>()) as u64;
         while let Some((at_ns, event)) = self.agenda.pop() {
             self.now_ns = at_ns;
             self.tally.events += 1;
@@ -123,34 +132,29 @@ impl World {
                 self.nodes[to].queued -= 1;
                 self.take(to, message);
             }
-            Event::Bulk {
-                to,
-                life,
-                read,
-                attempt,
-                gen,
-                pages,
-            } if self.is_current(to, life) => self.bulk(to, read, attempt, gen, pages),
+            Event::Fragments { transfer, numbers }
+                if self.is_current(transfer.to, transfer.life) =>
+            {
+                self.fragments(&transfer, &numbers);
+            }
+            Event::Released { node, life, guest } if self.is_current(node, life) => {
+                self.release(node, guest);
+            }
             Event::Fetched {
                 to,
                 life,
                 read,
-                gen,
                 pages,
-            } if self.is_current(to, life) => self.fetched(to, read, gen, pages),
+            } if self.is_current(to, life) => self.fetched(to, read, pages),
             Event::Timer {
                 node,
                 life,
-                read,
-                attempt,
+                lane,
                 round,
-            } if self.is_current(node, life) => self.timer(node, read, attempt, round),
-            Event::Again {
-                node,
-                life,
-                read,
-                attempt,
-            } if self.is_current(node, life) => self.again(node, read, attempt),
+            } if self.is_current(node, life) => self.timer(node, lane, round),
+            Event::Stopped { node, life, lane } if self.is_current(node, life) => {
+                self.stopped(node, lane);
+            }
             Event::KeepAlive { node, life } if self.is_current(node, life) => self.keep_alive(node),
             Event::Read { node, life } if self.is_current(node, life) => self.read_on(node),
             Event::Poll { node, life } if self.is_current(node, life) => self.poll(node),
@@ -161,115 +165,8 @@ impl World {
         }
     }
 
-    fn take(&mut self, to: usize, message: Message) {
-        match message {
-            Message::Request(request) if request.at_holder => self.asked_as_holder(to, request),
-            Message::Request(request) => self.asked_as_owner(to, request),
-            Message::Reply {
-                from,
-                read,
-                attempt,
-                answer,
-            } => self.replied(to, from, read, attempt, answer),
-            Message::Have {
-                from,
-                gen,
-                chunk,
-                pages,
-            } => self.told_of(to, from, gen, chunk, pages),
-            Message::Gossip {
-                from,
-                is_answer,
-                names_receiver,
-                body,
-            } => self.gossip(to, from, is_answer, names_receiver, &body),
-        }
-    }
-
-    /// Sends a datagram to a public queue pair, `later_ns` from now.
-    pub(crate) fn send(&mut self, from: usize, to: usize, later_ns: u64, message: Message) {
-        match message {
-            Message::Gossip { .. } => self.tally.gossip += 1,
-            _ => self.tally.datagrams += 1,
-        }
-        if self.rng.f64() < self.s.loss {
-            return;
-        }
-        // Datagrams that are sent at the same time arrive in any order.
-        let jitter_ns = self.rng.u64(0..2_000);
-        let slow_ns = if self.nodes[from].is_slow {
-            50 * self.s.service_ns
-        } else {
-            0
-        };
-        let delay_ns = later_ns + self.s.latency_ns + jitter_ns + slow_ns;
-        self.after(delay_ns, Event::Arrive { to, message });
-    }
-
-    fn arrive(&mut self, to: usize, message: Message) {
-        let (now_ns, room, service_ns) = (self.now_ns, self.s.receives, self.s.service_ns);
-        let node = &mut self.nodes[to];
-        if !node.alive {
-            return;
-        }
-        if node.queued >= room {
-            self.tally.overruns += 1;
-            return;
-        }
-        node.queued += 1;
-        self.tally.queue_max = self.tally.queue_max.max(node.queued);
-        node.cpu_free_ns = node.cpu_free_ns.max(now_ns) + service_ns;
-        let (at_ns, life) = (node.cpu_free_ns, node.life);
-        self.agenda.push(at_ns, Event::Serve { to, life, message });
-    }
-
-    fn rate(&self, node: usize) -> u64 {
-        let full = self.s.node_bytes_per_us;
-        if self.nodes[node].is_slow {
-            full / 20
-        } else {
-            full
-        }
-    }
-
-    /// Sends pages to a data queue pair. Returns when the last fragment arrives.
-    pub(crate) fn send_pages(&mut self, from: usize, to: usize, len: u64) -> u64 {
-        let (out, into) = (self.rate(from), self.rate(to));
-        let (out_ns, in_ns) = (len * 1_000 / out, len * 1_000 / into.min(out));
-        let now_ns = self.now_ns;
-        let sender = &mut self.nodes[from];
-        let begin_ns = sender.out_free_ns.max(now_ns);
-        sender.out_free_ns = begin_ns + out_ns;
-        sender.bytes_out += len;
-        let receiver = &mut self.nodes[to];
-        let there_ns = receiver.in_free_ns.max(begin_ns + self.s.latency_ns);
-        receiver.in_free_ns = there_ns + in_ns;
-        receiver.in_free_ns
-    }
-
-    /// Returns the bytes that a node has still to send.
-    pub(crate) fn backlog(&self, n: usize) -> u64 {
-        let ns = self.nodes[n].out_free_ns.saturating_sub(self.now_ns);
-        ns * self.rate(n) / 1_000
-    }
-
-    /// Returns the pages of which all fragments arrive.
-    pub(crate) fn survivors(&mut self, pages: PageSet) -> PageSet {
-        if self.s.loss == 0.0 {
-            return pages;
-        }
-        let parts = 4096u64.div_ceil(self.s.fragment_len);
-        let mut there = PageSet::EMPTY;
-        for page in pages.iter() {
-            if (0..parts).all(|_| self.rng.f64() >= self.s.loss) {
-                there.insert(page);
-            }
-        }
-        there
-    }
-
     /// Reads pages from a file server.
-    pub(crate) fn fetch(&mut self, node: usize, read: u64, gen: Generation, pages: PageSet) {
+    pub(crate) fn fetch(&mut self, node: usize, read: u64, pages: PageSet) {
         let len = pages.len() as u64 * 4096;
         self.tally.gfsd_bytes += len;
         self.tally.gfsd_requests += 1;
@@ -284,7 +181,6 @@ impl World {
             to: node,
             life,
             read,
-            gen,
             pages,
         };
         self.agenda.push(at_ns, event);

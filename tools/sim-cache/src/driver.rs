@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Carries out what the machine of a read decides, as the kernel's driver does, and checks what
+//! must hold of any read.
+
+use proto::gfarm::cache::{
+    address::NodeId,
+    excluded::Reason,
+    fragment::FragmentId,
+    reply::{
+        Answer,
+        Reply, //
+    }, //
+    request::{
+        Ask,
+        Landing,
+        Request,
+        RequestId,
+        Role,
+        Wanted, //
+    },
+    requester::{
+        event::{
+            Asking,
+            Effect,
+            Event as Told,
+            Heard,
+            Step,
+            Whom, //
+        },
+        ASKS_MAX,
+        READ_US_MAX, //
+    },
+};
+
+use crate::{
+    message::{
+        Event,
+        Fragment,
+        Transfer, //
+    },
+    scenario::{
+        Mutation,
+        US, //
+    },
+    world::World, //
+};
+
+/// The time after which a request is sent for which its peer had no room, in microseconds.
+const ROOM_US: u32 = 2_000;
+
+/// The time that it takes to stop a queue pair.
+const STOP_NS: u64 = 5 * US;
+
+impl World {
+    /// Gives an event to the machine of a lane, and does what it says.
+    pub(crate) fn tell(&mut self, n: usize, lane: usize, event: Told<'_>) {
+        let effect = self.step(n, lane, event).effect;
+        self.carry_out(n, lane, effect);
+    }
+
+    fn step(&mut self, n: usize, lane: usize, event: Told<'_>) -> Step {
+        let now_us = self.now_us();
+        let forgets = self.s.mutation == Some(Mutation::ForgetsItsEnd);
+        let Some(machine) = &mut self.nodes[n].lanes[lane].machine else {
+            return Step {
+                effect: Effect::Wait,
+                note: None,
+            };
+        };
+        let before = forgets.then(|| machine.clone());
+        let step = machine.step(event, now_us);
+        if let (Some(before), Effect::Over { .. }) = (before, step.effect) {
+            *machine = before;
+        }
+        if let Some((node, heard)) = step.note {
+            let contact = self.nodes[n].contacts.entry(self.by_id[&node]).or_default();
+            match heard {
+                Heard::Answer { rtt_us } => contact.rtt.answered(rtt_us),
+                Heard::Silence => contact.rtt.silent(),
+            }
+            if heard == Heard::Silence {
+                self.tally.timeouts += 1;
+                if let Some(members) = &mut self.nodes[n].members {
+                    members.unanswered(node, now_us);
+                    self.poll(n);
+                }
+            }
+        }
+        step
+    }
+
+    fn carry_out(&mut self, n: usize, at: usize, effect: Effect) {
+        let (mut effect, len) = (effect, self.fragment_len);
+        loop {
+            let lane = &mut self.nodes[n].lanes[at];
+            if lane.is_over && effect != Effect::Wait {
+                self.tally.violate("a read that has ended goes on");
+                return;
+            }
+            match effect {
+                Effect::Wait => return,
+                Effect::Timer { at_us } => return self.set_timer(n, at, at_us),
+                Effect::Ask(asking) => effect = self.ask(n, at, &asking),
+                Effect::Stop => {
+                    lane.round += 1;
+                    let life = self.nodes[n].life;
+                    let (node, lane) = (n, at);
+                    return self.after(STOP_NS, Event::Stopped { node, life, lane });
+                }
+                Effect::Settle { .. } => {
+                    let skips = self.s.mutation == Some(Mutation::LeavesFragments);
+                    lane.settle(len, skips);
+                    effect = self.step(n, at, Told::Settled).effect;
+                }
+                Effect::Over { got } => {
+                    lane.round += 1;
+                    lane.is_over = true;
+                    lane.holder = None;
+                    if lane.posted.is_some() || lane.stopped.is_some() {
+                        self.tally
+                            .violate("a read has ended, and the device has its pages");
+                    }
+                    if let Err(what) = self.nodes[n].lanes[at].check(got, len) {
+                        self.tally.violate(what);
+                    }
+                    self.give_credit_back(n, at);
+                    return self.piece_over(n, at, got);
+                }
+            }
+        }
+    }
+
+    fn give_credit_back(&mut self, n: usize, lane: usize) {
+        let node = &mut self.nodes[n];
+        if let Some(peer) = node.lanes[lane].credit.take() {
+            node.contacts.entry(peer).or_default().credits.give_back();
+        }
+    }
+
+    /// Sets the timer of a lane; one that was set before is void.
+    fn set_timer(&mut self, n: usize, at: usize, at_us: u64) {
+        let (node, now_ns) = (&mut self.nodes[n], self.now_ns);
+        let (life, lane) = (node.life, &mut node.lanes[at]);
+        if at_us > lane.began_us + READ_US_MAX {
+            self.tally.violate("a read takes longer than it may");
+        }
+        lane.round += 1;
+        let (node, round, lane) = (n, lane.round, at);
+        if self.s.mutation == Some(Mutation::WaitsForEver) {
+            return;
+        }
+        let event = Event::Timer {
+            node,
+            life,
+            lane,
+            round,
+        };
+        self.agenda.push((at_us * US).max(now_ns), event);
+    }
+
+    pub(crate) fn timer(&mut self, n: usize, lane: usize, round: u32) {
+        if self.nodes[n].lanes[lane].round == round {
+            self.tell(n, lane, Told::TimerFired);
+        }
+    }
+
+    /// The device writes to the pages of a lane no more.
+    pub(crate) fn stopped(&mut self, n: usize, at: usize) {
+        let len = self.fragment_len;
+        let lane = &mut self.nodes[n].lanes[at];
+        lane.stopped = lane.posted.take();
+        let effect = self.step(n, at, Told::Stopped).effect;
+        if !matches!(effect, Effect::Settle { .. }) {
+            let lane = &mut self.nodes[n].lanes[at];
+            if let Some(receives) = lane.stopped.take() {
+                lane.write(&receives, len);
+            }
+        }
+        self.carry_out(n, at, effect);
+    }
+
+    /// Returns the node to ask.
+    fn whom(&mut self, n: usize, chunk: u64, asking: &Asking) -> NodeId {
+        match asking.whom {
+            Whom::Named(holder) => holder.node,
+            Whom::Owner => {
+                let is_lost = |id| asking.excluded.reason(id) == Some(Reason::NoAnswer);
+                let owners = self.owners(n, chunk, n, is_lost);
+                self.nodes[owners.0].id
+            }
+        }
+    }
+
+    /// Sends a request, or asks the own directory.
+    fn ask(&mut self, n: usize, at: usize, asking: &Asking) -> Effect {
+        self.give_credit_back(n, at);
+        let lane = &mut self.nodes[n].lanes[at];
+        lane.round += 1;
+        lane.asks += 1;
+        (lane.holder, lane.told_depth) = (None, 0);
+        if lane.asks > u32::from(ASKS_MAX) {
+            self.tally.violate("a read asks more often than it may");
+        }
+        let Some(wanted) = lane.wanted.and_then(|w| w.part(asking.pages)) else {
+            self.tally.violate("a read asks for what it does not want");
+            return Effect::Wait;
+        };
+        if lane.posted.is_some() {
+            self.tally
+                .violate("a read asks while the device has its pages");
+        }
+        let node = self.whom(n, wanted.chunk(), asking);
+        let machine = self.nodes[n].lanes[at].machine.as_ref();
+        let Some(ask) = machine.map(|machine| machine.ask_of(node)) else {
+            return Effect::Wait;
+        };
+        let to = self.by_id[&node];
+        if to == n {
+            let answer = self.ask_owner(n, n, &wanted, &ask);
+            return self.step(n, at, Told::Answered(answer)).effect;
+        }
+        let contact = self.nodes[n].contacts.entry(to).or_default();
+        if !contact.credits.take() {
+            let retry_us = Some(ROOM_US);
+            return self.step(n, at, Told::Unsent { retry_us }).effect;
+        }
+        self.nodes[n].lanes[at].credit = Some(to);
+        self.request(n, at, to, wanted, ask)
+    }
+
+    /// Sends a request; if it is to a holder, receives are posted before.
+    fn request(&mut self, n: usize, at: usize, to: usize, wanted: Wanted, ask: Ask) -> Effect {
+        let (me, node, len) = (self.nodes[n].id, self.nodes[to].id, self.fragment_len);
+        let timing = self.nodes[n].contacts.entry(to).or_default().rtt.timing();
+        // CAST: At most 15.
+        let tag = at as u16;
+        let (qkey, cookie) = (self.rng.u32(1..=i32::MAX as u32), self.rng.u64(..));
+        let lane = &mut self.nodes[n].lanes[at];
+        let landing = (ask.role == Role::Holder).then(|| {
+            lane.post(qkey, wanted.pages(), len);
+            lane.holder = Some(node);
+            Landing::new(0x100 + u32::from(tag), qkey, len).ok()
+        });
+        let id = RequestId { tag, cookie };
+        // CAST: At most 200.
+        let timeout_ms = timing.timeout_us.div_ceil(1000) as u16;
+        let request = Request::new(id, wanted, landing.flatten(), ask, timeout_ms);
+        let effect = self.step(n, at, Told::Sending { node, id, timing }).effect;
+        let now_us = self.now_us();
+        if let Some(members) = &mut self.nodes[n].members {
+            members.introduce(node, now_us);
+            self.poll(n);
+        }
+        let sequence = self.next_sequence(n, to);
+        let sealed = request
+            .ok()
+            .and_then(|r| r.seal(me, node, sequence, &self.key));
+        match sealed {
+            Some(bytes) => self.send_bytes(n, to, 0, &bytes),
+            None => self.tally.violate("a request that no node would accept"),
+        }
+        effect
+    }
+
+    /// A reply has come.
+    pub(crate) fn replied(&mut self, n: usize, from: usize, reply: &Reply) {
+        let (at, id) = (usize::from(reply.id.tag), self.nodes[from].id);
+        if at >= self.nodes[n].lanes.len() {
+            return;
+        }
+        let step = self.step(n, at, Told::Replied { from: id, reply });
+        if step.note.is_some() {
+            let contact = self.nodes[n].contacts.entry(from).or_default();
+            contact.credits.granted(reply.credits);
+            match reply.answer {
+                Answer::Wait { depth, .. } => {
+                    self.tally.waits += 1;
+                    self.nodes[n].lanes[at].told_depth = depth;
+                }
+                Answer::Busy { .. } => self.tally.busy += 1,
+                Answer::Miss => self.tally.misses += 1,
+                Answer::OtherOwner(_) => self.tally.forwards += 1,
+                _ => {}
+            }
+        }
+        self.carry_out(n, at, step.effect);
+    }
+
+    /// Fragments arrive: each is written to the next slot of the queue pair, if it has its key.
+    pub(crate) fn fragments(&mut self, transfer: &Transfer, numbers: &[u8]) {
+        let (n, at, len) = (transfer.to, transfer.lane, self.fragment_len);
+        let takes_any = self.s.mutation == Some(Mutation::TakesAnyKey);
+        let by_arrival = self.s.mutation == Some(Mutation::PlacesByArrival);
+        for number in numbers {
+            let posted = self.nodes[n].lanes[at].posted.as_mut();
+            let posted = posted.filter(|r| r.qkey == transfer.qkey || takes_any);
+            let Some(receives) = posted.filter(|r| r.used < r.slots.len()) else {
+                self.tally.late += 1;
+                continue;
+            };
+            let (rank, part) = (
+                usize::from(*number) / len.per_page(),
+                usize::from(*number) % len.per_page(),
+            );
+            let slot = receives.used;
+            receives.used += 1;
+            receives.slots[slot] = Some(Fragment {
+                gen: transfer.gen,
+                chunk: transfer.chunk as u32,
+                page: transfer.pages[rank],
+                part: part as u8,
+            });
+            let index = if by_arrival {
+                slot
+            } else {
+                usize::from(*number)
+            };
+            // CAST: Both are below 256.
+            let (slot, index) = (slot as u8, index as u16);
+            let tag = transfer.tag;
+            let imm = Some(FragmentId { tag, index }.to_imm());
+            let len_bytes = len.bytes();
+            let arrived = Told::Arrived {
+                slot,
+                imm,
+                len_bytes,
+            };
+            self.tell(n, at, arrived);
+        }
+    }
+}

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A queue pair for data, with the machine of the read that uses it.
+
+use proto::gfarm::cache::{
+    address::NodeId,
+    fragment::FragmentLen,
+    pages::PageSet,
+    reassembly::{
+        Move,
+        Place, //
+    },
+    request::Wanted,
+    requester::Requester, //
+};
+
+use crate::message::{
+    Fragment,
+    Generation, //
+};
+
+/// Receives that were posted for one request.
+#[derive(Clone, Debug)]
+pub(crate) struct Receives {
+    pub(crate) qkey: u32,
+    /// The pages over which they are laid, in their order.
+    pub(crate) pages: Vec<u8>,
+    /// The number of receives that have completed, and the memory of each slot.
+    pub(crate) used: usize,
+    pub(crate) slots: Vec<Option<Fragment>>,
+}
+
+/// A queue pair, and what it is used for.
+#[derive(Debug)]
+pub(crate) struct Lane {
+    /// The machine of the last read. It stays until the next one: what comes late finds it.
+    pub(crate) machine: Option<Requester>,
+    pub(crate) is_over: bool,
+    /// The read.
+    pub(crate) read: u64,
+    pub(crate) wanted: Option<Wanted>,
+    pub(crate) began_us: u64,
+    pub(crate) asks: u32,
+    /// The timer that is valid.
+    pub(crate) round: u32,
+    /// The peer at which a request is counted.
+    pub(crate) credit: Option<usize>,
+    /// The holder that is asked, and for how many others it says that it waits.
+    pub(crate) holder: Option<NodeId>,
+    pub(crate) told_depth: u8,
+    /// With the device, and no longer with it.
+    pub(crate) posted: Option<Receives>,
+    pub(crate) stopped: Option<Receives>,
+    /// The memory of the pages that are wanted, part by part, in their order.
+    pages: Vec<u8>,
+    memory: Vec<Option<Fragment>>,
+}
+
+impl Lane {
+    pub(crate) const fn new() -> Self {
+        Self {
+            machine: None,
+            is_over: true,
+            read: 0,
+            wanted: None,
+            began_us: 0,
+            asks: 0,
+            round: 0,
+            credit: None,
+            holder: None,
+            told_depth: 0,
+            posted: None,
+            stopped: None,
+            pages: Vec::new(),
+            memory: Vec::new(),
+        }
+    }
+
+    /// Takes a read of the node `me`, with the machine of the last one; `false` if its pages have
+    /// too many fragments.
+    pub(crate) fn begin(
+        &mut self,
+        me: NodeId,
+        read: u64,
+        wanted: Wanted,
+        len: FragmentLen,
+        now_us: u64,
+    ) -> bool {
+        let machine = self.machine.take();
+        let mut machine = machine.unwrap_or_else(|| Requester::idle(me, len));
+        if !machine.renew(&wanted) {
+            return false;
+        }
+        let pages: Vec<u8> = wanted.pages().iter().collect();
+        *self = Self {
+            machine: Some(machine),
+            is_over: false,
+            read,
+            wanted: Some(wanted),
+            began_us: now_us,
+            round: self.round + 1,
+            memory: vec![None; pages.len() * len.per_page()],
+            pages,
+            ..Self::new()
+        };
+        true
+    }
+
+    /// Posts receives for pages.
+    pub(crate) fn post(&mut self, qkey: u32, pages: PageSet, len: FragmentLen) {
+        let pages: Vec<u8> = pages.iter().collect();
+        self.posted = Some(Receives {
+            qkey,
+            used: 0,
+            slots: vec![None; pages.len() * len.per_page()],
+            pages,
+        });
+    }
+
+    /// Carries out the moves of the machine, unless `skips`, and has what is in the slots as the
+    /// content of the pages then.
+    pub(crate) fn settle(&mut self, len: FragmentLen, skips: bool) {
+        let (Some(mut receives), Some(machine)) = (self.stopped.take(), &mut self.machine) else {
+            return;
+        };
+        let mut spare = None;
+        while let Some(Move { from, to }) = machine.next_move() {
+            let content = match from {
+                Place::Slot(slot) => receives.slots[usize::from(slot)],
+                Place::Spare => spare,
+            };
+            match to {
+                _ if skips => {}
+                Place::Slot(slot) => receives.slots[usize::from(slot)] = content,
+                Place::Spare => spare = content,
+            }
+        }
+        self.write(&receives, len);
+    }
+
+    /// The device has written to pages, whether the machine takes them or not.
+    pub(crate) fn write(&mut self, receives: &Receives, len: FragmentLen) {
+        for (rank, page) in receives.pages.iter().enumerate() {
+            if let Ok(place) = self.pages.binary_search(page) {
+                self.memory[len.of_page(place)].copy_from_slice(&receives.slots[len.of_page(rank)]);
+            }
+        }
+    }
+
+    /// Looks whether pages have their bytes. Returns what is wrong.
+    pub(crate) fn check(&self, got: PageSet, len: FragmentLen) -> Result<(), &'static str> {
+        let Some(wanted) = self.wanted.filter(|w| got.is_subset(w.pages())) else {
+            return Err("pages were taken that were not wanted");
+        };
+        let gen: Generation = wanted.id().gen;
+        for (rank, page) in self.pages.iter().enumerate() {
+            if !got.contains(*page) {
+                continue;
+            }
+            for (part, held) in self.memory[len.of_page(rank)].iter().enumerate() {
+                let Some(held) = held else {
+                    return Err("a page was taken without its bytes");
+                };
+                if held.gen != gen {
+                    return Err("a page of another generation was taken");
+                }
+                let place = (u64::from(held.chunk), held.page, usize::from(held.part));
+                if place != (wanted.chunk(), *page, part) {
+                    return Err("a page was taken with the bytes of another place");
+                }
+            }
+        }
+        Ok(())
+    }
+}

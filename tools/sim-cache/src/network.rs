@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Datagrams and fragments on their way, and what happens to them there.
+
+use std::rc::Rc;
+
+use proto::gfarm::cache::{
+    have::Have,
+    reply::Reply,
+    request::Request,
+    wire::{
+        self,
+        Head,
+        Kind,
+        CODE_LEN,
+        HEAD_LEN, //
+    }, //
+};
+
+use crate::{
+    message::{
+        Event,
+        Message,
+        Transfer, //
+    },
+    scenario::US,
+    world::World, //
+};
+
+impl World {
+    /// Returns the number of the next datagram to a node.
+    pub(crate) fn next_sequence(&mut self, from: usize, to: usize) -> u64 {
+        let (now_us, id) = (self.now_us(), self.nodes[to].id);
+        let node = &mut self.nodes[from];
+        if let Some(members) = &mut node.members {
+            return members.next_sequence(Some(id), now_us);
+        }
+        let contact = node.contacts.entry(to).or_default();
+        contact.sequence += 1;
+        contact.sequence
+    }
+
+    /// Sends a message with a number.
+    pub(crate) fn send_body(&mut self, from: usize, to: usize, kind: Kind, body: &[u8]) {
+        if self.nodes[from].is_silent {
+            return;
+        }
+        let head = Head {
+            kind,
+            from: self.nodes[from].id,
+            to: Some(self.nodes[to].id),
+            sequence: self.next_sequence(from, to),
+        };
+        let mut bytes = vec![0; HEAD_LEN + body.len() + CODE_LEN];
+        match wire::seal(&head, body, &self.key, &mut bytes) {
+            Some(_) => self.send_bytes(from, to, 0, &bytes),
+            None => self.tally.violate("a message that is too long"),
+        }
+    }
+
+    /// Sends a datagram to a public queue pair, `later_ns` from now.
+    pub(crate) fn send_bytes(&mut self, from: usize, to: usize, later_ns: u64, bytes: &[u8]) {
+        let mut bytes = bytes.to_vec();
+        if self.s.corrupt != 0.0 && self.rng.f64() < self.s.corrupt {
+            let at = self.rng.usize(0..bytes.len());
+            bytes[at] ^= 1 << self.rng.u8(0..8);
+        }
+        self.send(from, to, later_ns, Message::Sealed { from, bytes });
+    }
+
+    /// Sends a message to a public queue pair, `later_ns` from now.
+    pub(crate) fn send(&mut self, from: usize, to: usize, later_ns: u64, message: Message) {
+        match message {
+            Message::Gossip { .. } => self.tally.gossip += 1,
+            Message::Sealed { .. } => self.tally.datagrams += 1,
+        }
+        if self.rng.f64() < self.s.loss {
+            return;
+        }
+        // Datagrams that are sent at the same time arrive in any order.
+        let jitter_ns = self.rng.u64(0..2_000);
+        let slow_ns = if self.nodes[from].is_slow {
+            50 * self.s.service_ns
+        } else {
+            0
+        };
+        let delay_ns = later_ns + self.s.latency_ns + jitter_ns + slow_ns;
+        if self.has(self.s.duplicate) {
+            let message = message.clone();
+            let late_ns = self.late_ns();
+            self.after(delay_ns + late_ns, Event::Arrive { to, message });
+        }
+        let late_ns = if self.has(self.s.reorder) {
+            self.late_ns()
+        } else {
+            0
+        };
+        self.after(delay_ns + late_ns, Event::Arrive { to, message });
+    }
+
+    fn has(&mut self, part: f64) -> bool {
+        part != 0.0 && self.rng.f64() < part
+    }
+
+    fn late_ns(&mut self) -> u64 {
+        self.rng.u64(0..=self.s.late_ns)
+    }
+
+    /// Fragments of a transfer arrive at a time, but those that are lost, come late, or twice.
+    pub(crate) fn fragments_under_way(
+        &mut self,
+        transfer: &Rc<Transfer>,
+        numbers: &[u8],
+        at_ns: u64,
+    ) {
+        let mut there = Vec::with_capacity(numbers.len());
+        for number in numbers {
+            if self.has(self.s.duplicate) {
+                self.one_under_way(transfer, *number, at_ns);
+            }
+            if self.has(self.s.loss) {
+                continue;
+            }
+            if self.has(self.s.reorder) {
+                self.one_under_way(transfer, *number, at_ns);
+            } else {
+                there.push(*number);
+            }
+        }
+        let (transfer, numbers) = (transfer.clone(), there);
+        self.agenda
+            .push(at_ns, Event::Fragments { transfer, numbers });
+    }
+
+    fn one_under_way(&mut self, transfer: &Rc<Transfer>, number: u8, at_ns: u64) {
+        let late_ns = self.late_ns();
+        let (transfer, numbers) = (transfer.clone(), vec![number]);
+        let event = Event::Fragments { transfer, numbers };
+        self.agenda.push(at_ns + late_ns, event);
+    }
+
+    pub(crate) fn arrive(&mut self, to: usize, message: Message) {
+        let (now_ns, room, service_ns) = (self.now_ns, self.s.receives, self.s.service_ns);
+        let node = &mut self.nodes[to];
+        if !node.alive {
+            return;
+        }
+        if node.queued >= room {
+            self.tally.overruns += 1;
+            return;
+        }
+        node.queued += 1;
+        self.tally.queue_max = self.tally.queue_max.max(node.queued);
+        node.cpu_free_ns = node.cpu_free_ns.max(now_ns) + service_ns;
+        let (at_ns, life) = (node.cpu_free_ns, node.life);
+        self.agenda.push(at_ns, Event::Serve { to, life, message });
+    }
+
+    /// Takes a datagram, as the kernel's driver does.
+    pub(crate) fn take(&mut self, to: usize, message: Message) {
+        let (from, bytes) = match message {
+            Message::Gossip {
+                from,
+                is_answer,
+                names_receiver,
+                body,
+            } => return self.gossip(to, from, is_answer, names_receiver, &body),
+            Message::Sealed { from, bytes } => (from, bytes),
+        };
+        let key = self.key;
+        let Ok(datagram) = wire::open(&bytes, &key) else {
+            self.tally.rejected += 1;
+            return;
+        };
+        let (head, body) = (datagram.head, datagram.body);
+        if head.to != Some(self.nodes[to].id) || head.from != self.nodes[from].id {
+            self.tally
+                .violate("a datagram of another node has the right code");
+            return;
+        }
+        if head.kind == Kind::Reply {
+            if let Ok(reply) = Reply::parse(body) {
+                self.replied(to, from, &reply);
+            }
+            return;
+        }
+        if !self.admits(to, from, head.sequence) {
+            self.tally.discarded += 1;
+            return;
+        }
+        match head.kind {
+            Kind::Request => {
+                if let Ok(request) = Request::parse(body) {
+                    self.asked(to, from, request);
+                }
+            }
+            Kind::Have => {
+                if let Ok(have) = Have::parse(body) {
+                    self.told_of(to, head.from, &have);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Returns whether a datagram is of a member, and new.
+    fn admits(&mut self, n: usize, from: usize, sequence: u64) -> bool {
+        let (id, address) = (self.nodes[from].id, self.nodes[from].address);
+        let node = &mut self.nodes[n];
+        if let Some(members) = &mut node.members {
+            let admitted = members.admit(id, address.port(), address.qpn(), sequence);
+            return admitted.is_ok();
+        }
+        let contact = node.contacts.entry(from).or_default();
+        contact.window.accept(sequence)
+    }
+
+    pub(crate) fn rate(&self, node: usize) -> u64 {
+        let full = self.s.node_bytes_per_us;
+        if self.nodes[node].is_slow {
+            full / 20
+        } else {
+            full
+        }
+    }
+
+    /// Sends pages to a data queue pair. Returns when the first fragment begins to arrive, and when
+    /// the last one has.
+    pub(crate) fn send_pages(&mut self, from: usize, to: usize, len: u64) -> (u64, u64) {
+        let (out, into) = (self.rate(from), self.rate(to));
+        let (out_ns, in_ns) = (len * US / out, len * US / into.min(out));
+        let now_ns = self.now_ns;
+        let sender = &mut self.nodes[from];
+        let begin_ns = sender.out_free_ns.max(now_ns);
+        sender.out_free_ns = begin_ns + out_ns;
+        sender.bytes_out += len;
+        let receiver = &mut self.nodes[to];
+        let there_ns = receiver.in_free_ns.max(begin_ns + self.s.latency_ns);
+        receiver.in_free_ns = there_ns + in_ns;
+        (there_ns, receiver.in_free_ns)
+    }
+}
