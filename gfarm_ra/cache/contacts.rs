@@ -35,14 +35,19 @@ struct Contact {
 pub(super) struct Contacts {
     #[pin]
     list: Mutex<KVec<Contact>>,
+    timeout_us_max: u32,
 }
 
 impl Contacts {
-    /// Allocates the empty list. Sleeps.
-    pub(super) fn new() -> Result<Arc<Self>> {
+    /// Allocates the empty list; no answer is going to be waited for longer than `timeout_us_max`.
+    /// Sleeps.
+    pub(super) fn new(timeout_us_max: u32) -> Result<Arc<Self>> {
         let list = KVec::with_capacity(CONTACTS_MAX, GFP_KERNEL)?;
         Arc::pin_init(
-            pin_init!(Self { list <- new_mutex!(list, "Contacts::list") }),
+            pin_init!(Self {
+                list <- new_mutex!(list, "Contacts::list"),
+                timeout_us_max,
+            }),
             GFP_KERNEL,
         )
     }
@@ -59,7 +64,8 @@ impl Contacts {
                 credits: Credits::NEW,
             },
         };
-        let timing = contact.credits.take().then(|| contact.rtt.timing());
+        let within = || contact.rtt.timing_within(self.timeout_us_max);
+        let timing = contact.credits.take().then(within);
         if list.len() >= CONTACTS_MAX {
             let _ = list.remove(0);
         }

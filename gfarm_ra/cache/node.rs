@@ -91,12 +91,13 @@ const SENDING: u16 = 16;
 pub(crate) struct Limits {
     /// The receives that are posted for messages, and the requests that are served at a time.
     pub(crate) serving: u16,
+    /// The requests to others at a time; what needs more asks the file server.
+    pub(crate) asking: u16,
+    /// How long an answer is waited for at most, in microseconds.
+    pub(crate) timeout_us_max: u32,
     /// The bytes that are sent to others in a second; 0 is no limit.
     pub(crate) rate_bytes: u64,
 }
-
-/// The reads of this node that ask others at a time; further ones ask the file server.
-const ASKING: u16 = 16;
 
 /// A node, which ends with its drop.
 pub(crate) struct Node {
@@ -184,7 +185,7 @@ impl Node {
         let peers = Peers::new(me, endpoint.address())?;
         let owner = Owner::new(&peers)?;
         let live = Live {
-            requests: Requests::new(&endpoint, &peers, &owner, key, ASKING)?,
+            requests: Requests::new(&endpoint, &peers, &owner, key, limits)?,
             owner,
             membership: Membership::new(&endpoint, &peers, key)?,
             responder: Responder::new(&endpoint, SENDING.min(limits.serving))?,
@@ -246,6 +247,11 @@ impl Reads {
         };
         let filled = memory::without_io(|| live.requests.fill(lent, id, size_bytes));
         filled.map(|(lent, notice)| (lent, Some(notice)))
+    }
+
+    /// Counts bytes that file servers are asked for.
+    pub(crate) fn left(&self, bytes: u64) {
+        self.0.counters.add(Counter::GfsdBytes, bytes);
     }
 
     /// Tells owners that pages are there, see [`Requests::tell`]. Sleeps, as above.

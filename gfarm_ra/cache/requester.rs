@@ -39,6 +39,7 @@ use super::{
         Inbox,
         Landed, //
     },
+    node::Limits,
     now_us,
     owner::Owner,
     peers::{
@@ -51,6 +52,7 @@ use crate::proto::{
     attr::FileId,
     cache::{
         address::NodeId,
+        counter::Counter,
         fragment::{
             FragmentLen,
             FRAGMENTS_MAX, //
@@ -60,7 +62,10 @@ use crate::proto::{
             PageSet,
             PAGES, //
         },
-        reply::Reply,
+        reply::{
+            Answer,
+            Reply, //
+        },
         request::Wanted,
         requester::{
             event::{
@@ -142,17 +147,17 @@ pub(crate) struct Requests<I: Incoming> {
 }
 
 impl<I: Incoming> Requests<I> {
-    /// Creates `count` queue pairs on the port of `endpoint`. Sleeps.
+    /// Creates a queue pair for each request at a time on the port of `endpoint`. Sleeps.
     pub(crate) fn new(
         endpoint: &Arc<Endpoint<I>>,
         peers: &Arc<Peers>,
         owner: &Arc<Owner>,
         key: Key,
-        count: u16,
+        limits: &Limits,
     ) -> Result<Arc<Self>> {
-        let fragment_len = endpoint.longest();
+        let (fragment_len, count) = (endpoint.longest(), limits.asking);
         let me = peers.me().node;
-        let contacts = Contacts::new()?;
+        let contacts = Contacts::new(limits.timeout_us_max)?;
         let mut idle = KVec::with_capacity(count.into(), GFP_KERNEL)?;
         let mut inboxes = KVec::with_capacity(count.into(), GFP_KERNEL)?;
         // CAST: 256.
@@ -207,16 +212,26 @@ impl<I: Incoming> Requests<I> {
 
     /// Takes the body of a reply of a node that has the key.
     pub(crate) fn replied(&self, from: NodeId, body: &[u8]) {
+        let counters = self.endpoint.counters();
         let Ok(reply) = Reply::parse(body) else {
+            counters.dropped(Counter::DroppedBody);
             return;
         };
         let Some(inbox) = self.inboxes.get(usize::from(reply.id.tag)) else {
+            counters.add(Counter::ToldLate, 1);
             return;
         };
         let reply = &reply;
         let step = inbox.post(Event::Replied { from, reply });
         if step.note.is_some() {
+            counters.add(Counter::told(&reply.answer), 1);
+            if let Answer::Data { pages } = reply.answer {
+                // CAST: At most 256.
+                counters.add(Counter::ToldPages, pages.len() as u64);
+            }
             self.contacts.granted(from, reply.credits);
+        } else {
+            counters.add(Counter::ToldLate, 1);
         }
         self.note(&step);
     }
@@ -228,6 +243,7 @@ impl<I: Incoming> Requests<I> {
         };
         self.contacts.heard(node, heard);
         if heard == Heard::Silence {
+            self.endpoint.counters().add(Counter::Timeouts, 1);
             self.peers.with(|table| table.unanswered(node, now_us()));
         }
     }
@@ -316,6 +332,7 @@ impl<I: Incoming> Requests<I> {
         let Some(Lane { qp, inbox }) = self.idle.lock().pop() else {
             return Some((lent, Owners::NONE));
         };
+        self.endpoint.counters().add(Counter::Reads, 1);
         let run = Run::new(self, inbox.clone(), wanted, qp, lent);
         let (qp, lent) = run.carry_out(since)?;
         let owners = inbox.end();

@@ -30,10 +30,12 @@ use super::{
 };
 use crate::proto::cache::{
     address::NodeId,
+    counter::Counter,
     excluded::Reason,
     owner::ChunkKey,
     pages::{
         PageSet,
+        CHUNK_LEN,
         PAGES, //
     },
     reassembly::{
@@ -53,7 +55,8 @@ use crate::proto::cache::{
         Effect,
         Event,
         Whom, //
-    }, //
+    },
+    PAGE_LEN, //
 };
 
 /// The time after which a read looks again that nothing wakes, in milliseconds.
@@ -82,6 +85,7 @@ pub(super) struct Run<'a, I: Incoming, T: FileSystem> {
     /// The peer at which a request is counted.
     credit: Option<NodeId>,
     timer_us: Option<u64>,
+    has_asked: bool,
 }
 
 impl<'a, I: Incoming, T: FileSystem> Run<'a, I, T> {
@@ -101,6 +105,7 @@ impl<'a, I: Incoming, T: FileSystem> Run<'a, I, T> {
             pages: PageSet::EMPTY,
             credit: None,
             timer_us: None,
+            has_asked: false,
         }
     }
 
@@ -220,7 +225,7 @@ impl<'a, I: Incoming, T: FileSystem> Run<'a, I, T> {
             tag: self.inbox.tag(),
             cookie: u64::from_le_bytes(number),
         };
-        // CAST: At most 200.
+        // CAST: At most 2000.
         let timeout_ms = timing.timeout_us.div_ceil(1000) as u16;
         let request = Request::new(id, wanted, landing, ask, timeout_ms);
         let sequence = {
@@ -234,6 +239,12 @@ impl<'a, I: Incoming, T: FileSystem> Run<'a, I, T> {
             .ok()
             .and_then(|r| r.seal(me, node, sequence, &requests.key));
         if let Some(bytes) = sealed {
+            let counters = requests.endpoint.counters();
+            counters.add(Counter::Asked, 1);
+            counters.add(
+                Counter::AskedAgain,
+                mem::replace(&mut self.has_asked, true).into(),
+            );
             // One that cannot be sent is as good as lost: the timer expires.
             let _ = requests.endpoint.send(&to.address, &bytes);
         }
@@ -307,6 +318,7 @@ impl<'a, I: Incoming, T: FileSystem> Run<'a, I, T> {
 
     /// Puts fragments at their places, and gives the pages to the subrequest.
     fn settle(&mut self, complete: PageSet) -> Effect {
+        let mut came = PageSet::EMPTY;
         if let Hold::Received(received) = &mut self.hold {
             let place = |place| match place {
                 Place::Slot(slot) => transfer::Place::Slot(slot.into()),
@@ -321,12 +333,27 @@ impl<'a, I: Incoming, T: FileSystem> Run<'a, I, T> {
                     // CAST: Below 256.
                     let number = self.pages.rank(page) as u16;
                     // A page that is refused is read from the file server.
-                    let _ = received.deliver(number);
+                    if received.deliver(number).is_ok() {
+                        came.insert(page);
+                    }
                 }
             }
         }
+        for page in came.iter() {
+            self.count(page);
+        }
         self.take_back();
         self.step(Event::Settled)
+    }
+
+    /// Counts a page of the chunk that has come.
+    fn count(&self, page: u8) {
+        let counters = self.requests.endpoint.counters();
+        let begin = self.wanted.chunk().saturating_mul(CHUNK_LEN);
+        let begin = begin.saturating_add(u64::from(page).saturating_mul(PAGE_LEN));
+        let bytes = self.wanted.size_bytes().saturating_sub(begin);
+        counters.add(Counter::PeerPages, 1);
+        counters.add(Counter::PeerBytes, bytes.min(PAGE_LEN));
     }
 
     /// Takes queue pair and pages back from a transfer that has ended.

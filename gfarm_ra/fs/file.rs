@@ -192,11 +192,16 @@ impl Pages for Part {
         let Some(reads) = reads else {
             return Some(self);
         };
-        let (part, is_end) = self.ask(reads, &node, size_bytes)?;
+        let (part, is_end) = self.ask(reads.clone(), &node, size_bytes)?;
         let how = match (part.len(), is_end) {
             (0, _) => Ending::Read,
             (_, true) => Ending::EndOfFile,
-            (_, false) => return Some(part),
+            (len, false) => {
+                let rest = size_bytes.saturating_sub(part.position());
+                // CAST: From 64 bits to 64.
+                reads.left(rest.min(len as u64));
+                return Some(part);
+            }
         };
         part.end(how);
         None

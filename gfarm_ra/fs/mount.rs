@@ -281,6 +281,8 @@ fn node(
     };
     let limits = Limits {
         serving: u16::try_from(options.get(Setting::IbNumRrpc)).map_err(|_| EINVAL)?,
+        asking: u16::try_from(options.get(Setting::IbNumSrpc)).map_err(|_| EINVAL)?,
+        timeout_us_max: options.get(Setting::CcTimeoutMs).saturating_mul(1000),
         rate_bytes: u64::from(options.get(Setting::CcShare)) << 20,
     };
     let pages = Arc::new(CachedPages(entrance.clone()), GFP_KERNEL)?;

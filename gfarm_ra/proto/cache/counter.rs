@@ -46,6 +46,8 @@ counters! {
     Timeouts = "timeouts",
     /// Answers with pages.
     ToldData = "told_data",
+    /// Pages that these announce. More than [`Self::PeerPages`]: parts of them were lost.
+    ToldPages = "told_pages",
     /// Answers that name another node.
     ToldNode = "told_node",
     /// Answers that no node has the pages.
@@ -60,13 +62,11 @@ counters! {
     ToldRefused = "told_refused",
     /// Replies to no request that is under way.
     ToldLate = "told_late",
-    /// Fragments that were announced and have not come.
-    LostFragments = "lost_fragments",
     /// Pages that have come from other nodes.
     PeerPages = "peer_pages",
     /// Bytes of files in them: what was not read from file servers.
     PeerBytes = "peer_bytes",
-    /// Bytes that were read from file servers by this node of the cache.
+    /// Bytes that file servers were asked for, as no node has sent them.
     GfsdBytes = "gfsd_bytes",
     /// Datagrams that have come to the public queue pair.
     Datagrams = "datagrams",

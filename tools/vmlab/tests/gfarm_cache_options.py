@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from vmlab import gfarm_mount, gfarm_node
-from vmlab.checks import eq, matches, ok, until
-from vmlab.gfarm_mount import AT
+from vmlab.checks import eq, ge, matches, ok, until
+from vmlab.gfarm_mount import AT, put_random
 from vmlab.gfarm_node import DESCRIPTION, queue_pairs
 from vmlab.lab import Lab
 from vmlab.machine import Machine
@@ -64,7 +64,7 @@ def test_options_are_refused_with_a_reason(vm: Lab) -> None:
 
 @needs(machines=1, timeout=240)
 def test_options_are_in_force_and_shown(vm: Lab) -> None:
-    """/proc/mounts has those that were given, ibaddr and the device show what they control, and a remount keeps them."""
+    """/proc/mounts has those that were given, ibaddr and the device show what they control, a remount keeps them."""
     servers = gfarm_mount.start(vm)
     given = ["ib_devname=rxe0", "ib_port=1", "ib_sl=3", "ib_qkey=4711", "ib_num_rrpc=9", "ib_num_srpc=3", "ib_mtu=512",
              "cc_timeout_ms=80", "cc_share=5"]
@@ -78,6 +78,7 @@ def test_options_are_in_force_and_shown(vm: Lab) -> None:
         for word in ("cc=on", f"ib_gid={link_local}", *given):
             ok(word in shown, f"{word} is not in {shown}")
         matches(mount.address, r"^lid=0 qpn=\d+ psn=0 qkey=4711 sl=3 gid=fe80::")
+        eq(queue_pairs(vm.server), 1 + 9 + 3, "queue pairs: for messages, to send by, and to receive by")
         vm.server.run(f"mount -i -o remount {AT}")
         eq(mount.options, shown, "after a remount")
         for other in ("cc=off", "ib_mtu=1024", "cc_share=6"):
@@ -117,7 +118,7 @@ def test_a_mount_without_the_cache_costs_nothing(vm: Lab) -> None:
 
 @needs(machines=1, timeout=240)
 def test_peers_are_written_to_ibaddr(vm: Lab) -> None:
-    """The lines of 2014 and those with a GID only; what is wrong is an error, and changes nothing; all can be removed."""
+    """The lines of 2014 and those with a GID only; what is wrong is an error and changes nothing; all are removed."""
     servers = gfarm_mount.start(vm)
     with gfarm_node.node(servers, "ib_qkey=222,ib_sl=5") as mount:
         for line, peer in (("add gid=::ffff:10.9.9.1 qpn=17", "lid=0 qpn=17 psn=0 qkey=222 sl=5 gid=::ffff:10.9.9.1"),
@@ -153,3 +154,30 @@ def test_a_write_to_ibstat_begins_anew(vm: Lab) -> None:
         vm.server.write(f"{one.folder}/ibstat", "0\n")
         ok(one.ibstat()["datagrams"] < before["datagrams"], "the write changed nothing")
         eq(set(one.ibstat()), set(before), "names")
+
+
+@needs(machines=1, timeout=240)
+def test_counts_are_what_was_read(vm: Lab) -> None:
+    """One node reads a file, and another one the same: each byte is counted once, and both sides count the same."""
+    servers = gfarm_mount.start(vm)
+    size = 3_000_001
+    wanted = put_random(servers, "counted", size, "fs1")
+    with gfarm_node.node(servers) as one, gfarm_node.node(servers, "ib_mtu=512,ib_num_srpc=1", at=AT + "2") as two:
+        two.add(one.address)
+        until(lambda: "alive" in one.peers().values() and "alive" in two.peers().values(), 20, "both know each other")
+        eq(one.sha256("counted"), wanted, "the first node")
+        counts = one.ibstat()
+        eq((counts["peer_bytes"], counts["gfsd_bytes"], one.stats()["gfsd_bytes"]), (0, size, size), "from servers")
+        eq(two.sha256("counted"), wanted, "the second node")
+        first, second = one.ibstat(), two.ibstat()
+        eq(second["peer_bytes"] + second["gfsd_bytes"], size, f"bytes that were counted: {second}")
+        eq(second["gfsd_bytes"], two.stats()["gfsd_bytes"], "from file servers")
+        ge(second["peer_bytes"], size // 2, "bytes from the other node")
+        ge(second["peer_pages"] * 4096, second["peer_bytes"], "pages")
+        eq(second["told_pages"], first["said_pages"], "pages that were announced")
+        eq(first["said_bytes"], first["said_pages"] * 4096, "bytes that were sent")
+        for told, said in (("asked", "requests"), ("told_data", "said_data"), ("told_node", "said_node"),
+                           ("told_fetch", "said_fetch"), ("told_miss", "said_miss")):
+            eq(second[told], first[said], f"{told}, {said}")
+        ge(second["reads"], -(-size // (256 * 512)), "parts of at most 256 fragments")
+        eq((one.dropped(), two.dropped()), ({}, {}), "dropped")
