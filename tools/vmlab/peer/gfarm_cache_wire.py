@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: GPL-2.0
+"""The messages of Gfarm's cooperative cache, right or wrong: written from Documentation/gfarm-cache-protocol.md."""
+from __future__ import annotations
+
+import ipaddress
+import struct
+from dataclasses import dataclass, replace
+
+REQUEST, REPLY, HELLO, MEMBERS, HAVE = 1, 2, 3, 4, 5
+DATA, REDIRECT, FETCH, OTHER_OWNER, WAIT, BUSY, MISS, REFUSED = range(1, 9)
+OWNER, NAMED_OWNER, HOLDER = 0, 1, 2
+HEAD = struct.Struct("<4sHHQQQ")
+BODY = struct.Struct("<5Q32s32sIIHHBBH4s")
+ANSWER = struct.Struct("<QQ32s32sQ27sBHHHH")
+MASK = (1 << 64) - 1
+
+
+def siphash(key: bytes, data: bytes) -> int:
+    """SipHash-2-4."""
+    first, second = struct.unpack("<QQ", key)
+    v = [first ^ 0x736f6d6570736575, second ^ 0x646f72616e646f6d, first ^ 0x6c7967656e657261,
+         second ^ 0x7465646279746573]
+
+    def turn(word: int, bits: int) -> int:
+        return (word << bits | word >> (64 - bits)) & MASK
+
+    def mix(count: int) -> None:
+        a, b, c, d = v
+        for _ in range(count):
+            a, c = (a + b) & MASK, (c + d) & MASK
+            b, d = turn(b, 13) ^ a, turn(d, 16) ^ c
+            a = turn(a, 32)
+            c, a = (c + b) & MASK, (a + d) & MASK
+            b, d = turn(b, 17) ^ c, turn(d, 21) ^ a
+            c = turn(c, 32)
+        v[:] = a, b, c, d
+
+    whole = len(data) // 8 * 8
+    for (word,) in struct.iter_unpack("<Q", data[:whole]):
+        v[3] ^= word
+        mix(2)
+        v[0] ^= word
+    last = len(data) % 256 << 56 | int.from_bytes(data[whole:], "little")
+    v[3] ^= last
+    mix(2)
+    v[0] ^= last
+    v[2] ^= 0xff
+    mix(4)
+    return v[0] ^ v[1] ^ v[2] ^ v[3]
+
+
+@dataclass(frozen=True)
+class Head:
+    """What stands before each body."""
+
+    kind: int
+    source: int
+    to: int
+    sequence: int
+    magic: bytes = b"gfcc"
+    version: int = 1
+
+
+def seal(head: Head, body: bytes, key: bytes) -> bytes:
+    """A datagram."""
+    covered = HEAD.pack(head.magic, head.version, head.kind, head.source, head.to, head.sequence) + body
+    return covered + struct.pack("<Q", siphash(key, covered))
+
+
+def opened(datagram: bytes, key: bytes) -> tuple[Head, bytes]:
+    """Head and body of a datagram, whose code has to be right."""
+    covered, code = datagram[:-8], datagram[-8:]
+    assert struct.unpack("<Q", code)[0] == siphash(key, covered), "the code of a node is wrong"
+    magic, version, kind, source, to, sequence = HEAD.unpack(covered[:HEAD.size])
+    return Head(kind, source, to, sequence, magic, version), covered[HEAD.size:]
+
+
+@dataclass(frozen=True)
+class Request:
+    """The body of a request."""
+
+    cookie: int
+    inum: int
+    gen: int
+    size: int
+    chunk: int = 0
+    pages: int = 1
+    excluded: tuple[int, int, int, int] = (0, 0, 0, 0)
+    qpn: int = 0
+    qkey: int = 0
+    tag: int = 7
+    fragment: int = 0
+    role: int = OWNER
+    flags: int = 0
+    timeout: int = 200
+    reasons: bytes = bytes(4)
+
+    def but(self, **fields: object) -> Request:
+        """The same with other fields."""
+        return replace(self, **fields)      # type: ignore[arg-type]
+
+    def body(self) -> bytes:
+        """Its bytes."""
+        return BODY.pack(self.cookie, self.inum, self.gen, self.size, self.chunk, self.pages.to_bytes(32, "little"),
+                         struct.pack("<4Q", *self.excluded), self.qpn, self.qkey, self.tag, self.fragment, self.role,
+                         self.flags, self.timeout, self.reasons)
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What a node answers."""
+
+    cookie: int
+    size: int
+    pages: int
+    tag: int
+    status: int
+    detail: int
+    credits: int
+
+
+def reply(body: bytes) -> Reply:
+    """Reads the body of a reply."""
+    cookie, size, pages, _fetch, _holder, _address, _depth, tag, status, detail, credits = ANSWER.unpack(body)
+    return Reply(cookie, size, int.from_bytes(pages, "little"), tag, status, detail, credits)
+
+
+def data(cookie: int, tag: int, size: int) -> bytes:
+    """The body of a reply that announces the first page of a file."""
+    return ANSWER.pack(cookie, size, (1).to_bytes(32, "little"), bytes(32), 0, bytes(27), 0, tag, DATA, 0, 4)
+
+
+@dataclass(frozen=True)
+class Record:
+    """What a node tells of one."""
+
+    node: int
+    gid: bytes
+    qpn: int
+    qkey: int
+    boot: int
+    standing: int = 0
+    incarnation: int = 0
+
+    def packed(self) -> bytes:
+        """Its bytes."""
+        return struct.pack("<Q16sHIIBBII", self.node, self.gid, 0, self.qpn, self.qkey, 0, self.standing, self.boot,
+                           self.incarnation)
+
+
+def gossip(nonce: int, sender: Record, others: tuple[Record, ...] = (), count: int | None = None,
+           reserved: int = 0) -> bytes:
+    """The body of a Hello or of Members."""
+    head = struct.pack("<IHBB", nonce, 0, len(others) if count is None else count, reserved)
+    return head + b"".join(record.packed() for record in (sender, *others))
+
+
+def gossiped(body: bytes) -> tuple[int, Record]:
+    """The number and the sender of a Hello or of Members."""
+    nonce, = struct.unpack_from("<I", body)
+    node, gid, _lid, qpn, qkey, _sl, standing, boot, incarnation = struct.unpack_from("<Q16sHIIBBII", body, 8)
+    return nonce, Record(node, gid, qpn, qkey, boot, standing, incarnation)
+
+
+def address_of(line: str) -> tuple[bytes, int, int]:
+    """GID, queue pair and key of a line of ibaddr."""
+    fields = dict(word.split("=") for word in line.split())
+    return ipaddress.IPv6Address(fields["gid"]).packed, int(fields["qpn"]), int(fields["qkey"])

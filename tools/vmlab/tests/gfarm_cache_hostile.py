@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Hostile peers of a node of Gfarm's cooperative cache: nothing that they send is believed, served or waited for.
+
+    liar (user-space verbs) ── rxe0 ── gfarm_ra, a node      one machine
+"""
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from vmlab import assets, gfarm_mount, gfarm_node
+from vmlab.checks import eq, ge, ok
+from vmlab.gfarm import FOLDER, Gfarm
+from vmlab.gfarm_node import KEY, Node
+from vmlab.lab import Lab
+from vmlab.machine import Job
+from vmlab.needs import needs
+from vmlab.seed import fresh
+
+PEER = Path(__file__).resolve().parents[1] / "peer"
+KDIR = PEER.parents[1] / "kdir"
+SCRIPTS = ("gfarm_cache_wire.py", "gfarm_cache_liar.py")
+# Not a whole number of pages.
+SIZE = 300_001
+DATAGRAMS = 100_000
+LINE = "gfarm_ra: a node of the cache has dropped datagrams"
+
+
+def _program() -> Path:
+    """The liar's queue pairs, compiled in the Debian root against its own verbs library."""
+    source = PEER / "datagram_peer.c"
+    program = assets.cache_dir() / f"datagram_peer-{hashlib.sha256(source.read_bytes()).hexdigest()[:12]}"
+    if not program.exists():
+        part = program.with_name(f".{program.name}.{os.getpid()}")      # another lab may be at it, too
+        subprocess.run([sys.executable, "-B", str(KDIR), "run", "gcc-14", "-O2", "-Wall", "-Wextra", "-Werror", "-o",
+                        str(part), str(source), "-libverbs"], check=True)
+        part.rename(program)
+    return program
+
+
+def _prepare(vm: Lab, name: str) -> tuple[Gfarm, str]:
+    """Servers with a file, whose content the liar has as well; its digest."""
+    servers = gfarm_mount.start(vm)
+    vm.server.run("mkdir -p /tmp/peer; modprobe ib_uverbs")
+    for script in SCRIPTS:
+        vm.server.push(PEER / script, f"/tmp/peer/{script}")
+    vm.server.push(_program(), "/tmp/peer/datagram_peer")
+    vm.server.run("chmod 755 /tmp/peer/datagram_peer")
+    digest = gfarm_mount.put_random(servers, name, SIZE, "fs1")
+    servers.run(f"gfexport /{name} > {FOLDER}/{name}.copy")
+    return servers, digest
+
+
+def _liar(servers: Gfarm, mount: Node, name: str, *command: object) -> Job:
+    """A member that lies."""
+    said = servers.run(f"gfstat /{name}")
+    found = re.search(r"Inode: *(\d+) *Gen: *(\d+)", said)
+    assert found, said
+    words = [mount.folder, KEY, *found.groups(), f"{FOLDER}/{name}.copy", *command]
+    return servers.machine.start_job("exec python3 -I -S -c 'import sys; sys.path.insert(0, \"/tmp/peer\"); "
+                                     "import gfarm_cache_liar; gfarm_cache_liar.main()' "
+                                     + " ".join(shlex.quote(str(word)) for word in words), 240)
+
+
+@needs(machines=1, timeout=300)
+def test_each_lie_is_counted_and_none_is_believed(vm: Lab) -> None:
+    """Changed, cut off, too long, repeated, of strangers, from elsewhere, fields out of range: counted by reason."""
+    servers, digest = _prepare(vm, "lies")
+    with gfarm_node.node(servers, "ib_mtu=1024") as mount:
+        eq(mount.sha256("lies"), digest, "before")
+        mark = vm.server.log_mark()
+        told: list[dict[str, Any]] = json.loads(_liar(servers, mount, "lies", "lie").ok(120))
+        bad = [lie for lie in told if lie["said"] or lie["found"] != lie["wanted"]]
+        eq(bad, [], "lies that were counted otherwise")
+        ge(len(told), 13, "lies")
+        eq(len(vm.server.log_matches(LINE, mark)), 1, "lines in the log")
+        mount.forget()
+        eq(mount.sha256("lies"), digest, "after")
+
+
+@needs(machines=1, timeout=400)
+def test_a_hundred_thousand_datagrams(vm: Lab) -> None:
+    """Random bytes and changed messages to all queue pairs while a file is read: it is right, members are served."""
+    servers, digest = _prepare(vm, "noise")
+    with gfarm_node.node(servers, "ib_mtu=1024") as mount:
+        eq(mount.sha256("noise"), digest, "before")
+        mark = vm.server.log_mark()
+        job = _liar(servers, mount, "noise", "barrage", DATAGRAMS, fresh().randrange(1 << 30))
+        reads = 0
+        while job.running:
+            mount.forget()
+            eq(mount.sha256("noise"), digest, f"read {reads}")
+            reads += 1
+        said = json.loads(job.ok(300))
+        eq(said["sent"], DATAGRAMS, "datagrams")
+        ge(said["others"], 2, "queue pairs")
+        ok(said["right"], "a member is not served any more")
+        ge(reads, 2, "reads")
+        counts = mount.ibstat()
+        ge(counts["datagrams"], DATAGRAMS // 10, "datagrams that have come")
+        ge(counts["dropped_code"], 1000, "wrong codes")
+        ge(counts["dropped_magic"], 1000, "wrong beginnings")
+        served = counts["said_data"] + counts["said_miss"]
+        ok(served <= 2, f"random datagrams were served: {counts}")
+        eq(len(vm.server.log_matches(LINE, mark)), 1, "lines in the log")
