@@ -144,7 +144,7 @@ def _unhurt(lab: Lab, mark: int) -> None:
     ge(len(stands), len(traces), "failed allocations, for so many call traces")
 
 
-@needs(wires=1, append=MOVABLE, timeout=200, complaints=True, unproven=True)
+@needs(wires=1, append=MOVABLE, timeout=200, complaints=True, fresh=True, unproven=True)
 def test_swap(pair: Lab) -> None:
     """Programs that need 1.8 times the memory there is, with their swap on the disk; the wire is cut four times."""
     disk = _start(pair)
@@ -166,7 +166,7 @@ def test_swap(pair: Lab) -> None:
     disk.unmap()
 
 
-@needs(wires=1, append=MOVABLE, timeout=200, complaints=True, unproven=True)
+@needs(wires=1, append=MOVABLE, timeout=200, complaints=True, fresh=True, unproven=True)
 def test_dirty_pages(pair: Lab) -> None:
     """A file larger than what is left of the memory is written to ext4 on the disk; the wire is cut four times."""
     disk = _start(pair)
