@@ -68,10 +68,7 @@ use rtrs_core::proto::{
 
 use crate::client::{
     module::ModuleState,
-    path::{
-        error::PathError,
-        Path, //
-    },
+    path::error::PathError,
     session::{
         outage::{
             Availability,

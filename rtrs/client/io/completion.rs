@@ -43,10 +43,7 @@ use crate::client::{
         },
         table::RequestTable, //
     },
-    path::{
-        error::PathError,
-        Path, //
-    }, //
+    path::error::PathError, //
 };
 
 impl ConnectionContext {

@@ -34,10 +34,7 @@ use crate::client::{
             Outbound, //
         }, //
     },
-    path::{
-        error::PathError,
-        Path, //
-    },
+    path::error::PathError,
     session::{
         quarantine::Quarantine,
         Session, //
