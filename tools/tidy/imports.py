@@ -10,7 +10,7 @@ LAYERS = ("io", "path", "session", "sysfs", "module")
 # What a lower layer may know of a higher one: its owner, to which it reports, and settings of the module.
 REPORTS = {
     # A completion belongs to a path, which it fails; `Connection::send` is the journey of a request.
-    "rtrs/client/io/completion.rs": {"path::error::PathError", "path::Path"},
+    "rtrs/client/io/completion.rs": {"path::error::PathError"},
     "rtrs/client/io/connection.rs": {"path::error::PathError", "path::Path"},
     "rtrs/client/io/send.rs": {"path::connections::Connection", "path::error::PathError"},
     # A path tells its session that it is up, lost and free of requests; a module parameter.
