@@ -10,6 +10,7 @@
 //! | `peers` | the other nodes, under a lock |
 //! | `owner` | what this node knows as the owner of chunks |
 //! | `responder` | pages that go to other nodes |
+//! | `fetches`, `keeper` | what this node is reading, and requests that are kept for it |
 //! | `requester`, `run`, `inbox`, `contacts` | pages that come from other nodes |
 //! | `guests` | how much is done for whom |
 //! | `counters` | what has happened |
@@ -18,8 +19,10 @@
 mod contacts;
 mod counters;
 mod endpoint;
+mod fetches;
 mod guests;
 mod inbox;
+mod keeper;
 mod membership;
 mod node;
 mod owner;

@@ -25,6 +25,7 @@ use rdma::transfer::{
 use super::now_us;
 use crate::proto::cache::{
     address::NodeId,
+    fetching::Ticket,
     fragment::FragmentLen,
     reassembly::Move,
     request::{
@@ -57,6 +58,8 @@ struct Mail {
     machine: KBox<Requester>,
     /// A read is under way.
     is_running: bool,
+    /// What others see of the read.
+    ticket: Option<Ticket>,
     /// What a handler has left for the worker.
     effect: Effect,
 }
@@ -80,6 +83,7 @@ impl Inbox {
         let mail = Mail {
             machine: KBox::new(Requester::idle(me, fragment_len), GFP_KERNEL)?,
             is_running: false,
+            ticket: None,
             effect: Effect::Wait,
         };
         Arc::pin_init(
@@ -98,8 +102,9 @@ impl Inbox {
     }
 
     /// Begins a read; `None` if its pages have too many fragments for one request.
-    pub(super) fn begin(&self, wanted: &Wanted) -> Option<Effect> {
+    pub(super) fn begin(&self, wanted: &Wanted, ticket: Option<Ticket>) -> Option<Effect> {
         let mut mail = self.mail.lock();
+        mail.ticket = ticket;
         mail.is_running = mail.machine.renew(wanted);
         mail.effect = Effect::Wait;
         let is_running = mail.is_running;
@@ -132,6 +137,11 @@ impl Inbox {
             self.wake.wake_all();
         }
         step
+    }
+
+    /// Returns what others see of the read.
+    pub(super) fn ticket(&self) -> Option<Ticket> {
+        self.mail.lock().ticket
     }
 
     fn take(&self) -> Effect {

@@ -35,7 +35,9 @@ use super::{
         Endpoint,
         Incoming, //
     },
+    fetches::Fetches,
     guests::Guests,
+    keeper::Keeper,
     membership::Membership,
     now_us,
     owner::Owner,
@@ -47,7 +49,9 @@ use super::{
     },
     responder::{
         PageCache,
-        Responder, //
+        Responder,
+        Served,
+        BUSY, //
     },
 };
 use crate::proto::{
@@ -122,6 +126,7 @@ struct Shared {
     /// As above; dropped by who takes it, and not by a worker of its own.
     #[pin]
     queue: Mutex<Option<WorkQueue>>,
+    keeper: Arc<Keeper>,
 }
 
 /// What a node has on its device.
@@ -132,6 +137,7 @@ struct Live {
     membership: Arc<Membership<Shared>>,
     responder: Arc<Responder<Shared>>,
     requests: Arc<Requests<Shared>>,
+    fetches: Arc<Fetches>,
     guests: Arc<Guests>,
     device: DeviceId,
 }
@@ -159,6 +165,7 @@ impl Node {
         let queue = WorkQueue::new(c"gfarm_cache", flags, SENDING)?;
         let counters = Counters::new()?;
         let guests = Guests::new(limits.serving, limits.rate_bytes)?;
+        let keeper = Keeper::new()?;
         let shared = Arc::pin_init(
             pin_init!(Shared {
                 me,
@@ -169,6 +176,7 @@ impl Node {
                 making <- new_mutex!((), "Shared::making"),
                 live <- new_mutex!(None, "Shared::live"),
                 queue <- new_mutex!(Some(queue), "Shared::queue"),
+                keeper,
             }),
             GFP_KERNEL,
         )?;
@@ -184,12 +192,14 @@ impl Node {
         drop(found);
         let peers = Peers::new(me, endpoint.address())?;
         let owner = Owner::new(&peers)?;
+        let fetches = Fetches::new()?;
         let live = Live {
-            requests: Requests::new(&endpoint, &peers, &owner, key, limits)?,
+            requests: Requests::new(&endpoint, &peers, &owner, &fetches, key, limits)?,
             owner,
             membership: Membership::new(&endpoint, &peers, key)?,
-            responder: Responder::new(&endpoint, SENDING.min(limits.serving))?,
+            responder: Responder::new(&endpoint, &fetches, SENDING.min(limits.serving))?,
             guests: this.shared.guests.clone(),
+            fetches,
             device: endpoint.pd().device().id(),
             endpoint,
             peers,
@@ -333,9 +343,11 @@ impl Shared {
         let _ = live.endpoint.close();
         // A handler may have had the worker look once more.
         live.membership.end();
+        live.fetches.close();
         let queue = self.queue.lock().take();
-        // Waits for the workers.
+        // Waits for the workers, of which one may have another keep a request.
         drop(queue);
+        self.keeper.end();
         drop(live);
     }
 
@@ -398,15 +410,43 @@ impl Shared {
                 return;
             }
         };
-        let pages = self.pages.clone();
+        let (pages, keeper) = (self.pages.clone(), self.keeper.clone());
         self.spawn(move || {
-            let (answer, size_bytes) = match request.ask().role {
-                Role::Holder => live.responder.serve(&request, &address, &*pages, &admitted),
-                _ => (live.owner.ask(node, request.wanted(), request.ask()), 0),
+            let reply = move |live: &Live, answer, size_bytes| {
+                live.reply(id, node, &address, answer, size_bytes, &key);
+            };
+            if request.ask().role != Role::Holder {
+                let answer = live.owner.ask(node, request.wanted(), request.ask());
+                drop(admitted);
+                return reply(&live, answer, 0);
+            }
+            let (answer, size_bytes) = match live
+                .responder
+                .serve(&request, node, &address, &*pages, &admitted)
+            {
+                Served::Answer(answer, size_bytes) => (answer, size_bytes),
+                Served::NoSender => (BUSY, 0),
+                Served::Keep(_) => {
+                    let kept = live.clone();
+                    let is_kept = keeper.spawn(move || {
+                        let say = |answer| reply(&kept, answer, 0);
+                        let responder = &kept.responder;
+                        let last =
+                            responder.keep(&request, node, &address, &*pages, &admitted, say);
+                        drop(admitted);
+                        if let Some((answer, size_bytes)) = last {
+                            reply(&kept, answer, size_bytes);
+                        }
+                    });
+                    if !is_kept {
+                        reply(&live, BUSY, 0);
+                    }
+                    return;
+                }
             };
             // What the reply tells the node counts what is left for it without this request.
             drop(admitted);
-            live.reply(id, node, &address, answer, size_bytes, &key);
+            reply(&live, answer, size_bytes);
         });
     }
 }

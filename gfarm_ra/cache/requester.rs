@@ -35,6 +35,7 @@ use super::{
         Endpoint,
         Incoming, //
     },
+    fetches::Fetches,
     inbox::{
         Inbox,
         Landed, //
@@ -53,6 +54,7 @@ use crate::proto::{
     cache::{
         address::NodeId,
         counter::Counter,
+        fetching::Ticket,
         fragment::{
             FragmentLen,
             FRAGMENTS_MAX, //
@@ -98,34 +100,58 @@ const HAVE_LEN: usize = HEAD_LEN + Have::LEN + CODE_LEN;
 /// The number of chunks of which a subrequest has pages.
 const CHUNKS_MAX: usize = 2;
 
-/// What is to be told to owners at the end of a read: which pages this node has then.
+/// What is told to others at the end of a read: to owners which pages this node has then, and to
+/// those who wait for it that it has ended. The latter by its drop.
 pub(crate) struct Notice {
     id: FileId,
-    /// Chunks with pages, and the owners that were asked.
-    chunks: [Option<(u64, PageSet, Owners)>; CHUNKS_MAX],
+    chunks: [Option<Chunk>; CHUNKS_MAX],
+    fetches: Arc<Fetches>,
+}
+
+/// The pages of a chunk that are read, and the owners that were asked.
+struct Chunk {
+    number: u64,
+    pages: PageSet,
+    owners: Owners,
+    /// `None` if there was no place for it.
+    ticket: Option<Ticket>,
 }
 
 impl Notice {
-    fn add(&mut self, chunk: u64, pages: PageSet, owners: &Owners) {
-        let is_free = |place: &&mut Option<(u64, PageSet, Owners)>| {
-            place.is_none_or(|(known, ..)| known == chunk)
+    /// Notes that pages of a chunk are read from now on.
+    fn begin(&mut self, number: u64, pages: PageSet) -> Option<&mut Chunk> {
+        let is_place = |place: &&mut Option<Chunk>| match place {
+            None => true,
+            Some(chunk) => chunk.number == number,
         };
-        if let Some(place) = self.chunks.iter_mut().find(is_free) {
-            let nothing = (chunk, PageSet::EMPTY, Owners::NONE);
-            let (_, known, asked) = place.get_or_insert(nothing);
-            *known = known.union(pages);
-            asked.add_all(owners);
+        let place = self.chunks.iter_mut().find(is_place)?;
+        if let Some(chunk) = place {
+            chunk.pages = chunk.pages.union(pages);
+            if let Some(ticket) = chunk.ticket {
+                self.fetches.extend(ticket, pages);
+            }
+            return Some(chunk);
         }
+        Some(place.insert(Chunk {
+            number,
+            pages,
+            owners: Owners::NONE,
+            ticket: self.fetches.begin(self.id, number, pages),
+        }))
     }
 
     fn iter(&self) -> impl Iterator<Item = (Have, Owners)> + '_ {
-        self.chunks
-            .iter()
-            .flatten()
-            .filter_map(|(chunk, pages, owners)| {
-                let have = Have::new(self.id, *chunk, *pages).ok()?;
-                Some((have, *owners))
-            })
+        self.chunks.iter().flatten().filter_map(|chunk| {
+            let have = Have::new(self.id, chunk.number, chunk.pages).ok()?;
+            Some((have, chunk.owners))
+        })
+    }
+}
+
+impl Drop for Notice {
+    fn drop(&mut self) {
+        let tickets = self.chunks.iter().flatten().filter_map(|c| c.ticket);
+        tickets.for_each(|ticket| self.fetches.end(ticket));
     }
 }
 
@@ -135,6 +161,7 @@ pub(crate) struct Requests<I: Incoming> {
     pub(super) endpoint: Arc<Endpoint<I>>,
     pub(super) peers: Arc<Peers>,
     pub(super) owner: Arc<Owner>,
+    fetches: Arc<Fetches>,
     pub(super) key: Key,
     inboxes: KVec<Arc<Inbox>>,
     #[pin]
@@ -152,6 +179,7 @@ impl<I: Incoming> Requests<I> {
         endpoint: &Arc<Endpoint<I>>,
         peers: &Arc<Peers>,
         owner: &Arc<Owner>,
+        fetches: &Arc<Fetches>,
         key: Key,
         limits: &Limits,
     ) -> Result<Arc<Self>> {
@@ -178,6 +206,7 @@ impl<I: Incoming> Requests<I> {
                 endpoint: endpoint.clone(),
                 peers: peers.clone(),
                 owner: owner.clone(),
+                fetches: fetches.clone(),
                 key,
                 inboxes,
                 idle <- new_mutex!(idle, "Requests::idle"),
@@ -230,10 +259,20 @@ impl<I: Incoming> Requests<I> {
                 counters.add(Counter::ToldPages, pages.len() as u64);
             }
             self.contacts.granted(from, reply.credits);
+            if let Answer::Wait { depth, .. } = reply.answer {
+                self.waits(inbox.ticket(), Some((from, depth)));
+            }
         } else {
             counters.add(Counter::ToldLate, 1);
         }
         self.note(&step);
+    }
+
+    /// Notes for which node a read waits, and how far that is from a file server.
+    pub(super) fn waits(&self, ticket: Option<Ticket>, node: Option<(NodeId, u8)>) {
+        if let Some(ticket) = ticket {
+            self.fetches.waits(ticket, node);
+        }
     }
 
     /// Takes note of what was learned of a peer.
@@ -261,7 +300,8 @@ impl<I: Incoming> Requests<I> {
         let (mut lent, mut next) = (lent, 0u16);
         let mut notice = Notice {
             id,
-            chunks: [None; CHUNKS_MAX],
+            chunks: [const { None }; CHUNKS_MAX],
+            fetches: self.fetches.clone(),
         };
         while next < lent.pages() && !self.is_interrupted(since) {
             let page = lent.first_page().saturating_add(next.into());
@@ -276,11 +316,15 @@ impl<I: Incoming> Requests<I> {
                 // Behind the end of the file.
                 break;
             };
-            // The owners are asked for what the file server is going to be asked for, too: they
-            // tell others where it is.
+            let noted = notice.begin(chunk, pages);
+            let ticket = noted.as_ref().and_then(|chunk| chunk.ticket);
             let owners;
-            (lent, owners) = self.piece(lent, wanted, since)?;
-            notice.add(chunk, pages, &owners);
+            (lent, owners) = self.piece(lent, wanted, ticket, since)?;
+            // They are told of what the file server is going to be asked for, too: they tell others
+            // where it is.
+            if let Some(chunk) = noted {
+                chunk.owners.add_all(&owners);
+            }
             // CAST: At most 256.
             next = next.saturating_add(count as u16);
         }
@@ -327,6 +371,7 @@ impl<I: Incoming> Requests<I> {
         &self,
         lent: Lent<T>,
         wanted: Wanted,
+        ticket: Option<Ticket>,
         since: u32,
     ) -> Option<(Lent<T>, Owners)> {
         let Some(Lane { qp, inbox }) = self.idle.lock().pop() else {
@@ -334,8 +379,9 @@ impl<I: Incoming> Requests<I> {
         };
         self.endpoint.counters().add(Counter::Reads, 1);
         let run = Run::new(self, inbox.clone(), wanted, qp, lent);
-        let (qp, lent) = run.carry_out(since)?;
+        let (qp, lent) = run.carry_out(ticket, since)?;
         let owners = inbox.end();
+        self.waits(ticket, None);
         // There is room for all.
         let _ = self.idle.lock().push_within_capacity(Lane { qp, inbox });
         Some((lent, owners))

@@ -28,15 +28,25 @@ use super::{
         Endpoint,
         Incoming, //
     },
-    guests::Admitted, //
+    fetches::Fetches,
+    guests::Admitted,
+    now_us, //
 };
 use crate::proto::cache::{
-    address::Address,
+    address::{
+        Address,
+        NodeId, //
+    },
     counter::Counter,
+    fetching::Awaited,
     fragment::{
         FragmentId,
         FragmentLen,
         FRAGMENTS_MAX, //
+    },
+    keep::{
+        Keep,
+        Kept, //
     },
     pages::{
         PageSet,
@@ -55,8 +65,25 @@ use crate::proto::cache::{
     PAGE_LEN, //
 };
 
+/// What is answered if the device refuses a transfer.
+pub(super) const BUSY: Answer = Answer::Busy { wait_ms: 1 };
+
 /// How long fragments may take to leave this machine, in milliseconds.
 const SENT_MS: u32 = 5_000;
+
+/// The time after which a request is looked at again whose pages are about to be seen in the page
+/// cache, or for which there was no queue pair, in milliseconds.
+const SOON_MS: u32 = 2;
+
+/// What a request comes to.
+pub(crate) enum Served {
+    /// The answer, behind the fragments if there are any, with the size of the file in bytes.
+    Answer(Answer, u64),
+    /// It is to be [kept](Responder::keep).
+    Keep(Awaited),
+    /// All queue pairs are sending.
+    NoSender,
+}
 
 /// The page cache of the mount.
 pub(crate) trait PageCache: Send + Sync + 'static {
@@ -93,6 +120,7 @@ struct Sender {
 #[pin_data]
 pub(crate) struct Responder<I: Incoming> {
     endpoint: Arc<Endpoint<I>>,
+    fetches: Arc<Fetches>,
     #[pin]
     idle: Mutex<KVec<Sender>>,
 }
@@ -100,7 +128,11 @@ pub(crate) struct Responder<I: Incoming> {
 impl<I: Incoming> Responder<I> {
     /// Creates `count` queue pairs on the port of `endpoint`, with completions on the CPUs in turn.
     /// Sleeps.
-    pub(crate) fn new(endpoint: &Arc<Endpoint<I>>, count: u16) -> Result<Arc<Self>> {
+    pub(crate) fn new(
+        endpoint: &Arc<Endpoint<I>>,
+        fetches: &Arc<Fetches>,
+        count: u16,
+    ) -> Result<Arc<Self>> {
         let mut idle = KVec::with_capacity(count.into(), GFP_KERNEL)?;
         // CAST: 256.
         let fragments_max = FRAGMENTS_MAX as u16;
@@ -120,31 +152,35 @@ impl<I: Incoming> Responder<I> {
         Arc::pin_init(
             pin_init!(Self {
                 endpoint: endpoint.clone(),
+                fetches: fetches.clone(),
                 idle <- new_mutex!(idle, "Responder::idle"),
             }),
             GFP_KERNEL,
         )
     }
 
-    /// Serves a request to this node as a holder: sends the fragments, if there are any, and
-    /// returns what to answer behind them, with the size of the file. Sleeps until they have left.
+    /// Serves a request of a node to this one as a holder. Sleeps until the fragments have left, if
+    /// there are any, and for nothing else.
     pub(crate) fn serve(
         &self,
         request: &Request,
+        node: NodeId,
         from: &Address,
         pages: &dyn PageCache,
         admitted: &Admitted,
-    ) -> (Answer, u64) {
-        let busy = (Answer::Busy { wait_ms: 1 }, 0);
+    ) -> Served {
         let Some(mut sender) = self.idle.lock().pop() else {
-            return busy;
+            return Served::NoSender;
         };
+        let wanted = request.wanted();
+        // Before the page cache: what ends in between is there.
+        let awaited = self.fetches.awaited(wanted.id(), wanted.chunk(), node);
         sender.folios.clear();
-        let found = pages.cached(request.wanted(), &mut sender.folios);
+        let found = pages.cached(wanted, &mut sender.folios);
         let cached = found.map(|(held, size_bytes)| Cached {
             size_bytes,
             held,
-            fetching: PageSet::EMPTY,
+            fetching: awaited.pages,
         });
         let decision = match serve(request, cached.as_ref(), self.endpoint.longest()) {
             Serve::Send(held) => match admitted.pay(len_bytes(held)) {
@@ -156,22 +192,67 @@ impl<I: Incoming> Responder<I> {
         match decision {
             Serve::Say(answer) => {
                 self.rest(sender);
-                (answer, 0)
+                Served::Answer(answer, 0)
             }
             Serve::Keep(_) => {
                 self.rest(sender);
-                (Answer::Miss, 0)
+                Served::Keep(awaited)
             }
             Serve::Send(held) => match self.send(request, from, sender, held) {
                 Ok(()) => {
                     let (bytes, counters) = (len_bytes(held), self.endpoint.counters());
                     counters.add(Counter::SaidPages, bytes / PAGE_LEN);
                     counters.add(Counter::SaidBytes, bytes);
-                    let size_bytes = request.wanted().size_bytes();
-                    (Answer::Data { pages: held }, size_bytes)
+                    let size_bytes = wanted.size_bytes();
+                    Served::Answer(Answer::Data { pages: held }, size_bytes)
                 }
-                Err(_) => busy,
+                Err(_) => Served::Answer(BUSY, 0),
             },
+        }
+    }
+
+    /// Keeps a request until this node has the pages that it is reading, and serves it then; says
+    /// meanwhile that it does. Returns the last answer; `None` if the reader has gone to the file
+    /// server. Sleeps for up to [`READ_US_MAX`].
+    ///
+    /// [`READ_US_MAX`]: crate::proto::cache::requester::READ_US_MAX
+    pub(crate) fn keep(
+        &self,
+        request: &Request,
+        node: NodeId,
+        from: &Address,
+        pages: &dyn PageCache,
+        admitted: &Admitted,
+        say: impl Fn(Answer),
+    ) -> Option<(Answer, u64)> {
+        let mut keep = Keep::new(now_us());
+        let mut depth = 0;
+        loop {
+            let ends = self.fetches.ends();
+            let is_soon = match self.serve(request, node, from, pages, admitted) {
+                Served::Answer(answer, size_bytes) => return Some((answer, size_bytes)),
+                Served::Keep(awaited) => {
+                    depth = awaited.depth;
+                    awaited.is_settling
+                }
+                Served::NoSender => true,
+            };
+            if self.fetches.is_over() {
+                return Some((Answer::Miss, 0));
+            }
+            let now_us = now_us();
+            let until_us = match keep.look(now_us, depth) {
+                Kept::Forget => return None,
+                Kept::Until(until_us) => until_us,
+                Kept::Say(answer, until_us) => {
+                    say(answer);
+                    until_us
+                }
+            };
+            // CAST: At most a second.
+            let left_ms = until_us.saturating_sub(now_us).div_ceil(1000).min(1000) as u32;
+            let wait_ms = if is_soon { SOON_MS } else { left_ms };
+            self.fetches.wait(ends, wait_ms);
         }
     }
 

@@ -32,6 +32,7 @@ use crate::proto::cache::{
     address::NodeId,
     counter::Counter,
     excluded::Reason,
+    fetching::Ticket,
     owner::ChunkKey,
     pages::{
         PageSet,
@@ -111,8 +112,12 @@ impl<'a, I: Incoming, T: FileSystem> Run<'a, I, T> {
 
     /// Carries the read out, unless all reads were to end `since` then; `None` if the device keeps
     /// the pages. Sleeps.
-    pub(super) fn carry_out(mut self, since: u32) -> Option<(ReceiveQp<Landed>, Lent<T>)> {
-        if let Some(effect) = self.inbox.begin(&self.wanted) {
+    pub(super) fn carry_out(
+        mut self,
+        ticket: Option<Ticket>,
+        since: u32,
+    ) -> Option<(ReceiveQp<Landed>, Lent<T>)> {
+        if let Some(effect) = self.inbox.begin(&self.wanted, ticket) {
             // From here on it is told of an end; of one before it is not.
             let effect = match self.requests.is_interrupted(since) {
                 true => self.step(Event::Cancel),
@@ -219,6 +224,9 @@ impl<'a, I: Incoming, T: FileSystem> Run<'a, I, T> {
             },
             Role::Owner | Role::NamedOwner => None,
         };
+        // If it is a holder that waits itself, it says for how many.
+        let holder = landing.is_some().then_some((to.node, 0));
+        requests.waits(self.inbox.ticket(), holder);
         let mut number = [0; 8];
         random::fill(&mut number);
         let id = RequestId {
