@@ -7,6 +7,7 @@ mod admission;
 mod counter;
 mod directory;
 mod document;
+mod fetching;
 mod fragment;
 mod gossip;
 mod have;

@@ -106,6 +106,31 @@ fn a_busy_owner_is_asked_later() {
 }
 
 #[test]
+fn a_busy_holder_is_asked_again_after_a_pause() {
+    let mut driver = Driver::at_holder(4096);
+    driver.reply(Answer::Busy { wait_ms: 1 });
+    assert!(matches!(driver.stop(), Effect::Ask(_)));
+    let reason = |driver: &Driver| driver.last().excluded.reason(node(HOLDER));
+    assert_eq!(reason(&driver), Some(Reason::Busy));
+    driver.send(OWNER);
+    driver.reply(Answer::Busy { wait_ms: 5 });
+    assert!(matches!(driver.expire(), Effect::Ask(_)));
+    assert_eq!(reason(&driver), None);
+}
+
+#[test]
+fn a_requester_begins_anew_where_it_is() {
+    let mut driver = Driver::at_holder(1024);
+    driver.fragments_but(&[3]);
+    driver.reply(data(all()));
+    let len = FragmentLen::new(1024).unwrap();
+    let new = Requester::new(node(ME), wanted(), len).unwrap();
+    assert_ne!(driver.requester, new);
+    assert!(driver.requester.renew(&wanted()));
+    assert_eq!(driver.requester, new);
+}
+
+#[test]
 fn an_owner_that_knows_nothing_ends_the_read() {
     for answer in [
         Answer::Miss,
