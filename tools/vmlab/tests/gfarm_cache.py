@@ -169,6 +169,19 @@ def test_what_another_node_gives_ends_with_the_file(vm: Lab) -> None:
         eq(two.stats()["gfsd_bytes"], 0, "bytes from the file server")
 
 
+@needs(machines=1, timeout=400)
+def test_readers_that_start_together_take_one_copy(vm: Lab) -> None:
+    """Eight nodes read a file at the same time; what one of them is fetching the others wait for."""
+    servers = gfarm_mount.start(vm)
+    size = 6_000_001
+    wanted = put_random(servers, "storm", size, "fs1")
+    with acquainted(servers, 8) as mounts:
+        said = vm.server.run("".join(f"sha256sum {mount.at}/storm & " for mount in mounts) + "wait", 240)
+        eq([line.split()[0] for line in said.splitlines()], [wanted] * len(mounts), "digests")
+        read = [mount.stats()["gfsd_bytes"] for mount in mounts]
+        ge(size * 1.1, sum(read), f"bytes from the file server, by node: {read}")
+
+
 @needs(machines=1, timeout=300)
 def test_a_reader_whose_holder_has_gone_reads_from_the_file_server(vm: Lab) -> None:
     """The other node is unmounted, and was the only one with the file."""
