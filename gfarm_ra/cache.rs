@@ -14,6 +14,7 @@
 //! | `requester`, `run`, `inbox`, `contacts` | pages that come from other nodes |
 //! | `guests` | how much is done for whom |
 //! | `counters` | what has happened |
+//! | `live` | what a node has on its device, and how it answers |
 //! | `node` | all of it, from the mount to the unmount |
 
 mod contacts;
@@ -23,6 +24,7 @@ mod fetches;
 mod guests;
 mod inbox;
 mod keeper;
+mod live;
 mod membership;
 mod node;
 mod owner;

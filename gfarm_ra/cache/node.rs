@@ -38,6 +38,10 @@ use super::{
     fetches::Fetches,
     guests::Guests,
     keeper::Keeper,
+    live::{
+        Asker,
+        Live, //
+    },
     membership::Membership,
     now_us,
     owner::Owner,
@@ -49,9 +53,7 @@ use super::{
     },
     responder::{
         PageCache,
-        Responder,
-        Served,
-        BUSY, //
+        Responder, //
     },
 };
 use crate::proto::{
@@ -71,14 +73,9 @@ use crate::proto::{
         peer::Standing,
         reply::{
             Answer,
-            Refusal,
-            Reply, //
+            Refusal, //
         },
-        request::{
-            Request,
-            RequestId,
-            Role, //
-        },
+        request::Request,
         wire::{
             self,
             Datagram,
@@ -111,7 +108,7 @@ pub(crate) struct Node {
 
 /// What the handlers and workers of a node have.
 #[pin_data]
-struct Shared {
+pub(super) struct Shared {
     me: NodeId,
     key: Key,
     pages: Arc<dyn PageCache>,
@@ -127,19 +124,6 @@ struct Shared {
     #[pin]
     queue: Mutex<Option<WorkQueue>>,
     keeper: Arc<Keeper>,
-}
-
-/// What a node has on its device.
-struct Live {
-    endpoint: Arc<Endpoint<Shared>>,
-    peers: Arc<Peers>,
-    owner: Arc<Owner>,
-    membership: Arc<Membership<Shared>>,
-    responder: Arc<Responder<Shared>>,
-    requests: Arc<Requests<Shared>>,
-    fetches: Arc<Fetches>,
-    guests: Arc<Guests>,
-    device: DeviceId,
 }
 
 impl Node {
@@ -395,83 +379,24 @@ impl Shared {
     }
 
     fn request(&self, live: &Arc<Live>, node: NodeId, address: Address, body: &[u8]) {
-        let (key, live) = (self.key, live.clone());
         let Some(id) = Request::id_of(body) else {
             self.counters.dropped(Counter::DroppedBody);
             return;
         };
         self.counters.add(Counter::Requests, 1);
+        let (live, key) = (live.clone(), self.key);
+        let asker = Asker { node, address, key };
         let request = Request::parse(body).map_err(|_| Answer::Refused(Refusal::Invalid));
         let admitted = request.and_then(|request| Ok((request, self.guests.admit(node)?)));
         let (request, admitted) = match admitted {
             Ok(admitted) => admitted,
             Err(answer) => {
-                self.spawn(move || live.reply(id, node, &address, answer, 0, &key));
+                self.spawn(move || live.reply(id, &asker, answer, 0));
                 return;
             }
         };
         let (pages, keeper) = (self.pages.clone(), self.keeper.clone());
-        self.spawn(move || {
-            let reply = move |live: &Live, answer, size_bytes| {
-                live.reply(id, node, &address, answer, size_bytes, &key);
-            };
-            if request.ask().role != Role::Holder {
-                let answer = live.owner.ask(node, request.wanted(), request.ask());
-                drop(admitted);
-                return reply(&live, answer, 0);
-            }
-            let (answer, size_bytes) = match live
-                .responder
-                .serve(&request, node, &address, &*pages, &admitted)
-            {
-                Served::Answer(answer, size_bytes) => (answer, size_bytes),
-                Served::NoSender => (BUSY, 0),
-                Served::Keep(_) => {
-                    let kept = live.clone();
-                    let is_kept = keeper.spawn(move || {
-                        let say = |answer| reply(&kept, answer, 0);
-                        let responder = &kept.responder;
-                        let last =
-                            responder.keep(&request, node, &address, &*pages, &admitted, say);
-                        drop(admitted);
-                        if let Some((answer, size_bytes)) = last {
-                            reply(&kept, answer, size_bytes);
-                        }
-                    });
-                    if !is_kept {
-                        reply(&live, BUSY, 0);
-                    }
-                    return;
-                }
-            };
-            // What the reply tells the node counts what is left for it without this request.
-            drop(admitted);
-            reply(&live, answer, size_bytes);
-        });
-    }
-}
-
-impl Live {
-    /// Sends a reply. One that cannot be sent is as good as lost.
-    fn reply(
-        &self,
-        id: RequestId,
-        to: NodeId,
-        address: &Address,
-        answer: Answer,
-        size_bytes: u64,
-        key: &Key,
-    ) {
-        let reply = Reply {
-            id,
-            size_bytes,
-            credits: self.guests.credits(),
-            answer,
-        };
-        self.endpoint.counters().add(Counter::said(&answer), 1);
-        if let Some(bytes) = reply.seal(self.peers.me().node, to, key) {
-            let _ = self.endpoint.send(address, &bytes);
-        }
+        self.spawn(move || live.answer(request, asker, admitted, pages, &keeper));
     }
 }
 
