@@ -39,6 +39,7 @@ use crate::proto::cache::{
             Step, //
         },
         owners::Owners,
+        Duty,
         Requester, //
     }, //
 };
@@ -102,10 +103,16 @@ impl Inbox {
     }
 
     /// Begins a read; `None` if its pages have too many fragments for one request.
-    pub(super) fn begin(&self, wanted: &Wanted, ticket: Option<Ticket>) -> Option<Effect> {
+    pub(super) fn begin(
+        &self,
+        wanted: &Wanted,
+        duty: Duty,
+        ticket: Option<Ticket>,
+    ) -> Option<Effect> {
         let mut mail = self.mail.lock();
         mail.ticket = ticket;
         mail.is_running = mail.machine.renew(wanted);
+        mail.machine.set_duty(duty);
         mail.effect = Effect::Wait;
         let is_running = mail.is_running;
         is_running.then(|| mail.step(Event::Start).effect)

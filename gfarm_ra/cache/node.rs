@@ -235,11 +235,12 @@ impl Reads {
         lent: Lent<T>,
         id: FileId,
         size_bytes: u64,
+        owes: bool,
     ) -> Option<(Lent<T>, Option<Notice>)> {
         let Some(live) = self.0.live() else {
             return Some((lent, None));
         };
-        let filled = memory::without_io(|| live.requests.fill(lent, id, size_bytes));
+        let filled = memory::without_io(|| live.requests.fill(lent, id, size_bytes, owes));
         filled.map(|(lent, notice)| (lent, Some(notice)))
     }
 

@@ -75,7 +75,8 @@ use crate::proto::{
                 Heard,
                 Step, //
             },
-            owners::Owners, //
+            owners::Owners,
+            Duty, //
         },
         wire::{
             self,
@@ -288,16 +289,18 @@ impl<I: Incoming> Requests<I> {
     }
 
     /// Fills pages of a subrequest with those of other nodes, as far as they have them: bytes of
-    /// the content `id` of this size. Returns it with what is to be told when all its pages are
+    /// the content `id` of this size. Who `owes` others pages does not wait long. Returns it with what is to be told when all its pages are
     /// there; `None` if a device keeps it. Sleeps.
     pub(crate) fn fill<T: FileSystem>(
         &self,
         lent: Lent<T>,
         id: FileId,
         size_bytes: u64,
+        owes: bool,
     ) -> Option<(Lent<T>, Notice)> {
         let since = self.interrupts.load(Acquire);
         let (mut lent, mut next) = (lent, 0u16);
+        let mut duty = if owes { Duty::Owes } else { Duty::Nothing };
         let mut notice = Notice {
             id,
             chunks: [const { None }; CHUNKS_MAX],
@@ -319,14 +322,18 @@ impl<I: Incoming> Requests<I> {
             let noted = notice.begin(chunk, pages);
             let ticket = noted.as_ref().and_then(|chunk| chunk.ticket);
             let owners;
-            (lent, owners) = self.piece(lent, wanted, ticket, since)?;
+            (lent, owners) = self.piece(lent, wanted, (duty, ticket), since)?;
             // They are told of what the file server is going to be asked for, too: they tell others
             // where it is.
             if let Some(chunk) = noted {
                 chunk.owners.add_all(&owners);
             }
             // CAST: At most 256.
-            next = next.saturating_add(count as u16);
+            let end = next.saturating_add(count as u16);
+            if (next..end).any(|page| !lent.is_filled(page)) {
+                duty = Duty::Behind;
+            }
+            next = end;
         }
         Some((lent, notice))
     }
@@ -371,7 +378,7 @@ impl<I: Incoming> Requests<I> {
         &self,
         lent: Lent<T>,
         wanted: Wanted,
-        ticket: Option<Ticket>,
+        (duty, ticket): (Duty, Option<Ticket>),
         since: u32,
     ) -> Option<(Lent<T>, Owners)> {
         let Some(Lane { qp, inbox }) = self.idle.lock().pop() else {
@@ -379,7 +386,7 @@ impl<I: Incoming> Requests<I> {
         };
         self.endpoint.counters().add(Counter::Reads, 1);
         let run = Run::new(self, inbox.clone(), wanted, qp, lent);
-        let (qp, lent) = run.carry_out(ticket, since)?;
+        let (qp, lent) = run.carry_out(duty, ticket, since)?;
         let owners = inbox.end();
         self.waits(ticket, None);
         // There is room for all.

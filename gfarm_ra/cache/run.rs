@@ -51,11 +51,14 @@ use crate::proto::cache::{
         Role,
         Wanted, //
     },
-    requester::event::{
-        Asking,
-        Effect,
-        Event,
-        Whom, //
+    requester::{
+        event::{
+            Asking,
+            Effect,
+            Event,
+            Whom, //
+        },
+        Duty, //
     },
     PAGE_LEN, //
 };
@@ -114,10 +117,11 @@ impl<'a, I: Incoming, T: FileSystem> Run<'a, I, T> {
     /// the pages. Sleeps.
     pub(super) fn carry_out(
         mut self,
+        duty: Duty,
         ticket: Option<Ticket>,
         since: u32,
     ) -> Option<(ReceiveQp<Landed>, Lent<T>)> {
-        if let Some(effect) = self.inbox.begin(&self.wanted, ticket) {
+        if let Some(effect) = self.inbox.begin(&self.wanted, duty, ticket) {
             // From here on it is told of an end; of one before it is not.
             let effect = match self.requests.is_interrupted(since) {
                 true => self.step(Event::Cancel),

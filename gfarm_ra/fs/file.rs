@@ -149,7 +149,7 @@ pub(crate) struct Part {
 impl Part {
     /// Asks other nodes for the pages of a file of this size. Returns what is left of it, and
     /// whether the file ends there; `None` if the subrequest has ended with an error.
-    fn ask(self, reads: Reads, node: &Node, size_bytes: u64) -> Option<(Self, bool)> {
+    fn ask(self, reads: Reads, node: &Node, size_bytes: u64, owes: bool) -> Option<(Self, bool)> {
         let (id, changes) = node.content.current();
         if node.holds(id) != Some(changes) {
             // Its pages are about to be dropped.
@@ -167,7 +167,7 @@ impl Part {
             Ok(lent) => lent,
             Err(subrequest) => return Some((part(subrequest, None), false)),
         };
-        let (lent, notice) = reads.fill(lent, id, size_bytes)?;
+        let (lent, notice) = reads.fill(lent, id, size_bytes, owes)?;
         let mut subrequest = lent.into_subrequest(size_bytes);
         // As with a gfsd: bytes are given to readers if the label is still the one asked for.
         let is_same = node.holds(id) == Some(changes) && subrequest.inode().size() == size_bytes;
@@ -183,7 +183,7 @@ impl Part {
 }
 
 impl Pages for Part {
-    fn ask_nodes(self) -> Option<Self> {
+    fn ask_nodes(self, owes: bool) -> Option<Self> {
         let (reads, node, size_bytes) = {
             let inode = self.subrequest.inode();
             let sb = inode.super_block();
@@ -192,7 +192,7 @@ impl Pages for Part {
         let Some(reads) = reads else {
             return Some(self);
         };
-        let (part, is_end) = self.ask(reads.clone(), &node, size_bytes)?;
+        let (part, is_end) = self.ask(reads.clone(), &node, size_bytes, owes)?;
         let how = match (part.len(), is_end) {
             (0, _) => Ending::Read,
             (_, true) => Ending::EndOfFile,

@@ -174,7 +174,7 @@ impl<P: Pages> Inner<P> {
             let Some(pages) = self.pop() else {
                 return;
             };
-            let Some(pages) = pages.ask_nodes() else {
+            let Some(pages) = pages.ask_nodes(bytes != 0) else {
                 continue;
             };
             bytes = bytes.saturating_add(pages.len());

@@ -78,6 +78,23 @@ pub const ASKS_MAX: u8 = 12;
 /// The number of requests in a row that bring nothing, after which a read goes to the file server.
 pub const FRUITLESS_MAX: u8 = 3;
 
+/// The number of nodes in a row from which on who owes pages to others does not wait.
+pub const DEPTH_OWING_MAX: u8 = 4;
+
+/// What a node owes others when a read of it begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Duty {
+    /// Nothing.
+    Nothing,
+    /// Pages that it is going to read from a file server when this read is over, for which others
+    /// may wait. So it waits for nodes only that are near to a file server themselves: two nodes
+    /// that wait for what each other owes are soon told of many in a row.
+    Owes,
+    /// A page before these is missing, and so the file server is asked for these, too. The owners
+    /// are told so by their question; no holder is asked.
+    Behind,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// Before the start.
@@ -103,6 +120,7 @@ pub struct Requester {
     /// The pages that are read, and the size of the file in bytes.
     pages: PageSet,
     size_bytes: u64,
+    duty: Duty,
     /// The pages that are complete.
     got: PageSet,
     /// The pages that the file server is asked for.
@@ -134,6 +152,7 @@ impl Requester {
             me,
             pages: PageSet::EMPTY,
             size_bytes: 0,
+            duty: Duty::Nothing,
             got: PageSet::EMPTY,
             fetch: PageSet::EMPTY,
             excluded: Excluded::NONE,
@@ -165,12 +184,18 @@ impl Requester {
         }
         (self.pages, self.size_bytes) = (wanted.pages(), wanted.size_bytes());
         (self.got, self.fetch) = (PageSet::EMPTY, PageSet::EMPTY);
+        self.duty = Duty::Nothing;
         (self.excluded, self.silent_owner) = (Excluded::NONE, None);
         (self.asks, self.fruitless) = (0, 0);
         (self.owners, self.is_cancelled) = (Owners::NONE, false);
         (self.deadline_us, self.end_us) = (u64::MAX, u64::MAX);
         (self.state, self.attempt) = (State::New, None);
         true
+    }
+
+    /// Says what this node owes others, before the start. A read begins with [`Duty::Nothing`].
+    pub fn set_duty(&mut self, duty: Duty) {
+        self.duty = duty;
     }
 
     /// Returns what this node is asked for, after [`Effect::Ask`].
@@ -203,9 +228,9 @@ impl Requester {
     /// Takes an event at `now_us`. An event that the state does not expect changes nothing.
     pub fn step(&mut self, event: Event<'_>, now_us: u64) -> Step {
         if let Event::Replied { from, reply } = event {
+            let limits = (self.size_bytes, self.depth_max());
             let (attempt, fragments) = (self.attempt.as_mut(), &self.fragments);
-            let size_bytes = self.size_bytes;
-            let heard = attempt.and_then(|a| a.replied(fragments, from, reply, size_bytes, now_us));
+            let heard = attempt.and_then(|a| a.replied(fragments, from, reply, limits, now_us));
             let Some((progress, heard)) = heard else {
                 return Step::quiet(Effect::Wait);
             };
@@ -359,6 +384,13 @@ impl Requester {
         Effect::Over { got: self.got }
     }
 
+    const fn depth_max(&self) -> u8 {
+        match self.duty {
+            Duty::Owes => DEPTH_OWING_MAX,
+            Duty::Nothing | Duty::Behind => DEPTH_MAX,
+        }
+    }
+
     /// Returns the pages that are neither complete nor read from the file server.
     fn pending(&self) -> PageSet {
         let pages = self.pages;
@@ -391,6 +423,9 @@ impl Requester {
     }
 
     fn ask_holder(&mut self, holder: Holder, pages: PageSet, now_us: u64) -> Effect {
+        if self.duty == Duty::Behind {
+            return self.over();
+        }
         let reason = self.excluded.reason(holder.node);
         let is_known = matches!(reason, Some(Reason::NotHere | Reason::NoAnswer));
         if holder.node == self.me || is_known {

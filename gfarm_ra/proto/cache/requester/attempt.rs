@@ -171,7 +171,7 @@ impl Attempt {
         fragments: &Reassembly,
         from: NodeId,
         reply: &Reply,
-        size_bytes: u64,
+        (size_bytes, depth_max): (u64, u8),
         now_us: u64,
     ) -> Option<(Progress, Heard)> {
         let is_ours = from == self.node && reply.id == self.id;
@@ -181,7 +181,7 @@ impl Attempt {
         let took_us = u32::try_from(now_us.saturating_sub(self.sent_us)).ok();
         let rtt_us = took_us.filter(|_| !self.is_kept);
         let progress = match reply.answer {
-            Answer::Wait { wait_ms, depth } if self.is_transfer() && depth < DEPTH_MAX => {
+            Answer::Wait { wait_ms, depth } if self.is_transfer() && depth < depth_max => {
                 self.keep(wait_ms, now_us);
                 Progress::Timer(self.until_us)
             }
