@@ -41,7 +41,7 @@ use crate::proto::{
     }, //
 };
 
-/// The parts of chunks that are noted at a time; others ask in vain for the rest.
+/// The parts of chunks that are noted at a time; of the rest others are told that it is not here.
 const READINGS: usize = 512;
 
 /// The reads that are under way.
@@ -103,13 +103,13 @@ impl Fetches {
         self.table.lock().awaited(file, chunk, asker, now_us())
     }
 
-    /// Has nobody wait any more.
+    /// Ends all waits.
     pub(super) fn close(&self) {
         self.is_over.store(true, Release);
         self.wake();
     }
 
-    /// Returns whether nobody is to wait any more.
+    /// Returns whether all waits have ended.
     pub(super) fn is_over(&self) -> bool {
         self.is_over.load(Acquire)
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The workers with requests of others that are kept. They have a queue of their own: those who wait
-//! hold up none who ask.
+//! The workers with requests of others that are kept. They have a queue of their own: those who
+//! wait hold up none who ask.
 
 use kernel::{
     alloc::flags::GFP_NOWAIT,

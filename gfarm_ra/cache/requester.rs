@@ -289,8 +289,8 @@ impl<I: Incoming> Requests<I> {
     }
 
     /// Fills pages of a subrequest with those of other nodes, as far as they have them: bytes of
-    /// the content `id` of this size. Who `owes` others pages does not wait long. Returns it with what is to be told when all its pages are
-    /// there; `None` if a device keeps it. Sleeps.
+    /// the content `id` of this size. Who `owes` others pages does not wait for long. Returns it
+    /// with what is to be told when all its pages are there; `None` if a device keeps it. Sleeps.
     pub(crate) fn fill<T: FileSystem>(
         &self,
         lent: Lent<T>,
