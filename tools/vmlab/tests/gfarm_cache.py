@@ -193,6 +193,26 @@ def test_who_waits_for_another_node_can_leave(vm: Lab) -> None:
 
 
 @needs(machines=1, timeout=300)
+def test_the_device_goes_while_a_node_is_waited_for(vm: Lab) -> None:
+    """A reader waits at a node that waits for a silent file server: the removal of the device does not wait for it."""
+    servers = gfarm_mount.start(vm)
+    wanted = put_random(servers, "removed", 1_000_001, "fs1")
+    vm.defer(vm.server.run, "rdma link show rxe0 > /dev/null 2>&1 || rdma link add rxe0 type rxe netdev eth0")
+    with acquainted(servers, 2, "receive_timeout=60") as (one, two):
+        servers.freeze(vm, "fs1", "fs2")
+        jobs = [vm.server.start_job(f"sha256sum {one.at}/removed", 120)]
+        try:
+            until(lambda: gfarm_mount.serving(vm.server), 20, "the first one asks a file server")
+            jobs.append(vm.server.start_job(f"sha256sum {two.at}/removed", 120))
+            until(lambda: two.ibstat()["told_wait"], 20, "the second one waits for the first")
+            vm.server.run("rdma link delete rxe0", 20)
+        finally:
+            servers.thaw("fs1", "fs2")
+            said = [job.wait(60).out.split()[:1] for job in jobs]
+        eq(said, [[wanted]] * 2, "both")
+
+
+@needs(machines=1, timeout=300)
 def test_a_reader_whose_holder_has_gone_reads_from_the_file_server(vm: Lab) -> None:
     """The other node is unmounted, and was the only one with the file."""
     servers = gfarm_mount.start(vm)
