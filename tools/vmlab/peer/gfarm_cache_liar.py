@@ -91,6 +91,7 @@ class Liar:
         self.node, self.boot, self._sequence = 0, 0, time.monotonic_ns()
         self.request = Request(1, inum, gen, len(self.content))
         self.replies: list[wire.Reply] = []
+        self.asked: list[int] = []
 
     def sequence(self) -> int:
         """The number of the next datagram."""
@@ -125,6 +126,8 @@ class Liar:
                 self.node, self.boot = sender.node, sender.boot
             elif head.kind == REPLY:
                 self.replies.append(wire.reply(body))
+            elif head.kind == REQUEST:
+                self.asked.append(wire.timeout_of(body))
             came = self.public.receive(0)
         if nonce is not None:
             self.send(self.sealed(MEMBERS, wire.gossip(nonce, self.record())))
@@ -369,6 +372,41 @@ def barrage(liar: Liar, count: int, seed: int) -> dict[str, object]:
     return {"sent": sent, "others": len(others)}
 
 
+def crowd(liar: Liar, rounds: int) -> dict[str, int]:
+    """More requests at a time than the node serves: how many it has answered with pages, as busy, and otherwise."""
+    answers: list[int] = []
+    for _ in range(rounds):
+        liar.replies.clear()
+        for _ in range(4):
+            liar.send(liar.sealed(REQUEST, liar.holder((1 << 16) - 1, 256).but(cookie=liar.sequence()).body()))
+        while liar.poll(300):
+            pass
+        answers += [reply.status for reply in liar.replies]
+    kinds = {"data": answers.count(wire.DATA), "busy": answers.count(wire.BUSY)}
+    return kinds | {"others": len(answers) - sum(kinds.values())}
+
+
+def greed(liar: Liar, requests: int) -> dict[str, float]:
+    """Asks for 64 pages again and again, as soon as the node lets it: how long that took, and what it was told."""
+    began, busy, most, done = time.monotonic(), 0, 0, 0
+    while done < requests:
+        answer = liar.ask(liar.holder((1 << 64) - 1, 1024))
+        assert answer is not None and answer.status in (wire.DATA, wire.BUSY), f"{answer}"
+        if answer.status == wire.DATA:
+            done += 1
+        else:
+            busy, most = busy + 1, max(most, answer.detail)
+            time.sleep(answer.detail / 1000)
+    return {"seconds": time.monotonic() - began, "busy": busy, "wait_ms": most, "credits": answer.credits}
+
+
+def silence(liar: Liar, end: Path) -> list[int]:
+    """Answers probes and no request, until there is a file; answers the times that the node waits for."""
+    while not end.exists():
+        liar.poll(20)
+    return liar.asked
+
+
 def main() -> None:
     """Joins, and does what it is told."""
     folder, key, inum, gen, file, command, *words = sys.argv[1:]
@@ -380,6 +418,12 @@ def main() -> None:
         said = barrage(liar, int(words[0]), int(words[1]))
         liar.poll(0)
         print(json.dumps(said | {"right": liar.fetch(0b111, 1024) == liar.right(0b111)}))
+    elif command == "crowd":
+        print(json.dumps(crowd(liar, int(words[0]))))
+    elif command == "greed":
+        print(json.dumps(greed(liar, int(words[0]))))
+    elif command == "silence":
+        print(json.dumps(silence(liar, Path(words[0]))))
 
 
 if __name__ == "__main__":

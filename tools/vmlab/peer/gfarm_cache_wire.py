@@ -106,6 +106,12 @@ class Request:
                          self.flags, self.timeout, self.reasons)
 
 
+def timeout_of(body: bytes) -> int:
+    """How long the node that asks waits, in milliseconds."""
+    timeout: int = BODY.unpack(body)[-2]
+    return timeout
+
+
 @dataclass(frozen=True)
 class Reply:
     """What a node answers."""

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from vmlab import assets, gfarm_mount, gfarm_node
-from vmlab.checks import eq, ge, ok
+from vmlab.checks import eq, ge, ok, until
 from vmlab.gfarm import FOLDER, Gfarm
 from vmlab.gfarm_node import KEY, Node
 from vmlab.lab import Lab
@@ -110,3 +110,46 @@ def test_a_hundred_thousand_datagrams(vm: Lab) -> None:
         served = counts["said_data"] + counts["said_miss"]
         ok(served <= 2, f"random datagrams were served: {counts}")
         eq(len(vm.server.log_matches(LINE, mark)), 1, "lines in the log")
+
+
+@needs(machines=1, timeout=300)
+def test_no_more_is_served_than_the_administrator_lets(vm: Lab) -> None:
+    """One request at a time with ib_num_rrpc=1, the others are told to come later; 1 MiB/s with cc_share=1."""
+    servers, digest = _prepare(vm, "shared")
+    with gfarm_node.node(servers, "ib_num_rrpc=1,ib_mtu=1024") as mount:
+        eq(mount.sha256("shared"), digest, "before")
+        said = json.loads(_liar(servers, mount, "shared", "crowd", 10).ok(60))
+        counts = mount.ibstat()
+        eq((said["data"], said["busy"], said["others"]), (counts["said_data"], counts["said_busy"], 0), "answers")
+        ge(said["data"], 10, "requests that were served")
+        ge(said["busy"], 10, "requests that came at the same time")
+    for options, least, most in (("cc_share=1", 1.3, 30), ("ib_num_rrpc=4", 0, 1e9)):
+        with gfarm_node.node(servers, f"{options},ib_mtu=1024") as mount:
+            eq(mount.sha256("shared"), digest, "before")
+            # 2 MiB, of which a tenth of a second's share and one request are not waited for.
+            said = json.loads(_liar(servers, mount, "shared", "greed", 8).ok(60))
+            ok(least <= said["seconds"] <= most, f"{options}: {said}")
+            eq(said["busy"] > 0, least > 0, f"{options}: {said}")
+            eq(said["credits"], 4 if "rrpc" in options else 16, "requests at a time")
+            eq(mount.ibstat()["said_bytes"], 8 << 18, "bytes")
+
+
+@needs(machines=1, timeout=300)
+def test_a_silent_peer_is_waited_for_as_long_as_the_administrator_lets(vm: Lab) -> None:
+    """It answers probes and no request: with cc_timeout_ms=50 no request waits for longer, and the file is read."""
+    servers, _ = _prepare(vm, "silent")
+    wanted = gfarm_mount.put_random(servers, "wide", 12 << 20, "fs1")
+    for limit, first in ((50, 50), (400, 100)):
+        vm.server.run("rm -f /run/heard")
+        with gfarm_node.node(servers, f"cc_timeout_ms={limit}") as mount:
+            liar = _liar(servers, mount, "silent", "silence", "/run/heard")
+            until(lambda mount=mount: "alive" in mount.peers().values(), 20, "it is a member")
+            eq(mount.sha256("wide"), wanted, "the file")
+            vm.server.push_bytes(b"", "/run/heard")
+            asked = json.loads(liar.ok(20))
+            ge(len(asked), 1, "requests to it")
+            eq(min(asked), first, f"the first one waits for: {asked}")
+            ok(max(asked) <= limit, f"{asked}")
+            counts = mount.ibstat()
+            ge(counts["timeouts"], 1, "requests without an answer")
+            eq(counts["gfsd_bytes"], 12 << 20, "bytes from file servers")
