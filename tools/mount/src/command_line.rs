@@ -17,8 +17,8 @@ Mounts a Gfarm file system for reading. mount(8) runs it: mount -t gfarm SOURCE 
   -v      say what is done
   -n, -r  nothing more than without: there is no mtab, and nothing is written
 
-Options are in mount.gfarm(8); user=NAME is required. With cc=on,cc_key=DESCRIPTION the mount gives
-pages to other nodes over RDMA; ib_*= and cc_*= say how.
+Options are in mount.gfarm(8); user=NAME is required. With cc=on,cc_keyfile=FILE the mount reads
+pages from other nodes over RDMA, and gives them its own; ib_*= and cc_*= say how.
 ";
 
 /// A call.

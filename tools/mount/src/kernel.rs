@@ -60,7 +60,7 @@ pub fn carry_out(plan: &Plan) -> Result<(), Failure> {
     if plan.is_remount {
         return change(plan);
     }
-    if let Some(key) = &plan.key {
+    for key in [&plan.key, &plan.cache_key].into_iter().flatten() {
         keep(key)?;
     }
     let context = fsopen(TYPE, FsOpenFlags::FSOPEN_CLOEXEC).map_err(not_opened)?;

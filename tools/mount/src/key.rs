@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The key that a user shares with the servers: which file has it, and whether it is of use.
+//! The key that a user shares with the servers, and that of the cooperative cache: which file has
+//! it, and whether it is of use.
 
 use std::{
     fs, io,
@@ -11,7 +12,10 @@ use std::{
     },
 };
 
-use proto::gfarm::key::SharedKey;
+use proto::gfarm::{
+    cache::wire::Key,
+    key::SharedKey, //
+};
 
 use crate::Failure;
 
@@ -50,12 +54,47 @@ pub fn file_of(
 /// Returns [`Failure::Usage`] if the file is missing, if others may read it, or if its key is
 /// malformed or has expired at `now_s`, in seconds since 1970.
 pub fn read(path: &Path, now_s: u64) -> Result<String, Failure> {
-    let refuse = |why: &str| Failure::Usage(format!("{}: {why}", path.display()));
+    let refuse = |why: &str| refused(path, why);
+    let line = secret_line(
+        path,
+        "run `gfkey -c` as the user, give the same key to the servers, or add -o keyfile=FILE",
+    )?;
+    let key = SharedKey::parse(line.as_bytes()).map_err(|why| refuse(&why.to_string()))?;
+    if key.is_expired(now_s) {
+        return Err(refuse(
+            "the key has expired: run `gfkey -f -p SECONDS` as the user, and give the new key to \
+             the servers",
+        ));
+    }
+    Ok(line)
+}
+
+/// Reads a key of the cooperative cache, and returns its line.
+///
+/// # Errors
+///
+/// Returns [`Failure::Usage`] if the file is missing, if others may read it, or if it has anything
+/// but a key.
+pub fn read_of_cache(path: &Path) -> Result<String, Failure> {
+    let line = secret_line(
+        path,
+        "copy the one of another node, or make one for all nodes",
+    )?;
+    match Key::parse(line.as_bytes()) {
+        Some(_) => Ok(line),
+        None => Err(refused(path, "the key is not 32 hexadecimal digits")),
+    }
+}
+
+fn refused(path: &Path, why: &str) -> Failure {
+    Failure::Usage(format!("{}: {why}", path.display()))
+}
+
+/// Reads a file of one line that none but its owner may read.
+fn secret_line(path: &Path, cure: &str) -> Result<String, Failure> {
+    let refuse = |why: &str| refused(path, why);
     let about = fs::metadata(path).map_err(|why| match why.kind() {
-        io::ErrorKind::NotFound => refuse(
-            "no such key file: run `gfkey -c` as the user, give the same key to the servers, or \
-             add -o keyfile=FILE",
-        ),
+        io::ErrorKind::NotFound => refuse(&format!("no such key file: {cure}")),
         _ => refuse(&why.to_string()),
     })?;
     if !about.is_file() || about.len() > FILE_LEN_MAX {
@@ -69,14 +108,6 @@ pub fn read(path: &Path, now_s: u64) -> Result<String, Failure> {
         );
         return Err(refuse(&text));
     }
-    let line = fs::read_to_string(path).map_err(|why| refuse(&why.to_string()))?;
-    let line = line.trim();
-    let key = SharedKey::parse(line.as_bytes()).map_err(|why| refuse(&why.to_string()))?;
-    if key.is_expired(now_s) {
-        return Err(refuse(
-            "the key has expired: run `gfkey -f -p SECONDS` as the user, and give the new key to \
-             the servers",
-        ));
-    }
-    Ok(line.to_owned())
+    let text = fs::read_to_string(path).map_err(|why| refuse(&why.to_string()))?;
+    Ok(text.trim().to_owned())
 }

@@ -31,6 +31,8 @@ pub struct Sorted {
     pub is_remount: bool,
     /// The file of the key (`keyfile=`).
     pub key_file: Option<String>,
+    /// The file of the key of the cooperative cache (`cc_keyfile=`).
+    pub cache_key_file: Option<String>,
     /// The file to read instead of the user's and the system's gfarm2.conf (`config=`).
     pub config: Option<String>,
     /// The names of options that were skipped, as asked for.
@@ -51,6 +53,9 @@ const OTHERS: [&str; 16] = [
     "nousers", "noowner", "nogroup", "rw", "ro", "async", "comment",
 ];
 
+/// The description under which the kernel finds the key of `cc_keyfile=`.
+pub const CACHE_KEY: &str = "gfarm:cache";
+
 /// Sorts options that are separated by commas.
 ///
 /// The file system is read and not written, so `rw`, which fstab and mount(8) often have, changes
@@ -65,6 +70,7 @@ pub fn sort(text: &str, is_sloppy: bool) -> Result<Sorted, Failure> {
         attributes: MountAttrFlags::empty(),
         is_remount: false,
         key_file: None,
+        cache_key_file: None,
         config: None,
         skipped: Vec::new(),
     };
@@ -81,8 +87,14 @@ pub fn sort(text: &str, is_sloppy: bool) -> Result<Sorted, Failure> {
         match (name, value) {
             ("remount", None) => sorted.is_remount = true,
             ("keyfile", Some(path)) => sorted.key_file = Some(path.to_owned()),
+            ("cc_keyfile", Some(path)) => {
+                sorted.cache_key_file = Some(path.to_owned());
+                let taken = checked.set(b"cc_key", Some(CACHE_KEY.as_bytes()));
+                taken.map_err(|why| Failure::Usage(why.to_string()))?;
+                sorted.words.extend(words("cc_key", Some(CACHE_KEY)));
+            }
             ("config", Some(path)) => sorted.config = Some(path.to_owned()),
-            ("keyfile" | "config", None) => {
+            ("keyfile" | "cc_keyfile" | "config", None) => {
                 return Err(Failure::Usage(format!("option {name} needs a value")));
             }
             // Without a value it is one of mount(8): any user may mount.

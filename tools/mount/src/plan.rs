@@ -80,6 +80,8 @@ pub struct Plan {
     pub is_remount: bool,
     /// The key; `None` if the user has put one into a keyring.
     pub key: Option<Key>,
+    /// The key of the cooperative cache, if it is in a file.
+    pub cache_key: Option<Key>,
     /// What is worth a warning.
     pub warnings: Vec<String>,
 }
@@ -104,6 +106,7 @@ impl Plan {
             attributes: sorted.attributes,
             is_remount: sorted.is_remount,
             key: None,
+            cache_key: None,
             warnings,
         };
         if plan.is_remount {
@@ -119,6 +122,14 @@ impl Plan {
         plan.source = servers::resolve(&named, around.look_up)?;
         if sorted.value_of("key").is_none() {
             plan.key = Some(find_key(user, &sorted, &config, around)?);
+        }
+        if let Some(file) = &sorted.cache_key_file {
+            let file = PathBuf::from(file);
+            plan.cache_key = Some(Key {
+                description: options::CACHE_KEY.to_owned(),
+                line: key::read_of_cache(&file)?,
+                file,
+            });
         }
         Ok(plan)
     }

@@ -48,6 +48,7 @@ fn every_other_option_is_there() {
         "hosts",
         "cc",
         "cc_key",
+        "cc_keyfile",
         "ib_devname",
     ] {
         entry(name);

@@ -49,6 +49,7 @@ fn what_the_kernel_would_refuse_is_refused_in_its_words() {
         ("user=alice,bogus=1", "unknown option 'bogus'"),
         ("readahead=0", "readahead=0 is not in 1..=16384"),
         ("keyfile", "option keyfile needs a value"),
+        ("cc_keyfile", "option cc_keyfile needs a value"),
         ("connections", "option connections needs a value"),
     ] {
         let why = sort(text, false).unwrap_err();

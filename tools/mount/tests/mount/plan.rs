@@ -60,6 +60,55 @@ fn a_mount_with_the_key_of_a_file() {
 }
 
 #[test]
+fn a_node_of_the_cache_with_the_key_of_a_file() {
+    let own = KeyFile::new("own", &line(), 0o600);
+    let file = KeyFile::new("cache", &format!("{}\n", "5a".repeat(16)), 0o600);
+    let options = |path: &KeyFile| {
+        let (own, path) = (own.0.display(), path.0.display());
+        format!("user=alice,keyfile={own},cc=on,cc_keyfile={path}")
+    };
+    let found = plan("gfmd", &options(&file)).unwrap();
+    let key = found.cache_key.as_ref().unwrap();
+    assert_eq!(
+        (key.description.as_str(), key.line()),
+        ("gfarm:cache", "5a".repeat(16).as_str())
+    );
+    let passed = found
+        .words
+        .iter()
+        .map(|word| (word.name.as_str(), word.value.as_deref()));
+    let passed: Vec<_> = passed.collect();
+    assert!(
+        passed.contains(&("cc_key", Some("gfarm:cache"))),
+        "{passed:?}"
+    );
+    assert!(!passed.iter().any(|(name, _)| *name == "cc_keyfile"));
+    assert!(!format!("{found:?}").contains("5a5a"), "-v shows the key");
+    for (name, text, mode, said) in [
+        ("open", "5a".repeat(16), 0o644, "chmod 600"),
+        (
+            "short",
+            "5a".repeat(15),
+            0o600,
+            "is not 32 hexadecimal digits",
+        ),
+        (
+            "none",
+            "zz".repeat(16),
+            0o600,
+            "is not 32 hexadecimal digits",
+        ),
+    ] {
+        let bad = KeyFile::new(&format!("cache-{name}"), &text, mode);
+        let why = plan("gfmd", &options(&bad)).unwrap_err().to_string();
+        assert!(why.contains(said) && !why.contains("5a5a"), "{name}: {why}");
+    }
+    let gone = KeyFile(PathBuf::from("/nonexistent/key"));
+    let why = plan("gfmd", &options(&gone)).unwrap_err().to_string();
+    assert!(why.contains("no such key file"), "{why}");
+}
+
+#[test]
 fn a_key_in_a_keyring_needs_no_file() {
     assert_eq!(plan("gfmd", "user=alice,key=mine").unwrap().key, None);
 }
