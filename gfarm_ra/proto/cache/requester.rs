@@ -126,8 +126,8 @@ pub struct Requester {
     /// The pages that the file server is asked for.
     fetch: PageSet,
     excluded: Excluded,
-    /// The owner that was silent last.
-    silent_owner: Option<NodeId>,
+    /// The node that was silent last.
+    silent: Option<NodeId>,
     /// The number of requests.
     asks: u8,
     /// The number of the last ones that have brought nothing.
@@ -156,7 +156,7 @@ impl Requester {
             got: PageSet::EMPTY,
             fetch: PageSet::EMPTY,
             excluded: Excluded::NONE,
-            silent_owner: None,
+            silent: None,
             asks: 0,
             fruitless: 0,
             owners: Owners::NONE,
@@ -185,7 +185,7 @@ impl Requester {
         (self.pages, self.size_bytes) = (wanted.pages(), wanted.size_bytes());
         (self.got, self.fetch) = (PageSet::EMPTY, PageSet::EMPTY);
         self.duty = Duty::Nothing;
-        (self.excluded, self.silent_owner) = (Excluded::NONE, None);
+        (self.excluded, self.silent) = (Excluded::NONE, None);
         (self.asks, self.fruitless) = (0, 0);
         (self.owners, self.is_cancelled) = (Owners::NONE, false);
         (self.deadline_us, self.end_us) = (u64::MAX, u64::MAX);

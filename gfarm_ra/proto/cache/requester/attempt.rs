@@ -119,6 +119,11 @@ impl Attempt {
         self.verdict.unwrap_or(Verdict::Silent)
     }
 
+    /// Returns whether the peer has kept the request, and said so.
+    pub(super) const fn is_kept(&self) -> bool {
+        self.is_kept
+    }
+
     /// Returns whether a fragment has come, so the peer has answered although its reply is lost.
     pub(super) const fn has_fragments(&self) -> bool {
         self.has_fragments

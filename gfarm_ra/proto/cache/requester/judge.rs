@@ -33,7 +33,7 @@ impl Requester {
                 self.failed();
                 self.repeat(&asking, asking.pages, now_us)
             }
-            Verdict::Silent => self.judge_silence(&asking, node, now_us),
+            Verdict::Silent => self.judge_silence(node, attempt.is_kept(), now_us),
             Verdict::Said(answer) if attempt.is_transfer() => {
                 self.judge_holder(node, answer, now_us)
             }
@@ -64,14 +64,14 @@ impl Requester {
         self.repeat(asking, lost, now_us)
     }
 
-    fn judge_silence(&mut self, asking: &Asking, node: NodeId, now_us: u64) -> Effect {
+    fn judge_silence(&mut self, node: NodeId, is_kept: bool, now_us: u64) -> Effect {
         self.failed();
-        // One datagram of an owner may be lost. Another owner knows less.
-        let is_first = asking.role != Role::Holder && self.silent_owner != Some(node);
-        if is_first {
-            self.silent_owner = Some(node);
-        } else {
+        // One datagram may be lost, and a holder may be the owner, whom no other one replaces. One
+        // that has kept the request has been silent more than once.
+        if is_kept || self.silent == Some(node) {
             self.excluded.add(node, Reason::NoAnswer);
+        } else {
+            self.silent = Some(node);
         }
         self.ask_owner(now_us)
     }

@@ -3,7 +3,10 @@
 //! Each way that a read can go.
 
 use proto::gfarm::cache::{
-    excluded::Reason,
+    excluded::{
+        Excluded,
+        Reason, //
+    },
     pages::PageSet,
     reply::{
         Answer,
@@ -190,16 +193,36 @@ fn a_holder_that_has_nothing_is_excluded() {
 }
 
 #[test]
-fn a_silent_holder_is_excluded_and_noted() {
+fn a_holder_that_is_silent_twice_is_excluded_and_noted() {
     let mut driver = Driver::at_holder(4096);
-    assert_eq!(driver.expire(), Effect::Stop);
-    assert_eq!(driver.heard.last(), Some(&(node(HOLDER), Heard::Silence)));
-    assert!(matches!(driver.stop(), Effect::Ask(_)));
-    let reason = driver.last().excluded.reason(node(HOLDER));
-    assert_eq!(reason, Some(Reason::NoAnswer));
-    // The owner insists.
+    for reason in [None, Some(Reason::NoAnswer)] {
+        assert_eq!(driver.expire(), Effect::Stop);
+        assert_eq!(driver.heard.last(), Some(&(node(HOLDER), Heard::Silence)));
+        assert!(matches!(driver.stop(), Effect::Ask(_)));
+        assert_eq!(driver.last().whom, Whom::Owner);
+        assert_eq!(driver.last().excluded.reason(node(HOLDER)), reason);
+        driver.send(OWNER);
+        // The owner insists: the first time it may be right.
+        let effect = driver.reply(redirect(HOLDER, all()));
+        if reason.is_some() {
+            assert_eq!(effect, OVER_WITH_NOTHING);
+        } else {
+            assert!(matches!(effect, Effect::Ask(_)));
+            driver.send(HOLDER);
+        }
+    }
+}
+
+#[test]
+fn a_holder_that_is_the_owner_remains_the_owner_after_a_loss() {
+    let mut driver = Driver::started(4096);
     driver.send(OWNER);
-    assert_eq!(driver.reply(redirect(HOLDER, all())), OVER_WITH_NOTHING);
+    driver.reply(redirect(OWNER, all()));
+    driver.send(OWNER);
+    assert_eq!(driver.expire(), Effect::Stop);
+    assert!(matches!(driver.stop(), Effect::Ask(_)));
+    assert_eq!(driver.last().whom, Whom::Owner);
+    assert_eq!(driver.last().excluded, Excluded::NONE);
 }
 
 #[test]
