@@ -11,9 +11,11 @@ use kernel::{
     },
 };
 
+use super::now_us;
 use crate::proto::cache::{
     address::NodeId,
     admission::Credits,
+    excluded::EXCLUDED_MAX,
     requester::event::Heard,
     rtt::{
         Rtt,
@@ -88,8 +90,15 @@ impl Contacts {
     pub(super) fn heard(&self, node: NodeId, heard: Heard) {
         self.with(node, |contact| match heard {
             Heard::Answer { rtt_us } => contact.rtt.answered(rtt_us),
-            Heard::Silence => contact.rtt.silent(),
+            Heard::Silence => contact.rtt.silent(now_us()),
         });
+    }
+
+    /// Returns peers that a read is better off without, see [`Rtt::is_lost`].
+    pub(super) fn lost(&self) -> [Option<NodeId>; EXCLUDED_MAX] {
+        let (list, now_us) = (self.list.lock(), now_us());
+        let mut lost = list.iter().filter(|contact| contact.rtt.is_lost(now_us));
+        [(); EXCLUDED_MAX].map(|()| lost.next().map(|contact| contact.node))
     }
 
     fn with(&self, node: NodeId, work: impl FnOnce(&mut Contact)) {

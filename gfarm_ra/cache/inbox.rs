@@ -102,17 +102,22 @@ impl Inbox {
         self.tag
     }
 
-    /// Begins a read; `None` if its pages have too many fragments for one request.
+    /// Begins a read that does not ask the peers `lost`; `None` if its pages have too many fragments
+    /// for one request.
     pub(super) fn begin(
         &self,
         wanted: &Wanted,
         duty: Duty,
         ticket: Option<Ticket>,
+        lost: &[Option<NodeId>],
     ) -> Option<Effect> {
         let mut mail = self.mail.lock();
         mail.ticket = ticket;
         mail.is_running = mail.machine.renew(wanted);
         mail.machine.set_duty(duty);
+        for node in lost.iter().flatten() {
+            mail.machine.avoid(*node);
+        }
         mail.effect = Effect::Wait;
         let is_running = mail.is_running;
         is_running.then(|| mail.step(Event::Start).effect)

@@ -121,7 +121,8 @@ impl<'a, I: Incoming, T: FileSystem> Run<'a, I, T> {
         ticket: Option<Ticket>,
         since: u32,
     ) -> Option<(ReceiveQp<Landed>, Lent<T>)> {
-        if let Some(effect) = self.inbox.begin(&self.wanted, duty, ticket) {
+        let lost = self.requests.contacts.lost();
+        if let Some(effect) = self.inbox.begin(&self.wanted, duty, ticket, &lost) {
             // From here on it is told of an end; of one before it is not.
             let effect = match self.requests.is_interrupted(since) {
                 true => self.step(Event::Cancel),

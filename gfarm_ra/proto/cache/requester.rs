@@ -198,6 +198,12 @@ impl Requester {
         self.duty = duty;
     }
 
+    /// Has a node not asked that has not answered other reads. Called before [`Event::Start`], for
+    /// [`EXCLUDED_MAX`](super::excluded::EXCLUDED_MAX) nodes at most.
+    pub fn avoid(&mut self, node: NodeId) {
+        self.excluded.add(node, Reason::NoAnswer);
+    }
+
     /// Returns what this node is asked for, after [`Effect::Ask`].
     pub fn ask_of(&self, node: NodeId) -> Ask {
         let (role, excluded) = match self.state {

@@ -25,6 +25,11 @@ const GRACE_US_MAX: u32 = 20_000;
 /// The number of doublings from the minimum to the largest maximum.
 const SILENCES_MAX: u8 = 6;
 
+/// The number of silences in a row after which other reads do not ask the peer either, and the time
+/// for which they do not, in microseconds.
+const LOST_SILENCES: u8 = 2;
+const LOST_US: u64 = 1_000_000;
+
 const _: () = assert!(TIMEOUT_US_MIN << SILENCES_MAX >= TIMEOUT_US_LIMIT);
 
 /// How long to wait for the answer to one request.
@@ -43,6 +48,8 @@ pub struct Rtt {
     smooth: Option<(u32, u32)>,
     /// How often it was silent since it has answered last, up to [`SILENCES_MAX`].
     silences: u8,
+    /// When it was silent last, in microseconds.
+    silent_us: u64,
 }
 
 impl Rtt {
@@ -50,6 +57,7 @@ impl Rtt {
     pub const NEW: Self = Self {
         smooth: None,
         silences: 0,
+        silent_us: 0,
     };
 
     /// Takes the time that an answer took, in microseconds; `None` if it says nothing of the peer,
@@ -72,8 +80,15 @@ impl Rtt {
     }
 
     /// The peer has not answered in time.
-    pub fn silent(&mut self) {
+    pub fn silent(&mut self, now_us: u64) {
         self.silences = self.silences.saturating_add(1).min(SILENCES_MAX);
+        self.silent_us = now_us;
+    }
+
+    /// Returns whether it was silent twice in a row, the last time less than a second ago. Another
+    /// read is better off without it: it would find out by the same two silences.
+    pub fn is_lost(&self, now_us: u64) -> bool {
+        self.silences >= LOST_SILENCES && now_us.saturating_sub(self.silent_us) < LOST_US
     }
 
     /// Returns how long to wait for the next answer.

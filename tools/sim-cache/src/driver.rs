@@ -77,7 +77,7 @@ impl World {
             let contact = self.nodes[n].contacts.entry(self.by_id[&node]).or_default();
             match heard {
                 Heard::Answer { rtt_us } => contact.rtt.answered(rtt_us),
-                Heard::Silence => contact.rtt.silent(),
+                Heard::Silence => contact.rtt.silent(now_us),
             }
             if heard == Heard::Silence {
                 self.tally.timeouts += 1;

@@ -4,6 +4,7 @@
 //! and what these have not given is read from a file server.
 
 use proto::gfarm::cache::{
+    excluded::EXCLUDED_MAX,
     have::Have,
     pages::PageSet,
     request::Wanted,
@@ -91,6 +92,17 @@ impl World {
             self.tally.violate("a piece has too many fragments");
             return;
         }
+        let contacts = node.contacts.iter();
+        let lost = contacts.filter(|(_, contact)| contact.rtt.is_lost(now_us));
+        let mut lost: Vec<usize> = lost.map(|(peer, _)| *peer).collect();
+        lost.sort_unstable();
+        for peer in lost.into_iter().take(EXCLUDED_MAX) {
+            let peer = self.nodes[peer].id;
+            if let Some(machine) = &mut self.nodes[n].lanes[lane].machine {
+                machine.avoid(peer);
+            }
+        }
+        let node = &mut self.nodes[n];
         if let Some(read) = node.reads.get_mut(&number) {
             read.lane = Some(lane);
         }

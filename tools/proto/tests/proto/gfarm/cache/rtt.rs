@@ -57,7 +57,7 @@ fn silence_doubles_the_time_up_to_the_limit() {
     rtt.answered(Some(100));
     for timeout_us in [50_000, 100_000, 200_000, 200_000, 200_000] {
         assert_eq!(rtt.timing().timeout_us, timeout_us);
-        rtt.silent();
+        rtt.silent(0);
     }
     rtt.answered(None);
     assert_eq!(rtt.timing().timeout_us, 50_000);
@@ -73,7 +73,7 @@ fn the_administrator_sets_the_limit() {
             timeout_ms * 1000
         );
         assert_eq!(rtt.timing_within(TIMEOUT_US_MIN).timeout_us, 50_000);
-        rtt.silent();
+        rtt.silent(0);
     }
     for _ in 0..100 {
         rtt.answered(Some(u32::MAX));
@@ -90,11 +90,33 @@ proptest! {
         for answer in answers {
             match answer {
                 Some(rtt_us) => rtt.answered(Some(rtt_us)),
-                None => rtt.silent(),
+                None => rtt.silent(0),
             }
             let timing = rtt.timing();
             prop_assert!((TIMEOUT_US_MIN..=TIMEOUT_US_MAX).contains(&timing.timeout_us));
             prop_assert!((1_000..=20_000).contains(&timing.grace_us));
         }
     }
+}
+
+#[test]
+fn who_was_silent_twice_is_lost_for_a_second() {
+    let mut rtt = Rtt::NEW;
+    assert!(!rtt.is_lost(0));
+    rtt.silent(5_000_000);
+    assert!(!rtt.is_lost(5_000_000));
+    rtt.silent(6_000_000);
+    for (now_us, is_lost) in [
+        (5_999_999, true),
+        (6_000_000, true),
+        (6_999_999, true),
+        (7_000_000, false),
+    ] {
+        assert_eq!(rtt.is_lost(now_us), is_lost, "{now_us}");
+    }
+    // The next one tries it once.
+    rtt.silent(7_200_000);
+    assert!(rtt.is_lost(7_200_000));
+    rtt.answered(None);
+    assert!(!rtt.is_lost(7_200_000));
 }

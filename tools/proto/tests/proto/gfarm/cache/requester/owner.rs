@@ -355,3 +355,23 @@ fn the_last_four_owners_are_remembered() {
     let owners: Vec<_> = driver.requester.owners().iter().collect();
     assert_eq!(owners, [5, 6, 7, 8].map(node));
 }
+
+#[test]
+fn a_node_that_other_reads_have_lost_is_not_asked() {
+    let mut driver = Driver::new(4096);
+    driver.requester.avoid(node(OWNER));
+    assert!(matches!(driver.step(Event::Start), Effect::Ask(_)));
+    let lost = driver.last().excluded.reason(node(OWNER));
+    assert_eq!(lost, Some(Reason::NoAnswer));
+    // Another owner does not send the read there.
+    driver.send(HOLDER);
+    assert_eq!(driver.reply(redirect(OWNER, all())), OVER_WITH_NOTHING);
+    // The next read of the requester has nothing to do with it.
+    let wanted = driver.wanted;
+    assert!(driver.requester.renew(&wanted));
+    let effect = driver.requester.step(Event::Start, 0).effect;
+    let Effect::Ask(asking) = effect else {
+        panic!("{effect:?}");
+    };
+    assert_eq!(asking.excluded.iter().next(), None);
+}
