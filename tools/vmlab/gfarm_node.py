@@ -54,22 +54,28 @@ def queue_pairs(machine: Machine) -> int:
     return machine.run("rdma resource show qp").count("[rdma_rust]")
 
 
-def try_mount(servers: Gfarm, options: str, key: str | None = KEY, at: str = AT) -> Result:
-    """Mounts with a key of the cache beside that of the user."""
+def try_mount(servers: Gfarm, options: str, key: str | None = KEY, at: str = AT, *, machine: Machine | None = None,
+              source: str = SOURCE, hosts: str = HOSTS) -> Result:
+    """Mounts with a key of the cache beside that of the user; `machine` is another one than that of the servers."""
     own = servers.keys["root"].strip()
     store = f"echo {shlex.quote(own)} | keyctl padd logon gfarm:root @s > /dev/null"
     if key is not None:
         store += f" && echo {shlex.quote(key)} | keyctl padd logon {DESCRIPTION} @s > /dev/null"
-    script = f"{store} && exec mount -i -t gfarm {SOURCE} {at} -o username=root,{HOSTS},{SHORT},{options}"
-    return servers.machine.try_run(f"mkdir -p {at}; keyctl session - bash -c {shlex.quote(script)} 2>&1", 120)
+    named = f"username=root,{hosts},{SHORT}"
+    script = f"{store} && exec mount -i -t gfarm {source} {at} -o {named},{options}"
+    where = machine or servers.machine
+    return where.try_run(f"mkdir -p {at}; keyctl session - bash -c {shlex.quote(script)} 2>&1", 120)
 
 
 @contextmanager
-def node(servers: Gfarm, options: str = "", at: str = AT, key: str = KEY) -> Iterator[Node]:
+def node(servers: Gfarm, options: str = "", at: str = AT, key: str = KEY, *, machine: Machine | None = None,
+         source: str = SOURCE, hosts: str = HOSTS) -> Iterator[Node]:
     """A mount that is a node, for the body."""
-    said = try_mount(servers, f"cc_key={DESCRIPTION}{options and ','}{options}", key, at)
+    options = f"cc_key={DESCRIPTION}{options and ','}{options}"
+    said = try_mount(servers, options, key, at, machine=machine, source=source, hosts=hosts)
     eq(said.code, 0, said.out)
+    where = machine or servers.machine
     try:
-        yield Node(servers.machine, at)
+        yield Node(where, at)
     finally:
-        servers.machine.run(f"if mountpoint -q {at}; then umount {at}; fi")
+        where.run(f"if mountpoint -q {at}; then umount {at}; fi")

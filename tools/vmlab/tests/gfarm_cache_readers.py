@@ -1,0 +1,215 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Readers of one file on several nodes of the cooperative cache: what they read, and how much left the file servers.
+
+    one machine:   N mounts, each a node with a page cache of its own, on rxe0
+    two machines:  a node in each, on wire 1, where netem is; the servers are reached on wire 0
+
+peer/gfarm_cache_readers.py has the readers; they start together, and compare what they read with the original.
+"""
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import pytest
+
+from vmlab import gfarm_mount, gfarm_node, loaded, seed
+from vmlab.checks import eq, ok, until
+from vmlab.gfarm import ADDRESSES, FOLDER, GFMD_PORT, GFSD_PORT, PROGRAMS, Gfarm
+from vmlab.gfarm_mount import AT
+from vmlab.gfarm_node import Node
+from vmlab.lab import Lab
+from vmlab.machine import Job, Machine
+from vmlab.needs import needs
+from vmlab.tests.gfarm_memory import limited
+
+MIB = 1 << 20
+PROGRAM = "gfarm_cache_readers.py"
+ORIGINAL = f"{FOLDER}/original"
+# On a busy host timers expire, and a piece is read from the file server although another node was about to give it.
+ONE_COPY = 1.5
+WAYS = {"random": "Four nodes read 64 KiB each, everywhere, each in its own order",
+        "strided": "Each of four nodes reads each fourth 128 KiB, none that another one reads",
+        "mmap": "Four nodes have the file mapped, and touch it everywhere",
+        "partial": "Four nodes read a quarter of the file"}
+
+
+def acquaint(found: Sequence[Node]) -> None:
+    """Tells each node of the next one, and waits until all know all."""
+    own = [node.address for node in found]
+    for node, line in zip(found, own[1:], strict=False):
+        eq(node.add(line), "", "the error of ibaddr")
+    for node in found:
+        until(lambda node=node: set(node.peers()) == set(own) - {node.address}, 30, "all know all")
+
+
+@contextmanager
+def nodes(servers: Gfarm, count: int, options: str = "") -> Iterator[list[Node]]:
+    """Nodes that all know each other, for the body."""
+    with ExitStack() as stack:
+        found = [stack.enter_context(gfarm_node.node(servers, options, f"{AT}{number}")) for number in range(count)]
+        acquaint(found)
+        yield found
+
+
+def make(machine: Machine, size: int, chance: int) -> None:
+    """Makes the original: random bytes, the same for the same number."""
+    machine.run(f"mkdir -p {FOLDER}; python3 -I -S -c 'import random, sys; "
+                f"sys.stdout.buffer.write(random.Random({chance}).randbytes({size}))' > {ORIGINAL}", 60)
+
+
+def put(servers: Gfarm, name: str, size: int, others: Sequence[Machine] = ()) -> str:
+    """Makes a file of random bytes, and keeps its original, in other machines as well; answers its digest."""
+    chance = seed.fresh().randrange(1 << 30)
+    for machine in (servers.machine, *others):
+        make(machine, size, chance)
+    servers.run(f"! gfls -d /{name} > /dev/null 2>&1 || gfrm /{name}; gfreg -h fs1 {ORIGINAL} /{name}", 180)
+    return servers.run(f"sha256sum {ORIGINAL}").split()[0]
+
+
+def start(found: Sequence[Node], name: str, way: str, enter: str = "", timeout: float = 120) -> Job:
+    """Readers at nodes of one machine. `enter` is done before, by the process that they are children of."""
+    chance, machine = seed.fresh().randrange(1 << 30), found[0].machine
+    program = f"{FOLDER}/{PROGRAM}"
+    machine.push(PROGRAMS / PROGRAM, program)
+    paths = " ".join(f"{node.at}/{name}" for node in found)
+    return machine.start_job(f"{enter} exec python3 -I -S {program} {way} {chance} {ORIGINAL} {paths}", timeout)
+
+
+def end(job: Job, found: Sequence[Node], way: str) -> list[dict[str, Any]]:
+    """What the readers have found; no byte may be wrong."""
+    said: list[dict[str, Any]] = json.loads(job.ok())
+    for node, row in zip(found, said, strict=True):
+        ok(row, f"{way} at {node.at}: the reader has died")
+        eq(row["wrong"], 0, f"{way} at {node.at}: wrong pieces of {row['pieces']}")
+    return said
+
+
+def read(found: Sequence[Node], name: str, way: str, enter: str = "",
+         timeout: float = 120) -> list[dict[str, Any]]:
+    """All nodes of a machine read at once."""
+    return end(start(found, name, way, enter, timeout), found, way)
+
+
+def copies(found: Sequence[Node], size: int) -> float:
+    """How often the file has left the file servers."""
+    return sum(node.stats()["gfsd_bytes"] for node in found) / size
+
+
+def report(what: str, found: Sequence[Node], size: int, said: list[dict[str, Any]]) -> float:
+    """Prints a line of figures; answers how many copies left the file servers."""
+    count = copies(found, size)
+    print(f"# {what}: {count:.2f} copies, the last reader after {max(row['seconds'] for row in said):.2f} s, "
+          f"p99 {max(row['p99_ms'] for row in said):.0f} ms", flush=True)
+    return count
+
+
+@needs(machines=1, timeout=400)
+def test_readers_that_start_together_take_one_copy(vm: Lab) -> None:
+    """1, 2, 4 and 8 nodes read a file at once: each byte is right, and about one copy leaves the file server."""
+    servers = gfarm_mount.start(vm)
+    size = 8 * MIB + 4097
+    digest = put(servers, "together", size)
+    for count in (1, 2, 4, 8):
+        with nodes(servers, count) as found:
+            said = read(found, "together", "sequential")
+            eq({row["sha256"] for row in said}, {digest}, f"{count} nodes")
+            ok(report(f"{count} nodes", found, size, said) <= ONE_COPY, f"{count} nodes: more than {ONE_COPY} copies")
+
+
+@pytest.mark.parametrize(("way", "title"), [pytest.param(*case, id=f"{case[0]}_readers") for case in WAYS.items()])
+@needs(machines=1, timeout=300)
+def test_ways(vm: Lab, way: str, title: str) -> None:
+    """Four nodes read a file in a way of their own; then all of it."""
+    del title       # for the list of tests
+    servers = gfarm_mount.start(vm)
+    size = 6 * MIB + 1
+    digest = put(servers, "ways", size)
+    with nodes(servers, 4) as found:
+        said = read(found, "ways", way)
+        ok(report(way, found, size, said) <= ONE_COPY, f"more than {ONE_COPY} copies")
+        # What is left comes from wherever it is, and all of it is right.
+        eq([node.sha256("ways") for node in found], [digest] * len(found), "the whole file")
+        ok(report(f"{way}, then all", found, size, said) <= ONE_COPY, f"then more than {ONE_COPY} copies")
+
+
+@needs(machines=1, timeout=400)
+def test_a_file_that_is_larger_than_the_memory_of_its_readers(vm: Lab) -> None:
+    """Four nodes read 32 MiB, with memory for a half of it each: what one has dropped others have, and all is right."""
+    servers = gfarm_mount.start(vm)
+    size = 32 * MIB
+    digest = put(servers, "larger", size)
+    with nodes(servers, 4) as found, limited(vm.server, 64) as enter:
+        said = read(found, "larger", "sequential", enter, 300)
+        eq({row["sha256"] for row in said}, {digest}, "the file")
+        ok(report("64 MiB of memory", found, size, said) < 3, "as many copies as without other nodes, or nearly")
+
+
+class Wire:
+    """A second wire between the machines, which only the cache uses; netem is at both ends."""
+
+    def __init__(self, pair: Lab) -> None:
+        self._ends = (pair.client, pair.server)
+        for machine in self._ends:
+            machine.run("modprobe sch_netem")
+
+    def spoil(self, how: str) -> None:
+        """Has netem do it from now on, in both directions."""
+        self.mend()
+        for machine in self._ends:
+            machine.run(f"tc qdisc add dev eth1 root netem limit 10000 {how}")
+
+    def mend(self) -> None:
+        """Ends it."""
+        for machine in self._ends:
+            machine.try_run("tc qdisc del dev eth1 root")
+
+
+@contextmanager
+def across(pair: Lab) -> Iterator[tuple[Gfarm, list[Node]]]:
+    """A node at each end of the second wire, for the body. The servers are at one end of the first one."""
+    servers = gfarm_mount.start(pair)
+    loaded.of(pair).load(pair.client, "gfarm", "mods ours gfarm_ra")
+    # A gfsd listens at an address of the loopback interface only.
+    server = pair.address(pair.server, 0)
+    program = servers.push("forward.py")
+    pair.defer(pair.server.start_job(f"exec python3 -I -S {program} {server}:{GFSD_PORT} "
+                                     f"{ADDRESSES['fs1']}:{GFSD_PORT}", 1000).kill)
+    with ExitStack() as stack:
+        near = stack.enter_context(gfarm_node.node(servers, "ib_devname=rxe1", f"{AT}0"))
+        far = stack.enter_context(gfarm_node.node(
+            servers, "ib_devname=rxe1", f"{AT}1", machine=pair.client, source=f"{server}:{GFMD_PORT}",
+            hosts=f"hosts=fs1/{server}+fs2/{server}"))
+        acquaint([near, far])
+        yield servers, [near, far]
+
+
+TROUBLE = {
+    "loses 1 %": "loss 1%", "loses 5 %": "loss 5%", "overtakes": "delay 2ms reorder 90% 50%",
+    "repeats": "duplicate 10%", "is late": "delay 5ms 2ms", "changes bits": "corrupt 2%",
+    "does all of it": "delay 2ms 1ms reorder 95% loss 2% duplicate 2% corrupt 1%"}
+
+
+@needs(wires=2, timeout=600)
+def test_a_network_that_loses_repeats_overtakes_delays_and_changes(pair: Lab) -> None:
+    """A node reads from another one: each byte is right, no page stays locked, and a read is not late for long."""
+    with across(pair) as (servers, found):
+        size, wire = 4 * MIB + 1, Wire(pair)
+        near, far = found
+        for number, (what, how) in enumerate({"does nothing": "", **TROUBLE}.items()):
+            name = f"network{number}"
+            digest = put(servers, name, size, [pair.client])
+            eq(near.sha256(name), digest, "the first reader")
+            before = far.stats()["gfsd_bytes"]
+            if how:
+                wire.spoil(how)
+            (row,) = end(start([far], name, "sequential"), [far], what)
+            share = (far.stats()["gfsd_bytes"] - before) / size
+            print(f"# {what}: {share:.2f} of the file from the file server, {row['seconds']:.2f} s, "
+                  f"p99 {row['p99_ms']:.0f} ms, longest {row['max_ms']:.0f} ms", flush=True)
+            eq(row["sha256"], digest, what)
+            far.forget()
+            eq(far.sha256(name), digest, f"{what}, once more")
+            wire.mend()
