@@ -8,15 +8,23 @@
 """
 from __future__ import annotations
 
+import hashlib
+import os
 import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
+from vmlab import assets
 from vmlab.checks import eq
 from vmlab.gfarm import Gfarm
 from vmlab.gfarm_mount import AT, HOSTS, SHORT, SOURCE, Mount
 from vmlab.machine import Machine, Result
 
+PEER = Path(__file__).with_name("peer")
+KDIR = PEER.parents[1] / "kdir"
 KEY = "00112233445566778899aabbccddeeff"
 DESCRIPTION = "gfarm:cache"
 
@@ -47,6 +55,24 @@ class Node(Mount):
         """What it has dropped, by reason, where there is any."""
         counts = self.ibstat().items()
         return {name.removeprefix("dropped_"): count for name, count in counts if "dropped_" in name and count}
+
+
+def bring_peer(machine: Machine, *scripts: str) -> str:
+    """Brings what plays a node in user space: its queue pairs, compiled in the Debian root against its own verbs
+    library, and scripts of the folder `peer`. Answers the folder."""
+    source = PEER / "datagram_peer.c"
+    program = assets.cache_dir() / f"datagram_peer-{hashlib.sha256(source.read_bytes()).hexdigest()[:12]}"
+    if not program.exists():
+        part = program.with_name(f".{program.name}.{os.getpid()}")      # another lab may be at it, too
+        subprocess.run([sys.executable, "-B", str(KDIR), "run", "gcc-14", "-O2", "-Wall", "-Wextra", "-Werror", "-o",
+                        str(part), str(source), "-libverbs"], check=True)
+        part.rename(program)
+    machine.run("mkdir -p /tmp/peer; modprobe ib_uverbs")
+    for script in scripts:
+        machine.push(PEER / script, f"/tmp/peer/{script}")
+    machine.push(program, "/tmp/peer/datagram_peer")
+    machine.run("chmod 755 /tmp/peer/datagram_peer")
+    return "/tmp/peer"
 
 
 def queue_pairs(machine: Machine) -> int:

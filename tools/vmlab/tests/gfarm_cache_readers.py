@@ -28,8 +28,9 @@ from vmlab.tests.gfarm_memory import limited
 MIB = 1 << 20
 PROGRAM = "gfarm_cache_readers.py"
 ORIGINAL = f"{FOLDER}/original"
-# On a busy host timers expire, and a piece is read from the file server although another node was about to give it.
-ONE_COPY = 1.5
+# On a busy host timers expire, and a piece is read from the file server although another node was about to give it;
+# so the more pieces are on their way from node to node, the more copies.
+ONE_COPY, TWO_COPIES = 1.5, 2.0
 WAYS = {"random": "Four nodes read 64 KiB each, everywhere, each in its own order",
         "strided": "Each of four nodes reads each fourth 128 KiB, none that another one reads",
         "mmap": "Four nodes have the file mapped, and touch it everywhere",
@@ -129,10 +130,10 @@ def test_ways(vm: Lab, way: str, title: str) -> None:
     digest = put(servers, "ways", size)
     with nodes(servers, 4) as found:
         said = read(found, "ways", way)
-        ok(report(way, found, size, said) <= ONE_COPY, f"more than {ONE_COPY} copies")
+        ok(report(way, found, size, said) <= TWO_COPIES, f"more than {TWO_COPIES} copies")
         # What is left comes from wherever it is, and all of it is right.
         eq([node.sha256("ways") for node in found], [digest] * len(found), "the whole file")
-        ok(report(f"{way}, then all", found, size, said) <= ONE_COPY, f"then more than {ONE_COPY} copies")
+        ok(report(f"{way}, then all", found, size, said) <= TWO_COPIES, f"then more than {TWO_COPIES} copies")
 
 
 @needs(machines=1, timeout=400)
@@ -186,6 +187,8 @@ def across(pair: Lab) -> Iterator[tuple[Gfarm, list[Node]]]:
         yield servers, [near, far]
 
 
+# A read is over after 2 s with other nodes, and then the file server is asked.
+LATE_MS = 5000
 TROUBLE = {
     "loses 1 %": "loss 1%", "loses 5 %": "loss 5%", "overtakes": "delay 2ms reorder 90% 50%",
     "repeats": "duplicate 10%", "is late": "delay 5ms 2ms", "changes bits": "corrupt 2%",
@@ -210,6 +213,8 @@ def test_a_network_that_loses_repeats_overtakes_delays_and_changes(pair: Lab) ->
             print(f"# {what}: {share:.2f} of the file from the file server, {row['seconds']:.2f} s, "
                   f"p99 {row['p99_ms']:.0f} ms, longest {row['max_ms']:.0f} ms", flush=True)
             eq(row["sha256"], digest, what)
+            ok(row["max_ms"] < LATE_MS, f"{what}: a read took {row['max_ms']:.0f} ms")
+            ok(share < 0.5 or "loss 2%" in how, f"{what}: {share:.2f} of the file from the file server")
             far.forget()
             eq(far.sha256(name), digest, f"{what}, once more")
             wire.mend()

@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Fragments of pages that get lost, come twice, or in another order: each page has its own bytes.
+
+    a holder in user space (peer/gfarm_cache_lossy.py) ── rxe0 ── gfarm_ra, a node that reads      one machine
+"""
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from typing import Any
+
+from vmlab import gfarm_mount, gfarm_node
+from vmlab.checks import eq, ge
+from vmlab.gfarm import FOLDER
+from vmlab.gfarm_node import KEY
+from vmlab.lab import Lab
+from vmlab.needs import needs
+
+NAME = "fragments"
+SCRIPTS = ("gfarm_cache_wire.py", "gfarm_cache_liar.py", "gfarm_cache_lossy.py")
+# A read of 16 KiB for each of 51 cases.
+SIZE = 51 * 16384
+
+
+@needs(machines=1, timeout=300)
+def test_each_fragment_of_a_read_is_lost_in_turn(vm: Lab) -> None:
+    """Each of 16 is lost, comes twice, or last; all in reverse; half; none: bytes are right, most from the holder."""
+    servers = gfarm_mount.start(vm)
+    folder = gfarm_node.bring_peer(vm.server, *SCRIPTS)
+    gfarm_mount.put_random(servers, NAME, SIZE, "fs1")
+    servers.run(f"gfexport /{NAME} > {FOLDER}/{NAME}.copy")
+    found = re.search(r"Inode: *(\d+) *Gen: *(\d+)", servers.run(f"gfstat /{NAME}"))
+    assert found
+    with gfarm_node.node(servers, "ib_mtu=1024") as mount:
+        words = [mount.folder, KEY, *found.groups(), f"{FOLDER}/{NAME}.copy", f"{mount.at}/{NAME}"]
+        told: list[dict[str, Any]] = json.loads(vm.server.run(
+            f"exec python3 -I -S -c 'import sys; sys.path.insert(0, \"{folder}\"); import gfarm_cache_lossy; "
+            "gfarm_cache_lossy.main()' " + " ".join(map(shlex.quote, words)), 240))
+        eq([row["what"] for row in told if not row["right"]], [], "reads with other bytes, or none")
+        ge(len(told), 51, "reads")
+        lost = [row for row in told if row["what"].endswith("is lost")]
+        again = [row["what"] for row in lost if row["asked"] > 1]
+        ge(len(again), len(lost) // 2, "losses for which the holder was asked again")
+        share = mount.stats()["gfsd_bytes"] / SIZE
+        print(f"# {share:.2f} of the bytes from the file server, the longest read took "
+              f"{max(row['seconds'] for row in told):.2f} s", flush=True)
+        ge(0.5, share, "of the bytes from the file server")
