@@ -102,8 +102,8 @@ impl Inbox {
         self.tag
     }
 
-    /// Begins a read that does not ask the peers `lost`; `None` if its pages have too many fragments
-    /// for one request.
+    /// Begins a read that does not ask the peers `lost`; `None` if its pages have too many
+    /// fragments for one request.
     pub(super) fn begin(
         &self,
         wanted: &Wanted,

@@ -8,7 +8,10 @@ use proto::gfarm::cache::{
     have::Have,
     pages::PageSet,
     request::Wanted,
-    requester::event::Event as Told,
+    requester::{
+        event::Event as Told,
+        Duty, //
+    },
     wire::Kind, //
 };
 
@@ -72,6 +75,11 @@ impl World {
             return;
         };
         let piece = read.rest.lowest(len.pages_max());
+        // What is missing before it is going to be read from the file server, with all behind it.
+        let duty = match read.missing.is_subset(read.rest) {
+            true => Duty::Nothing,
+            false => Duty::Behind,
+        };
         read.rest = read.rest.difference(piece);
         let (chunk, gen, missing) = (read.chunk, read.gen, read.missing);
         let lanes = &self.nodes[n].lanes;
@@ -91,6 +99,9 @@ impl World {
         if !node.lanes[lane].begin(id, number, wanted, len, now_us) {
             self.tally.violate("a piece has too many fragments");
             return;
+        }
+        if let Some(machine) = &mut node.lanes[lane].machine {
+            machine.set_duty(duty);
         }
         let contacts = node.contacts.iter();
         let lost = contacts.filter(|(_, contact)| contact.rtt.is_lost(now_us));
