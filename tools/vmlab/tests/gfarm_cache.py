@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 from vmlab import gfarm_mount
-from vmlab.checks import eq, ge, matches, ok, until
+from vmlab.checks import Failed, TooSlow, eq, ge, matches, ok, until
 from vmlab.gfarm import Gfarm
 from vmlab.gfarm_mount import AT, put_random
 from vmlab.gfarm_node import DESCRIPTION, KEY, Node, node, queue_pairs, try_mount
@@ -114,6 +114,15 @@ def acquainted(servers: Gfarm, count: int, options: str = "") -> Iterator[list[N
         yield mounts
 
 
+def waits_for_another(reader: Node, told: int) -> None:
+    """Waits until a node has been told once more than `told` times to wait. A node that is silent for too long on a busy
+    host tells nobody."""
+    try:
+        until(lambda: reader.ibstat()["told_wait"] > told, 20, "it waits for another node")
+    except Failed as why:
+        raise TooSlow(f"{why}; {reader.ibstat()['timeouts']} silences") from None
+
+
 def left_servers(mounts: list[Node], bytes_max: float) -> None:
     """Checks how many bytes the file servers have sent to nodes. On a busy host a node is silent for longer than others
     wait now and then: each time costs a part of 1 MiB at most."""
@@ -176,7 +185,7 @@ def test_who_waits_for_another_node_can_leave(vm: Lab) -> None:
                               ("umount -f", f"dd if={two.at}/waits of=/dev/null bs=1M iflag=direct")):
                 told = two.ibstat()["told_wait"]
                 job = vm.server.start_job(f"exec {read} 2>&1", 120)
-                until(lambda told=told: two.ibstat()["told_wait"] > told, 20, "the second one waits for the first")
+                waits_for_another(two, told)
                 began = time.monotonic()
                 if way == "kill -9":
                     job.kill()
@@ -204,7 +213,7 @@ def test_the_device_goes_while_a_node_is_waited_for(vm: Lab) -> None:
         try:
             until(lambda: gfarm_mount.serving(vm.server), 20, "the first one asks a file server")
             jobs.append(vm.server.start_job(f"sha256sum {two.at}/removed", 120))
-            until(lambda: two.ibstat()["told_wait"], 20, "the second one waits for the first")
+            waits_for_another(two, 0)
             vm.server.run("rdma link delete rxe0", 20)
         finally:
             servers.thaw("fs1", "fs2")
