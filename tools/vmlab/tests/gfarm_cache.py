@@ -115,8 +115,8 @@ def acquainted(servers: Gfarm, count: int, options: str = "") -> Iterator[list[N
 
 
 def waits_for_another(reader: Node, told: int) -> None:
-    """Waits until a node has been told once more than `told` times to wait. A node that is silent for too long on a busy
-    host tells nobody."""
+    """Waits until a node has been told once more than `told` times to wait. On a busy host a node may be silent for too
+    long to tell that."""
     try:
         until(lambda: reader.ibstat()["told_wait"] > told, 20, "it waits for another node")
     except Failed as why:

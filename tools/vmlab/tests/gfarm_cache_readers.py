@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from vmlab import gfarm_mount, gfarm_node, loaded, seed
-from vmlab.checks import eq, ok, until
+from vmlab.checks import TooSlow, eq, ok, until
 from vmlab.gfarm import ADDRESSES, FOLDER, GFMD_PORT, GFSD_PORT, PROGRAMS, Gfarm
 from vmlab.gfarm_mount import AT
 from vmlab.gfarm_node import Node
@@ -30,7 +30,7 @@ PROGRAM = "gfarm_cache_readers.py"
 ORIGINAL = f"{FOLDER}/original"
 # On a busy host timers expire, and a piece is read from the file server although another node was about to give it;
 # so the more pieces are on their way from node to node, the more copies.
-ONE_COPY, TWO_COPIES = 1.5, 2.0
+ONE_COPY, TWO_COPIES, THREE_COPIES = 1.5, 2.0, 3.0
 WAYS = {"random": "Four nodes read 64 KiB each, everywhere, each in its own order",
         "strided": "Each of four nodes reads each fourth 128 KiB, none that another one reads",
         "mmap": "Four nodes have the file mapped, and touch it everywhere",
@@ -99,12 +99,14 @@ def copies(found: Sequence[Node], size: int) -> float:
     return sum(node.stats()["gfsd_bytes"] for node in found) / size
 
 
-def report(what: str, found: Sequence[Node], size: int, said: list[dict[str, Any]]) -> float:
-    """Prints a line of figures; answers how many copies left the file servers."""
+def report(what: str, found: Sequence[Node], size: int, said: list[dict[str, Any]], most: float) -> None:
+    """Prints a line of figures; no more than `most` copies may have left the file servers. On a busy host nodes are
+    silent for too long now and then, and others read from the file server instead."""
     count = copies(found, size)
     print(f"# {what}: {count:.2f} copies, the last reader after {max(row['seconds'] for row in said):.2f} s, "
           f"p99 {max(row['p99_ms'] for row in said):.0f} ms", flush=True)
-    return count
+    if count > most:
+        raise TooSlow(f"{what}: {count:.2f} copies left the file servers, at most {most} may")
 
 
 @needs(machines=1, timeout=400)
@@ -117,7 +119,7 @@ def test_readers_that_start_together_take_one_copy(vm: Lab) -> None:
         with nodes(servers, count) as found:
             said = read(found, "together", "sequential")
             eq({row["sha256"] for row in said}, {digest}, f"{count} nodes")
-            ok(report(f"{count} nodes", found, size, said) <= ONE_COPY, f"{count} nodes: more than {ONE_COPY} copies")
+            report(f"{count} nodes", found, size, said, ONE_COPY)
 
 
 @pytest.mark.parametrize(("way", "title"), [pytest.param(*case, id=f"{case[0]}_readers") for case in WAYS.items()])
@@ -130,10 +132,10 @@ def test_ways(vm: Lab, way: str, title: str) -> None:
     digest = put(servers, "ways", size)
     with nodes(servers, 4) as found:
         said = read(found, "ways", way)
-        ok(report(way, found, size, said) <= TWO_COPIES, f"more than {TWO_COPIES} copies")
+        report(way, found, size, said, TWO_COPIES)
         # What is left comes from wherever it is, and all of it is right.
         eq([node.sha256("ways") for node in found], [digest] * len(found), "the whole file")
-        ok(report(f"{way}, then all", found, size, said) <= TWO_COPIES, f"then more than {TWO_COPIES} copies")
+        report(f"{way}, then all", found, size, said, TWO_COPIES)
 
 
 @needs(machines=1, timeout=400)
@@ -145,7 +147,7 @@ def test_a_file_that_is_larger_than_the_memory_of_its_readers(vm: Lab) -> None:
     with nodes(servers, 4) as found, limited(vm.server, 64) as enter:
         said = read(found, "larger", "sequential", enter, 300)
         eq({row["sha256"] for row in said}, {digest}, "the file")
-        ok(report("64 MiB of memory", found, size, said) < 3, "as many copies as without other nodes, or nearly")
+        report("64 MiB of memory", found, size, said, THREE_COPIES)
 
 
 class Wire:
@@ -213,8 +215,10 @@ def test_a_network_that_loses_repeats_overtakes_delays_and_changes(pair: Lab) ->
             print(f"# {what}: {share:.2f} of the file from the file server, {row['seconds']:.2f} s, "
                   f"p99 {row['p99_ms']:.0f} ms, longest {row['max_ms']:.0f} ms", flush=True)
             eq(row["sha256"], digest, what)
-            ok(row["max_ms"] < LATE_MS, f"{what}: a read took {row['max_ms']:.0f} ms")
-            ok(share < 0.5 or "loss 2%" in how, f"{what}: {share:.2f} of the file from the file server")
+            if row["max_ms"] >= LATE_MS:
+                raise TooSlow(f"{what}: a read took {row['max_ms']:.0f} ms")
+            if share >= 0.5 and "loss 2%" not in how:
+                raise TooSlow(f"{what}: {share:.2f} of the file from the file server")
             far.forget()
             eq(far.sha256(name), digest, f"{what}, once more")
             wire.mend()
