@@ -6,6 +6,7 @@ import re
 from rules import Source
 
 DEFECTS = pathlib.Path("Documentation/defects-of-c.md")
+PROBLEMS = pathlib.Path("Documentation/gfarm-spec-problems.md")
 LOCKS = pathlib.Path("Documentation/states-and-locks.md")
 _STRUCT = re.compile(r"(?:pub(?:\(\w+\))? )?struct (\w+)")
 _LOCK = re.compile(r"\s+(?:pub(?:\(\w+\))? )?(\w+): (?:Mutex|IrqLock|SpinLock)<")
@@ -14,6 +15,7 @@ _STATE = re.compile(r"^    (\w+) = \d", re.M)
 _NUMBER = re.compile(r"\bD([1-9]\d?)\b")
 _NAMED = re.compile(r"\bd([1-9]\d?)_[a-z]")
 _ROW = re.compile(r"^\| D(\d+) \|(.*)\|([^|]*)\|$", re.M)
+_PROBLEM = re.compile(r"^\| (\d+) \|.*\|([^|]*)\|$", re.M)
 _TEST = re.compile(r"`([a-z_0-9]+(?:\.[a-z_0-9]+)+)`")
 # Where the numbers mean something else, or a file is written by a tool.
 _FOREIGN = (".lock", "COPYING")
@@ -34,8 +36,11 @@ class _Tests:
     """Every test that a document can name."""
 
     def __init__(self, sources: list[Source]) -> None:
+        cache = "tools/proto/tests/proto/gfarm/cache"
         self.host = {"proto": _functions(sources, "tools/proto/tests/proto"),
-                     "sim": _functions(sources, "tools/sim/tests/sim")}
+                     "proto.cache": _functions(sources, f"{cache}/requester") | _functions(sources, cache),
+                     "sim": _functions(sources, "tools/sim/tests/sim"),
+                     "sim_cache": _functions(sources, "tools/sim-cache/tests")}
         self.machines = _functions(sources, "tools/vmlab/tests")
         # Cases of the scripted peer, of which some files make a test each.
         self.cases = set().union(*_functions(sources, "tools/vmlab/peer").values())
@@ -43,10 +48,10 @@ class _Tests:
                      and re.search(r"globals\(\)\[f\"test_\{|parametrize", s.text)}
 
     def has(self, name: str) -> bool:
-        """Whether `file.test`, `proto.file.test` or `sim.file.test` exists."""
+        """Whether `file.test`, `proto.file.test` or another test of the host exists."""
         *group, file, test = name.split(".")
         if group:
-            return test in self.host.get(group[0], {}).get(file, set())
+            return test in self.host.get(".".join(group), {}).get(file, set())
         return (f"test_{test}" in self.machines.get(file, set())
                 or (file in self.made and test.removesuffix("_with_n") in self.cases))
 
@@ -66,6 +71,18 @@ def defects_are_documented(sources: list[Source]) -> list[str]:
         if source.path != DEFECTS and not source.path.name.endswith(_FOREIGN):
             complaints += [f"{source.path}: D{n} is not in {DEFECTS}" for n in sorted(_cited(source) - rows.keys())]
     return complaints
+
+
+def problems_have_tests(sources: list[Source]) -> list[str]:
+    """Each problem of Gfarm's specification names a test, and each test that the page names exists."""
+    page = next((s for s in sources if s.path == PROBLEMS), None)
+    if page is None:
+        return [f"{PROBLEMS} is missing"]
+    rows, tests = dict(_PROBLEM.findall(page.text)), _Tests(sources)
+    complaints = [f"{PROBLEMS}: {n} has no row" for n in range(1, 17) if str(n) not in rows]
+    complaints += [f"{PROBLEMS}: {n} names no test" for n, cell in rows.items() if not _TEST.findall(cell)]
+    return complaints + [f"{PROBLEMS}: {n}: there is no test {name}" for n, cell in rows.items()
+                         for name in _TEST.findall(cell) if not tests.has(name)]
 
 
 def locks_are_documented(sources: list[Source]) -> list[str]:
@@ -90,4 +107,4 @@ def locks_are_documented(sources: list[Source]) -> list[str]:
     return complaints
 
 
-RULES = [defects_are_documented, locks_are_documented]
+RULES = [defects_are_documented, locks_are_documented, problems_have_tests]

@@ -95,7 +95,7 @@ class Liar:
         self.request = Request(1, inum, gen, len(self.content))
         self.replies: list[wire.Reply] = []
         self.asked: list[int] = []
-        self._unseen, self._seen = 0, self.datagrams()
+        self._unseen, self._seen, self._incarnation = 0, self.datagrams(), 0
 
     def sequence(self) -> int:
         """The number of the next datagram."""
@@ -103,8 +103,9 @@ class Liar:
         return self._sequence
 
     def record(self) -> Record:
-        """What it tells of itself."""
-        return Record(self.me, self.public.gid, self.public.qpn, QKEY, self.boot)
+        """What it tells of itself: each time something newer, so that it contradicts who takes it for dead."""
+        self._incarnation += 1
+        return Record(self.me, self.public.gid, self.public.qpn, QKEY, self.boot, incarnation=self._incarnation)
 
     def head(self, kind: int) -> Head:
         """A head that is right."""
@@ -127,7 +128,7 @@ class Liar:
         until = time.monotonic() + ANSWER_MS / 1000
         while self.datagrams() < self._seen + self._unseen and time.monotonic() < until:
             time.sleep(0.002)
-        self._unseen, self._seen = 0, self.datagrams()
+        self._unseen, self._seen, self._incarnation = 0, self.datagrams(), 0
 
     def poll(self, wait_ms: int) -> bool:
         """Takes all that has come from the node: keeps replies, answers its last question. Whether there was any."""
