@@ -123,9 +123,9 @@ def no_path_attributes(sources: list[Source]) -> list[str]:
 
 
 # Public for tests and the simulation, which look at a decision's parts.
-_LOOKED_AT = {"io_ids"}
+_LOOKED_AT = {"io_ids", "lowest"}
 # Pure folders whose driver does not exist yet; tidy prints what they offer in advance.
-AHEAD_OF_DRIVERS = ("gfarm_ra/proto/cache",)
+AHEAD_OF_DRIVERS: tuple[str, ...] = ()
 
 
 def _unused(sources: list[Source]) -> list[tuple[pathlib.Path, str]]:
