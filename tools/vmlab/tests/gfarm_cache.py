@@ -193,7 +193,8 @@ def test_who_waits_for_another_node_can_leave(vm: Lab) -> None:
                     vm.server.try_run(f"umount -f {two.at}", 30)
                 said = job.wait(30)
                 ok(said.code, f"{way}: it has read the file: {said.out}")
-                ok(time.monotonic() - began < 5, f"{way} took {time.monotonic() - began:.1f} s")
+                # Who asks the silent file server meanwhile connects twice, 3 s each; not interrupted it waits for 60 s.
+                ok(time.monotonic() - began < 20, f"{way} took {time.monotonic() - began:.1f} s")
         finally:
             servers.thaw("fs1", "fs2")
             said = first.wait(60)
