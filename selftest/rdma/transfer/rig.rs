@@ -15,19 +15,19 @@ use ::rdma::transfer::{
     SendQp,
     Sending, //
 };
-use kernel::{
-    new_spinlock,
-    sync::SpinLock,
-    time::{
-        delay::fsleep,
-        Delta, //
-    }, //
+use kernel::time::{
+    delay::fsleep,
+    Delta, //
 };
 use kernel_ext::{
+    new_irq_lock,
     scatterlist::BlockParts,
-    sync::atomic::{
-        AtomicUsize,
-        Ordering::Relaxed, //
+    sync::{
+        atomic::{
+            AtomicUsize,
+            Ordering::Relaxed, //
+        },
+        IrqLock, //
     }, //
 };
 
@@ -37,8 +37,9 @@ const FRAGMENTS_MAX: u16 = 64;
 /// What has come in the transfer that runs.
 #[pin_data]
 pub(crate) struct Inbox {
+    /// The handlers take it in softirq context.
     #[pin]
-    heard: SpinLock<KVec<Heard>>,
+    heard: IrqLock<KVec<Heard>>,
     wrong: AtomicUsize,
 }
 
@@ -144,7 +145,7 @@ impl Rig {
         let heard = KVec::with_capacity(FRAGMENTS_MAX.into(), GFP_KERNEL)?;
         let inbox = Arc::pin_init(
             pin_init!(Inbox {
-                heard <- new_spinlock!(heard),
+                heard <- new_irq_lock!(heard),
                 wrong: AtomicUsize::new(0),
             }),
             GFP_KERNEL,
