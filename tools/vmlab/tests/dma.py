@@ -18,7 +18,7 @@ from vmlab.testdevice import MODULE, add_fault, plug_in, queue_pairs
 SWIOTLB = "/sys/kernel/debug/swiotlb"
 # In places of 2 KiB: the kernel's default of 64 MiB is not enough for a session of the default depth.
 BOUNCES = "swiotlb=65536,force"
-DEPTH, CHUNK = 512, 128 << 10
+CHUNK = 128 << 10
 
 # Writes of random bytes, and reads of them; the memory begins at each sector of a page.
 OFFSETS = """
@@ -62,7 +62,8 @@ def _carries(invalidate: str) -> Callable[[Lab], None]:
         _plug_in(vm)
         rnbd.start(vm, mib=16, rtrs=f"always_invalidate={invalidate}")
         disk = rnbd.map_disk(vm)
-        ge(_bounced(vm), DEPTH * CHUNK // 2048, "bounce buffers in use, those of the chunks among them")
+        depth = int(vm.server.read("/sys/module/rtrs_server/parameters/sess_queue_depth"))
+        ge(_bounced(vm), depth * CHUNK // 2048, "bounce buffers in use, those of the chunks among them")
         disk.history(writers=4, seconds=3).clean()
         disk.fio("--rw=randwrite --bsrange=4k-512k --iodepth=16 --size=8m --verify=crc32c --verify_fatal=1").clean()
         _same_at_both_ends(vm, disk)

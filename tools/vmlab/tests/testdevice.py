@@ -213,7 +213,9 @@ def _faulty(side: str, rule: str, options: str = "") -> Callable[[Lab], None]:
         rnbd.start(vm)
         disk = rnbd.map_disk(vm, options=f"access_mode=rw {options}")
         before = paths.count(vm, "reconnects", 0)
-        load = disk.fio("--rw=randwrite --bs=4k --iodepth=8 --size=8m --loops=2 --verify=crc32c --verify_fatal=1")
+        # On one processor: it stays with the queue pair that is chosen now.
+        load = disk.fio("--rw=randwrite --bs=4k --iodepth=8 --size=8m --loops=2 --verify=crc32c --verify_fatal=1 "
+                        "--cpus_allowed=0")
         until(lambda: disk.requests > 200, 20, "the load runs")
         # Each request is a receive of the server, and a write with an immediate of the client.
         requests = {"client": "writes_with_immediate", "server": "receive_completions"}[side]
