@@ -310,11 +310,11 @@ impl<I: Incoming> Requests<I> {
             let page = lent.first_page().saturating_add(next.into());
             let (chunk, start) = (page / PAGES as u64, page % PAGES as u64);
             let rest = u64::from(lent.pages().saturating_sub(next));
-            let of_chunk = (PAGES as u64).saturating_sub(start);
-            let count = rest.min(of_chunk).min(self.fragment_len.pages_max() as u64);
+            let of_chunk = rest.min((PAGES as u64).saturating_sub(start));
             // CAST: Both are at most 256, the first one less.
-            let pages = PageSet::range(start as u8, count as usize);
-            let pages = pages.intersection(PageSet::of_file(chunk, size_bytes));
+            let pages = PageSet::range(start as u8, of_chunk as usize);
+            let piece = pages.lowest(self.fragment_len.pages_max());
+            let pages = piece.intersection(PageSet::of_file(chunk, size_bytes));
             let Ok(wanted) = Wanted::new(id, size_bytes, chunk, pages) else {
                 // Behind the end of the file.
                 break;
@@ -329,7 +329,7 @@ impl<I: Incoming> Requests<I> {
                 chunk.owners.add_all(&owners);
             }
             // CAST: At most 256.
-            let end = next.saturating_add(count as u16);
+            let end = next.saturating_add(piece.len() as u16);
             if (next..end).any(|page| !lent.is_filled(page)) {
                 duty = Duty::Behind;
             }

@@ -184,13 +184,16 @@ impl Part {
 
 impl Pages for Part {
     fn ask_nodes(self, owes: bool) -> Option<Self> {
-        let (reads, node, size_bytes) = {
-            let inode = self.subrequest.inode();
-            let sb = inode.super_block();
-            (sb.data().reads(), inode.data().clone(), inode.size())
+        let reads = {
+            let sb = self.subrequest.inode().super_block();
+            sb.data().reads()
         };
         let Some(reads) = reads else {
             return Some(self);
+        };
+        let (node, size_bytes) = {
+            let inode = self.subrequest.inode();
+            (inode.data().clone(), inode.size())
         };
         let (part, is_end) = self.ask(reads.clone(), &node, size_bytes, owes)?;
         let how = match (part.len(), is_end) {

@@ -123,13 +123,11 @@ def no_path_attributes(sources: list[Source]) -> list[str]:
 
 
 # Public for tests and the simulation, which look at a decision's parts.
-_LOOKED_AT = {"io_ids", "lowest"}
-# Pure folders whose driver does not exist yet; tidy prints what they offer in advance.
-AHEAD_OF_DRIVERS: tuple[str, ...] = ()
+_LOOKED_AT = {"io_ids"}
 
 
-def _unused(sources: list[Source]) -> list[tuple[pathlib.Path, str]]:
-    """What pure folders offer and no module uses: the file, and where and what it is."""
+def proto_is_used(sources: list[Source]) -> list[str]:
+    """What a pure folder offers a module uses: what is only tested is not what runs."""
     files = {s.path: "\n".join(map(_code_of, s.lines)) for s in _rust(sources) if _in_folder(s.path, KERNEL_FOLDERS)}
     offers = re.compile(r"^ *pub (?:const )?(fn|const|static|struct|enum|trait|type) (\w+)", re.M)
     found = []
@@ -142,21 +140,8 @@ def _unused(sources: list[Source]) -> list[tuple[pathlib.Path, str]]:
             is_used = len(word.findall(re.sub(r"\bimpl\b.*", "", code))) > 1 or match[2] in _LOOKED_AT
             if not is_used and not any(word.search(other) for file, other in files.items() if file != path):
                 number = code.count("\n", 0, match.start()) + 1
-                found.append((path, f"{path}:{number}: no module uses {match[1]} {match[2]}"))
+                found.append(f"{path}:{number}: no module uses {match[1]} {match[2]}")
     return found
-
-
-def ahead_of_drivers(sources: list[Source]) -> dict[str, int]:
-    """How many items of each of these folders wait for their driver."""
-    unused = [path for path, _ in _unused(sources)]
-    return {folder: sum(_in_folder(path, (folder,)) for path in unused) for folder in AHEAD_OF_DRIVERS}
-
-
-def proto_is_used(sources: list[Source]) -> list[str]:
-    """What a pure folder offers a module uses: what is only tested is not what runs."""
-    complaints = [text for path, text in _unused(sources) if not _in_folder(path, AHEAD_OF_DRIVERS)]
-    return complaints + [f"tools/tidy/rust.py: {folder} is in AHEAD_OF_DRIVERS, and all of it is used"
-                         for folder, count in ahead_of_drivers(sources).items() if not count]
 
 
 def function_length(sources: list[Source]) -> list[str]:

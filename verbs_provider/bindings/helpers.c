@@ -38,7 +38,7 @@ struct device *verbs_provider_helper_add_dma_device(const char *name, unsigned i
 		return ERR_PTR(err);
 	}
 	dma_set_min_align_mask(&pdev->dev, min_align_mask);
-	/* As irdma, bnxt_re and efa do; the least that an adapter of 7.2 says is 1 GiB. */
+	/* As irdma, bnxt_re and efa do. */
 	dma_set_max_seg_size(&pdev->dev, UINT_MAX);
 	return &pdev->dev;
 }

@@ -5,18 +5,13 @@
 """
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 import re
 import shlex
-import subprocess
-import sys
 import time
-from pathlib import Path
 from typing import Any
 
-from vmlab import assets, gfarm_mount, gfarm_node
+from vmlab import gfarm_mount, gfarm_node
 from vmlab.checks import eq, ge, ok
 from vmlab.gfarm import FOLDER, Gfarm
 from vmlab.gfarm_node import KEY, Node
@@ -25,8 +20,6 @@ from vmlab.machine import Job
 from vmlab.needs import needs
 from vmlab.seed import fresh
 
-PEER = Path(__file__).resolve().parents[1] / "peer"
-KDIR = PEER.parents[1] / "kdir"
 SCRIPTS = ("gfarm_cache_wire.py", "gfarm_cache_liar.py")
 # Not a whole number of pages.
 SIZE = 300_001
@@ -34,26 +27,10 @@ DATAGRAMS = 100_000
 LINE = "gfarm_ra: a node of the cache has dropped datagrams"
 
 
-def _program() -> Path:
-    """The liar's queue pairs, compiled in the Debian root against its own verbs library."""
-    source = PEER / "datagram_peer.c"
-    program = assets.cache_dir() / f"datagram_peer-{hashlib.sha256(source.read_bytes()).hexdigest()[:12]}"
-    if not program.exists():
-        part = program.with_name(f".{program.name}.{os.getpid()}")      # another lab may be at it, too
-        subprocess.run([sys.executable, "-B", str(KDIR), "run", "gcc-14", "-O2", "-Wall", "-Wextra", "-Werror", "-o",
-                        str(part), str(source), "-libverbs"], check=True)
-        part.rename(program)
-    return program
-
-
 def _prepare(vm: Lab, name: str) -> tuple[Gfarm, str]:
     """Servers with a file, whose content the liar has as well; its digest."""
     servers = gfarm_mount.start(vm)
-    vm.server.run("mkdir -p /tmp/peer; modprobe ib_uverbs")
-    for script in SCRIPTS:
-        vm.server.push(PEER / script, f"/tmp/peer/{script}")
-    vm.server.push(_program(), "/tmp/peer/datagram_peer")
-    vm.server.run("chmod 755 /tmp/peer/datagram_peer")
+    gfarm_node.bring_peer(vm.server, *SCRIPTS)
     digest = gfarm_mount.put_random(servers, name, SIZE, "fs1")
     servers.run(f"gfexport /{name} > {FOLDER}/{name}.copy")
     return servers, digest

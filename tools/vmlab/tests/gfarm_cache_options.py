@@ -2,6 +2,8 @@
 """The options of the cooperative cache of Gfarm mounts, what they control, and its files below /proc."""
 from __future__ import annotations
 
+import time
+
 from vmlab import gfarm_mount, gfarm_node
 from vmlab.checks import eq, ge, matches, ok, until
 from vmlab.gfarm_mount import AT, put_random
@@ -168,7 +170,10 @@ def test_counts_are_what_was_read(vm: Lab) -> None:
         eq(one.sha256("counted"), wanted, "the first node")
         counts = one.ibstat()
         eq((counts["peer_bytes"], counts["gfsd_bytes"], one.stats()["gfsd_bytes"]), (0, size, size), "from servers")
+        time.sleep(1)       # files are closed at gfmd a moment later
+        asked = one.stats()["gfmd_requests"]
         eq(two.sha256("counted"), wanted, "the second node")
+        eq(one.stats()["gfmd_requests"], asked, "requests to gfmd of the node that gives pages")
         first, second = one.ibstat(), two.ibstat()
         eq(second["peer_bytes"] + second["gfsd_bytes"], size, f"bytes that were counted: {second}")
         eq(second["gfsd_bytes"], two.stats()["gfsd_bytes"], "from file servers")
