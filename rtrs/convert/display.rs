@@ -14,6 +14,7 @@ use crate::proto::{
         PathName, //
     },
     device::Unfit,
+    geometry::BadPayload,
     handshake::{
         ConnectError,
         Refusal, //
@@ -44,6 +45,7 @@ use crate::proto::{
 forward_display! {
     Addr,
     AddrError,
+    BadPayload,
     ClientRdma,
     ClientState,
     ConnectError,

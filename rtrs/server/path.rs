@@ -4,6 +4,7 @@
 
 pub(crate) mod chunks;
 pub(crate) mod connections;
+pub(crate) mod error;
 pub(crate) mod fence;
 pub(crate) mod heartbeat;
 pub(crate) mod info;
@@ -12,10 +13,8 @@ pub(crate) mod stats;
 pub(crate) mod teardown;
 mod work;
 
-use core::fmt;
-
 use kernel::{
-    impl_has_delayed_work, impl_has_work, new_mutex,
+    fmt, impl_has_delayed_work, impl_has_work, new_mutex,
     prelude::*,
     sync::{
         Arc,
@@ -75,6 +74,7 @@ use crate::server::{
     path::{
         chunks::Chunks,
         connections::Connections,
+        error::PathError,
         fence::Fencing,
         heartbeat::Liveness,
         info::InfoExchange,
@@ -239,10 +239,7 @@ impl Path {
         };
         *joined = Instant::now();
         if let Err(e) = connections::accept(self, &connections, connect.cid, request) {
-            self.fail(format_args!(
-                "connection {} cannot be made ({e:?})",
-                connect.cid
-            ));
+            self.fail(PathError::Accept(connect.cid, e));
         }
     }
 
@@ -338,6 +335,11 @@ impl Path {
         self.state.did(operation);
     }
 
+    /// Returns what the path is called in log lines: `session NAME: path SRC@DST`.
+    pub(crate) fn label(&self) -> Label<'_> {
+        Label(self)
+    }
+
     /// Closes the path, if it is not being closed. Any context; a work item does the teardown.
     pub(crate) fn close(self: &Arc<Self>) {
         if self.step(ServerEvent::Close) == ServerEffect::TearDown {
@@ -347,7 +349,7 @@ impl Path {
 
     /// Closes the path because of an error, and logs it.
     #[cold]
-    pub(crate) fn fail(self: &Arc<Self>, why: fmt::Arguments<'_>) {
+    pub(crate) fn fail(self: &Arc<Self>, why: PathError<'_>) {
         if self.state.fail() {
             self.log_failure(why);
             self.queue_tear_down();
@@ -364,8 +366,8 @@ impl Path {
 
     /// Logs why the path is closed.
     #[cold]
-    pub(crate) fn log_failure(&self, why: fmt::Arguments<'_>) {
-        pr_err!("{}: {}, path closed\n", format_args!("{}", self.name), why);
+    pub(crate) fn log_failure(&self, why: PathError<'_>) {
+        pr_err!("{}: {}, path closed\n", self.label(), why);
     }
 
     /// Handles a request that came while the path was not up; returns whether it is served, as the
@@ -375,10 +377,7 @@ impl Path {
     pub(crate) fn early_request(self: &Arc<Self>) -> bool {
         let effect = self.step(ServerEvent::Request);
         if effect == ServerEffect::TearDown {
-            pr_err!(
-                "{}: request before the path is set up, path closed\n",
-                format_args!("{}", self.name)
-            );
+            self.log_failure(PathError::EarlyRequest);
             self.queue_tear_down();
         }
         effect == ServerEffect::Serve
@@ -429,5 +428,19 @@ impl Path {
     /// Cancels the ticks, and waits for one that runs.
     pub(crate) fn stop_ticks(self: &Arc<Self>) {
         drop(workqueue::cancel_delayed_sync::<Path, 1>(self));
+    }
+}
+
+/// What a path is called in log lines.
+pub(crate) struct Label<'a>(&'a Path);
+
+impl fmt::Display for Label<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Label(Path { session, name, .. }) = self;
+        // The client names the session when all connections of its first path are there.
+        if !session.name().is_empty() {
+            f.write_fmt(fmt!("session {}: ", session.name()))?;
+        }
+        f.write_fmt(fmt!("path {name}"))
     }
 }

@@ -97,7 +97,7 @@ fn expect_one(path: &Path, what: &str, text: &str) -> Result {
     }
     pr_err!(
         "{}: {what}: unknown value '{}', write 1\n",
-        format_args!("{}", path.name),
+        path.label(),
         Escaped(text.as_bytes())
     );
     Err(EINVAL)
@@ -109,7 +109,7 @@ fn show_disconnect(_path: &Path, page: &mut ShowBuffer<'_>) -> Result {
 
 fn store_disconnect(path: ArcBorrow<'_, Path>, context: &StoreContext<'_>, text: &str) -> Result {
     expect_one(&path, "disconnect", text)?;
-    pr_info!("{}: disconnect requested\n", format_args!("{}", path.name));
+    pr_info!("{}: disconnect requested\n", path.label());
     // The teardown removes this file and would wait for this call.
     context.remove_self(&crate::THIS_MODULE)?;
     Arc::from(path).close();

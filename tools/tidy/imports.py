@@ -19,8 +19,10 @@ REPORTS = {
     # A session is in the module's list, and owns its files.
     "rtrs/client/session.rs": {"module::ModuleState", "sysfs::session::SessionFiles"},
     # A request belongs to the connection on which it came.
-    "rtrs/server/io/receiver.rs": {"path::connections::Receiver", "path::fence", "path::heartbeat"},
-    "rtrs/server/io/reply.rs": {"path::connections::Receiver", "path::connections::KEY_MESSAGE_LEN"},
+    "rtrs/server/io/receiver.rs": {"path::connections::Receiver", "path::error::PathError", "path::error::RequestError",
+                                   "path::fence", "path::heartbeat"},
+    "rtrs/server/io/reply.rs": {"path::connections::Receiver", "path::connections::KEY_MESSAGE_LEN",
+                                "path::error::PathError"},
     "rtrs/server/io/request.rs": {"path::connections::Connections"},
     # A path belongs to a session, whose service gets its requests, and owns its files; a module parameter.
     "rtrs/server/path.rs": {"session::Session", "session::SessionService", "sysfs::PathFiles"},

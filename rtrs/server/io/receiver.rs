@@ -35,19 +35,14 @@ use crate::server::{
     },
     path::{
         connections::Receiver,
+        error::{
+            PathError,
+            RequestError, //
+        },
         fence,
         heartbeat, //
     },
 };
-
-/// A string of the kernel in a log line.
-struct Text<'a>(&'a CStr);
-
-impl core::fmt::Display for Text<'_> {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str(self.0.to_str().unwrap_or("?"))
-    }
-}
 
 impl QpHandler for Receiver {
     const MODULE: &'static ThisModule = &crate::THIS_MODULE;
@@ -61,10 +56,7 @@ impl QpHandler for Receiver {
         }
         match wc.imm() {
             Some(imm) if wc.opcode() == Opcode::ReceiveRdmaWithImm => this.request_came(qp, imm),
-            _ => this.path.fail(format_args!(
-                "message that is no request on connection {}",
-                this.cid
-            )),
+            _ => this.path.fail(PathError::NoRequest(this.cid)),
         }
     }
 
@@ -87,7 +79,7 @@ impl QpHandler for Receiver {
     #[cold]
     fn broken(qp: &Qp<Self>, why: &'static CStr) {
         let Receiver { path, cid, .. } = qp.handler();
-        path.fail(format_args!("connection {cid}: {}", Text(why)));
+        path.fail(PathError::Broken(*cid, why));
     }
 }
 
@@ -102,9 +94,7 @@ impl Receiver {
             None => Err(EINVAL),
         };
         if let Err(e) = posted {
-            return self
-                .path
-                .fail(format_args!("receive cannot be posted ({e:?})"));
+            return self.path.fail(PathError::Post("receive", e));
         }
         match Imm::decode(imm) {
             Ok(Imm::Request { payload }) => self.request(qp, payload),
@@ -120,8 +110,7 @@ impl Receiver {
             Ok(Imm::Heartbeat) => heartbeat::acknowledge(qp),
             Ok(Imm::HeartbeatAck) => {}
             Ok(Imm::Response(_)) | Err(_) => {
-                self.path
-                    .fail(format_args!("immediate {imm:#010x} is no request"));
+                self.path.fail(PathError::Immediate(imm));
             }
         }
     }
@@ -132,7 +121,7 @@ impl Receiver {
         let path = &self.path;
         let (id, offset) = match path.geometry.split(payload) {
             Ok(at) => at,
-            Err(bad) => return path.fail(format_args!("request points nowhere: {bad}")),
+            Err(bad) => return path.fail(PathError::Payload(bad)),
         };
         if !path.is_up() && !path.early_request() {
             return;
@@ -142,9 +131,7 @@ impl Receiver {
             .chunk_state(id)
             .and_then(|chunk_state| chunk_state.free.take());
         let Some(mut context) = context else {
-            return path.fail(format_args!(
-                "request for chunk {id}, which carries another"
-            ));
+            return path.fail(PathError::ChunkInUse(id));
         };
         context.cid = self.cid;
         context.offset = offset;
@@ -175,7 +162,7 @@ impl Receiver {
         let mut bytes = [0; HEAD_MAX];
         match context.short_head(self.path.geometry.chunk_size(), &mut bytes) {
             Ok(head) => self.validate(qp, context, head),
-            Err(malformed) => self.refuse(context, format_args!("{malformed}")),
+            Err(malformed) => self.refuse(context, malformed.into()),
         }
     }
 
@@ -190,7 +177,7 @@ impl Receiver {
         // key stays valid.
         match context.parse(head) {
             Ok(()) => self.serve(context),
-            Err(malformed) => self.refuse(context, format_args!("{malformed}")),
+            Err(malformed) => self.refuse(context, malformed.into()),
         }
     }
 
@@ -198,7 +185,7 @@ impl Receiver {
     #[inline(always)]
     fn revoke(&self, qp: &Qp<Self>, mut context: KBox<RequestContext>) {
         let Some(region) = &context.region else {
-            return self.refuse(context, format_args!("chunk has no key"));
+            return self.refuse(context, RequestError::NoKey);
         };
         let (id, key) = (context.id, region.key());
         let Some(chunk_state) = self.path.chunks.chunk_state(id) else {
@@ -214,10 +201,7 @@ impl Receiver {
         batch.local_invalidate(tag, key, SendFlags::SIGNALED);
         if let Err(e) = batch.post() {
             if let Some(context) = chunk_state.armed.take() {
-                self.refuse(
-                    context,
-                    format_args!("invalidation cannot be posted ({e:?})"),
-                );
+                self.refuse(context, RequestError::Invalidate(e));
             }
         }
     }
@@ -235,8 +219,8 @@ impl Receiver {
         };
         match parsed {
             Ok(()) if !context.is_read() => self.serve(context),
-            Ok(()) => self.refuse(context, format_args!("write that became a read")),
-            Err(malformed) => self.refuse(context, format_args!("{malformed}")),
+            Ok(()) => self.refuse(context, RequestError::Changed),
+            Err(malformed) => self.refuse(context, malformed.into()),
         }
     }
 
@@ -267,10 +251,10 @@ impl Receiver {
 
     /// Releases `context` without serving it, and fails the path.
     #[cold]
-    fn refuse(&self, context: KBox<RequestContext>, why: core::fmt::Arguments<'_>) {
+    fn refuse(&self, context: KBox<RequestContext>, why: RequestError) {
         let id = context.id;
         self.path.release(context);
-        self.path.fail(format_args!("request in chunk {id}: {why}"));
+        self.path.fail(PathError::Request(id, why));
     }
 
     /// Handles a signaled completion: answers up to that one are sent.
@@ -297,9 +281,7 @@ impl Receiver {
         // A flush is most often the consequence of an earlier error or close; but rxe flushes a
         // queue pair without another error when it has to repeat a registration.
         if !status.is_flush() || self.path.is_up() {
-            let (cid, status) = (self.cid, Text(status.message()));
-            self.path
-                .fail(format_args!("connection {cid}: {status} (tag {tag})"));
+            self.path.fail(PathError::Completion(self.cid, status, tag));
         }
     }
 }

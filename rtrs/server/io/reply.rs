@@ -41,9 +41,12 @@ use crate::server::{
         request::RequestContext,
         tag::Tagged, //
     },
-    path::connections::{
-        Receiver,
-        KEY_MESSAGE_LEN, //
+    path::{
+        connections::{
+            Receiver,
+            KEY_MESSAGE_LEN, //
+        },
+        error::PathError, //
     },
 };
 
@@ -138,7 +141,7 @@ fn post(qp: &Qp<Receiver>, mut context: KBox<RequestContext>, flags: SendFlags) 
     // Released before the client has the answer: its next request for the chunk may come at once.
     path.release(context);
     if let Err(e) = batch.post() {
-        path.fail(format_args!("answer cannot be posted ({e:?})"));
+        path.fail(PathError::Post("answer", e));
     }
 }
 

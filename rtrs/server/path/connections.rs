@@ -49,7 +49,10 @@ use crate::server::{
         send_queue::SendQueue,
         tag::Tagged, //
     },
-    path::Path,
+    path::{
+        error::PathError,
+        Path, //
+    },
     session::Session, //
 };
 
@@ -248,7 +251,7 @@ struct Events(Arc<Path>);
 impl Notify for Events {
     #[cold]
     fn broken(&self) {
-        self.0.fail(fmt!("completion queue has lost completions"));
+        self.0.fail(PathError::CompletionsLost);
     }
 }
 
@@ -262,7 +265,7 @@ impl CmHandler for Events {
             | Event::ConnectError(_)
             | Event::TimewaitExit
             | Event::DeviceRemoval
-            | Event::AddressChange => self.0.fail(fmt!("{event}")),
+            | Event::AddressChange => self.0.fail(PathError::Connection(&event)),
             _ => {}
         }
     }

@@ -42,7 +42,10 @@ use crate::server::{
         request::RequestContext, //
         send_queue::RequestList,
     }, //
-    path::Path,
+    path::{
+        error::PathError,
+        Path, //
+    },
 };
 
 /// The state of I/O fencing of one path.
@@ -157,10 +160,7 @@ pub(crate) fn is_contested(path: &Arc<Path>, id: u16) -> bool {
 fn give_up(member: &RcuArc<Path>, guard: &rcu::Guard, path: &Path, id: u16) {
     // Not the last reference: that of the list is dropped only after a grace period.
     if let Some(other) = member.get_with(guard) {
-        other.fail(format_args!(
-            "client uses chunk {id} on {} before this path has answered",
-            path.name
-        ));
+        other.fail(PathError::Fenced(id, &path.name));
     }
 }
 

@@ -21,6 +21,7 @@ use crate::server::{
     module, //
     path::{
         connections::Receiver,
+        error::PathError,
         Path, //
     },
 };
@@ -83,7 +84,7 @@ pub(crate) fn tick(path: &Arc<Path>) -> Option<u32> {
 fn set_up_tick(path: &Arc<Path>) -> Option<u32> {
     match CONNECT_TIMEOUT_MS.checked_sub(path.idle_ms()) {
         None | Some(0) => {
-            path.fail(format_args!("not set up within {CONNECT_TIMEOUT_MS} ms"));
+            path.fail(PathError::SetUpTimeout(CONNECT_TIMEOUT_MS));
             None
         }
         left => {
@@ -99,7 +100,7 @@ fn beat(path: &Arc<Path>) -> Option<u32> {
     path.liveness.missed.store(missed, Relaxed);
     match tick {
         Tick::Dead => {
-            path.fail(format_args!("client does not answer heartbeats"));
+            path.fail(PathError::Heartbeat);
             return None;
         }
         Tick::Wait => {}
@@ -145,9 +146,7 @@ fn send(qp: &Qp<Receiver>, imm: Imm) -> bool {
     let mut batch = qp.batch::<1, 0>(&mut space);
     batch.empty_write_imm(Tagged::Io.encode(), imm.encode(), flags);
     if let Err(e) = batch.post() {
-        receiver
-            .path
-            .fail(format_args!("heartbeat cannot be posted ({e:?})"));
+        receiver.path.fail(PathError::Post("heartbeat", e));
         return false;
     }
     true

@@ -32,23 +32,20 @@ use rdma::{
     Segment,
     SendFlags, //
 };
-use rtrs_core::{
-    errno,
-    proto::{
-        admission::NameClaim,
-        info,
-        path::{
-            record::Operation,
-            ServerEffect,
-            ServerEvent, //
-        },
-        wire::{
-            Descriptor,
-            InfoRequest,
-            InfoResponse, //
-        },
-        CONNECT_TIMEOUT_MS, //
+use rtrs_core::proto::{
+    admission::NameClaim,
+    info,
+    path::{
+        record::Operation,
+        ServerEffect,
+        ServerEvent, //
     },
+    wire::{
+        Descriptor,
+        InfoRequest,
+        InfoResponse, //
+    },
+    CONNECT_TIMEOUT_MS, //
 };
 use zerocopy::IntoBytes;
 
@@ -62,6 +59,7 @@ use crate::server::{
             Receiver,
             INFO_REQUEST_LEN, //
         },
+        error::PathError,
         fence,
         heartbeat,
         Path,
@@ -152,11 +150,10 @@ pub(crate) fn establish(path: &Arc<Path>) {
         return;
     };
     let Some(admin) = connections.get(0) else {
-        return path.fail(format_args!("info request on no connection"));
+        return path.fail(PathError::NoAdminConnection);
     };
     if !connections.is_complete() {
-        let why = format_args!("info request before all connections");
-        return refuse(path, &admin.qp, Errno::ECONNRESET, why);
+        return refuse(path, &admin.qp, PathError::TooFewConnections);
     }
     // No old write may be executed after a new one was (D26). The last of the older paths queues
     // this again when it ends.
@@ -166,23 +163,13 @@ pub(crate) fn establish(path: &Arc<Path>) {
     match name_session(path) {
         Ok(Name::Given) => {}
         Ok(Name::Awaited) => return path.tick_in(heartbeat::NAME_TICK_MS),
-        Err(e) => return refuse(path, &admin.qp, e.errno(), format_args!("{e}")),
+        Err(why) => return refuse(path, &admin.qp, why),
     }
     if let Err(e) = connections.iter().try_for_each(connections::post_receives) {
-        return refuse(
-            path,
-            &admin.qp,
-            errno::to_wire(e),
-            format_args!("receives cannot be posted ({e:?})"),
-        );
+        return refuse(path, &admin.qp, PathError::Post("receives", e));
     }
     if let Err(e) = path.session.link_up(path) {
-        return refuse(
-            path,
-            &admin.qp,
-            errno::to_wire(e),
-            format_args!("session cannot be brought up ({e:?})"),
-        );
+        return refuse(path, &admin.qp, PathError::LinkUp(e));
     }
     path.counted.store(true, SeqCst);
     if path.step(ServerEvent::InfoRequest { complete: true }) != ServerEffect::GoLive {
@@ -194,7 +181,7 @@ pub(crate) fn establish(path: &Arc<Path>) {
     path.did(Operation::Respond);
     match respond(path, &admin.qp) {
         Ok(()) => path.tick_in(module::heartbeat().interval_ms),
-        Err(e) => path.fail(format_args!("info response cannot be sent ({e:?})")),
+        Err(e) => path.fail(PathError::Respond(e)),
     }
 }
 
@@ -203,11 +190,11 @@ pub(crate) fn establish(path: &Arc<Path>) {
 /// A client of the C driver refuses the response and closes the path as well. If the response
 /// cannot be sent, the client gets only the disconnect that follows.
 #[cold]
-fn refuse(path: &Arc<Path>, qp: &Qp<Receiver>, errno: Errno, why: core::fmt::Arguments<'_>) {
+fn refuse(path: &Arc<Path>, qp: &Qp<Receiver>, why: PathError<'_>) {
     // Before the client has the response: its disconnect may close the path first.
     path.log_failure(why);
     path.info.done.reinit();
-    let response = InfoResponse::refuse(errno);
+    let response = InfoResponse::refuse(why.errno());
     if post(path, qp, response.as_bytes()).is_ok() {
         let _ = path.info.done.wait_timeout_ms(REFUSAL_TIMEOUT_MS);
     }
@@ -222,51 +209,20 @@ enum Name {
     Awaited,
 }
 
-/// Why a session does not get its name.
-enum NoName {
-    Name(info::NameError),
-    Taken,
-    Held,
-    Memory(Error),
-}
-
-impl NoName {
-    /// Returns the error number for the client.
-    fn errno(&self) -> Errno {
-        match self {
-            NoName::Name(e) => e.errno(),
-            NoName::Taken => Errno::EPERM,
-            NoName::Held => Errno::EBUSY,
-            NoName::Memory(e) => errno::to_wire(*e),
-        }
-    }
-}
-
-impl core::fmt::Display for NoName {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        match self {
-            NoName::Name(e) => write!(f, "{e}"),
-            NoName::Taken => f.write_str("session name belongs to another client"),
-            NoName::Held => f.write_str("session of the same name does not end"),
-            NoName::Memory(e) => write!(f, "session cannot be named ({e:?})"),
-        }
-    }
-}
-
 /// Reads the info request, and gives the session its name.
-fn name_session(path: &Arc<Path>) -> Result<Name, NoName> {
+fn name_session(path: &Arc<Path>) -> Result<Name, PathError<'static>> {
     let mut bytes = [0; INFO_REQUEST_LEN as usize];
-    let message = path.info.read(&mut bytes).map_err(NoName::Memory)?;
+    let message = path.info.read(&mut bytes).map_err(PathError::Unnamed)?;
     let name = InfoRequest::parse(message)
         .and_then(InfoRequest::name)
-        .map_err(NoName::Name)?;
+        .map_err(PathError::Name)?;
     match path.session.registry.claim_name(path, name) {
         Ok(None) => Ok(Name::Given),
         Ok(Some(NameClaim::Wait)) => Ok(Name::Awaited),
-        Ok(Some(NameClaim::Refused(Errno::EBUSY))) => Err(NoName::Held),
-        Ok(Some(NameClaim::Refused(_))) => Err(NoName::Taken),
-        Err(e) if e == EPERM => Err(NoName::Taken),
-        Err(e) => Err(NoName::Memory(e)),
+        Ok(Some(NameClaim::Refused(Errno::EBUSY))) => Err(PathError::NameHeld),
+        Ok(Some(NameClaim::Refused(_))) => Err(PathError::NameTaken),
+        Err(e) if e == EPERM => Err(PathError::NameTaken),
+        Err(e) => Err(PathError::Unnamed(e)),
     }
 }
 

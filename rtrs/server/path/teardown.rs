@@ -91,7 +91,7 @@ fn try_again(path: &Arc<Path>, error: Error) {
     if !path.is_undrained.swap(true, SeqCst) {
         pr_err!(
             "{}: the device does not end the work requests of the path ({:?}), trying on\n",
-            format_args!("{}", path.name),
+            path.label(),
             error
         );
     }

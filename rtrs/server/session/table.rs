@@ -37,6 +37,7 @@ use crate::server::{
     module::ModuleState, //
     path::{
         connections,
+        error::PathError,
         heartbeat,
         Path, //
     },
@@ -152,7 +153,7 @@ impl Registry {
         let path = Path::new(session, connect, request, name, charge)?;
         // The paths that it replaces are closed before it is in the list.
         for rival in paths.iter().filter(|rival| rival.precedes(&path)) {
-            rival.fail(format_args!("client connects it anew"));
+            rival.fail(PathError::Replaced);
         }
         paths
             .push_within_capacity(path.clone())
