@@ -2,7 +2,6 @@
 """The options of the cooperative cache of Gfarm mounts, what they control, and its files below /proc."""
 from __future__ import annotations
 
-
 from vmlab import gfarm_mount, gfarm_node
 from vmlab.checks import eq, ge, matches, ok, until
 from vmlab.gfarm_mount import AT, put_random
