@@ -52,13 +52,6 @@ impl Namespace {
     }
 }
 
-impl Clone for Namespace {
-    fn clone(&self) -> Self {
-        // SAFETY: By the type invariants, the namespace has a reference.
-        unsafe { Self::from_raw(self.net) }
-    }
-}
-
 impl Drop for Namespace {
     fn drop(&mut self) {
         // SAFETY: By the type invariants, the reference is owned; it is given back once, here.

@@ -168,13 +168,6 @@ impl Device {
         vectors.try_into().unwrap_or(1).max(1)
     }
 
-    /// Returns the node's globally unique identifier, as a number in host order.
-    pub fn node_guid(&self) -> u64 {
-        // SAFETY: By the type invariants, the device is valid. A subnet manager may change the
-        // number, which is an aligned word.
-        u64::from_be(unsafe { (&raw const (*self.as_raw()).node_guid).read_volatile() })
-    }
-
     /// Returns whether the device is implemented in software, so that DMA addresses are virtual
     /// addresses and need no synchronisation (`ib_uses_virt_dma()`).
     #[inline(always)]

@@ -90,20 +90,63 @@ impl CqHandle {
 }
 
 /// A queue pair of a consumer.
-pub struct QpHandle(AtomicPtr<sys::ib_qp>);
+///
+/// # Invariants
+///
+/// `raw`, if it is not null, is a queue pair that is not destroyed while `events` is held.
+#[pin_data]
+pub struct QpHandle {
+    raw: AtomicPtr<sys::ib_qp>,
+    /// Held while the consumer is told of an event.
+    #[pin]
+    events: IrqLock<()>,
+}
 
 impl QpHandle {
-    pub(crate) fn new(raw: NonNull<sys::ib_qp>) -> Result<Arc<Self>> {
-        Ok(Arc::new(Self(AtomicPtr::new(raw.as_ptr())), GFP_KERNEL)?)
+    /// # Safety
+    ///
+    /// The caller must ensure that `raw` lives until [`close`](Self::close) has returned.
+    pub(crate) unsafe fn new(raw: NonNull<sys::ib_qp>) -> Result<Arc<Self>> {
+        // INVARIANT: By the function requirements, the queue pair lives until `close`, which takes
+        // the lock.
+        Arc::pin_init(
+            pin_init!(Self {
+                raw: AtomicPtr::new(raw.as_ptr()),
+                events <- new_irq_lock!(()),
+            }),
+            GFP_KERNEL,
+        )
     }
 
-    /// Forgets the queue pair, which is about to be destroyed.
+    /// Forgets the queue pair, which is about to be destroyed: when this returns, no event is told.
     pub(crate) fn close(&self) {
-        self.0.store(null_mut(), Ordering::Relaxed);
+        let _events = self.events.lock();
+        self.raw.store(null_mut(), Ordering::Relaxed);
     }
 
     /// The address for the consumer's completions; it is not dereferenced here.
     pub(crate) fn as_raw(&self) -> *mut sys::ib_qp {
-        self.0.load(Ordering::Relaxed)
+        self.raw.load(Ordering::Relaxed)
+    }
+
+    /// Tells the consumer that the device cannot go on with the queue pair (`IB_EVENT_QP_FATAL`).
+    /// Any context.
+    pub fn report_fatal(&self) {
+        let _events = self.events.lock();
+        let qp = self.raw.load(Ordering::Relaxed);
+        if qp.is_null() {
+            return;
+        }
+        // SAFETY: By the type invariants, the queue pair is alive while the lock is held, and so is
+        // its device. All zeroes is a valid event.
+        unsafe {
+            let mut event: sys::ib_event = core::mem::zeroed();
+            event.device = (*qp).device;
+            event.element.qp = qp;
+            event.event = sys::ib_event_type_IB_EVENT_QP_FATAL;
+            if let Some(handler) = (*qp).event_handler {
+                handler(&raw mut event, (*qp).qp_context);
+            }
+        }
     }
 }

@@ -19,10 +19,7 @@ use kernel_ext::{
     sync::RcuArc,
     workqueue::WorkQueue, //
 };
-use rtrs_core::proto::{
-    geometry::Geometry,
-    HDR_SIZE_MAX, //
-};
+use rtrs_core::proto::geometry::Geometry;
 
 use crate::server::{
     io::operation::Operation,
@@ -139,11 +136,6 @@ impl Session {
     /// Returns the number of chunks, that is of requests that the client can have in flight.
     pub fn queue_depth(&self) -> u16 {
         self.geometry().queue_depth()
-    }
-
-    /// Returns the most bytes of data of one request.
-    pub fn max_io_size(&self) -> u32 {
-        self.geometry().chunk_size().saturating_sub(HDR_SIZE_MAX)
     }
 
     /// Closes all paths without waiting; [`SessionService::link_down`] is called at the end.

@@ -31,6 +31,9 @@ pub enum Fault {
     Lose,
     /// The work request is executed; its completion is lost, as by a queue that is full.
     Overrun,
+    /// The work request is executed; then the device gives the queue pair up: it says so by an
+    /// event (`IB_EVENT_QP_FATAL`), and the queue pair enters the error state.
+    Fatal,
     /// The queue pair refuses to enter the error state when it is asked to; the call returns this
     /// error number. Lasts until the rules are forgotten.
     Refuse(i32),
@@ -84,7 +87,7 @@ impl Fault {
         match self {
             Self::Post(_) => Place::Post,
             Self::Status(_) | Self::Lose => Place::Execution,
-            Self::Overrun => Place::Completion,
+            Self::Overrun | Self::Fatal => Place::Completion,
             Self::Refuse(_) => Place::ErrorState,
             Self::NoFlush => Place::Flush,
         }
@@ -128,6 +131,7 @@ impl Rule {
             (b"status", Some(status @ 1..=22), None) => Fault::Status(status),
             (b"lose", None, None) => Fault::Lose,
             (b"overrun", None, None) => Fault::Overrun,
+            (b"fatal", None, None) => Fault::Fatal,
             (b"refuse_error_state", None, Some(errno @ 1..=4095)) => Fault::Refuse(errno),
             (b"no_flush", None, None) => Fault::NoFlush,
             _ => return None,

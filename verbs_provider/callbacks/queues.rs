@@ -202,7 +202,9 @@ unsafe fn create_qp_of<P: Provider>(
     if !init.srq.is_null() || init.create_flags != 0 || init.cap.max_inline_data != 0 {
         return Err(EOPNOTSUPP);
     }
-    let handle = QpHandle::new(NonNull::new(qp).ok_or(EINVAL)?)?;
+    // SAFETY: By the function requirements, `ib_core` creates this queue pair now. It frees it after
+    // this call has failed, or `destroy_qp` has returned, which close the handle.
+    let handle = unsafe { QpHandle::new(NonNull::new(qp).ok_or(EINVAL)?)? };
     // SAFETY: By the function requirements, all of them are of this provider.
     let (provider, domain, send_cq, recv_cq) = unsafe {
         (
@@ -225,7 +227,8 @@ unsafe fn create_qp_of<P: Provider>(
             recv_sge: init.cap.max_recv_sge,
             signal_all: init.sq_sig_type == sys::ib_sig_type_IB_SIGNAL_ALL_WR,
         },
-    )?;
+    );
+    let made = made.inspect_err(|_| handle.close())?;
     let slot = qp.cast::<QpSlot<P>>();
     // SAFETY: By the function requirements, the slot is allocated and not used yet.
     unsafe {

@@ -205,7 +205,7 @@ for _invalidate, _name in (("Y", "invalidated"), ("N", "kept")):
     globals()[f"test_the_work_requests_of_an_io_are_counted_keys_{_name}"] = _counted(_invalidate)
 
 
-def _faulty(side: str, rule: str, options: str = "") -> Callable[[Lab], None]:
+def _faulty(side: str, rule: str, options: str = "", why: str = "") -> Callable[[Lab], None]:
     @needs(machines=1, own_modules=True)
     def test(vm: Lab) -> None:
         """The path ends, connects again, and IO goes on without an error, each block as it was written."""
@@ -220,11 +220,14 @@ def _faulty(side: str, rule: str, options: str = "") -> Callable[[Lab], None]:
         # Each request is a receive of the server, and a write with an immediate of the client.
         requests = {"client": "writes_with_immediate", "server": "receive_completions"}[side]
         busy = max(queue_pairs(vm)[side], key=lambda qp: qp[requests])
+        mark = vm.server.log_mark()
         add_fault(vm, f"{rule} nth=20 qp={busy['qp']}")
         until(lambda: vm.server.read(f"{CONTROL}/faults") == "1 0", 20, "the fault has happened")
         until(lambda: paths.count(vm, "reconnects", 0) > before, 30, "the path has ended and connected again")
         load.clean()
         eq(paths.states(vm), ["connected"])
+        if why:
+            ok(vm.server.log_matches(why, mark), f"the log says: {why}")
         disk.unmap()
     return test
 
@@ -241,6 +244,10 @@ FAULTS = {
     "a_completion_queue_of_the_client_that_is_full": ("client", "fault=overrun on=write"),
     # Of what the server posts for a write, the invalidation completes.
     "a_completion_queue_of_the_server_that_is_full": ("server", "fault=overrun on=invalidate"),
+    "a_queue_pair_of_the_client_that_is_given_up": ("client", "fault=fatal on=write", "",
+                                                    "rtrs_client: .*device gave a queue pair up: QP fatal error"),
+    "a_queue_pair_of_the_server_that_is_given_up": ("server", "fault=fatal on=invalidate", "",
+                                                    "rtrs_server: .*connection [0-9]+: QP fatal error"),
 }
 
 for _name, _fault in FAULTS.items():

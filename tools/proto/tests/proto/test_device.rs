@@ -341,6 +341,7 @@ fn a_rule_is_one_or_is_refused() {
     for good in [
         "fault=lose",
         "fault=overrun on=send",
+        "fault=fatal on=write",
         " fault=post errno=12\ttimes=3 ",
         "nth=2 fault=status status=22 on=register",
         "fault=refuse_error_state errno=5 qp=17",
