@@ -202,8 +202,8 @@ unsafe fn create_qp_of<P: Provider>(
     if !init.srq.is_null() || init.create_flags != 0 || init.cap.max_inline_data != 0 {
         return Err(EOPNOTSUPP);
     }
-    // SAFETY: By the function requirements, `ib_core` creates this queue pair now. It frees it after
-    // this call has failed, or `destroy_qp` has returned, which close the handle.
+    // SAFETY: By the function requirements, `ib_core` creates this queue pair now. It frees it
+    // after this call has failed, or `destroy_qp` has returned, which close the handle.
     let handle = unsafe { QpHandle::new(NonNull::new(qp).ok_or(EINVAL)?)? };
     // SAFETY: By the function requirements, all of them are of this provider.
     let (provider, domain, send_cq, recv_cq) = unsafe {
