@@ -5,8 +5,8 @@
 //! Follows the rules of `rust/kernel`: each module wraps some C headers, and its users need no
 //! `unsafe`. A module is removed when the `kernel` crate provides the same.
 //!
-//! The scope is frozen: synchronisation, sysfs, module parameters, work queues, memory, small text
-//! files, and what these need. Another subsystem gets a crate of its own, as the block layer has
+//! The scope is frozen: synchronisation, sysfs, module parameters, work queues, memory, checksums,
+//! small text files, and what these need. Another subsystem gets a crate of its own, as the block layer has
 //! `block_ext`. The tests are in a separate module, `kernel_ext_test`.
 //!
 //! | Module | What |
@@ -19,11 +19,13 @@
 //! | [`workqueue`] | own work queues, cancelling |
 //! | [`sysfs`] | classes, devices, directories, attributes, links |
 //! | [`pages`], [`scatterlist`], [`memory`] | pages, scatter lists, the amount of memory |
+//! | [`crc`] | checksums, of slices and of pages |
 //! | [`random`], [`ida`] | random bytes, unique numbers |
 //! | [`file`], [`text`] | small text files of the kernel, owned strings |
 //! | [`ratelimit`], [`cpu`] | rate limits for log lines, the number of CPUs |
 
 pub mod cpu;
+pub mod crc;
 pub mod erased;
 pub mod errno;
 pub mod file;

@@ -114,7 +114,7 @@ impl PageBlock {
 
     /// Returns the address of `offset`, if `len` bytes from there lie in the block.
     #[inline(always)]
-    fn range(&self, offset: usize, len: usize) -> Result<*mut u8> {
+    pub(crate) fn range(&self, offset: usize, len: usize) -> Result<*mut u8> {
         match offset.checked_add(len) {
             Some(end) if end <= self.len_bytes => Ok(self.address.as_ptr().wrapping_add(offset)),
             _ => Err(EINVAL),

@@ -35,10 +35,11 @@ module_param_bool!(
 /// A part and its test.
 type Part = (&'static str, fn() -> Result);
 
-const PARTS: [Part; 23] = [
+const PARTS: [Part; 24] = [
     ("errno", memory::errno),
     ("erased", memory::erased),
     ("pages", memory::pages),
+    ("crc", memory::crc),
     ("percpu", memory::percpu),
     ("memory_scopes", memory::memory_scopes),
     ("random", memory::random),

@@ -10,6 +10,7 @@ use kernel::{
 };
 use kernel_ext::sync::atomic::{AtomicU32, Ordering};
 use kernel_ext::{
+    crc,
     erased::{
         Erased,
         Kind, //
@@ -44,6 +45,32 @@ impl Drop for Dropped {
     fn drop(&mut self) {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
+}
+
+/// Known answers, as a whole and in two parts, and of pages.
+pub(super) fn crc() -> Result {
+    const TEXT: &[u8] = b"123456789";
+    let (head, tail) = TEXT.split_at(4);
+    let ieee = crc::crc32(crc::crc32(0, head), tail);
+    check(ieee == 0xcbf4_3926, "CRC-32 in two parts")?;
+    check(crc::crc32(0, TEXT) == ieee, "CRC-32 as a whole")?;
+    let castagnoli = crc::crc32c(crc::crc32c(0, head), tail);
+    check(castagnoli == 0xe306_9283, "CRC-32C")?;
+    let nvme = crc::crc64_nvme(crc::crc64_nvme(0, head), tail);
+    check(nvme == 0xae8b_1486_0a79_9888, "CRC-64 of NVMe")?;
+    let t10 = crc::crc_t10dif(crc::crc_t10dif(0, head), tail);
+    check(t10 == 0xd0db, "CRC-16 of T10")?;
+    let block = PageBlock::new(1)?;
+    block.copy_in(PAGE_SIZE - 4, TEXT)?;
+    let before = block.crc32(0, PAGE_SIZE - 4, 4)?;
+    check(
+        block.crc32(before, PAGE_SIZE, 5)? == ieee,
+        "CRC-32 of pages",
+    )?;
+    check(
+        block.crc32(0, PAGE_SIZE, PAGE_SIZE + 1).is_err(),
+        "CRC-32 beyond the end",
+    )
 }
 
 static DROPPED: Kind<Dropped, u32> = Kind::new(1);
