@@ -6,8 +6,8 @@
 //! `unsafe`. A module is removed when the `kernel` crate provides the same.
 //!
 //! The scope is frozen: synchronisation, sysfs, module parameters, work queues, memory, checksums,
-//! small text files, and what these need. Another subsystem gets a crate of its own, as the block layer has
-//! `block_ext`. The tests are in a separate module, `kernel_ext_test`.
+//! small text files, and what these need. Another subsystem gets a crate of its own, as the block
+//! layer has `block_ext`. The tests are in a separate module, `kernel_ext_test`.
 //!
 //! | Module | What |
 //! |---|---|

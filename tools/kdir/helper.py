@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""mount.gfarm, the mount helper: what mount(8) runs for the file system type gfarm."""
+"""Programs for the machines: mount.gfarm, what mount(8) runs for the file system type gfarm, and chunk4kfsck."""
 import os
 import pathlib
 import shutil
@@ -12,17 +12,22 @@ MANUAL = config.REPOSITORY / "Documentation/mount.gfarm.8"
 HELPERS, MANUALS = "sbin", "usr/local/share/man/man8"
 
 
-def program() -> pathlib.Path:
-    """Where the helper is, or will be, once it is built."""
-    return pathlib.Path(cargo.environment()["CARGO_TARGET_DIR"]) / "release/mount-gfarm"
+def program(name: str = "mount-gfarm") -> pathlib.Path:
+    """Where the helper, or another program, is, or will be, once it is built."""
+    return pathlib.Path(cargo.environment()["CARGO_TARGET_DIR"]) / "release" / name
 
 
-def build() -> pathlib.Path:
-    """Builds the helper."""
+def build(package: str = "ferrofabric-mount", name: str = "mount-gfarm") -> pathlib.Path:
+    """Builds the helper, or another program."""
     subprocess.run([*cargo.command(), "build", "--release", "--locked", "--quiet", "--manifest-path",
-                    str(config.REPOSITORY / "tools/Cargo.toml"), "--package", "ferrofabric-mount"],
+                    str(config.REPOSITORY / "tools/Cargo.toml"), "--package", package],
                    env=os.environ | cargo.environment(), check=True)
-    return program()
+    return program(name)
+
+
+def chunk4kfsck() -> pathlib.Path:
+    """Builds chunk4kfsck."""
+    return build("ferrofabric-chunk4kfsck", "chunk4kfsck")
 
 
 def install(root: str) -> None:

@@ -19,8 +19,9 @@ import tomllib
 VERSION = "25.3.1"
 EXCEPTIONS = pathlib.Path(__file__).with_name("mutants.toml")
 # What the workspace of tools/ is made of.
-FOLDERS = ("common", "rdma/proto", "rtrs/proto", "rnbd/proto", "gfarm_ra/proto", "test_device/proto", "tools/fuzz",
-           "tools/history", "tools/mount", "tools/proto", "tools/replay", "tools/sim", "tools/sim-cache")
+FOLDERS = ("chunk4k", "common", "rdma/proto", "rtrs/proto", "rnbd/proto", "gfarm_ra/proto", "test_device/proto",
+           "tools/chunk4kfsck", "tools/fuzz", "tools/history", "tools/mount", "tools/proto",
+           "tools/replay", "tools/sim", "tools/sim-cache")
 FILES = ("rdma/proto.rs", "rtrs/proto.rs", "rnbd/proto.rs", "gfarm_ra/proto.rs", "test_device/proto.rs")
 # Files of which each survivor was judged; the others may have survivors that were not.
 EXAMINED = ("rnbd/proto/cache.rs", "rnbd/proto/io_state.rs", "rnbd/proto/turns.rs", "rtrs/proto/availability.rs",
@@ -76,7 +77,7 @@ def command(program: pathlib.Path, workspace: pathlib.Path, only: list[str]) -> 
              str(program), "mutants", "--dir", str(workspace), "--output", str(workspace), "--no-config",
              "--jobs", str(min(2, os.cpu_count() or 1)), "--no-times", "--cargo-arg=--locked",
              "--minimum-test-timeout", "120", "--test-package", "ferrofabric-proto"]
-    for package in ("ferrofabric-proto", "ferro_proto", "rtrs_core"):
+    for package in ("ferrofabric-proto", "chunk4k", "ferro_proto", "rtrs_core"):
         words += ["--package", package]
     for file in only or EXAMINED:
         words += ["--file", f"**/{file}"]

@@ -9,14 +9,14 @@ import re
 import subprocess
 
 # The folders of the modules' sources.
-SOURCES = ("kernel_ext", "block", "net", "gfarm_ra", "gfarm_ra/vfs", "rdma", "rtrs", "rnbd", "samples", "selftest",
-           "verbs_provider", "test_device")
+SOURCES = ("chunk4k", "kernel_ext", "block", "net", "gfarm_ra", "gfarm_ra/vfs", "rdma", "rtrs", "rnbd", "samples",
+           "selftest", "verbs_provider", "test_device")
 
 
 # Functions of core that end in a panic, as relocations name them.
 PANIC = re.compile(r"9panicking|unwrap_failed|expect_failed|len_mismatch|slice\w*_fail|panic_already")
 # Sources of protocol code. The kernel's own containers are not among them.
-PROTOCOL = re.compile(r"(?:rdma/proto|rtrs/proto|rnbd/proto|gfarm_ra/proto|test_device/proto|common)/.*\.rs")
+PROTOCOL = re.compile(r"(?:rdma/proto|rtrs/proto|rnbd/proto|gfarm_ra/proto|test_device/proto|common|chunk4k)/.*\.rs")
 
 
 def panics(disassembly: str) -> dict[str, list[str]]:

@@ -26,8 +26,8 @@ PYTOOLS = [*PYTHON, "tools/pytools"]
 IDLE = ["nice", "-n", "19"]
 CLOSING = re.compile(r"(\d+) passed, (\d+) failed(?:, (\d+) skipped)?")
 # Where crates of the kernel have their roots.
-KERNEL_FOLDERS = ("common", "kernel_ext", "block", "rdma", "rtrs", "rnbd", "samples", "selftest", "verbs_provider",
-                  "test_device")
+KERNEL_FOLDERS = ("chunk4k", "common", "kernel_ext", "block", "rdma", "rtrs", "rnbd", "samples", "selftest",
+                  "verbs_provider", "test_device")
 MACHINES = "virtual machines"
 CHECK, TEST, LONG, MUTANTS = "check", "test", "long", "mutants"
 # A second of one core is about 700 seeds.

@@ -21,6 +21,7 @@ mod boot;
 mod budget;
 mod cache;
 mod chance;
+mod chunk4k;
 mod connect_retry;
 mod control;
 mod credit;

@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Checks a file or a device of chunks (`chunk4k/`), and says which are bad and why. Reads only.
+
+pub mod checksums;
+pub mod rules;
+pub mod scan;
+pub mod show;
