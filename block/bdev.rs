@@ -4,7 +4,10 @@
 //!
 //! C header: [`include/linux/blkdev.h`](srctree/include/linux/blkdev.h)
 
-use super::SECTOR_BYTES;
+use super::{
+    integrity::Integrity,
+    SECTOR_BYTES, //
+};
 use block_ext_sys as raw;
 use core::ptr::{
     self,
@@ -167,6 +170,12 @@ impl BlockDevice {
     /// Returns whether the device supports writes through that cache (FUA).
     pub fn has_fua(&self) -> bool {
         limit!(self.features) & raw::BLOCK_EXT_BLK_FEAT_FUA != 0
+    }
+
+    /// Returns the protection information that the device stores, `None` if there is none or it is
+    /// of another kind than [`Integrity`].
+    pub fn integrity(&self) -> Option<Integrity> {
+        Integrity::from_raw(limit!(self.integrity))
     }
 
     /// Returns whether a range starts and ends at logical blocks.

@@ -39,6 +39,7 @@ mod pool;
 
 use super::{
     bdev::BlockDevice,
+    integrity::BioTuples,
     Flags,
     Op, //
 };
@@ -74,6 +75,15 @@ pub trait BioData: Send + Sized + 'static {
     /// Called exactly once, in any context, hard interrupts included, and possibly from within
     /// [`Bio::submit`].
     fn end(self, result: Result);
+
+    /// Whether bios with this data may have tuples.
+    const HAS_TUPLES: bool = false;
+
+    /// Returns the memory for the description of the tuples, which
+    /// [`Bio::add_tuples`] needs.
+    fn tuples(&mut self) -> Option<&mut BioTuples> {
+        None
+    }
 }
 
 /// An IO under construction, with at most one physically contiguous piece of memory.
@@ -178,6 +188,38 @@ impl<D: BioData> Bio<D> {
         // SAFETY: The data keeps the pages while it is borrowed. Until the bio ends only this type
         // accesses the data, through shared references.
         unsafe { self.add_range(pages, offset_bytes, len_bytes) }
+    }
+
+    /// Attaches `len_bytes` of tuples, from `offset_bytes` of the pages that the data keeps, to a
+    /// read or write of a device with [integrity](BlockDevice::integrity); `first` is the reference
+    /// tag of the first one.
+    ///
+    /// Returns `EINVAL` for an empty range or one outside the pages, or if the data has neither
+    /// pages nor [`BioTuples`].
+    pub fn add_tuples(
+        &mut self,
+        pages: impl for<'a> FnOnce(&'a D) -> Option<&'a PageBlock>,
+        offset_bytes: usize,
+        len_bytes: u32,
+        first: u64,
+    ) -> Result {
+        let frame = Frame::<D>::of(self.raw.as_ptr());
+        // SAFETY: By the type invariants, the frame is initialized and ours.
+        let pages = pages(unsafe { &(*frame).data }).ok_or(EINVAL)?;
+        let end = offset_bytes.checked_add(len_bytes as usize).ok_or(EINVAL)?;
+        if len_bytes == 0 || end > pages.len_bytes() || !D::HAS_TUPLES {
+            return Err(EINVAL);
+        }
+        // SAFETY: The page structures of contiguous memory are contiguous; the offset is inside.
+        let page = unsafe { pages.as_page().add(offset_bytes / PAGE_SIZE) };
+        // CAST: Less than a page.
+        let offset = (offset_bytes % PAGE_SIZE) as u32;
+        // SAFETY: As above. The reference to the pages is not used any more.
+        let tuples = unsafe { (*frame).data.tuples() }.ok_or(EINVAL)?;
+        // SAFETY: The data is part of the bio's allocation, so it does not move before `finish`,
+        // which detaches it. It keeps the pages, as for `add_own_pages`.
+        unsafe { tuples.attach(self.raw.as_mut(), page, offset, len_bytes, first) };
+        Ok(())
     }
 
     /// # Safety
@@ -285,6 +327,10 @@ impl<D: BioData> Drop for Bio<D> {
 /// not use afterwards.
 #[inline]
 unsafe fn finish<D: BioData>(bio: *mut bindings::bio, result: Result) {
+    if D::HAS_TUPLES {
+        // SAFETY: By the function requirements, the caller owns the bio.
+        BioTuples::detach(unsafe { &mut *bio });
+    }
     // SAFETY: By the function requirements; the frame's content is taken out exactly once.
     let (data, pages) = unsafe { Frame::<D>::take(bio) };
     // SAFETY: By the function requirements, the caller owns the bio. `data` keeps its pool.

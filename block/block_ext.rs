@@ -11,12 +11,14 @@
 //! | [`mq`] | hardware queues, tag sets and requests of a disk that the module provides |
 //! | [`disk`], [`major`] | the disk and its device number |
 //! | [`limits`] | the limits of a disk |
+//! | [`integrity`] | protection information: that of a disk, and that of requests and bios |
 //! | [`bdev`] | a block device that the module opens |
 //! | [`bio`] | IO to such a device |
 
 pub mod bdev;
 pub mod bio;
 pub mod disk;
+pub mod integrity;
 pub mod limits;
 pub mod major;
 pub mod mq;

@@ -4,7 +4,10 @@
 //!
 //! C header: [`include/linux/blkdev.h`](srctree/include/linux/blkdev.h), `struct queue_limits`
 
-use super::SECTOR_BYTES;
+use super::{
+    integrity::Integrity,
+    SECTOR_BYTES, //
+};
 use block_ext_sys as raw;
 use kernel::{
     bindings,
@@ -76,6 +79,8 @@ pub struct Limits {
     pub fua: bool,
     /// Whether the medium rotates.
     pub rotational: bool,
+    /// The protection information of the disk's IO. It stays what it was when the disk was made.
+    pub integrity: Option<Integrity>,
 }
 
 impl Limits {
@@ -98,6 +103,7 @@ impl Limits {
             write_cache: false,
             fua: false,
             rotational: false,
+            integrity: None,
         }
     }
 
@@ -127,6 +133,7 @@ impl Limits {
             || self.max_segments == 0
             || self.max_hw_sectors < PAGE_SECTORS
             || self.max_hw_sectors < block / SECTOR_BYTES
+            || self.integrity.is_some_and(|i| !i.fits(block))
         {
             return Err(EINVAL);
         }
@@ -138,6 +145,10 @@ impl Limits {
         self.check()?;
         let mut limits = pin_init::zeroed();
         self.apply(&mut limits);
+        if let Some(integrity) = self.integrity {
+            limits.integrity = integrity.to_raw();
+            limits.max_integrity_segments = self.max_segments;
+        }
         Ok(limits)
     }
 

@@ -52,6 +52,7 @@
 //! C header: [`include/linux/blk-mq.h`](srctree/include/linux/blk-mq.h)
 
 mod hw_queue;
+mod integrity;
 mod operations;
 mod request;
 mod tag_set;

@@ -10,38 +10,98 @@
 //! [`include/linux/crc64.h`](srctree/include/linux/crc64.h),
 //! [`include/linux/crc-t10dif.h`](srctree/include/linux/crc-t10dif.h)
 
-use crate::pages::PageBlock;
+use crate::{
+    pages::PageBlock,
+    scatterlist::SgList, //
+};
 use kernel::prelude::*;
 
 /// Returns the CRC-32 of IEEE 802.3 (`0xcbf43926` of `123456789`).
 #[inline]
 pub fn crc32(before: u32, bytes: &[u8]) -> u32 {
-    // SAFETY: The function reads the bytes of the slice.
-    !unsafe { kernel_ext_sys::crc32_le(!before, bytes.as_ptr().cast(), bytes.len()) }
+    // CAST: The checksum has 32 bits.
+    Checksum::Crc32.update(before.into(), bytes) as u32
 }
 
 /// Returns the CRC-32C of Castagnoli (`0xe3069283` of `123456789`).
 #[inline]
 pub fn crc32c(before: u32, bytes: &[u8]) -> u32 {
-    // SAFETY: The function reads the bytes of the slice.
-    !unsafe { kernel_ext_sys::crc32c(!before, bytes.as_ptr().cast(), bytes.len()) }
+    // CAST: The checksum has 32 bits.
+    Checksum::Crc32c.update(before.into(), bytes) as u32
 }
 
 /// Returns the CRC-64 of NVMe (`0xae8b14860a799888` of `123456789`).
 #[inline]
 pub fn crc64_nvme(before: u64, bytes: &[u8]) -> u64 {
-    // SAFETY: The function reads the bytes of the slice. It has the inversions itself.
-    unsafe { kernel_ext_sys::crc64_nvme(before, bytes.as_ptr().cast(), bytes.len()) }
+    Checksum::Crc64Nvme.update(before, bytes)
 }
 
 /// Returns the CRC-16 of T10 DIF (`0xd0db` of `123456789`), which inverts nothing.
 #[inline]
 pub fn crc_t10dif(before: u16, bytes: &[u8]) -> u16 {
-    // SAFETY: The function reads the bytes of the slice.
-    unsafe { kernel_ext_sys::crc_t10dif_update(before, bytes.as_ptr(), bytes.len()) }
+    // CAST: The checksum has 16 bits.
+    Checksum::CrcT10Dif.update(before.into(), bytes) as u16
+}
+
+/// A checksum, computed piece by piece: it is 0 for no bytes, and the inversions are inside, as in
+/// zlib.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Checksum {
+    /// The CRC-32 of IEEE 802.3.
+    Crc32,
+    /// The CRC-64 of NVMe.
+    Crc64Nvme,
+    /// The CRC-16 of T10 DIF, which inverts nothing.
+    CrcT10Dif,
+    /// The CRC-32C of Castagnoli.
+    Crc32c,
+}
+
+impl Checksum {
+    /// Returns the checksum of the bytes so far, whose checksum is `value`, and of `data`.
+    #[inline]
+    pub fn update(self, value: u64, data: &[u8]) -> u64 {
+        // SAFETY: The slice is readable.
+        unsafe { self.update_raw(value, data.as_ptr(), data.len()) }
+    }
+
+    /// As [`Self::update`], with memory that may change meanwhile: then the result is any.
+    ///
+    /// # Safety
+    ///
+    /// The caller must ensure that `len` bytes at `data` are readable.
+    #[inline]
+    unsafe fn update_raw(self, value: u64, data: *const u8, len: usize) -> u64 {
+        // CAST: A value of a shorter checksum fits it.
+        // SAFETY: By the function requirements. The functions only read the bytes, each once.
+        unsafe {
+            match self {
+                Self::Crc32 => {
+                    (!kernel_ext_sys::crc32_le(!(value as u32), data.cast(), len)).into()
+                }
+                Self::Crc64Nvme => kernel_ext_sys::crc64_nvme(value, data.cast(), len),
+                Self::CrcT10Dif => {
+                    kernel_ext_sys::crc_t10dif_update(value as u16, data, len).into()
+                }
+                Self::Crc32c => (!kernel_ext_sys::crc32c(!(value as u32), data.cast(), len)).into(),
+            }
+        }
+    }
 }
 
 impl PageBlock {
+    /// Returns the checksum of the bytes so far, whose checksum is `value`, and of `len` bytes from
+    /// `offset` on.
+    ///
+    /// # Errors
+    ///
+    /// Returns `EINVAL` if the range does not lie in the block.
+    pub fn checksum(&self, kind: Checksum, value: u64, offset: usize, len: usize) -> Result<u64> {
+        let data = self.range(offset, len)?;
+        // SAFETY: `range` checked that the bytes lie in the block.
+        Ok(unsafe { kind.update_raw(value, data, len) })
+    }
+
     /// Returns the [CRC-32](crc32) of `len` bytes from `offset` on, without a copy. It is that of
     /// no content at all if a device changes the bytes meanwhile.
     ///
@@ -49,9 +109,49 @@ impl PageBlock {
     ///
     /// Returns `EINVAL` if the range does not lie in the block.
     pub fn crc32(&self, before: u32, offset: usize, len: usize) -> Result<u32> {
-        let start = self.range(offset, len)?;
-        // SAFETY: `range` checked that the bytes lie in the block. No reference to them is made,
-        // and the function may read any bytes, also those that change.
-        Ok(!unsafe { kernel_ext_sys::crc32_le(!before, start.cast(), len) })
+        // CAST: The checksum has 32 bits.
+        let checksum = self.checksum(Checksum::Crc32, before.into(), offset, len)?;
+        Ok(checksum as u32)
+    }
+}
+
+impl SgList {
+    /// Calls `each` with the checksum, from 0 on, of each `interval_bytes` of the first `len_bytes`
+    /// of the memory, until it fails. Any context.
+    ///
+    /// # Errors
+    ///
+    /// Returns `EINVAL` if the list is shorter, or the length is not that of whole intervals; else
+    /// the error of `each`.
+    pub fn checksums(
+        &self,
+        kind: Checksum,
+        interval_bytes: u32,
+        len_bytes: u32,
+        mut each: impl FnMut(u64) -> Result,
+    ) -> Result {
+        if len_bytes > self.len_bytes() || len_bytes.checked_rem(interval_bytes) != Some(0) {
+            return Err(EINVAL);
+        }
+        let (mut value, mut missing, mut left) = (0, interval_bytes, len_bytes);
+        for index in 0..self.nents() as usize {
+            // SAFETY: The entry is in use, so that it describes memory of the list.
+            let (mut data, mut len) = unsafe { self.entry_memory(index) };
+            len = len.min(left);
+            left = left.wrapping_sub(len);
+            while len != 0 {
+                let piece = len.min(missing);
+                // SAFETY: By the type invariants, the memory of the entry is allocated.
+                value = unsafe { kind.update_raw(value, data, piece as usize) };
+                data = data.wrapping_add(piece as usize);
+                len = len.wrapping_sub(piece);
+                missing = missing.wrapping_sub(piece);
+                if missing == 0 {
+                    each(value)?;
+                    (value, missing) = (0, interval_bytes);
+                }
+            }
+        }
+        Ok(())
     }
 }

@@ -48,6 +48,7 @@ declare_errno! {
     ECANCELED: "Operation cancelled.",
     EKEYEXPIRED: "Key has expired.",
     EKEYREJECTED: "Key was rejected by service.",
+    EILSEQ: "Illegal byte sequence; of a block: its protection information is wrong.",
     EPROTO: "Protocol error.",
     EPROTONOSUPPORT: "Protocol not supported.",
 }

@@ -19,7 +19,7 @@
 //! | [`workqueue`] | own work queues, cancelling |
 //! | [`sysfs`] | classes, devices, directories, attributes, links |
 //! | [`pages`], [`scatterlist`], [`memory`] | pages, scatter lists, the amount of memory |
-//! | [`crc`] | checksums, of slices and of pages |
+//! | [`crc`] | checksums, of slices, pages and scatter lists |
 //! | [`random`], [`ida`] | random bytes, unique numbers |
 //! | [`file`], [`text`] | small text files of the kernel, owned strings |
 //! | [`ratelimit`], [`cpu`] | rate limits for log lines, the number of CPUs |

@@ -5,8 +5,8 @@
 //! `module!` supports integers only, and does not show their values. The macros here define a
 //! static with a `get()` method and its entries as a parameter: it is set at load (`insmod x.ko
 //! name=value`), described by `modinfo`, and read in `/sys/module/x/parameters/name` (mode 0444).
-//! Only a [`RangedParam`] (mode 0644) can change after the load. The module's `init` rejects a
-//! value that is of the type but out of range.
+//! Only a [`RangedParam`] and a [`WordParam`] (mode 0644) can change after the load. The module's
+//! `init` rejects a value that is of the type but out of range.
 //!
 //! C header: [`include/linux/moduleparam.h`](srctree/include/linux/moduleparam.h)
 //!
@@ -30,6 +30,7 @@
 
 mod ranged;
 mod string;
+mod word;
 
 use core::cell::UnsafeCell;
 use kernel::{
@@ -42,6 +43,7 @@ use kernel::{
 
 pub use ranged::RangedParam;
 pub use string::StringParam;
+pub use word::WordParam;
 
 /// A type for which C has `param_ops_*`.
 ///
@@ -258,6 +260,20 @@ macro_rules! module_param_ranged {
         $vis static $ident: $crate::param::RangedParam =
             $crate::param::RangedParam::new($default, $min, $max);
         $crate::module_param_entry!($ident, $name, "uint", $description, 0o644);
+    };
+}
+
+/// Defines a module parameter that is one of a few words, the first one by default, which the
+/// administrator may change at any time (mode 0644): a static of the given name. See
+/// [`WordParam`](crate::param::WordParam).
+#[macro_export]
+macro_rules! module_param_word {
+    ($(#[$meta:meta])* $vis:vis $ident:ident, $name:literal, $words:expr, $description:literal
+        $(,)?) => {
+        $(#[$meta])*
+        #[doc = $description]
+        $vis static $ident: $crate::param::WordParam = $crate::param::WordParam::new(&$words);
+        $crate::module_param_entry!($ident, $name, "charp", $description, 0o644);
     };
 }
 

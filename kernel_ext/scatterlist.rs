@@ -10,6 +10,7 @@
 //! C header: [`include/linux/scatterlist.h`](srctree/include/linux/scatterlist.h)
 
 mod loan;
+mod tail;
 
 pub use self::loan::{
     BlockParts,
@@ -17,6 +18,7 @@ pub use self::loan::{
     Loan,
     SgBuffer, //
 };
+pub use self::tail::Tail;
 
 use crate::pages::PageBlock;
 use core::{

@@ -19,6 +19,7 @@ mod io_state;
 mod limits;
 mod map;
 mod mapped_disk;
+mod protection;
 mod queue;
 mod retry;
 mod session;

@@ -20,6 +20,7 @@ pub mod io_state;
 pub mod map;
 pub mod message;
 pub mod path_name;
+pub mod pi;
 pub mod refusal;
 pub mod retry;
 pub mod survey;

@@ -14,6 +14,7 @@ mod export;
 mod identity;
 mod io;
 mod mapping;
+mod protection;
 mod session;
 mod sysfs;
 
@@ -34,6 +35,7 @@ use rtrs_server::{
 use self::{
     export::Exports,
     io::Io,
+    protection::ProtectedIo,
     session::{
         Session, //
         SessionHandler,
@@ -51,6 +53,7 @@ const BIOS_RESERVED: u16 = 64;
 pub(crate) struct Server {
     exports: Arc<Exports>,
     bios: Arc<BioPool<Io>>,
+    protected_bios: Arc<BioPool<ProtectedIo>>,
     messages: WorkQueue,
     /// The boot of the machine.
     boot: Boot,
@@ -62,6 +65,7 @@ impl Server {
         let server = Self {
             exports: Arc::pin_init(Exports::new(control.devices()?), GFP_KERNEL)?,
             bios: Arc::new(BioPool::new(BIOS_RESERVED)?, GFP_KERNEL)?,
+            protected_bios: Arc::new(BioPool::new(BIOS_RESERVED)?, GFP_KERNEL)?,
             messages: WorkQueue::new(c"rnbd_server_wq", Flags::UNBOUND, 0)?,
             boot: identity::boot(),
         };
@@ -76,6 +80,11 @@ impl Server {
     /// Returns the pool of the bios of all requests.
     fn bios(&self) -> &Arc<BioPool<Io>> {
         &self.bios
+    }
+
+    /// Returns the pool of the bios of requests with protection information.
+    fn protected_bios(&self) -> &Arc<BioPool<ProtectedIo>> {
+        &self.protected_bios
     }
 
     /// Returns the boot of the machine.

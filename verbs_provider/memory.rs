@@ -133,6 +133,20 @@ impl DmaRange {
         }
     }
 
+    /// Flips a bit of the range, if it has so many, as a device does that is broken.
+    pub fn flip(&self, bit: u64) {
+        let Some(byte) = self.part(bit / 8, 1) else {
+            return;
+        };
+        let Ok(at) = usize::try_from(byte.kernel_addr) else {
+            return;
+        };
+        let at = ptr::with_exposed_provenance_mut::<u8>(at);
+        // SAFETY: By the type invariants, the byte is memory of the kernel, which is still mapped,
+        // as the provider accesses it. Consumers treat it as memory that a device changes.
+        unsafe { at.write_volatile(at.read_volatile() ^ 1 << (bit % 8)) };
+    }
+
     /// Copies `bytes` to the start of the range, and returns the rest.
     pub fn fill(&self, bytes: &[u8]) -> Option<Self> {
         let len = u64::try_from(bytes.len()).ok()?;

@@ -4,6 +4,7 @@
 #include <linux/bio.h>
 #include <linux/blk-mq.h>
 #include <linux/blkdev.h>
+#include <linux/blk-integrity.h>
 #include <linux/hdreg.h>
 #include "helpers.h"
 

@@ -5,6 +5,7 @@
  */
 #include <linux/blkdev.h>
 #include <linux/export.h>
+#include <linux/mm.h>
 #include "helpers.h"
 
 bool block_ext_helper_bdev_write_cache(struct block_device *bdev)
@@ -12,3 +13,9 @@ bool block_ext_helper_bdev_write_cache(struct block_device *bdev)
 	return bdev_write_cache(bdev);
 }
 EXPORT_SYMBOL_GPL(block_ext_helper_bdev_write_cache);
+
+void *block_ext_helper_page_address(struct page *page)
+{
+	return page_address(page);
+}
+EXPORT_SYMBOL_GPL(block_ext_helper_page_address);

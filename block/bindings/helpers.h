@@ -5,7 +5,9 @@
 #include <linux/types.h>
 
 struct block_device;
+struct page;
 
 bool block_ext_helper_bdev_write_cache(struct block_device *bdev);
+void *block_ext_helper_page_address(struct page *page);
 
 #endif

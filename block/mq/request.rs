@@ -4,7 +4,10 @@
 //!
 //! C header: [`include/linux/blk-mq.h`](srctree/include/linux/blk-mq.h), `struct request`
 
-use super::Operations;
+use super::{
+    integrity::Bounce,
+    Operations, //
+};
 use crate::{
     Flags,
     Op, //
@@ -38,6 +41,8 @@ pub(super) struct Payload<T: Operations> {
     status: bindings::blk_status_t,
     /// How often the request was started.
     starts: u32,
+    /// The memory behind its data, and the part of that which lies there.
+    pub(super) bounce: Bounce,
     sg: SgHeader,
     // The entries follow.
 }
@@ -72,6 +77,7 @@ impl<T: Operations> Payload<T> {
             ptr::write(&raw mut (*this).data, T::Pdu::default());
             ptr::write(&raw mut (*this).status, 0);
             ptr::write(&raw mut (*this).starts, 0);
+            ptr::write(&raw mut (*this).bounce, Bounce::default());
             SgHeader::init(&raw mut (*this).sg, sg_entries);
         }
     }
@@ -82,8 +88,11 @@ impl<T: Operations> Payload<T> {
     ///
     /// The caller must ensure that [`Self::init`] was called for `rq`, which is never used again.
     pub(super) unsafe fn exit(rq: *mut bindings::request) {
-        // SAFETY: By the function requirements, the data is initialized and nothing refers to it.
-        unsafe { ptr::drop_in_place(&raw mut (*Self::of(rq)).data) };
+        // SAFETY: By the function requirements, both are initialized and nothing refers to them.
+        unsafe {
+            ptr::drop_in_place(&raw mut (*Self::of(rq)).data);
+            ptr::drop_in_place(&raw mut (*Self::of(rq)).bounce);
+        }
     }
 
     /// Returns the result that [`Request::complete`] has stored.
@@ -110,7 +119,7 @@ impl<T: Operations> Payload<T> {
 ///   ended, with an initialized [`Payload<T>`] behind it.
 /// - There is no other [`Request`] for it.
 pub struct Request<T: Operations> {
-    raw: NonNull<bindings::request>,
+    pub(super) raw: NonNull<bindings::request>,
     _driver: PhantomData<T>,
 }
 
@@ -203,7 +212,7 @@ impl<T: Operations> Request<T> {
     }
 
     #[inline]
-    fn payload(&self) -> *mut Payload<T> {
+    pub(super) fn payload(&self) -> *mut Payload<T> {
         Payload::of(self.raw.as_ptr())
     }
 

@@ -29,6 +29,7 @@ use crate::{
             Device,
             Server, //
         },
+        pi::Wanted,
         wire::{
             AdminMessage,
             Close,
@@ -76,8 +77,11 @@ pub(super) fn open(
     server: &Server,
     name: &CStr,
     access: AccessMode,
+    wanted: Option<Wanted>,
 ) -> Result<Device, NotOpened> {
-    let request = Open::new(name.to_bytes(), access).ok_or(errno::ENAMETOOLONG)?;
+    // A server that does not know the extension gets zeroes.
+    let wanted = wanted.filter(|_| server.is_extended);
+    let request = Open::new(name.to_bytes(), access, wanted).ok_or(errno::ENAMETOOLONG)?;
     let response = ask(rtrs, &request)?;
     Device::parse(response.as_bytes(), server).map_err(|reason| NotOpened {
         error: bad(rtrs, reason),

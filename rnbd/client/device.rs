@@ -6,6 +6,7 @@ mod fence;
 mod identity;
 mod limit_update;
 mod power;
+mod protected;
 mod unmap;
 
 pub(super) use self::fence::Asked;
@@ -25,7 +26,8 @@ use kernel::{
     sync::{
         new_mutex,
         Arc,
-        Mutex, //
+        Mutex,
+        SetOnce, //
     },
     workqueue::{
         new_work,
@@ -46,6 +48,7 @@ use crate::client::{
         LimitUpdate, //
     },
     mapped_disk::MappedDisk,
+    protection::Protection,
     session::{
         Session,
         User, //
@@ -64,6 +67,7 @@ use crate::proto::{
     },
     identity::Identity,
     io_state::IoState,
+    pi::Choice,
     turns::Turn, //
 };
 
@@ -86,6 +90,10 @@ pub(super) struct Device {
     path: CString,
     /// How the server opens it.
     access: AccessMode,
+    /// The protection information that the user wants.
+    pi: Choice,
+    /// The one that it has, from the first opening on.
+    protection: SetOnce<Arc<Protection>>,
     #[pin]
     inner: Mutex<Inner>,
     /// Work item that applies changed queue limits to the disk.
@@ -124,6 +132,7 @@ impl Device {
         user: User,
         path: CString,
         access: AccessMode,
+        pi: Choice,
         number: u32,
     ) -> Result<Arc<Self>> {
         let rtrs = user.session().rtrs()?.clone();
@@ -134,6 +143,8 @@ impl Device {
                 rtrs,
                 path,
                 access,
+                pi,
+                protection: SetOnce::new(),
                 inner <- new_mutex!(Inner {
                     state: DeviceState::Init,
                     disconnects: 0,
@@ -226,7 +237,8 @@ impl Device {
         let disconnects = self.lock().disconnects;
         let server = admin::agree(&*self.rtrs)?;
         turn.opens();
-        let remote = match admin::open(&*self.rtrs, &server, &self.path, self.access) {
+        let wanted = self.wanted();
+        let remote = match admin::open(&*self.rtrs, &server, &self.path, self.access, wanted) {
             Ok(remote) => remote,
             Err(not_opened) => {
                 drop(turn);
@@ -267,6 +279,7 @@ impl Device {
     ) -> Result {
         let mut inner = self.lock();
         let again = inner.state.check_opened(inner.disconnects == disconnects)?;
+        self.compare_protection(&mut inner, remote)?;
         if how == Remap::Same {
             self.compare_identity(&mut inner, remote)?;
         }
@@ -276,15 +289,13 @@ impl Device {
         inner.refusal = None;
         let is_another = self.note_identity(&mut inner, remote);
         self.note_boot(&mut inner, server, restarted, remote.writeback);
-        self.io_state.set(if is_forced {
-            IoState::OpenForceFua(remote.device_id)
-        } else {
-            IoState::Open(remote.device_id)
-        });
+        let is_protected = self.protection().is_some();
+        let io_state = IoState::open(remote.device_id, is_forced, is_protected);
+        self.io_state.set(io_state);
         inner.state = DeviceState::Mapped;
         if let (true, Some(mapped_disk)) = (again, &mut inner.mapped_disk) {
             // The size was checked: it is one that a disk can have.
-            let _ = self.set_size(mapped_disk, remote.nsectors);
+            let _ = self.set_size(mapped_disk, remote.capacity_sectors());
             mapped_disk.unquiesce();
             mapped_disk.uevent(Uevent::Online);
             if is_another {

@@ -47,7 +47,7 @@ pub(super) fn make(device: &Arc<Device>, remote: &Remote, id: IdaId) -> Result<D
         DiskConfig {
             name: fmt!("rnbd{number}"),
             minors: Some(minors),
-            capacity_sectors: remote.nsectors,
+            capacity_sectors: remote.capacity_sectors(),
             read_only: !device.access().may_write(),
             limits,
             naa: remote.identity.map(Identity::get),

@@ -6,15 +6,26 @@
 //! but the block layer changes the limits of a disk only when none of its requests is in flight,
 //! and those may wait for a path: so a work item changes them later.
 
-use block_ext::limits::{
-    DiscardLimits,
-    Limits, //
+use block_ext::{
+    integrity::{
+        Integrity,
+        TupleKind, //
+    },
+    limits::{
+        DiscardLimits,
+        Limits, //
+    }, //
 };
 use kernel::prelude::*;
 use rtrs_client::Session;
 
 use crate::proto::{
     device::Device as Remote,
+    pi::{
+        Format,
+        Geometry,
+        Mode, //
+    },
     SECTOR_SIZE, //
 };
 
@@ -33,9 +44,16 @@ pub(super) fn of_transfers(rtrs: &Session) -> Limits {
 /// Returns the limits of a disk for `remote`. The server splits transfers that are longer than its
 /// device takes.
 pub(super) fn of_disk(rtrs: &Session, remote: &Remote) -> Limits {
+    let transfers = of_transfers(rtrs);
+    // A logical block is at least an interval.
+    let interval_bytes = remote.pi.map_or(0, Geometry::interval_bytes);
+    let logical_block_bytes = u32::from(remote.logical_block_size).max(interval_bytes);
+    let size_max = remote.pi.map_or(u32::MAX, Geometry::size_max);
     Limits {
-        logical_block_bytes: u32::from(remote.logical_block_size),
-        physical_block_bytes: u32::from(remote.physical_block_size),
+        logical_block_bytes,
+        physical_block_bytes: u32::from(remote.physical_block_size).max(logical_block_bytes),
+        max_hw_sectors: transfers.max_hw_sectors.min(size_max / SECTOR_SIZE),
+        integrity: remote.pi.map(integrity),
         discard: DiscardLimits {
             max_sectors: remote.max_discard_sectors,
             granularity_bytes: remote.discard_granularity,
@@ -49,7 +67,19 @@ pub(super) fn of_disk(rtrs: &Session, remote: &Remote) -> Limits {
         max_write_zeroes_sectors: remote.max_write_zeroes_sectors,
         write_cache: remote.writeback,
         fua: remote.fua,
-        ..of_transfers(rtrs)
+        ..transfers
+    }
+}
+
+/// Returns the protection information of a disk.
+fn integrity(geometry: Geometry) -> Integrity {
+    Integrity {
+        kind: match geometry.format() {
+            Format::Crc64 => TupleKind::Crc64,
+            Format::T10 => TupleKind::T10,
+        },
+        interval_bytes: geometry.interval_bytes(),
+        is_stored: geometry.mode() == Mode::Pass,
     }
 }
 

@@ -70,7 +70,7 @@ pub(super) fn map(client: &Arc<Client>, line: &[u8]) -> Result {
     }
     let user = Session::get(client, &request)?;
     let id = client.number()?;
-    let device = Device::new(user, path, request.access_mode, id.get())?;
+    let device = Device::new(user, path, request.access_mode, request.pi, id.get())?;
     let session = device.session().clone();
     session.add(device.clone()).inspect_err(|_| {
         exists(device.path(), session.name());

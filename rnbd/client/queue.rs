@@ -32,6 +32,7 @@ use zerocopy::{
 
 use crate::client::{
     device::Device,
+    protection,
     retry::{
         end,
         History, //
@@ -55,6 +56,20 @@ pub(super) struct Queue;
 /// A request that RTRS carries out.
 struct InFlight(Request<Queue>);
 
+impl AsRef<Request<Queue>> for InFlight {
+    #[inline]
+    fn as_ref(&self) -> &Request<Queue> {
+        &self.0
+    }
+}
+
+impl From<InFlight> for Request<Queue> {
+    #[inline]
+    fn from(in_flight: InFlight) -> Self {
+        in_flight.0
+    }
+}
+
 impl Transfer for InFlight {
     #[inline]
     fn sg(&mut self) -> &mut SgList {
@@ -74,13 +89,19 @@ impl Transfer for InFlight {
     }
 
     fn is_valid(&self, message: &[u8]) -> bool {
-        let number = IoV1::read_from_prefix(message).map(|(io, _)| io.device_id.get());
-        number.is_ok_and(|number| self.0.queue().io_state().is_number(number))
+        is_for(&self.0, message)
     }
 
     fn ticket(&self) -> Option<Ticket> {
         self.0.pdu().ticket()
     }
+}
+
+/// Returns whether `message`, with which the request was sent, has the number that its device has
+/// on the server now.
+pub(super) fn is_for(request: &Request<Queue>, message: &[u8]) -> bool {
+    let number = IoV1::read_from_prefix(message).map(|(io, _)| io.device_id.get());
+    number.is_ok_and(|number| request.queue().io_state().is_number(number))
 }
 
 #[vtable]
@@ -107,6 +128,9 @@ impl Operations for Queue {
                 rw.fua |= rw.op == Op::Write;
                 remote_id
             }
+            IoState::OpenProtected { id, force_fua } => {
+                return protection::send(hw, device, request, rw, (id, force_fua));
+            }
             IoState::Queueing | IoState::Failing => return device.refuse(request),
         };
         let Ok(note) = device.cache().send(&rw) else {
@@ -127,7 +151,7 @@ impl Operations for Queue {
             request.len_bytes(),
             request.ioprio(),
         );
-        send(hw, device, direction_of(rw.op), head.as_bytes(), request)
+        send(hw, device, rw.op, head.as_bytes(), InFlight(request))
     }
 
     #[inline]
@@ -141,27 +165,27 @@ impl Operations for Queue {
     }
 }
 
-/// Passes `request` to RTRS.
+/// Passes a request to RTRS.
 #[inline]
-fn send(
+pub(super) fn send<T: Transfer + AsRef<Request<Queue>> + Into<Request<Queue>>>(
     hw: HwQueue<'_, Queue>,
     device: &Device,
-    direction: Direction,
+    op: Op,
     head: &[u8],
-    request: Request<Queue>,
+    transfer: T,
 ) -> Result<(), Rejected<Queue>> {
     let io_queue = match hw.poll_index() {
         Some(index) => IoQueue::Poll(index),
         None => IoQueue::Cpu(hw.index()),
     };
     // CAST: tags are below the depth of the tag set, which is at most 65535.
-    let chunk = request.tag() as u16;
+    let chunk = transfer.as_ref().tag() as u16;
     match device
         .rtrs()
-        .submit(chunk, io_queue, direction, head, InFlight(request))
+        .submit(chunk, io_queue, direction_of(op), head, transfer)
     {
         Ok(()) => Ok(()),
-        Err(back) => device.take_back(back.error, back.transfer.0),
+        Err(back) => device.take_back(back.error, back.transfer.into()),
     }
 }
 

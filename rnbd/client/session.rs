@@ -6,6 +6,7 @@
 //! last one is unmapped. Its name is in use until it is closed: a thread that maps over a session
 //! that is being connected or closed waits for the outcome.
 
+mod buffers;
 mod turn;
 mod watcher;
 
@@ -48,7 +49,10 @@ use rtrs_core::proto::{
     timeouts::ONE_PATH_ANSWER_MS, //
 };
 
-pub(super) use self::turn::TurnGuard;
+pub(super) use self::{
+    buffers::TupleBuffers,
+    turn::TurnGuard, //
+};
 use self::{
     turn::TurnTable,
     watcher::SessionWatcher, //
@@ -117,6 +121,8 @@ pub(super) struct Session {
     #[pin]
     turns: TurnTable,
     #[pin]
+    tuple_buffers: Mutex<Option<Arc<TupleBuffers>>>,
+    #[pin]
     closing: Work<Session>,
 }
 
@@ -177,6 +183,7 @@ impl Session {
                 gone <- Completion::new(),
                 devices <- new_mutex!(KVec::new()),
                 turns <- TurnTable::new(),
+                tuple_buffers <- new_mutex!(None),
                 closing <- new_work!("Session::closing"),
             }),
             GFP_KERNEL,
@@ -471,11 +478,13 @@ impl Session {
 
 /// Allocates the tag set of a session: one request for each chunk that the server grants.
 fn make_tags(rtrs: &Arc<rtrs_client::Session>, timeout_ms: u32) -> Result<Arc<TagSet<Queue>>> {
+    // One more for the tuples of protection information.
+    let entries = limits::of_transfers(rtrs).segments_needed().wrapping_add(1);
     let config = TagSetConfig {
         hw_queues: cpu::num_online_cpus(),
         poll_queues: rtrs.poll_queues(),
         depth: u32::from(rtrs.io_depth()).min(DEPTH_MAX),
-        sg_entries: u16::try_from(limits::of_transfers(rtrs).segments_needed())?,
+        sg_entries: u16::try_from(entries)?,
         timeout_ms,
     };
     TagSet::new(config, ())

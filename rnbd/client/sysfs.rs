@@ -11,6 +11,7 @@
 //!                                         the server has another disk under its name now
 //!                       state, session, mapping_path, access_mode, nr_poll_queues
 //!                       cache_losses      how often writes may be gone with the server's cache
+//!                       pi_stats          protection information: what it is, and what was seen
 //! ```
 
 use ferro_proto::text::Escaped;
@@ -56,7 +57,7 @@ static CONTROL: [Attribute<Client>; 1] = [Attribute::rw(
 )];
 
 /// Files of a mapped device.
-static DEVICE: [Attribute<Device>; 9] = [
+static DEVICE: [Attribute<Device>; 10] = [
     Attribute::rw(c"unmap_device", show_unmap_device, store_unmap_device),
     Attribute::rw(c"resize", show_resize, store_resize),
     Attribute::rw(c"remap_device", show_remap_device, store_remap_device),
@@ -66,6 +67,7 @@ static DEVICE: [Attribute<Device>; 9] = [
     Attribute::ro(c"access_mode", show_access_mode),
     Attribute::ro(c"nr_poll_queues", show_nr_poll_queues),
     Attribute::ro(c"cache_losses", show_cache_losses),
+    Attribute::ro(c"pi_stats", show_pi_stats),
 ];
 
 /// The files of the client. The drop removes them and unmaps all devices.
@@ -223,4 +225,11 @@ fn show_nr_poll_queues(device: &Device, page: &mut ShowBuffer<'_>) -> Result {
 
 fn show_cache_losses(device: &Device, page: &mut ShowBuffer<'_>) -> Result {
     writeln!(page, "{}", device.cache_losses())
+}
+
+fn show_pi_stats(device: &Device, page: &mut ShowBuffer<'_>) -> Result {
+    match device.protection() {
+        Some(protection) => write!(page, "{}", **protection),
+        None => writeln!(page, "mode none"),
+    }
 }

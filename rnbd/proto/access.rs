@@ -6,6 +6,8 @@ use core::fmt;
 
 use ferro_proto::errno::Errno;
 
+use super::flags::Ops;
+
 /// The access mode of a mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum AccessMode {
@@ -56,6 +58,14 @@ impl AccessMode {
     #[inline]
     pub const fn may_write(self) -> bool {
         !matches!(self, Self::ReadOnly)
+    }
+
+    /// Returns the operations that are permitted.
+    pub const fn permitted(self) -> Ops {
+        match self {
+            Self::ReadOnly => Ops::READING,
+            Self::ReadWrite | Self::Migration => Ops::ALL,
+        }
     }
 
     /// Checks whether a device that `writers` clients have open for writing can be opened in this

@@ -14,6 +14,10 @@ use zerocopy::{
 use super::{
     boot::Boot,
     identity::Identity,
+    pi::geometry::{
+        Geometry,
+        UnknownGeometry, //
+    },
     wire::{
         OpenResponse,
         SessInfo,
@@ -57,6 +61,8 @@ pub struct Device {
     pub writeback: bool,
     /// The identity of the disk, if the server sends it.
     pub identity: Option<Identity>,
+    /// The protection information of its IO, if it has one.
+    pub pi: Option<Geometry>,
 }
 
 /// The properties of a server.
@@ -81,6 +87,8 @@ pub enum BadResponse {
     BlockSize(u16),
     /// The capacity exceeds the range of a file offset.
     Capacity(u64),
+    /// The protection information is unknown.
+    Pi(UnknownGeometry),
 }
 
 impl core::fmt::Display for BadResponse {
@@ -90,11 +98,21 @@ impl core::fmt::Display for BadResponse {
             BadResponse::Kind(k) => write!(f, "answer of wrong type {k}"),
             BadResponse::BlockSize(b) => write!(f, "impossible block size {b}"),
             BadResponse::Capacity(n) => write!(f, "impossible capacity of {n} sectors"),
+            BadResponse::Pi(reason) => reason.fmt(f),
         }
     }
 }
 
 impl Device {
+    /// Returns the capacity in sectors that a disk has: whole intervals of protection information.
+    pub const fn capacity_sectors(&self) -> u64 {
+        let rest = match self.pi {
+            Some(pi) => self.nsectors & pi.interval_sectors().wrapping_sub(1),
+            None => 0,
+        };
+        self.nsectors.saturating_sub(rest)
+    }
+
     /// Encodes a server's answer.
     pub const fn to_wire(&self) -> OpenResponse {
         let fua = if self.fua { CACHE_FUA } else { 0 };
@@ -114,7 +132,10 @@ impl Device {
             secure_discard: U16::new(self.secure_discard as u16),
             obsolete_rotational: 0,
             cache_policy: fua | writeback,
-            reserved: [0; 2],
+            pi: match self.pi {
+                Some(geometry) => geometry.to_wire(),
+                None => [0; 2],
+            },
             identity: U64::new(match self.identity {
                 Some(identity) => identity.get(),
                 None => 0,
@@ -141,6 +162,10 @@ impl Device {
         if nsectors > (i64::MAX as u64) >> SECTOR_SIZE.trailing_zeros() {
             return Err(BadResponse::Capacity(nsectors));
         }
+        let pi = match server.is_extended {
+            true => Geometry::from_wire(msg.pi).map_err(BadResponse::Pi)?,
+            false => None,
+        };
         Ok(Self {
             device_id: msg.device_id.get(),
             nsectors,
@@ -156,6 +181,7 @@ impl Device {
             fua: msg.cache_policy & CACHE_FUA != 0,
             writeback: msg.cache_policy & CACHE_WRITEBACK != 0,
             identity: Identity::from_wire(msg.identity.get()).filter(|_| server.is_extended),
+            pi,
         })
     }
 }

@@ -32,12 +32,25 @@ impl Op {
     pub const fn has_data(self) -> bool {
         matches!(self, Op::Read | Op::Write)
     }
+}
 
-    /// Returns whether the operation changes the device, which a read-only mapping forbids (D8). A
-    /// flush does not change the data.
+/// A set of operations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ops(u8);
+
+impl Ops {
+    /// None.
+    pub const NONE: Self = Self(0);
+    /// All.
+    pub const ALL: Self = Self(u8::MAX);
+    /// Those that do not change the device, which a read-only mapping permits (D8). A flush changes
+    /// no data.
+    pub const READING: Self = Self(1 << Op::Read as u8 | 1 << Op::Flush as u8);
+
+    /// Returns whether the operation is in the set.
     #[inline]
-    pub const fn changes_device(self) -> bool {
-        !matches!(self, Op::Read | Op::Flush)
+    pub const fn contains(self, op: Op) -> bool {
+        self.0.wrapping_shr(op as u32) & 1 != 0
     }
 }
 

@@ -9,7 +9,10 @@
 /// Next to the number: writes are forced through the server's cache.
 const FORCED: u64 = 1 << 32;
 
-/// [`IoState::Queueing`], beyond the number and `FORCED`.
+/// Next to the number: requests have protection information.
+const PROTECTED: u64 = 1 << 33;
+
+/// [`IoState::Queueing`], beyond the number and the two flags.
 const QUEUEING: u64 = u64::MAX - 1;
 
 /// [`IoState::Failing`].
@@ -22,6 +25,13 @@ pub enum IoState {
     Open(u32),
     /// As `Open`, and writes forced through its cache.
     OpenForceFua(u32),
+    /// As `Open`, with protection information; as `OpenForceFua` if `force_fua`.
+    OpenProtected {
+        /// The number.
+        id: u32,
+        /// Writes are forced through the server's cache.
+        force_fua: bool,
+    },
     /// They are queued until it is open again.
     Queueing,
     /// They fail.
@@ -29,11 +39,35 @@ pub enum IoState {
 }
 
 impl IoState {
+    /// Returns the state of a device that is open on the server with the number `id`.
+    pub const fn open(id: u32, force_fua: bool, is_protected: bool) -> Self {
+        match (is_protected, force_fua) {
+            (true, _) => IoState::OpenProtected { id, force_fua },
+            (false, true) => IoState::OpenForceFua(id),
+            (false, false) => IoState::Open(id),
+        }
+    }
+
+    /// Returns the state in which writes are not forced through the server's cache any more; `None`
+    /// if they are not now.
+    pub const fn unforced(self) -> Option<Self> {
+        match self {
+            IoState::OpenForceFua(id) => Some(IoState::Open(id)),
+            IoState::OpenProtected {
+                id,
+                force_fua: true,
+            } => Some(IoState::open(id, false, true)),
+            _ => None,
+        }
+    }
+
     /// Returns the device's number on the server, if it is open there.
     #[inline]
     pub const fn remote_id(self) -> Option<u32> {
         match self {
-            IoState::Open(id) | IoState::OpenForceFua(id) => Some(id),
+            IoState::Open(id) | IoState::OpenForceFua(id) | IoState::OpenProtected { id, .. } => {
+                Some(id)
+            }
             IoState::Queueing | IoState::Failing => None,
         }
     }
@@ -62,6 +96,9 @@ impl IoState {
         match self {
             IoState::Open(id) => id as u64,
             IoState::OpenForceFua(id) => FORCED | id as u64,
+            IoState::OpenProtected { id, force_fua } => {
+                PROTECTED | if force_fua { FORCED } else { 0 } | id as u64
+            }
             IoState::Queueing => QUEUEING,
             IoState::Failing => FAILING,
         }
@@ -76,7 +113,11 @@ impl IoState {
             0..FORCED => IoState::Open(id),
             FAILING => IoState::Failing,
             QUEUEING => IoState::Queueing,
-            _ => IoState::OpenForceFua(id),
+            FORCED..PROTECTED => IoState::OpenForceFua(id),
+            _ => IoState::OpenProtected {
+                id,
+                force_fua: word & FORCED != 0,
+            },
         }
     }
 }

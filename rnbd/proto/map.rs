@@ -7,6 +7,7 @@
 //!     [access_mode=ro|rw|migration] [nr_poll_queues=N|-1] [io_timeout_ms=N]
 //!     [max_reconnect_attempts=N] [reconnect_delay_ms=N] [fast_io_fail_tmo=SECONDS|off]
 //!     [heartbeat_interval_ms=N] [heartbeat_missed_max=N]
+//!     [pi=off|auto|require|crc64|t10]
 //! ```
 //!
 //! The C driver does not have the options after `nr_poll_queues`.
@@ -43,6 +44,7 @@ use rtrs_core::proto::{
 
 use super::{
     access::AccessMode,
+    pi::Choice,
     DEVICE_NAME_MAX, //
 };
 
@@ -72,6 +74,8 @@ pub struct MapRequest<'a> {
     /// The timeout of a request, after which its path fails, 1000 to 3600000 milliseconds; 0 is the
     /// block layer's default.
     pub io_timeout_ms: u32,
+    /// The protection information of the device.
+    pub pi: Choice,
     /// The number of [`paths`](Self::paths).
     pub path_count: usize,
 }
@@ -109,6 +113,8 @@ pub enum MapError<'a> {
     Setting(&'a [u8], SettingError),
     /// `io_timeout_ms=` is not 1000 to 3600000.
     IoTimeout(&'a [u8]),
+    /// The protection information is unknown.
+    Pi(&'a [u8]),
 }
 
 impl MapError<'_> {
@@ -131,7 +137,7 @@ impl fmt::Display for MapError<'_> {
                 "unknown or empty option '{}': known are dest_port=, sessname=, path=, \
                  device_path=, access_mode=, nr_poll_queues=, io_timeout_ms=, \
                  max_reconnect_attempts=, reconnect_delay_ms=, fast_io_fail_tmo=, \
-                 heartbeat_interval_ms=, heartbeat_missed_max=",
+                 heartbeat_interval_ms=, heartbeat_missed_max=, pi=",
                 Escaped(w)
             ),
             MapError::NoSessName => f.write_str("session missing: add sessname=NAME"),
@@ -173,6 +179,11 @@ impl fmt::Display for MapError<'_> {
             MapError::IoTimeout(n) => {
                 write!(f, "io_timeout_ms={} is not in 1000..=3600000", Escaped(n))
             }
+            MapError::Pi(word) => write!(
+                f,
+                "pi={} is unknown: write off, auto, require, crc64 or t10",
+                Escaped(word)
+            ),
         }
     }
 }
@@ -205,6 +216,7 @@ impl<'a> MapRequest<'a> {
             nr_poll_queues: 0,
             settings: Settings::default(),
             io_timeout_ms: 0,
+            pi: Choice::default(),
             path_count: 0,
         };
         for word in words(line) {
@@ -220,6 +232,7 @@ impl<'a> MapRequest<'a> {
                 }
                 b"nr_poll_queues" => request.nr_poll_queues = poll_queues(value, cpus)?,
                 b"io_timeout_ms" => request.io_timeout_ms = io_timeout_ms(value)?,
+                b"pi" => request.pi = Choice::parse(value).map_err(|_| MapError::Pi(value))?,
                 _ => {
                     let setting = Setting::by_name(key).ok_or(MapError::Unknown(word))?;
                     let refused = |e| MapError::Setting(value, e);

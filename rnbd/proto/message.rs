@@ -14,6 +14,10 @@ use super::{
         Op,
         Rw, //
     },
+    pi::{
+        Geometry,
+        Seal, //
+    },
     wire::{
         Close,
         Header,
@@ -56,6 +60,9 @@ pub enum Message<'a> {
         name: &'a [u8],
         /// The access mode.
         access_mode: AccessMode,
+        /// What [`Wanted::from_wire`](super::pi::Wanted::from_wire) reads, if the client has sent a
+        /// nonce; of a C driver it may be anything.
+        pi: u8,
     },
     /// Close a device.
     Close {
@@ -106,6 +113,8 @@ pub enum Malformed {
     Size(u32),
     /// Sector and length wrap around.
     Sector(u64),
+    /// The bytes of tuples are not those of whole intervals of the data.
+    Tuples(u16),
 }
 
 impl Malformed {
@@ -131,6 +140,7 @@ impl core::fmt::Display for Malformed {
             Malformed::Direction => f.write_str("data moves the wrong way for the operation"),
             Malformed::Size(n) => write!(f, "size of {n} bytes does not fit the operation"),
             Malformed::Sector(s) => write!(f, "sector {s} is past the end of everything"),
+            Malformed::Tuples(n) => write!(f, "{n} bytes of tuples do not fit the operation"),
         }
     }
 }
@@ -192,7 +202,11 @@ fn open(user: &[u8], data_len: u32, direction: Direction) -> Result<Message<'_>,
         .ok_or(Malformed::DeviceName)?;
     let access_mode = AccessMode::from_wire(msg.access_mode)
         .map_err(|_| Malformed::AccessMode(msg.access_mode))?;
-    Ok(Message::Open { name, access_mode })
+    Ok(Message::Open {
+        name,
+        access_mode,
+        pi: msg.pi,
+    })
 }
 
 fn close(user: &[u8], data_len: u32) -> Result<Message<'static>, Malformed> {
@@ -244,6 +258,41 @@ impl IoRequest {
             size,
             prio,
         })
+    }
+}
+
+impl IoRequest {
+    /// Parses an IO message for a device with the protection information `geometry`: the data, of
+    /// which there are `data_len` bytes, has its tuples at the end. The caller has verified its
+    /// [`Seal`].
+    pub fn parse_protected(
+        user: &[u8],
+        data_len: u32,
+        direction: Direction,
+        version: u8,
+        geometry: Geometry,
+    ) -> Result<(Self, Seal), Malformed> {
+        let (msg, _) = Io::ref_from_prefix(user).map_err(|_| Malformed::Truncated)?;
+        let seal = msg.seal();
+        let wrong = Malformed::Tuples(seal.tuples_len);
+        let blocks_len = data_len.checked_sub(seal.tuples_len.into()).ok_or(wrong)?;
+        let request = Self::parse(user, blocks_len, direction, version)?;
+        let tuples_len = match request.rw.op.has_data() {
+            true => geometry
+                .reference(request.sector)
+                .and_then(|_| geometry.tuples_len(request.size)),
+            false => Some(0),
+        };
+        if tuples_len != Some(seal.tuples_len) {
+            return Err(wrong);
+        }
+        Ok((request, seal))
+    }
+
+    /// Returns the number of the device in an IO message of any kind, if it is long enough.
+    pub fn device_id_of(user: &[u8]) -> Option<u32> {
+        let (msg, _) = IoV1::ref_from_prefix(user).ok()?;
+        Some(msg.device_id.get())
     }
 }
 

@@ -5,6 +5,20 @@
 //! Every constructor sets every byte, so no uninitialised memory is sent (D15).
 //!
 //! Layouts: `drivers/block/rnbd/rnbd-proto.h`.
+//!
+//! # Reserved bytes
+//!
+//! Peers of this project use bytes that protocol 2.0 reserves. All of them:
+//!
+//! | message | bytes | use | valid |
+//! |---|---|---|---|
+//! | [`SessInfo`] | 8..28 | magic, nonce and boot | after the magic |
+//! | [`Open`] | 5 | the protection information that is asked for | if the client has sent a nonce |
+//! | [`OpenResponse`] | 46..48 | the protection information of the device | if the nonce came back |
+//! | [`OpenResponse`] | 48..56 | the identity of the disk | if the nonce came back |
+//! | [`Io`] | 26..32 | length of the tuples, CRC | if the device has protection information |
+//!
+//! Without protection information the bytes for it are 0, as C drivers leave or ignore them.
 
 use zerocopy::little_endian::{
     U16,
@@ -28,6 +42,10 @@ use zerocopy_derive::{
 use super::{
     access::AccessMode,
     boot::Boot,
+    pi::{
+        Seal,
+        Wanted, //
+    },
     VERSION, //
 };
 
@@ -98,7 +116,7 @@ pub const EXTENSION_MAGIC: u32 = 0x3142_4646;
 /// The bytes after the version are reserved in protocol 2.0. Peers of this project use them to
 /// recognise each other. A client sends [`EXTENSION_MAGIC`] and a random nonce; a server that
 /// supports the extension returns both, which uninitialised memory cannot contain, and its boot.
-/// From then on the client uses the last 8 bytes of that server's [`OpenResponse`]s.
+/// From then on the client uses the last 10 bytes of that server's [`OpenResponse`]s.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned,
 )]
@@ -173,8 +191,8 @@ pub struct Open {
     pub header: Header,
     /// An [`AccessMode`] as a number.
     pub access_mode: u8,
-    /// 0.
-    pub reserved: u8,
+    /// What [`Wanted::from_wire`] reads; 0 for none.
+    pub pi: u8,
     /// The device's name, NUL-terminated and NUL-padded.
     pub dev_name: [u8; 255],
     /// 0.
@@ -184,7 +202,7 @@ pub struct Open {
 impl Open {
     /// Creates the message for the device `name`; returns `None` if that has more than
     /// [`DEVICE_NAME_MAX`](super::DEVICE_NAME_MAX) bytes or contains a NUL.
-    pub fn new(name: &[u8], access_mode: AccessMode) -> Option<Self> {
+    pub fn new(name: &[u8], access_mode: AccessMode, pi: Option<Wanted>) -> Option<Self> {
         if name.len() > super::DEVICE_NAME_MAX || name.contains(&0) {
             return None;
         }
@@ -195,7 +213,7 @@ impl Open {
         Some(Self {
             header: Header::new(OPEN),
             access_mode: access_mode.to_wire(),
-            reserved: 0,
+            pi: Wanted::to_wire(pi),
             dev_name,
             padding: [0; 3],
         })
@@ -236,8 +254,8 @@ pub struct OpenResponse {
     pub obsolete_rotational: u8,
     /// [`CACHE_FUA`], [`CACHE_WRITEBACK`].
     pub cache_policy: u8,
-    /// 0.
-    pub reserved: [u8; 2],
+    /// What [`Geometry::from_wire`](super::pi::Geometry::from_wire) reads; 0 for none.
+    pub pi: [u8; 2],
     /// Reserved in protocol 2.0. For clients that have sent a nonce, see [`SessInfo`]: the device's
     /// identity. Otherwise 0, or uninitialised memory from a C driver.
     pub identity: U64,
@@ -293,8 +311,12 @@ pub struct Io {
     pub v1: IoV1,
     /// The IO priority, `include/uapi/linux/ioprio.h`.
     pub prio: U16,
-    /// 0.
-    pub padding: [u8; 6],
+    /// The number of bytes of tuples behind the data, for a device that was opened with protection
+    /// information; otherwise 0, or uninitialised memory from a C driver.
+    pub pi_len: U16,
+    /// The CRC-32C of the bytes before it and of a write's tuples, for a read or write with
+    /// `pi_len`, see [`Seal`]; otherwise as `pi_len`.
+    pub pi_crc: U32,
 }
 
 impl Io {
@@ -310,7 +332,32 @@ impl Io {
                 bi_size: U32::new(bi_size),
             },
             prio: U16::new(prio),
-            padding: [0; 6],
+            pi_len: U16::new(0),
+            pi_crc: U32::new(0),
+        }
+    }
+
+    /// Returns the message with `tuples_len` bytes of tuples, yet to be sealed.
+    pub const fn with_tuples(self, tuples_len: u16) -> Self {
+        Self {
+            pi_len: U16::new(tuples_len),
+            ..self
+        }
+    }
+
+    /// Returns the message with the CRC of its start and its tuples, see [`Seal`].
+    pub const fn sealed(self, crc: u32) -> Self {
+        Self {
+            pi_crc: U32::new(crc),
+            ..self
+        }
+    }
+
+    /// Returns what the message says of its tuples.
+    pub(super) fn seal(&self) -> Seal {
+        Seal {
+            tuples_len: self.pi_len.get(),
+            crc: self.pi_crc.get(),
         }
     }
 }
@@ -325,3 +372,7 @@ const _: () = assert!(size_of::<OpenResponse>() == 56);
 const _: () = assert!(size_of::<Close>() == 8);
 const _: () = assert!(size_of::<IoV1>() == 24);
 const _: () = assert!(size_of::<Io>() == 32);
+const _: () = assert!(core::mem::offset_of!(Open, pi) == 5);
+const _: () = assert!(core::mem::offset_of!(OpenResponse, pi) == 46);
+const _: () = assert!(core::mem::offset_of!(Io, pi_len) == 26);
+const _: () = assert!(super::pi::seal::SEALED_LEN == 28);

@@ -11,7 +11,10 @@ use block_ext::bdev::{
 };
 use kernel::{
     prelude::*,
-    str::CString,
+    str::{
+        BStr,
+        CString, //
+    },
     sync::Arc, //
 };
 use kernel_ext::text::c_string;
@@ -23,6 +26,10 @@ use super::{
         self,
         Description,
         Mapping, //
+    },
+    protection::{
+        self,
+        Protection, //
     },
     session::{
         Session,
@@ -37,6 +44,7 @@ use crate::{
             self,
             PATH_LEN_MAX, //
         },
+        pi::Wanted,
         wire::{
             OpenResponse,
             SessInfo, //
@@ -77,7 +85,14 @@ pub(super) fn answer(session: &Arc<Session>, message: Message<'_>) -> Result<Ans
                 None => SessInfo::response(version),
             }))
         }
-        Message::Open { name, access_mode } => open(session, name, access_mode).map(Answer::Opened),
+        Message::Open {
+            name,
+            access_mode,
+            pi,
+        } => {
+            let wanted = wanted(session, pi)?;
+            open(session, name, access_mode, wanted).map(Answer::Opened)
+        }
         Message::Close { device_id } => {
             close(session, device_id);
             Ok(Answer::Done)
@@ -98,10 +113,38 @@ fn close(session: &Session, device_id: u32) {
     }
 }
 
+/// Returns the protection information that the client asks for. Of a C driver the byte has no
+/// meaning.
+fn wanted(session: &Session, raw: u8) -> Result<Option<Wanted>> {
+    if !session.is_extended() {
+        return Ok(None);
+    }
+    Wanted::from_wire(raw).map_err(|reason| {
+        if LOG_LIMIT.allow().is_some() {
+            pr_err!(
+                "session {}: device refused: {}\n",
+                session.name(),
+                Shown(reason)
+            );
+        }
+        EINVAL
+    })
+}
+
 /// Opens the device with the client's name `name`, or returns the one already open.
-fn open(session: &Arc<Session>, name: &[u8], access: AccessMode) -> Result<OpenResponse> {
-    if let Some(device) = session.with_mapping(name, Mapping::answer) {
-        return Ok(device.to_wire());
+fn open(
+    session: &Arc<Session>,
+    name: &[u8],
+    access: AccessMode,
+    wanted: Option<Wanted>,
+) -> Result<OpenResponse> {
+    let known = |mapping: &Mapping| (mapping.geometry(), mapping.device_id(), mapping.answer());
+    if let Some((geometry, device_id, device)) = session.with_mapping(name, known) {
+        if Wanted::is_answered(wanted, geometry) {
+            return Ok(device.to_wire());
+        }
+        // The client has not got the answer to an OPEN, and asks for something else now.
+        session.close(device_id, false);
     }
     let path = full_path(session, name)?;
     let mode = if access.may_write() {
@@ -133,7 +176,7 @@ fn open(session: &Arc<Session>, name: &[u8], access: AccessMode) -> Result<OpenR
     }
     let device = Arc::new(device, GFP_KERNEL)?;
     let device_id = session.reserve()?;
-    let opened = show(session, name, access, device, device_id);
+    let opened = show(session, (name, access, wanted), device, device_id);
     if opened.is_err() {
         session.release(device_id);
     }
@@ -143,11 +186,24 @@ fn open(session: &Arc<Session>, name: &[u8], access: AccessMode) -> Result<OpenR
 /// Adds `device` to the session's mappings.
 fn show(
     session: &Arc<Session>,
-    name: &[u8],
-    access: AccessMode,
+    (name, access, wanted): (&[u8], AccessMode, Option<Wanted>),
     device: Arc<BlockDevice>,
     device_id: u32,
 ) -> Result<OpenResponse> {
+    let geometry = wanted.and_then(|wanted| protection::offer(&device, wanted));
+    let protection = match geometry {
+        Some(geometry) => {
+            let bios = session.server().protected_bios().clone();
+            let device = BStr::from_bytes(name);
+            let session = session.name();
+            let label = CString::try_from_fmt(fmt!("session {session}: device '{device}'"))?;
+            Some(Arc::new(
+                Protection::new(label, geometry, bios),
+                GFP_KERNEL,
+            )?)
+        }
+        None => None,
+    };
     let claim = session
         .server()
         .exports()
@@ -157,6 +213,7 @@ fn show(
         device_id,
         path: c_string(name)?,
         access,
+        protection,
     };
     let published = Mapping::new(description, device, claim).and_then(|(mapping, target)| {
         let answer = mapping.answer().to_wire();

@@ -22,9 +22,12 @@ use kernel::{
 use kernel_ext::sync::Completion;
 use rtrs_server::Operation;
 
+use super::protection::Protection;
 use crate::proto::{
+    access::AccessMode,
     flags::{
         Op,
+        Ops,
         Rw, //
     },
     message::IoRequest,
@@ -37,7 +40,11 @@ use crate::proto::{
 pub(crate) struct Target {
     device: Arc<BlockDevice>,
     bios: Arc<BioPool<Io>>,
-    may_write: bool,
+    /// What requests without protection information may do.
+    permitted: Ops,
+    /// What requests with it may do.
+    permitted_protected: Ops,
+    protection: Option<Arc<Protection>>,
     // Dropped after `device`: completes when no request is left.
     _unused: Notice,
 }
@@ -57,21 +64,43 @@ impl Target {
     pub(crate) fn new(
         device: Arc<BlockDevice>,
         bios: Arc<BioPool<Io>>,
-        may_write: bool,
+        access: AccessMode,
+        protection: Option<Arc<Protection>>,
         unused: Arc<Completion>,
     ) -> Self {
+        let permitted = access.permitted();
         Self {
             device,
             bios,
-            may_write,
+            permitted: match protection {
+                Some(_) => Ops::NONE,
+                None => permitted,
+            },
+            permitted_protected: permitted,
+            protection,
             _unused: Notice(unused),
         }
     }
 
-    /// Returns whether the access mode of the mapping permits the operation.
+    /// Returns whether the mapping permits the operation without protection information.
     #[inline]
     pub(crate) fn allows(&self, op: Op) -> bool {
-        self.may_write || !op.changes_device()
+        self.permitted.contains(op)
+    }
+
+    /// Returns whether the access mode of the mapping permits the operation.
+    pub(crate) fn allows_protected(&self, op: Op) -> bool {
+        self.permitted_protected.contains(op)
+    }
+
+    /// Returns the protection information of the requests, if they have one.
+    pub(crate) fn protection(&self) -> Option<&Arc<Protection>> {
+        self.protection.as_ref()
+    }
+
+    /// Returns the device.
+    pub(crate) fn device(&self) -> &BlockDevice {
+        &self.device
     }
 }
 
@@ -126,7 +155,7 @@ pub(crate) fn submit(target: Arc<Target>, request: &IoRequest, mut operation: Op
 
 /// Converts an operation for the block layer.
 #[inline]
-fn op_of(op: Op) -> block_ext::Op {
+pub(super) fn op_of(op: Op) -> block_ext::Op {
     match op {
         Op::Read => block_ext::Op::Read,
         Op::Write => block_ext::Op::Write,
@@ -139,7 +168,7 @@ fn op_of(op: Op) -> block_ext::Op {
 
 /// Converts the flags of an operation for the block layer.
 #[inline]
-fn flags_of(rw: Rw) -> Flags {
+pub(super) fn flags_of(rw: Rw) -> Flags {
     let flag = |set: bool, flag: Flags| if set { flag } else { Flags::NONE };
     flag(rw.sync, Flags::SYNC)
         | flag(rw.fua, Flags::FUA)

@@ -17,6 +17,7 @@ use super::{
     export::Claim,
     identity,
     io::Target,
+    protection::Protection,
     session::{
         Session,
         CHANGES_LIMIT, //
@@ -31,6 +32,7 @@ use crate::{
             Basis,
             Identity, //
         },
+        pi::Geometry, //
     },
     shown::Shown, //
 };
@@ -45,6 +47,8 @@ pub(crate) struct Description {
     pub(crate) path: CString,
     /// The access mode.
     pub(crate) access: AccessMode,
+    /// The protection information of its requests.
+    pub(crate) protection: Option<Arc<Protection>>,
 }
 
 /// A device that a session has open.
@@ -72,9 +76,14 @@ impl Mapping {
         claim: Claim,
     ) -> Result<(Self, Arc<Target>)> {
         let unused = Arc::pin_init(Completion::new(), GFP_KERNEL)?;
-        let may_write = description.access.may_write();
         let bios = description.session.server().bios().clone();
-        let target = Target::new(device.clone(), bios, may_write, unused.clone());
+        let target = Target::new(
+            device.clone(),
+            bios,
+            description.access,
+            description.protection.clone(),
+            unused.clone(),
+        );
         let target = Arc::new(target, GFP_KERNEL)?;
         let boot = description.session.server().boot();
         let identity = identity::of_device(&device, boot)?;
@@ -124,11 +133,23 @@ impl Mapping {
         }
     }
 
+    /// Returns what the tuples of its requests are like, if they have some.
+    pub(crate) fn geometry(&self) -> Option<Geometry> {
+        let protection = self.description.protection.as_ref();
+        protection.map(|protection| protection.geometry())
+    }
+
+    /// Returns the number of the device.
+    pub(crate) fn device_id(&self) -> u32 {
+        self.description.device_id
+    }
+
     /// Returns the properties of the device for the client.
     pub(crate) fn answer(&self) -> Device {
         let identity = self.identity.map(|(identity, _)| identity);
         Device {
             identity: identity.filter(|_| self.description.session.is_extended()),
+            pi: self.geometry(),
             ..describe(&self.device, self.description.device_id)
         }
     }
@@ -177,5 +198,6 @@ fn describe(device: &BlockDevice, device_id: u32) -> Device {
         fua: device.has_fua(),
         writeback: device.has_write_cache(),
         identity: None,
+        pi: None,
     }
 }

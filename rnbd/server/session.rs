@@ -50,6 +50,7 @@ use super::{
         Description,
         Mapping, //
     },
+    protection,
     Server, //
 };
 use crate::{
@@ -375,8 +376,48 @@ impl Session {
     fn start(&self, request: &IoRequest, operation: Operation) {
         match self.target(request.device_id) {
             Some(target) if target.allows(request.rw.op) => io::submit(target, request, operation),
-            Some(_) => self.refuse_change(request.device_id, operation),
+            Some(target) => self.start_protected(target, request.device_id, operation),
             None => self.refuse_unknown(request.device_id, operation),
+        }
+    }
+
+    /// Starts an IO request that is not one of a device without protection information: of another
+    /// device, the data is followed by tuples.
+    #[cold]
+    fn start_other(&self, reason: Malformed, operation: Operation) {
+        let device_id = IoRequest::device_id_of(operation.user());
+        let target = device_id.and_then(|id| self.target(id));
+        match (target, device_id) {
+            (Some(target), Some(device_id)) if target.protection().is_some() => {
+                self.start_protected(target, device_id, operation);
+            }
+            _ => self.refuse(reason, operation),
+        }
+    }
+
+    /// Starts an IO request of a device with protection information; another device does not permit
+    /// it.
+    #[cold]
+    fn start_protected(&self, target: Arc<Target>, device_id: u32, operation: Operation) {
+        let Some(protection) = target.protection().cloned() else {
+            return self.refuse_change(device_id, operation);
+        };
+        if let Err(error) = protection.check_seal(&operation) {
+            return operation.reply(Err(error));
+        }
+        let parsed = IoRequest::parse_protected(
+            operation.user(),
+            operation.data_len(),
+            direction_of(&operation),
+            self.version(),
+            protection.geometry(),
+        );
+        match parsed {
+            Ok((request, _)) if !target.allows_protected(request.rw.op) => {
+                self.refuse_change(device_id, operation);
+            }
+            Ok(sealed) => protection::submit(target, protection, sealed, operation),
+            Err(reason) => self.refuse(reason, operation),
         }
     }
 
@@ -440,7 +481,7 @@ impl SessionService for SessionHandler {
         }
         match IoRequest::parse(user, len, direction_of(&operation), session.version()) {
             Ok(request) => session.start(&request, operation),
-            Err(reason) => session.refuse(reason, operation),
+            Err(reason) => session.start_other(reason, operation),
         }
     }
 

@@ -7,6 +7,7 @@
 //! ctl/devices/D/sessions/S/read_only      0 or 1
 //! ctl/devices/D/sessions/S/access_mode    ro, rw or migration
 //! ctl/devices/D/sessions/S/mapping_path   the client's name of the device
+//! ctl/devices/D/sessions/S/pi_stats       protection information: what it is, and what was seen
 //! ctl/devices/D/sessions/S/force_close    1: close the device, also if its client uses it
 //! ```
 
@@ -73,10 +74,11 @@ pub(super) fn mapping(
 }
 
 /// The files of a mapping.
-static MAPPING: [Attribute<Description>; 4] = [
+static MAPPING: [Attribute<Description>; 5] = [
     Attribute::ro(c"access_mode", show_access_mode),
     Attribute::ro(c"read_only", show_read_only),
     Attribute::ro(c"mapping_path", show_mapping_path),
+    Attribute::ro(c"pi_stats", show_pi_stats),
     Attribute::rw(c"force_close", show_force_close, store_force_close),
 ];
 
@@ -90,6 +92,13 @@ fn show_read_only(mapping: &Description, page: &mut ShowBuffer<'_>) -> Result {
 
 fn show_mapping_path(mapping: &Description, page: &mut ShowBuffer<'_>) -> Result {
     page.write_fmt(fmt!("{}\n", &*mapping.path))
+}
+
+fn show_pi_stats(mapping: &Description, page: &mut ShowBuffer<'_>) -> Result {
+    match &mapping.protection {
+        Some(protection) => write!(page, "{}", **protection),
+        None => writeln!(page, "mode none"),
+    }
 }
 
 fn show_force_close(_mapping: &Description, page: &mut ShowBuffer<'_>) -> Result {

@@ -119,10 +119,17 @@ impl Engine {
         let gathered = self.regions.gather(list, qp.domain, wanted, segments);
         inner.has_met_fault = true;
         drop(inner);
-        let fault = is_new.then(|| qp.fault(Place::Execution, send.work.kind()));
+        let bytes = self.from.bytes();
+        let fault = is_new.then(|| qp.fault(Place::Execution, send.work.kind(), bytes));
         let outcome = match (fault.flatten(), gathered) {
             (Some(Fault::Status(raw)), _) => Outcome::Done(Status::Demanded(raw), 0),
             (Some(Fault::Lose), _) => Outcome::Done(Status::Success, 0),
+            (Some(Fault::Flip(bit)), Ok(())) => {
+                self.flip = Some(bit);
+                let outcome = self.execute(qp, &send);
+                self.flip = None;
+                outcome
+            }
             (_, Ok(())) => self.execute(qp, &send),
             (_, Err(status)) => Outcome::Done(status, 0),
         };
@@ -359,8 +366,14 @@ impl Engine {
     }
 
     fn copy(&mut self, len: u64) {
-        copy_pieces(&self.from, &self.to, len, |from: DmaRange, to| {
+        let flip = self.flip.take().map(u64::from);
+        let mut before = 0u64;
+        copy_pieces(&self.from, &self.to, len, |from: DmaRange, to: DmaRange| {
             from.copy_to(&to);
+            if let Some(bit) = flip.and_then(|bit| bit.checked_sub(before)) {
+                to.flip(bit);
+            }
+            before = before.saturating_add(to.bytes().saturating_mul(8));
         });
     }
 }
@@ -444,7 +457,7 @@ fn complete_send(qp: &Arc<Qp>, send: &PostedSend, status: Status, len: u32) {
         invalidated: None,
         source: None,
     };
-    match qp.fault(Place::Completion, send.work.kind()) {
+    match qp.fault(Place::Completion, send.work.kind(), 0) {
         Some(Fault::Overrun) => qp.send_cq.overrun(),
         Some(Fault::Fatal) => {
             qp.send_cq.push(qp.clone(), completion, false);

@@ -66,6 +66,8 @@ pub(crate) struct Engine {
     gone: Counts,
     pub(super) from: Memory,
     pub(super) to: Memory,
+    /// The bit that the next copy flips.
+    pub(super) flip: Option<u32>,
 }
 
 impl Piece for DmaRange {
@@ -88,6 +90,7 @@ impl Network {
             gone: Counts::default(),
             from: Pieces::new(KVec::from_elem(None, PIECES_MAX, GFP_KERNEL)?),
             to: Pieces::new(KVec::from_elem(None, PIECES_MAX, GFP_KERNEL)?),
+            flip: None,
         };
         let queue = WorkQueue::new(
             c"rdma_test_device",

@@ -277,12 +277,14 @@ impl Qp {
         Ok(())
     }
 
-    /// Returns the fault that one of its sends meets at this place.
-    pub(super) fn fault(&self, place: Place, kind: Kind) -> Option<Fault> {
+    /// Returns the fault that one of its sends meets at this place; `bytes` is the length of one
+    /// that is executed.
+    pub(super) fn fault(&self, place: Place, kind: Kind, bytes: u64) -> Option<Fault> {
         if !self.is_connected() {
             return None;
         }
-        self.network.faults.lock().ask(place, self.number, kind)
+        let mut faults = self.network.faults.lock();
+        faults.ask(place, self.number, kind, bytes)
     }
 
     /// Returns the fault that the queue pair has at this place.
@@ -295,7 +297,7 @@ impl Qp {
 
     pub(super) fn post_send(&self, request: &SendRequest<'_, TestDevice>) -> Result {
         let work = SendWork::new(&request.operation);
-        if let Some(Fault::Post(errno)) = self.fault(Place::Post, work.kind()) {
+        if let Some(Fault::Post(errno)) = self.fault(Place::Post, work.kind(), 0) {
             return Err(Error::from_errno(errno.saturating_neg()));
         }
         let mut inner = self.inner.lock();

@@ -29,6 +29,8 @@ pub enum Fault {
     Status(u32),
     /// The work request completes with success and never reaches the peer.
     Lose,
+    /// The RDMA write arrives with this bit flipped, counted from the start of its bytes.
+    Flip(u32),
     /// The work request is executed; its completion is lost, as by a queue that is full.
     Overrun,
     /// The work request is executed; then the device gives the queue pair up: it says so by an
@@ -68,6 +70,8 @@ struct Rule {
     fault: Fault,
     kind: Option<Kind>,
     qp: Option<u32>,
+    /// The bytes of the work request.
+    bytes: Option<u32>,
     /// Work requests that fit and come before the first fault.
     before: u32,
     /// Faults to come.
@@ -86,7 +90,7 @@ impl Fault {
     pub const fn place(self) -> Place {
         match self {
             Self::Post(_) => Place::Post,
-            Self::Status(_) | Self::Lose => Place::Execution,
+            Self::Status(_) | Self::Lose | Self::Flip(_) => Place::Execution,
             Self::Overrun | Self::Fatal => Place::Completion,
             Self::Refuse(_) => Place::ErrorState,
             Self::NoFlush => Place::Flush,
@@ -109,8 +113,9 @@ fn number(text: &[u8]) -> Option<u32> {
 impl Rule {
     /// Reads a rule: `name=value` words, of which `fault` must be there.
     fn parse(text: &[u8]) -> Option<Self> {
-        let (mut name, mut status, mut errno) = (None, None, None);
-        let (mut kind, mut qp, mut nth, mut times) = (None, None, None, None);
+        let (mut name, mut status, mut errno, mut bit) = (None, None, None, None);
+        let (mut kind, mut qp, mut bytes) = (None, None, None);
+        let (mut nth, mut times) = (None, None);
         let words = text.split(u8::is_ascii_whitespace);
         for word in words.filter(|word| !word.is_empty()) {
             let at = word.iter().position(|c| *c == b'=')?;
@@ -119,6 +124,8 @@ impl Rule {
                 b"fault" => name = Some(value),
                 b"status" => status = Some(number(value)?),
                 b"errno" => errno = Some(text::parse_i32(value, 10).ok()?),
+                b"bit" => bit = Some(number(value)?),
+                b"bytes" => bytes = Some(number(value)?),
                 b"on" => kind = Some(Kind::parse(value)?),
                 b"qp" => qp = Some(number(value)?),
                 b"nth" => nth = Some(number(value)?),
@@ -126,35 +133,40 @@ impl Rule {
                 _ => return None,
             }
         }
-        let fault = match (name?, status, errno) {
-            (b"post", None, Some(errno @ 1..=4095)) => Fault::Post(errno),
-            (b"status", Some(status @ 1..=22), None) => Fault::Status(status),
-            (b"lose", None, None) => Fault::Lose,
-            (b"overrun", None, None) => Fault::Overrun,
-            (b"fatal", None, None) => Fault::Fatal,
-            (b"refuse_error_state", None, Some(errno @ 1..=4095)) => Fault::Refuse(errno),
-            (b"no_flush", None, None) => Fault::NoFlush,
+        let fault = match (name?, status, errno, bit) {
+            (b"post", None, Some(errno @ 1..=4095), None) => Fault::Post(errno),
+            (b"status", Some(status @ 1..=22), None, None) => Fault::Status(status),
+            (b"lose", None, None, None) => Fault::Lose,
+            (b"flip", None, None, Some(bit)) if kind == Some(Kind::Write) => Fault::Flip(bit),
+            (b"overrun", None, None, None) => Fault::Overrun,
+            (b"fatal", None, None, None) => Fault::Fatal,
+            (b"refuse_error_state", None, Some(errno @ 1..=4095), None) => Fault::Refuse(errno),
+            (b"no_flush", None, None, None) => Fault::NoFlush,
             _ => return None,
         };
         let counts = kind.is_some() || nth.is_some() || times.is_some();
-        if fault.lasts() && counts || times == Some(0) {
+        // Only where it is executed is the length of a work request known.
+        let is_sized = bytes.is_some() && fault.place() != Place::Execution;
+        if fault.lasts() && counts || times == Some(0) || is_sized {
             return None;
         }
         Some(Self {
             fault,
             kind,
             qp,
+            bytes,
             before: nth.unwrap_or(1).checked_sub(1)?,
             times: times.unwrap_or(1),
         })
     }
 
-    /// Returns the fault of a work request, and counts it.
-    fn ask(&mut self, place: Place, qp: u32, kind: Kind) -> Option<Fault> {
+    /// Returns the fault of a work request of `bytes` bytes, and counts it.
+    fn ask(&mut self, place: Place, qp: u32, kind: Kind, bytes: u64) -> Option<Fault> {
         let fits = self.fault.place() == place
             && self.times > 0
             && self.kind.is_none_or(|wanted| wanted == kind)
-            && self.qp.is_none_or(|wanted| wanted == qp);
+            && self.qp.is_none_or(|wanted| wanted == qp)
+            && self.bytes.is_none_or(|wanted| u64::from(wanted) == bytes);
         if !fits {
             return None;
         }
@@ -202,10 +214,10 @@ impl Faults {
     }
 
     /// Returns the fault that a work request of the queue pair `qp` meets at this place. Each rule
-    /// that fits counts it, until one applies.
-    pub fn ask(&mut self, place: Place, qp: u32, kind: Kind) -> Option<Fault> {
+    /// that fits counts it, until one applies. `bytes` is its length where it is executed.
+    pub fn ask(&mut self, place: Place, qp: u32, kind: Kind, bytes: u64) -> Option<Fault> {
         let mut rules = self.rules.iter_mut().flatten();
-        let fault = rules.find_map(|rule| rule.ask(place, qp, kind))?;
+        let fault = rules.find_map(|rule| rule.ask(place, qp, kind, bytes))?;
         self.done = self.done.saturating_add(1);
         Some(fault)
     }

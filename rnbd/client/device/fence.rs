@@ -109,7 +109,7 @@ impl Device {
 
     fn ask(&self, turn: &TurnGuard<'_>, path: &impl AdminChannel, server: &Server) -> Result<u32> {
         turn.opens();
-        match admin::open(path, server, &self.path, self.access) {
+        match admin::open(path, server, &self.path, self.access, self.wanted()) {
             Ok(remote) => Ok(remote.device_id),
             Err(not_opened) => {
                 if let Some(number) = not_opened.number {

@@ -14,12 +14,9 @@ use super::{
     Device,
     Inner, //
 };
-use crate::{
-    client::{
-        limits::LimitUpdate,
-        mapped_disk::MappedDisk, //
-    },
-    proto::io_state::IoState,
+use crate::client::{
+    limits::LimitUpdate,
+    mapped_disk::MappedDisk, //
 };
 
 impl_has_work! {
@@ -62,12 +59,11 @@ impl Device {
             let mut inner = self.lock();
             if let Some(limit_update) = &mut inner.limits {
                 limit_update.changed(limits);
-                if let (false, IoState::OpenForceFua(id)) =
-                    (limit_update.lacks_flushes(), self.io_state())
+                let io_state = self.io_state();
+                if let (false, Some(unforced)) = (limit_update.lacks_flushes(), io_state.unforced())
                 {
                     // Fails if the server has closed it.
-                    self.io_state
-                        .change(IoState::OpenForceFua(id), IoState::Open(id));
+                    self.io_state.change(io_state, unforced);
                 }
             }
             pr_info!("{self}: the disk has the limits of the server's device now\n");

@@ -71,6 +71,18 @@ def a_bad_second_disk_under_the_number_of_the_first() -> Lies:
     return Lies(open={"device": 7}, open_again={"logical": 513}, tells=OPERATIONS)
 
 
+@hostile_server(errno.EINVAL)
+def protection_information_that_does_not_exist() -> Lies:
+    """A format and a mode of the future."""
+    return Lies(echoes=True, session={"boot": 1}, open={"pi": b"\x7f\x0c"})
+
+
+@hostile_server(errno.EINVAL)
+def protection_information_unasked() -> Lies:
+    """The client has asked for none: it would not know how to send its requests."""
+    return Lies(echoes=True, session={"boot": 1}, open={"pi": b"\x11\x0c"})
+
+
 HONEST = {"an_honest_one": "", "a_bad_second_disk_under_the_number_of_the_first": "",
           "one_that_erases_for_good": "",
           "an_old_server_whose_memory_was_not_cleared": "", "an_identity_that_is_none": "",

@@ -85,22 +85,56 @@ def session_info(version: int = 2, kind: int = SESSION_INFO, magic: int = 0, non
     return struct.pack("<HHB3xIQQ8s", kind, 0, version, magic, nonce, boot, rest)
 
 
-def open_device(name: bytes, mode: int = RW, kind: int = OPEN) -> bytes:
-    """264 bytes; a name of 255 bytes leaves no room for its NUL."""
-    return struct.pack("<HHBx255s3x", kind, 0, mode, name)
+def open_device(name: bytes, mode: int = RW, kind: int = OPEN, pi: int = 0) -> bytes:
+    """264 bytes; a name of 255 bytes leaves no room for its NUL. `pi` is reserved by the C driver."""
+    return struct.pack("<HHBB255s3x", kind, 0, mode, pi, name)
 
 
 def open_response(device: int = 0, sectors: int = 8192, hw_sectors: int = 248, segments: int = 128,
                   logical: int = 512, physical: int = 4096, zeroes: int = 0, discard: int = 0, granularity: int = 0,
-                  kind: int = OPEN_RESPONSE, identity: int = 0, secure: int = 0) -> bytes:
+                  kind: int = OPEN_RESPONSE, identity: int = 0, secure: int = 0, pi: bytes = b"") -> bytes:
     """56 bytes; the last ten are reserved by the C driver."""
-    return struct.pack("<HHIQIIIIIHHHHBB2xQ", kind, 0, device, sectors, hw_sectors, zeroes, discard, granularity, 0,
-                       physical, logical, segments, secure, 0, 0, identity)
+    return struct.pack("<HHIQIIIIIHHHHBB2sQ", kind, 0, device, sectors, hw_sectors, zeroes, discard, granularity, 0,
+                       physical, logical, segments, secure, 0, 0, pi, identity)
 
 
 def io(device: int, sector: int, op: int, size: int, priority: int = 0, kind: int = IO) -> bytes:
     """32 bytes."""
     return struct.pack("<HHIQIIH6x", kind, 0, device, sector, op, size, priority)
+
+
+def protected_io(device: int, sector: int, op: int, size: int, tuples: bytes = b"", tuples_size: int | None = None,
+                 flip: int = 0) -> bytes:
+    """32 bytes, sealed by the CRC of the first 28 and of the tuples; `flip` falsifies that."""
+    start = struct.pack("<HHIQIIHH", IO, 0, device, sector, op, size, 0,
+                        len(tuples) if tuples_size is None else tuples_size)
+    return start + struct.pack("<I", crc(start + tuples, 0x82F63B78, 32) ^ flip)
+
+
+def crc64_tuples(data: bytes, sector: int, flip: int = 0) -> bytes:
+    """16 bytes for each 4096 of data: CRC64 of NVMe, application tag 0, address; `flip` falsifies the checksums."""
+    blocks = (data[start:start + 4096] for start in range(0, len(data), 4096))
+    return b"".join(struct.pack(">QHHI", crc(block, 0x9A6C9329AC4BC9B5, 64) ^ flip, 0, 0, sector // 8 + number)
+                    for number, block in enumerate(blocks))
+
+
+def crc(data: bytes, polynomial: int, bits: int) -> int:
+    """A reflected CRC with inversions at both ends."""
+    table = _TABLES.setdefault(polynomial, [])
+    if not table:
+        for byte in range(256):
+            entry = byte
+            for _ in range(8):
+                entry = entry >> 1 ^ (polynomial if entry & 1 else 0)
+            table.append(entry)
+    ones = (1 << bits) - 1
+    value = ones
+    for byte in data:
+        value = table[(value ^ byte) & 255] ^ value >> 8
+    return value ^ ones
+
+
+_TABLES: dict[int, list[int]] = {}
 
 
 def close_device(device: int) -> bytes:

@@ -11,6 +11,7 @@ use proto::{
         },
         flags::{
             Op,
+            Ops,
             Rw,
             UnknownOp, //
         },
@@ -48,7 +49,10 @@ fn d8_a_read_only_mapping_allows_nothing_that_changes_the_device() {
     assert!(AccessMode::ReadWrite.may_write() && AccessMode::Migration.may_write());
     let changing = [Op::Write, Op::Discard, Op::SecureErase, Op::WriteZeroes];
     for op in OPS {
-        assert_eq!(op.changes_device(), changing.contains(&op), "{op:?}");
+        let may = |access: AccessMode| access.permitted().contains(op);
+        assert_eq!(may(AccessMode::ReadOnly), !changing.contains(&op), "{op:?}");
+        assert!(may(AccessMode::ReadWrite) && may(AccessMode::Migration));
+        assert!(!Ops::NONE.contains(op));
     }
 }
 

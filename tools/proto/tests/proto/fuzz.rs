@@ -51,7 +51,7 @@ fn fresh_seed() -> u64 {
 /// Honest inputs to start from, not only for the target that they belong to.
 fn seeds() -> Vec<Vec<u8>> {
     let descriptor = wire::Descriptor::new(0x10_0000, 5, 4096);
-    let open = rnbd_wire::Open::new(b"disk/ram0", AccessMode::ReadWrite).unwrap();
+    let open = rnbd_wire::Open::new(b"disk/ram0", AccessMode::ReadWrite, None).unwrap();
     let io = rnbd_wire::Io::new(1, 8, 0x100, 4096, 0x4004);
     let connect = proto::rtrs::handshake::Connect {
         cid: 1,

@@ -248,7 +248,7 @@ fn v8_an_open() {
     recorded.extend(hex("03000801 01000100 00494408 000011ff dc030000 38000000"));
     let reply = wire::Descriptor::new(0xff11_0000_0844_4900, 0x3dc, 56);
     let ours = [
-        rnbd_wire::Open::new(b"ram0", AccessMode::ReadWrite)
+        rnbd_wire::Open::new(b"ram0", AccessMode::ReadWrite, None)
             .unwrap()
             .as_bytes(),
         wire::ReadMessage::new(264, reply).as_bytes(),
@@ -263,6 +263,7 @@ fn v8_an_open() {
         Ok(Message::Open {
             name: b"ram0",
             access_mode: AccessMode::ReadWrite,
+            pi: 0,
         })
     );
 }
@@ -289,6 +290,7 @@ fn v9_what_a_device_is_like() {
         fua: false,
         writeback: false,
         identity: None,
+        pi: None,
     };
     assert_eq!(device.to_wire().as_bytes(), recorded);
     let mut server = Server {

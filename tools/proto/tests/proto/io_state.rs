@@ -7,9 +7,10 @@ use proto::rnbd::io_state::IoState;
 #[test]
 fn every_state_survives_as_a_word() {
     let ids = [0, 1, 0x7fff_ffff, u32::MAX - 1, u32::MAX];
-    let open = ids
-        .into_iter()
-        .flat_map(|id| [IoState::Open(id), IoState::OpenForceFua(id)]);
+    let open = ids.into_iter().flat_map(|id| {
+        let ways = [(false, false), (true, false), (false, true), (true, true)];
+        ways.map(|(force_fua, is_protected)| IoState::open(id, force_fua, is_protected))
+    });
     let states: Vec<IoState> = open.chain([IoState::Queueing, IoState::Failing]).collect();
     for state in &states {
         assert_eq!(IoState::from_word(state.to_word()), *state);
@@ -19,8 +20,23 @@ fn every_state_survives_as_a_word() {
 }
 
 #[test]
+fn writes_are_not_forced_any_more() {
+    for is_protected in [false, true] {
+        let forced = IoState::open(7, true, is_protected);
+        let unforced = IoState::open(7, false, is_protected);
+        assert_eq!(forced.unforced(), Some(unforced));
+        assert_eq!(unforced.unforced(), None);
+    }
+    assert_eq!(IoState::open(7, false, false), IoState::Open(7));
+    assert_eq!(IoState::open(7, true, false), IoState::OpenForceFua(7));
+    assert_eq!(IoState::Queueing.unforced(), None);
+    assert_eq!(IoState::Failing.unforced(), None);
+}
+
+#[test]
 fn an_answer_about_another_number_changes_nothing() {
-    for state in [IoState::Open(7), IoState::OpenForceFua(7)] {
+    let protected = IoState::open(7, false, true);
+    for state in [IoState::Open(7), IoState::OpenForceFua(7), protected] {
         assert_eq!(state.remote_id(), Some(7));
         assert_eq!(state.not_open_there(7), Some(IoState::Failing));
         assert_eq!(state.not_open_there(8), None);

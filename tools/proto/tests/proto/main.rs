@@ -44,6 +44,7 @@ mod outage;
 mod path;
 mod path_name;
 mod permit;
+mod pi;
 mod policy;
 mod quarantine;
 mod rdma_address;

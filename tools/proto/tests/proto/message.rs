@@ -70,7 +70,7 @@ fn parse_io(
 
 #[test]
 fn d7_a_message_shorter_than_its_type_is_refused() {
-    let open = Open::new(b"ram0", AccessMode::ReadWrite).unwrap();
+    let open = Open::new(b"ram0", AccessMode::ReadWrite, None).unwrap();
     let (info, close, io) = (SessInfo::request(NONCE), Close::new(1), io(0, 0, 512));
     let messages: [(&[u8], u32, Direction); 4] = [
         (info.as_bytes(), 36, Direction::Read),
@@ -90,7 +90,7 @@ fn d7_a_message_shorter_than_its_type_is_refused() {
 #[test]
 fn d7_an_answer_must_have_room() {
     let info = SessInfo::request(NONCE);
-    let open = Open::new(b"ram0", AccessMode::ReadWrite).unwrap();
+    let open = Open::new(b"ram0", AccessMode::ReadWrite, None).unwrap();
     for (bytes, need) in [(info.as_bytes(), 36), (open.as_bytes(), 56)] {
         for data_len in 0..need {
             let tight = Message::parse(bytes, data_len, Direction::Read, 2);
@@ -103,7 +103,7 @@ fn d7_an_answer_must_have_room() {
 
 #[test]
 fn d7_a_device_name_without_an_end_is_refused() {
-    let mut open = Open::new(b"ram0", AccessMode::ReadWrite).unwrap();
+    let mut open = Open::new(b"ram0", AccessMode::ReadWrite, None).unwrap();
     open.dev_name = [b'x'; 255];
     let parse = |open: &Open| {
         let bytes = open.as_bytes().to_vec();
@@ -122,7 +122,7 @@ fn d7_a_device_name_without_an_end_is_refused() {
 
 #[test]
 fn an_unknown_access_mode_is_refused() {
-    let mut open = Open::new(b"ram0", AccessMode::ReadWrite).unwrap();
+    let mut open = Open::new(b"ram0", AccessMode::ReadWrite, None).unwrap();
     for mode in 3..=255 {
         open.access_mode = mode;
         let refused = Message::parse(open.as_bytes(), 56, Direction::Read, 2);
@@ -132,9 +132,9 @@ fn an_unknown_access_mode_is_refused() {
 
 #[test]
 fn a_name_that_does_not_fit_its_field_makes_no_message() {
-    assert!(Open::new(&[b'x'; 254], AccessMode::ReadOnly).is_some());
-    assert!(Open::new(&[b'x'; 255], AccessMode::ReadOnly).is_none());
-    assert!(Open::new(b"a\0b", AccessMode::ReadOnly).is_none());
+    assert!(Open::new(&[b'x'; 254], AccessMode::ReadOnly, None).is_some());
+    assert!(Open::new(&[b'x'; 255], AccessMode::ReadOnly, None).is_none());
+    assert!(Open::new(b"a\0b", AccessMode::ReadOnly, None).is_none());
 }
 
 #[test]
@@ -275,7 +275,7 @@ fn a_priority_counts_from_version_2_and_32_bytes_on() {
 
 #[test]
 fn d15_what_we_do_not_use_is_zero_on_the_wire() {
-    let open = Open::new(b"x", AccessMode::ReadOnly).unwrap();
+    let open = Open::new(b"x", AccessMode::ReadOnly, None).unwrap();
     assert!(open.as_bytes()[7..].iter().all(|b| *b == 0));
     // Between the version and the magic, and all behind the nonce.
     let request = SessInfo::request(u64::MAX);
@@ -330,6 +330,7 @@ fn device() -> Device {
         fua: true,
         writeback: false,
         identity: Identity::from_wire(0x3000_0000_0000_0001),
+        pi: None,
     }
 }
 
@@ -456,6 +457,7 @@ proptest! {
             fua: flags.1,
             writeback: flags.2,
             identity: Identity::from_wire(identity),
+            pi: None,
         };
         let parsed = Device::parse(device.to_wire().as_bytes(), &OUR_SERVER);
         prop_assert_eq!(parsed, Ok(device));

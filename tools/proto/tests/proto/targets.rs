@@ -18,9 +18,10 @@ use proto::{
         },
         message::{
             Direction,
+            IoRequest,
             Message, //
         },
-        path_name,
+        path_name, pi,
     },
     rtrs::{
         addr::{
@@ -219,6 +220,30 @@ pub(crate) fn message(bytes: &[u8]) {
             assert!(io.prio == 0 || version >= 2);
         }
         Err(e) => assert!(!e.to_string().is_empty() && e.errno().get() != 0),
+    }
+    for raw in [[0x11, 12], [0x22, 9], [0x21, 12]] {
+        let Ok(Some(geometry)) = pi::Geometry::from_wire(raw) else {
+            panic!("{raw:?} is a geometry");
+        };
+        let parsed = IoRequest::parse_protected(user, data_len, direction, version, geometry);
+        if let Ok((io, seal)) = parsed {
+            let tuples_len = u32::from(seal.tuples_len);
+            let data = if io.rw.op.has_data() { io.size } else { 0 };
+            assert_eq!(data_len, data + tuples_len);
+            assert_eq!(tuples_len == 0, !io.rw.op.has_data());
+            assert!(tuples_len <= 2048 && data % geometry.interval_bytes() == 0);
+            let len = geometry.format().tuple_bytes();
+            assert_eq!(tuples_len, data / geometry.interval_bytes() * len);
+        }
+        let (guard, address) = number(user);
+        let tuple = user.get(..geometry.format().tuple_bytes() as usize);
+        let tuple = tuple.and_then(|bytes| pi::Tuple::read(geometry.format(), bytes));
+        if let Some(tuple) = tuple {
+            let (guard, address) = (u64::from_le_bytes(guard), address.len() as u64);
+            let _ = tuple.verify(geometry.format(), address, || guard);
+            let again = tuple.write(geometry.format());
+            assert!(user.starts_with(&again[..geometry.format().tuple_bytes() as usize]));
+        }
     }
 }
 

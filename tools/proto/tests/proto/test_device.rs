@@ -318,7 +318,7 @@ fn a_fault_meets_the_work_requests_that_its_rule_names() {
     faults
         .add("fault=status status=12 on=write nth=3 times=2 qp=17")
         .unwrap();
-    let mut ask = |place, qp, kind| faults.ask(place, qp, kind);
+    let mut ask = |place, qp, kind| faults.ask(place, qp, kind, 0);
     // Others do not count.
     for (place, qp, kind) in [
         (Place::Execution, 17, Kind::Send),
@@ -337,6 +337,19 @@ fn a_fault_meets_the_work_requests_that_its_rule_names() {
 }
 
 #[test]
+fn a_bit_flips_in_a_write_of_the_right_length() {
+    let mut faults = Faults::default();
+    faults.add("fault=flip bit=9 on=write bytes=4148").unwrap();
+    let mut ask = |kind, bytes| faults.ask(Place::Execution, 17, kind, bytes);
+    assert_eq!(ask(Kind::Write, 0), None);
+    assert_eq!(ask(Kind::Write, 4147), None);
+    assert_eq!(ask(Kind::Write, 4148 + (1 << 32)), None);
+    assert_eq!(ask(Kind::Send, 4148), None);
+    assert_eq!(ask(Kind::Write, 4148), Some(Fault::Flip(9)));
+    assert_eq!(ask(Kind::Write, 4148), None);
+}
+
+#[test]
 fn a_rule_is_one_or_is_refused() {
     for good in [
         "fault=lose",
@@ -346,6 +359,9 @@ fn a_rule_is_one_or_is_refused() {
         "nth=2 fault=status status=22 on=register",
         "fault=refuse_error_state errno=5 qp=17",
         "fault=no_flush",
+        "fault=flip bit=7 on=write",
+        "bit=0 on=write bytes=4148 fault=flip times=2",
+        "fault=lose on=send bytes=16",
     ] {
         assert_eq!(Faults::default().add(good), Ok(()), "{good}");
     }
@@ -371,6 +387,12 @@ fn a_rule_is_one_or_is_refused() {
         "fault=no_flush errno=5",
         "fault=no_flush nth=1",
         "fault=no_flush times=1",
+        "fault=flip on=write",
+        "fault=flip bit=1",
+        "fault=flip bit=1 on=send",
+        "fault=lose bit=1",
+        "fault=overrun bytes=1",
+        "fault=post errno=12 bytes=1",
     ] {
         assert_eq!(Faults::default().add(bad), Err(BadRule), "{bad}");
     }
@@ -384,7 +406,7 @@ fn rules_that_are_over_make_room() {
     }
     assert_eq!(faults.add("fault=lose"), Err(BadRule));
     assert_eq!(
-        faults.ask(Place::Completion, 1, Kind::Read),
+        faults.ask(Place::Completion, 1, Kind::Read, 0),
         Some(Fault::Overrun)
     );
     assert_eq!(faults.add("fault=lose"), Ok(()));
@@ -408,7 +430,7 @@ fn a_fault_of_a_queue_pair_lasts_until_it_is_forgotten() {
             faults.lasting(Place::ErrorState, 18),
             Some(Fault::Refuse(5))
         );
-        assert_eq!(faults.ask(Place::Execution, 17, Kind::Write), None);
+        assert_eq!(faults.ask(Place::Execution, 17, Kind::Write, 0), None);
     }
     assert_eq!((faults.done(), faults.to_come()), (0, 2));
     faults.clear();

@@ -1,0 +1,422 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Requests with protection information: their tuples are behind their data in the chunk.
+//!
+//! Writes are verified before the disk gets them. In mode wire the tuples end here, and those of a
+//! read are made from what the disk gave; in mode pass they go to the disk and come from it.
+
+use core::fmt::{
+    self,
+    Display, //
+};
+
+use block_ext::{
+    bdev::BlockDevice,
+    bio::{
+        Bio,
+        BioData,
+        BioPool, //
+    },
+    integrity::{
+        BioTuples,
+        Integrity,
+        TupleKind, //
+    }, //
+};
+use kernel::{
+    prelude::*,
+    str::CString,
+    sync::Arc, //
+};
+use kernel_ext::{
+    crc::Checksum,
+    errno,
+    module_param_word,
+    pages::PageBlock,
+    sync::atomic::{
+        AtomicU64,
+        Ordering::Relaxed, //
+    }, //
+};
+use rtrs_server::Operation;
+
+use super::{
+    io::{
+        self,
+        Target, //
+    },
+    session::LOG_LIMIT,
+};
+use crate::{
+    proto::{
+        flags::Op,
+        message::IoRequest,
+        pi::{
+            seal::SEALED_LEN,
+            tuple::{
+                Verdict,
+                Wrong, //
+            },
+            Format,
+            Geometry,
+            Mode,
+            Seal,
+            Tuple,
+            Wanted, //
+        },
+    },
+    shown::Shown, //
+};
+
+module_param_word!(
+    SRV_VERIFY,
+    "srv_verify",
+    [c"write", c"read", c"both", c"none"],
+    "Which protection information the server verifies: that of write, of read (if the disk stores \
+     it), of both or of none (default: write)"
+);
+module_param_word!(
+    PI,
+    "pi",
+    [c"auto", c"wire", c"off"],
+    "The protection information for clients that ask for it: auto passes it to disks that store \
+     it, wire protects the transfer only, off refuses it (default: auto)"
+);
+
+/// The longest tuple.
+const TUPLE_LEN_MAX: usize = 16;
+
+/// Returns whether writes are verified.
+fn verifies_writes() -> bool {
+    matches!(SRV_VERIFY.get(), 0 | 2)
+}
+
+/// Returns whether reads are verified.
+fn verifies_reads() -> bool {
+    matches!(SRV_VERIFY.get(), 1 | 2)
+}
+
+/// Returns the protection information of `device` for a client that asks for `wanted`.
+pub(super) fn offer(device: &BlockDevice, wanted: Wanted) -> Option<Geometry> {
+    let stored = match PI.get() {
+        0 => device.integrity().map(stored),
+        1 => None,
+        _ => return None,
+    };
+    wanted.offer(device.logical_block_bytes(), stored)
+}
+
+fn stored(integrity: Integrity) -> (Format, u32) {
+    let format = match integrity.kind {
+        TupleKind::Crc64 => Format::Crc64,
+        TupleKind::T10 => Format::T10,
+    };
+    (format, integrity.interval_bytes)
+}
+
+/// The protection information of a device that a session has open, and what was seen of it.
+pub(crate) struct Protection {
+    /// Session and device, for the log.
+    label: CString,
+    geometry: Geometry,
+    bios: Arc<BioPool<ProtectedIo>>,
+    /// Intervals of writes that were right.
+    written: AtomicU64,
+    /// Intervals of reads that were made or verified.
+    read: AtomicU64,
+    /// Intervals that were verified and had an escape instead of a tuple.
+    not_protected: AtomicU64,
+    /// Writes that were refused, for their message, their data or their tuples are wrong.
+    write_errors: AtomicU64,
+    /// Reads in whose data, message or tuples something was wrong.
+    read_errors: AtomicU64,
+}
+
+impl Display for Protection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "mode {}", self.geometry.mode())?;
+        writeln!(f, "format {}", self.geometry.format())?;
+        writeln!(f, "interval_bytes {}", self.geometry.interval_bytes())?;
+        writeln!(f, "written {}", self.written.load(Relaxed))?;
+        writeln!(f, "read {}", self.read.load(Relaxed))?;
+        writeln!(f, "not_protected {}", self.not_protected.load(Relaxed))?;
+        writeln!(f, "write_errors {}", self.write_errors.load(Relaxed))?;
+        writeln!(f, "read_errors {}", self.read_errors.load(Relaxed))
+    }
+}
+
+/// What is wrong with a request.
+enum Bad {
+    /// Message and tuples have another CRC.
+    Seal,
+    /// An interval.
+    Interval(Wrong),
+}
+
+impl Display for Bad {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Seal => f.write_str("message or tuples were changed on their way"),
+            Self::Interval(wrong) => wrong.fmt(f),
+        }
+    }
+}
+
+impl Protection {
+    /// Creates the state of a device that is opened with `geometry`.
+    pub(super) fn new(label: CString, geometry: Geometry, bios: Arc<BioPool<ProtectedIo>>) -> Self {
+        Self {
+            label,
+            geometry,
+            bios,
+            written: AtomicU64::new(0),
+            read: AtomicU64::new(0),
+            not_protected: AtomicU64::new(0),
+            write_errors: AtomicU64::new(0),
+            read_errors: AtomicU64::new(0),
+        }
+    }
+
+    /// Returns what the tuples are like.
+    pub(super) fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    /// Verifies the CRC of a request's message and of the tuples of a write, which are its end,
+    /// before anything that the message says is used.
+    ///
+    /// # Errors
+    ///
+    /// Returns `EILSEQ`, with a log line.
+    pub(super) fn check_seal(&self, operation: &Operation) -> Result {
+        let is_read = operation.is_read();
+        match self.is_sealed(operation, is_read) {
+            Some(true) => Ok(()),
+            _ => Err(self.reject(is_read, Bad::Seal)),
+        }
+    }
+
+    fn is_sealed(&self, operation: &Operation, is_read: bool) -> Option<bool> {
+        let seal = Seal::read(operation.user())?;
+        let start = operation.user().get(..SEALED_LEN)?;
+        let mut crc = Checksum::Crc32c.update(0, start);
+        if !is_read {
+            let len = usize::from(seal.tuples_len);
+            let at = (operation.data_len() as usize).checked_sub(len)?;
+            let memory = operation.memory()?;
+            crc = memory.checksum(Checksum::Crc32c, crc, at, len).ok()?;
+        }
+        Some(crc == u64::from(seal.crc))
+    }
+
+    /// Calls `each` with the address, the checksum and the place of the tuple of each interval of
+    /// the `size` bytes of data at the start of `memory`, until it fails.
+    fn each_interval(
+        &self,
+        memory: &PageBlock,
+        first: u64,
+        size: u32,
+        mut each: impl FnMut(u64, u64, usize) -> Result<(), Bad>,
+    ) -> Result<Result<(), Bad>> {
+        let checksum = match self.geometry.format() {
+            Format::Crc64 => Checksum::Crc64Nvme,
+            Format::T10 => Checksum::CrcT10Dif,
+        };
+        let tuple_len = self.geometry.format().tuple_bytes() as usize;
+        let interval = self.geometry.interval_bytes() as usize;
+        let (mut reference, mut at) = (first, size as usize);
+        for offset in (0..size as usize).step_by(interval) {
+            let guard = memory.checksum(checksum, 0, offset, interval)?;
+            if let Err(bad) = each(reference, guard, at) {
+                return Ok(Err(bad));
+            }
+            at = at.wrapping_add(tuple_len);
+            reference = reference.wrapping_add(1);
+        }
+        Ok(Ok(()))
+    }
+
+    /// Verifies the data at the start of `memory` by the tuples behind it.
+    fn verify(
+        &self,
+        memory: &PageBlock,
+        first: u64,
+        size: u32,
+        counter: &AtomicU64,
+    ) -> Result<Result<(), Bad>> {
+        let format = self.geometry.format();
+        let (mut right, mut not_protected) = (0u64, 0u64);
+        let verified = self.each_interval(memory, first, size, |reference, guard, at| {
+            let mut bytes = [0; TUPLE_LEN_MAX];
+            let bytes = bytes.get_mut(..format.tuple_bytes() as usize);
+            // The tuples are within the chunk, as all of the request.
+            let tuple = bytes.and_then(|bytes| {
+                memory.copy_out(at, bytes).ok()?;
+                Tuple::read(format, bytes)
+            });
+            match tuple.ok_or(Bad::Seal)?.verify(format, reference, || guard) {
+                Ok(Verdict::Right) => right = right.wrapping_add(1),
+                Ok(Verdict::NotProtected) => not_protected = not_protected.wrapping_add(1),
+                Err(wrong) => return Err(Bad::Interval(wrong)),
+            }
+            Ok(())
+        })?;
+        counter.fetch_add(right, Relaxed);
+        self.not_protected.fetch_add(not_protected, Relaxed);
+        Ok(verified)
+    }
+
+    /// Makes the tuples of the data at the start of `memory`, behind it.
+    fn make(&self, memory: &PageBlock, first: u64, size: u32) -> Result {
+        let format = self.geometry.format();
+        let mut made = 0u64;
+        let result = self.each_interval(memory, first, size, |reference, guard, at| {
+            let bytes = Tuple::new(format, guard, reference).write(format);
+            let bytes = bytes.get(..format.tuple_bytes() as usize);
+            let written = bytes.map(|bytes| memory.copy_in(at, bytes));
+            made = made.wrapping_add(1);
+            match written {
+                Some(Ok(())) => Ok(()),
+                _ => Err(Bad::Seal),
+            }
+        })?;
+        self.read.fetch_add(made, Relaxed);
+        result.map_err(|_| EIO)
+    }
+
+    /// Counts and logs that something is wrong, and returns the error for the client.
+    #[cold]
+    fn reject(&self, is_read: bool, bad: Bad) -> Error {
+        let counter = if is_read {
+            &self.read_errors
+        } else {
+            &self.write_errors
+        };
+        counter.fetch_add(1, Relaxed);
+        if LOG_LIMIT.allow().is_some() {
+            let what = if is_read { "read" } else { "write" };
+            pr_err!("{}: {what} refused: {}\n", &*self.label, Shown(bad));
+        }
+        errno::EILSEQ
+    }
+}
+
+/// A request in flight.
+pub(crate) struct ProtectedIo {
+    operation: Operation,
+    target: Arc<Target>,
+    protection: Arc<Protection>,
+    tuples: BioTuples,
+    first: u64,
+    size: u32,
+    /// A flush may come in the direction of a read, too.
+    reads: bool,
+}
+
+impl ProtectedIo {
+    /// Makes or verifies the tuples of a read, which the disk has carried out.
+    fn finish(&self) -> Result {
+        let protection = &self.protection;
+        let memory = self.operation.memory().ok_or(EIO)?;
+        let (first, size) = (self.first, self.size);
+        match protection.geometry.mode() {
+            Mode::Wire => protection.make(memory, first, size),
+            Mode::Pass if verifies_reads() => protection
+                .verify(memory, first, size, &protection.read)?
+                .map_err(|bad| protection.reject(true, bad)),
+            Mode::Pass => Ok(()),
+        }
+    }
+}
+
+impl BioData for ProtectedIo {
+    const HAS_TUPLES: bool = true;
+
+    fn device(&self) -> &BlockDevice {
+        self.target.device()
+    }
+
+    fn pool(&self) -> &BioPool<Self> {
+        &self.protection.bios
+    }
+
+    fn tuples(&mut self) -> Option<&mut BioTuples> {
+        Some(&mut self.tuples)
+    }
+
+    fn end(self, result: Result) {
+        let result = match self.reads {
+            true => result.and_then(|()| self.finish()),
+            false => result,
+        };
+        // Drops the target first, as the client may close the device when it has the answer.
+        drop(self.target);
+        drop(self.protection);
+        self.operation.reply(result);
+    }
+}
+
+/// Starts a request of a device with protection information, whose seal was verified and which the
+/// access mode permits.
+pub(super) fn submit(
+    target: Arc<Target>,
+    protection: Arc<Protection>,
+    (request, seal): (IoRequest, Seal),
+    mut operation: Operation,
+) {
+    let first = match check(&protection, &request, &operation) {
+        Ok(first) => first,
+        Err(error) => return operation.reply(Err(error)),
+    };
+    let (op, size) = (request.rw.op, request.size);
+    let passes = protection.geometry.mode() == Mode::Pass && op.has_data();
+    if op.has_data() {
+        operation.promise_data();
+    }
+    let io = ProtectedIo {
+        operation,
+        target,
+        protection,
+        tuples: BioTuples::default(),
+        first,
+        size,
+        reads: op == Op::Read,
+    };
+    // Not by `io::submit`: that is called at one place, where the compiler puts it.
+    let flags = io::flags_of(request.rw);
+    let mut bio = Bio::new(io, io::op_of(op), flags, request.sector);
+    // A priority that does not exist is ignored.
+    let _ = bio.set_ioprio(request.prio);
+    let mut filled = if op.has_data() {
+        bio.add_own_pages(|io| io.operation.memory(), 0, size)
+    } else {
+        bio.set_len_bytes(size)
+    };
+    if passes && filled.is_ok() {
+        let tuples_len = seal.tuples_len.into();
+        filled = bio.add_tuples(|io| io.operation.memory(), size as usize, tuples_len, first);
+    }
+    // Dropping the bio ends it with an error.
+    if filled.is_ok() {
+        bio.submit();
+    }
+}
+
+/// Verifies a request before the disk gets it; returns the address of its first interval.
+fn check(protection: &Protection, request: &IoRequest, operation: &Operation) -> Result<u64> {
+    let is_write = request.rw.op == Op::Write;
+    let first = protection.geometry.reference(request.sector);
+    if is_write && verifies_writes() {
+        let memory = operation.memory().ok_or(EIO)?;
+        protection
+            .verify(
+                memory,
+                first.ok_or(EINVAL)?,
+                request.size,
+                &protection.written,
+            )?
+            .map_err(|bad| protection.reject(false, bad))?;
+    }
+    // Other operations have no tuples, and may begin at any sector.
+    Ok(first.unwrap_or(0))
+}

@@ -1,0 +1,248 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Protection information: each block carries a tuple that both ends verify.
+
+    client /dev/rnbd0 (block layer makes tuples) ══ wire ══ server (verifies) ── /dev/ram0, or a disk that stores them
+"""
+from __future__ import annotations
+
+from vmlab import paths, rnbd
+from vmlab.checks import eq, ge, ok, until
+from vmlab.lab import Lab
+from vmlab.machine import Machine
+from vmlab.needs import needs
+from vmlab.testdevice import add_fault, plug_in
+from vmlab.tests.hostile import FILES, SMALL, bring_peer
+from vmlab.tests.io import SIZES
+
+
+def stats(machine: Machine, file: str) -> dict[str, str]:
+    """A pi_stats file."""
+    return dict(line.split() for line in machine.read(file).splitlines())
+
+
+def client_stats(disk: rnbd.Disk) -> dict[str, str]:
+    """What the client has seen."""
+    return stats(disk.machine, f"{disk.control}/pi_stats")
+
+
+def server_stats(lab: Lab, device: str = "ram0", session: str = "s1") -> dict[str, str]:
+    """What the server has seen."""
+    return stats(lab.server, f"/sys/class/rnbd-server/ctl/devices/{device}/sessions/{session}/pi_stats")
+
+
+def map_with(lab: Lab, pi: str, device: str = "ram0") -> rnbd.Disk:
+    """Maps a disk with this choice."""
+    return rnbd.map_disk(lab, device, options=f"access_mode=rw pi={pi}")
+
+
+def no_errors(lab: Lab, disk: rnbd.Disk, device: str = "ram0") -> None:
+    """Neither side has seen anything wrong, and both have seen protected data."""
+    for side in (client_stats(disk), server_stats(lab, device)):
+        eq((side["write_errors"], side["read_errors"]), ("0", "0"), str(side))
+        ge(int(side["written"]), 1, "written intervals")
+        ge(int(side["read"]), 1, "read intervals")
+
+
+@needs()
+def test_a_disk_has_what_linux_tools_expect(pair: Lab) -> None:
+    """The five commands of the user: map, look, make a file system, use it, look again."""
+    rnbd.null_disk(pair, "gb=1 memory_backed=1 discard=1")
+    rnbd.load_server(pair)
+    rnbd.load_client(pair)
+    disk = map_with(pair, "crc64", "nullb0")
+    folder = f"/sys/block/{disk.name}/integrity"
+    names = ("format", "tag_size", "read_verify", "write_generate", "protection_interval_bytes",
+             "device_is_integrity_capable")
+    found = [pair.client.read(f"{folder}/{name}").strip() for name in names]
+    eq(found, ["EXT-DIF-TYPE1-CRC64", "0", "1", "1", "4096", "0"])
+    eq(disk.queue("logical_block_size").strip(), "4096")
+    pair.client.run(f"modprobe xfs; mkfs.xfs -q {disk.path} && mount {disk.path} /mnt", 120)
+    pair.defer(pair.client.try_run, "umount /mnt 2>/dev/null; rmmod xfs 2>/dev/null")
+    pair.client.run("cp -r /usr/lib/python3.13/json /usr/bin/bash /mnt/ && sync && cd /mnt && "
+                    "find . -type f -exec md5sum {} + > /run/sums && cd / && umount /mnt && "
+                    f"mount {disk.path} /mnt && cd /mnt && md5sum --quiet -c /run/sums && cd / && umount /mnt", 120)
+    eq((client_stats(disk)["mode"], client_stats(disk)["format"]), ("wire", "crc64"))
+    no_errors(pair, disk, "nullb0")
+    disk.unmap()
+
+
+@needs()
+def test_every_size_comes_back_with_tuples_of_512_bytes(pair: Lab) -> None:
+    """512 bytes to 1 MiB from memory that begins and ends anywhere in a page, split and merged."""
+    rnbd.start(pair)
+    disk = map_with(pair, "t10")
+    eq(client_stats(disk)["interval_bytes"], "512")
+    pair.client.push_bytes(SIZES.encode(), "/tmp/sizes.py")
+    pair.client.run(f"python3 -I -S /tmp/sizes.py {disk.path}", 120)
+    rnbd.round_robin(pair)
+    disk.fio("--rw=randwrite --bsrange=512-1m --bs_unaligned=0 --blockalign=512 --iodepth=16 --iomem_align=4096 "
+             "--size=8m --verify=crc32c --verify_fatal=1", 180).clean()
+    disk.fio("--rw=randwrite --bsrange=512-256k --blockalign=512 --iodepth=8 --iomem=malloc --mem_align=512 "
+             "--size=8m --verify=crc32c --verify_fatal=1", 180).clean()
+    for block in ("512", "1k"):
+        disk.fio(f"--ioengine=libaio --rw=write --bs={block} --iodepth=120 --iodepth_batch=120 "
+                 "--iodepth_batch_complete_min=120 --size=1m --verify=crc32c --verify_fatal=1", 120).clean()
+    pair.client.run(f"modprobe ext4; mkfs.ext4 -q -b 1024 {disk.path} 32M && mount {disk.path} /mnt && "
+                    "cp -r /usr/lib/python3.13/json /mnt && umount /mnt && fsck.ext4 -nf "
+                    f"{disk.path}; rmmod ext4", 120)
+    no_errors(pair, disk)
+    disk.unmap()
+
+
+@needs()
+def test_the_server_disk_holds_the_data_alone(pair: Lab) -> None:
+    """In mode wire the tuples end at the server: both ends read the same blocks, also raw."""
+    rnbd.start(pair)
+    disk = map_with(pair, "crc64")
+    rnbd.round_robin(pair)
+    disk.fio("--rw=randwrite --bsrange=4k-512k --iodepth=16 --size=16m --verify=crc32c --verify_fatal=1", 120).clean()
+    raw = pair.server.run("dd if=/dev/ram0 bs=1M iflag=direct status=none | md5sum").split()[0]
+    eq(disk.checksum(), raw, "both ends")
+    no_errors(pair, disk)
+    disk.unmap()
+
+
+@needs()
+def test_who_has_none_is_mapped_without_or_refused(pair: Lab) -> None:
+    """pi=off|auto|require and a format, at a server with pi=off and at one that has it."""
+    rnbd.start(pair)
+    disk = rnbd.map_disk(pair)
+    eq(client_stats(disk), {"mode": "none"})
+    ok(not pair.client.exists(f"/sys/block/{disk.name}/integrity/format")
+       or pair.client.read(f"/sys/block/{disk.name}/integrity/format").strip() in ("none", "nop"), "a profile")
+    disk.unmap()
+    parameter = "/sys/module/rnbd_server/parameters/pi"
+    eq(pair.server.write(parameter, "off"), "")
+    eq(pair.server.write(parameter, "sometimes"), "EINVAL")
+    disk = map_with(pair, "auto")
+    eq(client_stats(disk), {"mode": "none"})
+    disk.unmap()
+    for pi in ("require", "crc64", "t10"):
+        mark = pair.client.log_mark()
+        eq(rnbd.try_map(pair, rnbd.request(pair, options=f"pi={pi}")), "ENOTSUP", pi)
+        ok(pair.client.log_matches("protection information for it", mark), "no reason in the log")
+    eq(rnbd.try_map(pair, rnbd.request(pair, options="pi=store")), "EINVAL")
+    eq(pair.server.write(parameter, "auto"), "")
+    for pi, format_ in (("auto", "crc64"), ("require", "crc64"), ("t10", "t10")):
+        disk = map_with(pair, pi)
+        eq(client_stats(disk)["format"], format_, pi)
+        disk.unmap()
+
+
+@needs(wires=2, timeout=240)
+def test_paths_fail_and_every_block_is_right(pair: Lab) -> None:
+    """A path is cut under load, and all of them: what is sent again has the same tuples, and nothing is wrong."""
+    with paths.two_paths(pair, "access_mode=rw pi=t10") as disk:
+        rnbd.round_robin(pair)
+        rnbd.fail_fast(pair, "off")
+        history = disk.history()
+        paths.wait_busy(disk)
+        pair.defer(pair.mend, 0)
+        pair.cut(0)
+        paths.rest(3)
+        pair.defer(pair.mend, 1)
+        pair.cut(1)
+        until(lambda: disk.attribute("state") == "closed", 20, "the client has noticed")
+        pair.mend(1)
+        until(lambda: paths.revive_rxe(pair) or disk.attribute("state") == "open", 60, "the disk is back")
+        until(lambda: disk.attribute("state") == "open", 60, "the disk is back")
+        paths.wait_busy(disk, history=history)
+        history.clean(120)
+        pair.mend(0)
+        no_errors(pair, disk)
+
+
+@needs(machines=1, timeout=240)
+def test_a_hostile_client_is_refused(vm: Lab) -> None:
+    """Lengths that lie, tuples and seals that are wrong, devices without: the errno that fits, and nothing else."""
+    bring_peer(vm.server, (*FILES, "pi_attacks.py"))
+    rnbd.ram_disk(vm, 16, 4)
+    rnbd.load_server(vm, rtrs=SMALL)
+    found = vm.server.try_run(f"cd /tmp/peer && python3 -S -m pi_attacks {vm.server_address}", 200).out
+    eq(found.split("\n")[-2:], ["ok", ""], found)
+
+
+def flip(vm: Lab, bit: int, size: int) -> None:
+    """Flips a bit of the next message of so many bytes."""
+    add_fault(vm, f"fault=flip bit={bit} on=write bytes={size}")
+
+
+def direct(vm: Lab, disk: rnbd.Disk, way: str, block: int) -> bool:
+    """One block of 4096 bytes, written from or read to a file; whether it succeeded."""
+    ends = f"if=/run/block of={disk.path} seek" if way == "write" else f"if={disk.path} of=/run/back skip"
+    flags = "oflag=direct" if way == "write" else "iflag=direct"
+    return vm.server.try_run(f"dd {ends}={block} bs=4096 count=1 {flags} status=none").code == 0
+
+
+# A WRITE of a block: data, tuple, io message, head. The answer to a READ: data, tuple.
+WRITE_BYTES, READ_BYTES = 4096 + 16 + 32 + 4, 4096 + 16
+IN_WRITE = {"data": 0, "the end of the data": 4095, "guard": 4096, "application tag": 4105, "reference tag": 4111,
+            "operation": 4112 + 16, "device": 4112 + 4, "sector": 4112 + 8, "size": 4112 + 21, "priority": 4112 + 25,
+            "tuple length": 4112 + 26, "seal": 4112 + 28}
+IN_READ = {"data": 1, "the end of the data": 4095, "guard": 4096, "reference tag": 4111}
+
+
+@needs(machines=1, own_modules=True, timeout=240)
+def test_each_flipped_bit_is_seen(vm: Lab) -> None:
+    """One bit of data, tuple or message flips on its way: the IO fails and is counted, and the neighbours stay."""
+    plug_in(vm)
+    rnbd.start(vm, rtrs="sess_queue_depth=64")
+    disk = map_with(vm, "crc64")
+    vm.server.run("head -c 4096 /dev/urandom > /run/block; head -c 12288 /dev/urandom > /run/area; "
+                  f"dd if=/run/area of={disk.path} bs=4096 seek=8 oflag=direct status=none")
+    before = vm.server.run("dd if=/dev/ram0 bs=4096 skip=8 count=3 iflag=direct status=none | md5sum")
+    errors = 0
+    mark = vm.server.log_mark()
+    for place, byte in IN_WRITE.items():
+        flip(vm, byte * 8, WRITE_BYTES)
+        ok(not direct(vm, disk, "write", 9), f"a write with a flipped {place} succeeded")
+        # Of the device that the flip names there is none: the server cannot know that there should be a seal.
+        errors += place != "device"
+        eq(client_stats(disk)["write_errors"], str(errors), f"write errors after a flipped {place}")
+        after = vm.server.run("dd if=/dev/ram0 bs=4096 skip=8 count=3 iflag=direct status=none | md5sum")
+        eq(after, before, f"the blocks after a flipped {place}")
+    # Each has a line, up to a limit.
+    for pattern in ("rnbd_server: .*write refused", "rnbd_client: .*Write failed: EILSEQ"):
+        ge(len(vm.server.log_matches(pattern, mark)), 5, f"lines '{pattern}'")
+    for number, (place, byte) in enumerate(IN_READ.items(), 1):
+        flip(vm, byte * 8, READ_BYTES)
+        ok(not direct(vm, disk, "read", 9), f"a read with a flipped {place} succeeded")
+        eq(client_stats(disk)["read_errors"], str(number), f"read errors after a flipped {place}")
+    ok(direct(vm, disk, "write", 9) and direct(vm, disk, "read", 9), "a right block fails")
+    vm.server.run("cmp /run/block /run/back")
+    disk.unmap()
+
+
+@needs(wires=1)
+def test_tuples_reach_a_disk_that_stores_them(pair: Lab) -> None:
+    """Mode pass: the client's tuples are those of the server's disk, which finds what is wrong on it."""
+    pair.server.run("modprobe scsi_debug dev_size_mb=48 dif=1 dix=1 max_luns=1; modprobe sd_mod; udevadm settle "
+                    "2>/dev/null; for i in $(seq 50); do [ -b /dev/sda ] && break; sleep 0.1; done; [ -b /dev/sda ]")
+    pair.defer(rnbd.remove_module, pair.server, "scsi_debug")
+    rnbd.load_server(pair)
+    rnbd.load_client(pair)
+    disk = map_with(pair, "auto", "sda")
+    eq((client_stats(disk)["mode"], client_stats(disk)["format"]), ("pass", "t10"))
+    folder = f"/sys/block/{disk.name}/integrity"
+    eq([pair.client.read(f"{folder}/{name}").strip() for name in ("format", "device_is_integrity_capable")],
+       ["T10-DIF-TYPE1-CRC", "1"])
+    eq(pair.server.write("/sys/module/rnbd_server/parameters/srv_verify", "both"), "")
+    rnbd.round_robin(pair)
+    disk.fio("--rw=randwrite --bsrange=512-512k --blockalign=512 --iodepth=16 --size=16m --verify=crc32c "
+             "--verify_fatal=1", 120).clean()
+    no_errors(pair, disk, "sda")
+    raw = pair.server.run("dd if=/dev/sda bs=1M count=16 iflag=direct status=none | md5sum").split()[0]
+    eq(disk.checksum(0, 16), raw, "both ends")
+    # The disk says that a tuple of each read is wrong.
+    debug = "/sys/bus/pseudo/drivers/scsi_debug"
+    pair.server.run(f"echo 1 > {debug}/every_nth; echo 0x20 > {debug}/opts")
+    code = pair.client.try_run(f"dd if={disk.path} of=/dev/null bs=4096 count=1 iflag=direct 2>&1").code
+    pair.server.run(f"echo 0 > {debug}/every_nth; echo 0 > {debug}/opts")
+    ok(code, "a read with a wrong tuple succeeded")
+    ge(int(client_stats(disk)["read_errors"]), 1, "read errors")
+    pair.client.run(f"dd if={disk.path} of=/dev/null bs=4096 count=1 iflag=direct status=none")
+    disk.unmap()
+    eq(pair.server.write("/sys/module/rnbd_server/parameters/pi", "wire"), "")
+    disk = map_with(pair, "t10", "sda")
+    eq(client_stats(disk)["mode"], "wire")
+    disk.unmap()
