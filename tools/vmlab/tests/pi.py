@@ -14,6 +14,8 @@ from vmlab.testdevice import add_fault, plug_in
 from vmlab.tests.hostile import FILES, SMALL, bring_peer
 from vmlab.tests.io import SIZES
 
+PARAMETER = "/sys/module/rnbd_server/parameters/pi"
+
 
 def stats(machine: Machine, file: str) -> dict[str, str]:
     """A pi_stats file."""
@@ -99,6 +101,12 @@ def test_the_server_disk_holds_the_data_alone(pair: Lab) -> None:
     raw = pair.server.run("dd if=/dev/ram0 bs=1M iflag=direct status=none | md5sum").split()[0]
     eq(disk.checksum(), raw, "both ends")
     no_errors(pair, disk)
+    # A user may do without: its blocks are not verified, and counted.
+    generate = f"/sys/block/{disk.name}/integrity/write_generate"
+    pair.client.run(f"echo 0 > {generate} && dd if=/dev/zero of={disk.path} bs=4096 count=3 oflag=direct status=none "
+                    f"&& echo 1 > {generate} && dd if={disk.path} of=/dev/null bs=4096 count=3 iflag=direct")
+    eq((client_stats(disk)["not_protected"], server_stats(pair)["not_protected"]), ("3", "3"))
+    no_errors(pair, disk)
     disk.unmap()
 
 
@@ -111,9 +119,8 @@ def test_who_has_none_is_mapped_without_or_refused(pair: Lab) -> None:
     ok(not pair.client.exists(f"/sys/block/{disk.name}/integrity/format")
        or pair.client.read(f"/sys/block/{disk.name}/integrity/format").strip() in ("none", "nop"), "a profile")
     disk.unmap()
-    parameter = "/sys/module/rnbd_server/parameters/pi"
-    eq(pair.server.write(parameter, "off"), "")
-    eq(pair.server.write(parameter, "sometimes"), "EINVAL")
+    eq(pair.server.write(PARAMETER, "off"), "")
+    eq(pair.server.write(PARAMETER, "sometimes"), "EINVAL")
     disk = map_with(pair, "auto")
     eq(client_stats(disk), {"mode": "none"})
     disk.unmap()
@@ -122,7 +129,7 @@ def test_who_has_none_is_mapped_without_or_refused(pair: Lab) -> None:
         eq(rnbd.try_map(pair, rnbd.request(pair, options=f"pi={pi}")), "ENOTSUP", pi)
         ok(pair.client.log_matches("protection information for it", mark), "no reason in the log")
     eq(rnbd.try_map(pair, rnbd.request(pair, options="pi=store")), "EINVAL")
-    eq(pair.server.write(parameter, "auto"), "")
+    eq(pair.server.write(PARAMETER, "auto"), "")
     for pi, format_ in (("auto", "crc64"), ("require", "crc64"), ("t10", "t10")):
         disk = map_with(pair, pi)
         eq(client_stats(disk)["format"], format_, pi)
@@ -150,6 +157,30 @@ def test_paths_fail_and_every_block_is_right(pair: Lab) -> None:
         history.clean(120)
         pair.mend(0)
         no_errors(pair, disk)
+
+
+@needs(wires=1)
+def test_a_server_that_has_it_no_more_does_not_get_the_disk_back(pair: Lab) -> None:
+    """After an outage the server has no protection information: requests wait until it has it again."""
+    rnbd.ram_disk(pair, 16)
+    rnbd.load_server(pair, rtrs="heartbeat_interval_ms=500")
+    rnbd.load_client(pair)
+    disk = map_with(pair, "crc64")
+    mark = pair.client.log_mark()
+    pair.defer(pair.mend, 0)
+    pair.cut(0)
+    until(lambda: disk.attribute("state") == "closed", 20, "the client has noticed")
+    eq(pair.server.write(PARAMETER, "off"), "")
+    pair.mend(0)
+    until(lambda: paths.revive_rxe(pair) or pair.client.log_matches("other protection information", mark), 60,
+          "the client has asked")
+    until(lambda: pair.client.log_matches("other protection information", mark), 60, "the client has asked")
+    eq(disk.attribute("state"), "closed")
+    eq(pair.server.write(PARAMETER, "auto"), "")
+    until(lambda: disk.attribute("state") == "open", 60, "the disk is back")
+    disk.fio("--rw=randwrite --bs=4k --iodepth=4 --size=1m --verify=crc32c --verify_fatal=1").clean()
+    no_errors(pair, disk)
+    disk.unmap()
 
 
 @needs(machines=1, timeout=240)
@@ -242,7 +273,8 @@ def test_tuples_reach_a_disk_that_stores_them(pair: Lab) -> None:
     ge(int(client_stats(disk)["read_errors"]), 1, "read errors")
     pair.client.run(f"dd if={disk.path} of=/dev/null bs=4096 count=1 iflag=direct status=none")
     disk.unmap()
-    eq(pair.server.write("/sys/module/rnbd_server/parameters/pi", "wire"), "")
+    eq(pair.server.write(PARAMETER, "wire"), "")
+    pair.defer(pair.server.write, PARAMETER, "auto")
     disk = map_with(pair, "t10", "sda")
     eq(client_stats(disk)["mode"], "wire")
     disk.unmap()
