@@ -257,21 +257,25 @@ impl Reads {
     }
 }
 
+/// How a peer is, in a word, and how many pages have come from it.
+pub(crate) type PeerState = (&'static str, u64);
+
 /// What is seen of a node from outside.
 #[derive(Clone)]
 pub(crate) struct View(Arc<Shared>);
 
 impl View {
-    /// Calls `line` with the address of this node, and then with that of each peer and how it is;
-    /// a peer that was registered by hand and has not answered yet is `unknown`.
-    pub(crate) fn addresses(&self, line: &mut dyn FnMut(&Address, Option<&'static str>)) {
+    /// Calls `line` with the address of this node, and then with that of each peer, how it is, and
+    /// how many pages have come from it; a peer that was registered by hand and has not answered
+    /// yet is `unknown`.
+    pub(crate) fn addresses(&self, line: &mut dyn FnMut(&Address, Option<PeerState>)) {
         let live = self.0.live.lock();
         if let Some(live) = live.as_ref() {
             line(&live.peers.me().address, None);
             live.peers.with(|table| {
                 for peer in table.peers() {
                     let state = peer.standing().map_or("unknown", Standing::name);
-                    line(&peer.address(), Some(state));
+                    line(&peer.address(), Some((state, peer.pages())));
                 }
             });
         }

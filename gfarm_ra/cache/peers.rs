@@ -28,20 +28,20 @@ use crate::proto::cache::{
     },
     members::{
         Members,
+        PeerPlace,
         PEERS_MAX, //
     },
     owner::{
         ChunkKey,
         Owners, //
     },
-    peer::Peer,
     reply::Holder,
     responder::Discarded,
     wire::Head, //
 };
 
 /// The table of peers.
-pub(crate) type Table = Members<KVVec<Option<Peer>>>;
+pub(crate) type Table = Members<KVVec<PeerPlace>>;
 
 /// What all mounts of this machine have in common until the module is loaded again; 0 before the
 /// first one. With a number for each of them, mounts would take each other for those from before
@@ -71,7 +71,7 @@ impl Peers {
     /// Makes the table of a node with this number and address, without peers. Sleeps.
     pub(crate) fn new(node: NodeId, address: Address) -> Result<Arc<Self>> {
         let mut places = KVVec::with_capacity(PEERS_MAX, GFP_KERNEL)?;
-        places.extend_with(PEERS_MAX, None, GFP_KERNEL)?;
+        places.extend_with(PEERS_MAX, PeerPlace::EMPTY, GFP_KERNEL)?;
         let table = Members::new(node, address, boot(), places, now_us(), drawn());
         let me = Holder { node, address };
         Arc::pin_init(

@@ -83,7 +83,9 @@ struct Addresses(View);
 impl Show for Addresses {
     fn show(&self, file: &SeqFile) -> Result {
         self.0.addresses(&mut |address, state| match state {
-            Some(state) => seq_print!(file, "{address} state={state}\n"),
+            Some((state, pages)) => {
+                seq_print!(file, "{address} state={state} pages={pages}\n");
+            }
             None => seq_print!(file, "{address}\n"),
         });
         Ok(())

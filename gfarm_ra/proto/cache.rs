@@ -47,6 +47,7 @@ pub mod request;
 pub mod requester;
 pub mod responder;
 pub mod rtt;
+pub mod series;
 pub mod window;
 pub mod wire;
 

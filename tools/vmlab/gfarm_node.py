@@ -40,7 +40,12 @@ class Node(Mount):
     def peers(self) -> dict[str, str]:
         """How each peer is, by its line without that."""
         rows = self.machine.read(f"{self.folder}/ibaddr").splitlines()[1:]
-        return {address: state for address, _, state in (row.partition(" state=") for row in rows)}
+        return {address: rest.split()[0] for address, _, rest in (row.partition(" state=") for row in rows)}
+
+    def pages(self) -> dict[str, int]:
+        """How many pages have come from each peer, by its line as above."""
+        rows = self.machine.read(f"{self.folder}/ibaddr").splitlines()[1:]
+        return {row.partition(" state=")[0]: int(row.rpartition("pages=")[2]) for row in rows}
 
     def add(self, line: str) -> str:
         """Writes a line to ibaddr; answers the error's name, or nothing."""

@@ -12,11 +12,14 @@
 //! only after it has answered a probe, or after a member that had its answer has told of it.
 
 mod exchange;
+mod table;
 
 use core::ops::DerefMut;
 
 use ferro_proto::errno::Errno;
 
+pub use self::table::PeerPlace;
+use self::table::Table;
 use super::{
     address::{
         Address,
@@ -76,10 +79,11 @@ pub struct Outgoing<'b> {
 }
 
 /// The members, in memory that the caller has: a place for each of at most [`PEERS_MAX`] peers.
+/// One of them is found by its number, or where it is, without a look at the others.
 #[derive(Debug)]
 pub struct Members<S> {
     me: Record,
-    places: S,
+    table: Table<S>,
     /// Where the next round looks for a peer to probe.
     turn: usize,
     /// Where the next search for news begins.
@@ -93,8 +97,9 @@ pub struct Members<S> {
     leaving: u8,
 }
 
-impl<S: DerefMut<Target = [Option<Peer>]>> Members<S> {
-    /// Creates a table without peers. `random` spreads the rounds of nodes that start together.
+impl<S: DerefMut<Target = [PeerPlace]>> Members<S> {
+    /// Creates a table with the peers that have places. `random` spreads the rounds of nodes that
+    /// start together.
     pub fn new(
         me: NodeId,
         address: Address,
@@ -111,7 +116,7 @@ impl<S: DerefMut<Target = [Option<Peer>]>> Members<S> {
                 boot,
                 claim: Claim::FIRST,
             },
-            places,
+            table: Table::new(places),
             turn: 0,
             news_from: 0,
             round_us: now_us.saturating_add(delay_us),
@@ -129,16 +134,17 @@ impl<S: DerefMut<Target = [Option<Peer>]>> Members<S> {
 
     /// Returns all peers.
     pub fn peers(&self) -> impl Iterator<Item = &Peer> + Clone {
-        self.places.iter().flatten()
+        self.table.iter()
     }
 
-    fn find(&mut self, is_it: impl Fn(&Peer) -> bool) -> Option<&mut Peer> {
-        self.places.iter_mut().flatten().find(|peer| is_it(peer))
+    fn find(&mut self, node: NodeId) -> Option<&mut Peer> {
+        let index = self.table.of_node(node)?;
+        self.table.get_mut(index)
     }
 
     /// Returns a peer by its number.
     pub fn get(&self, node: NodeId) -> Option<&Peer> {
-        self.peers().find(|peer| peer.node() == Some(node))
+        self.table.get(self.table.of_node(node)?)
     }
 
     /// Returns whether a node is this one, or one that answers.
@@ -171,19 +177,17 @@ impl<S: DerefMut<Target = [Option<Peer>]>> Members<S> {
     /// Returns how often a change is told: enough for it to reach all nodes.
     fn news(&self) -> u8 {
         // CAST: At most 64 bits.
-        let bits = usize::BITS.wrapping_sub(self.places.len().leading_zeros()) as u8;
+        let bits = usize::BITS.wrapping_sub(self.table.len().leading_zeros()) as u8;
         bits.saturating_mul(2).saturating_add(3)
     }
 
     /// Returns a free place, or that of a node that is gone.
-    fn vacancy(&mut self) -> Option<&mut Option<Peer>> {
-        let free = self.places.iter().position(Option::is_none);
-        let gone = || {
-            let mut peers = self.places.iter();
-            peers.position(|place| place.as_ref().is_some_and(Peer::is_replaceable))
+    fn vacancy(&self) -> Option<usize> {
+        let index_of = |is_it: fn(Option<&Peer>) -> bool| {
+            (0..self.table.len()).find(|index| is_it(self.table.get(*index)))
         };
-        let place = free.or_else(gone)?;
-        self.places.get_mut(place)
+        let gone = || index_of(|peer| peer.is_some_and(Peer::is_replaceable));
+        index_of(|peer| peer.is_none()).or_else(gone)
     }
 
     /// Registers a peer by hand. What is registered already changes only its key and service level.
@@ -193,12 +197,13 @@ impl<S: DerefMut<Target = [Option<Peer>]>> Members<S> {
         if self.me.address.is_same_place(&address) {
             return Err(Errno::EINVAL);
         }
-        if let Some(peer) = self.find(|peer| peer.address().is_same_place(&address)) {
+        let index = self.table.at(&address).next();
+        if let Some(peer) = index.and_then(|index| self.table.get_mut(index)) {
             peer.set_by_hand(address, now_us);
             return Ok(());
         }
-        let place = self.vacancy().ok_or(Errno::EFBIG)?;
-        *place = Some(Peer::by_hand(address, now_us));
+        let index = self.vacancy().ok_or(Errno::EFBIG)?;
+        self.table.set(index, Some(Peer::by_hand(address, now_us)));
         Ok(())
     }
 
@@ -206,10 +211,8 @@ impl<S: DerefMut<Target = [Option<Peer>]>> Members<S> {
     ///
     /// `ENOENT` if it is not known.
     pub fn remove(&mut self, address: Address) -> Result<(), Errno> {
-        let is_it = |peer: &Peer| peer.address().is_same_place(&address);
-        let mut places = self.places.iter_mut();
-        let place = places.find(|place| place.as_ref().is_some_and(is_it));
-        *place.ok_or(Errno::ENOENT)? = None;
+        let index = self.table.at(&address).next().ok_or(Errno::ENOENT)?;
+        self.table.set(index, None);
         Ok(())
     }
 
@@ -226,8 +229,15 @@ impl<S: DerefMut<Target = [Option<Peer>]>> Members<S> {
 
     /// A request to a node was not answered: it is probed at once.
     pub fn unanswered(&mut self, node: NodeId, now_us: u64) {
-        if let Some(peer) = self.find(|peer| peer.node() == Some(node)) {
+        if let Some(peer) = self.find(node) {
             peer.check(now_us);
+        }
+    }
+
+    /// Counts pages that have come from a node.
+    pub fn gave(&mut self, node: NodeId, pages: u64) {
+        if let Some(peer) = self.find(node) {
+            peer.gave(pages);
         }
     }
 
@@ -240,8 +250,8 @@ impl<S: DerefMut<Target = [Option<Peer>]>> Members<S> {
         source_qpn: u32,
         sequence: u64,
     ) -> Result<Address, Discarded> {
-        let is_member = |peer: &Peer| peer.node() == Some(node) && peer.standing().is_some();
-        let peer = self.find(is_member).ok_or(Discarded::Sender)?;
+        let peer = self.find(node).filter(|peer| peer.standing().is_some());
+        let peer = peer.ok_or(Discarded::Sender)?;
         let address = peer.address();
         if !address.is_source(source, source_qpn) {
             return Err(Discarded::Address);
@@ -255,8 +265,7 @@ impl<S: DerefMut<Target = [Option<Peer>]>> Members<S> {
     /// Has a `Hello` sent to a node that does not know this one yet, if there is such a node. The
     /// caller polls, before it sends its first request to that node.
     pub fn introduce(&mut self, node: NodeId, now_us: u64) {
-        let is_stranger = |peer: &Peer| peer.node() == Some(node) && !peer.is_met();
-        if let Some(peer) = self.find(is_stranger) {
+        if let Some(peer) = self.find(node).filter(|peer| !peer.is_met()) {
             peer.check(now_us);
         }
     }
@@ -264,7 +273,7 @@ impl<S: DerefMut<Target = [Option<Peer>]>> Members<S> {
     /// Returns the number of the next datagram to a node. One that is not registered has no count:
     /// then it is the clock, as for the first one to a peer.
     pub fn next_sequence(&mut self, node: Option<NodeId>, now_us: u64) -> u64 {
-        let peer = self.find(|peer| node.is_some() && peer.node() == node);
+        let peer = node.and_then(|node| self.find(node));
         peer.map_or(now_us.saturating_add(1), Peer::next_sequence)
     }
 }

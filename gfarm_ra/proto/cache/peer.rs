@@ -12,14 +12,15 @@ use super::{
         Address,
         NodeId, //
     },
+    series::{
+        Series,
+        PROBE_TIMEOUT_US, //
+    },
     window::ReplayWindow,
 };
 
 /// Milliseconds in the microseconds that all times here are counted in.
 const MS: u64 = 1_000;
-
-/// The time for which an answer to a probe is waited for, in microseconds.
-pub const PROBE_TIMEOUT_US: u64 = 150 * MS;
 
 /// The number of probes without an answer after which a node is suspected. At a loss of 5 % of all
 /// datagrams one series of probes in 10,000 finds none.
@@ -135,14 +136,12 @@ pub struct Peer {
     is_by_hand: bool,
     /// It has answered, or has asked: so it knows this node.
     is_met: bool,
-    /// How many probes are without an answer.
-    probes: u8,
+    /// The probes that are without an answer.
+    series: Series,
     /// The number of series of probes that it has not answered since it is dead.
     misses: u8,
     /// How often the claim is still to be told to others.
     news: u8,
-    /// The number that the answer to the last probe has to repeat.
-    nonce: u32,
     /// When the next probe is due; `u64::MAX` if none is.
     probe_us: u64,
     /// Since when the claim is believed.
@@ -151,6 +150,8 @@ pub struct Peer {
     received: ReplayWindow,
     /// The number of the last datagram to it.
     sent: u64,
+    /// The number of pages that have come from it.
+    pages: u64,
 }
 
 /// What a peer has told, or others about it.
@@ -171,14 +172,14 @@ impl Peer {
             known: None,
             is_by_hand: true,
             is_met: false,
-            probes: 0,
+            series: Series::NEW,
             misses: 0,
             news: 0,
-            nonce: 0,
             probe_us: now_us,
             since_us: now_us,
             received: ReplayWindow::NEW,
             sent: now_us,
+            pages: 0,
         }
     }
 
@@ -195,15 +196,25 @@ impl Peer {
             }),
             is_by_hand: false,
             is_met: false,
-            probes: 0,
+            series: Series::NEW,
             misses: 0,
             news,
-            nonce: 0,
             probe_us: if is_candidate { now_us } else { u64::MAX },
             since_us: now_us,
             received: ReplayWindow::NEW,
             sent: now_us,
+            pages: 0,
         }
+    }
+
+    /// Counts pages that have come from it.
+    pub fn gave(&mut self, pages: u64) {
+        self.pages = self.pages.saturating_add(pages);
+    }
+
+    /// Returns the number of pages that have come from it.
+    pub const fn pages(&self) -> u64 {
+        self.pages
     }
 
     /// Returns whether it knows this node: what one sends to a stranger is ignored.
@@ -213,7 +224,7 @@ impl Peer {
 
     /// Returns whether a probe is without an answer.
     pub const fn is_probed(&self) -> bool {
-        self.probes != 0
+        self.series.sent() != 0
     }
 
     /// Notes that it has sent a `Hello`.
@@ -357,7 +368,8 @@ impl Peer {
             Some(Standing::Dead) => now_us.saturating_add(DEAD_PAUSE_US),
             _ => u64::MAX,
         };
-        (self.probes, self.misses) = (0, 0);
+        self.series.end();
+        self.misses = 0;
     }
 
     /// Asks for a probe at once, unless one is under way: it is this peer's turn, or a request to
@@ -366,21 +378,33 @@ impl Peer {
         self.probe_us = self.probe_us.min(now_us);
     }
 
-    /// Notes that a probe was sent, whose answer has to repeat `nonce`.
-    pub fn probed(&mut self, nonce: u32, now_us: u64) {
-        (self.nonce, self.probes) = (nonce, self.probes.saturating_add(1));
-        self.probe_us = now_us.saturating_add(PROBE_TIMEOUT_US);
+    /// Notes that a probe is sent. Returns the number that its answer has to repeat: `random` if
+    /// it is the first one of a series.
+    pub fn probed(&mut self, random: u32, now_us: u64) -> u32 {
+        let (nonce, due_us) = self.series.send(random, self.standing().is_none(), now_us);
+        self.probe_us = due_us;
+        nonce
+    }
+
+    /// Returns whether an answer with this number is to one of its probes.
+    pub fn awaits(&self, nonce: u32) -> bool {
+        self.series.find(nonce).is_some()
     }
 
     /// Takes the answer to a probe; returns whether it is one. It was sent after the probe, so
     /// what it says is not older.
     pub fn answered(&mut self, record: &Record, nonce: u32, news: u8, now_us: u64) -> bool {
-        if self.probes == 0 || nonce != self.nonce || !self.address.is_same_place(&record.address) {
+        let Some(probe) = self.series.find(nonce) else {
+            return false;
+        };
+        if !self.address.is_same_place(&record.address) {
             return false;
         }
+        let mut series = self.series;
+        series.answered(probe, self.standing().is_none(), now_us);
         self.learn(record, true, news, now_us);
         (self.address, self.is_met) = (record.address, true);
-        (self.probes, self.misses) = (0, 0);
+        (self.series, self.misses) = (series, 0);
         // Suspected, and has not contradicted yet: the next probe says it once more.
         let is_suspect = self.standing() == Some(Standing::Suspect);
         self.probe_us = if is_suspect {
@@ -415,10 +439,10 @@ impl Peer {
                 return Due::Forget;
             }
             _ if self.probe_us > now_us => return Due::Nothing,
-            _ if self.probes < PROBES_MAX => return Due::Probe,
+            _ if self.series.sent() < PROBES_MAX => return Due::Probe,
             _ => {}
         }
-        self.probes = 0;
+        self.series.end();
         match self.standing() {
             Some(Standing::Alive) => {
                 self.set(Standing::Suspect, news, now_us);

@@ -15,7 +15,10 @@ use proto::gfarm::cache::{
         Gossip,
         BODY_LEN_MAX, //
     },
-    members::Members,
+    members::{
+        Members,
+        PeerPlace, //
+    },
     pages::PageSet,
     peer::{
         Claim,
@@ -181,14 +184,14 @@ impl World {
         let records: Vec<Record> = self.nodes.iter().map(record).collect();
         for index in 0..self.nodes.len() {
             let others = records.iter().enumerate().filter(|(i, _)| *i != index);
-            let mut places: Vec<Option<Peer>> = others
+            let mut places: Vec<PeerPlace> = others
                 .map(|(_, record)| {
                     let mut peer = Peer::heard_of(record, false, 0, 0);
                     peer.met();
-                    Some(peer)
+                    PeerPlace::of(Some(peer))
                 })
                 .collect();
-            places.resize(places.len() + 64, None);
+            places.resize(places.len() + 64, PeerPlace::EMPTY);
             self.join(index, places);
         }
     }
@@ -197,15 +200,15 @@ impl World {
     pub(crate) fn find_through_one(&mut self) {
         let seed = self.nodes[0].address;
         for index in 0..self.nodes.len() {
-            let mut places = vec![None; self.nodes.len() + 8];
+            let mut places = vec![PeerPlace::EMPTY; self.nodes.len() + 8];
             if index != 0 {
-                places[0] = Some(Peer::by_hand(seed, 0));
+                places[0] = PeerPlace::of(Some(Peer::by_hand(seed, 0)));
             }
             self.join(index, places);
         }
     }
 
-    fn join(&mut self, index: usize, places: Vec<Option<Peer>>) {
+    fn join(&mut self, index: usize, places: Vec<PeerPlace>) {
         let (now_us, random) = (self.now_us(), self.rng.u32(..));
         let node = &mut self.nodes[index];
         let members = Members::new(node.id, node.address, 1, places, now_us, random);
@@ -308,8 +311,8 @@ impl World {
         node.began_ns = self.now_ns;
         self.by_id.insert(node.id, index);
         self.nodes.push(node);
-        let mut places = vec![None; self.s.nodes + 256];
-        places[0] = Some(Peer::by_hand(seed, self.now_us()));
+        let mut places = vec![PeerPlace::EMPTY; self.s.nodes + 256];
+        places[0] = PeerPlace::of(Some(Peer::by_hand(seed, self.now_us())));
         self.join(index, places);
         self.tally.readers_left += 1;
         // It reads when it has joined.

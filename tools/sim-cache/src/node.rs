@@ -20,9 +20,11 @@ use proto::gfarm::cache::{
     },
     directory::Entry,
     keep::Keep,
-    members::Members,
+    members::{
+        Members,
+        PeerPlace, //
+    },
     pages::PageSet,
-    peer::Peer,
     request::Request,
     rtt::Rtt,
     window::ReplayWindow, //
@@ -122,7 +124,7 @@ pub(crate) struct Node {
     /// When it looks at them next.
     pub(crate) look_ns: u64,
     pub(crate) directory: Vec<Entry>,
-    pub(crate) members: Option<Members<Vec<Option<Peer>>>>,
+    pub(crate) members: Option<Members<Vec<PeerPlace>>>,
     pub(crate) poll_ns: u64,
     /// What the reader still has to read, and how much at a time.
     pub(crate) plan: VecDeque<Place>,

@@ -161,7 +161,7 @@ class Liar:
     def alive(self) -> str:
         """The lines of ibaddr of peers that are alive."""
         lines = (self.folder / "ibaddr").read_text().splitlines()
-        return "\n".join(line for line in lines if line.endswith("state=alive"))
+        return "\n".join(line for line in lines if " state=alive " in line)
 
     def counts(self) -> Counts:
         """What the node has counted of messages, but for those that go on meanwhile."""

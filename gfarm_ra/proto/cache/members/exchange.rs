@@ -27,6 +27,7 @@ use super::{
     Ignored,
     Members,
     Outgoing,
+    PeerPlace,
     ROUND_US, //
 };
 
@@ -40,7 +41,7 @@ const GREET_PAUSE_US: u64 = 100;
 /// The time after which it looks again if there was none, in microseconds.
 const GREET_IDLE_US: u64 = 20_000;
 
-impl<S: DerefMut<Target = [Option<Peer>]>> Members<S> {
+impl<S: DerefMut<Target = [PeerPlace]>> Members<S> {
     /// Returns when [`poll`](Self::poll) has something to do next.
     pub fn due_us(&self) -> u64 {
         if self.has_left() {
@@ -73,13 +74,11 @@ impl<S: DerefMut<Target = [Option<Peer>]>> Members<S> {
         }
         let news = self.news();
         let mut to = None;
-        for (index, place) in self.places.iter_mut().enumerate() {
-            match place
-                .as_mut()
-                .map_or(Due::Nothing, |peer| peer.due(news, now_us))
-            {
+        for index in 0..self.table.len() {
+            let peer = self.table.get_mut(index);
+            match peer.map_or(Due::Nothing, |peer| peer.due(news, now_us)) {
                 Due::Nothing | Due::Changed => {}
-                Due::Forget => *place = None,
+                Due::Forget => self.table.set(index, None),
                 Due::Probe => {
                     to = Some(index);
                     break;
@@ -88,11 +87,11 @@ impl<S: DerefMut<Target = [Option<Peer>]>> Members<S> {
         }
         // CAST: Two halves of the number.
         let (nonce, place) = ((random >> 32) as u32, random as u32 as usize);
-        let peer = self.places.get_mut(to?)?.as_mut()?;
-        peer.probed(nonce, now_us);
+        let peer = self.table.get_mut(to?)?;
+        let nonce = peer.probed(nonce, now_us);
         let (address, node) = (peer.address(), peer.node());
         // CAST: At most `PEERS_MAX`.
-        let anywhere = place.checked_rem(self.places.len()).unwrap_or(0) as u16;
+        let anywhere = place.checked_rem(self.table.len()).unwrap_or(0) as u16;
         let cursor = self.join.unwrap_or(anywhere);
         let writer = GossipWriter::new(out, nonce, self.me);
         let (writer, _) = self.tell(writer, node, anywhere);
@@ -109,7 +108,8 @@ impl<S: DerefMut<Target = [Option<Peer>]>> Members<S> {
             self.greet_us = u64::MAX;
             return;
         }
-        let found = self.find(|peer| peer.is_live() && !peer.is_met() && !peer.is_probed());
+        let mut peers = self.table.iter_mut();
+        let found = peers.find(|peer| peer.is_live() && !peer.is_met() && !peer.is_probed());
         let pause_us = match found {
             Some(peer) => {
                 peer.check(now_us);
@@ -122,10 +122,10 @@ impl<S: DerefMut<Target = [Option<Peer>]>> Members<S> {
 
     /// Finds the peer whose turn it is to be probed.
     fn next_turn(&mut self, now_us: u64) {
-        let len = self.places.len();
+        let len = self.table.len();
         for step in 0..len {
             let index = self.turn.wrapping_add(step).checked_rem(len).unwrap_or(0);
-            let peer = self.places.get_mut(index).and_then(Option::as_mut);
+            let peer = self.table.get_mut(index);
             if let Some(peer) = peer.filter(|peer| peer.is_live()) {
                 peer.check(now_us);
                 self.turn = index.wrapping_add(1);
@@ -164,7 +164,7 @@ impl<S: DerefMut<Target = [Option<Peer>]>> Members<S> {
         if let Some(record) = about.filter(|r| r.claim.standing != Standing::Alive) {
             writer.push(record);
         }
-        let len = self.places.len();
+        let len = self.table.len();
         let mut told = 0usize;
         for step in 0..len {
             let index = self
@@ -172,7 +172,7 @@ impl<S: DerefMut<Target = [Option<Peer>]>> Members<S> {
                 .wrapping_add(step)
                 .checked_rem(len)
                 .unwrap_or(0);
-            let peer = self.places.get_mut(index).and_then(Option::as_mut);
+            let peer = self.table.get_mut(index);
             let Some(peer) = peer.filter(|p| p.has_news() && p.node() != to) else {
                 continue;
             };
@@ -188,10 +188,10 @@ impl<S: DerefMut<Target = [Option<Peer>]>> Members<S> {
         }
         let mut next = usize::from(cursor);
         while !writer.is_full() {
-            let Some(place) = self.places.get(next) else {
+            if next >= len {
                 return (writer, 0);
-            };
-            let record = place.as_ref().and_then(Peer::record);
+            }
+            let record = self.table.get(next).and_then(Peer::record);
             if let Some(record) = record.filter(|record| Some(record.node) != to) {
                 writer.push(record);
             }
@@ -222,7 +222,7 @@ impl<S: DerefMut<Target = [Option<Peer>]>> Members<S> {
             return Ok(None);
         }
         self.learn(&sender, names_me, now_us).ok_or(Ignored::Full)?;
-        if let Some(peer) = self.find(|peer| names_me && peer.node() == Some(sender.node)) {
+        if let Some(peer) = self.find(sender.node).filter(|_| names_me) {
             peer.met();
         }
         self.learn_all(hello, now_us);
@@ -237,19 +237,25 @@ impl<S: DerefMut<Target = [Option<Peer>]>> Members<S> {
     /// Takes the answer to a `Hello`.
     pub fn members(&mut self, answer: &Gossip<'_>, now_us: u64) -> Result<(), Ignored> {
         let (news, sender) = (self.news(), answer.sender());
-        let mut peers = self.places.iter_mut().flatten();
-        let peer = peers.find_map(|peer| {
-            let is_answer = peer.answered(&sender, answer.nonce(), news, now_us);
-            is_answer.then_some(peer)
+        let nonce = answer.nonce();
+        let mut there = self.table.at(&sender.address);
+        let asked = there.find(|index| self.table.get(*index).is_some_and(|p| p.awaits(nonce)));
+        drop(there);
+        let index = asked.ok_or(Ignored::Unasked)?;
+        let answered = self.table.change(index, |place| {
+            let peer = place.as_mut();
+            peer.is_some_and(|peer| peer.answered(&sender, nonce, news, now_us))
         });
-        let peer = peer.ok_or(Ignored::Unasked)?;
+        if answered != Some(true) {
+            return Err(Ignored::Unasked);
+        }
         // The member that joins reads the list to its end, from this node.
         let goes_on = self.join.is_some() && answer.cursor() != 0;
         self.join = self.join.and(goes_on.then_some(answer.cursor()));
-        if goes_on {
+        if let Some(peer) = self.table.get_mut(index).filter(|_| goes_on) {
             peer.check(now_us);
         }
-        for peer in self.places.iter_mut().flatten() {
+        for peer in self.table.iter_mut() {
             if peer.is_replaced_by(&sender) {
                 peer.declare_dead(news, now_us);
             }
@@ -261,15 +267,19 @@ impl<S: DerefMut<Target = [Option<Peer>]>> Members<S> {
 
     /// Leaves one place to a node that was registered by hand, and told of under its number.
     fn unite(&mut self, node: NodeId) {
-        let is_it = |place: &Option<Peer>| place.is_some_and(|peer| peer.node() == Some(node));
-        let is_by_hand = self
-            .peers()
-            .any(|p| p.node() == Some(node) && p.is_by_hand());
-        let mut places = self.places.iter_mut().filter(|place| is_it(place));
-        let first = places.next();
-        places.for_each(|place| *place = None);
-        if let Some(Some(peer)) = first {
-            peer.keep(is_by_hand);
+        let Some(first) = self.table.all_of(node).min() else {
+            return;
+        };
+        loop {
+            let other = self.table.all_of(node).find(|index| *index != first);
+            let Some(other) = other else {
+                return;
+            };
+            let is_by_hand = self.table.get(other).is_some_and(Peer::is_by_hand);
+            self.table.set(other, None);
+            if let Some(peer) = self.table.get_mut(first) {
+                peer.keep(is_by_hand);
+            }
         }
     }
 
@@ -291,20 +301,22 @@ impl<S: DerefMut<Target = [Option<Peer>]>> Members<S> {
             // Of the mount that had this queue pair before.
             return Some(());
         }
-        let is_known = |peer: &Peer| peer.node() == Some(record.node);
         let is_nameless =
-            |peer: &Peer| peer.node().is_none() && peer.address().is_same_place(&record.address);
-        let known = self.places.iter().flatten().any(is_known);
-        if let Some(peer) = self.find(|p| if known { is_known(p) } else { is_nameless(p) }) {
-            peer.learn(record, is_vouched, news, now_us);
+            |index: &usize| self.table.get(*index).is_some_and(|p| p.node().is_none());
+        let nameless = || self.table.at(&record.address).find(is_nameless);
+        let known = self.table.of_node(record.node).or_else(nameless);
+        if let Some(index) = known {
+            let learn = |peer: &mut Peer| peer.learn(record, is_vouched, news, now_us);
+            self.table.change(index, |place| place.as_mut().map(learn));
             return Some(());
         }
         if record.claim.standing >= Standing::Dead {
             // Not known, and not to be known any more.
             return Some(());
         }
-        let place = self.vacancy()?;
-        *place = Some(Peer::heard_of(record, !is_vouched, news, now_us));
+        let index = self.vacancy()?;
+        let peer = Peer::heard_of(record, !is_vouched, news, now_us);
+        self.table.set(index, Some(peer));
         Some(())
     }
 

@@ -17,12 +17,12 @@ use proto::gfarm::cache::{
     },
     members::{
         Ignored,
-        Members, //
+        Members,
+        PeerPlace, //
     },
     owner::ChunkKey,
     peer::{
         Claim,
-        Peer,
         Record,
         Standing, //
     },
@@ -34,7 +34,7 @@ use super::address::{
     gid, //
 };
 
-type Table = Members<Vec<Option<Peer>>>;
+type Table = Members<Vec<PeerPlace>>;
 
 fn node(n: u8) -> NodeId {
     NodeId::new(1000 + u64::from(n)).unwrap()
@@ -50,7 +50,7 @@ fn record(n: u8, claim: Claim) -> Record {
 }
 
 fn table(n: u8, places: usize) -> Table {
-    let places = vec![None; places];
+    let places = vec![PeerPlace::EMPTY; places];
     Members::new(
         node(n),
         address(n),
@@ -186,11 +186,7 @@ fn joined(count: u8, loss: u64) -> Net {
 #[test]
 fn the_tables_take_the_memory_that_is_written_down() {
     // Documentation/gfarm-cache-scale.md
-    assert!(
-        size_of::<Option<Peer>>() <= 144,
-        "{}",
-        size_of::<Option<Peer>>()
-    );
+    assert!(size_of::<PeerPlace>() <= 168, "{}", size_of::<PeerPlace>());
     assert!(size_of::<Entry>() <= 2304, "{}", size_of::<Entry>());
 }
 
@@ -260,7 +256,14 @@ fn a_remount_replaces_the_last_one() {
     let mut net = joined(10, 0);
     // The machine was restarted: another number, the same port, another queue pair.
     let place = Address::new(gid(5), 0, 99, 111, 0).unwrap();
-    let mut again = Members::new(node(77), place, 1234, vec![None; 100], net.now_us, 1);
+    let mut again = Members::new(
+        node(77),
+        place,
+        1234,
+        vec![PeerPlace::EMPTY; 100],
+        net.now_us,
+        1,
+    );
     again.add(address(0), net.now_us).unwrap();
     net.nodes[5] = Some(again);
     net.run(100);

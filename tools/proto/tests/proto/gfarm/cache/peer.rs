@@ -13,8 +13,11 @@ use proto::gfarm::cache::{
         DEAD_PAUSE_US,
         FORGET_US,
         PROBES_MAX,
-        PROBE_TIMEOUT_US,
         SUSPECT_US, //
+    },
+    series::{
+        PROBE_TIMEOUT_US,
+        PROBE_TIMEOUT_US_MAX, //
     },
 };
 
@@ -184,7 +187,60 @@ fn who_asks_itself_counts_only_after_a_probe() {
     assert!(peer.is_live() && peer.has_news());
     let mut silent = Peer::heard_of(&record(Claim::FIRST), true, NEWS, 0);
     let (at_us, _) = silence(&mut silent, 0);
-    assert_eq!(at_us, u64::from(PROBES_MAX) * PROBE_TIMEOUT_US);
+    let waits_us = [1, 2, 4, 8].map(|times| times * PROBE_TIMEOUT_US);
+    assert_eq!(at_us, waits_us.into_iter().sum());
+    assert_eq!(waits_us.last(), Some(&PROBE_TIMEOUT_US_MAX));
+}
+
+#[test]
+fn a_peer_that_needs_long_for_an_answer_becomes_a_member() {
+    for (mut peer, took_us) in [
+        (Peer::by_hand(address(5), 0), 2_000_000),
+        (
+            Peer::heard_of(&record(Claim::FIRST), true, NEWS, 0),
+            1_500_000,
+        ),
+        (alive(), 500_000),
+    ] {
+        peer.check(0);
+        let (mut first, mut now_us, mut sent) = (None, 0, 0);
+        while now_us < took_us {
+            if peer.due(NEWS, now_us) == Due::Probe {
+                // Each has another number; all of a series count.
+                let number = peer.probed(1000 * sent, now_us);
+                first = first.or(Some(number));
+                sent += 1;
+            }
+            now_us = peer.due_us();
+        }
+        let honest = record(Claim::FIRST);
+        assert!(peer.answered(&honest, first.unwrap(), NEWS, took_us));
+        assert!(peer.is_live(), "{took_us} us");
+        // From then on it is given the time that it needs, up to a limit.
+        peer.check(10_000_000);
+        assert_eq!(peer.due(NEWS, 10_000_000), Due::Probe);
+        peer.probed(7, 10_000_000);
+        let wait_us = (2 * took_us).clamp(PROBE_TIMEOUT_US, PROBE_TIMEOUT_US_MAX);
+        assert_eq!(peer.due_us(), 10_000_000 + wait_us);
+    }
+}
+
+#[test]
+fn the_time_of_an_answer_counts_from_its_own_probe() {
+    let mut peer = alive();
+    peer.check(0);
+    for probe in 0..3 {
+        let now_us = probe * PROBE_TIMEOUT_US;
+        assert_eq!(peer.due(NEWS, now_us), Due::Probe);
+        // CAST: Below 3.
+        assert_eq!(peer.probed(40, now_us), 40 + probe as u32);
+    }
+    assert!(!peer.awaits(39) && peer.awaits(40) && peer.awaits(42) && !peer.awaits(43));
+    let at_us = 2 * PROBE_TIMEOUT_US + 100_000;
+    assert!(peer.answered(&record(Claim::FIRST), 42, NEWS, at_us));
+    peer.check(at_us);
+    peer.probed(50, at_us);
+    assert_eq!(peer.due_us(), at_us + 200_000);
 }
 
 #[test]

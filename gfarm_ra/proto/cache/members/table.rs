@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The places of peers, and how one is found: by its number, and by where it is.
+
+use core::{
+    mem,
+    ops::DerefMut, //
+};
+
+use super::super::{
+    address::{
+        Address,
+        NodeId, //
+    },
+    owner::mixed,
+    peer::Peer, //
+};
+
+/// No place: [`PEERS_MAX`](super::PEERS_MAX) is less.
+const NONE: u16 = u16::MAX;
+
+/// A place for a peer.
+///
+/// A place is also the head of two lists: of the peers whose numbers have the same remainder as
+/// this place, and of those whose addresses have.
+#[derive(Clone, Copy, Debug)]
+pub struct PeerPlace {
+    peer: Option<Peer>,
+    /// The first ones of the lists of this place.
+    heads: [u16; KEYS],
+    /// The next ones in the lists in which the peer is.
+    next: [u16; KEYS],
+}
+
+impl PeerPlace {
+    /// Without a peer.
+    pub const EMPTY: Self = Self::of(None);
+
+    /// A place with a peer, or without.
+    pub const fn of(peer: Option<Peer>) -> Self {
+        Self {
+            peer,
+            heads: [NONE; KEYS],
+            next: [NONE; KEYS],
+        }
+    }
+}
+
+/// By what a peer is found: its number, if that is known, and where it is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum By {
+    Node = 0,
+    Address = 1,
+}
+
+const KEYS: usize = 2;
+
+fn hash_of_address(address: &Address) -> u64 {
+    mixed(address.port().hash() ^ u64::from(address.qpn()))
+}
+
+impl By {
+    const ALL: [Self; KEYS] = [Self::Node, Self::Address];
+
+    /// Returns what a peer is found by; `None` if it is not.
+    fn hash_of(self, peer: &Peer) -> Option<u64> {
+        match self {
+            Self::Node => peer.node().map(|node| mixed(node.get())),
+            Self::Address => Some(hash_of_address(&peer.address())),
+        }
+    }
+
+    /// Returns one of the two numbers.
+    const fn of(self, [node, address]: [u16; KEYS]) -> u16 {
+        match self {
+            Self::Node => node,
+            Self::Address => address,
+        }
+    }
+
+    fn of_mut(self, [node, address]: &mut [u16; KEYS]) -> &mut u16 {
+        match self {
+            Self::Node => node,
+            Self::Address => address,
+        }
+    }
+}
+
+/// The places.
+#[derive(Debug)]
+pub(super) struct Table<S> {
+    places: S,
+}
+
+impl<S: DerefMut<Target = [PeerPlace]>> Table<S> {
+    /// Takes places, with the peers that are there.
+    pub(super) fn new(places: S) -> Self {
+        let mut this = Self { places };
+        for place in this.places.iter_mut() {
+            *place = PeerPlace::of(place.peer);
+        }
+        for index in 0..this.places.len() {
+            By::ALL.into_iter().for_each(|by| this.link(by, index));
+        }
+        this
+    }
+
+    /// Returns the number of places.
+    pub(super) fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Returns all peers.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Peer> + Clone {
+        self.places.iter().filter_map(|place| place.peer.as_ref())
+    }
+
+    /// Returns all peers, to change what they are not found by.
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Peer> {
+        let places = self.places.iter_mut();
+        places.filter_map(|place| place.peer.as_mut())
+    }
+
+    /// Returns the peer of a place.
+    pub(super) fn get(&self, index: usize) -> Option<&Peer> {
+        self.places.get(index)?.peer.as_ref()
+    }
+
+    /// Returns the peer of a place, to change what it is not found by.
+    pub(super) fn get_mut(&mut self, index: usize) -> Option<&mut Peer> {
+        self.places.get_mut(index)?.peer.as_mut()
+    }
+
+    /// Returns where a node is.
+    pub(super) fn of_node(&self, node: NodeId) -> Option<usize> {
+        self.all_of(node).next()
+    }
+
+    /// Returns where a node is, under each address that it has.
+    pub(super) fn all_of(&self, node: NodeId) -> impl Iterator<Item = usize> + '_ {
+        let is_it = move |peer: &Peer| peer.node() == Some(node);
+        self.list(By::Node, mixed(node.get()), is_it)
+    }
+
+    /// Returns where the peers of an address are.
+    pub(super) fn at(&self, address: &Address) -> impl Iterator<Item = usize> + '_ {
+        let address = *address;
+        let is_it = move |peer: &Peer| peer.address().is_same_place(&address);
+        self.list(By::Address, hash_of_address(&address), is_it)
+    }
+
+    fn list<'a>(
+        &'a self,
+        by: By,
+        hash: u64,
+        is_it: impl Fn(&Peer) -> bool + 'a,
+    ) -> impl Iterator<Item = usize> + 'a {
+        let place = move |index: u16| self.places.get(usize::from(index));
+        let head = self.head_of(hash).and_then(|head| self.places.get(head));
+        let mut next = head.map_or(NONE, |place| by.of(place.heads));
+        let all = core::iter::from_fn(move || {
+            let at = next;
+            next = place(at).map(|place| by.of(place.next))?;
+            Some(usize::from(at))
+        });
+        all.filter(move |index| self.get(*index).is_some_and(&is_it))
+    }
+
+    /// Returns the place of the head of a list.
+    fn head_of(&self, hash: u64) -> Option<usize> {
+        // CAST: Below the number of places.
+        hash.checked_rem(self.places.len() as u64)
+            .map(|head| head as usize)
+    }
+
+    /// Returns the head of the list in which the peer of a place belongs.
+    fn head_of_place(&self, by: By, index: usize) -> Option<usize> {
+        self.head_of(by.hash_of(self.get(index)?)?)
+    }
+
+    /// Puts the peer of a place in front of its list.
+    fn link(&mut self, by: By, index: usize) {
+        let (Some(head), Ok(number)) = (self.head_of_place(by, index), u16::try_from(index)) else {
+            return;
+        };
+        let Some(head) = self.places.get_mut(head) else {
+            return;
+        };
+        let behind = mem::replace(by.of_mut(&mut head.heads), number);
+        if let Some(place) = self.places.get_mut(index) {
+            *by.of_mut(&mut place.next) = behind;
+        }
+    }
+
+    /// Takes the peer of a place out of its list.
+    fn unlink(&mut self, by: By, index: usize) {
+        let (Some(head), Ok(number)) = (self.head_of_place(by, index), u16::try_from(index)) else {
+            return;
+        };
+        let behind = self.places.get(index).map_or(NONE, |p| by.of(p.next));
+        let Some(head) = self.places.get_mut(head) else {
+            return;
+        };
+        let first = by.of_mut(&mut head.heads);
+        let mut at = *first;
+        if at == number {
+            *first = behind;
+            return;
+        }
+        while let Some(place) = self.places.get_mut(usize::from(at)) {
+            let next = by.of_mut(&mut place.next);
+            at = *next;
+            if at == number {
+                *next = behind;
+                return;
+            }
+        }
+    }
+
+    /// Gives a place to a peer, or takes it from one.
+    pub(super) fn set(&mut self, index: usize, peer: Option<Peer>) {
+        self.change(index, |place| *place = peer);
+    }
+
+    /// Changes the peer of a place in any way. `None` if there is no such place.
+    pub(super) fn change<R>(
+        &mut self,
+        index: usize,
+        work: impl FnOnce(&mut Option<Peer>) -> R,
+    ) -> Option<R> {
+        let mut peer = self.places.get(index)?.peer;
+        let hashes = |peer: &Option<Peer>| By::ALL.map(|by| by.hash_of(peer.as_ref()?));
+        let before = hashes(&peer);
+        let result = work(&mut peer);
+        let after = hashes(&peer);
+        for ((by, before), after) in By::ALL.into_iter().zip(before).zip(after) {
+            if before != after {
+                self.unlink(by, index);
+            }
+        }
+        self.places.get_mut(index)?.peer = peer;
+        for ((by, before), after) in By::ALL.into_iter().zip(before).zip(after) {
+            if before != after {
+                self.link(by, index);
+            }
+        }
+        Some(result)
+    }
+}
