@@ -89,6 +89,8 @@ pub(super) struct Run<'a, I: Incoming, T: FileSystem> {
     /// The peer at which a request is counted.
     credit: Option<NodeId>,
     timer_us: Option<u64>,
+    /// The last request that has no landing, and the owner that it was sent to.
+    last: Option<(Holder, RequestId, Wanted, u16)>,
     has_asked: bool,
 }
 
@@ -109,6 +111,7 @@ impl<'a, I: Incoming, T: FileSystem> Run<'a, I, T> {
             pages: PageSet::EMPTY,
             credit: None,
             timer_us: None,
+            last: None,
             has_asked: false,
         }
     }
@@ -142,6 +145,11 @@ impl<'a, I: Incoming, T: FileSystem> Run<'a, I, T> {
                 Effect::Wait => self.wait(),
                 Effect::Timer { at_us } => {
                     self.timer_us = Some(at_us);
+                    self.wait()
+                }
+                Effect::Again { at_us } => {
+                    self.timer_us = Some(at_us);
+                    self.send_again();
                     self.wait()
                 }
                 Effect::Ask(asking) => self.ask(&asking),
@@ -240,18 +248,23 @@ impl<'a, I: Incoming, T: FileSystem> Run<'a, I, T> {
         };
         // CAST: At most 2000.
         let timeout_ms = timing.timeout_us.div_ceil(1000) as u16;
-        let request = Request::new(id, wanted, landing, ask, timeout_ms);
-        let sequence = {
-            let now_us = now_us();
-            let next = |table: &mut Table| table.next_sequence(Some(to.node), now_us);
-            requests.peers.with(next)
-        };
+        self.last = landing.is_none().then_some((to, id, wanted, timeout_ms));
+        let request = Request::new(id, wanted, landing, ask, timeout_ms).ok();
         let node = to.node;
         let effect = self.step(Event::Sending { node, id, timing });
-        let sealed = request
-            .ok()
-            .and_then(|r| r.seal(me, node, sequence, &requests.key));
-        if let Some(bytes) = sealed {
+        if let Some(request) = request {
+            self.send(&to, &request);
+        }
+        effect
+    }
+
+    /// Sends a request.
+    fn send(&mut self, to: &Holder, request: &Request) {
+        let requests = self.requests;
+        let (me, node, now_us) = (requests.peers.me().node, to.node, now_us());
+        let next = |table: &mut Table| table.next_sequence(Some(node), now_us);
+        let sequence = requests.peers.with(next);
+        if let Some(bytes) = request.seal(me, node, sequence, &requests.key) {
             let counters = requests.endpoint.counters();
             counters.add(Counter::Asked, 1);
             counters.add(
@@ -261,7 +274,19 @@ impl<'a, I: Incoming, T: FileSystem> Run<'a, I, T> {
             // One that cannot be sent is as good as lost: the timer expires.
             let _ = requests.endpoint.send(&to.address, &bytes);
         }
-        effect
+    }
+
+    /// Sends the last request to an owner once more.
+    fn send_again(&mut self) {
+        let Some((to, id, wanted, timeout_ms)) = self.last else {
+            return;
+        };
+        let Some(ask) = self.inbox.ask_of(to.node) else {
+            return;
+        };
+        if let Ok(request) = Request::new(id, wanted, None, ask, timeout_ms) {
+            self.send(&to, &request);
+        }
     }
 
     /// Lays receives over pages; `None` if the device cannot.
@@ -354,6 +379,11 @@ impl<'a, I: Incoming, T: FileSystem> Run<'a, I, T> {
         }
         for page in came.iter() {
             self.count(page);
+        }
+        if let Some(node) = self.credit {
+            // CAST: At most 256.
+            let pages = came.len() as u64;
+            self.requests.peers.with(|table| table.gave(node, pages));
         }
         self.take_back();
         self.step(Event::Settled)

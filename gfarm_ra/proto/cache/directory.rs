@@ -20,7 +20,8 @@ use super::{
         Reason, //
     },
     owner::ChunkKey,
-    pages::PageSet, //
+    pages::PageSet,
+    requester::READ_US_MAX, //
 };
 
 /// The number of requesters that a holder serves at a time, as far as the directory decides it.
@@ -40,6 +41,10 @@ pub const DONE_US: u64 = 2_000_000;
 /// The time for which a requester whose place was taken is taken to be of an earlier wave than the
 /// last one, in microseconds: less than the time after which a silent node is asked again.
 const RECENT_US: u64 = 5_000;
+
+/// The time for which a requester that is not known here may be one whose place was taken, in
+/// microseconds: the longest read.
+const FORGOTTEN_US: u64 = READ_US_MAX;
 
 /// What an owner is asked.
 #[derive(Clone, Copy, Debug)]
@@ -139,9 +144,10 @@ impl Holder {
 enum Own {
     /// It is new, so none waits for it.
     Nothing,
-    /// The wave that it was of.
-    Wave(u64),
-    /// It is not new, but its place was taken.
+    /// The wave that it was of, and the number of the holder that it was sent to, see
+    /// [`Holder::parent`]. It may ask once more because it was not told.
+    Wave(u64, u64),
+    /// It is not new, and its place may have been taken.
     Lost,
 }
 
@@ -154,6 +160,8 @@ pub struct Entry {
     /// The last wave, and when it began.
     wave: u64,
     wave_us: u64,
+    /// When a holder was last forgotten that was not done; `None` if none was.
+    forgotten_us: Option<u64>,
     holders: [Option<Holder>; HOLDERS_MAX],
 }
 
@@ -165,6 +173,7 @@ impl Entry {
         orders: 0,
         wave: 0,
         wave_us: 0,
+        forgotten_us: None,
         holders: [None; HOLDERS_MAX],
     };
 
@@ -184,16 +193,30 @@ impl Entry {
     }
 
     /// Takes out what is known to be no longer there.
-    fn correct(&mut self, question: &Question<'_>, is_live: impl Fn(NodeId) -> bool) {
+    fn correct(&mut self, question: &Question<'_>, now_us: u64, is_live: impl Fn(NodeId) -> bool) {
         for (node, reason) in question.excluded.iter() {
             if reason == Reason::NotHere {
                 self.take(node, question.pages);
             }
         }
         for place in &mut self.holders {
-            let keeps = |holder: &Holder| !holder.pages.is_empty() && is_live(holder.node);
-            *place = place.filter(keeps);
+            let Some(holder) = place else {
+                continue;
+            };
+            if holder.pages.is_empty() || !is_live(holder.node) {
+                if !holder.is_done(now_us) {
+                    self.forgotten_us = Some(now_us);
+                }
+                *place = None;
+            }
         }
+    }
+
+    /// Returns whether a requester that is not known here may be waited for by others, as its place
+    /// was taken.
+    fn may_have_forgotten(&self, now_us: u64) -> bool {
+        let age_us = self.forgotten_us.map(|at_us| now_us.saturating_sub(at_us));
+        age_us.is_some_and(|age_us| age_us < FORGOTTEN_US)
     }
 
     /// Returns whether a holder cannot be waiting for a requester of a wave; see [`Holder::wave`].
@@ -202,7 +225,9 @@ impl Entry {
         let is_elsewhere = holder.parent == OTHER_OWNERS;
         let is_later = match own {
             Own::Nothing => return true,
-            Own::Wave(wave) => holder.wave > wave,
+            // The one that it was sent to before does not wait for it any more than then.
+            Own::Wave(_, parent) if holder.order == parent => return true,
+            Own::Wave(wave, _) => holder.wave > wave,
             Own::Lost => {
                 let age_us = now_us.saturating_sub(self.wave_us);
                 holder.wave == self.wave && age_us < RECENT_US
@@ -225,7 +250,12 @@ impl Entry {
                 held = held.union(pages);
             }
             let lacks = question.pages.len().wrapping_sub(pages.len());
-            let rank = (lacks, holder.rank(now_us));
+            // Of two answers to one request either may be the one that has come: they agree.
+            let is_other = match own {
+                Own::Wave(_, parent) => holder.order != parent || holder.is_done(now_us),
+                Own::Nothing | Own::Lost => true,
+            };
+            let rank = (lacks, is_other, holder.rank(now_us));
             if reason.is_none() && best.is_none_or(|(other, _, _)| rank < other) {
                 best = Some((rank, holder.node, pages));
             }
@@ -262,7 +292,7 @@ impl Entry {
         let order = self.orders;
         let least = match own {
             Own::Nothing => 0,
-            Own::Wave(wave) => wave,
+            Own::Wave(wave, _) => wave,
             // Those that wait for it may be of any.
             Own::Lost => self.wave,
         };
@@ -306,8 +336,9 @@ impl Entry {
             since_us: now_us,
             asked_us: 0,
         };
-        if let Some(place) = self.place() {
-            *place = Some(holder);
+        let replaced = self.place().and_then(|place| place.replace(holder));
+        if replaced.is_some_and(|holder| !holder.is_done(now_us)) {
+            self.forgotten_us = Some(now_us);
         }
     }
 
@@ -419,19 +450,19 @@ impl<'a> Directory<'a> {
                 fetch: question.pages,
             };
         };
-        entry.correct(question, is_live);
+        entry.correct(question, now_us, is_live);
         let (requester, pages) = (question.requester, question.pages);
+        let known = entry.find(requester, pages).copied();
         entry.release(requester, pages);
-        let own = match entry.find(requester, pages) {
+        let own = match known {
             Some(holder) => {
-                let (wave, is_done) = (holder.wave, holder.is_done(now_us));
-                if is_done {
+                if holder.is_done(now_us) {
                     // It has not any more what it had.
                     entry.take(requester, pages);
                 }
-                Own::Wave(wave)
+                Own::Wave(holder.wave, holder.parent)
             }
-            None if question.is_retry => Own::Lost,
+            None if question.is_retry && entry.may_have_forgotten(now_us) => Own::Lost,
             None => Own::Nothing,
         };
         let direction = entry.choose(question, own, now_us);

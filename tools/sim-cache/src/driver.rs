@@ -101,6 +101,10 @@ impl World {
             match effect {
                 Effect::Wait => return,
                 Effect::Timer { at_us } => return self.set_timer(n, at, at_us),
+                Effect::Again { at_us } => {
+                    self.set_timer(n, at, at_us);
+                    return self.send_again(n, at);
+                }
                 Effect::Ask(asking) => effect = self.ask(n, at, &asking),
                 Effect::Stop => {
                     lane.round += 1;
@@ -231,7 +235,7 @@ impl World {
 
     /// Sends a request; if it is to a holder, receives are posted before.
     fn request(&mut self, n: usize, at: usize, to: usize, wanted: Wanted, ask: Ask) -> Effect {
-        let (me, node, len) = (self.nodes[n].id, self.nodes[to].id, self.fragment_len);
+        let (node, len) = (self.nodes[to].id, self.fragment_len);
         let timing = self.nodes[n].contacts.entry(to).or_default().rtt.timing();
         // CAST: At most 15.
         let tag = at as u16;
@@ -245,6 +249,8 @@ impl World {
         let id = RequestId { tag, cookie };
         // CAST: At most 200.
         let timeout_ms = timing.timeout_us.div_ceil(1000) as u16;
+        let last = landing.is_none().then_some((to, id, wanted, timeout_ms));
+        self.nodes[n].lanes[at].last = last;
         let request = Request::new(id, wanted, landing.flatten(), ask, timeout_ms);
         let effect = self.step(n, at, Told::Sending { node, id, timing }).effect;
         let now_us = self.now_us();
@@ -252,15 +258,34 @@ impl World {
             members.introduce(node, now_us);
             self.poll(n);
         }
-        let sequence = self.next_sequence(n, to);
-        let sealed = request
-            .ok()
-            .and_then(|r| r.seal(me, node, sequence, &self.key));
-        match sealed {
-            Some(bytes) => self.send_bytes(n, to, 0, &bytes),
-            None => self.tally.violate("a request that no node would accept"),
+        match request {
+            Ok(request) => self.send_request(n, to, &request),
+            Err(_) => self.tally.violate("a request that no node would accept"),
         }
         effect
+    }
+
+    fn send_request(&mut self, n: usize, to: usize, request: &Request) {
+        let (me, node) = (self.nodes[n].id, self.nodes[to].id);
+        let sequence = self.next_sequence(n, to);
+        match request.seal(me, node, sequence, &self.key) {
+            Some(bytes) => self.send_bytes(n, to, 0, &bytes),
+            None => self.tally.violate("a request that cannot be sealed"),
+        }
+    }
+
+    /// Sends the last request to an owner once more.
+    fn send_again(&mut self, n: usize, at: usize) {
+        let lane = &self.nodes[n].lanes[at];
+        let (Some((to, id, wanted, timeout_ms)), Some(machine)) = (lane.last, &lane.machine) else {
+            self.tally.violate("a request to a holder is sent again");
+            return;
+        };
+        let ask = machine.ask_of(self.nodes[to].id);
+        match Request::new(id, wanted, None, ask, timeout_ms) {
+            Ok(request) => self.send_request(n, to, &request),
+            Err(_) => self.tally.violate("a request that no node would accept"),
+        }
     }
 
     /// A reply has come.

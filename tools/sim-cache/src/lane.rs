@@ -10,7 +10,10 @@ use proto::gfarm::cache::{
         Move,
         Place, //
     },
-    request::Wanted,
+    request::{
+        RequestId,
+        Wanted, //
+    },
     requester::Requester, //
 };
 
@@ -45,6 +48,8 @@ pub(crate) struct Lane {
     pub(crate) round: u32,
     /// The peer at which a request is counted.
     pub(crate) credit: Option<usize>,
+    /// The last request to an owner: to which node, and with which time limit.
+    pub(crate) last: Option<(usize, RequestId, Wanted, u16)>,
     /// The holder that is asked, and for how many others it says that it waits.
     pub(crate) holder: Option<NodeId>,
     pub(crate) told_depth: u8,
@@ -67,6 +72,7 @@ impl Lane {
             asks: 0,
             round: 0,
             credit: None,
+            last: None,
             holder: None,
             told_depth: 0,
             posted: None,

@@ -27,6 +27,10 @@ use super::{
     }, //
 };
 
+/// How often one request is sent to an owner. Of two datagrams of which 5 % are lost one is in 10
+/// cases: no owner is taken for silent that answers one of these, but once in 1,000.
+const SENDS_MAX: u8 = 3;
+
 /// How much longer than its time limit an attempt may take while fragments arrive.
 const SLOW_FACTOR: u64 = 4;
 
@@ -51,6 +55,8 @@ pub(super) enum Progress {
     Wait,
     /// The timer expires at another time, in microseconds.
     Timer(u64),
+    /// The request is sent once more, and the timer expires at this time.
+    Again(u64),
     /// The attempt has ended: no fragment is to come any more.
     Ended,
 }
@@ -64,6 +70,9 @@ pub(super) struct Attempt {
     timing: Timing,
     /// The time when it was sent.
     sent_us: u64,
+    /// How often it was sent, and when it is sent again.
+    sends: u8,
+    again_us: u64,
     /// The time when it ends, if nothing comes before.
     until_us: u64,
     /// The time when it ends although fragments come.
@@ -91,6 +100,8 @@ impl Attempt {
             id,
             timing,
             sent_us: now_us,
+            sends: 1,
+            again_us: now_us.saturating_add(timing.again_us.into()),
             until_us: now_us.saturating_add(timeout_us),
             cap_us: now_us.saturating_add(timeout_us.saturating_mul(SLOW_FACTOR)),
             is_kept: false,
@@ -109,9 +120,24 @@ impl Attempt {
         self.node
     }
 
-    /// Returns the time when the timer is to expire first.
+    /// Returns the time when it ends, if nothing comes before.
     pub(super) const fn until_us(&self) -> u64 {
         self.until_us
+    }
+
+    /// Returns the time when the timer is to expire next.
+    pub(super) fn due_us(&self) -> u64 {
+        if self.may_repeat() {
+            self.again_us.min(self.until_us)
+        } else {
+            self.until_us
+        }
+    }
+
+    /// Returns whether the request may be sent once more. A holder is asked once: it would send the
+    /// pages twice.
+    fn may_repeat(&self) -> bool {
+        !self.is_transfer() && self.sends < SENDS_MAX && self.again_us < self.until_us
     }
 
     /// Returns how it has ended.
@@ -184,7 +210,8 @@ impl Attempt {
             return None;
         }
         let took_us = u32::try_from(now_us.saturating_sub(self.sent_us)).ok();
-        let rtt_us = took_us.filter(|_| !self.is_kept);
+        // Nor can it be told which of several requests a reply answers.
+        let rtt_us = took_us.filter(|_| !self.is_kept && self.sends == 1);
         let progress = match reply.answer {
             Answer::Wait { wait_ms, depth } if self.is_transfer() && depth < depth_max => {
                 self.keep(wait_ms, now_us);
@@ -253,7 +280,12 @@ impl Attempt {
     /// The timer has expired.
     pub(super) fn timer(&mut self, now_us: u64) -> Progress {
         if now_us < self.until_us {
-            return Progress::Timer(self.until_us);
+            if !self.may_repeat() || now_us < self.again_us {
+                return Progress::Timer(self.due_us());
+            }
+            self.sends = self.sends.saturating_add(1);
+            self.again_us = now_us.saturating_add(self.timing.again_us.into());
+            return Progress::Again(self.due_us());
         }
         if self.verdict.is_none() {
             self.verdict = Some(Verdict::Silent);

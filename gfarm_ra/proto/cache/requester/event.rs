@@ -97,6 +97,12 @@ pub enum Effect {
     /// Sends a request with [`ask_of`](super::Requester::ask_of), after [`Event::Sending`]; or says
     /// by [`Event::Answered`] or [`Event::Unsent`] why not.
     Ask(Asking),
+    /// Sends the last request once more, to the same node, with the same number, the
+    /// [`ask_of`](super::Requester::ask_of) of now and another sequence, and sets the timer.
+    Again {
+        /// The time, in microseconds.
+        at_us: u64,
+    },
     /// Sets the timer, in place of an earlier time.
     Timer {
         /// The time, in microseconds.

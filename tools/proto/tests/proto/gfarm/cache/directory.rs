@@ -308,6 +308,22 @@ fn a_node_that_lost_the_pages_does_not_wait_for_whom_it_is_to_serve() {
 }
 
 #[test]
+fn an_answer_that_is_lost_is_given_once_more() {
+    let mut owner = Owner::new();
+    assert_eq!(owner.whole(0, 0), None);
+    assert_eq!(owner.whole(1, 1), Some(0));
+    let told = |direction: Direction| direction.from.map(|(node, _)| node.get() - 1);
+    // Node 1 was not told, and node 0 is still reading: there is no second copy.
+    assert_eq!(told(owner.again(1, &Excluded::NONE, 30_000)), Some(0));
+    // Nor is there one for a node whose question was lost, if no place was taken from a reader.
+    let direction = owner.again(2, &Excluded::NONE, 60_000);
+    assert!(told(direction).is_some() && direction.fetch.is_empty());
+    // Who fetches is told so again, and waits for none of those that wait for it.
+    let direction = owner.again(0, &Excluded::NONE, 90_000);
+    assert_eq!((told(direction), direction.fetch), (None, all()));
+}
+
+#[test]
 fn a_notice_that_is_lost_is_made_up_for_by_time() {
     let mut owner = Owner::new();
     assert_eq!(owner.whole(0, 0), None);
@@ -327,6 +343,10 @@ fn a_notice_that_is_lost_is_made_up_for_by_time() {
 enum Event {
     Ask(u64),
     Again(u64, Reason),
+    /// The answer to it was lost.
+    Untold(u64),
+    /// Its question was lost, and it asks once more.
+    Unheard(u64),
     Done(u64),
 }
 
@@ -339,6 +359,8 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
     let event = prop_oneof![
         4 => (0u64..40).prop_map(Event::Ask),
         2 => ((0u64..40), reason).prop_map(|(n, reason)| Event::Again(n, reason)),
+        1 => (0u64..40).prop_map(Event::Untold),
+        1 => (0u64..40).prop_map(Event::Unheard),
         1 => (0u64..40).prop_map(Event::Done),
     ];
     proptest::collection::vec(event, 1..200)
@@ -378,6 +400,12 @@ proptest! {
                 Event::Again(n, reason) if matches!(waits.get(&n), Some(Some(_))) => {
                     let holder = waits[&n].unwrap();
                     (n, owner.again(n, &without(&[(holder, reason)]), now_us))
+                }
+                Event::Untold(n) if waits.contains_key(&n) => {
+                    (n, owner.again(n, &Excluded::NONE, now_us))
+                }
+                Event::Unheard(n) if !waits.contains_key(&n) && !is_awaited(n) => {
+                    (n, owner.again(n, &Excluded::NONE, now_us))
                 }
                 Event::Done(n) if matches!(waits.get(&n), Some(None)) => {
                     for n in served_by(n, &waits) {

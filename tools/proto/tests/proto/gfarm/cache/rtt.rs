@@ -14,6 +14,7 @@ use proto::gfarm::cache::rtt::{
 fn a_peer_that_is_not_known_has_a_time_between() {
     let timing = Rtt::NEW.timing();
     assert_eq!((timing.timeout_us, timing.grace_us), (100_000, 1_000));
+    assert_eq!(timing.again_us, 25_000);
 }
 
 #[test]
@@ -33,6 +34,8 @@ fn the_time_follows_the_answers() {
             timing.timeout_us.abs_diff(timeout_us) < 1000,
             "{rtt_us}: {timing:?}"
         );
+        // Not before an answer can be there, nor for ever.
+        assert!(timing.again_us >= rtt_us.min(timeout_us).max(10_000));
         assert!(
             timing.grace_us.abs_diff(grace_us) < 10,
             "{rtt_us}: {timing:?}"
@@ -100,9 +103,11 @@ proptest! {
 }
 
 #[test]
-fn who_was_silent_twice_is_lost_for_a_second() {
+fn who_was_silent_three_times_is_lost_for_a_second() {
     let mut rtt = Rtt::NEW;
     assert!(!rtt.is_lost(0));
+    rtt.silent(4_000_000);
+    assert!(!rtt.is_lost(4_000_000));
     rtt.silent(5_000_000);
     assert!(!rtt.is_lost(5_000_000));
     rtt.silent(6_000_000);

@@ -56,6 +56,7 @@ pub(super) const HOLDER: u64 = 3;
 
 pub(super) const TIMING: Timing = Timing {
     timeout_us: 50_000,
+    again_us: 12_500,
     grace_us: 1_000,
 };
 
@@ -93,6 +94,8 @@ pub(super) struct Driver {
     pub(super) to: NodeId,
     /// Whether that node was told that it was asked as an owner before.
     pub(super) is_retry: bool,
+    /// How often it was sent.
+    pub(super) sends: u32,
     /// The pages over which receives are posted, and the number of receives that were used.
     pages: PageSet,
     pub(super) used: usize,
@@ -121,6 +124,7 @@ impl Driver {
             id: RequestId { tag: 0, cookie: 0 },
             to: node(ME),
             is_retry: false,
+            sends: 0,
             pages: PageSet::EMPTY,
             used: 0,
             is_posted: false,
@@ -161,6 +165,12 @@ impl Driver {
         }
         match step.effect {
             Effect::Wait => {}
+            Effect::Again { at_us } => {
+                assert!(!self.is_posted, "a holder would send the pages twice");
+                self.is_retry = self.requester.ask_of(self.to).is_retry;
+                self.sends += 1;
+                self.timer_us = Some(at_us);
+            }
             Effect::Ask(asking) => self.ask(&asking),
             Effect::Timer { at_us } => {
                 assert!(
@@ -222,6 +232,7 @@ impl Driver {
         let ask = self.requester.ask_of(self.to);
         assert_eq!((ask.role, ask.excluded), (asking.role, asking.excluded));
         self.is_retry = ask.is_retry;
+        self.sends = 1;
         self.pages = asking.pages;
         self.used = 0;
         self.is_posted = asking.role == Role::Holder;
@@ -333,7 +344,17 @@ impl Driver {
     }
 
     /// Lets the timer expire at its time.
+    /// The timer expires, until something else follows than that a request is sent once more.
     pub(super) fn expire(&mut self) -> Effect {
+        loop {
+            let effect = self.expire_once();
+            if !matches!(effect, Effect::Again { .. }) {
+                return effect;
+            }
+        }
+    }
+
+    pub(super) fn expire_once(&mut self) -> Effect {
         self.now_us = self.now_us.max(self.timer_us.take().unwrap());
         self.step(Event::TimerFired)
     }

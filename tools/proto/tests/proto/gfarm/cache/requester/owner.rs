@@ -218,8 +218,43 @@ fn a_silent_owner_is_asked_twice_and_then_another() {
             .filter(|h| **h == (node(OWNER), Heard::Silence));
         assert_eq!(heard.count(), silences);
     }
-    driver.send(5);
-    assert_eq!(driver.expire(), OVER_WITH_NOTHING, "the third one in a row");
+    for _ in 0..2 {
+        driver.send(5);
+        assert!(matches!(driver.expire(), Effect::Ask(_)));
+    }
+    driver.send(6);
+    assert_eq!(driver.expire(), OVER_WITH_NOTHING, "the fifth one in a row");
+}
+
+#[test]
+fn an_owner_is_sent_a_request_three_times_before_it_is_silent() {
+    let mut driver = Driver::started(4096);
+    driver.send(OWNER);
+    assert!(!driver.is_retry);
+    let begun_us = driver.now_us;
+    for again in 1..=2 {
+        let effect = driver.expire_once();
+        assert!(matches!(effect, Effect::Again { .. }), "{effect:?}");
+        assert_eq!(driver.now_us, begun_us + again * 12_500);
+        assert!(driver.is_retry, "it may have noted this node already");
+        assert!(driver.heard.is_empty());
+    }
+    assert_eq!(driver.sends, 3);
+    // Any of the three may be the one that is answered, so the time says nothing.
+    driver.now_us += 1;
+    assert!(matches!(
+        driver.reply(redirect(HOLDER, all())),
+        Effect::Ask(_)
+    ));
+    assert_eq!(
+        driver.heard,
+        [(node(OWNER), Heard::Answer { rtt_us: None })]
+    );
+    // A holder is asked once, as it would send the pages once more.
+    driver.send(HOLDER);
+    let asked_us = driver.now_us;
+    assert_eq!(driver.expire_once(), Effect::Stop);
+    assert_eq!((driver.sends, driver.now_us), (1, asked_us + 50_000));
 }
 
 #[test]
