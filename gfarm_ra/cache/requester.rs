@@ -95,6 +95,28 @@ struct Lane {
     inbox: Arc<Inbox>,
 }
 
+impl Lane {
+    /// Creates the queue pair of an inbox. Sleeps.
+    fn new<I: Incoming>(endpoint: &Endpoint<I>, inbox: Arc<Inbox>) -> Result<Self> {
+        // CAST: 256.
+        let fragments_max = FRAGMENTS_MAX as u16;
+        let (device, context) = (endpoint.pd().device(), PollContext::Workqueue);
+        let entries = ReceiveQp::<Landed>::config(fragments_max).cq_entries();
+        let cq = Cq::new(device, entries, inbox.tag().into(), context, None)?;
+        let landed = Landed(inbox.clone());
+        let qp = ReceiveQp::new(endpoint.pd(), &cq, endpoint.port(), fragments_max, landed)?;
+        Ok(Self { qp, inbox })
+    }
+}
+
+/// The queue pairs that no read uses, and the inboxes of those that have not been needed yet: each
+/// takes a time that a mount would wait for, and most mounts never need all. There is room for all
+/// in both lists.
+struct Lanes {
+    idle: KVec<Lane>,
+    unmade: KVec<Arc<Inbox>>,
+}
+
 /// The length of a notice's datagram, in bytes.
 const HAVE_LEN: usize = HEAD_LEN + Have::LEN + CODE_LEN;
 
@@ -166,7 +188,7 @@ pub(crate) struct Requests<I: Incoming> {
     pub(super) key: Key,
     inboxes: KVec<Arc<Inbox>>,
     #[pin]
-    idle: Mutex<KVec<Lane>>,
+    lanes: Mutex<Lanes>,
     pub(super) contacts: Arc<Contacts>,
     pub(super) fragment_len: FragmentLen,
     /// How often all reads were to end.
@@ -175,7 +197,8 @@ pub(crate) struct Requests<I: Incoming> {
 }
 
 impl<I: Incoming> Requests<I> {
-    /// Creates a queue pair for each request at a time on the port of `endpoint`. Sleeps.
+    /// Creates what the requests at a time need on the port of `endpoint`, and a first queue pair.
+    /// Sleeps.
     pub(crate) fn new(
         endpoint: &Arc<Endpoint<I>>,
         peers: &Arc<Peers>,
@@ -188,19 +211,16 @@ impl<I: Incoming> Requests<I> {
         let me = peers.me().node;
         let contacts = Contacts::new(limits.timeout_us_max)?;
         let mut idle = KVec::with_capacity(count.into(), GFP_KERNEL)?;
+        let mut unmade = KVec::with_capacity(count.into(), GFP_KERNEL)?;
         let mut inboxes = KVec::with_capacity(count.into(), GFP_KERNEL)?;
-        // CAST: 256.
-        let fragments_max = FRAGMENTS_MAX as u16;
-        let config = ReceiveQp::<Landed>::config(fragments_max);
         for tag in 0..count {
-            let device = endpoint.pd().device();
-            let context = PollContext::Workqueue;
-            let cq = Cq::new(device, config.cq_entries(), tag.into(), context, None)?;
             let inbox = Inbox::new(tag, me, fragment_len)?;
-            let landed = Landed(inbox.clone());
-            let qp = ReceiveQp::new(endpoint.pd(), &cq, endpoint.port(), fragments_max, landed)?;
             inboxes.push(inbox.clone(), GFP_KERNEL)?;
-            idle.push(Lane { qp, inbox }, GFP_KERNEL)?;
+            // The first one is made now: a device that cannot is found out by the mount.
+            match tag {
+                0 => idle.push(Lane::new(endpoint, inbox)?, GFP_KERNEL)?,
+                _ => unmade.push(inbox, GFP_KERNEL)?,
+            }
         }
         Arc::pin_init(
             pin_init!(Self {
@@ -210,7 +230,7 @@ impl<I: Incoming> Requests<I> {
                 fetches: fetches.clone(),
                 key,
                 inboxes,
-                idle <- new_mutex!(idle, "Requests::idle"),
+                lanes <- new_mutex!(Lanes { idle, unmade }, "Requests::lanes"),
                 contacts,
                 fragment_len,
                 interrupts: AtomicU32::new(0),
@@ -381,7 +401,7 @@ impl<I: Incoming> Requests<I> {
         (duty, ticket): (Duty, Option<Ticket>),
         since: u32,
     ) -> Option<(Lent<T>, Owners)> {
-        let Some(Lane { qp, inbox }) = self.idle.lock().pop() else {
+        let Some(Lane { qp, inbox }) = self.lane() else {
             return Some((lent, Owners::NONE));
         };
         self.endpoint.counters().add(Counter::Reads, 1);
@@ -390,7 +410,26 @@ impl<I: Incoming> Requests<I> {
         let owners = inbox.end();
         self.waits(ticket, None);
         // There is room for all.
-        let _ = self.idle.lock().push_within_capacity(Lane { qp, inbox });
+        let lane = Lane { qp, inbox };
+        let _ = self.lanes.lock().idle.push_within_capacity(lane);
         Some((lent, owners))
+    }
+
+    /// Takes a queue pair that no read uses; `None` if all are in use, or none can be made now.
+    /// Sleeps. No allocation in it waits for IO, as the caller has seen to.
+    fn lane(&self) -> Option<Lane> {
+        let inbox = {
+            let mut lanes = self.lanes.lock();
+            if let Some(lane) = lanes.idle.pop() {
+                return Some(lane);
+            }
+            lanes.unmade.pop()?
+        };
+        let lane = Lane::new(&self.endpoint, inbox.clone()).ok();
+        if lane.is_none() {
+            // The next read may have more luck.
+            let _ = self.lanes.lock().unmade.push_within_capacity(inbox);
+        }
+        lane
     }
 }

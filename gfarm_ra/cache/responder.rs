@@ -116,44 +116,58 @@ struct Sender {
     folios: Folios,
 }
 
+impl Sender {
+    /// Creates one, whose completions are handled on the CPU of `number`. Sleeps.
+    fn new<I: Incoming>(endpoint: &Endpoint<I>, number: u16) -> Result<Self> {
+        // CAST: 256.
+        let fragments_max = FRAGMENTS_MAX as u16;
+        let (device, context) = (endpoint.pd().device(), PollContext::Softirq);
+        let entries = SendQp::<Sent>::config(fragments_max).cq_entries();
+        let cq = Cq::new(device, entries, number.into(), context, None)?;
+        let sent = Sent {
+            done: Arc::pin_init(Completion::new(), GFP_KERNEL)?,
+        };
+        let qp = SendQp::new(endpoint.pd(), &cq, endpoint.port(), fragments_max, sent)?;
+        // CAST: 256.
+        let folios = Folios::new(PAGES as u16)?;
+        Ok(Self { qp, folios })
+    }
+}
+
+/// The queue pairs that send nothing, and the number of those that have not been needed yet.
+struct Senders {
+    idle: KVec<Sender>,
+    unmade: u16,
+}
+
 /// Serves requests, at most as many at a time as there are queue pairs for it.
 #[pin_data]
 pub(crate) struct Responder<I: Incoming> {
     endpoint: Arc<Endpoint<I>>,
     fetches: Arc<Fetches>,
     #[pin]
-    idle: Mutex<KVec<Sender>>,
+    senders: Mutex<Senders>,
 }
 
 impl<I: Incoming> Responder<I> {
-    /// Creates `count` queue pairs on the port of `endpoint`, with completions on the CPUs in turn.
-    /// Sleeps.
+    /// Prepares `count` queue pairs on the port of `endpoint`, with completions on the CPUs in
+    /// turn: the first one is created now, the others when they are needed. Sleeps.
     pub(crate) fn new(
         endpoint: &Arc<Endpoint<I>>,
         fetches: &Arc<Fetches>,
         count: u16,
     ) -> Result<Arc<Self>> {
         let mut idle = KVec::with_capacity(count.into(), GFP_KERNEL)?;
-        // CAST: 256.
-        let fragments_max = FRAGMENTS_MAX as u16;
-        let config = SendQp::<Sent>::config(fragments_max);
-        for number in 0..count {
-            let device = endpoint.pd().device();
-            let context = PollContext::Softirq;
-            let cq = Cq::new(device, config.cq_entries(), number.into(), context, None)?;
-            let sent = Sent {
-                done: Arc::pin_init(Completion::new(), GFP_KERNEL)?,
-            };
-            let qp = SendQp::new(endpoint.pd(), &cq, endpoint.port(), fragments_max, sent)?;
-            // CAST: 256.
-            let folios = Folios::new(PAGES as u16)?;
-            idle.push(Sender { qp, folios }, GFP_KERNEL)?;
+        let mut unmade = count;
+        if let Some(left) = count.checked_sub(1) {
+            idle.push(Sender::new(endpoint, left)?, GFP_KERNEL)?;
+            unmade = left;
         }
         Arc::pin_init(
             pin_init!(Self {
                 endpoint: endpoint.clone(),
                 fetches: fetches.clone(),
-                idle <- new_mutex!(idle, "Responder::idle"),
+                senders <- new_mutex!(Senders { idle, unmade }, "Responder::senders"),
             }),
             GFP_KERNEL,
         )
@@ -169,7 +183,7 @@ impl<I: Incoming> Responder<I> {
         pages: &dyn PageCache,
         admitted: &Admitted,
     ) -> Served {
-        let Some(mut sender) = self.idle.lock().pop() else {
+        let Some(mut sender) = self.sender() else {
             return Served::NoSender;
         };
         let wanted = request.wanted();
@@ -259,7 +273,26 @@ impl<I: Incoming> Responder<I> {
     fn rest(&self, mut sender: Sender) {
         sender.folios.clear();
         // There is room for all.
-        let _ = self.idle.lock().push_within_capacity(sender);
+        let _ = self.senders.lock().idle.push_within_capacity(sender);
+    }
+
+    /// Takes a queue pair that sends nothing; `None` if all send, or none can be made now. Sleeps.
+    fn sender(&self) -> Option<Sender> {
+        let left = {
+            let mut senders = self.senders.lock();
+            if let Some(sender) = senders.idle.pop() {
+                return Some(sender);
+            }
+            let left = senders.unmade.checked_sub(1)?;
+            senders.unmade = left;
+            left
+        };
+        let sender = Sender::new(&self.endpoint, left).ok();
+        if sender.is_none() {
+            let mut senders = self.senders.lock();
+            senders.unmade = senders.unmade.saturating_add(1);
+        }
+        sender
     }
 
     /// Sends the pages `held`, which are the folios of the sender.

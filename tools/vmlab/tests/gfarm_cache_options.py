@@ -66,6 +66,7 @@ def test_options_are_refused_with_a_reason(vm: Lab) -> None:
 def test_options_are_in_force_and_shown(vm: Lab) -> None:
     """/proc/mounts has those that were given, ibaddr and the device show what they control, a remount keeps them."""
     servers = gfarm_mount.start(vm)
+    put_random(servers, "many", 8 << 20)
     given = ["ib_devname=rxe0", "ib_port=1", "ib_sl=3", "ib_qkey=4711", "ib_num_rrpc=9", "ib_num_srpc=3", "ib_mtu=512",
              "cc_timeout_ms=80", "cc_share=5"]
     with gfarm_node.node(servers) as mount:
@@ -78,7 +79,11 @@ def test_options_are_in_force_and_shown(vm: Lab) -> None:
         for word in ("cc=on", f"ib_gid={link_local}", *given):
             ok(word in shown, f"{word} is not in {shown}")
         matches(mount.address, r"^lid=0 qpn=\d+ psn=0 qkey=4711 sl=3 gid=fe80::")
-        eq(queue_pairs(vm.server), 1 + 9 + 3, "queue pairs: for messages, to send by, and to receive by")
+        eq(queue_pairs(vm.server), 1 + 1 + 1, "queue pairs: for messages, to send by, and to receive by")
+        # Others are made when they are needed, and no more than the option says.
+        vm.server.run(f"for n in $(seq 0 7); do dd if={AT}/many of=/dev/null bs=1M count=1 skip=$n iflag=direct "
+                      "status=none & done; wait")
+        ge(1 + 1 + 3, queue_pairs(vm.server), "queue pairs after eight reads at a time")
         vm.server.run(f"mount -i -o remount {AT}")
         eq(mount.options, shown, "after a remount")
         for other in ("cc=off", "ib_mtu=1024", "cc_share=6"):
