@@ -26,11 +26,23 @@ impl PageSet {
 
     /// Creates the set of `count` pages from `first` on, or of those up to the end of the chunk.
     pub fn range(first: u8, count: usize) -> Self {
-        let mut set = Self::EMPTY;
-        for page in (first..=u8::MAX).take(count) {
-            set.insert(page);
+        let first = usize::from(first);
+        Self::below(first.saturating_add(count)).difference(Self::below(first))
+    }
+
+    /// Creates the set of all pages below one.
+    fn below(page: usize) -> Self {
+        let mut words = [0; WORDS];
+        let starts = (0..PAGES).step_by(u64::BITS as usize);
+        for (word, start) in words.iter_mut().zip(starts) {
+            // CAST: At most 64.
+            let bits = page.saturating_sub(start).min(u64::BITS as usize) as u32;
+            // All bits but the highest ones; none if all are shifted out.
+            *word = u64::MAX
+                .checked_shr(u64::BITS.wrapping_sub(bits))
+                .unwrap_or(0);
         }
-        set
+        Self(words)
     }
 
     /// Returns the pages of a chunk that have bytes of a file of `size_bytes`.
@@ -127,22 +139,29 @@ impl PageSet {
 
     /// Returns the pages in ascending order.
     pub fn iter(self) -> impl Iterator<Item = u8> {
-        (0..=u8::MAX).filter(move |page| self.contains(*page))
+        let firsts = [0u8, 64, 128, 192].into_iter();
+        firsts.zip(self.0).flat_map(|(first, mut word)| {
+            core::iter::from_fn(move || {
+                // CAST: Below 64, as the word is not 0.
+                let page = (word != 0).then(|| first | word.trailing_zeros() as u8)?;
+                word &= word.wrapping_sub(1);
+                Some(page)
+            })
+        })
     }
 
     /// Returns the `count` lowest pages, or all if there are fewer.
     pub fn lowest(self, count: usize) -> Self {
-        let mut set = Self::EMPTY;
-        for page in self.iter().take(count) {
-            set.insert(page);
+        match self.nth(count) {
+            Some(page) => self.intersection(Self::below(page.into())),
+            None => self,
         }
-        set
     }
 
     /// Returns the number of pages of the set below `page`: the place of `page` in a row of the
     /// set's pages.
     pub fn rank(&self, page: u8) -> usize {
-        self.intersection(Self::range(0, page.into())).len()
+        self.intersection(Self::below(page.into())).len()
     }
 
     /// Returns the page at a place in a row of the set's pages.

@@ -74,7 +74,7 @@ impl<S: DerefMut<Target = [PeerPlace]>> Members<S> {
         }
         let news = self.news();
         let mut to = None;
-        for index in 0..self.table.len() {
+        for index in 0..self.table.end() {
             let peer = self.table.get_mut(index);
             match peer.map_or(Due::Nothing, |peer| peer.due(news, now_us)) {
                 Due::Nothing | Due::Changed => {}

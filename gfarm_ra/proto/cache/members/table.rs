@@ -90,14 +90,19 @@ impl By {
 #[derive(Debug)]
 pub(super) struct Table<S> {
     places: S,
+    /// The places from here on have never had a peer.
+    end: usize,
 }
 
 impl<S: DerefMut<Target = [PeerPlace]>> Table<S> {
     /// Takes places, with the peers that are there.
     pub(super) fn new(places: S) -> Self {
-        let mut this = Self { places };
-        for place in this.places.iter_mut() {
+        let mut this = Self { places, end: 0 };
+        for (index, place) in this.places.iter_mut().enumerate() {
             *place = PeerPlace::of(place.peer);
+            if place.peer.is_some() {
+                this.end = index.saturating_add(1);
+            }
         }
         for index in 0..this.places.len() {
             By::ALL.into_iter().for_each(|by| this.link(by, index));
@@ -110,14 +115,20 @@ impl<S: DerefMut<Target = [PeerPlace]>> Table<S> {
         self.places.len()
     }
 
+    /// Returns the number of places behind which none has ever had a peer.
+    pub(super) const fn end(&self) -> usize {
+        self.end
+    }
+
     /// Returns all peers.
     pub(super) fn iter(&self) -> impl Iterator<Item = &Peer> + Clone {
-        self.places.iter().filter_map(|place| place.peer.as_ref())
+        let places = self.places.iter().take(self.end);
+        places.filter_map(|place| place.peer.as_ref())
     }
 
     /// Returns all peers, to change what they are not found by.
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Peer> {
-        let places = self.places.iter_mut();
+        let places = self.places.iter_mut().take(self.end);
         places.filter_map(|place| place.peer.as_mut())
     }
 
@@ -239,6 +250,7 @@ impl<S: DerefMut<Target = [PeerPlace]>> Table<S> {
             }
         }
         self.places.get_mut(index)?.peer = peer;
+        self.end = self.end.max(index.saturating_add(1));
         for ((by, before), after) in By::ALL.into_iter().zip(before).zip(after) {
             if before != after {
                 self.link(by, index);
