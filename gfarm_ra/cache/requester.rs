@@ -351,7 +351,7 @@ impl<I: Incoming> Requests<I> {
             // CAST: At most 256.
             let end = next.saturating_add(piece.len() as u16);
             if (next..end).any(|page| !lent.is_filled(page)) {
-                duty = Duty::Behind;
+                duty = Duty::Owes;
             }
             next = end;
         }

@@ -15,6 +15,7 @@ use vfs_ext::{
     End,
     Inode,
     OpenedName,
+    Partial,
     Subrequest, //
 };
 
@@ -34,6 +35,11 @@ use crate::{
         Stream, //
     },
     proto::{
+        attr::FileId,
+        cache::gap::{
+            self,
+            Gap, //
+        },
         name,
         setting::Setting, //
     }, //
@@ -137,9 +143,22 @@ impl Drop for Waiter {
     }
 }
 
+/// The content of which other nodes have given pages.
+#[derive(Clone, Copy)]
+struct Given {
+    id: FileId,
+    /// The count of changes of the content.
+    changes: u64,
+    size_bytes: u64,
+}
+
 /// A part of a file that a task reads. The fields are dropped in this order.
 pub(crate) struct Part {
-    subrequest: Subrequest<Gfarm>,
+    pages: Partial<Gfarm>,
+    /// Of which content the pages are that other nodes have given; `None` if they were not asked.
+    given: Option<Given>,
+    /// It is not known where the bytes have gone: the read fails.
+    is_torn: bool,
     /// What other nodes are told when it is there.
     notice: Option<(Reads, Notice)>,
     /// Of `ra_async=0`: who waits for the end.
@@ -147,98 +166,170 @@ pub(crate) struct Part {
 }
 
 impl Part {
-    /// Asks other nodes for the pages of a file of this size. Returns what is left of it, and
-    /// whether the file ends there; `None` if the subrequest has ended with an error.
-    fn ask(self, reads: Reads, node: &Node, size_bytes: u64, owes: bool) -> Option<(Self, bool)> {
-        let (id, changes) = node.content.current();
-        if node.holds(id) != Some(changes) {
-            // Its pages are about to be dropped.
-            return Some((self, false));
+    /// Returns what is left to account for, those pages included that other nodes have given;
+    /// `None` if they were not asked.
+    fn rest(&self) -> Option<gap::Part> {
+        let given = self.given?;
+        let subrequest = self.pages.subrequest();
+        Some(gap::Part {
+            position: subrequest.position(),
+            len: subrequest.len(),
+            size: given.size_bytes,
+        })
+    }
+
+    /// Returns the next bytes that are to be read from the gfsd.
+    fn gap(&self) -> Gap {
+        match self.rest() {
+            Some(rest) => rest.gap(|page| self.pages.is_filled(page)),
+            None => Gap {
+                passed: 0,
+                len: self.pages.subrequest().len(),
+            },
         }
-        let Self {
-            subrequest, waiter, ..
-        } = self;
-        let part = |subrequest, notice| Self {
-            subrequest,
+    }
+
+    /// Passes over what other nodes have given here.
+    fn pass(&mut self) {
+        let passed = self.gap().passed;
+        // A gap begins behind pages that have been filled, so they can be passed over.
+        self.is_torn |= !self.pages.pass(passed);
+    }
+
+    /// Has all be read from the gfsd that has not been given to readers yet.
+    fn forget(&mut self) {
+        self.pages.forget();
+        self.given = None;
+    }
+
+    /// Returns whether a content is the one that the pages hold.
+    fn is_current(&self, given: &Given) -> bool {
+        let inode = self.pages.subrequest().inode();
+        inode.data().holds(given.id) == Some(given.changes) && inode.size() == given.size_bytes
+    }
+
+    /// Asks other nodes for the pages of a file; `None` if the subrequest has ended with an error.
+    fn ask(self, reads: Reads, owes: bool) -> Option<Self> {
+        let given = {
+            let inode = self.pages.subrequest().inode();
+            let (id, changes) = inode.data().content.current();
+            let size_bytes = inode.size();
+            Given {
+                id,
+                changes,
+                size_bytes,
+            }
+        };
+        if !self.is_current(&given) {
+            // Its pages are about to be dropped.
+            return Some(self);
+        }
+        let Self { pages, waiter, .. } = self;
+        let part = |pages, notice| Self {
+            pages,
+            given: None,
+            is_torn: false,
             notice,
             waiter,
         };
-        let lent = match subrequest.lend() {
+        let lent = match pages.into_subrequest().lend() {
             Ok(lent) => lent,
-            Err(subrequest) => return Some((part(subrequest, None), false)),
+            Err(subrequest) => return Some(part(subrequest.into(), None)),
         };
+        let Given { id, size_bytes, .. } = given;
         let (lent, notice) = reads.fill(lent, id, size_bytes, owes)?;
-        let mut subrequest = lent.into_subrequest(size_bytes);
-        // As with a gfsd: bytes are given to readers if the label is still the one asked for.
-        let is_same = node.holds(id) == Some(changes) && subrequest.inode().size() == size_bytes;
-        if !is_same {
-            subrequest.rewind();
-            return Some((part(subrequest, None), false));
-        }
-        subrequest.progress();
-        let is_end = subrequest.position() >= size_bytes;
         let notice = notice.map(|notice| (reads, notice));
-        Some((part(subrequest, notice), is_end))
+        let mut part = part(lent.into_partial(), notice);
+        // As with a gfsd: bytes are given to readers if the label is still the one asked for.
+        if part.is_current(&given) {
+            part.given = Some(given);
+            part.progress();
+        } else {
+            part.forget();
+            part.notice = None;
+        }
+        Some(part)
     }
 }
 
 impl Pages for Part {
     fn ask_nodes(self, owes: bool) -> Option<Self> {
         let reads = {
-            let sb = self.subrequest.inode().super_block();
+            let sb = self.pages.subrequest().inode().super_block();
             sb.data().reads()
         };
         let Some(reads) = reads else {
             return Some(self);
         };
-        let (node, size_bytes) = {
-            let inode = self.subrequest.inode();
-            (inode.data().clone(), inode.size())
+        let part = self.ask(reads.clone(), owes)?;
+        if part.len() == 0 {
+            part.end(Ending::Read);
+            return None;
+        }
+        let missing = match part.rest() {
+            Some(rest) => rest.missing(|page| part.pages.is_filled(page)),
+            None => part.len(),
         };
-        let (part, is_end) = self.ask(reads.clone(), &node, size_bytes, owes)?;
-        let how = match (part.len(), is_end) {
-            (0, _) => Ending::Read,
-            (_, true) => Ending::EndOfFile,
-            (len, false) => {
-                let rest = size_bytes.saturating_sub(part.position());
-                // CAST: From 64 bits to 64.
-                reads.left(rest.min(len as u64));
-                return Some(part);
+        // CAST: From 64 bits to 64.
+        reads.left(missing as u64);
+        Some(part)
+    }
+
+    fn announce(&mut self, id: FileId) {
+        if let Some(given) = self.given {
+            if given.id != id || !self.is_current(&given) {
+                self.forget();
             }
-        };
-        part.end(how);
-        None
+        }
     }
 
     fn position(&self) -> u64 {
-        self.subrequest.position()
+        let passed = self.gap().passed;
+        let subrequest = self.pages.subrequest();
+        // CAST: From 64 bits to 64.
+        subrequest.position().saturating_add(passed as u64)
     }
 
     fn len(&self) -> usize {
-        self.subrequest.len()
+        self.gap().len
+    }
+
+    fn has_more(&self) -> bool {
+        let behind = self.rest().map(|rest| rest.behind(&self.gap()));
+        behind.is_some_and(|rest| rest.gap(|page| self.pages.is_filled(page)).len != 0)
     }
 
     fn destination(&mut self) -> Destination<'_> {
-        self.subrequest.destination()
+        self.pass();
+        self.pages.destination()
     }
 
     fn progress(&mut self) {
-        self.subrequest.progress();
+        self.pass();
+        match self.is_torn {
+            true => self.pages.rewind(),
+            false => self.pages.progress(),
+        }
     }
 
     fn rewind(&mut self) {
-        self.subrequest.rewind();
+        self.pages.rewind();
     }
 
     fn end(self, how: Ending) {
+        let is_end = self.rest().is_some_and(|rest| rest.position >= rest.size);
         let Self {
-            subrequest,
+            pages,
+            is_torn,
             notice,
             waiter,
+            ..
         } = self;
+        let subrequest = pages.into_subrequest();
         let end = match how {
-            Ending::Read => End::Read,
-            Ending::EndOfFile => {
+            _ if is_torn => End::Failed(EIO),
+            Ending::Read if subrequest.is_empty() || !is_end => End::Read,
+            Ending::Read | Ending::EndOfFile => {
                 // Before the readers see the pages: they compare with the size then.
                 node::take_live_size(subrequest.inode());
                 End::EndOfFile
@@ -266,10 +357,11 @@ pub(super) fn read(subrequest: Subrequest<Gfarm>) {
         false => Arc::pin_init(Completion::new(), GFP_NOWAIT).ok(),
     };
     let waiter = done.clone().map(Waiter);
-    let notice = None;
     file.stream.read(Part {
-        subrequest,
-        notice,
+        pages: subrequest.into(),
+        given: None,
+        is_torn: false,
+        notice: None,
         waiter,
     });
     if let Some(done) = done {

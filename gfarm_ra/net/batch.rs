@@ -15,17 +15,22 @@ use super::{
 };
 use crate::proto::attr::FileId;
 
-/// Fills reads up to the end of the file: those that follow one another by one request.
+/// Fills reads up to the end of the file: those that follow one another without a gap by one
+/// request.
 pub(super) fn fill_all<P: Pages>(
     source: &mut GfsdSource<'_>,
     id: FileId,
     batch: &mut [P],
 ) -> Result<(), Trouble> {
+    for pages in &mut *batch {
+        pages.announce(id);
+    }
     let mut rest = batch;
     while let [first, ..] = &*rest {
         let mut end = first.position();
         let follows = |pages: &&P| {
-            let is_next = pages.position() == end;
+            // One of which several parts are missing needs requests of its own.
+            let is_next = pages.position() == end && !pages.has_more();
             // CAST: From 64 bits to 64.
             end = end.saturating_add(pages.len() as u64);
             is_next

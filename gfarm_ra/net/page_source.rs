@@ -27,11 +27,18 @@ pub(crate) trait Pages: Send + 'static {
     where
         Self: Sized;
 
+    /// Says that bytes of the content `id` follow, under a ticket for it: what other nodes have
+    /// given of another one is read again.
+    fn announce(&mut self, id: FileId);
+
     /// Returns the position in the file of the next byte to read.
     fn position(&self) -> u64;
 
-    /// Returns the number of bytes that are missing.
+    /// Returns the number of bytes that are missing from there on, up to those that are there.
     fn len(&self) -> usize;
+
+    /// Returns whether others are missing behind these.
+    fn has_more(&self) -> bool;
 
     /// Returns where the next bytes go.
     fn destination(&mut self) -> Destination<'_>;

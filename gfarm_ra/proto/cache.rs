@@ -15,6 +15,7 @@
 //! | [`request`], [`excluded`], [`reply`], [`invalid`] | the messages of one request, and their errors |
 //! | [`fragment`], [`reassembly`] | the parts in which pages are sent, and how they come to their places |
 //! | [`requester`] | the pages of one read, from other nodes |
+//! | [`gap`] | what of a read is left for the file server |
 //! | [`responder`], [`keep`], [`fetching`] | which requests of others are served, and with what |
 //! | [`admission`] | how much a node does for others at a time |
 //! | [`place`] | which port and address of a device a node has |
@@ -31,6 +32,7 @@ pub mod directory;
 pub mod excluded;
 pub mod fetching;
 pub mod fragment;
+pub mod gap;
 pub mod gossip;
 pub mod have;
 pub mod ibaddr;

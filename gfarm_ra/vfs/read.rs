@@ -13,6 +13,7 @@
 //! C header: [`include/linux/netfs.h`](srctree/include/linux/netfs.h)
 
 pub mod lent;
+pub mod partial;
 
 use super::{
     directory::private_data,

@@ -81,6 +81,7 @@ pub use read::{
         Selection,
         LENT_PAGES_MAX, //
     },
+    partial::Partial,
     End,
     Subrequest, //
 };

@@ -29,7 +29,8 @@ use vfs_ext::{
     LENT_PAGES_MAX, //
 };
 
-/// Each second answer has this page left, and asks for a retry.
+/// Each second answer has this page left, and asks for a retry. Each fourth one is completed in the
+/// order of the file.
 const GAP: u16 = 2;
 
 /// Fills a subrequest up to the end of the file, and ends it.
@@ -43,8 +44,11 @@ pub(super) fn serve(subrequest: Subrequest<Ferrotest>, turn: u64) -> Result<u64>
     let whole = whole_pages(&lent, left);
     let has_gap = turn % 2 == 0 && whole > GAP;
     let lent = from_a_loan(lent, |page| page < whole && page % 3 == 0)?;
-    let lent = from_holes(lent, whole, has_gap);
-    let subrequest = lent.into_subrequest(start.saturating_add(left));
+    let end = start.saturating_add(left);
+    let subrequest = match turn % 4 {
+        1 => in_order(lent, end)?,
+        _ => from_holes(lent, whole, has_gap).into_subrequest(end),
+    };
     let written = subrequest.position().saturating_sub(start);
     subrequest.end(match () {
         () if has_gap => End::Retry,
@@ -136,6 +140,43 @@ fn from_holes(mut lent: Lent<Ferrotest>, whole: u16, has_gap: bool) -> Lent<Ferr
         }
     }
     lent
+}
+
+/// Writes what is left up to `end` from the begin on, and passes over what is there; once again
+/// from the begin, as if the first attempt had failed.
+fn in_order(lent: Lent<Ferrotest>, end: u64) -> Result<Subrequest<Ferrotest>> {
+    let key = lent.subrequest().inode().key();
+    let mut partial = lent.into_partial();
+    let begin = partial.subrequest().position();
+    let mut has_failed = false;
+    let mut bytes = [0; 256];
+    loop {
+        let position = partial.subrequest().position();
+        let page = position / PAGE_SIZE as u64;
+        let page_end = page.saturating_add(1) * PAGE_SIZE as u64;
+        // CAST: At most a page.
+        let of_page = page_end.min(end).saturating_sub(position) as usize;
+        let of_page = of_page.min(partial.subrequest().len());
+        if of_page == 0 {
+            if core::mem::replace(&mut has_failed, true) {
+                return Ok(partial.into_subrequest());
+            }
+            partial.rewind();
+            super::check(partial.subrequest().position() == begin)?;
+            continue;
+        }
+        // The page behind one that is filled is not.
+        super::check(!partial.pass(of_page + 1))?;
+        if partial.pass(of_page) {
+            super::check(partial.is_filled(page))?;
+            continue;
+        }
+        super::check(!partial.is_filled(page))?;
+        let len = of_page.min(bytes.len());
+        let piece = bytes.get_mut(..len).ok_or(EINVAL)?;
+        tree::data(key, position, piece);
+        super::check(partial.destination().write(piece) == len)?;
+    }
 }
 
 /// The most pages that are looked at.

@@ -91,9 +91,6 @@ pub enum Duty {
     /// may wait. So it waits for nodes only that are near to a file server themselves: two nodes
     /// that wait for what each other owes are soon told of many in a row.
     Owes,
-    /// A page before these is missing, and so the file server is asked for these, too. The owners
-    /// are told so by their question; no holder is asked.
-    Behind,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -400,7 +397,7 @@ impl Requester {
     const fn depth_max(&self) -> u8 {
         match self.duty {
             Duty::Owes => DEPTH_OWING_MAX,
-            Duty::Nothing | Duty::Behind => DEPTH_MAX,
+            Duty::Nothing => DEPTH_MAX,
         }
     }
 
@@ -436,9 +433,6 @@ impl Requester {
     }
 
     fn ask_holder(&mut self, holder: Holder, pages: PageSet, now_us: u64) -> Effect {
-        if self.duty == Duty::Behind {
-            return self.over();
-        }
         let reason = self.excluded.reason(holder.node);
         let is_known = matches!(reason, Some(Reason::NotHere | Reason::NoAnswer));
         if holder.node == self.me || is_known {

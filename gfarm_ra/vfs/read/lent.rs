@@ -3,6 +3,7 @@
 //! The pages of a subrequest, which come from several places and in any order.
 
 use super::{
+    partial::Partial,
     FileSystem,
     Subrequest, //
 };
@@ -31,7 +32,7 @@ const WORDS: usize = (LENT_PAGES_MAX as usize).div_ceil(u64::BITS as usize);
 
 /// A set of pages.
 #[derive(Clone, Copy, Default)]
-struct Pages([u64; WORDS]);
+pub(super) struct Pages([u64; WORDS]);
 
 impl Pages {
     fn add(&mut self, page: u16) {
@@ -40,7 +41,7 @@ impl Pages {
         }
     }
 
-    fn has(&self, page: u16) -> bool {
+    pub(super) fn has(&self, page: u16) -> bool {
         let word = self.0.get(usize::from(page / 64));
         word.is_some_and(|word| word & 1u64.wrapping_shl(page.into()) != 0)
     }
@@ -200,6 +201,19 @@ impl<T: FileSystem> Lent<T> {
         // SAFETY: By the type invariants, these bytes have been written.
         unsafe { raw::vfs_ext_helper_sreq_advance(self.subrequest.raw.as_ptr(), count) };
         self.subrequest
+    }
+
+    /// Ends the lending: the pages that have not been filled are filled in their order from now on,
+    /// and those that have been are passed over.
+    pub fn into_partial(self) -> Partial<T> {
+        let first_page = self.first_page();
+        // INVARIANT: The iterator has not moved, so the subrequest is at `skip` bytes behind the
+        // start of page 0, and by the type invariants the pages in `filled` were written.
+        Partial {
+            subrequest: self.subrequest,
+            filled: self.filled,
+            first_page,
+        }
     }
 }
 

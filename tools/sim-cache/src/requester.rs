@@ -75,10 +75,10 @@ impl World {
             return;
         };
         let piece = read.rest.lowest(len.pages_max());
-        // What is missing before it is going to be read from the file server, with all behind it.
+        // What is missing before it is going to be read from the file server.
         let duty = match read.missing.is_subset(read.rest) {
             true => Duty::Nothing,
-            false => Duty::Behind,
+            false => Duty::Owes,
         };
         read.rest = read.rest.difference(piece);
         let (chunk, gen, missing) = (read.chunk, read.gen, read.missing);

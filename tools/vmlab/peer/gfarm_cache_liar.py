@@ -94,7 +94,7 @@ class Liar:
         self.node, self.boot, self._sequence = 0, 0, time.monotonic_ns()
         self.request = Request(1, inum, gen, len(self.content))
         self.replies: list[wire.Reply] = []
-        self.asked: list[int] = []
+        self.asked: list[Request] = []
         self._unseen, self._seen, self._incarnation = 0, self.datagrams(), 0
 
     def sequence(self) -> int:
@@ -128,7 +128,7 @@ class Liar:
         until = time.monotonic() + ANSWER_MS / 1000
         while self.datagrams() < self._seen + self._unseen and time.monotonic() < until:
             time.sleep(0.002)
-        self._unseen, self._seen, self._incarnation = 0, self.datagrams(), 0
+        self._unseen, self._seen = 0, self.datagrams()
 
     def poll(self, wait_ms: int) -> bool:
         """Takes all that has come from the node: keeps replies, answers its last question. Whether there was any."""
@@ -143,7 +143,7 @@ class Liar:
             elif head.kind == REPLY:
                 self.replies.append(wire.reply(body))
             elif head.kind == REQUEST:
-                self.asked.append(wire.timeout_of(body))
+                self.asked.append(wire.request(body))
             came = self.public.receive(0)
         if nonce is not None:
             self.send(self.sealed(MEMBERS, wire.gossip(nonce, self.record())))
@@ -430,7 +430,7 @@ def silence(liar: Liar, end: Path) -> list[int]:
     """Answers probes and no request, until there is a file; answers the times that the node waits for."""
     while not end.exists():
         liar.poll(20)
-    return liar.asked
+    return [request.timeout for request in liar.asked]
 
 
 def main() -> None:

@@ -4,7 +4,8 @@
     gfarm_cache_lossy.py FOLDER KEY INUM GEN FILE PATH
 
 As gfarm_cache_liar.py; PATH is the file in the node's mount, which is read with O_DIRECT, 16 KiB at a time. Prints
-JSON: for each read what was done to it, whether its bytes are right, and how many requests it took.
+JSON: for each read what was done to it, whether its bytes are right, how many requests it took, and how many bytes
+came from the file server.
 """
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ import struct
 import sys
 import threading
 import time
+from dataclasses import dataclass
 
 import gfarm_cache_wire as wire
 from gfarm_cache_liar import PAGE, QKEY, Liar
@@ -23,23 +25,36 @@ FRAGMENT = 1024
 PAGES = 4
 COUNT = PAGES * PAGE // FRAGMENT
 READ_SECONDS = 40
-HAVE = struct.Struct("<3Q32s")
+CHUNK_PAGES = 256
 
 
-def cases() -> list[tuple[str, list[int]]]:
-    """Which fragments are sent for the first request of a read, in this order."""
+@dataclass(frozen=True)
+class Case:
+    """What is done to a read: which fragments are sent for its first request, in this order, and which never."""
+
+    what: str
+    plan: list[int] | None = None
+    never: frozenset[int] = frozenset()
+    crosses: bool = False       # from one chunk to the next: two requests
+
+
+def cases() -> list[Case]:
+    """The reads."""
     whole = list(range(COUNT))
-    return [*((f"{k} is lost", [n for n in whole if n != k]) for k in whole),
-            *((f"{k} comes twice", sorted([*whole, k])) for k in whole),
-            *((f"{k} comes last", [*(n for n in whole if n != k), k]) for k in whole),
-            ("all come in reverse", whole[::-1]), ("all but the first half are lost", whole[:COUNT // 2]),
-            ("all are lost", [])]
+    return [*(Case(f"{k} is lost", [n for n in whole if n != k]) for k in whole),
+            *(Case(f"{k} comes twice", sorted([*whole, k])) for k in whole),
+            *(Case(f"{k} comes last", [*(n for n in whole if n != k), k]) for k in whole),
+            Case("all come in reverse", whole[::-1]), Case("all but the first half are lost", whole[:COUNT // 2]),
+            Case("all are lost", []),
+            *(Case(f"{k} never comes", never=frozenset({k})) for k in range(0, COUNT, 5)),
+            *(Case(f"{k} never comes, across chunks", never=frozenset({k}), crosses=True) for k in (0, 5, 9))]
 
 
 class Lossy(Liar):
     """A member that is asked for pages, as an owner and as a holder."""
 
-    plan: list[int] | None = None
+    case: Case | None = None        # until the first request of the read
+    never: frozenset[int] = frozenset()     # from the file's begin on
     asked = 0
 
     def handle(self, body: bytes) -> None:
@@ -52,13 +67,17 @@ class Lossy(Liar):
             return
         self.asked += 1
         pages = int.from_bytes(raw, "little")
-        start = chunk * 256
-        content = b"".join(self.content[(start + n) * PAGE:(start + n + 1) * PAGE].ljust(PAGE, b"\0")
-                           for n in range(256) if pages >> n & 1)
-        plan, self.plan = self.plan, None
-        for number in range(len(content) // length) if plan is None else plan:
-            self.data.send((self.node_at[0], qpn, qkey), content[number * length:(number + 1) * length],
-                           tag << 16 | number)
+        start = chunk * CHUNK_PAGES
+        numbers = [start + n for n in range(CHUNK_PAGES) if pages >> n & 1]
+        # By their places in the file.
+        parts = [n * PAGE // length + k for n in numbers for k in range(PAGE // length)]
+        case, self.case = self.case, None
+        for number in range(len(parts)) if case is None or case.plan is None else case.plan:
+            part = parts[number]
+            if part not in self.never:
+                self.data.send((self.node_at[0], qpn, qkey),
+                               self.content[part * length:(part + 1) * length].ljust(length, b"\0"),
+                               tag << 16 | number)
         self.send(self.sealed(wire.REPLY, wire.ANSWER.pack(
             cookie, size, raw, bytes(32), 0, bytes(27), 0, tag, wire.DATA, 0, 4)))
 
@@ -76,10 +95,16 @@ class Lossy(Liar):
 
     def claim(self) -> None:
         """Tells the node, which may be the owner, that it has all pages."""
-        pages = (1 << -(-len(self.content) // PAGE)) - 1
-        self.ask(self.request.but(role=wire.OWNER, pages=pages))
-        have = HAVE.pack(self.request.inum, self.request.gen, 0, pages.to_bytes(32, "little"))
-        self.send(self.sealed(wire.HAVE, have))
+        left = -(-len(self.content) // PAGE)
+        for chunk in range(-(-left // CHUNK_PAGES)):
+            pages = (1 << min(left, CHUNK_PAGES)) - 1
+            left -= CHUNK_PAGES
+            self.ask(self.request.but(role=wire.OWNER, chunk=chunk, pages=pages))
+            self.send(self.sealed(wire.HAVE, wire.notice(self.request.inum, self.request.gen, chunk, pages)))
+
+    def from_server(self) -> int:
+        """How many bytes the node has had from file servers."""
+        return int((self.folder / "stats").read_text().partition("\ngfsd_bytes ")[2].partition("\n")[0])
 
 
 def read(path: str, start: int, found: list[bytes]) -> None:
@@ -98,17 +123,19 @@ def main() -> None:
     holder.join()
     holder.claim()
     told: list[dict[str, object]] = []
-    for number, (what, plan) in enumerate(cases()):
+    for number, case in enumerate(cases()):
         found: list[bytes] = []
-        start = number * PAGES * PAGE
-        holder.plan, holder.asked = plan, 0
+        start = (CHUNK_PAGES - PAGES // 2 if case.crosses else number * PAGES) * PAGE
+        holder.case, holder.asked = case, 0
+        holder.never = frozenset(start // FRAGMENT + k for k in case.never)
         reader = threading.Thread(target=read, args=(path, start, found), daemon=True)
-        began = time.monotonic()
+        before, began = holder.from_server(), time.monotonic()
         reader.start()
         while reader.is_alive() and time.monotonic() < began + READ_SECONDS:
             holder.serve(5)
         right = found == [holder.content[start:start + PAGES * PAGE]]
-        told.append({"what": what, "right": right, "asked": holder.asked, "seconds": time.monotonic() - began})
+        told.append({"what": case.what, "right": right, "asked": holder.asked, "seconds": time.monotonic() - began,
+                     "gfsd": holder.from_server() - before})
     print(json.dumps(told))
 
 

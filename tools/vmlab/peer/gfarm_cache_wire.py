@@ -11,6 +11,7 @@ DATA, REDIRECT, FETCH, OTHER_OWNER, WAIT, BUSY, MISS, REFUSED = range(1, 9)
 OWNER, NAMED_OWNER, HOLDER = 0, 1, 2
 HEAD = struct.Struct("<4sHHQQQ")
 BODY = struct.Struct("<5Q32s32sIIHHBBH4s")
+NOTICE = struct.Struct("<3Q32s")
 ANSWER = struct.Struct("<QQ32s32sQ27sBHHHH")
 MASK = (1 << 64) - 1
 
@@ -106,10 +107,11 @@ class Request:
                          self.flags, self.timeout, self.reasons)
 
 
-def timeout_of(body: bytes) -> int:
-    """How long the node that asks waits, in milliseconds."""
-    timeout: int = BODY.unpack(body)[-2]
-    return timeout
+def request(body: bytes) -> Request:
+    """Reads the body of a request."""
+    words = list(BODY.unpack(body))
+    words[5], words[6] = int.from_bytes(words[5], "little"), struct.unpack("<4Q", words[6])
+    return Request(*words)
 
 
 @dataclass(frozen=True)
@@ -131,9 +133,20 @@ def reply(body: bytes) -> Reply:
     return Reply(cookie, size, int.from_bytes(pages, "little"), tag, status, detail, credits)
 
 
-def data(cookie: int, tag: int, size: int) -> bytes:
-    """The body of a reply that announces the first page of a file."""
-    return ANSWER.pack(cookie, size, (1).to_bytes(32, "little"), bytes(32), 0, bytes(27), 0, tag, DATA, 0, 4)
+def data(cookie: int, tag: int, size: int, pages: int = 1, status: int = DATA) -> bytes:
+    """The body of a reply that announces pages of a file."""
+    return ANSWER.pack(cookie, size, pages.to_bytes(32, "little"), bytes(32), 0, bytes(27), 0, tag, status, 0, 4)
+
+
+def wait(asked: Request, wait_ms: int) -> bytes:
+    """The body of a reply that says that the request is kept."""
+    return ANSWER.pack(asked.cookie, 0, bytes(32), bytes(32), 0, bytes(27), 0, asked.tag, WAIT, wait_ms, 4)
+
+
+def redirect(asked: Request, record: Record) -> bytes:
+    """The body of a reply that names a node for all pages that were asked for."""
+    return ANSWER.pack(asked.cookie, 0, asked.pages.to_bytes(32, "little"), bytes(32), record.node,
+                       record.packed()[8:35], 0, asked.tag, REDIRECT, 0, 4)
 
 
 @dataclass(frozen=True)
@@ -152,6 +165,11 @@ class Record:
         """Its bytes."""
         return struct.pack("<Q16sHIIBBII", self.node, self.gid, 0, self.qpn, self.qkey, 0, self.standing, self.boot,
                            self.incarnation)
+
+
+def notice(inum: int, gen: int, chunk: int, pages: int) -> bytes:
+    """The body of a notice that the sender has pages."""
+    return NOTICE.pack(inum, gen, chunk, pages.to_bytes(32, "little"))
 
 
 def gossip(nonce: int, sender: Record, others: tuple[Record, ...] = (), count: int | None = None,

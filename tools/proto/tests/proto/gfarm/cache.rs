@@ -9,6 +9,7 @@ mod directory;
 mod document;
 mod fetching;
 mod fragment;
+mod gap;
 mod gossip;
 mod have;
 mod ibaddr;

@@ -133,16 +133,6 @@ fn a_requester_begins_anew_where_it_is() {
 }
 
 #[test]
-fn who_reads_from_the_file_server_anyway_asks_owners_only() {
-    let mut driver = Driver::new(4096);
-    driver.requester.set_duty(Duty::Behind);
-    assert!(matches!(driver.step(Event::Start), Effect::Ask(_)));
-    driver.send(OWNER);
-    assert_eq!(driver.reply(redirect(HOLDER, all())), OVER_WITH_NOTHING);
-    assert!(driver.requester.owners().contains(node(OWNER)));
-}
-
-#[test]
 fn who_owes_pages_waits_for_nodes_near_a_file_server() {
     for (duty, depth, waits) in [
         (Duty::Owes, DEPTH_OWING_MAX - 1, true),
