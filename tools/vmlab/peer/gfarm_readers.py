@@ -16,7 +16,7 @@ the open) to LAST (begun before the last byte was there):
 
 - No cell is of another version, at another place, or of another file; a cell of zeroes was never written.
 - Is FIRST also LAST, nothing was written meanwhile: then each byte and the size are those of this version.
-- A file that is replaced by a rename is one version for an open file, from its first byte to its last.
+- A file that is replaced by a rename, or removed before, is one version for an open file, from begin to end.
 - What is read again by the same open file is not older than before.
 """
 from __future__ import annotations
@@ -40,14 +40,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 HEAD, CELL, PAGE = 256, 16, 4096
-REPLACE, REWRITE, UPDATE = "replace", "rewrite", "update"
+REPLACE, REMOVE, REWRITE, UPDATE = "replace", "remove", "rewrite", "update"
+ANEW = (REPLACE, REMOVE)        # each version is another file
 # Where the program is loaded to, and the longest file, which it writes as far as it goes.
 BASE, LONGEST = 0x400000, 1 << 18
 WRITE_BYTES, READ_BYTES = 16 << 10, 30_000
 PAUSE_SECONDS, BETWEEN_SECONDS = 0.3, 0.2
-SHOWN = 5
 NR_URING_SETUP, NR_URING_ENTER, OP_READ, WAIT = 425, 426, 22, 1
-PARTS = 8
+PARTS, SHOWN = 8, 5
 
 
 @dataclass(frozen=True)
@@ -80,11 +80,11 @@ class File:
         return PROGRAM + words.tobytes()
 
 
-# A file is replaced by another one, written anew from its beginning, or changed in its place.
+# A file is replaced by another one, removed before that, written anew from its beginning, or changed in its place.
 FILES = (
     File(1, REPLACE, (65_536, 20_496, 131_072, 4096, 50_000)), File(2, REPLACE, (272, 8192, 70_000)),
     File(3, REWRITE, (65_536, 20_496, 131_072, 4096, 50_000)), File(4, REWRITE, (8192, 272, 70_000, 8176)),
-    File(5, UPDATE, (131_072,)), File(6, UPDATE, (20_496,)),
+    File(5, UPDATE, (131_072,)), File(6, UPDATE, (20_496,)), File(7, REMOVE, (20_496, 65_536, 272)),
 )
 
 
@@ -156,9 +156,11 @@ class Writer:
         """Writes the next version of a file."""
         version = ledger.completed(file) + 1
         path, text = f"{self.folder}/{file.name}", file.content(version)
-        if file.kind == REPLACE:
+        if file.kind in ANEW:
             self._write(f"{path}.new", os.O_CREAT | os.O_EXCL, text)
             ledger.begin(file, version)
+            if file.kind == REMOVE:
+                os.unlink(path)
             os.rename(f"{path}.new", path)
         else:
             ledger.begin(file, version)
@@ -375,7 +377,7 @@ def wrong_cell(file: File, seen: bytes, first: int, last: int, is_mapped: bool) 
 def complaint(file: File, seen: bytes, first: int, last: int, is_mapped: bool) -> str:
     """What is wrong with the bytes of an open file, "" if nothing is."""
     versions = f"{len(seen)} bytes, versions {first} to {last} may be there"
-    if first == last or file.kind == REPLACE:
+    if first == last or file.kind in ANEW:
         if any(is_version(file, seen, version, is_mapped) for version in range(first, last + 1)):
             return ""
         counted = dict(Counter(tag & 0xffffffff for tag in tags(seen)))
@@ -418,10 +420,9 @@ class Reader:
         try:
             seen = by_exec(f"{self.folder}/{file.name}")
         except OSError as why:
-            # What was cut off is no program while it is short.
             if why.errno != errno.ENOEXEC or file.kind != REWRITE or first == self.ledger.begun(file):
                 raise
-            self.counts["short exec"] += 1
+            self.counts["short exec"] += 1      # what was cut off is no program while it is short
             return
         self._judge(file, "exec", seen, first, self.ledger.begun(file))
 
@@ -430,7 +431,7 @@ class Reader:
         try:
             return os.open(f"{self.folder}/{file.name}", os.O_RDONLY | flags)
         except OSError as why:
-            if why.errno != errno.ESTALE or file.kind != REPLACE:
+            if why.errno != errno.ESTALE or file.kind not in ANEW:
                 raise
             self.counts["stale"] += 1
             return None
@@ -450,7 +451,7 @@ class Reader:
                     os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
                 seen = way(fd)
                 self._judge(file, name, seen, first, self.ledger.begun(file))
-                if turn and (before != seen if file.kind == REPLACE else is_older(before, seen)):
+                if turn and (before != seen if file.kind in ANEW else is_older(before, seen)):
                     self.faults.append(f"{file.name} by {name}: other bytes than before, or older ones")
                 before = seen
         finally:
@@ -463,14 +464,12 @@ class Reader:
 
     def turn(self, file: File, name: str) -> None:
         """Reads a file in a way."""
-        way = self.ways[name]
+        way, first = self.ways[name], self.ledger.completed(file)
         try:
-            if way is None:
-                self._execute(file)
-            else:
-                self._read(file, name, way)
+            self._execute(file) if way is None else self._read(file, name, way)
         except OSError as why:
-            self.faults.append(f"{file.name} by {name}: {why}")
+            if file.kind != REMOVE or why.errno != errno.ENOENT or first == self.ledger.begun(file):
+                self.faults.append(f"{file.name} by {name}: {why}")
 
 
 def read(folder: str, path: str, seed: str, seconds: float) -> dict[str, object]:

@@ -24,10 +24,10 @@ from vmlab.needs import needs
 
 MINUTES = float(os.environ.get("VMLAB_GFARM_MINUTES", tier.of(0.0, 10.0)))
 SECONDS = max(6.0, 60 * MINUTES)
-# Each reader reads each of six files in each of eight ways, on a busy host too.
+# Each reader reads each of seven files in each of eight ways, on a busy host too.
 TIMEOUT_SECONDS = SECONDS + 300
 WAYS = ("read", "pread", "mmap", "splice", "sendfile", "direct", "io_uring", "exec")
-KINDS = ("replace", "rewrite", "update")
+KINDS = ("replace", "remove", "rewrite", "update")
 OTHER = "/mnt/gfarm-other"
 LEDGER = "/run/versions"
 
