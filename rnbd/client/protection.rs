@@ -72,6 +72,12 @@ static LOG_LIMIT: RateLimit = RateLimit::new(5000, 3);
 /// The longest tuple.
 const TUPLE_LEN_MAX: usize = 16;
 
+/// Each byte of an escape.
+const ESCAPE: u8 = 0xff;
+
+/// Each byte of what is no tuple: no escape, and of an address that no disk has.
+const NO_TUPLE: u8 = 0xfe;
+
 /// The protection information of a device, and what was seen of it.
 pub(super) struct Protection {
     geometry: Geometry,
@@ -139,6 +145,8 @@ impl Protection {
         let io = io.with_tuples(tuples_len);
         let len = usize::from(tuples_len);
         if rw.op == Op::Read {
+            // Tuples of an earlier request must not stand for those that do not come.
+            fill(buffer, at, len, NO_TUPLE)?;
             return sealed(io, None);
         }
         let intervals = u64::from(len_bytes / self.geometry.interval_bytes());
@@ -146,10 +154,7 @@ impl Protection {
             request.tuples_out(buffer, at, len)?;
             self.written.fetch_add(intervals, Relaxed);
         } else {
-            // An escape for each.
-            for offset in (at..at.saturating_add(len)).step_by(size_of::<u64>()) {
-                buffer.copy_in(offset, &[0xff; size_of::<u64>()])?;
-            }
+            fill(buffer, at, len, ESCAPE)?;
             self.not_protected.fetch_add(intervals, Relaxed);
         }
         sealed(io, Some((buffer, at, len)))
@@ -245,6 +250,14 @@ fn log_wrong(device: &Device, wrong: Wrong) {
     if LOG_LIMIT.allow().is_some() {
         pr_err!("{device}: wrong data from the server: {}\n", Shown(wrong));
     }
+}
+
+/// Fills the place of tuples. Their lengths are multiples of 8 bytes.
+fn fill(buffer: &PageBlock, at: usize, len: usize, byte: u8) -> Result {
+    for offset in (at..at.saturating_add(len)).step_by(size_of::<u64>()) {
+        buffer.copy_in(offset, &[byte; size_of::<u64>()])?;
+    }
+    Ok(())
 }
 
 /// Returns the checksum of a format's guard.
