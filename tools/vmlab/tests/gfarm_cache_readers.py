@@ -171,8 +171,10 @@ class Wire:
 
 
 @contextmanager
-def across(pair: Lab) -> Iterator[tuple[Gfarm, list[Node]]]:
+def across(pair: Lab, near_options: str = "", far_options: str = "", device: str = "rxe1",
+           at: str = AT) -> Iterator[tuple[Gfarm, list[Node]]]:
     """A node at each end of the second wire, for the body. The servers are at one end of the first one."""
+    first, second = (",".join(filter(None, (f"ib_devname={device}", more))) for more in (near_options, far_options))
     servers = gfarm_mount.start(pair)
     loaded.of(pair).load(pair.client, "gfarm", "mods ours gfarm_ra")
     # A gfsd listens at an address of the loopback interface only.
@@ -181,9 +183,9 @@ def across(pair: Lab) -> Iterator[tuple[Gfarm, list[Node]]]:
     pair.defer(pair.server.start_job(f"exec python3 -I -S {program} {server}:{GFSD_PORT} "
                                      f"{ADDRESSES['fs1']}:{GFSD_PORT}", 1000).kill)
     with ExitStack() as stack:
-        near = stack.enter_context(gfarm_node.node(servers, "ib_devname=rxe1", f"{AT}0"))
+        near = stack.enter_context(gfarm_node.node(servers, first, f"{at}0"))
         far = stack.enter_context(gfarm_node.node(
-            servers, "ib_devname=rxe1", f"{AT}1", machine=pair.client, source=f"{server}:{GFMD_PORT}",
+            servers, second, f"{at}1", machine=pair.client, source=f"{server}:{GFMD_PORT}",
             hosts=f"hosts=fs1/{server}+fs2/{server}"))
         acquaint([near, far])
         yield servers, [near, far]
