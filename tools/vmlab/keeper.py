@@ -233,6 +233,10 @@ class Keeper:
         except Exception:       # a machine that cannot be asked
             return False
 
+    def emulation_broke(self) -> bool:
+        """Whether a machine has died in this test by what only happens under emulation."""
+        return self._lab is not None and any(machine.died_of_emulation for machine in self._lab.machines)
+
     def _evidence(self, lab: Lab) -> list[str]:
         """What the machines have to say about a failure."""
         lines = [f"logs: {lab.folder}"]

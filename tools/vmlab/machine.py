@@ -26,6 +26,10 @@ from vmlab.patience import is_debug_kernel, scaled
 # starts in 40 ms of its processor time instead of 110, `rdma` in 27 instead of 96. init_on_alloc=0: Debian's kernel
 # clears all memory that it allocates, which hides what reads memory that it has not written. tsc=nowatchdog: on a busy
 # host the watchdog takes the TSC for unstable and changes to the HPET, each read of which leaves the emulated code.
+LAST_WORDS_LINES = 200
+# A breakpoint that the kernel put at a place of its own text to change it, and whose handler does not know the place
+# any more. In text of a module the line ends with the module's name.
+INT3_OOPS = re.compile(r"Oops: int3.*?RIP: 0010:([^\n]*)", re.S)
 APPEND = ("console=ttyS0 quiet panic=-1 mitigations=off init_on_alloc=0 net.ifnames=0 log_buf_len=4M printk.devkmsg=on "
           "apparmor=0 audit=0 norandmaps rcupdate.rcu_cpu_stall_timeout=60 nmi_watchdog=0 sysrq_always_enabled "
           "tsc=nowatchdog")
@@ -121,6 +125,13 @@ def _checked(name: str, command: str, result: Result) -> str:
 def _die_with_parent() -> None:
     """Runs in the child before QEMU: no machine outlives the harness, however that ends."""
     _LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def is_patching_oops(console: str) -> bool:
+    """Whether the kernel ended in the middle of a change of its own text: where QEMU emulates several processors with
+    a thread each, one may run half of it (the same as in `keeper`, which changes the preemption of machines)."""
+    oops = INT3_OOPS.search(console)
+    return oops is not None and not oops[1].rstrip().endswith("]")
 
 
 class Machine:
@@ -231,6 +242,12 @@ class Machine:
         except OSError:
             return "#     (no console)"
         return "\n".join(f"#     {line}" for line in text.splitlines()[-lines:])
+
+    @property
+    def died_of_emulation(self) -> bool:
+        """Whether the machine is dead because the kernel changed its own text while the emulator ran it on another
+        processor."""
+        return not self.alive and is_patching_oops(self.console_tail(LAST_WORDS_LINES))
 
     def sysrq(self, key: str) -> None:
         """Presses Alt, SysRq and a key on the machine's keyboard: the kernel answers on the console and in its log even

@@ -17,6 +17,7 @@ from vmlab import checks
 from vmlab.channel import AgentError, Channel, MachineGone
 from vmlab.ktap import Report
 from vmlab.lab import Spec
+from vmlab.machine import is_patching_oops
 from vmlab.needs import Needs, needs, of
 from vmlab.oracle import COMPLAINT
 from vmlab.plan import Group, Planned, choose, groups, select
@@ -284,6 +285,22 @@ class OracleTest(unittest.TestCase):
                      "rtrs_core: loading out-of-tree module taints kernel.", "rnbd_client: rnbd0 mapped",
                      "Command line: rcupdate.rcu_cpu_stall_timeout=60", "DEBUG build"):
             self.assertNotRegex(line, COMPLAINT)
+
+
+class EmulationTest(unittest.TestCase):
+    """Machines that the emulation has killed."""
+
+    OOPS = ("#     [  31.2] Oops: int3: 0000 [#1] SMP NOPTI\n#     [  31.2] CPU: 1 UID: 0 PID: 77 Comm: fio\n"
+            "#     [  31.2] RIP: 0010:{}\n#     [  31.2] Code: cc 0f\n")
+
+    def test_a_change_of_the_kernels_text(self) -> None:
+        """The breakpoint is in the kernel itself."""
+        self.assertTrue(is_patching_oops(self.OOPS.format("__skb_get_hash_net+0x1f/0x2a0")))
+
+    def test_a_module_that_runs_into_nothing(self) -> None:
+        """Between functions the compiler puts breakpoints, too."""
+        self.assertFalse(is_patching_oops(self.OOPS.format("rtrs_client_init+0x1f/0x2a0 [rtrs_client]")))
+        self.assertFalse(is_patching_oops(self.OOPS.replace("int3", "general protection fault").format("x+0x1/0x2")))
 
 
 class ChecksTest(unittest.TestCase):
