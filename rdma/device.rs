@@ -143,6 +143,11 @@ impl Device {
         self.attributes().max_send_sge.try_into().unwrap_or(0)
     }
 
+    /// Returns the largest number of segments of an RDMA read.
+    pub fn max_read_sge(&self) -> u32 {
+        self.attributes().max_sge_rd.try_into().unwrap_or(0)
+    }
+
     /// Returns the largest number of the peer's RDMA reads and atomics in flight on a queue pair.
     pub fn max_qp_rd_atomic(&self) -> u32 {
         self.attributes().max_qp_rd_atom.try_into().unwrap_or(0)

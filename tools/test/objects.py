@@ -10,13 +10,14 @@ import subprocess
 
 # The folders of the modules' sources.
 SOURCES = ("chunk4k", "kernel_ext", "block", "net", "gfarm_ra", "gfarm_ra/vfs", "rdma", "rtrs", "rnbd", "samples",
-           "selftest", "verbs_provider", "test_device")
+           "samples/crc32_umr", "selftest", "verbs_provider", "test_device")
 
 
 # Functions of core that end in a panic, as relocations name them.
 PANIC = re.compile(r"9panicking|unwrap_failed|expect_failed|len_mismatch|slice\w*_fail|panic_already")
 # Sources of protocol code. The kernel's own containers are not among them.
-PROTOCOL = re.compile(r"(?:rdma/proto|rtrs/proto|rnbd/proto|gfarm_ra/proto|test_device/proto|common|chunk4k)/.*\.rs")
+PROTOCOL = re.compile(r"(?:rdma/proto|rtrs/proto|rnbd/proto|gfarm_ra/proto|samples/crc32_umr/proto|test_device/proto|"
+                      r"common|chunk4k)/.*\.rs")
 
 
 def panics(disassembly: str) -> dict[str, list[str]]:
@@ -59,10 +60,11 @@ def check(repository: pathlib.Path, kdir: list[str]) -> list[tuple[str, list[str
     names = {module.stem for module in modules}
     wanted = {"kernel_ext", "block_ext", "net_ext", "vfs_ext", "gfarm_ra", "rdma_rust", "rtrs-core", "rtrs-client",
               "rtrs-server", "rnbd-client", "rnbd-server", "kernel_ext_test", "net_test", "vfs_test", "rdma_test",
-              "rdma_test_device"}
+              "rdma_test_device", "crc32_umr_target", "crc32_umr_initiator"}
     results.append(("every-module-is-built", sorted(f"{name}.ko is missing" for name in wanted - names)))
     for module in modules:
-        if not module.stem.startswith(("kernel_ext", "gfarm_ra", "rdma_rust", "rtrs", "rnbd", "rdma_test_device")):
+        if not module.stem.startswith(("kernel_ext", "gfarm_ra", "rdma_rust", "rtrs", "rnbd", "rdma_test_device",
+                                       "crc32_umr")):
             continue
         sites = panics(_run(kdir, repository, "objdump", "-dr", "--no-show-raw-insn", str(module)))
         wrong = []

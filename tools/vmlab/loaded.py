@@ -18,7 +18,8 @@ from vmlab.phases import phase
 LOAD_SECONDS = 120.0
 UNLOAD_SECONDS = 90.0
 # The module whose presence shows that a part is there.
-WITNESS = {"server": "rnbd_server", "client": "rnbd_client", "gfarm": "gfarm_ra"}
+WITNESS = {"server": "rnbd_server", "client": "rnbd_client", "gfarm": "gfarm_ra",
+           "crc32_umr": "crc32_umr_target"}
 
 Parts = Mapping[str, str]
 

@@ -3,9 +3,9 @@
 //! The pure protocol folders of the kernel modules, compiled for the host.
 //!
 //! The same files, unchanged, are the crate `ferro_proto` and `pub mod proto;` of the module crates
-//! `rtrs_core`, `rnbd_client`, `rnbd_server`, `rdma` and `rdma_test_device_main`. The first two
-//! have the same names here as in the kernel (`common/`, `rtrs/` beside this one), so that
-//! `use ferro_proto::...` and `use rtrs_core::proto::...` mean the same. No module has `gfarm` yet.
+//! `rtrs_core`, `rnbd_client`, `rnbd_server`, `gfarm_ra`, `rdma`, `rdma_test_device_main` and both
+//! of the CRC32/UMR sample. Crates that others use have the same names here as in the kernel
+//! (`chunk4k/`, `common/`, `rtrs/` beside this one), so that `use ferro_proto::...` means the same.
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -27,11 +27,17 @@ mod rnbd_folder {
     pub mod proto;
 }
 
+#[path = "../../../samples/crc32_umr"]
+mod crc32_umr_folder {
+    pub mod proto;
+}
+
 #[path = "../../../test_device"]
 mod test_device_folder {
     pub mod proto;
 }
 
+pub use crc32_umr_folder::proto as crc32_umr;
 pub use ferro_proto as common;
 pub use gfarm_folder::proto as gfarm;
 pub use rdma_folder::proto as rdma;

@@ -24,6 +24,7 @@ mod chance;
 mod chunk4k;
 mod connect_retry;
 mod control;
+mod crc32_umr;
 mod credit;
 mod device;
 mod failover;

@@ -50,13 +50,17 @@ use zerocopy::IntoBytes;
 #[path = "gfarm_targets.rs"]
 mod gfarm_targets;
 
+#[path = "chunk_targets.rs"]
+mod chunk_targets;
+
+pub(crate) use chunk_targets::*;
 pub(crate) use gfarm_targets::*;
 
 /// A target: panics if the parser breaks its promise.
 pub(crate) type Target = fn(&[u8]);
 
 /// All targets, by the names that `tools/fuzz` knows them by.
-pub(crate) const TARGETS: [(&str, Target); 14] = [
+pub(crate) const TARGETS: [(&str, Target); 16] = [
     ("connect", connect),
     ("info", info),
     ("chunks", chunks),
@@ -71,6 +75,8 @@ pub(crate) const TARGETS: [(&str, Target); 14] = [
     ("gfarm_options", gfarm_options),
     ("gfarm_cache", gfarm_cache),
     ("gfarm_fragments", gfarm_fragments),
+    ("chunk4k", chunk4k),
+    ("crc32_umr", crc32_umr),
 ];
 
 /// Takes a number off the front.
