@@ -18,11 +18,12 @@ pub fn differs(seed: u32, block: u64, data: &[u8]) -> Option<usize> {
 
 /// SplitMix64, a byte at a time.
 fn bytes(seed: u32, block: u64) -> impl Iterator<Item = u8> {
-    let start = block.rotate_left(32) ^ u64::from(seed);
-    (0u64..).flat_map(move |n| {
-        let mut z = start.wrapping_add(n.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)).to_le_bytes()
+    let mut state = block.rotate_left(32) ^ u64::from(seed);
+    core::iter::repeat_with(move || {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
     })
+    .flat_map(u64::to_le_bytes)
 }
