@@ -80,7 +80,8 @@ def safety_comments_argue(sources: list[Source]) -> list[str]:
 def proto_forbids_unsafe(sources: list[Source]) -> list[str]:
     """Every pure folder says so itself, in the file that wires it."""
     roots = [s for s in _rust(sources) if s.path.parts[0] != "tools"
-             and (s.path.name == "proto.rs" or str(s.path) in ("chunk4k/chunk4k.rs", "common/ferro_proto.rs"))]
+             and (s.path.name == "proto.rs"
+                  or str(s.path) in ("chunk4k/chunk4k.rs", "common/ferro_proto.rs", "rnbd/sidecar.rs"))]
     return [f"{s.path}: no #![forbid(unsafe_code)]" for s in roots if "#![forbid(unsafe_code)]" not in s.text]
 
 
@@ -88,7 +89,7 @@ def _is_pure(path: pathlib.Path) -> bool:
     """The pure folders. What implements the kernel's traits for their types is left out of the host's build."""
     if path.parts[0] in ("chunk4k", "common"):
         return path.stem != "kernel_traits"
-    return path.parts[0] != "tools" and "proto" in path.parts
+    return path.parts[0] != "tools" and ("proto" in path.parts or path.is_relative_to("rnbd/sidecar"))
 
 
 def proto_is_pure(sources: list[Source]) -> list[str]:
@@ -124,13 +125,13 @@ def no_path_attributes(sources: list[Source]) -> list[str]:
 
 
 # Programs whose work is what a pure folder offers.
-_PROGRAMS = ("tools/chunk4kfsck/src",)
+_PROGRAMS = ("tools/chunk4kfsck/src", "tools/pi-sidecar/src")
 # Public for tests and the simulation, which look at a decision's parts.
 _LOOKED_AT = {"io_ids"}
 
 
 def proto_is_used(sources: list[Source]) -> list[str]:
-    """What a pure folder offers a module uses: what is only tested is not what runs."""
+    """What a pure folder offers a module or a program uses: what is only tested is not what runs."""
     files = {s.path: "\n".join(map(_code_of, s.lines)) for s in _rust(sources)
              if _in_folder(s.path, (*KERNEL_FOLDERS, *_PROGRAMS))}
     offers = re.compile(r"^ *pub (?:const )?(fn|const|static|struct|enum|trait|type) (\w+)", re.M)

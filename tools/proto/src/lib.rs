@@ -25,6 +25,7 @@ mod rdma_folder {
 #[path = "../../../rnbd"]
 mod rnbd_folder {
     pub mod proto;
+    pub mod sidecar;
 }
 
 #[path = "../../../samples/crc32_umr"]
@@ -41,6 +42,9 @@ pub use crc32_umr_folder::proto as crc32_umr;
 pub use ferro_proto as common;
 pub use gfarm_folder::proto as gfarm;
 pub use rdma_folder::proto as rdma;
-pub use rnbd_folder::proto as rnbd;
+pub use rnbd_folder::{
+    proto as rnbd,
+    sidecar, //
+};
 pub use rtrs_core::proto as rtrs;
 pub use test_device_folder::proto as test_device;

@@ -116,6 +116,7 @@ fn seeds() -> Vec<Vec<u8>> {
     ]
     .into_iter()
     .chain(crate::gfarm::seeds())
+    .chain(crate::sidecar::seeds())
     .collect()
 }
 

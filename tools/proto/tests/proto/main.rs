@@ -56,6 +56,7 @@ mod refusal;
 mod request;
 mod retry;
 mod settings;
+mod sidecar;
 mod signal;
 mod siphash;
 mod survey;

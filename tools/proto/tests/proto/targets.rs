@@ -49,18 +49,21 @@ use zerocopy::IntoBytes;
 
 #[path = "gfarm_targets.rs"]
 mod gfarm_targets;
+#[path = "sidecar_targets.rs"]
+mod sidecar_targets;
 
 #[path = "chunk_targets.rs"]
 mod chunk_targets;
 
 pub(crate) use chunk_targets::*;
 pub(crate) use gfarm_targets::*;
+pub(crate) use sidecar_targets::*;
 
 /// A target: panics if the parser breaks its promise.
 pub(crate) type Target = fn(&[u8]);
 
 /// All targets, by the names that `tools/fuzz` knows them by.
-pub(crate) const TARGETS: [(&str, Target); 16] = [
+pub(crate) const TARGETS: [(&str, Target); 17] = [
     ("connect", connect),
     ("info", info),
     ("chunks", chunks),
@@ -77,6 +80,7 @@ pub(crate) const TARGETS: [(&str, Target); 16] = [
     ("gfarm_fragments", gfarm_fragments),
     ("chunk4k", chunk4k),
     ("crc32_umr", crc32_umr),
+    ("sidecar", sidecar),
 ];
 
 /// Takes a number off the front.

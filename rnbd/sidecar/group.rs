@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A PI block: the tuples of a group, and nothing else.
+//!
+//! It has no header, and needs none: each tuple says by its reference where it belongs, so that a
+//! sector that was lost, torn off or misdirected costs the tuples in it, not their neighbours.
+
+use zerocopy::{
+    FromBytes,
+    IntoBytes, //
+};
+
+use super::{
+    tuple::{
+        Seal,
+        Tuple,
+        TUPLE_BYTES, //
+    },
+    Block,
+    BLOCK_BYTES, //
+};
+
+/// The number of data blocks of a group.
+pub const GROUP_BLOCKS: u64 = (BLOCK_BYTES / TUPLE_BYTES) as u64;
+
+/// A place in a group: below [`GROUP_BLOCKS`].
+pub type Index = u8;
+const _: () = assert!(GROUP_BLOCKS == 1 << Index::BITS);
+
+/// Returns the group of a data block, and the block's place in it.
+pub const fn place(block: u64) -> (u64, Index) {
+    // CAST: the low bits are the place.
+    (block / GROUP_BLOCKS, block as Index)
+}
+
+/// Returns the data block at a place of a group.
+pub const fn block_at(group: u64, index: Index) -> u64 {
+    // CAST: widening; `u64::from` is not const.
+    group.wrapping_mul(GROUP_BLOCKS) | index as u64
+}
+
+/// Returns the tuple at a place of a PI block.
+pub fn tuple(home: &Block, index: Index) -> Tuple {
+    home.chunks_exact(TUPLE_BYTES)
+        .nth(index.into())
+        .and_then(|bytes| Tuple::read_from_bytes(bytes).ok())
+        .unwrap_or_default()
+}
+
+/// Sets the tuple at a place of a PI block.
+pub fn set_tuple(home: &mut Block, index: Index, tuple: &Tuple) {
+    if let Some(bytes) = home.chunks_exact_mut(TUPLE_BYTES).nth(index.into()) {
+        bytes.copy_from_slice(tuple.as_bytes());
+    }
+}
+
+/// Writes the PI block of a group without data.
+pub fn format(home: &mut Block, group: u64, seal: &Seal) {
+    for index in 0..=Index::MAX {
+        set_tuple(home, index, &seal.unwritten(block_at(group, index)));
+    }
+}

@@ -1,0 +1,279 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The PI blocks in memory: which group is in which slot, and which ones must be written home.
+//!
+//! The number of slots is fixed. A slot is pinned by the requests that use it, and stays until
+//! its tuples are home.
+//!
+//! A block is *fresh* from its first write until a flush: its data may still be what was there
+//! before, which no tuple describes.
+
+use super::group::{
+    Index,
+    GROUP_BLOCKS, //
+};
+
+/// A set of blocks of a group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+struct Blocks([u64; Blocks::WORDS]);
+
+impl Blocks {
+    const WORDS: usize = (GROUP_BLOCKS / u64::BITS as u64) as usize;
+
+    fn bit(index: Index) -> (usize, u64) {
+        let word = usize::from(index) / u64::BITS as usize;
+        (word, 1 << (u32::from(index) % u64::BITS))
+    }
+
+    fn set(&mut self, index: Index, is_member: bool) {
+        let (word, bit) = Self::bit(index);
+        if let Some(word) = self.0.get_mut(word) {
+            *word = if is_member { *word | bit } else { *word & !bit };
+        }
+    }
+
+    fn has(&self, index: Index) -> bool {
+        let (word, bit) = Self::bit(index);
+        self.0.get(word).is_some_and(|word| word & bit != 0)
+    }
+
+    fn add(&mut self, other: &Self) {
+        for (to, from) in self.0.iter_mut().zip(other.0) {
+            *to |= from;
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// A slot of the memory for PI blocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+struct Slot {
+    group: u64,
+    state: State,
+    pins: u16,
+    /// The lowest record with a tuple that the last write home did not have.
+    dirty: Option<u64>,
+    /// The lowest record with a tuple that the write home in flight has.
+    writing: Option<u64>,
+    /// Blocks that are fresh: for the flush in flight, and for the next one.
+    fresh_before: Blocks,
+    fresh: Blocks,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+enum State {
+    #[default]
+    Free,
+    /// Must be read.
+    Wanted,
+    Loading,
+    Ready,
+    /// Could not be read; the requests that pin it fail.
+    Failed,
+}
+
+impl Slot {
+    fn has_fresh(&self) -> bool {
+        !self.fresh.is_empty() || !self.fresh_before.is_empty()
+    }
+}
+
+/// The state of a slot for a request that has pinned it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Load {
+    /// The PI block is not read yet.
+    Pending,
+    /// The PI block is in memory.
+    Ready,
+    /// The PI block could not be read.
+    Failed,
+}
+
+/// The slots.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Homes<const N: usize> {
+    slots: [Slot; N],
+    /// Where the search for a free slot begins, so that all are used in turn.
+    hand: usize,
+}
+
+impl<const N: usize> Default for Homes<N> {
+    fn default() -> Self {
+        Self {
+            slots: [Slot::default(); N],
+            hand: 0,
+        }
+    }
+}
+
+impl<const N: usize> Homes<N> {
+    fn find(&self, group: u64) -> Option<usize> {
+        self.slots
+            .iter()
+            .position(|slot| slot.state != State::Free && slot.group == group)
+    }
+
+    /// A slot that is free, or whose PI block is home and not in use.
+    fn spare(&self, except: Option<usize>) -> Option<usize> {
+        let is_spare = |slot: &Slot| {
+            let is_home = slot.dirty.is_none() && slot.writing.is_none();
+            let is_idle = is_home && slot.pins == 0 && !slot.has_fresh();
+            is_idle && matches!(slot.state, State::Free | State::Ready | State::Failed)
+        };
+        (0..N)
+            .map(|offset| self.hand.wrapping_add(offset).checked_rem(N).unwrap_or(0))
+            .find(|at| Some(*at) != except && self.slots.get(*at).is_some_and(is_spare))
+    }
+
+    /// Pins the slots of one or two groups, all of them or none; `None` if there are too few slots.
+    pub fn pin(&mut self, groups: [Option<u64>; 2]) -> Option<[Option<usize>; 2]> {
+        let [first, second] = groups.map(|group| group.and_then(|group| self.find(group)));
+        // A slot that has one of the two groups is no spare one for the other.
+        let first = match (first, groups) {
+            (None, [Some(_), _]) => Some(self.spare(second)?),
+            _ => first,
+        };
+        let second = match (second, groups) {
+            (None, [_, Some(_)]) => Some(self.spare(first)?),
+            _ => second,
+        };
+        let found = [first, second];
+        for (at, group) in found.iter().zip(groups) {
+            let slot = at.and_then(|at| self.slots.get_mut(at));
+            if let (Some(slot), Some(group)) = (slot, group) {
+                if slot.state == State::Free || slot.group != group {
+                    *slot = Slot {
+                        group,
+                        state: State::Wanted,
+                        ..Slot::default()
+                    };
+                    self.hand = self.hand.wrapping_add(1).checked_rem(N).unwrap_or(0);
+                }
+                slot.pins = slot.pins.saturating_add(1);
+            }
+        }
+        Some(found)
+    }
+
+    /// Ends the use of a slot by a request.
+    pub fn unpin(&mut self, at: usize) {
+        if let Some(slot) = self.slots.get_mut(at) {
+            slot.pins = slot.pins.saturating_sub(1);
+            if slot.pins == 0 && slot.state == State::Failed {
+                *slot = Slot::default();
+            }
+        }
+    }
+
+    /// Returns the state of a slot that is pinned.
+    pub fn load(&self, at: usize) -> Load {
+        match self.slots.get(at).map(|slot| slot.state) {
+            Some(State::Ready) => Load::Ready,
+            Some(State::Wanted | State::Loading) => Load::Pending,
+            Some(State::Free | State::Failed) | None => Load::Failed,
+        }
+    }
+
+    /// Returns a slot that must be read now, and its group.
+    pub fn start_load(&mut self) -> Option<(usize, u64)> {
+        let wanted = |(_, slot): &(usize, &mut Slot)| slot.state == State::Wanted;
+        let (at, slot) = self.slots.iter_mut().enumerate().find(wanted)?;
+        slot.state = State::Loading;
+        Some((at, slot.group))
+    }
+
+    /// The PI block of a slot was read, or cannot be read.
+    pub fn end_load(&mut self, at: usize, is_read: bool) {
+        if let Some(slot) = self.slots.get_mut(at) {
+            slot.state = if is_read { State::Ready } else { State::Failed };
+        }
+    }
+
+    /// A tuple of the record `sequence` was set in a slot.
+    pub fn dirty(&mut self, at: usize, sequence: u64) {
+        if let Some(slot) = self.slots.get_mut(at) {
+            slot.dirty = Some(slot.dirty.map_or(sequence, |first| first.min(sequence)));
+        }
+    }
+
+    /// A block of a slot is fresh, or is not any more.
+    pub fn set_fresh(&mut self, at: usize, index: Index, is_fresh: bool) {
+        if let Some(slot) = self.slots.get_mut(at) {
+            slot.fresh.set(index, is_fresh);
+            slot.fresh_before.set(index, false);
+        }
+    }
+
+    /// Returns whether a block of a slot is fresh.
+    pub fn is_fresh(&self, at: usize, index: Index) -> bool {
+        let slot = self.slots.get(at);
+        slot.is_some_and(|slot| slot.fresh.has(index) || slot.fresh_before.has(index))
+    }
+
+    /// Returns whether any block is fresh.
+    pub fn has_fresh(&self) -> bool {
+        self.slots.iter().any(Slot::has_fresh)
+    }
+
+    /// A flush starts: it covers the data of the blocks that are fresh now.
+    pub fn start_flush(&mut self) {
+        for slot in &mut self.slots {
+            slot.fresh_before.add(&slot.fresh);
+            slot.fresh = Blocks::default();
+        }
+    }
+
+    /// The flush has ended, and what it covers is durable.
+    pub fn end_flush(&mut self) {
+        for slot in &mut self.slots {
+            slot.fresh_before = Blocks::default();
+        }
+    }
+
+    /// Returns the slot that should be written home now, and its group: that of the oldest record.
+    /// The caller copies the PI block before it changes again.
+    pub fn start_write(&mut self) -> Option<(usize, u64)> {
+        // An older version of a PI block must not be written last.
+        let (at, slot) = self
+            .slots
+            .iter_mut()
+            .enumerate()
+            .filter(|(_, slot)| slot.dirty.is_some() && slot.writing.is_none())
+            .min_by_key(|(_, slot)| slot.dirty)?;
+        slot.writing = slot.dirty.take();
+        Some((at, slot.group))
+    }
+
+    /// The write home of a slot has ended.
+    pub fn end_write(&mut self, at: usize, is_written: bool) {
+        if let Some(slot) = self.slots.get_mut(at) {
+            let sequence = slot.writing.take();
+            if let Some(sequence) = sequence.filter(|_| !is_written) {
+                self.dirty(at, sequence);
+            }
+        }
+    }
+
+    /// Returns the lowest record with a tuple that is not home.
+    pub fn floor(&self) -> Option<u64> {
+        let both = |slot: &Slot| [slot.dirty, slot.writing];
+        self.slots.iter().flat_map(both).flatten().min()
+    }
+
+    /// Returns the number of slots that are not home.
+    pub fn dirty_count(&self) -> usize {
+        let is_dirty = |slot: &&Slot| slot.dirty.is_some() || slot.writing.is_some();
+        self.slots.iter().filter(is_dirty).count()
+    }
+
+    /// Returns the number of writes home in flight.
+    pub fn writing_count(&self) -> usize {
+        self.slots
+            .iter()
+            .filter(|slot| slot.writing.is_some())
+            .count()
+    }
+}

@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The replay of the journal when a device is opened.
+//!
+//! The caller, in this order:
+//!
+//! 1. flushes the device, so that what is read below stays what it is;
+//! 2. reads the ring, and finds the [`Live`] records in it;
+//! 3. sorts their entries by group ([`Live::list`]), and has nothing more to do if the journal is
+//!    [`clean`](Live::clean);
+//! 4. for each group reads the PI block and the blocks that entries mention, sets the tuples that
+//!    [`settle`] returns, and writes the PI block home;
+//! 5. flushes;
+//! 6. writes the mark [`Live::mark`] with FUA: now the journal is empty.
+//!
+//! A crash in between does no harm: only the data and the records decide, and both are unchanged
+//! before the mark is durable.
+
+use super::{
+    group,
+    layout::Layout,
+    record::{
+        Entry,
+        Head,
+        Record, //
+    },
+    tuple::{
+        Meaning,
+        Seal,
+        Tuple, //
+    },
+    Block,
+    Checksum, //
+};
+
+/// The records that a replay needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Live {
+    newest: Head,
+}
+
+impl Live {
+    /// Finds the records in the blocks of the ring; `None` if there is no record, which means that
+    /// the journal is destroyed, as a formatted device has one.
+    pub fn find(ring: &[Block], layout: &Layout, seal: &Seal, crc: &impl Checksum) -> Option<Self> {
+        let slots = (0u64..).zip(ring);
+        let heads = slots.filter_map(|(slot, block)| {
+            let head = Record::parse(block, layout, seal, crc)?.head();
+            // A record in another slot was misdirected.
+            let is_here = head.sequence.checked_rem(layout.slots().into()) == Some(slot);
+            is_here.then_some(head)
+        });
+        let newest = heads.max_by_key(|head| head.sequence)?;
+        // A sequence number that cannot be counted on was not written by us.
+        (newest.sequence < u64::MAX - u64::from(layout.slots())).then_some(Self { newest })
+    }
+
+    /// Returns the mark that ends the replay.
+    pub const fn mark(&self) -> Head {
+        let sequence = self.newest.sequence.saturating_add(1);
+        Head {
+            sequence,
+            tail: sequence,
+        }
+    }
+
+    /// Returns the sequence number of the newest record if it is a mark that needs no record
+    /// before it, and `list` is empty: then there is nothing to replay, and nothing to write.
+    pub fn clean(&self, list: &[Mention]) -> Option<u64> {
+        let is_clean = self.newest.tail == self.newest.sequence && list.is_empty();
+        is_clean.then_some(self.newest.sequence)
+    }
+
+    /// Returns the records in the order of their sequence numbers; `None` for one that is missing.
+    /// Each of them was durable once, so a missing one was damaged later.
+    pub fn records<'a>(
+        &self,
+        ring: &'a [Block],
+        layout: &'a Layout,
+        seal: &'a Seal,
+        crc: &'a impl Checksum,
+    ) -> impl Iterator<Item = Option<Record<'a>>> {
+        (self.newest.tail..=self.newest.sequence).map(move |sequence| {
+            let slot = sequence.checked_rem(layout.slots().into())?;
+            let block = ring.get(usize::try_from(slot).ok()?)?;
+            let record = Record::parse(block, layout, seal, crc)?;
+            (record.head().sequence == sequence).then_some(record)
+        })
+    }
+
+    /// Lists the entries by group, and in a group in the order in which they were written; returns
+    /// those that were found (`list` has room for [`ENTRIES_MAX`](super::record::ENTRIES_MAX)
+    /// times the number of slots), and the number of missing records.
+    pub fn list<'l>(
+        &self,
+        ring: &[Block],
+        layout: &Layout,
+        seal: &Seal,
+        crc: &impl Checksum,
+        list: &'l mut [Mention],
+    ) -> (&'l [Mention], u32) {
+        let mut missing = 0u32;
+        let mut count = 0usize;
+        for record in self.records(ring, layout, seal, crc) {
+            let Some(record) = record else {
+                missing = missing.saturating_add(1);
+                continue;
+            };
+            let free = list.get_mut(count..).unwrap_or_default();
+            for (to, entry) in free.iter_mut().zip(record.entries()) {
+                // CAST: at most 1024 records of 100 entries.
+                let order = count as u32;
+                *to = Mention { order, entry };
+                count = count.saturating_add(1);
+            }
+        }
+        let used = list.get_mut(..count).unwrap_or_default();
+        used.sort_unstable_by_key(|mention| (mention.entry.group(), mention.order));
+        (used, missing)
+    }
+}
+
+/// An entry of a live record.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Mention {
+    /// Its place in the order in which the entries were written.
+    order: u32,
+    /// The entry.
+    entry: Entry,
+}
+
+impl Mention {
+    /// Returns the group of the entry.
+    pub fn group(&self) -> u64 {
+        self.entry.group()
+    }
+}
+
+/// Returns the mentions of each group.
+pub fn by_group(list: &[Mention]) -> impl Iterator<Item = &[Mention]> {
+    list.chunk_by(|a, b| a.group() == b.group())
+}
+
+/// What a replay has found about a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// The last write is there.
+    Newest,
+    /// A write before it is there, or what was there before them.
+    Older,
+    /// The data are of no write: a torn one.
+    Torn,
+}
+
+/// Returns the tuple of a data block by the entries of its group; `None` if none mentions it.
+/// `crc` reads the block and returns its CRC, `None` if it cannot be read.
+///
+/// The newest tuple that fits is the right one. That the block has no data fits everything; it is
+/// believed before one write only, since a second one has waited for the data of the first
+/// (`store`).
+pub fn settle(
+    mentions: &[Mention],
+    block: u64,
+    seal: &Seal,
+    crc: impl FnOnce() -> Option<u64>,
+) -> Option<(Tuple, Found)> {
+    let mut crc = LazyCrc::Unread(crc);
+    let mut writes = 0u32;
+    let mut oldest = None;
+    let mentions = mentions.iter().rev().map(|mention| &mention.entry);
+    let mut entries = mentions.filter_map(|entry| Some((entry, entry.after(block, seal)?)));
+    let found = entries.by_ref().find_map(|(entry, after)| {
+        let fits = fits(&after, block, seal, writes, &mut crc);
+        writes = writes.saturating_add(1);
+        oldest = Some(entry.old);
+        fits.then_some(after)
+    });
+    if let Some(after) = found {
+        let is_newest = writes == 1;
+        return Some((
+            after,
+            if is_newest {
+                Found::Newest
+            } else {
+                Found::Older
+            },
+        ));
+    }
+    let before = oldest?;
+    if fits(&before, block, seal, writes, &mut crc) {
+        return Some((before, Found::Older));
+    }
+    Some((seal.lost(block), Found::Torn))
+}
+
+/// Returns whether a block has what a tuple says, `writes` writes before the last one.
+fn fits<F: FnOnce() -> Option<u64>>(
+    tuple: &Tuple,
+    block: u64,
+    seal: &Seal,
+    writes: u32,
+    crc: &mut LazyCrc<F>,
+) -> bool {
+    match seal.meaning(tuple, block) {
+        Meaning::Unwritten => writes <= 1,
+        Meaning::Lost | Meaning::Foreign => false,
+        Meaning::Data { guard, .. } => crc.get() == Some(guard),
+    }
+}
+
+/// The CRC of a block that is read when it is needed, once.
+enum LazyCrc<F> {
+    Unread(F),
+    Reading,
+    Read(Option<u64>),
+}
+
+impl<F: FnOnce() -> Option<u64>> LazyCrc<F> {
+    fn get(&mut self) -> Option<u64> {
+        let crc = match core::mem::replace(self, Self::Reading) {
+            Self::Unread(read) => read(),
+            Self::Read(crc) => crc,
+            Self::Reading => None,
+        };
+        *self = Self::Read(crc);
+        crc
+    }
+}
+
+/// What a replay has found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// Blocks whose last write is there.
+    pub newest: u64,
+    /// Blocks with an older write.
+    pub older: u64,
+    /// Blocks with a torn write.
+    pub torn: u64,
+    /// Records that are missing.
+    pub missing: u32,
+}
+
+impl Outcome {
+    fn count(&mut self, found: Found) {
+        let counter = match found {
+            Found::Newest => &mut self.newest,
+            Found::Older => &mut self.older,
+            Found::Torn => &mut self.torn,
+        };
+        *counter = counter.saturating_add(1);
+    }
+
+    /// Sets the tuples of a group in its PI block by its mentions; `crc` reads a data block and
+    /// returns its CRC.
+    pub fn settle_group(
+        &mut self,
+        mentions: &[Mention],
+        home: &mut Block,
+        seal: &Seal,
+        mut crc: impl FnMut(u64) -> Option<u64>,
+    ) {
+        let Some(group) = mentions.first().map(Mention::group) else {
+            return;
+        };
+        for index in 0..=group::Index::MAX {
+            let block = group::block_at(group, index);
+            if let Some((tuple, found)) = settle(mentions, block, seal, || crc(block)) {
+                group::set_tuple(home, index, &tuple);
+                self.count(found);
+            }
+        }
+    }
+}

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The sequence numbers of the journal: which record may be written, and which slot is free.
+//!
+//! One record is written at a time, and the next one when it is durable: so the sequence numbers on
+//! the device have no gap, and a record that is missing is damage.
+//!
+//! A record says from which one on a replay needs the journal (its tail). The record that is being
+//! written may be torn, and its slot is lost then, so the tail of the one *before* it must not
+//! include that slot. It does not, as each record is written only when the tail leaves one slot
+//! more free than it needs.
+
+use super::record::Head;
+
+/// The journal of an open device.
+///
+/// # Invariants
+///
+/// `settled <= next`, and `next - settled < slots`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Ring {
+    slots: u32,
+    /// The sequence number of the next record, or of the one that is being written.
+    next: u64,
+    /// The lowest record whose data or homes may not be durable.
+    settled: u64,
+    /// The newest record with entries: marks after it need no flush.
+    newest_entries: u64,
+    /// The record that is being written.
+    writing: Option<Writing>,
+    /// The newest record is a mark that needs no record before it.
+    is_empty: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Writing {
+    tail: u64,
+    is_mark: bool,
+}
+
+impl Ring {
+    /// The journal of `slots` slots, whose newest record is a mark with the sequence number `mark`
+    /// that needs no record before it.
+    pub const fn after_mark(slots: u32, mark: u64) -> Self {
+        let next = mark.saturating_add(1);
+        Self {
+            slots,
+            next,
+            settled: next,
+            newest_entries: 0,
+            writing: None,
+            is_empty: true,
+        }
+    }
+
+    /// The lowest record that is not settled.
+    pub const fn settled(&self) -> u64 {
+        self.settled
+    }
+
+    /// The sequence number of the next record, or of the one that is being written.
+    pub const fn next(&self) -> u64 {
+        self.next
+    }
+
+    /// The number of records that are not settled.
+    const fn used(&self) -> u64 {
+        self.next.saturating_sub(self.settled)
+    }
+
+    /// Returns whether at least half of the slots are in use, so that records should be settled.
+    pub fn is_half_used(&self) -> bool {
+        self.used().saturating_mul(2) >= self.slots.into()
+    }
+
+    /// Returns whether a replay would find nothing to do.
+    pub const fn is_empty(&self) -> bool {
+        self.is_empty && self.writing.is_none()
+    }
+
+    /// Returns whether a mark would make it empty.
+    pub const fn can_be_emptied(&self) -> bool {
+        !self.is_empty && self.writing.is_none() && self.settled == self.next
+    }
+
+    /// Returns whether a record with entries can be written now.
+    pub fn has_room(&self) -> bool {
+        // One slot is for this record, and one for the next one while this is the newest.
+        self.writing.is_none() && self.used().saturating_add(2) <= self.slots.into()
+    }
+
+    /// Starts to write a record, which [`has_room`](Self::has_room), or a mark that
+    /// [empties](Self::can_be_emptied) the journal; returns its head.
+    pub fn start(&mut self, is_mark: bool) -> Head {
+        self.writing = Some(Writing {
+            tail: self.settled,
+            is_mark,
+        });
+        Head {
+            sequence: self.next,
+            tail: self.settled,
+        }
+    }
+
+    /// The record that was started is durable, or its write has failed. Then the next one gets its
+    /// number and its slot: as its data were not written, a replay may find either.
+    pub fn end(&mut self, is_durable: bool) {
+        if let Some(writing) = self.writing.take().filter(|_| is_durable) {
+            self.is_empty = writing.is_mark && writing.tail == self.next;
+            if !writing.is_mark {
+                self.newest_entries = self.next;
+            }
+            self.next = self.next.saturating_add(1);
+            self.settle(0);
+        }
+    }
+
+    /// The data and the homes of all records before `floor` are durable.
+    pub fn settle(&mut self, floor: u64) {
+        self.settled = self.settled.max(floor.min(self.next));
+        if self.settled > self.newest_entries && self.writing.is_none() {
+            self.settled = self.next;
+        }
+    }
+}

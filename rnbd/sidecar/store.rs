@@ -1,0 +1,461 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! An open device: what may be written when.
+//!
+//! ```text
+//! request ── earlier ones have ended ── tuples in memory ── record durable ── data ── answer
+//!                                                                              │
+//!                                          tail ── flush ── home ── (later) ───┘
+//! ```
+//!
+//! The caller does what [`Store::poll`] returns, and reports the end of each. It has the PI blocks
+//! ([`Memory`]) and the data; this code has the order:
+//!
+//! - data are written when the record with their tuples is durable;
+//! - the tuples in memory change when the data are written, so a home never has a tuple whose
+//!   record is not durable;
+//! - a block that was written for the first time is written again only when its first data are
+//!   durable: else a replay could not tell a torn second write from no write at all, as no tuple
+//!   describes what was there before;
+//! - a record is settled by a flush that starts when its data and its homes are written;
+//! - its slot is used again when it is settled, and one other slot was free meanwhile.
+//!
+//! When a write of a record, of a home, or a flush fails, the store serves reads only: the journal
+//! is sufficient to settle everything when the device is opened again.
+
+mod tuples;
+
+use super::{
+    homes::{
+        Homes,
+        Load, //
+    },
+    queue::{
+        Kind,
+        Queue,
+        Queued,
+        Request,
+        Ticket, //
+    },
+    record::{
+        Head,
+        ENTRIES_MAX, //
+    },
+    ring::Ring,
+    tuple::{
+        Seal,
+        Tuple, //
+    },
+    Block, //
+};
+
+/// The number of PI blocks that are written home together.
+const HOME_WRITES_MAX: usize = 4;
+
+/// The memory of the caller.
+pub trait Memory {
+    /// The PI block in a slot.
+    fn home(&self, slot: usize) -> &Block;
+
+    /// The PI block in a slot, to be changed.
+    fn home_mut(&mut self, slot: usize) -> &mut Block;
+
+    /// The tuple of a block of a write, sealed; `offset` counts the request's blocks.
+    fn tuple(&self, ticket: Ticket, offset: u16) -> Tuple;
+}
+
+/// What the caller shall do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Action {
+    /// Read the PI block of a group into a slot; ends with [`Store::home_read`].
+    ReadHome {
+        /// The slot.
+        slot: usize,
+        /// The group.
+        group: u64,
+    },
+    /// Write a record with FUA, as [`Store::fill`] fills it; ends with [`Store::record_written`].
+    WriteRecord(Head),
+    /// Read, write or discard the data of a request; ends with [`Store::data_done`].
+    Data(Ticket),
+    /// Read the data of a write that has failed; ends with [`Store::settle`].
+    ReadBack(Ticket),
+    /// Write a PI block home, from a copy that is made now; ends with [`Store::home_written`].
+    WriteHome {
+        /// The slot.
+        slot: usize,
+        /// The group.
+        group: u64,
+    },
+    /// Flush the device's cache; ends with [`Store::flushed`].
+    Flush,
+    /// Answer a request; it is not in the store any more.
+    Answer {
+        /// The request.
+        ticket: Ticket,
+        /// Whether it has succeeded.
+        is_ok: bool,
+    },
+}
+
+/// The state of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Stage {
+    /// Waits for other requests, or for slots.
+    Waiting,
+    /// Waits for its PI blocks.
+    Homes,
+    /// Writes a fresh block: waits for a flush.
+    Fresh,
+    /// Waits for a record, or a flush.
+    Ready,
+    /// Its record, or its flush, is in flight.
+    Started,
+    /// Its data may be read or written.
+    Data,
+    /// Its data are being read or written.
+    InData,
+    /// Its data must be read back.
+    Failed,
+    /// Its data are being read back.
+    InReadBack,
+    /// It has ended.
+    Done(bool),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct State {
+    stage: Stage,
+    slots: [Option<usize>; 2],
+    /// The record of a write that is started.
+    sequence: u64,
+}
+
+/// The store of an open device, with up to `REQUESTS` requests and `SLOTS` PI blocks in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Store<const REQUESTS: usize, const SLOTS: usize> {
+    seal: Seal,
+    ring: Ring,
+    homes: Homes<SLOTS>,
+    queue: Queue<State, REQUESTS>,
+    /// What a flush in flight settles.
+    flushing: Option<u64>,
+    is_volatile: bool,
+    is_draining: bool,
+    has_failed: bool,
+}
+
+impl<const REQUESTS: usize, const SLOTS: usize> Store<REQUESTS, SLOTS> {
+    /// Opens a device whose journal has been replayed. `is_volatile`: it may have a volatile cache.
+    pub fn new(seal: Seal, ring: Ring, is_volatile: bool) -> Self {
+        const { assert!(SLOTS >= 2, "a request needs two") };
+        Self {
+            seal,
+            ring,
+            homes: Homes::default(),
+            queue: Queue::new(),
+            flushing: None,
+            is_volatile,
+            is_draining: false,
+            has_failed: false,
+        }
+    }
+
+    /// Adds a request; `None` if there are as many as can be in flight.
+    pub fn submit(&mut self, request: Request) -> Option<Ticket> {
+        let state = State {
+            stage: Stage::Waiting,
+            slots: [None; 2],
+            sequence: 0,
+        };
+        self.queue.add(request, state)
+    }
+
+    /// Returns a request in flight.
+    pub fn request(&self, ticket: Ticket) -> Option<&Request> {
+        Some(&self.queue.get(ticket)?.request)
+    }
+
+    /// Whether everything shall be written home and settled: before the device is closed, or when
+    /// it has nothing else to do.
+    pub fn drain(&mut self, is_draining: bool) {
+        self.is_draining = is_draining;
+    }
+
+    /// Returns whether a replay would find nothing to do.
+    pub fn is_clean(&self) -> bool {
+        self.queue.iter().next().is_none() && self.ring.is_empty()
+    }
+
+    /// Returns whether the store serves reads only, since a write of its own has failed.
+    pub const fn has_failed(&self) -> bool {
+        self.has_failed
+    }
+
+    /// Returns the next thing to do; `None` if the store waits for the end of others, or has
+    /// nothing to do.
+    pub fn poll(&mut self) -> Option<Action> {
+        self.advance();
+        self.answer()
+            .or_else(|| self.start_data())
+            .or_else(|| {
+                let (slot, group) = self.homes.start_load()?;
+                Some(Action::ReadHome { slot, group })
+            })
+            .or_else(|| self.start_record())
+            .or_else(|| self.start_home())
+            .or_else(|| self.start_flush())
+    }
+
+    fn at_stage(&self, stage: Stage) -> Option<Ticket> {
+        self.queue.oldest(|queued| queued.state.stage == stage)
+    }
+
+    fn set_stage(&mut self, ticket: Ticket, stage: Stage) {
+        if let Some(queued) = self.queue.get_mut(ticket) {
+            queued.state.stage = stage;
+        }
+    }
+
+    /// Lets requests go on that wait for others, for slots, or for PI blocks.
+    fn advance(&mut self) {
+        let can_start = |store: &Self, queued: &Queued<State>| {
+            queued.state.stage == Stage::Waiting && store.queue.may_run(queued)
+        };
+        while let Some(ticket) = self.queue.oldest(|queued| can_start(self, queued)) {
+            let Some(queued) = self.queue.get(ticket) else {
+                break;
+            };
+            // The oldest one gets its slots first, else it might wait for ever.
+            let stage = match self.homes.pin(queued.request.groups()) {
+                Some(slots) => {
+                    if let Some(queued) = self.queue.get_mut(ticket) {
+                        queued.state.slots = slots;
+                    }
+                    Stage::Homes
+                }
+                None if self.has_failed => Stage::Done(false),
+                None => break,
+            };
+            self.set_stage(ticket, stage);
+        }
+        for ticket in 0..REQUESTS {
+            let Some(queued) = self.queue.get(ticket) else {
+                continue;
+            };
+            let stage = match queued.state.stage {
+                Stage::Homes | Stage::Fresh => self.loaded(queued),
+                Stage::Ready if self.has_failed => Stage::Done(false),
+                _ => continue,
+            };
+            self.set_stage(ticket, stage);
+        }
+    }
+
+    /// The stage of a request that waits for its PI blocks.
+    fn loaded(&self, queued: &Queued<State>) -> Stage {
+        let loads = queued.state.slots.map(|slot| match slot {
+            Some(slot) => self.homes.load(slot),
+            None => Load::Ready,
+        });
+        match queued.request.kind() {
+            _ if loads.contains(&Load::Failed) => Stage::Done(false),
+            _ if loads.contains(&Load::Pending) => Stage::Homes,
+            Kind::Read => Stage::Data,
+            _ if self.has_failed => Stage::Done(false),
+            Kind::Write { .. } if self.has_fresh(queued) => Stage::Fresh,
+            _ => Stage::Ready,
+        }
+    }
+
+    fn answer(&mut self) -> Option<Action> {
+        let is_done = |queued: &Queued<State>| matches!(queued.state.stage, Stage::Done(_));
+        let ticket = self.queue.oldest(is_done)?;
+        let Stage::Done(is_ok) = self.queue.get(ticket)?.state.stage else {
+            return None;
+        };
+        let queued = self.queue.remove(ticket)?;
+        for slot in queued.state.slots.into_iter().flatten() {
+            self.homes.unpin(slot);
+        }
+        Some(Action::Answer { ticket, is_ok })
+    }
+
+    fn start_data(&mut self) -> Option<Action> {
+        if let Some(ticket) = self.at_stage(Stage::Failed) {
+            self.set_stage(ticket, Stage::InReadBack);
+            return Some(Action::ReadBack(ticket));
+        }
+        let ticket = self.at_stage(Stage::Data)?;
+        self.set_stage(ticket, Stage::InData);
+        Some(Action::Data(ticket))
+    }
+
+    fn is_write(queued: &Queued<State>) -> bool {
+        matches!(queued.request.kind(), Kind::Write { .. } | Kind::Discard)
+    }
+
+    /// Starts a record with the writes that are ready, or a mark that empties the journal.
+    fn start_record(&mut self) -> Option<Action> {
+        if self.has_failed {
+            return None;
+        }
+        let mut entries = 0usize;
+        let is_ready =
+            |queued: &Queued<State>| queued.state.stage == Stage::Ready && Self::is_write(queued);
+        while self.ring.has_room() {
+            let Some(ticket) = self.queue.oldest(is_ready) else {
+                break;
+            };
+            let queued = self.queue.get_mut(ticket)?;
+            let sum = entries.saturating_add(queued.request.entries());
+            if sum > ENTRIES_MAX {
+                break;
+            }
+            entries = sum;
+            queued.state.stage = Stage::Started;
+            queued.state.sequence = self.ring.next();
+        }
+        let is_mark = entries == 0;
+        let empties = self.is_draining && self.ring.can_be_emptied();
+        let is_due = !is_mark || empties;
+        is_due.then(|| Action::WriteRecord(self.ring.start(is_mark)))
+    }
+
+    /// The record that was started is durable, or its write has failed.
+    pub fn record_written(&mut self, is_durable: bool) {
+        self.ring.end(is_durable);
+        self.has_failed |= !is_durable;
+        let stage = if is_durable {
+            Stage::Data
+        } else {
+            Stage::Done(false)
+        };
+        for ticket in 0..REQUESTS {
+            let is_started = |queued: &&Queued<State>| {
+                queued.state.stage == Stage::Started && Self::is_write(queued)
+            };
+            if self.queue.get(ticket).filter(is_started).is_some() {
+                self.set_stage(ticket, stage);
+            }
+        }
+    }
+
+    /// The data of a request were read, written or discarded.
+    pub fn data_done(&mut self, ticket: Ticket, is_ok: bool, memory: &mut impl Memory) {
+        let Some(queued) = self.queue.get(ticket).copied() else {
+            return;
+        };
+        let stage = match queued.request.kind() {
+            Kind::Read | Kind::Flush => Stage::Done(is_ok),
+            Kind::Write { .. } if !is_ok => Stage::Failed,
+            // Discarded blocks read as zeroes even if the device kept their data.
+            Kind::Write { .. } | Kind::Discard => {
+                for offset in 0..queued.request.blocks() {
+                    let tuple = self.new_tuple(ticket, &queued.request, memory, offset);
+                    self.note_fresh(&queued, memory, offset);
+                    self.set_tuple(&queued, memory, offset, &tuple);
+                }
+                Stage::Done(true)
+            }
+        };
+        self.set_stage(ticket, stage);
+    }
+
+    /// A PI block was read into its slot, or cannot be read.
+    pub fn home_read(&mut self, slot: usize, is_ok: bool) {
+        self.homes.end_load(slot, is_ok);
+    }
+
+    /// Whether PI blocks should be written home and settled now.
+    fn is_pressed(&self) -> bool {
+        let slots_left = self.homes.dirty_count().saturating_mul(2) < SLOTS;
+        self.is_draining
+            || !slots_left
+            || self.ring.is_half_used()
+            || self
+                .queue
+                .oldest(|queued| self.is_starved(queued))
+                .is_some()
+    }
+
+    /// Returns whether a request waits for slots.
+    fn is_starved(&self, queued: &Queued<State>) -> bool {
+        queued.state.stage == Stage::Waiting && self.queue.may_run(queued)
+    }
+
+    fn start_home(&mut self) -> Option<Action> {
+        let is_allowed = !self.has_failed && self.homes.writing_count() < HOME_WRITES_MAX;
+        if !is_allowed || !self.is_pressed() {
+            return None;
+        }
+        let (slot, group) = self.homes.start_write()?;
+        Some(Action::WriteHome { slot, group })
+    }
+
+    /// A PI block was written home, or its write has failed.
+    pub fn home_written(&mut self, slot: usize, is_ok: bool) {
+        self.homes.end_write(slot, is_ok);
+        self.has_failed |= !is_ok;
+    }
+
+    /// All records before this one have their data and their homes on the device or in its cache.
+    fn floor(&self) -> u64 {
+        let has_record = |queued: &Queued<State>| {
+            let is_started = !matches!(
+                queued.state.stage,
+                Stage::Waiting | Stage::Homes | Stage::Fresh | Stage::Ready | Stage::Done(_)
+            );
+            is_started && Self::is_write(queued)
+        };
+        let records = self.queue.iter().filter(|(_, queued)| has_record(queued));
+        let data = records.map(|(_, queued)| queued.state.sequence).min();
+        [data, self.homes.floor(), Some(self.ring.next())]
+            .into_iter()
+            .flatten()
+            .min()
+            .unwrap_or(0)
+    }
+
+    /// Starts a flush that a request waits for, or that settles records.
+    fn start_flush(&mut self) -> Option<Action> {
+        if self.flushing.is_some() || self.has_failed {
+            return None;
+        }
+        let floor = self.floor();
+        let is_wanted = |queued: &Queued<State>| {
+            queued.state.stage == Stage::Ready && queued.request.kind() == Kind::Flush
+        };
+        let is_due = self.ring.is_half_used() || (self.is_draining && !self.ring.is_empty());
+        let settles = floor > self.ring.settled() && is_due;
+        let is_stuck = |queued: &Queued<State>| {
+            queued.state.stage == Stage::Fresh || self.is_starved(queued) && self.homes.has_fresh()
+        };
+        let wants = |queued: &Queued<State>| is_wanted(queued) || is_stuck(queued);
+        if !settles && self.queue.oldest(wants).is_none() {
+            return None;
+        }
+        while let Some(ticket) = self.queue.oldest(is_wanted) {
+            self.set_stage(ticket, Stage::Started);
+        }
+        self.flushing = Some(floor);
+        self.homes.start_flush();
+        Some(Action::Flush)
+    }
+
+    /// The flush has ended. Only what had ended before it started is durable.
+    pub fn flushed(&mut self, is_ok: bool) {
+        let floor = self.flushing.take();
+        self.has_failed |= !is_ok;
+        if let Some(floor) = floor.filter(|_| is_ok) {
+            self.ring.settle(floor);
+            self.homes.end_flush();
+        }
+        let is_started = |queued: &Queued<State>| {
+            queued.state.stage == Stage::Started && queued.request.kind() == Kind::Flush
+        };
+        while let Some(ticket) = self.queue.oldest(is_started) {
+            self.set_stage(ticket, Stage::Done(is_ok));
+        }
+    }
+}

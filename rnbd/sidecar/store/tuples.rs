@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The tuples of requests: into the record, into the PI blocks in memory, and checks against them.
+
+use super::super::{
+    group,
+    queue::{
+        Kind,
+        Queued,
+        Request,
+        Ticket, //
+    },
+    record::{
+        Builder,
+        Entry,
+        Head, //
+    },
+    tuple::{
+        Meaning,
+        Tuple,
+        Verdict, //
+    },
+    Block,
+    Checksum, //
+};
+use super::{
+    Memory,
+    Stage,
+    State,
+    Store, //
+};
+
+impl<const REQUESTS: usize, const SLOTS: usize> Store<REQUESTS, SLOTS> {
+    /// Fills the record that was started.
+    pub fn fill(&self, head: Head, memory: &impl Memory, block: &mut Block, crc: &impl Checksum) {
+        let mut builder = Builder::new(block);
+        for (ticket, queued) in self.queue.iter() {
+            if queued.state.stage != Stage::Started || !Self::is_write(queued) {
+                continue;
+            }
+            for (offset, blocks) in self.runs(&queued.request) {
+                let first = queued.request.first().wrapping_add(offset.into());
+                let entry = Entry {
+                    first,
+                    blocks,
+                    old: self.tuple(queued, memory, first).unwrap_or_default(),
+                    new: self.new_tuple(ticket, &queued.request, memory, offset),
+                };
+                // `start_record` has counted the entries.
+                let _ = builder.push(&entry);
+            }
+        }
+        builder.finish(head, &self.seal, crc);
+    }
+
+    /// The entries of a request: offset and number of blocks.
+    fn runs(&self, request: &Request) -> impl Iterator<Item = (u16, u16)> {
+        let is_discard = request.kind() == Kind::Discard;
+        let (first, blocks) = (request.first(), request.blocks());
+        let mut offset = 0u16;
+        core::iter::from_fn(move || {
+            let left = blocks.checked_sub(offset).filter(|left| *left != 0)?;
+            let (_, index) = group::place(first.wrapping_add(offset.into()));
+            let in_group = (group::GROUP_BLOCKS as u16).saturating_sub(index.into());
+            let run = if is_discard { left.min(in_group) } else { 1 };
+            let item = (offset, run);
+            offset = offset.saturating_add(run);
+            Some(item)
+        })
+    }
+
+    fn slot_of(queued: &Queued<State>, block: u64) -> Option<usize> {
+        let (group, _) = group::place(block);
+        let found = queued
+            .request
+            .groups()
+            .iter()
+            .position(|g| *g == Some(group))?;
+        queued.state.slots.get(found).copied().flatten()
+    }
+
+    fn tuple(&self, queued: &Queued<State>, memory: &impl Memory, block: u64) -> Option<Tuple> {
+        let slot = Self::slot_of(queued, block)?;
+        Some(group::tuple(memory.home(slot), group::place(block).1))
+    }
+
+    pub(super) fn new_tuple(
+        &self,
+        ticket: Ticket,
+        request: &Request,
+        memory: &impl Memory,
+        offset: u16,
+    ) -> Tuple {
+        match request.kind() {
+            Kind::Discard => self
+                .seal
+                .unwritten(request.first().wrapping_add(offset.into())),
+            _ => memory.tuple(ticket, offset),
+        }
+    }
+
+    /// Returns whether a request is to a fresh block.
+    pub(super) fn has_fresh(&self, queued: &Queued<State>) -> bool {
+        (queued.request.first()..queued.request.end()).any(|block| {
+            let slot = Self::slot_of(queued, block);
+            slot.is_some_and(|slot| self.homes.is_fresh(slot, group::place(block).1))
+        })
+    }
+
+    /// The data of a request are written: the block at `offset` in it is fresh if it had no data
+    /// and the device may have them in its cache only.
+    pub(super) fn note_fresh(&mut self, queued: &Queued<State>, memory: &impl Memory, offset: u16) {
+        let block = queued.request.first().wrapping_add(offset.into());
+        let old = self.tuple(queued, memory, block).unwrap_or_default();
+        let was_unwritten = self.seal.meaning(&old, block) == Meaning::Unwritten;
+        let is_cached = self.is_volatile && queued.request.kind() == Kind::Write { fua: false };
+        if let Some(slot) = Self::slot_of(queued, block) {
+            let index = group::place(block).1;
+            self.homes
+                .set_fresh(slot, index, was_unwritten && is_cached);
+        }
+    }
+
+    pub(super) fn set_tuple(
+        &mut self,
+        queued: &Queued<State>,
+        memory: &mut impl Memory,
+        offset: u16,
+        tuple: &Tuple,
+    ) {
+        let block = queued.request.first().wrapping_add(offset.into());
+        if let Some(slot) = Self::slot_of(queued, block) {
+            group::set_tuple(memory.home_mut(slot), group::place(block).1, tuple);
+            self.homes.dirty(slot, queued.state.sequence);
+        }
+    }
+
+    /// The data of a write that has failed were read back; `crc_of` returns the CRC of a block by
+    /// its offset, or `None` if it could not be read. Each block keeps the tuple that fits it.
+    pub fn settle(
+        &mut self,
+        ticket: Ticket,
+        crc_of: impl Fn(u16) -> Option<u64>,
+        memory: &mut impl Memory,
+    ) {
+        let Some(queued) = self.queue.get(ticket).copied() else {
+            return;
+        };
+        for offset in 0..queued.request.blocks() {
+            let block = queued.request.first().wrapping_add(offset.into());
+            let old = self.tuple(&queued, memory, block).unwrap_or_default();
+            let new = memory.tuple(ticket, offset);
+            let fits = |tuple: &Tuple| {
+                let verdict = crc_of(offset).map(|crc| self.seal.check(tuple, block, crc));
+                verdict.is_some_and(Verdict::is_readable)
+            };
+            let lost = self.seal.lost(block);
+            let tuple = [new, old].into_iter().find(fits).unwrap_or(lost);
+            self.set_tuple(&queued, memory, offset, &tuple);
+        }
+        self.set_stage(ticket, Stage::Done(false));
+    }
+
+    /// Checks a block that a read has read; `offset` counts the request's blocks.
+    pub fn check(
+        &self,
+        ticket: Ticket,
+        offset: u16,
+        crc: u64,
+        memory: &impl Memory,
+    ) -> (Verdict, Tuple) {
+        let queued = self.queue.get(ticket);
+        let block = queued.map_or(0, |queued| {
+            queued.request.first().wrapping_add(offset.into())
+        });
+        let tuple = queued.and_then(|queued| self.tuple(queued, memory, block));
+        let tuple = tuple.unwrap_or_default();
+        (self.seal.check(&tuple, block, crc), tuple)
+    }
+}

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The tuple of a data block, as it is stored: sealed for its device and its place.
+//!
+//! The layout is that of the 16-byte tuple of NVMe and of Linux (`struct crc64_pi_tuple`): the
+//! guard, the application tag, and a reference of 48 bits, which is the block's number XOR a
+//! number that is derived from the device's UUID. So a block that comes with its tuple from
+//! another place, or from the same place of another device, does not fit.
+//!
+//! The application tag 0xffff, which in NVMe turns the check off, is never stored for data. It
+//! marks blocks without data: those that were never written, or were discarded, read as zeroes;
+//! the content of *lost* blocks is neither the old nor the new one.
+
+use zerocopy::big_endian::{
+    U16,
+    U64, //
+};
+use zerocopy_derive::{
+    FromBytes,
+    Immutable,
+    IntoBytes,
+    KnownLayout,
+    Unaligned, //
+};
+
+use super::Checksum;
+
+/// The size of a tuple in bytes.
+pub const TUPLE_BYTES: usize = 16;
+
+/// The number of bits of a reference, and of a block's number.
+pub const REFERENCE_BITS: u32 = 48;
+
+const REFERENCE_MASK: u64 = (1 << REFERENCE_BITS) - 1;
+/// The application tag that turns the check off.
+const ESCAPE: u16 = 0xffff;
+/// Guards of the blocks without data, before they are sealed.
+const UNWRITTEN: u64 = 0x756e_7772_6974_7465;
+const LOST: u64 = 0x6c6f_7374_6461_7461;
+
+/// A tuple as it is stored.
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    Hash,
+    FromBytes,
+    IntoBytes,
+    Immutable,
+    KnownLayout,
+    Unaligned,
+)]
+#[repr(C)]
+pub struct Tuple {
+    guard: U64,
+    app: U16,
+    reference: [u8; 6],
+}
+const _: () = assert!(size_of::<Tuple>() == TUPLE_BYTES);
+
+impl Tuple {
+    fn sealed(guard: u64, app: u16, reference: u64) -> Self {
+        let [_, _, reference @ ..] = reference.to_be_bytes();
+        Self {
+            guard: U64::new(guard),
+            app: U16::new(app),
+            reference,
+        }
+    }
+
+    fn reference(&self) -> u64 {
+        let [a, b, c, d, e, f] = self.reference;
+        u64::from_be_bytes([0, 0, a, b, c, d, e, f])
+    }
+}
+
+/// The meaning of a tuple for a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Meaning {
+    /// The block has data of this guard and application tag.
+    Data {
+        /// The CRC of the block.
+        guard: u64,
+        /// The application tag.
+        app: u16,
+    },
+    /// The block reads as zeroes: the data at its place on the device do not count.
+    Unwritten,
+    /// The block has no valid content: a write of it was torn or has failed.
+    Lost,
+    /// The tuple belongs to another block or another device, or is damaged.
+    Foreign,
+}
+
+/// What a check of a block has found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The data fit.
+    Good,
+    /// The block reads as zeroes.
+    Unwritten,
+    /// The content was lost in a crash or by a failed write, as the sidecar knows.
+    Lost,
+    /// The data do not fit the guard.
+    WrongGuard,
+    /// The tuple is of another block or another device, or is damaged.
+    WrongReference,
+}
+
+impl Verdict {
+    /// Returns whether a reader gets content, and no error.
+    pub const fn is_readable(self) -> bool {
+        matches!(self, Self::Good | Self::Unwritten)
+    }
+}
+
+/// The seal of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Seal(u64);
+
+impl Seal {
+    /// Derives the seal of the device with this UUID.
+    pub fn new(uuid: &[u8; 16], crc: &impl Checksum) -> Self {
+        Self(crc.crc64(uuid))
+    }
+
+    /// Returns the number that the device's journal records carry.
+    pub const fn volume(&self) -> u64 {
+        self.0
+    }
+
+    fn reference(&self, block: u64) -> u64 {
+        (block ^ self.0) & REFERENCE_MASK
+    }
+
+    /// Returns the tuple of data with this guard at data block `block`; `None` for the application
+    /// tag that turns the check off.
+    pub fn data(&self, block: u64, guard: u64, app: u16) -> Option<Tuple> {
+        (app != ESCAPE).then(|| Tuple::sealed(guard, app, self.reference(block)))
+    }
+
+    /// Returns the tuple of data block `block` that was never written, or was discarded.
+    pub fn unwritten(&self, block: u64) -> Tuple {
+        Tuple::sealed(UNWRITTEN ^ self.0, ESCAPE, self.reference(block))
+    }
+
+    /// Returns the tuple of data block `block` whose content is lost.
+    pub fn lost(&self, block: u64) -> Tuple {
+        Tuple::sealed(LOST ^ self.0, ESCAPE, self.reference(block))
+    }
+
+    /// Returns what `tuple` means for data block `block`.
+    pub fn meaning(&self, tuple: &Tuple, block: u64) -> Meaning {
+        if tuple.reference() != self.reference(block) {
+            return Meaning::Foreign;
+        }
+        let guard = tuple.guard.get();
+        match tuple.app.get() {
+            ESCAPE if guard == UNWRITTEN ^ self.0 => Meaning::Unwritten,
+            ESCAPE if guard == LOST ^ self.0 => Meaning::Lost,
+            ESCAPE => Meaning::Foreign,
+            app => Meaning::Data { guard, app },
+        }
+    }
+
+    /// Checks data block `block`: its tuple, and the CRC of its data (of no account where the tuple
+    /// says that there are none).
+    pub fn check(&self, tuple: &Tuple, block: u64, crc: u64) -> Verdict {
+        match self.meaning(tuple, block) {
+            Meaning::Data { guard, .. } if guard == crc => Verdict::Good,
+            Meaning::Data { .. } => Verdict::WrongGuard,
+            Meaning::Unwritten => Verdict::Unwritten,
+            Meaning::Lost => Verdict::Lost,
+            Meaning::Foreign => Verdict::WrongReference,
+        }
+    }
+}

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What has blocks of 4 KiB.
+
+use std::{
+    fs::{
+        File,
+        OpenOptions, //
+    },
+    io::{
+        self,
+        Seek,
+        SeekFrom, //
+    },
+    os::unix::fs::{
+        FileExt,
+        OpenOptionsExt, //
+    },
+    path::Path,
+};
+
+use proto::sidecar::{
+    Block,
+    BLOCK_BYTES, //
+};
+
+/// A device of blocks.
+pub trait Device {
+    /// Returns the number of blocks.
+    fn blocks(&self) -> u64;
+
+    /// Reads a block.
+    ///
+    /// # Errors
+    ///
+    /// Returns the device's error.
+    fn read(&mut self, block: u64, to: &mut Block) -> io::Result<()>;
+
+    /// Writes a block; with `fua` it is durable then.
+    ///
+    /// # Errors
+    ///
+    /// Returns the device's error.
+    fn write(&mut self, block: u64, from: &Block, fua: bool) -> io::Result<()>;
+
+    /// Makes durable what was written before.
+    ///
+    /// # Errors
+    ///
+    /// Returns the device's error.
+    fn flush(&mut self) -> io::Result<()>;
+}
+
+/// A file, or a block device that no other program has for itself.
+#[derive(Debug)]
+pub struct FileDevice {
+    file: File,
+    blocks: u64,
+}
+
+impl FileDevice {
+    /// `O_EXCL`: a block device that is mounted or used by another program is not opened.
+    const EXCLUSIVE: i32 = 0o200;
+
+    /// Opens a file or a block device.
+    ///
+    /// # Errors
+    ///
+    /// Returns the error of the kernel.
+    pub fn open(path: &Path, writes: bool) -> io::Result<Self> {
+        let flags = if writes { Self::EXCLUSIVE } else { 0 };
+        let mut options = OpenOptions::new();
+        let mut file = options
+            .read(true)
+            .write(writes)
+            .custom_flags(flags)
+            .open(path)?;
+        let blocks = file.seek(SeekFrom::End(0))? / BLOCK_BYTES as u64;
+        Ok(Self { file, blocks })
+    }
+
+    fn offset(&self, block: u64) -> io::Result<u64> {
+        let is_inside = block < self.blocks;
+        let offset = block.checked_mul(BLOCK_BYTES as u64);
+        offset.filter(|_| is_inside).ok_or_else(|| {
+            io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "a block behind the end of the device",
+            )
+        })
+    }
+}
+
+impl Device for FileDevice {
+    fn blocks(&self) -> u64 {
+        self.blocks
+    }
+
+    fn read(&mut self, block: u64, to: &mut Block) -> io::Result<()> {
+        self.file.read_exact_at(to, self.offset(block)?)
+    }
+
+    fn write(&mut self, block: u64, from: &Block, fua: bool) -> io::Result<()> {
+        self.file.write_all_at(from, self.offset(block)?)?;
+        if fua {
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+}

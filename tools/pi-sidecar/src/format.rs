@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A device is formatted, and grows.
+
+use std::{
+    error::Error,
+    fmt,
+    io, //
+};
+
+use proto::sidecar::{
+    group,
+    layout::{
+        Layout,
+        Misfit,
+        SUPERBLOCK, //
+    },
+    record::Head,
+    superblock::Superblock,
+    Block,
+    Checksum,
+    BLOCK_BYTES, //
+};
+
+use crate::{
+    device::Device,
+    volume::{
+        Fault,
+        Volume, //
+    },
+};
+
+/// Why a device is not formatted or does not grow.
+#[derive(Debug)]
+pub enum Refused {
+    /// Something is on it.
+    NotEmpty,
+    /// The layout is not possible.
+    Misfit(Misfit),
+    /// Reading or writing has failed.
+    Io(io::Error),
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotEmpty => f.write_str(
+                "its first or last MiB is not empty: --force formats it, and destroys what is on it",
+            ),
+            Self::Misfit(misfit) => misfit.fmt(f),
+            Self::Io(error) => error.fmt(f),
+        }
+    }
+}
+
+impl Error for Refused {}
+
+impl From<io::Error> for Refused {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+/// Where other programs have their signatures: that many blocks at both ends.
+const LOOKED_AT_BLOCKS: u64 = 256;
+
+/// Returns whether the first and the last MiB have zeroes only.
+fn is_empty(device: &mut impl Device) -> io::Result<bool> {
+    let blocks = device.blocks();
+    let last = blocks.saturating_sub(LOOKED_AT_BLOCKS);
+    let mut data: Block = [0; BLOCK_BYTES];
+    for block in (0..LOOKED_AT_BLOCKS.min(blocks)).chain(last..blocks) {
+        device.read(block, &mut data)?;
+        if data.iter().any(|byte| *byte != 0) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Writes the PI blocks of groups without data.
+fn write_homes<C: Checksum>(
+    volume: &Volume<C>,
+    device: &mut impl Device,
+    first: u64,
+) -> io::Result<()> {
+    let mut home: Block = [0; BLOCK_BYTES];
+    for number in first..volume.layout().groups() {
+        group::format(&mut home, number, volume.seal());
+        if let Some(at) = volume.layout().home(number) {
+            device.write(at, &home, false)?;
+        }
+    }
+    device.flush()
+}
+
+/// Formats a device; all of its blocks read as zeroes then. The superblock is written last: a crash
+/// before leaves a device that is not formatted.
+///
+/// # Errors
+///
+/// Returns why the device is not formatted.
+pub fn format<C: Checksum>(
+    device: &mut impl Device,
+    uuid: [u8; 16],
+    slots: u32,
+    force: bool,
+    crc: C,
+) -> Result<Volume<C>, Refused> {
+    let layout = Layout::new(device.blocks(), slots).map_err(Refused::Misfit)?;
+    if !force && !is_empty(device)? {
+        return Err(Refused::NotEmpty);
+    }
+    device.write(SUPERBLOCK, &[0; BLOCK_BYTES], true)?;
+    let volume = Volume::new(Superblock { uuid, layout }, crc);
+    write_homes(&volume, device, 0)?;
+    let head = Head {
+        sequence: 1,
+        tail: 1,
+    };
+    volume.write_mark(device, head)?;
+    volume.save_to(device, layout.copy())?;
+    volume.save_to(device, SUPERBLOCK)?;
+    Ok(volume)
+}
+
+/// Takes the space that a device has got since it was formatted. The superblock is written last: a
+/// crash before leaves the device as it was.
+///
+/// # Errors
+///
+/// Returns why the device does not grow.
+pub fn grow<C: Checksum>(
+    device: &mut impl Device,
+    volume: &Volume<C>,
+    crc: C,
+) -> Result<Volume<C>, Refused> {
+    let layout = volume
+        .layout()
+        .grown(device.blocks())
+        .map_err(Refused::Misfit)?;
+    let superblock = Superblock {
+        layout,
+        ..*volume.superblock()
+    };
+    let grown = Volume::new(superblock, crc);
+    write_homes(&grown, device, volume.layout().groups())?;
+    grown.save_to(device, layout.copy())?;
+    grown.save_to(device, SUPERBLOCK)?;
+    Ok(grown)
+}
+
+/// Writes the superblock anew from its copy in the last block.
+///
+/// # Errors
+///
+/// Returns why the copy cannot be used.
+pub fn restore<C: Checksum>(device: &mut impl Device, crc: C) -> Result<Volume<C>, Fault> {
+    let last = device.blocks().saturating_sub(1);
+    let volume = Volume::load_from(device, last, crc)?;
+    volume.save_to(device, SUPERBLOCK)?;
+    Ok(volume)
+}

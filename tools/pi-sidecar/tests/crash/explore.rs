@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The search through all orders of events, with a crash in each state.
+
+use std::{
+    collections::{
+        HashMap,
+        HashSet, //
+    },
+    hash::{
+        DefaultHasher,
+        Hash,
+        Hasher, //
+    },
+    rc::Rc,
+};
+
+use proto::sidecar::{
+    ring::Ring,
+    BLOCK_BYTES, //
+};
+
+use crate::{
+    disk::{
+        crash_images,
+        Image,
+        Shape, //
+    },
+    recover::{
+        recover,
+        version,
+        Recovered,
+        Seen, //
+    },
+    world::{
+        Progress,
+        Setting,
+        World, //
+    }, //
+};
+
+/// More states than any scenario has: a store that never comes to rest fails by it.
+const STATES_MAX: usize = 300_000;
+
+/// What was searched.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Figures {
+    /// States of the store and the device.
+    pub(crate) states: usize,
+    /// States after a crash, each for one history of the application.
+    pub(crate) crashes: usize,
+    /// Blocks that were checked.
+    pub(crate) blocks: usize,
+    /// Blocks that were reported as torn, and are.
+    pub(crate) torn: usize,
+}
+
+/// What a block may have after a crash.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Allowed {
+    seen: Vec<Seen>,
+    /// A write of it may be torn.
+    may_tear: bool,
+}
+
+/// A search from one state on.
+pub(crate) struct Search<'a> {
+    shape: &'a mut Shape,
+    setting: &'a Setting,
+    recovered: HashMap<Image, Rc<Recovered>>,
+    /// Pairs of an image and what is allowed that were checked.
+    checked: HashSet<(u64, u64)>,
+    known: HashSet<u64>,
+    /// Also crashes that leave the cache of the device as it is.
+    pub(crate) warm: bool,
+    /// Ends of replays.
+    pub(crate) ends: HashMap<(Image, Vec<Seen>), Ring>,
+    pub(crate) figures: Figures,
+    /// The first thing that is wrong.
+    pub(crate) wrong: Option<String>,
+}
+
+fn hash_of(value: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
+}
+
+impl<'a> Search<'a> {
+    pub(crate) fn new(shape: &'a mut Shape, setting: &'a Setting) -> Self {
+        Self {
+            shape,
+            setting,
+            recovered: HashMap::new(),
+            checked: HashSet::new(),
+            known: HashSet::new(),
+            warm: false,
+            ends: HashMap::new(),
+            figures: Figures::default(),
+            wrong: None,
+        }
+    }
+
+    /// Visits all states that can follow `world`.
+    pub(crate) fn run(&mut self, world: World) {
+        let mut left = vec![world];
+        while let Some(world) = left.pop() {
+            assert!(self.figures.states < STATES_MAX, "the states do not end");
+            if self.wrong.is_some() {
+                return;
+            }
+            if !self.known.insert(hash_of(&world)) {
+                continue;
+            }
+            self.figures.states += 1;
+            self.crash(&world);
+            for event in world.events() {
+                left.extend(world.after(self.setting, self.shape, event));
+            }
+        }
+    }
+
+    fn allowed(&self, world: &World) -> Vec<Allowed> {
+        let blocks = self.setting.data.iter().zip(&self.setting.base);
+        let each = blocks.map(|(block, base)| {
+            let mut seen = vec![*base];
+            let mut may_tear = *base == Seen::Lost;
+            for op in self.setting.changes(*block) {
+                let is_discard = matches!(self.setting.ops[op], crate::world::Op::Discard(_));
+                match world.progress[op] {
+                    Progress::Waiting => continue,
+                    Progress::Durable => {
+                        seen.clear();
+                        may_tear = false;
+                    }
+                    Progress::Submitted(_) | Progress::Acknowledged => may_tear |= !is_discard,
+                }
+                seen.push(if is_discard {
+                    Seen::Zeroes
+                } else {
+                    Seen::Version(self.setting.version(op))
+                });
+            }
+            Allowed { seen, may_tear }
+        });
+        each.collect()
+    }
+
+    fn crash(&mut self, world: &World) {
+        let allowed = self.allowed(world);
+        let key = hash_of(&allowed);
+        for image in crash_images(self.shape, &world.medium, &world.writes) {
+            self.check_from(image, &allowed, key);
+        }
+        if self.warm {
+            let warm = self.recover(&world.medium, &world.writes);
+            // What the readers see may be in the cache only, so it counts as it is.
+            self.judge(&warm.seen, None, &allowed);
+            for image in &warm.images {
+                self.check_from(image.clone(), &allowed, key);
+            }
+        }
+    }
+
+    fn recover(&mut self, medium: &Image, writes: &[crate::disk::Write]) -> Recovered {
+        let mut done: Vec<_> = writes.to_vec();
+        done.retain(|write| write.is_done);
+        recover(
+            self.shape,
+            &self.setting.volume,
+            &self.setting.data,
+            (medium, &done),
+            self.setting.is_volatile,
+            self.setting.mistake,
+        )
+    }
+
+    /// Checks what a replay makes of an image, and of what crashes in the replay make of it.
+    fn check_from(&mut self, image: Image, allowed: &[Allowed], key: u64) {
+        let mut left = vec![image];
+        while let Some(image) = left.pop() {
+            if self.wrong.is_some() || !self.checked.insert((hash_of(&image), key)) {
+                continue;
+            }
+            self.figures.crashes += 1;
+            let recovered = match self.recovered.get(&image) {
+                Some(recovered) => recovered.clone(),
+                None => {
+                    let recovered = Rc::new(self.recover(&image, &[]));
+                    self.recovered.insert(image.clone(), recovered.clone());
+                    recovered
+                }
+            };
+            self.judge(&recovered.seen, Some(&image), allowed);
+            let end = (recovered.end.clone(), recovered.seen.clone());
+            self.ends.insert(end, recovered.ring);
+            left.extend(recovered.images.iter().cloned());
+        }
+    }
+
+    fn judge(&mut self, seen: &[Seen], image: Option<&Image>, allowed: &[Allowed]) {
+        for (number, (seen, allowed)) in seen.iter().zip(allowed).enumerate() {
+            self.figures.blocks += 1;
+            let is_right = match seen {
+                Seen::Lost => {
+                    self.figures.torn += 1;
+                    let whole = image.and_then(|image| self.version_in(image, number));
+                    // Before the first write, and after a discard, any whole content will do.
+                    let is_whole = whole.is_some_and(|version| {
+                        allowed.seen.contains(&Seen::Version(version))
+                            || allowed.seen.contains(&Seen::Zeroes)
+                    });
+                    (allowed.may_tear || allowed.seen.contains(seen)) && !is_whole
+                }
+                seen => allowed.seen.contains(seen),
+            };
+            if !is_right {
+                let block = self.setting.data[number];
+                self.wrong = Some(format!("block {block} is {seen:?} and may be {allowed:?}"));
+            }
+        }
+    }
+
+    /// The version of the block of data `number` in an image; `None` if it is torn.
+    fn version_in(&self, image: &Image, number: usize) -> Option<u32> {
+        let (at, _) = self
+            .setting
+            .volume
+            .layout()
+            .data(self.setting.data[number])?;
+        let range = self.shape.range(self.shape.place(at));
+        let mut data = [0; BLOCK_BYTES];
+        self.shape.join(&image[range], &mut data);
+        let found = version(&data);
+        (data == crate::world::content(found)).then_some(found)
+    }
+
+    /// Returns whether nothing is wrong, and says what is.
+    pub(crate) fn is_right(&self) -> bool {
+        if let Some(wrong) = &self.wrong {
+            println!("{wrong}");
+        }
+        self.wrong.is_none()
+    }
+}

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Exhaustive crash model of the sidecar, over the kernel's own code (`rnbd/sidecar`).
+//!
+//! A small device with a journal of four slots runs a few requests in every order in which its
+//! IO can end. In each state the power fails: each part of each write that is not durable is there
+//! or is not, or an older one is. The journal is replayed; in each state of the replay the
+//! power fails again. Then every block must have one of the contents that it may have: nothing
+//! older than what was flushed, no mixture, and no error where one whole content is there.
+//!
+//! The same model finds each of the mistakes in [`Mistake`].
+
+#![expect(
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "a test fails by panicking"
+)]
+
+mod disk;
+mod explore;
+mod recover;
+mod scenarios;
+mod world;
+
+/// A mistake that the model must find.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Mistake {
+    None,
+    /// The device does not flush when the store wants it.
+    FlushLeftOut,
+    /// Records are not written with FUA.
+    RecordWithoutFua,
+    /// The data do not wait for the record.
+    DataBeforeRecord,
+    /// Tuples are in memory, and may go home, before their record is durable.
+    HomeBeforeRecord,
+    /// Records say that all before them are settled.
+    TailTooNew,
+    /// A replay does not flush before it writes the mark.
+    MarkBeforeHomes,
+}

@@ -1,0 +1,425 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The state of everything: the store, the device under it, and the application above it.
+
+use std::rc::Rc;
+
+use pi_sidecar::volume::Volume;
+use proto::sidecar::{
+    queue::{
+        Kind,
+        Request,
+        Ticket, //
+    },
+    ring::Ring,
+    store::{
+        Action,
+        Memory,
+        Store, //
+    },
+    tuple::Tuple,
+    Block,
+    Checksum,
+    BLOCK_BYTES, //
+};
+
+use crate::{
+    disk::{
+        visible,
+        Fast,
+        Image,
+        Shape,
+        Write, //
+    },
+    recover::Seen,
+    Mistake, //
+};
+
+pub(crate) const REQUESTS: usize = 4;
+pub(crate) const SLOTS: usize = 2;
+
+/// What the application does, in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Op {
+    /// Writes a number of blocks.
+    Write(u64, u16),
+    /// Writes a block with FUA.
+    Fua(u64),
+    Discard(u64),
+    Flush,
+}
+
+impl Op {
+    fn request(self) -> (Kind, u64, u16) {
+        match self {
+            Self::Write(block, blocks) => (Kind::Write { fua: false }, block, blocks),
+            Self::Fua(block) => (Kind::Write { fua: true }, block, 1),
+            Self::Discard(block) => (Kind::Discard, block, 1),
+            Self::Flush => (Kind::Flush, 0, 0),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Progress {
+    Waiting,
+    Submitted(Ticket),
+    Acknowledged,
+    Durable,
+}
+
+/// What waits for the end of a write of the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Purpose {
+    Record,
+    Data(Ticket),
+    Home(usize),
+    /// Ends without anyone who waits.
+    None,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Flushing {
+    /// The set of the writes that are durable when it ends: those that had ended when it started.
+    covered: usize,
+    /// Whether the device does what it shall.
+    settles: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Pages {
+    homes: [Rc<Block>; SLOTS],
+    tuples: Vec<Vec<Tuple>>,
+}
+
+impl Memory for Pages {
+    fn home(&self, slot: usize) -> &Block {
+        &self.homes[slot]
+    }
+
+    fn home_mut(&mut self, slot: usize) -> &mut Block {
+        Rc::make_mut(&mut self.homes[slot])
+    }
+
+    fn tuple(&self, ticket: Ticket, offset: u16) -> Tuple {
+        self.tuples[ticket][usize::from(offset)]
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct World {
+    store: Store<REQUESTS, SLOTS>,
+    pages: Pages,
+    pub(crate) medium: Image,
+    pub(crate) writes: Vec<Write>,
+    /// For each of `writes`.
+    purposes: Vec<(Purpose, bool)>,
+    flushing: Option<Flushing>,
+    pub(crate) progress: Vec<Progress>,
+    /// Operations that were acknowledged when a flush was submitted, by its number.
+    covered: Vec<Vec<usize>>,
+    is_draining: bool,
+}
+
+/// What does not change in a run.
+pub(crate) struct Setting {
+    pub(crate) volume: Volume<Fast>,
+    pub(crate) data: Vec<u64>,
+    pub(crate) ops: Vec<Op>,
+    /// What each block had before.
+    pub(crate) base: Vec<Seen>,
+    /// Added to the numbers of versions.
+    pub(crate) base_version: u32,
+    pub(crate) is_volatile: bool,
+    pub(crate) mistake: Mistake,
+}
+
+/// What can happen next.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Event {
+    Submit,
+    WriteEnds(usize),
+    FlushEnds,
+    Drain,
+}
+
+/// The content of a block of data.
+pub(crate) fn content(version: u32) -> Block {
+    let mut block = [0; BLOCK_BYTES];
+    for bytes in block.chunks_exact_mut(4) {
+        bytes.copy_from_slice(&version.to_le_bytes());
+    }
+    block
+}
+
+impl Setting {
+    /// The version that an operation writes to the block at `offset` in it.
+    pub(crate) fn version(&self, op: usize) -> u32 {
+        self.base_version + op as u32 + 1
+    }
+
+    /// The operations that change a block.
+    pub(crate) fn changes(&self, block: u64) -> impl Iterator<Item = usize> + '_ {
+        let changes = move |op: &Op| {
+            let (_, first, blocks) = op.request();
+            (first..first + u64::from(blocks)).contains(&block)
+        };
+        let ops = self.ops.iter().enumerate();
+        ops.filter(move |(_, op)| changes(op))
+            .map(|(number, _)| number)
+    }
+}
+
+impl World {
+    pub(crate) fn new(setting: &Setting, medium: Image, ring: Ring) -> Self {
+        Self {
+            store: Store::new(*setting.volume.seal(), ring, setting.is_volatile),
+            pages: Pages {
+                homes: std::array::from_fn(|_| Rc::new([0; BLOCK_BYTES])),
+                tuples: vec![Vec::new(); REQUESTS],
+            },
+            medium,
+            writes: Vec::new(),
+            purposes: Vec::new(),
+            flushing: None,
+            progress: vec![Progress::Waiting; setting.ops.len()],
+            covered: vec![Vec::new(); setting.ops.len()],
+            is_draining: false,
+        }
+    }
+
+    /// What can happen now.
+    pub(crate) fn events(&self) -> Vec<Event> {
+        let mut events = Vec::new();
+        if self.progress.contains(&Progress::Waiting) {
+            events.push(Event::Submit);
+        }
+        let running = self.writes.iter().enumerate();
+        let running = running.filter(|(_, write)| !write.is_done);
+        events.extend(running.map(|(number, _)| Event::WriteEnds(number)));
+        if self.flushing.is_some() {
+            events.push(Event::FlushEnds);
+        }
+        if !self.is_draining {
+            events.push(Event::Drain);
+        }
+        events
+    }
+
+    /// Lets an event happen, and the store do what it wants; `None` if it cannot happen.
+    pub(crate) fn after(&self, setting: &Setting, shape: &mut Shape, event: Event) -> Option<Self> {
+        let mut world = self.clone();
+        match event {
+            Event::Submit => world.submit(setting)?,
+            Event::WriteEnds(number) => world.write_ends(setting, shape, number),
+            Event::FlushEnds => world.flush_ends(shape),
+            Event::Drain => {
+                world.is_draining = true;
+                world.store.drain(true);
+            }
+        }
+        while let Some(action) = world.store.poll() {
+            world.act(setting, shape, action);
+        }
+        world.sort();
+        Some(world)
+    }
+
+    /// The order of writes to different places does not matter.
+    fn sort(&mut self) {
+        let mut order: Vec<usize> = (0..self.writes.len()).collect();
+        order.sort_by_key(|number| self.writes[*number].place);
+        self.writes = order.iter().map(|n| self.writes[*n].clone()).collect();
+        self.purposes = order.iter().map(|n| self.purposes[*n]).collect();
+        if let Some(flushing) = &mut self.flushing {
+            let places = order.iter().enumerate();
+            let covered = places.filter(|(_, old)| flushing.covered >> **old & 1 != 0);
+            flushing.covered = covered.fold(0, |set, (new, _)| set | 1 << new);
+        }
+    }
+
+    fn submit(&mut self, setting: &Setting) -> Option<()> {
+        let number = self.progress.iter().position(|p| *p == Progress::Waiting)?;
+        let (kind, first, blocks) = setting.ops[number].request();
+        let blocks_max = setting.volume.layout().data_blocks();
+        let request = Request::new(kind, first, blocks, blocks_max).unwrap();
+        let ticket = self.store.submit(request)?;
+        let tuples = (first..first + u64::from(blocks)).map(|block| {
+            let data = content(setting.version(number));
+            let seal = setting.volume.seal();
+            seal.data(block, Fast.crc64(&data), 0).unwrap()
+        });
+        self.pages.tuples[ticket] = tuples.collect();
+        self.progress[number] = Progress::Submitted(ticket);
+        if kind == Kind::Flush {
+            let is_known = |p: &Progress| *p >= Progress::Acknowledged;
+            let known = self.progress.iter().enumerate();
+            let known = known.filter(|(_, p)| is_known(p)).map(|(op, _)| op);
+            self.covered[number] = known.collect();
+        }
+        Some(())
+    }
+
+    fn op_of(&self, ticket: Ticket) -> usize {
+        let submitted = Progress::Submitted(ticket);
+        self.progress.iter().position(|p| *p == submitted).unwrap()
+    }
+
+    fn put(&mut self, shape: &mut Shape, block: u64, data: &Block, fua: bool, purpose: Purpose) {
+        let write = Write {
+            place: shape.place(block),
+            parts: shape.split(data),
+            is_done: false,
+        };
+        self.writes.push(write);
+        self.purposes.push((purpose, fua));
+    }
+
+    fn act(&mut self, setting: &Setting, shape: &mut Shape, action: Action) {
+        let layout = *setting.volume.layout();
+        match action {
+            Action::ReadHome { slot, group } => {
+                let place = shape.place(layout.home(group).unwrap());
+                let parts = visible(shape, &self.medium, &self.writes, place);
+                shape.join(&parts, self.pages.home_mut(slot));
+                self.store.home_read(slot, true);
+            }
+            Action::WriteRecord(mut head) => {
+                if setting.mistake == Mistake::TailTooNew {
+                    head.tail = head.sequence;
+                }
+                let mut record = [0; BLOCK_BYTES];
+                self.store.fill(head, &self.pages, &mut record, &Fast);
+                let at = layout.record(head.sequence);
+                let fua = setting.mistake != Mistake::RecordWithoutFua;
+                if setting.mistake == Mistake::DataBeforeRecord {
+                    self.put(shape, at, &record, fua, Purpose::None);
+                    self.store.record_written(true);
+                } else {
+                    self.put(shape, at, &record, fua, Purpose::Record);
+                }
+                if setting.mistake == Mistake::HomeBeforeRecord {
+                    self.set_tuples(setting);
+                }
+            }
+            Action::Data(ticket) => self.start_data(setting, shape, ticket),
+            Action::ReadBack(_) => panic!("no write fails here"),
+            Action::WriteHome { slot, group } => {
+                let home = *self.pages.home(slot);
+                let at = layout.home(group).unwrap();
+                self.put(shape, at, &home, false, Purpose::Home(slot));
+            }
+            Action::Flush => {
+                let covered = self.writes.iter().enumerate();
+                let covered = covered.filter(|(_, write)| write.is_done);
+                let covered = covered.fold(0usize, |set, (number, _)| set | 1 << number);
+                self.flushing = Some(Flushing {
+                    covered,
+                    settles: setting.mistake != Mistake::FlushLeftOut,
+                });
+                if !setting.is_volatile {
+                    self.flush_ends(shape);
+                }
+            }
+            Action::Answer { ticket, is_ok } => {
+                assert!(is_ok, "nothing fails here");
+                let op = self.op_of(ticket);
+                let is_fua = matches!(setting.ops[op], Op::Fua(_));
+                self.progress[op] = if is_fua || !setting.is_volatile {
+                    Progress::Durable
+                } else {
+                    Progress::Acknowledged
+                };
+                for op in std::mem::take(&mut self.covered[op]) {
+                    self.progress[op] = Progress::Durable;
+                }
+            }
+        }
+    }
+
+    /// The mistake: all requests in the record have their tuples in memory now.
+    fn set_tuples(&mut self, setting: &Setting) {
+        for (number, progress) in self.progress.clone().into_iter().enumerate() {
+            let Progress::Submitted(ticket) = progress else {
+                continue;
+            };
+            let (kind, first, blocks) = setting.ops[number].request();
+            if !matches!(kind, Kind::Write { .. }) {
+                continue;
+            }
+            for offset in 0..blocks {
+                let (_, index) = proto::sidecar::group::place(first + u64::from(offset));
+                let tuple = self.pages.tuple(ticket, offset);
+                proto::sidecar::group::set_tuple(self.pages.home_mut(0), index, &tuple);
+            }
+        }
+    }
+
+    fn start_data(&mut self, setting: &Setting, shape: &mut Shape, ticket: Ticket) {
+        let op = self.op_of(ticket);
+        let (kind, first, blocks) = setting.ops[op].request();
+        let data = match kind {
+            Kind::Write { .. } => content(setting.version(op)),
+            // What a device makes of discarded blocks is open.
+            _ => content(u32::MAX),
+        };
+        let fua = kind == Kind::Write { fua: true };
+        for block in first..first + u64::from(blocks) {
+            let at = setting.volume.layout().data(block).unwrap().0;
+            self.put(shape, at, &data, fua, Purpose::Data(ticket));
+        }
+    }
+
+    fn apply(&mut self, shape: &Shape, number: usize) {
+        let write = self.writes.remove(number);
+        self.purposes.remove(number);
+        let range = shape.range(write.place);
+        self.medium[range].copy_from_slice(&write.parts);
+        if let Some(flushing) = &mut self.flushing {
+            let low = flushing.covered & ((1 << number) - 1);
+            flushing.covered = low | (flushing.covered >> (number + 1)) << number;
+        }
+    }
+
+    fn write_ends(&mut self, setting: &Setting, shape: &mut Shape, number: usize) {
+        self.writes[number].is_done = true;
+        let place = self.writes[number].place;
+        let (purpose, fua) = self.purposes[number];
+        if fua || !setting.is_volatile {
+            // What is older in the cache cannot be written any more.
+            let mut number = number;
+            while let Some(older) = self.writes[..number].iter().position(|w| w.place == place) {
+                self.apply(shape, older);
+                number -= 1;
+            }
+            self.apply(shape, number);
+        }
+        match purpose {
+            Purpose::Record => self.store.record_written(true),
+            Purpose::Data(ticket) => {
+                let rest = self.writes.iter().zip(&self.purposes);
+                let mut rest = rest.filter(|(write, _)| !write.is_done);
+                if !rest.any(|(_, (purpose, _))| *purpose == Purpose::Data(ticket)) {
+                    self.store.data_done(ticket, true, &mut self.pages);
+                }
+            }
+            Purpose::Home(slot) => self.store.home_written(slot, true),
+            Purpose::None => {}
+        }
+    }
+
+    fn flush_ends(&mut self, shape: &Shape) {
+        let Some(flushing) = self.flushing.take() else {
+            return;
+        };
+        if flushing.settles {
+            let covered = (0..self.writes.len()).rev();
+            let covered: Vec<_> = covered.filter(|n| flushing.covered >> n & 1 != 0).collect();
+            // Oldest first, so that the newest one stays.
+            for (removed, number) in covered.into_iter().rev().enumerate() {
+                self.apply(shape, number - removed);
+            }
+        }
+        self.store.flushed(true);
+    }
+}

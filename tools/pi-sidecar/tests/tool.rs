@@ -1,0 +1,321 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The program on files: what is written, damaged, found and repaired.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::{
+    fs,
+    os::unix::fs::FileExt,
+    path::{
+        Path,
+        PathBuf, //
+    },
+};
+
+use clap::Parser;
+use pi_sidecar::commands::{
+    self,
+    CommandLine, //
+};
+
+/// The device's blocks: two groups of data.
+const BLOCKS: u64 = 256 + 2 * 257 + 1;
+/// Where data block 0 and its tuple are.
+const DATA: u64 = 256;
+const HOMES: u64 = 256 + 512;
+
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("pi-sidecar-{}-{name}", std::process::id()));
+        fs::create_dir(&path).unwrap();
+        Self(path)
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    fn device(&self, name: &str, blocks: u64) -> PathBuf {
+        let path = self.file(name);
+        fs::File::create(&path)
+            .unwrap()
+            .set_len(blocks * 4096)
+            .unwrap();
+        path
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Runs the program; returns whether all was good, and its lines.
+fn run(words: &[&str], paths: &[&Path]) -> (bool, String) {
+    let paths = paths.iter().map(|path| path.to_str().unwrap());
+    let line = ["pi-sidecar"]
+        .into_iter()
+        .chain(words.iter().copied())
+        .chain(paths);
+    let mut out = Vec::new();
+    match commands::run(&CommandLine::parse_from(line), &mut out) {
+        Ok(is_good) => (is_good, String::from_utf8(out).unwrap()),
+        Err(why) => (false, format!("{why:#}")),
+    }
+}
+
+fn done(words: &[&str], paths: &[&Path]) -> String {
+    let (is_good, lines) = run(words, paths);
+    assert!(is_good, "{words:?}: {lines}");
+    lines
+}
+
+fn refused(words: &[&str], paths: &[&Path], why: &str) {
+    let (is_good, lines) = run(words, paths);
+    assert!(!is_good && lines.contains(why), "{words:?}: {lines}");
+}
+
+fn flip(path: &Path, offset: u64) {
+    let file = fs::File::options()
+        .read(true)
+        .write(true)
+        .open(path)
+        .unwrap();
+    let mut byte = [0];
+    file.read_exact_at(&mut byte, offset).unwrap();
+    byte[0] ^= 0x10;
+    file.write_all_at(&byte, offset).unwrap();
+}
+
+/// Copies blocks of one device to another.
+fn copy(from: &Path, at: u64, to: &Path, to_at: u64) {
+    let mut block = [0; 4096];
+    let file = fs::File::open(from).unwrap();
+    file.read_exact_at(&mut block, at * 4096).unwrap();
+    let file = fs::File::options().write(true).open(to).unwrap();
+    file.write_all_at(&block, to_at * 4096).unwrap();
+}
+
+fn image(folder: &Folder, blocks: usize) -> PathBuf {
+    let path = folder.file("image");
+    let bytes: Vec<u8> = (0..blocks * 4096)
+        .map(|at| (at / 7 + at / 4096) as u8)
+        .collect();
+    fs::write(&path, bytes).unwrap();
+    path
+}
+
+/// A device with the same content in 300 blocks.
+fn filled(folder: &Folder, name: &str) -> PathBuf {
+    let device = folder.device(name, BLOCKS);
+    let image = image(folder, 300);
+    done(&["format"], &[&device]);
+    done(&["import"], &[&device, &image]);
+    device
+}
+
+#[test]
+fn what_is_imported_is_exported() {
+    let folder = Folder::new("export");
+    let device = filled(&folder, "device");
+    let lines = done(&["scrub"], &[&device]);
+    assert!(
+        lines.contains("300 good, 212 never written, 0 bad"),
+        "{lines}"
+    );
+    let out = folder.file("out");
+    done(&["export", "--blocks", "300"], &[&device, &out]);
+    assert_eq!(
+        fs::read(&out).unwrap(),
+        fs::read(folder.file("image")).unwrap()
+    );
+    // The data are there as they are.
+    let raw = fs::read(&device).unwrap();
+    let data = raw.get(DATA as usize * 4096..).unwrap();
+    assert!(data.starts_with(&fs::read(&out).unwrap()));
+    // Blocks without data read as zeroes, whatever is there.
+    flip(&device, (DATA + 400) * 4096);
+    done(
+        &["export", "--first", "400", "--blocks", "1"],
+        &[&device, &out],
+    );
+    assert_eq!(fs::read(&out).unwrap(), vec![0; 4096]);
+}
+
+#[test]
+fn a_flipped_bit_is_found_and_its_neighbours_are_good() {
+    for (name, offset) in [
+        ("data", DATA * 4096 + 4096 * 7 + 99),
+        ("tuple", HOMES * 4096 + 7 * 16),
+    ] {
+        let folder = Folder::new(name);
+        let device = filled(&folder, "device");
+        flip(&device, offset);
+        let (is_good, lines) = run(&["scrub"], &[&device]);
+        assert!(
+            !is_good && lines.contains("data block 7: its data do not fit"),
+            "{lines}"
+        );
+        assert!(lines.contains("299 good"), "{lines}");
+        let out = folder.file("out");
+        refused(&["export"], &[&device, &out], "data block 7");
+        done(
+            &["export", "--first", "8", "--blocks", "292"],
+            &[&device, &out],
+        );
+        // A write makes the block good again.
+        let image = folder.file("image");
+        done(
+            &["import", "--first", "7", "--blocks", "1"],
+            &[&device, &image],
+        );
+        done(&["scrub"], &[&device]);
+    }
+}
+
+#[test]
+fn blocks_of_another_place_or_device_are_found() {
+    let folder = Folder::new("swapped");
+    let (one, two) = (filled(&folder, "one"), filled(&folder, "two"));
+    // A block of the same device, without its tuple.
+    copy(&one, DATA + 3, &one, DATA + 4);
+    refused(&["scrub"], &[&one], "data block 4: its data do not fit");
+    // The same blocks with all their tuples, of a device with the same content.
+    copy(&two, DATA + 4, &one, DATA + 4);
+    copy(&two, HOMES, &one, HOMES);
+    let (_, lines) = run(&["scrub"], &[&one]);
+    assert!(lines.contains("256 foreign"), "{lines}");
+    assert!(lines.contains("44 good"), "{lines}");
+}
+
+#[test]
+fn lost_writes_and_torn_blocks_are_found() {
+    let folder = Folder::new("lost");
+    let device = filled(&folder, "device");
+    let before = folder.file("before");
+    fs::copy(&device, &before).unwrap();
+    let image = folder.file("image");
+    done(
+        &["import", "--first", "20", "--blocks", "9"],
+        &[&device, &image],
+    );
+    // The data of block 20 were not written, half of those of 21.
+    copy(&before, DATA + 20, &device, DATA + 20);
+    let mut half = [0; 2048];
+    fs::File::open(&before)
+        .unwrap()
+        .read_exact_at(&mut half, (DATA + 21) * 4096)
+        .unwrap();
+    let file = fs::File::options().write(true).open(&device).unwrap();
+    file.write_all_at(&half, (DATA + 21) * 4096).unwrap();
+    let (_, lines) = run(&["scrub"], &[&device]);
+    assert!(
+        lines.contains("data block 20: its data do not fit"),
+        "{lines}"
+    );
+    assert!(
+        lines.contains("data block 21: its data do not fit"),
+        "{lines}"
+    );
+    assert!(lines.contains("298 good"), "{lines}");
+    // What no tuple can tell: data and tuples are all as they were before.
+    copy(&before, DATA + 21, &device, DATA + 21);
+    for block in 22..29 {
+        copy(&before, DATA + block, &device, DATA + block);
+    }
+    copy(&before, HOMES, &device, HOMES);
+    done(&["scrub"], &[&device]);
+}
+
+#[test]
+fn devices_that_hold_something_else_are_refused() {
+    let folder = Folder::new("refused");
+    let device = folder.device("device", BLOCKS);
+    refused(&["scrub"], &[&device], "`pi-sidecar format` makes one");
+    flip(&device, 1080);
+    refused(&["format"], &[&device], "--force");
+    done(&["format", "--force"], &[&device]);
+    let small = folder.device("small", 100);
+    refused(&["format"], &[&small], "no room");
+    refused(
+        &["format", "--journal-slots", "3"],
+        &[&folder.device("b", BLOCKS)],
+        "slots",
+    );
+    // Another program has taken the device over: the copy alone does not count.
+    fs::File::options()
+        .write(true)
+        .open(&device)
+        .unwrap()
+        .write_all_at(&[1; 4096], 0)
+        .unwrap();
+    refused(&["scrub"], &[&device], "no sidecar");
+    // Truncated, and moved.
+    let device = filled(&folder, "other");
+    let shifted = folder.device("shifted", BLOCKS + 1);
+    copy(&device, BLOCKS - 1, &shifted, 0);
+    refused(&["info"], &[&shifted], "written to block");
+    fs::File::options()
+        .write(true)
+        .open(&device)
+        .unwrap()
+        .set_len(700 * 4096)
+        .unwrap();
+    refused(&["info"], &[&device], "truncated");
+}
+
+#[test]
+fn fsck_repairs_a_superblock_and_a_journal() {
+    let folder = Folder::new("repair");
+    let device = filled(&folder, "device");
+    flip(&device, 100);
+    refused(&["fsck"], &[&device], "superblock is damaged");
+    let lines = done(&["fsck", "--repair"], &[&device]);
+    assert!(lines.contains("written anew from its copy"), "{lines}");
+    flip(&device, (BLOCKS - 1) * 4096 + 100);
+    let lines = done(&["fsck"], &[&device]);
+    assert!(lines.contains("copy of the superblock: damaged"), "{lines}");
+    let lines = done(&["fsck"], &[&device]);
+    assert!(!lines.contains("copy"), "{lines}");
+    // All records of the journal.
+    let zeroes = vec![0; 255 * 4096];
+    let file = fs::File::options().write(true).open(&device).unwrap();
+    file.write_all_at(&zeroes, 4096).unwrap();
+    refused(&["scrub"], &[&device], "no record");
+    done(&["fsck", "--repair"], &[&device]);
+    let lines = done(&["scrub"], &[&device]);
+    assert!(lines.contains("300 good"), "{lines}");
+}
+
+#[test]
+fn a_device_grows() {
+    let folder = Folder::new("grow");
+    let device = filled(&folder, "device");
+    refused(&["grow"], &[&device], "no room");
+    let file = fs::File::options().write(true).open(&device).unwrap();
+    file.set_len((BLOCKS + 800) * 4096).unwrap();
+    let lines = done(&["grow"], &[&device]);
+    assert!(lines.contains("data blocks: 1024"), "{lines}");
+    let image = folder.file("image");
+    // Over the border of the segments.
+    done(
+        &["import", "--first", "500", "--blocks", "100"],
+        &[&device, &image],
+    );
+    let lines = done(&["scrub"], &[&device]);
+    assert!(
+        lines.contains("400 good, 624 never written, 0 bad"),
+        "{lines}"
+    );
+    let out = folder.file("out");
+    done(
+        &["export", "--first", "500", "--blocks", "100"],
+        &[&device, &out],
+    );
+    let image = fs::read(&image).unwrap();
+    assert!(image.starts_with(&fs::read(&out).unwrap()));
+}

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The sidecar: what is on the device, and the decisions. The order of its writes is tested by the
+//! model of crashes in `tools/pi-sidecar`.
+
+mod format;
+mod order;
+
+use proto::sidecar::{
+    layout::Layout,
+    record::{
+        Builder,
+        Entry,
+        Head, //
+    },
+    superblock::{
+        Superblock,
+        SUPERBLOCK_BYTES, //
+    },
+    tuple::Seal,
+    Checksum,
+    BLOCK_BYTES, //
+};
+
+/// A checksum that is enough for tests.
+#[derive(Clone, Copy)]
+pub(crate) struct Sum;
+
+impl Checksum for Sum {
+    fn crc64(&self, bytes: &[u8]) -> u64 {
+        bytes.iter().fold(0xcbf2_9ce4_8422_2325, |sum, byte| {
+            (sum ^ u64::from(*byte))
+                .wrapping_mul(0x0100_0000_01b3)
+                .rotate_left(3)
+        })
+    }
+}
+
+/// Any bytes have this checksum, as in the target `sidecar`.
+struct Any;
+
+impl Checksum for Any {
+    fn crc64(&self, _: &[u8]) -> u64 {
+        0
+    }
+}
+
+/// Honest inputs of the target `sidecar`: a superblock; a ring of two records, a quarter each.
+pub(crate) fn seeds() -> Vec<Vec<u8>> {
+    let layout = Layout::new(1024, 4).unwrap();
+    let mut block = [0; BLOCK_BYTES];
+    let uuid = [0; 16];
+    Superblock { uuid, layout }.write(&mut block, 0, &Any);
+    let superblock = block[..SUPERBLOCK_BYTES].to_vec();
+    let seal = Seal::new(&uuid, &Any);
+    let mut record = |sequence, first| {
+        let mut builder = Builder::new(&mut block);
+        let old = seal.unwritten(first);
+        let new = seal.data(first, first, 0).unwrap();
+        let blocks = 1;
+        assert!(builder.push(&Entry {
+            first,
+            blocks,
+            old,
+            new
+        }));
+        let new = seal.unwritten(first + 1);
+        let (first, blocks) = (first + 1, 3);
+        assert!(builder.push(&Entry {
+            first,
+            blocks,
+            old,
+            new
+        }));
+        builder.finish(Head { sequence, tail: 5 }, &seal, &Any);
+        block[..160].to_vec()
+    };
+    let ring = [vec![0; 160], record(5, 7), record(6, 300), vec![0; 160]];
+    vec![superblock, ring.concat()]
+}

@@ -1,0 +1,350 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Which requests wait, what failures lead to, and what a replay keeps.
+
+use proto::sidecar::{
+    group,
+    layout::Layout,
+    queue::{
+        Kind,
+        Queue,
+        Request, //
+    },
+    record::{
+        Builder,
+        Entry,
+        Head, //
+    },
+    replay::{
+        settle,
+        Found,
+        Live,
+        Mention, //
+    },
+    ring::Ring,
+    store::{
+        Action,
+        Memory,
+        Store, //
+    },
+    tuple::{
+        Meaning,
+        Seal,
+        Tuple,
+        Verdict, //
+    },
+    Block,
+    BLOCK_BYTES, //
+};
+
+use super::Sum;
+
+const WRITE: Kind = Kind::Write { fua: false };
+const DATA_BLOCKS: u64 = 1024;
+
+fn seal() -> Seal {
+    Seal::new(b"0123456789abcdef", &Sum)
+}
+
+fn request(kind: Kind, first: u64, blocks: u16) -> Request {
+    Request::new(kind, first, blocks, DATA_BLOCKS).unwrap()
+}
+
+#[test]
+fn requests_are_limited() {
+    let is_valid = |kind, first, blocks| Request::new(kind, first, blocks, DATA_BLOCKS).is_some();
+    assert!(is_valid(Kind::Read, 0, 256) && !is_valid(Kind::Read, 0, 257));
+    assert!(is_valid(Kind::Discard, 100, 256));
+    assert!(is_valid(WRITE, 0, 100) && !is_valid(WRITE, 0, 101));
+    assert!(is_valid(WRITE, DATA_BLOCKS - 1, 1) && !is_valid(WRITE, DATA_BLOCKS - 1, 2));
+    assert!(!is_valid(WRITE, u64::MAX, 1) && !is_valid(WRITE, 0, 0));
+    assert!(is_valid(Kind::Flush, 0, 0) && !is_valid(Kind::Flush, 0, 1));
+}
+
+#[test]
+fn what_changes_blocks_excludes_others() {
+    let kinds = [Kind::Read, WRITE, Kind::Discard];
+    for (a, b) in kinds.iter().flat_map(|a| kinds.map(|b| (*a, b))) {
+        let both_read = (a, b) == (Kind::Read, Kind::Read);
+        for (first, overlap) in [(8, false), (9, true), (13, true), (14, false)] {
+            let excludes = request(a, 10, 4).excludes(&request(b, first, 2));
+            assert_eq!(excludes, overlap && !both_read, "{a:?} {b:?} {first}");
+        }
+    }
+}
+
+#[test]
+fn the_order_is_that_of_arrival() {
+    let mut queue: Queue<(), 4> = Queue::new();
+    let first = queue.add(request(WRITE, 0, 4), ()).unwrap();
+    let second = queue.add(request(Kind::Read, 2, 4), ()).unwrap();
+    let third = queue.add(request(WRITE, 5, 1), ()).unwrap();
+    let may_run = |queue: &Queue<(), 4>, ticket| queue.may_run(queue.get(ticket).unwrap());
+    assert!(may_run(&queue, first) && !may_run(&queue, second) && !may_run(&queue, third));
+    queue.remove(first);
+    assert!(may_run(&queue, second) && !may_run(&queue, third));
+    // A later one in an earlier place of the table waits as well.
+    let fourth = queue.add(request(WRITE, 3, 1), ()).unwrap();
+    assert!(fourth == first && !may_run(&queue, fourth));
+    queue.remove(second);
+    assert!(may_run(&queue, third) && may_run(&queue, fourth));
+    assert!(queue.add(request(Kind::Read, 0, 1), ()).is_some());
+    assert!(queue.add(request(Kind::Read, 0, 1), ()).is_some());
+    assert!(queue.add(request(Kind::Read, 0, 1), ()).is_none());
+}
+
+/// PI blocks without data, and writes of data with the CRC 7.
+struct Pages(Vec<Block>, u64);
+
+impl Memory for Pages {
+    fn home(&self, slot: usize) -> &Block {
+        &self.0[slot]
+    }
+
+    fn home_mut(&mut self, slot: usize) -> &mut Block {
+        &mut self.0[slot]
+    }
+
+    fn tuple(&self, _ticket: usize, offset: u16) -> Tuple {
+        seal().data(self.1 + u64::from(offset), 7, 0).unwrap()
+    }
+}
+
+fn open() -> (Store<4, 4>, Pages) {
+    let mut pages = Pages(vec![[0; BLOCK_BYTES]; 4], 0);
+    group::format(&mut pages.0[0], 0, &seal());
+    (Store::new(seal(), Ring::after_mark(8, 1), true), pages)
+}
+
+const HEAD: Head = Head {
+    sequence: 2,
+    tail: 2,
+};
+
+/// A write of block 0 up to its data.
+fn write(store: &mut Store<4, 4>) {
+    store.submit(request(WRITE, 0, 1)).unwrap();
+    assert_eq!(store.poll(), Some(Action::ReadHome { slot: 0, group: 0 }));
+    assert_eq!(store.poll(), None);
+    store.home_read(0, true);
+    assert_eq!(store.poll(), Some(Action::WriteRecord(HEAD)));
+    assert_eq!(store.poll(), None);
+}
+
+const FAILED: Option<Action> = Some(Action::Answer {
+    ticket: 0,
+    is_ok: false,
+});
+
+#[test]
+fn a_home_that_cannot_be_read_fails_its_requests() {
+    let (mut store, _) = open();
+    for kind in [Kind::Read, WRITE] {
+        store.submit(request(kind, 0, 1)).unwrap();
+        let Some(Action::ReadHome { slot, group: 0 }) = store.poll() else {
+            panic!("the PI block is read anew");
+        };
+        store.home_read(slot, false);
+        assert_eq!(store.poll(), FAILED);
+        assert!(!store.has_failed());
+    }
+}
+
+#[test]
+fn a_record_that_cannot_be_written_ends_writes() {
+    let (mut store, mut pages) = open();
+    write(&mut store);
+    store.record_written(false);
+    assert_eq!(store.poll(), FAILED);
+    assert!(store.has_failed());
+    for kind in [WRITE, Kind::Discard, Kind::Flush] {
+        let blocks = if kind == Kind::Flush { 0 } else { 1 };
+        store.submit(request(kind, 0, blocks)).unwrap();
+        assert_eq!(store.poll(), FAILED, "{kind:?}");
+    }
+    store.submit(request(Kind::Read, 0, 1)).unwrap();
+    assert_eq!(store.poll(), Some(Action::Data(0)));
+    store.data_done(0, true, &mut pages);
+    let ok = Action::Answer {
+        ticket: 0,
+        is_ok: true,
+    };
+    assert_eq!(store.poll(), Some(ok));
+}
+
+#[test]
+fn a_flush_or_a_home_that_fails_ends_writes() {
+    for is_flush in [true, false] {
+        let (mut store, mut pages) = open();
+        write(&mut store);
+        store.record_written(true);
+        assert_eq!(store.poll(), Some(Action::Data(0)));
+        store.data_done(0, true, &mut pages);
+        assert!(matches!(
+            store.poll(),
+            Some(Action::Answer { is_ok: true, .. })
+        ));
+        if is_flush {
+            store.submit(request(Kind::Flush, 0, 0)).unwrap();
+            assert_eq!(store.poll(), Some(Action::Flush));
+            store.flushed(false);
+            assert_eq!(store.poll(), FAILED);
+        } else {
+            store.drain(true);
+            assert_eq!(store.poll(), Some(Action::WriteHome { slot: 0, group: 0 }));
+            store.home_written(0, false);
+        }
+        assert!(store.has_failed() && !store.is_clean());
+        assert_eq!(store.poll(), None);
+    }
+}
+
+/// Data that could not be written may be old, new, or neither.
+#[test]
+fn failed_data_are_read_back() {
+    let unwritten = Verdict::Unwritten;
+    for (crc, verdict) in [
+        (Some(7), Verdict::Good),
+        // Nothing describes what was there, so the block stays one without data.
+        (Some(8), unwritten),
+        (None, Verdict::Lost),
+    ] {
+        let (mut store, mut pages) = open();
+        write(&mut store);
+        store.record_written(true);
+        assert_eq!(store.poll(), Some(Action::Data(0)));
+        store.data_done(0, false, &mut pages);
+        assert_eq!(store.poll(), Some(Action::ReadBack(0)));
+        store.settle(0, |_| crc, &mut pages);
+        assert_eq!(store.poll(), FAILED);
+        let tuple = group::tuple(pages.home(0), 0);
+        assert_eq!(seal().check(&tuple, 0, 7), verdict);
+        assert!(!store.has_failed());
+    }
+}
+
+/// A block that was written once and not flushed is not written again before.
+#[test]
+fn a_fresh_block_waits_for_a_flush() {
+    for (is_volatile, expects_flush) in [(true, true), (false, false)] {
+        let (_, mut pages) = open();
+        let mut store = Store::<4, 4>::new(seal(), Ring::after_mark(8, 1), is_volatile);
+        write(&mut store);
+        store.record_written(true);
+        assert_eq!(store.poll(), Some(Action::Data(0)));
+        store.data_done(0, true, &mut pages);
+        assert!(matches!(
+            store.poll(),
+            Some(Action::Answer { is_ok: true, .. })
+        ));
+        store.submit(request(WRITE, 0, 1)).unwrap();
+        let next = store.poll();
+        if expects_flush {
+            assert_eq!(next, Some(Action::Flush));
+            assert_eq!(store.poll(), None);
+            store.flushed(true);
+        }
+        let head = Head {
+            sequence: 3,
+            tail: 2,
+        };
+        let next = if expects_flush { store.poll() } else { next };
+        assert_eq!(next, Some(Action::WriteRecord(head)));
+    }
+}
+
+fn layout() -> Layout {
+    Layout::new(2000, 8).unwrap()
+}
+
+fn data(block: u64, guard: u64) -> Tuple {
+    seal().data(block, guard, 0).unwrap()
+}
+
+/// The ring after these records, one entry each, and what is listed.
+fn list(entries: &[Entry]) -> Vec<Mention> {
+    let mut ring = vec![[0; BLOCK_BYTES]; 8];
+    for (sequence, entry) in (1..).zip(entries) {
+        let mut builder = Builder::new(&mut ring[sequence as usize % 8]);
+        assert!(builder.push(entry));
+        builder.finish(Head { sequence, tail: 1 }, &seal(), &Sum);
+    }
+    let live = Live::find(&ring, &layout(), &seal(), &Sum).unwrap();
+    let mut all = vec![Mention::default(); 800];
+    let (listed, missing) = live.list(&ring, &layout(), &seal(), &Sum, &mut all);
+    assert_eq!(missing, 0);
+    listed.to_vec()
+}
+
+fn change(old: Tuple, new: Tuple, blocks: u16) -> Entry {
+    Entry {
+        first: 5,
+        blocks,
+        old,
+        new,
+    }
+}
+
+#[test]
+fn the_newest_tuple_that_fits_is_kept() {
+    let entries = [
+        change(data(5, 1), data(5, 2), 1),
+        change(data(5, 2), data(5, 3), 1),
+    ];
+    let mentions = list(&entries);
+    for (crc, expected) in [
+        (Some(3), (data(5, 3), Found::Newest)),
+        (Some(2), (data(5, 2), Found::Older)),
+        (Some(1), (data(5, 1), Found::Older)),
+        (Some(4), (seal().lost(5), Found::Torn)),
+        (None, (seal().lost(5), Found::Torn)),
+    ] {
+        assert_eq!(settle(&mentions, 5, &seal(), || crc), Some(expected));
+    }
+    assert_eq!(settle(&mentions, 6, &seal(), || Some(3)), None);
+}
+
+#[test]
+fn no_data_is_believed_before_one_write_only() {
+    let none = seal().unwritten(5);
+    let once = list(&[change(none, data(5, 1), 1)]);
+    let is = |mentions: &[Mention], crc| {
+        let (tuple, _) = settle(mentions, 5, &seal(), || Some(crc)).unwrap();
+        seal().meaning(&tuple, 5)
+    };
+    assert_eq!(is(&once, 9), Meaning::Unwritten);
+    let twice = list(&[
+        change(none, data(5, 1), 1),
+        change(data(5, 1), data(5, 2), 1),
+    ]);
+    assert_eq!(is(&twice, 9), Meaning::Lost);
+    assert_eq!(is(&twice, 1), Meaning::Data { guard: 1, app: 0 });
+    let discarded = list(&[change(data(5, 1), none, 3), change(none, data(5, 2), 1)]);
+    assert_eq!(is(&discarded, 1), Meaning::Unwritten);
+    assert_eq!(is(&discarded, 2), Meaning::Data { guard: 2, app: 0 });
+    // The other blocks of the run need no CRC.
+    let (tuple, found) = settle(&discarded, 7, &seal(), || None).unwrap();
+    assert_eq!((tuple, found), (seal().unwritten(7), Found::Newest));
+}
+
+#[test]
+fn a_journal_without_a_record_is_told_from_an_empty_one() {
+    let mut ring = vec![[0; BLOCK_BYTES]; 8];
+    assert!(Live::find(&ring, &layout(), &seal(), &Sum).is_none());
+    let head = |sequence, tail| Head { sequence, tail };
+    Builder::new(&mut ring[1]).finish(head(9, 9), &seal(), &Sum);
+    let live = Live::find(&ring, &layout(), &seal(), &Sum).unwrap();
+    assert_eq!(live.clean(&[]), Some(9));
+    assert_eq!(live.mark(), head(10, 10));
+    // A record in another's slot was misdirected, and is not the newest.
+    Builder::new(&mut ring[3]).finish(head(12, 12), &seal(), &Sum);
+    let live = Live::find(&ring, &layout(), &seal(), &Sum).unwrap();
+    assert_eq!(live.mark(), head(10, 10));
+    // Records 10 and 11 were durable before 12, and are gone: 10 to what was there before.
+    Builder::new(&mut ring[2]).finish(head(2, 2), &seal(), &Sum);
+    Builder::new(&mut ring[4]).finish(head(12, 9), &seal(), &Sum);
+    let live = Live::find(&ring, &layout(), &seal(), &Sum).unwrap();
+    let mut all = vec![Mention::default(); 800];
+    let (_, missing) = live.list(&ring, &layout(), &seal(), &Sum, &mut all);
+    assert_eq!(missing, 2);
+}
