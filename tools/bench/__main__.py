@@ -8,6 +8,7 @@
     python3 tools/bench --wires          throughput over one wire and over two
     python3 tools/bench --memory         memory of a session only
     python3 tools/bench --gfarm [--quick] [--repeat N]  Gfarm only: beside gfarm2fs, and questions to gfmd
+    python3 tools/bench --peers [--quick] [--repeat N]  Gfarm: pages from another node, and from a file server
     python3 tools/bench --only 'Rust Y' --hot randread,4k   where the instructions go
 """
 import argparse
@@ -20,6 +21,8 @@ sys.path[:0] = [str(pathlib.Path(__file__).resolve().parent), str(pathlib.Path(_
 import counting
 import gfarm_clients
 import gfarm_counts
+import gfarm_peers
+import gfarm_readers
 import gfarm_tables
 import memory
 import rates
@@ -47,6 +50,18 @@ def gfarm(options: argparse.Namespace) -> None:
         print(gfarm_tables.hottest(counts, case.title), end="\n\n")
 
 
+def peers(options: argparse.Namespace) -> None:
+    """The tables of pages from other nodes."""
+    print(gfarm_tables.readers(gfarm_readers.measure(say, options.quick)), end="\n\n", flush=True)
+    print(gfarm_tables.peers(gfarm_peers.rates(say, options.quick, max(options.repeat, GFARM_TURNS))), end="\n\n",
+          flush=True)
+    counts = gfarm_peers.counts(say)
+    print(gfarm_tables.pages(counts), end="\n\n", flush=True)
+    for (fragment, source), totals in counts.items() if options.hot else ():
+        print(gfarm_tables.hottest({("", gfarm_counts.CLIENTS[0]): totals}, ""), f"(from a {source}, {fragment})",
+              sep="\n", end="\n\n")
+
+
 def main() -> int:
     """Measures and prints Markdown."""
     parser = argparse.ArgumentParser(prog="bench", description=__doc__,
@@ -57,6 +72,7 @@ def main() -> int:
     parser.add_argument("--wires", action="store_true")
     parser.add_argument("--memory", action="store_true")
     parser.add_argument("--gfarm", action="store_true")
+    parser.add_argument("--peers", action="store_true")
     parser.add_argument("--quick", action="store_true", help="a few cells of the rates only; Gfarm: fewer files")
     parser.add_argument("--only", action="append", metavar="SETUP", help="repeatable; default: all")
     parser.add_argument("--case", action="append", metavar="PATTERN,SIZE[,DEPTH[,JOBS]]",
@@ -70,7 +86,7 @@ def main() -> int:
         parser.error(f"no such setup; there are: {', '.join(s.name for s in setups.SETUPS)}")
     cases = [tuple(case.split(",")) for case in options.case or ()]
     everything = not (options.counts or options.rates or options.paths or options.wires or options.memory
-                      or options.gfarm)
+                      or options.gfarm or options.peers)
     if options.counts or everything:
         counts = counting.measure(say, wanted, [(case[0], case[1]) for case in cases] or counting.CASES)
         print(tables.instructions(counts, wanted), end="\n\n")
@@ -90,6 +106,8 @@ def main() -> int:
         print(tables.memory(memory.measure(say)), end="\n\n")
     if options.gfarm or everything:
         gfarm(options)
+    if options.peers or everything:
+        peers(options)
     return 0
 
 

@@ -2,8 +2,13 @@
 """Turns what was measured of Gfarm's clients into Markdown tables."""
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from gfarm_clients import Asked
 from gfarm_counts import CASES, CLIENTS, Cost, Totals
+from gfarm_peers import CALLS, MODULES, Rate
+from gfarm_readers import CLIENTS as READERS
+from gfarm_readers import COUNTS, Start
 from tables import markdown
 
 from vmlab.gfarm_speed import Figure
@@ -54,6 +59,37 @@ def by_module(results: dict[tuple[str, str], Totals]) -> str:
     rows = [[f"{title}, {client}", *(f"{one.get(name, 0) / 1000:.1f}" for name in names)]
             for (title, client), one in sums.items()]
     return markdown(["thousand instructions in", *names], rows)
+
+
+def peers(found: Sequence[Rate]) -> str:
+    """Rates of a node that reads from another one, beside what the device can do and beside a file server."""
+    rows = [[f"fragments of {r.fragment} bytes", f"{r.raw:.1f}", f"{r.node:.1f}", f"{r.node / r.raw:.2f}",
+             f"{r.gfsd:.1f}", f"{r.node / r.gfsd:.2f}", *(f"{r.calls.get(name, 0):.2f}" for name in CALLS)]
+            for r in found]
+    return markdown(["guest time, MB/s", "raw datagrams", "from a node", "of raw", "from a gfsd", "node / gfsd",
+                     *(f"{name} per request" for name in CALLS)], rows)
+
+
+def readers(found: dict[tuple[str, int], Start]) -> str:
+    """The time until the last of several readers has all, and the copies that left the file servers."""
+    rows = []
+    for count in COUNTS:
+        starts = [found[client, count] for client in READERS]
+        copies = [start.copies for start in starts if start.copies is not None]
+        rows.append([str(count), *(f"{start.seconds:.2f}" for start in starts), *(f"{each:.2f}" for each in copies)])
+    return markdown(["readers", *(f"{client}: s" for client in READERS),
+                     *(f"{client}: copies" for client in READERS[:2])], rows)
+
+
+def pages(found: dict[tuple[int, str], Totals]) -> str:
+    """Instructions per page of 4 KiB, by source and module."""
+    sums = {key: _by_module(totals) for key, totals in found.items()}
+    names = sorted({name for one in sums.values() for name, value in one.items() if value >= 20},
+                   key=lambda name: -max(one.get(name, 0) for one in sums.values()))
+    rows = [[f"from a {source}, fragments of {fragment}", f"{sum(one.values()):.0f}",
+             f"{sum(one.get(name, 0) for name in MODULES):.0f}", *(f"{one.get(name, 0):.0f}" for name in names)]
+            for (fragment, source), one in sums.items()]
+    return markdown(["instructions per page of 4 KiB", "all", "our modules", *names], rows)
 
 
 def _by_module(totals: Totals) -> dict[str, float]:

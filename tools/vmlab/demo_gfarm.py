@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from kdir import helper
+from vmlab import demo_gfarm_nodes, gfarm_mount, gfarm_speed, needs, oracle, story
 from vmlab import gfarm as rig
-from vmlab import gfarm_mount, gfarm_speed, needs, oracle, story
 from vmlab.checks import eq, ge, ok, until
 from vmlab.gfarm import ADDRESSES, FOLDER, GFMD, GFSDS, Gfarm
 from vmlab.gfarm_mount import Mount
@@ -23,7 +23,8 @@ FILES, FILES_AT_A_TIME = 31, 10
 SOURCE = "/usr/lib/python3.13"
 HELPER = "/usr/sbin/mount.gfarm"
 HOSTS = "+".join(f"{name}/{ADDRESSES[name]}" for name in GFSDS)
-MOUNT = f"mount -t gfarm {GFMD} {gfarm_mount.AT} -o user=root,hosts={HOSTS}"
+MOUNT_AT = f"mount -t gfarm {GFMD} {{at}} -o user=root,hosts={HOSTS}{{options}}"
+MOUNT = MOUNT_AT.format(at=gfarm_mount.AT, options="")
 # What a reader has of a file before its gfsd is killed.
 READ_BEFORE_BYTES = 128 << 10
 TURNS = 2
@@ -141,6 +142,13 @@ class Demo:
         self.story.tell(f"{figure.job.title}: {kernel:.0f} {figure.job.unit}, gfarm2fs {fuse:.0f} {figure.job.unit}: "
                         f"{figure.ratio:.1f} times")
 
+    def share(self) -> None:
+        """Eight readers of one file, and one copy."""
+        for number in range(1, demo_gfarm_nodes.NODES + 1):
+            self.lab.defer(self.lab.server.try_run, f"umount -l /mnt/node{number}; rmdir /mnt/node{number}")
+        self.lab.defer(self.lab.server.run, f"rm -f {demo_gfarm_nodes.KEY}")
+        demo_gfarm_nodes.tell(self.story, self.gfarm, MOUNT_AT).unmount()
+
     def part(self, baseline: oracle.Baseline) -> None:
         """Nothing stays."""
         self.do(f"umount {gfarm_mount.AT}")
@@ -172,6 +180,8 @@ def chapters(demo: Demo, boot: Callable[[], object]) -> None:
         demo.lose_a_server()
     with told.chapter("Beside gfarm2fs"):
         demo.compare()
+    with told.chapter("Eight readers and one copy"):
+        demo.share()
     with told.chapter("Taking everything down"):
         demo.part(baseline)
 
@@ -185,8 +195,9 @@ def tell(options: argparse.Namespace) -> None:
 
 def closing(seconds: float) -> str:
     """The last lines of a story that ended well."""
-    return (f"\nDone in {seconds:.0f} s: a Gfarm mounted by the kernel, read, a dead server outlived, and nothing left "
-            "behind.\nYour own Gfarm: Documentation/gfarm.md. Speed in figures: make bench")
+    return (f"\nDone in {seconds:.0f} s: a Gfarm mounted by the kernel, read, a dead server outlived, one copy for "
+            "eight readers, and nothing left behind.\nYour own Gfarm: Documentation/gfarm.md. Speed in figures: make "
+            "bench")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -9,10 +9,12 @@
  *   send <number> <gid> <queue pair> <key> <immediate> <bytes>  ok
  *   receive <number> <milliseconds>                             ok <queue pair> <immediate> <bytes>, or ok none
  *   barrage <number> <gid> <queue pair> <key> <count> <seed> <bytes>    ok <count>
+ *   stream <number> <gid> <queue pair> <key> <count> <length>   ok <received> <microseconds>; to another one of here
  */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <infiniband/verbs.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +26,7 @@ enum { AHS = 8 };
 struct pair {
 	struct ibv_qp *qp;
 	struct ibv_cq *send_cq, *receive_cq;
+	struct ibv_comp_channel *channel;	/* of what is received */
 	struct ibv_mr *mr;
 	unsigned char *buffer;	/* the slots of receives, then one for each send */
 	unsigned int sent, done;
@@ -113,7 +116,8 @@ static void do_open(const char *name, int index, unsigned int qkey)
 	pair->buffer = calloc(1, size);
 	pair->mr = pair->buffer ? ibv_reg_mr(pd, pair->buffer, size, IBV_ACCESS_LOCAL_WRITE) : NULL;
 	init.send_cq = pair->send_cq = ibv_create_cq(device, SENDS, NULL, NULL, 0);
-	init.recv_cq = pair->receive_cq = ibv_create_cq(device, RECEIVES, NULL, NULL, 0);
+	pair->channel = ibv_create_comp_channel(device);
+	init.recv_cq = pair->receive_cq = ibv_create_cq(device, RECEIVES, NULL, pair->channel, 0);
 	if (pair->mr && init.send_cq && init.recv_cq)
 		pair->qp = ibv_create_qp(pd, &init);
 	if (!pair->qp || start(pair, qkey)) {
@@ -280,6 +284,107 @@ static void do_barrage(struct pair *pair, const struct to *to, unsigned int coun
 		printf("ok %u\n", i);
 }
 
+/* Posts up to `count` sends of the same bytes, with one call. */
+static int post_sends(struct pair *pair, const struct to *to, unsigned int count, unsigned int size)
+{
+	struct ibv_sge sge = { .addr = (unsigned long)next_slot(pair), .length = size, .lkey = pair->mr->lkey };
+	struct ibv_send_wr wr[SENDS], *bad;
+
+	for (unsigned int i = 0; i < count; i++)
+		wr[i] = (struct ibv_send_wr){
+			.next = i + 1 < count ? &wr[i + 1] : NULL, .sg_list = &sge, .num_sge = 1,
+			.opcode = IBV_WR_SEND_WITH_IMM, .imm_data = htonl(i),
+			.send_flags = i + 1 < count ? 0 : IBV_SEND_SIGNALED,
+			.wr.ud = { .ah = to->ah, .remote_qpn = to->qpn, .remote_qkey = to->qkey },
+		};
+	return ibv_post_send(pair->qp, wr, &bad);
+}
+
+/* Takes what has come, and posts the receives again, with one call. Returns how much. */
+static int take(struct pair *pair)
+{
+	struct ibv_recv_wr wr[SENDS], *bad;
+	struct ibv_sge sge[SENDS];
+	struct ibv_wc wc[SENDS];
+	int count = ibv_poll_cq(pair->receive_cq, SENDS, wc);
+
+	for (int i = 0; i < count; i++) {
+		sge[i] = (struct ibv_sge){ .addr = (unsigned long)(pair->buffer + (size_t)wc[i].wr_id * SLOT),
+					   .length = SLOT, .lkey = pair->mr->lkey };
+		wr[i] = (struct ibv_recv_wr){ .next = i + 1 < count ? &wr[i + 1] : NULL, .wr_id = wc[i].wr_id,
+					      .sg_list = &sge[i], .num_sge = 1 };
+	}
+	if (count > 0 && ibv_post_recv(pair->qp, wr, &bad))
+		return -1;
+	return count;
+}
+
+/* The same, and waits until something has come, for a second at most: who polls takes the processor from the device. */
+static int await(struct pair *pair)
+{
+	struct pollfd event = { .fd = pair->channel->fd, .events = POLLIN };
+	int count = take(pair);
+	struct ibv_cq *cq;
+	void *context;
+
+	if (count)
+		return count;
+	if (ibv_req_notify_cq(pair->receive_cq, 0))
+		return -1;
+	count = take(pair);
+	if (count || poll(&event, 1, 1000) <= 0)
+		return count;
+	if (ibv_get_cq_event(pair->channel, &cq, &context))
+		return -1;
+	ibv_ack_cq_events(cq, 1);
+	return take(pair);
+}
+
+static unsigned long long now_us(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1000000ULL + now.tv_nsec / 1000;
+}
+
+/* Sends datagrams to another queue pair of this program as fast as it takes them: what the device can do. */
+static void do_stream(struct pair *pair, const struct to *to, unsigned int count, unsigned int size)
+{
+	enum { LOST_US = 1000000 };
+	unsigned int sent = 0, received = 0, batch;
+	unsigned long long began = now_us(), last = began;
+	struct pair *end = NULL;
+	struct ibv_wc wc;
+	int number;
+
+	for (int i = 0; i < PAIRS; i++)
+		if (pairs[i].qp && pairs[i].qp->qp_num == to->qpn)
+			end = &pairs[i];
+	if (!end || size > DATAGRAM_MAX) {
+		puts("err no such queue pair, or too long");
+		return;
+	}
+	while (received < count && now_us() - last < LOST_US) {
+		batch = count - sent < SENDS / 2 ? count - sent : SENDS / 2;
+		/* One half is on its way while the other one is taken. */
+		if (batch && sent - received <= SENDS / 2 && ibv_poll_cq(pair->send_cq, 1, &wc) >= 0) {
+			if (post_sends(pair, to, batch, size))
+				break;
+			sent += batch;
+		}
+		number = await(end);
+		if (number < 0)
+			break;
+		received += number;
+		if (number)
+			last = now_us();
+	}
+	while (ibv_poll_cq(pair->send_cq, 1, &wc) > 0)
+		;
+	printf("ok %u %llu\n", received, last - began);
+}
+
 static void do_line(char *line)
 {
 	char *words[9] = { 0 }, *rest = line;
@@ -312,6 +417,8 @@ static void do_line(char *line)
 		fail("address");
 	else if (count == 7 && !strcmp(words[0], "send"))
 		do_send(pair, &to, words[5], words[6]);
+	else if (count == 7 && !strcmp(words[0], "stream"))
+		do_stream(pair, &to, strtoul(words[5], NULL, 0), strtoul(words[6], NULL, 0));
 	else if (count == 8 && !strcmp(words[0], "barrage"))
 		do_barrage(pair, &to, strtoul(words[5], NULL, 0), strtoull(words[6], NULL, 0), words[7]);
 	else
