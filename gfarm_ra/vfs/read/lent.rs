@@ -131,6 +131,7 @@ impl<T: FileSystem> Lent<T> {
         Selection {
             lent: self,
             selected,
+            reached: (0, 0),
         }
     }
 
@@ -246,6 +247,9 @@ impl<T: FileSystem> Drop for Hole<'_, T> {
 pub struct Selection<T: FileSystem> {
     lent: Lent<T>,
     selected: Pages,
+    /// A page, and the number of bytes of the selected ones before it: pages are mostly filled in
+    /// their order, and each is looked for from the last one on.
+    reached: (u16, usize),
 }
 
 impl<T: FileSystem> Selection<T> {
@@ -309,18 +313,22 @@ unsafe impl<T: FileSystem> Lender for Selection<T> {
 
     unsafe fn filled(&mut self, offset: usize, len: usize) {
         let end = offset.saturating_add(len);
-        let mut at = 0usize;
-        for page in 0..self.lent.pages {
-            if !self.selected.has(page) {
-                continue;
-            }
-            let bytes = self.lent.bytes(page..page.saturating_add(1)).len();
-            let next = at.saturating_add(bytes);
-            if offset <= at && next <= end {
-                // INVARIANT: By the function requirements, all of it was written.
-                self.lent.filled.add(page);
-            }
-            at = next;
+        let (mut page, mut at) = self.reached;
+        if at > offset {
+            (page, at) = (0, 0);
         }
+        while page < self.lent.pages && at < end {
+            let following = page.saturating_add(1);
+            if self.selected.has(page) {
+                let next = at.saturating_add(self.lent.bytes(page..following).len());
+                if offset <= at && next <= end {
+                    // INVARIANT: By the function requirements, all of it was written.
+                    self.lent.filled.add(page);
+                }
+                at = next;
+            }
+            page = following;
+        }
+        self.reached = (page, at);
     }
 }
