@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Runs in the guest: a member of Gfarm's cooperative cache that claims to have files, and gives their pages or lies.
+
+    gfarm_cache_holder.py FOLDER KEY COPIES MODE
+
+FOLDER is that of the node below /proc. COPIES has the files, each named INUM-GEN. It names itself to who asks for an
+owner, and answers a holder's requests as the file MODE says, until that says `end`. Prints JSON: how often it was asked
+in each mode.
+"""
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import gfarm_cache_wire as wire
+from gfarm_cache_liar import PAGE, Liar
+from gfarm_cache_wire import Request
+
+Part = tuple[int | None, bytes]
+# What is sent instead of the fragments of the pages: none of these counts.
+NOTHING = ("nothing", "miss", "late", "more", "size", "status")
+
+
+def fragments(asked: Request, content: bytes) -> list[Part]:
+    """Immediate and bytes of all fragments of the pages that were asked for."""
+    pages = [content[n * PAGE:(n + 1) * PAGE].ljust(PAGE, b"\0") for n in range(256) if asked.pages >> n & 1]
+    row, size = b"".join(pages), asked.fragment
+    return [(asked.tag << 16 | k, row[k * size:(k + 1) * size]) for k in range(len(row) // size)]
+
+
+class Holder(Liar):
+    """What it does as a holder of all files of a folder."""
+
+    def __init__(self, folder: str, key: str, copies: Path) -> None:
+        named = [(file, *map(int, file.name.split("-"))) for file in sorted(copies.iterdir())]
+        self.copies = {(inum, gen): file.read_bytes() for file, inum, gen in named}
+        file, inum, gen = named[0]
+        super().__init__(folder, key, inum, gen, str(file))
+        # The last request that was answered as it should be: its fragments, and where they went.
+        self.before: tuple[tuple[bytes, int, int], list[Part], bytes] | None = None
+
+    def claim(self) -> None:
+        """Tells the node, which may be the owner, that it has all pages."""
+        for (inum, gen), content in self.copies.items():
+            pages = (1 << -(-len(content) // PAGE)) - 1
+            self.ask(self.request.but(inum=inum, gen=gen, size=len(content), pages=pages))
+            self.send(self.sealed(wire.HAVE, wire.notice(inum, gen, 0, pages)))
+
+    def fling(self, to: tuple[bytes, int, int], parts: list[Part]) -> None:
+        """Sends fragments."""
+        for imm, part in parts:
+            self.data.send(to, part, imm)
+
+    def hold(self, asked: Request, mode: str) -> None:
+        """Answers as a holder, as the mode says."""
+        to = self.node_at[0], asked.qpn, asked.qkey
+        right = fragments(asked, self.copies[asked.inum, asked.gen])
+        wrong, tag = b"\xaa" * asked.fragment, asked.tag << 16
+        foreign = [(None, wrong), ((asked.tag ^ 1) << 16, wrong), (tag | 0xffff, wrong), (tag | len(right), wrong),
+                   (tag, wrong[1:]), (tag, b""), (tag, wrong + b"\0")] * 4
+        parts: dict[str, list[Part]] = {
+            "twice": [part for part in reversed(right) for _ in range(2)], "half": right[::2], "foreign": foreign}
+        none: list[Part] = []
+        body = wire.data(asked.cookie, asked.tag, asked.size, asked.pages)
+        changed = {
+            "miss": wire.data(asked.cookie, asked.tag, 0, 0, wire.MISS),
+            "late": wire.data(asked.cookie, asked.tag, 0, 0, wire.MISS),
+            "more": wire.data(asked.cookie, asked.tag, asked.size, asked.pages | 1 << 255),
+            "size": wire.data(asked.cookie, asked.tag, asked.size + 1, asked.pages),
+            "status": wire.data(asked.cookie, asked.tag, asked.size, asked.pages, 9),
+            "other": wire.data(asked.cookie + 1, asked.tag, asked.size, asked.pages)}
+        if mode == "again" and self.before:
+            # What it has sent for another request, with the key of then, and its reply.
+            there, old, said = self.before
+            self.fling(there, old)
+            self.send(self.sealed(wire.REPLY, said))
+        if mode == "garbage":
+            self.fling(to, [(None, os.urandom(asked.fragment)), (tag | 5, os.urandom(asked.fragment + 1)),
+                            (int.from_bytes(os.urandom(4), "little"), os.urandom(asked.fragment // 2))])
+            self.public.send(self.node_at, os.urandom(164))
+        self.fling(to, none if mode in NOTHING else parts.get(mode, right))
+        self.send(self.sealed(wire.REPLY, changed.get(mode, body)))
+        if mode == "late":
+            self.fling(to, [(tag | k, wrong) for k in range(4)])
+        if mode in ("right", "again"):
+            self.before = to, right, body
+
+    def answer(self, asked: Request, mode: str) -> None:
+        """Answers a request."""
+        if asked.role != wire.HOLDER:
+            self.send(self.sealed(wire.REPLY, wire.redirect(asked, self.record())))
+        elif mode != "silent":
+            self.hold(asked, mode)
+
+    def serve(self, mode_file: Path) -> dict[str, int]:
+        """Answers until it is to end: how often it was asked as a holder, by mode."""
+        held: dict[str, int] = {}
+        last = ""
+        while (mode := mode_file.read_text()) != "end":
+            if mode != last:
+                last = mode
+                self.claim()
+                held.setdefault(mode, 0)
+                mode_file.with_name(mode_file.name + f".{mode}").touch()
+            self.asked.clear()
+            self.poll(5)
+            for asked in self.asked:
+                held[mode] += asked.role == wire.HOLDER
+                self.answer(asked, mode)
+        return held
+
+
+def main() -> None:
+    """Joins, and serves."""
+    folder, key, copies, mode = sys.argv[1:]
+    holder = Holder(folder, key, Path(copies))
+    holder.join()
+    print(json.dumps(holder.serve(Path(mode))))
+
+
+if __name__ == "__main__":
+    main()
