@@ -5,8 +5,8 @@
 """
 from __future__ import annotations
 
-from vmlab import paths, rnbd
-from vmlab.checks import eq, ge, ok, until
+from vmlab import docs, paths, rnbd
+from vmlab.checks import Failed, eq, ge, matches, ok, until
 from vmlab.lab import Lab
 from vmlab.machine import Machine
 from vmlab.needs import needs
@@ -66,6 +66,24 @@ def test_a_disk_has_what_linux_tools_expect(pair: Lab) -> None:
     eq((client_stats(disk)["mode"], client_stats(disk)["format"]), ("wire", "crc64"))
     no_errors(pair, disk, "nullb0")
     disk.unmap()
+
+
+@needs()
+def test_the_document_is_true(pair: Lab) -> None:
+    """The commands of Documentation/protection.md, with the lab's address and disk."""
+    rnbd.null_disk(pair, "gb=1 memory_backed=1 discard=1")
+    rnbd.load_server(pair)
+    rnbd.load_client(pair)
+    (block,) = (block for block in docs.blocks("Documentation/protection.md") if block.place in docs.MACHINES)
+    script = "\n".join(block.commands).replace("ip:10.0.0.1", "ip:10.0.0.2").replace("=vdb", "=nullb0")
+    pair.defer(pair.client.try_run, "umount /mnt 2>/dev/null; rmmod xfs 2>/dev/null")
+    done = pair.client.try_run(f"modprobe xfs; set -ex\n{script}", 120)
+    pair.client.try_run("umount /mnt")
+    rnbd.Disk(pair.client, "rnbd0", "s", "nullb0").unmap()
+    if done.code:
+        raise Failed(f"{block.where}, code {done.code}:\n{done.out[-1500:]}")
+    matches(done.out, "(?m)^.*/integrity/format:EXT-DIF-TYPE1-CRC64$", "what Linux tools see")
+    matches(done.out, "(?m)^written [1-9]", "what the client has counted")
 
 
 @needs()
