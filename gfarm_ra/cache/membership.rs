@@ -168,6 +168,13 @@ impl<I: Incoming> Membership<I> {
         }
     }
 
+    /// Greets a node that does not know this one yet: it takes no request of a stranger. Sleeps.
+    pub(super) fn introduce(&self, node: NodeId) {
+        if self.peers.with(|table| table.introduce(node, now_us())) {
+            self.poll();
+        }
+    }
+
     /// Sends what is due, and returns when to look again.
     fn poll(&self) -> u64 {
         loop {

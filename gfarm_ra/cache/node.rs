@@ -177,10 +177,20 @@ impl Node {
         let peers = Peers::new(me, endpoint.address())?;
         let owner = Owner::new(&peers)?;
         let fetches = Fetches::new()?;
+        let membership = Membership::new(&endpoint, &peers, key)?;
+        let requests = Requests::new(
+            &endpoint,
+            &peers,
+            &membership,
+            &owner,
+            &fetches,
+            key,
+            limits,
+        )?;
         let live = Live {
-            requests: Requests::new(&endpoint, &peers, &owner, &fetches, key, limits)?,
+            requests,
             owner,
-            membership: Membership::new(&endpoint, &peers, key)?,
+            membership,
             responder: Responder::new(&endpoint, &fetches, SENDING.min(limits.serving))?,
             guests: this.shared.guests.clone(),
             fetches,

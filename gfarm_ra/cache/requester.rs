@@ -40,6 +40,7 @@ use super::{
         Inbox,
         Landed, //
     },
+    membership::Membership,
     node::Limits,
     now_us,
     owner::Owner,
@@ -183,6 +184,7 @@ impl Drop for Notice {
 pub(crate) struct Requests<I: Incoming> {
     pub(super) endpoint: Arc<Endpoint<I>>,
     pub(super) peers: Arc<Peers>,
+    pub(super) membership: Arc<Membership<I>>,
     pub(super) owner: Arc<Owner>,
     fetches: Arc<Fetches>,
     pub(super) key: Key,
@@ -202,6 +204,7 @@ impl<I: Incoming> Requests<I> {
     pub(crate) fn new(
         endpoint: &Arc<Endpoint<I>>,
         peers: &Arc<Peers>,
+        membership: &Arc<Membership<I>>,
         owner: &Arc<Owner>,
         fetches: &Arc<Fetches>,
         key: Key,
@@ -226,6 +229,7 @@ impl<I: Incoming> Requests<I> {
             pin_init!(Self {
                 endpoint: endpoint.clone(),
                 peers: peers.clone(),
+                membership: membership.clone(),
                 owner: owner.clone(),
                 fetches: fetches.clone(),
                 key,

@@ -253,6 +253,7 @@ impl<'a, I: Incoming, T: FileSystem> Run<'a, I, T> {
         let node = to.node;
         let effect = self.step(Event::Sending { node, id, timing });
         if let Some(request) = request {
+            requests.membership.introduce(node);
             self.send(&to, &request);
         }
         effect

@@ -47,8 +47,10 @@ use connection::{
 };
 use store::Store;
 
-/// Lines that a peer can cause.
+/// Lines about what a peer has done wrong.
 pub(crate) static LOG_LIMIT: RateLimit = RateLimit::new(5000, 20);
+/// Lines about peers that come and go: however many do, what one has done wrong is said.
+pub(crate) static EVENT_LIMIT: RateLimit = RateLimit::new(5000, 20);
 
 /// What the target has done since the module was loaded.
 #[derive(Default)]

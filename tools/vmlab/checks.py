@@ -21,6 +21,11 @@ class TooSlow(Failed):
     not (worker.py)."""
 
 
+class ByChance(Failed):
+    """What the protocol or the machine leaves to chance has come about, as the documents say it may, and what the test
+    is about could not be seen. The test runs once more, at once."""
+
+
 class Skip(Exception):
     """The test cannot be made here; the text says why."""
 

@@ -25,7 +25,7 @@ import pytest
 
 from vmlab import needs as declared
 from vmlab import shell, tier
-from vmlab.checks import Failed, Skip, TooSlow
+from vmlab.checks import ByChance, Failed, Skip, TooSlow
 from vmlab.keeper import Deadline, Keeper, reason
 from vmlab.lab import Lab
 from vmlab.patience import BUSY_SHARE, HostLoad, is_debug_kernel, wait_until_quiet
@@ -87,7 +87,7 @@ class Result:
         self.skipped = ""
         self.said = ""
         self.is_of_the_host = False
-        self.is_of_the_emulation = False
+        self.is_by_chance = False
         self.began = time.monotonic()
         self._load = HostLoad()
 
@@ -163,11 +163,11 @@ class Plugin:
         return True
 
     def _run(self, item: pytest.Item) -> None:
-        """Runs a test, and once more if the host was busy and that may be why it failed, or if the emulation broke."""
+        """Runs a test, and once more if the host was busy and that may be why it failed, or by a known chance."""
         result, before = self._attempt(item), ""
         busy = result.busy_share
-        if result.is_of_the_emulation:
-            before = f"{result.said}# a machine died as its kernel changed its own text; again: {result.wrong[0]}\n"
+        if result.is_by_chance:
+            before = f"{result.said}# by a chance that is documented; again: {result.wrong[0]}\n"
             result = self._attempt(item)
         elif result.is_of_the_host and busy > self._options.get("busy_share", BUSY_SHARE):
             before = (f"{result.said}# others used {busy:.0%} of the processors; again when the host is quiet: "
@@ -228,7 +228,8 @@ class Plugin:
             else:
                 item.stash[RESULT].wrong.append(reason(call.excinfo.value, self._options["verbose"]))
                 item.stash[RESULT].is_of_the_host = isinstance(call.excinfo.value, TooSlow) or self.keeper.rxe_gave_up()
-                item.stash[RESULT].is_of_the_emulation = self.keeper.emulation_broke()
+                item.stash[RESULT].is_by_chance = (isinstance(call.excinfo.value, ByChance)
+                                                   or self.keeper.emulation_broke())
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """The teardown's report is the last one, and has all that was printed."""

@@ -262,11 +262,15 @@ impl<S: DerefMut<Target = [PeerPlace]>> Members<S> {
         Ok(address)
     }
 
-    /// Has a `Hello` sent to a node that does not know this one yet, if there is such a node. The
-    /// caller polls, before it sends its first request to that node.
-    pub fn introduce(&mut self, node: NodeId, now_us: u64) {
-        if let Some(peer) = self.find(node).filter(|peer| !peer.is_met()) {
-            peer.check(now_us);
+    /// Has a `Hello` sent to a node that does not know this one yet, if there is such a node; returns
+    /// whether there is. The caller then polls, before it sends its first request to that node.
+    pub fn introduce(&mut self, node: NodeId, now_us: u64) -> bool {
+        match self.find(node).filter(|peer| !peer.is_met()) {
+            Some(peer) => {
+                peer.check(now_us);
+                true
+            }
+            None => false,
         }
     }
 

@@ -29,6 +29,7 @@ use rdma::{
 
 use super::{
     Target,
+    EVENT_LIMIT,
     LOG_LIMIT, //
 };
 use crate::{
@@ -137,7 +138,7 @@ impl Connection {
             if matches!(event, Event::TimewaitExit | Event::AddressChange) {
                 return Ok(());
             }
-            if LOG_LIMIT.allow().is_some() {
+            if EVENT_LIMIT.allow().is_some() {
                 pr_info!("connection {number}: {event}\n");
             }
             if !matches!(event, Event::Established { .. }) {

@@ -255,8 +255,9 @@ impl World {
         let effect = self.step(n, at, Told::Sending { node, id, timing }).effect;
         let now_us = self.now_us();
         if let Some(members) = &mut self.nodes[n].members {
-            members.introduce(node, now_us);
-            self.poll(n);
+            if members.introduce(node, now_us) {
+                self.poll(n);
+            }
         }
         match request {
             Ok(request) => self.send_request(n, to, &request),

@@ -138,7 +138,7 @@ def test_the_quickstart_works_as_it_is_written(pair: Lab) -> None:
 @needs(wires=2)
 def test_the_paths_of_the_failover_page(pair: Lab) -> None:
     """Its commands give three paths and the policy; then every file of /sys that any document names is there."""
-    rnbd.start(pair)
+    rnbd.start(pair, count=2)
     for machine, address in ((pair.client, "10.0.2.1"), (pair.server, "10.0.2.2")):
         machine.run(f"ip addr add {address}/24 dev eth0")
         pair.defer(machine.run, f"ip addr del {address}/24 dev eth0")
@@ -147,6 +147,10 @@ def test_the_paths_of_the_failover_page(pair: Lab) -> None:
     pair.defer(pair.client.run, "echo force > /sys/block/rnbd0/rnbd/unmap_device")
     eq(pair.client.run("cat /sys/class/rtrs-client/s/paths/*/state").split(), ["connected"] * 3, "paths")
     eq(pair.client.read("/sys/class/rtrs-client/s/mpath_policy"), "min-latency (ML: 2)")
+    # Files of the samples, which have a document of their own.
+    pair.defer(pair.server.run, "rmmod crc32_umr_initiator crc32_umr_target")
+    pair.server.run("mods ours crc32_umr_target device=/dev/ram1")
+    pair.server.run("mods ours crc32_umr_initiator addr=10.0.0.2 blocks=1")
     abi = sorted(str(path.relative_to(REPOSITORY)) for path in (REPOSITORY / "Documentation/ABI").rglob("sysfs-*"))
     named = {file: docs.sysfs_paths((REPOSITORY / file).read_text(encoding="utf-8"))
              for file in (*docs.documents(), *abi)}

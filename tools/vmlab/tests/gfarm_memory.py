@@ -7,6 +7,7 @@ virtually contiguous memory with the stacks of threads, memory of each processor
 from __future__ import annotations
 
 import json
+import statistics
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
@@ -20,7 +21,7 @@ from vmlab.needs import needs
 
 # Of Documentation/gfarm.md, in KiB.
 MOUNT_KIB, FILE_KIB, READERS_KIB, INODE_BYTES = 192, 16, 10 << 10, 2560
-MOUNTS, READERS, FILE_BYTES = 6, 64, 2 << 20
+MOUNTS, READERS, FILE_BYTES, TURNS = 6, 64, 2 << 20, 3
 INODES = tier.of(20_000, 100_000)
 FIRST = 1000        # the number of the first inode, behind those of Gfarm itself
 # What a walk of all inodes may use: less than half of what they take, and Python.
@@ -131,9 +132,15 @@ def test_mounts_open_files_and_readers_take_little(vm: Lab) -> None:
         idle = (kernel_kib(vm.server) - before) // MOUNTS
     with mounted(gfarm) as mount:
         vm.server.push_bytes(MANY.encode(), f"{FOLDER}/many.py")
-        said = gfarm.run(f"cd {mount.at}/sparse; python3 -I -S {FOLDER}/many.py $(seq {READERS})", 240)
-        opened, most, wrong = json.loads(said)
+        said = []
+        for _turn in range(TURNS):
+            forget_all(mount)
+            line = gfarm.run(f"cd {mount.at}/sparse; python3 -I -S {FOLDER}/many.py $(seq {READERS})", 120)
+            said.append(json.loads(line))
     gfarm.run("gfrm -r /sparse")
+    # The rest of the kernel takes and gives back some hundred KiB meanwhile, the stack of a worker for instance.
+    opened, most = (statistics.median(row[number] for row in said) for number in range(2))
+    wrong = sum(row[2] for row in said)
     paths.figure(f"an idle mount {idle} KiB, an open file {opened / READERS:.1f} KiB, {READERS} readers {most} KiB")
     eq(wrong, 0, "files that were read wrongly")
     ge(MOUNT_KIB, idle, "KiB of an idle mount")

@@ -43,7 +43,7 @@ class WorkerTest(unittest.TestCase):
         self.assertEqual(self.plan["broken"], {})
         names = [test["name"] for test in self.plan["plan"]]
         self.assertEqual(names, ["leaking.clean", "leaking.leaks", "leaking.fails", "leaking.slow",
-                                 "leaking.loses_a_path"])
+                                 "leaking.loses_a_path", "leaking.by_chance"])
         answers = self.answers(do="tests", names=names[:3])
         self.assertEqual([(line["name"], line["verdict"]) for line in answers],
                          [("leaking.clean", "ok"), ("leaking.leaks", "ok"), ("leaking.fails", "not ok")])
@@ -55,6 +55,13 @@ class WorkerTest(unittest.TestCase):
         (line,) = self.answers(do="tests", names=["leaking.slow"])
         self.assertEqual((line["verdict"], line["why"]), ("ok", ""))
         self.assertIn("again when the host is quiet: too slow on purpose", line["said"])
+
+    def test_what_meets_a_documented_chance_runs_again(self) -> None:
+        """Also where the host is quiet."""
+        self.start(busy_share=2)
+        (line,) = self.answers(do="tests", names=["leaking.by_chance"])
+        self.assertEqual((line["verdict"], line["why"]), ("ok", ""))
+        self.assertIn("again: a late packet", line["said"])
 
     def test_what_is_too_slow_on_a_quiet_host_fails(self) -> None:
         """The host is never busy enough."""

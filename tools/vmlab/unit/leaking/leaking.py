@@ -5,12 +5,13 @@ No machine is needed: the keeper that unloads is replaced.
 """
 from __future__ import annotations
 
-from vmlab.checks import Failed, TooSlow
+from vmlab.checks import ByChance, Failed, TooSlow
 from vmlab.keeper import Keeper
 
 LEAKS: list[str] = []
 SLOW: list[str] = []
 LOST: list[str] = []
+CHANCE: list[str] = []
 
 
 def _end_sharing(_keeper: Keeper) -> list[str]:
@@ -53,3 +54,10 @@ def test_loses_a_path() -> None:
     LOST.append("once more")
     if len(LOST) == 1:
         raise Failed("a path is lost")
+
+
+def test_by_chance() -> None:
+    """Meets a chance the first time that the documents tell of."""
+    CHANCE.append("once more")
+    if len(CHANCE) == 1:
+        raise ByChance("a late packet")

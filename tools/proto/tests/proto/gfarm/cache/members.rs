@@ -434,7 +434,7 @@ fn a_new_node_introduces_itself_before_it_asks() {
     let first = net.nodes[1].as_mut().unwrap();
     let unknown = first.admit(node(9), address(9).port(), 17, 1);
     assert_eq!(unknown, Err(Discarded::Sender));
-    late.introduce(node(1), 2);
+    assert!(late.introduce(node(1), 2));
     let hello = late.poll(2, 6 << 32, &mut out).unwrap();
     assert_eq!(hello.node, Some(node(1)));
     let hello = Gossip::parse(hello.body, node(9)).unwrap();
@@ -442,4 +442,5 @@ fn a_new_node_introduces_itself_before_it_asks() {
         .hello(&hello, (address(9).port(), 17), true, 2, &mut answer)
         .unwrap();
     assert!(first.admit(node(9), address(9).port(), 17, 1).is_ok());
+    assert!(!late.introduce(node(7), 2), "a node that it does not know");
 }
