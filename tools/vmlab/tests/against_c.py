@@ -38,6 +38,10 @@ ONLY_OURS = {
     "rtrs_server/trace": "steps of state machines are logged, for the tests",
     "disk/wwid": "the disk's identity (decision 0011)",
     "disk/rnbd/cache_losses": "power failures of the server (decision 0012)",
+    "disk/rnbd/pi_stats": "protection information (decision 0019)",
+    "rnbd-server/ctl/devices/ram0/sessions/s1/pi_stats": "the same at the server",
+    "rnbd_server/pi": "what the server offers of it",
+    "rnbd_server/srv_verify": "what the server verifies of it",
     "disk/queue/io_timeout": "a request has a time limit (D24)",
 }
 # Names whose text differs: what ours has to match, and the reason.
