@@ -44,8 +44,9 @@ use super::{
     ring::Ring, //
 };
 
-/// The number of reads of a file that may wait; a task with another one waits itself.
-const READS_MAX: usize = 32;
+/// The number of reads of a file that may wait; a task with another one waits itself. Their places
+/// are 8 KiB of each open file.
+const READS_MAX: usize = 24;
 
 /// The number of reads that are carried out before their label is looked at.
 const BATCH_MAX: usize = 8;

@@ -2,8 +2,10 @@
 """The options of the cooperative cache of Gfarm mounts, what they control, and its files below /proc."""
 from __future__ import annotations
 
+import time
+
 from vmlab import gfarm_mount, gfarm_node
-from vmlab.checks import eq, ge, matches, ok, until
+from vmlab.checks import Failed, eq, ge, matches, ok, until
 from vmlab.gfarm_mount import AT, put_random
 from vmlab.gfarm_node import DESCRIPTION, queue_pairs
 from vmlab.lab import Lab
@@ -161,6 +163,28 @@ def test_a_write_to_ibstat_begins_anew(vm: Lab) -> None:
         eq(set(one.ibstat()), set(before), "names")
 
 
+class Questions:
+    """The requests of a node to gfmd, by kind."""
+
+    def __init__(self, node: gfarm_node.Node) -> None:
+        # To look for it asks gfmd for the attributes of the mount's root.
+        self._machine, self._file = node.machine, f"{node.folder}/stats"
+
+    def asked(self) -> dict[str, int]:
+        """So many until now."""
+        rows = (line.split() for line in self._machine.read(self._file).splitlines())
+        return {name: int(count) for name, count in rows if name.startswith("gfmd_") and "_us" not in name}
+
+    def at_rest(self) -> dict[str, int]:
+        """The same when there were no more for a second: files are closed at gfmd a moment later."""
+        for _second in range(20):
+            asked = self.asked()
+            time.sleep(1)
+            if self.asked() == asked:
+                return asked
+        raise Failed("the node does not stop to ask gfmd")
+
+
 @needs(machines=1, timeout=240)
 def test_counts_are_what_was_read(vm: Lab) -> None:
     """One node reads a file, and another one the same: each byte is counted once, and both sides count the same."""
@@ -173,11 +197,11 @@ def test_counts_are_what_was_read(vm: Lab) -> None:
         eq(one.sha256("counted"), wanted, "the first node")
         counts = one.ibstat()
         eq((counts["peer_bytes"], counts["gfsd_bytes"], one.stats()["gfsd_bytes"]), (0, size, size), "from servers")
-        # Files are closed at gfmd a moment later: after that it has no reason to ask.
-        until(lambda: one.stats()["gfmd_close"] == one.stats()["gfmd_open"], 20, "the file is closed at gfmd")
-        asked = {name: value for name, value in one.stats().items() if name.startswith("gfmd_") and "_us" not in name}
+        questions = Questions(one)
+        asked = questions.at_rest()
+        eq(asked["gfmd_close"], asked["gfmd_open"], "files that were closed and opened at gfmd")
         eq(two.sha256("counted"), wanted, "the second node")
-        eq({name: one.stats()[name] for name in asked}, asked, "requests to gfmd of the node that gives pages")
+        eq(questions.asked(), asked, "requests to gfmd of the node that gives pages")
         first, second = one.ibstat(), two.ibstat()
         eq(second["peer_bytes"] + second["gfsd_bytes"], size, f"bytes that were counted: {second}")
         eq(second["gfsd_bytes"], two.stats()["gfsd_bytes"], "from file servers")
