@@ -105,7 +105,7 @@ impl Sealed {
 #[pin_data]
 pub(crate) struct Membership<I: Incoming> {
     endpoint: Arc<Endpoint<I>>,
-    peers: Arc<Peers>,
+    pub(super) peers: Arc<Peers>,
     key: Key,
     queue: WorkQueue,
     is_over: AtomicBool,

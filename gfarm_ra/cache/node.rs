@@ -178,17 +178,8 @@ impl Node {
         let owner = Owner::new(&peers)?;
         let fetches = Fetches::new()?;
         let membership = Membership::new(&endpoint, &peers, key)?;
-        let requests = Requests::new(
-            &endpoint,
-            &peers,
-            &membership,
-            &owner,
-            &fetches,
-            key,
-            limits,
-        )?;
         let live = Live {
-            requests,
+            requests: Requests::new(&endpoint, &membership, &owner, &fetches, key, limits)?,
             owner,
             membership,
             responder: Responder::new(&endpoint, &fetches, SENDING.min(limits.serving))?,

@@ -203,7 +203,6 @@ impl<I: Incoming> Requests<I> {
     /// Sleeps.
     pub(crate) fn new(
         endpoint: &Arc<Endpoint<I>>,
-        peers: &Arc<Peers>,
         membership: &Arc<Membership<I>>,
         owner: &Arc<Owner>,
         fetches: &Arc<Fetches>,
@@ -211,7 +210,7 @@ impl<I: Incoming> Requests<I> {
         limits: &Limits,
     ) -> Result<Arc<Self>> {
         let (fragment_len, count) = (endpoint.longest(), limits.asking);
-        let me = peers.me().node;
+        let (peers, me) = (&membership.peers, membership.peers.me().node);
         let contacts = Contacts::new(limits.timeout_us_max)?;
         let mut idle = KVec::with_capacity(count.into(), GFP_KERNEL)?;
         let mut unmade = KVec::with_capacity(count.into(), GFP_KERNEL)?;

@@ -262,8 +262,8 @@ impl<S: DerefMut<Target = [PeerPlace]>> Members<S> {
         Ok(address)
     }
 
-    /// Has a `Hello` sent to a node that does not know this one yet, if there is such a node; returns
-    /// whether there is. The caller then polls, before it sends its first request to that node.
+    /// Has a `Hello` sent to a node that does not know this one yet, if there is such a node;
+    /// returns whether there is. The caller then polls, before it sends its first request to it.
     pub fn introduce(&mut self, node: NodeId, now_us: u64) -> bool {
         match self.find(node).filter(|peer| !peer.is_met()) {
             Some(peer) => {
