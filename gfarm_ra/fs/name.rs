@@ -90,8 +90,10 @@ pub(super) fn revalidate(dir: &Inode<Gfarm>, name: &Name<'_, Gfarm>) -> Result<V
     let file = name.inode.filter(|inode| inode.kind() == Kind::Regular);
     // The open asks by this name itself, and finds out if it leads to another file now.
     let is_asked = name.is_opened && file.is_some();
-    let is_assumed = is_asked || u64::from(name.age_ms) < u64::from(max_s) * 1000;
-    if !name.is_forced && is_assumed {
+    // Where there was no file, nothing but the question here finds one.
+    let is_missed = name.is_opened && name.inode.is_none();
+    let is_young = u64::from(name.age_ms) < u64::from(max_s) * 1000;
+    if !name.is_forced && (is_asked || is_young && !is_missed) {
         return Ok(Validity::Assumed);
     }
     let now = mount
