@@ -88,6 +88,19 @@ def test_a_name_that_is_opened_when_its_object_was_found_by_another(vm: Lab) -> 
 
 
 @needs(machines=1, timeout=300)
+def test_a_name_that_was_not_there(vm: Lab) -> None:
+    """It is not there for a while, as `actimeo` says; but an open asks, and finds what was made meanwhile."""
+    gfarm = gfarm_mount.start(vm)
+    with gfarm.fuse() as folder, mounted(gfarm, "actimeo=600") as mount:
+        mount.fails("cat late", "No such file or directory")
+        gfarm.run(f"echo made since > {folder}/late; {KNOWN}")
+        mount.fails("stat late", "No such file or directory")
+        eq(gfarm.run(f"cat {mount.at}/late"), "made since\n", "by an open")
+        eq(gfarm.run(f"stat -c %s {mount.at}/late"), "11\n", "and then by its name alone")
+        gfarm.run(f"rm {folder}/late")
+
+
+@needs(machines=1, timeout=300)
 def test_a_directory_that_moves(vm: Lab) -> None:
     """What is below it is found by the new name, also by files that are known; the old one is gone."""
     gfarm = gfarm_mount.start(vm)
