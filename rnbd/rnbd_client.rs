@@ -13,6 +13,7 @@
 pub mod proto;
 
 mod client;
+mod pi_stats;
 mod shown;
 
 use kernel::prelude::*;

@@ -12,6 +12,7 @@
 
 pub mod proto;
 
+mod pi_stats;
 mod server;
 mod shown;
 

@@ -11,10 +11,6 @@ use block_ext::mq::{
     Rejected,
     Request, //
 };
-use core::fmt::{
-    self,
-    Display, //
-};
 use kernel::{
     prelude::*,
     sync::Arc, //
@@ -25,10 +21,7 @@ use kernel_ext::{
     pages::PageBlock,
     ratelimit::RateLimit,
     scatterlist::SgList,
-    sync::atomic::{
-        AtomicU64,
-        Ordering::Relaxed, //
-    }, //
+    sync::atomic::Ordering::Relaxed, //
 };
 use rtrs_client::{
     Ticket,
@@ -46,6 +39,7 @@ use super::{
     session::TupleBuffers, //
 };
 use crate::{
+    pi_stats::PiStats,
     proto::{
         flags::{
             Op,
@@ -55,9 +49,9 @@ use crate::{
             seal::SEALED_LEN,
             tuple::{
                 Verdict,
-                Wrong, //
+                Wrong,
+                TUPLE_LEN_MAX, //
             },
-            Format,
             Geometry,
             Tuple, //
         },
@@ -69,9 +63,6 @@ use crate::{
 /// Limits the log lines about wrong data.
 static LOG_LIMIT: RateLimit = RateLimit::new(5000, 3);
 
-/// The longest tuple.
-const TUPLE_LEN_MAX: usize = 16;
-
 /// Each byte of an escape.
 const ESCAPE: u8 = 0xff;
 
@@ -80,50 +71,27 @@ const NO_TUPLE: u8 = 0xfe;
 
 /// The protection information of a device, and what was seen of it.
 pub(super) struct Protection {
-    geometry: Geometry,
     buffers: Arc<TupleBuffers>,
-    /// Intervals that were sent to the server with a tuple.
-    written: AtomicU64,
-    /// Intervals that came from the server and were right.
-    read: AtomicU64,
-    /// Intervals with an escape instead of a tuple.
-    not_protected: AtomicU64,
-    /// Writes in which the server has found something wrong.
-    write_errors: AtomicU64,
-    /// Reads in which the server, or this client, has found something wrong.
-    read_errors: AtomicU64,
-}
-
-impl Display for Protection {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "mode {}", self.geometry.mode())?;
-        writeln!(f, "format {}", self.geometry.format())?;
-        writeln!(f, "interval_bytes {}", self.geometry.interval_bytes())?;
-        writeln!(f, "written {}", self.written.load(Relaxed))?;
-        writeln!(f, "read {}", self.read.load(Relaxed))?;
-        writeln!(f, "not_protected {}", self.not_protected.load(Relaxed))?;
-        writeln!(f, "write_errors {}", self.write_errors.load(Relaxed))?;
-        writeln!(f, "read_errors {}", self.read_errors.load(Relaxed))
-    }
+    stats: PiStats,
 }
 
 impl Protection {
     /// Creates the state of a device that was opened with `geometry`.
     pub(super) fn new(geometry: Geometry, buffers: Arc<TupleBuffers>) -> Self {
         Self {
-            geometry,
             buffers,
-            written: AtomicU64::new(0),
-            read: AtomicU64::new(0),
-            not_protected: AtomicU64::new(0),
-            write_errors: AtomicU64::new(0),
-            read_errors: AtomicU64::new(0),
+            stats: PiStats::new(geometry),
         }
+    }
+
+    /// Returns what was seen.
+    pub(super) fn stats(&self) -> &PiStats {
+        &self.stats
     }
 
     /// Returns what the tuples are like.
     pub(super) fn geometry(&self) -> Geometry {
-        self.geometry
+        self.stats.geometry()
     }
 
     /// Places the tuples of `request` behind its data, and returns the message for it.
@@ -139,7 +107,7 @@ impl Protection {
         if !rw.op.has_data() {
             return sealed(io, None);
         }
-        let tuples_len = self.geometry.tuples_len(len_bytes).ok_or(EIO)?;
+        let tuples_len = self.geometry().tuples_len(len_bytes).ok_or(EIO)?;
         let buffer = self.buffers.of(request).ok_or(EIO)?;
         let at = request.map_sg_with(buffer, tuples_len.into())? as usize;
         let io = io.with_tuples(tuples_len);
@@ -149,13 +117,13 @@ impl Protection {
             fill(buffer, at, len, NO_TUPLE)?;
             return sealed(io, None);
         }
-        let intervals = u64::from(len_bytes / self.geometry.interval_bytes());
+        let intervals = u64::from(len_bytes / self.geometry().interval_bytes());
         if request.has_tuples() {
             request.tuples_out(buffer, at, len)?;
-            self.written.fetch_add(intervals, Relaxed);
+            self.stats.written.fetch_add(intervals, Relaxed);
         } else {
             fill(buffer, at, len, ESCAPE)?;
-            self.not_protected.fetch_add(intervals, Relaxed);
+            self.stats.not_protected.fetch_add(intervals, Relaxed);
         }
         sealed(io, Some((buffer, at, len)))
     }
@@ -163,7 +131,7 @@ impl Protection {
     /// Verifies the data of a read that was answered, and gives the tuples to its user.
     fn finish_read(&self, request: &mut Request<Queue>) -> Result {
         let len_bytes = request.len_bytes();
-        let tuples_len = self.geometry.tuples_len(len_bytes).ok_or(EIO)?;
+        let tuples_len = self.geometry().tuples_len(len_bytes).ok_or(EIO)?;
         let buffer = self.buffers.of(request).ok_or(EIO)?;
         let at = request.bounced_bytes() as usize;
         if request.has_tuples() {
@@ -182,16 +150,16 @@ impl Protection {
         len_bytes: u32,
         (buffer, mut at): (&PageBlock, usize),
     ) -> Result {
-        let format = self.geometry.format();
+        let format = self.geometry().format();
         let mut bytes = [0; TUPLE_LEN_MAX];
         let bytes = bytes
             .get_mut(..format.tuple_bytes() as usize)
             .ok_or(EINVAL)?;
-        let mut reference = self.geometry.reference(request.sector()).ok_or(EIO)?;
+        let mut reference = self.geometry().reference(request.sector()).ok_or(EIO)?;
         let (mut right, mut not_protected) = (0u64, 0u64);
-        let interval_bytes = self.geometry.interval_bytes();
+        let interval_bytes = self.geometry().interval_bytes();
         let data = request.sg();
-        let verified = data.checksums(checksum(format), interval_bytes, len_bytes, |guard| {
+        let verified = data.checksums(self.stats.checksum(), interval_bytes, len_bytes, |guard| {
             buffer.copy_out(at, bytes)?;
             let tuple = Tuple::read(format, bytes).ok_or(EINVAL)?;
             match tuple.verify(format, reference, || guard) {
@@ -206,8 +174,8 @@ impl Protection {
             reference = reference.wrapping_add(1);
             Ok(())
         });
-        self.read.fetch_add(right, Relaxed);
-        self.not_protected.fetch_add(not_protected, Relaxed);
+        self.stats.read.fetch_add(right, Relaxed);
+        self.stats.not_protected.fetch_add(not_protected, Relaxed);
         verified
     }
 }
@@ -260,14 +228,6 @@ fn fill(buffer: &PageBlock, at: usize, len: usize, byte: u8) -> Result {
     Ok(())
 }
 
-/// Returns the checksum of a format's guard.
-fn checksum(format: Format) -> Checksum {
-    match format {
-        Format::Crc64 => Checksum::Crc64Nvme,
-        Format::T10 => Checksum::CrcT10Dif,
-    }
-}
-
 /// Returns `io` with the CRC of itself and of the `tuples`, at an offset of a block.
 fn sealed(io: Io, tuples: Option<(&PageBlock, usize, usize)>) -> Result<Io> {
     let start = io.as_bytes().get(..SEALED_LEN).ok_or(EINVAL)?;
@@ -299,11 +259,8 @@ impl Protected {
     /// Counts an error of protection information.
     fn count_error(&self) {
         if let Some(protection) = self.0.queue().protection() {
-            let counter = match self.0.op() {
-                block_ext::Op::Read => &protection.read_errors,
-                _ => &protection.write_errors,
-            };
-            counter.fetch_add(1, Relaxed);
+            let is_read = self.0.op() == block_ext::Op::Read;
+            protection.stats.count_error(is_read);
         }
     }
 }

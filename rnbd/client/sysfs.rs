@@ -229,7 +229,7 @@ fn show_cache_losses(device: &Device, page: &mut ShowBuffer<'_>) -> Result {
 
 fn show_pi_stats(device: &Device, page: &mut ShowBuffer<'_>) -> Result {
     match device.protection() {
-        Some(protection) => write!(page, "{}", **protection),
+        Some(protection) => write!(page, "{}", protection.stats()),
         None => writeln!(page, "mode none"),
     }
 }

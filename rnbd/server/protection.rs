@@ -48,6 +48,7 @@ use super::{
     session::LOG_LIMIT,
 };
 use crate::{
+    pi_stats::PiStats,
     proto::{
         flags::Op,
         message::IoRequest,
@@ -55,7 +56,8 @@ use crate::{
             seal::SEALED_LEN,
             tuple::{
                 Verdict,
-                Wrong, //
+                Wrong,
+                TUPLE_LEN_MAX, //
             },
             Format,
             Geometry,
@@ -82,9 +84,6 @@ module_param_word!(
     "The protection information for clients that ask for it: auto passes it to disks that store \
      it, wire protects the transfer only, off refuses it (default: auto)"
 );
-
-/// The longest tuple.
-const TUPLE_LEN_MAX: usize = 16;
 
 /// Returns whether writes are verified.
 fn verifies_writes() -> bool {
@@ -118,31 +117,8 @@ fn stored(integrity: Integrity) -> (Format, u32) {
 pub(crate) struct Protection {
     /// Session and device, for the log.
     label: CString,
-    geometry: Geometry,
     bios: Arc<BioPool<ProtectedIo>>,
-    /// Intervals of writes that were right.
-    written: AtomicU64,
-    /// Intervals of reads that were made or verified.
-    read: AtomicU64,
-    /// Intervals that were verified and had an escape instead of a tuple.
-    not_protected: AtomicU64,
-    /// Writes that were refused, for their message, their data or their tuples are wrong.
-    write_errors: AtomicU64,
-    /// Reads in whose data, message or tuples something was wrong.
-    read_errors: AtomicU64,
-}
-
-impl Display for Protection {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "mode {}", self.geometry.mode())?;
-        writeln!(f, "format {}", self.geometry.format())?;
-        writeln!(f, "interval_bytes {}", self.geometry.interval_bytes())?;
-        writeln!(f, "written {}", self.written.load(Relaxed))?;
-        writeln!(f, "read {}", self.read.load(Relaxed))?;
-        writeln!(f, "not_protected {}", self.not_protected.load(Relaxed))?;
-        writeln!(f, "write_errors {}", self.write_errors.load(Relaxed))?;
-        writeln!(f, "read_errors {}", self.read_errors.load(Relaxed))
-    }
+    stats: PiStats,
 }
 
 /// What is wrong with a request.
@@ -167,19 +143,19 @@ impl Protection {
     pub(super) fn new(label: CString, geometry: Geometry, bios: Arc<BioPool<ProtectedIo>>) -> Self {
         Self {
             label,
-            geometry,
             bios,
-            written: AtomicU64::new(0),
-            read: AtomicU64::new(0),
-            not_protected: AtomicU64::new(0),
-            write_errors: AtomicU64::new(0),
-            read_errors: AtomicU64::new(0),
+            stats: PiStats::new(geometry),
         }
+    }
+
+    /// Returns what was seen.
+    pub(super) fn stats(&self) -> &PiStats {
+        &self.stats
     }
 
     /// Returns what the tuples are like.
     pub(super) fn geometry(&self) -> Geometry {
-        self.geometry
+        self.stats.geometry()
     }
 
     /// Verifies the CRC of a request's message and of the tuples of a write, which are its end,
@@ -218,12 +194,9 @@ impl Protection {
         size: u32,
         mut each: impl FnMut(u64, u64, usize) -> Result<(), Bad>,
     ) -> Result<Result<(), Bad>> {
-        let checksum = match self.geometry.format() {
-            Format::Crc64 => Checksum::Crc64Nvme,
-            Format::T10 => Checksum::CrcT10Dif,
-        };
-        let tuple_len = self.geometry.format().tuple_bytes() as usize;
-        let interval = self.geometry.interval_bytes() as usize;
+        let checksum = self.stats.checksum();
+        let tuple_len = self.geometry().format().tuple_bytes() as usize;
+        let interval = self.geometry().interval_bytes() as usize;
         let (mut reference, mut at) = (first, size as usize);
         for offset in (0..size as usize).step_by(interval) {
             let guard = memory.checksum(checksum, 0, offset, interval)?;
@@ -244,7 +217,7 @@ impl Protection {
         size: u32,
         counter: &AtomicU64,
     ) -> Result<Result<(), Bad>> {
-        let format = self.geometry.format();
+        let format = self.geometry().format();
         let (mut right, mut not_protected) = (0u64, 0u64);
         let verified = self.each_interval(memory, first, size, |reference, guard, at| {
             let mut bytes = [0; TUPLE_LEN_MAX];
@@ -262,13 +235,13 @@ impl Protection {
             Ok(())
         })?;
         counter.fetch_add(right, Relaxed);
-        self.not_protected.fetch_add(not_protected, Relaxed);
+        self.stats.not_protected.fetch_add(not_protected, Relaxed);
         Ok(verified)
     }
 
     /// Makes the tuples of the data at the start of `memory`, behind it.
     fn make(&self, memory: &PageBlock, first: u64, size: u32) -> Result {
-        let format = self.geometry.format();
+        let format = self.geometry().format();
         let mut made = 0u64;
         let result = self.each_interval(memory, first, size, |reference, guard, at| {
             let bytes = Tuple::new(format, guard, reference).write(format);
@@ -280,19 +253,14 @@ impl Protection {
                 _ => Err(Bad::Seal),
             }
         })?;
-        self.read.fetch_add(made, Relaxed);
+        self.stats.read.fetch_add(made, Relaxed);
         result.map_err(|_| EIO)
     }
 
     /// Counts and logs that something is wrong, and returns the error for the client.
     #[cold]
     fn reject(&self, is_read: bool, bad: Bad) -> Error {
-        let counter = if is_read {
-            &self.read_errors
-        } else {
-            &self.write_errors
-        };
-        counter.fetch_add(1, Relaxed);
+        self.stats.count_error(is_read);
         if LOG_LIMIT.allow().is_some() {
             let what = if is_read { "read" } else { "write" };
             pr_err!("{}: {what} refused: {}\n", &*self.label, Shown(bad));
@@ -319,10 +287,10 @@ impl ProtectedIo {
         let protection = &self.protection;
         let memory = self.operation.memory().ok_or(EIO)?;
         let (first, size) = (self.first, self.size);
-        match protection.geometry.mode() {
+        match protection.geometry().mode() {
             Mode::Wire => protection.make(memory, first, size),
             Mode::Pass if verifies_reads() => protection
-                .verify(memory, first, size, &protection.read)?
+                .verify(memory, first, size, &protection.stats.read)?
                 .map_err(|bad| protection.reject(true, bad)),
             Mode::Pass => Ok(()),
         }
@@ -369,7 +337,7 @@ pub(super) fn submit(
         Err(error) => return operation.reply(Err(error)),
     };
     let (op, size) = (request.rw.op, request.size);
-    let passes = protection.geometry.mode() == Mode::Pass && op.has_data();
+    let passes = protection.geometry().mode() == Mode::Pass && op.has_data();
     if op.has_data() {
         operation.promise_data();
     }
@@ -405,7 +373,7 @@ pub(super) fn submit(
 /// Verifies a request before the disk gets it; returns the address of its first interval.
 fn check(protection: &Protection, request: &IoRequest, operation: &Operation) -> Result<u64> {
     let is_write = request.rw.op == Op::Write;
-    let first = protection.geometry.reference(request.sector);
+    let first = protection.geometry().reference(request.sector);
     if is_write && verifies_writes() {
         let memory = operation.memory().ok_or(EIO)?;
         protection
@@ -413,7 +381,7 @@ fn check(protection: &Protection, request: &IoRequest, operation: &Operation) ->
                 memory,
                 first.ok_or(EINVAL)?,
                 request.size,
-                &protection.written,
+                &protection.stats.written,
             )?
             .map_err(|bad| protection.reject(false, bad))?;
     }

@@ -96,7 +96,7 @@ fn show_mapping_path(mapping: &Description, page: &mut ShowBuffer<'_>) -> Result
 
 fn show_pi_stats(mapping: &Description, page: &mut ShowBuffer<'_>) -> Result {
     match &mapping.protection {
-        Some(protection) => write!(page, "{}", **protection),
+        Some(protection) => write!(page, "{}", protection.stats()),
         None => writeln!(page, "mode none"),
     }
 }

@@ -10,6 +10,9 @@ use super::Format;
 /// The application tag of an interval that is not verified, as its tuple was never made.
 const APP_ESCAPE: u16 = 0xffff;
 
+/// The length of the longest tuple, in bytes.
+pub const TUPLE_LEN_MAX: usize = 16;
+
 /// A decoded tuple.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tuple {
@@ -95,7 +98,7 @@ impl Tuple {
     }
 
     /// Writes the tuple; returns its bytes, of which the first [`Format::tuple_bytes`] count.
-    pub const fn write(&self, format: Format) -> [u8; 16] {
+    pub const fn write(&self, format: Format) -> [u8; TUPLE_LEN_MAX] {
         let [a0, a1] = self.app.to_be_bytes();
         let [g0, g1, g2, g3, g4, g5, g6, g7] = self.guard.to_be_bytes();
         let [_, _, r2, r3, r4, r5, r6, r7] = self.reference.to_be_bytes();
