@@ -18,11 +18,18 @@ C_MODULES = ("rtrs-core", "rtrs-client", "rtrs-server", "rnbd-client", "rnbd-ser
 
 # DEBUG_KOBJECT_RELEASE gives kobjects back late, by seconds. The block layer of 7.2 is not made for it: with a disk it
 # frees the kobjects of its queue that lie in it (bdev_free_inode), and reads the operations of a driver that is gone
-# (disk_release of a brd disk). Hence only kobjects whose type is in a module are late, which ours are.
+# (disk_release of a brd disk). Nor is ext4, whose last kobject is read after its module has gone (ext4_exit_sysfs). Hence
+# only kobjects whose type is in a module from outside the kernel's tree are late, which ours are.
 LATE_FILE = "lib/kobject.c"
 LATE_BEFORE = "\tunsigned long delay = HZ + HZ * get_random_u32_below(4);\n"
-LATE_AFTER = f"""{LATE_BEFORE}
-\tif (!kobj->ktype || !is_module_address((unsigned long)kobj->ktype)) {{
+LATE_AFTER = f"""{LATE_BEFORE}\tstruct module *module;
+\tbool is_late;
+
+\trcu_read_lock();
+\tmodule = __module_address((unsigned long)kobj->ktype);
+\tis_late = module && test_bit(TAINT_OOT_MODULE, &module->taints);
+\trcu_read_unlock();
+\tif (!is_late) {{
 \t\tkobject_cleanup(kobj);
 \t\treturn;
 \t}}
@@ -60,7 +67,7 @@ def _configure(tree: pathlib.Path, log: TextIO) -> None:
         raise SystemExit(f"kdir: the debug kernel cannot have {', '.join(missing)}; see {tree}/.config")
 
 
-def _delay_kobjects_of_modules(tree: pathlib.Path) -> None:
+def _delay_our_kobjects(tree: pathlib.Path) -> None:
     source = tree / LATE_FILE
     text = source.read_text()
     if text.count(LATE_BEFORE) != 1:
@@ -79,7 +86,7 @@ def _unpack() -> None:
     series = config.load_kernel_conf()["SERIES"]
     archive = packages.ensure() / f"usr/src/linux-source-{series}.tar.xz"
     root.run(["tar", "-xJf", str(archive), "-C", str(tree), "--strip-components=1"])
-    _delay_kobjects_of_modules(tree)
+    _delay_our_kobjects(tree)
     with (folder() / "tree.log").open("w") as log:
         _configure(tree, log)
     stamp.touch()
