@@ -29,6 +29,7 @@
 //! ```
 
 mod ranged;
+mod settable;
 mod string;
 mod word;
 
@@ -42,6 +43,7 @@ use kernel::{
 };
 
 pub use ranged::RangedParam;
+pub use settable::SettableParam;
 pub use string::StringParam;
 pub use word::WordParam;
 

@@ -109,7 +109,7 @@ impl ShowBuffer<'_> {
     /// # Safety
     ///
     /// The caller must ensure that `page` is the page that sysfs hands to a show function.
-    pub(super) unsafe fn new(page: *mut u8) -> Self {
+    pub(crate) unsafe fn new(page: *mut u8) -> Self {
         Self {
             // SAFETY: By the function requirements, `page` is a page that only this call uses.
             // Sysfs allocates it zeroed, so it is initialised.
