@@ -36,7 +36,8 @@ BOOT_TRIES = 3
 class Spec:
     """What a lab is to be made of; labs of equal spec can stand in for each other.
 
-    `disk_mib` gives each machine a disk /dev/vda that survives its power failures.
+    `disk_mib` gives each machine a disk /dev/vda that survives its power failures. `nvme` are namespaces of an NVMe
+    disk of as many MiB, as the arguments of QEMU's nvme-ns: such machines boot every time.
     `icount` is the argument of QEMU's -icount (which needs single-threaded emulation). `qemu_args` go to every
     machine; "{name}" in them becomes the machine's name. `extra_modules` appear under /ko in the guest.
     """
@@ -46,6 +47,7 @@ class Spec:
     smp: int = 2
     memory_mib: int = MEMORY_MIB
     disk_mib: int = 64
+    nvme: tuple[str, ...] = ()
     icount: str = ""
     append: str = ""
     qemu_args: tuple[str, ...] = ()
@@ -103,7 +105,18 @@ class Lab:
         path = self.folder / f"{name}.disk"
         with open(path, "wb") as disk:
             disk.truncate(self.spec.disk_mib << 20)
-        return (*disk_args("disk", path, read_only=False), *disk_args("modules", self._modules_disk, read_only=True))
+        return (*disk_args("disk", path, read_only=False), *disk_args("modules", self._modules_disk, read_only=True),
+                *self._nvme_args(name))
+
+    def _nvme_args(self, name: str) -> tuple[str, ...]:
+        args = ["-device", "nvme,id=nvme,serial=lab"] if self.spec.nvme else []
+        for number, namespace in enumerate(self.spec.nvme):
+            path = self.folder / f"{name}.nvme{number}"
+            with open(path, "wb") as disk:
+                disk.truncate(self.spec.disk_mib << 20)
+            args += ["-blockdev", f"driver=file,node-name=nvme{number},filename={path}",
+                     "-device", f"nvme-ns,bus=nvme,drive=nvme{number},{namespace}"]
+        return tuple(args)
 
     # -- life ----------------------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from vmlab.lab import Spec
 
 TIMEOUT_SECONDS = 120.0
 ATTRIBUTE = "vmlab_needs"
-LAB_FIELDS = ("append", "qemu_args", "icount", "disk_mib", "smp", "memory_mib")
+LAB_FIELDS = ("append", "qemu_args", "icount", "disk_mib", "nvme", "smp", "memory_mib")
 Test = TypeVar("Test", bound=Callable[..., None])
 
 

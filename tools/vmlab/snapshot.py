@@ -52,9 +52,11 @@ def _path(machine: Machine, set_up: str) -> Path:
 
 
 def usable(machine: Machine) -> bool:
-    """Emulation only: KVM boots fast, and instruction counting wants the same start every time."""
-    return (machine.hardware.accel.startswith("tcg") and "-icount" not in machine.hardware.qemu_args
-            and not os.environ.get("VMLAB_COLD"))
+    """Emulation only: KVM boots fast, and instruction counting wants the same start every time. QEMU cannot save the
+    state of NVMe."""
+    arguments = machine.hardware.qemu_args
+    return (machine.hardware.accel.startswith("tcg") and "-icount" not in arguments
+            and not any(word.startswith("nvme,") for word in arguments) and not os.environ.get("VMLAB_COLD"))
 
 
 def memory_args(machine: Machine, file: Path, shared: bool) -> tuple[str, ...]:
