@@ -61,7 +61,8 @@ class Verifier:
         disk.machine.run("modprobe bfq && modprobe kyber-iosched")
         self._over = f"/run/{disk.name}.over"
         self._job = disk.machine.start_job(
-            f"while ! [ -e {self._over} ]; do fio --name=job --filename={disk.path} --direct=1 --ioengine=io_uring "
+            f"rm -f {self._over}; while ! [ -e {self._over} ]; do "
+            f"fio --name=job --filename={disk.path} --direct=1 --ioengine=io_uring "
             f"{self.ARGUMENTS} > /run/{disk.name}.fio 2>&1 || {{ cat /run/{disk.name}.fio; exit 1; }}; done", timeout)
 
     def schedule(self, name: str) -> None:

@@ -296,27 +296,28 @@ class Ring:
     def _word(ring: mmap.mmap, at: int) -> int:
         return int(struct.unpack_from("=I", ring, at)[0])
 
+    def submit(self, entries: list[bytes]) -> list[int]:
+        """Does what up to `PARTS` entries say, whose user data are their places in the list; the result of each."""
+        tail, mask = self._word(self._sq_ring, self._sq[1]), self._word(self._sq_ring, self._sq[2])
+        for slot, entry in ((tail + number & mask, entry) for number, entry in enumerate(entries)):
+            self._entries[64 * slot:64 * slot + 64] = entry
+            struct.pack_into("=I", self._sq_ring, self._sq[6] + 4 * slot, slot)
+        struct.pack_into("=I", self._sq_ring, self._sq[1], (tail + len(entries)) & 0xffffffff)
+        self._call(NR_URING_ENTER, self._fd, len(entries), len(entries), WAIT, None, 0)
+        head, mask = self._word(self._cq_ring, self._cq[0]), self._word(self._cq_ring, self._cq[2])
+        results: dict[int, int] = dict(struct.unpack_from("=Qi", self._cq_ring, self._cq[5] + 16 * (place & mask))
+                                       for place in range(head, head + len(entries)))
+        struct.pack_into("=I", self._cq_ring, self._cq[0], (head + len(entries)) & 0xffffffff)
+        return [results[number] for number in range(len(entries))]
+
     def read(self, fd: int, ranges: list[tuple[int, int]]) -> list[bytes]:
         """Reads ranges (position, length) of a file at the same time."""
         rooms = [ctypes.create_string_buffer(max(1, length)) for _at, length in ranges]
-        tail, mask = self._word(self._sq_ring, self._sq[1]), self._word(self._sq_ring, self._sq[2])
-        for number, ((at, length), room) in enumerate(zip(ranges, rooms, strict=True)):
-            slot = (tail + number) & mask
-            struct.pack_into("=BBHiQQIIQ24x", self._entries, 64 * slot, OP_READ, 0, 0, fd, at, ctypes.addressof(room),
-                             length, 0, number)
-            struct.pack_into("=I", self._sq_ring, self._sq[6] + 4 * slot, slot)
-        struct.pack_into("=I", self._sq_ring, self._sq[1], (tail + len(ranges)) & 0xffffffff)
-        self._call(NR_URING_ENTER, self._fd, len(ranges), len(ranges), WAIT, None, 0)
-        head, mask = self._word(self._cq_ring, self._cq[0]), self._word(self._cq_ring, self._cq[2])
-        found = [b""] * len(ranges)
-        for number in range(len(ranges)):
-            at = self._cq[5] + 16 * ((head + number) & mask)
-            which, result = struct.unpack_from("=Qi", self._cq_ring, at)
-            if result < 0:
-                raise OSError(-result, os.strerror(-result), "io_uring")
-            found[which] = rooms[which].raw[:result]
-        struct.pack_into("=I", self._cq_ring, self._cq[0], (head + len(ranges)) & 0xffffffff)
-        return found
+        results = self.submit([struct.pack("=BBHiQQIIQ24x", OP_READ, 0, 0, fd, *ranges[n][:1], ctypes.addressof(room),
+                                           ranges[n][1], 0, n) for n, room in enumerate(rooms)])
+        if (worst := min(results)) < 0:
+            raise OSError(-worst, os.strerror(-worst), "io_uring")
+        return [room.raw[:result] for room, result in zip(rooms, results, strict=True)]
 
     def __call__(self, fd: int) -> bytes:
         """Reads a whole file, eight parts of it at a time."""
