@@ -23,12 +23,15 @@ pub mod homes;
 pub mod layout;
 pub mod queue;
 pub mod record;
+pub mod recovery;
 pub mod replay;
 pub mod ring;
 pub mod scrub;
 pub mod store;
 pub mod superblock;
 pub mod tuple;
+
+use super::proto;
 
 /// The size of a block in bytes: of data, of a PI block, of a journal record.
 pub const BLOCK_BYTES: usize = 4096;

@@ -8,6 +8,8 @@
 //! A block is *fresh* from its first write until a flush: its data may still be what was there
 //! before, which no tuple describes.
 
+use core::borrow::BorrowMut;
+
 use super::group::{
     Index,
     GROUP_BLOCKS, //
@@ -48,9 +50,9 @@ impl Blocks {
     }
 }
 
-/// A slot of the memory for PI blocks.
+/// A slot of the memory for PI blocks; at first it is free.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-struct Slot {
+pub struct Slot {
     group: u64,
     state: State,
     pins: u16,
@@ -92,28 +94,36 @@ pub enum Load {
     Failed,
 }
 
-/// The slots.
+/// The slots, in an array or a vector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Homes<const N: usize> {
-    slots: [Slot; N],
+pub struct Homes<P> {
+    slots: P,
     /// Where the search for a free slot begins, so that all are used in turn.
     hand: usize,
 }
 
-impl<const N: usize> Default for Homes<N> {
-    fn default() -> Self {
-        Self {
-            slots: [Slot::default(); N],
-            hand: 0,
-        }
+impl<P: BorrowMut<[Slot]>> Homes<P> {
+    /// No PI block is in memory; all of the slots are free.
+    pub const fn new(slots: P) -> Self {
+        Self { slots, hand: 0 }
     }
-}
 
-impl<const N: usize> Homes<N> {
+    /// Returns the number of slots.
+    pub fn slots(&self) -> usize {
+        self.slots.borrow().len()
+    }
+
     fn find(&self, group: u64) -> Option<usize> {
         self.slots
+            .borrow()
             .iter()
             .position(|slot| slot.state != State::Free && slot.group == group)
+    }
+
+    /// The slot that many behind the hand.
+    fn turned(&self, offset: usize) -> usize {
+        let at = self.hand.wrapping_add(offset);
+        at.checked_rem(self.slots()).unwrap_or(0)
     }
 
     /// A slot that is free, or whose PI block is home and not in use.
@@ -123,9 +133,10 @@ impl<const N: usize> Homes<N> {
             let is_idle = is_home && slot.pins == 0 && !slot.has_fresh();
             is_idle && matches!(slot.state, State::Free | State::Ready | State::Failed)
         };
-        (0..N)
-            .map(|offset| self.hand.wrapping_add(offset).checked_rem(N).unwrap_or(0))
-            .find(|at| Some(*at) != except && self.slots.get(*at).is_some_and(is_spare))
+        let slots = self.slots.borrow();
+        (0..slots.len())
+            .map(|offset| self.turned(offset))
+            .find(|at| Some(*at) != except && slots.get(*at).is_some_and(is_spare))
     }
 
     /// Pins the slots of one or two groups, all of them or none; `None` if there are too few slots.
@@ -142,7 +153,8 @@ impl<const N: usize> Homes<N> {
         };
         let found = [first, second];
         for (at, group) in found.iter().zip(groups) {
-            let slot = at.and_then(|at| self.slots.get_mut(at));
+            let next = self.turned(1);
+            let slot = at.and_then(|at| self.slots.borrow_mut().get_mut(at));
             if let (Some(slot), Some(group)) = (slot, group) {
                 if slot.state == State::Free || slot.group != group {
                     *slot = Slot {
@@ -150,7 +162,7 @@ impl<const N: usize> Homes<N> {
                         state: State::Wanted,
                         ..Slot::default()
                     };
-                    self.hand = self.hand.wrapping_add(1).checked_rem(N).unwrap_or(0);
+                    self.hand = next;
                 }
                 slot.pins = slot.pins.saturating_add(1);
             }
@@ -160,7 +172,7 @@ impl<const N: usize> Homes<N> {
 
     /// Ends the use of a slot by a request.
     pub fn unpin(&mut self, at: usize) {
-        if let Some(slot) = self.slots.get_mut(at) {
+        if let Some(slot) = self.slots.borrow_mut().get_mut(at) {
             slot.pins = slot.pins.saturating_sub(1);
             if slot.pins == 0 && slot.state == State::Failed {
                 *slot = Slot::default();
@@ -170,7 +182,7 @@ impl<const N: usize> Homes<N> {
 
     /// Returns the state of a slot that is pinned.
     pub fn load(&self, at: usize) -> Load {
-        match self.slots.get(at).map(|slot| slot.state) {
+        match self.slots.borrow().get(at).map(|slot| slot.state) {
             Some(State::Ready) => Load::Ready,
             Some(State::Wanted | State::Loading) => Load::Pending,
             Some(State::Free | State::Failed) | None => Load::Failed,
@@ -180,28 +192,33 @@ impl<const N: usize> Homes<N> {
     /// Returns a slot that must be read now, and its group.
     pub fn start_load(&mut self) -> Option<(usize, u64)> {
         let wanted = |(_, slot): &(usize, &mut Slot)| slot.state == State::Wanted;
-        let (at, slot) = self.slots.iter_mut().enumerate().find(wanted)?;
+        let (at, slot) = self
+            .slots
+            .borrow_mut()
+            .iter_mut()
+            .enumerate()
+            .find(wanted)?;
         slot.state = State::Loading;
         Some((at, slot.group))
     }
 
     /// The PI block of a slot was read, or cannot be read.
     pub fn end_load(&mut self, at: usize, is_read: bool) {
-        if let Some(slot) = self.slots.get_mut(at) {
+        if let Some(slot) = self.slots.borrow_mut().get_mut(at) {
             slot.state = if is_read { State::Ready } else { State::Failed };
         }
     }
 
     /// A tuple of the record `sequence` was set in a slot.
     pub fn dirty(&mut self, at: usize, sequence: u64) {
-        if let Some(slot) = self.slots.get_mut(at) {
+        if let Some(slot) = self.slots.borrow_mut().get_mut(at) {
             slot.dirty = Some(slot.dirty.map_or(sequence, |first| first.min(sequence)));
         }
     }
 
     /// A block of a slot is fresh, or is not any more.
     pub fn set_fresh(&mut self, at: usize, index: Index, is_fresh: bool) {
-        if let Some(slot) = self.slots.get_mut(at) {
+        if let Some(slot) = self.slots.borrow_mut().get_mut(at) {
             slot.fresh.set(index, is_fresh);
             slot.fresh_before.set(index, false);
         }
@@ -209,18 +226,18 @@ impl<const N: usize> Homes<N> {
 
     /// Returns whether a block of a slot is fresh.
     pub fn is_fresh(&self, at: usize, index: Index) -> bool {
-        let slot = self.slots.get(at);
+        let slot = self.slots.borrow().get(at);
         slot.is_some_and(|slot| slot.fresh.has(index) || slot.fresh_before.has(index))
     }
 
     /// Returns whether any block is fresh.
     pub fn has_fresh(&self) -> bool {
-        self.slots.iter().any(Slot::has_fresh)
+        self.slots.borrow().iter().any(Slot::has_fresh)
     }
 
     /// A flush starts: it covers the data of the blocks that are fresh now.
     pub fn start_flush(&mut self) {
-        for slot in &mut self.slots {
+        for slot in self.slots.borrow_mut() {
             slot.fresh_before.add(&slot.fresh);
             slot.fresh = Blocks::default();
         }
@@ -228,7 +245,7 @@ impl<const N: usize> Homes<N> {
 
     /// The flush has ended, and what it covers is durable.
     pub fn end_flush(&mut self) {
-        for slot in &mut self.slots {
+        for slot in self.slots.borrow_mut() {
             slot.fresh_before = Blocks::default();
         }
     }
@@ -239,6 +256,7 @@ impl<const N: usize> Homes<N> {
         // An older version of a PI block must not be written last.
         let (at, slot) = self
             .slots
+            .borrow_mut()
             .iter_mut()
             .enumerate()
             .filter(|(_, slot)| slot.dirty.is_some() && slot.writing.is_none())
@@ -249,7 +267,7 @@ impl<const N: usize> Homes<N> {
 
     /// The write home of a slot has ended.
     pub fn end_write(&mut self, at: usize, is_written: bool) {
-        if let Some(slot) = self.slots.get_mut(at) {
+        if let Some(slot) = self.slots.borrow_mut().get_mut(at) {
             let sequence = slot.writing.take();
             if let Some(sequence) = sequence.filter(|_| !is_written) {
                 self.dirty(at, sequence);
@@ -260,18 +278,19 @@ impl<const N: usize> Homes<N> {
     /// Returns the lowest record with a tuple that is not home.
     pub fn floor(&self) -> Option<u64> {
         let both = |slot: &Slot| [slot.dirty, slot.writing];
-        self.slots.iter().flat_map(both).flatten().min()
+        self.slots.borrow().iter().flat_map(both).flatten().min()
     }
 
     /// Returns the number of slots that are not home.
     pub fn dirty_count(&self) -> usize {
         let is_dirty = |slot: &&Slot| slot.dirty.is_some() || slot.writing.is_some();
-        self.slots.iter().filter(is_dirty).count()
+        self.slots.borrow().iter().filter(is_dirty).count()
     }
 
     /// Returns the number of writes home in flight.
     pub fn writing_count(&self) -> usize {
         self.slots
+            .borrow()
             .iter()
             .filter(|slot| slot.writing.is_some())
             .count()

@@ -6,6 +6,11 @@
 //! they came: two writes that are in flight together could leave a mixture that neither tuple
 //! fits, and a read could see the data of a write with the tuple before it.
 
+use core::{
+    borrow::BorrowMut,
+    marker::PhantomData, //
+};
+
 use super::{
     group,
     record::ENTRIES_MAX, //
@@ -117,11 +122,15 @@ impl Request {
 /// The number of a request in flight.
 pub type Ticket = usize;
 
-/// The requests in flight, with their states `S`.
+/// A place for a request with the state `S`; at first there is none.
+pub type Place<S> = Option<Queued<S>>;
+
+/// The requests in flight, with their states `S`, in the places `P`: an array, or a vector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Queue<S, const N: usize> {
-    entries: [Option<Queued<S>>; N],
+pub struct Queue<S, P> {
+    entries: P,
     count: u64,
+    _states: PhantomData<S>,
 }
 
 /// A request in flight.
@@ -135,19 +144,26 @@ pub struct Queued<S> {
     pub state: S,
 }
 
-impl<S: Copy, const N: usize> Queue<S, N> {
-    /// The empty queue.
-    pub const fn new() -> Self {
+impl<S: Copy, P: BorrowMut<[Place<S>]>> Queue<S, P> {
+    /// The empty queue; none of the places has a request.
+    pub const fn new(entries: P) -> Self {
         Self {
-            entries: [None; N],
+            entries,
             count: 0,
+            _states: PhantomData,
         }
+    }
+
+    /// Returns the number of places.
+    pub fn places(&self) -> usize {
+        self.entries.borrow().len()
     }
 
     /// Adds a request; `None` if there are as many as can be in flight.
     pub fn add(&mut self, request: Request, state: S) -> Option<Ticket> {
-        let free = self.entries.iter().position(Option::is_none)?;
-        *self.entries.get_mut(free)? = Some(Queued {
+        let entries = self.entries.borrow_mut();
+        let free = entries.iter().position(Option::is_none)?;
+        *entries.get_mut(free)? = Some(Queued {
             request,
             order: self.count,
             state,
@@ -158,8 +174,9 @@ impl<S: Copy, const N: usize> Queue<S, N> {
 
     /// Removes a request; returns it.
     pub fn remove(&mut self, ticket: Ticket) -> Option<Queued<S>> {
-        let removed = self.entries.get_mut(ticket)?.take();
-        if self.entries.iter().all(Option::is_none) {
+        let entries = self.entries.borrow_mut();
+        let removed = entries.get_mut(ticket)?.take();
+        if entries.iter().all(Option::is_none) {
             self.count = 0;
         }
         removed
@@ -167,17 +184,17 @@ impl<S: Copy, const N: usize> Queue<S, N> {
 
     /// Returns a request.
     pub fn get(&self, ticket: Ticket) -> Option<&Queued<S>> {
-        self.entries.get(ticket)?.as_ref()
+        self.entries.borrow().get(ticket)?.as_ref()
     }
 
     /// Returns a request, to change its state.
     pub fn get_mut(&mut self, ticket: Ticket) -> Option<&mut Queued<S>> {
-        self.entries.get_mut(ticket)?.as_mut()
+        self.entries.borrow_mut().get_mut(ticket)?.as_mut()
     }
 
     /// Returns the requests.
     pub fn iter(&self) -> impl Iterator<Item = (Ticket, &Queued<S>)> {
-        let entries = self.entries.iter().enumerate();
+        let entries = self.entries.borrow().iter().enumerate();
         entries.filter_map(|(ticket, entry)| Some((ticket, entry.as_ref()?)))
     }
 
@@ -196,11 +213,5 @@ impl<S: Copy, const N: usize> Queue<S, N> {
         !self
             .iter()
             .any(|(_, other)| is_before(other) && excludes(other))
-    }
-}
-
-impl<S: Copy, const N: usize> Default for Queue<S, N> {
-    fn default() -> Self {
-        Self::new()
     }
 }

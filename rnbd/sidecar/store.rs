@@ -25,12 +25,16 @@
 
 mod tuples;
 
+use core::borrow::BorrowMut;
+
 use super::{
     homes::{
         Homes,
-        Load, //
+        Load,
+        Slot, //
     },
     queue::{
+        self,
         Kind,
         Queue,
         Queued,
@@ -123,21 +127,26 @@ enum Stage {
     Done(bool),
 }
 
+/// What a store knows of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct State {
+pub struct State {
     stage: Stage,
     slots: [Option<usize>; 2],
     /// The record of a write that is started.
     sequence: u64,
 }
 
-/// The store of an open device, with up to `REQUESTS` requests and `SLOTS` PI blocks in memory.
+/// A place for a request in flight.
+pub type Place = queue::Place<State>;
+
+/// The store of an open device, with its requests in the places `R` and PI blocks in the slots `H`:
+/// arrays, or vectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Store<const REQUESTS: usize, const SLOTS: usize> {
+pub struct Store<R, H> {
     seal: Seal,
     ring: Ring,
-    homes: Homes<SLOTS>,
-    queue: Queue<State, REQUESTS>,
+    homes: Homes<H>,
+    queue: Queue<State, R>,
     /// What a flush in flight settles.
     flushing: Option<u64>,
     is_volatile: bool,
@@ -145,20 +154,38 @@ pub struct Store<const REQUESTS: usize, const SLOTS: usize> {
     has_failed: bool,
 }
 
-impl<const REQUESTS: usize, const SLOTS: usize> Store<REQUESTS, SLOTS> {
-    /// Opens a device whose journal has been replayed. `is_volatile`: it may have a volatile cache.
-    pub fn new(seal: Seal, ring: Ring, is_volatile: bool) -> Self {
+/// A store in arrays.
+pub type ArrayStore<const REQUESTS: usize, const SLOTS: usize> =
+    Store<[Place; REQUESTS], [Slot; SLOTS]>;
+
+impl<const REQUESTS: usize, const SLOTS: usize> ArrayStore<REQUESTS, SLOTS> {
+    /// As [`new`](Self::new).
+    pub fn in_arrays(seal: Seal, ring: Ring, is_volatile: bool) -> Self {
         const { assert!(SLOTS >= 2, "a request needs two") };
+        let (places, slots) = ([None; REQUESTS], [Slot::default(); SLOTS]);
+        Self::new(seal, ring, is_volatile, places, slots)
+    }
+}
+
+impl<R: BorrowMut<[Place]>, H: BorrowMut<[Slot]>> Store<R, H> {
+    /// Opens a device whose journal has been replayed. `is_volatile`: it may have a volatile cache.
+    /// The places have no requests, and the slots, at least two, are free.
+    pub const fn new(seal: Seal, ring: Ring, is_volatile: bool, places: R, slots: H) -> Self {
         Self {
             seal,
             ring,
-            homes: Homes::default(),
-            queue: Queue::new(),
+            homes: Homes::new(slots),
+            queue: Queue::new(places),
             flushing: None,
             is_volatile,
             is_draining: false,
             has_failed: false,
         }
+    }
+
+    /// Returns the seal of the tuples.
+    pub const fn seal(&self) -> &Seal {
+        &self.seal
     }
 
     /// Adds a request; `None` if there are as many as can be in flight.
@@ -239,7 +266,7 @@ impl<const REQUESTS: usize, const SLOTS: usize> Store<REQUESTS, SLOTS> {
             };
             self.set_stage(ticket, stage);
         }
-        for ticket in 0..REQUESTS {
+        for ticket in 0..self.queue.places() {
             let Some(queued) = self.queue.get(ticket) else {
                 continue;
             };
@@ -331,7 +358,7 @@ impl<const REQUESTS: usize, const SLOTS: usize> Store<REQUESTS, SLOTS> {
         } else {
             Stage::Done(false)
         };
-        for ticket in 0..REQUESTS {
+        for ticket in 0..self.queue.places() {
             let is_started = |queued: &&Queued<State>| {
                 queued.state.stage == Stage::Started && Self::is_write(queued)
             };
@@ -369,7 +396,7 @@ impl<const REQUESTS: usize, const SLOTS: usize> Store<REQUESTS, SLOTS> {
 
     /// Whether PI blocks should be written home and settled now.
     fn is_pressed(&self) -> bool {
-        let slots_left = self.homes.dirty_count().saturating_mul(2) < SLOTS;
+        let slots_left = self.homes.dirty_count().saturating_mul(2) < self.homes.slots();
         self.is_draining
             || !slots_left
             || self.ring.is_half_used()

@@ -2,19 +2,16 @@
 
 //! The tuple of a data block, as it is stored: sealed for its device and its place.
 //!
-//! The layout is that of the 16-byte tuple of NVMe and of Linux (`struct crc64_pi_tuple`): the
-//! guard, the application tag, and a reference of 48 bits, which is the block's number XOR a
-//! number that is derived from the device's UUID. So a block that comes with its tuple from
-//! another place, or from the same place of another device, does not fit.
+//! It is a [tuple] of the format crc64, whose reference is the block's number XOR a number that is
+//! derived from the device's UUID. So a block that comes with its tuple from another place, or
+//! from the same place of another device, does not fit.
 //!
 //! The application tag 0xffff, which in NVMe turns the check off, is never stored for data. It
 //! marks blocks without data: those that were never written, or were discarded, read as zeroes;
 //! the content of *lost* blocks is neither the old nor the new one.
 
-use zerocopy::big_endian::{
-    U16,
-    U64, //
-};
+use core::fmt;
+
 use zerocopy_derive::{
     FromBytes,
     Immutable,
@@ -23,17 +20,27 @@ use zerocopy_derive::{
     Unaligned, //
 };
 
-use super::Checksum;
+use super::{
+    proto::pi::{
+        tuple::{
+            self,
+            APP_ESCAPE, //
+        },
+        Format, //
+    },
+    Checksum, //
+};
+
+const FORMAT: Format = Format::Crc64;
 
 /// The size of a tuple in bytes.
-pub const TUPLE_BYTES: usize = 16;
+pub const TUPLE_BYTES: usize = FORMAT.tuple_bytes() as usize;
+const _: () = assert!(TUPLE_BYTES == tuple::TUPLE_LEN_MAX);
 
 /// The number of bits of a reference, and of a block's number.
 pub const REFERENCE_BITS: u32 = 48;
 
 const REFERENCE_MASK: u64 = (1 << REFERENCE_BITS) - 1;
-/// The application tag that turns the check off.
-const ESCAPE: u16 = 0xffff;
 /// Guards of the blocks without data, before they are sealed.
 const UNWRITTEN: u64 = 0x756e_7772_6974_7465;
 const LOST: u64 = 0x6c6f_7374_6461_7461;
@@ -53,27 +60,21 @@ const LOST: u64 = 0x6c6f_7374_6461_7461;
     KnownLayout,
     Unaligned,
 )]
-#[repr(C)]
-pub struct Tuple {
-    guard: U64,
-    app: U16,
-    reference: [u8; 6],
-}
-const _: () = assert!(size_of::<Tuple>() == TUPLE_BYTES);
+#[repr(transparent)]
+pub struct Tuple([u8; TUPLE_BYTES]);
 
 impl Tuple {
     fn sealed(guard: u64, app: u16, reference: u64) -> Self {
-        let [_, _, reference @ ..] = reference.to_be_bytes();
-        Self {
-            guard: U64::new(guard),
-            app: U16::new(app),
+        let tuple = tuple::Tuple {
+            guard,
+            app,
             reference,
-        }
+        };
+        Self(tuple.write(FORMAT))
     }
 
-    fn reference(&self) -> u64 {
-        let [a, b, c, d, e, f] = self.reference;
-        u64::from_be_bytes([0, 0, a, b, c, d, e, f])
+    fn read(&self) -> Option<tuple::Tuple> {
+        tuple::Tuple::read(FORMAT, &self.0)
     }
 }
 
@@ -110,6 +111,18 @@ pub enum Verdict {
     WrongReference,
 }
 
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Good => "good",
+            Self::Unwritten => "never written",
+            Self::Lost => "its content was lost: a write of it was torn or has failed",
+            Self::WrongGuard => "its data do not fit its guard",
+            Self::WrongReference => "its tuple is of another block or device, or damaged",
+        })
+    }
+}
+
 impl Verdict {
     /// Returns whether a reader gets content, and no error.
     pub const fn is_readable(self) -> bool {
@@ -139,29 +152,33 @@ impl Seal {
     /// Returns the tuple of data with this guard at data block `block`; `None` for the application
     /// tag that turns the check off.
     pub fn data(&self, block: u64, guard: u64, app: u16) -> Option<Tuple> {
-        (app != ESCAPE).then(|| Tuple::sealed(guard, app, self.reference(block)))
+        (app != APP_ESCAPE).then(|| Tuple::sealed(guard, app, self.reference(block)))
     }
 
     /// Returns the tuple of data block `block` that was never written, or was discarded.
     pub fn unwritten(&self, block: u64) -> Tuple {
-        Tuple::sealed(UNWRITTEN ^ self.0, ESCAPE, self.reference(block))
+        Tuple::sealed(UNWRITTEN ^ self.0, APP_ESCAPE, self.reference(block))
     }
 
     /// Returns the tuple of data block `block` whose content is lost.
     pub fn lost(&self, block: u64) -> Tuple {
-        Tuple::sealed(LOST ^ self.0, ESCAPE, self.reference(block))
+        Tuple::sealed(LOST ^ self.0, APP_ESCAPE, self.reference(block))
     }
 
     /// Returns what `tuple` means for data block `block`.
     pub fn meaning(&self, tuple: &Tuple, block: u64) -> Meaning {
-        if tuple.reference() != self.reference(block) {
-            return Meaning::Foreign;
+        match tuple.read() {
+            Some(tuple) if tuple.reference == self.reference(block) => self.decode(&tuple),
+            _ => Meaning::Foreign,
         }
-        let guard = tuple.guard.get();
-        match tuple.app.get() {
-            ESCAPE if guard == UNWRITTEN ^ self.0 => Meaning::Unwritten,
-            ESCAPE if guard == LOST ^ self.0 => Meaning::Lost,
-            ESCAPE => Meaning::Foreign,
+    }
+
+    fn decode(&self, tuple: &tuple::Tuple) -> Meaning {
+        let guard = tuple.guard;
+        match tuple.app {
+            APP_ESCAPE if guard == UNWRITTEN ^ self.0 => Meaning::Unwritten,
+            APP_ESCAPE if guard == LOST ^ self.0 => Meaning::Lost,
+            APP_ESCAPE => Meaning::Foreign,
             app => Meaning::Data { guard, app },
         }
     }

@@ -8,7 +8,7 @@
 use super::Format;
 
 /// The application tag of an interval that is not verified, as its tuple was never made.
-const APP_ESCAPE: u16 = 0xffff;
+pub const APP_ESCAPE: u16 = 0xffff;
 
 /// The length of the longest tuple, in bytes.
 pub const TUPLE_LEN_MAX: usize = 16;

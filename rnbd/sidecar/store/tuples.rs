@@ -2,8 +2,11 @@
 
 //! The tuples of requests: into the record, into the PI blocks in memory, and checks against them.
 
+use core::borrow::BorrowMut;
+
 use super::super::{
     group,
+    homes::Slot,
     queue::{
         Kind,
         Queued,
@@ -25,12 +28,13 @@ use super::super::{
 };
 use super::{
     Memory,
+    Place,
     Stage,
     State,
     Store, //
 };
 
-impl<const REQUESTS: usize, const SLOTS: usize> Store<REQUESTS, SLOTS> {
+impl<R: BorrowMut<[Place]>, H: BorrowMut<[Slot]>> Store<R, H> {
     /// Fills the record that was started.
     pub fn fill(&self, head: Head, memory: &impl Memory, block: &mut Block, crc: &impl Checksum) {
         let mut builder = Builder::new(block);

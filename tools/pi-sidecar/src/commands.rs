@@ -41,10 +41,7 @@ use crate::{
         FileDevice, //
     },
     format,
-    session::{
-        text,
-        Session, //
-    },
+    session::Session,
     volume::{
         Fault,
         OnDamage,
@@ -249,7 +246,10 @@ fn scrub(path: &Path, out: &mut impl Write) -> Result<bool> {
     let mut named = Vec::new();
     let found = volume.scrub(&mut device, |block, verdict| {
         if (named.len() as u64) < NAMED_MAX {
-            named.push(format!("data block {block}: {}", text(verdict)));
+            named.push(match verdict {
+                Some(verdict) => format!("data block {block}: {verdict}"),
+                None => format!("data block {block}: it cannot be read"),
+            });
         }
     });
     let found = found.with_context(name)?.found;

@@ -17,8 +17,8 @@ use proto::sidecar::{
     replay::Outcome,
     store::{
         Action,
-        Memory,
-        Store, //
+        ArrayStore,
+        Memory, //
     },
     tuple::{
         Tuple,
@@ -62,7 +62,7 @@ impl fmt::Display for Failure {
         match self {
             Self::Range => f.write_str("the device has no such blocks"),
             Self::Protection { block, verdict } => {
-                write!(f, "data block {block}: {}", text(Some(*verdict)))
+                write!(f, "data block {block}: {verdict}")
             }
             Self::Io(Some(error)) => error.fmt(f),
             Self::Io(None) => f.write_str("a write of the sidecar has failed"),
@@ -71,18 +71,6 @@ impl fmt::Display for Failure {
 }
 
 impl Error for Failure {}
-
-/// Returns what a check of a block has found, in words.
-pub const fn text(verdict: Option<Verdict>) -> &'static str {
-    match verdict {
-        Some(Verdict::Good) => "good",
-        Some(Verdict::Unwritten) => "never written",
-        Some(Verdict::Lost) => "its content was lost: a write of it was torn or has failed",
-        Some(Verdict::WrongGuard) => "its data do not fit its guard",
-        Some(Verdict::WrongReference) => "its tuple is of another block or device, or damaged",
-        None => "it cannot be read",
-    }
-}
 
 struct Pages {
     homes: Vec<Block>,
@@ -113,7 +101,7 @@ impl Memory for Pages {
 pub struct Session<D, C> {
     device: D,
     volume: Volume<C>,
-    store: Box<Store<1, SLOTS>>,
+    store: Box<ArrayStore<1, SLOTS>>,
     pages: Pages,
     error: Option<io::Error>,
 }
@@ -129,7 +117,7 @@ impl<D: Device, C: Checksum + Copy> Session<D, C> {
         let (outcome, ring) = volume.replay(&mut device, OnDamage::Refuse)?;
         let session = Self {
             device,
-            store: Box::new(Store::new(*volume.seal(), ring, true)),
+            store: Box::new(ArrayStore::in_arrays(*volume.seal(), ring, true)),
             volume,
             pages: Pages {
                 homes: vec![[0; BLOCK_BYTES]; SLOTS],

@@ -11,17 +11,18 @@ use std::{
 use proto::sidecar::{
     layout::{
         Layout,
-        JOURNAL,
         SUPERBLOCK, //
     },
     record::{
         Builder,
-        Head,
-        ENTRIES_MAX, //
+        Head, //
+    },
+    recovery::{
+        self,
+        Recovery,
+        Scratch, //
     },
     replay::{
-        self,
-        Live,
         Mention,
         Outcome, //
     },
@@ -40,6 +41,8 @@ use proto::sidecar::{
     BLOCK_BYTES, //
 };
 
+pub use proto::sidecar::recovery::OnDamage;
+
 use crate::device::Device;
 
 /// Why a device cannot be used.
@@ -47,11 +50,8 @@ use crate::device::Device;
 pub enum Fault {
     /// It is not one of ours, or is damaged.
     Refused(Refusal),
-    /// The journal has no record, or misses some that were durable.
-    Journal {
-        /// The number of records that are missing; `None`: there is no record at all.
-        missing: Option<u32>,
-    },
+    /// Its journal cannot be replayed.
+    Journal(recovery::Fault<io::Error>),
     /// Reading or writing has failed.
     Io(io::Error),
 }
@@ -60,16 +60,7 @@ impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Refused(refusal) => refusal.fmt(f),
-            Self::Journal { missing: None } => f.write_str(
-                "its journal has no record: `pi-sidecar fsck --repair` starts a new one",
-            ),
-            Self::Journal {
-                missing: Some(missing),
-            } => write!(
-                f,
-                "its journal misses {missing} records: `pi-sidecar fsck --repair` goes on without \
-                 them, and blocks whose tuples they had will be errors"
-            ),
+            Self::Journal(fault) => fault.fmt(f),
             Self::Io(error) => error.fmt(f),
         }
     }
@@ -83,13 +74,23 @@ impl From<io::Error> for Fault {
     }
 }
 
-/// What to do with a journal that is damaged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OnDamage {
-    /// Change nothing.
-    Refuse,
-    /// Replay what there is.
-    Accept,
+/// A [`Device`] for the code that the kernel module uses, too.
+struct Shared<'a, D>(&'a mut D);
+
+impl<D: Device> recovery::Device for Shared<'_, D> {
+    type Error = io::Error;
+
+    fn read(&mut self, block: u64, to: &mut Block) -> io::Result<()> {
+        self.0.read(block, to)
+    }
+
+    fn write(&mut self, block: u64, from: &Block, fua: bool) -> io::Result<()> {
+        self.0.write(block, from, fua)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
 }
 
 /// A formatted device.
@@ -192,59 +193,21 @@ impl<C: Checksum> Volume<C> {
         device: &mut impl Device,
         on_damage: OnDamage,
     ) -> Result<(Outcome, Ring), Fault> {
-        let (layout, seal, crc) = (self.layout(), &self.seal, &self.crc);
-        device.flush()?;
-        let mut ring = vec![[0; BLOCK_BYTES]; layout.slots() as usize];
-        for (at, block) in (JOURNAL..).zip(&mut ring) {
-            device.read(at, block)?;
-        }
-        let Some(live) = Live::find(&ring, layout, seal, crc) else {
-            if on_damage == OnDamage::Refuse {
-                return Err(Fault::Journal { missing: None });
-            }
-            let head = Head {
-                sequence: 1,
-                tail: 1,
-            };
-            return Ok((Outcome::default(), self.write_mark(device, head)?));
+        let mut ring = vec![[0; BLOCK_BYTES]; self.layout().slots() as usize];
+        let mut list = vec![Mention::default(); Scratch::mentions(self.layout())];
+        let scratch = Scratch {
+            ring: &mut ring,
+            list: &mut list,
+            home: &mut [0; BLOCK_BYTES],
+            data: &mut [0; BLOCK_BYTES],
         };
-        let mut list = vec![Mention::default(); ENTRIES_MAX * ring.len()];
-        let (list, missing) = live.list(&ring, layout, seal, crc, &mut list);
-        if missing != 0 && on_damage == OnDamage::Refuse {
-            return Err(Fault::Journal {
-                missing: Some(missing),
-            });
-        }
-        if let Some(mark) = live.clean(list).filter(|_| missing == 0) {
-            let ring = Ring::after_mark(layout.slots(), mark);
-            return Ok((Outcome::default(), ring));
-        }
-        let mut outcome = Outcome {
-            missing,
-            ..Outcome::default()
-        };
-        for mentions in replay::by_group(list) {
-            self.replay_group(device, mentions, &mut outcome)?;
-        }
-        device.flush()?;
-        Ok((outcome, self.write_mark(device, live.mark())?))
-    }
-
-    fn replay_group(
-        &self,
-        device: &mut impl Device,
-        mentions: &[Mention],
-        outcome: &mut Outcome,
-    ) -> io::Result<()> {
-        let group = mentions.first().map(Mention::group);
-        let Some(at) = group.and_then(|group| self.layout().home(group)) else {
-            return Ok(());
-        };
-        let mut home: Block = [0; BLOCK_BYTES];
-        device.read(at, &mut home)?;
-        let crc = |block| self.crc_of(device, block);
-        outcome.settle_group(mentions, &mut home, &self.seal, crc);
-        device.write(at, &home, false)
+        let mut device = Shared(device);
+        Recovery::new(&self.superblock, &mut device, &self.crc)
+            .run(scratch, on_damage)
+            .map_err(|fault| match fault {
+                recovery::Fault::Io(error) => Fault::Io(error),
+                fault => Fault::Journal(fault),
+            })
     }
 
     /// Reads and checks every data block; `report` gets those that are not readable.

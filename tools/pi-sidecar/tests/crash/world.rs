@@ -14,8 +14,8 @@ use proto::sidecar::{
     ring::Ring,
     store::{
         Action,
+        ArrayStore, //
         Memory,
-        Store, //
     },
     tuple::Tuple,
     Block,
@@ -108,7 +108,7 @@ impl Memory for Pages {
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct World {
-    store: Store<REQUESTS, SLOTS>,
+    store: ArrayStore<REQUESTS, SLOTS>,
     pages: Pages,
     pub(crate) medium: Image,
     pub(crate) writes: Vec<Write>,
@@ -173,7 +173,7 @@ impl Setting {
 impl World {
     pub(crate) fn new(setting: &Setting, medium: Image, ring: Ring) -> Self {
         Self {
-            store: Store::new(*setting.volume.seal(), ring, setting.is_volatile),
+            store: ArrayStore::in_arrays(*setting.volume.seal(), ring, setting.is_volatile),
             pages: Pages {
                 homes: std::array::from_fn(|_| Rc::new([0; BLOCK_BYTES])),
                 tuples: vec![Vec::new(); REQUESTS],

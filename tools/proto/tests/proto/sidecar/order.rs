@@ -7,6 +7,7 @@ use proto::sidecar::{
     layout::Layout,
     queue::{
         Kind,
+        Place,
         Queue,
         Request, //
     },
@@ -24,8 +25,8 @@ use proto::sidecar::{
     ring::Ring,
     store::{
         Action,
+        ArrayStore, //
         Memory,
-        Store, //
     },
     tuple::{
         Meaning,
@@ -75,11 +76,12 @@ fn what_changes_blocks_excludes_others() {
 
 #[test]
 fn the_order_is_that_of_arrival() {
-    let mut queue: Queue<(), 4> = Queue::new();
+    let mut queue: Queue<(), _> = Queue::new([None; 4]);
     let first = queue.add(request(WRITE, 0, 4), ()).unwrap();
     let second = queue.add(request(Kind::Read, 2, 4), ()).unwrap();
     let third = queue.add(request(WRITE, 5, 1), ()).unwrap();
-    let may_run = |queue: &Queue<(), 4>, ticket| queue.may_run(queue.get(ticket).unwrap());
+    let may_run =
+        |queue: &Queue<(), [Place<()>; 4]>, ticket| queue.may_run(queue.get(ticket).unwrap());
     assert!(may_run(&queue, first) && !may_run(&queue, second) && !may_run(&queue, third));
     queue.remove(first);
     assert!(may_run(&queue, second) && !may_run(&queue, third));
@@ -110,10 +112,13 @@ impl Memory for Pages {
     }
 }
 
-fn open() -> (Store<4, 4>, Pages) {
+fn open() -> (ArrayStore<4, 4>, Pages) {
     let mut pages = Pages(vec![[0; BLOCK_BYTES]; 4], 0);
     group::format(&mut pages.0[0], 0, &seal());
-    (Store::new(seal(), Ring::after_mark(8, 1), true), pages)
+    (
+        ArrayStore::in_arrays(seal(), Ring::after_mark(8, 1), true),
+        pages,
+    )
 }
 
 const HEAD: Head = Head {
@@ -122,7 +127,7 @@ const HEAD: Head = Head {
 };
 
 /// A write of block 0 up to its data.
-fn write(store: &mut Store<4, 4>) {
+fn write(store: &mut ArrayStore<4, 4>) {
     store.submit(request(WRITE, 0, 1)).unwrap();
     assert_eq!(store.poll(), Some(Action::ReadHome { slot: 0, group: 0 }));
     assert_eq!(store.poll(), None);
@@ -228,7 +233,7 @@ fn failed_data_are_read_back() {
 fn a_fresh_block_waits_for_a_flush() {
     for (is_volatile, expects_flush) in [(true, true), (false, false)] {
         let (_, mut pages) = open();
-        let mut store = Store::<4, 4>::new(seal(), Ring::after_mark(8, 1), is_volatile);
+        let mut store = ArrayStore::<4, 4>::in_arrays(seal(), Ring::after_mark(8, 1), is_volatile);
         write(&mut store);
         store.record_written(true);
         assert_eq!(store.poll(), Some(Action::Data(0)));

@@ -1,0 +1,209 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The replay of the journal of a device, step by step: [`replay`](super::replay) has the order and
+//! the reasons.
+
+use core::fmt;
+
+use super::{
+    layout::{
+        Layout,
+        JOURNAL, //
+    },
+    record::{
+        Builder,
+        Head,
+        ENTRIES_MAX, //
+    },
+    replay::{
+        self,
+        Live,
+        Mention,
+        Outcome, //
+    },
+    ring::Ring,
+    superblock::Superblock,
+    tuple::Seal,
+    Block,
+    Checksum, //
+};
+
+/// A device that one IO after the other is done to.
+pub trait Device {
+    /// The error of an IO.
+    type Error;
+
+    /// Reads a block.
+    ///
+    /// # Errors
+    ///
+    /// Returns the device's error.
+    fn read(&mut self, block: u64, to: &mut Block) -> Result<(), Self::Error>;
+
+    /// Writes a block; with `fua` it is durable then.
+    ///
+    /// # Errors
+    ///
+    /// Returns the device's error.
+    fn write(&mut self, block: u64, from: &Block, fua: bool) -> Result<(), Self::Error>;
+
+    /// Makes durable what was written before.
+    ///
+    /// # Errors
+    ///
+    /// Returns the device's error.
+    fn flush(&mut self) -> Result<(), Self::Error>;
+}
+
+/// The memory that a replay needs.
+pub struct Scratch<'a> {
+    /// Of as many blocks as the journal has slots.
+    pub ring: &'a mut [Block],
+    /// Of [`Scratch::mentions`] entries.
+    pub list: &'a mut [Mention],
+    /// For a PI block or a record.
+    pub home: &'a mut Block,
+    /// For a data block.
+    pub data: &'a mut Block,
+}
+
+impl Scratch<'_> {
+    /// Returns the length of `list` for a layout.
+    pub fn mentions(layout: &Layout) -> usize {
+        (layout.slots() as usize).saturating_mul(ENTRIES_MAX)
+    }
+}
+
+/// What to do with a journal that is damaged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnDamage {
+    /// Change nothing.
+    Refuse,
+    /// Replay what there is.
+    Accept,
+}
+
+/// Why a journal cannot be replayed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault<E> {
+    /// It has no record, though each formatted device has one.
+    NoRecord,
+    /// It misses records that were durable.
+    Missing(u32),
+    /// Reading or writing has failed.
+    Io(E),
+}
+
+impl<E: fmt::Display> fmt::Display for Fault<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoRecord => f.write_str(
+                "its journal has no record: `pi-sidecar fsck --repair` starts a new one",
+            ),
+            Self::Missing(missing) => write!(
+                f,
+                "its journal misses {missing} records: `pi-sidecar fsck --repair` goes on without \
+                 them, and blocks whose tuples they had will be errors"
+            ),
+            Self::Io(error) => error.fmt(f),
+        }
+    }
+}
+
+/// The replay of a device's journal.
+pub struct Recovery<'a, D, C> {
+    layout: &'a Layout,
+    seal: Seal,
+    device: &'a mut D,
+    crc: &'a C,
+}
+
+impl<'a, D: Device, C: Checksum> Recovery<'a, D, C> {
+    /// Begins with the device that `superblock` describes.
+    pub fn new(superblock: &'a Superblock, device: &'a mut D, crc: &'a C) -> Self {
+        Self {
+            layout: &superblock.layout,
+            seal: superblock.seal(crc),
+            device,
+            crc,
+        }
+    }
+
+    /// Replays the journal and empties it; returns what was found, and the journal.
+    ///
+    /// # Errors
+    ///
+    /// Returns why it could not be replayed. Then it can be replayed again.
+    pub fn run(
+        mut self,
+        scratch: Scratch<'_>,
+        on_damage: OnDamage,
+    ) -> Result<(Outcome, Ring), Fault<D::Error>> {
+        let Scratch {
+            ring,
+            list,
+            home,
+            data,
+        } = scratch;
+        self.device.flush().map_err(Fault::Io)?;
+        for (at, block) in (JOURNAL..).zip(ring.iter_mut()) {
+            self.device.read(at, block).map_err(Fault::Io)?;
+        }
+        let Some(live) = Live::find(ring, self.layout, &self.seal, self.crc) else {
+            if on_damage == OnDamage::Refuse {
+                return Err(Fault::NoRecord);
+            }
+            let first = Head {
+                sequence: 1,
+                tail: 1,
+            };
+            return Ok((Outcome::default(), self.empty(first, home)?));
+        };
+        let (list, missing) = live.list(ring, self.layout, &self.seal, self.crc, list);
+        if missing != 0 && on_damage == OnDamage::Refuse {
+            return Err(Fault::Missing(missing));
+        }
+        if let Some(mark) = live.clean(list).filter(|_| missing == 0) {
+            let ring = Ring::after_mark(self.layout.slots(), mark);
+            return Ok((Outcome::default(), ring));
+        }
+        let mut outcome = Outcome {
+            missing,
+            ..Outcome::default()
+        };
+        for mentions in replay::by_group(list) {
+            self.settle(mentions, &mut outcome, home, data)
+                .map_err(Fault::Io)?;
+        }
+        self.device.flush().map_err(Fault::Io)?;
+        Ok((outcome, self.empty(live.mark(), home)?))
+    }
+
+    /// Writes the mark that empties the journal.
+    fn empty(&mut self, mark: Head, block: &mut Block) -> Result<Ring, Fault<D::Error>> {
+        Builder::new(block).finish(mark, &self.seal, self.crc);
+        let at = self.layout.record(mark.sequence);
+        self.device.write(at, block, true).map_err(Fault::Io)?;
+        Ok(Ring::after_mark(self.layout.slots(), mark.sequence))
+    }
+
+    fn settle(
+        &mut self,
+        mentions: &[Mention],
+        outcome: &mut Outcome,
+        home: &mut Block,
+        data: &mut Block,
+    ) -> Result<(), D::Error> {
+        let group = mentions.first().map(Mention::group);
+        let Some(at) = group.and_then(|group| self.layout.home(group)) else {
+            return Ok(());
+        };
+        self.device.read(at, home)?;
+        outcome.settle_group(mentions, home, &self.seal, |block| {
+            let (at, _) = self.layout.data(block)?;
+            self.device.read(at, data).ok()?;
+            Some(self.crc.crc64(data))
+        });
+        self.device.write(at, home, false)
+    }
+}
