@@ -13,7 +13,7 @@ use core::ptr::{
     self,
     NonNull, //
 };
-use kernel::{bindings, error::from_err_ptr, prelude::*};
+use kernel::{bindings, error::from_err_ptr, ffi::c_void, prelude::*};
 use kernel_ext::sysfs::AsKobject;
 
 /// How a device is opened.
@@ -57,17 +57,35 @@ impl BlockDevice {
     /// Process context, may sleep. The errors are those of the C function: `ENOENT`, `ENOTBLK`,
     /// `EACCES` (read-only device for writing), `ENXIO`, ...
     pub fn open(path: &CStr, mode: Mode) -> Result<Self> {
+        Self::open_by(path, mode, ptr::null_mut())
+    }
+
+    /// As [`open`](Self::open), for itself: file systems, other exclusive users and programs that
+    /// open the device with `O_EXCL` are kept out. Users of this function are not kept out by each
+    /// other.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY` if another has it for itself, and those of [`open`](Self::open).
+    pub fn open_exclusively(path: &CStr, mode: Mode) -> Result<Self> {
+        /// Its address says who holds a device.
+        static HOLDER: u8 = 0;
+        Self::open_by(path, mode, (&raw const HOLDER).cast_mut().cast())
+    }
+
+    fn open_by(path: &CStr, mode: Mode, holder: *mut c_void) -> Result<Self> {
         let writable = mode == Mode::ReadWrite;
         let mut flags = raw::BLOCK_EXT_BLK_OPEN_READ;
         if writable {
             flags |= raw::BLOCK_EXT_BLK_OPEN_WRITE;
         }
-        // SAFETY: The path is NUL-terminated; without a holder there are no operations of one.
+        // SAFETY: The path is NUL-terminated; the holder is NULL or an address that no other code
+        // uses, and is not dereferenced, as there are no operations of one.
         let file = unsafe {
             bindings::bdev_file_open_by_path(
                 path.as_char_ptr(),
                 flags,
-                ptr::null_mut(),
+                holder,
                 ptr::null(),
             )
         };

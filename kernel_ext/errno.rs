@@ -45,6 +45,7 @@ declare_errno! {
     EHOSTUNREACH: "No route to host.",
     EALREADY: "Operation already in progress.",
     ESTALE: "Stale file handle.",
+    EUCLEAN: "Structure needs cleaning.",
     ECANCELED: "Operation cancelled.",
     EKEYEXPIRED: "Key has expired.",
     EKEYREJECTED: "Key was rejected by service.",
