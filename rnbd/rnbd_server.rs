@@ -5,12 +5,14 @@
 //! | folder | what |
 //! |---|---|
 //! | `proto/` | messages, flags, path names: pure code, the same on the host |
+//! | `sidecar/` | protection information on a plain device: pure code, too |
 //! | `server/` | sessions, exports, requests, sysfs |
 //!
 //! The transport is `rtrs_server`; the block layer's side is `block_ext`. The interface for user
 //! space is that of the in-tree C driver of the same name.
 
 pub mod proto;
+pub mod sidecar;
 
 mod pi_stats;
 mod server;

@@ -7,6 +7,7 @@
 //!    │                    └── Claim (one per session that has it open)
 //!    └── Session (one per RTRS session) ── Mapping (one per device that it has open)
 //!                                            └── Target (the state of the device for requests)
+//!                                                  └── Port (of a device with a sidecar: `store`)
 //! ```
 
 mod admin;
@@ -16,6 +17,7 @@ mod io;
 mod mapping;
 mod protection;
 mod session;
+mod store;
 mod sysfs;
 
 use block_ext::bio::BioPool;
@@ -39,7 +41,8 @@ use self::{
     session::{
         Session, //
         SessionHandler,
-    }, //
+    },
+    store::Volumes, //
 };
 
 use crate::proto::boot::Boot;
@@ -54,6 +57,7 @@ pub(crate) struct Server {
     exports: Arc<Exports>,
     bios: Arc<BioPool<Io>>,
     protected_bios: Arc<BioPool<ProtectedIo>>,
+    volumes: Arc<Volumes>,
     messages: WorkQueue,
     /// The boot of the machine.
     boot: Boot,
@@ -66,6 +70,7 @@ impl Server {
             exports: Arc::pin_init(Exports::new(control.devices()?), GFP_KERNEL)?,
             bios: Arc::new(BioPool::new(BIOS_RESERVED)?, GFP_KERNEL)?,
             protected_bios: Arc::new(BioPool::new(BIOS_RESERVED)?, GFP_KERNEL)?,
+            volumes: Volumes::new()?,
             messages: WorkQueue::new(c"rnbd_server_wq", Flags::UNBOUND, 0)?,
             boot: identity::boot(),
         };
@@ -85,6 +90,11 @@ impl Server {
     /// Returns the pool of the bios of requests with protection information.
     fn protected_bios(&self) -> &Arc<BioPool<ProtectedIo>> {
         &self.protected_bios
+    }
+
+    /// Returns the devices with a sidecar that sessions have open.
+    fn volumes(&self) -> &Arc<Volumes> {
+        &self.volumes
     }
 
     /// Returns the boot of the machine.

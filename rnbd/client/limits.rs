@@ -79,7 +79,7 @@ fn integrity(geometry: Geometry) -> Integrity {
             Format::T10 => TupleKind::T10,
         },
         interval_bytes: geometry.interval_bytes(),
-        is_stored: geometry.mode() == Mode::Pass,
+        is_stored: matches!(geometry.mode(), Mode::Pass | Mode::Store),
     }
 }
 

@@ -22,6 +22,7 @@ pub mod tuple;
 pub use self::{
     choice::{
         Choice,
+        Kept,
         Wanted, //
     },
     geometry::{

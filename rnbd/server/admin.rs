@@ -13,6 +13,7 @@ use kernel::{
     prelude::*,
     str::{
         BStr,
+        CStr,
         CString, //
     },
     sync::Arc, //
@@ -35,6 +36,7 @@ use super::{
         Session,
         LOG_LIMIT, //
     },
+    store, //
 };
 use crate::{
     proto::{
@@ -176,7 +178,7 @@ fn open(
     }
     let device = Arc::new(device, GFP_KERNEL)?;
     let device_id = session.reserve()?;
-    let opened = show(session, (name, access, wanted), device, device_id);
+    let opened = show(session, (name, access, wanted), &path, device, device_id);
     if opened.is_err() {
         session.release(device_id);
     }
@@ -187,43 +189,58 @@ fn open(
 fn show(
     session: &Arc<Session>,
     (name, access, wanted): (&[u8], AccessMode, Option<Wanted>),
+    path: &CStr,
     device: Arc<BlockDevice>,
     device_id: u32,
 ) -> Result<OpenResponse> {
-    let geometry = wanted.and_then(|wanted| protection::offer(&device, wanted));
+    let server = session.server();
+    let label = |name: &BStr| {
+        let session = session.name();
+        CString::try_from_fmt(fmt!("session {session}: device '{name}'"))
+    };
+    let name_shown = BStr::from_bytes(name);
+    let has_sidecar = server.volumes().has_sidecar(&device, &label(name_shown)?)?;
+    let geometry = wanted.and_then(|wanted| protection::offer(&device, wanted, has_sidecar));
     let protection = match geometry {
         Some(geometry) => {
-            let bios = session.server().protected_bios().clone();
-            let device = BStr::from_bytes(name);
-            let session = session.name();
-            let label = CString::try_from_fmt(fmt!("session {session}: device '{device}'"))?;
-            Some(Arc::new(
-                Protection::new(label, geometry, bios),
-                GFP_KERNEL,
-            )?)
+            let bios = server.protected_bios().clone();
+            let protection = Protection::new(label(name_shown)?, geometry, bios)?;
+            Some(Arc::new(protection, GFP_KERNEL)?)
         }
         None => None,
     };
-    let claim = session
-        .server()
-        .exports()
-        .claim(&device, session.name(), access)?;
+    let exports = server.exports();
+    let claim = exports.claim(&device, session.name(), access, has_sidecar)?;
+    let attached = match has_sidecar {
+        true => {
+            let request = store::Request {
+                path,
+                label: label(name_shown)?,
+                protection: protection.clone(),
+                version: session.version(),
+            };
+            Some(server.volumes().attach(&device, request)?)
+        }
+        false => None,
+    };
     let description = Description {
         session: session.clone(),
         device_id,
         path: c_string(name)?,
         access,
         protection,
+        seen: attached.as_ref().map(|attached| attached.stats().clone()),
     };
-    let published = Mapping::new(description, device, claim).and_then(|(mapping, target)| {
-        let answer = mapping.answer().to_wire();
-        mapping.log_opened();
-        session.publish(device_id, mapping, target)?;
-        session.show_files(device_id).inspect_err(|_| {
-            session.close(device_id, false);
-        })?;
-        Ok(answer)
-    });
+    let published =
+        Mapping::new(description, device, attached, claim).and_then(|(mapping, target)| {
+            let answer = mapping.answer().to_wire();
+            mapping.log_opened();
+            session.publish(device_id, mapping, target)?;
+            session.show_files(device_id).inspect_err(|_| {
+                session.close(device_id, false);
+            })?;
+            Ok(answer)
+        });
     published.inspect_err(|error| {
         if LOG_LIMIT.allow().is_some() {
             pr_err!(

@@ -41,6 +41,8 @@ struct User {
 /// A local block device that at least one session has open.
 struct Export {
     name: CString,
+    /// It is used through its sidecar.
+    has_sidecar: bool,
     users: KVec<User>,
     // Fields are dropped in declaration order: the link and the folder `sessions` are in
     // `_directory`.
@@ -74,12 +76,14 @@ impl Exports {
     /// # Errors
     ///
     /// Returns `EPERM` if the device has too many writers for that mode, `EEXIST` if the session
-    /// uses the device already (under another name), and the errors of sysfs and of the allocator.
+    /// uses the device already (under another name), `EBUSY` if others use it without the sidecar
+    /// that it has now or the other way round, and the errors of sysfs and of the allocator.
     pub(crate) fn claim(
         self: &Arc<Self>,
         device: &BlockDevice,
         session: &CStr,
         access: AccessMode,
+        has_sidecar: bool,
     ) -> Result<Claim> {
         let name = CString::try_from(device.name().ok_or(ENXIO)?)?;
         let user = User {
@@ -90,14 +94,14 @@ impl Exports {
         let mut list = self.list.lock();
         let known = list.iter().position(|export| *export.name == *name);
         if known.is_none() {
-            let export = Export::new(&self.devices, device, name)?;
+            let export = Export::new(&self.devices, device, name, has_sidecar)?;
             list.push(export, GFP_KERNEL)?;
         }
         let index = known.unwrap_or(list.len().saturating_sub(1));
         let Some(export) = list.get_mut(index) else {
             return Err(ENOENT);
         };
-        let admitted = export.admit(user, access);
+        let admitted = export.admit(user, access, has_sidecar);
         let sessions = export.sessions.clone();
         if let Err(error) = admitted {
             remove_unused(&mut list);
@@ -118,12 +122,18 @@ fn remove_unused(list: &mut KVec<Export>) {
 }
 
 impl Export {
-    fn new(devices: &Directory<()>, device: &BlockDevice, name: CString) -> Result<Self> {
+    fn new(
+        devices: &Directory<()>,
+        device: &BlockDevice,
+        name: CString,
+        has_sidecar: bool,
+    ) -> Result<Self> {
         let directory = Arc::new(sysfs::folder(devices, &name)?, GFP_KERNEL)?;
         let sessions = Arc::new(sysfs::folder(&*directory, c"sessions")?, GFP_KERNEL)?;
         let link = Link::new(directory.clone(), c"block_dev", device)?;
         Ok(Self {
             name,
+            has_sidecar,
             users: KVec::new(),
             _link: link,
             sessions,
@@ -132,7 +142,7 @@ impl Export {
     }
 
     /// Adds `user` if the access rules permit it.
-    fn admit(&mut self, user: User, access: AccessMode) -> Result {
+    fn admit(&mut self, user: User, access: AccessMode, has_sidecar: bool) -> Result {
         let twice = self
             .users
             .iter()
@@ -141,6 +151,8 @@ impl Export {
         let writers = u32::try_from(writers).unwrap_or(u32::MAX);
         let refusal = if twice {
             Err(EEXIST)
+        } else if has_sidecar != self.has_sidecar {
+            Err(EBUSY)
         } else {
             access.check(writers).map_err(Error::from)
         };

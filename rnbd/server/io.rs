@@ -22,7 +22,10 @@ use kernel::{
 use kernel_ext::sync::Completion;
 use rtrs_server::Operation;
 
-use super::protection::Protection;
+use super::{
+    protection::Protection,
+    store::Port, //
+};
 use crate::proto::{
     access::AccessMode,
     flags::{
@@ -30,7 +33,10 @@ use crate::proto::{
         Ops,
         Rw, //
     },
-    message::IoRequest,
+    message::{
+        Direction,
+        IoRequest, //
+    },
 };
 
 /// The state of a device for its requests.
@@ -45,12 +51,21 @@ pub(crate) struct Target {
     /// What requests with it may do.
     permitted_protected: Ops,
     protection: Option<Arc<Protection>>,
+    /// Where requests go if the device has a sidecar.
+    port: Option<Arc<Port>>,
     // Dropped after `device`: completes when no request is left.
     _unused: Notice,
 }
 
 /// Completes when it is dropped.
-struct Notice(Arc<Completion>);
+pub(super) struct Notice(Arc<Completion>);
+
+impl Notice {
+    /// Creates one for `completion`.
+    pub(super) fn new(completion: Arc<Completion>) -> Self {
+        Self(completion)
+    }
+}
 
 impl Drop for Notice {
     fn drop(&mut self) {
@@ -65,24 +80,24 @@ impl Target {
         device: Arc<BlockDevice>,
         bios: Arc<BioPool<Io>>,
         access: AccessMode,
-        protection: Option<Arc<Protection>>,
+        (protection, port): (Option<Arc<Protection>>, Option<Arc<Port>>),
         unused: Arc<Completion>,
     ) -> Self {
         let permitted = access.permitted();
+        let is_plain = protection.is_none() && port.is_none();
         Self {
             device,
             bios,
-            permitted: match protection {
-                Some(_) => Ops::NONE,
-                None => permitted,
-            },
+            permitted: if is_plain { permitted } else { Ops::NONE },
             permitted_protected: permitted,
             protection,
+            port,
             _unused: Notice(unused),
         }
     }
 
-    /// Returns whether the mapping permits the operation without protection information.
+    /// Returns whether the mapping permits the operation, and it goes straight to the device:
+    /// without protection information and without a sidecar.
     #[inline]
     pub(crate) fn allows(&self, op: Op) -> bool {
         self.permitted.contains(op)
@@ -96,6 +111,11 @@ impl Target {
     /// Returns the protection information of the requests, if they have one.
     pub(crate) fn protection(&self) -> Option<&Arc<Protection>> {
         self.protection.as_ref()
+    }
+
+    /// Returns where requests go if the device has a sidecar.
+    pub(super) fn port(&self) -> Option<&Arc<Port>> {
+        self.port.as_ref()
     }
 
     /// Returns the device.
@@ -150,6 +170,16 @@ pub(crate) fn submit(target: Arc<Target>, request: &IoRequest, mut operation: Op
     // Dropping the bio ends it with an error.
     if filled.is_ok() {
         bio.submit();
+    }
+}
+
+/// Returns the direction of a request's data.
+#[inline]
+pub(super) fn direction_of(operation: &Operation) -> Direction {
+    if operation.is_read() {
+        Direction::Read
+    } else {
+        Direction::Write
     }
 }
 

@@ -22,9 +22,14 @@ use super::{
         Session,
         CHANGES_LIMIT, //
     },
+    store::{
+        self,
+        Attached, //
+    },
     sysfs, //
 };
 use crate::{
+    pi_stats::PiStats,
     proto::{
         access::AccessMode,
         device::Device,
@@ -49,6 +54,8 @@ pub(crate) struct Description {
     pub(crate) access: AccessMode,
     /// The protection information of its requests.
     pub(crate) protection: Option<Arc<Protection>>,
+    /// What was seen of requests without it, if the device has a sidecar.
+    pub(crate) seen: Option<Arc<PiStats>>,
 }
 
 /// A device that a session has open.
@@ -64,6 +71,8 @@ pub(crate) struct Mapping {
     device: Arc<BlockDevice>,
     /// The identity of the disk, and its source.
     identity: Option<(Identity, Basis)>,
+    // Dropped after the wait for `unused`: it waits for the requests that are left.
+    attached: Option<Attached>,
     // Dropped last: another session may write only when the device is closed here.
     claim: Claim,
 }
@@ -73,15 +82,17 @@ impl Mapping {
     pub(crate) fn new(
         description: Description,
         device: Arc<BlockDevice>,
+        attached: Option<Attached>,
         claim: Claim,
     ) -> Result<(Self, Arc<Target>)> {
         let unused = Arc::pin_init(Completion::new(), GFP_KERNEL)?;
         let bios = description.session.server().bios().clone();
+        let port = attached.as_ref().and_then(Attached::port).cloned();
         let target = Target::new(
             device.clone(),
             bios,
             description.access,
-            description.protection.clone(),
+            (description.protection.clone(), port),
             unused.clone(),
         );
         let target = Arc::new(target, GFP_KERNEL)?;
@@ -94,6 +105,7 @@ impl Mapping {
             unused,
             device,
             identity,
+            attached,
             claim,
         };
         Ok((mapping, target))
@@ -150,7 +162,10 @@ impl Mapping {
         Device {
             identity: identity.filter(|_| self.description.session.is_extended()),
             pi: self.geometry(),
-            ..describe(&self.device, self.description.device_id)
+            ..match &self.attached {
+                Some(attached) => describe_store(&self.device, attached, self.device_id()),
+                None => describe(&self.device, self.device_id()),
+            }
         }
     }
 }
@@ -178,6 +193,24 @@ const BLOCK_SIZE_MAX: u16 = 1 << 15;
 /// client would send parts of blocks.
 pub(super) fn is_expressible(device: &BlockDevice) -> bool {
     device.logical_block_bytes() <= BLOCK_SIZE_MAX.into()
+}
+
+/// Returns the size and limits of `device` with a sidecar, of which clients see the data blocks.
+fn describe_store(device: &BlockDevice, attached: &Attached, device_id: u32) -> Device {
+    // CAST: 4096.
+    let block_bytes = store::BLOCK_SIZE as u16;
+    let plain = describe(device, device_id);
+    Device {
+        nsectors: attached.sectors(),
+        max_write_zeroes_sectors: store::DISCARD_SECTORS_MAX,
+        max_discard_sectors: store::DISCARD_SECTORS_MAX,
+        discard_granularity: store::BLOCK_SIZE,
+        discard_alignment: 0,
+        physical_block_size: plain.physical_block_size.max(block_bytes),
+        logical_block_size: block_bytes,
+        secure_discard: false,
+        ..plain
+    }
 }
 
 /// Returns the size and limits of `device` for the wire. Values that do not fit are clamped.

@@ -46,6 +46,7 @@ use super::{
         Target, //
     },
     session::LOG_LIMIT,
+    store, //
 };
 use crate::{
     pi_stats::PiStats,
@@ -61,6 +62,7 @@ use crate::{
             },
             Format,
             Geometry,
+            Kept,
             Mode,
             Seal,
             Tuple,
@@ -82,7 +84,7 @@ module_param_word!(
     "pi",
     [c"auto", c"wire", c"off"],
     "The protection information for clients that ask for it: auto passes it to disks that store \
-     it, wire protects the transfer only, off refuses it (default: auto)"
+     it or have a sidecar, wire protects the transfer only, off refuses it (default: auto)"
 );
 
 /// Returns whether writes are verified.
@@ -96,21 +98,26 @@ fn verifies_reads() -> bool {
 }
 
 /// Returns the protection information of `device` for a client that asks for `wanted`.
-pub(super) fn offer(device: &BlockDevice, wanted: Wanted) -> Option<Geometry> {
-    let stored = match PI.get() {
-        0 => device.integrity().map(stored),
-        1 => None,
+pub(super) fn offer(device: &BlockDevice, wanted: Wanted, has_sidecar: bool) -> Option<Geometry> {
+    let kept = match PI.get() {
+        0 if has_sidecar => Kept::InSidecar,
+        0 => device.integrity().map_or(Kept::Nowhere, by_disk),
+        1 => Kept::Nowhere,
         _ => return None,
     };
-    wanted.offer(device.logical_block_bytes(), stored)
+    let block_bytes = match has_sidecar {
+        true => store::BLOCK_SIZE,
+        false => device.logical_block_bytes(),
+    };
+    wanted.offer(block_bytes, kept)
 }
 
-fn stored(integrity: Integrity) -> (Format, u32) {
+fn by_disk(integrity: Integrity) -> Kept {
     let format = match integrity.kind {
         TupleKind::Crc64 => Format::Crc64,
         TupleKind::T10 => Format::T10,
     };
-    (format, integrity.interval_bytes)
+    Kept::ByDisk(format, integrity.interval_bytes)
 }
 
 /// The protection information of a device that a session has open, and what was seen of it.
@@ -118,7 +125,7 @@ pub(crate) struct Protection {
     /// Session and device, for the log.
     label: CString,
     bios: Arc<BioPool<ProtectedIo>>,
-    stats: PiStats,
+    stats: Arc<PiStats>,
 }
 
 /// What is wrong with a request.
@@ -140,16 +147,20 @@ impl Display for Bad {
 
 impl Protection {
     /// Creates the state of a device that is opened with `geometry`.
-    pub(super) fn new(label: CString, geometry: Geometry, bios: Arc<BioPool<ProtectedIo>>) -> Self {
-        Self {
+    pub(super) fn new(
+        label: CString,
+        geometry: Geometry,
+        bios: Arc<BioPool<ProtectedIo>>,
+    ) -> Result<Self> {
+        Ok(Self {
             label,
             bios,
-            stats: PiStats::new(geometry),
-        }
+            stats: Arc::new(PiStats::new(geometry), GFP_KERNEL)?,
+        })
     }
 
     /// Returns what was seen.
-    pub(super) fn stats(&self) -> &PiStats {
+    pub(super) fn stats(&self) -> &Arc<PiStats> {
         &self.stats
     }
 
@@ -240,7 +251,11 @@ impl Protection {
     }
 
     /// Makes the tuples of the data at the start of `memory`, behind it.
-    fn make(&self, memory: &PageBlock, first: u64, size: u32) -> Result {
+    ///
+    /// # Errors
+    ///
+    /// `EIO` if they do not fit into the memory, which does not happen.
+    pub(super) fn make(&self, memory: &PageBlock, first: u64, size: u32) -> Result {
         let format = self.geometry().format();
         let mut made = 0u64;
         let result = self.each_interval(memory, first, size, |reference, guard, at| {
@@ -292,7 +307,8 @@ impl ProtectedIo {
             Mode::Pass if verifies_reads() => protection
                 .verify(memory, first, size, &protection.stats.read)?
                 .map_err(|bad| protection.reject(true, bad)),
-            Mode::Pass => Ok(()),
+            // Those of mode store do not come here.
+            Mode::Pass | Mode::Store => Ok(()),
         }
     }
 }
@@ -336,6 +352,9 @@ pub(super) fn submit(
         Ok(first) => first,
         Err(error) => return operation.reply(Err(error)),
     };
+    if let Some(port) = target.port() {
+        return port.push(operation);
+    }
     let (op, size) = (request.rw.op, request.size);
     let passes = protection.geometry().mode() == Mode::Pass && op.has_data();
     if op.has_data() {
@@ -374,7 +393,9 @@ pub(super) fn submit(
 fn check(protection: &Protection, request: &IoRequest, operation: &Operation) -> Result<u64> {
     let is_write = request.rw.op == Op::Write;
     let first = protection.geometry().reference(request.sector);
-    if is_write && verifies_writes() {
+    // What a sidecar stores is right: it would make good data errors.
+    let is_stored = protection.geometry().mode() == Mode::Store;
+    if is_write && (is_stored || verifies_writes()) {
         let memory = operation.memory().ok_or(EIO)?;
         protection
             .verify(

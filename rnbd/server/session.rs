@@ -44,6 +44,7 @@ use super::{
     admin,
     io::{
         self,
+        direction_of,
         Target, //
     },
     mapping::{
@@ -55,8 +56,8 @@ use super::{
 };
 use crate::{
     proto::{
+        flags::Op,
         message::{
-            Direction,
             IoRequest,
             Malformed,
             Message, //
@@ -366,7 +367,7 @@ impl Session {
 
     /// Returns the protocol version agreed on.
     #[inline]
-    fn version(&self) -> u8 {
+    pub(super) fn version(&self) -> u8 {
         // CAST: `agree` stored a byte.
         self.version.load(Relaxed) as u8
     }
@@ -376,7 +377,9 @@ impl Session {
     fn start(&self, request: &IoRequest, operation: Operation) {
         match self.target(request.device_id) {
             Some(target) if target.allows(request.rw.op) => io::submit(target, request, operation),
-            Some(target) => self.start_protected(target, request.device_id, operation),
+            Some(target) => {
+                self.start_protected(target, request.device_id, Some(request.rw.op), operation)
+            }
             None => self.refuse_unknown(request.device_id, operation),
         }
     }
@@ -389,18 +392,27 @@ impl Session {
         let target = device_id.and_then(|id| self.target(id));
         match (target, device_id) {
             (Some(target), Some(device_id)) if target.protection().is_some() => {
-                self.start_protected(target, device_id, operation);
+                self.start_protected(target, device_id, None, operation);
             }
             _ => self.refuse(reason, operation),
         }
     }
 
-    /// Starts an IO request of a device with protection information; another device does not permit
-    /// it.
+    /// Starts an IO request of a device with protection information or a sidecar; another device
+    /// does not permit it. `op` is that of a request without protection information.
     #[cold]
-    fn start_protected(&self, target: Arc<Target>, device_id: u32, operation: Operation) {
+    fn start_protected(
+        &self,
+        target: Arc<Target>,
+        device_id: u32,
+        op: Option<Op>,
+        operation: Operation,
+    ) {
         let Some(protection) = target.protection().cloned() else {
-            return self.refuse_change(device_id, operation);
+            return match (target.port(), op) {
+                (Some(port), Some(op)) if target.allows_protected(op) => port.push(operation),
+                _ => self.refuse_change(device_id, operation),
+            };
         };
         if let Err(error) = protection.check_seal(&operation) {
             return operation.reply(Err(error));
@@ -460,16 +472,6 @@ impl Session {
 
 /// The session's implementation of the RTRS session service.
 pub(super) struct SessionHandler(pub(super) Arc<Session>);
-
-/// Returns the direction of a request's data.
-#[inline]
-fn direction_of(operation: &Operation) -> Direction {
-    if operation.is_read() {
-        Direction::Read
-    } else {
-        Direction::Write
-    }
-}
 
 impl SessionService for SessionHandler {
     #[inline]

@@ -95,9 +95,10 @@ fn show_mapping_path(mapping: &Description, page: &mut ShowBuffer<'_>) -> Result
 }
 
 fn show_pi_stats(mapping: &Description, page: &mut ShowBuffer<'_>) -> Result {
-    match &mapping.protection {
-        Some(protection) => write!(page, "{}", protection.stats()),
-        None => writeln!(page, "mode none"),
+    match (&mapping.protection, &mapping.seen) {
+        (Some(protection), _) => write!(page, "{}", &**protection.stats()),
+        (None, Some(seen)) => write!(page, "client none\n{}", &**seen),
+        (None, None) => writeln!(page, "mode none"),
     }
 }
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Programs for the machines: mount.gfarm, what mount(8) runs for the file system type gfarm, and chunk4kfsck."""
+"""Programs for the machines: mount.gfarm, what mount(8) runs for the type gfarm, chunk4kfsck, pi-sidecar."""
 import os
 import pathlib
 import shutil
@@ -28,6 +28,11 @@ def build(package: str = "ferrofabric-mount", name: str = "mount-gfarm") -> path
 def chunk4kfsck() -> pathlib.Path:
     """Builds chunk4kfsck."""
     return build("ferrofabric-chunk4kfsck", "chunk4kfsck")
+
+
+def pi_sidecar() -> pathlib.Path:
+    """Builds pi-sidecar."""
+    return build("ferrofabric-pi-sidecar", "pi-sidecar")
 
 
 def install(root: str) -> None:

@@ -12,6 +12,17 @@ use super::{
     Mode, //
 };
 
+/// Where a server's disk keeps tuples.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kept {
+    /// Nowhere.
+    Nowhere,
+    /// The disk stores those of this format, each of so many bytes of data.
+    ByDisk(Format, u32),
+    /// In a sidecar (`rnbd/sidecar`): [`Format::Crc64`] of 4096 bytes.
+    InSidecar,
+}
+
 /// What a client asks for when it opens a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
@@ -54,17 +65,21 @@ impl Wanted {
         }
     }
 
-    /// Returns what a server offers for a disk with logical blocks of `block_bytes` that stores
-    /// tuples of the format and interval `stored`, if it does; `None` if it has nothing that is
-    /// wanted.
+    /// Returns what a server offers for a disk with logical blocks of `block_bytes` that keeps
+    /// tuples as `kept` says; `None` if it has nothing that is wanted.
     ///
-    /// Tuples that the disk stores are passed on to it, others protect the transfer.
-    pub const fn offer(self, block_bytes: u32, stored: Option<(Format, u32)>) -> Option<Geometry> {
-        if let Some((format, interval_bytes)) = stored {
+    /// Tuples that are kept are those of the client, others protect the transfer.
+    pub const fn offer(self, block_bytes: u32, kept: Kept) -> Option<Geometry> {
+        let stored = match kept {
+            Kept::Nowhere => None,
+            Kept::ByDisk(format, interval_bytes) => Some((Mode::Pass, format, interval_bytes)),
+            Kept::InSidecar => Some((Mode::Store, Format::Crc64, 4096)),
+        };
+        if let Some((mode, format, interval_bytes)) = stored {
             if self.accepts(format) {
-                let pass = Geometry::new(Mode::Pass, format, interval_bytes);
-                if pass.is_some() {
-                    return pass;
+                let stored = Geometry::new(mode, format, interval_bytes);
+                if stored.is_some() {
+                    return stored;
                 }
             }
         }

@@ -18,6 +18,8 @@ pub enum Mode {
     Wire,
     /// They go to the server's disk and come from there.
     Pass,
+    /// The server keeps them in a sidecar on its disk, which has no room for them.
+    Store,
 }
 
 impl Mode {
@@ -25,7 +27,7 @@ impl Mode {
         match raw {
             1 => Some(Self::Wire),
             2 => Some(Self::Pass),
-            // 3 is kept for a mode that stores the tuples on disks without room for them.
+            3 => Some(Self::Store),
             _ => None,
         }
     }
@@ -34,6 +36,7 @@ impl Mode {
         match self {
             Self::Wire => 1,
             Self::Pass => 2,
+            Self::Store => 3,
         }
     }
 }
@@ -43,6 +46,7 @@ impl fmt::Display for Mode {
         f.write_str(match self {
             Self::Wire => "wire",
             Self::Pass => "pass",
+            Self::Store => "store",
         })
     }
 }

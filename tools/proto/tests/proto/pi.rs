@@ -38,7 +38,7 @@ use proto::rnbd::{
 use zerocopy::IntoBytes;
 
 const FORMATS: [Format; 2] = [Format::Crc64, Format::T10];
-const MODES: [Mode; 2] = [Mode::Wire, Mode::Pass];
+const MODES: [Mode; 3] = [Mode::Wire, Mode::Pass, Mode::Store];
 
 /// Every geometry that there is.
 fn geometries() -> Vec<Geometry> {
@@ -67,7 +67,7 @@ fn message(op: Op, sector: u64, size: u32, tuples_len: u16) -> Io {
 #[test]
 fn the_two_bytes_of_a_geometry_are_read_as_they_are_written() {
     let known = geometries();
-    assert_eq!(known.len(), 6);
+    assert_eq!(known.len(), 9);
     let mut seen = Vec::new();
     for raw in 0..=u16::MAX {
         let raw = raw.to_le_bytes();
@@ -88,7 +88,10 @@ fn the_two_bytes_of_a_geometry_are_read_as_they_are_written() {
     // What the bytes are.
     let wire = Geometry::new(Mode::Wire, Format::Crc64, 4096).unwrap();
     let pass = Geometry::new(Mode::Pass, Format::T10, 512).unwrap();
+    let store = Geometry::new(Mode::Store, Format::Crc64, 4096).unwrap();
     assert_eq!((wire.to_wire(), pass.to_wire()), ([0x11, 12], [0x22, 9]));
+    assert_eq!(store.to_wire(), [0x13, 12]);
+    assert_eq!(store.to_string(), "store crc64 for each 4096 bytes");
     assert_eq!(wire.to_string(), "wire crc64 for each 4096 bytes");
     assert_eq!(pass.to_string(), "pass t10 for each 512 bytes");
 }

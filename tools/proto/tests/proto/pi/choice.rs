@@ -25,6 +25,7 @@ use proto::{
             Choice,
             Format,
             Geometry,
+            Kept,
             Mode,
             Wanted, //
         },
@@ -67,45 +68,50 @@ fn a_server_offers_what_its_disk_can_have() {
     let wire = |format, interval| Some((Mode::Wire, format, interval));
     let pass = |format, interval| Some((Mode::Pass, format, interval));
     for (wanted, block, stored, expected) in [
-        (Wanted::Any, 512, None, wire(Format::Crc64, 4096)),
-        (Wanted::Any, 4096, None, wire(Format::Crc64, 4096)),
-        (Wanted::Any, 8192, None, None),
-        (crc64, 512, None, wire(Format::Crc64, 4096)),
-        (crc64, 8192, None, None),
-        (t10, 512, None, wire(Format::T10, 512)),
-        (t10, 4096, None, wire(Format::T10, 4096)),
-        (t10, 1024, None, None),
-        (t10, 8192, None, None),
+        (Wanted::Any, 512, Kept::Nowhere, wire(Format::Crc64, 4096)),
+        (Wanted::Any, 4096, Kept::Nowhere, wire(Format::Crc64, 4096)),
+        (Wanted::Any, 8192, Kept::Nowhere, None),
+        (crc64, 512, Kept::Nowhere, wire(Format::Crc64, 4096)),
+        (crc64, 8192, Kept::Nowhere, None),
+        (t10, 512, Kept::Nowhere, wire(Format::T10, 512)),
+        (t10, 4096, Kept::Nowhere, wire(Format::T10, 4096)),
+        (t10, 1024, Kept::Nowhere, None),
+        (t10, 8192, Kept::Nowhere, None),
         (
             Wanted::Any,
             512,
-            Some((Format::T10, 512)),
+            Kept::ByDisk(Format::T10, 512),
             pass(Format::T10, 512),
         ),
-        (t10, 512, Some((Format::T10, 512)), pass(Format::T10, 512)),
+        (
+            t10,
+            512,
+            Kept::ByDisk(Format::T10, 512),
+            pass(Format::T10, 512),
+        ),
         (
             crc64,
             512,
-            Some((Format::T10, 512)),
+            Kept::ByDisk(Format::T10, 512),
             wire(Format::Crc64, 4096),
         ),
         (
             crc64,
             4096,
-            Some((Format::Crc64, 4096)),
+            Kept::ByDisk(Format::Crc64, 4096),
             pass(Format::Crc64, 4096),
         ),
         (
             t10,
             4096,
-            Some((Format::Crc64, 4096)),
+            Kept::ByDisk(Format::Crc64, 4096),
             wire(Format::T10, 4096),
         ),
         // A disk with an interval that the format does not have here.
         (
             Wanted::Any,
             512,
-            Some((Format::Crc64, 512)),
+            Kept::ByDisk(Format::Crc64, 512),
             wire(Format::Crc64, 4096),
         ),
     ] {
@@ -117,8 +123,23 @@ fn a_server_offers_what_its_disk_can_have() {
         );
         assert_eq!(Wanted::is_answered(None, answer), expected.is_none());
     }
+}
+
+#[test]
+fn another_format_is_no_answer() {
     let wire_t10 = Geometry::new(Mode::Wire, Format::T10, 512);
+    let crc64 = Wanted::Format(Format::Crc64);
     assert!(!Wanted::is_answered(Some(crc64), wire_t10));
+}
+
+#[test]
+fn a_sidecar_keeps_crc64_of_4096_bytes() {
+    let store = Geometry::new(Mode::Store, Format::Crc64, 4096);
+    for wanted in [Wanted::Any, Wanted::Format(Format::Crc64)] {
+        assert_eq!(wanted.offer(4096, Kept::InSidecar), store);
+    }
+    let t10 = Wanted::Format(Format::T10).offer(4096, Kept::InSidecar);
+    assert_eq!(t10, Geometry::new(Mode::Wire, Format::T10, 4096));
 }
 
 #[test]

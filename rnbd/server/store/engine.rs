@@ -1,0 +1,424 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Carries out what the pure [`Store`] decides: the work item of a device calls it.
+
+use block_ext::{
+    bio::Bio,
+    Flags,
+    Op, //
+};
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use kernel_ext::pages::PageBlock;
+
+use super::{
+    job::{
+        Job,
+        Piece, //
+    },
+    pages::{
+        zeroed,
+        Pages,
+        REQUESTS,
+        SLOTS, //
+    },
+    shared::{
+        Core,
+        StoreIo, //
+    },
+    Crc,
+    BLOCK_SECTORS,
+    BLOCK_SIZE, //
+};
+use crate::{
+    server::session::LOG_LIMIT,
+    sidecar::{
+        homes::Slot,
+        queue::{
+            Kind,
+            Request,
+            Ticket, //
+        },
+        record::{
+            Head,
+            ENTRIES_MAX, //
+        },
+        ring::Ring,
+        store::{
+            Action,
+            Place,
+            Store, //
+        },
+        tuple::Seal,
+        Block,
+        BLOCK_BYTES, //
+    },
+};
+
+/// The end of an IO.
+#[derive(Clone, Copy)]
+pub(super) enum Event {
+    /// A PI block was read into its slot.
+    HomeRead(usize),
+    /// A record was written.
+    Record,
+    /// The data of a request were read, written or discarded.
+    Data(Ticket),
+    /// A block of a write that has failed was read back.
+    ReadBack(Ticket),
+    /// The PI block of a slot was written home.
+    HomeWritten(usize),
+    /// The cache was flushed.
+    Flushed,
+}
+
+/// The maximum number of IO in flight: one for each request, one for each slot, a record, a flush.
+pub(super) const EVENTS_MAX: usize = REQUESTS + SLOTS + 2;
+
+/// The state of a device with a sidecar.
+pub(super) struct Engine {
+    pub(super) store: Store<KVec<Place>, KVec<Slot>>,
+    pub(super) pages: Pages,
+    pub(super) jobs: KVec<Option<Job>>,
+    /// By ticket.
+    pub(super) pieces: KVec<Option<Piece>>,
+    /// By ticket, for data that are read back: the CRCs that were found.
+    pub(super) crcs: KVec<KVec<Option<u64>>>,
+    record: KBox<Block>,
+    record_image: Arc<PageBlock>,
+    /// The CRC of a block of zeroes.
+    pub(super) zeroes: u64,
+    /// A request of which not all pieces are started.
+    waiting: Option<usize>,
+    /// The port from which the last request came.
+    turn: usize,
+    in_flight: usize,
+    has_told: bool,
+}
+
+/// Allocates `count` places for nothing.
+fn nothing<T>(count: usize) -> Result<KVec<Option<T>>> {
+    let mut all = KVec::with_capacity(count, GFP_KERNEL)?;
+    for _ in 0..count {
+        all.push(None, GFP_KERNEL)?;
+    }
+    Ok(all)
+}
+
+impl Engine {
+    /// Allocates the state of a device whose journal was replayed. `is_volatile`: it may have a
+    /// volatile cache.
+    pub(super) fn new(seal: Seal, ring: Ring, is_volatile: bool) -> Result<Self> {
+        let slots = KVec::from_elem(Slot::default(), SLOTS, GFP_KERNEL)?;
+        let mut crcs = KVec::with_capacity(REQUESTS, GFP_KERNEL)?;
+        for _ in 0..REQUESTS {
+            crcs.push(nothing(ENTRIES_MAX)?, GFP_KERNEL)?;
+        }
+        let record = zeroed()?;
+        Ok(Self {
+            store: Store::new(seal, ring, is_volatile, nothing(REQUESTS)?, slots),
+            pages: Pages::new()?,
+            jobs: nothing(REQUESTS)?,
+            pieces: nothing(REQUESTS)?,
+            crcs,
+            zeroes: crate::sidecar::Checksum::crc64(&Crc, &record[..]),
+            record,
+            record_image: Arc::new(PageBlock::new(0)?, GFP_KERNEL)?,
+            waiting: None,
+            turn: 0,
+            in_flight: 0,
+            has_told: false,
+        })
+    }
+
+    /// Returns whether a replay would find nothing to do.
+    pub(super) fn is_clean(&self) -> bool {
+        self.store.is_clean()
+    }
+
+    /// Does all that can be done now; returns whether nothing is in flight.
+    pub(super) fn run(&mut self, core: &Arc<Core>, is_draining: bool) -> bool {
+        self.store.drain(is_draining);
+        loop {
+            let mut is_idle = true;
+            while let Some((event, result)) = core.next_ended() {
+                self.ended(core, event, result);
+                is_idle = false;
+            }
+            is_idle &= !self.take_requests(core);
+            while let Some(action) = self.store.poll() {
+                self.act(core, action);
+                is_idle = false;
+            }
+            if is_idle {
+                self.tell(core);
+                return self.in_flight == 0;
+            }
+        }
+    }
+
+    /// Logs once that the device takes no writes any more.
+    fn tell(&mut self, core: &Core) {
+        if self.store.has_failed() && !self.has_told {
+            self.has_told = true;
+            let name = core.device().name().unwrap_or_default();
+            pr_err!(
+                "{name}: a write of the sidecar, or a flush, has failed: no more writes until the \
+                 device is closed and opened again\n"
+            );
+        }
+    }
+
+    /// Starts requests that wait, as many as there is room for.
+    fn take_requests(&mut self, core: &Arc<Core>) -> bool {
+        let mut has_started = false;
+        loop {
+            let is_resumed = |job: &Option<Job>| job.as_ref().is_some_and(Job::is_resumed);
+            let resumed = || self.jobs.iter().position(is_resumed);
+            self.waiting = self.waiting.or_else(resumed);
+            if let Some(at) = self.waiting {
+                if !self.start_pieces(core, at) {
+                    return has_started;
+                }
+                self.waiting = None;
+                has_started = true;
+            }
+            let Some(free) = self.jobs.iter().position(Option::is_none) else {
+                return has_started;
+            };
+            let Some((operation, port)) = core.next_request(&mut self.turn) else {
+                return has_started;
+            };
+            let Some(job) = Job::new(operation, port, core.data_blocks()) else {
+                continue;
+            };
+            if let Some(place) = self.jobs.get_mut(free) {
+                *place = Some(job);
+            }
+            self.waiting = Some(free);
+        }
+    }
+
+    /// Starts the pieces of a request; returns `false` if there is no room for the next one.
+    fn start_pieces(&mut self, core: &Arc<Core>, at: usize) -> bool {
+        loop {
+            let Some(Some(job)) = self.jobs.get_mut(at) else {
+                return true;
+            };
+            let Some(piece) = job.next_piece(at, core.layout()) else {
+                self.finish(at);
+                return true;
+            };
+            let first = match piece.kind {
+                Kind::Flush => 0,
+                _ => job.block(piece.offset),
+            };
+            let request = Request::new(piece.kind, first, piece.blocks, core.data_blocks());
+            let Some(request) = request else {
+                job.fail(EIO);
+                continue;
+            };
+            let Some(ticket) = self.store.submit(request) else {
+                return false;
+            };
+            job.started(&piece);
+            if let Some(place) = self.pieces.get_mut(ticket) {
+                *place = Some(piece);
+            }
+            if matches!(piece.kind, Kind::Write { .. }) {
+                self.make_tuples(core.seal(), ticket, &piece);
+            }
+        }
+    }
+
+    /// Answers a request if nothing is left to do.
+    fn finish(&mut self, at: usize) {
+        let is_finished = |job: &&mut Option<Job>| job.as_ref().is_some_and(Job::is_finished);
+        let finished = self.jobs.get_mut(at).filter(is_finished);
+        if let Some(job) = finished.and_then(Option::take) {
+            job.answer();
+        }
+    }
+
+    /// Does what the store wants.
+    fn act(&mut self, core: &Arc<Core>, action: Action) {
+        match action {
+            Action::ReadHome { slot, group } => {
+                let page = self.pages.image(slot).cloned();
+                let at = core.layout().home(group);
+                let flags = Flags::META | Flags::SYNC;
+                self.submit(core, Event::HomeRead(slot), (Op::Read, flags), at, page);
+            }
+            Action::WriteRecord(head) => self.write_record(core, head),
+            Action::Data(ticket) => self.start_data(core, ticket),
+            Action::ReadBack(ticket) => self.read_back(core, ticket),
+            Action::WriteHome { slot, group } => {
+                let page = self.pages.save(slot).ok();
+                let at = core.layout().home(group);
+                let event = Event::HomeWritten(slot);
+                self.submit(core, event, (Op::Write, Flags::META), at, page);
+            }
+            Action::Flush => {
+                self.in_flight = self.in_flight.saturating_add(1);
+                let io = StoreIo::new(core.clone(), Event::Flushed);
+                let mut bio = Bio::new(io, Op::Flush, Flags::NONE, 0);
+                // It has no data.
+                if bio.set_len_bytes(0).is_ok() {
+                    bio.submit();
+                }
+            }
+            Action::Answer { ticket, is_ok } => self.piece_ended(ticket, is_ok),
+        }
+    }
+
+    fn piece_ended(&mut self, ticket: Ticket, is_ok: bool) {
+        let piece = self.pieces.get_mut(ticket).and_then(Option::take);
+        let Some(piece) = piece else {
+            return;
+        };
+        if let Some(Some(job)) = self.jobs.get_mut(piece.job) {
+            job.ended(&piece, is_ok);
+        }
+        if self.waiting != Some(piece.job) {
+            self.finish(piece.job);
+        }
+    }
+
+    fn write_record(&mut self, core: &Arc<Core>, head: Head) {
+        self.store.fill(head, &self.pages, &mut self.record, &Crc);
+        let copied = self.record_image.copy_in(0, &self.record[..]);
+        let page = copied.is_ok().then(|| self.record_image.clone());
+        let at = Some(core.layout().record(head.sequence));
+        let flags = Flags::META | Flags::SYNC | Flags::FUA;
+        self.submit(core, Event::Record, (Op::Write, flags), at, page);
+    }
+
+    /// Submits the IO of one block of the sidecar; without a place or memory it fails.
+    fn submit(
+        &mut self,
+        core: &Arc<Core>,
+        event: Event,
+        (op, flags): (Op, Flags),
+        block: Option<u64>,
+        page: Option<Arc<PageBlock>>,
+    ) {
+        self.submit_range(
+            core,
+            event,
+            (op, flags, 0),
+            block,
+            page.map(|page| (page, 0, BLOCK_SIZE)),
+        );
+    }
+
+    /// Submits an IO of a range of memory.
+    pub(super) fn submit_range(
+        &mut self,
+        core: &Arc<Core>,
+        event: Event,
+        (op, flags, prio): (Op, Flags, u16),
+        block: Option<u64>,
+        range: Option<(Arc<PageBlock>, usize, u32)>,
+    ) {
+        self.in_flight = self.in_flight.saturating_add(1);
+        let sector = block.and_then(|block| block.checked_mul(BLOCK_SECTORS.into()));
+        let io = StoreIo::new(core.clone(), event);
+        let mut bio = Bio::new(io, op, flags, sector.unwrap_or(u64::MAX));
+        // A priority that does not exist is ignored.
+        let _ = bio.set_ioprio(prio);
+        let added = match (sector, range) {
+            (Some(_), Some((pages, offset, len))) => bio.add_pages(pages, offset, len),
+            _ => Err(EIO),
+        };
+        // Dropping the bio ends it with an error.
+        if added.is_ok() {
+            bio.submit();
+        }
+    }
+
+    /// An IO has ended.
+    fn ended(&mut self, core: &Arc<Core>, event: Event, result: Result) {
+        self.in_flight = self.in_flight.saturating_sub(1);
+        let is_ok = result.is_ok();
+        match event {
+            Event::HomeRead(slot) => {
+                let is_ok = is_ok && self.pages.load(slot).is_ok();
+                self.store.home_read(slot, is_ok);
+            }
+            Event::Record => self.store.record_written(is_ok),
+            Event::HomeWritten(slot) => self.store.home_written(slot, is_ok),
+            Event::Flushed => self.store.flushed(is_ok),
+            Event::Data(ticket) => self.data_ended(ticket, result),
+            Event::ReadBack(ticket) => self.block_read_back(core, ticket, is_ok),
+        }
+        let is_data = matches!(event, Event::Data(_) | Event::ReadBack(_));
+        if !is_ok && !is_data && LOG_LIMIT.allow().is_some() {
+            let name = core.device().name().unwrap_or_default();
+            pr_err!("{name}: IO of the sidecar has failed: {:?}\n", result.err());
+        }
+    }
+
+    /// Starts the IO of the data of a request.
+    fn start_data(&mut self, core: &Arc<Core>, ticket: Ticket) {
+        let piece = self.pieces.get(ticket).copied().flatten();
+        let job = piece.and_then(|piece| self.jobs.get(piece.job)?.as_ref());
+        let (Some(piece), Some(job)) = (piece, job) else {
+            return self.data_ended(ticket, Err(EIO));
+        };
+        let at = core.layout().data(job.block(piece.offset));
+        let at = at.map(|(at, _)| at);
+        let len = u32::from(piece.blocks).saturating_mul(BLOCK_SIZE);
+        let event = Event::Data(ticket);
+        let (op, flags) = match piece.kind {
+            Kind::Read => (Op::Read, Flags::NONE),
+            Kind::Write { fua: true } => (Op::Write, Flags::FUA),
+            Kind::Write { fua: false } | Kind::Flush => (Op::Write, Flags::NONE),
+            Kind::Discard => {
+                let at = at.filter(|_| job.discards());
+                return self.start_discard(core, ticket, at, len);
+            }
+        };
+        let sync = if job.request().rw.sync {
+            Flags::SYNC
+        } else {
+            Flags::NONE
+        };
+        let prio = job.request().prio;
+        let offset = (piece.offset as usize).saturating_mul(BLOCK_BYTES);
+        let range = job.pages().map(|pages| (pages.clone(), offset, len));
+        self.submit_range(core, event, (op, flags | sync, prio), at, range);
+    }
+
+    /// Discards blocks on the device, which need not: they read as zeroes anyway.
+    fn start_discard(&mut self, core: &Arc<Core>, ticket: Ticket, at: Option<u64>, len: u32) {
+        let can_discard = core.device().max_discard_sectors() != 0;
+        let sector = at.and_then(|at| at.checked_mul(BLOCK_SECTORS.into()));
+        let Some(sector) = sector.filter(|_| can_discard) else {
+            return self.data_ended(ticket, Ok(()));
+        };
+        self.in_flight = self.in_flight.saturating_add(1);
+        let io = StoreIo::new(core.clone(), Event::Data(ticket));
+        let mut bio = Bio::new(io, Op::Discard, Flags::NONE, sector);
+        // Dropping the bio ends it with an error.
+        if bio.set_len_bytes(len).is_ok() {
+            bio.submit();
+        }
+    }
+
+    /// Reads the next block of a write that has failed, into the memory of its data.
+    pub(super) fn read_back(&mut self, core: &Arc<Core>, ticket: Ticket) {
+        let piece = self.pieces.get(ticket).copied().flatten();
+        let job = piece.and_then(|piece| self.jobs.get(piece.job)?.as_ref());
+        let (Some(piece), Some(job)) = (piece, job) else {
+            return self.store.settle(ticket, |_| None, &mut self.pages);
+        };
+        let offset = piece.offset.saturating_add(piece.read_back.into());
+        let at = core.layout().data(job.block(offset)).map(|(at, _)| at);
+        let place = (offset as usize).saturating_mul(BLOCK_BYTES);
+        let range = job.pages().map(|pages| (pages.clone(), place, BLOCK_SIZE));
+        let event = Event::ReadBack(ticket);
+        self.submit_range(core, event, (Op::Read, Flags::SYNC, 0), at, range);
+    }
+}
