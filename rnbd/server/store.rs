@@ -151,7 +151,7 @@ impl Volumes {
     ///
     /// # Errors
     ///
-    /// `EUCLEAN` if it has one that cannot be used, with a log line, and the errors of reading.
+    /// `EUCLEAN` if it has one that cannot be used, with a log line; `ENOMEM`.
     pub(super) fn has_sidecar(&self, device: &Arc<BlockDevice>, label: &CStr) -> Result<bool> {
         let Some(mut disk) = Disk::of_blocks(device.clone(), self.sync_bios.clone())? else {
             return Ok(false);

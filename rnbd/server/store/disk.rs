@@ -167,23 +167,37 @@ impl Disk {
     ///
     /// # Errors
     ///
-    /// `EUCLEAN` if the sidecar cannot be used, with a log line, and the errors of reading.
+    /// `EUCLEAN` if the sidecar cannot be used, with a log line.
     pub(super) fn superblock(&mut self, label: &CStr) -> Result<Option<Superblock>> {
-        self.io(Op::Read, Flags::SYNC, SUPERBLOCK)
-            .inspect_err(|error| {
-                pr_err!(
-                    "{label}: not opened, as block 0, where a sidecar would begin, cannot be read: \
-                     {error:?}\n"
-                );
-            })?;
-        self.page.copy_out(0, &mut self.block[..])?;
-        match Superblock::parse(&self.block, SUPERBLOCK, self.blocks(), &Crc) {
+        let read = self.read_in_place(SUPERBLOCK);
+        if read.is_err() && !self.has_copy() {
+            // Of other devices block 0 need not be readable: not that of a new dm-integrity.
+            return Ok(None);
+        }
+        let parsed = read
+            .map_err(|_| Refusal::Checksum)
+            .and_then(|()| Superblock::parse(&self.block, SUPERBLOCK, self.blocks(), &Crc));
+        match parsed {
             Ok(superblock) => Ok(Some(superblock)),
             Err(Refusal::NotFormatted) => Ok(None),
             Err(refusal) => {
                 pr_err!("{label}: not opened: {}\n", Shown(refusal));
                 Err(errno::EUCLEAN)
             }
+        }
+    }
+
+    fn read_in_place(&mut self, block: u64) -> Result {
+        self.io(Op::Read, Flags::SYNC, block)?;
+        self.page.copy_out(0, &mut self.block[..])
+    }
+
+    /// Returns whether the last block is the copy of a superblock, usable or not.
+    fn has_copy(&mut self) -> bool {
+        let last = self.blocks().saturating_sub(1);
+        self.read_in_place(last).is_ok() && {
+            let parsed = Superblock::parse(&self.block, last, self.blocks(), &Crc);
+            parsed != Err(Refusal::NotFormatted)
         }
     }
 

@@ -211,7 +211,9 @@ fn fsck(args: &FsckArgs, out: &mut impl Write) -> Result<bool> {
     let path = || args.device.display().to_string();
     let mut device = open(&args.device)?;
     let volume = match Volume::load(&mut device, Crc64Nvme) {
-        Err(Fault::Refused(Refusal::Checksum | Refusal::NotFormatted)) if args.repair => {
+        Err(Fault::Io(_) | Fault::Refused(Refusal::Checksum | Refusal::NotFormatted))
+            if args.repair =>
+        {
             let volume = format::restore(&mut device, Crc64Nvme).with_context(path)?;
             writeln!(out, "superblock: written anew from its copy")?;
             volume

@@ -286,6 +286,7 @@ GOOD = f"0 {SECTORS} linear /dev/ram0 0"
 # Block 5 can be neither written nor read.
 BAD = (DATA + 5) * 8
 ONE_BAD = (f"0 {BAD} linear /dev/ram0 0", f"{BAD} 8 error", f"{BAD + 8} {SECTORS - BAD - 8} linear /dev/ram0 {BAD + 8}")
+NO_FIRST = ("0 8 error", f"8 {SECTORS - 8} linear /dev/ram0 8")
 NO_WRITES = f"0 {SECTORS} flakey /dev/ram0 0 0 3600 1 error_writes"
 
 
@@ -304,7 +305,18 @@ def test_a_device_that_fails_loses_no_other_block(pair: Lab) -> None:
                "exit 1")
     rnbd.load_server(pair)
     rnbd.load_client(pair)
+    # A device without a sidecar need not have a first block that can be read.
+    become(pair, *NO_FIRST)
+    disk = map_with(pair, "auto", "dm-0")
+    eq(client_stats(disk)["mode"], "wire")
+    disk.unmap()
+    become(pair, GOOD)
     format_disk(pair, "dm-0")
+    become(pair, *NO_FIRST)
+    mark = pair.server.log_mark()
+    eq(rnbd.try_map(pair, rnbd.request(pair, "dm-0")), "EUCLEAN")
+    ok(pair.server.log_matches("its superblock is damaged: .pi-sidecar fsck --repair", mark), "no cure in the log")
+    become(pair, GOOD)
     disk = map_with(pair, "crc64", "dm-0")
     write = f"dd if=/run/area of={disk.path} bs=64k count=1 oflag=direct status=none"
     pair.client.run(f"head -c 65536 /dev/urandom > /run/area; cp /run/area /run/before; {write}; "
