@@ -4,9 +4,17 @@
 //!
 //! C header: [`include/net/net_namespace.h`](srctree/include/net/net_namespace.h)
 
-use core::ptr::NonNull;
+use core::{
+    net::{
+        IpAddr,
+        SocketAddr, //
+    },
+    ptr::NonNull, //
+};
 use kernel::bindings;
 use net_ext_sys as raw;
+
+use super::tcp::raw_address;
 
 /// A reference to a network namespace, which exists as long as this value.
 ///
@@ -45,6 +53,13 @@ impl Namespace {
         unsafe { raw::net_ext_helper_get_net(net.as_ptr()) };
         // INVARIANT: The reference was just taken.
         Self { net }
+    }
+
+    /// Returns whether an address is one of the namespace's own. Does not sleep.
+    pub fn is_local(&self, ip: IpAddr) -> bool {
+        let address = raw_address(SocketAddr::new(ip, 0));
+        // SAFETY: By the type invariants, the namespace exists; `address` is readable.
+        unsafe { raw::net_ext_helper_is_local(self.as_raw(), &address) }
     }
 
     pub(crate) fn as_raw(&self) -> *mut bindings::net {

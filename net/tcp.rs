@@ -298,7 +298,8 @@ impl Drop for TcpStream {
     }
 }
 
-fn raw_address(address: SocketAddr) -> raw::net_ext_address {
+/// Returns the form of an address that C reads.
+pub(crate) fn raw_address(address: SocketAddr) -> raw::net_ext_address {
     let mut ip = [0; 16];
     let scope = match address {
         SocketAddr::V4(_) => 0,

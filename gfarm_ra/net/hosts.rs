@@ -22,7 +22,13 @@ use kernel_ext::{
     errno::EHOSTUNREACH,
     memory,
     new_wait_queue,
-    sync::WaitQueue, //
+    sync::{
+        atomic::{
+            AtomicBool,
+            Ordering, //
+        },
+        WaitQueue, //
+    }, //
 };
 
 use net_ext::{
@@ -66,6 +72,8 @@ pub(super) struct Host {
     address: Option<IpAddr>,
     /// It has an address, or a name that may have one.
     is_reachable: bool,
+    /// Its address, as it was known last, is one of this machine.
+    is_near: AtomicBool,
     #[pin]
     state: SpinLock<State>,
     /// A connection was made, or has failed.
@@ -139,7 +147,7 @@ impl Hosts {
         if !host.is_reachable {
             return None;
         }
-        let mut rank = Rank::new(told, true);
+        let mut rank = Rank::new(told, !host.is_near.load(Ordering::Relaxed));
         rank.is_suspect = host.state.lock().health.is_suspect(self.setup.now_ms());
         Some((host.id, rank))
     }
@@ -154,6 +162,7 @@ impl Hosts {
         if !is_reachable && LOG.allow().is_some() {
             pr_warn!("gfsd {}: not the name of a host\n", Escaped(told.name));
         }
+        let is_near = address.is_some_and(|ip| self.setup.namespace.is_local(ip));
         let max = self.setup.options.get(Setting::Connections);
         let mut name = KVec::new();
         name.extend_from_slice(told.name, GFP_KERNEL)?;
@@ -175,6 +184,7 @@ impl Hosts {
                 port: told.port,
                 address,
                 is_reachable,
+                is_near: AtomicBool::new(is_near),
                 state <- new_spinlock!(state, "Host::state"),
                 changed <- new_wait_queue!("Host::changed"),
             }),
@@ -330,6 +340,8 @@ impl Host {
     ) -> Result<Arc<Connection>, Trouble> {
         let interrupts = setup.interrupts();
         let to = self.resolve(setup)?;
+        let is_near = setup.namespace.is_local(to);
+        self.is_near.store(is_near, Ordering::Relaxed);
         let socket = login::socket(setup, SocketAddr::new(to, self.port))?;
         let known = socket.clone();
         // There is room for those of all connections that are being made.

@@ -15,7 +15,9 @@
 #include <linux/sched/signal.h>
 #include <linux/tcp.h>
 #include <linux/uio.h>
+#include <net/addrconf.h>
 #include <net/net_namespace.h>
+#include <net/route.h>
 #include <net/sock.h>
 #include <net/tcp.h>
 #include "helpers.h"
@@ -132,6 +134,21 @@ int net_ext_helper_wait(struct socket *sock, bool to_send, unsigned int *left_ms
 	return ret;
 }
 EXPORT_SYMBOL_GPL(net_ext_helper_wait);
+
+/* Whether an address is one of the namespace itself. Does not sleep. */
+bool net_ext_helper_is_local(struct net *net, const struct net_ext_address *address)
+{
+	struct in6_addr v6;
+	__be32 v4;
+
+	if (address->is_v6) {
+		memcpy(&v6, address->ip, sizeof(v6));
+		return ipv6_chk_addr(net, &v6, NULL, 0);
+	}
+	memcpy(&v4, address->ip, sizeof(v4));
+	return inet_addr_type(net, v4) == RTN_LOCAL;
+}
+EXPORT_SYMBOL_GPL(net_ext_helper_is_local);
 
 int net_ext_helper_send(struct socket *sock, const void *data, size_t bytes)
 {

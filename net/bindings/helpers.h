@@ -17,6 +17,7 @@ struct net_ext_address {
 };
 
 struct net *net_ext_helper_current_net(void);
+bool net_ext_helper_is_local(struct net *net, const struct net_ext_address *address);
 void net_ext_helper_get_net(struct net *net);
 void net_ext_helper_put_net(struct net *net);
 int net_ext_helper_create(struct net *net, bool is_v6, struct socket **sock);

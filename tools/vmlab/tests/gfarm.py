@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from vmlab import gfarm_mount, tier
 from vmlab.checks import Failed, eq, ge, ok, until
-from vmlab.gfarm import FOLDER, FUSE, Gfarm
-from vmlab.gfarm_mount import mounted, put_random
+from vmlab.gfarm import ADDRESSES, FOLDER, FUSE, Gfarm
+from vmlab.gfarm_mount import SHORT, mounted, put_random
 from vmlab.lab import Lab
 from vmlab.needs import needs
 from vmlab.tests.vfs import WAYS
@@ -39,6 +39,8 @@ with open(sys.argv[1], "rb") as file:
     print(size, data, len(file.read(1)))
 """
 READERS, MANY = 8, 64
+# Each chooses a gfsd anew.
+OPENS = 12
 # Changes of a file that the kernel reads again.
 TURNS = tier.of(12, 200)
 
@@ -136,6 +138,20 @@ def test_links_directories_and_space(vm: Lab) -> None:
         gfarm.run("gfrm /dir/sub/nothing")
         until(lambda: gfarm.machine.try_run(f"stat {mount.at}/dir/sub/nothing").code, 10, "a removed name is gone")
     gfarm.run("gfrm -r /dir; rm /run/t")
+
+
+@needs(machines=1, timeout=240)
+def test_a_gfsd_on_the_own_machine_is_preferred(vm: Lab) -> None:
+    """Of two with the file one has an address of another machine, where nobody answers: it is not even tried."""
+    gfarm = gfarm_mount.start(vm)
+    wanted = put_random(gfarm, "near", 3000, copies=2)
+    far = f"hosts=fs1/{ADDRESSES['fs1']}+fs2/192.0.2.9"
+    with mounted(gfarm, SHORT, hosts=far) as mount:
+        for _turn in range(OPENS):
+            eq(mount.sha256("near"), wanted, "the file")
+            mount.forget()
+        eq(mount.stats()["gfsd_retries"], 0, "attempts with the other one")
+    gfarm.run("gfrm /near")
 
 
 @needs(machines=1, timeout=240)
