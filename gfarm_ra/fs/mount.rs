@@ -244,7 +244,9 @@ fn shared_key(context: &MountContext<'_>, options: &Options) -> Result<SharedKey
     Ok(key)
 }
 
-/// Makes the mount a node of the cooperative cache, if it is to be one.
+/// Makes the mount a node of the cooperative cache, if it is to be one. Its stack is not below that
+/// of the connection to gfmd.
+#[inline(never)]
 fn node(
     context: &MountContext<'_>,
     options: &Options,

@@ -25,6 +25,13 @@ forward_display! {
     Reason<'_>,
 }
 
+/// Returns the options that are in force if none is given. They pass through the stack here, and
+/// not below the work with them.
+#[inline(never)]
+fn defaults() -> Result<UniqueArc<Options>> {
+    Ok(UniqueArc::new_uninit(GFP_KERNEL)?.write(Options::default()))
+}
+
 /// The options that were given so far. They are on the heap: they are too large for the stack.
 #[derive(Default)]
 pub(crate) struct Collected(Option<UniqueArc<Options>>);
@@ -53,7 +60,7 @@ impl Collected {
 
     fn options(&mut self) -> Result<&mut Options> {
         if self.0.is_none() {
-            self.0 = Some(UniqueArc::new(Options::default(), GFP_KERNEL)?);
+            self.0 = Some(defaults()?);
         }
         self.0.as_deref_mut().ok_or(ENOMEM)
     }

@@ -76,6 +76,7 @@ impl Client {
     ///
     /// Returns `EKEYREJECTED` if the user is not known or the key not the server's, `EKEYEXPIRED`,
     /// or the error of the network.
+    #[inline(never)]
     pub(crate) fn connect(
         namespace: Namespace,
         servers: KVec<SocketAddr>,

@@ -127,6 +127,8 @@ struct State {
 }
 
 impl Link {
+    /// Prepares the connection. Its stack is not below the first attempt.
+    #[inline(never)]
     pub(super) fn new(setup: &Arc<Setup>, servers: KVec<SocketAddr>) -> Result<Arc<Self>> {
         let state = State {
             machine: Gfmd::NEW,

@@ -124,6 +124,8 @@ pub(super) struct Setup {
 }
 
 impl Setup {
+    /// Begins. Its stack is not below the first connection.
+    #[inline(never)]
     pub(super) fn new(
         namespace: Namespace,
         options: Arc<Options>,

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Checks on the built modules: protocol code must not be able to panic, wherever it was inlined.
+"""Checks on the built modules: protocol code must not be able to panic, wherever it was inlined; no function takes
+much of the kernel's stack.
 
 Drivers and the kernel's crate are not checked: they have additions and indexes whose checks the compiler leaves in.
 """
@@ -18,6 +19,22 @@ PANIC = re.compile(r"9panicking|unwrap_failed|expect_failed|len_mismatch|slice\w
 # Sources of protocol code. The kernel's own containers are not among them.
 PROTOCOL = re.compile(r"(?:rdma/proto|rtrs/proto|rnbd/proto|gfarm_ra/proto|samples/crc32_umr/proto|test_device/proto|"
                       r"common|chunk4k)/.*\.rs")
+
+
+# Of the 16 KiB of a stack, which those share that call each other.
+FRAME_BYTES_MAX = 5120
+
+
+def frames(disassembly: str) -> list[str]:
+    """The functions that take more of the stack than one may."""
+    wrong = []
+    function = ""
+    for line in disassembly.splitlines():
+        if match := re.match(r"[0-9a-f]+ <(.+)>:$", line):
+            function = match[1]
+        elif (match := re.search(r"\bsub\s+\$0x([0-9a-f]+),%rsp", line)) and int(match[1], 16) > FRAME_BYTES_MAX:
+            wrong.append(f"{function} takes {int(match[1], 16)} bytes of the stack")
+    return wrong
 
 
 def panics(disassembly: str) -> dict[str, list[str]]:
@@ -66,7 +83,9 @@ def check(repository: pathlib.Path, kdir: list[str]) -> list[tuple[str, list[str
         if not module.stem.startswith(("kernel_ext", "gfarm_ra", "rdma_rust", "rtrs", "rnbd", "rdma_test_device",
                                        "crc32_umr")):
             continue
-        sites = panics(_run(kdir, repository, "objdump", "-dr", "--no-show-raw-insn", str(module)))
+        disassembly = _run(kdir, repository, "objdump", "-dr", "--no-show-raw-insn", str(module))
+        results.append((f"frames-of-{module.stem}-are-small", frames(disassembly)))
+        sites = panics(disassembly)
         wrong = []
         for section, addresses in sites.items():
             lines = _run(kdir, repository, "addr2line", "-a", "-i", "-j", section, "-e", str(module), *addresses)

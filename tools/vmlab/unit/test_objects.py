@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0
-"""What the check of the built modules takes for a panic of protocol code."""
+"""What the checks of the built modules take for a panic of protocol code, and for a large frame."""
 from __future__ import annotations
 
 import sys
@@ -26,6 +26,15 @@ Disassembly of section .init.text:
    0:	call   5 <init_module+0x5>
 			1: R_X86_64_PLT32	_RNvNtNtCs2_4core5slice5index16slice_index_fail-0x4
 """
+# Registers are saved before, and a loop of probes is no frame.
+FRAMES = f"""
+0000000000000010 <small>:
+  11:	push   %rbx
+  12:	sub    $0x{objects.FRAME_BYTES_MAX:x},%rsp
+0000000000000020 <large>:
+  21:	sub    $0x{objects.FRAME_BYTES_MAX + 8:x},%rsp
+  29:	sub    $0xffff,%rax
+"""
 # As addr2line prints it: the address, then the place and those that it is inlined in.
 LINES = """0x0000000000000011
 /tree/rtrs/proto/imm.rs:62
@@ -44,6 +53,10 @@ class ObjectsTest(unittest.TestCase):
     def test_every_call_of_a_panic_is_found(self) -> None:
         """In all sections, whatever function of core it is."""
         self.assertEqual(objects.panics(DISASSEMBLY), {".text": ["11", "31"], ".init.text": ["1"]})
+
+    def test_large_frames_are_found(self) -> None:
+        """With the function's name and the bytes."""
+        self.assertEqual(objects.frames(FRAMES), [f"large takes {objects.FRAME_BYTES_MAX + 8} bytes of the stack"])
 
     def test_inlined_protocol_code_is_blamed(self) -> None:
         """In a driver's function, too; the kernel's containers are not; what has no source is not passed over."""
