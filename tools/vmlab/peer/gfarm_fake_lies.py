@@ -13,6 +13,8 @@ from dataclasses import dataclass
 import gfarm_fake_wire as wire
 from gfarm_fake_wire import CLOSE, OK, SILENT, Fields, Lie, Turn, find, host, status, text, u32, u64
 
+# After this, what is known of a name is asked for again: actimeo.
+GETS_OLD = 1.1
 EIO, DONE, ANY = ("EIO",), ("",), ("", "EIO")
 HUGE = 0xFFFFFFFF
 # The names of each directory are 10; those of a directory without end begin with this number.
@@ -149,6 +151,18 @@ def many_hosts(count: int) -> Lie:
     return lie
 
 
+def strangers(count: int) -> Lie:
+    """So many gfsds without an address, in place of those that are there."""
+    def lie(fields: Fields) -> list[Turn]:
+        labels = [label for label, _data in fields]
+        last = len(labels) - 1 - labels[::-1].index("flags")
+        told = [("count", u32(count))]
+        for n in range(count):
+            told += host(b"stranger%d" % n, 1)
+        return [joined([*fields[:labels.index("count")], *told, *fields[last + 1:]])]
+    return lie
+
+
 def no_hosts(fields: Fields) -> list[Turn]:
     """No gfsd has the file."""
     labels = [label for label, _data in fields]
@@ -182,6 +196,8 @@ def names() -> list[Case]:
         gfmd("an unknown error", change("status", u32(4_000_000_000), 2)),
         gfmd("the first number that is no error yet", instead(u32(107))),
         gfmd("busy without end", instead(u32(11)), errors=("EAGAIN",)),
+        Case("bytes that nobody has asked for", "gfmd.attributes",
+             lambda fields: [joined(fields), GETS_OLD / 3, u32(wire.ENOENT)], "stat again", DONE, times=1),
         gfmd("bytes behind an answer", behind(b"\xff" * 64), "end of the answer has", DONE),
         gfmd("random bytes", instead(random.Random(1).randbytes(400)), errors=("EIO", "ESTALE")),
         gfmd("a directory in itself", lambda fields: [joined([

@@ -22,14 +22,13 @@ from errno import errorcode
 import gfarm_fake as fake
 import gfarm_fake_lies as lies
 import gfarm_fake_wire as wire
-from gfarm_fake_lies import Case
+from gfarm_fake_lies import GETS_OLD, Case
 
 AT = "/mnt/gfarm_fake"
 HOSTS = "hosts=" + "+".join(f"{name}/{address}" for name, address in fake.GFSDS.items())
 # The kernel prints so many lines of the module in so many seconds: no case may find that they are used up.
 LINES, WINDOW_SECONDS = 11, 5.3
 WORKS_SECONDS, LOG_SECONDS = 25.0, 3.0
-GETS_OLD = 1.1      # actimeo
 ENTRIES_MAX, DOTS = 1 << 28, 2
 GFSDS = tuple(fake.GFSDS)
 FILES_AT_ONCE, ROUNDS = 160, 40
@@ -385,6 +384,39 @@ def many(judge: Judge, _seed: int) -> None:
             os.close(file)
 
 
+HELD_FILES, HELD_KIB, HELD_GFSDS = 32, 64, 3000
+STRANGERS = 5000
+
+
+def held_kib() -> int:
+    """The kernel's own memory."""
+    with open("/proc/meminfo", encoding="ascii") as file:
+        rows = dict(line.split(":") for line in file)
+    return sum(int(rows[name].split()[0]) for name in ("Slab", "VmallocUsed"))
+
+
+def long(judge: Judge, _seed: int) -> None:
+    """Thousands of gfsds that nobody knows, in the first answer of all: the mount finds those later that are there.
+    Files that are open do not keep the long answers."""
+    world = judge.world
+    with mounted("connect_timeout=8,receive_timeout=8,reconnect_timeout=2"):
+        world.script.arm("gfmd.open", lies.strangers(STRANGERS))
+        found = judge.user.does("read")
+        world.script.disarm()
+        wrong = ["" if found == "EIO" else f"{found or 'success'}, not EIO", judge.works()]
+        judge.report("strangers only", "; ".join(text for text in wrong if text), 0, judge.log.lines())
+        world.script.arm("gfmd.open", lies.many_hosts(HELD_GFSDS))
+        files = [os.open(judge.user.path("f"), os.O_RDONLY)]
+        before = held_kib()
+        files += [os.open(judge.user.path("f"), os.O_RDONLY) for _file in range(HELD_FILES)]
+        each = (held_kib() - before) / HELD_FILES
+        world.script.disarm()
+        for file in files:
+            os.close(file)
+        judge.report("long answers", "" if each < HELD_KIB else f"{each:.0f} KiB for each open file", 0,
+                     judge.log.lines())
+
+
 HALVES_SECONDS = 3.0
 
 
@@ -421,6 +453,7 @@ def killed(judge: Judge, _seed: int) -> None:
 
 
 PROGRAMS: dict[str, Callable[[Judge, int], None]] = {"boundaries": boundaries, "random": at_random, "many": many,
+                                                     "long": long,
                                                      "killed": killed}
 
 

@@ -31,13 +31,19 @@ def check(lab: Lab, group: str, least: int, number: int = 0) -> None:
 @needs(machines=1, timeout=240, waits=True)
 def test_a_gfmd_that_lies_about_names(vm: Lab) -> None:
     """Lengths, counts, numbers, types, names, errors, directories without end: EIO mostly, and a line in the log."""
-    check(vm, "names", 38)
+    check(vm, "names", 39)
 
 
 @needs(machines=1, timeout=240, waits=True)
 def test_a_gfmd_that_lies_about_open_files(vm: Lab) -> None:
     """gfsds without a name or a port, thousands of them or none, other objects, and gfsds that let nobody in."""
     check(vm, "opening", 20)
+
+
+@needs(machines=1, timeout=240, waits=True)
+def test_answers_that_are_long(vm: Lab) -> None:
+    """Thousands of gfsds: strangers do not take the places of those that have addresses, and open files no memory."""
+    check(vm, "long", 2)
 
 
 @needs(machines=1, timeout=240, waits=True)
