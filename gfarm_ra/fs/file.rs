@@ -189,6 +189,14 @@ impl Part {
         }
     }
 
+    /// Gives up what other nodes have given between pages that are to be read, where it is little.
+    fn join(&mut self) {
+        let island = |part: &Self| part.rest()?.island(|page| part.pages.is_filled(page));
+        while let Some(pages) = island(self) {
+            self.pages.refill(pages);
+        }
+    }
+
     /// Passes over what other nodes have given here.
     fn pass(&mut self) {
         let passed = self.gap().passed;
@@ -243,6 +251,7 @@ impl Part {
         // As with a gfsd: bytes are given to readers if the label is still the one asked for.
         if part.is_current(&given) {
             part.given = Some(given);
+            part.join();
             part.progress();
         } else {
             part.forget();

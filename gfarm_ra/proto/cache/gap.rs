@@ -1,9 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! What of a part of a file is left for the file server, when other nodes have given some of its
-//! pages: exactly the bytes of the others, up to the end of the file.
+//! pages: the bytes of the others, up to the end of the file, and of few pages between them.
+
+use core::ops::Range;
 
 use super::PAGE_LEN;
+
+/// The most bytes between two gaps that are read once more, with both, instead of a request for
+/// each gap: the file server is asked for one after the other, and a request takes longer than
+/// these bytes do on a link of 10 Gbit/s.
+pub const ISLAND_LEN_MAX: u64 = 8 * PAGE_LEN;
 
 /// A part of a file whose pages come from several places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,6 +57,24 @@ impl Part {
             len: self.len.saturating_sub(bytes),
             size: self.size,
         }
+    }
+
+    /// Returns the first pages of the file that have been filled, but are few, and between others
+    /// that have not: they are to be read with these. As pages are never in part from both, those
+    /// at the begin and at the end of the part are none.
+    pub fn island(&self, is_filled: impl Fn(u64) -> bool) -> Option<Range<u64>> {
+        let gap = self.gap(&is_filled);
+        let (mut gap, mut part) = (gap, self.behind(&gap));
+        while gap.len != 0 {
+            gap = part.gap(&is_filled);
+            // CAST: From 64 bits to 64.
+            if gap.len != 0 && gap.passed as u64 <= ISLAND_LEN_MAX {
+                let end = part.position.saturating_add(gap.passed as u64);
+                return Some(part.position / PAGE_LEN..end / PAGE_LEN);
+            }
+            part = part.behind(&gap);
+        }
+        None
     }
 
     /// Returns the number of bytes that are missing in all.

@@ -41,6 +41,12 @@ impl Pages {
         }
     }
 
+    pub(super) fn remove(&mut self, page: u16) {
+        if let Some(word) = self.0.get_mut(usize::from(page / 64)) {
+            *word &= !1u64.wrapping_shl(page.into());
+        }
+    }
+
     pub(super) fn has(&self, page: u16) -> bool {
         let word = self.0.get(usize::from(page / 64));
         word.is_some_and(|word| word & 1u64.wrapping_shl(page.into()) != 0)

@@ -7,6 +7,7 @@ use super::{
     FileSystem,
     Subrequest, //
 };
+use core::ops::Range;
 use kernel::page::PAGE_SIZE;
 use net_ext::Destination;
 use vfs_ext_sys as raw;
@@ -52,6 +53,16 @@ impl<T: FileSystem> Partial<T> {
         let number = page.checked_sub(self.first_page);
         let number = number.and_then(|number| u16::try_from(number).ok());
         number.is_some_and(|number| self.filled.has(number))
+    }
+
+    /// Has pages of the file be written once more although they were filled before.
+    pub fn refill(&mut self, pages: Range<u64>) {
+        for page in pages {
+            let number = page.checked_sub(self.first_page);
+            if let Some(number) = number.and_then(|number| u16::try_from(number).ok()) {
+                self.filled.remove(number);
+            }
+        }
     }
 
     /// Passes over bytes of filled pages, which count as written. Returns `false`, and changes

@@ -5,7 +5,8 @@
 use proto::gfarm::cache::{
     gap::{
         Gap,
-        Part, //
+        Part,
+        ISLAND_LEN_MAX, //
     },
     PAGE_LEN, //
 };
@@ -119,5 +120,59 @@ fn positions_at_the_end_of_all_numbers_do_no_harm() {
             assert_eq!(bytes as u64, size.saturating_sub(position), "{part:?}");
             assert_eq!(part.behind(&gap).missing(|_| filled), 0);
         }
+    }
+}
+
+#[test]
+fn few_pages_between_others_that_are_missing_are_read_with_them() {
+    // Pages that are missing before and behind so many that are not, from a place within a page on.
+    let most = ISLAND_LEN_MAX / PAGE_LEN;
+    for (count, skip) in (1..=most + 2).flat_map(|count| [(count, 0), (count, 7)]) {
+        let part = Part {
+            position: skip,
+            len: (20 * PAGE_LEN - skip) as usize,
+            size: u64::MAX,
+        };
+        let is_island = |page: u64| (3..3 + count).contains(&page);
+        let found = part.island(is_island);
+        assert_eq!(found, (count <= most).then_some(3..3 + count), "{count}");
+        // Others at the begin and at the end stay, and so does one behind it that is too long.
+        let is_edge = |page: u64| page < 3 || page > 3 + count;
+        assert_eq!(part.island(is_edge), None);
+        let is_first_long = |page: u64| page > 1 && page < 3 + most || page == 5 + most;
+        assert_eq!(part.island(is_first_long), Some(5 + most..6 + most));
+    }
+}
+
+#[test]
+fn no_islands_are_left_and_all_that_was_missing_still_is() {
+    for filled in 0..1u32 << 12 {
+        let part = Part {
+            position: 100,
+            len: 12 * PAGE_LEN as usize - 200,
+            size: 1 << 40,
+        };
+        let mut left: Vec<bool> = (0..12).map(|page| filled >> page & 1 != 0).collect();
+        while let Some(pages) = part.island(|page| left[page as usize]) {
+            assert!(pages.end > pages.start && pages.end - pages.start <= 8);
+            for page in pages {
+                assert!(left[page as usize], "{filled:#b}: page {page} twice");
+                left[page as usize] = false;
+            }
+        }
+        let (first, last) = (
+            filled.trailing_ones() as usize,
+            12 - (filled << 20).leading_ones() as usize,
+        );
+        for (page, is_left) in left.into_iter().enumerate() {
+            let was = filled >> page & 1 != 0;
+            // Only pages between two that are missing change; here a run of 9 or 10 is too long.
+            assert!(!is_left || was);
+            if was && (page < first || page >= last) {
+                assert!(is_left, "{filled:#b}: page {page} at an edge");
+            }
+        }
+        let missing = part.missing(|page| filled >> page & 1 != 0);
+        assert_eq!(missing == 0, filled == (1 << 12) - 1);
     }
 }
