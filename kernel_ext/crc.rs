@@ -96,6 +96,7 @@ impl PageBlock {
     /// # Errors
     ///
     /// Returns `EINVAL` if the range does not lie in the block.
+    #[inline]
     pub fn checksum(&self, kind: Checksum, value: u64, offset: usize, len: usize) -> Result<u64> {
         let data = self.range(offset, len)?;
         // SAFETY: `range` checked that the bytes lie in the block.

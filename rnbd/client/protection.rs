@@ -49,8 +49,7 @@ use crate::{
             seal::SEALED_LEN,
             tuple::{
                 Verdict,
-                Wrong,
-                TUPLE_LEN_MAX, //
+                Wrong, //
             },
             Geometry,
             Tuple, //
@@ -151,17 +150,13 @@ impl Protection {
         (buffer, mut at): (&PageBlock, usize),
     ) -> Result {
         let format = self.geometry().format();
-        let mut bytes = [0; TUPLE_LEN_MAX];
-        let bytes = bytes
-            .get_mut(..format.tuple_bytes() as usize)
-            .ok_or(EINVAL)?;
+        let tuple_len = format.tuple_bytes() as usize;
         let mut reference = self.geometry().reference(request.sector()).ok_or(EIO)?;
         let (mut right, mut not_protected) = (0u64, 0u64);
         let interval_bytes = self.geometry().interval_bytes();
         let data = request.sg();
         let verified = data.checksums(self.stats.checksum(), interval_bytes, len_bytes, |guard| {
-            buffer.copy_out(at, bytes)?;
-            let tuple = Tuple::read(format, bytes).ok_or(EINVAL)?;
+            let tuple = Tuple::load(format, |bytes| buffer.copy_out(at, bytes))?;
             match tuple.verify(format, reference, || guard) {
                 Ok(Verdict::Right) => right = right.wrapping_add(1),
                 Ok(Verdict::NotProtected) => not_protected = not_protected.wrapping_add(1),
@@ -170,7 +165,7 @@ impl Protection {
                     return Err(errno::EILSEQ);
                 }
             }
-            at = at.wrapping_add(bytes.len());
+            at = at.wrapping_add(tuple_len);
             reference = reference.wrapping_add(1);
             Ok(())
         });

@@ -57,8 +57,7 @@ use crate::{
             seal::SEALED_LEN,
             tuple::{
                 Verdict,
-                Wrong,
-                TUPLE_LEN_MAX, //
+                Wrong, //
             },
             Format,
             Geometry,
@@ -231,14 +230,10 @@ impl Protection {
         let format = self.geometry().format();
         let (mut right, mut not_protected) = (0u64, 0u64);
         let verified = self.each_interval(memory, first, size, |reference, guard, at| {
-            let mut bytes = [0; TUPLE_LEN_MAX];
-            let bytes = bytes.get_mut(..format.tuple_bytes() as usize);
             // The tuples are within the chunk, as all of the request.
-            let tuple = bytes.and_then(|bytes| {
-                memory.copy_out(at, bytes).ok()?;
-                Tuple::read(format, bytes)
-            });
-            match tuple.ok_or(Bad::Seal)?.verify(format, reference, || guard) {
+            let tuple = Tuple::load(format, |bytes| memory.copy_out(at, bytes));
+            let tuple = tuple.map_err(|_| Bad::Seal)?;
+            match tuple.verify(format, reference, || guard) {
                 Ok(Verdict::Right) => right = right.wrapping_add(1),
                 Ok(Verdict::NotProtected) => not_protected = not_protected.wrapping_add(1),
                 Err(wrong) => return Err(Bad::Interval(wrong)),
@@ -259,14 +254,10 @@ impl Protection {
         let format = self.geometry().format();
         let mut made = 0u64;
         let result = self.each_interval(memory, first, size, |reference, guard, at| {
-            let bytes = Tuple::new(format, guard, reference).write(format);
-            let bytes = bytes.get(..format.tuple_bytes() as usize);
-            let written = bytes.map(|bytes| memory.copy_in(at, bytes));
             made = made.wrapping_add(1);
-            match written {
-                Some(Ok(())) => Ok(()),
-                _ => Err(Bad::Seal),
-            }
+            let tuple = Tuple::new(format, guard, reference);
+            let written = tuple.store(format, |bytes| memory.copy_in(at, bytes));
+            written.map_err(|_| Bad::Seal)
         })?;
         self.stats.read.fetch_add(made, Relaxed);
         result.map_err(|_| EIO)

@@ -10,9 +10,6 @@ use super::Format;
 /// The application tag of an interval that is not verified, as its tuple was never made.
 pub const APP_ESCAPE: u16 = 0xffff;
 
-/// The length of the longest tuple, in bytes.
-pub const TUPLE_LEN_MAX: usize = 16;
-
 /// A decoded tuple.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tuple {
@@ -71,42 +68,64 @@ impl Tuple {
         }
     }
 
-    /// Reads a tuple from its bytes; `None` if their number is not [`Format::tuple_bytes`].
-    pub fn read(format: Format, bytes: &[u8]) -> Option<Self> {
+    /// Reads a tuple from the bytes that `fill` gets; they are [`Format::tuple_bytes`].
+    ///
+    /// Their number is a constant where `fill` is called, so that it becomes a load or two.
+    #[inline(always)]
+    pub fn load<E>(
+        format: Format,
+        fill: impl FnOnce(&mut [u8]) -> Result<(), E>,
+    ) -> Result<Self, E> {
         match format {
             Format::Crc64 => {
-                let (guard, rest) = bytes.split_first_chunk::<8>()?;
-                let (app, rest) = rest.split_first_chunk::<2>()?;
-                let [a, b, c, d, e, f] = *<&[u8; 6]>::try_from(rest).ok()?;
-                Some(Self {
-                    guard: u64::from_be_bytes(*guard),
-                    app: u16::from_be_bytes(*app),
-                    reference: u64::from_be_bytes([0, 0, a, b, c, d, e, f]),
-                })
+                let mut words = [[0; 8]; 2];
+                fill(words.as_flattened_mut())?;
+                Ok(Self::from_crc64(words))
             }
             Format::T10 => {
-                let (guard, rest) = bytes.split_first_chunk::<2>()?;
-                let (app, rest) = rest.split_first_chunk::<2>()?;
-                let reference = u32::from_be_bytes(rest.try_into().ok()?);
-                Some(Self {
-                    guard: u16::from_be_bytes(*guard).into(),
-                    app: u16::from_be_bytes(*app),
-                    reference: reference.into(),
-                })
+                let mut word = [0; 8];
+                fill(&mut word)?;
+                Ok(Self::from_t10(word))
             }
         }
     }
 
-    /// Writes the tuple; returns its bytes, of which the first [`Format::tuple_bytes`] count.
-    pub const fn write(&self, format: Format) -> [u8; TUPLE_LEN_MAX] {
-        let [a0, a1] = self.app.to_be_bytes();
-        let [g0, g1, g2, g3, g4, g5, g6, g7] = self.guard.to_be_bytes();
-        let [_, _, r2, r3, r4, r5, r6, r7] = self.reference.to_be_bytes();
+    #[inline]
+    const fn from_crc64([guard, rest]: [[u8; 8]; 2]) -> Self {
+        let rest = u64::from_be_bytes(rest);
+        Self {
+            guard: u64::from_be_bytes(guard),
+            // CAST: The upper 16 bits.
+            app: rest.wrapping_shr(48) as u16,
+            reference: mask(Format::Crc64, rest),
+        }
+    }
+
+    #[inline]
+    const fn from_t10(word: [u8; 8]) -> Self {
+        let word = u64::from_be_bytes(word);
+        Self {
+            guard: word.wrapping_shr(48),
+            // CAST: 16 bits of it.
+            app: word.wrapping_shr(32) as u16,
+            reference: mask(Format::T10, word),
+        }
+    }
+
+    /// Calls `put` with the bytes of the tuple, as [`Self::load`].
+    #[inline(always)]
+    pub fn store<R>(&self, format: Format, put: impl FnOnce(&[u8]) -> R) -> R {
+        let (app, reference) = (u64::from(self.app), mask(format, self.reference));
         match format {
-            Format::Crc64 => [
-                g0, g1, g2, g3, g4, g5, g6, g7, a0, a1, r2, r3, r4, r5, r6, r7,
-            ],
-            Format::T10 => [g6, g7, a0, a1, r4, r5, r6, r7, 0, 0, 0, 0, 0, 0, 0, 0],
+            Format::Crc64 => {
+                let rest = app.wrapping_shl(48) | reference;
+                let words = [self.guard.to_be_bytes(), rest.to_be_bytes()];
+                put(words.as_flattened())
+            }
+            Format::T10 => {
+                let word = self.guard.wrapping_shl(48) | app.wrapping_shl(32) | reference;
+                put(&word.to_be_bytes())
+            }
         }
     }
 

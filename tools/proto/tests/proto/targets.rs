@@ -246,13 +246,14 @@ pub(crate) fn message(bytes: &[u8]) {
             assert_eq!(tuples_len, data / geometry.interval_bytes() * len);
         }
         let (guard, address) = number(user);
-        let tuple = user.get(..geometry.format().tuple_bytes() as usize);
-        let tuple = tuple.and_then(|bytes| pi::Tuple::read(geometry.format(), bytes));
-        if let Some(tuple) = tuple {
+        let tuple = pi::Tuple::load(geometry.format(), |target| {
+            target.copy_from_slice(user.get(..target.len()).ok_or(())?);
+            Ok::<(), ()>(())
+        });
+        if let Ok(tuple) = tuple {
             let (guard, address) = (u64::from_le_bytes(guard), address.len() as u64);
             let _ = tuple.verify(geometry.format(), address, || guard);
-            let again = tuple.write(geometry.format());
-            assert!(user.starts_with(&again[..geometry.format().tuple_bytes() as usize]));
+            tuple.store(geometry.format(), |again| assert!(user.starts_with(again)));
         }
     }
 }
