@@ -5,6 +5,7 @@
     python3 tools/bench --counts         instructions per IO only
     python3 tools/bench --rates [--quick] [--repeat N]  guest-time rates only
     python3 tools/bench --paths          instructions per 4 KiB IO with two paths, by policy
+    python3 tools/bench --protection     instructions per IO with protection information, without, and with dm-integrity
     python3 tools/bench --wires          throughput over one wire and over two
     python3 tools/bench --memory         memory of a session only
     python3 tools/bench --gfarm [--quick] [--repeat N]  Gfarm only: beside gfarm2fs, and questions to gfmd
@@ -69,6 +70,7 @@ def main() -> int:
     parser.add_argument("--counts", action="store_true")
     parser.add_argument("--rates", action="store_true")
     parser.add_argument("--paths", action="store_true")
+    parser.add_argument("--protection", action="store_true")
     parser.add_argument("--wires", action="store_true")
     parser.add_argument("--memory", action="store_true")
     parser.add_argument("--gfarm", action="store_true")
@@ -81,11 +83,13 @@ def main() -> int:
                         help="rates: the median of N rounds; Gfarm: of N turns of each client")
     parser.add_argument("--hot", metavar="PATTERN,SIZE", help="also print the hottest functions of a case; Gfarm: any")
     options = parser.parse_args()
-    wanted = [s for s in setups.SETUPS if not options.only or s.name in options.only]
+    known = setups.PROTECTION if options.protection else setups.SETUPS
+    wanted = [s for s in known if not options.only or s.name in options.only]
     if not wanted:
-        parser.error(f"no such setup; there are: {', '.join(s.name for s in setups.SETUPS)}")
+        parser.error(f"no such setup; there are: {'; '.join(s.name for s in known)}")
     cases = [tuple(case.split(",")) for case in options.case or ()]
-    everything = not (options.counts or options.rates or options.paths or options.wires or options.memory
+    everything = not (options.counts or options.rates or options.paths or options.protection or options.wires
+                      or options.memory
                       or options.gfarm or options.peers)
     if options.counts or everything:
         counts = counting.measure(say, wanted, [(case[0], case[1]) for case in cases] or counting.CASES)
@@ -97,6 +101,13 @@ def main() -> int:
     if options.paths or everything:
         counts = counting.measure(say, setups.TWO_PATHS, counting.CASES[:2])
         print(tables.policies(counts), end="\n\n")
+    if options.protection or everything:
+        chosen = wanted if options.protection else setups.PROTECTION
+        counts = counting.measure(say, chosen, [(case[0], case[1]) for case in cases] or counting.PROTECTION_CASES,
+                                  icount=rates.ICOUNT)
+        print(tables.protection(counts), end="\n\n", flush=True)
+        for setup in chosen if options.hot else ():
+            print(tables.more(counts, setup, *options.hot.split(",")[:2]), end="\n\n")
     if options.wires or everything:
         print(tables.wires(wires.measure(say)), end="\n\n")
     if options.rates or everything:

@@ -19,6 +19,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 REPOSITORY = HERE.parents[1]
 CASES = (("randread", "4k"), ("randwrite", "4k"), ("randread", "64k"), ("randwrite", "64k"),
          ("randread", "128k"), ("randwrite", "128k"))
+PROTECTION_CASES = (("randread", "4k"), ("randwrite", "4k"), ("randread", "128k"), ("randwrite", "128k"))
 IOS = (100, 500)
 # Instructions per IO of each function of each module, by setup, pattern and size.
 Counts = dict[tuple[str, str, str], dict[tuple[str, str], float]]
@@ -63,7 +64,7 @@ def read_counts(file: pathlib.Path, symbols: Symbols) -> dict[tuple[str, str], i
 
 def _fio(device: str, pattern: str, size: str, ios: int) -> str:
     return (f"fio --name=x --filename={device} --rw={pattern} --bs={size} --iodepth=1 --direct=1 --ioengine=io_uring "
-            f"--number_ios={ios} --norandommap --randrepeat=1 --output=/tmp/fio.out || cat /tmp/fio.out")
+            f"--number_ios={ios} --io_size=4g --norandommap --randrepeat=1 --output=/tmp/fio.out || cat /tmp/fio.out")
 
 
 class Counter:
@@ -83,14 +84,15 @@ class Counter:
 
 
 def measure(say: Callable[[str], None], wanted: Sequence[setups.Setup],
-            cases: Sequence[tuple[str, str]] = CASES) -> Counts:
-    """{(setup, pattern, size): {(module, function): instructions per IO}}."""
+            cases: Sequence[tuple[str, str]] = CASES, icount: str = "") -> Counts:
+    """{(setup, pattern, size): {(module, function): instructions per IO}}. With `icount` guest time is instructions, so
+    timers are exact, too: for sums over all of the machine."""
     results = {}
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         folder = pathlib.Path(name)
         count, mark = compile_tools(folder)
         base = folder / "counts"
-        spec = Spec(machines=1, smp=1, memory_mib=2048, accel="tcg,thread=single", append="nokaslr",
+        spec = Spec(machines=1, smp=1, memory_mib=2048, accel="tcg,thread=single", append="nokaslr", icount=icount,
                     qemu_args=("-plugin", f"file={count},out={base}"))
         with Lab(spec) as lab:
             machine = lab.client

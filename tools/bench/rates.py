@@ -23,6 +23,7 @@ DEPTHS = (1, 16, 64)
 JOBS = (1, 4)
 QUICK = (("randread", "4k", 1, 1), ("randread", "4k", 16, 1), ("randwrite", "4k", 16, 1), ("randread", "128k", 16, 1))
 GUEST_SECONDS = 1
+ICOUNT = "shift=2,sleep=off"    # 4 ns an instruction
 
 Cell = tuple[str, str, int, int]
 
@@ -50,7 +51,7 @@ def _run(machine: Machine, device: str, cell: Cell) -> float:
 def _round(say: Callable[[str], None], wanted: list[setups.Setup],
            chosen: tuple[Cell, ...]) -> dict[tuple[str, Cell], float]:
     results = {}
-    with Lab(Spec(machines=1, smp=2, memory_mib=2048, icount="shift=2,sleep=off")) as lab:
+    with Lab(Spec(machines=1, smp=2, memory_mib=2048, icount=ICOUNT)) as lab:
         machine = lab.client
         machine.run(setups.BACKING)
         for setup in wanted:
