@@ -349,6 +349,9 @@ fn len_bytes(pages: PageSet) -> u64 {
 /// Returns the number among the fragments of the wanted pages of fragment `number` of those that
 /// are sent.
 fn index(wanted: PageSet, held: PageSet, len: FragmentLen, number: usize) -> Option<usize> {
+    if wanted == held {
+        return Some(number);
+    }
     let rank = number.checked_div(len.per_page())?;
     let within = number.checked_rem(len.per_page())?;
     let rank = wanted.rank(held.nth(rank)?);

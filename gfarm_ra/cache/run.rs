@@ -36,7 +36,6 @@ use crate::proto::cache::{
     owner::ChunkKey,
     pages::{
         PageSet,
-        CHUNK_LEN,
         PAGES, //
     },
     reassembly::{
@@ -59,8 +58,7 @@ use crate::proto::cache::{
             Whom, //
         },
         Duty, //
-    },
-    PAGE_LEN, //
+    }, //
 };
 
 /// The time after which a read looks again that nothing wakes, in milliseconds.
@@ -368,19 +366,15 @@ impl<'a, I: Incoming, T: FileSystem> Run<'a, I, T> {
                 moved = moved.and_then(|()| received.copy(place(from), place(to)));
             }
             if moved.is_ok() {
-                for page in complete.iter() {
-                    // CAST: Below 256.
-                    let number = self.pages.rank(page) as u16;
+                for (number, page) in (0..).zip(self.pages.iter()) {
                     // A page that is refused is read from the file server.
-                    if received.deliver(number).is_ok() {
+                    if complete.contains(page) && received.deliver(number).is_ok() {
                         came.insert(page);
                     }
                 }
             }
         }
-        for page in came.iter() {
-            self.count(page);
-        }
+        self.count(came);
         if let Some(node) = self.credit {
             // CAST: At most 256.
             let pages = came.len() as u64;
@@ -390,14 +384,13 @@ impl<'a, I: Incoming, T: FileSystem> Run<'a, I, T> {
         self.step(Event::Settled)
     }
 
-    /// Counts a page of the chunk that has come.
-    fn count(&self, page: u8) {
+    /// Counts pages of the chunk that have come.
+    fn count(&self, pages: PageSet) {
         let counters = self.requests.endpoint.counters();
-        let begin = self.wanted.chunk().saturating_mul(CHUNK_LEN);
-        let begin = begin.saturating_add(u64::from(page).saturating_mul(PAGE_LEN));
-        let bytes = self.wanted.size_bytes().saturating_sub(begin);
-        counters.add(Counter::PeerPages, 1);
-        counters.add(Counter::PeerBytes, bytes.min(PAGE_LEN));
+        // CAST: At most 256.
+        counters.add(Counter::PeerPages, pages.len() as u64);
+        let bytes = pages.len_bytes(self.wanted.chunk(), self.wanted.size_bytes());
+        counters.add(Counter::PeerBytes, bytes);
     }
 
     /// Takes queue pair and pages back from a transfer that has ended.

@@ -58,9 +58,8 @@ fn take(inode: &Inode<Gfarm>, wanted: &Wanted, folios: &mut Folios) -> Option<(P
         if u16::from(page) < next {
             continue;
         }
-        let row = (page..=u8::MAX).take_while(|page| wanted.pages().contains(*page));
         // CAST: At most 256.
-        let row = row.count() as u16;
+        let row = wanted.pages().run(page) as u16;
         let taken = folios.take(inode, first.checked_add(page.into())?, row);
         held = held.union(PageSet::range(page, taken.into()));
         next = u16::from(page).saturating_add(taken);

@@ -99,6 +99,23 @@ impl PageSet {
         self.0.iter().map(|word| word.count_ones() as usize).sum()
     }
 
+    /// Returns the number of bytes that the pages have of a file of `size_bytes`, of which they
+    /// are pages of this chunk.
+    pub fn len_bytes(&self, chunk: u64, size_bytes: u64) -> u64 {
+        let of_file = self.intersection(Self::of_file(chunk, size_bytes));
+        // CAST: At most 256.
+        let whole = (of_file.len() as u64).saturating_mul(PAGE_LEN);
+        let last = size_bytes.saturating_sub(1) / PAGE_LEN;
+        let behind = last.saturating_add(1).saturating_mul(PAGE_LEN);
+        // CAST: Below 256.
+        let has_last =
+            last / PAGES as u64 == chunk && of_file.contains((last % PAGES as u64) as u8);
+        match has_last {
+            true => whole.saturating_sub(behind.saturating_sub(size_bytes)),
+            false => whole,
+        }
+    }
+
     /// Returns whether no page is in the set.
     pub fn is_empty(&self) -> bool {
         *self == Self::EMPTY
@@ -150,6 +167,22 @@ impl PageSet {
         })
     }
 
+    /// Returns the number of pages that follow each other in the set from `page` on; 0 without it.
+    pub fn run(&self, page: u8) -> usize {
+        let mut at = usize::from(page);
+        for word in self.0.iter().skip(at / u64::BITS as usize) {
+            // CAST: Below 64.
+            let within = (at % u64::BITS as usize) as u32;
+            let ones = word.wrapping_shr(within).trailing_ones();
+            // CAST: At most 64.
+            at = at.saturating_add(ones as usize);
+            if within.saturating_add(ones) < u64::BITS {
+                break;
+            }
+        }
+        at.saturating_sub(page.into())
+    }
+
     /// Returns the `count` lowest pages, or all if there are fewer.
     pub fn lowest(self, count: usize) -> Self {
         match self.nth(count) {
@@ -169,8 +202,16 @@ impl PageSet {
         let mut rest = rank;
         for (first, mut word) in [0u8, 64, 128, 192].into_iter().zip(self.0) {
             // CAST: A `u32` fits `usize`.
-            let count = word.count_ones() as usize;
+            let count = match word {
+                // Most requests are for pages without a gap, and counting bits takes its time.
+                u64::MAX => u64::BITS as usize,
+                word => word.count_ones() as usize,
+            };
             if rest < count {
+                if word == u64::MAX {
+                    // CAST: Below 64.
+                    return Some(first | rest as u8);
+                }
                 for _ in 0..rest {
                     word &= word.wrapping_sub(1);
                 }

@@ -88,6 +88,8 @@ pub struct Reassembly {
     whole: PageSet,
     /// The next step of the search for a fragment to move; behind `2 * count` there is none.
     scan: usize,
+    /// All fragments that have arrived are at their places.
+    is_in_order: bool,
     /// A slot that became empty by the last move.
     hole: Option<u8>,
     /// The fragment in the spare buffer.
@@ -108,6 +110,7 @@ impl Reassembly {
             arrived: [0; PAGES],
             whole: PageSet::EMPTY,
             scan: 0,
+            is_in_order: true,
             hole: None,
             spare: None,
         }
@@ -137,7 +140,7 @@ impl Reassembly {
         }
         self.found.fill(None);
         self.arrived.fill(0);
-        (self.whole, self.scan) = (PageSet::EMPTY, 0);
+        (self.whole, self.scan, self.is_in_order) = (PageSet::EMPTY, 0, true);
         (self.hole, self.spare) = (None, None);
         true
     }
@@ -163,6 +166,7 @@ impl Reassembly {
             return Arrival::Repeated;
         }
         *found = Some(slot);
+        self.is_in_order &= slot == fragment;
         self.set(slot, Slot::Holds(fragment));
         self.note(fragment);
         Arrival::New
@@ -204,7 +208,7 @@ impl Reassembly {
     /// Returns the next copy to make, after [`settle`](Self::settle). It takes effect before the
     /// next one.
     pub fn next_move(&mut self) -> Option<Move> {
-        if !self.is_idle() {
+        if !self.is_idle() || self.is_in_order {
             return None;
         }
         loop {

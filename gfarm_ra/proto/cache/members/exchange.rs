@@ -122,7 +122,7 @@ impl<S: DerefMut<Target = [PeerPlace]>> Members<S> {
 
     /// Finds the peer whose turn it is to be probed.
     fn next_turn(&mut self, now_us: u64) {
-        let len = self.table.len();
+        let len = self.table.end();
         for step in 0..len {
             let index = self.turn.wrapping_add(step).checked_rem(len).unwrap_or(0);
             let peer = self.table.get_mut(index);
@@ -164,7 +164,7 @@ impl<S: DerefMut<Target = [PeerPlace]>> Members<S> {
         if let Some(record) = about.filter(|r| r.claim.standing != Standing::Alive) {
             writer.push(record);
         }
-        let len = self.table.len();
+        let len = self.table.end();
         let mut told = 0usize;
         for step in 0..len {
             let index = self

@@ -38,6 +38,7 @@ proptest! {
         prop_assert_eq!(x.is_subset(y), a.is_subset(&b));
         prop_assert_eq!(x.is_disjoint(y), a.is_disjoint(&b));
         prop_assert_eq!(x.rank(page), a.range(..page).count());
+        prop_assert_eq!(x.run(page), (page..=255).take_while(|page| a.contains(page)).count());
         prop_assert_eq!(x.nth(count), a.iter().nth(count).copied());
         prop_assert_eq!(x.lowest(count), set(&a.iter().take(count).copied().collect()));
         let mut z = x;
@@ -46,6 +47,17 @@ proptest! {
         prop_assert_eq!(PageSet::from_words(x.to_words()), x);
         let range = (page..=255).take(count).collect();
         prop_assert_eq!(PageSet::range(page, count), set(&range));
+    }
+}
+
+proptest! {
+    #[test]
+    fn pages_have_the_bytes_of_the_file(a in model(), chunk in 0u64..3, size in 0u64..(3 << 20)) {
+        let bytes = |page: &u8| {
+            let begin = (chunk << 20) + u64::from(*page) * 4096;
+            size.saturating_sub(begin).min(4096)
+        };
+        prop_assert_eq!(set(&a).len_bytes(chunk, size), a.iter().map(bytes).sum::<u64>());
     }
 }
 
