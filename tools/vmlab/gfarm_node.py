@@ -101,7 +101,7 @@ def try_mount(servers: Gfarm, options: str, key: str | None = KEY, at: str = AT,
 @contextmanager
 def node(servers: Gfarm, options: str = "", at: str = AT, key: str = KEY, *, machine: Machine | None = None,
          source: str = SOURCE, hosts: str = HOSTS) -> Iterator[Node]:
-    """A mount that is a node, for the body."""
+    """A mount that is a node, for the body, which may power its machine off."""
     options = f"cc_key={DESCRIPTION}{options and ','}{options}"
     said = try_mount(servers, options, key, at, machine=machine, source=source, hosts=hosts)
     eq(said.code, 0, said.out)
@@ -109,4 +109,5 @@ def node(servers: Gfarm, options: str = "", at: str = AT, key: str = KEY, *, mac
     try:
         yield Node(where, at)
     finally:
-        where.run(f"if mountpoint -q {at}; then umount {at}; fi")
+        if where.alive:
+            where.run(f"if mountpoint -q {at}; then umount {at}; fi")

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from pathlib import Path
 
 import gfarm_cache_wire as wire
@@ -21,6 +22,8 @@ from gfarm_cache_wire import Request
 Part = tuple[int | None, bytes]
 # What is sent instead of the fragments of the pages: none of these counts.
 NOTHING = ("nothing", "miss", "late", "more", "size", "status")
+# How often it says that it keeps a request, and for how long the node is to believe that: this is a slow program.
+REPEAT_SECONDS, KEEP_MS, KEPT_SECONDS = 0.2, 1500, 60
 
 
 def fragments(asked: Request, content: bytes) -> list[Part]:
@@ -40,6 +43,9 @@ class Holder(Liar):
         super().__init__(folder, key, inum, gen, str(file))
         # The last request that was answered as it should be: its fragments, and where they went.
         self.before: tuple[tuple[bytes, int, int], list[Part], bytes] | None = None
+        # The requests that it keeps, each since when, and when it has said so last.
+        self._kept: dict[int, tuple[Request, float]] = {}
+        self._said = 0.0
 
     def claim(self) -> None:
         """Tells the node, which may be the owner, that it has all pages."""
@@ -87,10 +93,25 @@ class Holder(Liar):
         if mode in ("right", "again"):
             self.before = to, right, body
 
+    def keep(self) -> None:
+        """Says again that it keeps what it keeps."""
+        now = time.monotonic()
+        if now - self._said < REPEAT_SECONDS:
+            return
+        self._said = now
+        for cookie, (asked, since) in list(self._kept.items()):
+            if now - since > KEPT_SECONDS:
+                del self._kept[cookie]
+            # The node may be gone by now, with all that it has counted.
+            self.public.send(self.node_at, self.sealed(wire.REPLY, wire.wait(asked, KEEP_MS)))
+
     def answer(self, asked: Request, mode: str) -> None:
         """Answers a request."""
         if asked.role != wire.HOLDER:
             self.send(self.sealed(wire.REPLY, wire.redirect(asked, self.record())))
+        elif mode == "waits":
+            self._kept[asked.cookie] = asked, time.monotonic()
+            self._said = 0.0
         elif mode != "silent":
             self.hold(asked, mode)
 
@@ -109,6 +130,7 @@ class Holder(Liar):
             for asked in self.asked:
                 held[mode] += asked.role == wire.HOLDER
                 self.answer(asked, mode)
+            self.keep()
         return held
 
 

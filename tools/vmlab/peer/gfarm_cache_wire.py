@@ -138,6 +138,11 @@ def data(cookie: int, tag: int, size: int, pages: int = 1, status: int = DATA) -
     return ANSWER.pack(cookie, size, pages.to_bytes(32, "little"), bytes(32), 0, bytes(27), 0, tag, status, 0, 4)
 
 
+def wait(asked: Request, wait_ms: int) -> bytes:
+    """The body of a reply that the request is kept, and will be told so again within this time."""
+    return ANSWER.pack(asked.cookie, 0, bytes(32), bytes(32), 0, bytes(27), 0, asked.tag, WAIT, wait_ms, 4)
+
+
 def redirect(asked: Request, record: Record) -> bytes:
     """The body of a reply that names a node for all pages that were asked for."""
     return ANSWER.pack(asked.cookie, 0, asked.pages.to_bytes(32, "little"), bytes(32), record.node,

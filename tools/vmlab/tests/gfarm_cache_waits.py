@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Who waits for another node of the cooperative cache keeps no one else waiting, and no page locked.
+
+    a holder in user space, which keeps each request ── rxe0 ── gfarm_ra, a node that reads      one machine
+    gfmd, gfsds, a node ── wire 1: RDMA ── a node in the other machine, without memory, or without power
+"""
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from vmlab import loaded
+from vmlab.checks import Failed, TooSlow, eq, ge, ok, until
+from vmlab.gfarm import GROUPS
+from vmlab.gfarm_node import Node
+from vmlab.lab import Lab
+from vmlab.machine import Job, Machine
+from vmlab.needs import needs
+from vmlab.tests.gfarm_cache_holders import Holder, holder
+from vmlab.tests.gfarm_cache_readers import MIB, across, put
+
+READY, OVER = "/run/hungry.ready", "/run/hungry.over"
+# A read is over after 30 s in any case: what is done by then was not kept waiting by it.
+READ_SECONDS = 30.0
+LEAVE_SECONDS = 10.0
+GROUP, GROUP_MIB = f"{GROUPS}/waits", 24
+HELD_SIZE, PART = 24 * MIB + 1, 1 * MIB
+# Pages that are locked, of all of the machine: bit 0 of /proc/kpageflags.
+LOCKED = """
+locked = 0
+with open("/proc/kpageflags", "rb", buffering=0) as file:
+    while flags := file.read(1 << 19):
+        locked += len(flags[::8].translate(None, bytes(range(0, 256, 2))))
+print(locked)
+"""
+# Takes memory until the kernel has to look for some, and goes on asking for more and giving it back.
+HUNGRY = """
+import mmap, os, sys, time
+ready, over = sys.argv[1:]
+BLOCK = 8 << 20
+def scanned():
+    rows = (line.split() for line in open("/proc/vmstat"))
+    return sum(int(count) for name, count in rows if name in ("pgscan_kswapd", "pgscan_direct"))
+def block():
+    return mmap.mmap(-1, BLOCK, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_POPULATE)
+first, blocks = scanned(), []
+while scanned() == first:
+    blocks.append(block())
+open(ready, "x").close()
+while not os.path.exists(over):
+    before = scanned()
+    more = [block()]
+    while scanned() == before and len(more) < 8:
+        more.append(block())
+    time.sleep(0.02)
+print(scanned() - first)
+"""
+# The pages of a file that are in the page cache after it was asked to drop them: those that are locked stay.
+KEPT = """
+import ctypes, mmap, os, sys
+libc = ctypes.CDLL(None, use_errno=True)
+kept = 0
+for path in sys.argv[1:]:
+    with open(path, "rb") as file:
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        size = os.fstat(file.fileno()).st_size
+        view = mmap.mmap(file.fileno(), size, mmap.MAP_PRIVATE)
+        count = -(-size // 4096)
+        seen = (ctypes.c_ubyte * count)()
+        at = ctypes.addressof(ctypes.c_char.from_buffer(view))
+        assert not libc.mincore(ctypes.c_void_p(at), ctypes.c_size_t(size), seen), ctypes.get_errno()
+        kept += sum(byte & 1 for byte in seen)
+print(kept)
+"""
+
+
+def python(machine: Machine, script: str, *arguments: str) -> int:
+    """The number that a program prints."""
+    return int(machine.run(f"python3 -I -S - {' '.join(arguments)} <<'END'\n{script}\nEND", 60))
+
+
+def nothing_stays(machine: Machine, *paths: str) -> None:
+    """No page of files stays locked: each can be dropped, and none of the machine is locked."""
+    until(lambda: python(machine, LOCKED) == 0, 20, "no page of the machine is locked")
+    if paths:
+        until(lambda: python(machine, KEPT, *paths) == 0, 20, "all pages can be dropped")
+
+
+@contextmanager
+def hungry(machine: Machine) -> Iterator[None]:
+    """A program wants all of the memory of a machine for the body: the kernel has to take some back for it."""
+    machine.run(f"rm -f {READY} {OVER}")
+    machine.push_bytes(HUNGRY.encode(), "/run/hungry.py")
+    hog = machine.start_job(f"exec python3 -I -S /run/hungry.py {READY} {OVER}", 300)
+    try:
+        until(lambda: machine.exists(READY) or not hog.running, 90, "memory is short", pause=0.05)
+        yield
+    finally:
+        machine.run(f"touch {OVER}")
+    ge(int(hog.ok(60)), 1, "pages that the kernel has looked at")
+
+
+class Waiting:
+    """A reader that a holder keeps waiting."""
+
+    def __init__(self, liar: Holder, name: str, enter: str = "") -> None:
+        self.liar, self.name = liar, name
+        told = self.told()
+        self.job: Job = liar.mount.machine.start_job(f"{enter} exec sha256sum {liar.mount.at}/{name}", 120)
+        try:
+            until(lambda: self.told() > told, 20, f"{name}: it waits for the holder", pause=0.05)
+        except Failed as why:
+            raise TooSlow(str(why)) from None
+        self.began = time.monotonic()
+
+    def told(self) -> int:
+        """How often the node was told to wait."""
+        return self.liar.mount.ibstat()["told_wait"]
+
+    def still(self, what: str) -> None:
+        """It waits still: what was done meanwhile has not waited for it."""
+        told = self.told()
+        try:
+            until(lambda: self.told() > told, 10, f"{what}: the holder keeps it still")
+        except Failed as why:
+            raise TooSlow(str(why)) from None
+        ok(self.job.running, f"{what}: the reader has ended")
+
+    def kill(self) -> None:
+        """kill -9."""
+        self.job.kill()
+        quick("kill -9", LEAVE_SECONDS, lambda: self.job.wait(60))
+
+
+def quick(what: str, seconds: float, deed: Callable[[], object]) -> None:
+    """Does something that has to be done in time."""
+    began = time.monotonic()
+    deed()
+    took = time.monotonic() - began
+    print(f"# {what}: {took:.1f} s", flush=True)
+    if took > seconds:
+        raise TooSlow(f"{what} took {took:.1f} s")
+
+
+@contextmanager
+def small_group(machine: Machine) -> Iterator[str]:
+    """A control group with little memory; what enters it."""
+    machine.run(f"echo +memory > {GROUPS}/cgroup.subtree_control; mkdir -p {GROUP}; "
+                f"echo {GROUP_MIB}M > {GROUP}/memory.max")
+    try:
+        yield f"echo $BASHPID > {GROUP}/cgroup.procs;"
+        events = dict(line.split() for line in machine.read(f"{GROUP}/memory.events").splitlines())
+        eq(events["oom_kill"], "0", "processes of the group that were killed")
+        ge(int(events["max"]), 1, "times that the limit was reached")
+    finally:
+        until(lambda: machine.try_run(f"rmdir {GROUP}").code == 0, 60, "the control group is gone")
+
+
+def in_group(waiting: Waiting, machine: Machine, enter: str) -> None:
+    """The group of the reader reads more than it has memory for, and gives back what it can."""
+    machine.run(f"{enter} find /usr -type f -size +200k | head -{3 * GROUP_MIB} | xargs cat > /dev/null", 60)
+    waiting.still("reclaim in its control group")
+    machine.try_run(f"echo {GROUP_MIB // 2}M > {GROUP}/memory.reclaim", 60)
+    waiting.still("memory.reclaim")
+
+
+@needs(machines=1, timeout=400)
+def test_a_node_that_waits_keeps_no_one_waiting(vm: Lab) -> None:
+    """Reclaim in its group and of all, drop_caches, kill -9, umount -f, rmmod, umount: none waits for the holder."""
+    with holder(vm) as liar, small_group(vm.server) as enter:
+        machine, mount = vm.server, liar.mount
+        liar.turn("waits")
+        first = Waiting(liar, "held0", enter)
+        ge(python(machine, LOCKED), 1, "pages that are locked while it waits")
+        in_group(first, machine, enter)
+        first.kill()
+        second = Waiting(liar, "held1")
+        for _ in range(3):
+            mount.forget()
+        second.still("drop_caches")
+        with hungry(machine):
+            second.still("reclaim of the whole machine")
+        second.kill()
+        third = Waiting(liar, "held2")
+        quick("umount -f", LEAVE_SECONDS, lambda: ok(machine.try_run(f"umount -f {mount.at}", 60).code, "umount -f"))
+        # It reads from the file server, or is told that it cannot.
+        quick("the reader after umount -f", LEAVE_SECONDS, lambda: third.job.wait(60))
+        last = Waiting(liar, "held3")
+        quick("rmmod", LEAVE_SECONDS, lambda: ok(machine.try_run("rmmod gfarm_ra", 60).code, "rmmod of what is used"))
+        last.still("rmmod")
+        last.kill()
+        quick("umount", LEAVE_SECONDS, lambda: machine.run(f"umount {mount.at}", 60))
+        quick("rmmod after that", LEAVE_SECONDS, lambda: loaded.of(vm).unload(machine))
+        nothing_stays(machine)
+
+
+@needs(machines=1, timeout=300)
+def test_a_holder_that_waits_for_ever_costs_a_read_half_a_minute(vm: Lab) -> None:
+    """It says again and again that it keeps a request: the file server has the rest, and no page stays locked."""
+    with holder(vm) as liar:
+        liar.turn("waits")
+        waiting = Waiting(liar, "held0")
+        said = waiting.job.ok(120)
+        took = time.monotonic() - waiting.began
+        print(f"# the read took {took:.1f} s", flush=True)
+        eq(said.split()[0], liar.wanted["held0"], "the file")
+        liar.turn("right")
+        nothing_stays(vm.server, f"{liar.mount.at}/held0")
+        if took > READ_SECONDS + LEAVE_SECONDS:
+            raise TooSlow(f"the read took {took:.1f} s")
+
+
+def reads_from(reader: Node, name: str) -> tuple[Job, Callable[[], bool]]:
+    """A reader of a file that another node has; whether pages of it have come."""
+    before = reader.ibstat()["peer_pages"]
+    job = reader.machine.start_job(f"exec sha256sum {reader.at}/{name}", 200)
+    return job, lambda: reader.ibstat()["peer_pages"] > before or not job.running
+
+
+@needs(wires=2, timeout=500, disruptive=True)
+def test_a_machine_without_memory_and_then_without_power(pair: Lab) -> None:
+    """It gives pages while its kernel takes them back, and is powered off while it reads, and others from it."""
+    with across(pair) as (servers, (near, far)):
+        names = "pressed", "given", "taken"
+        digests = {name: put(servers, name, HELD_SIZE) for name in names}
+        eq(far.sha256("pressed"), digests["pressed"], "the holder")
+        with hungry(pair.client):
+            began, before = time.monotonic(), near.stats()["gfsd_bytes"]
+            eq(near.sha256("pressed"), digests["pressed"], "the file of a holder that is short of memory")
+            share = (near.stats()["gfsd_bytes"] - before) / HELD_SIZE
+            took = time.monotonic() - began
+        print(f"# of a holder that is short of memory: {took:.1f} s, {share:.2f} from the file server", flush=True)
+        nothing_stays(pair.client)
+        nothing_stays(pair.server, f"{near.at}/pressed")
+        eq(far.sha256("given"), digests["given"], "the holder")
+        eq(near.sha256("taken"), digests["taken"], "the other holder")
+        served = near.ibstat()["said_pages"]
+        job, is_served = reads_from(near, "given")
+        pair.client.start_job(f"exec sha256sum {far.at}/taken", 200)
+        until(lambda: is_served() and near.ibstat()["said_pages"] > served, 60, "each reads from the other",
+              pause=0.01)
+        ok(job.running, "the file was read before its holder could be powered off")
+        pair.client.kill()
+        began = time.monotonic()
+        said = job.ok(120)
+        took = time.monotonic() - began
+        eq(said.split()[0], digests["given"], "the file of a holder that has no power")
+        nothing_stays(pair.server, f"{near.at}/given", f"{near.at}/taken")
+        print(f"# the rest without the holder took {took:.1f} s, {near.ibstat()['timeouts']} silences", flush=True)
+        quick("umount", LEAVE_SECONDS, lambda: pair.server.run(f"umount {near.at}", 60))
+        eq(re.findall(r"gfarm_ra.*(?:leak|flush)", "\n".join(pair.server.records())), [], "lines of the log")
+        if took > READ_SECONDS:
+            raise TooSlow(f"the rest took {took:.1f} s")
