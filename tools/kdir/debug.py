@@ -18,8 +18,8 @@ C_MODULES = ("rtrs-core", "rtrs-client", "rtrs-server", "rnbd-client", "rnbd-ser
 
 # DEBUG_KOBJECT_RELEASE gives kobjects back late, by seconds. The block layer of 7.2 is not made for it: with a disk it
 # frees the kobjects of its queue that lie in it (bdev_free_inode), and reads the operations of a driver that is gone
-# (disk_release of a brd disk). Nor is ext4, whose last kobject is read after its module has gone (ext4_exit_sysfs). Hence
-# only kobjects whose type is in a module from outside the kernel's tree are late, which ours are.
+# (disk_release of a brd disk). Nor is ext4, whose last kobject is read after its module has gone (ext4_exit_sysfs).
+# Hence only kobjects whose type is in a module from outside the kernel's tree are late, which ours are.
 LATE_FILE = "lib/kobject.c"
 LATE_BEFORE = "\tunsigned long delay = HZ + HZ * get_random_u32_below(4);\n"
 LATE_AFTER = f"""{LATE_BEFORE}\tstruct module *module;
