@@ -10,6 +10,9 @@ use super::Format;
 /// The application tag of an interval that is not verified, as its tuple was never made.
 pub const APP_ESCAPE: u16 = 0xffff;
 
+/// The length of the longest tuple, in bytes.
+pub const TUPLE_LEN_MAX: usize = 16;
+
 /// A decoded tuple.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tuple {
@@ -66,6 +69,28 @@ impl Tuple {
             app: 0,
             reference: mask(format, reference),
         }
+    }
+
+    /// Reads a tuple from its bytes; `None` if their number is not [`Format::tuple_bytes`].
+    pub fn read(format: Format, bytes: &[u8]) -> Option<Self> {
+        match format {
+            Format::Crc64 => {
+                let (guard, rest) = bytes.split_first_chunk()?;
+                Some(Self::from_crc64([*guard, rest.try_into().ok()?]))
+            }
+            Format::T10 => Some(Self::from_t10(bytes.try_into().ok()?)),
+        }
+    }
+
+    /// Writes the tuple; returns its bytes, of which the first [`Format::tuple_bytes`] count.
+    pub fn write(&self, format: Format) -> [u8; TUPLE_LEN_MAX] {
+        let mut all = [0; TUPLE_LEN_MAX];
+        self.store(format, |bytes| {
+            for (target, source) in all.iter_mut().zip(bytes) {
+                *target = *source;
+            }
+        });
+        all
     }
 
     /// Reads a tuple from the bytes that `fill` gets; they are [`Format::tuple_bytes`].
