@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """Runs in the guest: `python3 admin.py NAME ADDRESS` plays a client whose messages have to wait at the server.
 
-dm-0 (`late`) is suspended in each case: its requests wait, and so does a CLOSE of it.
+dm-0 (`late`) is suspended in each case once it is open: its requests wait, and so does a CLOSE of it.
 What is asserted here is what a server owes its client; prints "ok", or what was wrong.
 """
 from __future__ import annotations
@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import messages as m
 from client import Client, Closed
@@ -87,65 +87,69 @@ def _answers(client: Client, count: int, timeout_ms: int = 20_000) -> dict[int, 
 @case
 def heartbeats_are_answered_while_a_close_waits(address: str) -> None:
     """CLOSE of a device with a request in flight, on the admin connection: heartbeats and requests continue."""
-    with ScriptedPeer() as one, _suspended():
+    with ScriptedPeer() as one:
         a = Client(one, address, b"closer").open()
         late, prompt = a.map(b"dm-0"), a.map(b"ram1")
-        a.read(5, SECTOR, m.io(late, 0, m.OP_READ, SECTOR))
-        # Requests of one connection are taken in their order, so the first one is under way then; the CLOSE comes over
-        # another connection, and would overtake it.
-        assert len(a.read_device(prompt, 0, SECTOR, chunk=7)) == SECTOR
-        a.raw(6, 0, m.close_device(late) + m.write_head(8), a.payload(6, 8), end=0)
-        took = _acknowledged(a, 15)
-        print(f"acknowledged after {took * 1000:.0f} ms")
-        assert len(a.read_device(prompt, 0, SECTOR, chunk=7)) == SECTOR
-        _resume()
-        assert _answers(a, 1) == {5: 0}, "the request that was under way"
-        assert not a.is_closed(500), "the path was closed"
+        with _suspended():
+            a.read(5, SECTOR, m.io(late, 0, m.OP_READ, SECTOR))
+            # Requests of one connection are taken in their order, so the first one is under way then; the CLOSE comes
+            # over another connection, and would overtake it.
+            assert len(a.read_device(prompt, 0, SECTOR, chunk=7)) == SECTOR
+            a.raw(6, 0, m.close_device(late) + m.write_head(8), a.payload(6, 8), end=0)
+            took = _acknowledged(a, 15)
+            print(f"acknowledged after {took * 1000:.0f} ms")
+            assert len(a.read_device(prompt, 0, SECTOR, chunk=7)) == SECTOR
+            _resume()
+            assert _answers(a, 1) == {5: 0}, "the request that was under way"
+            assert not a.is_closed(500), "the path was closed"
 
 
 @case
 def messages_are_served_in_the_order_of_their_coming(address: str) -> None:
     """CLOSE, then OPEN of the same name: the device that the answer names serves requests."""
-    with ScriptedPeer() as one, _suspended():
+    with ScriptedPeer() as one:
         a = Client(one, address, b"order").open()
         late = a.map(b"dm-0")
-        a.read(5, SECTOR, m.io(late, 0, m.OP_READ, SECTOR))
-        time.sleep(0.2)
-        a.write(6, b"", m.close_device(late))
-        time.sleep(0.2)
-        a.read(7, 56, m.open_device(b"dm-0"))
-        time.sleep(0.5)
-        _resume()
-        assert _answers(a, 3) == {5: 0, 6: 0, 7: 0}
-        again = int.from_bytes(a.reply(8)[4:8], "little")
-        assert len(a.read_device(again, 0, SECTOR)) == SECTOR
+        with _suspended():
+            a.read(5, SECTOR, m.io(late, 0, m.OP_READ, SECTOR))
+            time.sleep(0.2)
+            a.write(6, b"", m.close_device(late))
+            time.sleep(0.2)
+            a.read(7, 56, m.open_device(b"dm-0"))
+            time.sleep(0.5)
+            _resume()
+            assert _answers(a, 3) == {5: 0, 6: 0, 7: 0}
+            again = int.from_bytes(a.reply(8)[4:8], "little")
+            assert len(a.read_device(again, 0, SECTOR)) == SECTOR
 
 
 @case
 def as_many_messages_as_there_are_chunks_wait(address: str) -> None:
     """Every chunk but one carries a message, all behind a CLOSE that waits; each is answered once."""
-    with ScriptedPeer() as one, _suspended():
+    with ScriptedPeer() as one:
         a = Client(one, address, b"many").open()
         late = a.map(b"dm-0")
-        a.read(0, SECTOR, m.io(late, 0, m.OP_READ, SECTOR))
-        time.sleep(0.2)
-        count = min(len(a.chunks), 200)
-        for chunk in range(1, count):
-            a.write(chunk, b"", m.close_device(late if chunk == 1 else 1000 + chunk))
-            time.sleep(0.002)
-        time.sleep(0.5)
-        _resume()
-        assert _answers(a, count) == dict.fromkeys(range(count), 0)
-        a.map(b"ram1", chunk=3)
+        with _suspended():
+            a.read(0, SECTOR, m.io(late, 0, m.OP_READ, SECTOR))
+            time.sleep(0.2)
+            count = min(len(a.chunks), 200)
+            for chunk in range(1, count):
+                a.write(chunk, b"", m.close_device(late if chunk == 1 else 1000 + chunk))
+                time.sleep(0.002)
+            time.sleep(0.5)
+            _resume()
+            assert _answers(a, count) == dict.fromkeys(range(count), 0)
+            a.map(b"ram1", chunk=3)
 
 
 @case
 def a_session_ends_while_a_close_waits(address: str) -> None:
     """The client disconnects: the session ends when the disk has answered, and its name is free then."""
-    with _suspended():
+    with ExitStack() as until_the_end:
         with ScriptedPeer() as one:
             a = Client(one, address, b"leaver").open()
             late = a.map(b"dm-0")
+            until_the_end.enter_context(_suspended())
             a.read(5, SECTOR, m.io(late, 0, m.OP_READ, SECTOR))
             time.sleep(0.2)
             for chunk in range(6, 16):
@@ -164,10 +168,10 @@ def a_session_ends_while_a_close_waits(address: str) -> None:
 
 def leave_waiting(address: str) -> None:
     """A CLOSE that waits, with messages behind it; says "ready" and waits to be killed."""
-    _suspend()
     with ScriptedPeer() as one:
         a = Client(one, address, b"waiting").open()
         late = a.map(b"dm-0")
+        _suspend()
         a.read(5, SECTOR, m.io(late, 0, m.OP_READ, SECTOR))
         time.sleep(0.2)
         for chunk in range(6, 16):

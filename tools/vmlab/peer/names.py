@@ -68,11 +68,12 @@ def twenty_sessions_of_one_name(address: str) -> None:
 @case
 def the_name_of_a_session_that_ends(address: str) -> None:
     """The old one's request is at the disk: the new one waits for its end and is admitted then."""
-    _dmsetup("suspend", "--nolockfs", "--noflush")
     try:
         with ScriptedPeer() as one:
             a = Client(one, address, b"ending").open()
-            a.read(5, SECTOR, m.io(a.map(b"dm-0"), 0, m.OP_READ, SECTOR))
+            late = a.map(b"dm-0")
+            _dmsetup("suspend", "--nolockfs", "--noflush")
+            a.read(5, SECTOR, m.io(late, 0, m.OP_READ, SECTOR))
             time.sleep(0.3)
         resume = threading.Timer(3, _dmsetup, ("resume",))
         resume.start()
@@ -88,11 +89,12 @@ def the_name_of_a_session_that_ends(address: str) -> None:
 @case
 def the_name_of_a_session_that_does_not_end(address: str) -> None:
     """The disk does not answer: EBUSY after a defined time, so the client may retry later."""
-    _dmsetup("suspend", "--nolockfs", "--noflush")
     try:
         with ScriptedPeer() as one:
             a = Client(one, address, b"stuck").open()
-            a.read(5, SECTOR, m.io(a.map(b"dm-0"), 0, m.OP_READ, SECTOR))
+            late = a.map(b"dm-0")
+            _dmsetup("suspend", "--nolockfs", "--noflush")
+            a.read(5, SECTOR, m.io(late, 0, m.OP_READ, SECTOR))
             time.sleep(0.3)
         with ScriptedPeer() as two:
             took, number = _timed(lambda: _open_patiently(Client(two, address, b"stuck"), 20_000))

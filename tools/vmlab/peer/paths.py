@@ -138,12 +138,12 @@ def _any_answers(client: Client, count: int) -> list[int]:
 @case
 def nothing_hangs_behind_a_disk_that_does_not_answer(address: str, other: str) -> None:
     """The old path's WRITE never ends: other chunks are served, and the new path can be closed."""
-    subprocess.run(["dmsetup", "suspend", "--nolockfs", "--noflush", "late"], check=True)
     try:
         with ScriptedPeer() as one, ScriptedPeer() as two:
             a = Client(one, address, b"stuck").open()
             b = a.another_path(other, two).open()
             late, prompt = a.map(b"dm-0", chunk=0), a.map(b"ram1", chunk=0)
+            subprocess.run(["dmsetup", "suspend", "--nolockfs", "--noflush", "late"], check=True)
             a.write(5, OLD, m.io(late, 0, m.OP_WRITE, SECTOR))
             time.sleep(0.3)
             b.write(5, OLD, m.io(prompt, 0, m.OP_WRITE, SECTOR))
