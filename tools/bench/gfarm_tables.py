@@ -61,12 +61,18 @@ def by_module(results: dict[tuple[str, str], Totals]) -> str:
     return markdown(["thousand instructions in", *names], rows)
 
 
+# MB/s by instructions per page of 4 KiB, each of which takes 4 ns (gfarm_peers.ICOUNT).
+PAGE_RATE = 4096 * 1000 / 4
+
+
 def peers(found: Sequence[Rate]) -> str:
     """Rates of a node that reads from another one, beside what the device can do and beside a file server."""
     rows = [[f"fragments of {r.fragment} bytes", f"{r.raw:.1f}", f"{r.node:.1f}", f"{r.node / r.raw:.2f}",
-             f"{r.gfsd:.1f}", f"{r.node / r.gfsd:.2f}", *(f"{r.calls.get(name, 0):.2f}" for name in CALLS)]
+             f"{r.gfsd:.1f}", f"{r.node / r.gfsd:.2f}", *(f"{PAGE_RATE / rate:.0f}" for rate in (r.raw, r.node, r.gfsd)),
+             *(f"{r.calls.get(name, 0):.2f}" for name in CALLS)]
             for r in found]
     return markdown(["guest time, MB/s", "raw datagrams", "from a node", "of raw", "from a gfsd", "node / gfsd",
+                     *(f"instructions per page, {how}" for how in ("raw", "node", "gfsd")),
                      *(f"{name} per request" for name in CALLS)], rows)
 
 
