@@ -82,12 +82,7 @@ impl BlockDevice {
         // SAFETY: The path is NUL-terminated; the holder is NULL or an address that no other code
         // uses, and is not dereferenced, as there are no operations of one.
         let file = unsafe {
-            bindings::bdev_file_open_by_path(
-                path.as_char_ptr(),
-                flags,
-                holder,
-                ptr::null(),
-            )
+            bindings::bdev_file_open_by_path(path.as_char_ptr(), flags, holder, ptr::null())
         };
         let file = NonNull::new(from_err_ptr(file)?).ok_or(ENXIO)?;
         // SAFETY: The file has just been opened as that of a block device.
