@@ -5,7 +5,7 @@
     python3 tools/bench --counts         instructions per IO only
     python3 tools/bench --rates [--quick] [--repeat N]  guest-time rates only
     python3 tools/bench --paths          instructions per 4 KiB IO with two paths, by policy
-    python3 tools/bench --protection     instructions per IO with protection information, without, and with dm-integrity
+    python3 tools/bench --protection     instructions per IO with protection information and without
     python3 tools/bench --wires          throughput over one wire and over two
     python3 tools/bench --memory         memory of a session only
     python3 tools/bench --gfarm [--quick] [--repeat N]  Gfarm only: beside gfarm2fs, and questions to gfmd

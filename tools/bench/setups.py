@@ -81,42 +81,18 @@ TWO_PATHS = tuple(_rnbd(f"{name} {policy}", modules, "Y", counted, policy, 2) fo
                   for name, modules, counted in (("C", "c", _C), ("Rust", "ours", (*_OURS, *_C))))
 
 
-# Protection information needs a disk that keeps what is written: that of dm-integrity does. All of it is written first.
+# With protection information and without, on a disk that keeps what is written; all of it is written first.
 PI_MIB = 16
-_PI_RAM = f"modprobe brd rd_nr=1 rd_size={PI_MIB * 1024}"
-_PI_SCSI = f"modprobe scsi_debug dev_size_mb={PI_MIB} dif=1 dix=1 delay=0 max_luns=1; modprobe sd_mod; sleep 2"
 
 
-def _pi(name: str, options: str, before: str = _PI_RAM, device: str = "ram0", module: str = "brd") -> Setup:
-    base = _rnbd(name, "ours", "Y", (*_OURS, *_C), device=device, options=options)
+def _pi(name: str, options: str) -> Setup:
+    base = _rnbd(name, "ours", "Y", (*_OURS, *_C), device="ram0", options=options)
     fill = f"dd if=/dev/zero of={base.device} bs=1M oflag=direct status=none || true"
-    return dataclasses.replace(base, up=f"{before}\n{base.up}\n{fill}", down=f"{base.down}; rmmod {module}")
+    return dataclasses.replace(base, up=f"modprobe brd rd_nr=1 rd_size={PI_MIB * 1024}\n{base.up}\n{fill}",
+                               down=f"{base.down}; rmmod brd")
 
 
-def _over_rnbd(below: Setup, name: str, mode: str) -> Setup:
-    table = f"integrity /dev/rnbd0 0 4 {mode} 2 internal_hash:crc32c block_size:4096"
-    up = f"""{below.up}
-modprobe dm_integrity
-dmsetup create sized --table '0 8 {table}' && dmsetup remove --retry sized
-size=$(dd if=/dev/rnbd0 bs=4096 count=1 status=none | od -An -j 16 -N 8 -v -tu8)
-dmsetup create checked --table "0 $((size)) {table}" && dmsetup mknodes checked
-dd if=/dev/zero of=/dev/mapper/checked bs=1M oflag=direct status=none || true
-"""
-    down = f"dmsetup remove --retry checked\n{below.down}"
-    return Setup(name, (*below.modules, "dm_integrity", "dm_bufio", "dm_mod"), up, down, "/dev/mapper/checked")
-
-
-# With protection information and without, by the disk that the server has; and dm-integrity over a disk without.
-_PI_OFF = _pi("off", "")
-PROTECTION = (
-    _PI_OFF,
-    _pi("wire, crc64", "pi=crc64"),
-    _pi("wire, t10", "pi=t10"),
-    _pi("off, SCSI disk", "", _PI_SCSI, "sda", "scsi_debug"),
-    _pi("pass, SCSI disk", "pi=require", _PI_SCSI, "sda", "scsi_debug"),
-    _over_rnbd(_PI_OFF, "dm-integrity, direct", "D"),
-    _over_rnbd(_PI_OFF, "dm-integrity, journal", "J"),
-)
+PROTECTION = (_pi("off", ""), _pi("wire, crc64", "pi=crc64"), _pi("wire, t10", "pi=t10"))
 
 
 def bring_up(machine: Machine, setup: Setup) -> None:

@@ -56,9 +56,8 @@ def by_module(results: Counts, wanted: list[setups.Setup], case: tuple[str, str]
     return markdown([" ".join(case), *names], rows)
 
 
-def _without(setup: str) -> str:
-    """The setup without protection information on the same disk."""
-    return "off, SCSI disk" if setup.endswith("SCSI disk") else "off"
+# The setup without protection information.
+_WITHOUT = setups.PROTECTION[0].name
 
 
 # What the kernel's checksums call: they use the vector registers.
@@ -75,8 +74,8 @@ def protection(results: Counts) -> str:
     """Instructions per IO of everything in the machine, beside those of the same disk without tuples."""
     rows = []
     for (name, pattern, size), counts in results.items():
-        base = results.get((_without(name), pattern, size))
-        if base is None or name == _without(name):
+        base = results.get((_WITHOUT, pattern, size))
+        if base is None or name == _WITHOUT:
             continue
         before, after = (sum(v for (module, _), v in c.items() if module != "user") for c in (base, counts))
         crc = _checksums(counts) - _checksums(base)
@@ -91,7 +90,7 @@ def protection(results: Counts) -> str:
 
 def more(results: Counts, setup: setups.Setup, pattern: str, size: str, most: int = 30) -> str:
     """The functions, of everything, in which a setup has most more instructions than without tuples."""
-    base = results.get((_without(setup.name), pattern, size), {})
+    base = results.get((_WITHOUT, pattern, size), {})
     counts = [(value - base.get(key, 0), *key) for key, value in results[setup.name, pattern, size].items()]
     rows = [[f"{value:.1f}", module, name] for value, module, name in sorted(counts, reverse=True)[:most]]
     return markdown([f"{setup.name} {pattern} {size}: more", "module", "function"], rows)
