@@ -27,8 +27,6 @@ FIRST = 1000        # the number of the first inode, behind those of Gfarm itsel
 # What a walk of all inodes may use: less than half of what they take, and Python.
 WALK_MIB = 10 + INODES // 4000
 BIG_MIB, READ_MIB = 96, 32
-# What is left of the whole machine, beside what the kernel keeps in reserve: less than the inodes take, with that.
-LEFT_MIB = 8
 
 # Kernel memory in KiB; VmallocUsed has the stacks.
 KERNEL = r"""
@@ -112,32 +110,6 @@ def limited(machine: Machine, mib: int) -> Iterator[str]:
         until(lambda: machine.try_run(f"rmdir {group}").code == 0, 20, "the control group is gone")
 
 
-def oom_kills(machine: Machine) -> int:
-    """How many processes the kernel has killed for want of memory."""
-    rows = dict(line.split() for line in machine.read("/proc/vmstat").splitlines())
-    return int(rows["oom_kill"])
-
-
-@contextmanager
-def small(machine: Machine, mib: int) -> Iterator[None]:
-    """The whole machine has so little memory left for the body: the rest is huge pages, which nothing reclaims.
-    Nothing may be killed."""
-    huge, killed = "/proc/sys/vm/nr_hugepages", oom_kills(machine)
-    available = "awk '/^MemAvailable:/ {print int($2 / 1024)}' /proc/meminfo"
-
-    def left() -> int:
-        machine.run("echo 3 > /proc/sys/vm/drop_caches; echo 1 > /proc/sys/vm/compact_memory")
-        pages = int(machine.read(huge)) + max(int(machine.run(available)) - mib, 0) // 2
-        eq(machine.write(huge, str(pages)), "")
-        return int(machine.run(available))
-    try:
-        until(lambda: left() <= mib + 4, 20, f"{mib} MiB are left")
-        yield
-        eq(oom_kills(machine), killed, "processes that were killed")
-    finally:
-        machine.write(huge, "0")
-
-
 def forget_all(mount: Mount) -> None:
     """Drops all inodes, which a directory keeps until its own are gone."""
     for _ in range(2):
@@ -209,11 +181,8 @@ def make_inodes(lab: Lab, gfarm: Gfarm) -> None:
 
 @needs(machines=1, timeout=600, own_modules=True)
 def test_inodes_are_reclaimed(vm: Lab) -> None:
-    """20,000 inodes (100,000 in make test-long): what each takes; they go when asked to, and when memory is short, that
-    of a control group or that of the whole machine, which also reads a file that is larger."""
+    """20,000 inodes (100,000 in make test-long): what each takes; they go when asked to, and when memory is short."""
     gfarm = gfarm_mount.start(vm, persistent=True)
-    with gfarm.fuse() as folder:
-        gfarm.run(f"truncate -s {BIG_MIB << 20} {folder}/larger")
     make_inodes(vm, gfarm)
     vm.server.push_bytes(WALK.encode(), f"{FOLDER}/walk.py")
     with mounted(gfarm, "actimeo=600") as mount:
@@ -234,13 +203,4 @@ def test_inodes_are_reclaimed(vm: Lab) -> None:
         paths.figure(f"{left} inodes are in memory after a walk with {WALK_MIB} MiB")
         ge(INODES * 3 // 4, left, "inodes that were not reclaimed")
         forget_all(mount)
-        with small(vm.server, LEFT_MIB):
-            eq(gfarm.run(walk, 300), f"{INODES} 0\n", "names, in a small machine")
-            left = inodes(vm.server)
-            eq(gfarm.run(f"cmp -n {BIG_MIB << 20} {mount.at}/larger /dev/zero && echo same", 120), "same\n", "a file")
-            paths.figure(f"{left} inodes are in memory after a walk in a machine with {LEFT_MIB} MiB left, "
-                         f"{inodes(vm.server)} after {BIG_MIB} MiB were read")
-        ge(INODES * 3 // 4, left, "inodes that were not reclaimed in a small machine")
-        forget_all(mount)
-    gfarm.run("gfrm /larger")
     ge(INODE_BYTES, each, "bytes of an inode with its name")
