@@ -167,7 +167,7 @@ def in_group(waiting: Waiting, machine: Machine, enter: str) -> None:
     waiting.still("memory.reclaim")
 
 
-@needs(machines=1, timeout=400)
+@needs(machines=1, timeout=400, unproven=True)
 def test_a_node_that_waits_keeps_no_one_waiting(vm: Lab) -> None:
     """Reclaim in its group and of all, drop_caches, kill -9, umount -f, rmmod, umount: none waits for the holder."""
     with holder(vm) as liar, small_group(vm.server) as enter:
@@ -197,7 +197,7 @@ def test_a_node_that_waits_keeps_no_one_waiting(vm: Lab) -> None:
         nothing_stays(machine)
 
 
-@needs(machines=1, timeout=300)
+@needs(machines=1, timeout=300, unproven=True)
 def test_a_holder_that_waits_for_ever_costs_a_read_half_a_minute(vm: Lab) -> None:
     """It says again and again that it keeps a request: the file server has the rest, and no page stays locked."""
     with holder(vm) as liar:
@@ -220,7 +220,7 @@ def reads_from(reader: Node, name: str) -> tuple[Job, Callable[[], bool]]:
     return job, lambda: reader.ibstat()["peer_pages"] > before or not job.running
 
 
-@needs(wires=2, timeout=500, disruptive=True)
+@needs(wires=2, timeout=500, disruptive=True, unproven=True)
 def test_a_machine_without_memory_and_then_without_power(pair: Lab) -> None:
     """It gives pages while its kernel takes them back, and is powered off while it reads, and others from it."""
     with across(pair) as (servers, (near, far)):
