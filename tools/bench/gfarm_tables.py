@@ -68,7 +68,8 @@ PAGE_RATE = 4096 * 1000 / 4
 def peers(found: Sequence[Rate]) -> str:
     """Rates of a node that reads from another one, beside what the device can do and beside a file server."""
     rows = [[f"fragments of {r.fragment} bytes", f"{r.raw:.1f}", f"{r.node:.1f}", f"{r.node / r.raw:.2f}",
-             f"{r.gfsd:.1f}", f"{r.node / r.gfsd:.2f}", *(f"{PAGE_RATE / rate:.0f}" for rate in (r.raw, r.node, r.gfsd)),
+             f"{r.gfsd:.1f}", f"{r.node / r.gfsd:.2f}",
+             *(f"{PAGE_RATE / rate:.0f}" for rate in (r.raw, r.node, r.gfsd)),
              *(f"{r.calls.get(name, 0):.2f}" for name in CALLS)]
             for r in found]
     return markdown(["guest time, MB/s", "raw datagrams", "from a node", "of raw", "from a gfsd", "node / gfsd",
