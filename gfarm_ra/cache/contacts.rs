@@ -91,6 +91,7 @@ impl Contacts {
         self.with(node, |contact| match heard {
             Heard::Answer { rtt_us } => contact.rtt.answered(rtt_us),
             Heard::Silence => contact.rtt.silent(now_us()),
+            Heard::Kept => contact.rtt.kept(now_us()),
         });
     }
 

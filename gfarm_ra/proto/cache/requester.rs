@@ -331,13 +331,18 @@ impl Requester {
             Progress::Ended
         };
         // A peer from which fragments come is not silent: its reply is lost.
-        let is_silent = is_due
-            && progress == Progress::Ended
+        let has_nothing = progress == Progress::Ended
             && attempt.verdict() == Verdict::Silent
             && !attempt.has_fragments();
+        let is_kept = attempt.is_kept() && now_us >= self.end_us;
+        let heard = match (is_kept, is_due) {
+            (true, _) => Some(Heard::Kept),
+            (false, true) => Some(Heard::Silence),
+            (false, false) => None,
+        };
         Step {
             effect: self.go_on(progress, now_us),
-            note: is_silent.then_some((node, Heard::Silence)),
+            note: heard.filter(|_| has_nothing).map(|heard| (node, heard)),
         }
     }
 

@@ -35,6 +35,11 @@ const SILENCES_MAX: u8 = 6;
 const LOST_SILENCES: u8 = 3;
 const LOST_US: u64 = 1_000_000;
 
+/// The time for which other reads do not ask a peer that has kept one until its end, in
+/// microseconds: twice as long as that read has waited, so that a peer that keeps each of them
+/// takes a third of the time of who reads page by page.
+const KEPT_US: u64 = 60_000_000;
+
 const _: () = assert!(TIMEOUT_US_MIN << SILENCES_MAX >= TIMEOUT_US_LIMIT);
 
 /// How long to wait for the answer to one request.
@@ -57,6 +62,8 @@ pub struct Rtt {
     silences: u8,
     /// When it was silent last, in microseconds.
     silent_us: u64,
+    /// Until when no read asks it, as it has kept one, in microseconds.
+    kept_until_us: u64,
 }
 
 impl Rtt {
@@ -65,6 +72,7 @@ impl Rtt {
         smooth: None,
         silences: 0,
         silent_us: 0,
+        kept_until_us: 0,
     };
 
     /// Takes the time that an answer took, in microseconds; `None` if it says nothing of the peer,
@@ -92,10 +100,18 @@ impl Rtt {
         self.silent_us = now_us;
     }
 
-    /// Returns whether it was silent three times in a row, the last time less than a second ago.
-    /// Another read is better off without it: it would find out by the same silences.
+    /// The peer has kept a read until its end: it said again and again that it waits itself.
+    pub fn kept(&mut self, now_us: u64) {
+        self.kept_until_us = now_us.saturating_add(KEPT_US);
+    }
+
+    /// Returns whether it was silent three times in a row, the last time less than a second ago,
+    /// or has kept a read until its end, less than a minute ago. Another read is better off
+    /// without it: it would find out by the same silences, or wait as long.
     pub fn is_lost(&self, now_us: u64) -> bool {
-        self.silences >= LOST_SILENCES && now_us.saturating_sub(self.silent_us) < LOST_US
+        let is_silent =
+            self.silences >= LOST_SILENCES && now_us.saturating_sub(self.silent_us) < LOST_US;
+        is_silent || now_us < self.kept_until_us
     }
 
     /// Returns how long to wait for the next answer.

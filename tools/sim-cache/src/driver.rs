@@ -78,6 +78,7 @@ impl World {
             match heard {
                 Heard::Answer { rtt_us } => contact.rtt.answered(rtt_us),
                 Heard::Silence => contact.rtt.silent(now_us),
+                Heard::Kept => contact.rtt.kept(now_us),
             }
             if heard == Heard::Silence {
                 self.tally.timeouts += 1;

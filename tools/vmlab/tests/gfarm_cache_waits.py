@@ -39,7 +39,7 @@ print(locked)
 HUNGRY = """
 import mmap, os, sys, time
 ready, over = sys.argv[1:]
-BLOCK = 8 << 20
+BLOCK = 1 << 20
 def scanned():
     rows = (line.split() for line in open("/proc/vmstat"))
     return sum(int(count) for name, count in rows if name in ("pgscan_kswapd", "pgscan_direct"))
@@ -167,7 +167,7 @@ def in_group(waiting: Waiting, machine: Machine, enter: str) -> None:
     waiting.still("memory.reclaim")
 
 
-@needs(machines=1, timeout=400, unproven=True)
+@needs(machines=1, timeout=400)
 def test_a_node_that_waits_keeps_no_one_waiting(vm: Lab) -> None:
     """Reclaim in its group and of all, drop_caches, kill -9, umount -f, rmmod, umount: none waits for the holder."""
     with holder(vm) as liar, small_group(vm.server) as enter:
@@ -185,19 +185,21 @@ def test_a_node_that_waits_keeps_no_one_waiting(vm: Lab) -> None:
             second.still("reclaim of the whole machine")
         second.kill()
         third = Waiting(liar, "held2")
-        quick("umount -f", LEAVE_SECONDS, lambda: ok(machine.try_run(f"umount -f {mount.at}", 60).code, "umount -f"))
-        # It reads from the file server, or is told that it cannot.
-        quick("the reader after umount -f", LEAVE_SECONDS, lambda: third.job.wait(60))
-        last = Waiting(liar, "held3")
         quick("rmmod", LEAVE_SECONDS, lambda: ok(machine.try_run("rmmod gfarm_ra", 60).code, "rmmod of what is used"))
-        last.still("rmmod")
-        last.kill()
+        third.still("rmmod")
+        third.kill()
+        last = Waiting(liar, "held3")
+        quick("umount -f", LEAVE_SECONDS, lambda: ok(machine.try_run(f"umount -f {mount.at}", 60).code, "umount -f"))
+        # The kernel reads the pages once more, one by one: the first one waits for the holder, and the others do not.
+        said: list[str] = []
+        quick("the reader after umount -f", READ_SECONDS + LEAVE_SECONDS, lambda: said.append(last.job.ok(60)))
+        eq(said[0].split()[0], liar.wanted["held3"], "the file that was read during umount -f")
         quick("umount", LEAVE_SECONDS, lambda: machine.run(f"umount {mount.at}", 60))
         quick("rmmod after that", LEAVE_SECONDS, lambda: loaded.of(vm).unload(machine))
         nothing_stays(machine)
 
 
-@needs(machines=1, timeout=300, unproven=True)
+@needs(machines=1, timeout=300)
 def test_a_holder_that_waits_for_ever_costs_a_read_half_a_minute(vm: Lab) -> None:
     """It says again and again that it keeps a request: the file server has the rest, and no page stays locked."""
     with holder(vm) as liar:
@@ -220,7 +222,7 @@ def reads_from(reader: Node, name: str) -> tuple[Job, Callable[[], bool]]:
     return job, lambda: reader.ibstat()["peer_pages"] > before or not job.running
 
 
-@needs(wires=2, timeout=500, disruptive=True, unproven=True)
+@needs(wires=2, timeout=500, disruptive=True)
 def test_a_machine_without_memory_and_then_without_power(pair: Lab) -> None:
     """It gives pages while its kernel takes them back, and is powered off while it reads, and others from it."""
     with across(pair) as (servers, (near, far)):
@@ -244,6 +246,9 @@ def test_a_machine_without_memory_and_then_without_power(pair: Lab) -> None:
               pause=0.01)
         ok(job.running, "the file was read before its holder could be powered off")
         pair.client.kill()
+        # QEMU keeps what a network card sends into a wire without an other end, and rxe waits for it: a switch drops it.
+        pair.silence(1)
+        pair.defer(pair.server.set_link, 1, True)
         began = time.monotonic()
         said = job.ok(120)
         took = time.monotonic() - began

@@ -134,6 +134,8 @@ pub enum Heard {
     },
     /// It has not answered in time.
     Silence,
+    /// It has said that it waits itself, until the read had to go to the file server.
+    Kept,
 }
 
 /// The result of a step.

@@ -332,6 +332,8 @@ fn a_read_without_news_ends_after_two_seconds() {
     assert_eq!(driver.stop(), OVER_WITH_NOTHING);
     let silences = driver.heard.iter().filter(|(_, h)| *h == Heard::Silence);
     assert_eq!(silences.count(), 0, "it has said that it takes longer");
+    let kept = driver.heard.iter().filter(|(_, h)| *h == Heard::Kept);
+    assert_eq!(kept.count(), 0, "it was not waited for as long as for any");
 }
 
 #[test]
@@ -345,6 +347,7 @@ fn a_holder_that_waits_without_end_is_left() {
     }
     assert_eq!(driver.expire(), Effect::Stop);
     assert_eq!(driver.now_us, end_us);
+    assert_eq!(driver.heard.last(), Some(&(node(HOLDER), Heard::Kept)));
     assert_eq!(driver.stop(), OVER_WITH_NOTHING);
 }
 
