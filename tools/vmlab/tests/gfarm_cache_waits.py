@@ -246,7 +246,7 @@ def test_a_machine_without_memory_and_then_without_power(pair: Lab) -> None:
               pause=0.01)
         ok(job.running, "the file was read before its holder could be powered off")
         pair.client.kill()
-        # QEMU keeps what a network card sends into a wire without an other end, and rxe waits for it: a switch drops it.
+        # QEMU keeps what a card sends into a wire without an other end, and rxe waits for it: a switch drops it.
         pair.silence(1)
         pair.defer(pair.server.set_link, 1, True)
         began = time.monotonic()
