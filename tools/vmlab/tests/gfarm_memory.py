@@ -71,6 +71,17 @@ with os.scandir(sys.argv[1]) as found:
         wrong += entry.stat(follow_symlinks=False).st_ino != int(entry.name)
 print(names, wrong)
 """
+# Takes more and more memory, and keeps it. The kernel kills it if there is nothing that it can take back.
+SQUEEZE = r"""
+import mmap, os, sys, time
+with open("/proc/self/oom_score_adj", "w") as file:
+    file.write("1000")
+blocks = []
+while not os.path.exists(sys.argv[1]):
+    blocks.append(mmap.mmap(-1, 1 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | mmap.MAP_POPULATE))
+    time.sleep(0.01)
+print(len(blocks))
+"""
 # Looks for the end of a file in a mapping of it.
 FIND = """
 import mmap, sys
@@ -179,9 +190,22 @@ def make_inodes(lab: Lab, gfarm: Gfarm) -> None:
     gfarm.bring_up(GFMD)
 
 
+def squeezed(machine: Machine) -> None:
+    """A program takes all memory of the machine, until the kernel has taken back half of the inodes for it."""
+    over = "/run/squeeze.over"
+    machine.push_bytes(SQUEEZE.encode(), "/run/squeeze.py")
+    hog = machine.start_job(f"exec python3 -I -S /run/squeeze.py {over}", 240)
+    until(lambda: inodes(machine) <= INODES // 2 or not hog.running, 180, "inodes go when memory is short", pause=0.2)
+    left = inodes(machine)
+    machine.run(f"touch {over}")
+    paths.figure(f"{left} inodes are left when a program has taken {hog.ok(60).strip()} MiB")
+    ge(INODES // 2, left, "inodes that a machine without memory keeps")
+
+
 @needs(machines=1, timeout=600, own_modules=True)
 def test_inodes_are_reclaimed(vm: Lab) -> None:
-    """20,000 inodes (100,000 in make test-long): what each takes; they go when asked to, and when memory is short."""
+    """20,000 inodes (100,000 in make test-long): what each takes; they go when asked to, and when memory is short, that
+    of the whole machine or that of a control group."""
     gfarm = gfarm_mount.start(vm, persistent=True)
     make_inodes(vm, gfarm)
     vm.server.push_bytes(WALK.encode(), f"{FOLDER}/walk.py")
@@ -192,6 +216,7 @@ def test_inodes_are_reclaimed(vm: Lab) -> None:
         each = (kernel_kib(vm.server) - before) * 1024 // INODES
         paths.figure(f"{each} bytes an inode, {inodes(vm.server)} inodes")
         ge(inodes(vm.server), INODES, "inodes in memory")
+        squeezed(vm.server)
         forget_all(mount)
         left, kept = inodes(vm.server), kernel_kib(vm.server) - before
         paths.figure(f"{left} inodes and {kept} KiB are left")
