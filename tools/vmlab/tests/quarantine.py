@@ -7,6 +7,8 @@
 """
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from vmlab import paths, rnbd
 from vmlab.checks import eq, ok, until
 from vmlab.lab import Lab
@@ -62,18 +64,24 @@ def _cut_all(lab: Lab) -> None:
     until(lambda: set(paths.states(lab)) == {"disconnected"}, 20, "both paths are lost")
 
 
+def _back(lab: Lab, reached: Callable[[], bool], what: str) -> None:
+    """Waits for what needs a path that connects again, also where a queue pair of rxe itself has died with the link."""
+    until(lambda: reached() or paths.revive_rxe(lab), 60, what)
+    until(reached, 60, what)
+
+
 def _mend_until_one_path_is_back(lab: Lab, disk: rnbd.Disk) -> None:
     """The server holds the path back on which the write came, for its disk still has that."""
     for wire in (0, 1):
         lab.mend(wire)
-    until(lambda: "connected" in paths.states(lab), 60, "a path is back")
+    _back(lab, lambda: "connected" in paths.states(lab), "a path is back")
     until(lambda: disk.attribute("state") == "open", 30, "the disk is open again")
 
 
 def _resume(lab: Lab, fill: rnbd.Fio) -> None:
     lab.server.run(f"dmsetup resume {SUSPENDED}")
     fill.clean(90)
-    until(lambda: paths.states(lab) == ["connected", "connected"], 60, "both paths are back")
+    _back(lab, lambda: paths.states(lab) == ["connected", "connected"], "both paths are back")
 
 
 def _bytes_of(machine: Machine, file: str, block: int, count: int) -> str:
@@ -166,7 +174,7 @@ def test_a_path_that_does_not_come_back_holds_no_chunk_for_ever(pair: Lab) -> No
     ok(write.wait(60).code, "the write succeeded without a path")
     mark = pair.client.log_mark()
     pair.mend(1 - carrier)
-    until(lambda: disk.attribute("state") == "open", 60, "the disk is open again")
+    _back(pair, lambda: disk.attribute("state") == "open", "the disk is open again")
     pair.server.run(f"dmsetup resume {SUSPENDED}")
     fill = disk.fio(FILL)
     paths.rest(2)
@@ -176,5 +184,5 @@ def test_a_path_that_does_not_come_back_holds_no_chunk_for_ever(pair: Lab) -> No
     eq(paths.state(pair, carrier), "disconnected")
     _old_or_a(pair)
     pair.mend(carrier)
-    until(lambda: paths.states(pair) == ["connected", "connected"], 60, "both paths are back")
+    _back(pair, lambda: paths.states(pair) == ["connected", "connected"], "both paths are back")
     disk.unmap()
