@@ -10,7 +10,7 @@ from dataclasses import replace
 from types import FrameType
 from typing import Any
 
-from vmlab import loaded, oracle, replay
+from vmlab import loaded, oracle, replay, rxe
 from vmlab.channel import MachineGone
 from vmlab.checks import Failed
 from vmlab.image import canonical
@@ -231,6 +231,16 @@ class Keeper:
                 return any(machine.log_matches(RXE_GAVE_UP, mark)
                            for machine, mark in zip(self._lab.machines, self._marks, strict=True) if machine.alive)
         except Exception:       # a machine that cannot be asked
+            return False
+
+    def rxe_is_dead(self) -> bool:
+        """Whether a device of rxe makes no connections any more: its own queue pair has failed with a link."""
+        if self._lab is None:
+            return False
+        try:
+            with Deadline(CLEANUP_SECONDS):
+                return any(rxe.dead_devices(machine) for machine in self._lab.machines if machine.alive)
+        except Exception:       # a machine that cannot be asked, or has no such program
             return False
 
     def emulation_broke(self) -> bool:

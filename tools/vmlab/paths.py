@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from vmlab import rnbd
+from vmlab import rnbd, rxe
 from vmlab.checks import Failed, eq, ok, until
 from vmlab.history import History
 from vmlab.lab import Lab
@@ -100,13 +100,10 @@ def revive_rxe(lab: Lab) -> bool:
     rxe that no driver above can mend (Documentation/failover.md); says whether there were any."""
     found = False
     for machine in lab.machines:
-        for line in machine.run("rdma resource show qp").splitlines():
-            words = line.split()
-            if "GSI" in words and words[words.index("state") + 1] == "ERR":
-                device = words[1].split("/")[0]
-                figure(f"{machine.name}: the GSI queue pair of {device} was dead, the device is made anew")
-                machine.run(f"rdma link delete {device} && rdma link add {device} type rxe netdev eth{device[3:]}")
-                found = True
+        for device in rxe.dead_devices(machine):
+            figure(f"{machine.name}: the GSI queue pair of {device} was dead, the device is made anew")
+            machine.run(f"rdma link delete {device} && rdma link add {device} type rxe netdev eth{device[3:]}")
+            found = True
     return found
 
 

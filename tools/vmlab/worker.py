@@ -229,7 +229,7 @@ class Plugin:
                 item.stash[RESULT].wrong.append(reason(call.excinfo.value, self._options["verbose"]))
                 item.stash[RESULT].is_of_the_host = isinstance(call.excinfo.value, TooSlow) or self.keeper.rxe_gave_up()
                 item.stash[RESULT].is_by_chance = (isinstance(call.excinfo.value, ByChance)
-                                                   or self.keeper.emulation_broke())
+                                                   or self.keeper.emulation_broke() or self.keeper.rxe_is_dead())
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """The teardown's report is the last one, and has all that was printed."""
