@@ -95,8 +95,6 @@ impl sidecar::Checksum for Crc {
 
 /// A device with a sidecar that sessions have open.
 struct Volume {
-    /// The device number.
-    number: u32,
     core: Arc<Core>,
     /// Completes when no reference to `core` is left.
     gone: Arc<Completion>,
@@ -104,14 +102,34 @@ struct Volume {
     _device: Arc<BlockDevice>,
 }
 
+/// Where a device is while mappings use it, are about to, or have just ended.
+///
+/// Locking: `volume` is held while the device is opened, its journal is replayed, and while it is
+/// closed: a session that opens or closes the same device meanwhile waits, others do not. No other
+/// lock of the server is held then.
+#[pin_data]
+struct Place {
+    #[pin]
+    volume: Mutex<Option<Volume>>,
+}
+
+/// The place of a device.
+struct Entry {
+    /// The device number.
+    number: u32,
+    /// The mappings that were attached or wait for that, and have not ended. There is one place
+    /// for a device: two of them would write different tuples.
+    users: usize,
+    place: Arc<Place>,
+}
+
 /// The devices with a sidecar that sessions have open.
 ///
-/// Locking: `list` is held while a device is opened, its journal is replayed, and while it is
-/// closed: a session that opens one meanwhile waits. No other lock of the server is held then.
+/// Locking: nothing is waited for under `list`.
 #[pin_data]
 pub(crate) struct Volumes {
     #[pin]
-    list: Mutex<KVec<Volume>>,
+    list: Mutex<KVec<Entry>>,
     bios: Arc<BioPool<StoreIo>>,
     sync_bios: Arc<BioPool<SyncIo>>,
     queue: Arc<WorkQueue>,
@@ -172,34 +190,80 @@ impl Volumes {
         request: Request<'_>,
     ) -> Result<Attached> {
         let number = device.number();
-        let mut list = self.list.lock();
-        let known = list.iter().find(|volume| volume.number == number);
-        let core = match known {
+        let place = self.enter(number)?;
+        let attached = self.attach_at(&place, number, request);
+        if attached.is_err() {
+            self.leave(&place, number);
+        }
+        attached
+    }
+
+    fn attach_at(
+        self: &Arc<Self>,
+        place: &Arc<Place>,
+        number: u32,
+        request: Request<'_>,
+    ) -> Result<Attached> {
+        let mut volume = place.volume.lock();
+        let core = match &*volume {
             Some(volume) => volume.core.clone(),
             None => {
-                let volume = self.open(number, request.path, &request.label)?;
-                let core = volume.core.clone();
-                list.push(volume, GFP_KERNEL)?;
-                core
+                let opened = self.open(number, request.path, &request.label)?;
+                volume.insert(opened).core.clone()
             }
         };
-        let port = Port::new(core.clone(), request)
-            .and_then(|port| core.add_port(port.clone()).map(|()| port));
-        match port {
-            Ok(port) => Ok(Attached {
-                volumes: self.clone(),
-                number,
-                stats: port.stats().clone(),
-                data_blocks: core.data_blocks(),
-                port: Some(port),
+        let port = Port::new(core.clone(), request)?;
+        core.add_port(port.clone())?;
+        Ok(Attached {
+            volumes: self.clone(),
+            number,
+            stats: port.stats().clone(),
+            data_blocks: core.data_blocks(),
+            port: Some(port),
+            place: place.clone(),
+        })
+    }
+
+    /// Counts a user of a device; returns its place.
+    fn enter(&self, number: u32) -> Result<Arc<Place>> {
+        let mut list = self.list.lock();
+        if let Some(entry) = list.iter_mut().find(|entry| entry.number == number) {
+            entry.users = entry.users.saturating_add(1);
+            return Ok(entry.place.clone());
+        }
+        let place = Arc::pin_init(
+            pin_init!(Place {
+                volume <- new_mutex!(None, "rnbd_server::Place::volume"),
             }),
-            Err(error) => {
-                drop(core);
-                drop(list);
-                self.release(number);
-                Err(error)
+            GFP_KERNEL,
+        )?;
+        let entry = Entry {
+            number,
+            users: 1,
+            place: place.clone(),
+        };
+        list.push(entry, GFP_KERNEL)?;
+        Ok(place)
+    }
+
+    /// Ends the use of a device, which is closed if no mapping uses it any more. Sleeps.
+    fn leave(&self, place: &Place, number: u32) {
+        let mut volume = place.volume.lock();
+        if let Some(unused) = volume.take_if(|volume| !volume.core.has_ports()) {
+            unused.close();
+        }
+        drop(volume);
+        let mut list = self.list.lock();
+        let index = list.iter().position(|entry| entry.number == number);
+        let mut removed = None;
+        if let Some((index, entry)) = index.and_then(|index| Some((index, list.get_mut(index)?))) {
+            entry.users = entry.users.saturating_sub(1);
+            if entry.users == 0 {
+                removed = list.remove(index).ok();
             }
         }
+        drop(list);
+        drop(removed);
     }
 
     fn open(&self, number: u32, path: &CStr, label: &CStr) -> Result<Volume> {
@@ -224,25 +288,10 @@ impl Volumes {
             gone.clone(),
         )?;
         Ok(Volume {
-            number,
             core,
             gone,
             _device: device,
         })
-    }
-
-    /// Closes a device that no mapping uses any more. Sleeps.
-    fn release(&self, number: u32) {
-        let mut list = self.list.lock();
-        let unused = list
-            .iter()
-            .position(|volume| volume.number == number && !volume.core.has_ports());
-        let Some(index) = unused else {
-            return;
-        };
-        if let Ok(volume) = list.remove(index) {
-            volume.close();
-        }
     }
 }
 
@@ -263,6 +312,7 @@ pub(crate) struct Attached {
     stats: Arc<PiStats>,
     data_blocks: u64,
     port: Option<Arc<Port>>,
+    place: Arc<Place>,
 }
 
 impl Attached {
@@ -284,10 +334,11 @@ impl Attached {
 
 impl Drop for Attached {
     fn drop(&mut self) {
+        // The device is closed when nothing refers to it any more.
         if let Some(port) = self.port.take() {
             port.wait_idle();
             port.detach();
         }
-        self.volumes.release(self.number);
+        self.volumes.leave(&self.place, self.number);
     }
 }

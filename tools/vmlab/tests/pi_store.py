@@ -297,6 +297,37 @@ def become(lab: Lab, *table: str) -> None:
 
 
 @needs(wires=1)
+def test_a_device_that_stands_still_keeps_no_other_waiting(pair: Lab) -> None:
+    """While the end of one waits for its disk, another one is opened, used and closed."""
+    rnbd.ram_disk(pair, 16, 2)
+    pair.server.run(f"modprobe dm_mod; dmsetup create {NAME} --table '{GOOD}'")
+    pair.defer(pair.server.run, f"dmsetup resume {NAME}; mods -r; dmsetup remove --retry {NAME}", 90)
+    rnbd.load_server(pair)
+    rnbd.load_client(pair)
+    for device in ("dm-0", "ram1"):
+        format_disk(pair, device)
+    disk = map_with(pair, "crc64", "dm-0")
+    pair.client.run(f"dd if=/dev/urandom of={disk.path} bs=64k count=4 oflag=direct status=none")
+    pair.server.run(f"dmsetup suspend --nolockfs --noflush {NAME}")
+    mark = pair.server.log_mark()
+    unmap = pair.client.start_job(f"echo normal > {disk.control}/unmap_device", 120)
+    paths.rest(1)
+    options = "access_mode=rw pi=crc64"
+    other = rnbd.map_disk(pair, "ram1", "s2", line=rnbd.request(pair, "ram1", "s2", options))
+    other.fio("--rw=randwrite --bs=4k --iodepth=8 --size=1m --verify=crc32c --verify_fatal=1").clean()
+    other.unmap()
+    ok(pair.server.log_matches(r"device 'ram1' \(ram1\) closed", mark), "the other device was not closed")
+    ok(pair.server.try_run(f"{TOOL} fsck /dev/ram1").code == 0, "the other device is still in use")
+    ok("busy" in pair.server.try_run(f"{TOOL} fsck /dev/ram0 2>&1; {TOOL} fsck /dev/dm-0 2>&1").out,
+       "the device that stands still was given back")
+    pair.server.run(f"dmsetup resume {NAME}")
+    unmap.wait(60)
+    until(lambda: not pair.client.exists(f"/sys/block/{disk.name}"), 30, "the disk is unmapped")
+    until(lambda: pair.server.try_run(f"{TOOL} fsck /dev/dm-0").code == 0, 30, "the device is free")
+    eq(scrub(pair, "dm-0")["bad"], 0)
+
+
+@needs(wires=1)
 def test_a_device_that_fails_loses_no_other_block(pair: Lab) -> None:
     """A block that cannot be written is an error, its neighbours are not; without journal there are no writes."""
     rnbd.ram_disk(pair, 16)
