@@ -17,6 +17,7 @@ from vmlab.needs import needs
 from vmlab.people import Person, Verifier
 from vmlab.tests.pi import client_stats
 from vmlab.tests.pi_devices import all_right, mapped, scsi_disk
+from vmlab.tests.pi_store import format_disk, scrub
 
 DISK_MIB, COUNT = 48, 3
 # How long nothing fails, with one path less, and without any.
@@ -108,3 +109,19 @@ def test_file_systems_are_right_in_mode_pass(pair: Lab) -> None:
     rnbd.load_server(pair)
     rnbd.load_client(pair)
     use(pair, "require", [f"dm-{part}" for part in range(COUNT)], ("pass", "t10", "512"))
+
+
+@needs(wires=2, timeout=tier.of(240, 2400))
+def test_file_systems_are_right_in_mode_store(pair: Lab) -> None:
+    """The same on disks that keep tuples in a sidecar, each of which is whole afterwards."""
+    rnbd.ram_disk(pair, DISK_MIB, COUNT)
+    devices = [f"ram{n}" for n in range(COUNT)]
+    for device in devices:
+        format_disk(pair, device)
+    rnbd.load_server(pair)
+    rnbd.load_client(pair)
+    use(pair, "require", devices, ("store", "crc64", "4096"))
+    for device in devices:
+        found = scrub(pair, device)
+        eq(found["bad"], 0, f"{device}: {found}")
+        ok(found["good"] > 100, f"{device}: {found}")
