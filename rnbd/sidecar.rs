@@ -21,6 +21,7 @@
 pub mod group;
 pub mod homes;
 pub mod layout;
+pub mod patrol;
 pub mod queue;
 pub mod record;
 pub mod recovery;

@@ -215,6 +215,7 @@ fn show(
         true => {
             let request = store::Request {
                 path,
+                export: claim.folder(),
                 label: label(name_shown)?,
                 protection: protection.clone(),
                 version: session.version(),

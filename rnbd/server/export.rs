@@ -45,10 +45,10 @@ struct Export {
     has_sidecar: bool,
     users: KVec<User>,
     // Fields are dropped in declaration order: the link and the folder `sessions` are in
-    // `_directory`.
+    // `directory`.
     _link: Link<Directory<()>>,
     sessions: Arc<Directory<()>>,
-    _directory: Arc<Directory<()>>,
+    directory: Arc<Directory<()>>,
 }
 
 /// All exports of this server.
@@ -102,7 +102,7 @@ impl Exports {
             return Err(ENOENT);
         };
         let admitted = export.admit(user, access, has_sidecar);
-        let sessions = export.sessions.clone();
+        let (folder, sessions) = (export.directory.clone(), export.sessions.clone());
         if let Err(error) = admitted {
             remove_unused(&mut list);
             return Err(error);
@@ -112,6 +112,7 @@ impl Exports {
             export: claim_names.0,
             session: claim_names.1,
             sessions,
+            folder,
         })
     }
 }
@@ -137,7 +138,7 @@ impl Export {
             users: KVec::new(),
             _link: link,
             sessions,
-            _directory: directory,
+            directory,
         })
     }
 
@@ -178,12 +179,18 @@ pub(crate) struct Claim {
     export: CString,
     session: CString,
     sessions: Arc<Directory<()>>,
+    folder: Arc<Directory<()>>,
 }
 
 impl Claim {
     /// Returns the name of the export, as in `/sys/block`.
     pub(crate) fn export(&self) -> &CStr {
         &self.export
+    }
+
+    /// Returns the folder of the export.
+    pub(crate) fn folder(&self) -> &Directory<()> {
+        &self.folder
     }
 
     /// Returns the folder `sessions` of the export.

@@ -21,6 +21,7 @@ mod engine;
 mod job;
 mod pages;
 mod port;
+mod scrub;
 mod shared;
 
 use block_ext::{
@@ -45,6 +46,7 @@ use kernel::{
 use kernel_ext::{
     crc,
     sync::Completion,
+    sysfs::Directory,
     workqueue::{
         Flags,
         WorkQueue, //
@@ -95,6 +97,8 @@ impl sidecar::Checksum for Crc {
 
 /// A device with a sidecar that sessions have open.
 struct Volume {
+    // Dropped first: no task reads or writes a file of a device that is being closed.
+    files: Directory<Core>,
     core: Arc<Core>,
     /// Completes when no reference to `core` is left.
     gone: Arc<Completion>,
@@ -139,6 +143,8 @@ pub(crate) struct Volumes {
 pub(super) struct Request<'a> {
     /// The path of the device.
     pub(super) path: &'a CStr,
+    /// The folder of the export.
+    pub(super) export: &'a Directory<()>,
     /// Session and device, for the log.
     pub(super) label: CString,
     /// The protection information of the client's requests.
@@ -208,7 +214,7 @@ impl Volumes {
         let core = match &*volume {
             Some(volume) => volume.core.clone(),
             None => {
-                let opened = self.open(number, request.path, &request.label)?;
+                let opened = self.open(number, &request)?;
                 volume.insert(opened).core.clone()
             }
         };
@@ -266,7 +272,8 @@ impl Volumes {
         drop(removed);
     }
 
-    fn open(&self, number: u32, path: &CStr, label: &CStr) -> Result<Volume> {
+    fn open(&self, number: u32, request: &Request<'_>) -> Result<Volume> {
+        let (path, label) = (request.path, &*request.label);
         let device = BlockDevice::open_exclusively(path, Mode::ReadWrite).inspect_err(|error| {
             pr_err!(
                 "{label}: it has a sidecar, but cannot be opened for this server alone: {error:?}\n"
@@ -287,7 +294,9 @@ impl Volumes {
             ring,
             gone.clone(),
         )?;
+        let files = scrub::files(request.export, core.clone())?;
         Ok(Volume {
+            files,
             core,
             gone,
             _device: device,
@@ -298,6 +307,7 @@ impl Volumes {
 impl Volume {
     /// Writes the tuples home, empties the journal, and closes the device.
     fn close(self) {
+        drop(self.files);
         self.core.drain();
         drop(self.core);
         self.gone.wait();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A scrub: reads every data block of a device and checks it against its tuple.
+//! A scrub of a device that is not in use: reads every data block and checks it against its tuple.
 
 use super::{
     group,
@@ -38,7 +38,18 @@ pub struct Counts {
 }
 
 impl Counts {
-    fn count(&mut self, verdict: Option<Verdict>) {
+    /// Nothing yet.
+    pub const NONE: Self = Self {
+        good: 0,
+        unwritten: 0,
+        lost: 0,
+        wrong_guard: 0,
+        wrong_reference: 0,
+        unreadable: 0,
+    };
+
+    /// Counts a block; `None`: it cannot be read.
+    pub(super) fn count(&mut self, verdict: Option<Verdict>) {
         let counter = match verdict {
             Some(Verdict::Good) => &mut self.good,
             Some(Verdict::Unwritten) => &mut self.unwritten,

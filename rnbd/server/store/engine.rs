@@ -96,6 +96,8 @@ pub(super) struct Engine {
     turn: usize,
     in_flight: usize,
     has_told: bool,
+    /// The request of the scrub, while a piece of it is being read.
+    pub(super) scrub: Option<Ticket>,
 }
 
 /// Allocates `count` places for nothing.
@@ -130,6 +132,7 @@ impl Engine {
             turn: 0,
             in_flight: 0,
             has_told: false,
+            scrub: None,
         })
     }
 
@@ -147,6 +150,8 @@ impl Engine {
                 self.ended(core, event, result);
                 is_idle = false;
             }
+            // Before the requests of clients, which may take all the room there is.
+            is_idle &= is_draining || !self.start_scrub_piece(core);
             is_idle &= !self.take_requests(core);
             while let Some(action) = self.store.poll() {
                 self.act(core, action);
@@ -252,6 +257,7 @@ impl Engine {
                 self.submit(core, Event::HomeRead(slot), (Op::Read, flags), at, page);
             }
             Action::WriteRecord(head) => self.write_record(core, head),
+            Action::Data(ticket) if self.is_scrub(ticket) => self.read_scrub_piece(core, ticket),
             Action::Data(ticket) => self.start_data(core, ticket),
             Action::ReadBack(ticket) => self.read_back(core, ticket),
             Action::WriteHome { slot, group } => {
@@ -269,6 +275,7 @@ impl Engine {
                     bio.submit();
                 }
             }
+            Action::Answer { ticket, .. } if self.is_scrub(ticket) => self.scrub_piece_ended(),
             Action::Answer { ticket, is_ok } => self.piece_ended(ticket, is_ok),
         }
     }
@@ -350,6 +357,9 @@ impl Engine {
             Event::Record => self.store.record_written(is_ok),
             Event::HomeWritten(slot) => self.store.home_written(slot, is_ok),
             Event::Flushed => self.store.flushed(is_ok),
+            Event::Data(ticket) if self.is_scrub(ticket) => {
+                self.scrub_piece_read(core, ticket, result);
+            }
             Event::Data(ticket) => self.data_ended(ticket, result),
             Event::ReadBack(ticket) => self.block_read_back(core, ticket, is_ok),
         }

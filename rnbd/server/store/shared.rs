@@ -47,6 +47,7 @@ use super::{
         EVENTS_MAX, //
     },
     port::Port,
+    scrub::Scrub,
     Crc, //
 };
 use crate::{
@@ -64,7 +65,8 @@ pub(super) type Means = (Arc<BlockDevice>, Arc<BioPool<StoreIo>>, Arc<WorkQueue>
 
 /// A device with a sidecar.
 ///
-/// Locking: `engine` is taken by the work item alone, and before it starts; `ports` inside it.
+/// Locking: `engine` is taken by the work item alone, and before it starts; `ports` and `scrub`
+/// inside it.
 #[pin_data]
 pub(super) struct Core {
     device: Arc<BlockDevice>,
@@ -73,6 +75,10 @@ pub(super) struct Core {
     layout: Layout,
     seal: Seal,
     is_draining: AtomicBool,
+    /// There may be a piece of a scrub to be read.
+    is_scrubbing: AtomicBool,
+    #[pin]
+    scrub: Mutex<Scrub>,
     #[pin]
     drained: Completion,
     /// What has ended; there is room for all IO that can be in flight.
@@ -127,6 +133,8 @@ impl Core {
                 layout,
                 seal,
                 is_draining: AtomicBool::new(false),
+                is_scrubbing: AtomicBool::new(false),
+                scrub <- new_mutex!(Scrub::new(), "rnbd_server::Core::scrub"),
                 drained <- Completion::new(),
                 ended <- new_irq_lock!(ended, "rnbd_server::Core::ended"),
                 ports <- new_mutex!(KVec::new()),
@@ -153,6 +161,21 @@ impl Core {
             let name = self.device.name().unwrap_or_default();
             pr_warn!("{name}: closed with a journal that the next opening replays\n");
         }
+    }
+
+    /// Returns the scrub.
+    pub(super) fn scrub(&self) -> &Mutex<Scrub> {
+        &self.scrub
+    }
+
+    /// Returns whether there may be a piece of a scrub to be read.
+    pub(super) fn is_scrubbing(&self) -> bool {
+        self.is_scrubbing.load(Acquire)
+    }
+
+    /// Says whether there may be a piece of a scrub to be read. Called under `scrub`.
+    pub(super) fn set_scrubbing(&self, is_scrubbing: bool) {
+        self.is_scrubbing.store(is_scrubbing, Release);
     }
 
     /// Returns the device.

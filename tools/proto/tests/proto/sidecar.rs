@@ -5,6 +5,7 @@
 
 mod format;
 mod order;
+mod patrol;
 
 use proto::sidecar::{
     layout::Layout,

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The scrub of a device in use: `ctl/devices/D/sidecar/scrub`.
+//!
+//! A [`Patrol`] decides what is read and keeps what was found; the work item of the device reads it
+//! among the requests of clients, one piece at a time, with the priority of idle IO.
+
+use block_ext::{
+    Flags,
+    Op, //
+};
+use ferro_proto::text::Escaped;
+use kernel::{
+    prelude::*,
+    sync::{
+        Arc,
+        ArcBorrow, //
+    },
+};
+use kernel_ext::{
+    crc::Checksum,
+    pages::PageBlock,
+    sysfs::{
+        Attribute,
+        Directory,
+        ShowBuffer,
+        StoreContext, //
+    },
+};
+
+use super::{
+    engine::{
+        Engine,
+        Event, //
+    },
+    shared::Core,
+    BLOCK_SIZE, //
+};
+use crate::{
+    server::session::LOG_LIMIT,
+    shown::Shown,
+    sidecar::{
+        patrol::{
+            Command,
+            Patrol,
+            State,
+            PIECE_BLOCKS_MAX, //
+        },
+        queue::{
+            Kind,
+            Request,
+            Ticket, //
+        },
+        tuple::Verdict,
+        BLOCK_BYTES, //
+    },
+};
+
+/// `IOPRIO_CLASS_IDLE` of `include/uapi/linux/ioprio.h`, in its place.
+const IDLE: u16 = 3 << 13;
+
+/// What a scrub needs beside the device.
+pub(super) struct Scrub {
+    patrol: Patrol,
+    /// What a piece is read into, while a scrub runs.
+    memory: Option<Arc<PageBlock>>,
+}
+
+impl Scrub {
+    /// No scrub.
+    pub(super) const fn new() -> Self {
+        Self {
+            patrol: Patrol::new(),
+            memory: None,
+        }
+    }
+}
+
+/// The files of a device with a sidecar.
+static FILES: [Attribute<Core>; 1] = [Attribute::rw(c"scrub", show_scrub, store_scrub)];
+
+/// Creates the files of a device, in the folder of its export.
+pub(super) fn files(export: &Directory<()>, core: Arc<Core>) -> Result<Directory<Core>> {
+    Directory::new(export, c"sidecar", &FILES, core)
+}
+
+fn show_scrub(core: &Core, page: &mut ShowBuffer<'_>) -> Result {
+    let patrol = core.scrub().lock().patrol;
+    write!(page, "{patrol}")
+}
+
+fn store_scrub(core: ArcBorrow<'_, Core>, _: &StoreContext<'_>, written: &str) -> Result {
+    let name = core.device().name().unwrap_or_default();
+    let command = Command::parse(written.as_bytes()).map_err(|reason| {
+        pr_err!(
+            "{name}: scrub: '{}' is neither start nor stop: ignored\n",
+            Escaped(written.as_bytes())
+        );
+        Error::from(reason.errno())
+    })?;
+    match command {
+        Command::Start => start(&core.into()),
+        Command::Stop if core.scrub().lock().patrol.stop() => {
+            pr_info!("{name}: scrub stopped\n");
+            Ok(())
+        }
+        Command::Stop => Err(ENOENT),
+    }
+}
+
+/// Begins a scrub.
+fn start(core: &Arc<Core>) -> Result {
+    let order = PageBlock::order_for(usize::from(PIECE_BLOCKS_MAX).saturating_mul(BLOCK_BYTES));
+    let memory = Arc::new(PageBlock::new(order)?, GFP_KERNEL)?;
+    let name = core.device().name().unwrap_or_default();
+    let mut scrub = core.scrub().lock();
+    if !scrub.patrol.start(core.data_blocks()) {
+        return Err(EBUSY);
+    }
+    scrub.memory = Some(memory);
+    core.set_scrubbing(true);
+    drop(scrub);
+    pr_info!("{name}: scrub started: {} blocks\n", core.data_blocks());
+    Core::kick(core);
+    Ok(())
+}
+
+impl Engine {
+    /// Returns whether a request is the scrub's.
+    pub(super) fn is_scrub(&self, ticket: Ticket) -> bool {
+        self.scrub == Some(ticket)
+    }
+
+    /// Starts the next piece of a scrub if there is one, and room for it.
+    pub(super) fn start_scrub_piece(&mut self, core: &Arc<Core>) -> bool {
+        if self.scrub.is_some() || !core.is_scrubbing() {
+            return false;
+        }
+        let mut scrub = core.scrub().lock();
+        let Some(piece) = scrub.patrol.next_piece(core.layout()) else {
+            core.set_scrubbing(false);
+            scrub.memory = None;
+            return false;
+        };
+        let blocks = core.data_blocks();
+        let request = Request::new(Kind::Read, piece.first, piece.blocks, blocks);
+        self.scrub = request.and_then(|request| self.store.submit(request));
+        if self.scrub.is_none() {
+            scrub.patrol.withdraw();
+        }
+        self.scrub.is_some()
+    }
+
+    /// Reads the piece, which the store permits now.
+    pub(super) fn read_scrub_piece(&mut self, core: &Arc<Core>, ticket: Ticket) {
+        let scrub = core.scrub().lock();
+        let piece = scrub.patrol.reading();
+        let at = piece.and_then(|piece| core.layout().data(piece.first));
+        let blocks = piece.map_or(0, |piece| u32::from(piece.blocks));
+        let len = blocks.saturating_mul(BLOCK_SIZE);
+        let range = scrub.memory.clone().map(|memory| (memory, 0, len));
+        drop(scrub);
+        let event = Event::Data(ticket);
+        let at = at.map(|(at, _)| at);
+        self.submit_range(core, event, (Op::Read, Flags::NONE, IDLE), at, range);
+    }
+
+    /// The piece was read, or could not be: checks it.
+    pub(super) fn scrub_piece_read(&mut self, core: &Core, ticket: Ticket, result: Result) {
+        let mut scrub = core.scrub().lock();
+        let memory = scrub.memory.clone();
+        let piece = scrub.patrol.reading();
+        if let (Ok(()), Some(piece), Some(memory)) = (result, piece, &memory) {
+            for index in 0..piece.blocks {
+                let at = usize::from(index).saturating_mul(BLOCK_BYTES);
+                let crc = memory.checksum(Checksum::Crc64Nvme, 0, at, BLOCK_BYTES);
+                let (verdict, _) =
+                    self.store
+                        .check(ticket, index, crc.unwrap_or_default(), &self.pages);
+                scrub.patrol.checked(verdict);
+                if !verdict.is_readable() {
+                    let block = piece.first.saturating_add(index.into());
+                    complain(core, block, Some(verdict));
+                }
+            }
+        }
+        if let Some(block) = scrub.patrol.ended(result.is_ok()) {
+            complain(core, block, None);
+        }
+        if scrub.patrol.state() == State::Finished {
+            tell(core, &scrub.patrol);
+        }
+        drop(scrub);
+        self.store
+            .data_done(ticket, result.is_ok(), &mut self.pages);
+    }
+
+    /// The request of the piece has ended.
+    pub(super) fn scrub_piece_ended(&mut self) {
+        self.scrub = None;
+    }
+}
+
+/// Logs a block that is not readable.
+#[cold]
+fn complain(core: &Core, block: u64, verdict: Option<Verdict>) {
+    if LOG_LIMIT.allow().is_none() {
+        return;
+    }
+    let name = core.device().name().unwrap_or_default();
+    match verdict {
+        Some(verdict) => pr_err!("{name}: scrub: data block {block}: {}\n", Shown(verdict)),
+        None => pr_err!("{name}: scrub: data block {block}: it cannot be read\n"),
+    }
+}
+
+/// Logs what a scrub has found.
+fn tell(core: &Core, patrol: &Patrol) {
+    let name = core.device().name().unwrap_or_default();
+    let found = patrol.found();
+    pr_info!(
+        "{name}: scrub finished: {} good, {} never written, {} bad\n",
+        found.good,
+        found.unwritten,
+        found.bad()
+    );
+}

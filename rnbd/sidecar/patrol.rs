@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A scrub of a device that is in use: its order, and what it has found.
+//!
+//! The server reads each data block as a client does, through the queue of requests, one piece
+//! after the other, and checks it.
+
+use core::fmt;
+
+use ferro_proto::text;
+
+use super::{
+    layout::Layout,
+    proto::control::UnknownWord,
+    scrub::Counts,
+    tuple::Verdict, //
+};
+
+/// The maximum number of blocks of a piece.
+pub const PIECE_BLOCKS_MAX: u16 = 16;
+
+/// What an administrator asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// A scrub from the first block on.
+    Start,
+    /// The end of the scrub that runs.
+    Stop,
+}
+
+impl Command {
+    /// Parses a value of the file `scrub`.
+    pub fn parse(written: &[u8]) -> Result<Self, UnknownWord> {
+        match text::trim(written) {
+            b"start" => Ok(Self::Start),
+            b"stop" => Ok(Self::Stop),
+            _ => Err(UnknownWord),
+        }
+    }
+}
+
+/// How far a scrub has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// None was asked for since the device was opened.
+    Idle,
+    /// It runs.
+    Running,
+    /// It was stopped before the last block.
+    Stopped,
+    /// Each block was checked.
+    Finished,
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Idle => "idle",
+            Self::Running => "running",
+            Self::Stopped => "stopped",
+            Self::Finished => "finished",
+        })
+    }
+}
+
+/// Neighbouring data blocks that are read at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Piece {
+    /// The first data block.
+    pub first: u64,
+    /// The number of blocks: 1 to [`PIECE_BLOCKS_MAX`].
+    pub blocks: u16,
+}
+
+/// A scrub of a device in use.
+#[derive(Clone, Copy, Debug)]
+pub struct Patrol {
+    state: State,
+    next: u64,
+    end: u64,
+    /// Blocks before this one are read alone: one of them cannot be read.
+    single_until: u64,
+    /// The piece that is being read.
+    reading: Option<Piece>,
+    found: Counts,
+}
+
+impl Patrol {
+    /// No scrub.
+    pub const fn new() -> Self {
+        Self {
+            state: State::Idle,
+            next: 0,
+            end: 0,
+            single_until: 0,
+            reading: None,
+            found: Counts::NONE,
+        }
+    }
+
+    /// Begins with the first of `data_blocks` blocks; returns `false` if a scrub runs, or the last
+    /// piece of one that was stopped.
+    pub fn start(&mut self, data_blocks: u64) -> bool {
+        let is_free = self.state != State::Running && self.reading.is_none();
+        if is_free {
+            *self = Self {
+                state: State::Running,
+                end: data_blocks,
+                ..Self::new()
+            };
+        }
+        is_free
+    }
+
+    /// Stops the scrub; returns `false` if none runs.
+    pub fn stop(&mut self) -> bool {
+        let is_running = self.state == State::Running;
+        if is_running {
+            self.state = State::Stopped;
+        }
+        is_running
+    }
+
+    /// Returns the piece to be read now, which is contiguous on the device.
+    pub fn next_piece(&mut self, layout: &Layout) -> Option<Piece> {
+        if self.state != State::Running || self.reading.is_some() {
+            return None;
+        }
+        let (_, contiguous) = layout.data(self.next)?;
+        let most = match self.next < self.single_until {
+            true => 1,
+            false => PIECE_BLOCKS_MAX,
+        };
+        let left = self.end.saturating_sub(self.next);
+        let blocks = u64::from(most).min(contiguous).min(left);
+        let piece = Piece {
+            first: self.next,
+            blocks: u16::try_from(blocks).ok()?,
+        };
+        self.reading = Some(piece);
+        Some(piece)
+    }
+
+    /// The piece cannot be read now: there is no room for it.
+    pub fn withdraw(&mut self) {
+        self.reading = None;
+    }
+
+    /// A block of the piece was read and checked.
+    pub fn checked(&mut self, verdict: Verdict) {
+        self.found.count(Some(verdict));
+    }
+
+    /// The piece has ended: all its blocks were checked, or it could not be read. Returns the block
+    /// that cannot be read, once it is known.
+    pub fn ended(&mut self, was_read: bool) -> Option<u64> {
+        let piece = self.reading.take()?;
+        let end = piece.first.saturating_add(piece.blocks.into());
+        let mut unreadable = None;
+        match (was_read, piece.blocks) {
+            (true, _) => self.next = end,
+            (false, 1) => {
+                self.found.count(None);
+                unreadable = Some(piece.first);
+                self.next = end;
+            }
+            (false, _) => self.single_until = end,
+        }
+        if self.next >= self.end {
+            self.state = State::Finished;
+        }
+        unreadable
+    }
+
+    /// Returns the piece that is being read.
+    pub const fn reading(&self) -> Option<Piece> {
+        self.reading
+    }
+
+    /// Returns how far it is.
+    pub const fn state(&self) -> State {
+        self.state
+    }
+
+    /// Returns what was found so far.
+    pub const fn found(&self) -> &Counts {
+        &self.found
+    }
+}
+
+impl Default for Patrol {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The content of the file `scrub`: a line for each value.
+impl fmt::Display for Patrol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "state {}", self.state)?;
+        writeln!(f, "blocks {}", self.end)?;
+        writeln!(f, "checked {}", self.next)?;
+        writeln!(f, "good {}", self.found.good)?;
+        writeln!(f, "unwritten {}", self.found.unwritten)?;
+        writeln!(f, "bad {}", self.found.bad())
+    }
+}
