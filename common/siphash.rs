@@ -55,6 +55,24 @@ impl SipHash {
 
     /// Adds bytes.
     pub fn write(&mut self, bytes: &[u8]) {
+        // CAST: Below 8.
+        let place = (self.len % 8) as usize;
+        let missing = 8usize.saturating_sub(place) % 8;
+        let (first, rest) = bytes.split_at_checked(missing).unwrap_or((bytes, &[]));
+        self.add(first);
+        let words = rest.chunks_exact(8);
+        let last = words.remainder();
+        for word in words {
+            if let Some(word) = word.first_chunk() {
+                self.word(u64::from_le_bytes(*word));
+            }
+            self.len = self.len.wrapping_add(8);
+        }
+        self.add(last);
+    }
+
+    /// Adds bytes one by one.
+    fn add(&mut self, bytes: &[u8]) {
         for byte in bytes {
             let place = self.len % 8;
             self.rest |= u64::from(*byte) << place.wrapping_mul(8);
