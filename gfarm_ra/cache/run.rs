@@ -365,10 +365,15 @@ impl<'a, I: Incoming, T: FileSystem> Run<'a, I, T> {
             while let Some(Move { from, to }) = self.inbox.next_move() {
                 moved = moved.and_then(|()| received.copy(place(from), place(to)));
             }
-            if moved.is_ok() {
-                for (number, page) in (0..).zip(self.pages.iter()) {
+            // CAST: At most 256.
+            let count = self.pages.len() as u16;
+            if moved.is_ok() && complete == self.pages && received.deliver(0..count).is_ok() {
+                came = complete;
+            } else if moved.is_ok() {
+                for (number, page) in (0u16..).zip(self.pages.iter()) {
+                    let row = number..number.saturating_add(1);
                     // A page that is refused is read from the file server.
-                    if complete.contains(page) && received.deliver(number).is_ok() {
+                    if complete.contains(page) && received.deliver(row).is_ok() {
                         came.insert(page);
                     }
                 }

@@ -99,6 +99,7 @@ impl Layout {
     }
 
     /// Returns what fragment `number` is; [`None`] if there is none of this number.
+    #[inline]
     pub fn fragment(&self, number: u16) -> Option<Fragment> {
         if number >= self.count {
             return None;
@@ -108,11 +109,14 @@ impl Layout {
         Some(self.split(start, end))
     }
 
-    /// Returns the fragments of page `number`, and the part of the memory that is in it; [`None`]
-    /// if there is no such page.
-    pub fn page(&self, number: u16) -> Option<(Range<u16>, Range<u32>)> {
-        let start = u32::from(number).checked_mul(PAGE_LEN)?;
-        let end = start.checked_add(PAGE_LEN)?;
+    /// Returns the fragments of some pages that follow each other, and the part of the memory that
+    /// is in them; [`None`] if there is none, or not each of them.
+    pub fn pages(&self, pages: Range<u16>) -> Option<(Range<u16>, Range<u32>)> {
+        if pages.is_empty() {
+            return None;
+        }
+        let start = u32::from(pages.start).checked_mul(PAGE_LEN)?;
+        let end = u32::from(pages.end).checked_mul(PAGE_LEN)?;
         let first = u16::try_from(start.checked_div(self.fragment_len)?).ok()?;
         let last = u16::try_from(end.checked_div(self.fragment_len)?).ok()?;
         if last > self.count {
@@ -122,7 +126,16 @@ impl Layout {
     }
 
     /// Splits the bytes from `start` to `end` of the transfer.
+    #[inline]
     fn split(&self, start: u32, end: u32) -> Fragment {
+        if self.skip == 0 && end <= self.memory_len {
+            // Nearly always: the memory begins and ends with a page.
+            return Fragment {
+                lead: 0..0,
+                memory: start..end,
+                tail: 0..0,
+            };
+        }
         // By the type invariants, this does not overflow.
         let memory_end = self.skip.saturating_add(self.memory_len);
         let from = |at: u32, origin: u32| at.saturating_sub(origin);

@@ -172,19 +172,21 @@ impl<H: ReceiveEvents, L: Lender> Received<H, L> {
         Ok(())
     }
 
-    /// Gives page `number` of the transfer to the owner of the memory: the caller knows that the
-    /// fragments at its places are those of the page.
+    /// Gives pages of the transfer that follow each other to the owner of the memory: the caller
+    /// knows that the fragments at their places are those of the pages.
     ///
     /// # Errors
     ///
-    /// Returns `EINVAL` if there is no such page, or if a part of it has not come.
-    pub fn deliver(&mut self, number: u16) -> Result {
-        let (mut fragments, memory) = self.layout.page(number).ok_or(EINVAL)?;
-        if !fragments.all(|slot| self.has(slot)) {
+    /// Returns `EINVAL`, and gives none, if there is no such page, or if a part of one has not
+    /// come.
+    pub fn deliver(&mut self, pages: Range<u16>) -> Result {
+        let (mut fragments, memory) = self.layout.pages(pages).ok_or(EINVAL)?;
+        let arrived = self.queue.qp().handler().arrived();
+        if !fragments.all(|slot| arrived.contains(slot)) {
             return Err(EINVAL);
         }
         let len = memory.end.saturating_sub(memory.start);
-        // SAFETY: The device, or a copy, has written each fragment of the page since the transfer
+        // SAFETY: The device, or a copy, has written each fragment of the pages since the transfer
         // began. The transfer has ended.
         unsafe { self.loan.filled(memory.start as usize, len as usize) }
     }

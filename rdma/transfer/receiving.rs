@@ -30,6 +30,7 @@ use crate::{
         pd::Pd, //
     },
     proto::layout::{
+        Fragment,
         Layout,
         PAGE_LEN, //
     },
@@ -236,11 +237,10 @@ impl Places {
         requests.clear();
         let place = requests.as_mut_ptr();
         let headers = &qp.handler().headers;
-        let edges = |number: u16| {
-            let fragment = layout.fragment(number).ok_or(EINVAL)?;
+        let edges = |number: u16, fragment: &Fragment| {
             let edge = |buffer: u32, range: &Range<u32>| {
                 let len = range.end.saturating_sub(range.start);
-                around.segment(buffer, range.start, len)
+                (len != 0).then(|| around.segment(buffer, range.start, len))
             };
             let segments = Around {
                 header: headers.segment(number.into(), 0, GRH_LEN),

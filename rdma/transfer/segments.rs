@@ -9,6 +9,7 @@ use crate::{
     },
     proto::layout::{
         Cutter,
+        Fragment,
         Layout,
         LayoutError,
         Piece, //
@@ -55,15 +56,15 @@ pub(super) struct Gathered {
 #[derive(Clone, Copy)]
 pub(super) struct Around<'a> {
     pub(super) header: Segment<'a>,
-    pub(super) lead: Segment<'a>,
-    pub(super) tail: Segment<'a>,
+    pub(super) lead: Option<Segment<'a>>,
+    pub(super) tail: Option<Segment<'a>>,
 }
 
 impl Around<'_> {
     /// Returns whether queue pairs of `pd` may use all of it.
     pub(super) fn belongs_to(&self, pd: &Pd) -> bool {
-        let Self { header, lead, tail } = self;
-        header.belongs_to(pd) && lead.belongs_to(pd) && tail.belongs_to(pd)
+        let belongs = |edge: &Option<Segment<'_>>| edge.is_none_or(|edge| edge.belongs_to(pd));
+        self.header.belongs_to(pd) && belongs(&self.lead) && belongs(&self.tail)
     }
 }
 
@@ -91,7 +92,7 @@ impl Segments {
         layout: &Layout,
         memory: &SgList,
         key: u32,
-        around: impl Fn(u16) -> Result<Option<Around<'a>>>,
+        around: impl Fn(u16, &Fragment) -> Result<Option<Around<'a>>>,
         mut each: impl FnMut(u16, Gathered) -> Result,
     ) -> Result {
         self.gather(memory, key)?;
@@ -104,10 +105,12 @@ impl Segments {
         for number in 0..layout.count() {
             let fragment = layout.fragment(number).ok_or(EINVAL)?;
             let from = self.list.len();
-            let around = around(number)?;
+            let around = around(number, &fragment)?;
             if let Some(around) = &around {
                 add(&mut self.list, around.header.as_raw())?;
-                add(&mut self.list, around.lead.as_raw())?;
+                if let Some(lead) = &around.lead {
+                    add(&mut self.list, lead.as_raw())?;
+                }
             }
             let mut left = fragment.memory.end.saturating_sub(fragment.memory.start);
             while let Some(piece) = cutter.next(left) {
@@ -121,8 +124,8 @@ impl Segments {
                     },
                 )?;
             }
-            if let Some(around) = &around {
-                add(&mut self.list, around.tail.as_raw())?;
+            if let Some(tail) = around.as_ref().and_then(|around| around.tail.as_ref()) {
+                add(&mut self.list, tail.as_raw())?;
             }
             let count = self.list.len().saturating_sub(from);
             if left != 0 || count > SEGMENTS_MAX as usize {
@@ -164,6 +167,7 @@ const EMPTY: sys::ib_sge = sys::ib_sge {
 };
 
 /// Adds a segment that is not empty.
+#[inline(always)]
 fn add(list: &mut KVVec<sys::ib_sge>, segment: sys::ib_sge) -> Result {
     if segment.length == 0 {
         return Ok(());

@@ -144,7 +144,7 @@ impl Places {
             layout,
             loan,
             qp.pd().local_dma_key(),
-            |_| Ok(None),
+            |_, _| Ok(None),
             |number, gathered| {
                 let request = sys::ib_ud_wr {
                     wr: sys::ib_send_wr {

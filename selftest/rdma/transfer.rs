@@ -158,10 +158,15 @@ fn whole(rig: &mut Rig, case: &'static Case, len: u32, count: u16) -> Result {
     let posts = [0..1, 1..count];
     let mut run = Run::new(rig, case, len, &posts)?;
     run.compare(0..0)?;
-    for page in 0..4 {
-        run.received.deliver(page)?;
-    }
-    check(run.received.deliver(4).is_err(), "there is no fifth page")?;
+    check(
+        run.received.deliver(0..5).is_err(),
+        "there is no fifth page",
+    )?;
+    run.received.deliver(0..4)?;
+    check(
+        run.received.deliver(4..5).is_err(),
+        "there is no fifth page",
+    )?;
     run.end(rig);
     Ok(())
 }
@@ -170,7 +175,14 @@ fn whole(rig: &mut Rig, case: &'static Case, len: u32, count: u16) -> Result {
 fn lost(rig: &mut Rig, case: &'static Case, len: u32, count: u16) -> Result {
     let posts = [0..1, 2..count];
     let mut run = Run::new(rig, case, len, &posts)?;
-    check(run.received.deliver(3).is_err(), "the last slot is empty")?;
+    check(
+        run.received.deliver(3..4).is_err(),
+        "the last slot is empty",
+    )?;
+    check(
+        run.received.deliver(0..4).is_err(),
+        "nor are all pages whole",
+    )?;
     let from = Place::Slot(count.wrapping_sub(1));
     check(
         run.received.copy(from, Place::Spare).is_err(),
@@ -181,7 +193,7 @@ fn lost(rig: &mut Rig, case: &'static Case, len: u32, count: u16) -> Result {
         run.received.copy(from, Place::Slot(number))?;
     }
     run.compare(len..len.wrapping_mul(2))?;
-    run.received.deliver(3)?;
+    run.received.deliver(3..4)?;
     run.end(rig);
     Ok(())
 }

@@ -68,7 +68,7 @@ fn a_page_is_its_fragments() {
         let mut at = 0;
         for number in 0..pages {
             let number = u16::try_from(number).unwrap();
-            let (fragments, memory) = layout.page(number).unwrap();
+            let (fragments, memory) = layout.pages(number..number + 1).unwrap();
             assert_eq!(fragments.len(), (PAGE_LEN / fragment) as usize);
             let parts: Vec<_> = fragments
                 .map(|number| layout.fragment(number).unwrap().memory)
@@ -80,8 +80,11 @@ fn a_page_is_its_fragments() {
             at = memory.end;
         }
         assert_eq!(at, len, "skip {skip}");
-        assert_eq!(layout.page(u16::try_from(pages).unwrap()), None);
-        assert_eq!(layout.page(u16::MAX), None);
+        let pages = u16::try_from(pages).unwrap();
+        assert_eq!(layout.pages(0..pages), Some((0..layout.count(), 0..len)));
+        for none in [pages..pages + 1, 0..pages + 1, 0..u16::MAX, 1..1] {
+            assert_eq!(layout.pages(none.clone()), None, "{none:?}");
+        }
     }
 }
 
