@@ -34,6 +34,7 @@ use crate::proto::cache::{
     },
     requester::{
         event::{
+            self,
             Effect,
             Event,
             Step, //
@@ -151,6 +152,22 @@ impl Inbox {
         step
     }
 
+    /// Takes a datagram that has come to the queue pair for data, as [`post`](Self::post) would.
+    /// There is one for each fragment, and only the last one has an effect.
+    fn arrived(&self, landed: event::Landed) {
+        let is_last = {
+            let mut mail = self.mail.lock();
+            let is_last = mail.is_running && mail.machine.arrived(landed, now_us());
+            if is_last {
+                mail.effect = Effect::Stop;
+            }
+            is_last
+        };
+        if is_last {
+            self.wake.wake_all();
+        }
+    }
+
     /// Returns what others see of the read.
     pub(super) fn ticket(&self) -> Option<Ticket> {
         self.mail.lock().ticket
@@ -189,7 +206,7 @@ impl ReceiveEvents for Landed {
 
     fn received(&self, arrival: &Arrival<'_>) {
         if let Ok(slot) = u8::try_from(arrival.slot()) {
-            self.0.post(Event::Arrived {
+            self.0.arrived(event::Landed {
                 slot,
                 imm: arrival.imm(),
                 len_bytes: arrival.len(),

@@ -313,10 +313,13 @@ impl<I: Incoming> Responder<I> {
         };
         let (wanted, len) = (request.wanted().pages(), landing.fragment_len());
         let tag = request.id().tag;
+        let has_all = wanted == held;
         let imm = |number: u16| {
-            let index = index(wanted, held, len, number.into());
-            // CAST: Below 256.
-            let index = index.unwrap_or(FRAGMENTS_MAX) as u16;
+            let index = match has_all {
+                true => number,
+                // CAST: At most 256.
+                false => index(wanted, held, len, number.into()).unwrap_or(FRAGMENTS_MAX) as u16,
+            };
             FragmentId { tag, index }.to_imm()
         };
         let done = qp.handler().done.clone();
@@ -349,9 +352,6 @@ fn len_bytes(pages: PageSet) -> u64 {
 /// Returns the number among the fragments of the wanted pages of fragment `number` of those that
 /// are sent.
 fn index(wanted: PageSet, held: PageSet, len: FragmentLen, number: usize) -> Option<usize> {
-    if wanted == held {
-        return Some(number);
-    }
     let rank = number.checked_div(len.per_page())?;
     let within = number.checked_rem(len.per_page())?;
     let rank = wanted.rank(held.nth(rank)?);

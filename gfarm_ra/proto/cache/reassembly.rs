@@ -27,6 +27,9 @@ use super::{
 // A `u8` numbers all slots, and all fragments.
 const _: () = assert!(FRAGMENTS_MAX == 1 << u8::BITS);
 
+/// A set of slots, or of fragments: of numbers of the range that pages have.
+type Numbers = PageSet;
+
 /// What is in the memory of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Slot {
@@ -77,11 +80,15 @@ pub struct Reassembly {
     pages: PageSet,
     /// The number of fragments, and of slots; those behind are `Empty`.
     count: usize,
-    /// The number of slots that are `Posted`.
-    posted: usize,
-    slots: [Slot; FRAGMENTS_MAX],
-    /// The slot of each fragment that has arrived.
-    found: [Option<u8>; FRAGMENTS_MAX],
+    /// The slots that are `Posted`, and their number.
+    posted: Numbers,
+    posted_count: usize,
+    /// The slots that hold a fragment, and which one each of them holds; 0 before the first.
+    holding: Numbers,
+    contents: [u8; FRAGMENTS_MAX],
+    /// The fragments that have arrived, and the slot of each.
+    found: Numbers,
+    places: [u8; FRAGMENTS_MAX],
     /// The number of fragments of each page that have arrived, by the page's rank.
     arrived: [u8; PAGES],
     /// The pages of which all have.
@@ -104,9 +111,12 @@ impl Reassembly {
             fragment_len,
             pages: PageSet::EMPTY,
             count: 0,
-            posted: 0,
-            slots: [Slot::Empty; FRAGMENTS_MAX],
-            found: [None; FRAGMENTS_MAX],
+            posted: Numbers::EMPTY,
+            posted_count: 0,
+            holding: Numbers::EMPTY,
+            contents: [0; FRAGMENTS_MAX],
+            found: Numbers::EMPTY,
+            places: [0; FRAGMENTS_MAX],
             arrived: [0; PAGES],
             whole: PageSet::EMPTY,
             scan: 0,
@@ -130,15 +140,11 @@ impl Reassembly {
         let Some(count) = self.fragment_len.count(pages) else {
             return false;
         };
-        (self.tag, self.pages, self.count, self.posted) = (tag, pages, count, count);
-        for (number, slot) in self.slots.iter_mut().enumerate() {
-            *slot = if number < count {
-                Slot::Posted
-            } else {
-                Slot::Empty
-            };
-        }
-        self.found.fill(None);
+        (self.tag, self.pages, self.count) = (tag, pages, count);
+        (self.posted, self.posted_count) = (Numbers::range(0, count), count);
+        (self.holding, self.found) = (Numbers::EMPTY, Numbers::EMPTY);
+        self.contents.fill(0);
+        self.places.fill(0);
         self.arrived.fill(0);
         (self.whole, self.scan, self.is_in_order) = (PageSet::EMPTY, 0, true);
         (self.hole, self.spare) = (None, None);
@@ -159,27 +165,19 @@ impl Reassembly {
         let Some(fragment) = self.fragment(imm, len_bytes) else {
             return Arrival::Foreign;
         };
-        let Some(found) = self.found.get_mut(usize::from(fragment)) else {
-            return Arrival::Foreign;
-        };
-        if found.is_some() {
+        if self.found.contains(fragment) {
             return Arrival::Repeated;
         }
-        *found = Some(slot);
+        self.find(fragment, slot);
         self.is_in_order &= slot == fragment;
-        self.set(slot, Slot::Holds(fragment));
+        self.put(slot, fragment);
         self.note(fragment);
         Arrival::New
     }
 
     /// Takes note that the device writes to no slot any more: the queue pair was stopped.
     pub fn stopped(&mut self) {
-        for slot in self.slots.iter_mut() {
-            if *slot == Slot::Posted {
-                *slot = Slot::Empty;
-            }
-        }
-        self.posted = 0;
+        (self.posted, self.posted_count) = (Numbers::EMPTY, 0);
     }
 
     /// Returns the pages of which all fragments have arrived. They are not at their places yet, and
@@ -190,7 +188,7 @@ impl Reassembly {
 
     /// Returns whether all slots have been used up: the device writes to none.
     pub const fn is_idle(&self) -> bool {
-        self.posted == 0
+        self.posted_count == 0
     }
 
     /// Ends the transfer: returns which of the pages that the peer has sent are complete, once all
@@ -222,23 +220,45 @@ impl Reassembly {
     }
 
     fn use_up(&mut self, slot: u8) -> bool {
-        let is_posted = self.slot(slot) == Slot::Posted;
+        let is_posted = self.posted.contains(slot);
         if is_posted {
-            self.set(slot, Slot::Empty);
-            self.posted = self.posted.saturating_sub(1);
+            self.posted.remove(slot);
+            self.posted_count = self.posted_count.saturating_sub(1);
         }
         is_posted
     }
 
     fn slot(&self, slot: u8) -> Slot {
-        let content = self.slots.get(usize::from(slot)).copied();
-        content.unwrap_or(Slot::Empty)
+        if self.posted.contains(slot) {
+            return Slot::Posted;
+        }
+        let content = self.contents.get(usize::from(slot)).copied();
+        match content.filter(|_| self.holding.contains(slot)) {
+            Some(fragment) => Slot::Holds(fragment),
+            None => Slot::Empty,
+        }
     }
 
-    fn set(&mut self, slot: u8, content: Slot) {
-        if let Some(place) = self.slots.get_mut(usize::from(slot)) {
-            *place = content;
+    /// Notes that a slot, which is not posted, holds a fragment.
+    fn put(&mut self, slot: u8, fragment: u8) {
+        if let Some(content) = self.contents.get_mut(usize::from(slot)) {
+            *content = fragment;
+            self.holding.insert(slot);
         }
+    }
+
+    /// Notes where a fragment is.
+    fn find(&mut self, fragment: u8, slot: u8) {
+        if let Some(place) = self.places.get_mut(usize::from(fragment)) {
+            *place = slot;
+            self.found.insert(fragment);
+        }
+    }
+
+    /// Returns the slot of a fragment that has arrived.
+    fn place(&self, fragment: u8) -> Option<u8> {
+        let place = self.places.get(usize::from(fragment)).copied();
+        place.filter(|_| self.found.contains(fragment))
     }
 
     /// Returns the number of the fragment that a datagram is.
@@ -271,11 +291,12 @@ impl Reassembly {
             if but.contains(page) {
                 continue;
             }
-            let fragments = self.found.get_mut(self.fragment_len.of_page(rank));
-            for found in fragments.into_iter().flatten() {
-                let slot = found.take().map(usize::from);
-                if let Some(slot) = slot.and_then(|slot| self.slots.get_mut(slot)) {
-                    *slot = Slot::Empty;
+            for fragment in self.fragment_len.of_page(rank) {
+                let fragment = u8::try_from(fragment).ok();
+                let place = fragment.and_then(|fragment| Some((fragment, self.place(fragment)?)));
+                if let Some((fragment, slot)) = place {
+                    self.found.remove(fragment);
+                    self.holding.remove(slot);
                 }
             }
         }
@@ -286,15 +307,14 @@ impl Reassembly {
         let to = Place::Slot(hole);
         if self.spare == Some(hole) {
             self.spare = None;
-            self.set(hole, Slot::Holds(hole));
+            self.put(hole, hole);
             let from = Place::Spare;
             return Some(Move { from, to });
         }
-        let found = self.found.get_mut(usize::from(hole))?;
-        let slot = found.filter(|slot| *slot != hole)?;
-        *found = Some(hole);
-        self.set(hole, Slot::Holds(hole));
-        self.set(slot, Slot::Empty);
+        let slot = self.place(hole).filter(|slot| *slot != hole)?;
+        self.find(hole, hole);
+        self.put(hole, hole);
+        self.holding.remove(slot);
         self.hole = Some(slot);
         let from = Place::Slot(slot);
         Some(Move { from, to })
@@ -319,7 +339,7 @@ impl Reassembly {
             Slot::Empty if is_first => self.hole = Some(slot),
             Slot::Holds(fragment) if !is_first && fragment != slot => {
                 self.spare = Some(fragment);
-                self.set(slot, Slot::Empty);
+                self.holding.remove(slot);
                 self.hole = Some(slot);
                 let from = Place::Slot(slot);
                 let to = Place::Spare;

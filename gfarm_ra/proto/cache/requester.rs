@@ -37,6 +37,7 @@ use self::{
         Effect,
         Event,
         Heard,
+        Landed,
         Step,
         Whom, //
     },
@@ -292,19 +293,10 @@ impl Requester {
                 }
                 self.repeat(&asking, asking.pages, now_us)
             }
-            (
-                Event::Arrived {
-                    slot,
-                    imm,
-                    len_bytes,
-                },
-                State::Waiting | State::Stopping,
-            ) => {
-                let (attempt, fragments) = (self.attempt.as_mut(), &mut self.fragments);
-                let arrival = (slot, imm, len_bytes);
-                let progress = attempt.map(|a| a.arrived(fragments, arrival, now_us));
-                self.go_on(progress.unwrap_or(Progress::Wait), now_us)
-            }
+            (Event::Arrived(landed), _) => match self.arrived(landed, now_us) {
+                true => Effect::Stop,
+                false => Effect::Wait,
+            },
             (Event::Stopped, State::Stopping) => self.stopped(now_us),
             (Event::Settled, State::Settling(complete)) => {
                 // Without its moves a page has other bytes.
@@ -315,6 +307,22 @@ impl Requester {
             }
             _ => Effect::Wait,
         }
+    }
+
+    /// Takes a datagram that has come to the queue pair for data, as [`step`](Self::step) does with
+    /// [`Event::Arrived`]. Returns whether [`Effect::Stop`] follows: nothing else does. There is
+    /// one for each fragment, and an effect is a large value.
+    pub fn arrived(&mut self, landed: Landed, now_us: u64) -> bool {
+        if !matches!(self.state, State::Waiting | State::Stopping) {
+            return false;
+        }
+        let (attempt, fragments) = (self.attempt.as_mut(), &mut self.fragments);
+        let has_ended = attempt.is_some_and(|a| a.arrived(fragments, landed, now_us));
+        let is_last = has_ended && self.state == State::Waiting;
+        if is_last {
+            self.state = State::Stopping;
+        }
+        is_last
     }
 
     /// The timer has expired while a request is under way.
@@ -352,7 +360,6 @@ impl Requester {
             return Effect::Wait;
         }
         match progress {
-            Progress::Wait => Effect::Wait,
             Progress::Timer(at_us) => Effect::Timer {
                 at_us: at_us.min(self.deadline_us),
             },

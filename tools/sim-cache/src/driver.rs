@@ -25,6 +25,7 @@ use proto::gfarm::cache::{
             Effect,
             Event as Told,
             Heard,
+            Landed,
             Step,
             Whom, //
         },
@@ -348,11 +349,11 @@ impl World {
             let tag = transfer.tag;
             let imm = Some(FragmentId { tag, index }.to_imm());
             let len_bytes = len.bytes();
-            let arrived = Told::Arrived {
+            let arrived = Told::Arrived(Landed {
                 slot,
                 imm,
                 len_bytes,
-            };
+            });
             self.tell(n, at, arrived);
         }
     }

@@ -23,7 +23,8 @@ use super::{
     },
     event::{
         Asking,
-        Heard, //
+        Heard,
+        Landed, //
     }, //
 };
 
@@ -51,8 +52,6 @@ pub(super) enum Verdict {
 /// What follows from an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Progress {
-    /// Nothing.
-    Wait,
     /// The timer expires at another time, in microseconds.
     Timer(u64),
     /// The request is sent once more, and the timer expires at this time.
@@ -160,16 +159,22 @@ impl Attempt {
         self.asking.role == Role::Holder
     }
 
-    /// Takes a datagram that has come to the queue pair for data.
+    /// Takes a datagram that has come to the queue pair for data. Returns whether it was the last
+    /// one.
     pub(super) fn arrived(
         &mut self,
         fragments: &mut Reassembly,
-        (slot, imm, len_bytes): (u8, Option<u32>, u32),
+        landed: Landed,
         now_us: u64,
-    ) -> Progress {
+    ) -> bool {
         if !self.is_transfer() {
-            return Progress::Wait;
+            return false;
         }
+        let Landed {
+            slot,
+            imm,
+            len_bytes,
+        } = landed;
         if fragments.received(slot, imm, len_bytes) == Arrival::New {
             self.has_fragments = true;
             let more_us = if self.verdict.is_some() {
@@ -181,18 +186,14 @@ impl Attempt {
             // The timer is set anew when it expires, not for each fragment.
             self.until_us = self.until_us.max(until_us);
         }
-        self.look(fragments)
+        self.has_all(fragments)
     }
 
     /// Returns whether all has come that can.
-    fn look(&self, fragments: &Reassembly) -> Progress {
-        match self.verdict {
-            Some(Verdict::Sent(sent))
-                if fragments.is_idle() || sent.is_subset(fragments.whole()) =>
-            {
-                Progress::Ended
-            }
-            _ => Progress::Wait,
+    fn has_all(&self, fragments: &Reassembly) -> bool {
+        match &self.verdict {
+            Some(Verdict::Sent(sent)) => fragments.is_idle() || sent.is_subset(fragments.whole()),
+            _ => false,
         }
     }
 
@@ -268,7 +269,7 @@ impl Attempt {
         let Some(Verdict::Sent(_)) = self.verdict else {
             return Progress::Ended;
         };
-        if self.look(fragments) == Progress::Ended {
+        if self.has_all(fragments) {
             return Progress::Ended;
         }
         // The reply was sent behind the fragments: what is missing is late, or lost.

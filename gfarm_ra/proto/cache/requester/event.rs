@@ -40,6 +40,17 @@ pub struct Asking {
     pub excluded: Excluded,
 }
 
+/// A datagram that has come to the queue pair for data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Landed {
+    /// The number of the slot.
+    pub slot: u8,
+    /// The immediate, if the datagram had one.
+    pub imm: Option<u32>,
+    /// The length behind the global header, in bytes.
+    pub len_bytes: u32,
+}
+
 /// What has happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event<'r> {
@@ -70,14 +81,7 @@ pub enum Event<'r> {
         reply: &'r Reply,
     },
     /// The receive of a slot has completed.
-    Arrived {
-        /// The number of the slot.
-        slot: u8,
-        /// The immediate, if the datagram had one.
-        imm: Option<u32>,
-        /// The length behind the global header, in bytes.
-        len_bytes: u32,
-    },
+    Arrived(Landed),
     /// The timer has expired.
     TimerFired,
     /// After [`Effect::Stop`]: the device writes to no page any more, and there will be no

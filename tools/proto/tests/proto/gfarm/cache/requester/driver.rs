@@ -33,6 +33,7 @@ use proto::gfarm::cache::{
             Effect,
             Event,
             Heard,
+            Landed,
             Whom, //
         },
         Requester,
@@ -300,11 +301,11 @@ impl Driver {
         };
         let imm = Some(imm.to_imm());
         let len_bytes = self.len.bytes();
-        self.step(Event::Arrived {
+        self.step(Event::Arrived(Landed {
             slot: slot as u8,
             imm,
             len_bytes,
-        })
+        }))
     }
 
     /// All fragments arrive but these.
