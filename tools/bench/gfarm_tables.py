@@ -67,7 +67,7 @@ PAGE_RATE = 4096 * 1000 / 4
 
 def peers(found: Sequence[Rate]) -> str:
     """Rates of a node that reads from another one, beside what the device can do and beside a file server."""
-    rows = [[f"fragments of {r.fragment} bytes", f"{r.raw:.1f}", f"{r.node:.1f}", f"{r.node / r.raw:.2f}",
+    rows = [[f"fragments of {r.fragment} bytes, {r.address}", f"{r.raw:.1f}", f"{r.node:.1f}", f"{r.node / r.raw:.2f}",
              f"{r.gfsd:.1f}", f"{r.node / r.gfsd:.2f}",
              *(f"{PAGE_RATE / rate:.0f}" for rate in (r.raw, r.node, r.gfsd)),
              *(f"{r.calls.get(name, 0):.2f}" for name in CALLS)]
@@ -93,7 +93,8 @@ def pages(found: dict[tuple[int, str], Totals]) -> str:
     sums = {key: _by_module(totals) for key, totals in found.items()}
     names = sorted({name for one in sums.values() for name, value in one.items() if value >= 20},
                    key=lambda name: -max(one.get(name, 0) for one in sums.values()))
-    rows = [[f"from a {source}, fragments of {fragment}", f"{sum(one.values()):.0f}",
+    titles = {"raw": "raw datagrams"}
+    rows = [[f"{titles.get(source, f'from a {source}')}, fragments of {fragment}", f"{sum(one.values()):.0f}",
              f"{sum(one.get(name, 0) for name in MODULES):.0f}", *(f"{one.get(name, 0):.0f}" for name in names)]
             for (fragment, source), one in sums.items()]
     return markdown(["instructions per page of 4 KiB", "all", "our modules", *names], rows)
