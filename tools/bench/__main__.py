@@ -9,7 +9,7 @@
     python3 tools/bench --wires          throughput over one wire and over two
     python3 tools/bench --memory         memory of a session only
     python3 tools/bench --gfarm [--quick] [--repeat N]  Gfarm only: beside gfarm2fs, and questions to gfmd
-    python3 tools/bench --peers [--quick] [--repeat N]  Gfarm: pages from another node, and from a file server
+    python3 tools/bench --peers [--quick] [--repeat N]  Gfarm: pages from another node, from a file server, and by NFS
     python3 tools/bench --only 'Rust Y' --hot randread,4k   where the instructions go
 """
 import argparse

@@ -8,7 +8,7 @@ from gfarm_clients import Asked
 from gfarm_counts import CASES, CLIENTS, Cost, Totals
 from gfarm_peers import CALLS, MODULES, Rate
 from gfarm_readers import CLIENTS as READERS
-from gfarm_readers import COUNTS, Start
+from gfarm_readers import COUNTING, COUNTS, Start
 from tables import markdown
 
 from vmlab.gfarm_speed import Figure
@@ -78,14 +78,14 @@ def peers(found: Sequence[Rate]) -> str:
 
 
 def readers(found: dict[tuple[str, int], Start]) -> str:
-    """The time until the last of several readers has all, and the copies that left the file servers."""
+    """The time until the last of several readers has all, and the copies that left the servers."""
     rows = []
     for count in COUNTS:
         starts = [found[client, count] for client in READERS]
-        copies = [start.copies for start in starts if start.copies is not None]
+        copies = [found[client, count].copies for client in COUNTING]
         rows.append([str(count), *(f"{start.seconds:.2f}" for start in starts), *(f"{each:.2f}" for each in copies)])
     return markdown(["readers", *(f"{client}: s" for client in READERS),
-                     *(f"{client}: copies" for client in READERS[:2])], rows)
+                     *(f"{client}: copies" for client in COUNTING)], rows)
 
 
 def pages(found: dict[tuple[int, str], Totals]) -> str:
