@@ -6,6 +6,7 @@
     python3 tools/bench --rates [--quick] [--repeat N]  guest-time rates only
     python3 tools/bench --paths          instructions per 4 KiB IO with two paths, by policy
     python3 tools/bench --protection     instructions per IO with protection information and without
+    python3 tools/bench --store [--repeat N]  protection information on a plain medium, beside dm-integrity
     python3 tools/bench --wires          throughput over one wire and over two
     python3 tools/bench --memory         memory of a session only
     python3 tools/bench --gfarm [--quick] [--repeat N]  Gfarm only: beside gfarm2fs, and questions to gfmd
@@ -28,6 +29,8 @@ import gfarm_tables
 import memory
 import rates
 import setups
+import store
+import store_tables
 import tables
 import wires
 
@@ -63,6 +66,20 @@ def peers(options: argparse.Namespace) -> None:
               sep="\n", end="\n\n")
 
 
+def sidecar(options: argparse.Namespace) -> None:
+    """The tables of mode store."""
+    wanted = [s for s in store.SETUPS if not options.only or s.name in options.only]
+    if not wanted:
+        return
+    print(store_tables.rates(store.measure(say, wanted, options.repeat)), end="\n\n", flush=True)
+    if options.only:
+        return
+    counts = store.counts(say)
+    print(store_tables.instructions(counts), end="\n\n", flush=True)
+    for each in counts.values() if options.hot else ():
+        print(store_tables.hottest(each, "wire", tuple(options.hot.split(",")[:2])), end="\n\n")
+
+
 def main() -> int:
     """Measures and prints Markdown."""
     parser = argparse.ArgumentParser(prog="bench", description=__doc__,
@@ -71,6 +88,7 @@ def main() -> int:
     parser.add_argument("--rates", action="store_true")
     parser.add_argument("--paths", action="store_true")
     parser.add_argument("--protection", action="store_true")
+    parser.add_argument("--store", action="store_true")
     parser.add_argument("--wires", action="store_true")
     parser.add_argument("--memory", action="store_true")
     parser.add_argument("--gfarm", action="store_true")
@@ -83,14 +101,13 @@ def main() -> int:
                         help="rates: the median of N rounds; Gfarm: of N turns of each client")
     parser.add_argument("--hot", metavar="PATTERN,SIZE", help="also print the hottest functions of a case; Gfarm: any")
     options = parser.parse_args()
-    known = setups.PROTECTION if options.protection else setups.SETUPS
+    known = setups.PROTECTION if options.protection else store.SETUPS if options.store else setups.SETUPS
     wanted = [s for s in known if not options.only or s.name in options.only]
     if not wanted:
         parser.error(f"no such setup; there are: {'; '.join(s.name for s in known)}")
     cases = [tuple(case.split(",")) for case in options.case or ()]
-    everything = not (options.counts or options.rates or options.paths or options.protection or options.wires
-                      or options.memory
-                      or options.gfarm or options.peers)
+    everything = not (options.counts or options.rates or options.paths or options.protection or options.store
+                      or options.wires or options.memory or options.gfarm or options.peers)
     if options.counts or everything:
         counts = counting.measure(say, wanted, [(case[0], case[1]) for case in cases] or counting.CASES)
         print(tables.instructions(counts, wanted), end="\n\n")
@@ -108,6 +125,8 @@ def main() -> int:
         print(tables.protection(counts), end="\n\n", flush=True)
         for setup in chosen if options.hot else ():
             print(tables.more(counts, setup, *options.hot.split(",")[:2]), end="\n\n")
+    if options.store or everything:
+        sidecar(options)
     if options.wires or everything:
         print(tables.wires(wires.measure(say)), end="\n\n")
     if options.rates or everything:

@@ -62,9 +62,10 @@ def read_counts(file: pathlib.Path, symbols: Symbols) -> dict[tuple[str, str], i
     return counts
 
 
-def _fio(device: str, pattern: str, size: str, ios: int) -> str:
-    return (f"fio --name=x --filename={device} --rw={pattern} --bs={size} --iodepth=1 --direct=1 --ioengine=io_uring "
-            f"--number_ios={ios} --io_size=4g --norandommap --randrepeat=1 --output=/tmp/fio.out || cat /tmp/fio.out")
+def _fio(device: str, pattern: str, size: str, depth: int, ios: int) -> str:
+    return (f"fio --name=x --filename={device} --rw={pattern} --bs={size} --iodepth={depth} --direct=1 "
+            f"--ioengine=io_uring --number_ios={ios} --io_size=4g --norandommap --randrepeat=1 "
+            "--output=/tmp/fio.out || cat /tmp/fio.out")
 
 
 class Counter:
@@ -73,9 +74,10 @@ class Counter:
     def __init__(self, machine: Machine, base: pathlib.Path) -> None:
         self._machine, self._base, self._marks = machine, base, 0
 
-    def case(self, setup: setups.Setup, pattern: str, size: str, symbols: Symbols) -> dict[tuple[str, str], float]:
-        """Instructions per IO by (module, function) of one pattern and block size."""
-        first, second = (_fio(setup.device, pattern, size, ios) for ios in IOS)
+    def case(self, setup: setups.Setup, pattern: str, size: str, symbols: Symbols,
+             depth: int = 1) -> dict[tuple[str, str], float]:
+        """Instructions per IO by (module, function) of one pattern, block size and queue depth."""
+        first, second = (_fio(setup.device, pattern, size, depth, ios) for ios in IOS)
         self._machine.run(f"{first}\n/tmp/mark\n{first}\n/tmp/mark\n{second}\n/tmp/mark", 600)
         short, long = (read_counts(self._base.with_name(f"{self._base.name}.{self._marks + n}"), symbols)
                        for n in (1, 2))
@@ -84,9 +86,10 @@ class Counter:
 
 
 def measure(say: Callable[[str], None], wanted: Sequence[setups.Setup],
-            cases: Sequence[tuple[str, str]] = CASES, icount: str = "") -> Counts:
+            cases: Sequence[tuple[str, str]] = CASES, icount: str = "", depth: int = 1,
+            prepare: Callable[[Machine], None] = lambda _: None) -> Counts:
     """{(setup, pattern, size): {(module, function): instructions per IO}}. With `icount` guest time is instructions, so
-    timers are exact, too: for sums over all of the machine."""
+    timers are exact, too: for sums over all of the machine. `prepare` gets the machine first."""
     results = {}
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         folder = pathlib.Path(name)
@@ -98,12 +101,13 @@ def measure(say: Callable[[str], None], wanted: Sequence[setups.Setup],
             machine = lab.client
             machine.push(mark, "/tmp/mark")
             machine.run(f"chmod 755 /tmp/mark; {setups.BACKING}")
+            prepare(machine)
             counter = Counter(machine, base)
             for setup in wanted:
                 setups.bring_up(machine, setup)
                 symbols = Symbols(machine.run("cat /proc/kallsyms", 120))
                 for pattern, size in cases:
                     say(f"counting {setup.name} {pattern} {size}")
-                    results[setup.name, pattern, size] = counter.case(setup, pattern, size, symbols)
+                    results[setup.name, pattern, size] = counter.case(setup, pattern, size, symbols, depth)
                 setups.take_down(machine, setup)
     return results

@@ -26,8 +26,9 @@ SECOND_ADDRESS = "10.0.0.3"
 POLICIES = ("round-robin", "min-inflight", "min-latency")
 
 
-def _rnbd(name: str, module_set: str, invalidate: str, modules: tuple[str, ...], policy: str = "round-robin",
-          path_count: int = 1, device: str = "nullb0", options: str = "") -> Setup:
+def rnbd(name: str, module_set: str, invalidate: str, modules: tuple[str, ...], policy: str = "round-robin",
+         path_count: int = 1, device: str = "nullb0", options: str = "") -> Setup:
+    """A disk of rnbd: of our modules or the C driver's, with the options of `map_device`."""
     session = f"bench{invalidate}"
     paths = " ".join(f"path=ip:{address}" for address in (ADDRESS, SECOND_ADDRESS)[:path_count])
     up = f"""
@@ -43,8 +44,8 @@ echo {policy} > /sys/class/rtrs-client/{session}/mpath_policy
     return Setup(name, modules, up, down, "/dev/rnbd0")
 
 
-_C = ("rtrs_core", "rtrs_client", "rtrs_server", "rnbd_client", "rnbd_server")
-_OURS = ("kernel_ext", "block_ext", "rdma_rust")
+C = ("rtrs_core", "rtrs_client", "rtrs_server", "rnbd_client", "rnbd_server")
+OURS = ("kernel_ext", "block_ext", "rdma_rust")
 _NVME_UP = f"""
 modprobe nvmet-rdma; modprobe nvme-rdma
 mount -t configfs none /sys/kernel/config 2>/dev/null
@@ -67,18 +68,20 @@ rm -f ports/1/subsystems/bench; echo 0 > subsystems/bench/namespaces/1/enable
 rmdir subsystems/bench/namespaces/1 ports/1 subsystems/bench
 """
 
+NVME = Setup("nvme-rdma", ("nvme_rdma", "nvme_fabrics", "nvme_core", "nvmet_rdma", "nvmet"), _NVME_UP, _NVME_DOWN,
+             "/dev/nvme0n1")
+
 SETUPS = (
-    _rnbd("C Y", "c", "Y", _C),
-    _rnbd("Rust Y", "ours", "Y", (*_OURS, *_C)),
-    _rnbd("C N", "c", "N", _C),
-    _rnbd("Rust N", "ours", "N", (*_OURS, *_C)),
-    Setup("nvme-rdma", ("nvme_rdma", "nvme_fabrics", "nvme_core", "nvmet_rdma", "nvmet"),
-          _NVME_UP, _NVME_DOWN, "/dev/nvme0n1"),
+    rnbd("C Y", "c", "Y", C),
+    rnbd("Rust Y", "ours", "Y", (*OURS, *C)),
+    rnbd("C N", "c", "N", C),
+    rnbd("Rust N", "ours", "N", (*OURS, *C)),
+    NVME,
 )
 
 # Two paths, each policy: what choosing costs.
-TWO_PATHS = tuple(_rnbd(f"{name} {policy}", modules, "Y", counted, policy, 2) for policy in POLICIES
-                  for name, modules, counted in (("C", "c", _C), ("Rust", "ours", (*_OURS, *_C))))
+TWO_PATHS = tuple(rnbd(f"{name} {policy}", modules, "Y", counted, policy, 2) for policy in POLICIES
+                  for name, modules, counted in (("C", "c", C), ("Rust", "ours", (*OURS, *C))))
 
 
 # With protection information and without, on a disk that keeps what is written; all of it is written first.
@@ -86,7 +89,7 @@ PI_MIB = 16
 
 
 def _pi(name: str, options: str) -> Setup:
-    base = _rnbd(name, "ours", "Y", (*_OURS, *_C), device="ram0", options=options)
+    base = rnbd(name, "ours", "Y", (*OURS, *C), device="ram0", options=options)
     fill = f"dd if=/dev/zero of={base.device} bs=1M oflag=direct status=none || true"
     return dataclasses.replace(base, up=f"modprobe brd rd_nr=1 rd_size={PI_MIB * 1024}\n{base.up}\n{fill}",
                                down=f"{base.down}; rmmod brd")

@@ -64,7 +64,7 @@ _WITHOUT = setups.PROTECTION[0].name
 _VECTORS = ("kernel_fpu_begin_mask", "kernel_fpu_end", "irq_fpu_usable")
 
 
-def _checksums(counts: dict[tuple[str, str], float]) -> float:
+def checksums(counts: dict[tuple[str, str], float]) -> float:
     """Instructions in the kernel's checksums, whoever calls them."""
     return sum(value for (module, name), value in counts.items()
                if module == "kernel" and (name.startswith("crc") or name in _VECTORS))
@@ -78,7 +78,7 @@ def protection(results: Counts) -> str:
         if base is None or name == _WITHOUT:
             continue
         before, after = (sum(v for (module, _), v in c.items() if module != "user") for c in (base, counts))
-        crc = _checksums(counts) - _checksums(base)
+        crc = checksums(counts) - checksums(base)
         ours = _in_modules(counts, setups.PROTECTION[0]) - _in_modules(base, setups.PROTECTION[0])
         rxe = sum(c.get(key, 0) * sign for c, sign in ((counts, 1), (base, -1)) for key in c if key[0] == "rdma_rxe")
         rest = after - before - crc
