@@ -30,6 +30,7 @@ pub mod ring;
 pub mod scrub;
 pub mod store;
 pub mod superblock;
+pub mod tickets;
 pub mod tuple;
 
 use super::proto;

@@ -81,6 +81,13 @@ impl Slot {
     fn has_fresh(&self) -> bool {
         !self.fresh.is_empty() || !self.fresh_before.is_empty()
     }
+
+    /// Whether it is wanted, not home, and being written.
+    fn counts(&self) -> (bool, bool, bool) {
+        let is_writing = self.writing.is_some();
+        let is_dirty = self.dirty.is_some() || is_writing;
+        (self.state == State::Wanted, is_dirty, is_writing)
+    }
 }
 
 /// The state of a slot for a request that has pinned it.
@@ -94,10 +101,36 @@ pub enum Load {
     Failed,
 }
 
+/// How many slots are in a state that others ask for often.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+struct Counts {
+    wanted: usize,
+    /// Not home.
+    dirty: usize,
+    writing: usize,
+}
+
+impl Counts {
+    fn count(&mut self, slot: &Slot) {
+        let (wanted, dirty, writing) = slot.counts();
+        self.wanted = self.wanted.saturating_add(wanted.into());
+        self.dirty = self.dirty.saturating_add(dirty.into());
+        self.writing = self.writing.saturating_add(writing.into());
+    }
+
+    fn uncount(&mut self, slot: &Slot) {
+        let (wanted, dirty, writing) = slot.counts();
+        self.wanted = self.wanted.saturating_sub(wanted.into());
+        self.dirty = self.dirty.saturating_sub(dirty.into());
+        self.writing = self.writing.saturating_sub(writing.into());
+    }
+}
+
 /// The slots, in an array or a vector.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Homes<P> {
     slots: P,
+    counts: Counts,
     /// Where the search for a free slot begins, so that all are used in turn.
     hand: usize,
 }
@@ -105,7 +138,24 @@ pub struct Homes<P> {
 impl<P: BorrowMut<[Slot]>> Homes<P> {
     /// No PI block is in memory; all of the slots are free.
     pub const fn new(slots: P) -> Self {
-        Self { slots, hand: 0 }
+        Self {
+            slots,
+            counts: Counts {
+                wanted: 0,
+                dirty: 0,
+                writing: 0,
+            },
+            hand: 0,
+        }
+    }
+
+    /// Changes a slot, and what is counted.
+    fn change(&mut self, at: usize, change: impl FnOnce(&mut Slot)) {
+        if let Some(slot) = self.slots.borrow_mut().get_mut(at) {
+            self.counts.uncount(slot);
+            change(slot);
+            self.counts.count(slot);
+        }
     }
 
     /// Returns the number of slots.
@@ -113,11 +163,21 @@ impl<P: BorrowMut<[Slot]>> Homes<P> {
         self.slots.borrow().len()
     }
 
+    /// The slot that a group is given if it is free: there it is found without a search.
+    fn first_choice(&self, group: u64) -> usize {
+        let slots = self.slots() as u64;
+        // CAST: it is below the number of slots.
+        group.checked_rem(slots).unwrap_or(0) as usize
+    }
+
     fn find(&self, group: u64) -> Option<usize> {
-        self.slots
-            .borrow()
-            .iter()
-            .position(|slot| slot.state != State::Free && slot.group == group)
+        let has_it = |slot: &Slot| slot.state != State::Free && slot.group == group;
+        let slots = self.slots.borrow();
+        let first = self.first_choice(group);
+        if slots.get(first).is_some_and(has_it) {
+            return Some(first);
+        }
+        slots.iter().position(has_it)
     }
 
     /// The slot that many behind the hand.
@@ -126,14 +186,19 @@ impl<P: BorrowMut<[Slot]>> Homes<P> {
         at.checked_rem(self.slots()).unwrap_or(0)
     }
 
-    /// A slot that is free, or whose PI block is home and not in use.
-    fn spare(&self, except: Option<usize>) -> Option<usize> {
+    /// A slot for a group that is free, or whose PI block is home and not in use.
+    fn spare(&self, group: u64, except: Option<usize>) -> Option<usize> {
         let is_spare = |slot: &Slot| {
             let is_home = slot.dirty.is_none() && slot.writing.is_none();
             let is_idle = is_home && slot.pins == 0 && !slot.has_fresh();
             is_idle && matches!(slot.state, State::Free | State::Ready | State::Failed)
         };
         let slots = self.slots.borrow();
+        let first = self.first_choice(group);
+        let is_free = |slot: &Slot| slot.state == State::Free;
+        if Some(first) != except && slots.get(first).is_some_and(is_free) {
+            return Some(first);
+        }
         (0..slots.len())
             .map(|offset| self.turned(offset))
             .find(|at| Some(*at) != except && slots.get(*at).is_some_and(is_spare))
@@ -144,27 +209,32 @@ impl<P: BorrowMut<[Slot]>> Homes<P> {
         let [first, second] = groups.map(|group| group.and_then(|group| self.find(group)));
         // A slot that has one of the two groups is no spare one for the other.
         let first = match (first, groups) {
-            (None, [Some(_), _]) => Some(self.spare(second)?),
+            (None, [Some(group), _]) => Some(self.spare(group, second)?),
             _ => first,
         };
         let second = match (second, groups) {
-            (None, [_, Some(_)]) => Some(self.spare(first)?),
+            (None, [_, Some(group)]) => Some(self.spare(group, first)?),
             _ => second,
         };
         let found = [first, second];
         for (at, group) in found.iter().zip(groups) {
-            let next = self.turned(1);
-            let slot = at.and_then(|at| self.slots.borrow_mut().get_mut(at));
-            if let (Some(slot), Some(group)) = (slot, group) {
-                if slot.state == State::Free || slot.group != group {
+            let (Some(at), Some(group)) = (*at, group) else {
+                continue;
+            };
+            let mut is_new = false;
+            self.change(at, |slot| {
+                is_new = slot.state == State::Free || slot.group != group;
+                if is_new {
                     *slot = Slot {
                         group,
                         state: State::Wanted,
                         ..Slot::default()
                     };
-                    self.hand = next;
                 }
                 slot.pins = slot.pins.saturating_add(1);
+            });
+            if is_new {
+                self.hand = self.turned(1);
             }
         }
         Some(found)
@@ -191,15 +261,13 @@ impl<P: BorrowMut<[Slot]>> Homes<P> {
 
     /// Returns a slot that must be read now, and its group.
     pub fn start_load(&mut self) -> Option<(usize, u64)> {
-        let wanted = |(_, slot): &(usize, &mut Slot)| slot.state == State::Wanted;
-        let (at, slot) = self
-            .slots
-            .borrow_mut()
-            .iter_mut()
-            .enumerate()
-            .find(wanted)?;
-        slot.state = State::Loading;
-        Some((at, slot.group))
+        if self.counts.wanted == 0 {
+            return None;
+        }
+        let is_wanted = |slot: &Slot| slot.state == State::Wanted;
+        let at = self.slots.borrow().iter().position(is_wanted)?;
+        self.change(at, |slot| slot.state = State::Loading);
+        Some((at, self.slots.borrow().get(at)?.group))
     }
 
     /// The PI block of a slot was read, or cannot be read.
@@ -211,9 +279,9 @@ impl<P: BorrowMut<[Slot]>> Homes<P> {
 
     /// A tuple of the record `sequence` was set in a slot.
     pub fn dirty(&mut self, at: usize, sequence: u64) {
-        if let Some(slot) = self.slots.borrow_mut().get_mut(at) {
+        self.change(at, |slot| {
             slot.dirty = Some(slot.dirty.map_or(sequence, |first| first.min(sequence)));
-        }
+        });
     }
 
     /// A block of a slot is fresh, or is not any more.
@@ -254,24 +322,24 @@ impl<P: BorrowMut<[Slot]>> Homes<P> {
     /// The caller copies the PI block before it changes again.
     pub fn start_write(&mut self) -> Option<(usize, u64)> {
         // An older version of a PI block must not be written last.
-        let (at, slot) = self
+        let (at, group) = self
             .slots
-            .borrow_mut()
-            .iter_mut()
+            .borrow()
+            .iter()
             .enumerate()
             .filter(|(_, slot)| slot.dirty.is_some() && slot.writing.is_none())
-            .min_by_key(|(_, slot)| slot.dirty)?;
-        slot.writing = slot.dirty.take();
-        Some((at, slot.group))
+            .min_by_key(|(_, slot)| slot.dirty)
+            .map(|(at, slot)| (at, slot.group))?;
+        self.change(at, |slot| slot.writing = slot.dirty.take());
+        Some((at, group))
     }
 
     /// The write home of a slot has ended.
     pub fn end_write(&mut self, at: usize, is_written: bool) {
-        if let Some(slot) = self.slots.borrow_mut().get_mut(at) {
-            let sequence = slot.writing.take();
-            if let Some(sequence) = sequence.filter(|_| !is_written) {
-                self.dirty(at, sequence);
-            }
+        let mut sequence = None;
+        self.change(at, |slot| sequence = slot.writing.take());
+        if let Some(sequence) = sequence.filter(|_| !is_written) {
+            self.dirty(at, sequence);
         }
     }
 
@@ -282,17 +350,12 @@ impl<P: BorrowMut<[Slot]>> Homes<P> {
     }
 
     /// Returns the number of slots that are not home.
-    pub fn dirty_count(&self) -> usize {
-        let is_dirty = |slot: &&Slot| slot.dirty.is_some() || slot.writing.is_some();
-        self.slots.borrow().iter().filter(is_dirty).count()
+    pub const fn dirty_count(&self) -> usize {
+        self.counts.dirty
     }
 
     /// Returns the number of writes home in flight.
-    pub fn writing_count(&self) -> usize {
-        self.slots
-            .borrow()
-            .iter()
-            .filter(|slot| slot.writing.is_some())
-            .count()
+    pub const fn writing_count(&self) -> usize {
+        self.counts.writing
     }
 }

@@ -13,7 +13,13 @@ use core::{
 
 use super::{
     group,
-    record::ENTRIES_MAX, //
+    record::ENTRIES_MAX,
+    tickets::TICKETS_MAX, //
+};
+
+pub use super::tickets::{
+    Ticket,
+    Tickets, //
 };
 
 /// The maximum number of blocks of a request. A write is limited by [`ENTRIES_MAX`] as well.
@@ -119,16 +125,15 @@ impl Request {
     }
 }
 
-/// The number of a request in flight.
-pub type Ticket = usize;
-
 /// A place for a request with the state `S`; at first there is none.
 pub type Place<S> = Option<Queued<S>>;
 
-/// The requests in flight, with their states `S`, in the places `P`: an array, or a vector.
+/// The requests in flight, with their states `S`, in the places `P`: an array, or a vector. Places
+/// beyond [`TICKETS_MAX`] are not used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Queue<S, P> {
     entries: P,
+    used: Tickets,
     count: u64,
     _states: PhantomData<S>,
 }
@@ -149,34 +154,31 @@ impl<S: Copy, P: BorrowMut<[Place<S>]>> Queue<S, P> {
     pub const fn new(entries: P) -> Self {
         Self {
             entries,
+            used: Tickets::NONE,
             count: 0,
             _states: PhantomData,
         }
     }
 
-    /// Returns the number of places.
-    pub fn places(&self) -> usize {
-        self.entries.borrow().len()
-    }
-
     /// Adds a request; `None` if there are as many as can be in flight.
     pub fn add(&mut self, request: Request, state: S) -> Option<Ticket> {
-        let entries = self.entries.borrow_mut();
-        let free = entries.iter().position(Option::is_none)?;
-        *entries.get_mut(free)? = Some(Queued {
+        let free = self.used.first_free();
+        let mut entries = self.entries.borrow_mut().iter_mut().take(TICKETS_MAX);
+        *entries.nth(free)? = Some(Queued {
             request,
             order: self.count,
             state,
         });
+        self.used.insert(free);
         self.count = self.count.wrapping_add(1);
         Some(free)
     }
 
     /// Removes a request; returns it.
     pub fn remove(&mut self, ticket: Ticket) -> Option<Queued<S>> {
-        let entries = self.entries.borrow_mut();
-        let removed = entries.get_mut(ticket)?.take();
-        if entries.iter().all(Option::is_none) {
+        let removed = self.entries.borrow_mut().get_mut(ticket)?.take();
+        self.used.remove(ticket);
+        if self.used.is_empty() {
             self.count = 0;
         }
         removed
@@ -194,13 +196,18 @@ impl<S: Copy, P: BorrowMut<[Place<S>]>> Queue<S, P> {
 
     /// Returns the requests.
     pub fn iter(&self) -> impl Iterator<Item = (Ticket, &Queued<S>)> {
-        let entries = self.entries.borrow().iter().enumerate();
-        entries.filter_map(|(ticket, entry)| Some((ticket, entry.as_ref()?)))
+        self.those(self.used)
     }
 
-    /// Returns the oldest request of those for which `wanted` is true.
-    pub fn oldest(&self, wanted: impl Fn(&Queued<S>) -> bool) -> Option<Ticket> {
-        self.iter()
+    /// Returns the requests of a set.
+    pub fn those(&self, of: Tickets) -> impl Iterator<Item = (Ticket, &Queued<S>)> {
+        of.iter()
+            .filter_map(|ticket| Some((ticket, self.get(ticket)?)))
+    }
+
+    /// Returns the oldest request of a set, of those for which `wanted` is true.
+    pub fn oldest(&self, of: Tickets, wanted: impl Fn(&Queued<S>) -> bool) -> Option<Ticket> {
+        self.those(of)
             .filter(|(_, entry)| wanted(entry))
             .min_by_key(|(_, entry)| entry.order)
             .map(|(ticket, _)| ticket)

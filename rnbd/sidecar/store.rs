@@ -23,10 +23,15 @@
 //! When a write of a record, of a home, or a flush fails, the store serves reads only: the journal
 //! is sufficient to settle everything when the device is opened again.
 
+mod stages;
 mod tuples;
 
 use core::borrow::BorrowMut;
 
+use self::stages::{
+    Stage,
+    Stages, //
+};
 use super::{
     homes::{
         Homes,
@@ -102,31 +107,6 @@ pub enum Action {
     },
 }
 
-/// The state of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Stage {
-    /// Waits for other requests, or for slots.
-    Waiting,
-    /// Waits for its PI blocks.
-    Homes,
-    /// Writes a fresh block: waits for a flush.
-    Fresh,
-    /// Waits for a record, or a flush.
-    Ready,
-    /// Its record, or its flush, is in flight.
-    Started,
-    /// Its data may be read or written.
-    Data,
-    /// Its data are being read or written.
-    InData,
-    /// Its data must be read back.
-    Failed,
-    /// Its data are being read back.
-    InReadBack,
-    /// It has ended.
-    Done(bool),
-}
-
 /// What a store knows of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct State {
@@ -147,6 +127,7 @@ pub struct Store<R, H> {
     ring: Ring,
     homes: Homes<H>,
     queue: Queue<State, R>,
+    stages: Stages,
     /// What a flush in flight settles.
     flushing: Option<u64>,
     is_volatile: bool,
@@ -176,6 +157,7 @@ impl<R: BorrowMut<[Place]>, H: BorrowMut<[Slot]>> Store<R, H> {
             ring,
             homes: Homes::new(slots),
             queue: Queue::new(places),
+            stages: Stages::NONE,
             flushing: None,
             is_volatile,
             is_draining: false,
@@ -195,7 +177,9 @@ impl<R: BorrowMut<[Place]>, H: BorrowMut<[Slot]>> Store<R, H> {
             slots: [None; 2],
             sequence: 0,
         };
-        self.queue.add(request, state)
+        let ticket = self.queue.add(request, state)?;
+        self.stages.insert(Stage::Waiting, ticket);
+        Some(ticket)
     }
 
     /// Returns a request in flight.
@@ -222,7 +206,7 @@ impl<R: BorrowMut<[Place]>, H: BorrowMut<[Slot]>> Store<R, H> {
     /// Returns the next thing to do; `None` if the store waits for the end of others, or has
     /// nothing to do.
     pub fn poll(&mut self) -> Option<Action> {
-        self.advance();
+        let is_starved = self.advance();
         self.answer()
             .or_else(|| self.start_data())
             .or_else(|| {
@@ -230,29 +214,51 @@ impl<R: BorrowMut<[Place]>, H: BorrowMut<[Slot]>> Store<R, H> {
                 Some(Action::ReadHome { slot, group })
             })
             .or_else(|| self.start_record())
-            .or_else(|| self.start_home())
-            .or_else(|| self.start_flush())
+            .or_else(|| self.start_home(is_starved))
+            .or_else(|| self.start_flush(is_starved))
     }
 
+    /// The oldest request at a stage.
     fn at_stage(&self, stage: Stage) -> Option<Ticket> {
-        self.queue.oldest(|queued| queued.state.stage == stage)
+        self.queue.oldest(self.stages.at(stage), |_| true)
     }
 
     fn set_stage(&mut self, ticket: Ticket, stage: Stage) {
         if let Some(queued) = self.queue.get_mut(ticket) {
+            self.stages.remove(queued.state.stage, ticket);
+            self.stages.insert(stage, ticket);
             queued.state.stage = stage;
         }
     }
 
-    /// Lets requests go on that wait for others, for slots, or for PI blocks.
-    fn advance(&mut self) {
-        let can_start = |store: &Self, queued: &Queued<State>| {
-            queued.state.stage == Stage::Waiting && store.queue.may_run(queued)
-        };
-        while let Some(ticket) = self.queue.oldest(|queued| can_start(self, queued)) {
+    /// Lets requests go on that wait for others, for slots, or for PI blocks; returns whether one
+    /// waits for slots.
+    fn advance(&mut self) -> bool {
+        let is_starved = self.start_waiting();
+        for ticket in self.stages.at_one_of([Stage::Homes, Stage::Fresh]).iter() {
+            if let Some(stage) = self.queue.get(ticket).map(|queued| self.loaded(queued)) {
+                self.set_stage(ticket, stage);
+            }
+        }
+        if self.has_failed {
+            for ticket in self.stages.at(Stage::Ready).iter() {
+                self.set_stage(ticket, Stage::Done(false));
+            }
+        }
+        is_starved
+    }
+
+    /// Gives requests their slots that no earlier one excludes; returns whether there are too few.
+    fn start_waiting(&mut self) -> bool {
+        let mut left = self.stages.at(Stage::Waiting);
+        while let Some(ticket) = self.queue.oldest(left, |_| true) {
+            left.remove(ticket);
             let Some(queued) = self.queue.get(ticket) else {
-                break;
+                continue;
             };
+            if !self.queue.may_run(queued) {
+                continue;
+            }
             // The oldest one gets its slots first, else it might wait for ever.
             let stage = match self.homes.pin(queued.request.groups()) {
                 Some(slots) => {
@@ -262,21 +268,11 @@ impl<R: BorrowMut<[Place]>, H: BorrowMut<[Slot]>> Store<R, H> {
                     Stage::Homes
                 }
                 None if self.has_failed => Stage::Done(false),
-                None => break,
+                None => return true,
             };
             self.set_stage(ticket, stage);
         }
-        for ticket in 0..self.queue.places() {
-            let Some(queued) = self.queue.get(ticket) else {
-                continue;
-            };
-            let stage = match queued.state.stage {
-                Stage::Homes | Stage::Fresh => self.loaded(queued),
-                Stage::Ready if self.has_failed => Stage::Done(false),
-                _ => continue,
-            };
-            self.set_stage(ticket, stage);
-        }
+        false
     }
 
     /// The stage of a request that waits for its PI blocks.
@@ -296,12 +292,10 @@ impl<R: BorrowMut<[Place]>, H: BorrowMut<[Slot]>> Store<R, H> {
     }
 
     fn answer(&mut self) -> Option<Action> {
-        let is_done = |queued: &Queued<State>| matches!(queued.state.stage, Stage::Done(_));
-        let ticket = self.queue.oldest(is_done)?;
-        let Stage::Done(is_ok) = self.queue.get(ticket)?.state.stage else {
-            return None;
-        };
+        let ticket = self.at_stage(Stage::Done(true))?;
         let queued = self.queue.remove(ticket)?;
+        self.stages.remove(queued.state.stage, ticket);
+        let is_ok = queued.state.stage == Stage::Done(true);
         for slot in queued.state.slots.into_iter().flatten() {
             self.homes.unpin(slot);
         }
@@ -322,16 +316,23 @@ impl<R: BorrowMut<[Place]>, H: BorrowMut<[Slot]>> Store<R, H> {
         matches!(queued.request.kind(), Kind::Write { .. } | Kind::Discard)
     }
 
+    fn is_flush(queued: &Queued<State>) -> bool {
+        queued.request.kind() == Kind::Flush
+    }
+
+    /// The oldest request of a kind that waits for a record, or a flush.
+    fn ready(&self, is_wanted: impl Fn(&Queued<State>) -> bool) -> Option<Ticket> {
+        self.queue.oldest(self.stages.at(Stage::Ready), is_wanted)
+    }
+
     /// Starts a record with the writes that are ready, or a mark that empties the journal.
     fn start_record(&mut self) -> Option<Action> {
         if self.has_failed {
             return None;
         }
         let mut entries = 0usize;
-        let is_ready =
-            |queued: &Queued<State>| queued.state.stage == Stage::Ready && Self::is_write(queued);
         while self.ring.has_room() {
-            let Some(ticket) = self.queue.oldest(is_ready) else {
+            let Some(ticket) = self.ready(Self::is_write) else {
                 break;
             };
             let queued = self.queue.get_mut(ticket)?;
@@ -340,8 +341,8 @@ impl<R: BorrowMut<[Place]>, H: BorrowMut<[Slot]>> Store<R, H> {
                 break;
             }
             entries = sum;
-            queued.state.stage = Stage::Started;
             queued.state.sequence = self.ring.next();
+            self.set_stage(ticket, Stage::Started);
         }
         let is_mark = entries == 0;
         let empties = self.is_draining && self.ring.can_be_emptied();
@@ -358,11 +359,8 @@ impl<R: BorrowMut<[Place]>, H: BorrowMut<[Slot]>> Store<R, H> {
         } else {
             Stage::Done(false)
         };
-        for ticket in 0..self.queue.places() {
-            let is_started = |queued: &&Queued<State>| {
-                queued.state.stage == Stage::Started && Self::is_write(queued)
-            };
-            if self.queue.get(ticket).filter(is_started).is_some() {
+        for ticket in self.stages.at(Stage::Started).iter() {
+            if self.queue.get(ticket).is_some_and(Self::is_write) {
                 self.set_stage(ticket, stage);
             }
         }
@@ -395,25 +393,14 @@ impl<R: BorrowMut<[Place]>, H: BorrowMut<[Slot]>> Store<R, H> {
     }
 
     /// Whether PI blocks should be written home and settled now.
-    fn is_pressed(&self) -> bool {
+    fn is_pressed(&self, is_starved: bool) -> bool {
         let slots_left = self.homes.dirty_count().saturating_mul(2) < self.homes.slots();
-        self.is_draining
-            || !slots_left
-            || self.ring.is_half_used()
-            || self
-                .queue
-                .oldest(|queued| self.is_starved(queued))
-                .is_some()
+        is_starved || self.is_draining || !slots_left || self.ring.is_half_used()
     }
 
-    /// Returns whether a request waits for slots.
-    fn is_starved(&self, queued: &Queued<State>) -> bool {
-        queued.state.stage == Stage::Waiting && self.queue.may_run(queued)
-    }
-
-    fn start_home(&mut self) -> Option<Action> {
+    fn start_home(&mut self, is_starved: bool) -> Option<Action> {
         let is_allowed = !self.has_failed && self.homes.writing_count() < HOME_WRITES_MAX;
-        if !is_allowed || !self.is_pressed() {
+        if !is_allowed || !self.is_pressed(is_starved) {
             return None;
         }
         let (slot, group) = self.homes.start_write()?;
@@ -428,15 +415,16 @@ impl<R: BorrowMut<[Place]>, H: BorrowMut<[Slot]>> Store<R, H> {
 
     /// All records before this one have their data and their homes on the device or in its cache.
     fn floor(&self) -> u64 {
-        let has_record = |queued: &Queued<State>| {
-            let is_started = !matches!(
-                queued.state.stage,
-                Stage::Waiting | Stage::Homes | Stage::Fresh | Stage::Ready | Stage::Done(_)
-            );
-            is_started && Self::is_write(queued)
-        };
-        let records = self.queue.iter().filter(|(_, queued)| has_record(queued));
-        let data = records.map(|(_, queued)| queued.state.sequence).min();
+        let with_record = self.stages.at_one_of([
+            Stage::Started,
+            Stage::Data,
+            Stage::InData,
+            Stage::Failed,
+            Stage::InReadBack,
+        ]);
+        let writes = self.queue.those(with_record);
+        let writes = writes.filter(|(_, queued)| Self::is_write(queued));
+        let data = writes.map(|(_, queued)| queued.state.sequence).min();
         [data, self.homes.floor(), Some(self.ring.next())]
             .into_iter()
             .flatten()
@@ -444,25 +432,25 @@ impl<R: BorrowMut<[Place]>, H: BorrowMut<[Slot]>> Store<R, H> {
             .unwrap_or(0)
     }
 
-    /// Starts a flush that a request waits for, or that settles records.
-    fn start_flush(&mut self) -> Option<Action> {
+    /// Starts a flush that a request waits for, or that settles records. `is_starved`: one waits
+    /// for slots.
+    fn start_flush(&mut self, is_starved: bool) -> Option<Action> {
         if self.flushing.is_some() || self.has_failed {
             return None;
         }
-        let floor = self.floor();
-        let is_wanted = |queued: &Queued<State>| {
-            queued.state.stage == Stage::Ready && queued.request.kind() == Kind::Flush
-        };
+        let is_stuck = || is_starved && self.homes.has_fresh();
+        let is_wanted = !self.stages.at(Stage::Fresh).is_empty()
+            || self.ready(Self::is_flush).is_some()
+            || is_stuck();
         let is_due = self.ring.is_half_used() || (self.is_draining && !self.ring.is_empty());
-        let settles = floor > self.ring.settled() && is_due;
-        let is_stuck = |queued: &Queued<State>| {
-            queued.state.stage == Stage::Fresh || self.is_starved(queued) && self.homes.has_fresh()
-        };
-        let wants = |queued: &Queued<State>| is_wanted(queued) || is_stuck(queued);
-        if !settles && self.queue.oldest(wants).is_none() {
+        if !is_wanted && !is_due {
             return None;
         }
-        while let Some(ticket) = self.queue.oldest(is_wanted) {
+        let floor = self.floor();
+        if !is_wanted && floor <= self.ring.settled() {
+            return None;
+        }
+        while let Some(ticket) = self.ready(Self::is_flush) {
             self.set_stage(ticket, Stage::Started);
         }
         self.flushing = Some(floor);
@@ -478,11 +466,10 @@ impl<R: BorrowMut<[Place]>, H: BorrowMut<[Slot]>> Store<R, H> {
             self.ring.settle(floor);
             self.homes.end_flush();
         }
-        let is_started = |queued: &Queued<State>| {
-            queued.state.stage == Stage::Started && queued.request.kind() == Kind::Flush
-        };
-        while let Some(ticket) = self.queue.oldest(is_started) {
-            self.set_stage(ticket, Stage::Done(is_ok));
+        for ticket in self.stages.at(Stage::Started).iter() {
+            if self.queue.get(ticket).is_some_and(Self::is_flush) {
+                self.set_stage(ticket, Stage::Done(is_ok));
+            }
         }
     }
 }

@@ -38,8 +38,8 @@ impl<R: BorrowMut<[Place]>, H: BorrowMut<[Slot]>> Store<R, H> {
     /// Fills the record that was started.
     pub fn fill(&self, head: Head, memory: &impl Memory, block: &mut Block, crc: &impl Checksum) {
         let mut builder = Builder::new(block);
-        for (ticket, queued) in self.queue.iter() {
-            if queued.state.stage != Stage::Started || !Self::is_write(queued) {
+        for (ticket, queued) in self.queue.those(self.stages.at(Stage::Started)) {
+            if !Self::is_write(queued) {
                 continue;
             }
             for (offset, blocks) in self.runs(&queued.request) {
@@ -105,19 +105,23 @@ impl<R: BorrowMut<[Place]>, H: BorrowMut<[Slot]>> Store<R, H> {
 
     /// Returns whether a request is to a fresh block.
     pub(super) fn has_fresh(&self, queued: &Queued<State>) -> bool {
-        (queued.request.first()..queued.request.end()).any(|block| {
-            let slot = Self::slot_of(queued, block);
-            slot.is_some_and(|slot| self.homes.is_fresh(slot, group::place(block).1))
-        })
+        self.is_volatile
+            && (queued.request.first()..queued.request.end()).any(|block| {
+                let slot = Self::slot_of(queued, block);
+                slot.is_some_and(|slot| self.homes.is_fresh(slot, group::place(block).1))
+            })
     }
 
     /// The data of a request are written: the block at `offset` in it is fresh if it had no data
     /// and the device may have them in its cache only.
     pub(super) fn note_fresh(&mut self, queued: &Queued<State>, memory: &impl Memory, offset: u16) {
+        if !self.is_volatile {
+            return;
+        }
         let block = queued.request.first().wrapping_add(offset.into());
         let old = self.tuple(queued, memory, block).unwrap_or_default();
         let was_unwritten = self.seal.meaning(&old, block) == Meaning::Unwritten;
-        let is_cached = self.is_volatile && queued.request.kind() == Kind::Write { fua: false };
+        let is_cached = queued.request.kind() == Kind::Write { fua: false };
         if let Some(slot) = Self::slot_of(queued, block) {
             let index = group::place(block).1;
             self.homes
