@@ -18,6 +18,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod arrival;
 pub mod group;
 pub mod homes;
 pub mod layout;

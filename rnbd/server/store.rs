@@ -4,13 +4,13 @@
 //!
 //! ```text
 //! Volumes ── Volume (one per device with a sidecar that sessions have open)
-//!               └── Core ── Engine (requests, PI blocks, journal; used by one work item)
+//!               └── Core ── Engine (requests, PI blocks, journal; used by one thread at a time)
 //!                     └── Port (one per mapping: its requests)
 //! ```
 //!
 //! What may be done when is decided by [`sidecar`](crate::sidecar), which is pure code. A request
-//! thread only verifies a request and queues it; the work item of the device carries it out, and a
-//! completion handler only says what has ended.
+//! thread verifies a request and queues it; the work item of the device carries it out, or that
+//! thread itself if it comes alone; a completion handler only says what has ended.
 //!
 //! All memory of a device, about 1.3 MiB, is allocated when it is opened. Nothing is allocated for
 //! a request but bios, which have a reserve.

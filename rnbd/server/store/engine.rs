@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Carries out what the pure [`Store`] decides: the work item of a device calls it.
+//! Carries out what the pure [`Store`] decides: the work item of a device calls it, or the
+//! thread that brings a request to a device at rest.
 
 use block_ext::{
     bio::Bio,
@@ -39,7 +40,8 @@ use crate::{
         queue::{
             Kind,
             Request,
-            Ticket, //
+            Ticket,
+            Tickets, //
         },
         record::{
             Head,
@@ -74,6 +76,16 @@ pub(super) enum Event {
     Flushed,
 }
 
+/// What has come of a use of the engine.
+pub(super) struct Run {
+    /// Nothing more could be done.
+    pub(super) is_complete: bool,
+    /// Nothing is in flight either.
+    pub(super) is_at_rest: bool,
+    /// The most requests at a time.
+    pub(super) together: u32,
+}
+
 /// The maximum number of IO in flight: one for each request, one for each slot, a record, a flush.
 pub(super) const EVENTS_MAX: usize = REQUESTS + SLOTS + 2;
 
@@ -92,6 +104,9 @@ pub(super) struct Engine {
     pub(super) zeroes: u64,
     /// A request of which not all pieces are started.
     waiting: Option<usize>,
+    /// The places of requests, and of those that wait no more for their flush.
+    used: Tickets,
+    resumed: Tickets,
     /// The port from which the last request came.
     turn: usize,
     in_flight: usize,
@@ -129,6 +144,8 @@ impl Engine {
             record,
             record_image: Arc::new(PageBlock::new(0)?, GFP_KERNEL)?,
             waiting: None,
+            used: Tickets::NONE,
+            resumed: Tickets::NONE,
             turn: 0,
             in_flight: 0,
             has_told: false,
@@ -141,11 +158,13 @@ impl Engine {
         self.store.is_clean()
     }
 
-    /// Does all that can be done now; returns whether nothing is in flight.
-    pub(super) fn run(&mut self, core: &Arc<Core>, is_draining: bool) -> bool {
+    /// Does all that can be done now, in `rounds` at most.
+    pub(super) fn run(&mut self, core: &Arc<Core>, is_draining: bool, rounds: u32) -> Run {
         self.store.drain(is_draining);
-        loop {
-            let mut is_idle = true;
+        let (mut together, mut is_idle) = (0, false);
+        for _ in 0..rounds {
+            core.look();
+            is_idle = true;
             while let Some((event, result)) = core.next_ended() {
                 self.ended(core, event, result);
                 is_idle = false;
@@ -153,14 +172,20 @@ impl Engine {
             // Before the requests of clients, which may take all the room there is.
             is_idle &= is_draining || !self.start_scrub_piece(core);
             is_idle &= !self.take_requests(core);
+            together = self.used.len().max(together);
             while let Some(action) = self.store.poll() {
                 self.act(core, action);
                 is_idle = false;
             }
             if is_idle {
                 self.tell(core);
-                return self.in_flight == 0;
+                break;
             }
+        }
+        Run {
+            is_complete: is_idle,
+            is_at_rest: is_idle && self.in_flight == 0,
+            together,
         }
     }
 
@@ -180,9 +205,10 @@ impl Engine {
     fn take_requests(&mut self, core: &Arc<Core>) -> bool {
         let mut has_started = false;
         loop {
-            let is_resumed = |job: &Option<Job>| job.as_ref().is_some_and(Job::is_resumed);
-            let resumed = || self.jobs.iter().position(is_resumed);
-            self.waiting = self.waiting.or_else(resumed);
+            if self.waiting.is_none() {
+                self.waiting = self.resumed.iter().next();
+                self.resumed.remove(self.waiting.unwrap_or(REQUESTS));
+            }
             if let Some(at) = self.waiting {
                 if !self.start_pieces(core, at) {
                     return has_started;
@@ -190,9 +216,10 @@ impl Engine {
                 self.waiting = None;
                 has_started = true;
             }
-            let Some(free) = self.jobs.iter().position(Option::is_none) else {
+            let free = self.used.first_free();
+            if free >= REQUESTS {
                 return has_started;
-            };
+            }
             let Some((operation, port)) = core.next_request(&mut self.turn) else {
                 return has_started;
             };
@@ -201,6 +228,7 @@ impl Engine {
             };
             if let Some(place) = self.jobs.get_mut(free) {
                 *place = Some(job);
+                self.used.insert(free);
             }
             self.waiting = Some(free);
         }
@@ -243,6 +271,8 @@ impl Engine {
         let is_finished = |job: &&mut Option<Job>| job.as_ref().is_some_and(Job::is_finished);
         let finished = self.jobs.get_mut(at).filter(is_finished);
         if let Some(job) = finished.and_then(Option::take) {
+            self.used.remove(at);
+            self.resumed.remove(at);
             job.answer();
         }
     }
@@ -287,6 +317,9 @@ impl Engine {
         };
         if let Some(Some(job)) = self.jobs.get_mut(piece.job) {
             job.ended(&piece, is_ok);
+            if job.is_resumed() && self.waiting != Some(piece.job) {
+                self.resumed.insert(piece.job);
+            }
         }
         if self.waiting != Some(piece.job) {
             self.finish(piece.job);

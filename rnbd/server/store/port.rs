@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The requests of one mapping of a device with a sidecar, on their way to its work item.
+//! The requests of one mapping of a device with a sidecar, on their way to its engine.
 
 use kernel::{
     prelude::*,
@@ -93,11 +93,12 @@ impl Port {
     }
 
     /// Adds a request that the mapping permits, and whose protection information, if it has some,
-    /// was verified. Any context.
+    /// was verified. It may be carried out before this returns. Sleeps: requests come from work
+    /// items, those of completion queues and those of paths.
     pub(crate) fn push(&self, operation: Operation) {
         self.running.fetch_add(1, Ordering::Relaxed);
         self.waiting.push(operation);
-        Core::kick(&self.core);
+        Core::came(&self.core);
     }
 
     /// Takes the request that came first.

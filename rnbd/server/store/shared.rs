@@ -28,8 +28,11 @@ use kernel_ext::{
     sync::{
         atomic::{
             AtomicBool,
+            AtomicU32,
             Ordering::{
+                AcqRel,
                 Acquire,
+                Relaxed,
                 Release, //
             }, //
         },
@@ -53,6 +56,7 @@ use super::{
 use crate::{
     server::io::Notice,
     sidecar::{
+        arrival::Arrival,
         layout::Layout,
         ring::Ring,
         superblock::Superblock,
@@ -63,10 +67,38 @@ use crate::{
 /// What the IO of a device needs.
 pub(super) type Means = (Arc<BlockDevice>, Arc<BioPool<StoreIo>>, Arc<WorkQueue>);
 
+/// Who uses the engine: no thread.
+const AT_REST: u32 = 0;
+/// A thread, which has seen all that is new.
+const IN_USE: u32 = 1;
+/// A thread, or the work item when it runs, will look at what is new.
+const HAS_NEWS: u32 = 2;
+
+/// Who uses the engine.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum User {
+    /// The work item.
+    Worker,
+    /// The thread that has brought a request.
+    Bringer,
+}
+
+impl User {
+    /// The number of rounds after which it has done enough: a write that waits for nothing ends in
+    /// the third one, and in the fourth there is nothing new.
+    const fn rounds(self) -> u32 {
+        match self {
+            Self::Worker => u32::MAX,
+            Self::Bringer => 8,
+        }
+    }
+}
+
 /// A device with a sidecar.
 ///
-/// Locking: `engine` is taken by the work item alone, and before it starts; `ports` and `scrub`
-/// inside it.
+/// Locking: `engine` is taken by the one thread that has changed `use_` from [`AT_REST`], the work
+/// item's or one that brings a request, and when the device is drained; `ports` and `scrub` inside
+/// it.
 #[pin_data]
 pub(super) struct Core {
     device: Arc<BlockDevice>,
@@ -74,6 +106,10 @@ pub(super) struct Core {
     queue: Arc<WorkQueue>,
     layout: Layout,
     seal: Seal,
+    /// [`AT_REST`], [`IN_USE`] or [`HAS_NEWS`].
+    use_: AtomicU32,
+    /// An [`Arrival`]; of the thread that uses the engine.
+    arrival: AtomicU32,
     is_draining: AtomicBool,
     /// There may be a piece of a scrub to be read.
     is_scrubbing: AtomicBool,
@@ -102,13 +138,7 @@ impl WorkItem for Core {
     type Pointer = Arc<Core>;
 
     fn run(core: Arc<Core>) {
-        let mut engine = core.engine.lock();
-        let is_draining = core.is_draining.load(Acquire);
-        let is_idle = engine.run(&core, is_draining);
-        drop(engine);
-        if is_draining && is_idle {
-            core.drained.complete_all();
-        }
+        Self::use_engine(&core, User::Worker);
     }
 }
 
@@ -132,6 +162,8 @@ impl Core {
                 queue,
                 layout,
                 seal,
+                use_: AtomicU32::new(AT_REST),
+                arrival: AtomicU32::new(Arrival::default().into_raw()),
                 is_draining: AtomicBool::new(false),
                 is_scrubbing: AtomicBool::new(false),
                 scrub <- new_mutex!(Scrub::new(), "rnbd_server::Core::scrub"),
@@ -146,10 +178,67 @@ impl Core {
         )
     }
 
-    /// Lets the work item run. Any context.
+    /// Something is new: lets the work item run, unless another thread uses the engine, which will
+    /// see it. Any context.
     pub(super) fn kick(core: &Arc<Self>) {
-        // If the item is queued already, it will see what is new.
-        let _ = core.queue.enqueue::<Arc<Self>, 0>(core.clone());
+        if core.has_news() {
+            let _ = core.queue.enqueue::<Arc<Self>, 0>(core.clone());
+        }
+    }
+
+    /// A request has come: it is carried out here and now, or by the work item. Sleeps.
+    pub(super) fn came(core: &Arc<Self>) {
+        if !core.has_news() {
+            return;
+        }
+        match Arrival::from_raw(core.arrival.load(Relaxed)).at_once() {
+            Some(arrival) => {
+                core.arrival.store(arrival.into_raw(), Relaxed);
+                Self::use_engine(core, User::Bringer);
+            }
+            None => {
+                let _ = core.queue.enqueue::<Arc<Self>, 0>(core.clone());
+            }
+        }
+    }
+
+    /// Notes that something is new; returns whether the caller has to see to it that the engine is
+    /// used.
+    fn has_news(&self) -> bool {
+        self.use_.swap(HAS_NEWS, AcqRel) == AT_REST
+    }
+
+    /// The caller, who uses the engine, looks at all that is new from here on.
+    pub(super) fn look(&self) {
+        self.use_.swap(IN_USE, AcqRel);
+    }
+
+    /// Uses the engine until nothing is new, for the thread that is to see to it. Sleeps.
+    fn use_engine(core: &Arc<Self>, by: User) {
+        loop {
+            let mut engine = core.engine.lock();
+            let is_draining = core.is_draining.load(Acquire);
+            let run = engine.run(core, is_draining, by.rounds());
+            drop(engine);
+            if is_draining && run.is_at_rest {
+                core.drained.complete_all();
+            }
+            if by == User::Worker {
+                let arrival = Arrival::from_raw(core.arrival.load(Relaxed));
+                let arrival = arrival.after_worker(run.together);
+                core.arrival.store(arrival.into_raw(), Relaxed);
+            }
+            let leave = || core.use_.compare_exchange(IN_USE, AT_REST, AcqRel, Relaxed);
+            if run.is_complete && leave().is_ok() {
+                return;
+            }
+            if by == User::Bringer {
+                // It has other requests to bring.
+                core.use_.store(HAS_NEWS, Release);
+                let _ = core.queue.enqueue::<Arc<Self>, 0>(core.clone());
+                return;
+            }
+        }
     }
 
     /// Writes all tuples home and empties the journal. No requests are left, and none come. Sleeps.

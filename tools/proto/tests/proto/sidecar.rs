@@ -6,6 +6,7 @@
 mod format;
 mod order;
 mod patrol;
+mod sets;
 
 use proto::sidecar::{
     layout::Layout,

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Sets of requests, slots of PI blocks, and who carries out a request.
+
+use proto::sidecar::{
+    arrival::Arrival,
+    homes::{
+        Homes,
+        Slot, //
+    },
+    tickets::{
+        Tickets,
+        TICKETS_MAX, //
+    },
+};
+
+#[test]
+fn a_set_has_what_was_added() {
+    let mut set = Tickets::NONE;
+    for ticket in 0..TICKETS_MAX {
+        assert_eq!((set.first_free(), set.is_empty()), (ticket, ticket == 0));
+        set.insert(ticket);
+        assert!(set.iter().eq(0..=ticket));
+    }
+    assert_eq!((set.first_free(), set.len()), (TICKETS_MAX, 64));
+    // Numbers that no request has are no members.
+    let full = set;
+    set.insert(TICKETS_MAX);
+    set.remove(TICKETS_MAX);
+    assert_eq!(set, full);
+    for ticket in (0..TICKETS_MAX).rev() {
+        set.remove(ticket);
+        assert!(set.iter().eq(0..ticket) && set.first_free() == ticket);
+    }
+    let (mut even, mut odd) = (Tickets::NONE, Tickets::NONE);
+    (0..8).for_each(|n| {
+        if n % 2 == 0 {
+            even.insert(n)
+        } else {
+            odd.insert(n)
+        }
+    });
+    assert!(even.or(odd).iter().eq(0..8));
+}
+
+/// A group is given the same slot as long as that is free, and another one else.
+#[test]
+fn groups_have_a_first_choice() {
+    let mut homes = Homes::new([Slot::default(); 4]);
+    let pin = |homes: &mut Homes<_>, group| homes.pin([Some(group), None]).unwrap()[0].unwrap();
+    assert_eq!([6, 1, 5].map(|group| pin(&mut homes, group)), [2, 1, 3]);
+    // Again: the slot that it has, be it the first choice or not.
+    assert_eq!([6, 1, 5].map(|group| pin(&mut homes, group)), [2, 1, 3]);
+    // Two groups with the same first choice, at once: all or none.
+    assert!(homes.pin([Some(0), Some(4)]).is_none());
+    assert_eq!(homes.start_load(), Some((1, 1)));
+    (0..2).for_each(|_| homes.unpin(3));
+    homes.end_load(3, true);
+    assert_eq!(homes.pin([Some(0), Some(4)]), Some([Some(0), Some(3)]));
+}
+
+#[test]
+fn slots_are_counted_as_they_are() {
+    let mut homes = Homes::new([Slot::default(); 4]);
+    let counts = |homes: &Homes<[Slot; 4]>| (homes.dirty_count(), homes.writing_count());
+    homes.pin([Some(0), Some(1)]).unwrap();
+    assert_eq!(
+        [homes.start_load(), homes.start_load()],
+        [Some((0, 0)), Some((1, 1))]
+    );
+    assert_eq!(homes.start_load(), None);
+    (0..2).for_each(|slot| homes.end_load(slot, true));
+    homes.dirty(0, 5);
+    homes.dirty(0, 4);
+    homes.dirty(1, 6);
+    assert_eq!((counts(&homes), homes.floor()), ((2, 0), Some(4)));
+    assert_eq!(homes.start_write(), Some((0, 0)));
+    assert_eq!(counts(&homes), (2, 1));
+    // It changes while it is written.
+    homes.dirty(0, 7);
+    homes.end_write(0, true);
+    assert_eq!((counts(&homes), homes.floor()), ((2, 0), Some(6)));
+    assert_eq!(
+        [homes.start_write(), homes.start_write()],
+        [Some((1, 1)), Some((0, 0))]
+    );
+    assert_eq!((counts(&homes), homes.start_write()), ((2, 2), None));
+    homes.end_write(1, false);
+    homes.end_write(0, true);
+    assert_eq!((counts(&homes), homes.floor()), ((1, 0), Some(6)));
+    homes.start_write().unwrap();
+    homes.end_write(1, true);
+    assert_eq!((counts(&homes), homes.floor()), ((0, 0), None));
+}
+
+/// Requests that come alone are carried out at once; the worker looks now and then.
+#[test]
+fn requests_that_come_alone_are_carried_out_at_once() {
+    let first = Arrival::default();
+    assert_eq!(first.at_once(), None);
+    let mut alone = first.after_worker(1);
+    let mut at_once = 0;
+    while let Some(next) = alone.at_once() {
+        alone = Arrival::from_raw(next.into_raw());
+        at_once += 1;
+    }
+    assert_eq!(at_once, 16);
+    let alone = first.after_worker(1);
+    assert_eq!(alone.after_worker(0), alone);
+    for together in [2, 64] {
+        assert_eq!(alone.after_worker(together).at_once(), None);
+    }
+}
