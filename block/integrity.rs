@@ -3,9 +3,10 @@
 //! Protection information of disks and block devices: a tuple of checksum, application tag and
 //! address beside each interval of data.
 //!
-//! The block layer makes the tuples of writes and verifies those of reads, unless the user of the
-//! disk does; the driver moves them ([`Request`](crate::mq::Request)). Towards a block device that
-//! stores tuples, a [`Bio`](crate::bio::Bio) has memory for them ([`BioTuples`]).
+//! Those of a disk are made and verified by its driver. The user of the disk may bring tuples, and
+//! may switch on that the block layer makes them (`write_generate` and `read_verify` in sysfs); the
+//! driver moves those ([`Request`](crate::mq::Request)). Towards a block device that stores tuples,
+//! a [`Bio`](crate::bio::Bio) has memory for them ([`BioTuples`]).
 //!
 //! C header: [`include/linux/blk-integrity.h`](srctree/include/linux/blk-integrity.h)
 
@@ -54,7 +55,11 @@ impl Integrity {
     pub(crate) fn to_raw(self) -> bindings::blk_integrity {
         let mut flags = raw::blk_integrity_flags_BLK_INTEGRITY_REF_TAG
             // The tuples are checked where the data is contiguous.
-            | raw::blk_integrity_flags_BLK_SPLIT_INTERVAL_CAPABLE;
+            | raw::blk_integrity_flags_BLK_SPLIT_INTERVAL_CAPABLE
+            // As for an adapter that inserts and strips them: a request without tuples costs the
+            // block layer neither memory nor a pass over data and tuples.
+            | raw::blk_integrity_flags_BLK_INTEGRITY_NOGENERATE
+            | raw::blk_integrity_flags_BLK_INTEGRITY_NOVERIFY;
         if self.is_stored {
             flags |= raw::blk_integrity_flags_BLK_INTEGRITY_DEVICE_CAPABLE;
         }

@@ -70,7 +70,7 @@ impl Checksum {
     /// # Safety
     ///
     /// The caller must ensure that `len` bytes at `data` are readable.
-    #[inline]
+    #[inline(always)]
     unsafe fn update_raw(self, value: u64, data: *const u8, len: usize) -> u64 {
         // CAST: A value of a shorter checksum fits it.
         // SAFETY: By the function requirements. The functions only read the bytes, each once.
@@ -96,7 +96,7 @@ impl PageBlock {
     /// # Errors
     ///
     /// Returns `EINVAL` if the range does not lie in the block.
-    #[inline]
+    #[inline(always)]
     pub fn checksum(&self, kind: Checksum, value: u64, offset: usize, len: usize) -> Result<u64> {
         let data = self.range(offset, len)?;
         // SAFETY: `range` checked that the bytes lie in the block.
@@ -124,6 +124,7 @@ impl SgList {
     ///
     /// Returns `EINVAL` if the list is shorter, or the length is not that of whole intervals; else
     /// the error of `each`.
+    #[inline(always)]
     pub fn checksums(
         &self,
         kind: Checksum,

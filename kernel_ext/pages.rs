@@ -155,9 +155,18 @@ impl PageBlock {
     ///
     /// Returns `EINVAL` if the range does not lie in the block.
     pub fn zero(&self, offset: usize, len: usize) -> Result {
+        self.fill(offset, len, 0)
+    }
+
+    /// Sets `len` bytes from `offset` on to `byte`.
+    ///
+    /// # Errors
+    ///
+    /// Returns `EINVAL` if the range does not lie in the block.
+    pub fn fill(&self, offset: usize, len: usize, byte: u8) -> Result {
         let target = self.range(offset, len)?;
         // SAFETY: `range` checked that the bytes lie in the block.
-        unsafe { bindings::memset(target.cast(), 0, len) };
+        unsafe { bindings::memset(target.cast(), byte.into(), len) };
         Ok(())
     }
 }

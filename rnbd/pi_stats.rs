@@ -20,6 +20,15 @@ use crate::proto::pi::{
     Geometry, //
 };
 
+/// Returns the checksum of the guards of a format.
+#[inline(always)]
+pub(crate) const fn checksum_of(format: Format) -> Checksum {
+    match format {
+        Format::Crc64 => Checksum::Crc64Nvme,
+        Format::T10 => Checksum::CrcT10Dif,
+    }
+}
+
 /// Counts of one device, as this end sees them. Any context.
 pub(crate) struct PiStats {
     geometry: Geometry,
@@ -53,11 +62,16 @@ impl PiStats {
         self.geometry
     }
 
-    /// Returns the checksum of the guards.
-    pub(crate) const fn checksum(&self) -> Checksum {
-        match self.geometry.format() {
-            Format::Crc64 => Checksum::Crc64Nvme,
-            Format::T10 => Checksum::CrcT10Dif,
+    /// Counts intervals of a read or a write that were verified, or made, and escapes.
+    pub(crate) fn count(&self, is_read: bool, right: u64, not_protected: u64) {
+        let counter = match is_read {
+            true => &self.read,
+            false => &self.written,
+        };
+        counter.fetch_add(right, Relaxed);
+        // Most often there are none.
+        if not_protected != 0 {
+            self.not_protected.fetch_add(not_protected, Relaxed);
         }
     }
 

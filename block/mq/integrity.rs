@@ -109,8 +109,8 @@ impl<T: Operations> Request<T> {
         }
     }
 
-    /// Returns whether the request has memory for tuples. One without was made by a user that has
-    /// switched off their generation or verification.
+    /// Returns whether the request has tuples, or memory for them: of its user, or of the block
+    /// layer, if that makes or verifies them. For all others the driver does.
     #[inline]
     pub fn has_tuples(&self) -> bool {
         // SAFETY: By the type invariants, the driver owns the request.

@@ -2,9 +2,9 @@
 
 //! Requests of devices with protection information: their tuples travel behind their data.
 //!
-//! The block layer makes the tuples of writes, and its user may. Those of reads are verified here,
-//! where the data has arrived, so that what is wrong is counted; the block layer then does not
-//! verify them again.
+//! Those of writes are made here, unless the user of the disk brings some or has asked the block
+//! layer to make them. Those of reads are verified here, where the data has arrived, so that what
+//! is wrong is counted; the block layer then does not verify them again.
 
 use block_ext::mq::{
     HwQueue,
@@ -16,12 +16,7 @@ use kernel::{
     sync::Arc, //
 };
 use kernel_ext::{
-    crc::Checksum,
-    errno,
-    pages::PageBlock,
-    ratelimit::RateLimit,
-    scatterlist::SgList,
-    sync::atomic::Ordering::Relaxed, //
+    crc::Checksum, errno, pages::PageBlock, ratelimit::RateLimit, scatterlist::SgList,
 };
 use rtrs_client::{
     Ticket,
@@ -39,7 +34,10 @@ use super::{
     session::TupleBuffers, //
 };
 use crate::{
-    pi_stats::PiStats,
+    pi_stats::{
+        checksum_of,
+        PiStats, //
+    },
     proto::{
         flags::{
             Op,
@@ -51,6 +49,7 @@ use crate::{
                 Verdict,
                 Wrong, //
             },
+            Format,
             Geometry,
             Tuple, //
         },
@@ -61,9 +60,6 @@ use crate::{
 
 /// Limits the log lines about wrong data.
 static LOG_LIMIT: RateLimit = RateLimit::new(5000, 3);
-
-/// Each byte of an escape.
-const ESCAPE: u8 = 0xff;
 
 /// Each byte of what is no tuple: no escape, and of an address that no disk has.
 const NO_TUPLE: u8 = 0xfe;
@@ -113,17 +109,16 @@ impl Protection {
         let len = usize::from(tuples_len);
         if rw.op == Op::Read {
             // Tuples of an earlier request must not stand for those that do not come.
-            fill(buffer, at, len, NO_TUPLE)?;
+            buffer.fill(at, len, NO_TUPLE)?;
             return sealed(io, None);
         }
-        let intervals = u64::from(len_bytes / self.geometry().interval_bytes());
         if request.has_tuples() {
             request.tuples_out(buffer, at, len)?;
-            self.stats.written.fetch_add(intervals, Relaxed);
         } else {
-            fill(buffer, at, len, ESCAPE)?;
-            self.stats.not_protected.fetch_add(intervals, Relaxed);
+            self.make(request, len_bytes, (buffer, at))?;
         }
+        let intervals = u64::from(len_bytes / self.geometry().interval_bytes());
+        self.stats.count(false, intervals, 0);
         sealed(io, Some((buffer, at, len)))
     }
 
@@ -133,8 +128,8 @@ impl Protection {
         let tuples_len = self.geometry().tuples_len(len_bytes).ok_or(EIO)?;
         let buffer = self.buffers.of(request).ok_or(EIO)?;
         let at = request.bounced_bytes() as usize;
+        self.verify(request, len_bytes, (buffer, at))?;
         if request.has_tuples() {
-            self.verify(request, len_bytes, (buffer, at))?;
             request.tuples_in(buffer, at, usize::from(tuples_len))?;
             request.set_verified();
         }
@@ -142,36 +137,96 @@ impl Protection {
         Ok(())
     }
 
+    /// Makes the tuples of a write, at an offset of a block.
+    fn make(
+        &self,
+        request: &Request<Queue>,
+        len_bytes: u32,
+        (buffer, at): (&PageBlock, usize),
+    ) -> Result {
+        self.each_interval(
+            request,
+            len_bytes,
+            at,
+            #[inline(always)]
+            |format, reference, guard, at| {
+                let tuple = Tuple::new(format, guard, reference);
+                tuple.store(format, |bytes| buffer.copy_in(at, bytes))
+            },
+        )
+    }
+
     /// Verifies the data of a read, whose tuples are at an offset of a block.
     fn verify(
         &self,
         request: &Request<Queue>,
         len_bytes: u32,
-        (buffer, mut at): (&PageBlock, usize),
+        (buffer, at): (&PageBlock, usize),
     ) -> Result {
-        let format = self.geometry().format();
-        let tuple_len = format.tuple_bytes() as usize;
-        let mut reference = self.geometry().reference(request.sector()).ok_or(EIO)?;
         let (mut right, mut not_protected) = (0u64, 0u64);
-        let interval_bytes = self.geometry().interval_bytes();
-        let data = request.sg();
-        let verified = data.checksums(self.stats.checksum(), interval_bytes, len_bytes, |guard| {
-            let tuple = Tuple::load(format, |bytes| buffer.copy_out(at, bytes))?;
-            match tuple.verify(format, reference, || guard) {
-                Ok(Verdict::Right) => right = right.wrapping_add(1),
-                Ok(Verdict::NotProtected) => not_protected = not_protected.wrapping_add(1),
-                Err(wrong) => {
-                    log_wrong(request.queue(), wrong);
-                    return Err(errno::EILSEQ);
+        let verified = self.each_interval(
+            request,
+            len_bytes,
+            at,
+            #[inline(always)]
+            |format, reference, guard, at| {
+                let tuple = Tuple::load(format, |bytes| buffer.copy_out(at, bytes))?;
+                match tuple.verify(format, reference, || guard) {
+                    Ok(Verdict::Right) => right = right.wrapping_add(1),
+                    Ok(Verdict::NotProtected) => not_protected = not_protected.wrapping_add(1),
+                    Err(wrong) => {
+                        log_wrong(request.queue(), wrong);
+                        return Err(errno::EILSEQ);
+                    }
                 }
-            }
-            at = at.wrapping_add(tuple_len);
-            reference = reference.wrapping_add(1);
-            Ok(())
-        });
-        self.stats.read.fetch_add(right, Relaxed);
-        self.stats.not_protected.fetch_add(not_protected, Relaxed);
+                Ok(())
+            },
+        );
+        self.stats.count(true, right, not_protected);
         verified
+    }
+
+    /// Calls `each` with the format, the address, the checksum and the place of the tuple of each
+    /// interval of a request, until it fails; the first tuple is at an offset of a block.
+    #[inline(always)]
+    fn each_interval(
+        &self,
+        request: &Request<Queue>,
+        len_bytes: u32,
+        at: usize,
+        each: impl FnMut(Format, u64, u64, usize) -> Result,
+    ) -> Result {
+        // A loop for each format: in it the format is a constant.
+        match self.geometry().format() {
+            Format::Crc64 => self.each_of(Format::Crc64, request, len_bytes, at, each),
+            Format::T10 => self.each_of(Format::T10, request, len_bytes, at, each),
+        }
+    }
+
+    #[inline(always)]
+    fn each_of(
+        &self,
+        format: Format,
+        request: &Request<Queue>,
+        len_bytes: u32,
+        mut at: usize,
+        mut each: impl FnMut(Format, u64, u64, usize) -> Result,
+    ) -> Result {
+        let mut reference = self.geometry().reference(request.sector()).ok_or(EIO)?;
+        let interval_bytes = self.geometry().interval_bytes();
+        request.sg().checksums(
+            checksum_of(format),
+            interval_bytes,
+            len_bytes,
+            #[inline(always)]
+            |guard| {
+                each(format, reference, guard, at)?;
+                // CAST: 8 or 16.
+                at = at.wrapping_add(format.tuple_bytes() as usize);
+                reference = reference.wrapping_add(1);
+                Ok(())
+            },
+        )
     }
 }
 
@@ -213,14 +268,6 @@ fn log_wrong(device: &Device, wrong: Wrong) {
     if LOG_LIMIT.allow().is_some() {
         pr_err!("{device}: wrong data from the server: {}\n", Shown(wrong));
     }
-}
-
-/// Fills the place of tuples. Their lengths are multiples of 8 bytes.
-fn fill(buffer: &PageBlock, at: usize, len: usize, byte: u8) -> Result {
-    for offset in (at..at.saturating_add(len)).step_by(size_of::<u64>()) {
-        buffer.copy_in(offset, &[byte; size_of::<u64>()])?;
-    }
-    Ok(())
 }
 
 /// Returns `io` with the CRC of itself and of the `tuples`, at an offset of a block.

@@ -32,11 +32,7 @@ use kernel_ext::{
     crc::Checksum,
     errno,
     module_param_word,
-    pages::PageBlock,
-    sync::atomic::{
-        AtomicU64,
-        Ordering::Relaxed, //
-    }, //
+    pages::PageBlock, //
 };
 use rtrs_server::Operation;
 
@@ -49,7 +45,10 @@ use super::{
     store, //
 };
 use crate::{
-    pi_stats::PiStats,
+    pi_stats::{
+        checksum_of,
+        PiStats, //
+    },
     proto::{
         flags::Op,
         message::IoRequest,
@@ -195,53 +194,75 @@ impl Protection {
         Some(crc == u64::from(seal.crc))
     }
 
-    /// Calls `each` with the address, the checksum and the place of the tuple of each interval of
-    /// the `size` bytes of data at the start of `memory`, until it fails.
+    /// Calls `each` with the format, the address, the checksum and the place of the tuple of each
+    /// interval of the `size` bytes of data at the start of `memory`, until it fails.
+    #[inline(always)]
     fn each_interval(
         &self,
         memory: &PageBlock,
         first: u64,
         size: u32,
-        mut each: impl FnMut(u64, u64, usize) -> Result<(), Bad>,
+        each: impl FnMut(Format, u64, u64, usize) -> Result<(), Bad>,
     ) -> Result<Result<(), Bad>> {
-        let checksum = self.stats.checksum();
-        let tuple_len = self.geometry().format().tuple_bytes() as usize;
+        // A loop for each format: in it the format is a constant.
+        match self.geometry().format() {
+            Format::Crc64 => self.each_of(Format::Crc64, memory, first, size, each),
+            Format::T10 => self.each_of(Format::T10, memory, first, size, each),
+        }
+    }
+
+    #[inline(always)]
+    fn each_of(
+        &self,
+        format: Format,
+        memory: &PageBlock,
+        first: u64,
+        size: u32,
+        mut each: impl FnMut(Format, u64, u64, usize) -> Result<(), Bad>,
+    ) -> Result<Result<(), Bad>> {
         let interval = self.geometry().interval_bytes() as usize;
-        let (mut reference, mut at) = (first, size as usize);
-        for offset in (0..size as usize).step_by(interval) {
-            let guard = memory.checksum(checksum, 0, offset, interval)?;
-            if let Err(bad) = each(reference, guard, at) {
+        let (mut reference, mut at, mut offset) = (first, size as usize, 0);
+        while offset < size as usize {
+            let guard = memory.checksum(checksum_of(format), 0, offset, interval)?;
+            if let Err(bad) = each(format, reference, guard, at) {
                 return Ok(Err(bad));
             }
-            at = at.wrapping_add(tuple_len);
+            // CAST: 8 or 16.
+            at = at.wrapping_add(format.tuple_bytes() as usize);
+            offset = offset.wrapping_add(interval);
             reference = reference.wrapping_add(1);
         }
         Ok(Ok(()))
     }
 
-    /// Verifies the data at the start of `memory` by the tuples behind it.
+    /// Verifies the data at the start of `memory` by the tuples behind it, and counts it as that of
+    /// a read or of a write.
     fn verify(
         &self,
         memory: &PageBlock,
         first: u64,
         size: u32,
-        counter: &AtomicU64,
+        is_read: bool,
     ) -> Result<Result<(), Bad>> {
-        let format = self.geometry().format();
         let (mut right, mut not_protected) = (0u64, 0u64);
-        let verified = self.each_interval(memory, first, size, |reference, guard, at| {
-            // The tuples are within the chunk, as all of the request.
-            let tuple = Tuple::load(format, |bytes| memory.copy_out(at, bytes));
-            let tuple = tuple.map_err(|_| Bad::Seal)?;
-            match tuple.verify(format, reference, || guard) {
-                Ok(Verdict::Right) => right = right.wrapping_add(1),
-                Ok(Verdict::NotProtected) => not_protected = not_protected.wrapping_add(1),
-                Err(wrong) => return Err(Bad::Interval(wrong)),
-            }
-            Ok(())
-        })?;
-        counter.fetch_add(right, Relaxed);
-        self.stats.not_protected.fetch_add(not_protected, Relaxed);
+        let verified = self.each_interval(
+            memory,
+            first,
+            size,
+            #[inline(always)]
+            |format, reference, guard, at| {
+                // The tuples are within the chunk, as all of the request.
+                let tuple = Tuple::load(format, |bytes| memory.copy_out(at, bytes));
+                let tuple = tuple.map_err(|_| Bad::Seal)?;
+                match tuple.verify(format, reference, || guard) {
+                    Ok(Verdict::Right) => right = right.wrapping_add(1),
+                    Ok(Verdict::NotProtected) => not_protected = not_protected.wrapping_add(1),
+                    Err(wrong) => return Err(Bad::Interval(wrong)),
+                }
+                Ok(())
+            },
+        )?;
+        self.stats.count(is_read, right, not_protected);
         Ok(verified)
     }
 
@@ -251,15 +272,20 @@ impl Protection {
     ///
     /// `EIO` if they do not fit into the memory, which does not happen.
     pub(super) fn make(&self, memory: &PageBlock, first: u64, size: u32) -> Result {
-        let format = self.geometry().format();
         let mut made = 0u64;
-        let result = self.each_interval(memory, first, size, |reference, guard, at| {
-            made = made.wrapping_add(1);
-            let tuple = Tuple::new(format, guard, reference);
-            let written = tuple.store(format, |bytes| memory.copy_in(at, bytes));
-            written.map_err(|_| Bad::Seal)
-        })?;
-        self.stats.read.fetch_add(made, Relaxed);
+        let result = self.each_interval(
+            memory,
+            first,
+            size,
+            #[inline(always)]
+            |format, reference, guard, at| {
+                made = made.wrapping_add(1);
+                let tuple = Tuple::new(format, guard, reference);
+                let written = tuple.store(format, |bytes| memory.copy_in(at, bytes));
+                written.map_err(|_| Bad::Seal)
+            },
+        )?;
+        self.stats.count(true, made, 0);
         result.map_err(|_| EIO)
     }
 
@@ -296,7 +322,7 @@ impl ProtectedIo {
         match protection.geometry().mode() {
             Mode::Wire => protection.make(memory, first, size),
             Mode::Pass if verifies_reads() => protection
-                .verify(memory, first, size, &protection.stats.read)?
+                .verify(memory, first, size, true)?
                 .map_err(|bad| protection.reject(true, bad)),
             // Those of mode store do not come here.
             Mode::Pass | Mode::Store => Ok(()),
@@ -389,12 +415,7 @@ fn check(protection: &Protection, request: &IoRequest, operation: &Operation) ->
     if is_write && (is_stored || verifies_writes()) {
         let memory = operation.memory().ok_or(EIO)?;
         protection
-            .verify(
-                memory,
-                first.ok_or(EINVAL)?,
-                request.size,
-                &protection.stats.written,
-            )?
+            .verify(memory, first.ok_or(EINVAL)?, request.size, false)?
             .map_err(|bad| protection.reject(false, bad))?;
     }
     // Other operations have no tuples, and may begin at any sector.

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0
 """Protection information: each block carries a tuple that both ends verify.
 
-    client /dev/rnbd0 (block layer makes tuples) ══ wire ══ server (verifies) ── /dev/ram0, or a disk that stores them
+    client /dev/rnbd0 (makes tuples) ══ wire ══ server (verifies) ── /dev/ram0, or a disk that stores them
 """
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_a_disk_has_what_linux_tools_expect(pair: Lab) -> None:
     names = ("format", "tag_size", "read_verify", "write_generate", "protection_interval_bytes",
              "device_is_integrity_capable")
     found = [pair.client.read(f"{folder}/{name}").strip() for name in names]
-    eq(found, ["EXT-DIF-TYPE1-CRC64", "0", "1", "1", "4096", "0"])
+    eq(found, ["EXT-DIF-TYPE1-CRC64", "0", "0", "0", "4096", "0"])
     eq(disk.queue("logical_block_size").strip(), "4096")
     pair.client.run(f"modprobe xfs; mkfs.xfs -q {disk.path} && mount {disk.path} /mnt", 120)
     pair.defer(pair.client.try_run, "umount /mnt 2>/dev/null; rmmod xfs 2>/dev/null")
@@ -119,13 +119,31 @@ def test_the_server_disk_holds_the_data_alone(pair: Lab) -> None:
     raw = pair.server.run("dd if=/dev/ram0 bs=1M iflag=direct status=none | md5sum").split()[0]
     eq(disk.checksum(), raw, "both ends")
     no_errors(pair, disk)
-    # A user may do without: its blocks are not verified, and counted.
-    generate = f"/sys/block/{disk.name}/integrity/write_generate"
-    pair.client.run(f"echo 0 > {generate} && dd if=/dev/zero of={disk.path} bs=4096 count=3 oflag=direct status=none "
-                    f"&& echo 1 > {generate} && dd if={disk.path} of=/dev/null bs=4096 count=3 iflag=direct")
-    eq((client_stats(disk)["not_protected"], server_stats(pair)["not_protected"]), ("3", "3"))
-    no_errors(pair, disk)
+    eq((client_stats(disk)["not_protected"], server_stats(pair)["not_protected"]), ("0", "0"))
     disk.unmap()
+
+
+@needs()
+def test_the_block_layer_may_make_them(pair: Lab) -> None:
+    """read_verify and write_generate: the tuples are the block layer's or ours, and each end takes both for right."""
+    rnbd.start(pair)
+    for pi, interval in (("crc64", 4096), ("t10", 512)):
+        disk = map_with(pair, pi)
+        folder = f"/sys/block/{disk.name}/integrity"
+        written = read = 0
+        for number, (generate, verify) in enumerate(((0, 1), (1, 0), (1, 1), (0, 0))):
+            pair.client.run(f"echo {generate} > {folder}/write_generate; echo {verify} > {folder}/read_verify; "
+                            f"head -c 12288 /dev/urandom > /run/area; "
+                            f"dd if=/run/area of={disk.path} bs=4096 seek={512 + number} oflag=direct status=none && "
+                            f"dd if={disk.path} of=/run/back bs=4096 skip={512 + number} count=3 iflag=direct "
+                            "status=none && cmp /run/area /run/back")
+            seen = client_stats(disk)
+            ge(int(seen["written"]) - written, 12288 // interval, f"{pi}: intervals written: {seen}")
+            ge(int(seen["read"]) - read, 12288 // interval, f"{pi}: intervals read: {seen}")
+            written, read = int(seen["written"]), int(seen["read"])
+        no_errors(pair, disk)
+        eq((client_stats(disk)["not_protected"], server_stats(pair)["not_protected"]), ("0", "0"))
+        disk.unmap()
 
 
 @needs()

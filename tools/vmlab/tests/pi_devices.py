@@ -73,7 +73,9 @@ def test_users_bring_tuples_of_their_own(pair: Lab) -> None:
     for pi, device in (("crc64", "ram0"), ("t10", "ram0"), ("require", "sda")):
         disk = map_with(pair, pi, device)
         own_tuples(pair, disk)
-        eq(server_stats(pair, device)["write_errors"], "20", "writes that the server has refused")
+        seen = server_stats(pair, device)
+        eq(seen["write_errors"], "20", "writes that the server has refused")
+        eq(int(seen["not_protected"]) > 0, device == "ram0", f"{device}: escapes that were written: {seen}")
         disk.unmap()
 
 
