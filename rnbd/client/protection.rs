@@ -30,7 +30,6 @@ use super::{
         self,
         Queue, //
     },
-    retry::end,
     session::TupleBuffers, //
 };
 use crate::{
@@ -51,6 +50,7 @@ use crate::{
             },
             Format,
             Geometry,
+            Made,
             Tuple, //
         },
         wire::Io, //
@@ -115,7 +115,13 @@ impl Protection {
         if request.has_tuples() {
             request.tuples_out(buffer, at, len)?;
         } else {
-            self.make(request, len_bytes, (buffer, at))?;
+            let made = self.make(request, len_bytes, (buffer, at))?;
+            // When it comes again it is the same request, and they are the same tuples.
+            request.forbid_merges();
+            if *request.pdu_mut().made.get_or_insert(made) != made {
+                log_changed(request.queue());
+                return Err(errno::EILSEQ);
+            }
         }
         let intervals = u64::from(len_bytes / self.geometry().interval_bytes());
         self.stats.count(false, intervals, 0);
@@ -143,17 +149,20 @@ impl Protection {
         request: &Request<Queue>,
         len_bytes: u32,
         (buffer, at): (&PageBlock, usize),
-    ) -> Result {
+    ) -> Result<Made> {
+        let mut made = Made::NOTHING;
         self.each_interval(
             request,
             len_bytes,
             at,
             #[inline(always)]
             |format, reference, guard, at| {
+                made = made.and(guard);
                 let tuple = Tuple::new(format, guard, reference);
                 tuple.store(format, |bytes| buffer.copy_in(at, bytes))
             },
-        )
+        )?;
+        Ok(made)
     }
 
     /// Verifies the data of a read, whose tuples are at an offset of a block.
@@ -252,8 +261,8 @@ pub(super) fn send(
     let message = match prepared {
         Ok(message) => message,
         Err(error) => {
-            device.log_failed(request.op(), error);
-            end(request, Err(error));
+            let protected = Protected(request);
+            protected.finish(Err(error));
             return Ok(());
         }
     };
@@ -267,6 +276,13 @@ pub(super) fn send(
 fn log_wrong(device: &Device, wrong: Wrong) {
     if LOG_LIMIT.allow().is_some() {
         pr_err!("{device}: wrong data from the server: {}\n", Shown(wrong));
+    }
+}
+
+#[cold]
+fn log_changed(device: &Device) {
+    if LOG_LIMIT.allow().is_some() {
+        pr_err!("{device}: the data of a write has changed since it was sent first\n");
     }
 }
 
@@ -298,6 +314,24 @@ impl From<Protected> for Request<Queue> {
 }
 
 impl Protected {
+    /// Ends the request: with an error if what was read is wrong.
+    fn finish(mut self, result: Result) {
+        let finished = match (result, self.0.op(), self.0.queue().protection().cloned()) {
+            (Ok(()), block_ext::Op::Read, Some(protection)) => protection.finish_read(&mut self.0),
+            (result, _, _) => result,
+        };
+        self.0.pdu_mut().made = None;
+        match finished {
+            Ok(()) => Device::acknowledged(self.0),
+            Err(error) => {
+                if error == errno::EILSEQ {
+                    self.count_error();
+                }
+                Device::failed(self.0, error);
+            }
+        }
+    }
+
     /// Counts an error of protection information.
     fn count_error(&self) {
         if let Some(protection) = self.0.queue().protection() {
@@ -312,20 +346,8 @@ impl Transfer for Protected {
         self.0.sg_mut()
     }
 
-    fn done(mut self, result: Result) {
-        let finished = match (result, self.0.op(), self.0.queue().protection().cloned()) {
-            (Ok(()), block_ext::Op::Read, Some(protection)) => protection.finish_read(&mut self.0),
-            (result, _, _) => result,
-        };
-        match finished {
-            Ok(()) => Device::acknowledged(self.0),
-            Err(error) => {
-                if error == errno::EILSEQ {
-                    self.count_error();
-                }
-                Device::failed(self.0, error);
-            }
-        }
+    fn done(self, result: Result) {
+        self.finish(result);
     }
 
     fn requeue(self, ticket: Ticket) {

@@ -24,6 +24,7 @@ use super::{
 };
 use crate::proto::{
     cache::Note,
+    pi::Made,
     retry::{
         self,
         NotSent, //
@@ -45,6 +46,9 @@ pub(super) struct History {
     pub(super) remote_id: u32,
     /// What its acknowledgement means for the server's cache.
     pub(super) note: Note,
+    /// The tuples that were made for it, of a write with protection information. Who may end such
+    /// a request resets it, as [`end`] does not.
+    pub(super) made: Option<Made>,
 }
 
 impl History {
@@ -75,13 +79,14 @@ impl Device {
     pub(super) fn take_back(
         &self,
         error: Error,
-        request: Request<Queue>,
+        mut request: Request<Queue>,
     ) -> Result<(), Rejected<Queue>> {
         let errno = Errno::new(error.to_errno()).unwrap_or(Errno::EIO);
         match NotSent::new(errno, self.may_recover()) {
             NotSent::Requeue => return Err(Rejected(request)),
             NotSent::WaitForChunk => self.wait_for_chunk(request),
             NotSent::Fail => {
+                request.pdu_mut().made = None;
                 self.log_failed(request.op(), error);
                 end(request, Err(EIO));
             }

@@ -16,6 +16,7 @@
 
 pub mod choice;
 pub mod geometry;
+pub mod made;
 pub mod seal;
 pub mod tuple;
 
@@ -30,6 +31,7 @@ pub use self::{
         Geometry,
         Mode, //
     },
+    made::Made,
     seal::Seal,
     tuple::Tuple, //
 };

@@ -5,6 +5,9 @@
 """
 from __future__ import annotations
 
+import errno
+import hashlib
+
 from vmlab import docs, paths, rnbd
 from vmlab.checks import Failed, eq, ge, matches, ok, until
 from vmlab.lab import Lab
@@ -216,6 +219,56 @@ def test_a_server_that_has_it_no_more_does_not_get_the_disk_back(pair: Lab) -> N
     until(lambda: disk.attribute("state") == "open", 60, "the disk is back")
     disk.fio("--rw=randwrite --bs=4k --iodepth=4 --size=1m --verify=crc32c --verify_fatal=1").clean()
     no_errors(pair, disk)
+    disk.unmap()
+
+
+# Writes a block of shared memory, and may change it before the write has ended; prints its errno.
+SHARED = """
+import mmap, os, sys, time
+area, fd = mmap.mmap(-1, 4096), os.open(sys.argv[1], os.O_WRONLY | os.O_DIRECT)
+area[:] = b"n" * 4096
+writer = os.fork()
+if not writer:
+    try:
+        os._exit(os.pwrite(fd, area, 9 * 4096) != 4096)
+    except OSError as error:
+        os._exit(error.errno)
+time.sleep(1)
+if sys.argv[2] == "change":
+    area[100:101] = b"c"
+open("/run/changed", "w").close()
+print(os.waitstatus_to_exitcode(os.waitpid(writer, 0)[1]))
+"""
+
+
+@needs(wires=1)
+def test_a_write_that_comes_again_has_the_same_tuples(pair: Lab) -> None:
+    """Memory that changes while its write waits for the end of an outage gets no tuples that are right: EILSEQ."""
+    rnbd.ram_disk(pair, 16)
+    rnbd.load_server(pair, rtrs="heartbeat_interval_ms=500")
+    rnbd.load_client(pair)
+    disk = map_with(pair, "t10")
+    rnbd.fail_fast(pair, "off")
+    pair.client.push_bytes(SHARED.encode(), "/run/shared.py")
+    old = b"o" * 4096
+    for what, errno_, content in (("keep", 0, b"n" * 4096), ("change", errno.EILSEQ, old)):
+        pair.client.push_bytes(old, "/run/old")
+        pair.client.run(f"rm -f /run/changed; dd if=/run/old of={disk.path} bs=4096 seek=9 oflag=direct status=none")
+        mark = pair.client.log_mark()
+        pair.defer(pair.mend, 0)
+        pair.cut(0)
+        # Sent before the client notices.
+        job = pair.client.start_job(f"python3 -I -S /run/shared.py {disk.path} {what}", 120)
+        until(lambda: disk.attribute("state") == "closed", 20, "the client has noticed")
+        until(lambda: pair.client.exists("/run/changed"), 20, "the memory is what it will be")
+        pair.mend(0)
+        until(lambda: paths.revive_rxe(pair) or disk.attribute("state") == "open", 60, "the disk is back")
+        until(lambda: disk.attribute("state") == "open", 60, "the disk is back")
+        eq(job.ok().strip().rpartition("\n")[2], str(errno_), f"{what}: the errno of the write")
+        eq(client_stats(disk)["write_errors"], str(int(bool(errno_))), f"{what}: counted")
+        eq(len(pair.client.log_matches("has changed since it was sent first", mark)), int(bool(errno_)), what)
+        found = pair.server.run("dd if=/dev/ram0 bs=4096 skip=9 count=1 iflag=direct status=none | md5sum").split()[0]
+        eq(found, hashlib.md5(content).hexdigest(), f"{what}: the block on the disk")
     disk.unmap()
 
 

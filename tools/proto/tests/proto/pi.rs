@@ -29,6 +29,7 @@ use proto::rnbd::{
         },
         Format,
         Geometry,
+        Made,
         Mode,
         Seal,
         Tuple, //
@@ -311,4 +312,28 @@ fn lengths_that_lie_are_refused() {
     assert_eq!(IoRequest::device_id_of(io.as_bytes()), Some(3));
     assert_eq!(IoRequest::device_id_of(&io.as_bytes()[..23]), None);
     assert!(Malformed::Tuples(16).to_string().contains("16"));
+}
+
+#[test]
+fn tuples_that_were_made_are_known_by_their_guards() {
+    let made = |guards: &[u64]| guards.iter().fold(Made::NOTHING, |made, g| made.and(*g));
+    let guards: Vec<u64> = (0..248).map(|n| n * n % 251).collect();
+    for (place, bit) in (0..guards.len()).flat_map(|place| (0..64).map(move |bit| (place, bit))) {
+        let mut other = guards.clone();
+        other[place] ^= 1 << bit;
+        assert_ne!(made(&other), made(&guards), "bit {bit} of guard {place}");
+        // Of T10 there are 16 bits.
+        if place != 0 && bit < 16 {
+            other[place - 1] ^= 1 << bit;
+            assert_ne!(
+                made(&other),
+                made(&guards),
+                "bit {bit} of two guards, {place}"
+            );
+        }
+    }
+    let mut swapped = guards.clone();
+    swapped.swap(3, 4);
+    assert_ne!(made(&swapped), made(&guards));
+    assert_ne!(made(&guards[1..]), made(&guards));
 }
