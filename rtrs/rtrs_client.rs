@@ -30,7 +30,10 @@ pub use client::{
     },
 };
 
-pub use rtrs_core::proto::quarantine::Ticket;
+pub use rtrs_core::proto::{
+    quarantine::Ticket,
+    wire::TAIL_LEN_MAX, //
+};
 
 use client::module::ModuleState;
 

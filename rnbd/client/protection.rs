@@ -128,12 +128,14 @@ impl Protection {
         sealed(io, Some((buffer, at, len)))
     }
 
-    /// Verifies the data of a read that was answered, and gives the tuples to its user.
-    fn finish_read(&self, request: &mut Request<Queue>) -> Result {
+    /// Verifies the data of a read that was answered, and gives the tuples to its user. They are
+    /// behind the data, or a `tail` that came with the response.
+    fn finish_read(&self, request: &mut Request<Queue>, tail: &[u8]) -> Result {
         let len_bytes = request.len_bytes();
         let tuples_len = self.geometry().tuples_len(len_bytes).ok_or(EIO)?;
         let buffer = self.buffers.of(request).ok_or(EIO)?;
         let at = request.bounced_bytes() as usize;
+        buffer.copy_in(at, tail)?;
         self.verify(request, len_bytes, (buffer, at))?;
         if request.has_tuples() {
             request.tuples_in(buffer, at, usize::from(tuples_len))?;
@@ -262,7 +264,7 @@ pub(super) fn send(
         Ok(message) => message,
         Err(error) => {
             let protected = Protected(request);
-            protected.finish(Err(error));
+            protected.finish(Err(error), &[]);
             return Ok(());
         }
     };
@@ -315,9 +317,11 @@ impl From<Protected> for Request<Queue> {
 
 impl Protected {
     /// Ends the request: with an error if what was read is wrong.
-    fn finish(mut self, result: Result) {
+    fn finish(mut self, result: Result, tail: &[u8]) {
         let finished = match (result, self.0.op(), self.0.queue().protection().cloned()) {
-            (Ok(()), block_ext::Op::Read, Some(protection)) => protection.finish_read(&mut self.0),
+            (Ok(()), block_ext::Op::Read, Some(protection)) => {
+                protection.finish_read(&mut self.0, tail)
+            }
             (result, _, _) => result,
         };
         self.0.pdu_mut().made = None;
@@ -346,8 +350,18 @@ impl Transfer for Protected {
         self.0.sg_mut()
     }
 
+    fn tail_len(&self) -> u32 {
+        let (protection, len_bytes) = (self.0.queue().protection(), self.0.len_bytes());
+        let tuples_len = protection.and_then(|p| p.geometry().tuples_len(len_bytes));
+        tuples_len.map_or(0, u32::from)
+    }
+
     fn done(self, result: Result) {
-        self.finish(result);
+        self.finish(result, &[]);
+    }
+
+    fn done_with_tail(self, tail: &[u8]) {
+        self.finish(Ok(()), tail);
     }
 
     fn requeue(self, ticket: Ticket) {

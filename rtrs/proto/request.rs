@@ -15,6 +15,8 @@ use super::wire::{
     WriteHead,
     NEED_INVAL,
     READ,
+    TAIL,
+    TAIL_LEN_MAX,
     WRITE, //
 };
 use ferro_proto::errno::Errno;
@@ -47,8 +49,8 @@ pub struct ReadRequest {
     pub data_len: u32,
     /// The number of bytes of the user message, directly after the space for the data.
     pub usr_len: u16,
-    /// The destination of the data, exactly `data_len` bytes; `None` if and only if `data_len` is
-    /// 0.
+    /// The destination of the data, exactly `data_len` bytes but for a tail; `None` if and only if
+    /// `data_len` is 0.
     pub reply: Option<Reply>,
 }
 
@@ -59,8 +61,25 @@ pub struct Reply {
     pub addr: u64,
     /// Remote key.
     pub rkey: u32,
-    /// The client wants the key invalidated before the response.
-    pub need_inval: bool,
+    /// What comes after the data.
+    pub then: Then,
+}
+
+/// What a client wants with the response to a read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Then {
+    /// Nothing.
+    Response,
+    /// The invalidation of its key before the response.
+    Invalidation,
+    /// With the response so many bytes of the end of the data, 1 to [`TAIL_LEN_MAX`], for which its
+    /// memory has no room.
+    Tail {
+        /// The number of bytes, fewer than those of the data.
+        len: u8,
+        /// The key is to be invalidated before the response.
+        invalidate: bool,
+    },
 }
 
 /// The reason why a request is rejected. The server closes the path without an answer, as the
@@ -161,13 +180,18 @@ pub fn parse(head: &[u8], offset: u32) -> Result<Request, Malformed> {
         0 if data_len == 0 => None,
         1 => {
             let (desc, _) = Descriptor::ref_from_prefix(rest).map_err(|_| Malformed::Truncated)?;
-            if desc.len.get() != data_len || data_len == 0 {
-                return Err(Malformed::DescriptorLength(desc.len.get()));
-            }
+            let (flags, len) = (read.flags.get(), desc.len.get());
+            let then = if len != data_len || data_len == 0 {
+                tail(flags, len, data_len)?
+            } else if flags & NEED_INVAL != 0 {
+                Then::Invalidation
+            } else {
+                Then::Response
+            };
             Some(Reply {
                 addr: desc.addr.get(),
                 rkey: desc.key.get(),
-                need_inval: read.flags.get() & NEED_INVAL != 0,
+                then,
             })
         }
         n => return Err(Malformed::DescriptorCount(n)),
@@ -177,6 +201,19 @@ pub fn parse(head: &[u8], offset: u32) -> Result<Request, Malformed> {
         usr_len,
         reply,
     }))
+}
+
+/// Returns the tail of a read whose descriptor has another length than its data.
+#[cold]
+fn tail(flags: u16, len: u32, data_len: u32) -> Result<Then, Malformed> {
+    match data_len.checked_sub(len) {
+        Some(tail @ 1..=TAIL_LEN_MAX) if flags & TAIL != 0 && len != 0 => Ok(Then::Tail {
+            // CAST: At most `TAIL_LEN_MAX`.
+            len: tail as u8,
+            invalidate: flags & NEED_INVAL != 0,
+        }),
+        _ => Err(Malformed::DescriptorLength(len)),
+    }
 }
 
 /// The request does not fit a chunk.
@@ -221,7 +258,7 @@ pub enum RkeyError {
 }
 
 /// Parses the payload of a response with `always_invalidate=Y`: the new key of chunk `msg_id`,
-/// which the response's immediate names.
+/// which the response's immediate names. A tail may follow.
 #[inline]
 pub fn parse_rkey(bytes: &[u8], msg_id: u16) -> Result<u32, RkeyError> {
     let (msg, _) =

@@ -40,6 +40,12 @@ pub const RKEY_RESPONSE: u16 = 4;
 
 /// Flag of [`ReadHead`]: the server must invalidate the client's key.
 pub const NEED_INVAL: u16 = 1 << 0;
+/// Flag of [`ReadHead`]: the end of the data, that is what the descriptor has no room for, comes
+/// with the response, behind the chunk's new key. Only for servers of which the user of RTRS knows
+/// that they support it.
+pub const TAIL: u16 = 1 << 1;
+/// The most bytes of data that come with a response.
+pub const TAIL_LEN_MAX: u32 = 64;
 /// Flag of [`ConnectResponse`]: each response has a new key (`always_invalidate=Y`).
 pub const NEW_RKEY: u32 = 1 << 1;
 /// Bit of [`ConnectRequest::first_conn`].
@@ -240,7 +246,7 @@ pub struct ReadHead {
     pub kind: U16,
     /// The number of bytes of the user message directly before this head.
     pub usr_len: U16,
-    /// [`NEED_INVAL`] or 0.
+    /// [`NEED_INVAL`], [`TAIL`].
     pub flags: U16,
     /// The number of descriptors that follow.
     pub sg_cnt: U16,
@@ -284,6 +290,12 @@ impl ReadMessage {
             },
             reply,
         }
+    }
+
+    /// Returns the message of a read whose data ends in the response.
+    pub const fn with_tail(mut self) -> Self {
+        self.head.flags = U16::new(NEED_INVAL | TAIL);
+        self
     }
 }
 

@@ -29,7 +29,7 @@ pub enum Fault {
     Status(u32),
     /// The work request completes with success and never reaches the peer.
     Lose,
-    /// The RDMA write arrives with this bit flipped, counted from the start of its bytes.
+    /// The RDMA write or send arrives with this bit flipped, counted from the start of its bytes.
     Flip(u32),
     /// The work request is executed; its completion is lost, as by a queue that is full.
     Overrun,
@@ -137,7 +137,9 @@ impl Rule {
             (b"post", None, Some(errno @ 1..=4095), None) => Fault::Post(errno),
             (b"status", Some(status @ 1..=22), None, None) => Fault::Status(status),
             (b"lose", None, None, None) => Fault::Lose,
-            (b"flip", None, None, Some(bit)) if kind == Some(Kind::Write) => Fault::Flip(bit),
+            (b"flip", None, None, Some(bit)) if matches!(kind, Some(Kind::Write | Kind::Send)) => {
+                Fault::Flip(bit)
+            }
             (b"overrun", None, None, None) => Fault::Overrun,
             (b"fatal", None, None, None) => Fault::Fatal,
             (b"refuse_error_state", None, Some(errno @ 1..=4095), None) => Fault::Refuse(errno),

@@ -35,6 +35,7 @@ use crate::client::{
             ConnectionContext,
             Live,
             Tagged,
+            ANSWER_LEN_MAX,
             KEY_LEN, //
         },
         request::{
@@ -92,7 +93,13 @@ impl ConnectionContext {
                 .prove(held.mr.key(), held.invalidations);
         match held.data {
             DataMapping::None => self.end(requests, held, id, result),
-            DataMapping::FastRegRead if invalidated => self.end(requests, held, id, result),
+            DataMapping::FastRegRead if invalidated && held.tail_len == 0 => {
+                self.end(requests, held, id, result);
+            }
+            DataMapping::FastRegRead if invalidated => {
+                held.result = result;
+                self.answered_with_tail(live, n, wc, held, id);
+            }
             // The server did not invalidate the key that it was asked to.
             DataMapping::FastRegRead => self.invalidate(qp, held, id, result),
             DataMapping::Sges | DataMapping::FastReg if sent => {
@@ -113,6 +120,38 @@ impl ConnectionContext {
         }
     }
 
+    /// Handles the response in receive `n` to a read with a tail, whose key is invalid.
+    #[cold]
+    #[inline(never)]
+    fn answered_with_tail(
+        &self,
+        live: &Live,
+        n: u32,
+        wc: &WorkCompletion,
+        held: Held<'_, InFlight>,
+        id: u16,
+    ) {
+        let result = held.result;
+        if result.is_err() {
+            return self.end(&live.requests, held, id, result);
+        }
+        let mut bytes = [0; ANSWER_LEN_MAX as usize];
+        let len = KEY_LEN.wrapping_add(held.tail_len);
+        let is_whole = wc.opcode() == Opcode::Receive && wc.byte_len() == len;
+        let is_read = is_whole && live.receives.read(n, &mut bytes).is_ok();
+        let Some(tail) = bytes
+            .get(KEY_LEN as usize..len as usize)
+            .filter(|_| is_read)
+        else {
+            held.arm();
+            return self.fail(PathError::Tail(id));
+        };
+        if held.resent.was_lost() {
+            self.path.session.quarantine.answered(id);
+        }
+        live.requests.end_with_tail(held, tail);
+    }
+
     /// Ends a request whose response has come.
     #[inline(always)]
     pub(crate) fn end(
@@ -129,10 +168,13 @@ impl ConnectionContext {
     }
 
     /// Posts the invalidation of the key of a request whose response says `result`; the request
-    /// ends when that completes.
+    /// ends when that completes. A tail does not stay until then.
     #[cold]
     fn invalidate(&self, qp: &Qp<Self>, mut held: Held<'_, InFlight>, id: u16, result: Result) {
-        held.result = result;
+        held.result = match held.tail_len {
+            0 => result,
+            _ => result.and(Err(EIO)),
+        };
         let key = held.mr.key();
         // No signal can come before the work request is posted; if one did, the teardown would end
         // the request.

@@ -30,7 +30,11 @@ use rtrs_core::proto::{
         Response, //
     },
     invalidation::Invalidations,
-    signal::ADMIN_RECEIVES, //
+    signal::ADMIN_RECEIVES,
+    wire::{
+        RkeyResponse,
+        TAIL_LEN_MAX, //
+    },
 };
 
 use crate::client::{
@@ -161,7 +165,7 @@ impl Ready {
 /// What a connection needs to carry requests.
 pub(crate) struct Live {
     pub(crate) requests: Arc<RequestTable>,
-    /// The receives, with memory for a new key if responses bring one.
+    /// The receives, with memory for a new key and a tail if responses bring them.
     pub(crate) receives: RecvRing,
 }
 
@@ -244,7 +248,7 @@ impl ConnectionContext {
             return Ok(());
         };
         let len = if ready.requests.granted.new_rkey {
-            KEY_LEN
+            ANSWER_LEN_MAX
         } else {
             0
         };
@@ -375,7 +379,10 @@ impl ConnectionContext {
 }
 
 /// Bytes of the message that brings a new key.
-pub(crate) const KEY_LEN: u32 = size_of::<rtrs_core::proto::wire::RkeyResponse>() as u32;
+pub(crate) const KEY_LEN: u32 = size_of::<RkeyResponse>() as u32;
+
+/// The most bytes of such a message with a tail.
+pub(crate) const ANSWER_LEN_MAX: u32 = KEY_LEN + TAIL_LEN_MAX;
 
 impl QpHandler for ConnectionContext {
     const MODULE: &'static ThisModule = &crate::THIS_MODULE;

@@ -49,6 +49,8 @@ pub(crate) struct InFlight {
     /// The request's memory, while it is in flight.
     pub(crate) transfer: Option<AnyTransfer>,
     pub(crate) data: DataMapping,
+    /// Bytes of a read's data that come with the response: its tail.
+    pub(crate) tail_len: u32,
     /// The invalidations of the connection when the request was sent.
     pub(crate) invalidations: u32,
     /// The result of the response, once it has come.
@@ -72,6 +74,7 @@ impl InFlight {
             is_in_doubt: false,
             transfer: None,
             data: DataMapping::None,
+            tail_len: 0,
             invalidations: 0,
             result: Ok(()),
             cid: 0,
@@ -81,13 +84,17 @@ impl InFlight {
         }
     }
 
-    /// Begins a request whose data is mapped in this way.
+    /// Begins a request whose data is mapped in this way; `tail_len` bytes of it come with the
+    /// response.
     #[inline(always)]
-    pub(crate) fn begin(&mut self, data: DataMapping) {
+    pub(crate) fn begin(&mut self, data: DataMapping, tail_len: u32) {
         self.data = data;
         match data {
             DataMapping::FastReg => self.stale = Some(self.mr.key()),
-            DataMapping::FastRegRead => self.stale = None,
+            DataMapping::FastRegRead => {
+                self.stale = None;
+                self.tail_len = tail_len;
+            }
             DataMapping::Sges | DataMapping::None => {}
         }
     }

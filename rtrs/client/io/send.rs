@@ -21,7 +21,8 @@ use rtrs_core::proto::{
         Descriptor,
         ReadHead,
         ReadMessage,
-        WriteHead, //
+        WriteHead,
+        TAIL_LEN_MAX, //
     },
 };
 use zerocopy::IntoBytes;
@@ -69,6 +70,8 @@ const fn direction<const IS_WRITE: bool>() -> Direction {
 /// The offsets and lengths of a request in its chunk.
 struct Layout {
     data_len: u32,
+    /// The bytes of the data that come with the response.
+    tail_len: u32,
     usr_len: u16,
     /// User message and head together.
     message_len: u32,
@@ -81,6 +84,7 @@ impl Layout {
     fn new<const IS_WRITE: bool>(
         message: &[u8],
         data_len: u32,
+        tail: u32,
         requests: &RequestTable,
     ) -> Result<Self> {
         let usr_len = u16::try_from(message.len()).map_err(|_| EMSGSIZE)?;
@@ -101,6 +105,7 @@ impl Layout {
         .map_err(|_| EMSGSIZE)?;
         Ok(Self {
             data_len,
+            tail_len: tail_len::<IS_WRITE>(tail, requests, data_len),
             usr_len,
             // Below MESSAGE_SIZE, which `head_offset` checked.
             message_len: u32::from(usr_len).wrapping_add(head_len),
@@ -135,6 +140,16 @@ fn map_data<const IS_WRITE: bool>(
     } else {
         DataMapping::FastRegRead
     })
+}
+
+/// Returns the bytes of the tail of a request, of which the upper layer offers so many; 0 if it has
+/// none, or if the responses on this path have no message that it could be in.
+#[inline(always)]
+fn tail_len<const IS_WRITE: bool>(offered: u32, requests: &RequestTable, data_len: u32) -> u32 {
+    match offered {
+        1..=TAIL_LEN_MAX if !IS_WRITE && offered < data_len && requests.granted.new_rkey => offered,
+        _ => 0,
+    }
 }
 
 /// Most work requests of a request: invalidation of the region's old key, registration, write.
@@ -216,8 +231,12 @@ impl Outgoing<'_> {
             let head = ReadHead::without_reply(layout.usr_len);
             buffer.write(at, head.as_bytes())?;
         } else {
-            let reply = Descriptor::new(entry.mr.iova(), entry.mr.key(), layout.data_len);
-            let head = ReadMessage::new(layout.usr_len, reply);
+            let len = layout.data_len.wrapping_sub(layout.tail_len);
+            let reply = Descriptor::new(entry.mr.iova(), entry.mr.key(), len);
+            let mut head = ReadMessage::new(layout.usr_len, reply);
+            if layout.tail_len != 0 {
+                head = head.with_tail();
+            }
             buffer.write(at, head.as_bytes())?;
             register(chain, tag, entry, Access::REMOTE_WRITE);
         }
@@ -249,9 +268,10 @@ impl Connection {
         let Some(mut held) = entry.acquire() else {
             return Err(Rejected::new(EBUSY, transfer));
         };
+        let tail = transfer.tail_len();
         let mut list = transfer.sg();
         let data_len = list.as_ref().map_or(0, |list| list.len_bytes());
-        let layout = match Layout::new::<IS_WRITE>(message, data_len, requests) {
+        let layout = match Layout::new::<IS_WRITE>(message, data_len, tail, requests) {
             Ok(layout) => layout,
             Err(e) => return Err(Rejected::new(e, transfer)),
         };
@@ -282,7 +302,7 @@ impl Connection {
             return Err(Rejected::new(e, transfer));
         }
 
-        held.begin(data);
+        held.begin(data, layout.tail_len);
         held.cid = context.cid;
         held.is_write = IS_WRITE;
         held.usr_len = layout.usr_len;

@@ -153,6 +153,16 @@ impl RequestTable {
         self.inflight.fetch_sub(1, Ordering::Relaxed);
         transfer.done(mapped, result);
     }
+
+    /// As [`Self::end`] for a read whose `tail` has come with the response.
+    pub(crate) fn end_with_tail(&self, mut held: Held<'_, InFlight>, tail: &[u8]) {
+        let Some(transfer) = held.transfer.take() else {
+            return;
+        };
+        drop(held);
+        self.inflight.fetch_sub(1, Ordering::Relaxed);
+        transfer.done_with_tail(self, tail);
+    }
 }
 
 // SAFETY: A mapped list is in its request's entry from before the post until it is unmapped. The
@@ -160,8 +170,9 @@ impl RequestTable {
 // there, for the list that was mapped last. It unmaps
 //
 // - before the post, when the work requests are dropped;
-// - in `end`, for a read, when a completion has shown that the key is invalid: the peer's
-//   invalidation, counted by `proto::invalidation` so that it is one of this registration, or ours;
+// - in `end` and `end_with_tail`, for a read, when a completion has shown that the key is invalid:
+//   the peer's invalidation, counted by `proto::invalidation` so that it is one of this
+//   registration, or ours;
 // - in `end`, for a write, when the response has come and the send has completed, which is the
 //   last work request that names its segments or its key. The tag has no other send: the entry
 //   was held. The key is for local access, and the next registration invalidates it first;

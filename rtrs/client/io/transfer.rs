@@ -32,6 +32,21 @@ pub trait Transfer: Send + Sized + 'static {
     /// Runs in softirq or process context and must not sleep. The tag is free again.
     fn done(self, result: Result);
 
+    /// Returns how many of the last bytes of a read may come with the response, its tail: at most
+    /// [`TAIL_LEN_MAX`](crate::TAIL_LEN_MAX), and not all. That is one packet less where what is in
+    /// front of them fills the others. 0 if the server does not know of tails.
+    #[inline(always)]
+    fn tail_len(&self) -> u32 {
+        0
+    }
+
+    /// As [`Self::done`] for a read that has succeeded and whose `tail`, as long as
+    /// [`Self::tail_len`] says, has come with the response and is not in the memory.
+    fn done_with_tail(self, tail: &[u8]) {
+        let _ = tail;
+        self.done(Err(EIO));
+    }
+
     /// Requeues the transfer without an answer: the last path is lost, or the request was sent
     /// again too often. The server may have carried it out or not, and may still do so. An upper
     /// layer that submits it again makes its message anew and passes the `ticket`: only so, and
@@ -108,6 +123,7 @@ pub(crate) type Mapped<'a> = Option<&'a RequestTable>;
 struct Ops {
     sg: fn(&mut AnyTransfer) -> Option<&mut SgList>,
     done: fn(AnyTransfer, Mapped<'_>, Result),
+    done_with_tail: fn(AnyTransfer, &RequestTable, &[u8]),
     requeue: fn(AnyTransfer, Ticket),
     is_valid: fn(&mut AnyTransfer, &[u8]) -> bool,
 }
@@ -125,6 +141,12 @@ impl<T: Transfer> HasKind for T {
                     sg::unmap(requests, transfer.sg());
                 }
                 transfer.done(result);
+            }
+        },
+        done_with_tail: |any, requests, tail| {
+            if let Ok(mut transfer) = any.0.into_inner(T::KIND) {
+                sg::unmap(requests, transfer.sg());
+                transfer.done_with_tail(tail);
             }
         },
         requeue: |any, ticket| {
@@ -156,6 +178,11 @@ impl AnyTransfer {
         (self.0.ops().done)(self, mapped, result);
     }
 
+    /// Unmaps the memory and calls [`Transfer::done_with_tail`]; as [`Self::done`].
+    pub(crate) fn done_with_tail(self, requests: &RequestTable, tail: &[u8]) {
+        (self.0.ops().done_with_tail)(self, requests, tail);
+    }
+
     /// Calls [`Transfer::is_valid`].
     #[cold]
     pub(crate) fn is_valid(&mut self, message: &[u8]) -> bool {
@@ -174,6 +201,12 @@ pub(crate) trait Outbound: Sized {
     /// Returns the memory.
     fn sg(&mut self) -> Option<&mut SgList>;
 
+    /// Returns what [`Transfer::tail_len`] returns; 0 for one that is sent again.
+    #[inline(always)]
+    fn tail_len(&self) -> u32 {
+        0
+    }
+
     /// Erases the type.
     fn forget_type(self) -> AnyTransfer;
 }
@@ -185,6 +218,11 @@ impl<T: Transfer> Outbound for Known<T> {
     #[inline(always)]
     fn sg(&mut self) -> Option<&mut SgList> {
         Some(self.0.sg())
+    }
+
+    #[inline(always)]
+    fn tail_len(&self) -> u32 {
+        self.0.tail_len()
     }
 
     #[inline(always)]

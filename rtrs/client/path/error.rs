@@ -70,6 +70,8 @@ pub(crate) enum PathError {
     NotInFlight(u16),
     /// A new key that is invalid.
     Rkey(RkeyError),
+    /// A response to a read without the end of its data.
+    Tail(u16),
     /// A request was not answered within its time.
     RequestTimeout(u16),
     /// The server of this path is another one than that of the other paths.
@@ -187,6 +189,9 @@ impl fmt::Display for PathError {
             PathError::Rkey(RkeyError::ForeignChunk(id)) => {
                 f.write_fmt(fmt!("server sent a key for the foreign chunk {id}"))
             }
+            PathError::Tail(id) => f.write_fmt(fmt!(
+                "server answered request {id} without the end of its data"
+            )),
             PathError::RequestTimeout(id) => {
                 f.write_fmt(fmt!("request {id} has had no answer in its time"))
             }

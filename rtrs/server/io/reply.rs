@@ -3,7 +3,7 @@
 //! The answers to requests: their work requests, and when they are posted.
 //!
 //! ```text
-//!   read, ok     WRITE data, [SEND_WITH_INV client's key], answer
+//!   read, ok     WRITE data, [SEND_WITH_INV client's key], answer [with the data's tail]
 //!   read, error  [SEND_WITH_INV client's key], answer
 //!   write        [REG_MR], answer
 //! ```
@@ -31,7 +31,15 @@ use rtrs_core::{
             Imm,
             Response, //
         },
-        wire::RkeyResponse, //
+        request::{
+            Malformed,
+            Reply,
+            Then, //
+        },
+        wire::{
+            RkeyResponse,
+            TAIL_LEN_MAX, //
+        },
     },
 };
 use zerocopy::IntoBytes;
@@ -134,7 +142,13 @@ fn post(qp: &Qp<Receiver>, mut context: KBox<RequestContext>, flags: SendFlags) 
     let mut space = rdma::WrBuffer::new();
     let mut batch = qp.batch::<ANSWER_WORK, ANSWER_SEGMENTS>(&mut space);
     if context.is_read() {
-        compose_read(&mut batch, &mut context, path.chunks.keys(), flags);
+        let Some(reply) = context.reply.filter(|r| r.then == Then::Invalidation) else {
+            return post_unusual(qp, context, flags);
+        };
+        let data_len = context.data_len;
+        compose_read(&mut batch, &mut context, &reply, data_len, true);
+        let imm = imm_of(&context, true);
+        finish(&mut batch, &mut context, path.chunks.keys(), 0, imm, flags);
     } else {
         compose_write(&mut batch, &mut context, path.chunks.keys(), flags);
     }
@@ -147,37 +161,73 @@ fn post(qp: &Qp<Receiver>, mut context: KBox<RequestContext>, flags: SendFlags) 
 
 type Answer<'a> = Batch<'a, Receiver, ANSWER_WORK, ANSWER_SEGMENTS>;
 
-/// Writes the work requests of the answer to a read; the last one gets `flags`. A read's chunk
-/// keeps its key.
+/// As [`post`] for a read of no data, without an invalidation, or with a tail. Not inlined, and
+/// with a batch of its own, so that the usual one stays in registers.
+#[cold]
+#[inline(never)]
+fn post_unusual(qp: &Qp<Receiver>, mut context: KBox<RequestContext>, flags: SendFlags) {
+    let path = &qp.handler().path;
+    let mut space = rdma::WrBuffer::new();
+    let mut batch = qp.batch::<ANSWER_WORK, ANSWER_SEGMENTS>(&mut space);
+    let (tail_len, invalidate) = match context.reply.map(|reply| reply.then) {
+        Some(Then::Tail { len, invalidate }) => (u32::from(len), invalidate),
+        Some(Then::Invalidation) => (0, true),
+        Some(Then::Response) | None => (0, false),
+    };
+    if tail_len != 0 && path.chunks.keys().is_none() {
+        // Only a message with a key can have one.
+        let why = Malformed::DescriptorLength(context.data_len.wrapping_sub(tail_len));
+        let id = context.id;
+        path.release(context);
+        return path.fail(PathError::Request(id, why.into()));
+    }
+    if let Some(reply) = context.reply {
+        // Parsing has checked that the tail is shorter than the data.
+        let data_len = context.data_len.wrapping_sub(tail_len);
+        compose_read(&mut batch, &mut context, &reply, data_len, invalidate);
+    }
+    let imm = imm_of(&context, invalidate);
+    let tail_len = if context.status.is_ok() { tail_len } else { 0 };
+    finish(
+        &mut batch,
+        &mut context,
+        path.chunks.keys(),
+        tail_len,
+        imm,
+        flags,
+    );
+    path.release(context);
+    if let Err(e) = batch.post() {
+        path.fail(PathError::Post("answer", e));
+    }
+}
+
+/// Writes the work requests of the answer to a read, but the last one: `data_len` bytes, and the
+/// invalidation if it is wanted. A read's chunk keeps its key.
 #[inline(always)]
 fn compose_read(
     batch: &mut Answer<'_>,
     context: &mut RequestContext,
-    keys: Option<&MessageBuffers>,
-    flags: SendFlags,
+    reply: &Reply,
+    data_len: u32,
+    invalidate: bool,
 ) {
     let none = SendFlags::NONE;
-    let mut client_key = None;
-    if let Some(reply) = context.reply {
-        if context.status.is_ok() {
-            // Disk and CPU have written it: from here on the device reads it.
-            let data = context.mapping.for_device(0, context.data_len).segment();
-            let target = RemoteAddr {
-                addr: reply.addr,
-                key: reply.rkey,
-            };
-            batch.write(IO, &[data], target, none);
-        }
-        client_key = reply.need_inval.then_some(reply.rkey);
+    if context.status.is_ok() {
+        // Disk and CPU have written it: from here on the device reads it.
+        let data = context.mapping.for_device(0, data_len).segment();
+        let target = RemoteAddr {
+            addr: reply.addr,
+            key: reply.rkey,
+        };
+        batch.write(IO, &[data], target, none);
     }
-    if let Some(key) = client_key {
-        batch.send_invalidate(IO, &[], key, none);
+    if invalidate {
+        batch.send_invalidate(IO, &[], reply.rkey, none);
     }
-    let imm = imm_of(context, client_key.is_some());
-    finish(batch, context, keys, imm, flags);
 }
 
-/// As [`compose_read`] for a write.
+/// Writes the work requests of the answer to a write; the last one gets `flags`.
 #[inline(always)]
 fn compose_write(
     batch: &mut Answer<'_>,
@@ -196,15 +246,17 @@ fn compose_write(
         }
     }
     let imm = imm_of(context, false);
-    finish(batch, context, keys, imm, flags);
+    finish(batch, context, keys, 0, imm, flags);
 }
 
-/// Writes the last work request of an answer.
+/// Writes the last work request of an answer, with the last `tail_len` bytes of the data if there
+/// are keys.
 #[inline(always)]
 fn finish(
     batch: &mut Answer<'_>,
     context: &mut RequestContext,
     keys: Option<&MessageBuffers>,
+    tail_len: u32,
     imm: u32,
     flags: SendFlags,
 ) {
@@ -218,8 +270,24 @@ fn finish(
         // Index and length are within the path's messages, or `post` fails.
         let _ = keys.write(index, 0, message.as_bytes());
     }
-    let message = keys.segment(index, 0, KEY_MESSAGE_LEN);
+    if tail_len != 0 {
+        add_tail(context, keys, tail_len);
+    }
+    // Parsing has checked that the sum fits.
+    let message = keys.segment(index, 0, KEY_MESSAGE_LEN.wrapping_add(tail_len));
     batch.send_imm(IO, &[message], imm, flags);
+}
+
+/// Copies the last `tail_len` bytes of a read's data behind the key. The CPU owns them: they are
+/// not among those that the device reads in the chunk.
+fn add_tail(context: &RequestContext, keys: &MessageBuffers, tail_len: u32) {
+    let mut bytes = [0; TAIL_LEN_MAX as usize];
+    let at = context.data_len.wrapping_sub(tail_len);
+    if let Some(tail) = bytes.get_mut(..tail_len as usize) {
+        // Both are in their memory, as parsing has checked.
+        let _ = context.memory().copy_out(at as usize, tail);
+        let _ = keys.write(context.id.into(), KEY_MESSAGE_LEN, tail);
+    }
 }
 
 /// Returns the immediate that ends the request of `context`.

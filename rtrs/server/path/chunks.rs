@@ -38,7 +38,7 @@ use crate::server::{
     },
     path::connections::{
         Connections,
-        KEY_MESSAGE_LEN, //
+        ANSWER_MESSAGE_LEN, //
     },
     session::Session,
 };
@@ -51,7 +51,7 @@ pub(crate) struct Chunks {
     /// Registrations of several chunks each; none with `always_invalidate`, where each context has
     /// the registration of its chunk.
     regions: KVVec<Mr>,
-    /// The messages that bring new keys, by chunk; with `always_invalidate`.
+    /// The messages that bring new keys and tails, by chunk; with `always_invalidate`.
     keys: Option<MessageBuffers>,
     /// Woken when a context is released although the path is not up.
     #[pin]
@@ -73,7 +73,7 @@ impl Chunks {
     ) -> Result<impl PinInit<Self>> {
         let depth = session.geometry().queue_depth();
         let keys = if session.always_invalidate() {
-            Some(MessageBuffers::new(pd, depth.into(), KEY_MESSAGE_LEN)?)
+            Some(MessageBuffers::new(pd, depth.into(), ANSWER_MESSAGE_LEN)?)
         } else {
             None
         };

@@ -38,7 +38,8 @@ use rtrs_core::{
         wire::{
             ConnectResponse,
             InfoRequest,
-            RkeyResponse, //
+            RkeyResponse,
+            TAIL_LEN_MAX, //
         }, //
     },
 };
@@ -65,6 +66,8 @@ const ADMIN_REVOCATIONS: u16 = 48;
 
 /// Length of the message that brings a new key.
 pub(crate) const KEY_MESSAGE_LEN: u32 = size_of::<RkeyResponse>() as u32;
+/// The most bytes of such a message with a tail.
+pub(crate) const ANSWER_MESSAGE_LEN: u32 = KEY_MESSAGE_LEN + TAIL_LEN_MAX;
 /// Length of the info request.
 pub(crate) const INFO_REQUEST_LEN: u32 = size_of::<InfoRequest>() as u32;
 

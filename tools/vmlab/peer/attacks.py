@@ -66,6 +66,39 @@ def d6_descriptor_of_four_gigabytes(c: Client, device: int) -> None:
 
 
 @attack(CLOSED)
+def a_tail_that_is_too_long(c: Client, device: int) -> None:
+    """A READ of which more should come with the answer than its message holds."""
+    c.read_tail(2, SECTOR, m.TAIL_MAX + 1, _io(device))
+
+
+@attack(CLOSED)
+def a_read_that_is_all_tail(c: Client, device: int) -> None:
+    """A READ whose descriptor has no room for anything."""
+    c.read_tail(2, 16, 16, _io(device))
+
+
+@attack(CLOSED)
+def a_tail_that_was_not_asked_for(c: Client, device: int) -> None:
+    """A READ whose descriptor is 16 bytes too short."""
+    c.read_tail(2, SECTOR, 16, _io(device), flags=0)
+
+
+@attack(0)
+def a_tail_of_a_plain_device(c: Client, device: int) -> int:
+    """RTRS does not know what the end of a READ's data is; without new keys no message could bring it."""
+    data = bytes(range(256)) * 2
+    c.write_device(device, 0, data, chunk=2)
+    c.read_tail(2, SECTOR, 16, _io(device))
+    try:
+        error = c.answer(2)
+    except Closed:
+        assert not c.new_keys, "the path was closed"
+        return 0
+    assert c.new_keys and not error and c.reply(SECTOR - 16) + c.tail == data, (c.new_keys, error, c.tail)
+    return 0
+
+
+@attack(CLOSED)
 def d11_user_length_past_the_offset(c: Client, device: int) -> None:
     """usr_len is larger than what lies before the head: off - usr_len would wrap (CVE-2026-97413)."""
     c.write(2, b"", b"", m.write_head(4096), 0)

@@ -21,6 +21,8 @@ SEND, REPLY, RECEIVE = 0, 0x40000, 0x80000
 SEND_ALIGN = 0x1000
 TABLE = 0xC0000
 RECEIVES = 256
+# A new key, and the end of a READ's data where it was asked for with it.
+RECEIVE_SIZE = 8 + m.TAIL_MAX
 # Between two looks at what the connection manager says.
 SLICE_MS = 100
 
@@ -48,6 +50,7 @@ class Client:
         self.depth = self.chunk_size = self.new_keys = 0
         # Where the next message of an end begins in its send memory.
         self.sent: dict[int, int] = {}
+        self.tail = b""
 
     def another_path(self, address: str, peer: ScriptedPeer | None = None) -> Client:
         """A further path of the same session, not connected yet."""
@@ -68,7 +71,7 @@ class Client:
         end = self.peer.open(self.address, PORT)
         fields: dict[str, Any] = {"cid": cid, "connections": self.count, "reconnect": self.attempt} | lies
         private = fields.pop("private", None) or m.connect_request(self.uuid, self.group, **fields)
-        size = 16384 if cid == 0 else 8
+        size = 16384 if cid == 0 else RECEIVE_SIZE
         end.receive(RECEIVE, size, 16 if cid == 0 else RECEIVES)
         event = end.connect(private)
         if event.name == "RDMA_CM_EVENT_ESTABLISHED":
@@ -122,11 +125,11 @@ class Client:
                 return got
 
     def answer(self, chunk: int, timeout_ms: int = 10_000) -> int:
-        """Waits for the response to a chunk's request; returns its errno and stores a new key."""
+        """Waits for the response to a chunk's request; returns its errno and stores a new key, and what is behind."""
         end = self.ends[1]
         while True:
             got = self._receive(end, timeout_ms)
-            end.receive(got.request, 8)
+            end.receive(got.request, RECEIVE_SIZE)
             if not got.has_imm:
                 continue
             kind, error, request = m.split_response(got.imm)
@@ -135,7 +138,9 @@ class Client:
             if request != chunk:
                 raise AssertionError(f"answer for request {request}, asked {chunk}")
             if self.new_keys:
-                kind, buffer, key = struct.unpack("<HHI", end.get(got.request, 8))
+                message = end.get(got.request, got.size)
+                kind, buffer, key = struct.unpack_from("<HHI", message)
+                self.tail = message[8:]
                 assert (kind, buffer) == (m.RKEY, chunk), (kind, buffer)
                 self.chunks[chunk] = (self.chunks[chunk][0], key)
             return error
@@ -196,6 +201,11 @@ class Client:
             regions = [(end.buffer + REPLY, end.key, size)] if size else []
             head = m.read_head(len(user), regions, flags)
         self.raw(chunk, size, user + head, self.payload(chunk, size + len(user)))
+
+    def read_tail(self, chunk: int, size: int, tail: int, user: bytes, flags: int = m.TAIL) -> None:
+        """A READ of `size` bytes of which `tail` have no room in the endpoint's reply memory."""
+        end = self.ends[1]
+        self.read(chunk, size, user, m.read_head(len(user), [(end.buffer + REPLY, end.key, size - tail)], flags))
 
     def reply(self, size: int) -> bytes:
         """What the last READ brought."""

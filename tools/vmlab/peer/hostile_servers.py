@@ -83,6 +83,8 @@ def protection_information_unasked() -> Lies:
     return Lies(echoes=True, session={"boot": 1}, open={"pi": b"\x11\x0c"})
 
 
+# What a client that meets the server asks for besides.
+ASKED = {"an_answer_without_the_end_of_the_data": " pi=crc64"}
 HONEST = {"an_honest_one": "", "a_bad_second_disk_under_the_number_of_the_first": "",
           "one_that_erases_for_good": "",
           "an_old_server_whose_memory_was_not_cleared": "", "an_identity_that_is_none": "",
@@ -263,6 +265,23 @@ def key_of_a_foreign_chunk() -> Lies:
     return Lies(connect={"flags": 2}, at_io=_foreign_rkey)
 
 
+def _no_tail(server: Server, end: Endpoint, chunk: int) -> None:
+    for blocks in (1, 2, 3, 4):
+        head = server.ends[-1].get(chunk * server.chunk + blocks * (4096 + 16) + 32, 24)
+        kind, size, flags, _, _, key, length = struct.unpack("<HHHHQII", head)
+        if (kind, size, flags, length) == (m.READ, 32, m.NEED_INVAL | m.TAIL, blocks * 4096):
+            end.post("sendinv", SEND, 0, key=key)
+            end.put(SEND, m.rkey_response(chunk, 0x1234))
+            end.post("send", SEND, 8, imm=m.imm(m.IMM_RESPONSE_INVALIDATED, chunk))
+
+
+@hostile_server(0)
+def an_answer_without_the_end_of_the_data() -> Lies:
+    """A READ with protection information: the key comes, and the tuple that should be behind it does not."""
+    return Lies(echoes=True, session={"boot": 1}, connect={"flags": 2}, open={"pi": b"\x11\x0c", "logical": 4096},
+                at_io=_no_tail)
+
+
 def _long_message(server: Server, end: Endpoint, chunk: int) -> None:
     end.put(SEND, struct.pack("<H", m.RKEY) + bytes(4000))
     end.post("send", SEND, 4002, imm=m.imm(m.IMM_RESPONSE, chunk))
@@ -270,7 +289,7 @@ def _long_message(server: Server, end: Endpoint, chunk: int) -> None:
 
 @hostile_server(0)
 def a_message_longer_than_its_receive() -> Lies:
-    """4 KiB into 8 bytes: the client's adapter refuses it."""
+    """4 KiB into 72 bytes: the client's adapter refuses it."""
     return Lies(connect={"flags": 2}, at_io=_long_message)
 
 

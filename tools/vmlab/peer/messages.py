@@ -13,6 +13,9 @@ SESSION_INFO, SESSION_INFO_RESPONSE, OPEN, OPEN_RESPONSE, IO, CLOSE = range(6)
 IMM_REQUEST, IMM_RESPONSE, IMM_RESPONSE_INVALIDATED, IMM_HEARTBEAT, IMM_HEARTBEAT_ACK = 0, 1, 2, 8, 9
 OP_READ, OP_WRITE, OP_FLUSH, OP_DISCARD, OP_SECURE_ERASE, OP_WRITE_ZEROES = range(6)
 RO, RW, MIGRATION = range(3)
+# Flags of a READ's head.
+NEED_INVAL, TAIL = 1, 2
+TAIL_MAX = 64
 
 
 def connect_request(uuid: bytes, group: bytes, cid: int = 0, connections: int = 2, first: int = 1,

@@ -88,6 +88,15 @@ def lies(c: Client, device: int, plain: int) -> list[tuple[str, int, int]]:
     found.append(("a right read", read(c, device, 64, 2 * BLOCK, 32), 0))
     kept = c.reply(2 * BLOCK + 32) == data + tuples
     found.append(("the blocks are what they were", int(kept), 1))
+    for count, tail in ((2, 32), (2, 8), (2, m.TAIL_MAX), (1, 1), (1, 15), (1, 17)):
+        size = count * (BLOCK + 16)
+        c.read_tail(3, size, tail, io(device, 64, m.OP_READ, count * BLOCK, b"", count * 16))
+        found.append((f"a right read with a tail of {tail} bytes", c.answer(3), 0))
+        whole = data[:count * BLOCK] + tuples[:count * 16]
+        found.append((f"what it brings, of {count}", int(c.reply(size - tail) + c.tail == whole), 1))
+    c.read_tail(3, BLOCK + 16, 16, io(device, 64, m.OP_READ, BLOCK, b"", 16, 4))
+    found.append(("a read with a tail and another seal", c.answer(3), errno.EILSEQ))
+    found.append(("no tail with an error", len(c.tail), 0))
     escape = b"\xff" * 32
     wrote("an escape", 0, io(device, 256, m.OP_WRITE, 2 * BLOCK, escape), escape)
     return found

@@ -33,7 +33,7 @@ SMALL = f"{PATIENT} sess_queue_depth=128"
 ALSO_WITH_N = ("d5_head_across_the_end_of_the_chunk", "d6_descriptor_longer_than_asked",
                "d11_user_length_past_the_offset", "d11_two_descriptors", "unknown_message_type",
                "a_send_where_only_writes_belong", "d7_io_message_cut_short", "d8_write_to_a_read_only_mapping",
-               "d9_write_without_data", "read_past_the_end_of_the_device", "io_after_close",
+               "a_tail_of_a_plain_device", "d9_write_without_data", "read_past_the_end_of_the_device", "io_after_close",
                "a_hundred_thousand_random_messages", "forty_random_envelopes")
 # A lie costs one line, or two where the request was refused first and the path closed then.
 LOG_LINES_MAX = 2

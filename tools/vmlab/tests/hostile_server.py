@@ -52,7 +52,7 @@ def test_lies(lab: Lab, name: str, expected: tuple[int, ...], title: str) -> Non
     line = MAP.format(address=lab.server_address)
     if lab.modules == "ours":
         # A lie in an answer ends the path. IO waits for a better one, here not for long.
-        line += " fast_io_fail_tmo=3"
+        line += f" fast_io_fail_tmo=3{hostile_servers.ASKED.get(name, '')}"
     found = vm.write("/sys/class/rnbd-client/ctl/map_device", line, 90)
     names = [errno.errorcode.get(number, "") for number in expected]
     ok(found in names, f"map_device answered {found or 'success'}, expected one of {names}")

@@ -282,24 +282,31 @@ def test_a_hostile_client_is_refused(vm: Lab) -> None:
     eq(found.split("\n")[-2:], ["ok", ""], found)
 
 
-def flip(vm: Lab, bit: int, size: int) -> None:
+def flip(vm: Lab, bit: int, size: int, kind: str = "write") -> None:
     """Flips a bit of the next message of so many bytes."""
-    add_fault(vm, f"fault=flip bit={bit} on=write bytes={size}")
+    add_fault(vm, f"fault=flip bit={bit} on={kind} bytes={size}")
 
 
-def direct(vm: Lab, disk: rnbd.Disk, way: str, block: int) -> bool:
-    """One block of 4096 bytes, written from or read to a file; whether it succeeded."""
-    ends = f"if=/run/block of={disk.path} seek" if way == "write" else f"if={disk.path} of=/run/back skip"
-    flags = "oflag=direct" if way == "write" else "iflag=direct"
-    return vm.server.try_run(f"dd {ends}={block} bs=4096 count=1 {flags} status=none").code == 0
+def direct(vm: Lab, disk: rnbd.Disk, way: str, block: int, count: int = 1) -> bool:
+    """Blocks of 4096 bytes, written from or read to a file in one request; whether it succeeded."""
+    ends = (f"if=/run/block of={disk.path} oflag=direct,seek_bytes seek" if way == "write"
+            else f"if={disk.path} of=/run/back iflag=direct,skip_bytes skip")
+    return vm.server.try_run(f"dd {ends}={block * 4096} bs={4096 * count} count=1 status=none").code == 0
 
 
-# A WRITE of a block: data, tuple, io message, head. The answer to a READ: data, tuple.
-WRITE_BYTES, READ_BYTES = 4096 + 16 + 32 + 4, 4096 + 16
+# A WRITE of a block: data, tuple, io message, head. The answer to a READ: data, and a message with key and tuple.
+WRITE_BYTES, READ_BYTES, KEY_BYTES = 4096 + 16 + 32 + 4, 4096, 8
+# Five tuples are too long for that message: they are behind the data.
+LONG_BYTES = 5 * (4096 + 16)
 IN_WRITE = {"data": 0, "the end of the data": 4095, "guard": 4096, "application tag": 4105, "reference tag": 4111,
             "operation": 4112 + 16, "device": 4112 + 4, "sector": 4112 + 8, "size": 4112 + 21, "priority": 4112 + 25,
             "tuple length": 4112 + 26, "seal": 4112 + 28}
-IN_READ = {"data": 1, "the end of the data": 4095, "guard": 4096, "reference tag": 4111}
+# In which message of a READ's answer, and how many blocks are read.
+IN_READ = {"data": (1, "write", 1), "the end of the data": (4095, "write", 1),
+           "guard": (KEY_BYTES, "send", 1), "reference tag": (KEY_BYTES + 15, "send", 1),
+           "data of five": (4096 + 1, "write", 5), "guard of five": (5 * 4096, "write", 5),
+           "last reference tag of five": (LONG_BYTES - 1, "write", 5)}
+READ_MESSAGES = {("write", 1): READ_BYTES, ("send", 1): KEY_BYTES + 16, ("write", 5): LONG_BYTES}
 
 
 @needs(machines=1, own_modules=True, timeout=240)
@@ -324,13 +331,15 @@ def test_each_flipped_bit_is_seen(vm: Lab) -> None:
     # Each has a line, up to a limit.
     for pattern in ("rnbd_server: .*write refused", "rnbd_client: .*Write failed: EILSEQ"):
         ge(len(vm.server.log_matches(pattern, mark)), 5, f"lines '{pattern}'")
-    for number, (place, byte) in enumerate(IN_READ.items(), 1):
-        flip(vm, byte * 8, READ_BYTES)
-        ok(not direct(vm, disk, "read", 9), f"a read with a flipped {place} succeeded")
+    ok(direct(vm, disk, "read", 9, 5), "five blocks")
+    for number, (place, (byte, kind, count)) in enumerate(IN_READ.items(), 1):
+        flip(vm, byte * 8, READ_MESSAGES[kind, count], kind)
+        ok(not direct(vm, disk, "read", 9, count), f"a read with a flipped {place} succeeded")
         eq(client_stats(disk)["read_errors"], str(number), f"read errors after a flipped {place}")
-    add_fault(vm, f"fault=lose on=write bytes={READ_BYTES}")
-    ok(not direct(vm, disk, "read", 9), "a read whose data never came succeeded")
-    eq(client_stats(disk)["read_errors"], str(len(IN_READ) + 1), "read errors after data that never came")
+    for errors, count in enumerate((1, 5), len(IN_READ) + 1):
+        add_fault(vm, f"fault=lose on=write bytes={READ_MESSAGES['write', count]}")
+        ok(not direct(vm, disk, "read", 9, count), f"a read whose data never came succeeded: {count} blocks")
+        eq(client_stats(disk)["read_errors"], str(errors), "read errors after data that never came")
     ok(direct(vm, disk, "write", 9) and direct(vm, disk, "read", 9), "a right block fails")
     vm.server.run("cmp /run/block /run/back")
     disk.unmap()

@@ -46,6 +46,7 @@ use proto::{
             ReadRequest,
             Reply,
             Request,
+            Then,
             WriteRequest, //
         },
         wire,
@@ -194,7 +195,7 @@ fn v5_a_sess_info_request() {
     let reply = Some(Reply {
         addr: 0xff11_0000_0844_4300,
         rkey: 0x3db,
-        need_inval: true,
+        then: Then::Invalidation,
     });
     let (data_len, usr_len) = (36, 36);
     assert_eq!(
@@ -240,6 +241,30 @@ fn v7_a_response_with_a_new_key() {
     let recorded = hex("04000000 73030000");
     assert_eq!(wire::RkeyResponse::new(0, 0x373).as_bytes(), recorded);
     assert_eq!(parse_rkey(&recorded, 0), Ok(0x373));
+}
+
+#[test]
+fn a_read_with_a_tail() {
+    // Not the C driver's: 4096 bytes go to the descriptor, and 16 come with the response.
+    let reply = wire::Descriptor::new(0xff11_0000_0844_4300, 0x3db, 4096);
+    let ours = wire::ReadMessage::new(32, reply).with_tail();
+    let bytes = hex("03002000 03000100 00434408 000011ff db030000 00100000");
+    assert_eq!(ours.as_bytes(), bytes);
+    assert_eq!(
+        parse(&bytes, 4096 + 16 + 32),
+        Ok(Request::Read(ReadRequest {
+            data_len: 4096 + 16,
+            usr_len: 32,
+            reply: Some(Reply {
+                addr: 0xff11_0000_0844_4300,
+                rkey: 0x3db,
+                then: Then::Tail {
+                    len: 16,
+                    invalidate: true
+                },
+            })
+        }))
+    );
 }
 
 #[test]

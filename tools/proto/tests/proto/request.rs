@@ -12,6 +12,7 @@ use proto::rtrs::{
         Malformed,
         Request,
         RkeyError,
+        Then,
         TooLarge,
         HEAD_MAX, //
     },
@@ -20,7 +21,10 @@ use proto::rtrs::{
         ReadHead,
         ReadMessage,
         RkeyResponse,
-        WriteHead, //
+        WriteHead,
+        NEED_INVAL,
+        TAIL,
+        TAIL_LEN_MAX, //
     },
 };
 use zerocopy::{
@@ -87,8 +91,8 @@ fn d6_a_read_longer_or_shorter_than_its_descriptor_is_refused() {
         panic!("an honest read is refused");
     };
     assert_eq!(
-        (r.data_len, r.reply.map(|d| d.need_inval)),
-        (4096, Some(true))
+        (r.data_len, r.reply.map(|d| d.then)),
+        (4096, Some(Then::Invalidation))
     );
 }
 
@@ -161,12 +165,57 @@ fn a_c_client_s_flush_is_a_read_of_nothing() {
 #[test]
 fn the_flag_for_invalidation_is_heard() {
     let mut message = read(32, 4096);
-    for (flags, wanted) in [(0u16, false), (1, true), (2, false), (0xffff, true)] {
+    // A driver in C may set any other.
+    let (no, yes) = (Then::Response, Then::Invalidation);
+    for (flags, wanted) in [(0u16, no), (1, yes), (2, no), (3, yes), (0xffff, yes)] {
         message.head.flags = flags.into();
         let Ok(Request::Read(r)) = parse(message.as_bytes(), 4128) else {
             panic!("refused");
         };
-        assert_eq!(r.reply.unwrap().need_inval, wanted);
+        assert_eq!(r.reply.unwrap().then, wanted);
+    }
+}
+
+#[test]
+fn a_tail_is_what_the_descriptor_has_no_room_for() {
+    let data_len = 4096 + TAIL_LEN_MAX + 8;
+    for flags in [0, NEED_INVAL, TAIL, NEED_INVAL | TAIL] {
+        let (permitted, invalidate) = (flags & TAIL != 0, flags & NEED_INVAL != 0);
+        for len in 0..=data_len + TAIL_LEN_MAX {
+            let mut message = read(32, len);
+            message.head.flags = flags.into();
+            let parsed = parse(message.as_bytes(), data_len + 32);
+            let tail_len = data_len.checked_sub(len);
+            let expected = match tail_len {
+                Some(0) if invalidate => Some(Then::Invalidation),
+                Some(0) => Some(Then::Response),
+                Some(n) if permitted && n <= TAIL_LEN_MAX => Some(Then::Tail {
+                    len: n as u8,
+                    invalidate,
+                }),
+                _ => None,
+            };
+            let Some(then) = expected else {
+                assert_eq!(parsed, Err(Malformed::DescriptorLength(len)));
+                continue;
+            };
+            let Ok(Request::Read(r)) = parsed else {
+                panic!("a tail of {tail_len:?} bytes is refused");
+            };
+            assert_eq!(
+                (r.data_len, r.reply.map(|d| d.then)),
+                (data_len, Some(then))
+            );
+        }
+    }
+}
+
+#[test]
+fn a_read_is_not_all_tail() {
+    for data_len in 1..=TAIL_LEN_MAX {
+        let message = read(32, 0).with_tail();
+        let parsed = parse(message.as_bytes(), data_len + 32);
+        assert_eq!(parsed, Err(Malformed::DescriptorLength(0)));
     }
 }
 
@@ -264,11 +313,13 @@ proptest! {
         let head = &message.as_bytes()[..len_given];
         let inside = u32::from(usr_len) <= offset;
         let data_len = offset.wrapping_sub(u32::from(usr_len));
+        let tail = i64::from(data_len) - i64::from(len);
+        let has_tail = flags & 2 != 0 && (1..=64).contains(&tail);
         let legal = match kind {
             2 => len_given >= 4 && inside,
             3 => len_given >= 8 && inside && match sg_cnt {
                 0 => data_len == 0,
-                1 => len_given >= 24 && len == data_len && len > 0,
+                1 => len_given >= 24 && len > 0 && (len == data_len || has_tail),
                 _ => false,
             },
             _ => false,

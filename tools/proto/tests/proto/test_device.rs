@@ -360,6 +360,7 @@ fn a_rule_is_one_or_is_refused() {
         "fault=refuse_error_state errno=5 qp=17",
         "fault=no_flush",
         "fault=flip bit=7 on=write",
+        "fault=flip bit=7 on=send",
         "bit=0 on=write bytes=4148 fault=flip times=2",
         "fault=lose on=send bytes=16",
     ] {
@@ -389,7 +390,7 @@ fn a_rule_is_one_or_is_refused() {
         "fault=no_flush times=1",
         "fault=flip on=write",
         "fault=flip bit=1",
-        "fault=flip bit=1 on=send",
+        "fault=flip bit=1 on=register",
         "fault=lose bit=1",
         "fault=overrun bytes=1",
         "fault=post errno=12 bytes=1",
