@@ -80,8 +80,8 @@ pub(super) enum Event {
 pub(super) struct Run {
     /// Nothing more could be done.
     pub(super) is_complete: bool,
-    /// Nothing is in flight either.
-    pub(super) is_at_rest: bool,
+    /// Nothing is in flight either, and the device is being drained.
+    pub(super) is_drained: bool,
     /// The most requests at a time.
     pub(super) together: u32,
 }
@@ -159,11 +159,13 @@ impl Engine {
     }
 
     /// Does all that can be done now, in `rounds` at most.
-    pub(super) fn run(&mut self, core: &Arc<Core>, is_draining: bool, rounds: u32) -> Run {
-        self.store.drain(is_draining);
-        let (mut together, mut is_idle) = (0, false);
+    pub(super) fn run(&mut self, core: &Arc<Core>, rounds: u32) -> Run {
+        let (mut together, mut is_idle, mut is_draining) = (0, false, false);
         for _ in 0..rounds {
             core.look();
+            // What is asked for after this look has news of its own.
+            is_draining = core.is_draining();
+            self.store.drain(is_draining);
             is_idle = true;
             while let Some((event, result)) = core.next_ended() {
                 self.ended(core, event, result);
@@ -184,7 +186,7 @@ impl Engine {
         }
         Run {
             is_complete: is_idle,
-            is_at_rest: is_idle && self.in_flight == 0,
+            is_drained: is_draining && is_idle && self.in_flight == 0,
             together,
         }
     }

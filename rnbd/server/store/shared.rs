@@ -217,10 +217,9 @@ impl Core {
     fn use_engine(core: &Arc<Self>, by: User) {
         loop {
             let mut engine = core.engine.lock();
-            let is_draining = core.is_draining.load(Acquire);
-            let run = engine.run(core, is_draining, by.rounds());
+            let run = engine.run(core, by.rounds());
             drop(engine);
-            if is_draining && run.is_at_rest {
+            if run.is_drained {
                 core.drained.complete_all();
             }
             if by == User::Worker {
@@ -255,6 +254,11 @@ impl Core {
     /// Returns the scrub.
     pub(super) fn scrub(&self) -> &Mutex<Scrub> {
         &self.scrub
+    }
+
+    /// Returns whether the device is being drained.
+    pub(super) fn is_draining(&self) -> bool {
+        self.is_draining.load(Acquire)
     }
 
     /// Returns whether there may be a piece of a scrub to be read.
