@@ -15,9 +15,8 @@ from vmlab.needs import needs
 from vmlab.people import Verifier
 from vmlab.tests.pi import map_with, no_errors, server_stats
 from vmlab.tests.pi_devices import mapped
-from vmlab.tests.pi_store import DATA, at_the_medium, format_disk
+from vmlab.tests.pi_store import DATA, DEVICES, at_the_medium, format_disk
 
-DEVICES = "/sys/class/rnbd-server/ctl/devices"
 VALUES = ("blocks", "checked", "good", "unwritten", "bad")
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from kdir import helper
-from vmlab import paths, rnbd
+from vmlab import paths, rnbd, tier
 from vmlab.checks import Failed, eq, ge, ok, until
 from vmlab.lab import Lab
 from vmlab.machine import Machine
@@ -17,6 +17,7 @@ from vmlab.tests import power
 from vmlab.tests.pi import PARAMETER, client_stats, map_with, no_errors, server_stats
 
 TOOL = "/usr/bin/pi-sidecar"
+DEVICES = "/sys/class/rnbd-server/ctl/devices"
 # A journal of so many slots, with the superblock, ends before the first MiB, where the data begin.
 DATA = 256
 
@@ -411,3 +412,24 @@ def test_a_power_failure_is_replayed(pair: Lab) -> None:
     disk.unmap()
     bring_tool(pair.server)
     eq(scrub(pair, DEVICE)["bad"], 0)
+
+
+@needs(wires=1)
+def test_a_device_is_closed_while_it_is_used(pair: Lab) -> None:
+    """By the server, again and again, while requests end that come alone and together: the last CLOSE empties the
+    journal and waits for nobody, and the next mapping finds the device whole."""
+    rnbd.start(pair, mib=16)
+    format_disk(pair)
+    mark = pair.server.log_mark()
+    for number in range(tier.of(10, 100)):
+        disk = map_with(pair, "require")
+        load = disk.fio(f"--rw=randwrite --bsrange=4k-16k --iodepth={1 + number % 2 * 7} --size=8m --time_based "
+                        "--runtime=60", 100)
+        until(lambda: int(server_stats(pair)["written"]) > 0, 30, "the device is used")
+        eq(pair.server.write(f"{DEVICES}/ram0/sessions/s1/force_close", "1"), "")
+        until(lambda: not pair.server.exists(f"{DEVICES}/ram0"), 20, "the device is closed")
+        ok(load.wait(30).errors, "fio goes on although the device is closed")
+        disk.unmap()
+    eq(pair.server.log_matches("replay", mark), [], "the journal was empty each time")
+    found = scrub(pair)
+    eq(found["bad"], 0, str(found))
