@@ -62,8 +62,8 @@ def read_counts(file: pathlib.Path, symbols: Symbols) -> dict[tuple[str, str], i
     return counts
 
 
-def _fio(device: str, pattern: str, size: str, depth: int, ios: int) -> str:
-    return (f"fio --name=x --filename={device} --rw={pattern} --bs={size} --iodepth={depth} --direct=1 "
+def _fio(device: str, pattern: str, size: str, options: str, ios: int) -> str:
+    return (f"fio --name=x --filename={device} --rw={pattern} --bs={size} {options} --direct=1 "
             f"--ioengine=io_uring --number_ios={ios} --io_size=4g --norandommap --randrepeat=1 "
             "--output=/tmp/fio.out || cat /tmp/fio.out")
 
@@ -75,9 +75,9 @@ class Counter:
         self._machine, self._base, self._marks = machine, base, 0
 
     def case(self, setup: setups.Setup, pattern: str, size: str, symbols: Symbols,
-             depth: int = 1) -> dict[tuple[str, str], float]:
-        """Instructions per IO by (module, function) of one pattern, block size and queue depth."""
-        first, second = (_fio(setup.device, pattern, size, depth, ios) for ios in IOS)
+             options: str) -> dict[tuple[str, str], float]:
+        """Instructions per IO by (module, function) of one pattern and block size."""
+        first, second = (_fio(setup.device, pattern, size, options, ios) for ios in IOS)
         self._machine.run(f"{first}\n/tmp/mark\n{first}\n/tmp/mark\n{second}\n/tmp/mark", 600)
         short, long = (read_counts(self._base.with_name(f"{self._base.name}.{self._marks + n}"), symbols)
                        for n in (1, 2))
@@ -86,10 +86,12 @@ class Counter:
 
 
 def measure(say: Callable[[str], None], wanted: Sequence[setups.Setup],
-            cases: Sequence[tuple[str, str]] = CASES, icount: str = "", depth: int = 1,
+            cases: Sequence[tuple[str, str]] = CASES, icount: str = "",
+            options: str = "--iodepth=1",
             prepare: Callable[[Machine], None] = lambda _: None) -> Counts:
     """{(setup, pattern, size): {(module, function): instructions per IO}}. With `icount` guest time is instructions, so
-    timers are exact, too: for sums over all of the machine. `prepare` gets the machine first."""
+    timers are exact, too: for sums over all of the machine. `options` are more of fio's; `prepare` gets the machine
+    first."""
     results = {}
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         folder = pathlib.Path(name)
@@ -108,6 +110,6 @@ def measure(say: Callable[[str], None], wanted: Sequence[setups.Setup],
                 symbols = Symbols(machine.run("cat /proc/kallsyms", 120))
                 for pattern, size in cases:
                     say(f"counting {setup.name} {pattern} {size}")
-                    results[setup.name, pattern, size] = counter.case(setup, pattern, size, symbols, depth)
+                    results[setup.name, pattern, size] = counter.case(setup, pattern, size, symbols, options)
                 setups.take_down(machine, setup)
     return results

@@ -166,7 +166,7 @@ def measure(say: Callable[[str], None], wanted: Sequence[setups.Setup], repeat: 
 
 COUNTED = ("off", "wire", "store")
 COUNTED_CASES = (("randwrite", "4k"), ("randread", "4k"), ("write", "128k"))
-COUNTED_DEPTHS = (1, 16)
+COUNTED_DEPTHS = (1, 32)
 
 
 def counts(say: Callable[[str], None]) -> dict[int, Counts]:
@@ -174,4 +174,5 @@ def counts(say: Callable[[str], None]) -> dict[int, Counts]:
     medium = MEDIA[0]
     wanted = [dataclasses.replace(setup, up=f"{medium.up}\n{setup.up}", down=f"{setup.down}\n{medium.down}")
               for setup in SETUPS if setup.name in COUNTED]
-    return {depth: count(say, wanted, COUNTED_CASES, ICOUNT, depth, bring_tool) for depth in COUNTED_DEPTHS}
+    return {depth: count(say, wanted, COUNTED_CASES, ICOUNT, f"--iodepth={depth} --size={AREA_MIB}m", bring_tool)
+            for depth in COUNTED_DEPTHS}
