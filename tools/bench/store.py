@@ -49,7 +49,7 @@ dd if=/dev/zero of={NODE} bs=1M count={2 * AREA_MIB} oflag=direct status=none
     down = "rmdir /sys/kernel/config/nullb/medium; modprobe -r null_blk"
 
 
-# As fast as the processor, and one that is to the emulated processor as a fast SSD is to a server.
+# As fast as the processor, and one of half the bandwidth that the emulated network has in writes of 4 KiB.
 MEDIA = (Medium("memory", "echo 0 > irqmode"),
          Medium("8 MiB/s", "echo 2 > irqmode; echo 50000 > completion_nsec; echo 8 > mbps"))
 
