@@ -16,6 +16,7 @@
 import argparse
 import pathlib
 import sys
+from collections.abc import Sequence
 
 sys.dont_write_bytecode = True
 sys.path[:0] = [str(pathlib.Path(__file__).resolve().parent), str(pathlib.Path(__file__).resolve().parents[1])]
@@ -27,6 +28,7 @@ import gfarm_peers
 import gfarm_readers
 import gfarm_tables
 import memory
+import protection
 import rates
 import setups
 import store
@@ -80,6 +82,14 @@ def sidecar(options: argparse.Namespace) -> None:
         print(store_tables.hottest(each, "wire", tuple(options.hot.split(",")[:2])), end="\n\n")
 
 
+def protected(options: argparse.Namespace, wanted: Sequence[setups.Setup], cases: Sequence[tuple[str, str]]) -> None:
+    """The tables of modes wire and pass."""
+    counts = protection.measure(say, wanted, cases)
+    print(protection.more(counts), protection.by_module(counts), sep="\n\n", end="\n\n", flush=True)
+    for setup in wanted if options.hot else ():
+        print(protection.hottest(counts, setup, *options.hot.split(",")[:2]), end="\n\n")
+
+
 def main() -> int:
     """Measures and prints Markdown."""
     parser = argparse.ArgumentParser(prog="bench", description=__doc__,
@@ -101,7 +111,7 @@ def main() -> int:
                         help="rates: the median of N rounds; Gfarm: of N turns of each client")
     parser.add_argument("--hot", metavar="PATTERN,SIZE", help="also print the hottest functions of a case; Gfarm: any")
     options = parser.parse_args()
-    known = setups.PROTECTION if options.protection else store.SETUPS if options.store else setups.SETUPS
+    known = protection.SETUPS if options.protection else store.SETUPS if options.store else setups.SETUPS
     wanted = [s for s in known if not options.only or s.name in options.only]
     if not wanted:
         parser.error(f"no such setup; there are: {'; '.join(s.name for s in known)}")
@@ -119,12 +129,7 @@ def main() -> int:
         counts = counting.measure(say, setups.TWO_PATHS, counting.CASES[:2])
         print(tables.policies(counts), end="\n\n")
     if options.protection or everything:
-        chosen = wanted if options.protection else setups.PROTECTION
-        counts = counting.measure(say, chosen, [(case[0], case[1]) for case in cases] or counting.PROTECTION_CASES,
-                                  icount=rates.ICOUNT)
-        print(tables.protection(counts), end="\n\n", flush=True)
-        for setup in chosen if options.hot else ():
-            print(tables.more(counts, setup, *options.hot.split(",")[:2]), end="\n\n")
+        protected(options, wanted if options.protection else protection.SETUPS, [(c[0], c[1]) for c in cases])
     if options.store or everything:
         sidecar(options)
     if options.wires or everything:

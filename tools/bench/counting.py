@@ -88,16 +88,18 @@ class Counter:
 def measure(say: Callable[[str], None], wanted: Sequence[setups.Setup],
             cases: Sequence[tuple[str, str]] = CASES, icount: str = "",
             options: str = "--iodepth=1",
-            prepare: Callable[[Machine], None] = lambda _: None) -> Counts:
+            prepare: Callable[[Machine], None] = lambda _: None, nvme: tuple[str, ...] = (),
+            disk_mib: int = 64) -> Counts:
     """{(setup, pattern, size): {(module, function): instructions per IO}}. With `icount` guest time is instructions, so
     timers are exact, too: for sums over all of the machine. `options` are more of fio's; `prepare` gets the machine
-    first."""
+    first; `nvme` and `disk_mib` are those of its specification."""
     results = {}
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         folder = pathlib.Path(name)
         count, mark = compile_tools(folder)
         base = folder / "counts"
         spec = Spec(machines=1, smp=1, memory_mib=2048, accel="tcg,thread=single", append="nokaslr", icount=icount,
+                    nvme=nvme, disk_mib=disk_mib,
                     qemu_args=("-plugin", f"file={count},out={base}"))
         with Lab(spec) as lab:
             machine = lab.client

@@ -56,44 +56,14 @@ def by_module(results: Counts, wanted: list[setups.Setup], case: tuple[str, str]
     return markdown([" ".join(case), *names], rows)
 
 
-# The setup without protection information.
-_WITHOUT = setups.PROTECTION[0].name
-
-
 # What the kernel's checksums call: they use the vector registers.
-_VECTORS = ("kernel_fpu_begin_mask", "kernel_fpu_end", "irq_fpu_usable")
+VECTORS = ("kernel_fpu_begin_mask", "kernel_fpu_end", "irq_fpu_usable")
 
 
 def checksums(counts: dict[tuple[str, str], float]) -> float:
     """Instructions in the kernel's checksums, whoever calls them."""
     return sum(value for (module, name), value in counts.items()
-               if module == "kernel" and (name.startswith("crc") or name in _VECTORS))
-
-
-def protection(results: Counts) -> str:
-    """Instructions per IO of everything in the machine, beside those of the same disk without tuples."""
-    rows = []
-    for (name, pattern, size), counts in results.items():
-        base = results.get((_WITHOUT, pattern, size))
-        if base is None or name == _WITHOUT:
-            continue
-        before, after = (sum(v for (module, _), v in c.items() if module != "user") for c in (base, counts))
-        crc = checksums(counts) - checksums(base)
-        ours = _in_modules(counts, setups.PROTECTION[0]) - _in_modules(base, setups.PROTECTION[0])
-        rxe = sum(c.get(key, 0) * sign for c, sign in ((counts, 1), (base, -1)) for key in c if key[0] == "rdma_rxe")
-        rest = after - before - crc
-        rows.append([f"{name}, {pattern} {size}", f"{before:.0f}", f"{after:.0f}", f"{crc:.0f}", f"{ours:.0f}",
-                     f"{rxe:.0f}", f"{rest - ours - rxe:.0f}", f"{after / before - 1:.1%}", f"{rest / before:.1%}"])
-    return markdown(["instructions per IO", "without", "with", "more: checksums", "our modules", "rdma_rxe",
-                     "other kernel", "more", "beyond checksums"], rows)
-
-
-def more(results: Counts, setup: setups.Setup, pattern: str, size: str, most: int = 30) -> str:
-    """The functions, of everything, in which a setup has most more instructions than without tuples."""
-    base = results.get((_WITHOUT, pattern, size), {})
-    counts = [(value - base.get(key, 0), *key) for key, value in results[setup.name, pattern, size].items()]
-    rows = [[f"{value:.1f}", module, name] for value, module, name in sorted(counts, reverse=True)[:most]]
-    return markdown([f"{setup.name} {pattern} {size}: more", "module", "function"], rows)
+               if module == "kernel" and (name.startswith("crc") or name in VECTORS))
 
 
 def hottest(results: Counts, setup: setups.Setup, case: tuple[str, str], most: int = 30) -> str:
