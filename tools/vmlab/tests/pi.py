@@ -9,7 +9,7 @@ import errno
 import hashlib
 
 from vmlab import docs, paths, rnbd
-from vmlab.checks import Failed, eq, ge, matches, ok, until
+from vmlab.checks import Failed, TooSlow, eq, ge, matches, ok, until
 from vmlab.lab import Lab
 from vmlab.machine import Machine
 from vmlab.needs import needs
@@ -222,11 +222,14 @@ def test_a_server_that_has_it_no_more_does_not_get_the_disk_back(pair: Lab) -> N
     disk.unmap()
 
 
-# Writes a block of shared memory, and may change it before the write has ended; prints its errno.
+# Writes a block of shared memory when it may go, and may change it before the write has ended; prints its errno.
 SHARED = """
 import mmap, os, sys, time
 area, fd = mmap.mmap(-1, 4096), os.open(sys.argv[1], os.O_WRONLY | os.O_DIRECT)
 area[:] = b"n" * 4096
+open("/run/ready", "w").close()
+while not os.path.exists("/run/go"):
+    time.sleep(0.01)
 writer = os.fork()
 if not writer:
     try:
@@ -241,6 +244,12 @@ print(os.waitstatus_to_exitcode(os.waitpid(writer, 0)[1]))
 """
 
 
+def writes(lab: Lab) -> int:
+    """The writes that the client has sent over its first path."""
+    folder = paths.to_wire(lab, 0)
+    return int(lab.client.read(f"{folder}/stats/rdma").split()[2])
+
+
 @needs(wires=1)
 def test_a_write_that_comes_again_has_the_same_tuples(pair: Lab) -> None:
     """Memory that changes while its write waits for the end of an outage gets no tuples that are right: EILSEQ."""
@@ -253,13 +262,19 @@ def test_a_write_that_comes_again_has_the_same_tuples(pair: Lab) -> None:
     old = b"o" * 4096
     for what, errno_, content in (("keep", 0, b"n" * 4096), ("change", errno.EILSEQ, old)):
         pair.client.push_bytes(old, "/run/old")
-        pair.client.run(f"rm -f /run/changed; dd if=/run/old of={disk.path} bs=4096 seek=9 oflag=direct status=none")
+        pair.client.run("rm -f /run/ready /run/go /run/changed; "
+                        f"dd if=/run/old of={disk.path} bs=4096 seek=9 oflag=direct status=none")
         mark = pair.client.log_mark()
-        pair.defer(pair.mend, 0)
-        pair.cut(0)
-        # Sent before the client notices.
         job = pair.client.start_job(f"python3 -I -S /run/shared.py {disk.path} {what}", 120)
+        until(lambda: pair.client.exists("/run/ready"), 20, "the program is ready")
+        before = writes(pair)
+        pair.defer(pair.mend, 0)
+        # The client keeps its carrier, so the write is sent before the path is lost.
+        pair.silence(0)
+        pair.client.run("touch /run/go")
         until(lambda: disk.attribute("state") == "closed", 20, "the client has noticed")
+        if writes(pair) == before:
+            raise TooSlow("the path was lost before the write was sent")
         until(lambda: pair.client.exists("/run/changed"), 20, "the memory is what it will be")
         pair.mend(0)
         until(lambda: paths.revive_rxe(pair) or disk.attribute("state") == "open", 60, "the disk is back")
