@@ -15,11 +15,20 @@ use kernel::{
 };
 use kernel_ext::{
     new_wait_queue,
-    sync::WaitQueue, //
+    sync::{
+        atomic::{
+            AtomicBool,
+            Ordering::Relaxed, //
+        },
+        WaitQueue, //
+    }, //
 };
-use rdma::transfer::{
-    Arrival,
-    ReceiveEvents, //
+use rdma::{
+    transfer::{
+        Arrival,
+        ReceiveEvents, //
+    },
+    Notify, //
 };
 
 use super::now_us;
@@ -51,6 +60,8 @@ pub(super) struct Inbox {
     tag: u16,
     #[pin]
     mail: SpinLock<Mail>,
+    /// Fragments have come since the worker has asked to be told.
+    has_fragments: AtomicBool,
     #[pin]
     wake: WaitQueue,
 }
@@ -92,6 +103,7 @@ impl Inbox {
             pin_init!(Self {
                 tag,
                 mail <- new_spinlock!(mail, "Inbox::mail"),
+                has_fragments: AtomicBool::new(false),
                 wake <- new_wait_queue!("Inbox::wake"),
             }),
             GFP_KERNEL,
@@ -152,20 +164,21 @@ impl Inbox {
         step
     }
 
-    /// Takes a datagram that has come to the queue pair for data, as [`post`](Self::post) would.
+    /// Takes a datagram that has come to the queue pair for data, in the worker, which polls it.
     /// There is one for each fragment, and only the last one has an effect.
     fn arrived(&self, landed: event::Landed) {
-        let is_last = {
-            let mut mail = self.mail.lock();
-            let is_last = mail.is_running && mail.machine.arrived(landed, now_us());
-            if is_last {
-                mail.effect = Effect::Stop;
-            }
-            is_last
-        };
-        if is_last {
-            self.wake.wake_all();
+        let mut mail = self.mail.lock();
+        if mail.is_running && mail.machine.arrived(landed, now_us()) {
+            mail.effect = Effect::Stop;
         }
+    }
+
+    /// Returns whether the worker is to be told of each fragment: the peer has said that all were
+    /// sent, and some have not come yet. Until then it does not matter when they come, and the
+    /// worker takes all of them at once.
+    pub(super) fn misses_fragments(&self) -> bool {
+        let mail = self.mail.lock();
+        mail.is_running && mail.effect == Effect::Wait && mail.machine.misses_fragments()
     }
 
     /// Returns what others see of the read.
@@ -173,14 +186,18 @@ impl Inbox {
         self.mail.lock().ticket
     }
 
-    fn take(&self) -> Effect {
+    /// Takes what a handler has left; [`Effect::Wait`] if there is nothing.
+    pub(super) fn take(&self) -> Effect {
+        self.has_fragments.store(false, Relaxed);
         let mut mail = self.mail.lock();
         core::mem::replace(&mut mail.effect, Effect::Wait)
     }
 
-    /// Waits for what a handler leaves; [`Effect::Wait`] if the time is over. Sleeps.
+    /// Waits for what a handler leaves; [`Effect::Wait`] if the time is over, or there are
+    /// fragments to be taken. Sleeps.
     pub(super) fn wait(&self, timeout_ms: u32) -> Effect {
-        let has_any = || self.mail.lock().effect != Effect::Wait;
+        let has_any =
+            || self.has_fragments.load(Relaxed) || self.mail.lock().effect != Effect::Wait;
         // Both ends are looked at by the caller.
         let _ = self.wake.wait_until_timeout_ms(has_any, timeout_ms);
         self.take()
@@ -195,6 +212,19 @@ impl Inbox {
     /// Returns the next copy to make.
     pub(super) fn next_move(&self) -> Option<Move> {
         self.mail.lock().machine.next_move()
+    }
+}
+
+impl Notify for Inbox {
+    // No lock: it may be called in an interrupt.
+    fn notify(&self) {
+        self.has_fragments.store(true, Relaxed);
+        self.wake.wake_all();
+    }
+
+    fn broken(&self) {
+        // Its queue pair breaks as well, which ends the read.
+        pr_err!("the completion queue of a read from other nodes has lost completions\n");
     }
 }
 

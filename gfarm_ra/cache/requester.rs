@@ -21,8 +21,7 @@ use kernel_ext::sync::atomic::{
 };
 use rdma::{
     transfer::ReceiveQp,
-    Cq,
-    PollContext, //
+    Cq, //
 };
 use vfs_ext::{
     FileSystem,
@@ -93,6 +92,7 @@ use crate::proto::{
 /// A queue pair for the fragments of one read, and what comes for it.
 struct Lane {
     qp: ReceiveQp<Landed>,
+    cq: Arc<Cq>,
     inbox: Arc<Inbox>,
 }
 
@@ -101,12 +101,13 @@ impl Lane {
     fn new<I: Incoming>(endpoint: &Endpoint<I>, inbox: Arc<Inbox>) -> Result<Self> {
         // CAST: 256.
         let fragments_max = FRAGMENTS_MAX as u16;
-        let (device, context) = (endpoint.pd().device(), PollContext::Workqueue);
+        let device = endpoint.pd().device();
         let entries = ReceiveQp::<Landed>::config(fragments_max).cq_entries();
-        let cq = Cq::new(device, entries, inbox.tag().into(), context, None)?;
+        // The worker of the read takes what has come when it has the reply.
+        let cq = Cq::polled_with_notify(device, entries, inbox.tag().into(), inbox.clone())?;
         let landed = Landed(inbox.clone());
         let qp = ReceiveQp::new(endpoint.pd(), &cq, endpoint.port(), fragments_max, landed)?;
-        Ok(Self { qp, inbox })
+        Ok(Self { qp, cq, inbox })
     }
 }
 
@@ -404,16 +405,16 @@ impl<I: Incoming> Requests<I> {
         (duty, ticket): (Duty, Option<Ticket>),
         since: u32,
     ) -> Option<(Lent<T>, Owners)> {
-        let Some(Lane { qp, inbox }) = self.lane() else {
+        let Some(Lane { qp, cq, inbox }) = self.lane() else {
             return Some((lent, Owners::NONE));
         };
         self.endpoint.counters().add(Counter::Reads, 1);
-        let run = Run::new(self, inbox.clone(), wanted, qp, lent);
+        let run = Run::new(self, inbox.clone(), cq.clone(), wanted, (qp, lent));
         let (qp, lent) = run.carry_out(duty, ticket, since)?;
         let owners = inbox.end();
         self.waits(ticket, None);
         // There is room for all.
-        let lane = Lane { qp, inbox };
+        let lane = Lane { qp, cq, inbox };
         let _ = self.lanes.lock().idle.push_within_capacity(lane);
         Some((lent, owners))
     }

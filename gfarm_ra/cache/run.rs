@@ -6,11 +6,14 @@ use core::mem;
 
 use kernel::sync::Arc;
 use kernel_ext::random;
-use rdma::transfer::{
-    self,
-    ReceiveQp,
-    Received,
-    Receiving, //
+use rdma::{
+    transfer::{
+        self,
+        ReceiveQp,
+        Received,
+        Receiving, //
+    },
+    Cq, //
 };
 use vfs_ext::{
     FileSystem,
@@ -80,6 +83,8 @@ enum Hold<T: FileSystem> {
 pub(super) struct Run<'a, I: Incoming, T: FileSystem> {
     requests: &'a Requests<I>,
     inbox: Arc<Inbox>,
+    /// The completions of the queue pair.
+    cq: Arc<Cq>,
     wanted: Wanted,
     hold: Hold<T>,
     /// The pages that are received, or were last.
@@ -97,13 +102,14 @@ impl<'a, I: Incoming, T: FileSystem> Run<'a, I, T> {
     pub(super) fn new(
         requests: &'a Requests<I>,
         inbox: Arc<Inbox>,
+        cq: Arc<Cq>,
         wanted: Wanted,
-        qp: ReceiveQp<Landed>,
-        lent: Lent<T>,
+        (qp, lent): (ReceiveQp<Landed>, Lent<T>),
     ) -> Self {
         Self {
             requests,
             inbox,
+            cq,
             wanted,
             hold: Hold::Idle(qp, lent),
             pages: PageSet::EMPTY,
@@ -181,15 +187,36 @@ impl<'a, I: Incoming, T: FileSystem> Run<'a, I, T> {
     }
 
     fn wait(&mut self) -> Effect {
+        // A reply that has just come says that all fragments were sent.
+        self.take_fragments();
         let left_us = self.timer_us.map(|at_us| at_us.saturating_sub(now_us()));
         let left_ms = left_us.map_or(LOOK_MS, |us| us.div_ceil(1000).min(LOOK_MS));
         // CAST: At most 1000.
-        let effect = self.inbox.wait(left_ms as u32);
+        let mut effect = self.inbox.wait(left_ms as u32);
         if effect == Effect::Wait && self.timer_us.is_some_and(|at_us| at_us <= now_us()) {
-            self.timer_us = None;
-            return self.step(Event::TimerFired);
+            // Those that nothing has told of put the end off.
+            self.cq.poll(u32::MAX);
+            effect = self.inbox.take();
+            if effect == Effect::Wait {
+                self.timer_us = None;
+                return self.step(Event::TimerFired);
+            }
         }
         effect
+    }
+
+    /// Takes the fragments that have come, and has the inbox told of the next one if some are
+    /// missing that were sent. Before that nothing is interrupted for a fragment.
+    fn take_fragments(&self) {
+        if !matches!(self.hold, Hold::Receiving(_)) {
+            return;
+        }
+        loop {
+            self.cq.poll(u32::MAX);
+            if !self.inbox.misses_fragments() || !self.cq.request_notify() {
+                return;
+            }
+        }
     }
 
     /// Returns the node to ask; `None` if there is no other one.

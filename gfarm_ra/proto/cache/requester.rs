@@ -219,6 +219,12 @@ impl Requester {
         }
     }
 
+    /// Returns whether the peer has said that it has sent all that it sends, and some has not come.
+    pub fn misses_fragments(&self) -> bool {
+        let attempt = self.attempt.as_ref();
+        self.state == State::Waiting && attempt.is_some_and(Attempt::is_answered)
+    }
+
     /// Returns the owners that were asked.
     pub const fn owners(&self) -> &Owners {
         &self.owners

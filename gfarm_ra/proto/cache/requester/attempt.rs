@@ -144,6 +144,11 @@ impl Attempt {
         self.verdict.unwrap_or(Verdict::Silent)
     }
 
+    /// Returns whether the peer has said which pages it has sent.
+    pub(super) const fn is_answered(&self) -> bool {
+        matches!(self.verdict, Some(Verdict::Sent(_)))
+    }
+
     /// Returns whether the peer has kept the request, and said so.
     pub(super) const fn is_kept(&self) -> bool {
         self.is_kept
