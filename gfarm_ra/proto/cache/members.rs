@@ -12,6 +12,7 @@
 //! only after it has answered a probe, or after a member that had its answer has told of it.
 
 mod exchange;
+mod rankings;
 mod table;
 
 use core::ops::DerefMut;
@@ -19,18 +20,19 @@ use core::ops::DerefMut;
 use ferro_proto::errno::Errno;
 
 pub use self::table::PeerPlace;
-use self::table::Table;
+use self::{
+    rankings::Rankings,
+    table::Table, //
+};
 use super::{
     address::{
         Address,
         NodeId,
         Port, //
     },
-    count,
     owner::{
         self,
         ChunkKey,
-        OwnerSearch,
         Owners, //
     },
     peer::{
@@ -84,6 +86,7 @@ pub struct Outgoing<'b> {
 pub struct Members<S> {
     me: Record,
     table: Table<S>,
+    rankings: Rankings,
     /// Where the next round looks for a peer to probe.
     turn: usize,
     /// Where the next search for news begins.
@@ -117,6 +120,7 @@ impl<S: DerefMut<Target = [PeerPlace]>> Members<S> {
                 claim: Claim::FIRST,
             },
             table: Table::new(places),
+            rankings: Rankings::new(),
             turn: 0,
             news_from: 0,
             round_us: now_us.saturating_add(delay_us),
@@ -137,6 +141,7 @@ impl<S: DerefMut<Target = [PeerPlace]>> Members<S> {
         self.table.iter()
     }
 
+    /// Finds a peer, to change what does not tell whether it lives.
     fn find(&mut self, node: NodeId) -> Option<&mut Peer> {
         let index = self.table.of_node(node)?;
         self.table.get_mut(index)
@@ -153,25 +158,40 @@ impl<S: DerefMut<Target = [PeerPlace]>> Members<S> {
     }
 
     /// Returns the owners of a chunk for a requester, among this node and the live ones without
-    /// those that are excluded.
+    /// those that are excluded: this node is not, and of others
+    /// [`EXCLUDED_MAX`](super::excluded::EXCLUDED_MAX) at most. All nodes are looked at only for
+    /// a chunk that was not asked for lately, or after a change among those that live.
     pub fn owners(
-        &self,
+        &mut self,
         chunk: ChunkKey,
         requester: NodeId,
         is_excluded: impl Fn(NodeId) -> bool,
     ) -> Owners {
-        let live = self.peers().filter(|peer| peer.is_live());
-        let live = live.filter_map(Peer::node);
-        let groups = owner::groups(count(live.clone()).saturating_add(1));
-        let mut search = OwnerSearch::new(chunk, requester, groups);
-        search.offer(self.me.node);
-        for node in live.filter(|node| !is_excluded(*node)) {
-            search.offer(node);
+        let (me, table, rankings) = (self.me.node, &self.table, &mut self.rankings);
+        let live = || {
+            let live = table.iter().filter(|peer| peer.is_live());
+            live.filter_map(Peer::node)
+        };
+        rankings.renew(table.changes(), live());
+        let groups = owner::groups(rankings.live().saturating_add(1));
+        let is_out = |node| node != me && is_excluded(node);
+        let (near, root) = owner::hashes(chunk, requester, groups);
+        let mut first = |hash| rankings.of(hash, me, live()).first(is_out);
+        // There is one, as no more are excluded.
+        let root_node = first(root).unwrap_or(me);
+        let near_node = match near == root {
+            true => root_node,
+            false => first(near).unwrap_or(me),
+        };
+        Owners {
+            near: near_node,
+            root: root_node,
         }
-        search.owners().unwrap_or(Owners {
-            near: self.me.node,
-            root: self.me.node,
-        })
+    }
+
+    /// Returns how many nodes were looked at for owners so far.
+    pub const fn looks(&self) -> u64 {
+        self.rankings.looks()
     }
 
     /// Returns how often a change is told: enough for it to reach all nodes.

@@ -9,7 +9,12 @@
 //! With many nodes a chunk has an owner for each group of requesters as well, by the same rule. It
 //! answers what it can, and sends the first of the group to the owner of all.
 
-use super::address::NodeId;
+use core::mem;
+
+use super::{
+    address::NodeId,
+    excluded::EXCLUDED_MAX, //
+};
 
 /// A chunk of a file in any generation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -63,60 +68,61 @@ pub struct Owners {
     pub root: NodeId,
 }
 
-/// The search for the owners of a chunk, node by node.
-#[derive(Clone, Copy, Debug)]
-pub struct OwnerSearch {
-    near: Best,
-    root: Best,
+/// Returns the number that makes the order of nodes for a requester's group, and the one that makes
+/// that for all requesters. `groups` is a power of two, as [`groups`] returns it.
+pub const fn hashes(chunk: ChunkKey, requester: NodeId, groups: u64) -> (u64, u64) {
+    let root = chunk.hash();
+    let group = mixed(requester.get()) & groups.wrapping_sub(1);
+    let near = if group == 0 {
+        root
+    } else {
+        mixed(root ^ group)
+    };
+    (near, root)
 }
 
+/// The number of nodes of a ranking: one more than a read excludes.
+const RANKED: usize = EXCLUDED_MAX + 1;
+
+/// The nodes with the highest numbers, of those that were offered: the first one that is not
+/// excluded is the owner.
 #[derive(Clone, Copy, Debug)]
-struct Best {
+pub struct Ranking {
     hash: u64,
-    node: Option<(u64, NodeId)>,
+    best: [Option<(u64, NodeId)>; RANKED],
 }
 
-impl Best {
-    /// Two nodes with the same weight are told apart by their numbers, so the order of the offers
-    /// does not matter.
-    fn offer(&mut self, node: NodeId) {
-        let offered = (mixed(self.hash ^ node.get()), node);
-        if self.node.is_none_or(|best| best < offered) {
-            self.node = Some(offered);
-        }
-    }
-}
-
-impl OwnerSearch {
-    /// Starts without a node. `groups` is a power of two, as [`groups`] returns it.
-    pub const fn new(chunk: ChunkKey, requester: NodeId, groups: u64) -> Self {
-        let hash = chunk.hash();
-        let group = mixed(requester.get()) & groups.wrapping_sub(1);
-        let near = if group == 0 {
-            hash
-        } else {
-            mixed(hash ^ group)
-        };
+impl Ranking {
+    /// Starts without a node. `hash` is one of [`hashes`].
+    pub const fn new(hash: u64) -> Self {
         Self {
-            near: Best {
-                hash: near,
-                node: None,
-            },
-            root: Best { hash, node: None },
+            hash,
+            best: [None; RANKED],
         }
     }
 
-    /// Offers a node.
-    pub fn offer(&mut self, node: NodeId) {
-        self.near.offer(node);
-        self.root.offer(node);
+    /// Returns the number that makes the order.
+    pub const fn hash(&self) -> u64 {
+        self.hash
     }
 
-    /// Returns the owners among the nodes that were offered; `None` if there was none.
-    pub fn owners(self) -> Option<Owners> {
-        Some(Owners {
-            near: self.near.node?.1,
-            root: self.root.node?.1,
-        })
+    /// Offers a node. One that is offered again changes nothing.
+    pub fn offer(&mut self, node: NodeId) {
+        let mut offered = Some((mixed(self.hash ^ node.get()), node));
+        for place in &mut self.best {
+            if *place == offered {
+                return;
+            }
+            // None is the lowest.
+            if *place < offered {
+                mem::swap(place, &mut offered);
+            }
+        }
+    }
+
+    /// Returns the first node that is not excluded; `None` if the ranking knows of none.
+    pub fn first(&self, is_excluded: impl Fn(NodeId) -> bool) -> Option<NodeId> {
+        let mut nodes = self.best.iter().flatten().map(|(_, node)| *node);
+        nodes.find(|node| !is_excluded(*node))
     }
 }

@@ -11,8 +11,9 @@ use proto::gfarm::{
         fragment::FragmentLen,
         owner::{
             groups,
+            hashes,
             ChunkKey,
-            OwnerSearch, //
+            Ranking, //
         },
         pages::PageSet,
         wire::Key, //
@@ -196,7 +197,7 @@ impl World {
         is_excluded: impl Fn(NodeId) -> bool,
     ) -> (usize, usize) {
         let (key, id) = (ChunkKey::new(INUM, chunk), self.nodes[requester].id);
-        if let Some(members) = &self.nodes[node].members {
+        if let Some(members) = &mut self.nodes[node].members {
             let owners = members.owners(key, id, is_excluded);
             let index = |id| self.by_id.get(&id).copied().unwrap_or(node);
             return (index(owners.near), index(owners.root));
@@ -205,12 +206,15 @@ impl World {
         if let Some(owners) = self.owners.get(&(chunk, requester)).filter(|_| !excludes) {
             return *owners;
         }
-        let mut search = OwnerSearch::new(key, id, groups(self.nodes.len()));
-        let ids = self.nodes.iter().map(|node| node.id);
-        ids.filter(|id| !is_excluded(*id))
-            .for_each(|id| search.offer(id));
-        let owners = search.owners();
-        let owners = owners.map_or((node, node), |o| (self.by_id[&o.near], self.by_id[&o.root]));
+        let first = |hash| {
+            let mut ranking = Ranking::new(hash);
+            self.nodes.iter().for_each(|node| ranking.offer(node.id));
+            ranking
+                .first(&is_excluded)
+                .map_or(node, |id| self.by_id[&id])
+        };
+        let (near, root) = hashes(key, id, groups(self.nodes.len()));
+        let owners = (first(near), first(root));
         if !excludes {
             self.owners.insert((chunk, requester), owners);
         }

@@ -77,7 +77,8 @@ impl<S: DerefMut<Target = [PeerPlace]>> Members<S> {
         for index in 0..self.table.end() {
             let peer = self.table.get_mut(index);
             match peer.map_or(Due::Nothing, |peer| peer.due(news, now_us)) {
-                Due::Nothing | Due::Changed => {}
+                Due::Nothing => {}
+                Due::Changed => self.table.changed(),
                 Due::Forget => self.table.set(index, None),
                 Due::Probe => {
                     to = Some(index);
@@ -255,10 +256,14 @@ impl<S: DerefMut<Target = [PeerPlace]>> Members<S> {
         if let Some(peer) = self.table.get_mut(index).filter(|_| goes_on) {
             peer.check(now_us);
         }
+        let mut has_died = false;
         for peer in self.table.iter_mut() {
             if peer.is_replaced_by(&sender) {
-                peer.declare_dead(news, now_us);
+                has_died |= peer.declare_dead(news, now_us);
             }
+        }
+        if has_died {
+            self.table.changed();
         }
         self.unite(sender.node);
         self.learn_all(answer, now_us);

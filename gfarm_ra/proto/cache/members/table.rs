@@ -92,12 +92,18 @@ pub(super) struct Table<S> {
     places: S,
     /// The places from here on have never had a peer.
     end: usize,
+    /// How often another set of nodes has lived, and once more.
+    changes: u64,
 }
 
 impl<S: DerefMut<Target = [PeerPlace]>> Table<S> {
     /// Takes places, with the peers that are there.
     pub(super) fn new(places: S) -> Self {
-        let mut this = Self { places, end: 0 };
+        let mut this = Self {
+            places,
+            end: 0,
+            changes: 1,
+        };
         for (index, place) in this.places.iter_mut().enumerate() {
             *place = PeerPlace::of(place.peer);
             if place.peer.is_some() {
@@ -126,7 +132,17 @@ impl<S: DerefMut<Target = [PeerPlace]>> Table<S> {
         places.filter_map(|place| place.peer.as_ref())
     }
 
-    /// Returns all peers, to change what they are not found by.
+    /// Returns a number that grows with each change among the nodes that live.
+    pub(super) const fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// Takes note that a peer of [`get_mut`](Self::get_mut) lives, or does not live any more.
+    pub(super) fn changed(&mut self) {
+        self.changes = self.changes.saturating_add(1);
+    }
+
+    /// Returns all peers, to change what they are not found by, nor told to live by.
     pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Peer> {
         let places = self.places.iter_mut().take(self.end);
         places.filter_map(|place| place.peer.as_mut())
@@ -137,7 +153,8 @@ impl<S: DerefMut<Target = [PeerPlace]>> Table<S> {
         self.places.get(index)?.peer.as_ref()
     }
 
-    /// Returns the peer of a place, to change what it is not found by.
+    /// Returns the peer of a place, to change what it is not found by. Who changes whether it
+    /// lives says so by [`changed`](Self::changed).
     pub(super) fn get_mut(&mut self, index: usize) -> Option<&mut Peer> {
         self.places.get_mut(index)?.peer.as_mut()
     }
@@ -241,9 +258,13 @@ impl<S: DerefMut<Target = [PeerPlace]>> Table<S> {
     ) -> Option<R> {
         let mut peer = self.places.get(index)?.peer;
         let hashes = |peer: &Option<Peer>| By::ALL.map(|by| by.hash_of(peer.as_ref()?));
-        let before = hashes(&peer);
+        let lives = |peer: &Option<Peer>| peer.as_ref().filter(|peer| peer.is_live())?.node();
+        let (before, lived) = (hashes(&peer), lives(&peer));
         let result = work(&mut peer);
         let after = hashes(&peer);
+        if lives(&peer) != lived {
+            self.changed();
+        }
         for ((by, before), after) in By::ALL.into_iter().zip(before).zip(after) {
             if before != after {
                 self.unlink(by, index);

@@ -6,11 +6,13 @@ use std::collections::BTreeMap;
 
 use proto::gfarm::cache::{
     address::NodeId,
+    excluded::EXCLUDED_MAX,
     owner::{
         groups,
+        hashes,
         ChunkKey,
-        OwnerSearch,
-        Owners, //
+        Owners,
+        Ranking, //
     },
 };
 
@@ -26,11 +28,20 @@ fn nodes(count: usize) -> Vec<NodeId> {
     (0..count).map(|_| NodeId::new(draw()).unwrap()).collect()
 }
 
+fn ranking(hash: u64, nodes: &[NodeId]) -> Ranking {
+    let mut ranking = Ranking::new(hash);
+    nodes.iter().for_each(|node| ranking.offer(*node));
+    ranking
+}
+
 fn owners(nodes: &[NodeId], chunk: u64, requester: NodeId) -> Owners {
     let key = ChunkKey::new(42, chunk);
-    let mut search = OwnerSearch::new(key, requester, groups(nodes.len()));
-    nodes.iter().for_each(|node| search.offer(*node));
-    search.owners().unwrap()
+    let (near, root) = hashes(key, requester, groups(nodes.len()));
+    let first = |hash| ranking(hash, nodes).first(|_| false).unwrap();
+    Owners {
+        near: first(near),
+        root: first(root),
+    }
 }
 
 #[test]
@@ -108,6 +119,24 @@ fn no_owner_is_asked_by_all() {
 
 #[test]
 fn without_nodes_there_is_no_owner() {
-    let search = OwnerSearch::new(ChunkKey::new(1, 2), nodes(1)[0], 1);
-    assert_eq!(search.owners(), None);
+    assert_eq!(ranking(5, &[]).first(|_| false), None);
+}
+
+/// Who is excluded is passed over, and who is offered twice has one place.
+#[test]
+fn the_owner_is_the_first_that_is_not_excluded() {
+    let mut all = nodes(30);
+    for hash in 0..100 {
+        let twice: Vec<NodeId> = all.iter().chain(&all).copied().collect();
+        let mut bad = Vec::new();
+        for _ in 0..=EXCLUDED_MAX {
+            let rest: Vec<NodeId> = all.iter().filter(|n| !bad.contains(*n)).copied().collect();
+            let wanted = ranking(hash, &rest).first(|_| false);
+            let found = ranking(hash, &twice).first(|node| bad.contains(&node));
+            assert_eq!(found, wanted);
+            bad.extend(found);
+        }
+        assert_eq!(bad.len(), EXCLUDED_MAX + 1);
+        all.rotate_left(1);
+    }
 }

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The owners that a table of members knows.
+
+use proto::gfarm::cache::{
+    address::{
+        Address,
+        NodeId, //
+    },
+    members::{
+        Members,
+        PeerPlace, //
+    },
+    owner::{
+        groups,
+        hashes,
+        ChunkKey,
+        Owners,
+        Ranking, //
+    },
+    peer::{
+        Claim,
+        Peer,
+        Record,
+        Standing, //
+    },
+};
+
+use super::{
+    super::address::{
+        address,
+        gid, //
+    },
+    joined,
+    node,
+    Net,
+    Table, //
+};
+
+/// The owners by the rule itself, with a look at each node.
+fn owners_of(
+    table: &Table,
+    key: ChunkKey,
+    requester: NodeId,
+    is_excluded: impl Fn(NodeId) -> bool,
+) -> Owners {
+    let live = table.peers().filter(|peer| peer.is_live());
+    let live: Vec<NodeId> = live.filter_map(|peer| peer.node()).collect();
+    let mut left: Vec<NodeId> = live.iter().copied().filter(|n| !is_excluded(*n)).collect();
+    left.push(table.me().node);
+    let (near, root) = hashes(key, requester, groups(live.len() + 1));
+    let first = |hash| {
+        let mut ranking = Ranking::new(hash);
+        left.iter().for_each(|node| ranking.offer(*node));
+        ranking.first(|_| false).unwrap()
+    };
+    Owners {
+        near: first(near),
+        root: first(root),
+    }
+}
+
+#[test]
+fn owners_are_live_and_not_excluded() {
+    let mut net = joined(12, 0);
+    for chunk in 0..200 {
+        let key = ChunkKey::new(5, chunk);
+        let mut tables: Vec<&mut Table> = net.nodes.iter_mut().flatten().collect();
+        let owner = tables[0].owners(key, node(0), |_| false).root;
+        for table in &mut tables {
+            assert_eq!(table.owners(key, node(3), |_| false).root, owner);
+        }
+        let next = tables[1].owners(key, node(1), |node| node == owner).root;
+        // A node does not exclude itself.
+        assert_eq!(next == owner, owner == node(1));
+    }
+}
+
+/// What is remembered is what the rule says.
+pub(super) fn compare(table: &mut Table, turn: usize) {
+    for chunk in 0..3 {
+        let key = ChunkKey::new(9, chunk);
+        let bad = [node(11), node(12), node(13), node(14)];
+        for bad in [&bad[..0], &bad[..1], &bad[..]] {
+            let is_excluded = |node| bad.contains(&node);
+            let wanted = owners_of(table, key, node(5), is_excluded);
+            let found = table.owners(key, node(5), is_excluded);
+            assert_eq!(found, wanted, "turn {turn}, chunk {chunk}");
+        }
+    }
+}
+
+/// What is remembered of owners is what a look at each node says, whatever has happened.
+#[test]
+fn owners_are_those_of_now() {
+    let mut net = Net::new(20, 10);
+    let mut deaths = 0;
+    for n in 1..20 {
+        let table = net.nodes[usize::from(n)].as_mut().unwrap();
+        table.add(address(n - 1), 0).unwrap();
+    }
+    for turn in 0..400 {
+        net.run(100);
+        match turn {
+            100 | 150 | 200 => net.nodes[turn / 10 - 1] = None,
+            250 => net.nodes[3].as_mut().unwrap().remove(address(4)).unwrap(),
+            300 => net.nodes[7].as_mut().unwrap().leave(),
+            _ => {}
+        }
+        for table in net.nodes.iter_mut().flatten() {
+            compare(table, turn);
+            deaths += table
+                .peers()
+                .filter(|p| p.standing() == Some(Standing::Dead))
+                .count();
+        }
+    }
+    assert!(deaths > 0, "some have died, and others have noticed");
+}
+
+/// Of 4,000 nodes, all who ask for the chunks of one file have each of them ranked once.
+#[test]
+fn few_nodes_are_looked_at_for_owners() {
+    const NODES: u64 = 4_000;
+    let mut places = vec![PeerPlace::EMPTY; NODES as usize];
+    for (n, place) in (1u16..).zip(&mut places) {
+        let (high, low) = ((n >> 8) as u8, n as u8);
+        let mut gid = gid(low);
+        gid[12] = high;
+        let record = Record {
+            node: NodeId::new(1_000_000 + u64::from(n)).unwrap(),
+            address: Address::new(gid, 0, 17, 1, 0).unwrap(),
+            boot: 1,
+            claim: Claim::FIRST,
+        };
+        *place = PeerPlace::of(Some(Peer::heard_of(&record, false, 1, 0)));
+    }
+    let mut table = Members::new(node(0), address(0), 0, places, 0, 0);
+    let ask = |table: &mut Table, requester: u64| {
+        let requester = NodeId::new(1_000_000 + requester).unwrap();
+        let key = ChunkKey::new(77, 3);
+        let found = table.owners(key, requester, |_| false);
+        assert_eq!(found, owners_of(table, key, requester, |_| false));
+    };
+    // One whole group and this node's own requests: of no more it is the owner.
+    let mine: Vec<u64> = (1..=NODES)
+        .filter(|n| hashes_of(*n) == hashes_of(1))
+        .collect();
+    assert!((40..100).contains(&mine.len()), "{}", mine.len());
+    for requester in &mine {
+        ask(&mut table, *requester);
+    }
+    // Who lives, who is best for the group, and who for all.
+    assert_eq!(table.looks(), 3 * NODES);
+    for requester in &mine {
+        table.gave(NodeId::new(1_000_000 + requester).unwrap(), 1);
+        table.next_sequence(NodeId::new(1_000_000 + requester), 0);
+        ask(&mut table, *requester);
+    }
+    assert_eq!(table.looks(), 3 * NODES);
+    let first = table.peers().next().unwrap().address();
+    table.remove(first).unwrap();
+    ask(&mut table, mine[0]);
+    assert_eq!(table.looks(), 3 * NODES + 3 * (NODES - 1));
+}
+
+fn hashes_of(requester: u64) -> (u64, u64) {
+    let requester = NodeId::new(1_000_000 + requester).unwrap();
+    hashes(ChunkKey::new(77, 3), requester, groups(4_001))
+}
