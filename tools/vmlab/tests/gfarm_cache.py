@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 from vmlab import gfarm_mount
-from vmlab.checks import Failed, TooSlow, eq, ge, matches, ok, until
+from vmlab.checks import Failed, TooSlow, eq, ge, in_time, matches, ok, until
 from vmlab.gfarm import Gfarm
 from vmlab.gfarm_mount import AT, put_random
 from vmlab.gfarm_node import DESCRIPTION, KEY, Node, node, queue_pairs, try_mount
@@ -197,8 +197,7 @@ def test_who_waits_for_another_node_can_leave(vm: Lab) -> None:
                     vm.server.try_run(f"umount -f {two.at}", 30)
                 said = job.wait(30)
                 ok(said.code, f"{way}: it has read the file: {said.out}")
-                if (took := time.monotonic() - began) >= 5:
-                    raise TooSlow(f"{way} took {took:.1f} s")
+                in_time((took := time.monotonic() - began) < 5, f"{way} took {took:.1f} s")
         finally:
             servers.thaw("fs1", "fs2")
             said = first.wait(60)

@@ -11,7 +11,7 @@ import shlex
 from typing import Any
 
 from vmlab import gfarm_mount, gfarm_node
-from vmlab.checks import TooSlow, eq, ge
+from vmlab.checks import eq, ge, in_time
 from vmlab.gfarm import FOLDER
 from vmlab.gfarm_node import KEY
 from vmlab.lab import Lab
@@ -52,5 +52,5 @@ def test_each_fragment_of_a_read_is_lost_in_turn(vm: Lab) -> None:
         never = {row["what"]: row["gfsd"] for row in told if row not in came}
         ge(len(never), 7, "reads of which a fragment never comes")
         ge(min(never.values()), PAGE, f"bytes from the file server: {never}")
-        if sorted(never.values())[len(never) // 2] != PAGE:
-            raise TooSlow(f"not one page from the file server where a fragment never came: {never}")
+        in_time(sorted(never.values())[len(never) // 2] == PAGE,
+                f"not one page from the file server where a fragment never came: {never}")

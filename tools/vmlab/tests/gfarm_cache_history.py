@@ -13,7 +13,7 @@ from collections import Counter
 from contextlib import ExitStack
 
 from vmlab import gfarm_mount, gfarm_node, loaded, seed, tier
-from vmlab.checks import Failed, TooSlow, eq, ge, ok, until
+from vmlab.checks import Failed, eq, ge, in_time, ok, until
 from vmlab.gfarm import FOLDER
 from vmlab.gfarm_mount import AT
 from vmlab.lab import Lab
@@ -70,8 +70,7 @@ def test_files_change_while_nodes_read_them_from_each_other(vm: Lab) -> None:
         ge(counts["changing rewrite"] + counts["changing update"], 1, "reads while the file was written")
         ge(sum(versions.values()), 2 * len(versions), "versions")
         servers.run(f"rm -r {folder}/history {LEDGER} {LEDGER}.end {FOLDER}/gfarm_readers.py")
-        if not all(pages):
-            raise TooSlow(f"pages from other nodes: {pages}")
+        in_time(all(pages), f"pages from other nodes: {pages}")
 
 
 def again(vm: Lab, end: str, wanted: dict[str, str]) -> Job:
@@ -125,5 +124,4 @@ def test_nodes_come_and_go_while_others_read(vm: Lab) -> None:
             if vm.server.try_run(f"mountpoint -q {node.at}").code == 0:
                 raise Failed(f"{node.at} is still mounted")
         loaded.of(vm).unload(vm.server)
-        if took > 10:
-            raise TooSlow(f"the unmount of a node that others read from took {took:.1f} s")
+        in_time(took <= 10, f"the unmount of a node that others read from took {took:.1f} s")

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 from vmlab import gfarm_node
-from vmlab.checks import TooSlow, eq, ok, until
+from vmlab.checks import eq, in_time, ok, until
 from vmlab.gfarm import GFMD_PORT, Gfarm
 from vmlab.gfarm_mount import AT
 from vmlab.gfarm_node import KEY, Node
@@ -108,10 +108,8 @@ def test_a_machine_that_holds_pages_vanishes_and_comes_back(pair: Lab) -> None:
             share = shares(near, later, digest, SIZE)
             print(f"# {what}: the rest was read in {took:.1f} s, {share:.2f} of the next file from the file server",
                   flush=True)
-            if took > LATE_SECONDS:
-                raise TooSlow(f"{what}: the rest was read in {took:.1f} s")
-            if share > 0.5:
-                raise TooSlow(f"{what}: {share:.2f} of the next file came from the file server")
+            in_time(took <= LATE_SECONDS, f"{what}: the rest was read in {took:.1f} s")
+            in_time(share <= 0.5, f"{what}: {share:.2f} of the next file came from the file server")
 
 
 @dataclass(frozen=True)
@@ -151,8 +149,8 @@ def exchange(servers: Gfarm, near: Node, far: Node, link: Link) -> None:
         print(f"# {link.what}: {name}: {share:.2f} from the file server", flush=True)
         if not gives:
             eq(share, 1.0, f"{link.what}: {name}: share of the file server")
-        elif share > 0.5:
-            raise TooSlow(f"{link.what}: {name}: {share:.2f} came from the file server")
+        else:
+            in_time(share <= 0.5, f"{link.what}: {name}: {share:.2f} came from the file server")
 
 
 @needs(wires=2, timeout=500)

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from vmlab import gfarm_mount, gfarm_node, loaded, seed
-from vmlab.checks import TooSlow, eq, ok, until
+from vmlab.checks import eq, in_time, ok, until
 from vmlab.gfarm import ADDRESSES, FOLDER, GFMD_PORT, GFSD_PORT, PROGRAMS, Gfarm
 from vmlab.gfarm_mount import AT
 from vmlab.gfarm_node import Node
@@ -105,8 +105,7 @@ def report(what: str, found: Sequence[Node], size: int, said: list[dict[str, Any
     count = copies(found, size)
     print(f"# {what}: {count:.2f} copies, the last reader after {max(row['seconds'] for row in said):.2f} s, "
           f"p99 {max(row['p99_ms'] for row in said):.0f} ms", flush=True)
-    if count > most:
-        raise TooSlow(f"{what}: {count:.2f} copies left the file servers, at most {most} may")
+    in_time(count <= most, f"{what}: {count:.2f} copies left the file servers, at most {most} may")
 
 
 @needs(machines=1, timeout=400)
@@ -217,10 +216,8 @@ def test_a_network_that_loses_repeats_overtakes_delays_and_changes(pair: Lab) ->
             print(f"# {what}: {share:.2f} of the file from the file server, {row['seconds']:.2f} s, "
                   f"p99 {row['p99_ms']:.0f} ms, longest {row['max_ms']:.0f} ms", flush=True)
             eq(row["sha256"], digest, what)
-            if row["max_ms"] >= LATE_MS:
-                raise TooSlow(f"{what}: a read took {row['max_ms']:.0f} ms")
-            if share >= 0.5 and "loss 2%" not in how:
-                raise TooSlow(f"{what}: {share:.2f} of the file from the file server")
+            in_time(row["max_ms"] < LATE_MS, f"{what}: a read took {row['max_ms']:.0f} ms")
+            in_time(share < 0.5 or "loss 2%" in how, f"{what}: {share:.2f} of the file from the file server")
             far.forget()
             eq(far.sha256(name), digest, f"{what}, once more")
             wire.mend()

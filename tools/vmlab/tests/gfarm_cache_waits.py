@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from vmlab import loaded
-from vmlab.checks import Failed, TooSlow, eq, ge, ok, until
+from vmlab.checks import Failed, TooSlow, eq, ge, in_time, ok, until
 from vmlab.gfarm import GROUPS
 from vmlab.gfarm_node import Node
 from vmlab.lab import Lab
@@ -140,8 +140,7 @@ def quick(what: str, seconds: float, deed: Callable[[], object]) -> None:
     deed()
     took = time.monotonic() - began
     print(f"# {what}: {took:.1f} s", flush=True)
-    if took > seconds:
-        raise TooSlow(f"{what} took {took:.1f} s")
+    in_time(took <= seconds, f"{what} took {took:.1f} s")
 
 
 @contextmanager
@@ -211,8 +210,7 @@ def test_a_holder_that_waits_for_ever_costs_a_read_half_a_minute(vm: Lab) -> Non
         eq(said.split()[0], liar.wanted["held0"], "the file")
         liar.turn("right")
         nothing_stays(vm.server, f"{liar.mount.at}/held0")
-        if took > READ_SECONDS + LEAVE_SECONDS:
-            raise TooSlow(f"the read took {took:.1f} s")
+        in_time(took <= READ_SECONDS + LEAVE_SECONDS, f"the read took {took:.1f} s")
 
 
 def reads_from(reader: Node, name: str) -> tuple[Job, Callable[[], bool]]:
@@ -257,5 +255,4 @@ def test_a_machine_without_memory_and_then_without_power(pair: Lab) -> None:
         print(f"# the rest without the holder took {took:.1f} s, {near.ibstat()['timeouts']} silences", flush=True)
         quick("umount", LEAVE_SECONDS, lambda: pair.server.run(f"umount {near.at}", 60))
         eq(re.findall(r"gfarm_ra.*(?:leak|flush)", "\n".join(pair.server.records())), [], "lines of the log")
-        if took > READ_SECONDS:
-            raise TooSlow(f"the rest took {took:.1f} s")
+        in_time(took <= READ_SECONDS, f"the rest took {took:.1f} s")

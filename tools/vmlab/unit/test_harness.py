@@ -5,13 +5,15 @@ from __future__ import annotations
 import argparse
 import io
 import json
+import os
 import socket
 import tempfile
 import threading
 import unittest
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, redirect_stdout
 from typing import Any, cast
+from unittest import mock
 
 from vmlab import checks
 from vmlab.channel import AgentError, Channel, MachineGone
@@ -312,6 +314,15 @@ class ChecksTest(unittest.TestCase):
             checks.eq(1, 2, "size")
         with self.assertRaisesRegex(checks.Failed, "at least 5"):
             checks.ge(4, 5)
+
+    def test_limits_are_told_but_not_judged_in_the_debug_kernel(self) -> None:
+        """A limit that was missed fails the test elsewhere, one that was kept nowhere."""
+        for debug, said in (("", ""), ("1", "# not judged in the debug kernel: late\n")):
+            with mock.patch.dict(os.environ, VMLAB_DEBUG=debug), redirect_stdout(io.StringIO()) as out:
+                checks.in_time(True, "in time")
+                with nullcontext() if debug else self.assertRaisesRegex(checks.TooSlow, "late"):
+                    checks.in_time(False, "late")
+            self.assertEqual(out.getvalue(), said)
 
     def test_until_returns_the_value_or_gives_up(self) -> None:
         """The first true value ends the wait."""
