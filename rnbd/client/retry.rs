@@ -106,11 +106,12 @@ impl Device {
 
     /// Fails a flush, because writes before it are lost.
     #[cold]
-    pub(super) fn fail_flush(&self, request: Request<Queue>) -> Result<(), Rejected<Queue>> {
+    pub(super) fn fail_flush(&self, mut request: Request<Queue>) -> Result<(), Rejected<Queue>> {
         pr_err!(
             "{self}: a flush fails, for writes that were acknowledged before it are gone with the \
              server's cache\n"
         );
+        request.pdu_mut().made = None;
         end(request, Err(EIO));
         Ok(())
     }
