@@ -95,10 +95,10 @@ def blocks(file: str) -> list[Block]:
 
 
 def sysfs_paths(text: str) -> set[str]:
-    """Files of /sys that a document names, as shell patterns: <session> and the N of rnbdN stand for any. In the ABI's
-    documents `...` stands for the beginning of the folder that was named before."""
+    """Files of /sys that a document names, as shell patterns: <session>, the N of rnbdN and a server's device stand for
+    any. In the ABI's documents `...` stands for the beginning of the folder that was named before."""
     found, folder = set(), ""
-    text = re.sub(r"rnbd\*?N\b", "rnbd*", re.sub(r"<[^<>\n]*>", "*", text))
+    text = re.sub(r"rnbd\*?N\b", "rnbd*", re.sub(r"<[^<>\n]*>|(?<=/ctl/devices/)\w+", "*", text))
     for path in re.findall(r"(?:/sys/(?:class|block|devices|module)|(?<=What:\t\t)\.\.\.)/[\w/*.@-]*[\w*]/?", text):
         same = path.removeprefix("...").split("/")[1]
         whole = path.replace("...", folder.partition(f"/{same}/")[0], 1) if path.startswith("...") else path

@@ -15,7 +15,7 @@ from vmlab.channel import MachineGone
 from vmlab.checks import Failed
 from vmlab.image import canonical
 from vmlab.lab import Lab, Spec
-from vmlab.machine import CommandFailed, Machine
+from vmlab.machine import CommandFailed, Machine, is_lost_timer
 from vmlab.needs import Needs
 from vmlab.patience import scaled
 from vmlab.phases import phase
@@ -244,8 +244,17 @@ class Keeper:
             return False
 
     def emulation_broke(self) -> bool:
-        """Whether a machine has died in this test by what only happens under emulation."""
-        return self._lab is not None and any(machine.died_of_emulation for machine in self._lab.machines)
+        """Whether a machine has died or stood still in this test by what only happens under emulation."""
+        if self._lab is None:
+            return False
+        if any(machine.died_of_emulation for machine in self._lab.machines):
+            return True
+        try:
+            with Deadline(CLEANUP_SECONDS):
+                return any(is_lost_timer("\n".join(text for _sequence, text in machine.kernel_log(mark)))
+                           for machine, mark in zip(self._lab.machines, self._marks, strict=True) if machine.alive)
+        except Exception:       # a machine that cannot be asked
+            return False
 
     def _evidence(self, lab: Lab) -> list[str]:
         """What the machines have to say about a failure."""

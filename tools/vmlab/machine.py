@@ -30,6 +30,10 @@ LAST_WORDS_LINES = 200
 # A breakpoint that the kernel put at a place of its own text to change it, and whose handler does not know the place
 # any more. In text of a module the line ends with the module's name.
 INT3_OOPS = re.compile(r"Oops: int3.*?RIP: 0010:([^\n]*)", re.S)
+# RCU's report of a processor that has done nothing for a minute, made by that processor itself: it was in the idle
+# task, halted, and is so where the report interrupts it.
+SLEPT = re.compile(r"self-detected stall on CPU(?:(?!Comm: ).)*Comm: swapper/\d(?:(?!RIP: ).)*"
+                   r"RIP: 0010:pv_native_safe_halt", re.S)
 APPEND = ("console=ttyS0 quiet panic=-1 mitigations=off init_on_alloc=0 net.ifnames=0 log_buf_len=4M printk.devkmsg=on "
           "apparmor=0 audit=0 norandmaps rcupdate.rcu_cpu_stall_timeout=60 nmi_watchdog=0 sysrq_always_enabled "
           "tsc=nowatchdog")
@@ -132,6 +136,12 @@ def is_patching_oops(console: str) -> bool:
     a thread each, one may run half of it (the same as in `keeper`, which changes the preemption of machines)."""
     oops = INT3_OOPS.search(console)
     return oops is not None and not oops[1].rstrip().endswith("]")
+
+
+def is_lost_timer(log: str) -> bool:
+    """Whether a processor was halted for a minute although its timer was set: QEMU has lost the interrupt. A processor
+    that the kernel keeps busy, or whose interrupts it has switched off, is not in the idle task's halt."""
+    return SLEPT.search(log) is not None
 
 
 class Machine:

@@ -215,6 +215,8 @@ class Plugin:
             result.wrong.append(reason(why, self._options["verbose"]))
             raise
         finally:
+            if result.wrong and self.keeper.emulation_broke():
+                result.is_by_chance = True
             if result.wrong and self._options["keep"] and self.keeper.lab is not None:
                 self._converse(item.config, self.keeper.lab, result)
             if result.wrong or declared.of(getattr(item, "function", None)).disruptive:

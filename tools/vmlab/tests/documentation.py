@@ -27,6 +27,7 @@ from vmlab.docs import REPOSITORY, Block
 from vmlab.lab import Lab
 from vmlab.machine import Machine
 from vmlab.needs import needs
+from vmlab.tests.pi_store import format_disk
 
 BLOCK_SECONDS = 120
 TRANSCRIPTS = ("README.md", "Documentation/quickstart.md")
@@ -138,7 +139,7 @@ def test_the_quickstart_works_as_it_is_written(pair: Lab) -> None:
 @needs(wires=2)
 def test_the_paths_of_the_failover_page(pair: Lab) -> None:
     """Its commands give three paths and the policy; then every file of /sys that any document names is there."""
-    rnbd.start(pair, count=2)
+    rnbd.start(pair, count=3)
     for machine, address in ((pair.client, "10.0.2.1"), (pair.server, "10.0.2.2")):
         machine.run(f"ip addr add {address}/24 dev eth0")
         pair.defer(machine.run, f"ip addr del {address}/24 dev eth0")
@@ -151,6 +152,9 @@ def test_the_paths_of_the_failover_page(pair: Lab) -> None:
     pair.defer(pair.server.run, "rmmod crc32_umr_initiator crc32_umr_target")
     pair.server.run("mods ours crc32_umr_target device=/dev/ram1")
     pair.server.run("mods ours crc32_umr_initiator addr=10.0.0.2 blocks=1")
+    # Files of a device with a sidecar.
+    format_disk(pair, "ram2")
+    pair.defer(rnbd.map_disk(pair, "ram2", options="pi=require").unmap)
     abi = sorted(str(path.relative_to(REPOSITORY)) for path in (REPOSITORY / "Documentation/ABI").rglob("sysfs-*"))
     named = {file: docs.sysfs_paths((REPOSITORY / file).read_text(encoding="utf-8"))
              for file in (*docs.documents(), *abi)}

@@ -85,6 +85,8 @@ class SysfsTest(unittest.TestCase):
         text = "`/sys/block/rnbdN/queue/io_timeout` and `echo 1 > /sys/class/rtrs-client/<session>/paths/<path>/x`"
         self.assertEqual(docs.sysfs_paths(text),
                          {"/sys/block/rnbd*/queue/io_timeout", "/sys/class/rtrs-client/*/paths/*/x"})
+        self.assertEqual(docs.sysfs_paths("cat /sys/class/rnbd-server/ctl/devices/vdb/sidecar/scrub"),
+                         {"/sys/class/rnbd-server/ctl/devices/*/sidecar/scrub"})
         abi = "What:\t\t/sys/class/a/<s>/paths/<a b>@<c>/\nWhat:\t\t.../paths/<a b>@<c>/state\n"
         self.assertEqual(docs.sysfs_paths(abi), {"/sys/class/a/*/paths/*@*", "/sys/class/a/*/paths/*@*/state"})
 

@@ -19,7 +19,7 @@ from vmlab import checks
 from vmlab.channel import AgentError, Channel, MachineGone
 from vmlab.ktap import Report
 from vmlab.lab import Spec
-from vmlab.machine import is_patching_oops
+from vmlab.machine import is_lost_timer, is_patching_oops
 from vmlab.needs import Needs, needs, of
 from vmlab.oracle import COMPLAINT
 from vmlab.plan import Group, Planned, choose, groups, select
@@ -303,6 +303,22 @@ class EmulationTest(unittest.TestCase):
         """Between functions the compiler puts breakpoints, too."""
         self.assertFalse(is_patching_oops(self.OOPS.format("rtrs_client_init+0x1f/0x2a0 [rtrs_client]")))
         self.assertFalse(is_patching_oops(self.OOPS.replace("int3", "general protection fault").format("x+0x1/0x2")))
+
+    STALL = ("#     [  170.1] rcu: INFO: rcu_preempt self-detected stall on CPU\n"
+             "#     [  170.1] rcu: \t(t=36888 jiffies g=2001 q=1 ncpus=2)\n"
+             "#     [  170.1] CPU: 0 UID: 0 PID: {} Tainted: G OE 7.2.12 #1\n#     [  170.1] RIP: 0010:{}\n")
+
+    def test_a_timer_that_never_came(self) -> None:
+        """The processor slept all the time."""
+        self.assertTrue(is_lost_timer(self.STALL.format("0 Comm: swapper/0", "pv_native_safe_halt+0xf/0x20")))
+
+    def test_a_kernel_that_stood_still(self) -> None:
+        """A processor that was busy is the kernel's, or ours."""
+        busy = self.STALL.format("77 Comm: fio", "_raw_spin_lock+0x1/0x2")
+        self.assertFalse(is_lost_timer(busy))
+        self.assertFalse(is_lost_timer(self.STALL.format("0 Comm: swapper/0", "handle_softirqs+0xf/0x20")))
+        asleep = self.STALL.format("0 Comm: swapper/0", "pv_native_safe_halt+0xf/0x20").partition("\n")[2]
+        self.assertFalse(is_lost_timer(busy + asleep), "another report's")
 
 
 class ChecksTest(unittest.TestCase):
