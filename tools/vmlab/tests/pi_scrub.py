@@ -82,7 +82,8 @@ def test_a_device_in_use_is_scrubbed(pair: Lab) -> None:
 
 @needs(wires=1)
 def test_blocks_that_cannot_be_read_are_named(pair: Lab) -> None:
-    """Two blocks of a medium that cannot be read: only they are bad, and the scrub goes on behind them."""
+    """Two data blocks and a block of tuples that cannot be read: only they, and the blocks that the tuples are of, are
+    bad, and the scrub goes on behind them."""
     rnbd.ram_disk(pair, 16)
     sectors = 16 << 11
     mapped(pair.server, pair, "holes", f"0 {sectors} linear /dev/ram0 0")
@@ -91,8 +92,11 @@ def test_blocks_that_cannot_be_read_are_named(pair: Lab) -> None:
     rnbd.load_client(pair)
     disk = map_with(pair, "require", device="dm-0")
     pair.client.run(f"dd if=/dev/urandom of={disk.path} bs=1M count=4 oflag=direct status=none")
+    blocks = disk.sectors // 8
+    disk.unmap()        # the tuples are not in the server's memory any more
     table, at = [], 0
-    for number in (5, 700):
+    # The tuples are those of blocks 2560 to 2815.
+    for number in (5, 700, blocks + 10):
         begin = (DATA + number) * 8
         table += [f"{at} {begin - at} linear /dev/ram0 {at}", f"{begin} 8 error"]
         at = begin + 8
@@ -100,11 +104,12 @@ def test_blocks_that_cannot_be_read_are_named(pair: Lab) -> None:
     lines = "\\n".join(table)
     pair.server.run(f"printf '{lines}\\n' > /run/table && dmsetup suspend holes && dmsetup load holes /run/table && "
                     "dmsetup resume holes")
+    disk = map_with(pair, "require", device="dm-0")
     mark = pair.server.log_mark()
     eq(command(pair, "start", "dm-0"), "")
     numbers = counts(pair, "dm-0")
-    eq((numbers["good"], numbers["bad"]), (1022, 2), str(numbers))
-    for number in (5, 700):
+    eq((numbers["good"], numbers["bad"]), (1022, 2 + 256), str(numbers))
+    for number in (5, 700, 2560):
         eq(len(pair.server.log_matches(f"dm-0: scrub: data block {number}: it cannot be read", mark)), 1)
     disk.unmap()
 
