@@ -214,6 +214,7 @@ class Judge:
         """One lie to a mount."""
         if case.words:
             self.log.has_room()
+        time.sleep(case.after)
         self.log.lines()
         who, what = case.spot.split(".")
         servers = GFSDS if who == "gfsd" else (who,)
