@@ -15,7 +15,7 @@ from gfarm_fake_wire import CLOSE, OK, SILENT, Fields, Lie, Turn, find, host, st
 
 # After this, what is known of a name is asked for again: actimeo.
 GETS_OLD = 1.1
-# A gfmd that is lost sooner was not back (PAUSE_MS_MAX): the time that requests wait for it runs on from the loss before.
+# A gfmd that is lost sooner was not back (PAUSE_MS_MAX): the time limit of who waits began with the loss before.
 IS_BACK = 5.2
 EIO, DONE, ANY = ("EIO",), ("",), ("", "EIO")
 HUGE = 0xFFFFFFFF
