@@ -4,12 +4,12 @@
 //!
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
+pub(crate) mod retirement;
+
+use self::retirement::Node;
 use crate::{
     device::Device,
-    memory::pd::{
-        Pd,
-        Retired, //
-    },
+    memory::pd::Pd,
     proto::{
         address::route,
         header::HEADER_LEN, //
@@ -91,14 +91,23 @@ impl PortAddress {
     }
 }
 
-/// An address to which queue pairs of a domain send datagrams (`struct ib_ah`).
+/// An address to which queue pairs of a domain send datagrams (`struct ib_ah`). Its clones are the
+/// same handle.
 ///
-/// Sends that are under way use it, so a handle that is dropped while a queue pair of its domain
-/// exists is destroyed together with the domain's last queue pair, as [memory](Pd) is. Keep one for
-/// each peer, not one for each message.
-pub struct AddressHandle {
+/// Sends that are under way use it. After the drop of its last clone it is therefore kept until
+/// each queue pair of its domain has completed as many signaled sends as were posted by then (one
+/// more, if it has ever had a post whose last send was not signaled), or is drained. It is
+/// destroyed when the next handle of the domain is made or dropped, or a queue pair closed or
+/// dropped. [`AddressHandle::new`] sees to it that not too many wait.
+///
+/// The drop of the last clone sleeps.
+#[derive(Clone)]
+pub struct AddressHandle(Arc<Owned>);
+
+/// The owner of a handle.
+struct Owned {
     pd: Arc<Pd>,
-    raw: ManuallyDrop<RawHandle>,
+    node: ManuallyDrop<KBox<Node>>,
 }
 
 impl AddressHandle {
@@ -107,7 +116,9 @@ impl AddressHandle {
     /// # Errors
     ///
     /// Returns `EINVAL` if there is no such port or index, if RoCE gets no global identifier, or
-    /// InfiniBand no local one; otherwise what the look-up says.
+    /// InfiniBand no local one; `EAGAIN` if [so many](crate::proto::retirement::WAITING_MAX)
+    /// handles of the domain that were dropped wait for their sends; otherwise what the look-up
+    /// says.
     pub fn new(pd: &Arc<Pd>, to: &PortAddress) -> Result<Self> {
         let peer = to.to_raw(pd.device())?;
         // SAFETY: The domain is valid, and the address is read during the call.
@@ -121,7 +132,8 @@ impl AddressHandle {
     ///
     /// # Errors
     ///
-    /// Returns an error if the bytes are not those of an address that can be answered.
+    /// Returns an error if the bytes are not those of an address that can be answered, or `EAGAIN`
+    /// as [`Self::new`].
     pub fn to_source(
         pd: &Arc<Pd>,
         port: u8,
@@ -138,38 +150,38 @@ impl AddressHandle {
 
     /// Takes the handle that `create` makes.
     fn adopt(pd: &Arc<Pd>, create: impl FnOnce() -> *mut sys::ib_ah) -> Result<Self> {
-        pd.add_handle()?;
-        let raw = from_err_ptr(create())
-            .and_then(|raw| NonNull::new(raw).ok_or(ENOMEM))
-            .inspect_err(|_| pd.cancel_handle())?;
-        Ok(Self {
+        pd.handles().make_room()?;
+        let raw = from_err_ptr(create())?;
+        // INVARIANT: The handle was just created.
+        let raw = RawHandle(NonNull::new(raw).ok_or(ENOMEM)?);
+        let owned = Owned {
             pd: pd.clone(),
-            // INVARIANT: The handle was just created.
-            raw: ManuallyDrop::new(RawHandle(raw)),
-        })
+            node: ManuallyDrop::new(Node::new(raw)?),
+        };
+        Ok(Self(Arc::new(owned, GFP_KERNEL)?))
     }
 
     /// Returns whether queue pairs of `pd` may use it.
     #[inline(always)]
     pub(crate) fn belongs_to(&self, pd: &Arc<Pd>) -> bool {
-        Arc::ptr_eq(&self.pd, pd)
+        Arc::ptr_eq(&self.0.pd, pd)
     }
 
     #[inline(always)]
     pub(crate) fn as_raw(&self) -> *mut sys::ib_ah {
-        self.raw.0.as_ptr()
+        self.0.node.raw.0.as_ptr()
     }
 }
 
-impl Drop for AddressHandle {
+impl Drop for Owned {
     fn drop(&mut self) {
-        // SAFETY: `self.raw` is not used after this.
-        let raw = unsafe { ManuallyDrop::take(&mut self.raw) };
-        self.pd.retire(Retired::Handle(raw));
+        // SAFETY: `self.node` is not used after this.
+        let node = unsafe { ManuallyDrop::take(&mut self.node) };
+        self.pd.handles().retire(node);
     }
 }
 
-/// A handle that no longer belongs to an [`AddressHandle`], or does.
+/// A handle that belongs to an [`AddressHandle`], or no longer does.
 ///
 /// # Invariants
 ///
@@ -183,7 +195,8 @@ unsafe impl Sync for RawHandle {}
 
 impl Drop for RawHandle {
     fn drop(&mut self) {
-        // SAFETY: By the type invariants; no send uses it any more.
+        // SAFETY: By the type invariants; no send uses it any more, as `retirement` has found, or
+        // none has ever.
         unsafe { sys::rdma_helper_destroy_ah(self.0.as_ptr()) };
     }
 }

@@ -22,6 +22,10 @@ pub(crate) mod transport;
 pub use self::owned::OwnedQp;
 
 use crate::{
+    address_handle::retirement::{
+        SendCounts,
+        Sender, //
+    },
     cm::IdCore,
     cq::Cq,
     memory::{
@@ -31,6 +35,7 @@ use crate::{
             SendFlags, //
         }, //
     },
+    proto::retirement::Posted,
     qp::{
         batch::{
             Batch,
@@ -139,6 +144,8 @@ type PostReceive = unsafe extern "C" fn(
 ///   its context and with the given domain and queues, or null while `self` is being initialised.
 /// - `post_send` and `post_receive` are the functions of its driver, or post nothing. They are
 ///   called by holders of a pass of `gate` only.
+/// - `sender` is there once the queue pair is created, if its sends name addresses. It counts each
+///   of them, but for the last one of a drain.
 /// - Every entry of `table` is [`complete::<H>`] or [`receive::<H>`], and the table never moves.
 #[pin_data]
 pub struct Qp<H: QpHandler> {
@@ -148,6 +155,7 @@ pub struct Qp<H: QpHandler> {
     table: KVVec<sys::ib_cqe>,
     pd: Arc<Pd>,
     handler: H,
+    sender: Option<Sender>,
     origin: Origin,
     send_cq: Arc<Cq>,
     receive_cq: Arc<Cq>,
@@ -190,6 +198,7 @@ impl<H: QpHandler> Qp<H> {
                 table,
                 pd: pd.clone(),
                 handler,
+                sender: None,
                 origin,
                 send_cq: send_cq.clone(),
                 receive_cq: receive_cq.clone(),
@@ -203,6 +212,8 @@ impl<H: QpHandler> Qp<H> {
         let mut attributes = qp.attributes(config)?;
         let cap = &attributes.cap;
         let reserved = Reserved::new(send_cq, cap.max_send_wr, receive_cq, cap.max_recv_wr)?;
+        let is_addressed = <H::Transport as Type>::IS_ADDRESSED;
+        let sender = is_addressed.then(|| Sender::new(pd)).transpose()?;
         pd.queue_pair_created()?;
         let raw = qp.origin.create(pd, &mut attributes).inspect_err(|_| {
             pd.queue_pair_drained();
@@ -214,6 +225,7 @@ impl<H: QpHandler> Qp<H> {
         // INVARIANT: `raw` was created by `origin` with `self` as its context.
         *this.raw = raw.as_ptr();
         *this._reserved = Some(reserved);
+        *this.sender = sender;
         *this.post_send = ops.post_send.unwrap_or(no_send);
         *this.post_receive = ops.post_recv.unwrap_or(no_receive);
         // INVARIANT: The queue pair was just created, and is not drained.
@@ -351,6 +363,7 @@ impl<H: QpHandler> Qp<H> {
             pd: &self.pd,
             drain: &self.drain,
             ah: self.origin.address_handle(),
+            sender: self.sender.as_ref(),
             limit_ms: 0,
         }
     }
@@ -362,23 +375,46 @@ impl<H: QpHandler> Qp<H> {
         Some(ptr::from_ref(entry).cast_mut())
     }
 
+    /// Returns the counts of its sends, if these name addresses.
+    #[inline(always)]
+    pub(crate) fn send_counts(&self) -> Option<&SendCounts> {
+        match <H::Transport as Type>::IS_ADDRESSED {
+            true => self.sender.as_ref().map(Sender::counts),
+            false => None,
+        }
+    }
+
     /// Posts a chain of send work requests.
     ///
     /// # Safety
     ///
     /// The caller must ensure that `first` is a valid chain whose entries are in `self.table`, and
     /// that the memory of its segments belongs to the domain of `self` and is not freed while queue
-    /// pairs of the domain exist, or before the work requests have completed.
+    /// pairs of the domain exist, or before the work requests have completed. If they name
+    /// addresses, `posted` is what the chain has, and their handles are of the domain and borrowed
+    /// until the call returns.
     #[inline(always)]
-    pub(crate) unsafe fn post_send(&self, first: *const sys::ib_send_wr) -> Result {
+    pub(crate) unsafe fn post_send(&self, first: *const sys::ib_send_wr, posted: Posted) -> Result {
         let mut failed = MaybeUninit::uninit();
         let Some(_pass) = self.gate.pass() else {
             return Err(closed());
         };
+        let counts = self.send_counts();
+        if let Some(counts) = counts {
+            // Not every driver tells.
+            failed.write(ptr::null());
+            counts.begin(posted);
+        }
         // SAFETY: By the type invariants and the function requirements.
         let code = unsafe { (self.post_send)(self.raw, first, failed.as_mut_ptr()) };
         if code == 0 {
             return Ok(());
+        }
+        if let Some(counts) = counts {
+            // SAFETY: It was written above, as there are counts.
+            if ptr::eq(unsafe { failed.assume_init() }, first) {
+                counts.refused(posted);
+            }
         }
         Err(Error::from_errno(code))
     }

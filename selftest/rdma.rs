@@ -3,6 +3,7 @@
 //! Two connected queue pairs of one machine, and what the tests do with them.
 
 pub(super) mod datagram;
+pub(super) mod handles;
 pub(super) mod identifier;
 pub(super) mod queue_pair;
 pub(super) mod region;

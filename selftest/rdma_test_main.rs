@@ -47,9 +47,10 @@ module_param_bool!(
 /// A part and its test.
 type Part = (&'static str, fn(&SocketAddress) -> Result);
 
-const PARTS: [Part; 14] = [
+const PARTS: [Part; 15] = [
     ("closed", rdma::queue_pair::closed),
     ("datagrams", rdma::datagram::datagrams),
+    ("address handles", rdma::handles::address_handles),
     ("full send queue", rdma::queue_pair::full_send_queue),
     ("drop under load", rdma::queue_pair::drop_under_load),
     ("close again", rdma::queue_pair::close_again),

@@ -153,8 +153,8 @@ pub(crate) struct Endpoint<I: Incoming> {
     handles: Mutex<Handles>,
 }
 
-/// The handles of addresses. A new one replaces the one of its group that was made first; the
-/// domain keeps what may still be in use.
+/// The handles of addresses. A new one replaces the one of its group that was made first, which the
+/// domain destroys when no send uses it any more.
 struct Handles {
     places: KVVec<Option<Known>>,
     made: u64,
@@ -163,7 +163,7 @@ struct Handles {
 struct Known {
     port: Port,
     service_level: u8,
-    handle: Arc<AddressHandle>,
+    handle: AddressHandle,
     order: u64,
 }
 
@@ -183,14 +183,14 @@ impl Handles {
         group.unwrap_or_default()
     }
 
-    fn find(&mut self, to: &Address) -> Option<Arc<AddressHandle>> {
+    fn find(&mut self, to: &Address) -> Option<AddressHandle> {
         let is_it = |known: &&Known| known.port == to.port() && known.service_level == to.sl();
         let known = self.group(to).iter().flatten().find(is_it);
         known.map(|known| known.handle.clone())
     }
 
     /// Adds a handle, and returns the one that it replaces.
-    fn add(&mut self, to: &Address, handle: Arc<AddressHandle>) -> Option<Known> {
+    fn add(&mut self, to: &Address, handle: AddressHandle) -> Option<Known> {
         self.made = self.made.saturating_add(1);
         let known = Known {
             port: to.port(),
@@ -293,7 +293,7 @@ impl<I: Incoming> Endpoint<I> {
     /// # Errors
     ///
     /// Returns what the look-up says.
-    pub(crate) fn handle(&self, to: &Address) -> Result<Arc<AddressHandle>> {
+    pub(crate) fn handle(&self, to: &Address) -> Result<AddressHandle> {
         if let Some(handle) = self.handles.lock().find(to) {
             return Ok(handle);
         }
@@ -305,7 +305,7 @@ impl<I: Incoming> Endpoint<I> {
             port: self.port.port,
             gid_index: self.port.gid_index,
         };
-        let handle = Arc::new(AddressHandle::new(self.pd(), &address)?, GFP_KERNEL)?;
+        let handle = AddressHandle::new(self.pd(), &address)?;
         let replaced = {
             let mut handles = self.handles.lock();
             // Another task may have made one meanwhile.

@@ -5,7 +5,7 @@
 //! C header: [`include/rdma/ib_verbs.h`](srctree/include/rdma/ib_verbs.h)
 
 use crate::{
-    address_handle::RawHandle,
+    address_handle::retirement::Handles,
     device::Device,
     memory::{
         message_buffers::SlotMemory, //
@@ -35,6 +35,9 @@ use kernel::{
 /// queue pair of its domain exists, its memory (and the region) is kept and freed together with the
 /// domain's last queue pair. Safe code can therefore not free memory that a device may still touch.
 ///
+/// An [`AddressHandle`](crate::AddressHandle) is no memory that a device writes, and there may be
+/// many, one after the other: it goes earlier, when no send uses it.
+///
 /// # Invariants
 ///
 /// - `raw` is a protection domain of `device` that `self` owns.
@@ -47,6 +50,8 @@ pub struct Pd {
     device: Device,
     #[pin]
     keep: Mutex<Keep>,
+    #[pin]
+    handles: Handles,
 }
 
 /// An object that was dropped while queue pairs of the domain existed; dropping this frees its
@@ -56,7 +61,6 @@ pub(crate) enum Retired {
     Slots(SlotMemory),
     Mr(MrMemory),
     Pages(MappedMemory),
-    Handle(RawHandle),
 }
 
 struct Keep {
@@ -93,6 +97,7 @@ impl Pd {
                     handles: 0,
                     retired: KVVec::new(),
                 }),
+                handles <- Handles::new(),
             }),
             GFP_KERNEL,
         )?;
@@ -117,6 +122,18 @@ impl Pd {
     pub(crate) fn local_dma_key(&self) -> u32 {
         // SAFETY: By the type invariants, the domain is valid; the key never changes.
         unsafe { (*self.raw.as_ptr()).local_dma_lkey }
+    }
+
+    /// Returns the address handles that were dropped.
+    #[inline(always)]
+    pub(crate) fn handles(&self) -> &Handles {
+        &self.handles
+    }
+
+    /// Returns the number of [address handles](crate::AddressHandle) that were dropped and that
+    /// sends may still use. Sleeps.
+    pub fn waiting_handles(&self) -> usize {
+        self.handles.waiting()
     }
 
     /// Counts an object, and reserves the memory to retire it later without a failure.
@@ -238,7 +255,7 @@ impl Drop for Drained<'_> {
 impl PinnedDrop for Pd {
     fn drop(self: Pin<&mut Self>) {
         // Every handle and every queue pair holds an `Arc` of the domain, so none is left, and by
-        // the type invariants, nothing is retired.
+        // the type invariants, and those of `handles`, nothing is retired.
         drop(RawPd(self.raw));
     }
 }

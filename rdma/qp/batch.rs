@@ -17,8 +17,12 @@ use crate::{
         },
         sg, //
     },
+    proto::retirement::Posted,
     qp::{
-        transport::Reliable,
+        transport::{
+            sealed::Type,
+            Reliable, //
+        },
         Qp,
         QpHandler, //
     },
@@ -49,7 +53,8 @@ impl<const N: usize, const S: usize> WrBuffer<N, S> {
 /// Work requests that are posted together, in the order in which they were added.
 ///
 /// The batch writes them into a [`WrBuffer`]; each method writes only the fields of its operation.
-/// The methods copy their arguments, so these need not stay borrowed until [`post`](Self::post).
+/// The methods copy their arguments, so these need not stay borrowed until [`post`](Self::post),
+/// except inline data and the handles of addresses.
 /// (Memory and batch are two objects, so that the batch stays in registers.)
 ///
 /// Each request carries a tag, which comes back in its completion. A request without
@@ -77,7 +82,8 @@ impl<const N: usize, const S: usize> WrBuffer<N, S> {
 /// - `next_segment` is in the array of segments that begins at `first_segment`, or at its end; the
 ///   segments before it are initialised.
 /// - Unless `bad`, the completion entries of the requests belong to `qp`, and the memory of their
-///   segments belongs to `qp`'s protection domain, which retires it.
+///   segments belongs to `qp`'s protection domain, which retires it. So do the handles of their
+///   addresses, which are borrowed for `'a`.
 #[must_use = "a batch does nothing until it is posted"]
 pub struct Batch<'a, H: QpHandler, const N: usize, const S: usize> {
     qp: &'a Qp<H>,
@@ -148,8 +154,23 @@ impl<'a, H: QpHandler, const N: usize, const S: usize> Batch<'a, H, N, S> {
         // A second `post` fails.
         self.bad = true;
         // SAFETY: By the type invariants, the requests are initialised and linked, the last one to
-        // none, and their memory stays allocated as long as a queue pair of the domain exists.
-        unsafe { self.qp.post_send(self.first.cast::<sys::ib_send_wr>()) }
+        // none, and their memory stays allocated as long as a queue pair of the domain exists. The
+        // handles of their addresses are borrowed for the lifetime of `self`.
+        unsafe { self.qp.post_send(self.first.cast(), self.posted()) }
+    }
+
+    /// Returns what the batch has, if its sends name addresses.
+    #[inline(always)]
+    fn posted(&self) -> Posted {
+        let mut posted = Posted::NONE;
+        let mut request = self.first;
+        while <H::Transport as Type>::IS_ADDRESSED && request != self.next {
+            // SAFETY: By the type invariants, the requests before `next` are initialised.
+            let flags = unsafe { (*request).any.send_flags };
+            posted = posted.and(flags & SendFlags::SIGNALED.as_raw() != 0);
+            request = request.wrapping_add(1);
+        }
+        posted
     }
 
     /// Marks the batch as bad unless `good`. The request is added nevertheless, which avoids

@@ -4,7 +4,10 @@
 
 use crate::{
     qp::{
-        completion::WorkCompletion,
+        completion::{
+            Opcode,
+            WorkCompletion, //
+        },
         Qp,
         QpHandler, //
     },
@@ -56,6 +59,7 @@ pub(super) unsafe extern "C" fn no_receive(
 pub(super) unsafe extern "C" fn complete<H: QpHandler>(_cq: *mut sys::ib_cq, wc: *mut sys::ib_wc) {
     // SAFETY: By the function requirements.
     let (qp, tag, completion) = unsafe { identify::<H>(wc) };
+    count(qp, completion);
     H::completed(qp, tag, completion);
 }
 
@@ -67,7 +71,19 @@ pub(super) unsafe extern "C" fn complete<H: QpHandler>(_cq: *mut sys::ib_cq, wc:
 pub(super) unsafe extern "C" fn receive<H: QpHandler>(_cq: *mut sys::ib_cq, wc: *mut sys::ib_wc) {
     // SAFETY: By the function requirements.
     let (qp, tag, completion) = unsafe { identify::<H>(wc) };
+    count(qp, completion);
     H::received(qp, tag, completion);
+}
+
+/// Counts a signaled send that has succeeded, if it names an address. One that has failed is left
+/// to the drain.
+#[inline(always)]
+fn count<H: QpHandler>(qp: &Qp<H>, completion: &WorkCompletion) {
+    if let Some(counts) = qp.send_counts() {
+        if completion.is_success() && completion.opcode() == Opcode::Send {
+            counts.succeeded();
+        }
+    }
 }
 
 /// Returns the queue pair and the tag of a completion.

@@ -15,6 +15,7 @@
 //!   queue run on two CPUs, and sleeps a tenth of a second before it does.
 
 use crate::{
+    address_handle::retirement::Sender,
     cq::{
         Cq,
         PollContext, //
@@ -110,6 +111,8 @@ pub(super) struct Draining<'a> {
     pub(super) drain: &'a Drain,
     /// Where the last send goes, of a datagram queue pair; else null.
     pub(super) ah: *mut sys::ib_ah,
+    /// The counts of its sends, if these are datagrams.
+    pub(super) sender: Option<&'a Sender>,
     /// The time that the device has for each step, of all queue pairs that are drained together.
     pub(super) limit_ms: i64,
 }
@@ -233,6 +236,9 @@ impl Draining<'_> {
         if done.is_ok() {
             // Once for each start of the queue pair, since only a restart changes the state.
             self.pd.queue_pair_drained();
+            if let Some(sender) = self.sender {
+                sender.settle();
+            }
         }
         self.drain.end(done);
     }

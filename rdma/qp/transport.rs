@@ -22,13 +22,17 @@ pub(crate) mod sealed {
     pub trait Type {
         /// `enum ib_qp_type`.
         const QP_TYPE: super::sys::ib_qp_type;
+        /// Each send names the handle of an address.
+        const IS_ADDRESSED: bool;
     }
 }
 
 impl sealed::Type for Reliable {
     const QP_TYPE: sys::ib_qp_type = sys::ib_qp_type_IB_QPT_RC;
+    const IS_ADDRESSED: bool = false;
 }
 
 impl sealed::Type for Datagram {
     const QP_TYPE: sys::ib_qp_type = sys::ib_qp_type_IB_QPT_UD;
+    const IS_ADDRESSED: bool = true;
 }

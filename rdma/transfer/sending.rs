@@ -16,6 +16,7 @@ use super::{
     },
 };
 use crate::{
+    address_handle::AddressHandle,
     cq::Cq,
     memory::{
         page_mapping::DmaDirection,
@@ -26,6 +27,7 @@ use crate::{
         Layout,
         PAGE_LEN, //
     },
+    proto::retirement::Posted,
     qp::{
         completion::WorkCompletion,
         config::QpConfig,
@@ -269,6 +271,7 @@ impl<H: SendEvents> SendQp<H> {
             mut places,
             fragments_max,
         } = self;
+        let to_address = to.address.clone();
         let begun = Busy::begin(queue, lender, DmaDirection::ToDevice, |qp, loan| {
             let len = loan.len_bytes();
             let layout = Layout::new(fragment_len, 0, len, fragments_max)?;
@@ -281,6 +284,7 @@ impl<H: SendEvents> SendQp<H> {
             Ok((busy, ())) => Ok(Sending {
                 busy,
                 places,
+                to: to_address,
                 fragments_max,
             }),
             Err(refused) => Err(refused.map(|queue| Self {
@@ -296,6 +300,8 @@ impl<H: SendEvents> SendQp<H> {
 pub struct Sending<H: SendEvents, L: Lender> {
     busy: Busy<Sends<H>, L>,
     places: Places,
+    /// The address that the requests name.
+    to: AddressHandle,
     fragments_max: u16,
 }
 
@@ -325,8 +331,8 @@ impl<H: SendEvents, L: Lender> Sending<H, L> {
         // SAFETY: The requests are linked, the last one to none, with an entry of the queue pair
         // and segments of its domain. Their memory is that of the loan, which is not given back
         // before the last of them has completed, and all before it: it is counted. The address
-        // handle is one of the domain, which keeps it while the queue pair exists.
-        unsafe { qp.post_send(first) }.inspect_err(|_| pending.fail())
+        // handle is one of the domain, and `self` has it; only the last request is signaled.
+        unsafe { qp.post_send(first, Posted::LAST_SIGNALED) }.inspect_err(|_| pending.fail())
     }
 
     /// Ends the transfer: if fragments are on their way still, or one has failed, by way of the
@@ -339,6 +345,7 @@ impl<H: SendEvents, L: Lender> Sending<H, L> {
         let Self {
             busy,
             places,
+            to,
             fragments_max,
         } = self;
         match busy.finish() {
@@ -354,6 +361,7 @@ impl<H: SendEvents, L: Lender> Sending<H, L> {
             Err((_, busy)) => Err(Self {
                 busy,
                 places,
+                to,
                 fragments_max,
             }),
         }

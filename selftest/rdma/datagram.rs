@@ -48,7 +48,7 @@ struct Heard {
 }
 
 /// The handler of a queue pair.
-struct Node {
+pub(super) struct Node {
     memory: MessageBuffers,
     inbox: Arc<Inbox>,
 }
@@ -75,7 +75,7 @@ impl QpHandler for Node {
 
 impl Node {
     /// Creates a queue pair, and posts its receives.
-    fn create(pd: &Arc<Pd>, port: &DatagramPort) -> Result<OwnedQp<Self>> {
+    pub(super) fn create(pd: &Arc<Pd>, port: &DatagramPort) -> Result<OwnedQp<Self>> {
         let config = QpConfig::new(COUNT, COUNT, COUNT + 1);
         let context = PollContext::Workqueue;
         let cq = Cq::new(pd.device(), config.cq_entries(), 0, context, None)?;
@@ -94,8 +94,17 @@ impl Node {
     }
 
     fn send(qp: &Qp<Self>, to: Peer<'_>, imm: Option<u32>) -> Result {
+        Self::send_with(qp, to, imm, SendFlags::SIGNALED)
+    }
+
+    pub(super) fn send_with(
+        qp: &Qp<Self>,
+        to: Peer<'_>,
+        imm: Option<u32>,
+        flags: SendFlags,
+    ) -> Result {
         let message = qp.handler().memory.segment(SEND, 0, LEN);
-        qp.send_to(SEND, [message], to, imm, SendFlags::SIGNALED)
+        qp.send_to(SEND, [message], to, imm, flags)
     }
 
     /// Waits for the next datagram.

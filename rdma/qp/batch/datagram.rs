@@ -21,7 +21,7 @@ use crate::{
 use core::ptr;
 
 /// What a queue pair for datagrams can be asked to do.
-impl<H, const N: usize, const S: usize> Batch<'_, H, N, S>
+impl<'a, H, const N: usize, const S: usize> Batch<'a, H, N, S>
 where
     H: QpHandler<Transport = Datagram>,
 {
@@ -31,7 +31,7 @@ where
         &mut self,
         tag: u32,
         message: &[Segment<'_>],
-        to: Peer<'_>,
+        to: Peer<'a>,
         imm: Option<u32>,
         flags: SendFlags,
     ) {

@@ -8,7 +8,7 @@ from vmlab.checks import eq, ok, until
 from vmlab.lab import Lab
 from vmlab.needs import needs
 
-PARTS = 14
+PARTS = 15
 UNSAID = r"WARNING:|BUG:|failed to drain"
 
 

@@ -50,6 +50,7 @@ mod policy;
 mod quarantine;
 mod rdma_address;
 mod rdma_layout;
+mod rdma_retirement;
 mod recovery;
 mod recovery_state;
 mod refusal;
