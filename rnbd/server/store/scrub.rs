@@ -40,8 +40,8 @@ use crate::{
     server::session::LOG_LIMIT,
     shown::Shown,
     sidecar::{
+        command::Command,
         patrol::{
-            Command,
             Patrol,
             State,
             PIECE_BLOCKS_MAX, //
