@@ -35,6 +35,8 @@ impl Errno {
     pub const EINVAL: Self = Self(22);
     /// File too large; of a list: no place is left.
     pub const EFBIG: Self = Self(27);
+    /// No space left on device.
+    pub const ENOSPC: Self = Self(28);
     /// Read-only file system.
     pub const EROFS: Self = Self(30);
     /// Numerical result out of range.
@@ -59,6 +61,8 @@ impl Errno {
     pub const ENOTCONN: Self = Self(107);
     /// Operation already in progress.
     pub const EALREADY: Self = Self(114);
+    /// Structure needs cleaning.
+    pub const EUCLEAN: Self = Self(117);
 
     /// Creates an error from a number of either sign; returns `None` for 0, which is no error.
     #[inline]

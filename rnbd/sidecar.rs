@@ -19,7 +19,9 @@
 #![forbid(unsafe_code)]
 
 pub mod arrival;
+pub mod command;
 pub mod group;
+pub mod growth;
 pub mod homes;
 pub mod layout;
 pub mod patrol;

@@ -18,6 +18,8 @@
 mod blocks;
 mod disk;
 mod engine;
+mod files;
+mod growth;
 mod job;
 mod pages;
 mod port;
@@ -224,7 +226,6 @@ impl Volumes {
             volumes: self.clone(),
             number,
             stats: port.stats().clone(),
-            data_blocks: core.data_blocks(),
             port: Some(port),
             place: place.clone(),
         })
@@ -290,11 +291,11 @@ impl Volumes {
         let (bios, queue) = (self.bios.clone(), self.queue.clone());
         let core = Core::new(
             (device.clone(), bios, queue),
-            &superblock,
+            superblock,
             ring,
             gone.clone(),
         )?;
-        let files = scrub::files(request.export, core.clone())?;
+        let files = files::files(request.export, core.clone())?;
         Ok(Volume {
             files,
             core,
@@ -308,6 +309,7 @@ impl Volume {
     /// Writes the tuples home, empties the journal, and closes the device.
     fn close(self) {
         drop(self.files);
+        growth::stop(&self.core, " by the last unmap");
         self.core.drain();
         drop(self.core);
         self.gone.wait();
@@ -320,7 +322,6 @@ pub(crate) struct Attached {
     volumes: Arc<Volumes>,
     number: u32,
     stats: Arc<PiStats>,
-    data_blocks: u64,
     port: Option<Arc<Port>>,
     place: Arc<Place>,
 }
@@ -336,9 +337,10 @@ impl Attached {
         &self.stats
     }
 
-    /// Returns the number of sectors that clients see.
+    /// Returns the number of sectors that clients see, when they open the device.
     pub(super) fn sectors(&self) -> u64 {
-        self.data_blocks.saturating_mul(BLOCK_SECTORS.into())
+        let data_blocks = self.port().map_or(0, |port| port.data_blocks());
+        data_blocks.saturating_mul(BLOCK_SECTORS.into())
     }
 }
 

@@ -4,6 +4,7 @@
 //!
 //! ```text
 //! ctl/devices/D/block_dev                 link to the disk
+//! ctl/devices/D/sidecar/grow              of a device with a sidecar: see `store::growth`
 //! ctl/devices/D/sidecar/scrub             of a device with a sidecar: see `store::scrub`
 //! ctl/devices/D/sessions/S/read_only      0 or 1
 //! ctl/devices/D/sessions/S/access_mode    ro, rw or migration

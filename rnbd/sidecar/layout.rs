@@ -34,7 +34,7 @@ pub const SUPERBLOCK: u64 = 0;
 pub const JOURNAL: u64 = 1;
 
 /// Part of a device: data blocks, and their PI blocks behind them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Segment {
     /// The first block on the device.
     pub start: u64,
@@ -101,7 +101,7 @@ impl fmt::Display for Misfit {
 ///
 /// All blocks are below `device_blocks`, which is at most 2^48. Journal, segments and the copy of
 /// the superblock do not overlap, and are in this order. There are 1 to [`SEGMENTS_MAX`] segments.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Layout {
     device_blocks: u64,
     slots: u32,
@@ -162,6 +162,15 @@ impl Layout {
             segments: stored,
             count: segments.len(),
         })
+    }
+
+    /// Returns the least number of blocks that the device must have to grow.
+    pub const fn grown_blocks_min(&self) -> u64 {
+        // A group, its PI block, and the copy of the superblock.
+        const LEAST: u64 = GROUP_BLOCKS + 2;
+        // The device has at most 2^48 blocks.
+        let start = self.device_blocks.div_ceil(ALIGNMENT_BLOCKS) * ALIGNMENT_BLOCKS;
+        start.saturating_add(LEAST)
     }
 
     /// Returns the layout after the device has grown to `device_blocks`, with one segment more.

@@ -7,37 +7,14 @@
 
 use core::fmt;
 
-use ferro_proto::text;
-
 use super::{
     layout::Layout,
-    proto::control::UnknownWord,
     scrub::Counts,
     tuple::Verdict, //
 };
 
 /// The maximum number of blocks of a piece.
 pub const PIECE_BLOCKS_MAX: u16 = 16;
-
-/// What an administrator asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Command {
-    /// A scrub from the first block on.
-    Start,
-    /// The end of the scrub that runs.
-    Stop,
-}
-
-impl Command {
-    /// Parses a value of the file `scrub`.
-    pub fn parse(written: &[u8]) -> Result<Self, UnknownWord> {
-        match text::trim(written) {
-            b"start" => Ok(Self::Start),
-            b"stop" => Ok(Self::Stop),
-            _ => Err(UnknownWord),
-        }
-    }
-}
 
 /// How far a scrub has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -132,7 +132,7 @@ impl fmt::Display for Refusal {
 }
 
 /// A superblock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Superblock {
     /// The UUID of the device, from the time when it was formatted.
     pub uuid: [u8; 16],

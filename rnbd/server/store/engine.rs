@@ -37,6 +37,7 @@ use crate::{
     server::session::LOG_LIMIT,
     sidecar::{
         homes::Slot,
+        layout::Layout,
         queue::{
             Kind,
             Request,
@@ -74,6 +75,8 @@ pub(super) enum Event {
     HomeWritten(usize),
     /// The cache was flushed.
     Flushed,
+    /// A step of the growth was taken.
+    Grown,
 }
 
 /// What has come of a use of the engine.
@@ -86,11 +89,13 @@ pub(super) struct Run {
     pub(super) together: u32,
 }
 
-/// The maximum number of IO in flight: one for each request, one for each slot, a record, a flush.
-pub(super) const EVENTS_MAX: usize = REQUESTS + SLOTS + 2;
+/// The maximum number of IO in flight: one for each request, one for each slot, a record, a flush,
+/// a step of a growth.
+pub(super) const EVENTS_MAX: usize = REQUESTS + SLOTS + 3;
 
 /// The state of a device with a sidecar.
 pub(super) struct Engine {
+    pub(super) layout: Layout,
     pub(super) store: Store<KVec<Place>, KVec<Slot>>,
     pub(super) pages: Pages,
     pub(super) jobs: KVec<Option<Job>>,
@@ -127,7 +132,7 @@ fn nothing<T>(count: usize) -> Result<KVec<Option<T>>> {
 impl Engine {
     /// Allocates the state of a device whose journal was replayed. `is_volatile`: it may have a
     /// volatile cache.
-    pub(super) fn new(seal: Seal, ring: Ring, is_volatile: bool) -> Result<Self> {
+    pub(super) fn new(layout: Layout, seal: Seal, ring: Ring, is_volatile: bool) -> Result<Self> {
         let slots = KVec::from_elem(Slot::default(), SLOTS, GFP_KERNEL)?;
         let mut crcs = KVec::with_capacity(REQUESTS, GFP_KERNEL)?;
         for _ in 0..REQUESTS {
@@ -135,6 +140,7 @@ impl Engine {
         }
         let record = zeroed()?;
         Ok(Self {
+            layout,
             store: Store::new(seal, ring, is_volatile, nothing(REQUESTS)?, slots),
             pages: Pages::new()?,
             jobs: nothing(REQUESTS)?,
@@ -173,6 +179,7 @@ impl Engine {
             }
             // Before the requests of clients, which may take all the room there is.
             is_idle &= is_draining || !self.start_scrub_piece(core);
+            is_idle &= is_draining || !self.start_growth_step(core);
             is_idle &= !self.take_requests(core);
             together = self.used.len().max(together);
             while let Some(action) = self.store.poll() {
@@ -242,7 +249,7 @@ impl Engine {
             let Some(Some(job)) = self.jobs.get_mut(at) else {
                 return true;
             };
-            let Some(piece) = job.next_piece(at, core.layout()) else {
+            let Some(piece) = job.next_piece(at, &self.layout) else {
                 self.finish(at);
                 return true;
             };
@@ -284,7 +291,7 @@ impl Engine {
         match action {
             Action::ReadHome { slot, group } => {
                 let page = self.pages.image(slot).cloned();
-                let at = core.layout().home(group);
+                let at = self.layout.home(group);
                 let flags = Flags::META | Flags::SYNC;
                 self.submit(core, Event::HomeRead(slot), (Op::Read, flags), at, page);
             }
@@ -294,19 +301,11 @@ impl Engine {
             Action::ReadBack(ticket) => self.read_back(core, ticket),
             Action::WriteHome { slot, group } => {
                 let page = self.pages.save(slot).ok();
-                let at = core.layout().home(group);
+                let at = self.layout.home(group);
                 let event = Event::HomeWritten(slot);
                 self.submit(core, event, (Op::Write, Flags::META), at, page);
             }
-            Action::Flush => {
-                self.in_flight = self.in_flight.saturating_add(1);
-                let io = StoreIo::new(core.clone(), Event::Flushed);
-                let mut bio = Bio::new(io, Op::Flush, Flags::NONE, 0);
-                // It has no data.
-                if bio.set_len_bytes(0).is_ok() {
-                    bio.submit();
-                }
-            }
+            Action::Flush => self.flush(core, Event::Flushed),
             Action::Answer { ticket, .. } if self.is_scrub(ticket) => self.scrub_piece_ended(),
             Action::Answer { ticket, is_ok } => self.piece_ended(ticket, is_ok),
         }
@@ -332,9 +331,20 @@ impl Engine {
         self.store.fill(head, &self.pages, &mut self.record, &Crc);
         let copied = self.record_image.copy_in(0, &self.record[..]);
         let page = copied.is_ok().then(|| self.record_image.clone());
-        let at = Some(core.layout().record(head.sequence));
+        let at = Some(self.layout.record(head.sequence));
         let flags = Flags::META | Flags::SYNC | Flags::FUA;
         self.submit(core, Event::Record, (Op::Write, flags), at, page);
+    }
+
+    /// Flushes the device's cache.
+    pub(super) fn flush(&mut self, core: &Arc<Core>, event: Event) {
+        self.in_flight = self.in_flight.saturating_add(1);
+        let io = StoreIo::new(core.clone(), event);
+        let mut bio = Bio::new(io, Op::Flush, Flags::NONE, 0);
+        // It has no data.
+        if bio.set_len_bytes(0).is_ok() {
+            bio.submit();
+        }
     }
 
     /// Submits the IO of one block of the sidecar; without a place or memory it fails.
@@ -392,14 +402,15 @@ impl Engine {
             Event::Record => self.store.record_written(is_ok),
             Event::HomeWritten(slot) => self.store.home_written(slot, is_ok),
             Event::Flushed => self.store.flushed(is_ok),
+            Event::Grown => self.growth_step_ended(core, result),
             Event::Data(ticket) if self.is_scrub(ticket) => {
                 self.scrub_piece_read(core, ticket, result);
             }
             Event::Data(ticket) => self.data_ended(ticket, result),
             Event::ReadBack(ticket) => self.block_read_back(core, ticket, is_ok),
         }
-        let is_data = matches!(event, Event::Data(_) | Event::ReadBack(_));
-        if !is_ok && !is_data && LOG_LIMIT.allow().is_some() {
+        let is_of_sidecar = !matches!(event, Event::Data(_) | Event::ReadBack(_) | Event::Grown);
+        if !is_ok && is_of_sidecar && LOG_LIMIT.allow().is_some() {
             let name = core.device().name().unwrap_or_default();
             pr_err!("{name}: IO of the sidecar has failed: {:?}\n", result.err());
         }
@@ -412,7 +423,7 @@ impl Engine {
         let (Some(piece), Some(job)) = (piece, job) else {
             return self.data_ended(ticket, Err(EIO));
         };
-        let at = core.layout().data(job.block(piece.offset));
+        let at = self.layout.data(job.block(piece.offset));
         let at = at.map(|(at, _)| at);
         let len = u32::from(piece.blocks).saturating_mul(BLOCK_SIZE);
         let event = Event::Data(ticket);
@@ -460,7 +471,7 @@ impl Engine {
             return self.store.settle(ticket, |_| None, &mut self.pages);
         };
         let offset = piece.offset.saturating_add(piece.read_back.into());
-        let at = core.layout().data(job.block(offset)).map(|(at, _)| at);
+        let at = self.layout.data(job.block(offset)).map(|(at, _)| at);
         let place = (offset as usize).saturating_mul(BLOCK_BYTES);
         let range = job.pages().map(|pages| (pages.clone(), place, BLOCK_SIZE));
         let event = Event::ReadBack(ticket);

@@ -152,6 +152,11 @@ impl Port {
         mode == Some(Mode::Store)
     }
 
+    /// Returns the number of data blocks of the device.
+    pub(super) fn data_blocks(&self) -> u64 {
+        self.core.data_blocks()
+    }
+
     /// Returns what was seen.
     pub(super) fn stats(&self) -> &Arc<PiStats> {
         &self.stats

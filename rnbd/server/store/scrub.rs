@@ -9,7 +9,6 @@ use block_ext::{
     Flags,
     Op, //
 };
-use ferro_proto::text::Escaped;
 use kernel::{
     prelude::*,
     sync::{
@@ -21,8 +20,6 @@ use kernel_ext::{
     crc::Checksum,
     pages::PageBlock,
     sysfs::{
-        Attribute,
-        Directory,
         ShowBuffer,
         StoreContext, //
     },
@@ -33,6 +30,7 @@ use super::{
         Engine,
         Event, //
     },
+    files,
     shared::Core,
     BLOCK_SIZE, //
 };
@@ -40,8 +38,8 @@ use crate::{
     server::session::LOG_LIMIT,
     shown::Shown,
     sidecar::{
+        command::Command,
         patrol::{
-            Command,
             Patrol,
             State,
             PIECE_BLOCKS_MAX, //
@@ -76,31 +74,18 @@ impl Scrub {
     }
 }
 
-/// The files of a device with a sidecar.
-static FILES: [Attribute<Core>; 1] = [Attribute::rw(c"scrub", show_scrub, store_scrub)];
-
-/// Creates the files of a device, in the folder of its export.
-pub(super) fn files(export: &Directory<()>, core: Arc<Core>) -> Result<Directory<Core>> {
-    Directory::new(export, c"sidecar", &FILES, core)
-}
-
-fn show_scrub(core: &Core, page: &mut ShowBuffer<'_>) -> Result {
+/// Prints the file `scrub`.
+pub(super) fn show(core: &Core, page: &mut ShowBuffer<'_>) -> Result {
     let patrol = core.scrub().lock().patrol;
     write!(page, "{patrol}")
 }
 
-fn store_scrub(core: ArcBorrow<'_, Core>, _: &StoreContext<'_>, written: &str) -> Result {
-    let name = core.device().name().unwrap_or_default();
-    let command = Command::parse(written.as_bytes()).map_err(|reason| {
-        pr_err!(
-            "{name}: scrub: '{}' is neither start nor stop: ignored\n",
-            Escaped(written.as_bytes())
-        );
-        Error::from(reason.errno())
-    })?;
-    match command {
+/// Handles a text that was written to the file `scrub`.
+pub(super) fn store(core: ArcBorrow<'_, Core>, _: &StoreContext<'_>, written: &str) -> Result {
+    match files::command(&core, "scrub", written)? {
         Command::Start => start(&core.into()),
         Command::Stop if core.scrub().lock().patrol.stop() => {
+            let name = core.device().name().unwrap_or_default();
             pr_info!("{name}: scrub stopped\n");
             Ok(())
         }
@@ -137,7 +122,7 @@ impl Engine {
             return false;
         }
         let mut scrub = core.scrub().lock();
-        let Some(piece) = scrub.patrol.next_piece(core.layout()) else {
+        let Some(piece) = scrub.patrol.next_piece(&self.layout) else {
             core.set_scrubbing(false);
             scrub.memory = None;
             return false;
@@ -155,7 +140,7 @@ impl Engine {
     pub(super) fn read_scrub_piece(&mut self, core: &Arc<Core>, ticket: Ticket) {
         let scrub = core.scrub().lock();
         let piece = scrub.patrol.reading();
-        let at = piece.and_then(|piece| core.layout().data(piece.first));
+        let at = piece.and_then(|piece| self.layout.data(piece.first));
         let blocks = piece.map_or(0, |piece| u32::from(piece.blocks));
         let len = blocks.saturating_mul(BLOCK_SIZE);
         let range = scrub.memory.clone().map(|memory| (memory, 0, len));

@@ -29,6 +29,7 @@ use kernel_ext::{
         atomic::{
             AtomicBool,
             AtomicU32,
+            AtomicU64,
             Ordering::{
                 AcqRel,
                 Acquire,
@@ -49,6 +50,7 @@ use super::{
         Event,
         EVENTS_MAX, //
     },
+    growth::Growing,
     port::Port,
     scrub::Scrub,
     Crc, //
@@ -97,14 +99,15 @@ impl User {
 /// A device with a sidecar.
 ///
 /// Locking: `engine` is taken by the one thread that has changed `use_` from [`AT_REST`], the work
-/// item's or one that brings a request, and when the device is drained; `ports` and `scrub` inside
-/// it.
+/// item's or one that brings a request, and when the device is drained; `ports`, `scrub` and
+/// `growing` inside it.
 #[pin_data]
 pub(super) struct Core {
     device: Arc<BlockDevice>,
     bios: Arc<BioPool<StoreIo>>,
     queue: Arc<WorkQueue>,
-    layout: Layout,
+    /// Of the engine's layout.
+    data_blocks: AtomicU64,
     seal: Seal,
     /// [`AT_REST`], [`IN_USE`] or [`HAS_NEWS`].
     use_: AtomicU32,
@@ -115,6 +118,10 @@ pub(super) struct Core {
     is_scrubbing: AtomicBool,
     #[pin]
     scrub: Mutex<Scrub>,
+    /// There may be a step of a growth to be taken.
+    is_growing: AtomicBool,
+    #[pin]
+    growing: Mutex<Growing>,
     #[pin]
     drained: Completion,
     /// What has ended; there is room for all IO that can be in flight.
@@ -147,26 +154,29 @@ impl Core {
     /// reference is dropped.
     pub(super) fn new(
         (device, bios, queue): Means,
-        superblock: &Superblock,
+        superblock: KBox<Superblock>,
         ring: Ring,
         gone: Arc<Completion>,
     ) -> Result<Arc<Self>> {
         let seal = superblock.seal(&Crc);
-        let engine = Engine::new(seal, ring, device.has_write_cache())?;
-        let ended = KVec::with_capacity(EVENTS_MAX, GFP_KERNEL)?;
         let layout = superblock.layout;
+        let data_blocks = layout.data_blocks();
+        let engine = Engine::new(layout, seal, ring, device.has_write_cache())?;
+        let ended = KVec::with_capacity(EVENTS_MAX, GFP_KERNEL)?;
         Arc::pin_init(
             pin_init!(Self {
                 device,
                 bios,
                 queue,
-                layout,
+                data_blocks: AtomicU64::new(data_blocks),
                 seal,
                 use_: AtomicU32::new(AT_REST),
                 arrival: AtomicU32::new(Arrival::default().into_raw()),
                 is_draining: AtomicBool::new(false),
                 is_scrubbing: AtomicBool::new(false),
                 scrub <- new_mutex!(Scrub::new(), "rnbd_server::Core::scrub"),
+                is_growing: AtomicBool::new(false),
+                growing <- new_mutex!(Growing::new(superblock), "rnbd_server::Core::growing"),
                 drained <- Completion::new(),
                 ended <- new_irq_lock!(ended, "rnbd_server::Core::ended"),
                 ports <- new_mutex!(KVec::new()),
@@ -271,14 +281,24 @@ impl Core {
         self.is_scrubbing.store(is_scrubbing, Release);
     }
 
+    /// Returns the growth.
+    pub(super) fn growing(&self) -> &Mutex<Growing> {
+        &self.growing
+    }
+
+    /// Returns whether there may be a step of a growth to be taken.
+    pub(super) fn is_growing(&self) -> bool {
+        self.is_growing.load(Acquire)
+    }
+
+    /// Says whether there may be a step of a growth to be taken. Called under `growing`.
+    pub(super) fn set_growing(&self, is_growing: bool) {
+        self.is_growing.store(is_growing, Release);
+    }
+
     /// Returns the device.
     pub(super) fn device(&self) -> &BlockDevice {
         &self.device
-    }
-
-    /// Returns the layout.
-    pub(super) fn layout(&self) -> &Layout {
-        &self.layout
     }
 
     /// Returns the seal of its tuples.
@@ -288,7 +308,12 @@ impl Core {
 
     /// Returns the number of data blocks.
     pub(super) fn data_blocks(&self) -> u64 {
-        self.layout.data_blocks()
+        self.data_blocks.load(Relaxed)
+    }
+
+    /// The engine has another layout from now on. Called by the thread that uses it.
+    pub(super) fn set_data_blocks(&self, layout: &Layout) {
+        self.data_blocks.store(layout.data_blocks(), Relaxed);
     }
 
     /// Adds a mapping.

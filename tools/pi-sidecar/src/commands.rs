@@ -76,7 +76,8 @@ enum Command {
     Import(TransferArgs),
     /// Reads the data blocks to a file, and checks them
     Export(TransferArgs),
-    /// Takes the space that a device has got since it was formatted
+    /// Takes the space that a device has got since it was formatted. While a server uses it:
+    /// `echo start > /sys/class/rnbd-server/ctl/devices/D/sidecar/grow`
     Grow(DeviceArg),
 }
 

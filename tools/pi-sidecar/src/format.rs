@@ -10,6 +10,11 @@ use std::{
 
 use proto::sidecar::{
     group,
+    growth::{
+        self,
+        Growth,
+        Step, //
+    },
     layout::{
         Layout,
         Misfit,
@@ -37,6 +42,8 @@ pub enum Refused {
     NotEmpty,
     /// The layout is not possible.
     Misfit(Misfit),
+    /// It cannot grow.
+    Growth(growth::Refusal),
     /// Reading or writing has failed.
     Io(io::Error),
 }
@@ -48,6 +55,7 @@ impl fmt::Display for Refused {
                 "its first or last MiB is not empty: --force formats it, and destroys what is on it",
             ),
             Self::Misfit(misfit) => misfit.fmt(f),
+            Self::Growth(refusal) => write!(f, "it does not grow: {refusal}"),
             Self::Io(error) => error.fmt(f),
         }
     }
@@ -79,13 +87,9 @@ fn is_empty(device: &mut impl Device) -> io::Result<bool> {
 }
 
 /// Writes the PI blocks of groups without data.
-fn write_homes<C: Checksum>(
-    volume: &Volume<C>,
-    device: &mut impl Device,
-    first: u64,
-) -> io::Result<()> {
+fn write_homes<C: Checksum>(volume: &Volume<C>, device: &mut impl Device) -> io::Result<()> {
     let mut home: Block = [0; BLOCK_BYTES];
-    for number in first..volume.layout().groups() {
+    for number in 0..volume.layout().groups() {
         group::format(&mut home, number, volume.seal());
         if let Some(at) = volume.layout().home(number) {
             device.write(at, &home, false)?;
@@ -113,7 +117,7 @@ pub fn format<C: Checksum>(
     }
     device.write(SUPERBLOCK, &[0; BLOCK_BYTES], true)?;
     let volume = Volume::new(Superblock { uuid, layout }, crc);
-    write_homes(&volume, device, 0)?;
+    write_homes(&volume, device)?;
     let head = Head {
         sequence: 1,
         tail: 1,
@@ -124,8 +128,8 @@ pub fn format<C: Checksum>(
     Ok(volume)
 }
 
-/// Takes the space that a device has got since it was formatted. The superblock is written last: a
-/// crash before leaves the device as it was.
+/// Takes the space that a device has got since it was formatted, step by step as the server does
+/// for a device in use: a crash before the last step leaves the device as it was.
 ///
 /// # Errors
 ///
@@ -135,19 +139,36 @@ pub fn grow<C: Checksum>(
     volume: &Volume<C>,
     crc: C,
 ) -> Result<Volume<C>, Refused> {
-    let layout = volume
-        .layout()
-        .grown(device.blocks())
-        .map_err(Refused::Misfit)?;
-    let superblock = Superblock {
-        layout,
-        ..*volume.superblock()
+    let mut growth = Growth::new();
+    growth
+        .start(volume.superblock(), device.blocks())
+        .map_err(Refused::Growth)?;
+    while let Some(step) = growth.next_step() {
+        let taken = take(device, &growth, step, volume);
+        if let Some(superblock) = growth.ended(taken.is_ok()) {
+            return Ok(Volume::new(superblock, crc));
+        }
+        taken?;
+    }
+    Err(Refused::Growth(growth::Refusal::Running))
+}
+
+/// Takes a step of a growth.
+fn take<C: Checksum>(
+    device: &mut impl Device,
+    growth: &Growth,
+    step: Step,
+    volume: &Volume<C>,
+) -> io::Result<()> {
+    let Some(place) = growth.place(step) else {
+        return device.flush();
     };
-    let grown = Volume::new(superblock, crc);
-    write_homes(&grown, device, volume.layout().groups())?;
-    grown.save_to(device, layout.copy())?;
-    grown.save_to(device, SUPERBLOCK)?;
-    Ok(grown)
+    let mut block: Block = [0; BLOCK_BYTES];
+    for (index, at) in (0..step.blocks()).zip(place..) {
+        growth.fill(step, index, &mut block, volume.seal(), volume.checksum());
+        device.write(at, &block, step.is_fua())?;
+    }
+    Ok(())
 }
 
 /// Writes the superblock anew from its copy in the last block.

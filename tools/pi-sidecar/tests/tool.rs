@@ -295,11 +295,20 @@ fn fsck_repairs_a_superblock_and_a_journal() {
 fn a_device_grows() {
     let folder = Folder::new("grow");
     let device = filled(&folder, "device");
-    refused(&["grow"], &[&device], "no room");
+    refused(&["grow"], &[&device], "enlarge the device first");
     let file = fs::File::options().write(true).open(&device).unwrap();
+    file.set_len((BLOCKS + 100) * 4096).unwrap();
+    refused(&["grow"], &[&device], "needs 1282");
     file.set_len((BLOCKS + 800) * 4096).unwrap();
+    // Until it has grown the copy of the superblock is not in the last block.
+    flip(&device, 100);
+    refused(&["fsck", "--repair"], &[&device], "no sidecar");
+    flip(&device, 100);
     let lines = done(&["grow"], &[&device]);
     assert!(lines.contains("data blocks: 1024"), "{lines}");
+    flip(&device, 100);
+    let lines = done(&["fsck", "--repair"], &[&device]);
+    assert!(lines.contains("written anew from its copy"), "{lines}");
     let image = folder.file("image");
     // Over the border of the segments.
     done(

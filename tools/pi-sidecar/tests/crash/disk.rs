@@ -9,7 +9,10 @@ use std::{
 };
 
 use proto::sidecar::{
-    layout::Layout,
+    layout::{
+        Layout,
+        SUPERBLOCK, //
+    },
     Block,
     Checksum,
     BLOCK_BYTES, //
@@ -55,12 +58,14 @@ pub(crate) struct Shape {
 }
 
 impl Shape {
-    /// `borders`: the bytes at which a write can be torn.
-    pub(crate) fn new(layout: Layout, data: &[u64], borders: &[usize]) -> Self {
+    /// `borders`: the bytes at which a write can be torn. `others`: blocks beside journal, PI
+    /// blocks and data.
+    pub(crate) fn new(layout: Layout, data: &[u64], others: &[u64], borders: &[usize]) -> Self {
         let journal = (0..u64::from(layout.slots())).map(|slot| layout.record(slot));
         let homes = (0..layout.groups()).map(|group| layout.home(group).unwrap());
         let data = data.iter().map(|block| layout.data(*block).unwrap().0);
-        let blocks = journal.chain(homes).chain(data).collect();
+        let others = others.iter().copied();
+        let blocks = journal.chain(homes).chain(data).chain(others).collect();
         let ends = borders.iter().copied().chain([BLOCK_BYTES]);
         let starts = [0].into_iter().chain(borders.iter().copied());
         Self {
@@ -75,6 +80,11 @@ impl Shape {
 
     pub(crate) fn places(&self) -> usize {
         self.blocks.len()
+    }
+
+    /// Whether the superblock is of interest.
+    pub(crate) fn has_superblock(&self) -> bool {
+        self.blocks.contains(&SUPERBLOCK)
     }
 
     pub(crate) fn place(&self, block: u64) -> usize {

@@ -32,9 +32,9 @@ use crate::{
         Recovered,
         Seen, //
     },
+    setting::Setting,
     world::{
         Progress,
-        Setting,
         World, //
     }, //
 };
@@ -53,6 +53,8 @@ pub(crate) struct Figures {
     pub(crate) blocks: usize,
     /// Blocks that were reported as torn, and are.
     pub(crate) torn: usize,
+    /// Repairs from the copy of the superblock.
+    pub(crate) repairs: usize,
 }
 
 /// What a block may have after a crash.
@@ -114,7 +116,7 @@ impl<'a> Search<'a> {
             }
             self.figures.states += 1;
             self.crash(&world);
-            for event in world.events() {
+            for event in world.events(self.setting) {
                 left.extend(world.after(self.setting, self.shape, event));
             }
         }
@@ -123,10 +125,15 @@ impl<'a> Search<'a> {
     fn allowed(&self, world: &World) -> Vec<Allowed> {
         let blocks = self.setting.data.iter().zip(&self.setting.base);
         let each = blocks.map(|(block, base)| {
-            let mut seen = vec![*base];
+            let mut seen = match (*base, *block < world.layout.data_blocks()) {
+                (Seen::Absent, true) => vec![Seen::Zeroes],
+                // The superblock may be durable, though its write has not ended.
+                (Seen::Absent, false) => vec![Seen::Absent, Seen::Zeroes],
+                (base, _) => vec![base],
+            };
             let mut may_tear = *base == Seen::Lost;
             for op in self.setting.changes(*block) {
-                let is_discard = matches!(self.setting.ops[op], crate::world::Op::Discard(_));
+                let is_discard = matches!(self.setting.ops[op], crate::setting::Op::Discard(_));
                 match world.progress[op] {
                     Progress::Waiting => continue,
                     Progress::Durable => {
@@ -156,6 +163,7 @@ impl<'a> Search<'a> {
             let warm = self.recover(&world.medium, &world.writes);
             // What the readers see may be in the cache only, so it counts as it is.
             self.judge(&warm.seen, None, &allowed);
+            self.judge(warm.repaired.as_deref().unwrap_or_default(), None, &allowed);
             for image in &warm.images {
                 self.check_from(image.clone(), &allowed, key);
             }
@@ -192,6 +200,9 @@ impl<'a> Search<'a> {
                 }
             };
             self.judge(&recovered.seen, Some(&image), allowed);
+            let repaired = recovered.repaired.as_deref().unwrap_or_default();
+            self.judge(repaired, Some(&image), allowed);
+            self.figures.repairs += usize::from(recovered.repaired.is_some());
             let end = (recovered.end.clone(), recovered.seen.clone());
             self.ends.insert(end, recovered.ring);
             left.extend(recovered.images.iter().cloned());
@@ -223,16 +234,12 @@ impl<'a> Search<'a> {
 
     /// The version of the block of data `number` in an image; `None` if it is torn.
     fn version_in(&self, image: &Image, number: usize) -> Option<u32> {
-        let (at, _) = self
-            .setting
-            .volume
-            .layout()
-            .data(self.setting.data[number])?;
+        let (at, _) = self.shape.layout.data(self.setting.data[number])?;
         let range = self.shape.range(self.shape.place(at));
         let mut data = [0; BLOCK_BYTES];
         self.shape.join(&image[range], &mut data);
         let found = version(&data);
-        (data == crate::world::content(found)).then_some(found)
+        (data == crate::setting::content(found)).then_some(found)
     }
 
     /// Returns whether nothing is wrong, and says what is.

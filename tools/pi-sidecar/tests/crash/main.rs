@@ -8,6 +8,9 @@
 //! power fails again. Then every block must have one of the contents that it may have: nothing
 //! older than what was flushed, no mixture, and no error where one whole content is there.
 //!
+//! A device that grows does so at any time, among requests: after a crash it has the old size or
+//! the new one, and a repair from the copy of its superblock leads to one of them, too.
+//!
 //! The same model finds each of the mistakes in [`Mistake`].
 
 #![expect(
@@ -19,8 +22,10 @@
 
 mod disk;
 mod explore;
+mod growth;
 mod recover;
 mod scenarios;
+mod setting;
 mod world;
 
 /// A mistake that the model must find.
@@ -39,4 +44,10 @@ enum Mistake {
     TailTooNew,
     /// A replay does not flush before it writes the mark.
     MarkBeforeHomes,
+    /// The device does not flush before the superblock of a growth.
+    GrowthFlushLeftOut,
+    /// The superblock of a growth, and its copy, are not written with FUA.
+    SuperblockWithoutFua,
+    /// Requests use the new space before the superblock is durable.
+    SpaceBeforeSuperblock,
 }

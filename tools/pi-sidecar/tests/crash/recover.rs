@@ -7,12 +7,14 @@ use std::io;
 use pi_sidecar::{
     device::Device,
     volume::{
+        Fault,
         OnDamage,
         Volume, //
     },
 };
 use proto::sidecar::{
     group,
+    layout::SUPERBLOCK,
     ring::Ring,
     tuple::Verdict,
     Block,
@@ -41,6 +43,8 @@ pub(crate) enum Seen {
     Zeroes,
     /// The error of a block that was torn.
     Lost,
+    /// The device does not have the block: it has not grown.
+    Absent,
     /// Another error.
     Bad,
 }
@@ -59,6 +63,12 @@ pub(crate) struct Replayed<'a> {
 }
 
 impl Replayed<'_> {
+    /// The device that the superblock in a block describes; `None` if it is not of interest.
+    fn load(&mut self, here: u64) -> Option<Result<Volume<Fast>, Fault>> {
+        let is_known = self.shape.has_superblock();
+        is_known.then(|| Volume::load_from(self, here, Fast))
+    }
+
     fn settle(&mut self) {
         for write in std::mem::take(&mut self.writes) {
             let range = self.shape.range(write.place);
@@ -116,9 +126,12 @@ pub(crate) struct Recovered {
     /// What is on the device at the end, if all of it is durable.
     pub(crate) end: Image,
     pub(crate) ring: Ring,
+    /// What readers get if the superblock is repaired from its copy, if that can be used.
+    pub(crate) repaired: Option<Vec<Seen>>,
 }
 
-/// Replays the journal of a device with `medium`, and `writes` in its cache.
+/// Replays the journal of a device with `medium`, and `writes` in its cache. The device is that of
+/// `volume`, or that which a superblock of interest describes.
 pub(crate) fn recover(
     shape: &mut Shape,
     volume: &Volume<Fast>,
@@ -127,6 +140,7 @@ pub(crate) fn recover(
     is_volatile: bool,
     mistake: Mistake,
 ) -> Recovered {
+    let repaired = repair(shape, data, (medium, writes), is_volatile);
     let mut device = Replayed {
         shape,
         medium: medium.clone(),
@@ -136,6 +150,10 @@ pub(crate) fn recover(
         flushes: 0,
         images: crash_images_of_cache(medium, writes),
     };
+    let loaded = device.load(SUPERBLOCK);
+    let volume = &loaded.map_or(*volume, |loaded| {
+        loaded.unwrap_or_else(|fault| panic!("cannot be used: {fault}"))
+    });
     let (outcome, ring) = volume
         .replay(&mut device, OnDamage::Refuse)
         .unwrap_or_else(|fault| panic!("no replay: {fault}"));
@@ -151,7 +169,32 @@ pub(crate) fn recover(
         images,
         end: device.medium,
         ring,
+        repaired,
     }
+}
+
+/// What readers get if the superblock is lost, and is repaired from its copy in the last block.
+fn repair(
+    shape: &mut Shape,
+    data: &[u64],
+    (medium, writes): (&Image, &[Write]),
+    is_volatile: bool,
+) -> Option<Vec<Seen>> {
+    let last = shape.layout.copy();
+    let mut device = Replayed {
+        shape,
+        medium: medium.clone(),
+        writes: writes.to_vec(),
+        is_volatile,
+        mistake: Mistake::None,
+        flushes: 0,
+        images: Vec::new(),
+    };
+    let volume = device.load(last)?.ok()?;
+    let replayed = volume.replay(&mut device, OnDamage::Refuse);
+    replayed.unwrap_or_else(|fault| panic!("no replay after a repair: {fault}"));
+    let seen = data.iter().map(|block| see(&mut device, &volume, *block));
+    Some(seen.collect())
 }
 
 fn crash_images_of_cache(medium: &Image, writes: &[Write]) -> Vec<Image> {
@@ -170,10 +213,11 @@ pub(crate) fn version(block: &Block) -> u32 {
 
 fn see(device: &mut Replayed<'_>, volume: &Volume<Fast>, block: u64) -> Seen {
     let (group, index) = group::place(block);
+    let Some(at) = volume.layout().home(group) else {
+        return Seen::Absent;
+    };
     let mut home = [0; BLOCK_BYTES];
-    device
-        .read(volume.layout().home(group).unwrap(), &mut home)
-        .unwrap();
+    device.read(at, &mut home).unwrap();
     let mut data = [0; BLOCK_BYTES];
     device
         .read(volume.layout().data(block).unwrap().0, &mut data)

@@ -30,7 +30,7 @@ use crate::{
         Search, //
     },
     recover::Seen,
-    world::{
+    setting::{
         content,
         Op::{
             self,
@@ -39,14 +39,14 @@ use crate::{
             Fua,
             Write, //
         },
-        Setting,
-        World, //
+        Setting, //
     },
+    world::World,
     Mistake, //
 };
 
 /// Slots of the journal: as few as can be.
-const SLOTS: u32 = 4;
+pub(crate) const SLOTS: u32 = 4;
 /// A block whose tuple is in the first sector of the PI block, one in the second, one in the next
 /// group.
 const A: u64 = 0;
@@ -54,7 +54,7 @@ const B: u64 = 32;
 const C: u64 = 256;
 /// One border is enough to tear a write, as it does not matter where a mixture has its border:
 /// behind the first sector.
-const TWO_PARTS: &[usize] = &[512];
+pub(crate) const TWO_PARTS: &[usize] = &[512];
 const EIGHT_PARTS: &[usize] = &[512, 1024, 1536, 2048, 2560, 3072, 3584];
 
 fn layout(groups: u64) -> Layout {
@@ -75,12 +75,22 @@ fn setting(ops: &[Op], data: &[u64], is_volatile: bool, mistake: Mistake) -> Set
         base: vec![Seen::Zeroes; data.len()],
         base_version: 0,
         is_volatile,
+        grows: false,
         mistake,
     }
 }
 
 /// A formatted device.
 fn formatted(shape: &mut Shape, setting: &Setting) -> (Image, Ring) {
+    let (mut image, ring) = empty(shape, setting);
+    for _ in &setting.data {
+        image.extend(shape.split(&content(0)));
+    }
+    (image, ring)
+}
+
+/// The journal and the PI blocks of a formatted device.
+pub(crate) fn empty(shape: &mut Shape, setting: &Setting) -> (Image, Ring) {
     let (layout, seal): (_, Seal) = (*setting.volume.layout(), *setting.volume.seal());
     let mut image = Vec::new();
     let mut block = [0; BLOCK_BYTES];
@@ -99,9 +109,6 @@ fn formatted(shape: &mut Shape, setting: &Setting) -> (Image, Ring) {
         group::format(&mut block, number, &seal);
         image.extend(shape.split(&block));
     }
-    for _ in &setting.data {
-        image.extend(shape.split(&content(0)));
-    }
     (image, Ring::after_mark(SLOTS, 1))
 }
 
@@ -111,7 +118,7 @@ fn search<T>(
     warm: bool,
     then: impl FnOnce(Search<'_>) -> T,
 ) -> T {
-    let mut shape = Shape::new(*setting.volume.layout(), &setting.data, borders);
+    let mut shape = Shape::new(*setting.volume.layout(), &setting.data, &[], borders);
     let (image, ring) = formatted(&mut shape, setting);
     let mut search = Search::new(&mut shape, setting);
     search.warm = warm;
@@ -197,7 +204,7 @@ fn two_crashes() {
             is_volatile,
             Mistake::None,
         );
-        let mut shape = Shape::new(*first.volume.layout(), &first.data, TWO_PARTS);
+        let mut shape = Shape::new(*first.volume.layout(), &first.data, &[], TWO_PARTS);
         let (image, ring) = formatted(&mut shape, &first);
         let mut search = Search::new(&mut shape, &first);
         search.run(World::new(&first, image, ring));

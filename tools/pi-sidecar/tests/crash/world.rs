@@ -4,8 +4,13 @@
 
 use std::rc::Rc;
 
-use pi_sidecar::volume::Volume;
 use proto::sidecar::{
+    growth::{
+        Growth,
+        State,
+        Step, //
+    },
+    layout::Layout,
     queue::{
         Kind,
         Request,
@@ -31,34 +36,16 @@ use crate::{
         Shape,
         Write, //
     },
-    recover::Seen,
+    setting::{
+        content,
+        Op,
+        Setting, //
+    },
     Mistake, //
 };
 
 pub(crate) const REQUESTS: usize = 4;
 pub(crate) const SLOTS: usize = 2;
-
-/// What the application does, in this order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) enum Op {
-    /// Writes a number of blocks.
-    Write(u64, u16),
-    /// Writes a block with FUA.
-    Fua(u64),
-    Discard(u64),
-    Flush,
-}
-
-impl Op {
-    fn request(self) -> (Kind, u64, u16) {
-        match self {
-            Self::Write(block, blocks) => (Kind::Write { fua: false }, block, blocks),
-            Self::Fua(block) => (Kind::Write { fua: true }, block, 1),
-            Self::Discard(block) => (Kind::Discard, block, 1),
-            Self::Flush => (Kind::Flush, 0, 0),
-        }
-    }
-}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Progress {
@@ -74,6 +61,8 @@ enum Purpose {
     Record,
     Data(Ticket),
     Home(usize),
+    /// A step of the growth.
+    Growth,
     /// Ends without anyone who waits.
     None,
 }
@@ -114,24 +103,15 @@ pub(crate) struct World {
     pub(crate) writes: Vec<Write>,
     /// For each of `writes`.
     purposes: Vec<(Purpose, bool)>,
-    flushing: Option<Flushing>,
+    /// Of the store, and of the growth.
+    flushing: [Option<Flushing>; 2],
+    growth: Growth,
+    /// What requests are carried out with.
+    pub(crate) layout: Layout,
     pub(crate) progress: Vec<Progress>,
     /// Operations that were acknowledged when a flush was submitted, by its number.
     covered: Vec<Vec<usize>>,
     is_draining: bool,
-}
-
-/// What does not change in a run.
-pub(crate) struct Setting {
-    pub(crate) volume: Volume<Fast>,
-    pub(crate) data: Vec<u64>,
-    pub(crate) ops: Vec<Op>,
-    /// What each block had before.
-    pub(crate) base: Vec<Seen>,
-    /// Added to the numbers of versions.
-    pub(crate) base_version: u32,
-    pub(crate) is_volatile: bool,
-    pub(crate) mistake: Mistake,
 }
 
 /// What can happen next.
@@ -139,36 +119,14 @@ pub(crate) struct Setting {
 pub(crate) enum Event {
     Submit,
     WriteEnds(usize),
-    FlushEnds,
+    FlushEnds(usize),
     Drain,
+    Grow,
 }
 
-/// The content of a block of data.
-pub(crate) fn content(version: u32) -> Block {
-    let mut block = [0; BLOCK_BYTES];
-    for bytes in block.chunks_exact_mut(4) {
-        bytes.copy_from_slice(&version.to_le_bytes());
-    }
-    block
-}
-
-impl Setting {
-    /// The version that an operation writes to the block at `offset` in it.
-    pub(crate) fn version(&self, op: usize) -> u32 {
-        self.base_version + op as u32 + 1
-    }
-
-    /// The operations that change a block.
-    pub(crate) fn changes(&self, block: u64) -> impl Iterator<Item = usize> + '_ {
-        let changes = move |op: &Op| {
-            let (_, first, blocks) = op.request();
-            (first..first + u64::from(blocks)).contains(&block)
-        };
-        let ops = self.ops.iter().enumerate();
-        ops.filter(move |(_, op)| changes(op))
-            .map(|(number, _)| number)
-    }
-}
+/// Whose flush it is.
+const STORE: usize = 0;
+const GROWTH: usize = 1;
 
 impl World {
     pub(crate) fn new(setting: &Setting, medium: Image, ring: Ring) -> Self {
@@ -181,7 +139,9 @@ impl World {
             medium,
             writes: Vec::new(),
             purposes: Vec::new(),
-            flushing: None,
+            flushing: [None, None],
+            growth: Growth::new(),
+            layout: *setting.volume.layout(),
             progress: vec![Progress::Waiting; setting.ops.len()],
             covered: vec![Vec::new(); setting.ops.len()],
             is_draining: false,
@@ -189,7 +149,7 @@ impl World {
     }
 
     /// What can happen now.
-    pub(crate) fn events(&self) -> Vec<Event> {
+    pub(crate) fn events(&self, setting: &Setting) -> Vec<Event> {
         let mut events = Vec::new();
         if self.progress.contains(&Progress::Waiting) {
             events.push(Event::Submit);
@@ -197,8 +157,11 @@ impl World {
         let running = self.writes.iter().enumerate();
         let running = running.filter(|(_, write)| !write.is_done);
         events.extend(running.map(|(number, _)| Event::WriteEnds(number)));
-        if self.flushing.is_some() {
-            events.push(Event::FlushEnds);
+        let flushing = [STORE, GROWTH].into_iter();
+        let flushing = flushing.filter(|whose| self.flushing[*whose].is_some());
+        events.extend(flushing.map(Event::FlushEnds));
+        if setting.grows && self.growth.state() == State::Idle {
+            events.push(Event::Grow);
         }
         if !self.is_draining {
             events.push(Event::Drain);
@@ -212,14 +175,25 @@ impl World {
         match event {
             Event::Submit => world.submit(setting)?,
             Event::WriteEnds(number) => world.write_ends(setting, shape, number),
-            Event::FlushEnds => world.flush_ends(shape),
+            Event::FlushEnds(whose) => world.flush_ends(shape, whose),
+            Event::Grow => {
+                let blocks = shape.layout.device_blocks();
+                let superblock = setting.volume.superblock();
+                world.growth.start(superblock, blocks).unwrap();
+            }
             Event::Drain => {
                 world.is_draining = true;
                 world.store.drain(true);
             }
         }
-        while let Some(action) = world.store.poll() {
-            world.act(setting, shape, action);
+        loop {
+            while let Some(action) = world.store.poll() {
+                world.act(setting, shape, action);
+            }
+            let Some(step) = world.growth.next_step() else {
+                break;
+            };
+            world.grow(setting, shape, step);
         }
         world.sort();
         Some(world)
@@ -231,7 +205,7 @@ impl World {
         order.sort_by_key(|number| self.writes[*number].place);
         self.writes = order.iter().map(|n| self.writes[*n].clone()).collect();
         self.purposes = order.iter().map(|n| self.purposes[*n]).collect();
-        if let Some(flushing) = &mut self.flushing {
+        for flushing in self.flushing.iter_mut().flatten() {
             let places = order.iter().enumerate();
             let covered = places.filter(|(_, old)| flushing.covered >> **old & 1 != 0);
             flushing.covered = covered.fold(0, |set, (new, _)| set | 1 << new);
@@ -241,8 +215,9 @@ impl World {
     fn submit(&mut self, setting: &Setting) -> Option<()> {
         let number = self.progress.iter().position(|p| *p == Progress::Waiting)?;
         let (kind, first, blocks) = setting.ops[number].request();
-        let blocks_max = setting.volume.layout().data_blocks();
-        let request = Request::new(kind, first, blocks, blocks_max).unwrap();
+        let blocks_max = self.layout.data_blocks();
+        // A device that has not grown yet refuses what is behind its end.
+        let request = Request::new(kind, first, blocks, blocks_max)?;
         let ticket = self.store.submit(request)?;
         let tuples = (first..first + u64::from(blocks)).map(|block| {
             let data = content(setting.version(number));
@@ -276,7 +251,7 @@ impl World {
     }
 
     fn act(&mut self, setting: &Setting, shape: &mut Shape, action: Action) {
-        let layout = *setting.volume.layout();
+        let layout = self.layout;
         match action {
             Action::ReadHome { slot, group } => {
                 let place = shape.place(layout.home(group).unwrap());
@@ -310,16 +285,8 @@ impl World {
                 self.put(shape, at, &home, false, Purpose::Home(slot));
             }
             Action::Flush => {
-                let covered = self.writes.iter().enumerate();
-                let covered = covered.filter(|(_, write)| write.is_done);
-                let covered = covered.fold(0usize, |set, (number, _)| set | 1 << number);
-                self.flushing = Some(Flushing {
-                    covered,
-                    settles: setting.mistake != Mistake::FlushLeftOut,
-                });
-                if !setting.is_volatile {
-                    self.flush_ends(shape);
-                }
+                let settles = setting.mistake != Mistake::FlushLeftOut;
+                self.flush(setting, shape, STORE, settles);
             }
             Action::Answer { ticket, is_ok } => {
                 assert!(is_ok, "nothing fails here");
@@ -365,8 +332,46 @@ impl World {
         };
         let fua = kind == Kind::Write { fua: true };
         for block in first..first + u64::from(blocks) {
-            let at = setting.volume.layout().data(block).unwrap().0;
+            let at = self.layout.data(block).unwrap().0;
             self.put(shape, at, &data, fua, Purpose::Data(ticket));
+        }
+    }
+
+    fn flush(&mut self, setting: &Setting, shape: &Shape, whose: usize, settles: bool) {
+        let covered = self.writes.iter().enumerate();
+        let covered = covered.filter(|(_, write)| write.is_done);
+        let covered = covered.fold(0usize, |set, (number, _)| set | 1 << number);
+        self.flushing[whose] = Some(Flushing { covered, settles });
+        if !setting.is_volatile {
+            self.flush_ends(shape, whose);
+        }
+    }
+
+    /// Takes a step of the growth, as the server does.
+    fn grow(&mut self, setting: &Setting, shape: &mut Shape, step: Step) {
+        let (seal, mistake) = (*setting.volume.seal(), setting.mistake);
+        let Some(place) = self.growth.place(step) else {
+            return self.flush(
+                setting,
+                shape,
+                GROWTH,
+                mistake != Mistake::GrowthFlushLeftOut,
+            );
+        };
+        let mut block = [0; BLOCK_BYTES];
+        for (index, at) in (0..step.blocks()).zip(place..) {
+            self.growth.fill(step, index, &mut block, &seal, &Fast);
+            let fua = step.is_fua() && mistake != Mistake::SuperblockWithoutFua;
+            self.put(shape, at, &block, fua, Purpose::Growth);
+        }
+        if step == Step::Superblock && mistake == Mistake::SpaceBeforeSuperblock {
+            self.layout = *self.growth.layout().unwrap();
+        }
+    }
+
+    fn growth_step_ended(&mut self) {
+        if let Some(superblock) = self.growth.ended(true) {
+            self.layout = superblock.layout;
         }
     }
 
@@ -375,7 +380,7 @@ impl World {
         self.purposes.remove(number);
         let range = shape.range(write.place);
         self.medium[range].copy_from_slice(&write.parts);
-        if let Some(flushing) = &mut self.flushing {
+        for flushing in self.flushing.iter_mut().flatten() {
             let low = flushing.covered & ((1 << number) - 1);
             flushing.covered = low | (flushing.covered >> (number + 1)) << number;
         }
@@ -404,12 +409,19 @@ impl World {
                 }
             }
             Purpose::Home(slot) => self.store.home_written(slot, true),
+            Purpose::Growth => {
+                let rest = self.writes.iter().zip(&self.purposes);
+                let mut rest = rest.filter(|(write, _)| !write.is_done);
+                if !rest.any(|(_, (purpose, _))| *purpose == Purpose::Growth) {
+                    self.growth_step_ended();
+                }
+            }
             Purpose::None => {}
         }
     }
 
-    fn flush_ends(&mut self, shape: &Shape) {
-        let Some(flushing) = self.flushing.take() else {
+    fn flush_ends(&mut self, shape: &Shape, whose: usize) {
+        let Some(flushing) = self.flushing[whose].take() else {
             return;
         };
         if flushing.settles {
@@ -420,6 +432,9 @@ impl World {
                 self.apply(shape, number - removed);
             }
         }
-        self.store.flushed(true);
+        match whose {
+            STORE => self.store.flushed(true),
+            _ => self.growth_step_ended(),
+        }
     }
 }

@@ -4,6 +4,7 @@
 //! model of crashes in `tools/pi-sidecar`.
 
 mod format;
+mod growth;
 mod order;
 mod patrol;
 mod sets;

@@ -6,7 +6,6 @@ use proptest::prelude::*;
 use proto::sidecar::{
     layout::Layout,
     patrol::{
-        Command,
         Patrol,
         State,
         PIECE_BLOCKS_MAX, //
@@ -103,13 +102,4 @@ fn a_scrub_is_stopped_and_begun_anew() {
     patrol.checked(Verdict::WrongGuard);
     patrol.checked(Verdict::WrongReference);
     assert_eq!(patrol.found().bad(), 3);
-}
-
-#[test]
-fn commands_are_words() {
-    assert_eq!(Command::parse(b"start\n"), Ok(Command::Start));
-    assert_eq!(Command::parse(b" stop "), Ok(Command::Stop));
-    for word in ["", "1", "Start", "start stop", "pause"] {
-        assert!(Command::parse(word.as_bytes()).is_err(), "{word}");
-    }
 }

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The files of a device with a sidecar: `ctl/devices/D/sidecar`.
+
+use ferro_proto::text::Escaped;
+use kernel::{
+    prelude::*,
+    sync::Arc, //
+};
+use kernel_ext::sysfs::{
+    Attribute,
+    Directory, //
+};
+
+use super::{
+    growth,
+    scrub,
+    shared::Core, //
+};
+use crate::sidecar::command::Command;
+
+static FILES: [Attribute<Core>; 2] = [
+    Attribute::rw(c"grow", growth::show, growth::store),
+    Attribute::rw(c"scrub", scrub::show, scrub::store),
+];
+
+/// Creates the files of a device, in the folder of its export.
+pub(super) fn files(export: &Directory<()>, core: Arc<Core>) -> Result<Directory<Core>> {
+    Directory::new(export, c"sidecar", &FILES, core)
+}
+
+/// Parses what was written to the file `file`.
+///
+/// # Errors
+///
+/// `EINVAL` for an unknown word, with a log line.
+pub(super) fn command(core: &Core, file: &str, written: &str) -> Result<Command> {
+    Command::parse(written.as_bytes()).map_err(|reason| {
+        let name = core.device().name().unwrap_or_default();
+        pr_err!(
+            "{name}: {file}: '{}' is neither start nor stop: ignored\n",
+            Escaped(written.as_bytes())
+        );
+        Error::from(reason.errno())
+    })
+}

@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The growth of a device in use: `ctl/devices/D/sidecar/grow`.
+//!
+//! A [`Growth`] decides the steps; who uses the engine of the device takes them, one IO at a time,
+//! among the requests of clients, which know nothing of it. The last one changes the layout between
+//! two requests.
+
+use block_ext::{
+    Flags,
+    Op, //
+};
+use kernel::{
+    prelude::*,
+    sync::{
+        Arc,
+        ArcBorrow, //
+    },
+};
+use kernel_ext::{
+    pages::PageBlock,
+    sysfs::{
+        ShowBuffer,
+        StoreContext, //
+    }, //
+};
+
+use super::{
+    engine::{
+        Engine,
+        Event, //
+    },
+    files,
+    pages::zeroed,
+    shared::Core,
+    Crc,
+    BLOCK_SECTORS,
+    BLOCK_SIZE, //
+};
+use crate::{
+    shown::Shown,
+    sidecar::{
+        command::Command,
+        growth::{
+            Growth,
+            Report,
+            State,
+            Step,
+            HOMES_MAX, //
+        },
+        superblock::Superblock,
+        Block,
+        BLOCK_BYTES, //
+    },
+};
+
+/// What the steps of a growth write.
+struct Memory {
+    /// A block that is being filled.
+    block: KBox<Block>,
+    pages: Arc<PageBlock>,
+}
+
+impl Memory {
+    fn new() -> Result<Self> {
+        let order = PageBlock::order_for(usize::from(HOMES_MAX).saturating_mul(BLOCK_BYTES));
+        Ok(Self {
+            block: zeroed()?,
+            pages: Arc::new(PageBlock::new(order)?, GFP_KERNEL)?,
+        })
+    }
+}
+
+/// The growth of a device.
+pub(super) struct Growing {
+    growth: Growth,
+    /// The superblock that the device is used with.
+    superblock: KBox<Superblock>,
+    /// While a growth runs.
+    memory: Option<Memory>,
+}
+
+impl Growing {
+    /// None; the device is used with `superblock`.
+    pub(super) const fn new(superblock: KBox<Superblock>) -> Self {
+        Self {
+            growth: Growth::new(),
+            superblock,
+            memory: None,
+        }
+    }
+
+    /// Writes to memory what a step writes to the device; returns the memory, and its length in
+    /// bytes.
+    fn fill(&mut self, core: &Core, step: Step) -> Option<(Arc<PageBlock>, usize, u32)> {
+        let Memory { block, pages } = self.memory.as_mut()?;
+        for index in 0..step.blocks() {
+            self.growth.fill(step, index, block, core.seal(), &Crc);
+            let at = usize::from(index).saturating_mul(BLOCK_BYTES);
+            pages.copy_in(at, &block[..]).ok()?;
+        }
+        let len = u32::from(step.blocks()).saturating_mul(BLOCK_SIZE);
+        Some((pages.clone(), 0, len))
+    }
+}
+
+/// Returns the number of blocks that the device has now.
+fn device_blocks(core: &Core) -> u64 {
+    core.device().capacity_sectors() / u64::from(BLOCK_SECTORS)
+}
+
+/// Prints the file `grow`.
+pub(super) fn show(core: &Core, page: &mut ShowBuffer<'_>) -> Result {
+    let growing = core.growing().lock();
+    let report = Report {
+        growth: &growing.growth,
+        layout: &growing.superblock.layout,
+        device_blocks: device_blocks(core),
+    };
+    write!(page, "{report}")
+}
+
+/// Handles a text that was written to the file `grow`.
+pub(super) fn store(core: ArcBorrow<'_, Core>, _: &StoreContext<'_>, written: &str) -> Result {
+    match files::command(&core, "grow", written)? {
+        Command::Start => start(&core.into()),
+        Command::Stop if stop(&core, "") => Ok(()),
+        Command::Stop => Err(ENOENT),
+    }
+}
+
+/// Begins a growth.
+fn start(core: &Arc<Core>) -> Result {
+    let memory = Memory::new()?;
+    let name = core.device().name().unwrap_or_default();
+    let mut growing = core.growing().lock();
+    let Growing {
+        growth, superblock, ..
+    } = &mut *growing;
+    growth
+        .start(superblock, device_blocks(core))
+        .map_err(|refusal| {
+            pr_err!("{name}: it does not grow: {}\n", Shown(refusal));
+            Error::from(refusal.errno())
+        })?;
+    let (before, after) = (core.data_blocks(), growth.layout());
+    let after = after.map_or(before, |layout| layout.data_blocks());
+    growing.memory = Some(memory);
+    core.set_growing(true);
+    drop(growing);
+    pr_info!("{name}: growth started: from {before} to {after} data blocks\n");
+    Core::kick(core);
+    Ok(())
+}
+
+/// Stops a growth, unless its last write is on the way; returns whether one was stopped.
+pub(super) fn stop(core: &Core, why: &str) -> bool {
+    let is_stopped = core.growing().lock().growth.stop();
+    if is_stopped {
+        let name = core.device().name().unwrap_or_default();
+        pr_info!("{name}: growth stopped{why}: the device has the size that it had\n");
+    }
+    is_stopped
+}
+
+impl Engine {
+    /// Starts the next step of a growth, if there is one.
+    pub(super) fn start_growth_step(&mut self, core: &Arc<Core>) -> bool {
+        core.is_growing() && self.take_growth_step(core)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn take_growth_step(&mut self, core: &Arc<Core>) -> bool {
+        let mut growing = core.growing().lock();
+        if self.store.has_failed() && growing.growth.fail() {
+            let name = core.device().name().unwrap_or_default();
+            pr_err!("{name}: growth failed: the device takes no writes until it is opened again\n");
+        }
+        let Some(step) = growing.growth.next_step() else {
+            if growing.growth.state() != State::Running {
+                core.set_growing(false);
+                growing.memory = None;
+            }
+            return false;
+        };
+        let place = growing.growth.place(step);
+        let range = growing.fill(core, step);
+        drop(growing);
+        let event = Event::Grown;
+        if step == Step::Flush {
+            self.flush(core, event);
+            return true;
+        }
+        let fua = match step.is_fua() {
+            true => Flags::FUA | Flags::SYNC,
+            false => Flags::NONE,
+        };
+        let how = (Op::Write, Flags::META | fua, 0);
+        self.submit_range(core, event, how, place, range);
+        true
+    }
+
+    /// The step was taken, or has failed.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn growth_step_ended(&mut self, core: &Core, result: Result) {
+        let name = core.device().name().unwrap_or_default();
+        let mut growing = core.growing().lock();
+        let step = growing.growth.step();
+        let grown = growing.growth.ended(result.is_ok());
+        if let Some(superblock) = grown {
+            let before = self.layout.data_blocks();
+            self.layout = superblock.layout;
+            core.set_data_blocks(&self.layout);
+            *growing.superblock = superblock;
+            let after = core.data_blocks();
+            pr_info!("{name}: grown from {before} to {after} data blocks\n");
+        }
+        if let (Err(error), Some(step)) = (result, step) {
+            pr_err!(
+                "{name}: growth failed at {}: {error:?}: the device is used with the size that it \
+                 had\n",
+                Shown(step)
+            );
+        }
+    }
+}

@@ -1,0 +1,423 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The growth of a device: it takes the space that it has got since it was formatted, or has grown
+//! last.
+//!
+//! ```text
+//! new PI blocks ── flush ── copy of the superblock (FUA) ── superblock (FUA) ── new layout
+//! ```
+//!
+//! Nothing that exists is moved or overwritten but the superblock, one sector, last: a crash before
+//! leaves the device as it was, and one after has a device that has grown. The old copy of the
+//! superblock stays where it is, behind the old last segment. The new one is durable only after the
+//! PI blocks that it describes, so a repair from it is right as well.
+//!
+//! Requests go on meanwhile: they use the old layout until the superblock is durable, and nothing
+//! of the new space before. [`Growth`] is driven by the server for a device in use, and by the
+//! program for one that is not.
+
+use core::fmt;
+
+use ferro_proto::errno::Errno;
+
+use super::{
+    group,
+    layout::{
+        Layout,
+        Misfit,
+        SUPERBLOCK, //
+    },
+    superblock::Superblock,
+    tuple::Seal,
+    Block,
+    Checksum,
+    BLOCK_BYTES, //
+};
+
+/// The maximum number of PI blocks that are written together.
+pub const HOMES_MAX: u16 = 16;
+
+/// The sectors of a block, for the sizes that clients know.
+const BLOCK_SECTORS: u64 = BLOCK_BYTES as u64 / 512;
+
+/// Why a device does not grow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// It grows, or the last step of a growth that was stopped has not ended.
+    Running,
+    /// It has as many blocks as before.
+    NotGrown(u64),
+    /// It has fewer blocks than before.
+    Shrunk {
+        /// The number of blocks that the sidecar uses.
+        expected: u64,
+        /// The number of blocks now.
+        found: u64,
+    },
+    /// The new space has no room for a group.
+    TooSmall {
+        /// The number of blocks now.
+        found: u64,
+        /// The number of blocks from which on it can grow.
+        needed: u64,
+    },
+    /// The layout is not possible.
+    Layout(Misfit),
+}
+
+impl Refusal {
+    /// Returns the error of the administrator's command.
+    pub const fn errno(self) -> Errno {
+        match self {
+            Self::Running => Errno::EBUSY,
+            Self::NotGrown(_) | Self::TooSmall { .. } => Errno::ENOSPC,
+            Self::Shrunk { .. } => Errno::EUCLEAN,
+            Self::Layout(_) => Errno::EFBIG,
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Running => f.write_str("it is growing"),
+            Self::NotGrown(blocks) => write!(
+                f,
+                "it has {blocks} blocks of 4096 bytes, as before: enlarge the device first"
+            ),
+            Self::Shrunk { expected, found } => write!(
+                f,
+                "it had {expected} blocks of 4096 bytes, and has {found}: give it back what it had"
+            ),
+            Self::TooSmall { found, needed } => write!(
+                f,
+                "it has {found} blocks of 4096 bytes, and needs {needed} to take 1 MiB of data more"
+            ),
+            Self::Layout(misfit) => misfit.fmt(f),
+        }
+    }
+}
+
+/// Returns the layout of a device that has `device_blocks` blocks now, when it has grown.
+///
+/// # Errors
+///
+/// Returns why it cannot grow.
+pub fn plan(layout: &Layout, device_blocks: u64) -> Result<Layout, Refusal> {
+    let expected = layout.device_blocks();
+    if device_blocks == expected {
+        return Err(Refusal::NotGrown(expected));
+    }
+    if device_blocks < expected {
+        let found = device_blocks;
+        return Err(Refusal::Shrunk { expected, found });
+    }
+    layout.grown(device_blocks).map_err(|misfit| match misfit {
+        Misfit::TooSmall => Refusal::TooSmall {
+            found: device_blocks,
+            needed: layout.grown_blocks_min(),
+        },
+        misfit => Refusal::Layout(misfit),
+    })
+}
+
+/// How far a growth has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum State {
+    /// None was asked for since the device was opened.
+    Idle,
+    /// It runs.
+    Running,
+    /// It was stopped: the device is as before.
+    Stopped,
+    /// A step has failed: the device is as before.
+    Failed,
+    /// The device has grown.
+    Finished,
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Idle => "idle",
+            Self::Running => "running",
+            Self::Stopped => "stopped",
+            Self::Failed => "failed",
+            Self::Finished => "finished",
+        })
+    }
+}
+
+/// A step: one IO.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Step {
+    /// Write PI blocks of groups without data; they are contiguous on the device.
+    Homes {
+        /// The first group.
+        first: u64,
+        /// The number of groups: 1 to [`HOMES_MAX`].
+        count: u16,
+    },
+    /// Flush the device's cache.
+    Flush,
+    /// Write the copy of the superblock, with FUA.
+    Copy,
+    /// Write the superblock, with FUA.
+    Superblock,
+}
+
+impl Step {
+    /// Returns the number of blocks that it writes.
+    pub const fn blocks(self) -> u16 {
+        match self {
+            Self::Homes { count, .. } => count,
+            Self::Flush => 0,
+            Self::Copy | Self::Superblock => 1,
+        }
+    }
+
+    /// Returns whether it writes with FUA.
+    pub const fn is_fua(self) -> bool {
+        matches!(self, Self::Copy | Self::Superblock)
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Homes { .. } => "the tuples of the new blocks",
+            Self::Flush => "the flush of the tuples",
+            Self::Copy => "the new copy of the superblock",
+            Self::Superblock => "the superblock",
+        })
+    }
+}
+
+/// What the device is to become.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Target {
+    superblock: Superblock,
+    /// The groups that it has got, from this one on.
+    first: u64,
+    /// What comes next: the first group whose PI block was not written, or a step after those.
+    next: Step,
+}
+
+/// The growth of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Growth {
+    state: State,
+    target: Option<Target>,
+    /// The step that is being taken.
+    step: Option<Step>,
+}
+
+impl Growth {
+    /// None.
+    pub const fn new() -> Self {
+        Self {
+            state: State::Idle,
+            target: None,
+            step: None,
+        }
+    }
+
+    /// Begins the growth of a device with `superblock`, which has `device_blocks` blocks now.
+    ///
+    /// # Errors
+    ///
+    /// Returns why it cannot grow.
+    pub fn start(&mut self, superblock: &Superblock, device_blocks: u64) -> Result<(), Refusal> {
+        if self.state == State::Running || self.step.is_some() {
+            return Err(Refusal::Running);
+        }
+        let layout = plan(&superblock.layout, device_blocks)?;
+        let first = superblock.layout.groups();
+        *self = Self {
+            state: State::Running,
+            target: Some(Target {
+                superblock: Superblock {
+                    layout,
+                    ..*superblock
+                },
+                first,
+                next: Step::Homes { first, count: 0 },
+            }),
+            step: None,
+        };
+        Ok(())
+    }
+
+    /// Stops the growth; returns `false` if none runs, or it is too late: its last write is on the
+    /// way.
+    pub fn stop(&mut self) -> bool {
+        let can_stop = self.state == State::Running && self.step != Some(Step::Superblock);
+        if can_stop {
+            self.state = State::Stopped;
+        }
+        can_stop
+    }
+
+    /// The device takes no writes: a growth that runs has failed. Returns whether one runs.
+    pub fn fail(&mut self) -> bool {
+        let is_running = self.state == State::Running;
+        if is_running {
+            self.state = State::Failed;
+        }
+        is_running
+    }
+
+    /// Returns the step to be taken now; ends with [`ended`](Self::ended).
+    pub fn next_step(&mut self) -> Option<Step> {
+        if self.state != State::Running || self.step.is_some() {
+            return None;
+        }
+        let target = self.target.as_ref()?;
+        let step = match target.next {
+            Step::Homes { first, .. } => {
+                let left = target.superblock.layout.groups().saturating_sub(first);
+                let count = u16::try_from(left).unwrap_or(u16::MAX).min(HOMES_MAX);
+                Step::Homes { first, count }
+            }
+            step => step,
+        };
+        self.step = Some(step);
+        Some(step)
+    }
+
+    /// Returns the first block of the device that a step writes; `None` for the flush.
+    pub fn place(&self, step: Step) -> Option<u64> {
+        let layout = &self.target.as_ref()?.superblock.layout;
+        match step {
+            Step::Homes { first, .. } => layout.home(first),
+            Step::Flush => None,
+            Step::Copy => Some(layout.copy()),
+            Step::Superblock => Some(SUPERBLOCK),
+        }
+    }
+
+    /// Writes what a step writes to the block `index` of those that it writes.
+    pub fn fill(
+        &self,
+        step: Step,
+        index: u16,
+        block: &mut Block,
+        seal: &Seal,
+        crc: &impl Checksum,
+    ) {
+        let target = self.target.as_ref();
+        match (step, self.place(step), target) {
+            (Step::Homes { first, .. }, ..) => {
+                group::format(block, first.saturating_add(index.into()), seal);
+            }
+            (Step::Copy | Step::Superblock, Some(here), Some(target)) => {
+                target.superblock.write(block, here, crc);
+            }
+            _ => block.fill(0),
+        }
+    }
+
+    /// The step has ended. Returns the superblock that is valid from now on, if it was the last
+    /// one.
+    pub fn ended(&mut self, is_ok: bool) -> Option<Superblock> {
+        let step = self.step.take()?;
+        if !is_ok {
+            self.fail();
+            return None;
+        }
+        let target = self.target.as_mut()?;
+        target.next = match step {
+            Step::Homes { first, count } => {
+                let first = first.saturating_add(count.into());
+                if first < target.superblock.layout.groups() {
+                    Step::Homes { first, count: 0 }
+                } else {
+                    Step::Flush
+                }
+            }
+            Step::Flush => Step::Copy,
+            Step::Copy | Step::Superblock => Step::Superblock,
+        };
+        let has_grown = step == Step::Superblock;
+        if has_grown {
+            self.state = State::Finished;
+        }
+        has_grown.then_some(target.superblock)
+    }
+
+    /// Returns the step that is being taken.
+    pub const fn step(&self) -> Option<Step> {
+        self.step
+    }
+
+    /// Returns how far it is.
+    pub const fn state(&self) -> State {
+        self.state
+    }
+
+    /// Returns the layout of the device when it has grown, if a growth was begun.
+    pub fn layout(&self) -> Option<&Layout> {
+        Some(&self.target.as_ref()?.superblock.layout)
+    }
+
+    /// Returns the number of PI blocks that were written, and of those to be written.
+    pub fn progress(&self) -> (u64, u64) {
+        let Some(target) = &self.target else {
+            return (0, 0);
+        };
+        let all = target.superblock.layout.groups();
+        let next = match target.next {
+            Step::Homes { first, .. } => first,
+            _ => all,
+        };
+        let since = |group: u64| group.saturating_sub(target.first);
+        (since(next), since(all))
+    }
+}
+
+impl Default for Growth {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The content of the file `grow`: a line for each value, and what to do next.
+#[derive(Clone, Copy, Debug)]
+pub struct Report<'a> {
+    /// The growth.
+    pub growth: &'a Growth,
+    /// The layout that the device is used with.
+    pub layout: &'a Layout,
+    /// The number of blocks that the device has now.
+    pub device_blocks: u64,
+}
+
+impl fmt::Display for Report<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.growth.state();
+        let (written, all) = self.growth.progress();
+        let planned = plan(self.layout, self.device_blocks);
+        let blocks = self.layout.data_blocks();
+        writeln!(f, "state {state}")?;
+        writeln!(f, "blocks {blocks}")?;
+        writeln!(f, "device_blocks {}", self.layout.device_blocks())?;
+        writeln!(f, "device_has {}", self.device_blocks)?;
+        writeln!(f, "tuple_blocks {all}")?;
+        writeln!(f, "written {written}")?;
+        match (state, planned) {
+            (State::Running, _) => writeln!(f, "next wait, or: echo stop > grow"),
+            (_, Ok(grown)) => {
+                let gained = grown.data_blocks().saturating_sub(blocks);
+                writeln!(f, "next echo start > grow, for {gained} blocks more")
+            }
+            (State::Finished, Err(Refusal::NotGrown(_))) => {
+                let sectors = blocks.saturating_mul(BLOCK_SECTORS);
+                writeln!(
+                    f,
+                    "next at each client: echo {sectors} > /sys/block/rnbd<N>/rnbd/resize"
+                )
+            }
+            (_, Err(refusal)) => writeln!(f, "next nothing: {refusal}"),
+        }
+    }
+}

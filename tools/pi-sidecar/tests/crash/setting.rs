@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What does not change in a run: the device, and what the application does.
+
+use pi_sidecar::volume::Volume;
+use proto::sidecar::{
+    queue::Kind,
+    Block,
+    BLOCK_BYTES, //
+};
+
+use crate::{
+    disk::Fast,
+    recover::Seen,
+    Mistake, //
+};
+
+/// What the application does, in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Op {
+    /// Writes a number of blocks.
+    Write(u64, u16),
+    /// Writes a block with FUA.
+    Fua(u64),
+    Discard(u64),
+    Flush,
+}
+
+impl Op {
+    pub(crate) fn request(self) -> (Kind, u64, u16) {
+        match self {
+            Self::Write(block, blocks) => (Kind::Write { fua: false }, block, blocks),
+            Self::Fua(block) => (Kind::Write { fua: true }, block, 1),
+            Self::Discard(block) => (Kind::Discard, block, 1),
+            Self::Flush => (Kind::Flush, 0, 0),
+        }
+    }
+}
+
+/// What does not change in a run.
+pub(crate) struct Setting {
+    pub(crate) volume: Volume<Fast>,
+    pub(crate) data: Vec<u64>,
+    pub(crate) ops: Vec<Op>,
+    /// What each block had before.
+    pub(crate) base: Vec<Seen>,
+    /// Added to the numbers of versions.
+    pub(crate) base_version: u32,
+    pub(crate) is_volatile: bool,
+    /// The device has more blocks than it uses, and an administrator lets it grow at any time.
+    pub(crate) grows: bool,
+    pub(crate) mistake: Mistake,
+}
+
+/// The content of a block of data.
+pub(crate) fn content(version: u32) -> Block {
+    let mut block = [0; BLOCK_BYTES];
+    for bytes in block.chunks_exact_mut(4) {
+        bytes.copy_from_slice(&version.to_le_bytes());
+    }
+    block
+}
+
+impl Setting {
+    /// The version that an operation writes to the block at `offset` in it.
+    pub(crate) fn version(&self, op: usize) -> u32 {
+        self.base_version + op as u32 + 1
+    }
+
+    /// The operations that change a block.
+    pub(crate) fn changes(&self, block: u64) -> impl Iterator<Item = usize> + '_ {
+        let changes = move |op: &Op| {
+            let (_, first, blocks) = op.request();
+            (first..first + u64::from(blocks)).contains(&block)
+        };
+        let ops = self.ops.iter().enumerate();
+        ops.filter(move |(_, op)| changes(op))
+            .map(|(number, _)| number)
+    }
+}
