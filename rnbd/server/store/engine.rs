@@ -306,7 +306,7 @@ impl Engine {
                 self.submit(core, event, (Op::Write, Flags::META), at, page);
             }
             Action::Flush => self.flush(core, Event::Flushed),
-            Action::Answer { ticket, .. } if self.is_scrub(ticket) => self.scrub_piece_ended(),
+            Action::Answer { ticket, .. } if self.is_scrub(ticket) => self.scrub_piece_ended(core),
             Action::Answer { ticket, is_ok } => self.piece_ended(ticket, is_ok),
         }
     }

@@ -169,20 +169,30 @@ impl Engine {
                 }
             }
         }
-        if let Some(block) = scrub.patrol.ended(result.is_ok()) {
-            complain(core, block, None);
-        }
-        if scrub.patrol.state() == State::Finished {
-            tell(core, &scrub.patrol);
-        }
+        end_piece(core, &mut scrub.patrol, result.is_ok());
         drop(scrub);
         self.store
             .data_done(ticket, result.is_ok(), &mut self.pages);
     }
 
     /// The request of the piece has ended.
-    pub(super) fn scrub_piece_ended(&mut self) {
+    pub(super) fn scrub_piece_ended(&mut self, core: &Core) {
         self.scrub = None;
+        let mut scrub = core.scrub().lock();
+        // Where its tuples cannot be read, the store has not had it read.
+        if scrub.patrol.reading().is_some() {
+            end_piece(core, &mut scrub.patrol, false);
+        }
+    }
+}
+
+/// Takes note that a piece has ended, and logs what is known then.
+fn end_piece(core: &Core, patrol: &mut Patrol, was_read: bool) {
+    if let Some(block) = patrol.ended(was_read) {
+        complain(core, block, None);
+    }
+    if patrol.state() == State::Finished {
+        tell(core, patrol);
     }
 }
 
