@@ -16,7 +16,10 @@ use proto::sidecar::{
         SUPERBLOCK, //
     },
     record::Head,
-    superblock::Superblock,
+    superblock::{
+        Superblock,
+        Version, //
+    },
     Block,
     Checksum,
     BLOCK_BYTES, //
@@ -102,7 +105,7 @@ fn write_homes<C: Checksum>(
 /// Returns why the device is not formatted.
 pub fn format<C: Checksum>(
     device: &mut impl Device,
-    uuid: [u8; 16],
+    (uuid, version): ([u8; 16], Version),
     slots: u32,
     force: bool,
     crc: C,
@@ -112,7 +115,12 @@ pub fn format<C: Checksum>(
         return Err(Refused::NotEmpty);
     }
     device.write(SUPERBLOCK, &[0; BLOCK_BYTES], true)?;
-    let volume = Volume::new(Superblock { uuid, layout }, crc);
+    let superblock = Superblock {
+        uuid,
+        version,
+        layout,
+    };
+    let volume = Volume::new(superblock, crc);
     write_homes(&volume, device, 0)?;
     let head = Head {
         sequence: 1,
@@ -148,6 +156,27 @@ pub fn grow<C: Checksum>(
     grown.save_to(device, layout.copy())?;
     grown.save_to(device, SUPERBLOCK)?;
     Ok(grown)
+}
+
+/// Gives a device the newest version. Nothing else changes: records of each version are read in
+/// both.
+///
+/// # Errors
+///
+/// Returns the device's error.
+pub fn upgrade<C: Checksum>(
+    device: &mut impl Device,
+    volume: &Volume<C>,
+    crc: C,
+) -> io::Result<Volume<C>> {
+    let superblock = Superblock {
+        version: Version::default(),
+        ..*volume.superblock()
+    };
+    let upgraded = Volume::new(superblock, crc);
+    upgraded.save_to(device, volume.layout().copy())?;
+    upgraded.save_to(device, SUPERBLOCK)?;
+    Ok(upgraded)
 }
 
 /// Writes the superblock anew from its copy in the last block.

@@ -8,6 +8,10 @@
 //! power fails again. Then every block must have one of the contents that it may have: nothing
 //! older than what was flushed, no mixture, and no error where one whole content is there.
 //!
+//! All is done with records of each kind: whole blocks, in version 1; sectors, of which one is
+//! enough here; and units of 64 bytes, so that records have two or three, which are torn apart, in
+//! slots that have longer and shorter ones from before.
+//!
 //! The same model finds each of the mistakes in [`Mistake`].
 
 #![expect(
@@ -39,4 +43,11 @@ enum Mistake {
     TailTooNew,
     /// A replay does not flush before it writes the mark.
     MarkBeforeHomes,
+    /// The CRC of a record leaves out the first unit, which has the sequence number.
+    FirstUnitUncovered,
+    /// It leaves out the units between the first and the last one. (That it leaves out the rest of
+    /// the last one, in which it stands, is none as long as units are not torn.)
+    UnitsBetweenUncovered,
+    /// The last unit of a record is not written.
+    LastUnitLeftOut,
 }

@@ -6,13 +6,11 @@ use std::io;
 
 use pi_sidecar::{
     device::Device,
-    volume::{
-        OnDamage,
-        Volume, //
-    },
+    volume::OnDamage, //
 };
 use proto::sidecar::{
     group,
+    record::Unit,
     ring::Ring,
     tuple::Verdict,
     Block,
@@ -22,6 +20,7 @@ use proto::sidecar::{
 
 use crate::{
     disk::{
+        apply,
         crash_images,
         visible,
         Fast,
@@ -29,6 +28,7 @@ use crate::{
         Shape,
         Write, //
     },
+    world::Setting,
     Mistake, //
 };
 
@@ -50,9 +50,7 @@ pub(crate) struct Replayed<'a> {
     pub(crate) shape: &'a mut Shape,
     pub(crate) medium: Image,
     pub(crate) writes: Vec<Write>,
-    /// It has a volatile cache.
-    pub(crate) is_volatile: bool,
-    pub(crate) mistake: Mistake,
+    pub(crate) setting: &'a Setting,
     flushes: u32,
     /// All that a crash can leave.
     images: Vec<Image>,
@@ -61,8 +59,7 @@ pub(crate) struct Replayed<'a> {
 impl Replayed<'_> {
     fn settle(&mut self) {
         for write in std::mem::take(&mut self.writes) {
-            let range = self.shape.range(write.place);
-            self.medium[range].copy_from_slice(&write.parts);
+            apply(self.shape, &mut self.medium, &write);
         }
     }
 }
@@ -72,34 +69,42 @@ impl Device for Replayed<'_> {
         self.shape.layout.device_blocks()
     }
 
+    fn unit(&self) -> Unit {
+        self.setting.unit
+    }
+
     fn read(&mut self, block: u64, to: &mut Block) -> io::Result<()> {
         let place = self.shape.place(block);
         let parts = visible(self.shape, &self.medium, &self.writes, place);
-        self.shape.join(&parts, to);
+        self.shape.join(place, &parts, to);
         Ok(())
     }
 
-    fn write(&mut self, block: u64, from: &Block, fua: bool) -> io::Result<()> {
+    fn write(&mut self, block: u64, from: &[u8], fua: bool) -> io::Result<()> {
         let place = self.shape.place(block);
-        let parts = self.shape.split(from);
+        let parts = self.shape.split(place, from);
         self.writes.push(Write {
             place,
-            parts: parts.clone(),
+            parts,
             is_done: true,
         });
         self.images
             .extend(crash_images(self.shape, &self.medium, &self.writes));
-        if fua || !self.is_volatile {
-            self.writes.retain(|write| write.place != place);
-            let range = self.shape.range(place);
-            self.medium[range].copy_from_slice(&parts);
+        if fua || !self.setting.is_volatile {
+            // What is older in the cache cannot be written any more.
+            let writes = std::mem::take(&mut self.writes).into_iter();
+            let (here, others): (Vec<_>, _) = writes.partition(|write| write.place == place);
+            self.writes = others;
+            for write in &here {
+                apply(self.shape, &mut self.medium, write);
+            }
         }
         Ok(())
     }
 
     fn flush(&mut self) -> io::Result<()> {
         self.flushes += 1;
-        match (self.flushes, self.mistake) {
+        match (self.flushes, self.setting.mistake) {
             (2, Mistake::MarkBeforeHomes) => {}
             _ => self.settle(),
         }
@@ -121,27 +126,24 @@ pub(crate) struct Recovered {
 /// Replays the journal of a device with `medium`, and `writes` in its cache.
 pub(crate) fn recover(
     shape: &mut Shape,
-    volume: &Volume<Fast>,
-    data: &[u64],
+    setting: &Setting,
     (medium, writes): (&Image, &[Write]),
-    is_volatile: bool,
-    mistake: Mistake,
 ) -> Recovered {
     let mut device = Replayed {
         shape,
         medium: medium.clone(),
         writes: writes.to_vec(),
-        is_volatile,
-        mistake,
+        setting,
         flushes: 0,
         images: crash_images_of_cache(medium, writes),
     };
-    let (outcome, ring) = volume
+    let (outcome, ring) = setting
+        .volume
         .replay(&mut device, OnDamage::Refuse)
         .unwrap_or_else(|fault| panic!("no replay: {fault}"));
     assert_eq!(outcome.missing, 0, "a record is missing");
-    let seen = data.iter().map(|block| see(&mut device, volume, *block));
-    let seen = seen.collect();
+    let blocks = setting.data.iter();
+    let seen = blocks.map(|block| see(&mut device, *block)).collect();
     let mut images = std::mem::take(&mut device.images);
     images.extend(crash_images(device.shape, &device.medium, &device.writes));
     images.sort_unstable();
@@ -168,7 +170,8 @@ pub(crate) fn version(block: &Block) -> u32 {
     u32::from_le_bytes([block[0], block[1], block[2], block[3]])
 }
 
-fn see(device: &mut Replayed<'_>, volume: &Volume<Fast>, block: u64) -> Seen {
+fn see(device: &mut Replayed<'_>, block: u64) -> Seen {
+    let volume = device.setting.volume;
     let (group, index) = group::place(block);
     let mut home = [0; BLOCK_BYTES];
     device
@@ -179,7 +182,7 @@ fn see(device: &mut Replayed<'_>, volume: &Volume<Fast>, block: u64) -> Seen {
         .read(volume.layout().data(block).unwrap().0, &mut data)
         .unwrap();
     let tuple = group::tuple(&home, index);
-    match volume.seal().check(&tuple, block, Fast.crc64(&data)) {
+    match volume.seal().check(&tuple, block, Fast::RIGHT.crc64(&data)) {
         Verdict::Good => Seen::Version(version(&data)),
         Verdict::Unwritten => Seen::Zeroes,
         Verdict::Lost => Seen::Lost,
