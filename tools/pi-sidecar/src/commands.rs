@@ -98,9 +98,10 @@ struct FormatArgs {
     /// Formats a device that is not empty: what is on it is lost
     #[arg(long)]
     force: bool,
-    /// The number of slots of the journal, each of 4 KiB, from 4 to 1024
-    #[arg(long, default_value_t = 255)]
-    journal_slots: u32,
+    /// The number of slots of the journal, each of 4 KiB, from 4 to 1024; default: 255, and 1023
+    /// from 256 MiB on
+    #[arg(long)]
+    journal_slots: Option<u32>,
     /// The version: 1 for servers that do not know short records
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=2))]
     format_version: u32,
@@ -177,7 +178,9 @@ fn format_device(args: &FormatArgs, out: &mut impl Write) -> Result<bool> {
         new_uuid()?,
         Version::from_number(args.format_version).unwrap_or_default(),
     );
-    let volume = format::format(&mut device, kind, args.journal_slots, args.force, Crc64Nvme);
+    let slots = args.journal_slots;
+    let slots = slots.unwrap_or_else(|| format::slots_for(device.blocks()));
+    let volume = format::format(&mut device, kind, slots, args.force, Crc64Nvme);
     let volume = volume.with_context(|| args.device.display().to_string())?;
     describe(&volume, out)?;
     Ok(true)

@@ -64,6 +64,19 @@ impl From<io::Error> for Refused {
     }
 }
 
+/// A device of so many blocks, 256 MiB, or more has the long journal.
+const LONG_FROM_BLOCKS: u64 = 65_536;
+
+/// Returns the number of slots that the journal of a device of `blocks` blocks has, unless another
+/// one is asked for: with the superblock they are 1 MiB, or 4 MiB.
+pub fn slots_for(blocks: u64) -> u32 {
+    if blocks < LONG_FROM_BLOCKS {
+        255
+    } else {
+        1023
+    }
+}
+
 /// Where other programs have their signatures: that many blocks at both ends.
 const LOOKED_AT_BLOCKS: u64 = 256;
 

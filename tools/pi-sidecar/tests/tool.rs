@@ -410,3 +410,19 @@ fn both_versions_are_used() {
     refused(&["info"], &[&device], "its sidecar has version 3");
     refused(&["fsck", "--repair"], &[&device], "version 3");
 }
+
+#[test]
+fn a_large_device_has_a_long_journal() {
+    let folder = Folder::new("long");
+    let blocks = 256 * 256;
+    for (blocks, slots, start) in [(blocks - 1, 255, 256), (blocks, 1023, 1024)] {
+        let device = folder.device("device", blocks);
+        let lines = done(&["format"], &[&device]);
+        assert!(
+            lines.contains(&format!("journal slots: {slots}\n")),
+            "{lines}"
+        );
+        assert!(lines.contains(&format!("from block {start} on")), "{lines}");
+        fs::remove_file(&device).unwrap();
+    }
+}

@@ -319,6 +319,11 @@ def test_records_have_the_sectors_that_they_need(pair: Lab) -> None:
     found = sizes(pair, "nullb0")
     # Up to 32 blocks in a request: 64 bytes, 40 for each of them, and 8.
     ok(found >= {512, 1024} and all(size % 512 == 0 for size in found), f"sizes of records in version 2: {found}")
+    pair.server.run("dd if=/dev/zero of=/dev/nullb0 bs=1M count=4 oflag=direct status=none")
+    format_disk(pair, "nullb0")
+    ok("journal slots: 1023" in pair.server.run(f"{TOOL} info /dev/nullb0"), "a large device has a long journal")
+    use("nullb0")
+    ok(512 in sizes(pair, "nullb0"), "sizes of records")
     format_disk(pair)
     use("ram0")
     eq((pair.server.read("/sys/block/ram0/queue/physical_block_size"), sizes(pair, "ram0")), ("4096", {0}))

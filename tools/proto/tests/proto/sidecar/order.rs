@@ -17,6 +17,7 @@ use proto::sidecar::{
         Head,
         Unit, //
     },
+    recovery::Scratch,
     replay::{
         settle,
         Found,
@@ -357,4 +358,14 @@ fn a_journal_without_a_record_is_told_from_an_empty_one() {
     let mut all = vec![Mention::default(); 800];
     let (_, missing) = live.list(&ring, &layout(), &seal(), &Sum, &mut all);
     assert_eq!(missing, 2);
+}
+
+/// As the documents say: 2.4 MiB, and not quite 10 MiB.
+#[test]
+fn the_memory_of_a_replay_is_known() {
+    for (slots, kib) in [(255u32, 2414), (1023, 9686)] {
+        let list = Scratch::mentions(&Layout::new(9000, slots).unwrap()) * size_of::<Mention>();
+        let ring = slots as usize * BLOCK_BYTES;
+        assert_eq!((list + ring) / 1024, kib);
+    }
 }
