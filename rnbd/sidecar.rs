@@ -38,7 +38,7 @@ pub mod tuple;
 
 use super::proto;
 
-/// The size of a block in bytes: of data, of a PI block, of a journal record.
+/// The size of a block in bytes: of data, of a PI block, of a slot of the journal.
 pub const BLOCK_BYTES: usize = 4096;
 
 /// The content of a block.

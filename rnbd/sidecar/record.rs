@@ -3,9 +3,24 @@
 //! A record of the journal: blocks whose data are about to change, with their tuples before and
 //! after.
 //!
-//! A record is one block with a sequence number, and is valid whole or not at all: its CRC covers
-//! everything. Its first and its last sector both change with every record, so that a torn one
-//! is never valid. `tail` is the lowest sequence number that a replay needs.
+//! A record has as many [units](Unit) as it needs, from the start of its slot on, and is valid
+//! whole or not at all: its CRC stands at its end, and covers everything before. What is behind it
+//! in the slot is not written: an older, longer record has left it. `tail` is the lowest sequence
+//! number that a replay needs.
+//!
+//! A device writes each sector whole or not at all. So a slot whose write was torn has some sectors
+//! of the new record, and in the others what was there before: of the record before it, or of
+//! older ones behind its end. The first sector says which record counts, and how long it is:
+//!
+//! - The old one: if the other sectors of the old record are as they were, it is valid, and whole.
+//!   Otherwise its CRC, or what stands in place of that, is not the one of the mixture.
+//! - The new one: what stood in the place of its CRC before belongs to another content, as the
+//!   sequence number is in the first sector. (A record that was torn leaves its number to the mark
+//!   of the replay, which has no entries.) So if the record is valid its last sector is new, and
+//!   with it all those between.
+//!
+//! That two contents have the same CRC64 is left to chance: 1 in 2^64 for each torn record. A
+//! record of one sector cannot be torn.
 
 use zerocopy::{
     little_endian::{
@@ -43,6 +58,50 @@ use super::{
 /// The maximum number of entries of a record.
 pub const ENTRIES_MAX: usize = 100;
 
+/// What a record is a multiple of.
+///
+/// # Invariants
+///
+/// It is a power of two from 64 to [`BLOCK_BYTES`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Unit(usize);
+
+impl Unit {
+    /// Records are whole sectors of 512 bytes: 11 entries fit in one.
+    pub const SECTOR: Self = Self(512);
+    /// Records are whole blocks.
+    pub const BLOCK: Self = Self(BLOCK_BYTES);
+
+    /// Returns the unit of `bytes` bytes; `None` if there is no such unit. Devices have
+    /// [`SECTOR`](Self::SECTOR) and [`BLOCK`](Self::BLOCK); with smaller units short records have
+    /// many, for tests.
+    pub const fn new(bytes: usize) -> Option<Self> {
+        // INVARIANT: That is checked.
+        match bytes.is_power_of_two() && bytes >= 64 && bytes <= BLOCK_BYTES {
+            true => Some(Self(bytes)),
+            false => None,
+        }
+    }
+
+    /// Returns the unit for a device with logical and physical blocks of so many bytes. One that
+    /// has to read a physical block to write a part of it is given whole blocks.
+    pub const fn of_limits(logical_bytes: u32, physical_bytes: u32) -> Self {
+        // CAST: widening; `usize::from` is not const.
+        let is_fine = logical_bytes as usize <= Self::SECTOR.0;
+        match is_fine && physical_bytes as usize <= Self::SECTOR.0 {
+            true => Self::SECTOR,
+            false => Self::BLOCK,
+        }
+    }
+
+    /// The size of a record whose content has `bytes` bytes, at most a block.
+    const fn rounded(self, bytes: usize) -> usize {
+        // A block is a multiple of each unit.
+        let rest = self.0.wrapping_sub(1);
+        bytes.saturating_add(rest) & !rest
+    }
+}
+
 const MAGIC: u64 = 0x6c61_6e72_756f_6a70;
 const ENTRY_BYTES: usize = 40;
 const HEAD_BYTES: usize = 64;
@@ -56,7 +115,9 @@ struct WireHead {
     sequence: U64,
     tail: U64,
     count: U16,
-    reserved: [u8; 30],
+    /// The size of the record; 0: that of a block, as all records of version 1 have it.
+    bytes: U16,
+    reserved: [u8; 28],
 }
 const _: () = assert!(size_of::<WireHead>() == HEAD_BYTES);
 const _: () = assert!(HEAD_BYTES + ENTRIES_MAX * ENTRY_BYTES + CRC_BYTES <= BLOCK_BYTES);
@@ -147,14 +208,18 @@ pub struct Head {
 /// A record that is being filled.
 pub struct Builder<'a> {
     block: &'a mut Block,
+    unit: Unit,
     count: u16,
 }
 
 impl<'a> Builder<'a> {
-    /// Starts a record in `block`.
-    pub fn new(block: &'a mut Block) -> Self {
-        block.fill(0);
-        Self { block, count: 0 }
+    /// Starts a record in `block`; what is in it does not matter.
+    pub fn new(block: &'a mut Block, unit: Unit) -> Self {
+        Self {
+            block,
+            unit,
+            count: 0,
+        }
     }
 
     /// Adds an entry; returns whether there was room for it.
@@ -172,26 +237,29 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Completes the record.
-    pub fn finish(self, head: Head, seal: &Seal, crc: &impl Checksum) {
+    /// Completes the record, and returns what is to be written: whole units.
+    pub fn finish(self, head: Head, seal: &Seal, crc: &impl Checksum) -> &'a [u8] {
+        let end = HEAD_BYTES.saturating_add(usize::from(self.count).saturating_mul(ENTRY_BYTES));
+        let bytes = self.unit.rounded(end.saturating_add(CRC_BYTES));
+        let record = self.block.get_mut(..bytes).unwrap_or_default();
+        record.get_mut(end..).unwrap_or_default().fill(0);
         let wire = WireHead {
             magic: U64::new(MAGIC),
             volume: U64::new(seal.volume()),
             sequence: U64::new(head.sequence),
             tail: U64::new(head.tail),
             count: U16::new(self.count),
-            reserved: [0; 30],
+            // CAST: it is below the size of a block.
+            bytes: U16::new(if bytes < BLOCK_BYTES { bytes as u16 } else { 0 }),
+            reserved: [0; 28],
         };
-        // The block is larger than either.
-        let _ = wire.write_to_prefix(self.block);
-        let checksum = checksum(self.block, crc);
-        let _ = U64::new(checksum).write_to_suffix(self.block);
+        // The record is larger.
+        let _ = wire.write_to_prefix(record);
+        if let Some((covered, stored)) = record.split_last_chunk_mut::<CRC_BYTES>() {
+            *stored = crc.crc64(covered).to_le_bytes();
+        }
+        record
     }
-}
-
-fn checksum(block: &Block, crc: &impl Checksum) -> u64 {
-    let (covered, _) = block.split_at(BLOCK_BYTES - CRC_BYTES);
-    crc.crc64(covered)
 }
 
 /// A valid record.
@@ -202,19 +270,24 @@ pub struct Record<'a> {
 }
 
 impl<'a> Record<'a> {
-    /// Parses a block of the journal; `None` if it is not a valid record of this device.
+    /// Parses a slot of the journal; `None` if it has no valid record of this device.
     pub fn parse(
         block: &'a Block,
         layout: &Layout,
         seal: &Seal,
         crc: &impl Checksum,
     ) -> Option<Self> {
-        let (wire, rest) = WireHead::read_from_prefix(block).ok()?;
-        let (_, stored) = U64::read_from_suffix(block).ok()?;
+        let (wire, _) = WireHead::read_from_prefix(block).ok()?;
         if wire.magic.get() != MAGIC || wire.volume.get() != seal.volume() {
             return None;
         }
-        if stored.get() != checksum(block, crc) {
+        let bytes = match wire.bytes.get() {
+            0 => BLOCK_BYTES,
+            bytes => bytes.into(),
+        };
+        let (covered, stored) = block.get(..bytes)?.split_last_chunk::<CRC_BYTES>()?;
+        let entries = covered.get(HEAD_BYTES..)?;
+        if u64::from_le_bytes(*stored) != crc.crc64(covered) {
             return None;
         }
         let head = Head {
@@ -228,7 +301,7 @@ impl<'a> Record<'a> {
         }
         let record = Self {
             head,
-            entries: rest.get(..count.checked_mul(ENTRY_BYTES)?)?,
+            entries: entries.get(..count.checked_mul(ENTRY_BYTES)?)?,
         };
         let is_valid = record.entries().all(|entry| entry.is_valid(layout, seal));
         is_valid.then_some(record)

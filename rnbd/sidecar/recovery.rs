@@ -13,6 +13,7 @@ use super::{
     record::{
         Builder,
         Head,
+        Unit,
         ENTRIES_MAX, //
     },
     replay::{
@@ -33,6 +34,9 @@ pub trait Device {
     /// The error of an IO.
     type Error;
 
+    /// Returns the unit that it can write without reading.
+    fn unit(&self) -> Unit;
+
     /// Reads a block.
     ///
     /// # Errors
@@ -40,12 +44,12 @@ pub trait Device {
     /// Returns the device's error.
     fn read(&mut self, block: u64, to: &mut Block) -> Result<(), Self::Error>;
 
-    /// Writes a block; with `fua` it is durable then.
+    /// Writes a block, or whole units at its start; with `fua` they are durable then.
     ///
     /// # Errors
     ///
     /// Returns the device's error.
-    fn write(&mut self, block: u64, from: &Block, fua: bool) -> Result<(), Self::Error>;
+    fn write(&mut self, block: u64, from: &[u8], fua: bool) -> Result<(), Self::Error>;
 
     /// Makes durable what was written before.
     ///
@@ -114,6 +118,7 @@ impl<E: fmt::Display> fmt::Display for Fault<E> {
 pub struct Recovery<'a, D, C> {
     layout: &'a Layout,
     seal: Seal,
+    unit: Unit,
     device: &'a mut D,
     crc: &'a C,
 }
@@ -124,6 +129,7 @@ impl<'a, D: Device, C: Checksum> Recovery<'a, D, C> {
         Self {
             layout: &superblock.layout,
             seal: superblock.seal(crc),
+            unit: superblock.unit(device.unit()),
             device,
             crc,
         }
@@ -164,8 +170,7 @@ impl<'a, D: Device, C: Checksum> Recovery<'a, D, C> {
             return Err(Fault::Missing(missing));
         }
         if let Some(mark) = live.clean(list).filter(|_| missing == 0) {
-            let ring = Ring::after_mark(self.layout.slots(), mark);
-            return Ok((Outcome::default(), ring));
+            return Ok((Outcome::default(), self.after(mark)));
         }
         let mut outcome = Outcome {
             missing,
@@ -181,10 +186,15 @@ impl<'a, D: Device, C: Checksum> Recovery<'a, D, C> {
 
     /// Writes the mark that empties the journal.
     fn empty(&mut self, mark: Head, block: &mut Block) -> Result<Ring, Fault<D::Error>> {
-        Builder::new(block).finish(mark, &self.seal, self.crc);
+        let record = Builder::new(block, self.unit).finish(mark, &self.seal, self.crc);
         let at = self.layout.record(mark.sequence);
-        self.device.write(at, block, true).map_err(Fault::Io)?;
-        Ok(Ring::after_mark(self.layout.slots(), mark.sequence))
+        self.device.write(at, record, true).map_err(Fault::Io)?;
+        Ok(self.after(mark.sequence))
+    }
+
+    /// The journal with a mark.
+    fn after(&self, mark: u64) -> Ring {
+        Ring::after_mark(self.layout.slots(), self.unit, mark)
     }
 
     fn settle(

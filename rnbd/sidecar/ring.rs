@@ -10,7 +10,10 @@
 //! include that slot. It does not, as each record is written only when the tail leaves one slot
 //! more free than it needs.
 
-use super::record::Head;
+use super::record::{
+    Head,
+    Unit, //
+};
 
 /// The journal of an open device.
 ///
@@ -20,6 +23,7 @@ use super::record::Head;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ring {
     slots: u32,
+    unit: Unit,
     /// The sequence number of the next record, or of the one that is being written.
     next: u64,
     /// The lowest record whose data or homes may not be durable.
@@ -39,18 +43,24 @@ struct Writing {
 }
 
 impl Ring {
-    /// The journal of `slots` slots, whose newest record is a mark with the sequence number `mark`
-    /// that needs no record before it.
-    pub const fn after_mark(slots: u32, mark: u64) -> Self {
+    /// The journal of `slots` slots with records of whole units, whose newest record is a mark with
+    /// the sequence number `mark` that needs no record before it.
+    pub const fn after_mark(slots: u32, unit: Unit, mark: u64) -> Self {
         let next = mark.saturating_add(1);
         Self {
             slots,
+            unit,
             next,
             settled: next,
             newest_entries: 0,
             writing: None,
             is_empty: true,
         }
+    }
+
+    /// The unit of its records.
+    pub const fn unit(&self) -> Unit {
+        self.unit
     }
 
     /// The lowest record that is not settled.

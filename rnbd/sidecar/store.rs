@@ -83,7 +83,8 @@ pub enum Action {
         /// The group.
         group: u64,
     },
-    /// Write a record with FUA, as [`Store::fill`] fills it; ends with [`Store::record_written`].
+    /// Write a record with FUA, what [`Store::fill`] returns; ends with
+    /// [`Store::record_written`].
     WriteRecord(Head),
     /// Read, write or discard the data of a request; ends with [`Store::data_done`].
     Data(Ticket),

@@ -34,6 +34,7 @@ use super::{
         Segment,
         SEGMENTS_MAX, //
     },
+    record::Unit,
     tuple::{
         Seal,
         TUPLE_BYTES, //
@@ -46,8 +47,34 @@ use super::{
 /// The size of the superblock in bytes.
 pub const SUPERBLOCK_BYTES: usize = 512;
 
-/// The version of everything on the device.
-pub const VERSION: u32 = 1;
+/// The version of everything on a device.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Version {
+    /// Records are whole blocks.
+    One,
+    /// Records may be shorter.
+    #[default]
+    Two,
+}
+
+impl Version {
+    /// Returns the version with a number.
+    pub const fn from_number(number: u32) -> Option<Self> {
+        match number {
+            1 => Some(Self::One),
+            2 => Some(Self::Two),
+            _ => None,
+        }
+    }
+
+    /// Returns its number.
+    pub const fn number(self) -> u32 {
+        match self {
+            Self::One => 1,
+            Self::Two => 2,
+        }
+    }
+}
 
 const MAGIC: [u8; 8] = *b"ferro-pi";
 /// The format of the tuples: CRC64 of 4096 bytes, 16 bytes.
@@ -87,7 +114,7 @@ struct WireSegment {
 pub enum Refusal {
     /// The block is not a superblock: the device is not formatted, or was taken over.
     NotFormatted,
-    /// It is of another version or format, or has fields that this version does not know.
+    /// It is of another version or format, or has fields that are not known.
     OtherVersion(u32),
     /// It is damaged.
     Checksum,
@@ -112,8 +139,8 @@ impl fmt::Display for Refusal {
             ),
             Self::OtherVersion(version) => write!(
                 f,
-                "its sidecar has version {version} or a format that is not known; this is version \
-                 {VERSION}"
+                "its sidecar has version {version} or a format that is not known; versions 1 and 2 \
+                 are"
             ),
             Self::Checksum => f.write_str(
                 "its superblock is damaged: `pi-sidecar fsck --repair` uses the copy of it",
@@ -136,6 +163,8 @@ impl fmt::Display for Refusal {
 pub struct Superblock {
     /// The UUID of the device, from the time when it was formatted.
     pub uuid: [u8; 16],
+    /// The version.
+    pub version: Version,
     /// The layout.
     pub layout: Layout,
 }
@@ -157,9 +186,8 @@ impl Superblock {
             return Err(Refusal::NotFormatted);
         }
         // Other versions may keep the checksum elsewhere.
-        if wire.version.get() != VERSION {
-            return Err(Refusal::OtherVersion(wire.version.get()));
-        }
+        let number = wire.version.get();
+        let version = Version::from_number(number).ok_or(Refusal::OtherVersion(number))?;
         if wire.crc.get() != wire.checksum(crc) {
             return Err(Refusal::Checksum);
         }
@@ -169,7 +197,7 @@ impl Superblock {
             && u64::from(wire.group_blocks.get()) == GROUP_BLOCKS
             && wire.reserved.iter().all(|byte| *byte == 0);
         if !is_known {
-            return Err(Refusal::OtherVersion(VERSION));
+            return Err(Refusal::OtherVersion(number));
         }
         if wire.here.get() != here {
             return Err(Refusal::Misplaced(wire.here.get()));
@@ -183,6 +211,7 @@ impl Superblock {
         }
         Ok(Self {
             uuid: wire.uuid,
+            version,
             layout,
         })
     }
@@ -199,7 +228,7 @@ impl Superblock {
         let count = u32::try_from(self.layout.segments().len()).unwrap_or(u32::MAX);
         let mut wire = Wire {
             magic: MAGIC,
-            version: U32::new(VERSION),
+            version: U32::new(self.version.number()),
             format: U16::new(FORMAT_CRC64),
             tuple_bytes: U16::new(TUPLE_BYTES as u16),
             block_bytes: U32::new(BLOCK_BYTES as u32),
@@ -217,6 +246,15 @@ impl Superblock {
         block.fill(0);
         // The block is larger than the superblock.
         let _ = wire.write_to_prefix(block);
+    }
+
+    /// Returns the unit of the records that are written to it; the device can write `of_device`
+    /// without reading. Records of each unit are read in both versions.
+    pub const fn unit(&self, of_device: Unit) -> Unit {
+        match self.version {
+            Version::One => Unit::BLOCK,
+            Version::Two => of_device,
+        }
     }
 
     /// Returns the seal of the device's tuples and records.

@@ -4,7 +4,7 @@
     fio ── [dm-integrity] ── /dev/rnbd0 or nvme-rdma ══ server ── [sidecar or dm-integrity] ── null_blk that keeps data
 
 All in one guest, under -icount. Each run ends with an fsync, so that what was written is durable in each setup, and
-writes many times as much as the journals hold.
+those of 4 KiB write so much that both journals are emptied meanwhile.
 """
 import concurrent.futures
 import dataclasses
@@ -69,9 +69,10 @@ class Cell:
         return f"{self.pattern} {self.size} qd {self.depth}"
 
 
-# The first one writes all of the area, so that what is read has been written.
-CELLS = (Cell("write", "128k", 16, AREA_MIB), Cell("write", "4k", 1, 16), Cell("write", "4k", 32, 16),
-         Cell("randwrite", "4k", 1, 16), Cell("randwrite", "4k", 32, 16), Cell("read", "128k", 16, AREA_MIB),
+# The first one writes all of the area, so that what is read has been written. Where requests share records, the journal
+# has room for more of them.
+CELLS = (Cell("write", "128k", 16, AREA_MIB), Cell("write", "4k", 1, 16), Cell("write", "4k", 32, 96),
+         Cell("randwrite", "4k", 1, 16), Cell("randwrite", "4k", 32, 96), Cell("read", "128k", 16, AREA_MIB),
          Cell("randread", "4k", 1, 8), Cell("randread", "4k", 32, 8))
 
 

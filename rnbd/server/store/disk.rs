@@ -40,6 +40,7 @@ use crate::{
     shown::Shown,
     sidecar::{
         layout::SUPERBLOCK,
+        record::Unit,
         recovery::{
             Device,
             Fault,
@@ -137,7 +138,8 @@ impl Disk {
         self.device.capacity_sectors() / u64::from(BLOCK_SECTORS)
     }
 
-    fn io(&self, op: Op, flags: Flags, block: u64) -> Result {
+    /// Does an IO of the first `len_bytes` of a block; a flush has none.
+    fn io(&self, op: Op, flags: Flags, block: u64, len_bytes: u32) -> Result {
         self.waiter.done.reinit();
         let io = SyncIo {
             device: self.device.clone(),
@@ -148,7 +150,7 @@ impl Disk {
         let mut bio = Bio::new(io, op, flags, sector);
         let filled = match op {
             Op::Flush => bio.set_len_bytes(0),
-            _ => bio.add_pages(self.page.clone(), 0, BLOCK_SIZE),
+            _ => bio.add_pages(self.page.clone(), 0, len_bytes),
         };
         // Dropping the bio ends it with an error.
         match filled {
@@ -188,7 +190,7 @@ impl Disk {
     }
 
     fn read_in_place(&mut self, block: u64) -> Result {
-        self.io(Op::Read, Flags::SYNC, block)?;
+        self.io(Op::Read, Flags::SYNC, block, BLOCK_SIZE)?;
         self.page.copy_out(0, &mut self.block[..])
     }
 
@@ -270,18 +272,24 @@ fn refused(label: &CStr, fault: Fault<Error>) -> Error {
 impl Device for Disk {
     type Error = Error;
 
+    fn unit(&self) -> Unit {
+        let device = &self.device;
+        Unit::of_limits(device.logical_block_bytes(), device.physical_block_bytes())
+    }
+
     fn read(&mut self, block: u64, to: &mut Block) -> Result {
-        self.io(Op::Read, Flags::SYNC, block)?;
+        self.io(Op::Read, Flags::SYNC, block, BLOCK_SIZE)?;
         self.page.copy_out(0, to)
     }
 
-    fn write(&mut self, block: u64, from: &Block, fua: bool) -> Result {
+    fn write(&mut self, block: u64, from: &[u8], fua: bool) -> Result {
         self.page.copy_in(0, from)?;
         let flags = if fua { Flags::FUA } else { Flags::NONE };
-        self.io(Op::Write, flags | Flags::SYNC, block)
+        let len_bytes = u32::try_from(from.len()).map_err(|_| EINVAL)?;
+        self.io(Op::Write, flags | Flags::SYNC, block, len_bytes)
     }
 
     fn flush(&mut self) -> Result {
-        self.io(Op::Flush, Flags::NONE, 0)
+        self.io(Op::Flush, Flags::NONE, 0, 0)
     }
 }

@@ -328,12 +328,14 @@ impl Engine {
     }
 
     fn write_record(&mut self, core: &Arc<Core>, head: Head) {
-        self.store.fill(head, &self.pages, &mut self.record, &Crc);
-        let copied = self.record_image.copy_in(0, &self.record[..]);
-        let page = copied.is_ok().then(|| self.record_image.clone());
+        let record = self.store.fill(head, &self.pages, &mut self.record, &Crc);
+        let copied = self.record_image.copy_in(0, record);
+        let image = copied.is_ok().then(|| self.record_image.clone());
+        // CAST: it is at most a block.
+        let range = image.map(|image| (image, 0, record.len() as u32));
         let at = Some(self.layout.record(head.sequence));
         let flags = Flags::META | Flags::SYNC | Flags::FUA;
-        self.submit(core, Event::Record, (Op::Write, flags), at, page);
+        self.submit_range(core, Event::Record, (Op::Write, flags, 0), at, range);
     }
 
     /// Flushes the device's cache.

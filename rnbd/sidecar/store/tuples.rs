@@ -35,9 +35,15 @@ use super::{
 };
 
 impl<R: BorrowMut<[Place]>, H: BorrowMut<[Slot]>> Store<R, H> {
-    /// Fills the record that was started.
-    pub fn fill(&self, head: Head, memory: &impl Memory, block: &mut Block, crc: &impl Checksum) {
-        let mut builder = Builder::new(block);
+    /// Fills the record that was started in `block`; returns what is to be written to its slot.
+    pub fn fill<'b>(
+        &self,
+        head: Head,
+        memory: &impl Memory,
+        block: &'b mut Block,
+        crc: &impl Checksum,
+    ) -> &'b [u8] {
+        let mut builder = Builder::new(block, self.ring.unit());
         for (ticket, queued) in self.queue.those(self.stages.at(Stage::Started)) {
             if !Self::is_write(queued) {
                 continue;
@@ -54,7 +60,7 @@ impl<R: BorrowMut<[Place]>, H: BorrowMut<[Slot]>> Store<R, H> {
                 let _ = builder.push(&entry);
             }
         }
-        builder.finish(head, &self.seal, crc);
+        builder.finish(head, &self.seal, crc)
     }
 
     /// The entries of a request: offset and number of blocks.

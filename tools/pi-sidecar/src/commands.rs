@@ -29,7 +29,10 @@ use clap::{
 };
 use proto::sidecar::{
     replay::Outcome,
-    superblock::Refusal,
+    superblock::{
+        Refusal,
+        Version, //
+    },
     Block,
     BLOCK_BYTES, //
 };
@@ -79,6 +82,8 @@ enum Command {
     /// Takes the space that a device has got since it was formatted. While a server uses it:
     /// `echo start > /sys/class/rnbd-server/ctl/devices/D/sidecar/grow`
     Grow(DeviceArg),
+    /// Gives a device of version 1 version 2, with short records; older servers refuse it then
+    Upgrade(DeviceArg),
 }
 
 #[derive(Debug, Args)]
@@ -94,9 +99,13 @@ struct FormatArgs {
     /// Formats a device that is not empty: what is on it is lost
     #[arg(long)]
     force: bool,
-    /// The number of slots of the journal, each of 4 KiB, from 4 to 1024
-    #[arg(long, default_value_t = 255)]
-    journal_slots: u32,
+    /// The number of slots of the journal, each of 4 KiB, from 4 to 1024; default: 255, and 1023
+    /// from 256 MiB on
+    #[arg(long)]
+    journal_slots: Option<u32>,
+    /// The version: 1 for servers that do not know short records
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=2))]
+    format_version: u32,
 }
 
 #[derive(Debug, Args)]
@@ -136,6 +145,7 @@ pub fn run(line: &CommandLine, out: &mut impl Write) -> Result<bool> {
         Command::Import(args) => import(args, out),
         Command::Export(args) => export(args, out),
         Command::Grow(args) => grow(&args.device, out),
+        Command::Upgrade(args) => upgrade(&args.device, out),
     }
 }
 
@@ -165,8 +175,13 @@ fn hex(uuid: &[u8; 16]) -> String {
 
 fn format_device(args: &FormatArgs, out: &mut impl Write) -> Result<bool> {
     let mut device = open(&args.device)?;
-    let uuid = new_uuid()?;
-    let volume = format::format(&mut device, uuid, args.journal_slots, args.force, Crc64Nvme);
+    let kind = (
+        new_uuid()?,
+        Version::from_number(args.format_version).unwrap_or_default(),
+    );
+    let slots = args.journal_slots;
+    let slots = slots.unwrap_or_else(|| format::slots_for(device.blocks()));
+    let volume = format::format(&mut device, kind, slots, args.force, Crc64Nvme);
     let volume = volume.with_context(|| args.device.display().to_string())?;
     describe(&volume, out)?;
     Ok(true)
@@ -175,6 +190,7 @@ fn format_device(args: &FormatArgs, out: &mut impl Write) -> Result<bool> {
 fn describe(volume: &Volume<Crc64Nvme>, out: &mut impl Write) -> Result<()> {
     let layout = volume.layout();
     writeln!(out, "uuid: {}", hex(&volume.superblock().uuid))?;
+    writeln!(out, "version: {}", volume.superblock().version.number())?;
     writeln!(out, "format: crc64, 16 bytes for each 4096")?;
     writeln!(out, "data blocks: {}", layout.data_blocks())?;
     writeln!(out, "device blocks: {}", layout.device_blocks())?;
@@ -361,5 +377,14 @@ fn grow(path: &Path, out: &mut impl Write) -> Result<bool> {
         grown.layout().device_blocks()
     )?;
     describe(&grown, out)?;
+    Ok(true)
+}
+
+fn upgrade(path: &Path, out: &mut impl Write) -> Result<bool> {
+    let name = || path.display().to_string();
+    let mut device = open(path)?;
+    let volume = Volume::load(&mut device, Crc64Nvme).with_context(name)?;
+    let upgraded = format::upgrade(&mut device, &volume, Crc64Nvme).with_context(name)?;
+    describe(&upgraded, out)?;
     Ok(true)
 }

@@ -20,6 +20,7 @@ use std::{
 };
 
 use proto::sidecar::{
+    record::Unit,
     Block,
     BLOCK_BYTES, //
 };
@@ -29,6 +30,9 @@ pub trait Device {
     /// Returns the number of blocks.
     fn blocks(&self) -> u64;
 
+    /// Returns the unit that it can write without reading.
+    fn unit(&self) -> Unit;
+
     /// Reads a block.
     ///
     /// # Errors
@@ -36,12 +40,12 @@ pub trait Device {
     /// Returns the device's error.
     fn read(&mut self, block: u64, to: &mut Block) -> io::Result<()>;
 
-    /// Writes a block; with `fua` it is durable then.
+    /// Writes a block, or whole units at its start; with `fua` they are durable then.
     ///
     /// # Errors
     ///
     /// Returns the device's error.
-    fn write(&mut self, block: u64, from: &Block, fua: bool) -> io::Result<()>;
+    fn write(&mut self, block: u64, from: &[u8], fua: bool) -> io::Result<()>;
 
     /// Makes durable what was written before.
     ///
@@ -96,11 +100,16 @@ impl Device for FileDevice {
         self.blocks
     }
 
+    /// Not asked for: a file lies on pages, and this program has time.
+    fn unit(&self) -> Unit {
+        Unit::BLOCK
+    }
+
     fn read(&mut self, block: u64, to: &mut Block) -> io::Result<()> {
         self.file.read_exact_at(to, self.offset(block)?)
     }
 
-    fn write(&mut self, block: u64, from: &Block, fua: bool) -> io::Result<()> {
+    fn write(&mut self, block: u64, from: &[u8], fua: bool) -> io::Result<()> {
         self.file.write_all_at(from, self.offset(block)?)?;
         if fua {
             self.flush()?;

@@ -21,7 +21,10 @@ use proto::sidecar::{
         SUPERBLOCK, //
     },
     record::Head,
-    superblock::Superblock,
+    superblock::{
+        Superblock,
+        Version, //
+    },
     Block,
     Checksum,
     BLOCK_BYTES, //
@@ -69,6 +72,19 @@ impl From<io::Error> for Refused {
     }
 }
 
+/// A device of so many blocks, 256 MiB, or more has the long journal.
+const LONG_FROM_BLOCKS: u64 = 65_536;
+
+/// Returns the number of slots that the journal of a device of `blocks` blocks has, unless another
+/// one is asked for: with the superblock they are 1 MiB, or 4 MiB.
+pub fn slots_for(blocks: u64) -> u32 {
+    if blocks < LONG_FROM_BLOCKS {
+        255
+    } else {
+        1023
+    }
+}
+
 /// Where other programs have their signatures: that many blocks at both ends.
 const LOOKED_AT_BLOCKS: u64 = 256;
 
@@ -106,7 +122,7 @@ fn write_homes<C: Checksum>(volume: &Volume<C>, device: &mut impl Device) -> io:
 /// Returns why the device is not formatted.
 pub fn format<C: Checksum>(
     device: &mut impl Device,
-    uuid: [u8; 16],
+    (uuid, version): ([u8; 16], Version),
     slots: u32,
     force: bool,
     crc: C,
@@ -116,7 +132,12 @@ pub fn format<C: Checksum>(
         return Err(Refused::NotEmpty);
     }
     device.write(SUPERBLOCK, &[0; BLOCK_BYTES], true)?;
-    let volume = Volume::new(Superblock { uuid, layout }, crc);
+    let superblock = Superblock {
+        uuid,
+        version,
+        layout,
+    };
+    let volume = Volume::new(superblock, crc);
     write_homes(&volume, device)?;
     let head = Head {
         sequence: 1,
@@ -169,6 +190,27 @@ fn take<C: Checksum>(
         device.write(at, &block, step.is_fua())?;
     }
     Ok(())
+}
+
+/// Gives a device the newest version. Nothing else changes: records of each version are read in
+/// both.
+///
+/// # Errors
+///
+/// Returns the device's error.
+pub fn upgrade<C: Checksum>(
+    device: &mut impl Device,
+    volume: &Volume<C>,
+    crc: C,
+) -> io::Result<Volume<C>> {
+    let superblock = Superblock {
+        version: Version::default(),
+        ..*volume.superblock()
+    };
+    let upgraded = Volume::new(superblock, crc);
+    upgraded.save_to(device, volume.layout().copy())?;
+    upgraded.save_to(device, SUPERBLOCK)?;
+    Ok(upgraded)
 }
 
 /// Writes the superblock anew from its copy in the last block.

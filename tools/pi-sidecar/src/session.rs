@@ -216,9 +216,9 @@ impl<D: Device, C: Checksum + Copy> Session<D, C> {
             Action::WriteRecord(head) => {
                 let mut block = [0; BLOCK_BYTES];
                 let crc = self.volume.checksum();
-                self.store.fill(head, &self.pages, &mut block, crc);
+                let record = self.store.fill(head, &self.pages, &mut block, crc);
                 let at = self.volume.layout().record(head.sequence);
-                let result = self.device.write(at, &block, true);
+                let result = self.device.write(at, record, true);
                 let is_ok = self.note(result);
                 self.store.record_written(is_ok);
             }

@@ -15,7 +15,8 @@ use proto::sidecar::{
     },
     record::{
         Builder,
-        Head, //
+        Head,
+        Unit, //
     },
     recovery::{
         self,
@@ -80,11 +81,15 @@ struct Shared<'a, D>(&'a mut D);
 impl<D: Device> recovery::Device for Shared<'_, D> {
     type Error = io::Error;
 
+    fn unit(&self) -> Unit {
+        self.0.unit()
+    }
+
     fn read(&mut self, block: u64, to: &mut Block) -> io::Result<()> {
         self.0.read(block, to)
     }
 
-    fn write(&mut self, block: u64, from: &Block, fua: bool) -> io::Result<()> {
+    fn write(&mut self, block: u64, from: &[u8], fua: bool) -> io::Result<()> {
         self.0.write(block, from, fua)
     }
 
@@ -178,9 +183,10 @@ impl<C: Checksum> Volume<C> {
     /// Returns the device's error.
     pub fn write_mark(&self, device: &mut impl Device, head: Head) -> io::Result<Ring> {
         let mut block = [0; BLOCK_BYTES];
-        Builder::new(&mut block).finish(head, &self.seal, &self.crc);
-        device.write(self.layout().record(head.sequence), &block, true)?;
-        Ok(Ring::after_mark(self.layout().slots(), head.sequence))
+        let unit = self.superblock.unit(device.unit());
+        let record = Builder::new(&mut block, unit).finish(head, &self.seal, &self.crc);
+        device.write(self.layout().record(head.sequence), record, true)?;
+        Ok(Ring::after_mark(self.layout().slots(), unit, head.sequence))
     }
 
     /// Replays the journal, and empties it. The order is that of [`replay`].

@@ -5,7 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::{
-    fs,
+    fs, io,
     os::unix::fs::FileExt,
     path::{
         Path,
@@ -14,9 +14,21 @@ use std::{
 };
 
 use clap::Parser;
-use pi_sidecar::commands::{
-    self,
-    CommandLine, //
+use pi_sidecar::{
+    checksum::Crc64Nvme,
+    commands::{
+        self,
+        CommandLine, //
+    },
+    device::{
+        Device,
+        FileDevice, //
+    },
+    session::Session, //
+};
+use proto::sidecar::{
+    record::Unit,
+    Block, //
 };
 
 /// The device's blocks: two groups of data.
@@ -327,4 +339,99 @@ fn a_device_grows() {
     );
     let image = fs::read(&image).unwrap();
     assert!(image.starts_with(&fs::read(&out).unwrap()));
+}
+
+/// A file that is written by sectors, as the server writes to many devices.
+struct Sectors(FileDevice);
+
+impl Device for Sectors {
+    fn blocks(&self) -> u64 {
+        self.0.blocks()
+    }
+
+    fn unit(&self) -> Unit {
+        Unit::SECTOR
+    }
+
+    fn read(&mut self, block: u64, to: &mut Block) -> io::Result<()> {
+        self.0.read(block, to)
+    }
+
+    fn write(&mut self, block: u64, from: &[u8], fua: bool) -> io::Result<()> {
+        self.0.write(block, from, fua)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Writes the blocks from `first` on, so many at a time, and leaves the device as it is then.
+fn write_and_crash(device: &Path, first: u64, counts: &[usize]) {
+    let device = Sectors(FileDevice::open(device, true).unwrap());
+    let (mut session, _) = Session::open(device, Crc64Nvme).unwrap();
+    let mut block = first;
+    for count in counts {
+        let mut data = vec![[block as u8; 4096]; *count];
+        session.write(block, &mut data).unwrap();
+        block += *count as u64;
+    }
+}
+
+/// The sizes of the records in the journal; 0 is a whole block.
+fn sizes(device: &Path) -> Vec<u16> {
+    let bytes = fs::read(device).unwrap();
+    let slots = bytes.chunks(4096).skip(1).take(255);
+    let records = slots.filter(|slot| slot.starts_with(b"pjournal"));
+    let size = |slot: &[u8]| slot.get(34..36).unwrap().try_into().unwrap();
+    let mut sizes: Vec<u16> = records.map(|slot| u16::from_le_bytes(size(slot))).collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    sizes
+}
+
+#[test]
+fn both_versions_are_used() {
+    let folder = Folder::new("versions");
+    let device = folder.device("device", BLOCKS);
+    let lines = done(&["format", "--format-version", "1"], &[&device]);
+    assert!(lines.contains("version: 1"), "{lines}");
+    write_and_crash(&device, 0, &[1, 2, 30]);
+    assert_eq!(sizes(&device), [0]);
+    // Records that are not replayed yet are read in the other version.
+    let lines = done(&["upgrade"], &[&device]);
+    assert!(lines.contains("version: 2"), "{lines}");
+    let lines = done(&["fsck"], &[&device]);
+    assert!(lines.contains("33 blocks have their last write"), "{lines}");
+    assert!(!lines.contains("copy"), "{lines}");
+    write_and_crash(&device, 50, &[1, 11, 12, 100, 1, 1]);
+    assert_eq!(sizes(&device), [0, 512, 1024]);
+    let lines = done(&["fsck"], &[&device]);
+    assert!(
+        lines.contains("126 blocks have their last write"),
+        "{lines}"
+    );
+    let lines = done(&["scrub"], &[&device]);
+    assert!(lines.contains("159 good"), "{lines}");
+    // There is no version 3.
+    let file = fs::File::options().write(true).open(&device).unwrap();
+    file.write_all_at(&[3], 8).unwrap();
+    refused(&["info"], &[&device], "its sidecar has version 3");
+    refused(&["fsck", "--repair"], &[&device], "version 3");
+}
+
+#[test]
+fn a_large_device_has_a_long_journal() {
+    let folder = Folder::new("long");
+    let blocks = 256 * 256;
+    for (blocks, slots, start) in [(blocks - 1, 255, 256), (blocks, 1023, 1024)] {
+        let device = folder.device("device", blocks);
+        let lines = done(&["format"], &[&device]);
+        assert!(
+            lines.contains(&format!("journal slots: {slots}\n")),
+            "{lines}"
+        );
+        assert!(lines.contains(&format!("from block {start} on")), "{lines}");
+        fs::remove_file(&device).unwrap();
+    }
 }

@@ -173,14 +173,7 @@ impl<'a> Search<'a> {
     fn recover(&mut self, medium: &Image, writes: &[crate::disk::Write]) -> Recovered {
         let mut done: Vec<_> = writes.to_vec();
         done.retain(|write| write.is_done);
-        recover(
-            self.shape,
-            &self.setting.volume,
-            &self.setting.data,
-            (medium, &done),
-            self.setting.is_volatile,
-            self.setting.mistake,
-        )
+        recover(self.shape, self.setting, (medium, &done))
     }
 
     /// Checks what a replay makes of an image, and of what crashes in the replay make of it.
@@ -235,9 +228,10 @@ impl<'a> Search<'a> {
     /// The version of the block of data `number` in an image; `None` if it is torn.
     fn version_in(&self, image: &Image, number: usize) -> Option<u32> {
         let (at, _) = self.shape.layout.data(self.setting.data[number])?;
-        let range = self.shape.range(self.shape.place(at));
+        let place = self.shape.place(at);
         let mut data = [0; BLOCK_BYTES];
-        self.shape.join(&image[range], &mut data);
+        let parts = &image[self.shape.range(place)];
+        self.shape.join(place, parts, &mut data);
         let found = version(&data);
         (data == crate::setting::content(found)).then_some(found)
     }

@@ -9,13 +9,19 @@ use proto::sidecar::{
         Segment,
         SUPERBLOCK, //
     },
+    record::Unit,
     ring::Ring,
-    superblock::Superblock,
+    superblock::{
+        Superblock,
+        Version, //
+    },
+    Block,
     BLOCK_BYTES, //
 };
 
 use crate::{
     disk::{
+        Borders,
         Fast,
         Image,
         Shape, //
@@ -65,6 +71,7 @@ fn setting(ops: &[Op], data: &[u64], is_volatile: bool, mistake: Mistake) -> Set
     let (layout, _) = layouts(data.len() as u64 - 1);
     let superblock = Superblock {
         uuid: *b"crashes of 2 kin",
+        version: Version::Two,
         layout,
     };
     let base = |block: &u64| match *block < layout.data_blocks() {
@@ -72,7 +79,8 @@ fn setting(ops: &[Op], data: &[u64], is_volatile: bool, mistake: Mistake) -> Set
         false => Seen::Absent,
     };
     Setting {
-        volume: Volume::new(superblock, Fast),
+        volume: Volume::new(superblock, Fast(mistake)),
+        unit: Unit::SECTOR,
         data: data.to_vec(),
         ops: ops.to_vec(),
         base: data.iter().map(base).collect(),
@@ -88,19 +96,26 @@ fn setting(ops: &[Op], data: &[u64], is_volatile: bool, mistake: Mistake) -> Set
 fn begin(setting: &Setting) -> (Shape, Image, Ring) {
     let (_, after) = layouts(setting.data.len() as u64 - 1);
     let others = [SUPERBLOCK, after.copy()];
-    let mut shape = Shape::new(after, &setting.data, &others, TWO_PARTS);
+    let borders = Borders {
+        records: TWO_PARTS,
+        others: TWO_PARTS,
+    };
+    let mut shape = Shape::new(after, &setting.data, &others, borders);
     let (mut image, ring) = empty(&mut shape, setting);
+    let before = setting.volume.layout().groups() as usize + SLOTS as usize;
+    let mut places = before..shape.places();
+    let mut put = |block: &Block| image.extend(shape.split(places.next().unwrap(), block));
     for _ in &setting.data[1..] {
-        image.extend(shape.split(&content(77)));
+        put(&content(77));
     }
     for _ in &setting.data {
-        image.extend(shape.split(&content(78)));
+        put(&content(78));
     }
     let mut block = [0; BLOCK_BYTES];
     let superblock = setting.volume.superblock();
-    superblock.write(&mut block, SUPERBLOCK, &Fast);
-    image.extend(shape.split(&block));
-    image.extend(shape.split(&content(79)));
+    superblock.write(&mut block, SUPERBLOCK, &Fast::RIGHT);
+    put(&block);
+    put(&content(79));
     (shape, image, ring)
 }
 
@@ -167,7 +182,7 @@ fn it_grows_again_after_a_crash() {
                     layout,
                     ..*second.volume.superblock()
                 };
-                second.volume = Volume::new(superblock, Fast);
+                second.volume = Volume::new(superblock, Fast::RIGHT);
             }
             second.base = seen;
             second.base_version = 100;

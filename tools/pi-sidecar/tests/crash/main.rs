@@ -11,6 +11,10 @@
 //! A device that grows does so at any time, among requests: after a crash it has the old size or
 //! the new one, and a repair from the copy of its superblock leads to one of them, too.
 //!
+//! All is done with records of each kind: whole blocks, in version 1; sectors, of which one is
+//! enough here; and units of 64 bytes, so that records have two or three, which are torn apart, in
+//! slots that have longer and shorter ones from before.
+//!
 //! The same model finds each of the mistakes in [`Mistake`].
 
 #![expect(
@@ -50,4 +54,11 @@ enum Mistake {
     SuperblockWithoutFua,
     /// Requests use the new space before the superblock is durable.
     SpaceBeforeSuperblock,
+    /// The CRC of a record leaves out the first unit, which has the sequence number.
+    FirstUnitUncovered,
+    /// It leaves out the units between the first and the last one. (That it leaves out the rest of
+    /// the last one, in which it stands, is none as long as units are not torn.)
+    UnitsBetweenUncovered,
+    /// The last unit of a record is not written.
+    LastUnitLeftOut,
 }

@@ -15,6 +15,7 @@ use pi_sidecar::{
 use proto::sidecar::{
     group,
     layout::SUPERBLOCK,
+    record::Unit,
     ring::Ring,
     tuple::Verdict,
     Block,
@@ -24,6 +25,7 @@ use proto::sidecar::{
 
 use crate::{
     disk::{
+        apply,
         crash_images,
         visible,
         Fast,
@@ -31,6 +33,7 @@ use crate::{
         Shape,
         Write, //
     },
+    setting::Setting,
     Mistake, //
 };
 
@@ -54,9 +57,7 @@ pub(crate) struct Replayed<'a> {
     pub(crate) shape: &'a mut Shape,
     pub(crate) medium: Image,
     pub(crate) writes: Vec<Write>,
-    /// It has a volatile cache.
-    pub(crate) is_volatile: bool,
-    pub(crate) mistake: Mistake,
+    pub(crate) setting: &'a Setting,
     flushes: u32,
     /// All that a crash can leave.
     images: Vec<Image>,
@@ -66,13 +67,12 @@ impl Replayed<'_> {
     /// The device that the superblock in a block describes; `None` if it is not of interest.
     fn load(&mut self, here: u64) -> Option<Result<Volume<Fast>, Fault>> {
         let is_known = self.shape.has_superblock();
-        is_known.then(|| Volume::load_from(self, here, Fast))
+        is_known.then(|| Volume::load_from(self, here, Fast(self.setting.mistake)))
     }
 
     fn settle(&mut self) {
         for write in std::mem::take(&mut self.writes) {
-            let range = self.shape.range(write.place);
-            self.medium[range].copy_from_slice(&write.parts);
+            apply(self.shape, &mut self.medium, &write);
         }
     }
 }
@@ -82,34 +82,42 @@ impl Device for Replayed<'_> {
         self.shape.layout.device_blocks()
     }
 
+    fn unit(&self) -> Unit {
+        self.setting.unit
+    }
+
     fn read(&mut self, block: u64, to: &mut Block) -> io::Result<()> {
         let place = self.shape.place(block);
         let parts = visible(self.shape, &self.medium, &self.writes, place);
-        self.shape.join(&parts, to);
+        self.shape.join(place, &parts, to);
         Ok(())
     }
 
-    fn write(&mut self, block: u64, from: &Block, fua: bool) -> io::Result<()> {
+    fn write(&mut self, block: u64, from: &[u8], fua: bool) -> io::Result<()> {
         let place = self.shape.place(block);
-        let parts = self.shape.split(from);
+        let parts = self.shape.split(place, from);
         self.writes.push(Write {
             place,
-            parts: parts.clone(),
+            parts,
             is_done: true,
         });
         self.images
             .extend(crash_images(self.shape, &self.medium, &self.writes));
-        if fua || !self.is_volatile {
-            self.writes.retain(|write| write.place != place);
-            let range = self.shape.range(place);
-            self.medium[range].copy_from_slice(&parts);
+        if fua || !self.setting.is_volatile {
+            // What is older in the cache cannot be written any more.
+            let writes = std::mem::take(&mut self.writes).into_iter();
+            let (here, others): (Vec<_>, _) = writes.partition(|write| write.place == place);
+            self.writes = others;
+            for write in &here {
+                apply(self.shape, &mut self.medium, write);
+            }
         }
         Ok(())
     }
 
     fn flush(&mut self) -> io::Result<()> {
         self.flushes += 1;
-        match (self.flushes, self.mistake) {
+        match (self.flushes, self.setting.mistake) {
             (2, Mistake::MarkBeforeHomes) => {}
             _ => self.settle(),
         }
@@ -134,32 +142,30 @@ pub(crate) struct Recovered {
 /// `volume`, or that which a superblock of interest describes.
 pub(crate) fn recover(
     shape: &mut Shape,
-    volume: &Volume<Fast>,
-    data: &[u64],
+    setting: &Setting,
     (medium, writes): (&Image, &[Write]),
-    is_volatile: bool,
-    mistake: Mistake,
 ) -> Recovered {
-    let repaired = repair(shape, data, (medium, writes), is_volatile);
+    let repaired = repair(shape, setting, (medium, writes));
     let mut device = Replayed {
         shape,
         medium: medium.clone(),
         writes: writes.to_vec(),
-        is_volatile,
-        mistake,
+        setting,
         flushes: 0,
         images: crash_images_of_cache(medium, writes),
     };
     let loaded = device.load(SUPERBLOCK);
-    let volume = &loaded.map_or(*volume, |loaded| {
+    let volume = loaded.map_or(setting.volume, |loaded| {
         loaded.unwrap_or_else(|fault| panic!("cannot be used: {fault}"))
     });
     let (outcome, ring) = volume
         .replay(&mut device, OnDamage::Refuse)
         .unwrap_or_else(|fault| panic!("no replay: {fault}"));
     assert_eq!(outcome.missing, 0, "a record is missing");
-    let seen = data.iter().map(|block| see(&mut device, volume, *block));
-    let seen = seen.collect();
+    let blocks = setting.data.iter();
+    let seen = blocks
+        .map(|block| see(&mut device, &volume, *block))
+        .collect();
     let mut images = std::mem::take(&mut device.images);
     images.extend(crash_images(device.shape, &device.medium, &device.writes));
     images.sort_unstable();
@@ -176,25 +182,27 @@ pub(crate) fn recover(
 /// What readers get if the superblock is lost, and is repaired from its copy in the last block.
 fn repair(
     shape: &mut Shape,
-    data: &[u64],
+    setting: &Setting,
     (medium, writes): (&Image, &[Write]),
-    is_volatile: bool,
 ) -> Option<Vec<Seen>> {
     let last = shape.layout.copy();
     let mut device = Replayed {
         shape,
         medium: medium.clone(),
         writes: writes.to_vec(),
-        is_volatile,
-        mistake: Mistake::None,
+        setting,
         flushes: 0,
         images: Vec::new(),
     };
     let volume = device.load(last)?.ok()?;
     let replayed = volume.replay(&mut device, OnDamage::Refuse);
     replayed.unwrap_or_else(|fault| panic!("no replay after a repair: {fault}"));
-    let seen = data.iter().map(|block| see(&mut device, &volume, *block));
-    Some(seen.collect())
+    let blocks = setting.data.iter();
+    Some(
+        blocks
+            .map(|block| see(&mut device, &volume, *block))
+            .collect(),
+    )
 }
 
 fn crash_images_of_cache(medium: &Image, writes: &[Write]) -> Vec<Image> {
@@ -223,7 +231,7 @@ fn see(device: &mut Replayed<'_>, volume: &Volume<Fast>, block: u64) -> Seen {
         .read(volume.layout().data(block).unwrap().0, &mut data)
         .unwrap();
     let tuple = group::tuple(&home, index);
-    match volume.seal().check(&tuple, block, Fast.crc64(&data)) {
+    match volume.seal().check(&tuple, block, Fast::RIGHT.crc64(&data)) {
         Verdict::Good => Seen::Version(version(&data)),
         Verdict::Unwritten => Seen::Zeroes,
         Verdict::Lost => Seen::Lost,

@@ -11,19 +11,28 @@ use proto::sidecar::{
     },
     record::{
         Builder,
-        Head, //
+        Entry,
+        Head,
+        Unit, //
     },
     ring::Ring,
-    superblock::Superblock,
+    superblock::{
+        Superblock,
+        Version, //
+    },
     tuple::Seal,
+    Block,
+    Checksum,
     BLOCK_BYTES, //
 };
 
 use crate::{
     disk::{
+        Borders,
         Fast,
         Image,
-        Shape, //
+        Shape,
+        TINY_BYTES, //
     },
     explore::{
         Figures,
@@ -57,19 +66,67 @@ const C: u64 = 256;
 pub(crate) const TWO_PARTS: &[usize] = &[512];
 const EIGHT_PARTS: &[usize] = &[512, 1024, 1536, 2048, 2560, 3072, 3584];
 
+/// Records of a kind.
+#[derive(Clone, Copy, Debug)]
+struct Records {
+    version: Version,
+    /// The unit of the device, which version 1 does not use.
+    unit: Unit,
+    /// Where they can be torn; none: as other blocks.
+    borders: &'static [usize],
+}
+
+const WHOLE: Records = Records {
+    version: Version::One,
+    unit: Unit::SECTOR,
+    borders: &[],
+};
+/// One sector has all entries of these scenarios.
+const SECTORS: Records = Records {
+    version: Version::Two,
+    unit: Unit::SECTOR,
+    borders: &[512],
+};
+/// A mark and a record of one entry have two units, one of two entries has three.
+const TINY: Records = Records {
+    version: Version::Two,
+    unit: Unit::new(TINY_BYTES).unwrap(),
+    borders: &[TINY_BYTES, 2 * TINY_BYTES, 3 * TINY_BYTES],
+};
+const KINDS: [Records; 3] = [WHOLE, SECTORS, TINY];
+
+/// Where writes can be torn.
+fn borders<'a>(records: Records, others: &'a [usize]) -> Borders<'a> {
+    Borders {
+        records: match records.borders {
+            [] => others,
+            borders => borders,
+        },
+        others,
+    }
+}
+
 fn layout(groups: u64) -> Layout {
     let segment = Segment { start: 256, groups };
     Layout::from_parts(256 + 257 * groups + 1, SLOTS, &[segment]).unwrap()
 }
 
-fn setting(ops: &[Op], data: &[u64], is_volatile: bool, mistake: Mistake) -> Setting {
+fn setting(
+    records: Records,
+    ops: &[Op],
+    data: &[u64],
+    is_volatile: bool,
+    mistake: Mistake,
+) -> Setting {
     let groups = data.iter().max().unwrap() / group::GROUP_BLOCKS + 1;
     let superblock = Superblock {
         uuid: *b"crashes of 2 kin",
+        version: records.version,
         layout: layout(groups),
     };
     Setting {
-        volume: Volume::new(superblock, Fast),
+        volume: Volume::new(superblock, Fast(mistake)),
+        unit: records.unit,
         data: data.to_vec(),
         ops: ops.to_vec(),
         base: vec![Seen::Zeroes; data.len()],
@@ -80,11 +137,35 @@ fn setting(ops: &[Op], data: &[u64], is_volatile: bool, mistake: Mistake) -> Set
     }
 }
 
-/// A formatted device.
+/// The mark that has emptied the journal.
+const MARK: u64 = 2 * SLOTS as u64 + 1;
+
+/// Writes a record of the first blocks to a slot.
+fn put_record(setting: &Setting, slot: &mut Block, head: Head, entries: u64) {
+    let (seal, crc): (&Seal, _) = (setting.volume.seal(), setting.volume.checksum());
+    let mut buffer = [0x5a; BLOCK_BYTES];
+    let unit = setting.volume.superblock().unit(setting.unit);
+    let mut builder = Builder::new(&mut buffer, unit);
+    for first in A..A + entries {
+        let guard = |n: u64| crc.crc64(&(head.sequence + n).to_le_bytes());
+        assert!(builder.push(&Entry {
+            first,
+            blocks: 1,
+            old: seal.data(first, guard(100), 0).unwrap(),
+            new: seal.data(first, guard(200), 0).unwrap(),
+        }));
+    }
+    let record = builder.finish(head, seal, crc);
+    slot[..record.len()].copy_from_slice(record);
+}
+
+/// A formatted device whose journal was in use, and is empty. Behind a record may be the end of a
+/// longer one.
 fn formatted(shape: &mut Shape, setting: &Setting) -> (Image, Ring) {
     let (mut image, ring) = empty(shape, setting);
-    for _ in &setting.data {
-        image.extend(shape.split(&content(0)));
+    for block in &setting.data {
+        let (at, _) = setting.volume.layout().data(*block).unwrap();
+        image.extend(shape.split(shape.place(at), &content(0)));
     }
     (image, ring)
 }
@@ -92,29 +173,30 @@ fn formatted(shape: &mut Shape, setting: &Setting) -> (Image, Ring) {
 /// The journal and the PI blocks of a formatted device.
 pub(crate) fn empty(shape: &mut Shape, setting: &Setting) -> (Image, Ring) {
     let (layout, seal): (_, Seal) = (*setting.volume.layout(), *setting.volume.seal());
-    let mut image = Vec::new();
-    let mut block = [0; BLOCK_BYTES];
-    for slot in 0..u64::from(SLOTS) {
-        block.fill(0);
-        if slot == 1 {
-            let head = Head {
-                sequence: 1,
-                tail: 1,
-            };
-            Builder::new(&mut block).finish(head, &seal, &Fast);
-        }
-        image.extend(shape.split(&block));
+    let mut ring = [[0; BLOCK_BYTES]; SLOTS as usize];
+    for sequence in 1..=MARK {
+        let slot = &mut ring[sequence as usize % SLOTS as usize];
+        let (tail, entries) = match sequence {
+            MARK => (MARK, 0),
+            _ => (sequence, 1 + (sequence ^ (sequence / u64::from(SLOTS))) % 2),
+        };
+        put_record(setting, slot, Head { sequence, tail }, entries);
     }
+    let (mut image, mut places) = (Vec::new(), 0..shape.places());
+    let mut put = |block: &Block| image.extend(shape.split(places.next().unwrap(), block));
+    ring.iter().for_each(&mut put);
+    let mut block = [0; BLOCK_BYTES];
     for number in 0..layout.groups() {
         group::format(&mut block, number, &seal);
-        image.extend(shape.split(&block));
+        put(&block);
     }
-    (image, Ring::after_mark(SLOTS, 1))
+    let unit = setting.volume.superblock().unit(setting.unit);
+    (image, Ring::after_mark(SLOTS, unit, MARK))
 }
 
 fn search<T>(
     setting: &Setting,
-    borders: &[usize],
+    borders: Borders<'_>,
     warm: bool,
     then: impl FnOnce(Search<'_>) -> T,
 ) -> T {
@@ -126,15 +208,23 @@ fn search<T>(
     then(search)
 }
 
-fn run(name: &str, borders: &[usize], ops: &[Op], data: &[u64]) {
+fn run_kind(records: Records, name: &str, others: &[usize], ops: &[Op], data: &[u64]) {
     for is_volatile in [true, false] {
-        let setting = setting(ops, data, is_volatile, Mistake::None);
+        let setting = setting(records, ops, data, is_volatile, Mistake::None);
+        let borders = borders(records, others);
         let figures: Figures = search(&setting, borders, is_volatile, |search| {
             assert!(search.is_right());
             search.figures
         });
-        println!("{name}, volatile cache {is_volatile}: {figures:?}");
+        let kind = (records.version, records.unit);
+        println!("{name}, {kind:?}, volatile cache {is_volatile}: {figures:?}");
         assert!(figures.states > 10 && figures.crashes > 10);
+    }
+}
+
+fn run(name: &str, others: &[usize], ops: &[Op], data: &[u64]) {
+    for records in KINDS {
+        run_kind(records, name, others, ops, data);
     }
 }
 
@@ -155,7 +245,17 @@ fn every_sector() {
 #[test]
 fn torn_records() {
     let ops = [Fua(A), Write(A, 1)];
-    run("torn records", &[96], &ops, &[A]);
+    run_kind(WHOLE, "torn records", &[96], &ops, &[A]);
+}
+
+/// Records of one and of two entries over each other: with data that are torn, and all around the
+/// ring.
+#[test]
+fn lengths_are_mixed() {
+    let ops = [Write(A, 2), Fua(A), Write(A, 2), Fua(A), Write(A, 2)];
+    let data = [A, A + 1];
+    run("mixed lengths", TWO_PARTS, &ops[..3], &data);
+    run_kind(TINY, "mixed lengths, all around", &[], &ops, &data);
 }
 
 /// A block is discarded between writes.
@@ -197,20 +297,21 @@ fn the_ring_wraps() {
 #[test]
 fn two_crashes() {
     let mut figures = Figures::default();
-    for is_volatile in [true, false] {
-        let first = setting(
-            &[Write(A, 1), Write(A, 1)],
-            &[A],
-            is_volatile,
-            Mistake::None,
-        );
-        let mut shape = Shape::new(*first.volume.layout(), &first.data, &[], TWO_PARTS);
+    for (records, is_volatile) in KINDS
+        .iter()
+        .flat_map(|kind| [(*kind, true), (*kind, false)])
+    {
+        let ops = [Write(A, 1), Write(A, 1)];
+        let first = setting(records, &ops, &[A], is_volatile, Mistake::None);
+        let borders = borders(records, TWO_PARTS);
+        let mut shape = Shape::new(*first.volume.layout(), &first.data, &[], borders);
         let (image, ring) = formatted(&mut shape, &first);
         let mut search = Search::new(&mut shape, &first);
         search.run(World::new(&first, image, ring));
         assert!(search.is_right());
         for ((image, seen), ring) in std::mem::take(&mut search.ends) {
-            let mut second = setting(&[Write(A, 1), Flush], &[A], is_volatile, Mistake::None);
+            let ops = [Write(A, 1), Flush];
+            let mut second = setting(records, &ops, &[A], is_volatile, Mistake::None);
             second.base = seen;
             second.base_version = 100;
             let mut search = Search::new(&mut shape, &second);
@@ -226,10 +327,11 @@ fn two_crashes() {
 }
 
 /// Returns whether the model finds a mistake in a scenario.
-fn finds(mistake: Mistake, ops: &[Op], data: &[u64]) -> bool {
-    let setting = setting(ops, data, true, mistake);
+fn finds(records: Records, mistake: Mistake, ops: &[Op], data: &[u64]) -> bool {
+    let setting = setting(records, ops, data, true, mistake);
+    let borders = borders(records, TWO_PARTS);
     let found =
-        std::panic::catch_unwind(|| search(&setting, TWO_PARTS, true, |search| search.is_right()));
+        std::panic::catch_unwind(|| search(&setting, borders, true, |search| search.is_right()));
     // A record that is missing is found as well.
     !found.unwrap_or(false)
 }
@@ -239,15 +341,29 @@ fn finds(mistake: Mistake, ops: &[Op], data: &[u64]) -> bool {
 fn mistakes_are_found() {
     let many = [Fua(A), Fua(A), Fua(A), Fua(A), Write(A, 1), Flush];
     let two = [Write(A, 1), Write(B, 1), Flush, Write(A, 1)];
-    for (mistake, ops, data) in [
-        (Mistake::FlushLeftOut, &two[..], &[A, B][..]),
-        (Mistake::RecordWithoutFua, &two, &[A, B]),
-        (Mistake::DataBeforeRecord, &two, &[A, B]),
-        (Mistake::HomeBeforeRecord, &two, &[A, B]),
-        (Mistake::TailTooNew, &two, &[A, B]),
-        (Mistake::MarkBeforeHomes, &two, &[A, B]),
-    ] {
-        assert!(finds(mistake, ops, data), "{mistake:?} is not found");
+    let long = [Write(A, 2), Fua(A), Write(A, 2)];
+    for records in KINDS {
+        for mistake in [
+            Mistake::FlushLeftOut,
+            Mistake::RecordWithoutFua,
+            Mistake::DataBeforeRecord,
+            Mistake::HomeBeforeRecord,
+            Mistake::TailTooNew,
+            Mistake::MarkBeforeHomes,
+        ] {
+            let is_found = finds(records, mistake, &two, &[A, B]);
+            assert!(is_found, "{mistake:?} is not found, {records:?}");
+        }
+        assert!(!finds(records, Mistake::None, &two, &[A, B]));
+        assert!(!finds(records, Mistake::None, &many, &[A]));
     }
-    assert!(!finds(Mistake::None, &two, &[A, B]) && !finds(Mistake::None, &many, &[A]));
+    for mistake in [
+        Mistake::FirstUnitUncovered,
+        Mistake::UnitsBetweenUncovered,
+        Mistake::LastUnitLeftOut,
+    ] {
+        let is_found = finds(TINY, mistake, &long, &[A, A + 1]);
+        assert!(is_found, "{mistake:?} is not found");
+    }
+    assert!(!finds(TINY, Mistake::None, &long, &[A, A + 1]));
 }

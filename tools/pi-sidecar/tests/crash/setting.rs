@@ -5,6 +5,7 @@
 use pi_sidecar::volume::Volume;
 use proto::sidecar::{
     queue::Kind,
+    record::Unit,
     Block,
     BLOCK_BYTES, //
 };
@@ -40,6 +41,8 @@ impl Op {
 /// What does not change in a run.
 pub(crate) struct Setting {
     pub(crate) volume: Volume<Fast>,
+    /// The unit of the device.
+    pub(crate) unit: Unit,
     pub(crate) data: Vec<u64>,
     pub(crate) ops: Vec<Op>,
     /// What each block had before.

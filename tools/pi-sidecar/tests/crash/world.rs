@@ -22,6 +22,7 @@ use proto::sidecar::{
         ArrayStore, //
         Memory,
     },
+    superblock::Version,
     tuple::Tuple,
     Block,
     Checksum,
@@ -30,11 +31,13 @@ use proto::sidecar::{
 
 use crate::{
     disk::{
+        apply,
         visible,
         Fast,
         Image,
         Shape,
-        Write, //
+        Write,
+        TINY_BYTES, //
     },
     setting::{
         content,
@@ -222,7 +225,7 @@ impl World {
         let tuples = (first..first + u64::from(blocks)).map(|block| {
             let data = content(setting.version(number));
             let seal = setting.volume.seal();
-            seal.data(block, Fast.crc64(&data), 0).unwrap()
+            seal.data(block, Fast::RIGHT.crc64(&data), 0).unwrap()
         });
         self.pages.tuples[ticket] = tuples.collect();
         self.progress[number] = Progress::Submitted(ticket);
@@ -240,10 +243,11 @@ impl World {
         self.progress.iter().position(|p| *p == submitted).unwrap()
     }
 
-    fn put(&mut self, shape: &mut Shape, block: u64, data: &Block, fua: bool, purpose: Purpose) {
+    fn put(&mut self, shape: &mut Shape, block: u64, data: &[u8], fua: bool, purpose: Purpose) {
+        let place = shape.place(block);
         let write = Write {
-            place: shape.place(block),
-            parts: shape.split(data),
+            place,
+            parts: shape.split(place, data),
             is_done: false,
         };
         self.writes.push(write);
@@ -256,22 +260,29 @@ impl World {
             Action::ReadHome { slot, group } => {
                 let place = shape.place(layout.home(group).unwrap());
                 let parts = visible(shape, &self.medium, &self.writes, place);
-                shape.join(&parts, self.pages.home_mut(slot));
+                shape.join(place, &parts, self.pages.home_mut(slot));
                 self.store.home_read(slot, true);
             }
             Action::WriteRecord(mut head) => {
                 if setting.mistake == Mistake::TailTooNew {
                     head.tail = head.sequence;
                 }
-                let mut record = [0; BLOCK_BYTES];
-                self.store.fill(head, &self.pages, &mut record, &Fast);
+                // A buffer that is used again and again.
+                let mut buffer = [0xa5; BLOCK_BYTES];
+                let crc = setting.volume.checksum();
+                let mut record = self.store.fill(head, &self.pages, &mut buffer, crc);
+                let is_whole = setting.volume.superblock().version == Version::One;
+                assert_eq!(record.len() == BLOCK_BYTES, is_whole);
+                if setting.mistake == Mistake::LastUnitLeftOut {
+                    record = &record[..record.len() - TINY_BYTES];
+                }
                 let at = layout.record(head.sequence);
                 let fua = setting.mistake != Mistake::RecordWithoutFua;
                 if setting.mistake == Mistake::DataBeforeRecord {
-                    self.put(shape, at, &record, fua, Purpose::None);
+                    self.put(shape, at, record, fua, Purpose::None);
                     self.store.record_written(true);
                 } else {
-                    self.put(shape, at, &record, fua, Purpose::Record);
+                    self.put(shape, at, record, fua, Purpose::Record);
                 }
                 if setting.mistake == Mistake::HomeBeforeRecord {
                     self.set_tuples(setting);
@@ -360,7 +371,8 @@ impl World {
         };
         let mut block = [0; BLOCK_BYTES];
         for (index, at) in (0..step.blocks()).zip(place..) {
-            self.growth.fill(step, index, &mut block, &seal, &Fast);
+            self.growth
+                .fill(step, index, &mut block, &seal, &Fast::RIGHT);
             let fua = step.is_fua() && mistake != Mistake::SuperblockWithoutFua;
             self.put(shape, at, &block, fua, Purpose::Growth);
         }
@@ -378,8 +390,7 @@ impl World {
     fn apply(&mut self, shape: &Shape, number: usize) {
         let write = self.writes.remove(number);
         self.purposes.remove(number);
-        let range = shape.range(write.place);
-        self.medium[range].copy_from_slice(&write.parts);
+        apply(shape, &mut self.medium, &write);
         for flushing in self.flushing.iter_mut().flatten() {
             let low = flushing.covered & ((1 << number) - 1);
             flushing.covered = low | (flushing.covered >> (number + 1)) << number;

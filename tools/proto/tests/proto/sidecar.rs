@@ -7,6 +7,7 @@ mod format;
 mod growth;
 mod order;
 mod patrol;
+mod record;
 mod sets;
 
 use proto::sidecar::{
@@ -14,10 +15,12 @@ use proto::sidecar::{
     record::{
         Builder,
         Entry,
-        Head, //
+        Head,
+        Unit, //
     },
     superblock::{
         Superblock,
+        Version,
         SUPERBLOCK_BYTES, //
     },
     tuple::Seal,
@@ -48,16 +51,23 @@ impl Checksum for Any {
     }
 }
 
-/// Honest inputs of the target `sidecar`: a superblock; a ring of two records, a quarter each.
+/// Honest inputs of the target `sidecar`: a superblock; rings of two records, a quarter each, of
+/// whole blocks and of sectors.
 pub(crate) fn seeds() -> Vec<Vec<u8>> {
     let layout = Layout::new(1024, 4).unwrap();
     let mut block = [0; BLOCK_BYTES];
     let uuid = [0; 16];
-    Superblock { uuid, layout }.write(&mut block, 0, &Any);
+    let superblock = Superblock {
+        uuid,
+        version: Version::Two,
+        layout,
+    };
+    superblock.write(&mut block, 0, &Any);
     let superblock = block[..SUPERBLOCK_BYTES].to_vec();
     let seal = Seal::new(&uuid, &Any);
-    let mut record = |sequence, first| {
-        let mut builder = Builder::new(&mut block);
+    let record = |unit, sequence, first| {
+        let mut block = [0; BLOCK_BYTES];
+        let mut builder = Builder::new(&mut block, unit);
         let old = seal.unwritten(first);
         let new = seal.data(first, first, 0).unwrap();
         let blocks = 1;
@@ -78,6 +88,11 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
         builder.finish(Head { sequence, tail: 5 }, &seal, &Any);
         block[..160].to_vec()
     };
-    let ring = [vec![0; 160], record(5, 7), record(6, 300), vec![0; 160]];
-    vec![superblock, ring.concat()]
+    let none = vec![0; 160];
+    let ring = |unit| {
+        let (one, two) = (record(unit, 5, 7), record(unit, 6, 300));
+        [none.clone(), one, two, none.clone()].concat()
+    };
+    let rings = [Unit::BLOCK, Unit::SECTOR].map(ring);
+    [superblock].into_iter().chain(rings).collect()
 }

@@ -14,16 +14,11 @@ use proto::sidecar::{
         SLOTS_MAX,
         SLOTS_MIN, //
     },
-    record::{
-        Builder,
-        Entry,
-        Head,
-        Record,
-        ENTRIES_MAX, //
-    },
+    record::Unit,
     superblock::{
         Refusal,
         Superblock,
+        Version,
         SUPERBLOCK_BYTES, //
     },
     tuple::{
@@ -173,8 +168,13 @@ fn layouts_that_cannot_be_are_refused() {
 }
 
 fn superblock() -> (Superblock, Block) {
+    superblock_of(Version::Two)
+}
+
+fn superblock_of(version: Version) -> (Superblock, Block) {
     let superblock = Superblock {
         uuid: UUID,
+        version,
         layout: layout(),
     };
     let mut block = [0xff; BLOCK_BYTES];
@@ -184,8 +184,15 @@ fn superblock() -> (Superblock, Block) {
 
 #[test]
 fn a_superblock_is_read_as_written() {
+    let (one, block) = superblock_of(Version::One);
+    assert_eq!(Superblock::parse(&block, 0, 2000, &Sum), Ok(one));
+    // Version 1 reads whole blocks only.
+    assert_eq!(one.unit(Unit::SECTOR), Unit::BLOCK);
     let (superblock, block) = superblock();
     assert_eq!(Superblock::parse(&block, 0, 2000, &Sum), Ok(superblock));
+    for unit in [Unit::SECTOR, Unit::BLOCK] {
+        assert_eq!(superblock.unit(unit), unit);
+    }
     // A larger device has grown.
     assert_eq!(Superblock::parse(&block, 0, 9000, &Sum), Ok(superblock));
     let truncated = Refusal::Truncated {
@@ -202,21 +209,23 @@ fn a_superblock_is_read_as_written() {
 
 #[test]
 fn the_superblock_is_these_bytes() {
-    let (_, block) = superblock();
-    let mut expected = b"ferro-pi".to_vec();
-    expected.extend(1u32.to_le_bytes());
-    expected.extend([1, 0, 16, 0]);
-    expected.extend(4096u32.to_le_bytes());
-    expected.extend(256u32.to_le_bytes());
-    expected.extend(UUID);
-    expected.extend(0u64.to_le_bytes());
-    expected.extend(2000u64.to_le_bytes());
-    expected.extend(100u32.to_le_bytes());
-    expected.extend(1u32.to_le_bytes());
-    expected.extend(256u64.to_le_bytes());
-    expected.extend(6u64.to_le_bytes());
-    expected.resize(504, 0);
-    assert_eq!(block[..504], expected);
+    for (version, number) in [(Version::One, 1u32), (Version::Two, 2)] {
+        let (_, block) = superblock_of(version);
+        let mut expected = b"ferro-pi".to_vec();
+        expected.extend(number.to_le_bytes());
+        expected.extend([1, 0, 16, 0]);
+        expected.extend(4096u32.to_le_bytes());
+        expected.extend(256u32.to_le_bytes());
+        expected.extend(UUID);
+        expected.extend(0u64.to_le_bytes());
+        expected.extend(2000u64.to_le_bytes());
+        expected.extend(100u32.to_le_bytes());
+        expected.extend(1u32.to_le_bytes());
+        expected.extend(256u64.to_le_bytes());
+        expected.extend(6u64.to_le_bytes());
+        expected.resize(504, 0);
+        assert_eq!(block[..504], expected);
+    }
 }
 
 #[test]
@@ -242,10 +251,12 @@ fn fields_of_a_superblock_are_checked() {
         block[504..512].copy_from_slice(&sum.to_le_bytes());
         Superblock::parse(&block, 0, 2000, &Sum)
     };
-    assert!(parse(0, b'f').is_ok());
-    assert_eq!(parse(8, 2), Err(Refusal::OtherVersion(2)));
+    assert!(parse(0, b'f').is_ok() && parse(8, 1).is_ok());
+    assert_eq!(parse(8, 0), Err(Refusal::OtherVersion(0)));
+    assert_eq!(parse(8, 3), Err(Refusal::OtherVersion(3)));
+    assert_eq!(parse(9, 1), Err(Refusal::OtherVersion(0x102)));
     for at in [12, 14, 17, 20, 400, 503] {
-        assert_eq!(parse(at, 9), Err(Refusal::OtherVersion(1)), "byte {at}");
+        assert_eq!(parse(at, 9), Err(Refusal::OtherVersion(2)), "byte {at}");
     }
     assert_eq!(parse(40, 1), Err(Refusal::Misplaced(1)));
     assert_eq!(parse(56, 2), Err(Refusal::Layout(Misfit::Slots)));
@@ -253,110 +264,6 @@ fn fields_of_a_superblock_are_checked() {
     assert_eq!(parse(60, 0), Err(Refusal::Layout(Misfit::Segments)));
     assert_eq!(parse(64, 1), Err(Refusal::Layout(Misfit::Segments)));
     assert_eq!(parse(85, 1), Err(Refusal::Layout(Misfit::Segments)));
-}
-
-fn entry(block: u64) -> Entry {
-    Entry {
-        first: block,
-        blocks: 1,
-        old: seal().unwritten(block),
-        new: seal().data(block, block + 1000, 0).unwrap(),
-    }
-}
-
-fn record(head: Head, entries: &[Entry]) -> Block {
-    let mut block = [0; BLOCK_BYTES];
-    let mut builder = Builder::new(&mut block);
-    for entry in entries {
-        assert!(builder.push(entry));
-    }
-    builder.finish(head, &seal(), &Sum);
-    block
-}
-
-const HEAD: Head = Head {
-    sequence: 9,
-    tail: 7,
-};
-
-fn parse(block: &Block) -> Option<Record<'_>> {
-    // The layout and the seal are of the test's device.
-    Record::parse(block, &layout(), &seal(), &Sum)
-}
-
-#[test]
-fn a_record_is_read_as_written() {
-    let entries: Vec<Entry> = (0..ENTRIES_MAX as u64).map(|n| entry(n * 3)).collect();
-    let block = record(HEAD, &entries);
-    let parsed = parse(&block).unwrap();
-    assert_eq!(parsed.head(), HEAD);
-    assert!(parsed.entries().eq(entries.iter().copied()));
-    let mut full = [0; BLOCK_BYTES];
-    let mut builder = Builder::new(&mut full);
-    assert!(entries.iter().all(|entry| builder.push(entry)));
-    assert!(!builder.push(&entries[0]));
-}
-
-#[test]
-fn every_sector_of_a_record_counts() {
-    let old = record(HEAD, &[entry(1), entry(2)]);
-    let newer = Head {
-        sequence: 109,
-        tail: 100,
-    };
-    let new = record(newer, &[entry(1), entry(2)]);
-    for sectors in 0u32..256 {
-        let mut block = old;
-        for sector in (0..8).filter(|sector| sectors >> sector & 1 != 0) {
-            let range = sector * 512..(sector + 1) * 512;
-            block[range.clone()].copy_from_slice(&new[range]);
-        }
-        // All others are equal: they do not matter.
-        let ends = (sectors & 1, sectors >> 7 & 1);
-        let expected = match ends {
-            (0, 0) => Some(HEAD),
-            (1, 1) => Some(newer),
-            _ => None,
-        };
-        assert_eq!(parse(&block).map(|record| record.head()), expected);
-    }
-}
-
-#[test]
-fn records_that_make_no_sense_are_refused() {
-    let is_valid = |head, entry: Entry| parse(&record(head, &[entry])).is_some();
-    let good = entry(3);
-    assert!(is_valid(HEAD, good));
-    let head = |sequence, tail| Head { sequence, tail };
-    assert!(!is_valid(head(9, 10), good), "the tail is newer");
-    assert!(!is_valid(head(9, 0), good), "there is no record 0");
-    assert!(!is_valid(head(200, 100), good), "more records than slots");
-    let blocks = |blocks| Entry { blocks, ..good };
-    assert!(!is_valid(HEAD, blocks(0)), "no block");
-    assert!(!is_valid(HEAD, blocks(2)), "data for two");
-    let discard = |first, blocks| Entry {
-        first,
-        blocks,
-        old: good.old,
-        new: seal().unwritten(first),
-    };
-    assert!(is_valid(HEAD, discard(3, 253)));
-    assert!(!is_valid(HEAD, discard(3, 254)), "of two groups");
-    let end = layout().data_blocks();
-    assert!(is_valid(HEAD, discard(end - 1, 1)));
-    assert!(!is_valid(HEAD, discard(end, 1)), "behind the end");
-    let new = |new| Entry { new, ..good };
-    assert!(
-        !is_valid(HEAD, new(entry(4).new)),
-        "the tuple of another block"
-    );
-    assert!(
-        !is_valid(HEAD, new(seal().lost(3))),
-        "nobody writes lost blocks"
-    );
-    let block = record(HEAD, &[good]);
-    let other = Seal::new(&[1; 16], &Sum);
-    assert!(Record::parse(&block, &layout(), &other, &Sum).is_none());
 }
 
 #[test]

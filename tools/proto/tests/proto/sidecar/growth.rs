@@ -20,7 +20,10 @@ use proto::sidecar::{
         Misfit,
         SEGMENTS_MAX, //
     },
-    superblock::Superblock,
+    superblock::{
+        Superblock,
+        Version, //
+    },
     Block,
     BLOCK_BYTES, //
 };
@@ -32,6 +35,7 @@ const UUID: [u8; 16] = *b"a device of size";
 fn superblock(device_blocks: u64) -> Superblock {
     Superblock {
         uuid: UUID,
+        version: Version::default(),
         layout: Layout::new(device_blocks, 4).unwrap(),
     }
 }
@@ -79,7 +83,7 @@ proptest! {
                     prop_assert_eq!(growth.place(*step), Some(from));
                 }
                 prop_assert_eq!(next, layout.groups());
-                prop_assert_eq!(grown, Some(Superblock { uuid: UUID, layout }));
+                prop_assert_eq!(grown, Some(Superblock { layout, ..old }));
                 prop_assert_eq!(growth.state(), State::Finished);
             }
         }

@@ -14,8 +14,10 @@ use proto::sidecar::{
     record::{
         Builder,
         Entry,
-        Head, //
+        Head,
+        Unit, //
     },
+    recovery::Scratch,
     replay::{
         settle,
         Found,
@@ -116,7 +118,7 @@ fn open() -> (ArrayStore<4, 4>, Pages) {
     let mut pages = Pages(vec![[0; BLOCK_BYTES]; 4], 0);
     group::format(&mut pages.0[0], 0, &seal());
     (
-        ArrayStore::in_arrays(seal(), Ring::after_mark(8, 1), true),
+        ArrayStore::in_arrays(seal(), Ring::after_mark(8, Unit::SECTOR, 1), true),
         pages,
     )
 }
@@ -233,7 +235,11 @@ fn failed_data_are_read_back() {
 fn a_fresh_block_waits_for_a_flush() {
     for (is_volatile, expects_flush) in [(true, true), (false, false)] {
         let (_, mut pages) = open();
-        let mut store = ArrayStore::<4, 4>::in_arrays(seal(), Ring::after_mark(8, 1), is_volatile);
+        let mut store = ArrayStore::<4, 4>::in_arrays(
+            seal(),
+            Ring::after_mark(8, Unit::SECTOR, 1),
+            is_volatile,
+        );
         write(&mut store);
         store.record_written(true);
         assert_eq!(store.poll(), Some(Action::Data(0)));
@@ -270,7 +276,7 @@ fn data(block: u64, guard: u64) -> Tuple {
 fn list(entries: &[Entry]) -> Vec<Mention> {
     let mut ring = vec![[0; BLOCK_BYTES]; 8];
     for (sequence, entry) in (1..).zip(entries) {
-        let mut builder = Builder::new(&mut ring[sequence as usize % 8]);
+        let mut builder = Builder::new(&mut ring[sequence as usize % 8], Unit::SECTOR);
         assert!(builder.push(entry));
         builder.finish(Head { sequence, tail: 1 }, &seal(), &Sum);
     }
@@ -337,19 +343,29 @@ fn a_journal_without_a_record_is_told_from_an_empty_one() {
     let mut ring = vec![[0; BLOCK_BYTES]; 8];
     assert!(Live::find(&ring, &layout(), &seal(), &Sum).is_none());
     let head = |sequence, tail| Head { sequence, tail };
-    Builder::new(&mut ring[1]).finish(head(9, 9), &seal(), &Sum);
+    Builder::new(&mut ring[1], Unit::SECTOR).finish(head(9, 9), &seal(), &Sum);
     let live = Live::find(&ring, &layout(), &seal(), &Sum).unwrap();
     assert_eq!(live.clean(&[]), Some(9));
     assert_eq!(live.mark(), head(10, 10));
     // A record in another's slot was misdirected, and is not the newest.
-    Builder::new(&mut ring[3]).finish(head(12, 12), &seal(), &Sum);
+    Builder::new(&mut ring[3], Unit::SECTOR).finish(head(12, 12), &seal(), &Sum);
     let live = Live::find(&ring, &layout(), &seal(), &Sum).unwrap();
     assert_eq!(live.mark(), head(10, 10));
     // Records 10 and 11 were durable before 12, and are gone: 10 to what was there before.
-    Builder::new(&mut ring[2]).finish(head(2, 2), &seal(), &Sum);
-    Builder::new(&mut ring[4]).finish(head(12, 9), &seal(), &Sum);
+    Builder::new(&mut ring[2], Unit::SECTOR).finish(head(2, 2), &seal(), &Sum);
+    Builder::new(&mut ring[4], Unit::BLOCK).finish(head(12, 9), &seal(), &Sum);
     let live = Live::find(&ring, &layout(), &seal(), &Sum).unwrap();
     let mut all = vec![Mention::default(); 800];
     let (_, missing) = live.list(&ring, &layout(), &seal(), &Sum, &mut all);
     assert_eq!(missing, 2);
+}
+
+/// As the documents say: 2.4 MiB, and not quite 10 MiB.
+#[test]
+fn the_memory_of_a_replay_is_known() {
+    for (slots, kib) in [(255u32, 2414), (1023, 9686)] {
+        let list = Scratch::mentions(&Layout::new(9000, slots).unwrap()) * size_of::<Mention>();
+        let ring = slots as usize * BLOCK_BYTES;
+        assert_eq!((list + ring) / 1024, kib);
+    }
 }
