@@ -116,44 +116,142 @@ impl PageBlock {
     }
 }
 
-impl SgList {
+/// Memory of which each interval has a checksum of its own.
+pub trait Intervals {
     /// Calls `each` with the checksum, from 0 on, of each `interval_bytes` of the first `len_bytes`
     /// of the memory, until it fails. Any context.
     ///
     /// # Errors
     ///
-    /// Returns `EINVAL` if the list is shorter, or the length is not that of whole intervals; else
-    /// the error of `each`.
+    /// Returns `EINVAL` if the memory is shorter, or the length is not that of whole intervals;
+    /// else the error of `each`.
+    fn checksums(
+        &self,
+        kind: Checksum,
+        interval_bytes: u32,
+        len_bytes: u32,
+        each: impl FnMut(u64) -> Result,
+    ) -> Result;
+}
+
+impl Intervals for PageBlock {
     #[inline(always)]
-    pub fn checksums(
+    fn checksums(
         &self,
         kind: Checksum,
         interval_bytes: u32,
         len_bytes: u32,
         mut each: impl FnMut(u64) -> Result,
     ) -> Result {
-        if len_bytes > self.len_bytes() || len_bytes.checked_rem(interval_bytes) != Some(0) {
+        let mut running = Running::new(kind, interval_bytes, len_bytes)?;
+        let data = self.range(0, len_bytes as usize)?;
+        // SAFETY: `range` checked that the bytes lie in the block.
+        unsafe { running.add(data, len_bytes, &mut each) }
+    }
+}
+
+impl Intervals for SgList {
+    #[inline(always)]
+    fn checksums(
+        &self,
+        kind: Checksum,
+        interval_bytes: u32,
+        len_bytes: u32,
+        mut each: impl FnMut(u64) -> Result,
+    ) -> Result {
+        let mut running = Running::new(kind, interval_bytes, len_bytes)?;
+        if len_bytes > self.len_bytes() {
             return Err(EINVAL);
         }
-        let (mut value, mut missing, mut left) = (0, interval_bytes, len_bytes);
+        let mut left = len_bytes;
         for index in 0..self.nents() as usize {
             // SAFETY: The entry is in use, so that it describes memory of the list.
-            let (mut data, mut len) = unsafe { self.entry_memory(index) };
-            len = len.min(left);
+            let (data, len) = unsafe { self.entry_memory(index) };
+            let len = len.min(left);
+            // SAFETY: By the type invariants, the memory of the entry is allocated.
+            unsafe { running.add(data, len, &mut each) }?;
             left = left.wrapping_sub(len);
-            while len != 0 {
-                let piece = len.min(missing);
-                // SAFETY: By the type invariants, the memory of the entry is allocated.
-                value = unsafe { kind.update_raw(value, data, piece as usize) };
-                data = data.wrapping_add(piece as usize);
-                len = len.wrapping_sub(piece);
-                missing = missing.wrapping_sub(piece);
-                if missing == 0 {
-                    each(value)?;
-                    (value, missing) = (0, interval_bytes);
-                }
-            }
         }
         Ok(())
+    }
+}
+
+/// The checksum of an interval whose memory comes in pieces.
+struct Running {
+    kind: Checksum,
+    interval_bytes: usize,
+    value: u64,
+    /// The bytes of the interval that are to come.
+    missing: usize,
+}
+
+impl Running {
+    #[inline(always)]
+    fn new(kind: Checksum, interval_bytes: u32, len_bytes: u32) -> Result<Self> {
+        if len_bytes.checked_rem(interval_bytes) != Some(0) {
+            return Err(EINVAL);
+        }
+        let interval_bytes = interval_bytes as usize;
+        Ok(Self {
+            kind,
+            interval_bytes,
+            value: 0,
+            missing: interval_bytes,
+        })
+    }
+
+    /// Adds `len` bytes at `data`, and calls `each` for each interval that ends in them.
+    ///
+    /// # Safety
+    ///
+    /// The caller must ensure that the bytes are readable.
+    #[inline(always)]
+    unsafe fn add(
+        &mut self,
+        mut data: *const u8,
+        len: u32,
+        each: &mut impl FnMut(u64) -> Result,
+    ) -> Result {
+        let mut len = len as usize;
+        if self.missing != self.interval_bytes {
+            let rest = len.min(self.missing);
+            // SAFETY: By the function requirements; `rest` is at most `len`.
+            if let Some(value) = unsafe { self.go_on(data, rest) } {
+                each(value)?;
+            }
+            (data, len) = (data.wrapping_add(rest), len.wrapping_sub(rest));
+        }
+        // Most intervals are whole: a loop that keeps all in registers.
+        while len >= self.interval_bytes {
+            // SAFETY: By the function requirements; so many bytes are left.
+            let value = unsafe { self.kind.update_raw(0, data, self.interval_bytes) };
+            data = data.wrapping_add(self.interval_bytes);
+            len = len.wrapping_sub(self.interval_bytes);
+            each(value)?;
+        }
+        if len != 0 {
+            // SAFETY: By the function requirements; so many bytes are left, less than an interval.
+            let _ = unsafe { self.go_on(data, len) };
+        }
+        Ok(())
+    }
+
+    /// Goes on with a part of an interval, at most what is missing of it; returns its checksum if
+    /// it ends there.
+    ///
+    /// # Safety
+    ///
+    /// The caller must ensure that `len` bytes at `data` are readable.
+    #[inline]
+    unsafe fn go_on(&mut self, data: *const u8, len: usize) -> Option<u64> {
+        // SAFETY: By the function requirements.
+        self.value = unsafe { self.kind.update_raw(self.value, data, len) };
+        self.missing = self.missing.wrapping_sub(len);
+        if self.missing != 0 {
+            return None;
+        }
+        let value = self.value;
+        (self.value, self.missing) = (0, self.interval_bytes);
+        Some(value)
     }
 }

@@ -9,6 +9,10 @@
 //!
 //! C header: [`include/linux/gfp.h`](srctree/include/linux/gfp.h)
 
+mod cursor;
+
+pub use self::cursor::Cursor;
+
 use core::{
     mem,
     ptr::NonNull, //

@@ -7,27 +7,15 @@ use core::fmt::{
     Display, //
 };
 
-use kernel_ext::{
-    crc::Checksum,
-    sync::atomic::{
-        AtomicU64,
-        Ordering::Relaxed, //
-    }, //
+use kernel_ext::sync::atomic::{
+    AtomicU64,
+    Ordering::Relaxed, //
 };
 
 use crate::proto::pi::{
-    Format,
-    Geometry, //
+    Geometry,
+    Series, //
 };
-
-/// Returns the checksum of the guards of a format.
-#[inline(always)]
-pub(crate) const fn checksum_of(format: Format) -> Checksum {
-    match format {
-        Format::Crc64 => Checksum::Crc64Nvme,
-        Format::T10 => Checksum::CrcT10Dif,
-    }
-}
 
 /// Counts of one device, as this end sees them. Any context.
 pub(crate) struct PiStats {
@@ -62,17 +50,28 @@ impl PiStats {
         self.geometry
     }
 
-    /// Counts intervals of a read or a write that were verified, or made, and escapes.
-    pub(crate) fn count(&self, is_read: bool, right: u64, not_protected: u64) {
+    /// Counts the intervals of `len_bytes` of data of a read or a write, whose tuples were made
+    /// here, or are the user's.
+    pub(crate) fn count_made(&self, is_read: bool, len_bytes: u32) {
+        self.count(is_read, self.geometry.intervals(len_bytes).into());
+    }
+
+    /// Counts the intervals of a read or a write that were verified.
+    pub(crate) fn count_verified(&self, is_read: bool, verified: &Series) {
+        self.count(is_read, verified.right());
+        // Most often there are none.
+        if verified.not_protected() != 0 {
+            self.not_protected
+                .fetch_add(verified.not_protected(), Relaxed);
+        }
+    }
+
+    fn count(&self, is_read: bool, right: u64) {
         let counter = match is_read {
             true => &self.read,
             false => &self.written,
         };
         counter.fetch_add(right, Relaxed);
-        // Most often there are none.
-        if not_protected != 0 {
-            self.not_protected.fetch_add(not_protected, Relaxed);
-        }
     }
 
     /// Counts a read or a write in which something was wrong.

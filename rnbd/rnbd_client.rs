@@ -15,6 +15,7 @@ pub mod proto;
 mod client;
 mod pi_stats;
 mod shown;
+mod tuples;
 
 use kernel::prelude::*;
 use kernel_ext::module_param_bool;

@@ -17,6 +17,7 @@ pub mod sidecar;
 mod pi_stats;
 mod server;
 mod shown;
+mod tuples;
 
 use block_ext::bdev::{
     BlockDevice,

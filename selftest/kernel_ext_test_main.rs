@@ -35,11 +35,13 @@ module_param_bool!(
 /// A part and its test.
 type Part = (&'static str, fn() -> Result);
 
-const PARTS: [Part; 24] = [
+const PARTS: [Part; 26] = [
     ("errno", memory::errno),
     ("erased", memory::erased),
     ("pages", memory::pages),
+    ("cursor", memory::cursor),
     ("crc", memory::crc),
+    ("intervals", memory::intervals),
     ("percpu", memory::percpu),
     ("memory_scopes", memory::memory_scopes),
     ("random", memory::random),

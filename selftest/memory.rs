@@ -10,7 +10,11 @@ use kernel::{
 };
 use kernel_ext::sync::atomic::{AtomicU32, Ordering};
 use kernel_ext::{
-    crc,
+    crc::{
+        self,
+        Checksum,
+        Intervals, //
+    },
     erased::{
         Erased,
         Kind, //
@@ -70,6 +74,88 @@ pub(super) fn crc() -> Result {
     check(
         block.crc32(0, PAGE_SIZE, PAGE_SIZE + 1).is_err(),
         "CRC-32 beyond the end",
+    )
+}
+
+/// Checks that the checksums of intervals do not depend on where memory is cut, and that an error
+/// ends the walk.
+pub(super) fn intervals() -> Result {
+    let block = Arc::new(PageBlock::new(2)?, GFP_KERNEL)?;
+    for at in (0..block.len_bytes()).step_by(64) {
+        let mut bytes = [0; 64];
+        random::fill(&mut bytes);
+        block.copy_in(at, &bytes)?;
+    }
+    // Cut within intervals, at their ends, and with several cuts in one.
+    let mut list = SgTable::new(8)?;
+    let mut at = 0usize;
+    for len in [512u32, 1, 7, 504, 1000, 24, 6000, 8336] {
+        list.push(block.clone(), at, len)?;
+        at = at.checked_add(len as usize).ok_or(EINVAL)?;
+    }
+    check(at == block.len_bytes(), "the pieces are the block")?;
+    let kind = Checksum::CrcT10Dif;
+    for interval in [512u32, 4096] {
+        for len in [interval, 2 * interval, 16384] {
+            let expected = |n: usize| {
+                let (at, len) = (n.saturating_mul(interval as usize), interval as usize);
+                block.checksum(kind, 0, at, len)
+            };
+            let count = (len / interval) as usize;
+            let right = |checksums: &mut dyn FnMut(&mut dyn FnMut(u64) -> Result) -> Result| {
+                let mut seen = 0usize;
+                checksums(&mut |checksum| {
+                    check(Ok(checksum) == expected(seen), "that of the interval")?;
+                    seen = seen.saturating_add(1);
+                    Ok(())
+                })?;
+                check(seen == count, "one for each interval")
+            };
+            right(&mut |each| list.checksums(kind, interval, len, each))?;
+            right(&mut |each| block.checksums(kind, interval, len, each))?;
+        }
+        let mut seen = 0;
+        let stopped = list.checksums(kind, interval, 16384, |_| {
+            seen += 1;
+            Err(ENOENT)
+        });
+        check(stopped == Err(ENOENT) && seen == 1, "an error ends it")?;
+        let none = |_| Ok(());
+        for (interval, len) in [(interval, 16384 + interval), (interval, 513), (0, 512)] {
+            check(
+                list.checksums(kind, interval, len, none).is_err()
+                    && block.checksums(kind, interval, len, none).is_err(),
+                "whole intervals of the memory only",
+            )?;
+        }
+    }
+    Ok(())
+}
+
+/// Checks that what is left of a part of a block becomes less, and does not reach beyond it.
+pub(super) fn cursor() -> Result {
+    let block = PageBlock::new(0)?;
+    let mut part = block.cursor(100, 20)?;
+    part.copy_in(b"abcdefgh")?;
+    part.copy_in(b"ijklmnopqrs")?;
+    check(part.copy_in(b"tu").is_err(), "there is one byte left")?;
+    check(part.copy_in(b"t").is_ok(), "there was one byte left")?;
+    check(part.copy_in(b"").is_ok(), "nothing fits always")?;
+    check(part.copy_in(b"u").is_err(), "nothing is left")?;
+    let mut part = block.cursor(100, 20)?;
+    let (mut word, mut rest) = ([0; 8], [0; 12]);
+    part.copy_out(&mut word)?;
+    part.copy_out(&mut rest)?;
+    check(
+        &word == b"abcdefgh" && &rest == b"ijklmnopqrst",
+        "what was written is read",
+    )?;
+    check(part.copy_out(&mut word).is_err(), "all was read")?;
+    check(
+        block.cursor(block.len_bytes(), 0).is_ok()
+            && block.cursor(block.len_bytes(), 1).is_err()
+            && block.cursor(usize::MAX, 2).is_err(),
+        "a part lies in its block",
     )
 }
 

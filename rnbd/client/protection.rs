@@ -33,10 +33,7 @@ use super::{
     session::TupleBuffers, //
 };
 use crate::{
-    pi_stats::{
-        checksum_of,
-        PiStats, //
-    },
+    pi_stats::PiStats,
     proto::{
         flags::{
             Op,
@@ -44,18 +41,14 @@ use crate::{
         },
         pi::{
             seal::SEALED_LEN,
-            tuple::{
-                Verdict,
-                Wrong, //
-            },
-            Format,
+            tuple::Wrong,
             Geometry,
-            Made,
-            Tuple, //
+            Made, //
         },
         wire::Io, //
     },
-    shown::Shown, //
+    shown::Shown,
+    tuples, //
 };
 
 /// Limits the log lines about wrong data.
@@ -115,7 +108,8 @@ impl Protection {
         if request.has_tuples() {
             request.tuples_out(buffer, at, len)?;
         } else {
-            let made = self.make(request, len_bytes, (buffer, at))?;
+            let data = self.data(request, len_bytes, (buffer, at, len))?;
+            let made = data.make(Made::NOTHING, Made::and)?;
             // When it comes again it is the same request, and they are the same tuples.
             request.forbid_merges();
             if *request.pdu_mut().made.get_or_insert(made) != made {
@@ -123,8 +117,7 @@ impl Protection {
                 return Err(errno::EILSEQ);
             }
         }
-        let intervals = u64::from(len_bytes / self.geometry().interval_bytes());
-        self.stats.count(false, intervals, 0);
+        self.stats.count_made(false, len_bytes);
         sealed(io, Some((buffer, at, len)))
     }
 
@@ -132,112 +125,39 @@ impl Protection {
     /// behind the data, or a `tail` that came with the response.
     fn finish_read(&self, request: &mut Request<Queue>, tail: &[u8]) -> Result {
         let len_bytes = request.len_bytes();
-        let tuples_len = self.geometry().tuples_len(len_bytes).ok_or(EIO)?;
+        let len = usize::from(self.geometry().tuples_len(len_bytes).ok_or(EIO)?);
         let buffer = self.buffers.of(request).ok_or(EIO)?;
         let at = request.bounced_bytes() as usize;
         buffer.copy_in(at, tail)?;
-        self.verify(request, len_bytes, (buffer, at))?;
+        let verified = self.data(request, len_bytes, (buffer, at, len))?.verify()?;
+        self.stats.count_verified(true, &verified.series);
+        if let Err(wrong) = verified.result {
+            log_wrong(request.queue(), wrong);
+            return Err(errno::EILSEQ);
+        }
         if request.has_tuples() {
-            request.tuples_in(buffer, at, usize::from(tuples_len))?;
+            request.tuples_in(buffer, at, len)?;
             request.set_verified();
         }
         request.finish_bounce();
         Ok(())
     }
 
-    /// Makes the tuples of a write, at an offset of a block.
-    fn make(
+    /// Returns the data of a request, whose tuples are so many bytes at an offset of a block.
+    #[inline]
+    fn data<'a>(
         &self,
-        request: &Request<Queue>,
+        request: &'a Request<Queue>,
         len_bytes: u32,
-        (buffer, at): (&PageBlock, usize),
-    ) -> Result<Made> {
-        let mut made = Made::NOTHING;
-        self.each_interval(
-            request,
+        (buffer, at, len): (&'a PageBlock, usize, usize),
+    ) -> Result<tuples::Protected<'a, SgList>> {
+        Ok(tuples::Protected {
+            data: request.sg(),
             len_bytes,
-            at,
-            #[inline(always)]
-            |format, reference, guard, at| {
-                made = made.and(guard);
-                let tuple = Tuple::new(format, guard, reference);
-                tuple.store(format, |bytes| buffer.copy_in(at, bytes))
-            },
-        )?;
-        Ok(made)
-    }
-
-    /// Verifies the data of a read, whose tuples are at an offset of a block.
-    fn verify(
-        &self,
-        request: &Request<Queue>,
-        len_bytes: u32,
-        (buffer, at): (&PageBlock, usize),
-    ) -> Result {
-        let (mut right, mut not_protected) = (0u64, 0u64);
-        let verified = self.each_interval(
-            request,
-            len_bytes,
-            at,
-            #[inline(always)]
-            |format, reference, guard, at| {
-                let tuple = Tuple::load(format, |bytes| buffer.copy_out(at, bytes))?;
-                match tuple.verify(format, reference, || guard) {
-                    Ok(Verdict::Right) => right = right.wrapping_add(1),
-                    Ok(Verdict::NotProtected) => not_protected = not_protected.wrapping_add(1),
-                    Err(wrong) => {
-                        log_wrong(request.queue(), wrong);
-                        return Err(errno::EILSEQ);
-                    }
-                }
-                Ok(())
-            },
-        );
-        self.stats.count(true, right, not_protected);
-        verified
-    }
-
-    /// Calls `each` with the format, the address, the checksum and the place of the tuple of each
-    /// interval of a request, until it fails; the first tuple is at an offset of a block.
-    #[inline(always)]
-    fn each_interval(
-        &self,
-        request: &Request<Queue>,
-        len_bytes: u32,
-        at: usize,
-        each: impl FnMut(Format, u64, u64, usize) -> Result,
-    ) -> Result {
-        // A loop for each format: in it the format is a constant.
-        match self.geometry().format() {
-            Format::Crc64 => self.each_of(Format::Crc64, request, len_bytes, at, each),
-            Format::T10 => self.each_of(Format::T10, request, len_bytes, at, each),
-        }
-    }
-
-    #[inline(always)]
-    fn each_of(
-        &self,
-        format: Format,
-        request: &Request<Queue>,
-        len_bytes: u32,
-        mut at: usize,
-        mut each: impl FnMut(Format, u64, u64, usize) -> Result,
-    ) -> Result {
-        let mut reference = self.geometry().reference(request.sector()).ok_or(EIO)?;
-        let interval_bytes = self.geometry().interval_bytes();
-        request.sg().checksums(
-            checksum_of(format),
-            interval_bytes,
-            len_bytes,
-            #[inline(always)]
-            |guard| {
-                each(format, reference, guard, at)?;
-                // CAST: 8 or 16.
-                at = at.wrapping_add(format.tuple_bytes() as usize);
-                reference = reference.wrapping_add(1);
-                Ok(())
-            },
-        )
+            first: self.geometry().reference(request.sector()).ok_or(EIO)?,
+            tuples: buffer.cursor(at, len)?,
+            geometry: self.geometry(),
+        })
     }
 }
 

@@ -18,6 +18,7 @@ pub mod choice;
 pub mod geometry;
 pub mod made;
 pub mod seal;
+pub mod series;
 pub mod tuple;
 
 pub use self::{
@@ -33,5 +34,6 @@ pub use self::{
     },
     made::Made,
     seal::Seal,
+    series::Series,
     tuple::Tuple, //
 };

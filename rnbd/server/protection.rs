@@ -45,29 +45,23 @@ use super::{
     store, //
 };
 use crate::{
-    pi_stats::{
-        checksum_of,
-        PiStats, //
-    },
+    pi_stats::PiStats,
     proto::{
         flags::Op,
         message::IoRequest,
         pi::{
             seal::SEALED_LEN,
-            tuple::{
-                Verdict,
-                Wrong, //
-            },
+            tuple::Wrong,
             Format,
             Geometry,
             Kept,
             Mode,
             Seal,
-            Tuple,
             Wanted, //
         },
     },
-    shown::Shown, //
+    shown::Shown,
+    tuples, //
 };
 
 module_param_word!(
@@ -194,99 +188,49 @@ impl Protection {
         Some(crc == u64::from(seal.crc))
     }
 
-    /// Calls `each` with the format, the address, the checksum and the place of the tuple of each
-    /// interval of the `size` bytes of data at the start of `memory`, until it fails.
-    #[inline(always)]
-    fn each_interval(
+    /// Returns the data at the start of `memory`, with its tuples behind it.
+    #[inline]
+    fn data<'a>(
         &self,
-        memory: &PageBlock,
+        memory: &'a PageBlock,
         first: u64,
-        size: u32,
-        each: impl FnMut(Format, u64, u64, usize) -> Result<(), Bad>,
-    ) -> Result<Result<(), Bad>> {
-        // A loop for each format: in it the format is a constant.
-        match self.geometry().format() {
-            Format::Crc64 => self.each_of(Format::Crc64, memory, first, size, each),
-            Format::T10 => self.each_of(Format::T10, memory, first, size, each),
-        }
-    }
-
-    #[inline(always)]
-    fn each_of(
-        &self,
-        format: Format,
-        memory: &PageBlock,
-        first: u64,
-        size: u32,
-        mut each: impl FnMut(Format, u64, u64, usize) -> Result<(), Bad>,
-    ) -> Result<Result<(), Bad>> {
-        let interval = self.geometry().interval_bytes() as usize;
-        let (mut reference, mut at, mut offset) = (first, size as usize, 0);
-        while offset < size as usize {
-            let guard = memory.checksum(checksum_of(format), 0, offset, interval)?;
-            if let Err(bad) = each(format, reference, guard, at) {
-                return Ok(Err(bad));
-            }
-            // CAST: 8 or 16.
-            at = at.wrapping_add(format.tuple_bytes() as usize);
-            offset = offset.wrapping_add(interval);
-            reference = reference.wrapping_add(1);
-        }
-        Ok(Ok(()))
+        len_bytes: u32,
+    ) -> Result<tuples::Protected<'a, PageBlock>> {
+        let geometry = self.geometry();
+        let tuples_len = geometry.tuples_len(len_bytes).ok_or(EINVAL)?;
+        Ok(tuples::Protected {
+            data: memory,
+            len_bytes,
+            first,
+            tuples: memory.cursor(len_bytes as usize, tuples_len.into())?,
+            geometry,
+        })
     }
 
     /// Verifies the data at the start of `memory` by the tuples behind it, and counts it as that of
     /// a read or of a write.
-    fn verify(
-        &self,
-        memory: &PageBlock,
-        first: u64,
-        size: u32,
-        is_read: bool,
-    ) -> Result<Result<(), Bad>> {
-        let (mut right, mut not_protected) = (0u64, 0u64);
-        let verified = self.each_interval(
-            memory,
-            first,
-            size,
-            #[inline(always)]
-            |format, reference, guard, at| {
-                // The tuples are within the chunk, as all of the request.
-                let tuple = Tuple::load(format, |bytes| memory.copy_out(at, bytes));
-                let tuple = tuple.map_err(|_| Bad::Seal)?;
-                match tuple.verify(format, reference, || guard) {
-                    Ok(Verdict::Right) => right = right.wrapping_add(1),
-                    Ok(Verdict::NotProtected) => not_protected = not_protected.wrapping_add(1),
-                    Err(wrong) => return Err(Bad::Interval(wrong)),
-                }
-                Ok(())
-            },
-        )?;
-        self.stats.count(is_read, right, not_protected);
-        Ok(verified)
+    ///
+    /// # Errors
+    ///
+    /// Returns `EILSEQ`, with a log line, if something is wrong; `EINVAL` if they do not fit into
+    /// the memory, which does not happen.
+    fn verify(&self, memory: &PageBlock, first: u64, len_bytes: u32, is_read: bool) -> Result {
+        let verified = self.data(memory, first, len_bytes)?.verify()?;
+        self.stats.count_verified(is_read, &verified.series);
+        verified
+            .result
+            .map_err(|wrong| self.reject(is_read, Bad::Interval(wrong)))
     }
 
     /// Makes the tuples of the data at the start of `memory`, behind it.
     ///
     /// # Errors
     ///
-    /// `EIO` if they do not fit into the memory, which does not happen.
-    pub(super) fn make(&self, memory: &PageBlock, first: u64, size: u32) -> Result {
-        let mut made = 0u64;
-        let result = self.each_interval(
-            memory,
-            first,
-            size,
-            #[inline(always)]
-            |format, reference, guard, at| {
-                made = made.wrapping_add(1);
-                let tuple = Tuple::new(format, guard, reference);
-                let written = tuple.store(format, |bytes| memory.copy_in(at, bytes));
-                written.map_err(|_| Bad::Seal)
-            },
-        )?;
-        self.stats.count(true, made, 0);
-        result.map_err(|_| EIO)
+    /// Returns `EINVAL` if they do not fit into the memory, which does not happen.
+    pub(super) fn make(&self, memory: &PageBlock, first: u64, len_bytes: u32) -> Result {
+        self.data(memory, first, len_bytes)?.make((), |(), _| ())?;
+        self.stats.count_made(true, len_bytes);
+        Ok(())
     }
 
     /// Counts and logs that something is wrong, and returns the error for the client.
@@ -321,9 +265,7 @@ impl ProtectedIo {
         let (first, size) = (self.first, self.size);
         match protection.geometry().mode() {
             Mode::Wire => protection.make(memory, first, size),
-            Mode::Pass if verifies_reads() => protection
-                .verify(memory, first, size, true)?
-                .map_err(|bad| protection.reject(true, bad)),
+            Mode::Pass if verifies_reads() => protection.verify(memory, first, size, true),
             // Those of mode store do not come here.
             Mode::Pass | Mode::Store => Ok(()),
         }
@@ -414,9 +356,7 @@ fn check(protection: &Protection, request: &IoRequest, operation: &Operation) ->
     let is_stored = protection.geometry().mode() == Mode::Store;
     if is_write && (is_stored || verifies_writes()) {
         let memory = operation.memory().ok_or(EIO)?;
-        protection
-            .verify(memory, first.ok_or(EINVAL)?, request.size, false)?
-            .map_err(|bad| protection.reject(false, bad))?;
+        protection.verify(memory, first.ok_or(EINVAL)?, request.size, false)?;
     }
     // Other operations have no tuples, and may begin at any sector.
     Ok(first.unwrap_or(0))

@@ -7,6 +7,7 @@ All in one guest, under -icount, and counted is everything in its kernel. The NV
 is not in the guest. Without protection information its controller inserts and strips the tuples.
 """
 import dataclasses
+import re
 from collections.abc import Callable, Sequence
 
 import counting
@@ -15,13 +16,27 @@ from counting import Counts
 from rates import ICOUNT
 from tables import VECTORS, checksums, markdown
 
+from vmlab.machine import Machine
+
 # Namespaces of the disk: tuples of 16 bytes for 4096, and of 8 for 512.
 NAMESPACES = ("ms=16,pi=1,pif=2,logical_block_size=4096,physical_block_size=4096", "ms=8,pi=1,logical_block_size=512")
 DISK_MIB = 16
+# The memory of fio is the same in all runs, so that data lies in as many pieces: pages of a file that were written in
+# such an order that none lies behind the one before it.
+MEMORY = "/dev/shm/memory"
+_LAY_OUT = f"""
+for n in $(seq 0 2 254) $(seq 1 2 255); do
+    dd if=/dev/zero of={MEMORY} bs=4096 count=1 seek=$n conv=notrunc status=none
+done
+"""
 # The kernel saves the registers of user space when the first checksum uses them, and restores them; and each checksum
 # switches softirqs off and on.
 _CALLED = (*VECTORS, "save_fpregs_to_fpstate", "xfd_validate_state", "switch_fpu_return",
            "restore_fpregs_from_fpstate", "__local_bh_enable_ip")
+# Functions of the kernel that run because time passes or another task does: the scheduler's, and those of timers.
+_SCHEDULER = re.compile(
+    r"sched|load_avg|_fair\b|entit(y|ies)|vruntime|eevdf|update_(curr|se|rq)|psi_|cpuacct|ttwu|try_to_wake_up|_task_|"
+    r"switch|timer|tick|clock(?!_)|clockevents|ktime|timekeeping|vsyscall|apic|idle|_dl_|dl_server|cfs")
 _OURS = (*setups.OURS, *setups.C)
 _MODULES = ("rnbd_client", "rnbd_server", "rtrs_client", "rtrs_server", "nvme_rdma", "nvme_core", "nvmet_rdma",
             "nvmet", "ib_core", "rdma_rxe")
@@ -54,7 +69,11 @@ SETUPS = tuple(setup for group in GROUPS for setup in group)
 
 def measure(say: Callable[[str], None], wanted: Sequence[setups.Setup], cases: Sequence[tuple[str, str]]) -> Counts:
     """Instructions per IO by function, of everything."""
-    return counting.measure(say, wanted, cases or counting.PROTECTION_CASES, ICOUNT, nvme=NAMESPACES, disk_mib=DISK_MIB)
+    def lay_out(machine: Machine) -> None:
+        machine.run(_LAY_OUT)
+
+    return counting.measure(say, wanted, cases or counting.PROTECTION_CASES, ICOUNT,
+                            f"--iodepth=1 --mem=mmapshared:{MEMORY}", lay_out, nvme=NAMESPACES, disk_mib=DISK_MIB)
 
 
 def _without(name: str) -> str:
@@ -75,6 +94,11 @@ def _of(counts: dict[tuple[str, str], float], *modules: str) -> float:
     return sum(value for (module, _), value in counts.items() if module in modules)
 
 
+def _scheduler(counts: dict[tuple[str, str], float]) -> float:
+    return sum(value for (module, name), value in counts.items()
+               if module == "kernel" and name not in _CALLED and _SCHEDULER.search(name))
+
+
 def more(results: Counts) -> str:
     """Instructions per IO beside those of the same disk without tuples."""
     rows = []
@@ -83,13 +107,15 @@ def more(results: Counts) -> str:
         if base is None or name == _without(name) or name == BESIDE.name:
             continue
         before, after = _all(base), _all(counts)
-        crc, ours, rxe = _crc(counts) - _crc(base), _of(counts, *_OURS) - _of(base, *_OURS), \
-            _of(counts, "rdma_rxe") - _of(base, "rdma_rxe")
+        crc, scheduler = _crc(counts) - _crc(base), _scheduler(counts) - _scheduler(base)
+        ours, rxe = _of(counts, *_OURS) - _of(base, *_OURS), _of(counts, "rdma_rxe") - _of(base, "rdma_rxe")
         rest = after - before - crc
-        rows.append([f"{name}, {pattern} {size}", f"{before:.0f}", f"{after:.0f}", f"{crc:.0f}", f"{ours:.0f}",
-                     f"{rxe:.0f}", f"{rest - ours - rxe:.0f}", f"{after / before - 1:.1%}", f"{rest / before:.1%}"])
+        figures = (before, after, crc, ours, rxe, rest - ours - rxe - scheduler, scheduler)
+        shares = (after / before - 1, rest / before, (rest - scheduler) / before)
+        rows.append([f"{name}, {pattern} {size}", *(f"{figure:.0f}" for figure in figures),
+                     *(f"{share:.1%}" for share in shares)])
     return markdown(["instructions per IO", "without", "with", "more: checksums", "our modules", "rdma_rxe",
-                     "other kernel", "more", "beyond checksums"], rows)
+                     "other kernel", "scheduler and timers", "more", "beyond checksums", "and scheduler"], rows)
 
 
 def by_module(results: Counts) -> str:

@@ -188,6 +188,12 @@ impl Geometry {
         (self.interval_bytes() >> SECTOR_SIZE.trailing_zeros()) as u64
     }
 
+    /// Returns the intervals of `size` bytes of data, which are whole ones.
+    #[inline]
+    pub const fn intervals(self, size: u32) -> u32 {
+        size.wrapping_shr(self.interval_exp as u32)
+    }
+
     /// Returns the bytes of the tuples of `size` bytes of data; `None` if these are not whole
     /// intervals, at least one, or have more tuples than an IO may have.
     #[inline]
@@ -196,9 +202,8 @@ impl Geometry {
         if size == 0 || inside != 0 || size > self.size_max() {
             return None;
         }
-        let intervals = size.wrapping_shr(self.interval_exp as u32);
         // CAST: At most `TUPLES_LEN_MAX`, by the check of the size.
-        Some(intervals.wrapping_mul(self.format.tuple_bytes()) as u16)
+        Some(self.intervals(size).wrapping_mul(self.format.tuple_bytes()) as u16)
     }
 
     /// Returns the most bytes of data of an IO.

@@ -65,7 +65,7 @@ impl Tuple {
     /// Creates the tuple of an interval's data with the checksum `guard`.
     pub const fn new(format: Format, guard: u64, reference: u64) -> Self {
         Self {
-            guard,
+            guard: checksum(format, guard),
             app: 0,
             reference: mask(format, reference),
         }
@@ -73,19 +73,22 @@ impl Tuple {
 
     /// Reads a tuple from its bytes; `None` if their number is not [`Format::tuple_bytes`].
     pub fn read(format: Format, bytes: &[u8]) -> Option<Self> {
-        match format {
-            Format::Crc64 => {
-                let (guard, rest) = bytes.split_first_chunk()?;
-                Some(Self::from_crc64([*guard, rest.try_into().ok()?]))
+        let packed = Packed::load(format, |target| {
+            if target.len() != bytes.len() {
+                return Err(());
             }
-            Format::T10 => Some(Self::from_t10(bytes.try_into().ok()?)),
-        }
+            for (target, source) in target.iter_mut().zip(bytes) {
+                *target = *source;
+            }
+            Ok(())
+        });
+        Some(packed.ok()?.unpack(format))
     }
 
     /// Writes the tuple; returns its bytes, of which the first [`Format::tuple_bytes`] count.
     pub fn write(&self, format: Format) -> [u8; TUPLE_LEN_MAX] {
         let mut all = [0; TUPLE_LEN_MAX];
-        self.store(format, |bytes| {
+        self.pack(format).store(format, |bytes| {
             for (target, source) in all.iter_mut().zip(bytes) {
                 *target = *source;
             }
@@ -93,64 +96,19 @@ impl Tuple {
         all
     }
 
-    /// Reads a tuple from the bytes that `fill` gets; they are [`Format::tuple_bytes`].
-    ///
-    /// Their number is a constant where `fill` is called, so that it becomes a load or two.
+    /// Returns the tuple as it lies in memory.
     #[inline(always)]
-    pub fn load<E>(
-        format: Format,
-        fill: impl FnOnce(&mut [u8]) -> Result<(), E>,
-    ) -> Result<Self, E> {
+    pub const fn pack(&self, format: Format) -> Packed {
+        let (app, reference) = (self.app as u64, mask(format, self.reference));
         match format {
-            Format::Crc64 => {
-                let mut words = [[0; 8]; 2];
-                fill(words.as_flattened_mut())?;
-                Ok(Self::from_crc64(words))
-            }
-            Format::T10 => {
-                let mut word = [0; 8];
-                fill(&mut word)?;
-                Ok(Self::from_t10(word))
-            }
-        }
-    }
-
-    #[inline]
-    const fn from_crc64([guard, rest]: [[u8; 8]; 2]) -> Self {
-        let rest = u64::from_be_bytes(rest);
-        Self {
-            guard: u64::from_be_bytes(guard),
-            // CAST: The upper 16 bits.
-            app: rest.wrapping_shr(48) as u16,
-            reference: mask(Format::Crc64, rest),
-        }
-    }
-
-    #[inline]
-    const fn from_t10(word: [u8; 8]) -> Self {
-        let word = u64::from_be_bytes(word);
-        Self {
-            guard: word.wrapping_shr(48),
-            // CAST: 16 bits of it.
-            app: word.wrapping_shr(32) as u16,
-            reference: mask(Format::T10, word),
-        }
-    }
-
-    /// Calls `put` with the bytes of the tuple, as [`Self::load`].
-    #[inline(always)]
-    pub fn store<R>(&self, format: Format, put: impl FnOnce(&[u8]) -> R) -> R {
-        let (app, reference) = (u64::from(self.app), mask(format, self.reference));
-        match format {
-            Format::Crc64 => {
-                let rest = app.wrapping_shl(48) | reference;
-                let words = [self.guard.to_be_bytes(), rest.to_be_bytes()];
-                put(words.as_flattened())
-            }
-            Format::T10 => {
-                let word = self.guard.wrapping_shl(48) | app.wrapping_shl(32) | reference;
-                put(&word.to_be_bytes())
-            }
+            Format::Crc64 => Packed {
+                first: self.guard,
+                last: app.wrapping_shl(48) | reference,
+            },
+            Format::T10 => Packed {
+                first: 0,
+                last: self.guard.wrapping_shl(48) | app.wrapping_shl(32) | reference,
+            },
         }
     }
 
@@ -174,10 +132,75 @@ impl Tuple {
                 interval,
             });
         }
-        if self.guard != guard() {
+        if self.guard != checksum(format, guard()) {
             return Err(Wrong::Guard { interval });
         }
         Ok(Verdict::Right)
+    }
+}
+
+/// A tuple as it lies in memory: a word or two, as numbers. Tuples are equal if these are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packed {
+    /// The first of the two words of [`Format::Crc64`]; [`Format::T10`] has one, and 0 here.
+    first: u64,
+    last: u64,
+}
+
+impl Packed {
+    /// Reads a tuple from the bytes that `fill` gets; they are [`Format::tuple_bytes`].
+    ///
+    /// Their number is a constant where `fill` is called, so that it becomes a load or two.
+    #[inline(always)]
+    pub fn load<E>(
+        format: Format,
+        fill: impl FnOnce(&mut [u8]) -> Result<(), E>,
+    ) -> Result<Self, E> {
+        let mut words = [[0; 8]; 2];
+        let [_, last] = &mut words;
+        match format {
+            Format::Crc64 => fill(words.as_flattened_mut())?,
+            Format::T10 => fill(last)?,
+        }
+        let [first, last] = words;
+        Ok(Self {
+            first: u64::from_be_bytes(first),
+            last: u64::from_be_bytes(last),
+        })
+    }
+
+    /// Calls `put` with the bytes of the tuple, as [`Self::load`].
+    #[inline(always)]
+    pub fn store<R>(self, format: Format, put: impl FnOnce(&[u8]) -> R) -> R {
+        let words = [self.first.to_be_bytes(), self.last.to_be_bytes()];
+        let [_, last] = &words;
+        match format {
+            Format::Crc64 => put(words.as_flattened()),
+            Format::T10 => put(last),
+        }
+    }
+
+    /// Returns what the words say.
+    #[inline]
+    pub const fn unpack(self, format: Format) -> Tuple {
+        let (guard, app) = match format {
+            Format::Crc64 => (self.first, self.last.wrapping_shr(48)),
+            Format::T10 => (self.last.wrapping_shr(48), self.last.wrapping_shr(32)),
+        };
+        Tuple {
+            guard,
+            // CAST: The lower 16 bits.
+            app: app as u16,
+            reference: mask(format, self.last),
+        }
+    }
+}
+
+/// Returns the part of a checksum that a tuple holds.
+const fn checksum(format: Format, guard: u64) -> u64 {
+    match format {
+        Format::Crc64 => guard,
+        Format::T10 => guard & 0xffff,
     }
 }
 

@@ -246,14 +246,16 @@ pub(crate) fn message(bytes: &[u8]) {
             assert_eq!(tuples_len, data / geometry.interval_bytes() * len);
         }
         let (guard, address) = number(user);
-        let tuple = pi::Tuple::load(geometry.format(), |target| {
+        let format = geometry.format();
+        let packed = pi::tuple::Packed::load(format, |target| {
             target.copy_from_slice(user.get(..target.len()).ok_or(())?);
             Ok::<(), ()>(())
         });
-        if let Ok(tuple) = tuple {
+        if let Ok(packed) = packed {
             let (guard, address) = (u64::from_le_bytes(guard), address.len() as u64);
-            let _ = tuple.verify(geometry.format(), address, || guard);
-            tuple.store(geometry.format(), |again| assert!(user.starts_with(again)));
+            let _ = pi::Series::new(format, address).verify(guard, packed);
+            assert_eq!(packed.unpack(format).pack(format), packed);
+            packed.store(format, |again| assert!(user.starts_with(again)));
         }
     }
 }
