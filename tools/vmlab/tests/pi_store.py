@@ -262,7 +262,7 @@ def test_paths_fail_and_the_sidecar_is_right(pair: Lab) -> None:
     eq(scrub(pair)["bad"], 0)
 
 
-@needs(wires=1, own_modules=True)
+@needs(wires=1, own_modules=True, timed=True)
 def test_a_c_client_is_served_from_the_sidecar(pair: Lab) -> None:
     """The C client gets blocks of 4096 bytes that are verified, and leaves each with its tuple."""
     rnbd.ram_disk(pair, 16)
