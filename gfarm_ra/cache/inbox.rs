@@ -62,6 +62,9 @@ pub(super) struct Inbox {
     mail: SpinLock<Mail>,
     /// Fragments have come since the worker has asked to be told.
     has_fragments: AtomicBool,
+    /// The queue pair has failed. No mail: its device may say so in an interrupt, which must not
+    /// wait for the lock of a thread.
+    has_failed: AtomicBool,
     #[pin]
     wake: WaitQueue,
 }
@@ -104,6 +107,7 @@ impl Inbox {
                 tag,
                 mail <- new_spinlock!(mail, "Inbox::mail"),
                 has_fragments: AtomicBool::new(false),
+                has_failed: AtomicBool::new(false),
                 wake <- new_wait_queue!("Inbox::wake"),
             }),
             GFP_KERNEL,
@@ -125,6 +129,8 @@ impl Inbox {
         lost: &[Option<NodeId>],
     ) -> Option<Effect> {
         let mut mail = self.mail.lock();
+        // That of a read before.
+        self.has_failed.store(false, Relaxed);
         mail.ticket = ticket;
         mail.is_running = mail.machine.renew(wanted);
         mail.machine.set_duty(duty);
@@ -190,14 +196,23 @@ impl Inbox {
     pub(super) fn take(&self) -> Effect {
         self.has_fragments.store(false, Relaxed);
         let mut mail = self.mail.lock();
+        if self.has_failed.load(Relaxed) && self.has_failed.swap(false, Relaxed) {
+            let step = mail.step(Event::Cancel);
+            if step.effect != Effect::Wait {
+                mail.effect = step.effect;
+            }
+        }
         core::mem::replace(&mut mail.effect, Effect::Wait)
     }
 
     /// Waits for what a handler leaves; [`Effect::Wait`] if the time is over, or there are
     /// fragments to be taken. Sleeps.
     pub(super) fn wait(&self, timeout_ms: u32) -> Effect {
-        let has_any =
-            || self.has_fragments.load(Relaxed) || self.mail.lock().effect != Effect::Wait;
+        let has_any = || {
+            self.has_fragments.load(Relaxed)
+                || self.has_failed.load(Relaxed)
+                || self.mail.lock().effect != Effect::Wait
+        };
         // Both ends are looked at by the caller.
         let _ = self.wake.wait_until_timeout_ms(has_any, timeout_ms);
         self.take()
@@ -245,6 +260,7 @@ impl ReceiveEvents for Landed {
     }
 
     fn failed(&self) {
-        self.0.post(Event::Cancel);
+        self.0.has_failed.store(true, Relaxed);
+        self.0.wake.wake_all();
     }
 }

@@ -70,7 +70,8 @@ use kernel_ext::{
 
 /// The handler of a [`ReceiveQp`], for all its transfers.
 ///
-/// The methods are called in the context of the completion queue. They are over when
+/// The methods are called in the context of the completion queue, and `failed` in any: a device may
+/// say in an interrupt that a queue pair has failed. They are over when
 /// [`Receiving::finish`] returns.
 pub trait ReceiveEvents: Send + Sync + 'static {
     /// The module of the handler (`&crate::THIS_MODULE`), see [`QpHandler::MODULE`].

@@ -58,7 +58,8 @@ use kernel_ext::scatterlist::{
 
 /// The handler of a [`SendQp`], for all its transfers.
 ///
-/// The methods are called in the context of the completion queue. They are over when
+/// The methods are called in the context of the completion queue, and `failed` in any: a device may
+/// say in an interrupt that a queue pair has failed. They are over when
 /// [`Sending::finish`] returns.
 pub trait SendEvents: Send + Sync + 'static {
     /// The module of the handler (`&crate::THIS_MODULE`), see [`QpHandler::MODULE`].
