@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Makes and verifies the tuples of data in memory, the same way on both ends.
-//!
-//! Both are functions of their own: so nothing else takes registers of their loops.
 
 use kernel::prelude::*;
 use kernel_ext::{
@@ -57,7 +55,7 @@ impl<D: Intervals + ?Sized> Protected<'_, D> {
     /// # Errors
     ///
     /// Returns `EINVAL` if data or tuples are longer than their memory.
-    #[inline(never)]
+    #[inline]
     pub(crate) fn make<T>(self, nothing: T, and: impl Fn(T, u64) -> T) -> Result<T>
     where
         T: Copy,
@@ -96,7 +94,7 @@ impl<D: Intervals + ?Sized> Protected<'_, D> {
     /// # Errors
     ///
     /// Returns `EINVAL` if data or tuples are longer than their memory.
-    #[inline(never)]
+    #[inline]
     pub(crate) fn verify(self) -> Result<Verified> {
         // As in `make`.
         match self.geometry.format() {

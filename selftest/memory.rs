@@ -77,6 +77,24 @@ pub(super) fn crc() -> Result {
     )
 }
 
+const T10: Checksum = Checksum::CrcT10Dif;
+
+/// Checks that the checksums of intervals of `memory` are those of `block`, one for each.
+fn each_is_right(
+    memory: &(impl Intervals + ?Sized),
+    block: &PageBlock,
+    interval: u32,
+    len: u32,
+) -> Result {
+    let mut at = 0usize;
+    memory.checksums(T10, interval, len, |checksum| {
+        let expected = block.checksum(T10, 0, at, interval as usize)?;
+        at = at.saturating_add(interval as usize);
+        check(checksum == expected, "that of the interval")
+    })?;
+    check(at == len as usize, "one for each interval")
+}
+
 /// Checks that the checksums of intervals do not depend on where memory is cut, and that an error
 /// ends the walk.
 pub(super) fn intervals() -> Result {
@@ -94,28 +112,13 @@ pub(super) fn intervals() -> Result {
         at = at.checked_add(len as usize).ok_or(EINVAL)?;
     }
     check(at == block.len_bytes(), "the pieces are the block")?;
-    let kind = Checksum::CrcT10Dif;
     for interval in [512u32, 4096] {
         for len in [interval, 2 * interval, 16384] {
-            let expected = |n: usize| {
-                let (at, len) = (n.saturating_mul(interval as usize), interval as usize);
-                block.checksum(kind, 0, at, len)
-            };
-            let count = (len / interval) as usize;
-            let right = |checksums: &mut dyn FnMut(&mut dyn FnMut(u64) -> Result) -> Result| {
-                let mut seen = 0usize;
-                checksums(&mut |checksum| {
-                    check(Ok(checksum) == expected(seen), "that of the interval")?;
-                    seen = seen.saturating_add(1);
-                    Ok(())
-                })?;
-                check(seen == count, "one for each interval")
-            };
-            right(&mut |each| list.checksums(kind, interval, len, each))?;
-            right(&mut |each| block.checksums(kind, interval, len, each))?;
+            each_is_right(&*list, &block, interval, len)?;
+            each_is_right(&*block, &block, interval, len)?;
         }
         let mut seen = 0;
-        let stopped = list.checksums(kind, interval, 16384, |_| {
+        let stopped = list.checksums(T10, interval, 16384, |_| {
             seen += 1;
             Err(ENOENT)
         });
@@ -123,8 +126,8 @@ pub(super) fn intervals() -> Result {
         let none = |_| Ok(());
         for (interval, len) in [(interval, 16384 + interval), (interval, 513), (0, 512)] {
             check(
-                list.checksums(kind, interval, len, none).is_err()
-                    && block.checksums(kind, interval, len, none).is_err(),
+                list.checksums(T10, interval, len, none).is_err()
+                    && block.checksums(T10, interval, len, none).is_err(),
                 "whole intervals of the memory only",
             )?;
         }
