@@ -399,15 +399,17 @@ def test_an_unmount_ends_what_waits_for_the_server(vm: Lab) -> None:
             for reader in readers:
                 ok(reader.wait(30).code, "a reader of a silent server ended well")
     machine.run(f"mkdir -p {AT}; mount -t ferrotest none {AT} -o delay_ms=10,read_bytes=65536")
-    readers = [machine.start_job(f"cat {AT}/{name} | sha256sum") for name in ("big", "big", "odd")]
+    readers = [machine.start_job(f"exec 3< {AT}/{name}; touch /run/open{number}; sha256sum <&3")
+               for number, name in enumerate(("big", "big", "odd"))]
     # However slow the machine is, one of them is not done before the module was asked to go.
-    held = machine.start_job(f"exec 3< {AT}/odd; touch /run/held; until [ -e /run/go ]; do sleep 0.1; done")
-    until(lambda: state(machine)["bytes"] > 0 and machine.exists("/run/held"), 20, "the first bytes")
+    held = machine.start_job(f"exec 3< {AT}/odd; touch /run/open3; until [ -e /run/go ]; do sleep 0.1; done")
+    opened = [f"/run/open{number}" for number in range(4)]
+    until(lambda: state(machine)["bytes"] > 0 and all(map(machine.exists, opened)), 20, "open files, the first bytes")
     machine.run(f"umount -l {AT}")
     ok(machine.try_run("rmmod vfs_test").code, "a module with open files was unloaded")
     machine.run("touch /run/go")
     eq(held.wait(20).code, 0, "who had a file open")
-    machine.run("rm /run/go /run/held")
+    machine.run("rm /run/go /run/open?")
     found = [reader.wait(60).out.split()[0] for reader in readers]
     eq(found, [digest(*SIZES[name]) for name in ("big", "big", "odd")], "readers of a mount without a place")
     until(lambda: not machine.names("/proc/fs/ferrotest"), 20, "the end of the mount")
