@@ -32,6 +32,8 @@ const ALIGNMENT_BLOCKS: u64 = 256;
 pub const SUPERBLOCK: u64 = 0;
 /// The first block of the journal.
 pub const JOURNAL: u64 = 1;
+/// The block of record 1, of each journal: it has more than one slot.
+pub const FIRST_RECORD: u64 = JOURNAL + 1;
 
 /// Part of a device: data blocks, and their PI blocks behind them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

@@ -262,6 +262,13 @@ impl<'a> Builder<'a> {
     }
 }
 
+/// Returns whether a block begins as a record of any device does, valid or not.
+///
+/// The block of record 1 does, from the time when its device was formatted.
+pub fn has_magic(block: &Block) -> bool {
+    block.starts_with(&MAGIC.to_le_bytes())
+}
+
 /// A valid record.
 #[derive(Clone, Copy)]
 pub struct Record<'a> {

@@ -39,8 +39,14 @@ use super::{
 use crate::{
     shown::Shown,
     sidecar::{
-        layout::SUPERBLOCK,
-        record::Unit,
+        layout::{
+            FIRST_RECORD,
+            SUPERBLOCK, //
+        },
+        record::{
+            self,
+            Unit, //
+        },
         recovery::{
             Device,
             Fault,
@@ -172,7 +178,7 @@ impl Disk {
     /// `EUCLEAN` if the sidecar cannot be used, with a log line.
     pub(super) fn superblock(&mut self, label: &CStr) -> Result<Option<Superblock>> {
         let read = self.read_in_place(SUPERBLOCK);
-        if read.is_err() && !self.has_copy() {
+        if read.is_err() && !self.has_journal() && !self.has_copy() {
             // Of other devices block 0 need not be readable: not that of a new dm-integrity.
             return Ok(None);
         }
@@ -194,7 +200,13 @@ impl Disk {
         self.page.copy_out(0, &mut self.block[..])
     }
 
-    /// Returns whether the last block is the copy of a superblock, usable or not.
+    /// Returns whether the device has a journal, usable or not.
+    fn has_journal(&mut self) -> bool {
+        self.read_in_place(FIRST_RECORD).is_ok() && record::has_magic(&self.block)
+    }
+
+    /// Returns whether the last block is the copy of a superblock, usable or not. That of a device
+    /// which is larger than its sidecar is elsewhere.
     fn has_copy(&mut self) -> bool {
         let last = self.blocks().saturating_sub(1);
         self.read_in_place(last).is_ok() && {

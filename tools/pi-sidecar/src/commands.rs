@@ -232,7 +232,11 @@ fn fsck(args: &FsckArgs, out: &mut impl Write) -> Result<bool> {
             if args.repair =>
         {
             let volume = format::restore(&mut device, Crc64Nvme).with_context(path)?;
-            writeln!(out, "superblock: written anew from its copy")?;
+            let copy = volume.layout().copy();
+            writeln!(
+                out,
+                "superblock: written anew from its copy in block {copy}"
+            )?;
             volume
         }
         loaded => loaded.with_context(path)?,

@@ -22,6 +22,7 @@ use proto::sidecar::{
     },
     record::Head,
     superblock::{
+        Refusal,
         Superblock,
         Version, //
     },
@@ -213,14 +214,32 @@ pub fn upgrade<C: Checksum>(
     Ok(upgraded)
 }
 
-/// Writes the superblock anew from its copy in the last block.
+/// Finds the copy of the superblock: in the last block, or before it if the device is larger than
+/// its sidecar.
+fn find_copy<C: Checksum + Copy>(device: &mut impl Device, crc: C) -> Result<Volume<C>, Fault> {
+    let last = device.blocks().saturating_sub(1);
+    let in_last = match Volume::load_from(device, last, crc) {
+        Err(fault @ (Fault::Io(_) | Fault::Refused(Refusal::NotFormatted))) => fault,
+        found => return found,
+    };
+    for block in (0..last).rev() {
+        if let Ok(volume) = Volume::load_from(device, block, crc) {
+            // A block of data may look like a copy, but does not know the device's UUID.
+            if volume.layout().copy() == block && volume.has_records(device) {
+                return Ok(volume);
+            }
+        }
+    }
+    Err(in_last)
+}
+
+/// Writes the superblock anew from its copy.
 ///
 /// # Errors
 ///
-/// Returns why the copy cannot be used.
-pub fn restore<C: Checksum>(device: &mut impl Device, crc: C) -> Result<Volume<C>, Fault> {
-    let last = device.blocks().saturating_sub(1);
-    let volume = Volume::load_from(device, last, crc)?;
+/// Returns why there is no copy that can be used.
+pub fn restore<C: Checksum + Copy>(device: &mut impl Device, crc: C) -> Result<Volume<C>, Fault> {
+    let volume = find_copy(device, crc)?;
     volume.save_to(device, SUPERBLOCK)?;
     Ok(volume)
 }

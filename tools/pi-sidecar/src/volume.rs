@@ -11,11 +11,13 @@ use std::{
 use proto::sidecar::{
     layout::{
         Layout,
+        JOURNAL,
         SUPERBLOCK, //
     },
     record::{
         Builder,
         Head,
+        Record,
         Unit, //
     },
     recovery::{
@@ -187,6 +189,17 @@ impl<C: Checksum> Volume<C> {
         let record = Builder::new(&mut block, unit).finish(head, &self.seal, &self.crc);
         device.write(self.layout().record(head.sequence), record, true)?;
         Ok(Ring::after_mark(self.layout().slots(), unit, head.sequence))
+    }
+
+    /// Returns whether the device's journal has a record of this volume.
+    pub(crate) fn has_records(&self, device: &mut impl Device) -> bool {
+        let mut block = [0; BLOCK_BYTES];
+        (JOURNAL..)
+            .take(self.layout().slots() as usize)
+            .any(|slot| {
+                device.read(slot, &mut block).is_ok()
+                    && Record::parse(&block, self.layout(), &self.seal, &self.crc).is_some()
+            })
     }
 
     /// Replays the journal, and empties it. The order is that of [`replay`].

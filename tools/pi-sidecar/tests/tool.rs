@@ -312,10 +312,19 @@ fn a_device_grows() {
     file.set_len((BLOCKS + 100) * 4096).unwrap();
     refused(&["grow"], &[&device], "needs 1282");
     file.set_len((BLOCKS + 800) * 4096).unwrap();
-    // Until it has grown the copy of the superblock is not in the last block.
+    // Until it has grown the copy of the superblock is not in the last block. Behind it is that of
+    // another device, which does not fit the journal.
+    let other = folder.device("other", BLOCKS + 700);
+    done(&["format"], &[&other]);
+    copy(&other, BLOCKS + 699, &device, BLOCKS + 699);
+    flip(&device, (BLOCKS - 1) * 4096 + 100);
     flip(&device, 100);
     refused(&["fsck", "--repair"], &[&device], "no sidecar");
-    flip(&device, 100);
+    flip(&device, (BLOCKS - 1) * 4096 + 100);
+    let lines = done(&["fsck", "--repair"], &[&device]);
+    assert!(lines.contains("written anew from its copy"), "{lines}");
+    let lines = done(&["scrub"], &[&device]);
+    assert!(lines.contains("300 good"), "{lines}");
     let lines = done(&["grow"], &[&device]);
     assert!(lines.contains("data blocks: 1024"), "{lines}");
     flip(&device, 100);

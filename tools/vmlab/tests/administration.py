@@ -119,7 +119,7 @@ def fence(lab: Lab, device: str) -> None:
 
 
 # The server's line when a request of the lost path reaches it after the copy on the other path: decision 0006, "what
-# the protocol leaves open". A packet may be that late, more often where a busy host stops the machines for a moment.
+# the protocol leaves open". A packet may be that late where a busy host stops the server's machine for a moment.
 LATE_PACKET = r"client uses chunk \d+ on .* before this path has answered"
 
 
@@ -127,6 +127,9 @@ def flap(lab: Lab) -> None:
     """One wire goes and comes back; the session and its other path do not notice."""
     mark, server_mark = lab.client.log_mark(), lab.server.log_mark()
     lab.defer(lab.mend, 0)
+    # The server's end first: what is on the way is lost or has arrived before the client sends it over the other path.
+    lab.silence(0)
+    until(lambda: lab.server.read("/sys/class/net/eth0/carrier") == "0", 10, "the server sees the carrier go")
     lab.cut(0)
     until(lambda: paths.state(lab, 0) == "disconnected", 20, "the path is lost")
     lab.mend(0)

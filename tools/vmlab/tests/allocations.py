@@ -64,13 +64,18 @@ class Watch:
 
 
 def ours(stacks: collections.Counter[tuple[str, ...]]) -> dict[str, int]:
-    """Of the stacks with a function of ours: how often each function that ours called asked for memory."""
+    """Of the stacks with a function of ours: how often what ours called asked for memory.
+
+    Each is named by the permitted function among those that ours called, or else by all of them, outermost first. (The
+    function that ours called itself need not be on the stack: a call at the end of a function is a jump.)
+    """
     found: collections.Counter[str] = collections.Counter()
     for stack, count in stacks.items():
         interrupt = next((n for n, name in enumerate(stack) if INTERRUPTS.match(name)), len(stack))
         first = next((n for n, name in enumerate(stack[:interrupt]) if name.split(":")[0] in OURS), None)
         if first is not None:
-            found[stack[first - 1].split(":")[-1] if first else stack[0]] += count
+            called = [name.split(":")[-1] for name in reversed(stack[:first + 1])]
+            found[next((name for name in called if name in PERMITTED), " > ".join(called))] += count
     return dict(found)
 
 

@@ -16,7 +16,7 @@ from vmlab.tests.pi import map_with, no_errors
 from vmlab.tests.pi_devices import mapped
 from vmlab.tests.pi_scrub import command as scrub_command
 from vmlab.tests.pi_scrub import counts, found
-from vmlab.tests.pi_store import DATA, DEVICES, block, bring_tool, format_disk, scrub
+from vmlab.tests.pi_store import DATA, DEVICES, TOOL, block, bring_tool, format_disk, scrub
 
 NAME, DEVICE = "volume", "dm-0"
 FILE = f"{DEVICES}/{DEVICE}/sidecar/grow"
@@ -197,6 +197,29 @@ def test_what_cannot_grow_is_refused(pair: Lab) -> None:
     eq(disk.sectors, blocks * 8)
     disk.unmap()
     eq(scrub(pair, DEVICE)["bad"], 0)
+
+
+@needs(wires=1)
+def test_a_larger_device_whose_superblock_is_lost_is_no_plain_one(pair: Lab) -> None:
+    """Its first block cannot be read, and the copy is not in the last one: no client sees it without its sidecar, and
+    the program finds the copy."""
+    disk = begin(pair)
+    pair.client.run("head -c 1048576 /dev/urandom > /run/area && "
+                    f"dd if=/run/area of={disk.path} bs=64k oflag=direct status=none")
+    disk.unmap()
+    become(pair, "0 8 error", f"8 {(32 * MIB - 1) * 8} linear /dev/ram0 8")
+    mark = pair.server.log_mark()
+    for pi in ("off", "auto", "crc64"):
+        eq(rnbd.try_map(pair, rnbd.request(pair, DEVICE, options=f"access_mode=rw pi={pi}")), "EUCLEAN", pi)
+    ok(pair.server.log_matches("its superblock is damaged: .pi-sidecar fsck --repair", mark), "no cure in the log")
+    become(pair, linear(32 * MIB))
+    pair.server.run(f"dd if=/dev/urandom of=/dev/{DEVICE} bs=4096 count=1 oflag=direct status=none && "
+                    f"{TOOL} fsck --repair /dev/{DEVICE}")
+    disk = map_with(pair, "require", device=DEVICE)
+    pair.client.run(f"dd if={disk.path} bs=64k count=16 iflag=direct status=none | cmp - /run/area")
+    eq(command(pair, "start"), "")
+    grown(pair, LARGE)
+    disk.unmap()
 
 
 @needs(wires=1)
