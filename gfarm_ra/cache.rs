@@ -10,10 +10,11 @@
 //! | `peers` | the other nodes, under a lock |
 //! | `owner` | what this node knows as the owner of chunks |
 //! | `responder` | pages that go to other nodes |
-//! | `fetches`, `keeper` | what this node is reading, and requests that are kept for it |
+//! | `fetches` | what this node is reading |
 //! | `requester`, `run`, `inbox`, `contacts` | pages that come from other nodes |
 //! | `guests` | how much is done for whom |
 //! | `counters` | what has happened |
+//! | `workers` | requests that are kept, and addresses that are looked up |
 //! | `live` | what a node has on its device, and how it answers |
 //! | `node` | all of it, from the mount to the unmount |
 
@@ -23,7 +24,6 @@ mod endpoint;
 mod fetches;
 mod guests;
 mod inbox;
-mod keeper;
 mod live;
 mod membership;
 mod node;
@@ -33,6 +33,7 @@ mod place;
 mod requester;
 mod responder;
 mod run;
+mod workers;
 
 pub(crate) use self::{
     node::{

@@ -288,7 +288,13 @@ impl<I: Incoming> Endpoint<I> {
         &self.qp.handler().counters
     }
 
-    /// Returns the handle for an address, which may have to be looked up. Sleeps.
+    /// Returns whether an address needs no look-up.
+    pub(crate) fn knows(&self, to: &Address) -> bool {
+        self.handles.lock().find(to).is_some()
+    }
+
+    /// Returns the handle for an address, which may have to be looked up: that takes up to a second
+    /// if no machine has it. Sleeps.
     ///
     /// # Errors
     ///

@@ -12,7 +12,6 @@ use super::{
         Admitted,
         Guests, //
     },
-    keeper::Keeper,
     membership::Membership,
     node::Shared,
     owner::Owner,
@@ -24,6 +23,7 @@ use super::{
         Served,
         BUSY, //
     },
+    workers::Workers, //
 };
 use crate::proto::cache::{
     address::{
@@ -72,7 +72,7 @@ impl Live {
         asker: Asker,
         admitted: Admitted,
         pages: Arc<dyn PageCache>,
-        keeper: &Arc<Keeper>,
+        keepers: &Arc<Workers>,
     ) {
         let (id, Asker { node, address, .. }) = (request.id(), asker);
         if request.ask().role != Role::Holder {
@@ -88,7 +88,7 @@ impl Live {
                 Served::Keep(_) => {
                     let this = self.clone();
                     let work = move || this.keep(&request, &asker, admitted, &*pages);
-                    if !keeper.spawn(work) {
+                    if !keepers.spawn(work) {
                         self.reply(id, &asker, BUSY, 0);
                     }
                     return;

@@ -37,6 +37,7 @@ use super::{
         Peers,
         Table, //
     },
+    workers::Workers, //
 };
 use crate::proto::cache::{
     address::{
@@ -62,7 +63,11 @@ use crate::proto::cache::{
 /// The longest time between two looks at what is due, in microseconds.
 const LOOK_US: u64 = 1_000_000;
 
+/// The addresses that are looked up at a time, for messages to them.
+const LOOKED_UP: u16 = 64;
+
 /// A message that is ready to be sent.
+#[derive(Clone)]
 struct Sealed {
     to: Address,
     bytes: [u8; DATAGRAM_LEN_MAX],
@@ -108,6 +113,8 @@ pub(crate) struct Membership<I: Incoming> {
     pub(super) peers: Arc<Peers>,
     key: Key,
     queue: WorkQueue,
+    /// They look addresses up.
+    lookers: Arc<Workers>,
     is_over: AtomicBool,
     #[pin]
     work: DelayedWork<Self>,
@@ -148,12 +155,14 @@ impl<I: Incoming> Membership<I> {
     ) -> Result<Arc<Self>> {
         let flags = Flags::UNBOUND | Flags::MEM_RECLAIM;
         let queue = WorkQueue::new(c"gfarm_members", flags, 1)?;
+        let lookers = Workers::new(c"gfarm_lookup", LOOKED_UP)?;
         Arc::pin_init(
             pin_init!(Self {
                 endpoint: endpoint.clone(),
                 peers: peers.clone(),
                 key,
                 queue,
+                lookers,
                 is_over: AtomicBool::new(false),
                 work <- new_delayed_work!("Membership::work"),
             }),
@@ -171,11 +180,26 @@ impl<I: Incoming> Membership<I> {
     /// Greets a node that does not know this one yet: it takes no request of a stranger. Sleeps.
     pub(super) fn introduce(&self, node: NodeId) {
         if self.peers.with(|table| table.introduce(node, now_us())) {
+            // The greeting is to come before the request, so it does not wait for another worker.
+            if let Some(to) = self.peers.holder(node) {
+                let _ = self.endpoint.handle(&to.address);
+            }
             self.poll();
         }
     }
 
-    /// Sends what is due, and returns when to look again.
+    /// Sends a message, or has a worker send it that looks its address up; returns `false` if none
+    /// can.
+    fn send(&self, message: &Sealed) -> bool {
+        if self.endpoint.knows(&message.to) {
+            message.send(&self.endpoint);
+            return true;
+        }
+        let (endpoint, message) = (self.endpoint.clone(), message.clone());
+        self.lookers.spawn(move || message.send(&endpoint))
+    }
+
+    /// Sends what is due, and returns when to look again. Sleeps.
     fn poll(&self) -> u64 {
         loop {
             let mut body = [0; BODY_LEN_MAX];
@@ -191,7 +215,12 @@ impl<I: Incoming> Membership<I> {
                 (sealed, table.due_us())
             });
             match sealed {
-                Some(sealed) => sealed.send(&self.endpoint),
+                Some(sealed) => {
+                    if !self.send(&sealed) && !self.is_over.load(Relaxed) {
+                        // All workers look addresses up: so does this one.
+                        sealed.send(&self.endpoint);
+                    }
+                }
                 None => return due_us,
             }
         }
@@ -217,7 +246,8 @@ impl<I: Incoming> Membership<I> {
                     body.map(|body| body.and_then(seal))
                 });
                 match answer {
-                    Ok(Some(answer)) => answer.send(&self.endpoint),
+                    // One that no worker can send is as good as lost.
+                    Ok(Some(answer)) => drop(self.send(&answer)),
                     Ok(None) => {}
                     Err(why) => dropped(Counter::from(why)),
                 }
@@ -247,5 +277,6 @@ impl<I: Incoming> Membership<I> {
     pub(crate) fn end(self: &Arc<Self>) {
         self.is_over.store(true, Relaxed);
         drop(workqueue::cancel_delayed_sync::<_, 0>(self));
+        self.lookers.end();
     }
 }

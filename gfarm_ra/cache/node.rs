@@ -37,7 +37,6 @@ use super::{
     },
     fetches::Fetches,
     guests::Guests,
-    keeper::Keeper,
     live::{
         Asker,
         Live, //
@@ -55,6 +54,7 @@ use super::{
         PageCache,
         Responder, //
     },
+    workers::Workers, //
 };
 use crate::proto::{
     attr::FileId,
@@ -87,6 +87,9 @@ use crate::proto::{
 
 /// The requests of others for which fragments are sent at a time; others wait for that.
 const SENDING: u16 = 16;
+
+/// The requests of others that are kept at a time.
+const KEEPING: u16 = 64;
 
 /// How much a node does, as the administrator lets it.
 pub(crate) struct Limits {
@@ -123,7 +126,8 @@ pub(super) struct Shared {
     /// As above; dropped by who takes it, and not by a worker of its own.
     #[pin]
     queue: Mutex<Option<WorkQueue>>,
-    keeper: Arc<Keeper>,
+    /// For requests of others that are kept until this node has the pages.
+    keepers: Arc<Workers>,
 }
 
 impl Node {
@@ -149,7 +153,7 @@ impl Node {
         let queue = WorkQueue::new(c"gfarm_cache", flags, SENDING)?;
         let counters = Counters::new()?;
         let guests = Guests::new(limits.serving, limits.rate_bytes)?;
-        let keeper = Keeper::new()?;
+        let keepers = Workers::new(c"gfarm_keep", KEEPING)?;
         let shared = Arc::pin_init(
             pin_init!(Shared {
                 me,
@@ -160,7 +164,7 @@ impl Node {
                 making <- new_mutex!((), "Shared::making"),
                 live <- new_mutex!(None, "Shared::live"),
                 queue <- new_mutex!(Some(queue), "Shared::queue"),
-                keeper,
+                keepers,
             }),
             GFP_KERNEL,
         )?;
@@ -337,7 +341,7 @@ impl Shared {
         let queue = self.queue.lock().take();
         // Waits for the workers, of which one may have another keep a request.
         drop(queue);
-        self.keeper.end();
+        self.keepers.end();
         drop(live);
     }
 
@@ -401,8 +405,8 @@ impl Shared {
                 return;
             }
         };
-        let (pages, keeper) = (self.pages.clone(), self.keeper.clone());
-        self.spawn(move || live.answer(request, asker, admitted, pages, &keeper));
+        let (pages, keepers) = (self.pages.clone(), self.keepers.clone());
+        self.spawn(move || live.answer(request, asker, admitted, pages, &keepers));
     }
 }
 

@@ -20,7 +20,7 @@ COMPLETE = 200
 BUDGET: dict[str, float] = {
     "address_change": 50, "addresses": 30, "administration": 85, "against_c": 40, "allocations": 40,
     "crc32_umr": 150, "dma": 80, "documentation": 95, "drain": 40, "failover": 200,
-    "failover_c": 115, "faults": 5, "gfarm": 200, "gfarm_cache": 90, "gfarm_cache_addresses": 30,
+    "failover_c": 115, "faults": 5, "gfarm": 200, "gfarm_cache": 90, "gfarm_cache_addresses": 60,
     "gfarm_cache_hostile": 120, "gfarm_cache_options": 40, "gfarm_demo": 100, "gfarm_documentation": 40,
     "gfarm_cache_devices": 60, "gfarm_cache_fragments": 45, "gfarm_cache_history": 75, "gfarm_cache_holders": 75,
     "gfarm_cache_machines": 115, "gfarm_cache_readers": 300, "gfarm_cache_waits": 100,

@@ -89,6 +89,8 @@ pub struct Members<S> {
     rankings: Rankings,
     /// Where the next round looks for a peer to probe.
     turn: usize,
+    /// From which place on the next peer is looked for whose probe is due.
+    next_probe: usize,
     /// Where the next search for news begins.
     news_from: usize,
     round_us: u64,
@@ -122,6 +124,7 @@ impl<S: DerefMut<Target = [PeerPlace]>> Members<S> {
             table: Table::new(places),
             rankings: Rankings::new(),
             turn: 0,
+            next_probe: 0,
             news_from: 0,
             round_us: now_us.saturating_add(delay_us),
             join: Some(0),

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from vmlab import gfarm_mount, gfarm_node
-from vmlab.checks import eq, ge, until
+from vmlab import gfarm_mount, gfarm_node, paths
+from vmlab.checks import eq, ge, in_time, until
 from vmlab.gfarm_mount import AT
 from vmlab.gfarm_node import Node
 from vmlab.lab import Lab
@@ -78,3 +78,26 @@ def test_the_handles_of_addresses_that_are_left_go(vm: Lab) -> None:
             made, _ = _handles(machine)
             ge(made, ROUNDS * EACH, "handles that were made")
         until(lambda: _handles(machine)[1] == 0, 10, "no handle is left")
+
+
+# Each look-up of one that nobody has takes a second.
+NOBODY = 200
+
+
+@needs(wires=2, timeout=300)
+def test_addresses_that_nobody_has_keep_no_one_waiting(pair: Lab) -> None:
+    """A node is told of many of them, and then of one that is there: it knows that one at once, and ends at once."""
+    servers, machine = gfarm_mount.start(pair), pair.server
+    nobody = "\n".join(f"add gid=::ffff:10.0.1.{50 + number} qpn=17" for number in range(NOBODY))
+    with gfarm_node.node(servers, "ib_devname=rxe1", f"{AT}0") as other:
+        with gfarm_node.node(servers, "ib_devname=rxe1", f"{AT}1") as one:
+            eq(one.add(nobody), "", "addresses that nobody has")
+            eq(one.add(other.address), "")
+            there = other.address
+            paths.guest_seconds(machine, lambda: there in one.peers(), 60, "it is told of the other one")
+            took = paths.guest_seconds(machine, lambda: one.peers()[there] == "alive", 120, "the other one is alive")
+            paths.figure(f"known after {took:.1f} s")
+            in_time(took < 15, f"the node that is there was known after {took:.1f} s")
+            ended = paths.uptime(machine)
+        took = paths.uptime(machine) - ended
+        in_time(took < 10, f"the unmount took {took:.1f} s")

@@ -74,13 +74,17 @@ impl<S: DerefMut<Target = [PeerPlace]>> Members<S> {
         }
         let news = self.news();
         let mut to = None;
-        for index in 0..self.table.end() {
+        // From the next one on: each has its turn, even if they are due faster than they are sent.
+        let end = self.table.end();
+        let next = self.next_probe.min(end);
+        for index in (next..end).chain(0..next) {
             let peer = self.table.get_mut(index);
             match peer.map_or(Due::Nothing, |peer| peer.due(news, now_us)) {
                 Due::Nothing => {}
                 Due::Changed => self.table.changed(),
                 Due::Forget => self.table.set(index, None),
                 Due::Probe => {
+                    self.next_probe = index.saturating_add(1);
                     to = Some(index);
                     break;
                 }

@@ -4,6 +4,8 @@
 
 mod owners;
 
+use std::collections::HashSet;
+
 use ferro_proto::errno::Errno;
 use proto::gfarm::cache::{
     address::{
@@ -364,6 +366,24 @@ fn peers_are_added_and_removed_by_hand() {
     assert_eq!(me.add(other_key, 0), Ok(()));
     assert!(me.peers().any(|peer| peer.address() == other_key));
     assert_eq!(me.peers().count(), 3);
+}
+
+/// Each probe waits for the look-up of an address that nobody has, while the next ones get due.
+#[test]
+fn each_has_its_turn_when_probes_are_sent_slowly() {
+    let mut me = table(0, 300);
+    for n in 1..=200 {
+        me.add(address(n), 0).unwrap();
+    }
+    let mut now_us = 1;
+    let probed: HashSet<_> = (0..200)
+        .map(|round| {
+            now_us += 1_000_000;
+            let mut out = [0; BODY_LEN_MAX];
+            me.poll(now_us, round, &mut out).unwrap().to
+        })
+        .collect();
+    assert_eq!(probed.len(), 200);
 }
 
 #[test]

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The workers with requests of others that are kept. They have a queue of their own: those who
-//! wait hold up none who ask.
+//! Workers for what waits long, a limited number: those who wait hold up none who do not.
 
 use kernel::{
     alloc::flags::GFP_NOWAIT,
@@ -24,20 +23,18 @@ use kernel_ext::{
     }, //
 };
 
-/// The requests that are kept at a time.
-const KEEPING: u16 = 64;
-
-/// The workers.
+/// Workers with a queue of their own.
 #[pin_data]
-pub(super) struct Keeper {
-    /// There until [`Keeper::end`].
+pub(super) struct Workers {
+    /// There until [`Workers::end`].
     #[pin]
     queue: Mutex<Option<WorkQueue>>,
     count: AtomicU32,
+    count_max: u16,
 }
 
-/// A request that is counted.
-struct Counted(Arc<Keeper>);
+/// A worker that is counted.
+struct Counted(Arc<Workers>);
 
 impl Drop for Counted {
     fn drop(&mut self) {
@@ -45,25 +42,30 @@ impl Drop for Counted {
     }
 }
 
-impl Keeper {
-    /// Allocates it. Sleeps.
-    pub(super) fn new() -> Result<Arc<Self>> {
+impl Workers {
+    /// Allocates the queue; `count_max` workers run at a time. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// Returns `ENOMEM` if an allocation fails.
+    pub(super) fn new(name: &CStr, count_max: u16) -> Result<Arc<Self>> {
         let flags = Flags::UNBOUND | Flags::MEM_RECLAIM;
-        let queue = WorkQueue::new(c"gfarm_keep", flags, KEEPING)?;
+        let queue = WorkQueue::new(name, flags, count_max)?;
         Arc::pin_init(
             pin_init!(Self {
-                queue <- new_mutex!(Some(queue), "Keeper::queue"),
+                queue <- new_mutex!(Some(queue), "Workers::queue"),
                 count: AtomicU32::new(0),
+                count_max,
             }),
             GFP_KERNEL,
         )
     }
 
-    /// Has a worker carry out `work`; drops it, and returns `false`, if too many requests are kept,
-    /// there is no memory, or the node has ended. Sleeps.
+    /// Has a worker carry out `work`; drops it, and returns `false`, if all are busy, there is no
+    /// memory, or they have ended. Sleeps.
     pub(super) fn spawn(self: &Arc<Self>, work: impl FnOnce() + Send + 'static) -> bool {
         let counted = Counted(self.clone());
-        if self.count.fetch_add(1, Relaxed) >= KEEPING.into() {
+        if self.count.fetch_add(1, Relaxed) >= self.count_max.into() {
             return false;
         }
         let queue = self.queue.lock();
@@ -76,7 +78,7 @@ impl Keeper {
         spawned.is_some_and(|spawned| spawned.is_ok())
     }
 
-    /// Ends it: waits for the workers. Sleeps.
+    /// Ends them: waits for those that are busy. Sleeps.
     pub(super) fn end(&self) {
         let queue = self.queue.lock().take();
         drop(queue);
