@@ -31,6 +31,7 @@ pub mod recovery;
 pub mod replay;
 pub mod ring;
 pub mod scrub;
+pub mod sectors;
 pub mod store;
 pub mod superblock;
 pub mod tickets;

@@ -62,8 +62,8 @@ pub(super) struct Inbox {
     mail: SpinLock<Mail>,
     /// Fragments have come since the worker has asked to be told.
     has_fragments: AtomicBool,
-    /// The queue pair has failed. No mail: its device may say so in an interrupt, which must not
-    /// wait for the lock of a thread.
+    /// The queue pair or its completion queue has failed. No mail: the device may say so in an
+    /// interrupt, which must not wait for the lock of a thread.
     has_failed: AtomicBool,
     #[pin]
     wake: WaitQueue,
@@ -230,6 +230,14 @@ impl Inbox {
     }
 }
 
+impl Inbox {
+    /// Has the worker end the read. Any context: without a lock.
+    fn fail(&self) {
+        self.has_failed.store(true, Relaxed);
+        self.wake.wake_all();
+    }
+}
+
 impl Notify for Inbox {
     // No lock: it may be called in an interrupt.
     fn notify(&self) {
@@ -238,8 +246,8 @@ impl Notify for Inbox {
     }
 
     fn broken(&self) {
-        // Its queue pair breaks as well, which ends the read.
         pr_err!("the completion queue of a read from other nodes has lost completions\n");
+        self.fail();
     }
 }
 
@@ -260,7 +268,6 @@ impl ReceiveEvents for Landed {
     }
 
     fn failed(&self) {
-        self.0.has_failed.store(true, Relaxed);
-        self.0.wake.wake_all();
+        self.0.fail();
     }
 }

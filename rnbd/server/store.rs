@@ -25,6 +25,7 @@ mod job;
 mod pages;
 mod port;
 mod scrub;
+mod sector;
 mod shared;
 
 use block_ext::{

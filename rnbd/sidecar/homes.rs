@@ -8,11 +8,21 @@
 //! A block is *fresh* from its first write until a flush: its data may still be what was there
 //! before, which no tuple describes.
 
-use core::borrow::BorrowMut;
+use core::{
+    borrow::BorrowMut,
+    mem, //
+};
 
-use super::group::{
-    Index,
-    GROUP_BLOCKS, //
+use super::{
+    group::{
+        Index,
+        GROUP_BLOCKS, //
+    },
+    record::Unit,
+    sectors::{
+        Part,
+        Sectors, //
+    },
 };
 
 /// A set of blocks of a group.
@@ -58,6 +68,8 @@ pub struct Slot {
     pins: u16,
     /// The lowest record with a tuple that the last write home did not have.
     dirty: Option<u64>,
+    /// Where these tuples are.
+    changed: Sectors,
     /// The lowest record with a tuple that the write home in flight has.
     writing: Option<u64>,
     /// Blocks that are fresh: for the flush in flight, and for the next one.
@@ -277,10 +289,11 @@ impl<P: BorrowMut<[Slot]>> Homes<P> {
         }
     }
 
-    /// A tuple of the record `sequence` was set in a slot.
-    pub fn dirty(&mut self, at: usize, sequence: u64) {
+    /// The tuple of a block of the record `sequence` was set in a slot.
+    pub fn dirty(&mut self, at: usize, index: Index, sequence: u64) {
         self.change(at, |slot| {
             slot.dirty = Some(slot.dirty.map_or(sequence, |first| first.min(sequence)));
+            slot.changed.add(index);
         });
     }
 
@@ -318,9 +331,9 @@ impl<P: BorrowMut<[Slot]>> Homes<P> {
         }
     }
 
-    /// Returns the slot that should be written home now, and its group: that of the oldest record.
-    /// The caller copies the PI block before it changes again.
-    pub fn start_write(&mut self) -> Option<(usize, u64)> {
+    /// Returns the slot that should be written home now, its group, and what of the PI block has
+    /// changed: that of the oldest record. The caller copies the PI block before it changes again.
+    pub fn start_write(&mut self, unit: Unit) -> Option<(usize, u64, Part)> {
         // An older version of a PI block must not be written last.
         let (at, group) = self
             .slots
@@ -330,17 +343,23 @@ impl<P: BorrowMut<[Slot]>> Homes<P> {
             .filter(|(_, slot)| slot.dirty.is_some() && slot.writing.is_none())
             .min_by_key(|(_, slot)| slot.dirty)
             .map(|(at, slot)| (at, slot.group))?;
-        self.change(at, |slot| slot.writing = slot.dirty.take());
-        Some((at, group))
+        let mut changed = Sectors::ALL;
+        self.change(at, |slot| {
+            slot.writing = slot.dirty.take();
+            changed = mem::take(&mut slot.changed);
+        });
+        Some((at, group, changed.part(unit)))
     }
 
     /// The write home of a slot has ended.
     pub fn end_write(&mut self, at: usize, is_written: bool) {
-        let mut sequence = None;
-        self.change(at, |slot| sequence = slot.writing.take());
-        if let Some(sequence) = sequence.filter(|_| !is_written) {
-            self.dirty(at, sequence);
-        }
+        self.change(at, |slot| {
+            let sequence = slot.writing.take();
+            if !is_written {
+                slot.dirty = [sequence, slot.dirty].into_iter().flatten().min();
+                slot.changed = Sectors::ALL;
+            }
+        });
     }
 
     /// Returns the lowest record with a tuple that is not home.

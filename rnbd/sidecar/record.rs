@@ -58,7 +58,7 @@ use super::{
 /// The maximum number of entries of a record.
 pub const ENTRIES_MAX: usize = 100;
 
-/// What a record is a multiple of.
+/// What a record is a multiple of, and a part of a PI block that is written home.
 ///
 /// # Invariants
 ///
@@ -92,6 +92,11 @@ impl Unit {
             true => Self::SECTOR,
             false => Self::BLOCK,
         }
+    }
+
+    /// Returns whether each sector can be written by itself.
+    pub const fn fits_sectors(self) -> bool {
+        self.0 <= Self::SECTOR.0
     }
 
     /// The size of a record whose content has `bytes` bytes, at most a block.

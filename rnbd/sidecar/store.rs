@@ -51,6 +51,7 @@ use super::{
         ENTRIES_MAX, //
     },
     ring::Ring,
+    sectors::Part,
     tuple::{
         Seal,
         Tuple, //
@@ -96,6 +97,8 @@ pub enum Action {
         slot: usize,
         /// The group.
         group: u64,
+        /// What is to be written at least; the rest is there already.
+        part: Part,
     },
     /// Flush the device's cache; ends with [`Store::flushed`].
     Flush,
@@ -404,8 +407,8 @@ impl<R: BorrowMut<[Place]>, H: BorrowMut<[Slot]>> Store<R, H> {
         if !is_allowed || !self.is_pressed(is_starved) {
             return None;
         }
-        let (slot, group) = self.homes.start_write()?;
-        Some(Action::WriteHome { slot, group })
+        let (slot, group, part) = self.homes.start_write(self.ring.unit())?;
+        Some(Action::WriteHome { slot, group, part })
     }
 
     /// A PI block was written home, or its write has failed.

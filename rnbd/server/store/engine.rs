@@ -25,12 +25,12 @@ use super::{
         REQUESTS,
         SLOTS, //
     },
+    sector::Sector,
     shared::{
         Core,
         StoreIo, //
     },
     Crc,
-    BLOCK_SECTORS,
     BLOCK_SIZE, //
 };
 use crate::{
@@ -49,6 +49,7 @@ use crate::{
             ENTRIES_MAX, //
         },
         ring::Ring,
+        sectors::Part,
         store::{
             Action,
             Place,
@@ -299,12 +300,7 @@ impl Engine {
             Action::Data(ticket) if self.is_scrub(ticket) => self.read_scrub_piece(core, ticket),
             Action::Data(ticket) => self.start_data(core, ticket),
             Action::ReadBack(ticket) => self.read_back(core, ticket),
-            Action::WriteHome { slot, group } => {
-                let page = self.pages.save(slot).ok();
-                let at = self.layout.home(group);
-                let event = Event::HomeWritten(slot);
-                self.submit(core, event, (Op::Write, Flags::META), at, page);
-            }
+            Action::WriteHome { slot, group, part } => self.write_home(core, slot, group, part),
             Action::Flush => self.flush(core, Event::Flushed),
             Action::Answer { ticket, .. } if self.is_scrub(ticket) => self.scrub_piece_ended(core),
             Action::Answer { ticket, is_ok } => self.piece_ended(ticket, is_ok),
@@ -333,9 +329,22 @@ impl Engine {
         let image = copied.is_ok().then(|| self.record_image.clone());
         // CAST: it is at most a block.
         let range = image.map(|image| (image, 0, record.len() as u32));
-        let at = Some(self.layout.record(head.sequence));
+        let at = Sector::of(Some(self.layout.record(head.sequence)));
         let flags = Flags::META | Flags::SYNC | Flags::FUA;
         self.submit_range(core, Event::Record, (Op::Write, flags, 0), at, range);
+    }
+
+    /// Writes a part of the PI block in a slot home.
+    fn write_home(&mut self, core: &Arc<Core>, slot: usize, group: u64, part: Part) {
+        let bytes = part.bytes();
+        // CAST: At most a block.
+        let (offset, len) = (bytes.start, bytes.len() as u32);
+        let image = self.pages.save(slot, bytes).ok();
+        let range = image.map(|image| (image, offset, len));
+        let home = Sector::of(self.layout.home(group));
+        let at = home.and_then(|home| home.after(part.first_sector()));
+        let event = Event::HomeWritten(slot);
+        self.submit_range(core, event, (Op::Write, Flags::META, 0), at, range);
     }
 
     /// Flushes the device's cache.
@@ -362,24 +371,23 @@ impl Engine {
             core,
             event,
             (op, flags, 0),
-            block,
+            Sector::of(block),
             page.map(|page| (page, 0, BLOCK_SIZE)),
         );
     }
 
-    /// Submits an IO of a range of memory.
+    /// Submits an IO of a range of memory from a sector of the device on.
     pub(super) fn submit_range(
         &mut self,
         core: &Arc<Core>,
         event: Event,
         (op, flags, prio): (Op, Flags, u16),
-        block: Option<u64>,
+        sector: Option<Sector>,
         range: Option<(Arc<PageBlock>, usize, u32)>,
     ) {
         self.in_flight = self.in_flight.saturating_add(1);
-        let sector = block.and_then(|block| block.checked_mul(BLOCK_SECTORS.into()));
         let io = StoreIo::new(core.clone(), event);
-        let mut bio = Bio::new(io, op, flags, sector.unwrap_or(u64::MAX));
+        let mut bio = Bio::new(io, op, flags, sector.map_or(u64::MAX, Sector::number));
         // A priority that does not exist is ignored.
         let _ = bio.set_ioprio(prio);
         let added = match (sector, range) {
@@ -426,7 +434,7 @@ impl Engine {
             return self.data_ended(ticket, Err(EIO));
         };
         let at = self.layout.data(job.block(piece.offset));
-        let at = at.map(|(at, _)| at);
+        let at = Sector::of(at.map(|(at, _)| at));
         let len = u32::from(piece.blocks).saturating_mul(BLOCK_SIZE);
         let event = Event::Data(ticket);
         let (op, flags) = match piece.kind {
@@ -450,15 +458,14 @@ impl Engine {
     }
 
     /// Discards blocks on the device, which need not: they read as zeroes anyway.
-    fn start_discard(&mut self, core: &Arc<Core>, ticket: Ticket, at: Option<u64>, len: u32) {
+    fn start_discard(&mut self, core: &Arc<Core>, ticket: Ticket, at: Option<Sector>, len: u32) {
         let can_discard = core.device().max_discard_sectors() != 0;
-        let sector = at.and_then(|at| at.checked_mul(BLOCK_SECTORS.into()));
-        let Some(sector) = sector.filter(|_| can_discard) else {
+        let Some(at) = at.filter(|_| can_discard) else {
             return self.data_ended(ticket, Ok(()));
         };
         self.in_flight = self.in_flight.saturating_add(1);
         let io = StoreIo::new(core.clone(), Event::Data(ticket));
-        let mut bio = Bio::new(io, Op::Discard, Flags::NONE, sector);
+        let mut bio = Bio::new(io, Op::Discard, Flags::NONE, at.number());
         // Dropping the bio ends it with an error.
         if bio.set_len_bytes(len).is_ok() {
             bio.submit();
@@ -474,6 +481,7 @@ impl Engine {
         };
         let offset = piece.offset.saturating_add(piece.read_back.into());
         let at = self.layout.data(job.block(offset)).map(|(at, _)| at);
+        let at = Sector::of(at);
         let place = (offset as usize).saturating_mul(BLOCK_BYTES);
         let range = job.pages().map(|pages| (pages.clone(), place, BLOCK_SIZE));
         let event = Event::ReadBack(ticket);

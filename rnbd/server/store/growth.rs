@@ -32,6 +32,7 @@ use super::{
     },
     files,
     pages::zeroed,
+    sector::Sector,
     shared::Core,
     Crc,
     BLOCK_SECTORS,
@@ -197,7 +198,7 @@ impl Engine {
             false => Flags::NONE,
         };
         let how = (Op::Write, Flags::META | fua, 0);
-        self.submit_range(core, event, how, place, range);
+        self.submit_range(core, event, how, Sector::of(place), range);
         true
     }
 

@@ -2,6 +2,8 @@
 
 //! The memory of a device with a sidecar: PI blocks, and the tuples of writes.
 
+use core::ops::Range;
+
 use kernel::{
     prelude::*,
     sync::Arc, //
@@ -74,10 +76,11 @@ impl Pages {
         image.copy_out(0, &mut home[..])
     }
 
-    /// The device is going to write the PI block of a slot: it gets a copy.
-    pub(super) fn save(&self, slot: usize) -> Result<Arc<PageBlock>> {
+    /// The device is going to write these bytes of the PI block of a slot: it gets a copy.
+    pub(super) fn save(&self, slot: usize, bytes: Range<usize>) -> Result<Arc<PageBlock>> {
         let image = self.images.get(slot).ok_or(EINVAL)?;
-        image.copy_in(0, &self.home(slot)[..])?;
+        let start = bytes.start;
+        image.copy_in(start, self.home(slot).get(bytes).ok_or(EINVAL)?)?;
         Ok(image.clone())
     }
 

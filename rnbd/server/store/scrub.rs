@@ -31,6 +31,7 @@ use super::{
         Event, //
     },
     files,
+    sector::Sector,
     shared::Core,
     BLOCK_SIZE, //
 };
@@ -146,7 +147,7 @@ impl Engine {
         let range = scrub.memory.clone().map(|memory| (memory, 0, len));
         drop(scrub);
         let event = Event::Data(ticket);
-        let at = at.map(|(at, _)| at);
+        let at = Sector::of(at.map(|(at, _)| at));
         self.submit_range(core, event, (Op::Read, Flags::NONE, IDLE), at, range);
     }
 

@@ -144,8 +144,9 @@ impl<R: BorrowMut<[Place]>, H: BorrowMut<[Slot]>> Store<R, H> {
     ) {
         let block = queued.request.first().wrapping_add(offset.into());
         if let Some(slot) = Self::slot_of(queued, block) {
-            group::set_tuple(memory.home_mut(slot), group::place(block).1, tuple);
-            self.homes.dirty(slot, queued.state.sequence);
+            let index = group::place(block).1;
+            group::set_tuple(memory.home_mut(slot), index, tuple);
+            self.homes.dirty(slot, index, queued.state.sequence);
         }
     }
 

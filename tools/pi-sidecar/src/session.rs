@@ -222,7 +222,8 @@ impl<D: Device, C: Checksum + Copy> Session<D, C> {
                 let is_ok = self.note(result);
                 self.store.record_written(is_ok);
             }
-            Action::WriteHome { slot, group } => {
+            // The unit is a block, so the part is all of it.
+            Action::WriteHome { slot, group, .. } => {
                 let at = self.volume.layout().home(group).unwrap_or(u64::MAX);
                 let result = self.device.write(at, self.pages.home(slot), false);
                 let is_ok = self.note(result);

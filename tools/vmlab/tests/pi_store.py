@@ -44,6 +44,19 @@ def scrub(lab: Lab, device: str = "ram0") -> dict[str, int]:
     return dict(zip(("good", "unwritten", "bad"), map(int, found.groups()), strict=True))
 
 
+# The sizes of the records in a journal; 0 is that of a whole block.
+SIZES = """python3 -S -c '
+b = open("/dev/{device}", "rb").read(4 << 20)
+slots = [b[at:at + 4096] for at in range(0, len(b), 4096)]
+print(*{{int.from_bytes(slot[34:36], "little") for slot in slots if slot.startswith(b"pjournal")}})'
+"""
+
+
+def sizes(lab: Lab, device: str) -> set[int]:
+    """The sizes of the records that the server's device has."""
+    return {int(word) for word in lab.server.run(SIZES.format(device=device)).split()}
+
+
 def exported(lab: Lab, device: str = "ram0") -> str:
     """The checksum of all data, as the raw reader gets them."""
     lab.server.run(f"{TOOL} export /dev/{device} /run/exported", 120)
@@ -279,58 +292,6 @@ def test_a_c_client_is_served_from_the_sidecar(pair: Lab) -> None:
     found = scrub(pair)
     eq((found["bad"], exported(pair)), (0, sum_))
     ge(found["good"], 1024, str(found))
-
-
-# The sizes of the records in a journal; 0 is that of a whole block.
-SIZES = """python3 -S -c '
-b = open("/dev/{device}", "rb").read(4 << 20)
-slots = [b[at:at + 4096] for at in range(0, len(b), 4096)]
-print(*{{int.from_bytes(slot[34:36], "little") for slot in slots if slot.startswith(b"pjournal")}})'
-"""
-
-
-def sizes(lab: Lab, device: str) -> set[int]:
-    """The sizes of the records that the server's device has."""
-    return {int(word) for word in lab.server.run(SIZES.format(device=device)).split()}
-
-
-@needs(wires=1)
-def test_records_have_the_sectors_that_they_need(pair: Lab) -> None:
-    """Version 1 stays as it is until it is made version 2; a device with large physical blocks gets whole ones."""
-    rnbd.ram_disk(pair, 16)
-    rnbd.null_disk(pair, "gb=1 memory_backed=1")
-    rnbd.load_server(pair)
-    rnbd.load_client(pair)
-
-    def use(device: str) -> None:
-        disk = map_with(pair, "require", device)
-        for depth in (1, 16):
-            disk.fio(f"--rw=randwrite --bsrange=4k-128k --iodepth={depth} --size=8m --verify=crc32c --verify_fatal=1",
-                     120).clean()
-        no_errors(pair, disk, device)
-        disk.unmap()
-        eq(scrub(pair, device)["bad"], 0)
-
-    format_disk(pair, "nullb0", "--format-version 1 --journal-slots 255")
-    use("nullb0")
-    eq(sizes(pair, "nullb0"), {0}, "sizes of records in version 1")
-    ok("version: 2" in pair.server.run(f"{TOOL} upgrade /dev/nullb0"), "the device has version 2")
-    use("nullb0")
-    found = sizes(pair, "nullb0")
-    # Up to 32 blocks in a request: 64 bytes, 40 for each of them, and 8.
-    ok(found >= {512, 1024} and all(size % 512 == 0 for size in found), f"sizes of records in version 2: {found}")
-    pair.server.run("dd if=/dev/zero of=/dev/nullb0 bs=1M count=4 oflag=direct status=none")
-    format_disk(pair, "nullb0")
-    ok("journal slots: 1023" in pair.server.run(f"{TOOL} info /dev/nullb0"), "a large device has a long journal")
-    use("nullb0")
-    ok(512 in sizes(pair, "nullb0"), "sizes of records")
-    format_disk(pair)
-    use("ram0")
-    eq((pair.server.read("/sys/block/ram0/queue/physical_block_size"), sizes(pair, "ram0")), ("4096", {0}))
-    pair.server.run("printf '\\003' | dd of=/dev/ram0 bs=1 seek=8 conv=notrunc status=none; sync")
-    mark = pair.server.log_mark()
-    eq(rnbd.try_map(pair, rnbd.request(pair, options="access_mode=rw pi=crc64")), "EUCLEAN")
-    ok(pair.server.log_matches("its sidecar has version 3 or a format that is not known", mark), "no reason in the log")
 
 
 NAME = "suspect"

@@ -63,13 +63,34 @@ pub(crate) type Image = Vec<u32>;
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Write {
     pub(crate) place: usize,
-    /// All parts of the block, or some from its start on.
+    /// The first part of the block that is written.
+    pub(crate) first: usize,
+    /// All parts of the block, or some in a row.
     pub(crate) parts: Vec<u32>,
     /// It has ended, so that reads see it.
     pub(crate) is_done: bool,
 }
 
-/// The bytes at which a write can be torn.
+impl Write {
+    /// The parts of the block that are written.
+    fn range(&self) -> Range<usize> {
+        self.first..self.first + self.parts.len()
+    }
+}
+
+/// Kinds of blocks, in the order in which they come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Kind {
+    Record,
+    Home,
+    Other,
+}
+
+/// The bytes at which a write of a PI block can be torn: the borders of the sectors that have
+/// tuples here.
+const HOME_BORDERS: &[usize] = &[512, 1024, 3584];
+
+/// The bytes at which a write of other blocks can be torn.
 #[derive(Clone, Copy)]
 pub(crate) struct Borders<'a> {
     pub(crate) records: &'a [usize],
@@ -82,15 +103,18 @@ fn parts(borders: &[usize]) -> Vec<Range<usize>> {
     starts.zip(ends).map(|(start, end)| start..end).collect()
 }
 
+/// What is written to a kind of block, and from which byte on.
+type Known = (Kind, usize, Box<[u8]>);
+
 /// The blocks of interest, the parts that a write can be torn into, and all contents of parts.
 pub(crate) struct Shape {
     pub(crate) layout: Layout,
     blocks: Vec<u64>,
-    /// Of the slots of the journal, which come first, and of the other blocks.
-    parts: [Vec<Range<usize>>; 2],
+    /// Of the slots of the journal, which come first, of the PI blocks, and of the other blocks.
+    parts: [Vec<Range<usize>>; 3],
     contents: Vec<Rc<[u8]>>,
     numbers: HashMap<Rc<[u8]>, u32>,
-    known: HashMap<(bool, Box<[u8]>), Vec<u32>>,
+    known: HashMap<Known, Vec<u32>>,
 }
 
 impl Shape {
@@ -104,7 +128,11 @@ impl Shape {
         Self {
             layout,
             blocks,
-            parts: [parts(borders.records), parts(borders.others)],
+            parts: [
+                parts(borders.records),
+                parts(HOME_BORDERS),
+                parts(borders.others),
+            ],
             contents: Vec::new(),
             numbers: HashMap::new(),
             known: HashMap::new(),
@@ -124,40 +152,68 @@ impl Shape {
         self.blocks.iter().position(|b| *b == block).unwrap()
     }
 
-    fn is_record(&self, place: usize) -> bool {
-        place < self.layout.slots() as usize
+    /// How many blocks there are of each kind.
+    fn counts(&self) -> [usize; 3] {
+        let records = self.layout.slots() as usize;
+        let homes = self.layout.groups() as usize;
+        [records, homes, self.places() - records - homes]
+    }
+
+    fn kind(&self, place: usize) -> Kind {
+        let [records, homes, _] = self.counts();
+        match place {
+            _ if place < records => Kind::Record,
+            _ if place < records + homes => Kind::Home,
+            _ => Kind::Other,
+        }
     }
 
     fn parts(&self, place: usize) -> &[Range<usize>] {
-        &self.parts[usize::from(!self.is_record(place))]
+        &self.parts[self.kind(place) as usize]
     }
 
     /// The parts of a block in an image.
     pub(crate) fn range(&self, place: usize) -> Range<usize> {
-        let records = place.min(self.layout.slots() as usize);
-        let start = records * self.parts[0].len() + (place - records) * self.parts[1].len();
+        let (mut start, mut left) = (0, place);
+        for (count, parts) in self.counts().into_iter().zip(&self.parts) {
+            start += left.min(count) * parts.len();
+            left -= left.min(count);
+        }
         start..start + self.parts(place).len()
     }
 
-    /// The parts of what is written at the start of a block.
+    /// The first part of a block that begins at a byte.
+    pub(crate) fn first(&self, place: usize, start: usize) -> usize {
+        let mut parts = self.parts(place).iter();
+        let first = parts.position(|range| range.start == start);
+        first.unwrap_or_else(|| panic!("no border at {start}"))
+    }
+
+    /// The parts of what is written from the start of a block on.
     pub(crate) fn split(&mut self, place: usize, bytes: &[u8]) -> Vec<u32> {
-        let key = (self.is_record(place), bytes.into());
+        self.split_from(place, 0, bytes)
+    }
+
+    /// The parts of what is written from a byte of a block on.
+    pub(crate) fn split_from(&mut self, place: usize, start: usize, bytes: &[u8]) -> Vec<u32> {
+        let key = (self.kind(place), start, bytes.into());
         if let Some(parts) = self.known.get(&key) {
             return parts.clone();
         }
+        let end = start + bytes.len();
         let ranges = self.parts(place).to_vec();
-        let ranges = ranges.iter().filter(|range| range.end <= bytes.len());
+        let ranges = ranges.iter().filter(|r| start <= r.start && r.end <= end);
         let parts: Vec<u32> = ranges
             .map(|range| {
-                let content: Rc<[u8]> = bytes[range.clone()].into();
+                let content: Rc<[u8]> = bytes[range.start - start..range.end - start].into();
                 *self.numbers.entry(content.clone()).or_insert_with(|| {
                     self.contents.push(content);
                     self.contents.len() as u32 - 1
                 })
             })
             .collect();
-        let written = parts.len();
-        assert_eq!(self.parts(place)[written - 1].end, bytes.len(), "no border");
+        let last = self.first(place, start) + parts.len() - 1;
+        assert_eq!(self.parts(place)[last].end, end, "no border");
         self.known.insert(key, parts.clone());
         parts
     }
@@ -172,7 +228,7 @@ impl Shape {
 /// A write becomes durable.
 pub(crate) fn apply(shape: &Shape, medium: &mut Image, write: &Write) {
     let range = shape.range(write.place);
-    medium[range][..write.parts.len()].copy_from_slice(&write.parts);
+    medium[range][write.range()].copy_from_slice(&write.parts);
 }
 
 /// What a read sees: the newest writes that have ended, else what is durable.
@@ -180,7 +236,7 @@ pub(crate) fn visible(shape: &Shape, medium: &Image, writes: &[Write], place: us
     let mut parts = medium[shape.range(place)].to_vec();
     let here = |write: &&Write| write.place == place && write.is_done;
     for write in writes.iter().filter(here) {
-        parts[..write.parts.len()].copy_from_slice(&write.parts);
+        parts[write.range()].copy_from_slice(&write.parts);
     }
     parts
 }
@@ -192,7 +248,8 @@ pub(crate) fn crash_images(shape: &Shape, medium: &Image, writes: &[Write]) -> V
         for (part, at) in range.enumerate() {
             let mut choices = vec![medium[at]];
             let here = writes.iter().filter(|write| write.place == place);
-            for written in here.filter_map(|write| write.parts.get(part)) {
+            for written in here.filter_map(|write| write.parts.get(part.checked_sub(write.first)?))
+            {
                 if !choices.contains(written) {
                     choices.push(*written);
                 }

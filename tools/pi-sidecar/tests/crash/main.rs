@@ -59,6 +59,8 @@ enum Mistake {
     /// It leaves out the units between the first and the last one. (That it leaves out the rest of
     /// the last one, in which it stands, is none as long as units are not torn.)
     UnitsBetweenUncovered,
+    /// Of a PI block only the first sector with changed tuples is written.
+    LastSectorLeftOut,
     /// The last unit of a record is not written.
     LastUnitLeftOut,
 }

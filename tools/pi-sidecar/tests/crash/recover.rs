@@ -98,6 +98,7 @@ impl Device for Replayed<'_> {
         let parts = self.shape.split(place, from);
         self.writes.push(Write {
             place,
+            first: 0,
             parts,
             is_done: true,
         });

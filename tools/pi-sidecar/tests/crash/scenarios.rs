@@ -350,6 +350,7 @@ fn mistakes_are_found() {
             Mistake::HomeBeforeRecord,
             Mistake::TailTooNew,
             Mistake::MarkBeforeHomes,
+            Mistake::LastSectorLeftOut,
         ] {
             let is_found = finds(records, mistake, &two, &[A, B]);
             assert!(is_found, "{mistake:?} is not found, {records:?}");

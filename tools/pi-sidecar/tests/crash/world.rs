@@ -244,10 +244,23 @@ impl World {
     }
 
     fn put(&mut self, shape: &mut Shape, block: u64, data: &[u8], fua: bool, purpose: Purpose) {
+        self.put_from(shape, (block, 0), data, fua, purpose);
+    }
+
+    /// Writes from a byte of a block on.
+    fn put_from(
+        &mut self,
+        shape: &mut Shape,
+        (block, start): (u64, usize),
+        data: &[u8],
+        fua: bool,
+        purpose: Purpose,
+    ) {
         let place = shape.place(block);
         let write = Write {
             place,
-            parts: shape.split(place, data),
+            first: shape.first(place, start),
+            parts: shape.split_from(place, start, data),
             is_done: false,
         };
         self.writes.push(write);
@@ -290,10 +303,17 @@ impl World {
             }
             Action::Data(ticket) => self.start_data(setting, shape, ticket),
             Action::ReadBack(_) => panic!("no write fails here"),
-            Action::WriteHome { slot, group } => {
+            Action::WriteHome { slot, group, part } => {
                 let home = *self.pages.home(slot);
                 let at = layout.home(group).unwrap();
-                self.put(shape, at, &home, false, Purpose::Home(slot));
+                let mut bytes = part.bytes();
+                let is_whole = setting.volume.superblock().version == Version::One;
+                assert_eq!(bytes.len() == BLOCK_BYTES, is_whole);
+                if setting.mistake == Mistake::LastSectorLeftOut {
+                    bytes.end = (bytes.start + 512).min(bytes.end);
+                }
+                let start = bytes.start;
+                self.put_from(shape, (at, start), &home[bytes], false, Purpose::Home(slot));
             }
             Action::Flush => {
                 let settles = setting.mistake != Mistake::FlushLeftOut;

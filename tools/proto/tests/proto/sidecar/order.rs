@@ -25,6 +25,7 @@ use proto::sidecar::{
         Mention, //
     },
     ring::Ring,
+    sectors::Sectors,
     store::{
         Action,
         ArrayStore, //
@@ -198,7 +199,14 @@ fn a_flush_or_a_home_that_fails_ends_writes() {
             assert_eq!(store.poll(), FAILED);
         } else {
             store.drain(true);
-            assert_eq!(store.poll(), Some(Action::WriteHome { slot: 0, group: 0 }));
+            let mut changed = Sectors::default();
+            changed.add(0);
+            let write_home = Action::WriteHome {
+                slot: 0,
+                group: 0,
+                part: changed.part(Unit::SECTOR),
+            };
+            assert_eq!(store.poll(), Some(write_home));
             store.home_written(0, false);
         }
         assert!(store.has_failed() && !store.is_clean());

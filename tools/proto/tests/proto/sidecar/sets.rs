@@ -8,6 +8,11 @@ use proto::sidecar::{
         Homes,
         Slot, //
     },
+    record::Unit,
+    sectors::{
+        Part,
+        Sectors, //
+    },
     tickets::{
         Tickets,
         TICKETS_MAX, //
@@ -63,6 +68,10 @@ fn groups_have_a_first_choice() {
 fn slots_are_counted_as_they_are() {
     let mut homes = Homes::new([Slot::default(); 4]);
     let counts = |homes: &Homes<[Slot; 4]>| (homes.dirty_count(), homes.writing_count());
+    let write = |homes: &mut Homes<_>| {
+        let started = homes.start_write(Unit::BLOCK);
+        started.map(|(slot, group, _)| (slot, group))
+    };
     homes.pin([Some(0), Some(1)]).unwrap();
     assert_eq!(
         [homes.start_load(), homes.start_load()],
@@ -70,25 +79,25 @@ fn slots_are_counted_as_they_are() {
     );
     assert_eq!(homes.start_load(), None);
     (0..2).for_each(|slot| homes.end_load(slot, true));
-    homes.dirty(0, 5);
-    homes.dirty(0, 4);
-    homes.dirty(1, 6);
+    homes.dirty(0, 0, 5);
+    homes.dirty(0, 1, 4);
+    homes.dirty(1, 0, 6);
     assert_eq!((counts(&homes), homes.floor()), ((2, 0), Some(4)));
-    assert_eq!(homes.start_write(), Some((0, 0)));
+    assert_eq!(write(&mut homes), Some((0, 0)));
     assert_eq!(counts(&homes), (2, 1));
     // It changes while it is written.
-    homes.dirty(0, 7);
+    homes.dirty(0, 2, 7);
     homes.end_write(0, true);
     assert_eq!((counts(&homes), homes.floor()), ((2, 0), Some(6)));
     assert_eq!(
-        [homes.start_write(), homes.start_write()],
+        [write(&mut homes), write(&mut homes)],
         [Some((1, 1)), Some((0, 0))]
     );
-    assert_eq!((counts(&homes), homes.start_write()), ((2, 2), None));
+    assert_eq!((counts(&homes), write(&mut homes)), ((2, 2), None));
     homes.end_write(1, false);
     homes.end_write(0, true);
     assert_eq!((counts(&homes), homes.floor()), ((1, 0), Some(6)));
-    homes.start_write().unwrap();
+    write(&mut homes).unwrap();
     homes.end_write(1, true);
     assert_eq!((counts(&homes), homes.floor()), ((0, 0), None));
 }
@@ -110,4 +119,48 @@ fn requests_that_come_alone_are_carried_out_at_once() {
     for together in [2, 64] {
         assert_eq!(alone.after_worker(together).at_once(), None);
     }
+}
+
+/// Each pair of tuples is in the part that is written home, which has no sector too much.
+#[test]
+fn a_part_has_the_sectors_that_have_changed() {
+    assert_eq!(Sectors::default().part(Unit::SECTOR), Part::WHOLE);
+    assert_eq!(Sectors::ALL.part(Unit::SECTOR), Part::WHOLE);
+    for (a, b) in (0..=255).flat_map(|a| (a..=255).map(move |b| (a, b))) {
+        let mut changed = Sectors::default();
+        changed.add(b);
+        changed.add(a);
+        for unit in [64, 512].map(|bytes| Unit::new(bytes).unwrap()) {
+            let part = changed.part(unit);
+            let place = |index: u8| usize::from(index) * 16;
+            let wanted = place(a) / 512 * 512..(place(b) / 512 + 1) * 512;
+            assert_eq!(part.bytes(), wanted, "{a} {b}");
+            assert_eq!(part.first_sector() * 512, wanted.start as u64);
+        }
+        assert_eq!(changed.part(Unit::BLOCK), Part::WHOLE);
+    }
+}
+
+/// What changes while a PI block is being written is written the next time, and nothing is left
+/// out after a write that has failed.
+#[test]
+fn a_write_home_has_what_has_changed_since_the_last_one() {
+    let mut homes = Homes::new([Slot::default(); 2]);
+    homes.pin([Some(0), None]).unwrap();
+    homes.start_load().unwrap();
+    homes.end_load(0, true);
+    let write = |homes: &mut Homes<_>| homes.start_write(Unit::SECTOR).map(|(_, _, p)| p.bytes());
+    homes.dirty(0, 40, 7);
+    assert_eq!(write(&mut homes), Some(512..1024));
+    homes.dirty(0, 255, 9);
+    homes.dirty(0, 224, 8);
+    assert_eq!((write(&mut homes), homes.floor()), (None, Some(7)));
+    homes.end_write(0, true);
+    assert_eq!(homes.floor(), Some(8));
+    assert_eq!(write(&mut homes), Some(3584..4096));
+    homes.end_write(0, false);
+    assert_eq!((homes.floor(), homes.dirty_count()), (Some(8), 1));
+    assert_eq!(write(&mut homes), Some(0..4096));
+    homes.end_write(0, true);
+    assert_eq!((homes.floor(), homes.dirty_count()), (None, 0));
 }

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Mode store writes as little as it can: sectors of the journal's records, and of the blocks of tuples."""
+from __future__ import annotations
+
+from vmlab import rnbd, trace
+from vmlab.checks import eq, ok
+from vmlab.lab import Lab
+from vmlab.needs import needs
+from vmlab.tests.pi import map_with, no_errors
+from vmlab.tests.pi_store import DATA, TOOL, format_disk, scrub, sizes
+
+
+@needs(wires=1)
+def test_records_have_the_sectors_that_they_need(pair: Lab) -> None:
+    """Version 1 stays as it is until it is made version 2; a device with large physical blocks gets whole ones."""
+    rnbd.ram_disk(pair, 16)
+    rnbd.null_disk(pair, "gb=1 memory_backed=1")
+    rnbd.load_server(pair)
+    rnbd.load_client(pair)
+
+    def use(device: str) -> None:
+        disk = map_with(pair, "require", device)
+        for depth in (1, 16):
+            disk.fio(f"--rw=randwrite --bsrange=4k-128k --iodepth={depth} --size=8m --verify=crc32c --verify_fatal=1",
+                     120).clean()
+        no_errors(pair, disk, device)
+        disk.unmap()
+        eq(scrub(pair, device)["bad"], 0)
+
+    format_disk(pair, "nullb0", "--format-version 1 --journal-slots 255")
+    use("nullb0")
+    eq(sizes(pair, "nullb0"), {0}, "sizes of records in version 1")
+    ok("version: 2" in pair.server.run(f"{TOOL} upgrade /dev/nullb0"), "the device has version 2")
+    use("nullb0")
+    found = sizes(pair, "nullb0")
+    # Up to 32 blocks in a request: 64 bytes, 40 for each of them, and 8.
+    ok(found >= {512, 1024} and all(size % 512 == 0 for size in found), f"sizes of records in version 2: {found}")
+    pair.server.run("dd if=/dev/zero of=/dev/nullb0 bs=1M count=4 oflag=direct status=none")
+    format_disk(pair, "nullb0")
+    ok("journal slots: 1023" in pair.server.run(f"{TOOL} info /dev/nullb0"), "a large device has a long journal")
+    use("nullb0")
+    ok(512 in sizes(pair, "nullb0"), "sizes of records")
+    format_disk(pair)
+    use("ram0")
+    eq((pair.server.read("/sys/block/ram0/queue/physical_block_size"), sizes(pair, "ram0")), ("4096", {0}))
+    pair.server.run("printf '\\003' | dd of=/dev/ram0 bs=1 seek=8 conv=notrunc status=none; sync")
+    mark = pair.server.log_mark()
+    eq(rnbd.try_map(pair, rnbd.request(pair, options="access_mode=rw pi=crc64")), "EUCLEAN")
+    ok(pair.server.log_matches("its sidecar has version 3 or a format that is not known", mark), "no reason in the log")
+
+
+@needs(wires=1)
+def test_of_a_block_of_tuples_the_changed_sectors_are_written(pair: Lab) -> None:
+    """Version 1 writes whole blocks, as a device with large physical blocks would."""
+    rnbd.null_disk(pair, "gb=1 memory_backed=1")
+    rnbd.load_server(pair)
+    rnbd.load_client(pair)
+    # Their tuples are in the first and the third sector of the first group's block, and in the second one's second.
+    device, numbers = "nullb0", (0, 2 * 32, 256 + 40)
+    for options, wanted in (("", (3 * 512, 512)), ("--format-version 1", (4096, 4096))):
+        format_disk(pair, device, f"--journal-slots 255 {options}")
+        disk = map_with(pair, "require", device)
+        homes = DATA * 8 + disk.sectors
+        with trace.requests(pair.server, device) as found:
+            for number in numbers:
+                pair.client.run(f"dd if=/dev/zero of={disk.path} bs=4k count=1 seek={number} oflag=direct status=none")
+            disk.unmap()
+        writes = [request for request in found if request.kind.startswith("W")]
+        written = tuple(sum(write.sectors * 512 for write in writes if (write.sector - homes) // 8 == group)
+                        for group in (0, 1))
+        eq(written, wanted, f"bytes of tuples that were written, {options}: {writes}")
+        eq(scrub(pair, device)["bad"], 0)
