@@ -228,9 +228,7 @@ impl Inbox {
     pub(super) fn next_move(&self) -> Option<Move> {
         self.mail.lock().machine.next_move()
     }
-}
 
-impl Inbox {
     /// Has the worker end the read. Any context: without a lock.
     fn fail(&self) {
         self.has_failed.store(true, Relaxed);
