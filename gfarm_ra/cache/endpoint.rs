@@ -9,10 +9,24 @@ use kernel::{
     sync::{
         Arc,
         Mutex,
+        MutexGuard,
         SpinLock, //
     },
+    time::{
+        delay::fsleep,
+        Delta, //
+    },
 };
-use kernel_ext::sync::SetOnce;
+use kernel_ext::sync::{
+    atomic::{
+        AtomicBool,
+        Ordering::{
+            Acquire,
+            Release, //
+        }, //
+    },
+    SetOnce, //
+};
 use rdma::{
     AddressHandle,
     Cq,
@@ -62,6 +76,9 @@ const WAYS: usize = 8;
 /// The receives that are posted at a time.
 const BATCH: u32 = 4;
 
+/// About the time for which a send has the queue pair locked.
+const SEND_TIME: Delta = Delta::from_micros(20);
+
 /// Who is given what comes.
 pub(crate) trait Incoming: Send + Sync + 'static {
     /// Handles a datagram, of which nothing is known but its length. Process context, in the worker
@@ -75,18 +92,21 @@ struct Public<I> {
     counters: Arc<Counters>,
     ring: SetOnce<RecvRing>,
     outgoing: MessageBuffers,
-    /// The buffers that are not on their way.
-    free: Arc<Free>,
+    outbox: Arc<Outbox>,
     receives: u32,
 }
 
+/// What decides whether a message can be sent now.
 #[pin_data]
-struct Free {
+struct Outbox {
+    /// The queue pair has failed, and is not started again yet, or it is closed.
+    is_down: AtomicBool,
+    /// The buffers that are not on their way.
     #[pin]
-    slots: SpinLock<KVec<u16>>,
+    free: SpinLock<KVec<u16>>,
 }
 
-impl Free {
+impl Outbox {
     fn new() -> Result<Arc<Self>> {
         let mut slots = KVec::with_capacity(SENDS as usize, GFP_KERNEL)?;
         for slot in 0..SENDS {
@@ -94,14 +114,26 @@ impl Free {
             slots.push(slot as u16, GFP_KERNEL)?;
         }
         Arc::pin_init(
-            pin_init!(Self { slots <- new_spinlock!(slots, "Free::slots") }),
+            pin_init!(Self {
+                is_down: AtomicBool::new(false),
+                free <- new_spinlock!(slots, "Outbox::free"),
+            }),
             GFP_KERNEL,
         )
     }
 
     fn give_back(&self, slot: u32) {
         // CAST: Below `SENDS`. There is room for all.
-        let _ = self.slots.lock().push_within_capacity(slot as u16);
+        let _ = self.free.lock().push_within_capacity(slot as u16);
+    }
+
+    /// The queue pair has failed: the membership's worker starts it again. Any context.
+    fn fail(&self) {
+        self.is_down.store(true, Release);
+    }
+
+    fn is_down(&self) -> bool {
+        self.is_down.load(Acquire)
     }
 }
 
@@ -111,8 +143,11 @@ impl<I: Incoming> QpHandler for Public<I> {
 
     fn completed(qp: &Qp<Self>, tag: u32, completion: &WorkCompletion) {
         let this = qp.handler();
+        if !completion.is_success() {
+            this.outbox.fail();
+        }
         if let Some(slot) = tag.checked_sub(this.receives) {
-            this.free.give_back(slot);
+            this.outbox.give_back(slot);
             return;
         }
         if !completion.is_success() {
@@ -140,12 +175,23 @@ impl<I: Incoming> QpHandler for Public<I> {
             None => this.counters.dropped(Counter::DroppedAddress),
         }
     }
+
+    fn broken(qp: &Qp<Self>, why: &'static CStr) {
+        pr_err!("queue pair {}: {}\n", qp.number(), why);
+        qp.handler().outbox.fail();
+    }
 }
 
 /// The public queue pair. Dropping it sleeps; what has come is handled before.
 #[pin_data]
 pub(crate) struct Endpoint<I: Incoming> {
-    qp: OwnedQp<Public<I>>,
+    /// Who sends does not wait for the lock: a handler that did would be waited for by who starts
+    /// the queue pair again, or closes it, with the lock.
+    #[pin]
+    qp: Mutex<OwnedQp<Public<I>>>,
+    outbox: Arc<Outbox>,
+    pd: Arc<Pd>,
+    counters: Arc<Counters>,
     port: DatagramPort,
     longest: FragmentLen,
     address: Address,
@@ -224,12 +270,13 @@ impl<I: Incoming> Endpoint<I> {
         let config = QpConfig::new(SENDS, receives, receives.saturating_add(SENDS));
         let context = PollContext::Workqueue;
         let cq = Cq::new(device, config.cq_entries(), 0, context, None)?;
+        let outbox = Outbox::new()?;
         let public = Public {
             incoming,
             counters: counters.clone(),
             ring: SetOnce::new(),
             outgoing: MessageBuffers::new(&pd, SENDS, DATAGRAM_LEN_MAX as u32)?,
-            free: Free::new()?,
+            outbox: outbox.clone(),
             receives,
         };
         let qp = Qp::datagram(&pd, (&cq, &cq), &config, &port, public)?;
@@ -244,7 +291,10 @@ impl<I: Incoming> Endpoint<I> {
         let handles = Handles::new()?;
         Arc::pin_init(
             pin_init!(Self {
-                qp,
+                qp <- new_mutex!(qp, "Endpoint::qp"),
+                outbox,
+                pd,
+                counters: counters.clone(),
                 port,
                 longest: found.longest,
                 address,
@@ -260,7 +310,31 @@ impl<I: Incoming> Endpoint<I> {
     ///
     /// Returns an error if the device does not flush the queue pair.
     pub(crate) fn close(&self) -> Result {
-        self.qp.close()
+        self.outbox.fail();
+        self.qp.lock().close()
+    }
+
+    /// Starts the queue pair again, with the same number, if it has failed: what was on its way is
+    /// lost. rxe stops a queue pair whose packet it cannot hand on, for want of memory or because
+    /// the link goes down at that moment. Sleeps. Not after [`close`](Self::close).
+    pub(crate) fn mend(&self) {
+        if !self.outbox.is_down() {
+            return;
+        }
+        let mut qp = self.qp.lock();
+        let started = qp.restart(&self.port).and_then(|()| {
+            // The handlers have returned, and there is nothing that could fail.
+            self.outbox.is_down.store(false, Release);
+            match qp.handler().ring.as_ref() {
+                Some(ring) => ring.post(&qp),
+                None => Ok(()),
+            }
+        });
+        match started {
+            Ok(()) => pr_warn!("queue pair {} had failed, and was started again\n", qp.number()),
+            // It is tried again.
+            Err(_) => self.outbox.fail(),
+        }
     }
 
     /// Returns the address of this node.
@@ -270,7 +344,7 @@ impl<I: Incoming> Endpoint<I> {
 
     /// Returns the domain of the queue pair.
     pub(crate) fn pd(&self) -> &Arc<Pd> {
-        self.qp.pd()
+        &self.pd
     }
 
     /// Returns the port, for queue pairs of data.
@@ -285,7 +359,7 @@ impl<I: Incoming> Endpoint<I> {
 
     /// Returns what counts what happens here.
     pub(crate) fn counters(&self) -> &Counters {
-        &self.qp.handler().counters
+        &self.counters
     }
 
     /// Returns whether an address needs no look-up.
@@ -328,12 +402,13 @@ impl<I: Incoming> Endpoint<I> {
     ///
     /// # Errors
     ///
-    /// Returns `EAGAIN` if too many are on their way, `EINVAL` if it is too long, or an error of
-    /// the look-up of the address, or of the device.
+    /// Returns `EAGAIN` if too many are on their way or the queue pair has failed, `EINVAL` if it
+    /// is too long, or an error of the look-up of the address, or of the device.
     pub(crate) fn send(&self, to: &Address, bytes: &[u8]) -> Result {
         let handle = self.handle(to)?;
-        let public = self.qp.handler();
-        let slot = public.free.slots.lock().pop().ok_or(EAGAIN)?;
+        let qp = self.open().ok_or(EAGAIN)?;
+        let public = qp.handler();
+        let slot = self.outbox.free.lock().pop().ok_or(EAGAIN)?;
         let slot = u32::from(slot);
         let len = u32::try_from(bytes.len()).map_err(|_| EINVAL)?;
         let sent = public.outgoing.write(slot, 0, bytes).and_then(|()| {
@@ -344,9 +419,19 @@ impl<I: Incoming> Endpoint<I> {
             };
             let message = public.outgoing.segment(slot, 0, len);
             let tag = public.receives.saturating_add(slot);
-            self.qp
-                .send_to(tag, [message], peer, None, SendFlags::SIGNALED)
+            qp.send_to(tag, [message], peer, None, SendFlags::SIGNALED)
         });
-        sent.inspect_err(|_| public.free.give_back(slot))
+        sent.inspect_err(|_| self.outbox.give_back(slot))
+    }
+
+    /// Locks the queue pair for a send; `None` if it has failed, or is closed. Sleeps.
+    fn open(&self) -> Option<MutexGuard<'_, OwnedQp<Public<I>>>> {
+        while !self.outbox.is_down() {
+            if let Some(qp) = self.qp.try_lock() {
+                return Some(qp);
+            }
+            fsleep(SEND_TIME);
+        }
+        None
     }
 }

@@ -131,7 +131,10 @@ impl<I: Incoming> WorkItem for Membership<I> {
         if this.is_over.load(Relaxed) {
             return;
         }
-        let due_us = memory::without_io(|| this.poll());
+        let due_us = memory::without_io(|| {
+            this.endpoint.mend();
+            this.poll()
+        });
         let delay_us = due_us.saturating_sub(now_us()).min(LOOK_US);
         // CAST: At most a thousand.
         let delay_ms = delay_us.div_ceil(1000) as u32;

@@ -112,8 +112,10 @@ impl RecvRing {
             .map_err(|_| EINVAL)
     }
 
-    /// Posts all receives. Called once, before the first is used.
+    /// Posts all receives. Called once, before the first is used, and once after each
+    /// [restart](crate::OwnedQp::restart) of the queue pair.
     pub fn post<H: QpHandler>(&self, qp: &Qp<H>) -> Result {
+        self.next.store(0, Ordering::Relaxed);
         let mut posted = 0;
         while posted < self.count {
             let index = posted.checked_rem(self.requests.len() as u32);

@@ -23,7 +23,7 @@ BUDGET: dict[str, float] = {
     "failover_c": 115, "faults": 5, "gfarm": 200, "gfarm_cache": 90, "gfarm_cache_addresses": 60,
     "gfarm_cache_hostile": 120, "gfarm_cache_options": 40, "gfarm_demo": 100, "gfarm_documentation": 40,
     "gfarm_cache_devices": 60, "gfarm_cache_fragments": 45, "gfarm_cache_history": 75, "gfarm_cache_holders": 75,
-    "gfarm_cache_machines": 115, "gfarm_cache_readers": 300, "gfarm_cache_waits": 100,
+    "gfarm_cache_machines": 160, "gfarm_cache_readers": 300, "gfarm_cache_waits": 100,
     "gfarm_faults": 200, "gfarm_hostile": 300, "gfarm_memory": 110, "gfarm_mounting": 100, "gfarm_names": 100,
     "gfarm_readers": 60, "gfarm_rig": 120, "gfarm_statistics": 40, "history": 60, "hostile": 170, "hostile_server": 80,
     "identity": 50, "interop": 160, "io": 145, "kernel_ext": 20, "lab": 30, "lifecycle": 95, "limits": 75, "load": 50,

@@ -112,6 +112,32 @@ def test_a_machine_that_holds_pages_vanishes_and_comes_back(pair: Lab) -> None:
             in_time(share <= 0.5, f"{what}: {share:.2f} of the next file came from the file server")
 
 
+# rxe stops a queue pair when the network refuses a packet of it: here all that have more than a byte.
+REFUSE = "tc qdisc add dev eth1 root bfifo limit 1"
+ACCEPT = "tc qdisc del dev eth1 root"
+
+
+@needs(wires=2, timeout=300)
+def test_a_queue_pair_that_fails_is_started_again(pair: Lab) -> None:
+    """The network refuses the messages of a node for a while: after that all is as before, its number as well."""
+    with across(pair) as (servers, (near, far)):
+        address, mark = far.address, pair.client.log_mark()
+        pair.defer(pair.client.try_run, ACCEPT)
+        for turn in range(2):
+            pair.client.run(REFUSE)
+            until(lambda turn=turn: len(pair.client.log_matches("had failed, and was started again", mark)) > turn, 30,
+                  "it has failed, and was started again")
+            pair.client.run(ACCEPT)
+            until(lambda: alive(near, far) and alive(far, near), BACK_SECONDS, "both are known")
+            for holder, reader in ((near, far), (far, near)):
+                name = f"again{turn}{holder is near}"
+                digest = put(servers, name, SIZE)
+                eq(holder.sha256(name), digest, "the holder")
+                share = shares(reader, name, digest, SIZE)
+                in_time(share <= 0.5, f"{share:.2f} of the file came from the file server")
+        eq(far.address, address, "its own address")
+
+
 @dataclass(frozen=True)
 class Link:
     """How two nodes are joined: the MTU of each end, what is mounted with, the address, and who can give pages."""
