@@ -331,7 +331,10 @@ impl<I: Incoming> Endpoint<I> {
             }
         });
         match started {
-            Ok(()) => pr_warn!("queue pair {} had failed, and was started again\n", qp.number()),
+            Ok(()) => pr_warn!(
+                "queue pair {} had failed, and was started again\n",
+                qp.number()
+            ),
             // It is tried again.
             Err(_) => self.outbox.fail(),
         }
