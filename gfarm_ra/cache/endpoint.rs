@@ -17,15 +17,18 @@ use kernel::{
         Delta, //
     },
 };
-use kernel_ext::sync::{
-    atomic::{
-        AtomicBool,
-        Ordering::{
-            Acquire,
-            Release, //
-        }, //
+use kernel_ext::{
+    ratelimit::RateLimit,
+    sync::{
+        atomic::{
+            AtomicBool,
+            Ordering::{
+                Acquire,
+                Release, //
+            }, //
+        },
+        SetOnce, //
     },
-    SetOnce, //
 };
 use rdma::{
     AddressHandle,
@@ -75,6 +78,9 @@ const WAYS: usize = 8;
 
 /// The receives that are posted at a time.
 const BATCH: u32 = 4;
+
+/// Of lines about queue pairs that have failed.
+static LOG: RateLimit = RateLimit::new(10_000, 5);
 
 /// About the time for which a send has the queue pair locked.
 const SEND_TIME: Delta = Delta::from_micros(20);
@@ -330,13 +336,19 @@ impl<I: Incoming> Endpoint<I> {
                 None => Ok(()),
             }
         });
-        match started {
-            Ok(()) => pr_warn!(
-                "queue pair {} had failed, and was started again\n",
-                qp.number()
-            ),
+        if started.is_err() {
             // It is tried again.
-            Err(_) => self.outbox.fail(),
+            self.outbox.fail();
+        }
+        if LOG.allow().is_none() {
+            return;
+        }
+        let number = qp.number();
+        match started {
+            Ok(()) => pr_warn!("queue pair {number} had failed, and was started again\n"),
+            Err(why) => {
+                pr_warn!("queue pair {number} has failed, and cannot be started: {why:?}\n")
+            }
         }
     }
 
