@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from vmlab import loaded
+from vmlab import loaded, paths
 from vmlab.checks import Failed, TooSlow, eq, ge, in_time, ok, until
 from vmlab.gfarm import GROUPS
 from vmlab.gfarm_node import Node
@@ -245,10 +245,12 @@ def test_a_machine_without_memory_and_then_without_power(pair: Lab) -> None:
         until(lambda: is_served() and near.ibstat()["said_pages"] > served, 60, "each reads from the other",
               pause=0.01)
         ok(job.running, "the file was read before its holder could be powered off")
-        pair.client.kill()
-        # QEMU keeps what a card sends into a wire without an other end, and rxe waits for it: a switch drops it.
-        pair.silence(1)
+        # QEMU keeps what a card sends into a full wire that has no other end, and rxe waits for it: a switch drops it. So
+        # the wire goes first, and the machine takes what is in it.
         pair.defer(pair.server.set_link, 1, True)
+        pair.silence(1)
+        paths.rest(0.2)
+        pair.client.kill()
         began = time.monotonic()
         said = job.ok(120)
         took = time.monotonic() - began
