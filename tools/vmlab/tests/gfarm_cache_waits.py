@@ -245,8 +245,8 @@ def test_a_machine_without_memory_and_then_without_power(pair: Lab) -> None:
         until(lambda: is_served() and near.ibstat()["said_pages"] > served, 60, "each reads from the other",
               pause=0.01)
         ok(job.running, "the file was read before its holder could be powered off")
-        # QEMU keeps what a card sends into a full wire that has no other end, and rxe waits for it: a switch drops it. So
-        # the wire goes first, and the machine takes what is in it.
+        # QEMU keeps what a card sends into a full wire without an other end, and rxe waits for it: a switch drops it.
+        # So the wire goes first, and the machine takes what is in it.
         pair.defer(pair.server.set_link, 1, True)
         pair.silence(1)
         paths.rest(0.2)
