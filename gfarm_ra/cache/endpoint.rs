@@ -79,7 +79,7 @@ const WAYS: usize = 8;
 /// The receives that are posted at a time.
 const BATCH: u32 = 4;
 
-/// Of lines about queue pairs that have failed.
+/// Limits the lines about queue pairs that have failed.
 static LOG: RateLimit = RateLimit::new(10_000, 5);
 
 /// About the time for which a send has the queue pair locked.
@@ -191,8 +191,8 @@ impl<I: Incoming> QpHandler for Public<I> {
 /// The public queue pair. Dropping it sleeps; what has come is handled before.
 #[pin_data]
 pub(crate) struct Endpoint<I: Incoming> {
-    /// Who sends does not wait for the lock: a handler that did would be waited for by who starts
-    /// the queue pair again, or closes it, with the lock.
+    /// Senders only try the lock, see [`open`](Self::open): the membership's worker and the unmount
+    /// hold it while they wait for the handlers of the queue pair, some of which send.
     #[pin]
     qp: Mutex<OwnedQp<Public<I>>>,
     outbox: Arc<Outbox>,
@@ -323,13 +323,13 @@ impl<I: Incoming> Endpoint<I> {
     /// Starts the queue pair again, with the same number, if it has failed: what was on its way is
     /// lost. rxe stops a queue pair whose packet it cannot hand on, for want of memory or because
     /// the link goes down at that moment. Sleeps. Not after [`close`](Self::close).
-    pub(crate) fn mend(&self) {
+    pub(crate) fn restart_failed(&self) {
         if !self.outbox.is_down() {
             return;
         }
         let mut qp = self.qp.lock();
         let started = qp.restart(&self.port).and_then(|()| {
-            // The handlers have returned, and there is nothing that could fail.
+            // The queue pair is empty, and its handlers have returned: none can set it again.
             self.outbox.is_down.store(false, Release);
             match qp.handler().ring.as_ref() {
                 Some(ring) => ring.post(&qp),

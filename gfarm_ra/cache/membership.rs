@@ -63,8 +63,8 @@ use crate::proto::cache::{
 /// The longest time between two looks at what is due, in microseconds.
 const LOOK_US: u64 = 1_000_000;
 
-/// The addresses that are looked up at a time, for messages to them.
-const LOOKED_UP: u16 = 64;
+/// The addresses that are looked up at a time.
+const RESOLVERS: u16 = 64;
 
 /// A message that is ready to be sent.
 #[derive(Clone)]
@@ -113,8 +113,8 @@ pub(crate) struct Membership<I: Incoming> {
     pub(super) peers: Arc<Peers>,
     key: Key,
     queue: WorkQueue,
-    /// They look addresses up.
-    lookers: Arc<Workers>,
+    /// They look up the addresses of messages that are to be sent.
+    resolvers: Arc<Workers>,
     is_over: AtomicBool,
     #[pin]
     work: DelayedWork<Self>,
@@ -132,7 +132,7 @@ impl<I: Incoming> WorkItem for Membership<I> {
             return;
         }
         let due_us = memory::without_io(|| {
-            this.endpoint.mend();
+            this.endpoint.restart_failed();
             this.poll()
         });
         let delay_us = due_us.saturating_sub(now_us()).min(LOOK_US);
@@ -158,14 +158,14 @@ impl<I: Incoming> Membership<I> {
     ) -> Result<Arc<Self>> {
         let flags = Flags::UNBOUND | Flags::MEM_RECLAIM;
         let queue = WorkQueue::new(c"gfarm_members", flags, 1)?;
-        let lookers = Workers::new(c"gfarm_lookup", LOOKED_UP)?;
+        let resolvers = Workers::new(c"gfarm_resolve", RESOLVERS)?;
         Arc::pin_init(
             pin_init!(Self {
                 endpoint: endpoint.clone(),
                 peers: peers.clone(),
                 key,
                 queue,
-                lookers,
+                resolvers,
                 is_over: AtomicBool::new(false),
                 work <- new_delayed_work!("Membership::work"),
             }),
@@ -199,7 +199,7 @@ impl<I: Incoming> Membership<I> {
             return true;
         }
         let (endpoint, message) = (self.endpoint.clone(), message.clone());
-        self.lookers.spawn(move || message.send(&endpoint))
+        self.resolvers.spawn(move || message.send(&endpoint))
     }
 
     /// Sends what is due, and returns when to look again. Sleeps.
@@ -280,6 +280,6 @@ impl<I: Incoming> Membership<I> {
     pub(crate) fn end(self: &Arc<Self>) {
         self.is_over.store(true, Relaxed);
         drop(workqueue::cancel_delayed_sync::<_, 0>(self));
-        self.lookers.end();
+        self.resolvers.end();
     }
 }

@@ -331,8 +331,8 @@ impl<P: BorrowMut<[Slot]>> Homes<P> {
         }
     }
 
-    /// Returns the slot that should be written home now, its group, and what of the PI block has
-    /// changed: that of the oldest record. The caller copies the PI block before it changes again.
+    /// Returns the slot that should be written home now, which is that of the oldest record, its
+    /// group, and what of its PI block has changed. The caller copies that before it changes again.
     pub fn start_write(&mut self, unit: Unit) -> Option<(usize, u64, Part)> {
         // An older version of a PI block must not be written last.
         let (at, group) = self
