@@ -31,6 +31,7 @@ mod owner;
 mod peers;
 mod place;
 mod requester;
+mod resolvers;
 mod responder;
 mod run;
 mod workers;

@@ -51,13 +51,15 @@ use crate::proto::cache::{
         owners::Owners,
         Duty,
         Requester, //
-    }, //
+    },
+    tags::Tags, //
 };
 
 /// What has come for a read.
 #[pin_data]
 pub(super) struct Inbox {
-    tag: u16,
+    /// The number of its queue pair.
+    lane: u16,
     #[pin]
     mail: SpinLock<Mail>,
     /// Fragments have come since the worker has asked to be told.
@@ -72,6 +74,7 @@ pub(super) struct Inbox {
 struct Mail {
     /// Allocated with the inbox: it is too large for the stack of a worker.
     machine: KBox<Requester>,
+    tags: Tags,
     /// A read is under way.
     is_running: bool,
     /// What others see of the read.
@@ -94,17 +97,23 @@ impl Mail {
 }
 
 impl Inbox {
-    /// Allocates it, for reads by the node `me` with fragments of this length. Sleeps.
-    pub(super) fn new(tag: u16, me: NodeId, fragment_len: FragmentLen) -> Result<Arc<Self>> {
+    /// Allocates it for queue pair `lane` of `lanes`, for reads by the node `me` with fragments of
+    /// this length. Sleeps.
+    pub(super) fn new(
+        (lane, lanes): (u16, u16),
+        me: NodeId,
+        fragment_len: FragmentLen,
+    ) -> Result<Arc<Self>> {
         let mail = Mail {
             machine: KBox::new(Requester::idle(me, fragment_len), GFP_KERNEL)?,
+            tags: Tags::new(lane, lanes),
             is_running: false,
             ticket: None,
             effect: Effect::Wait,
         };
         Arc::pin_init(
             pin_init!(Self {
-                tag,
+                lane,
                 mail <- new_spinlock!(mail, "Inbox::mail"),
                 has_fragments: AtomicBool::new(false),
                 has_failed: AtomicBool::new(false),
@@ -114,9 +123,14 @@ impl Inbox {
         )
     }
 
-    /// Returns the number that requests and fragments of the read have.
-    pub(super) fn tag(&self) -> u16 {
-        self.tag
+    /// Returns the number of its queue pair.
+    pub(super) fn lane(&self) -> u16 {
+        self.lane
+    }
+
+    /// Returns the tag of the next request.
+    pub(super) fn take_tag(&self) -> u16 {
+        self.mail.lock().tags.take()
     }
 
     /// Begins a read that does not ask the peers `lost`; `None` if its pages have too many

@@ -37,7 +37,10 @@ use super::{
         Peers,
         Table, //
     },
-    workers::Workers, //
+    resolvers::{
+        Resolvers,
+        Resolving, //
+    },
 };
 use crate::proto::cache::{
     address::{
@@ -62,9 +65,6 @@ use crate::proto::cache::{
 
 /// The longest time between two looks at what is due, in microseconds.
 const LOOK_US: u64 = 1_000_000;
-
-/// The addresses that are looked up at a time.
-const RESOLVERS: u16 = 64;
 
 /// A message that is ready to be sent.
 #[derive(Clone)]
@@ -114,7 +114,7 @@ pub(crate) struct Membership<I: Incoming> {
     key: Key,
     queue: WorkQueue,
     /// They look up the addresses of messages that are to be sent.
-    resolvers: Arc<Workers>,
+    resolvers: Arc<Resolvers>,
     is_over: AtomicBool,
     #[pin]
     work: DelayedWork<Self>,
@@ -158,7 +158,7 @@ impl<I: Incoming> Membership<I> {
     ) -> Result<Arc<Self>> {
         let flags = Flags::UNBOUND | Flags::MEM_RECLAIM;
         let queue = WorkQueue::new(c"gfarm_members", flags, 1)?;
-        let resolvers = Workers::new(c"gfarm_resolve", RESOLVERS)?;
+        let resolvers = Resolvers::new()?;
         Arc::pin_init(
             pin_init!(Self {
                 endpoint: endpoint.clone(),
@@ -182,33 +182,34 @@ impl<I: Incoming> Membership<I> {
 
     /// Greets a node that does not know this one yet: it takes no request of a stranger. Sleeps.
     pub(super) fn introduce(&self, node: NodeId) {
-        if self.peers.with(|table| table.introduce(node, now_us())) {
-            // The greeting is to come before the request, so it does not wait for another worker.
-            if let Some(to) = self.peers.holder(node) {
-                let _ = self.endpoint.handle(&to.address);
-            }
-            self.poll();
+        let (mut body, number) = ([0; BODY_LEN_MAX], drawn());
+        let sealed = self.peers.with(|table| {
+            let hello = table.introduce(node, now_us(), number, &mut body)?;
+            let to = (hello.to, hello.node);
+            Sealed::new(table, &self.key, Kind::Hello, to, hello.body)
+        });
+        // The greeting is to come before the request, so it does not wait for another worker.
+        if let Some(sealed) = sealed {
+            sealed.send(&self.endpoint);
         }
     }
 
-    /// Sends a message, or has a worker send it that looks its address up; returns `false` if none
-    /// can.
+    /// Sends a message, or has a worker send it that looks its address up; returns `false` if all
+    /// look up other ones.
     fn send(&self, message: &Sealed) -> bool {
         if self.endpoint.knows(&message.to) {
             message.send(&self.endpoint);
             return true;
         }
         let (endpoint, message) = (self.endpoint.clone(), message.clone());
-        self.resolvers.spawn(move || message.send(&endpoint))
+        let (to, work) = (message.to, move || message.send(&endpoint));
+        self.resolvers.spawn(to, work) == Resolving::UnderWay
     }
 
     /// Sends what is due, and returns when to look again. Sleeps.
     fn poll(&self) -> u64 {
         loop {
-            let mut body = [0; BODY_LEN_MAX];
-            let mut number = [0; 8];
-            random::fill(&mut number);
-            let number = u64::from_le_bytes(number);
+            let (mut body, number) = ([0; BODY_LEN_MAX], drawn());
             let (sealed, due_us) = self.peers.with(|table| {
                 let hello = table.poll(now_us(), number, &mut body);
                 let sealed = hello.and_then(|hello| {
@@ -282,4 +283,11 @@ impl<I: Incoming> Membership<I> {
         drop(workqueue::cancel_delayed_sync::<_, 0>(self));
         self.resolvers.end();
     }
+}
+
+/// Returns any number.
+fn drawn() -> u64 {
+    let mut drawn = [0; 8];
+    random::fill(&mut drawn);
+    u64::from_le_bytes(drawn)
 }

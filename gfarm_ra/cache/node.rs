@@ -91,6 +91,9 @@ const SENDING: u16 = 16;
 /// The requests of others that are kept at a time.
 const KEEPING: u16 = 64;
 
+/// The requests of others that are refused at a time: no admission counts them.
+const REFUSING: u16 = 64;
+
 /// How much a node does, as the administrator lets it.
 pub(crate) struct Limits {
     /// The receives that are posted for messages, and the requests that are served at a time.
@@ -128,6 +131,8 @@ pub(super) struct Shared {
     queue: Mutex<Option<WorkQueue>>,
     /// For requests of others that are kept until this node has the pages.
     keepers: Arc<Workers>,
+    /// For requests that are refused.
+    refusers: Arc<Workers>,
 }
 
 impl Node {
@@ -154,6 +159,7 @@ impl Node {
         let counters = Counters::new()?;
         let guests = Guests::new(limits.serving, limits.rate_bytes)?;
         let keepers = Workers::new(c"gfarm_keep", KEEPING)?;
+        let refusers = Workers::new(c"gfarm_refuse", REFUSING)?;
         let shared = Arc::pin_init(
             pin_init!(Shared {
                 me,
@@ -165,6 +171,7 @@ impl Node {
                 live <- new_mutex!(None, "Shared::live"),
                 queue <- new_mutex!(Some(queue), "Shared::queue"),
                 keepers,
+                refusers,
             }),
             GFP_KERNEL,
         )?;
@@ -342,6 +349,7 @@ impl Shared {
         // Waits for the workers, of which one may have another keep a request.
         drop(queue);
         self.keepers.end();
+        self.refusers.end();
         drop(live);
     }
 
@@ -401,7 +409,11 @@ impl Shared {
         let (request, admitted) = match admitted {
             Ok(admitted) => admitted,
             Err(answer) => {
-                self.spawn(move || live.reply(id, &asker, answer, 0));
+                // The node that asks hears nothing, and asks elsewhere.
+                let refuse = move || live.reply(id, &asker, answer, 0);
+                if !self.refusers.spawn(refuse) {
+                    self.counters.add(Counter::DroppedMemory, 1);
+                }
                 return;
             }
         };

@@ -78,6 +78,7 @@ use crate::proto::{
             owners::Owners,
             Duty, //
         },
+        tags::Tags,
         wire::{
             self,
             Head,
@@ -104,7 +105,7 @@ impl Lane {
         let device = endpoint.pd().device();
         let entries = ReceiveQp::<Landed>::config(fragments_max).cq_entries();
         // The worker of the read takes what has come when it has the reply.
-        let cq = Cq::polled_with_notify(device, entries, inbox.tag().into(), inbox.clone())?;
+        let cq = Cq::polled_with_notify(device, entries, inbox.lane().into(), inbox.clone())?;
         let landed = Landed(inbox.clone());
         let qp = ReceiveQp::new(endpoint.pd(), &cq, endpoint.port(), fragments_max, landed)?;
         Ok(Self { qp, cq, inbox })
@@ -216,11 +217,11 @@ impl<I: Incoming> Requests<I> {
         let mut idle = KVec::with_capacity(count.into(), GFP_KERNEL)?;
         let mut unmade = KVec::with_capacity(count.into(), GFP_KERNEL)?;
         let mut inboxes = KVec::with_capacity(count.into(), GFP_KERNEL)?;
-        for tag in 0..count {
-            let inbox = Inbox::new(tag, me, fragment_len)?;
+        for lane in 0..count {
+            let inbox = Inbox::new((lane, count), me, fragment_len)?;
             inboxes.push(inbox.clone(), GFP_KERNEL)?;
             // The first one is made now: a device that cannot is found out by the mount.
-            match tag {
+            match lane {
                 0 => idle.push(Lane::new(endpoint, inbox)?, GFP_KERNEL)?,
                 _ => unmade.push(inbox, GFP_KERNEL)?,
             }
@@ -271,7 +272,9 @@ impl<I: Incoming> Requests<I> {
             counters.dropped(Counter::DroppedBody);
             return;
         };
-        let Some(inbox) = self.inboxes.get(usize::from(reply.id.tag)) else {
+        // CAST: At most 4096.
+        let lane = Tags::lane(reply.id.tag, self.inboxes.len() as u16);
+        let Some(inbox) = self.inboxes.get(usize::from(lane)) else {
             counters.add(Counter::ToldLate, 1);
             return;
         };

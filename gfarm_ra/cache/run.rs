@@ -268,7 +268,7 @@ impl<'a, I: Incoming, T: FileSystem> Run<'a, I, T> {
         let mut number = [0; 8];
         random::fill(&mut number);
         let id = RequestId {
-            tag: self.inbox.tag(),
+            tag: self.inbox.take_tag(),
             cookie: u64::from_le_bytes(number),
         };
         // CAST: At most 2000.

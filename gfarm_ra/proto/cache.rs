@@ -13,7 +13,7 @@
 //! | [`wire`] | the head of each datagram and its authentication code |
 //! | [`window`] | which datagrams of a peer are repetitions |
 //! | [`request`], [`excluded`], [`reply`], [`invalid`] | the messages of one request, and their errors |
-//! | [`fragment`], [`reassembly`] | the parts in which pages are sent, and how they come to their places |
+//! | [`fragment`], [`tags`], [`reassembly`] | the parts in which pages are sent, and how they come to their places |
 //! | [`requester`] | the pages of one read, from other nodes |
 //! | [`gap`] | what of a read is left for the file server |
 //! | [`responder`], [`keep`], [`fetching`] | which requests of others are served, and with what |
@@ -50,6 +50,7 @@ pub mod requester;
 pub mod responder;
 pub mod rtt;
 pub mod series;
+pub mod tags;
 pub mod window;
 pub mod wire;
 

@@ -285,18 +285,6 @@ impl<S: DerefMut<Target = [PeerPlace]>> Members<S> {
         Ok(address)
     }
 
-    /// Has a `Hello` sent to a node that does not know this one yet, if there is such a node;
-    /// returns whether there is. The caller then polls, before it sends its first request to it.
-    pub fn introduce(&mut self, node: NodeId, now_us: u64) -> bool {
-        match self.find(node).filter(|peer| !peer.is_met()) {
-            Some(peer) => {
-                peer.check(now_us);
-                true
-            }
-            None => false,
-        }
-    }
-
     /// Returns the number of the next datagram to a node. One that is not registered has no count:
     /// then it is the clock, as for the first one to a peer.
     pub fn next_sequence(&mut self, node: Option<NodeId>, now_us: u64) -> u64 {

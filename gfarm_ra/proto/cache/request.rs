@@ -213,7 +213,8 @@ pub struct Ask {
 /// What tells a request from all others; the reply repeats it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RequestId {
-    /// The number of the request among those that the node has under way. Fragments have it too.
+    /// Tells the request from the others that the node has under way, and from those before it on
+    /// the same queue pair. Fragments have it too, see [`Tags`](super::tags::Tags).
     pub tag: u16,
     /// A random number, another one each time.
     pub cookie: u64,

@@ -32,9 +32,11 @@ use proto::gfarm::cache::{
         ASKS_MAX,
         READ_US_MAX, //
     },
+    tags::Tags,
 };
 
 use crate::{
+    faults::LANES,
     message::{
         Event,
         Fragment,
@@ -240,13 +242,17 @@ impl World {
         let (node, len) = (self.nodes[to].id, self.fragment_len);
         let timing = self.nodes[n].contacts.entry(to).or_default().rtt.timing();
         // CAST: At most 15.
-        let tag = at as u16;
+        let number = at as u16;
+        let tag = match self.s.mutation {
+            Some(Mutation::TakesAnyFragment) => number,
+            _ => self.nodes[n].lanes[at].tags.take(),
+        };
         let (qkey, cookie) = (self.rng.u32(1..=i32::MAX as u32), self.rng.u64(..));
         let lane = &mut self.nodes[n].lanes[at];
         let landing = (ask.role == Role::Holder).then(|| {
             lane.post(qkey, wanted.pages(), len);
             lane.holder = Some(node);
-            Landing::new(0x100 + u32::from(tag), qkey, len).ok()
+            Landing::new(0x100 + u32::from(number), qkey, len).ok()
         });
         let id = RequestId { tag, cookie };
         // CAST: At most 200.
@@ -255,12 +261,7 @@ impl World {
         self.nodes[n].lanes[at].last = last;
         let request = Request::new(id, wanted, landing.flatten(), ask, timeout_ms);
         let effect = self.step(n, at, Told::Sending { node, id, timing }).effect;
-        let now_us = self.now_us();
-        if let Some(members) = &mut self.nodes[n].members {
-            if members.introduce(node, now_us) {
-                self.poll(n);
-            }
-        }
+        self.introduce(n, node);
         match request {
             Ok(request) => self.send_request(n, to, &request),
             Err(_) => self.tally.violate("a request that no node would accept"),
@@ -293,10 +294,8 @@ impl World {
 
     /// A reply has come.
     pub(crate) fn replied(&mut self, n: usize, from: usize, reply: &Reply) {
-        let (at, id) = (usize::from(reply.id.tag), self.nodes[from].id);
-        if at >= self.nodes[n].lanes.len() {
-            return;
-        }
+        let at = usize::from(Tags::lane(reply.id.tag, LANES));
+        let id = self.nodes[from].id;
         let step = self.step(n, at, Told::Replied { from: id, reply });
         if step.note.is_some() {
             let contact = self.nodes[n].contacts.entry(from).or_default();
@@ -318,7 +317,10 @@ impl World {
     /// Fragments arrive: each is written to the next slot of the queue pair, if it has its key.
     pub(crate) fn fragments(&mut self, transfer: &Transfer, numbers: &[u8]) {
         let (n, at, len) = (transfer.to, transfer.lane, self.fragment_len);
-        let takes_any = self.s.mutation == Some(Mutation::TakesAnyKey);
+        let takes_any = matches!(
+            self.s.mutation,
+            Some(Mutation::TakesAnyKey | Mutation::TakesAnyFragment)
+        );
         let by_arrival = self.s.mutation == Some(Mutation::PlacesByArrival);
         for number in numbers {
             let posted = self.nodes[n].lanes[at].posted.as_mut();

@@ -17,6 +17,7 @@ use proto::gfarm::cache::{
     },
     members::{
         Members,
+        Outgoing,
         PeerPlace, //
     },
     pages::PageSet,
@@ -46,7 +47,7 @@ use crate::{
 };
 
 /// The reads of a node that ask others at a time.
-const LANES: usize = 16;
+pub(crate) const LANES: u16 = 16;
 
 /// The time in which all readers have opened a file again that was replaced.
 const REOPEN_NS: u64 = 20 * MS;
@@ -131,7 +132,7 @@ impl World {
             cache: std::collections::BTreeMap::new(),
             used: 0,
             reads: std::collections::BTreeMap::new(),
-            lanes: (0..LANES).map(|_| Lane::new()).collect(),
+            lanes: (0..LANES).map(Lane::new).collect(),
             contacts: HashMap::new(),
             admission: Admission::new(self.s.serving, 0),
             waiters: Vec::new(),
@@ -216,6 +217,33 @@ impl World {
         self.poll(index);
     }
 
+    /// Greets a node before the first request to it, if it does not know this one yet.
+    pub(crate) fn introduce(&mut self, n: usize, node: NodeId) {
+        let (mut out, random, now_us) = ([0; BODY_LEN_MAX], self.rng.u64(..), self.now_us());
+        let members = self.nodes[n].members.as_mut();
+        let hello = members.and_then(|m| m.introduce(node, now_us, random, &mut out));
+        if let Some(hello) = hello {
+            self.send_hello(n, &hello);
+            self.poll(n);
+        }
+    }
+
+    fn send_hello(&mut self, n: usize, hello: &Outgoing<'_>) {
+        let mut nodes = self.nodes.iter();
+        let to = nodes.position(|node| node.alive && node.address.is_same_place(&hello.to));
+        let Some(to) = to else {
+            self.tally.gossip += 1;
+            return;
+        };
+        let message = Message::Gossip {
+            from: n,
+            is_answer: false,
+            names_receiver: hello.node == Some(self.nodes[to].id),
+            body: hello.body.to_vec(),
+        };
+        self.send(n, to, 0, message);
+    }
+
     /// Sends what the members of a node have to send.
     pub(crate) fn poll(&mut self, n: usize) {
         let now_us = self.now_us();
@@ -227,21 +255,7 @@ impl World {
             let Some(outgoing) = members.poll(now_us, random, &mut out) else {
                 break;
             };
-            let to = self
-                .nodes
-                .iter()
-                .position(|node| node.alive && node.address.is_same_place(&outgoing.to));
-            let Some(to) = to else {
-                self.tally.gossip += 1;
-                continue;
-            };
-            let message = Message::Gossip {
-                from: n,
-                is_answer: false,
-                names_receiver: outgoing.node == Some(self.nodes[to].id),
-                body: outgoing.body.to_vec(),
-            };
-            self.send(n, to, 0, message);
+            self.send_hello(n, &outgoing);
         }
         let node = &mut self.nodes[n];
         let due_ns = node

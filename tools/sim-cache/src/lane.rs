@@ -14,12 +14,16 @@ use proto::gfarm::cache::{
         RequestId,
         Wanted, //
     },
-    requester::Requester, //
+    requester::Requester,
+    tags::Tags, //
 };
 
-use crate::message::{
-    Fragment,
-    Generation, //
+use crate::{
+    faults::LANES,
+    message::{
+        Fragment,
+        Generation, //
+    },
 };
 
 /// Receives that were posted for one request.
@@ -39,6 +43,7 @@ pub(crate) struct Lane {
     /// The machine of the last read. It stays until the next one: what comes late finds it.
     pub(crate) machine: Option<Requester>,
     pub(crate) is_over: bool,
+    pub(crate) tags: Tags,
     /// The read.
     pub(crate) read: u64,
     pub(crate) wanted: Option<Wanted>,
@@ -62,10 +67,11 @@ pub(crate) struct Lane {
 }
 
 impl Lane {
-    pub(crate) const fn new() -> Self {
+    pub(crate) const fn new(number: u16) -> Self {
         Self {
             machine: None,
             is_over: true,
+            tags: Tags::new(number, LANES),
             read: 0,
             wanted: None,
             began_us: 0,
@@ -107,7 +113,8 @@ impl Lane {
             round: self.round + 1,
             memory: vec![None; pages.len() * len.per_page()],
             pages,
-            ..Self::new()
+            tags: self.tags,
+            ..Self::new(0)
         };
         true
     }

@@ -33,10 +33,12 @@ use proto::gfarm::cache::{
         serve,
         Cached,
         Serve, //
-    }, //
+    },
+    tags::Tags, //
 };
 
 use crate::{
+    faults::LANES,
     message::{
         Event,
         Generation,
@@ -146,7 +148,8 @@ impl World {
 
     fn asked_as_holder(&mut self, n: usize, from: usize, request: Request) {
         self.forget(n, |w| {
-            w.from == from && w.request.id().tag == request.id().tag
+            let lane = |of: &Request| Tags::lane(of.id().tag, LANES);
+            w.from == from && lane(&w.request) == lane(&request)
         });
         let (now_us, len) = (self.now_us(), request.wanted().pages().len() as u64 * 4096);
         let node = &mut self.nodes[n];

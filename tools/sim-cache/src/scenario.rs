@@ -42,8 +42,10 @@ pub enum Mutation {
     PlacesByArrival,
     /// A requester leaves fragments where they have arrived.
     LeavesFragments,
-    /// Data queue pairs have the same key for all requests.
+    /// Data queue pairs have the same key for all requests. Their tags alone tell what is late.
     TakesAnyKey,
+    /// They have the same key, and the requests of each one the same tag.
+    TakesAnyFragment,
     /// A requester does not know any more that its read has ended.
     ForgetsItsEnd,
 }

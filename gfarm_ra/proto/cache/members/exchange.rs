@@ -90,9 +90,37 @@ impl<S: DerefMut<Target = [PeerPlace]>> Members<S> {
                 }
             }
         }
+        self.greeting(to?, now_us, random, out)
+    }
+
+    /// Returns a `Hello` to a node that does not know this one yet, if there is such a node: it is
+    /// to be sent before the first request to it. What is due to others can wait, and so their
+    /// addresses, which may have to be looked up, keep no request waiting.
+    pub fn introduce<'b>(
+        &mut self,
+        node: NodeId,
+        now_us: u64,
+        random: u64,
+        out: &'b mut [u8; BODY_LEN_MAX],
+    ) -> Option<Outgoing<'b>> {
+        let index = self.table.of_node(node)?;
+        if self.table.get(index)?.is_met() {
+            return None;
+        }
+        self.greeting(index, now_us, random, out)
+    }
+
+    /// Notes that a peer is probed; returns the `Hello` to it.
+    fn greeting<'b>(
+        &mut self,
+        index: usize,
+        now_us: u64,
+        random: u64,
+        out: &'b mut [u8; BODY_LEN_MAX],
+    ) -> Option<Outgoing<'b>> {
         // CAST: Two halves of the number.
         let (nonce, place) = ((random >> 32) as u32, random as u32 as usize);
-        let peer = self.table.get_mut(to?)?;
+        let peer = self.table.get_mut(index)?;
         let nonce = peer.probed(nonce, now_us);
         let (address, node) = (peer.address(), peer.node());
         // CAST: At most `PEERS_MAX`.

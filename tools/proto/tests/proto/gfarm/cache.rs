@@ -25,6 +25,7 @@ mod request;
 mod requester;
 mod responder;
 mod rtt;
+mod tags;
 mod window;
 
 /// The golden datagrams.

@@ -445,13 +445,19 @@ fn a_new_node_introduces_itself_before_it_asks() {
     let first = net.nodes[1].as_mut().unwrap();
     let unknown = first.admit(node(9), address(9).port(), 17, 1);
     assert_eq!(unknown, Err(Discarded::Sender));
-    assert!(late.introduce(node(1), 2));
-    let hello = late.poll(2, 6 << 32, &mut out).unwrap();
-    assert_eq!(hello.node, Some(node(1)));
+    // Others are due: no request waits until they are greeted.
+    (3..8).for_each(|n| late.add(address(n), 1).unwrap());
+    let hello = late.introduce(node(1), 2, 6 << 32, &mut out).unwrap();
+    assert_eq!((hello.to, hello.node), (address(1), Some(node(1))));
     let hello = Gossip::parse(hello.body, node(9)).unwrap();
     first
         .hello(&hello, (address(9).port(), 17), true, 2, &mut answer)
         .unwrap();
     assert!(first.admit(node(9), address(9).port(), 17, 1).is_ok());
-    assert!(!late.introduce(node(7), 2), "a node that it does not know");
+    let next = late.poll(2, 7 << 32, &mut out).unwrap();
+    assert_eq!(next.to, address(3), "the first of the others");
+    let unknown = late.introduce(node(7), 2, 8 << 32, &mut out);
+    assert!(unknown.is_none(), "a node that it does not know");
+    let met = first.introduce(node(9), 2, 9 << 32, &mut out);
+    assert!(met.is_none(), "a node that has said hello");
 }
