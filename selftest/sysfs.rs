@@ -7,6 +7,7 @@
 //! - A write to `child/remove` removes both from its own store function.
 //! - A write of a number to `child/hold_ms` sleeps for that time; the removal of the directory
 //!   waits for it.
+//! - A write of a number to `child/remove_late` sleeps for that time and then does as `remove`.
 
 use kernel::{
     prelude::*,
@@ -122,6 +123,11 @@ fn store_remove(_this: ArcBorrow<'_, Child>, context: &StoreContext<'_>, _text: 
     super::check(again.is_err(), "a file removes itself once")
 }
 
+fn store_remove_late(this: ArcBorrow<'_, Child>, context: &StoreContext<'_>, text: &str) -> Result {
+    store_hold(this, context, text)?;
+    store_remove(this, context, text)
+}
+
 fn store_hold(_this: ArcBorrow<'_, Child>, _context: &StoreContext<'_>, text: &str) -> Result {
     let hold_ms: u32 = text.parse().map_err(|_| EINVAL)?;
     fsleep(Delta::from_millis(hold_ms.min(HOLD_MS_MAX).into()));
@@ -136,9 +142,10 @@ static ATTRIBUTES: [Attribute<Number>; 4] = [
     Attribute::wo(c"make_child", store_make_child),
 ];
 
-static CHILD_ATTRIBUTES: [Attribute<Child>; 2] = [
+static CHILD_ATTRIBUTES: [Attribute<Child>; 3] = [
     Attribute::wo(c"remove", store_remove),
     Attribute::wo(c"hold_ms", store_hold),
+    Attribute::wo(c"remove_late", store_remove_late),
 ];
 
 /// The objects that exist while the module is loaded.

@@ -173,6 +173,7 @@ impl fmt::Write for ShowBuffer<'_> {
 pub struct StoreContext<'a> {
     pub(super) kobject: *mut bindings::kobject,
     pub(super) attribute: *const bindings::attribute,
+    pub(super) removal: *const node::Removal,
     /// An address in the module that defines the type behind the attribute.
     pub(super) text: usize,
     pub(super) owner: Cell<*mut bindings::module>,
@@ -187,8 +188,8 @@ impl StoreContext<'_> {
     ///
     /// # Errors
     ///
-    /// - `ENODEV` if another writer was first, or the module is being unloaded; the caller does not
-    ///   remove the directory then.
+    /// - `ENODEV` if another writer was first, another task is removing the directory, or the
+    ///   module is being unloaded; the caller does not remove the directory then.
     /// - `EALREADY` (as C) if this call has removed the file already.
     /// - `EINVAL` if the attribute does not belong to `module`.
     pub fn remove_self(&self, module: &'static ThisModule) -> Result {
@@ -203,9 +204,17 @@ impl StoreContext<'_> {
         }
         // INVARIANT: The reference was just taken.
         self.owner.set(module);
-        // SAFETY: By the type invariants, the file is being written and its directory exists, as
-        // `remove_self` was not called before; a removal waits for this call.
-        if unsafe { bindings::sysfs_remove_file_self(self.kobject, self.attribute) } {
+        // SAFETY: By the type invariants, the directory exists, as `remove_self` was not called
+        // before; its end waits for this call, and from here on for `end_file`.
+        let removal = unsafe { &*self.removal };
+        if !removal.begin_file() {
+            return Err(ENODEV);
+        }
+        // SAFETY: By the type invariants, the file is being written. Its directory exists and is
+        // in sysfs: its end waits for `end_file` before it takes the directory out.
+        let removed = unsafe { bindings::sysfs_remove_file_self(self.kobject, self.attribute) };
+        removal.end_file();
+        if removed {
             Ok(())
         } else {
             Err(ENODEV)

@@ -177,6 +177,7 @@ unsafe impl<T: Send + Sync> HasFolder for ClassDevice<T> {}
 
 impl<T: Send + Sync> Drop for ClassDevice<T> {
     fn drop(&mut self) {
+        self.tables.node.begin_removal();
         // SAFETY: By the type invariants, the device exists; it is unregistered once, and the
         // driver core frees it. Afterwards no function of an attribute runs, except a store that
         // called `remove_self`, which holds its own reference to the data.

@@ -119,6 +119,8 @@ unsafe impl<T: Send + Sync> HasFolder for Directory<T> {}
 impl<T: Send + Sync> Drop for Directory<T> {
     fn drop(&mut self) {
         let kobject = self.as_kobject();
+        // SAFETY: The object exists until the reference is put below.
+        unsafe { self.object.as_ref().node().begin_removal() };
         // SAFETY: By the type invariants, the kobject is initialised. Afterwards no function of an
         // attribute runs, except a store that called `remove_self`, which holds its own reference
         // to the data.

@@ -38,6 +38,7 @@ use kernel::{
 };
 
 use crate::sync::atomic::{
+    AtomicU8,
     AtomicUsize,
     Ordering, //
 };
@@ -47,6 +48,42 @@ type Show = unsafe fn(*const c_void, *const bindings::attribute, &mut ShowBuffer
 /// The type-specific half of a store: data, attribute, context, text.
 type Store =
     unsafe fn(*const c_void, *const bindings::attribute, &StoreContext<'_>, &str) -> Result;
+
+/// What of a directory is being removed. A store function that removes its own file and the end of
+/// the directory take turns: the kernel finds the file by a pointer of the kobject, which it clears
+/// before it waits for store functions.
+pub(super) struct Removal(AtomicU8);
+
+impl Removal {
+    const NOTHING: u8 = 0;
+    const FILE: u8 = 1;
+    const DIRECTORY: u8 = 2;
+
+    fn take(&self, what: u8) -> bool {
+        let taken =
+            self.0
+                .compare_exchange(Self::NOTHING, what, Ordering::Acquire, Ordering::Relaxed);
+        taken.is_ok()
+    }
+
+    /// Begins the removal of a file by its writer; `false` if another one is being removed, or the
+    /// directory.
+    pub(super) fn begin_file(&self) -> bool {
+        self.take(Self::FILE)
+    }
+
+    /// Ends the removal of a file. The directory, and this value, may be gone at any time after it.
+    pub(super) fn end_file(&self) {
+        self.0.store(Self::NOTHING, Ordering::Release);
+    }
+
+    /// Begins the removal of the directory: from here on no file removes itself. Sleeps.
+    fn begin_directory(&self) {
+        while !self.take(Self::DIRECTORY) {
+            fsleep(Delta::from_millis(1));
+        }
+    }
+}
 
 /// The data of a directory, and its typed show and store functions.
 ///
@@ -58,6 +95,7 @@ pub(super) struct Node {
     data: *const c_void,
     show: Show,
     store: Store,
+    removal: Removal,
 }
 
 impl Node {
@@ -67,7 +105,13 @@ impl Node {
             data: Arc::into_raw(data).cast(),
             show: show_of::<T>,
             store: store_of::<T>,
+            removal: Removal(AtomicU8::new(Removal::NOTHING)),
         }
+    }
+
+    /// Says that the directory is about to be removed. Sleeps, while a file of it removes itself.
+    pub(super) fn begin_removal(&self) {
+        self.removal.begin_directory();
     }
 
     /// Drops the reference to the data.
@@ -157,11 +201,13 @@ unsafe fn store(
     };
     // SAFETY: By the function requirements, the node belongs to the kobject whose attribute is
     // being written, so it exists now. It may be gone after the call.
-    let (data, function) = unsafe { ((*node).data, (*node).store) };
+    let (data, function, removal) =
+        unsafe { ((*node).data, (*node).store, &raw const (*node).removal) };
     // INVARIANT: These are the arguments of the running function.
     let context = StoreContext {
         kobject,
         attribute,
+        removal,
         text: function as usize,
         owner: Cell::new(ptr::null_mut()),
         _call: PhantomData,

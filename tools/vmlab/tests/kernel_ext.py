@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from vmlab.checks import eq, ok
+from vmlab.checks import eq, ok, until
 from vmlab.lab import Lab
 from vmlab.needs import needs
 
@@ -76,6 +76,22 @@ def test_a_directory_removes_itself_once(vm: Lab) -> None:
     turn = f"echo 1 > {DEVICE}/make_child; {remove} & {remove} & wait; ls {DEVICE} | grep -E 'child$|link'"
     found = vm.server.run(f"for turn in $(seq {TURNS}); do {turn}; done").split()
     eq(found, ["won", "make_child"] * TURNS)
+
+
+@needs(machines=1, own_modules=True)
+def test_a_file_does_not_remove_itself_while_its_directory_goes(vm: Lab) -> None:
+    """Its writer comes to that while another task removes the directory, and waits for it: ENODEV, and no oops."""
+    load(vm)
+    for deed in (f"echo 1 > {DEVICE}/child/remove", "rmmod kernel_ext_test"):
+        vm.server.run(f"echo 1 > {DEVICE}/make_child")
+        late = vm.server.start_job(f"(echo 1500 > {DEVICE}/child/remove_late) 2>&1")
+        # The writer sleeps in its store function, so the deed waits for it.
+        until(lambda: "store_remove_late" in vm.server.run("cat /proc/*/stack 2> /dev/null; true"), 10, "it is held",
+              pause=0.05)
+        vm.server.run(deed)
+        said = late.wait(10)
+        ok(said.code and "No such device" in said.out, f"`{deed}`: the late writer: {said.code} {said.out}")
+    ok(not vm.server.exists("/sys/class/kernel_ext_test"), "the class is still there")
 
 
 @needs(machines=1, own_modules=True)
