@@ -9,7 +9,8 @@ use kernel::{
     sync::{
         Arc,
         Mutex, //
-    }, //
+    },
+    time::delay::fsleep, //
 };
 use kernel_ext::sync::Completion;
 use rdma::{
@@ -30,7 +31,8 @@ use super::{
     },
     fetches::Fetches,
     guests::Admitted,
-    now_us, //
+    now_us,
+    run::REFUSED_TIME, //
 };
 use crate::proto::cache::{
     address::{
@@ -327,17 +329,24 @@ impl<I: Incoming> Responder<I> {
         let mut sending = match qp.send(folios, len.bytes(), peer, imm) {
             Ok(sending) => sending,
             Err(refused) => {
-                if let Some((qp, folios)) = refused.parts {
-                    self.rest(Sender { qp, folios });
-                }
+                let (qp, folios) = refused.parts;
+                self.rest(Sender { qp, folios });
                 return Err(refused.error);
             }
         };
         let count = sending.count();
         let sent = sending.post(0..count);
         let sent = sent.and_then(|()| done.wait_timeout_ms(SENT_MS));
-        // A transfer that the device does not end is leaked, with its queue pair.
-        let (qp, folios) = sending.finish().map_err(|_| EAGAIN)?;
+        // Until then the device may read the pages: this worker waits (decision 0014).
+        let (qp, folios) = loop {
+            match sending.finish() {
+                Ok(parts) => break parts,
+                Err(again) => {
+                    sending = again;
+                    fsleep(REFUSED_TIME);
+                }
+            }
+        };
         self.rest(Sender { qp, folios });
         sent
     }

@@ -4,7 +4,13 @@
 
 use core::mem;
 
-use kernel::sync::Arc;
+use kernel::{
+    sync::Arc,
+    time::{
+        delay::fsleep,
+        Delta, //
+    }, //
+};
 use kernel_ext::random;
 use rdma::{
     transfer::{
@@ -69,6 +75,9 @@ const LOOK_MS: u64 = 1_000;
 
 /// The time after which a request is sent for which its peer had no room, in microseconds.
 const ROOM_US: u32 = 2_000;
+
+/// The time after which a device that has not flushed a queue pair is asked to do so once more.
+pub(super) const REFUSED_TIME: Delta = Delta::from_millis(100);
 
 /// Where the queue pair and the pages are.
 enum Hold<T: FileSystem> {
@@ -343,9 +352,8 @@ impl<'a, I: Incoming, T: FileSystem> Run<'a, I, T> {
                 Some(landing)
             }
             Err(refused) => {
-                if let Some((qp, selection)) = refused.parts {
-                    self.hold = Hold::Idle(qp, selection.into_lent());
-                }
+                let (qp, selection) = refused.parts;
+                self.hold = Hold::Idle(qp, selection.into_lent());
                 None
             }
         }
@@ -373,7 +381,10 @@ impl<'a, I: Incoming, T: FileSystem> Run<'a, I, T> {
             let received = loop {
                 match receiving.finish() {
                     Ok(received) => break received,
-                    Err(again) => receiving = again,
+                    Err(again) => {
+                        receiving = again;
+                        fsleep(REFUSED_TIME);
+                    }
                 }
             };
             self.hold = Hold::Received(received);

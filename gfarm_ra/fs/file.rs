@@ -216,7 +216,7 @@ impl Part {
         inode.data().holds(given.id) == Some(given.changes) && inode.size() == given.size_bytes
     }
 
-    /// Asks other nodes for the pages of a file; `None` if the subrequest has ended with an error.
+    /// Asks other nodes for the pages of a file; `None` if a device keeps its pages.
     fn ask(self, reads: Reads, owes: bool) -> Option<Self> {
         let given = {
             let inode = self.pages.subrequest().inode();

@@ -21,7 +21,13 @@ use crate::{
     },
 };
 use core::mem;
-use kernel::prelude::*;
+use kernel::{
+    prelude::*,
+    time::{
+        delay::fsleep,
+        Delta, //
+    }, //
+};
 use kernel_ext::{
     errno::ENOTCONN,
     scatterlist::{
@@ -35,6 +41,9 @@ use kernel_ext::{
         Ordering, //
     }, //
 };
+
+/// The time after which a device that has not flushed a queue pair is asked to do so once more.
+const AGAIN_TIME: Delta = Delta::from_millis(100);
 
 /// Counts the work requests of a transfer that have not completed.
 pub(super) struct Pending {
@@ -133,7 +142,12 @@ impl<H: Counted> Queue<H> {
     pub(super) fn prepare(&mut self, qkey: u32) -> Result {
         self.port.qkey = qkey;
         if !self.dirty {
-            return self.qp.set_qkey(qkey);
+            let has_failed = self.qp.handler().pending().has_failed();
+            if !has_failed && self.qp.set_qkey(qkey).is_ok() {
+                return Ok(());
+            }
+            // The device has given it up since the last transfer.
+            self.taint()?;
         }
         self.qp.restart(&self.port)?;
         // INVARIANT: It was started just now.
@@ -157,7 +171,7 @@ impl<H: Counted> Queue<H> {
     }
 
     /// Has the next transfer begin with a restart, after a failure. Returns an error if the queue
-    /// pair could not be drained.
+    /// pair could not be drained. Sleeps.
     fn taint(&mut self) -> Result {
         self.qp.close()?;
         // INVARIANT: It is closed, and so all work requests have completed.
@@ -171,9 +185,8 @@ impl<H: Counted> Queue<H> {
 pub struct Refused<Q, L> {
     /// Why.
     pub error: Error,
-    /// The queue pair and the memory; [`None`] if the device neither took the work requests nor
-    /// flushed them: both are leaked then.
-    pub parts: Option<(Q, L)>,
+    /// The queue pair and the memory.
+    pub parts: (Q, L),
 }
 
 impl<Q, L> Refused<Q, L> {
@@ -181,16 +194,14 @@ impl<Q, L> Refused<Q, L> {
     pub(super) fn new(error: Error, queue: Q, lender: L) -> Self {
         Self {
             error,
-            parts: Some((queue, lender)),
+            parts: (queue, lender),
         }
     }
 
     /// Makes another queue pair of the one that came back.
     pub(super) fn map<R>(self, make: impl FnOnce(Q) -> R) -> Refused<R, L> {
-        Refused {
-            error: self.error,
-            parts: self.parts.map(|(queue, lender)| (make(queue), lender)),
-        }
+        let (queue, lender) = self.parts;
+        Refused::new(self.error, make(queue), lender)
     }
 }
 
@@ -243,12 +254,19 @@ impl<H: Counted, L: Lender> Busy<H, L> {
         }
     }
 
+    /// Ends a transfer that could not begin. Sleeps, while the device neither takes the work
+    /// requests nor flushes them: until then it may use the memory.
     fn refuse(self, error: Error) -> Refused<Queue<H>, L> {
-        let parts = self.finish().ok().map(|(mut queue, loan)| {
-            let lender = queue.take_back(loan);
-            (queue, lender)
-        });
-        Refused { error, parts }
+        let mut this = self;
+        let (mut queue, loan) = loop {
+            match this.finish() {
+                Ok(parts) => break parts,
+                Err((_, again)) => this = again,
+            }
+            fsleep(AGAIN_TIME);
+        };
+        let lender = queue.take_back(loan);
+        Refused::new(error, queue, lender)
     }
 
     /// Returns both parts, while the transfer runs.

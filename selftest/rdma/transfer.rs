@@ -319,19 +319,19 @@ pub(crate) fn refused(address: &SocketAddress) -> Result {
         };
         let refused = qp.receive(lender, skip, len, 1).err().ok_or(EINVAL)?;
         check(refused.error == EINVAL, "it is no layout")?;
-        rig.receiver = Some(refused.parts.ok_or(EINVAL)?.0);
+        rig.receiver = Some(refused.parts.0);
     }
     let qp = rig.receiver.take().ok_or(EINVAL)?;
     let refused = qp.receive(BlockParts::new(), 0, 1024, 1).err();
     let refused = refused.ok_or(EINVAL)?;
     check(refused.error == EINVAL, "there is no memory")?;
-    rig.receiver = Some(refused.parts.ok_or(EINVAL)?.0);
+    rig.receiver = Some(refused.parts.0);
     let pieces = Memory::new(&[(0, 512); 8])?;
     let qp = rig.receiver.take().ok_or(EINVAL)?;
     let refused = qp.receive(pieces.lender()?, 0, 4096, 1).err();
     let refused = refused.ok_or(EINVAL)?;
     check(refused.error == EINVAL, "eight pieces are too many")?;
-    let (qp, lender) = refused.parts.ok_or(EINVAL)?;
+    let (qp, lender) = refused.parts;
     drop(lender);
     check(pieces.release(), "they come back")?;
     rig.receiver = Some(qp);

@@ -100,7 +100,8 @@ impl Rtt {
         self.silent_us = now_us;
     }
 
-    /// The peer has kept a read until its end: it said again and again that it waits itself.
+    /// The peer has kept a read for long, and given nothing: it said again and again that it waits
+    /// itself.
     pub fn kept(&mut self, now_us: u64) {
         self.kept_until_us = now_us.saturating_add(KEPT_US);
     }

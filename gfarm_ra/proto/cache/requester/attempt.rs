@@ -60,6 +60,10 @@ pub(super) enum Progress {
     Ended,
 }
 
+/// The time after which a peer that has kept a request without giving anything counts as one that
+/// has kept it until the end of the read, in microseconds: a third of that.
+pub(super) const KEPT_US: u64 = super::READ_US_MAX / 3;
+
 /// A request that is under way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Attempt {
@@ -218,6 +222,7 @@ impl Attempt {
         let took_us = u32::try_from(now_us.saturating_sub(self.sent_us)).ok();
         // Nor can it be told which of several requests a reply answers.
         let rtt_us = took_us.filter(|_| !self.is_kept && self.sends == 1);
+        let is_for_nothing = self.is_kept_for_nothing(&reply.answer, now_us);
         let progress = match reply.answer {
             Answer::Wait { wait_ms, depth } if self.is_transfer() && depth < depth_max => {
                 self.keep(wait_ms, now_us);
@@ -229,10 +234,19 @@ impl Attempt {
             }
         };
         // A node that waits for others says nothing of the time that it takes itself.
-        let heard = Heard::Answer {
-            rtt_us: rtt_us.filter(|_| !self.is_kept),
+        let heard = match is_for_nothing {
+            true => Heard::Kept,
+            false => Heard::Answer {
+                rtt_us: rtt_us.filter(|_| !self.is_kept),
+            },
         };
         Some((progress, heard))
+    }
+
+    /// Returns whether the peer has kept the request for long, and now has nothing for it.
+    fn is_kept_for_nothing(&self, answer: &Answer, now_us: u64) -> bool {
+        let has_nothing = !matches!(answer, Answer::Wait { .. } | Answer::Data { .. });
+        self.is_kept && has_nothing && now_us.saturating_sub(self.sent_us) >= KEPT_US
     }
 
     /// The peer waits for the pages itself.

@@ -138,7 +138,8 @@ pub enum Heard {
     },
     /// It has not answered in time.
     Silence,
-    /// It has said that it waits itself, until the read had to go to the file server.
+    /// It has said that it waits itself, until the read had to go to the file server, or for a
+    /// third of that time, and then had nothing.
     Kept,
 }
 

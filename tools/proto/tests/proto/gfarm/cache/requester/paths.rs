@@ -336,6 +336,22 @@ fn a_read_without_news_ends_after_two_seconds() {
     assert_eq!(kept.count(), 0, "it was not waited for as long as for any");
 }
 
+/// One that keeps each read for long and then has nothing is no better than one that says nothing.
+#[test]
+fn a_holder_that_gives_nothing_after_long_counts_as_one_that_keeps_reads() {
+    for (times, last) in [(20, Answer::Miss), (120, Answer::Miss), (120, data(all()))] {
+        let mut driver = Driver::at_holder(4096);
+        for _ in 0..times {
+            driver.reply(wait(1000));
+            driver.now_us += 100_000;
+        }
+        driver.reply(last);
+        let kept = driver.heard.iter().filter(|(_, h)| *h == Heard::Kept);
+        let expected = usize::from(times == 120 && last == Answer::Miss);
+        assert_eq!(kept.count(), expected, "{times} {last:?}");
+    }
+}
+
 #[test]
 fn a_holder_that_waits_without_end_is_left() {
     let mut driver = Driver::at_holder(4096);
