@@ -235,10 +235,19 @@ impl Handles {
         group.unwrap_or_default()
     }
 
+    fn place(&mut self, to: &Address) -> Option<&mut Option<Known>> {
+        let is_it = |known: &Known| known.port == to.port() && known.service_level == to.sl();
+        let mut places = self.group(to).iter_mut();
+        places.find(|place| place.as_ref().is_some_and(is_it))
+    }
+
     fn find(&mut self, to: &Address) -> Option<AddressHandle> {
-        let is_it = |known: &&Known| known.port == to.port() && known.service_level == to.sl();
-        let known = self.group(to).iter().flatten().find(is_it);
+        let known = self.place(to)?.as_ref();
         known.map(|known| known.handle.clone())
+    }
+
+    fn remove(&mut self, to: &Address) -> Option<Known> {
+        self.place(to)?.take()
     }
 
     /// Adds a handle, and returns the one that it replaces.
@@ -375,6 +384,12 @@ impl<I: Incoming> Endpoint<I> {
     /// Returns what counts what happens here.
     pub(crate) fn counters(&self) -> &Counters {
         &self.counters
+    }
+
+    /// Has an address looked up anew for the next message to it. Sleeps.
+    pub(crate) fn forget(&self, to: &Address) {
+        let forgotten = self.handles.lock().remove(to);
+        drop(forgotten);
     }
 
     /// Returns whether an address needs no look-up.

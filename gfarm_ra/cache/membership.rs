@@ -214,12 +214,16 @@ impl<I: Incoming> Membership<I> {
                 let hello = table.poll(now_us(), number, &mut body);
                 let sealed = hello.and_then(|hello| {
                     let to = (hello.to, hello.node);
-                    Sealed::new(table, &self.key, Kind::Hello, to, hello.body)
+                    let sealed = Sealed::new(table, &self.key, Kind::Hello, to, hello.body)?;
+                    Some((sealed, hello.is_lost))
                 });
                 (sealed, table.due_us())
             });
             match sealed {
-                Some(sealed) => {
+                Some((sealed, is_lost)) => {
+                    if is_lost {
+                        self.endpoint.forget(&sealed.to);
+                    }
                     if !self.send(&sealed) && !self.is_over.load(Relaxed) {
                         // All workers look addresses up: so does this one.
                         sealed.send(&self.endpoint);

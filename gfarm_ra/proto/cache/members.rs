@@ -76,6 +76,9 @@ pub struct Outgoing<'b> {
     pub to: Address,
     /// To which node, if that is known.
     pub node: Option<NodeId>,
+    /// It does not answer: its address is to be looked up anew, as another machine may have it by
+    /// now, with another Ethernet address. Adapters keep that one with the address handle.
+    pub is_lost: bool,
     /// The body.
     pub body: &'b [u8],
 }

@@ -123,6 +123,7 @@ impl<S: DerefMut<Target = [PeerPlace]>> Members<S> {
         let peer = self.table.get_mut(index)?;
         let nonce = peer.probed(nonce, now_us);
         let (address, node) = (peer.address(), peer.node());
+        let is_lost = matches!(peer.standing(), Some(Standing::Suspect | Standing::Dead));
         // CAST: At most `PEERS_MAX`.
         let anywhere = place.checked_rem(self.table.len()).unwrap_or(0) as u16;
         let cursor = self.join.unwrap_or(anywhere);
@@ -131,6 +132,7 @@ impl<S: DerefMut<Target = [PeerPlace]>> Members<S> {
         Some(Outgoing {
             to: address,
             node,
+            is_lost,
             body: writer.finish(cursor),
         })
     }
@@ -181,6 +183,7 @@ impl<S: DerefMut<Target = [PeerPlace]>> Members<S> {
         Some(Outgoing {
             to: peer.address(),
             node: peer.node(),
+            is_lost: false,
             body: writer.finish(0),
         })
     }

@@ -72,6 +72,8 @@ struct Net {
     /// Of a hundred datagrams so many are lost.
     loss: u64,
     datagrams: u64,
+    /// To whom probes went whose address was to be looked up anew.
+    looked_up: Vec<usize>,
 }
 
 impl Net {
@@ -82,6 +84,7 @@ impl Net {
             random: 88172645463325252,
             loss,
             datagrams: 0,
+            looked_up: Vec::new(),
         }
     }
 
@@ -122,6 +125,9 @@ impl Net {
             };
             let (to, names) = (usize::from(hello.to.gid()[15]), hello.node);
             let body = hello.body.to_vec();
+            if hello.is_lost {
+                self.looked_up.push(to);
+            }
             if self.is_lost() {
                 continue;
             }
@@ -460,4 +466,15 @@ fn a_new_node_introduces_itself_before_it_asks() {
     assert!(unknown.is_none(), "a node that it does not know");
     let met = first.introduce(node(9), 2, 9 << 32, &mut out);
     assert!(met.is_none(), "a node that has said hello");
+}
+
+/// A machine that takes the place of another one may have another Ethernet address.
+#[test]
+fn the_address_of_a_node_that_does_not_answer_is_looked_up_anew() {
+    let mut net = joined(3, 0);
+    assert_eq!(net.looked_up, [], "all answer");
+    net.nodes[2] = None;
+    net.run(20_000);
+    assert!(net.looked_up.contains(&2));
+    assert!(net.looked_up.iter().all(|to| *to == 2), "of the others");
 }
