@@ -73,12 +73,14 @@ def raises(kind: type[BaseException], deed: Callable[[], Any], what: str = "") -
 
 
 def until(deed: Callable[[], T], seconds: float, what: str, pause: float = 0.2) -> T:
-    """Repeats `deed` until it answers something true, and returns that."""
+    """Repeats `deed` until it answers something true, and returns that. An answer of a deed that began in time and came
+    late does not tell how it is now: `deed` is asked once more."""
     deadline = time.monotonic() + scaled(seconds)
     while True:
+        is_over = time.monotonic() > deadline
         value = deed()
         if value:
             return value
-        if time.monotonic() > deadline:
+        if is_over:
             raise Failed(f"not within {seconds:g} s: {what}")
         time.sleep(pause)

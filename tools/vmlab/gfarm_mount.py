@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 from vmlab import gfarm as rig
 from vmlab import loaded
-from vmlab.checks import Failed, eq
+from vmlab.checks import Failed, eq, until
 from vmlab.gfarm import ADDRESSES, FOLDER, GFMD, GFMD_PORT, GFSD_PORT, GFSDS, Gfarm
 from vmlab.lab import Lab
 from vmlab.machine import Job, Machine, Result
@@ -109,6 +109,20 @@ class Reader:
     def digest(self, seconds: float = 60) -> str:
         """Waits for its end: the digest of all that it has read."""
         return self.job.ok(seconds).strip()
+
+
+@contextmanager
+def held_open(mount: Mount, name: str) -> Iterator[None]:
+    """A file is open for the body, and nothing of it is read: the mount is in use, whatever happens to readers."""
+    reader = mount.reader(name, 0, 600)
+    until(lambda: reader.reads or not reader.job.running, 20, "the file is open")
+    if not reader.job.running:
+        reader.job.ok()
+    try:
+        yield
+    finally:
+        reader.job.kill()
+        reader.job.wait(60)
 
 
 class Mount:

@@ -109,7 +109,7 @@ class Baseline:
 
     def leaks(self) -> list[str]:
         """What is there that was not there after boot, in words."""
-        deadline = time.monotonic() + SETTLE_SECONDS
+        deadline = time.monotonic() + scaled(SETTLE_SECONDS)
         while (now := resources(self.machine)) != self.at_boot and time.monotonic() < deadline:
             time.sleep(0.25)
         return [f"{device}: {was} after boot, {now.get(device)} now"

@@ -418,7 +418,7 @@ def long(judge: Judge, _seed: int) -> None:
                      judge.log.lines())
 
 
-HALVES_SECONDS = 3.0
+HALVES_SECONDS, TOLD_SECONDS = 3.0, 20.0
 
 
 def killed(judge: Judge, _seed: int) -> None:
@@ -437,7 +437,10 @@ def killed(judge: Judge, _seed: int) -> None:
                 # What is asked before that is told without a pause.
                 task = subprocess.Popen([program, judge.user.path("d" if program == "ls" else "f")],
                                         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-                time.sleep(HALVES_SECONDS / 2)
+                deadline = time.monotonic() + TOLD_SECONDS
+                while not world.script.told and time.monotonic() < deadline:
+                    time.sleep(0.02)
+                time.sleep(HALVES_SECONDS / 6)      # for the first part to arrive
                 began = time.monotonic()
                 task.kill()
                 task.wait()
@@ -446,7 +449,7 @@ def killed(judge: Judge, _seed: int) -> None:
                 found = judge.user.does("stat")
                 lines = judge.log.lines()
                 wrong = ["" if told else "the lie was not told",
-                         "" if took < HALVES_SECONDS / 3 else f"it was killed after {took:.1f} s only",
+                         "" if took < HALVES_SECONDS / 2 else f"it was killed after {took:.1f} s only",
                          found and f"then: {found}", "; ".join(lines),
                          "" if world.processes == logins else "gfmd was connected again"]
                 judge.report(f"{program}, {part} of the answer to {spot}", "; ".join(text for text in wrong if text),

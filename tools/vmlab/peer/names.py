@@ -76,8 +76,8 @@ def the_name_of_a_session_that_ends(address: str) -> None:
             a.read(5, SECTOR, m.io(late, 0, m.OP_READ, SECTOR))
             time.sleep(0.3)
         resume = threading.Timer(3, _dmsetup, ("resume",))
-        resume.start()
         with ScriptedPeer() as two:
+            resume.start()
             took, number = _timed(Client(two, address, b"ending").open)
             resume.join()
             assert not number, f"refused: {errno.errorcode[number]}"

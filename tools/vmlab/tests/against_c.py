@@ -13,6 +13,7 @@ from vmlab import paths, rnbd, wire
 from vmlab.checks import eq, ok, until
 from vmlab.lab import Lab
 from vmlab.needs import needs
+from vmlab.uevents import Uevents
 
 PROGRAM = Path(__file__).resolve().parents[1] / "peer" / "sysfs_tree.py"
 IN_GUEST = "/run/sysfs_tree.py"
@@ -23,6 +24,8 @@ FOLDERS = {"rtrs-client": f"{VIRTUAL}/rtrs-client", "rtrs-server": f"{VIRTUAL}/r
            "class/rtrs-server": "/sys/class/rtrs-server", "class/rnbd-client": "/sys/class/rnbd-client",
            "class/rnbd-server": "/sys/class/rnbd-server", "rtrs_server": "/sys/module/rtrs_server/parameters",
            "rnbd_server": "/sys/module/rnbd_server/parameters"}
+# Of a device of neither side; a write to it is the last event.
+LAST_EVENT = "/sys/devices/system/cpu/cpu0/uevent"
 Entry = list[str]
 KIND, MODE, TEXT = range(3)
 # Names that only ours has, with the reason.
@@ -74,9 +77,7 @@ def collect(lab: Lab, modules: str) -> tuple[dict[str, Entry], list[str]]:
     rnbd.ram_disk(lab, 16)
     rnbd.load_server(lab, modules)
     rnbd.load_client(lab, modules)
-    watch = lab.client.start_job("touch /run/watching; exec udevadm monitor --kernel --property", 60)
-    until(lambda: lab.client.exists("/run/watching"), 10, "events are watched")
-    paths.rest(1)
+    watch = Uevents(lab.client)
     disk = rnbd.map_disk(lab)
     disk.fio("--rw=randrw --bs=4k --size=64k --iodepth=4").clean()
     lab.client.push(PROGRAM, IN_GUEST)
@@ -90,8 +91,10 @@ def collect(lab: Lab, modules: str) -> tuple[dict[str, Entry], list[str]]:
     until(lambda: disk.attribute("state") == "open", 20, "the disk is open")
     disk.unmap()
     paths.rest(1)
-    watch.kill()
-    events = [event for event in watch.wait(20).out.split("\n\n") if VIRTUAL[4:] in event]
+    # Events come in order.
+    eq(lab.client.write(LAST_EVENT, "change"), "", "the last event")
+    watch.wait_for(f"DEVPATH={LAST_EVENT[4:].removesuffix('/uevent')}\n")
+    events = [event for event in watch.end().split("\n\n") if VIRTUAL[4:] in event]
     rnbd.unload(lab, lab.client)
     rnbd.remove_module(lab.client, "brd")
     return entries, [_event(text) for text in events]

@@ -16,7 +16,7 @@ from kdir import helper
 from vmlab import docs, loaded, rnbd
 from vmlab.checks import Failed, eq, matches, ok, until
 from vmlab.lab import Lab
-from vmlab.machine import Machine
+from vmlab.machine import Job, Machine
 from vmlab.needs import needs
 from vmlab.tests.hostile import bring_peer
 
@@ -25,6 +25,7 @@ FILES = ("scripted_peer.py", "crc32_umr_wire.py", "crc32_umr_lies.py")
 FIGURES = "/sys/class/crc32_umr_target/store"
 DISK, CHUNKS, DATA = "/dev/ram0", 4096, 4048
 LIAR_PORT = 4049
+LIAR_SAID = "/tmp/peer/liar.out"
 LOG_LIMIT_SECONDS = 5       # the target writes 20 lines about peers in that time
 BLOCKS_OF_COMMANDS = 3
 
@@ -203,6 +204,15 @@ def test_lie(vm: Lab, lie: str) -> None:
     eq(_fsck(machine)["bad"], 0)
 
 
+def _liar(machine: Machine, lie: str) -> Job:
+    """A target that lies, and listens."""
+    machine.run(f"rm -f {LIAR_SAID}")
+    job = machine.start_job(f"cd /tmp/peer && exec python3 -S -u -m crc32_umr_lies target {lie} {LIAR_PORT} "
+                            f"> {LIAR_SAID} 2>&1")
+    until(lambda: machine.exists(LIAR_SAID) and "ready" in machine.read(LIAR_SAID), 20, "it listens")
+    return job
+
+
 @pytest.mark.parametrize("lie", [pytest.param(lie, id=f"target_{lie}") for lie in crc32_umr_lies.TARGETS])
 @needs(machines=1)
 def test_target_lies(vm: Lab, lie: str) -> None:
@@ -210,14 +220,10 @@ def test_target_lies(vm: Lab, lie: str) -> None:
     machine = vm.server
     if not machine.exists("/tmp/peer/crc32_umr_lies.py"):
         bring_peer(machine, FILES)
-    job = machine.start_job(f"cd /tmp/peer && python3 -S -u -m crc32_umr_lies target {lie} {LIAR_PORT} "
-                            "> /tmp/peer/liar.out 2>&1")
-    said = "/tmp/peer/liar.out"
-    until(lambda: machine.exists(said) and "ready" in machine.read(said), 20, "it listens")
+    job = _liar(machine, lie)
     _fails(machine, f"port={LIAR_PORT} steps=read blocks=1", crc32_umr_lies.TARGETS[lie][0])
     job.wait(60)
-    text = machine.read(said)
-    machine.run(f"rm {said}")
+    text = machine.read(LIAR_SAID)
     eq(text.split()[-1:], ["ok"], text)
 
 
@@ -234,9 +240,9 @@ def test_it_unloads_in_every_state(vm: Lab) -> None:
         machine.run("rmmod crc32_umr_target", 40)
         ok(job.running or job.wait(60), "the peer")
         job.kill()
-    job = machine.start_job(f"cd /tmp/peer && python3 -S -m crc32_umr_lies target says_nothing {LIAR_PORT}")
+    job = _liar(machine, "says_nothing")
     mark = machine.log_mark()
-    load = machine.start_job(f"sleep 1; exec mods ours crc32_umr_initiator addr=10.0.0.1 port={LIAR_PORT}")
+    load = machine.start_job(f"exec mods ours crc32_umr_initiator addr=10.0.0.1 port={LIAR_PORT}")
     until(lambda: machine.log_matches("crc32_umr_initiator: .* requests at a time", mark), 20, "it is connected")
     machine.run("pkill -KILL modprobe")
     load.wait(30)

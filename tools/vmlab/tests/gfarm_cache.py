@@ -126,10 +126,12 @@ def waits_for_another(reader: Node, told: int) -> None:
 
 def left_servers(mounts: list[Node], bytes_max: float) -> None:
     """Checks how many bytes the file servers have sent to nodes. On a busy host a node is silent for longer than others
-    wait now and then: each time costs a part of 1 MiB at most."""
+    wait now and then: each time costs a part of 1 MiB at most. Not each is counted: a node that has missed probes, or
+    was silent several times in a row, is not asked, and of one whose fragments have come the reply is not missed."""
     read = [mount.stats()["gfsd_bytes"] for mount in mounts]
     silences = sum(mount.ibstat()["timeouts"] for mount in mounts)
-    ge(bytes_max + (silences << 20), sum(read), f"bytes from the file server, by node: {read}; {silences} silences")
+    in_time(sum(read) <= bytes_max + (silences << 20),
+            f"{sum(read)} bytes from the file server, by node: {read}; {silences} silences, {bytes_max:.0f} may be")
 
 
 @needs(machines=1, timeout=300)
@@ -176,7 +178,7 @@ def test_who_waits_for_another_node_can_leave(vm: Lab) -> None:
     """A reader waits at a node that waits for a silent file server: kill -9 and umount -f end it, and no other."""
     servers = gfarm_mount.start(vm)
     wanted = put_random(servers, "waits", 1_000_001, "fs1")
-    with acquainted(servers, 2, "receive_timeout=60") as (one, two):
+    with acquainted(servers, 2, "receive_timeout=60") as (one, two), gfarm_mount.held_open(two, "waits"):
         servers.freeze(vm, "fs1", "fs2")
         first = vm.server.start_job(f"sha256sum {one.at}/waits", 120)
         try:

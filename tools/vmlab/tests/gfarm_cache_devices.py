@@ -15,7 +15,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from vmlab import gfarm_mount, gfarm_node
-from vmlab.checks import eq, ge, in_time, ok, until
+from vmlab.checks import ByChance, eq, ge, in_time, ok, until
 from vmlab.gfarm import Gfarm
 from vmlab.gfarm_mount import AT
 from vmlab.gfarm_node import Node
@@ -93,7 +93,9 @@ def during(found: Sequence[Node], name: str, deed: str) -> list[dict[str, Any]]:
     job = start(found, name, "random")
     until(lambda: not job.running or all(node.ibstat()["peer_pages"] > was
                                          for node, was in zip(found, before, strict=True)), 60, "both give pages")
-    ok(job.running, "they have read all before it happened")
+    if not job.running:
+        end(job, found, name)
+        raise ByChance("they have read all before it happened")
     found[0].machine.run(deed, 30)
     return end(job, found, name)
 

@@ -42,13 +42,13 @@ def test_each_fragment_of_a_read_is_lost_in_turn(vm: Lab) -> None:
         lost = [row for row in told if row["what"].endswith("is lost")]
         again = [row["what"] for row in lost if row["asked"] > 1]
         # On a busy host the holder is late now and then, and the file server is asked.
-        ge(len(again), len(lost) // 4, "losses for which the holder was asked again")
+        in_time(len(again) >= len(lost) // 4, f"of {len(lost)} losses, the holder was asked again for {again}")
         came = [row for row in told if "never comes" not in row["what"]]
         ge(len(came), 51, "reads of which everything comes in the end")
         share = sum(row["gfsd"] for row in came) / (len(came) * READ)
         print(f"# {share:.2f} of the bytes from the file server, the longest read took "
               f"{max(row['seconds'] for row in told):.2f} s", flush=True)
-        ge(0.8, share, "of the bytes from the file server")
+        in_time(share <= 0.8, f"{share:.2f} of the bytes came from the file server")
         never = {row["what"]: row["gfsd"] for row in told if row not in came}
         ge(len(never), 7, "reads of which a fragment never comes")
         ge(min(never.values()), PAGE, f"bytes from the file server: {never}")

@@ -61,8 +61,10 @@ def test_a_removal_waits_for_a_store_that_runs(vm: Lab) -> None:
     for deed in (f"echo 1 > {DEVICE}/child/remove", "rmmod kernel_ext_test"):
         vm.server.run(f"echo 1 > {DEVICE}/make_child")
         mark = vm.server.log_mark()
-        job = vm.server.start_job(f"echo 1500 > {DEVICE}/child/hold_ms")
-        vm.server.run(f"sleep 0.5; {deed}")
+        job = vm.server.start_job(f"echo $$ > /run/holder; echo 1500 > {DEVICE}/child/hold_ms")
+        stack = "[ ! -s /run/holder ] || cat /proc/$(cat /run/holder)/stack"
+        until(lambda stack=stack, job=job: "msleep" in vm.server.try_run(stack).out or not job.running, 20, "it holds")
+        vm.server.run(f"rm /run/holder; {deed}")
         ok(vm.server.log_matches("held for 1500 ms", mark), f"`{deed}` did not wait")
         job.wait(10)
     ok(not vm.server.exists("/sys/class/kernel_ext_test"), "the class is still there")

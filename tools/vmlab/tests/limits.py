@@ -51,6 +51,10 @@ def test_the_disk_follows_its_device(pair: Lab) -> None:
     eq(disk.queue("discard_max_bytes"), "0")
     eq(disk.queue("write_cache"), "write through")
     pair.defer(pair.mend, 0)
+    # The disk is open until all has been looked at, and under load for most of that time.
+    opened: list[str] = []
+    opener = pair.client.start_job(f"exec 9< {disk.path}; echo opened; exec sleep 300", 300, opened.append)
+    until(lambda: opened, 20, "the disk is open")
     fio = disk.fio("--rw=randwrite --bs=4k --iodepth=8 --size=32m --fsync=16 --time_based --runtime=12")
     paths.wait_busy(disk)
     away(pair, disk)
@@ -64,6 +68,8 @@ def test_the_disk_follows_its_device(pair: Lab) -> None:
     eq(other.wait(30).code, 0, "setting max_sectors_kb")
     eq(disk.queue("max_sectors_kb"), "64", "what the administrator has set stays")
     fio.clean(100)
+    opener.kill()
+    opener.wait(20)
     pair.client.run(f"blkdiscard {disk.path} && "
                     f"dd if=/dev/urandom of={disk.path} bs=64k count=64 conv=fsync status=none")
     away(pair, disk)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from vmlab import paths, rnbd, seed, tier
-from vmlab.checks import TooSlow, eq, ge, matches, ok, until
+from vmlab.checks import TooSlow, eq, ge, in_time, matches, ok, until
 from vmlab.lab import Lab
 from vmlab.needs import needs
 
@@ -63,7 +63,8 @@ def test_no_packet_of_a_removed_path_follows_its_requests(pair: Lab) -> None:
                 raise TooSlow("rxe has lost the path that stays as well")   # on a busy host it repeats packets
             eq(states, ["connected", "disconnected"])
             paths.reconnect(pair, paths.to_wire(pair, 1))
-        eq(paths.count(pair, "reconnects", 0, 0), 0, "reconnects of the path that stayed")
+        if paths.count(pair, "reconnects", 0, 0):
+            raise TooSlow("rxe has lost the path that stays as well")
         late = "remote access error|ip:10.0.0.*: client uses chunk"
         eq(pair.server.log_matches(late, mark), [], "late packets that the server met")
         history.clean(100)
@@ -91,18 +92,19 @@ def test_io_fails_when_its_time_without_a_path_is_over(pair: Lab) -> None:
     disk = rnbd.map_disk(pair, options="access_mode=rw fast_io_fail_tmo=6")
     eq(pair.client.read(rnbd.session_file("fast_io_fail_tmo")), "6")
     pair.defer(pair.mend, 0)
+    cut = paths.uptime(pair.client)
     pair.cut(0)
     until(lambda: disk.attribute("state") == "closed", 20, "the disk waits")
     began = paths.uptime(pair.client)
     read = pair.client.try_run(f"dd if={disk.path} of=/dev/null bs=4k count=1 iflag=direct", 60)
     ok(read.code, "a read succeeded without a path")
-    waited = paths.uptime(pair.client) - began
-    ge(waited, 3.5, "seconds that the read waited")
-    ge(8.0, waited, "seconds that the read waited, at most")
+    ended = paths.uptime(pair.client)
+    ge(ended - cut, 5.9, "seconds from the cut to the end of the read")
+    in_time(ended - began <= 8.0, f"the read waited for {ended - began:.1f} s")
     # From then on nothing waits.
     began = paths.uptime(pair.client)
     ok(pair.client.try_run(f"dd if={disk.path} of=/dev/null bs=4k count=1 iflag=direct", 60).code, "a read succeeded")
-    ge(1.0, paths.uptime(pair.client) - began, "seconds that a later read waited, at most")
+    in_time((took := paths.uptime(pair.client) - began) <= 1.0, f"a later read waited for {took:.1f} s")
     pair.mend(0)
     until(lambda: disk.attribute("state") == "open", 30, "the disk is back")
     pair.client.run(f"dd if={disk.path} of=/dev/null bs=4k count=1 iflag=direct status=none")

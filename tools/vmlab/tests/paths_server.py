@@ -13,7 +13,7 @@ import paths
 import pytest
 
 from vmlab import loaded, rnbd
-from vmlab.checks import eq, ge, ok, until
+from vmlab.checks import TooSlow, eq, ge, ok, until
 from vmlab.lab import Lab
 from vmlab.needs import needs
 from vmlab.tests.hostile import PATIENT, bring_peer
@@ -53,6 +53,8 @@ def _play(lab: Lab, name: str) -> str:
     """Runs a case of paths.py; returns what it printed before its verdict."""
     done = lab.server.try_run(f"cd /tmp/peer && python3 -S -m paths {name} {lab.server_address} {OTHER}", 150)
     *words, verdict = done.out.strip().split("\n")
+    if verdict.startswith("Late: "):
+        raise TooSlow(verdict)
     eq((verdict, done.code), ("ok", 0), " ".join(words))
     return " ".join(words)
 

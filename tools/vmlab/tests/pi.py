@@ -236,7 +236,8 @@ if not writer:
         os._exit(os.pwrite(fd, area, 9 * 4096) != 4096)
     except OSError as error:
         os._exit(error.errno)
-time.sleep(1)
+while not os.path.exists("/run/sent"):
+    time.sleep(0.01)
 if sys.argv[2] == "change":
     area[100:101] = b"c"
 open("/run/changed", "w").close()
@@ -262,7 +263,7 @@ def test_a_write_that_comes_again_has_the_same_tuples(pair: Lab) -> None:
     old = b"o" * 4096
     for what, errno_, content in (("keep", 0, b"n" * 4096), ("change", errno.EILSEQ, old)):
         pair.client.push_bytes(old, "/run/old")
-        pair.client.run("rm -f /run/ready /run/go /run/changed; "
+        pair.client.run("rm -f /run/ready /run/go /run/sent /run/changed; "
                         f"dd if=/run/old of={disk.path} bs=4096 seek=9 oflag=direct status=none")
         mark = pair.client.log_mark()
         job = pair.client.start_job(f"python3 -I -S /run/shared.py {disk.path} {what}", 120)
@@ -271,11 +272,13 @@ def test_a_write_that_comes_again_has_the_same_tuples(pair: Lab) -> None:
         pair.defer(pair.mend, 0)
         # The client keeps its carrier, so the write is sent before the path is lost.
         pair.silence(0)
-        pair.client.run("touch /run/go")
-        until(lambda: disk.attribute("state") == "closed", 20, "the client has noticed")
+        pair.client.push_bytes(b"", "/run/go")
+        until(lambda before=before: writes(pair) > before or disk.attribute("state") == "closed", 20, "it is sent")
         if writes(pair) == before:
             raise TooSlow("the path was lost before the write was sent")
+        pair.client.push_bytes(b"", "/run/sent")
         until(lambda: pair.client.exists("/run/changed"), 20, "the memory is what it will be")
+        until(lambda: disk.attribute("state") == "closed", 20, "the client has noticed")
         pair.mend(0)
         until(lambda: paths.revive_rxe(pair) or disk.attribute("state") == "open", 60, "the disk is back")
         until(lambda: disk.attribute("state") == "open", 60, "the disk is back")

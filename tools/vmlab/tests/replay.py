@@ -8,12 +8,13 @@ from __future__ import annotations
 import re
 
 from vmlab import paths, replay, rnbd
-from vmlab.checks import eq, ok, until
+from vmlab.checks import ByChance, Failed, eq, ok, until
 from vmlab.lab import Lab
 from vmlab.needs import needs
 
 CLIENT_PATH, AVAILABILITY, TURNS = "rtrs_client: path", "rtrs_client: availability", "rnbd_client: turns"
 SERVER_PATH = "rtrs_server: path"
+ONCE = ["1", "0"]       # stats/reconnects of a path that was lost once, and was back at the first attempt
 # Numbers of the operations in proto: what is done when a disk is mapped, its path lost and connected again, and the
 # disk unmapped.
 OPERATIONS = {
@@ -51,6 +52,7 @@ def test_a_path_that_was_lost_is_replayed(pair: Lab) -> None:
     disk = rnbd.map_disk(pair)
     pair.server.run("for p in /sys/class/rtrs-server/s1/paths/*; do echo 1 > $p/disconnect; done")
     until(lambda: paths.count(pair, "reconnects", 0) >= 1 and paths.state(pair) == "connected", 30, "it is back")
+    connects = pair.client.read(f"{paths.to_wire(pair)}/stats/reconnects").split()
     disk.unmap()
 
     def records() -> list[str]:
@@ -59,7 +61,12 @@ def test_a_path_that_was_lost_is_replayed(pair: Lab) -> None:
     def is_over() -> bool:
         done = [(line[1], line[5]) for line in filter(None, map(LINE.search, records())) if line[4] == "did"]
         return done.count((CLIENT_PATH, "c")) == 1 and done.count((SERVER_PATH, "5")) == 2
-    until(is_over, 10, "the path is removed, and both of the server's")
+    try:
+        until(is_over, 10, "the path is removed, and both of the server's")
+    except Failed as why:
+        if connects == ONCE:
+            raise
+        raise ByChance(f"{why}; reconnects and failed ones: {connects}") from None
     found = records()
     figures, wrong = replay.judge(found)
     eq(wrong, [], "disagreements")

@@ -454,8 +454,8 @@ def test_a_reader_of_a_silent_server_can_be_killed(vm: Lab) -> None:
         reader.kill()
         ok(reader.wait(5).code, "it was not killed")
         ge(state(machine)["pending"], 1, "requests that wait")
-        reader = machine.start_job(f"cat {AT}/odd > /dev/null")
-        machine.try_run(f"sleep 0.5; umount -f {AT}")
+        reader = machine.start_job(f"exec cat {AT}/odd > /dev/null")
+        machine.try_run(f"until grep -qE 'netfs|folio' /proc/$(pidof -s cat)/stack; do sleep 0.1; done; umount -f {AT}")
         ok(reader.wait(5).code, "a reader of a silent server ended well")
         if machine.exists("/proc/fs/ferrotest/1/state"):
             eq(state(machine)["pending"], 0, "requests that wait after umount -f")

@@ -347,6 +347,13 @@ class ChecksTest(unittest.TestCase):
         with self.assertRaisesRegex(checks.Failed, "not within 0 s: never"):
             checks.until(lambda: False, 0, "never", pause=0)
 
+    def test_until_asks_once_more_when_an_answer_came_late(self) -> None:
+        """What was asked in time says nothing of the end of the time."""
+        now = iter([0.0, 0.5, 2.0])     # the beginning, before the first deed, before the second one
+        values = iter([False, "there"])
+        with mock.patch.dict(os.environ, VMLAB_PATIENCE="1"), mock.patch("time.monotonic", lambda: next(now)):
+            self.assertEqual(checks.until(lambda: next(values), 1, "it", pause=0), "there")
+
     def test_raises(self) -> None:
         """Another exception passes through, none is a failure."""
         self.assertIsInstance(checks.raises(KeyError, lambda: dict[str, str]()["x"]), KeyError)
