@@ -87,6 +87,26 @@ pub enum OnDamage {
     Accept,
 }
 
+/// A block that a replay has to read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// A data block that a record names.
+    Data(u64),
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Data(block) => write!(
+                f,
+                "data block {block} cannot be read, so it is not known which of its writes is \
+                 there: open the device again when it can be, or `pi-sidecar fsck --repair` gives \
+                 up what is in it"
+            ),
+        }
+    }
+}
+
 /// Why a journal cannot be replayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault<E> {
@@ -94,6 +114,8 @@ pub enum Fault<E> {
     NoRecord,
     /// It misses records that were durable.
     Missing(u32),
+    /// A block that decides what the journal leads to cannot be read.
+    Unreadable(Part, E),
     /// Reading or writing has failed.
     Io(E),
 }
@@ -109,6 +131,7 @@ impl<E: fmt::Display> fmt::Display for Fault<E> {
                 "its journal misses {missing} records: `pi-sidecar fsck --repair` goes on without \
                  them, and blocks whose tuples they had will be errors"
             ),
+            Self::Unreadable(part, error) => write!(f, "{part}: {error}"),
             Self::Io(error) => error.fmt(f),
         }
     }
@@ -177,8 +200,7 @@ impl<'a, D: Device, C: Checksum> Recovery<'a, D, C> {
             ..Outcome::default()
         };
         for mentions in replay::by_group(list) {
-            self.settle(mentions, &mut outcome, home, data)
-                .map_err(Fault::Io)?;
+            self.settle(mentions, &mut outcome, (home, data), on_damage)?;
         }
         self.device.flush().map_err(Fault::Io)?;
         Ok((outcome, self.empty(live.mark(), home)?))
@@ -197,23 +219,33 @@ impl<'a, D: Device, C: Checksum> Recovery<'a, D, C> {
         Ring::after_mark(self.layout.slots(), self.unit, mark)
     }
 
+    /// Sets the tuples of a group. Refused, it writes nothing: what is read decides for good.
     fn settle(
         &mut self,
         mentions: &[Mention],
         outcome: &mut Outcome,
-        home: &mut Block,
-        data: &mut Block,
-    ) -> Result<(), D::Error> {
+        (home, data): (&mut Block, &mut Block),
+        on_damage: OnDamage,
+    ) -> Result<(), Fault<D::Error>> {
         let group = mentions.first().map(Mention::group);
         let Some(at) = group.and_then(|group| self.layout.home(group)) else {
             return Ok(());
         };
-        self.device.read(at, home)?;
+        self.device.read(at, home).map_err(Fault::Io)?;
+        let mut unreadable = None;
         outcome.settle_group(mentions, home, &self.seal, |block| {
             let (at, _) = self.layout.data(block)?;
-            self.device.read(at, data).ok()?;
+            if let Err(error) = self.device.read(at, data) {
+                unreadable.get_or_insert((block, error));
+                return None;
+            }
             Some(self.crc.crc64(data))
         });
-        self.device.write(at, home, false)
+        match unreadable {
+            Some((block, error)) if on_damage == OnDamage::Refuse => {
+                Err(Fault::Unreadable(Part::Data(block), error))
+            }
+            _ => self.device.write(at, home, false).map_err(Fault::Io),
+        }
     }
 }

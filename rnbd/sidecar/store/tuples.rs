@@ -18,6 +18,7 @@ use super::super::{
         Entry,
         Head, //
     },
+    replay,
     tuple::{
         Meaning,
         Tuple,
@@ -165,12 +166,8 @@ impl<R: BorrowMut<[Place]>, H: BorrowMut<[Slot]>> Store<R, H> {
             let block = queued.request.first().wrapping_add(offset.into());
             let old = self.tuple(&queued, memory, block).unwrap_or_default();
             let new = memory.tuple(ticket, offset);
-            let fits = |tuple: &Tuple| {
-                let verdict = crc_of(offset).map(|crc| self.seal.check(tuple, block, crc));
-                verdict.is_some_and(Verdict::is_readable)
-            };
-            let lost = self.seal.lost(block);
-            let tuple = [new, old].into_iter().find(fits).unwrap_or(lost);
+            let crc = || crc_of(offset);
+            let (tuple, _) = replay::choose([new, old], block, &self.seal, crc);
             self.set_tuple(&queued, memory, offset, &tuple);
         }
         self.set_stage(ticket, Stage::Done(false));

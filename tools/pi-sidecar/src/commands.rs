@@ -214,12 +214,13 @@ fn report(outcome: &Outcome, out: &mut impl Write) -> Result<()> {
         newest,
         older,
         torn,
+        unreadable,
         missing,
     } = outcome;
     writeln!(
         out,
-        "journal: {newest} blocks have their last write, {older} an older one, {torn} are torn; \
-         {missing} records are missing"
+        "journal: {newest} blocks have their last write, {older} an older one, {torn} are torn, \
+         {unreadable} cannot be read and are lost; {missing} records are missing"
     )?;
     Ok(())
 }
@@ -255,7 +256,7 @@ fn fsck(args: &FsckArgs, out: &mut impl Write) -> Result<bool> {
         writeln!(out, "copy of the superblock: damaged, written anew")?;
         volume.save_to(&mut device, copy).with_context(path)?;
     }
-    Ok(outcome.torn == 0 && outcome.missing == 0)
+    Ok(outcome.torn == 0 && outcome.unreadable == 0 && outcome.missing == 0)
 }
 
 fn scrub(path: &Path, out: &mut impl Write) -> Result<bool> {

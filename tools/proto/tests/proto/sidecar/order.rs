@@ -316,7 +316,7 @@ fn the_newest_tuple_that_fits_is_kept() {
         (Some(2), (data(5, 2), Found::Older)),
         (Some(1), (data(5, 1), Found::Older)),
         (Some(4), (seal().lost(5), Found::Torn)),
-        (None, (seal().lost(5), Found::Torn)),
+        (None, (seal().lost(5), Found::Unreadable)),
     ] {
         assert_eq!(settle(&mentions, 5, &seal(), || crc), Some(expected));
     }
@@ -332,6 +332,9 @@ fn no_data_is_believed_before_one_write_only() {
         seal().meaning(&tuple, 5)
     };
     assert_eq!(is(&once, 9), Meaning::Unwritten);
+    // No one has looked at the data, which may be those of the write.
+    let unread = settle(&once, 5, &seal(), || None);
+    assert_eq!(unread, Some((seal().lost(5), Found::Unreadable)));
     let twice = list(&[
         change(none, data(5, 1), 1),
         change(data(5, 1), data(5, 2), 1),
