@@ -139,6 +139,16 @@ fn write(store: &mut ArrayStore<4, 4>) {
     assert_eq!(store.poll(), None);
 }
 
+/// A write of block 0 up to its answer.
+fn write_whole(store: &mut ArrayStore<4, 4>, pages: &mut Pages) {
+    write(store);
+    store.record_written(true);
+    assert_eq!(store.poll(), Some(Action::Data(0)));
+    store.data_done(0, true, pages);
+    let is_ok = |action| matches!(action, Some(Action::Answer { is_ok: true, .. }));
+    assert!(is_ok(store.poll()));
+}
+
 const FAILED: Option<Action> = Some(Action::Answer {
     ticket: 0,
     is_ok: false,
@@ -184,14 +194,7 @@ fn a_record_that_cannot_be_written_ends_writes() {
 fn a_flush_or_a_home_that_fails_ends_writes() {
     for is_flush in [true, false] {
         let (mut store, mut pages) = open();
-        write(&mut store);
-        store.record_written(true);
-        assert_eq!(store.poll(), Some(Action::Data(0)));
-        store.data_done(0, true, &mut pages);
-        assert!(matches!(
-            store.poll(),
-            Some(Action::Answer { is_ok: true, .. })
-        ));
+        write_whole(&mut store, &mut pages);
         if is_flush {
             store.submit(request(Kind::Flush, 0, 0)).unwrap();
             assert_eq!(store.poll(), Some(Action::Flush));
@@ -212,6 +215,21 @@ fn a_flush_or_a_home_that_fails_ends_writes() {
         assert!(store.has_failed() && !store.is_clean());
         assert_eq!(store.poll(), None);
     }
+}
+
+/// A write that was answered is in the cache, of which a device may tell once that it is lost.
+#[test]
+fn a_flush_for_others_that_fails_ends_writes() {
+    let (mut store, mut pages) = open();
+    write_whole(&mut store, &mut pages);
+    store.fail();
+    for kind in [WRITE, Kind::Flush] {
+        let blocks = if kind == Kind::Flush { 0 } else { 1 };
+        store.submit(request(kind, 0, blocks)).unwrap();
+        assert_eq!(store.poll(), FAILED, "{kind:?}");
+    }
+    store.submit(request(Kind::Read, 0, 1)).unwrap();
+    assert_eq!(store.poll(), Some(Action::Data(0)));
 }
 
 /// Data that could not be written may be old, new, or neither.
@@ -248,14 +266,7 @@ fn a_fresh_block_waits_for_a_flush() {
             Ring::after_mark(8, Unit::SECTOR, 1),
             is_volatile,
         );
-        write(&mut store);
-        store.record_written(true);
-        assert_eq!(store.poll(), Some(Action::Data(0)));
-        store.data_done(0, true, &mut pages);
-        assert!(matches!(
-            store.poll(),
-            Some(Action::Answer { is_ok: true, .. })
-        ));
+        write_whole(&mut store, &mut pages);
         store.submit(request(WRITE, 0, 1)).unwrap();
         let next = store.poll();
         if expects_flush {
