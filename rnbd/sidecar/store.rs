@@ -386,9 +386,10 @@ impl<R: BorrowMut<[Place]>, H: BorrowMut<[Slot]>> Store<R, H> {
             Kind::Write { .. } if !is_ok => Stage::Failed,
             // Discarded blocks read as zeroes even if the device kept their data.
             Kind::Write { .. } | Kind::Discard => {
+                let is_cached = queued.request.kind() == Kind::Write { fua: false };
                 for offset in 0..queued.request.blocks() {
                     let tuple = self.new_tuple(ticket, &queued.request, memory, offset);
-                    self.note_fresh(&queued, memory, offset);
+                    self.note_fresh(&queued, memory, offset, is_cached);
                     self.set_tuple(&queued, memory, offset, &tuple);
                 }
                 Stage::Done(true)

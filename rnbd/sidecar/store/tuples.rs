@@ -18,7 +18,10 @@ use super::super::{
         Entry,
         Head, //
     },
-    replay,
+    replay::{
+        self,
+        Found, //
+    },
     tuple::{
         Meaning,
         Tuple,
@@ -120,15 +123,20 @@ impl<R: BorrowMut<[Place]>, H: BorrowMut<[Slot]>> Store<R, H> {
     }
 
     /// The data of a request are written: the block at `offset` in it is fresh if it had no data
-    /// and the device may have them in its cache only.
-    pub(super) fn note_fresh(&mut self, queued: &Queued<State>, memory: &impl Memory, offset: u16) {
+    /// and the device may have them in its cache only (`is_cached`).
+    pub(super) fn note_fresh(
+        &mut self,
+        queued: &Queued<State>,
+        memory: &impl Memory,
+        offset: u16,
+        is_cached: bool,
+    ) {
         if !self.is_volatile {
             return;
         }
         let block = queued.request.first().wrapping_add(offset.into());
         let old = self.tuple(queued, memory, block).unwrap_or_default();
         let was_unwritten = self.seal.meaning(&old, block) == Meaning::Unwritten;
-        let is_cached = queued.request.kind() == Kind::Write { fua: false };
         if let Some(slot) = Self::slot_of(queued, block) {
             let index = group::place(block).1;
             self.homes
@@ -167,7 +175,11 @@ impl<R: BorrowMut<[Place]>, H: BorrowMut<[Slot]>> Store<R, H> {
             let old = self.tuple(&queued, memory, block).unwrap_or_default();
             let new = memory.tuple(ticket, offset);
             let crc = || crc_of(offset);
-            let (tuple, _) = replay::choose([new, old], block, &self.seal, crc);
+            let (tuple, found) = replay::choose([new, old], block, &self.seal, crc);
+            if found == Found::Newest {
+                // They may be in the cache only: the device has not said that they are written.
+                self.note_fresh(&queued, memory, offset, true);
+            }
             self.set_tuple(&queued, memory, offset, &tuple);
         }
         self.set_stage(ticket, Stage::Done(false));

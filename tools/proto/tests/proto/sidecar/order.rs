@@ -283,6 +283,27 @@ fn a_fresh_block_waits_for_a_flush() {
     }
 }
 
+/// A first write that has failed, though its data can be read: they may be in the cache only, and
+/// with FUA as well. No data are believed before one write only, so the next one waits.
+#[test]
+fn a_block_whose_first_write_has_failed_is_fresh() {
+    for fua in [false, true] {
+        let (mut store, mut pages) = open();
+        store.submit(request(Kind::Write { fua }, 0, 1)).unwrap();
+        assert_eq!(store.poll(), Some(Action::ReadHome { slot: 0, group: 0 }));
+        store.home_read(0, true);
+        assert_eq!(store.poll(), Some(Action::WriteRecord(HEAD)));
+        store.record_written(true);
+        assert_eq!(store.poll(), Some(Action::Data(0)));
+        store.data_done(0, false, &mut pages);
+        assert_eq!(store.poll(), Some(Action::ReadBack(0)));
+        store.settle(0, |_| Some(7), &mut pages);
+        assert_eq!(store.poll(), FAILED);
+        store.submit(request(WRITE, 0, 1)).unwrap();
+        assert_eq!(store.poll(), Some(Action::Flush), "fua: {fua}");
+    }
+}
+
 fn layout() -> Layout {
     Layout::new(2000, 8).unwrap()
 }
