@@ -211,6 +211,8 @@ impl<R: BorrowMut<[Place]>, H: BorrowMut<[Slot]>> Store<R, H> {
     /// device may tell only once that its cache is lost, with data of requests that were answered.
     pub fn fail(&mut self) {
         self.has_failed = true;
+        // No flush ends that any more, and reads need the slots. Writes, which would wait, fail.
+        self.homes.forget_fresh();
     }
 
     /// Returns the next thing to do; `None` if the store waits for the end of others, or has

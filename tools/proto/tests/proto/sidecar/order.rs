@@ -304,6 +304,42 @@ fn a_block_whose_first_write_has_failed_is_fresh() {
     }
 }
 
+/// Slots with fresh blocks wait for a flush that will not come any more.
+#[test]
+fn reads_go_on_after_a_flush_that_has_failed() {
+    let (_, mut pages) = open();
+    group::format(&mut pages.0[1], 1, &seal());
+    let ring = Ring::after_mark(8, Unit::SECTOR, 1);
+    let mut store = ArrayStore::<4, 2>::in_arrays(seal(), ring, true);
+    for group in [0, 1] {
+        pages.1 = group * 256;
+        store.submit(request(WRITE, pages.1, 1)).unwrap();
+        let slot = group as usize;
+        assert_eq!(store.poll(), Some(Action::ReadHome { slot, group }));
+        store.home_read(slot, true);
+        assert!(matches!(store.poll(), Some(Action::WriteRecord(_))));
+        store.record_written(true);
+        assert_eq!(store.poll(), Some(Action::Data(0)));
+        store.data_done(0, true, &mut pages);
+        assert!(matches!(store.poll(), Some(Action::Answer { .. })));
+    }
+    let read = store.submit(request(Kind::Read, 512, 1)).unwrap();
+    let mut is_flushed = false;
+    loop {
+        match store.poll() {
+            Some(Action::WriteHome { slot, .. }) => store.home_written(slot, true),
+            Some(Action::Flush) => {
+                store.flushed(false);
+                is_flushed = true;
+            }
+            Some(Action::ReadHome { slot, group: 2 }) => break store.home_read(slot, true),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(is_flushed && store.has_failed());
+    assert_eq!(store.poll(), Some(Action::Data(read)));
+}
+
 fn layout() -> Layout {
     Layout::new(2000, 8).unwrap()
 }
