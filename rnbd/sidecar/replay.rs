@@ -226,9 +226,19 @@ pub struct Outcome {
     pub unreadable: u64,
     /// Records that are missing.
     pub missing: u32,
+    /// Slots of the journal that could not be read, and count as empty.
+    pub slots: u32,
+    /// PI blocks that could not be read: of their tuples only those of records are known.
+    pub homes: u64,
 }
 
 impl Outcome {
+    /// Returns whether nothing is lost, or may be.
+    pub const fn is_whole(&self) -> bool {
+        let is_read = self.unreadable == 0 && self.slots == 0 && self.homes == 0;
+        is_read && self.torn == 0 && self.missing == 0
+    }
+
     fn count(&mut self, found: Found) {
         let counter = match found {
             Found::Newest => &mut self.newest,

@@ -11,7 +11,7 @@ from vmlab.lab import Lab
 from vmlab.needs import needs
 from vmlab.tests.pi import map_with
 from vmlab.tests.pi_devices import mapped
-from vmlab.tests.pi_store import GOOD, NAME, ONE_BAD, TOOL, become, format_disk, scrub
+from vmlab.tests.pi_store import GOOD, NAME, ONE_BAD, SECTORS, TOOL, become, format_disk, scrub
 
 DEVICE = "dm-0"
 
@@ -64,3 +64,27 @@ def test_a_block_that_a_replay_cannot_read_is_not_judged(pair: Lab) -> None:
     pair.client.run(f"{write}; dd if={disk.path} bs=4096 count=1 skip=5 iflag=direct status=none | cmp - /run/area")
     disk.unmap()
     eq(scrub(pair, DEVICE)["bad"], 0)
+
+
+@needs(wires=1)
+def test_a_journal_that_cannot_be_read_is_repaired(pair: Lab) -> None:
+    """A block of it, which no record needs: the mapping fails and says so, the program goes on without it."""
+    disk = begin(pair)
+    pair.server.run("modprobe dm_flakey")
+    pair.client.run("head -c 65536 /dev/urandom > /run/area; "
+                    f"dd if=/run/area of={disk.path} bs=64k count=1 oflag=direct conv=fsync status=none")
+    leave_as_now(pair, disk)
+    at = 100 * 8
+    become(pair, f"0 {at} linear /dev/ram0 0", f"{at} 8 flakey /dev/ram0 {at} 0 3600 1 error_reads",
+           f"{at + 8} {SECTORS - at - 8} linear /dev/ram0 {at + 8}")
+    mark = pair.server.log_mark()
+    eq(rnbd.try_map(pair, rnbd.request(pair, DEVICE, options="access_mode=rw pi=crc64")), "EIO")
+    ok(pair.server.log_matches("block 100 of the device, of its journal, .*`pi-sidecar fsck --repair`", mark),
+       "no cure in the log")
+    done = pair.server.try_run(f"{TOOL} fsck --repair /dev/{DEVICE} 2>&1")
+    ok(done.code and "cannot be read: 1 blocks of the journal" in done.out, done.out)
+    become(pair, GOOD)
+    disk = map_with(pair, "crc64", DEVICE)
+    pair.client.run(f"dd if={disk.path} bs=64k count=1 iflag=direct status=none | cmp - /run/area")
+    disk.unmap()
+    eq(scrub(pair, DEVICE), {"good": 16, "unwritten": 15 * 256 - 16, "bad": 0})

@@ -217,3 +217,54 @@ fn a_repair_gives_up_data_that_cannot_be_read() {
     assert!(matches!(medium.meaning(SECOND), Meaning::Data { .. }));
     assert_eq!(medium.open(OnDamage::Refuse), Ok(Outcome::default()));
 }
+
+/// Opens a device that is refused, as its cure says, and then repairs it.
+fn repaired(medium: &mut Medium, part: Part) -> Outcome {
+    let before = medium.clone();
+    let fault = medium.open(OnDamage::Refuse).unwrap_err();
+    assert_eq!(fault, Fault::Unreadable(part, "EIO"));
+    let line = fault.to_string();
+    assert!(line.contains("`pi-sidecar fsck --repair`"), "{line}");
+    assert_eq!(*medium, before, "nothing is written");
+    let outcome = medium.open(OnDamage::Accept).unwrap();
+    assert_eq!(medium.open(OnDamage::Refuse), Ok(Outcome::default()));
+    assert!(medium.bad.is_empty(), "what cannot be read is written anew");
+    outcome
+}
+
+/// A block of the journal that cannot be read has no record: none is needed from the slots that are
+/// not in use.
+#[test]
+fn a_slot_that_cannot_be_read_costs_its_record() {
+    let at = |sequence| superblock().layout.record(sequence);
+    let mut medium = Medium::with_bad(at(7));
+    let outcome = repaired(&mut medium, Part::Journal(at(7)));
+    assert_eq!((outcome.newest, outcome.missing, outcome.slots), (2, 0, 1));
+    assert!(!outcome.is_whole() && medium.is_whole());
+    let mut medium = Medium::with_bad(at(2));
+    let outcome = repaired(&mut medium, Part::Journal(at(2)));
+    assert_eq!((outcome.newest, outcome.missing, outcome.slots), (1, 1, 1));
+    assert_eq!(medium.meaning(FIRST), Meaning::Unwritten);
+    // The newest one: the journal does not know of it.
+    let mut medium = Medium::with_bad(at(3));
+    let outcome = repaired(&mut medium, Part::Journal(at(3)));
+    assert_eq!((outcome.newest, outcome.missing, outcome.slots), (1, 0, 1));
+    assert_eq!(medium.meaning(SECOND), Meaning::Unwritten);
+    // All of them, and one of a journal that is empty.
+    let mut medium = Medium::with_bad(at(1));
+    medium.bad.extend([at(2), at(3)]);
+    let outcome = repaired(&mut medium, Part::Journal(at(1)));
+    assert_eq!((outcome.newest, outcome.slots), (0, 3));
+    medium.bad.insert(at(5));
+    assert_eq!(repaired(&mut medium, Part::Journal(at(5))).slots, 1);
+}
+
+#[test]
+fn tuples_that_cannot_be_read_are_lost_but_for_those_of_the_journal() {
+    let at = superblock().layout.home(0).unwrap();
+    let mut medium = Medium::with_bad(at);
+    let outcome = repaired(&mut medium, Part::Tuples(at));
+    assert_eq!((outcome.newest, outcome.homes), (2, 1));
+    assert!(!outcome.is_whole() && medium.is_whole());
+    assert_eq!(medium.meaning(FIRST + 1), Meaning::Foreign);
+}
