@@ -185,6 +185,21 @@ impl<R: BorrowMut<[Place]>, H: BorrowMut<[Slot]>> Store<R, H> {
         self.set_stage(ticket, Stage::Done(false));
     }
 
+    /// Returns whether a request reads nothing but blocks without data, which are zeroes whether
+    /// the device can read what is at their place or not.
+    #[cold]
+    pub fn needs_no_data(&self, ticket: Ticket, memory: &impl Memory) -> bool {
+        let Some(queued) = self.queue.get(ticket) else {
+            return false;
+        };
+        let is_unwritten = |block| {
+            let tuple = self.tuple(queued, memory, block).unwrap_or_default();
+            self.seal.meaning(&tuple, block) == Meaning::Unwritten
+        };
+        queued.request.kind() == Kind::Read
+            && (queued.request.first()..queued.request.end()).all(is_unwritten)
+    }
+
     /// Checks a block that a read has read; `offset` counts the request's blocks.
     pub fn check(
         &self,

@@ -11,6 +11,7 @@ from vmlab.lab import Lab
 from vmlab.needs import needs
 from vmlab.tests.pi import map_with
 from vmlab.tests.pi_devices import mapped
+from vmlab.tests.pi_scrub import command, counts
 from vmlab.tests.pi_store import GOOD, NAME, ONE_BAD, SECTORS, TOOL, become, format_disk, scrub
 
 DEVICE = "dm-0"
@@ -88,3 +89,22 @@ def test_a_journal_that_cannot_be_read_is_repaired(pair: Lab) -> None:
     pair.client.run(f"dd if={disk.path} bs=64k count=1 iflag=direct status=none | cmp - /run/area")
     disk.unmap()
     eq(scrub(pair, DEVICE), {"good": 16, "unwritten": 15 * 256 - 16, "bad": 0})
+
+
+@needs(wires=1)
+def test_a_block_without_data_need_not_be_readable(pair: Lab) -> None:
+    """It reads as zeroes, and a scrub finds it as one that was never written; its neighbours with data are there."""
+    disk = begin(pair)
+    pair.client.run(f"head -c 4096 /dev/urandom > /run/area; dd if=/run/area of={disk.path} bs=4096 count=1 seek=4 "
+                    "oflag=direct status=none")
+    become(pair, *ONE_BAD)
+    pair.client.run(f"dd if={disk.path} bs=4096 count=3 skip=5 iflag=direct status=none | cmp -n 12288 - /dev/zero; "
+                    f"dd if={disk.path} bs=4096 count=1 skip=4 iflag=direct status=none | cmp - /run/area")
+    eq(command(pair, "start", DEVICE), "")
+    numbers = counts(pair, DEVICE)
+    eq((numbers["good"], numbers["unwritten"], numbers["bad"]), (1, 15 * 256 - 1, 0), str(numbers))
+    # A write of it is an error.
+    write = f"dd if=/run/area of={disk.path} bs=4096 count=1 seek=5 oflag=direct status=none"
+    ok(pair.client.try_run(write).code, "a write of a block that cannot be written succeeded")
+    become(pair, GOOD)
+    disk.unmap()

@@ -232,6 +232,28 @@ fn a_flush_for_others_that_fails_ends_writes() {
     assert_eq!(store.poll(), Some(Action::Data(0)));
 }
 
+/// What is at the place of a block without data does not count, nor whether it can be read.
+#[test]
+fn reads_of_blocks_without_data_need_no_medium() {
+    let (mut store, mut pages) = open();
+    write_whole(&mut store, &mut pages);
+    for (kind, first, blocks, expected) in [
+        (Kind::Read, 1, 3, true),
+        (Kind::Read, 0, 1, false),
+        (Kind::Read, 0, 3, false),
+        (WRITE, 5, 1, false),
+    ] {
+        let ticket = store.submit(request(kind, first, blocks)).unwrap();
+        assert!(store.poll().is_some());
+        let is_free = store.needs_no_data(ticket, &pages);
+        assert_eq!(is_free, expected, "{kind:?} of {blocks} from {first}");
+        if kind == Kind::Read {
+            store.data_done(ticket, true, &mut pages);
+            assert!(matches!(store.poll(), Some(Action::Answer { .. })));
+        }
+    }
+}
+
 /// Data that could not be written may be old, new, or neither.
 #[test]
 fn failed_data_are_read_back() {
