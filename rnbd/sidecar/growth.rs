@@ -176,6 +176,12 @@ impl Step {
         }
     }
 
+    /// Returns whether a failure ends the writes of clients as well: a flush is one of all that is
+    /// in the device's cache. What the other steps write is used only if they succeed.
+    pub const fn is_for_all(self) -> bool {
+        matches!(self, Self::Flush)
+    }
+
     /// Returns whether it writes with FUA.
     pub const fn is_fua(self) -> bool {
         matches!(self, Self::Copy | Self::Superblock)

@@ -331,6 +331,13 @@ impl<P: BorrowMut<[Slot]>> Homes<P> {
         }
     }
 
+    /// No block is fresh any more: it counts for writes only, and there are none.
+    pub fn forget_fresh(&mut self) {
+        for slot in self.slots.borrow_mut() {
+            (slot.fresh, slot.fresh_before) = (Blocks::default(), Blocks::default());
+        }
+    }
+
     /// Returns the slot that should be written home now, which is that of the oldest record, its
     /// group, and what of its PI block has changed. The caller copies that before it changes again.
     pub fn start_write(&mut self, unit: Unit) -> Option<(usize, u64, Part)> {

@@ -87,6 +87,41 @@ pub enum OnDamage {
     Accept,
 }
 
+/// A block that a replay has to read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// A block of the device, which is a slot of the journal.
+    Journal(u64),
+    /// A block of the device, which has the tuples of blocks that a record names.
+    Tuples(u64),
+    /// A data block that a record names.
+    Data(u64),
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Journal(at) => write!(
+                f,
+                "block {at} of the device, of its journal, cannot be read: open it again when it \
+                 can be, or `pi-sidecar fsck --repair` goes on without what is in it"
+            ),
+            Self::Tuples(at) => write!(
+                f,
+                "block {at} of the device, which has tuples, cannot be read: open it again when \
+                 it can be, or `pi-sidecar fsck --repair` goes on without them, and blocks whose \
+                 tuples the journal does not have will be errors"
+            ),
+            Self::Data(block) => write!(
+                f,
+                "data block {block} cannot be read, so it is not known which of its writes is \
+                 there: open the device again when it can be, or `pi-sidecar fsck --repair` gives \
+                 up what is in it"
+            ),
+        }
+    }
+}
+
 /// Why a journal cannot be replayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault<E> {
@@ -94,6 +129,8 @@ pub enum Fault<E> {
     NoRecord,
     /// It misses records that were durable.
     Missing(u32),
+    /// A block that decides what the journal leads to cannot be read.
+    Unreadable(Part, E),
     /// Reading or writing has failed.
     Io(E),
 }
@@ -109,6 +146,7 @@ impl<E: fmt::Display> fmt::Display for Fault<E> {
                 "its journal misses {missing} records: `pi-sidecar fsck --repair` goes on without \
                  them, and blocks whose tuples they had will be errors"
             ),
+            Self::Unreadable(part, error) => write!(f, "{part}: {error}"),
             Self::Io(error) => error.fmt(f),
         }
     }
@@ -152,9 +190,10 @@ impl<'a, D: Device, C: Checksum> Recovery<'a, D, C> {
             data,
         } = scratch;
         self.device.flush().map_err(Fault::Io)?;
-        for (at, block) in (JOURNAL..).zip(ring.iter_mut()) {
-            self.device.read(at, block).map_err(Fault::Io)?;
-        }
+        let mut outcome = Outcome {
+            slots: self.read_ring(ring, on_damage)?,
+            ..Outcome::default()
+        };
         let Some(live) = Live::find(ring, self.layout, &self.seal, self.crc) else {
             if on_damage == OnDamage::Refuse {
                 return Err(Fault::NoRecord);
@@ -163,25 +202,53 @@ impl<'a, D: Device, C: Checksum> Recovery<'a, D, C> {
                 sequence: 1,
                 tail: 1,
             };
-            return Ok((Outcome::default(), self.empty(first, home)?));
+            self.mend_ring(ring, &outcome)?;
+            return Ok((outcome, self.empty(first, home)?));
         };
         let (list, missing) = live.list(ring, self.layout, &self.seal, self.crc, list);
         if missing != 0 && on_damage == OnDamage::Refuse {
             return Err(Fault::Missing(missing));
         }
-        if let Some(mark) = live.clean(list).filter(|_| missing == 0) {
-            return Ok((Outcome::default(), self.after(mark)));
+        outcome.missing = missing;
+        if let Some(mark) = live.clean(list).filter(|_| outcome.is_whole()) {
+            return Ok((outcome, self.after(mark)));
         }
-        let mut outcome = Outcome {
-            missing,
-            ..Outcome::default()
-        };
         for mentions in replay::by_group(list) {
-            self.settle(mentions, &mut outcome, home, data)
-                .map_err(Fault::Io)?;
+            self.settle(mentions, &mut outcome, (home, data), on_damage)?;
         }
         self.device.flush().map_err(Fault::Io)?;
+        self.mend_ring(ring, &outcome)?;
         Ok((outcome, self.empty(live.mark(), home)?))
+    }
+
+    /// Reads the ring; returns the number of slots that cannot be read, which count as empty ones.
+    fn read_ring(
+        &mut self,
+        ring: &mut [Block],
+        on_damage: OnDamage,
+    ) -> Result<u32, Fault<D::Error>> {
+        let mut unreadable = 0u32;
+        for (at, block) in (JOURNAL..).zip(ring) {
+            if let Err(error) = self.device.read(at, block) {
+                if on_damage == OnDamage::Refuse {
+                    return Err(Fault::Unreadable(Part::Journal(at), error));
+                }
+                block.fill(0);
+                unreadable = unreadable.saturating_add(1);
+            }
+        }
+        Ok(unreadable)
+    }
+
+    /// Writes the empty slots, if one of them could not be read, so that all can be read again.
+    fn mend_ring(&mut self, ring: &[Block], outcome: &Outcome) -> Result<(), Fault<D::Error>> {
+        let is_empty = |block: &Block| block.iter().all(|byte| *byte == 0);
+        for (at, block) in (JOURNAL..).zip(ring) {
+            if outcome.slots != 0 && is_empty(block) {
+                self.device.write(at, block, false).map_err(Fault::Io)?;
+            }
+        }
+        Ok(())
     }
 
     /// Writes the mark that empties the journal.
@@ -197,23 +264,40 @@ impl<'a, D: Device, C: Checksum> Recovery<'a, D, C> {
         Ring::after_mark(self.layout.slots(), self.unit, mark)
     }
 
+    /// Sets the tuples of a group. Refused, it writes nothing: what is read decides for good.
     fn settle(
         &mut self,
         mentions: &[Mention],
         outcome: &mut Outcome,
-        home: &mut Block,
-        data: &mut Block,
-    ) -> Result<(), D::Error> {
+        (home, data): (&mut Block, &mut Block),
+        on_damage: OnDamage,
+    ) -> Result<(), Fault<D::Error>> {
         let group = mentions.first().map(Mention::group);
         let Some(at) = group.and_then(|group| self.layout.home(group)) else {
             return Ok(());
         };
-        self.device.read(at, home)?;
+        if let Err(error) = self.device.read(at, home) {
+            if on_damage == OnDamage::Refuse {
+                return Err(Fault::Unreadable(Part::Tuples(at), error));
+            }
+            // These are the tuples of no block.
+            home.fill(0);
+            outcome.homes = outcome.homes.saturating_add(1);
+        }
+        let mut unreadable = None;
         outcome.settle_group(mentions, home, &self.seal, |block| {
             let (at, _) = self.layout.data(block)?;
-            self.device.read(at, data).ok()?;
+            if let Err(error) = self.device.read(at, data) {
+                unreadable.get_or_insert((block, error));
+                return None;
+            }
             Some(self.crc.crc64(data))
         });
-        self.device.write(at, home, false)
+        match unreadable {
+            Some((block, error)) if on_damage == OnDamage::Refuse => {
+                Err(Fault::Unreadable(Part::Data(block), error))
+            }
+            _ => self.device.write(at, home, false).map_err(Fault::Io),
+        }
     }
 }

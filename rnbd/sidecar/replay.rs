@@ -150,81 +150,67 @@ pub enum Found {
     Older,
     /// The data are of no write: a torn one.
     Torn,
+    /// The data cannot be read, so it is not known.
+    Unreadable,
 }
 
 /// Returns the tuple of a data block by the entries of its group; `None` if none mentions it.
 /// `crc` reads the block and returns its CRC, `None` if it cannot be read.
-///
-/// The newest tuple that fits is the right one. That the block has no data fits everything; it is
-/// believed before one write only, since a second one has waited for the data of the first
-/// (`store`).
 pub fn settle(
     mentions: &[Mention],
     block: u64,
     seal: &Seal,
     crc: impl FnOnce() -> Option<u64>,
 ) -> Option<(Tuple, Found)> {
-    let mut crc = LazyCrc::Unread(crc);
-    let mut writes = 0u32;
-    let mut oldest = None;
-    let mentions = mentions.iter().rev().map(|mention| &mention.entry);
-    let mut entries = mentions.filter_map(|entry| Some((entry, entry.after(block, seal)?)));
-    let found = entries.by_ref().find_map(|(entry, after)| {
-        let fits = fits(&after, block, seal, writes, &mut crc);
-        writes = writes.saturating_add(1);
-        oldest = Some(entry.old);
-        fits.then_some(after)
-    });
-    if let Some(after) = found {
-        let is_newest = writes == 1;
-        return Some((
-            after,
-            if is_newest {
+    let entries = mentions.iter().map(|mention| &mention.entry);
+    let mut entries = entries.filter_map(|entry| Some((entry.old, entry.after(block, seal)?)));
+    let (oldest, first) = entries.next()?;
+    let newer = entries.map(|(_, after)| after).rev();
+    Some(choose(newer.chain([first, oldest]), block, seal, crc))
+}
+
+/// Returns the tuple of a data block, which is the newest of those that it has had that fits the
+/// data, or *lost*; `newest_first` has them. `crc` reads the block and returns its CRC, `None` if
+/// it cannot be read: then nothing is known of the data, and nothing that could be is believed.
+///
+/// That the block has no data fits everything; it is believed before one write only, since a second
+/// one has waited for the data of the first (`store`).
+pub fn choose(
+    newest_first: impl IntoIterator<Item = Tuple>,
+    block: u64,
+    seal: &Seal,
+    crc: impl FnOnce() -> Option<u64>,
+) -> (Tuple, Found) {
+    let mut read = Some(crc);
+    let mut known = None;
+    for (writes, tuple) in (0u32..).zip(newest_first) {
+        let meaning = seal.meaning(&tuple, block);
+        let needs_data = match meaning {
+            Meaning::Lost | Meaning::Foreign => continue,
+            // A discard: the data do not count.
+            Meaning::Unwritten => writes != 0,
+            Meaning::Data { .. } => true,
+        };
+        if needs_data {
+            known = known.or_else(|| read.take().and_then(|read| read()));
+            if known.is_none() {
+                return (seal.lost(block), Found::Unreadable);
+            }
+        }
+        let fits = match meaning {
+            Meaning::Data { guard, .. } => known == Some(guard),
+            _ => writes <= 1,
+        };
+        if fits {
+            let found = if writes == 0 {
                 Found::Newest
             } else {
                 Found::Older
-            },
-        ));
+            };
+            return (tuple, found);
+        }
     }
-    let before = oldest?;
-    if fits(&before, block, seal, writes, &mut crc) {
-        return Some((before, Found::Older));
-    }
-    Some((seal.lost(block), Found::Torn))
-}
-
-/// Returns whether a block has what a tuple says, `writes` writes before the last one.
-fn fits<F: FnOnce() -> Option<u64>>(
-    tuple: &Tuple,
-    block: u64,
-    seal: &Seal,
-    writes: u32,
-    crc: &mut LazyCrc<F>,
-) -> bool {
-    match seal.meaning(tuple, block) {
-        Meaning::Unwritten => writes <= 1,
-        Meaning::Lost | Meaning::Foreign => false,
-        Meaning::Data { guard, .. } => crc.get() == Some(guard),
-    }
-}
-
-/// The CRC of a block that is read when it is needed, once.
-enum LazyCrc<F> {
-    Unread(F),
-    Reading,
-    Read(Option<u64>),
-}
-
-impl<F: FnOnce() -> Option<u64>> LazyCrc<F> {
-    fn get(&mut self) -> Option<u64> {
-        let crc = match core::mem::replace(self, Self::Reading) {
-            Self::Unread(read) => read(),
-            Self::Read(crc) => crc,
-            Self::Reading => None,
-        };
-        *self = Self::Read(crc);
-        crc
-    }
+    (seal.lost(block), Found::Torn)
 }
 
 /// What a replay has found.
@@ -236,16 +222,29 @@ pub struct Outcome {
     pub older: u64,
     /// Blocks with a torn write.
     pub torn: u64,
+    /// Blocks that could not be read, and are lost.
+    pub unreadable: u64,
     /// Records that are missing.
     pub missing: u32,
+    /// Slots of the journal that could not be read, and count as empty.
+    pub slots: u32,
+    /// PI blocks that could not be read: of their tuples only those of records are known.
+    pub homes: u64,
 }
 
 impl Outcome {
+    /// Returns whether nothing is lost, or may be.
+    pub const fn is_whole(&self) -> bool {
+        let is_read = self.unreadable == 0 && self.slots == 0 && self.homes == 0;
+        is_read && self.torn == 0 && self.missing == 0
+    }
+
     fn count(&mut self, found: Found) {
         let counter = match found {
             Found::Newest => &mut self.newest,
             Found::Older => &mut self.older,
             Found::Torn => &mut self.torn,
+            Found::Unreadable => &mut self.unreadable,
         };
         *counter = counter.saturating_add(1);
     }

@@ -207,6 +207,14 @@ impl<R: BorrowMut<[Place]>, H: BorrowMut<[Slot]>> Store<R, H> {
         self.has_failed
     }
 
+    /// Ends writes: a write of the store's own has failed, or a flush, for whom it ever was. A
+    /// device may tell only once that its cache is lost, with data of requests that were answered.
+    pub fn fail(&mut self) {
+        self.has_failed = true;
+        // No flush ends that any more, and reads need the slots. Writes, which would wait, fail.
+        self.homes.forget_fresh();
+    }
+
     /// Returns the next thing to do; `None` if the store waits for the end of others, or has
     /// nothing to do.
     pub fn poll(&mut self) -> Option<Action> {
@@ -357,10 +365,10 @@ impl<R: BorrowMut<[Place]>, H: BorrowMut<[Slot]>> Store<R, H> {
     /// The record that was started is durable, or its write has failed.
     pub fn record_written(&mut self, is_durable: bool) {
         self.ring.end(is_durable);
-        self.has_failed |= !is_durable;
         let stage = if is_durable {
             Stage::Data
         } else {
+            self.fail();
             Stage::Done(false)
         };
         for ticket in self.stages.at(Stage::Started).iter() {
@@ -380,9 +388,10 @@ impl<R: BorrowMut<[Place]>, H: BorrowMut<[Slot]>> Store<R, H> {
             Kind::Write { .. } if !is_ok => Stage::Failed,
             // Discarded blocks read as zeroes even if the device kept their data.
             Kind::Write { .. } | Kind::Discard => {
+                let is_cached = queued.request.kind() == Kind::Write { fua: false };
                 for offset in 0..queued.request.blocks() {
                     let tuple = self.new_tuple(ticket, &queued.request, memory, offset);
-                    self.note_fresh(&queued, memory, offset);
+                    self.note_fresh(&queued, memory, offset, is_cached);
                     self.set_tuple(&queued, memory, offset, &tuple);
                 }
                 Stage::Done(true)
@@ -414,7 +423,9 @@ impl<R: BorrowMut<[Place]>, H: BorrowMut<[Slot]>> Store<R, H> {
     /// A PI block was written home, or its write has failed.
     pub fn home_written(&mut self, slot: usize, is_ok: bool) {
         self.homes.end_write(slot, is_ok);
-        self.has_failed |= !is_ok;
+        if !is_ok {
+            self.fail();
+        }
     }
 
     /// All records before this one have their data and their homes on the device or in its cache.
@@ -464,11 +475,13 @@ impl<R: BorrowMut<[Place]>, H: BorrowMut<[Slot]>> Store<R, H> {
 
     /// The flush has ended. Only what had ended before it started is durable.
     pub fn flushed(&mut self, is_ok: bool) {
-        let floor = self.flushing.take();
-        self.has_failed |= !is_ok;
-        if let Some(floor) = floor.filter(|_| is_ok) {
-            self.ring.settle(floor);
-            self.homes.end_flush();
+        match self.flushing.take() {
+            Some(floor) if is_ok => {
+                self.ring.settle(floor);
+                self.homes.end_flush();
+            }
+            _ if is_ok => {}
+            _ => self.fail(),
         }
         for ticket in self.stages.at(Stage::Started).iter() {
             if self.queue.get(ticket).is_some_and(Self::is_flush) {

@@ -28,7 +28,7 @@ BUDGET: dict[str, float] = {
     "gfarm_readers": 60, "gfarm_rig": 120, "gfarm_statistics": 40, "history": 60, "hostile": 170, "hostile_server": 80,
     "identity": 50, "interop": 160, "io": 145, "kernel_ext": 20, "lab": 30, "lifecycle": 95, "limits": 75, "load": 50,
     "map_errors": 50, "memory": 60, "net": 15, "on_the_wire": 30, "paths": 285, "paths_server": 255, "pi": 140,
-    "pi_devices": 90, "pi_grow": 150, "pi_scrub": 60, "pi_sectors": 60, "pi_store": 180, "pi_use": 280,
+    "pi_damage": 60, "pi_devices": 90, "pi_grow": 150, "pi_scrub": 60, "pi_sectors": 60, "pi_store": 180, "pi_use": 280,
     "power": 190, "preemption": 105, "quarantine": 60, "rdma": 15, "reclaim": 5, "recovery": 50, "replay": 15,
     "server_admin": 85, "server_exports": 55, "session_names": 60, "soak": 200, "sysfs": 30, "sysfs_fuzz": 65,
     "teardown": 65, "testdevice": 305, "vfs": 150,

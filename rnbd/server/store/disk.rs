@@ -269,6 +269,10 @@ fn refused(label: &CStr, fault: Fault<Error>) -> Error {
             pr_err!("{label}: its journal cannot be replayed: {error:?}\n");
             error
         }
+        Fault::Unreadable(part, error) => {
+            pr_err!("{label}: not opened: {}: {error:?}\n", Shown(part));
+            error
+        }
         Fault::NoRecord => {
             pr_err!("{label}: not opened: {}\n", Shown(Fault::<&str>::NoRecord));
             errno::EUCLEAN

@@ -403,6 +403,12 @@ impl Engine {
     /// An IO has ended.
     fn ended(&mut self, core: &Arc<Core>, event: Event, result: Result) {
         self.in_flight = self.in_flight.saturating_sub(1);
+        let result = match (event, result) {
+            (Event::Data(ticket), Err(_)) if self.store.needs_no_data(ticket, &self.pages) => {
+                Ok(())
+            }
+            _ => result,
+        };
         let is_ok = result.is_ok();
         match event {
             Event::HomeRead(slot) => {

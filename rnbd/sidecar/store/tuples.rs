@@ -18,6 +18,10 @@ use super::super::{
         Entry,
         Head, //
     },
+    replay::{
+        self,
+        Found, //
+    },
     tuple::{
         Meaning,
         Tuple,
@@ -119,15 +123,20 @@ impl<R: BorrowMut<[Place]>, H: BorrowMut<[Slot]>> Store<R, H> {
     }
 
     /// The data of a request are written: the block at `offset` in it is fresh if it had no data
-    /// and the device may have them in its cache only.
-    pub(super) fn note_fresh(&mut self, queued: &Queued<State>, memory: &impl Memory, offset: u16) {
+    /// and the device may have them in its cache only (`is_cached`).
+    pub(super) fn note_fresh(
+        &mut self,
+        queued: &Queued<State>,
+        memory: &impl Memory,
+        offset: u16,
+        is_cached: bool,
+    ) {
         if !self.is_volatile {
             return;
         }
         let block = queued.request.first().wrapping_add(offset.into());
         let old = self.tuple(queued, memory, block).unwrap_or_default();
         let was_unwritten = self.seal.meaning(&old, block) == Meaning::Unwritten;
-        let is_cached = queued.request.kind() == Kind::Write { fua: false };
         if let Some(slot) = Self::slot_of(queued, block) {
             let index = group::place(block).1;
             self.homes
@@ -165,15 +174,30 @@ impl<R: BorrowMut<[Place]>, H: BorrowMut<[Slot]>> Store<R, H> {
             let block = queued.request.first().wrapping_add(offset.into());
             let old = self.tuple(&queued, memory, block).unwrap_or_default();
             let new = memory.tuple(ticket, offset);
-            let fits = |tuple: &Tuple| {
-                let verdict = crc_of(offset).map(|crc| self.seal.check(tuple, block, crc));
-                verdict.is_some_and(Verdict::is_readable)
-            };
-            let lost = self.seal.lost(block);
-            let tuple = [new, old].into_iter().find(fits).unwrap_or(lost);
+            let crc = || crc_of(offset);
+            let (tuple, found) = replay::choose([new, old], block, &self.seal, crc);
+            if found == Found::Newest {
+                // They may be in the cache only: the device has not said that they are written.
+                self.note_fresh(&queued, memory, offset, true);
+            }
             self.set_tuple(&queued, memory, offset, &tuple);
         }
         self.set_stage(ticket, Stage::Done(false));
+    }
+
+    /// Returns whether a request reads nothing but blocks without data, which are zeroes whether
+    /// the device can read what is at their place or not.
+    #[cold]
+    pub fn needs_no_data(&self, ticket: Ticket, memory: &impl Memory) -> bool {
+        let Some(queued) = self.queue.get(ticket) else {
+            return false;
+        };
+        let is_unwritten = |block| {
+            let tuple = self.tuple(queued, memory, block).unwrap_or_default();
+            self.seal.meaning(&tuple, block) == Meaning::Unwritten
+        };
+        queued.request.kind() == Kind::Read
+            && (queued.request.first()..queued.request.end()).all(is_unwritten)
     }
 
     /// Checks a block that a read has read; `offset` counts the request's blocks.

@@ -214,13 +214,22 @@ fn report(outcome: &Outcome, out: &mut impl Write) -> Result<()> {
         newest,
         older,
         torn,
+        unreadable,
         missing,
+        slots,
+        homes,
     } = outcome;
     writeln!(
         out,
-        "journal: {newest} blocks have their last write, {older} an older one, {torn} are torn; \
-         {missing} records are missing"
+        "journal: {newest} blocks have their last write, {older} an older one, {torn} are torn, \
+         {unreadable} cannot be read and are lost; {missing} records are missing"
     )?;
+    if (*slots, *homes) != (0, 0) {
+        writeln!(
+            out,
+            "written anew as they cannot be read: {slots} blocks of the journal, {homes} of tuples"
+        )?;
+    }
     Ok(())
 }
 
@@ -255,7 +264,7 @@ fn fsck(args: &FsckArgs, out: &mut impl Write) -> Result<bool> {
         writeln!(out, "copy of the superblock: damaged, written anew")?;
         volume.save_to(&mut device, copy).with_context(path)?;
     }
-    Ok(outcome.torn == 0 && outcome.missing == 0)
+    Ok(outcome.is_whole())
 }
 
 fn scrub(path: &Path, out: &mut impl Write) -> Result<bool> {

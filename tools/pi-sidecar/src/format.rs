@@ -5,7 +5,8 @@
 use std::{
     error::Error,
     fmt,
-    io, //
+    io,
+    ops::Range, //
 };
 
 use proto::sidecar::{
@@ -18,11 +19,15 @@ use proto::sidecar::{
     layout::{
         Layout,
         Misfit,
+        JOURNAL,
+        SLOTS_MAX,
         SUPERBLOCK, //
     },
-    record::Head,
+    record::{
+        self,
+        Head, //
+    },
     superblock::{
-        Refusal,
         Superblock,
         Version, //
     },
@@ -115,6 +120,12 @@ fn write_homes<C: Checksum>(volume: &Volume<C>, device: &mut impl Device) -> io:
     device.flush()
 }
 
+/// The blocks that a journal of any device has.
+fn journal_blocks(device: &impl Device) -> Range<u64> {
+    let end = JOURNAL.saturating_add(SLOTS_MAX.into());
+    JOURNAL..end.min(device.blocks())
+}
+
 /// Formats a device; all of its blocks read as zeroes then. The superblock is written last: a crash
 /// before leaves a device that is not formatted.
 ///
@@ -139,6 +150,10 @@ pub fn format<C: Checksum>(
         layout,
     };
     let volume = Volume::new(superblock, crc);
+    // No record of an older sidecar shall remain: a repair may find the copy of its superblock.
+    for slot in journal_blocks(device) {
+        device.write(slot, &[0; BLOCK_BYTES], false)?;
+    }
     write_homes(&volume, device)?;
     let head = Head {
         sequence: 1,
@@ -214,23 +229,35 @@ pub fn upgrade<C: Checksum>(
     Ok(upgraded)
 }
 
+/// Returns whether no slot of the journal has a record, of whatever device.
+fn is_journal_gone(device: &mut impl Device) -> bool {
+    let mut block: Block = [0; BLOCK_BYTES];
+    !journal_blocks(device)
+        .any(|slot| device.read(slot, &mut block).is_ok() && record::has_magic(&block))
+}
+
 /// Finds the copy of the superblock: in the last block, or before it if the device is larger than
-/// its sidecar.
+/// its sidecar. The journal says whether a copy is that of the sidecar: an older sidecar may have
+/// left its own, and a block of data may look like one, but does not know the device's UUID.
 fn find_copy<C: Checksum + Copy>(device: &mut impl Device, crc: C) -> Result<Volume<C>, Fault> {
     let last = device.blocks().saturating_sub(1);
-    let in_last = match Volume::load_from(device, last, crc) {
-        Err(fault @ (Fault::Io(_) | Fault::Refused(Refusal::NotFormatted))) => fault,
-        found => return found,
-    };
-    for block in (0..last).rev() {
-        if let Ok(volume) = Volume::load_from(device, block, crc) {
-            // A block of data may look like a copy, but does not know the device's UUID.
-            if volume.layout().copy() == block && volume.has_records(device) {
-                return Ok(volume);
-            }
+    let mut in_last = Fault::NoCopy;
+    let mut others = Vec::new();
+    for block in (0..=last).rev() {
+        match Volume::load_from(device, block, crc) {
+            Ok(volume) if volume.layout().copy() != block => {}
+            Ok(volume) if volume.has_records(device) => return Ok(volume),
+            Ok(volume) => others.push(volume),
+            Err(fault) if block == last => in_last = fault,
+            Err(_) => {}
         }
     }
-    Err(in_last)
+    // If the start of the device is overwritten the only copy is that of the sidecar.
+    match *others {
+        [] => Err(in_last),
+        [volume] if volume.layout().copy() == last && is_journal_gone(device) => Ok(volume),
+        _ => Err(Fault::NoCopy),
+    }
 }
 
 /// Writes the superblock anew from its copy.

@@ -237,7 +237,7 @@ impl<D: Device, C: Checksum + Copy> Session<D, C> {
             Action::Data(ticket) => {
                 let (_, request) = current?;
                 let result = self.transfer(&request, data);
-                let is_ok = self.note(result);
+                let is_ok = self.store.needs_no_data(ticket, &self.pages) || self.note(result);
                 self.store.data_done(ticket, is_ok, &mut self.pages);
                 let is_read = is_ok && request.kind() == Kind::Read;
                 return is_read

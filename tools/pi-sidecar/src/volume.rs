@@ -55,6 +55,8 @@ pub enum Fault {
     Refused(Refusal),
     /// Its journal cannot be replayed.
     Journal(recovery::Fault<io::Error>),
+    /// No copy of the superblock is known to be that of the sidecar.
+    NoCopy,
     /// Reading or writing has failed.
     Io(io::Error),
 }
@@ -64,6 +66,10 @@ impl fmt::Display for Fault {
         match self {
             Self::Refused(refusal) => refusal.fmt(f),
             Self::Journal(fault) => fault.fmt(f),
+            Self::NoCopy => f.write_str(
+                "no copy of its superblock fits its journal: if the device was enlarged, make it \
+                 as small as it was, and repair it then",
+            ),
             Self::Io(error) => error.fmt(f),
         }
     }

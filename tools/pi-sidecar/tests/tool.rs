@@ -294,13 +294,61 @@ fn fsck_repairs_a_superblock_and_a_journal() {
     let lines = done(&["fsck"], &[&device]);
     assert!(!lines.contains("copy"), "{lines}");
     // All records of the journal.
-    let zeroes = vec![0; 255 * 4096];
-    let file = fs::File::options().write(true).open(&device).unwrap();
-    file.write_all_at(&zeroes, 4096).unwrap();
+    wipe(&device, 1, 255);
     refused(&["scrub"], &[&device], "no record");
     done(&["fsck", "--repair"], &[&device]);
     let lines = done(&["scrub"], &[&device]);
     assert!(lines.contains("300 good"), "{lines}");
+}
+
+/// Overwrites blocks with zeroes.
+fn wipe(device: &Path, first: u64, blocks: usize) {
+    let file = fs::File::options().write(true).open(device).unwrap();
+    file.write_all_at(&vec![0; blocks * 4096], first * 4096)
+        .unwrap();
+}
+
+#[test]
+fn a_device_is_repaired_whose_start_is_overwritten() {
+    let folder = Folder::new("start");
+    let device = filled(&folder, "device");
+    wipe(&device, 0, 256);
+    let lines = done(&["fsck", "--repair"], &[&device]);
+    assert!(lines.contains("written anew from its copy"), "{lines}");
+    let lines = done(&["scrub"], &[&device]);
+    assert!(lines.contains("300 good"), "{lines}");
+    // It was enlarged, and the space that it has got has the copy of an older sidecar: which of the
+    // two is right is not known without the journal.
+    let large = folder.device("large", BLOCKS + 800);
+    done(&["format"], &[&large]);
+    let file = fs::File::options().write(true).open(&device).unwrap();
+    file.set_len((BLOCKS + 800) * 4096).unwrap();
+    copy(&large, BLOCKS + 799, &device, BLOCKS + 799);
+    wipe(&device, 0, 256);
+    refused(&["fsck", "--repair"], &[&device], "as small as it was");
+    file.set_len(BLOCKS * 4096).unwrap();
+    done(&["fsck", "--repair"], &[&device]);
+    let lines = done(&["scrub"], &[&device]);
+    assert!(lines.contains("300 good"), "{lines}");
+}
+
+/// The copy of its superblock may remain behind the end of the new one, and must fit nothing.
+#[test]
+fn no_record_of_an_older_sidecar_remains() {
+    let folder = Folder::new("older");
+    let device = folder.device("device", 2000);
+    done(&["format", "--journal-slots", "1023"], &[&device]);
+    let record = fs::read(&device).unwrap();
+    let record = record.get(2 * 4096..3 * 4096).unwrap();
+    let file = fs::File::options().write(true).open(&device).unwrap();
+    for slot in 1..1024 {
+        file.write_all_at(record, slot * 4096).unwrap();
+    }
+    file.set_len(BLOCKS * 4096).unwrap();
+    done(&["format", "--force"], &[&device]);
+    let bytes = fs::read(&device).unwrap();
+    let records = bytes.chunks(4096).filter(|at| at.starts_with(b"pjournal"));
+    assert_eq!(records.count(), 1);
 }
 
 #[test]
@@ -312,14 +360,20 @@ fn a_device_grows() {
     file.set_len((BLOCKS + 100) * 4096).unwrap();
     refused(&["grow"], &[&device], "needs 1282");
     file.set_len((BLOCKS + 800) * 4096).unwrap();
-    // Until it has grown the copy of the superblock is not in the last block. Behind it is that of
-    // another device, which does not fit the journal.
-    let other = folder.device("other", BLOCKS + 700);
-    done(&["format"], &[&other]);
-    copy(&other, BLOCKS + 699, &device, BLOCKS + 699);
+    // Until it has grown the copy of the superblock is not in the last block. Behind it are those
+    // of other devices, one in the last block, which do not fit the journal.
+    for blocks in [BLOCKS + 700, BLOCKS + 800] {
+        let other = folder.device("other", blocks);
+        done(&["format", "--force"], &[&other]);
+        copy(&other, blocks - 1, &device, blocks - 1);
+    }
     flip(&device, (BLOCKS - 1) * 4096 + 100);
     flip(&device, 100);
-    refused(&["fsck", "--repair"], &[&device], "no sidecar");
+    refused(
+        &["fsck", "--repair"],
+        &[&device],
+        "no copy of its superblock fits its journal",
+    );
     flip(&device, (BLOCKS - 1) * 4096 + 100);
     let lines = done(&["fsck", "--repair"], &[&device]);
     assert!(lines.contains("written anew from its copy"), "{lines}");

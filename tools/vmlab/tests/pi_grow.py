@@ -271,6 +271,39 @@ def test_a_growth_that_does_not_end_changes_nothing(pair: Lab) -> None:
     eq((found_["bad"], sum(found_.values())), (0, LARGE), str(found_))
 
 
+@needs(wires=1, disk_mib=64)
+def test_a_flush_that_fails_ends_writes(pair: Lab) -> None:
+    """That of a growth is one of all data in the device's cache, of whose loss the device may tell once: what clients
+    have written is not said to be durable afterwards."""
+    below = "/dev/loop0"
+    pair.server.run(f"{power.CACHE} modprobe dm_flakey")
+    mapped(pair.server, pair, NAME, linear(16 * MIB, below))
+    format_disk(pair, DEVICE)
+    rnbd.load_server(pair)
+    rnbd.load_client(pair)
+    disk = map_with(pair, "require", device=DEVICE)
+    write = f"dd if=/dev/urandom of={disk.path} bs=64k count=4 oflag=direct status=none"
+    pair.client.run(write)
+    # Of the last blocks, which the growth would write after its flush, a flush fails.
+    size, bad = 32 * MIB * 8, 64
+    become(pair, f"0 {size - bad} linear {below} 0", f"{size - bad} {bad} flakey {below} {size - bad} 0 3600 1 error_writes")
+    mark = pair.server.log_mark()
+    eq(command(pair, "start"), "")
+    until(lambda: shown(pair)["state"] == "failed", 30, "the growth has failed")
+    ok(pair.server.log_matches(f"{DEVICE}: growth failed at the flush of the tuples: EIO", mark), "no line")
+    become(pair, linear(32 * MIB, below))
+    ok(pair.client.try_run(power.SYNC.format(disk.path)).code, "a flush succeeds after one that has failed")
+    ok(pair.client.try_run(write).code, "a write succeeds after a flush that has failed")
+    ok(pair.server.log_matches("no more writes until the device is closed", mark), "no line about writes")
+    disk.unmap()
+    disk = map_with(pair, "require", device=DEVICE)
+    pair.client.run(f"{write} conv=fsync")
+    eq(command(pair, "start"), "")
+    grown(pair, LARGE)
+    disk.unmap()
+    eq(scrub(pair, DEVICE)["bad"], 0)
+
+
 def serve_grown(lab: Lab, *table: str) -> None:
     """The server's device on one with a volatile cache, and its modules, after each boot."""
     lines = "\\n".join(table)

@@ -3,6 +3,7 @@
 //! The sidecar: what is on the device, and the decisions. The order of its writes is tested by the
 //! model of crashes in `tools/pi-sidecar`.
 
+mod damage;
 mod format;
 mod growth;
 mod order;

@@ -83,6 +83,6 @@ fn replay_any(bytes: &[u8]) {
         });
         scrub.check(&home, &seal, Some, |_, _| {});
     }
-    let settled = outcome.newest + outcome.older + outcome.torn;
+    let settled = outcome.newest + outcome.older + outcome.torn + outcome.unreadable;
     assert!(list.is_empty() || settled != 0);
 }

@@ -139,6 +139,16 @@ fn write(store: &mut ArrayStore<4, 4>) {
     assert_eq!(store.poll(), None);
 }
 
+/// A write of block 0 up to its answer.
+fn write_whole(store: &mut ArrayStore<4, 4>, pages: &mut Pages) {
+    write(store);
+    store.record_written(true);
+    assert_eq!(store.poll(), Some(Action::Data(0)));
+    store.data_done(0, true, pages);
+    let is_ok = |action| matches!(action, Some(Action::Answer { is_ok: true, .. }));
+    assert!(is_ok(store.poll()));
+}
+
 const FAILED: Option<Action> = Some(Action::Answer {
     ticket: 0,
     is_ok: false,
@@ -184,14 +194,7 @@ fn a_record_that_cannot_be_written_ends_writes() {
 fn a_flush_or_a_home_that_fails_ends_writes() {
     for is_flush in [true, false] {
         let (mut store, mut pages) = open();
-        write(&mut store);
-        store.record_written(true);
-        assert_eq!(store.poll(), Some(Action::Data(0)));
-        store.data_done(0, true, &mut pages);
-        assert!(matches!(
-            store.poll(),
-            Some(Action::Answer { is_ok: true, .. })
-        ));
+        write_whole(&mut store, &mut pages);
         if is_flush {
             store.submit(request(Kind::Flush, 0, 0)).unwrap();
             assert_eq!(store.poll(), Some(Action::Flush));
@@ -211,6 +214,43 @@ fn a_flush_or_a_home_that_fails_ends_writes() {
         }
         assert!(store.has_failed() && !store.is_clean());
         assert_eq!(store.poll(), None);
+    }
+}
+
+/// A write that was answered is in the cache, of which a device may tell once that it is lost.
+#[test]
+fn a_flush_for_others_that_fails_ends_writes() {
+    let (mut store, mut pages) = open();
+    write_whole(&mut store, &mut pages);
+    store.fail();
+    for kind in [WRITE, Kind::Flush] {
+        let blocks = if kind == Kind::Flush { 0 } else { 1 };
+        store.submit(request(kind, 0, blocks)).unwrap();
+        assert_eq!(store.poll(), FAILED, "{kind:?}");
+    }
+    store.submit(request(Kind::Read, 0, 1)).unwrap();
+    assert_eq!(store.poll(), Some(Action::Data(0)));
+}
+
+/// What is at the place of a block without data does not count, nor whether it can be read.
+#[test]
+fn reads_of_blocks_without_data_need_no_medium() {
+    let (mut store, mut pages) = open();
+    write_whole(&mut store, &mut pages);
+    for (kind, first, blocks, expected) in [
+        (Kind::Read, 1, 3, true),
+        (Kind::Read, 0, 1, false),
+        (Kind::Read, 0, 3, false),
+        (WRITE, 5, 1, false),
+    ] {
+        let ticket = store.submit(request(kind, first, blocks)).unwrap();
+        assert!(store.poll().is_some());
+        let is_free = store.needs_no_data(ticket, &pages);
+        assert_eq!(is_free, expected, "{kind:?} of {blocks} from {first}");
+        if kind == Kind::Read {
+            store.data_done(ticket, true, &mut pages);
+            assert!(matches!(store.poll(), Some(Action::Answer { .. })));
+        }
     }
 }
 
@@ -248,14 +288,7 @@ fn a_fresh_block_waits_for_a_flush() {
             Ring::after_mark(8, Unit::SECTOR, 1),
             is_volatile,
         );
-        write(&mut store);
-        store.record_written(true);
-        assert_eq!(store.poll(), Some(Action::Data(0)));
-        store.data_done(0, true, &mut pages);
-        assert!(matches!(
-            store.poll(),
-            Some(Action::Answer { is_ok: true, .. })
-        ));
+        write_whole(&mut store, &mut pages);
         store.submit(request(WRITE, 0, 1)).unwrap();
         let next = store.poll();
         if expects_flush {
@@ -270,6 +303,63 @@ fn a_fresh_block_waits_for_a_flush() {
         let next = if expects_flush { store.poll() } else { next };
         assert_eq!(next, Some(Action::WriteRecord(head)));
     }
+}
+
+/// A first write that has failed, though its data can be read: they may be in the cache only, and
+/// with FUA as well. No data are believed before one write only, so the next one waits.
+#[test]
+fn a_block_whose_first_write_has_failed_is_fresh() {
+    for fua in [false, true] {
+        let (mut store, mut pages) = open();
+        store.submit(request(Kind::Write { fua }, 0, 1)).unwrap();
+        assert_eq!(store.poll(), Some(Action::ReadHome { slot: 0, group: 0 }));
+        store.home_read(0, true);
+        assert_eq!(store.poll(), Some(Action::WriteRecord(HEAD)));
+        store.record_written(true);
+        assert_eq!(store.poll(), Some(Action::Data(0)));
+        store.data_done(0, false, &mut pages);
+        assert_eq!(store.poll(), Some(Action::ReadBack(0)));
+        store.settle(0, |_| Some(7), &mut pages);
+        assert_eq!(store.poll(), FAILED);
+        store.submit(request(WRITE, 0, 1)).unwrap();
+        assert_eq!(store.poll(), Some(Action::Flush), "fua: {fua}");
+    }
+}
+
+/// Slots with fresh blocks wait for a flush that will not come any more.
+#[test]
+fn reads_go_on_after_a_flush_that_has_failed() {
+    let (_, mut pages) = open();
+    group::format(&mut pages.0[1], 1, &seal());
+    let ring = Ring::after_mark(8, Unit::SECTOR, 1);
+    let mut store = ArrayStore::<4, 2>::in_arrays(seal(), ring, true);
+    for group in [0, 1] {
+        pages.1 = group * 256;
+        store.submit(request(WRITE, pages.1, 1)).unwrap();
+        let slot = group as usize;
+        assert_eq!(store.poll(), Some(Action::ReadHome { slot, group }));
+        store.home_read(slot, true);
+        assert!(matches!(store.poll(), Some(Action::WriteRecord(_))));
+        store.record_written(true);
+        assert_eq!(store.poll(), Some(Action::Data(0)));
+        store.data_done(0, true, &mut pages);
+        assert!(matches!(store.poll(), Some(Action::Answer { .. })));
+    }
+    let read = store.submit(request(Kind::Read, 512, 1)).unwrap();
+    let mut is_flushed = false;
+    loop {
+        match store.poll() {
+            Some(Action::WriteHome { slot, .. }) => store.home_written(slot, true),
+            Some(Action::Flush) => {
+                store.flushed(false);
+                is_flushed = true;
+            }
+            Some(Action::ReadHome { slot, group: 2 }) => break store.home_read(slot, true),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(is_flushed && store.has_failed());
+    assert_eq!(store.poll(), Some(Action::Data(read)));
 }
 
 fn layout() -> Layout {
@@ -316,7 +406,7 @@ fn the_newest_tuple_that_fits_is_kept() {
         (Some(2), (data(5, 2), Found::Older)),
         (Some(1), (data(5, 1), Found::Older)),
         (Some(4), (seal().lost(5), Found::Torn)),
-        (None, (seal().lost(5), Found::Torn)),
+        (None, (seal().lost(5), Found::Unreadable)),
     ] {
         assert_eq!(settle(&mentions, 5, &seal(), || crc), Some(expected));
     }
@@ -332,6 +422,9 @@ fn no_data_is_believed_before_one_write_only() {
         seal().meaning(&tuple, 5)
     };
     assert_eq!(is(&once, 9), Meaning::Unwritten);
+    // No one has looked at the data, which may be those of the write.
+    let unread = settle(&once, 5, &seal(), || None);
+    assert_eq!(unread, Some((seal().lost(5), Found::Unreadable)));
     let twice = list(&[
         change(none, data(5, 1), 1),
         change(data(5, 1), data(5, 2), 1),

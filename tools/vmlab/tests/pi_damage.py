@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: GPL-2.0
+"""A device with a sidecar some blocks of which cannot be read or written for a while.
+
+    client /dev/rnbd0 ══ rnbd-server ── /dev/dm-0, with blocks that are errors ── /dev/ram0
+"""
+from __future__ import annotations
+
+from vmlab import rnbd
+from vmlab.checks import eq, ok
+from vmlab.lab import Lab
+from vmlab.needs import needs
+from vmlab.tests.pi import map_with
+from vmlab.tests.pi_devices import mapped
+from vmlab.tests.pi_scrub import command, counts
+from vmlab.tests.pi_store import GOOD, NAME, ONE_BAD, SECTORS, TOOL, become, format_disk, scrub
+
+DEVICE = "dm-0"
+
+
+def begin(lab: Lab) -> rnbd.Disk:
+    """A formatted device of 16 MiB; mapped."""
+    rnbd.ram_disk(lab, 16)
+    mapped(lab.server, lab, NAME, GOOD)
+    format_disk(lab, DEVICE)
+    rnbd.load_server(lab)
+    rnbd.load_client(lab)
+    return map_with(lab, "crc64", DEVICE)
+
+
+def leave_as_now(lab: Lab, disk: rnbd.Disk) -> None:
+    """Unmaps the disk, and gives the device back what it has now, as if the server's machine had lost power."""
+    lab.server.run("dd if=/dev/ram0 of=/run/image bs=1M iflag=direct status=none")
+    disk.unmap()
+    lab.server.run("dd if=/run/image of=/dev/ram0 bs=1M oflag=direct status=none; rm /run/image")
+
+
+@needs(wires=1)
+def test_a_block_that_a_replay_cannot_read_is_not_judged(pair: Lab) -> None:
+    """One with its first write, then one that was written again: the mapping fails until the block can be read, and
+    then has what was flushed; the program gives it up only if it is asked to repair."""
+    disk = begin(pair)
+    write = f"dd if=/run/area of={disk.path} bs=4096 count=1 seek=5 oflag=direct conv=fsync status=none"
+    for _ in range(2):
+        pair.client.run(f"head -c 4096 /dev/urandom > /run/area; {write}")
+        leave_as_now(pair, disk)
+        become(pair, *ONE_BAD)
+        mark = pair.server.log_mark()
+        eq(rnbd.try_map(pair, rnbd.request(pair, DEVICE, options="access_mode=rw pi=crc64")), "EIO")
+        ok(pair.server.log_matches("data block 5 cannot be read, so it is not known.*`pi-sidecar fsck --repair`", mark),
+           "no cure in the log")
+        done = pair.server.try_run(f"{TOOL} fsck /dev/{DEVICE} 2>&1")
+        ok(done.code and "data block 5 cannot be read" in done.out, done.out)
+        become(pair, GOOD)
+        disk = map_with(pair, "crc64", DEVICE)
+        pair.client.run(f"dd if={disk.path} bs=4096 count=1 skip=5 iflag=direct status=none | cmp - /run/area")
+    pair.client.run(f"head -c 4096 /dev/urandom > /run/area; {write}")
+    leave_as_now(pair, disk)
+    become(pair, *ONE_BAD)
+    done = pair.server.try_run(f"{TOOL} fsck --repair /dev/{DEVICE} 2>&1")
+    ok(done.code and "1 cannot be read and are lost" in done.out, done.out)
+    become(pair, GOOD)
+    disk = map_with(pair, "crc64", DEVICE)
+    ok(pair.client.try_run(f"dd if={disk.path} of=/dev/null bs=4096 count=1 skip=5 iflag=direct status=none").code,
+       "a block that was given up is read")
+    pair.client.run(f"{write}; dd if={disk.path} bs=4096 count=1 skip=5 iflag=direct status=none | cmp - /run/area")
+    disk.unmap()
+    eq(scrub(pair, DEVICE)["bad"], 0)
+
+
+@needs(wires=1)
+def test_a_journal_that_cannot_be_read_is_repaired(pair: Lab) -> None:
+    """A block of it, which no record needs: the mapping fails and says so, the program goes on without it."""
+    disk = begin(pair)
+    pair.server.run("modprobe dm_flakey")
+    pair.client.run("head -c 65536 /dev/urandom > /run/area; "
+                    f"dd if=/run/area of={disk.path} bs=64k count=1 oflag=direct conv=fsync status=none")
+    leave_as_now(pair, disk)
+    at = 100 * 8
+    become(pair, f"0 {at} linear /dev/ram0 0", f"{at} 8 flakey /dev/ram0 {at} 0 3600 1 error_reads",
+           f"{at + 8} {SECTORS - at - 8} linear /dev/ram0 {at + 8}")
+    mark = pair.server.log_mark()
+    eq(rnbd.try_map(pair, rnbd.request(pair, DEVICE, options="access_mode=rw pi=crc64")), "EIO")
+    ok(pair.server.log_matches("block 100 of the device, of its journal, .*`pi-sidecar fsck --repair`", mark),
+       "no cure in the log")
+    done = pair.server.try_run(f"{TOOL} fsck --repair /dev/{DEVICE} 2>&1")
+    ok(done.code and "cannot be read: 1 blocks of the journal" in done.out, done.out)
+    become(pair, GOOD)
+    disk = map_with(pair, "crc64", DEVICE)
+    pair.client.run(f"dd if={disk.path} bs=64k count=1 iflag=direct status=none | cmp - /run/area")
+    disk.unmap()
+    eq(scrub(pair, DEVICE), {"good": 16, "unwritten": 15 * 256 - 16, "bad": 0})
+
+
+@needs(wires=1)
+def test_a_block_without_data_need_not_be_readable(pair: Lab) -> None:
+    """It reads as zeroes, and a scrub finds it as one that was never written; its neighbours with data are there."""
+    disk = begin(pair)
+    pair.client.run(f"head -c 4096 /dev/urandom > /run/area; dd if=/run/area of={disk.path} bs=4096 count=1 seek=4 "
+                    "oflag=direct status=none")
+    become(pair, *ONE_BAD)
+    pair.client.run(f"dd if={disk.path} bs=4096 count=3 skip=5 iflag=direct status=none | cmp -n 12288 - /dev/zero; "
+                    f"dd if={disk.path} bs=4096 count=1 skip=4 iflag=direct status=none | cmp - /run/area")
+    eq(command(pair, "start", DEVICE), "")
+    numbers = counts(pair, DEVICE)
+    eq((numbers["good"], numbers["unwritten"], numbers["bad"]), (1, 15 * 256 - 1, 0), str(numbers))
+    # A write of it is an error.
+    write = f"dd if=/run/area of={disk.path} bs=4096 count=1 seek=5 oflag=direct status=none"
+    ok(pair.client.try_run(write).code, "a write of a block that cannot be written succeeded")
+    become(pair, GOOD)
+    disk.unmap()
