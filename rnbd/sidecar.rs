@@ -42,6 +42,9 @@ use super::proto;
 /// The size of a block in bytes: of data, of a PI block, of a slot of the journal.
 pub const BLOCK_BYTES: usize = 4096;
 
+/// The sectors of a block.
+pub const BLOCK_SECTORS: u32 = BLOCK_BYTES as u32 / proto::SECTOR_SIZE;
+
 /// The content of a block.
 pub type Block = [u8; BLOCK_BYTES];
 

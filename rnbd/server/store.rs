@@ -73,10 +73,10 @@ use super::{
 };
 use crate::{
     pi_stats::PiStats,
-    proto::SECTOR_SIZE,
     sidecar::{
         self,
-        BLOCK_BYTES, //
+        BLOCK_BYTES,
+        BLOCK_SECTORS, //
     },
 };
 
@@ -84,8 +84,6 @@ pub(crate) use self::port::Port;
 
 /// The size of a block, as the block layer has it.
 pub(super) const BLOCK_SIZE: u32 = BLOCK_BYTES as u32;
-/// The sectors of a block.
-pub(super) const BLOCK_SECTORS: u32 = BLOCK_SIZE / SECTOR_SIZE;
 
 /// The maximum number of sectors of one discard, or write of zeroes, of a client: 128 MiB.
 pub(super) const DISCARD_SECTORS_MAX: u32 = 1 << 18;

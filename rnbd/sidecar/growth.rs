@@ -31,14 +31,11 @@ use super::{
     tuple::Seal,
     Block,
     Checksum,
-    BLOCK_BYTES, //
+    BLOCK_SECTORS, //
 };
 
 /// The maximum number of PI blocks that are written together.
 pub const HOMES_MAX: u16 = 16;
-
-/// The sectors of a block, for the sizes that clients know.
-const BLOCK_SECTORS: u64 = BLOCK_BYTES as u64 / 512;
 
 /// Why a device does not grow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -417,7 +414,7 @@ impl fmt::Display for Report<'_> {
                 writeln!(f, "next echo start > grow, for {gained} blocks more")
             }
             (State::Finished, Err(Refusal::NotGrown(_))) => {
-                let sectors = blocks.saturating_mul(BLOCK_SECTORS);
+                let sectors = blocks.saturating_mul(BLOCK_SECTORS.into());
                 writeln!(
                     f,
                     "next at each client: echo {sectors} > /sys/block/rnbd<N>/rnbd/resize"

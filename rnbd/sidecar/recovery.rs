@@ -144,7 +144,8 @@ impl<E: fmt::Display> fmt::Display for Fault<E> {
             Self::Missing(missing) => write!(
                 f,
                 "its journal misses {missing} records: `pi-sidecar fsck --repair` goes on without \
-                 them, and blocks whose tuples they had will be errors"
+                 them, and blocks whose tuples they had will be errors, or zeroes if these were of \
+                 their first writes"
             ),
             Self::Unreadable(part, error) => write!(f, "{part}: {error}"),
             Self::Io(error) => error.fmt(f),

@@ -15,6 +15,8 @@ from vmlab.gfarm_node import DESCRIPTION, KEY, Node, node, queue_pairs, try_moun
 from vmlab.lab import Lab
 from vmlab.needs import needs
 
+# A file server may be silent for as long as a busy host needs for all that is done meanwhile.
+SILENCE = "connect_timeout=60,receive_timeout=60,reconnect_timeout=60"
 # Fails if there is anything in the last page of a file's mapping behind its end.
 MAPPED_TAIL = r"""
 import ctypes, os, sys
@@ -178,7 +180,7 @@ def test_who_waits_for_another_node_can_leave(vm: Lab) -> None:
     """A reader waits at a node that waits for a silent file server: kill -9 and umount -f end it, and no other."""
     servers = gfarm_mount.start(vm)
     wanted = put_random(servers, "waits", 1_000_001, "fs1")
-    with acquainted(servers, 2, "receive_timeout=60") as (one, two), gfarm_mount.held_open(two, "waits"):
+    with acquainted(servers, 2, SILENCE) as (one, two), gfarm_mount.held_open(two, "waits"):
         servers.freeze(vm, "fs1", "fs2")
         first = vm.server.start_job(f"sha256sum {one.at}/waits", 120)
         try:
@@ -213,7 +215,7 @@ def test_the_device_goes_while_a_node_is_waited_for(vm: Lab) -> None:
     servers = gfarm_mount.start(vm)
     wanted = put_random(servers, "removed", 1_000_001, "fs1")
     vm.defer(vm.server.run, "rdma link show rxe0 > /dev/null 2>&1 || rdma link add rxe0 type rxe netdev eth0")
-    with acquainted(servers, 2, "receive_timeout=60") as (one, two):
+    with acquainted(servers, 2, SILENCE) as (one, two):
         servers.freeze(vm, "fs1", "fs2")
         jobs = [vm.server.start_job(f"sha256sum {one.at}/removed", 120)]
         try:

@@ -286,7 +286,8 @@ def test_a_flush_that_fails_ends_writes(pair: Lab) -> None:
     pair.client.run(write)
     # Of the last blocks, which the growth would write after its flush, a flush fails.
     size, bad = 32 * MIB * 8, 64
-    become(pair, f"0 {size - bad} linear {below} 0", f"{size - bad} {bad} flakey {below} {size - bad} 0 3600 1 error_writes")
+    become(pair, f"0 {size - bad} linear {below} 0",
+           f"{size - bad} {bad} flakey {below} {size - bad} 0 3600 1 error_writes")
     mark = pair.server.log_mark()
     eq(command(pair, "start"), "")
     until(lambda: shown(pair)["state"] == "failed", 30, "the growth has failed")
