@@ -181,6 +181,8 @@ impl<I: Incoming> Membership<I> {
     }
 
     /// Greets a node that does not know this one yet: it takes no request of a stranger. Sleeps.
+    // A frame of its own, which ends before the answer is waited for.
+    #[inline(never)]
     pub(super) fn introduce(&self, node: NodeId) {
         let (mut body, number) = ([0; BODY_LEN_MAX], drawn());
         let sealed = self.peers.with(|table| {
