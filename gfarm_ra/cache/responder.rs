@@ -15,6 +15,7 @@ use kernel::{
 use kernel_ext::sync::Completion;
 use rdma::{
     transfer::{
+        self,
         SendEvents,
         SendQp, //
     },
@@ -31,8 +32,7 @@ use super::{
     },
     fetches::Fetches,
     guests::Admitted,
-    now_us,
-    run::REFUSED_TIME, //
+    now_us, //
 };
 use crate::proto::cache::{
     address::{
@@ -343,7 +343,7 @@ impl<I: Incoming> Responder<I> {
                 Ok(parts) => break parts,
                 Err(again) => {
                     sending = again;
-                    fsleep(REFUSED_TIME);
+                    fsleep(transfer::AGAIN_TIME);
                 }
             }
         };

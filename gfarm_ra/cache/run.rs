@@ -6,10 +6,7 @@ use core::mem;
 
 use kernel::{
     sync::Arc,
-    time::{
-        delay::fsleep,
-        Delta, //
-    }, //
+    time::delay::fsleep, //
 };
 use kernel_ext::random;
 use rdma::{
@@ -75,9 +72,6 @@ const LOOK_MS: u64 = 1_000;
 
 /// The time after which a request is sent for which its peer had no room, in microseconds.
 const ROOM_US: u32 = 2_000;
-
-/// The time after which a device that has not flushed a queue pair is asked to do so once more.
-pub(super) const REFUSED_TIME: Delta = Delta::from_millis(100);
 
 /// Where the queue pair and the pages are.
 enum Hold<T: FileSystem> {
@@ -383,7 +377,7 @@ impl<'a, I: Incoming, T: FileSystem> Run<'a, I, T> {
                     Ok(received) => break received,
                     Err(again) => {
                         receiving = again;
-                        fsleep(REFUSED_TIME);
+                        fsleep(transfer::AGAIN_TIME);
                     }
                 }
             };

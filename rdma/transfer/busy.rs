@@ -43,7 +43,7 @@ use kernel_ext::{
 };
 
 /// The time after which a device that has not flushed a queue pair is asked to do so once more.
-const AGAIN_TIME: Delta = Delta::from_millis(100);
+pub const AGAIN_TIME: Delta = Delta::from_millis(100);
 
 /// Counts the work requests of a transfer that have not completed.
 pub(super) struct Pending {
