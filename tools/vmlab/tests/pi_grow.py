@@ -271,7 +271,7 @@ def test_a_growth_that_does_not_end_changes_nothing(pair: Lab) -> None:
     eq((found_["bad"], sum(found_.values())), (0, LARGE), str(found_))
 
 
-@needs(wires=1, disk_mib=64)
+@needs(wires=1, disk_mib=64, disruptive=True)
 def test_a_flush_that_fails_ends_writes(pair: Lab) -> None:
     """That of a growth is one of all data in the device's cache, of whose loss the device may tell once: what clients
     have written is not said to be durable afterwards."""
