@@ -16,7 +16,10 @@ use std::{
         FileExt,
         OpenOptionsExt, //
     },
-    path::Path,
+    path::{
+        Path,
+        PathBuf, //
+    },
 };
 
 use proto::sidecar::{
@@ -59,12 +62,15 @@ pub trait Device {
 #[derive(Debug)]
 pub struct FileDevice {
     file: File,
+    path: PathBuf,
     blocks: u64,
 }
 
 impl FileDevice {
     /// `O_EXCL`: a block device that is mounted or used by another program is not opened.
     const EXCLUSIVE: i32 = 0o200;
+    /// `O_DIRECT` of x86.
+    const DIRECT: i32 = 0o40000;
 
     /// Opens a file or a block device.
     ///
@@ -80,7 +86,11 @@ impl FileDevice {
             .custom_flags(flags)
             .open(path)?;
         let blocks = file.seek(SeekFrom::End(0))? / BLOCK_BYTES as u64;
-        Ok(Self { file, blocks })
+        Ok(Self {
+            file,
+            path: path.to_path_buf(),
+            blocks,
+        })
     }
 
     fn offset(&self, block: u64) -> io::Result<u64> {
@@ -92,6 +102,24 @@ impl FileDevice {
                 "a block behind the end of the device",
             )
         })
+    }
+
+    /// Reads a block, and no other one. The page cache reads up to some megabytes at a time, and all
+    /// of them fail with one of their blocks.
+    fn read_alone(&self, to: &mut Block, offset: u64) -> io::Result<()> {
+        let mut options = OpenOptions::new();
+        let options = options.read(true).custom_flags(Self::DIRECT);
+        let file = options.open(&self.path)?;
+        // Memory that begins at a block's boundary, as devices want it.
+        let mut memory = [0; 2 * BLOCK_BYTES];
+        let start = memory.as_ptr().align_offset(BLOCK_BYTES);
+        let aligned = memory
+            .get_mut(start..)
+            .and_then(|m| m.get_mut(..BLOCK_BYTES));
+        let aligned = aligned.ok_or(io::ErrorKind::InvalidInput)?;
+        file.read_exact_at(aligned, offset)?;
+        to.copy_from_slice(aligned);
+        Ok(())
     }
 }
 
@@ -106,7 +134,10 @@ impl Device for FileDevice {
     }
 
     fn read(&mut self, block: u64, to: &mut Block) -> io::Result<()> {
-        self.file.read_exact_at(to, self.offset(block)?)
+        let offset = self.offset(block)?;
+        let read = self.file.read_exact_at(to, offset);
+        // What it says is of another block, perhaps.
+        read.or_else(|error| self.read_alone(to, offset).map_err(|_| error))
     }
 
     fn write(&mut self, block: u64, from: &[u8], fua: bool) -> io::Result<()> {
