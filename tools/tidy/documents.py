@@ -86,14 +86,15 @@ def problems_have_tests(sources: list[Source]) -> list[str]:
 
 
 def locks_are_documented(sources: list[Source]) -> list[str]:
-    """The page of states and locks names every lock of the drivers, of rdma and the cache, and every state of a path."""
+    """The page of states and locks names each lock of the drivers, of rdma and the cache, and each state of a path."""
     page = next((s for s in sources if s.path == LOCKS), None)
     if page is None:
         return [f"{LOCKS} is missing"]
     complaints = []
     for source in sources:
         is_of_cache = source.path.parts[:2] == ("gfarm_ra", "cache")
-        if source.path.suffix != ".rs" or not is_of_cache and source.path.parts[0] not in ("rtrs", "rnbd", "rdma"):
+        has_locks = is_of_cache or source.path.parts[0] in ("rtrs", "rnbd", "rdma")
+        if source.path.suffix != ".rs" or not has_locks:
             continue
         holder = ""
         for line in source.text.split("\n"):

@@ -104,8 +104,8 @@ impl FileDevice {
         })
     }
 
-    /// Reads a block, and no other one. The page cache reads up to some megabytes at a time, and all
-    /// of them fail with one of their blocks.
+    /// Reads a block, and no other one. The page cache reads up to some megabytes at a time, and
+    /// all of them fail with one of their blocks.
     fn read_alone(&self, to: &mut Block, offset: u64) -> io::Result<()> {
         let mut options = OpenOptions::new();
         let options = options.read(true).custom_flags(Self::DIRECT);
