@@ -236,6 +236,8 @@ impl<'a, I: Incoming, T: FileSystem> Run<'a, I, T> {
         }
     }
 
+    // A frame of its own: queue pairs are drained outside it, which takes much of the stack.
+    #[inline(never)]
     fn ask(&mut self, asking: &Asking) -> Effect {
         self.give_credit_back();
         self.timer_us = None;
