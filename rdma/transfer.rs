@@ -14,7 +14,7 @@
 //! The memory belongs to a [`Lender`](kernel_ext::scatterlist::Lender), which is in the transfer
 //! from its begin to its end: it comes back when each work request that names it has completed,
 //! and it is unmapped. If the device does not complete them, `finish` gives the transfer back, to
-//! be finished later ([`AGAIN_TIME`]), and a transfer that is dropped leaks the memory.
+//! be finished later, `end` goes on until it does, and a transfer that is dropped leaks the memory.
 //!
 //! A fragment fills the receive that is next, and not that of its own memory: if one is lost,
 //! all that follow are displaced. The receiver's handler notes which one came where, and
@@ -27,10 +27,7 @@ mod segments;
 mod sending;
 
 pub use self::{
-    busy::{
-        Refused,
-        AGAIN_TIME, //
-    },
+    busy::Refused,
     received::{
         Place,
         Received, //

@@ -37,10 +37,7 @@ use super::{
         Peers,
         Table, //
     },
-    resolvers::{
-        Resolvers,
-        Resolving, //
-    },
+    resolvers::Resolvers, //
 };
 use crate::proto::cache::{
     address::{
@@ -53,6 +50,7 @@ use crate::proto::cache::{
         Gossip,
         BODY_LEN_MAX, //
     },
+    members::Outgoing,
     wire::{
         self,
         Datagram,
@@ -184,16 +182,20 @@ impl<I: Incoming> Membership<I> {
     // A frame of its own, which ends before the answer is waited for.
     #[inline(never)]
     pub(super) fn introduce(&self, node: NodeId) {
-        let (mut body, number) = ([0; BODY_LEN_MAX], drawn());
+        let (mut body, number) = ([0; BODY_LEN_MAX], random::number());
         let sealed = self.peers.with(|table| {
             let hello = table.introduce(node, now_us(), number, &mut body)?;
-            let to = (hello.to, hello.node);
-            Sealed::new(table, &self.key, Kind::Hello, to, hello.body)
+            self.seal_hello(table, &hello)
         });
         // The greeting is to come before the request, so it does not wait for another worker.
         if let Some(sealed) = sealed {
             sealed.send(&self.endpoint);
         }
+    }
+
+    fn seal_hello(&self, table: &mut Table, hello: &Outgoing<'_>) -> Option<Sealed> {
+        let to = (hello.to, hello.node);
+        Sealed::new(table, &self.key, Kind::Hello, to, hello.body)
     }
 
     /// Sends a message, or has a worker send it that looks its address up; returns `false` if all
@@ -205,20 +207,17 @@ impl<I: Incoming> Membership<I> {
         }
         let (endpoint, message) = (self.endpoint.clone(), message.clone());
         let (to, work) = (message.to, move || message.send(&endpoint));
-        self.resolvers.spawn(to, work) == Resolving::UnderWay
+        self.resolvers.spawn(to, work)
     }
 
     /// Sends what is due, and returns when to look again. Sleeps.
     fn poll(&self) -> u64 {
         loop {
-            let (mut body, number) = ([0; BODY_LEN_MAX], drawn());
+            let (mut body, number) = ([0; BODY_LEN_MAX], random::number());
             let (sealed, due_us) = self.peers.with(|table| {
                 let hello = table.poll(now_us(), number, &mut body);
-                let sealed = hello.and_then(|hello| {
-                    let to = (hello.to, hello.node);
-                    let sealed = Sealed::new(table, &self.key, Kind::Hello, to, hello.body)?;
-                    Some((sealed, hello.is_lost))
-                });
+                let sealed =
+                    hello.and_then(|hello| Some((self.seal_hello(table, &hello)?, hello.is_lost)));
                 (sealed, table.due_us())
             });
             match sealed {
@@ -289,11 +288,4 @@ impl<I: Incoming> Membership<I> {
         drop(workqueue::cancel_delayed_sync::<_, 0>(self));
         self.resolvers.end();
     }
-}
-
-/// Returns any number.
-fn drawn() -> u64 {
-    let mut drawn = [0; 8];
-    random::fill(&mut drawn);
-    u64::from_le_bytes(drawn)
 }

@@ -147,10 +147,8 @@ impl Node {
         key: Key,
         pages: Arc<dyn PageCache>,
     ) -> Result<Self> {
-        let mut number = [0; 8];
         let me = loop {
-            random::fill(&mut number);
-            if let Some(me) = NodeId::new(u64::from_le_bytes(number)) {
+            if let Some(me) = NodeId::new(random::number()) {
                 break me;
             }
         };

@@ -17,15 +17,6 @@ use crate::proto::cache::address::Address;
 /// The addresses that are looked up at a time.
 const RESOLVERS: u16 = 64;
 
-/// What became of a message to an address that has to be looked up.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Resolving {
-    /// A worker looks the address up for it, or does so for an earlier one, and this one is lost.
-    UnderWay,
-    /// All workers are busy with other addresses, or they have ended.
-    Busy,
-}
-
 /// The workers. Each address is looked up by one of them at a time: one that no machine has is
 /// tried seven times a second while its node is suspected.
 #[pin_data]
@@ -54,31 +45,29 @@ impl Resolvers {
         )
     }
 
-    /// Has a worker carry out `work`, which looks `address` up, unless one does so already. Sleeps.
+    /// Has a worker carry out `work`, which looks `address` up and sends a message there; if one
+    /// looks that address up already the message is lost. Drops `work`, and returns `false`, if all
+    /// are busy with other addresses, or they have ended. Sleeps.
     pub(super) fn spawn(
         self: &Arc<Self>,
         address: Address,
         work: impl FnOnce() + Send + 'static,
-    ) -> Resolving {
+    ) -> bool {
         {
             let mut under_way = self.under_way.lock();
             if under_way.contains(&address) {
-                return Resolving::UnderWay;
+                return true;
             }
             if under_way.push_within_capacity(address).is_err() {
-                return Resolving::Busy;
+                return false;
             }
         }
         // Dropped by the worker, or at once if there is none for it.
         let turn = Turn(self.clone(), address);
-        let spawned = self.workers.spawn(move || {
+        self.workers.spawn(move || {
             work();
             drop(turn);
-        });
-        match spawned {
-            true => Resolving::UnderWay,
-            false => Resolving::Busy,
-        }
+        })
     }
 
     /// Ends them: waits for those that are busy. Sleeps.

@@ -9,13 +9,11 @@ use kernel::{
     sync::{
         Arc,
         Mutex, //
-    },
-    time::delay::fsleep, //
+    }, //
 };
 use kernel_ext::sync::Completion;
 use rdma::{
     transfer::{
-        self,
         SendEvents,
         SendQp, //
     },
@@ -338,15 +336,7 @@ impl<I: Incoming> Responder<I> {
         let sent = sending.post(0..count);
         let sent = sent.and_then(|()| done.wait_timeout_ms(SENT_MS));
         // Until then the device may read the pages: this worker waits (decision 0014).
-        let (qp, folios) = loop {
-            match sending.finish() {
-                Ok(parts) => break parts,
-                Err(again) => {
-                    sending = again;
-                    fsleep(transfer::AGAIN_TIME);
-                }
-            }
-        };
+        let (qp, folios) = sending.end();
         self.rest(Sender { qp, folios });
         sent
     }

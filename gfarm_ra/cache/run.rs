@@ -4,10 +4,7 @@
 
 use core::mem;
 
-use kernel::{
-    sync::Arc,
-    time::delay::fsleep, //
-};
+use kernel::sync::Arc;
 use kernel_ext::random;
 use rdma::{
     transfer::{
@@ -270,11 +267,9 @@ impl<'a, I: Incoming, T: FileSystem> Run<'a, I, T> {
         // If it is a holder that waits itself, it says for how many.
         let holder = landing.is_some().then_some((to.node, 0));
         requests.waits(self.inbox.ticket(), holder);
-        let mut number = [0; 8];
-        random::fill(&mut number);
         let id = RequestId {
             tag: self.inbox.take_tag(),
-            cookie: u64::from_le_bytes(number),
+            cookie: random::number(),
         };
         // CAST: At most 2000.
         let timeout_ms = timing.timeout_us.div_ceil(1000) as u16;
@@ -332,9 +327,8 @@ impl<'a, I: Incoming, T: FileSystem> Run<'a, I, T> {
             // CAST: Below 256.
             page / PAGES as u64 == chunk && pages.contains((page % PAGES as u64) as u8)
         });
-        let mut drawn = [0; 4];
-        random::fill(&mut drawn);
-        let qkey = (u32::from_le_bytes(drawn) & i32::MAX as u32).max(1);
+        // CAST: 31 bits of it.
+        let qkey = (random::number() as u32 & i32::MAX as u32).max(1);
         let fragment_len = self.requests.fragment_len;
         let Ok(landing) = Landing::new(qp.number(), qkey, fragment_len) else {
             self.hold = Hold::Idle(qp, selection.into_lent());
@@ -372,18 +366,8 @@ impl<'a, I: Incoming, T: FileSystem> Run<'a, I, T> {
             return;
         }
         if let Hold::Receiving(receiving) = mem::replace(&mut self.hold, Hold::Lost) {
-            let mut receiving = receiving;
             // Until then the device may write to the pages: the reader waits (decision 0014).
-            let received = loop {
-                match receiving.finish() {
-                    Ok(received) => break received,
-                    Err(again) => {
-                        receiving = again;
-                        fsleep(transfer::AGAIN_TIME);
-                    }
-                }
-            };
-            self.hold = Hold::Received(received);
+            self.hold = Hold::Received(receiving.end());
         }
     }
 

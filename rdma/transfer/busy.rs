@@ -43,7 +43,19 @@ use kernel_ext::{
 };
 
 /// The time after which a device that has not flushed a queue pair is asked to do so once more.
-pub const AGAIN_TIME: Delta = Delta::from_millis(100);
+const AGAIN_TIME: Delta = Delta::from_millis(100);
+
+/// Finishes a transfer, however long the device takes to flush it. Sleeps.
+pub(super) fn until_flushed<T, R>(transfer: T, finish: impl Fn(T) -> Result<R, T>) -> R {
+    let mut transfer = transfer;
+    loop {
+        match finish(transfer) {
+            Ok(parts) => return parts,
+            Err(again) => transfer = again,
+        }
+        fsleep(AGAIN_TIME);
+    }
+}
 
 /// Counts the work requests of a transfer that have not completed.
 pub(super) struct Pending {
@@ -137,8 +149,8 @@ impl<H: Counted> Queue<H> {
         &self.qp
     }
 
-    /// Makes it ready for a transfer, under another key. Datagrams with the old one are lost from
-    /// now on. Sleeps.
+    /// Makes it ready for a transfer, under another key. Datagrams with the old one that come from
+    /// now on are lost; rxe may put one into a receive that it has looked at before. Sleeps.
     pub(super) fn prepare(&mut self, qkey: u32) -> Result {
         self.port.qkey = qkey;
         if !self.dirty {
@@ -257,14 +269,8 @@ impl<H: Counted, L: Lender> Busy<H, L> {
     /// Ends a transfer that could not begin. Sleeps, while the device neither takes the work
     /// requests nor flushes them: until then it may use the memory.
     fn refuse(self, error: Error) -> Refused<Queue<H>, L> {
-        let mut this = self;
-        let (mut queue, loan) = loop {
-            match this.finish() {
-                Ok(parts) => break parts,
-                Err((_, again)) => this = again,
-            }
-            fsleep(AGAIN_TIME);
-        };
+        let finish = |this: Self| this.finish().map_err(|(_, again)| again);
+        let (mut queue, loan) = until_flushed(self, finish);
         let lender = queue.take_back(loan);
         Refused::new(error, queue, lender)
     }

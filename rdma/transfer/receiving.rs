@@ -4,6 +4,7 @@
 
 use super::{
     busy::{
+        until_flushed,
         Busy,
         Counted,
         Pending,
@@ -439,5 +440,10 @@ impl<H: ReceiveEvents, L: Lender> Receiving<H, L> {
                 fragments_max,
             }),
         }
+    }
+
+    /// The same, however long the device takes: until then it may write to the memory. Sleeps.
+    pub fn end(self) -> Received<H, L> {
+        until_flushed(self, Self::finish)
     }
 }

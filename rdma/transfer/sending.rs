@@ -4,6 +4,7 @@
 
 use super::{
     busy::{
+        until_flushed,
         Busy,
         Counted,
         Pending,
@@ -366,5 +367,10 @@ impl<H: SendEvents, L: Lender> Sending<H, L> {
                 fragments_max,
             }),
         }
+    }
+
+    /// The same, however long the device takes: until then it may read the memory. Sleeps.
+    pub fn end(self) -> (SendQp<H>, L) {
+        until_flushed(self, Self::finish)
     }
 }

@@ -475,13 +475,12 @@ impl<R: BorrowMut<[Place]>, H: BorrowMut<[Slot]>> Store<R, H> {
 
     /// The flush has ended. Only what had ended before it started is durable.
     pub fn flushed(&mut self, is_ok: bool) {
-        match self.flushing.take() {
-            Some(floor) if is_ok => {
-                self.ring.settle(floor);
-                self.homes.end_flush();
-            }
-            _ if is_ok => {}
-            _ => self.fail(),
+        let floor = self.flushing.take();
+        if !is_ok {
+            self.fail();
+        } else if let Some(floor) = floor {
+            self.ring.settle(floor);
+            self.homes.end_flush();
         }
         for ticket in self.stages.at(Stage::Started).iter() {
             if self.queue.get(ticket).is_some_and(Self::is_flush) {

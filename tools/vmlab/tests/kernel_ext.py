@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from vmlab.checks import eq, ok, until
+from vmlab.checks import TooSlow, eq, ok, until
 from vmlab.lab import Lab
 from vmlab.needs import needs
 
@@ -64,6 +64,8 @@ def test_a_removal_waits_for_a_store_that_runs(vm: Lab) -> None:
         job = vm.server.start_job(f"echo $$ > /run/holder; echo 1500 > {DEVICE}/child/hold_ms")
         stack = "[ ! -s /run/holder ] || cat /proc/$(cat /run/holder)/stack"
         until(lambda stack=stack, job=job: "msleep" in vm.server.try_run(stack).out or not job.running, 20, "it holds")
+        if not job.running:
+            raise TooSlow("the store was over before the removal")
         vm.server.run(f"rm /run/holder; {deed}")
         ok(vm.server.log_matches("held for 1500 ms", mark), f"`{deed}` did not wait")
         job.wait(10)
@@ -86,12 +88,15 @@ def test_a_file_does_not_remove_itself_while_its_directory_goes(vm: Lab) -> None
     load(vm)
     for deed in (f"echo 1 > {DEVICE}/child/remove", "rmmod kernel_ext_test"):
         vm.server.run(f"echo 1 > {DEVICE}/make_child")
-        late = vm.server.start_job(f"(echo 1500 > {DEVICE}/child/remove_late) 2>&1")
+        late = vm.server.start_job(f"echo $$ > /run/late; {{ echo 3000 > {DEVICE}/child/remove_late; }} 2>&1")
         # The writer sleeps in its store function, so the deed waits for it.
-        until(lambda: "store_remove_late" in vm.server.run("cat /proc/*/stack 2> /dev/null; true"), 10, "it is held",
-              pause=0.05)
-        vm.server.run(deed)
-        said = late.wait(10)
+        stack = "[ ! -s /run/late ] || cat /proc/$(cat /run/late)/stack"
+        until(lambda late=late, stack=stack: "store_remove_late" in vm.server.try_run(stack).out or not late.running,
+              20, "it is held", pause=0.05)
+        if not late.running:
+            raise TooSlow("the late writer was over before the removal")
+        vm.server.run(f"rm /run/late; {deed}")
+        said = late.wait(20)
         ok(said.code and "No such device" in said.out, f"`{deed}`: the late writer: {said.code} {said.out}")
     ok(not vm.server.exists("/sys/class/kernel_ext_test"), "the class is still there")
 

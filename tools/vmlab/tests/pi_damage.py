@@ -34,6 +34,14 @@ def leave_as_now(lab: Lab, disk: rnbd.Disk) -> None:
     lab.server.run("dd if=/run/image of=/dev/ram0 bs=1M oflag=direct status=none; rm /run/image")
 
 
+def refused(lab: Lab, table: tuple[str, ...], why: str) -> None:
+    """With this table the device is not opened, and the log says why, and what to do."""
+    become(lab, *table)
+    mark = lab.server.log_mark()
+    eq(rnbd.try_map(lab, rnbd.request(lab, DEVICE, options="access_mode=rw pi=crc64")), "EIO")
+    ok(lab.server.log_matches(f"{why}.*`pi-sidecar fsck --repair`", mark), "no cure in the log")
+
+
 @needs(wires=1)
 def test_a_block_that_a_replay_cannot_read_is_not_judged(pair: Lab) -> None:
     """One with its first write, then one that was written again: the mapping fails until the block can be read, and
@@ -43,11 +51,7 @@ def test_a_block_that_a_replay_cannot_read_is_not_judged(pair: Lab) -> None:
     for _ in range(2):
         pair.client.run(f"head -c 4096 /dev/urandom > /run/area; {write}")
         leave_as_now(pair, disk)
-        become(pair, *ONE_BAD)
-        mark = pair.server.log_mark()
-        eq(rnbd.try_map(pair, rnbd.request(pair, DEVICE, options="access_mode=rw pi=crc64")), "EIO")
-        ok(pair.server.log_matches("data block 5 cannot be read, so it is not known.*`pi-sidecar fsck --repair`", mark),
-           "no cure in the log")
+        refused(pair, ONE_BAD, "data block 5 cannot be read, so it is not known")
         done = pair.server.try_run(f"{TOOL} fsck /dev/{DEVICE} 2>&1")
         ok(done.code and "data block 5 cannot be read" in done.out, done.out)
         become(pair, GOOD)
@@ -76,12 +80,9 @@ def test_a_journal_that_cannot_be_read_is_repaired(pair: Lab) -> None:
                     f"dd if=/run/area of={disk.path} bs=64k count=1 oflag=direct conv=fsync status=none")
     leave_as_now(pair, disk)
     at = 100 * 8
-    become(pair, f"0 {at} linear /dev/ram0 0", f"{at} 8 flakey /dev/ram0 {at} 0 3600 1 error_reads",
-           f"{at + 8} {SECTORS - at - 8} linear /dev/ram0 {at + 8}")
-    mark = pair.server.log_mark()
-    eq(rnbd.try_map(pair, rnbd.request(pair, DEVICE, options="access_mode=rw pi=crc64")), "EIO")
-    ok(pair.server.log_matches("block 100 of the device, of its journal, .*`pi-sidecar fsck --repair`", mark),
-       "no cure in the log")
+    table = (f"0 {at} linear /dev/ram0 0", f"{at} 8 flakey /dev/ram0 {at} 0 3600 1 error_reads",
+             f"{at + 8} {SECTORS - at - 8} linear /dev/ram0 {at + 8}")
+    refused(pair, table, "block 100 of the device, of its journal, ")
     done = pair.server.try_run(f"{TOOL} fsck --repair /dev/{DEVICE} 2>&1")
     ok(done.code and "cannot be read: 1 blocks of the journal" in done.out, done.out)
     become(pair, GOOD)

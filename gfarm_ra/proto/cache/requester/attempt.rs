@@ -62,7 +62,7 @@ pub(super) enum Progress {
 
 /// The time after which a peer that has kept a request without giving anything counts as one that
 /// has kept it until the end of the read, in microseconds: a third of that.
-pub(super) const KEPT_US: u64 = super::READ_US_MAX / 3;
+const KEPT_US_MIN: u64 = super::READ_US_MAX / 3;
 
 /// A request that is under way.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -246,7 +246,7 @@ impl Attempt {
     /// Returns whether the peer has kept the request for long, and now has nothing for it.
     fn is_kept_for_nothing(&self, answer: &Answer, now_us: u64) -> bool {
         let has_nothing = !matches!(answer, Answer::Wait { .. } | Answer::Data { .. });
-        self.is_kept && has_nothing && now_us.saturating_sub(self.sent_us) >= KEPT_US
+        self.is_kept && has_nothing && now_us.saturating_sub(self.sent_us) >= KEPT_US_MIN
     }
 
     /// The peer waits for the pages itself.
