@@ -26,7 +26,7 @@ BUDGET: dict[str, float] = {
     "gfarm_cache_machines": 160, "gfarm_cache_readers": 300, "gfarm_cache_waits": 100,
     "gfarm_faults": 200, "gfarm_hostile": 300, "gfarm_memory": 110, "gfarm_mounting": 100, "gfarm_names": 100,
     "gfarm_readers": 60, "gfarm_rig": 120, "gfarm_statistics": 40, "history": 60, "hostile": 170, "hostile_server": 80,
-    "identity": 50, "interop": 160, "io": 145, "kernel_ext": 20, "lab": 30, "lifecycle": 95, "limits": 75, "load": 50,
+    "identity": 50, "interop": 160, "io": 145, "kernel_ext": 20, "lab": 50, "lifecycle": 95, "limits": 75, "load": 50,
     "map_errors": 50, "memory": 60, "net": 15, "on_the_wire": 30, "paths": 285, "paths_server": 255, "pi": 140,
     "pi_damage": 60, "pi_devices": 90, "pi_grow": 150, "pi_scrub": 60, "pi_sectors": 60, "pi_store": 180, "pi_use": 280,
     "power": 190, "preemption": 105, "quarantine": 60, "rdma": 15, "reclaim": 5, "recovery": 50, "replay": 15,

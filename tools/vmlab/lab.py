@@ -187,7 +187,7 @@ class Lab:
             state.wait_awake(machine)
             return
         machine.wait_ready()
-        machine.run(self._set_up_script(machine), SETUP_SECONDS)
+        machine.set_up(self._set_up_script(machine), SETUP_SECONDS)
         state.save(machine)
 
     def _await_wires(self, machine: Machine) -> None:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vmlab import qmp, replay
+from vmlab import qmp, replay, ticks
 from vmlab.channel import ANSWER_MARGIN_SECONDS, Channel, MachineGone, Pending
 from vmlab.image import Image
 from vmlab.patience import is_debug_kernel, scaled
@@ -78,6 +78,17 @@ class Hardware:
     accel: str = "tcg,thread=multi"
     append: str = ""
     qemu_args: tuple[str, ...] = ()
+
+    @property
+    def has_the_hosts_ticks(self) -> bool:
+        """Whether the guest's time stamp counter is the host's: emulated, and no instructions are counted instead."""
+        return self.accel.startswith("tcg") and "-icount" not in self.qemu_args
+
+    @property
+    def kernel_arguments(self) -> str:
+        """The kernel's command line."""
+        mhz = ticks.host_mhz() if self.has_the_hosts_ticks else None
+        return " ".join([APPEND, *([f"tsc_early_khz={mhz}000"] if mhz else []), self.append]).strip()
 
 
 @dataclass(frozen=True)
@@ -188,7 +199,7 @@ class Machine:
             "-M", "q35", "-cpu", "host" if hw.accel.startswith("kvm") else EMULATED_CPU, "-accel", hw.accel,
             "-smp", str(hw.smp), "-m", str(hw.memory_mib), "-nodefaults", "-display", "none", "-no-reboot",
             "-kernel", str(self.image.kernel), "-initrd", str(self.image.initrd),
-            "-append", f"{APPEND} {hw.append}".strip(),
+            "-append", hw.kernel_arguments,
             "-serial", f"file:{self.console}", "-qmp", f"unix:{self.folder}/qmp,server=on,wait=off",
             "-device", "virtio-serial-pci", "-chardev", f"socket,id=port,path={self.folder}/port",
             "-device", "virtserialport,chardev=port,name=agent", *self._net_args, *hw.qemu_args,
@@ -205,6 +216,15 @@ class Machine:
             if waited > BOOT_SECONDS or used > BOOT_CPU_SECONDS or (
                     waited > STALLED_SECONDS and used < STALLED_CPU_SECONDS):
                 raise MachineGone(f"{self.name}: no agent after {waited:.0f} s ({used:.0f} s of processor time)")
+
+    def set_up(self, script: str, timeout: float) -> None:
+        """Runs the first commands of a machine that has booted; raises MachineGone if its clock is wrong."""
+        first = ticks.Reading.take(self.run)
+        self.run(script, timeout)
+        rate = first.wrong_by(ticks.Reading.take(self.run)) if self.hardware.has_the_hosts_ticks else None
+        if rate is not None:
+            raise MachineGone(f"{self.name}: a second takes {1 / max(rate, 0.001):.2f} s: its kernel has measured the "
+                              "rate of the time stamp counter wrongly")
 
     def cpu_seconds(self) -> float:
         """Processor time that its QEMU has used on the host."""

@@ -4,13 +4,13 @@
 The memory of a machine that is to be saved is a file in the lab's folder. Saving copies that file, without the pages of
 zeros, beside QEMU's migration stream, which then has the devices only. A machine that wakes maps the copy privately:
 nothing is read but what the guest uses, and what it writes is its own. A state is named by everything that shaped the
-machine, the host's clock too. It holds nothing of the modules under test, which are unpacked into the running guest.
+machine, the rate of the host's counter too (ticks.py). It holds nothing of the modules under test, which are unpacked
+into the running guest.
 `VMLAB_COLD=1` in the environment boots for real.
 """
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import subprocess
 import time
@@ -35,28 +35,20 @@ def _qemu_version() -> str:
     return subprocess.run([QEMU, "--version"], capture_output=True, text=True, check=True).stdout
 
 
-@cache
-def _tick_rate() -> str:
-    """How fast the host's processors tick, in steps of 25 MHz: a guest goes on with the rate that it has found when it
-    booted."""
-    rates = re.findall(r"^bogomips\s*:\s*(\d+)", Path("/proc/cpuinfo").read_text(encoding="utf-8"), re.MULTILINE)
-    return str(round(int(rates[0]) / 50)) if rates else ""
-
-
 def _path(machine: Machine, set_up: str) -> Path:
     """The name of the state of such a machine after `set_up` (a script)."""
     arguments = machine.arguments()
     stable = [word for word, before in zip(arguments, ["", *arguments], strict=False) if before not in VOLATILE]
     source = Path(__file__).read_bytes()
-    return store() / f"saved-{digest(_qemu_version(), _tick_rate(), machine.image.identity, set_up, source, *stable)}"
+    return store() / f"saved-{digest(_qemu_version(), machine.image.identity, set_up, source, *stable)}"
 
 
 def usable(machine: Machine) -> bool:
     """Emulation only: KVM boots fast, and instruction counting wants the same start every time. QEMU cannot save the
     state of NVMe."""
-    arguments = machine.hardware.qemu_args
-    return (machine.hardware.accel.startswith("tcg") and "-icount" not in arguments
-            and not any(word.startswith("nvme,") for word in arguments) and not os.environ.get("VMLAB_COLD"))
+    hardware = machine.hardware
+    return (hardware.has_the_hosts_ticks and not any(word.startswith("nvme,") for word in hardware.qemu_args)
+            and not os.environ.get("VMLAB_COLD"))
 
 
 def memory_args(machine: Machine, file: Path, shared: bool) -> tuple[str, ...]:

@@ -10,8 +10,10 @@ import tempfile
 from pathlib import Path
 
 from vmlab import oracle
-from vmlab.checks import eq, ok, until
+from vmlab.channel import MachineGone
+from vmlab.checks import Skip, eq, ok, raises, until
 from vmlab.lab import Lab
+from vmlab.machine import LAST_WORDS_LINES, Hardware, Machine, is_patching_oops
 from vmlab.needs import needs
 
 HOLD_A_CONTEXT = """
@@ -155,6 +157,33 @@ def test_a_machine_dies_and_comes_back(pair: Lab) -> None:
     ok(pair.client.try_run("ping -c 1 -W 1 10.0.0.2").code, "a ping reached a dead machine")
     pair.reboot(pair.server)
     pair.client.run("ping -c 3 -W 5 10.0.1.2")
+
+
+@needs(machines=1)
+def test_a_machine_whose_clock_runs_fast_is_given_up(vm: Lab) -> None:
+    """A kernel that takes the counter for slower than it is has a clock that is too fast: such a machine is not saved."""
+    if not vm.client.hardware.has_the_hosts_ticks:
+        raise Skip("only an emulated guest measures the rate of the counter")
+    with tempfile.TemporaryDirectory() as folder:
+        fast = Machine("fast", Path(folder) / "m", vm.image, Hardware(append="tsc_early_khz=1000000"), [])
+        vm.defer(fast.kill)
+        fast.start()
+        while not booted(fast):
+            fast.kill()
+            fast.start()
+        why = raises(MachineGone, lambda: fast.set_up("sleep 2", 60))
+        ok("a second takes 0." in str(why), f"given up for another reason: {why}")
+
+
+def booted(machine: Machine) -> bool:
+    """Whether a boot went well, which the emulation kills now and then."""
+    try:
+        machine.wait_ready()
+    except MachineGone:
+        if not is_patching_oops(machine.console_tail(LAST_WORDS_LINES)):
+            raise
+        return False
+    return True
 
 
 @needs(machines=1)

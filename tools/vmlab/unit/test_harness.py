@@ -19,11 +19,12 @@ from vmlab import checks
 from vmlab.channel import AgentError, Channel, MachineGone
 from vmlab.ktap import Report
 from vmlab.lab import Spec
-from vmlab.machine import is_lost_timer, is_patching_oops
+from vmlab.machine import Hardware, is_lost_timer, is_patching_oops
 from vmlab.needs import Needs, needs, of
 from vmlab.oracle import COMPLAINT
 from vmlab.plan import Group, Planned, choose, groups, select
 from vmlab.runner import Runner
+from vmlab.ticks import Reading, host_mhz
 
 
 @contextmanager
@@ -319,6 +320,27 @@ class EmulationTest(unittest.TestCase):
         self.assertFalse(is_lost_timer(self.STALL.format("0 Comm: swapper/0", "handle_softirqs+0xf/0x20")))
         asleep = self.STALL.format("0 Comm: swapper/0", "pv_native_safe_halt+0xf/0x20").partition("\n")[2]
         self.assertFalse(is_lost_timer(busy + asleep), "another report's")
+
+
+class TicksTest(unittest.TestCase):
+    """The clocks of guests."""
+
+    def test_a_clock_is_wrong_only_if_that_is_certain(self) -> None:
+        """How long the reading took is allowed for, in both directions."""
+        first = Reading(10.0, 100.0, 10.5)
+        for seconds, expected in ((3.0, 3 / 3.5), (3.25, None), (4.875, None), (5.125, 5.125 / 4.5), (87.0, 87 / 4.5)):
+            self.assertEqual(first.wrong_by(Reading(14.0, 100.0 + seconds, 14.5)), expected, seconds)
+
+    def test_the_rate_of_the_hosts_counter(self) -> None:
+        """Half of what the first processor of a PC says; others say nothing."""
+        self.assertEqual(host_mhz("processor\t: 0\nbogomips\t: 5192.30\n\nprocessor\t: 1\nbogomips\t: 1.00\n"), 2596)
+        self.assertIsNone(host_mhz("processor\t: 0\nBogoMIPS\t: 50.00\n"))
+
+    def test_only_an_emulated_guest_is_told(self) -> None:
+        """Where instructions are counted the counter has a rate of its own, under KVM the host tells it."""
+        told = [f"tsc_early_khz={host_mhz()}000" in hardware.kernel_arguments for hardware in (
+            Hardware(), Hardware(accel="kvm"), Hardware(qemu_args=("-icount", "shift=3")))]
+        self.assertEqual(told, [host_mhz() is not None, False, False])
 
 
 class ChecksTest(unittest.TestCase):
