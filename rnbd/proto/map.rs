@@ -204,7 +204,8 @@ fn option(word: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 impl<'a> MapRequest<'a> {
-    /// Parses a line on a machine with `cpus` CPUs. Of a repeated option the last value is used.
+    /// Parses a line on a machine with `cpus` CPUs. Of a repeated option the last value is used, but
+    /// each has to be right.
     pub fn parse(line: &'a [u8], cpus: u32) -> Result<Self, MapError<'a>> {
         let (mut sess_name, mut device_path) = (None, None);
         let mut request = Self {
@@ -222,8 +223,14 @@ impl<'a> MapRequest<'a> {
         for word in words(line) {
             let (key, value) = option(word).ok_or(MapError::Unknown(word))?;
             match key {
-                b"sessname" => sess_name = Some(value),
-                b"device_path" => device_path = Some(value),
+                b"sessname" => {
+                    info::check_name(value).map_err(MapError::SessName)?;
+                    sess_name = Some(value);
+                }
+                b"device_path" => {
+                    check_device_path(value)?;
+                    device_path = Some(value);
+                }
                 b"path" => request.add_path(value)?,
                 b"dest_port" => request.set_port(value)?,
                 b"access_mode" => {
@@ -243,7 +250,7 @@ impl<'a> MapRequest<'a> {
         }
         request.sess_name = sess_name.ok_or(MapError::NoSessName)?;
         request.device_path = device_path.ok_or(MapError::NoDevicePath)?;
-        request.check_names()?;
+        request.check_link()?;
         // INVARIANT: `add_path` parsed and counted every path.
         Ok(request)
     }
@@ -278,20 +285,24 @@ impl<'a> MapRequest<'a> {
         Ok(())
     }
 
-    fn check_names(&self) -> Result<(), MapError<'a>> {
-        info::check_name(self.sess_name).map_err(MapError::SessName)?;
-        if self.device_path.len() > DEVICE_NAME_MAX {
-            return Err(MapError::DevicePathTooLong);
-        }
-        if self.device_path.windows(2).any(|w| w == b"..") {
-            return Err(MapError::DevicePathParent);
-        }
+    /// Checks that the name of the device's link fits.
+    fn check_link(&self) -> Result<(), MapError<'a>> {
         let link_len = self.device_path.len().saturating_add(self.sess_name.len());
         if link_len >= LINK_NAME_MAX {
             return Err(MapError::LinkTooLong);
         }
         Ok(())
     }
+}
+
+fn check_device_path(path: &[u8]) -> Result<(), MapError<'_>> {
+    if path.len() > DEVICE_NAME_MAX {
+        return Err(MapError::DevicePathTooLong);
+    }
+    if path.windows(2).any(|w| w == b"..") {
+        return Err(MapError::DevicePathParent);
+    }
+    Ok(())
 }
 
 fn poll_queues(value: &[u8], cpus: u32) -> Result<u32, MapError<'_>> {

@@ -161,7 +161,7 @@ def test_a_machine_dies_and_comes_back(pair: Lab) -> None:
 
 @needs(machines=1)
 def test_a_machine_whose_clock_runs_fast_is_given_up(vm: Lab) -> None:
-    """A kernel that takes the counter for slower than it is has a clock that is too fast: such a machine is not saved."""
+    """A kernel that takes the counter for slower than it is has a clock that is too fast; it is not saved."""
     if not vm.client.hardware.has_the_hosts_ticks:
         raise Skip("only an emulated guest measures the rate of the counter")
     with tempfile.TemporaryDirectory() as folder:

@@ -100,6 +100,20 @@ fn of_an_option_given_twice_the_last_counts() {
 }
 
 #[test]
+fn a_value_that_is_wrong_is_refused_though_a_later_one_counts() {
+    for wrong in [
+        "access_mode=wr".to_owned(),
+        "device_path=../x".to_owned(),
+        "sessname=a/b".to_owned(),
+        format!("device_path={}", "d".repeat(255)),
+        format!("sessname={}", "s".repeat(255)),
+    ] {
+        let line = format!("{wrong} {LEAST} access_mode=rw");
+        assert_eq!(errno(&line), Errno::EINVAL, "{line}");
+    }
+}
+
+#[test]
 fn errors_are_those_of_the_c_driver() {
     for (line, expected) in [
         ("", Errno::EINVAL),
