@@ -20,6 +20,7 @@
 
 mod contacts;
 mod counters;
+mod drafts;
 mod endpoint;
 mod fetches;
 mod guests;

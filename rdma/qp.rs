@@ -326,7 +326,10 @@ impl<H: QpHandler> Qp<H> {
     /// still use their memory then, which the domain keeps. Another call tries the rest again, and
     /// returns after a second if the device has still not flushed them.
     pub fn close(&self) -> Result {
-        Self::close_all([self])
+        let qp = self.closing();
+        drain(&mut [Some(qp)]);
+        // Another thread may be draining it.
+        qp.result()
     }
 
     /// Closes several queue pairs as [`close`](Self::close) does, with overlapping waits. Tries
@@ -337,10 +340,7 @@ impl<H: QpHandler> Qp<H> {
         loop {
             let mut some = [None; DRAIN_MAX];
             for (place, qp) in some.iter_mut().zip(&mut rest) {
-                qp.gate.close();
-                // INVARIANT: The gate is closed. `create` reserved one more work request in each
-                // queue.
-                *place = Some(qp.draining());
+                *place = Some(qp.closing());
             }
             if some.first().is_none_or(Option::is_none) {
                 return done;
@@ -354,8 +354,10 @@ impl<H: QpHandler> Qp<H> {
         }
     }
 
-    /// Returns the parts that a drain uses.
-    fn draining(&self) -> Draining<'_> {
+    /// Closes the gate, and returns the parts that a drain uses.
+    fn closing(&self) -> Draining<'_> {
+        self.gate.close();
+        // INVARIANT: The gate is closed. `create` reserved one more work request in each queue.
         Draining {
             raw: self.raw,
             send_cq: &self.send_cq,

@@ -202,8 +202,8 @@ fn closed() -> Result {
     failing(ECONNRESET, "a receive of more", || {
         stream.receive_exact(&mut [0], LONG_MS)
     })?;
-    let bytes = [0; 4096];
-    let broken = (0..1000).find_map(|_| stream.send(&bytes, LONG_MS).err());
+    static BYTES: [u8; 4096] = [0; 4096];
+    let broken = (0..1000).find_map(|_| stream.send(&BYTES, LONG_MS).err());
     check(
         matches!(broken, Some(error) if error == EPIPE || error == ECONNRESET),
         "a send to a closed connection fails",

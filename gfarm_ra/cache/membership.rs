@@ -28,6 +28,11 @@ use kernel_ext::{
 };
 
 use super::{
+    drafts::{
+        Draft,
+        Drafts,
+        Message, //
+    },
     endpoint::{
         Endpoint,
         Incoming, //
@@ -41,7 +46,6 @@ use super::{
 };
 use crate::proto::cache::{
     address::{
-        Address,
         NodeId,
         Port, //
     },
@@ -52,57 +56,14 @@ use crate::proto::cache::{
     },
     members::Outgoing,
     wire::{
-        self,
         Datagram,
-        Head,
         Key,
-        Kind,
-        DATAGRAM_LEN_MAX, //
+        Kind, //
     }, //
 };
 
 /// The longest time between two looks at what is due, in microseconds.
 const LOOK_US: u64 = 1_000_000;
-
-/// A message that is ready to be sent.
-#[derive(Clone)]
-struct Sealed {
-    to: Address,
-    bytes: [u8; DATAGRAM_LEN_MAX],
-    len: usize,
-}
-
-impl Sealed {
-    fn new(
-        table: &mut Table,
-        key: &Key,
-        kind: Kind,
-        to: (Address, Option<NodeId>),
-        body: &[u8],
-    ) -> Option<Self> {
-        let (address, node) = to;
-        let head = Head {
-            kind,
-            from: table.me().node,
-            to: node,
-            sequence: table.next_sequence(node, now_us()),
-        };
-        let mut bytes = [0; DATAGRAM_LEN_MAX];
-        let len = wire::seal(&head, body, key, &mut bytes)?;
-        Some(Self {
-            to: address,
-            bytes,
-            len,
-        })
-    }
-
-    fn send<I: Incoming>(&self, endpoint: &Endpoint<I>) {
-        if let Some(bytes) = self.bytes.get(..self.len) {
-            // One that cannot be sent is as good as lost, which happens.
-            let _ = endpoint.send(&self.to, bytes);
-        }
-    }
-}
 
 /// Probes other nodes, and answers them.
 #[pin_data]
@@ -111,6 +72,7 @@ pub(crate) struct Membership<I: Incoming> {
     pub(super) peers: Arc<Peers>,
     key: Key,
     queue: WorkQueue,
+    drafts: Arc<Drafts>,
     /// They look up the addresses of messages that are to be sent.
     resolvers: Arc<Resolvers>,
     is_over: AtomicBool,
@@ -156,13 +118,14 @@ impl<I: Incoming> Membership<I> {
     ) -> Result<Arc<Self>> {
         let flags = Flags::UNBOUND | Flags::MEM_RECLAIM;
         let queue = WorkQueue::new(c"gfarm_members", flags, 1)?;
-        let resolvers = Resolvers::new()?;
+        let (drafts, resolvers) = (Drafts::new()?, Resolvers::new()?);
         Arc::pin_init(
             pin_init!(Self {
                 endpoint: endpoint.clone(),
                 peers: peers.clone(),
                 key,
                 queue,
+                drafts,
                 resolvers,
                 is_over: AtomicBool::new(false),
                 work <- new_delayed_work!("Membership::work"),
@@ -179,59 +142,72 @@ impl<I: Incoming> Membership<I> {
     }
 
     /// Greets a node that does not know this one yet: it takes no request of a stranger. Sleeps.
-    // A frame of its own, which ends before the answer is waited for.
-    #[inline(never)]
     pub(super) fn introduce(&self, node: NodeId) {
-        let (mut body, number) = ([0; BODY_LEN_MAX], random::number());
-        let sealed = self.peers.with(|table| {
-            let hello = table.introduce(node, now_us(), number, &mut body)?;
-            self.seal_hello(table, &hello)
+        let Some(draft) = self.drafts.take() else {
+            return;
+        };
+        let greeting = self.peers.with(|table| {
+            self.write(draft, table, Kind::Hello, |table, now_us, body| {
+                table.introduce(node, now_us, random::number(), body)
+            })
         });
         // The greeting is to come before the request, so it does not wait for another worker.
-        if let Some(sealed) = sealed {
-            sealed.send(&self.endpoint);
+        if let Some(greeting) = greeting {
+            Self::send_at_once(&self.endpoint, &greeting);
         }
     }
 
-    fn seal_hello(&self, table: &mut Table, hello: &Outgoing<'_>) -> Option<Sealed> {
-        let to = (hello.to, hello.node);
-        Sealed::new(table, &self.key, Kind::Hello, to, hello.body)
+    /// Writes a message, if there is one to send.
+    fn write<F>(&self, draft: Draft, table: &mut Table, kind: Kind, write: F) -> Option<Message>
+    where
+        F: for<'b> FnOnce(&mut Table, u64, &'b mut [u8; BODY_LEN_MAX]) -> Option<Outgoing<'b>>,
+    {
+        let now_us = now_us();
+        draft.seal(table, &self.key, (kind, now_us), |table, body| {
+            write(table, now_us, body)
+        })
     }
 
-    /// Sends a message, or has a worker send it that looks its address up; returns `false` if all
-    /// look up other ones.
-    fn send(&self, message: &Sealed) -> bool {
-        if self.endpoint.knows(&message.to) {
-            message.send(&self.endpoint);
-            return true;
+    /// Sends a message where its address is known, or has to be looked up by the caller. Sleeps.
+    fn send_at_once(endpoint: &Endpoint<I>, message: &Message) {
+        // One that cannot be sent is as good as lost.
+        let _ = endpoint.send(&message.to(), message.bytes());
+    }
+
+    /// Sends a message, or has a worker send it that looks its address up. If all look up other
+    /// ones the caller does, or, unless it `may_wait`, the message is lost. Sleeps.
+    fn send(&self, message: Message, may_wait: bool) {
+        if self.endpoint.knows(&message.to()) {
+            return Self::send_at_once(&self.endpoint, &message);
         }
-        let (endpoint, message) = (self.endpoint.clone(), message.clone());
-        let (to, work) = (message.to, move || message.send(&endpoint));
-        self.resolvers.spawn(to, work)
+        let (endpoint, to) = (self.endpoint.clone(), message.to());
+        let work = move || Self::send_at_once(&endpoint, &message);
+        if let Err(work) = self.resolvers.spawn(to, work) {
+            if may_wait && !self.is_over.load(Relaxed) {
+                work();
+            }
+        }
     }
 
     /// Sends what is due, and returns when to look again. Sleeps.
     fn poll(&self) -> u64 {
         loop {
-            let (mut body, number) = ([0; BODY_LEN_MAX], random::number());
-            let (sealed, due_us) = self.peers.with(|table| {
-                let hello = table.poll(now_us(), number, &mut body);
-                let sealed =
-                    hello.and_then(|hello| Some((self.seal_hello(table, &hello)?, hello.is_lost)));
-                (sealed, table.due_us())
+            let Some(draft) = self.drafts.take() else {
+                return now_us().saturating_add(LOOK_US);
+            };
+            let (message, due_us) = self.peers.with(|table| {
+                let message = self.write(draft, table, Kind::Hello, |table, now_us, body| {
+                    table.poll(now_us, random::number(), body)
+                });
+                (message, table.due_us())
             });
-            match sealed {
-                Some((sealed, is_lost)) => {
-                    if is_lost {
-                        self.endpoint.forget(&sealed.to);
-                    }
-                    if !self.send(&sealed) && !self.is_over.load(Relaxed) {
-                        // All workers look addresses up: so does this one.
-                        sealed.send(&self.endpoint);
-                    }
-                }
-                None => return due_us,
+            let Some(message) = message else {
+                return due_us;
+            };
+            if message.is_lost() {
+                self.endpoint.forget(&message.to());
             }
+            self.send(message, true);
         }
     }
 
@@ -244,23 +220,7 @@ impl<I: Incoming> Membership<I> {
         };
         let names_me = datagram.head.to == Some(self.peers.me().node);
         match datagram.head.kind {
-            Kind::Hello => {
-                let mut body = [0; BODY_LEN_MAX];
-                let answer = self.peers.with(|table| {
-                    let source = (from, qpn);
-                    let body = table.hello(&gossip, source, names_me, now_us(), &mut body);
-                    let sender = gossip.sender();
-                    let to = (sender.address, Some(sender.node));
-                    let seal = |body: &[u8]| Sealed::new(table, &self.key, Kind::Members, to, body);
-                    body.map(|body| body.and_then(seal))
-                });
-                match answer {
-                    // One that no worker can send is as good as lost.
-                    Ok(Some(answer)) => drop(self.send(&answer)),
-                    Ok(None) => {}
-                    Err(why) => dropped(Counter::from(why)),
-                }
-            }
+            Kind::Hello => self.greeted(&gossip, (from, qpn), names_me),
             Kind::Members if names_me => {
                 // What answers no probe changes nothing.
                 if let Err(why) = self.peers.with(|table| table.members(&gossip, now_us())) {
@@ -273,6 +233,38 @@ impl<I: Incoming> Membership<I> {
             }
         }
         self.look();
+    }
+
+    /// Answers a node that greets this one.
+    fn greeted(&self, gossip: &Gossip<'_>, source: (Port, u32), names_me: bool) {
+        let counters = self.endpoint.counters();
+        let Some(draft) = self.drafts.take() else {
+            counters.add(Counter::DroppedMemory, 1);
+            return;
+        };
+        let mut told = Ok(());
+        let answer = self.peers.with(|table| {
+            self.write(draft, table, Kind::Members, |table, now_us, body| {
+                let answer = table.hello(gossip, source, names_me, now_us, body);
+                let body = answer.unwrap_or_else(|why| {
+                    told = Err(why);
+                    None
+                })?;
+                let sender = gossip.sender();
+                Some(Outgoing {
+                    to: sender.address,
+                    node: Some(sender.node),
+                    is_lost: false,
+                    body,
+                })
+            })
+        });
+        if let Err(why) = told {
+            counters.dropped(Counter::from(why));
+        }
+        if let Some(answer) = answer {
+            self.send(answer, false);
+        }
     }
 
     /// Tells some nodes that this one leaves. Sleeps.

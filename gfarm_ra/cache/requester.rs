@@ -412,8 +412,9 @@ impl<I: Incoming> Requests<I> {
             return Some((lent, Owners::NONE));
         };
         self.endpoint.counters().add(Counter::Reads, 1);
-        let run = Run::new(self, inbox.clone(), cq.clone(), wanted, (qp, lent));
-        let (qp, lent) = run.carry_out(duty, ticket, since)?;
+        let mut run = Run::new(self, inbox.clone(), cq.clone(), wanted, (qp, lent));
+        run.carry_out(duty, ticket, since);
+        let (qp, lent) = run.into_parts()?;
         let owners = inbox.end();
         self.waits(ticket, None);
         // There is room for all.

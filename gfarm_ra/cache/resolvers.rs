@@ -45,21 +45,20 @@ impl Resolvers {
         )
     }
 
-    /// Has a worker carry out `work`, which looks `address` up and sends a message there; if one
-    /// looks that address up already the message is lost. Drops `work`, and returns `false`, if all
-    /// are busy with other addresses, or they have ended. Sleeps.
-    pub(super) fn spawn(
-        self: &Arc<Self>,
-        address: Address,
-        work: impl FnOnce() + Send + 'static,
-    ) -> bool {
+    /// Has a worker carry out `work`, which looks `address` up and sends a message there. If one
+    /// looks that address up already, there is no memory, or they have ended, the message is lost.
+    /// Returns `work` if all are busy with other addresses. Sleeps.
+    pub(super) fn spawn<W>(self: &Arc<Self>, address: Address, work: W) -> Result<(), W>
+    where
+        W: FnOnce() + Send + 'static,
+    {
         {
             let mut under_way = self.under_way.lock();
             if under_way.contains(&address) {
-                return true;
+                return Ok(());
             }
             if under_way.push_within_capacity(address).is_err() {
-                return false;
+                return Err(work);
             }
         }
         // Dropped by the worker, or at once if there is none for it.
@@ -67,7 +66,8 @@ impl Resolvers {
         self.workers.spawn(move || {
             work();
             drop(turn);
-        })
+        });
+        Ok(())
     }
 
     /// Ends them: waits for those that are busy. Sleeps.

@@ -120,29 +120,36 @@ impl<'a, I: Incoming, T: FileSystem> Run<'a, I, T> {
         }
     }
 
-    /// Carries the read out, unless all reads were to end `since` then; `None` if the device keeps
-    /// the pages. Sleeps.
-    pub(super) fn carry_out(
-        mut self,
-        duty: Duty,
-        ticket: Option<Ticket>,
-        since: u32,
-    ) -> Option<(ReceiveQp<Landed>, Lent<T>)> {
-        let lost = self.requests.contacts.lost();
-        if let Some(effect) = self.inbox.begin(&self.wanted, duty, ticket, &lost) {
-            // From here on it is told of an end; of one before it is not.
-            let effect = match self.requests.is_interrupted(since) {
-                true => self.step(Event::Cancel),
-                false => effect,
-            };
+    /// Carries the read out, unless all reads were to end `since` then. Sleeps.
+    pub(super) fn carry_out(&mut self, duty: Duty, ticket: Option<Ticket>, since: u32) {
+        if let Some(effect) = self.begin(duty, ticket, since) {
             self.run(effect);
         }
+    }
+
+    #[inline(never)]
+    fn begin(&self, duty: Duty, ticket: Option<Ticket>, since: u32) -> Option<Effect> {
+        let lost = self.requests.contacts.lost();
+        let effect = self.inbox.begin(&self.wanted, duty, ticket, &lost)?;
+        // From here on it is told of an end; of one before it is not.
+        Some(match self.requests.is_interrupted(since) {
+            true => self.step(Event::Cancel),
+            false => effect,
+        })
+    }
+
+    /// Returns the queue pair and the pages when the read has been carried out; `None` if the
+    /// device keeps them.
+    pub(super) fn into_parts(self) -> Option<(ReceiveQp<Landed>, Lent<T>)> {
         match self.hold {
             Hold::Idle(qp, lent) => Some((qp, lent)),
             _ => None,
         }
     }
 
+    /// Does what the machine says until the read is over. What it does has frames of its own, which
+    /// end before the next: a queue pair is started or drained with much of the stack left.
+    #[inline(never)]
     fn run(&mut self, mut effect: Effect) {
         loop {
             effect = match effect {
@@ -186,6 +193,7 @@ impl<'a, I: Incoming, T: FileSystem> Run<'a, I, T> {
         }
     }
 
+    #[inline(never)]
     fn wait(&mut self) -> Effect {
         // A reply that has just come says that all fragments were sent.
         self.take_fragments();
@@ -233,7 +241,6 @@ impl<'a, I: Incoming, T: FileSystem> Run<'a, I, T> {
         }
     }
 
-    // A frame of its own: queue pairs are drained outside it, which takes much of the stack.
     #[inline(never)]
     fn ask(&mut self, asking: &Asking) -> Effect {
         self.give_credit_back();
@@ -303,6 +310,7 @@ impl<'a, I: Incoming, T: FileSystem> Run<'a, I, T> {
     }
 
     /// Sends the last request to an owner once more.
+    #[inline(never)]
     fn send_again(&mut self) {
         let Some((to, id, wanted, timeout_ms)) = self.last else {
             return;
@@ -350,6 +358,7 @@ impl<'a, I: Incoming, T: FileSystem> Run<'a, I, T> {
     }
 
     /// Stops the queue pair, for the machine.
+    #[inline(never)]
     fn stop(&mut self) -> Effect {
         self.timer_us = None;
         self.finish();
@@ -372,6 +381,7 @@ impl<'a, I: Incoming, T: FileSystem> Run<'a, I, T> {
     }
 
     /// Puts fragments at their places, and gives the pages to the subrequest.
+    #[inline(never)]
     fn settle(&mut self, complete: PageSet) -> Effect {
         let mut came = PageSet::EMPTY;
         if let Hold::Received(received) = &mut self.hold {

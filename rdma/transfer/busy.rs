@@ -133,16 +133,21 @@ pub(super) struct Queue<H: Counted> {
     buffer: Option<SgBuffer>,
 }
 
+/// In a box, since transfers are passed on by value, in calls that leave little of the stack.
+pub(super) type QueueBox<H> = KBox<Queue<H>>;
+
 impl<H: Counted> Queue<H> {
     /// Takes a queue pair that was just created on `port`. Sleeps.
-    pub(super) fn new(qp: OwnedQp<H>, port: DatagramPort) -> Result<Self> {
+    pub(super) fn new(qp: OwnedQp<H>, port: DatagramPort) -> Result<QueueBox<H>> {
+        let buffer = Some(SgBuffer::new(PAGES_MAX)?);
         // INVARIANT: Nothing has been posted.
-        Ok(Self {
+        let queue = Self {
             qp,
             port,
             dirty: false,
-            buffer: Some(SgBuffer::new(PAGES_MAX)?),
-        })
+            buffer,
+        };
+        Ok(KBox::new(queue, GFP_KERNEL)?)
     }
 
     pub(super) fn qp(&self) -> &OwnedQp<H> {
@@ -226,17 +231,17 @@ impl<Q, L> Refused<Q, L> {
 /// them have completed.
 pub(super) struct Busy<H: Counted, L: Lender> {
     /// [`None`] when they have been taken out.
-    parts: Option<(Queue<H>, Loan<L>)>,
+    parts: Option<(QueueBox<H>, Loan<L>)>,
 }
 
 impl<H: Counted, L: Lender> Busy<H, L> {
     /// Maps the memory for the device, and has `start` prepare or post the work requests. Sleeps.
     pub(super) fn begin<R>(
-        mut queue: Queue<H>,
+        mut queue: QueueBox<H>,
         lender: L,
         direction: DmaDirection,
         start: impl FnOnce(&OwnedQp<H>, &Loan<L>) -> Result<R>,
-    ) -> Result<(Self, R), Refused<Queue<H>, L>> {
+    ) -> Result<(Self, R), Refused<QueueBox<H>, L>> {
         let Some(buffer) = queue.buffer.take() else {
             return Err(Refused::new(EBUSY, queue, lender));
         };
@@ -268,7 +273,7 @@ impl<H: Counted, L: Lender> Busy<H, L> {
 
     /// Ends a transfer that could not begin. Sleeps, while the device neither takes the work
     /// requests nor flushes them: until then it may use the memory.
-    fn refuse(self, error: Error) -> Refused<Queue<H>, L> {
+    fn refuse(self, error: Error) -> Refused<QueueBox<H>, L> {
         let finish = |this: Self| this.finish().map_err(|(_, again)| again);
         let (mut queue, loan) = until_flushed(self, finish);
         let lender = queue.take_back(loan);
@@ -298,7 +303,7 @@ impl<H: Counted, L: Lender> Busy<H, L> {
 
     /// Ends the transfer: returns the parts, or the transfer if the device has not flushed it.
     /// Sleeps.
-    pub(super) fn finish(mut self) -> Result<(Queue<H>, Loan<L>), (Error, Self)> {
+    pub(super) fn finish(mut self) -> Result<(QueueBox<H>, Loan<L>), (Error, Self)> {
         let settled = self.settle();
         // INVARIANT: If it is settled, the list is not mapped, and no work request names it.
         match settled.and_then(|()| self.parts.take().ok_or(ENOTCONN)) {

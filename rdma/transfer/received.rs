@@ -3,7 +3,7 @@
 //! A transfer that was received: what has come is put at its place, and given to its owner.
 
 use super::{
-    busy::Queue,
+    busy::QueueBox,
     receiving::{
         Places,
         ReceiveEvents,
@@ -85,9 +85,9 @@ pub enum Place {
 
 /// A transfer that has ended: no device uses the memory any more.
 pub struct Received<H: ReceiveEvents, L: Lender> {
-    queue: Queue<Slots<H>>,
+    queue: QueueBox<Slots<H>>,
     loan: Loan<L>,
-    places: Places,
+    places: KBox<Places>,
     layout: Layout,
     fragments_max: u16,
     has_spare: bool,
@@ -95,9 +95,9 @@ pub struct Received<H: ReceiveEvents, L: Lender> {
 
 impl<H: ReceiveEvents, L: Lender> Received<H, L> {
     pub(super) fn new(
-        queue: Queue<Slots<H>>,
+        queue: QueueBox<Slots<H>>,
         loan: Loan<L>,
-        places: Places,
+        places: KBox<Places>,
         layout: Layout,
         fragments_max: u16,
     ) -> Self {
@@ -130,7 +130,8 @@ impl<H: ReceiveEvents, L: Lender> Received<H, L> {
     pub fn copy(&mut self, from: Place, to: Place) -> Result {
         // CAST: At most the size of a page, of which there are two.
         let len = self.layout.fragment_len() as usize;
-        let (moving, spare) = self.places.copies.split_at_mut(PAGE_LEN as usize);
+        let Places { copies, around, .. } = &mut *self.places;
+        let (moving, spare) = copies.split_at_mut(PAGE_LEN as usize);
         let moving = moving.get_mut(..len).ok_or(EINVAL)?;
         let spare = spare.get_mut(..len).ok_or(EINVAL)?;
         match from {
@@ -140,7 +141,6 @@ impl<H: ReceiveEvents, L: Lender> Received<H, L> {
                     return Err(EINVAL);
                 }
                 let (lead, memory, tail) = split(moving, &fragment)?;
-                let around = &self.places.around;
                 around.read(LEAD, fragment.lead.start, lead)?;
                 around.read(TAIL, fragment.tail.start, tail)?;
                 let count = self.loan.copy_out(fragment.memory.start as usize, memory);
@@ -155,7 +155,6 @@ impl<H: ReceiveEvents, L: Lender> Received<H, L> {
             Place::Slot(slot) => {
                 let fragment = self.layout.fragment(slot).ok_or(EINVAL)?;
                 let (lead, memory, tail) = split(moving, &fragment)?;
-                let around = &self.places.around;
                 around.write(LEAD, fragment.lead.start, lead)?;
                 around.write(TAIL, fragment.tail.start, tail)?;
                 let count = self.loan.copy_in(fragment.memory.start as usize, memory)?;

@@ -9,6 +9,7 @@ use super::{
         Counted,
         Pending,
         Queue,
+        QueueBox,
         Refused, //
     },
     received::{
@@ -212,15 +213,16 @@ pub(super) const LEAD: u32 = 0;
 pub(super) const TAIL: u32 = 1;
 
 impl Places {
-    fn new(pd: &Arc<Pd>, fragments_max: u16) -> Result<Self> {
-        Ok(Self {
+    fn new(pd: &Arc<Pd>, fragments_max: u16) -> Result<KBox<Self>> {
+        let places = Self {
             segments: Segments::new(fragments_max)?,
             // INVARIANT: The capacity is that of a whole transfer.
             requests: KVVec::with_capacity(fragments_max.into(), GFP_KERNEL)?,
             around: MessageBuffers::new(pd, 2, PAGE_LEN)?,
             // CAST: The size of a page.
             copies: KVVec::from_elem(0, 2 * PAGE_LEN as usize, GFP_KERNEL)?,
-        })
+        };
+        Ok(KBox::new(places, GFP_KERNEL)?)
     }
 
     /// Lays a receive over each fragment of the mapped memory of a loan, and posts all.
@@ -286,8 +288,8 @@ impl Places {
 
 /// A queue pair that receives one transfer after the other. Creating and dropping it sleeps.
 pub struct ReceiveQp<H: ReceiveEvents> {
-    queue: Queue<Slots<H>>,
-    places: Places,
+    queue: QueueBox<Slots<H>>,
+    places: KBox<Places>,
     fragments_max: u16,
 }
 
@@ -389,7 +391,11 @@ impl<H: ReceiveEvents> ReceiveQp<H> {
     }
 
     /// Makes it of its parts.
-    pub(super) fn from_parts(queue: Queue<Slots<H>>, places: Places, fragments_max: u16) -> Self {
+    pub(super) fn from_parts(
+        queue: QueueBox<Slots<H>>,
+        places: KBox<Places>,
+        fragments_max: u16,
+    ) -> Self {
         Self {
             queue,
             places,
@@ -402,7 +408,7 @@ impl<H: ReceiveEvents> ReceiveQp<H> {
 pub struct Receiving<H: ReceiveEvents, L: Lender> {
     /// Dropped first: it uses memory of the places.
     busy: Busy<Slots<H>, L>,
-    places: Places,
+    places: KBox<Places>,
     layout: Layout,
     fragments_max: u16,
 }

@@ -9,6 +9,7 @@ use super::{
         Counted,
         Pending,
         Queue,
+        QueueBox,
         Refused, //
     },
     segments::{
@@ -129,6 +130,15 @@ unsafe impl Send for Places {}
 unsafe impl Sync for Places {}
 
 impl Places {
+    fn new(fragments_max: u16) -> Result<KBox<Self>> {
+        let places = Self {
+            segments: Segments::new(fragments_max)?,
+            // INVARIANT: The capacity is that of a whole transfer.
+            requests: KVVec::with_capacity(fragments_max.into(), GFP_KERNEL)?,
+        };
+        Ok(KBox::new(places, GFP_KERNEL)?)
+    }
+
     /// Writes a send of each fragment of the mapped memory of a loan.
     fn write<H: SendEvents, L: Lender>(
         &mut self,
@@ -198,8 +208,8 @@ impl Places {
 
 /// A queue pair that sends one transfer after the other. Creating and dropping it sleeps.
 pub struct SendQp<H: SendEvents> {
-    queue: Queue<Sends<H>>,
-    places: Places,
+    queue: QueueBox<Sends<H>>,
+    places: KBox<Places>,
     fragments_max: u16,
 }
 
@@ -230,11 +240,7 @@ impl<H: SendEvents> SendQp<H> {
             events,
             pending: Pending::new(),
         };
-        let places = Places {
-            segments: Segments::new(fragments_max)?,
-            // INVARIANT: The capacity is that of a whole transfer.
-            requests: KVVec::with_capacity(fragments_max.into(), GFP_KERNEL)?,
-        };
+        let places = Places::new(fragments_max)?;
         let config = Self::config(fragments_max);
         let qp = Qp::datagram(pd, (cq, cq), &config, port, sends)?;
         Ok(Self {
@@ -301,7 +307,7 @@ impl<H: SendEvents> SendQp<H> {
 /// A transfer that is being sent. Dropping it ends it, and sleeps.
 pub struct Sending<H: SendEvents, L: Lender> {
     busy: Busy<Sends<H>, L>,
-    places: Places,
+    places: KBox<Places>,
     /// The address that the requests name.
     to: AddressHandle,
     fragments_max: u16,

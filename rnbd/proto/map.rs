@@ -204,8 +204,8 @@ fn option(word: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 impl<'a> MapRequest<'a> {
-    /// Parses a line on a machine with `cpus` CPUs. Of a repeated option the last value is used, but
-    /// each has to be right.
+    /// Parses a line on a machine with `cpus` CPUs. Of a repeated option the last value is used,
+    /// but each has to be right.
     pub fn parse(line: &'a [u8], cpus: u32) -> Result<Self, MapError<'a>> {
         let (mut sess_name, mut device_path) = (None, None);
         let mut request = Self {

@@ -30,8 +30,8 @@ BUDGET: dict[str, float] = {
     "map_errors": 50, "memory": 60, "net": 15, "on_the_wire": 30, "paths": 285, "paths_server": 255, "pi": 140,
     "pi_damage": 60, "pi_devices": 90, "pi_grow": 150, "pi_scrub": 60, "pi_sectors": 60, "pi_store": 180, "pi_use": 280,
     "power": 190, "preemption": 105, "quarantine": 60, "rdma": 15, "reclaim": 5, "recovery": 50, "replay": 15,
-    "server_admin": 85, "server_exports": 55, "session_names": 60, "soak": 200, "sysfs": 30, "sysfs_fuzz": 65,
-    "teardown": 65, "testdevice": 305, "vfs": 150,
+    "server_admin": 85, "server_exports": 55, "session_names": 60, "soak": 200, "stack": 150, "sysfs": 30,
+    "sysfs_fuzz": 65, "teardown": 65, "testdevice": 305, "vfs": 150,
 }
 
 

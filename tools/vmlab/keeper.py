@@ -10,7 +10,7 @@ from dataclasses import replace
 from types import FrameType
 from typing import Any
 
-from vmlab import loaded, oracle, replay, rxe
+from vmlab import loaded, oracle, replay, rxe, stack
 from vmlab.channel import MachineGone
 from vmlab.checks import Failed
 from vmlab.image import canonical
@@ -149,6 +149,7 @@ class Keeper:
             wrong = self._clean_up(self._lab.take_cleanups())
         with phase("examine"):
             wrong += self._examine(self._lab, needs)
+            wrong += self._measure_stacks(self._lab)
         if wrong or failed:
             wrong += self._evidence(self._lab)
         return wrong
@@ -194,6 +195,16 @@ class Keeper:
                 return self._each(subjects, lambda pair: ask(*pair))
         except Exception as why:    # a machine that cannot be asked is not clean
             return [oracle.Findings([reason(why)], True)] * len(subjects)
+
+    @staticmethod
+    def _measure_stacks(lab: Lab) -> list[str]:
+        """Where the stack tracer is on: how deep the stacks were in the test."""
+        wrong = []
+        for machine in (each for each in lab.machines if stack.is_watched(lab.spec) and each.alive):
+            depth = stack.Depth.take(machine)
+            print(f"# {machine.name}: {depth.bytes} bytes of stack, with {' '.join(sorted(depth.modules))}", flush=True)
+            wrong += [f"{machine.name}: {depth.wrong}"] if depth.wrong else []
+        return wrong
 
     def unload(self, machines: list[Machine] | None = None) -> list[str]:
         """Unloads the modules under test of these machines, or of all; what is wrong then, in words."""
