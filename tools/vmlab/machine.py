@@ -22,10 +22,7 @@ from vmlab.channel import ANSWER_MARGIN_SECONDS, Channel, MachineGone, Pending
 from vmlab.image import Image
 from vmlab.patience import is_debug_kernel, scaled
 
-# norandmaps: an emulator keeps translated code by its address. With the same addresses in every process bash
-# starts in 40 ms of its processor time instead of 110, `rdma` in 27 instead of 96. init_on_alloc=0: Debian's kernel
-# clears all memory that it allocates, which hides what reads memory that it has not written. tsc=nowatchdog: on a busy
-# host the watchdog takes the TSC for unstable and changes to the HPET, each read of which leaves the emulated code.
+TICKS = "tsc_early_khz"     # tells the rate of the time stamp counter
 LAST_WORDS_LINES = 200
 # A breakpoint that the kernel put at a place of its own text to change it, and whose handler does not know the place
 # any more. In text of a module the line ends with the module's name.
@@ -34,6 +31,10 @@ INT3_OOPS = re.compile(r"Oops: int3.*?RIP: 0010:([^\n]*)", re.S)
 # task, halted, and is so where the report interrupts it.
 SLEPT = re.compile(r"self-detected stall on CPU(?:(?!Comm: ).)*Comm: swapper/\d(?:(?!RIP: ).)*"
                    r"RIP: 0010:pv_native_safe_halt", re.S)
+# norandmaps: an emulator keeps translated code by its address. With the same addresses in every process bash
+# starts in 40 ms of its processor time instead of 110, `rdma` in 27 instead of 96. init_on_alloc=0: Debian's kernel
+# clears all memory that it allocates, which hides what reads memory that it has not written. tsc=nowatchdog: on a busy
+# host the watchdog takes the TSC for unstable and changes to the HPET, each read of which leaves the emulated code.
 APPEND = ("console=ttyS0 quiet panic=-1 mitigations=off init_on_alloc=0 net.ifnames=0 log_buf_len=4M printk.devkmsg=on "
           "apparmor=0 audit=0 norandmaps rcupdate.rcu_cpu_stall_timeout=60 nmi_watchdog=0 sysrq_always_enabled "
           "tsc=nowatchdog")
@@ -87,8 +88,8 @@ class Hardware:
     @property
     def kernel_arguments(self) -> str:
         """The kernel's command line."""
-        mhz = ticks.host_mhz() if self.has_the_hosts_ticks else None
-        return " ".join([APPEND, *([f"tsc_early_khz={mhz}000"] if mhz else []), self.append]).strip()
+        mhz = ticks.Host.mhz() if self.has_the_hosts_ticks and TICKS not in self.append else None
+        return " ".join([APPEND, *([f"{TICKS}={mhz}000"] if mhz else []), self.append]).strip()
 
 
 @dataclass(frozen=True)
@@ -223,6 +224,7 @@ class Machine:
         self.run(script, timeout)
         rate = first.wrong_by(ticks.Reading.take(self.run)) if self.hardware.has_the_hosts_ticks else None
         if rate is not None:
+            ticks.Host.is_believed &= TICKS in self.hardware.append
             raise MachineGone(f"{self.name}: a second takes {1 / max(rate, 0.001):.2f} s: its kernel has measured the "
                               "rate of the time stamp counter wrongly")
 

@@ -19,12 +19,18 @@ TOLERANCE = 0.1
 READING_SECONDS = 0.05      # /proc/uptime has hundredths of a second
 
 
-def host_mhz(cpuinfo: str | None = None) -> int | None:
-    """How fast the host's processors count, in MHz; None if the host does not say. The kernel of a PC derives twice
-    this number, as bogomips, from the rate of the counter."""
-    text = CPUINFO.read_text(encoding="utf-8") if cpuinfo is None else cpuinfo
-    found = re.search(r"^bogomips\s*:\s*([\d.]+)", text, re.MULTILINE)
-    return round(float(found[1]) / 2) if found else None
+class Host:
+    """What the host says of its counter."""
+
+    is_believed = True      # until a guest that was told has a clock that is wrong: then guests measure for themselves
+
+    @classmethod
+    def mhz(cls, cpuinfo: str | None = None) -> int | None:
+        """How fast its processors count, in MHz; None if it does not say, or is not believed. The kernel of a PC
+        derives twice this number, as bogomips, from the rate of the counter."""
+        text = CPUINFO.read_text(encoding="utf-8") if cpuinfo is None else cpuinfo
+        found = re.search(r"^bogomips\s*:\s*([\d.]+)", text, re.MULTILINE)
+        return round(float(found[1]) / 2) if found and cls.is_believed else None
 
 
 @dataclass(frozen=True)

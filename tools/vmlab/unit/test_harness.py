@@ -24,7 +24,7 @@ from vmlab.needs import Needs, needs, of
 from vmlab.oracle import COMPLAINT
 from vmlab.plan import Group, Planned, choose, groups, select
 from vmlab.runner import Runner
-from vmlab.ticks import Reading, host_mhz
+from vmlab.ticks import Host, Reading
 
 
 @contextmanager
@@ -333,14 +333,16 @@ class TicksTest(unittest.TestCase):
 
     def test_the_rate_of_the_hosts_counter(self) -> None:
         """Half of what the first processor of a PC says; others say nothing."""
-        self.assertEqual(host_mhz("processor\t: 0\nbogomips\t: 5192.30\n\nprocessor\t: 1\nbogomips\t: 1.00\n"), 2596)
-        self.assertIsNone(host_mhz("processor\t: 0\nBogoMIPS\t: 50.00\n"))
+        self.assertEqual(Host.mhz("processor\t: 0\nbogomips\t: 5192.30\n\nprocessor\t: 1\nbogomips\t: 1.00\n"), 2596)
+        self.assertIsNone(Host.mhz("processor\t: 0\nBogoMIPS\t: 50.00\n"))
 
     def test_only_an_emulated_guest_is_told(self) -> None:
         """Where instructions are counted the counter has a rate of its own, under KVM the host tells it."""
-        told = [f"tsc_early_khz={host_mhz()}000" in hardware.kernel_arguments for hardware in (
+        told = [f"tsc_early_khz={Host.mhz()}000" in hardware.kernel_arguments for hardware in (
             Hardware(), Hardware(accel="kvm"), Hardware(qemu_args=("-icount", "shift=3")))]
-        self.assertEqual(told, [host_mhz() is not None, False, False])
+        self.assertEqual(told, [Host.mhz() is not None, False, False])
+        with mock.patch.object(Host, "is_believed", False):
+            self.assertNotIn("tsc_early_khz", Hardware().kernel_arguments)
 
 
 class ChecksTest(unittest.TestCase):
