@@ -16,7 +16,10 @@ use kernel::{
     }, //
 };
 
-use super::peers::Table;
+use super::{
+    now_us,
+    peers::Table, //
+};
 use crate::proto::cache::{
     address::Address,
     gossip::BODY_LEN_MAX,
@@ -92,7 +95,7 @@ impl Draft {
         mut self,
         table: &mut Table,
         key: &Key,
-        (kind, now_us): (Kind, u64),
+        kind: Kind,
         write: F,
     ) -> Option<Message>
     where
@@ -104,7 +107,7 @@ impl Draft {
             kind,
             from: table.me().node,
             to: outgoing.node,
-            sequence: table.next_sequence(outgoing.node, now_us),
+            sequence: table.next_sequence(outgoing.node, now_us()),
         };
         let len = wire::seal(&head, outgoing.body, key, bytes)?;
         Some(Message {

@@ -50,10 +50,7 @@ use crate::proto::cache::{
         Port, //
     },
     counter::Counter,
-    gossip::{
-        Gossip,
-        BODY_LEN_MAX, //
-    },
+    gossip::Gossip,
     members::Outgoing,
     wire::{
         Datagram,
@@ -143,12 +140,15 @@ impl<I: Incoming> Membership<I> {
 
     /// Greets a node that does not know this one yet: it takes no request of a stranger. Sleeps.
     pub(super) fn introduce(&self, node: NodeId) {
-        let Some(draft) = self.drafts.take() else {
+        if !self.peers.with(|table| table.is_stranger(node)) {
+            return;
+        }
+        let (Some(draft), number) = (self.draft(), random::number()) else {
             return;
         };
         let greeting = self.peers.with(|table| {
-            self.write(draft, table, Kind::Hello, |table, now_us, body| {
-                table.introduce(node, now_us, random::number(), body)
+            draft.seal(table, &self.key, Kind::Hello, |table, body| {
+                table.introduce(node, now_us(), number, body)
             })
         });
         // The greeting is to come before the request, so it does not wait for another worker.
@@ -157,15 +157,14 @@ impl<I: Incoming> Membership<I> {
         }
     }
 
-    /// Writes a message, if there is one to send.
-    fn write<F>(&self, draft: Draft, table: &mut Table, kind: Kind, write: F) -> Option<Message>
-    where
-        F: for<'b> FnOnce(&mut Table, u64, &'b mut [u8; BODY_LEN_MAX]) -> Option<Outgoing<'b>>,
-    {
-        let now_us = now_us();
-        draft.seal(table, &self.key, (kind, now_us), |table, body| {
-            write(table, now_us, body)
-        })
+    /// Returns memory for a message. One for which there is none is as good as lost.
+    fn draft(&self) -> Option<Draft> {
+        let draft = self.drafts.take();
+        if draft.is_none() {
+            let counters = self.endpoint.counters();
+            counters.add(Counter::DroppedMemory, 1);
+        }
+        draft
     }
 
     /// Sends a message where its address is known, or has to be looked up by the caller. Sleeps.
@@ -192,12 +191,12 @@ impl<I: Incoming> Membership<I> {
     /// Sends what is due, and returns when to look again. Sleeps.
     fn poll(&self) -> u64 {
         loop {
-            let Some(draft) = self.drafts.take() else {
+            let (Some(draft), number) = (self.draft(), random::number()) else {
                 return now_us().saturating_add(LOOK_US);
             };
             let (message, due_us) = self.peers.with(|table| {
-                let message = self.write(draft, table, Kind::Hello, |table, now_us, body| {
-                    table.poll(now_us, random::number(), body)
+                let message = draft.seal(table, &self.key, Kind::Hello, |table, body| {
+                    table.poll(now_us(), number, body)
                 });
                 (message, table.due_us())
             });
@@ -237,15 +236,13 @@ impl<I: Incoming> Membership<I> {
 
     /// Answers a node that greets this one.
     fn greeted(&self, gossip: &Gossip<'_>, source: (Port, u32), names_me: bool) {
-        let counters = self.endpoint.counters();
-        let Some(draft) = self.drafts.take() else {
-            counters.add(Counter::DroppedMemory, 1);
+        let Some(draft) = self.draft() else {
             return;
         };
         let mut told = Ok(());
         let answer = self.peers.with(|table| {
-            self.write(draft, table, Kind::Members, |table, now_us, body| {
-                let answer = table.hello(gossip, source, names_me, now_us, body);
+            draft.seal(table, &self.key, Kind::Members, |table, body| {
+                let answer = table.hello(gossip, source, names_me, now_us(), body);
                 let body = answer.unwrap_or_else(|why| {
                     told = Err(why);
                     None
@@ -260,7 +257,7 @@ impl<I: Incoming> Membership<I> {
             })
         });
         if let Err(why) = told {
-            counters.dropped(Counter::from(why));
+            self.endpoint.counters().dropped(Counter::from(why));
         }
         if let Some(answer) = answer {
             self.send(answer, false);

@@ -47,6 +47,7 @@ use crate::proto::cache::{
     },
     reply::Holder,
     request::{
+        Ask,
         Landing,
         Request,
         RequestId,
@@ -61,7 +62,8 @@ use crate::proto::cache::{
             Whom, //
         },
         Duty, //
-    }, //
+    },
+    rtt::Timing, //
 };
 
 /// The time after which a read looks again that nothing wakes, in milliseconds.
@@ -77,6 +79,17 @@ enum Hold<T: FileSystem> {
     Received(Received<Landed, Selection<T>>),
     /// With the device, which has not given them back.
     Lost,
+}
+
+/// A request that no node takes.
+const UNSENT: Event<'static> = Event::Unsent { retry_us: None };
+
+/// The node that is going to be asked, for what, and how long it has.
+struct Chosen {
+    to: Holder,
+    wanted: Wanted,
+    ask: Ask,
+    timing: Timing,
 }
 
 /// A read that is being carried out.
@@ -241,36 +254,57 @@ impl<'a, I: Incoming, T: FileSystem> Run<'a, I, T> {
         }
     }
 
-    #[inline(never)]
+    /// Asks a node, as far as that is possible.
     fn ask(&mut self, asking: &Asking) -> Effect {
+        let chosen = match self.choose(asking) {
+            Ok(chosen) => chosen,
+            Err(effect) => return effect,
+        };
+        match asking.role {
+            Role::Holder => match self.land(asking.pages) {
+                Some(landing) => self.dispatch(&chosen, Some(landing)),
+                None => self.step(UNSENT),
+            },
+            Role::Owner | Role::NamedOwner => self.dispatch(&chosen, None),
+        }
+    }
+
+    /// Chooses the node to ask, and counts the request there; what comes next if none is asked.
+    #[inline(never)]
+    fn choose(&mut self, asking: &Asking) -> Result<Chosen, Effect> {
         self.give_credit_back();
         self.timer_us = None;
-        let none = Event::Unsent { retry_us: None };
         let requests = self.requests;
-        let me = requests.peers.me().node;
         let whom = self.whom(asking);
         let (Some(to), Some(wanted)) = (whom, self.wanted.part(asking.pages)) else {
-            return self.step(none);
+            return Err(self.step(UNSENT));
         };
         let Some(ask) = self.inbox.ask_of(to.node) else {
-            return self.step(none);
+            return Err(self.step(UNSENT));
         };
+        let me = requests.peers.me().node;
         if to.node == me {
             let answer = requests.owner.ask(me, &wanted, &ask);
-            return self.step(Event::Answered(answer));
+            return Err(self.step(Event::Answered(answer)));
         }
         let Some(timing) = requests.contacts.take(to.node) else {
             let retry_us = Some(ROOM_US);
-            return self.step(Event::Unsent { retry_us });
+            return Err(self.step(Event::Unsent { retry_us }));
         };
         self.credit = Some(to.node);
-        let landing = match asking.role {
-            Role::Holder => match self.land(asking.pages) {
-                Some(landing) => Some(landing),
-                None => return self.step(none),
-            },
-            Role::Owner | Role::NamedOwner => None,
-        };
+        Ok(Chosen {
+            to,
+            wanted,
+            ask,
+            timing,
+        })
+    }
+
+    /// Sends the request to the chosen node; the receives for what it has are posted.
+    #[inline(never)]
+    fn dispatch(&mut self, chosen: &Chosen, landing: Option<Landing>) -> Effect {
+        let (requests, wanted) = (self.requests, chosen.wanted);
+        let (to, timing) = (chosen.to, chosen.timing);
         // If it is a holder that waits itself, it says for how many.
         let holder = landing.is_some().then_some((to.node, 0));
         requests.waits(self.inbox.ticket(), holder);
@@ -281,7 +315,7 @@ impl<'a, I: Incoming, T: FileSystem> Run<'a, I, T> {
         // CAST: At most 2000.
         let timeout_ms = timing.timeout_us.div_ceil(1000) as u16;
         self.last = landing.is_none().then_some((to, id, wanted, timeout_ms));
-        let request = Request::new(id, wanted, landing, ask, timeout_ms).ok();
+        let request = Request::new(id, wanted, landing, chosen.ask, timeout_ms).ok();
         let node = to.node;
         let effect = self.step(Event::Sending { node, id, timing });
         if let Some(request) = request {
@@ -324,6 +358,7 @@ impl<'a, I: Incoming, T: FileSystem> Run<'a, I, T> {
     }
 
     /// Lays receives over pages; `None` if the device cannot.
+    #[inline(never)]
     fn land(&mut self, pages: PageSet) -> Option<Landing> {
         let Hold::Idle(qp, lent) = mem::replace(&mut self.hold, Hold::Lost) else {
             return None;

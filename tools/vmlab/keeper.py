@@ -201,9 +201,14 @@ class Keeper:
         """Where the stack tracer is on: how deep the stacks were in the test."""
         wrong = []
         for machine in (each for each in lab.machines if stack.is_watched(lab.spec) and each.alive):
-            depth = stack.Depth.take(machine)
+            try:
+                depth = stack.Depth.take(machine)
+            except (CommandFailed, MachineGone) as why:
+                wrong.append(reason(why))
+                continue
             print(f"# {machine.name}: {depth.bytes} bytes of stack, with {' '.join(sorted(depth.modules))}", flush=True)
-            wrong += [f"{machine.name}: {depth.wrong}"] if depth.wrong else []
+            if depth.wrong:
+                wrong.append(f"{machine.name}: {depth.wrong}")
         return wrong
 
     def unload(self, machines: list[Machine] | None = None) -> list[str]:

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 from vmlab.lab import Spec
 from vmlab.machine import Machine
+from vmlab.trace import FOLDER, MOUNT
 
 ARGUMENT = "stacktrace"
-FOLDER = "/sys/kernel/tracing"
 STACK_BYTES = 16 << 10      # THREAD_SIZE of a PC
 # For where no test goes: an adapter's driver that sends its firmware a command, reclaim below an allocation, layers of
 # the block layer above a disk.
@@ -34,7 +34,7 @@ class Depth:
     @classmethod
     def take(cls, machine: Machine) -> Depth:
         """Reads it, and begins anew."""
-        size, *rows = machine.run(f"mountpoint -q {FOLDER} || mount -t tracefs none {FOLDER}; cd {FOLDER} && "
+        size, *rows = machine.run(f"{MOUNT}; cd {FOLDER} && "
                                   "cat stack_max_size stack_trace && echo 0 > stack_max_size").splitlines()
         return cls(int(size), tuple(row for row in rows if re.match(r"\s*\d+\)", row)))
 

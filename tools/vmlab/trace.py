@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from vmlab.machine import Machine
 
 FOLDER = "/sys/kernel/tracing"
+MOUNT = f"mountpoint -q {FOLDER} || mount -t tracefs none {FOLDER}"
 # 259,0 WFS 4096 () 16 + 8 rt,0,2 [dd]
 ISSUE = re.compile(r"block_rq_issue: (\d+),(\d+) (\w+) (\d+) \(.*?\) (\d+) \+ (\d+) (\S+) \[")
 
@@ -27,7 +28,7 @@ class Request:
 @contextmanager
 def requests(machine: Machine, device: str) -> Iterator[list[Request]]:
     """Records what a disk of the machine is asked while the block runs; the list is filled when it has ended."""
-    machine.run(f"mountpoint -q {FOLDER} || mount -t tracefs none {FOLDER}; cd {FOLDER} && "
+    machine.run(f"{MOUNT}; cd {FOLDER} && "
                 "echo > trace && echo 1 > events/block/block_rq_issue/enable")
     found: list[Request] = []
     try:

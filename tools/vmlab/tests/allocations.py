@@ -16,9 +16,9 @@ from vmlab.machine import Machine
 from vmlab.needs import needs
 from vmlab.tests.pi import client_stats, map_with
 from vmlab.tests.pi_store import format_disk
+from vmlab.trace import FOLDER, MOUNT
 
 MIB = 16
-TRACING = "/sys/kernel/tracing"
 EVENTS = ("kmalloc", "kmem_cache_alloc", "mm_page_alloc")
 OURS = ("rtrs_core", "rtrs_client", "rtrs_server", "rnbd_client", "rnbd_server", "kernel_ext", "block_ext", "rdma_rust")
 FRAME = re.compile(r"^\s+([\w.]+)\+0x\w+/0x\w+(?: \[(\w+)\])?$")
@@ -43,15 +43,15 @@ class Watch:
         self._each("hist:keys=common_stacktrace:size=16384")
 
     def _each(self, trigger: str) -> None:
-        files = " ".join(f"{TRACING}/events/kmem/{event}/trigger" for event in EVENTS)
-        self._machine.run(f"grep -q ' {TRACING} ' /proc/mounts || mount -t tracefs none {TRACING}; "
+        files = " ".join(f"{FOLDER}/events/kmem/{event}/trigger" for event in EVENTS)
+        self._machine.run(f"{MOUNT}; "
                           f"for file in {files}; do echo '{trigger}' > $file; done")
 
     def end(self) -> collections.Counter[tuple[str, ...]]:
         """How often each stack asked for memory: its functions, innermost first; of modules as module:function."""
         found: collections.Counter[tuple[str, ...]] = collections.Counter()
         for event in EVENTS:
-            text = self._machine.run(f"cat {TRACING}/events/kmem/{event}/hist", 120)
+            text = self._machine.run(f"cat {FOLDER}/events/kmem/{event}/hist", 120)
             dropped = re.search(r"Dropped: (\d+)", text)
             eq(dropped and dropped[1], "0", "stacks that the histogram had no room for")
             for block in text.split("{ common_stacktrace:")[1:]:

@@ -13,8 +13,8 @@ from vmlab.gfarm_node import Node
 from vmlab.lab import Lab
 from vmlab.machine import Machine
 from vmlab.needs import needs
+from vmlab.trace import FOLDER, MOUNT
 
-TRACING = "/sys/kernel/tracing"
 PROBES = {"ah_made": "rxe_create_ah", "ah_gone": "rxe_destroy_ah"}
 # gfarm_ra/cache/endpoint.rs keeps so many.
 KEPT = 4096
@@ -31,16 +31,16 @@ def _counted(machine: Machine) -> Iterator[None]:
     names = " ".join(PROBES)
     probes = "".join(f"echo 'p:{name} {function}' >> kprobe_events; " for name, function in PROBES.items())
     enable = f"for name in {names}; do echo %d > events/kprobes/$name/enable; done"
-    machine.run(f"mountpoint -q {TRACING} || mount -t tracefs none {TRACING}; cd {TRACING}; {probes}{enable % 1}")
+    machine.run(f"{MOUNT}; cd {FOLDER}; {probes}{enable % 1}")
     try:
         yield
     finally:
-        machine.run(f"cd {TRACING}; {enable % 0}; echo > kprobe_events; echo > trace")
+        machine.run(f"cd {FOLDER}; {enable % 0}; echo > kprobe_events; echo > trace")
 
 
 def _handles(machine: Machine) -> tuple[int, int]:
     """How many were made, and how many there are."""
-    rows = dict(re.findall(r"(\w+) +(\d+) +\d+", machine.read(f"{TRACING}/kprobe_profile")))
+    rows = dict(re.findall(r"(\w+) +(\d+) +\d+", machine.read(f"{FOLDER}/kprobe_profile")))
     made, gone = (int(rows[name]) for name in PROBES)
     return made, made - gone
 

@@ -12,8 +12,8 @@ from vmlab.gfarm_mount import mounted, put_random
 from vmlab.lab import Lab
 from vmlab.machine import Machine
 from vmlab.needs import needs
+from vmlab.trace import FOLDER, MOUNT
 
-TRACING = "/sys/kernel/tracing"
 BYTES = 3_000_000
 # More than are closed by one question. All are closed at once: on a slow machine one after the other takes too long.
 FILES = 40
@@ -23,17 +23,17 @@ OPEN_AND_CLOSE = "import os, sys; opened = [os.open(name, os.O_RDONLY) for name 
 @contextmanager
 def traced(machine: Machine) -> Iterator[None]:
     """All events of gfarm_ra are recorded meanwhile."""
-    machine.run(f"mountpoint -q {TRACING} || mount -t tracefs none {TRACING}; cd {TRACING}; echo > trace; "
+    machine.run(f"{MOUNT}; cd {FOLDER}; echo > trace; "
                 "echo 4096 > buffer_size_kb; echo 1 > events/gfarm/enable")
     try:
         yield
     finally:
-        machine.run(f"cd {TRACING}; echo 0 > events/gfarm/enable; echo > trace")
+        machine.run(f"cd {FOLDER}; echo 0 > events/gfarm/enable; echo > trace")
 
 
 def events(machine: Machine, event: str) -> list[dict[str, str]]:
     """The values of each event of this name that was recorded."""
-    lines = re.findall(rf": gfarm_{event}: (.*)", machine.read(f"{TRACING}/trace"))
+    lines = re.findall(rf": gfarm_{event}: (.*)", machine.read(f"{FOLDER}/trace"))
     return [dict(pair.split("=") for pair in line.split()) for line in lines]
 
 

@@ -6,10 +6,10 @@ All other tests run with the kernel's default, which is lazy preemption.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
+from vmlab.again import again
 from vmlab.checks import eq
 from vmlab.lab import Lab
 from vmlab.needs import needs
@@ -44,13 +44,7 @@ def test_the_kernel_may_be_preempted_anywhere(pair: Lab) -> None:
     eq(preemption(pair), ["full", "full"])
 
 
-def _again(test: Callable[[Lab], None]) -> Any:
-    """The same test where the kernel may be preempted anywhere."""
-    name = f"{test.__module__.rpartition('.')[2]}_{test.__name__.removeprefix('test_')}"
-    return pytest.param(test, (test.__doc__ or "").strip().partition("\n")[0], id=name)
-
-
-@pytest.mark.parametrize(("test", "title"), [_again(test) for test in AGAIN])
+@pytest.mark.parametrize(("test", "title"), [again(test) for test in AGAIN])
 @needs(preempt="full", timeout=300)
 def test_again(pair: Lab, test: Callable[[Lab], None], title: str) -> None:
     """A test of another file in machines with full preemption."""
@@ -58,7 +52,7 @@ def test_again(pair: Lab, test: Callable[[Lab], None], title: str) -> None:
     test(pair)
 
 
-@pytest.mark.parametrize(("test", "title"), [_again(test) for test in AGAIN_WITH_C])
+@pytest.mark.parametrize(("test", "title"), [again(test) for test in AGAIN_WITH_C])
 @needs(preempt="full", own_modules=True, timed=True, timeout=300)
 def test_again_with_c(pair: Lab, test: Callable[[Lab], None], title: str) -> None:
     """The same for a test with a C peer, beside which nothing else runs."""

@@ -6,11 +6,11 @@ The judge fails a test that leaves less than the reserve. Any other test is meas
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
 from vmlab import rnbd, stack
+from vmlab.again import again
 from vmlab.checks import ge, ok
 from vmlab.lab import Lab
 from vmlab.needs import needs
@@ -22,11 +22,6 @@ OF_TWO = (
     paths.test_everything_at_once_under_load,
     pi_store.test_paths_fail_and_the_sidecar_is_right,
 )
-
-
-def _again(test: Callable[[Lab], None]) -> Any:
-    name = f"{test.__module__.rpartition('.')[2]}_{test.__name__.removeprefix('test_')}"
-    return pytest.param(test, (test.__doc__ or "").strip().partition("\n")[0], id=name)
 
 
 @needs(append=stack.ARGUMENT)
@@ -42,7 +37,7 @@ def test_a_disk_is_on_the_stacks(pair: Lab) -> None:
     ok(not stack.Depth(stack.BYTES_MAX, depth.frames).wrong, "one that is not deeper is wrong")
 
 
-@pytest.mark.parametrize(("test", "title"), [_again(test) for test in OF_TWO])
+@pytest.mark.parametrize(("test", "title"), [again(test) for test in OF_TWO])
 @needs(append=stack.ARGUMENT, timeout=300)
 def test_again(pair: Lab, test: Callable[[Lab], None], title: str) -> None:
     """A test of another file in two machines that measure their stacks."""
@@ -50,7 +45,7 @@ def test_again(pair: Lab, test: Callable[[Lab], None], title: str) -> None:
     test(pair)
 
 
-@pytest.mark.parametrize(("test", "title"), [_again(test) for test in OF_ONE_MACHINE])
+@pytest.mark.parametrize(("test", "title"), [again(test) for test in OF_ONE_MACHINE])
 @needs(machines=1, append=stack.ARGUMENT, timeout=300)
 def test_again_in_one_machine(vm: Lab, test: Callable[[Lab], None], title: str) -> None:
     """The same in one machine."""

@@ -103,11 +103,19 @@ impl<S: DerefMut<Target = [PeerPlace]>> Members<S> {
         random: u64,
         out: &'b mut [u8; BODY_LEN_MAX],
     ) -> Option<Outgoing<'b>> {
-        let index = self.table.of_node(node)?;
-        if self.table.get(index)?.is_met() {
+        if !self.is_stranger(node) {
             return None;
         }
+        let index = self.table.of_node(node)?;
         self.greeting(index, now_us, random, out)
+    }
+
+    /// Returns whether a node does not know this one yet, so that [`introduce`](Self::introduce)
+    /// has something to send.
+    pub fn is_stranger(&self, node: NodeId) -> bool {
+        let index = self.table.of_node(node);
+        let peer = index.and_then(|index| self.table.get(index));
+        peer.is_some_and(|peer| !peer.is_met())
     }
 
     /// Notes that a peer is probed; returns the `Hello` to it.
