@@ -2,7 +2,14 @@
 
 //! One read of pages of a chunk from other nodes, from its first request to its end.
 
-use core::mem;
+use core::{
+    mem,
+    ops::ControlFlow::{
+        self,
+        Break,
+        Continue, //
+    }, //
+};
 
 use kernel::sync::Arc;
 use kernel_ext::random;
@@ -257,8 +264,8 @@ impl<'a, I: Incoming, T: FileSystem> Run<'a, I, T> {
     /// Asks a node, as far as that is possible.
     fn ask(&mut self, asking: &Asking) -> Effect {
         let chosen = match self.choose(asking) {
-            Ok(chosen) => chosen,
-            Err(effect) => return effect,
+            Continue(chosen) => chosen,
+            Break(effect) => return effect,
         };
         match asking.role {
             Role::Holder => match self.land(asking.pages) {
@@ -271,28 +278,28 @@ impl<'a, I: Incoming, T: FileSystem> Run<'a, I, T> {
 
     /// Chooses the node to ask, and counts the request there; what comes next if none is asked.
     #[inline(never)]
-    fn choose(&mut self, asking: &Asking) -> Result<Chosen, Effect> {
+    fn choose(&mut self, asking: &Asking) -> ControlFlow<Effect, Chosen> {
         self.give_credit_back();
         self.timer_us = None;
         let requests = self.requests;
         let whom = self.whom(asking);
         let (Some(to), Some(wanted)) = (whom, self.wanted.part(asking.pages)) else {
-            return Err(self.step(UNSENT));
+            return Break(self.step(UNSENT));
         };
         let Some(ask) = self.inbox.ask_of(to.node) else {
-            return Err(self.step(UNSENT));
+            return Break(self.step(UNSENT));
         };
         let me = requests.peers.me().node;
         if to.node == me {
             let answer = requests.owner.ask(me, &wanted, &ask);
-            return Err(self.step(Event::Answered(answer)));
+            return Break(self.step(Event::Answered(answer)));
         }
         let Some(timing) = requests.contacts.take(to.node) else {
             let retry_us = Some(ROOM_US);
-            return Err(self.step(Event::Unsent { retry_us }));
+            return Break(self.step(Event::Unsent { retry_us }));
         };
         self.credit = Some(to.node);
-        Ok(Chosen {
+        Continue(Chosen {
             to,
             wanted,
             ask,
