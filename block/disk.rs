@@ -167,8 +167,8 @@ impl<T: Operations> Disk<T, New> {
         })
     }
 
-    /// Makes the disk visible to user space and reads its partition table. That needs IO: the
-    /// transport must work, and the caller must not hold a lock that IO needs.
+    /// Makes the disk visible to user space, without its partitions: no IO is needed, and the
+    /// driver can remove the disk while [`GenDisk::scan_partitions`] waits for IO.
     ///
     /// Errors are those of `device_add_disk` (name or number in use, no memory).
     pub fn add(self) -> Result<Disk<T>> {

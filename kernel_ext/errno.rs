@@ -47,6 +47,7 @@ declare_errno! {
     ESTALE: "Stale file handle.",
     EUCLEAN: "Structure needs cleaning.",
     ECANCELED: "Operation cancelled.",
+    ENOKEY: "Required key not available.",
     EKEYEXPIRED: "Key has expired.",
     EKEYREJECTED: "Key was rejected by service.",
     EILSEQ: "Illegal byte sequence; of a block: its protection information is wrong.",

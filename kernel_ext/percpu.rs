@@ -7,6 +7,10 @@
 //!
 //! C header: [`include/linux/percpu.h`](srctree/include/linux/percpu.h)
 
+mod counts;
+
+pub use counts::Counts;
+
 use crate::sync::atomic::{AtomicU64, Ordering};
 use core::{
     mem,
@@ -122,18 +126,23 @@ impl<T: Default + Sync> PerCpu<T> {
 }
 
 impl<T> PerCpu<T> {
+    /// Returns the address of a CPU's part; [`None`] if there cannot be such a CPU.
+    fn part(&self, cpu: u32) -> Option<*mut T> {
+        if cpu >= kernel::cpu::nr_cpu_ids() {
+            return None;
+        }
+        // SAFETY: A CPU may have this number; `false` is returned for an impossible CPU.
+        if !unsafe { kernel_ext_sys::kernel_ext_helper_cpu_possible(cpu) } {
+            return None;
+        }
+        // SAFETY: `cpu` is a possible CPU.
+        let offset = unsafe { kernel_ext_sys::kernel_ext_helper_per_cpu_offset(cpu) };
+        Some(self.base.as_ptr().wrapping_byte_add(offset))
+    }
+
     /// Returns the possible CPUs and the addresses of their parts.
     fn parts(&self) -> impl Iterator<Item = (u32, *mut T)> + '_ {
-        (0..kernel::cpu::nr_cpu_ids()).filter_map(|cpu| {
-            // SAFETY: The called function has no safety requirements; it returns `false` for an
-            // impossible CPU.
-            if !unsafe { kernel_ext_sys::kernel_ext_helper_cpu_possible(cpu) } {
-                return None;
-            }
-            // SAFETY: `cpu` is a possible CPU.
-            let offset = unsafe { kernel_ext_sys::kernel_ext_helper_per_cpu_offset(cpu) };
-            Some((cpu, self.base.as_ptr().wrapping_byte_add(offset)))
-        })
+        (0..kernel::cpu::nr_cpu_ids()).filter_map(|cpu| Some((cpu, self.part(cpu)?)))
     }
 
     /// Returns the value of the current CPU, or of another CPU if the task migrates meanwhile. Any
@@ -143,6 +152,12 @@ impl<T> PerCpu<T> {
         let address = self.base.as_ptr().wrapping_byte_add(this_cpu_offset());
         // SAFETY: By the type invariants, the part of a possible CPU holds a valid `T`.
         unsafe { &*address }
+    }
+
+    /// Returns the value of a CPU; [`None`] if there cannot be such a CPU. Any context.
+    pub fn of_cpu(&self, cpu: u32) -> Option<&T> {
+        // SAFETY: By the type invariants, the part of a possible CPU holds a valid `T`.
+        self.part(cpu).map(|part| unsafe { &*part })
     }
 
     /// Returns the possible CPUs and their values.

@@ -9,7 +9,10 @@ pub mod global;
 pub mod handoff;
 pub mod irq_lock;
 pub mod rcu_arc;
+pub mod rcu_lent;
 pub mod set_once;
+pub mod turns;
+pub mod users;
 pub mod wait_queue;
 
 pub use box_cell::BoxCell;
@@ -18,11 +21,15 @@ pub use global::{Global, GlobalGuard};
 pub use handoff::{Handoff, Held};
 pub use irq_lock::{IrqLock, IrqLockGuard};
 pub use rcu_arc::RcuArc;
+pub use rcu_lent::RcuLent;
 pub use set_once::SetOnce;
+pub use turns::{Turn, Turns};
+pub use users::{User, Users};
 pub use wait_queue::WaitQueue;
 
 pub use crate::{
     new_irq_lock,
+    new_turns,
     new_wait_queue, //
 };
 

@@ -10,7 +10,6 @@ pub(crate) mod completion;
 pub(crate) mod config;
 pub(crate) mod datagram;
 mod drain;
-mod gate;
 mod origin;
 mod owned;
 pub(crate) mod recv_ring;
@@ -55,7 +54,6 @@ use crate::{
             Drain,
             Draining, //
         },
-        gate::Gate,
         origin::Origin,
         reserved::Reserved,
         transport::{
@@ -80,6 +78,7 @@ use kernel::{
 };
 use kernel_ext::{
     errno::ESHUTDOWN,
+    sync::Users,
     sysfs::check_owner, //
 };
 
@@ -143,7 +142,7 @@ type PostReceive = unsafe extern "C" fn(
 /// - `raw` is a queue pair of `origin` and of the service of `H`, which was created with `self` as
 ///   its context and with the given domain and queues, or null while `self` is being initialised.
 /// - `post_send` and `post_receive` are the functions of its driver, or post nothing. They are
-///   called by holders of a pass of `gate` only.
+///   called by users of `posters` only.
 /// - `sender` is there once the queue pair is created, if its sends name addresses. It counts each
 ///   of them, but for the last one of a drain.
 /// - Every entry of `table` is [`complete::<H>`] or [`receive::<H>`], and the table never moves.
@@ -159,7 +158,7 @@ pub struct Qp<H: QpHandler> {
     origin: Origin,
     send_cq: Arc<Cq>,
     receive_cq: Arc<Cq>,
-    gate: Gate,
+    posters: Users,
     drain: Drain,
     _reserved: Option<Reserved>,
     // Completions refer to `self` while it is being dropped.
@@ -190,6 +189,7 @@ impl<H: QpHandler> Qp<H> {
         for entry in table.iter_mut().take(config.receive_tags as usize) {
             entry.done = Some(receive::<H>);
         }
+        let posters = Users::new()?;
         let mut qp = KBox::pin_init(
             pin_init!(Qp {
                 raw: ptr::null_mut(),
@@ -202,7 +202,7 @@ impl<H: QpHandler> Qp<H> {
                 origin,
                 send_cq: send_cq.clone(),
                 receive_cq: receive_cq.clone(),
-                gate: Gate::new(),
+                posters,
                 drain: Drain::new(),
                 _reserved: None,
                 _pinned: PhantomPinned,
@@ -251,7 +251,7 @@ impl<H: QpHandler> Qp<H> {
                 max_recv_wr,
                 max_send_sge: config.max_send_sge,
                 max_recv_sge: config.max_recv_sge,
-                max_inline_data: config.max_inline_data,
+                max_inline_data: 0,
                 ..Default::default()
             },
             sq_sig_type: sys::ib_sig_type_IB_SIGNAL_REQ_WR,
@@ -326,7 +326,9 @@ impl<H: QpHandler> Qp<H> {
     /// still use their memory then, which the domain keeps. Another call tries the rest again, and
     /// returns after a second if the device has still not flushed them.
     pub fn close(&self) -> Result {
-        let qp = self.closing();
+        self.posters.close();
+        // SAFETY: They were just closed.
+        let qp = unsafe { self.closing() };
         drain(&mut [Some(qp)]);
         // Another thread may be draining it.
         qp.result()
@@ -340,8 +342,11 @@ impl<H: QpHandler> Qp<H> {
         loop {
             let mut some = [None; DRAIN_MAX];
             for (place, qp) in some.iter_mut().zip(&mut rest) {
-                *place = Some(qp.closing());
+                *place = Some(qp);
             }
+            Users::close_all(some.iter().flatten().map(|qp| &qp.posters));
+            // SAFETY: They were just closed.
+            let mut some = some.map(|qp: Option<&Self>| qp.map(|qp| unsafe { qp.closing() }));
             if some.first().is_none_or(Option::is_none) {
                 return done;
             }
@@ -354,10 +359,13 @@ impl<H: QpHandler> Qp<H> {
         }
     }
 
-    /// Closes the gate, and returns the parts that a drain uses.
-    fn closing(&self) -> Draining<'_> {
-        self.gate.close();
-        // INVARIANT: The gate is closed. `create` reserved one more work request in each queue.
+    /// Returns the parts that a drain uses.
+    ///
+    /// # Safety
+    ///
+    /// The caller has closed `posters`.
+    unsafe fn closing(&self) -> Draining<'_> {
+        // INVARIANT: `posters` is closed. `create` reserved one more work request in each queue.
         Draining {
             raw: self.raw,
             send_cq: &self.send_cq,
@@ -398,7 +406,7 @@ impl<H: QpHandler> Qp<H> {
     #[inline(always)]
     pub(crate) unsafe fn post_send(&self, first: *const sys::ib_send_wr, posted: Posted) -> Result {
         let mut failed = MaybeUninit::uninit();
-        let Some(_pass) = self.gate.pass() else {
+        let Some(_poster) = self.posters.enter() else {
             return Err(closed());
         };
         let counts = self.send_counts();
@@ -429,7 +437,7 @@ impl<H: QpHandler> Qp<H> {
     #[inline(always)]
     pub(crate) unsafe fn post_receive_chain(&self, first: *const sys::ib_recv_wr) -> Result {
         let mut failed = MaybeUninit::uninit();
-        let Some(_pass) = self.gate.pass() else {
+        let Some(_poster) = self.posters.enter() else {
             return Err(closed());
         };
         // SAFETY: By the type invariants and the function requirements.

@@ -35,7 +35,7 @@ module_param_bool!(
 /// A part and its test.
 type Part = (&'static str, fn() -> Result);
 
-const PARTS: [Part; 26] = [
+const PARTS: [Part; 27] = [
     ("errno", memory::errno),
     ("erased", memory::erased),
     ("pages", memory::pages),
@@ -57,6 +57,7 @@ const PARTS: [Part; 26] = [
     ("irq_lock", sync::irq_lock),
     ("global", sync::global),
     ("rcu_arc", sync::rcu_arc),
+    ("users", sync::users),
     ("completion", sync::completion),
     ("wait_queue", sync::wait_queue),
     ("workqueue", work::queue),

@@ -8,6 +8,10 @@ use kernel::{
     sync::{
         rcu,
         Arc, //
+    },
+    time::{
+        delay::fsleep,
+        Delta, //
     }, //
 };
 use kernel_ext::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -23,6 +27,7 @@ use kernel_ext::{
         IrqLock,
         RcuArc,
         SetOnce,
+        Users,
         WaitQueue, //
     },
     workqueue::{
@@ -246,4 +251,59 @@ pub(super) fn wait_queue() -> Result {
     gate.queue.wait_until_killable(is_open)?;
     gate.queue.wait_until(is_open);
     Ok(())
+}
+
+/// Checks that no use goes on when a close returns, while two others come and go.
+pub(super) fn users() -> Result {
+    const ROUNDS: usize = 40;
+    struct Round {
+        users: Users,
+        is_over: AtomicBool,
+    }
+    let mut rounds = KVec::with_capacity(ROUNDS, GFP_KERNEL)?;
+    for _ in 0..ROUNDS {
+        let (users, is_over) = (Users::new()?, AtomicBool::new(false));
+        rounds.push(Round { users, is_over }, GFP_KERNEL)?;
+    }
+    let rounds = Arc::new(rounds, GFP_KERNEL)?;
+    let came = Arc::new(AtomicU32::new(0), GFP_KERNEL)?;
+    let late = Arc::new(AtomicU32::new(0), GFP_KERNEL)?;
+    let queue = WorkQueue::new(c"kernel_ext_test", Flags::UNBOUND, 0)?;
+    for _ in 0..2 {
+        let (rounds, came, late) = (rounds.clone(), came.clone(), late.clone());
+        let visit = move |round: &Round| {
+            let Some(_user) = round.users.enter() else {
+                return false;
+            };
+            came.fetch_add(1, Ordering::Relaxed);
+            let is_over = round.is_over.load(Ordering::Relaxed);
+            late.fetch_add(is_over.into(), Ordering::Relaxed);
+            true
+        };
+        queue.try_spawn(GFP_KERNEL, move || {
+            for round in rounds.iter() {
+                while (0..50).all(|_| visit(round)) {
+                    // A machine may have one processor.
+                    fsleep(Delta::from_micros(1));
+                }
+            }
+        })?;
+    }
+    for round in rounds.iter() {
+        let before = came.load(Ordering::Relaxed);
+        for _ in 0..100 {
+            if came.load(Ordering::Relaxed) != before {
+                break;
+            }
+            fsleep(Delta::from_micros(50));
+        }
+        round.users.close();
+        round.is_over.store(true, Ordering::Relaxed);
+    }
+    drop(queue);
+    check(came.load(Ordering::Relaxed) != 0, "somebody came in")?;
+    check(
+        late.load(Ordering::Relaxed) == 0,
+        "no use goes on in what is closed",
+    )
 }

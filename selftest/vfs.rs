@@ -53,6 +53,7 @@ use vfs_ext::{
     Freshness,
     Inode,
     InodeRef,
+    Judge,
     Key,
     MountContext,
     Name,
@@ -263,19 +264,20 @@ impl FileSystem for Ferrotest {
         }
     }
 
-    fn refresh(inode: &Inode<Self>, freshness: Freshness) -> Result {
-        if freshness == Freshness::Forced {
+    fn refresh(inode: &Inode<Self>, freshness: Freshness) -> Result<bool> {
+        let is_asked = freshness == Freshness::Forced;
+        if is_asked {
             let stats = &inode.super_block().data().stats;
             stats.refreshes.fetch_add(1, Relaxed);
         }
-        Ok(())
+        Ok(is_asked)
     }
 
-    fn permission(inode: &Inode<Self>, access: Access) -> Result {
+    fn permission(inode: &Inode<Self>, access: Access) -> Result<Judge> {
         if inode.key().number == tree::DENIED && access.read {
             return Err(EACCES);
         }
-        Ok(())
+        Ok(Judge::Attributes)
     }
 
     fn read_link(inode: &Inode<Self>) -> Result<KVec<u8>> {

@@ -8,7 +8,11 @@ use super::{
     DiskConfig,
     CAPACITY_SECTORS_MAX, //
 };
-use core::ptr::NonNull;
+use block_ext_sys as raw;
+use core::ptr::{
+    self,
+    NonNull, //
+};
 use kernel::{
     bindings,
     error::{
@@ -20,6 +24,12 @@ use kernel::{
     str::NullTerminatedFormatter, //
 };
 use kernel_ext::sync::atomic::lkmm;
+
+/// The flag of a disk whose partition table is not read.
+const SUPPRESS_PART_SCAN: usize = 1 << bindings::GD_SUPPRESS_PART_SCAN;
+
+/// The flag of a disk whose partition table is read by the next open.
+const NEED_PART_SCAN: usize = 1 << bindings::GD_NEED_PART_SCAN;
 
 /// The operations of a disk in any state: new, live or removed.
 ///
@@ -35,8 +45,9 @@ pub struct GenDisk {
 unsafe impl Send for GenDisk {}
 
 // SAFETY: Of a `gendisk` that other threads have, too, the methods with a shared reference read the
-// size and the number of opens, which are words; change the size, under the lock of the block
-// layer; and access the `DiskFops`, which are `Sync`. All else is unsafe, or needs a `super::Disk`.
+// size and the number of opens, which are words; change the size and the partitions, under the
+// locks of the block layer, and the state, by atomic operations; and access the `DiskFops`, which
+// are `Sync`. All else is unsafe, or needs a `super::Disk`.
 unsafe impl Sync for GenDisk {}
 
 impl GenDisk {
@@ -82,6 +93,7 @@ impl GenDisk {
         NullTerminatedFormatter::new(name)
             .ok_or(EINVAL)?
             .write_fmt(config.name)?;
+        this.suppress_scan();
         this.set_naa(config.naa);
         this.set_capacity(config.capacity_sectors)?;
         if config.read_only {
@@ -121,6 +133,55 @@ impl GenDisk {
         // returned yet. It runs under RCU.
         // SAFETY: This is process context, and no RCU read lock is held: the call above sleeps.
         unsafe { bindings::synchronize_rcu() };
+    }
+
+    /// Keeps the addition from reading the partition table, as multipath disks of nvme do: it would
+    /// return to the driver when the IO has ended.
+    fn suppress_scan(&self) {
+        self.change_state(|state| state | SUPPRESS_PART_SCAN);
+    }
+
+    /// Reads the partition table, and adds the partitions. Sleeps until the IO has ended, with the
+    /// lock under which the disk is opened, closed and removed; the caller must not hold a lock
+    /// that IO needs. Once, after the addition: later, user space asks for it (`BLKRRPART`).
+    ///
+    /// As the addition does it, by an open and a close: the first open sets the size of the blocks,
+    /// and the last close leaves nothing that was read in the page cache, where a file system that
+    /// is mounted after another machine has used the disk would find it.
+    ///
+    /// # Errors
+    ///
+    /// `ENXIO` if the disk was not added, is being removed or must not be opened. An error of the
+    /// IO is in the log.
+    pub fn scan_partitions(&self) -> Result {
+        self.change_state(|state| state & !SUPPRESS_PART_SCAN | NEED_PART_SCAN);
+        // SAFETY: By the type invariants, the disk lives, and with it its whole-disk device.
+        let number = unsafe { (*(*self.as_raw()).part0).bd_dev };
+        let mode = raw::BLOCK_EXT_BLK_OPEN_READ;
+        // SAFETY: There is no holder, and there are no operations of one.
+        let file = from_err_ptr(unsafe {
+            bindings::bdev_file_open_by_dev(number, mode, ptr::null_mut(), ptr::null())
+        });
+        let scanned = file.map(|file| {
+            // At once: a close that is put off keeps the disk from being unmapped.
+            // SAFETY: The file was opened above, and is not used any more.
+            unsafe { bindings::__fput_sync(file) };
+        });
+        // An open that has failed has not looked.
+        self.change_state(|state| state & !NEED_PART_SCAN);
+        scanned
+    }
+
+    /// Changes the word of the disk's state, in one atomic operation.
+    fn change_state(&self, change: impl Fn(usize) -> usize) {
+        // SAFETY: By the type invariants, the disk lives.
+        let state = unsafe { &raw mut (*self.as_raw()).state };
+        // SAFETY: The word is aligned, and the block layer changes it by atomic operations only.
+        let state = unsafe { lkmm::Atomic::from_ptr(state) };
+        let mut old = state.load(lkmm::Relaxed);
+        while let Err(now) = state.cmpxchg(old, change(old), lkmm::Full) {
+            old = now;
+        }
     }
 
     /// Counts one more reason to make opens fail.
@@ -249,7 +310,8 @@ impl<'a> OpenMutex<'a> {
     fn try_lock(disk: &'a GenDisk) -> Option<Self> {
         // SAFETY: The mutex of a disk is initialized when it is allocated.
         let locked = unsafe { bindings::mutex_trylock(&raw mut (*disk.as_raw()).open_mutex) };
-        (locked != 0).then_some(OpenMutex(disk))
+        // Lazily: the end of a guard that was made for nothing would unlock it.
+        (locked != 0).then(|| OpenMutex(disk))
     }
 }
 

@@ -29,6 +29,7 @@ pub use core::sync::atomic::{
 pub mod lkmm {
     pub use kernel::sync::atomic::{
         Atomic,
+        Full,
         Relaxed, //
     };
 }

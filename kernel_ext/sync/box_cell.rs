@@ -94,7 +94,7 @@ impl<T> BoxCell<T> {
     /// Returns whether the cell is empty now.
     #[inline(always)]
     pub fn is_empty(&self) -> bool {
-        self.ptr.load(Ordering::Acquire).is_null()
+        self.ptr.load(Ordering::SeqCst).is_null()
     }
 }
 

@@ -162,7 +162,7 @@ impl<T> Handoff<T> {
                     .compare_exchange(state, next, Ordering::AcqRel, Ordering::Relaxed);
             if signaled.is_ok() {
                 // INVARIANT: A waiting cell has no `Held`; now the state is `HELD`.
-                return (state == WAITING).then_some(Held { cell: self });
+                return (state == WAITING).then(|| Held { cell: self });
             }
         }
     }

@@ -44,7 +44,7 @@ impl SendCounts {
         }
     }
 
-    /// Counts what is about to be posted. Any context that has passed the gate of the queue pair.
+    /// Counts what is about to be posted. Any context that is a poster of the queue pair.
     #[inline(always)]
     pub(crate) fn begin(&self, posted: Posted) {
         if posted.is_quiet() {

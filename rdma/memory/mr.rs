@@ -229,14 +229,25 @@ impl Mr {
     /// An old key gives no access once the region is registered under the new one.
     #[inline(always)]
     pub fn update_key(&mut self) {
+        self.update_variant(self.key_variant().wrapping_add(1));
+    }
+
+    /// Updates the key (`ib_update_fast_reg_key()`): sets its lowest 8 bits.
+    #[inline(always)]
+    pub fn update_variant(&mut self, variant: u8) {
         let raw = self.as_raw();
         // SAFETY: By the type invariants, `self` owns the region; the driver only reads the keys.
         unsafe {
-            let key = (*raw).rkey;
-            let key = (key & !0xff) | (key.wrapping_add(1) & 0xff);
-            (*raw).lkey = ((*raw).lkey & !0xff) | (key & 0xff);
-            (*raw).rkey = key;
+            (*raw).lkey = ((*raw).lkey & !0xff) | u32::from(variant);
+            (*raw).rkey = ((*raw).rkey & !0xff) | u32::from(variant);
         }
+    }
+
+    /// Returns the lowest 8 bits of the [`key`](Self::key), which the owner chooses.
+    #[inline(always)]
+    pub fn key_variant(&self) -> u8 {
+        // CAST: the lowest 8 bits.
+        self.key() as u8
     }
 
     /// Returns the remote key that the next registration sets, or the last one has set.

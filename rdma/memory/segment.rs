@@ -139,8 +139,6 @@ impl SendFlags {
     pub const FENCE: Self = Self(sys::ib_send_flags_IB_SEND_FENCE);
     /// The peer's receive raises a solicited event.
     pub const SOLICITED: Self = Self(sys::ib_send_flags_IB_SEND_SOLICITED);
-    /// The CPU copies the bytes at posting.
-    pub(crate) const INLINE: Self = Self(sys::ib_send_flags_IB_SEND_INLINE);
 
     /// Returns [`Self::SIGNALED`] or [`Self::NONE`].
     #[inline(always)]

@@ -430,24 +430,6 @@ where
         self.push(tag, opcode, message, Extra::Invalidate(key), flags);
     }
 
-    /// Sends bytes that need not be mapped, at most
-    /// [`QpConfig::max_inline_data`](crate::QpConfig::max_inline_data) of them.
-    #[inline(always)]
-    pub fn send_inline(&mut self, tag: u32, message: &'a [u8], flags: SendFlags) {
-        let opcode = sys::ib_wr_opcode_IB_WR_SEND;
-        let flags = flags | SendFlags::INLINE;
-        let length = u32::try_from(message.len()).unwrap_or(u32::MAX);
-        // The drivers copy inline data from the virtual address while they post.
-        let sge = sys::ib_sge {
-            addr: message.as_ptr() as u64,
-            length,
-            lkey: 0,
-        };
-        let list = self.next_segment;
-        self.push_segment(sge);
-        self.push_raw(tag, opcode, list, 1, Extra::None, flags);
-    }
-
     #[inline(always)]
     fn push_rdma(
         &mut self,

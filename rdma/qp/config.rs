@@ -13,8 +13,6 @@ pub struct QpConfig {
     pub max_send_sge: u32,
     /// The maximum number of segments of a receive work request.
     pub max_recv_sge: u32,
-    /// The maximum number of bytes of [`Batch::send_inline`]; 0 if it is not used.
-    pub max_inline_data: u32,
     /// Tags are `0..tags`; each takes 8 bytes.
     pub tags: u32,
     /// Tags below this complete by [`QpHandler::received`].
@@ -22,15 +20,13 @@ pub struct QpConfig {
 }
 
 impl QpConfig {
-    /// Creates the sizes of a queue pair whose work requests have one segment at most, without
-    /// inline data.
+    /// Creates the sizes of a queue pair whose work requests have one segment at most.
     pub const fn new(max_send_wr: u32, max_recv_wr: u32, tags: u32) -> Self {
         Self {
             max_send_wr,
             max_recv_wr,
             max_send_sge: 1,
             max_recv_sge: 1,
-            max_inline_data: 0,
             tags,
             receive_tags: 0,
         }

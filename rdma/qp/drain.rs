@@ -2,8 +2,8 @@
 
 //! How a queue pair is drained.
 //!
-//! The last work request of each queue is posted when nothing else is posted any more: the gate is
-//! closed. A device completes the work requests of a queue in order, and the completions of one
+//! The last work request of each queue is posted when nothing else is posted any more: its posters
+//! are closed. A device completes the work requests of a queue in order, and the completions of one
 //! completion queue are handled one after the other; so when those two have completed, all others
 //! have, and their handlers have returned.
 //!
@@ -98,10 +98,10 @@ unsafe impl Sync for Drain {}
 ///
 /// # Invariants
 ///
-/// `raw` is a queue pair whose gate is closed, that has room for one more work request in each
-/// queue or will have it when it is flushed, and whose queues are `send_cq` and `receive_cq`. If it
-/// sends datagrams, `ah` is an address handle of its domain. It and `drain` are pinned, and are
-/// destroyed only after a drain that succeeded.
+/// `raw` is a queue pair to which nothing else posts, that has room for one more work request in
+/// each queue or will have it when it is flushed, and whose queues are `send_cq` and `receive_cq`.
+/// If it sends datagrams, `ah` is an address handle of its domain. It and `drain` are pinned, and
+/// are destroyed only after a drain that succeeded.
 #[derive(Clone, Copy)]
 pub(super) struct Draining<'a> {
     pub(super) raw: *mut sys::ib_qp,

@@ -31,6 +31,11 @@ impl<H: QpHandler> OwnedQp<H> {
     pub(super) fn new(qp: Pin<KBox<Qp<H>>>) -> Self {
         Self(ManuallyDrop::new(qp))
     }
+
+    /// Permits posts to a queue pair that was closed and has been started again. Any context.
+    pub(super) fn permit_posts(&mut self) {
+        self.0.posters.open();
+    }
 }
 
 impl<H: QpHandler> Deref for OwnedQp<H> {

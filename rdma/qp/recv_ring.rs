@@ -179,6 +179,13 @@ impl RecvRing {
         }
     }
 
+    /// Returns the number of batches.
+    #[inline]
+    pub fn batches(&self) -> u32 {
+        // A power of two.
+        self.count.checked_div(self.batch).unwrap_or(0)
+    }
+
     /// Returns the number of receives.
     pub fn count(&self) -> u32 {
         self.count

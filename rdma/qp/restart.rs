@@ -36,7 +36,7 @@ impl<H: QpHandler<Transport = Datagram>> OwnedQp<H> {
         }
         // The exclusive borrow says that no other thread closes it, or posts.
         qp.drain.renew();
-        qp.gate.open();
+        self.permit_posts();
         Ok(())
     }
 }

@@ -5,6 +5,7 @@
 use super::qp::Qp;
 use crate::proto::{
     counts::Counter,
+    fault::Place,
     ring::Ring, //
 };
 use kernel::{
@@ -44,6 +45,21 @@ struct Queue {
     entries: KVec<Option<(Arc<Qp>, Completion)>>,
     armed: Armed,
     is_overrun: bool,
+}
+
+impl Queue {
+    /// Returns whether the first completion is kept back.
+    fn is_held(&self) -> bool {
+        let place = self.ring.first();
+        let first = place.and_then(|place| self.entries.get(place)?.as_ref());
+        first.is_some_and(|(qp, completion)| {
+            let is_receive = matches!(
+                completion.completed,
+                Completed::Receive | Completed::ReceiveOfWrite
+            );
+            is_receive && qp.lasting_fault(Place::Poll).is_some()
+        })
+    }
 }
 
 impl Cq {
@@ -113,6 +129,9 @@ impl Cq {
     /// Takes the first completion that is not of a closed queue pair.
     pub(super) fn poll(&self) -> Option<(Arc<Qp>, Completion)> {
         let mut queue = self.queue.lock();
+        if queue.is_held() {
+            return None;
+        }
         loop {
             let place = queue.ring.pop()?;
             let taken = queue.entries.get_mut(place).and_then(Option::take);
@@ -130,7 +149,20 @@ impl Cq {
         } else if queue.armed == Armed::No {
             queue.armed = Armed::Solicited;
         }
-        !queue.ring.is_empty()
+        !queue.ring.is_empty() && !queue.is_held()
+    }
+
+    /// Notifies a consumer that waits of completions that were kept back.
+    pub(super) fn release(&self) {
+        let mut queue = self.queue.lock();
+        let wakes = !queue.ring.is_empty() && queue.armed != Armed::No;
+        if wakes {
+            queue.armed = Armed::No;
+        }
+        drop(queue);
+        if wakes {
+            self.handle.notify();
+        }
     }
 
     /// Removes the completions of a queue pair.

@@ -69,7 +69,8 @@ fn show_faults(network: &Network, page: &mut ShowBuffer<'_>) -> Result {
     writeln!(page, "{done} {to_come}")
 }
 
-/// Adds a rule; `clear` forgets all, and lets the queue pairs flush that did not.
+/// Adds a rule; `clear` forgets all, lets the queue pairs flush that did not, and gives out the
+/// completions that were kept back.
 fn add_fault(network: ArcBorrow<'_, Network>, _: &StoreContext<'_>, text: &str) -> Result {
     if text != "clear" {
         return network.faults.lock().add(text).map_err(|BadRule| EINVAL);
@@ -77,6 +78,7 @@ fn add_fault(network: ArcBorrow<'_, Network>, _: &StoreContext<'_>, text: &str) 
     network.faults.lock().clear();
     for qp in network.engine.lock().qps() {
         qp.ring_doorbell();
+        qp.recv_cq.release();
     }
     Ok(())
 }

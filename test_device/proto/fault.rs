@@ -42,6 +42,10 @@ pub enum Fault {
     /// The queue pair does not flush what is posted to it while it is in the error state. Lasts
     /// until the rules are forgotten.
     NoFlush,
+    /// The completions of the queue pair's receives stay in the completion queue, and those behind
+    /// them, as if its software stood still; the peer's sends complete. Lasts until the rules are
+    /// forgotten.
+    HoldReceives,
 }
 
 /// Where a fault happens.
@@ -57,6 +61,8 @@ pub enum Place {
     ErrorState,
     /// Where the work requests of a queue pair in the error state are flushed.
     Flush,
+    /// In the call that polls the completion queue.
+    Poll,
 }
 
 /// A rule that makes no sense.
@@ -94,12 +100,13 @@ impl Fault {
             Self::Overrun | Self::Fatal => Place::Completion,
             Self::Refuse(_) => Place::ErrorState,
             Self::NoFlush => Place::Flush,
+            Self::HoldReceives => Place::Poll,
         }
     }
 
     /// Returns whether it is one of a queue pair, which lasts, and not of a work request.
     const fn lasts(self) -> bool {
-        matches!(self, Self::Refuse(_) | Self::NoFlush)
+        matches!(self, Self::Refuse(_) | Self::NoFlush | Self::HoldReceives)
     }
 }
 
@@ -144,6 +151,7 @@ impl Rule {
             (b"fatal", None, None, None) => Fault::Fatal,
             (b"refuse_error_state", None, Some(errno @ 1..=4095), None) => Fault::Refuse(errno),
             (b"no_flush", None, None, None) => Fault::NoFlush,
+            (b"hold_receives", None, None, None) => Fault::HoldReceives,
             _ => return None,
         };
         let counts = kind.is_some() || nth.is_some() || times.is_some();

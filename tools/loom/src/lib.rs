@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The lock-free types of `kernel_ext`, built over the atomics of [`loom`], which runs a test once
+//! for each order that
+//! the memory model lets the steps of its threads have: a weaker ordering fails a test here, where
+//! no machine that
+//! tests run on would ever show it.
+//!
+//! The files are the kernel's own. This crate takes the place of `kernel` and of `kernel_ext` for
+//! them.
+
+extern crate self as kernel;
+
+// An inline module with a path names a folder.
+#[path = "../../../kernel_ext/sync"]
+// Its calls of the kernel's C functions are unsafe; those here are not.
+#[allow(unused_unsafe, dead_code)]
+mod folder {
+    pub mod box_cell;
+    pub mod handoff;
+    pub mod rcu_arc;
+    pub mod set_once;
+    pub mod users;
+}
+
+pub mod cpu;
+pub mod percpu;
+pub mod sync;
+mod watched;
+
+pub use folder::{
+    box_cell::BoxCell, handoff::Handoff, handoff::Held, rcu_arc::RcuArc, set_once::SetOnce,
+    users::Users,
+};
+pub use watched::Watched;
+
+/// As in the kernel.
+pub mod prelude {
+    /// A box of the kernel has the same ways in and out.
+    pub type KBox<T> = Box<T>;
+
+    /// No call of these fails.
+    pub type Result<T = (), E = std::convert::Infallible> = std::result::Result<T, E>;
+}
+
+/// Time, of which a model has none.
+pub mod time {
+    /// A length of time.
+    pub struct Delta;
+
+    impl Delta {
+        /// As in the kernel.
+        pub const fn from_micros(_micros: i64) -> Self {
+            Self
+        }
+    }
+
+    /// Waits.
+    pub mod delay {
+        /// Lets the other threads go on.
+        pub fn fsleep(_time: super::Delta) {
+            loom::thread::yield_now();
+        }
+    }
+}
+
+/// The C functions that are called.
+pub mod bindings {
+    pub use crate::cpu::kick_all_cpus_sync;
+
+    /// Waits until no reader reads that did when this began.
+    pub fn synchronize_rcu() {
+        drop(crate::sync::rcu::READERS.write());
+    }
+}

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The atomics of `loom`, made when they are first used, since the kernel's types are made in
+//! constants. A test uses each once before it begins threads: loom compares that, too.
+
+use loom::sync::atomic as modelled;
+use std::sync::OnceLock;
+
+pub use loom::sync::atomic::Ordering;
+
+macro_rules! atomic {
+    ($(#[$doc:meta])* $name:ident$(<$of:ident>)?, $value:ty) => {
+        $(#[$doc])*
+        pub struct $name$(<$of>)? {
+            first: $value,
+            cell: OnceLock<modelled::$name$(<$of>)?>,
+        }
+
+        impl$(<$of>)? $name$(<$of>)? {
+            /// Creates one with this value.
+            pub const fn new(first: $value) -> Self {
+                Self { first, cell: OnceLock::new() }
+            }
+
+            fn cell(&self) -> &modelled::$name$(<$of>)? {
+                self.cell.get_or_init(|| modelled::$name::new(self.first))
+            }
+
+            /// As of `core`.
+            pub fn load(&self, order: Ordering) -> $value {
+                self.cell().load(order)
+            }
+
+            /// As of `core`.
+            pub fn store(&self, value: $value, order: Ordering) {
+                self.cell().store(value, order);
+            }
+
+            /// As of `core`.
+            pub fn swap(&self, value: $value, order: Ordering) -> $value {
+                self.cell().swap(value, order)
+            }
+
+            /// As of `core`.
+            pub fn compare_exchange(
+                &self, from: $value, to: $value, success: Ordering, failure: Ordering,
+            ) -> Result<$value, $value> {
+                self.cell().compare_exchange(from, to, success, failure)
+            }
+
+            /// The value; nobody else has access. A change through the reference is not seen.
+            pub fn get_mut(&mut self) -> &mut $value {
+                self.first = self.cell().load(Ordering::Relaxed);
+                &mut self.first
+            }
+        }
+    };
+}
+
+atomic!(
+    /// An atomic state.
+    AtomicU8,
+    u8
+);
+atomic!(
+    /// An atomic number.
+    AtomicU32,
+    u32
+);
+atomic!(
+    /// An atomic pointer.
+    AtomicPtr<T>,
+    *mut T
+);
+
+impl AtomicU32 {
+    /// As of `core`.
+    pub fn fetch_max(&self, value: u32, order: Ordering) -> u32 {
+        self.cell().fetch_max(value, order)
+    }
+}
+
+// SAFETY: As the atomic pointer of `core`, it is only a word.
+unsafe impl<T> Send for AtomicPtr<T> {}
+// SAFETY: As above.
+unsafe impl<T> Sync for AtomicPtr<T> {}
