@@ -20,6 +20,7 @@ pub mod connect_retry;
 pub mod credit;
 pub mod device;
 pub mod failover;
+pub mod fence;
 pub mod geometry;
 pub mod handshake;
 pub mod heartbeat;
@@ -92,6 +93,9 @@ pub const LINK_SETTLE_MS: u32 = 100;
 
 /// The maximum number of segments of an IO.
 pub const SEGMENTS_MAX: u16 = 128;
+
+/// The maximum number of pages of the memory region of an IO.
+pub const REGION_PAGES_MAX: u16 = SEGMENTS_MAX + agreement::PAGES_BESIDE;
 
 /// The listen backlog of a server.
 pub const LISTEN_BACKLOG: i32 = 64;

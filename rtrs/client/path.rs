@@ -7,10 +7,12 @@
 //! the end of the session, goes through [`Path::fail`] or [`Path::close`]; `recovery` carries out
 //! what follows.
 
+mod admission;
 pub(crate) mod connect;
 pub(crate) mod connections;
 pub(crate) mod drain;
 pub(crate) mod error;
+pub(crate) mod fence;
 pub(crate) mod heartbeat;
 pub(crate) mod recovery;
 pub(crate) mod resources;
@@ -44,7 +46,7 @@ use kernel_ext::{
     random,
     sync::{
         IrqLock,
-        RcuArc,
+        RcuLent,
         WaitQueue, //
     },
     workqueue::{
@@ -79,6 +81,7 @@ use crate::client::{
     path::{
         connections::Connections, //
         error::PathError,
+        fence::Question,
         heartbeat::Liveness,
         resources::Resources,
         setup::Setup,
@@ -109,7 +112,8 @@ pub(crate) struct Ends {
 
 /// One path of a session.
 ///
-/// Lock order: `attempts`, then the session's locks, then `recovery`, and `stale_connection` alone.
+/// Lock order: `attempts`, then the turn of a `question` of any path, then the session's locks,
+/// then `recovery`, and `stale_connection` alone.
 #[pin_data]
 pub(crate) struct Path {
     pub(crate) session: Arc<Session>,
@@ -138,9 +142,12 @@ pub(crate) struct Path {
     disconnected: AtomicU32,
     pub(crate) setup: Pin<KBox<Setup>>,
     pub(crate) liveness: Liveness,
+    #[pin]
+    pub(crate) question: Question,
     pub(crate) stats: Stats,
-    /// Set while the path is connected.
-    pub(crate) connections: RcuArc<Connections>,
+    /// Set while the path is connected. The teardown must be alone with what it takes out, as it
+    /// renews regions whose keys may be valid.
+    pub(crate) connections: RcuLent<Connections>,
     #[pin]
     tear_down: DelayedWork<Path, TEAR_DOWN>,
     #[pin]
@@ -249,8 +256,9 @@ impl Path {
                 disconnected: AtomicU32::new(0),
                 setup,
                 liveness: Liveness::new(),
+                question <- Question::new(),
                 stats,
-                connections: RcuArc::new(None),
+                connections: RcuLent::new(None),
                 tear_down <- new_delayed_work!("Path::tear_down"),
                 heartbeat <- new_delayed_work!("Path::heartbeat"),
                 reconnect <- new_delayed_work!("Path::reconnect"),

@@ -39,12 +39,16 @@ use kernel_ext::sync::atomic::{
     Ordering, //
 };
 use kernel_ext::{
+    new_irq_lock,
     percpu::{
         Counter,
         PerCpu, //
     },
     random,
-    sync::RcuArc, //
+    sync::{
+        IrqLock,
+        RcuArc, //
+    }, //
 };
 use rtrs_core::proto::{
     addr::{
@@ -54,6 +58,10 @@ use rtrs_core::proto::{
     agreement::{
         Agreement,
         Grant, //
+    },
+    fence::{
+        Fences,
+        Place, //
     },
     handshake::ConnectError,
     info,
@@ -132,6 +140,11 @@ pub struct Session {
     /// The chunks that must not be used yet.
     #[pin]
     pub(crate) quarantine: Quarantine,
+    /// The lives of paths of which the server may still execute a request.
+    #[pin]
+    pub(crate) fences: IrqLock<Fences<KVec<Option<Place>>>>,
+    /// The number of requests that wait until one of these is settled.
+    pub(crate) fenced_requests: AtomicU32,
     /// Held while the list of paths changes; sleeps.
     #[pin]
     pub(crate) paths_lock: Mutex<()>,
@@ -202,6 +215,7 @@ impl Session {
         random::fill(&mut uuid);
         let name = CString::try_from_fmt(fmt!("{}", param.name))?;
         let last_path = PerCpu::new()?;
+        let given_up = KVec::from_elem(None, PATHS_MAX, GFP_KERNEL)?;
         let admin_ids = Arc::pin_init(AdminIds::new(), GFP_KERNEL)?;
         let port = match param.port {
             0 => DEFAULT_PORT,
@@ -222,6 +236,8 @@ impl Session {
                 }),
                 paths: RcuArc::new(None),
                 quarantine <- Quarantine::new(),
+                fences <- new_irq_lock!(Fences::new(given_up)),
+                fenced_requests: AtomicU32::new(0),
                 paths_lock <- new_mutex!(()),
                 last_path,
                 policy: AtomicU8::new(Policy::default() as u8),

@@ -14,6 +14,7 @@ use crate::proto::{
         PathName, //
     },
     device::Unfit,
+    fence::BadFence,
     geometry::BadPayload,
     handshake::{
         ConnectError,
@@ -45,6 +46,7 @@ use crate::proto::{
 forward_display! {
     Addr,
     AddrError,
+    BadFence,
     BadPayload,
     ClientRdma,
     ClientState,

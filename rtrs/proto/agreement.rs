@@ -12,6 +12,9 @@ use super::handshake::ConnectError;
 /// The page size of memory registrations.
 const REGISTERED_PAGE: u32 = 4096;
 
+/// Pages of a registration that a request touches besides those that its size has.
+pub const PAGES_BESIDE: u16 = 2;
+
 /// The sizes of requests that a path supports, limited by the server and the adapter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant {
@@ -30,15 +33,20 @@ impl Grant {
     /// A registration has no gaps: only its first segment may begin inside a page, and only its
     /// last may end there. So segments of a request are registered together only if the adapter
     /// `keeps_page_offsets`: bounce buffers may have others than the memory that they stand for.
+    ///
+    /// A request that begins inside a page touches one page more than its size has, however few its
+    /// segments are: a piece of a huge page is one. The upper layer may have another page behind
+    /// the data: tuples of protection information.
     pub fn new(queue_depth: u16, chunk_data: u32, pages: u16, keeps_page_offsets: bool) -> Self {
-        let registered = u32::from(pages).saturating_mul(REGISTERED_PAGE);
+        let whole = pages.saturating_sub(PAGES_BESIDE);
+        let registered = u32::from(whole).saturating_mul(REGISTERED_PAGE);
         Self {
             queue_depth,
             max_io_size: chunk_data.min(registered),
             max_segments: if keeps_page_offsets {
-                pages
+                whole
             } else {
-                pages.min(1)
+                whole.min(1)
             },
         }
     }

@@ -5,9 +5,12 @@
 
 use core::fmt;
 
-use super::signal::{
-    QueueError,
-    QueueLimits, //
+use super::{
+    agreement::PAGES_BESIDE,
+    signal::{
+        QueueError,
+        QueueLimits, //
+    },
 };
 use ferro_proto::errno::Errno;
 
@@ -85,7 +88,8 @@ impl Capabilities {
         if self.iwarp {
             return Err(Unfit::Iwarp);
         }
-        if !self.fast_registration || self.pages_max == 0 {
+        let needed = PAGES_BESIDE as u32; // CAST: widening, in a const function.
+        if !self.fast_registration || self.pages_max <= needed {
             return Err(Unfit::NoFastRegistration);
         }
         Ok(())

@@ -7,8 +7,9 @@
 //! ever, so there is a limit. Otherwise it goes back to the upper layer, which decides how long it
 //! may wait.
 
-/// The number of times that a request is sent again before it goes back to the upper layer.
-pub const RESENDS_MAX: u8 = 8;
+/// The number of times that a request is sent again before it goes back to the upper layer, which
+/// pauses a request that comes back often: it may be the reason why its paths are lost.
+pub const RESENDS_MAX: u8 = 2;
 
 /// How often a request was sent again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,16 +3,21 @@
 //! The connect request and its response.
 
 use zerocopy::{
-    little_endian::U16,
+    little_endian::{
+        U16,
+        U32, //
+    },
     FromBytes, //
 };
 
 use super::{
     device::Unfit,
+    fence::Life,
     geometry::Geometry,
     wire::{
         ConnectRequest,
         ConnectResponse,
+        FENCES,
         FIRST_CONN,
         NEW_RKEY, //
     },
@@ -38,6 +43,8 @@ pub struct Connect {
     pub paths_uuid: [u8; 16],
     /// Set if no session with this `paths_uuid` exists yet, or if the session was connected before.
     pub first_conn: bool,
+    /// The client knows the fence message.
+    pub fences: bool,
 }
 
 /// The reason why a server rejects a connect request.
@@ -131,7 +138,8 @@ impl Connect {
             sess_uuid: self.sess_uuid,
             paths_uuid: self.paths_uuid,
             first_conn: if self.first_conn { FIRST_CONN } else { 0 },
-            reserved: [0; 11],
+            extension: U32::new(if self.fences { FENCES } else { 0 }),
+            reserved: [0; 7],
         }
     }
 
@@ -161,6 +169,7 @@ impl Connect {
             sess_uuid: msg.sess_uuid,
             paths_uuid: msg.paths_uuid,
             first_conn: msg.first_conn & FIRST_CONN != 0,
+            fences: msg.extension.get() == FENCES,
         })
     }
 
@@ -209,6 +218,8 @@ pub struct Accepted {
     pub max_hdr_size: u32,
     /// The server invalidates its keys and sends a new one with each response.
     pub new_rkey: bool,
+    /// The name of the path's life at a server that knows the fence message.
+    pub life: Option<Life>,
 }
 
 /// The reason why a client closes a connection after the server's response.
@@ -304,6 +315,10 @@ pub fn accepted(private_data: &[u8], queue_depth: Option<u16>) -> Result<Accepte
         max_io_size: io,
         max_hdr_size: hdr,
         new_rkey: msg.flags.get() & NEW_RKEY != 0,
+        life: match msg.extension.get() {
+            FENCES => Life::new(msg.session.get(), msg.path_number.get()),
+            _ => None,
+        },
     })
 }
 

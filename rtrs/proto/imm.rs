@@ -16,6 +16,8 @@ const RESPONSE: u32 = 1;
 const RESPONSE_INVALIDATED: u32 = 2;
 const HEARTBEAT: u32 = 8;
 const HEARTBEAT_ACK: u32 = 9;
+const FENCE: u32 = 10;
+const FENCED: u32 = 11;
 
 /// The response of a server to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,6 +82,11 @@ pub enum Imm {
     Heartbeat,
     /// Either direction: the acknowledgement of a heartbeat.
     HeartbeatAck,
+    /// Client to server, if both know it: the fence message. The client has given up the path of
+    /// this number, 28 bits.
+    Fence(u32),
+    /// Server to client: the answer to it, with the same number.
+    Fenced(u32),
 }
 
 /// An immediate of an unknown kind.
@@ -105,6 +112,8 @@ impl Imm {
             }
             Imm::Heartbeat => HEARTBEAT << IMM_PAYLOAD_BITS,
             Imm::HeartbeatAck => HEARTBEAT_ACK << IMM_PAYLOAD_BITS,
+            Imm::Fence(number) => (FENCE << IMM_PAYLOAD_BITS) | (number & PAYLOAD_MASK),
+            Imm::Fenced(number) => (FENCED << IMM_PAYLOAD_BITS) | (number & PAYLOAD_MASK),
         }
     }
 
@@ -120,6 +129,8 @@ impl Imm {
             }),
             HEARTBEAT => Ok(Imm::Heartbeat),
             HEARTBEAT_ACK => Ok(Imm::HeartbeatAck),
+            FENCE => Ok(Imm::Fence(raw & PAYLOAD_MASK)),
+            FENCED => Ok(Imm::Fenced(raw & PAYLOAD_MASK)),
             _ => Err(UnknownImm(raw)),
         }
     }

@@ -48,6 +48,9 @@ pub struct Chunk {
     /// The lost request is in flight in this chunk again; the value is the chunk of its current
     /// tag.
     lent_to: Option<u16>,
+    /// A request was in flight here at the last [`look`](Quarantine::look), and no other one has
+    /// used the chunk since.
+    was_in_flight: bool,
 }
 
 impl Chunk {
@@ -61,6 +64,15 @@ impl Chunk {
 pub struct Ticket {
     chunk: u16,
     loss: u64,
+    /// The request is not sent again before this time.
+    paused_until_ms: u64,
+}
+
+impl Ticket {
+    /// Returns whether the request is not to be sent yet.
+    pub const fn is_paused(self, now_ms: u64) -> bool {
+        now_ms < self.paused_until_ms
+    }
 }
 
 /// The chunk of a request.
@@ -84,6 +96,8 @@ pub struct Quarantine<C> {
     held: u32,
     /// The numbers of the existing paths.
     paths: Paths,
+    /// Requests may be paused until this time.
+    paused_until_ms: u64,
 }
 
 impl<C: DerefMut<Target = [Chunk]>> Quarantine<C> {
@@ -94,6 +108,7 @@ impl<C: DerefMut<Target = [Chunk]>> Quarantine<C> {
             losses: 0,
             held: 0,
             paths: 0,
+            paused_until_ms: 0,
         }
     }
 
@@ -116,6 +131,22 @@ impl<C: DerefMut<Target = [Chunk]>> Quarantine<C> {
         self.chunks
             .get(usize::from(chunk))
             .is_some_and(Chunk::is_held)
+    }
+
+    /// Returns whether the next request that uses the chunk has to [`take`](Self::take) it.
+    pub fn must_take(&self, chunk: u16) -> bool {
+        self.chunks
+            .get(usize::from(chunk))
+            .is_some_and(|c| c.is_held() || c.was_in_flight)
+    }
+
+    /// Notes whether a request is in flight in a chunk now; returns whether the same request was at
+    /// the last look and is still. Chunks of which [`Self::must_take`] says so are taken meanwhile.
+    pub fn look(&mut self, chunk: u16, is_in_flight: bool) -> bool {
+        let Some(chunk) = self.chunks.get_mut(usize::from(chunk)) else {
+            return false;
+        };
+        core::mem::replace(&mut chunk.was_in_flight, is_in_flight) && is_in_flight
     }
 
     /// Changes a chunk and updates the number of held chunks.
@@ -162,24 +193,56 @@ impl<C: DerefMut<Target = [Chunk]>> Quarantine<C> {
             c.paths |= bit(path);
             c.loss = loss;
         });
-        Ticket { chunk, loss }
+        Ticket {
+            chunk,
+            loss,
+            paused_until_ms: 0,
+        }
+    }
+
+    /// Pauses a lost request: the caller does not send it before `until_ms`. As its chunk may be
+    /// free by then, requests show their tickets as long as [`Self::is_any_paused`].
+    pub fn pause(&mut self, ticket: Ticket, until_ms: u64) -> Ticket {
+        self.paused_until_ms = self.paused_until_ms.max(until_ms);
+        Ticket {
+            paused_until_ms: until_ms,
+            ..ticket
+        }
+    }
+
+    /// Returns whether a request may be paused.
+    pub fn is_any_paused(&self, now_ms: u64) -> bool {
+        now_ms < self.paused_until_ms
+    }
+
+    /// Returns whether the chunk of this ticket is held for its request, which is not in flight.
+    fn waits_for(&self, ticket: Ticket) -> bool {
+        let chunk = self.chunks.get(usize::from(ticket.chunk));
+        chunk.is_some_and(|c| c.is_held() && c.loss == ticket.loss && c.lent_to.is_none())
+    }
+
+    /// Returns whether [`Self::take`] has a chunk for a request.
+    pub fn may_take(&self, own: u16, ticket: Option<Ticket>) -> bool {
+        ticket.is_some_and(|ticket| self.waits_for(ticket)) || !self.is_held(own)
     }
 
     /// Chooses the chunk of a request whose tag stands for chunk `own`; returns `None` if it has to
     /// wait. A lost request uses its previous chunk while that is held; in another chunk the server
     /// could execute its first copy after it.
     pub fn take(&mut self, own: u16, ticket: Option<Ticket>) -> Option<Place> {
-        if let Some(ticket) = ticket {
-            let first = self.chunks.get(usize::from(ticket.chunk)).copied();
-            if first.is_some_and(|c| c.is_held() && c.loss == ticket.loss && c.lent_to.is_none()) {
-                self.change(ticket.chunk, |c| c.lent_to = Some(own));
-                return Some(Place {
-                    chunk: ticket.chunk,
-                    is_again: true,
-                });
-            }
+        if let Some(ticket) = ticket.filter(|ticket| self.waits_for(*ticket)) {
+            self.change(ticket.chunk, |c| c.lent_to = Some(own));
+            return Some(Place {
+                chunk: ticket.chunk,
+                is_again: true,
+            });
         }
-        (!self.is_held(own)).then_some(Place {
+        if self.is_held(own) {
+            return None;
+        }
+        // The previous request in it has ended.
+        self.change(own, |c| c.was_in_flight = false);
+        Some(Place {
             chunk: own,
             is_again: false,
         })
@@ -244,6 +307,15 @@ const PATIENCE_MS: u64 = 10_000;
 const PATIENCE_MAX_MS: u64 = 640_000;
 /// The time without a waiting request after which none is assumed to wait.
 const LAPSE_MS: u64 = 60_000;
+/// The time after which what waits counts more than requests in flight that may fail for it. Some
+/// are always in flight on a busy session, and a device that waits would never be opened. A quarter
+/// of [`WAIT_MIN_MS`], so that three tries fall into it here as well.
+const HOLD_BACK_MS: u64 = WAIT_MIN_MS / 4;
+/// The time for which a request may be in flight without an answer before the server is assumed not
+/// to end it soon, as when a disk there hangs. The server frees no session before: an outage would
+/// last as long as the disk hangs, for all disks. Requests that take less time are drained within
+/// an outage of [`AWAY_S`].
+const UNANSWERED_MS: u64 = 5000;
 /// The maximum time of an outage that a [`Shortage`] starts, in which the server frees the session.
 const AWAY_S: u32 = 10;
 /// The time without a path in such an outage, in milliseconds.
@@ -260,14 +332,30 @@ const WAIT_MIN_MS: u64 = 60_000;
 pub struct Shortage {
     /// The first and the last time that a request found its chunk held.
     refused_ms: Option<(u64, u64)>,
+    /// The time when a device was not opened because of a lost request.
+    needed_ms: Option<u64>,
     patience_ms: u64,
+    /// The time of the last look at the requests in flight.
+    looked_ms: Option<u64>,
+    /// A request was in flight at that look and the one before; or there was none before.
+    may_hang: bool,
+}
+
+/// A look at the requests in flight, which [`Shortage::looked`] ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "the requests are to be looked at"]
+pub struct Look {
+    is_first: bool,
 }
 
 impl Shortage {
     /// No request waits.
     pub const NONE: Self = Self {
         refused_ms: None,
+        needed_ms: None,
         patience_ms: PATIENCE_MS,
+        looked_ms: None,
+        may_hang: true,
     };
 
     /// Handles a request whose chunk is held; the request asks again repeatedly.
@@ -280,27 +368,63 @@ impl Shortage {
         };
     }
 
+    /// Handles a device that is not opened before the lost requests have ended. An administrator
+    /// asks again, or not, at any time, so this does not lapse. If no chunk is `held` any more they
+    /// have ended, and the device waits for nothing.
+    pub fn needed(&mut self, now_ms: u64, held: u32) {
+        if held != 0 {
+            self.needed_ms.get_or_insert(now_ms);
+        }
+    }
+
     /// Handles that no chunk is held any more.
     pub fn end(&mut self) {
         *self = Self::NONE;
     }
 
-    /// Returns whether to disconnect all paths now. The `in_flight` requests wait meanwhile, so the
-    /// paths stay connected while there are any and `setting` lets requests fail earlier.
-    pub fn is_too_long(&mut self, setting: FastIoFail, in_flight: u32) -> bool {
-        let impatient = matches!(setting, FastIoFail::After(s) if s <= AWAY_S);
-        match self.refused_ms {
-            Some((first_ms, last_ms))
-                if last_ms.saturating_sub(first_ms) >= self.patience_ms
-                    && (in_flight == 0 || !impatient) =>
-            {
-                self.refused_ms = None;
-                let longer_ms = self.patience_ms.saturating_add(self.patience_ms / 2);
-                self.patience_ms = longer_ms.min(PATIENCE_MAX_MS);
-                true
-            }
-            _ => false,
+    /// Returns how long something has waited at `now_ms`.
+    fn waited_ms(&self, now_ms: u64) -> u64 {
+        let refused_ms = self
+            .refused_ms
+            .map_or(0, |(first_ms, last_ms)| last_ms.saturating_sub(first_ms));
+        let needed_ms = self.needed_ms.map_or(0, |ms| now_ms.saturating_sub(ms));
+        refused_ms.max(needed_ms)
+    }
+
+    /// Begins a look at the requests in flight, if something waits and the last look was long ago:
+    /// [`Quarantine::look`] of each chunk follows.
+    pub fn look(&mut self, now_ms: u64) -> Option<Look> {
+        let is_due = |ms| now_ms.saturating_sub(ms) >= UNANSWERED_MS;
+        let is_waiting = self.refused_ms.is_some() || self.needed_ms.is_some();
+        if !is_waiting || !self.looked_ms.is_none_or(is_due) {
+            return None;
         }
+        let is_first = self.looked_ms.replace(now_ms).is_none();
+        Some(Look { is_first })
+    }
+
+    /// Ends a look; `is_any_unanswered`: a request was in flight at the look before and still is.
+    pub fn looked(&mut self, look: Look, is_any_unanswered: bool) {
+        self.may_hang = look.is_first || self.looked_ms.is_none() || is_any_unanswered;
+    }
+
+    /// Returns whether to disconnect all paths now. The `in_flight` requests wait meanwhile: the
+    /// paths stay connected longer while there are any and `setting` lets requests fail earlier,
+    /// and as long as one gets no answer, which the server would wait for.
+    pub fn is_too_long(&mut self, now_ms: u64, setting: FastIoFail, in_flight: u32) -> bool {
+        let impatient = matches!(setting, FastIoFail::After(s) if s <= AWAY_S);
+        let patience_ms = match impatient && in_flight != 0 {
+            true => self.patience_ms.max(HOLD_BACK_MS),
+            false => self.patience_ms,
+        };
+        let is_in_vain = in_flight != 0 && self.may_hang;
+        if is_in_vain || self.waited_ms(now_ms) < patience_ms {
+            return false;
+        }
+        (self.refused_ms, self.needed_ms) = (None, None);
+        let longer_ms = self.patience_ms.saturating_add(self.patience_ms / 2);
+        self.patience_ms = longer_ms.min(PATIENCE_MAX_MS);
+        true
     }
 }
 

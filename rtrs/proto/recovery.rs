@@ -205,14 +205,20 @@ impl Recovery {
         }
     }
 
+    /// Returns whether the client itself has ended the life: the peer's adapter may still work.
+    pub const fn is_abandoned(&self) -> bool {
+        self.is_abandoned
+    }
+
     /// Returns how long the teardown waits at most until the peer has disconnected all
-    /// connections, before it sends their requests again, in milliseconds.
+    /// connections, before it sends their requests again, in milliseconds. A server that
+    /// `knows_fences` is asked instead, if there is a path for that.
     ///
     /// A peer moves its queue pair to the error state before it disconnects, so no packet of the
     /// connection reaches its memory after that. A connection that has failed by itself has sent
     /// nothing for some time, and a disconnect would not get through.
-    pub const fn peer_disconnect_ms(&self) -> u32 {
-        if self.is_abandoned {
+    pub const fn peer_disconnect_ms(&self, knows_fences: bool) -> u32 {
+        if self.is_abandoned && !knows_fences {
             PEER_DISCONNECT_MS
         } else {
             0

@@ -28,18 +28,6 @@ impl fmt::Display for IoCounts {
     }
 }
 
-impl IoCounts {
-    /// Returns the sum with another CPU's counts.
-    pub const fn plus(self, other: Self) -> Self {
-        Self {
-            reads: self.reads.wrapping_add(other.reads),
-            read_bytes: self.read_bytes.wrapping_add(other.read_bytes),
-            writes: self.writes.wrapping_add(other.writes),
-            written_bytes: self.written_bytes.wrapping_add(other.written_bytes),
-        }
-    }
-}
-
 /// `stats/rdma` of a client's path: `rcnt rbytes wcnt wbytes inflight failover`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct ClientRdma {

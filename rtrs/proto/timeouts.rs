@@ -12,6 +12,30 @@ pub const ONE_PATH_ANSWER_MS: u32 = 5000;
 /// milliseconds.
 pub const UNDRAINED_MS: u32 = 5_000;
 
+/// The time for the whole set-up of a path at a server, in milliseconds: four times that between
+/// two of its connections.
+pub const SET_UP_MS: u32 = 4 * CONNECT_TIMEOUT_MS;
+
+/// Returns how many milliseconds a client has left for its next connection, or for its info
+/// request, `idle_ms` after its last one and `age_ms` after its first.
+///
+/// # Errors
+///
+/// Returns the time that has passed, as the error of the path.
+pub const fn set_up_left_ms(idle_ms: u32, age_ms: u32) -> Result<u32, u32> {
+    if idle_ms >= CONNECT_TIMEOUT_MS {
+        return Err(CONNECT_TIMEOUT_MS);
+    }
+    if age_ms >= SET_UP_MS {
+        return Err(SET_UP_MS);
+    }
+    let (next_ms, all_ms) = (
+        CONNECT_TIMEOUT_MS.saturating_sub(idle_ms),
+        SET_UP_MS.saturating_sub(age_ms),
+    );
+    Ok(if next_ms < all_ms { next_ms } else { all_ms })
+}
+
 /// Time for a step of most attempts to connect a path again, in milliseconds.
 const AGAIN_MS: u32 = 1500;
 

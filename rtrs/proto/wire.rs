@@ -20,6 +20,7 @@ use zerocopy_derive::{
 };
 
 use super::{
+    fence::Life,
     geometry::Geometry,
     HDR_SIZE_MAX,
     MAGIC,
@@ -50,6 +51,9 @@ pub const TAIL_LEN_MAX: u32 = 64;
 pub const NEW_RKEY: u32 = 1 << 1;
 /// Bit of [`ConnectRequest::first_conn`].
 pub const FIRST_CONN: u8 = 1 << 0;
+/// `FNC1` in [`ConnectRequest::extension`] and [`ConnectResponse::extension`]: the peer knows the
+/// fence message (decision 0023). A server says so only to a client that has said it.
+pub const FENCES: u32 = 0x3143_4e46;
 
 /// One remote buffer.
 #[derive(
@@ -103,8 +107,10 @@ pub struct ConnectRequest {
     pub paths_uuid: [u8; 16],
     /// [`FIRST_CONN`] or 0.
     pub first_conn: u8,
+    /// [`FENCES`] or 0. (Protocol 2.0 reserves it.)
+    pub extension: U32,
     /// 0.
-    pub reserved: [u8; 11],
+    pub reserved: [u8; 7],
 }
 
 /// `con_rsp`: private data of an accept and of a reject.
@@ -127,13 +133,24 @@ pub struct ConnectResponse {
     pub max_hdr_size: U32,
     /// [`NEW_RKEY`] or 0.
     pub flags: U32,
+    /// [`FENCES`] or 0. (Protocol 2.0 reserves it, and what follows.)
+    pub extension: U32,
+    /// With [`FENCES`]: the number of this life of the path in its session, from 1.
+    pub path_number: U32,
+    /// With [`FENCES`]: the session at the server, from its first path to the end of its last one.
+    pub session: U64,
     /// 0.
-    pub reserved: [u8; 36],
+    pub reserved: [u8; 20],
 }
 
 impl ConnectResponse {
-    /// Creates the accept of a connection to chunks of this geometry.
-    pub const fn accept(geometry: &Geometry, new_rkey: bool) -> Self {
+    /// Creates the accept of a connection to chunks of this geometry. `life` is for a client that
+    /// knows the fence message.
+    pub const fn accept(geometry: &Geometry, new_rkey: bool, life: Option<Life>) -> Self {
+        let (extension, path_number, session) = match life {
+            Some(life) => (FENCES, life.number(), life.session()),
+            None => (0, 0, 0),
+        };
         Self {
             magic: U16::new(MAGIC),
             version: U16::new(VERSION),
@@ -142,7 +159,10 @@ impl ConnectResponse {
             max_io_size: U32::new(geometry.chunk_size().saturating_sub(HDR_SIZE_MAX)),
             max_hdr_size: U32::new(HDR_SIZE_MAX),
             flags: U32::new(if new_rkey { NEW_RKEY } else { 0 }),
-            reserved: [0; 36],
+            extension: U32::new(extension),
+            path_number: U32::new(path_number),
+            session: U64::new(session),
+            reserved: [0; 20],
         }
     }
 
@@ -156,7 +176,10 @@ impl ConnectResponse {
             max_io_size: U32::new(0),
             max_hdr_size: U32::new(0),
             flags: U32::new(0),
-            reserved: [0; 36],
+            extension: U32::new(0),
+            path_number: U32::new(0),
+            session: U64::new(0),
+            reserved: [0; 20],
         }
     }
 }
@@ -290,6 +313,13 @@ impl ReadMessage {
             },
             reply,
         }
+    }
+
+    /// Returns the message of a read whose key the client invalidates itself.
+    #[inline]
+    pub const fn without_invalidation(mut self) -> Self {
+        self.head.flags = U16::new(0);
+        self
     }
 
     /// Returns the message of a read whose data ends in the response.

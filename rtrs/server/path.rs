@@ -6,6 +6,7 @@ pub(crate) mod chunks;
 pub(crate) mod connections;
 pub(crate) mod error;
 pub(crate) mod fence;
+pub(crate) mod fence_message;
 pub(crate) mod heartbeat;
 pub(crate) mod info;
 mod state;
@@ -31,6 +32,7 @@ use kernel::{
         Work, //
     },
 };
+use kernel_ext::ratelimit::RateLimit;
 use kernel_ext::sync::atomic::{
     AtomicBool,
     AtomicU32,
@@ -56,6 +58,7 @@ use rtrs_core::proto::{
         Known, //
     },
     device::Division,
+    fence::Life,
     geometry::Geometry,
     handshake::{
         Connect,
@@ -76,6 +79,7 @@ use crate::server::{
         connections::Connections,
         error::PathError,
         fence::Fencing,
+        fence_message::FenceMessage,
         heartbeat::Liveness,
         info::InfoExchange,
         state::State,
@@ -102,6 +106,8 @@ pub(crate) struct Path {
     uuid: [u8; 16],
     /// The client's count of connects when this path was created.
     recon_cnt: u16,
+    /// The name of this path in fence messages, if the client knows them.
+    pub(crate) life: Option<Life>,
     /// Connections that the client has announced.
     connection_count: u16,
     /// A copy of the session's.
@@ -125,6 +131,7 @@ pub(crate) struct Path {
     pub(crate) info: InfoExchange,
     #[pin]
     pub(crate) fencing: Fencing,
+    pub(crate) fence_message: FenceMessage,
     /// The device has not flushed the connections; used by the teardown.
     is_undrained: AtomicBool,
     service: SetOnce<Arc<dyn SessionService>>,
@@ -143,9 +150,15 @@ pub(crate) struct Path {
     tick: DelayedWork<Path, 1>,
     #[pin]
     resume: Work<Path, 2>,
+    /// When the path was made.
+    begun: Instant<Monotonic>,
     /// Dropped last.
-    _charge: Charge,
+    charge: Charge,
 }
+
+/// Lines about paths that are closed: clients cause them. More than a server of many paths has at
+/// once when a link of it goes down.
+static FAILED: RateLimit = RateLimit::new(5000, 256);
 
 impl_has_work! {
     impl HasWork<Self, 0> for Path { self.work }
@@ -193,6 +206,7 @@ impl Path {
                 session: session.clone(),
                 uuid: connect.sess_uuid,
                 recon_cnt: connect.recon_cnt,
+                life: connect.fences.then(|| session.next_life()).flatten(),
                 connection_count: connect.cid_num,
                 geometry: *session.geometry(),
                 always_invalidate: session.always_invalidate(),
@@ -206,6 +220,7 @@ impl Path {
                 chunks <- chunks,
                 info <- info,
                 fencing <- Fencing::new(),
+                fence_message: FenceMessage::new(),
                 is_undrained: AtomicBool::new(false),
                 service: SetOnce::new(),
                 counted: AtomicBool::new(false),
@@ -215,7 +230,8 @@ impl Path {
                 work <- new_work!("Path::work"),
                 tick <- new_delayed_work!("Path::tick"),
                 resume <- new_work!("Path::resume"),
-                _charge: charge,
+                begun: Instant::now(),
+                charge,
             }),
             GFP_KERNEL,
         )?;
@@ -247,6 +263,16 @@ impl Path {
     pub(crate) fn joined(&self) -> Option<Arc<Connections>> {
         let _joined = self.joined.lock();
         self.connections.get()
+    }
+
+    /// Charges the memory of a connection, `bytes`; `ENOMEM`.
+    fn charge_connection(&self, bytes: u64) -> Result<Charge> {
+        self.charge.another(bytes)
+    }
+
+    /// Returns the milliseconds since the path was made.
+    pub(crate) fn age_ms(&self) -> u32 {
+        u32::try_from(self.begun.elapsed().as_millis()).unwrap_or(u32::MAX)
     }
 
     /// Returns the milliseconds since the last connection was added.
@@ -297,6 +323,11 @@ impl Path {
     fn released_while_closing(&self) {
         self.chunks.wake_teardown();
         fence::resume_peers(self);
+    }
+
+    /// Returns whether the path has this number in fence messages.
+    pub(crate) fn is_number(&self, number: u32) -> bool {
+        self.life.is_some_and(|life| life.number() == number)
     }
 
     /// Returns the completion vector of the next connection, which spreads them over the device's.
@@ -367,7 +398,13 @@ impl Path {
     /// Logs why the path is closed.
     #[cold]
     pub(crate) fn log_failure(&self, why: PathError<'_>) {
+        let Some(suppressed) = FAILED.allow() else {
+            return;
+        };
         pr_err!("{}: {}, path closed\n", self.label(), why);
+        if suppressed > 0 {
+            pr_err!("{} more paths were closed\n", suppressed);
+        }
     }
 
     /// Handles a request that came while the path was not up; returns whether it is served, as the
@@ -414,7 +451,8 @@ impl Path {
         workqueue::mod_delayed::<Path, 1>(self.clone(), delay_ms);
     }
 
-    /// Queues the work item that checks deferred requests again. Any context.
+    /// Queues the work item that checks deferred requests, and a fence message that waits for its
+    /// answer, again. Any context.
     pub(crate) fn queue_resume(self: &Arc<Self>) {
         // If it runs already it will run once more.
         let _ = self.session.queue().enqueue::<Arc<Path>, 2>(self.clone());

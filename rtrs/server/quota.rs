@@ -56,6 +56,11 @@ impl Charge {
             bytes,
         })
     }
+
+    /// Charges `bytes` for something else; as [`Self::new`].
+    pub(crate) fn another(&self, bytes: u64) -> Result<Self> {
+        Self::new(&self.shared, bytes)
+    }
 }
 
 impl Drop for Charge {

@@ -16,10 +16,23 @@ use kernel::{
 };
 use kernel_ext::{
     pages::PageBlock,
-    sync::RcuArc,
+    random,
+    sync::{
+        atomic::{
+            AtomicU32,
+            Ordering::Relaxed, //
+        },
+        RcuArc, //
+    },
     workqueue::WorkQueue, //
 };
-use rtrs_core::proto::geometry::Geometry;
+use rtrs_core::proto::{
+    fence::{
+        self,
+        Life, //
+    },
+    geometry::Geometry, //
+};
 
 use crate::server::{
     io::operation::Operation,
@@ -77,6 +90,10 @@ struct Link {
 pub struct Session {
     pub(crate) registry: Arc<Registry>,
     uuid: [u8; 16],
+    /// A random number, by which a client tells this session from its predecessors.
+    incarnation: u64,
+    /// The number of the last path that got one; written with the lock of `paths` held.
+    last_number: AtomicU32,
     chunks: KVVec<Arc<PageBlock>>,
     name: SetOnce<CString>,
     /// Paths in any state, those being torn down included.
@@ -108,10 +125,14 @@ impl Session {
             let chunk = PageBlock::new(order)?;
             chunks.push(Arc::new(chunk, GFP_KERNEL)?, GFP_KERNEL)?;
         }
+        let mut incarnation = [0; 8];
+        random::fill(&mut incarnation);
         Arc::pin_init(
             pin_init!(Self {
                 registry: registry.clone(),
                 uuid,
+                incarnation: u64::from_ne_bytes(incarnation),
+                last_number: AtomicU32::new(0),
                 chunks,
                 name: SetOnce::new(),
                 paths <- new_mutex!(KVec::new(), "Session::paths"),
@@ -152,6 +173,19 @@ impl Session {
             Some(old) => **old == *name,
             None => self.name.populate(name),
         }
+    }
+
+    /// Returns the name of the next path whose client knows the fence message; `None` if all names
+    /// are used up. The caller holds the lock of `paths`.
+    pub(crate) fn next_life(&self) -> Option<Life> {
+        let number = fence::next_number(self.last_number())?;
+        self.last_number.store(number, Relaxed);
+        Life::new(self.incarnation, number)
+    }
+
+    /// Returns the number of the last path that got one. Any context.
+    pub(crate) fn last_number(&self) -> u32 {
+        self.last_number.load(Relaxed)
     }
 
     /// Returns whether this is the session with the client's identifier.
@@ -214,7 +248,8 @@ impl Session {
                 Ok(())
             }
             (files, service) => {
-                let error = files.err().unwrap_or(EIO);
+                let refused = service.as_ref().err().copied();
+                let error = files.err().or(refused).unwrap_or(EIO);
                 if link.paths == 0 {
                     if let Ok(service) = service {
                         service.link_down();

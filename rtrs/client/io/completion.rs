@@ -88,9 +88,10 @@ impl ConnectionContext {
             errno => failed(errno),
         };
         let invalidated = response.invalidated
+            && held.is_asked
             && self
-                .invalidations()
-                .prove(held.mr.key(), held.invalidations);
+                .invalidations
+                .prove(held.mr.key(), held.keys.since(), held.sent_at);
         match held.data {
             DataMapping::None => self.end(requests, held, id, result),
             DataMapping::FastRegRead if invalidated && held.tail_len == 0 => {
@@ -100,7 +101,7 @@ impl ConnectionContext {
                 held.result = result;
                 self.answered_with_tail(live, n, wc, held, id);
             }
-            // The server did not invalidate the key that it was asked to.
+            // The server was not asked to invalidate the key, or did not.
             DataMapping::FastRegRead => self.invalidate(qp, held, id, result),
             DataMapping::Sges | DataMapping::FastReg if sent => {
                 self.end(requests, held, id, result)

@@ -9,7 +9,6 @@ use kernel::{
 };
 use kernel_ext::sync::atomic::{
     AtomicU32,
-    AtomicU64,
     Ordering, //
 };
 use kernel_ext::sync::SetOnce;
@@ -29,7 +28,6 @@ use rtrs_core::proto::{
         Imm,
         Response, //
     },
-    invalidation::Invalidations,
     signal::ADMIN_RECEIVES,
     wire::{
         RkeyResponse,
@@ -38,7 +36,10 @@ use rtrs_core::proto::{
 };
 
 use crate::client::{
-    io::table::RequestTable,
+    io::{
+        invalidations::Invalidations,
+        table::RequestTable, //
+    },
     path::{
         error::PathError,
         Path, //
@@ -184,9 +185,8 @@ pub(crate) struct ConnectionContext {
     ready: SetOnce<Ready>,
     /// Set when the server has answered the info request.
     live: SetOnce<Live>,
-    /// The [`Invalidations`]. Only completion handlers of this queue pair change it, one after the
-    /// other.
-    invalidations: AtomicU64,
+    /// The keys that the server has invalidated by messages.
+    pub(crate) invalidations: Invalidations,
     /// Sends so far, from 1.
     sends: AtomicU32,
     /// A send whose number has none of these bits is signaled.
@@ -218,7 +218,7 @@ impl ConnectionContext {
             tags,
             ready: SetOnce::new(),
             live: SetOnce::new(),
-            invalidations: AtomicU64::new(Invalidations::NONE.to_bits()),
+            invalidations: Invalidations::new(),
             sends: AtomicU32::new(1),
             signal_mask,
             done,
@@ -232,6 +232,8 @@ impl ConnectionContext {
 
     /// Provides what [`Self::post_receives`] needs.
     pub(crate) fn introduce(&self, ready: Ready) {
+        // No receive is posted yet.
+        self.invalidations.show(ready.requests.now());
         self.ready.populate(ready);
     }
 
@@ -310,22 +312,9 @@ impl ConnectionContext {
         }
     }
 
-    /// Returns the keys that the server has invalidated by messages.
-    #[inline(always)]
-    pub(crate) fn invalidations(&self) -> Invalidations {
-        Invalidations::from_bits(self.invalidations.load(Ordering::Relaxed))
-    }
-
-    /// Counts a message that has invalidated `key`.
-    #[inline(always)]
-    fn invalidated(&self, key: u32) {
-        let after = self.invalidations().and(key);
-        self.invalidations.store(after.to_bits(), Ordering::Relaxed);
-    }
-
     /// Handles a message that is not a response.
     #[cold]
-    fn other(&self, qp: &Qp<Self>, imm: u32, written: bool) {
+    fn other(&self, qp: &Qp<Self>, live: &Live, imm: u32, written: bool) {
         match Imm::decode(imm) {
             Err(e) => self.fail(PathError::Immediate(e.0)),
             Ok(Imm::Heartbeat | Imm::HeartbeatAck) if self.cid != 0 || !written => {
@@ -337,7 +326,16 @@ impl ConnectionContext {
                 }
             }
             Ok(Imm::HeartbeatAck) => self.path.liveness.acknowledged(),
-            Ok(Imm::Request { .. } | Imm::Response(_)) => self.fail(PathError::Immediate(imm)),
+            Ok(Imm::Fenced(number)) => {
+                let is_own = self.cid == 0 && written;
+                let life = live.requests.granted.life.filter(|_| is_own);
+                if !self.path.fenced(life, number) {
+                    self.fail(PathError::Immediate(imm));
+                }
+            }
+            Ok(Imm::Request { .. } | Imm::Response(_) | Imm::Fence(_)) => {
+                self.fail(PathError::Immediate(imm));
+            }
         }
     }
 
@@ -401,18 +399,22 @@ impl QpHandler for ConnectionContext {
                 Some(response) => context.answered(qp, live, tag, wc, response),
                 None => {
                     let written = wc.opcode() == Opcode::ReceiveRdmaWithImm;
-                    context.other(qp, imm, written);
+                    context.other(qp, live, imm, written);
                 }
             }
         } else if let Some(key) = wc.invalidated_key() {
-            context.invalidated(key);
+            context.invalidations.came(key);
         } else {
             return context.fail(PathError::Receive);
         }
         match live.receives.consumed(qp) {
             Ok(false) => {}
-            // No response of a write polls for the completions of reads.
-            Ok(true) => context.poll_send_cq(),
+            Ok(true) => {
+                let batches = live.receives.batches();
+                context.invalidations.posted(live.requests.now(), batches);
+                // No response of a write polls for the completions of reads.
+                context.poll_send_cq();
+            }
             Err(e) => context.fail(PathError::Post(e)),
         }
     }

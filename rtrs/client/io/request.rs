@@ -9,7 +9,8 @@ use rdma::{
 };
 use rtrs_core::proto::{
     failover::Resent,
-    info::RemoteChunk, //
+    info::RemoteChunk,
+    invalidation::Keys, //
 };
 
 use crate::client::io::transfer::AnyTransfer;
@@ -41,6 +42,8 @@ pub(crate) struct InFlight {
     pub(crate) chunk: RemoteChunk,
     /// The region, which is registered for each request that needs a key.
     pub(crate) mr: Mr,
+    /// The use of its keys.
+    pub(crate) keys: Keys,
     /// The key of the region that is to be invalidated first: that of an earlier write.
     pub(crate) stale: Option<u32>,
     /// The life of the path ended while a request used the region: whether its last registration
@@ -51,8 +54,10 @@ pub(crate) struct InFlight {
     pub(crate) data: DataMapping,
     /// Bytes of a read's data that come with the response: its tail.
     pub(crate) tail_len: u32,
-    /// The invalidations of the connection when the request was sent.
-    pub(crate) invalidations: u32,
+    /// The server was asked to invalidate the key of the read, and can be believed.
+    pub(crate) is_asked: bool,
+    /// The clock when the request was sent.
+    pub(crate) sent_at: u64,
     /// The result of the response, once it has come.
     pub(crate) result: Result,
     /// The connection on which it was sent; the response must come there, too.
@@ -70,12 +75,14 @@ impl InFlight {
         Self {
             chunk: RemoteChunk { addr: 0, rkey: 0 },
             mr,
+            keys: Keys::NEW,
             stale: None,
             is_in_doubt: false,
             transfer: None,
             data: DataMapping::None,
             tail_len: 0,
-            invalidations: 0,
+            is_asked: false,
+            sent_at: 0,
             result: Ok(()),
             cid: 0,
             is_write: false,

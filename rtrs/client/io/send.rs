@@ -9,7 +9,6 @@ use rdma::{
     sg,
     Access,
     Batch,
-    Mr,
     SendFlags,
     WrBuffer, //
 };
@@ -118,28 +117,55 @@ impl Layout {
 ///
 /// A write of few pieces uses their DMA addresses: that saves the registration and the
 /// invalidation, and the server cannot use them. All other data is reached through the region,
-/// whose key is new each time.
+/// whose key is new each time. Whether the server is asked to invalidate it depends on what the
+/// connection has `shown`.
 #[inline(always)]
 fn map_data<const IS_WRITE: bool>(
     requests: &RequestTable,
-    mr: &mut Mr,
+    entry: &mut InFlight,
     list: &mut SgList,
+    shown: u64,
 ) -> Result<DataMapping> {
     let direction = direction::<IS_WRITE>().dma();
     let pieces = sg::map(requests.pd.device(), list, direction)?;
     if IS_WRITE && pieces <= requests.gathered_max() {
         return Ok(DataMapping::Sges);
     }
+    let mr = &mut entry.mr;
     if let Err(e) = mr.map(list) {
         sg::unmap(requests, list);
         return Err(e);
     }
-    mr.update_key();
+    let (variant, is_asked) = entry.keys.next(mr.key_variant(), shown, || requests.tick());
+    mr.update_variant(variant);
+    entry.is_asked = is_asked;
     Ok(if IS_WRITE {
         DataMapping::FastReg
     } else {
         DataMapping::FastRegRead
     })
+}
+
+/// Lays out a request and maps its data.
+#[inline(always)]
+fn prepare<const IS_WRITE: bool>(
+    requests: &RequestTable,
+    entry: &mut InFlight,
+    message: &[u8],
+    (list, tail): (&mut Option<&mut SgList>, u32),
+    shown: u64,
+) -> Result<(Layout, DataMapping)> {
+    let data_len = list.as_ref().map_or(0, |list| list.len_bytes());
+    let mut layout = Layout::new::<IS_WRITE>(message, data_len, tail, requests)?;
+    let data = match list {
+        Some(list) if data_len != 0 => map_data::<IS_WRITE>(requests, entry, list, shown)?,
+        _ => DataMapping::None,
+    };
+    if !IS_WRITE && !entry.is_asked {
+        // A tail does not stay until the client has invalidated the key.
+        layout.tail_len = 0;
+    }
+    Ok((layout, data))
 }
 
 /// Returns the bytes of the tail of a request, of which the upper layer offers so many; 0 if it has
@@ -234,7 +260,9 @@ impl Outgoing<'_> {
             let len = layout.data_len.wrapping_sub(layout.tail_len);
             let reply = Descriptor::new(entry.mr.iova(), entry.mr.key(), len);
             let mut head = ReadMessage::new(layout.usr_len, reply);
-            if layout.tail_len != 0 {
+            if !entry.is_asked {
+                head = head.without_invalidation();
+            } else if layout.tail_len != 0 {
                 head = head.with_tail();
             }
             buffer.write(at, head.as_bytes())?;
@@ -268,23 +296,16 @@ impl Connection {
         let Some(mut held) = entry.acquire() else {
             return Err(Rejected::new(EBUSY, transfer));
         };
+        let context = self.qp.handler();
         let tail = transfer.tail_len();
         let mut list = transfer.sg();
-        let data_len = list.as_ref().map_or(0, |list| list.len_bytes());
-        let layout = match Layout::new::<IS_WRITE>(message, data_len, tail, requests) {
-            Ok(layout) => layout,
-            Err(e) => return Err(Rejected::new(e, transfer)),
-        };
-        let exposed = match &mut list {
-            Some(list) if data_len != 0 => map_data::<IS_WRITE>(requests, &mut held.mr, list),
-            _ => Ok(DataMapping::None),
-        };
-        let data = match exposed {
-            Ok(data) => data,
+        let shown = context.invalidations.shown();
+        let prepared = prepare::<IS_WRITE>(requests, &mut held, message, (&mut list, tail), shown);
+        let (layout, data) = match prepared {
+            Ok(prepared) => prepared,
             Err(e) => return Err(Rejected::new(e, transfer)),
         };
 
-        let context = self.qp.handler();
         let mut space = WrBuffer::new();
         let mut chain = self.qp.batch::<CHAIN, SEGMENTS>(&mut space);
         let outgoing = Outgoing {
@@ -307,7 +328,9 @@ impl Connection {
         held.is_write = IS_WRITE;
         held.usr_len = layout.usr_len;
         held.resent = resent;
-        held.invalidations = context.invalidations().count();
+        if !IS_WRITE {
+            held.sent_at = requests.now();
+        }
         // The entry was free, so there is no transfer to drop; the compiler does not know that.
         core::mem::forget(held.transfer.replace(transfer.forget_type()));
         requests.inflight.fetch_add(1, Ordering::Relaxed);

@@ -8,6 +8,7 @@ use kernel::{
 };
 use kernel_ext::sync::atomic::{
     AtomicU32,
+    AtomicU64,
     Ordering, //
 };
 use kernel_ext::sync::{
@@ -66,6 +67,9 @@ pub(crate) struct RequestTable {
     pub(crate) messages: MessageBuffers,
     /// Requests in flight.
     pub(crate) inflight: AtomicU32,
+    /// The clock of `proto::invalidation`. It is read with each read that is sent, and changes once
+    /// in 128 registrations of a region.
+    clock: AtomicU64,
     pub(crate) pd: Arc<Pd>,
 }
 
@@ -86,6 +90,7 @@ impl RequestTable {
                 entries,
                 messages: MessageBuffers::new(pd, depth.into(), MESSAGE_SIZE)?,
                 inflight: AtomicU32::new(0),
+                clock: AtomicU64::new(0),
                 pd: pd.clone(),
             },
             GFP_KERNEL,
@@ -134,6 +139,17 @@ impl RequestTable {
         self.pieces_max.wrapping_mul(PARTS_MAX)
     }
 
+    /// Returns the time of the clock of `proto::invalidation`.
+    #[inline(always)]
+    pub(crate) fn now(&self) -> u64 {
+        self.clock.load(Ordering::Acquire)
+    }
+
+    /// Advances that clock and returns its new time.
+    pub(crate) fn tick(&self) -> u64 {
+        self.clock.fetch_add(1, Ordering::AcqRel).wrapping_add(1)
+    }
+
     /// Returns whether requests are in flight.
     pub(crate) fn is_any_unanswered(&self) -> bool {
         self.inflight.load(Ordering::Relaxed) != 0
@@ -171,8 +187,8 @@ impl RequestTable {
 //
 // - before the post, when the work requests are dropped;
 // - in `end` and `end_with_tail`, for a read, when a completion has shown that the key is invalid:
-//   the peer's invalidation, counted by `proto::invalidation` so that it is one of this
-//   registration, or ours;
+//   the peer's invalidation, which `proto::invalidation` has shown to be one of this registration,
+//   or ours;
 // - in `end`, for a write, when the response has come and the send has completed, which is the
 //   last work request that names its segments or its key. The tag has no other send: the entry
 //   was held. The key is for local access, and the next registration invalidates it first;

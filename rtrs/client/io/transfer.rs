@@ -102,8 +102,9 @@ pub enum IoQueue {
 /// A request that was not sent.
 pub struct Rejected<T> {
     /// `EBUSY`: the tag's chunk is in use, try again; `EALREADY`: the server may still work on an
-    /// earlier request in it, which can take long, try again later; `ECONNABORTED`: no path is
-    /// connected; `EMSGSIZE`: head and data exceed the chunk; `EINVAL`: the tag is out of range.
+    /// earlier request in it, which can take long, or the request is paused, try again later;
+    /// `ECONNABORTED`: no path is connected; `EMSGSIZE`: head and data exceed the chunk; `EINVAL`:
+    /// the tag is out of range.
     pub error: Error,
     /// What was passed in; [`Transfer::done`] was not called.
     pub transfer: T,

@@ -28,6 +28,7 @@ use rtrs_core::{
         agreement::Grant,
         budget,
         connect_retry,
+        fence::Place,
         handshake::{
             self,
             Accepted,
@@ -46,7 +47,7 @@ use rtrs_core::{
         timeouts::ConnectTimeouts,
         wire::InfoRequest,
         CONNECT_TIMEOUT_MS,
-        SEGMENTS_MAX, //
+        REGION_PAGES_MAX, //
     },
 };
 use zerocopy::IntoBytes;
@@ -168,11 +169,13 @@ pub(crate) fn connect(
         requests: None,
     };
     let mut connections = KVec::new();
-    let done = attempt
-        .connect_all(&mut connections)
-        .and_then(|()| attempt.exchange_info(&connections));
-    let requests = match (done, attempt.requests.take()) {
-        (Ok(()), Some(requests)) => requests,
+    let done = attempt.connect_all(&mut connections).and_then(|()| {
+        let place = attempt.reached();
+        attempt.exchange_info(&connections)?;
+        Ok(place)
+    });
+    let (requests, place) = match (done, attempt.requests.take()) {
+        (Ok(place), Some(requests)) => (requests, place),
         (done, requests) => {
             match hang_up(&connections) {
                 Ok(()) => {
@@ -189,8 +192,8 @@ pub(crate) fn connect(
             return Err(done.err().unwrap_or(PathError::Disconnected));
         }
     };
-    Connections::new(connections, path.session.cpu_connections(), requests)
-        .map_err(resource("transport"))
+    let cpu_connections = path.session.cpu_connections();
+    Connections::new(connections, cpu_connections, requests, place).map_err(resource("transport"))
 }
 
 impl Attempt<'_> {
@@ -231,6 +234,7 @@ impl Attempt<'_> {
             sess_uuid: self.path.uuid,
             paths_uuid: session.uuid,
             first_conn: self.first_conn,
+            fences: true,
         };
         let param = ConnectParam {
             retry_count: module::retry_count(),
@@ -363,13 +367,13 @@ impl Attempt<'_> {
     /// Allocates what the requests need, now that their number and size are known.
     fn allocate(&mut self, granted: Accepted, admin: &Connection) -> Result<(), PathError> {
         let pd = self.pd.as_ref().ok_or(PathError::DeviceRemoval)?;
-        let pages = u32::from(SEGMENTS_MAX).min(pd.device().max_fast_reg_pages());
+        let pages = u32::from(REGION_PAGES_MAX).min(pd.device().max_fast_reg_pages());
         let queues = |e: QueueError| PathError::Device(e.into());
         let depth = granted.geometry.queue_depth();
         let sizes =
             QueueSizes::client_io(depth, device::queue_limits(pd.device())).map_err(queues)?;
         let keeps_page_offsets = pd.device().keeps_page_offsets();
-        // CAST: at most SEGMENTS_MAX.
+        // CAST: at most REGION_PAGES_MAX.
         let grant = Grant::new(depth, granted.max_io_size, pages as u16, keeps_page_offsets);
         self.path.session.agree(grant)?;
         if !keeps_page_offsets && self.recon_cnt == FIRST_CONNECT {
@@ -404,6 +408,13 @@ impl Attempt<'_> {
             return Err(ENOMEM);
         }
         Ok(())
+    }
+
+    /// Returns the place that all connections have reached, before the info exchange.
+    fn reached(&self) -> Place {
+        let granted = self.requests.as_ref().map(|requests| requests.granted);
+        let life = granted.and_then(|granted| granted.life);
+        self.path.session.fences.lock().reached(life)
     }
 
     /// Sends the session's name to the server and gets the addresses of its chunks.

@@ -14,7 +14,13 @@ use rdma::{
     OwnedQp,
     Qp, //
 };
-use rtrs_core::proto::imm::Imm;
+use rtrs_core::proto::{
+    fence::{
+        Life,
+        Place, //
+    },
+    imm::Imm, //
+};
 
 use crate::client::io::{
     connection::ConnectionContext,
@@ -53,6 +59,8 @@ pub(crate) struct Connections {
     list: KVec<Connection>,
     cpu_connections: u32,
     pub(crate) requests: Arc<RequestTable>,
+    /// The session at the server that they have reached.
+    pub(crate) place: Place,
 }
 
 impl Connections {
@@ -60,11 +68,13 @@ impl Connections {
         list: KVec<Connection>,
         cpu_connections: u32,
         requests: Arc<RequestTable>,
+        place: Place,
     ) -> Result<Arc<Self>> {
         let connections = Self {
             list,
             cpu_connections,
             requests,
+            place,
         };
         Ok(Arc::new(connections, GFP_KERNEL)?)
     }
@@ -84,6 +94,11 @@ impl Connections {
             IoQueue::Poll(queue) => self.cpu_connections.checked_add(queue)?,
         };
         self.list.get(number as usize + 1)
+    }
+
+    /// Returns the name of this life at a server that knows the fence message.
+    pub(crate) fn life(&self) -> Option<Life> {
+        self.place.life()
     }
 
     /// Returns the number of connections.

@@ -93,8 +93,8 @@ impl Path {
         let Ok(drained) = connections.hang_up() else {
             return false;
         };
-        self.session
-            .requests_lost(&connections.requests, self.number.get(), &drained);
+        // It was drained so late that there may have been an outage meanwhile.
+        self.give_on(connections, &drained, None);
         true
     }
 }

@@ -74,6 +74,8 @@ pub(crate) enum PathError {
     Tail(u16),
     /// A request was not answered within its time.
     RequestTimeout(u16),
+    /// A fence message was not answered within its time.
+    FenceTimeout,
     /// The server of this path is another one than that of the other paths.
     ServerRestarted,
     /// Requests wait for chunks that only the server can release.
@@ -194,6 +196,9 @@ impl fmt::Display for PathError {
             )),
             PathError::RequestTimeout(id) => {
                 f.write_fmt(fmt!("request {id} has had no answer in its time"))
+            }
+            PathError::FenceTimeout => {
+                f.write_str("server does not say that a lost path is drained")
             }
             PathError::Undrained => {
                 f.write_str("work requests of its last connections have not ended")

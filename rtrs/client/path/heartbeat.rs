@@ -114,7 +114,8 @@ impl Path {
         let (missed, tick) = heartbeat.tick(liveness.missed.load(Ordering::Relaxed));
         liveness.missed.store(missed, Ordering::Relaxed);
         match tick {
-            Tick::Dead => return this.fail(PathError::Heartbeat),
+            // The server's adapter may have acknowledged requests that its software has not seen.
+            Tick::Dead => return this.abandon(PathError::Heartbeat),
             Tick::Wait => {}
             Tick::Send => {
                 liveness.sent_ns.store(liveness.now_ns(), Ordering::Relaxed);

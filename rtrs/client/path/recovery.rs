@@ -83,7 +83,7 @@ impl Path {
     }
 
     /// As [`Self::step`], but leaves the stale connection to the caller, which may hold locks.
-    fn decide(self: &Arc<Self>, event: Event) -> Effects {
+    pub(super) fn decide(self: &Arc<Self>, event: Event) -> Effects {
         let mut recovery = self.recovery.lock();
         let effects = recovery.step(event);
         let attempts = recovery.attempts();
@@ -299,28 +299,8 @@ impl Path {
         let life = self.life();
         self.disconnected.store(0, Ordering::Relaxed);
         let connections = connect::connect(self, resources, life, first_conn, timeouts)?;
-        let session = &self.session;
-        session.end_quarantine_of(self);
-        let admission = match session.admit(self, &connections) {
-            Ok(admission) => admission,
-            Err(fault) => {
-                self.undo(resources, connections);
-                return Err(fault);
-            }
-        };
-        let mut stale_connection = StaleConnection::Leave;
-        let is_up = session.path_up(admission, || {
-            let effects = self.decide(Event::Established);
-            stale_connection = effects.stale_connection;
-            let live = effects.action == Action::GoLive;
-            if live {
-                self.did(Operation::GoLive);
-                drop(self.connections.replace(Some(connections.clone())));
-            }
-            live
-        });
-        self.carry_out(stale_connection);
-        match is_up {
+        self.session.end_quarantine_of(self);
+        match self.come_up(&connections) {
             Ok(true) => {}
             Ok(false) => {
                 self.undo(resources, connections);
@@ -401,9 +381,10 @@ impl Path {
         if let Some(connections) = self.connections.replace(None) {
             let drained = self.end_sends(&connections);
             drop(workqueue::cancel_sync::<_, POLL_SEND_CQS>(self));
-            let (requests, number) = (&connections.requests, self.number.get());
-            self.session
-                .path_down(requests, number, drained.as_ref().ok());
+            let down = self.session.path_down();
+            if let Ok(drained) = &drained {
+                self.give_on(&connections, drained, down);
+            }
             if let Some(e) = drained.err() {
                 self.keep_undrained(&mut resources, Undrained::Life(connections), e);
                 self.step(Event::Undrained);
@@ -436,15 +417,22 @@ impl Path {
         drop(resources);
     }
 
-    /// Drains the connections of a path that was up. After this the server gets no packet of them
-    /// any more, as far as the client can know.
+    /// Drains the connections of a path that was up. After this a server that does not know the
+    /// fence message gets no packet of them any more, as far as the client can know.
     fn end_sends<'a>(&self, connections: &'a Connections) -> Result<Drained<'a>> {
-        let timeout_ms = self.recovery.lock().peer_disconnect_ms();
-        if timeout_ms == 0 {
+        let knows_fences = connections.life().is_some();
+        let (is_abandoned, timeout_ms) = {
+            let recovery = self.recovery.lock();
+            (
+                recovery.is_abandoned(),
+                recovery.peer_disconnect_ms(knows_fences),
+            )
+        };
+        if !is_abandoned {
             return connections.drain();
         }
         let drained = connections.hang_up()?;
-        if !connections.requests.is_any_unanswered() {
+        if timeout_ms == 0 || !connections.requests.is_any_unanswered() {
             return Ok(drained);
         }
         let all = connections.count();

@@ -27,6 +27,8 @@ pub(crate) enum Step {
     Accept,
     /// The info response has arrived.
     Info,
+    /// The server has drained a life that was given up.
+    Fence,
 }
 
 impl Step {
@@ -36,6 +38,7 @@ impl Step {
             Step::Route => "route resolution",
             Step::Accept => "connect",
             Step::Info => "info exchange",
+            Step::Fence => "fence message",
         }
     }
 }

@@ -5,6 +5,7 @@
 use kernel::prelude::*;
 use kernel_ext::percpu::{
     Counter,
+    Counts,
     PerCpu, //
 };
 use kernel_ext::sync::atomic::{
@@ -18,40 +19,42 @@ use rtrs_core::proto::stats::{
 
 use crate::client::io::transfer::Direction;
 
-/// One CPU's counts.
+/// The counts of `stats/rdma`.
+const READS: usize = 0;
+const READ_BYTES: usize = 1;
+const WRITES: usize = 2;
+const WRITTEN_BYTES: usize = 3;
+const FAILOVER: usize = 4;
+
+/// A CPU whose connection has completions.
 #[derive(Default)]
-struct CpuCounts {
-    reads: Counter,
-    read_bytes: Counter,
-    writes: Counter,
-    written_bytes: Counter,
-    failover: Counter,
-    /// Completions that this CPU handled for another one's connection.
-    migrated_to: Counter,
-    /// This CPU's number; there is no cheaper way to get it.
+struct Cpu {
+    /// Its number; there is no cheaper way to get it.
     number: Counter,
+    /// Completions of its connection that another CPU handled.
+    migrated_from: Counter,
 }
 
 /// Counts of a path; they survive its reconnects.
 pub(crate) struct Stats {
-    counts: PerCpu<CpuCounts>,
-    /// For each CPU, completions of its connection that another one handled.
-    migrated_from: KVec<AtomicU32>,
+    rdma: Counts<5>,
+    cpus: PerCpu<Cpu>,
+    /// Completions that a CPU handled for another one's connection.
+    migrated_to: Counts<1>,
     reconnected: AtomicU32,
     reconnect_failed: AtomicU32,
 }
 
 impl Stats {
     pub(crate) fn new() -> Result<Self> {
-        let counts = PerCpu::<CpuCounts>::new()?;
-        let mut migrated_from = KVec::new();
-        for (number, cpu) in counts.iter() {
+        let cpus = PerCpu::<Cpu>::new()?;
+        for (number, cpu) in cpus.iter() {
             cpu.number.set(number.into());
-            migrated_from.push(AtomicU32::new(0), GFP_KERNEL)?;
         }
         Ok(Self {
-            counts,
-            migrated_from,
+            rdma: Counts::new()?,
+            cpus,
+            migrated_to: Counts::new()?,
             reconnected: AtomicU32::new(0),
             reconnect_failed: AtomicU32::new(0),
         })
@@ -60,31 +63,38 @@ impl Stats {
     /// Counts a request of `bytes`, its user message included.
     #[inline]
     pub(crate) fn count(&self, direction: Direction, bytes: u32) {
-        let counts = self.counts.this_cpu();
-        let (requests, total) = match direction {
-            Direction::Read => (&counts.reads, &counts.read_bytes),
-            Direction::Write => (&counts.writes, &counts.written_bytes),
-        };
-        requests.add(1);
-        total.add(bytes.into());
+        match direction {
+            Direction::Read => {
+                self.rdma.increment::<READS>();
+                self.rdma.add::<READ_BYTES>(bytes.into());
+            }
+            Direction::Write => {
+                self.rdma.increment::<WRITES>();
+                self.rdma.add::<WRITTEN_BYTES>(bytes.into());
+            }
+        }
     }
 
     /// Counts a completion of a connection of `cpu`, if another CPU handles it.
     #[inline]
     pub(crate) fn count_completion(&self, cpu: u32) {
-        let counts = self.counts.this_cpu();
-        if counts.number.get() != u64::from(cpu) {
-            counts.migrated_to.add(1);
-            if let Some(from) = self.migrated_from.get(cpu as usize) {
-                from.fetch_add(1, Ordering::Relaxed);
-            }
+        if self.cpus.this_cpu().number.get() != u64::from(cpu) {
+            self.count_migrated(cpu);
+        }
+    }
+
+    /// Counts a completion of a connection of `cpu` that this CPU handles instead.
+    fn count_migrated(&self, cpu: u32) {
+        self.migrated_to.increment::<0>();
+        if let Some(from) = self.cpus.of_cpu(cpu) {
+            from.migrated_from.add(1);
         }
     }
 
     /// Counts a request that was taken over from a failed path.
     #[cold]
     pub(crate) fn count_failover(&self) {
-        self.counts.this_cpu().failover.add(1);
+        self.rdma.increment::<FAILOVER>();
     }
 
     /// Counts an attempt to reconnect that has ended.
@@ -99,35 +109,27 @@ impl Stats {
 
     /// Adds up the requests of all CPUs.
     pub(crate) fn io(&self) -> IoCounts {
-        self.counts
-            .iter()
-            .fold(IoCounts::default(), |sum, (_, cpu)| {
-                sum.plus(IoCounts {
-                    reads: cpu.reads.get(),
-                    read_bytes: cpu.read_bytes.get(),
-                    writes: cpu.writes.get(),
-                    written_bytes: cpu.written_bytes.get(),
-                })
-            })
+        IoCounts {
+            reads: self.rdma.sum(READS),
+            read_bytes: self.rdma.sum(READ_BYTES),
+            writes: self.rdma.sum(WRITES),
+            written_bytes: self.rdma.sum(WRITTEN_BYTES),
+        }
     }
 
     /// Adds up the requests that were taken over from failed paths.
     pub(crate) fn failover(&self) -> u64 {
-        self.counts
-            .iter()
-            .fold(0, |sum, (_, cpu)| sum.wrapping_add(cpu.failover.get()))
+        self.rdma.sum(FAILOVER)
     }
 
     /// Returns, for each possible CPU, how many completions of other CPUs' connections it handled.
     pub(crate) fn migrated_to(&self) -> impl Iterator<Item = u64> + '_ {
-        self.counts.iter().map(|(_, cpu)| cpu.migrated_to.get())
+        self.migrated_to.of_cpus(0).map(|(_, count)| count)
     }
 
     /// Returns, for each possible CPU, how many completions of its connection others handled.
-    pub(crate) fn migrated_from(&self) -> impl Iterator<Item = u32> + '_ {
-        self.migrated_from
-            .iter()
-            .map(|from| from.load(Ordering::Relaxed))
+    pub(crate) fn migrated_from(&self) -> impl Iterator<Item = u64> + '_ {
+        self.cpus.iter().map(|(_, cpu)| cpu.migrated_from.get())
     }
 
     pub(crate) fn reconnects(&self) -> Reconnects {
@@ -139,22 +141,14 @@ impl Stats {
 
     /// Resets the request counts.
     pub(crate) fn reset_rdma(&self) {
-        for (_, cpu) in self.counts.iter() {
-            cpu.reads.set(0);
-            cpu.read_bytes.set(0);
-            cpu.writes.set(0);
-            cpu.written_bytes.set(0);
-            cpu.failover.set(0);
-        }
+        self.rdma.reset();
     }
 
     /// Resets the counts of migrated completions.
     pub(crate) fn reset_migration(&self) {
-        for (_, cpu) in self.counts.iter() {
-            cpu.migrated_to.set(0);
-        }
-        for from in &self.migrated_from {
-            from.store(0, Ordering::Relaxed);
+        self.migrated_to.reset();
+        for (_, cpu) in self.cpus.iter() {
+            cpu.migrated_from.set(0);
         }
     }
 

@@ -98,7 +98,7 @@ impl Session {
         let Some(id) = self.io_id(tag) else {
             return Err(Rejected::new(EINVAL, transfer.0));
         };
-        if self.quarantine.is_any_held() {
+        if !self.quarantine.is_idle() {
             return self.submit_carefully(id, io_queue, direction, message, transfer.0);
         }
         let sent = match direction {
@@ -108,8 +108,8 @@ impl Session {
         sent.map_err(|back| Rejected::new(back.error, back.transfer.0))
     }
 
-    /// As [`Self::submit`], while chunks of the session are held: sends in a chunk that is not
-    /// held, or for a request that was lost in the chunk in which it was.
+    /// As [`Self::submit`], while chunks of the session are held or requests paused: sends in a
+    /// chunk that is not held, or for a request that was lost in the chunk in which it was.
     #[cold]
     #[inline(never)]
     fn submit_carefully<T: Transfer>(
@@ -120,9 +120,13 @@ impl Session {
         message: &[u8],
         transfer: T,
     ) -> Result<(), Rejected<T>> {
-        let ticket = transfer.ticket();
+        let (ticket, now_ms) = (transfer.ticket(), self.now_ms());
+        self.quarantine.end_pause(now_ms);
+        if ticket.is_some_and(|ticket| ticket.is_paused(now_ms)) {
+            return Err(Rejected::new(errno::EALREADY, transfer));
+        }
         let place = if ticket.is_some() || self.quarantine.may_hold(id) {
-            self.quarantine.take(id, ticket, self.now_ms())
+            self.quarantine.take(id, ticket, now_ms)
         } else {
             Some(Place {
                 chunk: id,

@@ -195,57 +195,92 @@ impl Session {
             Ok(false) => {
                 if let Some(paths) = self.paths.get() {
                     let others = paths.0.iter().filter(|other| !Arc::ptr_eq(other, path));
-                    others.for_each(|other| other.fail(PathError::ServerRestarted));
+                    others.for_each(|other| other.abandon(PathError::ServerRestarted));
                 }
                 Err(PathError::ServerRestarted)
             }
+            // In an outage, or after one, it does not matter: the path is not to blame.
+            Err(_) if !self.is_admission_due(admission) => Ok(admission),
             Err(e) => Err(PathError::NotAdmitted(e)),
         }
     }
 
+    /// Returns whether a path needs the upper layer's consent, and `admission` has asked for it in
+    /// the same time between two outages.
+    fn is_admission_due(&self, admission: Admission) -> bool {
+        let availability = self.availability.lock();
+        availability.state.is_connected() && availability.state.admits(admission)
+    }
+
     /// Counts a path that comes up, unless `go_live` finds that it does not.
     ///
-    /// # Errors
-    ///
-    /// The path was validated before an outage that is over: it is tried again.
+    /// Returns `None`, and does nothing, if the path was validated before an outage that is over,
+    /// or its server has not been asked about a life that has ended since.
     pub(crate) fn path_up(
         self: &Arc<Self>,
         admission: Admission,
+        connections: &Connections,
         go_live: impl FnOnce() -> bool,
-    ) -> Result<bool, PathError> {
+    ) -> Option<bool> {
         let mut availability = self.availability.lock();
-        if !availability.state.admits(admission) {
-            return Err(PathError::NotAdmitted(EAGAIN));
+        if !availability.state.admits(admission) || self.next_fence(connections).is_some() {
+            return None;
         }
         availability.state.did(Operation::Admit(admission));
         let is_up = go_live();
         if is_up {
             self.step(&mut availability, Event::PathUp);
         }
-        Ok(is_up)
+        Some(is_up)
     }
 
-    /// Handles the end of a path that was up. If its connections are drained, its requests in
-    /// flight are sent again, or requeued to the upper layer; else they wait.
-    pub(crate) fn path_down(
-        self: &Arc<Self>,
-        requests: &RequestTable,
-        path: u8,
-        drained: Option<&Drained<'_>>,
-    ) {
+    /// Counts the end of a path that was up. Its requests in flight wait for
+    /// [`Self::requests_down`], which gets what this returns: [`None`] if it was the last path, for
+    /// an outage ends the right to send them again as they were.
+    pub(crate) fn path_down(self: &Arc<Self>) -> Option<Admission> {
         let mut availability = self.availability.lock();
         self.step(&mut availability, Event::PathDown(self.conditions()));
-        let Some(drained) = drained else {
-            return;
-        };
-        let are_others = availability.state.is_connected();
-        requests.take_unanswered(drained, &self.quarantine, path, |unanswered| {
-            self.resend(unanswered, are_others);
-        });
+        let is_connected = availability.state.is_connected();
+        is_connected.then(|| availability.state.admission())
     }
 
-    /// Gives the requests of path number `path` back to the upper layer: it was drained so late
-    /// that there may have been an outage meanwhile, or it was not up.
+    /// Returns the number of a life that the server of `connections` has to be asked about before
+    /// they carry a request.
+    pub(crate) fn next_fence(&self, connections: &Connections) -> Option<u32> {
+        self.fences.lock().next(&connections.place)
+    }
+
+    /// Sends the requests of path number `path` again that were in flight when it went `down`, if
+    /// another path is up and there was no outage since; else requeues them to the upper layer.
+    ///
+    /// Returns `false`, and does nothing, while a path is up and it is not `settled` that the
+    /// server executes none of them any more.
+    pub(crate) fn requests_down(
+        &self,
+        requests: &RequestTable,
+        path: u8,
+        drained: &Drained<'_>,
+        down: Option<Admission>,
+        settled: bool,
+    ) -> bool {
+        let availability = self.availability.lock();
+        // Not their count: a path that is being lost counts until its teardown runs, which may wait
+        // for the caller where a queue has one worker.
+        let paths = self.paths.get();
+        let is_any_up = paths.is_some_and(|paths| paths.0.iter().any(|path| path.is_connected()));
+        if is_any_up && !settled {
+            return false;
+        }
+        let is_connected = availability.state.is_connected();
+        let may_resend =
+            settled && is_connected && down.is_some_and(|down| availability.state.admits(down));
+        requests.take_unanswered(drained, &self.quarantine, path, |unanswered| {
+            self.resend(unanswered, may_resend);
+        });
+        true
+    }
+
+    /// Gives the requests of path number `path`, which was not up, back to the upper layer.
     pub(crate) fn requests_lost(&self, requests: &RequestTable, path: u8, drained: &Drained<'_>) {
         let give_back = |unanswered| self.give_back_unanswered(unanswered);
         requests.take_unanswered(drained, &self.quarantine, path, give_back);

@@ -45,11 +45,11 @@ impl AdminIds {
                 return false;
             }
             // An id is held before it is given back, so this check comes second.
-            let held = quarantine.is_any_held() && quarantine.may_hold(*id);
-            if held {
+            let is_taken = quarantine.take_admin_id(*id);
+            if !is_taken {
                 self.taken.fetch_and(!bit, Ordering::AcqRel);
             }
-            !held
+            is_taken
         })
     }
 

@@ -6,7 +6,10 @@
 
 use kernel::{
     prelude::*,
-    sync::Arc, //
+    sync::{
+        rcu,
+        Arc, //
+    },
 };
 use kernel_ext::sync::atomic::{
     AtomicU32,
@@ -32,8 +35,14 @@ use crate::client::{
         error::PathError,
         Path, //
     },
-    session::Session, //
+    session::{
+        paths::Paths,
+        Session, //
+    },
 };
+
+/// The bit of [`Quarantine::held`] that says that requests are paused.
+const PAUSED: u32 = 1 << 31;
 
 /// The state that the lock guards.
 struct State {
@@ -41,15 +50,21 @@ struct State {
     shortage: Shortage,
     /// No path connects before this time, by the session's clock.
     away_until_ms: u64,
+    /// Requests are paused, as far as was looked at.
+    is_paused: bool,
 }
 
 /// The chunks of a session that are held, each until the server is known to be done with what was
 /// lost in it.
 #[pin_data]
 pub(crate) struct Quarantine {
-    /// The number of chunks that are held, most often 0; the only word that each request reads.
+    /// The number of chunks that are held, and whether requests are paused; most often 0. The only
+    /// word that each request reads.
     held: AtomicU32,
-    /// One bit for each chunk: it may be held. Written with the lock of `state` held.
+    /// Requests may be paused until this time, by the session's clock.
+    paused_until_ms: AtomicU64,
+    /// One bit for each chunk: it may be held, or must be taken all the same. Written with the lock
+    /// of `state` held.
     bits: SetOnce<KVVec<AtomicU64>>,
     #[pin]
     state: IrqLock<State>,
@@ -59,11 +74,13 @@ impl Quarantine {
     pub(crate) fn new() -> impl PinInit<Self> {
         pin_init!(Self {
             held: AtomicU32::new(0),
+            paused_until_ms: AtomicU64::new(0),
             bits: SetOnce::new(),
             state <- new_irq_lock!(State {
                 chunks: quarantine::Quarantine::new(KVVec::new()),
                 shortage: Shortage::NONE,
                 away_until_ms: 0,
+                is_paused: false,
             }),
         })
     }
@@ -92,13 +109,19 @@ impl Quarantine {
         Some((word, 1u64.wrapping_shl(u32::from(chunk % 64))))
     }
 
+    /// Returns whether each request may use the chunk of its tag, now. Any context.
+    #[inline(always)]
+    pub(crate) fn is_idle(&self) -> bool {
+        self.held.load(Ordering::Relaxed) == 0
+    }
+
     /// Returns whether any chunk is held. Any context.
     #[inline(always)]
     pub(crate) fn is_any_held(&self) -> bool {
-        self.held.load(Ordering::Relaxed) != 0
+        self.held.load(Ordering::Relaxed) & !PAUSED != 0
     }
 
-    /// Returns whether a chunk may be held. Any context.
+    /// Returns whether a chunk must be taken, as it may be held. Any context.
     ///
     /// The bit of a lost request is set before its tag or id is free, so the next request with that
     /// tag or id sees it. A bit that was just cleared may still be seen as set.
@@ -110,7 +133,7 @@ impl Quarantine {
     /// Publishes the state of a chunk to the IO path.
     fn show(&self, state: &mut State, chunk: u16) {
         if let Some((word, bit)) = self.bit(chunk) {
-            if state.chunks.is_held(chunk) {
+            if state.chunks.must_take(chunk) {
                 word.fetch_or(bit, Ordering::Relaxed);
             } else {
                 word.fetch_and(!bit, Ordering::Relaxed);
@@ -120,6 +143,12 @@ impl Quarantine {
         if held == 0 {
             state.shortage.end();
         }
+        self.show_held(state);
+    }
+
+    fn show_held(&self, state: &State) {
+        let paused = if state.is_paused { PAUSED } else { 0 };
+        let held = state.chunks.held() | paused;
         self.held.store(held, Ordering::Relaxed);
     }
 
@@ -148,6 +177,65 @@ impl Quarantine {
             None => state.shortage.refused(now_ms),
         }
         taken
+    }
+
+    /// Takes an id for an admin message; `false` if it is held. Any context.
+    pub(crate) fn take_admin_id(&self, id: u16) -> bool {
+        if self.is_idle() || !self.may_hold(id) {
+            return true;
+        }
+        let mut state = self.state.lock();
+        let is_taken = state.chunks.take(id, None).is_some();
+        self.show(&mut state, id);
+        is_taken
+    }
+
+    /// See [`quarantine::Quarantine::look`]. Any context.
+    fn look(&self, chunk: u16, is_in_flight: bool) -> bool {
+        if !is_in_flight && !self.may_hold(chunk) {
+            return false;
+        }
+        let mut state = self.state.lock();
+        let is_unanswered = state.chunks.look(chunk, is_in_flight);
+        self.show(&mut state, chunk);
+        is_unanswered
+    }
+
+    /// See [`quarantine::Quarantine::may_take`]. Any context.
+    fn may_take(&self, own: u16, ticket: Option<Ticket>, now_ms: u64) -> bool {
+        if ticket.is_none() && !self.may_hold(own) {
+            return true;
+        }
+        let mut state = self.state.lock();
+        let may_take = state.chunks.may_take(own, ticket);
+        if !may_take {
+            state.shortage.refused(now_ms);
+        }
+        may_take
+    }
+
+    /// See [`quarantine::Quarantine::pause`]. Any context; before the request is requeued.
+    #[cold]
+    fn pause(&self, ticket: Ticket, until_ms: u64) -> Ticket {
+        let mut state = self.state.lock();
+        let paused = state.chunks.pause(ticket, until_ms);
+        state.is_paused = true;
+        self.paused_until_ms.fetch_max(until_ms, Ordering::Relaxed);
+        self.show_held(&state);
+        paused
+    }
+
+    /// Looks whether requests are paused still. Any context.
+    #[cold]
+    pub(crate) fn end_pause(&self, now_ms: u64) {
+        if now_ms < self.paused_until_ms.load(Ordering::Relaxed) {
+            return;
+        }
+        let mut state = self.state.lock();
+        if state.is_paused {
+            state.is_paused = state.chunks.is_any_paused(now_ms);
+            self.show_held(&state);
+        }
     }
 
     /// Records that a message needs an id that is held.
@@ -206,10 +294,47 @@ impl Session {
         self.quarantine.is_any_held()
     }
 
-    /// Records that the upper layer waits until the server has nothing that was lost. If that takes
-    /// too long the session is begun anew.
+    /// Pauses a request that was lost, before it is requeued: [`Self::submit`] refuses it for
+    /// `pause_ms`. Any context.
+    ///
+    /// [`Self::submit`]: Session::submit
+    pub fn pause(&self, ticket: Ticket, pause_ms: u32) -> Ticket {
+        let until_ms = self.now_ms().saturating_add(pause_ms.into());
+        self.quarantine.pause(ticket, until_ms)
+    }
+
+    /// Returns whether a request is paused. Any context.
+    pub fn is_paused(&self, ticket: Ticket) -> bool {
+        ticket.is_paused(self.now_ms())
+    }
+
+    /// Returns whether [`Self::submit`] would refuse the request with this tag, as it is paused or
+    /// its chunk is held: its data need not be prepared. Any context.
+    ///
+    /// [`Self::submit`]: Session::submit
+    #[inline(always)]
+    pub fn must_wait(&self, tag: u16, ticket: impl FnOnce() -> Option<Ticket>) -> bool {
+        !self.quarantine.is_idle() && self.is_refused(tag, ticket())
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn is_refused(&self, tag: u16, ticket: Option<Ticket>) -> bool {
+        let now_ms = self.now_ms();
+        self.quarantine.end_pause(now_ms);
+        let is_paused = ticket.is_some_and(|ticket| ticket.is_paused(now_ms));
+        let is_held = |id| !self.quarantine.may_take(id, ticket, now_ms);
+        is_paused || self.io_id(tag).is_some_and(is_held)
+    }
+
+    /// Records that the upper layer does not open a device before the server has nothing that was
+    /// lost. If that takes too long the session is begun anew.
     pub fn wait_for_lost(&self) {
-        self.quarantine.refused(self.now_ms());
+        let now_ms = self.now_ms();
+        let mut state = self.quarantine.state.lock();
+        // Read under the lock: the last chunk may have been released since the caller looked.
+        let held = state.chunks.held();
+        state.shortage.needed(now_ms, held);
     }
 
     /// Releases the chunks of a path that has reconnected: the server has drained its last life.
@@ -253,20 +378,29 @@ impl Session {
         let Some(paths) = self.paths.get() else {
             return;
         };
+        let guard = rcu::read_lock();
         let in_flight = |path: &Arc<Path>| {
-            path.connections
-                .get()
-                .map_or(0, |t| t.requests.inflight.load(Ordering::Relaxed))
+            let connections = path.connections.read(&guard);
+            connections.map_or(0, |t| t.requests.inflight.load(Ordering::Relaxed))
         };
-        let in_flight = paths.0.iter().map(in_flight).fold(0, u32::saturating_add);
+        // A path that waits for the answer to a fence message has given its connections away.
+        let fenced = self.fenced_requests.load(Ordering::Relaxed);
+        let in_flight = paths
+            .0
+            .iter()
+            .map(in_flight)
+            .fold(fenced, u32::saturating_add);
+        drop(guard);
+        let now_ms = self.now_ms();
+        self.look_at_requests(&paths, fenced, now_ms);
         let setting = self.settings.snapshot().fast_io_fail();
         let is_connecting = paths.0.iter().any(|path| path.state().is_connecting());
         let mut state = self.quarantine.state.lock();
-        if !state.shortage.is_too_long(setting, in_flight) {
+        if !state.shortage.is_too_long(now_ms, setting, in_flight) {
             return;
         }
         let away_ms = quarantine::away_ms(is_connecting);
-        state.away_until_ms = self.now_ms().saturating_add(away_ms.into());
+        state.away_until_ms = now_ms.saturating_add(away_ms.into());
         let held = state.chunks.held();
         drop(state);
         pr_info!(
@@ -275,8 +409,30 @@ impl Session {
         );
         for path in &paths.0 {
             // Does nothing for a path that is not connected, nor being connected.
-            path.fail(PathError::ChunksHeld);
+            path.abandon(PathError::ChunksHeld);
         }
+    }
+
+    /// Looks which requests have had no answer since the last look, if it is time; the `fenced`
+    /// ones are waited for anyway.
+    fn look_at_requests(&self, paths: &Paths, fenced: u32, now_ms: u64) {
+        let Some(look) = self.quarantine.state.lock().shortage.look(now_ms) else {
+            return;
+        };
+        let mut is_any_unanswered = fenced != 0;
+        for chunk in 0..self.queue_depth() {
+            let guard = rcu::read_lock();
+            let is_armed = |path: &Arc<Path>| {
+                let connections = path.connections.read(&guard);
+                let entry = connections.and_then(|t| t.requests.entries.get(usize::from(chunk)));
+                entry.is_some_and(|entry| entry.is_armed())
+            };
+            let is_in_flight = paths.0.iter().any(is_armed);
+            drop(guard);
+            is_any_unanswered |= self.quarantine.look(chunk, is_in_flight);
+        }
+        let mut state = self.quarantine.state.lock();
+        state.shortage.looked(look, is_any_unanswered);
     }
 }
 

@@ -28,6 +28,8 @@ pub enum Operation {
         /// Milliseconds.
         pause_ms: u32,
     },
+    /// Says, to who asks by a fence message, that the connections are drained.
+    Drained,
     /// Removes the path from its session.
     Release,
 }
@@ -70,4 +72,5 @@ words!(enum Operation {
     3 => TearDown,
     4 => TearDownIn { pause_ms },
     5 => Release,
+    6 => Drained,
 });

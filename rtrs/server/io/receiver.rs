@@ -16,6 +16,10 @@ use rdma::{
     WorkCompletion, //
 };
 use rtrs_core::proto::{
+    fence::{
+        look,
+        Look, //
+    },
     imm::Imm,
     request::{
         Malformed,
@@ -40,6 +44,7 @@ use crate::server::{
             RequestError, //
         },
         fence,
+        fence_message,
         heartbeat, //
     },
 };
@@ -109,7 +114,8 @@ impl Receiver {
             Ok(Imm::Request { .. }) => {}
             Ok(Imm::Heartbeat) => heartbeat::acknowledge(qp),
             Ok(Imm::HeartbeatAck) => {}
-            Ok(Imm::Response(_)) | Err(_) => {
+            Ok(Imm::Fence(number)) => fence_message::received(self, number),
+            Ok(Imm::Response(_) | Imm::Fenced(_)) | Err(_) => {
                 self.path.fail(PathError::Immediate(imm));
             }
         }
@@ -135,16 +141,12 @@ impl Receiver {
         };
         context.cid = self.cid;
         context.offset = offset;
-        if path.fencing.has_peers() {
-            // The other path may have closed this one since, by a newer request for the same chunk.
-            if !path.is_up() {
-                return path.release(context);
-            }
-            if fence::is_contested(path, id) {
-                return fence::defer(path, context);
-            }
+        let has_peers = path.fencing.has_peers();
+        match look(has_peers, || path.is_up(), || fence::is_contested(path, id)) {
+            Look::Serve => self.admit(qp, context),
+            Look::Discard => path.release(context),
+            Look::Defer => fence::defer(path, context),
         }
-        self.admit(qp, context);
     }
 
     /// Continues with a request whose chunk is free on all other paths.

@@ -54,6 +54,7 @@ use crate::server::{
         error::PathError,
         Path, //
     },
+    quota::Charge,
     session::Session, //
 };
 
@@ -89,6 +90,8 @@ pub(crate) struct Connection {
     pub(crate) qp: OwnedQp<Receiver>,
     /// The connection manager's identifier.
     pub(crate) cm: CmId,
+    /// Dropped last.
+    _charge: Charge,
 }
 
 /// The connections of one path, by their numbers.
@@ -105,6 +108,12 @@ impl Connections {
             table.push(SetOnce::new(), GFP_KERNEL)?;
         }
         Ok(Arc::new(Self(table), GFP_KERNEL)?)
+    }
+
+    /// Returns the bytes of a table for `count` connections.
+    pub(crate) const fn bytes(count: u16) -> u64 {
+        // CAST: no type is that large.
+        count as u64 * size_of::<SetOnce<Connection>>() as u64
     }
 
     /// Returns connection `cid`, if it exists.
@@ -176,8 +185,9 @@ pub(crate) fn accept(
     request: ConnectRequest<'_>,
 ) -> Result {
     let pending = request.prepare(Events(path.clone()))?;
-    let qp = match pending.id().and_then(|id| create(path, cid, id)) {
-        Ok(qp) => qp,
+    let made = charge(path).and_then(|charge| Ok((create(path, cid, pending.id()?)?, charge)));
+    let (qp, charge) = match made {
+        Ok(made) => made,
         Err(e) => {
             let errno = Errno::new(e.to_errno()).unwrap_or(Errno::ENOMEM);
             // If the reject cannot be sent, the client runs into its timeout.
@@ -189,9 +199,20 @@ pub(crate) fn accept(
         retry_count: 0,
         ..ConnectParam::default()
     };
-    let response = ConnectResponse::accept(&path.geometry, path.always_invalidate);
+    let response = ConnectResponse::accept(&path.geometry, path.always_invalidate, path.life);
     let cm = pending.accept(&param, response.as_bytes())?;
-    connections.insert(cid, Connection { qp, cm })
+    let connection = Connection {
+        qp,
+        cm,
+        _charge: charge,
+    };
+    connections.insert(cid, connection)
+}
+
+/// Charges what the next connection of `path` needs.
+fn charge(path: &Path) -> Result<Charge> {
+    let bytes = cost_bytes(&path.session, &path.device);
+    path.charge_connection(bytes.map_err(|e| Error::from(Unfit::from(e).errno()))?)
 }
 
 /// Creates the queue pair, and on the admin connection posts the receive for the info request.
@@ -203,7 +224,6 @@ fn create(path: &Arc<Path>, cid: u16, id: &Id) -> Result<OwnedQp<Receiver>> {
         max_recv_wr: sizes.queue.recv,
         max_send_sge: 1,
         max_recv_sge: 1,
-        max_inline_data: 0,
         tags: Tagged::count(depth),
         receive_tags: Tagged::RECEIVES,
     };

@@ -16,6 +16,7 @@ use rtrs_core::{
     errno,
     proto::{
         addr::PathName,
+        fence::BadFence,
         geometry::BadPayload,
         info::NameError,
         request::Malformed, //
@@ -74,6 +75,10 @@ pub(crate) enum PathError<'a> {
     Fenced(u16, &'a PathName),
     /// The client connects the path anew.
     Replaced,
+    /// The client has given the path up, as it says on another one.
+    GivenUp(&'a PathName),
+    /// A fence message that the client must not send.
+    Fence(BadFence),
 }
 
 /// Why the request in a chunk is refused.
@@ -154,6 +159,8 @@ impl fmt::Display for PathError<'_> {
                 "client uses chunk {id} on {by} before this path has answered"
             )),
             Self::Replaced => f.write_str("client connects it anew"),
+            Self::GivenUp(by) => f.write_fmt(fmt!("client has given it up, it says on {by}")),
+            Self::Fence(bad) => f.write_fmt(fmt!("{bad}")),
         }
     }
 }

@@ -36,6 +36,10 @@ use kernel_ext::{
         RcuArc, //
     },
 };
+use rtrs_core::proto::fence::{
+    look,
+    Look, //
+};
 
 use crate::server::{
     io::{
@@ -176,12 +180,10 @@ pub(crate) fn defer(path: &Arc<Path>, context: KBox<RequestContext>) {
 pub(crate) fn resume(path: &Arc<Path>) {
     let mut waiting = path.fencing.take_deferred();
     while let Some(context) = waiting.pop() {
-        if !path.is_up() {
-            path.release(context);
-        } else if is_contested(path, context.id) {
-            path.fencing.deferred.lock().push(context);
-        } else {
-            serve(context);
+        match look(true, || path.is_up(), || is_contested(path, context.id)) {
+            Look::Serve => serve(context),
+            Look::Discard => path.release(context),
+            Look::Defer => path.fencing.deferred.lock().push(context),
         }
     }
 }

@@ -13,6 +13,7 @@ use rtrs_core::proto::{
     heartbeat::Tick,
     imm::Imm,
     path::ServerState,
+    timeouts,
     CONNECT_TIMEOUT_MS, //
 };
 
@@ -79,23 +80,20 @@ pub(crate) fn tick(path: &Arc<Path>) -> Option<u32> {
     }
 }
 
-/// Fails a path whose client neither adds connections nor sends the info request, so that it does
-/// not keep the memory for ever.
+/// Fails a path whose client neither adds connections nor sends the info request, or takes too long
+/// for all of it, so that it does not keep the memory for ever.
 fn set_up_tick(path: &Arc<Path>) -> Option<u32> {
-    match CONNECT_TIMEOUT_MS.checked_sub(path.idle_ms()) {
-        None | Some(0) => {
-            path.fail(PathError::SetUpTimeout(CONNECT_TIMEOUT_MS));
-            None
-        }
-        left => {
-            path.set_up_again();
-            left
-        }
+    let left = timeouts::set_up_left_ms(path.idle_ms(), path.age_ms());
+    match left {
+        Ok(_) => path.set_up_again(),
+        Err(passed_ms) => path.fail(PathError::SetUpTimeout(passed_ms)),
     }
+    left.ok()
 }
 
 fn beat(path: &Arc<Path>) -> Option<u32> {
     let heartbeat = module::heartbeat();
+    path.fence_message.look_again(path);
     let (missed, tick) = heartbeat.tick(path.liveness.missed());
     path.liveness.missed.store(missed, Relaxed);
     match tick {
@@ -134,7 +132,7 @@ pub(crate) fn acknowledge(qp: &Qp<Receiver>) {
 
 /// Sends an empty message with `imm`; returns whether it did. Without room on the send queue none
 /// is sent: the answers that fill the queue show the client that the server is up.
-fn send(qp: &Qp<Receiver>, imm: Imm) -> bool {
+pub(super) fn send(qp: &Qp<Receiver>, imm: Imm) -> bool {
     let receiver = qp.handler();
     if !receiver.path.is_up() {
         return false;

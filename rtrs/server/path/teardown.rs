@@ -22,7 +22,9 @@ use rtrs_core::proto::{
 };
 
 use crate::server::path::{
+    connections::Connections,
     fence,
+    fence_message,
     Path, //
 };
 
@@ -37,6 +39,9 @@ pub(crate) fn tear_down(path: &Arc<Path>) {
     let connections = path.joined();
     if let Some(connections) = &connections {
         let drained = Qp::close_all(connections.iter().map(|connection| &*connection.qp));
+        if drained.is_ok() {
+            discard(path, connections);
+        }
         if path.state.has_failed() {
             fsleep(Delta::from_millis(LINK_SETTLE_MS.into()));
         }
@@ -47,21 +52,7 @@ pub(crate) fn tear_down(path: &Arc<Path>) {
         if let Err(e) = drained {
             return try_again(path, e);
         }
-        // Their invalidation is over, as all work requests are; where a completion queue has
-        // overflowed, its completion is lost.
-        for chunk_state in path.chunks.chunk_states() {
-            if let Some(context) = chunk_state.armed.take() {
-                path.release(context);
-            }
-        }
-        for connection in connections.iter() {
-            let send_queue = &connection.qp.handler().send_queue;
-            while let Some(context) = send_queue.next_waiting() {
-                path.release(context);
-            }
-        }
     }
-    fence::abandon(path);
 
     // Requests in flight: the service answers them, which releases their contexts.
     path.chunks.wait_until_released();
@@ -83,6 +74,26 @@ pub(crate) fn tear_down(path: &Arc<Path>) {
     path.step(ServerEvent::TornDown);
     path.did(Operation::Release);
     path.session.registry.remove(path);
+}
+
+/// Discards the requests of drained connections that are not with the service, and answers the
+/// fence messages that wait for that.
+fn discard(path: &Arc<Path>, connections: &Connections) {
+    // Their invalidation is over, as all work requests are; where a completion queue has
+    // overflowed, its completion is lost.
+    for chunk_state in path.chunks.chunk_states() {
+        if let Some(context) = chunk_state.armed.take() {
+            path.release(context);
+        }
+    }
+    for connection in connections.iter() {
+        let send_queue = &connection.qp.handler().send_queue;
+        while let Some(context) = send_queue.next_waiting() {
+            path.release(context);
+        }
+    }
+    fence::abandon(path);
+    fence_message::drained(path);
 }
 
 /// Begins the teardown anew after a while; the path keeps all it has.

@@ -15,6 +15,7 @@ use rtrs_core::proto::path::ServerState;
 
 use crate::server::path::{
     fence,
+    fence_message,
     heartbeat,
     info,
     teardown,
@@ -57,5 +58,6 @@ impl WorkItem<2> for Path {
 
     fn run(this: Arc<Path>) {
         fence::resume(&this);
+        fence_message::answer(&this);
     }
 }

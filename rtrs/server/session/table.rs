@@ -36,7 +36,10 @@ use rtrs_core::{
 use crate::server::{
     module::ModuleState, //
     path::{
-        connections,
+        connections::{
+            self,
+            Connections, //
+        },
         error::PathError,
         heartbeat,
         Path, //
@@ -144,8 +147,12 @@ impl Registry {
         }
         let connection = connections::cost_bytes(session, request.device())
             .map_err(|e| Refusal::Device(e.into()))?;
+        // There must be room for all connections now, and each is charged when it is made: who
+        // announces many keeps no memory from others by that.
         let connections = connection.saturating_mul(connect.cid_num.into());
-        let cost = budget::path_bytes(session.geometry()).saturating_add(connections);
+        let cost = budget::path_bytes(session.geometry())
+            .saturating_add(Connections::bytes(connect.cid_num));
+        drop(self.charge(cost.saturating_add(connections))?);
         let charge = self.charge(cost)?;
         paths
             .reserve(1, GFP_KERNEL)

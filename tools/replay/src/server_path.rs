@@ -16,6 +16,8 @@ use crate::replay::Rules;
 pub(crate) struct ServerPath {
     /// The teardown runs.
     is_running: bool,
+    /// Has drained the connections.
+    is_drained: bool,
 }
 
 impl Rules for ServerPath {
@@ -44,6 +46,7 @@ impl Rules for ServerPath {
                 Err("set up while it is torn down".into())
             }
             ServerEvent::TornDown if !self.is_running => Err("no teardown runs".into()),
+            ServerEvent::TornDown if !self.is_drained => Err("torn down, not drained".into()),
             _ => Ok(()),
         }
     }
@@ -57,11 +60,20 @@ impl Rules for ServerPath {
     fn may(&self, state: &ServerState, operation: &Operation) -> Result<bool, String> {
         match operation {
             Operation::TearDown if *state == ServerState::Closing && !self.is_running => Ok(true),
-            Operation::TearDownIn { .. } if self.is_running => Ok(true),
-            Operation::TearDown | Operation::TearDownIn { .. } => Err(format!(
-                "{operation:?} in {state:?}, running: {}",
-                self.is_running
-            )),
+            Operation::TearDownIn { .. } | Operation::Drained
+                if self.is_running && !self.is_drained =>
+            {
+                Ok(true)
+            }
+            Operation::TearDown | Operation::TearDownIn { .. } | Operation::Drained => {
+                let Self {
+                    is_running,
+                    is_drained,
+                } = self;
+                Err(format!(
+                    "{operation:?} in {state:?}, running: {is_running}, drained: {is_drained}"
+                ))
+            }
             Operation::QueueTearDown | Operation::Respond | Operation::Release => Ok(false),
         }
     }
@@ -70,6 +82,7 @@ impl Rules for ServerPath {
         match operation {
             Operation::TearDown => self.is_running = true,
             Operation::TearDownIn { .. } => self.is_running = false,
+            Operation::Drained => self.is_drained = true,
             Operation::QueueTearDown | Operation::Respond | Operation::Release => {}
         }
     }

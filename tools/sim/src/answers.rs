@@ -103,11 +103,13 @@ impl World {
     }
 
     /// Sends a heartbeat or its answer, if there is room.
-    pub(crate) fn send_pulse(&mut self, conn: ConnId, imm: Imm) {
-        if let Some(reserved) = self.reserve(conn) {
-            let imm = imm.encode();
-            self.post_answer(conn, reserved, Message::Pulse { imm });
-        }
+    pub(crate) fn send_pulse(&mut self, conn: ConnId, imm: Imm) -> bool {
+        let Some(reserved) = self.reserve(conn) else {
+            return false;
+        };
+        let imm = imm.encode();
+        self.post_answer(conn, reserved, Message::Pulse { imm });
+        true
     }
 
     /// Handles the completion of a signaled answer: it and those before it are sent.

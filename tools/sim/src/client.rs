@@ -21,6 +21,10 @@ use proto::rnbd::{
 use proto::rtrs::{
     availability::Availability,
     failover::Resent,
+    fence::{
+        Fences,
+        Place, //
+    },
     imm::Imm,
     permit::Partition,
     policy::{
@@ -34,6 +38,7 @@ use proto::rtrs::{
         Shortage,
         Ticket, //
     },
+    PATHS_MAX, //
 };
 
 use crate::{
@@ -68,6 +73,8 @@ pub(crate) struct Slot {
     pub(crate) send: u64,
     /// It was lost on a path.
     pub(crate) ticket: Option<Ticket>,
+    /// How often it came back and was not answered since.
+    pub(crate) lost: u8,
     /// Since when it was lost first, or waits for its chunk.
     pub(crate) since_us: Option<u64>,
     pub(crate) resent: Resent,
@@ -84,6 +91,8 @@ pub(crate) struct Slot {
 pub(crate) struct Client {
     pub(crate) paths: Vec<ClientPath>,
     pub(crate) availability: Availability,
+    /// The lives of paths of which the server may still execute a request.
+    pub(crate) fences: Fences<Vec<Option<Place>>>,
     pub(crate) devices: Vec<Device>,
     pub(crate) tasks: Tasks,
     pub(crate) turns: Turns,
@@ -113,6 +122,7 @@ impl Client {
         Self {
             paths: Vec::new(),
             availability: Availability::NEW,
+            fences: Fences::new(vec![None; PATHS_MAX]),
             devices: (0..devices).map(|_| Device::new()).collect(),
             tasks: Tasks::default(),
             turns: Turns::NONE,
@@ -192,6 +202,7 @@ impl World {
             chunk: tag,
             send: 0,
             ticket: None,
+            lost: 0,
             since_us: None,
             resent: Resent::NEVER,
             resendings: 0,
@@ -211,11 +222,16 @@ impl World {
         let Some(index) = slot.body.deed.device(self.settings.volatile.len()) else {
             return;
         };
-        let device = &mut self.clients[self.at].devices[index];
-        let Some(number) = device.io_state.remote_id() else {
+        let Some(number) = self.clients[self.at].devices[index].io_state.remote_id() else {
             return self.not_sent(tag, Errno::ECONNABORTED);
         };
-        let Ok(note) = device.send(slot.body.deed) else {
+        if slot.ticket.is_some_and(|t| t.is_paused(self.now_ms())) {
+            return self.paused(tag);
+        }
+        if !self.may_take(tag, slot.ticket) {
+            return self.not_sent(tag, Errno::EALREADY);
+        }
+        let Ok(note) = self.clients[self.at].devices[index].send(slot.body.deed) else {
             self.trace.reached("a flush fails for a lost cache");
             return self.end_io(tag, Answer::Refused);
         };
@@ -223,7 +239,6 @@ impl World {
         slot.note = note;
         slot.body.number = number;
         let Some(place) = self.place_for(tag) else {
-            self.clients[self.at].slots[usize::from(tag)] = Some(slot);
             return self.not_sent(tag, Errno::EALREADY);
         };
         slot.resent = match place.is_again {

@@ -6,11 +6,14 @@
 //! Stands for `rtrs/client/session/quarantine.rs` and `rnbd/client/retry.rs`. The decisions are
 //! those of `proto::quarantine`.
 
-use proto::rtrs::quarantine::{
-    away_ms,
-    wait_limit_ms,
-    Place,
-    Ticket, //
+use proto::rtrs::{
+    outage::FastIoFail,
+    quarantine::{
+        away_ms,
+        wait_limit_ms,
+        Place,
+        Ticket, //
+    },
 };
 
 use crate::{
@@ -44,6 +47,13 @@ impl Client {
 }
 
 impl World {
+    /// Returns whether [`Self::place_for`] has a chunk for a request: `Session::must_wait`.
+    pub(crate) fn may_take(&self, tag: u16, ticket: Option<Ticket>) -> bool {
+        let ticket = ticket.filter(|_| !self.settings.broken(Mutation::AnotherChunkAgain));
+        let may_take = self.clients[self.at].quarantine.may_take(tag, ticket);
+        may_take || self.settings.broken(Mutation::NoQuarantine)
+    }
+
     /// Returns the chunk of a tag's request, if there is one.
     pub(crate) fn place_for(&mut self, tag: u16) -> Option<Place> {
         let own = Place {
@@ -79,11 +89,23 @@ impl World {
         let slot = self.clients[self.at].slots[usize::from(tag)].as_ref();
         let since_us = slot.and_then(|s| s.since_us).unwrap_or(0);
         // Faults have stopped before it began to wait: the session must have started again by then.
-        if since_us > self.settings.calm_us && self.may_recover(tag) {
+        // A server that always has requests may keep it for longer than three tries.
+        let is_due = since_us > self.settings.calm_us && !self.settings.is_busy;
+        if is_due && self.may_recover(tag) {
             let what = format!("tag {tag} has waited too long for its chunk");
             self.check.fail(Kind::Stuck, what);
         }
         self.end_io(tag, Answer::Unknown);
+    }
+
+    /// Handles a request that is paused: it fails only if its device does.
+    pub(crate) fn paused(&mut self, tag: u16) {
+        if self.waits_on(tag, None) {
+            self.try_again_later();
+            self.clients[self.at].refused.push(tag);
+        } else {
+            self.end_io(tag, Answer::Unknown);
+        }
     }
 
     /// Handles [`Event::TryAgain`].
@@ -187,6 +209,35 @@ impl World {
         }
     }
 
+    /// Looks which requests have had no answer since the last look: `Session::look_at_requests`.
+    fn look_at_requests(&mut self) {
+        let now_ms = self.now_ms();
+        let client = &mut self.clients[self.at];
+        let Some(look) = client.shortage.look(now_ms) else {
+            return;
+        };
+        let is_down = |p: usize| client.paths[p].down.is_some();
+        let mut in_flight = vec![false; client.slots.len()];
+        // Those of a path that is down wait for the answer to a fence message.
+        let mut is_any_unanswered = false;
+        for slot in client.slots.iter().flatten() {
+            match slot.on {
+                Some((path, _)) if is_down(path) => is_any_unanswered = true,
+                Some(_) => in_flight[usize::from(slot.chunk)] = true,
+                None => {}
+            }
+        }
+        for (chunk, is_in_flight) in (0u16..).zip(in_flight) {
+            is_any_unanswered |= client.quarantine.look(chunk, is_in_flight);
+        }
+        if is_any_unanswered {
+            self.trace.reached("a session is not begun anew in vain");
+        }
+        self.clients[self.at]
+            .shortage
+            .looked(look, is_any_unanswered);
+    }
+
     /// Disconnects all paths for a short time if requests have waited too long for their chunks.
     pub(crate) fn look_after_chunks(&mut self) {
         if self.settings.broken(Mutation::NeverAskServer)
@@ -194,7 +245,11 @@ impl World {
         {
             return;
         }
-        let up = |p: usize| self.clients[self.at].paths[p].state().carries_io();
+        let up = |p: usize| {
+            let p = &self.clients[self.at].paths[p];
+            // The requests of one that is down wait for the answer to a fence message.
+            p.state().carries_io() || p.down.is_some()
+        };
         let up: Vec<usize> = (0..self.clients[self.at].paths.len())
             .filter(|p| up(*p))
             .collect();
@@ -203,11 +258,14 @@ impl World {
             .map(|p| self.clients[self.at].in_flight(*p).count())
             .sum();
         let in_flight = u32::try_from(in_flight).unwrap_or(u32::MAX);
-        let setting = self.settings.fast_io_fail;
-        if self.clients[self.at]
-            .shortage
-            .is_too_long(setting, in_flight)
-        {
+        let (now_ms, setting) = (self.now_ms(), self.settings.fast_io_fail);
+        let held_back = matches!(setting, FastIoFail::After(0..=10)) && in_flight != 0;
+        if held_back && self.settings.broken(Mutation::HoldBackForEver) {
+            return;
+        }
+        self.look_at_requests();
+        let shortage = &mut self.clients[self.at].shortage;
+        if shortage.is_too_long(now_ms, setting, in_flight) {
             self.trace.reached("a session is begun anew");
             note!(self, Client, "chunks are held for too long");
             let paths = 0..self.clients[self.at].paths.len();

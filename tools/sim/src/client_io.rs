@@ -6,7 +6,11 @@
 //! decisions are those of `proto::failover`, and of `rnbd`'s `retry` and `cache`.
 
 use proto::common::errno::Errno;
-use proto::rnbd::retry::may_wait;
+use proto::rnbd::retry::{
+    may_wait,
+    pause_ms,
+    AGAIN_MS, //
+};
 use proto::rtrs::{
     failover::{
         Resent,
@@ -83,14 +87,10 @@ impl World {
         }
     }
 
-    /// Handles that a path's queue pairs are drained: `Session::path_down` of the driver, if it was
-    /// live, else the end of a set-up. Requests in flight are sent again, or given back.
-    pub(crate) fn fail_over(&mut self, path: usize) {
-        let was_live = std::mem::take(&mut self.clients[self.at].paths[path].is_live);
-        if was_live {
-            self.path_down();
-        }
-        let has_others = was_live && self.clients[self.at].availability.is_connected();
+    /// Handles that a path's queue pairs are drained, and the server too if it is to be asked:
+    /// `Session::requests_down` of the driver, or the end of a set-up. Requests in flight are sent
+    /// again, if the path `has_others`, or given back.
+    pub(crate) fn fail_over(&mut self, path: usize, has_others: bool) {
         let tags: Vec<u16> = self.clients[self.at].in_flight(path).collect();
         for tag in tags {
             if self.settings.broken(Mutation::NoFailOver) {
@@ -160,7 +160,18 @@ impl World {
 
     /// Handles a request that was sent and will not be answered: `Device::requeue` of the driver.
     fn requeue(&mut self, tag: u16) {
-        let limit_ms = self.fast_io_fail_ms();
+        let (limit_ms, now_ms) = (self.fast_io_fail_ms(), self.now_ms());
+        let client = &mut self.clients[self.at];
+        if let Some(slot) = &mut client.slots[usize::from(tag)] {
+            slot.lost = slot.lost.saturating_add(1);
+            let pause_ms = pause_ms(slot.lost);
+            if pause_ms != AGAIN_MS {
+                let until_ms = now_ms + u64::from(pause_ms);
+                let paused = |t| client.quarantine.pause(t, until_ms);
+                slot.ticket = slot.ticket.map(paused);
+                self.trace.reached("a request is paused");
+            }
+        }
         if self.waits_on(tag, limit_ms) {
             self.keep(tag);
         } else {

@@ -8,6 +8,7 @@
 use proto::common::errno::Errno;
 use proto::rtrs::{
     availability::Admission,
+    fence::Place,
     handshake::{
         self,
         Connect,
@@ -24,7 +25,6 @@ use proto::rtrs::{
         Action,
         Outcome,
         Recovery,
-        StaleConnection,
         TearDown, //
     },
     timeouts::ConnectTimeouts, //
@@ -35,9 +35,9 @@ use crate::{
     check::Kind,
     event::{
         Event,
-        MS,
-        S, //
+        MS, //
     },
+    fence::Down,
     message::{
         CmMessage,
         Message,
@@ -97,6 +97,12 @@ pub(crate) struct ClientPath {
     missed: u32,
     pulse_sent_us: u64,
     pub(crate) latency_ns: Option<u64>,
+    /// The session at the server that it has reached, and the name of its life there.
+    pub(crate) place: Option<Place>,
+    /// The number of the life that its server was asked about, or 0.
+    pub(crate) asked: u32,
+    /// Its requests wait until the server executes none of them any more.
+    pub(crate) down: Option<Down>,
 }
 
 impl ClientPath {
@@ -129,6 +135,9 @@ impl ClientPath {
             missed: 0,
             pulse_sent_us: 0,
             latency_ns: None,
+            place: None,
+            asked: 0,
+            down: None,
         }
     }
 
@@ -261,6 +270,7 @@ impl World {
             // CAST: two clients.
             paths_uuid: [0x5e + self.at as u8; 16],
             first_conn: p.first_conn,
+            fences: true,
         };
         let bytes = connect.to_wire().as_bytes().to_vec();
         self.send_cm(conn, Side::Server, CmMessage::Connect(bytes));
@@ -301,18 +311,21 @@ impl World {
             _ if p.pending != Some(conn) => {}
             CmMessage::Accept(bytes) => {
                 p.pending = None;
-                match handshake::accepted(bytes, Some(self.settings.queue_depth)) {
-                    Ok(accepted) if accepted.geometry == self.geometry => {}
+                let life = match handshake::accepted(bytes, Some(self.settings.queue_depth)) {
+                    Ok(accepted) if accepted.geometry == self.geometry => accepted.life,
                     answer => {
                         let what = format!("accept not understood: {answer:?}");
                         self.check.fail(Kind::Refused, what);
+                        None
                     }
-                }
+                };
                 if self.clients[self.at].paths[path].conns.len() < self.settings.connections.into()
                 {
                     self.connect_next(path);
                 } else {
-                    let admin = self.clients[self.at].paths[path].conns[0];
+                    let client = &mut self.clients[self.at];
+                    let admin = client.paths[path].conns[0];
+                    client.paths[path].place = Some(client.fences.reached(life));
                     self.begin_step(path, true);
                     self.post(admin, Side::Client, Message::InfoRequest);
                 }
@@ -356,7 +369,7 @@ impl World {
                 self.begin_step(path, false);
                 // The server has drained this path's predecessors before it answered.
                 self.end_quarantine_of(path);
-                self.admit(path);
+                self.fence_lost_lives(path);
             }
             Message::Pulse { imm } => match Imm::decode(imm) {
                 Ok(Imm::Heartbeat) => {
@@ -368,6 +381,7 @@ impl World {
                     let p = &mut self.clients[self.at].paths[path];
                     p.latency_ns = Some(latency_ns(p.pulse_sent_us * 1000, now_us * 1000));
                 }
+                Ok(Imm::Fenced(number)) => self.fenced(path, number),
                 _ => {}
             },
             Message::Response {
@@ -436,58 +450,5 @@ impl World {
         self.look_after_chunks();
         let interval_us = u64::from(heartbeat.interval_ms) * MS;
         self.after(interval_us, Event::ClientTick { path, life });
-    }
-
-    /// Disconnects and drains; requests in flight are sent again after that.
-    fn tear_down(&mut self, path: usize) {
-        let p = &mut self.clients[self.at].paths[path];
-        p.life += 1;
-        p.run = p.recovery.begin_tear_down();
-        p.pending = None;
-        let (life, run, conns) = (p.life, p.run, std::mem::take(&mut p.conns));
-        if run == Some(TearDown::ToConnectAgain) {
-            p.stale_connection = conns.first().copied();
-        } else if run.is_some() {
-            self.disconnect_stale(path, StaleConnection::Drop);
-        }
-        for conn in conns {
-            if self.clients[self.at].paths[path].stale_connection != Some(conn) {
-                self.send_cm(conn, Side::Server, CmMessage::Disconnect);
-            }
-            if self.settings.broken(Mutation::SkipDrain) {
-                let later = self.rng.u64(0..3 * S);
-                self.after(later, Event::CloseLate { conn });
-            } else {
-                self.close_conn(conn, Side::Client);
-            }
-        }
-        let pause = match self.settings.broken(Mutation::SkipDrain) {
-            true => 0,
-            false => self.rng.u64(MS..30 * MS),
-        };
-        self.after(pause, Event::TornDown { path, life });
-    }
-
-    pub(crate) fn torn_down(&mut self, path: usize, life: u64) {
-        let p = &mut self.clients[self.at].paths[path];
-        if p.life != life {
-            return;
-        }
-        let (run, outcome, kept) = (p.run, p.outcome, p.stale_connection.is_some());
-        self.fail_over(path);
-        if kept && self.clients[self.at].away_until_us > self.now_us {
-            // So that the server forgets the session.
-            self.disconnect_stale(path, StaleConnection::Disconnect);
-        }
-        let pauses = self.pauses(path);
-        let event = match run {
-            Some(run) => recovery::Event::TornDown { run, kept, pauses },
-            None => recovery::Event::AttemptFailed {
-                outcome,
-                took_ms: 0,
-                pauses,
-            },
-        };
-        self.path_event(path, event);
     }
 }

@@ -48,6 +48,10 @@ pub(crate) enum Event {
         from: Side,
         round: u64,
     },
+    /// A fence message is unanswered for too long.
+    FenceTimeout { path: usize, life: u64, number: u32 },
+    /// The server handles the receives of a wire again.
+    Resume { wire: usize },
     /// The connection of a sender has failed.
     Broken { conn: ConnId, side: Side },
     /// A message of the connection manager.
@@ -140,6 +144,7 @@ impl Event {
             | Self::Start { .. }
             | Self::ClientTick { .. }
             | Self::RequestTimeout { .. }
+            | Self::FenceTimeout { .. }
             | Self::OutageDeadline { .. }
             | Self::TryAgain
             | Self::Reopen
@@ -151,6 +156,7 @@ impl Event {
             | Self::App
             | Self::Reconnect { .. } => Some(Side::Client),
             Self::Arrive { .. }
+            | Self::Resume { .. }
             | Self::Thaw { .. }
             | Self::Restart
             | Self::Fault

@@ -14,6 +14,7 @@ use proto::rtrs::{
 
 use crate::{
     check,
+    device::Device,
     event::{
         Event,
         MS,
@@ -41,6 +42,9 @@ pub(crate) enum Kind {
     ForceClose,
     /// The server freezes, then handles all queued events at once.
     Freeze,
+    /// The server's software does not handle the receives of a wire's connections; the adapter
+    /// acknowledges. Afterwards it handles them at once.
+    Stall,
     /// The client freezes, then handles all queued events at once.
     ClientFreeze,
     /// The server drops its answers to IO, until this fault is drawn again.
@@ -66,6 +70,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
+    /// All but `Stall`, which is for peers that have agreed upon the fence message.
     pub(crate) const ALL: [Self; 17] = [
         Self::Cut,
         Self::Loss,
@@ -107,6 +112,7 @@ impl World {
             | Kind::PowerFail
             | Kind::ForceClose
             | Kind::Freeze
+            | Kind::Stall
             | Kind::Mute
             | Kind::SlowDisk
             | Kind::ServerClose => {
@@ -196,6 +202,7 @@ impl World {
                 let later = self.rng.u64(50 * MS..12 * S);
                 self.after(later, Event::Thaw { side: Side::Server });
             }
+            Kind::Stall if !self.server.down => self.stall(),
             Kind::ForceClose if !self.server.frozen => self.force_close(),
             Kind::Mute => self.server.mute = !self.server.mute,
             Kind::SlowDisk => self.disk.slow = !self.disk.slow,
@@ -298,6 +305,7 @@ impl World {
         for wire in 0..self.wires.len() {
             let round = self.wires[wire].round;
             self.mend(wire, round);
+            self.resume_receives(wire);
         }
         self.server.down = false;
         self.server.mute = false;
@@ -307,12 +315,20 @@ impl World {
             self.thaw(Side::Client);
         }
         self.thaw(Side::Server);
-        self.app.until_us = self.now_us + S;
+        self.app.until_us = match self.settings.is_busy {
+            true => u64::MAX,
+            false => self.now_us + S,
+        };
         self.after(S, Event::Watch);
     }
 
     /// Checks whether all parts have recovered.
     pub(crate) fn watch(&mut self) {
+        let is_open = |d: &Device| d.io_state.remote_id().is_some();
+        let mut devices = self.clients.iter().flat_map(|c| &c.devices);
+        if devices.all(is_open) {
+            self.app.until_us = self.app.until_us.min(self.now_us + S);
+        }
         let mut missing = Vec::new();
         for client in 0..self.clients.len() {
             self.at = client;

@@ -24,6 +24,7 @@ mod device;
 mod disk;
 mod event;
 mod faults;
+mod fence;
 mod message;
 mod network;
 mod server;

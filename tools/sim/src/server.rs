@@ -7,6 +7,7 @@
 
 use std::collections::{
     BTreeMap,
+    BTreeSet,
     VecDeque, //
 };
 
@@ -16,6 +17,7 @@ use proto::rtrs::{
         Admission,
         Known, //
     },
+    fence::Life,
     handshake::{
         Connect,
         Refusal, //
@@ -51,9 +53,15 @@ use crate::{
     world::World,
 };
 
+mod ends;
+
 /// A session: the chunks, and the state of the upper layer.
 #[derive(Debug)]
 pub(crate) struct Session {
+    /// Tells it from its predecessors.
+    incarnation: u64,
+    /// The number of its last path.
+    pub(crate) last_number: u32,
     /// What was last written into each chunk by a client's adapter.
     pub(crate) chunks: Vec<Option<Body>>,
     /// Paths that are up, those being torn down included.
@@ -80,10 +88,10 @@ pub(crate) enum Number {
 pub(crate) struct ServerPath {
     pub(crate) session: [u8; 16],
     uuid: [u8; 16],
-    wire: usize,
+    pub(crate) wire: usize,
     recon_cnt: u16,
     cid_num: u16,
-    conns: BTreeMap<u16, ConnId>,
+    pub(crate) conns: BTreeMap<u16, ConnId>,
     pub(crate) state: ServerState,
     /// The info request has arrived.
     asked: bool,
@@ -96,6 +104,12 @@ pub(crate) struct ServerPath {
     pub(crate) next_keys: Vec<u64>,
     /// [`Event::ServerTornDown`] is on its way.
     leaving: bool,
+    /// Its name in fence messages.
+    pub(crate) life: Option<Life>,
+    /// The number that a fence message on it is about, or 0.
+    pub(crate) asked_about: u32,
+    /// Its queue pairs are drained.
+    pub(crate) drained: bool,
 }
 
 impl ServerPath {
@@ -126,6 +140,9 @@ pub(crate) struct Server {
     pub(crate) frozen: bool,
     /// The events for a frozen server when it runs again.
     pub(crate) backlog: VecDeque<(usize, Event)>,
+    /// The wires whose receives are not handled now, and what waits for that.
+    pub(crate) stalled: BTreeSet<usize>,
+    pub(crate) held: VecDeque<(usize, Event)>,
     /// Answers are dropped now.
     pub(crate) mute: bool,
     next: u64,
@@ -181,7 +198,9 @@ impl World {
 
     fn connect_request(&mut self, conn: ConnId, bytes: &[u8]) {
         let accept = |w: &mut Self| {
-            let response = ConnectResponse::accept(&w.geometry, false);
+            let path = w.server.path_of(conn);
+            let life = path.and_then(|path| w.server.paths.get(&path)?.life);
+            let response = ConnectResponse::accept(&w.geometry, false, life);
             let bytes = response.as_bytes().to_vec();
             w.send_cm(conn, Side::Client, CmMessage::Accept(bytes));
         };
@@ -247,14 +266,20 @@ impl World {
     fn new_path(&mut self, conn: ConnId, connect: &Connect) -> u64 {
         let depth = usize::from(self.settings.queue_depth);
         let id = self.server.number();
-        let sessions = &mut self.server.sessions;
-        sessions
-            .entry(connect.paths_uuid)
-            .or_insert_with(|| Session {
-                chunks: vec![None; depth],
-                linked: 0,
-                numbers: Vec::new(),
-            });
+        let incarnation = self.server.number();
+        let session = self.server.sessions.entry(connect.paths_uuid);
+        let session = session.or_insert_with(|| Session {
+            incarnation,
+            last_number: 0,
+            chunks: vec![None; depth],
+            linked: 0,
+            numbers: Vec::new(),
+        });
+        let mut life = None;
+        if connect.fences && self.settings.knows_fences {
+            session.last_number += 1;
+            life = Life::new(session.incarnation, session.last_number);
+        }
         let path = ServerPath {
             session: connect.paths_uuid,
             uuid: connect.sess_uuid,
@@ -269,6 +294,9 @@ impl World {
             keys: Vec::new(),
             next_keys: Vec::new(),
             leaving: false,
+            life,
+            asked_about: 0,
+            drained: false,
         };
         self.server.paths.insert(id, path);
         note!(self, Server, "path {id} made for {connect:?}");
@@ -319,11 +347,11 @@ impl World {
                 p.asked = true;
                 self.try_go_live(path);
             }
-            Message::Pulse { imm } => {
-                if Imm::decode(imm) == Ok(Imm::Heartbeat) {
-                    self.send_pulse(conn, Imm::HeartbeatAck);
-                }
-            }
+            Message::Pulse { imm } => match Imm::decode(imm) {
+                Ok(Imm::Heartbeat) => _ = self.send_pulse(conn, Imm::HeartbeatAck),
+                Ok(Imm::Fence(number)) => self.fence_message(path, number),
+                _ => {}
+            },
             Message::Request { imm, body, .. } => {
                 match self.server_step(path, ServerEvent::Request) {
                     ServerEffect::Serve => self.serve(path, conn, imm, body),
@@ -385,6 +413,10 @@ impl World {
         if p.state != ServerState::Connected {
             return;
         }
+        self.answer_fence(path);
+        let Some(p) = self.server.paths.get_mut(&path) else {
+            return;
+        };
         let heartbeat = self.settings.server_heartbeat;
         let (missed, tick) = heartbeat.tick(p.missed);
         p.missed = missed;
@@ -407,94 +439,5 @@ impl World {
         if let Some(path) = self.server.path_of(conn) {
             self.server_close(path);
         }
-    }
-
-    /// Starts the teardown: new messages are dropped, and it waits for the requests at the disk.
-    fn server_tear_down(&mut self, path: u64) {
-        let Some(p) = self.server.paths.get(&path) else {
-            return;
-        };
-        for conn in p.conns.values().copied().collect::<Vec<_>>() {
-            self.close_conn(conn, Side::Server);
-            self.send_cm(conn, Side::Client, CmMessage::Disconnect);
-        }
-        self.drop_waiting(path);
-        self.maybe_torn_down(path);
-    }
-
-    /// The teardown of a path is complete when the disk has none of its requests.
-    pub(crate) fn maybe_torn_down(&mut self, path: u64) {
-        let busy = self.server.ops.values().any(|op| op.path == path);
-        let Some(p) = self.server.paths.get_mut(&path) else {
-            return;
-        };
-        if p.state == ServerState::Closing && !busy && !p.leaving {
-            p.leaving = true;
-            let later = self.rng.u64(MS..20 * MS);
-            self.after(later, Event::ServerTornDown { path });
-        }
-    }
-
-    pub(crate) fn server_torn_down(&mut self, path: u64) {
-        if self.server_step(path, ServerEvent::TornDown) != ServerEffect::Release {
-            return;
-        }
-        let Some(p) = self.server.paths.remove(&path) else {
-            return;
-        };
-        self.server.of_conn.retain(|_, of| *of != path);
-        self.server
-            .queues
-            .retain(|c, _| !p.conns.values().any(|conn| conn == c));
-        let all = self.settings.broken(Mutation::CloseAll);
-        let left = self.server.paths.values().any(|o| o.session == p.session);
-        if let Some(session) = self.server.sessions.get_mut(&p.session) {
-            session.linked -= usize::from(p.linked);
-            if session.linked == 0 {
-                session.numbers.clear();
-                if all {
-                    let sessions = self.server.sessions.values_mut();
-                    sessions.for_each(|s| s.numbers.clear());
-                }
-            }
-        }
-        if !left {
-            self.server.sessions.remove(&p.session);
-        }
-        let waiting: Vec<u64> = self.server.paths.keys().copied().collect();
-        for other in waiting {
-            self.try_go_live(other);
-        }
-    }
-
-    /// The server's machine loses power: so do the caches of its disks.
-    pub(crate) fn lose_power(&mut self) {
-        self.crash();
-        self.server.boot += 1;
-        self.disk.lose_power(&mut self.rng);
-        note!(self, Server, "the machine has lost power");
-        for block in 0..self.disk.blocks() {
-            let content = self.disk.content(block);
-            self.check.power_lost(block, content);
-        }
-    }
-
-    /// Crashes the server. Operations at the disk may be executed, or not.
-    pub(crate) fn crash(&mut self) {
-        for op in std::mem::take(&mut self.server.ops).into_values() {
-            if op.running && !op.executed && self.rng.bool() {
-                self.apply(&op);
-            }
-        }
-        for conn in std::mem::take(&mut self.server.of_conn).into_keys() {
-            self.close_conn(conn, Side::Server);
-        }
-        self.server.paths.clear();
-        self.server.queues.clear();
-        self.server.sessions.clear();
-        self.server.backlog.clear();
-        self.server.frozen = false;
-        self.server.down = true;
-        self.landed.clear();
     }
 }

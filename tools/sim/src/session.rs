@@ -148,12 +148,21 @@ impl World {
     pub(crate) fn established(&mut self, path: usize) {
         let client = &self.clients[self.at];
         let admission = client.paths[path].admission;
-        if admission.is_none_or(|a| client.availability.admits(a)) {
+        let is_admitted = admission.is_none_or(|a| client.availability.admits(a));
+        if is_admitted && self.next_fence(path).is_none() {
             self.path_event(path, recovery::Event::Established);
         } else {
             self.trace.reached("a path is validated before an outage");
-            self.path_failed(path);
+            self.fence_lost_lives(path);
         }
+    }
+
+    /// `Session::is_admission_due`.
+    pub(crate) fn is_admission_due(&self, path: usize) -> bool {
+        let client = &self.clients[self.at];
+        let admission = client.paths[path].admission;
+        client.availability.is_connected()
+            && admission.is_none_or(|admission| client.availability.admits(admission))
     }
 
     /// Asks the upper layer about a path that is connected, and carries no IO yet:

@@ -9,7 +9,13 @@ use proto::rtrs::{
     policy::Policy, //
 };
 
-use crate::faults::Kind;
+use crate::{
+    event::{
+        MS,
+        S, //
+    },
+    faults::Kind, //
+};
 
 /// A mutation of the model, which the checks must find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +40,10 @@ pub enum Mutation {
     AnotherChunkAgain,
     /// The client waits for a path that does not reconnect.
     NeverAskServer,
+    /// The client ends no path for held chunks while requests are in flight that may fail for it.
+    HoldBackForEver,
+    /// The client waits for held chunks only as long as an administrator tries to map a device.
+    ForgetDevice,
     /// The client forgets which paths a request has tried.
     LoseTried,
     /// The client forgets what was in flight on a path that failed.
@@ -83,11 +93,15 @@ pub enum Mutation {
     MixSessions,
     /// The server closes the devices of all sessions with one.
     CloseAll,
+    /// The client sends lost requests again without a fence message.
+    NoFence,
+    /// The server answers a fence message without closing the path that it names.
+    FencedEarly,
 }
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Self; 34] = [
+    pub const ALL: [Self; 38] = [
         Self::SkipDrain,
         Self::ForgetChunkFence,
         Self::FenceOnlyLive,
@@ -98,6 +112,8 @@ impl Mutation {
         Self::RemovalEndsQuarantine,
         Self::AnotherChunkAgain,
         Self::NeverAskServer,
+        Self::HoldBackForEver,
+        Self::ForgetDevice,
         Self::LoseTried,
         Self::NoFailOver,
         Self::NoBackoffReset,
@@ -122,6 +138,8 @@ impl Mutation {
         Self::NoKeyAfterWait,
         Self::MixSessions,
         Self::CloseAll,
+        Self::NoFence,
+        Self::FencedEarly,
     ];
 }
 
@@ -130,8 +148,9 @@ impl Mutation {
 pub struct Options {
     /// Keep a timeline.
     pub trace: bool,
-    /// Let packets of a given-up connection arrive after the request was sent again and received:
-    /// the hole that the protocol leaves (decision 0006).
+    /// The server does not know the fence message, and packets of a given-up connection may arrive
+    /// after the request was sent again and received: the hole that protocol 2.0 leaves (decision
+    /// 0006).
     pub late_packets: bool,
     /// Break the model.
     pub mutation: Option<Mutation>,
@@ -163,6 +182,8 @@ pub(crate) struct Settings {
     /// The server's heartbeat: the C driver's, or ours.
     pub(crate) server_heartbeat: Heartbeat,
     pub(crate) request_timeout_us: u64,
+    /// The server knows the fence message; a C server does not.
+    pub(crate) knows_fences: bool,
     /// The server's adapter takes packets and acknowledges them while the server is frozen.
     pub(crate) adapter_acks: bool,
     /// One in so many packets that are lost was only held up.
@@ -177,6 +198,10 @@ pub(crate) struct Settings {
     pub(crate) fault_pause_us: u64,
     /// When faults stop.
     pub(crate) calm_us: u64,
+    /// The application goes on after that until every device is open.
+    pub(crate) is_busy: bool,
+    /// Pause before an administrator tries again to map a device.
+    pub(crate) map_pause_us: u64,
 }
 
 fn draw_heartbeat(rng: &mut Rng) -> Heartbeat {
@@ -200,11 +225,40 @@ fn draw_fast_io_fail(rng: &mut Rng) -> FastIoFail {
 
 impl Settings {
     pub(crate) fn draw(rng: &mut Rng, options: Options) -> Self {
-        use crate::event::{
-            MS,
-            S, //
-        };
+        // Another generator: a run of peers of protocol 2.0 does not change with it.
+        let mut own = Rng::with_seed(rng.clone().u64(..));
+        let mut settings = Self::draw_all_but_fences(rng, options);
+        settings.knows_fences = own.bool() && !options.late_packets;
+        if settings.knows_fences && own.u32(0..5) < 2 {
+            settings.kinds.push(Kind::Stall);
+        }
+        settings.draw_doubts(&mut own);
+        settings
+    }
 
+    /// A CLOSE that is lost on a path that is removed then: a device waits for the end of the
+    /// session, on a session that is never without IO, or an administrator seldom tries.
+    fn draw_doubts(&mut self, own: &mut Rng) {
+        if own.u32(0..6) != 0 {
+            return;
+        }
+        self.kinds = vec![Kind::Cut, Kind::Unmap, Kind::Unmap, Kind::Remove];
+        self.wires = 3;
+        // A CLOSE that was held up arrives when its number is used again.
+        self.late_one_in = 1;
+        match own.u32(0..4) {
+            0 => self.map_pause_us = 70 * S,
+            1 => {}
+            _ => {
+                self.is_busy = true;
+                (self.burst, self.app_pause_us) = (8, 2 * MS);
+                self.volatile.resize(2, false);
+                self.fast_io_fail = FastIoFail::After(own.u32(0..=10));
+            }
+        }
+    }
+
+    fn draw_all_but_fences(rng: &mut Rng, options: Options) -> Self {
         let kinds: Vec<Kind> = Kind::ALL
             .into_iter()
             .filter(|_| rng.u32(0..5) < 2)
@@ -243,6 +297,7 @@ impl Settings {
                 true => S,
                 false => rng.u64(2..=15) * S,
             },
+            knows_fences: false,
             adapter_acks: rng.bool(),
             late_one_in: rng.u32(1..=20),
             kinds: match kinds.is_empty() {
@@ -265,6 +320,8 @@ impl Settings {
                 0 => rng.u64(60..=90),
                 _ => rng.u64(8..=25),
             },
+            is_busy: false,
+            map_pause_us: S / 2,
         }
     }
 

@@ -248,6 +248,8 @@ impl World {
             self.try_again_later();
             return true;
         };
+        // It is free, and not held.
+        let _ = self.clients[self.at].quarantine.take(id, None);
         self.take(id, step.deed(), Some(number));
         let Some(slot) = self.clients[self.at].slots[usize::from(id)].clone() else {
             return false;

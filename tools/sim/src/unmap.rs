@@ -77,7 +77,7 @@ impl World {
         if !matches!(state, DeviceState::Unmapped | DeviceState::Init) {
             return;
         }
-        self.after(S / 2, Event::Map { device });
+        self.after(self.settings.map_pause_us, Event::Map { device });
         // The session forgets a device before the CLOSE is sent.
         let client = &mut self.clients[self.at];
         let is_forgotten = client.devices[device].closing.is_none();

@@ -167,6 +167,11 @@ impl World {
             self.server.backlog.push_back((self.at, event));
             return;
         }
+        if self.is_stalled(&event) {
+            self.trace.reached("requests wait in a receive queue");
+            self.server.held.push_back((self.at, event));
+            return;
+        }
         match event {
             Event::Arrive { .. }
             | Event::Receive { .. }
@@ -179,6 +184,7 @@ impl World {
             Event::ServerTornDown { path } => self.server_torn_down(path),
             Event::DiskDone { op } => self.disk_done(op),
             Event::Thaw { side } => self.thaw(side),
+            Event::Resume { wire } => self.resume_receives(wire),
             Event::Restart => self.server.down = false,
             Event::App => self.app(),
             Event::Fault => self.fault(),
@@ -223,6 +229,7 @@ impl World {
             Event::TornDown { path, life } => self.torn_down(path, life),
             Event::CloseLate { conn } => self.close_conn(conn, Side::Client),
             Event::Start { path, start } => self.start(path, start),
+            Event::FenceTimeout { path, life, number } => self.fence_timeout(path, life, number),
             Event::ClientTick { path, life } => self.client_tick(path, life),
             Event::RequestTimeout { tag, send } => self.request_timeout(tag, send),
             Event::OutageDeadline { until_ms } => self.outage_deadline(until_ms),

@@ -41,6 +41,7 @@ impl Driver {
         if self.is_running {
             self.is_running = false;
             if chance.bool() {
+                self.path.did(Operation::Drained);
                 return self.step(ServerEvent::TornDown);
             }
             return self.path.did(Operation::TearDownIn { pause_ms: 5000 });
@@ -109,6 +110,7 @@ fn a_teardown_without_end_is_found() {
     assert!(is_refused(KIND, &path.record), "it does not run");
     path.did(Operation::TearDown);
     assert!(is_refused(KIND, &path.record), "it runs");
+    path.did(Operation::Drained);
     path.step(ServerEvent::TornDown);
     path.did(Operation::Release);
     assert_agrees(KIND, &path.record);

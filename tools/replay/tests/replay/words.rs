@@ -149,6 +149,7 @@ fn events_and_operations_of_a_servers_path_are_read_back() {
         Operation::TearDown,
         Operation::TearDownIn { pause_ms: 5000 },
         Operation::Release,
+        Operation::Drained,
     ];
     assert_round_trip(&events, &operations);
 }

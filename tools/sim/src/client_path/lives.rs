@@ -10,18 +10,21 @@ use proto::rtrs::recovery::{
     Action,
     Pauses, //
     StaleConnection,
+    TearDown,
 };
 
 use crate::{
     check::Kind,
     event::{
         Event,
-        MS, //
+        MS,
+        S, //
     },
     message::{
         CmMessage,
         Side, //
     },
+    settings::Mutation,
     trace::note,
     world::World,
 };
@@ -119,5 +122,73 @@ impl World {
         self.check.require(early, Kind::GivenUpEarly, || {
             format!("p{path} given up after {attempts} of {max} attempts")
         });
+    }
+
+    /// Disconnects and drains; requests in flight are sent again after that.
+    pub(super) fn tear_down(&mut self, path: usize) {
+        let p = &mut self.clients[self.at].paths[path];
+        p.life += 1;
+        p.run = p.recovery.begin_tear_down();
+        p.pending = None;
+        p.asked = 0;
+        let (life, run, conns) = (p.life, p.run, std::mem::take(&mut p.conns));
+        if run == Some(TearDown::ToConnectAgain) {
+            p.stale_connection = conns.first().copied();
+        } else if run.is_some() {
+            self.disconnect_stale(path, StaleConnection::Drop);
+        }
+        for conn in conns {
+            if self.clients[self.at].paths[path].stale_connection != Some(conn) {
+                self.send_cm(conn, Side::Server, CmMessage::Disconnect);
+            }
+            if self.settings.broken(Mutation::SkipDrain) {
+                let later = self.rng.u64(0..3 * S);
+                self.after(later, Event::CloseLate { conn });
+            } else {
+                self.close_conn(conn, Side::Client);
+            }
+        }
+        let pause = match self.settings.broken(Mutation::SkipDrain) {
+            true => 0,
+            false => self.rng.u64(MS..30 * MS),
+        };
+        self.after(pause, Event::TornDown { path, life });
+        // Those that have asked on it ask on another one.
+        self.give_on_all();
+    }
+
+    pub(crate) fn torn_down(&mut self, path: usize, life: u64) {
+        let p = &mut self.clients[self.at].paths[path];
+        if p.life != life {
+            return;
+        }
+        if std::mem::take(&mut p.is_live) {
+            self.life_is_down(path);
+        } else if p.down.is_some() {
+            self.give_on(path);
+        } else {
+            self.fail_over(path, false);
+            self.teardown_done(path);
+        }
+    }
+
+    /// Nothing is left of a path's life, or attempt.
+    pub(crate) fn teardown_done(&mut self, path: usize) {
+        let p = &self.clients[self.at].paths[path];
+        let (run, outcome, kept) = (p.run, p.outcome, p.stale_connection.is_some());
+        if kept && self.clients[self.at].away_until_us > self.now_us {
+            // So that the server forgets the session.
+            self.disconnect_stale(path, StaleConnection::Disconnect);
+        }
+        let pauses = self.pauses(path);
+        let event = match run {
+            Some(run) => recovery::Event::TornDown { run, kept, pauses },
+            None => recovery::Event::AttemptFailed {
+                outcome,
+                took_ms: 0,
+                pauses,
+            },
+        };
+        self.path_event(path, event);
     }
 }

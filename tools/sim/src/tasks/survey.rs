@@ -134,6 +134,7 @@ impl World {
                     .for_each(|o| self.path_failed(o));
                 self.path_failed(path);
             }
+            Err(_) if !self.is_admission_due(path) => self.established(path),
             Err(_) => {
                 self.trace.reached("a path is tried again later");
                 self.path_failed(path);

@@ -104,12 +104,15 @@ impl World {
         let now_ms = self.now_ms();
         let broken = self.settings.broken(Mutation::NoDoubts);
         let client = &mut self.clients[self.at];
-        let is_any_lost = client.quarantine.held() > 0;
-        if !client.doubts.include(number, is_any_lost) || broken {
+        let held = client.quarantine.held();
+        if !client.doubts.include(number, held != 0) || broken {
             return Ok(());
         }
         self.trace.reached("a number is in doubt");
-        client.shortage.refused(now_ms);
+        match self.settings.broken(Mutation::ForgetDevice) {
+            true => client.shortage.refused(now_ms),
+            false => client.shortage.needed(now_ms, held),
+        }
         // It stays open there.
         Err(Errno::ECONNABORTED)
     }

@@ -84,6 +84,16 @@ fn waiting_for_a_path_that_does_not_come_back_is_found() {
 }
 
 #[test]
+fn waiting_for_a_session_without_io_is_found() {
+    is_found(Mutation::HoldBackForEver, &[Kind::Stuck]);
+}
+
+#[test]
+fn waiting_only_while_an_administrator_tries_is_found() {
+    is_found(Mutation::ForgetDevice, &[Kind::Stuck]);
+}
+
+#[test]
 fn d1_a_lost_set_of_tried_paths_is_found() {
     is_found(Mutation::LoseTried, &[Kind::TriedTwice]);
 }
@@ -193,6 +203,18 @@ fn taking_two_clients_chunks_for_one_is_found() {
 fn closing_the_devices_of_another_client_is_found() {
     let kinds = [Kind::Refused, Kind::WrongDevice];
     is_found(Mutation::CloseAll, &kinds);
+}
+
+#[test]
+fn sending_again_without_a_fence_message_is_found() {
+    let kinds = [Kind::LostWrite, Kind::ForeignData];
+    is_found(Mutation::NoFence, &kinds);
+}
+
+#[test]
+fn answering_a_fence_message_without_closing_the_path_is_found() {
+    let kinds = [Kind::LostWrite, Kind::ForeignData];
+    is_found(Mutation::FencedEarly, &kinds);
 }
 
 #[test]
