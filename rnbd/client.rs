@@ -67,7 +67,7 @@ pub(crate) struct Client {
     major: Major,
     /// Numbers of the disks.
     numbers: Ida,
-    /// Closes sessions without users, and changes the limits of disks.
+    /// Closes sessions without users, changes the limits of disks, reads their partition tables.
     wq: WorkQueue,
     /// The sessions that are being connected, are connected or are being closed.
     #[pin]
@@ -130,6 +130,21 @@ impl Client {
             .iter()
             .find(|s| s.name().to_bytes() == request.sess_name);
         session.is_some_and(|session| session.has_device(request.device_path))
+    }
+
+    /// Closes the connections of all sessions, so that the threads which map devices over them do
+    /// not wait for a server. One that begins meanwhile ends by its own time limits.
+    fn disconnect_all(&self) {
+        // From the last to the first: sessions that are closed leave the list meanwhile, and only
+        // those behind one that leaves get another index.
+        let mut left = self.sessions.lock().len();
+        while let Some(index) = left.checked_sub(1) {
+            left = index;
+            let session = self.sessions.lock().get(index).cloned();
+            if let Some(session) = session {
+                session.disconnect();
+            }
+        }
     }
 
     /// Returns any session.

@@ -14,8 +14,10 @@ mod admin;
 mod export;
 mod identity;
 mod io;
+mod lane;
 mod mapping;
 mod protection;
+mod refusal;
 mod session;
 mod store;
 mod sysfs;
@@ -25,9 +27,12 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
-use kernel_ext::workqueue::{
-    Flags,
-    WorkQueue, //
+use kernel_ext::{
+    sync::atomic::AtomicU32,
+    workqueue::{
+        Flags,
+        WorkQueue, //
+    }, //
 };
 use rtrs_server::{
     Service,
@@ -39,8 +44,9 @@ use self::{
     io::Io,
     protection::ProtectedIo,
     session::{
-        Session, //
+        Session,
         SessionHandler,
+        CHANGES_LIMIT, //
     },
     store::Volumes, //
 };
@@ -59,6 +65,8 @@ pub(crate) struct Server {
     protected_bios: Arc<BioPool<ProtectedIo>>,
     volumes: Arc<Volumes>,
     messages: WorkQueue,
+    /// The lanes of all sessions that have messages.
+    lanes_in_use: AtomicU32,
     /// The boot of the machine.
     boot: Boot,
 }
@@ -72,6 +80,7 @@ impl Server {
             protected_bios: Arc::new(BioPool::new(BIOS_RESERVED)?, GFP_KERNEL)?,
             volumes: Volumes::new()?,
             messages: WorkQueue::new(c"rnbd_server_wq", Flags::UNBOUND, 0)?,
+            lanes_in_use: AtomicU32::new(0),
             boot: identity::boot(),
         };
         Ok(Arc::new(server, GFP_KERNEL)?)
@@ -102,8 +111,13 @@ impl Server {
         self.boot
     }
 
-    /// Where the messages of each session are answered. Each session has one item on it, which it
-    /// waits for before its end: so what drops the server is never an item of this queue.
+    /// Returns the number of lanes of all sessions that have messages.
+    fn lanes_in_use(&self) -> &AtomicU32 {
+        &self.lanes_in_use
+    }
+
+    /// Where the messages of each session are answered. A session waits for its items, and those of
+    /// its lanes, before its end: so what drops the server is never an item of this queue.
     fn messages(&self) -> &WorkQueue {
         &self.messages
     }
@@ -115,7 +129,9 @@ pub(crate) struct RtrsService(pub(crate) Arc<Server>);
 impl Service for RtrsService {
     fn link_up(&self, rtrs: &Arc<rtrs_server::Session>) -> Result<Arc<dyn SessionService>> {
         let session = Session::new(self.0.clone(), rtrs.name())?;
-        pr_info!("session {} connected\n", session.name());
+        if CHANGES_LIMIT.allow().is_some() {
+            pr_info!("session {} connected\n", session.name());
+        }
         let service: Arc<dyn SessionService> = Arc::new(SessionHandler(session), GFP_KERNEL)?;
         Ok(service)
     }

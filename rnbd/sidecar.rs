@@ -19,10 +19,12 @@
 #![forbid(unsafe_code)]
 
 pub mod arrival;
+pub mod claim;
 pub mod command;
 pub mod group;
 pub mod growth;
 pub mod homes;
+pub mod idle;
 pub mod layout;
 pub mod patrol;
 pub mod queue;

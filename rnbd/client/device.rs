@@ -7,6 +7,7 @@ mod identity;
 mod limit_update;
 mod power;
 mod protected;
+mod scan;
 mod unmap;
 
 pub(super) use self::fence::Asked;
@@ -36,7 +37,8 @@ use kernel::{
 };
 use kernel_ext::{
     errno,
-    ratelimit::RateLimit, //
+    ratelimit::RateLimit,
+    sync::Completion, //
 };
 
 use crate::client::{
@@ -65,8 +67,11 @@ use crate::proto::{
         Device as Remote,
         Server, //
     },
-    identity::Identity,
     io_state::IoState,
+    known_disk::{
+        Difference,
+        KnownDisk, //
+    },
     pi::Choice,
     turns::Turn, //
 };
@@ -99,6 +104,12 @@ pub(super) struct Device {
     /// Work item that applies changed queue limits to the disk.
     #[pin]
     limit_update: Work<Device>,
+    /// Work item that reads the disk's partition table for the first time.
+    #[pin]
+    scan: Work<Device, { scan::ITEM }>,
+    /// Completed by it.
+    #[pin]
+    scanned: Completion,
     /// The N of `rnbdN`.
     number: u32,
     // Dropped last: the session may close with it.
@@ -117,8 +128,11 @@ struct Inner {
     refusal: Option<Error>,
     /// The limits, from the first opening on.
     limits: Option<LimitUpdate>,
-    /// The identity of the disk; `None` as long as no server has reported one.
-    identity: Option<Identity>,
+    /// Identity and size of the disk, as servers have told them.
+    known: KnownDisk,
+    /// The difference of the server's disk to the mapped one that was logged since it was opened
+    /// last.
+    difference: Option<Difference>,
     /// The boot of the server's machine in which it was opened last, if the server has reported it.
     boot: Option<Boot>,
     /// How often the server's cache was lost with writes of this device in it.
@@ -150,12 +164,15 @@ impl Device {
                     disconnects: 0,
                     refusal: None,
                     limits: None,
-                    identity: None,
+                    known: KnownDisk::default(),
+                    difference: None,
                     boot: None,
                     cache_losses: 0,
                     mapped_disk: None,
                 }),
                 limit_update <- new_work!("Device::limit_update"),
+                scan <- new_work!("Device::scan"),
+                scanned <- Completion::new(),
                 number,
                 user,
             }),
@@ -229,8 +246,8 @@ impl Device {
     ///
     /// `ENOENT` if the device was unmapped meanwhile, `ECONNABORTED` if the session was
     /// disconnected, `ETIMEDOUT` if the device had no [`Turn`], `EAGAIN` if a lost CLOSE may still
-    /// end it, `ESTALE` if the server has another disk under that name now and `how` does not
-    /// allow it, `EINVAL` if that one's blocks are too large; else the server's.
+    /// end it, `ESTALE` if the server has another disk under that name now, or a smaller one, and
+    /// `how` does not allow it, `EINVAL` if that one's blocks are too large; else the server's.
     pub(super) fn open(self: &Arc<Self>, how: Remap) -> Result<Remote> {
         // Held until the number is in use.
         let turn = self.session().turn(Turn::Open)?;
@@ -281,13 +298,13 @@ impl Device {
         let again = inner.state.check_opened(inner.disconnects == disconnects)?;
         self.compare_protection(&mut inner, remote)?;
         if how == Remap::Same {
-            self.compare_identity(&mut inner, remote)?;
+            self.compare_disk(&mut inner, remote)?;
         }
         let restarted = again && inner.has_restarted(server);
         let owes = self.cache.get().will_owe(restarted);
         let is_forced = self.compare_limits(&mut inner, remote, owes)?;
         inner.refusal = None;
-        let is_another = self.note_identity(&mut inner, remote);
+        let is_another = self.note_disk(&mut inner, remote);
         self.note_boot(&mut inner, server, restarted, remote.writeback);
         let is_protected = self.protection().is_some();
         let io_state = IoState::open(remote.device_id, is_forced, is_protected);

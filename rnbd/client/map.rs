@@ -90,7 +90,9 @@ pub(super) fn map(client: &Arc<Client>, line: &[u8]) -> Result {
         );
         abandon(&device);
     }
-    mapped
+    mapped?;
+    // The disk has its files: it can be unmapped while the server does not answer.
+    device.await_scan()
 }
 
 fn exists(path: &CStr, session: &CStr) -> Error {
@@ -101,7 +103,7 @@ fn exists(path: &CStr, session: &CStr) -> Error {
 /// Adds the disk of `device`, which is open on the server.
 fn add_disk(device: &Arc<Device>, id: IdaId, remote: &Remote) -> Result {
     let disk = disk::make(device, remote, id)?;
-    // Before it is added: that reads the partition table, and the session may be lost meanwhile.
+    // Before it is added: from then on user space uses it, and the session may be lost.
     device.attach((*disk).clone());
     let disk = disk.add()?;
     let (files, result) = match files(device, &disk) {

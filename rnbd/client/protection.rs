@@ -172,6 +172,9 @@ pub(super) fn send(
     mut rw: Rw,
     (id, force_fua): (u32, bool),
 ) -> Result<(), Rejected<Queue>> {
+    if queue::must_wait(device, &request) {
+        return device.wait_for_chunk(request);
+    }
     rw.fua |= force_fua && rw.op == Op::Write;
     let Ok(note) = device.cache().send(&rw) else {
         return device.fail_flush(request);

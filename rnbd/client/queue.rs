@@ -133,6 +133,9 @@ impl Operations for Queue {
             }
             IoState::Queueing | IoState::Failing => return device.refuse(request),
         };
+        if must_wait(device, &request) {
+            return device.wait_for_chunk(request);
+        }
         let Ok(note) = device.cache().send(&rw) else {
             return device.fail_flush(request);
         };
@@ -163,6 +166,15 @@ impl Operations for Queue {
         // CAST: as in `send`.
         device.rtrs().timed_out(tag as u16);
     }
+}
+
+/// Returns whether a request waits beside the queue. It is asked before anything is done for the
+/// request, which would be done again each time that it is started.
+#[inline]
+pub(super) fn must_wait(device: &Device, request: &Request<Queue>) -> bool {
+    // CAST: as in `send`.
+    let tag = request.tag() as u16;
+    device.rtrs().must_wait(tag, || request.pdu().ticket())
 }
 
 /// Passes a request to RTRS.

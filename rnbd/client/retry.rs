@@ -27,13 +27,10 @@ use crate::proto::{
     pi::Made,
     retry::{
         self,
-        NotSent, //
+        NotSent,
+        AGAIN_MS, //
     },
 };
-
-/// Pause before a lost request is started again, in milliseconds. While the disk is quiesced it
-/// waits for longer.
-const AGAIN_MS: u32 = 10;
 
 /// The history of a request.
 #[derive(Default)]
@@ -42,6 +39,8 @@ pub(super) struct History {
     since: Option<Instant<Monotonic>>,
     /// The ticket that RTRS gave it when it was lost.
     ticket: Option<Ticket>,
+    /// How often it was lost and not answered since.
+    lost: u8,
     /// The device's number with which it was sent last.
     pub(super) remote_id: u32,
     /// What its acknowledgement means for the server's cache.
@@ -84,7 +83,7 @@ impl Device {
         let errno = Errno::new(error.to_errno()).unwrap_or(Errno::EIO);
         match NotSent::new(errno, self.may_recover()) {
             NotSent::Requeue => return Err(Rejected(request)),
-            NotSent::WaitForChunk => self.wait_for_chunk(request),
+            NotSent::WaitForChunk => return self.wait_for_chunk(request),
             NotSent::Fail => {
                 request.pdu_mut().made = None;
                 self.log_failed(request.op(), error);
@@ -132,19 +131,31 @@ impl Device {
     /// longer than requests may wait.
     #[cold]
     pub(super) fn requeue(mut request: Request<Queue>, ticket: Ticket) {
-        request.pdu_mut().ticket = Some(ticket);
+        let lost = request.pdu().lost.saturating_add(1);
+        let ticket = match retry::pause_ms(lost) {
+            AGAIN_MS => ticket,
+            pause_ms => request.queue().rtrs().pause(ticket, pause_ms),
+        };
+        let history = request.pdu_mut();
+        (history.lost, history.ticket) = (lost, Some(ticket));
         // It is sent as it was, or not before the server is done with the lost copy.
         request.forbid_merges();
         let limit_ms = request.queue().rtrs().fast_io_fail_ms();
         Self::try_later(request, limit_ms, errno::ECONNABORTED);
     }
 
-    /// Requeues a request in whose chunk the server may still work on a lost one. It waits beside
-    /// the queue, where it does not delay other requests.
+    /// Requeues a request in whose chunk the server may still work on a lost one, or that is
+    /// paused. It waits beside the queue, where it does not delay other requests.
     #[cold]
-    fn wait_for_chunk(&self, request: Request<Queue>) {
-        let limit_ms = quarantine::wait_limit_ms(self.rtrs().fast_io_fail_ms());
+    pub(super) fn wait_for_chunk(&self, request: Request<Queue>) -> Result<(), Rejected<Queue>> {
+        let ticket = request.pdu().ticket;
+        let limit_ms = match ticket.is_some_and(|ticket| self.rtrs().is_paused(ticket)) {
+            // It would be sent otherwise.
+            true => None,
+            false => quarantine::wait_limit_ms(self.rtrs().fast_io_fail_ms()),
+        };
         Self::try_later(request, limit_ms, errno::EALREADY);
+        Ok(())
     }
 
     /// Starts a request again later, unless it has been tried for `limit_ms`: then it fails because

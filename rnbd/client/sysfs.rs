@@ -97,6 +97,8 @@ impl Drop for Control {
     fn drop(&mut self) {
         // The folder of links is removed with the last device.
         self.client.set_devices(None);
+        // The removal of the file waits for its writers, and these for a server.
+        self.client.disconnect_all();
         self.device = None;
         map::unmap_all(&self.client);
         // The last steps of closed sessions, and their last events, may still be pending.

@@ -20,6 +20,9 @@ use super::boot::Boot;
 /// clients compare identities over an upgrade of the server.
 const KEY: [u64; 2] = [0x7266_656e_7262_6473, 0x6469_736b_2069_6431];
 
+/// The key of identities through a sidecar. Must not change either.
+const SIDECAR_KEY: [u64; 2] = [0x7266_656e_7262_6473, 0x7369_6465_6361_7231];
+
 /// A disk's identity: an NAA identifier of type 3, "locally assigned", in 8 bytes.
 ///
 /// # Invariants
@@ -53,13 +56,15 @@ impl Identity {
         self.0
     }
 
-    /// Returns whether the disk `before` may be the disk `now`, which is true if either is not
-    /// known.
-    pub fn may_be_same(before: Option<Self>, now: Option<Self>) -> bool {
-        match (before, now) {
-            (Some(before), Some(now)) => before == now,
-            _ => true,
-        }
+    /// Returns the identity of the disk when it is used through the sidecar with this UUID: what is
+    /// at a sector of that is elsewhere on the disk itself, and a disk that was formatted anew has
+    /// other data.
+    #[must_use]
+    pub fn through_sidecar(self, uuid: &[u8; 16]) -> Self {
+        let mut hash = SipHash::new(SIDECAR_KEY);
+        hash.write(&self.0.to_le_bytes());
+        hash.write(uuid);
+        Self::from_hash(hash.finish())
     }
 }
 

@@ -17,7 +17,10 @@ pub const fn cure(errno: Errno) -> &'static str {
         Errno::EROFS | Errno::EACCES => {
             ": the device is read-only on the server, map it with access_mode=ro"
         }
-        Errno::EBUSY => ": a program on the server has it for itself",
+        Errno::EAGAIN => {
+            ": a lost request may still close it on the server, map it again in half a minute"
+        }
+        Errno::EBUSY => ": a program on the server, or another server, has it for itself",
         _ => "",
     }
 }

@@ -36,6 +36,26 @@ impl NotSent {
     }
 }
 
+/// Pause before a request is started again, in milliseconds. While the disk is quiesced it waits
+/// for longer.
+pub const AGAIN_MS: u32 = 10;
+
+/// Returns the pause before a request is sent again that has come back unanswered for the `lost`th
+/// time, in milliseconds.
+///
+/// A request may be the reason why its path is lost: an adapter that fails whenever it carries it
+/// out, a server that closes the path for it. Nothing tells it from those that are lost along with
+/// it, so none fails for that. It waits, so that the others are carried out meanwhile.
+pub const fn pause_ms(lost: u8) -> u32 {
+    match lost {
+        0..=2 => AGAIN_MS,
+        3 => 1000,
+        4 => 2000,
+        5 => 4000,
+        _ => 8000,
+    }
+}
+
 /// Returns whether a request is tried again that was lost, or found its chunk held, for the first
 /// time `waited_ms` ago; `limit_ms` is the longest time, `None` without limit.
 pub fn may_wait(may_recover: bool, waited_ms: u64, limit_ms: Option<u64>) -> bool {

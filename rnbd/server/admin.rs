@@ -2,8 +2,8 @@
 
 //! The admin messages of a client: its protocol version, and opening and closing devices.
 //!
-//! The work item of the session handles them, one at a time in the order of arrival: opening a
-//! device may take long, and a CLOSE waits for the device's requests.
+//! Work items of the session handle them, those about one device one at a time in the order of
+//! arrival (`lane`): opening a device may take long, and a CLOSE waits for the device's requests.
 
 use block_ext::bdev::{
     BlockDevice,
@@ -33,6 +33,7 @@ use super::{
         Protection, //
     },
     session::{
+        Reservation,
         Session,
         LOG_LIMIT, //
     },
@@ -140,13 +141,13 @@ fn open(
     access: AccessMode,
     wanted: Option<Wanted>,
 ) -> Result<OpenResponse> {
-    let known = |mapping: &Mapping| (mapping.geometry(), mapping.device_id(), mapping.answer());
-    if let Some((geometry, device_id, device)) = session.with_mapping(name, known) {
+    let known = |mapping: &Mapping| (mapping.geometry(), mapping.answer());
+    if let Some((geometry, device)) = session.with_mapping(name, known) {
         if Wanted::is_answered(wanted, geometry) {
             return Ok(device.to_wire());
         }
         // The client has not got the answer to an OPEN, and asks for something else now.
-        session.close(device_id, false);
+        session.close_if(device.device_id, false, |mapping| mapping.path() == name);
     }
     let path = full_path(session, name)?;
     let mode = if access.may_write() {
@@ -177,12 +178,8 @@ fn open(
         return Err(EINVAL);
     }
     let device = Arc::new(device, GFP_KERNEL)?;
-    let device_id = session.reserve()?;
-    let opened = show(session, (name, access, wanted), &path, device, device_id);
-    if opened.is_err() {
-        session.release(device_id);
-    }
-    opened
+    let reservation = session.reserve()?;
+    show(session, (name, access, wanted), &path, device, reservation)
 }
 
 /// Adds `device` to the session's mappings.
@@ -191,9 +188,10 @@ fn show(
     (name, access, wanted): (&[u8], AccessMode, Option<Wanted>),
     path: &CStr,
     device: Arc<BlockDevice>,
-    device_id: u32,
+    reservation: Reservation<'_>,
 ) -> Result<OpenResponse> {
     let server = session.server();
+    let device_id = reservation.device_id();
     let label = |name: &BStr| {
         let session = session.name();
         CString::try_from_fmt(fmt!("session {session}: device '{name}'"))
@@ -215,10 +213,11 @@ fn show(
         true => {
             let request = store::Request {
                 path,
-                export: claim.folder(),
+                export: claim.folder()?,
                 label: label(name_shown)?,
                 protection: protection.clone(),
                 version: session.version(),
+                boot: server.boot(),
             };
             Some(server.volumes().attach(&device, request)?)
         }
@@ -236,10 +235,7 @@ fn show(
         Mapping::new(description, device, attached, claim).and_then(|(mapping, target)| {
             let answer = mapping.answer().to_wire();
             mapping.log_opened();
-            session.publish(device_id, mapping, target)?;
-            session.show_files(device_id).inspect_err(|_| {
-                session.close(device_id, false);
-            })?;
+            session.publish(reservation, mapping, target)?;
             Ok(answer)
         });
     published.inspect_err(|error| {

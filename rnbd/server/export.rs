@@ -44,11 +44,18 @@ struct Export {
     /// It is used through its sidecar.
     has_sidecar: bool,
     users: KVec<User>,
-    // Fields are dropped in declaration order: the link and the folder `sessions` are in
-    // `directory`.
+    // Dropped first: the link is in the export's folder.
     _link: Link<Directory<()>>,
+    folders: Folders,
+}
+
+/// The folders of an export. The last ones are dropped under the lock of the list: who opens the
+/// device next makes folders of the same names.
+#[derive(Clone)]
+struct Folders {
+    // Fields are dropped in declaration order: `sessions` is in `export`.
     sessions: Arc<Directory<()>>,
-    directory: Arc<Directory<()>>,
+    export: Arc<Directory<()>>,
 }
 
 /// All exports of this server.
@@ -102,8 +109,9 @@ impl Exports {
             return Err(ENOENT);
         };
         let admitted = export.admit(user, access, has_sidecar);
-        let (folder, sessions) = (export.directory.clone(), export.sessions.clone());
+        let folders = export.folders.clone();
         if let Err(error) = admitted {
+            drop(folders);
             remove_unused(&mut list);
             return Err(error);
         }
@@ -111,8 +119,7 @@ impl Exports {
             exports: self.clone(),
             export: claim_names.0,
             session: claim_names.1,
-            sessions,
-            folder,
+            folders: Some(folders),
         })
     }
 }
@@ -137,8 +144,10 @@ impl Export {
             has_sidecar,
             users: KVec::new(),
             _link: link,
-            sessions,
-            directory,
+            folders: Folders {
+                sessions,
+                export: directory,
+            },
         })
     }
 
@@ -178,8 +187,8 @@ pub(crate) struct Claim {
     exports: Arc<Exports>,
     export: CString,
     session: CString,
-    sessions: Arc<Directory<()>>,
-    folder: Arc<Directory<()>>,
+    /// `None` only while it is dropped.
+    folders: Option<Folders>,
 }
 
 impl Claim {
@@ -189,19 +198,30 @@ impl Claim {
     }
 
     /// Returns the folder of the export.
-    pub(crate) fn folder(&self) -> &Directory<()> {
-        &self.folder
+    ///
+    /// # Errors
+    ///
+    /// `ENOENT` while the claim is dropped.
+    pub(crate) fn folder(&self) -> Result<&Directory<()>> {
+        let folders = self.folders.as_ref().ok_or(ENOENT)?;
+        Ok(&folders.export)
     }
 
     /// Returns the folder `sessions` of the export.
-    pub(crate) fn sessions(&self) -> &Directory<()> {
-        &self.sessions
+    ///
+    /// # Errors
+    ///
+    /// `ENOENT` while the claim is dropped.
+    pub(crate) fn sessions(&self) -> Result<&Directory<()>> {
+        let folders = self.folders.as_ref().ok_or(ENOENT)?;
+        Ok(&folders.sessions)
     }
 }
 
 impl Drop for Claim {
     fn drop(&mut self) {
         let mut list = self.exports.list.lock();
+        drop(self.folders.take());
         for export in list.iter_mut() {
             if *export.name == *self.export {
                 export.users.retain(|user| *user.session != *self.session);

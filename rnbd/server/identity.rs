@@ -67,8 +67,13 @@ impl Files for Sysfs {
     }
 }
 
-/// Returns the identity of `device`. Sleeps.
-pub(super) fn of_device(device: &BlockDevice, boot: Boot) -> Result<Option<(Identity, Basis)>> {
+/// Returns the identity of `device`, which is used through the sidecar with this UUID, if it has
+/// one. Sleeps.
+pub(super) fn of_device(
+    device: &BlockDevice,
+    sidecar: Option<[u8; 16]>,
+    boot: Boot,
+) -> Result<Option<(Identity, Basis)>> {
     let name = device.name().ok_or(ENXIO)?;
     let number = device.number();
     // `MAJOR` and `MINOR` of `include/linux/kdev_t.h`.
@@ -77,5 +82,9 @@ pub(super) fn of_device(device: &BlockDevice, boot: Boot) -> Result<Option<(Iden
         device: CString::try_from_fmt(fmt!("/sys/dev/block/{major}:{minor}"))?,
         text: KVec::from_elem(0, TEXT_LEN_MAX, GFP_KERNEL)?,
     };
-    Ok(identity::of_device(name.to_bytes(), boot, &mut files))
+    let of_disk = identity::of_device(name.to_bytes(), boot, &mut files);
+    Ok(of_disk.map(|(identity, basis)| match sidecar {
+        Some(uuid) => (identity.through_sidecar(&uuid), basis),
+        None => (identity, basis),
+    }))
 }

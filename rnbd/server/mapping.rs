@@ -97,7 +97,8 @@ impl Mapping {
         );
         let target = Arc::new(target, GFP_KERNEL)?;
         let boot = description.session.server().boot();
-        let identity = identity::of_device(&device, boot)?;
+        let sidecar = attached.as_ref().and_then(Attached::uuid);
+        let identity = identity::of_device(&device, sidecar, boot)?;
         let description = Arc::new(description, GFP_KERNEL)?;
         let mapping = Self {
             directory: None,
@@ -113,7 +114,7 @@ impl Mapping {
 
     /// Creates the files of the mapping.
     pub(crate) fn show_files(&mut self) -> Result {
-        let files = sysfs::mapping(self.claim.sessions(), self.description.clone())?;
+        let files = sysfs::mapping(self.claim.sessions()?, self.description.clone())?;
         self.directory = Some(files);
         Ok(())
     }
@@ -137,9 +138,13 @@ impl Mapping {
         let (export, access) = (self.claim.export(), Shown(self.description.access));
         match self.identity {
             Some((identity, basis)) => pr_info!(
-                "session {name}: device '{path}' ({export}) opened as {access}: {}, {}\n",
+                "session {name}: device '{path}' ({export}) opened as {access}: {}, {}{}\n",
                 Shown(identity),
-                Shown(basis)
+                Shown(basis),
+                match &self.attached {
+                    Some(_) => " and that of its sidecar",
+                    None => "",
+                }
             ),
             None => pr_info!("session {name}: device '{path}' ({export}) opened as {access}\n"),
         }
@@ -152,7 +157,7 @@ impl Mapping {
     }
 
     /// Returns the number of the device.
-    pub(crate) fn device_id(&self) -> u32 {
+    fn device_id(&self) -> u32 {
         self.description.device_id
     }
 

@@ -22,7 +22,6 @@ use kernel::{
     },
 };
 use kernel_ext::{
-    errno,
     ratelimit::RateLimit,
     sync::{
         atomic::{
@@ -47,6 +46,10 @@ use super::{
         direction_of,
         Target, //
     },
+    lane::{
+        self,
+        Lanes, //
+    },
     mapping::{
         Description,
         Mapping, //
@@ -54,38 +57,23 @@ use super::{
     protection,
     Server, //
 };
-use crate::{
-    proto::{
-        flags::Op,
-        message::{
-            IoRequest,
-            Malformed,
-            Message, //
-        },
-        VERSION, //
+use crate::proto::{
+    flags::Op,
+    message::{
+        IoRequest,
+        Malformed,
+        Message, //
     },
-    shown::Shown, //
+    slot::Slot,
+    VERSION, //
 };
 
 /// The rate limit of log lines about rejected requests and messages.
 pub(super) static LOG_LIMIT: RateLimit = RateLimit::new(5000, 10);
 
-/// The rate limit of log lines about opened and closed devices: a client with many devices gets a
-/// line for each, but a client that only opens and closes does not flood the log.
+/// The rate limit of log lines about sessions and devices that come and go: a client with many
+/// devices gets a line for each, but a client that only opens and closes does not flood the log.
 pub(super) static CHANGES_LIMIT: RateLimit = RateLimit::new(5000, 100);
-
-/// The state of a device number.
-enum Slot {
-    /// Free for the next device.
-    Free,
-    /// A device that is about to be opened.
-    Reserved,
-    /// A device that is open.
-    Open(Mapping),
-    /// The device was closed by `force_close`. Its client may still use the number, so it is not
-    /// reused until the session ends.
-    Retired,
-}
 
 /// The targets of a session by number, for requests.
 type Table = KVec<RcuArc<Target>>;
@@ -95,9 +83,10 @@ const TABLE_LEN_MIN: usize = 8;
 
 /// A client session.
 ///
-/// The client's messages, which open and close devices, wait in `messages` for the work item, which
-/// never runs concurrently with itself. So the only concurrent users of a device are `force_close`
-/// and the end of the session, which waits for the work item first.
+/// The client's messages, which open and close devices, wait in `messages` for the work item, and
+/// from there those about one device in a lane, which handles one at a time. So the only concurrent
+/// users of a device are `force_close` and the end of the session, which waits for the work items
+/// first; and a CLOSE of a client that sends OPEN for another device meanwhile.
 ///
 /// Locking: `slots` is held only while a number changes its state; requests read `table` under RCU.
 /// The lock is not held while a thread waits for the users of a mapping's files, since the writer
@@ -112,11 +101,13 @@ pub(crate) struct Session {
     is_extended: AtomicBool,
     table: RcuArc<Table>,
     #[pin]
-    slots: Mutex<KVec<Slot>>,
+    slots: Mutex<KVec<Slot<Mapping>>>,
     #[pin]
     messages: OperationQueue,
     #[pin]
     work: Work<Session>,
+    #[pin]
+    lanes: Lanes,
 }
 
 impl_has_work! {
@@ -128,7 +119,7 @@ impl WorkItem for Session {
 
     fn run(session: Arc<Session>) {
         while let Some(operation) = session.messages.pop() {
-            session.answer(operation);
+            lane::route(&session, operation);
         }
     }
 }
@@ -147,6 +138,7 @@ impl Session {
                 slots <- new_mutex!(KVec::new()),
                 messages <- OperationQueue::new(),
                 work <- new_work!("rnbd_server::Session::work"),
+                lanes <- Lanes::new(),
             }),
             GFP_KERNEL,
         )
@@ -179,60 +171,61 @@ impl Session {
         self.slots
             .lock()
             .iter()
-            .find_map(|slot| match slot {
-                Slot::Open(mapping) if mapping.path() == path => Some(mapping),
-                _ => None,
-            })
+            .filter_map(Slot::device)
+            .find(|mapping| mapping.path() == path)
             .map(f)
     }
 
     /// Reserves the lowest free number.
-    pub(super) fn reserve(&self) -> Result<u32> {
+    pub(super) fn reserve(&self) -> Result<Reservation<'_>> {
         let mut slots = self.slots.lock();
-        let free = slots.iter().position(|slot| matches!(slot, Slot::Free));
-        let index = free.unwrap_or(slots.len());
-        match slots.get_mut(index) {
-            Some(slot) => *slot = Slot::Reserved,
-            None => slots.push(Slot::Reserved, GFP_KERNEL)?,
-        }
-        u32::try_from(index).map_err(|_| ENOSPC)
+        let reserved = slots.iter_mut().position(Slot::reserve);
+        let index = match reserved {
+            Some(index) => index,
+            None => {
+                slots.push(Slot::Reserved, GFP_KERNEL)?;
+                slots.len().saturating_sub(1)
+            }
+        };
+        let device_id = u32::try_from(index).map_err(|_| ENOSPC)?;
+        Ok(Reservation {
+            session: self,
+            device_id,
+        })
     }
 
-    /// Releases a reserved number.
-    pub(super) fn release(&self, device_id: u32) {
-        if let Some(slot) = self.slots.lock().get_mut(device_id as usize) {
-            *slot = Slot::Free;
-        }
-    }
-
-    /// Assigns `mapping` to the reserved number `device_id`, and `target` to its requests.
+    /// Assigns `mapping` to a reserved number, with its files, and `target` to its requests.
     ///
     /// # Errors
     ///
-    /// Returns `ENOMEM` if an allocation fails; `mapping` is closed then.
-    pub(super) fn publish(&self, device_id: u32, mapping: Mapping, target: Arc<Target>) -> Result {
+    /// Those of sysfs and of the allocator; `mapping` is closed then, and the number is free.
+    pub(super) fn publish(
+        &self,
+        reservation: Reservation<'_>,
+        mut mapping: Mapping,
+        target: Arc<Target>,
+    ) -> Result {
+        let device_id = reservation.device_id;
+        // Until the lock is dropped no thread finds the device: a CLOSE finds a number that is
+        // reserved, a writer of `force_close` waits.
         let mut slots = self.slots.lock();
-        let published = self.set_target(device_id, target);
-        if published.is_ok() {
-            if let Some(slot) = slots.get_mut(device_id as usize) {
-                *slot = Slot::Open(mapping);
-            }
+        let prepared = mapping
+            .show_files()
+            .and_then(|()| self.set_target(device_id, target));
+        let unused = match (prepared, slots.get_mut(device_id as usize)) {
+            (Ok(()), Some(slot)) => slot.open(mapping).map_err(|mapping| (ENOENT, mapping)),
+            (Ok(()), None) => Err((ENOENT, mapping)),
+            (Err(error), _) => Err((error, mapping)),
+        };
+        let Err((error, mapping)) = unused else {
+            reservation.used();
             return Ok(());
-        }
-        // Drops the lock first: dropping a mapping waits for the writers of `force_close`.
+        };
+        self.clear_target(device_id);
+        // Drops the lock first: the drop of a mapping waits for the writers of `force_close`.
         drop(slots);
         drop(mapping);
-        published
-    }
-
-    /// Creates the files of device `device_id` after its publication, so that a write to
-    /// `force_close` finds the device.
-    pub(super) fn show_files(&self, device_id: u32) -> Result {
-        // Under the lock, so that a writer waits until the mapping has its files.
-        match self.slots.lock().get_mut(device_id as usize) {
-            Some(Slot::Open(mapping)) => mapping.show_files(),
-            _ => Err(ENOENT),
-        }
+        Err(error)
     }
 
     /// Closes device `device_id`; sleeps until its requests have ended. With `retire` the number is
@@ -250,35 +243,28 @@ impl Session {
     }
 
     /// Closes device `device_id` if its mapping matches.
-    fn close_if(
+    pub(super) fn close_if(
         &self,
         device_id: u32,
         retire: bool,
         is_right: impl FnOnce(&Mapping) -> bool,
     ) -> bool {
         let mut slots = self.slots.lock();
-        let Some(slot) = slots.get_mut(device_id as usize) else {
+        let slot = slots.get_mut(device_id as usize);
+        let Some(closed) = slot.and_then(|slot| slot.close(retire, is_right)) else {
             return false;
         };
-        if !matches!(slot, Slot::Open(mapping) if is_right(mapping)) {
-            return false;
-        }
-        let closed = core::mem::replace(
-            slot,
-            if retire {
-                Slot::Retired
-            } else {
-                Slot::Reserved
-            },
-        );
+        // The number is free again when the device is closed.
+        let reservation = (!retire).then(|| Reservation {
+            session: self,
+            device_id,
+        });
         self.clear_target(device_id);
         // Drops the lock first: the drop of the mapping waits for a writer of `force_close`, who
         // takes it.
         drop(slots);
         drop(closed);
-        if !retire {
-            self.release(device_id);
-        }
+        drop(reservation);
         true
     }
 
@@ -292,8 +278,20 @@ impl Session {
         let _ = self.server.messages().enqueue::<Arc<Self>, 0>(self.clone());
     }
 
+    /// Returns the lanes of messages about devices.
+    pub(super) fn lanes(&self) -> &Lanes {
+        &self.lanes
+    }
+
+    /// Calls `f` with the name of the device that is open under a number.
+    pub(super) fn with_path_of<R>(&self, device_id: u32, f: impl FnOnce(&[u8]) -> R) -> Option<R> {
+        let slots = self.slots.lock();
+        let mapping = slots.get(device_id as usize)?.device()?;
+        Some(f(mapping.path()))
+    }
+
     /// Answers an admin message. Sleeps.
-    fn answer(self: &Arc<Self>, mut operation: Operation) {
+    pub(super) fn answer(self: &Arc<Self>, mut operation: Operation) {
         let (user, len) = (operation.user(), operation.data_len());
         match Message::parse(user, len, direction_of(&operation), self.version()) {
             Ok(message) => {
@@ -307,8 +305,9 @@ impl Session {
 
     /// Closes all devices, after all messages have been answered and no more arrive. Sleeps.
     fn close_all(self: &Arc<Self>) {
-        // The item may not have returned from the last message yet.
+        // The items may not have returned from the last message yet.
         workqueue::flush(self);
+        self.lanes.close();
         let mut device_id = 0;
         while (device_id as usize) < self.slots.lock().len() {
             self.close(device_id, false);
@@ -432,41 +431,32 @@ impl Session {
             Err(reason) => self.refuse(reason, operation),
         }
     }
+}
 
-    #[cold]
-    fn refuse_change(&self, device_id: u32, operation: Operation) {
-        if LOG_LIMIT.allow().is_some() {
-            pr_err!(
-                "session {}: request refused: device {} is open read-only\n",
-                self.name(),
-                device_id
-            );
-        }
-        operation.reply(Err(EROFS));
+/// A number of a session that the owner of this has reserved: it opens a device under the number,
+/// or closes one. Dropping it frees the number. The drop takes `Session::slots`.
+pub(super) struct Reservation<'a> {
+    session: &'a Session,
+    device_id: u32,
+}
+
+impl Reservation<'_> {
+    /// Returns the number.
+    pub(super) fn device_id(&self) -> u32 {
+        self.device_id
     }
 
-    #[cold]
-    fn refuse_unknown(&self, device_id: u32, operation: Operation) {
-        if LOG_LIMIT.allow().is_some() {
-            pr_err!(
-                "session {}: request for device {}, which is not open: refused\n",
-                self.name(),
-                device_id
-            );
-        }
-        operation.reply(Err(errno::ENOTCONN));
+    /// Ends the reservation of a number that a device has now.
+    fn used(self) {
+        core::mem::forget(self);
     }
+}
 
-    #[cold]
-    fn refuse(&self, reason: Malformed, operation: Operation) {
-        if LOG_LIMIT.allow().is_some() {
-            pr_err!(
-                "session {}: request refused: {}\n",
-                self.name(),
-                Shown(reason)
-            );
+impl Drop for Reservation<'_> {
+    fn drop(&mut self) {
+        if let Some(slot) = self.session.slots.lock().get_mut(self.device_id as usize) {
+            slot.release();
         }
-        operation.reply(Err(reason.errno().into()));
     }
 }
 
@@ -489,6 +479,8 @@ impl SessionService for SessionHandler {
 
     fn link_down(&self) {
         self.0.close_all();
-        pr_info!("session {} ended\n", self.0.name());
+        if CHANGES_LIMIT.allow().is_some() {
+            pr_info!("session {} ended\n", self.0.name());
+        }
     }
 }

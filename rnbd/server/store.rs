@@ -17,16 +17,19 @@
 //! which have a reserve.
 
 mod blocks;
+mod claim;
 mod disk;
 mod engine;
 mod files;
 mod growth;
 mod job;
+mod lease;
 mod pages;
 mod port;
 mod scrub;
 mod sector;
 mod shared;
+mod writes;
 
 use block_ext::{
     bdev::{
@@ -58,6 +61,7 @@ use kernel_ext::{
 };
 
 use self::{
+    claim::Keeper,
     disk::{
         Disk,
         SyncIo, //
@@ -69,10 +73,12 @@ use self::{
 };
 use super::{
     protection::Protection,
+    session::LOG_LIMIT,
     BIOS_RESERVED, //
 };
 use crate::{
     pi_stats::PiStats,
+    proto::boot::Boot,
     sidecar::{
         self,
         BLOCK_BYTES,
@@ -102,6 +108,7 @@ struct Volume {
     // Dropped first: no task reads or writes a file of a device that is being closed.
     files: Directory<Core>,
     core: Arc<Core>,
+    keeper: Arc<Keeper>,
     /// Completes when no reference to `core` is left.
     gone: Arc<Completion>,
     // Dropped last, and never by a completion handler.
@@ -153,6 +160,8 @@ pub(super) struct Request<'a> {
     pub(super) protection: Option<Arc<Protection>>,
     /// The protocol version of the session.
     pub(super) version: u8,
+    /// The boot of this machine.
+    pub(super) boot: Boot,
 }
 
 impl Volumes {
@@ -190,8 +199,9 @@ impl Volumes {
     ///
     /// # Errors
     ///
-    /// `EBUSY` if another user of this machine has the device for itself; `EUCLEAN` if its sidecar
-    /// cannot be used; those of the device and of the allocator. The reason is in the log.
+    /// `EBUSY` if another user of this machine has the device for itself, or another server has it
+    /// open; `EUCLEAN` if its sidecar cannot be used; those of the device and of the allocator. The
+    /// reason is in the log.
     pub(super) fn attach(
         self: &Arc<Self>,
         device: &BlockDevice,
@@ -214,6 +224,16 @@ impl Volumes {
     ) -> Result<Attached> {
         let mut volume = place.volume.lock();
         let core = match &*volume {
+            Some(volume) if volume.core.lease().is_lost() => {
+                let label = &*request.label;
+                if LOG_LIMIT.allow().is_some() {
+                    pr_err!(
+                        "{label}: not opened: another server has taken the device: unmap it here \
+                         in all sessions first\n"
+                    );
+                }
+                return Err(EBUSY);
+            }
             Some(volume) => volume.core.clone(),
             None => {
                 let opened = self.open(number, &request)?;
@@ -276,32 +296,61 @@ impl Volumes {
     fn open(&self, number: u32, request: &Request<'_>) -> Result<Volume> {
         let (path, label) = (request.path, &*request.label);
         let device = BlockDevice::open_exclusively(path, Mode::ReadWrite).inspect_err(|error| {
-            pr_err!(
-                "{label}: it has a sidecar, but cannot be opened for this server alone: {error:?}\n"
-            );
+            if LOG_LIMIT.allow().is_some() {
+                pr_err!(
+                    "{label}: it has a sidecar, but cannot be opened for this server alone: \
+                     {error:?}\n"
+                );
+            }
         })?;
         if device.number() != number {
-            pr_err!("{label}: '{path}' is another device now\n");
+            if LOG_LIMIT.allow().is_some() {
+                pr_err!("{label}: '{path}' is another device now\n");
+            }
             return Err(EBUSY);
         }
         let device = Arc::new(device, GFP_KERNEL)?;
         let disk = Disk::of_blocks(device.clone(), self.sync_bios.clone())?.ok_or(EINVAL)?;
-        let (superblock, ring) = disk.recover(label)?;
+        let keeper = Keeper::take(device.clone(), label.try_into()?, request.boot)?;
+        let opened = self.open_claimed(&device, disk, &keeper, request);
+        match opened {
+            Ok((files, core, gone)) => {
+                keeper.tell(core.clone());
+                Ok(Volume {
+                    files,
+                    core,
+                    keeper,
+                    gone,
+                    _device: device,
+                })
+            }
+            Err(error) => {
+                keeper.stop();
+                Err(error)
+            }
+        }
+    }
+
+    /// Replays the journal of a device that is marked as in use by this server.
+    fn open_claimed(
+        &self,
+        device: &Arc<BlockDevice>,
+        disk: Disk,
+        keeper: &Keeper,
+        request: &Request<'_>,
+    ) -> Result<(Directory<Core>, Arc<Core>, Arc<Completion>)> {
+        let lease = keeper.lease().clone();
+        let (superblock, ring) = disk.under(lease.clone()).recover(&request.label)?;
         let gone = Arc::pin_init(Completion::new(), GFP_KERNEL)?;
         let (bios, queue) = (self.bios.clone(), self.queue.clone());
         let core = Core::new(
-            (device.clone(), bios, queue),
-            superblock,
+            (device.clone(), bios, queue, lease),
+            (superblock, keeper.holder()),
             ring,
             gone.clone(),
         )?;
         let files = files::files(request.export, core.clone())?;
-        Ok(Volume {
-            files,
-            core,
-            gone,
-            _device: device,
-        })
+        Ok((files, core, gone))
     }
 }
 
@@ -311,6 +360,7 @@ impl Volume {
         drop(self.files);
         growth::stop(&self.core, " by the last unmap");
         self.core.drain();
+        self.keeper.stop();
         drop(self.core);
         self.gone.wait();
     }
@@ -330,6 +380,11 @@ impl Attached {
     /// Returns where requests go.
     pub(super) fn port(&self) -> Option<&Arc<Port>> {
         self.port.as_ref()
+    }
+
+    /// Returns the UUID of the sidecar.
+    pub(super) fn uuid(&self) -> Option<[u8; 16]> {
+        self.port().map(|port| port.uuid())
     }
 
     /// Returns what was seen of the requests.

@@ -54,9 +54,34 @@ pub fn set_tuple(home: &mut Block, index: Index, tuple: &Tuple) {
     }
 }
 
-/// Writes the PI block of a group without data.
-pub fn format(home: &mut Block, group: u64, seal: &Seal) {
+/// Writes the PI block of a group of whose tuples nothing is known; `crc` returns the CRC of a data
+/// block that is believed to have what was written last, `None` for one that is lost.
+pub fn rebuild(home: &mut Block, group: u64, seal: &Seal, mut crc: impl FnMut(u64) -> Option<u64>) {
     for index in 0..=Index::MAX {
-        set_tuple(home, index, &seal.unwritten(block_at(group, index)));
+        let block = block_at(group, index);
+        let known = crc(block).and_then(|guard| seal.data(block, guard, 0));
+        set_tuple(home, index, &known.unwrap_or_else(|| seal.lost(block)));
+    }
+}
+
+/// The content of the device where data blocks were never written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Blank {
+    /// Anything: their tuples say that they have no data.
+    Unknown,
+    /// Zeroes, which are data as others are: of this CRC.
+    Zeroes(u64),
+}
+
+/// Writes the PI block of a group whose blocks were never written.
+pub fn format(home: &mut Block, group: u64, seal: &Seal, blank: Blank) {
+    for index in 0..=Index::MAX {
+        let block = block_at(group, index);
+        let tuple = match blank {
+            Blank::Unknown => seal.unwritten(block),
+            // The tag is not the one that is refused.
+            Blank::Zeroes(guard) => seal.data(block, guard, 0).unwrap_or_default(),
+        };
+        set_tuple(home, index, &tuple);
     }
 }

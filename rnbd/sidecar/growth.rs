@@ -21,7 +21,10 @@ use core::fmt;
 use ferro_proto::errno::Errno;
 
 use super::{
-    group,
+    group::{
+        self,
+        Blank, //
+    },
     layout::{
         Layout,
         Misfit,
@@ -311,7 +314,9 @@ impl Growth {
         let target = self.target.as_ref();
         match (step, self.place(step), target) {
             (Step::Homes { first, .. }, ..) => {
-                group::format(block, first.saturating_add(index.into()), seal);
+                // The new space was not made zeroes.
+                let group = first.saturating_add(index.into());
+                group::format(block, group, seal, Blank::Unknown);
             }
             (Step::Copy | Step::Superblock, Some(here), Some(target)) => {
                 target.superblock.write(block, here, crc);

@@ -342,11 +342,14 @@ impl<P: BorrowMut<[Slot]>> Homes<P> {
     /// group, and what of its PI block has changed. The caller copies that before it changes again.
     pub fn start_write(&mut self, unit: Unit) -> Option<(usize, u64, Part)> {
         // An older version of a PI block must not be written last.
-        let (at, group) = self
+        let numbered = self
             .slots
             .borrow()
             .iter()
-            .enumerate()
+            .scan(0, |next: &mut usize, slot| {
+                Some((mem::replace(next, next.saturating_add(1)), slot))
+            });
+        let (at, group) = numbered
             .filter(|(_, slot)| slot.dirty.is_some() && slot.writing.is_none())
             .min_by_key(|(_, slot)| slot.dirty)
             .map(|(at, slot)| (at, slot.group))?;

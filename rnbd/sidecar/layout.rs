@@ -171,8 +171,8 @@ impl Layout {
         // A group, its PI block, and the copy of the superblock.
         const LEAST: u64 = GROUP_BLOCKS + 2;
         // The device has at most 2^48 blocks.
-        let start = self.device_blocks.div_ceil(ALIGNMENT_BLOCKS) * ALIGNMENT_BLOCKS;
-        start.saturating_add(LEAST)
+        let parts = self.device_blocks.div_ceil(ALIGNMENT_BLOCKS);
+        parts.saturating_mul(ALIGNMENT_BLOCKS).saturating_add(LEAST)
     }
 
     /// Returns the layout after the device has grown to `device_blocks`, with one segment more.

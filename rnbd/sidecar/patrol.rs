@@ -123,9 +123,9 @@ impl Patrol {
         self.reading = None;
     }
 
-    /// A block of the piece was read and checked.
-    pub fn checked(&mut self, verdict: Verdict) {
-        self.found.count(Some(verdict));
+    /// A block of the piece was read and checked. `is_empty`: it has zeroes.
+    pub fn checked(&mut self, verdict: Verdict, is_empty: bool) {
+        self.found.count(Some(verdict), is_empty);
     }
 
     /// The piece has ended: all its blocks were checked, or it could not be read. Returns the block
@@ -137,7 +137,7 @@ impl Patrol {
         match (was_read, piece.blocks) {
             (true, _) => self.next = end,
             (false, 1) => {
-                self.found.count(None);
+                self.found.count(None, true);
                 unreadable = Some(piece.first);
                 self.next = end;
             }
@@ -179,6 +179,8 @@ impl fmt::Display for Patrol {
         writeln!(f, "checked {}", self.next)?;
         writeln!(f, "good {}", self.found.good)?;
         writeln!(f, "unwritten {}", self.found.unwritten)?;
+        writeln!(f, "unchecked {}", self.found.unchecked)?;
+        writeln!(f, "not_empty {}", self.found.not_empty)?;
         writeln!(f, "bad {}", self.found.bad())
     }
 }

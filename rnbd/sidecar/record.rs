@@ -6,7 +6,7 @@
 //! A record has as many [units](Unit) as it needs, from the start of its slot on, and is valid
 //! whole or not at all: its CRC stands at its end, and covers everything before. What is behind it
 //! in the slot is not written: an older, longer record has left it. `tail` is the lowest sequence
-//! number that a replay needs.
+//! number that a replay needs, `flushed` the lowest one whose data may still be older ones.
 //!
 //! A device writes each sector whole or not at all. So a slot whose write was torn has some sectors
 //! of the new record, and in the others what was there before: of the record before it, or of
@@ -122,7 +122,9 @@ struct WireHead {
     count: U16,
     /// The size of the record; 0: that of a block, as all records of version 1 have it.
     bytes: U16,
-    reserved: [u8; 28],
+    /// 0 in records of older servers.
+    flushed: U64,
+    reserved: [u8; 20],
 }
 const _: () = assert!(size_of::<WireHead>() == HEAD_BYTES);
 const _: () = assert!(HEAD_BYTES + ENTRIES_MAX * ENTRY_BYTES + CRC_BYTES <= BLOCK_BYTES);
@@ -208,6 +210,20 @@ pub struct Head {
     pub sequence: u64,
     /// The lowest sequence number that a replay needs: `sequence`, or a lower one.
     pub tail: u64,
+    /// The data of all records below this number are durable, by the device's word: a flush has
+    /// covered them, or they were written with FUA. At most `sequence`; 0 if nothing is known.
+    pub flushed: u64,
+}
+
+impl Head {
+    /// The head of a mark that empties the journal.
+    pub const fn of_mark(sequence: u64) -> Self {
+        Self {
+            sequence,
+            tail: sequence,
+            flushed: sequence,
+        }
+    }
 }
 
 /// A record that is being filled.
@@ -256,7 +272,8 @@ impl<'a> Builder<'a> {
             count: U16::new(self.count),
             // CAST: it is below the size of a block.
             bytes: U16::new(if bytes < BLOCK_BYTES { bytes as u16 } else { 0 }),
-            reserved: [0; 28],
+            flushed: U64::new(head.flushed),
+            reserved: [0; 20],
         };
         // The record is larger.
         let _ = wire.write_to_prefix(record);
@@ -305,10 +322,12 @@ impl<'a> Record<'a> {
         let head = Head {
             sequence: wire.sequence.get(),
             tail: wire.tail.get(),
+            flushed: wire.flushed.get(),
         };
         let live = head.sequence.checked_sub(head.tail)?;
         let count = usize::from(wire.count.get());
-        if head.tail == 0 || live >= layout.slots().into() || count > ENTRIES_MAX {
+        let is_ordered = head.tail != 0 && head.flushed <= head.sequence;
+        if !is_ordered || live >= layout.slots().into() || count > ENTRIES_MAX {
             return None;
         }
         let record = Self {

@@ -199,10 +199,7 @@ impl<'a, D: Device, C: Checksum> Recovery<'a, D, C> {
             if on_damage == OnDamage::Refuse {
                 return Err(Fault::NoRecord);
             }
-            let first = Head {
-                sequence: 1,
-                tail: 1,
-            };
+            let first = Head::of_mark(1);
             self.mend_ring(ring, &outcome)?;
             return Ok((outcome, self.empty(first, home)?));
         };

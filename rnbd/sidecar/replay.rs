@@ -16,6 +16,8 @@
 //! A crash in between does no harm: only the data and the records decide, and both are unchanged
 //! before the mark is durable.
 
+use core::iter;
+
 use super::{
     group,
     layout::Layout,
@@ -57,11 +59,7 @@ impl Live {
 
     /// Returns the mark that ends the replay.
     pub const fn mark(&self) -> Head {
-        let sequence = self.newest.sequence.saturating_add(1);
-        Head {
-            sequence,
-            tail: sequence,
-        }
+        Head::of_mark(self.newest.sequence.saturating_add(1))
     }
 
     /// Returns the sequence number of the newest record if it is a mark that needs no record
@@ -106,11 +104,16 @@ impl Live {
                 missing = missing.saturating_add(1);
                 continue;
             };
+            let is_flushed = record.head().sequence < self.newest.flushed;
             let free = list.get_mut(count..).unwrap_or_default();
             for (to, entry) in free.iter_mut().zip(record.entries()) {
                 // CAST: at most 1024 records of 100 entries.
                 let order = count as u32;
-                *to = Mention { order, entry };
+                *to = Mention {
+                    order,
+                    is_flushed,
+                    entry,
+                };
                 count = count.saturating_add(1);
             }
         }
@@ -125,6 +128,8 @@ impl Live {
 pub struct Mention {
     /// Its place in the order in which the entries were written.
     order: u32,
+    /// A flush has covered its data.
+    is_flushed: bool,
     /// The entry.
     entry: Entry,
 }
@@ -138,7 +143,19 @@ impl Mention {
 
 /// Returns the mentions of each group.
 pub fn by_group(list: &[Mention]) -> impl Iterator<Item = &[Mention]> {
-    list.chunk_by(|a, b| a.group() == b.group())
+    let mut left = list;
+    iter::from_fn(move || {
+        let (first, mut rest) = left.split_first()?;
+        while let Some((next, more)) = rest.split_first() {
+            if next.group() != first.group() {
+                break;
+            }
+            rest = more;
+        }
+        let (mentions, others) = left.split_at_checked(left.len().saturating_sub(rest.len()))?;
+        left = others;
+        Some(mentions)
+    })
 }
 
 /// What a replay has found about a block.
@@ -150,8 +167,50 @@ pub enum Found {
     Older,
     /// The data are of no write: a torn one.
     Torn,
+    /// The data are older than what was flushed: the device has lost a write.
+    Stale,
     /// The data cannot be read, so it is not known.
     Unreadable,
+}
+
+/// A tuple that a block has had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// The tuple.
+    pub tuple: Tuple,
+    /// The number of writes that came after it.
+    pub writes: u32,
+    /// A write that came after it was flushed: if its data are there, the device has lost that one.
+    pub is_past: bool,
+}
+
+/// The tuples that a block has had, the newest first.
+fn candidates<'a>(
+    mentions: &'a [Mention],
+    block: u64,
+    seal: &'a Seal,
+) -> impl Iterator<Item = Candidate> + 'a {
+    let of_block = move |mention: &'a Mention| Some((mention, mention.entry.after(block, seal)?));
+    let newest_first = mentions.iter().rev().filter_map(of_block);
+    let mut is_past = false;
+    (0..u32::MAX)
+        .zip(newest_first)
+        .flat_map(move |(writes, (mention, after))| {
+            let new = Candidate {
+                tuple: after,
+                writes,
+                is_past,
+            };
+            is_past |= mention.is_flushed;
+            // That of the write before, unless that one has failed and left another one. (Of a
+            // run an entry has the first block's only, which is foreign to the others.)
+            let old = Candidate {
+                tuple: mention.entry.old,
+                writes: writes.saturating_add(1),
+                is_past,
+            };
+            [new, old]
+        })
 }
 
 /// Returns the tuple of a data block by the entries of its group; `None` if none mentions it.
@@ -162,11 +221,9 @@ pub fn settle(
     seal: &Seal,
     crc: impl FnOnce() -> Option<u64>,
 ) -> Option<(Tuple, Found)> {
-    let entries = mentions.iter().map(|mention| &mention.entry);
-    let mut entries = entries.filter_map(|entry| Some((entry.old, entry.after(block, seal)?)));
-    let (oldest, first) = entries.next()?;
-    let newer = entries.map(|(_, after)| after).rev();
-    Some(choose(newer.chain([first, oldest]), block, seal, crc))
+    let mut candidates = candidates(mentions, block, seal).peekable();
+    candidates.peek()?;
+    Some(choose(candidates, block, seal, crc))
 }
 
 /// Returns the tuple of a data block, which is the newest of those that it has had that fits the
@@ -176,19 +233,20 @@ pub fn settle(
 /// That the block has no data fits everything; it is believed before one write only, since a second
 /// one has waited for the data of the first (`store`).
 pub fn choose(
-    newest_first: impl IntoIterator<Item = Tuple>,
+    newest_first: impl IntoIterator<Item = Candidate>,
     block: u64,
     seal: &Seal,
     crc: impl FnOnce() -> Option<u64>,
 ) -> (Tuple, Found) {
     let mut read = Some(crc);
     let mut known = None;
-    for (writes, tuple) in (0u32..).zip(newest_first) {
-        let meaning = seal.meaning(&tuple, block);
+    let mut nothing = Found::Torn;
+    for candidate in newest_first {
+        let meaning = seal.meaning(&candidate.tuple, block);
         let needs_data = match meaning {
             Meaning::Lost | Meaning::Foreign => continue,
             // A discard: the data do not count.
-            Meaning::Unwritten => writes != 0,
+            Meaning::Unwritten => candidate.writes != 0,
             Meaning::Data { .. } => true,
         };
         if needs_data {
@@ -197,20 +255,25 @@ pub fn choose(
                 return (seal.lost(block), Found::Unreadable);
             }
         }
-        let fits = match meaning {
-            Meaning::Data { guard, .. } => known == Some(guard),
-            _ => writes <= 1,
-        };
-        if fits {
-            let found = if writes == 0 {
-                Found::Newest
-            } else {
-                Found::Older
-            };
-            return (tuple, found);
+        match (meaning, candidate.is_past) {
+            (Meaning::Data { guard, .. }, _) if known != Some(guard) => {}
+            (Meaning::Data { .. }, true) => nothing = Found::Stale,
+            (Meaning::Data { .. }, false) => return (candidate.tuple, candidate.found()),
+            (_, is_past) if is_past || candidate.writes > 1 => {}
+            _ => return (candidate.tuple, candidate.found()),
         }
     }
-    (seal.lost(block), Found::Torn)
+    (seal.lost(block), nothing)
+}
+
+impl Candidate {
+    /// Returns the outcome for the block if the data of this tuple are there.
+    const fn found(&self) -> Found {
+        match self.writes {
+            0 => Found::Newest,
+            _ => Found::Older,
+        }
+    }
 }
 
 /// What a replay has found.
@@ -222,6 +285,8 @@ pub struct Outcome {
     pub older: u64,
     /// Blocks with a torn write.
     pub torn: u64,
+    /// Blocks whose data are older than what was flushed, and are lost.
+    pub stale: u64,
     /// Blocks that could not be read, and are lost.
     pub unreadable: u64,
     /// Records that are missing.
@@ -236,7 +301,7 @@ impl Outcome {
     /// Returns whether nothing is lost, or may be.
     pub const fn is_whole(&self) -> bool {
         let is_read = self.unreadable == 0 && self.slots == 0 && self.homes == 0;
-        is_read && self.torn == 0 && self.missing == 0
+        is_read && self.torn == 0 && self.stale == 0 && self.missing == 0
     }
 
     fn count(&mut self, found: Found) {
@@ -244,6 +309,7 @@ impl Outcome {
             Found::Newest => &mut self.newest,
             Found::Older => &mut self.older,
             Found::Torn => &mut self.torn,
+            Found::Stale => &mut self.stale,
             Found::Unreadable => &mut self.unreadable,
         };
         *counter = counter.saturating_add(1);

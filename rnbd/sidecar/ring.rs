@@ -30,6 +30,8 @@ pub struct Ring {
     settled: u64,
     /// The newest record with entries: marks after it need no flush.
     newest_entries: u64,
+    /// The number below which the newest record says that data were flushed.
+    told: u64,
     /// The record that is being written.
     writing: Option<Writing>,
     /// The newest record is a mark that needs no record before it.
@@ -38,7 +40,7 @@ pub struct Ring {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Writing {
-    tail: u64,
+    head: Head,
     is_mark: bool,
 }
 
@@ -53,6 +55,7 @@ impl Ring {
             next,
             settled: next,
             newest_entries: 0,
+            told: mark,
             writing: None,
             is_empty: true,
         }
@@ -99,24 +102,34 @@ impl Ring {
         self.writing.is_none() && self.used().saturating_add(2) <= self.slots.into()
     }
 
-    /// Starts to write a record, which [`has_room`](Self::has_room), or a mark that
-    /// [empties](Self::can_be_emptied) the journal; returns its head.
-    pub fn start(&mut self, is_mark: bool) -> Head {
-        self.writing = Some(Writing {
-            tail: self.settled,
-            is_mark,
-        });
-        Head {
+    /// Returns whether a mark is of use, though it does not empty the journal: damage of the newest
+    /// record is not seen without one behind it, nor a lost write that was `flushed` since.
+    pub fn gains_by_mark(&self, flushed: u64) -> bool {
+        let behind_entries = self.newest_entries.saturating_add(1);
+        let is_newest = behind_entries == self.next;
+        let is_told = flushed.min(behind_entries) <= self.told;
+        !self.is_empty && self.has_room() && (is_newest || !is_told)
+    }
+
+    /// Starts to write a record or a mark, which [`has_room`](Self::has_room), or a mark that
+    /// [empties](Self::can_be_emptied) the journal; returns its head. The data of all records below
+    /// `flushed` are durable.
+    pub fn start(&mut self, is_mark: bool, flushed: u64) -> Head {
+        let head = Head {
             sequence: self.next,
             tail: self.settled,
-        }
+            flushed: flushed.min(self.next),
+        };
+        self.writing = Some(Writing { head, is_mark });
+        head
     }
 
     /// The record that was started is durable, or its write has failed. Then the next one gets its
     /// number and its slot: as its data were not written, a replay may find either.
     pub fn end(&mut self, is_durable: bool) {
         if let Some(writing) = self.writing.take().filter(|_| is_durable) {
-            self.is_empty = writing.is_mark && writing.tail == self.next;
+            self.is_empty = writing.is_mark && writing.head.tail == self.next;
+            self.told = writing.head.flushed;
             if !writing.is_mark {
                 self.newest_entries = self.next;
             }

@@ -25,15 +25,20 @@ pub struct Scrub {
 pub struct Counts {
     /// Data and tuple fit.
     pub good: u64,
-    /// Without data.
+    /// Zeroes: never written, or discarded.
     pub unwritten: u64,
+    /// Those of them whose tuples fit anything.
+    pub unchecked: u64,
+    /// Those of them with something else than zeroes at their place: they were discarded, or
+    /// written for the first time and have lost their tuple.
+    pub not_empty: u64,
     /// Lost in a crash or by a failed write.
     pub lost: u64,
     /// The data do not fit the guard.
     pub wrong_guard: u64,
     /// The tuple is of another block or device, or damaged.
     pub wrong_reference: u64,
-    /// The data cannot be read.
+    /// The data cannot be read, or the tuple.
     pub unreadable: u64,
 }
 
@@ -42,15 +47,22 @@ impl Counts {
     pub const NONE: Self = Self {
         good: 0,
         unwritten: 0,
+        unchecked: 0,
+        not_empty: 0,
         lost: 0,
         wrong_guard: 0,
         wrong_reference: 0,
         unreadable: 0,
     };
 
-    /// Counts a block; `None`: it cannot be read.
-    pub(super) fn count(&mut self, verdict: Option<Verdict>) {
+    /// Counts a block; `None`: it cannot be read. `is_empty`: it has zeroes.
+    pub(super) fn count(&mut self, verdict: Option<Verdict>, is_empty: bool) {
+        if verdict == Some(Verdict::Unwritten) {
+            self.unchecked = self.unchecked.saturating_add(1);
+            self.not_empty = self.not_empty.saturating_add((!is_empty).into());
+        }
         let counter = match verdict {
+            Some(Verdict::Good) if is_empty => &mut self.unwritten,
             Some(Verdict::Good) => &mut self.good,
             Some(Verdict::Unwritten) => &mut self.unwritten,
             Some(Verdict::Lost) => &mut self.lost,
@@ -77,29 +89,40 @@ impl Scrub {
     }
 
     /// Checks the next group, whose PI block is `home`. `crc` reads a data block and returns its
-    /// CRC, `None` if it cannot be read; it is asked for blocks with data only. `report` gets
-    /// each block that is not readable.
+    /// CRC, `None` if it cannot be read; that of zeroes is `zeroes`. `report` gets each block that
+    /// is not readable.
     pub fn check(
         &mut self,
         home: &Block,
         seal: &Seal,
+        zeroes: u64,
         mut crc: impl FnMut(u64) -> Option<u64>,
         mut report: impl FnMut(u64, Option<Verdict>),
     ) {
         for index in 0..=group::Index::MAX {
             let block = group::block_at(self.next, index);
             let tuple = group::tuple(home, index);
-            let verdict = match seal.check(&tuple, block, 0) {
+            let (verdict, found) = match seal.check(&tuple, block, 0) {
                 Verdict::Good | Verdict::WrongGuard => {
-                    crc(block).map(|crc| seal.check(&tuple, block, crc))
+                    let found = crc(block);
+                    (found.map(|crc| seal.check(&tuple, block, crc)), found)
                 }
-                other => Some(other),
+                // Nothing is needed of it, so it need not be readable.
+                Verdict::Unwritten => (Some(Verdict::Unwritten), crc(block)),
+                other => (Some(other), None),
             };
-            self.found.count(verdict);
+            let is_empty = found.is_none_or(|crc| crc == zeroes);
+            self.found.count(verdict, is_empty);
             if !verdict.is_some_and(Verdict::is_readable) {
                 report(block, verdict);
             }
         }
+        self.next = self.next.saturating_add(1);
+    }
+
+    /// Goes on behind the next group, whose PI block cannot be read: nor can its blocks.
+    pub fn skip(&mut self) {
+        self.found.unreadable = self.found.unreadable.saturating_add(group::GROUP_BLOCKS);
         self.next = self.next.saturating_add(1);
     }
 }

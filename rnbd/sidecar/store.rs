@@ -18,19 +18,31 @@
 //!   durable: else a replay could not tell a torn second write from no write at all, as no tuple
 //!   describes what was there before;
 //! - a record is settled by a flush that starts when its data and its homes are written;
+//! - the next record says which data are durable, so that a replay does not take older ones for
+//!   those of a write that has not reached the device;
 //! - its slot is used again when it is settled, and one other slot was free meanwhile.
 //!
 //! When a write of a record, of a home, or a flush fails, the store serves reads only: the journal
 //! is sufficient to settle everything when the device is opened again.
 
+mod action;
+mod cached;
 mod stages;
 mod tuples;
 
 use core::borrow::BorrowMut;
 
-use self::stages::{
-    Stage,
-    Stages, //
+pub use self::action::{
+    Action,
+    Memory,
+    Rest, //
+};
+use self::{
+    cached::Cached,
+    stages::{
+        Stage,
+        Stages, //
+    },
 };
 use super::{
     homes::{
@@ -46,70 +58,13 @@ use super::{
         Request,
         Ticket, //
     },
-    record::{
-        Head,
-        ENTRIES_MAX, //
-    },
+    record::ENTRIES_MAX,
     ring::Ring,
-    sectors::Part,
-    tuple::{
-        Seal,
-        Tuple, //
-    },
-    Block, //
+    tuple::Seal, //
 };
 
 /// The number of PI blocks that are written home together.
 const HOME_WRITES_MAX: usize = 4;
-
-/// The memory of the caller.
-pub trait Memory {
-    /// The PI block in a slot.
-    fn home(&self, slot: usize) -> &Block;
-
-    /// The PI block in a slot, to be changed.
-    fn home_mut(&mut self, slot: usize) -> &mut Block;
-
-    /// The tuple of a block of a write, sealed; `offset` counts the request's blocks.
-    fn tuple(&self, ticket: Ticket, offset: u16) -> Tuple;
-}
-
-/// What the caller shall do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Action {
-    /// Read the PI block of a group into a slot; ends with [`Store::home_read`].
-    ReadHome {
-        /// The slot.
-        slot: usize,
-        /// The group.
-        group: u64,
-    },
-    /// Write a record with FUA, what [`Store::fill`] returns; ends with
-    /// [`Store::record_written`].
-    WriteRecord(Head),
-    /// Read, write or discard the data of a request; ends with [`Store::data_done`].
-    Data(Ticket),
-    /// Read the data of a write that has failed; ends with [`Store::settle`].
-    ReadBack(Ticket),
-    /// Write a PI block home, from a copy that is made now; ends with [`Store::home_written`].
-    WriteHome {
-        /// The slot.
-        slot: usize,
-        /// The group.
-        group: u64,
-        /// What is to be written at least; the rest is there already.
-        part: Part,
-    },
-    /// Flush the device's cache; ends with [`Store::flushed`].
-    Flush,
-    /// Answer a request; it is not in the store any more.
-    Answer {
-        /// The request.
-        ticket: Ticket,
-        /// Whether it has succeeded.
-        is_ok: bool,
-    },
-}
 
 /// What a store knows of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -134,8 +89,10 @@ pub struct Store<R, H> {
     stages: Stages,
     /// What a flush in flight settles.
     flushing: Option<u64>,
+    /// The records whose data were written and may not be durable.
+    cached: Cached,
     is_volatile: bool,
-    is_draining: bool,
+    rest: Rest,
     has_failed: bool,
 }
 
@@ -163,8 +120,9 @@ impl<R: BorrowMut<[Place]>, H: BorrowMut<[Slot]>> Store<R, H> {
             queue: Queue::new(places),
             stages: Stages::NONE,
             flushing: None,
+            cached: Cached::NONE,
             is_volatile,
-            is_draining: false,
+            rest: Rest::None,
             has_failed: false,
         }
     }
@@ -191,15 +149,19 @@ impl<R: BorrowMut<[Place]>, H: BorrowMut<[Slot]>> Store<R, H> {
         Some(&self.queue.get(ticket)?.request)
     }
 
-    /// Whether everything shall be written home and settled: before the device is closed, or when
-    /// it has nothing else to do.
-    pub fn drain(&mut self, is_draining: bool) {
-        self.is_draining = is_draining;
+    /// Says what shall be done beside requests from now on.
+    pub fn rest(&mut self, rest: Rest) {
+        self.rest = rest;
     }
 
     /// Returns whether a replay would find nothing to do.
     pub fn is_clean(&self) -> bool {
         self.queue.iter().next().is_none() && self.ring.is_empty()
+    }
+
+    /// Returns whether something is to be done when the device rests.
+    pub const fn gains_by_rest(&self) -> bool {
+        !self.ring.is_empty() && !self.has_failed
     }
 
     /// Returns whether the store serves reads only, since a write of its own has failed.
@@ -321,11 +283,16 @@ impl<R: BorrowMut<[Place]>, H: BorrowMut<[Slot]>> Store<R, H> {
         }
         let ticket = self.at_stage(Stage::Data)?;
         self.set_stage(ticket, Stage::InData);
-        Some(Action::Data(ticket))
+        let fua = self.queue.get(ticket).is_some_and(Self::is_fua);
+        Some(Action::Data { ticket, fua })
     }
 
     fn is_write(queued: &Queued<State>) -> bool {
         matches!(queued.request.kind(), Kind::Write { .. } | Kind::Discard)
+    }
+
+    fn is_fua(queued: &Queued<State>) -> bool {
+        queued.request.kind() == Kind::Write { fua: true }
     }
 
     fn is_flush(queued: &Queued<State>) -> bool {
@@ -337,7 +304,7 @@ impl<R: BorrowMut<[Place]>, H: BorrowMut<[Slot]>> Store<R, H> {
         self.queue.oldest(self.stages.at(Stage::Ready), is_wanted)
     }
 
-    /// Starts a record with the writes that are ready, or a mark that empties the journal.
+    /// Starts a record with the writes that are ready, or a mark.
     fn start_record(&mut self) -> Option<Action> {
         if self.has_failed {
             return None;
@@ -357,9 +324,26 @@ impl<R: BorrowMut<[Place]>, H: BorrowMut<[Slot]>> Store<R, H> {
             self.set_stage(ticket, Stage::Started);
         }
         let is_mark = entries == 0;
-        let empties = self.is_draining && self.ring.can_be_emptied();
-        let is_due = !is_mark || empties;
-        is_due.then(|| Action::WriteRecord(self.ring.start(is_mark)))
+        let is_due = !is_mark
+            || match self.rest {
+                Rest::None => false,
+                Rest::Pause => self.ring.gains_by_mark(self.flushed_below()),
+                Rest::Drain => self.ring.can_be_emptied(),
+            };
+        let fua = true;
+        is_due.then(|| {
+            let flushed = self.flushed_below();
+            let head = self.ring.start(is_mark, flushed);
+            Action::WriteRecord { head, fua }
+        })
+    }
+
+    /// The data of all records below this one are durable, by the device's word.
+    fn flushed_below(&self) -> u64 {
+        let cached = self.cached.lowest(self.ring.settled());
+        let lowest = [self.lowest_without_data(), cached];
+        let lowest = lowest.into_iter().flatten().min();
+        lowest.unwrap_or(self.ring.next())
     }
 
     /// The record that was started is durable, or its write has failed.
@@ -389,6 +373,9 @@ impl<R: BorrowMut<[Place]>, H: BorrowMut<[Slot]>> Store<R, H> {
             // Discarded blocks read as zeroes even if the device kept their data.
             Kind::Write { .. } | Kind::Discard => {
                 let is_cached = queued.request.kind() == Kind::Write { fua: false };
+                if is_cached && self.is_volatile {
+                    self.cached.add(queued.state.sequence);
+                }
                 for offset in 0..queued.request.blocks() {
                     let tuple = self.new_tuple(ticket, &queued.request, memory, offset);
                     self.note_fresh(&queued, memory, offset, is_cached);
@@ -408,7 +395,7 @@ impl<R: BorrowMut<[Place]>, H: BorrowMut<[Slot]>> Store<R, H> {
     /// Whether PI blocks should be written home and settled now.
     fn is_pressed(&self, is_starved: bool) -> bool {
         let slots_left = self.homes.dirty_count().saturating_mul(2) < self.homes.slots();
-        is_starved || self.is_draining || !slots_left || self.ring.is_half_used()
+        is_starved || self.rest == Rest::Drain || !slots_left || self.ring.is_half_used()
     }
 
     fn start_home(&mut self, is_starved: bool) -> Option<Action> {
@@ -417,7 +404,14 @@ impl<R: BorrowMut<[Place]>, H: BorrowMut<[Slot]>> Store<R, H> {
             return None;
         }
         let (slot, group, part) = self.homes.start_write(self.ring.unit())?;
-        Some(Action::WriteHome { slot, group, part })
+        // The flush that settles its records makes it durable.
+        let fua = false;
+        Some(Action::WriteHome {
+            slot,
+            group,
+            part,
+            fua,
+        })
     }
 
     /// A PI block was written home, or its write has failed.
@@ -428,8 +422,8 @@ impl<R: BorrowMut<[Place]>, H: BorrowMut<[Slot]>> Store<R, H> {
         }
     }
 
-    /// All records before this one have their data and their homes on the device or in its cache.
-    fn floor(&self) -> u64 {
+    /// The lowest record with data that are not written yet.
+    fn lowest_without_data(&self) -> Option<u64> {
         let with_record = self.stages.at_one_of([
             Stage::Started,
             Stage::Data,
@@ -439,7 +433,12 @@ impl<R: BorrowMut<[Place]>, H: BorrowMut<[Slot]>> Store<R, H> {
         ]);
         let writes = self.queue.those(with_record);
         let writes = writes.filter(|(_, queued)| Self::is_write(queued));
-        let data = writes.map(|(_, queued)| queued.state.sequence).min();
+        writes.map(|(_, queued)| queued.state.sequence).min()
+    }
+
+    /// All records before this one have their data and their homes on the device or in its cache.
+    fn floor(&self) -> u64 {
+        let data = self.lowest_without_data();
         [data, self.homes.floor(), Some(self.ring.next())]
             .into_iter()
             .flatten()
@@ -457,7 +456,8 @@ impl<R: BorrowMut<[Place]>, H: BorrowMut<[Slot]>> Store<R, H> {
         let is_wanted = !self.stages.at(Stage::Fresh).is_empty()
             || self.ready(Self::is_flush).is_some()
             || is_stuck();
-        let is_due = self.ring.is_half_used() || (self.is_draining && !self.ring.is_empty());
+        let is_due =
+            self.ring.is_half_used() || (self.rest == Rest::Drain && !self.ring.is_empty());
         if !is_wanted && !is_due {
             return None;
         }
@@ -470,6 +470,7 @@ impl<R: BorrowMut<[Place]>, H: BorrowMut<[Slot]>> Store<R, H> {
         }
         self.flushing = Some(floor);
         self.homes.start_flush();
+        self.cached.start_flush();
         Some(Action::Flush)
     }
 
@@ -481,6 +482,7 @@ impl<R: BorrowMut<[Place]>, H: BorrowMut<[Slot]>> Store<R, H> {
         } else if let Some(floor) = floor {
             self.ring.settle(floor);
             self.homes.end_flush();
+            self.cached.end_flush();
         }
         for ticket in self.stages.at(Stage::Started).iter() {
             if self.queue.get(ticket).is_some_and(Self::is_flush) {

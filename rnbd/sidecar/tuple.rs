@@ -7,8 +7,9 @@
 //! from the same place of another device, does not fit.
 //!
 //! The application tag 0xffff, which in NVMe turns the check off, is never stored for data. It
-//! marks blocks without data: those that were never written, or were discarded, read as zeroes;
-//! the content of *lost* blocks is neither the old nor the new one.
+//! marks blocks without data: those that were discarded read as zeroes; the content of *lost*
+//! blocks is neither the old nor the new one. Blocks that were never written are data, zeroes, if
+//! the device was formatted so, else without data.
 
 use core::fmt;
 
@@ -115,7 +116,7 @@ impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Good => "good",
-            Self::Unwritten => "never written",
+            Self::Unwritten => "without data",
             Self::Lost => "its content was lost: a write of it was torn or has failed",
             Self::WrongGuard => "its data do not fit its guard",
             Self::WrongReference => "its tuple is of another block or device, or damaged",
@@ -155,7 +156,8 @@ impl Seal {
         (app != APP_ESCAPE).then(|| Tuple::sealed(guard, app, self.reference(block)))
     }
 
-    /// Returns the tuple of data block `block` that was never written, or was discarded.
+    /// Returns the tuple of data block `block` that was discarded, or never written and what is in
+    /// it is not known.
     pub fn unwritten(&self, block: u64) -> Tuple {
         Tuple::sealed(UNWRITTEN ^ self.0, APP_ESCAPE, self.reference(block))
     }

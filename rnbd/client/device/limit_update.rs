@@ -19,11 +19,14 @@ use crate::client::{
     mapped_disk::MappedDisk, //
 };
 
+/// The number of the work item among those of a device.
+const ITEM: u64 = 0;
+
 impl_has_work! {
-    impl HasWork<Self> for Device { self.limit_update }
+    impl HasWork<Self, ITEM> for Device { self.limit_update }
 }
 
-impl WorkItem for Device {
+impl WorkItem<ITEM> for Device {
     type Pointer = Arc<Device>;
 
     fn run(this: Arc<Device>) {
@@ -37,7 +40,8 @@ impl Device {
         let is_shown = inner.mapped_disk.as_ref().is_some_and(MappedDisk::is_shown);
         if is_shown && inner.limits.as_ref().is_some_and(|l| l.due().is_some()) {
             // If it is queued already, that run sees what is due.
-            let _ = self.session().client().wq().enqueue(self.clone());
+            let client = self.session().client();
+            let _ = client.wq().enqueue::<_, ITEM>(self.clone());
         }
     }
 

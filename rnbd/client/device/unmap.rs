@@ -97,7 +97,7 @@ impl Device {
             (Some(disk), Unmap::Normal) => {
                 let opens = disk.forbid_open_if_idle().inspect_err(|_| {
                     pr_err!(
-                        "{self}: not unmapped, it is open {} times\n",
+                        "{self}: not unmapped, it is open {} times, or its partitions are read\n",
                         disk.open_count()
                     );
                 })?;

@@ -12,6 +12,7 @@ use block_ext::{
     Flags,
     Op, //
 };
+use core::ops::Range;
 use kernel::{
     prelude::*,
     str::CStr,
@@ -31,14 +32,25 @@ use kernel_ext::{
 use zerocopy::FromBytes;
 
 use super::{
+    lease::Lease,
     pages::zeroed,
     Crc,
     BLOCK_SECTORS,
     BLOCK_SIZE, //
 };
 use crate::{
+    proto::SECTOR_SIZE,
+    server::session::{
+        CHANGES_LIMIT,
+        LOG_LIMIT, //
+    },
     shown::Shown,
     sidecar::{
+        claim::mark::{
+            Sector,
+            MARK_BYTES,
+            MARK_OFFSET, //
+        },
         layout::{
             FIRST_RECORD,
             SUPERBLOCK, //
@@ -67,6 +79,12 @@ use crate::{
         BLOCK_BYTES, //
     },
 };
+
+/// The mark of use in block 0, in bytes.
+const MARK: Range<usize> = MARK_OFFSET..MARK_OFFSET + MARK_BYTES;
+/// And its sector.
+const MARK_SECTOR: u64 = MARK_OFFSET as u64 / SECTOR_SIZE as u64;
+const _: () = assert!(MARK_BYTES == SECTOR_SIZE as usize);
 
 /// Where the submitter of an IO waits.
 #[pin_data]
@@ -115,6 +133,8 @@ pub(super) struct Disk {
     waiter: Arc<Waiter>,
     /// For a block that is read or written.
     block: KBox<Block>,
+    /// Without it nothing is done.
+    lease: Option<Arc<Lease>>,
 }
 
 impl Disk {
@@ -137,7 +157,21 @@ impl Disk {
             page: Arc::new(PageBlock::new(0)?, GFP_KERNEL)?,
             waiter: Arc::pin_init(waiter, GFP_KERNEL)?,
             block: zeroed()?,
+            lease: None,
         }))
+    }
+
+    /// Does IO only while the lease lasts, and waits for it.
+    pub(super) fn under(self, lease: Arc<Lease>) -> Self {
+        Self {
+            lease: Some(lease),
+            ..self
+        }
+    }
+
+    /// Returns the device.
+    pub(super) fn device(&self) -> &BlockDevice {
+        &self.device
     }
 
     fn blocks(&self) -> u64 {
@@ -146,13 +180,21 @@ impl Disk {
 
     /// Does an IO of the first `len_bytes` of a block; a flush has none.
     fn io(&self, op: Op, flags: Flags, block: u64, len_bytes: u32) -> Result {
+        let sector = block.checked_mul(BLOCK_SECTORS.into()).ok_or(EINVAL)?;
+        self.io_at(op, flags, sector, len_bytes)
+    }
+
+    /// Does an IO of `len_bytes` from a sector on.
+    fn io_at(&self, op: Op, flags: Flags, sector: u64, len_bytes: u32) -> Result {
+        if let Some(lease) = &self.lease {
+            lease.wait()?;
+        }
         self.waiter.done.reinit();
         let io = SyncIo {
             device: self.device.clone(),
             bios: self.bios.clone(),
             waiter: self.waiter.clone(),
         };
-        let sector = block.checked_mul(BLOCK_SECTORS.into()).ok_or(EINVAL)?;
         let mut bio = Bio::new(io, op, flags, sector);
         let filled = match op {
             Op::Flush => bio.set_len_bytes(0),
@@ -189,7 +231,9 @@ impl Disk {
             Ok(superblock) => Ok(Some(superblock)),
             Err(Refusal::NotFormatted) => Ok(None),
             Err(refusal) => {
-                pr_err!("{label}: not opened: {}\n", Shown(refusal));
+                if LOG_LIMIT.allow().is_some() {
+                    pr_err!("{label}: not opened: {}\n", Shown(refusal));
+                }
                 Err(errno::EUCLEAN)
             }
         }
@@ -213,6 +257,39 @@ impl Disk {
             let parsed = Superblock::parse(&self.block, last, self.blocks(), &Crc);
             parsed != Err(Refusal::NotFormatted)
         }
+    }
+
+    /// Returns whether the device can write no single sector of 512 bytes.
+    pub(super) fn writes_whole_blocks(&self) -> bool {
+        self.device.logical_block_bytes() > SECTOR_SIZE
+    }
+
+    /// Reads block 0; returns its mark of use.
+    pub(super) fn read_mark(&mut self) -> Result<Sector> {
+        self.read_in_place(SUPERBLOCK)?;
+        let mark = self.block.get(MARK).and_then(|mark| mark.try_into().ok());
+        mark.ok_or(EINVAL)
+    }
+
+    /// Returns whether block 0, which was read last, is that of a sidecar.
+    pub(super) fn is_of_sidecar(&self) -> bool {
+        Superblock::parse(&self.block, SUPERBLOCK, self.blocks(), &Crc).is_ok()
+    }
+
+    /// Writes the mark of use into block 0, which was read just before; with FUA if it is to be
+    /// `durable`.
+    pub(super) fn write_mark(&mut self, mark: &Sector, durable: bool) -> Result {
+        if let Some(place) = self.block.get_mut(MARK) {
+            place.copy_from_slice(mark);
+        }
+        let fua = if durable { Flags::FUA } else { Flags::NONE };
+        let flags = Flags::META | Flags::SYNC | fua;
+        if self.writes_whole_blocks() {
+            self.page.copy_in(0, &self.block[..])?;
+            return self.io(Op::Write, flags, SUPERBLOCK, BLOCK_SIZE);
+        }
+        self.page.copy_in(0, mark)?;
+        self.io_at(Op::Write, flags, MARK_SECTOR, SECTOR_SIZE)
     }
 
     /// Replays the journal; returns the superblock and the empty journal.
@@ -248,41 +325,51 @@ impl Disk {
 }
 
 fn log_replay(label: &CStr, outcome: &Outcome) {
-    if *outcome != Outcome::default() {
+    if *outcome != Outcome::default() && CHANGES_LIMIT.allow().is_some() {
         let Outcome {
             newest,
             older,
             torn,
+            stale,
             ..
         } = outcome;
         pr_info!(
             "{label}: journal replayed: {newest} blocks have their last write, {older} an older \
              one, {torn} are lost\n"
         );
+        if *stale != 0 {
+            pr_err!(
+                "{label}: the device has lost writes: {stale} blocks have older data than those \
+                 that were flushed, and are errors until they are written again\n"
+            );
+        }
     }
 }
 
+/// Logs why a device is not opened; returns the error of the OPEN.
 #[cold]
 fn refused(label: &CStr, fault: Fault<Error>) -> Error {
-    match fault {
+    let is_logged = LOG_LIMIT.allow().is_some();
+    let (fault, error) = match fault {
         Fault::Io(error) => {
-            pr_err!("{label}: its journal cannot be replayed: {error:?}\n");
-            error
+            if is_logged {
+                pr_err!("{label}: its journal cannot be replayed: {error:?}\n");
+            }
+            return error;
         }
         Fault::Unreadable(part, error) => {
-            pr_err!("{label}: not opened: {}: {error:?}\n", Shown(part));
-            error
+            if is_logged {
+                pr_err!("{label}: not opened: {}: {error:?}\n", Shown(part));
+            }
+            return error;
         }
-        Fault::NoRecord => {
-            pr_err!("{label}: not opened: {}\n", Shown(Fault::<&str>::NoRecord));
-            errno::EUCLEAN
-        }
-        Fault::Missing(count) => {
-            let fault = Fault::<&str>::Missing(count);
-            pr_err!("{label}: not opened: {}\n", Shown(fault));
-            errno::EUCLEAN
-        }
+        Fault::NoRecord => (Fault::<&str>::NoRecord, errno::EUCLEAN),
+        Fault::Missing(count) => (Fault::Missing(count), errno::EUCLEAN),
+    };
+    if is_logged {
+        pr_err!("{label}: not opened: {}\n", Shown(fault));
     }
+    error
 }
 
 impl Device for Disk {

@@ -19,6 +19,7 @@ use super::{
         Job,
         Piece, //
     },
+    lease::Use,
     pages::{
         zeroed,
         Pages,
@@ -30,13 +31,21 @@ use super::{
         Core,
         StoreIo, //
     },
+    writes::durable,
     Crc,
     BLOCK_SIZE, //
 };
 use crate::{
-    server::session::LOG_LIMIT,
+    server::session::{
+        CHANGES_LIMIT,
+        LOG_LIMIT, //
+    },
     sidecar::{
         homes::Slot,
+        idle::{
+            self,
+            Idle, //
+        },
         layout::Layout,
         queue::{
             Kind,
@@ -44,15 +53,12 @@ use crate::{
             Ticket,
             Tickets, //
         },
-        record::{
-            Head,
-            ENTRIES_MAX, //
-        },
+        record::ENTRIES_MAX,
         ring::Ring,
-        sectors::Part,
         store::{
             Action,
             Place,
+            Rest,
             Store, //
         },
         tuple::Seal,
@@ -90,6 +96,17 @@ pub(super) struct Run {
     pub(super) together: u32,
 }
 
+impl Run {
+    /// Nothing is started while the device may not be used.
+    const fn suspended() -> Self {
+        Self {
+            is_complete: true,
+            is_drained: false,
+            together: 0,
+        }
+    }
+}
+
 /// The maximum number of IO in flight: one for each request, one for each slot, a record, a flush,
 /// a step of a growth.
 pub(super) const EVENTS_MAX: usize = REQUESTS + SLOTS + 3;
@@ -104,8 +121,8 @@ pub(super) struct Engine {
     pub(super) pieces: KVec<Option<Piece>>,
     /// By ticket, for data that are read back: the CRCs that were found.
     pub(super) crcs: KVec<KVec<Option<u64>>>,
-    record: KBox<Block>,
-    record_image: Arc<PageBlock>,
+    pub(super) record: KBox<Block>,
+    pub(super) record_image: Arc<PageBlock>,
     /// The CRC of a block of zeroes.
     pub(super) zeroes: u64,
     /// A request of which not all pieces are started.
@@ -115,7 +132,10 @@ pub(super) struct Engine {
     resumed: Tickets,
     /// The port from which the last request came.
     turn: usize,
-    in_flight: usize,
+    pub(super) in_flight: usize,
+    idle: Idle,
+    /// The clock will tick.
+    has_clock: bool,
     has_told: bool,
     /// The request of the scrub, while a piece of it is being read.
     pub(super) scrub: Option<Ticket>,
@@ -132,7 +152,8 @@ fn nothing<T>(count: usize) -> Result<KVec<Option<T>>> {
 
 impl Engine {
     /// Allocates the state of a device whose journal was replayed. `is_volatile`: it may have a
-    /// volatile cache.
+    /// volatile cache. A frame of its own, as that of [`Core::new`] is large.
+    #[inline(never)]
     pub(super) fn new(layout: Layout, seal: Seal, ring: Ring, is_volatile: bool) -> Result<Self> {
         let slots = KVec::from_elem(Slot::default(), SLOTS, GFP_KERNEL)?;
         let mut crcs = KVec::with_capacity(REQUESTS, GFP_KERNEL)?;
@@ -155,6 +176,8 @@ impl Engine {
             resumed: Tickets::NONE,
             turn: 0,
             in_flight: 0,
+            idle: Idle::default(),
+            has_clock: false,
             has_told: false,
             scrub: None,
         })
@@ -172,25 +195,43 @@ impl Engine {
             core.look();
             // What is asked for after this look has news of its own.
             is_draining = core.is_draining();
-            self.store.drain(is_draining);
+            self.look_at_clock(core);
             is_idle = true;
             while let Some((event, result)) = core.next_ended() {
                 self.ended(core, event, result);
                 is_idle = false;
             }
-            // Before the requests of clients, which may take all the room there is.
-            is_idle &= is_draining || !self.start_scrub_piece(core);
-            is_idle &= is_draining || !self.start_growth_step(core);
+            match core.lease().state() {
+                // IO of a device that answers with errors is one as soon as it is begun.
+                Use::Permitted | Use::Failing => {}
+                // The keeper of the mark says when to go on.
+                Use::NotNow => {
+                    core.lease().tell_wait(core.device());
+                    return Run::suspended();
+                }
+                Use::Lost => {
+                    self.store.fail();
+                    self.has_told = true;
+                }
+            }
+            is_idle &=
+                is_draining || !(self.start_growth_step(core) | self.start_scrub_piece(core));
             is_idle &= !self.take_requests(core);
             together = self.used.len().max(together);
-            while let Some(action) = self.store.poll() {
+            self.store.rest(match is_draining {
+                true => Rest::Drain,
+                false => self.idle.rest(),
+            });
+            while let Some(action) = self.next_action(core, &mut is_idle) {
                 self.act(core, action);
-                is_idle = false;
             }
             if is_idle {
                 self.tell(core);
                 break;
             }
+        }
+        if !is_draining {
+            self.set_clock(core);
         }
         Run {
             is_complete: is_idle,
@@ -199,10 +240,37 @@ impl Engine {
         }
     }
 
+    /// Returns what is to be done, while the lease lasts: each bio may wait for longer than that.
+    fn next_action(&mut self, core: &Core, is_idle: &mut bool) -> Option<Action> {
+        let is_over = core.lease().state() == Use::NotNow;
+        let action = if is_over { None } else { self.store.poll() };
+        *is_idle &= !is_over && action.is_none();
+        action
+    }
+
+    /// Counts a tick of the clock.
+    fn look_at_clock(&mut self, core: &Core) {
+        if self.has_clock && core.take_tick() {
+            self.has_clock = false;
+            self.idle.tick();
+        }
+    }
+
+    /// Lets the clock tick once more if something is to be done when the device rests.
+    fn set_clock(&mut self, core: &Arc<Core>) {
+        if !self.has_clock && self.store.gains_by_rest() {
+            self.has_clock = true;
+            Core::tick_in(core, idle::TICK_MS);
+        }
+    }
+
     /// Logs once that the device takes no writes any more.
     fn tell(&mut self, core: &Core) {
         if self.store.has_failed() && !self.has_told {
             self.has_told = true;
+            if CHANGES_LIMIT.allow().is_none() {
+                return;
+            }
             let name = core.device().name().unwrap_or_default();
             pr_err!(
                 "{name}: a write of the sidecar, or a flush, has failed: no more writes until the \
@@ -266,6 +334,9 @@ impl Engine {
             let Some(ticket) = self.store.submit(request) else {
                 return false;
             };
+            if piece.kind != Kind::Read {
+                self.idle.worked();
+            }
             job.started(&piece);
             if let Some(place) = self.pieces.get_mut(ticket) {
                 *place = Some(piece);
@@ -296,11 +367,18 @@ impl Engine {
                 let flags = Flags::META | Flags::SYNC;
                 self.submit(core, Event::HomeRead(slot), (Op::Read, flags), at, page);
             }
-            Action::WriteRecord(head) => self.write_record(core, head),
-            Action::Data(ticket) if self.is_scrub(ticket) => self.read_scrub_piece(core, ticket),
-            Action::Data(ticket) => self.start_data(core, ticket),
+            Action::WriteRecord { head, fua } => self.write_record(core, head, fua),
+            Action::Data { ticket, .. } if self.is_scrub(ticket) => {
+                self.read_scrub_piece(core, ticket);
+            }
+            Action::Data { ticket, fua } => self.start_data(core, ticket, fua),
             Action::ReadBack(ticket) => self.read_back(core, ticket),
-            Action::WriteHome { slot, group, part } => self.write_home(core, slot, group, part),
+            Action::WriteHome {
+                slot,
+                group,
+                part,
+                fua,
+            } => self.write_home(core, slot, (group, part), fua),
             Action::Flush => self.flush(core, Event::Flushed),
             Action::Answer { ticket, .. } if self.is_scrub(ticket) => self.scrub_piece_ended(core),
             Action::Answer { ticket, is_ok } => self.piece_ended(ticket, is_ok),
@@ -312,6 +390,10 @@ impl Engine {
         let Some(piece) = piece else {
             return;
         };
+        if piece.kind != Kind::Read {
+            // A flush may take longer than a device rests: what it has ended needs a mark as well.
+            self.idle.worked();
+        }
         if let Some(Some(job)) = self.jobs.get_mut(piece.job) {
             job.ended(&piece, is_ok);
             if job.is_resumed() && self.waiting != Some(piece.job) {
@@ -320,83 +402,6 @@ impl Engine {
         }
         if self.waiting != Some(piece.job) {
             self.finish(piece.job);
-        }
-    }
-
-    fn write_record(&mut self, core: &Arc<Core>, head: Head) {
-        let record = self.store.fill(head, &self.pages, &mut self.record, &Crc);
-        let copied = self.record_image.copy_in(0, record);
-        let image = copied.is_ok().then(|| self.record_image.clone());
-        // CAST: it is at most a block.
-        let range = image.map(|image| (image, 0, record.len() as u32));
-        let at = Sector::of(Some(self.layout.record(head.sequence)));
-        let flags = Flags::META | Flags::SYNC | Flags::FUA;
-        self.submit_range(core, Event::Record, (Op::Write, flags, 0), at, range);
-    }
-
-    /// Writes a part of the PI block in a slot home.
-    fn write_home(&mut self, core: &Arc<Core>, slot: usize, group: u64, part: Part) {
-        let bytes = part.bytes();
-        // CAST: At most a block.
-        let (offset, len) = (bytes.start, bytes.len() as u32);
-        let image = self.pages.save(slot, bytes).ok();
-        let range = image.map(|image| (image, offset, len));
-        let home = Sector::of(self.layout.home(group));
-        let at = home.and_then(|home| home.after(part.first_sector()));
-        let event = Event::HomeWritten(slot);
-        self.submit_range(core, event, (Op::Write, Flags::META, 0), at, range);
-    }
-
-    /// Flushes the device's cache.
-    pub(super) fn flush(&mut self, core: &Arc<Core>, event: Event) {
-        self.in_flight = self.in_flight.saturating_add(1);
-        let io = StoreIo::new(core.clone(), event);
-        let mut bio = Bio::new(io, Op::Flush, Flags::NONE, 0);
-        // It has no data.
-        if bio.set_len_bytes(0).is_ok() {
-            bio.submit();
-        }
-    }
-
-    /// Submits the IO of one block of the sidecar; without a place or memory it fails.
-    fn submit(
-        &mut self,
-        core: &Arc<Core>,
-        event: Event,
-        (op, flags): (Op, Flags),
-        block: Option<u64>,
-        page: Option<Arc<PageBlock>>,
-    ) {
-        self.submit_range(
-            core,
-            event,
-            (op, flags, 0),
-            Sector::of(block),
-            page.map(|page| (page, 0, BLOCK_SIZE)),
-        );
-    }
-
-    /// Submits an IO of a range of memory from a sector of the device on.
-    pub(super) fn submit_range(
-        &mut self,
-        core: &Arc<Core>,
-        event: Event,
-        (op, flags, prio): (Op, Flags, u16),
-        sector: Option<Sector>,
-        range: Option<(Arc<PageBlock>, usize, u32)>,
-    ) {
-        self.in_flight = self.in_flight.saturating_add(1);
-        let io = StoreIo::new(core.clone(), event);
-        let mut bio = Bio::new(io, op, flags, sector.map_or(u64::MAX, Sector::number));
-        // A priority that does not exist is ignored.
-        let _ = bio.set_ioprio(prio);
-        let added = match (sector, range) {
-            (Some(_), Some((pages, offset, len))) => bio.add_pages(pages, offset, len),
-            _ => Err(EIO),
-        };
-        // Dropping the bio ends it with an error.
-        if added.is_ok() {
-            bio.submit();
         }
     }
 
@@ -433,7 +438,7 @@ impl Engine {
     }
 
     /// Starts the IO of the data of a request.
-    fn start_data(&mut self, core: &Arc<Core>, ticket: Ticket) {
+    fn start_data(&mut self, core: &Arc<Core>, ticket: Ticket, fua: bool) {
         let piece = self.pieces.get(ticket).copied().flatten();
         let job = piece.and_then(|piece| self.jobs.get(piece.job)?.as_ref());
         let (Some(piece), Some(job)) = (piece, job) else {
@@ -443,10 +448,9 @@ impl Engine {
         let at = Sector::of(at.map(|(at, _)| at));
         let len = u32::from(piece.blocks).saturating_mul(BLOCK_SIZE);
         let event = Event::Data(ticket);
-        let (op, flags) = match piece.kind {
-            Kind::Read => (Op::Read, Flags::NONE),
-            Kind::Write { fua: true } => (Op::Write, Flags::FUA),
-            Kind::Write { fua: false } | Kind::Flush => (Op::Write, Flags::NONE),
+        let op = match piece.kind {
+            Kind::Read => Op::Read,
+            Kind::Write { .. } | Kind::Flush => Op::Write,
             Kind::Discard => {
                 let at = at.filter(|_| job.discards());
                 return self.start_discard(core, ticket, at, len);
@@ -460,7 +464,7 @@ impl Engine {
         let prio = job.request().prio;
         let offset = (piece.offset as usize).saturating_mul(BLOCK_BYTES);
         let range = job.pages().map(|pages| (pages.clone(), offset, len));
-        self.submit_range(core, event, (op, flags | sync, prio), at, range);
+        self.submit_range(core, event, (op, durable(fua) | sync, prio), at, range);
     }
 
     /// Discards blocks on the device, which need not: they read as zeroes anyway.
@@ -473,7 +477,7 @@ impl Engine {
         let io = StoreIo::new(core.clone(), Event::Data(ticket));
         let mut bio = Bio::new(io, Op::Discard, Flags::NONE, at.number());
         // Dropping the bio ends it with an error.
-        if bio.set_len_bytes(len).is_ok() {
+        if bio.set_len_bytes(len).is_ok() && !core.lease().refuses() {
             bio.submit();
         }
     }

@@ -19,6 +19,7 @@ use kernel::{
 };
 use kernel_ext::{
     pages::PageBlock,
+    random,
     sysfs::{
         ShowBuffer,
         StoreContext, //
@@ -39,8 +40,13 @@ use super::{
     BLOCK_SIZE, //
 };
 use crate::{
+    server::session::CHANGES_LIMIT,
     shown::Shown,
     sidecar::{
+        claim::mark::{
+            Holder,
+            MARK_OFFSET, //
+        },
         command::Command,
         growth::{
             Growth,
@@ -77,18 +83,31 @@ pub(super) struct Growing {
     growth: Growth,
     /// The superblock that the device is used with.
     superblock: KBox<Superblock>,
+    /// Who has the device open, as the mark beside the superblock says.
+    holder: Holder,
     /// While a growth runs.
     memory: Option<Memory>,
 }
 
 impl Growing {
     /// None; the device is used with `superblock`.
-    pub(super) const fn new(superblock: KBox<Superblock>) -> Self {
+    pub(super) const fn new(superblock: KBox<Superblock>, holder: Holder) -> Self {
         Self {
             growth: Growth::new(),
             superblock,
+            holder,
             memory: None,
         }
+    }
+
+    /// Returns the UUID of the device.
+    pub(super) fn uuid(&self) -> &[u8; 16] {
+        &self.superblock.uuid
+    }
+
+    /// Returns whether the superblock is being written.
+    pub(super) fn is_ending(&self) -> bool {
+        self.growth.step() == Some(Step::Superblock)
     }
 
     /// Writes to memory what a step writes to the device; returns the memory, and its length in
@@ -97,6 +116,11 @@ impl Growing {
         let Memory { block, pages } = self.memory.as_mut()?;
         for index in 0..step.blocks() {
             self.growth.fill(step, index, block, core.seal(), &Crc);
+            if step == Step::Superblock {
+                let (mark, _) = block.get_mut(MARK_OFFSET..)?.split_first_chunk_mut()?;
+                // Another number than all others have, which count up.
+                self.holder.mark(random::number() | 1 << 63, mark, &Crc);
+            }
             let at = usize::from(index).saturating_mul(BLOCK_BYTES);
             pages.copy_in(at, &block[..]).ok()?;
         }
@@ -157,7 +181,7 @@ fn start(core: &Arc<Core>) -> Result {
 /// Stops a growth, unless its last write is on the way; returns whether one was stopped.
 pub(super) fn stop(core: &Core, why: &str) -> bool {
     let is_stopped = core.growing().lock().growth.stop();
-    if is_stopped {
+    if is_stopped && CHANGES_LIMIT.allow().is_some() {
         let name = core.device().name().unwrap_or_default();
         pr_info!("{name}: growth stopped{why}: the device has the size that it had\n");
     }

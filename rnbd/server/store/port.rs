@@ -157,6 +157,11 @@ impl Port {
         self.core.data_blocks()
     }
 
+    /// Returns the UUID of the sidecar.
+    pub(super) fn uuid(&self) -> [u8; 16] {
+        *self.core.growing().lock().uuid()
+    }
+
     /// Returns what was seen.
     pub(super) fn stats(&self) -> &Arc<PiStats> {
         &self.stats

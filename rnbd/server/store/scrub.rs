@@ -144,6 +144,11 @@ impl Engine {
         let at = piece.and_then(|piece| self.layout.data(piece.first));
         let blocks = piece.map_or(0, |piece| u32::from(piece.blocks));
         let len = blocks.saturating_mul(BLOCK_SIZE);
+        if let Some(memory) = &scrub.memory {
+            // A piece of blocks without data is checked also if it cannot be read: as zeroes, not
+            // as the piece before it. The memory has room for a piece.
+            let _ = memory.zero(0, len as usize);
+        }
         let range = scrub.memory.clone().map(|memory| (memory, 0, len));
         drop(scrub);
         let event = Event::Data(ticket);
@@ -163,7 +168,9 @@ impl Engine {
                 let (verdict, _) =
                     self.store
                         .check(ticket, index, crc.unwrap_or_default(), &self.pages);
-                scrub.patrol.checked(verdict);
+                // What is at the place of a block without data need not have been read.
+                let is_empty = crc.is_ok_and(|crc| crc == self.zeroes);
+                scrub.patrol.checked(verdict, is_empty);
                 if !verdict.is_readable() {
                     let block = piece.first.saturating_add(index.into());
                     complain(core, block, Some(verdict));
@@ -220,4 +227,11 @@ fn tell(core: &Core, patrol: &Patrol) {
         found.unwritten,
         found.bad()
     );
+    if found.not_empty != 0 {
+        pr_warn!(
+            "{name}: scrub: {} blocks read as zeroes and have something else at their place: they \
+             were discarded, or have lost their tuples\n",
+            found.not_empty
+        );
+    }
 }

@@ -17,8 +17,11 @@ use kernel::{
         Mutex, //
     },
     workqueue::{
+        impl_has_delayed_work,
         impl_has_work,
+        new_delayed_work,
         new_work,
+        DelayedWork,
         Work,
         WorkItem, //
     },
@@ -40,7 +43,11 @@ use kernel_ext::{
         Completion,
         IrqLock, //
     },
-    workqueue::WorkQueue,
+    workqueue::{
+        self,
+        DelayedItem,
+        WorkQueue, //
+    },
 };
 use rtrs_server::Operation;
 
@@ -51,14 +58,19 @@ use super::{
         EVENTS_MAX, //
     },
     growth::Growing,
+    lease::Lease,
     port::Port,
     scrub::Scrub,
     Crc, //
 };
 use crate::{
-    server::io::Notice,
+    server::{
+        io::Notice,
+        session::CHANGES_LIMIT, //
+    },
     sidecar::{
         arrival::Arrival,
+        claim::mark::Holder,
         layout::Layout,
         ring::Ring,
         superblock::Superblock,
@@ -67,7 +79,12 @@ use crate::{
 };
 
 /// What the IO of a device needs.
-pub(super) type Means = (Arc<BlockDevice>, Arc<BioPool<StoreIo>>, Arc<WorkQueue>);
+pub(super) type Means = (
+    Arc<BlockDevice>,
+    Arc<BioPool<StoreIo>>,
+    Arc<WorkQueue>,
+    Arc<Lease>,
+);
 
 /// Who uses the engine: no thread.
 const AT_REST: u32 = 0;
@@ -106,6 +123,7 @@ pub(super) struct Core {
     device: Arc<BlockDevice>,
     bios: Arc<BioPool<StoreIo>>,
     queue: Arc<WorkQueue>,
+    lease: Arc<Lease>,
     /// Of the engine's layout.
     data_blocks: AtomicU64,
     seal: Seal,
@@ -122,6 +140,8 @@ pub(super) struct Core {
     is_growing: AtomicBool,
     #[pin]
     growing: Mutex<Growing>,
+    /// The clock has ticked.
+    has_ticked: AtomicBool,
     #[pin]
     drained: Completion,
     /// What has ended; there is room for all IO that can be in flight.
@@ -133,12 +153,34 @@ pub(super) struct Core {
     engine: Mutex<Engine>,
     #[pin]
     work: Work<Core>,
+    #[pin]
+    clock: DelayedWork<Core, 1>,
     // Dropped last: completes when no reference is left.
     _gone: Notice,
 }
 
 impl_has_work! {
     impl HasWork<Self> for Core { self.work }
+}
+
+impl_has_delayed_work! {
+    impl HasDelayedWork<Self, 1> for Core { self.clock }
+}
+
+impl DelayedItem<1> for Core {
+    fn wq(&self) -> &WorkQueue {
+        &self.queue
+    }
+}
+
+/// The clock, which ticks while something is to be done when the device rests.
+impl WorkItem<1> for Core {
+    type Pointer = Arc<Core>;
+
+    fn run(core: Arc<Core>) {
+        core.has_ticked.store(true, Release);
+        Self::kick(&core);
+    }
 }
 
 impl WorkItem for Core {
@@ -151,10 +193,11 @@ impl WorkItem for Core {
 
 impl Core {
     /// Creates the state of a device whose journal was replayed; `gone` completes when the last
-    /// reference is dropped.
+    /// reference is dropped. A frame of its own: the caller has one of the replay.
+    #[inline(never)]
     pub(super) fn new(
-        (device, bios, queue): Means,
-        superblock: KBox<Superblock>,
+        (device, bios, queue, lease): Means,
+        (superblock, holder): (KBox<Superblock>, Holder),
         ring: Ring,
         gone: Arc<Completion>,
     ) -> Result<Arc<Self>> {
@@ -168,6 +211,7 @@ impl Core {
                 device,
                 bios,
                 queue,
+                lease,
                 data_blocks: AtomicU64::new(data_blocks),
                 seal,
                 use_: AtomicU32::new(AT_REST),
@@ -176,12 +220,17 @@ impl Core {
                 is_scrubbing: AtomicBool::new(false),
                 scrub <- new_mutex!(Scrub::new(), "rnbd_server::Core::scrub"),
                 is_growing: AtomicBool::new(false),
-                growing <- new_mutex!(Growing::new(superblock), "rnbd_server::Core::growing"),
+                growing <- new_mutex!(
+                    Growing::new(superblock, holder),
+                    "rnbd_server::Core::growing"
+                ),
+                has_ticked: AtomicBool::new(false),
                 drained <- Completion::new(),
                 ended <- new_irq_lock!(ended, "rnbd_server::Core::ended"),
                 ports <- new_mutex!(KVec::new()),
                 engine <- new_mutex!(engine),
                 work <- new_work!("rnbd_server::Core::work"),
+                clock <- new_delayed_work!("rnbd_server::Core::clock"),
                 _gone: Notice::new(gone),
             }),
             GFP_KERNEL,
@@ -255,10 +304,25 @@ impl Core {
         self.is_draining.store(true, Release);
         Self::kick(self);
         self.drained.wait();
-        if !self.engine.lock().is_clean() {
+        // The engine has seen that the device is being drained, and starts the clock no more.
+        drop(workqueue::cancel_delayed_sync::<_, 1>(self));
+        if !self.engine.lock().is_clean() && CHANGES_LIMIT.allow().is_some() {
             let name = self.device.name().unwrap_or_default();
             pr_warn!("{name}: closed with a journal that the next opening replays\n");
         }
+    }
+
+    /// Lets the clock tick in `delay_ms` milliseconds. Called by the thread that uses the engine,
+    /// once for each tick.
+    pub(super) fn tick_in(core: &Arc<Self>, delay_ms: u32) {
+        // It is not pending.
+        let _ = workqueue::queue_delayed::<_, 1>(core.clone(), delay_ms);
+    }
+
+    /// Returns whether the clock has ticked since the last call. Called by the thread that uses
+    /// the engine.
+    pub(super) fn take_tick(&self) -> bool {
+        self.has_ticked.load(Relaxed) && self.has_ticked.swap(false, AcqRel)
     }
 
     /// Returns the scrub.
@@ -294,6 +358,11 @@ impl Core {
     /// Says whether there may be a step of a growth to be taken. Called under `growing`.
     pub(super) fn set_growing(&self, is_growing: bool) {
         self.is_growing.store(is_growing, Release);
+    }
+
+    /// Returns the permission to use the device.
+    pub(super) fn lease(&self) -> &Lease {
+        &self.lease
     }
 
     /// Returns the device.
@@ -340,6 +409,14 @@ impl Core {
     /// Takes a request that waits, of the ports in turn.
     pub(super) fn next_request(&self, turn: &mut usize) -> Option<(Operation, Arc<Port>)> {
         let ports = self.ports.lock();
+        if self.lease.is_lost() {
+            for port in ports.iter() {
+                while let Some(operation) = port.pop() {
+                    port.answer(operation, Err(EIO));
+                }
+            }
+            return None;
+        }
         for _ in 0..ports.len() {
             *turn = turn.wrapping_add(1).checked_rem(ports.len()).unwrap_or(0);
             let port = ports.get(*turn)?;

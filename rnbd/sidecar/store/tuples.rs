@@ -20,6 +20,7 @@ use super::super::{
     },
     replay::{
         self,
+        Candidate,
         Found, //
     },
     tuple::{
@@ -175,13 +176,20 @@ impl<R: BorrowMut<[Place]>, H: BorrowMut<[Slot]>> Store<R, H> {
             let old = self.tuple(&queued, memory, block).unwrap_or_default();
             let new = memory.tuple(ticket, offset);
             let crc = || crc_of(offset);
-            let (tuple, found) = replay::choose([new, old], block, &self.seal, crc);
+            let candidates = [(new, 0), (old, 1)].map(|(tuple, writes)| Candidate {
+                tuple,
+                writes,
+                is_past: false,
+            });
+            let (tuple, found) = replay::choose(candidates, block, &self.seal, crc);
             if found == Found::Newest {
                 // They may be in the cache only: the device has not said that they are written.
                 self.note_fresh(&queued, memory, offset, true);
             }
             self.set_tuple(&queued, memory, offset, &tuple);
         }
+        let settled = self.ring.settled();
+        self.cached.add_failed(queued.state.sequence, settled);
         self.set_stage(ticket, Stage::Done(false));
     }
 

@@ -2,23 +2,22 @@
 
 //! The commands.
 
+mod fsck;
+mod transfer;
+
 use std::{
-    fs::{
-        self,
-        File, //
-    },
-    io::{
-        Read,
-        Write, //
-    },
+    fs,
+    io::Write,
     path::{
         Path,
         PathBuf, //
     },
+    thread,
+    time::Duration, //
 };
 
 use anyhow::{
-    bail,
+    anyhow,
     Context,
     Result, //
 };
@@ -28,32 +27,28 @@ use clap::{
     Subcommand, //
 };
 use proto::sidecar::{
+    group::Blank,
     replay::Outcome,
-    superblock::{
-        Refusal,
-        Version, //
-    },
-    Block,
-    BLOCK_BYTES, //
+    superblock::Version, //
 };
 
 use crate::{
     checksum::Crc64Nvme,
+    claim,
     device::{
         Device,
         FileDevice, //
     },
-    format,
-    session::Session,
+    format::{
+        self,
+        Zeroing, //
+    },
     volume::{
-        Fault,
         OnDamage,
         Volume, //
     },
 };
 
-/// Blocks that are read or written together: 124 KiB, as an IO of rnbd at most.
-const CHUNK_BLOCKS: usize = 31;
 /// Bad blocks that a scrub names; the others are counted.
 const NAMED_MAX: u64 = 20;
 
@@ -72,13 +67,13 @@ enum Command {
     /// Shows what is on a device
     Info(DeviceArg),
     /// Replays the journal, and repairs with --repair what can be repaired
-    Fsck(FsckArgs),
+    Fsck(fsck::Args),
     /// Reads all data and checks them; status 1: some are bad
     Scrub(DeviceArg),
     /// Writes a file to the data blocks, with protection information
-    Import(TransferArgs),
+    Import(transfer::Args),
     /// Reads the data blocks to a file, and checks them
-    Export(TransferArgs),
+    Export(transfer::Args),
     /// Takes the space that a device has got since it was formatted. While a server uses it:
     /// `echo start > /sys/class/rnbd-server/ctl/devices/D/sidecar/grow`
     Grow(DeviceArg),
@@ -99,6 +94,14 @@ struct FormatArgs {
     /// Formats a device that is not empty: what is on it is lost
     #[arg(long)]
     force: bool,
+    /// Makes zeroes of all data, also where that means to write them: blocks that were never
+    /// written are checked as others are then. Done anyway where the device can without writing
+    #[arg(long)]
+    zero: bool,
+    /// Leaves data as they are, and the space of a preallocated file, of which zeroes are holes:
+    /// blocks that were never written are not checked then
+    #[arg(long, conflicts_with = "zero")]
+    no_zero: bool,
     /// The number of slots of the journal, each of 4 KiB, from 4 to 1024; default: 255, and 1023
     /// from 256 MiB on
     #[arg(long)]
@@ -106,29 +109,6 @@ struct FormatArgs {
     /// The version: 1 for servers that do not know short records
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=2))]
     format_version: u32,
-}
-
-#[derive(Debug, Args)]
-struct FsckArgs {
-    /// The block device or file
-    device: PathBuf,
-    /// Takes the superblock from its copy, and goes on without records that are missing
-    #[arg(long)]
-    repair: bool,
-}
-
-#[derive(Debug, Args)]
-struct TransferArgs {
-    /// The block device or file with the sidecar
-    device: PathBuf,
-    /// The file with the data
-    file: PathBuf,
-    /// The first data block
-    #[arg(long, default_value_t = 0)]
-    first: u64,
-    /// The number of data blocks; default: to the end of the data
-    #[arg(long)]
-    blocks: Option<u64>,
 }
 
 /// Runs a command; returns whether all blocks that it read were good.
@@ -140,17 +120,34 @@ pub fn run(line: &CommandLine, out: &mut impl Write) -> Result<bool> {
     match &line.command {
         Command::Format(args) => format_device(args, out),
         Command::Info(args) => info(&args.device, out),
-        Command::Fsck(args) => fsck(args, out),
+        Command::Fsck(args) => fsck::fsck(args, out),
         Command::Scrub(args) => scrub(&args.device, out),
-        Command::Import(args) => import(args, out),
-        Command::Export(args) => export(args, out),
+        Command::Import(args) => transfer::import(args, out),
+        Command::Export(args) => transfer::export(args, out),
         Command::Grow(args) => grow(&args.device, out),
         Command::Upgrade(args) => upgrade(&args.device, out),
     }
 }
 
+/// Opens a device that no server has open.
 fn open(path: &Path) -> Result<FileDevice> {
-    FileDevice::open(path, true).with_context(|| path.display().to_string())
+    let name = || path.display().to_string();
+    let mut device = FileDevice::open(path, true).with_context(name)?;
+    let look = claim::look(&mut device, &Crc64Nvme, |other, ms| {
+        eprintln!(
+            "{}: it is marked as in use by {other}: waiting {ms} ms whether the mark changes",
+            name()
+        );
+        thread::sleep(Duration::from_millis(ms.into()));
+    });
+    look.map_err(|in_use| {
+        let name = name();
+        anyhow!(
+            "{name}: {in_use}: unmap it there; if that server is down for certain, `pi-sidecar \
+             fsck --clear-in-use {name}` removes its mark"
+        )
+    })?;
+    Ok(device)
 }
 
 /// The kernel's random UUID.
@@ -181,9 +178,22 @@ fn format_device(args: &FormatArgs, out: &mut impl Write) -> Result<bool> {
     );
     let slots = args.journal_slots;
     let slots = slots.unwrap_or_else(|| format::slots_for(device.blocks()));
-    let volume = format::format(&mut device, kind, slots, args.force, Crc64Nvme);
-    let volume = volume.with_context(|| args.device.display().to_string())?;
+    let zeroing = match (args.zero, args.no_zero) {
+        (true, _) => Zeroing::Always,
+        (false, true) => Zeroing::Never,
+        (false, false) => Zeroing::IfDeviceCan,
+    };
+    let formatted = format::format(&mut device, kind, slots, (args.force, zeroing), Crc64Nvme);
+    let (volume, blank) = formatted.with_context(|| args.device.display().to_string())?;
     describe(&volume, out)?;
+    let content = match blank {
+        Blank::Zeroes(_) => "zeroes, which are checked",
+        Blank::Unknown => {
+            "unknown: blocks read as zeroes until they are written, and are not checked; --zero \
+             makes zeroes of them"
+        }
+    };
+    writeln!(out, "content of data blocks: {content}")?;
     Ok(true)
 }
 
@@ -214,6 +224,7 @@ fn report(outcome: &Outcome, out: &mut impl Write) -> Result<()> {
         newest,
         older,
         torn,
+        stale,
         unreadable,
         missing,
         slots,
@@ -224,6 +235,13 @@ fn report(outcome: &Outcome, out: &mut impl Write) -> Result<()> {
         "journal: {newest} blocks have their last write, {older} an older one, {torn} are torn, \
          {unreadable} cannot be read and are lost; {missing} records are missing"
     )?;
+    if *stale != 0 {
+        writeln!(
+            out,
+            "the device has lost writes: {stale} blocks have older data than those that were \
+             flushed, and are errors until they are written again"
+        )?;
+    }
     if (*slots, *homes) != (0, 0) {
         writeln!(
             out,
@@ -231,40 +249,6 @@ fn report(outcome: &Outcome, out: &mut impl Write) -> Result<()> {
         )?;
     }
     Ok(())
-}
-
-fn fsck(args: &FsckArgs, out: &mut impl Write) -> Result<bool> {
-    let path = || args.device.display().to_string();
-    let mut device = open(&args.device)?;
-    let volume = match Volume::load(&mut device, Crc64Nvme) {
-        Err(Fault::Io(_) | Fault::Refused(Refusal::Checksum | Refusal::NotFormatted))
-            if args.repair =>
-        {
-            let volume = format::restore(&mut device, Crc64Nvme).with_context(path)?;
-            let copy = volume.layout().copy();
-            writeln!(
-                out,
-                "superblock: written anew from its copy in block {copy}"
-            )?;
-            volume
-        }
-        loaded => loaded.with_context(path)?,
-    };
-    let on_damage = if args.repair {
-        OnDamage::Accept
-    } else {
-        OnDamage::Refuse
-    };
-    let (outcome, _) = volume.replay(&mut device, on_damage).with_context(path)?;
-    report(&outcome, out)?;
-    let copy = volume.layout().copy();
-    let is_copied = Volume::load_from(&mut device, copy, Crc64Nvme)
-        .is_ok_and(|copied| copied.superblock() == volume.superblock());
-    if !is_copied {
-        writeln!(out, "copy of the superblock: damaged, written anew")?;
-        volume.save_to(&mut device, copy).with_context(path)?;
-    }
-    Ok(outcome.is_whole())
 }
 
 fn scrub(path: &Path, out: &mut impl Write) -> Result<bool> {
@@ -276,15 +260,12 @@ fn scrub(path: &Path, out: &mut impl Write) -> Result<bool> {
         .with_context(name)?;
     report(&outcome, out)?;
     let mut named = Vec::new();
-    let found = volume.scrub(&mut device, |block, verdict| {
+    let scrub = volume.scrub(&mut device, |bad| {
         if (named.len() as u64) < NAMED_MAX {
-            named.push(match verdict {
-                Some(verdict) => format!("data block {block}: {verdict}"),
-                None => format!("data block {block}: it cannot be read"),
-            });
+            named.push(bad.to_string());
         }
     });
-    let found = found.with_context(name)?.found;
+    let found = scrub.found;
     for line in &named {
         writeln!(out, "{line}")?;
     }
@@ -299,82 +280,15 @@ fn scrub(path: &Path, out: &mut impl Write) -> Result<bool> {
         found.wrong_reference,
         found.unreadable
     )?;
+    if found.not_empty != 0 {
+        writeln!(
+            out,
+            "{} blocks read as zeroes and have something else at their place: they were \
+             discarded, or have lost their tuples",
+            found.not_empty
+        )?;
+    }
     Ok(found.bad() == 0)
-}
-
-fn session(path: &Path, out: &mut impl Write) -> Result<Session<FileDevice, Crc64Nvme>> {
-    let opened = Session::open(open(path)?, Crc64Nvme);
-    let (session, outcome) = opened.with_context(|| path.display().to_string())?;
-    if outcome != Outcome::default() {
-        report(&outcome, out)?;
-    }
-    Ok(session)
-}
-
-/// Reads up to a chunk of blocks from a file, the last one filled up with zeroes.
-fn read_blocks(file: &mut File, blocks_max: usize) -> Result<Vec<Block>> {
-    let mut blocks = Vec::new();
-    while blocks.len() < blocks_max {
-        let mut bytes = Vec::with_capacity(BLOCK_BYTES);
-        file.take(BLOCK_BYTES as u64).read_to_end(&mut bytes)?;
-        if bytes.is_empty() {
-            break;
-        }
-        bytes.resize(BLOCK_BYTES, 0);
-        let block: Option<Block> = bytes.try_into().ok();
-        blocks.extend(block);
-    }
-    Ok(blocks)
-}
-
-fn import(args: &TransferArgs, out: &mut impl Write) -> Result<bool> {
-    let mut file = File::open(&args.file).with_context(|| args.file.display().to_string())?;
-    let mut session = session(&args.device, out)?;
-    let (mut first, mut left) = (args.first, args.blocks.unwrap_or(u64::MAX));
-    while left != 0 {
-        let blocks_max = usize::try_from(left).unwrap_or(usize::MAX);
-        let mut blocks = read_blocks(&mut file, blocks_max.min(CHUNK_BLOCKS))?;
-        if blocks.is_empty() {
-            break;
-        }
-        let written = session.write(first, &mut blocks);
-        written.with_context(|| format!("data block {first}"))?;
-        let count = blocks.len() as u64;
-        (first, left) = (first.saturating_add(count), left.saturating_sub(count));
-    }
-    session.flush()?;
-    session.close()?;
-    writeln!(
-        out,
-        "{} data blocks written",
-        first.saturating_sub(args.first)
-    )?;
-    Ok(true)
-}
-
-fn export(args: &TransferArgs, out: &mut impl Write) -> Result<bool> {
-    let mut session = session(&args.device, out)?;
-    let mut file = File::create(&args.file).with_context(|| args.file.display().to_string())?;
-    let end = match args.blocks {
-        Some(blocks) => args.first.saturating_add(blocks),
-        None => session.data_blocks(),
-    };
-    if end > session.data_blocks() {
-        bail!("the device has {} data blocks", session.data_blocks());
-    }
-    let mut first = args.first;
-    while first < end {
-        let count = end.saturating_sub(first).min(CHUNK_BLOCKS as u64);
-        let mut blocks = vec![[0; BLOCK_BYTES]; usize::try_from(count)?];
-        session.read(first, &mut blocks)?;
-        for block in &blocks {
-            file.write_all(block)?;
-        }
-        first = first.saturating_add(count);
-    }
-    session.close()?;
-    writeln!(out, "{} data blocks read", end.saturating_sub(args.first))?;
-    Ok(true)
 }
 
 fn grow(path: &Path, out: &mut impl Write) -> Result<bool> {

@@ -22,6 +22,11 @@ use std::{
     },
 };
 
+use rustix::fs::{
+    fallocate,
+    FallocateFlags, //
+};
+
 use proto::sidecar::{
     record::Unit,
     Block,
@@ -43,6 +48,16 @@ pub trait Device {
     /// Returns the device's error.
     fn read(&mut self, block: u64, to: &mut Block) -> io::Result<()>;
 
+    /// Reads a block that another machine may have written since: from the device, not from a
+    /// cache of this one.
+    ///
+    /// # Errors
+    ///
+    /// Returns the device's error.
+    fn read_shared(&mut self, block: u64, to: &mut Block) -> io::Result<()> {
+        self.read(block, to)
+    }
+
     /// Writes a block, or whole units at its start; with `fua` they are durable then.
     ///
     /// # Errors
@@ -50,12 +65,49 @@ pub trait Device {
     /// Returns the device's error.
     fn write(&mut self, block: u64, from: &[u8], fua: bool) -> io::Result<()>;
 
+    /// Makes zeroes of blocks without writing them; returns whether the device can do so.
+    ///
+    /// # Errors
+    ///
+    /// Returns the device's error.
+    fn zero(&mut self, first: u64, blocks: u64) -> io::Result<bool>;
+
     /// Makes durable what was written before.
     ///
     /// # Errors
     ///
     /// Returns the device's error.
     fn flush(&mut self) -> io::Result<()>;
+}
+
+impl<D: Device> Device for &mut D {
+    fn blocks(&self) -> u64 {
+        (**self).blocks()
+    }
+
+    fn unit(&self) -> Unit {
+        (**self).unit()
+    }
+
+    fn read(&mut self, block: u64, to: &mut Block) -> io::Result<()> {
+        (**self).read(block, to)
+    }
+
+    fn read_shared(&mut self, block: u64, to: &mut Block) -> io::Result<()> {
+        (**self).read_shared(block, to)
+    }
+
+    fn write(&mut self, block: u64, from: &[u8], fua: bool) -> io::Result<()> {
+        (**self).write(block, from, fua)
+    }
+
+    fn zero(&mut self, first: u64, blocks: u64) -> io::Result<bool> {
+        (**self).zero(first, blocks)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        (**self).flush()
+    }
 }
 
 /// A file, or a block device that no other program has for itself.
@@ -140,12 +192,27 @@ impl Device for FileDevice {
         read.or_else(|error| self.read_alone(to, offset).map_err(|_| error))
     }
 
+    fn read_shared(&mut self, block: u64, to: &mut Block) -> io::Result<()> {
+        let offset = self.offset(block)?;
+        // Not each file system has direct IO; a file there is not shared.
+        self.read_alone(to, offset)
+            .or_else(|_| self.read(block, to))
+    }
+
     fn write(&mut self, block: u64, from: &[u8], fua: bool) -> io::Result<()> {
         self.file.write_all_at(from, self.offset(block)?)?;
         if fua {
             self.flush()?;
         }
         Ok(())
+    }
+
+    /// By a hole: of a block device the kernel makes one only where that writes zeroes itself.
+    fn zero(&mut self, first: u64, blocks: u64) -> io::Result<bool> {
+        let len = blocks.saturating_mul(BLOCK_BYTES as u64);
+        let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        // If it fails nothing is lost: writing tells why.
+        Ok(fallocate(&self.file, flags, self.offset(first)?, len).is_ok())
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -10,7 +10,10 @@ use std::{
 };
 
 use proto::sidecar::{
-    group,
+    group::{
+        self,
+        Blank, //
+    },
     growth::{
         self,
         Growth,
@@ -108,11 +111,59 @@ fn is_empty(device: &mut impl Device) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Writes the PI blocks of groups without data.
-fn write_homes<C: Checksum>(volume: &Volume<C>, device: &mut impl Device) -> io::Result<()> {
+/// The treatment of the content of data blocks when a device is formatted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Zeroing {
+    /// The device makes zeroes of it if it can do so without writing them.
+    IfDeviceCan,
+    /// Becomes zeroes in any case.
+    Always,
+    /// Stays, and so does the space that a file or a volume of thin provisioning has.
+    Never,
+}
+
+/// Blocks that are made zeroes together, 1 GiB.
+const ZEROED_BLOCKS: u64 = 1 << 18;
+
+/// Makes zeroes of the data blocks; returns what is in them then.
+fn make_blank<C: Checksum>(
+    volume: &Volume<C>,
+    device: &mut impl Device,
+    zeroing: Zeroing,
+) -> io::Result<Blank> {
+    if zeroing == Zeroing::Never {
+        return Ok(Blank::Unknown);
+    }
+    let zeroes: Block = [0; BLOCK_BYTES];
+    for segment in volume.layout().segments() {
+        let blocks = segment.groups.saturating_mul(group::GROUP_BLOCKS);
+        let end = segment.start.saturating_add(blocks);
+        let mut first = segment.start;
+        while first < end {
+            let count = end.saturating_sub(first).min(ZEROED_BLOCKS);
+            if !device.zero(first, count)? {
+                if zeroing == Zeroing::IfDeviceCan {
+                    return Ok(Blank::Unknown);
+                }
+                for block in (first..).take(usize::try_from(count).unwrap_or(usize::MAX)) {
+                    device.write(block, &zeroes, false)?;
+                }
+            }
+            first = first.saturating_add(count);
+        }
+    }
+    Ok(Blank::Zeroes(volume.checksum().crc64(&zeroes)))
+}
+
+/// Writes the PI blocks of groups whose blocks were never written.
+fn write_homes<C: Checksum>(
+    volume: &Volume<C>,
+    device: &mut impl Device,
+    blank: Blank,
+) -> io::Result<()> {
     let mut home: Block = [0; BLOCK_BYTES];
     for number in 0..volume.layout().groups() {
-        group::format(&mut home, number, volume.seal());
+        group::format(&mut home, number, volume.seal(), blank);
         if let Some(at) = volume.layout().home(number) {
             device.write(at, &home, false)?;
         }
@@ -127,7 +178,7 @@ fn journal_blocks(device: &impl Device) -> Range<u64> {
 }
 
 /// Formats a device; all of its blocks read as zeroes then. The superblock is written last: a crash
-/// before leaves a device that is not formatted.
+/// before leaves a device that is not formatted. Returns what is in the data blocks, too.
 ///
 /// # Errors
 ///
@@ -136,9 +187,9 @@ pub fn format<C: Checksum>(
     device: &mut impl Device,
     (uuid, version): ([u8; 16], Version),
     slots: u32,
-    force: bool,
+    (force, zeroing): (bool, Zeroing),
     crc: C,
-) -> Result<Volume<C>, Refused> {
+) -> Result<(Volume<C>, Blank), Refused> {
     let layout = Layout::new(device.blocks(), slots).map_err(Refused::Misfit)?;
     if !force && !is_empty(device)? {
         return Err(Refused::NotEmpty);
@@ -154,15 +205,12 @@ pub fn format<C: Checksum>(
     for slot in journal_blocks(device) {
         device.write(slot, &[0; BLOCK_BYTES], false)?;
     }
-    write_homes(&volume, device)?;
-    let head = Head {
-        sequence: 1,
-        tail: 1,
-    };
-    volume.write_mark(device, head)?;
+    let blank = make_blank(&volume, device, zeroing)?;
+    write_homes(&volume, device, blank)?;
+    volume.write_mark(device, Head::of_mark(1))?;
     volume.save_to(device, layout.copy())?;
     volume.save_to(device, SUPERBLOCK)?;
-    Ok(volume)
+    Ok((volume, blank))
 }
 
 /// Takes the space that a device has got since it was formatted, step by step as the server does

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod checksum;
+pub mod claim;
 pub mod commands;
 pub mod device;
 pub mod format;

@@ -18,7 +18,8 @@ use proto::sidecar::{
     store::{
         Action,
         ArrayStore,
-        Memory, //
+        Memory,
+        Rest, //
     },
     tuple::{
         Tuple,
@@ -172,7 +173,7 @@ impl<D: Device, C: Checksum + Copy> Session<D, C> {
     ///
     /// Returns why that could not be done; the journal is replayed at the next opening then.
     pub fn close(mut self) -> Result<D, Failure> {
-        self.store.drain(true);
+        self.store.rest(Rest::Drain);
         while let Some(action) = self.store.poll() {
             self.act(action, None, &mut []);
         }
@@ -213,19 +214,21 @@ impl<D: Device, C: Checksum + Copy> Session<D, C> {
                 let is_ok = self.note(result);
                 self.store.home_read(slot, is_ok);
             }
-            Action::WriteRecord(head) => {
+            Action::WriteRecord { head, fua } => {
                 let mut block = [0; BLOCK_BYTES];
                 let crc = self.volume.checksum();
                 let record = self.store.fill(head, &self.pages, &mut block, crc);
                 let at = self.volume.layout().record(head.sequence);
-                let result = self.device.write(at, record, true);
+                let result = self.device.write(at, record, fua);
                 let is_ok = self.note(result);
                 self.store.record_written(is_ok);
             }
             // The unit is a block, so the part is all of it.
-            Action::WriteHome { slot, group, .. } => {
+            Action::WriteHome {
+                slot, group, fua, ..
+            } => {
                 let at = self.volume.layout().home(group).unwrap_or(u64::MAX);
-                let result = self.device.write(at, self.pages.home(slot), false);
+                let result = self.device.write(at, self.pages.home(slot), fua);
                 let is_ok = self.note(result);
                 self.store.home_written(slot, is_ok);
             }
@@ -234,9 +237,9 @@ impl<D: Device, C: Checksum + Copy> Session<D, C> {
                 let is_ok = self.note(result);
                 self.store.flushed(is_ok);
             }
-            Action::Data(ticket) => {
+            Action::Data { ticket, fua } => {
                 let (_, request) = current?;
-                let result = self.transfer(&request, data);
+                let result = self.transfer(&request, data, fua);
                 let is_ok = self.store.needs_no_data(ticket, &self.pages) || self.note(result);
                 self.store.data_done(ticket, is_ok, &mut self.pages);
                 let is_read = is_ok && request.kind() == Kind::Read;
@@ -263,12 +266,12 @@ impl<D: Device, C: Checksum + Copy> Session<D, C> {
         is_ok
     }
 
-    fn transfer(&mut self, request: &Request, data: &mut [Block]) -> io::Result<()> {
+    fn transfer(&mut self, request: &Request, data: &mut [Block], fua: bool) -> io::Result<()> {
         for (block, data) in (request.first()..request.end()).zip(data) {
             let (at, _) = self.volume.layout().data(block).unwrap_or((u64::MAX, 0));
             match request.kind() {
                 Kind::Read => self.device.read(at, data)?,
-                Kind::Write { fua } => self.device.write(at, data, fua)?,
+                Kind::Write { .. } => self.device.write(at, data, fua)?,
                 Kind::Discard | Kind::Flush => {}
             }
         }

@@ -9,6 +9,10 @@ use std::{
 };
 
 use proto::sidecar::{
+    group::{
+        self,
+        GROUP_BLOCKS, //
+    },
     layout::{
         Layout,
         JOURNAL,
@@ -47,6 +51,44 @@ use proto::sidecar::{
 pub use proto::sidecar::recovery::OnDamage;
 
 use crate::device::Device;
+
+/// A block that a scrub could not give a reader.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bad {
+    /// A data block; `None`: it cannot be read.
+    Data(u64, Option<Verdict>),
+    /// A PI block, which cannot be read.
+    Home {
+        /// The block of the device.
+        at: u64,
+        /// The first of the data blocks whose tuples it has.
+        first: u64,
+    },
+}
+
+impl fmt::Display for Bad {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Data(block, Some(verdict)) => write!(f, "data block {block}: {verdict}"),
+            Self::Data(block, None) => write!(f, "data block {block}: it cannot be read"),
+            Self::Home { at, first } => write!(
+                f,
+                "block {at} of the device, which has the tuples of data blocks {first} to {}, \
+                 cannot be read: `pi-sidecar fsck --repair` writes it anew",
+                first.saturating_add(GROUP_BLOCKS - 1)
+            ),
+        }
+    }
+}
+
+/// The replacement of tuples that cannot be read, in a repair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NewTuples {
+    /// That the block is lost.
+    Lost,
+    /// Those of the data that are there.
+    OfData,
+}
 
 /// Why a device cannot be used.
 #[derive(Debug)]
@@ -235,25 +277,53 @@ impl<C: Checksum> Volume<C> {
             })
     }
 
-    /// Reads and checks every data block; `report` gets those that are not readable.
+    /// Reads and checks every data block; `report` gets what cannot be read, or is not right.
+    pub fn scrub(&self, device: &mut impl Device, mut report: impl FnMut(Bad)) -> Scrub {
+        let mut scrub = Scrub::default();
+        let mut home: Block = [0; BLOCK_BYTES];
+        let zeroes = self.crc.crc64(&home);
+        while let Some(group) = scrub.group(self.layout()) {
+            let at = self.layout().home(group).unwrap_or(u64::MAX);
+            if device.read(at, &mut home).is_err() {
+                report(Bad::Home {
+                    at,
+                    first: group::block_at(group, 0),
+                });
+                scrub.skip();
+                continue;
+            }
+            let crc = |block| self.crc_of(device, block);
+            scrub.check(&home, &self.seal, zeroes, crc, |block, verdict| {
+                report(Bad::Data(block, verdict));
+            });
+        }
+        scrub
+    }
+
+    /// Writes PI blocks anew that cannot be read; returns how many. To be done before a
+    /// [replay](Self::replay), which then sets the tuples that records have.
     ///
     /// # Errors
     ///
-    /// Returns the device's error for a PI block.
-    pub fn scrub(
-        &self,
-        device: &mut impl Device,
-        mut report: impl FnMut(u64, Option<Verdict>),
-    ) -> io::Result<Scrub> {
-        let mut scrub = Scrub::default();
+    /// Returns the device's error for a write.
+    pub fn mend_homes(&self, device: &mut impl Device, tuples: NewTuples) -> io::Result<u64> {
+        let mut mended = 0u64;
         let mut home: Block = [0; BLOCK_BYTES];
-        while let Some(group) = scrub.group(self.layout()) {
-            if let Some(at) = self.layout().home(group) {
-                device.read(at, &mut home)?;
+        for group in 0..self.layout().groups() {
+            let at = self.layout().home(group).unwrap_or(u64::MAX);
+            if device.read(at, &mut home).is_ok() {
+                continue;
             }
-            let crc = |block| self.crc_of(device, block);
-            scrub.check(&home, &self.seal, crc, &mut report);
+            group::rebuild(&mut home, group, &self.seal, |block| match tuples {
+                NewTuples::Lost => None,
+                NewTuples::OfData => self.crc_of(device, block),
+            });
+            device.write(at, &home, false)?;
+            mended = mended.saturating_add(1);
         }
-        Ok(scrub)
+        if mended != 0 {
+            device.flush()?;
+        }
+        Ok(mended)
     }
 }

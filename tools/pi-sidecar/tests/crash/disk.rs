@@ -80,7 +80,7 @@ impl Write {
 
 /// Kinds of blocks, in the order in which they come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Kind {
+pub(crate) enum Kind {
     Record,
     Home,
     Other,
@@ -159,7 +159,7 @@ impl Shape {
         [records, homes, self.places() - records - homes]
     }
 
-    fn kind(&self, place: usize) -> Kind {
+    pub(crate) fn kind(&self, place: usize) -> Kind {
         let [records, homes, _] = self.counts();
         match place {
             _ if place < records => Kind::Record,
@@ -229,6 +229,18 @@ impl Shape {
 pub(crate) fn apply(shape: &Shape, medium: &mut Image, write: &Write) {
     let range = shape.range(write.place);
     medium[range][write.range()].copy_from_slice(&write.parts);
+}
+
+/// A bit of the first part of a block changes on the medium.
+pub(crate) fn change(shape: &mut Shape, medium: &mut Image, place: usize) {
+    let range = shape.range(place);
+    let mut block = [0; BLOCK_BYTES];
+    shape.join(place, &medium[range.clone()], &mut block);
+    // In a record that is of its number, in a PI block of the second tuple.
+    block[TINY_BYTES / 4 + 1] ^= 1;
+    block[1] ^= 1;
+    let parts = shape.split(place, &block);
+    medium[range].copy_from_slice(&parts);
 }
 
 /// What a read sees: the newest writes that have ended, else what is durable.

@@ -16,6 +16,7 @@ use std::{
 };
 
 use proto::sidecar::{
+    group,
     ring::Ring,
     BLOCK_BYTES, //
 };
@@ -24,6 +25,7 @@ use crate::{
     disk::{
         crash_images,
         Image,
+        Kind,
         Shape, //
     },
     recover::{
@@ -34,6 +36,7 @@ use crate::{
     },
     setting::Setting,
     world::{
+        Fault,
         Progress,
         World, //
     }, //
@@ -55,6 +58,10 @@ pub(crate) struct Figures {
     pub(crate) torn: usize,
     /// Repairs from the copy of the superblock.
     pub(crate) repairs: usize,
+    /// Devices that were refused because of a fault.
+    pub(crate) refused: usize,
+    /// Blocks that are errors because of a fault.
+    pub(crate) errors: usize,
 }
 
 /// What a block may have after a crash.
@@ -63,6 +70,10 @@ struct Allowed {
     seen: Vec<Seen>,
     /// A write of it may be torn.
     may_tear: bool,
+    /// A fault permits an error.
+    may_err: bool,
+    /// A fault permits that the device is refused.
+    may_be_refused: bool,
 }
 
 /// A search from one state on.
@@ -136,6 +147,8 @@ impl<'a> Search<'a> {
                 let is_discard = matches!(self.setting.ops[op], crate::setting::Op::Discard(_));
                 match world.progress[op] {
                     Progress::Waiting => continue,
+                    // Its outcome is open.
+                    Progress::Failed => may_tear |= !is_discard,
                     Progress::Durable => {
                         seen.clear();
                         may_tear = false;
@@ -148,9 +161,59 @@ impl<'a> Search<'a> {
                     Seen::Version(self.setting.version(op))
                 });
             }
-            Allowed { seen, may_tear }
+            let mut allowed = Allowed {
+                seen,
+                may_tear,
+                may_err: false,
+                may_be_refused: false,
+            };
+            if let Some(fault) = world.fault {
+                self.permit(world, fault, *block, &mut allowed);
+            }
+            allowed
         });
         each.collect()
+    }
+
+    /// Adds what a fault permits for a block, by the table in `Documentation/protection.md`.
+    fn permit(&self, world: &World, fault: Fault, block: u64, allowed: &mut Allowed) {
+        let (place, lost) = match fault {
+            Fault::Lost(place, op) => (place, op),
+            Fault::Changed(place) => (place, None),
+            // Known states lose nothing.
+            Fault::Failed | Fault::NoHome { .. } => return,
+        };
+        let (layout, slots) = (&self.shape.layout, u64::from(self.shape.layout.slots()));
+        let (group, _) = group::place(block);
+        match self.shape.kind(place) {
+            Kind::Record => {
+                allowed.may_be_refused = true;
+                // Its tuples are nowhere.
+                let mut ops = self.setting.changes(block);
+                allowed.may_err = ops.any(|op| {
+                    let record = world.records[op];
+                    record != 0 && record % slots == place as u64
+                });
+            }
+            Kind::Home => {
+                allowed.may_err = layout.home(group).map(|at| self.shape.place(at)) == Some(place);
+            }
+            Kind::Other => {
+                let at = layout.data(block).map(|(at, _)| self.shape.place(at));
+                allowed.may_err = at == Some(place);
+                let Some(lost) = lost.filter(|_| allowed.may_err) else {
+                    return;
+                };
+                // No record has said yet that it is durable.
+                let mut ops = self.setting.changes(block);
+                let newest = ops.rfind(|op| world.progress[*op] == Progress::Durable);
+                if newest == Some(lost) && world.told >> lost & 1 == 0 {
+                    let before = self.setting.changes(block).take_while(|op| *op < lost);
+                    let before = before.map(|op| Seen::Version(self.setting.version(op)));
+                    allowed.seen.extend(before.chain([Seen::Zeroes]));
+                }
+            }
+        }
     }
 
     fn crash(&mut self, world: &World) {
@@ -193,6 +256,11 @@ impl<'a> Search<'a> {
                 }
             };
             self.judge(&recovered.seen, Some(&image), allowed);
+            self.figures.refused += usize::from(recovered.is_refused);
+            let may_be_refused = allowed.iter().any(|allowed| allowed.may_be_refused);
+            if recovered.is_refused && !may_be_refused {
+                self.wrong = Some(format!("refused, and may be {allowed:?}"));
+            }
             let repaired = recovered.repaired.as_deref().unwrap_or_default();
             self.judge(repaired, Some(&image), allowed);
             self.figures.repairs += usize::from(recovered.repaired.is_some());
@@ -206,6 +274,10 @@ impl<'a> Search<'a> {
         for (number, (seen, allowed)) in seen.iter().zip(allowed).enumerate() {
             self.figures.blocks += 1;
             let is_right = match seen {
+                Seen::Lost | Seen::Bad if allowed.may_err => {
+                    self.figures.errors += 1;
+                    true
+                }
                 Seen::Lost => {
                     self.figures.torn += 1;
                     let whole = image.and_then(|image| self.version_in(image, number));

@@ -38,6 +38,7 @@ use crate::{
     },
     setting::{
         content,
+        Faults,
         Op::{
             self,
             Flush,
@@ -87,6 +88,11 @@ fn setting(ops: &[Op], data: &[u64], is_volatile: bool, mistake: Mistake) -> Set
         base_version: 0,
         is_volatile,
         grows: true,
+        is_zeroed: false,
+        pauses: false,
+        drains: false,
+        faults: Faults::None,
+        places: 0,
         mistake,
     }
 }

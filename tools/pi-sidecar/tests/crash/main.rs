@@ -26,6 +26,7 @@
 
 mod disk;
 mod explore;
+mod faults;
 mod growth;
 mod recover;
 mod scenarios;
@@ -63,4 +64,10 @@ enum Mistake {
     LastSectorLeftOut,
     /// The last unit of a record is not written.
     LastUnitLeftOut,
+    /// Records do not say which data are durable.
+    FlushesNotTold,
+    /// They say it of data that are not.
+    FlushesToldTooEarly,
+    /// Of the entries of a block only the first one says what was there before.
+    OldTuplesLeftOut,
 }

@@ -33,7 +33,10 @@ use crate::{
         Shape,
         Write, //
     },
-    setting::Setting,
+    setting::{
+        Faults,
+        Setting, //
+    },
     Mistake, //
 };
 
@@ -116,6 +119,10 @@ impl Device for Replayed<'_> {
         Ok(())
     }
 
+    fn zero(&mut self, _: u64, _: u64) -> io::Result<bool> {
+        Ok(false)
+    }
+
     fn flush(&mut self) -> io::Result<()> {
         self.flushes += 1;
         match (self.flushes, self.setting.mistake) {
@@ -135,6 +142,8 @@ pub(crate) struct Recovered {
     /// What is on the device at the end, if all of it is durable.
     pub(crate) end: Image,
     pub(crate) ring: Ring,
+    /// The device is refused, and was repaired then.
+    pub(crate) is_refused: bool,
     /// What readers get if the superblock is repaired from its copy, if that can be used.
     pub(crate) repaired: Option<Vec<Seen>>,
 }
@@ -159,10 +168,17 @@ pub(crate) fn recover(
     let volume = loaded.map_or(setting.volume, |loaded| {
         loaded.unwrap_or_else(|fault| panic!("cannot be used: {fault}"))
     });
-    let (outcome, ring) = volume
-        .replay(&mut device, OnDamage::Refuse)
-        .unwrap_or_else(|fault| panic!("no replay: {fault}"));
-    assert_eq!(outcome.missing, 0, "a record is missing");
+    let (mut on_damage, mut is_refused) = (OnDamage::Refuse, false);
+    let ring = loop {
+        match volume.replay(&mut device, on_damage) {
+            Ok((_, ring)) => break ring,
+            Err(fault) if is_refused || setting.faults != Faults::All => {
+                panic!("no replay: {fault}")
+            }
+            // The result of a repair counts as well.
+            Err(_) => (on_damage, is_refused) = (OnDamage::Accept, true),
+        }
+    };
     let blocks = setting.data.iter();
     let seen = blocks
         .map(|block| see(&mut device, &volume, *block))
@@ -176,6 +192,7 @@ pub(crate) fn recover(
         images,
         end: device.medium,
         ring,
+        is_refused,
         repaired,
     }
 }
@@ -233,6 +250,8 @@ fn see(device: &mut Replayed<'_>, volume: &Volume<Fast>, block: u64) -> Seen {
         .unwrap();
     let tuple = group::tuple(&home, index);
     match volume.seal().check(&tuple, block, Fast::RIGHT.crc64(&data)) {
+        // Those with which the device was formatted.
+        Verdict::Good if data == [0; BLOCK_BYTES] => Seen::Zeroes,
         Verdict::Good => Seen::Version(version(&data)),
         Verdict::Unwritten => Seen::Zeroes,
         Verdict::Lost => Seen::Lost,

@@ -4,7 +4,10 @@
 
 use pi_sidecar::volume::Volume;
 use proto::sidecar::{
-    group,
+    group::{
+        self,
+        Blank, //
+    },
     layout::{
         Layout,
         Segment, //
@@ -41,6 +44,7 @@ use crate::{
     recover::Seen,
     setting::{
         content,
+        Faults,
         Op::{
             self,
             Discard,
@@ -68,35 +72,40 @@ const EIGHT_PARTS: &[usize] = &[512, 1024, 1536, 2048, 2560, 3072, 3584];
 
 /// Records of a kind.
 #[derive(Clone, Copy, Debug)]
-struct Records {
+pub(crate) struct Records {
     version: Version,
     /// The unit of the device, which version 1 does not use.
     unit: Unit,
     /// Where they can be torn; none: as other blocks.
     borders: &'static [usize],
+    /// The device was formatted with zeroes.
+    is_zeroed: bool,
 }
 
-const WHOLE: Records = Records {
+pub(crate) const WHOLE: Records = Records {
     version: Version::One,
     unit: Unit::SECTOR,
     borders: &[],
+    is_zeroed: false,
 };
 /// One sector has all entries of these scenarios.
-const SECTORS: Records = Records {
+pub(crate) const SECTORS: Records = Records {
     version: Version::Two,
     unit: Unit::SECTOR,
     borders: &[512],
+    is_zeroed: true,
 };
 /// A mark and a record of one entry have two units, one of two entries has three.
 const TINY: Records = Records {
     version: Version::Two,
     unit: Unit::new(TINY_BYTES).unwrap(),
     borders: &[TINY_BYTES, 2 * TINY_BYTES, 3 * TINY_BYTES],
+    is_zeroed: false,
 };
 const KINDS: [Records; 3] = [WHOLE, SECTORS, TINY];
 
 /// Where writes can be torn.
-fn borders<'a>(records: Records, others: &'a [usize]) -> Borders<'a> {
+pub(crate) fn borders<'a>(records: Records, others: &'a [usize]) -> Borders<'a> {
     Borders {
         records: match records.borders {
             [] => others,
@@ -111,7 +120,7 @@ fn layout(groups: u64) -> Layout {
     Layout::from_parts(256 + 257 * groups + 1, SLOTS, &[segment]).unwrap()
 }
 
-fn setting(
+pub(crate) fn setting(
     records: Records,
     ops: &[Op],
     data: &[u64],
@@ -133,6 +142,11 @@ fn setting(
         base_version: 0,
         is_volatile,
         grows: false,
+        is_zeroed: records.is_zeroed,
+        pauses: false,
+        drains: false,
+        faults: Faults::None,
+        places: 0,
         mistake,
     }
 }
@@ -147,7 +161,11 @@ fn put_record(setting: &Setting, slot: &mut Block, head: Head, entries: u64) {
     let unit = setting.volume.superblock().unit(setting.unit);
     let mut builder = Builder::new(&mut buffer, unit);
     for first in A..A + entries {
-        let guard = |n: u64| crc.crc64(&(head.sequence + n).to_le_bytes());
+        let guard = |n: u64| match setting.faults {
+            Faults::None => crc.crc64(&(head.sequence + n).to_le_bytes()),
+            // The mark behind it may be damaged: it is of what is there.
+            Faults::Failures | Faults::All => crc.crc64(&content(0)),
+        };
         assert!(builder.push(&Entry {
             first,
             blocks: 1,
@@ -161,7 +179,7 @@ fn put_record(setting: &Setting, slot: &mut Block, head: Head, entries: u64) {
 
 /// A formatted device whose journal was in use, and is empty. Behind a record may be the end of a
 /// longer one.
-fn formatted(shape: &mut Shape, setting: &Setting) -> (Image, Ring) {
+pub(crate) fn formatted(shape: &mut Shape, setting: &Setting) -> (Image, Ring) {
     let (mut image, ring) = empty(shape, setting);
     for block in &setting.data {
         let (at, _) = setting.volume.layout().data(*block).unwrap();
@@ -180,14 +198,27 @@ pub(crate) fn empty(shape: &mut Shape, setting: &Setting) -> (Image, Ring) {
             MARK => (MARK, 0),
             _ => (sequence, 1 + (sequence ^ (sequence / u64::from(SLOTS))) % 2),
         };
-        put_record(setting, slot, Head { sequence, tail }, entries);
+        put_record(
+            setting,
+            slot,
+            Head {
+                sequence,
+                tail,
+                flushed: 0,
+            },
+            entries,
+        );
     }
     let (mut image, mut places) = (Vec::new(), 0..shape.places());
     let mut put = |block: &Block| image.extend(shape.split(places.next().unwrap(), block));
     ring.iter().for_each(&mut put);
     let mut block = [0; BLOCK_BYTES];
     for number in 0..layout.groups() {
-        group::format(&mut block, number, &seal);
+        let blank = match setting.is_zeroed {
+            true => Blank::Zeroes(Fast::RIGHT.crc64(&[0; BLOCK_BYTES])),
+            false => Blank::Unknown,
+        };
+        group::format(&mut block, number, &seal, blank);
         put(&block);
     }
     let unit = setting.volume.superblock().unit(setting.unit);
@@ -341,6 +372,7 @@ fn finds(records: Records, mistake: Mistake, ops: &[Op], data: &[u64]) -> bool {
 fn mistakes_are_found() {
     let many = [Fua(A), Fua(A), Fua(A), Fua(A), Write(A, 1), Flush];
     let two = [Write(A, 1), Write(B, 1), Flush, Write(A, 1)];
+    let near = [Write(A, 1), Write(A + 1, 1), Flush, Write(A, 1)];
     let long = [Write(A, 2), Fua(A), Write(A, 2)];
     for records in KINDS {
         for mistake in [
@@ -352,7 +384,11 @@ fn mistakes_are_found() {
             Mistake::MarkBeforeHomes,
             Mistake::LastSectorLeftOut,
         ] {
-            let is_found = finds(records, mistake, &two, &[A, B]);
+            // Of a PI block the sectors that have changed go home, so its blocks share one.
+            let is_found = match mistake {
+                Mistake::HomeBeforeRecord => finds(records, mistake, &near, &[A, A + 1]),
+                _ => finds(records, mistake, &two, &[A, B]),
+            };
             assert!(is_found, "{mistake:?} is not found, {records:?}");
         }
         assert!(!finds(records, Mistake::None, &two, &[A, B]));

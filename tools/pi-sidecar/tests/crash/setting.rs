@@ -38,6 +38,15 @@ impl Op {
     }
 }
 
+/// The faults of a run: one at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Faults {
+    None,
+    /// A write or a flush that fails, and says so.
+    Failures,
+    All,
+}
+
 /// What does not change in a run.
 pub(crate) struct Setting {
     pub(crate) volume: Volume<Fast>,
@@ -52,6 +61,15 @@ pub(crate) struct Setting {
     pub(crate) is_volatile: bool,
     /// The device has more blocks than it uses, and an administrator lets it grow at any time.
     pub(crate) grows: bool,
+    /// The data blocks were zeroes when the device was formatted, and their tuples say so.
+    pub(crate) is_zeroed: bool,
+    /// The device may rest between requests.
+    pub(crate) pauses: bool,
+    /// It may rest for longer between them, and empty its journal.
+    pub(crate) drains: bool,
+    pub(crate) faults: Faults,
+    /// The places in which there may be one.
+    pub(crate) places: usize,
     pub(crate) mistake: Mistake,
 }
 
@@ -71,7 +89,7 @@ impl Setting {
     }
 
     /// The operations that change a block.
-    pub(crate) fn changes(&self, block: u64) -> impl Iterator<Item = usize> + '_ {
+    pub(crate) fn changes(&self, block: u64) -> impl DoubleEndedIterator<Item = usize> + '_ {
         let changes = move |op: &Op| {
             let (_, first, blocks) = op.request();
             (first..first + u64::from(blocks)).contains(&block)

@@ -2,13 +2,17 @@
 
 //! The state of everything: the store, the device under it, and the application above it.
 
+mod flushing;
+mod growing;
+mod pages;
+mod wrong;
+
 use std::rc::Rc;
 
 use proto::sidecar::{
     growth::{
         Growth,
-        State,
-        Step, //
+        State, //
     },
     layout::Layout,
     queue::{
@@ -19,12 +23,11 @@ use proto::sidecar::{
     ring::Ring,
     store::{
         Action,
-        ArrayStore, //
+        ArrayStore,
         Memory,
+        Rest, //
     },
     superblock::Version,
-    tuple::Tuple,
-    Block,
     Checksum,
     BLOCK_BYTES, //
 };
@@ -32,19 +35,29 @@ use proto::sidecar::{
 use crate::{
     disk::{
         apply,
+        change,
         visible,
         Fast,
         Image,
         Shape,
-        Write,
-        TINY_BYTES, //
+        Write, //
     },
     setting::{
         content,
+        Faults,
         Op,
         Setting, //
     },
     Mistake, //
+};
+
+pub(crate) use self::wrong::{
+    Fault,
+    Left, //
+};
+use self::{
+    flushing::Flushing,
+    pages::Pages, //
 };
 
 pub(crate) const REQUESTS: usize = 4;
@@ -54,6 +67,8 @@ pub(crate) const SLOTS: usize = 2;
 pub(crate) enum Progress {
     Waiting,
     Submitted(Ticket),
+    /// Ended with an error.
+    Failed,
     Acknowledged,
     Durable,
 }
@@ -68,34 +83,6 @@ enum Purpose {
     Growth,
     /// Ends without anyone who waits.
     None,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Flushing {
-    /// The set of the writes that are durable when it ends: those that had ended when it started.
-    covered: usize,
-    /// Whether the device does what it shall.
-    settles: bool,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct Pages {
-    homes: [Rc<Block>; SLOTS],
-    tuples: Vec<Vec<Tuple>>,
-}
-
-impl Memory for Pages {
-    fn home(&self, slot: usize) -> &Block {
-        &self.homes[slot]
-    }
-
-    fn home_mut(&mut self, slot: usize) -> &mut Block {
-        Rc::make_mut(&mut self.homes[slot])
-    }
-
-    fn tuple(&self, ticket: Ticket, offset: u16) -> Tuple {
-        self.tuples[ticket][usize::from(offset)]
-    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -114,7 +101,16 @@ pub(crate) struct World {
     pub(crate) progress: Vec<Progress>,
     /// Operations that were acknowledged when a flush was submitted, by its number.
     covered: Vec<Vec<usize>>,
-    is_draining: bool,
+    rest: Rest,
+    /// The record that an operation has its tuples in; 0: none.
+    pub(crate) records: Vec<u64>,
+    /// The operations that were durable when a record began which is durable now: a replay must not
+    /// take older data for theirs.
+    pub(crate) told: u32,
+    telling: u32,
+    /// A write of data that has failed; others of the same request may be running.
+    failed: Option<Ticket>,
+    pub(crate) fault: Option<Fault>,
 }
 
 /// What can happen next.
@@ -123,8 +119,14 @@ pub(crate) enum Event {
     Submit,
     WriteEnds(usize),
     FlushEnds(usize),
+    Pause,
     Drain,
     Grow,
+    WriteFails(usize, Left),
+    WriteIsLost(usize),
+    FlushFails,
+    NoHome,
+    BlockChanges(usize),
 }
 
 /// Whose flush it is.
@@ -147,7 +149,12 @@ impl World {
             layout: *setting.volume.layout(),
             progress: vec![Progress::Waiting; setting.ops.len()],
             covered: vec![Vec::new(); setting.ops.len()],
-            is_draining: false,
+            rest: Rest::None,
+            records: vec![0; setting.ops.len()],
+            told: 0,
+            telling: 0,
+            failed: None,
+            fault: None,
         }
     }
 
@@ -166,8 +173,14 @@ impl World {
         if setting.grows && self.growth.state() == State::Idle {
             events.push(Event::Grow);
         }
-        if !self.is_draining {
+        if setting.pauses && self.rest == Rest::None {
+            events.push(Event::Pause);
+        }
+        if self.rest != Rest::Drain {
             events.push(Event::Drain);
+        }
+        if setting.faults != Faults::None && self.fault.is_none() {
+            self.add_faults(setting, &mut events);
         }
         events
     }
@@ -176,19 +189,36 @@ impl World {
     pub(crate) fn after(&self, setting: &Setting, shape: &mut Shape, event: Event) -> Option<Self> {
         let mut world = self.clone();
         match event {
-            Event::Submit => world.submit(setting)?,
+            Event::Submit => {
+                // The device does not rest any more, unless it is closed after this.
+                if world.rest == Rest::Pause || setting.drains {
+                    world.rest = Rest::None;
+                }
+                world.submit(setting)?;
+            }
             Event::WriteEnds(number) => world.write_ends(setting, shape, number),
+            Event::WriteFails(number, left) => world.write_fails(setting, shape, number, left),
+            Event::WriteIsLost(number) => world.write_is_lost(number),
+            Event::FlushFails => {
+                world.fault = Some(Fault::Failed);
+                world.flushing[STORE] = None;
+                world.store.flushed(false);
+            }
+            Event::NoHome => world.fault = Some(Fault::NoHome { is_over: false }),
+            Event::BlockChanges(place) => {
+                world.fault = Some(Fault::Changed(place));
+                change(shape, &mut world.medium, place);
+            }
             Event::FlushEnds(whose) => world.flush_ends(shape, whose),
             Event::Grow => {
                 let blocks = shape.layout.device_blocks();
                 let superblock = setting.volume.superblock();
                 world.growth.start(superblock, blocks).unwrap();
             }
-            Event::Drain => {
-                world.is_draining = true;
-                world.store.drain(true);
-            }
+            Event::Pause => world.rest = Rest::Pause,
+            Event::Drain => world.rest = Rest::Drain,
         }
+        world.store.rest(world.rest);
         loop {
             while let Some(action) = world.store.poll() {
                 world.act(setting, shape, action);
@@ -272,38 +302,23 @@ impl World {
         match action {
             Action::ReadHome { slot, group } => {
                 let place = shape.place(layout.home(group).unwrap());
+                if self.fault == Some(Fault::NoHome { is_over: false }) {
+                    self.fault = Some(Fault::NoHome { is_over: true });
+                    return self.store.home_read(slot, false);
+                }
                 let parts = visible(shape, &self.medium, &self.writes, place);
                 shape.join(place, &parts, self.pages.home_mut(slot));
                 self.store.home_read(slot, true);
             }
-            Action::WriteRecord(mut head) => {
-                if setting.mistake == Mistake::TailTooNew {
-                    head.tail = head.sequence;
-                }
-                // A buffer that is used again and again.
-                let mut buffer = [0xa5; BLOCK_BYTES];
-                let crc = setting.volume.checksum();
-                let mut record = self.store.fill(head, &self.pages, &mut buffer, crc);
-                let is_whole = setting.volume.superblock().version == Version::One;
-                assert_eq!(record.len() == BLOCK_BYTES, is_whole);
-                if setting.mistake == Mistake::LastUnitLeftOut {
-                    record = &record[..record.len() - TINY_BYTES];
-                }
-                let at = layout.record(head.sequence);
-                let fua = setting.mistake != Mistake::RecordWithoutFua;
-                if setting.mistake == Mistake::DataBeforeRecord {
-                    self.put(shape, at, record, fua, Purpose::None);
-                    self.store.record_written(true);
-                } else {
-                    self.put(shape, at, record, fua, Purpose::Record);
-                }
-                if setting.mistake == Mistake::HomeBeforeRecord {
-                    self.set_tuples(setting);
-                }
-            }
-            Action::Data(ticket) => self.start_data(setting, shape, ticket),
-            Action::ReadBack(_) => panic!("no write fails here"),
-            Action::WriteHome { slot, group, part } => {
+            Action::WriteRecord { head, fua } => self.write_record(setting, shape, head, fua),
+            Action::Data { ticket, fua } => self.start_data(setting, shape, ticket, fua),
+            Action::ReadBack(ticket) => self.read_back(setting, shape, ticket),
+            Action::WriteHome {
+                slot,
+                group,
+                part,
+                fua,
+            } => {
                 let home = *self.pages.home(slot);
                 let at = layout.home(group).unwrap();
                 let mut bytes = part.bytes();
@@ -313,47 +328,36 @@ impl World {
                     bytes.end = (bytes.start + 512).min(bytes.end);
                 }
                 let start = bytes.start;
-                self.put_from(shape, (at, start), &home[bytes], false, Purpose::Home(slot));
+                self.put_from(shape, (at, start), &home[bytes], fua, Purpose::Home(slot));
             }
             Action::Flush => {
                 let settles = setting.mistake != Mistake::FlushLeftOut;
                 self.flush(setting, shape, STORE, settles);
             }
-            Action::Answer { ticket, is_ok } => {
-                assert!(is_ok, "nothing fails here");
-                let op = self.op_of(ticket);
-                let is_fua = matches!(setting.ops[op], Op::Fua(_));
-                self.progress[op] = if is_fua || !setting.is_volatile {
-                    Progress::Durable
-                } else {
-                    Progress::Acknowledged
-                };
-                for op in std::mem::take(&mut self.covered[op]) {
-                    self.progress[op] = Progress::Durable;
-                }
-            }
+            Action::Answer { ticket, is_ok } => self.answered(setting, ticket, is_ok),
         }
     }
 
-    /// The mistake: all requests in the record have their tuples in memory now.
-    fn set_tuples(&mut self, setting: &Setting) {
-        for (number, progress) in self.progress.clone().into_iter().enumerate() {
-            let Progress::Submitted(ticket) = progress else {
-                continue;
-            };
-            let (kind, first, blocks) = setting.ops[number].request();
-            if !matches!(kind, Kind::Write { .. }) {
-                continue;
-            }
-            for offset in 0..blocks {
-                let (_, index) = proto::sidecar::group::place(first + u64::from(offset));
-                let tuple = self.pages.tuple(ticket, offset);
-                proto::sidecar::group::set_tuple(self.pages.home_mut(0), index, &tuple);
-            }
+    fn answered(&mut self, setting: &Setting, ticket: Ticket, is_ok: bool) {
+        let op = self.op_of(ticket);
+        if !is_ok {
+            assert!(self.fault.is_some(), "nothing fails here");
+            self.progress[op] = Progress::Failed;
+            self.covered[op].clear();
+            return;
+        }
+        let is_fua = matches!(setting.ops[op], Op::Fua(_));
+        self.progress[op] = if is_fua || !setting.is_volatile {
+            Progress::Durable
+        } else {
+            Progress::Acknowledged
+        };
+        for op in std::mem::take(&mut self.covered[op]) {
+            self.progress[op] = Progress::Durable;
         }
     }
 
-    fn start_data(&mut self, setting: &Setting, shape: &mut Shape, ticket: Ticket) {
+    fn start_data(&mut self, setting: &Setting, shape: &mut Shape, ticket: Ticket, fua: bool) {
         let op = self.op_of(ticket);
         let (kind, first, blocks) = setting.ops[op].request();
         let data = match kind {
@@ -361,60 +365,24 @@ impl World {
             // What a device makes of discarded blocks is open.
             _ => content(u32::MAX),
         };
-        let fua = kind == Kind::Write { fua: true };
         for block in first..first + u64::from(blocks) {
             let at = self.layout.data(block).unwrap().0;
             self.put(shape, at, &data, fua, Purpose::Data(ticket));
         }
     }
 
-    fn flush(&mut self, setting: &Setting, shape: &Shape, whose: usize, settles: bool) {
-        let covered = self.writes.iter().enumerate();
-        let covered = covered.filter(|(_, write)| write.is_done);
-        let covered = covered.fold(0usize, |set, (number, _)| set | 1 << number);
-        self.flushing[whose] = Some(Flushing { covered, settles });
-        if !setting.is_volatile {
-            self.flush_ends(shape, whose);
-        }
-    }
-
-    /// Takes a step of the growth, as the server does.
-    fn grow(&mut self, setting: &Setting, shape: &mut Shape, step: Step) {
-        let (seal, mistake) = (*setting.volume.seal(), setting.mistake);
-        let Some(place) = self.growth.place(step) else {
-            return self.flush(
-                setting,
-                shape,
-                GROWTH,
-                mistake != Mistake::GrowthFlushLeftOut,
-            );
-        };
-        let mut block = [0; BLOCK_BYTES];
-        for (index, at) in (0..step.blocks()).zip(place..) {
-            self.growth
-                .fill(step, index, &mut block, &seal, &Fast::RIGHT);
-            let fua = step.is_fua() && mistake != Mistake::SuperblockWithoutFua;
-            self.put(shape, at, &block, fua, Purpose::Growth);
-        }
-        if step == Step::Superblock && mistake == Mistake::SpaceBeforeSuperblock {
-            self.layout = *self.growth.layout().unwrap();
-        }
-    }
-
-    fn growth_step_ended(&mut self) {
-        if let Some(superblock) = self.growth.ended(true) {
-            self.layout = superblock.layout;
-        }
-    }
-
     fn apply(&mut self, shape: &Shape, number: usize) {
-        let write = self.writes.remove(number);
-        self.purposes.remove(number);
+        let write = self.remove(number);
         apply(shape, &mut self.medium, &write);
+    }
+
+    fn remove(&mut self, number: usize) -> Write {
+        self.purposes.remove(number);
         for flushing in self.flushing.iter_mut().flatten() {
             let low = flushing.covered & ((1 << number) - 1);
             flushing.covered = low | (flushing.covered >> (number + 1)) << number;
         }
+        self.writes.remove(number)
     }
 
     fn write_ends(&mut self, setting: &Setting, shape: &mut Shape, number: usize) {
@@ -430,16 +398,28 @@ impl World {
             }
             self.apply(shape, number);
         }
+        self.ended(purpose, true);
+    }
+
+    /// A write has ended: tells who waits for it.
+    fn ended(&mut self, purpose: Purpose, is_ok: bool) {
         match purpose {
-            Purpose::Record => self.store.record_written(true),
+            Purpose::Record => {
+                self.told |= if is_ok { self.telling } else { 0 };
+                self.store.record_written(is_ok);
+            }
             Purpose::Data(ticket) => {
+                if !is_ok {
+                    self.failed = Some(ticket);
+                }
                 let rest = self.writes.iter().zip(&self.purposes);
                 let mut rest = rest.filter(|(write, _)| !write.is_done);
                 if !rest.any(|(_, (purpose, _))| *purpose == Purpose::Data(ticket)) {
-                    self.store.data_done(ticket, true, &mut self.pages);
+                    let is_ok = self.failed.take_if(|failed| *failed == ticket).is_none();
+                    self.store.data_done(ticket, is_ok, &mut self.pages);
                 }
             }
-            Purpose::Home(slot) => self.store.home_written(slot, true),
+            Purpose::Home(slot) => self.store.home_written(slot, is_ok),
             Purpose::Growth => {
                 let rest = self.writes.iter().zip(&self.purposes);
                 let mut rest = rest.filter(|(write, _)| !write.is_done);
@@ -448,24 +428,6 @@ impl World {
                 }
             }
             Purpose::None => {}
-        }
-    }
-
-    fn flush_ends(&mut self, shape: &Shape, whose: usize) {
-        let Some(flushing) = self.flushing[whose].take() else {
-            return;
-        };
-        if flushing.settles {
-            let covered = (0..self.writes.len()).rev();
-            let covered: Vec<_> = covered.filter(|n| flushing.covered >> n & 1 != 0).collect();
-            // Oldest first, so that the newest one stays.
-            for (removed, number) in covered.into_iter().rev().enumerate() {
-                self.apply(shape, number - removed);
-            }
-        }
-        match whose {
-            STORE => self.store.flushed(true),
-            _ => self.growth_step_ended(),
         }
     }
 }

@@ -104,7 +104,7 @@ impl Medium {
         let (mut medium, layout) = (Self::default(), superblock().layout);
         for number in 0..layout.groups() {
             let mut home = [0; BLOCK_BYTES];
-            group::format(&mut home, number, &seal());
+            group::format(&mut home, number, &seal(), group::Blank::Unknown);
             medium
                 .write(layout.home(number).unwrap(), &home, false)
                 .unwrap();
@@ -113,7 +113,11 @@ impl Medium {
             let mut block = [0; BLOCK_BYTES];
             let mut builder = Builder::new(&mut block, Unit::BLOCK);
             assert!(entry.is_none_or(|entry| builder.push(&entry)));
-            let head = Head { sequence, tail: 1 };
+            let head = Head {
+                sequence,
+                tail: 1,
+                flushed: 0,
+            };
             let record = builder.finish(head, &seal(), &Sum);
             let at = layout.record(sequence);
             medium.write(at, record, true).unwrap();

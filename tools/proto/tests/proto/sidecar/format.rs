@@ -269,7 +269,7 @@ fn fields_of_a_superblock_are_checked() {
 #[test]
 fn a_group_is_formatted_without_data() {
     let mut home = [0; BLOCK_BYTES];
-    group::format(&mut home, 3, &seal());
+    group::format(&mut home, 3, &seal(), group::Blank::Unknown);
     for index in 0..=255u8 {
         let block = group::block_at(3, index);
         assert_eq!(group::place(block), (3, index));

@@ -104,7 +104,12 @@ fn what_is_written_is_what_the_new_layout_says() {
             growth.fill(step, index, &mut block, &seal, &Sum);
             match step {
                 Step::Homes { first, .. } => {
-                    group::format(&mut expected, first + u64::from(index), &seal);
+                    group::format(
+                        &mut expected,
+                        first + u64::from(index),
+                        &seal,
+                        group::Blank::Unknown,
+                    );
                 }
                 Step::Copy => grown.write(&mut expected, 8999, &Sum),
                 Step::Superblock => grown.write(&mut expected, 0, &Sum),

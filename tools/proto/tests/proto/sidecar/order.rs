@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which requests wait, what failures lead to, and what a replay keeps.
+//! Which requests wait, and what failures lead to.
 
 use proto::sidecar::{
     group,
-    layout::Layout,
     queue::{
         Kind,
         Place,
@@ -12,27 +11,18 @@ use proto::sidecar::{
         Request, //
     },
     record::{
-        Builder,
-        Entry,
         Head,
         Unit, //
-    },
-    recovery::Scratch,
-    replay::{
-        settle,
-        Found,
-        Live,
-        Mention, //
     },
     ring::Ring,
     sectors::Sectors,
     store::{
         Action,
-        ArrayStore, //
+        ArrayStore,
         Memory,
+        Rest, //
     },
     tuple::{
-        Meaning,
         Seal,
         Tuple,
         Verdict, //
@@ -43,14 +33,14 @@ use proto::sidecar::{
 
 use super::Sum;
 
-const WRITE: Kind = Kind::Write { fua: false };
+pub(super) const WRITE: Kind = Kind::Write { fua: false };
 const DATA_BLOCKS: u64 = 1024;
 
-fn seal() -> Seal {
+pub(super) fn seal() -> Seal {
     Seal::new(b"0123456789abcdef", &Sum)
 }
 
-fn request(kind: Kind, first: u64, blocks: u16) -> Request {
+pub(super) fn request(kind: Kind, first: u64, blocks: u16) -> Request {
     Request::new(kind, first, blocks, DATA_BLOCKS).unwrap()
 }
 
@@ -99,7 +89,7 @@ fn the_order_is_that_of_arrival() {
 }
 
 /// PI blocks without data, and writes of data with the CRC 7.
-struct Pages(Vec<Block>, u64);
+pub(super) struct Pages(pub(super) Vec<Block>, pub(super) u64);
 
 impl Memory for Pages {
     fn home(&self, slot: usize) -> &Block {
@@ -115,9 +105,9 @@ impl Memory for Pages {
     }
 }
 
-fn open() -> (ArrayStore<4, 4>, Pages) {
+pub(super) fn open() -> (ArrayStore<4, 4>, Pages) {
     let mut pages = Pages(vec![[0; BLOCK_BYTES]; 4], 0);
-    group::format(&mut pages.0[0], 0, &seal());
+    group::format(&mut pages.0[0], 0, &seal(), group::Blank::Unknown);
     (
         ArrayStore::in_arrays(seal(), Ring::after_mark(8, Unit::SECTOR, 1), true),
         pages,
@@ -127,6 +117,7 @@ fn open() -> (ArrayStore<4, 4>, Pages) {
 const HEAD: Head = Head {
     sequence: 2,
     tail: 2,
+    flushed: 2,
 };
 
 /// A write of block 0 up to its data.
@@ -135,7 +126,13 @@ fn write(store: &mut ArrayStore<4, 4>) {
     assert_eq!(store.poll(), Some(Action::ReadHome { slot: 0, group: 0 }));
     assert_eq!(store.poll(), None);
     store.home_read(0, true);
-    assert_eq!(store.poll(), Some(Action::WriteRecord(HEAD)));
+    assert_eq!(
+        store.poll(),
+        Some(Action::WriteRecord {
+            head: HEAD,
+            fua: true
+        })
+    );
     assert_eq!(store.poll(), None);
 }
 
@@ -143,7 +140,13 @@ fn write(store: &mut ArrayStore<4, 4>) {
 fn write_whole(store: &mut ArrayStore<4, 4>, pages: &mut Pages) {
     write(store);
     store.record_written(true);
-    assert_eq!(store.poll(), Some(Action::Data(0)));
+    assert_eq!(
+        store.poll(),
+        Some(Action::Data {
+            ticket: 0,
+            fua: false
+        })
+    );
     store.data_done(0, true, pages);
     let is_ok = |action| matches!(action, Some(Action::Answer { is_ok: true, .. }));
     assert!(is_ok(store.poll()));
@@ -181,7 +184,13 @@ fn a_record_that_cannot_be_written_ends_writes() {
         assert_eq!(store.poll(), FAILED, "{kind:?}");
     }
     store.submit(request(Kind::Read, 0, 1)).unwrap();
-    assert_eq!(store.poll(), Some(Action::Data(0)));
+    assert_eq!(
+        store.poll(),
+        Some(Action::Data {
+            ticket: 0,
+            fua: false
+        })
+    );
     store.data_done(0, true, &mut pages);
     let ok = Action::Answer {
         ticket: 0,
@@ -201,13 +210,14 @@ fn a_flush_or_a_home_that_fails_ends_writes() {
             store.flushed(false);
             assert_eq!(store.poll(), FAILED);
         } else {
-            store.drain(true);
+            store.rest(Rest::Drain);
             let mut changed = Sectors::default();
             changed.add(0);
             let write_home = Action::WriteHome {
                 slot: 0,
                 group: 0,
                 part: changed.part(Unit::SECTOR),
+                fua: false,
             };
             assert_eq!(store.poll(), Some(write_home));
             store.home_written(0, false);
@@ -229,7 +239,13 @@ fn a_flush_for_others_that_fails_ends_writes() {
         assert_eq!(store.poll(), FAILED, "{kind:?}");
     }
     store.submit(request(Kind::Read, 0, 1)).unwrap();
-    assert_eq!(store.poll(), Some(Action::Data(0)));
+    assert_eq!(
+        store.poll(),
+        Some(Action::Data {
+            ticket: 0,
+            fua: false
+        })
+    );
 }
 
 /// What is at the place of a block without data does not count, nor whether it can be read.
@@ -267,7 +283,13 @@ fn failed_data_are_read_back() {
         let (mut store, mut pages) = open();
         write(&mut store);
         store.record_written(true);
-        assert_eq!(store.poll(), Some(Action::Data(0)));
+        assert_eq!(
+            store.poll(),
+            Some(Action::Data {
+                ticket: 0,
+                fua: false
+            })
+        );
         store.data_done(0, false, &mut pages);
         assert_eq!(store.poll(), Some(Action::ReadBack(0)));
         store.settle(0, |_| crc, &mut pages);
@@ -299,9 +321,10 @@ fn a_fresh_block_waits_for_a_flush() {
         let head = Head {
             sequence: 3,
             tail: 2,
+            flushed: 3,
         };
         let next = if expects_flush { store.poll() } else { next };
-        assert_eq!(next, Some(Action::WriteRecord(head)));
+        assert_eq!(next, Some(Action::WriteRecord { head, fua: true }));
     }
 }
 
@@ -314,9 +337,15 @@ fn a_block_whose_first_write_has_failed_is_fresh() {
         store.submit(request(Kind::Write { fua }, 0, 1)).unwrap();
         assert_eq!(store.poll(), Some(Action::ReadHome { slot: 0, group: 0 }));
         store.home_read(0, true);
-        assert_eq!(store.poll(), Some(Action::WriteRecord(HEAD)));
+        assert_eq!(
+            store.poll(),
+            Some(Action::WriteRecord {
+                head: HEAD,
+                fua: true
+            })
+        );
         store.record_written(true);
-        assert_eq!(store.poll(), Some(Action::Data(0)));
+        assert_eq!(store.poll(), Some(Action::Data { ticket: 0, fua }));
         store.data_done(0, false, &mut pages);
         assert_eq!(store.poll(), Some(Action::ReadBack(0)));
         store.settle(0, |_| Some(7), &mut pages);
@@ -330,7 +359,7 @@ fn a_block_whose_first_write_has_failed_is_fresh() {
 #[test]
 fn reads_go_on_after_a_flush_that_has_failed() {
     let (_, mut pages) = open();
-    group::format(&mut pages.0[1], 1, &seal());
+    group::format(&mut pages.0[1], 1, &seal(), group::Blank::Unknown);
     let ring = Ring::after_mark(8, Unit::SECTOR, 1);
     let mut store = ArrayStore::<4, 2>::in_arrays(seal(), ring, true);
     for group in [0, 1] {
@@ -339,9 +368,18 @@ fn reads_go_on_after_a_flush_that_has_failed() {
         let slot = group as usize;
         assert_eq!(store.poll(), Some(Action::ReadHome { slot, group }));
         store.home_read(slot, true);
-        assert!(matches!(store.poll(), Some(Action::WriteRecord(_))));
+        assert!(matches!(
+            store.poll(),
+            Some(Action::WriteRecord { fua: true, .. })
+        ));
         store.record_written(true);
-        assert_eq!(store.poll(), Some(Action::Data(0)));
+        assert_eq!(
+            store.poll(),
+            Some(Action::Data {
+                ticket: 0,
+                fua: false
+            })
+        );
         store.data_done(0, true, &mut pages);
         assert!(matches!(store.poll(), Some(Action::Answer { .. })));
     }
@@ -359,114 +397,11 @@ fn reads_go_on_after_a_flush_that_has_failed() {
         }
     }
     assert!(is_flushed && store.has_failed());
-    assert_eq!(store.poll(), Some(Action::Data(read)));
-}
-
-fn layout() -> Layout {
-    Layout::new(2000, 8).unwrap()
-}
-
-fn data(block: u64, guard: u64) -> Tuple {
-    seal().data(block, guard, 0).unwrap()
-}
-
-/// The ring after these records, one entry each, and what is listed.
-fn list(entries: &[Entry]) -> Vec<Mention> {
-    let mut ring = vec![[0; BLOCK_BYTES]; 8];
-    for (sequence, entry) in (1..).zip(entries) {
-        let mut builder = Builder::new(&mut ring[sequence as usize % 8], Unit::SECTOR);
-        assert!(builder.push(entry));
-        builder.finish(Head { sequence, tail: 1 }, &seal(), &Sum);
-    }
-    let live = Live::find(&ring, &layout(), &seal(), &Sum).unwrap();
-    let mut all = vec![Mention::default(); 800];
-    let (listed, missing) = live.list(&ring, &layout(), &seal(), &Sum, &mut all);
-    assert_eq!(missing, 0);
-    listed.to_vec()
-}
-
-fn change(old: Tuple, new: Tuple, blocks: u16) -> Entry {
-    Entry {
-        first: 5,
-        blocks,
-        old,
-        new,
-    }
-}
-
-#[test]
-fn the_newest_tuple_that_fits_is_kept() {
-    let entries = [
-        change(data(5, 1), data(5, 2), 1),
-        change(data(5, 2), data(5, 3), 1),
-    ];
-    let mentions = list(&entries);
-    for (crc, expected) in [
-        (Some(3), (data(5, 3), Found::Newest)),
-        (Some(2), (data(5, 2), Found::Older)),
-        (Some(1), (data(5, 1), Found::Older)),
-        (Some(4), (seal().lost(5), Found::Torn)),
-        (None, (seal().lost(5), Found::Unreadable)),
-    ] {
-        assert_eq!(settle(&mentions, 5, &seal(), || crc), Some(expected));
-    }
-    assert_eq!(settle(&mentions, 6, &seal(), || Some(3)), None);
-}
-
-#[test]
-fn no_data_is_believed_before_one_write_only() {
-    let none = seal().unwritten(5);
-    let once = list(&[change(none, data(5, 1), 1)]);
-    let is = |mentions: &[Mention], crc| {
-        let (tuple, _) = settle(mentions, 5, &seal(), || Some(crc)).unwrap();
-        seal().meaning(&tuple, 5)
-    };
-    assert_eq!(is(&once, 9), Meaning::Unwritten);
-    // No one has looked at the data, which may be those of the write.
-    let unread = settle(&once, 5, &seal(), || None);
-    assert_eq!(unread, Some((seal().lost(5), Found::Unreadable)));
-    let twice = list(&[
-        change(none, data(5, 1), 1),
-        change(data(5, 1), data(5, 2), 1),
-    ]);
-    assert_eq!(is(&twice, 9), Meaning::Lost);
-    assert_eq!(is(&twice, 1), Meaning::Data { guard: 1, app: 0 });
-    let discarded = list(&[change(data(5, 1), none, 3), change(none, data(5, 2), 1)]);
-    assert_eq!(is(&discarded, 1), Meaning::Unwritten);
-    assert_eq!(is(&discarded, 2), Meaning::Data { guard: 2, app: 0 });
-    // The other blocks of the run need no CRC.
-    let (tuple, found) = settle(&discarded, 7, &seal(), || None).unwrap();
-    assert_eq!((tuple, found), (seal().unwritten(7), Found::Newest));
-}
-
-#[test]
-fn a_journal_without_a_record_is_told_from_an_empty_one() {
-    let mut ring = vec![[0; BLOCK_BYTES]; 8];
-    assert!(Live::find(&ring, &layout(), &seal(), &Sum).is_none());
-    let head = |sequence, tail| Head { sequence, tail };
-    Builder::new(&mut ring[1], Unit::SECTOR).finish(head(9, 9), &seal(), &Sum);
-    let live = Live::find(&ring, &layout(), &seal(), &Sum).unwrap();
-    assert_eq!(live.clean(&[]), Some(9));
-    assert_eq!(live.mark(), head(10, 10));
-    // A record in another's slot was misdirected, and is not the newest.
-    Builder::new(&mut ring[3], Unit::SECTOR).finish(head(12, 12), &seal(), &Sum);
-    let live = Live::find(&ring, &layout(), &seal(), &Sum).unwrap();
-    assert_eq!(live.mark(), head(10, 10));
-    // Records 10 and 11 were durable before 12, and are gone: 10 to what was there before.
-    Builder::new(&mut ring[2], Unit::SECTOR).finish(head(2, 2), &seal(), &Sum);
-    Builder::new(&mut ring[4], Unit::BLOCK).finish(head(12, 9), &seal(), &Sum);
-    let live = Live::find(&ring, &layout(), &seal(), &Sum).unwrap();
-    let mut all = vec![Mention::default(); 800];
-    let (_, missing) = live.list(&ring, &layout(), &seal(), &Sum, &mut all);
-    assert_eq!(missing, 2);
-}
-
-/// As the documents say: 2.4 MiB, and not quite 10 MiB.
-#[test]
-fn the_memory_of_a_replay_is_known() {
-    for (slots, kib) in [(255u32, 2414), (1023, 9686)] {
-        let list = Scratch::mentions(&Layout::new(9000, slots).unwrap()) * size_of::<Mention>();
-        let ring = slots as usize * BLOCK_BYTES;
-        assert_eq!((list + ring) / 1024, kib);
-    }
+    assert_eq!(
+        store.poll(),
+        Some(Action::Data {
+            ticket: read,
+            fua: false
+        })
+    );
 }

@@ -39,7 +39,7 @@ fn scrub(patrol: &mut Patrol, layout: &Layout, unreadable: &[u64]) -> Vec<(u64, 
             seen.extend(told.map(|block| (block, false)));
         } else {
             for block in piece.first..end {
-                patrol.checked(Verdict::Good);
+                patrol.checked(Verdict::Good, false);
                 seen.push((block, true));
             }
             assert_eq!(patrol.ended(true), None);
@@ -85,7 +85,7 @@ fn a_scrub_is_stopped_and_begun_anew() {
         "its last piece is being read"
     );
     for _ in 0..piece.blocks {
-        patrol.checked(Verdict::Unwritten);
+        patrol.checked(Verdict::Unwritten, true);
     }
     assert_eq!(patrol.ended(true), None);
     assert_eq!(patrol.state(), State::Stopped);
@@ -94,12 +94,15 @@ fn a_scrub_is_stopped_and_begun_anew() {
     let blocks = layout.data_blocks();
     assert_eq!(
         text,
-        format!("state stopped\nblocks {blocks}\nchecked 16\ngood 0\nunwritten 16\nbad 0\n")
+        format!(
+            "state stopped\nblocks {blocks}\nchecked 16\ngood 0\nunwritten 16\nunchecked 16\n\
+             not_empty 0\nbad 0\n"
+        )
     );
     assert!(patrol.start(blocks));
     assert_eq!(patrol.found().unwritten, 0, "counted anew");
-    patrol.checked(Verdict::Lost);
-    patrol.checked(Verdict::WrongGuard);
-    patrol.checked(Verdict::WrongReference);
+    patrol.checked(Verdict::Lost, true);
+    patrol.checked(Verdict::WrongGuard, true);
+    patrol.checked(Verdict::WrongReference, true);
     assert_eq!(patrol.found().bad(), 3);
 }

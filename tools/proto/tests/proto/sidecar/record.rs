@@ -65,11 +65,13 @@ fn record(unit: Unit, head: Head, entries: &[Entry]) -> Block {
 const HEAD: Head = Head {
     sequence: 9,
     tail: 7,
+    flushed: 0,
 };
 /// That of a later record in the same slot.
 const NEWER: Head = Head {
     sequence: 109,
     tail: 100,
+    flushed: 0,
 };
 
 fn parse(block: &Block) -> Option<Record<'_>> {
@@ -219,12 +221,12 @@ proptest! {
         let mut slot = [0; BLOCK_BYTES];
         let (mut sequence, mut old_bytes) = (9, 0);
         for (count, is_whole) in counts {
-            let head = Head { sequence, tail: sequence };
+            let head = Head { sequence, tail: sequence, flushed: 0 };
             old_bytes = write(&mut slot, unit(is_whole), head, &entries(sequence, count));
             sequence += 100;
         }
         let (old, mut new) = (slot, slot);
-        let head = Head { sequence, tail: sequence };
+        let head = Head { sequence, tail: sequence, flushed: 0 };
         let bytes = write(&mut new, unit(is_whole), head, &entries(sequence, last));
         let mut torn = old;
         let is_there = |sector: usize| sector * SECTOR < bytes && written >> sector & 1 != 0;
@@ -270,7 +272,11 @@ fn records_that_make_no_sense_are_refused() {
     let is_valid = |head, entry: Entry| parse(&record(Unit::SECTOR, head, &[entry])).is_some();
     let good = entry(3);
     assert!(is_valid(HEAD, good));
-    let head = |sequence, tail| Head { sequence, tail };
+    let head = |sequence, tail| Head {
+        sequence,
+        tail,
+        flushed: 0,
+    };
     assert!(!is_valid(head(9, 10), good), "the tail is newer");
     assert!(!is_valid(head(9, 0), good), "there is no record 0");
     assert!(!is_valid(head(200, 100), good), "more records than slots");

@@ -4,6 +4,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod in_use;
+mod repair;
+mod zeroes;
+
 use std::{
     fs, io,
     os::unix::fs::FileExt,
@@ -149,13 +153,6 @@ fn what_is_imported_is_exported() {
     let raw = fs::read(&device).unwrap();
     let data = raw.get(DATA as usize * 4096..).unwrap();
     assert!(data.starts_with(&fs::read(&out).unwrap()));
-    // Blocks without data read as zeroes, whatever is there.
-    flip(&device, (DATA + 400) * 4096);
-    done(
-        &["export", "--first", "400", "--blocks", "1"],
-        &[&device, &out],
-    );
-    assert_eq!(fs::read(&out).unwrap(), vec![0; 4096]);
 }
 
 #[test]
@@ -308,30 +305,6 @@ fn wipe(device: &Path, first: u64, blocks: usize) {
         .unwrap();
 }
 
-#[test]
-fn a_device_is_repaired_whose_start_is_overwritten() {
-    let folder = Folder::new("start");
-    let device = filled(&folder, "device");
-    wipe(&device, 0, 256);
-    let lines = done(&["fsck", "--repair"], &[&device]);
-    assert!(lines.contains("written anew from its copy"), "{lines}");
-    let lines = done(&["scrub"], &[&device]);
-    assert!(lines.contains("300 good"), "{lines}");
-    // It was enlarged, and the space that it has got has the copy of an older sidecar: which of the
-    // two is right is not known without the journal.
-    let large = folder.device("large", BLOCKS + 800);
-    done(&["format"], &[&large]);
-    let file = fs::File::options().write(true).open(&device).unwrap();
-    file.set_len((BLOCKS + 800) * 4096).unwrap();
-    copy(&large, BLOCKS + 799, &device, BLOCKS + 799);
-    wipe(&device, 0, 256);
-    refused(&["fsck", "--repair"], &[&device], "as small as it was");
-    file.set_len(BLOCKS * 4096).unwrap();
-    done(&["fsck", "--repair"], &[&device]);
-    let lines = done(&["scrub"], &[&device]);
-    assert!(lines.contains("300 good"), "{lines}");
-}
-
 /// The copy of its superblock may remain behind the end of the new one, and must fit nothing.
 #[test]
 fn no_record_of_an_older_sidecar_remains() {
@@ -424,6 +397,10 @@ impl Device for Sectors {
         self.0.write(block, from, fua)
     }
 
+    fn zero(&mut self, _: u64, _: u64) -> io::Result<bool> {
+        Ok(false)
+    }
+
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
@@ -435,7 +412,7 @@ fn write_and_crash(device: &Path, first: u64, counts: &[usize]) {
     let (mut session, _) = Session::open(device, Crc64Nvme).unwrap();
     let mut block = first;
     for count in counts {
-        let mut data = vec![[block as u8; 4096]; *count];
+        let mut data = vec![[block as u8 | 1; 4096]; *count];
         session.write(block, &mut data).unwrap();
         block += *count as u64;
     }

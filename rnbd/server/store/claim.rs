@@ -1,0 +1,363 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The mark that this server has a device open: written before its journal is replayed, anew while
+//! it is open, and removed when it is closed.
+//!
+//! A [`Claim`] decides what is read and written when. The work item that writes the mark anew waits
+//! for its IO, and has a queue of its own: no IO of clients waits for it, and a device that stands
+//! still holds none of them.
+
+use block_ext::{
+    bdev::BlockDevice,
+    bio::BioPool, //
+};
+use kernel::{
+    prelude::*,
+    str::{
+        CStr,
+        CString, //
+    },
+    sync::{
+        new_mutex,
+        Arc,
+        Mutex, //
+    },
+    time::{
+        delay::fsleep,
+        Delta, //
+    },
+    workqueue::{
+        impl_has_delayed_work,
+        new_delayed_work,
+        DelayedWork,
+        WorkItem, //
+    },
+};
+use kernel_ext::{
+    errno, file, random,
+    workqueue::{
+        self,
+        DelayedItem,
+        Flags,
+        WorkQueue, //
+    },
+};
+
+use super::{
+    disk::Disk,
+    lease::{
+        Lease,
+        Use, //
+    },
+    shared::Core,
+    Crc, //
+};
+use crate::{
+    proto::boot::Boot,
+    server::session::LOG_LIMIT,
+    shown::Shown,
+    sidecar::claim::{
+        mark::{
+            Found,
+            Holder,
+            Other,
+            Sector,
+            MARK_BYTES,
+            NODE_BYTES, //
+        },
+        Claim,
+        Step,
+        Timing,
+        STEPS_MAX, //
+    },
+};
+
+/// The sector of a device that no server has open.
+const FREE: Sector = [0; MARK_BYTES];
+
+/// The least time between two renewals, in milliseconds.
+const SOON_MS: u32 = 100;
+
+/// Returns who this server is to others.
+fn holder(boot: Boot) -> Holder {
+    let mut name = [0; NODE_BYTES + 1];
+    let name = file::read_start(c"/proc/sys/kernel/hostname", &mut name);
+    Holder::new(random::number(), boot.get(), name.unwrap_or(b"?"))
+}
+
+/// The claim to a device, and the IO for it.
+struct Means {
+    disk: Disk,
+    claim: Claim,
+    holder: Holder,
+    /// The number of the last mark.
+    stamp: u64,
+    /// Who has written the mark that was found last.
+    found: Other,
+    /// The time up to which the claim knows that it has passed, on the clock of the lease.
+    known_ms: u64,
+}
+
+impl Means {
+    /// Says how much time has passed.
+    fn pass(&mut self, lease: &Lease) {
+        let now_ms = lease.now_ms();
+        let passed_ms = now_ms.saturating_sub(self.known_ms);
+        self.claim
+            .pass(u32::try_from(passed_ms).unwrap_or(u32::MAX));
+        self.known_ms = now_ms;
+    }
+
+    /// Reads the sector of the mark.
+    fn read(&mut self, lease: &Lease) -> Result {
+        let sector = self.disk.read_mark();
+        self.pass(lease);
+        let (found, holder) = Found::parse(&sector?, &Crc);
+        self.found = Other(holder);
+        self.claim.read(found);
+        Ok(())
+    }
+
+    /// Writes the mark; `EUCLEAN` if it would be the first one and there is no sidecar any more.
+    fn write(&mut self, lease: &Lease, is_first: bool) -> Result {
+        if is_first && !self.disk.is_of_sidecar() {
+            return Err(errno::EUCLEAN);
+        }
+        let mut sector = FREE;
+        self.stamp = self.stamp.wrapping_add(1);
+        self.holder.mark(self.stamp, &mut sector, &Crc);
+        let written = self.disk.write_mark(&sector, is_first);
+        self.pass(lease);
+        written?;
+        self.claim.written();
+        Ok(())
+    }
+
+    /// Does what the claim wants until it wants to rest; returns what is the matter then, or
+    /// `ETIMEDOUT` if the device is too slow. Sleeps.
+    fn advance(&mut self, lease: &Lease, label: &CStr) -> Result<Step> {
+        for _ in 0..STEPS_MAX {
+            self.pass(lease);
+            let step = self.claim.step();
+            let done = match step {
+                Step::Read => self.read(lease),
+                Step::Write { is_first } => self.write(lease, is_first),
+                Step::Wait(ms) => {
+                    if self.claim.is_watching() && LOG_LIMIT.allow().is_some() {
+                        pr_info!(
+                            "{label}: it is marked as in use by {}: waiting {ms} ms whether the \
+                             mark changes\n",
+                            Shown(self.found)
+                        );
+                    }
+                    fsleep(Delta::from_millis(ms.into()));
+                    self.pass(lease);
+                    self.claim.waited();
+                    Ok(())
+                }
+                Step::Rest | Step::Busy | Step::Lost => {
+                    lease.lasts(self.known_ms.saturating_add(self.claim.lease_ms().into()));
+                    return Ok(step);
+                }
+            };
+            if done.is_err() {
+                self.claim.failed();
+                done?;
+            }
+        }
+        Err(ETIMEDOUT)
+    }
+
+    /// Removes the mark, unless another one is in its place. Nothing of the device is in use any
+    /// more. Sleeps.
+    fn release(&mut self, lease: &Lease, label: &CStr) {
+        self.pass(lease);
+        self.claim.renew();
+        let removed = match self.claim.step() {
+            Step::Read => self.read(lease),
+            _ => return,
+        };
+        self.pass(lease);
+        let removed = removed.and_then(|()| match self.claim.step() {
+            Step::Write { .. } if lease.state() == Use::Permitted => {
+                self.disk.write_mark(&FREE, true)
+            }
+            _ => Err(EBUSY),
+        });
+        if let Err(error) = removed {
+            pr_warn!(
+                "{label}: its mark of use cannot be removed: {error:?}: the next opening waits \
+                 some seconds\n"
+            );
+        }
+    }
+}
+
+/// Keeps the mark of a device.
+#[pin_data]
+pub(super) struct Keeper {
+    lease: Arc<Lease>,
+    // Dropped by `stop`, whose caller is none of its workers.
+    queue: WorkQueue,
+    label: CString,
+    #[pin]
+    means: Mutex<Means>,
+    /// Whose requests wait for the lease, while there are any.
+    #[pin]
+    core: Mutex<Option<Arc<Core>>>,
+    #[pin]
+    work: DelayedWork<Keeper>,
+}
+
+impl_has_delayed_work! {
+    impl HasDelayedWork<Self> for Keeper { self.work }
+}
+
+impl WorkItem for Keeper {
+    type Pointer = Arc<Keeper>;
+
+    fn run(keeper: Arc<Keeper>) {
+        if let Some(rest_ms) = keeper.renew() {
+            // Fails if the device is being closed.
+            let _ = workqueue::queue_delayed::<_, 0>(keeper, rest_ms);
+        }
+    }
+}
+
+impl DelayedItem for Keeper {
+    fn wq(&self) -> &WorkQueue {
+        &self.queue
+    }
+}
+
+impl Keeper {
+    /// Takes the device for this server, and keeps it. Sleeps, for seconds if it is marked as in
+    /// use.
+    ///
+    /// # Errors
+    ///
+    /// `EBUSY` if another server uses it, `EUCLEAN` if it is not that of a sidecar any more,
+    /// `ETIMEDOUT` if its mark takes longer than half a second each time, with a log line; those of
+    /// the device.
+    pub(super) fn take(device: Arc<BlockDevice>, label: CString, boot: Boot) -> Result<Arc<Self>> {
+        // Reserve and queue are its own: other devices may stand still.
+        let bios = Arc::new(BioPool::new(1)?, GFP_KERNEL)?;
+        let disk = Disk::of_blocks(device, bios)?.ok_or(EINVAL)?;
+        let flags = Flags::UNBOUND | Flags::MEM_RECLAIM;
+        let queue = WorkQueue::new(c"rnbd_server_claim", flags, 1)?;
+        let lease = Arc::new(Lease::new(), GFP_KERNEL)?;
+        let holder = holder(boot);
+        let mut means = Means {
+            disk,
+            claim: Claim::new(holder.opening, Timing::SERVERS),
+            holder,
+            stamp: 0,
+            found: Other(None),
+            known_ms: 0,
+        };
+        let shown: &CStr = &label;
+        let step = means.advance(&lease, shown).inspect_err(|error| {
+            if LOG_LIMIT.allow().is_some() {
+                pr_err!(
+                    "{shown}: not opened: its mark of use cannot be read or written: {error:?}\n"
+                );
+            }
+        })?;
+        if step != Step::Rest {
+            if LOG_LIMIT.allow().is_some() {
+                pr_err!(
+                    "{shown}: not opened: {} uses the device: unmap it there; if that server is \
+                     down for certain, `pi-sidecar fsck --clear-in-use /dev/{}` removes its mark\n",
+                    Shown(means.found),
+                    means.disk.device().name().unwrap_or_default()
+                );
+            }
+            return Err(EBUSY);
+        }
+        let keeper = Arc::pin_init(
+            pin_init!(Self {
+                lease,
+                queue,
+                label,
+                means <- new_mutex!(means, "rnbd_server::Keeper::means"),
+                core <- new_mutex!(None, "rnbd_server::Keeper::core"),
+                work <- new_delayed_work!("rnbd_server::Keeper::work"),
+            }),
+            GFP_KERNEL,
+        )?;
+        let _ = workqueue::queue_delayed::<_, 0>(keeper.clone(), Timing::SERVERS.interval_ms);
+        Ok(keeper)
+    }
+
+    /// Returns the permission to use the device.
+    pub(super) fn lease(&self) -> &Arc<Lease> {
+        &self.lease
+    }
+
+    /// Returns whose marks it writes.
+    pub(super) fn holder(&self) -> Holder {
+        self.means.lock().holder
+    }
+
+    /// From now on `core` is told when the device may be used again, or not any more.
+    pub(super) fn tell(&self, core: Arc<Core>) {
+        *self.core.lock() = Some(core);
+    }
+
+    /// Returns when to do it again, in milliseconds, if the device is still that of this server.
+    fn renew(&self) -> Option<u32> {
+        let core = self.core.lock().clone();
+        let mut means = self.means.lock();
+        // A whole block has the superblock too, which a growth writes.
+        let growing = core.as_ref().filter(|_| means.disk.writes_whole_blocks());
+        let growing = growing.map(|core| core.growing().lock());
+        if growing.as_ref().is_some_and(|growing| growing.is_ending()) {
+            return Some(SOON_MS);
+        }
+        means.pass(&self.lease);
+        means.claim.renew();
+        let step = means.advance(&self.lease, &self.label);
+        drop(growing);
+        let rest_ms = means.claim.rest_ms().max(SOON_MS);
+        // Its own was found last, and written late: another one's may have been there.
+        let found = match means.found.0 == Some(means.holder) {
+            true => Other(None),
+            false => means.found,
+        };
+        drop(means);
+        let label: &CStr = &self.label;
+        match step {
+            Ok(Step::Lost | Step::Busy) => {
+                pr_err!(
+                    "{label}: fenced: {} has taken the device: no more reads and writes until it \
+                     is closed here and opened again\n",
+                    Shown(found)
+                );
+                self.lease.lose();
+            }
+            Ok(_) => self.lease.answered(true),
+            Err(error) => {
+                self.lease.answered(false);
+                if LOG_LIMIT.allow().is_some() {
+                    pr_err!("{label}: its mark of use cannot be written anew: {error:?}\n");
+                }
+            }
+        }
+        if let Some(core) = core {
+            // Its requests may have waited for the lease, which may have ended meanwhile.
+            Core::kick(&core);
+        }
+        (!self.lease.is_lost()).then_some(rest_ms)
+    }
+
+    /// Removes the mark of a device that is being closed, of which nothing is in use any more.
+    /// Sleeps.
+    pub(super) fn stop(self: Arc<Self>) {
+        drop(workqueue::cancel_delayed_sync::<_, 0>(&self));
+        let core = self.core.lock().take();
+        drop(core);
+        if !self.lease.is_lost() {
+            self.means.lock().release(&self.lease, &self.label);
+        }
+    }
+}

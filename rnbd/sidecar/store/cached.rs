@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Records whose data were written, and may not be durable.
+
+/// The lowest of these records, by what makes them durable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Cached {
+    /// The next flush.
+    next: Option<u64>,
+    /// The flush in flight.
+    in_flight: Option<u64>,
+    /// Nothing: the first and the last one with a write that has failed. What is there is known of
+    /// their blocks, and may be older data, which are right until their tuples are home.
+    failed: Option<(u64, u64)>,
+}
+
+impl Cached {
+    /// No data were written.
+    pub(super) const NONE: Self = Self {
+        next: None,
+        in_flight: None,
+        failed: None,
+    };
+
+    /// Data of a record were written, and may be in the device's cache only.
+    pub(super) fn add(&mut self, sequence: u64) {
+        self.next = Some(self.next.map_or(sequence, |first| first.min(sequence)));
+    }
+
+    /// Data of a record could not be written; `settled` is the lowest one that a replay needs.
+    pub(super) fn add_failed(&mut self, sequence: u64, settled: u64) {
+        let (first, last) = self.unsettled(settled).unwrap_or((sequence, sequence));
+        self.failed = Some((first.min(sequence), last.max(sequence)));
+    }
+
+    /// A flush starts: it covers what was written before.
+    pub(super) fn start_flush(&mut self) {
+        let both = [self.in_flight, self.next.take()];
+        self.in_flight = both.into_iter().flatten().min();
+    }
+
+    /// The flush has ended.
+    pub(super) fn end_flush(&mut self) {
+        self.in_flight = None;
+    }
+
+    /// Returns the first and the last record with a write that has failed, while a replay needs
+    /// the last one.
+    fn unsettled(&self, settled: u64) -> Option<(u64, u64)> {
+        self.failed.filter(|(_, last)| *last >= settled)
+    }
+
+    /// Returns the lowest of the records; `settled` is the lowest one that a replay needs.
+    pub(super) fn lowest(&self, settled: u64) -> Option<u64> {
+        let failed = self.unsettled(settled).map(|(first, _)| first);
+        [self.next, self.in_flight, failed]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+}

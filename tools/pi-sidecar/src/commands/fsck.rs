@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `pi-sidecar fsck`.
+
+use std::{
+    io::Write,
+    path::PathBuf, //
+};
+
+use anyhow::{
+    Context,
+    Result, //
+};
+use proto::sidecar::superblock::Refusal;
+
+use super::{
+    open,
+    report, //
+};
+use crate::{
+    checksum::Crc64Nvme,
+    claim,
+    device::FileDevice,
+    format,
+    volume::{
+        Fault,
+        NewTuples,
+        OnDamage,
+        Volume, //
+    },
+};
+
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// The block device or file
+    device: PathBuf,
+    /// Takes the superblock from its copy, goes on without records that are missing, and writes
+    /// blocks of tuples anew that cannot be read: the data blocks that they are of are lost
+    #[arg(long)]
+    repair: bool,
+    /// Computes the tuples that cannot be read from the data that are there: whatever it is, it is
+    /// good then
+    #[arg(long, requires = "repair")]
+    trust_data: bool,
+    /// Removes the mark that a server has the device open; only if none has
+    #[arg(long)]
+    clear_in_use: bool,
+}
+
+/// Replays the journal, and repairs; returns whether all was well.
+///
+/// # Errors
+///
+/// Returns why it could not be done.
+pub(super) fn fsck(args: &Args, out: &mut impl Write) -> Result<bool> {
+    let path = || args.device.display().to_string();
+    let mut device = if args.clear_in_use {
+        FileDevice::open(&args.device, true).with_context(path)?
+    } else {
+        open(&args.device)?
+    };
+    if args.clear_in_use && claim::clear(&mut device, &Crc64Nvme).with_context(path)? {
+        writeln!(out, "mark of use: removed")?;
+    }
+    let volume = match Volume::load(&mut device, Crc64Nvme) {
+        Err(Fault::Io(_) | Fault::Refused(Refusal::Checksum | Refusal::NotFormatted))
+            if args.repair =>
+        {
+            let volume = format::restore(&mut device, Crc64Nvme).with_context(path)?;
+            let copy = volume.layout().copy();
+            writeln!(
+                out,
+                "superblock: written anew from its copy in block {copy}"
+            )?;
+            volume
+        }
+        loaded => loaded.with_context(path)?,
+    };
+    let on_damage = if args.repair {
+        OnDamage::Accept
+    } else {
+        OnDamage::Refuse
+    };
+    let mended = if args.repair {
+        mend_homes(&volume, &mut device, args, out).with_context(path)?
+    } else {
+        0
+    };
+    let (outcome, _) = volume.replay(&mut device, on_damage).with_context(path)?;
+    report(&outcome, out)?;
+    let copy = volume.layout().copy();
+    let is_copied = Volume::load_from(&mut device, copy, Crc64Nvme)
+        .is_ok_and(|copied| copied.superblock() == volume.superblock());
+    if !is_copied {
+        writeln!(out, "copy of the superblock: damaged, written anew")?;
+        volume.save_to(&mut device, copy).with_context(path)?;
+    }
+    // Of a server that is down; the next opening need not wait.
+    claim::clear(&mut device, &Crc64Nvme).with_context(path)?;
+    Ok(outcome.is_whole() && mended == 0)
+}
+
+/// Writes PI blocks anew that cannot be read; returns how many.
+fn mend_homes(
+    volume: &Volume<Crc64Nvme>,
+    device: &mut FileDevice,
+    args: &Args,
+    out: &mut impl Write,
+) -> Result<u64> {
+    let (tuples, what) = if args.trust_data {
+        (
+            NewTuples::OfData,
+            "their data blocks count as good as they are",
+        )
+    } else {
+        (
+            NewTuples::Lost,
+            "their data blocks are lost until they are written again",
+        )
+    };
+    let mended = volume.mend_homes(device, tuples)?;
+    if mended != 0 {
+        writeln!(
+            out,
+            "tuples: {mended} blocks of 256 could not be read, and were written anew: {what}"
+        )?;
+    }
+    Ok(mended)
+}

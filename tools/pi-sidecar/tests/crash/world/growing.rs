@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The growth of the device.
+
+use proto::sidecar::{
+    growth::Step,
+    BLOCK_BYTES, //
+};
+
+use super::{
+    Purpose,
+    World,
+    GROWTH, //
+};
+use crate::{
+    disk::{
+        Fast,
+        Shape, //
+    },
+    setting::Setting,
+    Mistake, //
+};
+
+impl World {
+    /// Takes a step of the growth, as the server does.
+    pub(super) fn grow(&mut self, setting: &Setting, shape: &mut Shape, step: Step) {
+        let (seal, mistake) = (*setting.volume.seal(), setting.mistake);
+        let Some(place) = self.growth.place(step) else {
+            return self.flush(
+                setting,
+                shape,
+                GROWTH,
+                mistake != Mistake::GrowthFlushLeftOut,
+            );
+        };
+        let mut block = [0; BLOCK_BYTES];
+        for (index, at) in (0..step.blocks()).zip(place..) {
+            self.growth
+                .fill(step, index, &mut block, &seal, &Fast::RIGHT);
+            let fua = step.is_fua() && mistake != Mistake::SuperblockWithoutFua;
+            self.put(shape, at, &block, fua, Purpose::Growth);
+        }
+        if step == Step::Superblock && mistake == Mistake::SpaceBeforeSuperblock {
+            self.layout = *self.growth.layout().unwrap();
+        }
+    }
+
+    pub(super) fn growth_step_ended(&mut self) {
+        if let Some(superblock) = self.growth.ended(true) {
+            self.layout = superblock.layout;
+        }
+    }
+}
