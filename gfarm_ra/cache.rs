@@ -14,6 +14,7 @@
 //! | `requester`, `run`, `inbox`, `contacts` | pages that come from other nodes |
 //! | `guests` | how much is done for whom |
 //! | `counters` | what has happened |
+//! | `secret` | the key of all nodes |
 //! | `workers` | requests that are kept, and addresses that are looked up |
 //! | `live` | what a node has on its device, and how it answers |
 //! | `node` | all of it, from the mount to the unmount |
@@ -35,6 +36,7 @@ mod requester;
 mod resolvers;
 mod responder;
 mod run;
+mod secret;
 mod workers;
 
 pub(crate) use self::{

@@ -35,12 +35,14 @@ use kernel::{
     }, //
 };
 use vfs_ext::{
+    Access,
     Entrance,
     Entries,
     FileSystem,
     Freshness,
     Inode,
     InodeRef,
+    Judge,
     MountContext,
     Name,
     OpenedName,
@@ -99,7 +101,8 @@ impl FileSystem for Gfarm {
         context: &MountContext<'_>,
         options: Collected,
     ) -> Result {
-        options.check_same(context, sb.data().options())
+        options.check_same(context, sb.data().options())?;
+        sb.data().renew_key(context)
     }
 
     fn entrance(mount: &Mount) -> Option<&Entrance<Self>> {
@@ -121,6 +124,7 @@ impl FileSystem for Gfarm {
 
     fn ending(mount: &Mount) {
         mount.end_reads();
+        mount.withdraw();
     }
 
     fn umount_begin(sb: &SuperBlock<Self>) {
@@ -135,8 +139,12 @@ impl FileSystem for Gfarm {
         name::revalidate(dir, name)
     }
 
-    fn refresh(inode: &Inode<Self>, freshness: Freshness) -> Result {
+    fn refresh(inode: &Inode<Self>, freshness: Freshness) -> Result<bool> {
         node::refresh(inode, freshness)
+    }
+
+    fn permission(inode: &Inode<Self>, access: Access) -> Result<Judge> {
+        inode.super_block().data().judge(access.user)
     }
 
     fn read_link(inode: &Inode<Self>) -> Result<KVec<u8>> {

@@ -7,8 +7,9 @@
 //! | `client` | what a mount asks: names, attributes, entries, open files |
 //! | `place`, `content` | where an object is in the tree; which content of it is cached |
 //! | `setup` | what all connections share: options, clock, workers, interruption |
-//! | `login` | TCP and authentication |
+//! | `login`, `user_key` | TCP and authentication; the key for it, as the keyring has it |
 //! | `call`, `link` | a question that is under way; the connection to gfmd |
+//! | `descriptors` | how many descriptors open files have at gfmd |
 //! | `gfsd`, `hosts` | a connection to a gfsd; the pool for each gfsd |
 //! | `stream`, `reader`, `batch` | an open file: its reads that wait; how they are carried out |
 //! | `page_source` | the seam between readers and those who have the bytes |
@@ -22,10 +23,12 @@ mod batch;
 mod call;
 mod client;
 mod content;
+mod descriptors;
 mod gfsd;
 mod hosts;
 mod link;
 mod login;
+mod naming;
 mod page_source;
 mod place;
 mod reader;
@@ -33,6 +36,7 @@ mod ring;
 mod setup;
 mod stats;
 mod stream;
+mod user_key;
 
 pub(crate) use client::Client;
 pub(crate) use content::{
@@ -45,3 +49,4 @@ pub(crate) use page_source::{
 };
 pub(crate) use place::Place;
 pub(crate) use stream::Stream;
+pub(crate) use user_key::now_s;

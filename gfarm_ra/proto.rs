@@ -24,9 +24,10 @@
 //! | [`identity`] | which content is cached, and which reads may fill it |
 //! | [`closing`] | descriptors that are closed together |
 //! | [`listing`] | whether a directory that is read has an end |
-//! | [`gfmd`], [`gfsd`], [`retry`] | connections, and what follows a fault |
+//! | [`gfmd`], [`gfsd`], [`retry`], [`idle`] | connections, what follows a fault, and their end |
 //! | [`request`] | the names of what is asked, for statistics |
 //! | [`open_file`], [`replica`] | a file that is read, and by which gfsd |
+//! | [`reclaim`] | which open file gives its descriptor to another one |
 //! | [`cache`] | pages that nodes give each other |
 
 #![forbid(unsafe_code)]
@@ -43,6 +44,7 @@ pub mod gfs;
 pub mod gfsd;
 pub mod hosts;
 pub mod identity;
+pub mod idle;
 pub mod key;
 pub mod listing;
 pub mod name;
@@ -51,6 +53,7 @@ pub mod operation;
 pub mod options;
 pub mod owners;
 pub mod question;
+pub mod reclaim;
 pub mod replica;
 pub mod request;
 pub mod retry;

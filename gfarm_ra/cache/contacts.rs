@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How fast each peer answers, and how many requests it has of this node.
+//! Notes on each peer: how fast it answers, how many requests it has of this node; and whether any
+//! is asked.
 
 use kernel::{
     new_mutex,
@@ -15,6 +16,11 @@ use super::now_us;
 use crate::proto::cache::{
     address::NodeId,
     admission::Credits,
+    breaker::{
+        Breaker,
+        Change,
+        Cut, //
+    },
     excluded::EXCLUDED_MAX,
     requester::event::Heard,
     rtt::{
@@ -33,10 +39,32 @@ struct Contact {
 }
 
 /// The peers that were asked, the last one last.
+struct Known {
+    list: KVec<Contact>,
+    breaker: Breaker,
+}
+
+impl Known {
+    fn with(&mut self, node: NodeId, work: impl FnOnce(&mut Contact)) {
+        if let Some(contact) = self.list.iter_mut().find(|contact| contact.node == node) {
+            work(contact);
+        }
+    }
+}
+
+/// Whom a read asks.
+pub(super) enum Asked {
+    /// The node that is the nearest to the pages, but these, see [`Rtt::is_lost`].
+    All([Option<NodeId>; EXCLUDED_MAX]),
+    /// None: this node is cut off from them.
+    None,
+}
+
+/// Notes on the peers that were asked.
 #[pin_data]
 pub(super) struct Contacts {
     #[pin]
-    list: Mutex<KVec<Contact>>,
+    known: Mutex<Known>,
     timeout_us_max: u32,
 }
 
@@ -45,9 +73,13 @@ impl Contacts {
     /// Sleeps.
     pub(super) fn new(timeout_us_max: u32) -> Result<Arc<Self>> {
         let list = KVec::with_capacity(CONTACTS_MAX, GFP_KERNEL)?;
+        let known = Known {
+            list,
+            breaker: Breaker::NEW,
+        };
         Arc::pin_init(
             pin_init!(Self {
-                list <- new_mutex!(list, "Contacts::list"),
+                known <- new_mutex!(known, "Contacts::known"),
                 timeout_us_max,
             }),
             GFP_KERNEL,
@@ -57,7 +89,8 @@ impl Contacts {
     /// Counts a request to a peer, and returns how long to wait for its answer; `None` if too many
     /// are under way there.
     pub(super) fn take(&self, node: NodeId) -> Option<Timing> {
-        let mut list = self.list.lock();
+        let mut known = self.known.lock();
+        let list = &mut known.list;
         let mut contact = match list.iter().position(|contact| contact.node == node) {
             Some(place) => list.remove(place).ok()?,
             None => Contact {
@@ -78,34 +111,54 @@ impl Contacts {
 
     /// A request that was counted has ended.
     pub(super) fn give_back(&self, node: NodeId) {
-        self.with(node, |contact| contact.credits.give_back());
+        let mut known = self.known.lock();
+        known.with(node, |contact| contact.credits.give_back());
     }
 
     /// A peer tells how many requests it takes.
     pub(super) fn granted(&self, node: NodeId, credits: u16) {
-        self.with(node, |contact| contact.credits.granted(credits));
+        let mut known = self.known.lock();
+        known.with(node, |contact| contact.credits.granted(credits));
     }
 
-    /// Takes note of an answer, or that there was none.
-    pub(super) fn heard(&self, node: NodeId, heard: Heard) {
-        self.with(node, |contact| match heard {
+    /// Takes note of an answer to a request, or that there was none. Returns what changes by it.
+    pub(super) fn heard(&self, node: NodeId, heard: Heard) -> Option<Change> {
+        let (mut known, now_us) = (self.known.lock(), now_us());
+        known.with(node, |contact| match heard {
             Heard::Answer { rtt_us } => contact.rtt.answered(rtt_us),
-            Heard::Silence => contact.rtt.silent(now_us()),
-            Heard::Kept => contact.rtt.kept(now_us()),
+            Heard::Silence => contact.rtt.silent(now_us),
+            Heard::Kept => contact.rtt.kept(now_us),
         });
-    }
-
-    /// Returns peers that a read is better off without, see [`Rtt::is_lost`].
-    pub(super) fn lost(&self) -> [Option<NodeId>; EXCLUDED_MAX] {
-        let (list, now_us) = (self.list.lock(), now_us());
-        let mut lost = list.iter().filter(|contact| contact.rtt.is_lost(now_us));
-        [(); EXCLUDED_MAX].map(|()| lost.next().map(|contact| contact.node))
-    }
-
-    fn with(&self, node: NodeId, work: impl FnOnce(&mut Contact)) {
-        let mut list = self.list.lock();
-        if let Some(contact) = list.iter_mut().find(|contact| contact.node == node) {
-            work(contact);
+        match heard {
+            Heard::Answer { .. } | Heard::Kept => known.breaker.answered(now_us),
+            Heard::Silence => known.breaker.silent(now_us),
         }
+    }
+
+    /// Takes note of an answer to a probe. Returns what changes by it.
+    pub(super) fn answered(&self) -> Option<Change> {
+        self.known.lock().breaker.answered(now_us())
+    }
+
+    /// Takes note of the state of the port. Returns what changes by it.
+    pub(super) fn port(&self, is_down: bool) -> Option<Change> {
+        self.known.lock().breaker.port(is_down)
+    }
+
+    /// Returns why no peer is asked; `None` if they are.
+    pub(super) fn cut(&self) -> Option<Cut> {
+        self.known.lock().breaker.cut()
+    }
+
+    /// Returns whom a read that begins asks, and what changes by that.
+    pub(super) fn begin(&self) -> (Asked, Option<Change>) {
+        let (mut known, now_us) = (self.known.lock(), now_us());
+        let change = known.breaker.look(now_us);
+        if known.breaker.cut().is_some() {
+            return (Asked::None, change);
+        }
+        let mut lost = known.list.iter().filter(|c| c.rtt.is_lost(now_us));
+        let lost = [(); EXCLUDED_MAX].map(|()| lost.next().map(|contact| contact.node));
+        (Asked::All(lost), change)
     }
 }

@@ -28,7 +28,6 @@ use kernel_ext::{
 
 use super::now_us;
 use crate::proto::{
-    attr::FileId,
     cache::{
         address::NodeId,
         fetching::{
@@ -39,6 +38,7 @@ use crate::proto::{
         },
         pages::PageSet, //
     }, //
+    identity::ContentId,
 };
 
 /// The parts of chunks that are noted at a time; of the rest others are told that it is not here.
@@ -73,7 +73,7 @@ impl Fetches {
     }
 
     /// Notes that pages are going to be read, see [`Fetching::begin`].
-    pub(super) fn begin(&self, file: FileId, chunk: u64, pages: PageSet) -> Option<Ticket> {
+    pub(super) fn begin(&self, file: ContentId, chunk: u64, pages: PageSet) -> Option<Ticket> {
         self.table.lock().begin(file, chunk, pages, now_us())
     }
 
@@ -99,7 +99,7 @@ impl Fetches {
     }
 
     /// Returns what a request of another node may wait for.
-    pub(super) fn awaited(&self, file: FileId, chunk: u64, asker: NodeId) -> Awaited {
+    pub(super) fn awaited(&self, file: ContentId, chunk: u64, asker: NodeId) -> Awaited {
         self.table.lock().awaited(file, chunk, asker, now_us())
     }
 

@@ -98,14 +98,17 @@ impl Mail {
 
 impl Inbox {
     /// Allocates it for queue pair `lane` of `lanes`, for reads by the node `me` with fragments of
-    /// this length. Sleeps.
+    /// this length, which go to the file server after `read_us` microseconds. Sleeps.
     pub(super) fn new(
         (lane, lanes): (u16, u16),
         me: NodeId,
         fragment_len: FragmentLen,
+        read_us: u64,
     ) -> Result<Arc<Self>> {
+        let mut machine = KBox::new(Requester::idle(me, fragment_len), GFP_KERNEL)?;
+        machine.set_limit(read_us);
         let mail = Mail {
-            machine: KBox::new(Requester::idle(me, fragment_len), GFP_KERNEL)?,
+            machine,
             tags: Tags::new(lane, lanes),
             is_running: false,
             ticket: None,

@@ -39,8 +39,7 @@ use crate::proto::cache::{
         Request,
         RequestId,
         Role, //
-    },
-    wire::Key, //
+    }, //
 };
 
 /// What a node has on its device.
@@ -56,12 +55,11 @@ pub(super) struct Live {
     pub(super) device: DeviceId,
 }
 
-/// A node that has asked, and the code of what it is answered.
+/// A node that has asked.
 #[derive(Clone, Copy)]
 pub(super) struct Asker {
     pub(super) node: NodeId,
     pub(super) address: Address,
-    pub(super) key: Key,
 }
 
 impl Live {
@@ -120,7 +118,7 @@ impl Live {
             answer,
         };
         self.endpoint.counters().add(Counter::said(&answer), 1);
-        if let Some(bytes) = reply.seal(self.peers.me().node, to.node, &to.key) {
+        if let Some(bytes) = reply.seal(self.peers.me().node, to.node, self.requests.secret.key()) {
             let _ = self.endpoint.send(&to.address, &bytes);
         }
     }

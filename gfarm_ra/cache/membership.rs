@@ -42,7 +42,8 @@ use super::{
         Peers,
         Table, //
     },
-    resolvers::Resolvers, //
+    resolvers::Resolvers,
+    secret::Secret, //
 };
 use crate::proto::cache::{
     address::{
@@ -52,11 +53,7 @@ use crate::proto::cache::{
     counter::Counter,
     gossip::Gossip,
     members::Outgoing,
-    wire::{
-        Datagram,
-        Key,
-        Kind, //
-    }, //
+    wire::Kind, //
 };
 
 /// The longest time between two looks at what is due, in microseconds.
@@ -67,7 +64,7 @@ const LOOK_US: u64 = 1_000_000;
 pub(crate) struct Membership<I: Incoming> {
     endpoint: Arc<Endpoint<I>>,
     pub(super) peers: Arc<Peers>,
-    key: Key,
+    secret: Arc<Secret>,
     queue: WorkQueue,
     drafts: Arc<Drafts>,
     /// They look up the addresses of messages that are to be sent.
@@ -111,7 +108,7 @@ impl<I: Incoming> Membership<I> {
     pub(crate) fn new(
         endpoint: &Arc<Endpoint<I>>,
         peers: &Arc<Peers>,
-        key: Key,
+        secret: &Arc<Secret>,
     ) -> Result<Arc<Self>> {
         let flags = Flags::UNBOUND | Flags::MEM_RECLAIM;
         let queue = WorkQueue::new(c"gfarm_members", flags, 1)?;
@@ -120,7 +117,7 @@ impl<I: Incoming> Membership<I> {
             pin_init!(Self {
                 endpoint: endpoint.clone(),
                 peers: peers.clone(),
-                key,
+                secret: secret.clone(),
                 queue,
                 drafts,
                 resolvers,
@@ -147,7 +144,7 @@ impl<I: Incoming> Membership<I> {
             return;
         };
         let greeting = self.peers.with(|table| {
-            draft.seal(table, &self.key, Kind::Hello, |table, body| {
+            draft.seal(table, self.secret.key(), Kind::Hello, |table, body| {
                 table.introduce(node, now_us(), number, body)
             })
         });
@@ -195,7 +192,7 @@ impl<I: Incoming> Membership<I> {
                 return now_us().saturating_add(LOOK_US);
             };
             let (message, due_us) = self.peers.with(|table| {
-                let message = draft.seal(table, &self.key, Kind::Hello, |table, body| {
+                let message = draft.seal(table, self.secret.key(), Kind::Hello, |table, body| {
                     table.poll(now_us(), number, body)
                 });
                 (message, table.due_us())
@@ -210,39 +207,31 @@ impl<I: Incoming> Membership<I> {
         }
     }
 
-    /// Takes a message of another node, which has the key, and answers it.
-    pub(crate) fn heard(self: &Arc<Self>, datagram: &Datagram<'_>, from: Port, qpn: u32) {
-        let dropped = |why| self.endpoint.counters().dropped(why);
-        let Ok(gossip) = Gossip::parse(datagram.body, datagram.head.from) else {
-            dropped(Counter::DroppedBody);
-            return;
-        };
-        let names_me = datagram.head.to == Some(self.peers.me().node);
-        match datagram.head.kind {
-            Kind::Hello => self.greeted(&gossip, (from, qpn), names_me),
-            Kind::Members if names_me => {
-                // What answers no probe changes nothing.
-                if let Err(why) = self.peers.with(|table| table.members(&gossip, now_us())) {
-                    dropped(why.into());
-                }
-            }
-            _ => {
-                dropped(Counter::DroppedReceiver);
-                return;
-            }
+    /// Takes an answer to a greeting; returns whether it is one.
+    pub(crate) fn answered(self: &Arc<Self>, gossip: &Gossip<'_>) -> bool {
+        // What answers no probe changes nothing.
+        let told = self.peers.with(|table| table.members(gossip, now_us()));
+        if let Err(why) = told {
+            self.endpoint.counters().dropped(why.into());
         }
         self.look();
+        told.is_ok()
     }
 
-    /// Answers a node that greets this one.
-    fn greeted(&self, gossip: &Gossip<'_>, source: (Port, u32), names_me: bool) {
+    /// Answers a node that greets this one; `number` is that of the datagram, if it names this one.
+    pub(crate) fn greeted(
+        self: &Arc<Self>,
+        gossip: &Gossip<'_>,
+        source: (Port, u32),
+        number: Option<u64>,
+    ) {
         let Some(draft) = self.draft() else {
             return;
         };
         let mut told = Ok(());
         let answer = self.peers.with(|table| {
-            draft.seal(table, &self.key, Kind::Members, |table, body| {
-                let answer = table.hello(gossip, source, names_me, now_us(), body);
+            draft.seal(table, self.secret.key(), Kind::Members, |table, body| {
+                let answer = table.hello(gossip, source, number, now_us(), body);
                 let body = answer.unwrap_or_else(|why| {
                     told = Err(why);
                     None
@@ -262,6 +251,7 @@ impl<I: Incoming> Membership<I> {
         if let Some(answer) = answer {
             self.send(answer, false);
         }
+        self.look();
     }
 
     /// Tells some nodes that this one leaves. Sleeps.

@@ -54,18 +54,18 @@ use super::{
         PageCache,
         Responder, //
     },
+    secret::Secret,
     workers::Workers, //
 };
 use crate::proto::{
-    attr::FileId,
     cache::{
         address::{
             Address,
             NodeId,
             Port, //
         },
+        breaker::Cut,
         counter::Counter,
-        have::Have,
         ibaddr::{
             edits,
             Edit, //
@@ -75,14 +75,22 @@ use crate::proto::{
             Answer,
             Refusal, //
         },
-        request::Request,
+        request::{
+            Request,
+            RequestId, //
+        },
+        responder::{
+            receive,
+            Received, //
+        },
         wire::{
             self,
             Datagram,
-            Key,
-            Kind, //
+            Head,
+            Key, //
         }, //
     }, //
+    identity::ContentId,
 };
 
 /// The requests of others for which fragments are sent at a time; others wait for that.
@@ -102,6 +110,9 @@ pub(crate) struct Limits {
     pub(crate) asking: u16,
     /// How long an answer is waited for at most, in microseconds.
     pub(crate) timeout_us_max: u32,
+    /// The time for which a read waits at most for a node that waits for the pages itself, in
+    /// microseconds.
+    pub(crate) read_us: u64,
     /// The bytes that are sent to others in a second; 0 is no limit.
     pub(crate) rate_bytes: u64,
 }
@@ -116,7 +127,7 @@ pub(crate) struct Node {
 #[pin_data]
 pub(super) struct Shared {
     me: NodeId,
-    key: Key,
+    secret: Arc<Secret>,
     pages: Arc<dyn PageCache>,
     counters: Arc<Counters>,
     guests: Arc<Guests>,
@@ -154,14 +165,14 @@ impl Node {
         };
         let flags = Flags::UNBOUND | Flags::MEM_RECLAIM;
         let queue = WorkQueue::new(c"gfarm_cache", flags, SENDING)?;
-        let counters = Counters::new()?;
+        let (counters, secret) = (Counters::new()?, Secret::new(key)?);
         let guests = Guests::new(limits.serving, limits.rate_bytes)?;
         let keepers = Workers::new(c"gfarm_keep", KEEPING)?;
         let refusers = Workers::new(c"gfarm_refuse", REFUSING)?;
         let shared = Arc::pin_init(
             pin_init!(Shared {
                 me,
-                key,
+                secret,
                 pages,
                 counters,
                 guests,
@@ -186,9 +197,10 @@ impl Node {
         let peers = Peers::new(me, endpoint.address())?;
         let owner = Owner::new(&peers)?;
         let fetches = Fetches::new()?;
-        let membership = Membership::new(&endpoint, &peers, key)?;
+        let secret = &this.shared.secret;
+        let membership = Membership::new(&endpoint, &peers, secret)?;
         let live = Live {
-            requests: Requests::new(&endpoint, &membership, &owner, &fetches, key, limits)?,
+            requests: Requests::new(&endpoint, &membership, &owner, &fetches, secret, limits)?,
             owner,
             membership,
             responder: Responder::new(&endpoint, &fetches, SENDING.min(limits.serving))?,
@@ -199,10 +211,11 @@ impl Node {
             peers,
         };
         let live = Arc::new(live, GFP_KERNEL)?;
-        let membership = live.membership.clone();
-        *this.shared.live.lock() = Some(live);
+        *this.shared.live.lock() = Some(live.clone());
         drop(making);
-        membership.look();
+        live.membership.look();
+        // It may have changed before it was told of here.
+        this.shared.look_at_port(&live);
         Ok(this)
     }
 
@@ -243,7 +256,7 @@ impl Reads {
     pub(crate) fn fill<T: FileSystem>(
         &self,
         lent: Lent<T>,
-        id: FileId,
+        id: ContentId,
         size_bytes: u64,
         owes: bool,
     ) -> Option<(Lent<T>, Option<Notice>)> {
@@ -289,6 +302,11 @@ impl View {
                 }
             });
         }
+    }
+
+    /// Returns why no other node is asked; `None` if they are, or there is no device any more.
+    pub(crate) fn cut(&self) -> Option<Cut> {
+        self.0.live()?.requests.cut()
     }
 
     /// Returns what it has counted.
@@ -351,6 +369,23 @@ impl Shared {
         drop(live);
     }
 
+    /// The state of a port has changed, it does not matter how: events overtake each other.
+    fn port(&self, device: DeviceId, port: u32) {
+        let live = self.live();
+        if let Some(live) = live
+            .filter(|live| live.device == device && u32::from(live.endpoint.port().port) == port)
+        {
+            self.look_at_port(&live);
+        }
+    }
+
+    /// Has a worker look at the port: who tells of it holds locks that a look may wait for. If
+    /// there is none, the next answer of a node has another look.
+    fn look_at_port(&self, live: &Arc<Live>) {
+        let live = live.clone();
+        self.spawn(move || live.requests.look_at_port());
+    }
+
     /// Has a worker carry out `work`; drops it if there is no memory, or the node has ended.
     fn spawn(&self, work: impl FnOnce() + Send + 'static) {
         if let Some(queue) = self.queue.lock().as_ref() {
@@ -364,49 +399,45 @@ impl Shared {
 
     /// Handles a datagram of a node that has the key.
     fn handle(&self, live: &Arc<Live>, datagram: &Datagram<'_>, from: Port, qpn: u32) {
-        if matches!(datagram.head.kind, Kind::Hello | Kind::Members) {
-            live.membership.heard(datagram, from, qpn);
-            return;
-        }
-        if datagram.head.to != Some(self.me) {
-            self.counters.dropped(Counter::DroppedReceiver);
-            return;
-        }
-        if datagram.head.kind == Kind::Reply {
-            live.requests.replied(datagram.head.from, datagram.body);
-            return;
-        }
-        let address = match live.peers.admit(&datagram.head, from, qpn) {
-            Ok(address) => address,
-            Err(why) => {
-                self.counters.dropped(why.into());
-                return;
-            }
-        };
         let node = datagram.head.from;
-        match datagram.head.kind {
-            Kind::Request => self.request(live, node, address, datagram.body),
-            Kind::Have => match Have::parse(datagram.body) {
-                Ok(have) => live.owner.told(node, &have),
-                Err(_) => self.counters.dropped(Counter::DroppedBody),
-            },
-            _ => {}
+        let admit = |head: &Head| live.peers.admit(head, from, qpn);
+        match receive(datagram, self.me, admit) {
+            Ok(Received::Hello(gossip, number)) => {
+                live.membership.greeted(&gossip, (from, qpn), number);
+            }
+            Ok(Received::Members(gossip)) => {
+                if live.membership.answered(&gossip) {
+                    live.requests.answered();
+                }
+            }
+            Ok(Received::Reply(reply)) => live.requests.replied(node, &reply),
+            Ok(Received::Have(have)) => live.owner.told(node, &have),
+            Ok(Received::Request(address, request)) => self.request(live, node, address, request),
+            Err(why) => self.counters.dropped(why.into()),
+        }
+        if live.requests.doubts_port() {
+            self.look_at_port(live);
         }
     }
 
-    fn request(&self, live: &Arc<Live>, node: NodeId, address: Address, body: &[u8]) {
-        let Some(id) = Request::id_of(body) else {
-            self.counters.dropped(Counter::DroppedBody);
-            return;
-        };
+    fn request(
+        &self,
+        live: &Arc<Live>,
+        node: NodeId,
+        address: Address,
+        request: Result<Request, RequestId>,
+    ) {
         self.counters.add(Counter::Requests, 1);
-        let (live, key) = (live.clone(), self.key);
-        let asker = Asker { node, address, key };
-        let request = Request::parse(body).map_err(|_| Answer::Refused(Refusal::Invalid));
-        let admitted = request.and_then(|request| Ok((request, self.guests.admit(node)?)));
+        let live = live.clone();
+        let asker = Asker { node, address };
+        let valid = request.map_err(|id| (id, Answer::Refused(Refusal::Invalid)));
+        let admitted = valid.and_then(|request| match self.guests.admit(node) {
+            Ok(admitted) => Ok((request, admitted)),
+            Err(answer) => Err((request.id(), answer)),
+        });
         let (request, admitted) = match admitted {
             Ok(admitted) => admitted,
-            Err(answer) => {
+            Err((id, answer)) => {
                 // The node that asks hears nothing, and asks elsewhere.
                 let refuse = move || live.reply(id, &asker, answer, 0);
                 if !self.refusers.spawn(refuse) {
@@ -422,7 +453,7 @@ impl Shared {
 
 impl Incoming for Shared {
     fn datagram(&self, bytes: &[u8], from: Port, qpn: u32) {
-        let datagram = match wire::open(bytes, &self.key) {
+        let datagram = match wire::open(bytes, self.secret.key()) {
             Ok(datagram) => datagram,
             Err(why) => {
                 self.counters.dropped(why.into());
@@ -437,8 +468,14 @@ impl Incoming for Shared {
 }
 
 impl PortEvents for Shared {
-    fn port_up(&self, _device: DeviceId, _port: u32) {}
-    fn port_down(&self, _device: DeviceId, _port: u32) {}
+    fn port_up(&self, device: DeviceId, port: u32) {
+        self.port(device, port);
+    }
+
+    fn port_down(&self, device: DeviceId, port: u32) {
+        self.port(device, port);
+    }
+
     fn device_added(&self, _device: DeviceId) {}
 
     fn device_removed(&self, device: DeviceId) {

@@ -64,7 +64,7 @@ impl Owner {
     /// Answers a node, which may be this one, that asks for pages in the role of an owner.
     pub(crate) fn ask(&self, requester: NodeId, wanted: &Wanted, ask: &Ask) -> Answer {
         let me = self.peers.me().node;
-        let key = ChunkKey::new(wanted.id().inum, wanted.chunk());
+        let key = ChunkKey::new(wanted.id().file.inum, wanted.chunk());
         let is_lost = |node| ask.excluded.reason(node) == Some(Reason::NoAnswer);
         let owners = self.peers.owners(key, requester, is_lost);
         let is_root = owners.root == me || ask.role == Role::NamedOwner;

@@ -3,6 +3,8 @@
 //! Pages of a read from other nodes: carries out what [`Requester`] decides, in the worker of the
 //! file that is read.
 
+mod outage;
+
 use kernel::{
     new_mutex,
     prelude::*,
@@ -47,10 +49,10 @@ use super::{
         Peers,
         Table, //
     },
-    run::Run, //
+    run::Run,
+    secret::Secret, //
 };
 use crate::proto::{
-    attr::FileId,
     cache::{
         address::NodeId,
         counter::Counter,
@@ -82,12 +84,12 @@ use crate::proto::{
         wire::{
             self,
             Head,
-            Key,
             Kind,
             CODE_LEN,
             HEAD_LEN, //
         }, //
     },
+    identity::ContentId,
 };
 
 /// A queue pair for the fragments of one read, and what comes for it.
@@ -129,7 +131,7 @@ const CHUNKS_MAX: usize = 2;
 /// What is told to others at the end of a read: to owners which pages this node has then, and to
 /// those who wait for it that it has ended. The latter by its drop.
 pub(crate) struct Notice {
-    id: FileId,
+    id: ContentId,
     chunks: [Option<Chunk>; CHUNKS_MAX],
     fetches: Arc<Fetches>,
 }
@@ -189,7 +191,7 @@ pub(crate) struct Requests<I: Incoming> {
     pub(super) membership: Arc<Membership<I>>,
     pub(super) owner: Arc<Owner>,
     fetches: Arc<Fetches>,
-    pub(super) key: Key,
+    pub(super) secret: Arc<Secret>,
     inboxes: KVec<Arc<Inbox>>,
     #[pin]
     lanes: Mutex<Lanes>,
@@ -198,6 +200,11 @@ pub(crate) struct Requests<I: Incoming> {
     /// How often all reads were to end.
     interrupts: AtomicU32,
     is_over: AtomicBool,
+    /// Something has come by a port that is down, as it seems.
+    is_port_doubted: AtomicBool,
+    /// Locked while a task looks at the port.
+    #[pin]
+    looking: Mutex<()>,
 }
 
 impl<I: Incoming> Requests<I> {
@@ -208,7 +215,7 @@ impl<I: Incoming> Requests<I> {
         membership: &Arc<Membership<I>>,
         owner: &Arc<Owner>,
         fetches: &Arc<Fetches>,
-        key: Key,
+        secret: &Arc<Secret>,
         limits: &Limits,
     ) -> Result<Arc<Self>> {
         let (fragment_len, count) = (endpoint.longest(), limits.asking);
@@ -218,7 +225,7 @@ impl<I: Incoming> Requests<I> {
         let mut unmade = KVec::with_capacity(count.into(), GFP_KERNEL)?;
         let mut inboxes = KVec::with_capacity(count.into(), GFP_KERNEL)?;
         for lane in 0..count {
-            let inbox = Inbox::new((lane, count), me, fragment_len)?;
+            let inbox = Inbox::new((lane, count), me, fragment_len, limits.read_us)?;
             inboxes.push(inbox.clone(), GFP_KERNEL)?;
             // The first one is made now: a device that cannot is found out by the mount.
             match lane {
@@ -233,13 +240,15 @@ impl<I: Incoming> Requests<I> {
                 membership: membership.clone(),
                 owner: owner.clone(),
                 fetches: fetches.clone(),
-                key,
+                secret: secret.clone(),
                 inboxes,
                 lanes <- new_mutex!(Lanes { idle, unmade }, "Requests::lanes"),
                 contacts,
                 fragment_len,
                 interrupts: AtomicU32::new(0),
                 is_over: AtomicBool::new(false),
+                is_port_doubted: AtomicBool::new(false),
+                looking <- new_mutex!((), "Requests::looking"),
             }),
             GFP_KERNEL,
         )
@@ -249,6 +258,10 @@ impl<I: Incoming> Requests<I> {
     /// have not got is read from the file server.
     pub(crate) fn interrupt(&self) {
         self.interrupts.fetch_add(1, Release);
+        self.cancel();
+    }
+
+    fn cancel(&self) {
         for inbox in self.inboxes.iter() {
             inbox.post(Event::Cancel);
         }
@@ -266,19 +279,14 @@ impl<I: Incoming> Requests<I> {
     }
 
     /// Takes the body of a reply of a node that has the key.
-    pub(crate) fn replied(&self, from: NodeId, body: &[u8]) {
+    pub(crate) fn replied(&self, from: NodeId, reply: &Reply) {
         let counters = self.endpoint.counters();
-        let Ok(reply) = Reply::parse(body) else {
-            counters.dropped(Counter::DroppedBody);
-            return;
-        };
         // CAST: At most 4096.
         let lane = Tags::lane(reply.id.tag, self.inboxes.len() as u16);
         let Some(inbox) = self.inboxes.get(usize::from(lane)) else {
             counters.add(Counter::ToldLate, 1);
             return;
         };
-        let reply = &reply;
         let step = inbox.post(Event::Replied { from, reply });
         if step.note.is_some() {
             counters.add(Counter::told(&reply.answer), 1);
@@ -308,11 +316,12 @@ impl<I: Incoming> Requests<I> {
         let Some((node, heard)) = step.note else {
             return;
         };
-        self.contacts.heard(node, heard);
+        let change = self.contacts.heard(node, heard);
         if heard == Heard::Silence {
             self.endpoint.counters().add(Counter::Timeouts, 1);
             self.peers.with(|table| table.unanswered(node, now_us()));
         }
+        self.changed(change);
     }
 
     /// Fills pages of a subrequest with those of other nodes, as far as they have them: bytes of
@@ -321,7 +330,7 @@ impl<I: Incoming> Requests<I> {
     pub(crate) fn fill<T: FileSystem>(
         &self,
         lent: Lent<T>,
-        id: FileId,
+        id: ContentId,
         size_bytes: u64,
         owes: bool,
     ) -> Option<(Lent<T>, Notice)> {
@@ -346,12 +355,12 @@ impl<I: Incoming> Requests<I> {
                 // Behind the end of the file.
                 break;
             };
-            let noted = notice.begin(chunk, pages);
+            let kept = Some(&mut notice).filter(|_| lent.subrequest().is_cached());
+            let noted = kept.and_then(|notice| notice.begin(chunk, pages));
             let ticket = noted.as_ref().and_then(|chunk| chunk.ticket);
             let owners;
             (lent, owners) = self.piece(lent, wanted, (duty, ticket), since)?;
-            // They are told of what the file server is going to be asked for, too: they tell others
-            // where it is.
+            // They are told of what a file server is asked for, too: they tell others where it is.
             if let Some(chunk) = noted {
                 chunk.owners.add_all(&owners);
             }
@@ -391,7 +400,7 @@ impl<I: Incoming> Requests<I> {
             sequence: self.peers.with(next),
         };
         let mut bytes = [0; HAVE_LEN];
-        let sealed = wire::seal(&head, &have.to_bytes(), &self.key, &mut bytes);
+        let sealed = wire::seal(&head, &have.to_bytes(), self.secret.key(), &mut bytes);
         if sealed.is_some() {
             // One that cannot be sent is as good as lost.
             let _ = self.endpoint.send(&holder.address, &bytes);
@@ -408,12 +417,15 @@ impl<I: Incoming> Requests<I> {
         (duty, ticket): (Duty, Option<Ticket>),
         since: u32,
     ) -> Option<(Lent<T>, Owners)> {
+        let Some(lost) = self.asked() else {
+            return Some((lent, Owners::NONE));
+        };
         let Some(Lane { qp, cq, inbox }) = self.lane() else {
             return Some((lent, Owners::NONE));
         };
         self.endpoint.counters().add(Counter::Reads, 1);
         let mut run = Run::new(self, inbox.clone(), cq.clone(), wanted, (qp, lent));
-        run.carry_out(duty, ticket, since);
+        run.carry_out(duty, ticket, &lost, since);
         let (qp, lent) = run.into_parts()?;
         let owners = inbox.end();
         self.waits(ticket, None);

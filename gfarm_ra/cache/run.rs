@@ -140,19 +140,32 @@ impl<'a, I: Incoming, T: FileSystem> Run<'a, I, T> {
         }
     }
 
-    /// Carries the read out, unless all reads were to end `since` then. Sleeps.
-    pub(super) fn carry_out(&mut self, duty: Duty, ticket: Option<Ticket>, since: u32) {
-        if let Some(effect) = self.begin(duty, ticket, since) {
+    /// Carries the read out without the peers `lost`, unless all reads were to end `since` then.
+    /// Sleeps.
+    pub(super) fn carry_out(
+        &mut self,
+        duty: Duty,
+        ticket: Option<Ticket>,
+        lost: &[Option<NodeId>],
+        since: u32,
+    ) {
+        if let Some(effect) = self.begin(duty, ticket, lost, since) {
             self.run(effect);
         }
     }
 
     #[inline(never)]
-    fn begin(&self, duty: Duty, ticket: Option<Ticket>, since: u32) -> Option<Effect> {
-        let lost = self.requests.contacts.lost();
-        let effect = self.inbox.begin(&self.wanted, duty, ticket, &lost)?;
-        // From here on it is told of an end; of one before it is not.
-        Some(match self.requests.is_interrupted(since) {
+    fn begin(
+        &self,
+        duty: Duty,
+        ticket: Option<Ticket>,
+        lost: &[Option<NodeId>],
+        since: u32,
+    ) -> Option<Effect> {
+        let effect = self.inbox.begin(&self.wanted, duty, ticket, lost)?;
+        // From here on it is told of an end, or that no node is asked; of one before it is not.
+        let is_over = self.requests.is_interrupted(since) || self.requests.cut().is_some();
+        Some(match is_over {
             true => self.step(Event::Cancel),
             false => effect,
         })
@@ -253,7 +266,7 @@ impl<'a, I: Incoming, T: FileSystem> Run<'a, I, T> {
             Whom::Named(holder) => Some(holder),
             Whom::Owner => {
                 let peers = &self.requests.peers;
-                let key = ChunkKey::new(self.wanted.id().inum, self.wanted.chunk());
+                let key = ChunkKey::new(self.wanted.id().file.inum, self.wanted.chunk());
                 let is_lost = |node| asking.excluded.reason(node) == Some(Reason::NoAnswer);
                 let owners = peers.owners(key, peers.me().node, is_lost);
                 peers.holder(owners.near)
@@ -338,7 +351,7 @@ impl<'a, I: Incoming, T: FileSystem> Run<'a, I, T> {
         let (me, node, now_us) = (requests.peers.me().node, to.node, now_us());
         let next = |table: &mut Table| table.next_sequence(Some(node), now_us);
         let sequence = requests.peers.with(next);
-        if let Some(bytes) = request.seal(me, node, sequence, &requests.key) {
+        if let Some(bytes) = request.seal(me, node, sequence, requests.secret.key()) {
             let counters = requests.endpoint.counters();
             counters.add(Counter::Asked, 1);
             counters.add(

@@ -22,7 +22,8 @@ use crate::{
             PageSet,
             CHUNK_LEN, //
         },
-        request::Wanted, //
+        request::Wanted,
+        responder::take_of_content, //
     }, //
 };
 
@@ -34,7 +35,7 @@ impl PageCache for CachedPages {
         let found = self.0.visit(|sb| {
             // A file keeps its inode through all generations.
             let key = Key {
-                number: wanted.id().inum,
+                number: wanted.id().file.inum,
                 generation: 0,
             };
             take(&*sb.find_inode(key)?, wanted, folios)
@@ -49,7 +50,15 @@ fn take(inode: &Inode<Gfarm>, wanted: &Wanted, folios: &mut Folios) -> Option<(P
         return None;
     }
     let node = inode.data();
-    let changes = node.holds(wanted.id())?;
+    take_of_content(
+        || node.holds(wanted.id()),
+        || pages_of(inode, wanted, folios),
+    )
+}
+
+/// Takes the pages of an inode that are wanted, of whichever content they are; returns which, and
+/// the size in bytes.
+fn pages_of(inode: &Inode<Gfarm>, wanted: &Wanted, folios: &mut Folios) -> Option<(PageSet, u64)> {
     let size_bytes = inode.size();
     // CAST: From 64 bits to 64.
     let first = wanted.chunk().checked_mul(CHUNK_LEN / PAGE_SIZE as u64)?;
@@ -64,6 +73,5 @@ fn take(inode: &Inode<Gfarm>, wanted: &Wanted, folios: &mut Folios) -> Option<(P
         held = held.union(PageSet::range(page, taken.into()));
         next = u16::from(page).saturating_add(taken);
     }
-    // Pages that were taken before a change of the label are of the content before it, or after.
-    (node.holds(wanted.id()) == Some(changes)).then_some((held, size_bytes))
+    Some((held, size_bytes))
 }

@@ -32,7 +32,12 @@ use crate::{
     },
     proto::{
         attr::EntryName,
-        listing::Progress,
+        listing::{
+            Last,
+            Next,
+            Onward,
+            Progress, //
+        },
         name::Name, //
     }, //
 };
@@ -56,6 +61,8 @@ struct Part {
     /// The position of the first entry, and that behind the last one.
     first: u64,
     next: u64,
+    /// The entry that came last, if the reader goes on behind one.
+    last: Option<Last>,
     /// No entry follows.
     is_last: bool,
     /// What came up to here, from where the reader has begun to read.
@@ -77,6 +84,7 @@ impl Part {
     fn go_to(&mut self, at: u64) {
         if at != self.next {
             self.progress = Progress::NEW;
+            self.last = None;
         }
         self.clear(at);
     }
@@ -173,19 +181,35 @@ fn fetch(dir: &Inode<Gfarm>, part: &mut Part, at: u64, entries: &Entries<'_, Gfa
         part.is_last = true;
         return Ok(());
     }
-    let mut progress = part.progress;
-    let is_last = mount
-        .client()
-        .list(&place, at, PART_MAX, &mut progress, |entry, epoch| {
-            part.push(entry.name, mount.told(&Seen::of_entry(entry, epoch)))
-        });
-    // Also after an error: what was emitted before it hides the error from the reader, who comes
-    // again.
-    part.progress = progress;
-    // An answer that is not complete, or not believed, leaves nothing to emit.
-    part.is_last = is_last
-        .map_err(stale_if_gone)
-        .inspect_err(|_| part.clear(at))?;
+    let mut onward = Onward::new(part.last, at);
+    loop {
+        let begin = onward.position();
+        let mut progress = part.progress;
+        let listed =
+            mount.client().list(
+                &place,
+                begin,
+                PART_MAX,
+                &mut progress,
+                |entry, asked| match onward.entry(entry.name) {
+                    true => part.push(entry.name, mount.told(&Seen::of_entry(entry, asked))),
+                    false => Ok(()),
+                },
+            );
+        // Also after an error: what was emitted before it hides the error from the reader, who
+        // comes again.
+        part.progress = progress;
+        // An answer that is not complete, or not believed, leaves nothing to emit.
+        listed
+            .map_err(stale_if_gone)
+            .inspect_err(|_| part.clear(at))?;
+        if let Next::Read(last) = onward.end(begin, PART_MAX) {
+            part.last = last;
+            break;
+        }
+    }
+    // Nothing is new: the directory ends here.
+    part.is_last = part.next == at;
     for entry in &part.entries {
         // Without memory the name is looked up when it is used.
         let _ = remember(dir, &place, part.name(entry), &entry.told, entries);

@@ -9,7 +9,10 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
-use kernel_ext::sync::Completion;
+use kernel_ext::{
+    errno::ESTALE,
+    sync::Completion, //
+};
 use net_ext::Destination;
 use vfs_ext::{
     End,
@@ -20,6 +23,7 @@ use vfs_ext::{
 };
 
 use super::{
+    attributes::Told,
     node,
     node::Node,
     Gfarm, //
@@ -32,6 +36,7 @@ use crate::{
     net::{
         Ending,
         Pages,
+        Place,
         Stream, //
     },
     proto::{
@@ -40,6 +45,7 @@ use crate::{
             self,
             Gap, //
         },
+        identity::ContentId,
         name,
         setting::Setting, //
     }, //
@@ -58,6 +64,14 @@ impl Readers {
         count: 0,
         stream: None,
     };
+
+    /// Has those that have the file open go by another name, if there are any. May sleep.
+    pub(super) fn rename(&self, place: &Arc<Place>) -> Result {
+        match &self.stream {
+            Some(stream) => stream.rename(place),
+            None => Ok(()),
+        }
+    }
 
     /// Returns whether the file is open.
     pub(super) fn is_open(&self) -> bool {
@@ -81,12 +95,12 @@ impl OpenFile {
         let node = inode.data();
         let client = mount.client();
         let child = name::Name::new(name.bytes).map_err(|reason| Error::from(reason.errno()))?;
-        let place = node.found_at(&name.dir.data().place(), child)?;
-        let file = match Self::join(node, None) {
+        let place = node.place_of(&name.dir.data().place(), child)?;
+        let file = match Self::join(node) {
             Some(file) => {
                 client
                     .attributes(&place, |seen| mount.told(seen))
-                    .and_then(|told| node::observe(inode, &told))
+                    .and_then(|told| node::observe(inode, &told, &place))
                     .map_err(node::stale_if_gone)?;
                 file
             }
@@ -94,23 +108,55 @@ impl OpenFile {
                 let (stream, told) = client
                     .open(&place, &node.content, |seen| mount.told(seen))
                     .map_err(node::stale_if_gone)?;
-                node::observe(inode, &told)?;
-                Self::join(node, Some(stream)).ok_or(EIO)?
+                node::observe(inode, &told, &place)?;
+                Self::begin(node, stream, &told, &place)?
             }
         };
         node::drop_outdated(inode)?;
         Ok(Arc::new(file, GFP_KERNEL)?)
     }
 
-    /// Counts a reader, with the stream of those who have the file open, else with `stream`; `None`
-    /// if there is neither.
-    fn join(node: &Arc<Node>, stream: Option<Arc<Stream<Part>>>) -> Option<Self> {
+    /// Counts a reader, with its stream if no other task has opened the file meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// Returns `ESTALE` if the inode is another object's by now, which another task has found.
+    fn begin(
+        node: &Arc<Node>,
+        stream: Arc<Stream<Part>>,
+        told: &Told,
+        place: &Arc<Place>,
+    ) -> Result<Self> {
         let mut readers = node.readers.lock();
-        let stream = match &readers.stream {
-            Some(shared) => shared.clone(),
-            None => stream?,
+        if !node.content.is_of(&told.observed) {
+            return Err(ESTALE);
+        }
+        let is_first = !readers.is_open();
+        if is_first {
+            let known = node.place();
+            if !Arc::ptr_eq(&known, place) {
+                // It was found by this name since.
+                stream.rename(&known)?;
+            }
+            stream.begin(told.observed.asked.epoch);
+            readers.stream = Some(stream.clone());
+        }
+        readers.count += 1;
+        let stream = match (&readers.stream, is_first) {
+            (Some(shared), false) => shared.clone(),
+            _ => stream,
         };
-        readers.stream = Some(stream.clone());
+        drop(readers);
+        Ok(Self {
+            node: node.clone(),
+            stream,
+        })
+    }
+
+    /// Counts a reader, with the stream of those who have the file open; `None` if it is not open.
+    fn join(node: &Arc<Node>) -> Option<Self> {
+        let mut readers = node.readers.lock();
+        let stream = readers.stream.clone()?;
         readers.count += 1;
         Some(Self {
             node: node.clone(),
@@ -143,10 +189,11 @@ impl Drop for Waiter {
     }
 }
 
-/// The content of which other nodes have given pages.
+/// The content of which other nodes have given pages. From then on a label has its count of changes
+/// only while it is of that content (`proto::identity`).
 #[derive(Clone, Copy)]
 struct Given {
-    id: FileId,
+    file: FileId,
     /// The count of changes of the content.
     changes: u64,
     size_bytes: u64,
@@ -213,25 +260,34 @@ impl Part {
     /// Returns whether a content is the one that the pages hold.
     fn is_current(&self, given: &Given) -> bool {
         let inode = self.pages.subrequest().inode();
-        inode.data().holds(given.id) == Some(given.changes) && inode.size() == given.size_bytes
+        inode.data().is_at(given.changes) && inode.size() == given.size_bytes
+    }
+
+    /// Returns the content that other nodes are to be asked for; `None` if they are not.
+    fn shared(&self) -> Option<(ContentId, Given)> {
+        let inode = self.pages.subrequest().inode();
+        let (id, changes) = inode.data().content.shared()?;
+        let given = Given {
+            file: id.file,
+            changes,
+            size_bytes: inode.size(),
+        };
+        // Else its pages are about to be dropped.
+        self.is_current(&given).then_some((id, given))
+    }
+
+    /// Returns whether pages that nodes have given of `id` may be cached: the label is still the
+    /// one that they were asked for, which from now on no gfsd changes without a word.
+    fn may_keep(&self, id: &ContentId, given: &Given) -> bool {
+        let inode = self.pages.subrequest().inode();
+        self.is_current(given) && inode.data().content.give(id, given.changes)
     }
 
     /// Asks other nodes for the pages of a file; `None` if a device keeps its pages.
     fn ask(self, reads: Reads, owes: bool) -> Option<Self> {
-        let given = {
-            let inode = self.pages.subrequest().inode();
-            let (id, changes) = inode.data().content.current();
-            let size_bytes = inode.size();
-            Given {
-                id,
-                changes,
-                size_bytes,
-            }
-        };
-        if !self.is_current(&given) {
-            // Its pages are about to be dropped.
+        let Some((id, given)) = self.shared() else {
             return Some(self);
-        }
+        };
         let Self { pages, waiter, .. } = self;
         let part = |pages, notice| Self {
             pages,
@@ -244,12 +300,15 @@ impl Part {
             Ok(lent) => lent,
             Err(subrequest) => return Some(part(subrequest.into(), None)),
         };
-        let Given { id, size_bytes, .. } = given;
-        let (lent, notice) = reads.fill(lent, id, size_bytes, owes)?;
+        let (lent, notice) = reads.fill(lent, id, given.size_bytes, owes)?;
         let notice = notice.map(|notice| (reads, notice));
+        let is_given = (0..lent.pages()).any(|page| lent.is_filled(page));
         let mut part = part(lent.into_partial(), notice);
+        if !is_given {
+            return Some(part);
+        }
         // As with a gfsd: bytes are given to readers if the label is still the one asked for.
-        if part.is_current(&given) {
+        if part.may_keep(&id, &given) {
             part.given = Some(given);
             part.join();
             part.progress();
@@ -286,7 +345,7 @@ impl Pages for Part {
 
     fn announce(&mut self, id: FileId) {
         if let Some(given) = self.given {
-            if given.id != id || !self.is_current(&given) {
+            if given.file != id || !self.is_current(&given) {
                 self.forget();
             }
         }

@@ -9,13 +9,12 @@ use ferro_proto::{
     text::Escaped, //
 };
 use kernel::{
+    new_mutex,
     prelude::*,
     str::CString,
-    sync::Arc,
-    time::{
-        ClockSource,
-        RealTime,
-        NSEC_PER_SEC, //
+    sync::{
+        Arc,
+        Mutex, //
     }, //
 };
 use kernel_ext::{
@@ -25,15 +24,16 @@ use kernel_ext::{
         EHOSTUNREACH,
         EKEYEXPIRED,
         EKEYREJECTED,
+        ENOKEY,
         EPROTO,
         EPROTONOSUPPORT, //
     },
-    sync::SetOnce,
     text::c_string, //
 };
 use vfs_ext::{
     keyring,
     Entrance,
+    Judge,
     MountContext,
     Statistics, //
 };
@@ -56,6 +56,7 @@ use crate::{
         Reads, //
     },
     net::{
+        now_s,
         Client,
         Seen, //
     },
@@ -73,7 +74,10 @@ use crate::{
             SharedKey, //
         },
         options::Options,
-        owners::Mounter,
+        owners::{
+            Mounter,
+            Standing, //
+        },
         setting::Setting, //
     }, //
 };
@@ -87,6 +91,7 @@ forward_display! {
 const BLOCK_KIB: u32 = 4;
 
 /// The data of a mount.
+#[pin_data(PinnedDrop)]
 pub(crate) struct Mount {
     /// Dropped first: it asks the page cache.
     node: Option<Node>,
@@ -94,7 +99,8 @@ pub(crate) struct Mount {
     client: Arc<Client>,
     options: Arc<Options>,
     mounter: Mounter,
-    files: SetOnce<StateFiles>,
+    #[pin]
+    files: Mutex<Option<StateFiles>>,
 }
 
 impl Mount {
@@ -104,34 +110,54 @@ impl Mount {
         let servers = addresses(context, &options)?;
         let entrance = Arc::new(Entrance::new(), GFP_KERNEL)?;
         let node = node(context, &options, &entrance)?;
-        let mut key = shared_key(context, &options)?;
-        let client = Client::connect(context.namespace()?, servers, options.clone(), &key);
-        keyring::wipe(&mut key.secret);
+        let key = find_key(&options).inspect_err(|error| {
+            let description = Escaped(options.key().unwrap_or(options.user()));
+            context.fail(fmt!(
+                "no valid key for {description} in the keyrings of who mounts ({error:?})"
+            ));
+        })?;
+        let key = checked_key(context, key)?;
+        let client = Client::connect(context.namespace()?, servers, options.clone(), key);
         let client = client.inspect_err(|error| {
             let source = Escaped(context.source().unwrap_or_default().to_bytes());
             context.fail(fmt!("gfmd at {source}: {} ({error:?})", reason(*error)));
         })?;
         let (uid, gid) = context.mounter();
-        let mount = Arc::new(
-            Self {
+        Arc::pin_init(
+            pin_init!(Self {
                 node,
                 entrance,
                 client,
                 options,
                 mounter: Mounter { uid, gid },
-                files: SetOnce::new(),
-            },
+                files <- new_mutex!(None, "Mount::files"),
+            }),
             GFP_KERNEL,
-        )?;
-        Ok(mount)
+        )
+    }
+
+    /// Takes the key that the keyrings of who remounts have now; without one it stays.
+    pub(super) fn renew_key(&self, context: &MountContext<'_>) -> Result {
+        match find_key(&self.options) {
+            Err(ENOKEY) => Ok(()),
+            key => self.client.renew(checked_key(context, key?)?),
+        }
     }
 
     /// Makes the files of the mount below `/proc/fs/gfarm`.
     pub(super) fn publish(&self, device_minor: u32) -> Result {
         let view = self.node.as_ref().map(Node::view);
         let files = StateFiles::new(device_minor, &self.client, view)?;
-        self.files.populate(files);
+        *self.files.lock() = Some(files);
         Ok(())
+    }
+
+    /// Removes them. The number of the device may be another mount's from then on. Sleeps: waits
+    /// for who reads them.
+    pub(super) fn withdraw(&self) {
+        let files = self.files.lock().take();
+        // Not under the lock.
+        drop(files);
     }
 
     pub(super) fn client(&self) -> &Arc<Client> {
@@ -152,11 +178,13 @@ impl Mount {
         }
     }
 
-    /// Has no read wait for another node any more.
+    /// Has no read wait any more: no file is open, and what is read ahead is of no use.
     pub(super) fn end_reads(&self) {
+        // First: what waits for another node asks the file servers then.
         if let Some(node) = &self.node {
             node.end_reads();
         }
+        self.client.close();
     }
 
     pub(super) fn entrance(&self) -> &Entrance<Gfarm> {
@@ -165,6 +193,19 @@ impl Mount {
 
     pub(super) fn options(&self) -> &Options {
         &self.options
+    }
+
+    /// Returns by what is decided what a local user may do.
+    ///
+    /// # Errors
+    ///
+    /// Returns `EACCES` if the user may not use the mount.
+    pub(super) fn judge(&self, user: u32) -> Result<Judge> {
+        match self.mounter.standing(user, &self.options) {
+            Standing::Own => Ok(Judge::Server),
+            Standing::Other => Ok(Judge::Attributes),
+            Standing::Stranger => Err(EACCES),
+        }
     }
 
     /// Returns what gfmd has told of an object, as this mount shows it.
@@ -191,8 +232,9 @@ impl Mount {
     }
 }
 
-impl Drop for Mount {
-    fn drop(&mut self) {
+#[pinned_drop]
+impl PinnedDrop for Mount {
+    fn drop(self: Pin<&mut Self>) {
         self.client.close();
     }
 }
@@ -217,31 +259,34 @@ fn addresses(context: &MountContext<'_>, options: &Options) -> Result<KVec<Socke
     Ok(addresses)
 }
 
-/// Returns the key from the keyrings of who mounts.
-fn shared_key(context: &MountContext<'_>, options: &Options) -> Result<SharedKey> {
+/// Returns the key of the mount's user in the keyrings of the current task.
+fn find_key(options: &Options) -> Result<keyring::Key> {
     let description = match options.key() {
         Some(key) => c_string(key)?,
         None => CString::try_from_fmt(fmt!("gfarm:{}", Escaped(options.user())))?,
     };
-    let key = match keyring::with_key(&description, SharedKey::parse) {
-        Ok(Ok(key)) => key,
-        Ok(Err(reason)) => {
+    keyring::Key::find(&description)
+}
+
+/// Returns a key if it is of use at this time, and says why it is not.
+fn checked_key(context: &MountContext<'_>, key: keyring::Key) -> Result<Arc<keyring::Key>> {
+    let is_expired = key.read(|bytes| {
+        SharedKey::parse(bytes).map(|mut key| {
+            keyring::wipe(&mut key.secret);
+            key.is_expired(now_s())
+        })
+    });
+    match is_expired? {
+        Ok(false) => Ok(Arc::new(key, GFP_KERNEL)?),
+        Ok(true) => {
+            context.fail(fmt!("key has expired: run gfkey -c"));
+            Err(EKEYEXPIRED)
+        }
+        Err(reason) => {
             context.fail(fmt!("{reason}"));
-            return Err(EKEYREJECTED);
+            Err(EKEYREJECTED)
         }
-        Err(error) => {
-            let description = Escaped(options.key().unwrap_or(options.user()));
-            context.fail(fmt!(
-                "no valid key for {description} in the keyrings of who mounts ({error:?})"
-            ));
-            return Err(error);
-        }
-    };
-    if key.is_expired(now_s()) {
-        context.fail(fmt!("key has expired: run gfkey -c"));
-        return Err(EKEYEXPIRED);
     }
-    Ok(key)
 }
 
 /// Makes the mount a node of the cooperative cache, if it is to be one. Its stack is not below that
@@ -285,6 +330,7 @@ fn node(
         serving: u16::try_from(options.get(Setting::IbNumRrpc)).map_err(|_| EINVAL)?,
         asking: u16::try_from(options.get(Setting::IbNumSrpc)).map_err(|_| EINVAL)?,
         timeout_us_max: options.get(Setting::CcTimeoutMs).saturating_mul(1000),
+        read_us: u64::from(options.get(Setting::CcWaitMs)).saturating_mul(1000),
         rate_bytes: u64::from(options.get(Setting::CcShare)) << 20,
     };
     let pages = Arc::new(CachedPages(entrance.clone()), GFP_KERNEL)?;
@@ -318,9 +364,4 @@ fn reason(error: Error) -> &'static str {
         ECONNRESET => "server has ended the connection",
         _ => "connecting failed",
     }
-}
-
-/// Returns the seconds since 1970.
-fn now_s() -> u64 {
-    u64::try_from(RealTime::ktime_get() / NSEC_PER_SEC).unwrap_or(0)
 }

@@ -30,6 +30,10 @@ use crate::{
     }, //
 };
 
+/// The number of inodes of one number that a look-up meets before it gives up: others make new ones
+/// meanwhile.
+const INODES_MAX: usize = 4;
+
 /// Returns the root, and makes the files of the mount.
 pub(super) fn root(sb: &SuperBlock<Gfarm>) -> Result<InodeRef<'_, Gfarm>> {
     let mount = sb.data();
@@ -41,7 +45,7 @@ pub(super) fn root(sb: &SuperBlock<Gfarm>) -> Result<InodeRef<'_, Gfarm>> {
     if root.kind() != Kind::Directory {
         return Err(EIO);
     }
-    node::observe(&root, &told)?;
+    node::observe(&root, &told, &place)?;
     mount.publish(sb.device_minor())?;
     Ok(root)
 }
@@ -53,13 +57,19 @@ pub(super) fn inode<'a>(
     name: name::Name<'_>,
     told: &Told,
 ) -> Result<InodeRef<'a, Gfarm>> {
-    let inode = dir.super_block().inode(told.key(), &told.attributes, || {
-        let place = Place::new(parent, name, told.observed.id.inum)?;
-        Node::new(place, told)
-    })?;
-    node::observe(&inode, told)?;
-    inode.data().found_at(parent, name)?;
-    Ok(inode)
+    for _ in 0..INODES_MAX {
+        let inode = dir.super_block().inode(told.key(), &told.attributes, || {
+            let place = Place::new(parent, name, told.observed.id.inum)?;
+            Node::new(place, told)
+        })?;
+        let place = inode.data().place_of(parent, name)?;
+        match node::observe(&inode, told, &place) {
+            // Those that have it open keep it; from now on it is not found by its number.
+            Err(ESTALE) if inode.kind() == Kind::Regular => inode.unhash(),
+            observed => return observed.map(|()| inode),
+        }
+    }
+    Err(ESTALE)
 }
 
 /// Looks up a name that the kernel does not know.
@@ -116,11 +126,10 @@ fn confirm(
     if inode.key() != told.key() {
         return Ok(Validity::Gone);
     }
-    match node::observe(inode, told) {
-        Ok(()) => {}
-        Err(ESTALE) => return Ok(Validity::Gone),
-        Err(error) => return Err(error),
+    let place = inode.data().place_of(parent, name)?;
+    match node::observe(inode, told, &place) {
+        Ok(()) => Ok(Validity::Confirmed),
+        Err(ESTALE) => Ok(Validity::Gone),
+        Err(error) => Err(error),
     }
-    inode.data().found_at(parent, name)?;
-    Ok(Validity::Confirmed)
 }

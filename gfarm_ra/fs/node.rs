@@ -18,6 +18,7 @@ use kernel::{
 };
 use kernel_ext::{
     errno::ESTALE,
+    new_turns,
     sync::{
         atomic::{
             AtomicU64,
@@ -26,10 +27,12 @@ use kernel_ext::{
                 Release, //
             }, //
         },
-        SetOnce, //
+        SetOnce,
+        Turns, //
     }, //
 };
 use vfs_ext::{
+    Attributes,
     Freshness,
     Inode, //
 };
@@ -45,8 +48,10 @@ use crate::{
         Place, //
     },
     proto::{
-        attr::FileId,
-        identity::Change,
+        identity::{
+            Change,
+            ContentId, //
+        },
         name::Name,
         setting::Setting, //
     }, //
@@ -59,13 +64,12 @@ pub(crate) struct Node {
     pub(super) content: Arc<Content>,
     #[pin]
     known: SpinLock<Known>,
-    /// Locked while pages are being dropped and while attributes are set: those of an earlier
-    /// observation do not overwrite a later one, and no page is seen with the size of another
-    /// content.
+    /// A task has its turn while it drops pages and sets attributes: no page is seen with the size
+    /// of another content. It may last as long as reads of the pages wait for a gfsd.
     #[pin]
-    pages: Mutex<()>,
-    /// The count of changes of the content at which the pages were dropped last; changed under the
-    /// lock of the pages.
+    pages: Turns,
+    /// The count of changes of the content at which the pages were dropped last; changed in a turn
+    /// of the pages.
     dropped_at: AtomicU64,
     /// Who has it open.
     #[pin]
@@ -80,6 +84,19 @@ struct Known {
     place: Arc<Place>,
     /// When its attributes were told.
     since: Option<Instant<Monotonic>>,
+    /// The size of the content of the label, in bytes, as long as the attributes that were told
+    /// with it are not shown.
+    told_size: Option<u64>,
+}
+
+impl Known {
+    fn new(place: Arc<Place>) -> Self {
+        Self {
+            place,
+            since: None,
+            told_size: None,
+        }
+    }
 }
 
 impl Node {
@@ -89,8 +106,8 @@ impl Node {
         Arc::pin_init(
             pin_init!(Self {
                 content,
-                known <- new_spinlock!(Known { place, since: None }, "Node::known"),
-                pages <- new_mutex!((), "Node::pages"),
+                known <- new_spinlock!(Known::new(place), "Node::known"),
+                pages <- new_turns!("Node::pages"),
                 dropped_at: AtomicU64::new(0),
                 readers <- new_mutex!(Readers::NONE, "Node::readers"),
                 target: SetOnce::new(),
@@ -104,25 +121,54 @@ impl Node {
         self.known.lock().place.clone()
     }
 
-    /// The inode was found here: requests go by this name from now on, as long as it is not found
-    /// by another one. Returns the place. The root stays where it is, also if a server says that
-    /// it is in one of its directories.
-    pub(super) fn found_at(&self, parent: &Arc<Place>, name: Name<'_>) -> Result<Arc<Place>> {
+    /// Returns the place of this name, at which something was found that may be the inode's object.
+    /// The root stays where it is, also if a server says that it is in one of its directories.
+    pub(super) fn place_of(&self, parent: &Arc<Place>, name: Name<'_>) -> Result<Arc<Place>> {
         let known = self.place();
         if known.is_root() || known.is(parent, name) {
             return Ok(known);
         }
-        let place = Place::new(parent, name, self.content.inum())?;
+        Place::new(parent, name, self.content.inum())
+    }
+
+    /// The object was found here: requests go by this name from now on, as long as it is not found
+    /// by another one.
+    fn found_at(&self, place: &Arc<Place>, readers: &Readers) -> Result {
+        if Arc::ptr_eq(&self.place(), place) {
+            return Ok(());
+        }
+        readers.rename(place)?;
         let before = core::mem::replace(&mut self.known.lock().place, place.clone());
         // Not under the lock: this may be the last reference.
         drop(before);
-        Ok(place)
+        Ok(())
     }
 
-    /// Returns how often the content has changed, if the pages are those of the content `id`.
-    pub(super) fn holds(&self, id: FileId) -> Option<u64> {
-        let changes = self.content.changes_of(id)?;
-        (self.dropped_at.load(Acquire) == changes).then_some(changes)
+    /// Returns how often the content has changed, if the pages are those of the content `id`,
+    /// and may be given to others.
+    pub(super) fn holds(&self, id: ContentId) -> Option<u64> {
+        let (shared, changes) = self.content.shared()?;
+        let is_it = shared == id && self.dropped_at.load(Acquire) == changes;
+        is_it.then_some(changes)
+    }
+
+    /// Returns whether the content has this count of changes, and the pages are those of it, and
+    /// may be given to others.
+    pub(super) fn is_at(&self, changes: u64) -> bool {
+        let shared = self.content.shared();
+        shared.is_some_and(|(_, now)| now == changes) && self.dropped_at.load(Acquire) == changes
+    }
+
+    /// Sets attributes. A gfsd that tells of a smaller size meanwhile has pages end there with
+    /// zeroes: see [`take_live_size`].
+    fn set(&self, inode: &Inode<Gfarm>, attributes: &Attributes) -> Result {
+        let _known = self.known.lock();
+        let (_, live) = self.content.live();
+        let size = live.map_or(attributes.size, |live| live.min(attributes.size));
+        inode.set_attributes(&Attributes {
+            size,
+            ..*attributes
+        })
     }
 
     /// Returns whether the attributes were told less than `max_s` seconds ago.
@@ -132,21 +178,42 @@ impl Node {
     }
 }
 
-/// Takes what gfmd tells of the object of `inode`. Pages of another content are dropped together
-/// with the change of the size: none is read up to the size of the other.
+/// Takes what gfmd tells of what was found at `place`, perhaps the object of `inode`. Pages of
+/// another content are dropped together with the change of the size: none is read up to the size of
+/// the other.
 ///
 /// # Errors
 ///
-/// Returns `ESTALE` if it is another object, or `EBUSY` if a page could not be dropped.
-pub(super) fn observe(inode: &Inode<Gfarm>, told: &Told) -> Result {
+/// Returns `ESTALE` if it is another object, or may be one, `EBUSY` if a page could not be dropped,
+/// `ERESTARTSYS` or `EINTR` when the task is killed, or `ENOMEM`.
+pub(super) fn observe(inode: &Inode<Gfarm>, told: &Told, place: &Arc<Place>) -> Result {
     let node = inode.data();
-    let _turn = node.pages.lock();
-    match node.content.observe(told.observed) {
+    let _turn = node.pages.take()?;
+    let change = {
+        let readers = node.readers.lock();
+        let is_its_name = || node.place().is_same(place);
+        let change = node
+            .content
+            .observe(told.observed, readers.is_open().then(is_its_name));
+        if matches!(change, Change::Same | Change::Rewritten) {
+            node.found_at(place, &readers)?;
+        }
+        change
+    };
+    match change {
         Change::Same | Change::Rewritten => {
+            if !node.content.shows(told.observed.asked) {
+                // Another task has taken the answer to a later question meanwhile.
+                return Ok(());
+            }
             let mut attributes = told.attributes;
+            // If this task is killed now, another one drops the pages.
+            node.known.lock().told_size = Some(attributes.size);
             attributes.size = drop_pages(inode, attributes.size)?;
-            inode.set_attributes(&attributes)?;
-            node.known.lock().since = Some(Instant::now());
+            node.set(inode, &attributes)?;
+            node.content.showed(told.observed.asked);
+            let mut known = node.known.lock();
+            (known.since, known.told_size) = (Some(Instant::now()), None);
             Ok(())
         }
         Change::Overtaken => Ok(()),
@@ -155,10 +222,12 @@ pub(super) fn observe(inode: &Inode<Gfarm>, told: &Told) -> Result {
 }
 
 /// Takes a smaller size that a gfsd has told. A larger one has to wait for who drops the pages: the
-/// last one ends with zeroes. Does not take the lock of the pages: the task that drops them waits
+/// last one ends with zeroes. Takes no turn of the pages: the task that drops them waits
 /// for reads to end, and this is the end of one.
 pub(super) fn take_live_size(inode: &Inode<Gfarm>) {
-    if let (_, Some(size)) = inode.data().content.live() {
+    let node = inode.data();
+    let _known = node.known.lock();
+    if let (_, Some(size)) = node.content.live() {
         if size < inode.size() {
             inode.set_size(size);
         }
@@ -170,19 +239,22 @@ pub(super) fn take_live_size(inode: &Inode<Gfarm>) {
 ///
 /// # Errors
 ///
-/// Returns `EBUSY` if a page could not be dropped.
+/// Returns `EBUSY` if a page could not be dropped, `ERESTARTSYS` or `EINTR` when the task is
+/// killed.
 pub(super) fn drop_outdated(inode: &Inode<Gfarm>) -> Result {
     let node = inode.data();
     if node.dropped_at.load(Acquire) == node.content.changes() {
         return Ok(());
     }
-    let _turn = node.pages.lock();
-    drop_pages(inode, inode.size())?;
+    let _turn = node.pages.take()?;
+    let told_size = node.known.lock().told_size;
+    drop_pages(inode, told_size.unwrap_or(inode.size()))?;
     Ok(())
 }
 
-/// The same, for who has locked the pages; also if the size grows. Returns the size: what a gfsd
-/// has told, which knows that of a file that is being written better than gfmd, else `told`.
+/// Does [`drop_outdated`] for a task that has the turn of the pages, also if the size grows.
+/// Returns the size that a gfsd has told, which knows that of a file that is being written better
+/// than gfmd, else `told`.
 fn drop_pages(inode: &Inode<Gfarm>, told: u64) -> Result<u64> {
     let node = inode.data();
     let (changes, live) = node.content.live();
@@ -202,28 +274,26 @@ pub(super) fn stale_if_gone(error: Error) -> Error {
     }
 }
 
-/// Asks gfmd for the attributes of an inode, if they are too old.
-pub(super) fn refresh(inode: &Inode<Gfarm>, freshness: Freshness) -> Result {
+/// Asks gfmd for the attributes of an inode, if they are too old. Returns whether it was asked.
+pub(super) fn refresh(inode: &Inode<Gfarm>, freshness: Freshness) -> Result<bool> {
     let sb = inode.super_block();
     let mount = sb.data();
     let node = inode.data();
     let max_s = match freshness {
-        Freshness::Any => return Ok(()),
+        Freshness::Any => return Ok(false),
         Freshness::Forced => 0,
         Freshness::Default => mount.options().get(Setting::Actimeo),
     };
     if node.is_fresh(max_s) {
-        return Ok(());
+        return Ok(false);
     }
-    let asked = mount
-        .client()
-        .attributes(&node.place(), |seen| mount.told(seen))
-        .and_then(|told| observe(inode, &told))
-        .map_err(stale_if_gone);
-    match asked {
+    let place = node.place();
+    let told = mount.client().attributes(&place, |seen| mount.told(seen));
+    match told.map_err(stale_if_gone) {
         // Its name is gone, and it can still be read by those who have it open.
-        Err(ESTALE) if node.readers.lock().is_open() => Ok(()),
-        result => result,
+        Err(ESTALE) if node.readers.lock().is_open() => Ok(true),
+        // Another object under its name and number is an error for these as well.
+        told => observe(inode, &told?, &place).map(|()| true),
     }
 }
 

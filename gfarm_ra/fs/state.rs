@@ -23,23 +23,31 @@ use crate::{
     net::Client,
     proto::cache::{
         address::Address,
+        breaker::Cut,
         counter::Counter, //
     }, //
 };
 
 forward_display! {
     Address,
+    Cut,
 }
 
-/// `status`: whom the mount is connected with.
+/// `status`: whom the mount is connected with, and whether it asks other nodes.
 struct Status {
     client: Arc<Client>,
+    node: Option<View>,
 }
 
 impl Show for Status {
     fn show(&self, file: &SeqFile) -> Result {
         self.client
             .describe(&mut |line| seq_print!(file, "{line}\n"));
+        match self.node.as_ref().map(View::cut) {
+            Some(Some(cut)) => seq_print!(file, "cache: no node is asked: {cut}\n"),
+            Some(None) => seq_print!(file, "cache: nodes are asked\n"),
+            None => {}
+        }
         Ok(())
     }
 }
@@ -113,7 +121,13 @@ impl StateFiles {
         let directory = Directory::new(&name, None)?;
         let client = client.clone();
         let counters = Arc::new(Counters(client.clone()), GFP_KERNEL)?;
-        let status = Arc::new(Status { client }, GFP_KERNEL)?;
+        let status = Arc::new(
+            Status {
+                client,
+                node: node.clone(),
+            },
+            GFP_KERNEL,
+        )?;
         let module = &crate::THIS_MODULE;
         let (addresses, of_node) = match node {
             Some(view) => {

@@ -19,6 +19,7 @@ use kernel_ext::{
     sync::{
         atomic::{
             AtomicBool,
+            AtomicU64,
             Ordering, //
         },
         Completion, //
@@ -28,6 +29,7 @@ use kernel_ext::{
 use super::setup::Trouble;
 use crate::proto::{
     gfm::Fd,
+    identity::Asked,
     name::Path,
     operation::ReplyError,
     question::{
@@ -63,6 +65,8 @@ pub(super) struct Call {
     done: Completion,
     /// No task waits for the answer.
     is_abandoned: AtomicBool,
+    /// The number of the question, see [`Asked`].
+    number: AtomicU64,
 }
 
 /// The state of a call.
@@ -108,6 +112,7 @@ impl Call {
                     state <- new_mutex!(state, "Call::state"),
                     done <- Completion::new(),
                     is_abandoned: AtomicBool::new(false),
+                    number: AtomicU64::new(0),
                 }),
                 GFP_KERNEL,
             )?;
@@ -172,6 +177,11 @@ impl Call {
         self.is_abandoned.load(Ordering::SeqCst)
     }
 
+    /// Gives the call its place among the questions of the mount.
+    pub(super) fn set_number(&self, number: u64) {
+        self.number.store(number, Ordering::Relaxed);
+    }
+
     /// Waits for the answer. Sleeps, killable.
     pub(super) fn wait(&self) -> Result {
         self.done.wait_killable()
@@ -216,7 +226,7 @@ impl Call {
         self.state.lock().progress = None;
     }
 
-    /// Reads the answer, once: `each` gets each part, and the process that has told it.
+    /// Reads the answer, once: `each` gets each part, and the question that it answers.
     ///
     /// # Errors
     ///
@@ -224,16 +234,19 @@ impl Call {
     /// the names lead elsewhere.
     pub(super) fn read(
         &self,
-        mut each: impl FnMut(Part<'_>, u32) -> Result,
+        mut each: impl FnMut(Part<'_>, Asked) -> Result,
     ) -> Result<(), Trouble> {
         let mut state = self.state.lock();
         state.outcome?;
         let question = Question::new(state.kind, checked(&self.path)?);
-        let epoch = state.epoch;
+        let asked = Asked {
+            epoch: state.epoch,
+            number: self.number.load(Ordering::Relaxed),
+        };
         // `each` may sleep, so it does not run under the lock.
         let bytes = core::mem::take(&mut state.answer);
         drop(state);
-        let result = read(&question, &bytes, &mut |part| each(part, epoch));
+        let result = read(&question, &bytes, &mut |part| each(part, asked));
         // A long one is not kept: an open file has its call as long as it is open.
         if bytes.capacity() <= ANSWER_LEN {
             self.state.lock().answer = bytes;

@@ -21,6 +21,7 @@ use kernel_ext::{
     memory, //
 };
 use net_ext::Namespace;
+use vfs_ext::keyring;
 
 use super::{
     call::Call,
@@ -28,6 +29,7 @@ use super::{
         Content,
         Seen, //
     },
+    descriptors::Descriptors,
     hosts::Hosts,
     link::Link,
     page_source::Pages,
@@ -48,7 +50,7 @@ use crate::proto::{
     error::GfarmError,
     gfm::Usage,
     gfmd::PAUSE_MS_MAX,
-    key::SharedKey,
+    identity::Asked,
     listing::Progress,
     name::Name,
     options::Options,
@@ -67,6 +69,7 @@ pub(crate) struct Client {
     setup: Arc<Setup>,
     link: Arc<Link>,
     hosts: Arc<Hosts>,
+    descriptors: Arc<Descriptors>,
 }
 
 impl Client {
@@ -81,12 +84,19 @@ impl Client {
         namespace: Namespace,
         servers: KVec<SocketAddr>,
         options: Arc<Options>,
-        key: &SharedKey,
+        key: Arc<keyring::Key>,
     ) -> Result<Arc<Self>> {
         let setup = Setup::new(namespace, options, key)?;
-        let link = Link::new(&setup, servers)?;
+        let descriptors = Descriptors::new(&setup)?;
+        let link = Link::new(&setup, &descriptors, servers)?;
         let hosts = Hosts::new(&setup)?;
-        let this = Arc::new(Self { setup, link, hosts }, GFP_KERNEL)?;
+        let this = Self {
+            setup,
+            link,
+            hosts,
+            descriptors,
+        };
+        let this = Arc::new(this, GFP_KERNEL)?;
         this.link.connect_first()?;
         Ok(this)
     }
@@ -105,12 +115,12 @@ impl Client {
         let call = Call::new(Kind::Attributes, dir.path(Some(name))?)?;
         let mut take = Some(take);
         let (mut is_it, mut result) = (true, None);
-        let found = self.ask(&call, Kind::Attributes, |part, epoch| {
+        let found = self.ask(&call, Kind::Attributes, |part, asked| {
             match part {
                 // The last one is that of the name.
                 Part::Directory(id) => is_it = dir.is_inum(id.inum),
                 Part::Attr(attr) if is_it => {
-                    result = take.take().map(|take| take(&Seen { attr, epoch }));
+                    result = take.take().map(|take| take(&Seen { attr, asked }));
                 }
                 _ => {}
             }
@@ -137,11 +147,11 @@ impl Client {
         let call = Call::new(Kind::Attributes, place.path(None)?)?;
         let mut take = Some(take);
         let mut result = None;
-        self.ask(&call, Kind::Attributes, |part, epoch| {
+        self.ask(&call, Kind::Attributes, |part, asked| {
             match part {
                 Part::Attr(attr) if !place.is_inum(attr.id.inum) => return Err(ESTALE),
                 Part::Attr(attr) => {
-                    result = take.take().map(|take| take(&Seen { attr, epoch }));
+                    result = take.take().map(|take| take(&Seen { attr, asked }));
                 }
                 _ => {}
             }
@@ -167,8 +177,8 @@ impl Client {
         Ok(target)
     }
 
-    /// Reads the entries of a directory from position `at` on, at most `max`, and returns whether
-    /// there are none behind them. Each is given to `take` with the process that has told it, after
+    /// Reads the entries of a directory from position `at` on, at most `max`, and returns their
+    /// number. Each is given to `take` with the question that it answers, after
     /// all have come.
     ///
     /// # Errors
@@ -180,19 +190,19 @@ impl Client {
         at: u64,
         max: u32,
         progress: &mut Progress,
-        mut take: impl FnMut(&DirEntry<'_>, u32) -> Result,
-    ) -> Result<bool> {
+        mut take: impl FnMut(&DirEntry<'_>, Asked) -> Result,
+    ) -> Result<u32> {
         let kind = Kind::List { at, max };
         let call = Call::new(kind, dir.path(None)?)?;
         let mut count = 0;
         progress.begin();
-        self.ask(&call, kind, |part, epoch| {
+        self.ask(&call, kind, |part, asked| {
             match part {
                 Part::Object(opened) if !dir.is_inum(opened.id.inum) => return Err(ESTALE),
                 Part::Count(entries) => count = entries,
                 Part::Entry(entry) => {
                     progress.entry(entry.name);
-                    take(&entry, epoch)?;
+                    take(&entry, asked)?;
                 }
                 _ => {}
             }
@@ -200,13 +210,14 @@ impl Client {
         })
         .map_err(|trouble| trouble.error)?;
         let next = at.saturating_add(count.into());
-        progress.end(next, count).map_err(|endless| {
+        let ended = progress.end(next, count).map_err(|endless| {
             if let Some(_suppressed) = LOG.allow() {
                 let (inum, endless) = (dir.inum(), Shown(endless));
                 pr_warn!("gfmd has told of inode {inum}: {endless}\n");
             }
             EIO
-        })
+        });
+        ended.map(|_| count)
     }
 
     /// Asks how full the file system is.
@@ -248,6 +259,15 @@ impl Client {
         Ok((stream, result.ok_or(EIO)?))
     }
 
+    /// Logs in with another key from now on. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// Returns `EKEYREJECTED` if it is malformed, or why the keyring does not give it.
+    pub(crate) fn renew(&self, key: Arc<keyring::Key>) -> Result {
+        self.setup.key.replace(key)
+    }
+
     /// Has all requests and reads fail that wait now, as `umount -f` asks.
     pub(crate) fn interrupt(&self) {
         self.setup.interrupt();
@@ -285,6 +305,7 @@ impl Client {
                 processes
             ));
         }
+        line(fmt!("key expires in {} s", self.setup.key.left_s()));
         self.hosts.for_each(|name, connections| {
             line(fmt!("gfsd {} connections {}", Escaped(name), connections));
         });
@@ -298,19 +319,24 @@ impl Client {
         &self.link
     }
 
-    pub(super) fn hosts(&self) -> &Hosts {
+    pub(super) fn descriptors(&self) -> &Arc<Descriptors> {
+        &self.descriptors
+    }
+
+    pub(super) fn hosts(&self) -> &Arc<Hosts> {
         &self.hosts
     }
 
     /// Asks, again if gfmd says that it can answer later, and reads the answer: `each` gets each
-    /// part, and the process that has told it. An answer like that ends before the part that
+    /// part, and the question that it answers. An answer like that ends before the part that
     /// counts.
     fn ask(
         &self,
         call: &Arc<Call>,
         kind: Kind,
-        mut each: impl FnMut(Part<'_>, u32) -> Result,
+        mut each: impl FnMut(Part<'_>, Asked) -> Result,
     ) -> Result<(), Trouble> {
+        self.setup.key.warn(self.setup.options.user());
         memory::without_io(|| {
             let interrupts = self.setup.interrupts();
             let begun_ms = self.setup.now_ms();
@@ -339,6 +365,8 @@ impl Client {
 impl Drop for Client {
     fn drop(&mut self) {
         self.close();
+        // An open file has a reference to this, so none gives a connection back any more.
+        self.hosts.close();
     }
 }
 

@@ -19,10 +19,13 @@ use crate::proto::{
     },
     gfs::LiveAttr,
     identity::{
+        Asked,
         Change,
         Closed,
+        ContentId,
         Label,
         Observation,
+        Opening,
         Ticket,
         Verdict, //
     },
@@ -34,16 +37,16 @@ use crate::proto::{
 pub(crate) struct Seen<'a> {
     /// Its attributes.
     pub(crate) attr: Attr<'a>,
-    /// The process by which it was observed.
-    pub(crate) epoch: u32,
+    /// The question.
+    pub(crate) asked: Asked,
 }
 
 impl<'a> Seen<'a> {
     /// Returns what an entry of a directory tells.
-    pub(crate) fn of_entry(entry: &DirEntry<'a>, epoch: u32) -> Self {
+    pub(crate) fn of_entry(entry: &DirEntry<'a>, asked: Asked) -> Self {
         Self {
             attr: entry.attr,
-            epoch,
+            asked,
         }
     }
 
@@ -51,8 +54,9 @@ impl<'a> Seen<'a> {
     pub(crate) fn observation(&self) -> Observation {
         Observation {
             id: self.attr.id,
+            mtime: self.attr.mtime,
             file_type: self.attr.mode.file_type,
-            epoch: self.epoch,
+            asked: self.asked,
         }
     }
 }
@@ -78,9 +82,39 @@ impl Content {
         self.label.lock().id().inum
     }
 
-    /// Takes what gfmd tells.
-    pub(crate) fn observe(&self, seen: Observation) -> Change {
-        self.label.lock().observe(seen)
+    /// Takes what gfmd tells by a name, see [`Label::observe`].
+    pub(crate) fn observe(&self, seen: Observation, open: Option<bool>) -> Change {
+        self.label.lock().observe(seen, open)
+    }
+
+    /// Returns a new stream.
+    pub(super) fn opening(&self) -> Opening {
+        self.label.lock().opening()
+    }
+
+    /// Takes note that the file is open by a stream, see [`Label::begin`].
+    pub(super) fn begin(&self, opening: Opening, epoch: u32) {
+        self.label.lock().begin(opening, epoch);
+    }
+
+    /// Takes note of the process in which gfmd holds the descriptor of a stream, if it does.
+    pub(super) fn hold(&self, opening: Opening, epoch: Option<u32>) {
+        self.label.lock().hold(opening, epoch);
+    }
+
+    /// Returns whether attributes are to be shown, see [`Label::shows`].
+    pub(crate) fn shows(&self, asked: Asked) -> bool {
+        self.label.lock().shows(asked)
+    }
+
+    /// Takes note that attributes are shown, see [`Label::showed`].
+    pub(crate) fn showed(&self, asked: Asked) {
+        self.label.lock().showed(asked);
+    }
+
+    /// Returns whether it is of the object that was opened, see [`Label::is_of`].
+    pub(crate) fn is_of(&self, opened: &Observation) -> bool {
+        self.label.lock().is_of(opened)
     }
 
     /// Takes what a gfsd tells.
@@ -108,16 +142,16 @@ impl Content {
         self.label.lock().changes()
     }
 
-    /// Returns the content, and how often it has changed.
-    pub(crate) fn current(&self) -> (FileId, u64) {
+    /// Returns the content that other nodes may have, see [`Label::shared`], and how often it has
+    /// changed.
+    pub(crate) fn shared(&self) -> Option<(ContentId, u64)> {
         let label = self.label.lock();
-        (label.id(), label.changes())
+        label.shared().map(|id| (id, label.changes()))
     }
 
-    /// Returns how often the content has changed, if it is `id` now.
-    pub(crate) fn changes_of(&self, id: FileId) -> Option<u64> {
-        let label = self.label.lock();
-        (label.id() == id).then(|| label.changes())
+    /// Takes note that other nodes have given pages, see [`Label::give`].
+    pub(crate) fn give(&self, id: &ContentId, changes: u64) -> bool {
+        self.label.lock().give(id, changes)
     }
 
     /// Returns how often the content has changed, and the size in bytes that a gfsd has told of it

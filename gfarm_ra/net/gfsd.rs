@@ -13,13 +13,10 @@ use kernel::{
 };
 use kernel_ext::{
     errno::ENOTCONN,
-    new_wait_queue,
+    new_turns,
     sync::{
-        atomic::{
-            AtomicBool,
-            Ordering, //
-        },
-        WaitQueue, //
+        self,
+        Turns, //
     }, //
 };
 use net_ext::TcpStream;
@@ -79,10 +76,8 @@ pub(super) struct Connection {
     socket: Arc<TcpStream>,
     #[pin]
     machine: SpinLock<Gfsd>,
-    /// A [`Turn`] exists.
-    is_taken: AtomicBool,
     #[pin]
-    turns: WaitQueue,
+    turns: Turns,
 }
 
 impl Connection {
@@ -98,8 +93,7 @@ impl Connection {
                 setup: setup.clone(),
                 socket,
                 machine <- new_spinlock!(Gfsd::new(epoch), "Connection::machine"),
-                is_taken: AtomicBool::new(false),
-                turns <- new_wait_queue!("Connection::turns"),
+                turns <- new_turns!("Connection::turns"),
             }),
             GFP_KERNEL,
         )?;
@@ -123,9 +117,10 @@ impl Connection {
 
     /// Waits for a turn. Sleeps, killable.
     pub(super) fn turn(&self) -> Result<Turn<'_>> {
-        let take = || !self.is_taken.swap(true, Ordering::Acquire);
-        self.turns.wait_until_killable(take)?;
-        Ok(Turn(self))
+        Ok(Turn {
+            connection: self,
+            _turn: self.turns.take()?,
+        })
     }
 
     /// Returns whether the server has not closed the connection, as one does that was restarted.
@@ -209,14 +204,17 @@ impl Connection {
 }
 
 /// The turn of a user of a connection.
-pub(super) struct Turn<'c>(&'c Connection);
+pub(super) struct Turn<'c> {
+    connection: &'c Connection,
+    _turn: sync::Turn<'c>,
+}
 
 impl Turn<'_> {
     /// Joins the process `epoch` of gfmd, if the connection belongs to an earlier one; what was
     /// open is closed then. Fails with
     /// `ENOTCONN` if the server has ended the connection while no file used it.
     pub(super) fn join(&self, process: &Process, epoch: u32) -> Result<(), Trouble> {
-        let connection = self.0;
+        let connection = self.connection;
         if !connection.is_alive() {
             return self.judge(Err(ENOTCONN.into()));
         }
@@ -253,7 +251,7 @@ impl Turn<'_> {
     where
         O: for<'a> Operation<Reply<'a> = R>,
     {
-        self.within(epoch, kind, || self.0.exchange(operation))
+        self.within(epoch, kind, || self.connection.exchange(operation))
     }
 
     /// Runs `work`, which sends requests of the process `epoch`; they count as one of `kind`.
@@ -263,7 +261,7 @@ impl Turn<'_> {
         kind: Request,
         work: impl FnOnce() -> Result<R, Trouble>,
     ) -> Result<R, Trouble> {
-        let connection = self.0;
+        let connection = self.connection;
         let mut machine = connection.machine.lock();
         // Another user has joined a newer process, where the number may be that of another file.
         if machine.state() == Phase::Idle && machine.epoch() != epoch {
@@ -294,7 +292,7 @@ impl Turn<'_> {
     fn judge<R>(&self, result: Result<R, Trouble>) -> Result<R, Trouble> {
         result.inspect_err(|trouble| {
             if trouble.fault.ends_connection() {
-                self.0.abandon();
+                self.connection.abandon();
             }
         })
     }
@@ -302,16 +300,9 @@ impl Turn<'_> {
     /// Returns the source of the bytes of a descriptor.
     pub(super) fn source(&self, fd: Fd) -> GfsdSource<'_> {
         GfsdSource {
-            connection: self.0,
+            connection: self.connection,
             fd,
         }
-    }
-}
-
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        self.0.is_taken.store(false, Ordering::Release);
-        self.0.turns.wake_all();
     }
 }
 

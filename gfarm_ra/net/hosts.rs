@@ -2,6 +2,8 @@
 
 //! The gfsds of a mount, and the connections to each.
 
+mod idle;
+
 use core::net::{
     IpAddr,
     SocketAddr, //
@@ -16,10 +18,18 @@ use kernel::{
         Arc,
         Mutex,
         SpinLock, //
+    },
+    workqueue::{
+        impl_has_delayed_work,
+        new_delayed_work,
+        DelayedWork, //
     }, //
 };
 use kernel_ext::{
-    errno::EHOSTUNREACH,
+    errno::{
+        EHOSTUNREACH,
+        ESHUTDOWN, //
+    },
     memory,
     new_wait_queue,
     sync::{
@@ -28,7 +38,8 @@ use kernel_ext::{
             Ordering, //
         },
         WaitQueue, //
-    }, //
+    },
+    workqueue::WorkQueue, //
 };
 
 use net_ext::{
@@ -48,7 +59,10 @@ use super::{
 };
 use crate::proto::{
     attr::ReplicaHost,
-    gfm::Process,
+    gfm::{
+        Fd,
+        Process, //
+    },
     options::Options,
     replica::{
         Health,
@@ -99,14 +113,26 @@ struct State {
 struct Pooled {
     connection: Arc<Connection>,
     users: u32,
+    /// Since when it has no user, in milliseconds.
+    since_ms: u64,
 }
 
 /// The gfsds of a mount.
 #[pin_data]
 pub(super) struct Hosts {
     setup: Arc<Setup>,
+    queue: Arc<WorkQueue>,
     #[pin]
     known: Mutex<KVVec<Arc<Host>>>,
+    /// When connections are looked at that are not used, in milliseconds.
+    #[pin]
+    looks_at_ms: SpinLock<Option<u64>>,
+    #[pin]
+    idle: DelayedWork<Hosts>,
+}
+
+impl_has_delayed_work! {
+    impl HasDelayedWork<Self> for Hosts { self.idle }
 }
 
 /// Returns the address of a gfsd, if no name has to be looked up.
@@ -118,10 +144,14 @@ fn address(options: &Options, name: &[u8]) -> Option<IpAddr> {
 
 impl Hosts {
     pub(super) fn new(setup: &Arc<Setup>) -> Result<Arc<Self>> {
+        let queue = setup.queue().ok_or(ESHUTDOWN)?;
         Arc::pin_init(
             pin_init!(Self {
                 setup: setup.clone(),
+                queue,
                 known <- new_mutex!(KVVec::new(), "Hosts::known"),
+                looks_at_ms <- new_spinlock!(None, "Hosts::looks_at_ms"),
+                idle <- new_delayed_work!("Hosts::idle"),
             }),
             GFP_KERNEL,
         )
@@ -222,6 +252,14 @@ enum Choice {
     Take(Arc<Connection>),
     Make,
     Wait,
+}
+
+/// A connection that is taken.
+pub(super) struct Taken {
+    pub(super) host: Arc<Host>,
+    pub(super) connection: Arc<Connection>,
+    /// The descriptor that is open there.
+    pub(super) fd: Option<(Fd, u32)>,
 }
 
 impl Host {
@@ -325,6 +363,7 @@ impl Host {
             let _ = state.pool.push_within_capacity(Pooled {
                 connection,
                 users: 1,
+                since_ms: 0,
             });
         }
         drop(state);
@@ -381,14 +420,16 @@ impl Host {
         found.map_err(|_| EHOSTUNREACH)
     }
 
-    /// Gives a connection back.
-    pub(super) fn give_back(&self, connection: Arc<Connection>) {
+    /// Gives a connection back. Returns whether no open file uses it any more.
+    fn give_back(&self, connection: &Arc<Connection>, now_ms: u64) -> bool {
         let mut state = self.state.lock();
-        let is_same = |p: &&mut Pooled| Arc::ptr_eq(&p.connection, &connection);
-        if let Some(pooled) = state.pool.iter_mut().find(is_same) {
-            pooled.users = pooled.users.saturating_sub(1);
-        }
-        drop(state);
+        let is_same = |p: &&mut Pooled| Arc::ptr_eq(&p.connection, connection);
+        let Some(pooled) = state.pool.iter_mut().find(is_same) else {
+            return false;
+        };
+        pooled.users = pooled.users.saturating_sub(1);
+        pooled.since_ms = now_ms;
+        pooled.users == 0
     }
 
     /// A request was answered.
@@ -397,7 +438,7 @@ impl Host {
         state.health.answered();
         let was_lost = core::mem::take(&mut state.is_loss_logged);
         drop(state);
-        if was_lost {
+        if was_lost && LOG.allow().is_some() {
             pr_info!("gfsd {}: answers again\n", Escaped(&self.name));
         }
     }
@@ -406,12 +447,13 @@ impl Host {
     pub(super) fn failed(&self, setup: &Setup, trouble: Trouble) {
         let mut state = self.state.lock();
         state.health.failed(setup.now_ms());
-        let was_logged = core::mem::replace(&mut state.is_loss_logged, true);
+        let was_logged = state.is_loss_logged;
         drop(state);
         if was_logged || setup.is_closed() {
             return;
         }
         if let Some(_suppressed) = LOG.allow() {
+            self.state.lock().is_loss_logged = true;
             let (name, fault) = (Escaped(&self.name), Shown(trouble.fault));
             let errno = trouble.error.to_errno();
             pr_warn!(

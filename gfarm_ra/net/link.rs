@@ -10,7 +10,7 @@
 //! mount has none. After a loss it connects anew and sends what is in the queue again, as
 //! [`Gfmd`] decides.
 //!
-//! Lock order: `input`, then `output`, then the lock of a call; each before `state`.
+//! Lock order: `input`, then `senders`, `output`, and the lock of a call; each before `state`.
 
 mod closer;
 mod input;
@@ -35,21 +35,28 @@ use kernel::{
     }, //
 };
 use kernel_ext::{
-    errno::ESHUTDOWN,
+    new_turns,
     new_wait_queue,
-    sync::WaitQueue, //
+    sync::{
+        Turns,
+        WaitQueue, //
+    }, //
 };
 use net_ext::TcpStream;
 
 use super::{
     call::Call,
+    descriptors::Descriptors,
     ring::Ring,
-    setup::Setup, //
+    setup::{
+        Setup,
+        Workers, //
+    },
 };
 use crate::proto::{
     auth::AuthFailure,
+    closing::places,
     gfm::{
-        Fd,
         Process,
         ProcessKey, //
     },
@@ -59,25 +66,27 @@ use crate::proto::{
     },
     open_file::Failure,
     question::Kind,
-    retry::Fault, //
+    retry::Fault,
+    setting::Setting, //
 };
+use closer::Closing;
 use input::Input;
 
 /// The number of calls that may be under way; a task with another one waits.
 const CALLS_MAX: usize = 128;
 
-/// The number of descriptors that may wait to be closed. Another one stays open as long as its
-/// process.
-const CLOSES_MAX: usize = 256;
-
 /// The connection to gfmd.
 #[pin_data]
 pub(super) struct Link {
     setup: Arc<Setup>,
+    descriptors: Arc<Descriptors>,
     servers: KVec<SocketAddr>,
     #[pin]
     state: SpinLock<State>,
-    /// Whose turn it is to send.
+    /// Whose turn it is to send, which may last as long as gfmd takes nothing.
+    #[pin]
+    senders: Turns,
+    /// Locked by who sends, whom the end of the connection ends, and by who changes that.
     #[pin]
     output: Mutex<()>,
     /// For who receives.
@@ -109,8 +118,10 @@ struct State {
     process: Process,
     /// The calls that are under way.
     queue: Ring<Arc<Call>>,
-    /// The descriptors that are to be closed, each with its process.
-    closes: Ring<(Fd, u32)>,
+    /// The descriptors that are to be closed.
+    closes: Ring<Closing>,
+    /// The number of questions so far, see [`Asked`](crate::proto::identity::Asked).
+    asked: u64,
     /// The number of calls at the front of the queue that this connection has sent.
     sent: usize,
     /// The number of waiters for a process.
@@ -129,7 +140,13 @@ struct State {
 impl Link {
     /// Prepares the connection. Its stack is not below the first attempt.
     #[inline(never)]
-    pub(super) fn new(setup: &Arc<Setup>, servers: KVec<SocketAddr>) -> Result<Arc<Self>> {
+    pub(super) fn new(
+        setup: &Arc<Setup>,
+        descriptors: &Arc<Descriptors>,
+        servers: KVec<SocketAddr>,
+    ) -> Result<Arc<Self>> {
+        // CAST: From 32 bits to 64.
+        let open_files = setup.options.get(Setting::OpenFiles) as usize;
         let state = State {
             machine: Gfmd::NEW,
             pause_ms: 0,
@@ -139,7 +156,8 @@ impl Link {
                 key: ProcessKey([0; 32]),
             },
             queue: Ring::new(CALLS_MAX)?,
-            closes: Ring::new(CLOSES_MAX)?,
+            closes: Ring::new(places(open_files))?,
+            asked: 0,
             sent: 0,
             awaited: 0,
             given_up: 0,
@@ -153,8 +171,10 @@ impl Link {
         Arc::pin_init(
             pin_init!(Self {
                 setup: setup.clone(),
+                descriptors: descriptors.clone(),
                 servers,
                 state <- new_spinlock!(state, "Link::state"),
+                senders <- new_turns!("Link::senders"),
                 output <- new_mutex!((), "Link::output"),
                 input <- new_mutex!(input, "Link::input"),
                 changed <- new_wait_queue!("Link::changed"),
@@ -233,8 +253,11 @@ impl Link {
             // The worker may have seen that before it could see the call.
             self.fail_all(EIO);
         }
-        self.send_waiting();
-        self.lead(call);
+        match self.send_waiting() {
+            Ok(()) => self.lead(call),
+            // The task is killed, and others send.
+            Err(_) => self.kick(),
+        }
         let waited = call.wait();
         if waited.is_err() {
             call.abandon();
@@ -250,6 +273,8 @@ impl Link {
                 break;
             }
             let mut state = self.state.lock();
+            state.asked = state.asked.wrapping_add(1);
+            call.set_number(state.asked);
             if state.queue.push(call.clone()).is_ok() {
                 return Ok(());
             }
@@ -270,25 +295,30 @@ impl Link {
 
     /// Has the worker run.
     fn kick(self: &Arc<Self>) {
-        if let Some(queue) = self.setup.link_queue() {
-            // It may be queued already.
-            let _ = queue.enqueue::<_, 0>(self.clone());
-        }
+        // It may be queued already.
+        self.setup.on_queue(Workers::Link, |queue| {
+            drop(queue.enqueue::<_, 0>(self.clone()))
+        });
     }
 
-    /// Sends what the connection has not sent yet, if it is there.
-    fn send_waiting(&self) {
-        let _turn = self.output.lock();
+    /// Sends what the connection has not sent yet, if it is there. Sleeps, killable.
+    ///
+    /// # Errors
+    ///
+    /// Returns `ERESTARTSYS` when the task is killed while another one sends.
+    fn send_waiting(&self) -> Result {
+        let _turn = self.senders.take()?;
+        let _output = self.output.lock();
         loop {
             let mut state = self.state.lock();
             if state.machine.ready().is_none() {
-                return;
+                return Ok(());
             }
             let Some(call) = state.queue.get(state.sent).cloned() else {
-                return;
+                return Ok(());
             };
             let Some(socket) = state.socket.clone() else {
-                return;
+                return Ok(());
             };
             let is_first = state.sent == 0;
             state.sent = state.sent.saturating_add(1);
@@ -303,7 +333,7 @@ impl Link {
             {
                 // Part of it may have been sent: the worker sees the end of the connection.
                 socket.shutdown();
-                return;
+                return Ok(());
             }
         }
     }
@@ -312,20 +342,18 @@ impl Link {
     ///
     /// # Errors
     ///
-    /// Returns why no gfmd could be reached, or `ESHUTDOWN` if waits are interrupted.
+    /// Returns why no gfmd could be reached, or `EIO` if waits are interrupted.
     pub(super) fn await_process(self: &Arc<Self>, epoch: Option<u32>) -> Result {
         let interrupts = self.setup.interrupts();
         let mut state = self.state.lock();
         let given_up = state.given_up;
         state.awaited = state.awaited.saturating_add(1);
-        // The process is gone, though the connection is there.
-        state.is_condemned |= epoch.is_some() && state.machine.ready() == epoch;
-        let socket = state.socket.clone().filter(|_| state.is_condemned);
         drop(state);
-        if let Some(socket) = socket {
-            socket.shutdown();
+        match epoch {
+            // The process is gone, though the connection is there.
+            Some(epoch) => self.condemn(epoch),
+            None => self.kick(),
         }
-        self.kick();
         let waited = self.changed.wait_until_killable(|| {
             let state = self.state.lock();
             let now = state.machine.ready();
@@ -343,7 +371,19 @@ impl Link {
         if state.given_up != given_up {
             return Err(state.reason);
         }
-        Err(ESHUTDOWN)
+        Err(EIO)
+    }
+
+    /// Ends the connection of the process `epoch`, if that is there; the next one has another.
+    fn condemn(self: &Arc<Self>, epoch: u32) {
+        let mut state = self.state.lock();
+        state.is_condemned |= state.machine.ready() == Some(epoch);
+        let socket = state.socket.clone().filter(|_| state.is_condemned);
+        drop(state);
+        if let Some(socket) = socket {
+            socket.shutdown();
+        }
+        self.kick();
     }
 
     /// Ends the connection: the worker sees it, and all that waits fails.
@@ -361,7 +401,7 @@ impl Link {
         let Some((fd, epoch)) = call.take_orphan() else {
             return;
         };
-        self.close_fd(fd, epoch);
+        self.close_fd(fd, epoch, None);
     }
 }
 

@@ -15,9 +15,12 @@ use net_ext::{
 };
 use vfs_ext::keyring;
 
-use super::setup::{
-    Setup,
-    Trouble, //
+use super::{
+    setup::{
+        Setup,
+        Trouble, //
+    },
+    user_key::Secret, //
 };
 use crate::proto::{
     auth::{
@@ -25,9 +28,13 @@ use crate::proto::{
         AuthFailure,
         AuthStep,
         CHALLENGE_LEN,
+        DIGEST_LEN,
         MESSAGE_LEN_MAX, //
     },
-    key::KEY_LEN,
+    key::{
+        SharedKey,
+        KEY_LEN, //
+    },
     retry::Fault,
     setting::Setting,
     xdr::{
@@ -91,18 +98,11 @@ fn answer(
     let mut to = Encoder::new(&mut output);
     let mut from = Decoder::new(input.unwrap_or_default());
     let step = match auth.receive(&mut from, &mut to) {
-        Ok(AuthStep::Digest(challenge)) => {
-            let mut text = [0; CHALLENGE_LEN + KEY_LEN];
-            let key = &setup.key.0;
-            let bytes = Iterator::chain(challenge.iter(), &key.secret);
-            for (to, from) in text.iter_mut().zip(bytes) {
-                *to = *from;
-            }
-            let digest = md5(&text);
-            keyring::wipe(&mut text);
-            Ok(auth.answer(key, &digest, &mut to))
-        }
-        // The key of a mount does not change.
+        Ok(AuthStep::Digest(challenge)) => match setup.key.read() {
+            Ok(Secret(ref key)) => Ok(auth.answer(key, &digest(&challenge, key), &mut to)),
+            Err(_) => Err(auth.give_up(&mut to)),
+        },
+        // It was read a moment ago; the next login reads it again.
         Ok(AuthStep::Renew) => Err(auth.give_up(&mut to)),
         step => step,
     };
@@ -112,6 +112,18 @@ fn answer(
     let step = step.map_err(refused)?;
     sent?;
     Ok((step, from.consumed()))
+}
+
+/// Returns the answer to a challenge.
+fn digest(challenge: &[u8; CHALLENGE_LEN], key: &SharedKey) -> [u8; DIGEST_LEN] {
+    let mut text = [0; CHALLENGE_LEN + KEY_LEN];
+    let bytes = Iterator::chain(challenge.iter(), &key.secret);
+    for (to, from) in text.iter_mut().zip(bytes) {
+        *to = *from;
+    }
+    let digest = md5(&text);
+    keyring::wipe(&mut text);
+    digest
 }
 
 fn refused(failure: AuthFailure) -> Trouble {

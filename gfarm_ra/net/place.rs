@@ -99,6 +99,12 @@ impl Place {
         here.is_some_and(|here| Arc::ptr_eq(here, parent)) && *self.name == *name.as_bytes()
     }
 
+    /// Returns whether both are the same names from the root on.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        let names = self.up().map(|place| &place.name[..]);
+        names.eq(other.up().map(|place| &place.name[..]))
+    }
+
     /// Iterates over the places from this one to the root.
     fn up(&self) -> impl Iterator<Item = &Self> {
         iter::successors(Some(self), |place| place.parent.as_deref())

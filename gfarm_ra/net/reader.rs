@@ -3,6 +3,9 @@
 //! Carries out what [`OpenFile`] decides for one open file: by one worker, or by the task that
 //! opens it.
 
+mod ending;
+mod lease;
+
 use ferro_proto::errno::Errno;
 use kernel::{
     prelude::*,
@@ -16,37 +19,35 @@ use kernel_ext::errno::{
 
 use super::{
     batch,
-    call::Call,
     client::Client,
     content::{
         Content,
         Seen, //
     },
-    gfsd::{
-        Connection,
-        Turn, //
+    descriptors::Lease,
+    gfsd::Turn,
+    hosts::{
+        Host,
+        Taken, //
     },
-    hosts::Host,
+    naming,
+    naming::Naming,
     page_source::Pages,
     place::Place,
     setup::{
         random_number,
-        Shown,
-        Trouble,
-        LOG, //
+        Trouble, //
     }, //
 };
 use crate::proto::{
     attr::Time,
     error::GfarmError,
-    gfm::{
-        Fd,
-        Process, //
-    },
+    gfm::Process,
     gfs,
     identity::{
         Change,
         Closed,
+        Opening,
         Verdict, //
     },
     open_file::{
@@ -78,27 +79,25 @@ use crate::proto::{
 /// An open file, for its worker.
 pub(super) struct Reader {
     client: Arc<Client>,
-    place: Arc<Place>,
+    /// Allocated with the file: its reads may be what reclaim waits for.
+    naming: Naming,
     content: Arc<Content>,
+    /// The stream by which the label of the content knows this reader.
+    opening: Opening,
     machine: OpenFile,
     /// What the machine has decided and was not carried out.
     effect: Effect,
+    /// The right to the descriptor at gfmd, while there is one.
+    lease: Option<Lease>,
     /// The connection to the gfsd, while it is taken.
     taken: Option<Taken>,
-    /// Allocated with the file: its reads may be what reclaim waits for.
-    opening: Arc<Call>,
     /// What gfmd has told of the content with the descriptor.
     closed: Closed,
     /// Why the last attempt has failed, for the log; `None` if no gfsd has an address here.
     reason: Option<Fault>,
-}
-
-/// A connection that is taken.
-struct Taken {
-    host: Arc<Host>,
-    connection: Arc<Connection>,
-    /// The descriptor that is open there.
-    fd: Option<(Fd, u32)>,
+    /// Tells whether the file was opened to the end: then the label judges the object that is found
+    /// when it is opened again, and before that the task that opens it does.
+    was_opened: bool,
 }
 
 impl Reader {
@@ -110,18 +109,35 @@ impl Reader {
     ) -> Result<Self> {
         Ok(Self {
             client: client.clone(),
-            place: place.clone(),
+            naming: Naming::new(place)?,
             content: content.clone(),
+            opening: content.opening(),
             machine: OpenFile::NEW,
             effect: Effect::Ignore,
+            lease: None,
             taken: None,
-            opening: Call::new(Kind::Open, place.path(None)?)?,
             closed: Closed {
                 size: 0,
                 mtime: Time { sec: 0, nsec: 0 },
             },
             reason: None,
+            was_opened: false,
         })
+    }
+
+    /// Returns the label of what is cached.
+    pub(super) fn content(&self) -> &Arc<Content> {
+        &self.content
+    }
+
+    /// Returns what it is for the label of the content.
+    pub(super) fn opening(&self) -> Opening {
+        self.opening
+    }
+
+    /// Has the file opened by another name from now on.
+    pub(super) fn rename(&mut self, naming: Naming) {
+        self.naming = naming;
     }
 
     /// Opens the file at gfmd, in the task that opens it. Sleeps, killable. What gfmd has told is
@@ -130,7 +146,10 @@ impl Reader {
         self.effect = self.machine.step(Event::Start);
         loop {
             match self.machine.state() {
-                Phase::Connecting(_) => return Ok(()),
+                Phase::Connecting(_) => {
+                    self.was_opened = true;
+                    return Ok(());
+                }
                 Phase::Failed(errno) => return Err(self.give_up(errno)),
                 Phase::Closed | Phase::Idle => return Err(EIO),
                 _ => self.carry_out(interrupts, take)?,
@@ -171,14 +190,7 @@ impl Reader {
     fn give_up(&self, errno: Errno) -> Error {
         let error = Error::from(errno);
         if matches!(error, EIO | EHOSTUNREACH | EAGAIN) && !self.client.setup().is_closed() {
-            let inum = self.place.inum();
-            match (self.reason, LOG.allow()) {
-                (_, None) => {}
-                (None, _) => pr_warn!("file {} cannot be read: no gfsd has an address\n", inum),
-                (Some(fault), _) => {
-                    pr_warn!("file {} cannot be read: {}\n", inum, Shown(fault));
-                }
-            }
+            naming::warn_unreadable(&self.naming.place, self.reason);
         }
         error
     }
@@ -190,8 +202,26 @@ impl Reader {
         let event = match effect {
             Effect::Open(old) => {
                 self.leave();
-                self.close_at_gfmd(old);
-                self.open_at_gfmd(take)?
+                match self.take_lease(old.is_some(), interrupts) {
+                    Ok(()) => {}
+                    Err(ENFILE) => {
+                        self.effect = self.machine.step(Event::GfmdGivenUp(Errno::ENFILE));
+                        return Ok(());
+                    }
+                    Err(error) => {
+                        self.effect = Effect::Open(old);
+                        return Err(error);
+                    }
+                }
+                let event = self.open_at_gfmd(take);
+                // Until now it has kept the number of the object from others.
+                self.close_at_gfmd(old, None);
+                let event = event?;
+                self.hold(match event {
+                    Event::Opened(descriptor, _) => Some(descriptor.epoch),
+                    _ => None,
+                });
+                event
             }
             Effect::Connect(host) => self.connect(host),
             Effect::OpenAtGfsd(descriptor) => self.open_at_gfsd(descriptor),
@@ -210,7 +240,8 @@ impl Reader {
             }
             Effect::Release(old) => {
                 self.leave();
-                self.close_at_gfmd(old);
+                let lease = self.lease.take();
+                self.close_at_gfmd(old, lease);
                 return Ok(());
             }
             // The caller sees the state, and reads or fails what waits.
@@ -223,20 +254,29 @@ impl Reader {
         Ok(())
     }
 
+    /// Takes note of the process in which gfmd holds the descriptor.
+    fn hold(&self, epoch: Option<u32>) {
+        if self.was_opened {
+            self.content.hold(self.opening, epoch);
+        }
+    }
+
     /// Opens the file at gfmd, observes what was opened, and chooses a gfsd.
     fn open_at_gfmd(&mut self, take: &mut dyn FnMut(&Seen<'_>)) -> Result<Event> {
         let client = self.client.clone();
-        client.link().ask(&self.opening, Kind::Open)?;
+        client.link().ask(&self.naming.opening, Kind::Open)?;
         let (mut choice, mut dir) = (Choice::NONE, None);
         let (mut opened, mut fd, mut is_it) = (None, None, true);
         let mut hosts = 0;
-        let answer = self.opening.read(|part, epoch| {
+        let answer = self.naming.opening.read(|part, asked| {
             match part {
                 Part::Directory(id) => dir = Some(id),
                 Part::Attr(attr) => {
-                    let seen = Seen { attr, epoch };
-                    is_it = self.place.is_object(dir, attr.id.inum)
-                        && self.content.observe(seen.observation()) != Change::Replaced;
+                    let seen = Seen { attr, asked };
+                    // Of a file that is not open yet the task that opens it takes what was found.
+                    let takes = || self.content.observe(seen.observation(), Some(true));
+                    is_it = self.naming.place.is_object(dir, attr.id.inum)
+                        && (!self.was_opened || takes() != Change::Replaced);
                     if is_it {
                         take(&seen);
                     }
@@ -253,7 +293,7 @@ impl Reader {
                         choice.offer(host, rank, random_number());
                     }
                 }
-                Part::Exported(exported) => fd = Some((exported, epoch)),
+                Part::Exported(exported) => fd = Some((exported, asked.epoch)),
                 _ => {}
             }
             Ok(())
@@ -266,7 +306,7 @@ impl Reader {
                     self.reason = None;
                     return Ok(Event::Opened(descriptor, choice.get()));
                 }
-                self.close_at_gfmd(Some(descriptor));
+                self.close_at_gfmd(Some(descriptor), None);
                 // Those that have it are down, and may come back.
                 let down = Fault::Server(GfarmError::NO_FILESYSTEM_NODE);
                 if is_it {
@@ -290,9 +330,10 @@ impl Reader {
         Ok(Event::GfmdFailed(client.setup().failure(fault)))
     }
 
-    fn close_at_gfmd(&self, old: Option<Descriptor>) {
+    /// Has gfmd close a descriptor. Without its right the file has it still, for another one.
+    fn close_at_gfmd(&self, old: Option<Descriptor>, lease: Option<Lease>) {
         if let Some(old) = old {
-            self.client.link().close_fd(old.fd, old.epoch);
+            self.client.link().close_fd(old.fd, old.epoch, lease);
         }
     }
 
@@ -325,7 +366,7 @@ impl Reader {
             .map_err(Trouble::from)
             .and_then(|turn| turn.join(process, epoch));
         if joined.is_err() {
-            host.give_back(connection);
+            self.client.hosts().give_back(host, connection);
             return joined;
         }
         self.taken = Some(Taken {
@@ -384,7 +425,7 @@ impl Reader {
                 let _ = turn.request(epoch, Request::CloseAtGfsd, &gfs::Close(fd));
             }
         }
-        taken.host.give_back(taken.connection);
+        self.client.hosts().give_back(&taken.host, taken.connection);
     }
 
     /// Carries out reads, by the descriptor that is ready. Those that cannot be carried out stay in
@@ -452,36 +493,5 @@ impl Reader {
             }
         }
         Ok(false)
-    }
-
-    /// Closes the file. Sleeps.
-    pub(super) fn close(&mut self) {
-        self.effect = self.machine.step(Event::Close);
-        let interrupts = self.client.setup().interrupts();
-        let _ = self.carry_out(interrupts, &mut |_| {});
-    }
-
-    /// Gives up what is under way, without waiting for a server; the next read begins anew.
-    pub(super) fn reset(&mut self) {
-        if let Some(taken) = self.taken.take() {
-            // The file is open there, and cannot be opened by another connection.
-            taken.connection.abandon();
-            taken.host.give_back(taken.connection);
-        }
-        let effect = core::mem::replace(&mut self.effect, Effect::Ignore);
-        if let Effect::Open(old) = effect {
-            self.close_at_gfmd(old);
-        }
-        if let Effect::Release(old) = self.machine.step(Event::Close) {
-            self.close_at_gfmd(old);
-        }
-        self.machine = OpenFile::NEW;
-    }
-}
-
-/// Of a file that could not be opened to the end, nothing stays open.
-impl Drop for Reader {
-    fn drop(&mut self) {
-        self.reset();
     }
 }

@@ -16,6 +16,11 @@ pub(super) struct Ring<T> {
 }
 
 impl<T> Ring<T> {
+    /// Returns the bytes that so many places take.
+    pub(super) const fn bytes(places: usize) -> usize {
+        places * size_of::<Option<T>>()
+    }
+
     /// Makes a queue of `places` places, at least 1.
     pub(super) fn new(places: usize) -> Result<Self> {
         let mut empty = KVec::with_capacity(places.max(1), GFP_KERNEL)?;

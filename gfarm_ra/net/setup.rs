@@ -17,7 +17,6 @@ use kernel::{
     }, //
 };
 use kernel_ext::{
-    errno::ESHUTDOWN,
     new_wait_queue,
     random,
     ratelimit::RateLimit,
@@ -37,11 +36,14 @@ use kernel_ext::{
 use net_ext::Namespace;
 use vfs_ext::keyring;
 
-use super::stats::Stats;
+use super::{
+    stats::Stats,
+    user_key::UserKey, //
+};
 use crate::proto::{
-    key::SharedKey,
     open_file::Failure,
     options::Options,
+    reclaim::CLOSING_MAX,
     retry::Fault,
     setting::Setting, //
 };
@@ -90,13 +92,17 @@ impl From<Error> for Trouble {
     }
 }
 
-/// The key of a mount, which is wiped at its end.
-pub(super) struct Key(pub(super) SharedKey);
-
-impl Drop for Key {
-    fn drop(&mut self) {
-        keyring::wipe(&mut self.0.secret);
-    }
+/// Workers of a mount, which have a queue each.
+#[derive(Clone, Copy)]
+pub(super) enum Workers {
+    /// Those of files.
+    Files,
+    /// Those of files that give their descriptors back.
+    Closing,
+    /// The closer of descriptors at gfmd.
+    Descriptors,
+    /// The worker of the connection to gfmd.
+    Link,
 }
 
 /// What all connections of a mount share.
@@ -104,7 +110,8 @@ impl Drop for Key {
 pub(super) struct Setup {
     pub(super) namespace: Namespace,
     pub(super) options: Arc<Options>,
-    pub(super) key: Key,
+    #[pin]
+    pub(super) key: UserKey,
     pub(super) stats: Stats,
     /// The begin of the clock.
     born: Instant<Monotonic>,
@@ -121,6 +128,12 @@ pub(super) struct Setup {
     /// their places nor their rescuer.
     #[pin]
     link_queue: SpinLock<Option<Arc<WorkQueue>>>,
+    /// That of files which give their descriptors back. Workers of files wait for them as well.
+    #[pin]
+    close_queue: SpinLock<Option<Arc<WorkQueue>>>,
+    /// That of the closer of descriptors at gfmd. All others of files wait for it.
+    #[pin]
+    fd_queue: SpinLock<Option<Arc<WorkQueue>>>,
 }
 
 impl Setup {
@@ -129,16 +142,19 @@ impl Setup {
     pub(super) fn new(
         namespace: Namespace,
         options: Arc<Options>,
-        key: &SharedKey,
+        key: Arc<keyring::Key>,
     ) -> Result<Arc<Self>> {
         let flags = Flags::UNBOUND | Flags::MEM_RECLAIM;
         let queue = Arc::new(WorkQueue::new(c"gfarm", flags, WORKERS_MAX)?, GFP_KERNEL)?;
+        let close_queue = WorkQueue::new(c"gfarm_close", flags, CLOSING_MAX)?;
+        let close_queue = Arc::new(close_queue, GFP_KERNEL)?;
+        let fd_queue = Arc::new(WorkQueue::new(c"gfarm_fds", flags, 1)?, GFP_KERNEL)?;
         let link_queue = Arc::new(WorkQueue::new(c"gfarm_gfmd", flags, 1)?, GFP_KERNEL)?;
         Arc::pin_init(
             pin_init!(Self {
                 namespace,
                 options,
-                key: Key(*key),
+                key <- UserKey::new(key),
                 stats: Stats::default(),
                 born: Instant::now(),
                 interrupts: AtomicU32::new(0),
@@ -146,6 +162,8 @@ impl Setup {
                 pauses <- new_wait_queue!("Setup::pauses"),
                 queue <- new_spinlock!(Some(queue), "Setup::queue"),
                 link_queue <- new_spinlock!(Some(link_queue), "Setup::link_queue"),
+                close_queue <- new_spinlock!(Some(close_queue), "Setup::close_queue"),
+                fd_queue <- new_spinlock!(Some(fd_queue), "Setup::fd_queue"),
             }),
             GFP_KERNEL,
         )
@@ -214,9 +232,24 @@ impl Setup {
         self.queue.lock().clone()
     }
 
-    /// Returns the queue of the worker of the connection to gfmd; `None` when the mount has ended.
-    pub(super) fn link_queue(&self) -> Option<Arc<WorkQueue>> {
-        self.link_queue.lock().clone()
+    fn queue_of(&self, workers: Workers) -> &SpinLock<Option<Arc<WorkQueue>>> {
+        match workers {
+            Workers::Files => &self.queue,
+            Workers::Closing => &self.close_queue,
+            Workers::Descriptors => &self.fd_queue,
+            Workers::Link => &self.link_queue,
+        }
+    }
+
+    /// Queues work, under the lock of its queue; `None` when the mount has ended. So the end waits
+    /// for all work that was queued, and no worker has the last reference to its own queue.
+    pub(super) fn on_queue<R>(
+        &self,
+        workers: Workers,
+        enqueue: impl FnOnce(&WorkQueue) -> R,
+    ) -> Option<R> {
+        let queue = self.queue_of(workers).lock();
+        queue.as_ref().map(|queue| enqueue(queue))
     }
 
     /// Returns how often all that waits was asked to fail: who waits compares.
@@ -245,9 +278,13 @@ impl Setup {
     /// Waits for the work that was queued, and ends the queues: that of gfmd last, for which
     /// workers of files wait. Sleeps.
     pub(super) fn end_queues(&self) {
-        for queue in [&self.queue, &self.link_queue] {
-            let queue = queue.lock().take();
-            // A worker that has taken a reference to the queue gives it back before it ends.
+        for workers in [
+            Workers::Files,
+            Workers::Closing,
+            Workers::Descriptors,
+            Workers::Link,
+        ] {
+            let queue = self.queue_of(workers).lock().take();
             if let Some(queue) = queue {
                 queue.flush();
             }
@@ -258,8 +295,8 @@ impl Setup {
     ///
     /// # Errors
     ///
-    /// Returns `ESHUTDOWN` if waits were interrupted since `interrupts` was read, `ERESTARTSYS`
-    /// when the task is killed.
+    /// Returns `EIO` if waits were interrupted since `interrupts` was read, `ERESTARTSYS` when the
+    /// task is killed.
     pub(super) fn pause(&self, pause_ms: u32, interrupts: u32) -> Result {
         let is_over = || self.interrupts() != interrupts;
         match self
@@ -268,7 +305,7 @@ impl Setup {
         {
             Err(ETIMEDOUT) => Ok(()),
             Err(error) => Err(error),
-            Ok(()) => Err(ESHUTDOWN),
+            Ok(()) => Err(EIO),
         }
     }
 }

@@ -28,6 +28,7 @@ use kernel_ext::{
     sync::{
         atomic::{
             AtomicBool,
+            AtomicU64,
             Ordering, //
         },
         WaitQueue, //
@@ -36,17 +37,30 @@ use kernel_ext::{
 
 use super::{
     client::Client,
+    content::Content,
+    descriptors::Holder,
+    naming::Naming,
     page_source::{
         Ending,
         Pages, //
     },
+    place::Place,
     reader::Reader,
-    ring::Ring, //
+    ring::Ring,
+    setup::Workers, //
+};
+use crate::proto::{
+    identity::Opening,
+    reclaim,
+    replica::HostId, //
 };
 
-/// The number of reads of a file that may wait; a task with another one waits itself. Their places
-/// are 8 KiB of each open file.
+/// The number of reads of a file that may wait; a task with another one waits itself.
 const READS_MAX: usize = 24;
+
+/// The most bytes of their places, which each open file has: the next larger allocation takes twice
+/// as many.
+const READS_BYTES: usize = 8 << 10;
 
 /// The number of reads that are carried out before their label is looked at.
 const BATCH_MAX: usize = 8;
@@ -54,8 +68,24 @@ const BATCH_MAX: usize = 8;
 /// The number of bytes behind which no further read joins a batch.
 const BATCH_BYTES: usize = 4 << 20;
 
+/// The number of the work item that serves reads.
+const SERVING: u64 = 0;
+
+/// The number of the one that gives the descriptor back.
+const CLOSING: u64 = 1;
+
+/// No gfsd: the numbers of gfsds have 32 bits.
+const NO_HOST: u64 = u64::MAX;
+
+/// No time at which a file was asked for its descriptor.
+const NOT_ASKED: u64 = u64::MAX;
+
 /// An open file. Its last reference closes it, without waiting.
-pub(crate) struct Stream<P: Pages>(Arc<Inner<P>>);
+pub(crate) struct Stream<P: Pages> {
+    inner: Arc<Inner<P>>,
+    content: Arc<Content>,
+    opening: Opening,
+}
 
 /// What the worker of an open file works on.
 #[pin_data]
@@ -67,15 +97,29 @@ struct Inner<P: Pages> {
     #[pin]
     room: WaitQueue,
     is_released: AtomicBool,
+    /// Gfmd has a descriptor for it; when it was used last, in milliseconds.
+    has_descriptor: AtomicBool,
+    used_ms: AtomicU64,
+    /// The gfsd at which it is open, or [`NO_HOST`].
+    host: AtomicU64,
+    /// Since when another file needs the descriptor, or [`NOT_ASKED`].
+    asked_ms: AtomicU64,
+    /// The name that the worker is to open the file by, if it is another one.
+    #[pin]
+    renamed: SpinLock<Option<Naming>>,
     /// For the worker only.
     #[pin]
     serving: Mutex<Serving<P>>,
     #[pin]
-    work: Work<Inner<P>>,
+    work: Work<Inner<P>, SERVING>,
+    /// Gives the descriptor back.
+    #[pin]
+    closing: Work<Inner<P>, CLOSING>,
 }
 
 impl_has_work! {
-    impl{P: Pages} HasWork<Self> for Inner<P> { self.work }
+    impl{P: Pages} HasWork<Self, SERVING> for Inner<P> { self.work }
+    impl{P: Pages} HasWork<Self, CLOSING> for Inner<P> { self.closing }
 }
 
 /// What a worker has taken.
@@ -89,7 +133,9 @@ struct Serving<P> {
 impl<P: Pages> Stream<P> {
     /// Makes a file that gfmd has opened. May sleep.
     pub(super) fn new(client: &Arc<Client>, reader: Reader) -> Result<Arc<Self>> {
+        const { assert!(Ring::<P>::bytes(READS_MAX) <= READS_BYTES) };
         let waiting = Ring::new(READS_MAX)?;
+        let (content, opening) = (reader.content().clone(), reader.opening());
         let serving = Serving {
             reader,
             batch: KVec::with_capacity(BATCH_MAX, GFP_KERNEL)?,
@@ -101,18 +147,45 @@ impl<P: Pages> Stream<P> {
                 waiting <- new_spinlock!(waiting, "Stream::waiting"),
                 room <- new_wait_queue!("Stream::room"),
                 is_released: AtomicBool::new(false),
+                has_descriptor: AtomicBool::new(true),
+                used_ms: AtomicU64::new(client.setup().now_ms()),
+                host: AtomicU64::new(NO_HOST),
+                asked_ms: AtomicU64::new(NOT_ASKED),
+                renamed <- new_spinlock!(None, "Stream::renamed"),
                 serving <- new_mutex!(serving, "Stream::serving"),
                 work <- new_work!("Stream::work"),
+                closing <- new_work!("Stream::closing"),
             }),
             GFP_KERNEL,
         )?;
-        Ok(Arc::new(Self(inner), GFP_KERNEL)?)
+        client.descriptors().add(inner.clone())?;
+        let this = Self {
+            inner,
+            content,
+            opening,
+        };
+        Ok(Arc::new(this, GFP_KERNEL)?)
+    }
+
+    /// Those who have the file open read by this stream, for which gfmd holds a descriptor in the
+    /// process `epoch`.
+    pub(crate) fn begin(&self, epoch: u32) {
+        self.content.begin(self.opening, epoch);
+    }
+
+    /// Has the file opened by another name, if it has to be opened again. May sleep.
+    pub(crate) fn rename(&self, place: &Arc<Place>) -> Result {
+        let naming = Naming::new(place)?;
+        let before = self.inner.renamed.lock().replace(naming);
+        // Not under the lock: this frees memory.
+        drop(before);
+        Ok(())
     }
 
     /// Reads into `pages`, which end when they are read, or cannot be. Sleeps only while too many
     /// reads wait.
     pub(crate) fn read(&self, pages: P) {
-        let inner = &self.0;
+        let inner = &self.inner;
         let mut pages = pages;
         while let Err(rejected) = inner.push(pages) {
             pages = rejected;
@@ -128,8 +201,9 @@ impl<P: Pages> Stream<P> {
 
 impl<P: Pages> Drop for Stream<P> {
     fn drop(&mut self) {
-        self.0.is_released.store(true, Ordering::Release);
-        self.0.start();
+        self.inner.client.descriptors().remove(&self.inner);
+        self.inner.is_released.store(true, Ordering::Release);
+        self.inner.start();
     }
 }
 
@@ -140,13 +214,14 @@ impl<P: Pages> Inner<P> {
 
     /// Has the worker run.
     fn start(self: &Arc<Self>) {
-        match self.client.setup().queue() {
-            Some(queue) => {
-                // It may be queued already.
-                let _ = queue.enqueue(self.clone());
-            }
+        let setup = self.client.setup();
+        // It may be queued already.
+        let queued = setup.on_queue(Workers::Files, |queue| {
+            drop(queue.enqueue::<_, SERVING>(self.clone()))
+        });
+        if queued.is_none() {
             // The mount has ended: the servers close what is open.
-            None => self.fail_waiting(EIO),
+            self.fail_waiting(EIO);
         }
     }
 
@@ -194,6 +269,16 @@ impl<P: Pages> Inner<P> {
         self.fail_waiting(error);
     }
 
+    /// Notes whether there is a descriptor, for those who look for one.
+    fn note(&self, serving: &Serving<P>) {
+        let now_ms = self.client.setup().now_ms();
+        self.used_ms.store(now_ms, Ordering::Relaxed);
+        let host = serving.reader.host().map_or(NO_HOST, |host| host.0.into());
+        self.host.store(host, Ordering::Relaxed);
+        let has_descriptor = serving.reader.has_descriptor();
+        self.has_descriptor.store(has_descriptor, Ordering::Release);
+    }
+
     /// Works once; returns whether there may be more to do.
     fn serve(&self, serving: &mut Serving<P>) -> bool {
         let Serving {
@@ -201,6 +286,10 @@ impl<P: Pages> Inner<P> {
             batch,
             interrupts,
         } = serving;
+        let renamed = self.renamed.lock().take();
+        if let Some(naming) = renamed {
+            reader.rename(naming);
+        }
         let now = self.client.setup().interrupts();
         if *interrupts != now || self.client.setup().is_closed() {
             *interrupts = now;
@@ -226,11 +315,74 @@ impl<P: Pages> Inner<P> {
     }
 }
 
-impl<P: Pages> WorkItem for Inner<P> {
+impl<P: Pages> Inner<P> {
+    /// Returns whether the descriptor can be given back: no read waits for it.
+    fn is_idle(&self, serving: &Serving<P>) -> bool {
+        serving.reader.has_descriptor() && self.waiting.lock().is_empty()
+    }
+}
+
+impl<P: Pages> Holder for Inner<P> {
+    fn look(&self, number: u64) -> Option<reclaim::Holder> {
+        let has_descriptor = self.has_descriptor.load(Ordering::Acquire);
+        let asked_ms = self.asked_ms.load(Ordering::Relaxed);
+        has_descriptor.then(|| reclaim::Holder {
+            number,
+            used_ms: self.used_ms.load(Ordering::Relaxed),
+            host: u32::try_from(self.host.load(Ordering::Relaxed))
+                .ok()
+                .map(HostId),
+            asked_ms: (asked_ms != NOT_ASKED).then_some(asked_ms),
+        })
+    }
+
+    fn give_back(self: Arc<Self>) -> bool {
+        // Who reads has the lock.
+        let Some(mut serving) = self.serving.try_lock() else {
+            return false;
+        };
+        if !self.is_idle(&serving) {
+            self.note(&serving);
+            return false;
+        }
+        if serving.reader.host().is_none() {
+            // Only gfmd has it, for whose answer no task waits.
+            serving.reader.give_back();
+            self.note(&serving);
+            return true;
+        }
+        let setup = self.client.setup();
+        self.asked_ms.store(setup.now_ms(), Ordering::Relaxed);
+        drop(serving);
+        // It may be queued already.
+        let queued = setup.on_queue(Workers::Closing, |queue| {
+            drop(queue.enqueue::<_, CLOSING>(self.clone()))
+        });
+        queued.is_some()
+    }
+}
+
+impl<P: Pages> WorkItem<CLOSING> for Inner<P> {
+    type Pointer = Arc<Inner<P>>;
+
+    fn run(this: Arc<Inner<P>>) {
+        // Who reads has the lock, and keeps the descriptor.
+        if let Some(mut serving) = this.serving.try_lock() {
+            if this.is_idle(&serving) {
+                serving.reader.give_back();
+            }
+            this.note(&serving);
+        }
+        this.asked_ms.store(NOT_ASKED, Ordering::Relaxed);
+    }
+}
+
+impl<P: Pages> WorkItem<SERVING> for Inner<P> {
     type Pointer = Arc<Inner<P>>;
 
     fn run(this: Arc<Inner<P>>) {
         let mut serving = this.serving.lock();
         while this.serve(&mut serving) {}
+        this.note(&serving);
     }
 }

@@ -94,7 +94,7 @@ impl Mode {
 const NSEC_MAX: u32 = 999_999_999;
 
 /// A time since 1970.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time {
     /// Seconds.
     pub sec: i64,
@@ -170,6 +170,17 @@ pub enum EntryName<'a> {
     Parent,
     /// An object in it.
     Name(Name<'a>),
+}
+
+impl<'a> EntryName<'a> {
+    /// Returns its bytes, by which gfmd orders the entries.
+    pub fn as_bytes(&self) -> &'a [u8] {
+        match self {
+            Self::Current => b".",
+            Self::Parent => b"..",
+            Self::Name(name) => name.as_bytes(),
+        }
+    }
 }
 
 /// An entry of a directory.

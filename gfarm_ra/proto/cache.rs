@@ -20,13 +20,15 @@
 //! | [`admission`] | how much a node does for others at a time |
 //! | [`place`] | which port and address of a device a node has |
 //! | [`counter`] | what is counted |
-//! | [`rtt`] | how long a peer is waited for |
+//! | [`rtt`], [`breaker`] | how long a peer is waited for, and when none is asked |
 //! | [`peer`], [`members`], [`gossip`] | the other nodes, and how they are found and lost |
 //! | [`owner`], [`directory`], [`have`] | who knows which nodes have the pages of a chunk |
 //! | [`ibaddr`] | peers that are registered by hand |
 
 pub mod address;
 pub mod admission;
+pub mod breaker;
+mod content;
 pub mod counter;
 pub mod directory;
 pub mod excluded;

@@ -15,6 +15,20 @@ pub const FDS_MAX: usize = 16;
 /// How long the first of them waits for others, in milliseconds.
 pub const DELAY_MS: u32 = 50;
 
+/// The number of descriptors that may wait to be closed before a file is opened anew which has one
+/// already: its second one is beside the limit of the mount.
+pub const WAITING_MAX: usize = FDS_MAX;
+
+/// The descriptors of a process of gfmd that open files do not have: those of files that are opened
+/// anew, of tasks that were killed while they opened one, and of walks by names.
+pub const SPARE: usize = 304;
+
+/// Returns the number of descriptors that may wait to be closed, of a mount whose files may have
+/// `open_files` of them: no more are open at gfmd.
+pub const fn places(open_files: usize) -> usize {
+    open_files.saturating_add(SPARE)
+}
+
 /// Descriptors of one process of gfmd.
 ///
 /// # Invariants

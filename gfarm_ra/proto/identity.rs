@@ -12,7 +12,14 @@
 //!   label did not change between the request and the last byte. Otherwise the bytes are dropped
 //!   and read again by a descriptor of the new generation.
 //! - A reply that was overtaken by a newer one changes nothing: generations of one gfmd only grow.
-//!   After a restart gfmd may have lost the last ones, so any other number is news.
+//!   After a restart gfmd may have lost the last ones, so any other number is news. Within a
+//!   generation the questions have an order: gfmd answers them in the one in which they were sent,
+//!   and the task that has the older answer may be the later one to take it ([`Asked`]).
+//!
+//! The number of an object is given to another one after its end. A file that is open keeps it, as
+//! long as gfmd has the descriptor; after a loss of gfmd another generation may be another object,
+//! and so may be one that is found by another name. Such an object gets an inode of its own
+//! ([`Change::Replaced`]), and who has the old one open reads what it could open, or nothing.
 //!
 //! Generations do not show a writer that has not closed the file yet: it writes in place, and its
 //! gfsd gives the bytes to all descriptors. So the size and the time of the last write that a gfsd
@@ -23,6 +30,12 @@
 //! the gfsd tells the same behind a first read, nothing was written in between either. Pages
 //! that one gfsd has given are therefore of one state of its file. Pages of two gfsds can differ
 //! while a writer has the file open on one of them; the first open after its close drops both.
+//!
+//! Pages of other nodes are of one state in the same way: the time of the last write belongs to
+//! what they are asked for ([`ContentId`]), as the first gfsd has told it here, else gfmd. If the
+//! first gfsd tells another time than pages have that were given, these go ([`Label::give`]). Who
+//! has seen a write, or two gfsds that tell different times, neither gives pages nor asks for them,
+//! until the next generation.
 
 use super::{
     attr::{
@@ -58,24 +71,52 @@ impl Closed {
     }
 }
 
+/// A state of a file's bytes, which other nodes are asked for, and give: two nodes with pages of
+/// the same one have read the same file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct ContentId {
+    /// The file, and its generation.
+    pub file: FileId,
+    /// When it was written for the last time: a writer that has it open does not change the
+    /// generation.
+    pub mtime: Time,
+}
+
+/// By which question gfmd has told something: a larger one tells the newer state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Asked {
+    /// The process by which it was observed: that of the connection, counted by
+    /// [`Gfmd::epoch`](super::gfmd::Gfmd::epoch).
+    pub epoch: u32,
+    /// The number of the question among those of the mount, in the order in which they are sent.
+    pub number: u64,
+}
+
+/// A stream of an inode's file: only the one that those have who have the file open tells what
+/// gfmd holds for them. The worker of a closed one may still be at work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Opening(u64);
+
 /// What a reply of gfmd says about an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Observation {
     /// The identity.
     pub id: FileId,
+    /// When it was written for the last time before a writer closed it, or what the owner has set.
+    pub mtime: Time,
     /// The type.
     pub file_type: FileType,
-    /// The process by which it was observed: that of the connection, counted by
-    /// [`Gfmd::epoch`](super::gfmd::Gfmd::epoch).
-    pub epoch: u32,
+    /// The question.
+    pub asked: Asked,
 }
 
 /// What an observation means for an inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// The content is the one that is cached.
+    /// The content is the one that is cached. What else was told may be older than what is shown
+    /// ([`Label::shows`]).
     Same,
-    /// The observation is older than the label.
+    /// The observation is of an older content than the label.
     Overtaken,
     /// The file was rewritten: drop its pages. The label has changed already, so that no read that
     /// is under way fills one.
@@ -120,6 +161,22 @@ pub struct Label {
     changes: u64,
     /// The gfsds that have given bytes of the label.
     witnesses: [Option<Witness>; WITNESSES_MAX],
+    /// The time of the last write of what is cached: what the first gfsd has told, else gfmd.
+    mtime: Time,
+    /// Other nodes have given pages of this time: a gfsd that tells another has other bytes.
+    is_given: bool,
+    /// Pages may be given to other nodes, and asked for there: no writer is known to have the file
+    /// open, and all that has told of it has told the same time.
+    is_shared: bool,
+    /// The question whose answer `stat(2)` shows.
+    shown: Asked,
+    /// The number of streams so far.
+    openings: u64,
+    /// The stream of those who have the file open, or had it last.
+    holder: Option<Opening>,
+    /// The process of gfmd in which that one holds a descriptor of the file: as long as it does,
+    /// the number of the object is not given to another one.
+    held: Option<u32>,
 }
 
 impl Label {
@@ -129,7 +186,63 @@ impl Label {
             observed,
             changes: 0,
             witnesses: [None; WITNESSES_MAX],
+            mtime: observed.mtime,
+            is_given: false,
+            is_shared: true,
+            shown: observed.asked,
+            openings: 0,
+            holder: None,
+            held: None,
         }
+    }
+
+    /// Returns a new stream.
+    pub fn opening(&mut self) -> Opening {
+        self.openings = self.openings.wrapping_add(1);
+        Opening(self.openings)
+    }
+
+    /// Takes note that the file is open by a stream, for which this process of gfmd holds a
+    /// descriptor.
+    pub fn begin(&mut self, opening: Opening, epoch: u32) {
+        (self.holder, self.held) = (Some(opening), Some(epoch));
+    }
+
+    /// Takes note of the process in which gfmd holds the descriptor of a stream; `None` if it was
+    /// lost. That of another stream than the one by which the file is open says nothing.
+    pub fn hold(&mut self, opening: Opening, epoch: Option<u32>) {
+        if self.holder == Some(opening) {
+            self.held = epoch;
+        }
+    }
+
+    /// Returns whether the attributes that were told with an answer are to be shown: no question
+    /// that was sent later has brought those that are.
+    pub fn shows(&self, asked: Asked) -> bool {
+        asked >= self.shown
+    }
+
+    /// Takes note that the attributes that were told with an answer are shown. Not before: who
+    /// has the older answer would leave it to a task that is killed while it drops the pages.
+    pub fn showed(&mut self, asked: Asked) {
+        self.shown = asked.max(self.shown);
+    }
+
+    /// Returns the content that other nodes may have pages of, and may be given pages of; `None`
+    /// while the file is being written, or if it was read from gfsds that tell different times.
+    pub fn shared(&self) -> Option<ContentId> {
+        self.is_shared.then_some(ContentId {
+            file: self.observed.id,
+            mtime: self.mtime,
+        })
+    }
+
+    /// Takes note that other nodes have given pages of a content, for the label of a count of
+    /// changes; returns whether it is still that one, so that they may be cached.
+    pub fn give(&mut self, id: &ContentId, changes: u64) -> bool {
+        let is_it = self.changes == changes && self.shared() == Some(*id);
+        self.is_given |= is_it;
+        is_it
     }
 
     /// Returns the identity of the content.
@@ -163,33 +276,76 @@ impl Label {
         known.any(|witness| witness.host == host)
     }
 
-    /// Takes an observation by the inode's name or descriptor.
-    pub fn observe(&mut self, seen: Observation) -> Change {
+    /// Returns whether the label is of the object that was opened when this was observed, whose
+    /// descriptor is held: it is the same content, or another one of the same process.
+    pub fn is_of(&self, opened: &Observation) -> bool {
+        let known = &self.observed;
+        known.id == opened.id
+            || known.id.inum == opened.id.inum && known.asked.epoch == opened.asked.epoch
+    }
+
+    /// Takes an observation by a name. `open` is `None` if the file is not open; else it tells
+    /// whether the name is the one that the open file goes by.
+    ///
+    /// An open file never becomes another object: another content is one of the same object only if
+    /// it was seen by the open file's own name, and in the process in which gfmd holds its
+    /// descriptor, so that the number was not given to another object.
+    pub fn observe(&mut self, seen: Observation, open: Option<bool>) -> Change {
+        let is_same_object = match open {
+            None => true,
+            Some(is_its_name) => is_its_name && self.held == Some(seen.asked.epoch),
+        };
         let known = self.observed;
-        if seen.epoch < known.epoch {
+        let is_same_process = seen.asked.epoch == known.asked.epoch;
+        if seen.asked.epoch < known.asked.epoch {
             return Change::Overtaken;
         }
         if seen.id.inum != known.id.inum || seen.file_type != known.file_type {
             return Change::Replaced;
         }
         if seen.id == known.id {
+            if seen.asked < known.asked {
+                return Change::Same;
+            }
+            if seen.mtime == known.mtime {
+                self.observed = seen;
+                return Change::Same;
+            }
+            if !is_same_process && seen.file_type == FileType::Regular {
+                // A gfmd that has lost the last generations gives their numbers to other bytes.
+                return self.renewed(seen, is_same_object);
+            }
             self.observed = seen;
+            // The owner has set another time.
+            if !self.is_given && self.witnesses.iter().all(Option::is_none) {
+                self.mtime = seen.mtime;
+            }
             return Change::Same;
         }
         // Only the content of files has generations; of others it is the object that is new.
         if known.file_type != FileType::Regular {
             return Change::Replaced;
         }
-        if seen.epoch == known.epoch && seen.id.gen < known.id.gen {
+        if is_same_process && seen.id.gen < known.id.gen {
             return Change::Overtaken;
         }
-        self.observed = seen;
-        self.change()
+        self.renewed(seen, is_same_object)
     }
 
-    fn change(&mut self) -> Change {
+    /// Takes an observation of another content.
+    fn renewed(&mut self, seen: Observation, is_same_object: bool) -> Change {
+        if !is_same_object {
+            return Change::Replaced;
+        }
+        self.observed = seen;
+        self.rewritten(seen.mtime, true)
+    }
+
+    /// Begins anew, without pages.
+    fn rewritten(&mut self, mtime: Time, is_shared: bool) -> Change {
         self.witnesses = [None; WITNESSES_MAX];
         self.changes = self.changes.wrapping_add(1);
+        (self.mtime, self.is_given, self.is_shared) = (mtime, false, is_shared);
         Change::Rewritten
     }
 
@@ -197,19 +353,31 @@ impl Label {
     /// before.
     pub fn witness(&mut self, host: HostId, live: &LiveAttr) -> Change {
         let witness = Witness { host, live: *live };
+        // Whether it has told something else before, so that a writer has the file open.
+        let mut is_written = false;
+        let mut is_first = true;
         for place in &mut self.witnesses {
             match place {
-                Some(known) if known.host != host => {}
+                Some(known) if known.host != host => is_first = false,
                 Some(known) if known.live.is_same_content(live) => return Change::Same,
-                Some(_) => break,
+                Some(_) => {
+                    is_written = true;
+                    break;
+                }
+                None if is_first && self.is_given && self.mtime != live.mtime => break,
                 None => {
                     *place = Some(witness);
+                    if is_first && !self.is_given {
+                        self.mtime = live.mtime;
+                    }
+                    self.is_shared &= self.mtime == live.mtime;
                     return Change::Same;
                 }
             }
         }
-        // Or there are too many of them: it is not known what this one has told before.
-        let change = self.change();
+        // Or there are too many of them: it is not known what this one has told before. Or other
+        // nodes have given pages of an older state, or of a newer one.
+        let change = self.rewritten(live.mtime, self.is_shared && !is_written);
         let [first, ..] = &mut self.witnesses;
         *first = Some(witness);
         change

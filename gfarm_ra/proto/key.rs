@@ -13,6 +13,16 @@ use ferro_proto::{
 /// The length of a key, in bytes.
 pub const KEY_LEN: usize = 32;
 
+/// For so many seconds before a key expires the log says so.
+const WARNING_S: u64 = 24 * 3600;
+
+/// Returns the seconds that are left of a key that expires at `expire` if it is time to renew it at
+/// `now_s`, both in seconds since 1970.
+pub fn is_due(expire: u32, now_s: u64) -> Option<u64> {
+    let left_s = u64::from(expire).saturating_sub(now_s);
+    (left_s <= WARNING_S).then_some(left_s)
+}
+
 /// A user's key, which the servers have as well.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct SharedKey {

@@ -125,8 +125,8 @@ pub enum Event {
 pub enum Effect {
     /// Nothing.
     Ignore,
-    /// Open the file at gfmd, after the old descriptor was closed there, if there is one and its
-    /// process still is.
+    /// Open the file at gfmd. The old descriptor, if there is one and its process still is, is
+    /// closed there after that: until then it keeps the number of the object from others.
     Open(Option<Descriptor>),
     /// Take or make a connection to the gfsd.
     Connect(HostId),

@@ -3,9 +3,9 @@
 //! The options of a mount:
 //!
 //! ```text
-//! username=NAME [key=DESCRIPTION] [uid=N] [gid=N] [usermap=NAME/N+...] [groupmap=NAME/N+...]
-//!     [hosts=NAME/ADDRESS+...] [cc=on|off] [cc_key=DESCRIPTION] [ib_devname=NAME] [ra_sync=0|1]
-//!     [SETTING=N]...
+//! username=NAME [key=DESCRIPTION] [allow_other] [uid=N] [gid=N] [usermap=NAME/N+...]
+//!     [groupmap=NAME/N+...] [hosts=NAME/ADDRESS+...] [cc=on|off] [cc_key=DESCRIPTION]
+//!     [ib_devname=NAME] [ra_sync=0|1] [SETTING=N]...
 //! ```
 //!
 //! with the [`Setting`]s by their names. Of a repeated option the last value is used, and a list
@@ -164,6 +164,7 @@ pub struct Options {
     settings: Settings,
     user: Text<USER_LEN_MAX>,
     key: Text<KEY_NAME_LEN_MAX>,
+    allows_other: bool,
     uid: Option<u32>,
     gid: Option<u32>,
     /// Empty, or checked by [`Owners::parse`].
@@ -184,6 +185,7 @@ impl Default for Options {
             settings: Settings::default(),
             user: Text::EMPTY,
             key: Text::EMPTY,
+            allows_other: false,
             uid: None,
             gid: None,
             users: Text::EMPTY,
@@ -221,6 +223,13 @@ impl Options {
         if setting == Some(Setting::RaAsync) && value.is_none() {
             self.settings.set(Setting::RaAsync, 1);
             return Ok(());
+        }
+        if name == b"allow_other" {
+            self.allows_other = true;
+            return value.map_or(Ok(()), |value| {
+                let (name, form) = ("allow_other", "an option with a value");
+                Err(OptionError::Value { name, form, value })
+            });
         }
         let known: [&[u8]; 12] = [
             b"user",
@@ -362,6 +371,11 @@ impl Options {
         Some(self.key.get()).filter(|key| !key.is_empty())
     }
 
+    /// Returns whether all local users may use the mount.
+    pub const fn allows_other(&self) -> bool {
+        self.allows_other
+    }
+
     /// Returns the user that owns all files here; `None`: by the names of their owners.
     pub const fn uid(&self) -> Option<u32> {
         self.uid
@@ -410,6 +424,9 @@ const OWNERS_FORM: &str = "NAME/NUMBER+NAME/NUMBER... of up to 512 bytes";
 impl fmt::Display for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, ",username={}", Escaped(self.user()))?;
+        if self.allows_other {
+            f.write_str(",allow_other")?;
+        }
         if let Some(uid) = self.uid {
             write!(f, ",uid={uid}")?;
         }

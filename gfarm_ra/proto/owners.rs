@@ -8,11 +8,10 @@ use super::{
     LABEL_LEN_MAX, //
 };
 
-/// The number of a user or group that has none here (`overflowuid`, `overflowgid`).
-pub const NOBODY: u32 = 65_534;
-
-/// The user and group id that no user has (`INVALID_UID`).
-const INVALID_ID: u32 = u32::MAX;
+/// The number that no user and no group has (`INVALID_UID`, `INVALID_GID`): whose files have none
+/// here. `stat(2)` shows 65534 for it, and no process is their owner or in their group; one that
+/// runs as 65534 is not, either.
+pub const INVALID_ID: u32 = u32::MAX;
 
 /// Converts the number of a user or group.
 pub(super) fn id(value: &[u8]) -> Option<u32> {
@@ -62,6 +61,19 @@ fn entry(part: &[u8]) -> Option<(&[u8], u32)> {
     is_name.then_some((name, id(rest.get(1..)?)?))
 }
 
+/// The standing of a local user towards a mount.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// The user of the mount: who mounts, and whom `uid=` names as the owner of all files. What
+    /// gfmd lets the user of Gfarm do is allowed.
+    Own,
+    /// Another user, whom `allow_other` lets in: what gfmd lets the user of Gfarm do is allowed if
+    /// mode, owner and group allow it to this one.
+    Other,
+    /// Another user, who is not let in.
+    Stranger,
+}
+
 /// Who mounts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mounter {
@@ -72,18 +84,29 @@ pub struct Mounter {
 }
 
 impl Mounter {
+    /// Returns what the mount, which is one user for gfmd, is to a local user.
+    pub fn standing(&self, user: u32, options: &Options) -> Standing {
+        if user == self.uid || options.uid() == Some(user) {
+            Standing::Own
+        } else if options.allows_other() {
+            Standing::Other
+        } else {
+            Standing::Stranger
+        }
+    }
+
     /// Returns the number of the user with this name: that of `uid=`, else that of `usermap=`; what
-    /// belongs to the user of the mount belongs to who mounts, and the rest to [`NOBODY`].
+    /// belongs to the user of the mount belongs to who mounts, and the rest to [`INVALID_ID`].
     pub fn uid_of(&self, name: &[u8], options: &Options) -> u32 {
         let by_name = || options.users().find(name);
         let own = (name == options.user()).then_some(self.uid);
-        options.uid().or_else(by_name).or(own).unwrap_or(NOBODY)
+        options.uid().or_else(by_name).or(own).unwrap_or(INVALID_ID)
     }
 
     /// Returns the number of the group with this name, in the same way; Gfarm does not tell which
     /// group the user of the mount is in.
     pub fn gid_of(&self, name: &[u8], options: &Options) -> u32 {
         let by_name = || options.groups().find(name);
-        options.gid().or_else(by_name).unwrap_or(NOBODY)
+        options.gid().or_else(by_name).unwrap_or(INVALID_ID)
     }
 }

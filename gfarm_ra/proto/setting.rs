@@ -22,28 +22,36 @@ pub enum Setting {
     ReconnectTimeout = 5,
     /// The maximum number of connections to one gfsd.
     Connections = 6,
+    /// The seconds for which a connection to a gfsd is kept that no open file uses; the last one of
+    /// each gfsd ten times as long.
+    IdleTimeout = 7,
+    /// The descriptors that a mount has at gfmd at a time.
+    OpenFiles = 8,
     /// The receives that are posted for requests of other nodes.
-    IbNumRrpc = 7,
+    IbNumRrpc = 9,
     /// The maximum number of requests to other nodes at a time.
-    IbNumSrpc = 8,
+    IbNumSrpc = 10,
     /// The size of a datagram in bytes; 0 for that of the port.
-    IbMtu = 9,
+    IbMtu = 11,
     /// The index of the GID.
-    IbGid = 10,
+    IbGid = 12,
     /// The port of the device.
-    IbPort = 11,
+    IbPort = 13,
     /// The service level.
-    IbSl = 12,
+    IbSl = 14,
     /// The key of the queue pair for requests, which all nodes have in common.
-    IbQkey = 13,
+    IbQkey = 15,
     /// The longest time for which a node that owes an answer is waited for, in milliseconds.
-    CcTimeoutMs = 14,
+    CcTimeoutMs = 16,
     /// The MiB that are sent to other nodes in a second; 0 is no limit.
-    CcShare = 15,
+    CcShare = 17,
+    /// The longest time for which a node that waits for the pages itself is waited for, in
+    /// milliseconds.
+    CcWaitMs = 18,
 }
 
 /// The number of settings.
-pub const COUNT: usize = 16;
+pub const COUNT: usize = 19;
 
 impl Setting {
     /// All settings, by number.
@@ -55,6 +63,8 @@ impl Setting {
         Self::ReceiveTimeout,
         Self::ReconnectTimeout,
         Self::Connections,
+        Self::IdleTimeout,
+        Self::OpenFiles,
         Self::IbNumRrpc,
         Self::IbNumSrpc,
         Self::IbMtu,
@@ -64,7 +74,12 @@ impl Setting {
         Self::IbQkey,
         Self::CcTimeoutMs,
         Self::CcShare,
+        Self::CcWaitMs,
     ];
+
+    /// The descriptors of a mount: a process of gfmd has 1024, the rest of which is
+    /// [`SPARE`](super::closing::SPARE).
+    const OPEN_FILES_MAX: u32 = 720;
 
     /// Returns the name of the option.
     pub const fn name(self) -> &'static str {
@@ -76,6 +91,8 @@ impl Setting {
             Self::ReceiveTimeout => "receive_timeout",
             Self::ReconnectTimeout => "reconnect_timeout",
             Self::Connections => "connections",
+            Self::IdleTimeout => "idle_timeout",
+            Self::OpenFiles => "open_files",
             Self::IbNumRrpc => "ib_num_rrpc",
             Self::IbNumSrpc => "ib_num_srpc",
             Self::IbMtu => "ib_mtu",
@@ -85,6 +102,7 @@ impl Setting {
             Self::IbQkey => "ib_qkey",
             Self::CcTimeoutMs => "cc_timeout_ms",
             Self::CcShare => "cc_share",
+            Self::CcWaitMs => "cc_wait_ms",
         }
     }
 
@@ -103,6 +121,8 @@ impl Setting {
             Self::ConnectTimeout | Self::ReceiveTimeout => 1..=600,
             Self::ReconnectTimeout => 0..=86_400,
             Self::Connections => 1..=64,
+            Self::IdleTimeout => 1..=86_400,
+            Self::OpenFiles => 1..=Self::OPEN_FILES_MAX,
             Self::IbNumRrpc | Self::IbNumSrpc => 1..=4096,
             // What InfiniBand and RoCE have.
             Self::IbMtu => 256..=4096,
@@ -114,6 +134,8 @@ impl Setting {
             Self::CcTimeoutMs => 50..=2000,
             // 1 TiB.
             Self::CcShare => 0..=1 << 20,
+            // No holder keeps a request for longer than 30 s.
+            Self::CcWaitMs => 100..=30_000,
         }
     }
 
@@ -132,14 +154,16 @@ impl Setting {
             Self::Readahead => 1024,
             Self::RaAsync | Self::Actimeo | Self::IbPort => 1,
             Self::ConnectTimeout => 35,
-            Self::ReceiveTimeout => 60,
+            Self::ReceiveTimeout | Self::IdleTimeout => 60,
             Self::ReconnectTimeout => 30,
             Self::Connections => 8,
+            Self::OpenFiles => Self::OPEN_FILES_MAX,
             Self::IbNumRrpc => 128,
             Self::IbNumSrpc => 64,
             Self::IbMtu | Self::IbGid | Self::IbSl | Self::CcShare => 0,
             Self::IbQkey => 111,
             Self::CcTimeoutMs => 200,
+            Self::CcWaitMs => 5000,
         }
     }
 

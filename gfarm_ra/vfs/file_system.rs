@@ -14,6 +14,7 @@ use super::{
     Freshness,
     Inode,
     InodeRef,
+    Judge,
     MountContext,
     Name,
     OpenedName,
@@ -114,8 +115,7 @@ pub trait FileSystem: Sized + Send + Sync + 'static {
         build_error!(kernel::error::VTABLE_DEFAULT_ERROR)
     }
 
-    /// Called when a mount ends, before its inodes are evicted: each eviction waits for the reads
-    /// of its inode that are under way. Sleeps.
+    /// Called when a mount ends, before the reads are awaited that are under way. Sleeps.
     fn ending(_data: &Self::Super) {}
 
     /// Looks up a name that the kernel does not know; `None` if there is no such entry, which the
@@ -128,15 +128,16 @@ pub trait FileSystem: Sized + Send + Sync + 'static {
         build_error!(kernel::error::VTABLE_DEFAULT_ERROR)
     }
 
-    /// Refreshes the attributes of an inode before they are shown, if they are too old.
-    fn refresh(_inode: &Inode<Self>, _freshness: Freshness) -> Result {
-        Ok(())
+    /// Refreshes the attributes of an inode before they are shown or permissions are checked, if
+    /// they are too old. Returns whether the server was asked.
+    fn refresh(_inode: &Inode<Self>, _freshness: Freshness) -> Result<bool> {
+        Ok(false)
     }
 
-    /// Returns whether the current task may use the inode like this. The permissions of the
-    /// attributes are checked after it.
-    fn permission(_inode: &Inode<Self>, _access: Access) -> Result {
-        build_error!(kernel::error::VTABLE_DEFAULT_ERROR)
+    /// Returns by what is decided whether the current task may use the inode like this, or an error
+    /// if it may not in any case.
+    fn permission(_inode: &Inode<Self>, _access: Access) -> Result<Judge> {
+        Ok(Judge::Attributes)
     }
 
     /// Returns the target of a symbolic link: 1 to 4095 bytes without NUL.
@@ -154,6 +155,9 @@ pub trait FileSystem: Sized + Send + Sync + 'static {
 
     /// Opens a regular file for reading, by this name. After `ESTALE` the path is walked once more,
     /// and each name on it is [revalidated](Self::revalidate).
+    ///
+    /// The VFS checks the opening task before the call by attributes of any age, and after it by
+    /// those that the call has [set](Inode::set_attributes), as it asks the server.
     fn open(inode: &Inode<Self>, name: &OpenedName<'_, Self>) -> Result<Arc<Self::File>>;
 
     /// Called when a task is about to read from an open file, before it locks a page: what was

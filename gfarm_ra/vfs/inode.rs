@@ -32,7 +32,10 @@ use kernel::{
     prelude::*,
     types::Opaque, //
 };
-use kernel_ext::errno::ESTALE;
+use kernel_ext::{
+    errno::ESTALE,
+    sync::atomic::AtomicI32, //
+};
 use vfs_ext_sys as raw;
 
 /// What makes two inodes of a mount the same. An inode of another key is another inode: it has its
@@ -63,6 +66,16 @@ pub enum Freshness {
     Any,
 }
 
+/// By what is decided whether a task may do something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Judge {
+    /// By mode, owner and group, as they are known.
+    Attributes,
+    /// By the server, which is asked by lookups, opens and listings on behalf of this task's user.
+    /// A file that is not to be run by anyone is refused nevertheless.
+    Server,
+}
+
 /// What a task wants to do with an inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
@@ -72,6 +85,24 @@ pub struct Access {
     pub write: bool,
     /// Run a file, or look up names in a directory.
     pub execute: bool,
+    /// The user of the task (`setfsuid(2)`), as the user namespace of the mount numbers it; -1 if
+    /// it has no number there.
+    pub user: u32,
+}
+
+impl Access {
+    /// Returns what the bits of a mask of the VFS ask for, on behalf of the current task.
+    pub(super) fn new<T: FileSystem>(inode: &Inode<T>, mask: c_int) -> Self {
+        // CAST: The bits of a mask are positive.
+        let bits = mask as u32;
+        Self {
+            read: bits & bindings::MAY_READ != 0,
+            write: bits & bindings::MAY_WRITE != 0,
+            execute: bits & bindings::MAY_EXEC != 0,
+            // SAFETY: By the type invariants, this is an inode.
+            user: unsafe { raw::vfs_ext_helper_fsuid(inode.as_raw()) },
+        }
+    }
 }
 
 /// The cache of the inodes of a file system.
@@ -112,9 +143,11 @@ impl Drop for Cache {
 /// only while no other task knows the inode.
 #[repr(C)]
 pub(super) struct Slot<T: FileSystem> {
-    netfs: raw::netfs_inode,
+    inode: raw::vfs_ext_inode,
     cache: NonNull<bindings::kmem_cache>,
     key: Key,
+    /// As [`Inode::read_error`].
+    read_error: AtomicI32,
     is_ready: bool,
     data: MaybeUninit<T::Inode>,
 }
@@ -145,8 +178,9 @@ impl<T: FileSystem> Slot<T> {
                 number: 0,
                 generation: 0,
             });
+            (&raw mut (*slot).read_error).write(AtomicI32::new(0));
             (&raw mut (*slot).is_ready).write(false);
-            raw::vfs_ext_helper_inode_init(&raw mut (*slot).netfs, ops);
+            raw::vfs_ext_helper_inode_init(&raw mut (*slot).inode, ops);
         }
         slot
     }
@@ -219,6 +253,13 @@ impl<T: FileSystem> Inode<T> {
         unsafe { (*self.slot.get()).data.assume_init_ref() }
     }
 
+    /// Returns why the last part of the file could not be read that could not, as a negative
+    /// number; 0: none.
+    pub(super) fn read_error(&self) -> &AtomicI32 {
+        // SAFETY: By the type invariants, the slot is initialised.
+        unsafe { &(*self.slot.get()).read_error }
+    }
+
     /// Returns its size in bytes, as the kernel knows it. Any context.
     pub fn size(&self) -> u64 {
         // SAFETY: By the type invariants, this is an inode.
@@ -231,6 +272,13 @@ impl<T: FileSystem> Inode<T> {
         let mode = unsafe { ptr::read_volatile(&raw const (*self.as_raw()).i_mode) };
         // An inode is made with one of the kinds.
         Kind::of_mode(mode).unwrap_or(Kind::Regular)
+    }
+
+    /// Has the inode not be found by its key any more: the next one of this key is a new one. Who
+    /// has a reference keeps it, and it is freed with the last one. Sleeps not.
+    pub fn unhash(&self) {
+        // SAFETY: By the type invariants, this is an inode with a reference.
+        unsafe { raw::vfs_ext_helper_inode_unhash(self.as_raw()) };
     }
 
     /// Changes what `stat(2)` shows, and the size up to which data is read. Its cached data stays:
@@ -258,14 +306,15 @@ impl<T: FileSystem> Inode<T> {
     }
 
     /// Drops the data of a file from the page cache, unmaps it, and sets the size; the data is read
-    /// again, up to that size, when it is used. Waits for reads that run. Sleeps.
+    /// again, up to that size, when it is used. Waits for reads that run. Sleeps, killable.
     ///
     /// Needed for a larger size in any case: a page that was read up to a smaller one ends with
     /// zeroes.
     ///
     /// # Errors
     ///
-    /// Returns `EBUSY` if a page could not be dropped, because a task uses it.
+    /// Returns `EBUSY` if a page could not be dropped, because a task uses it, `EINTR` when the
+    /// task is killed.
     pub fn drop_cached_data(&self, size: u64) -> Result {
         let size = size.min(i64::MAX as u64);
         // SAFETY: By the type invariants, this is an inode.
@@ -355,7 +404,7 @@ impl<T: FileSystem> SuperBlock<T> {
 
     /// Returns the inode of this key if the kernel knows it, and it is neither being made nor being
     /// freed. Does not wait for anything; what the caller drops may be the last reference, and then
-    /// its drop waits for the requests of the inode.
+    /// its drop evicts the inode.
     pub fn find_inode(&self, key: Key) -> Option<InodeRef<'_, T>> {
         let mut wanted = key;
         // SAFETY: By the type invariants, the super block is one of `T`; the function gets

@@ -14,6 +14,7 @@ use super::{
     FileSystem,
     Freshness,
     Inode,
+    Judge,
     Kind,
     Name,
     Validity,
@@ -58,6 +59,22 @@ pub(super) unsafe fn set_operations<T: FileSystem>(inode: *mut bindings::inode, 
     }
 }
 
+/// Checks what a task wants to do with an inode, by what is known of it.
+///
+/// # Safety
+///
+/// The caller must ensure that `idmap` is that of a mount of the inode's file system.
+pub(super) unsafe fn may<T: FileSystem>(
+    idmap: *mut bindings::mnt_idmap,
+    inode: &Inode<T>,
+    mask: c_int,
+    judge: Judge,
+) -> Result {
+    let by_server = judge == Judge::Server;
+    // SAFETY: By the function requirements and the type invariants.
+    to_result(unsafe { raw::vfs_ext_helper_may(idmap, inode.as_raw(), mask, by_server) })
+}
+
 /// The operations of an inode of `T`.
 struct InodeOps<T: FileSystem>(PhantomData<T>);
 
@@ -66,9 +83,7 @@ impl<T: FileSystem> InodeOps<T> {
         // SAFETY: All zeroes is a valid value, without functions.
         let mut ops: bindings::inode_operations = unsafe { core::mem::zeroed() };
         ops.getattr = Some(Self::getattr);
-        if T::HAS_PERMISSION {
-            ops.permission = Some(Self::permission);
-        }
+        ops.permission = Some(Self::permission);
         ops
     };
 
@@ -115,13 +130,21 @@ impl<T: FileSystem> InodeOps<T> {
             // SAFETY: By the function requirements, the path keeps its inode.
             let inode = unsafe { raw::vfs_ext_helper_dentry_inode((*path).dentry) };
             // SAFETY: As above.
-            T::refresh(unsafe { Inode::from_raw(inode) }, freshness)?;
+            let inode_ref = unsafe { Inode::<T>::from_raw(inode) };
+            // For a task that may not use the mount the server is asked nothing.
+            if T::permission(inode_ref, Access::new(inode_ref, 0)).is_ok() {
+                T::refresh(inode_ref, freshness)?;
+            }
             // SAFETY: By the function requirements.
             unsafe { bindings::generic_fillattr(idmap, mask, inode, to) };
             Ok(0)
         })
     }
 
+    /// Checks permissions with fresh attributes. Those of a file that is opened are told by the
+    /// open, which checks once more (`FileOps::open`). What is refused by what is known is refused
+    /// by what the server says now.
+    ///
     /// # Safety
     ///
     /// Must only be called by the VFS, with an inode of `T`.
@@ -135,16 +158,19 @@ impl<T: FileSystem> InodeOps<T> {
         if bits & bindings::MAY_NOT_BLOCK != 0 {
             return ECHILD.to_errno();
         }
+        // SAFETY: By the function requirements; the caller keeps the inode, as it may sleep.
+        let inode = unsafe { Inode::<T>::from_raw(inode) };
         from_result(|| {
-            let access = Access {
-                read: bits & bindings::MAY_READ != 0,
-                write: bits & bindings::MAY_WRITE != 0,
-                execute: bits & bindings::MAY_EXEC != 0,
-            };
-            // SAFETY: By the function requirements; the caller keeps the inode, as it may sleep.
-            T::permission(unsafe { Inode::from_raw(inode) }, access)?;
+            let judge = T::permission(inode, Access::new(inode, mask))?;
             // SAFETY: By the function requirements.
-            to_result(unsafe { bindings::generic_permission(idmap, inode, mask) })?;
+            let check = || unsafe { may(idmap, inode, mask, judge) };
+            let is_opened = bits & bindings::MAY_OPEN != 0 && inode.kind() == Kind::Regular;
+            let is_known = is_opened || judge == Judge::Server;
+            let is_asked = !is_known && T::refresh(inode, Freshness::Default)?;
+            match check() {
+                Err(EACCES) if !is_asked && T::refresh(inode, Freshness::Forced)? => check()?,
+                result => result?,
+            }
             Ok(0)
         })
     }

@@ -7,8 +7,9 @@
 //! it may pass to a thread of its own. What a subrequest has not read and asks to have retried is
 //! given out again, as a new [`Subrequest`] for the rest.
 //!
-//! A request refers to its inode without a reference. The inode is not evicted while the request
-//! lives, and so an unmount waits for the end of each subrequest.
+//! A request has a reference to its inode, as no task may have one while a server owes the answer:
+//! a task that drops the last one would wait in the eviction. An unmount waits for the end of each
+//! request, before it evicts inodes.
 //!
 //! C header: [`include/linux/netfs.h`](srctree/include/linux/netfs.h)
 
@@ -16,6 +17,7 @@ pub mod lent;
 pub mod partial;
 
 use super::{
+    direct_read::subrequest_bytes,
     directory::private_data,
     FileSystem,
     Inode, //
@@ -28,13 +30,13 @@ use core::{
 use kernel::{
     bindings,
     error::from_result,
-    page::PAGE_SIZE,
     prelude::*,
     sync::{
         Arc,
         ArcBorrow, //
     }, //
 };
+use kernel_ext::sync::atomic::Ordering;
 use net_ext::Destination;
 use vfs_ext_sys as raw;
 
@@ -78,8 +80,7 @@ impl<T: FileSystem> Subrequest<T> {
 
     /// Returns the file that is read.
     pub fn inode(&self) -> &Inode<T> {
-        // SAFETY: By the type invariants, the request exists, and its inode with it: the eviction
-        // waits for the end of the request.
+        // SAFETY: By the type invariants, the request exists, and has a reference to its inode.
         unsafe { Inode::from_raw(raw::vfs_ext_helper_request_inode(self.request())) }
     }
 
@@ -116,6 +117,13 @@ impl<T: FileSystem> Subrequest<T> {
         unsafe { raw::vfs_ext_helper_sreq_retries(self.raw.as_ptr()) }
     }
 
+    /// Returns whether the pages are in the page cache afterwards: not those of a read with
+    /// `O_DIRECT`.
+    pub fn is_cached(&self) -> bool {
+        // SAFETY: By the type invariants, the subrequest is valid.
+        unsafe { raw::vfs_ext_helper_sreq_is_cached(self.raw.as_ptr()) }
+    }
+
     /// Returns where the bytes go.
     pub fn destination(&mut self) -> Destination<'_> {
         // SAFETY: By the type invariants, the iterator is one to write to, not that of a user, and
@@ -141,6 +149,15 @@ impl<T: FileSystem> Subrequest<T> {
 
     /// Ends the subrequest. May sleep, in netfs.
     pub fn end(self, end: End) {
+        match end {
+            // Of a task that was killed: no other one is told that.
+            End::Failed(ERESTARTSYS) => {}
+            End::Failed(error) => {
+                let number = error.to_errno();
+                self.inode().read_error().store(number, Ordering::Relaxed);
+            }
+            _ => {}
+        }
         let (how, error) = match end {
             End::Read => (raw::vfs_ext_end_VFS_EXT_END_MORE, 0),
             End::EndOfFile => (raw::vfs_ext_end_VFS_EXT_END_OF_FILE, 0),
@@ -205,9 +222,9 @@ impl<T: FileSystem> RequestOps<T> {
                 )
             };
             let file: Arc<T::File> = T::file_of_request(inode, open)?;
-            // CAST: The size of a page is below 2^32.
-            let bytes_max = T::read_bytes_max(&file).max(PAGE_SIZE as u32);
-            // SAFETY: By the function requirements, the request is new.
+            let bytes_max = subrequest_bytes::<T>(&file);
+            // SAFETY: By the function requirements, the request is new, its caller has a reference
+            // to the inode, and an inode of `T` is that of a slot, in a mount of `T`.
             unsafe {
                 raw::vfs_ext_helper_request_init(
                     request,
@@ -226,12 +243,16 @@ impl<T: FileSystem> RequestOps<T> {
         // SAFETY: By the function requirements, the data comes from `init`; the reference is taken
         // back once.
         drop(unsafe { Arc::<T::File>::from_raw(raw::vfs_ext_helper_request_data(request).cast()) });
+        // SAFETY: By the function requirements, `init` has taken what is given back here, once.
+        unsafe { raw::vfs_ext_helper_request_release(request) };
     }
 
     /// # Safety
     ///
     /// Must only be called by netfs, with a subrequest for a file of `T`, which it passes on.
     unsafe extern "C" fn issue(subrequest: *mut raw::netfs_io_subrequest) {
+        // SAFETY: By the function requirements, the subrequest has not ended.
+        let request = unsafe { raw::vfs_ext_helper_sreq_request(subrequest) };
         // INVARIANT: By the function requirements.
         // SAFETY: The pointer is not null, by the function requirements.
         let raw = unsafe { NonNull::new_unchecked(subrequest) };
@@ -239,5 +260,7 @@ impl<T: FileSystem> RequestOps<T> {
             raw,
             _type: PhantomData,
         });
+        // SAFETY: netfs, which calls, has a reference to the request.
+        unsafe { raw::vfs_ext_helper_request_issued(request) };
     }
 }

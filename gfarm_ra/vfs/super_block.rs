@@ -7,6 +7,7 @@
 use super::{
     file_system::Type,
     inode::Slot,
+    mounted::Mounted,
     namei,
     read,
     FileSystem,
@@ -42,7 +43,7 @@ use vfs_ext_sys as raw;
 ///
 /// # Invariants
 ///
-/// `raw` is a super block of `T`, whose `s_fs_info` comes from `Arc::<T::Super>::into_raw`.
+/// `raw` is a super block of `T`, whose `s_fs_info` comes from `Mounted::<T>::into_raw`.
 #[repr(transparent)]
 pub struct SuperBlock<T: FileSystem> {
     raw: Opaque<bindings::super_block>,
@@ -77,7 +78,7 @@ impl<T: FileSystem> SuperBlock<T> {
     pub fn data(&self) -> ArcBorrow<'_, T::Super> {
         // SAFETY: By the type invariants, the field comes from `into_raw`; it is changed when the
         // super block is gone.
-        unsafe { ArcBorrow::from_raw((*self.as_raw()).s_fs_info.cast()) }
+        unsafe { Mounted::<T>::borrow((*self.as_raw()).s_fs_info) }.data()
     }
 }
 
@@ -149,12 +150,13 @@ pub(super) unsafe fn fill<T: FileSystem>(
     // CAST: A number of pages on this architecture.
     let readahead_pages = T::readahead_pages(&data) as c_ulong;
     let dentry_ops = namei::DentryOps::<T>::get();
+    let mounted = Mounted::<T>::new(data)?;
     // SAFETY: By the function requirements, the super block is not shared yet. From here on
     // `kill_sb` drops the data, as it is called after an error as well.
     unsafe {
         (*sb).s_op = &SuperOps::<T>::OPS;
         (*sb).s_magic = T::MAGIC as c_ulong;
-        (*sb).s_fs_info = Arc::into_raw(data).cast_mut().cast();
+        (*sb).s_fs_info = Mounted::into_raw(mounted);
         to_result(raw::vfs_ext_helper_super_setup(
             sb,
             dentry_ops,
@@ -197,30 +199,32 @@ impl<T: FileSystem> SuperOps<T> {
         ops
     };
 
-    /// Ends a mount: inodes first, the data of the mount last.
+    /// Ends a mount: requests first, then inodes, the data of the mount last.
     ///
     /// # Safety
     ///
     /// Must only be called by the VFS, with a super block of `T` without users.
     pub(super) unsafe extern "C" fn kill_sb(sb: *mut bindings::super_block) {
         // SAFETY: By the function requirements.
-        let data = unsafe { (*sb).s_fs_info };
-        if !data.is_null() {
+        let mounted = unsafe { (*sb).s_fs_info };
+        if !mounted.is_null() {
             // SAFETY: What is not null comes from `into_raw` in `fill`, and is taken back below.
-            let data = unsafe { ArcBorrow::<T::Super>::from_raw(data.cast()) };
-            if let Some(entrance) = T::entrance(&data) {
+            let mounted = unsafe { Mounted::<T>::borrow(mounted) };
+            // First: a visitor may evict an inode, whose reads are ended by this.
+            T::ending(&mounted.data());
+            if let Some(entrance) = T::entrance(&mounted.data()) {
                 entrance.close();
             }
-            T::ending(&data);
+            mounted.await_requests();
         }
-        // SAFETY: By the function requirements. Each inode is evicted here, and each eviction waits
-        // for the requests of its inode.
+        // SAFETY: By the function requirements. No request has a reference to an inode any more,
+        // and none begins, as no file is open: each inode is evicted here.
         unsafe { bindings::kill_anon_super(sb) };
         // SAFETY: By the function requirements, no other task refers to the super block.
-        let data = unsafe { ptr::replace(&raw mut (*sb).s_fs_info, ptr::null_mut()) };
-        if !data.is_null() {
+        let mounted = unsafe { ptr::replace(&raw mut (*sb).s_fs_info, ptr::null_mut()) };
+        if !mounted.is_null() {
             // SAFETY: What is not null comes from `into_raw` in `fill`, and is taken back once.
-            drop(unsafe { Arc::<T::Super>::from_raw(data.cast()) });
+            drop(unsafe { Mounted::<T>::from_raw(mounted) });
         }
     }
 

@@ -29,6 +29,7 @@
 
 pub mod attributes;
 pub mod context;
+mod direct_read;
 pub mod directory;
 pub mod entrance;
 mod file;
@@ -36,6 +37,7 @@ pub mod file_system;
 pub mod folios;
 pub mod inode;
 pub mod keyring;
+mod mounted;
 mod namei;
 mod opened_name;
 pub mod proc;
@@ -71,6 +73,7 @@ pub use inode::{
     Freshness,
     Inode,
     InodeRef,
+    Judge,
     Key, //
 };
 pub use opened_name::OpenedName;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Closes descriptors, several by one question.
+//!
+//! A descriptor counts among those of the mount until gfmd has answered: others wait for its place.
 
 use kernel::{
     prelude::*,
@@ -10,12 +12,17 @@ use kernel::{
 
 use super::Link;
 use crate::{
-    net::call::Call,
+    net::{
+        call::Call,
+        descriptors::Lease,
+        setup::Workers, //
+    },
     proto::{
         closing::{
             Fds,
             DELAY_MS,
-            FDS_MAX, //
+            FDS_MAX,
+            WAITING_MAX, //
         },
         gfm::Fd,
         question::Kind, //
@@ -32,26 +39,39 @@ pub(super) fn call() -> Result<Arc<Call>> {
     Call::new(Kind::Close(fds), KVec::new())
 }
 
+/// A descriptor that is to be closed, with its process and its right to be there.
+pub(super) struct Closing {
+    fd: Fd,
+    epoch: u32,
+    lease: Lease,
+}
+
+/// Descriptors of one process that one question closes.
+struct Batch {
+    fds: Fds,
+    epoch: u32,
+    leases: [Option<Lease>; FDS_MAX],
+}
+
 impl WorkItem<ID> for Link {
     type Pointer = Arc<Link>;
 
-    /// Runs in a worker of files, which may wait.
+    /// Runs in a worker of its own, which may wait: workers of files wait for it.
     fn run(this: Arc<Link>) {
-        while !this.state.lock().closes.is_empty() {
+        while let Some(waiting) = this.closes() {
             let interrupts = this.setup.interrupts();
-            if this.state.lock().closes.len() < FDS_MAX {
+            if waiting < FDS_MAX && !this.descriptors.is_full() {
                 // An interruption ends the pause only: the descriptors are closed all the same.
                 let _ = this.setup.pause(DELAY_MS, interrupts);
             }
-            let fds = this.take_closes();
-            if this.setup.is_closed() {
-                // The end of the connection closes all.
-                return;
+            let batch = this.take_closes();
+            // A task that opens a file anew may go on.
+            this.changed.wake_all();
+            if !batch.fds.is_empty() {
+                this.close(&batch);
             }
-            if !fds.is_empty() && this.close(fds).is_ok() {
-                // The question is used again. A worker is not killed.
-                let _ = this.closing.wait();
-            }
+            // They are closed, or their process is gone.
+            drop(batch);
         }
     }
 }
@@ -59,50 +79,123 @@ impl WorkItem<ID> for Link {
 /// What closes descriptors.
 impl Link {
     /// Has a descriptor of the process `epoch` closed, if that is still there, and does not wait
-    /// for it. If too many wait, it stays open as long as the process.
-    pub(in crate::net) fn close_fd(self: &Arc<Self>, fd: Fd, epoch: u32) {
+    /// for it. Without a `lease` it counts beside the limit of the mount until it is closed.
+    pub(in crate::net) fn close_fd(self: &Arc<Self>, fd: Fd, epoch: u32, lease: Option<Lease>) {
+        let lease = lease.unwrap_or_else(|| self.descriptors.exceed());
+        let closing = Closing { fd, epoch, lease };
         let mut state = self.state.lock();
-        if state.machine.ready() != Some(epoch) || state.closes.push((fd, epoch)).is_err() {
+        if state.machine.ready() != Some(epoch) || self.setup.is_closed() {
+            drop(state);
+            // The end of the connection has closed it.
+            drop(closing);
             return;
         }
+        let rejected = state.closes.push(closing);
         drop(state);
-        if let Some(queue) = self.setup.queue() {
-            // It may be queued already.
-            let _ = queue.enqueue::<_, ID>(self.clone());
+        if rejected.is_err() {
+            // So many are not open at a gfmd that does as it is asked. The end closes all.
+            return self.condemn(epoch);
         }
+        // It may be queued already.
+        self.setup.on_queue(Workers::Descriptors, |queue| {
+            drop(queue.enqueue::<_, ID>(self.clone()))
+        });
     }
 
-    /// Takes descriptors of the process that is there; those of others are closed.
-    fn take_closes(&self) -> Fds {
-        let mut fds = Fds::NONE;
-        let mut state = self.state.lock();
-        let now = state.machine.ready();
-        while fds.len() < FDS_MAX {
-            match state.closes.pop() {
-                Some((fd, epoch)) if now == Some(epoch) => {
-                    // There is room.
-                    let _ = fds.push(fd);
-                }
-                Some(_) => {}
-                None => break,
+    /// Waits until few descriptors are to be closed, or gfmd is not there. Sleeps, killable.
+    pub(in crate::net) fn await_closes(&self, interrupts: u32) -> Result {
+        self.changed.wait_until_killable(|| {
+            let state = self.state.lock();
+            state.closes.len() < WAITING_MAX
+                || state.machine.ready().is_none()
+                || self.setup.interrupts() != interrupts
+        })
+    }
+
+    /// Returns whether gfmd is to close descriptors.
+    pub(in crate::net) fn is_closing(&self) -> bool {
+        self.closes().is_some() || !self.closing.is_done()
+    }
+
+    /// Returns how many descriptors are to be closed; `None` if there are none.
+    fn closes(&self) -> Option<usize> {
+        let waiting = self.state.lock().closes.len();
+        (waiting != 0).then_some(waiting)
+    }
+
+    /// Takes descriptors of the process that is there.
+    fn take_closes(&self) -> Batch {
+        let mut batch = Batch {
+            fds: Fds::NONE,
+            epoch: 0,
+            leases: [const { None }; FDS_MAX],
+        };
+        for place in &mut batch.leases {
+            let Some(next) = self.next_close() else {
+                break;
+            };
+            if next.epoch != batch.epoch {
+                // The process of those before has ended meanwhile.
+                (batch.fds, batch.epoch) = (Fds::NONE, next.epoch);
+            }
+            // There is room.
+            let _ = batch.fds.push(next.fd);
+            *place = Some(next.lease);
+        }
+        batch
+    }
+
+    /// Takes a descriptor of the process that is there. Those of others are closed, so their rights
+    /// end.
+    fn next_close(&self) -> Option<Closing> {
+        loop {
+            let (next, now) = {
+                let mut state = self.state.lock();
+                (state.closes.pop()?, state.machine.ready())
+            };
+            if now == Some(next.epoch) && !self.setup.is_closed() {
+                return Some(next);
             }
         }
-        fds
     }
 
-    /// Asks for descriptors to be closed. Without room in the queue they stay open as long as the
-    /// process.
-    fn close(self: &Arc<Self>, fds: Fds) -> Result {
+    /// Has gfmd close descriptors, and waits for its answer, or the end of their process. Sleeps.
+    fn close(self: &Arc<Self>, batch: &Batch) {
         let call = &self.closing;
-        call.begin(Kind::Close(fds), self.setup.now_us())?;
-        call.abandon();
-        let pushed = self.state.lock().queue.push(call.clone());
-        if pushed.is_err() {
+        if call
+            .begin(Kind::Close(batch.fds), self.setup.now_us())
+            .is_err()
+        {
             call.finish(Ok(()), 0);
-            return Err(EAGAIN);
+            return self.condemn(batch.epoch);
         }
-        self.send_waiting();
+        call.abandon();
+        if !self.push_close(batch.epoch) {
+            return call.finish(Ok(()), 0);
+        }
+        // A worker is not killed.
+        let _ = self.send_waiting();
         self.kick();
-        Ok(())
+        let _ = call.wait();
+    }
+
+    /// Adds the question to the queue when there is room, and returns whether it has done so: not
+    /// if the process is gone, as another one has other descriptors of these numbers.
+    fn push_close(&self, epoch: u32) -> bool {
+        loop {
+            let mut state = self.state.lock();
+            if state.machine.ready() != Some(epoch) || self.setup.is_closed() {
+                return false;
+            }
+            if state.queue.push(self.closing.clone()).is_ok() {
+                return true;
+            }
+            drop(state);
+            // A worker is not killed.
+            let _ = self.changed.wait_until_killable(|| {
+                let state = self.state.lock();
+                !state.queue.is_full() || state.machine.ready() != Some(epoch)
+            });
+        }
     }
 }

@@ -130,7 +130,8 @@ impl Link {
             }
             Phase::Ready if is_wanted && !state.queue.is_empty() => {
                 drop(state);
-                self.send_waiting();
+                // A worker is not killed.
+                let _ = self.send_waiting();
                 true
             }
             Phase::Down | Phase::Ready | Phase::Closed => false,
@@ -169,7 +170,8 @@ impl Link {
             pr_info!("gfmd {}: connected again\n", Shown(server));
         }
         self.changed.wake_all();
-        self.send_waiting();
+        // A task that is killed here has not mounted.
+        let _ = self.send_waiting();
         Ok(())
     }
 

@@ -44,6 +44,10 @@ counters! {
     AskedAgain = "asked_again",
     /// Requests that were not answered in time.
     Timeouts = "timeouts",
+    /// How often this node was cut off from all others.
+    Cuts = "cuts",
+    /// Parts of files for which no node was asked, as it was.
+    NotAsked = "not_asked",
     /// Answers with pages.
     ToldData = "told_data",
     /// Pages that these announce. More than [`Self::PeerPages`]: parts of them were lost.
@@ -178,12 +182,11 @@ impl From<Rejected> for Counter {
 impl From<Discarded> for Counter {
     fn from(why: Discarded) -> Self {
         match why {
-            Discarded::Kind => Self::DroppedKind,
             Discarded::Receiver => Self::DroppedReceiver,
             Discarded::Sender => Self::DroppedSender,
             Discarded::Address => Self::DroppedAddress,
             Discarded::Repeated => Self::DroppedRepeated,
-            Discarded::Length => Self::DroppedBody,
+            Discarded::Body => Self::DroppedBody,
         }
     }
 }
@@ -195,6 +198,7 @@ impl From<Ignored> for Counter {
             Ignored::Own => Self::DroppedSender,
             Ignored::Full => Self::DroppedFull,
             Ignored::Unasked => Self::DroppedUnasked,
+            Ignored::Repeated => Self::DroppedRepeated,
         }
     }
 }

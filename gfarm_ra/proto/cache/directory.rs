@@ -12,7 +12,7 @@
 //! nothing says so, is sent elsewhere, and in the end reads from a file server.
 
 use super::{
-    super::attr::FileId,
+    super::identity::ContentId,
     address::NodeId,
     count,
     excluded::{
@@ -52,7 +52,7 @@ pub struct Question<'a> {
     /// Who asks.
     pub requester: NodeId,
     /// The file and its content.
-    pub file: FileId,
+    pub file: ContentId,
     /// The chunk.
     pub chunk: u64,
     /// The pages, at least one.
@@ -154,7 +154,7 @@ enum Own {
 /// The directory entry of a chunk.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
-    of: Option<(FileId, u64)>,
+    of: Option<(ContentId, u64)>,
     used_us: u64,
     orders: u64,
     /// The last wave, and when it began.
@@ -410,9 +410,9 @@ impl<'a> Directory<'a> {
     }
 
     /// Returns the group of a chunk.
-    fn group(&mut self, file: FileId, chunk: u64) -> &mut [Entry] {
+    fn group(&mut self, file: ContentId, chunk: u64) -> &mut [Entry] {
         let groups = self.entries.len().div_ceil(WAYS) as u64;
-        let hash = ChunkKey::new(file.inum, chunk).hash();
+        let hash = ChunkKey::new(file.file.inum, chunk).hash();
         let group = hash.checked_rem(groups).unwrap_or(0);
         // CAST: Below the number of groups.
         let begin = (group as usize).saturating_mul(WAYS);
@@ -421,7 +421,7 @@ impl<'a> Directory<'a> {
     }
 
     /// Finds the entry of a chunk, or gives it the one whose chunk was asked for least lately.
-    fn entry(&mut self, file: FileId, chunk: u64, now_us: u64) -> Option<&mut Entry> {
+    fn entry(&mut self, file: ContentId, chunk: u64, now_us: u64) -> Option<&mut Entry> {
         let of = Some((file, chunk));
         let entry = self
             .group(file, chunk)
@@ -472,7 +472,7 @@ impl<'a> Directory<'a> {
 
     /// Takes the word of a node that its read of `pages` is over, and it has them. What the
     /// directory does not know it does not learn by this.
-    pub fn done(&mut self, node: NodeId, file: FileId, chunk: u64, pages: PageSet) {
+    pub fn done(&mut self, node: NodeId, file: ContentId, chunk: u64, pages: PageSet) {
         let of = Some((file, chunk));
         let mut entries = self.group(file, chunk).iter_mut();
         if let Some(entry) = entries.find(|entry| entry.of == of) {

@@ -6,7 +6,7 @@
 use core::ops::DerefMut;
 
 use super::{
-    super::attr::FileId,
+    super::identity::ContentId,
     address::NodeId,
     pages::PageSet, //
 };
@@ -23,7 +23,7 @@ pub struct Ticket(u64);
 #[derive(Clone, Copy, Debug)]
 pub struct Reading {
     ticket: Ticket,
-    file: FileId,
+    file: ContentId,
     chunk: u64,
     pages: PageSet,
     /// The node for which it waits, if it does.
@@ -62,7 +62,7 @@ impl<S: DerefMut<Target = [Option<Reading>]>> Fetching<S> {
     /// are told that they are not here.
     pub fn begin(
         &mut self,
-        file: FileId,
+        file: ContentId,
         chunk: u64,
         pages: PageSet,
         now_us: u64,
@@ -116,7 +116,7 @@ impl<S: DerefMut<Target = [Option<Reading>]>> Fetching<S> {
 
     /// Returns what a request of the node `asker` for pages of a chunk may wait for: not for what
     /// this node waits for at the asker.
-    pub fn awaited(&self, file: FileId, chunk: u64, asker: NodeId, now_us: u64) -> Awaited {
+    pub fn awaited(&self, file: ContentId, chunk: u64, asker: NodeId, now_us: u64) -> Awaited {
         let none = Awaited {
             pages: PageSet::EMPTY,
             depth: 0,

@@ -2,35 +2,49 @@
 
 //! The notice of a node whose read is over, to the owners that it has asked: it has the pages, and
 //! waits for no holder any more. It is not answered, and nothing is wrong if it is lost.
-//!
-//! ```text
-//!   0  inum       8    not 0
-//!   8  gen        8
-//!  16  chunk      8
-//!  24  pages     32    a bit for each, at least one
-//! ```
+
+use zerocopy::{
+    little_endian::U64,
+    FromBytes, //
+};
+use zerocopy_derive::{
+    FromBytes,
+    Immutable,
+    IntoBytes,
+    KnownLayout,
+    Unaligned, //
+};
 
 use super::{
-    super::attr::FileId,
+    super::identity::ContentId,
+    content::RawContent,
     invalid::Invalid,
     pages::PageSet, //
 };
 
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct RawHave {
+    content: RawContent,
+    chunk: U64,
+    pages: [U64; 4],
+}
+
 /// The notice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Have {
-    id: FileId,
+    id: ContentId,
     chunk: u64,
     pages: PageSet,
 }
 
 impl Have {
     /// The length of a body, in bytes.
-    pub const LEN: usize = 56;
+    pub const LEN: usize = size_of::<RawHave>();
 
     /// Names pages of a chunk, at least one.
-    pub fn new(id: FileId, chunk: u64, pages: PageSet) -> Result<Self, Invalid> {
-        if id.inum == 0 {
+    pub fn new(id: ContentId, chunk: u64, pages: PageSet) -> Result<Self, Invalid> {
+        if id.file.inum == 0 {
             return Err(Invalid::Object);
         }
         if pages.is_empty() {
@@ -40,7 +54,7 @@ impl Have {
     }
 
     /// Returns the content.
-    pub const fn id(&self) -> FileId {
+    pub const fn id(&self) -> ContentId {
         self.id
     }
 
@@ -56,26 +70,20 @@ impl Have {
 
     /// Reads the body of a datagram of the kind [`Kind::Have`](super::wire::Kind::Have).
     pub fn parse(body: &[u8]) -> Result<Self, Invalid> {
-        let body: &[u8; Self::LEN] = body.try_into().map_err(|_| Invalid::Length)?;
-        let mut numbers = [0; Self::LEN / 8];
-        for (number, bytes) in numbers.iter_mut().zip(body.chunks_exact(8)) {
-            let bytes = bytes.first_chunk().ok_or(Invalid::Length)?;
-            *number = u64::from_le_bytes(*bytes);
-        }
-        let [inum, gen, chunk, p0, p1, p2, p3] = numbers;
-        let pages = PageSet::from_words([p0, p1, p2, p3]);
-        Self::new(FileId { inum, gen }, chunk, pages)
+        let raw = RawHave::read_from_bytes(body).map_err(|_| Invalid::Length)?;
+        let pages = PageSet::from_words(raw.pages.map(U64::get));
+        Self::new(raw.content.id()?, raw.chunk.get(), pages)
     }
 
     /// Encodes the body.
     pub fn to_bytes(&self) -> [u8; Self::LEN] {
-        let [p0, p1, p2, p3] = self.pages.to_words();
-        let numbers = [self.id.inum, self.id.gen, self.chunk, p0, p1, p2, p3];
-        let mut body = [0; Self::LEN];
-        let bytes = numbers.into_iter().flat_map(u64::to_le_bytes);
-        for (to, from) in body.iter_mut().zip(bytes) {
-            *to = from;
-        }
-        body
+        let raw = RawHave {
+            content: RawContent::new(&self.id),
+            chunk: U64::new(self.chunk),
+            pages: self.pages.to_words().map(U64::new),
+        };
+        zerocopy::transmute!(raw)
     }
 }
+
+const _: () = assert!(Have::LEN == 68);

@@ -11,6 +11,8 @@ pub enum Invalid {
     Length,
     /// The number of the object is 0.
     Object,
+    /// The nanoseconds of the last write are a second or more.
+    Time,
     /// The size of the file is 0, or more than a file can have.
     Size,
     /// There are no pages, or some are behind the end of the file.
@@ -46,6 +48,7 @@ impl fmt::Display for Invalid {
         f.write_str(match self {
             Self::Length => "length",
             Self::Object => "object",
+            Self::Time => "time of the last write",
             Self::Size => "size of the file",
             Self::Pages => "pages",
             Self::Fragments => "fragments",

@@ -268,9 +268,12 @@ impl Peer {
         }
     }
 
-    /// Notes whether it was registered by hand under another entry.
-    pub fn keep(&mut self, is_by_hand: bool) {
-        self.is_by_hand |= is_by_hand;
+    /// Takes what another entry of the same node has: whether it was registered by hand, and the
+    /// numbers of datagrams.
+    pub fn unite(&mut self, other: &Self) {
+        self.is_by_hand |= other.is_by_hand;
+        self.received = self.received.newer(other.received);
+        self.sent = self.sent.max(other.sent);
     }
 
     /// Returns how it is; `None` if it has never answered.
@@ -376,6 +379,14 @@ impl Peer {
     /// it was not answered.
     pub fn check(&mut self, now_us: u64) {
         self.probe_us = self.probe_us.min(now_us);
+    }
+
+    /// Returns the node that the next probe is for. Every second one to a peer that does not live
+    /// names none: another mount may have the queue pair by now, and takes no message
+    /// for the last one.
+    pub fn addressee(&self) -> Option<NodeId> {
+        let is_named = self.is_live() || self.series.sent() & 1 == 0;
+        self.node().filter(|_| is_named)
     }
 
     /// Notes that a probe is sent. Returns the number that its answer has to repeat: `random` if

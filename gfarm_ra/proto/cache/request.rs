@@ -23,8 +23,9 @@ use zerocopy_derive::{
 };
 
 use super::{
-    super::attr::FileId,
+    super::identity::ContentId,
     address::NodeId,
+    content::RawContent,
     excluded::{
         Excluded,
         EXCLUDED_MAX, //
@@ -56,8 +57,7 @@ const RETRY: u8 = 1 << 0;
 #[repr(C)]
 struct RawRequest {
     cookie: U64,
-    inum: U64,
-    gen: U64,
+    content: RawContent,
     size: U64,
     chunk: U64,
     pages: [U64; 4],
@@ -75,12 +75,12 @@ struct RawRequest {
 /// The length of a request's datagram, in bytes.
 pub const REQUEST_LEN: usize = wire::HEAD_LEN + size_of::<RawRequest>() + wire::CODE_LEN;
 
-const _: () = assert!(REQUEST_LEN == 164);
+const _: () = assert!(REQUEST_LEN == 176);
 
 /// Pages of one content of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wanted {
-    id: FileId,
+    id: ContentId,
     size_bytes: u64,
     chunk: u64,
     pages: PageSet,
@@ -89,8 +89,13 @@ pub struct Wanted {
 impl Wanted {
     /// Names pages, at least one, of a chunk of the file with this size; none of them is behind the
     /// file's end.
-    pub fn new(id: FileId, size_bytes: u64, chunk: u64, pages: PageSet) -> Result<Self, Invalid> {
-        if id.inum == 0 {
+    pub fn new(
+        id: ContentId,
+        size_bytes: u64,
+        chunk: u64,
+        pages: PageSet,
+    ) -> Result<Self, Invalid> {
+        if id.file.inum == 0 {
             return Err(Invalid::Object);
         }
         if size_bytes == 0 || i64::try_from(size_bytes).is_err() {
@@ -108,7 +113,7 @@ impl Wanted {
     }
 
     /// Returns the content.
-    pub const fn id(&self) -> FileId {
+    pub const fn id(&self) -> ContentId {
         self.id
     }
 
@@ -260,12 +265,9 @@ impl Request {
     /// Reads the body of a datagram of the kind [`Kind::Request`].
     pub fn parse(body: &[u8]) -> Result<Self, Invalid> {
         let raw = RawRequest::read_from_bytes(body).map_err(|_| Invalid::Length)?;
-        let file = FileId {
-            inum: raw.inum.get(),
-            gen: raw.gen.get(),
-        };
+        let id = raw.content.id()?;
         let pages = PageSet::from_words(raw.pages.map(U64::get));
-        let wanted = Wanted::new(file, raw.size.get(), raw.chunk.get(), pages)?;
+        let wanted = Wanted::new(id, raw.size.get(), raw.chunk.get(), pages)?;
         if raw.flags & !RETRY != 0 {
             return Err(Invalid::Flags);
         }
@@ -295,8 +297,7 @@ impl Request {
         let fragment_len = self.landing.map_or(0, |l| l.fragment_len.bytes());
         let raw = RawRequest {
             cookie: U64::new(self.id.cookie),
-            inum: U64::new(self.wanted.id.inum),
-            gen: U64::new(self.wanted.id.gen),
+            content: RawContent::new(&self.wanted.id),
             size: U64::new(self.wanted.size_bytes),
             chunk: U64::new(self.wanted.chunk),
             pages: self.wanted.pages.to_words().map(U64::new),

@@ -13,9 +13,9 @@
 //!
 //! The driver gives each [`Event`] to [`Requester::step`], one at a time, and carries out the
 //! [`Effect`]. A read ends exactly once, with [`Effect::Over`]: 2 s after its start or after a
-//! holder has told that it waits itself, at the latest, or, if the device may write to its pages
-//! then, when it has stopped. What is missing is read from the file server; a fault of a peer costs
-//! time, and is no error.
+//! holder has told that it waits itself, and [`READ_US`] after its start, at the latest, or, if the
+//! device may write to its pages then, when it has stopped. What is missing is read from the file
+//! server; a fault of a peer costs time, and is no error.
 //!
 //! A page is taken only if the reply of the peer that was asked says that it was sent, for this
 //! very attempt, with the size that this node knows; and if all of its fragments have arrived.
@@ -23,9 +23,20 @@
 mod attempt;
 pub mod event;
 mod judge;
+mod limits;
 pub mod owners;
 
-pub use self::attempt::DEPTH_MAX;
+pub use self::{
+    attempt::DEPTH_MAX,
+    limits::{
+        ASKS_MAX,
+        DEPTH_OWING_MAX,
+        FRUITLESS_MAX,
+        QUIET_US_MAX,
+        READ_US,
+        READ_US_MAX, //
+    }, //
+};
 use self::{
     attempt::{
         Attempt,
@@ -65,23 +76,6 @@ use super::{
         Wanted, //
     }, //
 };
-
-/// The time after which a read goes to the file server, in microseconds: since its start, and since
-/// a holder has last told that it waits for the pages itself.
-pub const QUIET_US_MAX: u64 = 2_000_000;
-
-/// The time after which it does so in any case, in microseconds.
-pub const READ_US_MAX: u64 = 30_000_000;
-
-/// The number of requests of one read.
-pub const ASKS_MAX: u8 = 12;
-
-/// The number of requests in a row that bring nothing, after which a read goes to the file server:
-/// where 5 % of datagrams are lost, fewer are reached by chance.
-pub const FRUITLESS_MAX: u8 = 5;
-
-/// The number of nodes in a row from which on who owes pages to others does not wait.
-pub const DEPTH_OWING_MAX: u8 = 4;
 
 /// What a node owes others when a read of it begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -137,6 +131,8 @@ pub struct Requester {
     /// The time when the file server is asked, and the latest one to which it can be moved.
     deadline_us: u64,
     end_us: u64,
+    /// The time from the start to the latter.
+    read_us: u64,
     state: State,
     /// In the states `Waiting`, `Stopping` and `Settling`.
     attempt: Option<Attempt>,
@@ -162,6 +158,7 @@ impl Requester {
             is_cancelled: false,
             deadline_us: u64::MAX,
             end_us: u64::MAX,
+            read_us: READ_US,
             state: State::Over,
             attempt: None,
             fragments: Reassembly::idle(fragment_len),
@@ -190,6 +187,12 @@ impl Requester {
         (self.deadline_us, self.end_us) = (u64::MAX, u64::MAX);
         (self.state, self.attempt) = (State::New, None);
         true
+    }
+
+    /// Has all reads from now on go to the file server after this time in any case, in
+    /// microseconds, at most [`READ_US_MAX`].
+    pub fn set_limit(&mut self, read_us: u64) {
+        self.read_us = read_us.min(READ_US_MAX);
     }
 
     /// Says what this node owes others, before the start. A read begins with [`Duty::Nothing`].
@@ -271,7 +274,7 @@ impl Requester {
             (Event::Cancel, _) => self.cancel(),
             (Event::Start, State::New) => {
                 self.deadline_us = now_us.saturating_add(QUIET_US_MAX);
-                self.end_us = now_us.saturating_add(READ_US_MAX);
+                self.end_us = now_us.saturating_add(self.read_us);
                 self.ask_owner(now_us)
             }
             (Event::Sending { node, id, timing }, State::Asking(asking)) => {

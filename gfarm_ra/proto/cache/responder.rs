@@ -3,45 +3,41 @@
 //! Which requests of other nodes are served, and with what.
 //!
 //! A datagram is looked at in this order, and each step is the first one that can refuse it for its
-//! reason: length, version and kind; the code; the receiver; the sender, who must be known and be
-//! where it is known to be; the number; the fields. Up to the number, what is refused is counted
-//! only. Behind it the sender is a node of this cache that has not sent this before, so it gets an
-//! answer.
+//! reason: length, version and kind; the code; the receiver. Of requests and notices then the
+//! sender, who must be known and be where it is known to be; the number; the fields. Up to the
+//! number, what is refused is counted only. Behind it the sender is a node of this cache that has
+//! not sent this before, so it gets an answer. Replies and answers of members are told by their
+//! random numbers, and of greetings [`Members::hello`](super::members::Members::hello) looks at the
+//! number.
 
 use super::{
-    address::NodeId,
+    address::{
+        Address,
+        NodeId, //
+    },
     fragment::FragmentLen,
-    invalid::Invalid,
+    gossip::Gossip,
+    have::Have,
     pages::PageSet,
     reply::{
         Answer,
-        Refusal, //
+        Refusal,
+        Reply, //
     },
     request::{
         Request,
         RequestId, //
     },
-    window::ReplayWindow,
     wire::{
         Datagram,
+        Head,
         Kind, //
     }, //
 };
 
-/// What the table of peers knows of the sender of a datagram.
-#[derive(Debug)]
-pub struct Sender<'p> {
-    /// The datagram has come from the address that the node has.
-    pub is_at_its_address: bool,
-    /// The numbers of the node's datagrams.
-    pub window: &'p mut ReplayWindow,
-}
-
 /// Why a datagram is not answered, although its code is right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Discarded {
-    /// It is not a request.
-    Kind,
     /// It was sent to another node: an earlier mount of this one, or a wrong address.
     Receiver,
     /// The sender is not known.
@@ -50,46 +46,60 @@ pub enum Discarded {
     Address,
     /// It has come before, or is too old to tell.
     Repeated,
-    /// Its length is not that of a request, so not even its number can be read.
-    Length,
+    /// Its length is not that of its kind, or what it lists is invalid.
+    Body,
 }
 
-/// Why a datagram is no request to serve.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unserved {
-    /// It is counted, and not answered.
-    Discarded(Discarded),
-    /// It is answered with [`Refusal::Invalid`].
-    Invalid(RequestId, Invalid),
+/// A datagram that this node takes.
+#[derive(Debug)]
+pub enum Received<'a> {
+    /// A greeting, with its number if it names this node, for
+    /// [`Members::hello`](super::members::Members::hello).
+    Hello(Gossip<'a>, Option<u64>),
+    /// An answer, if it is one, for [`Members::members`](super::members::Members::members).
+    Members(Gossip<'a>),
+    /// A reply, if it is one, for the read that has its cookie.
+    Reply(Reply),
+    /// A member has pages.
+    Have(Have),
+    /// A member that has this address wants pages. Of an invalid request it is told so.
+    Request(Address, Result<Request, RequestId>),
 }
 
-/// Reads a request to the node `me` out of a datagram whose code is right. `sender` is what is
-/// known of the node that it names as its sender.
-pub fn receive(
-    datagram: &Datagram<'_>,
+/// Reads a datagram to the node `me` whose code is right. `admit` looks at the sender of requests
+/// and notices: a member, where it is known to be, with a new number; its address is returned.
+pub fn receive<'a>(
+    datagram: &Datagram<'a>,
     me: NodeId,
-    sender: Option<Sender<'_>>,
-) -> Result<Request, Unserved> {
-    let discard = |why| Err(Unserved::Discarded(why));
-    if datagram.head.kind != Kind::Request {
-        return discard(Discarded::Kind);
+    admit: impl FnOnce(&Head) -> Result<Address, Discarded>,
+) -> Result<Received<'a>, Discarded> {
+    let Datagram { head, body } = datagram;
+    let is_for_anyone = head.kind == Kind::Hello && head.to.is_none();
+    if head.to != Some(me) && !is_for_anyone {
+        return Err(Discarded::Receiver);
     }
-    if datagram.head.to != Some(me) {
-        return discard(Discarded::Receiver);
+    let gossip = || Gossip::parse(body, head.from).map_err(|_| Discarded::Body);
+    match head.kind {
+        Kind::Hello => Ok(Received::Hello(gossip()?, head.to.map(|_| head.sequence))),
+        Kind::Members => Ok(Received::Members(gossip()?)),
+        Kind::Reply => {
+            let reply = Reply::parse(body).map_err(|_| Discarded::Body)?;
+            Ok(Received::Reply(reply))
+        }
+        Kind::Have => {
+            admit(head)?;
+            let have = Have::parse(body).map_err(|_| Discarded::Body)?;
+            Ok(Received::Have(have))
+        }
+        Kind::Request => {
+            let address = admit(head)?;
+            let id = Request::id_of(body).ok_or(Discarded::Body)?;
+            Ok(Received::Request(
+                address,
+                Request::parse(body).map_err(|_| id),
+            ))
+        }
     }
-    let Some(sender) = sender else {
-        return discard(Discarded::Sender);
-    };
-    if !sender.is_at_its_address {
-        return discard(Discarded::Address);
-    }
-    if !sender.window.accept(datagram.head.sequence) {
-        return discard(Discarded::Repeated);
-    }
-    Request::parse(datagram.body).map_err(|invalid| match Request::id_of(datagram.body) {
-        Some(id) => Unserved::Invalid(id, invalid),
-        None => Unserved::Discarded(Discarded::Length),
-    })
 }
 
 /// What this node has of exactly the content that is asked for. A file that is open for writing
@@ -103,6 +113,21 @@ pub struct Cached {
     /// The pages that this node is fetching, from the file server or from a node that is not the
     /// one that asks: two that keep each other's requests would both wait for ever.
     pub fetching: PageSet,
+}
+
+/// Takes pages for another node by `take`, if they are of the content that it asks for. `label`
+/// returns the number of the content's label, which no other content of the file has had, or `None`
+/// if that is another one.
+///
+/// The label changes before the first page of another content is filled, so pages are of the wanted
+/// content if it is the same when all are taken; what it was before they were taken does not tell.
+pub fn take_of_content<T>(
+    label: impl Fn() -> Option<u64>,
+    take: impl FnOnce() -> Option<T>,
+) -> Option<T> {
+    let before = label()?;
+    let taken = take()?;
+    (label() == Some(before)).then_some(taken)
 }
 
 /// What to do about a request to this node as a holder.

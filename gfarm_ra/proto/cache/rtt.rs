@@ -38,7 +38,7 @@ const LOST_US: u64 = 1_000_000;
 /// The time for which other reads do not ask a peer that has kept one until its end, in
 /// microseconds: twice as long as that read has waited, so that a peer that keeps each of them
 /// takes a third of the time of who reads page by page.
-const KEPT_US: u64 = 60_000_000;
+const KEPT_US: u64 = 2 * super::requester::READ_US;
 
 const _: () = assert!(TIMEOUT_US_MIN << SILENCES_MAX >= TIMEOUT_US_LIMIT);
 
@@ -107,7 +107,7 @@ impl Rtt {
     }
 
     /// Returns whether it was silent three times in a row, the last time less than a second ago,
-    /// or has kept a read until its end, less than a minute ago. Another read is better off
+    /// or has kept a read until its end, less than ten seconds ago. Another read is better off
     /// without it: it would find out by the same silences, or wait as long.
     pub fn is_lost(&self, now_us: u64) -> bool {
         let is_silent =

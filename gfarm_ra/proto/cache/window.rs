@@ -25,6 +25,15 @@ impl ReplayWindow {
     /// No datagram was received yet.
     pub const NEW: Self = Self { last: 0, seen: 0 };
 
+    /// Returns the one of two that has the larger number.
+    pub fn newer(self, other: Self) -> Self {
+        if other.last > self.last {
+            other
+        } else {
+            self
+        }
+    }
+
     /// Takes the number of a datagram whose code is right. Returns whether it is new; otherwise the
     /// datagram is a repetition, or too old to tell.
     pub fn accept(&mut self, sequence: u64) -> bool {

@@ -4,7 +4,7 @@
 //!
 //! ```text
 //!   0  magic     4    "gfcc"
-//!   4  version   2    1
+//!   4  version   2    2
 //!   6  kind      2
 //!   8  from      8    the node that sends
 //!  16  to        8    the node that receives; 0 if the sender does not know its number
@@ -48,7 +48,7 @@ pub const HEAD_LEN: usize = size_of::<RawHead>();
 pub const CODE_LEN: usize = 8;
 
 const MAGIC: [u8; 4] = *b"gfcc";
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
@@ -92,8 +92,8 @@ impl Kind {
     }
 }
 
-/// The secret that all nodes of a cache have.
-#[derive(Clone, Copy, PartialEq, Eq)]
+/// The secret that all nodes of a cache have. Who has it wipes it at the end.
+#[derive(PartialEq, Eq)]
 pub struct Key([u64; 2]);
 
 /// Does not show the secret.
@@ -117,6 +117,11 @@ impl Key {
                 .fold(0, |word, byte| word << 8 | u64::from(*byte));
         }
         Self(words)
+    }
+
+    /// Returns the memory of the key, for who wipes it.
+    pub fn memory(&mut self) -> &mut [u8] {
+        self.0.as_mut_bytes()
     }
 
     /// Reads a key from its text: 32 hexadecimal digits, perhaps with the end of a line.

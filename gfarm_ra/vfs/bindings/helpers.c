@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Inline functions of C that Rust cannot reach; those of requests are in netfs.c. They are exported,
+ * Inline functions of C that Rust cannot reach; those of requests are in netfs.c, and
+ * those of permissions in rights.c. They are exported,
  * as generic and inlined functions of the crate call them from its users' modules.
  */
 #include <linux/backing-dev.h>
@@ -46,11 +47,23 @@ void *vfs_ext_helper_cache_alloc(struct kmem_cache *cache, struct super_block *s
 }
 EXPORT_SYMBOL_GPL(vfs_ext_helper_cache_alloc);
 
-/* Everything that netfs reads of an inode, before it has a size. */
-void vfs_ext_helper_inode_init(struct netfs_inode *inode, const struct netfs_request_ops *ops)
+/* The last one may evict the inode, which waits until netfs has freed its requests, and so may not be put by netfs. */
+static void vfs_ext_inode_put(struct work_struct *work)
 {
-	netfs_inode_init(inode, ops, false);
-	inode->_remote_i_size = 0;
+	struct inode *inode = &container_of(work, struct vfs_ext_inode, put)->netfs.inode;
+	struct vfs_ext_mount *mount = inode->i_sb->s_fs_info;
+
+	iput(inode);
+	/* The mount may end from here on. */
+	atomic_fetch_dec_release(&mount->requests);
+}
+
+/* Everything that netfs reads of an inode, before it has a size. */
+void vfs_ext_helper_inode_init(struct vfs_ext_inode *inode, const struct netfs_request_ops *ops)
+{
+	netfs_inode_init(&inode->netfs, ops, false);
+	inode->netfs._remote_i_size = 0;
+	INIT_WORK(&inode->put, vfs_ext_inode_put);
 }
 EXPORT_SYMBOL_GPL(vfs_ext_helper_inode_init);
 
@@ -127,6 +140,12 @@ struct inode *vfs_ext_helper_inode_find(struct super_block *sb, u64 hash,
 }
 EXPORT_SYMBOL_GPL(vfs_ext_helper_inode_find);
 
+void vfs_ext_helper_inode_unhash(struct inode *inode)
+{
+	remove_inode_hash(inode);
+}
+EXPORT_SYMBOL_GPL(vfs_ext_helper_inode_unhash);
+
 /*
  * A reference to the folio of this page, if it is cached and up to date, and the number of pages from
  * this one on that are in it. It is not locked: it may be truncated meanwhile, and keeps its bytes.
@@ -165,7 +184,7 @@ u64 vfs_ext_helper_inode_size(struct inode *inode)
 }
 EXPORT_SYMBOL_GPL(vfs_ext_helper_inode_size);
 
-/* Requests refer to the inode without a reference: their end is awaited first. */
+/* Requests have ended, with their references; netfs uses the inode until it has freed the last one. */
 void vfs_ext_helper_inode_evict(struct inode *inode)
 {
 	netfs_wait_for_outstanding_io(inode);
@@ -179,23 +198,6 @@ void vfs_ext_helper_inode_large_folios(struct inode *inode)
 	mapping_set_large_folios(inode->i_mapping);
 }
 EXPORT_SYMBOL_GPL(vfs_ext_helper_inode_large_folios);
-
-/*
- * Drops the cached data of a file, and sets its size before anything is read anew: a page that is read up to a smaller
- * size ends with zeroes.
- */
-int vfs_ext_helper_inode_zap(struct inode *inode, u64 size)
-{
-	int ret;
-
-	filemap_invalidate_lock(inode->i_mapping);
-	ret = invalidate_inode_pages2(inode->i_mapping);
-	if (!ret)
-		vfs_ext_helper_inode_set_size(inode, size);
-	filemap_invalidate_unlock(inode->i_mapping);
-	return ret;
-}
-EXPORT_SYMBOL_GPL(vfs_ext_helper_inode_zap);
 
 int vfs_ext_helper_super_setup(struct super_block *sb, const struct dentry_operations *dops,
 			       unsigned long readahead_pages)

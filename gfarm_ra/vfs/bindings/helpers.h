@@ -2,7 +2,9 @@
 /* Wrappers of inline functions and macros, and of fields of netfs, that Rust cannot reach. */
 #ifndef VFS_EXT_HELPERS_H
 #define VFS_EXT_HELPERS_H
+#include <linux/netfs.h>
 #include <linux/types.h>
+#include <linux/workqueue.h>
 
 struct dentry;
 struct dentry_operations;
@@ -13,8 +15,9 @@ struct fs_context;
 struct inode;
 struct iov_iter;
 struct key;
+struct kiocb;
 struct kmem_cache;
-struct netfs_inode;
+struct mnt_idmap;
 struct netfs_io_request;
 struct netfs_io_subrequest;
 struct netfs_request_ops;
@@ -24,6 +27,19 @@ struct qstr;
 struct scatterlist;
 struct seq_file;
 struct super_block;
+
+/* An inode, before what a file system adds. */
+struct vfs_ext_inode {
+	struct netfs_inode netfs;
+	/* Puts a reference that may be the last one. */
+	struct work_struct put;
+};
+
+/* What super_block.s_fs_info begins with. */
+struct vfs_ext_mount {
+	/* The requests that have a reference to their inode. */
+	atomic_t requests;
+};
 
 /* The attributes of an inode; the owners are those of the mount's user namespace. */
 struct vfs_ext_attributes {
@@ -51,7 +67,7 @@ enum vfs_ext_end {
 
 struct kmem_cache *vfs_ext_helper_cache_create(const char *name, unsigned int size);
 void *vfs_ext_helper_cache_alloc(struct kmem_cache *cache, struct super_block *sb);
-void vfs_ext_helper_inode_init(struct netfs_inode *inode, const struct netfs_request_ops *ops);
+void vfs_ext_helper_inode_init(struct vfs_ext_inode *inode, const struct netfs_request_ops *ops);
 bool vfs_ext_helper_inode_is_new(struct inode *inode);
 void vfs_ext_helper_inode_set(struct inode *inode, const struct vfs_ext_attributes *to);
 void vfs_ext_helper_inode_set_size(struct inode *inode, u64 size);
@@ -60,6 +76,7 @@ struct inode *vfs_ext_helper_inode_find(struct super_block *sb, u64 hash,
 unsigned int vfs_ext_helper_folio_take(struct inode *inode, u64 index, unsigned int pages_max,
 				       struct folio **folio, struct page **page);
 void vfs_ext_helper_folio_put(struct folio *folio);
+void vfs_ext_helper_inode_unhash(struct inode *inode);
 u64 vfs_ext_helper_inode_size(struct inode *inode);
 void vfs_ext_helper_inode_evict(struct inode *inode);
 void vfs_ext_helper_inode_large_folios(struct inode *inode);
@@ -69,9 +86,13 @@ int vfs_ext_helper_super_setup(struct super_block *sb, const struct dentry_opera
 u32 vfs_ext_helper_super_minor(const struct super_block *sb);
 void vfs_ext_helper_fail(struct fs_context *fc, const char *name, const char *what);
 void vfs_ext_helper_mounter(const struct fs_context *fc, u32 *uid, u32 *gid);
+u32 vfs_ext_helper_fsuid(const struct inode *inode);
 u32 vfs_ext_helper_name(const struct qstr *name, const unsigned char **bytes);
 const struct qstr *vfs_ext_helper_dentry_name(const struct dentry *dentry);
 struct dentry *vfs_ext_helper_file_dentry(const struct file *file);
+int vfs_ext_helper_may(struct mnt_idmap *idmap, struct inode *inode, int mask, bool server_decides);
+int vfs_ext_helper_open_mask(const struct file *file);
+struct mnt_idmap *vfs_ext_helper_file_idmap(const struct file *file);
 struct inode *vfs_ext_helper_dentry_inode(const struct dentry *dentry);
 void vfs_ext_helper_dentry_renew(struct dentry *dentry);
 unsigned int vfs_ext_helper_dentry_age_ms(const struct dentry *dentry);
@@ -95,14 +116,24 @@ int vfs_ext_helper_key_lock(struct key *key, const u8 **bytes, size_t *len);
 void vfs_ext_helper_key_unlock(struct key *key);
 void vfs_ext_helper_wipe(void *bytes, size_t len);
 
+bool vfs_ext_helper_is_direct(const struct kiocb *iocb, const struct iov_iter *to);
+size_t vfs_ext_helper_iter_count(const struct iov_iter *iter);
+size_t vfs_ext_helper_iter_truncate(struct iov_iter *iter, size_t bytes);
+size_t vfs_ext_helper_iter_expand(struct iov_iter *iter, size_t bytes);
+int vfs_ext_helper_read_folio(struct file *file, struct folio *folio);
+struct inode *vfs_ext_helper_folio_inode(const struct folio *folio);
 struct inode *vfs_ext_helper_request_inode(const struct netfs_io_request *rreq);
 void *vfs_ext_helper_request_data(const struct netfs_io_request *rreq);
 void vfs_ext_helper_request_init(struct netfs_io_request *rreq, void *data, unsigned int rsize);
+void vfs_ext_helper_request_issued(struct netfs_io_request *rreq);
+void vfs_ext_helper_request_release(struct netfs_io_request *rreq);
+int vfs_ext_helper_mount_requests(const struct vfs_ext_mount *mount);
 struct netfs_io_request *vfs_ext_helper_sreq_request(const struct netfs_io_subrequest *sreq);
 u64 vfs_ext_helper_sreq_position(const struct netfs_io_subrequest *sreq);
 size_t vfs_ext_helper_sreq_fresh(const struct netfs_io_subrequest *sreq);
 size_t vfs_ext_helper_sreq_left(const struct netfs_io_subrequest *sreq);
 u8 vfs_ext_helper_sreq_retries(const struct netfs_io_subrequest *sreq);
+bool vfs_ext_helper_sreq_is_cached(const struct netfs_io_subrequest *sreq);
 struct iov_iter *vfs_ext_helper_sreq_iter(struct netfs_io_subrequest *sreq);
 void vfs_ext_helper_sreq_part(const struct netfs_io_subrequest *sreq, size_t offset, size_t len,
 			      struct iov_iter *to);

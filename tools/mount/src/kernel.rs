@@ -57,11 +57,11 @@ pub const TYPE: &str = "gfarm";
 ///
 /// Returns [`Failure::Mount`] with what the kernel says, or [`Failure::System`] if it takes no key.
 pub fn carry_out(plan: &Plan) -> Result<(), Failure> {
-    if plan.is_remount {
-        return change(plan);
-    }
     for key in [&plan.key, &plan.cache_key].into_iter().flatten() {
         keep(key)?;
+    }
+    if plan.is_remount {
+        return change(plan);
     }
     let context = fsopen(TYPE, FsOpenFlags::FSOPEN_CLOEXEC).map_err(not_opened)?;
     fsconfig_set_string(context.as_fd(), "source", plan.source.as_str())

@@ -110,13 +110,10 @@ impl Plan {
             warnings,
         };
         if plan.is_remount {
+            plan.renew_key(&sorted, around);
             return Ok(plan);
         }
-        let config = Config::load(
-            sorted.config.as_deref().map(Path::new),
-            around.config_file.clone(),
-            around.home.as_deref(),
-        )?;
+        let config = config(&sorted, around)?;
         let user = user_of(&sorted)?;
         let named = servers::named(&line.source, &config)?;
         plan.source = servers::resolve(&named, around.look_up)?;
@@ -133,6 +130,29 @@ impl Plan {
         }
         Ok(plan)
     }
+
+    /// Has a remount give the kernel the key that the file has now, if one can be found.
+    fn renew_key(&mut self, sorted: &Sorted, around: &Surroundings<'_>) {
+        let Some(user) = sorted.value_of("username") else {
+            return;
+        };
+        if sorted.value_of("key").is_some() {
+            return;
+        }
+        let found = config(sorted, around);
+        match found.and_then(|config| find_key(user, sorted, &config, around)) {
+            Ok(key) => self.key = Some(key),
+            Err(why) => self.warnings.push(format!("the key stays as it is: {why}")),
+        }
+    }
+}
+
+fn config(sorted: &Sorted, around: &Surroundings<'_>) -> Result<Config, Failure> {
+    Config::load(
+        sorted.config.as_deref().map(Path::new),
+        around.config_file.clone(),
+        around.home.as_deref(),
+    )
 }
 
 /// Returns the name of the user in Gfarm.

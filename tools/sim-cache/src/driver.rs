@@ -5,6 +5,7 @@
 
 use proto::gfarm::cache::{
     address::NodeId,
+    breaker::Change,
     excluded::Reason,
     fragment::FragmentId,
     reply::{
@@ -29,8 +30,7 @@ use proto::gfarm::cache::{
             Step,
             Whom, //
         },
-        ASKS_MAX,
-        READ_US_MAX, //
+        ASKS_MAX, //
     },
     tags::Tags,
 };
@@ -85,13 +85,72 @@ impl World {
             }
             if heard == Heard::Silence {
                 self.tally.timeouts += 1;
+                self.unheard(n);
                 if let Some(members) = &mut self.nodes[n].members {
                     members.unanswered(node, now_us);
                     self.poll(n);
                 }
+            } else {
+                self.heard(n);
             }
         }
         step
+    }
+
+    /// Any node has answered one.
+    pub(crate) fn heard(&mut self, n: usize) {
+        let now_us = self.now_us();
+        let change = self.nodes[n].breaker.answered(now_us);
+        self.changed(n, change);
+    }
+
+    /// A node has not answered.
+    fn unheard(&mut self, n: usize) {
+        // Without members it is known who lives.
+        if self.nodes[n].members.is_some() {
+            let now_us = self.now_us();
+            let change = self.nodes[n].breaker.silent(now_us);
+            self.changed(n, change);
+        }
+    }
+
+    /// Returns whether a node asks no other one.
+    pub(crate) fn is_cut(&mut self, n: usize) -> bool {
+        let now_us = self.now_us();
+        let change = self.nodes[n].breaker.look(now_us);
+        self.changed(n, change);
+        let asks = self.s.mutation == Some(Mutation::AsksWhoIsSilent);
+        !asks && self.nodes[n].breaker.cut().is_some()
+    }
+
+    fn changed(&mut self, n: usize, change: Option<Change>) {
+        let (now_us, life) = (self.now_us(), self.nodes[n].life);
+        match change {
+            Some(Change::Doubted) => {
+                if let Some(members) = &mut self.nodes[n].members {
+                    members.doubt(now_us);
+                    self.poll(n);
+                }
+            }
+            Some(Change::Cut(_)) => {
+                self.tally.cuts += 1;
+                self.after(0, Event::CutOff { node: n, life });
+            }
+            // No port goes down here: the network loses what is sent.
+            Some(Change::Joined | Change::PortDoubted) | None => {}
+        }
+    }
+
+    /// A node is cut off from the others: its reads wait for none.
+    pub(crate) fn cut_off(&mut self, n: usize) {
+        if self.s.mutation == Some(Mutation::AsksWhoIsSilent) {
+            return;
+        }
+        for at in 0..self.nodes[n].lanes.len() {
+            if !self.nodes[n].lanes[at].is_over {
+                self.tell(n, at, Told::Cancel);
+            }
+        }
     }
 
     fn carry_out(&mut self, n: usize, at: usize, effect: Effect) {
@@ -150,7 +209,7 @@ impl World {
     fn set_timer(&mut self, n: usize, at: usize, at_us: u64) {
         let (node, now_ns) = (&mut self.nodes[n], self.now_ns);
         let (life, lane) = (node.life, &mut node.lanes[at]);
-        if at_us > lane.began_us + READ_US_MAX {
+        if at_us > lane.began_us + self.s.read_us {
             self.tally.violate("a read takes longer than it may");
         }
         lane.round += 1;

@@ -10,6 +10,7 @@ use proto::gfarm::cache::{
         NodeId, //
     },
     admission::Admission,
+    breaker::Breaker,
     directory::Entry,
     gossip::{
         Gossip,
@@ -26,14 +27,15 @@ use proto::gfarm::cache::{
         Peer,
         Record, //
     },
+    wire::{
+        Head,
+        Kind, //
+    },
 };
 
 use crate::{
     lane::Lane,
-    message::{
-        Event,
-        Message, //
-    },
+    message::Event,
     node::{
         Node,
         Place, //
@@ -134,6 +136,7 @@ impl World {
             reads: std::collections::BTreeMap::new(),
             lanes: (0..LANES).map(Lane::new).collect(),
             contacts: HashMap::new(),
+            breaker: Breaker::NEW,
             admission: Admission::new(self.s.serving, 0),
             waiters: Vec::new(),
             look_ns: 0,
@@ -235,13 +238,16 @@ impl World {
             self.tally.gossip += 1;
             return;
         };
-        let message = Message::Gossip {
-            from: n,
-            is_answer: false,
-            names_receiver: hello.node == Some(self.nodes[to].id),
-            body: hello.body.to_vec(),
+        let now_us = self.now_us();
+        let sender = &mut self.nodes[n];
+        let members = sender.members.as_mut();
+        let head = Head {
+            kind: Kind::Hello,
+            from: sender.id,
+            to: hello.node,
+            sequence: members.map_or(0, |m| m.next_sequence(hello.node, now_us)),
         };
-        self.send(n, to, 0, message);
+        self.send_sealed(n, to, &head, hello.body);
     }
 
     /// Sends what the members of a node have to send.
@@ -272,36 +278,39 @@ impl World {
         }
     }
 
-    pub(crate) fn gossip(
+    pub(crate) fn answered(&mut self, n: usize, answer: &Gossip<'_>) {
+        let now_us = self.now_us();
+        if let Some(members) = &mut self.nodes[n].members {
+            let is_answer = members.members(answer, now_us).is_ok();
+            if is_answer {
+                self.heard(n);
+            }
+            self.poll(n);
+        }
+    }
+
+    pub(crate) fn greeted(
         &mut self,
         n: usize,
         from: usize,
-        is_answer: bool,
-        names_receiver: bool,
-        body: &[u8],
+        hello: &Gossip<'_>,
+        number: Option<u64>,
     ) {
-        let (now_us, sender) = (self.now_us(), &self.nodes[from]);
-        let (source, id) = ((sender.address.port(), sender.address.qpn()), sender.id);
-        let Ok(gossip) = Gossip::parse(body, id) else {
-            return;
-        };
+        let (now_us, address) = (self.now_us(), self.nodes[from].address);
+        let source = (address.port(), address.qpn());
         let Some(members) = &mut self.nodes[n].members else {
             return;
         };
-        if is_answer {
-            let _ = members.members(&gossip, now_us);
-        } else {
-            let mut out = [0; BODY_LEN_MAX];
-            let answer = members.hello(&gossip, source, names_receiver, now_us, &mut out);
-            if let Ok(Some(body)) = answer {
-                let message = Message::Gossip {
-                    from: n,
-                    is_answer: true,
-                    names_receiver: true,
-                    body: body.to_vec(),
-                };
-                self.send(n, from, 0, message);
-            }
+        let mut out = [0; BODY_LEN_MAX];
+        let answer = members.hello(hello, source, number, now_us, &mut out);
+        if let Ok(Some(body)) = answer {
+            let head = Head {
+                kind: Kind::Members,
+                from: self.nodes[n].id,
+                to: Some(self.nodes[from].id),
+                sequence: self.next_sequence(n, from),
+            };
+            self.send_sealed(n, from, &head, body);
         }
         self.poll(n);
     }

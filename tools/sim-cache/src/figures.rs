@@ -22,6 +22,7 @@ pub(crate) struct Tally {
     pub(crate) busy: u64,
     pub(crate) misses: u64,
     pub(crate) forwards: u64,
+    pub(crate) cuts: u64,
     /// Pages that other nodes have given.
     pub(crate) from_nodes: u64,
     /// Fragments that found no receive with their key.
@@ -86,6 +87,8 @@ pub struct Outcome {
     pub discarded: u64,
     /// Requests that went to a node that was not the owner.
     pub forwards: u64,
+    /// Times that a node has taken itself for cut off from the others.
+    pub cuts: u64,
     /// Datagrams between members about members.
     pub gossip: u64,
     /// Events of the simulation.
@@ -138,6 +141,7 @@ impl Outcome {
             rejected: tally.rejected,
             discarded: tally.discarded,
             forwards: tally.forwards,
+            cuts: tally.cuts,
             gossip: tally.gossip,
             events: tally.events,
         }

@@ -21,8 +21,8 @@ use proto::gfarm::cache::{
 use crate::{
     faults::LANES,
     message::{
-        Fragment,
-        Generation, //
+        generation,
+        Fragment, //
     },
 };
 
@@ -165,7 +165,7 @@ impl Lane {
         let Some(wanted) = self.wanted.filter(|w| got.is_subset(w.pages())) else {
             return Err("pages were taken that were not wanted");
         };
-        let gen: Generation = wanted.id().gen;
+        let gen = generation(&wanted.id());
         for (rank, page) in self.pages.iter().enumerate() {
             if !got.contains(*page) {
                 continue;

@@ -4,10 +4,19 @@
 
 use std::rc::Rc;
 
-use proto::gfarm::cache::pages::PageSet;
+use proto::gfarm::{
+    cache::pages::PageSet,
+    identity::ContentId, //
+};
 
 /// Which generation of the file a content is of.
 pub(crate) type Generation = u64;
+
+/// Returns which content [`World::file`](crate::world::World::file) has named.
+pub(crate) const fn generation(id: &ContentId) -> Generation {
+    // CAST: It was one before.
+    id.mtime.sec as Generation
+}
 
 /// What is in the memory of a fragment: which part of which page it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,21 +29,15 @@ pub(crate) struct Fragment {
 
 /// A datagram to a public queue pair.
 #[derive(Clone, Debug)]
-pub(crate) enum Message {
-    /// A request, a reply or a notice, as bytes.
-    Sealed { from: usize, bytes: Vec<u8> },
-    /// `Hello` or `Members`.
-    Gossip {
-        from: usize,
-        is_answer: bool,
-        names_receiver: bool,
-        body: Vec<u8>,
-    },
+pub(crate) struct Message {
+    pub(crate) from: usize,
+    pub(crate) bytes: Vec<u8>,
 }
 
 /// Pages on their way to a data queue pair.
 #[derive(Debug)]
 pub(crate) struct Transfer {
+    pub(crate) from: usize,
     pub(crate) to: usize,
     pub(crate) life: u32,
     pub(crate) lane: usize,
@@ -84,6 +87,8 @@ pub(crate) enum Event {
     },
     /// The queue pair of a lane is stopped.
     Stopped { node: usize, life: u32, lane: usize },
+    /// A node takes itself for cut off from the others.
+    CutOff { node: usize, life: u32 },
     /// A holder looks at the requests that it keeps.
     KeepAlive { node: usize, life: u32 },
     /// The reader of a node goes on.

@@ -5,9 +5,12 @@
 use std::rc::Rc;
 
 use proto::gfarm::cache::{
-    have::Have,
-    reply::Reply,
-    request::Request,
+    address::Address,
+    responder::{
+        receive,
+        Discarded,
+        Received, //
+    },
     wire::{
         self,
         Head,
@@ -51,10 +54,21 @@ impl World {
             to: Some(self.nodes[to].id),
             sequence: self.next_sequence(from, to),
         };
+        self.send_sealed(from, to, &head, body);
+    }
+
+    /// Sends a message with this head.
+    pub(crate) fn send_sealed(&mut self, from: usize, to: usize, head: &Head, body: &[u8]) {
         let mut bytes = vec![0; HEAD_LEN + body.len() + CODE_LEN];
-        match wire::seal(&head, body, &self.key, &mut bytes) {
-            Some(_) => self.send_bytes(from, to, 0, &bytes),
-            None => self.tally.violate("a message that is too long"),
+        if wire::seal(head, body, &self.key, &mut bytes).is_none() {
+            self.tally.violate("a message that is too long");
+            return;
+        }
+        if matches!(head.kind, Kind::Hello | Kind::Members) {
+            self.tally.gossip += 1;
+            self.send(from, to, 0, Message { from, bytes });
+        } else {
+            self.send_bytes(from, to, 0, &bytes);
         }
     }
 
@@ -65,16 +79,13 @@ impl World {
             let at = self.rng.usize(0..bytes.len());
             bytes[at] ^= 1 << self.rng.u8(0..8);
         }
-        self.send(from, to, later_ns, Message::Sealed { from, bytes });
+        self.tally.datagrams += 1;
+        self.send(from, to, later_ns, Message { from, bytes });
     }
 
     /// Sends a message to a public queue pair, `later_ns` from now.
-    pub(crate) fn send(&mut self, from: usize, to: usize, later_ns: u64, message: Message) {
-        match message {
-            Message::Gossip { .. } => self.tally.gossip += 1,
-            Message::Sealed { .. } => self.tally.datagrams += 1,
-        }
-        if self.rng.f64() < self.s.loss {
+    fn send(&mut self, from: usize, to: usize, later_ns: u64, message: Message) {
+        if self.rng.f64() < self.s.loss || self.is_away(from) || self.is_away(to) {
             return;
         }
         // Datagrams that are sent at the same time arrive in any order.
@@ -98,6 +109,12 @@ impl World {
         self.after(delay_ns + late_ns, Event::Arrive { to, message });
     }
 
+    /// Returns whether the network loses all from and to a node.
+    fn is_away(&self, node: usize) -> bool {
+        let (from_ns, until_ns) = self.s.away_ns;
+        node == 0 && (from_ns..until_ns).contains(&self.now_ns)
+    }
+
     fn has(&mut self, part: f64) -> bool {
         part != 0.0 && self.rng.f64() < part
     }
@@ -113,6 +130,9 @@ impl World {
         numbers: &[u8],
         at_ns: u64,
     ) {
+        if self.is_away(transfer.to) || self.is_away(transfer.from) {
+            return;
+        }
         let mut there = Vec::with_capacity(numbers.len());
         for number in numbers {
             if self.has(self.s.duplicate) {
@@ -158,61 +178,41 @@ impl World {
 
     /// Takes a datagram, as the kernel's driver does.
     pub(crate) fn take(&mut self, to: usize, message: Message) {
-        let (from, bytes) = match message {
-            Message::Gossip {
-                from,
-                is_answer,
-                names_receiver,
-                body,
-            } => return self.gossip(to, from, is_answer, names_receiver, &body),
-            Message::Sealed { from, bytes } => (from, bytes),
-        };
-        let key = self.key;
-        let Ok(datagram) = wire::open(&bytes, &key) else {
+        let Message { from, bytes } = message;
+        let Ok(datagram) = wire::open(&bytes, &self.key) else {
             self.tally.rejected += 1;
             return;
         };
-        let (head, body) = (datagram.head, datagram.body);
-        if head.to != Some(self.nodes[to].id) || head.from != self.nodes[from].id {
+        let head = datagram.head;
+        if head.from != self.nodes[from].id {
             self.tally
                 .violate("a datagram of another node has the right code");
             return;
         }
-        if head.kind == Kind::Reply {
-            if let Ok(reply) = Reply::parse(body) {
-                self.replied(to, from, &reply);
-            }
-            return;
-        }
-        if !self.admits(to, from, head.sequence) {
-            self.tally.discarded += 1;
-            return;
-        }
-        match head.kind {
-            Kind::Request => {
-                if let Ok(request) = Request::parse(body) {
-                    self.asked(to, from, request);
-                }
-            }
-            Kind::Have => {
-                if let Ok(have) = Have::parse(body) {
-                    self.told_of(to, head.from, &have);
-                }
-            }
-            _ => {}
+        let me = self.nodes[to].id;
+        match receive(&datagram, me, |head| self.admit(to, from, head)) {
+            Ok(Received::Hello(hello, number)) => self.greeted(to, from, &hello, number),
+            Ok(Received::Members(answer)) => self.answered(to, &answer),
+            Ok(Received::Reply(reply)) => self.replied(to, from, &reply),
+            Ok(Received::Have(have)) => self.told_of(to, head.from, &have),
+            Ok(Received::Request(_, Ok(request))) => self.asked(to, from, request),
+            Ok(Received::Request(_, Err(_))) => self.tally.violate("a request that is invalid"),
+            Err(_) => self.tally.discarded += 1,
         }
     }
 
-    /// Returns whether a datagram is of a member, and new.
-    fn admits(&mut self, n: usize, from: usize, sequence: u64) -> bool {
-        let (id, address) = (self.nodes[from].id, self.nodes[from].address);
+    /// Looks at the sender of a request or a notice.
+    fn admit(&mut self, n: usize, from: usize, head: &Head) -> Result<Address, Discarded> {
+        let address = self.nodes[from].address;
         let node = &mut self.nodes[n];
         if let Some(members) = &mut node.members {
-            let admitted = members.admit(id, address.port(), address.qpn(), sequence);
-            return admitted.is_ok();
+            return members.admit(head.from, address.port(), address.qpn(), head.sequence);
         }
         let contact = node.contacts.entry(from).or_default();
-        contact.window.accept(sequence)
+        match contact.window.accept(head.sequence) {
+            true => Ok(address),
+            false => Err(Discarded::Repeated),
+        }
     }
 
     pub(crate) fn rate(&self, node: usize) -> u64 {

@@ -18,6 +18,7 @@ use proto::gfarm::cache::{
         Credits,
         Guest, //
     },
+    breaker::Breaker,
     directory::Entry,
     keep::Keep,
     members::{
@@ -118,6 +119,8 @@ pub(crate) struct Node {
     /// The queue pairs for data.
     pub(crate) lanes: Vec<Lane>,
     pub(crate) contacts: HashMap<usize, Contact>,
+    /// Whether it asks others.
+    pub(crate) breaker: Breaker,
     pub(crate) admission: Admission,
     /// Requests for pages that this node is fetching.
     pub(crate) waiters: Vec<Waiter>,

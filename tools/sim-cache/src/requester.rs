@@ -71,9 +71,13 @@ impl World {
     /// Asks other nodes for the next piece, then the file server for what is missing.
     fn go_on(&mut self, n: usize, number: u64) {
         let len = self.fragment_len;
+        let is_cut = self.is_cut(n);
         let Some(read) = self.nodes[n].reads.get_mut(&number) else {
             return;
         };
+        if is_cut {
+            read.rest = PageSet::EMPTY;
+        }
         let piece = read.rest.lowest(len.pages_max());
         // What is missing before it is going to be read from the file server.
         let duty = match read.missing.is_subset(read.rest) {
@@ -102,6 +106,7 @@ impl World {
         }
         if let Some(machine) = &mut node.lanes[lane].machine {
             machine.set_duty(duty);
+            machine.set_limit(self.s.read_us);
         }
         let contacts = node.contacts.iter();
         let lost = contacts.filter(|(_, contact)| contact.rtt.is_lost(now_us));

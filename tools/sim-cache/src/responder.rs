@@ -40,6 +40,7 @@ use proto::gfarm::cache::{
 use crate::{
     faults::LANES,
     message::{
+        generation,
         Event,
         Generation,
         Transfer, //
@@ -191,7 +192,7 @@ impl World {
         let gen = if serves_any {
             node.gen
         } else {
-            wanted.id().gen
+            generation(&wanted.id())
         };
         if node.gen != gen {
             return None;
@@ -232,7 +233,7 @@ impl World {
         let waiters = std::mem::take(&mut self.nodes[n].waiters);
         for mut waiter in waiters {
             let (from, wanted) = (waiter.from, *waiter.request.wanted());
-            let (chunk, gen) = (wanted.chunk(), wanted.id().gen);
+            let (chunk, gen) = (wanted.chunk(), generation(&wanted.id()));
             let depth = self.nodes[n].depth_of(chunk, gen, wanted.pages());
             match waiter.keep.look(now_us, depth) {
                 Kept::Forget => {
@@ -275,6 +276,7 @@ impl World {
             return;
         };
         let transfer = Rc::new(Transfer {
+            from: n,
             to,
             life: self.nodes[to].life,
             lane: landing.qpn() as usize - 0x100,

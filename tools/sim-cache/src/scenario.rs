@@ -2,6 +2,8 @@
 
 //! What is simulated: the machines, the readers, and what goes wrong.
 
+use proto::gfarm::cache::requester::READ_US;
+
 /// A microsecond in the nanoseconds of the simulation.
 pub const US: u64 = 1_000;
 /// A millisecond.
@@ -48,6 +50,8 @@ pub enum Mutation {
     TakesAnyFragment,
     /// A requester does not know any more that its read has ended.
     ForgetsItsEnd,
+    /// A node that is cut off from all others asks them nevertheless.
+    AsksWhoIsSilent,
 }
 
 /// A run.
@@ -93,6 +97,9 @@ pub struct Scenario {
     pub receives: usize,
     /// The requests that a node serves or keeps at a time.
     pub serving: u16,
+    /// The time after which a read goes to the file server in any case, in microseconds
+    /// (`cc_wait_ms`).
+    pub read_us: u64,
     /// Whether a node that is done with a read tells the owners.
     pub has_notices: bool,
     /// The page cache of a node, in chunks; 0 for one that has room for all.
@@ -104,6 +111,11 @@ pub struct Scenario {
     pub dead: usize,
     /// The number of nodes that answer no request, but are good members otherwise.
     pub silent: usize,
+    /// From when until when the network loses all that the first node sends, and all that is sent
+    /// to it.
+    pub away_ns: (u64, u64),
+    /// Nanoseconds by which the file servers answer the first node later than others.
+    pub hung_ns: u64,
     /// A node dies, and a new one joins, this often; 0 for never.
     pub churn_ns: u64,
     /// The file is replaced by another content at this time; 0 for never.
@@ -140,11 +152,14 @@ impl Scenario {
             service_ns: 3 * US,
             receives: 128,
             serving: 64,
+            read_us: READ_US,
             has_notices: true,
             cache_chunks: 0,
             slow: 0.0,
             dead: 0,
             silent: 0,
+            away_ns: (0, 0),
+            hung_ns: 0,
             churn_ns: 0,
             rewrite_ns: 0,
             has_gossip: false,

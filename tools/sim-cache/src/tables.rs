@@ -255,6 +255,7 @@ impl Row {
             ("rejected", o.rejected as f64),
             ("discarded", o.discarded as f64),
             ("forwards", o.forwards as f64),
+            ("cuts", o.cuts as f64),
             ("gossip", o.gossip as f64),
             ("events", o.events as f64),
         ];

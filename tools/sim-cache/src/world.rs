@@ -5,7 +5,10 @@
 use std::collections::HashMap;
 
 use proto::gfarm::{
-    attr::FileId,
+    attr::{
+        FileId,
+        Time, //
+    },
     cache::{
         address::NodeId,
         fragment::FragmentLen,
@@ -18,6 +21,7 @@ use proto::gfarm::{
         pages::PageSet,
         wire::Key, //
     },
+    identity::ContentId,
 };
 
 use crate::{
@@ -86,8 +90,20 @@ impl World {
         self.now_ns / 1_000
     }
 
-    pub(crate) const fn file(&self, gen: Generation) -> FileId {
-        FileId { inum: INUM, gen }
+    /// Returns a content of the file. Every second one, which one is a matter of the seed, is
+    /// written in the place of the one before, with the same generation.
+    pub(crate) const fn file(&self, gen: Generation) -> ContentId {
+        ContentId {
+            file: FileId {
+                inum: INUM,
+                gen: (gen + 2 + self.s.seed % 2) / 2,
+            },
+            mtime: Time {
+                // CAST: A small number.
+                sec: gen as i64,
+                nsec: 0,
+            },
+        }
     }
 
     pub(crate) fn after(&mut self, delay_ns: u64, event: Event) {
@@ -156,6 +172,7 @@ impl World {
             Event::Stopped { node, life, lane } if self.is_current(node, life) => {
                 self.stopped(node, lane);
             }
+            Event::CutOff { node, life } if self.is_current(node, life) => self.cut_off(node),
             Event::KeepAlive { node, life } if self.is_current(node, life) => self.keep_alive(node),
             Event::Read { node, life } if self.is_current(node, life) => self.read_on(node),
             Event::Poll { node, life } if self.is_current(node, life) => self.poll(node),
@@ -177,7 +194,8 @@ impl World {
         let receiver = &mut self.nodes[node];
         receiver.in_free_ns = receiver.in_free_ns.max(self.now_ns) + len * 1_000 / rate;
         let there_ns = receiver.in_free_ns.max(self.gfsd_free_ns);
-        let (at_ns, life) = (there_ns + self.s.gfsd_ns, receiver.life);
+        let hung_ns = if node == 0 { self.s.hung_ns } else { 0 };
+        let (at_ns, life) = (there_ns + self.s.gfsd_ns + hung_ns, receiver.life);
         let event = Event::Fetched {
             to: node,
             life,

@@ -174,6 +174,87 @@ fn dead_and_silent_nodes_are_gone_around() {
 }
 
 #[test]
+fn who_is_cut_off_reads_at_the_file_servers() {
+    // One at a time is what a program has that waits for each page, four what readahead has.
+    for (peers, depth) in [(2, 1), (7, 4), (63, 1), (63, 4), (255, 1)] {
+        let s = Scenario {
+            dead: peers,
+            has_gossip: true,
+            pattern: Pattern::Sequential(depth),
+            ..Scenario::storm(peers + 1)
+        };
+        let o = sound(&s);
+        assert!(o.cuts == 1 && o.timeouts <= 10, "{peers} peers: {o:?}");
+        assert!(o.last_ms < 850.0, "{peers} peers: {o:?}");
+        // Without that it finds out about one node after the other.
+        let o = sound(&Scenario {
+            mutation: Some(Mutation::AsksWhoIsSilent),
+            ..s
+        });
+        assert!(peers < 63 || o.last_ms > 4_000.0, "{peers} peers: {o:?}");
+    }
+}
+
+#[test]
+fn who_was_cut_off_asks_again() {
+    for seed in 0..3 {
+        let s = Scenario {
+            seed,
+            away_ns: (100 * MS, 600 * MS),
+            has_gossip: true,
+            gfsd_bytes_per_us: 250,
+            chunks: 500,
+            pattern: Pattern::Sequential(1),
+            ..Scenario::storm(8)
+        };
+        let o = sound(&s);
+        // The node was cut off for a sixth of the time.
+        assert!(o.cuts == 1 && o.gfsd_files < 1.4, "seed {seed}: {o:?}");
+    }
+}
+
+#[test]
+fn who_waits_for_a_node_goes_to_the_file_server_after_five_seconds() {
+    // The first node begins before the others, and its file server answers after a minute.
+    let s = Scenario {
+        hung_ns: 60_000 * MS,
+        stagger_ns: MS,
+        ..Scenario::storm(8)
+    };
+    let o = sound(&s);
+    assert!((5_000.0..5_500.0).contains(&o.p99_ms), "{o:?}");
+    assert!(o.gfsd_files < 1.7, "{o:?}");
+    // Slow file servers are waited for, and so keep giving one copy.
+    let s = Scenario {
+        gfsd_ns: 3_000 * MS,
+        chunks: 16,
+        ..Scenario::storm(64)
+    };
+    let o = sound(&s);
+    assert!(o.gfsd_files <= 1.1, "{o:?}");
+    let read_us = 2_000_000;
+    assert!(sound(&Scenario { read_us, ..s }).gfsd_files > 10.0);
+}
+
+#[test]
+fn dead_nodes_and_lost_datagrams_are_no_dead_network() {
+    for seed in 0..3 {
+        let s = Scenario {
+            seed,
+            has_gossip: true,
+            ..Scenario::storm(64)
+        };
+        for s in [
+            Scenario { dead: 6, ..s },
+            Scenario { silent: 1, ..s },
+            Scenario { loss: 0.05, ..s },
+        ] {
+            assert_eq!(sound(&s).cuts, 0, "{s:?}");
+        }
+    }
+}
+
+#[test]
 fn nodes_come_and_go_under_load() {
     for seed in 0..3 {
         let s = Scenario {
@@ -224,6 +305,7 @@ fn any(seed: u64) -> Scenario {
         rewrite_ns: rng.u64(0..2) * rng.u64(1..30) * MS,
         has_notices: rng.u8(0..10) != 0,
         has_gossip,
+        away_ns: [(0, 0), (5 * MS, 300 * MS)][rng.usize(0..2)],
         ..Scenario::storm(nodes)
     }
 }

@@ -67,7 +67,7 @@ impl<S: DerefMut<Target = [PeerPlace]>> Members<S> {
         }
         if now_us >= self.round_us {
             self.round_us = now_us.saturating_add(ROUND_US);
-            self.next_turn(now_us);
+            self.next_turn(now_us, Peer::is_live);
         }
         if now_us >= self.greet_us {
             self.greet(now_us);
@@ -129,6 +129,7 @@ impl<S: DerefMut<Target = [PeerPlace]>> Members<S> {
         // CAST: Two halves of the number.
         let (nonce, place) = ((random >> 32) as u32, random as u32 as usize);
         let peer = self.table.get_mut(index)?;
+        let to = peer.addressee();
         let nonce = peer.probed(nonce, now_us);
         let (address, node) = (peer.address(), peer.node());
         let is_lost = matches!(peer.standing(), Some(Standing::Suspect | Standing::Dead));
@@ -139,7 +140,7 @@ impl<S: DerefMut<Target = [PeerPlace]>> Members<S> {
         let (writer, _) = self.tell(writer, node, anywhere);
         Some(Outgoing {
             to: address,
-            node,
+            node: to,
             is_lost,
             body: writer.finish(cursor),
         })
@@ -164,12 +165,12 @@ impl<S: DerefMut<Target = [PeerPlace]>> Members<S> {
     }
 
     /// Finds the peer whose turn it is to be probed.
-    fn next_turn(&mut self, now_us: u64) {
+    pub(super) fn next_turn(&mut self, now_us: u64, is_it: impl Fn(&Peer) -> bool) {
         let len = self.table.end();
         for step in 0..len {
             let index = self.turn.wrapping_add(step).checked_rem(len).unwrap_or(0);
             let peer = self.table.get_mut(index);
-            if let Some(peer) = peer.filter(|peer| peer.is_live()) {
+            if let Some(peer) = peer.filter(|peer| is_it(peer)) {
                 peer.check(now_us);
                 self.turn = index.wrapping_add(1);
                 return;
@@ -245,13 +246,17 @@ impl<S: DerefMut<Target = [PeerPlace]>> Members<S> {
     }
 
     /// Takes a `Hello` that came from `source`, a port and a queue pair, and returns the body of
-    /// the answer; `None` if none is owed. `names_me`: the sender knows the number of this node, so
-    /// the datagram cannot be older than this mount.
+    /// the answer; `None` if none is owed.
+    ///
+    /// `number` is that of a datagram which names this node, so it is not older than this mount:
+    /// its records count, once. One that names no node may be of any age. It counts for nothing:
+    /// its sender is probed, if it is not known to live. A node that was forgotten is probed as
+    /// well, as its numbers were forgotten with it.
     pub fn hello<'b>(
         &mut self,
         hello: &Gossip<'_>,
         source: (Port, u32),
-        names_me: bool,
+        number: Option<u64>,
         now_us: u64,
         out: &'b mut [u8; BODY_LEN_MAX],
     ) -> Result<Option<&'b [u8]>, Ignored> {
@@ -265,17 +270,77 @@ impl<S: DerefMut<Target = [PeerPlace]>> Members<S> {
         if self.has_left() {
             return Ok(None);
         }
-        self.learn(&sender, names_me, now_us).ok_or(Ignored::Full)?;
-        if let Some(peer) = self.find(sender.node).filter(|_| names_me) {
-            peer.met();
+        match number {
+            Some(number) if self.believes(sender.node, number)? => {
+                self.greeted(hello, number, now_us)?;
+            }
+            _ => self.look_at(&sender, now_us)?,
         }
-        self.learn_all(hello, now_us);
         if sender.claim.standing == Standing::Left {
             return Ok(None);
         }
         let writer = GossipWriter::new(out, hello.nonce(), self.me);
         let (writer, next) = self.tell(writer, Some(sender.node), hello.cursor());
         Ok(Some(writer.finish(next)))
+    }
+
+    /// Returns whether the records of a datagram count that names this node: it is the first one
+    /// with its number.
+    fn believes(&mut self, sender: NodeId, number: u64) -> Result<bool, Ignored> {
+        let is_forgotten = self.table.may_have_forgotten(sender);
+        let Some(peer) = self.find(sender) else {
+            return Ok(!is_forgotten);
+        };
+        if !peer.accept(number) {
+            return Err(Ignored::Repeated);
+        }
+        Ok(peer.standing().is_some() || !is_forgotten)
+    }
+
+    /// Takes the records of a `Hello`.
+    fn greeted(&mut self, hello: &Gossip<'_>, number: u64, now_us: u64) -> Result<(), Ignored> {
+        let sender = hello.sender();
+        let is_new = self.get(sender.node).is_none();
+        self.learn(&sender, true, now_us).ok_or(Ignored::Full)?;
+        if is_new {
+            self.replace(&sender, now_us);
+        }
+        if let Some(peer) = self.find(sender.node) {
+            peer.met();
+            if is_new {
+                peer.accept(number);
+            }
+        }
+        self.learn_all(hello, now_us);
+        Ok(())
+    }
+
+    /// Has the sender of a datagram that counts for nothing probed, unless it is known to live or
+    /// is being probed.
+    fn look_at(&mut self, sender: &Record, now_us: u64) -> Result<(), Ignored> {
+        let there = self.table.of_node(sender.node);
+        let there = there.or_else(|| self.table.at(&sender.address).next());
+        let Some(index) = there else {
+            return self.learn(sender, false, now_us).ok_or(Ignored::Full);
+        };
+        let peer = self.table.get_mut(index);
+        if let Some(peer) = peer.filter(|peer| !peer.is_live() && !peer.is_probed()) {
+            peer.check(now_us);
+        }
+        Ok(())
+    }
+
+    /// Takes the mounts for dead in whose place a new one is.
+    fn replace(&mut self, new: &Record, now_us: u64) {
+        let (news, mut has_died) = (self.news(), false);
+        for peer in self.table.iter_mut() {
+            if peer.is_replaced_by(new) {
+                has_died |= peer.declare_dead(news, now_us);
+            }
+        }
+        if has_died {
+            self.table.changed();
+        }
     }
 
     /// Takes the answer to a `Hello`.
@@ -299,15 +364,7 @@ impl<S: DerefMut<Target = [PeerPlace]>> Members<S> {
         if let Some(peer) = self.table.get_mut(index).filter(|_| goes_on) {
             peer.check(now_us);
         }
-        let mut has_died = false;
-        for peer in self.table.iter_mut() {
-            if peer.is_replaced_by(&sender) {
-                has_died |= peer.declare_dead(news, now_us);
-            }
-        }
-        if has_died {
-            self.table.changed();
-        }
+        self.replace(&sender, now_us);
         self.unite(sender.node);
         self.learn_all(answer, now_us);
         Ok(())
@@ -323,10 +380,10 @@ impl<S: DerefMut<Target = [PeerPlace]>> Members<S> {
             let Some(other) = other else {
                 return;
             };
-            let is_by_hand = self.table.get(other).is_some_and(Peer::is_by_hand);
+            let united = self.table.get(other).copied();
             self.table.set(other, None);
-            if let Some(peer) = self.table.get_mut(first) {
-                peer.keep(is_by_hand);
+            if let (Some(peer), Some(other)) = (self.table.get_mut(first), united) {
+                peer.unite(&other);
             }
         }
     }

@@ -15,6 +15,7 @@ use super::super::{
     owner::mixed,
     peer::Peer, //
 };
+use super::forgotten::Forgotten;
 
 /// No place: [`PEERS_MAX`](super::PEERS_MAX) is less.
 const NONE: u16 = u16::MAX;
@@ -94,6 +95,7 @@ pub(super) struct Table<S> {
     end: usize,
     /// How often another set of nodes has lived, and once more.
     changes: u64,
+    forgotten: Forgotten,
 }
 
 impl<S: DerefMut<Target = [PeerPlace]>> Table<S> {
@@ -103,6 +105,7 @@ impl<S: DerefMut<Target = [PeerPlace]>> Table<S> {
             places,
             end: 0,
             changes: 1,
+            forgotten: Forgotten::NONE,
         };
         for (index, place) in this.places.iter_mut().enumerate() {
             *place = PeerPlace::of(place.peer);
@@ -140,6 +143,12 @@ impl<S: DerefMut<Target = [PeerPlace]>> Table<S> {
     /// Takes note that a peer of [`get_mut`](Self::get_mut) lives, or does not live any more.
     pub(super) fn changed(&mut self) {
         self.changes = self.changes.saturating_add(1);
+    }
+
+    /// Returns whether a node may have been a member here that has lost its place since, and with
+    /// it the numbers of its datagrams.
+    pub(super) fn may_have_forgotten(&self, node: NodeId) -> bool {
+        self.forgotten.may_have(node)
     }
 
     /// Returns all peers, to change what they are not found by, nor told to live by.
@@ -260,7 +269,12 @@ impl<S: DerefMut<Target = [PeerPlace]>> Table<S> {
         let hashes = |peer: &Option<Peer>| By::ALL.map(|by| by.hash_of(peer.as_ref()?));
         let lives = |peer: &Option<Peer>| peer.as_ref().filter(|peer| peer.is_live())?.node();
         let (before, lived) = (hashes(&peer), lives(&peer));
+        let member = peer.filter(|peer| peer.standing().is_some());
+        let member = member.and_then(|member| member.node());
         let result = work(&mut peer);
+        if let Some(node) = member.filter(|_| peer.and_then(|peer| peer.node()) != member) {
+            self.forgotten.add(node);
+        }
         let after = hashes(&peer);
         if lives(&peer) != lived {
             self.changed();

@@ -62,7 +62,7 @@ pub(super) enum Progress {
 
 /// The time after which a peer that has kept a request without giving anything counts as one that
 /// has kept it until the end of the read, in microseconds: a third of that.
-const KEPT_US_MIN: u64 = super::READ_US_MAX / 3;
+const KEPT_US_MIN: u64 = super::READ_US / 3;
 
 /// A request that is under way.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -36,6 +36,7 @@ fn every_number_has_its_range_and_default() {
 
 #[test]
 fn every_other_option_is_there() {
+    assert!(MANUAL.contains("\n.TP\n.B allow_other\n"));
     for name in [
         "user",
         "key",

@@ -117,6 +117,24 @@ fn a_key_in_a_keyring_needs_no_file() {
 fn a_remount_needs_neither_names_nor_keys() {
     let found = plan("elsewhere", "remount,actimeo=3").unwrap();
     assert!(found.is_remount && found.source.is_empty() && found.key.is_none());
+    assert!(found.warnings.is_empty(), "{:?}", found.warnings);
+}
+
+#[test]
+fn a_remount_brings_the_key_that_the_file_has_now() {
+    let file = KeyFile::new("remount", &line(), 0o600);
+    let options = |path: &str| format!("remount,username=alice,keyfile={path}");
+    let found = plan("gfmd", &options(&file.0.display().to_string())).unwrap();
+    assert_eq!(found.key.unwrap().line(), line());
+    let found = plan("gfmd", &options("/nonexistent/key")).unwrap();
+    assert!(found.key.is_none());
+    assert!(
+        found.warnings[0].contains("the key stays as it is: /nonexistent/key"),
+        "{:?}",
+        found.warnings
+    );
+    let found = plan("gfmd", "remount,username=alice,key=mine").unwrap();
+    assert!(found.key.is_none() && found.warnings.is_empty());
 }
 
 #[test]

@@ -4,6 +4,7 @@
 
 mod address;
 mod admission;
+mod breaker;
 mod counter;
 mod directory;
 mod document;

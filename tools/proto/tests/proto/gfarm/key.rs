@@ -4,6 +4,7 @@
 
 use proptest::prelude::*;
 use proto::gfarm::key::{
+    is_due,
     KeyError,
     SharedKey, //
 };
@@ -52,6 +53,16 @@ fn a_key_expires_when_the_servers_say() {
         secret: [0; 32],
     };
     assert!(!key.is_expired(99) && key.is_expired(100) && key.is_expired(u64::MAX));
+}
+
+#[test]
+fn a_key_is_due_a_day_before_it_expires() {
+    let day = 24 * 3600;
+    assert_eq!(is_due(1_000_000, 1_000_000 - day - 1), None);
+    assert_eq!(is_due(1_000_000, 1_000_000 - day), Some(day));
+    assert_eq!(is_due(1_000_000, u64::MAX), Some(0));
+    assert_eq!(is_due(0, 0), Some(0));
+    assert_eq!(is_due(u32::MAX, 0), None);
 }
 
 proptest! {

@@ -40,7 +40,8 @@ fn what_is_left_out_has_its_default() {
     assert_eq!((options.key(), options.ib_devname()), (None, None));
     assert_eq!((options.uid(), options.gid()), (None, None));
     let shown = ",username=alice,readahead=1024,ra_async=1,actimeo=1,connect_timeout=35,\
-                 receive_timeout=60,reconnect_timeout=30,connections=8";
+                 receive_timeout=60,reconnect_timeout=30,connections=8,idle_timeout=60,\
+                 open_files=720";
     assert_eq!(options.to_string(), shown);
     assert_eq!(options.get(Setting::IbNumRrpc), 128);
     assert_eq!(options.get(Setting::IbNumSrpc), 64);
@@ -49,14 +50,17 @@ fn what_is_left_out_has_its_default() {
 
 #[test]
 fn all_options_are_understood_and_shown_but_the_key() {
-    let text = "username=a.b@c_d-e,key=gfarm:alice,uid=0,gid=100,hosts=fs1/10.0.0.1+fs2/fd00::2,\
-                cc=on,cc_key=gfarm:all,ib_devname=rxe0,readahead=256,ra_async=0,actimeo=0,\
-                connect_timeout=1,receive_timeout=2,reconnect_timeout=0,connections=64,\
-                ib_num_rrpc=1,ib_num_srpc=2,ib_mtu=1024,ib_gid=3,ib_port=2,ib_sl=4,ib_qkey=5,\
-                cc_timeout_ms=50,cc_share=100";
+    let text = "username=a.b@c_d-e,key=gfarm:alice,allow_other,uid=0,gid=100,\
+                hosts=fs1/10.0.0.1+fs2/fd00::2,cc=on,cc_key=gfarm:all,ib_devname=rxe0,\
+                readahead=256,ra_async=0,actimeo=0,connect_timeout=1,receive_timeout=2,\
+                reconnect_timeout=0,connections=64,idle_timeout=1,open_files=9,ib_num_rrpc=1,\
+                ib_num_srpc=2,ib_mtu=1024,\
+                ib_gid=3,ib_port=2,ib_sl=4,ib_qkey=5,cc_timeout_ms=50,cc_share=100,\
+                cc_wait_ms=30000";
     let options = parse(text).unwrap();
     assert_eq!(options.key(), Some(&b"gfarm:alice"[..]));
     assert_eq!((options.uid(), options.gid()), (Some(0), Some(100)));
+    assert!(options.allows_other() && !parse("user=u").unwrap().allows_other());
     assert_eq!(options.ib_devname(), Some(&b"rxe0"[..]));
     assert_eq!(options.node(), Some(&b"gfarm:all"[..]));
     let shown = options.to_string();
@@ -79,9 +83,11 @@ fn all_options_are_understood_and_shown_but_the_key() {
 fn parse_unchecked(text: &str) -> Options {
     let mut options = Options::default();
     for word in text.split(',').filter(|word| !word.is_empty()) {
-        let (name, value) = word.split_once('=').unwrap();
-        let set = options.set(name.as_bytes(), Some(value.as_bytes()));
-        set.unwrap();
+        let (name, value) = match word.split_once('=') {
+            Some((name, value)) => (name, Some(value.as_bytes())),
+            None => (word, None),
+        };
+        options.set(name.as_bytes(), value).unwrap();
     }
     options
 }
@@ -136,6 +142,7 @@ fn a_remount_may_not_change_what_is_shown() {
     assert!(!is_same("user=u", "user=u,cc=on"));
     assert!(!is_same("user=u", "user=u,cc_key=k"));
     assert!(!is_same("user=u,cc_key=k", "user=u,cc=on,ib_gid=0"));
+    assert!(!is_same("user=u", "user=u,allow_other"));
 }
 
 #[test]
@@ -199,6 +206,7 @@ fn errors_name_the_option() {
         ("user=u,uid=4294967295", "uid=4294967295 is not"),
         ("user=u,gid=x", "gid=x is not a group's number"),
         ("user=u,ra_sync=2", "ra_sync=2 is not 0 or 1"),
+        ("user=u,allow_other=1", "allow_other=1 is not an option"),
         ("user=u,hosts=fs1", "hosts=fs1 is not NAME/ADDRESS"),
         (
             "user=u,ib_mtu=255",

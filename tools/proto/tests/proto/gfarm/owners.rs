@@ -7,9 +7,13 @@ use proto::gfarm::{
     owners::{
         Mounter,
         Owners,
-        NOBODY, //
+        Standing,
+        INVALID_ID, //
     },
 };
+
+/// The number of who has none here.
+const NONE: u32 = INVALID_ID;
 
 const MOUNTER: Mounter = Mounter {
     uid: 1000,
@@ -28,20 +32,39 @@ fn owner(options: &str, user: &str, group: &str) -> (u32, u32) {
 fn names_have_the_numbers_that_the_options_say() {
     let map = "user=alice,usermap=bob/7+carol/8+bob/9,groupmap=staff/70+alice/0";
     for (options, user, group, expected) in [
-        ("user=alice", "alice", "alice", (1000, NOBODY)),
-        ("user=alice", "bob", "staff", (NOBODY, NOBODY)),
+        ("user=alice", "alice", "alice", (1000, NONE)),
+        ("user=alice", "bob", "staff", (NONE, NONE)),
         (map, "alice", "staff", (1000, 70)),
         (map, "bob", "alice", (7, 0)),
-        (map, "carol", "Staff", (8, NOBODY)),
-        (map, "bo", "staf", (NOBODY, NOBODY)),
-        (map, "", "", (NOBODY, NOBODY)),
+        (map, "carol", "Staff", (8, NONE)),
+        (map, "bo", "staf", (NONE, NONE)),
+        (map, "", "", (NONE, NONE)),
         // Who is in the list is that user, also the user of the mount.
-        ("user=alice,usermap=alice/5", "alice", "alice", (5, NOBODY)),
+        ("user=alice,usermap=alice/5", "alice", "alice", (5, NONE)),
         // These are for all, whatever the lists say.
-        ("user=alice,uid=0,usermap=bob/7", "bob", "bob", (0, NOBODY)),
-        ("user=alice,gid=3,groupmap=bob/7", "bob", "bob", (NOBODY, 3)),
+        ("user=alice,uid=0,usermap=bob/7", "bob", "bob", (0, NONE)),
+        ("user=alice,gid=3,groupmap=bob/7", "bob", "bob", (NONE, 3)),
     ] {
         assert_eq!(owner(options, user, group), expected, "{options} {user}");
+    }
+}
+
+#[test]
+fn a_mount_is_for_who_mounts_unless_others_are_let_in() {
+    let standing = |text: &str, user| {
+        let options = Options::parse(text.as_bytes()).unwrap();
+        MOUNTER.standing(user, &options)
+    };
+    for (text, others) in [
+        ("user=u", Standing::Stranger),
+        ("user=u,allow_other", Standing::Other),
+    ] {
+        for user in [0, 7, NONE] {
+            assert_eq!(standing(text, user), others);
+        }
+        assert_eq!(standing(text, 1000), Standing::Own);
+        assert_eq!(standing(&format!("{text},uid=7"), 7), Standing::Own);
+        assert_eq!(standing(&format!("{text},usermap=u/7"), 7), others);
     }
 }
 

@@ -69,7 +69,7 @@ fn faults_of_gfmd_are_decided() {
         let expected = match fault {
             Fault::Server(error) => match error.get() {
                 3 | 32 | 52..=57 | 59..=62 | 71 | 76 | 98 => AtGfmd::Reconnect,
-                11 | 12 | 24 | 78 | 96 | 105 => AtGfmd::Wait,
+                11 | 12 | 78 | 96 | 105 => AtGfmd::Wait,
                 _ => AtGfmd::Fail(error.errno()),
             },
             Fault::Auth(failure) if !failure.is_temporary() => AtGfmd::Fail(failure.errno()),

@@ -49,7 +49,7 @@ fn each_reason_to_drop_a_datagram_is_counted_apart() {
         Discarded::Sender,
         Discarded::Address,
         Discarded::Repeated,
-        Discarded::Length,
+        Discarded::Body,
     ];
     let ignored = [Ignored::Full, Ignored::Unasked];
     let counters = rejected.map(Counter::from).into_iter();
@@ -60,7 +60,7 @@ fn each_reason_to_drop_a_datagram_is_counted_apart() {
     assert!(counters
         .iter()
         .all(|counter| counter.name().starts_with("dropped_")));
-    assert_eq!(Counter::from(Discarded::Kind), Counter::DroppedKind);
+    assert_eq!(Counter::from(Ignored::Repeated), Counter::DroppedRepeated);
     assert_eq!(Counter::from(Ignored::Source), Counter::DroppedAddress);
     assert_eq!(Counter::from(Ignored::Own), Counter::DroppedSender);
 }

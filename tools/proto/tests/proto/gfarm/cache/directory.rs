@@ -9,7 +9,10 @@ use std::collections::{
 
 use proptest::prelude::*;
 use proto::gfarm::{
-    attr::FileId,
+    attr::{
+        FileId,
+        Time, //
+    },
     cache::{
         address::NodeId,
         directory::{
@@ -28,9 +31,18 @@ use proto::gfarm::{
         },
         pages::PageSet, //
     },
+    identity::ContentId,
 };
 
-const FILE: FileId = FileId { inum: 9, gen: 1 };
+const FILE: ContentId = of(9, 1);
+
+/// A content that was written at a time of its own.
+const fn of(inum: u64, gen: u64) -> ContentId {
+    ContentId {
+        file: FileId { inum, gen },
+        mtime: Time { sec: 5, nsec: 6 },
+    }
+}
 
 fn node(n: u64) -> NodeId {
     NodeId::new(n + 1).unwrap()
@@ -242,7 +254,7 @@ fn generations_have_nothing_in_common() {
     let none = Excluded::NONE;
     for (gen, chunk) in [(2, 0), (0, 0), (1, 1)] {
         let question = Question {
-            file: FileId { gen, ..FILE },
+            file: of(9, gen),
             chunk,
             ..question(1, all(), &none)
         };

@@ -3,7 +3,10 @@
 //! What a node is reading, as others see it.
 
 use proto::gfarm::{
-    attr::FileId,
+    attr::{
+        FileId,
+        Time, //
+    },
     cache::{
         address::NodeId,
         fetching::{
@@ -14,11 +17,20 @@ use proto::gfarm::{
         },
         pages::PageSet, //
     },
+    identity::ContentId,
 };
 
 use super::message::node;
 
-const FILE: FileId = FileId { inum: 9, gen: 1 };
+const FILE: ContentId = of(9, 1);
+
+/// A content that was written at a time of its own.
+const fn of(inum: u64, gen: u64) -> ContentId {
+    ContentId {
+        file: FileId { inum, gen },
+        mtime: Time { sec: 5, nsec: 6 },
+    }
+}
 const NOTHING: Awaited = Awaited {
     pages: PageSet::EMPTY,
     depth: 0,
@@ -57,8 +69,15 @@ fn a_read_is_of_one_content_and_chunk() {
     table.begin(FILE, 3, PageSet::range(0, 8), 0).unwrap();
     for (file, chunk) in [
         (FILE, 4),
-        (FileId { inum: 8, gen: 1 }, 3),
-        (FileId { inum: 9, gen: 2 }, 3),
+        (of(8, 1), 3),
+        (of(9, 2), 3),
+        (
+            ContentId {
+                mtime: Time { sec: 5, nsec: 7 },
+                ..FILE
+            },
+            3,
+        ),
     ] {
         assert_eq!(table.awaited(file, chunk, asker(), 0), NOTHING);
     }

@@ -3,7 +3,10 @@
 //! Heads and codes of datagrams; and what the tests of messages have in common.
 
 use proto::gfarm::{
-    attr::FileId,
+    attr::{
+        FileId,
+        Time, //
+    },
     cache::{
         address::NodeId,
         pages::PageSet,
@@ -20,6 +23,7 @@ use proto::gfarm::{
             HEAD_LEN, //
         }, //
     }, //
+    identity::ContentId,
 };
 
 /// The key of the golden vectors: the bytes 0 to 15.
@@ -35,12 +39,20 @@ pub(super) fn node(digit: u64) -> NodeId {
     NodeId::new(digit * 0x1111_1111_1111_1111).unwrap()
 }
 
+/// A content with a time of its own.
+pub(super) fn content(inum: u64, gen: u64) -> ContentId {
+    ContentId {
+        file: FileId { inum, gen },
+        mtime: Time {
+            sec: 0x6789_abcd,
+            nsec: 987_654_321,
+        },
+    }
+}
+
 /// Eight pages at the start of chunk 2, and its last one.
 pub(super) fn wanted() -> Wanted {
-    let id = FileId {
-        inum: 12345,
-        gen: 5,
-    };
+    let id = content(12345, 5);
     let pages = PageSet::range(0, 8).union(PageSet::range(255, 1));
     Wanted::new(id, 0x30_2345, 2, pages).unwrap()
 }
@@ -154,7 +166,7 @@ fn a_datagram_with_the_right_code_is_checked_all_the_same() {
     };
     assert_eq!(damaged(&|_| {}), Ok(head(Kind::Request)));
     assert_eq!(damaged(&|b| b[3] = b'C'), Err(Rejected::Magic));
-    assert_eq!(damaged(&|b| b[4] = 2), Err(Rejected::Version));
+    assert_eq!(damaged(&|b| b[4] = 1), Err(Rejected::Version));
     assert_eq!(damaged(&|b| b[5] = 1), Err(Rejected::Version));
     for (low, high) in [(0, 0), (6, 0), (1, 1), (255, 255)] {
         let kind = damaged(&|b| (b[6], b[7]) = (low, high));

@@ -286,6 +286,9 @@ fn the_pause_of_a_dead_peer_grows() {
     peer.learn(&record(claim(0, Standing::Dead)), true, NEWS, 0);
     assert_eq!(peer.due_us(), DEAD_PAUSE_US);
     assert!(peer.is_replaceable());
-    peer.keep(true);
+    let mut by_hand = Peer::by_hand(address(5), 9);
+    assert!(by_hand.accept(8));
+    peer.unite(&by_hand);
     assert!(!peer.is_replaceable());
+    assert!(!peer.accept(8), "the numbers of both are known");
 }

@@ -4,7 +4,10 @@
 
 use proptest::prelude::*;
 use proto::gfarm::{
-    attr::FileId,
+    attr::{
+        FileId,
+        Time, //
+    },
     cache::{
         excluded::{
             Excluded,
@@ -29,7 +32,8 @@ use proto::gfarm::{
             Kind,
             HEAD_LEN, //
         }, //
-    }, //
+    },
+    identity::ContentId, //
 };
 
 use super::message::{
@@ -42,17 +46,17 @@ use super::message::{
 
 /// A request as written by hand, and its code as another implementation of the hash has it.
 pub(super) const GOLDEN: &str = "
-    6766636301000100 1111111111111111
+    6766636302000100 1111111111111111
     2222222222222222 0700000000000000
     eeffc00000000000 3930000000000000
-    0500000000000000 4523300000000000
-    0200000000000000 ff00000000000000
+    0500000000000000 cdab896700000000
+    b168de3a45233000 0000000002000000
+    00000000ff000000 0000000000000000
     0000000000000000 0000000000000000
-    0000000000000080 3333333333333333
-    4444444444444444 0000000000000000
-    0000000000000000 34120000f0debc7a
-    020100040200c800 010200005d7b4da5
-    6c691038";
+    0000008033333333 3333333344444444
+    4444444400000000 0000000000000000
+    0000000034120000 f0debc7a02010004
+    0200c80001020000 ee9f40d5f9999a78";
 
 fn request() -> Request {
     let fragment_len = FragmentLen::new(1024).unwrap();
@@ -111,36 +115,36 @@ fn each_field_is_checked() {
     assert_eq!(with(0, b"gfcc"), Ok(request()));
     assert_eq!(with(40, &[0; 8]), Err(Invalid::Object));
     // The size: none, more than the kernel has files of, and less than the pages need.
-    assert_eq!(with(56, &[0; 8]), Err(Invalid::Size));
-    assert_eq!(with(56, &(1u64 << 63).to_le_bytes()), Err(Invalid::Size));
-    assert_eq!(with(56, &(3u64 << 20).to_le_bytes()).map(|_| ()), Ok(()));
+    assert_eq!(with(68, &[0; 8]), Err(Invalid::Size));
+    assert_eq!(with(68, &(1u64 << 63).to_le_bytes()), Err(Invalid::Size));
+    assert_eq!(with(68, &(3u64 << 20).to_le_bytes()).map(|_| ()), Ok(()));
     let short = (3 << 20) - 4096u64;
-    assert_eq!(with(56, &short.to_le_bytes()), Err(Invalid::Pages));
-    assert_eq!(with(56, &(short + 1).to_le_bytes()).map(|_| ()), Ok(()));
+    assert_eq!(with(68, &short.to_le_bytes()), Err(Invalid::Pages));
+    assert_eq!(with(68, &(short + 1).to_le_bytes()).map(|_| ()), Ok(()));
     // The chunk: behind the end, and one whose start is no number.
-    assert_eq!(with(64, &[3]), Err(Invalid::Pages));
-    assert_eq!(with(64, &[255; 8]), Err(Invalid::Pages));
-    assert_eq!(with(64, &(1u64 << 44).to_le_bytes()), Err(Invalid::Pages));
+    assert_eq!(with(76, &[3]), Err(Invalid::Pages));
+    assert_eq!(with(76, &[255; 8]), Err(Invalid::Pages));
+    assert_eq!(with(76, &(1u64 << 44).to_le_bytes()), Err(Invalid::Pages));
     // The pages: none, and more than fragments of 1024 bytes can be.
-    assert_eq!(with(72, &[0; 32]), Err(Invalid::Pages));
-    assert_eq!(with(72, &[255; 7]).map(|_| ()), Ok(()), "57 pages");
-    assert_eq!(with(72, &[255; 8]), Err(Invalid::Fragments), "65 pages");
-    assert_eq!(with(136, &[0; 4]), Err(Invalid::QueuePair));
-    assert_eq!(with(136, &[1, 0, 0, 0]), Err(Invalid::QueuePair));
-    assert_eq!(with(136, &[0, 0, 0, 1]), Err(Invalid::QueuePair));
-    assert_eq!(with(136, &[2, 0, 0, 0]).map(|_| ()), Ok(()));
-    assert_eq!(with(136, &[255, 255, 255, 0]).map(|_| ()), Ok(()));
-    assert_eq!(with(140, &[0; 4]), Err(Invalid::QueueKey));
-    assert_eq!(with(143, &[0x80]), Err(Invalid::QueueKey));
-    assert_eq!(with(143, &[0x7f]).map(|_| ()), Ok(()));
+    assert_eq!(with(84, &[0; 32]), Err(Invalid::Pages));
+    assert_eq!(with(84, &[255; 7]).map(|_| ()), Ok(()), "57 pages");
+    assert_eq!(with(84, &[255; 8]), Err(Invalid::Fragments), "65 pages");
+    assert_eq!(with(148, &[0; 4]), Err(Invalid::QueuePair));
+    assert_eq!(with(148, &[1, 0, 0, 0]), Err(Invalid::QueuePair));
+    assert_eq!(with(148, &[0, 0, 0, 1]), Err(Invalid::QueuePair));
+    assert_eq!(with(148, &[2, 0, 0, 0]).map(|_| ()), Ok(()));
+    assert_eq!(with(148, &[255, 255, 255, 0]).map(|_| ()), Ok(()));
+    assert_eq!(with(152, &[0; 4]), Err(Invalid::QueueKey));
+    assert_eq!(with(155, &[0x80]), Err(Invalid::QueueKey));
+    assert_eq!(with(155, &[0x7f]).map(|_| ()), Ok(()));
     for len in [0u16, 1, 128, 255, 1023, 1025, 8192, 0xffff] {
-        assert_eq!(with(146, &len.to_le_bytes()), Err(Invalid::Fragments));
+        assert_eq!(with(158, &len.to_le_bytes()), Err(Invalid::Fragments));
     }
     // An owner with a place for fragments, and a holder without one.
-    assert_eq!(with(148, &[0]), Err(Invalid::Landing));
-    assert_eq!(with(148, &[1]), Err(Invalid::Landing));
+    assert_eq!(with(160, &[0]), Err(Invalid::Landing));
+    assert_eq!(with(160, &[1]), Err(Invalid::Landing));
     for role in 0..=2 {
-        let request = changed(&[(148, &[role]), (136, &[0; 8]), (146, &[0; 2])]);
+        let request = changed(&[(160, &[role]), (148, &[0; 8]), (158, &[0; 2])]);
         let expected = if role == 2 {
             Err(Invalid::Landing)
         } else {
@@ -149,24 +153,24 @@ fn each_field_is_checked() {
         assert_eq!(request.map(|r| r.ask().role as u8), expected);
     }
     let owner = changed(&[
-        (148, &[0]),
-        (72, &[255; 31]),
-        (136, &[0; 8]),
-        (146, &[0; 2]),
+        (160, &[0]),
+        (84, &[255; 31]),
+        (148, &[0; 8]),
+        (158, &[0; 2]),
     ]);
     assert_eq!(
         owner.map(|r| r.wanted().pages().len()),
         Ok(249),
         "no fragments, no limit"
     );
-    assert_eq!(with(148, &[3]), Err(Invalid::Role));
-    assert_eq!(with(149, &[1]).map(|r| r.ask().is_retry), Ok(true));
+    assert_eq!(with(160, &[3]), Err(Invalid::Role));
+    assert_eq!(with(161, &[1]).map(|r| r.ask().is_retry), Ok(true));
     for flags in [2, 3, 0x80, 0xff] {
-        assert_eq!(with(149, &[flags]), Err(Invalid::Flags));
+        assert_eq!(with(161, &[flags]), Err(Invalid::Flags));
     }
-    assert_eq!(with(150, &[0, 0]), Err(Invalid::Timeout));
+    assert_eq!(with(162, &[0, 0]), Err(Invalid::Timeout));
     for (ms, is_valid) in [(1, true), (TIMEOUT_MS_MAX, true), (10_001, false)] {
-        let result = with(150, &ms.to_le_bytes());
+        let result = with(162, &ms.to_le_bytes());
         let expected = if is_valid {
             Ok(ms)
         } else {
@@ -177,20 +181,27 @@ fn each_field_is_checked() {
 }
 
 #[test]
+fn the_time_of_the_last_write_is_checked() {
+    assert_eq!(with(64, &999_999_999u32.to_le_bytes()).map(|_| ()), Ok(()));
+    let more = with(64, &1_000_000_000u32.to_le_bytes());
+    assert_eq!(more, Err(Invalid::Time));
+}
+
+#[test]
 fn the_list_of_excluded_nodes_is_checked() {
     // A reason without a node, a node without a reason, an unknown reason.
-    assert_eq!(with(104, &[0; 8]), Err(Invalid::Excluded));
-    assert_eq!(with(152, &[0]), Err(Invalid::Excluded));
-    assert_eq!(with(152, &[4]), Err(Invalid::Excluded));
-    assert_eq!(with(155, &[1]), Err(Invalid::Excluded));
+    assert_eq!(with(116, &[0; 8]), Err(Invalid::Excluded));
+    assert_eq!(with(164, &[0]), Err(Invalid::Excluded));
+    assert_eq!(with(164, &[4]), Err(Invalid::Excluded));
+    assert_eq!(with(167, &[1]), Err(Invalid::Excluded));
     // The same node twice, and a gap.
-    assert_eq!(with(112, &[0x33; 8]), Err(Invalid::Excluded));
+    assert_eq!(with(124, &[0x33; 8]), Err(Invalid::Excluded));
     let gap = [&[0; 8][..], &[0x55; 8]].concat();
     assert_eq!(
-        changed(&[(112, &gap), (152, &[1, 0, 3])]),
+        changed(&[(124, &gap), (164, &[1, 0, 3])]),
         Err(Invalid::Excluded)
     );
-    let full = with(152, &[3, 1, 0, 0]).unwrap();
+    let full = with(164, &[3, 1, 0, 0]).unwrap();
     let listed: Vec<_> = full.ask().excluded.iter().collect();
     assert_eq!(
         listed,
@@ -245,7 +256,10 @@ proptest! {
         (role, timeout_ms) in (0usize..3, 1..=TIMEOUT_MS_MAX),
         nodes in prop::collection::vec((1u64..=15, 0usize..3), 0..6),
     ) {
-        let id = FileId { inum: inum.max(1), gen: generation };
+        let id = ContentId {
+            file: FileId { inum: inum.max(1), gen: generation },
+            mtime: Time { sec: tag.into(), nsec: qkey % 1_000_000_000 },
+        };
         let pages = PageSet::range(first, count);
         let wanted = Wanted::new(id, (chunk + 1) << 20, chunk, pages).unwrap();
         let fragment_len = FragmentLen::new(1 << log).unwrap();

@@ -5,8 +5,16 @@
 use proto::gfarm::cache::{
     excluded::Excluded,
     fragment::FragmentLen,
-    invalid::Invalid,
+    members::{
+        Members,
+        PeerPlace, //
+    },
     pages::PageSet,
+    peer::{
+        Claim,
+        Peer,
+        Record, //
+    },
     reply::{
         Answer,
         Refusal, //
@@ -22,13 +30,12 @@ use proto::gfarm::cache::{
     responder::{
         receive,
         serve,
+        take_of_content,
         Cached,
         Discarded,
-        Sender,
-        Serve,
-        Unserved, //
+        Received,
+        Serve, //
     },
-    window::ReplayWindow,
     wire::{
         open,
         seal,
@@ -38,11 +45,14 @@ use proto::gfarm::cache::{
     }, //
 };
 
-use super::message::{
-    forged,
-    key,
-    node,
-    wanted, //
+use super::{
+    address::address,
+    message::{
+        forged,
+        key,
+        node,
+        wanted, //
+    },
 };
 
 const ID: RequestId = RequestId {
@@ -71,98 +81,115 @@ fn datagram(sequence: u64) -> [u8; REQUEST_LEN] {
     request.seal(node(1), node(2), sequence, &key()).unwrap()
 }
 
-/// Receives a datagram at node 2.
-fn received(bytes: &[u8], is_known: bool, is_there: bool, window: &mut ReplayWindow) -> Received {
+/// Where node 1 is.
+const QPN: u32 = 17;
+
+/// The table of node 2, which knows node 1, or nobody.
+fn table(is_known: bool) -> Table {
+    let mut place = PeerPlace::EMPTY;
+    if is_known {
+        let record = Record {
+            node: node(1),
+            address: address(1),
+            boot: 1,
+            claim: Claim::FIRST,
+        };
+        place = PeerPlace::of(Some(Peer::heard_of(&record, false, 1, 0)));
+    }
+    Members::new(node(2), address(2), 2, vec![place], 0, 0)
+}
+
+type Table = Members<Vec<PeerPlace>>;
+
+/// Receives a datagram at node 2, which has come from a queue pair of node 1's port.
+fn received(bytes: &[u8], table: &mut Table, qpn: u32) -> Taken {
     let datagram = open(bytes, &key()).map_err(Refused::Rejected)?;
-    let sender = is_known.then_some(Sender {
-        is_at_its_address: is_there,
-        window,
-    });
-    receive(&datagram, node(2), sender).map_err(Refused::Unserved)
+    let admit = |head: &Head| table.admit(head.from, address(1).port(), qpn, head.sequence);
+    match receive(&datagram, node(2), admit).map_err(Refused::Discarded)? {
+        Received::Request(from, request) => {
+            assert_eq!(from, address(1));
+            Ok(request)
+        }
+        other => panic!("{other:?}"),
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Refused {
     Rejected(Rejected),
-    Unserved(Unserved),
+    Discarded(Discarded),
 }
 
-type Received = Result<Request, Refused>;
+type Taken = Result<Result<Request, RequestId>, Refused>;
 
-fn discarded(why: Discarded) -> Received {
-    Err(Refused::Unserved(Unserved::Discarded(why)))
+fn discarded(why: Discarded) -> Taken {
+    Err(Refused::Discarded(why))
 }
 
 #[test]
 fn an_honest_request_is_served_once() {
-    let mut window = ReplayWindow::NEW;
+    let mut table = table(true);
     let bytes = datagram(5);
-    let expected = request(Role::Holder);
-    assert_eq!(received(&bytes, true, true, &mut window), Ok(expected));
-    let again = received(&bytes, true, true, &mut window);
+    let expected = Ok(Ok(request(Role::Holder)));
+    assert_eq!(received(&bytes, &mut table, QPN), expected);
+    let again = received(&bytes, &mut table, QPN);
     assert_eq!(again, discarded(Discarded::Repeated));
-    let earlier = received(&datagram(4), true, true, &mut window);
-    assert_eq!(earlier, Ok(expected), "it was overtaken");
-    assert_eq!(
-        received(&datagram(0), true, true, &mut window),
-        discarded(Discarded::Repeated)
-    );
+    let earlier = received(&datagram(4), &mut table, QPN);
+    assert_eq!(earlier, expected, "it was overtaken");
+    let none = received(&datagram(0), &mut table, QPN);
+    assert_eq!(none, discarded(Discarded::Repeated));
 }
 
 /// Ways in which a datagram is wrong, from the first check to the last.
-const DAMAGES: [fn(&mut Vec<u8>); 5] = [
+const DAMAGES: [fn(&mut Vec<u8>); 4] = [
     // Magic, with the code that it needs.
     |bytes| {
         bytes[0] ^= 1;
         forged(bytes);
     },
-    // Kind: a reply.
-    |bytes| {
-        bytes[6] = 2;
-        forged(bytes);
-    },
+    // The code.
+    |bytes| *bytes.last_mut().unwrap() ^= 1,
     // Receiver.
     |bytes| {
         bytes[16] ^= 1;
         forged(bytes);
     },
-    // A field.
+    // A field: the time limit.
     |bytes| {
-        bytes[150..152].fill(0);
+        bytes[TIMEOUT..TIMEOUT + 2].fill(0);
         forged(bytes);
     },
-    // The code.
-    |bytes| *bytes.last_mut().unwrap() ^= 1,
 ];
+
+/// Where the time limit of a request is.
+const TIMEOUT: usize = 162;
 
 #[test]
 fn each_check_refuses_before_the_next_one_looks() {
     let damaged = |which: &[usize]| {
         let mut bytes = datagram(5).to_vec();
-        for damage in which {
-            DAMAGES[*damage](&mut bytes);
+        // The code is damaged last, as the other ways make it right.
+        let (code, others): (Vec<usize>, Vec<usize>) = which.iter().partition(|d| **d == 1);
+        for damage in others.into_iter().chain(code) {
+            DAMAGES[damage](&mut bytes);
         }
         bytes
     };
-    let mut window = ReplayWindow::NEW;
-    let mut at = |which: &[usize], is_known, is_there| {
-        received(&damaged(which), is_known, is_there, &mut window)
-    };
+    let (mut empty, mut known) = (table(false), table(true));
     let rejected = |why| Err(Refused::Rejected(why));
-    assert_eq!(
-        at(&[0, 1, 2, 3, 4], false, false),
-        rejected(Rejected::Magic)
-    );
-    assert_eq!(at(&[1, 2, 3, 4], false, false), rejected(Rejected::Code));
-    assert_eq!(at(&[1, 2, 3], false, false), discarded(Discarded::Kind));
-    assert_eq!(at(&[2, 3], false, false), discarded(Discarded::Receiver));
-    assert_eq!(at(&[3], false, false), discarded(Discarded::Sender));
-    assert_eq!(at(&[3], true, false), discarded(Discarded::Address));
+    let at = |which: &[usize], table: &mut Table, qpn| received(&damaged(which), table, qpn);
+    let magic = at(&[0, 1, 2, 3], &mut empty, 18);
+    assert_eq!(magic, rejected(Rejected::Magic));
+    let code = at(&[1, 2, 3], &mut empty, 18);
+    assert_eq!(code, rejected(Rejected::Code));
+    let receiver = at(&[2, 3], &mut empty, 18);
+    assert_eq!(receiver, discarded(Discarded::Receiver));
+    assert_eq!(at(&[3], &mut empty, 18), discarded(Discarded::Sender));
+    assert_eq!(at(&[3], &mut known, 18), discarded(Discarded::Address));
     // What was refused so far has used no number up; an invalid request does.
-    let invalid = Err(Refused::Unserved(Unserved::Invalid(ID, Invalid::Timeout)));
-    assert_eq!(at(&[3], true, true), invalid);
-    assert_eq!(at(&[3], true, true), discarded(Discarded::Repeated));
-    assert_eq!(at(&[], true, true), discarded(Discarded::Repeated));
+    assert_eq!(at(&[3], &mut known, QPN), Ok(Err(ID)));
+    assert_eq!(at(&[3], &mut known, QPN), discarded(Discarded::Repeated));
+    assert_eq!(at(&[], &mut known, QPN), discarded(Discarded::Repeated));
 }
 
 #[test]
@@ -178,8 +205,8 @@ fn a_request_of_another_length_is_not_answered() {
     for len in [0, 1, body.len() - 1] {
         let mut out = [0; 1024];
         let len = seal(&head, &body[..len], &key(), &mut out).unwrap();
-        let result = received(&out[..len], true, true, &mut ReplayWindow::default());
-        assert_eq!(result, discarded(Discarded::Length));
+        let result = received(&out[..len], &mut table(true), QPN);
+        assert_eq!(result, discarded(Discarded::Body));
     }
 }
 
@@ -188,7 +215,7 @@ fn a_datagram_to_no_node_is_no_request() {
     let mut bytes = datagram(5).to_vec();
     bytes[16..24].fill(0);
     forged(&mut bytes);
-    let result = received(&bytes, true, true, &mut ReplayWindow::default());
+    let result = received(&bytes, &mut table(true), QPN);
     assert_eq!(result, discarded(Discarded::Receiver));
 }
 
@@ -270,4 +297,89 @@ fn what_is_asked_of_an_owner_is_no_holders_to_serve() {
         let answer = serve(&request(role), None, length(4096));
         assert_eq!(answer, Serve::Say(Answer::Refused(Refusal::Invalid)));
     }
+}
+
+/// The pages of a file in the page cache, and what happens to them meanwhile: the label changes,
+/// and then each page is dropped and filled anew.
+struct Cache {
+    /// The number of the content, and how often it has changed.
+    label: (u64, u64),
+    pages: [Option<u64>; 2],
+    steps: usize,
+}
+
+impl Cache {
+    /// All that happens: another content, and the number of the wanted one again, as after a loss
+    /// of the last numbers.
+    const STEPS: usize = 8;
+
+    fn step(&mut self) {
+        let (content, changes) = self.label;
+        match self.steps % 4 {
+            0 => self.label = (3 - content, changes + 1),
+            1 => self.pages = [None; 2],
+            // Each content is told by its count: the first one again is not the same.
+            page => self.pages[page - 2] = Some(changes),
+        }
+        self.steps += 1;
+    }
+}
+
+/// Other tasks work between any two steps of a holder: it gives no page of another content.
+#[test]
+fn no_page_of_another_content_is_taken() {
+    use std::cell::{
+        Cell,
+        RefCell, //
+    };
+
+    let (mut given, mut refused) = (0, 0);
+    // Turns of others before each step of the holder: two looks at the label, two pages.
+    for schedule in 0..9usize.pow(4) {
+        let work = [0, 1, 2, 3].map(|n| schedule / 9usize.pow(n) % 9);
+        if work.iter().sum::<usize>() > Cache::STEPS {
+            continue;
+        }
+        let (cache, at) = (
+            RefCell::new(Cache {
+                label: (1, 0),
+                pages: [Some(0); 2],
+                steps: 0,
+            }),
+            Cell::new(0),
+        );
+        let others = || {
+            (0..work[at.replace(at.get() + 1)]).for_each(|_| cache.borrow_mut().step());
+        };
+        let first = Cell::new(None);
+        let label = || {
+            others();
+            let (content, changes) = cache.borrow().label;
+            // As with the driver: it does not count until the pages of the last one were dropped.
+            let is_dropped = cache.borrow().steps % 4 != 1;
+            let label = (content == 1 && is_dropped).then_some(changes);
+            first.set(first.get().or(label));
+            label
+        };
+        let take = || {
+            let page = |n: usize| {
+                others();
+                cache.borrow().pages[n]
+            };
+            let pages = [page(0), page(1)];
+            pages.iter().any(Option::is_some).then_some(pages)
+        };
+        match take_of_content(label, take) {
+            Some(pages) => {
+                given += 1;
+                let mut pages = pages.iter().flatten();
+                assert!(pages.all(|of| Some(*of) == first.get()), "{work:?}");
+            }
+            None => refused += 1,
+        }
+    }
+    assert!(
+        given > 10 && refused > 100,
+        "{given} given, {refused} refused"
+    );
 }

@@ -13,6 +13,7 @@ use proto::gfarm::{
     closing::Fds,
     gfm, gfmd,
     identity::{
+        Asked,
         Change,
         Closed,
         Label,
@@ -287,17 +288,20 @@ impl Client {
     fn observe(&mut self, world: &World, reader: usize, opened: Descriptor) {
         let file_type = FileType::Regular;
         let (id, epoch) = (opened.id, opened.epoch);
+        let mtime = self.readers[reader].closed.unwrap().mtime;
+        let asked = Asked { epoch, number: 0 };
         let seen = Observation {
             id,
+            mtime,
             file_type,
-            epoch,
+            asked,
         };
         let inode = self.inodes.entry(self.readers[reader].file);
         let inode = inode.or_insert_with(|| Inode {
             label: Label::new(seen),
             pages: BTreeMap::new(),
         });
-        match inode.label.observe(seen) {
+        match inode.label.observe(seen, None) {
             Change::Rewritten if !world.options.keep_pages => inode.pages.clear(),
             Change::Replaced => panic!("no file is replaced"),
             _ => {}

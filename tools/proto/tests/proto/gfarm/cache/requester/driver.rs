@@ -38,6 +38,7 @@ use proto::gfarm::cache::{
         },
         Requester,
         ASKS_MAX,
+        READ_US,
         READ_US_MAX, //
     },
     rtt::Timing, //
@@ -149,7 +150,14 @@ impl Driver {
 
     /// A read that has asked a holder for all pages; the request is sent.
     pub(super) fn at_holder(len_bytes: u32) -> Self {
-        let mut driver = Self::started(len_bytes);
+        Self::at_holder_within(READ_US, len_bytes)
+    }
+
+    /// The same, of a reader that goes to the file server after this time.
+    pub(super) fn at_holder_within(limit_us: u64, len_bytes: u32) -> Self {
+        let mut driver = Self::new(len_bytes);
+        driver.requester.set_limit(limit_us);
+        driver.step(Event::Start);
         driver.send(OWNER);
         driver.reply(redirect(HOLDER, driver.wanted.pages()));
         driver.send(HOLDER);

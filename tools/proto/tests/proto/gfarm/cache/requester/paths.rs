@@ -25,6 +25,7 @@ use proto::gfarm::cache::{
         },
         DEPTH_MAX,
         QUIET_US_MAX,
+        READ_US,
         READ_US_MAX, //
     }, //
 };
@@ -339,7 +340,7 @@ fn a_read_without_news_ends_after_two_seconds() {
 /// One that keeps each read for long and then has nothing is no better than one that says nothing.
 #[test]
 fn a_holder_that_gives_nothing_after_long_counts_as_one_that_keeps_reads() {
-    for (times, last) in [(20, Answer::Miss), (120, Answer::Miss), (120, data(all()))] {
+    for (times, last) in [(10, Answer::Miss), (20, Answer::Miss), (20, data(all()))] {
         let mut driver = Driver::at_holder(4096);
         for _ in 0..times {
             driver.reply(wait(1000));
@@ -347,15 +348,21 @@ fn a_holder_that_gives_nothing_after_long_counts_as_one_that_keeps_reads() {
         }
         driver.reply(last);
         let kept = driver.heard.iter().filter(|(_, h)| *h == Heard::Kept);
-        let expected = usize::from(times == 120 && last == Answer::Miss);
+        let expected = usize::from(times == 20 && last == Answer::Miss);
         assert_eq!(kept.count(), expected, "{times} {last:?}");
     }
 }
 
 #[test]
 fn a_holder_that_waits_without_end_is_left() {
-    let mut driver = Driver::at_holder(4096);
-    let end_us = driver.now_us + READ_US_MAX;
+    for limit_us in [READ_US, 700_000, READ_US_MAX, u64::MAX] {
+        is_left_after(limit_us, limit_us.min(READ_US_MAX));
+    }
+}
+
+fn is_left_after(limit_us: u64, read_us: u64) {
+    let mut driver = Driver::at_holder_within(limit_us, 4096);
+    let end_us = driver.now_us + read_us;
     while driver.now_us < end_us - 500_000 {
         driver.now_us += 400_000;
         let at_us = end_us.min(driver.now_us + 1_000_000);

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The descriptors that open files have at gfmd: a process of gfmd has a table of fixed size, and
+//! each walk by names needs a place in it.
+//!
+//! A file that needs one while there are too many has another one give its own back, which was not
+//! read for the longest time. That file is opened by its name when it is read again.
+//!
+//! Its gfsd is asked to close it first, and may not answer: a worker of its own waits for that, and
+//! who needs the descriptor asks files of other gfsds meanwhile.
+
+use kernel::{
+    new_mutex,
+    new_spinlock,
+    prelude::*,
+    sync::{
+        Arc,
+        Mutex,
+        SpinLock, //
+    }, //
+};
+use kernel_ext::{
+    memory,
+    new_wait_queue,
+    sync::WaitQueue, //
+};
+
+use super::setup::Setup;
+use crate::proto::{
+    reclaim::{
+        self,
+        Closing,
+        Turn,
+        PATIENCE_MS,
+        SLICE_MS, //
+    },
+    setting::Setting, //
+};
+
+/// An open file, which may have a descriptor.
+pub(super) trait Holder: Send + Sync {
+    /// Returns what is known of it, by its number among the holders; `None` if it has no
+    /// descriptor.
+    fn look(&self, number: u64) -> Option<reclaim::Holder>;
+
+    /// Gives the descriptor back, if no read waits for it, or has a worker do so. Returns whether
+    /// it has done one of both. Waits for no server.
+    fn give_back(self: Arc<Self>) -> bool;
+}
+
+/// The descriptors of a mount.
+#[pin_data]
+pub(super) struct Descriptors {
+    setup: Arc<Setup>,
+    max: usize,
+    #[pin]
+    count: SpinLock<Count>,
+    #[pin]
+    holders: Mutex<Holders>,
+    /// There is one less.
+    #[pin]
+    changed: WaitQueue,
+}
+
+struct Count {
+    /// The number of those that are open or being opened.
+    open: usize,
+    /// The tasks that wait for one.
+    waiting: usize,
+}
+
+/// A task that waits, until the drop.
+struct Waiting<'a>(&'a Descriptors);
+
+impl<'a> Waiting<'a> {
+    fn new(descriptors: &'a Descriptors) -> Self {
+        let mut count = descriptors.count.lock();
+        count.waiting = count.waiting.saturating_add(1);
+        Self(descriptors)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let mut count = self.0.count.lock();
+        count.waiting = count.waiting.saturating_sub(1);
+    }
+}
+
+/// The open files, each with its number.
+struct Holders {
+    list: KVVec<(u64, Arc<dyn Holder>)>,
+    next: u64,
+}
+
+/// The right to one descriptor.
+pub(super) struct Lease(Arc<Descriptors>);
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        let mut count = self.0.count.lock();
+        count.open = count.open.saturating_sub(1);
+        drop(count);
+        self.0.changed.wake_all();
+    }
+}
+
+impl Descriptors {
+    pub(super) fn new(setup: &Arc<Setup>) -> Result<Arc<Self>> {
+        let holders = Holders {
+            list: KVVec::new(),
+            next: 0,
+        };
+        let count = Count {
+            open: 0,
+            waiting: 0,
+        };
+        Arc::pin_init(
+            pin_init!(Self {
+                setup: setup.clone(),
+                // CAST: From 32 bits to 64.
+                max: setup.options.get(Setting::OpenFiles) as usize,
+                count <- new_spinlock!(count, "Descriptors::count"),
+                holders <- new_mutex!(holders, "Descriptors::holders"),
+                changed <- new_wait_queue!("Descriptors::changed"),
+            }),
+            GFP_KERNEL,
+        )
+    }
+
+    /// Makes an open file known. May sleep.
+    pub(super) fn add(&self, holder: Arc<dyn Holder>) -> Result {
+        // Workers take the lock, whom reclaim may wait for.
+        memory::without_io(|| {
+            let mut holders = self.holders.lock();
+            let number = holders.next;
+            holders.next = number.wrapping_add(1);
+            Ok(holders.list.push((number, holder), GFP_KERNEL)?)
+        })
+    }
+
+    /// Forgets an open file. May sleep.
+    pub(super) fn remove<H>(&self, holder: &Arc<H>) {
+        let mut holders = self.holders.lock();
+        let is_it = |(_, known): &(u64, Arc<dyn Holder>)| {
+            core::ptr::addr_eq(Arc::as_ptr(known), Arc::as_ptr(holder))
+        };
+        if let Some(index) = holders.list.iter().position(is_it) {
+            let removed = holders.list.remove(index);
+            drop(holders);
+            // Not under the lock: the last reference closes the file.
+            drop(removed);
+        }
+    }
+
+    /// Takes the right to a descriptor. Sleeps, killable.
+    ///
+    /// # Errors
+    ///
+    /// Returns `ENFILE` if all that there may be are in use for a second, `ERESTARTSYS` when the
+    /// task is killed.
+    pub(super) fn take(self: &Arc<Self>) -> Result<Lease> {
+        if let Some(lease) = self.try_take() {
+            return Ok(lease);
+        }
+        let end_ms = self.setup.end_ms(PATIENCE_MS);
+        let _waiting = Waiting::new(self);
+        loop {
+            let left_ms = self.setup.left_ms(end_ms).map_err(|_| ENFILE)?;
+            self.reclaim();
+            let has_room = || !self.is_full();
+            match self
+                .changed
+                .wait_until_killable_timeout_ms(has_room, left_ms.min(SLICE_MS))
+            {
+                Ok(()) | Err(ETIMEDOUT) => {}
+                Err(error) => return Err(error),
+            }
+            if let Some(lease) = self.try_take() {
+                return Ok(lease);
+            }
+        }
+    }
+
+    /// Returns the right to a descriptor that is there already, beside the limit: others wait until
+    /// there are fewer.
+    pub(super) fn exceed(self: &Arc<Self>) -> Lease {
+        let mut count = self.count.lock();
+        count.open = count.open.saturating_add(1);
+        Lease(self.clone())
+    }
+
+    /// Returns whether a file that needs one has to wait.
+    pub(super) fn is_full(&self) -> bool {
+        self.count.lock().open >= self.max
+    }
+
+    fn try_take(self: &Arc<Self>) -> Option<Lease> {
+        let mut count = self.count.lock();
+        if count.open >= self.max {
+            return None;
+        }
+        count.open = count.open.saturating_add(1);
+        Some(Lease(self.clone()))
+    }
+
+    /// Has the file give its descriptor back that was not read for the longest time, and can, if
+    /// not enough are about to do so.
+    fn reclaim(&self) {
+        let mut after = None;
+        while let Some((turn, holder)) = self.oldest(after) {
+            if holder.give_back() {
+                return;
+            }
+            after = Some(turn);
+        }
+    }
+
+    /// Returns the first file to be asked for its descriptor, of those behind a turn.
+    fn oldest(&self, after: Option<Turn>) -> Option<(Turn, Arc<dyn Holder>)> {
+        let holders = self.holders.lock();
+        let known = || {
+            let list = holders.list.iter();
+            list.filter_map(|(number, holder)| Some((holder.look(*number)?, holder)))
+        };
+        let mut closing = Closing::new(self.setup.now_ms());
+        known().for_each(|(found, _)| closing.note(&found));
+        if !closing.is_short(self.count.lock().waiting) {
+            return None;
+        }
+        let turns = known().filter_map(|(found, holder)| Some((closing.turn(&found)?, holder)));
+        let later = turns.filter(|(turn, _)| after.is_none_or(|after| *turn > after));
+        let (turn, holder) = later.min_by_key(|(turn, _)| *turn)?;
+        Some((turn, holder.clone()))
+    }
+}

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The key of the mount's user, as the keyring has it at each login.
+
+use ferro_proto::text::Escaped;
+use kernel::{
+    new_spinlock,
+    prelude::*,
+    sync::{
+        Arc,
+        SpinLock, //
+    },
+    time::{
+        ClockSource,
+        RealTime,
+        NSEC_PER_SEC, //
+    }, //
+};
+use kernel_ext::{
+    errno::EKEYREJECTED,
+    sync::atomic::{
+        AtomicU32,
+        Ordering::Relaxed, //
+    }, //
+};
+use vfs_ext::keyring;
+
+use crate::proto::key::{
+    self,
+    SharedKey, //
+};
+
+/// A copy of a key, which is wiped at its end.
+pub(crate) struct Secret(pub(super) SharedKey);
+
+impl Drop for Secret {
+    fn drop(&mut self) {
+        keyring::wipe(&mut self.0.secret);
+    }
+}
+
+/// The key of a mount.
+#[pin_data]
+pub(crate) struct UserKey {
+    #[pin]
+    key: SpinLock<Arc<keyring::Key>>,
+    /// When the key expires that was read last, in seconds since 1970.
+    expire_s: AtomicU32,
+    /// The end of the key of which the log has said that it expires soon, in seconds since 1970.
+    warned_s: AtomicU32,
+}
+
+impl UserKey {
+    pub(super) fn new(key: Arc<keyring::Key>) -> impl PinInit<Self> {
+        pin_init!(Self {
+            key <- new_spinlock!(key, "UserKey::key"),
+            expire_s: AtomicU32::new(u32::MAX),
+            warned_s: AtomicU32::new(0),
+        })
+    }
+
+    /// Reads the key. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// Returns `EKEYREJECTED` if it is malformed, or why the keyring does not give it.
+    pub(super) fn read(&self) -> Result<Secret> {
+        let key = self.key.lock().clone();
+        let secret = key.read(SharedKey::parse)?;
+        let secret = Secret(secret.map_err(|_| EKEYREJECTED)?);
+        self.expire_s.store(secret.0.expire, Relaxed);
+        Ok(secret)
+    }
+
+    /// Takes another key instead. Sleeps.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::read`].
+    pub(super) fn replace(&self, key: Arc<keyring::Key>) -> Result {
+        let before = core::mem::replace(&mut *self.key.lock(), key);
+        // Not under the lock: this may be the last reference.
+        drop(before);
+        self.read().map(drop)
+    }
+
+    /// Returns the seconds until the key expires that was read last.
+    pub(super) fn left_s(&self) -> u64 {
+        u64::from(self.expire_s.load(Relaxed)).saturating_sub(now_s())
+    }
+
+    /// Says in the log that the key expires soon, once for each key. Does not sleep.
+    pub(super) fn warn(&self, user: &[u8]) {
+        let expire_s = self.expire_s.load(Relaxed);
+        let Some(left_s) = key::is_due(expire_s, now_s()) else {
+            return;
+        };
+        if self.warned_s.swap(expire_s, Relaxed) != expire_s {
+            let (user, left_min) = (Escaped(user), left_s / 60);
+            pr_warn!(
+                "the key of {user} expires in {left_min} min, and then servers refuse it: make one \
+                 with gfkey -f -p, give it to them, and run mount -o remount, or keyctl update\n"
+            );
+        }
+    }
+}
+
+/// Returns the seconds since 1970.
+pub(crate) fn now_s() -> u64 {
+    u64::try_from(RealTime::ktime_get() / NSEC_PER_SEC).unwrap_or(0)
+}

@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Whether other nodes are asked at all: not while this one is cut off from them.
+//!
+//! A node that does not answer costs a read its silences, and the next read finds out about another
+//! one. If all are silent the fault is the network's, and the file servers are asked for all:
+//!
+//! ```text
+//!             silences in a row          none answers
+//!    joined ---------------------> doubt ------------> cut <---- the port is down
+//!      ^  ^         any answer       |                  |
+//!      |  '-------------------------'                  |
+//!      '---------- an answer, when the pause is over ---'
+//! ```
+//!
+//! In doubt a few members are probed at once, so that dead owners are not taken for a dead network.
+//! Members are probed all the time, and so one answers as soon as the network is there again.
+
+use core::fmt;
+
+/// The number of silences in a row, of any nodes, after which members are probed.
+pub const SILENCES_MAX: u8 = 2;
+
+/// The time for which their answers are waited for, in microseconds.
+pub const DOUBT_US: u64 = 200_000;
+
+/// The time for which no node is asked at least, in microseconds. It doubles each time when nodes
+/// that have answered are silent again soon.
+pub const PAUSE_US_MIN: u64 = 100_000;
+
+/// The number of doublings: to about half a minute.
+const DOUBLINGS_MAX: u8 = 8;
+
+/// What is soon, in microseconds, beside twice the last pause. Silences take a part of it.
+const SOON_US: u64 = 2_000_000;
+
+/// Why no node is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Cut {
+    /// The port is down.
+    Port,
+    /// Nodes have been silent, and none has answered since.
+    Silence,
+}
+
+impl fmt::Display for Cut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Port => "the RDMA port is down",
+            Self::Silence => "none answers, look at the RDMA network of this machine",
+        })
+    }
+}
+
+/// What has changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Change {
+    /// [`Members::doubt`](super::members::Members::doubt) is to be called.
+    Doubted,
+    /// No node is asked from now on, and those that are asked are not waited for.
+    Cut(Cut),
+    /// Nodes are asked again.
+    Joined,
+    /// An answer has come by the port that is down, as it seems: its state is to be looked at, and
+    /// told by [`Breaker::port`].
+    PortDoubted,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Nodes are asked, with so many silences since the last answer.
+    Joined(u8),
+    /// They are asked, and one has to answer before this time.
+    Doubt(u64),
+    /// They are not asked, until one answers at this time or later.
+    Cut(u64),
+}
+
+/// Whether nodes are asked. All times are in microseconds of one clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Breaker {
+    is_port_down: bool,
+    state: State,
+    doublings: u8,
+    /// What is silent until then is so soon.
+    soon_us: u64,
+}
+
+impl Breaker {
+    /// Nodes are asked.
+    pub const NEW: Self = Self {
+        is_port_down: false,
+        state: State::Joined(0),
+        doublings: 0,
+        soon_us: 0,
+    };
+
+    /// Returns why no node is asked; `None` if they are.
+    pub const fn cut(&self) -> Option<Cut> {
+        match (self.is_port_down, self.state) {
+            (true, _) => Some(Cut::Port),
+            (false, State::Cut(_)) => Some(Cut::Silence),
+            (false, State::Joined(_) | State::Doubt(_)) => None,
+        }
+    }
+
+    /// Looks whether a doubt has come to its end, before a node is asked.
+    pub fn look(&mut self, now_us: u64) -> Option<Change> {
+        match self.state {
+            State::Doubt(until_us) if now_us >= until_us => {
+                let is_soon = now_us < self.soon_us;
+                self.doublings = match is_soon {
+                    true => self.doublings.saturating_add(1).min(DOUBLINGS_MAX),
+                    false => 0,
+                };
+                self.state = State::Cut(now_us.saturating_add(self.pause_us()));
+                (!self.is_port_down).then_some(Change::Cut(Cut::Silence))
+            }
+            _ => None,
+        }
+    }
+
+    fn pause_us(&self) -> u64 {
+        // At most 8 doublings: no bit is lost.
+        PAUSE_US_MIN.wrapping_shl(self.doublings.into())
+    }
+
+    /// Takes note that a node that was asked has not answered in time.
+    pub fn silent(&mut self, now_us: u64) -> Option<Change> {
+        let State::Joined(silences) = self.state else {
+            return self.look(now_us);
+        };
+        let silences = silences.saturating_add(1);
+        if silences < SILENCES_MAX {
+            self.state = State::Joined(silences);
+            return None;
+        }
+        self.state = State::Doubt(now_us.saturating_add(DOUBT_US));
+        Some(Change::Doubted)
+    }
+
+    /// Takes note of an answer of any node: to a request, or to a probe.
+    pub fn answered(&mut self, now_us: u64) -> Option<Change> {
+        if let State::Cut(until_us) = self.state {
+            if now_us < until_us {
+                return None;
+            }
+            let soon_us = SOON_US.saturating_add(self.pause_us().saturating_mul(2));
+            self.soon_us = now_us.saturating_add(soon_us);
+        }
+        let before = self.cut();
+        self.state = State::Joined(0);
+        before.map(|cut| match cut {
+            Cut::Silence => Change::Joined,
+            // It may have come before the port went down.
+            Cut::Port => Change::PortDoubted,
+        })
+    }
+
+    /// Takes note of the state of the port, as the device has it: what tells of its changes may be
+    /// lost, or overtaken.
+    pub fn port(&mut self, is_down: bool) -> Option<Change> {
+        let before = self.cut();
+        self.is_port_down = is_down;
+        match (before, self.cut()) {
+            (None, Some(cut)) => Some(Change::Cut(cut)),
+            (Some(_), None) => Some(Change::Joined),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The choice of the open file that gives its descriptor to another one.
+
+use super::replica::HostId;
+
+/// The time for which the descriptor of one file is waited for before the next one is asked for its
+/// own, in milliseconds.
+pub const SLICE_MS: u32 = 100;
+
+/// The time for which a task waits for a descriptor, in milliseconds.
+pub const PATIENCE_MS: u32 = 1000;
+
+/// The number of gfsds at which files are being closed.
+const HOSTS_MAX: usize = 16;
+
+/// The number of files that are being closed at one of them.
+const PER_HOST_MAX: u8 = 2;
+
+/// The number of files that are being closed. Each may wait for its gfsd, and keeps none of another
+/// gfsd from being closed.
+// CAST: 32.
+pub const CLOSING_MAX: u16 = HOSTS_MAX as u16 * PER_HOST_MAX as u16;
+
+/// An open file that has a descriptor. The times are in milliseconds of one clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// Its number among the open files, which no other one has.
+    pub number: u64,
+    /// When it was read last.
+    pub used_ms: u64,
+    /// The gfsd at which it is open, and has to be closed first.
+    pub host: Option<HostId>,
+    /// Since when it is being closed, as another file needs its descriptor.
+    pub asked_ms: Option<u64>,
+}
+
+/// The place of an open file in the order in which they give their descriptors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Turn {
+    used_ms: u64,
+    number: u64,
+}
+
+/// A gfsd at which files are being closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Asked {
+    host: HostId,
+    /// The number of these files.
+    files: u8,
+    /// The gfsd does not answer.
+    is_silent: bool,
+}
+
+/// The files that are being closed, of all that are open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Closing {
+    hosts: [Option<Asked>; HOSTS_MAX],
+    now_ms: u64,
+    /// The number of files whose gfsds have some time left.
+    under_way: usize,
+}
+
+impl Closing {
+    /// Begins with none.
+    pub const fn new(now_ms: u64) -> Self {
+        Self {
+            hosts: [None; HOSTS_MAX],
+            now_ms,
+            under_way: 0,
+        }
+    }
+
+    /// Takes note of one of the open files.
+    pub fn note(&mut self, holder: &Holder) {
+        let (Some(host), Some(asked_ms)) = (holder.host, holder.asked_ms) else {
+            return;
+        };
+        let is_silent = asked_ms.saturating_add(SLICE_MS.into()) <= self.now_ms;
+        if !is_silent {
+            self.under_way = self.under_way.saturating_add(1);
+        }
+        let is_place = |place: &&mut Option<Asked>| place.is_none_or(|asked| asked.host == host);
+        if let Some(place) = self.hosts.iter_mut().find(is_place) {
+            let asked = place.get_or_insert(Asked {
+                host,
+                files: 0,
+                is_silent: false,
+            });
+            asked.files = asked.files.saturating_add(1);
+            asked.is_silent |= is_silent;
+        }
+    }
+
+    /// Returns whether another file may be closed at a gfsd.
+    fn takes(&self, host: HostId) -> bool {
+        let mut known = self.hosts.iter().flatten();
+        match known.find(|asked| asked.host == host) {
+            Some(asked) => asked.files < PER_HOST_MAX && !asked.is_silent,
+            None => self.hosts.iter().any(Option::is_none),
+        }
+    }
+
+    /// Returns whether fewer files are being closed than others wait for.
+    pub const fn is_short(&self, waiting: usize) -> bool {
+        self.under_way < waiting
+    }
+
+    /// Returns the turn of an open file, the least one first; `None` if it is not to be asked: it
+    /// is being closed, or its gfsd does not answer, or has enough to close. To be called when all
+    /// files are noted.
+    pub fn turn(&self, holder: &Holder) -> Option<Turn> {
+        if holder.asked_ms.is_some() || holder.host.is_some_and(|host| !self.takes(host)) {
+            return None;
+        }
+        Some(Turn {
+            used_ms: holder.used_ms,
+            number: holder.number,
+        })
+    }
+}

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! When no node is asked.
+
+use proptest::prelude::*;
+use proto::gfarm::cache::breaker::{
+    Breaker,
+    Change,
+    Cut,
+    DOUBT_US,
+    PAUSE_US_MIN,
+    SILENCES_MAX, //
+};
+
+/// Nodes are silent from `now_us` on until it is in doubt; returns the time of its end.
+fn doubted(breaker: &mut Breaker, now_us: u64) -> u64 {
+    for _ in 1..SILENCES_MAX {
+        assert_eq!(breaker.silent(now_us), None);
+    }
+    assert_eq!(breaker.silent(now_us), Some(Change::Doubted));
+    now_us + DOUBT_US
+}
+
+#[test]
+fn silences_and_no_answer_cut_it_off() {
+    let mut breaker = Breaker::NEW;
+    let end_us = doubted(&mut breaker, 7);
+    assert_eq!((breaker.cut(), breaker.look(end_us - 1)), (None, None));
+    assert_eq!(breaker.look(end_us), Some(Change::Cut(Cut::Silence)));
+    assert_eq!(breaker.cut(), Some(Cut::Silence));
+    assert_eq!(
+        (breaker.look(u64::MAX), breaker.silent(u64::MAX)),
+        (None, None)
+    );
+    // An answer that is on its way yet does not count.
+    assert_eq!(breaker.answered(end_us + PAUSE_US_MIN - 1), None);
+    let joined = breaker.answered(end_us + PAUSE_US_MIN);
+    assert_eq!((joined, breaker.cut()), (Some(Change::Joined), None));
+}
+
+#[test]
+fn an_answer_ends_a_doubt() {
+    let mut breaker = Breaker::NEW;
+    for round in 0..3 {
+        let end_us = doubted(&mut breaker, round * DOUBT_US);
+        assert_eq!(breaker.answered(end_us - 1), None);
+        assert_eq!((breaker.look(end_us), breaker.cut()), (None, None));
+    }
+    // So does one between two silences.
+    let mut breaker = Breaker::NEW;
+    for _ in 0..100 {
+        assert_eq!(breaker.silent(0), None);
+        assert_eq!(breaker.answered(0), None);
+    }
+}
+
+#[test]
+fn the_pause_doubles_while_nodes_are_silent_again_soon() {
+    let (mut breaker, mut now_us, mut pauses_us) = (Breaker::NEW, 0, Vec::new());
+    for _ in 0..12 {
+        let end_us = doubted(&mut breaker, now_us);
+        assert!(breaker.look(end_us).is_some());
+        let is_joined = |pause_us: &u64| {
+            let mut copy = breaker;
+            copy.answered(end_us + pause_us).is_some()
+        };
+        let pause_us = (0..20).map(|n| PAUSE_US_MIN << n).find(is_joined).unwrap();
+        pauses_us.push(pause_us / PAUSE_US_MIN);
+        now_us = end_us + pause_us;
+        assert_eq!(breaker.answered(now_us), Some(Change::Joined));
+    }
+    assert_eq!(pauses_us, [1, 2, 4, 8, 16, 32, 64, 128, 256, 256, 256, 256]);
+    // Later it begins anew.
+    let end_us = doubted(&mut breaker, now_us + 60_000_000);
+    assert!(breaker.look(end_us).is_some());
+    assert!(breaker.answered(end_us + PAUSE_US_MIN).is_some());
+}
+
+#[test]
+fn a_port_that_is_down_cuts_it_off_at_once() {
+    let mut breaker = Breaker::NEW;
+    assert_eq!(breaker.port(true), Some(Change::Cut(Cut::Port)));
+    assert_eq!((breaker.cut(), breaker.port(true)), (Some(Cut::Port), None));
+    // An answer from before it went down does not bring it back, but has it looked at.
+    for is_down in [true, true, false] {
+        assert_eq!(
+            (breaker.answered(9), breaker.cut()),
+            (Some(Change::PortDoubted), Some(Cut::Port))
+        );
+        if is_down {
+            assert_eq!(breaker.port(is_down), None);
+        }
+    }
+    assert_eq!(
+        (breaker.port(false), breaker.cut()),
+        (Some(Change::Joined), None)
+    );
+    // A port that comes back says nothing of the nodes behind it.
+    let end_us = doubted(&mut breaker, 9);
+    assert!(breaker.look(end_us).is_some());
+    assert_eq!((breaker.port(true), breaker.port(false)), (None, None));
+    assert_eq!(breaker.cut(), Some(Cut::Silence));
+}
+
+proptest! {
+    /// Each change is told, once, and is the one that `cut` shows.
+    #[test]
+    fn what_is_told_is_so(events in proptest::collection::vec((0u8..5, 0u64..400_000), 0..200)) {
+        let (mut breaker, mut now_us, mut told) = (Breaker::NEW, 0u64, None);
+        for (event, later_us) in events {
+            now_us += later_us;
+            let change = match event {
+                0 => breaker.look(now_us),
+                1 => breaker.silent(now_us),
+                2 => breaker.answered(now_us),
+                port => breaker.port(port == 3),
+            };
+            let before = told;
+            match change {
+                Some(Change::Cut(cut)) => told = Some(cut),
+                Some(Change::Joined) => told = None,
+                Some(Change::Doubted | Change::PortDoubted) | None => {}
+            }
+            prop_assert_eq!(told.is_some(), breaker.cut().is_some());
+            let is_news = !matches!(
+                change,
+                None | Some(Change::Doubted | Change::PortDoubted)
+            );
+            prop_assert_eq!(before.is_some() != told.is_some(), is_news);
+        }
+    }
+}
