@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What an assembly needs of the members.
+
+/// The members, of which one IO after the other is done.
+pub trait Devices {
+    /// The error of an IO.
+    type Error;
+
+    /// Returns the bytes of a member.
+    fn bytes(&self, member: usize) -> u64;
+
+    /// Reads bytes of a member, whole units.
+    ///
+    /// # Errors
+    ///
+    /// Returns the device's error.
+    fn read(&mut self, member: usize, at: u64, to: &mut [u8]) -> Result<(), Self::Error>;
+
+    /// Writes whole units; with `fua` they are durable then.
+    ///
+    /// # Errors
+    ///
+    /// Returns the device's error.
+    fn write(&mut self, member: usize, at: u64, from: &[u8], fua: bool) -> Result<(), Self::Error>;
+
+    /// Makes durable what was written before.
+    ///
+    /// # Errors
+    ///
+    /// Returns the device's error.
+    fn flush(&mut self, member: usize) -> Result<(), Self::Error>;
+}

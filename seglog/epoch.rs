@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Epochs: who is in sync, by the word of the members that are there.
+//!
+//! A change of members is durable on each in-sync member that is left before anything that relies
+//! on it is acknowledged. "The highest number with two members" would lose acknowledged writes: two
+//! assemblies in a row with different members absent make two epochs of equal number that
+//! contradict. Hence an epoch has an identifier, and names its parent.
+
+use core::fmt;
+
+use super::members::{
+    Members,
+    MEMBERS, //
+};
+
+/// The fewest members in sync that an array is assembled from.
+const QUORUM: usize = 2;
+
+/// An epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Epoch {
+    /// A number that no other epoch of the array has: a random one.
+    pub id: u64,
+    /// The identifier of the epoch before.
+    pub parent: u64,
+    /// The number of the assembly in which it began; batches carry it.
+    pub incarnation: u64,
+    /// The members that are not in sync.
+    pub failed: Members,
+}
+
+impl Epoch {
+    /// Returns the first epoch of an array.
+    pub const fn first(id: u64) -> Self {
+        Self {
+            id,
+            parent: 0,
+            incarnation: 0,
+            failed: Members::NONE,
+        }
+    }
+
+    /// Returns the epoch after this one, in which members have failed, in the same incarnation.
+    pub const fn without(&self, id: u64, members: Members) -> Self {
+        Self {
+            id,
+            parent: self.id,
+            incarnation: self.incarnation,
+            failed: self.failed.or(members),
+        }
+    }
+
+    /// Returns the members that it calls in sync.
+    pub const fn in_sync(&self) -> Members {
+        Members::ALL.minus(self.failed)
+    }
+}
+
+/// What each member that is there holds.
+pub type Held = [Option<Epoch>; MEMBERS];
+
+/// The epoch that an array is assembled with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Choice {
+    /// The epoch.
+    pub epoch: Epoch,
+    /// The members that are there and in sync.
+    pub in_sync: Members,
+    /// Those of them that hold its parent: they are given the epoch before the next one.
+    pub behind: Members,
+    /// The highest incarnation that a member which is there holds.
+    pub incarnation: u64,
+}
+
+impl Choice {
+    /// Returns the epoch of this assembly: all members that are absent or stale have failed in it.
+    pub const fn assembly(&self, id: u64) -> Epoch {
+        Epoch {
+            id,
+            parent: self.epoch.id,
+            incarnation: self.incarnation.saturating_add(1),
+            failed: Members::ALL.minus(self.in_sync),
+        }
+    }
+}
+
+/// Why an array cannot be assembled: of the members that are there too few are in sync.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoQuorum {
+    /// The members that are there.
+    pub present: Members,
+}
+
+impl fmt::Display for NoQuorum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} of {MEMBERS} members are there, of which fewer than {QUORUM} are in sync: add the \
+             member that is missing",
+            self.present.count()
+        )
+    }
+}
+
+/// Chooses an epoch.
+///
+/// One can be chosen if at least two members that it calls in sync are there, and either two of
+/// them hold it, or each of them holds it or its parent. Of several it is that of the highest
+/// incarnation, and of one incarnation the one with more failed members, which is the later one.
+/// Who is called in sync and holds neither is stale.
+///
+/// # Errors
+///
+/// Returns that there is none.
+pub fn choose(held: &Held) -> Result<Choice, NoQuorum> {
+    let with = |test: &dyn Fn(&Epoch) -> bool| -> Members {
+        let each = (0..MEMBERS).zip(held);
+        each.filter(|(_, epoch)| epoch.as_ref().is_some_and(test))
+            .map(|(member, _)| member)
+            .collect()
+    };
+    let possible = held.iter().flatten().filter_map(|epoch| {
+        let in_sync = with(&|_| true).minus(epoch.failed);
+        let holders = with(&|other| other == epoch).and(in_sync);
+        let behind = with(&|other| other != epoch && other.id == epoch.parent).and(in_sync);
+        let current = holders.or(behind);
+        let is_possible =
+            current.count() >= QUORUM && (holders.count() >= QUORUM || current == in_sync);
+        is_possible.then_some(Choice {
+            epoch: *epoch,
+            in_sync: current,
+            behind,
+            incarnation: 0,
+        })
+    });
+    let newest =
+        possible.max_by_key(|choice| (choice.epoch.incarnation, choice.epoch.failed.count()));
+    let incarnations = held.iter().flatten().map(|epoch| epoch.incarnation);
+    match newest {
+        Some(choice) => Ok(Choice {
+            incarnation: incarnations.max().unwrap_or_default(),
+            ..choice
+        }),
+        None => Err(NoQuorum {
+            present: with(&|_| true),
+        }),
+    }
+}

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Why an array is refused.
+
+use core::fmt;
+
+use super::{
+    epoch::NoQuorum,
+    superblock::Refusal, //
+};
+
+/// Why an array cannot be assembled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault<E> {
+    /// A member has no superblock that can be used.
+    Superblock(usize, Refusal),
+    /// A member is not of the array of the first one.
+    OtherArray(usize),
+    /// A member is another one of the array.
+    OtherMember {
+        /// The place it was given at.
+        given: usize,
+        /// The number it has.
+        found: usize,
+    },
+    /// A member is smaller than when the array was made.
+    Truncated {
+        /// The member.
+        member: usize,
+        /// The bytes that it must have.
+        needed: u64,
+        /// The bytes that it has.
+        found: u64,
+    },
+    /// Too few are in sync.
+    NoQuorum(NoQuorum),
+    /// The log is damaged: a batch that was durable is missing.
+    Damaged {
+        /// Its number.
+        sequence: u64,
+    },
+    /// The log may be longer than it seems: a member cannot read where it may go on.
+    Unreadable {
+        /// The member.
+        member: usize,
+        /// The first byte that it cannot read.
+        at: u64,
+    },
+    /// A batch with the right CRC has something else than records.
+    Malformed {
+        /// Its number.
+        sequence: u64,
+    },
+    /// A page of the table is on no member in sync.
+    Page(u64),
+    /// No segment is free for the first batch of this assembly.
+    NoSegment,
+    /// The memory for a column is too short.
+    Scratch,
+    /// An IO of a member has failed: the array can be assembled without it.
+    Io(usize, E),
+}
+
+impl<E: fmt::Display> fmt::Display for Fault<E> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Superblock(member, refusal) => write!(f, "member {member}: {refusal}"),
+            Self::OtherArray(member) => write!(f, "member {member} is of another array"),
+            Self::OtherMember { given, found } => write!(
+                f,
+                "the device that was given as member {given} is member {found}: give it there"
+            ),
+            Self::Truncated {
+                member,
+                needed,
+                found,
+            } => write!(
+                f,
+                "member {member} has {found} bytes, and {needed} are needed: it was truncated"
+            ),
+            Self::NoQuorum(why) => why.fmt(f),
+            Self::Damaged { sequence } => write!(
+                f,
+                "the log is damaged: batch {sequence} was durable, and is missing"
+            ),
+            Self::Unreadable { member, at } => write!(
+                f,
+                "member {member} cannot be read at byte {at}, where the log may go on: assemble \
+                 without it, or when it can be read"
+            ),
+            Self::Malformed { sequence } => {
+                write!(f, "batch {sequence} of the log is whole and has no records")
+            }
+            Self::Page(page) => write!(f, "page {page} of the table cannot be read"),
+            Self::NoSegment => f.write_str("no segment of the log is free"),
+            Self::Scratch => f.write_str("the memory for a column is too short"),
+            Self::Io(member, error) => write!(f, "member {member}: {error}"),
+        }
+    }
+}

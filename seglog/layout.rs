@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Where things are on a member.
+
+use core::fmt;
+
+use super::members::DATA_COLUMNS;
+
+/// The bytes from one slot of the superblock to the next one.
+pub const SLOT_BYTES: u64 = 4096;
+/// The slots of the superblock.
+pub const SLOTS: u8 = 2;
+/// The areas of the table.
+pub const AREAS: u8 = 2;
+/// The bytes of the longest column of a batch.
+pub const COLUMN_BYTES_MAX: usize = 120 << 10;
+/// The fewest segments: one that is written, the next one, and two to choose from.
+pub const SEGMENTS_MIN: u32 = 4;
+/// The bytes of a page's head.
+pub const PAGE_HEAD_BYTES: usize = 16;
+/// The bytes of a word of the table.
+pub const WORD_BYTES: usize = 8;
+
+const UNIT_BYTES: core::ops::RangeInclusive<u32> = 128..=4096;
+const PAGE_BYTES: core::ops::RangeInclusive<u32> = 64..=4096;
+const SEGMENT_UNITS: core::ops::RangeInclusive<u32> = 2..=1 << 16;
+/// What an entry can name: 42 bits of 16 bytes.
+const DATA_BYTES_MAX: u64 = 1 << 46;
+const ENTRIES_MAX: u64 = 1 << 40;
+
+/// The numbers that a layout is made of, as a superblock has them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Parts {
+    /// The bytes that a member writes without reading: a power of two from 128 to 4096.
+    pub unit_bytes: u32,
+    /// The units of a segment on each member: 2 to 65536.
+    pub segment_units: u32,
+    /// The segments: at least [`SEGMENTS_MIN`].
+    pub segments: u32,
+    /// The bytes of a page of the table: a power of two from 64 to 4096.
+    pub page_bytes: u32,
+    /// The entries of the table: one for each block of the array, 1 to 2^40.
+    pub entries: u64,
+}
+
+/// Why numbers make no layout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Misfit {
+    /// The unit.
+    Unit(u32),
+    /// The units of a segment.
+    SegmentUnits(u32),
+    /// The number of segments.
+    Segments(u32),
+    /// The size of a page.
+    Page(u32),
+    /// The number of entries.
+    Entries(u64),
+}
+
+impl fmt::Display for Misfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unit(n) => write!(f, "its unit has {n} bytes"),
+            Self::SegmentUnits(n) => write!(f, "its segments have {n} units"),
+            Self::Segments(n) => write!(f, "it has {n} segments"),
+            Self::Page(n) => write!(f, "its table's pages have {n} bytes"),
+            Self::Entries(n) => write!(f, "its table has {n} entries"),
+        }
+    }
+}
+
+/// A place in the log: a unit of a segment, the same on each member.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Place {
+    /// The segment.
+    pub segment: u32,
+    /// The unit in it.
+    pub unit: u32,
+}
+
+/// A layout that is possible.
+///
+/// # Invariants
+///
+/// The parts are in their ranges, and no offset on a member is beyond 2^63.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Layout(Parts);
+
+impl Layout {
+    /// Checks the parts.
+    ///
+    /// # Errors
+    ///
+    /// Returns the number that is not possible.
+    pub fn new(parts: Parts) -> Result<Self, Misfit> {
+        let is_power = |n: u32, range: &core::ops::RangeInclusive<u32>| {
+            n.is_power_of_two() && range.contains(&n)
+        };
+        if !is_power(parts.unit_bytes, &UNIT_BYTES) {
+            return Err(Misfit::Unit(parts.unit_bytes));
+        }
+        if !SEGMENT_UNITS.contains(&parts.segment_units) {
+            return Err(Misfit::SegmentUnits(parts.segment_units));
+        }
+        if !is_power(parts.page_bytes, &PAGE_BYTES) {
+            return Err(Misfit::Page(parts.page_bytes));
+        }
+        if parts.entries == 0 || parts.entries > ENTRIES_MAX {
+            return Err(Misfit::Entries(parts.entries));
+        }
+        // At most 2^12 * 2^16 * 2^32 * 2.
+        let data_bytes = u64::from(parts.unit_bytes)
+            .saturating_mul(parts.segment_units.into())
+            .saturating_mul(parts.segments.into())
+            .saturating_mul(DATA_COLUMNS as u64);
+        if parts.segments < SEGMENTS_MIN || data_bytes > DATA_BYTES_MAX {
+            return Err(Misfit::Segments(parts.segments));
+        }
+        // INVARIANT: The table has at most 2^40 + 2^32 words, in pages of at least 6 words.
+        Ok(Self(parts))
+    }
+
+    /// Returns the parts.
+    pub const fn parts(&self) -> &Parts {
+        &self.0
+    }
+
+    /// Returns the bytes of a unit.
+    pub const fn unit_bytes(&self) -> usize {
+        self.0.unit_bytes as usize
+    }
+
+    /// Returns the bytes of a segment on a member.
+    pub fn segment_bytes(&self) -> u64 {
+        u64::from(self.0.unit_bytes).saturating_mul(self.0.segment_units.into())
+    }
+
+    /// Returns the units of the longest column of a batch.
+    pub fn column_units_max(&self) -> u32 {
+        let most = (COLUMN_BYTES_MAX as u32).checked_div(self.0.unit_bytes);
+        most.unwrap_or_default().min(self.0.segment_units)
+    }
+
+    /// Returns the words of the table: the entries, and one for each segment.
+    pub fn words(&self) -> u64 {
+        self.0.entries.saturating_add(self.0.segments.into())
+    }
+
+    /// Returns the words of a page of the table.
+    pub fn page_words(&self) -> usize {
+        (self.0.page_bytes as usize).saturating_sub(PAGE_HEAD_BYTES) / WORD_BYTES
+    }
+
+    /// Returns the pages of the table.
+    pub fn pages(&self) -> u64 {
+        self.words().div_ceil(self.page_words().max(1) as u64)
+    }
+
+    /// Returns where a slot of the superblock begins on a member, in bytes.
+    pub fn slot(slot: u8) -> u64 {
+        u64::from(slot % SLOTS).saturating_mul(SLOT_BYTES)
+    }
+
+    /// Returns where a page of an area begins on a member, in bytes.
+    pub fn page(&self, area: u8, page: u64) -> u64 {
+        let pages = u64::from(area % AREAS).saturating_mul(self.pages());
+        let bytes = pages
+            .saturating_add(page)
+            .saturating_mul(self.0.page_bytes.into());
+        u64::from(SLOTS)
+            .saturating_mul(SLOT_BYTES)
+            .saturating_add(bytes)
+    }
+
+    /// Returns where a segment begins on a member, in bytes.
+    pub fn segment(&self, segment: u32) -> u64 {
+        let end = self.page(AREAS - 1, self.pages());
+        let first = end.saturating_add(SLOT_BYTES - 1) & !(SLOT_BYTES - 1);
+        first.saturating_add(self.segment_bytes().saturating_mul(segment.into()))
+    }
+
+    /// Returns where a place is on a member, in bytes; `None` if it is in no segment.
+    pub fn at(&self, place: Place) -> Option<u64> {
+        let is_there = place.segment < self.0.segments && place.unit < self.0.segment_units;
+        let bytes = u64::from(place.unit).saturating_mul(self.0.unit_bytes.into());
+        is_there.then(|| self.segment(place.segment).saturating_add(bytes))
+    }
+
+    /// Returns the bytes that a member must have.
+    pub fn end_bytes(&self) -> u64 {
+        self.segment(self.0.segments)
+    }
+}

@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Records, which are what a body consists of, and the entries that they assign.
+//!
+//! A record begins at a multiple of 16 bytes: a head of 24 bytes, its payload, zeroes to the next
+//! multiple. A head of zeroes ends the body. One member IO reads a record, and its CRC proves it.
+
+use zerocopy::{
+    little_endian::{
+        U16,
+        U32,
+        U64, //
+    },
+    FromBytes,
+    IntoBytes, //
+};
+use zerocopy_derive::{
+    FromBytes,
+    Immutable,
+    IntoBytes,
+    KnownLayout,
+    Unaligned, //
+};
+
+use super::{
+    batch::{
+        copy,
+        Head,
+        HEAD_BYTES, //
+    },
+    layout::Layout,
+    members::{
+        column_of,
+        DATA_COLUMNS,
+        MEMBERS, //
+    },
+    table::Table,
+    Checksum, //
+};
+
+/// The bytes of a record's head.
+pub const RECORD_HEAD_BYTES: usize = 24;
+/// Records begin at multiples of it.
+pub const ALIGN_BYTES: usize = 16;
+/// The bytes of the longest record, its head included.
+pub const RECORD_BYTES_MAX: usize = LENGTH_MASK as usize * ALIGN_BYTES;
+/// The entries that a record with a payload assigns at most.
+pub const BLOCKS_MAX: u32 = 1 << BLOCK_BITS;
+/// The entries that a record of zeroes assigns at most.
+pub const ZEROES_MAX: u32 = 1 << 18;
+
+const _: () = assert!(HEAD_BYTES % ALIGN_BYTES == 0);
+
+const POSITION_BITS: u32 = 42;
+const LENGTH_BITS: u32 = 11;
+const BLOCK_BITS: u32 = 2;
+const POSITION_MASK: u64 = (1 << POSITION_BITS) - 1;
+const LENGTH_MASK: u64 = (1 << LENGTH_BITS) - 1;
+const BLOCK_MASK: u64 = (1 << BLOCK_BITS) - 1;
+const LENGTH_SHIFT: u32 = POSITION_BITS;
+const BLOCK_SHIFT: u32 = LENGTH_SHIFT + LENGTH_BITS;
+const COPY_SHIFT: u32 = BLOCK_SHIFT + BLOCK_BITS;
+const COPY_BITS: u32 = 2;
+
+/// The codec of a record that has no payload: its blocks are zeroes. 0 is no codec; what others
+/// mean the user of the log knows.
+pub const CODEC_ZEROES: u8 = 1;
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct Wire {
+    crc: U32,
+    payload_bytes: U16,
+    codec: u8,
+    reserved: u8,
+    count: U32,
+    /// The low bits of the batch's.
+    sequence: U32,
+    index: U64,
+}
+const _: () = assert!(size_of::<Wire>() == RECORD_HEAD_BYTES);
+
+/// A record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// The first entry that it assigns.
+    pub index: u64,
+    /// How many it assigns: up to [`BLOCKS_MAX`], or [`ZEROES_MAX`] without a payload.
+    pub count: u32,
+    /// How the payload is kept: [`CODEC_ZEROES`], or one of the user's.
+    pub codec: u8,
+    /// The bytes of the payload; 0 for zeroes only.
+    pub payload_bytes: u16,
+}
+
+/// A body has something else than records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Malformed;
+
+impl Record {
+    /// Returns the bytes of a record with a payload, its head included.
+    pub const fn bytes_of(payload_bytes: usize) -> usize {
+        payload_bytes.saturating_add(RECORD_HEAD_BYTES + ALIGN_BYTES - 1) & !(ALIGN_BYTES - 1)
+    }
+
+    /// Returns its bytes, its head included.
+    pub const fn bytes(&self) -> usize {
+        Self::bytes_of(self.payload_bytes as usize)
+    }
+
+    /// Whether it can be one of a table with this many entries.
+    fn is_possible(&self, layout: &Layout) -> bool {
+        let is_zeroes = self.codec == CODEC_ZEROES;
+        let count_max = if is_zeroes { ZEROES_MAX } else { BLOCKS_MAX };
+        let end = self.index.checked_add(self.count.into());
+        self.codec != 0
+            && is_zeroes == (self.payload_bytes == 0)
+            && self.bytes() <= RECORD_BYTES_MAX
+            && (1..=count_max).contains(&self.count)
+            && end.is_some_and(|end| end <= layout.parts().entries)
+    }
+
+    /// Writes it at the start of `to`, of a batch with number `sequence`; returns its bytes. `None`
+    /// if there is too little room, or it is not possible: nothing is written then.
+    pub fn write(
+        &self,
+        to: &mut [u8],
+        payload: &[u8],
+        (layout, sequence): (&Layout, u64),
+        crc: &impl Checksum,
+    ) -> Option<usize> {
+        let is_right = self.is_possible(layout) && payload.len() == usize::from(self.payload_bytes);
+        let to = to.get_mut(..self.bytes()).filter(|_| is_right)?;
+        let mut wire = Wire {
+            crc: U32::ZERO,
+            payload_bytes: U16::new(self.payload_bytes),
+            codec: self.codec,
+            reserved: 0,
+            count: U32::new(self.count),
+            // CAST: The low bits.
+            sequence: U32::new(sequence as u32),
+            index: U64::new(self.index),
+        };
+        to.fill(0);
+        wire.write_to_prefix(to).ok()?;
+        let end = RECORD_HEAD_BYTES.saturating_add(payload.len());
+        copy(to.get_mut(RECORD_HEAD_BYTES..end)?, payload);
+        wire.crc = U32::new(crc.crc32c(to.get(size_of::<U32>()..end)?));
+        wire.write_to_prefix(to).ok()?;
+        Some(self.bytes())
+    }
+
+    /// Parses the record at the start of `bytes`, of a batch whose number has these low bits where
+    /// it is known; `Ok(None)` if the body ends here.
+    ///
+    /// # Errors
+    ///
+    /// Returns that it is no record.
+    pub fn parse<'a>(
+        bytes: &'a [u8],
+        (layout, sequence): (&Layout, Option<u32>),
+        crc: &impl Checksum,
+    ) -> Result<Option<(Self, &'a [u8])>, Malformed> {
+        let Ok((wire, _)) = Wire::read_from_prefix(bytes) else {
+            return if bytes.iter().all(|byte| *byte == 0) {
+                Ok(None)
+            } else {
+                Err(Malformed)
+            };
+        };
+        if wire.codec == 0 && bytes.iter().all(|byte| *byte == 0) {
+            return Ok(None);
+        }
+        let record = Self {
+            index: wire.index.get(),
+            count: wire.count.get(),
+            codec: wire.codec,
+            payload_bytes: wire.payload_bytes.get(),
+        };
+        let end = RECORD_HEAD_BYTES.saturating_add(wire.payload_bytes.get().into());
+        let covered = bytes.get(size_of::<U32>()..end).ok_or(Malformed)?;
+        let is_right = record.is_possible(layout)
+            && wire.reserved == 0
+            && sequence.is_none_or(|low| low == wire.sequence.get())
+            && crc.crc32c(covered) == wire.crc.get();
+        let payload = bytes.get(RECORD_HEAD_BYTES..end).filter(|_| is_right);
+        payload
+            .map(|payload| Some((record, payload)))
+            .ok_or(Malformed)
+    }
+}
+
+/// An entry of the table: where the record of a block is.
+///
+/// Bits 0 to 41 are the position in units of 16 bytes, counted over all data columns; 42 to 52 the
+/// bytes of the record in the same units; 53 and 54 which of its blocks this one is; 55 and 56 the
+/// column that has a copy, and 1, or 0 where the other columns rebuild it. 0 stands for zeroes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Entry(u64);
+
+/// What an entry says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Spot {
+    /// The segment.
+    pub segment: u32,
+    /// The data column.
+    pub column: usize,
+    /// The byte in the segment's column.
+    pub offset: u64,
+    /// The bytes of the record, its head included.
+    pub bytes: usize,
+    /// Which of the record's blocks this one is.
+    pub block: u32,
+    /// The column that has a copy.
+    pub copy: Option<usize>,
+}
+
+impl Entry {
+    /// That of a block of zeroes.
+    pub const ZEROES: Self = Self(0);
+
+    /// Returns that of a word, which [`Self::spot`] checks.
+    pub const fn from_word(word: u64) -> Self {
+        Self(word)
+    }
+
+    /// Returns its word, as the table has it on a member.
+    pub const fn word(self) -> u64 {
+        self.0
+    }
+
+    /// Returns what it says; `None` for zeroes.
+    ///
+    /// # Errors
+    ///
+    /// Returns that no record can be there.
+    pub fn spot(self, layout: &Layout) -> Result<Option<Spot>, Malformed> {
+        if self == Self::ZEROES {
+            return Ok(None);
+        }
+        let position = (self.0 & POSITION_MASK).saturating_mul(ALIGN_BYTES as u64);
+        // The size of a segment is not 0.
+        let of_column = layout.segment_bytes().max(1);
+        let (columns, offset) = (position / of_column, position % of_column);
+        let copy = usize::try_from(self.0 >> COPY_SHIFT).map_err(|_| Malformed)?;
+        let spot = Spot {
+            segment: u32::try_from(columns / DATA_COLUMNS as u64).map_err(|_| Malformed)?,
+            // CAST: Below DATA_COLUMNS.
+            column: (columns % DATA_COLUMNS as u64) as usize,
+            offset,
+            bytes: (((self.0 >> LENGTH_SHIFT) & LENGTH_MASK) as usize).saturating_mul(ALIGN_BYTES),
+            block: ((self.0 >> BLOCK_SHIFT) & BLOCK_MASK) as u32,
+            copy: copy.checked_sub(1),
+        };
+        let end = offset.saturating_add(spot.bytes as u64);
+        let is_possible = spot.segment < layout.parts().segments
+            && spot.bytes >= RECORD_HEAD_BYTES
+            && offset >= HEAD_BYTES as u64
+            && end <= of_column
+            && copy <= MEMBERS
+            && spot.copy != Some(spot.column)
+            && self.0 >> COPY_SHIFT >> COPY_BITS == 0;
+        if is_possible {
+            Ok(Some(spot))
+        } else {
+            Err(Malformed)
+        }
+    }
+
+    /// Returns the entry of the first block of the record at a byte of a data column of a batch.
+    fn of(head: &Head, column: usize, at: usize, record: &Record, layout: &Layout) -> Self {
+        if record.payload_bytes == 0 {
+            return Self::ZEROES;
+        }
+        let columns = u64::from(head.place.segment)
+            .saturating_mul(DATA_COLUMNS as u64)
+            .saturating_add(column as u64);
+        let unit = u64::from(head.place.unit).saturating_mul(layout.unit_bytes() as u64);
+        let position = columns.saturating_mul(layout.segment_bytes());
+        let position = position.saturating_add(unit).saturating_add(at as u64);
+        let align = ALIGN_BYTES as u64;
+        let copy = match head.kind {
+            super::batch::Kind::Striped => 0,
+            super::batch::Kind::Mirror => {
+                let columns = head.used.iter().map(|m| column_of(head.place.segment, m));
+                columns.max().unwrap_or_default().saturating_add(1)
+            }
+        };
+        Self(
+            ((position / align) & POSITION_MASK)
+                | ((record.bytes() as u64 / align) & LENGTH_MASK) << LENGTH_SHIFT
+                | (copy as u64) << COPY_SHIFT,
+        )
+    }
+
+    /// Returns that of another block of the same record.
+    fn with_block(self, block: u32) -> Self {
+        if self == Self::ZEROES {
+            return self;
+        }
+        Self(self.0 | (u64::from(block) & BLOCK_MASK) << BLOCK_SHIFT)
+    }
+}
+
+/// Assigns the entries of all records of a data column; `bytes` is the column, its head included.
+///
+/// # Errors
+///
+/// Returns that the body has something else than records, though its CRC fits: it was not written
+/// by this code, or its user has broken a rule.
+pub fn assign(
+    table: &mut impl Table,
+    (head, column): (&Head, usize),
+    bytes: &[u8],
+    layout: &Layout,
+    crc: &impl Checksum,
+) -> Result<(), Malformed> {
+    let mut at = HEAD_BYTES;
+    // CAST: The low bits.
+    let sequence = Some(head.sequence as u32);
+    while let Some((record, _)) =
+        Record::parse(bytes.get(at..).unwrap_or_default(), (layout, sequence), crc)?
+    {
+        let entry = Entry::of(head, column, at, &record, layout);
+        for block in 0..record.count {
+            // It is possible, so the sum is the index of an entry.
+            let index = record.index.saturating_add(block.into());
+            table.set(index, entry.with_block(block).word());
+        }
+        at = at.saturating_add(record.bytes());
+    }
+    Ok(())
+}

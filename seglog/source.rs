@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Where a record is read from.
+
+use super::{
+    layout::Layout,
+    members::{
+        member_of,
+        Members,
+        DATA_COLUMNS,
+        MEMBERS, //
+    },
+    record::Spot, //
+};
+
+/// A way to a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// A member has it.
+    Member(usize),
+    /// The XOR of what two members have there.
+    Rebuild([usize; DATA_COLUMNS]),
+}
+
+/// Returns the ways to a record, the cheapest one first: at most a column, its copy, and the
+/// others. Only members of `usable` are read: those that have a column of the segment, and are
+/// there. Each answer is to be checked as [`record`](super::record) has it, and the next way to be
+/// tried.
+pub fn sources(spot: &Spot, usable: Members) -> impl Iterator<Item = Source> {
+    let member = |column| Some(member_of(spot.segment, column)).filter(|m| usable.contains(*m));
+    let own = member(spot.column).map(Source::Member);
+    let copy = spot.copy.and_then(member).map(Source::Member);
+    let mut others = (0..MEMBERS)
+        .filter(|column| *column != spot.column)
+        .map(member);
+    let rebuilt = match (spot.copy, others.next().flatten(), others.next().flatten()) {
+        (None, Some(one), Some(other)) => Some(Source::Rebuild([one, other])),
+        _ => None,
+    };
+    [own, copy, rebuilt].into_iter().flatten()
+}
+
+/// Returns where a record begins on a member, in bytes.
+pub fn at(spot: &Spot, layout: &Layout) -> u64 {
+    layout.segment(spot.segment).saturating_add(spot.offset)
+}

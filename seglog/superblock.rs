@@ -1,0 +1,401 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The superblock of a member: of which array it is, which epoch it holds, and where the log
+//! starts.
+//!
+//! It has 512 bytes. Its two slots are written in turn, so that a write which is torn leaves the
+//! one before; of two that are whole the newer one counts.
+
+use core::fmt;
+
+use zerocopy::{
+    little_endian::{
+        U16,
+        U32,
+        U64, //
+    },
+    FromBytes,
+    IntoBytes, //
+};
+use zerocopy_derive::{
+    FromBytes,
+    Immutable,
+    IntoBytes,
+    KnownLayout,
+    Unaligned, //
+};
+
+use super::{
+    cursor::Cursor,
+    epoch::Epoch,
+    layout::{
+        Layout,
+        Misfit,
+        Parts,
+        AREAS,
+        SLOTS, //
+    },
+    members::{
+        Members,
+        DATA_COLUMNS,
+        MEMBERS, //
+    },
+    ArrayTag,
+    Checksum, //
+};
+
+/// The bytes of a superblock.
+pub const SUPERBLOCK_BYTES: usize = 512;
+
+const MAGIC: [u8; 8] = *b"ferrolog";
+const VERSION: u16 = 1;
+/// Numbers that only grow are far below it: one from a medium that is not would end the array's
+/// life by being counted up.
+const NUMBER_MAX: u64 = 1 << 62;
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct Wire {
+    magic: [u8; 8],
+    version: U16,
+    data_columns: u8,
+    members: u8,
+    member: u8,
+    failed: u8,
+    area: u8,
+    slot: u8,
+    uuid: [u8; 16],
+    tag: U64,
+    unit_bytes: U32,
+    segment_units: U32,
+    segments: U32,
+    page_bytes: U32,
+    entries: U64,
+    /// Counts the writes of this member's superblock.
+    writes: U64,
+    epoch: U64,
+    parent: U64,
+    incarnation: U64,
+    /// Counts the dumps of the table.
+    generation: U64,
+    start_sequence: U64,
+    start_incarnation: U64,
+    start_segment_sequence: U64,
+    start_segment: U32,
+    start_unit: U32,
+    start_next: U32,
+    start_previous: U32,
+    reserved: [u8; 364],
+    crc: U32,
+}
+const _: () = assert!(size_of::<Wire>() == SUPERBLOCK_BYTES);
+
+/// Why a slot has no superblock that can be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// There is none.
+    NotFormatted,
+    /// It is of another version, or has fields that are not known.
+    OtherVersion(u16),
+    /// It is damaged, or was written in part.
+    Checksum,
+    /// An array of this shape is not supported.
+    Shape {
+        /// Its data columns.
+        data_columns: u8,
+        /// Its members.
+        members: u8,
+    },
+    /// The layout is not possible.
+    Layout(Misfit),
+    /// A number is beyond what it counts.
+    Number(&'static str),
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotFormatted => f.write_str("it is no member of an array"),
+            Self::OtherVersion(version) => {
+                write!(
+                    f,
+                    "its superblock has version {version}; version {VERSION} is known"
+                )
+            }
+            Self::Checksum => f.write_str("its superblock is damaged"),
+            Self::Shape {
+                data_columns,
+                members,
+            } => write!(
+                f,
+                "its array has {members} members, {data_columns} of them for data; \
+                 {MEMBERS} and {DATA_COLUMNS} are supported"
+            ),
+            Self::Layout(misfit) => write!(f, "its superblock makes no sense: {misfit}"),
+            Self::Number(what) => write!(f, "its superblock makes no sense: {what}"),
+        }
+    }
+}
+
+/// A dump of the table, and from where on the log is followed after it has been loaded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Start {
+    /// Counts dumps; 0 is that of a new array: no page was written, and all entries are zeroes.
+    pub generation: u64,
+    /// The area that it is in.
+    pub area: u8,
+    /// Where the first batch that may not be in it is expected.
+    pub cursor: Cursor,
+}
+
+/// A superblock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Superblock {
+    /// The UUID of the array.
+    pub uuid: [u8; 16],
+    /// What its batches have.
+    pub tag: ArrayTag,
+    /// The number of this member.
+    pub member: usize,
+    /// The layout, the same on each member.
+    pub layout: Layout,
+    /// The epoch that this member holds.
+    pub epoch: Epoch,
+    /// Where its log starts.
+    pub start: Start,
+    /// Counts the writes of this member's superblock, which decide the slot.
+    pub writes: u64,
+}
+
+impl Superblock {
+    /// Returns the one of a member of a new array.
+    pub fn new(
+        (uuid, tag): ([u8; 16], ArrayTag),
+        member: usize,
+        layout: Layout,
+        epoch: u64,
+    ) -> Self {
+        Self {
+            uuid,
+            tag,
+            member,
+            layout,
+            epoch: Epoch::first(epoch),
+            start: Start {
+                generation: 0,
+                area: 0,
+                cursor: Cursor::first(),
+            },
+            writes: 0,
+        }
+    }
+
+    /// Parses the content of a slot.
+    ///
+    /// # Errors
+    ///
+    /// Returns why it cannot be used.
+    pub fn parse(
+        bytes: &[u8; SUPERBLOCK_BYTES],
+        slot: u8,
+        crc: &impl Checksum,
+    ) -> Result<Self, Refusal> {
+        let wire = Wire::read_from_bytes(bytes).map_err(|_| Refusal::NotFormatted)?;
+        if wire.magic != MAGIC {
+            return Err(Refusal::NotFormatted);
+        }
+        let version = wire.version.get();
+        if version != VERSION {
+            return Err(Refusal::OtherVersion(version));
+        }
+        if wire.crc.get() != wire.checksum(crc) {
+            return Err(Refusal::Checksum);
+        }
+        if wire.reserved.iter().any(|byte| *byte != 0) {
+            return Err(Refusal::OtherVersion(version));
+        }
+        if usize::from(wire.data_columns) != DATA_COLUMNS || usize::from(wire.members) != MEMBERS {
+            return Err(Refusal::Shape {
+                data_columns: wire.data_columns,
+                members: wire.members,
+            });
+        }
+        wire.checked(slot)
+    }
+
+    /// Returns the slot that it is written to.
+    pub const fn slot(&self) -> u8 {
+        (self.writes % SLOTS as u64) as u8
+    }
+
+    /// Returns the one that this member is given next, in an epoch. The start stays.
+    pub const fn with_epoch(&self, epoch: Epoch) -> Self {
+        Self {
+            epoch,
+            writes: self.writes.saturating_add(1),
+            ..*self
+        }
+    }
+
+    /// Returns the one that this member is given next, with a start. The epoch stays.
+    pub const fn with_start(&self, start: Start) -> Self {
+        Self {
+            start,
+            writes: self.writes.saturating_add(1),
+            ..*self
+        }
+    }
+
+    /// Returns its bytes, for [`Self::slot`]. They are to be durable when the write has ended.
+    pub fn bytes(&self, crc: &impl Checksum) -> [u8; SUPERBLOCK_BYTES] {
+        let (parts, cursor) = (self.layout.parts(), &self.start.cursor);
+        let mut wire = Wire {
+            magic: MAGIC,
+            version: U16::new(VERSION),
+            data_columns: DATA_COLUMNS as u8,
+            members: MEMBERS as u8,
+            // CAST: Below MEMBERS.
+            member: self.member as u8,
+            failed: self.epoch.failed.bits(),
+            area: self.start.area,
+            slot: self.slot(),
+            uuid: self.uuid,
+            tag: U64::new(self.tag.0),
+            unit_bytes: U32::new(parts.unit_bytes),
+            segment_units: U32::new(parts.segment_units),
+            segments: U32::new(parts.segments),
+            page_bytes: U32::new(parts.page_bytes),
+            entries: U64::new(parts.entries),
+            writes: U64::new(self.writes),
+            epoch: U64::new(self.epoch.id),
+            parent: U64::new(self.epoch.parent),
+            incarnation: U64::new(self.epoch.incarnation),
+            generation: U64::new(self.start.generation),
+            start_sequence: U64::new(cursor.sequence),
+            start_incarnation: U64::new(cursor.incarnation),
+            start_segment_sequence: U64::new(cursor.segment_sequence),
+            start_segment: U32::new(cursor.segment),
+            start_unit: U32::new(cursor.unit),
+            start_next: U32::new(cursor.next),
+            start_previous: U32::new(cursor.previous),
+            reserved: [0; 364],
+            crc: U32::ZERO,
+        };
+        wire.crc = U32::new(wire.checksum(crc));
+        let mut bytes = [0; SUPERBLOCK_BYTES];
+        // The sizes are equal.
+        let _ = wire.write_to(&mut bytes);
+        bytes
+    }
+
+    /// Whether both are of members of one array.
+    pub fn is_of_same_array(&self, other: &Self) -> bool {
+        self.uuid == other.uuid && self.tag == other.tag && self.layout == other.layout
+    }
+}
+
+/// Returns the newer one of what the two slots have.
+pub fn newer(
+    one: Result<Superblock, Refusal>,
+    other: Result<Superblock, Refusal>,
+) -> Result<Superblock, Refusal> {
+    match (one, other) {
+        (Ok(one), Ok(other)) if one.writes > other.writes => Ok(one),
+        // The slot that makes more sense says more, too.
+        (one, Err(Refusal::NotFormatted)) => one,
+        (Ok(one), Err(_)) => Ok(one),
+        (_, other) => other,
+    }
+}
+
+impl Wire {
+    fn checksum(&self, crc: &impl Checksum) -> u32 {
+        let mut copy = *self;
+        copy.crc = U32::ZERO;
+        crc.crc32c(copy.as_bytes())
+    }
+
+    fn checked(&self, slot: u8) -> Result<Superblock, Refusal> {
+        let layout = Layout::new(Parts {
+            unit_bytes: self.unit_bytes.get(),
+            segment_units: self.segment_units.get(),
+            segments: self.segments.get(),
+            page_bytes: self.page_bytes.get(),
+            entries: self.entries.get(),
+        })
+        .map_err(Refusal::Layout)?;
+        let failed = Members::from_bits(self.failed);
+        let member = usize::from(self.member);
+        let cursor = Cursor {
+            segment: self.start_segment.get(),
+            unit: self.start_unit.get(),
+            next: self.start_next.get(),
+            sequence: self.start_sequence.get(),
+            segment_sequence: self.start_segment_sequence.get(),
+            incarnation: self.start_incarnation.get(),
+            previous: self.start_previous.get(),
+        };
+        self.check_numbers(slot, &cursor, &layout)?;
+        Ok(Superblock {
+            uuid: self.uuid,
+            tag: ArrayTag(self.tag.get()),
+            member,
+            layout,
+            epoch: Epoch {
+                id: self.epoch.get(),
+                parent: self.parent.get(),
+                incarnation: self.incarnation.get(),
+                failed: failed.unwrap_or_default(),
+            },
+            start: Start {
+                generation: self.generation.get(),
+                area: self.area,
+                cursor,
+            },
+            writes: self.writes.get(),
+        })
+    }
+
+    /// Checks each number by itself.
+    fn check_numbers(&self, slot: u8, cursor: &Cursor, layout: &Layout) -> Result<(), Refusal> {
+        let failed = Members::from_bits(self.failed);
+        let member = usize::from(self.member);
+        let parts = layout.parts();
+        let is_number = |n: u64| n < NUMBER_MAX;
+        let rules = [
+            (member < MEMBERS, "the number of the member"),
+            (
+                failed.is_some_and(|f| f.count() < DATA_COLUMNS),
+                "the members that have failed",
+            ),
+            (
+                u64::from(self.area) == self.generation.get() % u64::from(AREAS),
+                "the area of the table",
+            ),
+            (
+                self.slot == slot && u64::from(slot) == self.writes.get() % u64::from(SLOTS),
+                "its slot",
+            ),
+            (is_number(self.writes.get()), "the count of its writes"),
+            (
+                self.epoch.get() != 0 && self.epoch != self.parent,
+                "its epoch",
+            ),
+            (is_number(self.incarnation.get()), "its incarnation"),
+            (is_number(self.generation.get()), "the count of dumps"),
+            (is_number(cursor.sequence), "the number of a batch"),
+            (is_number(cursor.segment_sequence), "the count of segments"),
+            (
+                cursor.incarnation <= self.incarnation.get(),
+                "the start's incarnation",
+            ),
+            (cursor.segment < parts.segments, "the start's segment"),
+            (cursor.next < parts.segments, "the start's next segment"),
+            (cursor.unit <= parts.segment_units, "the start's unit"),
+        ];
+        if let Some((_, what)) = rules.iter().find(|(is_right, _)| !is_right) {
+            return Err(Refusal::Number(what));
+        }
+        Ok(())
+    }
+}

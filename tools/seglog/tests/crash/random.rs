@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Long lives of larger arrays, by seeds: many assemblies, of which some are cut off, with members
+//! that fail, are absent, return, or lose their caches.
+
+use seglog::{
+    batch::Kind,
+    fault::Fault,
+    layout::Layout,
+    members::Members, //
+};
+
+use crate::{
+    assembly::assemble,
+    disk::{
+        Disks,
+        Shape, //
+    },
+    history::History,
+    search::{
+        assemblies,
+        read, //
+    },
+    setting::{
+        layout,
+        Op,
+        Setting,
+        BLOCKS, //
+    },
+    world::{
+        Event,
+        World, //
+    },
+    Mistake,
+};
+
+/// The assemblies of a life.
+const MOUNTS: usize = 4;
+/// The steps of an application between two of them.
+const OPS: usize = 24;
+
+/// The layout of a life: of few segments, so that they are written again.
+pub(crate) fn layout_of(seed: u64) -> Layout {
+    layout(5 + seed as u32 / 3 % 4, 2 + seed as u32 % 3)
+}
+
+/// Numbers that look random.
+pub(crate) struct Random(u64);
+
+impl Random {
+    pub(crate) fn new(seed: u64) -> Self {
+        let mut random = Self(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
+        for _ in 0..4 {
+            random.below(2);
+        }
+        random
+    }
+
+    /// A number below a limit.
+    pub(crate) fn below(&mut self, limit: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize % limit
+    }
+
+    /// A step; flushes are rare or not.
+    fn op(&mut self, flushes: bool) -> Op {
+        let (one, other) = (self.below(BLOCKS), self.below(BLOCKS - 1));
+        match self.below(9) {
+            0 | 1 if flushes => Op::Flush,
+            8 => Op::Dump,
+            2 => Op::Zero(one),
+            3 | 4 => Op::Write(Kind::Mirror, [Some(one), None]),
+            5 => Op::Write(Kind::Striped, [Some(one), None]),
+            _ => Op::Write(Kind::Striped, [Some(one), Some((one + 1 + other) % BLOCKS)]),
+        }
+    }
+}
+
+/// Lives one life; returns what is wrong.
+pub(crate) fn live(seed: u64, mistake: Mistake, formatted: Disks) -> Result<(), String> {
+    let mut random = Random::new(seed);
+    let mut setting = Setting::new(&[]);
+    setting.layout = layout_of(seed);
+    let flushes = random.below(2) == 0;
+    for _ in 0..MOUNTS {
+        let count = random.below(OPS);
+        setting
+            .mounts
+            .push((0..count).map(|_| random.op(flushes)).collect());
+    }
+    setting.failures = random.below(2) as u8;
+    setting.lost_caches = random.below(3) == 0;
+    setting.frees = true;
+    setting.reads = random.below(2) == 0;
+    setting.torn = random.below(2) == 0;
+    let shape = Shape {
+        layout: setting.layout,
+        torn: setting.torn,
+    };
+    let mut disks = formatted;
+    let mut history = History::new(0, [0; BLOCKS]);
+    for depth in 0..MOUNTS {
+        let Some(mut world) = open(&mut random, &shape, &mut disks, &history, depth, mistake)?
+        else {
+            return Ok(());
+        };
+        for _ in 0..random.below(160) {
+            let events = world.events(&setting, depth);
+            let rare = |event: &Event| event.is_fault();
+            let (faults, usual): (Vec<_>, Vec<_>) = events.into_iter().partition(rare);
+            let from = if random.below(20) == 0 { faults } else { usual };
+            if from.is_empty() {
+                continue;
+            }
+            let event = from[random.below(from.len())];
+            // Reads take long.
+            let ends_read = matches!(event, Event::Read(_)) && world.is_reading();
+            if ends_read && random.below(16) != 0 {
+                continue;
+            }
+            if let Some(next) = world.after((&setting, &shape), depth, event, mistake) {
+                world = next;
+                read(&shape, &world, mistake)?;
+            }
+        }
+        let torn = setting.torn;
+        disks = world
+            .disks
+            .map(|disk| disk.crashed(torn, &mut |limit| random.below(limit)));
+        history = world.history;
+    }
+    Ok(())
+}
+
+/// Assembles the array, after some assemblies that are cut off.
+fn open(
+    random: &mut Random,
+    shape: &Shape,
+    disks: &mut Disks,
+    history: &History,
+    depth: usize,
+    mistake: Mistake,
+) -> Result<Option<World>, String> {
+    for _ in 0..8 {
+        let is_last = random.below(3) != 0;
+        let present = assemblies()[random.below(6).saturating_sub(2)];
+        let (result, mut states) = assemble(shape, (disks, present), mistake, true);
+        if !is_last && !states.is_empty() {
+            let state = states.swap_remove(random.below(states.len()));
+            *disks = state.map(|d| d.crashed(shape.torn, &mut |limit| random.below(limit)));
+            continue;
+        }
+        match result {
+            Ok(assembled) if history.allows(&assembled.versions) => {
+                return Ok(Some(World::new(&assembled, depth)));
+            }
+            Ok(assembled) => {
+                let found = assembled.versions;
+                return Err(format!(
+                    "{present:?}: {found:?} and may be {:?}",
+                    history.states
+                ));
+            }
+            // Without the member that is missing it is refused, and assembled next time.
+            Err(Fault::NoQuorum(_)) if present != Members::ALL => {}
+            Err(why) => return Err(format!("{present:?}: {why:?}")),
+        }
+    }
+    Ok(None)
+}
