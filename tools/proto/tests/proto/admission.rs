@@ -37,6 +37,7 @@ fn connect(cid: u16, recon_cnt: u16) -> Connect {
         sess_uuid: [1; 16],
         paths_uuid: [2; 16],
         first_conn: true,
+        fences: false,
     }
 }
 

@@ -48,20 +48,26 @@ fn fresh_seed() -> u64 {
     }
 }
 
-/// Honest inputs to start from, not only for the target that they belong to.
-fn seeds() -> Vec<Vec<u8>> {
-    let descriptor = wire::Descriptor::new(0x10_0000, 5, 4096);
-    let open = rnbd_wire::Open::new(b"disk/ram0", AccessMode::ReadWrite, None).unwrap();
-    let io = rnbd_wire::Io::new(1, 8, 0x100, 4096, 0x4004);
-    let connect = proto::rtrs::handshake::Connect {
+fn connect() -> proto::rtrs::handshake::Connect {
+    proto::rtrs::handshake::Connect {
         cid: 1,
         cid_num: 3,
         recon_cnt: 1,
         sess_uuid: [1; 16],
         paths_uuid: [2; 16],
         first_conn: true,
-    };
-    let accept = wire::ConnectResponse::accept(&Geometry::new(512, 131_072).unwrap(), true);
+        fences: true,
+    }
+}
+
+/// Honest inputs to start from, not only for the target that they belong to.
+fn seeds() -> Vec<Vec<u8>> {
+    let descriptor = wire::Descriptor::new(0x10_0000, 5, 4096);
+    let open = rnbd_wire::Open::new(b"disk/ram0", AccessMode::ReadWrite, None).unwrap();
+    let io = rnbd_wire::Io::new(1, 8, 0x100, 4096, 0x4004);
+    let connect = connect();
+    let life = proto::rtrs::fence::Life::new(7, 1);
+    let accept = wire::ConnectResponse::accept(&Geometry::new(512, 131_072).unwrap(), true, life);
     let info = wire::InfoResponse::new(2);
     // Behind what a target takes off the front for itself.
     let head = wire::ReadMessage::new(32, descriptor);

@@ -11,6 +11,7 @@ use proto::gfarm::{
     cache::{
         address::NodeId,
         fragment::FragmentLen,
+        have::Have,
         pages::PageSet,
         reassembly::{
             Move,
@@ -225,13 +226,16 @@ pub(crate) fn gfarm_cache(bytes: &[u8]) {
             assert_eq!(landing.is_some(), request.ask().role == Role::Holder);
             assert!(landing.is_none_or(|l| l.fragment_len().count(wanted.pages()).is_some()));
             let again = request.seal(node, node, 1, &key).unwrap();
-            assert_eq!(again.get(wire::HEAD_LEN..156), Some(body));
+            assert_eq!(again.get(wire::HEAD_LEN..168), Some(body));
         }
         Err(invalid) => assert!(!invalid.to_string().is_empty()),
     }
     if let Ok(reply) = Reply::parse(body) {
         let again = reply.seal(node, node, &key).unwrap();
         assert_eq!(again.get(wire::HEAD_LEN..156), Some(body));
+    }
+    if let Ok(have) = Have::parse(body) {
+        assert_eq!(have.to_bytes()[..], *body);
     }
 }
 

@@ -110,6 +110,7 @@ fn v1_a_connect_request() {
             .try_into()
             .unwrap(),
         first_conn: true,
+        fences: false,
     };
     assert_eq!(connect.to_wire().as_bytes(), hex(V1));
     assert_eq!(Connect::parse(&hex(V1)), Ok(connect));
@@ -119,7 +120,7 @@ fn v1_a_connect_request() {
 fn v2_an_accept() {
     let bytes = padded("bd1b0002 00000002 00f00100 00100000 02000000", 56);
     assert_eq!(
-        wire::ConnectResponse::accept(&geometry(), true).as_bytes(),
+        wire::ConnectResponse::accept(&geometry(), true, None).as_bytes(),
         bytes
     );
     let accepted = accepted(&bytes, None).unwrap();

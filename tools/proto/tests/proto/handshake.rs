@@ -5,6 +5,7 @@
 use proptest::prelude::*;
 use proto::common::errno::Errno;
 use proto::rtrs::{
+    fence::Life,
     geometry::Geometry,
     handshake::{
         accepted,
@@ -28,6 +29,7 @@ fn connect() -> Connect {
         sess_uuid: [1; 16],
         paths_uuid: [2; 16],
         first_conn: true,
+        fences: false,
     }
 }
 
@@ -91,7 +93,7 @@ fn the_first_two_bytes_belong_to_rdma_cm() {
 
 #[test]
 fn bits_that_mean_nothing_yet_are_let_be() {
-    let parsed = parse_with(|r| (r.first_conn, r.reserved) = (0xff, [0xff; 11]));
+    let parsed = parse_with(|r| (r.first_conn, r.reserved) = (0xff, [0xff; 7]));
     assert_eq!(parsed, Ok(connect()));
     let parsed = parse_with(|r| r.first_conn = 0xfe);
     assert!(!parsed.unwrap().first_conn);
@@ -164,7 +166,7 @@ fn accept_with(
     change: impl FnOnce(&mut ConnectResponse),
     depth: Option<u16>,
 ) -> Result<u16, ConnectError> {
-    let mut response = ConnectResponse::accept(&Geometry::new(512, 131_072).unwrap(), false);
+    let mut response = ConnectResponse::accept(&Geometry::new(512, 131_072).unwrap(), false, None);
     change(&mut response);
     accepted(response.as_bytes(), depth).map(|a| a.geometry.queue_depth())
 }
@@ -206,7 +208,7 @@ fn an_accept_from_another_protocol_is_not_believed() {
     let version = accept_with(|r| r.version = 0x0100.into(), None).unwrap_err();
     assert_eq!(version, ConnectError::Version(0x0100));
     let geometry = Geometry::new(512, 131_072).unwrap();
-    let bytes = ConnectResponse::accept(&geometry, true);
+    let bytes = ConnectResponse::accept(&geometry, true, None);
     for len in 0..56 {
         assert_eq!(
             accepted(&bytes.as_bytes()[..len], None),
@@ -224,9 +226,10 @@ proptest! {
         sess_uuid in any::<[u8; 16]>(),
         paths_uuid in any::<[u8; 16]>(),
         first_conn in any::<bool>(),
+        fences in any::<bool>(),
     ) {
         let cid = part % cid_num;
-        let c = Connect { cid, cid_num, recon_cnt, sess_uuid, paths_uuid, first_conn };
+        let c = Connect { cid, cid_num, recon_cnt, sess_uuid, paths_uuid, first_conn, fences };
         prop_assert_eq!(Connect::parse(c.to_wire().as_bytes()), Ok(c));
     }
 
@@ -235,10 +238,14 @@ proptest! {
         depth in 1..=2048u32,
         bits in 13..=17u32,
         new_rkey in any::<bool>(),
+        session in any::<u64>(),
+        number in any::<u32>(),
     ) {
         let geometry = Geometry::new(depth, 1 << bits).unwrap();
-        let response = ConnectResponse::accept(&geometry, new_rkey);
+        let life = Life::new(session, number >> 3);
+        let response = ConnectResponse::accept(&geometry, new_rkey, life);
         let read = accepted(response.as_bytes(), None).unwrap();
+        prop_assert_eq!(read.life, life);
         prop_assert_eq!(read.geometry, geometry);
         prop_assert_eq!(read.new_rkey, new_rkey);
         prop_assert_eq!(read.max_io_size + read.max_hdr_size, geometry.chunk_size());

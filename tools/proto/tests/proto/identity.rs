@@ -13,6 +13,10 @@ use proto::rnbd::{
         Folder,
         Identity, //
     },
+    known_disk::{
+        Difference,
+        KnownDisk, //
+    },
 };
 
 /// A machine's sysfs: folder and path, and what is there.
@@ -197,20 +201,71 @@ fn nothing_is_made_of_nothing() {
 }
 
 #[test]
-fn what_is_not_known_excludes_nothing() {
-    let one = Identity::from_wire(0x3000_0000_0000_0001);
-    let two = Identity::from_wire(0x3000_0000_0000_0002);
-    assert!(one.is_some() && two.is_some());
-    for (before, now, same) in [
-        (None, None, true),
-        (None, one, true),
-        (one, None, true),
-        (one, one, true),
-        (one, two, false),
-    ] {
-        assert_eq!(Identity::may_be_same(before, now), same);
+fn a_disk_with_a_sidecar_is_another_than_without() {
+    let disk = Identity::from_wire(0x3123_4567_89ab_cdef).unwrap();
+    let other = Identity::from_wire(0x3123_4567_89ab_cdee).unwrap();
+    let uuid: [u8; 16] = std::array::from_fn(|at| at as u8);
+    let through = disk.through_sidecar(&uuid);
+    assert_eq!(through.to_string(), "naa.3ab75e62a11d717e");
+    assert_eq!(Identity::from_wire(through.get()), Some(through));
+    let mut all = vec![disk, through, other.through_sidecar(&uuid)];
+    // Each byte counts.
+    for at in 0..uuid.len() {
+        let mut changed = uuid;
+        changed[at] ^= 1;
+        all.push(disk.through_sidecar(&changed));
     }
+    for (index, identity) in all.iter().enumerate() {
+        assert!(!all[..index].contains(identity), "{index}");
+    }
+}
+
+#[test]
+fn what_is_not_an_identity_is_none() {
     for raw in [0, 1, u64::MAX, 0x2fff_ffff_ffff_ffff, 0x4000_0000_0000_0000] {
         assert_eq!(Identity::from_wire(raw), None);
+    }
+}
+
+#[test]
+fn a_disk_is_gone_on_with_if_it_may_be_the_one_that_is_mapped() {
+    let one = Identity::from_wire(0x3000_0000_0000_0001).unwrap();
+    let two = Identity::from_wire(0x3000_0000_0000_0002).unwrap();
+    let another = |before, now| Err(Difference::Another { before, now });
+    let identities = [
+        (None, None, Ok(())),
+        (None, Some(one), Ok(())),
+        (Some(one), None, Err(Difference::Untold(one))),
+        (Some(one), Some(one), Ok(())),
+        (Some(one), Some(two), another(one, two)),
+    ];
+    let sizes = [0, 1, 2048, 2049, u64::MAX];
+    for (before, now, expected) in identities {
+        for had in sizes {
+            for has in sizes {
+                let known = KnownDisk {
+                    identity: before,
+                    sectors: had,
+                };
+                let opened = KnownDisk {
+                    identity: now,
+                    sectors: has,
+                };
+                let fits = match has < had {
+                    true => Err(Difference::Smaller {
+                        before: had,
+                        now: has,
+                    }),
+                    false => Ok(()),
+                };
+                let compared = known.compare(&opened);
+                assert_eq!(compared, expected.and(fits));
+                if let Err(difference) = compared {
+                    assert_eq!(difference.errno().get(), 116);
+                }
+                // The first opening.
+                assert_eq!(KnownDisk::default().compare(&opened), Ok(()));
+            }
+        }
     }
 }

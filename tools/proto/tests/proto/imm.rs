@@ -38,7 +38,7 @@ fn every_request_survives_the_wire() {
 
 #[test]
 fn kinds_that_nobody_sends_are_refused() {
-    for kind in [3, 4, 5, 6, 7, 10, 11, 12, 13, 14, 15u32] {
+    for kind in [3, 4, 5, 6, 7, 12, 13, 14, 15u32] {
         for payload in [0, 1, (1 << 28) - 1] {
             let raw = (kind << 28) | payload;
             assert_eq!(Imm::decode(raw), Err(UnknownImm(raw)));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Chunks of lost requests: an exhaustive walk through a small world, with a server that does what
-//! servers may do, and the shortage.
+//! servers may do.
 
 use std::collections::{
     BTreeSet,
@@ -10,19 +10,12 @@ use std::collections::{
 
 use proptest::prelude::*;
 use proto::rtrs::{
-    outage::FastIoFail,
     quarantine::{
-        away_ms,
-        outage_setting,
-        wait_limit_ms,
         Chunk,
         Place,
         Quarantine,
-        Shortage,
         Ticket, //
     },
-    timeouts::ONE_PATH_ANSWER_MS,
-    CONNECT_TIMEOUT_MS,
     PATHS_MAX, //
 };
 
@@ -44,6 +37,26 @@ fn again(chunk: u16) -> Option<Place> {
         chunk,
         is_again: true,
     })
+}
+
+#[test]
+fn a_paused_request_shows_its_ticket_also_where_no_chunk_is_held() {
+    let mut q = quarantine(4);
+    let ticket = q.lost(1, 0);
+    assert!(!ticket.is_paused(0) && !q.is_any_paused(0));
+    let paused = q.pause(ticket, 3000);
+    let other = q.lost(2, 0);
+    let other = q.pause(other, 1000);
+    q.connected(0);
+    for (now_ms, first, second) in [(0, true, true), (1000, true, false), (3000, false, false)] {
+        assert_eq!(paused.is_paused(now_ms), first);
+        assert_eq!(other.is_paused(now_ms), second);
+        assert_eq!((q.held(), q.is_any_paused(now_ms)), (0, first));
+    }
+    assert_eq!(q.take(1, Some(paused)), own(1));
+    let ticket = q.lost(3, 1);
+    let paused = q.pause(ticket, 9000);
+    assert_eq!(q.take(1, Some(paused)), again(3), "in its chunk, as before");
 }
 
 #[test]
@@ -276,12 +289,20 @@ impl World {
         true
     }
 
+    /// The chunk of a request; whether there is one was said before.
+    fn take(&mut self, tag: u16, ticket: Option<Ticket>) -> Option<Place> {
+        let may_take = self.q.may_take(tag, ticket);
+        let place = self.q.take(tag, ticket);
+        assert_eq!(place.is_some(), may_take);
+        place
+    }
+
     /// Does it, or says that it cannot be done now.
     fn step(&mut self, deed: Deed) -> bool {
         match deed {
             Deed::New { tag, path } => {
                 let free = self.in_flight[usize::from(tag)].is_none() && self.requests < 4;
-                let place = free.then(|| self.q.take(tag, None)).flatten();
+                let place = free.then(|| self.take(tag, None)).flatten();
                 let Some(place) = place else { return false };
                 assert!(!place.is_again);
                 self.requests += 1;
@@ -292,7 +313,7 @@ impl World {
                 let Some((ticket, request)) = self.waiting.filter(|_| free) else {
                     return false;
                 };
-                let Some(place) = self.q.take(tag, Some(ticket)) else {
+                let Some(place) = self.take(tag, Some(ticket)) else {
                     return false;
                 };
                 self.waiting = None;
@@ -389,105 +410,4 @@ proptest! {
         }
         prop_assert_eq!(world.q.held(), 0);
     }
-}
-
-/// Refuses each 10 ms from `from_ms` to `to_ms`.
-fn refuse(shortage: &mut Shortage, from_ms: u64, to_ms: u64) {
-    for now_ms in (from_ms..=to_ms).step_by(10) {
-        shortage.refused(now_ms);
-    }
-}
-
-#[test]
-fn a_shortage_of_ten_seconds_is_too_long_and_then_one_of_fifteen() {
-    let mut s = Shortage::NONE;
-    let setting = FastIoFail::DEFAULT;
-    assert!(!s.is_too_long(setting, 0), "nothing is short");
-    refuse(&mut s, 0, 9_990);
-    assert!(!s.is_too_long(setting, 3));
-    s.refused(10_000);
-    assert!(s.is_too_long(setting, 3));
-    assert!(!s.is_too_long(setting, 3), "once");
-    refuse(&mut s, 11_000, 25_990);
-    assert!(!s.is_too_long(setting, 3));
-    s.refused(26_000);
-    assert!(s.is_too_long(setting, 3));
-    for _ in 0..20 {
-        refuse(&mut s, 100_000, 740_000);
-        assert!(s.is_too_long(setting, 3), "at most 640 s");
-    }
-    s.end();
-    refuse(&mut s, 0, 10_000);
-    assert!(s.is_too_long(setting, 3));
-}
-
-#[test]
-fn three_tries_fall_into_the_shortest_wait_and_outlast_a_half_made_path() {
-    let mut s = Shortage::NONE;
-    let mut tries = Vec::new();
-    for now_ms in (0..60_000).step_by(10) {
-        s.refused(now_ms);
-        if s.is_too_long(FastIoFail::DEFAULT, 0) {
-            tries.push(now_ms);
-        }
-    }
-    assert_eq!(tries.len(), 3);
-    assert!(tries[2] - tries[0] > u64::from(CONNECT_TIMEOUT_MS));
-}
-
-#[test]
-fn what_is_not_asked_for_any_more_is_not_short() {
-    let mut s = Shortage::NONE;
-    s.refused(0);
-    assert!(!s.is_too_long(FastIoFail::Off, 0), "it does not ask again");
-    s.refused(60_000);
-    assert!(!s.is_too_long(FastIoFail::Off, 0), "another one");
-    refuse(&mut s, 60_000, 70_000);
-    assert!(s.is_too_long(FastIoFail::Off, 0));
-}
-
-#[test]
-fn requests_in_flight_are_not_made_to_fail() {
-    for (setting, in_flight, leaves) in [
-        (FastIoFail::After(0), 1, false),
-        (FastIoFail::After(10), 1, false),
-        (FastIoFail::After(0), 0, true),
-        (FastIoFail::After(11), 1, true),
-        (FastIoFail::Off, 1, true),
-    ] {
-        let mut s = Shortage::NONE;
-        refuse(&mut s, 0, 10_000);
-        assert_eq!(s.is_too_long(setting, in_flight), leaves, "{setting}");
-    }
-}
-
-#[test]
-fn what_waits_does_not_fail_because_the_session_is_begun_anew() {
-    for (setting, away) in [
-        (FastIoFail::After(0), FastIoFail::After(10)),
-        (FastIoFail::DEFAULT, FastIoFail::DEFAULT),
-        (FastIoFail::Off, FastIoFail::Off),
-    ] {
-        assert_eq!(outage_setting(setting, true), away);
-        assert_eq!(outage_setting(setting, false), setting);
-    }
-}
-
-#[test]
-fn no_path_comes_back_before_one_that_was_being_connected_has_left_the_server() {
-    assert!(away_ms(false) < away_ms(true));
-    let still_there_ms = away_ms(true) - away_ms(false);
-    assert!(still_there_ms >= ONE_PATH_ANSWER_MS);
-    // Nor does IO fail before: the outage lasts longer.
-    let FastIoFail::After(s) = outage_setting(FastIoFail::After(0), true) else {
-        panic!("no limit");
-    };
-    assert!(s * 1000 > away_ms(true) + 2000);
-}
-
-#[test]
-fn a_request_waits_for_its_chunk_for_a_minute_at_least() {
-    assert_eq!(wait_limit_ms(None), None);
-    assert_eq!(wait_limit_ms(Some(0)), Some(60_000));
-    assert_eq!(wait_limit_ms(Some(600_000)), Some(600_000));
 }

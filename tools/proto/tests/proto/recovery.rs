@@ -354,7 +354,9 @@ fn only_a_path_that_the_client_ends_waits_for_the_disconnects_of_its_peer() {
         for turn in turns {
             assert!(driver.take(*turn));
         }
-        let timeout_ms = driver.recovery.peer_disconnect_ms();
+        let timeout_ms = driver.recovery.peer_disconnect_ms(false);
+        // A server that knows the fence message is asked instead.
+        assert_eq!(driver.recovery.peer_disconnect_ms(true), 0);
         assert_eq!(timeout_ms != 0, waits, "{turns:?}");
     }
 }
@@ -372,7 +374,7 @@ fn a_new_life_does_not_wait_because_of_the_last_one() {
     ] {
         assert!(driver.take(turn), "{turn:?}");
     }
-    assert_eq!(driver.recovery.peer_disconnect_ms(), 0);
+    assert_eq!(driver.recovery.peer_disconnect_ms(false), 0);
 }
 
 #[test]

@@ -14,6 +14,7 @@ fn what_a_user_can_change_is_said_and_the_rest_is_left_to_the_errno() {
         (Errno::EROFS, "access_mode=ro"),
         (Errno::EACCES, "access_mode=ro"),
         (Errno::EBUSY, "for itself"),
+        (Errno::EAGAIN, "again in half a minute"),
         (Errno::ENOTBLK, "block device"),
     ] {
         let text = cure(errno);

@@ -3,12 +3,15 @@
 //! The sidecar: what is on the device, and the decisions. The order of its writes is tested by the
 //! model of crashes in `tools/pi-sidecar`.
 
+mod claim;
 mod damage;
 mod format;
 mod growth;
 mod order;
 mod patrol;
 mod record;
+mod replay;
+mod rest;
 mod sets;
 
 use proto::sidecar::{
@@ -86,7 +89,15 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
             old,
             new
         }));
-        builder.finish(Head { sequence, tail: 5 }, &seal, &Any);
+        builder.finish(
+            Head {
+                sequence,
+                tail: 5,
+                flushed: 0,
+            },
+            &seal,
+            &Any,
+        );
         block[..160].to_vec()
     };
     let none = vec![0; 160];

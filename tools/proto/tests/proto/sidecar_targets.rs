@@ -81,7 +81,7 @@ fn replay_any(bytes: &[u8]) {
             assert!(layout.data(block).is_some());
             Some(block)
         });
-        scrub.check(&home, &seal, Some, |_, _| {});
+        scrub.check(&home, &seal, 0, Some, |_, _| {});
     }
     let settled = outcome.newest + outcome.older + outcome.torn + outcome.unreadable;
     assert!(list.is_empty() || settled != 0);

@@ -166,6 +166,7 @@ pub(crate) fn imm(bytes: &[u8]) {
             assert!(r.errno < 512 && r.msg_id < 1 << 19);
         }
         Imm::Heartbeat | Imm::HeartbeatAck => assert!(raw >> 28 >= 8),
+        Imm::Fence(_) | Imm::Fenced(_) => assert_eq!(imm.encode(), raw),
     }
 }
 

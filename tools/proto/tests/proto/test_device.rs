@@ -420,6 +420,7 @@ fn rules_that_are_over_make_room() {
 fn a_fault_of_a_queue_pair_lasts_until_it_is_forgotten() {
     let mut faults = Faults::default();
     faults.add("fault=no_flush qp=17").unwrap();
+    faults.add("fault=hold_receives qp=19").unwrap();
     faults
         .add("fault=refuse_error_state errno=5 qp=18")
         .unwrap();
@@ -433,7 +434,9 @@ fn a_fault_of_a_queue_pair_lasts_until_it_is_forgotten() {
         );
         assert_eq!(faults.ask(Place::Execution, 17, Kind::Write, 0), None);
     }
-    assert_eq!((faults.done(), faults.to_come()), (0, 2));
+    assert_eq!(faults.lasting(Place::Poll, 19), Some(Fault::HoldReceives));
+    assert_eq!(faults.lasting(Place::Poll, 17), None);
+    assert_eq!((faults.done(), faults.to_come()), (0, 3));
     faults.clear();
     assert_eq!(faults.lasting(Place::Flush, 17), None);
     // A rule for work requests does not last.

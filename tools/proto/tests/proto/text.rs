@@ -145,7 +145,6 @@ fn statistics_are_shown_as_the_c_driver_shows_them() {
     };
     assert_eq!(counts.to_string(), "1 4096 2 8192");
     assert_eq!(client.to_string(), "1 4096 2 8192 5 6");
-    assert_eq!(counts.plus(counts).to_string(), "2 8192 4 16384");
     let (successful, failed) = (3, 1);
     assert_eq!(Reconnects { successful, failed }.to_string(), "3 1");
     assert_eq!(Latency(Some(12)).to_string(), "12 ns");

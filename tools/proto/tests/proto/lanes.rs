@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: GPL-2.0
+
+use proto::rnbd::lanes::{
+    is_free,
+    is_same,
+    OF_SESSION_MAX, //
+};
+
+/// Threads of a work queue that names no other number.
+const THREADS: u32 = 1024;
+
+#[test]
+fn sessions_with_many_silent_devices_leave_threads_for_the_others() {
+    // CAST: a few.
+    let wanted = 64 * OF_SESSION_MAX as u32;
+    let taken = (0..wanted).take_while(|in_use| is_free(*in_use)).count();
+    assert!(
+        taken >= 4 * OF_SESSION_MAX,
+        "one client leaves some for others"
+    );
+    assert!(taken + 512 < THREADS as usize, "512 sessions have one each");
+}
+
+#[test]
+fn names_of_one_device_are_told_from_those_of_another() {
+    for same in ["./a/b", "a/./b", "a//b", "/a/b", "a/b/.", "././/a/b/"] {
+        assert!(is_same(b"a/b", same.as_bytes()), "{same}");
+    }
+    for other in [
+        "", ".", "a", "b", "ab", "a/b/c", ".a/b", "a/.b", "a/..", "a/b.",
+    ] {
+        assert!(!is_same(b"a/b", other.as_bytes()), "{other}");
+        assert!(!is_same(other.as_bytes(), b"a/b"), "{other}");
+    }
+    assert!(is_same(b"a/..", b"./a/.."), "the server refuses it");
+}
