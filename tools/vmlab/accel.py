@@ -34,7 +34,7 @@ def _probe(image: Image) -> bool:
         except MachineGone:
             return False
         finally:
-            machine.kill()
+            machine.power_off()
             shutil.rmtree(folder, ignore_errors=True)
 
 

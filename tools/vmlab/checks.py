@@ -16,14 +16,22 @@ class Failed(AssertionError):
     """An expectation that did not hold; the text is the report."""
 
 
+class NotInTime(Failed):
+    """A wait has ended without what it was for."""
+
+
 class TooSlow(Failed):
-    """A limit of the product was missed. Where others used the host's processors the test runs once more when they do
-    not (worker.py)."""
+    """A limit of the product was missed, and nothing but time. The test runs once more, when nothing else uses the
+    host's processors (worker.py), unless nothing did."""
 
 
 class ByChance(Failed):
     """What the protocol or the machine leaves to chance has come about, as the documents say it may, and what the test
     is about could not be seen. The test runs once more, at once."""
+
+
+class WrongData(Failed):
+    """Other bytes than were written, or an order that none may see. Nothing excuses that."""
 
 
 class Skip(Exception):
@@ -82,5 +90,5 @@ def until(deed: Callable[[], T], seconds: float, what: str, pause: float = 0.2) 
         if value:
             return value
         if is_over:
-            raise Failed(f"not within {seconds:g} s: {what}")
+            raise NotInTime(f"not within {seconds:g} s: {what}")
         time.sleep(pause)

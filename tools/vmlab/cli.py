@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 
-from vmlab import demo, demo_gfarm, experiment, prepare, runner, shell
+from vmlab import budgets, demo, demo_gfarm, experiment, prepare, runner, shell
 from vmlab.assets import AssetError
 from vmlab.channel import MachineGone
 
@@ -33,7 +33,10 @@ def main() -> int:
     shell.add_arguments(shell_parser)
     shell_parser.set_defaults(run=shell.run)
     prepare_parser = commands.add_parser("prepare", help="make the guests' image and save the usual machines")
+    prepare.add_arguments(prepare_parser)
     prepare_parser.set_defaults(run=prepare.run)
+    budgets_parser = commands.add_parser("budgets", help="what the kept complete runs have used, for budgets.py")
+    budgets_parser.set_defaults(run=budgets.run)
     options = parser.parse_args()
     try:
         status: int = options.run(options)

@@ -203,7 +203,7 @@ def complaint(command: str) -> str:
 def chosen_tests(command: str) -> list[str]:
     """The patterns by which a command chooses tests."""
     words = shlex.split(command)
-    if words[:2] == ["make", "mutants"]:
+    if words[:2] in (["make", "mutants"], ["make", "rules"]):
         return []       # its ONLY names files
     only = next((word.removeprefix("ONLY=").split() for word in words if word.startswith("ONLY=")), [])
     return only + [word for before, word in pairwise(words) if before == "--only"] + [

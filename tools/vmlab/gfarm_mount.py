@@ -69,17 +69,17 @@ def serving(machine: Machine) -> list[str]:
     """The gfsds that the machine has connections with."""
     rows = [line.split() for line in machine.read("/proc/net/tcp").splitlines()[1:]]
     remote = {row[2] for row in rows if row[3] == "01"}
-    return [name for name in GFSDS if _in_hex(ADDRESSES[name], GFSD_PORT) in remote]
+    return [name for name in GFSDS if in_hex(ADDRESSES[name], GFSD_PORT) in remote]
 
 
 def connections(machine: Machine) -> int:
     """How many connections with gfsds there are."""
-    remote = {_in_hex(ADDRESSES[name], GFSD_PORT) for name in GFSDS}
+    remote = {in_hex(ADDRESSES[name], GFSD_PORT) for name in GFSDS}
     rows = [line.split() for line in machine.read("/proc/net/tcp").splitlines()[1:]]
     return sum(row[2] in remote and row[3] == "01" for row in rows)
 
 
-def _in_hex(address: str, port: int) -> str:
+def in_hex(address: str, port: int) -> str:
     """As /proc/net/tcp has it."""
     return "".join(f"{int(part):02X}" for part in reversed(address.split("."))) + f":{port:04X}"
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -36,6 +37,14 @@ class Node(Mount):
     def address(self) -> str:
         """Its own line of ibaddr."""
         return self.machine.read(f"{self.folder}/ibaddr").splitlines()[0]
+
+    def content(self, servers: Gfarm, name: str) -> tuple[str, str, str]:
+        """Tells the content of a file: its number, its generation, and when it was written, in nanoseconds."""
+        said = servers.run(f"gfstat /{name}")
+        found = re.search(r"Inode: *(\d+) *Gen: *(\d+)", said)
+        assert found, said
+        time = self.machine.run(f"stat -c %.9Y {self.at}/{name}").strip().replace(".", "")
+        return found[1], found[2], time
 
     def peers(self) -> dict[str, str]:
         """How each peer is, by its line without that."""

@@ -23,11 +23,17 @@ class Job:
     name: str
     title: str
     cold: bool
+    arguments: tuple[str, ...] = ()
+
+    @property
+    def reads(self) -> bool:
+        """Whether it counts bytes, not files."""
+        return self.name in ("read", "calls", "map")
 
     @property
     def unit(self) -> str:
         """Of its rate."""
-        return "MB/s" if self.name == "read" else "files/s"
+        return "MB/s" if self.reads else "files/s"
 
 
 COLD_READ = Job("read", "sequential read, cold", True)
@@ -35,6 +41,13 @@ WARM_READ = Job("read", "sequential read, in the page cache", False)
 COLD_STAT = Job("stat", "attributes of small files, cold", True)
 COLD_SCAN = Job("scan", "attributes and contents of small files, cold", True)
 WARM_SCAN = Job("scan", "attributes and contents of small files, in the page cache", False)
+
+
+def by_calls(what: str, call: int) -> Job:
+    """Files read by calls of so many KiB, cold; 0: mapped."""
+    if not call:
+        return Job("map", f"{what}, mapped, cold", True)
+    return Job("calls", f"{what} by calls of {call} KiB, cold", True, (str(call << 10),))
 
 
 @dataclass(frozen=True)
@@ -77,12 +90,17 @@ def make(gfarm: Gfarm, folder: str, count: int) -> None:
     run(gfarm, "make", folder, str(count))
 
 
+def fill(gfarm: Gfarm, folder: str, count: int, size: int) -> None:
+    """Files of random bytes in a folder of gfarm2fs."""
+    run(gfarm, "fill", folder, str(count), str(size))
+
+
 def rate(gfarm: Gfarm, job: Job, path: str) -> float:
     """Runs a job once: MB/s or files/s."""
     if job.cold:
         gfarm.machine.write("/proc/sys/vm/drop_caches", "3")
-    done, seconds = run(gfarm, job.name, path)
-    return done / seconds / (1e6 if job.name == "read" else 1)
+    done, seconds = run(gfarm, job.name, path, *job.arguments)
+    return done / seconds / (1e6 if job.reads else 1)
 
 
 def compare(gfarm: Gfarm, pair: Pair, job: Job, name: str, turns: int) -> Figure:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from vmlab.assets import TOOLS, cache_dir
-from vmlab.checks import Failed, until
+from vmlab.checks import Failed, WrongData, until
 from vmlab.machine import Job, Machine
 
 SOURCES = TOOLS / "history" / "src"
@@ -26,6 +26,7 @@ SOURCES = TOOLS / "history" / "src"
 FLAGS = ("--edition", "2021", "-C", "opt-level=2", "-C", "panic=abort", "-C", "strip=symbols")
 IN_GUEST = "/run/history"
 FILL_SECONDS = 60.0
+REQUEST_FAILED = "error"    # the kind of fault that is none of the data
 _numbers = itertools.count(1)
 
 
@@ -118,6 +119,8 @@ class History:
     def clean(self, seconds: float | None = None) -> Result:
         """The same, but anything that is wrong is a failure of the test."""
         result = self.wait(seconds)
+        if set(result.figures.get("kinds", [])) - {REQUEST_FAILED}:
+            raise WrongData(f"the history is not clean ({result.code}): {result.complaint}")
         if result.code or not result.figures:
             raise Failed(f"the history is not clean ({result.code}): {result.complaint}")
         return result

@@ -6,7 +6,8 @@ import signal
 import traceback
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -14,8 +15,9 @@ from vmlab import loaded, oracle, replay, rxe, stack
 from vmlab.channel import MachineGone
 from vmlab.checks import Failed
 from vmlab.image import canonical
+from vmlab.kernel_log import KernelLog
 from vmlab.lab import Lab, Spec
-from vmlab.machine import CommandFailed, Machine, is_lost_timer
+from vmlab.machine import CommandFailed, Machine
 from vmlab.needs import Needs
 from vmlab.patience import scaled
 from vmlab.phases import phase
@@ -63,6 +65,14 @@ def reason(why: BaseException, verbose: bool = False) -> str:
     return text
 
 
+@dataclass(frozen=True)
+class Judgement:
+    """After a test: what is `wrong` in the lab, in words, and what its machines have to say about a failure."""
+
+    wrong: list[str]
+    evidence: list[str] = field(default_factory=list)
+
+
 class Keeper:
     """Holds at most one lab, the one that the latest test used."""
 
@@ -72,15 +82,21 @@ class Keeper:
         self._spec: Spec | None = None
         self._preempt = DEFAULT_PREEMPTION
         self._baselines: list[oracle.Baseline] = []
-        self._marks: list[int] = []
-        self._reboots: dict[str, int] = {}      # by machine, before the test
+        self._logs: dict[str, KernelLog] = {}   # by machine
+        self.logs_to: Path | None = None    # where to keep the logs of the next test, also if it passes
         self._cpu_of_dropped = 0.0
+        self._wakes: list[float] = []
 
     @property
     def cpu_seconds(self) -> float:
         """Processor time that the machines of all labs so far have used on the host."""
         living = self._lab.machines if self._lab else []
         return self._cpu_of_dropped + sum(machine.cpu_seconds() for machine in living)
+
+    def take_wakes(self) -> list[float]:
+        """Seconds of processors that it took to wake each machine of one processor, since the last call."""
+        wakes, self._wakes = self._wakes, []
+        return wakes
 
     @property
     def lab(self) -> Lab | None:
@@ -109,10 +125,13 @@ class Keeper:
         modules.shared = needs.shares
         try:
             self._set_preemption(needs.preempt or DEFAULT_PREEMPTION)
-            self._marks = self._each(self._lab.machines, Machine.log_mark)
+            wrong = [text for texts in self._each(list(self._logs.values()), KernelLog.begin) for text in texts]
         except MachineGone as why:
             raise Failed("\n".join([f"before this test: {why}", *self._last_words(self._lab)])) from None
-        self._reboots = {machine.name: machine.reboots for machine in self._lab.machines}
+        if wrong:
+            raise Failed("before this test:\n" + "\n".join(wrong))
+        for log in self._logs.values():
+            log.is_judged = not needs.complaints
         return self._lab
 
     def _boot(self, spec: Spec) -> None:
@@ -121,9 +140,16 @@ class Keeper:
             self._preempt = DEFAULT_PREEMPTION
             self._lab.modules = self._modules
             seconds = self._lab.boot()
+            if self._lab.woken and spec.smp == 1:
+                self._wakes += [round(machine.cpu_seconds(), 2) for machine in self._lab.machines]
             replay.program()
             under_test = [canonical(module.stem) for name in spec.sets for module in self._lab.assets.module_set(name)]
             self._baselines = self._each(self._lab.machines, lambda machine: oracle.Baseline.take(machine, under_test))
+            marks = self._each(self._lab.machines, Machine.log_mark)
+            self._logs = {machine.name: KernelLog(machine, mark)
+                          for machine, mark in zip(self._lab.machines, marks, strict=True)}
+            for machine in self._lab.machines:
+                machine.before_kill = self._before_kill
             print(f"# booted {spec.title} ({self._lab.accel}) in {seconds:.1f} s", flush=True)
 
     def _set_preemption(self, kind: str) -> None:
@@ -142,17 +168,31 @@ class Keeper:
 
     # -- after a test --------------------------------------------------------------------------------------
 
-    def finish(self, needs: Needs, failed: bool) -> list[str]:
-        """Cleans up and asks the oracle; what is wrong, in words, with what the machines say about it."""
+    def _before_kill(self, machine: Machine) -> None:
+        """A test is about to let the power of a machine fail, and with it the machine's log."""
+        self._logs[machine.name].end_boot()
+
+    def finish(self, needs: Needs, failed: bool) -> Judgement:
+        """Cleans up and asks the oracle."""
         assert self._lab is not None
         with phase("clean-up"):
             wrong = self._clean_up(self._lab.take_cleanups())
         with phase("examine"):
             wrong += self._examine(self._lab, needs)
             wrong += self._measure_stacks(self._lab)
-        if wrong or failed:
-            wrong += self._evidence(self._lab)
-        return wrong
+        if wrong or failed or self.logs_to:
+            self._keep_logs(self.logs_to or self._lab.folder)
+        return Judgement(wrong, self._evidence(self._lab) if wrong or failed else [])
+
+    def _keep_logs(self, folder: Path) -> None:
+        """Writes what the machines have said in this test to a folder."""
+        folder.mkdir(parents=True, exist_ok=True)
+        for log in self._logs.values():
+            try:
+                with Deadline(CLEANUP_SECONDS):
+                    log.keep(folder)
+            except Exception as why:    # a machine that does not answer has a console still
+                print(f"# the log of {log.machine.name} is not kept: {why}", flush=True)
 
     @staticmethod
     def _clean_up(deeds: list[tuple[Callable[..., Any], tuple[Any, ...]]]) -> list[str]:
@@ -169,30 +209,31 @@ class Keeper:
     def _examine(self, lab: Lab, needs: Needs) -> list[str]:
         """The questions to every machine that lives, to all at once."""
         wrong = [f"{machine.name}: the machine died" for machine in lab.machines
-                 if not machine.alive and not needs.disruptive]
-        living = [(baseline, mark) for baseline, mark in zip(self._baselines, self._marks, strict=True)
-                  if baseline.machine.alive]
+                 if not machine.alive and not machine.was_killed]
+        wrong += [text for log in self._logs.values() for text in log.take_wrong()]
+        living = [baseline for baseline in self._baselines if baseline.machine.alive]
         findings = self._ask(lab, needs, living)
-        restless = [pair for pair, found in zip(living, findings, strict=True) if not found.at_rest]
+        restless = [baseline for baseline, found in zip(living, findings, strict=True) if not found.at_rest]
         if restless:
             wrong += [text for found in findings if found.at_rest for text in found.wrong]
-            wrong += self.unload([baseline.machine for baseline, _mark in restless])
+            wrong += self._unload(restless)
             findings = self._ask(lab, needs, restless)
+        for baseline, found in zip(restless or living, findings, strict=True):
+            self._logs[baseline.machine.name].judged_to(found.newest)
         return wrong + [text for found in findings for text in found.wrong]
 
-    def _ask(self, lab: Lab, needs: Needs, subjects: list[tuple[oracle.Baseline, int]]) -> list[oracle.Findings]:
-        """Has the oracle look at these machines, whose logs count from these marks."""
+    def _ask(self, lab: Lab, needs: Needs, subjects: list[oracle.Baseline]) -> list[oracle.Findings]:
+        """Has the oracle look at these machines, and at what of their logs it has not seen."""
         modules = loaded.of(lab)
 
-        def ask(baseline: oracle.Baseline, mark: int) -> oracle.Findings:
-            # Booted again by the test: its whole log is the test's.
-            rebooted = baseline.machine.reboots != self._reboots.get(baseline.machine.name, 0)
-            after = oracle.NO_LOG if needs.complaints else -1 if rebooted else mark
+        def ask(baseline: oracle.Baseline) -> oracle.Findings:
+            log = self._logs[baseline.machine.name]
             idle = modules.idle(baseline.machine) if needs.shares else None
-            return oracle.examine(baseline, after, idle, modules.witnesses(baseline.machine))
+            return oracle.examine(baseline, log.judged if log.is_judged else oracle.NO_LOG, idle,
+                                  modules.witnesses(baseline.machine))
         try:
             with Deadline(CLEANUP_SECONDS):
-                return self._each(subjects, lambda pair: ask(*pair))
+                return self._each(subjects, ask)
         except Exception as why:    # a machine that cannot be asked is not clean
             return [oracle.Findings([reason(why)], True)] * len(subjects)
 
@@ -211,12 +252,9 @@ class Keeper:
                 wrong.append(f"{machine.name}: {depth.wrong}")
         return wrong
 
-    def unload(self, machines: list[Machine] | None = None) -> list[str]:
-        """Unloads the modules under test of these machines, or of all; what is wrong then, in words."""
-        if self._lab is None:
-            return []
-        living = [baseline for baseline in self._baselines
-                  if baseline.machine.alive and (machines is None or baseline.machine in machines)]
+    def _unload(self, living: list[oracle.Baseline]) -> list[str]:
+        """Unloads the modules under test of these machines; what is wrong then, in words."""
+        assert self._lab is not None
         with phase("unload"):
             try:
                 with Deadline(CLEANUP_SECONDS):
@@ -228,24 +266,28 @@ class Keeper:
         return wrong
 
     def end_sharing(self) -> list[str]:
-        """Unloads all that tests have shared, the disks behind it too, and ends what else they share; what is wrong
-        then, in words."""
-        wrong = self.unload()
-        wrong += self._clean_up(self._lab.take_shared_cleanups()) if self._lab else []
-        for machine in self._lab.machines if self._lab else []:
+        """Unloads all that tests have shared, the disks behind it too, ends what else they share, and has the oracle
+        look at what the machines have said meanwhile; what is wrong then, in words."""
+        if self._lab is None:
+            return []
+        wrong = self._unload([baseline for baseline in self._baselines if baseline.machine.alive])
+        wrong += self._clean_up(self._lab.take_shared_cleanups())
+        for machine in self._lab.machines:
             if machine.alive and (result := machine.try_run("[ ! -e /sys/module/brd ] || rmmod brd")).code:
                 wrong.append(f"{machine.name}: the ram disks are still in use: {result.out.strip()}")
-        return wrong
+        try:
+            with Deadline(CLEANUP_SECONDS):
+                logs = [log for log in self._logs.values() if log.machine.alive]
+                return wrong + [text for texts in self._each(logs, KernelLog.listen) for text in texts]
+        except Exception as why:    # a machine that cannot be asked is not clean
+            return [*wrong, reason(why)]
 
     def rxe_gave_up(self) -> bool:
         """Whether rxe has ended a queue pair by itself in this test, as it does where the host stops a machine for so
         long that packets are repeated (Documentation/failover.md, "With rxe")."""
-        if self._lab is None:
-            return False
         try:
             with Deadline(CLEANUP_SECONDS):
-                return any(machine.log_matches(RXE_GAVE_UP, mark)
-                           for machine, mark in zip(self._lab.machines, self._marks, strict=True) if machine.alive)
+                return any(RXE_GAVE_UP in text for log in self._logs.values() for text in log.lines())
         except Exception:       # a machine that cannot be asked
             return False
 
@@ -261,23 +303,18 @@ class Keeper:
 
     def emulation_broke(self) -> bool:
         """Whether a machine has died or stood still in this test by what only happens under emulation."""
-        if self._lab is None:
-            return False
-        if any(machine.died_of_emulation for machine in self._lab.machines):
-            return True
         try:
             with Deadline(CLEANUP_SECONDS):
-                return any(is_lost_timer("\n".join(text for _sequence, text in machine.kernel_log(mark)))
-                           for machine, mark in zip(self._lab.machines, self._marks, strict=True) if machine.alive)
+                return any(log.shows_broken_emulation for log in self._logs.values())
         except Exception:       # a machine that cannot be asked
             return False
 
     def _evidence(self, lab: Lab) -> list[str]:
         """What the machines have to say about a failure."""
         lines = [f"logs: {lab.folder}"]
-        for machine, mark in zip(lab.machines, self._marks, strict=True):
+        for machine in lab.machines:
             try:
-                log = [text for _sequence, text in machine.kernel_log(mark)]
+                log = self._logs[machine.name].lines()
                 lines += [f"kernel log of {machine.name}:", *(f"  {text}" for text in log[-LOG_LINES:])]
                 lines += [f"  {text}" for text in machine.blocked()[:STACK_LINES]]
             except Exception:   # no agent: the console is what is left
@@ -305,4 +342,4 @@ class Keeper:
             self._lab.close()
             if not keep_logs:
                 self._lab.forget()
-            self._lab = None
+            self._lab, self._logs = None, {}

@@ -79,6 +79,7 @@ class Lab:
         else:
             accelerator, extra = accel.choose(self.image, spec.accel), ()
         self.accel = accelerator
+        self.woken = False      # all machines, when they were powered on last
         self.folder = unique_folder(run_base())
         self.machines: list[Machine] = []
         self._cleanups: list[tuple[Callable[..., Any], tuple[Any, ...]]] = []
@@ -164,7 +165,7 @@ class Lab:
                 print(f"# boot {attempt} of {BOOT_TRIES} failed: {why}", flush=True)
                 for machine in machines:
                     print(f"# console of {machine.name}:\n{machine.console_tail(8)}", flush=True)
-                    machine.kill()
+                    machine.power_off()
         raise MachineGone(f"no lab after {BOOT_TRIES} boots, see {self.folder}")
 
     def _try_power_on(self, machines: list[Machine]) -> None:
@@ -175,6 +176,7 @@ class Lab:
             self._await_wires(machine)
         for machine in machines:
             self._make_ready(machine, states[machine.name])
+        self.woken = all(state.woken for state in states.values())
         for machine in machines:
             machine.run("tar -C / -xf /dev/lab-modules", SETUP_SECONDS)
             for module in self.spec.extra_modules:
@@ -230,7 +232,7 @@ class Lab:
     def close(self) -> None:
         """Powers everything off. The folder stays for its console logs; `forget` removes it."""
         for machine in self.machines:
-            machine.kill()
+            machine.power_off()
 
     def forget(self) -> None:
         """Removes the lab's folder."""

@@ -26,9 +26,12 @@ TICKS = "tsc_early_khz"     # tells the rate of the time stamp counter
 LAST_WORDS_LINES = 200
 # A breakpoint that the kernel put at a place of its own text to change it, and whose handler does not know the place
 # any more. In text of a module the line ends with the module's name.
-INT3_OOPS = re.compile(r"Oops: int3.*?RIP: 0010:([^\n]*)", re.S)
+INT3_OOPS = re.compile(r"Oops: int3(.*?)RIP: 0010:([^\n]*)", re.S)
+# Letters of a kernel that has complained before: it died, or has seen a bad page, a warning, a lockup.
+TAINTED = re.compile(r"Tainted: [A-Z ]*[BDLW]")
 # RCU's report of a processor that has done nothing for a minute, made by that processor itself: it was in the idle
 # task, halted, and is so where the report interrupts it.
+STALL = re.compile(r"(?=rcu: INFO: \w+ (?:self-)?detected stall)")
 SLEPT = re.compile(r"self-detected stall on CPU(?:(?!Comm: ).)*Comm: swapper/\d(?:(?!RIP: ).)*"
                    r"RIP: 0010:pv_native_safe_halt", re.S)
 # norandmaps: an emulator keeps translated code by its address. With the same addresses in every process bash
@@ -145,15 +148,18 @@ def _die_with_parent() -> None:
 
 def is_patching_oops(console: str) -> bool:
     """Whether the kernel ended in the middle of a change of its own text: where QEMU emulates several processors with
-    a thread each, one may run half of it (the same as in `keeper`, which changes the preemption of machines)."""
+    a thread each, one may run half of it (the same as in `keeper`, which changes the preemption of machines). A kernel
+    that had complained of something else before is not excused."""
     oops = INT3_OOPS.search(console)
-    return oops is not None and not oops[1].rstrip().endswith("]")
+    return oops is not None and not oops[2].rstrip().endswith("]") and not TAINTED.search(oops[1])
 
 
 def is_lost_timer(log: str) -> bool:
     """Whether a processor was halted for a minute although its timer was set: QEMU has lost the interrupt. A processor
-    that the kernel keeps busy, or whose interrupts it has switched off, is not in the idle task's halt."""
-    return SLEPT.search(log) is not None
+    that the kernel keeps busy, or whose interrupts it has switched off, is not in the idle task's halt. Each report of
+    a stall in the log has to be of that kind."""
+    reports = STALL.split(log)[1:]
+    return bool(reports) and all(map(SLEPT.search, reports))
 
 
 class Machine:
@@ -165,6 +171,8 @@ class Machine:
         self._qemu: subprocess.Popen[bytes] | None = None
         self._boots = 0
         self.reboots = 0        # by a test; the boot watchdog's own tries do not count
+        self.was_killed = False     # by a test, and not started since
+        self.before_kill: Callable[[Machine], None] | None = None   # has the log judged
         self.was_unplugged = False      # an end of a wire was pulled out of it since it was made
         self.channel: Channel
         folder.mkdir(parents=True, exist_ok=True)
@@ -185,6 +193,7 @@ class Machine:
         """Powers on and returns; `wait_ready` follows. `memory` are arguments of QEMU for where the memory is, and what
         is in it (snapshot.py). Main thread only."""
         self._boots += 1
+        self.was_killed = False
         self.channel = Channel(self.name, f"{self.folder}/port")
         Path(f"{self.folder}/qmp").unlink(missing_ok=True)
         with open(self.folder / "qemu.log", "ab") as log:
@@ -243,7 +252,14 @@ class Machine:
         self.channel.ask("wake", entropy=entropy).wait(scaled(WAKE_SECONDS))
 
     def kill(self) -> None:
-        """Power failure."""
+        """Power failure, by a test. What the kernel has said until then is judged first."""
+        if self._qemu is not None and self.before_kill is not None:
+            self.before_kill(self)
+        self.was_killed = True
+        self.power_off()
+
+    def power_off(self) -> None:
+        """The same, by the harness: nothing is asked."""
         if self._qemu is not None:
             self._qemu.kill()
             self._qemu.wait()
@@ -348,14 +364,17 @@ class Machine:
                     return
 
     def kernel_log(self, after: int = -1) -> list[tuple[int, str]]:
-        """Kernel log records after a sequence number, oldest first, but for records (replay.py)."""
-        lines = self.channel.ask("kmsg", after=after).wait(scaled(60))["lines"]
-        return [(sequence, text) for sequence, _level, text in lines if not replay.is_record(text)]
+        """Lines of the kernel log after a sequence number, oldest first, but for records (replay.py)."""
+        return [(sequence, text) for sequence, text in self.whole_log(after) if not replay.is_record(text)]
 
     def records(self, after: int = -1) -> list[str]:
         """The records (replay.py) in the kernel log after a sequence number, oldest first."""
+        return [text for _sequence, text in self.whole_log(after) if replay.is_record(text)]
+
+    def whole_log(self, after: int = -1) -> list[tuple[int, str]]:
+        """Both."""
         lines = self.channel.ask("kmsg", after=after).wait(scaled(60))["lines"]
-        return [text for _sequence, _level, text in lines if replay.is_record(text)]
+        return [(sequence, text) for sequence, _level, text in lines]
 
     def log_mark(self) -> int:
         """The sequence number of the newest kernel log record."""

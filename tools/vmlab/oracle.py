@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0
 """Questions to every machine after every test, unasked for.
 
-1. Did the kernel complain since the test began?
+1. Did the kernel complain since the oracle last looked? No line is left out: it looks after each test, after each
+   unload, before each test and before a machine loses its power (kernel_log.py).
 2. Are the RDMA resources back, and is no session and no device left in sysfs? While modules stay loaded for the next
    test that means: as many as when they had just been loaded.
-3. Have the drivers done what their state machines have decided? (replay.py)
+3. Have the drivers done what their state machines have decided? (replay.py) Asked whenever the log is looked at.
 4. Do our modules unload, and are the RDMA resources back where they were after boot? Asked when a group of tests
    ends, and after each test that loads modules for itself.
 5. In a debug kernel, then too: does kmemleak report unreferenced memory?
@@ -17,7 +18,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from vmlab import replay
 from vmlab.channel import MachineGone
@@ -28,6 +29,9 @@ COMPLAINT = re.compile(
     r"WARN(ING)?\b|\bBUG\b|\bOops\b|refcount|Call Trace|hung task|blocked for more than|soft lockup|"
     r"rcu: INFO: .*(detected|stall)|general protection fault|KASAN|UBSAN|list_(add|del) corruption|"
     r"[Kk]ernel panic|lockdep is turned off|scheduling while atomic|sleeping function called")
+# Of these, what a processor says that stood still because its timer's interrupt was lost (`machine.is_lost_timer`).
+STOOD_STILL = re.compile(r"kernel: .*(rcu: INFO: \w+ self-detected stall|Call Trace)")
+KERNEL = re.compile(r"^\w+: (kernel|replay): ")
 EXACT = ("pd", "qp", "cm_id", "mr", "ctx", "srq")
 SETTLE_SECONDS = 5.0        # objects are freed by RCU and work queues, a moment after rmmod
 
@@ -88,6 +92,43 @@ def _complaints(log: list[tuple[int, str]]) -> list[str]:
     return [text for _sequence, text in log if COMPLAINT.search(text)]
 
 
+def is_of_the_kernel(text: str) -> bool:
+    """Whether something that is wrong, in words, is a complaint of a kernel or a deed of a driver that was not decided;
+    but for the report of a processor that stood still."""
+    return KERNEL.search(text) is not None and STOOD_STILL.search(text) is None
+
+
+@dataclass(frozen=True)
+class Heard:
+    """Returns the complaints in a part of a kernel log, in words, and the sequence number of its newest line."""
+
+    wrong: list[str]
+    newest: int
+
+
+def _judge(log: list[tuple[int, str]], is_over: bool = True) -> list[str]:
+    """Returns the complaints in a part of a kernel log."""
+    wrong = [f"replay: {text}" for text in replay.judge((text for _sequence, text in log), is_over)[1]]
+    return wrong + [f"kernel: {text}" for text in _complaints(log)]
+
+
+def _newest(log: list[tuple[int, str]], after: int) -> int:
+    return log[-1][0] if log else after
+
+
+def listen(machine: Machine, after: int, is_over: bool = True) -> Heard:
+    """Judges a kernel log from a mark on. Unless it is over with what the drivers do, what was decided and is not done
+    yet is no fault. Raises MachineGone if the machine does not answer."""
+    deadline = time.monotonic() + scaled(SETTLE_SECONDS)
+    while True:
+        log = machine.whole_log(after)
+        wrong = _judge(log, is_over)
+        if not wrong or not is_over or time.monotonic() > deadline:
+            break
+        time.sleep(0.1)
+    return Heard([f"{machine.name}: {text}" for text in wrong], _newest(log, after))
+
+
 @dataclass(frozen=True)
 class Baseline:
     """One machine's RDMA resources, taken after boot and before any module under test (`under_test`, by name)."""
@@ -119,16 +160,17 @@ class Baseline:
 @dataclass(frozen=True)
 class Findings:
     """What is wrong in a machine after a test, in words; `at_rest`: all modules are loaded that are to stay loaded, or
-    none is."""
+    none is; `newest`: the sequence number of the newest line of the log that was judged."""
 
     wrong: list[str]
     at_rest: bool
+    newest: int = field(default=-1, compare=False)
 
 
 def examine(baseline: Baseline, mark: int, idle: Resources | None, loaded: Iterable[str] = ()) -> Findings:
-    """After each test: the kernel log since its beginning, and what is left. Modules of these names stay `loaded`, with
+    """After each test: the kernel log since a mark, and what is left. Modules of these names stay `loaded`, with
     as many objects as in `idle`; or none is to be loaded, and `idle` is None."""
-    machine = baseline.machine
+    machine, newest = baseline.machine, mark
     try:
         deadline = time.monotonic() + scaled(SETTLE_SECONDS)
         while True:
@@ -136,15 +178,14 @@ def examine(baseline: Baseline, mark: int, idle: Resources | None, loaded: Itera
             stays = idle is not None and set(loaded) <= set(state.modules)
             wrong = remains(state, idle) if stays and idle is not None else []
             # What has just been decided may not be done yet.
-            wrong += [f"replay: {text}" for text in replay.judge(text for _sequence, text in state.log)[1]]
+            wrong += _judge(state.log)
             if not wrong or time.monotonic() > deadline:
                 break
             time.sleep(0.1)
-        wrong += [f"kernel: {text}" for text in _complaints(state.log)]
-        at_rest = stays or baseline.is_idle(state)
+        newest, at_rest = _newest(state.log, mark), stays or baseline.is_idle(state)
     except MachineGone as why:
         wrong, at_rest = [str(why)], True
-    return Findings([f"{machine.name}: {text}" for text in wrong], at_rest)
+    return Findings([f"{machine.name}: {text}" for text in wrong], at_rest, newest)
 
 
 def unload(baseline: Baseline) -> list[str]:

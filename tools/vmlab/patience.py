@@ -47,11 +47,13 @@ class HostLoad:
         return max(0.0, self._used_seconds() - self._used - own_seconds) / passed
 
 
-def wait_until_quiet(seconds: float) -> None:
-    """Waits until others leave the host's processors alone, at most so long."""
+def wait_until_quiet(seconds: float) -> bool:
+    """Waits until others leave the host's processors alone, at most so long; whether they do. The lab of the caller has
+    nothing to do meanwhile."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         load = HostLoad()
         time.sleep(2)
         if load.share(0) < BUSY_SHARE:
-            return
+            return True
+    return False

@@ -12,6 +12,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
+from vmlab import tier
+
 
 @dataclass(frozen=True)
 class Planned:
@@ -28,6 +30,8 @@ class Planned:
     debug: bool
     late: bool
     preempt: str
+    tier: str
+    processors: int
 
 
 @dataclass
@@ -54,6 +58,11 @@ class Group:
         return self.key[3]
 
     @property
+    def light(self) -> bool:
+        """Whether its machines have one processor each."""
+        return self.tests[0].processors == 1
+
+    @property
     def unload(self) -> str:
         """The name of the test at the end of those that share modules, "" if there are none."""
         if not any(test.shares and not test.debug for test in self.tests):
@@ -64,6 +73,11 @@ class Group:
     def label(self, name: str) -> str:
         """The name under which a test is reported."""
         return f"{name}#{self.turn}" if self.turn else name
+
+    def tier(self, name: str) -> str:
+        """Of one of its tests; the unload counts for those of `core` if there are any."""
+        tiers = {test.name: test.tier for test in self.tests}
+        return tiers.get(name, tier.CORE if tier.CORE in tiers.values() else tier.ALL)
 
     @property
     def names(self) -> list[str]:
@@ -87,16 +101,30 @@ class Group:
         return told + [{"do": "tests", "names": [test.name]} for test in own]
 
 
+@dataclass(frozen=True)
+class Later:
+    """A test that runs again when all groups have ended; `logs` is where those of its first attempt are."""
+
+    group: Group
+    name: str
+    logs: str
+
+    def order(self) -> dict[str, object]:
+        """The order to the worker."""
+        return {"do": "again", "name": self.name, "logs": self.logs}
+
+
 def matches(name: str, patterns: Iterable[str]) -> bool:
     """Whether one of the patterns names the test: a file, or a shell pattern over the whole name."""
     wanted = [p.replace("/", ".").removesuffix(".py").rpartition("tests.")[2] for p in patterns]
     return any(name.partition(".")[0] == p or fnmatchcase(name, p) for p in wanted)
 
 
-def select(tests: Sequence[Planned], only: Sequence[str], without: Sequence[str]) -> list[Planned]:
-    """Those that are asked for and not left out; all that is asked for if there are no patterns."""
+def select(tests: Sequence[Planned], only: Sequence[str], without: Sequence[str],
+           tiers: Sequence[str] = tuple(tier.RUNS[tier.LONG])) -> list[Planned]:
+    """Those of the tiers that are asked for and not left out; all of them if there are no patterns."""
     return [test for test in tests
-            if (not only or matches(test.name, only)) and not matches(test.name, without)]
+            if test.tier in tiers and (not only or matches(test.name, only)) and not matches(test.name, without)]
 
 
 def groups(tests: Sequence[Planned], repeat: int = 1) -> list[Group]:

@@ -17,6 +17,7 @@ from kdir import cargo
 from vmlab.assets import TOOLS
 
 SWITCHES = "/sys/module/{rtrs_client,rtrs_server,rnbd_client}/parameters/trace"
+AT_ITS_END = re.compile(r"^\w+: \w+ [0-9a-f]{8}, at its end: ")
 RECORD = re.compile(r"(rtrs_client|rtrs_server|rnbd_client): \w+ [0-9a-f]{8} \d+ (step|did) ")
 
 # Has the loaded modules record; those of C cannot.
@@ -37,8 +38,9 @@ def is_record(text: str) -> bool:
     return RECORD.search(text) is not None
 
 
-def judge(log: Iterable[str]) -> tuple[str, list[str]]:
-    """How much was replayed, and where a record and the model disagree, in words."""
+def judge(log: Iterable[str], is_over: bool = True) -> tuple[str, list[str]]:
+    """Returns the number of steps replayed, and where a record and the model disagree, in words. Unless it `is_over`, a
+    record may end in the middle of something: the machine lost its power."""
     records = [text for text in log if is_record(text)]
     if not records:
         return "", []
@@ -46,4 +48,4 @@ def judge(log: Iterable[str]) -> tuple[str, list[str]]:
     *wrong, figures = said.stdout.splitlines() or [f"the replay ended with {said.returncode}: {said.stderr.strip()}"]
     if said.returncode and not wrong:
         wrong = [figures]
-    return figures, wrong
+    return figures, [text for text in wrong if is_over or not AT_ITS_END.match(text)]

@@ -6,6 +6,7 @@ What was planned and never reported has failed: a worker that dies costs its tes
 from __future__ import annotations
 
 import argparse
+import fcntl
 import json
 import os
 import queue
@@ -18,10 +19,13 @@ from types import FrameType
 from typing import Any, TextIO
 
 import pytools
-from vmlab import durations, plan, replay, tier
+from vmlab import budgets, durations, plan, progress, replay, telling, tier
 from vmlab.ktap import Report
+from vmlab.verdict import LATER, OK, SKIP
 
 DEATHS_MAX = 5
+# Tests of a run that may run a second time before the run has failed; as many for each repetition.
+AGAIN_MAX = 3
 # Lines of workers, each with its number.
 Heard = queue.SimpleQueue[tuple[int, dict[str, Any]]]
 
@@ -33,6 +37,7 @@ class Worker:
         self.number = number
         self.spec = ""
         self.waits = False      # it runs the groups that wait, and no other
+        self.light = False      # none whose machines have several processors
         self.todo: list[dict[str, object]] = []
         self.group: plan.Group | None = None
         self.doing: dict[str, object] = {}
@@ -83,8 +88,13 @@ class Runner:
         self.workers: dict[int, Worker] = {}
         self.deaths = 0
         self._left: list[plan.Group] = []
+        self._wanted = self._heavy = 0      # workers, and those of them that any group may go to
+        self._held = False
+        self._is_alone = True       # one lab runs, and no other beside it
+        self._later: list[plan.Later] = []
         self._report: Report | None = None
         self.times = durations.Durations()
+        self._progress = progress.Progress([], {}, 1)
         self.rates: dict[str, list[bool]] = {}
 
     def start(self) -> Worker:
@@ -105,6 +115,8 @@ class Runner:
     def run(self, groups: list[plan.Group], report: Report) -> None:
         """Runs all groups: first those that may have others beside them, then the timed ones."""
         self._report = report
+        self._progress = progress.Progress(groups, self.times.before, 1 if self._options.keep else self._options.labs)
+        report.note(self._progress.line())
         for timed in (False, True):
             self._left = [group for group in groups if group.timed == timed]
             wanted = min(len(self._left), 1 if timed or self._options.keep else self._options.labs)
@@ -112,18 +124,76 @@ class Runner:
                 report.note("timed tests, one lab")
                 self._thin_out()
             for worker in self.workers.values():
-                worker.waits = False
-            if wanted > 1 and len({group.waits for group in self._left}) > 1:
-                self.start().waits = True
-                wanted += 1
-            while len(self.workers) < wanted:
-                self.start()
-            for worker in list(self.workers.values()):
+                worker.waits = worker.light = False
+            waiting = [self._one()] if wanted > 1 and len({group.waits for group in self._left}) > 1 else []
+            for worker in waiting:
+                worker.waits = True
+            self._heavy = wanted + len(waiting)
+            light = min(self._options.light, sum(group.light and not group.waits for group in self._left) - 1)
+            self._wanted = self._heavy + (max(light, 0) if wanted > 1 else 0)
+            self._is_alone = self._wanted <= 1 and not self._held
+            self._go_on(waiting if self._held else self._all())
+        self._run_later(report)
+
+    def _go_on(self, idle: list[Worker]) -> None:
+        """Until nothing is left for any worker."""
+        for worker in idle:
+            self._feed(worker)
+        while self._held or any(worker.doing for worker in self.workers.values()):
+            try:
+                number, line = self.heard.get(timeout=progress.TOLD_SECONDS)
+            except queue.Empty:
+                self._tell()
+                continue
+            if "released" in line:
+                self._release()
+            elif number in self.workers:
+                self._hear(self.workers[number], line)
+            self._tell()
+
+    def _tell(self) -> None:
+        """Now and then what runs, and how far the run is."""
+        assert self._report is not None
+        if line := self._progress.due():
+            self._report.note(line)
+
+    def _run_later(self, report: Report) -> None:
+        """The second attempts of tests that were too slow beside other labs: in one lab, while nothing else runs."""
+        if not self._later:
+            return
+        report.note("tests that were too slow beside others, in one lab")
+        self._left, self._is_alone = [], True
+        self._thin_out()
+        for group in {id(later.group): later.group for later in self._later}.values():
+            worker = self._one()
+            worker.group, worker.spec = group, group.spec
+            worker.todo = [later.order() for later in self._later if later.group is group]
+            self._go_on([worker])
+
+    def hold(self, file: str) -> None:
+        """Until nobody has a lock on this file, only the lab of tests that wait runs: others use the processors."""
+        def listen() -> None:
+            with open(file, encoding="ascii") as lock:
+                fcntl.flock(lock, fcntl.LOCK_SH)
+            self.heard.put((-1, {"released": True}))
+        self._held = True
+        threading.Thread(target=listen, daemon=True).start()
+
+    def _release(self) -> None:
+        self._held = False
+        for worker in self._all():
+            if not worker.doing:
                 self._feed(worker)
-            while any(worker.doing for worker in self.workers.values()):
-                number, line = self.heard.get()
-                if number in self.workers:
-                    self._hear(self.workers[number], line)
+
+    def _one(self) -> Worker:
+        return next(iter(self.workers.values()), None) or self.start()
+
+    def _all(self) -> list[Worker]:
+        """As many workers as are wanted."""
+        while len(self.workers) < self._wanted:
+            worker = self.start()
+            worker.light = len(self.workers) > self._heavy
+        return list(self.workers.values())
 
     def _thin_out(self) -> None:
         """Leaves one worker, the one whose lab the timed tests want if there is one."""
@@ -135,21 +205,28 @@ class Runner:
     def _feed(self, worker: Worker) -> None:
         """The next order of its group, or the next group."""
         worker.doing = {}
+        self._progress.idle(worker.number)
         fit = self._fit(worker)
         if not worker.todo and fit:
             worker.group = plan.choose(fit, worker.spec, self.times.before)
             self._left.remove(worker.group)
             worker.spec, worker.todo = worker.group.spec, worker.group.orders()
         if worker.todo:
-            worker.tell(**worker.todo.pop(0))
+            order = worker.todo.pop(0)
+            names = order.get("names") or [order["name"]]
+            assert isinstance(names, list)
+            self._progress.begin(worker.number, str(names[0]))
+            worker.tell(**order, **({"alone": self._is_alone} if order["do"] == "tests" else {}))
 
     def _fit(self, worker: Worker) -> list[plan.Group]:
         """The groups that a worker may begin: for the others those that wait come last."""
         waiting = [group for group in self._left if group.waits]
-        return waiting if worker.waits else [group for group in self._left if not group.waits] or waiting
+        others = [group for group in self._left if not group.waits and (group.light or not worker.light)]
+        return waiting if worker.waits else others or ([] if worker.light else waiting)
 
     def _hear(self, worker: Worker, line: dict[str, Any]) -> None:
         if "name" in line and worker.group:
+            self._progress.idle(worker.number)
             self._result(worker.group, line)
         elif "idle" in line:
             self._feed(worker)
@@ -161,19 +238,30 @@ class Runner:
         label = group.label(line["name"])
         for text in line["said"].splitlines():
             self._report.note(text.removeprefix("# "))
-        if line["verdict"] == "ok":
+        if line["verdict"] != LATER:
+            self._progress.done(label)
+        if line["again"]:
+            self._report.again(label)
+        if line["verdict"] == LATER:
+            self._later.append(plan.Later(group, line["name"], line["logs"]))
+        elif line["verdict"] == OK:
             self._report.ok(label, line["seconds"])
-        elif line["verdict"] == "skip":
+        elif line["verdict"] == SKIP:
             self._report.skip(label, line["why"])
         else:
-            self._report.not_ok(label, line["seconds"], line["why"])
-        self.rates.setdefault(line["name"], []).append(line["verdict"] == "ok")
-        self.times.add(line["name"], group.key[0], line["seconds"], line["cpu"], line["phases"])
+            repeat = telling.command(label, self._options, line["said"])
+            self._report.not_ok(label, line["seconds"], line["why"], repeat)
+        if line["verdict"] != LATER:
+            self.rates.setdefault(line["name"], []).append(line["verdict"] == OK)
+            self.times.add(name=line["name"], file=group.key[0], tier=group.tier(line["name"]), seconds=line["seconds"],
+                           cpu=line["cpu"], phases=line["phases"])
+        self.times.wakes += line["wakes"]
 
     def _bury(self, worker: Worker) -> None:
         """A worker that died takes its test with it; another goes on with the rest."""
         assert self._report is not None
         del self.workers[worker.number]
+        self._progress.idle(worker.number)
         worker.close()
         self.deaths += 1
         if not worker.doing:
@@ -181,10 +269,14 @@ class Runner:
         names = worker.doing.get("names") or [worker.doing.get("name")]
         assert worker.group is not None and isinstance(names, list)
         for name in names:
-            self._report.not_ok(worker.group.label(str(name)), 0.0, f"the worker ended, {worker.process.returncode}")
+            label = worker.group.label(str(name))
+            self._progress.done(label)
+            self._report.not_ok(label, 0.0, f"the worker ended, {worker.process.returncode}",
+                                telling.command(label, self._options))
         if self.deaths <= DEATHS_MAX:
             heir = self.start()
-            heir.group, heir.todo, heir.spec, heir.waits = worker.group, worker.todo, worker.spec, worker.waits
+            heir.group, heir.todo, heir.spec = worker.group, worker.todo, worker.spec
+            heir.waits, heir.light = worker.waits, worker.light
             self._feed(heir)
 
     def interrupt(self) -> None:
@@ -207,6 +299,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("-l", "--list", action="store_true", help="print the names and what they show, run nothing")
     parser.add_argument("-j", "--labs", type=int, default=1, metavar="N",
                         help="labs side by side for tests that are not timed (default: %(default)s)")
+    parser.add_argument("--light", type=int, default=0, metavar="N",
+                        help="beside several labs, so many more for tests whose machines have one processor")
+    parser.add_argument("--tier", choices=tuple(tier.RUNS), default=tier.LONG,
+                        help="only tests of core, of core and all, or the rest of all (default: whatever is named)")
+    parser.add_argument("--hold", metavar="FILE", help="until nobody has a lock on FILE, run only tests that wait")
     parser.add_argument("--long", action="store_true", help="each test as long and as often as in make test-long")
     parser.add_argument("--modules", choices=("ours", "c"), default="ours",
                         help="which modules the tests of the product run against (default: %(default)s)")
@@ -224,7 +321,7 @@ def _listed(tests: list[plan.Planned]) -> str:
     for test in tests:
         how = "debug kernel or long run" if test.debug else "timed" if test.timed else "beside others"
         own = "" if test.shares else ", loads for itself"
-        lines.append(f"{test.name:62} {test.lab.partition(',')[0]}, {how}{own}\n    {test.title}")
+        lines.append(f"{test.name:62} {test.tier}, {test.lab.partition(',')[0]}, {how}{own}\n    {test.title}")
     return "\n".join(lines)
 
 
@@ -239,12 +336,15 @@ def run(options: argparse.Namespace) -> int:
     runner = Runner(options)
     try:
         tests, broken = runner.collect()
-        chosen = plan.select(tests, [*options.tests, *options.only], options.without)
+        chosen = plan.select(tests, [*options.tests, *options.only], options.without, tier.RUNS[options.tier])
         if options.list:
             print(_listed(chosen))
             return 1 if broken else 0
         # The workers ask for it in the examination after a test, whose time is limited.
         replay.program()
+        if options.hold:
+            runner.hold(options.hold)
+        chosen = durations.waiting(chosen)
         return _run(runner, options, plan.groups(chosen, options.repeat), broken)
     finally:
         runner.close()
@@ -253,11 +353,14 @@ def run(options: argparse.Namespace) -> int:
 def _run(runner: Runner, options: argparse.Namespace, groups: list[plan.Group], broken: dict[str, str]) -> int:
     signal.signal(signal.SIGTERM, _terminated)
     began = time.monotonic()
-    with Report([*broken, *(group.label(name) for group in groups for name in group.names)]) as report:
+    judged = budgets.names(options)
+    names = [group.label(name) for group in groups for name in group.names]
+    with Report([*broken, *names, *judged], again_max=AGAIN_MAX * options.repeat) as report:
         for name, why in broken.items():
             report.not_ok(name, 0.0, why)
         try:
             runner.run(groups, report)
+            budgets.judge(report, judged, runner.times)
         except KeyboardInterrupt:
             report.note("interrupted")
             runner.interrupt()

@@ -4,11 +4,15 @@
 pytest finds the tests, makes parameters and fixtures of them and carries them out; this plugin answers for the lab.
 Orders come as JSON lines on one pipe, results go as JSON lines on another:
 
-    {"do": "tests", "names": ["io.x", ...]}     -> {"name": "io.x", "verdict": "ok", ...} for each
+    {"do": "tests", "names": ["io.x", ...], "alone": true}      -> {"name": "io.x", "verdict": "ok", ...} for each
+    {"do": "again", "name": "io.x", "logs": "/tmp/..."}         -> the same, of a test whose first verdict was "later"
     {"do": "unload", "name": "io.unload...", "tests": [...]}  -> {"name": "io.unload...", ...}
     {"do": "drop"}                              the lab is not needed for a while
                                                 -> {"idle": true} after each order
 The first line of all is the plan: {"plan": [...]}.
+
+A test that failed runs a second time only if the failure itself was one of time or of chance, which the type of its
+exception says, or the emulation broke, and the lab has found nothing wrong (`Result.again`).
 """
 from __future__ import annotations
 
@@ -25,17 +29,19 @@ import pytest
 
 from vmlab import needs as declared
 from vmlab import shell, tier
-from vmlab.checks import ByChance, Failed, Skip, TooSlow
+from vmlab.checks import ByChance, NotInTime, Skip, TooSlow, WrongData
 from vmlab.keeper import Deadline, Keeper, reason
+from vmlab.kernel_log import are_consequences
 from vmlab.lab import Lab
 from vmlab.patience import BUSY_SHARE, HostLoad, is_debug_kernel, wait_until_quiet
 from vmlab.phases import BODY, CLOCK, phase
+from vmlab.verdict import AGAIN, CHANCE, EMULATION, LATER, NOT_OK, OK, SKIP, TIME
 
 TESTS = Path(__file__).resolve().parent / "tests"
 WITHOUT = ("terminal", "cacheprovider", "unittest", "doctest", "junitxml", "faulthandler")
 ARGUMENTS = [*(word for name in WITHOUT for word in ("-p", f"no:{name}")), "-c", os.devnull,
              "--rootdir", str(TESTS.parents[1]), "--capture=fd", "--import-mode=prepend",
-             "-o", "python_files=*.py", "-o", "python_functions=test_*", "-o", "python_classes="]
+             "-o", "markers=tier", "-o", "python_files=*.py", "-o", "python_functions=test_*", "-o", "python_classes="]
 KEEPER = pytest.StashKey[Keeper]()
 QUIET_SECONDS = 120.0   # for which a test that was too slow on a busy host waits, before it runs again
 
@@ -54,6 +60,13 @@ def title_of(item: pytest.Function) -> str:
     return str(title or item.function.__doc__ or "").strip().partition("\n")[0]
 
 
+def tier_of(item: pytest.Function) -> str:
+    """The test's tier; a case of a table may have its own: `marks=pytest.mark.tier(tier.ALL)`."""
+    mark = item.get_closest_marker("tier")
+    chosen: str = mark.args[0] if mark else declared.of(item.function).tier
+    return chosen
+
+
 @pytest.fixture
 def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
     """The lab that the test declares with `@needs`, judged when the test has ended."""
@@ -61,9 +74,9 @@ def lab(request: pytest.FixtureRequest) -> Iterator[Lab]:
     wanted = declared.of(request.function)
     result: Result = request.node.stash[RESULT]
     yield keeper.prepare(wanted)
-    wrong = keeper.finish(wanted, bool(result.wrong))
-    if wrong:
-        raise Failed("\n".join(wrong))
+    judgement = keeper.finish(wanted, bool(result.wrong))
+    result.found += judgement.wrong
+    result.evidence += judgement.evidence
 
 
 @pytest.fixture
@@ -83,25 +96,42 @@ class Result:
 
     def __init__(self, keeper: Keeper) -> None:
         self._keeper, self._cpu = keeper, keeper.cpu_seconds
-        self.wrong: list[str] = []
+        self.failed: list[str] = []     # in the set-up or in the body
+        self.found: list[str] = []      # by the lab
+        self.evidence: list[str] = []   # what the machines say about it
         self.skipped = ""
         self.said = ""
-        self.is_of_the_host = False
-        self.is_by_chance = False
+        self.excuse = ""                # of the failure: TIME, CHANCE, EMULATION, or none
+        self.logs = ""                  # where the machines' logs are
+        self.first = ""                 # the excuse of the first attempt, in the second one
         self.began = time.monotonic()
         self._load = HostLoad()
 
     @property
+    def wrong(self) -> list[str]:
+        """All of it, in words; nothing if the test has passed."""
+        return [*self.failed, *self.found]
+
+    @property
+    def again(self) -> str:
+        """Why the test may run once more; "" if its failure is final, as it is whenever the lab has found something
+        that does not come of the emulation that broke."""
+        is_excused = are_consequences(self.found) if self.excuse == EMULATION else not self.found
+        return self.excuse if self.wrong and is_excused else ""
+
+    @property
     def busy_share(self) -> float:
-        """The share of the host's processors that others have used meanwhile."""
+        """The share of the host's processors that others have used meanwhile, other labs as well."""
         return self._load.share(self._keeper.cpu_seconds - self._cpu)
 
-    def line(self, name: str) -> dict[str, Any]:
+    def line(self, name: str, verdict: str = "") -> dict[str, Any]:
         """For the runner."""
-        verdict = "not ok" if self.wrong else "skip" if self.skipped else "ok"
-        return {"name": name, "verdict": verdict, "why": "\n".join(self.wrong) or self.skipped, "said": self.said,
+        verdict = verdict or (NOT_OK if self.wrong else SKIP if self.skipped else OK)
+        return {"name": name, "verdict": verdict, "why": "\n".join([*self.wrong, *self.evidence]) or self.skipped,
+                "said": self.said, "again": self.first, "logs": self.logs,
                 "seconds": round(time.monotonic() - self.began, 3),
-                "cpu": round(max(0.0, self._keeper.cpu_seconds - self._cpu), 2), "phases": CLOCK.take()}
+                "cpu": round(max(0.0, self._keeper.cpu_seconds - self._cpu), 2), "phases": CLOCK.take(),
+                "wakes": self._keeper.take_wakes()}
 
 
 RESULT = pytest.StashKey[Result]()
@@ -139,11 +169,16 @@ class Plugin:
             name, wanted = name_of(item), declared.of(item.function)
             if name in self._items:
                 self._broken[name] = "there are two tests of this name"
+            if not title_of(item):
+                self._broken[name] = "its documentation does not say what it shows"
+            if tier_of(item) not in tier.RUNS[tier.LONG]:
+                self._broken[name] = f"there is no tier {tier_of(item)}"
             self._items[name] = item
             plan.append({"name": name, "title": title_of(item), "file": item.path.stem, "lab": wanted.spec.title,
                          "spec": repr(wanted.spec), "shares": wanted.shares, "timed": wanted.timed,
                          "waits": wanted.waits, "debug": wanted.debug or (wanted.unproven and not tier.is_long()),
-                         "late": wanted.disruptive or wanted.fresh, "preempt": wanted.preempt})
+                         "late": wanted.disruptive or wanted.fresh, "preempt": wanted.preempt,
+                         "tier": tier_of(item), "processors": wanted.spec.smp})
         self._say(plan=plan, broken=self._broken)
 
     # -- running them --------------------------------------------------------------------------------------
@@ -154,7 +189,9 @@ class Plugin:
             order = json.loads(line)
             if order["do"] == "tests":
                 for name in order["names"]:
-                    self._run(self._items[name])
+                    self._run(self._items[name], order.get("alone", True))
+            elif order["do"] == "again":
+                self._run_later(self._items[order["name"]], order["logs"])
             elif order["do"] == "unload":
                 self._unload(order["name"], order["tests"])
             else:
@@ -162,23 +199,50 @@ class Plugin:
             self._say(idle=True)
         return True
 
-    def _run(self, item: pytest.Item) -> None:
-        """Runs a test, and once more if the host was busy and that may be why it failed, or by a known chance."""
-        result, before = self._attempt(item), ""
-        busy = result.busy_share
-        if result.is_by_chance:
-            before = f"{result.said}# by a chance that is documented; again: {result.wrong[0]}\n"
-            result = self._attempt(item)
-        elif result.is_of_the_host and busy > self._options.get("busy_share", BUSY_SHARE):
-            before = (f"{result.said}# others used {busy:.0%} of the processors; again when the host is quiet: "
-                      f"{result.wrong[0]}\n")
-            wait_until_quiet(self._options.get("quiet_seconds", QUIET_SECONDS))
-            result = self._attempt(item)
-        result.said = before + result.said
-        if not self._options.get("quiet"):
-            self._say(**result.line(name_of(item)))
+    def _run(self, item: pytest.Item, alone: bool) -> None:
+        """Runs a test, and once more if it may; later if it was too slow beside other labs."""
+        result, name = self._attempt(item), name_of(item)
+        if result.again == TIME and not alone:
+            result.said += f"# {result.again}, again when the other labs have ended: {result.wrong[0]}\n"
+            self._say(**result.line(name, LATER))
+            return
+        if result.again == TIME:
+            busy = result.busy_share
+            if busy <= self._options.get("busy_share", BUSY_SHARE):
+                result.excuse = ""
+            else:
+                result.said += f"# others used {busy:.0%} of the processors\n"
+        if result.again:
+            result = self._second(item, result)
+        self._say(**result.line(name))
 
-    def _attempt(self, item: pytest.Item) -> Result:
+    def _second(self, item: pytest.Item, first: Result) -> Result:
+        """The second attempt, whose verdict counts; what the first one has said and found is told."""
+        if first.again == TIME:
+            self._await_quiet()
+        second = self._attempt(item, Path(first.logs) / AGAIN if first.logs else None)
+        second.first = first.again
+        second.said = (f"{first.said}# {first.again}, again: {'; '.join(first.wrong)}\n{second.said}"
+                       f"# logs of both attempts: {first.logs}, {first.logs}/{AGAIN}\n")
+        return second
+
+    def _run_later(self, item: pytest.Item, logs: str) -> None:
+        """The second attempt of a test that was too slow beside other labs, which have ended; and an unload."""
+        self._await_quiet()
+        result = self._attempt(item, Path(logs) / AGAIN if logs else None)
+        result.first = TIME
+        result.found += self.keeper.end_sharing()
+        if result.found:
+            self.keeper.drop(keep_logs=True)
+        result.said += f"# logs of both attempts: {logs}, {logs}/{AGAIN}\n"
+        self._say(**result.line(name_of(item)))
+
+    def _await_quiet(self) -> None:
+        seconds = self._options.get("quiet_seconds", QUIET_SECONDS)
+        if not wait_until_quiet(seconds):
+            print(f"# the host was not quiet within {seconds:g} s", flush=True)
+
+    def _attempt(self, item: pytest.Item, logs_to: Path | None = None) -> Result:
         # The tests of one file know what they do to their wires; those of the next expect sound ones.
         if item.path.stem != self._file and self.keeper.was_unplugged:
             self.keeper.drop()
@@ -186,7 +250,9 @@ class Plugin:
         result = item.stash[RESULT] = Result(self.keeper)
         CLOCK.take()
         del item._report_sections[:]    # pytest adds to them when a test is repeated
+        self.keeper.logs_to = logs_to
         item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
+        self.keeper.logs_to = None
         return result
 
     @pytest.hookimpl(wrapper=True)
@@ -212,11 +278,13 @@ class Plugin:
         try:
             return (yield)
         except Exception as why:
-            result.wrong.append(reason(why, self._options["verbose"]))
+            result.found.append(reason(why, self._options["verbose"]))
             raise
         finally:
-            if result.wrong and self.keeper.emulation_broke():
-                result.is_by_chance = True
+            if result.found and not result.failed and self.keeper.emulation_broke():
+                result.excuse = EMULATION
+            if result.wrong and self.keeper.lab is not None:
+                result.logs = str(self.keeper.lab.folder)
             if result.wrong and self._options["keep"] and self.keeper.lab is not None:
                 self._converse(item.config, self.keeper.lab, result)
             if result.wrong or declared.of(getattr(item, "function", None)).disruptive:
@@ -228,10 +296,24 @@ class Plugin:
             if isinstance(call.excinfo.value, Skip):
                 item.stash[RESULT].skipped = str(call.excinfo.value)
             else:
-                item.stash[RESULT].wrong.append(reason(call.excinfo.value, self._options["verbose"]))
-                item.stash[RESULT].is_of_the_host = isinstance(call.excinfo.value, TooSlow) or self.keeper.rxe_gave_up()
-                item.stash[RESULT].is_by_chance = (isinstance(call.excinfo.value, ByChance)
-                                                   or self.keeper.emulation_broke() or self.keeper.rxe_is_dead())
+                result = item.stash[RESULT]
+                result.failed.append(reason(call.excinfo.value, self._options["verbose"]))
+                result.excuse = self._excuse(call.excinfo.value, declared.of(getattr(item, "function", None)))
+
+    def _excuse(self, why: BaseException, needs: declared.Needs) -> str:
+        """Returns what excuses this failure of a test, as far as its type says; "" if nothing does. A machine of the
+        emulation that broke excuses all but wrong data; rxe only a wait, in a test that declares it."""
+        if isinstance(why, WrongData):
+            return ""
+        if self.keeper.emulation_broke():
+            return EMULATION
+        if isinstance(why, TooSlow):
+            return TIME
+        if isinstance(why, ByChance):
+            return CHANCE
+        if needs.rxe_may_die and isinstance(why, NotInTime):
+            return CHANCE if self.keeper.rxe_is_dead() else TIME if self.keeper.rxe_gave_up() else ""
+        return ""
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """The teardown's report is the last one, and has all that was printed."""
@@ -252,22 +334,20 @@ class Plugin:
         """Unloads what the group has used; if that shows a leak, finds the tests that make it."""
         result = Result(self.keeper)
         CLOCK.take()
-        result.wrong = self.keeper.end_sharing()
-        if result.wrong:
+        result.found = self.keeper.end_sharing()
+        if result.found:
             self.keeper.drop(keep_logs=True)
-            result.wrong.append(self._bisect(tests))
+            result.found.append(self._bisect(tests))
         self._say(**result.line(name))
 
     def _bisect(self, tests: list[str]) -> str:
         """Each test of the group alone, in machines of its own, with an unload after it."""
-        self._options["quiet"] = True
         guilty = []
         for name in tests:
-            self._run(self._items[name])
+            self._attempt(self._items[name])
             if wrong := self.keeper.end_sharing():
                 guilty.append(f"after {name} alone:\n" + "\n".join(wrong))
             self.keeper.drop()
-        self._options["quiet"] = False
         return "\n".join(guilty) or "after no test of the group alone"
 
 

@@ -322,7 +322,7 @@ def access_mode_that_does_not_exist(c: Client, device: int) -> None:
 
 
 @attack(0)
-def a_hundred_thousand_random_messages(c: Client, device: int) -> int:
+def random_messages(c: Client, device: int) -> int:
     """Random and mutated block messages in valid envelopes: each is answered, and the server stays intact."""
     seed, count = int(os.environ.get("SEED") or 1), int(os.environ.get("MESSAGES") or 100_000)
     sent, answered, refused = c.barrage(count, seed)
@@ -333,7 +333,7 @@ def a_hundred_thousand_random_messages(c: Client, device: int) -> int:
 
 
 @attack(0)
-def forty_random_envelopes(c: Client, device: int) -> int:
+def random_envelopes(c: Client, device: int) -> int:
     """Sessions that are each ended by a random head at a random place of a chunk."""
     chance = random.Random(2)
     for turn in range(int(os.environ.get("ENVELOPES") or 40)):

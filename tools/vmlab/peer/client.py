@@ -48,6 +48,8 @@ class Client:
         self.ends: list[Endpoint] = []
         self.chunks: list[tuple[int, int]] = []
         self.depth = self.chunk_size = self.new_keys = 0
+        # Whether it says that it knows the fence message, and its number in those of others.
+        self.fences, self.number = False, 0
         # Where the next message of an end begins in its send memory.
         self.sent: dict[int, int] = {}
         self.tail = b""
@@ -55,7 +57,7 @@ class Client:
     def another_path(self, address: str, peer: ScriptedPeer | None = None) -> Client:
         """A further path of the same session, not connected yet."""
         path = Client(peer or self.peer, address, self.name, self.count)
-        path.group = self.group
+        path.group, path.fences = self.group, self.fences
         return path
 
     def anew(self, peer: ScriptedPeer | None = None, attempt: int | None = None) -> Client:
@@ -69,7 +71,8 @@ class Client:
     def connect_one(self, cid: int, **lies: object) -> Event:
         """Connects one connection; returns the event that answered."""
         end = self.peer.open(self.address, PORT)
-        fields: dict[str, Any] = {"cid": cid, "connections": self.count, "reconnect": self.attempt} | lies
+        fields: dict[str, Any] = {"cid": cid, "connections": self.count, "reconnect": self.attempt,
+                                  "fences": self.fences} | lies
         private = fields.pop("private", None) or m.connect_request(self.uuid, self.group, **fields)
         size = 16384 if cid == 0 else RECEIVE_SIZE
         end.receive(RECEIVE, size, 16 if cid == 0 else RECEIVES)
@@ -79,6 +82,7 @@ class Client:
             answer = m.parse_connect_response(event.private)
             self.depth, self.new_keys = answer["depth"], answer["flags"] & 2
             self.chunk_size = answer["io_size"] + answer["head_size"]
+            self.number, _session = m.parse_life(event.private)
         return event
 
     def info(self, data: bytes | None = None, timeout_ms: int = 10_000) -> None:
@@ -126,6 +130,13 @@ class Client:
 
     def answer(self, chunk: int, timeout_ms: int = 10_000) -> int:
         """Waits for the response to a chunk's request; returns its errno and stores a new key, and what is behind."""
+        request, error = self.any_answer(timeout_ms)
+        if request != chunk:
+            raise AssertionError(f"answer for request {request}, asked {chunk}")
+        return error
+
+    def any_answer(self, timeout_ms: int = 10_000) -> tuple[int, int]:
+        """Waits for a response; returns its chunk and errno, and stores a new key, and what is behind."""
         end = self.ends[1]
         while True:
             got = self._receive(end, timeout_ms)
@@ -135,15 +146,13 @@ class Client:
             kind, error, request = m.split_response(got.imm)
             if kind in (m.IMM_HEARTBEAT, m.IMM_HEARTBEAT_ACK):
                 continue
-            if request != chunk:
-                raise AssertionError(f"answer for request {request}, asked {chunk}")
             if self.new_keys:
                 message = end.get(got.request, got.size)
                 kind, buffer, key = struct.unpack_from("<HHI", message)
                 self.tail = message[8:]
-                assert (kind, buffer) == (m.RKEY, chunk), (kind, buffer)
-                self.chunks[chunk] = (self.chunks[chunk][0], key)
-            return error
+                assert (kind, buffer) == (m.RKEY, request), (kind, buffer)
+                self.chunks[request] = (self.chunks[request][0], key)
+            return request, error
 
     # -- requests --------------------------------------------------------------------------------------
 
@@ -193,6 +202,21 @@ class Client:
                 end.receive(got.request, 8)
                 if got.has_imm and m.split_response(got.imm)[0] == m.IMM_HEARTBEAT:
                     self.raw(0, 0, b"", m.imm(m.IMM_HEARTBEAT_ACK, 0), end=0)
+
+    def fence(self, number: int, end: int = 0) -> None:
+        """Says that the path of this number was given up."""
+        self.raw(0, 0, b"", m.imm(m.IMM_FENCE, number), end=end)
+
+    def fenced(self, timeout_ms: int = 10_000) -> int:
+        """Waits for the answer to that; returns its number."""
+        end = self.ends[0]
+        while True:
+            got = self._receive(end, timeout_ms)
+            end.receive(got.request, 8)
+            kind, payload = got.imm >> 28, got.imm & 0xFFFFFFF
+            if got.has_imm and kind == m.IMM_FENCED:
+                return payload
+            assert kind in (m.IMM_HEARTBEAT, m.IMM_HEARTBEAT_ACK), f"immediate {got.imm:#x}"
 
     def read(self, chunk: int, size: int, user: bytes, head: bytes | None = None, flags: int = 0) -> None:
         """A READ of `size` bytes into the endpoint's reply memory."""

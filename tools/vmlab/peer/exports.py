@@ -46,14 +46,18 @@ def _force(path: str) -> bool:
 
 
 @case
-def a_thousand_refused_opens(address: str) -> None:
-    """Repeated OPENs of a device with another writer; each is answered with EPERM."""
+def refused_opens(address: str) -> None:
+    """Repeated OPENs of a device with another writer, and of one with a damaged sidecar; each is answered so."""
+    with open("/dev/ram1", "r+b") as disk:
+        disk.write(b"ferro-pi" + bytes(SECTOR - 8))
+    refusals = ((b"ram0", errno.EPERM), (b"ram1", errno.EUCLEAN))
     with ScriptedPeer() as one, ScriptedPeer() as two:
         Client(one, address, b"writer").open().map(b"ram0")
         beggar = Client(two, address, b"beggar").open()
         for turn in range(OPENS):
-            error, _device = _open(beggar, b"ram0")
-            assert error == errno.EPERM, f"OPEN {turn}: errno {error}"
+            name, why = refusals[turn % len(refusals)]
+            error, _device = _open(beggar, name)
+            assert error == why, f"OPEN {turn}: errno {error}"
 
 
 @case
@@ -91,6 +95,57 @@ def a_device_is_fenced_and_no_other(address: str) -> None:
             fencer.join()
     print(f"ram0 was forced away {forced[0]} times")
     assert forced[0], "the file was never there in time"
+
+
+def _send_close(client: Client, chunk: int, device: int) -> None:
+    client.write(chunk, b"", m.close_device(device))
+
+
+@case
+def a_number_is_closed_before_it_is_known(address: str) -> None:
+    """OPEN of four devices at a time, and CLOSE of their numbers meanwhile: every message succeeds."""
+    names = (b"ram0", b"ram1", b"ram2", b"ram3")
+    with ScriptedPeer() as one:
+        a = Client(one, address, b"early").open()
+        for turn in range(TURNS // 16):
+            answers: dict[int, int] = {}
+            for chunk, name in enumerate(names, 2):
+                a.read(chunk, 56, m.open_device(name, m.RO))
+                for number in range(len(names)):
+                    _send_close(a, 10 + 4 * chunk + number, number)
+            while len(answers) < 5 * len(names):
+                chunk, error = a.any_answer()
+                answers[chunk] = error
+            failed = {chunk: error for chunk, error in answers.items() if error}
+            assert not failed, f"turn {turn}: errno by chunk: {failed}"
+            for number in range(len(names)):
+                _send_close(a, 2, number)
+                assert a.answer(2) == 0, f"turn {turn}: CLOSE of {number}"
+
+
+@case
+def a_device_is_opened_while_its_last_user_closes_it(address: str) -> None:
+    """Two sessions open and close one device: the folder of the export comes and goes between them."""
+    failed: list[str] = []
+
+    def use(name: bytes) -> None:
+        with ScriptedPeer() as peer:
+            client = Client(peer, address, name).open()
+            for turn in range(TURNS // 4):
+                client.read(2, 56, m.open_device(b"ram0", m.RO))
+                error = client.answer(2)
+                if error:
+                    failed.append(f"turn {turn} of {name.decode()}: errno {errno.errorcode.get(error, error)}")
+                    return
+                _send_close(client, 3, int.from_bytes(client.reply(8)[4:8], "little"))
+                assert client.answer(3) == 0
+
+    users = [threading.Thread(target=use, args=(name,)) for name in (b"one", b"other")]
+    for user in users:
+        user.start()
+    for user in users:
+        user.join()
+    assert not failed, failed
 
 
 if __name__ == "__main__":

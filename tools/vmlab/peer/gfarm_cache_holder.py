@@ -3,9 +3,9 @@
 
     gfarm_cache_holder.py FOLDER KEY COPIES MODE
 
-FOLDER is that of the node below /proc. COPIES has the files, each named INUM-GEN. It names itself to who asks for an
-owner, and answers a holder's requests as the file MODE says, until that says `end`. Prints JSON: how often it was asked
-in each mode.
+FOLDER is that of the node below /proc. COPIES has the files, each named INUM-GEN-MTIME, the time in nanoseconds. It
+names itself to who asks for an owner, and answers a request to a holder as the file MODE says, until that says `end`.
+Prints JSON: how often it was asked in each mode, and the keys of the queue pairs that it was asked to send to.
 """
 from __future__ import annotations
 
@@ -38,21 +38,24 @@ class Holder(Liar):
 
     def __init__(self, folder: str, key: str, copies: Path) -> None:
         named = [(file, *map(int, file.name.split("-"))) for file in sorted(copies.iterdir())]
-        self.copies = {(inum, gen): file.read_bytes() for file, inum, gen in named}
-        file, inum, gen = named[0]
-        super().__init__(folder, key, inum, gen, str(file))
+        self.copies = {(inum, gen, *divmod(mtime_ns, 1_000_000_000)): file.read_bytes()
+                       for file, inum, gen, mtime_ns in named}
+        file, inum, gen, mtime_ns = named[0]
+        super().__init__(folder, key, inum, gen, mtime_ns, str(file))
         # The last request that was answered as it should be: its fragments, and where they went.
         self.before: tuple[tuple[bytes, int, int], list[Part], bytes] | None = None
         # The requests that it keeps, each since when, and when it has said so last.
         self._kept: dict[int, tuple[Request, float]] = {}
         self._said = 0.0
+        self.keys: list[int] = []
 
     def claim(self) -> None:
         """Tells the node, which may be the owner, that it has all pages."""
-        for (inum, gen), content in self.copies.items():
+        for (inum, gen, sec, nsec), content in self.copies.items():
             pages = (1 << -(-len(content) // PAGE)) - 1
-            self.ask(self.request.but(inum=inum, gen=gen, size=len(content), pages=pages))
-            self.send(self.sealed(wire.HAVE, wire.notice(inum, gen, 0, pages)))
+            asked = self.request.but(inum=inum, gen=gen, sec=sec, nsec=nsec, size=len(content), pages=pages)
+            self.ask(asked)
+            self.send(self.sealed(wire.HAVE, wire.notice(asked, 0, pages)))
 
     def fling(self, to: tuple[bytes, int, int], parts: list[Part]) -> None:
         """Sends fragments."""
@@ -62,7 +65,7 @@ class Holder(Liar):
     def hold(self, asked: Request, mode: str) -> None:
         """Answers as a holder, as the mode says."""
         to = self.node_at[0], asked.qpn, asked.qkey
-        right = fragments(asked, self.copies[asked.inum, asked.gen])
+        right = fragments(asked, self.copies[asked.inum, asked.gen, asked.sec, asked.nsec])
         wrong, tag = b"\xaa" * asked.fragment, asked.tag << 16
         foreign = [(None, wrong), ((asked.tag ^ 1) << 16, wrong), (tag | 0xffff, wrong), (tag | len(right), wrong),
                    (tag, wrong[1:]), (tag, b""), (tag, wrong + b"\0")] * 4
@@ -128,7 +131,9 @@ class Holder(Liar):
             self.asked.clear()
             self.poll(5)
             for asked in self.asked:
-                held[mode] += asked.role == wire.HOLDER
+                if asked.role == wire.HOLDER:
+                    held[mode] += 1
+                    self.keys.append(asked.qkey)
                 self.answer(asked, mode)
             self.keep()
         return held
@@ -139,7 +144,7 @@ def main() -> None:
     folder, key, copies, mode = sys.argv[1:]
     holder = Holder(folder, key, Path(copies))
     holder.join()
-    print(json.dumps(holder.serve(Path(mode))))
+    print(json.dumps({"asked": holder.serve(Path(mode)), "keys": holder.keys}))
 
 
 if __name__ == "__main__":

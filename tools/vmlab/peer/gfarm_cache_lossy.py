@@ -59,7 +59,7 @@ class Lossy(Liar):
 
     def handle(self, body: bytes) -> None:
         """Answers a request: as an owner by naming itself, as a holder by what the plan is for the first one."""
-        cookie, _inum, _gen, size, chunk, raw, _excluded, qpn, qkey, tag, length, role, *_ = wire.BODY.unpack(body)
+        cookie, *_content, size, chunk, raw, _excluded, qpn, qkey, tag, length, role, _, _, _ = wire.BODY.unpack(body)
         if role != wire.HOLDER:
             address = struct.pack("<16sHIIB", self.public.gid, 0, self.public.qpn, QKEY, 0)
             self.send(self.sealed(wire.REPLY, wire.ANSWER.pack(
@@ -100,7 +100,7 @@ class Lossy(Liar):
             pages = (1 << min(left, CHUNK_PAGES)) - 1
             left -= CHUNK_PAGES
             self.ask(self.request.but(role=wire.OWNER, chunk=chunk, pages=pages))
-            self.send(self.sealed(wire.HAVE, wire.notice(self.request.inum, self.request.gen, chunk, pages)))
+            self.send(self.sealed(wire.HAVE, wire.notice(self.request, chunk, pages)))
 
     def from_server(self) -> int:
         """How many bytes the node has had from file servers."""
@@ -118,8 +118,8 @@ def read(path: str, start: int, found: list[bytes]) -> None:
 
 def main() -> None:
     """Joins, and is asked."""
-    folder, key, inum, gen, name, path = sys.argv[1:]
-    holder = Lossy(folder, key, int(inum), int(gen), name)
+    folder, key, inum, gen, mtime_ns, name, path = sys.argv[1:]
+    holder = Lossy(folder, key, int(inum), int(gen), int(mtime_ns), name)
     holder.join()
     holder.claim()
     told: list[dict[str, object]] = []

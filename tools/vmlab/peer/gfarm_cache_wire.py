@@ -10,8 +10,8 @@ REQUEST, REPLY, HELLO, MEMBERS, HAVE = 1, 2, 3, 4, 5
 DATA, REDIRECT, FETCH, OTHER_OWNER, WAIT, BUSY, MISS, REFUSED = range(1, 9)
 OWNER, NAMED_OWNER, HOLDER = 0, 1, 2
 HEAD = struct.Struct("<4sHHQQQ")
-BODY = struct.Struct("<5Q32s32sIIHHBBH4s")
-NOTICE = struct.Struct("<3Q32s")
+BODY = struct.Struct("<3QqI2Q32s32sIIHHBBH4s")
+NOTICE = struct.Struct("<2QqIQ32s")
 ANSWER = struct.Struct("<QQ32s32sQ27sBHHHH")
 MASK = (1 << 64) - 1
 
@@ -59,7 +59,7 @@ class Head:
     to: int
     sequence: int
     magic: bytes = b"gfcc"
-    version: int = 1
+    version: int = 2
 
 
 def seal(head: Head, body: bytes, key: bytes) -> bytes:
@@ -83,6 +83,8 @@ class Request:
     cookie: int
     inum: int
     gen: int
+    sec: int
+    nsec: int
     size: int
     chunk: int = 0
     pages: int = 1
@@ -102,7 +104,8 @@ class Request:
 
     def body(self) -> bytes:
         """Its bytes."""
-        return BODY.pack(self.cookie, self.inum, self.gen, self.size, self.chunk, self.pages.to_bytes(32, "little"),
+        return BODY.pack(self.cookie, self.inum, self.gen, self.sec, self.nsec, self.size, self.chunk,
+                         self.pages.to_bytes(32, "little"),
                          struct.pack("<4Q", *self.excluded), self.qpn, self.qkey, self.tag, self.fragment, self.role,
                          self.flags, self.timeout, self.reasons)
 
@@ -110,7 +113,7 @@ class Request:
 def request(body: bytes) -> Request:
     """Reads the body of a request."""
     words = list(BODY.unpack(body))
-    words[5], words[6] = int.from_bytes(words[5], "little"), struct.unpack("<4Q", words[6])
+    words[7], words[8] = int.from_bytes(words[7], "little"), struct.unpack("<4Q", words[8])
     return Request(*words)
 
 
@@ -167,9 +170,9 @@ class Record:
                            self.incarnation)
 
 
-def notice(inum: int, gen: int, chunk: int, pages: int) -> bytes:
-    """The body of a notice that the sender has pages."""
-    return NOTICE.pack(inum, gen, chunk, pages.to_bytes(32, "little"))
+def notice(of: Request, chunk: int, pages: int) -> bytes:
+    """The body of a notice that the sender has pages of the content of a request."""
+    return NOTICE.pack(of.inum, of.gen, of.sec, of.nsec, chunk, pages.to_bytes(32, "little"))
 
 
 def gossip(nonce: int, sender: Record, others: tuple[Record, ...] = (), count: int | None = None,

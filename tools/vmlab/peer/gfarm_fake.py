@@ -123,6 +123,7 @@ class World:
         self._lock = threading.Lock()
         self._files: dict[int, Node] = {}
         self._last_fd, self._processes = 0, 0
+        self.most = 0           # the most descriptors that were open at a time
         self.gfmd = Server(self.script, GFMD, PORT, self._gfmd)
         self.gfsds = {name: Server(self.script, address, GFSD_PORT, lambda stream, name=name: self._gfsd(stream, name))
                       for name, address in GFSDS.items()}
@@ -131,6 +132,11 @@ class World:
     def processes(self) -> int:
         """How many gfmd was asked for: one by each connection."""
         return self._processes
+
+    @property
+    def descriptors(self) -> int:
+        """How many are open at gfmd."""
+        return len(self._files)
 
     def _login(self, stream: Stream, who: str) -> None:
         """The server's side of the authentication."""
@@ -171,7 +177,7 @@ class World:
 
     def _compound(self, stream: Stream) -> None:
         """Reads requests up to the end, and answers all of them at once: after an error none any more."""
-        node, at, kind = wire.ROOT, 0, "close"
+        node, at, kind, put = wire.ROOT, 0, "close", 0
         fields, failed = status(), False
         while True:
             command = stream.u32()
@@ -179,7 +185,11 @@ class World:
             if command == wire.OPEN_ROOT:
                 stream.u32()
             elif command == wire.PUT_FD:
-                node = self._files.get(stream.u32(), wire.ROOT)
+                put = stream.u32()
+                node = self._files.get(put, wire.ROOT)
+            elif command == wire.CLOSE_FD:
+                # Others are those of directories.
+                self._files.pop(put, None)
             elif command == wire.OPEN:
                 name = stream.text().decode(errors="replace")
                 stream.u32()
@@ -206,7 +216,7 @@ class World:
                 kind, more = "open", self._hosts()
             elif command == wire.GET_FD:
                 more = [("fd", u32(self._export(node)))]
-            elif command not in (wire.CLOSE_FD, wire.END):
+            elif command != wire.END:
                 raise EOFError
             if not failed:
                 fields += status(error) + ([] if error else more)
@@ -240,6 +250,7 @@ class World:
         with self._lock:
             self._last_fd += 1
             self._files[self._last_fd] = node
+            self.most = max(self.most, len(self._files))
             return self._last_fd
 
     # -- gfsd ------------------------------------------------------------------------------------------------

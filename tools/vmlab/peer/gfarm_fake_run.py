@@ -7,275 +7,22 @@ The key is in the environment variable KEY, and in the session's keyring.
 """
 from __future__ import annotations
 
-import json
 import os
 import random
-import re
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from errno import errorcode
 
 import gfarm_fake as fake
 import gfarm_fake_lies as lies
 import gfarm_fake_wire as wire
-from gfarm_fake_lies import GETS_OLD, Case
+from gfarm_fake_judge import AT, Judge, mounted
+from gfarm_fake_lies import Case
 
-AT = "/mnt/gfarm_fake"
-HOSTS = "hosts=" + "+".join(f"{name}/{address}" for name, address in fake.GFSDS.items())
-# The kernel prints so many lines of the module in so many seconds: no case may find that they are used up.
-LINES, WINDOW_SECONDS = 11, 5.3
-WORKS_SECONDS, LOG_SECONDS = 25.0, 3.0
-ENTRIES_MAX, DOTS = 1 << 28, 2
-GFSDS = tuple(fake.GFSDS)
 FILES_AT_ONCE, ROUNDS = 160, 40
-
-
-class Log:
-    """The kernel's log."""
-
-    def __init__(self) -> None:
-        self._file = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK)
-        self._times: list[float] = []
-        # Those of the test before may count still.
-        self.lines(time.clock_gettime(time.CLOCK_BOOTTIME) - WINDOW_SECONDS)
-
-    def lines(self, after: float = 0.0) -> list[str]:
-        """What the module has said since the last call, and after a time."""
-        found = []
-        while True:
-            try:
-                head, _, said = os.read(self._file, 8192).decode(errors="replace").partition(";")
-            except BlockingIOError:
-                self._times += [time.monotonic()] * len(found)
-                return found
-            except BrokenPipeError:
-                continue
-            priority, _sequence, microseconds = head.split(",")[:3]
-            if "gfarm" in said and int(priority) & 7 <= 4 and int(microseconds) / 1e6 >= after:
-                found.append(said.splitlines()[0])
-
-    def has_room(self) -> None:
-        """Waits until the kernel prints the next lines, too."""
-        while len(self._times) > LINES:
-            if self._times[0] < time.monotonic() - WINDOW_SECONDS:
-                del self._times[0]
-            else:
-                time.sleep(0.1)
-
-
-class User:
-    """What a user does in the mount; each time with a name that was not used before."""
-
-    def __init__(self, world: fake.World) -> None:
-        self._world = world
-        self._number = 0
-
-    def _path(self, letter: str) -> tuple[str, wire.Node]:
-        self._number += 1
-        name = f"{letter}{self._number}"
-        node = wire.find(name)
-        assert node
-        return f"{AT}/{name}", node
-
-    def path(self, letter: str) -> str:
-        """The path of an object of this kind."""
-        return self._path(letter)[0]
-
-    def does(self, what: str, letter: str = "f") -> str:
-        """Does something; answers the error's name, "" for a right result."""
-        try:
-            wrong: bool | None = {"stat": self._stat, "stat again": self._stat_again, "stat anew": self._stat_anew,
-                                  "list": self._list, "list the root": self._list_root, "list far": self._list_far,
-                                  "read": self._read, "bulk": self._bulk, "link": self._link,
-                                  "usage": self._usage}[what](letter)
-        except OSError as error:
-            return errorcode.get(error.errno or 0, str(error))
-        return "a wrong result" if wrong else ""
-
-    def _stat(self, letter: str) -> bool:
-        os.stat(self._path(letter)[0])
-        return False
-
-    def _stat_again(self, letter: str) -> bool:
-        path, _node = self._path(letter)
-        os.stat(path)
-        time.sleep(GETS_OLD)
-        os.stat(path)
-        return False
-
-    def _stat_anew(self, letter: str) -> bool:
-        self._world.gfmd.drop()
-        try:
-            return self._stat(letter)
-        except OSError:
-            # The time to wait for gfmd may be over already, after a loss shortly before. Then it begins again now.
-            if self._world.script.told:
-                raise
-            return self._stat(letter)
-
-    def _list(self, _letter: str) -> bool:
-        path, node = self._path("d")
-        return sorted(os.listdir(path)) != sorted(entry.name for entry in wire.entries_of(node)[2:])
-
-    @staticmethod
-    def _list_root(_letter: str) -> bool:
-        return sorted(os.listdir(AT)) != sorted(entry.name for entry in wire.entries_of(wire.ROOT)[2:])
-
-    def _list_far(self, _letter: str) -> bool:
-        folder = os.open(self._path("d")[0], os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.lseek(folder, ENTRIES_MAX - 5 + DOTS, os.SEEK_SET)
-            return bool(os.listdir(folder))
-        finally:
-            os.close(folder)
-
-    def _read(self, letter: str) -> bool:
-        path, node = self._path(letter)
-        with open(path, "rb", buffering=0) as file:
-            found = b""
-            while part := file.read(wire.READ_MAX):
-                found += part
-        return found != wire.content(node.inum, node.size)
-
-    def _bulk(self, _letter: str) -> bool:
-        path, node = self._path("b")
-        file = os.open(path, os.O_RDONLY | os.O_DIRECT)
-        try:
-            found = bytearray(node.size)
-            length = os.preadv(file, [found], 0)
-        finally:
-            os.close(file)
-        return length != node.size or found != wire.content(node.inum, node.size)
-
-    def _link(self, _letter: str) -> bool:
-        return os.readlink(self._path("l")[0]) != wire.TARGET.decode()
-
-    @staticmethod
-    def _usage(_letter: str) -> bool:
-        return os.statvfs(AT).f_bsize == 0
-
-
-def mount(options: str) -> str:
-    """Mounts the fake servers; answers what is said if that fails."""
-    os.makedirs(AT, exist_ok=True)
-    done = subprocess.run(["mount", "-i", "-t", "gfarm", f"{fake.GFMD}:{fake.PORT}", AT, "-o",
-                           f"username=root,{HOSTS},{options}"], capture_output=True, text=True, check=False)
-    return done.stdout + done.stderr + f"status {done.returncode}" if done.returncode else ""
-
-
-def unmount() -> None:
-    """A mount that is busy is an error."""
-    subprocess.run(["umount", AT], check=True)
-
-
-class Judge:
-    """Carries cases out, and says what is wrong."""
-
-    def __init__(self, world: fake.World) -> None:
-        self.world, self.user, self.log = world, User(world), Log()
-
-    def report(self, name: str, wrong: str, seconds: float, lines: list[str]) -> None:
-        """A line for the test."""
-        print(json.dumps({"name": name, "wrong": wrong, "seconds": round(seconds, 2), "lines": lines[:6]}), flush=True)
-
-    def works(self) -> str:
-        """Waits until names and files are right, as without lies; what is wrong if they never are."""
-        deadline = time.monotonic() + WORKS_SECONDS
-        while True:
-            found = {what: self.user.does(what, "h") for what in ("stat", "list", "read")}
-            if not any(found.values()):
-                return ""
-            if time.monotonic() > deadline:
-                return f"afterwards: {found}"
-            time.sleep(0.1)
-
-    def honest(self, name: str) -> None:
-        """Without lies everything works, or no lie needs to be told."""
-        wrong = self.works()
-        self.report(name, wrong, 0, self.log.lines())
-        if wrong:
-            sys.exit(f"{name}: {wrong}")
-
-    def said(self, words: str, lines: list[str]) -> bool:
-        """Whether the log has these words, or gets them soon; adds to `lines`."""
-        deadline = time.monotonic() + LOG_SECONDS
-        while not any(re.search(words, line) for line in lines):
-            if time.monotonic() > deadline:
-                return False
-            time.sleep(0.02)
-            lines += self.log.lines()
-        return True
-
-    def case(self, case: Case) -> None:
-        """One lie to a mount."""
-        if case.words:
-            self.log.has_room()
-        time.sleep(case.after)
-        self.log.lines()
-        who, what = case.spot.split(".")
-        servers = GFSDS if who == "gfsd" else (who,)
-        for server in servers:
-            if server != "gfmd" and what in ("methods", "method", "challenge", "verdict", "join"):
-                self.world.gfsds[server].drop()
-        for server in servers:
-            self.world.script.arm(f"{server}.{what}", case.lie, case.times)
-        began = time.monotonic()
-        found = self.user.does(case.does)
-        took = time.monotonic() - began
-        told = self.world.script.disarm()
-        lines: list[str] = []
-        wrong = []
-        if not told:
-            wrong.append("the lie was not told")
-        if found not in case.errors:
-            wrong.append(f"{found or 'success'}, not {' or '.join(error or 'success' for error in case.errors)}")
-        if took > case.seconds:
-            wrong.append(f"it took {took:.1f} s")
-        if case.words and not self.said(case.words, lines):
-            wrong.append(f"no line says '{case.words}'")
-        wrong.append(self.works())
-        lines += self.log.lines()
-        if len(lines) > case.lines:
-            wrong.append(f"{len(lines)} lines in the log")
-        self.report(case.name, "; ".join(text for text in wrong if text), took, lines)
-
-    def login(self, case: Case) -> None:
-        """One lie to who mounts."""
-        self.log.has_room()
-        self.log.lines()
-        self.world.script.arm(case.spot, case.lie)
-        began = time.monotonic()
-        said = mount(lies.GROUPS["logins"][1])
-        took = time.monotonic() - began
-        told = self.world.script.disarm()
-        lines = self.log.lines()
-        wrong = [] if told else ["the lie was not told"]
-        if not said:
-            wrong.append("mounted")
-            unmount()
-        elif not re.search(case.errors[0], "\n".join([said, *lines])):
-            wrong.append(f"'{said}' does not say '{case.errors[0]}'")
-        if case.words and not self.said(case.words, lines):
-            wrong.append(f"no line says '{case.words}'")
-        if took > case.seconds:
-            wrong.append(f"it took {took:.1f} s")
-        self.report(case.name, "; ".join(wrong), took, lines)
-
-
-@contextmanager
-def mounted(options: str) -> Iterator[None]:
-    """A mount for the body."""
-    said = mount(options)
-    if said:
-        sys.exit(f"the honest servers were not mounted: {said}")
-    try:
-        yield
-    finally:
-        unmount()
 
 
 def group(name: str, judge: Judge) -> None:
@@ -418,6 +165,17 @@ def long(judge: Judge, _seed: int) -> None:
                      judge.log.lines())
 
 
+CLOSED_SECONDS = 40.0
+
+
+def all_closed(world: fake.World) -> str:
+    """Waits until gfmd has no open descriptor; what is wrong if it keeps some."""
+    deadline = time.monotonic() + CLOSED_SECONDS
+    while world.descriptors and time.monotonic() < deadline:
+        time.sleep(0.05)
+    return f"{world.descriptors} descriptors stay open" if world.descriptors else ""
+
+
 HALVES_SECONDS, TOLD_SECONDS = 3.0, 20.0
 
 
@@ -454,10 +212,60 @@ def killed(judge: Judge, _seed: int) -> None:
                          "" if world.processes == logins else "gfmd was connected again"]
                 judge.report(f"{program}, {part} of the answer to {spot}", "; ".join(text for text in wrong if text),
                              took, lines)
+        judge.report("descriptors of killed tasks", all_closed(world), 0, [])
+
+
+def interrupted(judge: Judge) -> None:
+    """gfmd says that it cannot answer yet, and umount -f ends the pause: the task is told EIO."""
+    world, said = judge.world, list[str]()
+    with mounted("connect_timeout=20,receive_timeout=20,reconnect_timeout=60"):
+        file = os.open(judge.user.path("f"), os.O_RDONLY)
+        world.script.arm("gfmd.attributes", lies.instead(wire.u32(wire.BUSY)))
+        task = threading.Thread(target=lambda: said.append(judge.user.does("stat")))
+        task.start()
+        deadline = time.monotonic() + TOLD_SECONDS
+        while not world.script.told and time.monotonic() < deadline:
+            time.sleep(0.02)
+        subprocess.run(["umount", "-f", AT], stderr=subprocess.DEVNULL, check=False)
+        task.join()
+        world.script.disarm()
+        os.close(file)
+        judge.report("umount -f in a pause", "" if said == ["EIO"] else f"{said}, not EIO", 0, judge.log.lines())
+
+
+CLOSED_FILES, CLOSED_TASKS = 300, 140
+
+
+def closed(judge: Judge, _seed: int) -> None:
+    """Files are closed while gfmd is silent, and more tasks ask it than it answers at a time. Later it closes all their
+    descriptors, and never has more of them open than the mount may have."""
+    world, user = judge.world, judge.user
+    with mounted(f"connect_timeout=60,receive_timeout=60,reconnect_timeout=60,open_files={CLOSED_FILES}"):
+        files = [os.open(user.path("f"), os.O_RDONLY) for _file in range(CLOSED_FILES)]
+        opened = world.descriptors
+        world.gfmd.freeze()
+        tasks = [threading.Thread(target=user.does, args=("stat",)) for _task in range(CLOSED_TASKS)]
+        for task in tasks:
+            task.start()
+        for file in files:
+            os.close(file)
+        time.sleep(1)       # a mount that loses descriptors does so now
+        world.gfmd.thaw()
+        files = [os.open(user.path("f"), os.O_RDONLY) for _file in range(CLOSED_FILES)]
+        for file in files:
+            os.close(file)
+        for task in tasks:
+            task.join()
+        wrong = ["" if opened == CLOSED_FILES else f"{opened} of {CLOSED_FILES} files have a descriptor",
+                 all_closed(world),
+                 f"{world.most} were open at a time" if world.most > CLOSED_FILES else "",
+                 "" if world.processes == 1 else "gfmd was connected again"]
+        judge.report("closed files", "; ".join(text for text in wrong if text), 0, judge.log.lines())
+    interrupted(judge)
 
 
 PROGRAMS: dict[str, Callable[[Judge, int], None]] = {"boundaries": boundaries, "random": at_random, "many": many,
-                                                     "long": long,
+                                                     "long": long, "closed": closed,
                                                      "killed": killed}
 
 

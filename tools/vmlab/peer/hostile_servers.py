@@ -8,6 +8,7 @@ protocol leaves it open), or 0 when mapping succeeds and the lie comes with the 
 from __future__ import annotations
 
 import errno
+import os
 import struct
 import sys
 from collections.abc import Callable
@@ -20,8 +21,22 @@ from server import SEND, Lies, Server
 READY = "/tmp/peer/ready"
 # What a server that tells it was asked for.
 OPERATIONS = "/tmp/peer/operations"
-# A lie that harms nothing: the client invalidates its memory itself.
-HARMLESS = ("invalidation_that_did_not_happen",)
+# How the late write has ended: the status of its completion.
+WRITTEN = "/tmp/peer/written"
+# Lies that harm nothing: the client invalidates its memory itself. The server then writes under the old key.
+HARMLESS = ("invalidation_that_did_not_happen", "one_that_keeps_a_message_for_a_polled_read")
+KEPT = HARMLESS[1]
+# After these the server writes under a key of a read that has ended.
+WRITES_LATE = (*HARMLESS, "a_key_of_a_read_that_was_given_up")
+# For what the client closes the path, in its own words. Without its rule it would be closed some time later, too.
+CLOSED_FOR = {
+    "answer_for_a_request_that_was_never_made": "which is not in flight here",
+    "answer_with_an_id_out_of_range": "which is none",
+    "answer_of_an_unknown_type": "the unknown immediate",
+    "a_request_to_a_client": "the unknown immediate",
+    "key_of_a_foreign_chunk": "a key for the foreign chunk",
+    "an_answer_without_the_end_of_the_data": "without the end of its data",
+}
 HostileServer = Callable[[], Lies]
 HOSTILE_SERVERS: dict[str, tuple[tuple[int, ...], HostileServer]] = {}
 
@@ -84,7 +99,7 @@ def protection_information_unasked() -> Lies:
 
 
 # What a client that meets the server asks for besides.
-ASKED = {"an_answer_without_the_end_of_the_data": " pi=crc64"}
+ASKED = {"an_answer_without_the_end_of_the_data": " pi=crc64", KEPT: " nr_poll_queues=1"}
 HONEST = {"an_honest_one": "", "a_bad_second_disk_under_the_number_of_the_first": "",
           "one_that_erases_for_good": "",
           "an_old_server_whose_memory_was_not_cleared": "", "an_identity_that_is_none": "",
@@ -223,6 +238,16 @@ def answer_of_an_unknown_type() -> Lies:
     return Lies(at_io=_unknown_immediate)
 
 
+def _fenced(server: Server, end: Endpoint, chunk: int) -> None:
+    server.ends[0].post("write", SEND, 0, 0, 0, m.imm(m.IMM_FENCED, 1))
+
+
+@hostile_server(0)
+def an_answer_to_no_fence_message() -> Lies:
+    """A server that has not said that it knows the message has drained a path."""
+    return Lies(at_io=_fenced)
+
+
 def _request_to_a_client(server: Server, end: Endpoint, chunk: int) -> None:
     end.post("write", SEND, 0, 0, 0, m.imm(m.IMM_REQUEST, chunk))
 
@@ -234,13 +259,78 @@ def a_request_to_a_client() -> Lies:
 
 
 def _invalidated(server: Server, end: Endpoint, chunk: int) -> None:
+    server.lies.at_io = _invalidated        # every time: nobody knows which read is the last
     server.respond(end, chunk, kind=m.IMM_RESPONSE_INVALIDATED)
+
+
+def _write_late(server: Server) -> None:
+    _write(server.ends[-1], server.reply)
+
+
+def _write(end: Endpoint, memory: tuple[int, int, int]) -> None:
+    """Writes where a read's data should have gone, and notes how that has ended."""
+    address, key, _size = memory
+    while end.completion(0):
+        pass
+    end.post("write", SEND, 64, address, key)
+    done = end.completion()
+    while done and done.opcode & 128:
+        done = end.completion()
+    with open(WRITTEN + ".new", "w", encoding="ascii") as file:
+        file.write(str(done.status if done else -1))
+    os.rename(WRITTEN + ".new", WRITTEN)
 
 
 @hostile_server(0)
 def invalidation_that_did_not_happen() -> Lies:
     """IO_RSP_W_INV without SEND_WITH_INV: the client must take its memory back itself."""
-    return Lies(at_io=_invalidated)
+    return Lies(at_io=_invalidated, later=_write_late)
+
+
+def _lose(server: Server, end: Endpoint, chunk: int) -> None:
+    server.lost = server.reply
+    server.lies.reject = m.connect_response(error=-errno.EBUSY)
+    _unknown_immediate(server, end, chunk)
+
+
+def _welcome(server: Server) -> None:
+    server.lies.reject = None
+
+
+def _write_to_the_lost(server: Server) -> None:
+    # The last of the client's connections; it is connected before the info request.
+    _write(server.ends[-1], server.lost)
+
+
+@hostile_server(0)
+def a_key_of_a_read_that_was_given_up() -> Lies:
+    """A read is not answered and fails when its time without a path is over. The next life has other keys."""
+    return Lies(stays=True, at_io=_lose, later=_welcome, at_info=_write_to_the_lost)
+
+
+def _keep(server: Server, end: Endpoint, chunk: int) -> None:
+    polled, (_, key, _) = server.ends[-1], server.reply
+    server.lies.at_io = _keep       # for the next request as well
+    kind = m.IMM_RESPONSE
+    if end is polled:
+        server.lies.at_io = None
+        with open(OPERATIONS, "w", encoding="ascii") as file:
+            file.write("the same key" if key == server.kept else f"key {key:#x}, not {server.kept:#x}")
+        kind = m.IMM_RESPONSE_INVALIDATED
+    elif os.path.exists(READY + ".keep"):
+        os.remove(READY + ".keep")
+        server.kept = key
+        polled.post("sendinv", SEND, 0, key=key)
+    elif server.is_asked:
+        end.post("sendinv", SEND, 0, key=key)
+        kind = m.IMM_RESPONSE_INVALIDATED
+    server.respond(end, chunk, kind=kind)
+
+
+@hostile_server(0)
+def one_that_keeps_a_message_for_a_polled_read() -> Lies:
+    """A key is invalidated on an idle connection; 256 requests later a polled read there has the same one."""
+    return Lies(depth=2, at_io=_keep, later=_write_late)
 
 
 def _twice(server: Server, end: Endpoint, chunk: int) -> None:

@@ -11,6 +11,8 @@ MAGIC, VERSION = 0x1BBD, 0x0200
 INFO_REQUEST, INFO_RESPONSE, WRITE, READ, RKEY = range(5)
 SESSION_INFO, SESSION_INFO_RESPONSE, OPEN, OPEN_RESPONSE, IO, CLOSE = range(6)
 IMM_REQUEST, IMM_RESPONSE, IMM_RESPONSE_INVALIDATED, IMM_HEARTBEAT, IMM_HEARTBEAT_ACK = 0, 1, 2, 8, 9
+# Between peers that have agreed upon it in bytes that the C driver reserves.
+IMM_FENCE, IMM_FENCED, FENCES = 10, 11, 0x31434E46
 OP_READ, OP_WRITE, OP_FLUSH, OP_DISCARD, OP_SECURE_ERASE, OP_WRITE_ZEROES = range(6)
 RO, RW, MIGRATION = range(3)
 # Flags of a READ's head.
@@ -19,15 +21,18 @@ TAIL_MAX = 64
 
 
 def connect_request(uuid: bytes, group: bytes, cid: int = 0, connections: int = 2, first: int = 1,
-                    magic: int = MAGIC, version: int = VERSION, reconnect: int = 1) -> bytes:
+                    magic: int = MAGIC, version: int = VERSION, reconnect: int = 1, fences: bool = False) -> bytes:
     """Private data of a connect request: 56 bytes."""
-    return struct.pack("<BBHHHHH16s16sB11x", 0, 0, magic, version, cid, connections, reconnect, uuid, group, first)
+    return struct.pack("<BBHHHHH16s16sBI7x", 0, 0, magic, version, cid, connections, reconnect, uuid, group, first,
+                       FENCES if fences else 0)
 
 
 def connect_response(depth: int = 16, io_size: int = 126976, head_size: int = 4096, flags: int = 2,
-                     error: int = 0, magic: int = MAGIC, version: int = VERSION) -> bytes:
-    """Private data of an accept or a reject: 56 bytes."""
-    return struct.pack("<HHHHIII36x", magic, version, error & 0xFFFF, depth, io_size, head_size, flags)
+                     error: int = 0, magic: int = MAGIC, version: int = VERSION,
+                     life: tuple[int, int] = (0, 0)) -> bytes:
+    """Private data of an accept or a reject: 56 bytes; `life` is the number of the path and its session."""
+    return struct.pack("<HHHHIIIIIQ20x", magic, version, error & 0xFFFF, depth, io_size, head_size, flags,
+                       FENCES if life[0] else 0, *life)
 
 
 def parse_connect_response(data: bytes) -> dict[str, int]:
@@ -36,6 +41,12 @@ def parse_connect_response(data: bytes) -> dict[str, int]:
     fields = dict(zip(names, struct.unpack_from("<HHHHIII", data), strict=True))
     fields["errno"] = -(0x10000 - fields["errno"]) if fields["errno"] & 0x8000 else fields["errno"]
     return fields
+
+
+def parse_life(data: bytes) -> tuple[int, int]:
+    """The number of the path and its session in an accept's private data, (0, 0) if it has none."""
+    extension, number, session = struct.unpack_from("<IIQ", data, 20)
+    return (number, session) if extension == FENCES else (0, 0)
 
 
 def info_request(name: bytes, kind: int = INFO_REQUEST) -> bytes:

@@ -102,6 +102,18 @@ def d26_a_read_in_the_chunk_of_a_pending_write(address: str, other: str) -> None
 
 
 @case
+def two_requests_in_one_chunk(address: str, other: str) -> None:
+    """A second READ in the chunk of one that is with the disk, on the same path: no client sends that."""
+    del other
+    with ScriptedPeer() as one:
+        a = Client(one, address, b"twice").open()
+        late = a.map(b"dm-0", chunk=0)
+        for _ in range(2):
+            a.read(5, SECTOR, m.io(late, 0, m.OP_READ, SECTOR))
+        assert a.is_closed(int(DELAY_SECONDS * 1000) + 2000), "the path is still there"
+
+
+@case
 def all_that_was_in_flight_is_sent_again(address: str, other: str) -> None:
     """48 requests in flight on one path, all sent again on the other: each is answered once, none is lost."""
     chunks = range(4, 52)
@@ -164,6 +176,79 @@ def nothing_hangs_behind_a_disk_that_does_not_answer(address: str, other: str) -
     finally:
         subprocess.run(["dmsetup", "resume", "late"], check=True)
     _await("the old path is gone", lambda: not _paths(), DELAY_SECONDS + 10)
+
+
+# -- the fence message -------------------------------------------------------------------------------------
+
+def _fencing(one: ScriptedPeer, two: ScriptedPeer, address: str, other: str) -> tuple[Client, Client]:
+    """Two paths of a session whose client knows the fence message."""
+    a = Client(one, address, b"fences")
+    a.fences = True
+    a.open()
+    b = a.another_path(other, two).open()
+    assert 0 < a.number < b.number, f"numbers {a.number} and {b.number}"
+    return a, b
+
+
+@case
+def a_fence_message_is_answered_when_the_path_is_drained(address: str, other: str) -> None:
+    """At once, whatever the disk does; what is with the disk then holds back its own copy only."""
+    with ScriptedPeer() as one, ScriptedPeer() as two:
+        a, b = _fencing(one, two, address, other)
+        late, prompt = a.map(b"dm-0", chunk=0), a.map(b"ram1", chunk=0)
+        written = time.monotonic()
+        a.write(5, OLD, m.io(late, 0, m.OP_WRITE, SECTOR))
+        time.sleep(0.3)
+        b.fence(a.number)
+        assert b.fenced() == a.number
+        took = time.monotonic() - written
+        assert took < DELAY_SECONDS - 0.5, f"answered after {took:.2f} s"
+        assert a.is_closed(), "the path that was given up is still there"
+        b.write_device(prompt, 8, NEW, chunk=7)
+        b.write(5, OLD, m.io(prompt, 0, m.OP_WRITE, SECTOR))
+        assert b.answer(5, 20_000) == 0
+        took = time.monotonic() - written
+        assert took > DELAY_SECONDS - 0.5, f"the second copy was answered after {took:.2f} s"
+        # The path has ended by now, and its number is known all the same.
+        _await("the old path is gone", lambda: len(_paths()) == 1)
+        b.fence(a.number)
+        assert b.fenced() == a.number
+
+
+@case
+def a_fence_message_that_makes_no_sense_closes_its_path(address: str, other: str) -> None:
+    """About no path, about its own, about another session's, on an IO connection, and without an agreement."""
+    lies: dict[str, Callable[[Client, Client], None]] = {
+        "none": lambda a, b: b.fence(0),
+        "one to come": lambda a, b: b.fence(b.number + 1),
+        "the largest": lambda a, b: b.fence(0xFFFFFFF),
+        "its own": lambda a, b: b.fence(b.number),
+        "on an IO connection": lambda a, b: b.fence(a.number, end=1),
+    }
+    for what, lie in lies.items():
+        with ScriptedPeer() as one, ScriptedPeer() as two:
+            a, b = _fencing(one, two, address, other)
+            device = a.map(b"ram1", chunk=0)
+            lie(a, b)
+            assert b.is_closed(), f"{what}: the path is still there"
+            a.write_device(device, 0, NEW)
+        _await("both are gone", lambda: not _paths())
+    with ScriptedPeer() as one, ScriptedPeer() as two, ScriptedPeer() as three:
+        a, b = _fencing(one, two, address, other)
+        alone = Client(three, address, b"alone")
+        alone.fences = True
+        alone.open()
+        # The other session's number 2 is none of this one.
+        alone.fence(b.number)
+        assert alone.is_closed(), "a foreign path: the own one is still there"
+        a.write_device(a.map(b"ram1", chunk=0), 0, NEW)
+        b.read_device(a.map(b"ram1", chunk=0), 0, SECTOR)
+    with ScriptedPeer() as one, ScriptedPeer() as two:
+        old = Client(one, address, b"old").open()
+        assert old.number == 0, "a client of protocol 2.0 gets a number"
+        another = old.another_path(other, two).open()
+        another.fence(1)
+        assert another.is_closed(), "without an agreement: the path is still there"
 
 
 # -- connecting again --------------------------------------------------------------------------------------
@@ -312,6 +397,15 @@ def the_memory_limit_refuses_with_enomem(address: str, _other: str) -> None:
             except Closed:
                 return False
     _await("another session fits", fits)
+
+
+@case
+def announced_connections_keep_no_memory_from_others(address: str, _other: str) -> None:
+    """Three clients announce 350 connections each, of which two would fill max_memory_mib, and make one."""
+    with ScriptedPeer() as one, ScriptedPeer() as two, ScriptedPeer() as three:
+        for peer in (one, two, three):
+            event = Client(peer, address, connections=350).connect_one(0)
+            assert event.name == ESTABLISHED, f"answered {event.name}"
 
 
 def leave_states(address: str, other: str) -> None:

@@ -5,11 +5,13 @@ It serves one session with one path, single-threaded, one request at a time, fro
 """
 from __future__ import annotations
 
+import contextlib
+import os
 import struct
 import time
 
 import messages as m
-from scripted_peer import Endpoint, ScriptedPeer
+from scripted_peer import Endpoint, Refused, ScriptedPeer
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:   # it would take an emulated machine a tenth of a second
@@ -19,6 +21,8 @@ PORT = 1234
 # Where things lie in an endpoint's memory: chunks first, then what is sent and received.
 SEND, RECEIVE = 0xE0000, 0xE8000
 RECEIVES = 64
+# The test makes it when its IO has ended: now the server does what it has left for later.
+GO = "/tmp/peer/go"
 
 
 class Lies:
@@ -34,7 +38,11 @@ class Lies:
         self.session: dict[str, Any] = {}           # fields of the session info's answer
         self.echoes = False                         # sends the client's nonce back
         self.answer_size: int | None = None         # bytes of the answer to a READ of ours that are written
-        self.at_io = None                           # called instead of answering the first IO request
+        self.at_io: Any = None                       # called instead of answering the first IO request
+        self.later: Any = None                       # called once there is GO
+        self.at_info: Any = None                     # called instead of answering an info request
+        self.stays = False                          # after the client has disconnected
+        self.depth = 4                              # chunks
         self.tells = ""                             # a file that gets a line for each IO (operation, sector, bytes)
         #                                             and for each CLOSE ("close", number)
         self.__dict__.update(fields)
@@ -43,8 +51,13 @@ class Lies:
 class Server:
     """One session; `run` serves until the deadline."""
 
-    def __init__(self, peer: ScriptedPeer, lies: Lies, depth: int = 4, chunk: int = 131072) -> None:
-        self.peer, self.lies, self.depth, self.chunk = peer, lies, depth, chunk
+    def __init__(self, peer: ScriptedPeer, lies: Lies, chunk: int = 131072) -> None:
+        self.peer, self.lies, self.depth, self.chunk = peer, lies, lies.depth, chunk
+        depth = lies.depth
+        self.reply = (0, 0, 0)                      # address, key and size of the last READ's memory
+        self.is_asked = False                       # to invalidate that key
+        self.kept = 0                               # a key for later
+        self.lost = (0, 0, 0)                       # as `reply`, of a READ that was never answered
         self.ends: list[Endpoint] = []
         self.expected = 0
         self.memory_bits = 28 - (depth - 1).bit_length()
@@ -86,6 +99,10 @@ class Server:
         kind, user_size = struct.unpack("<HH", memory.get(chunk * self.chunk + offset, 4))
         user = memory.get(chunk * self.chunk + offset - user_size, user_size)
         block_kind = struct.unpack_from("<H", user)[0] if len(user) >= 2 else -1
+        if block_kind == m.IO and kind == m.READ:
+            head = memory.get(chunk * self.chunk + offset, 24)
+            self.reply = struct.unpack_from("<QII", head, 8)
+            self.is_asked = bool(struct.unpack_from("<H", head, 4)[0] & m.NEED_INVAL)
         if block_kind == m.IO and self.lies.at_io:
             deed, self.lies.at_io = self.lies.at_io, None
             deed(self, end, chunk)
@@ -133,19 +150,41 @@ class Server:
             if event and event.name == "RDMA_CM_EVENT_CONNECT_REQUEST":
                 self._accept(event.endpoint, event.private)
             elif event and event.name == "RDMA_CM_EVENT_DISCONNECTED":
-                self.closed = True
+                self._disconnected(event.endpoint)
             for end in self.ends:
-                self._poll(end)
+                while self._poll(end):
+                    pass
+            if self.lies.later and os.path.exists(GO):
+                later, self.lies.later = self.lies.later, None
+                later(self)
 
-    def _poll(self, end: Endpoint) -> None:
+    def _disconnected(self, number: int) -> None:
+        self.closed = not self.lies.stays
+        for end in [end for end in self.ends if end.number == number]:
+            self.ends.remove(end)
+            with contextlib.suppress(Refused):
+                end.disconnect()
+
+    def _poll(self, end: Endpoint) -> bool:
+        """Handles a completion; says whether there was one."""
         got = end.completion(0)
-        if got is None or got.status or not got.opcode & 128:
-            return
+        if got is None or got.status:
+            return False
+        if not got.opcode & 128:
+            return True
         end.receive(got.request, 512)
         if not got.has_imm:
-            if not self.lies.silent_after_info:
+            if self.lies.at_info and self.lost[1]:
+                self.lies.at_info(self)
+            elif not self.lies.silent_after_info:
                 self._info()
         elif got.imm >> 28 == m.IMM_HEARTBEAT:
             end.post("write", SEND, 0, 0, 0, m.imm(m.IMM_HEARTBEAT_ACK, 0))
         elif got.imm >> 28 == m.IMM_REQUEST:
             self._request(end, got.imm)
+        elif got.imm >> 28 == m.IMM_FENCE:
+            self._fence(end, got.imm & 0xFFFFFFF)
+        return True
+
+    def _fence(self, end: Endpoint, number: int) -> None:
+        """The client asks whether path `number` is drained; this server has not agreed upon the message."""

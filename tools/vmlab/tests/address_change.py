@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from vmlab import paths
+from vmlab import paths, tier
 from vmlab.checks import eq, until
 from vmlab.lab import Lab
 from vmlab.needs import needs
+
+TIER = tier.ALL
 
 
 @pytest.mark.parametrize(("who", "title"), [

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 
-from vmlab import paths, rnbd
+from vmlab import paths, rnbd, tier
 from vmlab.checks import eq, ok
 from vmlab.lab import Lab
 from vmlab.machine import Machine
 from vmlab.needs import needs
+
+TIER = tier.ALL
 
 
 def _link_local(machine: Machine) -> str:

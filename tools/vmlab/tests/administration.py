@@ -7,7 +7,9 @@ from vmlab.checks import ByChance, Failed, eq, ge, matches, ok, until
 from vmlab.lab import Lab
 from vmlab.machine import Job
 from vmlab.needs import needs
+from vmlab.tests.paths import SUSPENDED, dm_disk
 
+SCAN_MS = 1500          # of a read of the partition table
 EXPORTS = "/sys/class/rnbd-server/ctl/devices"
 
 
@@ -70,16 +72,74 @@ def test_forced_unmap_while_the_partition_table_is_read(pair: Lab) -> None:
 
 @needs(wires=1, timeout=240)
 def test_normal_unmap_while_the_partition_table_is_read(pair: Lab) -> None:
-    """The disk is open: EBUSY at once, in an outage as well; and the session reconnects."""
+    """The disk is open: EBUSY at once, in an outage as well; who closes it meanwhile waits for the scan, which has the
+    block layer's lock; and the session reconnects."""
     rnbd.start(pair, mib=8)
     disk = rnbd.map_disk(pair)
+    other = pair.client.start_job(f"exec sleep 300 9< {disk.path}")
+    until(lambda: opened(disk), 10, f"{disk.name} is open")
     scan = scan_in_an_outage(pair, disk)
     unmap = pair.client.start_job(f"echo normal > {disk.control}/unmap_device", 100)
     until(lambda: not unmap.running, 10, "the normal unmap returns")
     ok(unmap.wait(5).code, "an open disk was unmapped")
+    other.kill()
+    paths.rest(1)
+    ok(other.running, "an unmap that did not get the lock of the scan has released it")
     pair.mend(0)
     paths.back_seconds(pair, lambda: disk.attribute("state") == "open", 30, "the disk is back")
     scan.wait(20)
+    other.wait(20)
+    eq(read_block(disk), 0, "a read")
+
+
+def map_until_an_outage(lab: Lab) -> tuple[rnbd.Disk, Job]:
+    """A writer of map_device whose disk's first partition scan waits, as its path went. The server's disk is slow."""
+    dm_disk(lab, target=f"delay /dev/ram0 0 {SCAN_MS} /dev/ram0 0 0")
+    rnbd.load_server(lab)
+    rnbd.load_client(lab)
+    disk = rnbd.Disk(lab.client, "rnbd0", "s1", "dm-0")
+    lab.defer(disk.unmap_if_there)
+    line = rnbd.request(lab, disk.remote)
+    writer = lab.client.start_job(f"exec sh -c 'echo {line} > {rnbd.CONTROL}/map_device'", 200)
+    until(lambda: disk.present, 30, f"{disk.name} is being mapped", pause=0.02)
+    lose_path(lab)
+    ok(writer.running, "reading the partition table did not wait for the link")
+    return disk, writer
+
+
+def lose_path(lab: Lab) -> None:
+    """Cuts the only wire until the client has noticed, without a look at its disks."""
+    lab.defer(lab.mend, 0)
+    lab.cut(0)
+    until(lambda: paths.states(lab) != ["connected"], 20, "the client has noticed")
+
+
+@needs(wires=1, timeout=240)
+def test_a_disk_is_unmapped_while_its_partitions_are_read_first(pair: Lab) -> None:
+    """An outage while map_device reads the table: its writer can be killed, a forced unmap ends all that waits."""
+    disk, writer = map_until_an_outage(pair)
+    until(lambda: pair.client.exists(f"{disk.control}/unmap_device"), 10, "the disk has its files")
+    eq(disk.attribute("state"), "closed")
+    eq(pair.client.write(f"{disk.control}/unmap_device", "normal"), "EBUSY", "the table is being read")
+    matches(pair.client.try_run("rmmod rnbd_client 2>&1", 20).out, "in use", "an unload while the table is being read")
+    writer.kill()
+    until(lambda: not writer.running, 10, "the writer of map_device is gone")
+    # The freeze of the queue waits for the table.
+    tuner = pair.client.start_job(f"echo 32 > /sys/block/{disk.name}/queue/nr_requests", 100)
+    eq(pair.client.write(f"{disk.control}/unmap_device", "force"), "")
+    until(lambda: not disk.present, 10, f"{disk.name} is gone")
+    until(lambda: not tuner.running, 10, "the writer of queue/nr_requests is gone")
+    paths.mend_for_a_new_session(pair)
+    rnbd.map_disk(pair, disk.remote).unmap()
+
+
+@needs(wires=1, timeout=240)
+def test_the_partition_table_is_read_after_an_outage(pair: Lab) -> None:
+    """An outage while map_device reads the table: it goes on when the path is back, and the writer returns."""
+    disk, writer = map_until_an_outage(pair)
+    pair.mend(0)
+    paths.back_seconds(pair, lambda: disk.attribute("state") == "open", 30, "the disk is back")
+    eq(writer.wait(30).code, 0, "map_device")
     eq(read_block(disk), 0, "a read")
 
 
@@ -293,3 +353,42 @@ def test_a_server_that_returns_with_smaller_chunks(pair: Lab) -> None:
     eq(write.wait(20).code, 0, "the write")
     eq(int(disk.queue("max_hw_sectors_kb")), 124, "longest request")
     disk.unmap()
+
+
+@needs(wires=1, timeout=240)
+def test_a_silent_disk_keeps_no_other_from_being_opened(pair: Lab) -> None:
+    """While a disk of the server does not answer its OPEN, another one is opened over the same session."""
+    dm_disk(pair, 8, count=2)
+    rnbd.load_server(pair)
+    rnbd.load_client(pair)
+    pair.server.run(f"dmsetup suspend --nolockfs --noflush {SUSPENDED}")
+    silent = rnbd.Disk(pair.client, "rnbd0", "s1", "dm-0")
+    pair.defer(silent.unmap_if_there)
+    writer = pair.client.start_job(f"echo '{rnbd.request(pair, silent.remote)}' > {rnbd.CONTROL}/map_device", 200)
+    is_open = f"dmsetup info -c --noheadings -o open {SUSPENDED}"
+    until(lambda: pair.server.run(is_open).strip() == "1", 30, "the server opens the silent disk")
+    other = rnbd.map_disk(pair, "ram1")
+    eq(read_block(other), 0, "a read of the other disk")
+    ok(writer.running, "the silent disk was opened")
+    pair.server.run(f"dmsetup resume {SUSPENDED}")
+    writer.ok(60)
+    eq(read_block(silent), 0, "a read of the disk that was silent")
+
+
+@needs(wires=1, own_modules=True, timeout=240)
+def test_the_client_is_unloaded_while_a_server_does_not_answer(pair: Lab) -> None:
+    """A writer of map_device waits for a disk of the server that is silent: rmmod ends that wait, not the server."""
+    dm_disk(pair, 8, count=2)
+    rnbd.load_server(pair)
+    rnbd.load_client(pair)
+    other = rnbd.map_disk(pair, "ram1")
+    pair.server.run(f"dmsetup suspend --nolockfs --noflush {SUSPENDED}")
+    writer = pair.client.start_job(f"echo '{rnbd.request(pair, 'dm-0')}' > {rnbd.CONTROL}/map_device", 200)
+    is_open = f"dmsetup info -c --noheadings -o open {SUSPENDED}"
+    until(lambda: pair.server.run(is_open).strip() == "1", 30, "the server opens the silent disk")
+    mark = pair.client.log_mark()
+    pair.client.run("rmmod rnbd_client", 100)
+    ok(not other.present and writer.wait(10).code, "the disk and its writer are gone")
+    said = " ".join(pair.client.log_matches("is not mapped: ", mark))
+    ok(said and "ETIMEDOUT" not in said and "Error(110)" not in said, f"the wait was over by itself: {said!r}")
+    pair.server.run(f"dmsetup resume {SUSPENDED}")

@@ -15,6 +15,8 @@ from vmlab.lab import Lab
 from vmlab.needs import needs
 from vmlab.uevents import Uevents
 
+SMP = 2
+
 PROGRAM = Path(__file__).resolve().parents[1] / "peer" / "sysfs_tree.py"
 IN_GUEST = "/run/sysfs_tree.py"
 VIRTUAL = "/sys/devices/virtual"
@@ -66,6 +68,8 @@ blkdiscard -z -o 2M -l 64K {disk}
 CLIENT_SAYS = {
     # The question for the server's boot and the disks' identities (decisions 0011, 0012) is in reserved bytes.
     r"(?<=^admin write_imm imm type 0 0 bytes and 0000000002000000)46464231[0-9a-f]{16}": 24 * "0",
+    # So is that it knows the fence message (decision 0023); our server says nothing to a client that has not said it.
+    r"(?<=^REQ 0000bd1b0002[0-9a-f]{8}0100 uuids 01)464e4331": 8 * "0",
 }
 SERVER_SAYS: dict[str, str] = {}
 # What our client says twice.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import collections
 import re
 
-from vmlab import paths, rnbd
+from vmlab import paths, rnbd, tier
 from vmlab.checks import eq, ge
 from vmlab.lab import Lab
 from vmlab.machine import Machine
@@ -17,6 +17,8 @@ from vmlab.needs import needs
 from vmlab.tests.pi import client_stats, map_with
 from vmlab.tests.pi_store import format_disk
 from vmlab.trace import FOLDER, MOUNT
+
+TIER = tier.ALL
 
 MIB = 16
 EVENTS = ("kmalloc", "kmem_cache_alloc", "mm_page_alloc")
@@ -102,7 +104,7 @@ def start(lab: Lab) -> None:
     lab.server.run(f"dd if=/dev/zero of=/dev/ram0 bs=1M count={MIB} oflag=direct status=none")
 
 
-@needs(wires=1)
+@needs(wires=1, tier=tier.CORE)
 def test_io_allocates_nothing(pair: Lab) -> None:
     """READ, WRITE and FLUSH of a plain disk."""
     start(pair)

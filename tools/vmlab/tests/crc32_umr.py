@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from kdir import helper
-from vmlab import docs, loaded, rnbd
+from vmlab import docs, loaded, rnbd, tier
 from vmlab.checks import Failed, eq, matches, ok, until
 from vmlab.lab import Lab
 from vmlab.machine import Job, Machine
@@ -32,6 +32,8 @@ BLOCKS_OF_COMMANDS = 3
 sys.path.insert(0, str(PEER))
 import crc32_umr_lies
 import crc32_umr_wire as wire
+
+TIER = tier.ALL
 
 # Runs in the guest: changes the disk behind the target's back.
 EDIT = """

@@ -21,13 +21,16 @@ from collections.abc import Callable
 from pathlib import Path
 
 from kdir import cargo
-from vmlab import demo, docs, rnbd, shell, story
+from vmlab import demo, docs, rnbd, shell, story, tier
 from vmlab.checks import Failed, eq, ok, until
 from vmlab.docs import REPOSITORY, Block
 from vmlab.lab import Lab
 from vmlab.machine import Machine
 from vmlab.needs import needs
 from vmlab.tests.pi_store import format_disk
+
+SMP = 2
+TIER = tier.ALL
 
 BLOCK_SECONDS = 120
 TRANSCRIPTS = ("README.md", "Documentation/quickstart.md")
@@ -200,7 +203,7 @@ def test_the_shell_has_a_disk_and_obeys(pair: Lab) -> None:
     eq(said.getvalue().count("!push FILE"), 2, "times that the help is shown")
 
 
-@needs(timeout=400)
+@needs(timeout=400, tier=tier.LONG)
 def test_the_simulation_runs_as_it_is_written() -> None:
     """The lines with cargo, in tools/, with fewer seeds where a document asks for hours."""
     commands = [command for file in docs.documents() for block in docs.blocks(file) if block.place == "host"

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0
 """A device that does not flush its queue pairs: what it may still reach is not given back (decision 0014).
 
-The test device refuses to move queue pairs to the error state, or does not flush them there, until its faults are
-cleared.
+The test device refuses to move queue pairs to the error state, or does not flush them there, or keeps what was
+received back from the software, until its faults are cleared.
 """
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from vmlab.checks import eq, ge, ok, until
 from vmlab.lab import Lab
 from vmlab.needs import needs
 from vmlab.testdevice import add_fault, clear_faults, plug_in, queue_pairs
+
+SMP = 2
 
 SUSPENDED = "held"      # a device-mapper disk of the server that can be made not to answer
 DEPTH = 8
@@ -117,6 +119,37 @@ def test_a_path_is_closed_when_its_device_has_flushed_it(vm: Lab) -> None:
 def test_a_path_is_closed_when_a_device_that_hangs_goes_on(vm: Lab) -> None:
     """The same on a device that takes the last work requests and does not complete them for 30 s."""
     _closes(vm, HANGS)
+
+
+@needs(machines=1, own_modules=True, waits=True)
+def test_requests_that_a_server_has_not_looked_at_hold_back_their_copies(vm: Lab) -> None:
+    """Its adapter has acknowledged them, its software stands still: they go elsewhere when they are discarded."""
+    vm.server.run(f"ip address add {SECOND_ADDRESS}/24 dev eth0")
+    vm.defer(vm.server.run, f"ip address del {SECOND_ADDRESS}/24 dev eth0")
+    plug_in(vm)
+    rnbd.start(vm, mib=MIB)
+    disk = rnbd.map_disk(vm)
+    first = _numbers(vm, "server")
+    eq(vm.client.write(rnbd.session_file("add_path"), f"ip:{SECOND_ADDRESS}"), "")
+    rnbd.round_robin(vm)
+    _break(vm, "fault=hold_receives", _numbers(vm, "server") - first)
+    fio = disk.fio(f"--rw=randwrite --bs=4k --iodepth={DEPTH} --number_ios=64 --size={MIB}m --verify=crc32c "
+                   "--verify_fatal=1")
+    until(lambda: _in_flight(disk) == DEPTH, 20, "the writes are under way")
+    paths.rest(0.5)
+    eq(_in_flight(disk), DEPTH, "writes that are acknowledged and not answered")
+    mark = vm.server.log_mark()
+    name, = (name for name in paths.names(vm) if name.endswith(f"@ip:{SECOND_ADDRESS}"))
+    vm.client.start_job(f"echo 1 > {rnbd.session_file('paths')}/{name}/reconnect")
+    paths.rest(3)
+    # The first path carries other requests meanwhile.
+    vm.client.run(f"dd if={disk.path} of=/dev/null bs=4k count=1 iflag=direct status=none")
+    eq(_in_flight(disk), DEPTH, "writes that wait until the server has discarded their first copies")
+    clear_faults(vm)
+    fio.clean(60)
+    until(lambda: paths.states(vm) == ["connected", "connected"], 60, "both paths are back")
+    eq(vm.server.log_matches("client uses chunk", mark), [], "first copies that came to the service")
+    disk.unmap()
 
 
 @needs(machines=1, own_modules=True, waits=True)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import time
 
-from vmlab import paths, rnbd
+from vmlab import paths, rnbd, tier
 from vmlab.checks import eq, ge, until
 from vmlab.lab import Lab
 from vmlab.needs import needs
+
+SMP = 2
+TIER = tier.ALL
 
 
 @needs(wires=2, timeout=240, timed=True, own_modules=True)

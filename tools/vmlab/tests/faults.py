@@ -16,10 +16,13 @@ import re
 from collections import Counter
 from pathlib import Path
 
-from vmlab import paths, rnbd
+from vmlab import paths, rnbd, tier
 from vmlab.checks import Failed, eq, ok, until
 from vmlab.lab import Lab
 from vmlab.needs import needs
+
+SMP = 2
+TIER = tier.ALL
 
 NTH = Path(__file__).resolve().parents[1] / "guest/nth.py"
 INJECTORS = ("failslab", "fail_page_alloc")

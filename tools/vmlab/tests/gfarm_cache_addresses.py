@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from vmlab import gfarm_mount, gfarm_node, paths
+from vmlab import gfarm_mount, gfarm_node, paths, tier
 from vmlab.checks import eq, ge, in_time, until
 from vmlab.gfarm_mount import AT
 from vmlab.gfarm_node import Node
@@ -14,6 +14,9 @@ from vmlab.lab import Lab
 from vmlab.machine import Machine
 from vmlab.needs import needs
 from vmlab.trace import FOLDER, MOUNT
+
+SMP = 2
+TIER = tier.ALL
 
 PROBES = {"ah_made": "rxe_create_ah", "ah_gone": "rxe_destroy_ah"}
 # gfarm_ra/cache/endpoint.rs keeps so many.

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from vmlab import gfarm_mount, gfarm_node
+from vmlab import gfarm_mount, gfarm_node, tier
 from vmlab.checks import ByChance, eq, ge, in_time, ok, until
 from vmlab.gfarm import Gfarm
 from vmlab.gfarm_mount import AT
@@ -24,6 +24,9 @@ from vmlab.machine import Machine
 from vmlab.needs import needs
 from vmlab.tests.gfarm_cache_machines import BACK_SECONDS, LATE_SECONDS, alive, gid_index, shares
 from vmlab.tests.gfarm_cache_readers import MIB, acquaint, end, put, start
+
+SMP = 2
+TIER = tier.ALL
 
 LEFT, RIGHT = "left", "right"
 JOIN = f"""set -e
@@ -83,6 +86,7 @@ def test_two_devices_of_one_kernel_give_each_other_pages(vm: Lab) -> None:
                 packets = counted(vm.server, device, "sent_pkts") - packets
                 print(f"# {name}: {share:.2f} from the file server, {packets} packets of the holder's device",
                       flush=True)
+                ok(share < 1, f"{name}: the other node has given no page")
                 in_time(not share, f"{name}: {share:.2f} came from the file server")
                 ge(packets, (1 - share) * size // fragment, f"{name}: packets of the holder's device")
 

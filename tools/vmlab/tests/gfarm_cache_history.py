@@ -22,9 +22,32 @@ from vmlab.needs import needs
 from vmlab.tests.gfarm_cache_readers import MIB, acquaint, nodes, put
 from vmlab.tests.gfarm_readers import LEDGER, said
 
+SMP = 2
+
 SECONDS = tier.of(6.0, 300.0)
 TIMEOUT_SECONDS = SECONDS + 300
 READERS = 4
+PAGE = 4096
+# Reads pages of a file, and nothing around them; prints the first letter of each.
+PEEK = """
+import os, sys
+path, *pages = sys.argv[1:]
+file = os.open(path, os.O_RDONLY)
+os.posix_fadvise(file, 0, 0, os.POSIX_FADV_RANDOM)
+print("".join(os.pread(file, 4096, int(page) * 4096)[:1].decode() for page in pages))
+"""
+# Overwrites a file in its place, and has it open until it is told to close it.
+OVERWRITE = """
+import os, sys, time
+path, size = sys.argv[1], int(sys.argv[2])
+file = os.open(path, os.O_WRONLY)
+os.write(file, b"B" * size)
+os.fsync(file)
+open("/run/written", "w").close()
+while not os.path.exists("/run/close"):
+    time.sleep(0.1)
+os.close(file)
+"""
 # What a node is mounted, read from and unmounted again while others read.
 COMINGS = tier.of(4, 40)
 # Reads files again and again, each time anew, until there is a file; prints how often, and what was wrong.
@@ -70,7 +93,44 @@ def test_files_change_while_nodes_read_them_from_each_other(vm: Lab) -> None:
         ge(counts["changing rewrite"] + counts["changing update"], 1, "reads while the file was written")
         ge(sum(versions.values()), 2 * len(versions), "versions")
         servers.run(f"rm -r {folder}/history {LEDGER} {LEDGER}.end {FOLDER}/gfarm_readers.py")
+        ok(any(pages), "no node has given a page")
         in_time(all(pages), f"pages from other nodes: {pages}")
+
+
+@needs(machines=1, timeout=240)
+def test_old_bytes_do_not_come_after_new_ones(vm: Lab) -> None:
+    """A file is overwritten in its place, with the same size and generation: nodes with old pages have none of it."""
+    servers = gfarm_mount.start(vm)
+    vm.server.push_bytes(PEEK.encode(), "/run/peek.py")
+    vm.server.push_bytes(OVERWRITE.encode(), "/run/overwrite.py")
+
+    def peek(node: gfarm_node.Node, *pages: int) -> str:
+        """The letters of these pages, read one after the other by one descriptor."""
+        return vm.server.run(f"python3 -I -S /run/peek.py {node.at}/inplace {' '.join(map(str, pages))}").strip()
+
+    with servers.fuse(options="-s") as folder, nodes(servers, 4, "ib_mtu=1024") as (holder, *readers):
+        servers.run(f"head -c {200 * PAGE} /dev/zero | tr '\\0' A > {folder}/inplace; rm -f /run/written /run/close")
+        eq(peek(holder, *range(100, 200)), "A" * 100, "the old pages")
+        eq(peek(readers[2], 120), "A", "one of them at another node")
+        given = readers[2].ibstat()["peer_pages"]
+        writer = vm.server.start_job(f"exec python3 -I -S /run/overwrite.py {folder}/inplace {200 * PAGE}", 120)
+        until(lambda: vm.server.exists("/run/written") or not writer.running, 60, "the file is overwritten")
+        # The time of the last write differs, by which the holder says that it has nothing.
+        misses = holder.ibstat()["said_miss"]
+        eq(peek(readers[0], 0, 150, 151), "BBB", "a reader that has met the file server first")
+        # Those that had no new one may see old ones: they are dropped with the first new one.
+        said = peek(readers[1], 150, 0, 150, 151)
+        ok(said[1:] == "BBB", f"a reader that has met a node first: {said}")
+        said = peek(readers[2], 120, 0, 120, 121)
+        ok(said[1:] == "BBB", f"a reader that had pages of a node: {said}")
+        misses = holder.ibstat()["said_miss"] - misses
+        print(f"# {given} pages of a node before, {misses} times the holder was asked for another state", flush=True)
+        vm.server.push_bytes(b"", "/run/close")
+        writer.ok(60)
+        for node in (holder, *readers):
+            until(lambda node=node: peek(node, 150, 0, 199) == "BBB", 20, "the new generation")
+        in_time(given == 1, f"{given} pages of a node before")
+        servers.run(f"rm {folder}/inplace")
 
 
 def again(vm: Lab, end: str, wanted: dict[str, str]) -> Job:

@@ -5,19 +5,23 @@
 """
 from __future__ import annotations
 
+import json
 import shlex
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from vmlab import gfarm_mount, gfarm_node
-from vmlab.checks import TooSlow, eq, ok, until
+from vmlab import gfarm_mount, gfarm_node, tier
+from vmlab.checks import TooSlow, eq, ge, ok, until
 from vmlab.gfarm import FOLDER
 from vmlab.gfarm_node import KEY, Node
 from vmlab.lab import Lab
 from vmlab.machine import Job
 from vmlab.needs import needs
+
+SMP = 2
+TIER = tier.ALL
 
 SCRIPTS = ("gfarm_cache_wire.py", "gfarm_cache_liar.py", "gfarm_cache_holder.py")
 MODE, HELD = "/run/mode", f"{FOLDER}/held"
@@ -42,6 +46,8 @@ class Holder:
     wanted: dict[str, str]
     job: Job
     mode: str = "right"
+    # Of how many requests the keys were compared when it has ended.
+    keys: int = 0
 
     def turn(self, mode: str) -> None:
         """From now on it answers like this."""
@@ -71,17 +77,16 @@ class Holder:
 
 
 @contextmanager
-def holder(vm: Lab) -> Iterator[Holder]:
-    """A holder of some files, for the body."""
+def holder(vm: Lab, more: str = "") -> Iterator[Holder]:
+    """A holder of some files, for the body; the mount may have more options."""
     servers = gfarm_mount.start(vm)
     folder = gfarm_node.bring_peer(vm.server, *SCRIPTS)
     names = [f"held{number}" for number in range(FILES)]
     wanted = {name: gfarm_mount.put_random(servers, name, SIZE, "fs1") for name in names}
-    number = r"s/.*Inode: *\([0-9]*\) *Gen: *\([0-9]*\).*/\1-\2/p"
-    told = servers.run(f"rm -rf {HELD} {MODE}*; mkdir {HELD}; echo -n right > {MODE}; for n in {' '.join(names)}; "
-                       f"do gfexport /$n > {HELD}/$(gfstat /$n | sed -n '{number}'); done; ls {HELD}", 120)
-    eq(len(told.split()), FILES, f"copies: {told}")
-    with gfarm_node.node(servers, OPTIONS) as mount:
+    with gfarm_node.node(servers, f"{OPTIONS}{more and ','}{more}") as mount:
+        copies = "; ".join(f"gfexport /{name} > {HELD}/{'-'.join(mount.content(servers, name))}" for name in names)
+        told = servers.run(f"rm -rf {HELD} {MODE}*; mkdir {HELD}; echo -n right > {MODE}; {copies}; ls {HELD}", 120)
+        eq(len(told.split()), FILES, f"copies: {told}")
         words = [mount.folder, KEY, HELD, MODE]
         job = vm.server.start_job(f"exec python3 -I -S -c 'import sys; sys.path.insert(0, \"{folder}\"); import "
                                   "gfarm_cache_holder; gfarm_cache_holder.main()' " + " ".join(map(shlex.quote, words)),
@@ -95,7 +100,12 @@ def holder(vm: Lab) -> Iterator[Holder]:
             raise
         if job.running:
             found.turn("end")
-            print(f"# asked as a holder: {job.ok(60).strip()}", flush=True)
+            said = json.loads(job.ok(60))
+            print(f"# asked as a holder: {said['asked']}", flush=True)
+            # The same one twice is a chance of one in a million.
+            keys: list[int] = said["keys"]
+            found.keys = len(keys)
+            eq(len(set(keys)), len(keys), "different keys of the queue pair, one for each request")
 
 
 @needs(machines=1, timeout=400)
@@ -115,3 +125,4 @@ def test_a_holder_that_lies(vm: Lab) -> None:
                 raise TooSlow(f"{mode}: it was not asked in time")
             if lies:
                 eq(liar.pages() - pages, 0, f"{mode}: pages of it that were taken")
+    ge(liar.keys, 10, "requests whose keys were compared")

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shlex
 import time
 from typing import Any
@@ -19,6 +18,8 @@ from vmlab.lab import Lab
 from vmlab.machine import Job
 from vmlab.needs import needs
 from vmlab.seed import fresh
+
+SMP = 2
 
 SCRIPTS = ("gfarm_cache_wire.py", "gfarm_cache_liar.py")
 # Not a whole number of pages.
@@ -38,10 +39,7 @@ def _prepare(vm: Lab, name: str) -> tuple[Gfarm, str]:
 
 def _liar(servers: Gfarm, mount: Node, name: str, *command: object) -> Job:
     """A member that lies."""
-    said = servers.run(f"gfstat /{name}")
-    found = re.search(r"Inode: *(\d+) *Gen: *(\d+)", said)
-    assert found, said
-    words = [mount.folder, KEY, *found.groups(), f"{FOLDER}/{name}.copy", *command]
+    words = [mount.folder, KEY, *mount.content(servers, name), f"{FOLDER}/{name}.copy", *command]
     return servers.machine.start_job("exec python3 -I -S -c 'import sys; sys.path.insert(0, \"/tmp/peer\"); "
                                      "import gfarm_cache_liar; gfarm_cache_liar.main()' "
                                      + " ".join(shlex.quote(str(word)) for word in words), 240)
@@ -63,7 +61,7 @@ def test_each_lie_is_counted_and_none_is_believed(vm: Lab) -> None:
         told: list[dict[str, Any]] = json.loads(_liar(servers, mount, "lies", "lie").ok(240))
         bad = [lie for lie in told if lie["said"] or lie["found"] != lie["wanted"]]
         eq(bad, [], "lies that were counted otherwise")
-        ge(len(told), 13, "lies")
+        ge(len(told), 14, "lies")
         _check_log(vm, mark, began)
         mount.forget()
         eq(mount.sha256("lies"), digest, "after")
@@ -115,7 +113,9 @@ def test_no_more_is_served_than_the_administrator_lets(vm: Lab) -> None:
             ok(least <= said["seconds"] <= most, f"{options}: {said}")
             eq(said["busy"] > 0, least > 0, f"{options}: {said}")
             eq(said["credits"], 4 if "rrpc" in options else 16, "requests at a time")
-            eq(mount.ibstat()["said_bytes"], 8 << 18, "bytes")
+            bytes_sent = mount.ibstat()["said_bytes"]
+            # A request whose answer was lost may have been served.
+            ok(8 << 18 <= bytes_sent <= 8 + said["lost"] << 18, f"{bytes_sent} bytes, {said}")
 
 
 @needs(machines=1, timeout=300)

@@ -6,12 +6,13 @@
 """
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 
-from vmlab import gfarm_node
+from vmlab import gfarm_node, tier
 from vmlab.checks import eq, in_time, ok, until
 from vmlab.gfarm import GFMD_PORT, Gfarm
 from vmlab.gfarm_mount import AT
@@ -20,6 +21,9 @@ from vmlab.lab import Lab
 from vmlab.machine import Machine
 from vmlab.needs import needs
 from vmlab.tests.gfarm_cache_readers import MIB, acquaint, across, put
+
+SMP = 2
+TIER = tier.ALL
 
 SIZE, PART = 6 * MIB + 1, 1 * MIB
 # Silences, and the file server's own time.
@@ -70,12 +74,13 @@ class Far:
         """Its machine has another node, on another queue pair: one with another key has the number of the old one."""
         self.pair.client.run(ADD_DEVICE)
         self.pair.mend(1)
-        self._mount(f"{AT}2", KEY[::-1])
-        self.node = self._mount(f"{AT}3")
+        self.another(f"{AT}2", KEY[::-1])
+        self.node = self.another(f"{AT}3")
         ok(self.node.address not in self.near.peers(), "it has the old queue pair")
         eq(self.node.add(self.near.address), "", "the error of ibaddr")
 
-    def _mount(self, at: str, key: str = KEY) -> Node:
+    def another(self, at: str, key: str = KEY) -> Node:
+        """Another node of its machine."""
         server = self.pair.address(self.pair.server, 0)
         return self.stack.enter_context(gfarm_node.node(
             self.servers, "ib_devname=rxe1", at, key, machine=self.pair.client, source=f"{server}:{GFMD_PORT}",
@@ -109,7 +114,57 @@ def test_a_machine_that_holds_pages_vanishes_and_comes_back(pair: Lab) -> None:
             print(f"# {what}: the rest was read in {took:.1f} s, {share:.2f} of the next file from the file server",
                   flush=True)
             in_time(took <= LATE_SECONDS, f"{what}: the rest was read in {took:.1f} s")
+            ok(share < 1, f"{what}: the other node has given no page")
             in_time(share <= 0.5, f"{what}: {share:.2f} of the next file came from the file server")
+
+
+# The nodes in the other machine, and how many silences a read finds out by that all are cut off: two, and those of
+# the reads that were under way or that began until then. Each node that does not answer costs up to five otherwise.
+FAR_NODES, SILENCES_MAX = 4, 6
+
+
+@needs(wires=2, timeout=400)
+def test_a_node_that_is_cut_off_asks_file_servers_only(pair: Lab) -> None:
+    """The RDMA wire goes silently, then with its carrier: few reads wait, or none. Nodes are asked when it is back."""
+    with across(pair) as (servers, (near, first)), ExitStack() as stack:
+        far = Far(pair, servers, near, first, stack)
+        others = [far.another(f"{AT}{number}") for number in range(2, FAR_NODES + 1)]
+        acquaint([near, first, *others])
+        for number, (end, word) in enumerate(((pair.client, "none answers"), (pair.server, "port is down"))):
+            held, later = f"cut{number}", f"joined{number}"
+            digest = put(servers, held, SIZE)
+            for node in first, *others:
+                eq(node.sha256(held), digest, "a holder")
+            reader = near.reader(held, PART)
+            until(lambda reader=reader: reader.reads or not reader.job.running, 30, "the beginning is read")
+            before = near.ibstat()
+            pair.defer(end.set_link, 1, True)
+            end.set_link(1, False)
+            if end is pair.server:
+                until(lambda word=word: cut(near) == word, 20, "the port is down", pause=0.05)
+            began = time.monotonic()
+            reader.go_on()
+            eq(reader.digest(120), digest, f"{word}: the file")
+            took, after = time.monotonic() - began, near.ibstat()
+            silences = after["timeouts"] - before["timeouts"]
+            print(f"# {word}: the rest was read in {took:.1f} s, {silences} silences", flush=True)
+            ok(cut(near) == word, f"{word}: the state is {cut(near)}")
+            eq(after["cuts"] - before["cuts"], 1, f"{word}: how often it was cut off")
+            ok(after["not_asked"] > before["not_asked"], f"{word}: nodes were asked for all")
+            in_time(silences <= (SILENCES_MAX if end is pair.client else 0), f"{word}: {silences} silences")
+            end.set_link(1, True)
+            until(lambda: not cut(near), BACK_SECONDS, f"{word}: nodes are asked again")
+            until(lambda: all(alive(near, node) and alive(node, near) for node in (first, *others)), BACK_SECONDS,
+                  f"{word}: all are known")
+            digest = put(servers, later, SIZE)
+            eq(first.sha256(later), digest, f"{word}: the holder")
+            in_time(shares(near, later, digest, SIZE) <= 0.5, f"{word}: too few pages came from the node that is back")
+
+
+def cut(node: Node) -> str:
+    """Why a node asks no other one; nothing if it does."""
+    (said,) = re.findall(r"^cache: (.*)$", node.machine.read(f"{node.folder}/status"), re.MULTILINE)
+    return "" if said == "nodes are asked" else re.sub("(?:no node is asked: (?:the RDMA )?)|,.*", "", said)
 
 
 # rxe stops a queue pair when the network refuses a packet of it: here all that have more than a byte.
@@ -135,6 +190,7 @@ def test_a_queue_pair_that_fails_is_started_again(pair: Lab) -> None:
                 digest = put(servers, name, SIZE)
                 eq(holder.sha256(name), digest, "the holder")
                 share = shares(reader, name, digest, SIZE)
+                ok(share < 1, "the other node has given no page")
                 in_time(share <= 0.5, f"{share:.2f} of the file came from the file server")
         eq(far.address, address, "its own address")
 
@@ -177,6 +233,7 @@ def exchange(servers: Gfarm, near: Node, far: Node, link: Link) -> None:
         if not gives:
             eq(share, 1.0, f"{link.what}: {name}: share of the file server")
         else:
+            ok(share < 1, f"{link.what}: {name}: the other node has given no page")
             in_time(share <= 0.5, f"{link.what}: {name}: {share:.2f} came from the file server")
 
 

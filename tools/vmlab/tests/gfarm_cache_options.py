@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import time
 
-from vmlab import gfarm_mount, gfarm_node
+from vmlab import gfarm_mount, gfarm_node, tier
 from vmlab.checks import Failed, eq, ge, in_time, matches, ok, until
 from vmlab.gfarm_mount import AT, put_random
 from vmlab.gfarm_node import DESCRIPTION, queue_pairs
 from vmlab.lab import Lab
 from vmlab.machine import Machine
 from vmlab.needs import needs
+
+SMP = 2
+TIER = tier.ALL
 
 CC_KEY = f"cc_key={DESCRIPTION}"
 # The kernel's log has the same words.
@@ -31,6 +34,7 @@ REFUSED = {
     f"{CC_KEY},ib_qkey=2147483648": "ib_qkey=2147483648 is not in",
     f"{CC_KEY},ib_devname={'x' * 32}": "is not a device's name of up to 31 bytes",
     f"{CC_KEY},cc_timeout_ms=49": "cc_timeout_ms=49 is not in 50..=2000",
+    f"{CC_KEY},cc_wait_ms=30001": "cc_wait_ms=30001 is not in 100..=30000",
     f"{CC_KEY},cc_share=1048577": "cc_share=1048577 is not in 0..=1048576",
 }
 # What the device cannot.
@@ -70,7 +74,7 @@ def test_options_are_in_force_and_shown(vm: Lab) -> None:
     servers = gfarm_mount.start(vm)
     put_random(servers, "many", 8 << 20)
     given = ["ib_devname=rxe0", "ib_port=1", "ib_sl=3", "ib_qkey=4711", "ib_num_rrpc=9", "ib_num_srpc=3", "ib_mtu=512",
-             "cc_timeout_ms=80", "cc_share=5"]
+             "cc_timeout_ms=80", "cc_wait_ms=700", "cc_share=5"]
     with gfarm_node.node(servers) as mount:
         shown = mount.options
         ok("cc=on" in shown and not any(word.startswith(("ib_", "cc_")) for word in shown), f"{shown}")

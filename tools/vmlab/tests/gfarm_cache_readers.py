@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from vmlab import gfarm_mount, gfarm_node, loaded, paths, seed
+from vmlab import gfarm_mount, gfarm_node, loaded, paths, seed, tier
 from vmlab.checks import eq, in_time, ok, until
 from vmlab.gfarm import ADDRESSES, FOLDER, GFMD_PORT, GFSD_PORT, PROGRAMS, Gfarm
 from vmlab.gfarm_mount import AT
@@ -24,6 +24,9 @@ from vmlab.lab import Lab
 from vmlab.machine import Job, Machine
 from vmlab.needs import needs
 from vmlab.tests.gfarm_memory import limited
+
+SMP = 2
+TIER = tier.ALL
 
 MIB = 1 << 20
 PROGRAM = "gfarm_cache_readers.py"
@@ -218,7 +221,8 @@ def test_a_network_that_loses_repeats_overtakes_delays_and_changes(pair: Lab) ->
     with across(pair) as (servers, found):
         size, wire = 4 * MIB + 1, Wire(pair)
         near, far = found
-        for number, (what, how) in enumerate({"does nothing": "", **TROUBLE}.items()):
+        chosen = seed.fresh().sample(sorted(TROUBLE.items()), tier.of(3, len(TROUBLE)))
+        for number, (what, how) in enumerate([("does nothing", ""), *chosen]):
             name = f"network{number}"
             digest = put(servers, name, size, [pair.client])
             eq(near.sha256(name), digest, "the first reader")
@@ -226,9 +230,11 @@ def test_a_network_that_loses_repeats_overtakes_delays_and_changes(pair: Lab) ->
                 wire.spoil(how)
             share = read_once(far, name, size, digest, what)
             if share >= 0.5:
+                print(f"# {what}: that was too much, once more", flush=True)
                 paths.rest(SPARED_S)
                 far.forget()
                 share = read_once(far, name, size, digest, what)
+            ok(share < 1, f"{what}: the other node has given no page")
             in_time(share < 0.5 or "loss 2%" in how, f"{what}: {share:.2f} of the file from the file server")
             far.forget()
             eq(far.sha256(name), digest, f"{what}, once more")

@@ -7,12 +7,15 @@ import io
 import time
 
 from kdir import helper
-from vmlab import demo_gfarm, docs
+from vmlab import demo_gfarm, docs, tier
 from vmlab.checks import eq
 from vmlab.demo_gfarm import Demo
 from vmlab.lab import Lab
 from vmlab.needs import needs
 from vmlab.story import Story
+
+SMP = 2
+TIER = tier.ALL
 
 PAGE = "Documentation/gfarm.md"
 

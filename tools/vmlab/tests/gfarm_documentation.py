@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from kdir import helper
-from vmlab import docs
+from vmlab import docs, tier
 from vmlab.checks import Failed, ge
 from vmlab.gfarm import LITTLE_SPACE
 from vmlab.lab import Lab
 from vmlab.needs import needs
+
+SMP = 2
+TIER = tier.ALL
 
 BLOCKS = 6
 # What the packages' installation makes of accounts. A machine of the lab has less space than gfsd wants by default.

@@ -5,18 +5,70 @@ No wrong byte is read, and what cannot be read fails within the time that the mo
 """
 from __future__ import annotations
 
+import json
 import time
+from collections.abc import Callable
 
 from vmlab import gfarm_mount
-from vmlab.checks import eq, in_time, ok, until
-from vmlab.gfarm import GFSDS
+from vmlab.checks import eq, ge, in_time, ok, until
+from vmlab.gfarm import ADDRESSES, GFSD_PORT, GFSDS, Gfarm
 from vmlab.gfarm_mount import SHORT, mounted, put_random, serving
 from vmlab.lab import Lab
 from vmlab.needs import needs
 
+SMP = 2
+
 BYTES, START_BYTES = 6 << 20, 128 << 10
+# More than the reads of a file that may wait (net/stream.rs), of 1 MiB each.
+AHEAD_BYTES = 40 << 20
 # connect, receive and reconnect of SHORT, and what an emulated machine takes beside.
 GIVES_UP_SECONDS = 30.0
+# Has a file open, and asks for its size when it is told to.
+IDLE = """
+import errno, os, sys, time
+file = os.open(sys.argv[1], os.O_RDONLY)
+os.read(file, 100)
+open("/run/looked", "w").close()
+while not os.path.exists("/run/go"):
+    time.sleep(0.1)
+try:
+    print(os.fstat(file).st_size)
+except OSError as error:
+    print(errno.errorcode[error.errno])
+"""
+# Reads files that stay open, and opens another one when it is told to; prints what that has, or its error, and when.
+LATE = """
+import errno, os, sys, time
+at, count = sys.argv[1], int(sys.argv[2])
+files = [os.open(f"{at}/idle{number}", os.O_RDONLY) for number in range(count)]
+for file in files:
+    os.read(file, 100)
+open("/run/waits", "w").close()
+while not os.path.exists("/run/go"):
+    time.sleep(0.02)
+began = time.monotonic()
+try:
+    said = os.read(os.open(f"{at}/late", os.O_RDONLY), 100).decode()
+except OSError as error:
+    said = errno.errorcode[error.errno]
+print(said, time.monotonic() - began)
+"""
+# Stops the processes that serve clients of the gfsd at an address, and prints them.
+STOP = """
+import os, signal, sys
+rows = [line.split() for line in open("/proc/net/tcp").readlines()[1:]]
+served = {f"socket:[{row[9]}]" for row in rows if row[1] == sys.argv[1] and row[3] == "01"}
+for pid in filter(str.isdigit, os.listdir("/proc")):
+    try:
+        links = {os.readlink(f"/proc/{pid}/fd/{number}") for number in os.listdir(f"/proc/{pid}/fd")}
+    except OSError:
+        continue
+    if links & served:
+        os.kill(int(pid), signal.SIGSTOP)
+        print(pid)
+"""
+# Far below receive_timeout=: from SIGKILL to the end of a task, and an unmount.
+KILLED_SECONDS = 1.0
 
 
 @needs(machines=1, timeout=240)
@@ -75,12 +127,17 @@ def test_without_any_gfsd_a_read_fails_in_time_or_waits(vm: Lab) -> None:
 
 @needs(machines=1, timeout=300, own_modules=True)
 def test_gfmd_is_restarted_under_load(vm: Lab) -> None:
-    """Open files go on (error 98, the descriptors are opened again), and so do names; gfmd has a database."""
+    """Open files go on (error 98, the descriptors are opened again), and so do names; gfmd has a database. A file that
+    is written on after that is not what it was for who had it open and did nothing."""
     gfarm = gfarm_mount.start(vm, persistent=True)
     wanted = put_random(gfarm, "load", BYTES, copies=2)
+    gfarm.put(b"first\n", "/idle")
+    gfarm.machine.push_bytes(IDLE.encode(), "/run/idle.py")
+    gfarm.run("rm -f /run/looked /run/go")
     with mounted(gfarm, "reconnect_timeout=60,actimeo=0") as mount:
         reader = mount.reader("load", START_BYTES)
-        until(lambda: reader.reads, 20, "it reads")
+        idle = vm.server.start_job(f"exec python3 -I -S /run/idle.py {mount.at}/idle", 200)
+        until(lambda: reader.reads and vm.server.exists("/run/looked"), 20, "both read")
         gfarm.kill(vm, "meta")
         job = vm.server.start_job(f"stat -c %s {mount.at}/load", 100)
         gfarm.bring_up("meta")
@@ -90,6 +147,9 @@ def test_gfmd_is_restarted_under_load(vm: Lab) -> None:
         mount.forget()
         eq(mount.sha256("load"), wanted, "opened again")
         ok(mount.stats()["gfmd_connects"] >= 2, "gfmd was not connected again")
+        with gfarm.fuse() as folder:
+            gfarm.run(f"echo second >> {folder}/idle; touch /run/go")
+        ok(idle.ok(60).strip() in ("ESTALE", "13"), "who has it open is told the old size")
 
 
 @needs(machines=1, timeout=240)
@@ -110,26 +170,80 @@ def test_a_cut_network_is_a_pause(vm: Lab) -> None:
         eq(job.ok().strip(), str(BYTES), "the name")
 
 
-@needs(machines=1, timeout=240)
-def test_a_blocked_reader_can_be_killed(vm: Lab) -> None:
-    """Readers and those who ask for names, of frozen servers: SIGKILL ends them at once."""
+@needs(machines=1, timeout=300, own_modules=True)
+def test_whoever_waits_for_a_server_can_be_killed(vm: Lab) -> None:
+    """Each way to wait for a server, with servers that are frozen, cut off and dead: SIGKILL ends it within a second,
+    and then nothing that it has begun to read holds up a task that takes inodes back, or an unmount. gfmd has a
+    database, so that it comes back."""
+    gfarm = gfarm_mount.start(vm, persistent=True)
+    for number in range(3):
+        put_random(gfarm, f"blocked{number}", BYTES if number else AHEAD_BYTES, "fs2")
+    states: dict[str, tuple[Callable[[], None], Callable[[], None]]] = {
+        "frozen": (lambda: gfarm.freeze(vm, "fs2", "meta"), lambda: gfarm.thaw("fs2", "meta")),
+        "cut off": (lambda: gfarm.cut(vm), gfarm.mend),
+        "dead": (lambda: gfarm.kill(vm, "fs2", "meta"), lambda: None),
+    }
+    for state, (begin, end) in states.items():
+        killed_in_time(gfarm, state, begin)
+        end()
+
+
+def killed_in_time(gfarm: Gfarm, state: str, begin: Callable[[], None], *ways: str) -> None:
+    """All that waits for servers ends within a second of SIGKILL, once something has happened to them."""
+    machine, program = gfarm.machine, gfarm.push("gfarm_killed.py")
+    machine.run("rm -f /run/waits /run/go")
+    with mounted(gfarm, f"actimeo=0,reconnect_timeout=60,readahead={AHEAD_BYTES >> 12}") as mount:
+        job = machine.start_job(f"exec python3 -I -S {program} {mount.at} /run/waits /run/go {' '.join(ways)}", 400)
+        until(lambda: machine.exists("/run/waits"), 20, "the files are open")
+        begin()
+        machine.push_bytes(b"", "/run/go")
+        took: dict[str, float | None] = json.loads(job.ok(350))
+        print(f"# {state}: {took}", flush=True)
+        eq([way for way, seconds in took.items() if seconds is None], [], f"{state}: has not waited")
+        late = {way: seconds for way, seconds in took.items() if seconds and seconds > KILLED_SECONDS}
+        in_time(not late, f"{state}: it took {late} s")
+
+
+@needs(machines=1, timeout=300)
+def test_who_drops_the_pages_of_a_file_keeps_no_one_waiting(vm: Lab) -> None:
+    """A read waits for a process of a gfsd that is stopped, and the file is rewritten by another one: the task that is
+    told so drops its pages. Each can be killed meanwhile, and so can who meets the file by a mapping."""
     gfarm = gfarm_mount.start(vm)
-    put_random(gfarm, "blocked", BYTES, "fs2")
-    with mounted(gfarm, "actimeo=0") as mount:
-        gfarm.freeze(vm, "fs2")
-        job = vm.server.start_job(f"exec cat {mount.at}/blocked > /dev/null", 120)
-        time.sleep(2)
-        ok(job.running, "a frozen gfsd has answered")
-        gfarm.freeze(vm, "meta")
-        other = vm.server.start_job(f"exec ls {mount.at}/blocked", 120)
-        time.sleep(2)
-        ok(other.running, "a frozen gfmd has answered")
-        began = time.monotonic()
-        job.kill()
-        other.kill()
-        ok(job.wait(20).code and other.wait(20).code, "they were not killed")
-        in_time((took := time.monotonic() - began) < 10, f"SIGKILL took {took:.1f} s")
-        gfarm.thaw("meta", "fs2")
+    put_random(gfarm, "blocked0", BYTES, "fs2")
+    vm.server.push_bytes(STOP.encode(), "/run/stop.py")
+    server, stopped = gfarm_mount.in_hex(ADDRESSES["fs2"], GFSD_PORT), list[str]()
+    with gfarm.fuse() as folder:
+
+        def rewrite() -> None:
+            stopped.extend(gfarm.run(f"python3 -I -S /run/stop.py {server}").split())
+            gfarm.run(f"head -c 100000 /dev/urandom > {folder}/blocked0")
+
+        killed_in_time(gfarm, "rewritten", rewrite, "read", "stat", "fault")
+        ge(len(stopped), 1, "processes that were stopped")
+        gfarm.run(f"kill -CONT {' '.join(stopped)}")
+
+
+@needs(machines=1, timeout=300)
+def test_an_open_does_not_wait_for_the_gfsds_of_other_files(vm: Lab) -> None:
+    """All descriptors are in use. The files that were read before the others are of a gfsd that is frozen: one of
+    another gfsd gives its own to a file that is opened. If there is none, the open fails after a second."""
+    gfarm = gfarm_mount.start(vm)
+    *frozen, last = (f"/idle{number}" for number in range(8))
+    for name in (*frozen, last, "/late"):
+        gfarm.put(b"late", name, "fs2" if name in frozen else "fs1")
+    vm.server.push_bytes(LATE.encode(), "/run/late.py")
+    for count, wanted, least, most in ((8, "late", 0.0, KILLED_SECONDS), (7, "ENFILE", 0.9, 1.0 + KILLED_SECONDS)):
+        vm.server.run("rm -f /run/waits /run/go")
+        with mounted(gfarm, f"open_files={count}") as mount:
+            job = vm.server.start_job(f"exec python3 -I -S /run/late.py {mount.at} {count}", 200)
+            until(lambda: vm.server.exists("/run/waits"), 20, "the files are open")
+            gfarm.freeze(vm, "fs2")
+            vm.server.push_bytes(b"", "/run/go")
+            said, seconds = job.ok(150).split()
+            print(f"# {count} descriptors: {said} after {seconds} s", flush=True)
+            eq(said, wanted, f"with {count} descriptors")
+            in_time(least <= float(seconds) <= most, f"with {count} descriptors: {said} after {seconds} s")
+        gfarm.thaw("fs2")
 
 
 @needs(machines=1, timeout=240)

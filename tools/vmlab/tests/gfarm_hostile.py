@@ -85,10 +85,17 @@ def test_answers_that_are_changed_at_random(vm: Lab) -> None:
 @needs(machines=1, timeout=240, waits=True)
 def test_a_task_that_is_killed_in_the_middle_of_an_answer(vm: Lab) -> None:
     """It ends at once. The others get their answers by the same connection, which is not made anew."""
-    check(vm, "killed", 10)
+    check(vm, "killed", 11)
 
 
 @needs(machines=1, timeout=240, waits=True)
 def test_more_files_than_workers_wait_for_servers_that_come_back(vm: Lab) -> None:
     """160 files are read when all servers stop. The worker of gfmd has its place all the same: all files are read."""
     check(vm, "many", 1)
+
+
+@needs(machines=1, timeout=240, waits=True)
+def test_files_that_are_closed_while_gfmd_is_silent(vm: Lab) -> None:
+    """300 files, and 140 tasks that ask: it closes each descriptor later, and has no more open than open_files=. Who
+    waits until it can answer is told EIO by umount -f."""
+    check(vm, "closed", 2)

@@ -19,6 +19,9 @@ from vmlab.lab import Lab
 from vmlab.machine import Machine
 from vmlab.needs import needs
 
+SMP = 2
+TIER = tier.ALL
+
 # Of Documentation/gfarm.md, in KiB.
 MOUNT_KIB, FILE_KIB, READERS_KIB, INODE_BYTES = 192, 16, 10 << 10, 2560
 MOUNTS, READERS, FILE_BYTES, TURNS = 6, 64, 2 << 20, 3

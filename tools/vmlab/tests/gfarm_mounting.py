@@ -14,6 +14,24 @@ from vmlab.needs import needs
 
 # In nobody's network: a dummy interface swallows what is sent there.
 SILENT = "10.0.0.77"
+# Has many files open at a time, and reads each of them twice from its file server.
+MANY = """
+import os, sys
+files = [os.open(f"{sys.argv[1]}/{number}", os.O_RDONLY) for number in range(int(sys.argv[2]))]
+for turn in range(2):
+    for number, file in enumerate(files):
+        os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+        if os.pread(file, 100, 0) != b"%d\\n" % number or not os.fstat(file).st_size:
+            sys.exit(f"file {number}")
+    print(len(os.listdir(sys.argv[1])))
+"""
+# Reads a file below /proc into memory that is a page of another file, which has to be read for that.
+STALL = """
+import mmap, os, sys
+with open(sys.argv[1], "rb") as file:
+    view = mmap.mmap(file.fileno(), 4096, mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_WRITE)
+print(os.readv(os.open(sys.argv[2], os.O_RDONLY), [view]) > 0)
+"""
 REFUSED = {
     "nonsense": "nonsense", "readahead=0": "readahead=0 is not in 1..=16384", "readahead": "readahead",
     "connections=65": "connections=65 is not in 1..=64", "actimeo=x": "actimeo=x is not in 0..=3600",
@@ -61,6 +79,84 @@ def test_keys_that_are_wrong_expired_or_missing(vm: Lab) -> None:
         in_time(took < 40, f"{words}: it took {took:.1f} s")
     with mounted(servers):
         pass
+
+
+@needs(machines=1, timeout=240)
+def test_a_key_that_is_replaced(vm: Lab) -> None:
+    """New connections are made with the key that keyctl or a remount has given; one that expires soon is announced."""
+    servers = gfarm_mount.start(vm)
+    wanted = put_random(servers, "keyed", 100_000)
+    vm.defer(_give_key, servers, servers.keys["root"])
+    add = "keyctl padd logon gfarm:root"
+    vm.server.run(f"echo {servers.keys['root'].strip()} | {add} @u > /dev/null; mkdir -p {AT}")
+    vm.defer(vm.server.run, "keyctl purge logon gfarm:root > /dev/null")
+    options = f"username=root,{gfarm_mount.HOSTS},{SHORT}"
+    script = f"keyctl link @u @s; exec mount -i -t gfarm {gfarm_mount.SOURCE} {AT} -o {options}"
+    vm.server.run(f"keyctl session - bash -c '{script}'")
+    mount = gfarm_mount.Mount(vm.server, AT)
+    renewals = (f"{add} @u", f"keyctl session - bash -c '{add} @s && exec mount -i -o remount {AT}'")
+    try:
+        for renewal in renewals:
+            eq(mount.sha256("keyed"), wanted)
+            # The clock of a guest may be behind.
+            behind = time.time() - float(vm.server.run("date +%s"))
+            key = _give_key(servers, gfarm.new_key(7000 - behind))
+            servers.kill(vm, "fs1")
+            servers.bring_up("fs1")
+            mount.forget()
+            ok(vm.server.try_run(f"cat {AT}/keyed").code, "a gfsd has let the old key in")
+            mark = vm.server.log_mark()
+            vm.server.run(f"echo {key} | {renewal}")
+            eq(mount.sha256("keyed"), wanted, f"after {renewal}")
+            left = int(re.findall(r"key expires in (\d+) s", vm.server.read(f"{mount.folder}/status"))[0])
+            ok(0 < left <= 7000, f"{left} seconds are left")
+            until(lambda mark=mark: vm.server.log_matches("the key of root expires in 11. min", mark), 20, "it is said")
+            ok(vm.server.try_run(f"stat {AT}/keyed").code == 0, "gfmd is connected")
+    finally:
+        vm.server.run(f"umount {AT}")
+
+
+def _give_key(servers: gfarm.Gfarm, key: str) -> str:
+    """Gives the servers another key of the administrator."""
+    servers.keys["root"] = key
+    servers.machine.run(f"echo '{key.strip()}' > {gfarm.home('root')}/.gfarm_shared_key")
+    return key.strip()
+
+
+@needs(machines=1, timeout=240)
+def test_connections_that_no_file_uses(vm: Lab) -> None:
+    """They end after idle_timeout=, all but one of a gfsd, where there is a process for each; the last one after ten
+    times as long. What is read then is read by a new one."""
+    servers = gfarm_mount.start(vm)
+    names = [f"idle{number}" for number in range(3)]
+    wanted = [put_random(servers, name, 100_000) for name in names]
+    with mounted(servers, "idle_timeout=1") as mount:
+        readers = [mount.reader(name, 1000) for name in names]
+        until(lambda: all(reader.reads for reader in readers), 30, "all read")
+        eq(gfarm_mount.connections(vm.server), len(names), "one for each file that is open")
+        for reader, digest in zip(readers, wanted, strict=True):
+            reader.go_on()
+            eq(reader.digest(), digest)
+        until(lambda: gfarm_mount.connections(vm.server) == 1, 20, "all but one end")
+        until(lambda: gfarm_mount.connections(vm.server) == 0, 40, "the last one ends")
+        mount.forget()
+        eq(mount.sha256(names[0]), wanted[0], "by a new one")
+
+
+@needs(machines=1, timeout=240)
+def test_more_open_files_than_descriptors(vm: Lab) -> None:
+    """The files that were not read for the longest time give theirs back, and are opened again when they are read;
+    names are walked meanwhile."""
+    servers = gfarm_mount.start(vm)
+    count, descriptors = 24, 8
+    with servers.fuse() as folder:
+        servers.run(f"mkdir {folder}/many; for i in $(seq 0 {count - 1}); do echo $i > {folder}/many/$i; done", 120)
+    with mounted(servers, f"open_files={descriptors}") as mount:
+        said = servers.run(f"python3 -I -S - {mount.at}/many {count} <<'END'\n{MANY}\nEND", 100)
+        eq(said, f"{count}\n{count}\n", "all are read, and listed")
+        opened = mount.stats()["gfmd_open"]
+        ok(opened >= 3 * count - descriptors, f"{opened} descriptors: the limit has not been kept")
+    servers.run("gfrm -r /many")
 
 
 @needs(machines=1, timeout=240)
@@ -123,6 +219,29 @@ def test_unmounting_under_load(vm: Lab) -> None:
     ok(said.code, f"code {said.code}: {said.out}")
     in_time((took := time.monotonic() - began) < 20, f"umount -f took {took:.1f} s")
     vm.server.run(f"! mountpoint -q {AT} || umount {AT}")
+
+
+@needs(machines=1, timeout=240)
+def test_mounting_beside_an_unmount(vm: Lab) -> None:
+    """An unmount waits for who reads a file below /proc. Another mount meanwhile has another number, and its files."""
+    servers, at = gfarm_mount.start(vm), "/mnt/gfarm2"
+    put_random(servers, "stalls", 4096)
+    vm.server.push_bytes(STALL.encode(), "/run/stall.py")
+    with mounted(servers, at="/mnt/gfarm3") as other:
+        eq(try_mount(servers, "").code, 0)
+        state = gfarm_mount.Mount(vm.server, AT).folder
+        servers.freeze(vm, "fs1", "fs2")
+        try:
+            reader = vm.server.start_job(f"exec python3 -I -S /run/stall.py {other.at}/stalls {state}/stats", 60)
+            until(lambda: gfarm_mount.serving(vm.server), 20, "it asks a gfsd")
+            unmount = vm.server.start_job(f"exec umount {AT}", 60)
+            until(lambda: "proc_" in vm.server.try_run("cat /proc/$(pidof -s umount)/stack").out, 20, "it waits")
+            with mounted(servers, at=at) as mount:
+                ok(mount.folder != state and mount.stats(), f"{mount.folder} beside {state}")
+        finally:
+            servers.thaw("fs1", "fs2")
+        eq(reader.ok(30), "True\n")
+        unmount.ok(30)
 
 
 @needs(machines=1, timeout=240)

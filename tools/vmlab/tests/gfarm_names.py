@@ -39,6 +39,43 @@ except OSError as error:
     print(errno.errorcode[error.errno])
 """
 
+# Reads a file, and once more from its file server when it is told to.
+KEPT = """
+import errno, os, sys, time
+file = os.open(sys.argv[1], os.O_RDONLY)
+os.read(file, 100)
+open("/run/looked", "w").close()
+while not os.path.exists("/run/go"):
+    time.sleep(0.1)
+os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
+try:
+    print(os.pread(file, 100, 0))
+except OSError as error:
+    print(errno.errorcode[error.errno])
+"""
+
+# Reads a directory whose names are long, so that a call brings some of them only; after the first call another mount
+# adds names before those that were read, or removes them again. Prints how many of the names that stay were not read
+# once, and how many there are.
+CHANGED = """
+import os, sys
+at, elsewhere, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
+def name(number):
+    return f"{number:04}".ljust(200, "x")
+for number in range(200, 200 + count):
+    os.symlink("nowhere", f"{elsewhere}/{name(number)}")
+for change in ("add", "remove"):
+    entries = os.scandir(at)
+    read = [next(entries).name]
+    for number in range(100):
+        if change == "add":
+            os.symlink("nowhere", f"{elsewhere}/{name(number)}")
+        else:
+            os.unlink(f"{elsewhere}/{name(number)}")
+    read += [entry.name for entry in entries]
+    print(sum(read.count(name(number)) != 1 for number in range(200, 200 + count)), len(os.listdir(elsewhere)))
+"""
+
 
 @needs(machines=1, timeout=300)
 def test_a_name_that_stands_for_another_object(vm: Lab) -> None:
@@ -90,6 +127,25 @@ def test_a_name_that_is_opened_when_its_object_was_found_by_another(vm: Lab) -> 
 
 
 @needs(machines=1, timeout=300)
+def test_a_log_that_is_rotated_while_it_is_open(vm: Lab) -> None:
+    """A log is renamed and written on: its new name is read, and the next log; who has it open meets no other file."""
+    gfarm = gfarm_mount.start(vm)
+    gfarm.machine.push_bytes(KEPT.encode(), "/run/kept.py")
+    with gfarm.fuse(options="-s") as folder, mounted(gfarm) as mount:
+        gfarm.run(f"echo first > {folder}/log; rm -f /run/looked /run/go; {KNOWN}")
+        opener = gfarm.machine.start_job(f"exec python3 -I -S /run/kept.py {mount.at}/log", 120)
+        until(lambda: gfarm.machine.exists("/run/looked"), 20, "it is open")
+        gfarm.run(f"mv {folder}/log {folder}/log.1; echo second >> {folder}/log.1; echo next > {folder}/log; {KNOWN}")
+        eq(gfarm.run(f"cat {mount.at}/log.1"), "first\nsecond\n", "by its new name")
+        eq(gfarm.run(f"cat {mount.at}/log {mount.at}/log.1"), "next\nfirst\nsecond\n", "and the next one")
+        gfarm.run(f"echo third >> {folder}/log.1; {KNOWN}; touch /run/go")
+        said = opener.ok(60).strip()
+        ok(said in ("b'first\\n'", "ESTALE"), f"who has it open: {said}")
+        eq(gfarm.run(f"cat {mount.at}/log.1"), "first\nsecond\nthird\n", "after that")
+        gfarm.run(f"rm {folder}/log {folder}/log.1 /run/kept.py /run/looked /run/go")
+
+
+@needs(machines=1, timeout=300)
 def test_a_name_that_was_not_there(vm: Lab) -> None:
     """It is not there for a while, as `actimeo` says; but an open asks, and finds what was made meanwhile."""
     gfarm = gfarm_mount.start(vm)
@@ -136,6 +192,18 @@ def closes_stay(mount: Mount) -> bool:
     before = mount.stats().get("gfmd_close")
     time.sleep(0.3)
     return mount.stats().get("gfmd_close") == before
+
+
+@needs(machines=1, timeout=300)
+def test_a_directory_that_changes_while_it_is_read(vm: Lab) -> None:
+    """Names that are there all the time are read once each, whatever is added or removed before them meanwhile."""
+    gfarm = gfarm_mount.start(vm)
+    with gfarm.fuse() as folder, mounted(gfarm) as mount:
+        gfarm.run(f"mkdir {folder}/changed")
+        # More than the kernel asks for at a time.
+        script = f"python3 -I -S - {mount.at}/changed {folder}/changed 600 <<'END'\n{CHANGED}\nEND"
+        eq(gfarm.run(script, 200), "0 700\n0 600\n", "names that were not read once, and all names")
+        gfarm.run(f"rm -r {folder}/changed", 120)
 
 
 @needs(machines=1, timeout=300)

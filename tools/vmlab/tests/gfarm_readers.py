@@ -3,7 +3,7 @@
 
     gfarm2fs, one writer ──> gfmd, gfsds ──> two mounts of the kernel, three readers ── checker
 
-peer/gfarm_readers.py says what is checked. It is skipped in `make test` (Documentation/testing.md). For longer:
+peer/gfarm_readers.py says what is checked. `make test-all` reads for seconds (Documentation/testing.md). For longer:
 
     VMLAB_GFARM_MINUTES=60 python3 tools/vmlab run --long 'gfarm_readers.*'
 """
@@ -21,6 +21,9 @@ from vmlab.gfarm import FOLDER
 from vmlab.gfarm_mount import mounted
 from vmlab.lab import Lab
 from vmlab.needs import needs
+
+SMP = 2
+TIER = tier.ALL
 
 MINUTES = float(os.environ.get("VMLAB_GFARM_MINUTES", tier.of(0.0, 10.0)))
 SECONDS = max(6.0, 60 * MINUTES)

@@ -8,11 +8,14 @@ from __future__ import annotations
 import hashlib
 
 from vmlab import gfarm as rig
-from vmlab import seed
+from vmlab import seed, tier
 from vmlab.checks import eq, ok
 from vmlab.gfarm import FOLDER, Gfarm
 from vmlab.lab import Lab
 from vmlab.needs import needs
+
+SMP = 2
+TIER = tier.ALL
 
 ENTRIES = 80
 BIG_BYTES, PART_BYTES = 6 << 20, 64 << 10

@@ -6,13 +6,16 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from vmlab import gfarm_mount
+from vmlab import gfarm_mount, tier
 from vmlab.checks import eq, ge, ok, until
 from vmlab.gfarm_mount import mounted, put_random
 from vmlab.lab import Lab
 from vmlab.machine import Machine
 from vmlab.needs import needs
 from vmlab.trace import FOLDER, MOUNT
+
+SMP = 2
+TIER = tier.ALL
 
 BYTES = 3_000_000
 # More than are closed by one question. All are closed at once: on a slow machine one after the other takes too long.

@@ -5,11 +5,14 @@
 """
 from __future__ import annotations
 
-from vmlab import paths, rnbd
+from vmlab import paths, rnbd, tier
 from vmlab.checks import eq, ge, ok
 from vmlab.history import History
 from vmlab.lab import Lab
 from vmlab.needs import needs
+
+SMP = 2
+TIER = tier.ALL
 
 MIB = 16
 SECTORS = MIB * 2048
@@ -42,7 +45,7 @@ def busy(disk: rnbd.Disk, **options: int | str) -> History:
     return history
 
 
-@needs(wires=1, timeout=300)
+@needs(wires=1, timeout=300, tier=tier.CORE)
 def test_a_disk_that_drops_or_damages_writes_is_found_out(pair: Lab) -> None:
     """Writes that are acknowledged and dropped; one byte of each write that is another one."""
     disk = suspect(pair)

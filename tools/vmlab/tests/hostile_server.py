@@ -7,19 +7,25 @@ from __future__ import annotations
 
 import errno
 
+import fencing_server
 import hostile_servers
 import messages
 import pytest
+import server as scripted
 
-from vmlab import rnbd
-from vmlab.checks import ok, until
+from vmlab import paths, rnbd
+from vmlab.checks import eq, ok, until
 from vmlab.lab import Lab
+from vmlab.machine import Machine
 from vmlab.needs import needs
 from vmlab.tests.hostile import PEER, peer_program
 
-FILES = ("scripted_peer.py", "messages.py", "server.py", "hostile_servers.py")
+FILES = ("scripted_peer.py", "messages.py", "server.py", "hostile_servers.py", "fencing_server.py")
 SECOND_DISK = "a_bad_second_disk_under_the_number_of_the_first"
-SECONDS = 25
+SECONDS, SECONDS_OF_MANY = 25, 120
+# IBV_WC_REM_ACCESS_ERR, or IBV_WC_RETRY_EXC_ERR: with the error the client ends the queue pair, which may be earlier
+# than the word of it.
+REFUSED = ("10", "12")
 MAP = "sessname=hostile path=ip:{address} device_path=ram0"
 
 
@@ -34,6 +40,15 @@ def _prepare(lab: Lab) -> None:
     rnbd.load_client(lab)
 
 
+def _read_until_the_key_is_the_same(vm: Machine) -> None:
+    """The 256th read after the one whose invalidation was kept is a polled one, of the same place: one processor."""
+    vm.run(f"touch {hostile_servers.READY}.keep")
+    vm.run("taskset -c 0 dd if=/dev/rnbd0 of=/dev/null bs=512 count=256 iflag=direct", 100)
+    vm.run("taskset -c 0 fio --name=polled --filename=/dev/rnbd0 --ioengine=io_uring --hipri --direct=1 --rw=read "
+           "--bs=512 --size=512 --number_ios=1", 60)
+    eq(vm.read(hostile_servers.OPERATIONS), "the same key", "what the server saw")
+
+
 @pytest.mark.parametrize(("name", "expected", "title"), [
     pytest.param(name, expected, function.__doc__ or "", id=name)
     for name, (expected, function) in hostile_servers.HOSTILE_SERVERS.items()])
@@ -44,8 +59,9 @@ def test_lies(lab: Lab, name: str, expected: tuple[int, ...], title: str) -> Non
     _prepare(lab)
     vm = lab.client
     mark = vm.log_mark()
-    vm.run(f"rm -f {hostile_servers.READY} {hostile_servers.OPERATIONS}")
-    server = vm.start_job(f"cd /tmp/peer && python3 -S -m hostile_servers {name} {SECONDS}", SECONDS + 30)
+    vm.run(f"rm -f {hostile_servers.READY} {hostile_servers.OPERATIONS} {hostile_servers.WRITTEN} {scripted.GO}")
+    seconds = SECONDS_OF_MANY if name == hostile_servers.KEPT else SECONDS
+    server = vm.start_job(f"cd /tmp/peer && python3 -S -m hostile_servers {name} {seconds}", seconds + 30)
     lab.defer(server.kill)
     lab.defer(vm.run, "for d in /sys/block/rnbd*; do [ -e $d ] && echo force > $d/rnbd/unmap_device; done; true")
     until(lambda: vm.exists(hostile_servers.READY), 20, "the hostile server listens")
@@ -67,7 +83,8 @@ def test_lies(lab: Lab, name: str, expected: tuple[int, ...], title: str) -> Non
                 told = vm.run("cat /sys/block/rnbd0/wwid 2>/dev/null || true").strip()
                 ok(told == hostile_servers.HONEST[name], f"the disk's identity is '{told}'")
         elif lab.modules == "ours" and name not in hostile_servers.HARMLESS:
-            ok(vm.log_matches("rtrs_client.*closing the path", mark), "no line says that the path was closed")
+            words = hostile_servers.CLOSED_FOR.get(name, "")
+            ok(vm.log_matches(f"rtrs_client.*{words}.*closing the path", mark), f"no path was closed for: {words}")
             ok(read.code, "a read succeeded over a path that was to be closed")
         if lab.modules == "ours" and name == SECOND_DISK:
             other = MAP.format(address=lab.server_address).replace("ram0", "ram1")
@@ -76,7 +93,83 @@ def test_lies(lab: Lab, name: str, expected: tuple[int, ...], title: str) -> Non
             vm.run("timeout 20 dd if=/dev/rnbd0 of=/dev/null bs=4k count=1 skip=1 iflag=direct", 40)
             told = vm.read(hostile_servers.OPERATIONS)
             ok("close" not in told, f"the client closed the number of the first disk, which is in use: {told}")
+        if name in hostile_servers.WRITES_LATE and lab.modules == "ours":
+            if name == hostile_servers.KEPT:
+                _read_until_the_key_is_the_same(vm)
+            vm.run(f"touch {scripted.GO}")
+            until(lambda: vm.exists(hostile_servers.WRITTEN), 20, "the server has written under the old key")
+            status = vm.read(hostile_servers.WRITTEN)
+            ok(status in REFUSED, f"a write under the key of a read that has ended: status {status}")
+            if name in hostile_servers.HARMLESS:
+                ok(vm.log_matches("QP access error", mark), "the client's adapter has not refused that write")
         if name == "one_that_erases_for_good":
             vm.run("blkdiscard --secure -o 64K -l 32K /dev/rnbd0")
             ok(f"{messages.OP_SECURE_ERASE} 128 32768" in vm.read(hostile_servers.OPERATIONS).splitlines(),
                "the server was not asked to erase")
+
+
+OTHER = "10.0.0.77"
+UNASKED = "unknown immediate 0xb"      # an answer to a fence message that was not sent
+READ = "timeout 60 dd if=/dev/rnbd0 of=/dev/null bs=4k count=1 skip={block} iflag=direct status=none"
+
+
+def _story(vm: Machine) -> list[str]:
+    return vm.read(fencing_server.STORY).splitlines()
+
+
+def _heard(vm: Machine, start: str) -> bool:
+    return any(line.startswith(start) for line in _story(vm))
+
+
+def _arm(vm: Machine) -> None:
+    """The server loses the path of the next request."""
+    vm.run(f"touch {fencing_server.ARMED}")
+    until(lambda: not vm.exists(fencing_server.ARMED), 10, "the server is armed")
+
+
+def _two_paths_to(lab: Lab, name: str) -> None:
+    """Starts the server and maps its disk over two paths."""
+    _prepare(lab)
+    vm = lab.client
+    vm.run(f"rm -f {fencing_server.READY} {fencing_server.STORY} {fencing_server.ARMED} {scripted.GO}; "
+           f"ip addr add {OTHER}/24 dev eth0")
+    lab.defer(vm.run, f"ip addr del {OTHER}/24 dev eth0")
+    server = vm.start_job(f"cd /tmp/peer && python3 -S -m fencing_server {name} 100 2>&1", 130)
+    lab.defer(server.kill)
+    lab.defer(vm.run, "for d in /sys/block/rnbd*; do [ -e $d ] && echo force > $d/rnbd/unmap_device; done; true")
+    until(lambda: vm.exists(fencing_server.READY), 20, "the server listens")
+    line = MAP.format(address=f"{lab.server_address} path=ip:{OTHER}") + " fast_io_fail_tmo=30"
+    eq(vm.write("/sys/class/rnbd-client/ctl/map_device", line, 90), "", "map_device")
+    eq(paths.states(lab, "hostile"), ["connected", "connected"])
+
+
+@pytest.mark.parametrize(("name", "title"), [
+    pytest.param(name, function.__doc__ or "", id=name) for name, function in fencing_server.ANSWERS.items()])
+@needs(machines=1, timeout=180)
+def test_fence_message_answered(lab: Lab, name: str, title: str) -> None:
+    """A path is lost with a request: that is sent again when the server has said that it drained the path."""
+    del title       # for the list of tests
+    _two_paths_to(lab, name)
+    vm, mark = lab.client, lab.client.log_mark()
+    _arm(vm)
+    read = vm.start_job(READ.format(block=8), 80)
+    until(lambda: _heard(vm, "asked"), 20, "the client asks about the path")
+    if name == "never":
+        eq(vm.try_run(READ.format(block=16), 80).code, 0, "another read, over the other path")
+        ok(read.running, "the read was sent again, or failed, without an answer")
+        vm.run(f"touch {scripted.GO}")
+    elif name == "validated":
+        until(lambda: _heard(vm, "validating"), 20, "the lost path is back, and the client asks about its server")
+        _arm(vm)
+        eq(vm.try_run(READ.format(block=16), 80).code, 0, "a read whose path is lost meanwhile")
+    eq(read.wait(70).code, 0, "the read")
+    until(lambda: paths.states(lab, "hostile") == ["connected", "connected"], 30,
+          f"both paths are up after {_story(vm)}")
+    story = _story(vm)
+    served = [line for line in story if line.startswith("served") and " 64 4096 " in line]
+    ok(served and all(line.endswith("before []") for line in served), f"sent again too early: {story}")
+    told = vm.log_matches("rtrs_client.*closing the path", mark)
+    ok(bool([line for line in told if UNASKED in line]) == (name in ("another", "twice")),
+       f"paths that were closed: {told}")
+    if name == "validated":
+        eq(len([line for line in story if line.startswith("connect")]), 4, f"each path connects twice: {story}")

@@ -7,6 +7,7 @@ from vmlab.assets import TOOLS
 from vmlab.checks import eq, matches, ok, until
 from vmlab.lab import Lab
 from vmlab.needs import needs
+from vmlab.tests.pi_store import TOOL, bring_tool
 
 MIB = 16
 RULES = TOOLS.parent / "Documentation" / "udev" / "61-rnbd.rules"
@@ -15,8 +16,6 @@ WWID = r"naa\.3[0-9a-f]{15}"
 
 def serve_file(lab: Lab, name: str) -> None:
     """/dev/loop0 on the server shows this file, made if it is not there."""
-    closed = "ls /sys/class/rnbd-server/ctl/devices 2>/dev/null || true"
-    until(lambda: not lab.server.run(closed).split(), 20, "the server has closed the device")
     lab.server.run(f"set -e; modprobe loop max_loop=2; cd /run; [ -e {name} ] || truncate -s {MIB}M {name}; "
                    f"[ ! -e /sys/block/loop0/loop ] || losetup -d /dev/loop0; losetup /dev/loop0 /run/{name}")
 
@@ -25,7 +24,7 @@ def start(lab: Lab) -> rnbd.Disk:
     """A disk over a loop device over the file `one`."""
     serve_file(lab, "one")
     lab.defer(lab.server.run, "mods -r; [ ! -e /sys/block/loop0/loop ] || losetup -d /dev/loop0; "
-              "rm -f /run/one /run/two", 60)
+              "rm -f /run/one /run/two /run/kept", 60)
     # The server soon closes the device of a client that is away.
     rnbd.load_server(lab, rtrs="heartbeat_interval_ms=500")
     rnbd.load_client(lab)
@@ -33,12 +32,26 @@ def start(lab: Lab) -> rnbd.Disk:
     return rnbd.map_disk(lab, device="loop0")
 
 
-def exchange(lab: Lab, disk: rnbd.Disk, name: str) -> None:
-    """While the wire is cut, another file comes behind the device's name."""
+def away(lab: Lab, disk: rnbd.Disk) -> None:
+    """Cuts the wire until both sides have noticed."""
     lab.cut(0)
     until(lambda: disk.attribute("state") == "closed", 20, "the client has noticed")
+    closed = "ls /sys/class/rnbd-server/ctl/devices 2>/dev/null || true"
+    until(lambda: not lab.server.run(closed).split(), 20, "the server has closed the device")
+
+
+def exchange(lab: Lab, disk: rnbd.Disk, name: str) -> None:
+    """While the wire is cut, another file comes behind the device's name."""
+    away(lab, disk)
     serve_file(lab, name)
     lab.mend(0)
+
+
+def refused(lab: Lab, disk: rnbd.Disk, mark: int, why: str) -> None:
+    """The disk is not opened again, and one line says why."""
+    until(lambda: bool(lab.client.log_matches(why, mark)), 30, f"the log says: {why}")
+    eq(lab.client.write(f"{disk.control}/remap_device", "1"), "ESTALE")
+    eq(disk.attribute("state"), "closed")
 
 
 def refusals(lab: Lab, mark: int) -> list[str]:
@@ -77,7 +90,8 @@ def test_another_disk_under_the_old_name_is_refused(pair: Lab) -> None:
 
 @needs(wires=1)
 def test_the_administrator_takes_another_disk(pair: Lab) -> None:
-    """`force` in remap_device goes on with the disk that has the name now: its size, its content, its identity."""
+    """`force` in remap_device goes on with the disk that has the name now, also with a smaller one: its size, its
+    content, its identity."""
     disk = start(pair)
     before = wwid(disk)
     mark = pair.client.log_mark()
@@ -94,6 +108,14 @@ def test_the_administrator_takes_another_disk(pair: Lab) -> None:
     matches(wwid(disk), WWID)
     ok(wwid(disk) != before, f"the identity is still {before}")
     eq(pair.client.write(f"{disk.control}/remap_device", "force"), "EALREADY")
+    mark = pair.client.log_mark()
+    away(pair, disk)
+    pair.server.run(f"losetup -d /dev/loop0; truncate -s {MIB}M /run/two")
+    serve_file(pair, "two")
+    pair.mend(0)
+    refused(pair, disk, mark, f"a smaller disk under this name, {MIB << 11} sectors instead of {2 * MIB << 11}")
+    eq(pair.client.write(f"{disk.control}/remap_device", "force"), "")
+    eq(disk.sectors, MIB << 11)
     disk.unmap()
     eq(pair.server.run("head -c 3 /run/two"), "xxx")
 
@@ -131,4 +153,50 @@ def test_udev_has_a_name_by_the_identity(pair: Lab) -> None:
     pair.client.push(RULES, f"/run/udev/rules.d/{RULES.name}")
     said = pair.client.run(f"udevadm test --action=add /sys/block/{disk.name} 2>&1 || true", 60)
     ok(f"disk/by-id/rnbd-{wwid(disk)}" in said, said[-1500:])
+    disk.unmap()
+
+
+@needs(wires=1, timed=True, own_modules=True)
+def test_a_disk_with_a_sidecar_is_another_than_without(pair: Lab) -> None:
+    """A superblock that something has written over, a format, a C server: the disk is not opened again, and nothing
+    is written to a place that is another one now. It comes back with its sidecar."""
+    serve_file(pair, "one")
+    bring_tool(pair.server)
+    pair.server.run(f"{TOOL} format --force /dev/loop0")
+    disk = start(pair)
+    until(lambda: bool(pair.server.log_matches("and that of its sidecar")), 5, "the server's log says what counts")
+    before = wwid(disk)
+    pair.client.run(f"head -c 65536 /dev/urandom > /run/area; dd if=/run/area of={disk.path} bs=64k oflag=direct "
+                    "status=none")
+    mark = pair.client.log_mark()
+    away(pair, disk)
+    pair.server.run("head -c 4096 /run/one > /run/block0; head -c 4096 /dev/zero | "
+                    "dd of=/dev/loop0 bs=4096 oflag=direct status=none; md5sum < /run/one > /run/sum")
+    pair.mend(0)
+    write = pair.client.start_job(f"dd if=/run/area of={disk.path} bs=64k seek=1 oflag=direct status=none", 90)
+    refused(pair, disk, mark, f"another disk under this name, {WWID} instead of {before}")
+    ok(write.running, "a write did not wait for the sidecar")
+    pair.server.run("md5sum < /run/one | cmp - /run/sum; "
+                    "dd if=/run/block0 of=/dev/loop0 bs=4096 oflag=direct status=none")
+    paths.back_seconds(pair, lambda: disk.attribute("state") == "open", 30, "the disk is back")
+    eq(write.wait(20).code, 0, "the write")
+    pair.client.run("cat /run/area /run/area > /run/twice; "
+                    f"dd if={disk.path} bs=64k count=2 iflag=direct status=none | cmp - /run/twice")
+    mark = pair.client.log_mark()
+    away(pair, disk)
+    pair.server.run(f"cp /run/one /run/kept; {TOOL} format --force /dev/loop0")
+    pair.mend(0)
+    refused(pair, disk, mark, f"another disk under this name, {WWID} instead of {before}")
+    mark = pair.client.log_mark()
+    rnbd.unload(pair, pair.server)
+    pair.server.run("dd if=/run/kept of=/dev/loop0 bs=1M oflag=direct status=none; rm /run/kept; md5sum < /run/one > "
+                    "/run/sum")
+    rnbd.load_server(pair, "c")
+    refused(pair, disk, mark, f"does not tell which disk it has under this name.*it was {before}")
+    rnbd.unload(pair, pair.server)
+    pair.server.run("md5sum < /run/one | cmp - /run/sum")
+    rnbd.load_server(pair)
+    paths.back_seconds(pair, lambda: disk.attribute("state") == "open", 40, "the disk is back")
+    eq(wwid(disk), before)
+    pair.client.run(f"dd if={disk.path} bs=64k count=2 iflag=direct status=none | cmp - /run/twice")
     disk.unmap()

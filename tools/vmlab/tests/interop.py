@@ -14,6 +14,8 @@ from vmlab.checks import eq, ok
 from vmlab.lab import Lab
 from vmlab.needs import needs
 
+SMP = 2
+
 LANGUAGE = {"c": "C", "ours": "Rust"}
 CELLS = tuple(itertools.product(("c", "ours"), ("c", "ours"), ("Y", "N")))
 
@@ -43,7 +45,8 @@ def work(pair: Lab, client: str, server: str, invalidate: str) -> None:
 
 @pytest.mark.parametrize(("client", "server", "invalidate", "title"), [
     pytest.param(*cell, f"Client in {LANGUAGE[cell[0]]}, server in {LANGUAGE[cell[1]]}, always_invalidate={cell[2]}.",
-                 id=f"client_{cell[0]}_server_{cell[1]}_{cell[2]}") for cell in CELLS])
+                 id=f"client_{cell[0]}_server_{cell[1]}_{cell[2]}",
+                 marks=pytest.mark.tier(tier.CORE if "ours" in cell else tier.ALL)) for cell in CELLS])
 @needs(own_modules=True, timed=True, timeout=300)
 def test_cell(pair: Lab, client: str, server: str, invalidate: str, title: str) -> None:
     """One cell of the table."""

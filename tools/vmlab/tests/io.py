@@ -25,6 +25,31 @@ for size in 512, 1024, 1536, 4096, 4608, 12288, 65536, 126976, 131072, 262144, 5
 """
 
 
+# Blocks on both sides of the places whose number of bytes or of sectors is a power of two that some number in the way
+# might end at, each with bytes of its own; "write", "compare", or "empty": their places modulo 4 GiB and 2 TiB.
+FAR = """
+import mmap, os, sys
+path, deed, size = sys.argv[1], sys.argv[2], int(sys.argv[3])
+disk, page = os.open(path, os.O_RDWR | os.O_DIRECT), mmap.mmap(-1, 8192)
+edges = [edge for edge in (1 << 31, 1 << 32, 1 << 40, 1 << 41, 1 << 42, 1 << 43) if edge < size]
+places = [edge - 4096 for edge in edges] + [size - 8192]
+for number, at in enumerate(places, 1):
+    whole = b"".join((at + part).to_bytes(8, "little") for part in range(0, 8192, 8))
+    if deed == "write":
+        page[:] = whole
+        assert os.pwritev(disk, [page], at) == 8192
+    elif deed == "compare":
+        assert os.preadv(disk, [page], at) == 8192
+        assert page[:] == whole, f"at {at}"
+    else:
+        for folded in {at % (1 << 32), at % (1 << 41), (at + 4096) % (1 << 32), (at + 4096) % (1 << 41)}:
+            if not any(place - 8192 < folded < place + 8192 for place in places):
+                assert os.preadv(disk, [page], folded) == 8192
+                assert page[:] == bytes(8192), f"at {folded} is what belongs to {int.from_bytes(page[:8], 'little')}"
+"""
+TEBIBYTE = 1 << 40
+
+
 def every_size(disk: rnbd.Disk) -> None:
     """Writes and reads each size; every byte is compared."""
     disk.machine.push_bytes(SIZES.encode(), "/tmp/sizes.py")
@@ -62,6 +87,21 @@ def test_what_the_client_writes_is_on_the_servers_disk(pair: Lab) -> None:
     rest = ("(dd if=/dev/ram0 bs=64k count=5 status=none; dd if=/dev/ram0 bs=64k skip=6 status=none) | "
             "tr -d '\\0' | wc -c")
     eq(pair.server.run(rest).strip(), "0", "bytes elsewhere")
+
+
+@needs()
+def test_a_disk_of_nine_tebibytes(pair: Lab) -> None:
+    """Data written around 2 GiB, 4 GiB, 2^32 sectors and further are there on the server, and nowhere else."""
+    rnbd.null_disk(pair, f"memory_backed=1 gb={9 << 10}")
+    rnbd.load_server(pair)
+    rnbd.load_client(pair)
+    disk = rnbd.map_disk(pair, "nullb0")
+    eq(disk.sectors, 9 * TEBIBYTE // 512, "sectors")
+    for machine, path, deeds in ((pair.client, disk.path, ("write", "compare")),
+                                 (pair.server, "/dev/nullb0", ("compare", "empty"))):
+        machine.push_bytes(FAR.encode(), "/tmp/far.py")
+        for deed in deeds:
+            machine.run(f"python3 -I -S /tmp/far.py {path} {deed} {9 * TEBIBYTE}")
 
 
 @needs()

@@ -8,6 +8,8 @@ from vmlab.checks import TooSlow, eq, ok, until
 from vmlab.lab import Lab
 from vmlab.needs import needs
 
+SMP = 2
+
 DEVICE = "/sys/class/kernel_ext_test/stage"
 PARAMETERS = "/sys/module/kernel_ext_test/parameters"
 TURNS = 20

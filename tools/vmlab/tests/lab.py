@@ -9,12 +9,15 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from vmlab import oracle
+from vmlab import oracle, tier
 from vmlab.channel import MachineGone
 from vmlab.checks import Skip, eq, ok, raises, until
 from vmlab.lab import Lab
 from vmlab.machine import LAST_WORDS_LINES, Hardware, Machine, is_patching_oops
 from vmlab.needs import needs
+
+SMP = 2
+TIER = tier.ALL
 
 HOLD_A_CONTEXT = """
 import ctypes, time
@@ -121,7 +124,7 @@ def test_a_refused_write_names_its_errno(pair: Lab) -> None:
     eq(pair.client.write("/proc/sys/kernel/hostname", "client"), "")
 
 
-@needs(wires=2, complaints=True)
+@needs(wires=2, complaints=True, tier=tier.CORE)
 def test_the_oracle_hears_the_kernel_complain(pair: Lab) -> None:
     """Each kind of kernel warning in the log is reported, and ordinary lines are not."""
     complaints = ("WARNING: CPU: 0 PID: 1 at fake.c:1", "BUG: fake", "Oops: 0000 [#1]", "refcount_t: underflow",
@@ -134,7 +137,7 @@ def test_the_oracle_hears_the_kernel_complain(pair: Lab) -> None:
     eq(len(oracle.complaints(vm, mark)), len(complaints), "complaints heard")
 
 
-@needs(wires=2)
+@needs(wires=2, tier=tier.CORE)
 def test_the_oracle_sees_what_is_left_behind(pair: Lab) -> None:
     """An RDMA object of a running process is found, and is gone after the process ended."""
     vm = pair.server

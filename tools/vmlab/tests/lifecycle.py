@@ -10,6 +10,8 @@ from vmlab.lab import Lab
 from vmlab.needs import needs
 from vmlab.uevents import Uevents
 
+SMP = 2
+
 LOAD = "--rw=randrw --bs=4k --iodepth=16 --size=8m --time_based --runtime=60"
 
 

@@ -2,10 +2,12 @@
 """A device that changed during an outage: the disk takes its limits, or logs why not."""
 from __future__ import annotations
 
-from vmlab import paths, rnbd
+from vmlab import paths, rnbd, tier
 from vmlab.checks import eq, ge, matches, ok, until
 from vmlab.lab import Lab
 from vmlab.needs import needs
+
+TIER = tier.ALL
 
 NULL = "/sys/kernel/config/nullb/nullb0"
 

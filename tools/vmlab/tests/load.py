@@ -123,8 +123,8 @@ def test_a_library_in_use_does_not_unload(vm: Lab) -> None:
     vm.server.run("mods -r")
 
 
-@needs(machines=1, own_modules=True, timeout=240)
-def test_loading_and_unloading_twenty_times(vm: Lab) -> None:
+@needs(machines=1, own_modules=True, timeout=240, tier=tier.ALL)
+def test_loading_and_unloading_again_and_again(vm: Lab) -> None:
     """Server and client, in and out; every fifth time with a mapped disk in between. Twenty times in make test-long,
     else five."""
     rnbd.ram_disk(vm, 8)

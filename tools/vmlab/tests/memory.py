@@ -10,11 +10,13 @@ blocks do. Whichever it is, the OOM killer must not have been at work.
 """
 from __future__ import annotations
 
-from vmlab import rnbd
+from vmlab import rnbd, tier
 from vmlab.checks import Failed, TooSlow, eq, ge, ok, until
 from vmlab.lab import Lab
 from vmlab.machine import Machine
 from vmlab.needs import needs
+
+TIER = tier.ALL
 
 MEMORY_MIB = 640
 OOM = r"[Oo]ut of memory|invoked oom-killer|oom-kill"

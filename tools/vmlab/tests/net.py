@@ -6,9 +6,13 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from vmlab import tier
 from vmlab.checks import eq, matches, ok, until
 from vmlab.lab import Lab
 from vmlab.needs import needs
+
+SMP = 2
+TIER = tier.ALL
 
 PARTS = 9
 PEERS = """
@@ -44,7 +48,7 @@ def peers(vm: Lab) -> Iterator[None]:
         job.wait(20)
 
 
-@needs(machines=1, own_modules=True)
+@needs(machines=1, own_modules=True, tier=tier.CORE)
 def test_every_part_passes_its_selftest(vm: Lab) -> None:
     """One `ok` line a part, and none that failed; no connection is left."""
     with peers(vm):

@@ -10,6 +10,8 @@ from vmlab.checks import eq, ge, ok
 from vmlab.lab import Lab
 from vmlab.needs import needs
 
+SMP = 2
+
 REQUEST, RKEY_RESPONSE = 0, 4
 # The kernel's half of the address space begins here.
 KERNEL = 1 << 63

@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 import hashlib
 
-from vmlab import docs, paths, rnbd
+from vmlab import docs, paths, rnbd, tier
 from vmlab.checks import Failed, TooSlow, eq, ge, matches, ok, until
 from vmlab.lab import Lab
 from vmlab.machine import Machine
@@ -71,7 +71,7 @@ def test_a_disk_has_what_linux_tools_expect(pair: Lab) -> None:
     disk.unmap()
 
 
-@needs()
+@needs(tier=tier.ALL)
 def test_the_document_is_true(pair: Lab) -> None:
     """The commands of Documentation/protection.md, with the lab's address and disk."""
     rnbd.null_disk(pair, "gb=1 memory_backed=1 discard=1")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import struct
 
-from vmlab import rnbd
+from vmlab import rnbd, tier
 from vmlab.checks import eq, ge, ok, until
 from vmlab.lab import Lab
 from vmlab.machine import Machine
@@ -164,7 +164,7 @@ def test_disks_of_each_kind_that_store_tuples(pair: Lab) -> None:
 
 
 @needs(machines=1, timeout=240, nvme=(f"ms=16,pi=1,pif=2,{BLOCKS_4096}", "ms=8,pi=1,logical_block_size=512",
-                                      f"ms=64,pi=1,{BLOCKS_4096}"))
+                                      f"ms=64,pi=1,{BLOCKS_4096}"), tier=tier.ALL)
 def test_nvme_disks_get_the_tuples(vm: Lab) -> None:
     """NVMe with tuples of 16 and of 8 bytes is mapped in mode pass, one with more than tuples in mode wire."""
     machine = vm.server

@@ -17,7 +17,7 @@ from vmlab.tests.pi import map_with, no_errors, server_stats
 from vmlab.tests.pi_devices import mapped
 from vmlab.tests.pi_store import DATA, DEVICES, at_the_medium, format_disk
 
-VALUES = ("blocks", "checked", "good", "unwritten", "bad")
+VALUES = ("blocks", "checked", "good", "unwritten", "not_empty", "bad")
 
 
 def scrub_file(device: str = "ram0") -> str:

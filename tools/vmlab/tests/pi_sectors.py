@@ -2,12 +2,14 @@
 """Mode store writes as little as it can: sectors of the journal's records, and of the blocks of tuples."""
 from __future__ import annotations
 
-from vmlab import rnbd, trace
+from vmlab import rnbd, tier, trace
 from vmlab.checks import eq, ok
 from vmlab.lab import Lab
 from vmlab.needs import needs
 from vmlab.tests.pi import map_with, no_errors
 from vmlab.tests.pi_store import DATA, TOOL, format_disk, scrub, sizes
+
+TIER = tier.ALL
 
 
 @needs(wires=1)
@@ -62,11 +64,41 @@ def test_of_a_block_of_tuples_the_changed_sectors_are_written(pair: Lab) -> None
         disk = map_with(pair, "require", device)
         homes = DATA * 8 + disk.sectors
         with trace.requests(pair.server, device) as found:
-            for number in numbers:
-                pair.client.run(f"dd if=/dev/zero of={disk.path} bs=4k count=1 seek={number} oflag=direct status=none")
+            # At once: the tuples go home when the device rests.
+            pair.client.run(f"for number in {' '.join(map(str, numbers))}; do "
+                            f"dd if=/dev/urandom of={disk.path} bs=4k count=1 seek=$number oflag=direct status=none; "
+                            "done")
             disk.unmap()
         writes = [request for request in found if request.kind.startswith("W")]
         written = tuple(sum(write.sectors * 512 for write in writes if (write.sector - homes) // 8 == group)
                         for group in (0, 1))
         eq(written, wanted, f"bytes of tuples that were written, {options}: {writes}")
         eq(scrub(pair, device)["bad"], 0)
+
+
+@needs(wires=1)
+def test_a_record_is_durable_before_its_data_are_written(pair: Lab) -> None:
+    """With a volatile cache each record of the journal is written with FUA, and the data of a request behind it; they
+    themselves only if the client wants it."""
+    rnbd.null_disk(pair, "gb=1 memory_backed=1 cache_size=8 fua=1")
+    rnbd.load_server(pair)
+    rnbd.load_client(pair)
+    device, count = "nullb0", 8
+    format_disk(pair, device, "--journal-slots 255")
+    disk = map_with(pair, "require", device)
+    for options, kind in (("", "WS"), (",dsync", "WFS")):
+        with trace.requests(pair.server, device) as found:
+            pair.client.run(f"dd if=/dev/urandom of={disk.path} bs=4k count={count} oflag=direct{options} status=none")
+        records, data = 0, 0
+        for request in found:
+            block = request.sector // 8 - DATA
+            if request.kind.startswith("W") and block < 0:
+                eq(request.kind, "WFSM", f"a record: {request}")
+                records += 1
+            elif request.kind.startswith("W") and block * 8 < disk.sectors:
+                eq(request.kind, kind, f"data: {request}")
+                data += 1
+                ok(records >= data, f"data before their record: {found}")
+        eq(data, count, f"writes of data: {found}")
+    disk.unmap()
+    eq(scrub(pair, device)["bad"], 0)

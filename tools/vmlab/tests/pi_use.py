@@ -3,26 +3,38 @@
 
     client: ext4, xfs, fio on /dev/rnbd{0,1,2} ══ two wires ══ server: three disks
 
-`make test` exercises for seconds; for longer, with a seed that was printed:
+`make test-all` exercises two of the modes for seconds; for longer, with a seed that was printed:
 
     VMLAB_SEED=7 python3 tools/vmlab run --long 'pi_use.*'
 """
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from vmlab import paths, rnbd, seed, tier
 from vmlab.checks import eq, ok, until
 from vmlab.exerciser import Exerciser
 from vmlab.lab import Lab
-from vmlab.needs import needs
+from vmlab.needs import Test, needs
 from vmlab.people import Person, Verifier
 from vmlab.tests.pi import client_stats
 from vmlab.tests.pi_devices import all_right, mapped, scsi_disk
 from vmlab.tests.pi_store import format_disk, scrub
 
+SMP = 2
+
 DISK_MIB, COUNT = 48, 3
 # How long nothing fails, with one path less, and without any.
 QUIET_SECONDS, ALONE_SECONDS, OUTAGE_SECONDS = tier.of(3, 120), tier.of(2, 30), 3
 ROUNDS = tier.of(1, 4)
+MODES = ("crc64", "t10", "pass", "store")
+# Two of the modes are in each run, by chance; all of them are in a long one.
+CHOSEN = seed.fresh().sample(MODES, 2)
+
+
+def needs_mode(mode: str) -> Callable[[Test], Test]:
+    """The needs of the test of a mode."""
+    return needs(wires=2, timeout=tier.of(240, 2400), tier=tier.ALL if mode in CHOSEN else tier.LONG)
 
 
 def map_all(lab: Lab, pi: str, devices: list[str]) -> list[rnbd.Disk]:
@@ -81,7 +93,7 @@ def use(lab: Lab, pi: str, devices: list[str], expected: tuple[str, str, str]) -
         disk.unmap()
 
 
-@needs(wires=2, timeout=tier.of(240, 2400))
+@needs_mode("crc64")
 def test_file_systems_are_right_with_crc64(pair: Lab) -> None:
     """ext4, xfs and fio on mode wire with CRC64, while one path and then all of them fail."""
     rnbd.ram_disk(pair, DISK_MIB, COUNT)
@@ -90,7 +102,7 @@ def test_file_systems_are_right_with_crc64(pair: Lab) -> None:
     use(pair, "crc64", [f"ram{n}" for n in range(COUNT)], ("wire", "crc64", "4096"))
 
 
-@needs(wires=2, timeout=tier.of(240, 2400))
+@needs_mode("t10")
 def test_file_systems_are_right_with_t10(pair: Lab) -> None:
     """The same with tuples of 512 bytes, so that file systems and direct IO have blocks of 512 bytes."""
     rnbd.ram_disk(pair, DISK_MIB, COUNT)
@@ -99,7 +111,7 @@ def test_file_systems_are_right_with_t10(pair: Lab) -> None:
     use(pair, "t10", [f"ram{n}" for n in range(COUNT)], ("wire", "t10", "512"))
 
 
-@needs(wires=2, timeout=tier.of(240, 2400))
+@needs_mode("pass")
 def test_file_systems_are_right_in_mode_pass(pair: Lab) -> None:
     """The same on parts (dm-linear) of a SCSI disk that stores the tuples and verifies them."""
     scsi_disk(pair.server, pair, mib=DISK_MIB * COUNT)
@@ -111,7 +123,7 @@ def test_file_systems_are_right_in_mode_pass(pair: Lab) -> None:
     use(pair, "require", [f"dm-{part}" for part in range(COUNT)], ("pass", "t10", "512"))
 
 
-@needs(wires=2, timeout=tier.of(240, 2400))
+@needs_mode("store")
 def test_file_systems_are_right_in_mode_store(pair: Lab) -> None:
     """The same on disks that keep tuples in a sidecar, each of which is whole afterwards."""
     rnbd.ram_disk(pair, DISK_MIB, COUNT)

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from vmlab import paths, rnbd
-from vmlab.checks import eq, ge, in_time, ok, until
+from vmlab import paths, rnbd, tier
+from vmlab.checks import eq, ge, ok, until
 from vmlab.lab import Lab
 from vmlab.needs import needs
 
@@ -113,7 +113,7 @@ def test_a_flush_after_the_power_failure_of_a_cache(pair: Lab) -> None:
     disk.unmap()
 
 
-@needs(wires=1, disk_mib=64, disruptive=True, timeout=400)
+@needs(wires=1, disk_mib=64, disruptive=True, timeout=400, tier=tier.ALL)
 def test_nothing_is_told_when_nothing_is_lost(pair: Lab) -> None:
     """All was flushed when the server died; and modules that are loaded anew lose no cache: no flush fails."""
     disk = map_cached(pair)
@@ -152,7 +152,7 @@ FILE_SYSTEMS = {
 
 @pytest.mark.parametrize("kind", [pytest.param(name, id=f"{name}_learns_of_the_power_failure_of_a_cache")
                                   for name in FILE_SYSTEMS])
-@needs(wires=1, disk_mib=64, disruptive=True, timeout=400)
+@needs(wires=1, disk_mib=64, disruptive=True, timeout=400, tier=tier.ALL)
 def test_a_file_system(pair: Lab, kind: str) -> None:
     """After the server has lost its cache the next fsync fails; what was told to be safe before is there."""
     disk = map_cached(pair)
@@ -198,7 +198,7 @@ def test_a_path_to_another_boot_is_no_second_path(pair: Lab) -> None:
     disk.unmap()
 
 
-@needs(wires=2, disk_mib=64, disruptive=True, timeout=400)
+@needs(wires=2, disk_mib=64, disruptive=True, timeout=400, tier=tier.ALL)
 def test_a_disk_that_stays_fenced_keeps_no_path_away(pair: Lab) -> None:
     """One of two disks is fenced when the server dies: the other is back on both paths, and stays so."""
     serve(pair)
@@ -218,14 +218,14 @@ def test_a_disk_that_stays_fenced_keeps_no_path_away(pair: Lab) -> None:
     paths.rest(5)
     eq((disk.attribute("state"), fenced.attribute("state")), ("open", "closed"))
     lost = pair.client.log_matches("disconnected", mark)
-    in_time(paths.states(pair) == ["connected"] * 2 and not lost, f"the paths: {paths.states(pair)}; {lost}")
+    eq((paths.states(pair), lost), (["connected"] * 2, []), "the paths")
     fenced.unmap()
     disk.unmap()
 
 
 @pytest.mark.parametrize(("assume", "losses"), [pytest.param("N", "0", id="a_c_server_by_default"),
                                                 pytest.param("Y", "1", id="a_c_server_if_told_to")])
-@needs(wires=1, disk_mib=64, own_modules=True, timed=True, disruptive=True, timeout=400)
+@needs(wires=1, disk_mib=64, own_modules=True, timed=True, disruptive=True, timeout=400, tier=tier.ALL)
 def test_a_c_server_is_taken_for_one_that_lost_its_cache(pair: Lab, assume: str, losses: str) -> None:
     """It tells no boot: each reopening is a power failure with assume_cache_loss=Y, none without."""
     pair.server.run(CACHE)

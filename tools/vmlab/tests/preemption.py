@@ -9,16 +9,22 @@ from collections.abc import Callable
 
 import pytest
 
+from vmlab import tier
 from vmlab.again import again
 from vmlab.checks import eq
 from vmlab.lab import Lab
 from vmlab.needs import needs
 from vmlab.tests import failover, paths, paths_server
 
+SMP = 2
+TIER = tier.ALL
+
 AGAIN = (
-    failover.test_d1_d2_no_spurious_errors_under_any_policy,
     failover.test_d1_with_two_paths_and_changing_policies,
     paths.test_everything_at_once_under_load,
+)
+AGAIN_LONG = (
+    failover.test_d1_d2_no_spurious_errors_under_any_policy,
     paths.test_modules_unload_in_every_state,
     paths.test_d14_writes_that_cannot_be_sent,
 )
@@ -44,7 +50,8 @@ def test_the_kernel_may_be_preempted_anywhere(pair: Lab) -> None:
     eq(preemption(pair), ["full", "full"])
 
 
-@pytest.mark.parametrize(("test", "title"), [again(test) for test in AGAIN])
+@pytest.mark.parametrize(("test", "title"), [
+    *(again(test) for test in AGAIN), *(again(test, tier.LONG) for test in AGAIN_LONG)])
 @needs(preempt="full", timeout=300)
 def test_again(pair: Lab, test: Callable[[Lab], None], title: str) -> None:
     """A test of another file in machines with full preemption."""
@@ -52,7 +59,7 @@ def test_again(pair: Lab, test: Callable[[Lab], None], title: str) -> None:
     test(pair)
 
 
-@pytest.mark.parametrize(("test", "title"), [again(test) for test in AGAIN_WITH_C])
+@pytest.mark.parametrize(("test", "title"), [again(test, tier.LONG) for test in AGAIN_WITH_C])
 @needs(preempt="full", own_modules=True, timed=True, timeout=300)
 def test_again_with_c(pair: Lab, test: Callable[[Lab], None], title: str) -> None:
     """The same for a test with a C peer, beside which nothing else runs."""

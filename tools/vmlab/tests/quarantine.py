@@ -15,6 +15,8 @@ from vmlab.lab import Lab
 from vmlab.machine import Job, Machine
 from vmlab.needs import needs
 
+SMP = 2
+
 SUSPENDED = "held"      # a device-mapper disk of the server that can be made not to answer
 BLOCK = 10
 BLOCK_BYTES = 4096

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import re
 
+from vmlab import tier
 from vmlab.checks import eq, ok, until
 from vmlab.lab import Lab
 from vmlab.needs import needs
+
+SMP = 2
+TIER = tier.ALL
 
 PARTS = 15
 UNSAID = r"WARNING:|BUG:|failed to drain"
 
 
-@needs(machines=1, own_modules=True)
+@needs(machines=1, own_modules=True, tier=tier.CORE)
 def test_every_part_passes_its_selftest(vm: Lab) -> None:
     """One `ok` line a part, none that failed, and no warning: a queue pair is drained in whatever state it is."""
     mark = vm.server.log_mark()

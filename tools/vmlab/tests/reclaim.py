@@ -11,12 +11,15 @@ from __future__ import annotations
 import re
 import time
 
-from vmlab import oracle, paths, rnbd
+from vmlab import oracle, paths, rnbd, tier
 from vmlab.checks import eq, ge, until
 from vmlab.lab import Lab
 from vmlab.machine import Job
 from vmlab.needs import needs
 from vmlab.people import PROGRAMS
+
+SMP = 2
+TIER = tier.ALL
 
 DISK_MIB = 192
 OOM = re.compile(r"[Oo]ut of memory|invoked oom-killer|oom-kill")

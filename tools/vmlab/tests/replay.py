@@ -12,6 +12,8 @@ from vmlab.checks import ByChance, Failed, eq, ok, until
 from vmlab.lab import Lab
 from vmlab.needs import needs
 
+SMP = 2
+
 CLIENT_PATH, AVAILABILITY, TURNS = "rtrs_client: path", "rtrs_client: availability", "rnbd_client: turns"
 SERVER_PATH = "rtrs_server: path"
 ONCE = ["1", "0"]       # stats/reconnects of a path that was lost once, and was back at the first attempt

@@ -8,6 +8,8 @@ from vmlab.lab import Lab
 from vmlab.needs import needs
 from vmlab.tests.hostile import PATIENT, bring_peer
 
+TIER = tier.ALL
+
 FILES = ("scripted_peer.py", "messages.py", "client.py", "exports.py")
 # LOG_LIMIT of rnbd/server/session.rs.
 LINES, LINES_SECONDS = 10, 5.0
@@ -15,7 +17,7 @@ LINES, LINES_SECONDS = 10, 5.0
 
 def _play(lab: Lab, name: str) -> None:
     vm = lab.server
-    rnbd.ram_disk(lab, 8, 2)
+    rnbd.ram_disk(lab, 8, 4)
     if not vm.exists("/tmp/peer/exports.py"):
         bring_peer(vm, FILES)
     rnbd.load_server(lab, rtrs=PATIENT)
@@ -25,13 +27,13 @@ def _play(lab: Lab, name: str) -> None:
 
 
 @needs(machines=1, timeout=200)
-def test_a_thousand_refused_opens_do_not_fill_the_log(lab: Lab) -> None:
-    """Repeated OPEN of a device that another session writes to: every one is answered, few are logged.
+def test_refused_opens_do_not_fill_the_log(lab: Lab) -> None:
+    """Repeated OPEN of a device that another session writes to, and of one with a damaged sidecar.
 
-    A thousand in make test-long, else three hundred.
+    Every one is answered, few are logged. A thousand in make test-long, else three hundred.
     """
     mark, began = lab.server.log_mark(), paths.uptime(lab.server)
-    _play(lab, "a_thousand_refused_opens")
+    _play(lab, "refused_opens")
     lines = lab.server.log_matches("session beggar", mark)
     most = LINES * ((paths.uptime(lab.server) - began) / LINES_SECONDS + 2)
     ge(len(lines), 1, "lines about the refusals")
@@ -42,6 +44,18 @@ def test_a_thousand_refused_opens_do_not_fill_the_log(lab: Lab) -> None:
 def test_force_close_closes_what_its_file_stands_for(lab: Lab) -> None:
     """force_close is written while its client closes the device and opens another under the same number."""
     _play(lab, "a_device_is_fenced_and_no_other")
+
+
+@needs(machines=1, timeout=200)
+def test_a_number_belongs_to_one_device(lab: Lab) -> None:
+    """A client closes numbers of devices that are being opened: no OPEN fails by it, no number has two devices."""
+    _play(lab, "a_number_is_closed_before_it_is_known")
+
+
+@needs(machines=1, timeout=200)
+def test_an_export_that_goes_does_not_block_its_successor(lab: Lab) -> None:
+    """A session opens a device while the last other one closes it: the export's folder is not there twice."""
+    _play(lab, "a_device_is_opened_while_its_last_user_closes_it")
 
 
 @needs(machines=1)

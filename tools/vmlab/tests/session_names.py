@@ -17,6 +17,8 @@ from vmlab.needs import needs
 from vmlab.patience import factor, scaled
 from vmlab.tests.hostile import PATIENT, bring_peer
 
+TIER = tier.ALL
+
 FILES = ("scripted_peer.py", "messages.py", "client.py", "names.py")
 
 

@@ -16,14 +16,17 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from vmlab import paths, people, rnbd, seed, tier
-from vmlab.checks import Failed, eq
+from vmlab.checks import NotInTime, eq
 from vmlab.lab import Lab
 from vmlab.machine import Machine
 from vmlab.needs import needs
 from vmlab.patience import factor
 
+SMP = 2
+TIER = tier.ALL
+
 MINUTES = float(os.environ.get("VMLAB_SOAK_MINUTES", tier.of(0.0, 10.0)))
-# In `make test` so many kinds of trouble, by chance; else all, at least once.
+# In `make test-all` so many kinds of trouble, by chance; else all, at least once.
 EVENTS = tier.of(4, 9)
 # Beginning and end need a few minutes on a busy host.
 TIMEOUT_SECONDS = 60 * MINUTES + 600
@@ -153,7 +156,7 @@ class Soak:
                 print("\n".join(self.lab.client.blocked()), flush=True)
                 said = {disk.name: (disk.remote, disk.attribute("state"),
                                     self.lab.client.read(f"/sys/block/{disk.name}/inflight")) for disk in waiting}
-                raise Failed(f"no request ends for {BACK_SECONDS:.0f} s after {event}: {said}")
+                raise NotInTime(f"no request ends for {BACK_SECONDS:.0f} s after {event}: {said}")
             time.sleep(0.1)
 
     def run(self) -> None:
@@ -179,7 +182,7 @@ class Soak:
             disk.unmap()
 
 
-@needs(wires=2, timeout=TIMEOUT_SECONDS + 300)
+@needs(wires=2, timeout=TIMEOUT_SECONDS + 300, rxe_may_die=True)
 def test_everything_at_once(pair: Lab) -> None:
     """Seven kinds of use under up to nine kinds of trouble: no error, no wrong sector, and IO goes on after each."""
     for wire in range(2):

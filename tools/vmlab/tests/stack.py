@@ -9,12 +9,15 @@ from collections.abc import Callable
 
 import pytest
 
-from vmlab import rnbd, stack
+from vmlab import rnbd, stack, tier
 from vmlab.again import again
 from vmlab.checks import ge, ok
 from vmlab.lab import Lab
 from vmlab.needs import needs
 from vmlab.tests import gfarm_cache_devices, io, paths, pi_store
+
+SMP = 2
+TIER = tier.ALL
 
 OF_ONE_MACHINE = (gfarm_cache_devices.test_two_devices_of_one_kernel_of_which_one_goes,)
 OF_TWO = (

@@ -8,6 +8,8 @@ from vmlab.lab import Lab
 from vmlab.machine import Machine
 from vmlab.needs import needs
 
+SMP = 2
+
 PATH = "ip:10.0.0.1@ip:10.0.0.1"
 CLIENT_PATH = f"{rnbd.SESSIONS}/s1/paths/{PATH}"
 SERVER_PATH = f"/sys/class/rtrs-server/s1/paths/{PATH}"

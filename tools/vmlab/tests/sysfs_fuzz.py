@@ -17,6 +17,9 @@ from vmlab.checks import eq, ge, ok, until
 from vmlab.lab import Lab
 from vmlab.needs import needs
 
+SMP = 2
+TIER = tier.ALL
+
 PROGRAM = Path(__file__).resolve().parents[1] / "peer" / "sysfs_fuzzer.py"
 IN_GUEST = "/run/sysfs_fuzzer.py"
 SECONDS = tier.of(8, 300)

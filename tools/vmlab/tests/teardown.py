@@ -13,6 +13,8 @@ from vmlab.lab import Lab
 from vmlab.machine import Job
 from vmlab.needs import needs
 
+SMP = 2
+
 PEER = Path(__file__).resolve().parents[1] / "peer"
 STOP = "/run/sysfs_readers.stop"
 ROUNDS = 4

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from vmlab import paths, rnbd
-from vmlab.checks import eq, ok, raises, until
+from vmlab.checks import eq, ge, ok, raises, until
 from vmlab.lab import Lab
 from vmlab.needs import needs
-from vmlab.testdevice import CONTROL, MODULE, add_fault, plug_in, queue_pairs
+from vmlab.testdevice import CONTROL, MODULE, add_fault, clear_faults, plug_in, queue_pairs
+from vmlab.tests.hostile import PEER
 
 K, M, G = 1 << 10, 1 << 20, 1 << 30
 # What adapters have room for, as their drivers in kernel 7.2 tell it (drivers/infiniband/hw). What a driver takes from
@@ -116,6 +117,33 @@ for _name, _refusal in REFUSALS.items():
     globals()[f"test_a_device_with_{_name}_is_refused"] = _refused(*_refusal)
 
 
+# The server's chunks, and how many pages the adapter registers at a time: the largest request is limited by either.
+HUGE_READS = {"chunks_of_128_k": (128 * K, 512), "chunks_of_256_k": (256 * K, 512), "chunks_of_512_k": (512 * K, 512),
+              "chunks_of_1_m": (1024 * K, 512), "regions_of_128_pages": (1024 * K, 128),
+              "regions_of_131_pages": (1024 * K, 131)}
+
+
+@needs(machines=1, own_modules=True)
+def test_the_largest_reads_into_huge_pages_succeed_wherever_they_begin(vm: Lab) -> None:
+    """A piece of a huge page is one segment, which touches one page more than its size has."""
+    vm.client.run("mkdir -p /tmp/peer && echo 4 > /proc/sys/vm/nr_hugepages")
+    vm.defer(vm.client.run, "echo 0 > /proc/sys/vm/nr_hugepages")
+    vm.client.push(PEER / "huge_reads.py", "/tmp/peer/huge_reads.py")
+    plug_in(vm)
+    for name, (chunk, pages) in HUGE_READS.items():
+        vm.server.run(f"mods -r && mods ours {MODULE} max_fast_reg_page_list_len={pages}")
+        rnbd.start(vm, rtrs=f"max_chunk_size={chunk} sess_queue_depth=16", mib=4)
+        vm.server.run("python3 - <<E\n"
+                      "f = open('/dev/ram0', 'r+b')\n"
+                      "for n in range(1, 257):\n f.write(n.to_bytes(8, 'little') + bytes(4088))\nE")
+        disk = rnbd.map_disk(vm)
+        largest = int(disk.queue("max_hw_sectors_kb")) * K
+        eq(largest, min(chunk - 4 * K, 512 * K, (pages - 2) * 4 * K), f"largest request with {name}")
+        for size in {largest, 512 * K}:
+            vm.client.run(f"python3 -S /tmp/peer/huge_reads.py {disk.path} {size}")
+        disk.unmap()
+
+
 @needs(machines=1, own_modules=True)
 def test_short_queues_suffice_for_a_small_depth(vm: Lab) -> None:
     """What the documents advise after such a refusal helps."""
@@ -149,7 +177,7 @@ def test_d13_a_write_whose_key_cannot_be_invalidated_is_not_done(vm: Lab) -> Non
     disk.unmap()
 
 
-@needs(machines=1, own_modules=True)
+@needs(machines=1, own_modules=True, smp=2)
 def test_it_can_be_unplugged_under_load(vm: Lab) -> None:
     """The modules above it close what they have there, and the module unloads."""
     plug_in(vm)
@@ -252,3 +280,37 @@ FAULTS = {
 
 for _name, _fault in FAULTS.items():
     globals()[f"test_io_goes_on_after_{_name}"] = _faulty(*_fault)
+
+
+def _reconnects(vm: Lab) -> int:
+    folder = rnbd.session_file("paths")
+    return sum(int(vm.client.read(f"{folder}/{name}/stats/reconnects").split()[0]) for name in paths.names(vm))
+
+
+@needs(machines=1, own_modules=True)
+def test_a_request_that_no_path_survives_leaves_time_to_the_others(vm: Lab) -> None:
+    """The adapter fails the answer to each read of 12 KiB: that read is tried seldom, and ends well at last."""
+    plug_in(vm)
+    rnbd.start(vm, count=2)
+    vm.server.run("ip addr add 10.0.0.77/24 dev eth0")
+    vm.defer(vm.server.run, "ip addr del 10.0.0.77/24 dev eth0")
+    line = f"path=ip:{vm.address(vm.server, 0)} path=ip:10.0.0.77 access_mode=rw"
+    disks = [rnbd.map_disk(vm, device, line=f"sessname=s1 device_path={device} {line}") for device in ("ram0", "ram1")]
+    eq(paths.states(vm), ["connected", "connected"])
+    add_fault(vm, f"fault=status status=10 on=write bytes={12 * K} times=1000000")
+    vm.defer(clear_faults, vm)
+    read = vm.client.start_job(f"dd if={disks[0].path} of=/dev/null bs=12k count=1 iflag=direct status=none", 100)
+    until(lambda: _reconnects(vm) >= 2, 20, "the read has taken both paths with it")
+    before, mark = _reconnects(vm), vm.server.log_mark()
+    load = disks[1].fio("--rw=randread --bs=4k --iodepth=4 --size=8m --time_based --runtime=8")
+    load.clean()
+    lines = vm.server.log_matches("rtrs_|rnbd_", mark)
+    paths.figure(f"{_reconnects(vm) - before} reconnects, {len(lines)} lines, {disks[1].requests} reads")
+    # Paths that are lost at once are connected some ten times a second; the other disk gets two reads.
+    ok(_reconnects(vm) - before <= 30, f"{_reconnects(vm) - before} reconnects")
+    ge(disks[1].requests, 400, "reads of the other disk")
+    ok(read.running, "the read has failed, or was not tried")
+    clear_faults(vm)
+    eq(read.wait(30).code, 0, "the read, when the adapter does not fail any more")
+    for disk in disks:
+        disk.unmap()

@@ -367,7 +367,7 @@ def test_a_mount_gets_a_key_of_who_mounts(vm: Lab) -> None:
     machine.run("mods -r")
 
 
-@needs(machines=1, own_modules=True)
+@needs(machines=1, own_modules=True, smp=2)
 def test_readers_share_what_they_read(vm: Lab) -> None:
     """64 readers of one file read each byte once from the server; an idle mount gives its memory back."""
     machine = load(vm)
@@ -385,7 +385,7 @@ def test_readers_share_what_they_read(vm: Lab) -> None:
     machine.run("mods -r")
 
 
-@needs(machines=1, own_modules=True)
+@needs(machines=1, own_modules=True, smp=2)
 def test_an_unmount_ends_what_waits_for_the_server(vm: Lab) -> None:
     """-f makes readers of a silent server fail, -l waits for the last of them; no unload before; nothing is left."""
     machine = load(vm)
@@ -398,7 +398,7 @@ def test_an_unmount_ends_what_waits_for_the_server(vm: Lab) -> None:
             machine.try_run(f"umount -f {AT}")
             for reader in readers:
                 ok(reader.wait(30).code, "a reader of a silent server ended well")
-    machine.run(f"mkdir -p {AT}; mount -t ferrotest none {AT} -o delay_ms=10,read_bytes=65536")
+    machine.run(f"rm -f /run/go /run/open?; mount -t ferrotest none {AT} -o delay_ms=10,read_bytes=65536")
     readers = [machine.start_job(f"exec 3< {AT}/{name}; touch /run/open{number}; sha256sum <&3")
                for number, name in enumerate(("big", "big", "odd"))]
     # However slow the machine is, one of them is not done before the module was asked to go.
@@ -410,8 +410,8 @@ def test_an_unmount_ends_what_waits_for_the_server(vm: Lab) -> None:
     machine.run("touch /run/go")
     eq(held.wait(20).code, 0, "who had a file open")
     machine.run("rm /run/go /run/open?")
-    found = [reader.wait(60).out.split()[0] for reader in readers]
-    eq(found, [digest(*SIZES[name]) for name in ("big", "big", "odd")], "readers of a mount without a place")
+    wanted = [digest(*SIZES[name]) for name in ("big", "big", "odd")]
+    eq([reader.wait(60).out.split()[0] for reader in readers], wanted, "readers of a mount without a place")
     until(lambda: not machine.names("/proc/fs/ferrotest"), 20, "the end of the mount")
     machine.run("mods -r")
     ok(not machine.exists("/proc/fs/ferrotest"), "a directory in /proc is left")
@@ -462,14 +462,14 @@ def test_a_reader_of_a_silent_server_can_be_killed(vm: Lab) -> None:
     machine.run("mods -r")
 
 
-@needs(machines=1, own_modules=True)
+@needs(machines=1, own_modules=True, smp=2)
 def test_mounts_come_and_go_under_load(vm: Lab) -> None:
     """Twenty times: readers, reclaim, -f or -l at some moment, unload; the kernel finds no inode in use."""
     machine = load(vm)
     for turn in range(20):
         options = ("delay_ms=2,read_bytes=16384", "inline", "retry_every=3,read_bytes=16384", "fail_every=9")[turn % 4]
         how = ("-f", "-l")[turn % 2]
-        machine.run(f"mods ours vfs_test; mount -t ferrotest none {AT} -o {options}")
+        machine.run(f"mods ours vfs_test; mkdir -p {AT}; mount -t ferrotest none {AT} -o {options}")
         machine.run(f"for name in odd big huge; do cat {AT}/$name > /dev/null 2>&1 & done; ls {AT}/many > /dev/null & "
                     f"sleep 0.{turn % 5}; echo 3 > /proc/sys/vm/drop_caches; umount {how} {AT}; "
                     f"kill -9 $(jobs -p) 2>/dev/null; wait; mountpoint -q {AT} && umount {AT}; true")

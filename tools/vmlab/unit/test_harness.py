@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import fcntl
 import io
 import json
 import os
@@ -15,8 +16,9 @@ from contextlib import contextmanager, nullcontext, redirect_stdout
 from typing import Any, cast
 from unittest import mock
 
-from vmlab import checks
+from vmlab import checks, tier
 from vmlab.channel import AgentError, Channel, MachineGone
+from vmlab.durations import waiting
 from vmlab.ktap import Report
 from vmlab.lab import Spec
 from vmlab.machine import Hardware, is_lost_timer, is_patching_oops
@@ -25,6 +27,7 @@ from vmlab.oracle import COMPLAINT
 from vmlab.plan import Group, Planned, choose, groups, select
 from vmlab.runner import Runner
 from vmlab.ticks import Host, Reading
+from vmlab.verdict import LATER, OK, TIME
 
 
 @contextmanager
@@ -126,6 +129,29 @@ class NeedsTest(unittest.TestCase):
         self.assertEqual(Needs().spec, of(needs(wires=1)(lambda _lab: None)).spec)
         self.assertEqual(Needs().spec, of(needs(wires=2)(lambda _lab: None)).spec)
 
+    def test_processors(self) -> None:
+        """One, unless the test or its file wants more; in a long run twice as many, up to those of a race."""
+        scope: dict[str, Any] = {"needs": needs, "SMP": 2}
+        exec("@needs(machines=1)\ndef race(lab): pass\n@needs(smp=1)\ndef one(lab): pass\ndef bare(lab): pass", scope)
+        declared = [needs()(lambda _lab: None), *(scope[name] for name in ("race", "one", "bare")),
+                    needs(smp=8)(lambda _lab: None)]
+        self.assertEqual([of(test).spec.smp for test in declared], [1, 2, 1, 2, 8])
+        with mock.patch.dict(os.environ, {tier.VARIABLE: "1"}):
+            self.assertEqual([tier.processors(smp) for smp in (1, 2, 8)], [2, 4, 8])
+        with mock.patch.dict(os.environ, VMLAB_DEBUG="1"):
+            self.assertEqual([tier.processors(smp) for smp in (1, 2, 8)], [2, 2, 8])
+
+    def test_tiers(self) -> None:
+        """A test says its own, or its file does; a run takes those that belong to it."""
+        scope: dict[str, Any] = {"needs": needs, "TIER": tier.ALL}
+        exec("@needs()\ndef a(lab): pass\n@needs(tier='core')\ndef b(lab): pass", scope)
+        self.assertEqual([of(scope["a"]).tier, of(scope["b"]).tier, Needs().tier], [tier.ALL, tier.CORE, tier.CORE])
+        tests = [PlanTest.planned(f"x.{name}", tier=name) for name in (tier.CORE, tier.ALL, tier.LONG)]
+        for run, wanted in ((tier.CORE, ["core"]), (tier.ALL, ["core", "all"]), (tier.REST, ["all"]),
+                            (tier.LONG, ["core", "all", "long"])):
+            self.assertEqual([test.tier for test in select(tests, [], [], tier.RUNS[run])], wanted)
+        self.assertEqual(len(select(tests, ["x"], [])), 3)
+
     def test_who_shares_modules(self) -> None:
         """Not who loads for itself, nor who is alone in its lab."""
         self.assertTrue(Needs().shares)
@@ -137,10 +163,11 @@ class PlanTest(unittest.TestCase):
     """Groups and their order."""
 
     @staticmethod
-    def planned(name: str, spec: str = "pair", **known: bool | str) -> Planned:
+    def planned(name: str, spec: str = "pair", **known: bool | str | int) -> Planned:
         """A test as a worker describes it."""
         plain: dict[str, Any] = {"shares": True, "timed": False, "waits": False,
-                                 "debug": False, "late": False, "preempt": ""}
+                                 "debug": False, "late": False, "preempt": "", "tier": tier.CORE,
+                                 "processors": 1}
         return Planned(name=name, title="", file=name.partition(".")[0], lab=f"2 machines, {spec}", spec=spec,
                        **(plain | known))
 
@@ -206,6 +233,21 @@ class RunnerTest(unittest.TestCase):
         self.assertEqual(run.order[-2:], ["b.bar", "b.unload_2_machines_timed"])
         self.assertEqual(report.passed, 6)
 
+    def test_what_was_too_slow_beside_others_runs_when_they_have_ended(self) -> None:
+        """Alone, with the logs of its first attempt; it is counted and named, and reported once."""
+        run = FakeRunner({"a.x": LATER})
+        names = ["a.x", "a.unload_2_machines", "b.bar", "b.unload_2_machines_timed", "c.x", "c.unload_2_machines"]
+        with Report(names, out := io.StringIO()) as report:
+            planned = [PlanTest.planned("b.bar", timed=True), PlanTest.planned("a.x"), PlanTest.planned("c.x")]
+            run.run(groups(planned), report)
+        self.assertEqual(run.order[-1], "a.x")
+        self.assertEqual(run.order.count("a.x"), 2)
+        self.assertEqual(run.orders[-1], {"do": "again", "name": "a.x", "logs": "/logs"})
+        self.assertEqual({order["alone"] for order in run.orders if order.get("names") in (["a.x"], ["c.x"])}, {False})
+        self.assertEqual([order["alone"] for order in run.orders if order.get("names") == ["b.bar"]], [True])
+        self.assertEqual((report.passed, report.failed), (6, 0))
+        self.assertIn("# again: 1 (a.x)", out.getvalue())
+
     def test_groups_that_wait_have_a_lab_of_their_own(self) -> None:
         """One more, which takes no other; with a single lab there is none."""
         planned = [PlanTest.planned("a.slow", waits=True), PlanTest.planned("a.x"), PlanTest.planned("b.x")]
@@ -222,6 +264,44 @@ class RunnerTest(unittest.TestCase):
                 self.assertTrue(labs == 1 or len(kinds) == 1, did)
 
 
+    def test_a_light_lab_takes_only_machines_of_one_processor(self) -> None:
+        """And is there only beside others, if there are enough such tests."""
+        planned = [PlanTest.planned(f"{file}.x", processors=2 if file in "abc" else 1) for file in "abcdefg"]
+        names = [name for group in groups(planned) for name in group.names]
+        for labs, tests, workers in ((2, planned, 3), (1, planned, 1), (2, planned[:4], 2)):
+            run = FakeRunner({}, labs, light=1)
+            with Report([name for name in names if name[0] in {test.file for test in tests}], io.StringIO()) as report:
+                run.run(groups(tests), report)
+            self.assertEqual((report.failed, len(run.workers)), (0, workers))
+            if workers == 3:
+                did = {name[0] for name in cast(FakeWorker, run.workers[2]).did}
+                self.assertTrue(did and not did & set("abc"), did)
+
+    def test_while_others_use_the_processors_only_tests_that_wait_run(self) -> None:
+        """The rest begins when they have let the lock go."""
+        planned = [PlanTest.planned("a.slow", waits=True), PlanTest.planned("a.x"), PlanTest.planned("b.x")]
+        names = ["a.slow", "a.unload_2_machines_waiting", "a.x", "a.unload_2_machines", "b.x", "b.unload_2_machines"]
+        run = FakeRunner({})
+        with tempfile.NamedTemporaryFile() as file, Report(names, io.StringIO()) as report:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            run.hold(file.name)
+            thread = threading.Thread(target=run.run, args=(groups(planned), report))
+            thread.start()
+            checks.until(lambda: "a.unload_2_machines_waiting" in run.order, 5, "what waits has run", pause=0.01)
+            self.assertEqual((run.order, thread.is_alive()), (names[:2], True))
+            fcntl.flock(file, fcntl.LOCK_UN)
+            thread.join(5)
+        self.assertEqual((report.passed, sorted(run.order)), (6, sorted(names)))
+
+    def test_what_waits_is_known_by_measure(self) -> None:
+        """A group that used little of a processor when it last ran; what has not run is as declared."""
+        planned = [PlanTest.planned("a.x"), PlanTest.planned("a.y"), PlanTest.planned("b.x", waits=True),
+                   PlanTest.planned("c.x", waits=True), PlanTest.planned("d.x")]
+        rows = {"a.x": {"cpu": 1.0, "seconds": 4.0}, "a.y": {"cpu": 1.0, "seconds": 4.0},
+                "b.x": {"cpu": 4.0, "seconds": 6.0}, "d.x": {"cpu": 0.1, "seconds": 4.0}}
+        self.assertEqual([test.waits for test in waiting(planned, rows)], [True, True, False, True, False])
+
+
 class FakeWorker:
     """Answers orders at once."""
 
@@ -229,7 +309,7 @@ class FakeWorker:
         self.number, self._runner = number, runner
         self.spec = ""
         self.did: list[str] = []
-        self.waits = False
+        self.waits = self.light = False
         self.group: Group | None = None
         self.todo: list[dict[str, object]] = []
         self.doing: dict[str, object] = {}
@@ -239,6 +319,7 @@ class FakeWorker:
     def tell(self, **order: object) -> None:
         """Every test passes but the one that kills its worker."""
         self.doing = order
+        self._runner.orders.append(order)
         names = order.get("names") or [order["name"]]
         for name in names:      # type: ignore[attr-defined]
             self._runner.order.append(name)
@@ -246,8 +327,10 @@ class FakeWorker:
             if self._runner.fates.get(name) == "die":
                 self._runner.heard.put((self.number, {"gone": True}))
                 return
-            self._runner.heard.put((self.number, {"name": name, "verdict": "ok", "why": "", "said": "", "seconds": 1.0,
-                                                  "cpu": 1.0, "phases": {}}))
+            verdict, is_second = self._runner.fates.get(name, OK), order["do"] == "again"
+            self._runner.heard.put((self.number, {"name": name, "verdict": OK if is_second else verdict, "why": "",
+                                                  "said": "", "again": TIME if is_second else "", "logs": "/logs",
+                                                  "seconds": 1.0, "cpu": 1.0, "phases": {}, "wakes": []}))
         self._runner.heard.put((self.number, {"idle": True}))
 
     def close(self) -> None:
@@ -257,10 +340,11 @@ class FakeWorker:
 class FakeRunner(Runner):
     """A runner whose workers are not processes."""
 
-    def __init__(self, fates: dict[str, str], labs: int = 2) -> None:
-        super().__init__(argparse.Namespace(keep=False, labs=labs))
+    def __init__(self, fates: dict[str, str], labs: int = 2, light: int = 0) -> None:
+        super().__init__(argparse.Namespace(keep=False, labs=labs, light=light, long=False, modules="ours", append=""))
         self.fates = fates
         self.order: list[str] = []
+        self.orders: list[dict[str, object]] = []
 
     def start(self) -> FakeWorker:      # type: ignore[override]
         """A worker that only answers."""
@@ -300,6 +384,12 @@ class EmulationTest(unittest.TestCase):
         """The breakpoint is in the kernel itself."""
         self.assertTrue(is_patching_oops(self.OOPS.format("__skb_get_hash_net+0x1f/0x2a0")))
 
+    def test_a_kernel_that_complained_before(self) -> None:
+        """A failure of this kind is not excused."""
+        for taint, excused in (("G           OE", True), ("G        W  OE", False), ("G      D    OE", False)):
+            oops = self.OOPS.format("__skb_get_hash_net+0x1f/0x2a0").replace("Comm: fio", f"Comm: fio Tainted: {taint}")
+            self.assertEqual(is_patching_oops(oops), excused, taint)
+
     def test_a_module_that_runs_into_nothing(self) -> None:
         """Between functions the compiler puts breakpoints, too."""
         self.assertFalse(is_patching_oops(self.OOPS.format("rtrs_client_init+0x1f/0x2a0 [rtrs_client]")))
@@ -320,6 +410,10 @@ class EmulationTest(unittest.TestCase):
         self.assertFalse(is_lost_timer(self.STALL.format("0 Comm: swapper/0", "handle_softirqs+0xf/0x20")))
         asleep = self.STALL.format("0 Comm: swapper/0", "pv_native_safe_halt+0xf/0x20").partition("\n")[2]
         self.assertFalse(is_lost_timer(busy + asleep), "another report's")
+        slept = self.STALL.format("0 Comm: swapper/0", "pv_native_safe_halt+0xf/0x20")
+        self.assertTrue(is_lost_timer(slept + slept))
+        self.assertFalse(is_lost_timer(slept + busy), "one of two")
+        self.assertFalse(is_lost_timer(slept + "rcu: INFO: rcu_preempt detected stalls on CPUs/tasks:\n"))
 
 
 class TicksTest(unittest.TestCase):

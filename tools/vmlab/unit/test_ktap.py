@@ -24,7 +24,7 @@ class ReportTest(unittest.TestCase):
             report.ok("a.x", 1.25)
             report.ok("a.y", 0.5)
         self.assertEqual(lines(out), ["KTAP version 1", "1..2", "ok 1 a.x # 1.2 s", "ok 2 a.y # 0.5 s",
-                                      "2 passed, 0 failed"])
+                                      "# again: 0", "2 passed, 0 failed"])
         self.assertEqual(report.close(), 0)
 
     def test_a_failure_is_told_with_its_reason(self) -> None:
@@ -32,7 +32,9 @@ class ReportTest(unittest.TestCase):
         out = io.StringIO()
         with Report(["a"], out) as report:
             report.not_ok("a", 0, "first\nsecond")
-        self.assertEqual(lines(out)[2:], ["not ok 1 a # 0.0 s", "#   first", "#   second", "0 passed, 1 failed"])
+        self.assertEqual(lines(out)[2:], ["not ok 1 a # 0.0 s", "#   first", "#   second", "# what failed:",
+                                          "#   a", "#       first", "#       second", "# again: 0",
+                                          "0 passed, 1 failed"])
         self.assertEqual(report.close(), 1)
 
     def test_skipped_tests_are_counted_apart(self) -> None:
@@ -73,6 +75,27 @@ class ReportTest(unittest.TestCase):
         report.ok("a", 0)
         with self.assertRaises(ValueError):
             report.ok("a", 0)
+
+    def test_tests_that_ran_again_are_named(self) -> None:
+        """Above the closing line; as many as may be are no failure."""
+        out = io.StringIO()
+        with Report(["a", "b"], out, again_max=2) as report:
+            for name in ("a", "b"):
+                report.again(name)
+                report.ok(name, 0)
+        self.assertEqual(lines(out)[-2:], ["# again: 2 (a, b)", "2 passed, 0 failed"])
+        self.assertEqual(report.close(), 0)
+
+    def test_too_many_tests_that_ran_again_fail_the_run(self) -> None:
+        """Although each of them has passed then."""
+        out = io.StringIO()
+        with Report(["a", "b"], out, again_max=1) as report:
+            for name in ("a", "b"):
+                report.again(name)
+                report.ok(name, 0)
+        self.assertEqual(lines(out)[-2:], ["not ok: at most 1 tests may run again", "2 passed, 1 failed"])
+        self.assertIn("# again: 2 (a, b)", lines(out))
+        self.assertEqual(report.close(), 1)
 
     def test_closing_twice_prints_once(self) -> None:
         """The closing line is the last line."""

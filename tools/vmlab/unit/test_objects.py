@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 import unittest
-from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "test"))
+from kdir.config import REPOSITORY
+
+sys.path.insert(0, str(REPOSITORY / "tools/test"))
 import objects
 
 DISASSEMBLY = """
@@ -60,8 +61,24 @@ class ObjectsTest(unittest.TestCase):
 
     def test_inlined_protocol_code_is_blamed(self) -> None:
         """In a driver's function, too; the kernel's containers are not; what has no source is not passed over."""
-        self.assertEqual(objects.blamed(LINES, "/tree"), [
+        self.assertEqual(objects.blamed(LINES, "/tree", objects.pure(REPOSITORY)), [
             "rtrs/proto/imm.rs:62 in rtrs/client/io/completion.rs:80 can panic", "0x0000000000000041 has no source"])
+
+    def test_every_pure_folder_is_found(self) -> None:
+        """With all that is below it; drivers and the crates' other files are not."""
+        pure = objects.pure(REPOSITORY)
+        for path in ("rtrs/proto/imm.rs", "rtrs/proto.rs", "rnbd/sidecar/replay.rs", "rnbd/proto/wire/io.rs",
+                     "gfarm_ra/proto/options.rs", "rdma/proto/gid.rs", "samples/crc32_umr/proto/wire.rs",
+                     "test_device/proto/key.rs", "common/text.rs", "chunk4k/layout.rs"):
+            self.assertRegex(path, pure)
+        for path in ("rtrs/client/session.rs", "rnbd/server/store.rs", "rtrs/rtrs_core.rs", "kernel_ext/kernel_ext.rs"):
+            self.assertNotRegex(path, pure)
+
+    def test_all_pure_code_is_built_from_the_folders_that_are_searched(self) -> None:
+        """A folder that is not among the modules' sources would be passed over."""
+        said = {path.parent for path in REPOSITORY.rglob("*.rs") if "tools" not in path.relative_to(REPOSITORY).parts
+                and objects.PURE in path.read_text(encoding="utf-8")}
+        self.assertEqual(said - {REPOSITORY / folder for folder in objects.SOURCES}, set())
 
 
 if __name__ == "__main__":

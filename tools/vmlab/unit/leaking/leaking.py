@@ -10,7 +10,6 @@ from vmlab.keeper import Keeper
 
 LEAKS: list[str] = []
 SLOW: list[str] = []
-LOST: list[str] = []
 CHANCE: list[str] = []
 
 
@@ -24,7 +23,6 @@ def _drop(_keeper: Keeper, keep_logs: bool = False) -> None:
 
 
 setattr(Keeper, "end_sharing", _end_sharing)    # noqa: B010 -- of the class, whichever keeper there is
-setattr(Keeper, "rxe_gave_up", lambda _keeper: len(LOST) == 1)     # noqa: B010
 setattr(Keeper, "drop", _drop)                  # noqa: B010
 
 
@@ -47,13 +45,6 @@ def test_slow() -> None:
     SLOW.append("once more")
     if len(SLOW) == 1:
         raise TooSlow("too slow on purpose")
-
-
-def test_loses_a_path() -> None:
-    """Fails the first time, and rxe has ended a queue pair then."""
-    LOST.append("once more")
-    if len(LOST) == 1:
-        raise Failed("a path is lost")
 
 
 def test_by_chance() -> None:

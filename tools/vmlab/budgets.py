@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Budgets of the tests, in seconds of the host's processors: of each file, and of all tests of a tier.
+
+Seconds of processors depend on the host, and on what else it does. So a file is compared with the others of the same
+run: by how many times they exceed what was measured once is the run's pace (the median of the files), and a file is
+over its budget only if it has grown against the others. The sum of a tier is compared with what it costs in the same
+run to wake a machine from its saved state, which no test changes; a slower host may use as many times more.
+
+The kept times of complete runs (durations.py) become the table below by `python3 tools/vmlab budgets`.
+"""
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from vmlab import durations, tier
+from vmlab.ktap import Report
+from vmlab.patience import is_debug_kernel
+
+# Seconds of processors of the tests of `core`, and of those of `all`: medians, on two cores by emulation, two labs side
+# by side.
+MEASURED: dict[str, tuple[float, float]] = {
+    "address_change": (0, 8), "addresses": (0, 2), "administration": (14, 0), "against_c": (10, 0),
+    "allocations": (10, 9), "crc32_umr": (0, 44), "dma": (20, 0), "documentation": (0, 34), "drain": (14, 0),
+    "failover": (55, 18), "failover_c": (0, 44), "gfarm": (43, 28), "gfarm_cache": (37, 0),
+    "gfarm_cache_addresses": (0, 17), "gfarm_cache_devices": (0, 34), "gfarm_cache_fragments": (14, 0),
+    "gfarm_cache_history": (46, 0), "gfarm_cache_holders": (0, 54), "gfarm_cache_hostile": (40, 0),
+    "gfarm_cache_machines": (0, 90), "gfarm_cache_options": (0, 20), "gfarm_cache_readers": (0, 84),
+    "gfarm_cache_waits": (0, 74), "gfarm_demo": (0, 56), "gfarm_documentation": (0, 6), "gfarm_faults": (56, 0),
+    "gfarm_hostile": (34, 0), "gfarm_memory": (0, 64), "gfarm_mounting": (28, 0), "gfarm_names": (29, 0),
+    "gfarm_readers": (0, 15), "gfarm_rig": (0, 37), "gfarm_rights": (10, 0), "gfarm_statistics": (0, 23),
+    "history": (7, 14), "hostile": (40, 0), "hostile_server": (26, 0), "identity": (14, 0), "interop": (33, 15),
+    "io": (34, 0), "kernel_ext": (7, 0), "lab": (6, 13), "lifecycle": (39, 0), "limits": (0, 15), "load": (8, 3),
+    "map_errors": (7, 0), "memory": (0, 15), "net": (1, 3), "on_the_wire": (9, 0), "paths": (56, 58),
+    "paths_server": (84, 10), "pi": (54, 9), "pi_damage": (14, 0), "pi_devices": (20, 21), "pi_grow": (0, 61),
+    "pi_scrub": (8, 0), "pi_sectors": (0, 62), "pi_shared": (10, 0), "pi_store": (60, 0), "pi_use": (0, 109),
+    "power": (14, 31), "preemption": (0, 20), "processors": (0, 43), "quarantine": (27, 0), "rdma": (3, 2),
+    "recovery": (22, 0), "replay": (3, 0), "server_admin": (0, 26), "server_exports": (0, 12), "session_names": (0, 14),
+    "soak": (0, 87), "stack": (0, 106), "sysfs": (8, 0), "sysfs_fuzz": (0, 13), "teardown": (24, 0),
+    "testdevice": (68, 0), "vfs": (52, 0),
+}
+# A file that is not among them has just been written: these are its budgets. More is earned by moving or merging tests.
+NEW = {tier.CORE: 90.0, tier.ALL: 110.0}
+MARGIN = 1.3                # a budget is so many times what was measured
+OVER = 1.5                  # and a file fails at so many times its budget
+SMALL_SECONDS = 10.0        # the least budget: a boot more or less says nothing
+PACE_FILES_MIN = 8          # the median of fewer files says nothing
+SUM = {tier.CORE: 1300.0, tier.ALL: 2900.0}     # of all: with those of core
+# To wake a machine of one processor, where the above was measured.
+WAKE_SECONDS = 0.6
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Seconds of the host's processors that the tests of one file and one tier have used."""
+
+    file: str
+    tier: str
+    seconds: float
+
+    @property
+    def measured(self) -> float:
+        """Seconds that they used when measured; 0 if they were not."""
+        return MEASURED.get(self.file, (0.0, 0.0))[self.tier != tier.CORE]
+
+    @property
+    def budget(self) -> float:
+        """Seconds that they may use."""
+        return max(self.measured * MARGIN, SMALL_SECONDS) if self.file in MEASURED else NEW[self.tier]
+
+    def limit(self, now: float) -> float:
+        """Where they fail, at this pace; a file that is new was not measured on a faster host."""
+        return self.budget * OVER * (now if self.file in MEASURED else max(1.0, now))
+
+
+def costs(rows: Iterable[dict[str, Any]]) -> list[Cost]:
+    """Of the tests of a run."""
+    sums: dict[tuple[str, str], float] = {}
+    for row in rows:
+        key = (row["file"], row["tier"])
+        sums[key] = sums.get(key, 0.0) + row["cpu"]
+    return [Cost(*key, seconds) for key, seconds in sorted(sums.items())]
+
+
+def pace(found: Sequence[Cost]) -> float:
+    """The factor by which everything is dearer than where it was measured."""
+    ratios = [cost.seconds / cost.measured for cost in found if cost.measured * MARGIN > SMALL_SECONDS]
+    return median(ratios) if len(ratios) >= PACE_FILES_MIN else max([1.0, *ratios])
+
+
+def over(found: Sequence[Cost]) -> list[str]:
+    """The files that have grown, in words."""
+    now = pace(found)
+    return [f"{cost.file}, tests of {cost.tier}: {cost.seconds:.0f} s of processors; the budget is {cost.budget:.0f}, "
+            f"the pace of this run {now:.2f}. Make them cheaper, merge them or move them to another tier"
+            for cost in found if cost.seconds > cost.limit(now)]
+
+
+def total_over(found: Sequence[Cost], wakes: Sequence[float], of_tier: str) -> str:
+    """Whether all tests of a tier are too dear together, in words."""
+    host = max(1.0, median(wakes) / WAKE_SECONDS)
+    used = sum(cost.seconds for cost in found if of_tier in (cost.tier, tier.ALL))
+    if used <= SUM[of_tier] * host:
+        return ""
+    return (f"all tests of {of_tier}: {used:.0f} s of processors; they may use {SUM[of_tier]:.0f} where a machine "
+            f"wakes in {WAKE_SECONDS} s, here it takes {median(wakes):.2f}")
+
+
+def names(options: argparse.Namespace) -> list[str]:
+    """The results that a run has of its costs: none unless it is all tests of a tier, each once."""
+    some = [*options.tests, *options.only, *options.without] or options.append or options.modules != "ours"
+    if some or options.tier == tier.LONG or options.repeat > 1 or options.long or is_debug_kernel():
+        return []
+    return ["budgets.files", *(f"budgets.{name}" for name in tier.RUNS[options.tier])]
+
+
+def judge(report: Report, planned: Sequence[str], times: durations.Durations) -> None:
+    """Reports these results."""
+    found = costs(times.rows)
+    has_core = any(cost.tier == tier.CORE for cost in found)
+    everything = found if has_core else found + costs(durations.latest_of(tier.CORE))
+    for name in planned:
+        _file, _dot, what = name.partition(".")
+        if not times.wakes:
+            report.skip(name, "no machine was woken here, which is what costs are compared with")
+            continue
+        wrong = over(found) if what == "files" else [total_over(everything, times.wakes, what)]
+        if any(wrong):
+            report.not_ok(name, 0.0, "\n".join(wrong))
+        else:
+            report.ok(name, 0.0)
+
+
+def table(runs: Sequence[Sequence[dict[str, Any]]]) -> str:
+    """`MEASURED` by these runs."""
+    seconds: dict[str, dict[str, list[float]]] = {}
+    for rows in runs:
+        for cost in costs(row for row in rows if "tier" in row):
+            seconds.setdefault(cost.file, {}).setdefault(cost.tier, []).append(cost.seconds)
+    return "\n".join(f'    "{file}": ({", ".join(f"{median(found.get(name, [0])):.0f}" for name in SUM)}),'
+                     for file, found in sorted(seconds.items()))
+
+
+def run(_options: argparse.Namespace) -> int:
+    """Prints the table by the kept times."""
+    runs = durations.complete_runs()
+    print(table([run["tests"] for run in runs]))
+    if wakes := [seconds for run in runs for seconds in run.get("wakes", [])]:
+        print(f"# to wake a machine of one processor: {median(wakes):.2f} s")
+    return 0

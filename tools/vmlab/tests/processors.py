@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: GPL-2.0
+"""Tests of other files in machines with eight processors: a path has a connection for each, and what is counted for
+each processor has as many counters."""
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from vmlab import rnbd, tier
+from vmlab.again import again
+from vmlab.checks import eq
+from vmlab.lab import Lab
+from vmlab.needs import needs
+from vmlab.tests import io, paths
+
+SMP = 8
+TIER = tier.ALL
+
+AGAIN = (
+    io.test_fio_verifies_with_several_jobs,
+    paths.test_a_path_is_added_and_removed_under_load,
+    paths.test_everything_at_once_under_load,
+)
+
+
+@needs()
+def test_a_disk_has_a_queue_for_each_processor(pair: Lab) -> None:
+    """The machines that the other tests of this file run with."""
+    rnbd.start(pair)
+    disk = rnbd.map_disk(pair)
+    eq(len(pair.client.names(f"/sys/block/{disk.name}/mq")), SMP, "queues")
+    disk.unmap()
+
+
+@pytest.mark.parametrize(("test", "title"), [again(test, tier.ALL) for test in AGAIN])
+@needs(timeout=300)
+def test_again(pair: Lab, test: Callable[[Lab], None], title: str) -> None:
+    """A test of another file."""
+    del title       # for the list of tests
+    test(pair)
