@@ -12,17 +12,19 @@ ONLY   ?=
 # How long `make soak` goes on.
 MINUTES ?= 60
 
-.PHONY: help setup setup-build modules modules_install helper cmodules demo demo-gfarm shell test test-long soak mutants
-.PHONY: check coverage bench doc clean
+.PHONY: help setup setup-build modules modules_install helper cmodules demo demo-gfarm shell test test-all test-rest test-long soak
+.PHONY: mutants rules check coverage bench doc clean
 
 help:
 	@echo 'make demo             two VMs, a disk over RDMA between them: the whole story, with figures'
 	@echo 'make demo-gfarm       a VM with a Gfarm of real servers: the kernel mounts and reads it, beside gfarm2fs'
 	@echo 'make shell            the same two VMs, modules loaded, and a prompt on the client'
-	@echo 'make test             every test; the last line counts them (some: make test ONLY="io.* sysfs.*")'
+	@echo 'make test             a test of each rule; the last line counts them (some: make test ONLY="io.* sysfs.*")'
+	@echo 'make test-all         every test (what make test has left out: make test-rest)'
 	@echo 'make test-long        the same longer and more often, and in a debug kernel: hours'
 	@echo 'make soak             nine disks and all that people do with them under trouble (MINUTES=60)'
 	@echo 'make mutants          every mutant of the state machines must fail a test (other files: ONLY=rtrs/proto/addr.rs)'
+	@echo 'make rules            a test must fail without each rule of the drivers (some: ONLY=rtrs/client/io/completion.rs)'
 	@echo 'make bench            speed, side by side with the C driver and nvme-rdma, and with gfarm2fs'
 	@echo 'make modules          the kernel modules, built for the stock kernel'
 	@echo 'make helper           mount.gfarm, which mount -t gfarm runs'
@@ -63,6 +65,12 @@ shell: setup modules
 test: setup
 	@$(PYTHON) tools/test test $(ONLY)
 
+test-all: setup
+	@$(PYTHON) tools/test all
+
+test-rest: setup
+	@$(PYTHON) tools/test rest
+
 test-long: setup
 	@$(PYTHON) tools/test long
 
@@ -72,6 +80,10 @@ soak: setup modules
 mutants:
 	@tools/setup check
 	@$(PYTHON) tools/test mutants $(ONLY)
+
+# The files may stand on lines of their own, as git writes them.
+rules: setup
+	@$(PYTHON) tools/test rules $(strip $(ONLY))
 
 check:
 	@tools/setup check

@@ -11,6 +11,8 @@
     python3 tools/bench --memory         memory of a session only
     python3 tools/bench --gfarm [--quick] [--repeat N]  Gfarm only: beside gfarm2fs, and questions to gfmd
     python3 tools/bench --peers [--quick] [--repeat N]  Gfarm: pages from another node, from a file server, and by NFS
+    python3 tools/bench --limits         what an IO costs against tools/bench/limits.toml (a minute; part of make test)
+    python3 tools/bench --set-limits     writes that file anew
     python3 tools/bench --only 'Rust Y' --hot randread,4k   where the instructions go
 """
 import argparse
@@ -27,6 +29,7 @@ import gfarm_counts
 import gfarm_peers
 import gfarm_readers
 import gfarm_tables
+import limits
 import memory
 import protection
 import rates
@@ -103,6 +106,8 @@ def main() -> int:
     parser.add_argument("--memory", action="store_true")
     parser.add_argument("--gfarm", action="store_true")
     parser.add_argument("--peers", action="store_true")
+    parser.add_argument("--limits", action="store_true")
+    parser.add_argument("--set-limits", action="store_true")
     parser.add_argument("--quick", action="store_true", help="a few cells of the rates only; Gfarm: fewer files")
     parser.add_argument("--only", action="append", metavar="SETUP", help="repeatable; default: all")
     parser.add_argument("--case", action="append", metavar="PATTERN,SIZE[,DEPTH[,JOBS]]",
@@ -111,6 +116,11 @@ def main() -> int:
                         help="rates: the median of N rounds; Gfarm: of N turns of each client")
     parser.add_argument("--hot", metavar="PATTERN,SIZE", help="also print the hottest functions of a case; Gfarm: any")
     options = parser.parse_args()
+    if options.set_limits:
+        limits.set_limits(say)
+        return 0
+    if options.limits:
+        return limits.check(say)
     known = protection.SETUPS if options.protection else store.SETUPS if options.store else setups.SETUPS
     wanted = [s for s in known if not options.only or s.name in options.only]
     if not wanted:

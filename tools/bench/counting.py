@@ -8,6 +8,7 @@ import pathlib
 import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 import setups
 
@@ -45,21 +46,65 @@ class Symbols:
                 found.append((int(address, 16), name, module[0].strip("[]") if module else "kernel"))
         found.sort()
         self._found, self._starts = found, [entry[0] for entry in found]
+        self._names = {address: name for address, name, _module in found}
 
     def of(self, address: int) -> tuple[str, str]:
         """(module, function); an address before the first function has none."""
         index = bisect.bisect_right(self._starts, address) - 1
         return ("?", "?") if index < 0 else (self._found[index][2], self._found[index][1])
 
+    def starting_at(self, address: int) -> str:
+        """The function whose first instruction is there, "" if there is none."""
+        return self._names.get(address, "")
+
+    def bounds(self, module: str) -> dict[str, int]:
+        """The first instruction of each function of a module, by name; of names that occur once."""
+        places: dict[str, list[int]] = {}
+        for address, name, of_module in self._found:
+            if of_module == module:
+                places.setdefault(name, []).append(address)
+        return {name: found[0] for name, found in places.items() if len(found) == 1}
+
+
+@dataclass
+class Counted:
+    """The lines that the plugin has written at a mark, by address: guest/count.c has their format."""
+
+    user: int = 0
+    # Blocks: executed instructions, and executions.
+    instructions: dict[int, int] = field(default_factory=dict)
+    times: dict[int, int] = field(default_factory=dict)
+    # Executions of each instruction of a module, and of each that locks (with `detail=1` only).
+    passed: dict[int, int] = field(default_factory=dict)
+    locked: dict[int, int] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, file: pathlib.Path) -> "Counted":
+        """Reads the file of a mark."""
+        counted = cls()
+        for line in file.read_text().splitlines():
+            kind, *fields = line.split()
+            if kind == "user":
+                counted.user = int(fields[0])
+            elif kind == "B":
+                at = int(fields[0], 16)
+                counted.instructions[at], counted.times[at] = int(fields[1]), int(fields[2])
+            else:
+                {"I": counted.passed, "L": counted.locked}[kind][int(fields[0], 16)] = int(fields[1])
+        return counted
+
+    def by_function(self, symbols: Symbols) -> dict[tuple[str, str], int]:
+        """Executed instructions by (module, function)."""
+        counts = {("user", "user"): self.user}
+        for at, count in self.instructions.items():
+            key = symbols.of(at)
+            counts[key] = counts.get(key, 0) + count
+        return counts
+
 
 def read_counts(file: pathlib.Path, symbols: Symbols) -> dict[tuple[str, str], int]:
-    """What the plugin has written at a mark, by (module, function)."""
-    counts: dict[tuple[str, str], int] = {}
-    for line in file.read_text().splitlines():
-        address, count = line.split()
-        key = ("user", "user") if address == "user" else symbols.of(int(address, 16))
-        counts[key] = counts.get(key, 0) + int(count)
-    return counts
+    """Executed instructions at a mark by (module, function)."""
+    return Counted.read(file).by_function(symbols)
 
 
 def _fio(device: str, pattern: str, size: str, options: str, ios: int) -> str:
@@ -71,18 +116,23 @@ def _fio(device: str, pattern: str, size: str, options: str, ios: int) -> str:
 class Counter:
     """A machine under the plugin; runs cases and reads what they cost."""
 
-    def __init__(self, machine: Machine, base: pathlib.Path) -> None:
-        self._machine, self._base, self._marks = machine, base, 0
+    def __init__(self, machine: Machine, base: pathlib.Path, ios: tuple[int, int] = IOS) -> None:
+        self._machine, self._base, self._ios, self._marks = machine, base, ios, 0
+
+    def runs(self, setup: setups.Setup, pattern: str, size: str, options: str) -> tuple[Counted, Counted]:
+        """A short run and a long one, after one that is not counted."""
+        first, second = (_fio(setup.device, pattern, size, options, ios) for ios in self._ios)
+        self._machine.run(f"{first}\n/tmp/mark\n{first}\n/tmp/mark\n{second}\n/tmp/mark", 600)
+        short, long = (Counted.read(self._base.with_name(f"{self._base.name}.{self._marks + n}")) for n in (1, 2))
+        self._marks += 3
+        return short, long
 
     def case(self, setup: setups.Setup, pattern: str, size: str, symbols: Symbols,
              options: str) -> dict[tuple[str, str], float]:
         """Instructions per IO by (module, function) of one pattern and block size."""
-        first, second = (_fio(setup.device, pattern, size, options, ios) for ios in IOS)
-        self._machine.run(f"{first}\n/tmp/mark\n{first}\n/tmp/mark\n{second}\n/tmp/mark", 600)
-        short, long = (read_counts(self._base.with_name(f"{self._base.name}.{self._marks + n}"), symbols)
-                       for n in (1, 2))
-        self._marks += 3
-        return {key: (long.get(key, 0) - short.get(key, 0)) / (IOS[1] - IOS[0]) for key in short.keys() | long.keys()}
+        short, long = (counted.by_function(symbols) for counted in self.runs(setup, pattern, size, options))
+        more = self._ios[1] - self._ios[0]
+        return {key: (long.get(key, 0) - short.get(key, 0)) / more for key in short.keys() | long.keys()}
 
 
 def measure(say: Callable[[str], None], wanted: Sequence[setups.Setup],

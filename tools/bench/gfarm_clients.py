@@ -21,6 +21,9 @@ from vmlab.lab import Lab, Spec
 BIG_MIB, SMALL_FILES = 64, 200
 QUICK_MIB, QUICK_FILES = 16, 50
 JOBS = ((COLD_READ, "big"), (WARM_READ, "big"), (COLD_STAT, "small"), (COLD_SCAN, "small"), (WARM_SCAN, "small"))
+# Files of so many KiB, so many of each, read by calls of so many KiB (0: mapped).
+KIB_AND_FILES = {4: 24, 16: 24, 64: 12, 256: 6, 1024: 4, 4096: 2}
+CALLS_KIB = (4, 128, 0)
 CLOCKS = {"clock": "", "guest time": "shift=2,sleep=off"}
 # Files in the folder that is listed to count questions.
 LISTED = 100
@@ -60,7 +63,20 @@ def _round(say: Say, clock: str, wanted: Size, turns: int) -> list[Figure]:
             kernel, fuse = figure.medians
             say(f"{clock}: {job.title}: {kernel:.1f} and {fuse:.1f} {job.unit}: {figure.ratio:.2f}")
             figures.append(figure)
+        figures += _calls(say, clock, gfarm, pair, turns)
     return figures
+
+
+def _calls(say: Say, clock: str, gfarm: Gfarm, pair: Pair, turns: int) -> Iterator[Figure]:
+    """Files of several sizes by small calls, by large ones, and mapped."""
+    for kib, files in KIB_AND_FILES.items():
+        gfarm_speed.fill(gfarm, f"{pair.fuse}/kib{kib}", files, kib << 10)
+        for call in CALLS_KIB:
+            job = gfarm_speed.by_calls(f"files of {kib} KiB", call)
+            figure = gfarm_speed.compare(gfarm, pair, job, f"kib{kib}", turns)
+            kernel, fuse = figure.medians
+            say(f"{clock}: {job.title}: {kernel:.1f} and {fuse:.1f} {job.unit}: {figure.ratio:.2f}")
+            yield figure
 
 
 def rates(say: Say, wanted: Size, turns: int) -> dict[str, list[Figure]]:

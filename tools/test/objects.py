@@ -10,15 +10,14 @@ import re
 import subprocess
 
 # The folders of the modules' sources.
-SOURCES = ("chunk4k", "kernel_ext", "block", "net", "gfarm_ra", "gfarm_ra/vfs", "rdma", "rtrs", "rnbd", "samples",
-           "samples/crc32_umr", "selftest", "verbs_provider", "test_device")
+SOURCES = ("chunk4k", "common", "kernel_ext", "block", "net", "gfarm_ra", "gfarm_ra/vfs", "rdma", "rtrs", "rnbd",
+           "seglog", "samples", "samples/crc32_umr", "selftest", "verbs_provider", "test_device")
 
 
 # Functions of core that end in a panic, as relocations name them.
 PANIC = re.compile(r"9panicking|unwrap_failed|expect_failed|len_mismatch|slice\w*_fail|panic_already")
-# Sources of protocol code. The kernel's own containers are not among them.
-PROTOCOL = re.compile(r"(?:rdma/proto|rtrs/proto|rnbd/proto|gfarm_ra/proto|samples/crc32_umr/proto|test_device/proto|"
-                      r"common|chunk4k)/.*\.rs")
+# Says that what a file wires is pure; tidy asks for it.
+PURE = "#![forbid(unsafe_code)]"
 
 
 # Of the 16 KiB of a stack, which those share that call each other: `vmlab/tests/stack.py` measures them together.
@@ -49,7 +48,19 @@ def panics(disassembly: str) -> dict[str, list[str]]:
     return found
 
 
-def blamed(lines: str, repository: str) -> list[str]:
+def pure(repository: pathlib.Path) -> re.Pattern[str]:
+    """Sources of pure code: each file that says so, with the folder that it wires, which is its own for a crate. The
+    kernel's own containers are not among them."""
+    folders = []
+    for root in sorted(path for folder in SOURCES for path in (repository / folder).glob("*.rs")):
+        if PURE in root.read_text(encoding="utf-8"):
+            wired = root.with_suffix("")
+            place = (wired if wired.is_dir() else root.parent).relative_to(repository)
+            folders += [f"{place}/", str(root.relative_to(repository))]
+    return re.compile("|".join(re.escape(folder) for folder in folders))
+
+
+def blamed(lines: str, repository: str, protocol: re.Pattern[str]) -> list[str]:
     """Of what `addr2line -a -i` has printed: each address at which protocol code may panic, with the chain of inlined
     functions, innermost first; and addresses that have no source."""
     wrong = []
@@ -58,7 +69,7 @@ def blamed(lines: str, repository: str) -> list[str]:
         ours = [place for place in places if not place.startswith("/")]
         if not places or places[0].startswith("??"):
             wrong.append(f"0x{block.split()[0]} has no source")
-        elif any(PROTOCOL.match(place) for place in ours):
+        elif any(protocol.match(place) for place in ours):
             wrong.append(f"{' in '.join(places)} can panic")
     return wrong
 
@@ -79,17 +90,15 @@ def check(repository: pathlib.Path, kdir: list[str]) -> list[tuple[str, list[str
               "rtrs-server", "rnbd-client", "rnbd-server", "kernel_ext_test", "net_test", "vfs_test", "rdma_test",
               "rdma_test_device", "crc32_umr_target", "crc32_umr_initiator"}
     results.append(("every-module-is-built", sorted(f"{name}.ko is missing" for name in wanted - names)))
+    protocol = pure(repository)
     for module in modules:
-        if not module.stem.startswith(("kernel_ext", "gfarm_ra", "rdma_rust", "rtrs", "rnbd", "rdma_test_device",
-                                       "crc32_umr")):
-            continue
         disassembly = _run(kdir, repository, "objdump", "-dr", "--no-show-raw-insn", str(module))
         results.append((f"frames-of-{module.stem}-are-small", frames(disassembly)))
         sites = panics(disassembly)
         wrong = []
         for section, addresses in sites.items():
             lines = _run(kdir, repository, "addr2line", "-a", "-i", "-j", section, "-e", str(module), *addresses)
-            wrong += blamed(lines, str(repository))
+            wrong += blamed(lines, str(repository), protocol)
         results.append((f"proto-in-{module.stem}-cannot-panic", wrong))
     for module in modules:
         info = _run(kdir, repository, "modinfo", str(module))

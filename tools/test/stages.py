@@ -1,22 +1,27 @@
 # SPDX-License-Identifier: GPL-2.0
 """The stages of `make check`, `make test`, `make test-long` and `make mutants`. A stage runs programs and counts."""
 import dataclasses
+import itertools
 import json
 import os
 import pathlib
 import re
 import secrets
+import shlex
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
 
+import hold
 import mutants
 import native
 import objects
+import rules
 
 from kdir import cargo, config
+from vmlab import telling
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 PYTHON = [sys.executable, "-B"]
@@ -25,21 +30,30 @@ PYTOOLS = [*PYTHON, "tools/pytools"]
 # What runs for hours leaves the machine to others.
 IDLE = ["nice", "-n", "19"]
 CLOSING = re.compile(r"(\d+) passed, (\d+) failed(?:, (\d+) skipped)?")
+AGAIN = re.compile(r"# again: [1-9]\d* \((.*)\)")
 # Where crates of the kernel have their roots.
 KERNEL_FOLDERS = ("chunk4k", "common", "kernel_ext", "block", "rdma", "rtrs", "rnbd", "samples", "selftest",
                   "verbs_provider", "test_device")
-MACHINES = "virtual machines"
-CHECK, TEST, LONG, MUTANTS = "check", "test", "long", "mutants"
+MACHINES, BUILD, GUESTS, DRIVERS = "virtual machines", "build", "guests", "rules of the drivers"
+# REST is what ALL has beyond TEST.
+CHECK, TEST, ALL, REST, LONG, MUTANTS, RULES = "check", "test", "all", "rest", "long", "mutants", "rules"
+# The tests in virtual machines of each (vmlab/tier.py).
+TIERS = {TEST: "core", ALL: "all", REST: "rest"}
 # A second of one core is about 700 seeds.
-SEEDS = {CHECK: 5_000, TEST: 20_000, LONG: 400_000}
+SEEDS = {CHECK: 5_000, TEST: 20_000, ALL: 20_000, LONG: 400_000}
 # Beside these, seeds that are new in each run: few where a rare find would stop other work.
-FRESH = {CHECK: 50, TEST: 100, LONG: 100_000}
-REPEATS = {TEST: 1, LONG: 3}
+FRESH = {CHECK: 50, TEST: 100, ALL: 100, LONG: 100_000}
+REPEATS = {LONG: 3}
+# Lives of an array in the long run; a second of one core is about 700.
+LIVES = 2_000_000
+# From this memory of the host on there is one lab more.
+LIGHT_MEMORY_MIB = 7_000
 # What the debug kernel is slow for, but not too slow.
 DEBUG_TESTS = ("faults.*", "lifecycle.*", "hostile.*", "io.*")
 # Programs of tools/ are packages, or folders of scripts that import each other; mypy is told where each looks.
 MYPY = {"tools": ("tools:tools/test:tools/vmlab/peer",
-                  "-p vmlab -p kdir -p pytools -m stages -m mutants -m native -m objects".split()),
+                  "-p vmlab -p kdir -p pytools -m stages -m hold -m schedule -m waiting -m mutants -m native "
+                  "-m objects -m rules".split()),
         "bench": ("tools:tools/bench", ["tools/bench"]),
         "coverage": ("tools:tools/coverage", ["tools/coverage"]), "tidy": ("tools/tidy", ["tools/tidy"])}
 # Scripts of the tree that say that they are shell by their first line only are found by it.
@@ -53,9 +67,11 @@ class Counts:
     passed: int = 0
     failed: int = 0
     skipped: int = 0
+    again: tuple[str, ...] = ()     # tests whose verdict is that of a second attempt
 
     def __add__(self, other: "Counts") -> "Counts":
-        return Counts(self.passed + other.passed, self.failed + other.failed, self.skipped + other.skipped)
+        return Counts(self.passed + other.passed, self.failed + other.failed, self.skipped + other.skipped,
+                      (*self.again, *other.again))
 
     def __str__(self) -> str:
         tail = f", {self.skipped} skipped" if self.skipped else ""
@@ -69,11 +85,14 @@ class Output:
 
     def __init__(self, at_once: bool = True) -> None:
         self._held: list[str] | None = None if at_once else []
+        self._latest: tuple[list[str], list[str]] = [], []     # a command, and its lines
+        self._failures: list[tuple[str, str, str]] = []
 
     def say(self, line: str) -> None:
         """One line."""
         if self._held is None:
-            print(line, flush=True)
+            with self._turn:
+                print(line, flush=True)
         else:
             self._held.append(line)
 
@@ -96,12 +115,32 @@ class Output:
                 if not CLOSING.fullmatch(lines[-1]):
                     self.say(lines[-1])
             status = process.wait()
+        self._latest = command, lines
         return status, lines
 
     def one(self, name: str, status: int) -> Counts:
         """Counts a program that is one test."""
         self.say(f"{'not ok' if status else 'ok'} {name}")
+        if status:
+            self.failed(name)
         return Counts(failed=1) if status else Counts(passed=1)
+
+    def failed(self, name: str) -> None:
+        """The latest program was a test that failed: for the end of the run."""
+        command, lines = self._latest
+        repeat = shlex.join(["python3" if word == sys.executable else word for word in command])
+        self._failures.append((name, "\n".join(lines), repeat))
+
+    def failures(self, stage: str) -> list[str]:
+        """Names the failures, in words: what is a test of its own, or the stage. The tests in virtual machines have
+        said so by themselves."""
+        head, lines = f"# {telling.WHAT_FAILED}", self._latest[1]
+        if head in lines:
+            own = itertools.takewhile(lambda line: line.startswith("#   "), lines[lines.index(head) + 1:])
+            return [line.removeprefix("# ") for line in own]
+        if not self._failures:
+            self.failed(stage)
+        return telling.block(self._failures)[1:]
 
     def closing(self, status: int, lines: list[str]) -> Counts:
         """Reads the closing line of one of our own programs; none, or a bad status, is a failure."""
@@ -109,7 +148,8 @@ class Output:
         if not match:
             self.say(f"not ok: no closing line (exit status {status})")
             return Counts(failed=1)
-        counts = Counts(int(match[1]), int(match[2]), int(match[3] or 0))
+        again = next((tuple(m[1].split(", ")) for line in lines if (m := AGAIN.fullmatch(line))), ())
+        counts = Counts(int(match[1]), int(match[2]), int(match[3] or 0), again)
         if status and not counts.failed:
             self.say(f"not ok: exit status {status} although nothing failed")
             counts.failed += 1
@@ -118,12 +158,16 @@ class Output:
 
 @dataclasses.dataclass
 class Stage:
-    """A name and the function that runs it; then how long it took and what came of it."""
+    """A name and the function that runs it, the names of the stages that must have ended before it, and whether it
+    runs `beside` the two lanes of the others; then how long it took and what came of it."""
 
     name: str
     work: Callable[[Output], Counts]
+    after: tuple[str, ...] = ()
+    beside: bool = False
     seconds: float = 0.0
     counts: Counts = dataclasses.field(default_factory=Counts)
+    failures: list[str] = dataclasses.field(default_factory=list)
 
     def run(self, at_once: bool) -> None:
         """Runs it, and shows its lines between two of its own; an error of ours is a failure of the stage."""
@@ -135,6 +179,9 @@ class Stage:
         except Exception as why:    # the other stages and the closing line must follow every error
             out.say(f"not ok: {type(why).__name__}: {why}")
             self.counts = Counts(failed=1)
+            self.failures = telling.block([(self.name, f"{type(why).__name__}: {why}", "")])[1:]
+        if self.counts.failed and not self.failures:
+            self.failures = out.failures(self.name)
         self.seconds = time.monotonic() - began
         out.say(f"## {self.name}: {self.counts} in {self.seconds:.0f} s")
         out.show()
@@ -152,12 +199,18 @@ def _python_units(out: Output) -> Counts:
     for folder in sorted(REPOSITORY.glob("tools/*/unit")):
         status, lines = out.stream([*PYTHON, "-m", "unittest", "discover", "-s", str(folder), "-p", "*.py",
                                     "-t", str(folder.parent.parent)])
-        ran = next((int(m[1]) for line in lines if (m := re.match(r"Ran (\d+) test", line))), 0)
-        bad = sum(int(n) for line in lines[-1:] for n in re.findall(r"(?:failures|errors)=(\d+)", line))
-        if (status and not bad) or not ran:
-            bad = max(bad, 1)
-        total += Counts(max(ran - bad, 0), bad)
+        total += _unittest_counts(status, lines)
     return total
+
+
+def _unittest_counts(status: int, lines: list[str]) -> Counts:
+    """Reads the last lines of unittest; what it counts as run includes what was skipped."""
+    ran = next((int(m[1]) for line in lines if (m := re.match(r"Ran (\d+) test", line))), 0)
+    numbers = {word: int(n) for line in lines[-1:] for word, n in re.findall(r"(failures|errors|skipped)=(\d+)", line)}
+    bad, skipped = numbers.get("failures", 0) + numbers.get("errors", 0), numbers.get("skipped", 0)
+    if (status and not bad) or not ran:
+        bad = max(bad, 1)
+    return Counts(max(ran - bad - skipped, 0), bad, skipped)
 
 
 def _python_lint(out: Output) -> Counts:
@@ -202,6 +255,22 @@ def _simulation(tier: str) -> Callable[[Output], Counts]:
     return run
 
 
+def _lives(out: Output) -> Counts:
+    """The crash model of the log of segments: long lives of arrays, by many seeds."""
+    environment = cargo.environment() | {"SEGLOG_LIVES": str(LIVES)}
+    status, _ = out.stream([*IDLE, *cargo.command(), "test", "--locked", "--quiet", "--manifest-path",
+                            "tools/Cargo.toml", "--package", "ferrofabric-seglog", "--test", "crash", "long_lives"],
+                           environment)
+    return out.one(f"seglog.{LIVES}-lives", status)
+
+
+def _fuzz_targets(out: Output) -> Counts:
+    """The targets of long fuzzing compile. Their linking needs libFuzzer, which is not made for that."""
+    check = [*cargo.command(), "check", "--locked", "--manifest-path", "tools/fuzz/Cargo.toml"]
+    environment = cargo.environment() | {"CUSTOM_LIBFUZZER_PATH": os.devnull}
+    return out.one("fuzz.every-target-compiles", out.stream(check, environment)[0])
+
+
 def _mutants(only: list[str]) -> Callable[[Output], Counts]:
     """Every mutant of the protocol code fails a test, or has a reason not to."""
     def run(out: Output) -> Counts:
@@ -217,6 +286,16 @@ def _mutants(only: list[str]) -> Callable[[Output], Counts]:
             out.say(f"#   {line}")
         out.say(f"# {tested} mutants")
         return out.one("mutants.are-found", len(wrong))
+    return run
+
+
+def _rules(only: list[str]) -> Callable[[Output], Counts]:
+    """A test fails without each rule of a driver."""
+    def run(out: Output) -> Counts:
+        gone = [word for word in only if not rules.select(rules.load(), [word]) and not (REPOSITORY / word).exists()]
+        total = out.one(f"rules.selected{': there is no ' if gone else ''}{', '.join(gone)}", len(gone))
+        found = rules.run(REPOSITORY, config.cache_dir() / f"rules-{cargo.place()}", only, out.say)
+        return total + Counts(found.seen, found.missed, found.unseen)
     return run
 
 
@@ -260,9 +339,10 @@ def _build(out: Output) -> Counts:
     return total + out.one("build.reference-modules", out.stream([*KDIR, "cmodules"])[0])
 
 
-def _guests(out: Output) -> Counts:
+def _guests(tier: str) -> Callable[[Output], Counts]:
     """The guests' image, and the saved machines that nearly all tests wake from."""
-    return out.one("guests.prepared", out.stream([*PYTHON, "tools/vmlab", "prepare"])[0])
+    command = [*PYTHON, "tools/vmlab", "prepare", *(["--long"] if tier == LONG else [])]
+    return lambda out: out.one("guests.prepared", out.stream(command)[0])
 
 
 def _objects(out: Output) -> Counts:
@@ -295,9 +375,17 @@ def _native(out: Output) -> Counts:
 # -- with virtual machines -----------------------------------------------------------------------------------
 
 def _machines(*words: str, before: tuple[str, ...] = ()) -> Callable[[Output], Counts]:
-    labs = str(min(2, os.cpu_count() or 1))
-    command = [*before, *PYTHON, "tools/vmlab", "run", "--labs", labs, *words]
+    labs = min(2, os.cpu_count() or 1)
+    # Of machines with one processor each, three labs load two processors less than two labs of two each.
+    memory_mib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 20
+    light = int(labs > 1 and memory_mib >= LIGHT_MEMORY_MIB)
+    command = [*before, *PYTHON, "tools/vmlab", "run", "--labs", str(labs), "--light", str(light), *words]
     return lambda out: out.closing(*out.stream(command))
+
+
+def _speed(out: Output) -> Counts:
+    """Compares the cost of an IO with tools/bench/limits.toml: counts of events, which no load of the host changes."""
+    return out.closing(*out.stream([*PYTHON, "tools/bench", "--limits"]))
 
 
 def _debug_kernel(out: Output) -> Counts:
@@ -309,37 +397,54 @@ def _debug_kernel(out: Output) -> Counts:
 
 @dataclasses.dataclass
 class Plan:
-    """What a tier does: stages in lanes that run side by side, then stages that need the machine for themselves."""
+    """The stages of a tier (schedule.py); `held` is what keeps virtual machines from using all processors until the
+    other stages have ended."""
 
-    lanes: tuple[tuple[Stage, ...], ...]
-    alone: tuple[Stage, ...] = ()
+    stages: tuple[Stage, ...]
+    held: hold.Hold | None = None
 
-    @property
-    def stages(self) -> list[Stage]:
-        """All of them."""
-        return [*(stage for lane in self.lanes for stage in lane), *self.alone]
+
+def _more() -> list[Stage]:
+    """Stages that ALL has beyond TEST and that need no virtual machine."""
+    return [Stage("documentation", _documentation, (BUILD,)), Stage("fuzz targets", _fuzz_targets)]
+
+
+def _host(tier: str) -> list[Stage]:
+    """Stages without virtual machines; first those that others wait for. A fresh machine's root and kernel tree are
+    made by the build, beside the stages that need neither."""
+    build = [] if tier == CHECK else [Stage(BUILD, _build)]
+    built = [] if tier == CHECK else [Stage("objects", _objects, (BUILD,)), Stage("native", _native, (BUILD,))]
+    more = _more() if tier in (ALL, LONG) else []
+    guests = [] if tier == CHECK else [Stage(GUESTS, _guests(tier))]
+    lives = [Stage("crash model of the log", _lives)] if tier == LONG else []
+    # Counts of events, which what runs beside it does not change.
+    speed = [Stage("speed", _speed, (BUILD, GUESTS))] if tier in (TEST, ALL) else []
+    return [*build, Stage("tidy", _tidy), Stage("unit tests of the tools", _python_units),
+            Stage("lint of the tools", _python_lint), *guests, Stage("protocol code on the host", _cargo_tests),
+            *speed, Stage("lint of the modules", _kernel_lint, (BUILD,)), Stage("simulation", _simulation(tier)),
+            Stage("lint of the host's Rust", _host_lint), *built, *more, *lives]
 
 
 def plan(tier: str, patterns: list[str], host_only: bool = False) -> Plan:
     """The stages of a tier; with patterns only those tests in virtual machines and what they need."""
     if tier == MUTANTS:
-        return Plan(((Stage("mutants", _mutants(patterns)),),))
+        return Plan((Stage("mutants", _mutants(patterns)),))
+    if tier == RULES:
+        return Plan((Stage(DRIVERS, _rules(patterns)),))
+    ready = (BUILD, GUESTS)
     if patterns:
-        return Plan(((Stage("build", _build),),), (Stage(MACHINES, _machines(*patterns)),))
-    kernel = [Stage("lint of the modules", _kernel_lint)]
-    if tier != CHECK:
-        kernel = [Stage("build", _build), Stage("objects", _objects), *kernel, Stage("native", _native)]
+        return Plan((Stage(BUILD, _build), Stage(MACHINES, _machines(*patterns), (BUILD,), beside=True)))
+    if tier == REST:
+        return Plan((Stage(BUILD, _build), Stage(GUESTS, _guests(tier)), *_more(),
+                     Stage(MACHINES, _machines("--tier", tier), ready, beside=True)))
+    host = _host(tier)
+    if tier == CHECK or host_only:
+        return Plan(tuple(stage for stage in host if stage.name not in (GUESTS, "speed")))
     if tier == LONG:
-        kernel.append(Stage("documentation", _documentation))
-    tools = [Stage("tidy", _tidy), Stage("unit tests of the tools", _python_units),
-             Stage("lint of the tools", _python_lint), Stage("protocol code on the host", _cargo_tests),
-             Stage("simulation", _simulation(tier)), Stage("lint of the host's Rust", _host_lint)]
-    if tier != CHECK and not host_only:
-        tools.append(Stage("guests", _guests))
-    alone = []
-    if tier == TEST and not host_only:
-        alone = [Stage(MACHINES, _machines())]
-    if tier == LONG and not host_only:
-        alone = [Stage(MACHINES, _machines("--long", "--repeat", str(REPEATS[LONG]))),
-                 Stage("virtual machines, debug kernel", _debug_kernel)]
-    return Plan((tuple(tools), tuple(kernel)), tuple(alone))
+        after = tuple(stage.name for stage in host)
+        return Plan((*host, Stage(MACHINES, _machines("--long", "--repeat", str(REPEATS[LONG])), after, beside=True),
+                     Stage(DRIVERS, _rules([]), (*after, MACHINES), beside=True),
+                     Stage("virtual machines, debug kernel", _debug_kernel, (*after, MACHINES, DRIVERS), beside=True)))
+    held = hold.Hold()
+    machines = _machines("--tier", TIERS[tier], "--hold", held.name)
+    return Plan((*host, Stage(MACHINES, machines, ready, beside=True)), held)

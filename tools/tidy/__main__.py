@@ -16,6 +16,7 @@ import imports
 import language
 import rules
 import rust
+import users
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 
@@ -52,7 +53,7 @@ def main() -> int:
         inventory(sources)
         return 0
     failed = 0
-    every = rules.RULES + rust.RULES + imports.RULES + documents.RULES + language.RULES
+    every = rules.RULES + rust.RULES + imports.RULES + documents.RULES + language.RULES + users.RULES
     for rule in every:
         complaints = rule(sources)
         name = rule.__name__.replace("_", "-")

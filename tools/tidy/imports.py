@@ -20,7 +20,7 @@ REPORTS = {
     "rtrs/client/session.rs": {"module::ModuleState", "sysfs::session::SessionFiles"},
     # A request belongs to the connection on which it came.
     "rtrs/server/io/receiver.rs": {"path::connections::Receiver", "path::error::PathError", "path::error::RequestError",
-                                   "path::fence", "path::heartbeat"},
+                                   "path::fence", "path::fence_message", "path::heartbeat"},
     "rtrs/server/io/reply.rs": {"path::connections::Receiver", "path::connections::KEY_MESSAGE_LEN",
                                 "path::error::PathError"},
     "rtrs/server/io/request.rs": {"path::connections::Connections"},
