@@ -19,6 +19,8 @@ impl Errno {
     pub const EIO: Self = Self(5);
     /// No such device or address.
     pub const ENXIO: Self = Self(6);
+    /// Try again.
+    pub const EAGAIN: Self = Self(11);
     /// Out of memory.
     pub const ENOMEM: Self = Self(12);
     /// Permission denied.
@@ -33,6 +35,8 @@ impl Errno {
     pub const ENODEV: Self = Self(19);
     /// Invalid argument.
     pub const EINVAL: Self = Self(22);
+    /// File table overflow.
+    pub const ENFILE: Self = Self(23);
     /// File too large; of a list: no place is left.
     pub const EFBIG: Self = Self(27);
     /// No space left on device.
@@ -61,6 +65,8 @@ impl Errno {
     pub const ENOTCONN: Self = Self(107);
     /// Operation already in progress.
     pub const EALREADY: Self = Self(114);
+    /// Stale file handle.
+    pub const ESTALE: Self = Self(116);
     /// Structure needs cleaning.
     pub const EUCLEAN: Self = Self(117);
 

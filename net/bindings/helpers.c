@@ -110,6 +110,12 @@ static int net_ext_wake(struct wait_queue_entry *entry, unsigned int mode, int f
 /*
  * Waits until the socket can send, or has something to receive, or has failed. Returns -ETIMEDOUT
  * after *left_ms milliseconds, -ERESTARTSYS on a fatal signal; updates *left_ms.
+ *
+ * Who waits for more has received all that has come. If that is not acknowledged yet, the peer is
+ * told now: one that has not switched Nagle's algorithm off holds the end of its answer back until
+ * then, and the timer of a delayed acknowledgement runs for 40 ms. An answer that comes whole costs
+ * no packet of its own: who only looks whether there is something, with no time left, waits for no
+ * more.
  */
 int net_ext_helper_wait(struct socket *sock, bool to_send, unsigned int *left_ms)
 {
@@ -118,6 +124,8 @@ int net_ext_helper_wait(struct socket *sock, bool to_send, unsigned int *left_ms
 	DEFINE_WAIT_FUNC(entry, net_ext_wake);
 	int ret = 0;
 
+	if (!to_send && left && inet_csk_ack_scheduled(sock->sk))
+		tcp_sock_set_quickack(sock->sk, 1);
 	add_wait_queue(&sock->wq.wait, &entry);
 	for (;;) {
 		set_current_state(TASK_KILLABLE);
