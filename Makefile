@@ -12,7 +12,7 @@ ONLY   ?=
 # How long `make soak` goes on.
 MINUTES ?= 60
 
-.PHONY: help setup setup-build modules modules_install helper cmodules demo demo-gfarm shell test test-all test-rest test-long soak
+.PHONY: help setup setup-build modules modules_install programs cmodules demo demo-gfarm shell test test-all test-rest test-long soak
 .PHONY: mutants rules check coverage bench doc clean
 
 help:
@@ -27,7 +27,7 @@ help:
 	@echo 'make rules            a test must fail without each rule of the drivers (some: ONLY=rtrs/client/io/completion.rs)'
 	@echo 'make bench            speed, side by side with the C driver and nvme-rdma, and with gfarm2fs'
 	@echo 'make modules          the kernel modules, built for the stock kernel'
-	@echo 'make helper           mount.gfarm, which mount -t gfarm runs'
+	@echo 'make programs         mount.gfarm, which mount -t gfarm runs, and pi-sidecar, for disks that keep their tuples'
 	@echo 'make modules_install  installs both for the running kernel (as root)'
 	@echo 'make check            style, lint and the tests that need no VM'
 	@echo 'make coverage         which lines and functions the tests reach (some: ONLY="io.*")'
@@ -43,8 +43,8 @@ setup-build:
 modules: setup-build
 	@$(KDIR) build
 
-helper: setup-build
-	@$(KDIR) helper >/dev/null
+programs: setup-build
+	@$(KDIR) programs >/dev/null
 
 # For the running kernel; INSTALL_MOD_PATH=/elsewhere installs below another root, as with the kernel's own target.
 modules_install:
@@ -56,7 +56,7 @@ cmodules: setup-build
 demo: setup modules
 	@$(LAB) demo
 
-demo-gfarm: setup modules helper
+demo-gfarm: setup modules programs
 	@$(LAB) demo-gfarm
 
 shell: setup modules

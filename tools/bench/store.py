@@ -17,7 +17,7 @@ from counting import Counts
 from counting import measure as count
 from rates import ICOUNT
 
-from kdir import helper
+from kdir import programs
 from vmlab.lab import Lab, Spec
 from vmlab.machine import Machine
 
@@ -119,7 +119,7 @@ Rates = dict[tuple[str, str, Cell], list[float]]
 
 def bring_tool(machine: Machine) -> None:
     """The program that formats a medium with a sidecar."""
-    machine.push(helper.pi_sidecar(), TOOL)
+    machine.push(programs.PI_SIDECAR.build(), TOOL)
     machine.run(f"chmod 755 {TOOL}")
 
 

@@ -5,7 +5,7 @@
     python3 tools/kdir build [ARGUMENT..]   build this checkout's modules, one line of progress each
     python3 tools/kdir modules [ARGUMENT..] the same with make's own output (make arguments may follow)
     python3 tools/kdir install              install the modules for the running kernel (as root)
-    python3 tools/kdir helper               build mount.gfarm, print where it is
+    python3 tools/kdir programs             build mount.gfarm and pi-sidecar, print where they are
     python3 tools/kdir doc                  rustdoc of the library crates
     python3 tools/kdir clean [--all]        remove what was built of this checkout, or all that is in the cache
     python3 tools/kdir cmodules             build the C rtrs and rnbd of the same kernel
@@ -29,7 +29,7 @@ import sys
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
-from kdir import cache, config, debug, helper, install, modules, native, packages, root, tree
+from kdir import cache, config, debug, install, modules, native, packages, programs, root, tree
 
 
 def paths() -> dict[str, str]:
@@ -52,7 +52,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="kdir", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
-    for name in ("tree", "install", "helper", "doc", "cmodules", "update", "guests"):
+    for name in ("tree", "install", "programs", "doc", "cmodules", "update", "guests"):
         commands.add_parser(name)
     commands.add_parser("clean").add_argument("--all", action="store_true")
     commands.add_parser("native").add_argument("--guests", action="store_true")
@@ -69,8 +69,9 @@ def main() -> int:
         return modules.build_quietly(arguments=options.arguments)
     elif options.command == "install":
         return install.install()
-    elif options.command == "helper":
-        print(helper.build())
+    elif options.command == "programs":
+        for program in programs.INSTALLED:
+            print(program.build())
     elif options.command == "doc":
         return modules.build_quietly("rustdoc", ["RDOC=1", "modules"])
     elif options.command == "clean":

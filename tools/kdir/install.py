@@ -6,7 +6,7 @@ import platform
 import shutil
 import subprocess
 
-from . import cache, config, helper, modules, packages
+from . import cache, config, modules, packages, programs
 
 # An ordinary user's path lacks depmod.
 PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin"
@@ -30,7 +30,7 @@ def is_test(module: pathlib.Path) -> bool:
 
 
 def install() -> int:
-    """Copies the modules to lib/modules/<kernel>/updates, runs depmod, installs the helper; returns 0 or 1."""
+    """Copies the modules to lib/modules/<kernel>/updates, runs depmod, installs the programs; returns 0 or 1."""
     config.use_cache_of_invoker()
     if not packages.pinned().exists():
         cache.say("nothing built yet: make modules")
@@ -51,6 +51,6 @@ def install() -> int:
         shutil.copy(file, target)
         subprocess.run(["strip", "--strip-debug", str(target / file.name)], check=True)
     subprocess.run(["depmod", *(["-b", root] if root else []), built], check=True, env=os.environ | {"PATH": PATH})
-    helper.install(root)
+    programs.install(root)
     cache.say(f"{len(files)} modules are in {target}; next: modprobe rnbd-server, or modprobe rnbd-client")
     return 0

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kdir import helper
+from kdir import programs
 from vmlab import demo_gfarm_nodes, gfarm_mount, gfarm_speed, needs, oracle, story
 from vmlab import gfarm as rig
 from vmlab.checks import eq, ge, ok, until
@@ -189,7 +189,7 @@ def chapters(demo: Demo, boot: Callable[[], object]) -> None:
 
 def tell(options: argparse.Namespace) -> None:
     """The story in a machine of its own."""
-    program = helper.build()
+    program = programs.MOUNT_GFARM.build()
     lab = Lab(needs.shape(machines=1, smp=2, accel=options.accel))
     story.tell(lab, lambda told: chapters(Demo(lab, told, program), lab.boot))
 

@@ -9,7 +9,7 @@ import unittest
 from contextlib import redirect_stderr
 from unittest import mock
 
-from kdir import cache, config, debug, helper, install, native, packages, root
+from kdir import cache, cargo, config, debug, install, native, packages, programs, root
 
 VERSION = "7.2.12+deb13-amd64"
 
@@ -127,19 +127,27 @@ class InstallTest(unittest.TestCase):
             (place / "modules.builtin").touch()
             self.assertEqual(install.obstacle("6.1.0", VERSION, root, False), "")
 
-    def test_the_helper_comes_along_once_it_is_built(self) -> None:
-        """Executable where mount(8) looks for it, with its manual; nothing before it is built."""
+    def test_programs_come_along_once_they_are_built(self) -> None:
+        """Executable where mount(8) and the administrator's shell look for them, with their manuals; before one is built
+        the command that builds it is told."""
         with tempfile.TemporaryDirectory() as root:
-            program = pathlib.Path(root) / "mount-gfarm"
-            with mock.patch.object(helper, "program", lambda: program):
-                helper.install(f"{root}/target")
-                self.assertFalse((pathlib.Path(root) / "target").exists())
-                program.write_text("a program")
-                helper.install(f"{root}/target")
-            installed = pathlib.Path(root) / "target/sbin/mount.gfarm"
-            self.assertEqual((installed.read_text(), installed.stat().st_mode & 0o777), ("a program", 0o755))
-            manual = pathlib.Path(root) / "target/usr/local/share/man/man8/mount.gfarm.8"
-            self.assertIn("MOUNT.GFARM", manual.read_text())
+            target = pathlib.Path(root) / "target"
+            environment = {"CARGO_TARGET_DIR": root}
+            said: list[str] = []
+            with mock.patch.object(cargo, "environment", lambda: environment), \
+                    mock.patch.object(cache, "say", said.append):
+                programs.install(str(target))
+                self.assertFalse(target.exists())
+                self.assertEqual([line for line in said if "make programs" not in line], [])
+                (pathlib.Path(root) / "release").mkdir()
+                for name in ("mount-gfarm", "pi-sidecar"):
+                    (pathlib.Path(root) / "release" / name).write_text(name)
+                programs.install(str(target))
+            for name, place in (("mount-gfarm", "sbin/mount.gfarm"), ("pi-sidecar", "usr/local/sbin/pi-sidecar")):
+                file = target / place
+                self.assertEqual((file.read_text(), file.stat().st_mode & 0o777), (name, 0o755))
+                manual = target / "usr/local/share/man/man8" / f"{file.name}.8"
+                self.assertIn(file.name.upper(), manual.read_text())
 
     def test_tests_stay_here(self) -> None:
         """A module of tests is no part of the product."""

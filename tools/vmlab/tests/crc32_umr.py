@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from kdir import helper
+from kdir import programs
 from vmlab import docs, loaded, rnbd, tier
 from vmlab.checks import Failed, eq, matches, ok, until
 from vmlab.lab import Lab
@@ -56,7 +56,7 @@ def _disk(vm: Lab) -> Machine:
     machine = vm.server
     rnbd.ram_disk(vm, CHUNKS * 4096 >> 20)
     if not machine.exists("/usr/bin/chunk4kfsck"):
-        machine.push(helper.chunk4kfsck(), "/usr/bin/chunk4kfsck")
+        machine.push(programs.CHUNK4KFSCK.build(), "/usr/bin/chunk4kfsck")
         machine.run("chmod 755 /usr/bin/chunk4kfsck")
     return machine
 
@@ -276,7 +276,7 @@ def test_the_document_is_true(pair: Lab) -> None:
     """The commands of Documentation/crc32-umr.md, on two machines."""
     rnbd.ram_disk(pair, 16)
     for machine in pair.machines:
-        machine.push(helper.chunk4kfsck(), "/usr/bin/chunk4kfsck")
+        machine.push(programs.CHUNK4KFSCK.build(), "/usr/bin/chunk4kfsck")
         machine.run("chmod 755 /usr/bin/chunk4kfsck")
         pair.defer(machine.try_run, "mods -r")
     blocks = [block for block in docs.blocks("Documentation/crc32-umr.md") if block.place in docs.MACHINES]

@@ -6,7 +6,7 @@ import contextlib
 import io
 import time
 
-from kdir import helper
+from kdir import programs
 from vmlab import demo_gfarm, docs, tier
 from vmlab.checks import eq
 from vmlab.demo_gfarm import Demo
@@ -25,7 +25,7 @@ def test_the_demo_prints_what_the_document_shows(vm: Lab) -> None:
     """The whole story in this machine; every piece of the transcript is in what it prints, but for the figures."""
     began, said = time.monotonic(), io.StringIO()
     with contextlib.redirect_stdout(said):
-        demo = Demo(vm, Story(), helper.build())
+        demo = Demo(vm, Story(), programs.MOUNT_GFARM.build())
         # The machine is up, and may have been that of other tests.
         demo_gfarm.chapters(demo, lambda: demo.story.begin(vm.server))
         print(demo_gfarm.closing(time.monotonic() - began))

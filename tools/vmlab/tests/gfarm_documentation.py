@@ -2,7 +2,7 @@
 """The commands of Documentation/gfarm.md, in a machine that has Gfarm's packages and mount.gfarm."""
 from __future__ import annotations
 
-from kdir import helper
+from kdir import programs
 from vmlab import docs, tier
 from vmlab.checks import Failed, ge
 from vmlab.gfarm import LITTLE_SPACE
@@ -30,7 +30,7 @@ cp -a /run/passwd /run/group /etc/; [ ! -e /run/hosts ] || cp -a /run/hosts /etc
 def test_the_chapter_for_administrators_is_true(vm: Lab) -> None:
     """Servers from Debian's packages, a mount by mount.gfarm, its figures."""
     machine = vm.server
-    machine.push(helper.build(), "/usr/sbin/mount.gfarm")
+    machine.push(programs.MOUNT_GFARM.build(), "/usr/sbin/mount.gfarm")
     machine.run(f"chmod 755 /usr/sbin/mount.gfarm; {ACCOUNTS}")
     vm.defer(machine.run, UNDO)
     vm.defer(machine.try_run, "umount /mnt/gfarm; mods -r; rm /usr/sbin/mount.gfarm")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import time
 
-from kdir import helper
+from kdir import programs
 from vmlab import gfarm, gfarm_mount
 from vmlab.checks import eq, in_time, matches, ok, until
 from vmlab.gfarm_mount import AT, SHORT, mounted, put_random, try_mount
@@ -250,7 +250,7 @@ def test_a_remount_by_mount_gfarm(vm: Lab) -> None:
     servers = gfarm_mount.start(vm)
     wanted = put_random(servers, "again", 1 << 20)
     vm.defer(vm.server.run, "rm /usr/sbin/mount.gfarm")
-    vm.server.push(helper.build(), "/usr/sbin/mount.gfarm")
+    vm.server.push(programs.MOUNT_GFARM.build(), "/usr/sbin/mount.gfarm")
     vm.server.run("chmod 755 /usr/sbin/mount.gfarm")
     with mounted(servers, "readahead=64") as mount:
         reader = mount.reader("again", 65536)

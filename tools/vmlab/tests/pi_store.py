@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-from kdir import helper
+from kdir import programs
 from vmlab import paths, rnbd, tier
 from vmlab.checks import Failed, eq, ge, ok, until
 from vmlab.lab import Lab
@@ -25,7 +25,7 @@ DATA = 256
 def bring_tool(machine: Machine) -> None:
     """pi-sidecar, on the server."""
     if not machine.exists(TOOL):
-        machine.push(helper.pi_sidecar(), TOOL)
+        machine.push(programs.PI_SIDECAR.build(), TOOL)
         machine.run(f"chmod 755 {TOOL}")
 
 

@@ -5,6 +5,7 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod in_use;
+mod manual;
 mod repair;
 mod zeroes;
 
