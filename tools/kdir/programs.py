@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0
-"""Programs for the machines: mount.gfarm, what mount(8) runs for the type gfarm; pi-sidecar, which the log of rnbd-server
-tells to type; and chunk4kfsck of a sample, which is not installed."""
+"""Programs for the machines: mount.gfarm, what mount(8) runs for the type gfarm; pi-sidecar, which the log of
+rnbd-server tells to type; and chunk4kfsck of a sample, which is not installed."""
 import dataclasses
 import os
 import pathlib
@@ -14,7 +14,7 @@ MANUALS = "usr/local/share/man/man8"
 
 @dataclasses.dataclass(frozen=True)
 class Program:
-    """A program of tools/: its package, the name that cargo gives it, and where it is installed, with its manual there."""
+    """A program of tools/: its package, the name that cargo gives it, and where it is installed."""
     package: str
     built_as: str
     installed: str = ""
@@ -55,8 +55,8 @@ INSTALLED = (MOUNT_GFARM, PI_SIDECAR)
 
 
 def install(root: str) -> None:
-    """Installs below a root, "" for that of the machine, the programs that are built, and tells of each where it is, or how
-    it is built."""
+    """Installs below a root, "" for that of the machine, the programs that are built, and tells of each where it is, or
+    how it is built."""
     for program in INSTALLED:
         name = pathlib.Path(program.installed).name
         if program.install(root):

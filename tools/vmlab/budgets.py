@@ -47,6 +47,7 @@ NEW = {tier.CORE: 90.0, tier.ALL: 110.0}
 MARGIN = 1.3                # a budget is so many times what was measured
 OVER = 1.5                  # and a file fails at so many times its budget
 SMALL_SECONDS = 10.0        # the least budget: a boot more or less says nothing
+FASTEST = 0.85              # the least pace that makes a limit smaller
 PACE_FILES_MIN = 8          # the median of fewer files says nothing
 SUM = {tier.CORE: 1300.0, tier.ALL: 2900.0}     # of all: with those of core
 # To wake a machine of one processor, where the above was measured.
@@ -72,8 +73,9 @@ class Cost:
         return max(self.measured * MARGIN, SMALL_SECONDS) if self.file in MEASURED else NEW[self.tier]
 
     def limit(self, now: float) -> float:
-        """Where they fail, at this pace; a file that is new was not measured on a faster host."""
-        return self.budget * OVER * (now if self.file in MEASURED else max(1.0, now))
+        """Where they fail, at this pace; a file that is new was not measured on a faster host, and loads that go on for
+        a time that is given do not get cheaper there."""
+        return self.budget * OVER * max(FASTEST if self.file in MEASURED else 1.0, now)
 
 
 def costs(rows: Iterable[dict[str, Any]]) -> list[Cost]:

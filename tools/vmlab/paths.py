@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from vmlab import rnbd, rxe
-from vmlab.checks import Failed, eq, ok, until
+from vmlab.checks import ByChance, Failed, eq, ok, until
 from vmlab.history import History
 from vmlab.lab import Lab
 from vmlab.machine import Machine
@@ -35,6 +35,18 @@ def state(lab: Lab, wire: int = 0, session: str = "s1") -> str:
 def states(lab: Lab, session: str = "s1") -> list[str]:
     """The states of all paths."""
     return [lab.client.read(f"{rnbd.session_file('paths', session)}/{name}/state") for name in names(lab, session)]
+
+
+def all_connected(lab: Lab, mark: int, session: str = "s1") -> None:
+    """No path of the session is down, and none was since the mark. One that rxe has flushed is lost by chance: it
+    flushes a queue pair for which it has to repeat a registration."""
+    found = states(lab, session)
+    lost = lab.client.log_matches("disconnected|path closed|heartbeat", mark)
+    if set(found) == {"connected"} and not lost:
+        return
+    flushed = lab.client.log_matches("WR flushed, closing the path", mark)
+    silent = lab.client.log_matches("heartbeat", mark)
+    raise (ByChance if flushed and not silent else Failed)(f"the paths of {session} are {found}: {lost}")
 
 
 def set_all(lab: Lab, session: str = "s1", **settings: int | str) -> None:

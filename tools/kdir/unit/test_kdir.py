@@ -128,8 +128,8 @@ class InstallTest(unittest.TestCase):
             self.assertEqual(install.obstacle("6.1.0", VERSION, root, False), "")
 
     def test_programs_come_along_once_they_are_built(self) -> None:
-        """Executable where mount(8) and the administrator's shell look for them, with their manuals; before one is built
-        the command that builds it is told."""
+        """Executable where mount(8) and the administrator's shell look for them, with their manuals; before one is
+        built the command that builds it is told."""
         with tempfile.TemporaryDirectory() as root:
             target = pathlib.Path(root) / "target"
             environment = {"CARGO_TARGET_DIR": root}

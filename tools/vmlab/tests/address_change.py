@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from vmlab import paths, tier
-from vmlab.checks import eq, until
+from vmlab.checks import until
 from vmlab.lab import Lab
 from vmlab.needs import needs
 
@@ -31,4 +31,5 @@ def test_an_address_changes_under_io(pair: Lab, who: str, title: str) -> None:
         machine.run(f"ip addr add {address}")
         until(lambda: paths.states(pair) == ["connected", "connected"], 40, "the path is back")
         history.clean()
-        eq(paths.states(pair), ["connected", "connected"])
+        # With a heartbeat of 200 ms a stall of the host may have cost a path once more.
+        until(lambda: paths.states(pair) == ["connected", "connected"], 30, "both paths are connected at the end")

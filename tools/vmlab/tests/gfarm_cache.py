@@ -227,7 +227,10 @@ def test_nobody_waits_for_pages_that_are_not_kept(vm: Lab) -> None:
         try:
             until(lambda: gfarm_mount.serving(vm.server), 20, "the first one asks a file server")
             second = vm.server.start_job(f"sha256sum {two.at}/direct", 120)
-            until(lambda: two.ibstat()["told_miss"] or two.ibstat()["told_wait"], 20, "it is told something")
+            try:
+                until(lambda: two.ibstat()["told_miss"] or two.ibstat()["told_wait"], 20, "it is told something")
+            except Failed as why:
+                raise TooSlow(f"{why}; {two.ibstat()['timeouts']} silences") from None
             eq(two.ibstat()["told_wait"], 0, "answers that it is to wait")
         finally:
             servers.thaw("fs1", "fs2")

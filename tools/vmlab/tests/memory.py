@@ -54,8 +54,8 @@ def _fill(vm: Machine, mib: int) -> None:
 
 
 def _leave(vm: Machine, mib: int) -> None:
-    """Takes memory until so much is left. What the session before has freed may be given back a second later, so what is
-    left has to stay for two seconds."""
+    """Takes memory until so much is left. What the session before has freed may be given back a second later, so what
+    is left has to stay for two seconds."""
     filled = looks = 0
     for _ in range(12):
         more = _meminfo(vm) - mib
@@ -113,8 +113,8 @@ def test_a_server_that_grants_more_requests_than_the_client_can_hold(vm: Lab) ->
     """The server grants the number of requests; a client without memory for them logs that and does not connect."""
     # The greatest power of two for which rxe has completion queues.
     _prepare(vm, "sess_queue_depth=4096 max_chunk_size=8192")
-    # The server takes about 48 MiB of it, and may with 85. Then the client asks for 55 and for the 16th that stays free,
-    # 92 in all: it misses 35.
+    # The server takes about 48 MiB of it, and may with 85. Then the client asks for 55 and for the 16th that stays
+    # free, 92 in all: it misses 35.
     _leave(vm.client, 105)
     for _ in range(2):
         _refused(vm, "memory for the requests could not be made")
