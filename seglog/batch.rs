@@ -35,6 +35,8 @@ use super::{
         DATA_COLUMNS,
         MEMBERS, //
     },
+    superblock::NUMBER_MAX,
+    table::SEGMENT_SEQUENCE_MAX,
     ArrayTag,
     Checksum, //
 };
@@ -155,6 +157,9 @@ impl Head {
             && end <= parts.segment_units
             && wire.next.get() < parts.segments
             && wire.next.get() != place.segment
+            && wire.sequence.get() <= NUMBER_MAX
+            && wire.incarnation.get() <= NUMBER_MAX
+            && wire.segment_sequence.get() <= SEGMENT_SEQUENCE_MAX
             && wire.durable.get() < wire.sequence.get()
             && wire.reserved.get() == 0
             && wire.reserved2.iter().all(|word| word.get() == 0);

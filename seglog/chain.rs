@@ -47,6 +47,9 @@ pub(crate) struct Chain<'a, D, C> {
     pub(crate) layout: Layout,
     pub(crate) tag: ArrayTag,
     pub(crate) in_sync: Members,
+    /// The incarnation of the epoch, which was durable before any batch of it: no later one has
+    /// written anything.
+    pub(crate) incarnation: u64,
 }
 
 impl<D: Devices, C: Checksum> Chain<'_, D, C> {
@@ -99,7 +102,9 @@ impl<D: Devices, C: Checksum> Chain<'_, D, C> {
         let to = self.columns.get_mut(member).ok_or(())?;
         let to = to.get_mut(..self.layout.unit_bytes()).ok_or(())?;
         self.devices.read(member, at, to).map_err(|_| ())?;
-        Ok(Head::parse(to, place, (&self.layout, self.tag), self.crc))
+        let found = Head::parse(to, place, (&self.layout, self.tag), self.crc);
+        // A member that lies would else cut the log: a later incarnation goes before.
+        Ok(found.filter(|(head, _)| head.incarnation <= self.incarnation))
     }
 
     /// Reads the columns of a batch; returns the members in sync of which they are whole, and one

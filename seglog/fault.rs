@@ -46,6 +46,11 @@ pub enum Fault<E> {
         /// The first byte that it cannot read.
         at: u64,
     },
+    /// The log goes on behind as many segments as there are.
+    Endless {
+        /// The number of the batch behind them.
+        sequence: u64,
+    },
     /// A batch with the right CRC has something else than records.
     Malformed {
         /// Its number.
@@ -87,6 +92,11 @@ impl<E: fmt::Display> fmt::Display for Fault<E> {
                 f,
                 "member {member} cannot be read at byte {at}, where the log may go on: assemble \
                  without it, or when it can be read"
+            ),
+            Self::Endless { sequence } => write!(
+                f,
+                "batch {sequence} is behind more segments than there are: a member gives \
+                 something else each time that it is read"
             ),
             Self::Malformed { sequence } => {
                 write!(f, "batch {sequence} of the log is whole and has no records")

@@ -22,7 +22,7 @@ pub const PAGE_HEAD_BYTES: usize = 16;
 pub const WORD_BYTES: usize = 8;
 
 const UNIT_BYTES: core::ops::RangeInclusive<u32> = 128..=4096;
-const PAGE_BYTES: core::ops::RangeInclusive<u32> = 64..=4096;
+const PAGE_BYTES_MAX: u32 = 4096;
 const SEGMENT_UNITS: core::ops::RangeInclusive<u32> = 2..=1 << 16;
 /// What an entry can name: 42 bits of 16 bytes.
 const DATA_BYTES_MAX: u64 = 1 << 46;
@@ -37,7 +37,7 @@ pub struct Parts {
     pub segment_units: u32,
     /// The segments: at least [`SEGMENTS_MIN`].
     pub segments: u32,
-    /// The bytes of a page of the table: a power of two from 64 to 4096.
+    /// The bytes of a page of the table: a power of two up to 4096, of whole units.
     pub page_bytes: u32,
     /// The entries of the table: one for each block of the array, 1 to 2^40.
     pub entries: u64,
@@ -103,7 +103,7 @@ impl Layout {
         if !SEGMENT_UNITS.contains(&parts.segment_units) {
             return Err(Misfit::SegmentUnits(parts.segment_units));
         }
-        if !is_power(parts.page_bytes, &PAGE_BYTES) {
+        if !is_power(parts.page_bytes, &(parts.unit_bytes..=PAGE_BYTES_MAX)) {
             return Err(Misfit::Page(parts.page_bytes));
         }
         if parts.entries == 0 || parts.entries > ENTRIES_MAX {
@@ -117,7 +117,7 @@ impl Layout {
         if parts.segments < SEGMENTS_MIN || data_bytes > DATA_BYTES_MAX {
             return Err(Misfit::Segments(parts.segments));
         }
-        // INVARIANT: The table has at most 2^40 + 2^32 words, in pages of at least 6 words.
+        // INVARIANT: The table has at most 2^40 + 2^32 words, in pages of at least 14 words.
         Ok(Self(parts))
     }
 

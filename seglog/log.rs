@@ -19,6 +19,8 @@ use super::{
         DATA_COLUMNS,
         MEMBERS, //
     },
+    superblock::NUMBER_MAX,
+    table::SEGMENT_SEQUENCE_MAX,
     ArrayTag,
     Checksum, //
 };
@@ -53,7 +55,7 @@ pub enum Wait {
     Segment,
     /// For the epoch without a member that has failed.
     Epoch,
-    /// For good: fewer members live than a batch needs.
+    /// For good: fewer members live than a batch needs, or the numbers are used up.
     Stopped,
     /// For good: it is longer than a batch can be.
     TooLong,
@@ -187,7 +189,9 @@ impl Log {
         free: Option<u32>,
         crc: &impl Checksum,
     ) -> Result<Begun, Wait> {
-        if self.live.count() < DATA_COLUMNS {
+        let has_numbers = self.cursor.sequence < NUMBER_MAX
+            && self.cursor.segment_sequence < SEGMENT_SEQUENCE_MAX;
+        if self.live.count() < DATA_COLUMNS || !has_numbers {
             return Err(Wait::Stopped);
         }
         if !self.failing.is_empty() {

@@ -108,6 +108,10 @@ impl<'a, D: Devices, C: Checksum> Recovery<'a, D, C> {
         }
         let held: Held = superblocks.map(|superblock| superblock.map(|s| s.epoch));
         let choice = choose(&held).map_err(Fault::NoQuorum)?;
+        for superblock in superblocks.iter().flatten() {
+            let checked = superblock.check_room(&choice.epoch);
+            checked.map_err(|why| Fault::Superblock(superblock.member, why))?;
+        }
         let starts = superblocks.iter().flatten();
         let starts = starts
             .filter(|s| choice.in_sync.contains(s.member))
@@ -123,6 +127,7 @@ impl<'a, D: Devices, C: Checksum> Recovery<'a, D, C> {
                 layout: first.layout,
                 tag: first.tag,
                 in_sync: choice.in_sync,
+                incarnation: choice.epoch.incarnation,
             },
             superblocks,
             choice,
@@ -188,8 +193,16 @@ impl<'a, D: Devices, C: Checksum> Recovery<'a, D, C> {
         self.load_table(table)?;
         let mut cursor = self.start.cursor;
         let mut opened = None;
+        // Each segment behind the start is written once.
+        let last_use = u64::from(self.chain.layout.parts().segments);
+        let last_use = cursor.segment_sequence.saturating_add(last_use);
         while let Some(accepted) = self.chain.next(&cursor)? {
             let head = &accepted.head;
+            if head.segment_sequence > last_use {
+                return Err(Fault::Endless {
+                    sequence: head.sequence,
+                });
+            }
             opened = (head.incarnation > cursor.incarnation).then_some(cursor);
             for column in head.data_columns() {
                 let of = self
@@ -255,7 +268,10 @@ impl<'a, D: Devices, C: Checksum> Recovery<'a, D, C> {
         self.write_epoch(self.choice.epoch, self.choice.behind)?;
         self.write_epoch(self.choice.assembly(id), self.choice.in_sync)?;
         let mut cursor = self.start.cursor;
-        while let Some(accepted) = self.chain.next(&cursor)? {
+        while cursor != self.end {
+            let accepted = self.chain.next(&cursor)?.ok_or(Fault::Damaged {
+                sequence: cursor.sequence,
+            })?;
             let head = &accepted.head;
             let at = self.chain.layout.at(head.place).unwrap_or_default();
             let missing = head.used.and(self.choice.in_sync).minus(accepted.whole);
@@ -269,11 +285,6 @@ impl<'a, D: Devices, C: Checksum> Recovery<'a, D, C> {
                     .map_err(|e| Fault::Io(member, e))?;
             }
             cursor = cursor.behind(head, accepted.hash);
-        }
-        if cursor != self.end {
-            return Err(Fault::Damaged {
-                sequence: cursor.sequence,
-            });
         }
         self.flush()
     }

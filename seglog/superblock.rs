@@ -40,6 +40,7 @@ use super::{
         DATA_COLUMNS,
         MEMBERS, //
     },
+    table::SEGMENT_SEQUENCE_MAX,
     ArrayTag,
     Checksum, //
 };
@@ -49,9 +50,11 @@ pub const SUPERBLOCK_BYTES: usize = 512;
 
 const MAGIC: [u8; 8] = *b"ferrolog";
 const VERSION: u16 = 1;
-/// Numbers that only grow are far below it: one from a medium that is not would end the array's
-/// life by being counted up.
-const NUMBER_MAX: u64 = 1 << 62;
+/// The highest value of a number that only grows, which none comes near by itself.
+pub(crate) const NUMBER_MAX: u64 = 1 << 62;
+/// How many assemblies of which the epoch that is chosen knows nothing may have been cut off: a
+/// member that lies could else use up the incarnations of all.
+const CUT_OFF_MAX: u64 = 1 << 32;
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
 #[repr(C)]
@@ -246,6 +249,35 @@ impl Superblock {
         }
     }
 
+    /// Checks that an assembly with epoch `chosen` can count up what it has: what is written can
+    /// be read again.
+    ///
+    /// # Errors
+    ///
+    /// Returns the number that is too high.
+    pub fn check_room(&self, chosen: &Epoch) -> Result<(), Refusal> {
+        let newest = chosen.incarnation.saturating_add(CUT_OFF_MAX);
+        let cursor = &self.start.cursor;
+        let rules = [
+            // The epoch that is chosen, and the one of the assembly.
+            (self.writes < NUMBER_MAX - 1, "the count of its writes"),
+            (
+                self.epoch.incarnation < NUMBER_MAX && self.epoch.incarnation <= newest,
+                "its incarnation",
+            ),
+            (self.start.generation < NUMBER_MAX, "the count of dumps"),
+            (cursor.sequence < NUMBER_MAX, "the number of a batch"),
+            (
+                cursor.segment_sequence < SEGMENT_SEQUENCE_MAX,
+                "the count of segments",
+            ),
+        ];
+        match rules.iter().find(|(is_right, _)| !is_right) {
+            Some((_, what)) => Err(Refusal::Number(what)),
+            None => Ok(()),
+        }
+    }
+
     /// Returns its bytes, for [`Self::slot`]. They are to be durable when the write has ended.
     pub fn bytes(&self, crc: &impl Checksum) -> [u8; SUPERBLOCK_BYTES] {
         let (parts, cursor) = (self.layout.parts(), &self.start.cursor);
@@ -361,7 +393,7 @@ impl Wire {
         let failed = Members::from_bits(self.failed);
         let member = usize::from(self.member);
         let parts = layout.parts();
-        let is_number = |n: u64| n < NUMBER_MAX;
+        let is_number = |n: u64| n <= NUMBER_MAX;
         let rules = [
             (member < MEMBERS, "the number of the member"),
             (
@@ -384,7 +416,10 @@ impl Wire {
             (is_number(self.incarnation.get()), "its incarnation"),
             (is_number(self.generation.get()), "the count of dumps"),
             (is_number(cursor.sequence), "the number of a batch"),
-            (is_number(cursor.segment_sequence), "the count of segments"),
+            (
+                cursor.segment_sequence <= SEGMENT_SEQUENCE_MAX,
+                "the count of segments",
+            ),
             (
                 cursor.incarnation <= self.incarnation.get(),
                 "the start's incarnation",

@@ -69,6 +69,8 @@ pub struct SegmentUse {
 }
 
 const MEMBER_BITS: u32 = 8;
+/// The highest number of a segment's use. A word has room for twice as much.
+pub const SEGMENT_SEQUENCE_MAX: u64 = (1 << 55) - 1;
 
 impl SegmentUse {
     /// Returns that of a word; `None` if a bit stands for no member.

@@ -102,7 +102,7 @@ pub(crate) fn layout(segments: u32, segment_units: u32) -> Layout {
         unit_bytes: UNIT_BYTES,
         segment_units,
         segments,
-        page_bytes: 64,
+        page_bytes: UNIT_BYTES,
         entries: BLOCKS as u64,
     };
     Layout::new(parts).unwrap()

@@ -96,7 +96,7 @@ fn a_head_elsewhere_or_of_another_array_is_none() {
 #[test]
 fn superblocks_that_make_no_sense_are_refused() {
     let bytes = superblock().bytes(&Any);
-    let cases: [(usize, &[u8], Refusal); 12] = [
+    let cases: [(usize, &[u8], Refusal); 15] = [
         (0, b"x", Refusal::NotFormatted),
         (8, &[2], Refusal::OtherVersion(2)),
         (
@@ -114,6 +114,14 @@ fn superblocks_that_make_no_sense_are_refused() {
         (15, &[0], Refusal::Number("its slot")),
         (40, &[0, 3], Refusal::Layout(Misfit::Unit(768))),
         (95, &[0x7f], Refusal::Number("its incarnation")),
+        // 2^62 + 1, 2^62 + 9, 2^55 + 11.
+        (
+            88,
+            &[1, 0, 0, 0, 0, 0, 0, 0x40],
+            Refusal::Number("its incarnation"),
+        ),
+        (111, &[0x40], Refusal::Number("the number of a batch")),
+        (126, &[0x80], Refusal::Number("the count of segments")),
         (128, &[30], Refusal::Number("the start's segment")),
         (200, &[1], Refusal::OtherVersion(1)),
     ];
@@ -165,7 +173,10 @@ fn layouts_keep_their_bounds() {
         with(|p| p.segments = u32::MAX),
         Err(Misfit::Segments(u32::MAX))
     );
-    assert_eq!(with(|p| p.page_bytes = 96), Err(Misfit::Page(96)));
+    assert_eq!(with(|p| p.page_bytes = 768), Err(Misfit::Page(768)));
+    // A page is whole units.
+    assert_eq!(with(|p| p.page_bytes = 256), Err(Misfit::Page(256)));
+    assert!(with(|p| p.page_bytes = 512).is_ok());
     assert_eq!(with(|p| p.entries = 0), Err(Misfit::Entries(0)));
     assert_eq!(
         with(|p| p.entries = u64::MAX),
@@ -175,7 +186,7 @@ fn layouts_keep_their_bounds() {
         unit_bytes: 4096,
         segment_units: 1 << 16,
         segments: 1 << 17,
-        page_bytes: 64,
+        page_bytes: 4096,
         entries: 1 << 40,
     };
     assert!(Layout::new(largest).unwrap().end_bytes() < 1 << 63);

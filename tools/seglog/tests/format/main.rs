@@ -10,6 +10,7 @@
 
 mod epochs;
 mod hostile;
+mod liars;
 mod order;
 mod tables;
 mod vectors;

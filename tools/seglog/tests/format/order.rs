@@ -41,7 +41,7 @@ use crate::{
 
 const UNITS: u32 = 8;
 
-fn layout() -> Layout {
+pub(crate) fn layout() -> Layout {
     Layout::new(Parts {
         unit_bytes: 512,
         segment_units: UNITS,
@@ -53,13 +53,13 @@ fn layout() -> Layout {
 }
 
 /// Members in memory; a read of a byte may fail.
-struct Ram {
-    bytes: [Vec<u8>; MEMBERS],
+pub(crate) struct Ram {
+    pub(crate) bytes: [Vec<u8>; MEMBERS],
     unreadable: Option<(usize, u64)>,
 }
 
 impl Ram {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let bytes = [0, 1, 2].map(|member| {
             let mut bytes = vec![0; layout().end_bytes() as usize];
             let superblock = Superblock::new(([1; 16], TAG), member, layout(), 5);
@@ -142,7 +142,11 @@ impl Table for Batches {
 }
 
 /// Assembles; returns the log and the number of batches that were found.
-fn assemble(ram: &mut Ram, present: Members, id: u64) -> Result<(Log, usize), Fault<()>> {
+pub(crate) fn assemble<D: Devices>(
+    ram: &mut D,
+    present: Members,
+    id: u64,
+) -> Result<(Log, usize), Fault<D::Error>> {
     let mut memory = [const { [0; 4096] }; MEMBERS];
     let columns = memory.each_mut().map(|column| column.as_mut_slice());
     let mut recovery = Recovery::examine(ram, present, columns, &Crc)?;
@@ -165,7 +169,7 @@ fn begin(log: &mut Log, units: u16) -> Result<Begun, Wait> {
 }
 
 /// A batch that all members have.
-fn write(ram: &mut Ram, log: &mut Log, units: u16) -> Begun {
+pub(crate) fn write(ram: &mut Ram, log: &mut Log, units: u16) -> Begun {
     let begun = begin(log, units).unwrap();
     ram.write(&begun, Members::ALL);
     Members::ALL
@@ -175,7 +179,7 @@ fn write(ram: &mut Ram, log: &mut Log, units: u16) -> Begun {
     begun
 }
 
-fn flush(log: &mut Log) -> Option<u64> {
+pub(crate) fn flush(log: &mut Log) -> Option<u64> {
     log.flush()
         .unwrap()
         .iter()

@@ -22,7 +22,10 @@ use crate::{
         Fast, //
     },
     disk::Shape,
-    setting::BLOCKS,
+    setting::{
+        BLOCKS,
+        UNIT_BYTES, //
+    },
     Mistake,
 };
 
@@ -103,7 +106,7 @@ impl World {
         let live = self.log.live();
         match step {
             Step::Page(page) => {
-                let mut bytes = [0; 64];
+                let mut bytes = [0; UNIT_BYTES as usize];
                 let tag = self.superblocks.iter().flatten().next().unwrap().tag;
                 let number = (page, dump.generation());
                 let with = (&shape.layout, tag);
