@@ -24,13 +24,19 @@ use ferro_proto::{
     errno::Errno,
 };
 
-use super::retry::{
-    AtGfmd,
-    Fault, //
+use super::{
+    error::GfarmError,
+    retry::{
+        AtGfmd,
+        Fault, //
+    },
 };
 
 /// The maximum delay between two attempts, in milliseconds.
 pub const PAUSE_MS_MAX: u32 = 5000;
+
+/// How long a process is kept at least that has no room for another descriptor, in milliseconds.
+pub const FULL_MS_MIN: u64 = 30_000;
 
 /// The state of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -154,6 +160,22 @@ impl Gfmd {
         match self.state {
             State::Ready => Some(self.epoch),
             _ => None,
+        }
+    }
+
+    /// Returns whether the connection is given up for an error of gfmd, so that the next process
+    /// answers the question.
+    ///
+    /// A process that is full may have descriptors that were closed: gfmd keeps one that a gfsd has
+    /// open until the gfsd closes it, too, and one that is frozen does not. The next process has
+    /// none of them. What is open is opened there when it is read, so a process that was made
+    /// lately is full of what is in use, and another one would be, too.
+    pub fn gives_up(&self, fault: Fault, now_ms: u64) -> bool {
+        match fault {
+            Fault::Server(GfarmError::TOO_MANY_OPEN_FILES) => {
+                now_ms.saturating_sub(self.joined_ms) >= FULL_MS_MIN
+            }
+            fault => AtGfmd::decide(fault) == AtGfmd::Reconnect,
         }
     }
 

@@ -116,7 +116,8 @@ impl AtGfmd {
         match fault {
             // The process of this connection is gone.
             Fault::Server(GfarmError::NO_SUCH_PROCESS) => Self::Reconnect,
-            // Those of this process: none of them is given back while it is waited for.
+            // Those of this process: none of them is given back while it is waited for. Another
+            // process may have room, see `Gfmd::gives_up`.
             Fault::Server(GfarmError::TOO_MANY_OPEN_FILES) => Self::Fail(fault.errno()),
             _ if fault.is_busy() => Self::Wait,
             _ => Self::Fail(fault.errno()),

@@ -50,10 +50,7 @@ use crate::{
             ReplyError, //
         },
         request::Server,
-        retry::{
-            AtGfmd,
-            Fault, //
-        },
+        retry::Fault,
         xdr::{
             Decoder,
             Encoder, //
@@ -244,13 +241,13 @@ impl Link {
                 }
             }
         };
-        if let Err(fault) = result {
-            // The next process answers the question.
-            if AtGfmd::decide(fault) == AtGfmd::Reconnect {
-                return Err(Trouble::of(fault));
-            }
-        }
+        let now_ms = self.setup.now_ms();
         let mut state = self.state.lock();
+        // The next process answers the question.
+        let moved = |fault: &Fault| state.machine.gives_up(*fault, now_ms);
+        if let Some(fault) = result.err().filter(moved) {
+            return Err(Trouble::of(fault));
+        }
         drop_first(&mut state);
         let is_asked = state.sent != 0;
         drop(state);
@@ -306,7 +303,7 @@ impl Link {
         let stats = &self.setup.stats;
         stats.again(Server::Gfmd, again, fault.errno().into());
         if was_ready && !self.setup.is_closed() {
-            self.log(index, fault, "lost, connecting again; requests wait");
+            self.log(index, fault, loss(fault));
         }
         self.drop_moot();
         if let Effect::FailWaiting(errno) = effect {
@@ -384,6 +381,17 @@ impl Link {
         if let (Some(server), Some(_)) = (server, LOG.allow()) {
             pr_warn!("gfmd {}: {}: {}\n", Shown(server), what, Shown(fault));
         }
+    }
+}
+
+/// Says that the connection is given up.
+fn loss(fault: Fault) -> &'static str {
+    match fault {
+        // What gfsds have open that do not answer, too.
+        Fault::Server(GfarmError::TOO_MANY_OPEN_FILES) => {
+            "its process is full, connecting again for another one; requests wait"
+        }
+        _ => "lost, connecting again; requests wait",
     }
 }
 

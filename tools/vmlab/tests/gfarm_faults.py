@@ -9,7 +9,7 @@ import json
 import time
 from collections.abc import Callable
 
-from vmlab import gfarm_mount
+from vmlab import gfarm_mount, tier
 from vmlab.checks import eq, ge, in_time, ok, until
 from vmlab.gfarm import ADDRESSES, GFSD_PORT, GFSDS, Gfarm
 from vmlab.gfarm_mount import SHORT, mounted, put_random, serving
@@ -67,6 +67,34 @@ for pid in filter(str.isdigit, os.listdir("/proc")):
         os.kill(int(pid), signal.SIGSTOP)
         print(pid)
 """
+# Has files open, and stops the processes of their gfsd, again and again, so that gfmd keeps what it has closed. Then it
+# reads them once more, at a time at which gfmd has no room for them; prints how often, and what it has read then.
+KEPT = """
+import errno, os, subprocess, sys, time
+at, server, count, rounds, seconds = sys.argv[1], sys.argv[2], *map(int, sys.argv[3:6])
+began, stopped = time.monotonic(), []
+for turn in range(rounds + 1):
+    if turn == rounds:
+        time.sleep(max(0.0, began + seconds - time.monotonic()))
+    files, said = [], ""
+    try:
+        for number in range(count):
+            files.append(os.open(f"{at}/kept{number}", os.O_RDONLY))
+            os.posix_fadvise(files[-1], 0, 0, os.POSIX_FADV_DONTNEED)
+            said += os.read(files[-1], 100).decode()
+    except OSError as error:
+        said = errno.errorcode[error.errno]
+    if turn < rounds:
+        stop = [sys.executable, "-I", "-S", "/run/stop.py", server]
+        stopped += subprocess.run(stop, capture_output=True, text=True, check=True).stdout.split()
+    for file in files:
+        os.close(file)
+    print(turn, said, flush=True)
+print(*stopped)
+"""
+KEPT_FILES, KEPT_ROUNDS, KEPT_MAX = 12, 3, 40
+# FULL_MS_MIN (gfarm_ra/proto/gfmd.rs), and more.
+FULL_SECONDS = 32
 # Far below receive_timeout=: from SIGKILL to the end of a task, and an unmount.
 KILLED_SECONDS = 1.0
 
@@ -266,3 +294,27 @@ def test_a_file_that_is_removed_or_truncated_while_it_is_read(vm: Lab) -> None:
         reader.go_on()
         ok(reader.job.wait(60).code in (0, 1), "the reader ends")
         until(lambda: vm.server.run(f"wc -c < {mount.at}/shrinks").strip() == "1000", 20, "the size")
+
+
+@needs(machines=1, timeout=300, own_modules=True, waits=True, tier=tier.ALL)
+def test_what_gfmd_keeps_open_for_frozen_gfsds_stops_no_one(vm: Lab) -> None:
+    """gfmd keeps the descriptors of closed files that a process of a gfsd has open which is stopped. When it has no
+    room left, another process of gfmd has, and the files are read."""
+    gfarm = gfarm_mount.start(vm, persistent=True)
+    for number in range(KEPT_FILES):
+        gfarm.put(f"{number};".encode(), f"/kept{number}", "fs2")
+    wanted = "".join(f"{number};" for number in range(KEPT_FILES))
+    gfarm.kill(vm, "meta")
+    gfarm.run(f"echo max_open_files {KEPT_MAX} >> /etc/gfmd.conf")
+    gfarm.bring_up("meta")
+    vm.server.push_bytes(STOP.encode(), "/run/stop.py")
+    vm.server.push_bytes(KEPT.encode(), "/run/kept.py")
+    server = gfarm_mount.in_hex(ADDRESSES["fs2"], GFSD_PORT)
+    mark = vm.server.log_mark()
+    with mounted(gfarm, "connect_timeout=5,receive_timeout=1,reconnect_timeout=10") as mount:
+        program = f"exec python3 -I -S /run/kept.py {mount.at} {server} {KEPT_FILES} {KEPT_ROUNDS} {FULL_SECONDS}"
+        *said, stopped = vm.server.start_job(program, 200).ok().splitlines()
+        print(f"# {said}", flush=True)
+        eq(said, [f"{turn} {wanted}" for turn in range(KEPT_ROUNDS + 1)], "what was read")
+        ok(vm.server.log_matches("its process is full", mark), "gfmd had room for all")
+    gfarm.run(f"kill -CONT {stopped}")

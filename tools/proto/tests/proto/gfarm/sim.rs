@@ -77,6 +77,20 @@ fn no_fault_makes_a_wrong_byte_and_all_reads_end() {
     assert!(done as u64 >= 40 * seeds(), "{done}");
 }
 
+#[test]
+fn what_gfmd_keeps_open_for_silent_gfsds_fails_no_read() {
+    for seed in 0..4 {
+        let options = Options {
+            silences: true,
+            ..Options::default()
+        };
+        let world = World::run(seed, options);
+        assert_eq!(world.jobs_failed, 0, "{seed}");
+        // As often as it has to be, and no more.
+        assert_eq!(world.servers.processes(), 2, "{seed}");
+    }
+}
+
 /// Whether a run of a broken client ends with this complaint within some seeds.
 fn is_found(options: Options, complaint: &str) -> bool {
     (0..400).any(|seed| {

@@ -148,6 +148,16 @@ impl Client {
         }
     }
 
+    /// The connection is given up, and the next process answers what waits.
+    fn ask_again(&mut self, world: &mut World, fault: Fault) {
+        for pending in std::mem::take(&mut self.pending) {
+            if let Pending::Open { reader, .. } = pending {
+                self.readers[reader].wants_open = Some(());
+            }
+        }
+        self.lose_gfmd(world, fault);
+    }
+
     /// Waits for gfmd, or for a newer process than `epoch`.
     pub(crate) fn await_gfmd(&mut self, world: &mut World, reader: usize, epoch: Option<u32>) {
         if epoch.is_some() && self.gfmd.ready() == epoch {
@@ -262,11 +272,7 @@ impl Client {
         match (answer, pending) {
             (Ok(false), pending) => self.pending.push_front(pending),
             (Ok(true), Pending::Alloc) => self.gfmd_event(world, gfmd::Event::Joined { now_ms }),
-            (Err(error), Pending::Open { reader, .. }) => {
-                let failed = failure(world, Fault::of_reply(error).unwrap());
-                self.event(world, reader, Event::GfmdFailed(failed));
-            }
-            (Err(error), _) => panic!("{error}"),
+            (Err(error), pending) => self.refused(world, pending, error),
             (Ok(true), _) => {}
         }
         if let Some((reader, descriptor, host)) = opened {
@@ -274,6 +280,20 @@ impl Client {
             self.event(world, reader, Event::Opened(descriptor, host));
         }
         false
+    }
+
+    /// gfmd has answered with an error.
+    fn refused(&mut self, world: &mut World, pending: Pending, error: ReplyError) {
+        let fault = Fault::of_reply(error).unwrap();
+        if self.gfmd.gives_up(fault, world.now_ms) {
+            self.pending.push_front(pending);
+            return self.ask_again(world, fault);
+        }
+        let Pending::Open { reader, .. } = pending else {
+            panic!("{error}");
+        };
+        let failed = failure(world, fault);
+        self.event(world, reader, Event::GfmdFailed(failed));
     }
 
     fn offer(&self, world: &mut World, reader: usize, host: &ReplicaHost<'_>, choice: &mut Choice) {

@@ -2,7 +2,10 @@
 
 //! Models of gfmd and gfsd, which parse requests and make replies of bytes.
 
-use std::collections::BTreeMap;
+use std::collections::{
+    BTreeMap,
+    BTreeSet, //
+};
 
 use proto::gfarm::{
     attr::FileType,
@@ -21,6 +24,9 @@ use super::files::{
 };
 
 type Parsed<T> = Result<T, DecodeError>;
+
+/// The number of descriptors of a process of gfmd.
+const FDS_MAX: usize = 64;
 
 /// A process of gfmd.
 #[derive(Debug, Default)]
@@ -57,6 +63,8 @@ pub(crate) struct Servers {
     pub(crate) up: [bool; HOSTS + 1],
     /// How often gfmd was started.
     pub(crate) boot: u32,
+    /// The connections to gfsds whose processes have stopped: gfmd keeps what they have open.
+    pub(crate) silent: BTreeSet<usize>,
     processes: BTreeMap<u64, Process>,
     next_pid: u64,
 }
@@ -85,9 +93,15 @@ impl Servers {
             files,
             up,
             boot: 1,
+            silent: BTreeSet::new(),
             processes,
             next_pid: 1,
         }
+    }
+
+    /// Returns how many processes gfmd has made.
+    pub(crate) fn processes(&self) -> u64 {
+        self.next_pid - 1
     }
 
     /// gfmd stops: its processes and descriptors are gone.
@@ -160,6 +174,7 @@ impl Servers {
                 from.bytes("domain", 255)?;
                 (0, self.schedule(conn.current.unwrap_or(0)))
             }
+            GFM_PROTO_GET_FD if self.fds(conn).len() >= FDS_MAX => (24, Vec::new()),
             GFM_PROTO_GET_FD => {
                 let file = conn.current.unwrap_or(0);
                 (
@@ -174,7 +189,13 @@ impl Servers {
             GFM_PROTO_CLOSE => {
                 let fd = conn.fd.take();
                 if let (Some(fd), false) = (fd, conn.skips) {
-                    self.fds(conn).remove(&fd);
+                    let is_kept = |(_, gfsd): &(usize, Option<usize>)| {
+                        gfsd.is_some_and(|gfsd| self.silent.contains(&gfsd))
+                    };
+                    let fds = self.processes.entry(conn.pid.unwrap()).or_default();
+                    if fds.fds.get(&fd).is_some_and(|known| !is_kept(known)) {
+                        fds.fds.remove(&fd);
+                    }
                 }
                 (0, Vec::new())
             }
@@ -367,6 +388,11 @@ fn authenticate(conn: &mut ServerConn, from: &mut Decoder<'_>) -> Parsed<Vec<u8>
 }
 
 impl ServerConn {
+    /// Returns whether a gfsd has something open for it.
+    pub(crate) fn has_open(&self) -> bool {
+        !self.open.is_empty()
+    }
+
     /// A connection that was accepted; and the greeting.
     pub(crate) fn accept(server: usize) -> (Self, Vec<u8>) {
         let conn = Self {

@@ -35,6 +35,8 @@ pub(crate) struct Options {
     pub(crate) faults: bool,
     /// Files are written meanwhile.
     pub(crate) writes: bool,
+    /// Processes of gfsds stop for good, one after the other, with what they have open.
+    pub(crate) silences: bool,
     /// This server (0 is gfmd) dies at this message, counted from 0.
     pub(crate) dies: Option<(usize, usize)>,
     /// The number of files to read; 0 is 40.
@@ -49,6 +51,10 @@ pub(crate) struct Options {
 
 /// The end of the faults of a run, in milliseconds.
 const FAULTS_UNTIL_MS: u64 = 20_000;
+
+/// The end of the silences of a run, and the time between two, in milliseconds.
+const SILENCES_UNTIL_MS: u64 = 60_000;
+const SILENCE_MS: u64 = 600;
 
 /// The time by which a run is over.
 const END_MS: u64 = 400_000;
@@ -67,6 +73,7 @@ enum Event {
     Start(usize),
     Thaw(usize),
     Fault,
+    Silence,
     Write,
 }
 
@@ -119,12 +126,15 @@ impl World {
         if options.faults {
             world.after(500, Event::Fault);
         }
+        if options.silences {
+            world.after(SILENCE_MS, Event::Silence);
+        }
         if options.writes {
             world.after(50, Event::Write);
         }
         client.begin(&mut world);
         let jobs = if options.jobs == 0 { 40 } else { options.jobs };
-        while world.jobs_done < jobs || world.is_faulty() {
+        while world.jobs_done < jobs || world.is_faulty() || world.falls_silent() {
             let Some(Reverse((at_ms, _, event))) = world.agenda.pop() else {
                 panic!("seed {seed}: nothing is left to happen: {client:?}");
             };
@@ -138,6 +148,11 @@ impl World {
     /// Returns whether faults still happen; readers go on meanwhile.
     pub(crate) fn is_faulty(&self) -> bool {
         self.options.faults && self.now_ms < FAULTS_UNTIL_MS
+    }
+
+    /// Returns whether processes of gfsds still stop.
+    fn falls_silent(&self) -> bool {
+        self.options.silences && self.now_ms < SILENCES_UNTIL_MS
     }
 
     /// Returns whether a read may fail: not long after the last fault.
@@ -206,6 +221,10 @@ impl World {
                 let Some(mut conn) = self.conns.remove(&id) else {
                     return;
                 };
+                if self.servers.silent.contains(&id) {
+                    self.conns.insert(id, conn);
+                    return;
+                }
                 if self.frozen[conn.server] {
                     self.conns.insert(id, conn);
                     self.held.push(event);
@@ -226,6 +245,13 @@ impl World {
                 }
             }
             Event::Fault => self.fault(),
+            Event::Silence if self.falls_silent() => {
+                let silent = &mut self.servers.silent;
+                let mut conns = self.conns.iter().filter(|(_, conn)| conn.has_open());
+                let is_new = conns.any(|(id, _)| silent.insert(*id));
+                self.after(if is_new { SILENCE_MS } else { 1 }, Event::Silence);
+            }
+            Event::Silence => {}
             Event::Write => {
                 let up = self.servers.up;
                 let file = self.chance.below(FILES);
