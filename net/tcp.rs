@@ -155,14 +155,23 @@ impl TcpStream {
     /// As [`Self::receive`], and `EPIPE` if the connection has been closed. An unknown part of the
     /// bytes has been sent then.
     pub fn send(&self, bytes: &[u8], timeout_ms: u32) -> Result {
+        self.send_rest(bytes, &mut 0, timeout_ms)
+    }
+
+    /// Sends what follows the first `sent` of `bytes`, in at most `timeout_ms` milliseconds, and
+    /// adds to `sent` what has been sent, also if there is an error: after `ERESTARTSYS` another
+    /// thread can send the rest. Sleeps, killable.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::send`].
+    pub fn send_rest(&self, bytes: &[u8], sent: &mut usize, timeout_ms: u32) -> Result {
         let mut left_ms = timeout_ms;
-        let mut rest = bytes;
-        while !rest.is_empty() {
-            let sent = self.attempt(true, &mut left_ms, || {
+        while let Some(rest @ [_, ..]) = bytes.get(*sent..) {
+            *sent += self.attempt(true, &mut left_ms, || {
                 // SAFETY: By the type invariants, the socket is owned; `rest` is readable.
                 unsafe { raw::net_ext_helper_send(self.as_raw(), rest.as_ptr().cast(), rest.len()) }
             })?;
-            rest = rest.get(sent..).unwrap_or_default();
         }
         Ok(())
     }

@@ -122,8 +122,11 @@ struct State {
     closes: Ring<Closing>,
     /// The number of questions so far, see [`Asked`](crate::proto::identity::Asked).
     asked: u64,
-    /// The number of calls at the front of the queue that this connection has sent.
+    /// The number of calls at the front of the queue that this connection has sent, or begun to.
     sent: usize,
+    /// The last one of them, if its task was killed before all of it was sent: with the number of
+    /// bytes that were.
+    begun: Option<(Arc<Call>, usize)>,
     /// The number of waiters for a process.
     awaited: u32,
     /// How often waiting was given up, and the last reason.
@@ -159,6 +162,7 @@ impl Link {
             closes: Ring::new(places(open_files))?,
             asked: 0,
             sent: 0,
+            begun: None,
             awaited: 0,
             given_up: 0,
             reason: EIO,
@@ -255,8 +259,11 @@ impl Link {
         }
         match self.send_waiting() {
             Ok(()) => self.lead(call),
-            // The task is killed, and others send.
-            Err(_) => self.kick(),
+            // The task is killed: workers send what is left, and receive.
+            Err(_) => {
+                self.kick_sender();
+                self.kick();
+            }
         }
         let waited = call.wait();
         if waited.is_err() {
@@ -305,37 +312,49 @@ impl Link {
     ///
     /// # Errors
     ///
-    /// Returns `ERESTARTSYS` when the task is killed while another one sends.
+    /// Returns `ERESTARTSYS` when the task is killed before all is sent: [`Self::kick_sender`] has
+    /// a worker send the rest.
     fn send_waiting(&self) -> Result {
         let _turn = self.senders.take()?;
         let _output = self.output.lock();
-        loop {
-            let mut state = self.state.lock();
-            if state.machine.ready().is_none() {
-                return Ok(());
-            }
-            let Some(call) = state.queue.get(state.sent).cloned() else {
-                return Ok(());
-            };
-            let Some(socket) = state.socket.clone() else {
-                return Ok(());
-            };
-            let is_first = state.sent == 0;
-            state.sent = state.sent.saturating_add(1);
-            drop(state);
+        while let Some((socket, call, mut sent, is_first)) = self.next_to_send() {
             let timeout_ms = self.setup.receive_timeout_ms();
             // What has come without a question would be taken for the answer to this one.
             let is_lost = is_first && !is_quiet(&socket);
-            if is_lost
-                || call
-                    .with_request(|bytes| socket.send(bytes, timeout_ms))
-                    .is_err()
-            {
-                // Part of it may have been sent: the worker sees the end of the connection.
+            if is_lost {
                 socket.shutdown();
                 return Ok(());
             }
+            match call.with_request(|bytes| socket.send_rest(bytes, &mut sent, timeout_ms)) {
+                Ok(()) => {}
+                // gfmd has a part of the question, or nothing: the connection is as good as before.
+                Err(ERESTARTSYS) => {
+                    self.state.lock().begun = Some((call, sent));
+                    return Err(ERESTARTSYS);
+                }
+                Err(_) => {
+                    // The worker sees the end of the connection.
+                    socket.shutdown();
+                    return Ok(());
+                }
+            }
         }
+        Ok(())
+    }
+
+    /// Takes the next call to be sent, of which so many bytes were sent before, and whether no
+    /// other one is under way; `None` if there is none, or no connection.
+    fn next_to_send(&self) -> Option<(Arc<TcpStream>, Arc<Call>, usize, bool)> {
+        let mut state = self.state.lock();
+        state.machine.ready()?;
+        let socket = state.socket.clone()?;
+        if let Some((call, sent)) = state.begun.take() {
+            return Some((socket, call, sent, false));
+        }
+        let call = state.queue.get(state.sent).cloned()?;
+        let is_first = state.sent == 0;
+        state.sent = state.sent.saturating_add(1);
+        Some((socket, call, 0, is_first))
     }
 
     /// Waits for a process that is newer than `epoch`, or any. Sleeps, killable.

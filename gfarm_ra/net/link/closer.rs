@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Closes descriptors, several by one question.
+//! Closes descriptors, several by one question. Also sends what tasks have left that were killed
+//! while they sent a question: the worker that receives may not wait for gfmd to take bytes, which
+//! may wait for its own to be taken.
 //!
 //! A descriptor counts among those of the mount until gfmd has answered: others wait for its place.
 
@@ -58,6 +60,8 @@ impl WorkItem<ID> for Link {
 
     /// Runs in a worker of its own, which may wait: workers of files wait for it.
     fn run(this: Arc<Link>) {
+        // Tasks that were killed may have left something. A worker is not killed.
+        let _ = this.send_waiting();
         while let Some(waiting) = this.closes() {
             let interrupts = this.setup.interrupts();
             if waiting < FDS_MAX && !this.descriptors.is_full() {
@@ -96,6 +100,11 @@ impl Link {
             // So many are not open at a gfmd that does as it is asked. The end closes all.
             return self.condemn(epoch);
         }
+        self.kick_sender();
+    }
+
+    /// Has the worker send what is left of questions, and close descriptors.
+    pub(super) fn kick_sender(self: &Arc<Self>) {
         // It may be queued already.
         self.setup.on_queue(Workers::Descriptors, |queue| {
             drop(queue.enqueue::<_, ID>(self.clone()))

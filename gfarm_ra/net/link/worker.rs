@@ -283,6 +283,7 @@ impl Link {
         let socket = state.socket.take();
         let first = state.queue.get(0).cloned();
         let again = core::mem::replace(&mut state.sent, 0);
+        let begun = state.begun.take();
         state.is_condemned = false;
         let effect = state.machine.step(Event::Failed {
             fault,
@@ -296,7 +297,7 @@ impl Link {
         state.is_loss_logged |= was_ready;
         let epoch = state.machine.epoch();
         drop(state);
-        drop(socket);
+        drop((socket, begun));
         if let Some(call) = first {
             call.restart();
         }
@@ -339,7 +340,9 @@ impl Link {
         state.given_up = state.given_up.wrapping_add(1);
         state.reason = error;
         state.sent = 0;
+        let begun = state.begun.take();
         drop(state);
+        drop(begun);
         loop {
             let Some(call) = self.state.lock().queue.pop() else {
                 break;

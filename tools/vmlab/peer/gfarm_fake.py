@@ -20,6 +20,7 @@ GFSDS = {"fs1": "127.0.2.2", "fs2": "127.0.2.3"}
 GFSD_PORT = 10600
 CHALLENGE_BYTES = 32
 DROPPED = (OSError, EOFError)
+LITTLE_BYTES = 4096
 
 
 class Stream:
@@ -94,6 +95,10 @@ class Server:
             with self._lock:
                 self._peers.discard(peer)
             peer.close()
+
+    def hold_little(self) -> None:
+        """Connections that come from now on keep few bytes that were not read."""
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, LITTLE_BYTES)
 
     def freeze(self) -> None:
         """Connections stay, and nothing is answered."""

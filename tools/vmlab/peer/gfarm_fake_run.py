@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import os
 import random
+import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from errno import errorcode
 
 import gfarm_fake as fake
@@ -213,6 +215,62 @@ def killed(judge: Judge, _seed: int) -> None:
                 judge.report(f"{program}, {part} of the answer to {spot}", "; ".join(text for text in wrong if text),
                              took, lines)
         judge.report("descriptors of killed tasks", all_closed(world), 0, [])
+    killed_askers(judge)
+
+
+ASKERS, NAME_DIGITS, DIE_SECONDS = 100, 240, 5.0
+SEND_MEMORY = "/proc/sys/net/ipv4/tcp_wmem"
+
+
+def unsent() -> int:
+    """The bytes for gfmd that it has not taken."""
+    with open("/proc/net/tcp", encoding="ascii") as file:
+        rows = [line.split() for line in file.readlines()[1:]]
+    return sum(int(row[4].partition(":")[0], 16) for row in rows if row[2].endswith(f":{fake.PORT:04X}"))
+
+
+def asker(number: int) -> int:
+    """Begins a process that looks a long name up; answers its number."""
+    pid = os.fork()
+    if not pid:
+        with suppress(OSError):
+            os.stat(f"{AT}/f{0x900000 + number:0{NAME_DIGITS}}")
+        os._exit(0)
+    return pid
+
+
+def killed_askers(judge: Judge) -> None:
+    """gfmd takes nothing any more: a task is killed that has sent a part of its question, and so are those behind it.
+    Later gfmd gets the rest, and the connection stays."""
+    world = judge.world
+    with open(SEND_MEMORY, encoding="ascii") as file:
+        before = file.read()
+    with open(SEND_MEMORY, "w", encoding="ascii") as file:
+        file.write("4096 4096 4096")
+    world.gfmd.hold_little()
+    try:
+        with mounted("connect_timeout=20,receive_timeout=60,reconnect_timeout=20"):
+            judge.honest("honest servers")
+            logins = world.processes
+            world.gfmd.freeze()
+            tasks = [asker(number) for number in range(ASKERS)]
+            time.sleep(HALVES_SECONDS)
+            left, began = unsent(), time.monotonic()
+            for pid in tasks:
+                os.kill(pid, signal.SIGKILL)
+            for pid in tasks:
+                os.waitpid(pid, 0)
+            took = time.monotonic() - began
+            world.gfmd.thaw()
+            found, lines = judge.user.does("stat"), judge.log.lines()
+            wrong = ["" if left else "gfmd has taken all",
+                     "" if took < DIE_SECONDS else f"they died after {took:.1f} s",
+                     found and f"then: {found}", "; ".join(lines),
+                     "" if world.processes == logins else "gfmd was connected again"]
+            judge.report("in the middle of a question", "; ".join(text for text in wrong if text), took, lines)
+    finally:
+        with open(SEND_MEMORY, "w", encoding="ascii") as file:
+            file.write(before)
 
 
 def interrupted(judge: Judge) -> None:
