@@ -27,6 +27,7 @@
 //! | [`gfmd`], [`gfsd`], [`retry`], [`idle`] | connections, what follows a fault, and their end |
 //! | [`request`] | the names of what is asked, for statistics |
 //! | [`open_file`], [`replica`] | a file that is read, and by which gfsd |
+//! | [`descriptors`] | how many descriptors there are, and when a task stops waiting for one |
 //! | [`reclaim`] | which open file gives its descriptor to another one |
 //! | [`cache`] | pages that nodes give each other |
 
@@ -37,6 +38,7 @@ pub mod auth;
 pub mod cache;
 pub mod closing;
 pub mod command;
+pub mod descriptors;
 pub mod error;
 pub mod gfm;
 pub mod gfmd;

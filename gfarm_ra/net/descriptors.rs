@@ -27,6 +27,10 @@ use kernel_ext::{
 
 use super::setup::Setup;
 use crate::proto::{
+    descriptors::{
+        Count,
+        Late, //
+    },
     reclaim::{
         self,
         Closing,
@@ -52,7 +56,6 @@ pub(super) trait Holder: Send + Sync {
 #[pin_data]
 pub(super) struct Descriptors {
     setup: Arc<Setup>,
-    max: usize,
     #[pin]
     count: SpinLock<Count>,
     #[pin]
@@ -62,28 +65,19 @@ pub(super) struct Descriptors {
     changed: WaitQueue,
 }
 
-struct Count {
-    /// The number of those that are open or being opened.
-    open: usize,
-    /// The tasks that wait for one.
-    waiting: usize,
-}
-
 /// A task that waits, until the drop.
 struct Waiting<'a>(&'a Descriptors);
 
 impl<'a> Waiting<'a> {
     fn new(descriptors: &'a Descriptors) -> Self {
-        let mut count = descriptors.count.lock();
-        count.waiting = count.waiting.saturating_add(1);
+        descriptors.count.lock().begin_wait();
         Self(descriptors)
     }
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        let mut count = self.0.count.lock();
-        count.waiting = count.waiting.saturating_sub(1);
+        self.0.count.lock().end_wait();
     }
 }
 
@@ -94,14 +88,32 @@ struct Holders {
 }
 
 /// The right to one descriptor.
-pub(super) struct Lease(Arc<Descriptors>);
+pub(super) struct Lease {
+    descriptors: Arc<Descriptors>,
+    /// gfmd is to close the descriptor.
+    is_closing: bool,
+}
+
+impl Lease {
+    fn new(descriptors: &Arc<Descriptors>) -> Self {
+        Self {
+            descriptors: descriptors.clone(),
+            is_closing: false,
+        }
+    }
+
+    /// Takes note that gfmd is to close the descriptor: others wait for the end of the right.
+    pub(super) fn begin_closing(&mut self) {
+        if !core::mem::replace(&mut self.is_closing, true) {
+            self.descriptors.count.lock().begin_closing();
+        }
+    }
+}
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        let mut count = self.0.count.lock();
-        count.open = count.open.saturating_sub(1);
-        drop(count);
-        self.0.changed.wake_all();
+        self.descriptors.count.lock().give_back(self.is_closing);
+        self.descriptors.changed.wake_all();
     }
 }
 
@@ -111,16 +123,12 @@ impl Descriptors {
             list: KVVec::new(),
             next: 0,
         };
-        let count = Count {
-            open: 0,
-            waiting: 0,
-        };
+        // CAST: From 32 bits to 64.
+        let max = setup.options.get(Setting::OpenFiles) as usize;
         Arc::pin_init(
             pin_init!(Self {
                 setup: setup.clone(),
-                // CAST: From 32 bits to 64.
-                max: setup.options.get(Setting::OpenFiles) as usize,
-                count <- new_spinlock!(count, "Descriptors::count"),
+                count <- new_spinlock!(Count::new(max), "Descriptors::count"),
                 holders <- new_mutex!(holders, "Descriptors::holders"),
                 changed <- new_wait_queue!("Descriptors::changed"),
             }),
@@ -153,20 +161,30 @@ impl Descriptors {
         }
     }
 
-    /// Takes the right to a descriptor. Sleeps, killable.
+    /// Takes the right to a descriptor. Waits as long as gfmd is to close others, unless waits are
+    /// interrupted since the count of `interrupts`. Sleeps, killable.
     ///
     /// # Errors
     ///
     /// Returns `ENFILE` if all that there may be are in use for a second, `ERESTARTSYS` when the
     /// task is killed.
-    pub(super) fn take(self: &Arc<Self>) -> Result<Lease> {
+    pub(super) fn take(self: &Arc<Self>, interrupts: u32) -> Result<Lease> {
         if let Some(lease) = self.try_take() {
             return Ok(lease);
         }
-        let end_ms = self.setup.end_ms(PATIENCE_MS);
+        let mut end_ms = self.setup.end_ms(PATIENCE_MS);
         let _waiting = Waiting::new(self);
         loop {
-            let left_ms = self.setup.left_ms(end_ms).map_err(|_| ENFILE)?;
+            let left_ms = match self.setup.left_ms(end_ms) {
+                Ok(left_ms) => left_ms,
+                Err(_) => {
+                    if let Some(lease) = self.take_late(interrupts)? {
+                        return Ok(lease);
+                    }
+                    end_ms = self.setup.end_ms(PATIENCE_MS);
+                    PATIENCE_MS
+                }
+            };
             self.reclaim();
             let has_room = || !self.is_full();
             match self
@@ -182,26 +200,31 @@ impl Descriptors {
         }
     }
 
+    /// Decides about a task whose time is over; `None` if it waits on.
+    fn take_late(self: &Arc<Self>, interrupts: u32) -> Result<Option<Lease>> {
+        let late = self.count.lock().late();
+        match late {
+            Late::Has => Ok(Some(Lease::new(self))),
+            Late::Wait if self.setup.interrupts() == interrupts => Ok(None),
+            Late::Wait | Late::Fail => Err(ENFILE),
+        }
+    }
+
     /// Returns the right to a descriptor that is there already, beside the limit: others wait until
     /// there are fewer.
     pub(super) fn exceed(self: &Arc<Self>) -> Lease {
-        let mut count = self.count.lock();
-        count.open = count.open.saturating_add(1);
-        Lease(self.clone())
+        self.count.lock().exceed();
+        Lease::new(self)
     }
 
     /// Returns whether a file that needs one has to wait.
     pub(super) fn is_full(&self) -> bool {
-        self.count.lock().open >= self.max
+        self.count.lock().is_full()
     }
 
     fn try_take(self: &Arc<Self>) -> Option<Lease> {
-        let mut count = self.count.lock();
-        if count.open >= self.max {
-            return None;
-        }
-        count.open = count.open.saturating_add(1);
-        Some(Lease(self.clone()))
+        let has_one = self.count.lock().try_take();
+        has_one.then(|| Lease::new(self))
     }
 
     /// Has the file give its descriptor back that was not read for the longest time, and can, if
@@ -225,7 +248,7 @@ impl Descriptors {
         };
         let mut closing = Closing::new(self.setup.now_ms());
         known().for_each(|(found, _)| closing.note(&found));
-        if !closing.is_short(self.count.lock().waiting) {
+        if !closing.is_short(self.count.lock().waiting()) {
             return None;
         }
         let turns = known().filter_map(|(found, holder)| Some((closing.turn(&found)?, holder)));

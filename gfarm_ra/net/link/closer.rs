@@ -85,7 +85,9 @@ impl Link {
     /// Has a descriptor of the process `epoch` closed, if that is still there, and does not wait
     /// for it. Without a `lease` it counts beside the limit of the mount until it is closed.
     pub(in crate::net) fn close_fd(self: &Arc<Self>, fd: Fd, epoch: u32, lease: Option<Lease>) {
-        let lease = lease.unwrap_or_else(|| self.descriptors.exceed());
+        let mut lease = lease.unwrap_or_else(|| self.descriptors.exceed());
+        // Before it leaves the caller: a task that waits sees it at each moment.
+        lease.begin_closing();
         let closing = Closing { fd, epoch, lease };
         let mut state = self.state.lock();
         if state.machine.ready() != Some(epoch) || self.setup.is_closed() {
@@ -119,11 +121,6 @@ impl Link {
                 || state.machine.ready().is_none()
                 || self.setup.interrupts() != interrupts
         })
-    }
-
-    /// Returns whether gfmd is to close descriptors.
-    pub(in crate::net) fn is_closing(&self) -> bool {
-        self.closes().is_some() || !self.closing.is_done()
     }
 
     /// Returns how many descriptors are to be closed; `None` if there are none.

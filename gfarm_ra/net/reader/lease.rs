@@ -7,9 +7,8 @@ use kernel::prelude::*;
 use super::Reader;
 
 impl Reader {
-    /// Takes the right to a descriptor, if the file has none; waits as long as gfmd is to close
-    /// others. One that is opened `again` has two descriptors then, so few others may wait to be
-    /// closed. Sleeps, killable.
+    /// Takes the right to a descriptor, if the file has none. One that is opened `again` has two
+    /// descriptors then, so few others may wait to be closed. Sleeps, killable.
     ///
     /// # Errors
     ///
@@ -19,13 +18,8 @@ impl Reader {
         if again {
             client.link().await_closes(interrupts)?;
         }
-        while self.lease.is_none() {
-            match client.descriptors().take() {
-                Ok(lease) => self.lease = Some(lease),
-                Err(ENFILE)
-                    if client.link().is_closing() && client.setup().interrupts() == interrupts => {}
-                Err(error) => return Err(error),
-            }
+        if self.lease.is_none() {
+            self.lease = Some(client.descriptors().take(interrupts)?);
         }
         Ok(())
     }

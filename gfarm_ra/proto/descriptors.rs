@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! How many descriptors a mount has at gfmd, and when a task stops waiting for one.
+
+/// The descriptors of a mount, and the tasks that wait for one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Count {
+    max: usize,
+    /// Those that are open, or being opened or closed.
+    open: usize,
+    /// Those of them that gfmd is to close, up to the moment at which others may have them.
+    closing: usize,
+    waiting: usize,
+}
+
+/// What a task does that has waited as long as it may.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Late {
+    /// It has one: one was given back at the last moment.
+    Has,
+    /// It waits as long again: gfmd closes some.
+    Wait,
+    /// It fails.
+    Fail,
+}
+
+impl Count {
+    /// Begins with none; a task waits while there are `max`.
+    pub const fn new(max: usize) -> Self {
+        Self {
+            max,
+            open: 0,
+            closing: 0,
+            waiting: 0,
+        }
+    }
+
+    /// Takes one, if there is room; returns whether it has done so.
+    pub fn try_take(&mut self) -> bool {
+        let has_room = !self.is_full();
+        if has_room {
+            self.exceed();
+        }
+        has_room
+    }
+
+    /// Takes one that is there already, also beside the maximum.
+    pub fn exceed(&mut self) {
+        self.open = self.open.saturating_add(1);
+    }
+
+    /// Takes note that gfmd is to close one.
+    pub fn begin_closing(&mut self) {
+        self.closing = self.closing.saturating_add(1);
+    }
+
+    /// Gives one back, which gfmd was to close, or not.
+    pub fn give_back(&mut self, was_closing: bool) {
+        self.open = self.open.saturating_sub(1);
+        if was_closing {
+            self.closing = self.closing.saturating_sub(1);
+        }
+    }
+
+    /// Returns whether a task that needs one has to wait.
+    pub const fn is_full(&self) -> bool {
+        self.open >= self.max
+    }
+
+    /// Begins a wait.
+    pub fn begin_wait(&mut self) {
+        self.waiting = self.waiting.saturating_add(1);
+    }
+
+    /// Ends a wait.
+    pub fn end_wait(&mut self) {
+        self.waiting = self.waiting.saturating_sub(1);
+    }
+
+    /// Returns the number of tasks that wait.
+    pub const fn waiting(&self) -> usize {
+        self.waiting
+    }
+
+    /// The time of a task that waits is over.
+    pub fn late(&mut self) -> Late {
+        if self.try_take() {
+            Late::Has
+        } else if self.closing != 0 {
+            Late::Wait
+        } else {
+            Late::Fail
+        }
+    }
+}

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! How many descriptors there are, and who fails for want of one.
+
+use proto::gfarm::descriptors::{
+    Count,
+    Late, //
+};
+
+#[test]
+fn a_task_waits_while_there_are_as_many_as_there_may_be() {
+    let mut count = Count::new(2);
+    assert!(count.try_take() && count.try_take() && !count.try_take());
+    assert!(count.is_full());
+    // One that is there already counts, too.
+    count.exceed();
+    count.give_back(false);
+    assert!(!count.try_take());
+    count.give_back(false);
+    assert!(!count.is_full() && count.try_take() && !count.try_take());
+    count.begin_wait();
+    count.begin_wait();
+    count.end_wait();
+    assert_eq!(count.waiting(), 1);
+}
+
+#[test]
+fn a_task_that_is_late_fails_only_if_none_is_being_closed() {
+    let mut count = Count::new(1);
+    assert!(count.try_take());
+    assert_eq!(count.late(), Late::Fail);
+    count.begin_closing();
+    assert_eq!(count.late(), Late::Wait);
+    // Of a file that was opened anew: its second one was closed, and the first one is not.
+    count.exceed();
+    count.begin_closing();
+    count.give_back(true);
+    assert_eq!(count.late(), Late::Wait);
+    count.give_back(true);
+    assert_eq!(count.late(), Late::Has);
+    assert_eq!(count.late(), Late::Fail);
+}
+
+/// Lets a task come too late after each number of steps of others, and returns whether it fails.
+///
+/// A batch goes through the closer: its files hand their descriptors over, the closer takes them,
+/// asks gfmd, gets the answer, and ends their rights, one after the other.
+fn fails_after(steps: usize, batch: usize) -> bool {
+    let mut count = Count::new(batch);
+    (0..batch).for_each(|_| assert!(count.try_take()));
+    let mut left = steps;
+    let mut goes_on = || {
+        left = left.saturating_sub(1);
+        left != 0
+    };
+    count.begin_closing();
+    for _ in 1..batch {
+        count.begin_closing();
+        if !goes_on() {
+            return count.late() == Late::Fail;
+        }
+    }
+    // Taken, asked, answered: nothing that the count has to know of.
+    for _ in 0..3 {
+        if !goes_on() {
+            return count.late() == Late::Fail;
+        }
+    }
+    for _ in 0..batch {
+        if !goes_on() {
+            return count.late() == Late::Fail;
+        }
+        count.give_back(true);
+    }
+    count.late() == Late::Fail
+}
+
+#[test]
+fn no_moment_of_a_batch_of_closes_fails_an_open() {
+    for batch in 1..=16 {
+        for steps in 0..2 * batch + 5 {
+            assert!(!fails_after(steps, batch), "{steps} of {batch}");
+        }
+    }
+}
