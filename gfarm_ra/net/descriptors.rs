@@ -33,8 +33,7 @@ use crate::proto::{
     },
     reclaim::{
         self,
-        Closing,
-        Turn,
+        ASKED_MAX,
         PATIENCE_MS,
         SLICE_MS, //
     },
@@ -230,30 +229,22 @@ impl Descriptors {
     /// Has the file give its descriptor back that was not read for the longest time, and can, if
     /// not enough are about to do so.
     fn reclaim(&self) {
-        let mut after = None;
-        while let Some((turn, holder)) = self.oldest(after) {
+        for holder in self.first().into_iter().flatten() {
             if holder.give_back() {
                 return;
             }
-            after = Some(turn);
         }
     }
 
-    /// Returns the first file to be asked for its descriptor, of those behind a turn.
-    fn oldest(&self, after: Option<Turn>) -> Option<(Turn, Arc<dyn Holder>)> {
+    /// Returns the files to be asked for their descriptors.
+    fn first(&self) -> [Option<Arc<dyn Holder>>; ASKED_MAX] {
         let holders = self.holders.lock();
         let known = || {
             let list = holders.list.iter();
             list.filter_map(|(number, holder)| Some((holder.look(*number)?, holder)))
         };
-        let mut closing = Closing::new(self.setup.now_ms());
-        known().for_each(|(found, _)| closing.note(&found));
-        if !closing.is_short(self.count.lock().waiting()) {
-            return None;
-        }
-        let turns = known().filter_map(|(found, holder)| Some((closing.turn(&found)?, holder)));
-        let later = turns.filter(|(turn, _)| after.is_none_or(|after| *turn > after));
-        let (turn, holder) = later.min_by_key(|(turn, _)| *turn)?;
-        Some((turn, holder.clone()))
+        let waiting = self.count.lock().waiting();
+        let first = reclaim::first(known, self.setup.now_ms(), waiting);
+        first.map(Option::<&Arc<dyn Holder>>::cloned)
     }
 }

@@ -97,6 +97,8 @@ struct Inner<P: Pages> {
     #[pin]
     room: WaitQueue,
     is_released: AtomicBool,
+    /// The worker runs.
+    is_served: AtomicBool,
     /// Gfmd has a descriptor for it; when it was used last, in milliseconds.
     has_descriptor: AtomicBool,
     used_ms: AtomicU64,
@@ -147,6 +149,7 @@ impl<P: Pages> Stream<P> {
                 waiting <- new_spinlock!(waiting, "Stream::waiting"),
                 room <- new_wait_queue!("Stream::room"),
                 is_released: AtomicBool::new(false),
+                is_served: AtomicBool::new(false),
                 has_descriptor: AtomicBool::new(true),
                 used_ms: AtomicU64::new(client.setup().now_ms()),
                 host: AtomicU64::new(NO_HOST),
@@ -333,6 +336,7 @@ impl<P: Pages> Holder for Inner<P> {
                 .ok()
                 .map(HostId),
             asked_ms: (asked_ms != NOT_ASKED).then_some(asked_ms),
+            is_read: self.is_served.load(Ordering::Relaxed) || !self.waiting.lock().is_empty(),
         })
     }
 
@@ -382,7 +386,9 @@ impl<P: Pages> WorkItem<SERVING> for Inner<P> {
 
     fn run(this: Arc<Inner<P>>) {
         let mut serving = this.serving.lock();
+        this.is_served.store(true, Ordering::Relaxed);
         while this.serve(&mut serving) {}
         this.note(&serving);
+        this.is_served.store(false, Ordering::Relaxed);
     }
 }

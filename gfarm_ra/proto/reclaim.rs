@@ -22,6 +22,9 @@ const PER_HOST_MAX: u8 = 2;
 // CAST: 32.
 pub const CLOSING_MAX: u16 = HOSTS_MAX as u16 * PER_HOST_MAX as u16;
 
+/// The number of files that are asked one after the other, until one gives its descriptor.
+pub const ASKED_MAX: usize = 8;
+
 /// An open file that has a descriptor. The times are in milliseconds of one clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Holder {
@@ -33,6 +36,8 @@ pub struct Holder {
     pub host: Option<HostId>,
     /// Since when it is being closed, as another file needs its descriptor.
     pub asked_ms: Option<u64>,
+    /// A read waits for it, or is carried out: it keeps its descriptor.
+    pub is_read: bool,
 }
 
 /// The place of an open file in the order in which they give their descriptors.
@@ -107,15 +112,51 @@ impl Closing {
     }
 
     /// Returns the turn of an open file, the least one first; `None` if it is not to be asked: it
-    /// is being closed, or its gfsd does not answer, or has enough to close. To be called when all
-    /// files are noted.
+    /// is being read or closed, or its gfsd does not answer, or has enough to close. To be called
+    /// when all files are noted.
     pub fn turn(&self, holder: &Holder) -> Option<Turn> {
-        if holder.asked_ms.is_some() || holder.host.is_some_and(|host| !self.takes(host)) {
+        if holder.is_read
+            || holder.asked_ms.is_some()
+            || holder.host.is_some_and(|host| !self.takes(host))
+        {
             return None;
         }
         Some(Turn {
             used_ms: holder.used_ms,
             number: holder.number,
         })
+    }
+}
+
+/// Returns the files to be asked for their descriptors, in their order, while so many tasks wait
+/// for one; none if enough are being closed. Walks over all `files` twice, however many do not give
+/// theirs.
+pub fn first<T, I>(files: impl Fn() -> I, now_ms: u64, waiting: usize) -> [Option<T>; ASKED_MAX]
+where
+    T: Copy,
+    I: Iterator<Item = (Holder, T)>,
+{
+    let mut closing = Closing::new(now_ms);
+    files().for_each(|(holder, _)| closing.note(&holder));
+    let mut first = [None; ASKED_MAX];
+    if closing.is_short(waiting) {
+        let turns = files().filter_map(|(holder, file)| Some((closing.turn(&holder)?, file)));
+        turns.for_each(|(turn, file)| insert(&mut first, turn, file));
+    }
+    first.map(|place| place.map(|(_, file)| file))
+}
+
+/// Adds a file to those whose turns come first; the last one of too many is left out.
+fn insert<T: Copy>(first: &mut [Option<(Turn, T)>], turn: Turn, file: T) {
+    let mut offered = (turn, file);
+    for place in first {
+        match place {
+            Some(known) if known.0 < offered.0 => {}
+            Some(known) => core::mem::swap(known, &mut offered),
+            None => {
+                *place = Some(offered);
+                return;
+            }
+        }
     }
 }

@@ -2,15 +2,21 @@
 
 //! Which open file gives its descriptor to another one.
 
+use std::cell::Cell;
+
 use proto::gfarm::{
     reclaim::{
+        first,
         Closing,
         Holder,
+        ASKED_MAX,
         CLOSING_MAX,
         SLICE_MS, //
     },
     replica::HostId, //
 };
+
+use crate::chance::Chance;
 
 /// A file that was read at a time.
 fn file(number: u64, used_ms: u64, host: u32) -> Holder {
@@ -19,6 +25,7 @@ fn file(number: u64, used_ms: u64, host: u32) -> Holder {
         used_ms,
         host: Some(HostId(host)),
         asked_ms: None,
+        is_read: false,
     }
 }
 
@@ -101,4 +108,39 @@ fn gfsds_that_do_not_answer_leave_room_for_others() {
     }
     // Room for all of them: `HOSTS_MAX` gfsds with `PER_HOST_MAX` files each.
     assert_eq!(CLOSING_MAX, 32);
+}
+
+#[test]
+fn the_first_ones_are_asked_and_each_file_is_looked_at_twice() {
+    let mut chance = Chance::new(11);
+    for count in [0, 1, ASKED_MAX - 1, ASKED_MAX, ASKED_MAX + 1, 40, 2000] {
+        let files: Vec<_> = (0..count as u64)
+            .map(|number| Holder {
+                is_read: chance.below(3) == 0,
+                ..file(number, chance.below(20) as u64, chance.below(5) as u32)
+            })
+            .collect();
+        let looks = Cell::new(0);
+        let all = || {
+            files.iter().map(|file| {
+                looks.set(looks.get() + 1);
+                (*file, file.number)
+            })
+        };
+        let asked: Vec<_> = first(all, 1000, 1).into_iter().flatten().collect();
+        let wanted = order(&files, 1000).into_iter().take(ASKED_MAX);
+        assert_eq!(asked, wanted.collect::<Vec<_>>());
+        assert_eq!(looks.get(), 2 * count);
+        // No task waits for one.
+        assert_eq!(first(all, 1000, 0), [None; ASKED_MAX]);
+    }
+}
+
+#[test]
+fn a_file_that_is_read_is_not_asked() {
+    let read = Holder {
+        is_read: true,
+        ..file(1, 10, 0)
+    };
+    assert_eq!(order(&[read, file(2, 20, 0)], 1000), [2]);
 }
