@@ -177,7 +177,8 @@ impl Step {
     }
 
     /// Returns whether a failure ends the writes of clients as well: a flush is one of all that is
-    /// in the device's cache. What the other steps write is used only if they succeed.
+    /// in the device's cache, as is what a device with a cache does behind a step with
+    /// [FUA](Self::is_fua). What the other steps write is used only if they succeed.
     pub const fn is_for_all(self) -> bool {
         matches!(self, Self::Flush)
     }

@@ -22,8 +22,8 @@
 //!   those of a write that has not reached the device;
 //! - its slot is used again when it is settled, and one other slot was free meanwhile.
 //!
-//! When a write of a record, of a home, or a flush fails, the store serves reads only: the journal
-//! is sufficient to settle everything when the device is opened again.
+//! When a write of a record, of a home, one with FUA, or a flush fails, the store serves reads
+//! only: the journal is sufficient to settle everything when the device is opened again.
 
 mod action;
 mod cached;
@@ -348,6 +348,7 @@ impl<R: BorrowMut<[Place]>, H: BorrowMut<[Slot]>> Store<R, H> {
 
     /// The record that was started is durable, or its write has failed.
     pub fn record_written(&mut self, is_durable: bool) {
+        let is_durable = is_durable && !self.has_failed;
         self.ring.end(is_durable);
         let stage = if is_durable {
             Stage::Data
@@ -367,6 +368,7 @@ impl<R: BorrowMut<[Place]>, H: BorrowMut<[Slot]>> Store<R, H> {
         let Some(queued) = self.queue.get(ticket).copied() else {
             return;
         };
+        let is_ok = self.is_believed(&queued, is_ok);
         let stage = match queued.request.kind() {
             Kind::Read | Kind::Flush => Stage::Done(is_ok),
             Kind::Write { .. } if !is_ok => Stage::Failed,
@@ -477,6 +479,8 @@ impl<R: BorrowMut<[Place]>, H: BorrowMut<[Slot]>> Store<R, H> {
     /// The flush has ended. Only what had ended before it started is durable.
     pub fn flushed(&mut self, is_ok: bool) {
         let floor = self.flushing.take();
+        // The failure of another one meanwhile may be all that is said of a lost cache.
+        let is_ok = is_ok && !self.has_failed;
         if !is_ok {
             self.fail();
         } else if let Some(floor) = floor {

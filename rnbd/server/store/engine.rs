@@ -273,8 +273,8 @@ impl Engine {
             }
             let name = core.device().name().unwrap_or_default();
             pr_err!(
-                "{name}: a write of the sidecar, or a flush, has failed: no more writes until the \
-                 device is closed and opened again\n"
+                "{name}: a write of the sidecar, one with FUA, or a flush has failed: no more \
+                 writes until the device is closed and opened again\n"
             );
         }
     }

@@ -243,9 +243,7 @@ impl Engine {
             pr_info!("{name}: grown from {before} to {after} data blocks\n");
         }
         if let (Err(error), Some(step)) = (result, step) {
-            if step.is_for_all() {
-                self.store.fail();
-            }
+            self.store.growth_failed(step);
             pr_err!(
                 "{name}: growth failed at {}: {error:?}: the device is used with the size that it \
                  had\n",

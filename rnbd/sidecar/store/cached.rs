@@ -1,6 +1,19 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Records whose data were written, and may not be durable.
+//! Records whose data were written, and may not be durable, and devices that say that they are not.
+
+use core::borrow::BorrowMut;
+
+use super::{
+    super::{
+        growth::Step,
+        homes::Slot,
+        queue::Queued, //
+    },
+    Place,
+    State,
+    Store, //
+};
 
 /// The lowest of these records, by what makes them durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -57,5 +70,27 @@ impl Cached {
             .into_iter()
             .flatten()
             .min()
+    }
+}
+
+impl<R: BorrowMut<[Place]>, H: BorrowMut<[Slot]>> Store<R, H> {
+    /// A step of a growth has failed.
+    pub fn growth_failed(&mut self, step: Step) {
+        if step.is_for_all() || step.is_fua() && self.is_volatile {
+            self.fail();
+        }
+    }
+
+    /// Returns whether the data of a request were read, written or discarded, as the device says.
+    /// One without FUA of its own flushes behind a write with FUA: the failure of that flush may be
+    /// all that is said of a lost cache, and what ends well after it may have been there.
+    pub(super) fn is_believed(&mut self, queued: &Queued<State>, is_ok: bool) -> bool {
+        if !self.is_volatile || !Self::is_fua(queued) {
+            return is_ok;
+        }
+        if !is_ok {
+            self.fail();
+        }
+        !self.has_failed
     }
 }

@@ -38,6 +38,7 @@ use crate::{
 
 const A: u64 = 0;
 const B: u64 = 32;
+const C: u64 = 1;
 /// The second one while the first one is not durable.
 const TWICE: [Op; 2] = [Write(A, 1), Write(A, 1)];
 const ZEROED: Records = SECTORS;
@@ -91,6 +92,18 @@ fn a_second_write() {
 #[test]
 fn two_blocks() {
     run("two blocks", &[Write(A, 1), Write(B, 1), Flush], &[A, B]);
+}
+
+/// A write with FUA that fails, and all that is said of the loss of what was written before: what
+/// is flushed then is not there. Two of them at a time: the one that ends well may be lost, too.
+#[test]
+fn a_cache_that_is_lost() {
+    for ops in [[Write(A, 1), Fua(B), Flush], [Write(A, 1), Fua(B), Fua(C)]] {
+        let how = (ZEROED, Faults::Failures);
+        let (wrong, figures) = search(how, Mistake::None, true, &ops, &[A, B, C]);
+        println!("a lost cache, {ops:?}: {figures:?}");
+        assert_eq!(wrong, None);
+    }
 }
 
 /// Without data, and nobody knows what is at their place: what fails is known at least.

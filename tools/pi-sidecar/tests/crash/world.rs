@@ -53,7 +53,8 @@ use crate::{
 
 pub(crate) use self::wrong::{
     Fault,
-    Left, //
+    Left,
+    Loss, //
 };
 use self::{
     flushing::Flushing,
@@ -123,8 +124,9 @@ pub(crate) enum Event {
     Drain,
     Grow,
     WriteFails(usize, Left),
+    FuaFails(usize, Loss),
     WriteIsLost(usize),
-    FlushFails,
+    FlushFails(Loss),
     NoHome,
     BlockChanges(usize),
 }
@@ -199,11 +201,8 @@ impl World {
             Event::WriteEnds(number) => world.write_ends(setting, shape, number),
             Event::WriteFails(number, left) => world.write_fails(setting, shape, number, left),
             Event::WriteIsLost(number) => world.write_is_lost(number),
-            Event::FlushFails => {
-                world.fault = Some(Fault::Failed);
-                world.flushing[STORE] = None;
-                world.store.flushed(false);
-            }
+            Event::FuaFails(number, loss) => world.fua_fails(number, loss),
+            Event::FlushFails(loss) => world.flush_fails(loss),
             Event::NoHome => world.fault = Some(Fault::NoHome { is_over: false }),
             Event::BlockChanges(place) => {
                 world.fault = Some(Fault::Changed(place));

@@ -50,6 +50,21 @@ pub(crate) enum Left {
     All,
 }
 
+/// What a volatile cache has lost when a flush fails, or the one behind a write with FUA, which are
+/// told so once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Loss {
+    Nothing,
+    /// All that was written, and not flushed.
+    All,
+    /// What is being written as well, though that ends well.
+    More,
+}
+
+impl Loss {
+    const EACH: [Self; 3] = [Self::Nothing, Self::All, Self::More];
+}
+
 /// The fault of a run. No run has two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Fault {
@@ -70,12 +85,16 @@ impl World {
         for (number, _) in running.filter(|(_, write)| !write.is_done) {
             let failures = [Left::Nothing, Left::Part, Left::All];
             events.extend(failures.map(|left| Event::WriteFails(number, left)));
+            let (_, fua) = self.purposes[number];
+            if fua && setting.is_volatile {
+                events.extend(Loss::EACH.map(|loss| Event::FuaFails(number, loss)));
+            }
             if setting.faults == Faults::All {
                 events.push(Event::WriteIsLost(number));
             }
         }
         if self.flushing[STORE].is_some() {
-            events.push(Event::FlushFails);
+            events.extend(Loss::EACH.map(Event::FlushFails));
         }
         if setting.faults != Faults::All {
             return;
@@ -122,6 +141,36 @@ impl World {
             self.apply(shape, number);
         }
         self.ended(purpose, false);
+    }
+
+    /// A flush of the store ends with an error.
+    pub(super) fn flush_fails(&mut self, loss: Loss) {
+        self.fault = Some(Fault::Failed);
+        self.flushing[STORE] = None;
+        self.lose(loss);
+        self.store.flushed(false);
+    }
+
+    /// A write with FUA ends with an error: its data are lost as well.
+    pub(super) fn fua_fails(&mut self, number: usize, loss: Loss) {
+        let (purpose, _) = self.purposes[number];
+        self.fault = Some(Fault::Failed);
+        self.remove(number);
+        self.lose(loss);
+        self.ended(purpose, false);
+    }
+
+    fn lose(&mut self, loss: Loss) {
+        if loss == Loss::Nothing {
+            return;
+        }
+        for number in (0..self.writes.len()).rev() {
+            if self.writes[number].is_done {
+                self.remove(number);
+            } else if loss == Loss::More {
+                self.writes[number].parts.clear();
+            }
+        }
     }
 
     /// The mistake: only the first entry of a block says what was there before.

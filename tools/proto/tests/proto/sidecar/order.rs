@@ -4,6 +4,7 @@
 
 use proto::sidecar::{
     group,
+    growth::Step,
     queue::{
         Kind,
         Place,
@@ -329,7 +330,8 @@ fn a_fresh_block_waits_for_a_flush() {
 }
 
 /// A first write that has failed, though its data can be read: they may be in the cache only, and
-/// with FUA as well. No data are believed before one write only, so the next one waits.
+/// with FUA as well. No data are believed before one write only, so the next one waits. A write
+/// with FUA may have been a flush: after that none is said to be durable.
 #[test]
 fn a_block_whose_first_write_has_failed_is_fresh() {
     for fua in [false, true] {
@@ -351,7 +353,68 @@ fn a_block_whose_first_write_has_failed_is_fresh() {
         store.settle(0, |_| Some(7), &mut pages);
         assert_eq!(store.poll(), FAILED);
         store.submit(request(WRITE, 0, 1)).unwrap();
-        assert_eq!(store.poll(), Some(Action::Flush), "fua: {fua}");
+        let next = if fua { FAILED } else { Some(Action::Flush) };
+        assert_eq!((store.poll(), store.has_failed()), (next, fua));
+    }
+}
+
+/// A write with FUA fails: another one that ends well, and a flush, may have been in the cache that
+/// was lost with it. Without a cache it is one block.
+#[test]
+fn nothing_is_durable_after_a_write_with_fua_that_has_failed() {
+    const FUA: Kind = Kind::Write { fua: true };
+    for (is_volatile, others_end) in [(true, false), (false, true)] {
+        let (_, mut pages) = open();
+        let ring = Ring::after_mark(8, Unit::SECTOR, 1);
+        let mut store = ArrayStore::<4, 4>::in_arrays(seal(), ring, is_volatile);
+        let [bad, other] = [0, 1].map(|block| store.submit(request(FUA, block, 1)).unwrap());
+        store.poll();
+        store.home_read(0, true);
+        while store.poll().is_some() {}
+        store.record_written(true);
+        while store.poll().is_some() {}
+        let flush = store.submit(request(Kind::Flush, 0, 0)).unwrap();
+        assert_eq!(store.poll(), Some(Action::Flush));
+        store.data_done(bad, false, &mut pages);
+        let mut answers = Vec::new();
+        for end in 0..3 {
+            match end {
+                0 => store.data_done(other, true, &mut pages),
+                1 => store.flushed(true),
+                _ => {}
+            }
+            while let Some(action) = store.poll() {
+                match action {
+                    Action::ReadBack(ticket) => store.settle(ticket, |_| Some(7), &mut pages),
+                    Action::Answer { ticket, is_ok } => answers.push((ticket, is_ok)),
+                    action => panic!("{action:?}"),
+                }
+            }
+        }
+        answers.sort_unstable();
+        let others = [other, flush].map(|ticket| (ticket, others_end));
+        assert_eq!(answers, [(bad, false), others[0], others[1]]);
+        assert_eq!(store.has_failed(), is_volatile);
+    }
+}
+
+/// A growth flushes, and may do so behind a write with FUA.
+#[test]
+fn steps_of_a_growth_that_fail_end_writes() {
+    let homes = Step::Homes { first: 4, count: 1 };
+    for (step, ends) in [
+        (homes, [false, false]),
+        (Step::Flush, [true, true]),
+        (Step::Copy, [false, true]),
+        (Step::Superblock, [false, true]),
+    ] {
+        let failed = [false, true].map(|is_volatile| {
+            let ring = Ring::after_mark(8, Unit::SECTOR, 1);
+            let mut store = ArrayStore::<4, 4>::in_arrays(seal(), ring, is_volatile);
+            store.growth_failed(step);
+            store.has_failed()
+        });
+        assert_eq!(failed, ends, "{step:?}");
     }
 }
 
