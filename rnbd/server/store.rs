@@ -186,8 +186,15 @@ impl Volumes {
     ///
     /// # Errors
     ///
-    /// `EUCLEAN` if it has one that cannot be used, with a log line; `ENOMEM`.
+    /// `EUCLEAN` if it has one that cannot be used; `ENXIO` if it has no blocks at all now, and
+    /// that of the device if it cannot be read, as it may have one then; with a log line. `ENOMEM`.
     pub(super) fn has_sidecar(&self, device: &Arc<BlockDevice>, label: &CStr) -> Result<bool> {
+        if device.capacity_sectors() == 0 {
+            if LOG_LIMIT.allow().is_some() {
+                pr_err!("{label}: not opened: it has no size\n");
+            }
+            return Err(ENXIO);
+        }
         let Some(mut disk) = Disk::of_blocks(device.clone(), self.sync_bios.clone())? else {
             return Ok(false);
         };

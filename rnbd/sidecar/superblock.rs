@@ -263,6 +263,34 @@ impl Superblock {
     }
 }
 
+/// A device whose block 0 cannot be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unreadable<E> {
+    /// It has no sidecar.
+    NoSidecar,
+    /// It has one, without a superblock.
+    Damaged,
+    /// It may have one.
+    Unknown(E),
+}
+
+impl<E: Copy> Unreadable<E> {
+    /// Judges by the error, and by whether the start of a journal and a copy of a superblock are
+    /// where they would be. `is_blank`: the error is that of a block that was never written, as all
+    /// are of a new dm-integrity. A device that answers with others, all of whose paths are gone,
+    /// is not to be taken for one without a sidecar: what is written to that destroys it.
+    pub fn judge(error: E, others: [Result<bool, E>; 2], is_blank: impl Fn(E) -> bool) -> Self {
+        let (journal, copy) = match others {
+            [Ok(true), _] | [_, Ok(true)] => return Self::Damaged,
+            [Ok(false), Ok(false)] => return Self::NoSidecar,
+            [journal, copy] => (journal.err(), copy.err()),
+        };
+        let mut errors = [Some(error), journal, copy].into_iter().flatten();
+        let bad = errors.find(|error| !is_blank(*error));
+        bad.map_or(Self::NoSidecar, Self::Unknown)
+    }
+}
+
 impl Wire {
     fn checksum(&self, crc: &impl Checksum) -> u64 {
         let mut copy = *self;

@@ -73,7 +73,8 @@ use crate::{
         ring::Ring,
         superblock::{
             Refusal,
-            Superblock, //
+            Superblock,
+            Unreadable, //
         },
         Block,
         BLOCK_BYTES, //
@@ -217,16 +218,13 @@ impl Disk {
     ///
     /// # Errors
     ///
-    /// `EUCLEAN` if the sidecar cannot be used, with a log line.
+    /// `EUCLEAN` if the sidecar cannot be used, with a log line; that of the device if it does not
+    /// say whether there is one, with a log line.
     pub(super) fn superblock(&mut self, label: &CStr) -> Result<Option<Superblock>> {
-        let read = self.read_in_place(SUPERBLOCK);
-        if read.is_err() && !self.has_journal() && !self.has_copy() {
-            // Of other devices block 0 need not be readable: not that of a new dm-integrity.
-            return Ok(None);
-        }
-        let parsed = read
-            .map_err(|_| Refusal::Checksum)
-            .and_then(|()| Superblock::parse(&self.block, SUPERBLOCK, self.blocks(), &Crc));
+        let parsed = match self.read_in_place(SUPERBLOCK) {
+            Ok(()) => Superblock::parse(&self.block, SUPERBLOCK, self.blocks(), &Crc),
+            Err(error) => Err(self.without_superblock(error, label)?),
+        };
         match parsed {
             Ok(superblock) => Ok(Some(superblock)),
             Err(Refusal::NotFormatted) => Ok(None),
@@ -239,24 +237,43 @@ impl Disk {
         }
     }
 
+    /// Returns what is to be said of a device whose block 0 cannot be read.
+    #[cold]
+    fn without_superblock(&mut self, error: Error, label: &CStr) -> Result<Refusal> {
+        let others = [self.has_journal(), self.has_copy()];
+        match Unreadable::judge(error, others, |error| error == errno::EILSEQ) {
+            Unreadable::NoSidecar => Ok(Refusal::NotFormatted),
+            Unreadable::Damaged => Ok(Refusal::Checksum),
+            Unreadable::Unknown(error) => {
+                if LOG_LIMIT.allow().is_some() {
+                    pr_err!(
+                        "{label}: not opened: it cannot be read whether it has a sidecar: \
+                         {error:?}\n"
+                    );
+                }
+                Err(error)
+            }
+        }
+    }
+
     fn read_in_place(&mut self, block: u64) -> Result {
         self.io(Op::Read, Flags::SYNC, block, BLOCK_SIZE)?;
         self.page.copy_out(0, &mut self.block[..])
     }
 
     /// Returns whether the device has a journal, usable or not.
-    fn has_journal(&mut self) -> bool {
-        self.read_in_place(FIRST_RECORD).is_ok() && record::has_magic(&self.block)
+    fn has_journal(&mut self) -> Result<bool> {
+        self.read_in_place(FIRST_RECORD)?;
+        Ok(record::has_magic(&self.block))
     }
 
     /// Returns whether the last block is the copy of a superblock, usable or not. That of a device
     /// which is larger than its sidecar is elsewhere.
-    fn has_copy(&mut self) -> bool {
+    fn has_copy(&mut self) -> Result<bool> {
         let last = self.blocks().saturating_sub(1);
-        self.read_in_place(last).is_ok() && {
-            let parsed = Superblock::parse(&self.block, last, self.blocks(), &Crc);
-            parsed != Err(Refusal::NotFormatted)
-        }
+        self.read_in_place(last)?;
+        let parsed = Superblock::parse(&self.block, last, self.blocks(), &Crc);
+        Ok(parsed != Err(Refusal::NotFormatted))
     }
 
     /// Returns whether the device can write no single sector of 512 bytes.

@@ -301,6 +301,7 @@ GOOD = f"0 {SECTORS} linear /dev/ram0 0"
 BAD = (DATA + 5) * 8
 ONE_BAD = (f"0 {BAD} linear /dev/ram0 0", f"{BAD} 8 error", f"{BAD + 8} {SECTORS - BAD - 8} linear /dev/ram0 {BAD + 8}")
 NO_FIRST = ("0 8 error", f"8 {SECTORS - 8} linear /dev/ram0 8")
+NO_PATH = f"0 {SECTORS} error"
 NO_WRITES = f"0 {SECTORS} flakey /dev/ram0 0 0 3600 1 error_writes"
 
 
@@ -361,6 +362,11 @@ def test_a_device_that_fails_loses_no_other_block(pair: Lab) -> None:
     mark = pair.server.log_mark()
     eq(rnbd.try_map(pair, rnbd.request(pair, "dm-0")), "EUCLEAN")
     ok(pair.server.log_matches("its superblock is damaged: .pi-sidecar fsck --repair", mark), "no cure in the log")
+    # One without a path answers nothing but errors: it is no plain disk.
+    become(pair, NO_PATH)
+    mark = pair.server.log_mark()
+    eq(rnbd.try_map(pair, rnbd.request(pair, "dm-0")), "EIO")
+    ok(pair.server.log_matches("'dm-0': not opened: it cannot be read whether it has a sidecar: EIO", mark), "no line")
     become(pair, GOOD)
     disk = map_with(pair, "crc64", "dm-0")
     write = f"dd if=/run/area of={disk.path} bs=64k count=1 oflag=direct status=none"

@@ -18,6 +18,7 @@ use proto::sidecar::{
     superblock::{
         Refusal,
         Superblock,
+        Unreadable,
         Version,
         SUPERBLOCK_BYTES, //
     },
@@ -264,6 +265,29 @@ fn fields_of_a_superblock_are_checked() {
     assert_eq!(parse(60, 0), Err(Refusal::Layout(Misfit::Segments)));
     assert_eq!(parse(64, 1), Err(Refusal::Layout(Misfit::Segments)));
     assert_eq!(parse(85, 1), Err(Refusal::Layout(Misfit::Segments)));
+}
+
+/// A device that cannot be read may have a sidecar; a new dm-integrity has none.
+#[test]
+fn a_device_that_cannot_be_read_is_no_plain_one() {
+    const BLANK: u8 = 84;
+    const BAD: u8 = 5;
+    let unknown = Unreadable::Unknown(BAD);
+    for (error, journal, copy, expected) in [
+        (BAD, Ok(false), Ok(false), Unreadable::NoSidecar),
+        (BLANK, Ok(false), Ok(false), Unreadable::NoSidecar),
+        (BLANK, Err(BLANK), Err(BLANK), Unreadable::NoSidecar),
+        (BLANK, Err(BLANK), Ok(false), Unreadable::NoSidecar),
+        (BAD, Err(BAD), Err(BAD), unknown),
+        (BAD, Err(BAD), Ok(false), unknown),
+        (BAD, Ok(false), Err(BLANK), unknown),
+        (BLANK, Err(BLANK), Err(BAD), unknown),
+        (BAD, Ok(true), Err(BAD), Unreadable::Damaged),
+        (BLANK, Err(BLANK), Ok(true), Unreadable::Damaged),
+    ] {
+        let judged = Unreadable::judge(error, [journal, copy], |error| error == BLANK);
+        assert_eq!(judged, expected, "{error} {journal:?} {copy:?}");
+    }
 }
 
 #[test]
