@@ -141,12 +141,17 @@ fn open(
     access: AccessMode,
     wanted: Option<Wanted>,
 ) -> Result<OpenResponse> {
-    let known = |mapping: &Mapping| (mapping.geometry(), mapping.answer());
-    if let Some((geometry, device)) = session.with_mapping(name, known) {
-        if Wanted::is_answered(wanted, geometry) {
+    let known = |mapping: &Mapping| {
+        let is_asked_for =
+            mapping.access() == access && Wanted::is_answered(wanted, mapping.geometry());
+        (is_asked_for, mapping.answer())
+    };
+    if let Some((is_asked_for, device)) = session.with_mapping(name, known) {
+        if is_asked_for {
             return Ok(device.to_wire());
         }
-        // The client has not got the answer to an OPEN, and asks for something else now.
+        // The client has not got the answer to an OPEN, or its CLOSE was lost with a path, and asks
+        // for something else now.
         session.close_if(device.device_id, false, |mapping| mapping.path() == name);
     }
     let path = full_path(session, name)?;

@@ -150,6 +150,11 @@ impl Mapping {
         }
     }
 
+    /// Returns the access mode.
+    pub(crate) fn access(&self) -> AccessMode {
+        self.description.access
+    }
+
     /// Returns what the tuples of its requests are like, if they have some.
     pub(crate) fn geometry(&self) -> Option<Geometry> {
         let protection = self.description.protection.as_ref();

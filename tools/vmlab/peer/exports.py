@@ -29,9 +29,9 @@ def case(function: Callable[[str], None]) -> Callable[[str], None]:
     return function
 
 
-def _open(client: Client, name: bytes, chunk: int = 2) -> tuple[int, int]:
+def _open(client: Client, name: bytes, chunk: int = 2, mode: int = m.RW) -> tuple[int, int]:
     """OPEN; returns the errno and the device's number."""
-    client.read(chunk, 56, m.open_device(name))
+    client.read(chunk, 56, m.open_device(name, mode))
     error = client.answer(chunk)
     return error, 0 if error else int.from_bytes(client.reply(8)[4:8], "little")
 
@@ -146,6 +146,33 @@ def a_device_is_opened_while_its_last_user_closes_it(address: str) -> None:
     for user in users:
         user.join()
     assert not failed, failed
+
+
+@case
+def a_device_is_opened_anew_in_another_mode(address: str) -> None:
+    """OPEN of a name in each mode after the other, as the CLOSE between them was lost: the device is as the last one
+    asked for, also for another session that would write. The same mode again is the same device."""
+
+    def writes(client: Client, device: int) -> int:
+        try:
+            client.write_device(device, 0, bytes(SECTOR))
+        except OSError as why:
+            return why.errno or 0
+        return 0
+
+    with ScriptedPeer() as one, ScriptedPeer() as two:
+        a, b = Client(one, address, b"remapped").open(), Client(two, address, b"other").open()
+        for mode, refused, others in ((m.RO, errno.EROFS, 0), (m.RW, 0, errno.EPERM), (m.RO, errno.EROFS, 0)):
+            error, device = _open(a, b"ram0", mode=mode)
+            assert not error, f"mode {mode}: errno {error}"
+            assert _open(a, b"ram0", mode=mode) == (0, device), f"mode {mode}: another device at the second time"
+            error = writes(a, device)
+            assert error == refused, f"mode {mode}: a write has errno {error}"
+            error, device = _open(b, b"ram0")
+            assert error == others, f"mode {mode}: another session's writer has errno {error}"
+            if not error:
+                _send_close(b, 3, device)
+                assert b.answer(3) == 0
 
 
 if __name__ == "__main__":

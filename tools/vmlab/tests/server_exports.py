@@ -59,6 +59,12 @@ def test_an_export_that_goes_does_not_block_its_successor(lab: Lab) -> None:
 
 
 @needs(machines=1)
+def test_an_open_in_another_mode_is_not_the_old_one(lab: Lab) -> None:
+    """A client whose CLOSE was lost opens the device in another access mode: it may write, or may not any more."""
+    _play(lab, "a_device_is_opened_anew_in_another_mode")
+
+
+@needs(machines=1)
 def test_blocks_that_the_protocol_cannot_name_are_refused(lab: Lab) -> None:
     """A disk with logical blocks of 64 KiB is not announced as one with 32; one with 4 KiB blocks is mapped."""
     vm = lab.server
