@@ -14,6 +14,8 @@
 //! }
 //!
 //! impl BioData for Write {
+//!     type Tuples = (); // its bios have none
+//!
 //!     fn device(&self) -> &BlockDevice {
 //!         &self.target.device
 //!     }
@@ -39,7 +41,10 @@ mod pool;
 
 use super::{
     bdev::BlockDevice,
-    integrity::BioTuples,
+    integrity::{
+        BioTuples,
+        TupleRoom, //
+    },
     Flags,
     Op, //
 };
@@ -64,6 +69,10 @@ pub use pool::BioPool;
 
 /// The data of a bio, and its completion handler.
 pub trait BioData: Send + Sized + 'static {
+    /// The memory beside the data for the description of tuples, which [`Bio::add_tuples`] needs:
+    /// [`BioTuples`], or `()` if the bios have none.
+    type Tuples: TupleRoom;
+
     /// Returns the device of the IO; the data keeps it open.
     fn device(&self) -> &BlockDevice;
 
@@ -75,15 +84,6 @@ pub trait BioData: Send + Sized + 'static {
     /// Called exactly once, in any context, hard interrupts included, and possibly from within
     /// [`Bio::submit`].
     fn end(self, result: Result);
-
-    /// Whether bios with this data may have tuples.
-    const HAS_TUPLES: bool = false;
-
-    /// Returns the memory for the description of the tuples, which
-    /// [`Bio::add_tuples`] needs.
-    fn tuples(&mut self) -> Option<&mut BioTuples> {
-        None
-    }
 }
 
 /// An IO under construction, with at most one physically contiguous piece of memory.
@@ -194,8 +194,8 @@ impl<D: BioData> Bio<D> {
     /// read or write of a device with [integrity](BlockDevice::integrity); `first` is the reference
     /// tag of the first one.
     ///
-    /// Returns `EINVAL` for an empty range or one outside the pages, or if the data has neither
-    /// pages nor [`BioTuples`].
+    /// Returns `EINVAL` for an empty range or one outside the pages, if the data has no pages, or if
+    /// bios with this data have no tuples.
     pub fn add_tuples(
         &mut self,
         pages: impl for<'a> FnOnce(&'a D) -> Option<&'a PageBlock>,
@@ -207,17 +207,17 @@ impl<D: BioData> Bio<D> {
         // SAFETY: By the type invariants, the frame is initialized and ours.
         let pages = pages(unsafe { &(*frame).data }).ok_or(EINVAL)?;
         let end = offset_bytes.checked_add(len_bytes as usize).ok_or(EINVAL)?;
-        if len_bytes == 0 || end > pages.len_bytes() || !D::HAS_TUPLES {
+        if len_bytes == 0 || end > pages.len_bytes() {
             return Err(EINVAL);
         }
         // SAFETY: The page structures of contiguous memory are contiguous; the offset is inside.
         let page = unsafe { pages.as_page().add(offset_bytes / PAGE_SIZE) };
         // CAST: Less than a page.
         let offset = (offset_bytes % PAGE_SIZE) as u32;
-        // SAFETY: As above. The reference to the pages is not used any more.
-        let tuples = unsafe { (*frame).data.tuples() }.ok_or(EINVAL)?;
-        // SAFETY: The data is part of the bio's allocation, so it does not move before `finish`,
-        // which detaches it. It keeps the pages, as for `add_own_pages`.
+        // SAFETY: As above.
+        let tuples = unsafe { (*frame).tuples.room() }.ok_or(EINVAL)?;
+        // SAFETY: The frame is part of the bio's allocation, so it does not move before `finish`,
+        // which detaches it. The data keeps the pages, as for `add_own_pages`.
         unsafe { tuples.attach(self.raw.as_mut(), page, offset, len_bytes, first) };
         Ok(())
     }
@@ -327,7 +327,7 @@ impl<D: BioData> Drop for Bio<D> {
 /// not use afterwards.
 #[inline]
 unsafe fn finish<D: BioData>(bio: *mut bindings::bio, result: Result) {
-    if D::HAS_TUPLES {
+    if D::Tuples::IS_THERE {
         // SAFETY: By the function requirements, the caller owns the bio.
         BioTuples::detach(unsafe { &mut *bio });
     }

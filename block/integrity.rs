@@ -98,7 +98,42 @@ impl Integrity {
     }
 }
 
-/// The tuples of one bio, part of the data of it: one physically contiguous piece of memory.
+/// Memory for the description of a bio's tuples: [`BioTuples`], or `()` where bios have none.
+pub trait TupleRoom: Default + Send + private::Sealed + 'static {
+    /// Whether there is any.
+    const IS_THERE: bool;
+
+    /// Returns it.
+    #[doc(hidden)]
+    fn room(&mut self) -> Option<&mut BioTuples>;
+}
+
+mod private {
+    pub trait Sealed {}
+
+    impl Sealed for () {}
+    impl Sealed for super::BioTuples {}
+}
+
+impl TupleRoom for () {
+    const IS_THERE: bool = false;
+
+    #[inline]
+    fn room(&mut self) -> Option<&mut BioTuples> {
+        None
+    }
+}
+
+impl TupleRoom for BioTuples {
+    const IS_THERE: bool = true;
+
+    #[inline]
+    fn room(&mut self) -> Option<&mut BioTuples> {
+        Some(self)
+    }
+}
+
+/// The description of one bio's tuples, beside its data: one physically contiguous piece of memory.
 ///
 /// Without an allocation, unlike `bio_integrity_alloc`.
 #[derive(Default)]

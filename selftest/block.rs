@@ -242,6 +242,8 @@ struct Io {
 }
 
 impl BioData for Io {
+    type Tuples = ();
+
     fn device(&self) -> &BlockDevice {
         &self.target.device
     }

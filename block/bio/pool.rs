@@ -6,7 +6,10 @@ use super::BioData;
 use block_ext_sys as raw;
 use core::{
     marker::PhantomData,
-    mem::offset_of,
+    mem::{
+        self,
+        offset_of, //
+    },
     ptr::{
         self,
         NonNull, //
@@ -23,9 +26,11 @@ use kernel_ext::pages::PageBlock;
 
 /// An allocation of a pool: the data is in front of the bio.
 #[repr(C)]
-pub(super) struct Frame<D> {
+pub(super) struct Frame<D: BioData> {
     pub(super) data: D,
     pub(super) pages: Option<Arc<PageBlock>>,
+    /// Nothing that has to be dropped.
+    pub(super) tuples: D::Tuples,
     bio: bindings::bio,
 }
 
@@ -33,6 +38,7 @@ impl<D: BioData> Frame<D> {
     const BIO_OFFSET: usize = {
         // The slab cache of a pool is aligned to 8 bytes (`ARCH_KMALLOC_MINALIGN`).
         assert!(align_of::<Self>() <= 8);
+        assert!(!mem::needs_drop::<D::Tuples>());
         offset_of!(Self, bio)
     };
 
@@ -51,10 +57,11 @@ impl<D: BioData> Frame<D> {
     #[inline]
     pub(super) unsafe fn init(bio: *mut bindings::bio, data: D) {
         let this = Self::of(bio);
-        // SAFETY: The pool reserves room for both in front of the bio.
+        // SAFETY: The pool reserves room for all of it in front of the bio.
         unsafe {
             ptr::write(&raw mut (*this).data, data);
             ptr::write(&raw mut (*this).pages, None);
+            ptr::write(&raw mut (*this).tuples, D::Tuples::default());
         }
     }
 

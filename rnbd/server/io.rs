@@ -131,6 +131,8 @@ pub(crate) struct Io {
 }
 
 impl BioData for Io {
+    type Tuples = ();
+
     #[inline]
     fn device(&self) -> &BlockDevice {
         &self.target.device

@@ -250,7 +250,6 @@ pub(crate) struct ProtectedIo {
     operation: Operation,
     target: Arc<Target>,
     protection: Arc<Protection>,
-    tuples: BioTuples,
     first: u64,
     size: u32,
     /// A flush may come in the direction of a read, too.
@@ -273,7 +272,7 @@ impl ProtectedIo {
 }
 
 impl BioData for ProtectedIo {
-    const HAS_TUPLES: bool = true;
+    type Tuples = BioTuples;
 
     fn device(&self) -> &BlockDevice {
         self.target.device()
@@ -281,10 +280,6 @@ impl BioData for ProtectedIo {
 
     fn pool(&self) -> &BioPool<Self> {
         &self.protection.bios
-    }
-
-    fn tuples(&mut self) -> Option<&mut BioTuples> {
-        Some(&mut self.tuples)
     }
 
     fn end(self, result: Result) {
@@ -323,7 +318,6 @@ pub(super) fn submit(
         operation,
         target,
         protection,
-        tuples: BioTuples::default(),
         first,
         size,
         reads: op == Op::Read,

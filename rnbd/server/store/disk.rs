@@ -104,6 +104,8 @@ pub(super) struct SyncIo {
 }
 
 impl BioData for SyncIo {
+    type Tuples = ();
+
     fn device(&self) -> &BlockDevice {
         &self.device
     }

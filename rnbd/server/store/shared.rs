@@ -447,6 +447,8 @@ impl StoreIo {
 }
 
 impl BioData for StoreIo {
+    type Tuples = ();
+
     fn device(&self) -> &BlockDevice {
         &self.core.device
     }

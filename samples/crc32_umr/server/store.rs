@@ -72,6 +72,8 @@ struct End {
 }
 
 impl BioData for Io {
+    type Tuples = ();
+
     fn device(&self) -> &BlockDevice {
         &self.device
     }
