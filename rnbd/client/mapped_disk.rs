@@ -9,9 +9,12 @@ use block_ext::disk::{
     Uevent, //
 };
 use kernel::prelude::*;
-use kernel_ext::sysfs::{
-    Directory,
-    Link, //
+use kernel_ext::{
+    memory,
+    sysfs::{
+        Directory,
+        Link, //
+    }, //
 };
 
 use super::{
@@ -85,10 +88,11 @@ impl MappedDisk {
         self.quiesced = None;
     }
 
-    /// Sends an event, if user space sees the disk.
+    /// Sends an event, if user space sees the disk. Its memory waits for no IO: IO of this disk waits
+    /// for the device's lock, which the caller holds, when a path is lost.
     pub(super) fn uevent(&self, event: Uevent) {
         if let Some(live) = &self.live {
-            live.uevent(event);
+            memory::without_io(|| live.uevent(event));
         }
     }
 
