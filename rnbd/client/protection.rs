@@ -175,7 +175,14 @@ pub(super) fn send(
     if queue::must_wait(device, &request) {
         return device.wait_for_chunk(request);
     }
-    rw.fua |= force_fua && rw.op == Op::Write;
+    if force_fua {
+        let Some(forced) = rw.forced() else {
+            // The block layer writes zeroes instead.
+            Protected(request).finish(Err(errno::EOPNOTSUPP), &[]);
+            return Ok(());
+        };
+        rw = forced;
+    }
     let Ok(note) = device.cache().send(&rw) else {
         return device.fail_flush(request);
     };

@@ -125,7 +125,12 @@ impl Operations for Queue {
         let remote_id = match device.io_state() {
             IoState::Open(remote_id) => remote_id,
             IoState::OpenForceFua(remote_id) => {
-                rw.fua |= rw.op == Op::Write;
+                let Some(forced) = rw.forced() else {
+                    // The block layer writes zeroes instead.
+                    request.end(Err(errno::EOPNOTSUPP));
+                    return Ok(());
+                };
+                rw = forced;
                 remote_id
             }
             IoState::OpenProtected { id, force_fua } => {

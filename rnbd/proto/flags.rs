@@ -87,6 +87,19 @@ impl Rw {
         }
     }
 
+    /// Returns the operation as it is sent while the block layer sends no flushes for a cache that
+    /// the server's device has now: a write is on stable storage before the answer. `None` for
+    /// those that change data and cannot have that flag.
+    #[inline]
+    pub const fn forced(self) -> Option<Self> {
+        match self.op {
+            Op::Write => Some(Self { fua: true, ..self }),
+            Op::WriteZeroes | Op::SecureErase => None,
+            // What a discarded block has is not defined, before and after it is on stable storage.
+            Op::Read | Op::Flush | Op::Discard => Some(self),
+        }
+    }
+
     /// Returns whether the operation `op` can have the flags about stable storage in `raw`. The
     /// block layer warns about the others.
     #[inline(always)]

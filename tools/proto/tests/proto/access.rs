@@ -98,3 +98,19 @@ fn d9_an_unknown_operation_is_refused() {
         }
     }
 }
+
+#[test]
+fn what_is_not_on_stable_storage_by_itself_is_forced_there_or_not_sent() {
+    for op in OPS {
+        let rw = Rw {
+            sync: true,
+            ..Rw::new(op)
+        };
+        let wanted = match op {
+            Op::Write => Some(Rw { fua: true, ..rw }),
+            Op::WriteZeroes | Op::SecureErase => None,
+            Op::Read | Op::Flush | Op::Discard => Some(rw),
+        };
+        assert_eq!(rw.forced(), wanted, "{op:?}");
+    }
+}
