@@ -82,6 +82,14 @@ module_param_ranged!(
 );
 
 module_param_ranged!(
+    REGION_MS: 0,
+    10000,
+    "region_ms",
+    0,
+    "Milliseconds that it takes to allocate a region (0 to 10000; default: 0)"
+);
+
+module_param_ranged!(
     MAPS_MEMORY: 0,
     1,
     "maps_memory",

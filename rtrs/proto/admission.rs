@@ -104,6 +104,23 @@ pub fn admit(
     Ok(Admission::Begin)
 }
 
+/// How often a connect request is decided anew because its session was created or has ended while
+/// its path was prepared. Each time another request of the same client was faster.
+pub const ROUNDS: usize = 4;
+
+/// Returns whether a path that was prepared without the locks may be added now, for a session that
+/// the server knew before (`was_known`) or is about to add. `found` says whether the server knows a
+/// session with the client's identifier now, and whether that is the same one.
+///
+/// If two requests create one session at a time, the second one frees its own and uses that of the
+/// first. If the session has ended, a path that was added to it could not be found.
+pub const fn is_unchanged(was_known: bool, found: Option<bool>) -> bool {
+    match found {
+        Some(is_same) => was_known && is_same,
+        None => !was_known,
+    }
+}
+
 /// The maximum time that a session waits for its name, in milliseconds: enough for the server to
 /// detect a dead client and end its session, with the default heartbeat interval.
 pub const NAME_WAIT_MS: u32 = 10_000;

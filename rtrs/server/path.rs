@@ -19,7 +19,8 @@ use kernel::{
     prelude::*,
     sync::{
         Arc,
-        Mutex, //
+        Mutex,
+        UniqueArc, //
     },
     time::{
         Instant,
@@ -173,36 +174,40 @@ impl_has_delayed_work! {
 }
 
 impl Path {
-    /// Creates the path of a connect request: maps and registers the session's chunks. Sleeps.
-    pub(crate) fn new(
-        session: &Arc<Session>,
-        connect: &Connect,
+    /// Maps and registers the session's chunks for the path of a connect request, and returns what
+    /// makes the path of them, which allocates nothing. Sleeps.
+    pub(crate) fn prepare<'a>(
+        session: &'a Arc<Session>,
+        connect: &'a Connect,
         request: &ConnectRequest<'_>,
         name: PathName,
         charge: Charge,
-    ) -> Result<Arc<Self>, Refusal> {
+    ) -> Result<impl FnOnce() -> Result<Arc<Self>, Refusal> + 'a, Refusal> {
         let pd = Pd::new(request.device()).map_err(|_| Refusal::NoMemory)?;
         let mappings = chunks::map(session, &pd).map_err(|_| Refusal::NoMemory)?;
         let division = chunks::divide(session, &pd, &mappings).map_err(Refusal::Device)?;
         let chunks = (&*mappings, division);
-        Self::on(pd, chunks, session, connect, name, charge).map_err(|_| Refusal::NoMemory)
+        let begin = Self::on(pd, chunks, session, connect, name, charge);
+        let begin = begin.map_err(|_| Refusal::NoMemory)?;
+        Ok(move || begin().map_err(|_| Refusal::NoMemory))
     }
 
-    /// The rest of [`Self::new`], with the chunks mapped for the domain, and their division.
-    fn on(
+    /// The rest of [`Self::prepare`], with the chunks mapped for the domain, and their division.
+    fn on<'a>(
         pd: Arc<Pd>,
         chunks: (&[Arc<PageMapping>], Division),
-        session: &Arc<Session>,
-        connect: &Connect,
+        session: &'a Arc<Session>,
+        connect: &'a Connect,
         name: PathName,
         charge: Charge,
-    ) -> Result<Arc<Self>> {
+    ) -> Result<impl FnOnce() -> Result<Arc<Self>> + 'a> {
         let connections = Connections::new(connect.cid_num)?;
         let chunks = Chunks::new(session, &pd, chunks, &connections)?;
         let info = InfoExchange::new(&pd)?;
         let stats = Stats::new()?;
-        let path = Arc::pin_init(
-            pin_init!(Self {
+        let memory = UniqueArc::<Self>::new_uninit(GFP_KERNEL)?;
+        let begin = move || {
+            let path = memory.pin_init_with(pin_init!(Self {
                 session: session.clone(),
                 uuid: connect.sess_uuid,
                 recon_cnt: connect.recon_cnt,
@@ -232,11 +237,12 @@ impl Path {
                 resume <- new_work!("Path::resume"),
                 begun: Instant::now(),
                 charge,
-            }),
-            GFP_KERNEL,
-        )?;
-        path.tick_in(heartbeat::FIRST_TICK_MS);
-        Ok(path)
+            }))?;
+            let path = Arc::from(path);
+            path.tick_in(heartbeat::FIRST_TICK_MS);
+            Ok(path)
+        };
+        Ok(begin)
     }
 
     /// Adds a connection; accepts or rejects the request.

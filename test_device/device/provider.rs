@@ -11,7 +11,11 @@ use super::{
 use crate::proto::counts::Counter;
 use kernel::{
     prelude::*,
-    sync::Arc, //
+    sync::Arc,
+    time::{
+        delay::fsleep,
+        Delta, //
+    }, //
 };
 use verbs_provider::{
     Completion,
@@ -129,6 +133,7 @@ unsafe impl Provider for TestDevice {
         if pages == 0 || pages > self.limits.fast_reg_pages {
             return Err(EINVAL);
         }
+        fsleep(Delta::from_millis(crate::REGION_MS.get().into()));
         Mr::new(&self.network, domain, pages)
     }
 

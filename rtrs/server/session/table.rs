@@ -72,6 +72,31 @@ struct Sessions {
     closed: bool,
 }
 
+impl Sessions {
+    /// Returns the session with the client's identifier.
+    fn of(&self, uuid: &[u8; 16]) -> Option<&Arc<Session>> {
+        self.list.iter().find(|session| session.is(uuid))
+    }
+}
+
+/// Returns the path of a session that a connect request belongs to; `None` if it begins a new one.
+fn joins(
+    paths: &[Arc<Path>],
+    connect: &Connect,
+    name: &PathName,
+) -> Result<Option<Arc<Path>>, Refusal> {
+    let known = paths
+        .iter()
+        .map(|path| path.known(&connect.sess_uuid, name));
+    match admission::admit(connect, known)? {
+        Admission::Join(index) => {
+            let path = paths.get(index).cloned();
+            path.map(Some).ok_or(Refusal::PathState)
+        }
+        Admission::Begin => Ok(None),
+    }
+}
+
 impl Registry {
     /// Creates an empty table.
     pub(crate) fn new(shared: Arc<ModuleState>, service: Arc<dyn Service>) -> Result<Arc<Self>> {
@@ -90,6 +115,9 @@ impl Registry {
     }
 
     /// Finds the path of a connect request, or creates it, and its session if necessary.
+    ///
+    /// What takes long, allocating and registering, is done without the locks, so that no other
+    /// client waits for it; what was decided before is decided again with them. Sleeps.
     pub(crate) fn path_for(
         self: &Arc<Self>,
         connect: &Connect,
@@ -98,41 +126,6 @@ impl Registry {
         device::capabilities(request.device())
             .check()
             .map_err(Refusal::Device)?;
-        let mut sessions = self.sessions.lock();
-        if sessions.closed {
-            return Err(Refusal::UnknownSession);
-        }
-        let known = sessions.list.iter().find(|s| s.is(&connect.paths_uuid));
-        if let Some(session) = known {
-            let session = session.clone();
-            return self.path_of(&session, connect, request);
-        }
-        if !connect.first_conn {
-            return Err(Refusal::UnknownSession);
-        }
-        connect.check_new_path()?;
-        let charge = self.charge(budget::session_bytes(&self.shared.geometry))?;
-        let session =
-            Session::new(self, connect.paths_uuid, charge).map_err(|_| Refusal::NoMemory)?;
-        sessions
-            .list
-            .reserve(1, GFP_KERNEL)
-            .map_err(|_| Refusal::NoMemory)?;
-        let path = self.path_of(&session, connect, request)?;
-        sessions
-            .list
-            .push_within_capacity(session)
-            .map_err(|_| Refusal::NoMemory)?;
-        Ok(path)
-    }
-
-    /// The same for a known session.
-    fn path_of(
-        &self,
-        session: &Arc<Session>,
-        connect: &Connect,
-        request: &ConnectRequest<'_>,
-    ) -> Result<Arc<Path>, Refusal> {
         let name = match (request.peer_address(), request.local_address()) {
             (Some(peer), Some(local)) => PathName {
                 src: address::from_cm(&peer.address),
@@ -140,11 +133,57 @@ impl Registry {
             },
             _ => return Err(Refusal::PathState),
         };
-        let mut paths = session.paths.lock();
-        let known = paths.iter().map(|p| p.known(&connect.sess_uuid, &name));
-        if let Admission::Join(index) = admission::admit(connect, known)? {
-            return paths.get(index).cloned().ok_or(Refusal::PathState);
+        for _ in 0..admission::ROUNDS {
+            if let Some(path) = self.find_or_begin(connect, request, &name)? {
+                return Ok(path);
+            }
         }
+        Err(Refusal::PathState)
+    }
+
+    /// A round of [`Self::path_for`]; `None` if the session was created, or has ended, meanwhile.
+    fn find_or_begin(
+        self: &Arc<Self>,
+        connect: &Connect,
+        request: &ConnectRequest<'_>,
+        name: &PathName,
+    ) -> Result<Option<Arc<Path>>, Refusal> {
+        let known = self.find(connect)?;
+        let is_known = known.is_some();
+        let session = match known {
+            Some(session) => session,
+            None => {
+                connect.check_new_path()?;
+                let charge = self.charge(budget::session_bytes(&self.shared.geometry))?;
+                Session::new(self, connect.paths_uuid, charge).map_err(|_| Refusal::NoMemory)?
+            }
+        };
+        let joined = joins(&session.paths.lock(), connect, name)?;
+        if joined.is_some() {
+            return Ok(joined);
+        }
+        let cost = self.charge_path(&session, connect, request)?;
+        let begin = Path::prepare(&session, connect, request, *name, cost)?;
+        self.insert(&session, is_known, connect, name, begin)
+    }
+
+    /// Finds the session of a connect request; `None` if the request creates it.
+    fn find(&self, connect: &Connect) -> Result<Option<Arc<Session>>, Refusal> {
+        let sessions = self.sessions.lock();
+        let known = sessions.of(&connect.paths_uuid).cloned();
+        if sessions.closed || (known.is_none() && !connect.first_conn) {
+            return Err(Refusal::UnknownSession);
+        }
+        Ok(known)
+    }
+
+    /// Charges a path that is to be created, but for its connections.
+    fn charge_path(
+        &self,
+        session: &Session,
+        connect: &Connect,
+        request: &ConnectRequest<'_>,
+    ) -> Result<Charge, Refusal> {
         let connection = connections::cost_bytes(session, request.device())
             .map_err(|e| Refusal::Device(e.into()))?;
         // There must be room for all connections now, and each is charged when it is made: who
@@ -153,11 +192,43 @@ impl Registry {
         let cost = budget::path_bytes(session.geometry())
             .saturating_add(Connections::bytes(connect.cid_num));
         drop(self.charge(cost.saturating_add(connections))?);
-        let charge = self.charge(cost)?;
+        self.charge(cost)
+    }
+
+    /// Adds the path that `begin` makes, and its session unless it `is_known`. Returns `None`, and
+    /// the caller frees what it has prepared, if the table has another session of the client by
+    /// now, or this one no more; another path if that was created meanwhile by the same request.
+    fn insert(
+        &self,
+        session: &Arc<Session>,
+        is_known: bool,
+        connect: &Connect,
+        name: &PathName,
+        begin: impl FnOnce() -> Result<Arc<Path>, Refusal>,
+    ) -> Result<Option<Arc<Path>>, Refusal> {
+        let mut sessions = self.sessions.lock();
+        if sessions.closed {
+            return Err(Refusal::UnknownSession);
+        }
+        let found = sessions.of(&connect.paths_uuid);
+        let found = found.map(|found| Arc::ptr_eq(found, session));
+        if !admission::is_unchanged(is_known, found) {
+            return Ok(None);
+        }
+        // Room for both, before anything is changed.
+        sessions
+            .list
+            .reserve(1, GFP_KERNEL)
+            .map_err(|_| Refusal::NoMemory)?;
+        let mut paths = session.paths.lock();
+        let joined = joins(&paths, connect, name)?;
+        if joined.is_some() {
+            return Ok(joined);
+        }
         paths
             .reserve(1, GFP_KERNEL)
             .map_err(|_| Refusal::NoMemory)?;
-        let path = Path::new(session, connect, request, name, charge)?;
+        let path = begin()?;
         // The paths that it replaces are closed before it is in the list.
         for rival in paths.iter().filter(|rival| rival.precedes(&path)) {
             rival.fail(PathError::Replaced);
@@ -165,7 +236,13 @@ impl Registry {
         paths
             .push_within_capacity(path.clone())
             .map_err(|_| Refusal::NoMemory)?;
-        Ok(path)
+        if !is_known {
+            sessions
+                .list
+                .push_within_capacity(session.clone())
+                .map_err(|_| Refusal::NoMemory)?;
+        }
+        Ok(Some(path))
     }
 
     fn charge(&self, bytes: u64) -> Result<Charge, Refusal> {

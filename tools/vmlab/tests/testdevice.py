@@ -2,6 +2,7 @@
 """The test device: an RDMA device in memory, under the same modules and the same checks."""
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 from vmlab import paths, rnbd
@@ -115,6 +116,36 @@ def _refused(parameters: str, rtrs: str, line: str) -> Callable[[Lab], None]:
 
 for _name, _refusal in REFUSALS.items():
     globals()[f"test_a_device_with_{_name}_is_refused"] = _refused(*_refusal)
+
+
+# Of a region, of which a path has one for each of its 16 chunks: eight seconds, if it does not end before.
+SLOW_MS = 500
+
+
+@needs(machines=1, own_modules=True)
+def test_a_path_whose_memory_comes_slowly_keeps_no_other_one_waiting(vm: Lab) -> None:
+    """A server sets up a path of which each region takes long; a path of another session comes to its end meanwhile.
+    (Connect requests wait for each other in the kernel's connection manager.)"""
+    plug_in(vm)
+    rnbd.start(vm, rtrs="sess_queue_depth=16 always_invalidate=Y", count=2)
+    rnbd.map_disk(vm, "ram1")
+    slow = f"/sys/module/{MODULE}/parameters/region_ms"
+    eq(vm.server.write(slow, str(SLOW_MS)), "", "regions are slow")
+    before = vm.server.read(f"{CONTROL}/counts")
+    job = vm.client.start_job(f"echo '{rnbd.request(vm, 'ram0', 'slow')}' > {rnbd.CONTROL}/map_device", 60)
+    vm.defer(vm.server.write, slow, "0")
+    until(lambda: vm.server.read(f"{CONTROL}/counts") != before, 5, "the slow client connects")
+    time.sleep(0.5)
+    vm.server.run("echo 1 > /sys/class/rtrs-server/s1/paths/*/disconnect")
+    # What tears it down, as the stacks of the kernel's workers show it.
+    works = "grep -ls 'rtrs_server.*path4work' /proc/[0-9]*/stack | wc -l"
+    until(lambda: not vm.server.names("/sys/class/rtrs-server") and vm.server.run(works).strip() == "0", 4,
+          "the other path has come to its end")
+    ok(job.running, "the slow client was connected before")
+    eq(vm.server.write(slow, "0"), "", "regions are quick again")
+    eq(job.wait(60).code, 0, "the slow client is connected")
+    link = f"{rnbd.CONTROL}/devices/ram0@slow"
+    rnbd.Disk(vm.client, vm.client.real_path(link).rpartition("/")[2], "slow", "ram0").unmap()
 
 
 # The server's chunks, and how many pages the adapter registers at a time: the largest request is limited by either.

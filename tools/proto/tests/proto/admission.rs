@@ -8,11 +8,13 @@ use proto::rtrs::{
     admission::{
         admit,
         claim_name,
+        is_unchanged,
         Admission,
         Holder,
         Known,
         NameClaim,
-        NAME_WAIT_MS, //
+        NAME_WAIT_MS,
+        ROUNDS, //
     },
     handshake::{
         Connect,
@@ -218,4 +220,102 @@ fn nobody_waits_for_a_name_for_ever() {
     assert_eq!(claim_name([].into_iter(), 0), NameClaim::Wait);
     let late = claim_name([].into_iter(), NAME_WAIT_MS);
     assert_eq!(late, NameClaim::Refused(Errno::EBUSY));
+}
+
+/// What a connect request of one new session has come to: it looks for the session, prepares a path
+/// without the locks, and adds it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Request {
+    Looks { round: usize },
+    Prepares { round: usize, known: Option<u8> },
+    HasPath { session: u8 },
+    GivesUp,
+}
+
+/// A server that several connect requests of one session reach at a time. Sessions have numbers.
+#[derive(Clone, Debug)]
+struct Table {
+    session: Option<u8>,
+    created: u8,
+    requests: [Request; 3],
+    /// The session may end so many times.
+    ends: u8,
+}
+
+impl Table {
+    fn step(&mut self, who: usize) -> bool {
+        let next = match self.requests[who] {
+            Request::Looks { round } if round == ROUNDS => Request::GivesUp,
+            Request::Looks { round } => Request::Prepares {
+                round,
+                known: self.session,
+            },
+            Request::Prepares { round, known } => {
+                // Who knows none has created one.
+                let own = known.unwrap_or(100 + self.created);
+                let found = self.session.map(|session| session == own);
+                if is_unchanged(known.is_some(), found) {
+                    self.created += u8::from(known.is_none());
+                    assert!(self.session.is_none_or(|session| session == own));
+                    self.session = Some(own);
+                    Request::HasPath { session: own }
+                } else {
+                    Request::Looks { round: round + 1 }
+                }
+            }
+            Request::HasPath { .. } | Request::GivesUp => return false,
+        };
+        self.requests[who] = next;
+        true
+    }
+
+    /// The last path of the session ends.
+    fn end(&mut self) -> bool {
+        if self.ends == 0 || self.session.is_none() {
+            return false;
+        }
+        self.ends -= 1;
+        let ended = self.session.take();
+        for request in &mut self.requests {
+            if matches!(request, Request::HasPath { session } if Some(*session) == ended) {
+                // It had a path, and is over.
+                *request = Request::HasPath { session: 0 };
+            }
+        }
+        true
+    }
+}
+
+#[test]
+fn requests_that_create_one_session_at_a_time_get_one() {
+    let start = Table {
+        session: None,
+        created: 0,
+        requests: [Request::Looks { round: 0 }; 3],
+        ends: 1,
+    };
+    let (mut tables, mut done) = (vec![start], 0);
+    while let Some(table) = tables.pop() {
+        let before = tables.len();
+        for who in 0..table.requests.len() {
+            let mut next = table.clone();
+            if next.step(who) {
+                tables.push(next);
+            }
+        }
+        if tables.len() == before {
+            done += 1;
+            for request in table.requests {
+                let Request::HasPath { session } = request else {
+                    panic!("{request:?} in {table:?}");
+                };
+                assert!(session == 0 || Some(session) == table.session, "{table:?}");
+            }
+        }
+        let mut next = table.clone();
+        if next.end() {
+            tables.push(next);
+        }
+    }
+    assert!(done > 20, "{done}");
 }
