@@ -79,7 +79,7 @@ pub struct IoRequest {
     /// The device's number in its session.
     pub device_id: u32,
     /// The first sector. Sector and length do not wrap around; the block layer checks the end of
-    /// the device.
+    /// the device, of an operation without data [`Self::check_range`].
     pub sector: u64,
     /// Operation and flags.
     pub rw: Rw,
@@ -113,6 +113,15 @@ pub enum Malformed {
     Size(u32),
     /// Sector and length wrap around.
     Sector(u64),
+    /// An operation without data ends beyond the device.
+    End {
+        /// The first sector.
+        sector: u64,
+        /// The number of bytes.
+        size: u32,
+    },
+    /// An operation without data is longer than the device takes at a time.
+    TooLong(u32),
     /// The bytes of tuples are not those of whole intervals of the data.
     Tuples(u16),
 }
@@ -140,6 +149,12 @@ impl core::fmt::Display for Malformed {
             Malformed::Direction => f.write_str("data moves the wrong way for the operation"),
             Malformed::Size(n) => write!(f, "size of {n} bytes does not fit the operation"),
             Malformed::Sector(s) => write!(f, "sector {s} is past the end of everything"),
+            Malformed::End { sector, size } => {
+                write!(f, "{size} bytes at sector {sector} end beyond the device")
+            }
+            Malformed::TooLong(n) => {
+                write!(f, "{n} bytes are more than the device was said to take")
+            }
             Malformed::Tuples(n) => write!(f, "{n} bytes of tuples do not fit the operation"),
         }
     }
@@ -262,6 +277,28 @@ impl IoRequest {
 }
 
 impl IoRequest {
+    /// Checks the range of an operation without data, whose length no data limit: on a device of
+    /// `capacity_sectors`, that takes `max_sectors` of such an operation at a time, as the client
+    /// was told; 0: it takes none, which the block layer says.
+    pub const fn check_range(
+        &self,
+        capacity_sectors: u64,
+        max_sectors: u32,
+    ) -> Result<(), Malformed> {
+        let sectors = self.size / SECTOR_SIZE;
+        // CAST: widens. `parse` has seen that the sum does not wrap around.
+        if self.sector.saturating_add(sectors as u64) > capacity_sectors {
+            return Err(Malformed::End {
+                sector: self.sector,
+                size: self.size,
+            });
+        }
+        if sectors > max_sectors && max_sectors != 0 {
+            return Err(Malformed::TooLong(self.size));
+        }
+        Ok(())
+    }
+
     /// Parses an IO message for a device with the protection information `geometry`: the data, of
     /// which there are `data_len` bytes, has its tuples at the end. The caller has verified its
     /// [`Seal`].

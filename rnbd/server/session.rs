@@ -58,7 +58,6 @@ use super::{
     Server, //
 };
 use crate::proto::{
-    flags::Op,
     message::{
         IoRequest,
         Malformed,
@@ -375,9 +374,12 @@ impl Session {
     #[inline]
     fn start(&self, request: &IoRequest, operation: Operation) {
         match self.target(request.device_id) {
-            Some(target) if target.allows(request.rw.op) => io::submit(target, request, operation),
+            Some(target) if target.allows(request.rw.op) => match target.check_range(request) {
+                Ok(()) => io::submit(target, request, operation),
+                Err(reason) => self.refuse(reason, operation),
+            },
             Some(target) => {
-                self.start_protected(target, request.device_id, Some(request.rw.op), operation)
+                self.start_protected(target, request.device_id, Some(request), operation)
             }
             None => self.refuse_unknown(request.device_id, operation),
         }
@@ -398,18 +400,23 @@ impl Session {
     }
 
     /// Starts an IO request of a device with protection information or a sidecar; another device
-    /// does not permit it. `op` is that of a request without protection information.
+    /// does not permit it. `plain` is the request if it has no protection information.
     #[cold]
     fn start_protected(
         &self,
         target: Arc<Target>,
         device_id: u32,
-        op: Option<Op>,
+        plain: Option<&IoRequest>,
         operation: Operation,
     ) {
         let Some(protection) = target.protection().cloned() else {
-            return match (target.port(), op) {
-                (Some(port), Some(op)) if target.allows_protected(op) => port.push(operation),
+            return match (target.port(), plain) {
+                (Some(port), Some(plain)) if target.allows_protected(plain.rw.op) => {
+                    match target.check_range(plain) {
+                        Ok(()) => port.push(operation),
+                        Err(reason) => self.refuse(reason, operation),
+                    }
+                }
                 _ => self.refuse_change(device_id, operation),
             };
         };
@@ -427,7 +434,10 @@ impl Session {
             Ok((request, _)) if !target.allows_protected(request.rw.op) => {
                 self.refuse_change(device_id, operation);
             }
-            Ok(sealed) => protection::submit(target, protection, sealed, operation),
+            Ok((request, seal)) => match target.check_range(&request) {
+                Ok(()) => protection::submit(target, protection, (request, seal), operation),
+                Err(reason) => self.refuse(reason, operation),
+            },
             Err(reason) => self.refuse(reason, operation),
         }
     }

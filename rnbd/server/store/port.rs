@@ -23,6 +23,7 @@ use rtrs_server::{
 use super::{
     shared::Core,
     Request,
+    BLOCK_SECTORS,
     BLOCK_SIZE, //
 };
 use crate::{
@@ -155,6 +156,11 @@ impl Port {
     /// Returns the number of data blocks of the device.
     pub(super) fn data_blocks(&self) -> u64 {
         self.core.data_blocks()
+    }
+
+    /// Returns the number of sectors of the data.
+    pub(crate) fn sectors(&self) -> u64 {
+        self.data_blocks().saturating_mul(BLOCK_SECTORS.into())
     }
 
     /// Returns the UUID of the sidecar.

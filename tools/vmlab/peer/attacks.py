@@ -295,6 +295,24 @@ def sector_at_the_top_of_the_range(c: Client, device: int) -> None:
     c.read(2, SECTOR, _io(device, m.OP_READ, sector=(1 << 64) - 1))
 
 
+@attack(errno.EINVAL)
+def discard_past_the_end_of_the_device(c: Client, device: int) -> None:
+    """It begins on the disk: without data its length limits nothing, up to 4 GiB."""
+    c.write(2, b"", _io(device, m.OP_DISCARD, 0xFFFFFE00))
+
+
+@attack(errno.EINVAL)
+def write_zeroes_past_the_end_of_the_device(c: Client, device: int) -> None:
+    """Behind the last sector."""
+    c.write(2, b"", _io(device, m.OP_WRITE_ZEROES, SECTOR, sector=1 << 40))
+
+
+@attack(errno.EINVAL)
+def discard_with_data(c: Client, device: int) -> None:
+    """Its length is that of its data, of which it has none."""
+    c.write(2, bytes(SECTOR), _io(device, m.OP_DISCARD))
+
+
 @attack(errno.ENOTCONN)
 def device_that_was_never_opened(c: Client, device: int) -> None:
     """A device id that was never assigned."""

@@ -50,6 +50,7 @@ mod permit;
 mod pi;
 mod policy;
 mod quarantine;
+mod range;
 mod rdma_address;
 mod rdma_layout;
 mod rdma_retirement;
