@@ -16,7 +16,10 @@
 //!
 //! The passing of time does not show it.
 
-use core::ops::DerefMut;
+use core::ops::{
+    DerefMut,
+    Range, //
+};
 
 use super::{
     outage::FastIoFail,
@@ -48,6 +51,8 @@ pub struct Chunk {
     /// The lost request is in flight in this chunk again; the value is the chunk of its current
     /// tag.
     lent_to: Option<u16>,
+    /// The chunk that is lent to this one: the other direction of `lent_to`.
+    uses: Option<u16>,
     /// A request was in flight here at the last [`look`](Quarantine::look), and no other one has
     /// used the chunk since.
     was_in_flight: bool,
@@ -162,10 +167,33 @@ impl<C: DerefMut<Target = [Chunk]>> Quarantine<C> {
         }
     }
 
-    fn change_all(&mut self, change: impl Fn(&mut Chunk)) {
-        for chunk in (0..=u16::MAX).take(self.chunks.len()) {
+    fn all(&self) -> Range<u16> {
+        // There are at most as many.
+        0..u16::try_from(self.chunks.len()).unwrap_or(u16::MAX)
+    }
+
+    fn change_each(&mut self, chunks: Range<u16>, change: impl Fn(&mut Chunk)) {
+        for chunk in chunks {
             self.change(chunk, &change);
         }
+    }
+
+    /// Lends a chunk to the request whose tag stands for chunk `own`.
+    fn lend(&mut self, chunk: u16, own: u16) {
+        self.change(chunk, |c| c.lent_to = Some(own));
+        if let Some(own) = self.chunks.get_mut(usize::from(own)) {
+            own.uses = Some(chunk);
+        }
+    }
+
+    /// Ends the use of a chunk by a request that was lost in it.
+    fn end_loan(&mut self, chunk: u16) {
+        let lent_to = self.chunks.get(usize::from(chunk)).and_then(|c| c.lent_to);
+        let own = lent_to.and_then(|own| self.chunks.get_mut(usize::from(own)));
+        if let Some(own) = own.filter(|own| own.uses == Some(chunk)) {
+            own.uses = None;
+        }
+        self.change(chunk, |c| c.lent_to = None);
     }
 
     /// Adds a path and returns its number. Returns `None` if no number is free: a number is not
@@ -231,7 +259,7 @@ impl<C: DerefMut<Target = [Chunk]>> Quarantine<C> {
     /// could execute its first copy after it.
     pub fn take(&mut self, own: u16, ticket: Option<Ticket>) -> Option<Place> {
         if let Some(ticket) = ticket.filter(|ticket| self.waits_for(*ticket)) {
-            self.change(ticket.chunk, |c| c.lent_to = Some(own));
+            self.lend(ticket.chunk, own);
             return Some(Place {
                 chunk: ticket.chunk,
                 is_again: true,
@@ -251,22 +279,26 @@ impl<C: DerefMut<Target = [Chunk]>> Quarantine<C> {
     /// Handles a request in this chunk that left the driver without an answer: it was not sent, or
     /// was lost and is not sent again by the driver.
     pub fn given_back(&mut self, chunk: u16) {
-        self.change(chunk, |c| c.lent_to = None);
+        self.end_loan(chunk);
     }
 
     /// Handles the answer to the request in this chunk, on any path: no copy of it is left at the
     /// server.
     pub fn answered(&mut self, chunk: u16) {
-        self.change(chunk, |c| {
-            c.paths = 0;
-            c.lent_to = None;
-        });
+        self.end_loan(chunk);
+        self.change(chunk, |c| c.paths = 0);
     }
 
     /// Handles the connect of a path: the requests of its previous connect have ended at the
     /// server.
     pub fn connected(&mut self, path: u8) {
-        self.change_all(|c| c.paths &= !bit(path));
+        self.connected_in(path, self.all());
+    }
+
+    /// The same for some of the chunks. The caller goes on with the others, [a piece](pieces) at a
+    /// time, and the path loses no request meanwhile.
+    pub fn connected_in(&mut self, path: u8, chunks: Range<u16>) {
+        self.change_each(chunks, |c| c.paths &= !bit(path));
     }
 
     /// Returns the number of losses before the server is asked for the session, at the start of a
@@ -282,7 +314,12 @@ impl<C: DerefMut<Target = [Chunk]>> Quarantine<C> {
     /// Handles that the server does not know the session, so all of its paths have ended there;
     /// `losses` is the number when the server was asked. Later losses belong to a new session.
     pub fn forgotten(&mut self, losses: u64) {
-        self.change_all(|c| {
+        self.forgotten_in(losses, self.all());
+    }
+
+    /// The same for some of the chunks; the caller goes on with the others.
+    pub fn forgotten_in(&mut self, losses: u64, chunks: Range<u16>) {
+        self.change_each(chunks, |c| {
             if c.loss <= losses {
                 c.paths = 0;
             }
@@ -291,11 +328,18 @@ impl<C: DerefMut<Target = [Chunk]>> Quarantine<C> {
 
     /// Returns the chunk of the request whose tag stands for chunk `own`, if it is another one.
     pub fn used_instead_of(&self, own: u16) -> Option<u16> {
-        (0..=u16::MAX)
-            .zip(self.chunks.iter())
-            .find(|(id, c)| c.lent_to == Some(own) && *id != own)
-            .map(|(id, _)| id)
+        let uses = self.chunks.get(usize::from(own))?.uses;
+        uses.filter(|chunk| *chunk != own)
     }
+}
+
+/// Chunks that change at a time: as long an interrupt waits for the lock.
+const PIECE: u16 = 256;
+
+/// Divides the chunks of a session into pieces.
+pub fn pieces(depth: u16) -> impl Iterator<Item = Range<u16>> {
+    let firsts = (0..depth).step_by(usize::from(PIECE));
+    firsts.map(move |first| first..first.saturating_add(PIECE).min(depth))
 }
 
 /// The time that requests wait for held chunks before their session is started again; it grows by

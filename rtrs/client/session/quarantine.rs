@@ -4,6 +4,8 @@
 //!
 //! `proto::quarantine` decides; this file has the lock and what the IO path reads.
 
+use core::ops::Range;
+
 use kernel::{
     prelude::*,
     sync::{
@@ -44,9 +46,11 @@ use crate::client::{
 /// The bit of [`Quarantine::held`] that says that requests are paused.
 const PAUSED: u32 = 1 << 31;
 
+type Chunks = quarantine::Quarantine<KVVec<quarantine::Chunk>>;
+
 /// The state that the lock guards.
 struct State {
-    chunks: quarantine::Quarantine<KVVec<quarantine::Chunk>>,
+    chunks: Chunks,
     shortage: Shortage,
     /// No path connects before this time, by the session's clock.
     away_until_ms: u64,
@@ -152,10 +156,15 @@ impl Quarantine {
         self.held.store(held, Ordering::Relaxed);
     }
 
-    /// Publishes the state of all chunks; at most once for each connect of a path.
-    fn show_all(&self, state: &mut State, depth: u16) {
-        for chunk in 0..depth {
-            self.show(state, chunk);
+    /// Changes all chunks and publishes their state, with the lock of a piece at a time: at most
+    /// once for each connect of a path.
+    fn change_all(&self, depth: u16, change: impl Fn(&mut Chunks, Range<u16>)) {
+        for piece in quarantine::pieces(depth) {
+            let mut state = self.state.lock();
+            change(&mut state.chunks, piece.clone());
+            for chunk in piece {
+                self.show(&mut state, chunk);
+            }
         }
     }
 
@@ -340,10 +349,11 @@ impl Session {
     /// Releases the chunks of a path that has reconnected: the server has drained its last life.
     pub(crate) fn end_quarantine_of(&self, path: &Path) {
         if self.quarantine.is_any_held() {
-            let mut state = self.quarantine.state.lock();
-            state.chunks.connected(path.number.get());
-            self.quarantine.show_all(&mut state, self.queue_depth());
-            drop(state);
+            let number = path.number.get();
+            self.quarantine
+                .change_all(self.queue_depth(), |chunks, piece| {
+                    chunks.connected_in(number, piece);
+                });
             self.admin_ids.notify();
         }
     }
@@ -355,10 +365,10 @@ impl Session {
             "session {}: the server has forgotten it, its chunks can be used\n",
             self.name()
         );
-        let mut state = self.quarantine.state.lock();
-        state.chunks.forgotten(losses);
-        self.quarantine.show_all(&mut state, self.queue_depth());
-        drop(state);
+        self.quarantine
+            .change_all(self.queue_depth(), |chunks, piece| {
+                chunks.forgotten_in(losses, piece);
+            });
         self.admin_ids.notify();
     }
 

@@ -3,14 +3,21 @@
 //! Chunks of lost requests: an exhaustive walk through a small world, with a server that does what
 //! servers may do.
 
-use std::collections::{
-    BTreeSet,
-    VecDeque, //
+use std::{
+    collections::{
+        BTreeSet,
+        VecDeque, //
+    },
+    time::{
+        Duration,
+        Instant, //
+    },
 };
 
 use proptest::prelude::*;
 use proto::rtrs::{
     quarantine::{
+        pieces,
         Chunk,
         Place,
         Quarantine,
@@ -409,5 +416,50 @@ proptest! {
             assert!(world.step(Deed::Reconnect { path }));
         }
         prop_assert_eq!(world.q.held(), 0);
+    }
+}
+
+#[test]
+fn who_uses_a_chunk_is_known_without_a_search() {
+    const DEPTH: u16 = 65_535;
+    let mut q = quarantine(DEPTH.into());
+    let neighbour = |chunk: u16| (chunk + 1) % DEPTH;
+    for chunk in 0..DEPTH {
+        let ticket = q.lost(chunk, 0);
+        assert_eq!(q.take(neighbour(chunk), Some(ticket)), again(chunk));
+    }
+    // A search through all of them for each would take half a minute, in the driver with interrupts
+    // off.
+    let begun = Instant::now();
+    for chunk in 0..DEPTH {
+        assert_eq!(q.used_instead_of(neighbour(chunk)), Some(chunk));
+    }
+    assert!(begun.elapsed() < Duration::from_secs(2));
+    q.given_back(7);
+    assert_eq!(
+        (q.used_instead_of(8), q.used_instead_of(9)),
+        (None, Some(8))
+    );
+}
+
+#[test]
+fn chunks_are_free_piece_by_piece_as_all_at_once() {
+    for depth in [1, 2, 255, 256, 257, 512, 1000, 65_535] {
+        let mut all = quarantine(depth.into());
+        for chunk in 0..depth {
+            all.lost(chunk, u8::try_from(chunk % 3).unwrap());
+        }
+        let losses = u64::from(depth / 2);
+        let (mut connected, mut forgotten) = (all.clone(), all.clone());
+        for piece in pieces(depth) {
+            assert!(piece.len() <= 256, "as long an interrupt waits");
+            connected.connected_in(1, piece.clone());
+            forgotten.forgotten_in(losses, piece);
+        }
+        let mut at_once = all.clone();
+        at_once.connected(1);
+        assert_eq!(format!("{connected:?}"), format!("{at_once:?}"));
+        all.forgotten(losses);
+        assert_eq!(format!("{forgotten:?}"), format!("{all:?}"));
     }
 }
