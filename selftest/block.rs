@@ -36,7 +36,11 @@ use block_ext::{
 use kernel::{
     page::PAGE_SIZE,
     prelude::*,
-    sync::Arc, //
+    sync::Arc,
+    time::{
+        delay::fsleep,
+        Delta, //
+    }, //
 };
 use kernel_ext::{
     errno::EOPNOTSUPP,
@@ -103,6 +107,9 @@ pub(super) fn limits() -> Result {
 struct Memory {
     pages: PageBlock,
     flushes: AtomicU64,
+    /// Milliseconds after which a request is started again; 0: it is served.
+    later_ms: AtomicU32,
+    put_off: AtomicU32,
 }
 
 impl Memory {
@@ -150,6 +157,12 @@ impl Operations for Memory {
         // Each request is rejected the first time that its tag is used.
         if !core::mem::replace(rq.pdu_mut(), true) {
             return Err(Rejected(rq));
+        }
+        let later_ms = memory.later_ms.load(Relaxed);
+        if later_ms != 0 {
+            memory.put_off.fetch_add(1, Relaxed);
+            rq.requeue_later(later_ms);
+            return Ok(());
         }
         let result = memory.serve(&mut rq);
         rq.complete(result);
@@ -281,6 +294,7 @@ pub(super) fn disk() -> Result {
     drop(second);
     read_only()?;
     quiesced(&target, &disk)?;
+    requeued(&target, disk.queue())?;
     let kept = (*disk).clone();
     let quiesced = kept.quiesce();
     // Does not wait for the guard.
@@ -349,6 +363,24 @@ fn quiesced(target: &Arc<Target>, disk: &Disk<Memory>) -> Result {
     check(read.wait().is_ok(), "then it is served")
 }
 
+/// Checks that a request is started again when it is due, although others are requeued until then.
+fn requeued(target: &Arc<Target>, memory: &Memory) -> Result {
+    let pages = Arc::new(PageBlock::new(0)?, GFP_KERNEL)?;
+    memory.later_ms.store(200, Relaxed);
+    let mut reads = KVec::new();
+    for _ in 0..6 {
+        let read = target.submit(Op::Read, 0, |bio| bio.add_pages(pages.clone(), 0, 512))?;
+        reads.push(read, GFP_KERNEL)?;
+        fsleep(Delta::from_millis(80));
+    }
+    memory.later_ms.store(0, Relaxed);
+    for read in &reads {
+        read.done.wait_timeout_ms(10_000)?;
+    }
+    let is_kept = memory.put_off.load(Relaxed) > 6;
+    check(is_kept, "later requests put none off")
+}
+
 fn new_disk(token: Token) -> Result<Disk<Memory, New>> {
     let limits = Limits {
         discard: DiscardLimits {
@@ -372,6 +404,8 @@ fn new_disk(token: Token) -> Result<Disk<Memory, New>> {
         Memory {
             pages: PageBlock::new(PageBlock::order_for(SECTORS * SECTOR))?,
             flushes: AtomicU64::new(0),
+            later_ms: AtomicU32::new(0),
+            put_off: AtomicU32::new(0),
         },
         GFP_KERNEL,
     )?;

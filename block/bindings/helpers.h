@@ -6,8 +6,10 @@
 
 struct block_device;
 struct page;
+struct request_queue;
 
 bool block_ext_helper_bdev_write_cache(struct block_device *bdev);
 void *block_ext_helper_page_address(struct page *page);
+void block_ext_helper_kick_requeue_list_by(struct request_queue *q, unsigned long msecs);
 
 #endif

@@ -405,7 +405,8 @@ impl<T: Operations> Request<T> {
     }
 
     /// Requeues the request. The block layer starts it again, possibly on another hardware queue,
-    /// after `delay_ms`, or when the disk is [unquiesced](crate::disk::Quiesced).
+    /// after `delay_ms`, or sooner with another request that is requeued, or when the disk is
+    /// [unquiesced](crate::disk::Quiesced).
     pub fn requeue_later(self, delay_ms: u32) {
         let Some(raw) = self.into_raw() else { return };
         // SAFETY: By the type invariants, the request belongs to a queue, which its disk keeps.
@@ -419,7 +420,7 @@ impl<T: Operations> Request<T> {
         unsafe { bindings::blk_mq_requeue_request(raw, false) };
         // CAST: `c_ulong` has 64 bits here.
         // SAFETY: The guard keeps the queue, see above.
-        unsafe { bindings::blk_mq_delay_kick_requeue_list(queue, delay_ms as c_ulong) };
+        unsafe { block_ext_sys::block_ext_helper_kick_requeue_list_by(queue, delay_ms as c_ulong) };
     }
 }
 
