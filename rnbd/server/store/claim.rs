@@ -317,6 +317,11 @@ impl Keeper {
         means.pass(&self.lease);
         means.claim.renew();
         let step = means.advance(&self.lease, &self.label);
+        let is_lost = matches!(step, Ok(Step::Lost | Step::Busy));
+        if is_lost {
+            // The last step of a growth, which waits for this, is not taken any more.
+            self.lease.lose();
+        }
         drop(growing);
         let rest_ms = means.claim.rest_ms().max(SOON_MS);
         // Its own was found last, and written late: another one's may have been there.
@@ -327,13 +332,12 @@ impl Keeper {
         drop(means);
         let label: &CStr = &self.label;
         match step {
-            Ok(Step::Lost | Step::Busy) => {
+            _ if is_lost => {
                 pr_err!(
                     "{label}: fenced: {} has taken the device: no more reads and writes until it \
                      is closed here and opened again\n",
                     Shown(found)
                 );
-                self.lease.lose();
             }
             Ok(_) => self.lease.answered(true),
             Err(error) => {

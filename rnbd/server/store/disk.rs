@@ -32,7 +32,10 @@ use kernel_ext::{
 use zerocopy::FromBytes;
 
 use super::{
-    lease::Lease,
+    lease::{
+        Lease,
+        Use, //
+    },
     pages::zeroed,
     Crc,
     BLOCK_SECTORS,
@@ -189,16 +192,25 @@ impl Disk {
 
     /// Does an IO of `len_bytes` from a sector on.
     fn io_at(&self, op: Op, flags: Flags, sector: u64, len_bytes: u32) -> Result {
-        if let Some(lease) = &self.lease {
-            lease.wait()?;
-        }
-        self.waiter.done.reinit();
-        let io = SyncIo {
-            device: self.device.clone(),
-            bios: self.bios.clone(),
-            waiter: self.waiter.clone(),
+        let mut bio = loop {
+            if let Some(lease) = &self.lease {
+                lease.wait()?;
+            }
+            self.waiter.done.reinit();
+            let io = SyncIo {
+                device: self.device.clone(),
+                bios: self.bios.clone(),
+                waiter: self.waiter.clone(),
+            };
+            let bio = Bio::new(io, op, flags, sector);
+            // Its memory may have taken longer than the lease: others wait for it as well.
+            let lease = self.lease.as_ref();
+            if lease.is_none_or(|lease| lease.state() == Use::Permitted) {
+                break bio;
+            }
+            drop(bio);
+            self.waiter.done.wait();
         };
-        let mut bio = Bio::new(io, op, flags, sector);
         let filled = match op {
             Op::Flush => bio.set_len_bytes(0),
             _ => bio.add_pages(self.page.clone(), 0, len_bytes),

@@ -116,11 +116,6 @@ impl Lease {
         }
     }
 
-    /// Returns whether IO that would be begun now is an error instead.
-    pub(super) fn refuses(&self) -> bool {
-        self.trouble.load(Acquire) != NONE && matches!(self.state(), Use::Failing | Use::Lost)
-    }
-
     /// Waits until the device may be used. Sleeps.
     ///
     /// # Errors
@@ -132,8 +127,13 @@ impl Lease {
                 Use::Permitted => return Ok(()),
                 Use::Lost => return Err(EBUSY),
                 Use::Failing => return Err(EIO),
-                Use::NotNow => fsleep(Delta::from_millis(WAIT_MS)),
+                Use::NotNow => Self::pause(),
             }
         }
+    }
+
+    /// Waits before the next look at it. Sleeps.
+    pub(super) fn pause() {
+        fsleep(Delta::from_millis(WAIT_MS));
     }
 }

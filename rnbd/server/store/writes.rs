@@ -18,6 +18,10 @@ use super::{
         Engine,
         Event, //
     },
+    lease::{
+        Lease,
+        Use, //
+    },
     sector::Sector,
     shared::{
         Core,
@@ -40,6 +44,25 @@ pub(super) const fn durable(fua: bool) -> Flags {
 }
 
 impl Engine {
+    /// Returns whether an IO may be begun whose bio is there; one that may not is an error. The
+    /// memory of the bio may have taken longer than the lease, and another server may have the
+    /// device. Sleeps.
+    pub(super) fn may_begin(core: &Core, event: Event) -> bool {
+        // The keeper of the mark waits for the end of that one.
+        let is_last = |event| matches!(event, Event::Grown) && core.growing().lock().is_ending();
+        loop {
+            match core.lease().state() {
+                Use::Permitted => return true,
+                Use::Failing | Use::Lost => return false,
+                Use::NotNow if is_last(event) => return false,
+                Use::NotNow => {
+                    core.lease().tell_wait(core.device());
+                    Lease::pause();
+                }
+            }
+        }
+    }
+
     pub(super) fn write_record(&mut self, core: &Arc<Core>, head: Head, fua: bool) {
         let record = self.store.fill(head, &self.pages, &mut self.record, &Crc);
         let copied = self.record_image.copy_in(0, record);
@@ -77,7 +100,7 @@ impl Engine {
         let io = StoreIo::new(core.clone(), event);
         let mut bio = Bio::new(io, Op::Flush, Flags::NONE, 0);
         // It has no data.
-        if bio.set_len_bytes(0).is_ok() && !core.lease().refuses() {
+        if bio.set_len_bytes(0).is_ok() && Self::may_begin(core, event) {
             bio.submit();
         }
     }
@@ -115,8 +138,7 @@ impl Engine {
         // A priority that does not exist is ignored.
         let _ = bio.set_ioprio(prio);
         let added = match (sector, range) {
-            // Another server may have the device.
-            _ if core.lease().refuses() => Err(EIO),
+            _ if !Self::may_begin(core, event) => Err(EIO),
             (Some(_), Some((pages, offset, len))) => bio.add_pages(pages, offset, len),
             _ => Err(EIO),
         };
