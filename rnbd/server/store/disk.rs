@@ -290,9 +290,10 @@ impl Disk {
         Ok(parsed != Err(Refusal::NotFormatted))
     }
 
-    /// Returns whether the device can write no single sector of 512 bytes.
+    /// Returns whether the mark of use is written with the superblock: the device can write no
+    /// single sector of 512 bytes, or reads a block for it, and may lose all of that block.
     pub(super) fn writes_whole_blocks(&self) -> bool {
-        self.device.logical_block_bytes() > SECTOR_SIZE
+        !self.unit().fits_sectors()
     }
 
     /// Reads block 0; returns its mark of use.

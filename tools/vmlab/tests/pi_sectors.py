@@ -2,7 +2,7 @@
 """Mode store writes as little as it can: sectors of the journal's records, and of the blocks of tuples."""
 from __future__ import annotations
 
-from vmlab import rnbd, tier, trace
+from vmlab import paths, rnbd, tier, trace
 from vmlab.checks import eq, ok
 from vmlab.lab import Lab
 from vmlab.needs import needs
@@ -74,6 +74,26 @@ def test_of_a_block_of_tuples_the_changed_sectors_are_written(pair: Lab) -> None
                         for group in (0, 1))
         eq(written, wanted, f"bytes of tuples that were written, {options}: {writes}")
         eq(scrub(pair, device)["bad"], 0)
+
+
+@needs(wires=1)
+def test_the_mark_of_use_is_written_as_large_as_a_physical_block(pair: Lab) -> None:
+    """A disk that reads 4096 bytes to write 512 may lose them all: the mark's sector goes with the superblock's."""
+    vm, device = pair.server, "sda"
+    vm.run("modprobe scsi_debug dev_size_mb=16 physblk_exp=3 delay=0 max_luns=1; modprobe sd_mod; "
+           "for i in $(seq 50); do [ -b /dev/sda ] && break; sleep 0.1; done; [ -b /dev/sda ]")
+    pair.defer(rnbd.remove_module, vm, "scsi_debug")
+    eq([vm.read(f"/sys/block/sda/queue/{kind}_block_size") for kind in ("logical", "physical")], ["512", "4096"])
+    rnbd.load_server(pair)
+    rnbd.load_client(pair)
+    format_disk(pair, device)
+    disk = map_with(pair, "require", device)
+    with trace.requests(vm, device) as found:
+        paths.rest(4)
+        disk.unmap()
+    marks = [(write.sector, write.sectors) for write in found if write.kind.startswith("W") and write.sector < 8]
+    ok(len(marks) > 2 and set(marks) == {(0, 8)}, f"writes to the first block: {marks}")
+    eq(scrub(pair, device)["bad"], 0)
 
 
 @needs(wires=1)
