@@ -206,8 +206,15 @@ impl Claim {
         matches!(self.state, State::Watch(_))
     }
 
-    /// The sector was read.
-    pub fn read(&mut self, found: Found) {
+    /// The sector was read. Returns whether what was found counts: while the lease lasts no other
+    /// one takes the device, so what makes no sense is a bad reading, which says as little as one
+    /// that has [failed](Self::failed), and is tried again.
+    #[must_use = "what does not count is an error of the device"]
+    pub fn read(&mut self, found: Found) -> bool {
+        if matches!((self.state, found), (State::Check, Found::Unknown(_))) && self.lease_ms != 0 {
+            self.failed();
+            return false;
+        }
         let is_own = found.is_of(self.opening);
         self.state = match self.state {
             State::Look if found == Found::Free || is_own => self.looked(State::Take),
@@ -222,6 +229,7 @@ impl Claim {
             State::Confirm | State::Check => State::Lost,
             state => state,
         };
+        true
     }
 
     /// The last look is the one that counts from now on.

@@ -114,8 +114,10 @@ impl Means {
         self.pass(lease);
         let (found, holder) = Found::parse(&sector?, &Crc);
         self.found = Other(holder);
-        self.claim.read(found);
-        Ok(())
+        match self.claim.read(found) {
+            true => Ok(()),
+            false => Err(errno::EILSEQ),
+        }
     }
 
     /// Writes the mark; `EUCLEAN` if it would be the first one and there is no sidecar any more.

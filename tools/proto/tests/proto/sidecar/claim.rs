@@ -5,9 +5,9 @@
 //!
 //! Time passes in ticks. In each of them any number of steps is taken; reads and writes of marks,
 //! and what a server makes of them, may be late without a limit. Servers stop, close the device,
-//! and meet errors of the disk. What is limited: a server that closes the device writes at most
-//! [`IN_FLIGHT`](server::IN_FLIGHT) ticks later, as all IO is that is in flight at the end of a
-//! lease.
+//! meet errors of the disk, and in a lease read what is not there. What is limited: a server that
+//! closes the device writes at most [`IN_FLIGHT`](server::IN_FLIGHT) ticks later, as all IO is that
+//! is in flight at the end of a lease.
 
 mod names;
 mod server;

@@ -184,17 +184,28 @@ impl Server {
         let mut failed = self.without_io();
         failed.claim.failed();
         let io = Io::Read(sector);
-        vec![
+        let mut all = vec![
             (Self { io, ..self }, sector, false),
             (failed, sector, false),
-        ]
+        ];
+        if self.claim.lease_ms() != 0 {
+            let io = Io::Read(Found::Unknown(0));
+            all.push((Self { io, ..self }, sector, false));
+        }
+        all
     }
 
     fn read(self, found: Found, sector: Found) -> After {
         let had_lease = self.claim.lease_ms() != 0;
         let mut server = self.without_io();
-        server.seen = found;
-        server.claim.read(found);
+        let lease_ms = server.claim.lease_ms();
+        let counts = server.claim.read(found);
+        if counts {
+            server.seen = found;
+        }
+        // Nobody takes the device in a lease.
+        let is_bad = had_lease && matches!(found, Found::Unknown(_));
+        assert!(!is_bad || (!counts && server.claim.lease_ms() == lease_ms));
         // It had none until now: what it knows of the device it reads from now on, once.
         let has_taken = server.claim.lease_ms() != 0 && !had_lease && server.unused.is_none();
         server.is_latest |= has_taken;
