@@ -12,11 +12,11 @@ const MANUAL: &str = include_str!("../../../../Documentation/pi-sidecar.8");
 /// Returns the headings of the page's entries, without the names of arguments.
 fn entries() -> BTreeSet<String> {
     let lines: Vec<&str> = MANUAL.lines().collect();
-    let headings = lines.windows(2).filter(|pair| pair[0] == ".TP");
-    headings
-        .filter_map(|pair| pair[1].split(' ').nth(1))
-        .map(|name| name.replace('\\', ""))
-        .collect()
+    let headings = lines.windows(2).filter_map(|pair| match pair {
+        [".TP", heading] => heading.split(' ').nth(1),
+        _ => None,
+    });
+    headings.map(|name| name.replace('\\', "")).collect()
 }
 
 /// Returns the commands and options that the program takes, but for those that clap adds.
