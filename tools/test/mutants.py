@@ -20,9 +20,9 @@ VERSION = "25.3.1"
 EXCEPTIONS = pathlib.Path(__file__).with_name("mutants.toml")
 # What the workspace of tools/ is made of.
 FOLDERS = ("Documentation", "chunk4k", "common", "kernel_ext/sync", "rdma/proto", "rtrs/proto", "rnbd/proto",
-           "rnbd/sidecar", "gfarm_ra/proto", "samples/crc32_umr/proto", "test_device/proto", "tools/chunk4kfsck",
-           "tools/fuzz", "tools/history", "tools/loom", "tools/mount", "tools/pi-sidecar", "tools/proto",
-           "seglog", "tools/replay", "tools/seglog", "tools/sim", "tools/sim-cache")
+           "rnbd/sidecar", "gfarm_ra/proto", "samples/crc32_umr/proto", "samples/gga_halfblock", "test_device/proto",
+           "tools/chunk4kfsck", "tools/fuzz", "tools/gga-halfblock", "tools/history", "tools/loom", "tools/mount",
+           "tools/pi-sidecar", "tools/proto", "seglog", "tools/replay", "tools/seglog", "tools/sim", "tools/sim-cache")
 FILES = ("rdma/proto.rs", "rtrs/proto.rs", "rnbd/proto.rs", "rnbd/sidecar.rs", "gfarm_ra/proto.rs",
          "samples/crc32_umr/proto.rs",
          "test_device/proto.rs")
