@@ -218,6 +218,12 @@ impl Head {
         usize::from(self.units).saturating_mul(layout.unit_bytes())
     }
 
+    /// Whether a body is that of a column. `column` has its bytes, the head included.
+    pub fn is_body(&self, number: usize, column: &[u8], crc: &impl Checksum) -> bool {
+        let body = column.get(HEAD_BYTES..).unwrap_or_default();
+        self.bodies.get(number) == Some(&crc.crc32c(body))
+    }
+
     /// Whether the body of a member's column is whole. `column` is the column, its head included.
     pub fn is_whole(&self, member: usize, column: &[u8], crc: &impl Checksum) -> bool {
         let body = column.get(HEAD_BYTES..).unwrap_or_default();

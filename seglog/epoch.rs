@@ -51,6 +51,17 @@ impl Epoch {
         }
     }
 
+    /// Returns the epoch after this one, in which a member is in sync again, in the same
+    /// incarnation.
+    pub const fn with(&self, id: u64, member: usize) -> Self {
+        Self {
+            id,
+            parent: self.id,
+            incarnation: self.incarnation,
+            failed: self.failed.minus(Members::of(member)),
+        }
+    }
+
     /// Returns the members that it calls in sync.
     pub const fn in_sync(&self) -> Members {
         Members::ALL.minus(self.failed)

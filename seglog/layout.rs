@@ -4,7 +4,10 @@
 
 use core::fmt;
 
-use super::members::DATA_COLUMNS;
+use super::{
+    collect::RESERVE_MIN,
+    members::DATA_COLUMNS, //
+};
 
 /// The bytes from one slot of the superblock to the next one.
 pub const SLOT_BYTES: u64 = 4096;
@@ -14,8 +17,9 @@ pub const SLOTS: u8 = 2;
 pub const AREAS: u8 = 2;
 /// The bytes of the longest column of a batch.
 pub const COLUMN_BYTES_MAX: usize = 120 << 10;
-/// The fewest segments: one that is written, the next one, and two to choose from.
-pub const SEGMENTS_MIN: u32 = 4;
+/// The fewest segments: one that is written, the next one, those that writes leave free, and some
+/// to choose from.
+pub const SEGMENTS_MIN: u32 = RESERVE_MIN + 5;
 /// The bytes of a page's head.
 pub const PAGE_HEAD_BYTES: usize = 16;
 /// The bytes of a word of the table.

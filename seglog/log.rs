@@ -4,7 +4,8 @@
 //!
 //! A batch is acknowledged, in the order of the log, when all members that live have it. When a
 //! member fails, nothing is acknowledged and no flush ends before the epoch without it is durable
-//! on the others. Its user calls under one lock.
+//! on the others. A member that *returns* is written and waited for as those that live, but no
+//! epoch calls it in sync yet. Its user calls under one lock.
 
 use super::{
     batch::{
@@ -32,17 +33,30 @@ pub const WINDOW: usize = 4;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct InFlight {
     sequence: u64,
+    /// The use of its segment.
+    segment_sequence: u64,
     /// Where it was expected.
     before: Cursor,
+    /// The members that it was begun on, and that have not failed since then.
+    members: Members,
     /// The members whose writes have not ended.
     pending: Members,
+}
+
+/// A batch that is acknowledged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Acknowledged {
+    /// Its number.
+    pub sequence: u64,
+    /// The members that have what is theirs of it: its segment is noted to be on them.
+    pub members: Members,
 }
 
 /// A flush in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Flushing {
-    /// The last batch that was acknowledged when it began.
-    sequence: u64,
+    /// The last batch that was acknowledged when it began, and the use of its segment.
+    covers: (u64, u64),
     pending: Members,
 }
 
@@ -79,27 +93,31 @@ pub struct Log {
     /// The next batch begins a segment, as the members have changed.
     is_closed: bool,
     live: Members,
+    /// Members that are written, too, and are not in sync yet.
+    returning: Members,
     /// Members that have failed, of which no epoch says so yet.
     failing: Members,
     window: [Option<InFlight>; WINDOW],
     /// Where the first batch of the incarnation was expected, while it is the only one: the next
     /// assembly may write it again, so no start is behind it.
     opened_at: Option<Cursor>,
-    acknowledged: u64,
+    /// A batch, and the use of its segment.
+    acknowledged: (u64, u64),
     flushing: Option<Flushing>,
-    durable: u64,
+    durable: (u64, u64),
 }
 
 impl Log {
     /// Begins behind a batch that is durable on all members in `live`.
     pub(crate) fn new(layout: Layout, tag: ArrayTag, cursor: Cursor, live: Members) -> Self {
-        let before = cursor.sequence.saturating_sub(1);
+        let before = (cursor.sequence.saturating_sub(1), cursor.segment_sequence);
         Self {
             layout,
             tag,
             cursor,
             is_closed: false,
             live,
+            returning: Members::NONE,
             failing: Members::NONE,
             window: [None; WINDOW],
             opened_at: None,
@@ -109,14 +127,23 @@ impl Log {
         }
     }
 
-    /// The batch that has begun is the first of the incarnation; it was expected at `at`.
+    /// The batch that has begun is the first of the incarnation; it was expected at `at`. It begins
+    /// a segment, so nothing follows in the one before: a start there does not keep it.
     pub(crate) fn opened(&mut self, at: Cursor) {
-        self.opened_at = Some(at);
+        self.opened_at = Some(Cursor {
+            unit: self.layout.parts().segment_units,
+            ..at
+        });
     }
 
-    /// Returns the members that live.
+    /// Returns the members that live, and are in sync.
     pub fn live(&self) -> Members {
         self.live
+    }
+
+    /// Returns the members that are written: those that live, and those that return.
+    pub fn written_members(&self) -> Members {
+        self.live.or(self.returning)
     }
 
     /// Returns where the next batch is expected.
@@ -133,12 +160,26 @@ impl Log {
 
     /// Returns the number of the batch up to which all are acknowledged.
     pub fn acknowledged(&self) -> u64 {
-        self.acknowledged
+        self.acknowledged.0
     }
 
     /// Returns the number of the batch up to which all are durable.
     pub fn durable(&self) -> u64 {
-        self.durable
+        self.durable.0
+    }
+
+    /// Returns the first use of a segment of which a member that fails now may have lost columns,
+    /// as they were in its cache: the user [`lose`](super::table::lose)s them.
+    pub fn may_be_lost_from(&self) -> u64 {
+        self.durable.1
+    }
+
+    /// Returns the first use of a segment that may have batches which are not acknowledged:
+    /// segments before it can be collected.
+    pub fn collectable_before(&self) -> u64 {
+        let each = self.window.iter().flatten();
+        let oldest = each.map(|batch| batch.before.segment_sequence).min();
+        oldest.unwrap_or(self.cursor.segment_sequence)
     }
 
     /// Returns the number of the next batch, which its records have too.
@@ -165,7 +206,8 @@ impl Log {
     /// Returns the members that a mirror in a segment is on: a data column and the last of the
     /// others that live. `column` is the data column with less in it.
     pub fn mirror(&self, segment: u32, column: usize) -> Members {
-        let live = |column: &usize| self.live.contains(member_of(segment, *column));
+        let written = self.written_members();
+        let live = |column: &usize| written.contains(member_of(segment, *column));
         let own = [column % DATA_COLUMNS, 0, 1]
             .into_iter()
             .find(live)
@@ -210,6 +252,7 @@ impl Log {
             !is_written && *free != self.cursor.next && *free < self.layout.parts().segments
         };
         let free = free.filter(is_free).ok_or(Wait::Segment)?;
+        let written = self.live.or(self.returning);
         let mut cursor = self.cursor;
         let end = cursor.unit.saturating_add(units.into());
         if self.is_closed || cursor.unit == 0 || end > self.layout.parts().segment_units {
@@ -218,17 +261,17 @@ impl Log {
         let place = cursor.place();
         let head = Head {
             kind,
-            live: self.live,
+            live: written,
             used: match kind {
-                Kind::Striped => self.live,
-                Kind::Mirror => used.and(self.live),
+                Kind::Striped => written,
+                Kind::Mirror => used.and(written),
             },
             place,
             units,
             sequence: cursor.sequence,
             incarnation: cursor.incarnation,
             segment_sequence: cursor.segment_sequence,
-            durable: self.durable,
+            durable: self.durable.0,
             next: cursor.next,
             previous: cursor.previous,
             bodies,
@@ -237,7 +280,9 @@ impl Log {
         let (_, hash) = head.bytes(self.tag, crc);
         *slot = Some(InFlight {
             sequence: head.sequence,
+            segment_sequence: head.segment_sequence,
             before: self.cursor,
+            members: head.live,
             pending: head.used,
         });
         self.cursor = cursor.behind(&head, hash);
@@ -256,20 +301,42 @@ impl Log {
 
     /// A member has failed: an IO has ended with an error, or not in time, or its cache was lost.
     /// Its segment is closed, and nothing is acknowledged before [`Self::epoch_is_durable`].
+    ///
+    /// One that returns is not in sync by any epoch, so none has to say that it has failed.
     pub fn fail(&mut self, member: usize) {
-        let failed = Members::of(member).and(self.live);
+        let failed = Members::of(member).and(self.written_members());
         if failed.is_empty() {
             return;
         }
+        self.failing = self.failing.or(failed.and(self.live));
         self.live = self.live.minus(failed);
-        self.failing = self.failing.or(failed);
+        self.returning = self.returning.minus(failed);
         self.is_closed = true;
+        let written = self.written_members();
         for batch in self.window.iter_mut().flatten() {
-            batch.pending = batch.pending.and(self.live);
+            batch.members = batch.members.minus(failed);
+            batch.pending = batch.pending.and(written);
         }
         if let Some(flushing) = &mut self.flushing {
-            flushing.pending = flushing.pending.and(self.live);
+            flushing.pending = flushing.pending.and(written);
         }
+    }
+
+    /// A member that has failed is written again, from the next batch on: each IO to it from
+    /// before has ended, and it holds the epoch, which says that it has failed. Its segment is
+    /// closed, as the members of a segment do not change.
+    pub fn take_back(&mut self, member: usize) {
+        let back = Members::of(member).minus(self.live);
+        self.returning = self.returning.or(back);
+        self.is_closed = true;
+    }
+
+    /// A member that returns lacks nothing any more: the user begins to write an epoch that calls
+    /// it in sync. From now on an epoch has to say if it fails.
+    pub fn join(&mut self, member: usize) {
+        let joining = Members::of(member).and(self.returning);
+        self.returning = self.returning.minus(joining);
+        self.live = self.live.or(joining);
     }
 
     /// Returns the members that have failed and of which no epoch says so yet: the user writes one,
@@ -278,7 +345,8 @@ impl Log {
         self.failing
     }
 
-    /// An epoch in which `failed` have failed is durable on all members that live.
+    /// An epoch in which `failed` have failed is durable on all members that live. One epoch is
+    /// written after the other: each is durable on those that it leaves before its child is.
     pub fn epoch_is_durable(&mut self, failed: Members) {
         self.failing = self.failing.minus(failed);
     }
@@ -288,16 +356,19 @@ impl Log {
         self.failing.is_empty() && self.live.count() >= DATA_COLUMNS
     }
 
-    /// Takes the oldest batch in flight if it can be acknowledged, and returns its number.
-    pub fn acknowledge(&mut self) -> Option<u64> {
+    /// Takes the oldest batch in flight if it can be acknowledged.
+    pub fn acknowledge(&mut self) -> Option<Acknowledged> {
         if !self.may_acknowledge() {
             return None;
         }
         let oldest = self.window.iter_mut().filter(|slot| slot.is_some());
         let slot = oldest.min_by_key(|slot| slot.map(|batch| batch.sequence))?;
         let batch = slot.take_if(|batch| batch.pending.is_empty())?;
-        self.acknowledged = batch.sequence;
-        Some(batch.sequence)
+        self.acknowledged = (batch.sequence, batch.segment_sequence);
+        Some(Acknowledged {
+            sequence: batch.sequence,
+            members: batch.members,
+        })
     }
 
     /// Begins a flush of what is acknowledged; returns the members that are to be flushed. `None`
@@ -307,10 +378,10 @@ impl Log {
             return None;
         }
         self.flushing = Some(Flushing {
-            sequence: self.acknowledged,
-            pending: self.live,
+            covers: self.acknowledged,
+            pending: self.written_members(),
         });
-        Some(self.live)
+        Some(self.written_members())
     }
 
     /// A member has been flushed.
@@ -329,7 +400,7 @@ impl Log {
         let flushing = self
             .flushing
             .take_if(|flushing| flushing.pending.is_empty())?;
-        self.durable = self.durable.max(flushing.sequence);
-        Some(flushing.sequence)
+        self.durable = self.durable.max(flushing.covers);
+        Some(flushing.covers.0)
     }
 }

@@ -72,7 +72,7 @@ struct Wire {
     crc: U32,
     payload_bytes: U16,
     codec: u8,
-    reserved: u8,
+    skipped: u8,
     count: U32,
     /// The low bits of the batch's.
     sequence: U32,
@@ -81,7 +81,7 @@ struct Wire {
 const _: () = assert!(size_of::<Wire>() == RECORD_HEAD_BYTES);
 
 /// A record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Record {
     /// The first entry that it assigns.
     pub index: u64,
@@ -91,6 +91,9 @@ pub struct Record {
     pub codec: u8,
     /// The bytes of the payload; 0 for zeroes only.
     pub payload_bytes: u16,
+    /// The blocks of the payload that it does not assign, a bit for each: they were written
+    /// again before the record was moved.
+    pub skipped: u8,
 }
 
 /// A body has something else than records.
@@ -108,6 +111,11 @@ impl Record {
         Self::bytes_of(self.payload_bytes as usize)
     }
 
+    /// Whether it assigns one of its blocks.
+    pub const fn assigns(&self, block: u32) -> bool {
+        block >= BLOCKS_MAX || self.skipped >> block & 1 == 0
+    }
+
     /// Whether it can be one of a table with this many entries.
     fn is_possible(&self, layout: &Layout) -> bool {
         let is_zeroes = self.codec == CODEC_ZEROES;
@@ -117,6 +125,7 @@ impl Record {
             && is_zeroes == (self.payload_bytes == 0)
             && self.bytes() <= RECORD_BYTES_MAX
             && (1..=count_max).contains(&self.count)
+            && (self.skipped == 0 || (!is_zeroes && self.skipped < (1 << self.count) - 1))
             && end.is_some_and(|end| end <= layout.parts().entries)
     }
 
@@ -135,7 +144,7 @@ impl Record {
             crc: U32::ZERO,
             payload_bytes: U16::new(self.payload_bytes),
             codec: self.codec,
-            reserved: 0,
+            skipped: self.skipped,
             count: U32::new(self.count),
             // CAST: The low bits.
             sequence: U32::new(sequence as u32),
@@ -176,11 +185,11 @@ impl Record {
             count: wire.count.get(),
             codec: wire.codec,
             payload_bytes: wire.payload_bytes.get(),
+            skipped: wire.skipped,
         };
         let end = RECORD_HEAD_BYTES.saturating_add(wire.payload_bytes.get().into());
         let covered = bytes.get(size_of::<U32>()..end).ok_or(Malformed)?;
         let is_right = record.is_possible(layout)
-            && wire.reserved == 0
             && sequence.is_none_or(|low| low == wire.sequence.get())
             && crc.crc32c(covered) == wire.crc.get();
         let payload = bytes.get(RECORD_HEAD_BYTES..end).filter(|_| is_right);
@@ -268,7 +277,13 @@ impl Entry {
     }
 
     /// Returns the entry of the first block of the record at a byte of a data column of a batch.
-    fn of(head: &Head, column: usize, at: usize, record: &Record, layout: &Layout) -> Self {
+    pub(crate) fn of(
+        head: &Head,
+        column: usize,
+        at: usize,
+        record: &Record,
+        layout: &Layout,
+    ) -> Self {
         if record.payload_bytes == 0 {
             return Self::ZEROES;
         }
@@ -294,11 +309,55 @@ impl Entry {
     }
 
     /// Returns that of another block of the same record.
-    fn with_block(self, block: u32) -> Self {
+    pub(crate) fn with_block(self, block: u32) -> Self {
         if self == Self::ZEROES {
             return self;
         }
         Self(self.0 | (u64::from(block) & BLOCK_MASK) << BLOCK_SHIFT)
+    }
+}
+
+/// The records of a data column of a batch.
+pub struct Records<'a, C> {
+    /// The column, its head included.
+    bytes: &'a [u8],
+    at: usize,
+    layout: &'a Layout,
+    sequence: u32,
+    crc: &'a C,
+}
+
+impl<'a, C: Checksum> Records<'a, C> {
+    /// Goes through them; `bytes` is the column, its head included.
+    pub fn new(head: &Head, bytes: &'a [u8], layout: &'a Layout, crc: &'a C) -> Self {
+        Self {
+            bytes,
+            at: HEAD_BYTES,
+            layout,
+            // CAST: The low bits.
+            sequence: head.sequence as u32,
+            crc,
+        }
+    }
+}
+
+impl<'a, C: Checksum> Iterator for Records<'a, C> {
+    /// The byte of the column at which it begins, the record, its payload.
+    type Item = Result<(usize, Record, &'a [u8]), Malformed>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let (bytes, at) = (self.bytes, self.at);
+        let from = bytes.get(at..).unwrap_or_default();
+        match Record::parse(from, (self.layout, Some(self.sequence)), self.crc) {
+            Ok(found) => found.map(|(record, payload)| {
+                self.at = at.saturating_add(record.bytes());
+                Ok((at, record, payload))
+            }),
+            Err(malformed) => {
+                self.at = bytes.len();
+                Some(Err(malformed))
+            }
+        }
     }
 }
 
@@ -315,19 +374,14 @@ pub fn assign(
     layout: &Layout,
     crc: &impl Checksum,
 ) -> Result<(), Malformed> {
-    let mut at = HEAD_BYTES;
-    // CAST: The low bits.
-    let sequence = Some(head.sequence as u32);
-    while let Some((record, _)) =
-        Record::parse(bytes.get(at..).unwrap_or_default(), (layout, sequence), crc)?
-    {
+    for found in Records::new(head, bytes, layout, crc) {
+        let (at, record, _) = found?;
         let entry = Entry::of(head, column, at, &record, layout);
-        for block in 0..record.count {
+        for block in (0..record.count).filter(|block| record.assigns(*block)) {
             // It is possible, so the sum is the index of an entry.
             let index = record.index.saturating_add(block.into());
             table.set(index, entry.with_block(block).word());
         }
-        at = at.saturating_add(record.bytes());
     }
     Ok(())
 }

@@ -31,6 +31,7 @@ use super::{
         NoQuorum, //
     },
     fault::Fault,
+    identity::Device,
     layout::Layout,
     log::{
         Log,
@@ -49,6 +50,7 @@ use super::{
         SUPERBLOCK_BYTES, //
     },
     table::{
+        lose,
         note_batch,
         page_members,
         read_page,
@@ -63,6 +65,8 @@ pub struct Recovery<'a, D, C> {
     superblocks: [Option<Superblock>; MEMBERS],
     choice: Choice,
     start: Start,
+    /// The devices that the array knows.
+    known: [Device; MEMBERS],
     end: Cursor,
     /// Where the first batch of this incarnation is expected.
     first: Cursor,
@@ -119,6 +123,15 @@ impl<'a, D: Devices, C: Checksum> Recovery<'a, D, C> {
         let start = starts
             .max_by_key(|start| start.generation)
             .unwrap_or(first.start);
+        // Of two that name different devices one was written before the other one was taken back.
+        let known = [0, 1, 2].map(|member: usize| {
+            let in_sync = superblocks.iter().flatten();
+            let in_sync = in_sync.filter(|s| choice.in_sync.contains(s.member));
+            let devices = in_sync.filter_map(|s| s.devices.get(member).copied());
+            devices
+                .max_by_key(|device| device.since)
+                .unwrap_or_default()
+        });
         Ok(Self {
             chain: Chain {
                 devices,
@@ -132,6 +145,7 @@ impl<'a, D: Devices, C: Checksum> Recovery<'a, D, C> {
             superblocks,
             choice,
             start,
+            known,
             end: start.cursor,
             first: start.cursor,
         })
@@ -227,6 +241,10 @@ impl<'a, D: Devices, C: Checksum> Recovery<'a, D, C> {
             cursor = cursor.behind(head, accepted.hash);
         }
         self.check_end(&cursor)?;
+        for (member, device) in self.known.iter().enumerate() {
+            let layout = &self.chain.layout;
+            lose(table, Members::of(member), 0..device.since, layout);
+        }
         self.end = cursor;
         // An incarnation that has written nothing else is begun again in its place: else assemblies
         // alone would use up the segments.
@@ -305,7 +323,7 @@ impl<'a, D: Devices, C: Checksum> Recovery<'a, D, C> {
             let member = superblock.member;
             if to.contains(member) {
                 superblock.start = self.start;
-                *superblock = superblock.with_epoch(epoch);
+                *superblock = superblock.with_devices(self.known, epoch);
                 let at = Layout::slot(superblock.slot());
                 let bytes = superblock.bytes(self.chain.crc);
                 self.chain

@@ -18,7 +18,8 @@
 //! The crate decides; its user carries out. As in each pure folder there is no `unsafe`, no kernel
 //! type, no allocation, no lock, no clock, no log and no panic, and each number that comes from a
 //! medium is checked before it is used.
-//! `Documentation/decisions/0027-an-incarnation-begins-with-a-batch.md` has the reasons.
+//! `Documentation/decisions/0027-an-incarnation-begins-with-a-batch.md` and
+//! `0028-a-member-comes-back-by-collecting.md` have the reasons.
 
 // The kernel's build sets `no_std` itself.
 #![cfg_attr(not(MODULE), no_std)]
@@ -26,15 +27,18 @@
 
 pub mod batch;
 pub mod chain;
+pub mod collect;
 pub mod cursor;
 pub mod devices;
 pub mod epoch;
 pub mod fault;
+pub mod identity;
 pub mod layout;
 pub mod log;
 pub mod members;
 pub mod record;
 pub mod recovery;
+pub mod resync;
 pub mod segments;
 pub mod source;
 pub mod superblock;

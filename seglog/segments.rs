@@ -1,10 +1,17 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Which segments may be written again.
+//! Which segments may be written again, and which are collected.
+
+use core::ops::Range;
 
 use super::{
+    collect::Purpose,
     cursor::Cursor,
     layout::Layout,
+    members::{
+        Members,
+        DATA_COLUMNS, //
+    },
     record::{
         Entry,
         Malformed, //
@@ -21,8 +28,12 @@ use super::{
 pub struct Segment {
     /// The number of its use.
     sequence: u64,
+    /// The members that have its columns.
+    members: Members,
     /// The entries that have their record in it.
     live: u32,
+    /// The bytes of their records; one with several blocks counts for each.
+    bytes: u64,
     /// The batch that left nothing in it.
     emptied_by: u64,
     /// The reads of it that are in flight.
@@ -51,6 +62,7 @@ impl<S: AsRef<[Segment]> + AsMut<[Segment]>> Segments<S> {
             let known = SegmentUse::from_word(table.word(index)).ok_or(Malformed)?;
             *segment = Segment {
                 sequence: known.sequence,
+                members: known.members,
                 ..Segment::default()
             };
         }
@@ -59,6 +71,7 @@ impl<S: AsRef<[Segment]> + AsMut<[Segment]>> Segments<S> {
             if let Some(spot) = Entry::from_word(table.word(index)).spot(layout)? {
                 let segment = segments.get(spot.segment).ok_or(Malformed)?;
                 segment.live = segment.live.saturating_add(1);
+                segment.bytes = segment.bytes.saturating_add(spot.bytes as u64);
             }
         }
         Ok(segments)
@@ -68,10 +81,11 @@ impl<S: AsRef<[Segment]> + AsMut<[Segment]>> Segments<S> {
         self.0.as_mut().get_mut(segment as usize)
     }
 
-    /// A segment's use begins.
-    pub fn begin(&mut self, segment: u32, sequence: u64) {
+    /// A segment's use begins, with a batch on these members.
+    pub fn begin(&mut self, segment: u32, sequence: u64, members: Members) {
         if let Some(segment) = self.get(segment) {
             segment.sequence = sequence;
+            segment.members = members;
             // Until a batch is acknowledged and replaced it has not been emptied.
             segment.emptied_by = u64::MAX;
         }
@@ -82,11 +96,13 @@ impl<S: AsRef<[Segment]> + AsMut<[Segment]>> Segments<S> {
         if let Ok(Some(spot)) = new.spot(layout) {
             if let Some(segment) = self.get(spot.segment) {
                 segment.live = segment.live.saturating_add(1);
+                segment.bytes = segment.bytes.saturating_add(spot.bytes as u64);
             }
         }
         if let Ok(Some(spot)) = old.spot(layout) {
             if let Some(segment) = self.get(spot.segment) {
                 segment.live = segment.live.saturating_sub(1);
+                segment.bytes = segment.bytes.saturating_sub(spot.bytes as u64);
                 segment.emptied_by = batch;
             }
         }
@@ -113,17 +129,65 @@ impl<S: AsRef<[Segment]> + AsMut<[Segment]>> Segments<S> {
         }
     }
 
-    /// Returns a segment that may be written, the first one behind the end of the log, if another
-    /// one remains: the next assembly begins one. `end` and `durable` are those of the log, `start`
-    /// is the one that all members which live hold.
-    pub fn free(&self, (end, durable): (&Cursor, u64), start: &Start) -> Option<u32> {
+    /// Members do not have the columns of some uses, as [`lose`](super::table::lose) has it.
+    pub fn lose(&mut self, members: Members, uses: Range<u64>) {
+        for segment in self.0.as_mut() {
+            if uses.contains(&segment.sequence) {
+                segment.members = segment.members.minus(members);
+            }
+        }
+    }
+
+    /// Whether something is live in a segment of which one of these members has no columns.
+    pub fn lacks(&self, members: Members) -> bool {
+        self.0.as_ref().iter().any(|segment| segment.lacks(members))
+    }
+
+    /// Returns the segment to be collected next: one with something live of which one of `members`
+    /// has no columns, else, if segments are wanted, one from which something is gained; of several
+    /// the one with the least to be moved. `before` is what the log calls collectable.
+    pub fn victim(
+        &self,
+        (members, wants_segments): (Members, bool),
+        before: u64,
+        layout: &Layout,
+    ) -> Option<u32> {
+        let full = layout.segment_bytes().saturating_mul(DATA_COLUMNS as u64);
+        // What is less than a sixteenth is not worth it.
+        let full = full.saturating_sub(full / 16);
+        let each = (0..).zip(self.0.as_ref());
+        let candidates = each.filter(|(_, segment)| {
+            let has_gain = wants_segments && segment.live > 0 && segment.bytes <= full;
+            segment.sequence < before && (has_gain || segment.lacks(members))
+        });
+        let best = candidates
+            .min_by_key(|(number, segment)| (!segment.lacks(members), segment.bytes, *number));
+        best.map(|(number, _)| number)
+    }
+
+    /// Returns the number of a segment's use.
+    pub fn sequence(&self, segment: u32) -> Option<u64> {
+        let segment = self.0.as_ref().get(segment as usize);
+        segment.map(|segment| segment.sequence)
+    }
+
+    /// Returns a segment that may be written, the first one behind the end of the log, if as many
+    /// remain as a batch with this purpose leaves. `end` and `durable` are those of the log,
+    /// `start` is the one that all members which live hold.
+    pub fn free(
+        &self,
+        purpose: Purpose,
+        (end, durable): (&Cursor, u64),
+        start: (&Start, &Layout),
+    ) -> Option<u32> {
         let mut all = self.all_free(end, durable, start);
         let free = all.next()?;
-        all.next().map(|_| free)
+        let left = purpose.leaves(start.1);
+        (all.take(left).count() == left).then_some(free)
     }
 
     /// Returns one for the first batch of an assembly, of which `end` is where it is expected.
-    pub fn free_behind(&self, end: &Cursor, start: &Start) -> Option<u32> {
+    pub fn free_behind(&self, end: &Cursor, start: (&Start, &Layout)) -> Option<u32> {
         self.all_free(end, u64::MAX, start).next()
     }
 
@@ -131,22 +195,30 @@ impl<S: AsRef<[Segment]> + AsMut<[Segment]>> Segments<S> {
         &self,
         end: &Cursor,
         durable: u64,
-        start: &Start,
+        (start, layout): (&Start, &Layout),
     ) -> impl Iterator<Item = u32> + use<'_, S> {
-        let (known, end, start) = (self.0.as_ref(), *end, *start);
+        let (known, end, start) = (self.0.as_ref(), *end, start.cursor);
+        // Nothing follows in a segment that is full, or closed.
+        let is_passed = start.unit >= layout.parts().segment_units;
+        let kept = start.segment_sequence.saturating_add(is_passed.into());
         let count = u32::try_from(known.len()).unwrap_or(u32::MAX);
         let first = end.next.saturating_add(1).min(count);
         (first..count).chain(0..first).filter(move |number| {
             let segment = known.get(*number as usize);
             let is_in_use = *number == end.next || (*number == end.segment && end.sequence > 1);
-            !is_in_use && segment.is_some_and(|segment| segment.is_free(durable, &start))
+            !is_in_use && segment.is_some_and(|segment| segment.is_free(durable, kept))
         })
     }
 }
 
 impl Segment {
-    fn is_free(&self, durable: u64, start: &Start) -> bool {
-        let is_before_start = self.sequence < start.cursor.segment_sequence;
+    fn lacks(&self, members: Members) -> bool {
+        self.live > 0 && !members.is_within(self.members)
+    }
+
+    /// `kept` is the first use that the log is followed through.
+    fn is_free(&self, durable: u64, kept: u64) -> bool {
+        let is_before_start = self.sequence < kept;
         self.sequence == 0
             || (self.live == 0 && self.reads == 0 && self.emptied_by <= durable && is_before_start)
     }

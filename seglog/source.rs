@@ -3,6 +3,10 @@
 //! Where a record is read from.
 
 use super::{
+    batch::{
+        Head,
+        Kind, //
+    },
     layout::Layout,
     members::{
         member_of,
@@ -38,6 +42,24 @@ pub fn sources(spot: &Spot, usable: Members) -> impl Iterator<Item = Source> {
         _ => None,
     };
     [own, copy, rebuilt].into_iter().flatten()
+}
+
+/// Returns the ways to a data column of a batch, as [`sources`] does to a record. The answer is to
+/// be checked with [`Head::is_body`].
+pub fn columns(head: &Head, column: usize, usable: Members) -> impl Iterator<Item = Source> {
+    let usable = usable.and(head.used);
+    let own = member_of(head.place.segment, column);
+    let others = usable.minus(Members::of(own));
+    let other = match head.kind {
+        Kind::Mirror => others.iter().next().map(Source::Member),
+        Kind::Striped => {
+            let mut each = others.iter();
+            let pair = each.next().zip(each.next());
+            pair.map(|(one, other)| Source::Rebuild([one, other]))
+        }
+    };
+    let own = usable.contains(own).then_some(Source::Member(own));
+    [own, other].into_iter().flatten()
 }
 
 /// Returns where a record begins on a member, in bytes.

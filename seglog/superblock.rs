@@ -28,6 +28,7 @@ use zerocopy_derive::{
 use super::{
     cursor::Cursor,
     epoch::Epoch,
+    identity::Device,
     layout::{
         Layout,
         Misfit,
@@ -88,10 +89,18 @@ struct Wire {
     start_unit: U32,
     start_next: U32,
     start_previous: U32,
-    reserved: [u8; 364],
+    devices: [WireDevice; MEMBERS],
+    reserved: [u8; 316],
     crc: U32,
 }
 const _: () = assert!(size_of::<Wire>() == SUPERBLOCK_BYTES);
+
+#[derive(Clone, Copy, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+struct WireDevice {
+    id: U64,
+    since: U64,
+}
 
 /// Why a slot has no superblock that can be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -166,6 +175,8 @@ pub struct Superblock {
     pub epoch: Epoch,
     /// Where its log starts.
     pub start: Start,
+    /// The device of each member, as this one knows it.
+    pub devices: [Device; MEMBERS],
     /// Counts the writes of this member's superblock, which decide the slot.
     pub writes: u64,
 }
@@ -189,6 +200,7 @@ impl Superblock {
                 area: 0,
                 cursor: Cursor::first(),
             },
+            devices: [Device::default(); MEMBERS],
             writes: 0,
         }
     }
@@ -310,7 +322,11 @@ impl Superblock {
             start_unit: U32::new(cursor.unit),
             start_next: U32::new(cursor.next),
             start_previous: U32::new(cursor.previous),
-            reserved: [0; 364],
+            devices: self.devices.map(|device| WireDevice {
+                id: U64::new(device.id),
+                since: U64::new(device.since),
+            }),
+            reserved: [0; 316],
             crc: U32::ZERO,
         };
         wire.crc = U32::new(wire.checksum(crc));
@@ -384,6 +400,10 @@ impl Wire {
                 area: self.area,
                 cursor,
             },
+            devices: self.devices.map(|device| Device {
+                id: device.id.get(),
+                since: device.since.get(),
+            }),
             writes: self.writes.get(),
         })
     }
@@ -419,6 +439,12 @@ impl Wire {
             (
                 cursor.segment_sequence <= SEGMENT_SEQUENCE_MAX,
                 "the count of segments",
+            ),
+            (
+                self.devices
+                    .iter()
+                    .all(|d| d.since.get() <= SEGMENT_SEQUENCE_MAX),
+                "what a device has",
             ),
             (
                 cursor.incarnation <= self.incarnation.get(),

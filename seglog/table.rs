@@ -8,6 +8,8 @@
 //! batches a page knew. Two copies of a page cost less than parity where few pages of a row have
 //! changed, and one read gives a page that proves itself.
 
+use core::ops::Range;
+
 use zerocopy::{
     little_endian::{
         U32,
@@ -115,6 +117,17 @@ pub fn note_batch(table: &mut impl Table, head: &Head, members: Members, layout:
     table.set(index, known.with(head.segment_sequence, members).word());
 }
 
+/// Members do not have the columns of some uses of segments.
+pub fn lose(table: &mut impl Table, members: Members, uses: Range<u64>, layout: &Layout) {
+    for index in layout.parts().entries..layout.words() {
+        let known = SegmentUse::from_word(table.word(index)).unwrap_or_default();
+        if uses.contains(&known.sequence) && !known.members.and(members).is_empty() {
+            let members = known.members.minus(members);
+            table.set(index, SegmentUse { members, ..known }.word());
+        }
+    }
+}
+
 /// Returns the members that have a page.
 pub fn page_members(page: u64) -> Members {
     let first = (page % MEMBERS as u64) as usize;
@@ -122,7 +135,7 @@ pub fn page_members(page: u64) -> Members {
 }
 
 /// Returns the words that a page has.
-pub fn page_words(page: u64, layout: &Layout) -> core::ops::Range<u64> {
+pub fn page_words(page: u64, layout: &Layout) -> Range<u64> {
     let words = layout.page_words() as u64;
     let start = page.saturating_mul(words);
     start..start.saturating_add(words).min(layout.words())
@@ -195,11 +208,11 @@ pub fn read_page(
 /// What a dump does next. All IO of a step has ended before the next one is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
-    /// Write a page to the members that have it and live, made from the table as it is now.
+    /// Write a page to the members that have it and are written, made from the table as it is now.
     Page(u64),
-    /// Flush all members that live.
+    /// Flush all members that are written.
     Flush,
-    /// Write the superblocks of all members that live, with FUA and this start.
+    /// Write the superblocks of all members that are written, with FUA and this start.
     Superblocks(Start),
     /// Nothing: the start is that of the superblocks.
     Done,
@@ -241,6 +254,14 @@ impl Dump {
     /// Returns the number that its pages have.
     pub fn generation(&self) -> u64 {
         self.start.generation
+    }
+
+    /// A member has failed: the pages may say that it has what was in its cache. They are written
+    /// again, unless it was flushed before.
+    pub fn member_failed(&mut self, layout: &Layout) {
+        if self.next <= layout.pages().saturating_add(1) {
+            self.next = 0;
+        }
     }
 
     /// Returns the next step.

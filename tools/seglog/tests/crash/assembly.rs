@@ -300,21 +300,26 @@ fn highest(superblocks: &[Option<Superblock>; MEMBERS]) -> Option<Epoch> {
     possible.max_by_key(|epoch| (epoch.incarnation, epoch.failed.count()))
 }
 
+/// The superblock of a member.
+pub(crate) fn superblock_of(shape: &Shape, disk: &Disk, crc: &Fast) -> Option<Superblock> {
+    let mut slots = [[0; SUPERBLOCK_BYTES]; 2];
+    for (slot, to) in (0..SLOTS).zip(&mut slots) {
+        disk.read(shape, Layout::slot(slot), to);
+    }
+    let [one, other] = slots;
+    let found = newer(
+        Superblock::parse(&one, 0, crc),
+        Superblock::parse(&other, 1, crc),
+    );
+    found.ok()
+}
+
 impl Recorder<'_> {
     /// Makes the superblocks say what a mistake needs.
     fn mistake(&mut self) {
         let crc = Fast(self.mistake);
         let read = |disk: &Disk, member: usize| {
-            let mut slots = [[0; SUPERBLOCK_BYTES]; 2];
-            for (slot, to) in (0..SLOTS).zip(&mut slots) {
-                disk.read(self.shape, Layout::slot(slot), to);
-            }
-            let [one, other] = slots;
-            let found = newer(
-                Superblock::parse(&one, 0, &crc),
-                Superblock::parse(&other, 1, &crc),
-            );
-            found.ok().filter(|_| self.present.contains(member))
+            superblock_of(self.shape, disk, &crc).filter(|_| self.present.contains(member))
         };
         let mut superblocks = [0, 1, 2].map(|member| read(&self.disks[member], member));
         match self.mistake {
@@ -397,12 +402,12 @@ fn run(
     phase.set(Phase::Open);
     let segments = vec![Segment::default(); recovery.layout().parts().segments as usize];
     let mut segments = Segments::count(segments, table, recovery.layout()).unwrap();
-    let free = segments.free_behind(recovery.opens_at(), recovery.start());
     let layout = *recovery.layout();
+    let free = segments.free_behind(recovery.opens_at(), (recovery.start(), &layout));
     let opened = recovery.open(id, free.ok_or(Fault::NoSegment)?)?;
     let first = &opened.first;
     note_batch(table, first, first.live, &layout);
-    segments.begin(first.place.segment, first.segment_sequence);
+    segments.begin(first.place.segment, first.segment_sequence, first.live);
     segments.acknowledge(first.place.segment, first.sequence);
     Ok((opened, segments))
 }

@@ -194,6 +194,14 @@ impl Disk {
         });
     }
 
+    /// What was on its way when the member failed has arrived.
+    pub(crate) fn arrive(&mut self) {
+        for write in &mut self.writes {
+            write.state = State::Done;
+            write.io = 0;
+        }
+    }
+
     /// The cache is lost, all of it.
     pub(crate) fn lose(&mut self) {
         self.writes.retain(|write| write.state == State::InFlight);

@@ -26,6 +26,7 @@ mod scenarios;
 mod search;
 mod setting;
 mod world;
+mod worlds;
 
 /// A mistake that the model must find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,4 +76,34 @@ enum Mistake {
     ReusedWhileRead,
     /// A segment is written again that the log is still followed through.
     ReusedBeforeDump,
+    /// Writes take the segments that collecting needs.
+    ReserveForgotten,
+    /// A record is moved although its block is being written.
+    MovedOverWrite,
+    /// All records of a segment are moved.
+    DeadMoved,
+    /// A head that an older incarnation has left is taken for the batch that is collected.
+    OlderHeadCollected,
+    /// A segment is not kept while it is collected.
+    CollectedUnread,
+    /// A member that has failed is said to have what was in its cache.
+    CacheKept,
+    /// A dump goes on with what it says of a member that has failed.
+    DumpNotBegunAgain,
+    /// A member is in sync before others' columns were moved.
+    JoinedBeforeCollected,
+    /// A member is in sync without a dump.
+    JoinedBeforeDump,
+    /// A member that returns is not told first that it has failed.
+    ReturnedUntold,
+    /// A member that returns is not flushed before its superblock is read.
+    ReturnedUnflushed,
+    /// A batch is acknowledged that a member which returns does not have.
+    ReturningNotWaitedFor,
+    /// A member is taken back while a write is on its way to it.
+    TakenBackWithIo,
+    /// A new device is taken for the one whose place it takes.
+    NewDeviceTakenForTheOld,
+    /// The device that was replaced is taken for the one that has replaced it.
+    OldDeviceTakenForTheNew,
 }

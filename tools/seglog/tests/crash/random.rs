@@ -41,7 +41,7 @@ const OPS: usize = 24;
 
 /// The layout of a life: of few segments, so that they are written again.
 pub(crate) fn layout_of(seed: u64) -> Layout {
-    layout(5 + seed as u32 / 3 % 4, 2 + seed as u32 % 3)
+    layout(8 + seed as u32 / 3 % 4, 2 + seed as u32 % 3)
 }
 
 /// Numbers that look random.
@@ -71,6 +71,7 @@ impl Random {
             0 | 1 if flushes => Op::Flush,
             8 => Op::Dump,
             2 => Op::Zero(one),
+            3 if one < BLOCKS - 1 => Op::Pair(one),
             3 | 4 => Op::Write(Kind::Mirror, [Some(one), None]),
             5 => Op::Write(Kind::Striped, [Some(one), None]),
             _ => Op::Write(Kind::Striped, [Some(one), Some((one + 1 + other) % BLOCKS)]),
@@ -90,7 +91,10 @@ pub(crate) fn live(seed: u64, mistake: Mistake, formatted: Disks) -> Result<(), 
             .mounts
             .push((0..count).map(|_| random.op(flushes)).collect());
     }
-    setting.failures = random.below(2) as u8;
+    setting.failures = random.below(4) as u8;
+    setting.returns = random.below(4) as u8;
+    setting.replaces = random.below(3) == 0;
+    setting.moves = if random.below(2) == 0 { 0 } else { u8::MAX };
     setting.lost_caches = random.below(3) == 0;
     setting.frees = true;
     setting.reads = random.below(2) == 0;
@@ -117,13 +121,18 @@ pub(crate) fn live(seed: u64, mistake: Mistake, formatted: Disks) -> Result<(), 
             let event = from[random.below(from.len())];
             // Reads take long.
             let ends_read = matches!(event, Event::Read(_)) && world.is_reading();
-            if ends_read && random.below(16) != 0 {
+            let moves = matches!(event, Event::Collect) && world.is_moving() && setting.reads;
+            if (ends_read || moves) && random.below(16) != 0 {
                 continue;
             }
             if let Some(next) = world.after((&setting, &shape), depth, event, mistake) {
                 world = next;
                 read(&shape, &world, mistake)?;
             }
+        }
+        if depth + 1 == MOUNTS {
+            let world = world.finish((&setting, &shape), depth, mistake)?;
+            return read(&shape, &world, mistake);
         }
         let torn = setting.torn;
         disks = world

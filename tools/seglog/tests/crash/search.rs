@@ -98,7 +98,9 @@ impl<'a> Search<'a> {
             cuts: self.setting.cuts,
         }];
         while let Some(crashed) = left.pop() {
-            for present in assemblies() {
+            let first = self.setting.first.filter(|_| crashed.depth == 0);
+            let all = assemblies().into_iter();
+            for present in all.filter(|present| first.is_none_or(|first| first == *present)) {
                 self.assemble(&crashed, present, &mut left);
                 if self.wrong.is_some() {
                     return;
@@ -156,7 +158,8 @@ impl<'a> Search<'a> {
         }
         let world = World::new(&assembled, crashed.depth);
         let goes_on = crashed.cuts == 0 || crashed.depth == 0 || self.setting.goes_on_after_cuts;
-        if crashed.depth < self.setting.mounts.len() && goes_on {
+        let is_usual = !self.setting.in_order || crashed.depth == 0 || present == Members::ALL;
+        if crashed.depth < self.setting.mounts.len() && goes_on && is_usual {
             self.application(world, crashed.depth, left);
         }
     }
@@ -186,7 +189,9 @@ impl<'a> Search<'a> {
                 depth: depth + 1,
                 cuts: 0,
             };
-            self.crash(&world.disks, &crashed, left);
+            if depth < self.setting.crashes {
+                self.crash(&world.disks, &crashed, left);
+            }
             for event in world.events(self.setting, depth) {
                 let with = (self.setting, &self.shape);
                 worlds.extend(world.after(with, depth, event, self.mistake));

@@ -8,10 +8,11 @@ use seglog::{
         Layout,
         Parts, //
     },
+    members::Members,
 };
 
 /// The blocks of the array.
-pub(crate) const BLOCKS: usize = 3;
+pub(crate) const BLOCKS: usize = 6;
 /// The bytes of a unit: of a head, and of one record with a payload of 8 bytes.
 pub(crate) const UNIT_BYTES: u32 = 128;
 
@@ -41,6 +42,8 @@ pub(crate) fn version_of(bytes: &[u8]) -> Version {
 pub(crate) enum Op {
     /// A batch, with these blocks in its data columns.
     Write(Kind, [Option<usize>; 2]),
+    /// A mirror with one record of this block and the next one.
+    Pair(usize),
     /// A batch that discards a block.
     Zero(usize),
     Flush,
@@ -64,14 +67,26 @@ pub(crate) struct Setting {
     pub(crate) layout: Layout,
     /// What is done between two assemblies.
     pub(crate) mounts: Vec<Vec<Op>>,
-    /// How many members may fail in one run of the application: 0 or 1.
+    /// How often a member may fail in one run of the application.
     pub(crate) failures: u8,
+    /// How often a member that has failed, or was absent, may return.
+    pub(crate) returns: u8,
+    /// A new device may take its place.
+    pub(crate) replaces: bool,
+    /// How many steps of collecting there are, beside those that a batch waits for.
+    pub(crate) moves: u8,
     /// A member may lose its cache and go on.
     pub(crate) lost_caches: bool,
     /// Blocks are read, too, as long as it takes.
     pub(crate) reads: bool,
     /// A batch that waits for a segment begins a flush, or a dump.
     pub(crate) frees: bool,
+    /// The members of the first assembly; each set if it is `None`.
+    pub(crate) first: Option<Members>,
+    /// IOs end in the order in which they began, and nothing else begins meanwhile.
+    pub(crate) in_order: bool,
+    /// In how many runs of the application the power fails.
+    pub(crate) crashes: usize,
     /// Writes of a place are torn.
     pub(crate) torn: bool,
     /// The application goes on after an assembly that was cut off before, too.
@@ -86,9 +101,15 @@ impl Setting {
             layout: layout(12, 3),
             mounts: mounts.iter().map(|ops| ops.to_vec()).collect(),
             failures: 0,
+            returns: 0,
+            replaces: false,
+            moves: 0,
             lost_caches: false,
             reads: false,
             frees: false,
+            first: None,
+            in_order: false,
+            crashes: usize::MAX,
             torn: false,
             goes_on_after_cuts: false,
             cuts: 1,

@@ -2,29 +2,20 @@
 
 //! An array that is open: the log, its members, the application, and the events that may come next.
 
+mod collecting;
+mod returning;
 mod settle;
+mod write;
 
 use seglog::{
-    batch::{
-        Kind,
-        HEAD_BYTES, //
-    },
     epoch::Epoch,
-    log::{
-        Log,
-        Wait, //
-    },
+    log::Log,
     members::{
-        column_of,
         Members,
         MEMBERS, //
     },
-    record::{
-        assign,
-        Record,
-        Spot,
-        CODEC_ZEROES, //
-    },
+    record::Spot,
+    resync::Resync,
     segments::{
         Segment,
         Segments, //
@@ -34,12 +25,12 @@ use seglog::{
         Superblock, //
     },
     table::{
-        note_batch,
+        lose,
         Dump, //
     },
-    Checksum, //
 };
 
+use self::collecting::Collecting;
 use crate::{
     assembly::{
         read_record,
@@ -48,13 +39,12 @@ use crate::{
         Words, //
     },
     disk::{
+        Disk,
         Disks,
         Shape, //
     },
     history::History,
     setting::{
-        payload,
-        Op,
         Setting,
         Version,
         Versions,
@@ -62,8 +52,6 @@ use crate::{
     },
     Mistake,
 };
-
-const CODEC: u8 = 2;
 
 /// An IO in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -123,6 +111,12 @@ pub(crate) enum Event {
     LoseCache(usize),
     /// A read of a block begins, or the one in flight ends.
     Read(usize),
+    /// Collecting goes on.
+    Collect,
+    /// A member that has failed or was absent returns.
+    Return(usize),
+    /// A new device takes its place.
+    Replace(usize),
 }
 
 impl Event {
@@ -148,6 +142,8 @@ pub(crate) struct World {
     next_op: usize,
     next_version: Version,
     failures: u8,
+    returns: u8,
+    moves: u8,
     /// A flush of this member will fail.
     lost_cache: Members,
     epoch_begun: bool,
@@ -156,6 +152,12 @@ pub(crate) struct World {
     start: Start,
     dump: Option<Dump>,
     reading: Option<Reading>,
+    collecting: Option<Collecting>,
+    /// A member is told, with the others, that it is written from now on.
+    telling: Option<usize>,
+    resync: Option<Resync>,
+    /// The last device that was replaced, and whose place it had.
+    shelf: Option<(usize, Disk)>,
     /// What was wrong in a read.
     pub(crate) misread: Option<String>,
 }
@@ -178,12 +180,18 @@ impl World {
             next_op: 0,
             next_version: (depth as Version + 1) * 64,
             failures: 0,
+            returns: 0,
+            moves: 0,
             lost_cache: Members::NONE,
             epoch_begun: false,
             segments: assembled.segments.clone(),
             start: opened.start,
             dump: None,
             reading: None,
+            collecting: None,
+            telling: None,
+            resync: None,
+            shelf: None,
             misread: None,
         }
     }
@@ -194,6 +202,11 @@ impl World {
 
     pub(crate) fn has_lost_cache(&self) -> bool {
         !self.lost_cache.is_empty()
+    }
+
+    /// Whether records that were read wait to be moved.
+    pub(crate) fn is_moving(&self) -> bool {
+        self.collecting.as_ref().is_some_and(Collecting::is_loaded)
     }
 
     pub(crate) fn is_reading(&self) -> bool {
@@ -208,17 +221,19 @@ impl World {
 
     /// What may happen next.
     pub(crate) fn events(&self, setting: &Setting, depth: usize) -> Vec<Event> {
-        let mut events: Vec<Event> = (0..self.ios.len()).map(Event::End).collect();
-        if self.next_op < setting.mounts[depth].len() {
+        let ends = if setting.in_order {
+            self.ios.len().min(1)
+        } else {
+            self.ios.len()
+        };
+        let mut events: Vec<Event> = (0..ends).map(Event::End).collect();
+        let goes_on = !setting.in_order || self.ios.is_empty();
+        if goes_on && self.next_op < setting.mounts[depth].len() {
             events.push(Event::Issue);
         }
-        let live = self.log.live();
-        // A second fault at the same time is one too many.
-        if live == Members::ALL && self.failures == 0 && self.lost_cache.is_empty() {
-            let members = live.iter().filter(|_| setting.failures > 0);
-            events.extend(members.map(Event::Fail));
-            let members = live.iter().filter(|_| setting.lost_caches);
-            events.extend(members.map(Event::LoseCache));
+        self.add_faults(setting, &mut events);
+        if goes_on && self.moves < setting.moves {
+            events.push(Event::Collect);
         }
         if setting.reads {
             let one = self
@@ -227,6 +242,30 @@ impl World {
             events.extend(one.map(Event::Read));
         }
         events
+    }
+
+    fn add_faults(&self, setting: &Setting, events: &mut Vec<Event>) {
+        let (live, written) = (self.log.live(), self.log.written_members());
+        // A second fault at the same time is one too many.
+        if live == Members::ALL && self.lost_cache.is_empty() {
+            let members = live.iter().filter(|_| self.failures < setting.failures);
+            events.extend(members.map(Event::Fail));
+            let has_lost = self.failures > 0;
+            let members = live.iter().filter(|_| setting.lost_caches && !has_lost);
+            events.extend(members.map(Event::LoseCache));
+        }
+        let is_idle = !setting.in_order || self.ios.is_empty();
+        if is_idle && self.returns < setting.returns && live.count() == 2 && written == live {
+            for member in Members::ALL.minus(live).iter() {
+                events.push(Event::Return(member));
+                events.extend(setting.replaces.then_some(Event::Replace(member)));
+            }
+        }
+        // One that returns may fail again.
+        if self.failures < setting.failures {
+            let members = written.minus(live);
+            events.extend(members.iter().map(Event::Fail));
+        }
     }
 
     /// What an event leads to; `None` if it cannot be yet.
@@ -239,28 +278,27 @@ impl World {
     ) -> Option<Self> {
         let mut world = self.clone();
         match event {
-            Event::Issue => {
-                let op = setting.mounts[depth][self.next_op];
-                let is_write = matches!(op, Op::Write(..) | Op::Zero(_));
-                if setting.frees && is_write && self.free(mistake).is_none() {
-                    world.make_free(mistake)?;
-                } else {
-                    world.issue(op, shape, mistake)?;
-                }
-            }
-            Event::End(place) => world.end(place, mistake),
+            Event::Issue => world.go_on((setting, shape), depth, mistake)?,
+            Event::End(place) => world.end(place, shape, mistake),
             Event::Fail(member) => {
                 world.failures += 1;
-                world.fail(member, mistake);
+                world.fail(member, shape, mistake);
             }
             Event::LoseCache(member) => {
                 world.disks[member].lose();
                 world.lost_cache = Members::of(member);
+                world.failures += 1;
             }
             Event::Read(block) if self.reading.is_none() => {
                 world.begin_read(block, shape, mistake)?;
             }
             Event::Read(_) => world.end_read(shape, mistake)?,
+            Event::Collect => {
+                world.moves = world.moves.saturating_add(1);
+                world.collect(shape, mistake)?;
+            }
+            Event::Return(member) => world.take_back(member, false, shape, mistake)?,
+            Event::Replace(member) => world.take_back(member, true, shape, mistake)?,
         }
         world.settle(shape, mistake);
         Some(world)
@@ -287,7 +325,15 @@ impl World {
         if mistake != Mistake::ReusedWhileRead {
             self.segments.end_read(reading.spot.segment);
         }
-        let usable = reading.usable.and(self.live());
+        // It may have failed, and returned, meanwhile.
+        let usable = self.table.members(reading.spot.segment);
+        let usable = usable.and(reading.usable).and(self.live());
+        let is_elsewhere =
+            self.table.entry(reading.block).spot(&shape.layout) != Ok(Some(reading.spot));
+        if is_elsewhere && usable != reading.usable {
+            // Its user looks the entry up again.
+            return Some(());
+        }
         let record = (reading.block, &reading.spot);
         let found = read_record(shape, &self.disks, record, usable, &Fast(mistake));
         // What was in a cache that is lost may be on no other member yet.
@@ -295,75 +341,6 @@ impl World {
             self.misread = Some(format!("a read gave {found:?} for {reading:?}"));
         }
         Some(())
-    }
-
-    fn issue(&mut self, op: Op, shape: &Shape, mistake: Mistake) -> Option<()> {
-        match op {
-            Op::Write(kind, blocks) => {
-                self.write(kind, blocks.map(|b| (b, CODEC)), shape, mistake)?
-            }
-            Op::Zero(block) => {
-                self.write(
-                    Kind::Mirror,
-                    [(Some(block), CODEC_ZEROES), (None, 0)],
-                    shape,
-                    mistake,
-                )?;
-            }
-            Op::Dump => self.begin_dump()?,
-            Op::Flush => self.flush(mistake)?,
-        }
-        self.next_op += 1;
-        Some(())
-    }
-
-    fn begin_dump(&mut self) -> Option<()> {
-        let is_idle = self.dump.is_none();
-        is_idle.then(|| self.dump = Some(Dump::begin(&self.log, &self.start)))
-    }
-
-    fn flush(&mut self, mistake: Mistake) -> Option<()> {
-        let members = self.log.flush()?;
-        if mistake == Mistake::FlushCoversInFlight {
-            // As if all that was issued were acknowledged.
-            self.history.forget(self.log.next_sequence() - 1);
-        }
-        for member in members.iter() {
-            let io = self.begin_io(member, Kinds::Flush);
-            self.disks[member].begin_flush(io);
-        }
-        if mistake == Mistake::FlushNotWaitedFor {
-            members.iter().for_each(|member| self.log.flushed(member));
-        }
-        if mistake == Mistake::OneMemberNotFlushed {
-            self.ios
-                .retain(|io| io.kind != Kinds::Flush || io.member != 2);
-            self.log.flushed(2);
-        }
-        Some(())
-    }
-
-    /// Makes segments free that a batch waits for.
-    fn make_free(&mut self, mistake: Mistake) -> Option<()> {
-        if self.log.durable() < self.log.acknowledged() {
-            self.flush(mistake)
-        } else {
-            self.begin_dump()
-        }
-    }
-
-    fn free(&self, mistake: Mistake) -> Option<u32> {
-        let mut start = self.start;
-        if mistake == Mistake::ReusedBeforeDump {
-            start.cursor.segment_sequence = u64::MAX;
-        }
-        let is_flushed = mistake == Mistake::ReusedBeforeFlush;
-        let durable = if is_flushed {
-            self.log.acknowledged()
-        } else {
-            self.log.durable()
-        };
-        self.segments.free((self.log.cursor(), durable), &start)
     }
 
     fn begin_io(&mut self, member: usize, kind: Kinds) -> u32 {
@@ -377,88 +354,7 @@ impl World {
         number
     }
 
-    fn write(
-        &mut self,
-        kind: Kind,
-        blocks: [(Option<usize>, u8); 2],
-        shape: &Shape,
-        mistake: Mistake,
-    ) -> Option<()> {
-        let (layout, crc) = (&shape.layout, Fast(mistake));
-        let (units, sequence) = (1u16, self.log.next_sequence());
-        let segment = self.log.segment(units);
-        let used = self
-            .log
-            .mirror(segment, usize::from(self.next_version % 2 == 0));
-        let mut bodies = [const { [0u8; 32] }; MEMBERS];
-        let mut state = self.history.newest();
-        for ((block, codec), body) in blocks.into_iter().zip(&mut bodies) {
-            let Some(block) = block else { continue };
-            let version = self.next_version;
-            let data = payload(version);
-            let data: &[u8] = if codec == CODEC_ZEROES { &[] } else { &data };
-            state[block] = if data.is_empty() { 0 } else { version };
-            self.next_version += 1;
-            let record = Record {
-                index: block as u64,
-                count: 1,
-                codec,
-                payload_bytes: data.len() as u16,
-            };
-            record.write(body, data, (layout, sequence), &crc).unwrap();
-        }
-        match kind {
-            Kind::Mirror => bodies = [bodies[0]; MEMBERS],
-            Kind::Striped if mistake == Mistake::ParityLeftOut => {}
-            Kind::Striped => {
-                let [one, other, parity] = &mut bodies;
-                for ((one, other), parity) in one.iter().zip(other).zip(parity) {
-                    *parity = *one ^ *other;
-                }
-            }
-        }
-        let crcs = bodies.map(|body| crc.crc32c(&body));
-        let begun = match self
-            .log
-            .begin((kind, used, units), crcs, self.free(mistake), &crc)
-        {
-            Ok(begun) => begun,
-            Err(Wait::Window | Wait::Epoch | Wait::Segment) => return None,
-            Err(why) => panic!("{why:?}"),
-        };
-        let head = begun.head;
-        let tag = self.superblocks.iter().flatten().next().unwrap().tag;
-        let (bytes, _) = head.bytes(tag, &crc);
-        if head.place.unit == 0 {
-            self.segments.begin(segment, head.segment_sequence);
-        }
-        let newest = self
-            .batches
-            .last()
-            .map_or(&self.table, |batch| &batch.table);
-        let mut table = newest.clone();
-        note_batch(&mut table, &head, head.live, layout);
-        for column in head.data_columns() {
-            let column_bytes = [bytes.as_slice(), &bodies[column]].concat();
-            assign(&mut table, (&head, column), &column_bytes, layout, &crc).unwrap();
-        }
-        for member in head.used.iter() {
-            let column = [bytes.as_slice(), &bodies[column_of(segment, member)]].concat();
-            assert_eq!(column.len(), HEAD_BYTES + 32);
-            let io = self.begin_io(member, Kinds::Column(head.sequence));
-            self.disks[member].begin(shape, begun.at, &column, io);
-        }
-        self.batches.push(Batch {
-            sequence: head.sequence,
-            segment,
-            table,
-        });
-        self.history.states.push(state);
-        assert!(head.used.is_within(head.live) && head.used.count() >= 2);
-        Some(())
-    }
-
-    fn end(&mut self, place: usize, mistake: Mistake) {
+    fn end(&mut self, place: usize, shape: &Shape, mistake: Mistake) {
         let io = self.ios.remove(place);
         match io.kind {
             Kinds::Column(sequence) => {
@@ -473,7 +369,7 @@ impl World {
                 let has_failed = self.lost_cache.contains(io.member);
                 self.disks[io.member].end_flush(io.number);
                 if has_failed && mistake != Mistake::LostCacheIgnored {
-                    self.fail(io.member, mistake);
+                    self.fail(io.member, shape, mistake);
                 } else if io.kind == Kinds::Flush {
                     self.log.flushed(io.member);
                 }
@@ -485,9 +381,11 @@ impl World {
         }
     }
 
-    fn fail(&mut self, member: usize, mistake: Mistake) {
+    fn fail(&mut self, member: usize, shape: &Shape, mistake: Mistake) {
         // What is on the way to it may arrive, or not.
         self.ios.retain(|io| io.member != member);
+        let failed = Members::of(member);
+        self.lost_cache = self.lost_cache.minus(failed);
         if mistake == Mistake::FailureIgnored {
             for sequence in 0..self.log.next_sequence() {
                 self.log.written(sequence, member);
@@ -496,5 +394,23 @@ impl World {
             return;
         }
         self.log.fail(member);
+        if mistake != Mistake::CacheKept {
+            self.lose(failed, self.log.may_be_lost_from()..u64::MAX, shape);
+        }
+        if let Some(dump) = &mut self.dump {
+            if mistake != Mistake::DumpNotBegunAgain {
+                dump.member_failed(&shape.layout);
+            }
+        }
+        self.telling = self.telling.filter(|telling| *telling != member);
+    }
+
+    /// Members do not have the columns of some uses of segments.
+    fn lose(&mut self, members: Members, uses: std::ops::Range<u64>, shape: &Shape) {
+        lose(&mut self.table, members, uses.clone(), &shape.layout);
+        for batch in &mut self.batches {
+            lose(&mut batch.table, members, uses.clone(), &shape.layout);
+        }
+        self.segments.lose(members, uses);
     }
 }

@@ -168,7 +168,7 @@ fn layouts_keep_their_bounds() {
     assert_eq!(with(|p| p.unit_bytes = 64), Err(Misfit::Unit(64)));
     assert_eq!(with(|p| p.unit_bytes = 8192), Err(Misfit::Unit(8192)));
     assert_eq!(with(|p| p.segment_units = 1), Err(Misfit::SegmentUnits(1)));
-    assert_eq!(with(|p| p.segments = 3), Err(Misfit::Segments(3)));
+    assert_eq!(with(|p| p.segments = 7), Err(Misfit::Segments(7)));
     assert_eq!(
         with(|p| p.segments = u32::MAX),
         Err(Misfit::Segments(u32::MAX))
@@ -255,7 +255,7 @@ proptest! {
         let mut expected = Vec::new();
         for (index, count, payload_bytes) in sizes {
             let codec = if payload_bytes == 0 { CODEC_ZEROES } else { 9 };
-            let record = Record { index, count, codec, payload_bytes };
+            let record = Record { index, count, codec, payload_bytes, skipped: 0 };
             let payload = vec![index as u8; payload_bytes.into()];
             let at = bytes.len();
             bytes.resize(at + record.bytes(), 0);

@@ -11,6 +11,7 @@
 mod epochs;
 mod hostile;
 mod liars;
+mod members;
 mod order;
 mod tables;
 mod vectors;
@@ -21,6 +22,7 @@ use seglog::{
         Kind, //
     },
     cursor::Cursor,
+    identity::Device,
     layout::{
         Layout,
         Parts,
@@ -102,5 +104,6 @@ pub(crate) fn superblock() -> Superblock {
             previous: 13,
         },
     };
+    superblock.devices[1] = Device { id: 0x77, since: 5 };
     superblock.with_epoch(superblock.epoch.without(78, Members::of(1)))
 }

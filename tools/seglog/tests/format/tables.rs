@@ -3,6 +3,10 @@
 //! Pages of the table, dumps, and which segments may be written again.
 
 use seglog::{
+    collect::{
+        reserve,
+        Purpose, //
+    },
     cursor::Cursor,
     layout::{
         Layout,
@@ -19,6 +23,7 @@ use seglog::{
     },
     superblock::Start,
     table::{
+        lose,
         page_members,
         page_words,
         read_page,
@@ -34,7 +39,7 @@ use crate::{
     TAG, //
 };
 
-const SEGMENTS: u32 = 6;
+const SEGMENTS: u32 = 8;
 const ENTRIES: u64 = 100;
 
 fn layout() -> Layout {
@@ -101,7 +106,7 @@ fn pages_are_read_as_they_were_written_and_nowhere_else() {
         }
     }
     assert_eq!(found.0, words.0);
-    assert_eq!(page_words(1, &layout), 62..106);
+    assert_eq!(page_words(1, &layout), 62..108);
 }
 
 #[test]
@@ -146,6 +151,12 @@ fn a_segment_is_free_when_all_that_it_had_is_durably_elsewhere() {
         table.set(ENTRIES + segment, known.word());
     }
     table.set(3, entry(1).word());
+    // Segments 6 and 7 are in the log, and have something.
+    for segment in 6..8 {
+        let known = SegmentUse::default().with(segment, Members::ALL);
+        table.set(ENTRIES + segment, known.word());
+        table.set(segment, entry(segment).word());
+    }
     let memory = vec![Segment::default(); SEGMENTS as usize];
     let mut segments = Segments::count(memory, &table, &layout).unwrap();
     let end = Cursor {
@@ -155,43 +166,120 @@ fn a_segment_is_free_when_all_that_it_had_is_durably_elsewhere() {
         sequence: 50,
         ..Cursor::first()
     };
-    let all = |segments: &Segments<Vec<Segment>>, durable, from| {
+    let free = |segments: &Segments<Vec<Segment>>, end, from| {
+        segments.free(Purpose::Collect, end, (&start(1, from), &layout))
+    };
+    let all = |segments: &Segments<Vec<Segment>>, from| {
         let mut known = Vec::new();
         let mut end = end;
         // The next one counts as in use, so each that is free shows itself once.
-        while let Some(free) = segments.free_behind(&end, &start(1, from)) {
+        while let Some(free) = segments.free_behind(&end, (&start(1, from), &layout)) {
             if known.contains(&free) {
                 break;
             }
             known.push(free);
             end.next = free;
         }
-        let one = segments.free((&end, durable), &start(1, from));
-        (known, one)
+        known
     };
     // Only what was never written, before the start has moved.
-    assert_eq!(all(&segments, 50, 1).0, [5]);
+    assert_eq!(all(&segments, 1), [5]);
     // 0 and 2 have nothing, and the start is behind them; 1 has something.
-    assert_eq!(all(&segments, 50, 4).0, [5, 0, 2]);
-    assert_eq!(segments.free((&end, 50), &start(1, 4)), Some(5));
+    assert_eq!(all(&segments, 4), [5, 0, 2]);
+    assert_eq!(free(&segments, (&end, 50), 4), Some(5));
     // One is kept for the next assembly.
-    assert_eq!(segments.free((&end, 50), &start(1, 1)), None);
+    assert_eq!(free(&segments, (&end, 50), 1), None);
     // Batch 51 writes the entry elsewhere.
     segments.assign((entry(1), entry(3)), 51, &layout);
     let end = Cursor { next: 0, ..end };
-    assert_eq!(segments.free((&end, 50), &start(1, 4)), Some(2));
-    assert_eq!(segments.free((&end, 51), &start(1, 4)), Some(1));
+    assert_eq!(free(&segments, (&end, 50), 4), Some(2));
+    assert_eq!(free(&segments, (&end, 51), 4), Some(1));
     segments.begin_read(1);
-    assert_eq!(segments.free((&end, 51), &start(1, 4)), Some(2));
+    assert_eq!(free(&segments, (&end, 51), 4), Some(2));
     segments.end_read(1);
-    assert_eq!(segments.free((&end, 51), &start(1, 4)), Some(1));
+    assert_eq!(free(&segments, (&end, 51), 4), Some(1));
     // It is written again: it is free when its batches are gone, and the start is behind it.
-    segments.begin(1, 9);
-    assert_eq!(segments.free((&end, 60), &start(1, 10)), Some(2));
+    segments.begin(1, 9, Members::ALL);
+    assert_eq!(free(&segments, (&end, 60), 10), Some(2));
     segments.acknowledge(1, 60);
-    assert_eq!(segments.free((&end, 59), &start(1, 10)), Some(2));
-    assert_eq!(segments.free((&end, 60), &start(1, 9)), Some(2));
-    assert_eq!(segments.free((&end, 60), &start(1, 10)), Some(1));
+    assert_eq!(free(&segments, (&end, 59), 10), Some(2));
+    assert_eq!(free(&segments, (&end, 60), 9), Some(2));
+    assert_eq!(free(&segments, (&end, 60), 10), Some(1));
+}
+
+#[test]
+fn writes_leave_what_collecting_needs() {
+    let (layout, table) = (layout(), Words::empty());
+    let memory = vec![Segment::default(); SEGMENTS as usize];
+    let mut segments = Segments::count(memory, &table, &layout).unwrap();
+    let mut end = Cursor {
+        segment: 0,
+        unit: 2,
+        next: 1,
+        sequence: 9,
+        ..Cursor::first()
+    };
+    let free = |segments: &Segments<Vec<Segment>>, end: &Cursor, purpose| {
+        segments.free(purpose, (end, 8), (&start(0, 1), &layout))
+    };
+    segments.begin(end.next, 1, Members::ALL);
+    assert_eq!(reserve(&layout), 3);
+    let mut taken = Vec::new();
+    for purpose in [Purpose::Write, Purpose::Collect] {
+        while let Some(segment) = free(&segments, &end, purpose) {
+            taken.push((purpose, segment));
+            end.next = segment;
+            segments.begin(segment, 1, Members::ALL);
+        }
+    }
+    let expected = [
+        (Purpose::Write, 2),
+        (Purpose::Write, 3),
+        (Purpose::Write, 4),
+        (Purpose::Collect, 5),
+        (Purpose::Collect, 6),
+    ];
+    // The last one is for the next assembly.
+    assert_eq!(taken, expected);
+}
+
+#[test]
+fn what_lacks_a_column_is_collected_first_and_what_is_least() {
+    let (layout, mut table) = (layout(), Words::empty());
+    let two = Members::ALL.minus(Members::of(2));
+    for (segment, members) in [(0, Members::ALL), (1, two), (2, Members::ALL), (3, two)] {
+        let known = SegmentUse::default().with(segment + 1, members);
+        table.set(ENTRIES + segment, known.word());
+    }
+    for (index, segment) in [0, 0, 1, 1, 2, 3, 3, 3].into_iter().enumerate() {
+        table.set(index as u64, entry(segment).word());
+    }
+    let memory = vec![Segment::default(); SEGMENTS as usize];
+    let mut segments = Segments::count(memory, &table, &layout).unwrap();
+    let victim = |segments: &Segments<Vec<Segment>>, members, wanted, before| {
+        segments.victim((members, wanted), before, &layout)
+    };
+    assert_eq!(victim(&segments, Members::ALL, false, 9), Some(1));
+    assert_eq!(victim(&segments, Members::ALL, true, 2), Some(0));
+    // All have what these two want.
+    assert_eq!(victim(&segments, two, false, 9), None);
+    assert_eq!(victim(&segments, two, true, 9), Some(2));
+    assert!(segments.lacks(Members::of(2)) && !segments.lacks(two));
+    for block in [2, 3] {
+        segments.assign((entry(1), Entry::ZEROES), 9, &layout);
+        assert_eq!(
+            victim(&segments, Members::ALL, false, 9),
+            Some(if block == 2 { 1 } else { 3 })
+        );
+    }
+    // Another member has lost what it had of the first use.
+    segments.lose(Members::of(0), 1..2);
+    assert!(segments.lacks(Members::of(0)) && !segments.lacks(Members::of(1)));
+    assert_eq!(victim(&segments, two, false, 9), Some(0));
+    lose(&mut table, Members::of(0), 1..2, &layout);
+    let known = |segment| SegmentUse::from_word(table.word(ENTRIES + segment)).unwrap();
+    assert_eq!(known(0).members, Members::ALL.minus(Members::of(0)));
+    assert_eq!(known(1).members, two);
 }
 
 #[test]

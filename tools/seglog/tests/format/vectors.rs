@@ -107,9 +107,15 @@ fn superblock_of_a_member() {
             (132..136, 12),
             (136..140, 6),
             (140..144, 13),
+            (144..152, 0),
+            (152..160, 0),
+            (160..168, 0x77),
+            (168..176, 5),
+            (176..184, 0),
+            (184..192, 0),
         ],
     );
-    assert!(bytes[144..508].iter().all(|byte| *byte == 0));
+    assert!(bytes[192..508].iter().all(|byte| *byte == 0));
     assert_eq!(Superblock::parse(&bytes, 1, &Crc), Ok(superblock()));
 }
 
@@ -121,6 +127,7 @@ fn record_of_two_blocks_and_of_zeroes() {
         count: 2,
         codec: 7,
         payload_bytes: 5,
+        skipped: 0,
     };
     let written = record.write(&mut body, b"bytes", (&layout(), 0x1_0000_0007), &Crc);
     assert_eq!(written, Some(32));
@@ -139,6 +146,21 @@ fn record_of_two_blocks_and_of_zeroes() {
             (29..32, 0),
         ],
     );
+    // The first block is elsewhere.
+    let moved = Record {
+        skipped: 1,
+        ..record
+    };
+    let written = moved.write(&mut body, b"bytes", (&layout(), 0x1_0000_0007), &Crc);
+    assert_eq!((written, body[7]), (Some(32), 1));
+    let parsed = Record::parse(&body, (&layout(), Some(7)), &Crc);
+    assert_eq!(parsed, Ok(Some((moved, &b"bytes"[..]))));
+    // One that assigns nothing, or blocks that it does not have, is none.
+    for skipped in [3, 4, 7, 0x80] {
+        let none = Record { skipped, ..record };
+        let written = none.write(&mut body, b"bytes", (&layout(), 7), &Crc);
+        assert_eq!(written, None);
+    }
     let zeroes = Record {
         count: 1000,
         codec: CODEC_ZEROES,

@@ -4,6 +4,7 @@
 
 use seglog::{
     layout::Layout,
+    members::Members,
     superblock::Superblock,
     table::{
         page_members,
@@ -30,14 +31,15 @@ use crate::{
 };
 
 impl World {
-    /// Writes a superblock to all members that live.
-    fn write_superblocks(
+    /// Writes a superblock to members.
+    pub(super) fn write_superblocks(
         &mut self,
         next: impl Fn(&Superblock) -> Superblock,
+        to: Members,
         shape: &Shape,
         mistake: Mistake,
     ) {
-        for member in self.log.live().iter() {
+        for member in to.iter() {
             let superblock = next(&self.superblocks[member].unwrap());
             self.superblocks[member] = Some(superblock);
             let io = self.begin_io(member, Kinds::Superblock);
@@ -52,7 +54,7 @@ impl World {
         }
     }
 
-    fn is_writing_superblocks(&self) -> bool {
+    pub(super) fn is_writing_superblocks(&self) -> bool {
         self.ios.iter().any(|io| io.kind == Kinds::Superblock)
     }
 
@@ -66,14 +68,16 @@ impl World {
                     .epoch
                     .without(hash_of(&(self.epoch.id, failing.bits())), failing);
                 let epoch = self.epoch;
-                self.write_superblocks(|old| old.with_epoch(epoch), shape, mistake);
+                self.write_superblocks(|old| old.with_epoch(epoch), live, shape, mistake);
             }
             let is_durable = self.epoch_begun && !self.is_writing_superblocks();
             if is_durable || mistake == Mistake::EpochNotWaitedFor {
                 self.log.epoch_is_durable(failing);
+                self.epoch_begun = false;
             }
         }
-        while let Some(sequence) = self.log.acknowledge() {
+        while let Some(acknowledged) = self.log.acknowledge() {
+            let sequence = acknowledged.sequence;
             let batch = self.batches.remove(0);
             assert_eq!(batch.sequence, sequence);
             for block in 0..BLOCKS {
@@ -89,6 +93,9 @@ impl World {
             self.history.forget(durable);
         }
         self.go_on_with_dump(shape, mistake);
+        self.go_on_with_return(shape, mistake);
+        // It may need one that begins now.
+        self.go_on_with_dump(shape, mistake);
     }
 
     fn go_on_with_dump(&mut self, shape: &Shape, mistake: Mistake) {
@@ -103,7 +110,7 @@ impl World {
         if step == Step::Flush && mistake == Mistake::DumpFlushLeftOut {
             step = dump.step(&shape.layout);
         }
-        let live = self.log.live();
+        let written = self.log.written_members();
         match step {
             Step::Page(page) => {
                 let mut bytes = [0; UNIT_BYTES as usize];
@@ -115,13 +122,13 @@ impl World {
                 let at = shape
                     .layout
                     .page(if is_one { 0 } else { dump.area() }, page);
-                for member in page_members(page).and(live).iter() {
+                for member in page_members(page).and(written).iter() {
                     let io = self.begin_io(member, Kinds::Page);
                     self.disks[member].begin(shape, at, &bytes, io);
                 }
             }
             Step::Flush => {
-                for member in live.iter() {
+                for member in written.iter() {
                     let io = self.begin_io(member, Kinds::DumpFlush);
                     self.disks[member].begin_flush(io);
                 }
@@ -130,7 +137,7 @@ impl World {
                 if mistake == Mistake::DumpStartTooNew {
                     start.cursor = *self.log.cursor();
                 }
-                self.write_superblocks(|old| old.with_start(start), shape, mistake);
+                self.write_superblocks(|old| old.with_start(start), written, shape, mistake);
             }
             Step::Done => {
                 self.start = dump.start();
