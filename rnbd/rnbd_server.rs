@@ -40,8 +40,9 @@ use rtrs_server::Listener;
 use proto::path_name;
 use server::{
     Control,
-    RtrsService, //
-    Server,
+    RtrsService,
+    Running,
+    Server, //
 };
 
 module! {
@@ -86,6 +87,7 @@ fn check_search_path() {
 /// their devices.
 struct RnbdServer {
     _listener: Listener,
+    _running: Running,
     _control: Control,
 }
 
@@ -97,6 +99,7 @@ impl kernel::Module for RnbdServer {
         }
         let control = Control::new()?;
         let server = Server::new(&control)?;
+        let running = Running(server.clone());
         let sessions = Arc::new(RtrsService(server), GFP_KERNEL)?;
         let listener = Listener::new(PORT_NR.get(), sessions).inspect_err(|error| {
             pr_err!("port {} cannot be listened on: {error:?}\n", PORT_NR.get());
@@ -109,6 +112,7 @@ impl kernel::Module for RnbdServer {
         check_search_path();
         Ok(Self {
             _listener: listener,
+            _running: running,
             _control: control,
         })
     }

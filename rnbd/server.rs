@@ -42,6 +42,7 @@ use rtrs_server::{
 use self::{
     export::Exports,
     io::Io,
+    lane::LeftLanes,
     protection::ProtectedIo,
     session::{
         Session,
@@ -67,6 +68,7 @@ pub(crate) struct Server {
     messages: WorkQueue,
     /// The lanes of all sessions that have messages.
     lanes_in_use: AtomicU32,
+    left_lanes: Pin<KBox<LeftLanes>>,
     /// The boot of the machine.
     boot: Boot,
 }
@@ -81,6 +83,7 @@ impl Server {
             volumes: Volumes::new()?,
             messages: WorkQueue::new(c"rnbd_server_wq", Flags::UNBOUND, 0)?,
             lanes_in_use: AtomicU32::new(0),
+            left_lanes: KBox::pin_init(LeftLanes::new(), GFP_KERNEL)?,
             boot: identity::boot(),
         };
         Ok(Arc::new(server, GFP_KERNEL)?)
@@ -116,10 +119,25 @@ impl Server {
         &self.lanes_in_use
     }
 
-    /// Where the messages of each session are answered. A session waits for its items, and those of
-    /// its lanes, before its end: so what drops the server is never an item of this queue.
+    /// Returns the lanes of sessions that have ended.
+    fn left_lanes(&self) -> &LeftLanes {
+        &self.left_lanes
+    }
+
+    /// Where the messages of each session are answered. What drops the server is never an item of
+    /// this queue: [`Running`] waits for them.
     fn messages(&self) -> &WorkQueue {
         &self.messages
+    }
+}
+
+/// The server as the module has it. Dropping it, when all sessions have ended, waits for what they
+/// have left: a device that does not answer its OPEN.
+pub(crate) struct Running(pub(crate) Arc<Server>);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.messages().flush();
     }
 }
 

@@ -141,6 +141,7 @@ fn open(
     access: AccessMode,
     wanted: Option<Wanted>,
 ) -> Result<OpenResponse> {
+    session.server().left_lanes().wait(session, name)?;
     let known = |mapping: &Mapping| {
         let is_asked_for =
             mapping.access() == access && Wanted::is_answered(wanted, mapping.geometry());
@@ -203,6 +204,8 @@ fn show(
     };
     let name_shown = BStr::from_bytes(name);
     let has_sidecar = server.volumes().has_sidecar(&device, &label(name_shown)?)?;
+    // The device may have taken its time.
+    session.check_not_ended()?;
     let geometry = wanted.and_then(|wanted| protection::offer(&device, wanted, has_sidecar));
     let protection = match geometry {
         Some(geometry) => {

@@ -8,6 +8,10 @@
 //! arrival. There are a few of them for a session and for all of them
 //! ([`lanes`](crate::proto::lanes)); with more devices at a time the messages are answered by the
 //! session's own work item, as those that are about no device.
+//!
+//! A lane has copies of its messages. So neither a path nor the session waits for a device when it
+//! ends: the operation that would bring the answer is dropped, and what an OPEN has opened after
+//! the end of its session is closed again. Until then the lane is one of [`LeftLanes`].
 
 use kernel::{
     prelude::*,
@@ -15,6 +19,10 @@ use kernel::{
         new_mutex,
         Arc,
         Mutex, //
+    },
+    time::{
+        delay::fsleep,
+        Delta, //
     },
     workqueue::{
         impl_has_work,
@@ -24,29 +32,62 @@ use kernel::{
     },
 };
 use kernel_ext::{
-    sync::atomic::Ordering::Relaxed,
-    workqueue, //
+    new_wait_queue,
+    sync::{
+        atomic::Ordering::Relaxed,
+        WaitQueue, //
+    }, //
 };
-use rtrs_server::{
-    Operation,
-    OperationQueue, //
-};
+use rtrs_server::Operation;
 
 use super::{
+    admin::{
+        self,
+        Answer, //
+    },
     io::direction_of,
     session::Session, //
 };
 use crate::proto::{
     lanes,
-    message::Message, //
+    message::{
+        Direction,
+        Message, //
+    }, //
 };
+
+/// The time after which who waits for a lane looks again.
+const LOOK_MS: u32 = 20;
+
+/// A copy of a message.
+struct Copied {
+    user: KVec<u8>,
+    data_len: u32,
+    direction: Direction,
+}
+
+impl Copied {
+    fn new(operation: &Operation) -> Result<Arc<Self>> {
+        let copied = Self {
+            user: copy(operation.user()).ok_or(ENOMEM)?,
+            data_len: operation.data_len(),
+            direction: direction_of(operation),
+        };
+        Ok(Arc::new(copied, GFP_KERNEL)?)
+    }
+}
+
+/// A message that is being carried out, or waits for that.
+struct Waiting {
+    message: Arc<Copied>,
+    /// `None`: no client gets the answer.
+    operation: Option<Operation>,
+}
 
 /// The messages about one device.
 #[pin_data]
 pub(super) struct Lane {
     session: Arc<Session>,
-    #[pin]
-    messages: OperationQueue,
     #[pin]
     work: Work<Lane>,
 }
@@ -59,8 +100,14 @@ impl WorkItem for Lane {
     type Pointer = Arc<Lane>;
 
     fn run(lane: Arc<Lane>) {
-        while let Some(message) = lane.session.lanes().next(&lane) {
-            lane.session.answer(message);
+        let session = &lane.session;
+        while let Some(message) = session.lanes().first(&lane) {
+            let Copied { user, .. } = &*message;
+            let answer = session.carry_out(user, message.data_len, message.direction);
+            // The lock of the lanes is not held while it is answered.
+            if let Some(operation) = session.lanes().take_first(&lane) {
+                reply(operation, answer);
+            }
         }
     }
 }
@@ -70,7 +117,6 @@ impl Lane {
         Arc::pin_init(
             pin_init!(Self {
                 session: session.clone(),
-                messages <- OperationQueue::new(),
                 work <- new_work!("rnbd_server::Lane::work"),
             }),
             GFP_KERNEL,
@@ -106,23 +152,42 @@ struct Busy {
 struct Entry {
     busy: Option<Busy>,
     lane: Arc<Lane>,
+    /// The first one is being carried out.
+    messages: KVec<Waiting>,
 }
 
 /// The lanes of a session.
 ///
-/// A lane has its session, so [`Lanes::close`] must be called before the session is dropped.
+/// A lane has its session: [`Lanes::close`] must be called before the session is dropped, and the
+/// last message removes the lane then.
 #[pin_data]
 pub(super) struct Lanes {
-    /// Innermost.
+    /// Innermost, but for that of [`LeftLanes`].
     #[pin]
-    list: Mutex<KVec<Entry>>,
+    list: Mutex<List>,
+}
+
+struct List {
+    entries: KVec<Entry>,
+    /// The session has ended.
+    is_closed: bool,
+}
+
+impl List {
+    fn entry_of(&mut self, lane: &Arc<Lane>) -> Option<&mut Entry> {
+        let mut entries = self.entries.iter_mut();
+        entries.find(|entry| Arc::ptr_eq(&entry.lane, lane))
+    }
 }
 
 impl Lanes {
     /// Creates an empty list.
     pub(super) fn new() -> impl PinInit<Self> {
         pin_init!(Self {
-            list <- new_mutex!(KVec::new(), "rnbd_server::Lanes::list"),
+            list <- new_mutex!(List {
+                entries: KVec::new(),
+                is_closed: false,
+            }, "rnbd_server::Lanes::list"),
         })
     }
 
@@ -137,65 +202,181 @@ impl Lanes {
         &self,
         session: &Arc<Session>,
         name: KVec<u8>,
-        message: Operation,
+        operation: Operation,
     ) -> Result<Arc<Lane>, Operation> {
+        let Ok(message) = Copied::new(&operation) else {
+            return Err(operation);
+        };
         let mut list = self.list.lock();
         let is_of = |busy: &Busy| lanes::is_same(&busy.name, &name);
-        let mut busy = list
-            .iter()
-            .filter(|entry| entry.busy.as_ref().is_some_and(is_of));
-        if let Some(entry) = busy.next() {
-            entry.lane.messages.push(message);
-            return Ok(entry.lane.clone());
+        let mut entries = list.entries.iter();
+        let busy = entries.position(|entry| entry.busy.as_ref().is_some_and(is_of));
+        let Some(entry) = busy_or_free(&mut list.entries, busy, session) else {
+            return Err(operation);
+        };
+        if entry.messages.reserve(1, GFP_KERNEL).is_err() {
+            return Err(operation);
         }
-        let Some(in_use) = InUse::take(session) else {
-            return Err(message);
-        };
-        let Some(entry) = free_entry(&mut list, session) else {
-            return Err(message);
-        };
-        entry.busy = Some(Busy {
-            name,
-            _in_use: in_use,
-        });
-        entry.lane.messages.push(message);
+        if entry.busy.is_none() {
+            let Some(in_use) = InUse::take(session) else {
+                return Err(operation);
+            };
+            entry.busy = Some(Busy {
+                name,
+                _in_use: in_use,
+            });
+        }
+        // A path that is closed later finds it here.
+        let operation = Some(operation).filter(|operation| !operation.is_discarded());
+        // There is room.
+        let _ = entry
+            .messages
+            .push_within_capacity(Waiting { message, operation });
         Ok(entry.lane.clone())
     }
 
-    /// Takes the next message of `lane`; with `None` the lane is free for another device.
-    fn next(&self, lane: &Arc<Lane>) -> Option<Operation> {
+    /// Returns the message of `lane` that is to be carried out; with `None` the lane is free for
+    /// another device.
+    fn first(&self, lane: &Arc<Lane>) -> Option<Arc<Copied>> {
         let mut list = self.list.lock();
-        let next = lane.messages.pop();
-        let entry = list.iter_mut().find(|entry| Arc::ptr_eq(&entry.lane, lane));
-        if let (None, Some(entry)) = (&next, entry) {
-            entry.busy = None;
+        let is_closed = list.is_closed;
+        let entry = list.entry_of(lane)?;
+        if let Some(first) = entry.messages.first() {
+            return Some(first.message.clone());
         }
-        next
+        entry.busy = None;
+        if is_closed {
+            lane.session.server().left_lanes().remove(lane);
+            list.entries.retain(|entry| !Arc::ptr_eq(&entry.lane, lane));
+        }
+        None
     }
 
-    /// Waits until no work item of a lane runs any more, when all messages have been answered and
-    /// no more arrive. Sleeps.
-    pub(super) fn close(&self) {
-        let entries = core::mem::take(&mut *self.list.lock());
-        for entry in entries.iter() {
-            workqueue::flush(&entry.lane);
+    /// Removes the message of `lane` that was carried out; returns the operation to answer.
+    fn take_first(&self, lane: &Arc<Lane>) -> Option<Operation> {
+        let mut list = self.list.lock();
+        let first = list.entry_of(lane)?.messages.remove(0).ok()?;
+        first.operation
+    }
+
+    /// Drops the operations of paths that are closed.
+    pub(super) fn discard(&self) {
+        let mut list = self.list.lock();
+        for waiting in list
+            .entries
+            .iter_mut()
+            .flat_map(|entry| &mut entry.messages)
+        {
+            if waiting
+                .operation
+                .as_ref()
+                .is_some_and(Operation::is_discarded)
+            {
+                // Dropping it releases its chunk.
+                waiting.operation = None;
+            }
+        }
+    }
+
+    /// Ends the use of lanes by `session`, of which no more messages arrive; those that have
+    /// messages still are [left](LeftLanes). Sleeps.
+    pub(super) fn close(&self, session: &Session) {
+        let mut list = self.list.lock();
+        list.is_closed = true;
+        list.entries.retain(|entry| entry.busy.is_some());
+        let left = session.server().left_lanes();
+        let kept = list.entries.iter().try_for_each(|entry| match &entry.busy {
+            Some(busy) => left.add(&entry.lane, &busy.name),
+            None => Ok(()),
+        });
+        drop(list);
+        // Without memory to remember them they are waited for.
+        while kept.is_err() && !self.list.lock().entries.is_empty() {
+            fsleep(Delta::from_millis(LOOK_MS.into()));
         }
     }
 }
 
-/// Returns a lane without messages; makes one if all have some and there are not too many.
-fn free_entry<'a>(list: &'a mut KVec<Entry>, session: &Arc<Session>) -> Option<&'a mut Entry> {
-    let free = list.iter().position(|entry| entry.busy.is_none());
-    let index = match free {
+/// Returns the lane at a place; without one, a lane without messages: makes one if all have some
+/// and there are not too many.
+fn busy_or_free<'a>(
+    list: &'a mut KVec<Entry>,
+    busy: Option<usize>,
+    session: &Arc<Session>,
+) -> Option<&'a mut Entry> {
+    let free = || list.iter().position(|entry| entry.busy.is_none());
+    let index = match busy.or_else(free) {
         Some(index) => index,
         None if list.len() >= lanes::OF_SESSION_MAX => return None,
         None => {
-            let lane = Lane::new(session).ok()?;
-            list.push(Entry { busy: None, lane }, GFP_KERNEL).ok()?;
+            let entry = Entry {
+                busy: None,
+                lane: Lane::new(session).ok()?,
+                messages: KVec::new(),
+            };
+            list.push(entry, GFP_KERNEL).ok()?;
             list.len().saturating_sub(1)
         }
     };
     list.get_mut(index)
+}
+
+/// The lanes of sessions that have ended, with messages that are not carried out yet.
+///
+/// A client whose session begins anew opens its device by another lane, and the old one may have
+/// the device for a moment: who opens it waits for that.
+#[pin_data]
+pub(super) struct LeftLanes {
+    #[pin]
+    list: Mutex<KVec<(Arc<Lane>, KVec<u8>)>>,
+    /// Woken when one is removed.
+    #[pin]
+    gone: WaitQueue,
+}
+
+impl LeftLanes {
+    /// Creates an empty list.
+    pub(super) fn new() -> impl PinInit<Self> {
+        pin_init!(Self {
+            list <- new_mutex!(KVec::new(), "rnbd_server::LeftLanes::list"),
+            gone <- new_wait_queue!("rnbd_server::LeftLanes::gone"),
+        })
+    }
+
+    fn add(&self, lane: &Arc<Lane>, name: &[u8]) -> Result {
+        let name = copy(name).ok_or(ENOMEM)?;
+        Ok(self.list.lock().push((lane.clone(), name), GFP_KERNEL)?)
+    }
+
+    fn remove(&self, lane: &Arc<Lane>) {
+        self.list
+            .lock()
+            .retain(|(left, _)| !Arc::ptr_eq(left, lane));
+        self.gone.wake_all();
+    }
+
+    fn has(&self, session: &Session, name: &[u8]) -> bool {
+        self.list.lock().iter().any(|(lane, left)| {
+            *lane.session.name() == *session.name()
+                && !core::ptr::eq(&*lane.session, session)
+                && lanes::is_same(left, name)
+        })
+    }
+
+    /// Waits until no earlier session of the client of `session` has messages about the device
+    /// `name`. Sleeps, as long as the device does not answer.
+    ///
+    /// # Errors
+    ///
+    /// `ENOTCONN` if `session` has ended: it is one of those that later ones wait for.
+    pub(super) fn wait(&self, session: &Session, name: &[u8]) -> Result {
+        while self.has(session, name) {
+            session.check_not_ended()?;
+            // The lock sleeps, so a condition cannot take it.
+            let _ = self.gone.wait_until_timeout_ms(|| false, LOOK_MS);
+        }
+        Ok(())
+    }
 }
 
 /// Answers an admin message, or has the lane of its device answer it. Sleeps.
@@ -226,4 +407,27 @@ fn copy(name: &[u8]) -> Option<KVec<u8>> {
     let mut copied = KVec::new();
     copied.extend_from_slice(name, GFP_KERNEL).ok()?;
     Some(copied)
+}
+
+/// Answers `operation`.
+fn reply(mut operation: Operation, answer: Result<Answer>) {
+    let result = answer.and_then(|answer| answer.write_to(&mut operation));
+    operation.reply(result);
+}
+
+impl Session {
+    /// Answers an admin message. Sleeps.
+    fn answer(self: &Arc<Self>, operation: Operation) {
+        let (user, len) = (operation.user(), operation.data_len());
+        let answer = self.carry_out(user, len, direction_of(&operation));
+        reply(operation, answer);
+    }
+
+    /// Carries out an admin message. Sleeps.
+    fn carry_out(self: &Arc<Self>, user: &[u8], len: u32, direction: Direction) -> Result<Answer> {
+        match Message::parse(user, len, direction, self.version()) {
+            Ok(message) => admin::answer(self, message),
+            Err(reason) => Err(self.log_refusal(reason)),
+        }
+    }
 }

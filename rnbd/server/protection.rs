@@ -39,16 +39,23 @@ use rtrs_server::Operation;
 use super::{
     io::{
         self,
+        direction_of,
         Target, //
     },
-    session::LOG_LIMIT,
+    session::{
+        Session,
+        LOG_LIMIT, //
+    },
     store, //
 };
 use crate::{
     pi_stats::PiStats,
     proto::{
         flags::Op,
-        message::IoRequest,
+        message::{
+            IoRequest,
+            Malformed, //
+        },
         pi::{
             seal::SEALED_LEN,
             tuple::Wrong,
@@ -296,7 +303,7 @@ impl BioData for ProtectedIo {
 
 /// Starts a request of a device with protection information, whose seal was verified and which the
 /// access mode permits.
-pub(super) fn submit(
+fn submit(
     target: Arc<Target>,
     protection: Arc<Protection>,
     (request, seal): (IoRequest, Seal),
@@ -354,4 +361,63 @@ fn check(protection: &Protection, request: &IoRequest, operation: &Operation) ->
     }
     // Other operations have no tuples, and may begin at any sector.
     Ok(first.unwrap_or(0))
+}
+
+impl Session {
+    /// Starts an IO request that is not one of a device without protection information: of another
+    /// device, the data is followed by tuples.
+    #[cold]
+    pub(super) fn start_other(&self, reason: Malformed, operation: Operation) {
+        let device_id = IoRequest::device_id_of(operation.user());
+        let target = device_id.and_then(|id| self.target(id));
+        match (target, device_id) {
+            (Some(target), Some(device_id)) if target.protection().is_some() => {
+                self.start_protected(target, device_id, None, operation);
+            }
+            _ => self.refuse(reason, operation),
+        }
+    }
+
+    /// Starts an IO request of a device with protection information or a sidecar; another device
+    /// does not permit it. `plain` is the request if it has no protection information.
+    #[cold]
+    pub(super) fn start_protected(
+        &self,
+        target: Arc<Target>,
+        device_id: u32,
+        plain: Option<&IoRequest>,
+        operation: Operation,
+    ) {
+        let Some(protection) = target.protection().cloned() else {
+            return match (target.port(), plain) {
+                (Some(port), Some(plain)) if target.allows_protected(plain.rw.op) => {
+                    match target.check_range(plain) {
+                        Ok(()) => port.push(operation),
+                        Err(reason) => self.refuse(reason, operation),
+                    }
+                }
+                _ => self.refuse_change(device_id, operation),
+            };
+        };
+        if let Err(error) = protection.check_seal(&operation) {
+            return operation.reply(Err(error));
+        }
+        let parsed = IoRequest::parse_protected(
+            operation.user(),
+            operation.data_len(),
+            direction_of(&operation),
+            self.version(),
+            protection.geometry(),
+        );
+        match parsed {
+            Ok((request, _)) if !target.allows_protected(request.rw.op) => {
+                self.refuse_change(device_id, operation);
+            }
+            Ok((request, seal)) => match target.check_range(&request) {
+                Ok(()) => submit(target, protection, (request, seal), operation),
+                Err(reason) => self.refuse(reason, operation),
+            },
+            Err(reason) => self.refuse(reason, operation),
+        }
+    }
 }

@@ -42,6 +42,12 @@ impl Session {
 
     #[cold]
     pub(super) fn refuse(&self, reason: Malformed, operation: Operation) {
+        operation.reply(Err(self.log_refusal(reason)));
+    }
+
+    /// Logs why a request or message is refused; returns the error that the client gets.
+    #[cold]
+    pub(super) fn log_refusal(&self, reason: Malformed) -> Error {
         if LOG_LIMIT.allow().is_some() {
             pr_err!(
                 "session {}: request refused: {}\n",
@@ -49,6 +55,6 @@ impl Session {
                 Shown(reason)
             );
         }
-        operation.reply(Err(reason.errno().into()));
+        reason.errno().into()
     }
 }

@@ -22,6 +22,7 @@ use kernel::{
     },
 };
 use kernel_ext::{
+    errno,
     ratelimit::RateLimit,
     sync::{
         atomic::{
@@ -40,7 +41,6 @@ use rtrs_server::{
 };
 
 use super::{
-    admin,
     io::{
         self,
         direction_of,
@@ -54,15 +54,10 @@ use super::{
         Description,
         Mapping, //
     },
-    protection,
     Server, //
 };
 use crate::proto::{
-    message::{
-        IoRequest,
-        Malformed,
-        Message, //
-    },
+    message::IoRequest,
     slot::Slot,
     VERSION, //
 };
@@ -84,8 +79,8 @@ const TABLE_LEN_MIN: usize = 8;
 ///
 /// The client's messages, which open and close devices, wait in `messages` for the work item, and
 /// from there those about one device in a lane, which handles one at a time. So the only concurrent
-/// users of a device are `force_close` and the end of the session, which waits for the work items
-/// first; and a CLOSE of a client that sends OPEN for another device meanwhile.
+/// users of a device are `force_close` and the end of the session; and a CLOSE of a client that
+/// sends OPEN for another device meanwhile.
 ///
 /// Locking: `slots` is held only while a number changes its state; requests read `table` under RCU.
 /// The lock is not held while a thread waits for the users of a mapping's files, since the writer
@@ -107,6 +102,8 @@ pub(crate) struct Session {
     work: Work<Session>,
     #[pin]
     lanes: Lanes,
+    /// No device is opened any more.
+    has_ended: AtomicBool,
 }
 
 impl_has_work! {
@@ -138,6 +135,7 @@ impl Session {
                 messages <- OperationQueue::new(),
                 work <- new_work!("rnbd_server::Session::work"),
                 lanes <- Lanes::new(),
+                has_ended: AtomicBool::new(false),
             }),
             GFP_KERNEL,
         )
@@ -175,6 +173,14 @@ impl Session {
             .map(f)
     }
 
+    /// Returns `ENOTCONN` if the session has ended.
+    pub(super) fn check_not_ended(&self) -> Result {
+        match self.has_ended.load(Relaxed) {
+            true => Err(errno::ENOTCONN),
+            false => Ok(()),
+        }
+    }
+
     /// Reserves the lowest free number.
     pub(super) fn reserve(&self) -> Result<Reservation<'_>> {
         let mut slots = self.slots.lock();
@@ -197,7 +203,8 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// Those of sysfs and of the allocator; `mapping` is closed then, and the number is free.
+    /// Those of sysfs and of the allocator, `ENOTCONN` if the session has ended; `mapping` is
+    /// closed then, and the number is free.
     pub(super) fn publish(
         &self,
         reservation: Reservation<'_>,
@@ -208,8 +215,9 @@ impl Session {
         // Until the lock is dropped no thread finds the device: a CLOSE finds a number that is
         // reserved, a writer of `force_close` waits.
         let mut slots = self.slots.lock();
-        let prepared = mapping
-            .show_files()
+        let prepared = self
+            .check_not_ended()
+            .and_then(|()| mapping.show_files())
             .and_then(|()| self.set_target(device_id, target));
         let unused = match (prepared, slots.get_mut(device_id as usize)) {
             (Ok(()), Some(slot)) => slot.open(mapping).map_err(|mapping| (ENOENT, mapping)),
@@ -289,24 +297,14 @@ impl Session {
         Some(f(mapping.path()))
     }
 
-    /// Answers an admin message. Sleeps.
-    pub(super) fn answer(self: &Arc<Self>, mut operation: Operation) {
-        let (user, len) = (operation.user(), operation.data_len());
-        match Message::parse(user, len, direction_of(&operation), self.version()) {
-            Ok(message) => {
-                let answer = admin::answer(self, message);
-                let result = answer.and_then(|answer| answer.write_to(&mut operation));
-                operation.reply(result);
-            }
-            Err(reason) => self.refuse(reason, operation),
-        }
-    }
-
-    /// Closes all devices, after all messages have been answered and no more arrive. Sleeps.
+    /// Closes all devices; no more messages arrive. What a lane is about to open it closes again.
+    /// Sleeps, but for no device that does not answer an OPEN.
     fn close_all(self: &Arc<Self>) {
-        // The items may not have returned from the last message yet.
+        // The item may not have returned from the last message yet.
         workqueue::flush(self);
-        self.lanes.close();
+        self.lanes.close(self);
+        // Before `slots` is locked, with which `publish` looks.
+        self.has_ended.store(true, Relaxed);
         let mut device_id = 0;
         while (device_id as usize) < self.slots.lock().len() {
             self.close(device_id, false);
@@ -355,7 +353,7 @@ impl Session {
 
     /// Returns the target of requests to `device_id`.
     #[inline]
-    fn target(&self, device_id: u32) -> Option<Arc<Target>> {
+    pub(super) fn target(&self, device_id: u32) -> Option<Arc<Target>> {
         let guard = rcu::read_lock();
         self.table
             .read(&guard)?
@@ -382,63 +380,6 @@ impl Session {
                 self.start_protected(target, request.device_id, Some(request), operation)
             }
             None => self.refuse_unknown(request.device_id, operation),
-        }
-    }
-
-    /// Starts an IO request that is not one of a device without protection information: of another
-    /// device, the data is followed by tuples.
-    #[cold]
-    fn start_other(&self, reason: Malformed, operation: Operation) {
-        let device_id = IoRequest::device_id_of(operation.user());
-        let target = device_id.and_then(|id| self.target(id));
-        match (target, device_id) {
-            (Some(target), Some(device_id)) if target.protection().is_some() => {
-                self.start_protected(target, device_id, None, operation);
-            }
-            _ => self.refuse(reason, operation),
-        }
-    }
-
-    /// Starts an IO request of a device with protection information or a sidecar; another device
-    /// does not permit it. `plain` is the request if it has no protection information.
-    #[cold]
-    fn start_protected(
-        &self,
-        target: Arc<Target>,
-        device_id: u32,
-        plain: Option<&IoRequest>,
-        operation: Operation,
-    ) {
-        let Some(protection) = target.protection().cloned() else {
-            return match (target.port(), plain) {
-                (Some(port), Some(plain)) if target.allows_protected(plain.rw.op) => {
-                    match target.check_range(plain) {
-                        Ok(()) => port.push(operation),
-                        Err(reason) => self.refuse(reason, operation),
-                    }
-                }
-                _ => self.refuse_change(device_id, operation),
-            };
-        };
-        if let Err(error) = protection.check_seal(&operation) {
-            return operation.reply(Err(error));
-        }
-        let parsed = IoRequest::parse_protected(
-            operation.user(),
-            operation.data_len(),
-            direction_of(&operation),
-            self.version(),
-            protection.geometry(),
-        );
-        match parsed {
-            Ok((request, _)) if !target.allows_protected(request.rw.op) => {
-                self.refuse_change(device_id, operation);
-            }
-            Ok((request, seal)) => match target.check_range(&request) {
-                Ok(()) => protection::submit(target, protection, (request, seal), operation),
-                Err(reason) => self.refuse(reason, operation),
-            },
-            Err(reason) => self.refuse(reason, operation),
         }
     }
 }
@@ -485,6 +426,10 @@ impl SessionService for SessionHandler {
             Ok(request) => session.start(&request, operation),
             Err(reason) => session.start_other(reason, operation),
         }
+    }
+
+    fn path_closing(&self) {
+        self.0.lanes.discard();
     }
 
     fn link_down(&self) {

@@ -69,6 +69,12 @@ pub trait SessionService: Send + Sync + 'static {
     /// [`OperationQueue`]: crate::OperationQueue
     fn request(&self, operation: Operation);
 
+    /// A path of the session is being torn down, which waits until its operations have been
+    /// answered: so one of which [`Operation::is_discarded`] says that the client does not get the
+    /// answer is dropped here if the service uses its memory no more, and may not answer it for
+    /// long. Process context; from other paths operations may still come.
+    fn path_closing(&self) {}
+
     /// The last path of the session is down, and all its requests have been answered. Process
     /// context, may sleep.
     fn link_down(&self);

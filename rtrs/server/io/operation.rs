@@ -59,6 +59,14 @@ impl Operation {
         self.context.as_ref().map_or(0, |s| s.data_len)
     }
 
+    /// Returns whether the path is closed, for good: an answer would be discarded.
+    pub fn is_discarded(&self) -> bool {
+        self.context.as_ref().is_none_or(|context| {
+            let connection = context.connections.get(context.cid);
+            connection.is_none_or(|connection| !connection.qp.handler().path.is_up())
+        })
+    }
+
     /// Returns the chunk's number in its session.
     #[inline]
     pub fn chunk_id(&self) -> u16 {

@@ -55,6 +55,9 @@ pub(crate) fn tear_down(path: &Arc<Path>) {
     }
 
     // Requests in flight: the service answers them, which releases their contexts.
+    if let Some(service) = path.service() {
+        service.path_closing();
+    }
     path.chunks.wait_until_released();
     // From now on no other path takes an empty chunk state for a request in flight.
     fence::leave(path);

@@ -375,6 +375,37 @@ def test_a_silent_disk_keeps_no_other_from_being_opened(pair: Lab) -> None:
     eq(read_block(silent), 0, "a read of the disk that was silent")
 
 
+@needs(wires=1, timeout=240)
+def test_a_silent_disk_keeps_no_other_from_coming_back(pair: Lab) -> None:
+    """A path is lost while a disk of the server does not answer its OPEN: the session ends at the server all the same,
+    and begins anew, with the other disk. What the silent one has opened is closed when it answers."""
+    dm_disk(pair, 8, count=2)
+    rnbd.load_server(pair)
+    rnbd.load_client(pair)
+    other = rnbd.map_disk(pair, "ram1")
+    pair.server.run(f"dmsetup suspend --nolockfs --noflush {SUSPENDED}")
+    pair.defer(pair.server.run, f"dmsetup resume {SUSPENDED}")
+    silent = rnbd.Disk(pair.client, "rnbd1", "s1", "dm-0")
+    pair.defer(silent.unmap_if_there)
+    writer = pair.client.start_job(f"echo '{rnbd.request(pair, silent.remote)}' > {rnbd.CONTROL}/map_device", 200)
+    is_open = f"dmsetup info -c --noheadings -o open {SUSPENDED}"
+    until(lambda: pair.server.run(is_open).strip() == "1", 30, "the server opens the silent disk")
+    mark = pair.server.log_mark()
+    lose(pair, other)
+    until(lambda: pair.server.log_matches("session s1 ended", mark), 30, "the session ends at the server")
+    pair.mend(0)
+    until(lambda: other.attribute("state") == "open", 40, "the other disk is back")
+    eq(read_block(other), 0, "a read of the other disk")
+    eq(pair.server.log_matches("'dm-0'.* opened as", mark), [], "the silent disk was opened")
+    pair.server.run(f"dmsetup resume {SUSPENDED}")
+    writer.wait(60)
+    if not silent.present:
+        silent = rnbd.map_disk(pair, silent.remote)
+    eq(read_block(silent), 0, "a read of the disk that was silent")
+    silent.unmap()
+    until(lambda: pair.server.run(is_open).strip() == "0", 10, "nobody has it open any more")
+
+
 @needs(wires=1, own_modules=True, timeout=240)
 def test_the_client_is_unloaded_while_a_server_does_not_answer(pair: Lab) -> None:
     """A writer of map_device waits for a disk of the server that is silent: rmmod ends that wait, not the server."""
