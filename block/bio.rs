@@ -194,8 +194,8 @@ impl<D: BioData> Bio<D> {
     /// read or write of a device with [integrity](BlockDevice::integrity); `first` is the reference
     /// tag of the first one.
     ///
-    /// Returns `EINVAL` for an empty range or one outside the pages, if the data has no pages, or if
-    /// bios with this data have no tuples.
+    /// Returns `EINVAL` for an empty range or one outside the pages, if the data has no pages, or
+    /// if bios with this data have no tuples.
     pub fn add_tuples(
         &mut self,
         pages: impl for<'a> FnOnce(&'a D) -> Option<&'a PageBlock>,

@@ -88,8 +88,8 @@ impl MappedDisk {
         self.quiesced = None;
     }
 
-    /// Sends an event, if user space sees the disk. Its memory waits for no IO: IO of this disk waits
-    /// for the device's lock, which the caller holds, when a path is lost.
+    /// Sends an event, if user space sees the disk. Its memory waits for no IO: IO of this disk
+    /// waits for the device's lock, which the caller holds, when a path is lost.
     pub(super) fn uevent(&self, event: Uevent) {
         if let Some(live) = &self.live {
             memory::without_io(|| live.uevent(event));

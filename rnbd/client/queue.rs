@@ -126,9 +126,7 @@ impl Operations for Queue {
             IoState::Open(remote_id) => remote_id,
             IoState::OpenForceFua(remote_id) => {
                 let Some(forced) = rw.forced() else {
-                    // The block layer writes zeroes instead.
-                    request.end(Err(errno::EOPNOTSUPP));
-                    return Ok(());
+                    return end_unforced(device, request);
                 };
                 rw = forced;
                 remote_id
@@ -171,6 +169,17 @@ impl Operations for Queue {
         // CAST: as in `send`.
         device.rtrs().timed_out(tag as u16);
     }
+}
+
+/// Ends a request that cannot be forced through the server's cache, unless a copy of it may still
+/// be carried out: the block layer writes zeroes instead, which the copy must not overwrite.
+#[cold]
+fn end_unforced(device: &Device, request: Request<Queue>) -> Result<(), Rejected<Queue>> {
+    if must_wait(device, &request) {
+        return device.wait_for_chunk(request);
+    }
+    end(request, Err(errno::EOPNOTSUPP));
+    Ok(())
 }
 
 /// Returns whether a request waits beside the queue. It is asked before anything is done for the
