@@ -82,7 +82,9 @@ pub(super) fn handoff_note() -> Result {
 
     slot.acquire().ok_or(EINVAL)?.arm();
     let (held, _) = slot.claim_signaled().ok_or(EINVAL)?;
+    check(!held.was_signaled(), "there was no event")?;
     check(slot.signal().is_none(), "a held slot is not taken")?;
+    check(held.was_signaled(), "its holder can see the event")?;
     let held = held.await_signal().ok_or(EINVAL)?;
     check(held.await_signal().is_none(), "a note counts once")?;
     drop(slot.claim().ok_or(EINVAL)?);

@@ -137,18 +137,6 @@ impl<T> Handoff<T> {
     #[inline(always)]
     #[must_use = "the cell is released at once"]
     pub fn signal(&self) -> Option<Held<'_, T>> {
-        // The event usually precedes the claim.
-        let signaled =
-            self.state
-                .compare_exchange(ARMED, SIGNALED, Ordering::AcqRel, Ordering::Relaxed);
-        match signaled {
-            Ok(_) => None,
-            Err(_) => self.note_late(),
-        }
-    }
-
-    /// Finishes [`Self::signal`], the slow path.
-    fn note_late(&self) -> Option<Held<'_, T>> {
         loop {
             let state = self.state.load(Ordering::Relaxed);
             let next = match state {
@@ -157,6 +145,7 @@ impl<T> Handoff<T> {
                 WAITING => HELD,
                 _ => return None,
             };
+            // Fails only if another thread changed the state.
             let signaled =
                 self.state
                     .compare_exchange(state, next, Ordering::AcqRel, Ordering::Relaxed);
@@ -234,6 +223,13 @@ impl<'a, T> Held<'a, T> {
                 Some(Held { cell })
             }
         }
+    }
+
+    /// Returns whether the event was signaled since the value was acquired or claimed. The holder
+    /// sees then what was done before the signal.
+    #[inline(always)]
+    pub fn was_signaled(&self) -> bool {
+        self.cell.state.load(Ordering::Acquire) == HELD_NOTED
     }
 
     /// Returns the cell.

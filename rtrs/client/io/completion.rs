@@ -107,17 +107,34 @@ impl ConnectionContext {
                 self.end(requests, held, id, result)
             }
             DataMapping::Sges | DataMapping::FastReg => {
-                held.result = result;
-                // The device may read the data again until the send is complete.
-                self.waits();
-                match held.await_signal() {
-                    Some(held) => {
-                        self.waiting_is_over();
-                        self.end(requests, held, id, result);
-                    }
-                    None => self.poll_send_cq_or_notify(),
+                // The device may read the data again until the send is complete. Its completion is
+                // most often there: it is noted in the entry, which no one waits for meanwhile.
+                self.poll_send_cq();
+                if held.was_signaled() {
+                    return self.end(requests, held, id, result);
                 }
+                self.await_send(requests, held, id, result);
             }
+        }
+    }
+
+    /// Has a write whose response says `result` wait for the completion of its send.
+    #[cold]
+    fn await_send(
+        &self,
+        requests: &RequestTable,
+        mut held: Held<'_, InFlight>,
+        id: u16,
+        result: Result,
+    ) {
+        held.result = result;
+        self.waits();
+        match held.await_signal() {
+            Some(held) => {
+                self.waiting_is_over();
+                self.end(requests, held, id, result);
+            }
+            None => self.poll_send_cq_or_notify(),
         }
     }
 

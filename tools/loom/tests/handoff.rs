@@ -145,3 +145,29 @@ fn a_cell_that_waits_for_its_event_is_not_claimed_by_another_answer() {
         assert!(cell.signal().is_some());
     });
 }
+
+/// The holder looks for the event without an exchange: it sees what was done before, and the event
+/// gives the cell to nobody else.
+#[test]
+fn a_holder_sees_what_was_done_before_the_event_that_it_finds() {
+    model(|| {
+        let cell = armed();
+        let sent = Arc::new(Watched::new());
+        let (held, signaled) = cell.claim_signaled().expect("it is armed");
+        assert!(!signaled);
+        let event = {
+            let (cell, sent) = (cell.clone(), sent.clone());
+            thread::spawn(move || {
+                sent.change();
+                cell.signal().map(|held| held.change())
+            })
+        };
+        while !held.was_signaled() {
+            thread::yield_now();
+        }
+        sent.read();
+        held.change();
+        drop(held);
+        assert!(event.join().expect("no panic").is_none() && cell.is_free());
+    });
+}
