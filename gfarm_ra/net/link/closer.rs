@@ -168,6 +168,10 @@ impl Link {
     /// Has gfmd close descriptors, and waits for its answer, or the end of their process. Sleeps.
     fn close(self: &Arc<Self>, batch: &Batch) {
         let call = &self.closing;
+        // A task that was killed may have sent a part of the last question, which gfmd has refused
+        // by that: the rest goes before the question is written anew. It is in no queue, so nobody
+        // begins to send it. A worker is not killed.
+        let _ = self.send_waiting();
         if call
             .begin(Kind::Close(batch.fds), self.setup.now_us())
             .is_err()
