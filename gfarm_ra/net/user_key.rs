@@ -89,6 +89,11 @@ impl UserKey {
         u64::from(self.expire_s.load(Relaxed)).saturating_sub(now_s())
     }
 
+    /// Returns whether the keyring has a key that has not expired. Sleeps.
+    pub(super) fn is_valid(&self) -> bool {
+        self.read().is_ok() && self.left_s() != 0
+    }
+
     /// Says in the log that the key expires soon, once for each key. Does not sleep.
     pub(super) fn warn(&self, user: &[u8]) {
         let expire_s = self.expire_s.load(Relaxed);

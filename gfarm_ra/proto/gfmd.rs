@@ -38,6 +38,17 @@ pub const PAUSE_MS_MAX: u32 = 5000;
 /// How long a process is kept at least that has no room for another descriptor, in milliseconds.
 pub const FULL_MS_MIN: u64 = 30_000;
 
+/// A question that gfmd has refused, and what there is for another process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// The time.
+    pub now_ms: u64,
+    /// When it was asked first.
+    pub asked_ms: u64,
+    /// The servers accept the key of the user still.
+    pub has_key: bool,
+}
+
 /// The state of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum State {
@@ -170,10 +181,15 @@ impl Gfmd {
     /// open until the gfsd closes it, too, and one that is frozen does not. The next process has
     /// none of them. What is open is opened there when it is read, so a process that was made
     /// lately is full of what is in use, and another one would be, too.
-    pub fn gives_up(&self, fault: Fault, now_ms: u64) -> bool {
+    ///
+    /// No question leaves a second process for that, or it might never be answered. Without a key
+    /// there is no next process.
+    pub fn gives_up(&self, fault: Fault, question: Refused) -> bool {
         match fault {
             Fault::Server(GfarmError::TOO_MANY_OPEN_FILES) => {
-                now_ms.saturating_sub(self.joined_ms) >= FULL_MS_MIN
+                question.has_key
+                    && question.asked_ms > self.joined_ms
+                    && question.now_ms.saturating_sub(self.joined_ms) >= FULL_MS_MIN
             }
             fault => AtGfmd::decide(fault) == AtGfmd::Reconnect,
         }
@@ -231,7 +247,10 @@ impl Gfmd {
     }
 
     fn failed(&mut self, fault: Fault, now_ms: u64, timeout_ms: u64, random: u32) -> Effect {
-        let is_late = now_ms.saturating_sub(self.since_ms) >= timeout_ms;
+        // A process that was given up because it is full: its gfmd is there.
+        let was_full =
+            self.state == State::Ready && fault == Fault::Server(GfarmError::TOO_MANY_OPEN_FILES);
+        let is_late = !was_full && now_ms.saturating_sub(self.since_ms) >= timeout_ms;
         // The server does not accept the user or the key: it will not later.
         let is_final = match AtGfmd::decide(fault) {
             AtGfmd::Fail(_) => self.state != State::Ready,

@@ -42,6 +42,7 @@ use crate::{
         gfmd::{
             Effect,
             Event,
+            Refused,
             State as Phase, //
         },
         open_file::Failure,
@@ -241,10 +242,10 @@ impl Link {
                 }
             }
         };
-        let now_ms = self.setup.now_ms();
+        let question = self.refused(&call, result);
         let mut state = self.state.lock();
         // The next process answers the question.
-        let moved = |fault: &Fault| state.machine.gives_up(*fault, now_ms);
+        let moved = |fault: &Fault| state.machine.gives_up(*fault, question);
         if let Some(fault) = result.err().filter(moved) {
             return Err(Trouble::of(fault));
         }
@@ -262,6 +263,17 @@ impl Link {
             return Err(Trouble::of(Fault::malformed("end of the answer")));
         }
         Ok(())
+    }
+
+    /// Returns what the machine decides by whether another process answers a question. Reads the
+    /// key if that is needed.
+    fn refused(&self, call: &Call, result: Result<(), Fault>) -> Refused {
+        let is_full = result == Err(Fault::Server(GfarmError::TOO_MANY_OPEN_FILES));
+        Refused {
+            now_ms: self.setup.now_ms(),
+            asked_ms: call.asked_us() / 1000,
+            has_key: is_full && self.setup.key.is_valid(),
+        }
     }
 
     /// The connection, or an attempt, has failed: tells the machine, and does what it decides.

@@ -285,7 +285,12 @@ impl Client {
     /// gfmd has answered with an error.
     fn refused(&mut self, world: &mut World, pending: Pending, error: ReplyError) {
         let fault = Fault::of_reply(error).unwrap();
-        if self.gfmd.gives_up(fault, world.now_ms) {
+        let question = gfmd::Refused {
+            now_ms: world.now_ms,
+            asked_ms: world.now_ms,
+            has_key: true,
+        };
+        if self.gfmd.gives_up(fault, question) {
             self.pending.push_front(pending);
             return self.ask_again(world, fault);
         }
