@@ -18,7 +18,7 @@ pub struct Count {
 pub enum Late {
     /// It has one: one was given back at the last moment.
     Has,
-    /// It waits as long again: gfmd closes some.
+    /// It waits as long again: gfmd closes some, and there is room then.
     Wait,
     /// It fails.
     Fail,
@@ -86,7 +86,7 @@ impl Count {
     pub fn late(&mut self) -> Late {
         if self.try_take() {
             Late::Has
-        } else if self.closing != 0 {
+        } else if self.open.saturating_sub(self.closing) < self.max {
             Late::Wait
         } else {
             Late::Fail

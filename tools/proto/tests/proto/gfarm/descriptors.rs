@@ -41,6 +41,18 @@ fn a_task_that_is_late_fails_only_if_none_is_being_closed() {
     assert_eq!(count.late(), Late::Fail);
 }
 
+#[test]
+fn a_task_does_not_wait_for_a_close_that_makes_no_room() {
+    let mut count = Count::new(1);
+    assert!(count.try_take());
+    // Beside the maximum: of a task that was killed.
+    count.exceed();
+    count.begin_closing();
+    assert_eq!(count.late(), Late::Fail);
+    count.begin_closing();
+    assert_eq!(count.late(), Late::Wait);
+}
+
 /// Lets a task come too late after each number of steps of others, and returns whether it fails.
 ///
 /// A batch goes through the closer: its files hand their descriptors over, the closer takes them,
