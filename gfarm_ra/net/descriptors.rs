@@ -165,8 +165,8 @@ impl Descriptors {
     ///
     /// # Errors
     ///
-    /// Returns `ENFILE` if all that there may be are in use for a second, `ERESTARTSYS` when the
-    /// task is killed.
+    /// Returns `ENFILE` if all that there may be are in use for a second, `EIO` if waits are
+    /// interrupted, `ERESTARTSYS` when the task is killed.
     pub(super) fn take(self: &Arc<Self>, interrupts: u32) -> Result<Lease> {
         if let Some(lease) = self.try_take() {
             return Ok(lease);
@@ -177,7 +177,7 @@ impl Descriptors {
             let left_ms = match self.setup.left_ms(end_ms) {
                 Ok(left_ms) => left_ms,
                 Err(_) => {
-                    if let Some(lease) = self.take_late(interrupts)? {
+                    if let Some(lease) = self.take_late()? {
                         return Ok(lease);
                     }
                     end_ms = self.setup.end_ms(PATIENCE_MS);
@@ -185,13 +185,17 @@ impl Descriptors {
                 }
             };
             self.reclaim();
-            let has_room = || !self.is_full();
+            let is_interrupted = || self.setup.interrupts() != interrupts;
+            let has_room = || !self.is_full() || is_interrupted();
             match self
                 .changed
                 .wait_until_killable_timeout_ms(has_room, left_ms.min(SLICE_MS))
             {
                 Ok(()) | Err(ETIMEDOUT) => {}
                 Err(error) => return Err(error),
+            }
+            if is_interrupted() {
+                return Err(EIO);
             }
             if let Some(lease) = self.try_take() {
                 return Ok(lease);
@@ -200,13 +204,18 @@ impl Descriptors {
     }
 
     /// Decides about a task whose time is over; `None` if it waits on.
-    fn take_late(self: &Arc<Self>, interrupts: u32) -> Result<Option<Lease>> {
+    fn take_late(self: &Arc<Self>) -> Result<Option<Lease>> {
         let late = self.count.lock().late();
         match late {
             Late::Has => Ok(Some(Lease::new(self))),
-            Late::Wait if self.setup.interrupts() == interrupts => Ok(None),
-            Late::Wait | Late::Fail => Err(ENFILE),
+            Late::Wait => Ok(None),
+            Late::Fail => Err(ENFILE),
         }
+    }
+
+    /// Has tasks that wait see that waits are interrupted.
+    pub(super) fn interrupt(&self) {
+        self.changed.wake_all();
     }
 
     /// Returns the right to a descriptor that is there already, beside the limit: others wait until

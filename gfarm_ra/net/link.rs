@@ -412,6 +412,7 @@ impl Link {
             socket.shutdown();
         }
         self.changed.wake_all();
+        self.descriptors.interrupt();
         self.kick();
     }
 

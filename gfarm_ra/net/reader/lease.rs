@@ -12,7 +12,8 @@ impl Reader {
     ///
     /// # Errors
     ///
-    /// Returns `ENFILE` if all that there may be are in use, `ERESTARTSYS` when the task is killed.
+    /// Returns `ENFILE` if all that there may be are in use, `EIO` if waits are interrupted,
+    /// `ERESTARTSYS` when the task is killed.
     pub(super) fn take_lease(&mut self, again: bool, interrupts: u32) -> Result {
         let client = &self.client;
         if again {
