@@ -120,8 +120,6 @@ pub enum Malformed {
         /// The number of bytes.
         size: u32,
     },
-    /// An operation without data is longer than the device takes at a time.
-    TooLong(u32),
     /// The bytes of tuples are not those of whole intervals of the data.
     Tuples(u16),
 }
@@ -151,9 +149,6 @@ impl core::fmt::Display for Malformed {
             Malformed::Sector(s) => write!(f, "sector {s} is past the end of everything"),
             Malformed::End { sector, size } => {
                 write!(f, "{size} bytes at sector {sector} end beyond the device")
-            }
-            Malformed::TooLong(n) => {
-                write!(f, "{n} bytes are more than the device was said to take")
             }
             Malformed::Tuples(n) => write!(f, "{n} bytes of tuples do not fit the operation"),
         }
@@ -277,14 +272,12 @@ impl IoRequest {
 }
 
 impl IoRequest {
-    /// Checks the range of an operation without data, whose length no data limit: on a device of
-    /// `capacity_sectors`, that takes `max_sectors` of such an operation at a time, as the client
-    /// was told; 0: it takes none, which the block layer says.
-    pub const fn check_range(
-        &self,
-        capacity_sectors: u64,
-        max_sectors: u32,
-    ) -> Result<(), Malformed> {
+    /// Checks the end of an operation without data, whose length no data limit, on a device of
+    /// `capacity_sectors`.
+    ///
+    /// What the device takes at a time does not count, as the block layer splits what is longer: a
+    /// client may go by the limits of an earlier session, when the device had others.
+    pub const fn check_range(&self, capacity_sectors: u64) -> Result<(), Malformed> {
         let sectors = self.size / SECTOR_SIZE;
         // CAST: widens. `parse` has seen that the sum does not wrap around.
         if self.sector.saturating_add(sectors as u64) > capacity_sectors {
@@ -292,9 +285,6 @@ impl IoRequest {
                 sector: self.sector,
                 size: self.size,
             });
-        }
-        if sectors > max_sectors && max_sectors != 0 {
-            return Err(Malformed::TooLong(self.size));
         }
         Ok(())
     }

@@ -19,13 +19,7 @@ use kernel::{
     prelude::*,
     sync::Arc, //
 };
-use kernel_ext::sync::{
-    atomic::{
-        AtomicU32,
-        Ordering::Relaxed, //
-    },
-    Completion, //
-};
+use kernel_ext::sync::Completion;
 use rtrs_server::Operation;
 
 use super::{
@@ -34,7 +28,6 @@ use super::{
 };
 use crate::proto::{
     access::AccessMode,
-    device::Device,
     flags::{
         Op,
         Ops,
@@ -61,33 +54,8 @@ pub(crate) struct Target {
     protection: Option<Arc<Protection>>,
     /// Where requests go if the device has a sidecar.
     port: Option<Arc<Port>>,
-    granted: Arc<Granted>,
     // Dropped after `device`: completes when no request is left.
     _unused: Notice,
-}
-
-/// The most sectors of operations without data that the client was told the device takes at a time,
-/// in any answer: requests by an older one may still come.
-pub(super) struct Granted {
-    discard_sectors: AtomicU32,
-    write_zeroes_sectors: AtomicU32,
-}
-
-impl Granted {
-    /// Creates what a client has been told nothing of.
-    pub(super) fn new() -> Self {
-        Self {
-            discard_sectors: AtomicU32::new(0),
-            write_zeroes_sectors: AtomicU32::new(0),
-        }
-    }
-
-    /// Notes what the client is told.
-    pub(super) fn grant(&self, told: &Device) {
-        let (discard, zeroes) = (told.max_discard_sectors, told.max_write_zeroes_sectors);
-        self.discard_sectors.fetch_max(discard, Relaxed);
-        self.write_zeroes_sectors.fetch_max(zeroes, Relaxed);
-    }
 }
 
 /// Completes when it is dropped.
@@ -114,7 +82,6 @@ impl Target {
         bios: Arc<BioPool<Io>>,
         access: AccessMode,
         (protection, port): (Option<Arc<Protection>>, Option<Arc<Port>>),
-        granted: Arc<Granted>,
         unused: Arc<Completion>,
     ) -> Self {
         let permitted = access.permitted();
@@ -126,7 +93,6 @@ impl Target {
             permitted_protected: permitted,
             protection,
             port,
-            granted,
             _unused: Notice(unused),
         }
     }
@@ -143,29 +109,25 @@ impl Target {
         self.permitted_protected.contains(op)
     }
 
-    /// Checks that a request without data is within the device and what the client was told of it.
+    /// Checks that a request without data is within the device.
     #[inline]
     pub(super) fn check_range(&self, request: &IoRequest) -> Result<(), Malformed> {
         match request.rw.op {
-            Op::Read | Op::Write => Ok(()),
-            _ => self.check_range_without_data(request),
+            // A flush has no range.
+            Op::Read | Op::Write | Op::Flush => Ok(()),
+            Op::Discard | Op::SecureErase | Op::WriteZeroes => {
+                self.check_range_without_data(request)
+            }
         }
     }
 
     #[cold]
     fn check_range_without_data(&self, request: &IoRequest) -> Result<(), Malformed> {
-        let granted = match request.rw.op {
-            // It has no range.
-            Op::Read | Op::Write | Op::Flush => return Ok(()),
-            // The protocol has one limit for both.
-            Op::Discard | Op::SecureErase => &self.granted.discard_sectors,
-            Op::WriteZeroes => &self.granted.write_zeroes_sectors,
-        };
         let capacity_sectors = match &self.port {
             Some(port) => port.sectors(),
             None => self.device.capacity_sectors(),
         };
-        request.check_range(capacity_sectors, granted.load(Relaxed))
+        request.check_range(capacity_sectors)
     }
 
     /// Returns the protection information of the requests, if they have one.

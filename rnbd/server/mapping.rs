@@ -16,10 +16,7 @@ use kernel_ext::{
 use super::{
     export::Claim,
     identity,
-    io::{
-        Granted,
-        Target, //
-    },
+    io::Target,
     protection::Protection,
     session::{
         Session,
@@ -72,7 +69,6 @@ pub(crate) struct Mapping {
     description: Arc<Description>,
     unused: Arc<Completion>,
     device: Arc<BlockDevice>,
-    granted: Arc<Granted>,
     /// The identity of the disk, and its source.
     identity: Option<(Identity, Basis)>,
     // Dropped after the wait for `unused`: it waits for the requests that are left.
@@ -92,13 +88,11 @@ impl Mapping {
         let unused = Arc::pin_init(Completion::new(), GFP_KERNEL)?;
         let bios = description.session.server().bios().clone();
         let port = attached.as_ref().and_then(Attached::port).cloned();
-        let granted = Arc::new(Granted::new(), GFP_KERNEL)?;
         let target = Target::new(
             device.clone(),
             bios,
             description.access,
             (description.protection.clone(), port),
-            granted.clone(),
             unused.clone(),
         );
         let target = Arc::new(target, GFP_KERNEL)?;
@@ -111,7 +105,6 @@ impl Mapping {
             description,
             unused,
             device,
-            granted,
             identity,
             attached,
             claim,
@@ -173,19 +166,17 @@ impl Mapping {
         self.description.device_id
     }
 
-    /// Returns the properties of the device for the client, who may rely on them from now on.
+    /// Returns the properties of the device for the client.
     pub(crate) fn answer(&self) -> Device {
         let identity = self.identity.map(|(identity, _)| identity);
-        let answer = Device {
+        Device {
             identity: identity.filter(|_| self.description.session.is_extended()),
             pi: self.geometry(),
             ..match &self.attached {
                 Some(attached) => describe_store(&self.device, attached, self.device_id()),
                 None => describe(&self.device, self.device_id()),
             }
-        };
-        self.granted.grant(&answer);
-        answer
+        }
     }
 }
 
