@@ -225,6 +225,22 @@ impl Descriptors {
         Lease::new(self)
     }
 
+    /// gfmd has no room for another one.
+    pub(super) fn lower(&self) {
+        self.count.lock().lower();
+    }
+
+    /// gfmd has another process, which has none yet.
+    pub(super) fn renew(&self) {
+        self.count.lock().renew();
+        self.changed.wake_all();
+    }
+
+    /// Returns whether gfmd may have descriptors that were closed.
+    pub(super) fn has_lost(&self) -> bool {
+        self.count.lock().has_lost()
+    }
+
     /// Returns whether a file that needs one has to wait.
     pub(super) fn is_full(&self) -> bool {
         self.count.lock().is_full()

@@ -2,10 +2,19 @@
 
 //! How many descriptors a mount has at gfmd, and when a task stops waiting for one.
 
+/// The least number of descriptors by which a full process tells its limit: one that has fewer may
+/// be full of others, which gfmd keeps for gfsds that do not answer.
+pub const TELLS_MIN: usize = 64;
+
 /// The descriptors of a mount, and the tasks that wait for one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Count {
+    /// The maximum of the mount.
+    most: usize,
+    /// That of the process, which may have room for fewer.
     max: usize,
+    /// How many were open when the process was full for the first time.
+    told: Option<usize>,
     /// Those that are open, or being opened or closed.
     open: usize,
     /// Those of them that gfmd is to close, up to the moment at which others may have them.
@@ -28,7 +37,9 @@ impl Count {
     /// Begins with none; a task waits while there are `max`.
     pub const fn new(max: usize) -> Self {
         Self {
+            most: max,
             max,
+            told: None,
             open: 0,
             closing: 0,
             waiting: 0,
@@ -60,6 +71,26 @@ impl Count {
         if was_closing {
             self.closing = self.closing.saturating_sub(1);
         }
+    }
+
+    /// The process has no room for another one: tasks wait from now on while there are nearly as
+    /// many, so that files give theirs back. Walks need some, too.
+    pub fn lower(&mut self) {
+        if self.open >= TELLS_MIN {
+            self.told.get_or_insert(self.open);
+            self.max = self.max.min(self.open.saturating_sub(self.open / 8));
+        }
+    }
+
+    /// Another process begins, which may have room for more.
+    pub fn renew(&mut self) {
+        (self.max, self.told) = (self.most, None);
+    }
+
+    /// Returns whether a process that is full may be so of descriptors that were closed: not if it
+    /// has about as many open ones as when it was full before.
+    pub fn has_lost(&self) -> bool {
+        self.told.is_none_or(|told| self.open < told / 2)
     }
 
     /// Returns whether a task that needs one has to wait.

@@ -47,6 +47,9 @@ pub struct Refused {
     pub asked_ms: u64,
     /// The servers accept the key of the user still.
     pub has_key: bool,
+    /// The process may have descriptors that were closed, see
+    /// [`Count::has_lost`](super::descriptors::Count::has_lost).
+    pub has_lost: bool,
 }
 
 /// The state of the connection.
@@ -188,6 +191,7 @@ impl Gfmd {
         match fault {
             Fault::Server(GfarmError::TOO_MANY_OPEN_FILES) => {
                 question.has_key
+                    && question.has_lost
                     && question.asked_ms > self.joined_ms
                     && question.now_ms.saturating_sub(self.joined_ms) >= FULL_MS_MIN
             }

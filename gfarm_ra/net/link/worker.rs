@@ -164,6 +164,7 @@ impl Link {
         state.machine.step(Event::Joined { now_ms });
         let was_lost = core::mem::take(&mut state.is_loss_logged);
         drop(state);
+        self.descriptors.renew();
         if was_lost {
             pr_info!("gfmd {}: connected again\n", Shown(server));
         }
@@ -252,6 +253,9 @@ impl Link {
         drop_first(&mut state);
         let is_asked = state.sent != 0;
         drop(state);
+        if is_full(result) {
+            self.descriptors.lower();
+        }
         let us = self.setup.now_us().saturating_sub(call.asked_us());
         let result = result.map_err(|fault| fault.errno().into());
         self.setup.stats.answered(call.kind().request(), us, result);
@@ -268,11 +272,12 @@ impl Link {
     /// Returns what the machine decides by whether another process answers a question. Reads the
     /// key if that is needed.
     fn refused(&self, call: &Call, result: Result<(), Fault>) -> Refused {
-        let is_full = result == Err(Fault::Server(GfarmError::TOO_MANY_OPEN_FILES));
+        let is_full = is_full(result);
         Refused {
             now_ms: self.setup.now_ms(),
             asked_ms: call.asked_us() / 1000,
             has_key: is_full && self.setup.key.is_valid(),
+            has_lost: is_full && self.descriptors.has_lost(),
         }
     }
 
@@ -408,6 +413,11 @@ fn loss(fault: Fault) -> &'static str {
         }
         _ => "lost, connecting again; requests wait",
     }
+}
+
+/// Returns whether gfmd has answered that its process has no room for another descriptor.
+fn is_full(result: Result<(), Fault>) -> bool {
+    result == Err(Fault::Server(GfarmError::TOO_MANY_OPEN_FILES))
 }
 
 /// Removes the first call, which was sent.

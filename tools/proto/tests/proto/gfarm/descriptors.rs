@@ -53,6 +53,57 @@ fn a_task_does_not_wait_for_a_close_that_makes_no_room() {
     assert_eq!(count.late(), Late::Wait);
 }
 
+#[test]
+fn a_full_process_tells_how_many_there_may_be() {
+    // Of gfmd's `max_open_files 256`, with some for walks; the mount has more files than that.
+    let limit = 250;
+    let mut count = Count::new(720);
+    let (mut open, mut refused) = (0, 0);
+    for _ in 0..2000 {
+        if count.try_take() {
+            open += 1;
+            if open > limit {
+                // The right is taken before gfmd refuses, and given back after that.
+                count.lower();
+                count.give_back(false);
+                open -= 1;
+                refused += 1;
+                assert!(!count.has_lost());
+            }
+        } else {
+            // A file that was not read for the longest time gives its own back.
+            count.give_back(false);
+            open -= 1;
+        }
+    }
+    assert_eq!(refused, 1);
+    // The next process may have room for more.
+    count.renew();
+    assert!(count.try_take() && count.has_lost());
+}
+
+#[test]
+fn a_process_that_loses_descriptors_is_found_after_some_errors() {
+    // It was told full once, and keeps each descriptor that is closed from then on.
+    let mut count = Count::new(720);
+    (0..720).for_each(|_| assert!(count.try_take()));
+    let mut errors = 0;
+    while !count.has_lost() || errors == 0 {
+        count.lower();
+        while count.is_full() {
+            count.give_back(false);
+        }
+        assert!(count.try_take());
+        errors += 1;
+    }
+    assert!(errors < 10, "{errors}");
+    // One that has few is full of others: nothing is learned of it.
+    let mut count = Count::new(720);
+    (0..30).for_each(|_| assert!(count.try_take()));
+    count.lower();
+    assert!(count.has_lost() && !count.is_full());
+}
+
 /// Lets a task come too late after each number of steps of others, and returns whether it fails.
 ///
 /// A batch goes through the closer: its files hand their descriptors over, the closer takes them,

@@ -26,6 +26,7 @@ fn asked(now_ms: u64) -> Refused {
         now_ms,
         asked_ms: now_ms,
         has_key: true,
+        has_lost: true,
     }
 }
 
@@ -73,6 +74,9 @@ fn a_full_process_is_kept_where_no_other_can_be_had() {
         ..old
     };
     assert!(!gfmd.gives_up(server(24), without_key));
+    // It is full of what is in use, and another one would be, too.
+    let has_lost = false;
+    assert!(!gfmd.gives_up(server(24), Refused { has_lost, ..old }));
     // Those that are lost anyway are so without one, too.
     assert!(gfmd.gives_up(server(98), without_key));
 }
@@ -112,6 +116,7 @@ fn a_question_leaves_one_full_process_only() {
             now_ms,
             asked_ms,
             has_key: true,
+            has_lost: true,
         };
         if !gfmd.gives_up(server(24), question) {
             break;

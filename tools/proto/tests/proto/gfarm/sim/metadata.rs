@@ -289,6 +289,7 @@ impl Client {
             now_ms: world.now_ms,
             asked_ms: world.now_ms,
             has_key: true,
+            has_lost: true,
         };
         if self.gfmd.gives_up(fault, question) {
             self.pending.push_front(pending);
