@@ -32,7 +32,8 @@ use super::{
         Layout,
         Misfit,
         Segment,
-        SEGMENTS_MAX, //
+        SEGMENTS_MAX,
+        SUPERBLOCK, //
     },
     record::Unit,
     tuple::{
@@ -214,6 +215,12 @@ impl Superblock {
             version,
             layout,
         })
+    }
+
+    /// Returns whether block 0 may be written back as it was read, with another mark of use: what a
+    /// bad reading says would stay there. The size that the device has now does not matter.
+    pub fn may_write_back(block: &Block, crc: &impl Checksum) -> bool {
+        Self::parse(block, SUPERBLOCK, u64::MAX, crc).is_ok()
     }
 
     /// Writes the superblock for block `here`; the rest of the block is zero.

@@ -310,6 +310,11 @@ impl Disk {
 
     /// Writes the mark of use into block 0, which was read just before; with FUA if it is to be
     /// `durable`.
+    ///
+    /// # Errors
+    ///
+    /// `EILSEQ` if the superblock would be written with it, and was not read well; those of the
+    /// device.
     pub(super) fn write_mark(&mut self, mark: &Sector, durable: bool) -> Result {
         if let Some(place) = self.block.get_mut(MARK) {
             place.copy_from_slice(mark);
@@ -317,6 +322,9 @@ impl Disk {
         let fua = if durable { Flags::FUA } else { Flags::NONE };
         let flags = Flags::META | Flags::SYNC | fua;
         if self.writes_whole_blocks() {
+            if !Superblock::may_write_back(&self.block, &Crc) {
+                return Err(errno::EILSEQ);
+            }
             self.page.copy_in(0, &self.block[..])?;
             return self.io(Op::Write, flags, SUPERBLOCK, BLOCK_SIZE);
         }

@@ -239,6 +239,22 @@ fn every_bit_of_a_superblock_counts() {
     }
 }
 
+/// A mark of use is written with the superblock, as both were read.
+#[test]
+fn a_superblock_that_was_read_badly_is_not_written_back() {
+    let (_, mut block) = superblock();
+    // The size that the device has now is not looked at.
+    assert!(Superblock::may_write_back(&block, &Sum));
+    // Another mark.
+    block[SUPERBLOCK_BYTES..2 * SUPERBLOCK_BYTES].fill(0xff);
+    assert!(Superblock::may_write_back(&block, &Sum));
+    for bit in 0..SUPERBLOCK_BYTES * 8 {
+        let mut block = block;
+        block[bit / 8] ^= 1 << (bit % 8);
+        assert!(!Superblock::may_write_back(&block, &Sum), "{bit}");
+    }
+}
+
 /// A superblock with a right checksum and a wrong field.
 #[test]
 fn fields_of_a_superblock_are_checked() {
